@@ -1,0 +1,28 @@
+# The library that users link and that is installed: the rooms in one shared object. Our own executables and tests link
+# the rooms themselves.
+get_property(rooms GLOBAL PROPERTY CONVOLUME_ROOMS)
+
+add_library(convolume SHARED)
+add_library(convolume::convolume ALIAS convolume)
+set_target_properties(convolume PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+  LINKER_LANGUAGE CXX)
+target_include_directories(convolume PUBLIC
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_compile_features(convolume PUBLIC cxx_std_20)
+foreach(room IN LISTS rooms)
+  target_link_libraries(convolume PRIVATE $<BUILD_INTERFACE:$<LINK_LIBRARY:WHOLE_ARCHIVE,convolume_${room}>>)
+endforeach()
+
+install(TARGETS convolume EXPORT convolume-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/convolume DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT convolume-targets NAMESPACE convolume:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/convolume)
+include(CMakePackageConfigHelpers)
+configure_package_config_file(cmake/convolume-config.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/convolume-config.cmake
+  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/convolume)
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/convolume-config-version.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/convolume-config.cmake
+  ${CMAKE_CURRENT_BINARY_DIR}/convolume-config-version.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/convolume)
+configure_file(cmake/convolume.pc.in ${CMAKE_CURRENT_BINARY_DIR}/convolume.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/convolume.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(DIRECTORY nets/zoo DESTINATION ${CMAKE_INSTALL_DATADIR}/convolume)

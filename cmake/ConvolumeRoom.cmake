@@ -1,0 +1,34 @@
+# One target per room. A room links the rooms below it and nothing else; tools/check_layers checks these edges.
+
+# Warnings and code generation shared by all our targets; never exported.
+add_library(convolume_private INTERFACE)
+target_compile_options(convolume_private INTERFACE
+  -Wall -Wextra -Wconversion -Wno-sign-conversion -Wundef
+  # No contraction: a rounding must not depend on which compiler saw an a*b+c.
+  -ffp-contract=off -fno-math-errno
+  $<$<BOOL:${CONVOLUME_WERROR}>:-Werror>)
+if(CONVOLUME_SANITIZE)
+  target_compile_options(convolume_private INTERFACE -fsanitize=${CONVOLUME_SANITIZE} -fno-omit-frame-pointer
+    $<$<STREQUAL:${CONVOLUME_SANITIZE},address,undefined>:-fno-sanitize-recover=undefined>)
+  target_link_options(convolume_private INTERFACE -fsanitize=${CONVOLUME_SANITIZE})
+endif()
+
+# Highway targets: SSE4, AVX2 and AVX3 beside the SSE2 baseline of x86-64.
+set(CONVOLUME_HWY_DISABLED "(HWY_SSSE3|HWY_AVX3_DL)")
+if(CONVOLUME_AVX2_ONLY)
+  set(CONVOLUME_HWY_DISABLED "(HWY_SSSE3|HWY_SSE4|HWY_AVX3|HWY_AVX3_DL)")
+endif()
+
+# convolume_room(NAME SOURCES ... ROOMS ... EXTERNAL ...)
+function(convolume_room name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;ROOMS;EXTERNAL" ${ARGN})
+  add_library(convolume_${name} STATIC ${ARG_SOURCES})
+  target_include_directories(convolume_${name} PUBLIC
+    ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
+  target_compile_definitions(convolume_${name} PRIVATE "HWY_DISABLED_TARGETS=${CONVOLUME_HWY_DISABLED}")
+  target_link_libraries(convolume_${name} PRIVATE convolume_private ${ARG_EXTERNAL})
+  foreach(room IN LISTS ARG_ROOMS)
+    target_link_libraries(convolume_${name} PUBLIC convolume_${room})
+  endforeach()
+  set_property(GLOBAL APPEND PROPERTY CONVOLUME_ROOMS ${name})
+endfunction()

@@ -1,0 +1,119 @@
+// Task graphs: built once, run many times, by priority, on a pool of workers or serially.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <memory_resource>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "convolume/version.hpp"
+
+namespace convolume {
+
+/// Threads that drain task graphs. Movable; several graphs may run on one scheduler at once, from any thread.
+class CONVOLUME_API Scheduler {
+ public:
+  /// `threads` workers, the caller of run() counted; 1 runs everything in the caller, in priority order.
+  /// Throws InvalidArgument for threads < 1. More workers than processors are allowed.
+  explicit Scheduler(int threads);
+  /// All work in the calling thread.
+  static Scheduler serial() { return Scheduler(1); }
+  ~Scheduler();
+  Scheduler(Scheduler&&) noexcept;
+  Scheduler& operator=(Scheduler&&) noexcept;
+
+  int threads() const noexcept;
+  /// Distinct threads that have executed a task so far; what a test of determinism asserts.
+  int distinct_workers() const;
+
+ private:
+  friend class TaskGraph;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Threads and memory for an execution; both come from the caller and must outlive it.
+struct Execution {
+  Scheduler& scheduler;
+  std::pmr::memory_resource* memory;
+};
+
+using TaskId = std::int32_t;
+
+enum class TaskClass : std::uint8_t {
+  normal,
+  update,  ///< runs after normal tasks of equal readiness, and is never skipped by cancellation or failure
+};
+
+struct TaskOptions {
+  std::string name;
+  double cost = 1;  ///< any unit, the same within a graph: priority is the costliest path to the end of the graph
+  TaskClass task_class = TaskClass::normal;
+};
+
+enum class RunResult { completed, cancelled };
+
+/// A directed acyclic graph of tasks. Building is single-threaded; run() may be called again and again, by one thread
+/// at a time. A task sees the writes of all tasks before it.
+class CONVOLUME_API TaskGraph {
+ public:
+  TaskGraph();
+  ~TaskGraph();
+  TaskGraph(TaskGraph&&) noexcept;
+  TaskGraph& operator=(TaskGraph&&) noexcept;
+
+  /// Adds a task that starts after all of `after` (duplicates allowed). Throws InvalidArgument for an unknown id.
+  TaskId add(TaskOptions options, std::function<void()> body, std::span<const TaskId> after = {});
+  std::size_t size() const noexcept;
+  /// Whether every path makes `before` end before `after` starts.
+  bool ordered(TaskId before, TaskId after) const;
+
+  /// Runs every task once and returns when all have ended. The first exception of a task cancels the rest (update
+  /// tasks still run) and is rethrown here, once. A stop request cancels likewise and gives RunResult::cancelled.
+  /// The graph can run again after either. Tasks run with the default floating-point environment.
+  RunResult run(Scheduler& scheduler, std::stop_token stop = {});
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// When the parts of a tensor are complete: one task per (sample, channel block, Z slab), so that a consumer waits only
+/// for what it reads. A default-constructed Ready says that everything is complete from the start.
+class CONVOLUME_API Ready {
+ public:
+  Ready() = default;
+  /// A grid of tasks in order [sample][channel block][slab]; blocks of `channels` channels and slabs of `planes` planes
+  /// (the last of each may be shorter).
+  Ready(std::vector<TaskId> tasks, std::int64_t channel_blocks, std::int64_t slabs, std::int64_t channels,
+        std::int64_t planes);
+  /// One task per feature map, in order [sample][channel].
+  static Ready per_channel(std::vector<TaskId> tasks, std::int64_t channels);
+  /// All of `tasks` complete every part.
+  static Ready all_of(std::vector<TaskId> tasks);
+
+  /// A part is ready when it is in both.
+  friend CONVOLUME_API Ready operator&(Ready a, const Ready& b);
+
+  /// Appends to `out` the tasks that complete channels [c0, c1) of sample n on planes [z0, z1).
+  void collect(std::int64_t n, std::int64_t c0, std::int64_t c1, std::int64_t z0, std::int64_t z1,
+               std::vector<TaskId>& out) const;
+  /// As above, on all planes.
+  void collect(std::int64_t n, std::int64_t c0, std::int64_t c1, std::vector<TaskId>& out) const;
+  /// Every task named.
+  std::vector<TaskId> tasks() const;
+
+ private:
+  struct Grid {
+    std::vector<TaskId> tasks;
+    std::int64_t channel_blocks, slabs, channels, planes;  // channel_blocks == 0: every task completes every part
+  };
+  std::vector<Grid> grids_;
+};
+
+}  // namespace convolume

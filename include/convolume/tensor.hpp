@@ -1,0 +1,185 @@
+// Extents, strided 5-D views and owning tensors. Axis order is (N, C, Z, Y, X), X fastest, as PyTorch's NCDHW.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <string>
+#include <type_traits>
+
+#include "convolume/error.hpp"
+
+namespace convolume {
+
+using index_t = std::int64_t;  ///< sizes, strides and positions, in elements unless a name says otherwise
+
+/// Element types. Bytes per element: 4 and 8.
+enum class DataType { f32, f64 };
+
+/// How the axes lie in memory. `plain` is N C Z Y X; `blocked` is N C/16 Z Y X 16c (8c for f64), pad lanes zero.
+enum class Layout { plain, blocked };
+
+CONVOLUME_API const char* name_of(DataType type) noexcept;
+CONVOLUME_API const char* name_of(Layout layout) noexcept;
+constexpr std::size_t size_of(DataType type) noexcept { return type == DataType::f32 ? 4 : 8; }
+/// Channels in a block of the blocked layout: 64 bytes of one voxel.
+constexpr index_t channel_block(DataType type) noexcept { return type == DataType::f32 ? 16 : 8; }
+
+/// An element-wise function that can be fused behind a convolution: its gradient follows from its output alone.
+struct Activation {
+  enum class Kind { none, relu, leaky_relu, sigmoid, tanh };
+  Kind kind = Kind::none;
+  double slope = 0.01;  ///< of leaky_relu for negative input; must be positive
+  friend constexpr bool operator==(const Activation&, const Activation&) = default;
+};
+
+CONVOLUME_API const char* name_of(Activation::Kind kind) noexcept;
+
+template <class T>
+constexpr DataType data_type_of() noexcept {
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>);
+  return std::is_same_v<T, float> ? DataType::f32 : DataType::f64;
+}
+
+/// Three numbers along (Z, Y, X): an extent, a kernel, a stride, a padding.
+struct Extent3 {
+  index_t z = 1, y = 1, x = 1;
+
+  static constexpr Extent3 all(index_t n) noexcept { return {n, n, n}; }
+  constexpr index_t operator[](int axis) const noexcept { return axis == 0 ? z : axis == 1 ? y : x; }
+  constexpr index_t& operator[](int axis) noexcept { return axis == 0 ? z : axis == 1 ? y : x; }
+  /// Product of the three; throws OverflowError where it does not fit.
+  CONVOLUME_API index_t volume() const;
+  friend constexpr bool operator==(const Extent3&, const Extent3&) = default;
+  friend constexpr Extent3 operator+(Extent3 a, Extent3 b) noexcept { return {a.z + b.z, a.y + b.y, a.x + b.x}; }
+  friend constexpr Extent3 operator-(Extent3 a, Extent3 b) noexcept { return {a.z - b.z, a.y - b.y, a.x - b.x}; }
+  friend constexpr Extent3 operator*(Extent3 a, Extent3 b) noexcept { return {a.z * b.z, a.y * b.y, a.x * b.x}; }
+};
+
+CONVOLUME_API std::string to_string(const Extent3& extent);  ///< "8 x 128 x 128"
+
+/// Extents of a whole tensor: batch, channels, voxels.
+struct Shape5 {
+  index_t n = 1, c = 1;
+  Extent3 extent{};
+  /// Number of elements of the plain layout; throws OverflowError where it does not fit.
+  CONVOLUME_API index_t elements() const;
+  friend constexpr bool operator==(const Shape5&, const Shape5&) = default;
+};
+
+CONVOLUME_API std::string to_string(const Shape5& shape);  ///< "1 x 16 x 8 x 128 x 128"
+
+/// A non-owning strided view of a plain 5-D tensor. Copying copies the pointer. Thread-safe as the memory behind it is.
+template <class T>
+struct View {
+  T* data = nullptr;
+  Shape5 shape{.n = 0, .c = 0, .extent = {0, 0, 0}};
+  std::array<index_t, 5> stride{};  ///< in elements, in axis order
+
+  View() = default;
+  View(T* pointer, Shape5 s, std::array<index_t, 5> strides) : data(pointer), shape(s), stride(strides) {}
+  /// A dense view: strides follow from the shape.
+  View(T* pointer, Shape5 s) : data(pointer), shape(s) {
+    stride = {s.c * s.extent.z * s.extent.y * s.extent.x, s.extent.z * s.extent.y * s.extent.x,
+              s.extent.y * s.extent.x, s.extent.x, 1};
+  }
+  template <class U>
+    requires(std::is_const_v<T> && std::is_same_v<std::remove_const_t<T>, U>)
+  View(const View<U>& other) : data(other.data), shape(other.shape), stride(other.stride) {}  // NOLINT: as T* to const T*
+
+  explicit operator bool() const noexcept { return data != nullptr; }
+  T& operator()(index_t n, index_t c, index_t z, index_t y, index_t x) const noexcept {
+    return data[n * stride[0] + c * stride[1] + z * stride[2] + y * stride[3] + x * stride[4]];
+  }
+  /// First voxel of a feature map.
+  T* channel(index_t n, index_t c) const noexcept { return data + n * stride[0] + c * stride[1]; }
+  /// Whether the voxels of one feature map lie side by side.
+  bool dense_channels() const noexcept {
+    return stride[4] == 1 && stride[3] == shape.extent.x && stride[2] == shape.extent.y * shape.extent.x;
+  }
+};
+
+/// A view whose element type is known at run time; what the plans take. Built from a View<float> or View<double>.
+template <bool Const>
+struct BasicTensorView {
+  using Pointer = std::conditional_t<Const, const void*, void*>;
+  Pointer data = nullptr;
+  DataType type = DataType::f32;
+  Shape5 shape{.n = 0, .c = 0, .extent = {0, 0, 0}};
+  std::array<index_t, 5> stride{};
+
+  BasicTensorView() = default;
+  template <class T>
+    requires(Const || !std::is_const_v<T>)
+  BasicTensorView(const View<T>& view)  // NOLINT(google-explicit-constructor): every view is a tensor view
+      : data(view.data), type(data_type_of<std::remove_const_t<T>>()), shape(view.shape), stride(view.stride) {}
+  BasicTensorView(const BasicTensorView<false>& other)  // NOLINT
+    requires Const
+      : data(other.data), type(other.type), shape(other.shape), stride(other.stride) {}
+
+  explicit operator bool() const noexcept { return data != nullptr; }
+  /// The typed view; throws ShapeMismatch where T is not the element type.
+  template <class T>
+  View<std::conditional_t<Const, const T, T>> as() const {
+    if (type != data_type_of<T>()) {
+      throw ShapeMismatch(std::string("tensor view: holds ") + name_of(type) + ", asked for as " +
+                          name_of(data_type_of<T>()));
+    }
+    return {static_cast<std::conditional_t<Const, const T, T>*>(data), shape, stride};
+  }
+};
+using TensorView = BasicTensorView<false>;
+using ConstTensorView = BasicTensorView<true>;
+
+/// An owning dense plain tensor, 64-byte aligned. Movable, not copyable; the contents start undefined.
+template <class T>
+class Tensor {
+ public:
+  Tensor() = default;
+  explicit Tensor(Shape5 shape, std::pmr::memory_resource* memory = std::pmr::get_default_resource())
+      : memory_(memory), shape_(shape), elements_(shape.elements()) {
+    data_ = static_cast<T*>(memory_->allocate(bytes(), 64));
+  }
+  Tensor(Tensor&& other) noexcept { swap(other); }
+  Tensor& operator=(Tensor&& other) noexcept {
+    Tensor(std::move(other)).swap(*this);
+    return *this;
+  }
+  Tensor(const Tensor&) = delete;
+  Tensor& operator=(const Tensor&) = delete;
+  ~Tensor() {
+    if (data_ != nullptr) memory_->deallocate(data_, bytes(), 64);
+  }
+
+  T* data() noexcept { return data_; }
+  const T* data() const noexcept { return data_; }
+  index_t elements() const noexcept { return elements_; }
+  const Shape5& shape() const noexcept { return shape_; }
+  View<T> view() noexcept { return {data_, shape_}; }
+  View<const T> view() const noexcept { return {data_, shape_}; }
+  explicit operator bool() const noexcept { return data_ != nullptr; }
+  operator View<T>() noexcept { return view(); }              // NOLINT
+  operator View<const T>() const noexcept { return view(); }  // NOLINT
+  operator TensorView() noexcept { return view(); }           // NOLINT
+  operator ConstTensorView() const noexcept { return view(); }  // NOLINT
+  void fill(T value) noexcept {
+    for (index_t i = 0; i < elements_; ++i) data_[i] = value;
+  }
+
+ private:
+  std::size_t bytes() const noexcept { return static_cast<std::size_t>(elements_) * sizeof(T); }
+  void swap(Tensor& other) noexcept {
+    std::swap(memory_, other.memory_);
+    std::swap(data_, other.data_);
+    std::swap(shape_, other.shape_);
+    std::swap(elements_, other.elements_);
+  }
+
+  std::pmr::memory_resource* memory_ = nullptr;
+  T* data_ = nullptr;
+  Shape5 shape_{.n = 0, .c = 0, .extent = {0, 0, 0}};
+  index_t elements_ = 0;
+};
+
+}  // namespace convolume

@@ -1,0 +1,97 @@
+#include "core/numerics_record.hpp"
+
+#include <fmt/format.h>
+
+#include "convolume/cpu.hpp"
+#include "convolume/error.hpp"
+#include "convolume/version.hpp"
+
+namespace convolume {
+namespace {
+
+std::string escape(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\\') {
+      out += "\\\\";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string unescape(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\' && i + 1 < text.size()) {
+      ++i;
+      out += text[i] == 'n' ? '\n' : text[i];
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+NumericsRecord NumericsRecord::of_this_build() {
+  NumericsRecord record;
+  record.set("version", version());
+#if defined(__clang__)
+  record.set("compiler", fmt::format("clang {}.{}", __clang_major__, __clang_minor__));
+#else
+  record.set("compiler", fmt::format("gcc {}.{}", __GNUC__, __GNUC_MINOR__));
+#endif
+  record.set("fp_contract", "off");
+  record.set("simd", simd_target());
+  record.set("machine_model", machine_model().row);
+  return record;
+}
+
+NumericsRecord NumericsRecord::from_text(std::string_view text) {
+  NumericsRecord record;
+  int line_number = 0;
+  while (!text.empty()) {
+    ++line_number;
+    const auto end = text.find('\n');
+    const auto line = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (line.empty()) continue;
+    const auto sign = line.find(" = ");
+    if (sign == std::string_view::npos) {
+      throw FormatError(fmt::format("numerics record: line {} ('{}') is not 'key = value'", line_number, line));
+    }
+    record.set(std::string(line.substr(0, sign)), unescape(line.substr(sign + 3)));
+  }
+  return record;
+}
+
+void NumericsRecord::set(std::string key, std::string value) { entries_[std::move(key)] = std::move(value); }
+
+std::string NumericsRecord::to_text() const {
+  std::string text;
+  for (const auto& [key, value] : entries_) text += fmt::format("{} = {}\n", key, escape(value));
+  return text;
+}
+
+std::optional<std::string> NumericsRecord::first_difference(const NumericsRecord& theirs) const {
+  const auto describe = [](const std::string& key, const std::string* ours, const std::string* other) {
+    const std::string nothing = "nothing";
+    return fmt::format("{}: '{}' here, '{}' there", key, ours ? *ours : nothing, other ? *other : nothing);
+  };
+  for (const auto& [key, value] : entries_) {
+    const auto found = theirs.entries_.find(key);
+    if (found == theirs.entries_.end()) return describe(key, &value, nullptr);
+    if (found->second != value) return describe(key, &value, &found->second);
+  }
+  for (const auto& [key, value] : theirs.entries_) {
+    if (!entries_.contains(key)) return describe(key, nullptr, &value);
+  }
+  return std::nullopt;
+}
+
+}  // namespace convolume
