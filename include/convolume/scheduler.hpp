@@ -31,9 +31,10 @@ class CONVOLUME_API Scheduler {
   /// Distinct threads that have executed a task so far; what a test of determinism asserts.
   int distinct_workers() const;
 
- private:
-  friend class TaskGraph;
   struct Impl;
+  Impl& impl() const noexcept { return *impl_; }
+
+ private:
   std::unique_ptr<Impl> impl_;
 };
 
@@ -78,8 +79,9 @@ class CONVOLUME_API TaskGraph {
   /// The graph can run again after either. Tasks run with the default floating-point environment.
   RunResult run(Scheduler& scheduler, std::stop_token stop = {});
 
- private:
   struct Impl;
+
+ private:
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,0 +1,353 @@
+// FFTW as a backend: natural order in one guru plan, rotated order as Algorithm 2 of Feinberg (2015) on FFTW's pieces.
+#include <fftw3.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "fft/plan_impl.hpp"
+
+namespace convolume::fft {
+namespace {
+
+/// FFTW's two precisions under one set of names.
+template <class T>
+struct Fftw;
+
+template <>
+struct Fftw<float> {
+  using Handle = fftwf_plan;
+  using Complex = fftwf_complex;
+  static constexpr auto r2c = fftwf_plan_guru64_dft_r2c;
+  static constexpr auto c2r = fftwf_plan_guru64_dft_c2r;
+  static constexpr auto c2c = fftwf_plan_guru64_dft;
+  static constexpr auto execute_r2c = fftwf_execute_dft_r2c;
+  static constexpr auto execute_c2r = fftwf_execute_dft_c2r;
+  static constexpr auto execute_c2c = fftwf_execute_dft;
+  static constexpr auto destroy = fftwf_destroy_plan;
+  static constexpr auto print = fftwf_sprint_plan;
+  static constexpr auto export_wisdom = fftwf_export_wisdom_to_string;
+  static constexpr auto import_wisdom = fftwf_import_wisdom_from_string;
+  static constexpr auto forget_wisdom = fftwf_forget_wisdom;
+  static const char* version() { return fftwf_version; }
+};
+
+template <>
+struct Fftw<double> {
+  using Handle = fftw_plan;
+  using Complex = fftw_complex;
+  static constexpr auto r2c = fftw_plan_guru64_dft_r2c;
+  static constexpr auto c2r = fftw_plan_guru64_dft_c2r;
+  static constexpr auto c2c = fftw_plan_guru64_dft;
+  static constexpr auto execute_r2c = fftw_execute_dft_r2c;
+  static constexpr auto execute_c2r = fftw_execute_dft_c2r;
+  static constexpr auto execute_c2c = fftw_execute_dft;
+  static constexpr auto destroy = fftw_destroy_plan;
+  static constexpr auto print = fftw_sprint_plan;
+  static constexpr auto export_wisdom = fftw_export_wisdom_to_string;
+  static constexpr auto import_wisdom = fftw_import_wisdom_from_string;
+  static constexpr auto forget_wisdom = fftw_forget_wisdom;
+  static const char* version() { return fftw_version; }
+};
+
+/// FFTW's planner is one per process and not thread-safe.
+std::mutex& planner_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+/// Hides wisdom from the planner: after a MEASURE plan an ESTIMATE plan would otherwise be the measured one, and the
+/// same program would round differently depending on what ran before it. Held under the planner lock.
+template <class T>
+class WisdomSetAside {
+ public:
+  explicit WisdomSetAside(bool active) : saved_(active ? Fftw<T>::export_wisdom() : nullptr) {
+    if (saved_ != nullptr) Fftw<T>::forget_wisdom();
+  }
+  ~WisdomSetAside() {
+    if (saved_ == nullptr) return;
+    Fftw<T>::forget_wisdom();
+    Fftw<T>::import_wisdom(saved_);
+    std::free(saved_);
+  }
+  WisdomSetAside(const WisdomSetAside&) = delete;
+  WisdomSetAside& operator=(const WisdomSetAside&) = delete;
+
+ private:
+  char* saved_;
+};
+
+/// Memory that the planner may look at (and, measuring, write).
+class PlanningBuffer {
+ public:
+  explicit PlanningBuffer(std::size_t bytes)
+      : memory_(::operator new(bytes, std::align_val_t{64}, std::nothrow)), bytes_(bytes) {
+    if (memory_ == nullptr) throw std::bad_alloc();
+  }
+  ~PlanningBuffer() { ::operator delete(memory_, std::align_val_t{64}); }
+  PlanningBuffer(const PlanningBuffer&) = delete;
+  PlanningBuffer& operator=(const PlanningBuffer&) = delete;
+  void* get() const { return memory_; }
+  void clear() const { std::memset(memory_, 0, bytes_); }
+
+ private:
+  void* memory_;
+  std::size_t bytes_;
+};
+
+enum class Step { r2c, c2r, forward, backward };
+
+/// One FFTW plan that is executed on new arrays.
+template <class T>
+class Piece {
+ public:
+  using Api = Fftw<T>;
+  using Complex = typename Api::Complex;
+  using Dims = std::vector<fftw_iodim64>;
+
+  Piece() = default;
+  Piece(Step step, const Dims& dims, const Dims& many, void* in, void* out, unsigned flags) : step_(step) {
+    const int rank = static_cast<int>(dims.size());
+    const int many_rank = static_cast<int>(many.size());
+    switch (step) {
+      case Step::r2c:
+        handle_ = Api::r2c(rank, dims.data(), many_rank, many.data(), static_cast<T*>(in), static_cast<Complex*>(out),
+                           flags);
+        break;
+      case Step::c2r:
+        handle_ = Api::c2r(rank, dims.data(), many_rank, many.data(), static_cast<Complex*>(in), static_cast<T*>(out),
+                           flags);
+        break;
+      default:
+        handle_ = Api::c2c(rank, dims.data(), many_rank, many.data(), static_cast<Complex*>(in),
+                           static_cast<Complex*>(out), step == Step::forward ? FFTW_FORWARD : FFTW_BACKWARD, flags);
+    }
+    if (handle_ == nullptr) throw Unsupported("fft: FFTW has no plan for this problem");
+  }
+  Piece(Piece&& other) noexcept : step_(other.step_), handle_(std::exchange(other.handle_, nullptr)) {}
+  Piece& operator=(Piece&& other) noexcept {
+    std::swap(step_, other.step_);
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Piece() {
+    if (handle_ == nullptr) return;
+    const std::lock_guard lock(planner_mutex());
+    Api::destroy(handle_);
+  }
+
+  void execute(void* in, void* out) const {
+    switch (step_) {
+      case Step::r2c: Api::execute_r2c(handle_, static_cast<T*>(in), static_cast<Complex*>(out)); break;
+      case Step::c2r: Api::execute_c2r(handle_, static_cast<Complex*>(in), static_cast<T*>(out)); break;
+      default: Api::execute_c2c(handle_, static_cast<Complex*>(in), static_cast<Complex*>(out));
+    }
+  }
+
+  std::string text() const {
+    char* raw = Api::print(handle_);
+    std::string text(raw);
+    std::free(raw);
+    return text;
+  }
+
+ private:
+  Step step_ = Step::forward;
+  typename Api::Handle handle_ = nullptr;
+};
+
+unsigned rigor_flag(Rigor rigor) {
+  switch (rigor) {
+    case Rigor::estimate: return FFTW_ESTIMATE;
+    case Rigor::measure: return FFTW_MEASURE;
+    case Rigor::patient: return FFTW_PATIENT;
+  }
+  return FFTW_ESTIMATE;
+}
+
+fftw_iodim64 dim(index_t n, index_t in, index_t out) { return {n, in, out}; }
+
+/// Swaps the roles of input and output strides: the backward plan walks the forward plan's way home.
+template <class Dims>
+Dims reversed(Dims dims) {
+  for (auto& d : dims) std::swap(d.is, d.os);
+  return dims;
+}
+
+template <class T>
+class FftwPlan final : public Plan::Impl {
+ public:
+  FftwPlan(const Problem& p, const Options& o) : Impl(p, o) {
+    if (p.order == Order::rotated) {
+      scratch_bytes = static_cast<std::size_t>(p.extent.z * plane_elements()) * geometry.complex_bytes;
+    } else if (geometry.planes < p.extent.z) {
+      // One plan transforms whole volumes: planes that count as zero are put beside the others in scratch.
+      scratch_bytes = (static_cast<std::size_t>(geometry.plane_stride * p.extent.z) * geometry.space_element_bytes + 63) / 64 * 64;
+      if (!geometry.forward) scratch_bytes += spectrum_copy_bytes();
+    } else if (p.kind == Kind::c2r && !p.in_place) {
+      scratch_bytes = spectrum_copy_bytes();  // FFTW's c2r of several dimensions destroys its input
+    }
+    const unsigned flags = rigor_flag(o.rigor);
+    const PlanningBuffer space(geometry.space_bytes), spectrum(geometry.spectrum_bytes);
+    const PlanningBuffer scratch(std::max<std::size_t>(scratch_bytes, 64));
+    space.clear();
+    spectrum.clear();
+    scratch.clear();
+    const std::lock_guard lock(planner_mutex());
+    const WisdomSetAside<T> aside(o.rigor == Rigor::estimate);
+    void* other = p.in_place ? space.get() : spectrum.get();
+    if (p.order == Order::rotated) {
+      plan_rotated(space.get(), other, scratch.get(), flags);
+    } else {
+      plan_natural(space.get(), other, flags);
+    }
+  }
+
+  void execute(const void* in, void* out, void* scratch) const override {
+    // FFTW's interface is not const-correct; inputs that it would destroy are copied first.
+    auto* source = static_cast<std::byte*>(const_cast<void*>(in));
+    auto* target = static_cast<std::byte*>(out);
+    const bool forward = geometry.forward;
+    const auto space_step = static_cast<std::size_t>(geometry.space_distance) * geometry.space_element_bytes;
+    const auto spectrum_step = static_cast<std::size_t>(geometry.spectrum_distance) * geometry.complex_bytes;
+    for (index_t b = 0; b < problem.batch; ++b) {
+      const auto i = static_cast<std::size_t>(b);
+      std::byte* from = source + i * (forward ? space_step : spectrum_step);
+      std::byte* to = target + i * (forward ? spectrum_step : space_step);
+      if (problem.order == Order::rotated) {
+        execute_rotated(from, to, static_cast<std::byte*>(scratch));
+      } else {
+        execute_natural(from, to, static_cast<std::byte*>(scratch));
+      }
+    }
+  }
+
+  std::string describe() const override {
+    return fmt::format("{} {} {} {}: {}{}", Fftw<T>::version(), to_string(problem.extent),
+                       problem.order == Order::rotated ? "rotated" : "natural",
+                       options.rigor == Rigor::estimate ? "estimate" : "measured", inner_.text(),
+                       problem.order == Order::rotated ? outer_.text() : "");
+  }
+
+ private:
+  using Dims = typename Piece<T>::Dims;
+
+  index_t plane_elements() const { return problem.extent.y * geometry.x_padded; }
+  std::size_t spectrum_copy_bytes() const {
+    return static_cast<std::size_t>(geometry.spectrum_elements) * geometry.complex_bytes;
+  }
+  /// Whether a batch puts volumes where FFTW's alignment assumption would not hold.
+  unsigned alignment_flag() const {
+    if (problem.batch == 1) return 0;
+    const auto space = static_cast<std::size_t>(geometry.space_distance) * geometry.space_element_bytes;
+    const auto spectrum = static_cast<std::size_t>(geometry.spectrum_distance) * geometry.complex_bytes;
+    return space % 64 == 0 && spectrum % 64 == 0 ? 0u : FFTW_UNALIGNED;
+  }
+
+  /// Axes of the transform without those of length 1, of which FFTW needs none; at least one stays.
+  static Dims without_trivial(Dims dims) {
+    Dims kept;
+    for (std::size_t i = 0; i < dims.size(); ++i) {
+      if (dims[i].n != 1 || i + 1 == dims.size()) kept.push_back(dims[i]);
+    }
+    return kept;
+  }
+
+  void plan_natural(void* space, void* spectrum, unsigned flags) {
+    const Geometry& g = geometry;
+    const Extent3& e = problem.extent;
+    Dims dims{dim(e.z, g.plane_stride, g.spectrum_stride.z), dim(e.y, g.row_stride, g.spectrum_stride.y),
+              dim(e.x, 1, 1)};
+    dims = without_trivial(std::move(dims));
+    flags |= alignment_flag();
+    if (g.forward) {
+      inner_ = Piece<T>(g.real ? Step::r2c : Step::forward, dims, {}, space, spectrum,
+                        flags | (problem.in_place ? 0u : FFTW_PRESERVE_INPUT));
+    } else {
+      inner_ = Piece<T>(g.real ? Step::c2r : Step::backward, reversed(dims), {}, spectrum, space,
+                        flags | (problem.in_place || g.real ? 0u : FFTW_PRESERVE_INPUT));
+    }
+  }
+
+  void plan_rotated(void* space, void* spectrum, void* scratch, unsigned flags) {
+    const Geometry& g = geometry;
+    const Extent3& e = problem.extent;
+    flags |= alignment_flag();
+    // Lines 4-5 of Algorithm 2: planes (Y, X) into (Y, X* padded).
+    const Dims plane = without_trivial({dim(e.y, g.row_stride, g.x_padded), dim(e.x, 1, 1)});
+    const Dims planes{dim(g.planes, g.plane_stride, plane_elements())};
+    // Lines 8-12: lines along Z, written side by side as (Y, X*, Z padded).
+    const Dims line{dim(e.z, plane_elements(), 1)};
+    const Dims lines{dim(e.y, g.x_padded, g.spectrum_stride.y), dim(g.x_star, 1, g.spectrum_stride.x)};
+    if (g.forward) {
+      inner_ = Piece<T>(g.real ? Step::r2c : Step::forward, plane, planes, space, scratch, flags | FFTW_PRESERVE_INPUT);
+      outer_ = Piece<T>(Step::forward, line, lines, scratch, spectrum, flags);
+    } else {
+      outer_ = Piece<T>(Step::backward, reversed(line), reversed(lines), spectrum, scratch, flags | FFTW_PRESERVE_INPUT);
+      inner_ = Piece<T>(g.real ? Step::c2r : Step::backward, reversed(plane), reversed(planes), scratch, space, flags);
+    }
+  }
+
+  void execute_rotated(std::byte* in, std::byte* out, std::byte* scratch) const {
+    const Geometry& g = geometry;
+    const Extent3& e = problem.extent;
+    if (!g.forward) {
+      outer_.execute(in, scratch);
+      inner_.execute(scratch, out);
+      return;
+    }
+    inner_.execute(in, scratch);
+    const auto filled = static_cast<std::size_t>(g.planes * plane_elements()) * g.complex_bytes;
+    std::memset(scratch + filled, 0, scratch_bytes - filled);
+    outer_.execute(scratch, out);
+    // Nobody transforms the padding; clear it so that pointwise work over it meets no NaN.
+    if (g.z_padded == e.z) return;
+    const auto line = static_cast<std::size_t>(g.z_padded) * g.complex_bytes;
+    const auto used = static_cast<std::size_t>(e.z) * g.complex_bytes;
+    for (index_t i = 0; i < e.y * g.x_star; ++i) {
+      std::memset(out + static_cast<std::size_t>(i) * line + used, 0, line - used);
+    }
+  }
+
+  void execute_natural(std::byte* in, std::byte* out, std::byte* scratch) const {
+    const Geometry& g = geometry;
+    const auto plane = static_cast<std::size_t>(g.plane_stride) * g.space_element_bytes;
+    const bool pruned = g.planes < problem.extent.z;
+    const auto kept = static_cast<std::size_t>(g.planes) * plane;
+    const auto all = static_cast<std::size_t>(problem.extent.z) * plane;
+    if (g.forward) {
+      if (pruned) {
+        std::memcpy(scratch, in, kept);
+        std::memset(scratch + kept, 0, all - kept);
+        in = scratch;
+      }
+      inner_.execute(in, out);
+      return;
+    }
+    std::byte* copy = pruned ? scratch + (all + 63) / 64 * 64 : scratch;
+    if (problem.kind == Kind::c2r && !problem.in_place) {
+      std::memcpy(copy, in, spectrum_copy_bytes());
+      in = copy;
+    }
+    if (!pruned) {
+      inner_.execute(in, out);
+      return;
+    }
+    inner_.execute(in, scratch);
+    std::memcpy(out, scratch, kept);
+  }
+
+  Piece<T> inner_, outer_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Plan::Impl> make_fftw_plan(const Problem& problem, const Options& options) {
+  if (problem.type == DataType::f32) return std::make_shared<FftwPlan<float>>(problem, options);
+  return std::make_shared<FftwPlan<double>>(problem, options);
+}
+
+}  // namespace convolume::fft

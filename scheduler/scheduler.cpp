@@ -1,0 +1,86 @@
+#include "convolume/scheduler.hpp"
+
+#include <fmt/format.h>
+#include <tbb/global_control.h>
+#include <tbb/info.h>
+
+#include <memory>
+
+#include "convolume/error.hpp"
+#include "scheduler/workers.hpp"
+
+namespace convolume {
+namespace {
+
+/// TBB never runs more threads than its global limit, which starts at the number of processors. A scheduler that asks
+/// for more raises it; the largest request alive wins. (TBB itself takes the minimum of all controls, so only one may
+/// exist.)
+class ParallelismLimit {
+ public:
+  static ParallelismLimit& instance() {
+    static ParallelismLimit limit;
+    return limit;
+  }
+  void add(int threads) {
+    const std::lock_guard lock(mutex_);
+    requests_.insert(threads);
+    apply();
+  }
+  void remove(int threads) {
+    const std::lock_guard lock(mutex_);
+    requests_.erase(requests_.find(threads));
+    apply();
+  }
+
+ private:
+  void apply() {
+    const int wanted = requests_.empty() ? 0 : *requests_.rbegin();
+    if (wanted == applied_) return;
+    control_.reset();
+    applied_ = wanted;
+    if (wanted > tbb::info::default_concurrency()) {
+      control_ = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism,
+                                                       static_cast<std::size_t>(wanted));
+    }
+  }
+
+  std::mutex mutex_;
+  std::multiset<int> requests_;
+  int applied_ = 0;
+  std::unique_ptr<tbb::global_control> control_;
+};
+
+int checked_threads(int threads) {
+  constexpr int most = 1024;
+  if (threads < 1 || threads > most) {
+    throw InvalidArgument(fmt::format("scheduler: {} threads asked, 1 to {} are possible", threads, most));
+  }
+  return threads;
+}
+
+}  // namespace
+
+Scheduler::Impl::Impl(int thread_count) : threads(checked_threads(thread_count)), arena(threads) {
+  ParallelismLimit::instance().add(threads);
+}
+
+Scheduler::Impl::~Impl() { ParallelismLimit::instance().remove(threads); }
+
+void Scheduler::Impl::note_worker() {
+  const std::lock_guard lock(mutex);
+  workers.insert(std::this_thread::get_id());
+}
+
+Scheduler::Scheduler(int threads) : impl_(std::make_unique<Impl>(threads)) {}
+Scheduler::~Scheduler() = default;
+Scheduler::Scheduler(Scheduler&&) noexcept = default;
+Scheduler& Scheduler::operator=(Scheduler&&) noexcept = default;
+
+int Scheduler::threads() const noexcept { return impl_->threads; }
+
+int Scheduler::distinct_workers() const {
+  const std::lock_guard lock(impl_->mutex);
+  return static_cast<int>(impl_->workers.size());
+}
+
+}  // namespace convolume

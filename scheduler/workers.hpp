@@ -1,0 +1,29 @@
+// The inside of a Scheduler: a TBB arena, and which threads have worked in it.
+#pragma once
+
+#include <tbb/task_arena.h>
+
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "convolume/scheduler.hpp"
+
+namespace convolume {
+
+struct Scheduler::Impl {
+  explicit Impl(int thread_count);
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  /// Remembers the calling thread; called once per stretch of work, not per task.
+  void note_worker();
+
+  const int threads;
+  tbb::task_arena arena;
+  mutable std::mutex mutex;
+  std::set<std::thread::id> workers;
+};
+
+}  // namespace convolume

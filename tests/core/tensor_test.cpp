@@ -1,0 +1,72 @@
+#include "convolume/tensor.hpp"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+
+#include "convolume/cpu.hpp"
+#include "core/checked.hpp"
+#include "core/random.hpp"
+
+using namespace convolume;
+
+TEST_CASE("a volume that overflows is an error, not a small number") {
+  CHECK(Extent3{2, 3, 5}.volume() == 30);
+  CHECK_THROWS_AS((Extent3{index_t{1} << 32, index_t{1} << 32, 1}.volume()), OverflowError);
+  CHECK_THROWS_AS((Shape5{.n = 1 << 20, .c = 1 << 20, .extent = {1 << 20, 8, 1}}.elements()), OverflowError);
+  CHECK_THROWS_AS((Shape5{.n = -1, .c = 1, .extent = {1, 1, 1}}.elements()), InvalidArgument);
+  CHECK_THROWS_AS(checked_cast<std::int32_t>(index_t{1} << 40, "slices"), OverflowError);
+  CHECK(checked_cast<std::int32_t>(index_t{7}) == 7);
+}
+
+TEST_CASE("a dense view addresses NCZYX with x fastest") {
+  Tensor<float> tensor({.n = 2, .c = 3, .extent = {2, 3, 4}});
+  for (index_t i = 0; i < tensor.elements(); ++i) tensor.data()[i] = static_cast<float>(i);
+  const View<const float> view = tensor;
+  CHECK(view(0, 0, 0, 0, 1) == 1);
+  CHECK(view(0, 0, 0, 1, 0) == 4);
+  CHECK(view(0, 0, 1, 0, 0) == 12);
+  CHECK(view(0, 1, 0, 0, 0) == 24);
+  CHECK(view(1, 0, 0, 0, 0) == 72);
+  CHECK(view.dense_channels());
+  CHECK(reinterpret_cast<std::uintptr_t>(tensor.data()) % 64 == 0);
+}
+
+TEST_CASE("an untyped view refuses the wrong element type") {
+  Tensor<float> tensor({.n = 1, .c = 1, .extent = {1, 1, 1}});
+  const TensorView view = tensor;
+  CHECK(view.type == DataType::f32);
+  CHECK_THROWS_AS(view.as<double>(), ShapeMismatch);
+  CHECK(view.as<float>().data == tensor.data());
+}
+
+TEST_CASE("random numbers are a function of their key alone") {
+  // Known answer of Philox4x32-10 from Random123's kat_vectors: counter and key all ones.
+  const auto words = philox({.seed = 0xFFFFFFFFFFFFFFFFull, .a = 0xFFFFFFFFu, .b = 0xFFFFFFFFu}, 0xFFFFFFFFFFFFFFFFull);
+  CHECK(words[0] == 0x408F276Du);
+  CHECK(words[1] == 0x41C83B0Eu);
+  CHECK(words[2] == 0xA20BC7C6u);
+  CHECK(words[3] == 0x6D5451FDu);
+  double sum = 0, squares = 0;
+  constexpr int count = 20000;
+  for (int i = 0; i < count; ++i) {
+    const double x = normal({.seed = 3}, static_cast<std::uint64_t>(i));
+    sum += x;
+    squares += x * x;
+    REQUIRE(uniform_below({.seed = 4}, static_cast<std::uint64_t>(i), 7) < 7);
+  }
+  CHECK(std::abs(sum / count) < 0.03);
+  CHECK(std::abs(squares / count - 1) < 0.05);
+}
+
+TEST_CASE("every available SIMD target can be forced and an unknown one is refused by name") {
+  const std::string before = simd_target();
+  for (const auto& name : available_simd_targets()) {
+    set_simd_target(name);
+    CHECK(simd_target() == name);
+  }
+  CHECK_THROWS_WITH(set_simd_target("AVX9"), Catch::Contains("AVX9") && Catch::Contains("available"));
+  set_simd_target(before);
+  CHECK(machine_model().l2_bytes > 0);
+  CHECK(available_cpus() >= 1);
+}

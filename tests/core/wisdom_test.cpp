@@ -1,0 +1,65 @@
+#include "core/wisdom.hpp"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <thread>
+#include <vector>
+
+#include "convolume/error.hpp"
+#include "core/files.hpp"
+
+using namespace convolume;
+
+namespace {
+
+struct TemporaryDirectory {
+  TemporaryDirectory() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "convolume-test-XXXXXX").string();
+    path = ::mkdtemp(pattern.data());
+  }
+  ~TemporaryDirectory() { std::filesystem::remove_all(path); }
+  std::filesystem::path path;
+};
+
+}  // namespace
+
+TEST_CASE("wisdom is found again by another store, and stores of several writers are all kept") {
+  const TemporaryDirectory directory;
+  const auto file = directory.path / "deep" / "wisdom";
+  std::vector<std::thread> writers;
+  for (int writer = 0; writer < 4; ++writer) {
+    writers.emplace_back([&, writer] {
+      WisdomStore store(file);
+      for (int i = 0; i < 5; ++i) store.store("key " + std::to_string(writer) + " " + std::to_string(i), "a\nvalue");
+    });
+  }
+  for (auto& writer : writers) writer.join();
+  const WisdomStore store(file);
+  for (int writer = 0; writer < 4; ++writer) {
+    for (int i = 0; i < 5; ++i) {
+      CHECK(store.find("key " + std::to_string(writer) + " " + std::to_string(i)) == "a\nvalue");
+    }
+  }
+  CHECK_FALSE(store.find("other").has_value());
+}
+
+TEST_CASE("a file that is no wisdom store is refused by name") {
+  const TemporaryDirectory directory;
+  write_file_atomically(directory.path / "wisdom", "something else\n");
+  CHECK_THROWS_WITH(WisdomStore(directory.path / "wisdom"), Catch::Contains("not a wisdom store"));
+}
+
+TEST_CASE("an atomic write that fails leaves the old file and no temporary one") {
+  const TemporaryDirectory directory;
+  const auto file = directory.path / "file";
+  write_file_atomically(file, "old");
+  CHECK(read_file(file) == "old");
+  write_file_atomically(file, "new");
+  CHECK(read_file(file) == "new");
+  CHECK_THROWS_AS(read_file(file, 2), IoError);
+  CHECK_THROWS_AS(read_file(directory.path / "missing"), IoError);
+  CHECK_THROWS_AS(read_file(directory.path), IoError);
+  CHECK_THROWS_AS(write_file_atomically(directory.path / "no" / "file", "x"), IoError);
+  CHECK(std::distance(std::filesystem::directory_iterator(directory.path), {}) == 1);
+}

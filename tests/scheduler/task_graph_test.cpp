@@ -1,0 +1,188 @@
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "convolume/error.hpp"
+#include "convolume/scheduler.hpp"
+#include "core/random.hpp"
+
+using namespace convolume;
+
+namespace {
+
+std::vector<TaskId> ids(std::initializer_list<TaskId> list) { return list; }
+
+/// Runs `tasks` tasks that wait for each other until `threads` of them are in flight at once.
+void meet(Scheduler& scheduler, int threads) {
+  TaskGraph graph;
+  std::atomic<int> arrived{0};
+  for (int i = 0; i < threads; ++i) {
+    graph.add({.name = "meet"}, [&] {
+      arrived.fetch_add(1);
+      while (arrived.load() < threads) std::this_thread::yield();
+    });
+  }
+  graph.run(scheduler);
+}
+
+}  // namespace
+
+TEST_CASE("a task sees the writes of all tasks before it, on any number of threads") {
+  for (const int threads : {1, 2, 3, 8}) {
+    Scheduler scheduler(threads);
+    TaskGraph graph;
+    constexpr int width = 16, depth = 20;
+    std::vector<std::vector<long>> value(depth, std::vector<long>(width, 0));
+    std::vector<TaskId> previous;
+    for (int d = 0; d < depth; ++d) {
+      std::vector<TaskId> layer;
+      for (int w = 0; w < width; ++w) {
+        layer.push_back(graph.add(
+            {.name = "node"},
+            [&value, d, w] {
+              long sum = 1;
+              if (d > 0) {
+                for (const long v : value[static_cast<std::size_t>(d - 1)]) sum += v % 1000;
+              }
+              value[static_cast<std::size_t>(d)][static_cast<std::size_t>(w)] = sum;
+            },
+            previous));
+      }
+      previous = layer;
+    }
+    for (int repeat = 0; repeat < 5; ++repeat) {
+      for (auto& row : value) std::fill(row.begin(), row.end(), -7);
+      CHECK(graph.run(scheduler) == RunResult::completed);
+      CHECK(value[1][3] == 17);
+      CHECK(value[2][0] == 1 + 16 * 17);
+    }
+  }
+}
+
+TEST_CASE("a scheduler of N threads runs N workers, more than there are processors included") {
+  for (const int threads : {1, 2, 3, 8}) {
+    Scheduler scheduler(threads);
+    meet(scheduler, threads);
+    CHECK(scheduler.distinct_workers() == threads);
+  }
+  CHECK_THROWS_AS(Scheduler(0), InvalidArgument);
+}
+
+TEST_CASE("the costliest path runs first and updates run last where both are ready") {
+  Scheduler scheduler = Scheduler::serial();
+  TaskGraph graph;
+  std::string order;
+  graph.add({.name = "u", .cost = 100, .task_class = TaskClass::update}, [&] { order += 'u'; });
+  graph.add({.name = "short"}, [&] { order += 's'; });
+  const TaskId head = graph.add({.name = "head"}, [&] { order += 'h'; });
+  graph.add({.name = "tail", .cost = 5}, [&] { order += 't'; }, ids({head}));
+  graph.run(scheduler);
+  CHECK(order == "htsu");
+}
+
+TEST_CASE("an exception cancels what is left, spares updates, reaches the caller once and leaves the graph usable") {
+  for (const int threads : {1, 3}) {
+    Scheduler scheduler(threads);
+    for (int thrower = 0; thrower < 12; ++thrower) {
+      TaskGraph graph;
+      std::atomic<int> normal{0}, updates{0};
+      bool armed = true;
+      std::vector<TaskId> before;
+      for (int i = 0; i < 12; ++i) {
+        const auto id = graph.add(
+            {.name = "work"},
+            [&, i] {
+              if (armed && i == thrower) throw std::runtime_error("task " + std::to_string(i));
+              ++normal;
+            },
+            before);
+        graph.add({.name = "update", .task_class = TaskClass::update}, [&] { ++updates; }, ids({id}));
+        before = {id};
+      }
+      CHECK_THROWS_WITH(graph.run(scheduler), "task " + std::to_string(thrower));
+      CHECK(normal == thrower);
+      CHECK(updates == 12);
+      armed = false;
+      normal = updates = 0;
+      CHECK(graph.run(scheduler) == RunResult::completed);
+      CHECK(normal == 12);
+      CHECK(updates == 12);
+    }
+  }
+}
+
+TEST_CASE("a stop request cancels between tasks and updates still run") {
+  Scheduler scheduler(2);
+  TaskGraph graph;
+  std::stop_source stop;
+  std::atomic<int> after_stop{0}, updates{0};
+  const TaskId first = graph.add({.name = "first"}, [&] { stop.request_stop(); });
+  const TaskId second = graph.add({.name = "second"}, [&] { ++after_stop; }, ids({first}));
+  graph.add({.name = "update", .task_class = TaskClass::update}, [&] { ++updates; }, ids({second}));
+  CHECK(graph.run(scheduler, stop.get_token()) == RunResult::cancelled);
+  CHECK(after_stop == 0);
+  CHECK(updates == 1);
+}
+
+TEST_CASE("graphs run from several threads and from inside a task without deadlock") {
+  Scheduler scheduler(2);
+  std::atomic<int> count{0};
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i) {
+    callers.emplace_back([&] {
+      TaskGraph outer;
+      for (int k = 0; k < 8; ++k) {
+        outer.add({.name = "outer"}, [&] {
+          TaskGraph inner;
+          for (int j = 0; j < 4; ++j) inner.add({.name = "inner"}, [&] { ++count; });
+          inner.run(scheduler);
+        });
+      }
+      outer.run(scheduler);
+    });
+  }
+  for (auto& caller : callers) caller.join();
+  CHECK(count == 4 * 8 * 4);
+}
+
+TEST_CASE("order is a question of paths") {
+  TaskGraph graph;
+  const auto nothing = [] {};
+  const TaskId a = graph.add({.name = "a"}, nothing);
+  const TaskId b = graph.add({.name = "b"}, nothing, ids({a}));
+  const TaskId c = graph.add({.name = "c"}, nothing, ids({a}));
+  const TaskId d = graph.add({.name = "d"}, nothing, ids({b}));
+  CHECK(graph.ordered(a, d));
+  CHECK_FALSE(graph.ordered(c, d));
+  CHECK_FALSE(graph.ordered(d, a));
+  CHECK_THROWS_WITH(graph.add({.name = "late"}, nothing, ids({17})), Catch::Contains("late") && Catch::Contains("17"));
+}
+
+TEST_CASE("random graphs run every task once, after its predecessors") {
+  Scheduler scheduler(4);
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const RandomKey key{.seed = seed};
+    const auto tasks = static_cast<int>(1 + uniform_below(key, 0, 60));
+    TaskGraph graph;
+    std::vector<std::atomic<int>> done(static_cast<std::size_t>(tasks));
+    std::atomic<int> violations{0};
+    for (int i = 0; i < tasks; ++i) {
+      std::vector<TaskId> before;
+      for (int p = 0; p < i; ++p) {
+        if (uniform(key, static_cast<std::uint64_t>(1 + i * 64 + p)) < 0.1) before.push_back(p);
+      }
+      graph.add(
+          {.name = "node"},
+          [&, i, before] {
+            for (const TaskId p : before) violations += done[static_cast<std::size_t>(p)] == 1 ? 0 : 1;
+            ++done[static_cast<std::size_t>(i)];
+          },
+          before);
+    }
+    graph.run(scheduler);
+    CHECK(violations == 0);
+    for (const auto& count : done) REQUIRE(count == 1);
+  }
+}
