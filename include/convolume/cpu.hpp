@@ -24,7 +24,7 @@ CONVOLUME_API std::string cpu_name();
 /// Processors that the process may run on (affinity honoured); at least 1.
 CONVOLUME_API int available_cpus();
 
-/// Instruction sets compiled in and supported here, best first: subset of {"AVX3", "AVX2", "SSE4", "EMU128"}.
+/// Instruction sets compiled in and supported here, best first: subset of {"AVX3", "AVX2", "SSE4", "EMU128", "SCALAR"}.
 CONVOLUME_API std::vector<std::string> available_simd_targets();
 /// The instruction set in use. The environment variable CONVOLUME_SIMD forces one at start-up; an unknown name in it
 /// throws Unsupported here.

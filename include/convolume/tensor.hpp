@@ -114,8 +114,9 @@ struct BasicTensorView {
     requires(Const || !std::is_const_v<T>)
   BasicTensorView(const View<T>& view)  // NOLINT(google-explicit-constructor): every view is a tensor view
       : data(view.data), type(data_type_of<std::remove_const_t<T>>()), shape(view.shape), stride(view.stride) {}
-  BasicTensorView(const BasicTensorView<false>& other)  // NOLINT
-    requires Const
+  template <bool OtherConst>
+    requires(Const && !OtherConst)
+  BasicTensorView(const BasicTensorView<OtherConst>& other)  // NOLINT
       : data(other.data), type(other.type), shape(other.shape), stride(other.stride) {}
 
   explicit operator bool() const noexcept { return data != nullptr; }

@@ -22,9 +22,9 @@ struct TargetName {
 };
 
 // The targets that the kernels are compiled for, best first. Highway 1.0.3 has no SSE2: the x86-64 baseline is its
-// portable 128-bit emulation.
+// portable emulation, scalar where the compiler cannot build the 128-bit one.
 constexpr std::array targets{TargetName{"AVX3", HWY_AVX3}, TargetName{"AVX2", HWY_AVX2}, TargetName{"SSE4", HWY_SSE4},
-                             TargetName{"EMU128", HWY_EMU128}};
+                             TargetName{"EMU128", HWY_EMU128}, TargetName{"SCALAR", HWY_SCALAR}};
 
 constexpr std::int64_t compiled_targets = HWY_TARGETS;
 

@@ -1,0 +1,168 @@
+// Convolutions: a problem is planned once and executed many times; spectra are caches beside the tensors.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <memory_resource>
+#include <string>
+#include <vector>
+
+#include "convolume/plan.hpp"
+#include "convolume/scheduler.hpp"
+#include "convolume/tensor.hpp"
+
+namespace convolume {
+
+/// Ways to convolve. `automatic` takes the fastest by a cost model that reads neither clock nor load.
+enum class Engine {
+  automatic,
+  fft_volume,  ///< whole volumes in the frequency domain, ZNN's way
+  reference,   ///< plain loops in double precision: slow, obvious, serves everything
+};
+CONVOLUME_API const char* name_of(Engine engine) noexcept;
+/// Throws InvalidArgument listing the names.
+CONVOLUME_API Engine engine_of(const std::string& name);
+
+struct ConvOptions {
+  Engine engine = Engine::automatic;
+  /// Bytes that kept weight spectra may hold; above it they are recomputed where they are used, with the same bits.
+  /// 0 means no limit.
+  std::size_t memory_budget = 0;
+};
+
+class ConvPlan;
+
+/// Weights in the form that an engine multiplies with: spectra, or a packed copy. Belongs to the geometry of the plan
+/// that made it. One writer at a time; readers run concurrently.
+class CONVOLUME_API PreparedWeights {
+ public:
+  PreparedWeights();
+  ~PreparedWeights();
+  PreparedWeights(PreparedWeights&&) noexcept;
+  PreparedWeights& operator=(PreparedWeights&&) noexcept;
+  /// How often it was written; 0 means never.
+  std::uint64_t version() const noexcept;
+  std::size_t bytes() const noexcept;
+
+  struct Impl;
+  Impl* impl() const noexcept { return impl_.get(); }
+
+ private:
+  friend class ConvPlan;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The spectra of one tensor for one geometry. A plan that is given one for x fills it on the way forward and reads it
+/// on the way back; plans of the same geometry share it. In debug builds the source is hashed and a stale use throws
+/// StaleCache. One writer at a time; readers run concurrently.
+class CONVOLUME_API Spectra {
+ public:
+  Spectra();
+  ~Spectra();
+  Spectra(Spectra&&) noexcept;
+  Spectra& operator=(Spectra&&) noexcept;
+  std::uint64_t version() const noexcept;  ///< how often it was filled; 0 means never
+  std::size_t bytes() const noexcept;      ///< held now
+  /// Frees the memory; the next fill takes new. Must not run beside a reader or writer.
+  void release() noexcept;
+
+  struct Impl;
+  Impl* impl() const noexcept { return impl_.get(); }
+
+ private:
+  friend class ConvPlan;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Tensors of a forward pass. `bias` holds out_channels values as shape 1 x out_channels x 1 x 1 x 1.
+struct ForwardBindings {
+  ConstTensorView x{};
+  const PreparedWeights& w;
+  ConstTensorView bias{};
+  TensorView y{};
+  Spectra* x_hat = nullptr;   ///< filled when given
+  bool x_hat_filled = false;  ///< x_hat already holds the spectra of this x (another plan filled it): only read it
+};
+
+/// Tensors of a backward pass. Each of dx, dw, dbias may be absent. `y` is read where an activation is fused.
+struct BackwardBindings {
+  ConstTensorView x{};
+  ConstTensorView y{};
+  ConstTensorView dy{};
+  const PreparedWeights& w;
+  const Spectra* x_hat = nullptr;  ///< read when given: it must hold the spectra of this x
+  Spectra* dy_hat = nullptr;       ///< filled when given
+  TensorView dx{}, dw{}, dbias{};
+  bool add_dx = false, add_dw = false;  ///< add to what dx, or dw and dbias, hold
+};
+
+/// When the tensors of a convolution are complete; `dx` says when earlier contributions to dx are (add_dx).
+struct ConvReady {
+  Ready x{}, w{}, dy{}, dx{};
+};
+
+struct ConvGradientReady {
+  Ready dx{}, dw{}, dbias{};
+};
+
+/// How many transforms a plan has executed, by what was transformed. `inverse` counts what came back to space.
+struct TransformCounts {
+  std::int64_t input = 0, weights = 0, gradient = 0, inverse = 0;
+};
+
+/// A cache that a plan can keep, what it costs and what it saves.
+struct CacheCost {
+  std::string name;
+  std::size_t bytes = 0;
+  double seconds_saved = 0;  ///< per training iteration, by the cost model
+  bool kept = true;
+};
+
+/// An immutable way to compute one problem. Cheap to copy. All const members are thread-safe.
+///
+/// Blocking calls build their task graph on first use and keep it; append_*() put the same tasks into a caller's graph,
+/// where bindings (the memory behind them, and the memory resource) must outlive the graph. Tensors are plain views
+/// with x stride 1; x, w, dy and y, dx, dw must not overlap. Errors: ShapeMismatch for tensors that are not the
+/// problem's, StaleCache, std::bad_alloc, MemoryBudgetExceeded.
+class CONVOLUME_API ConvPlan {
+ public:
+  /// Throws InvalidArgument for a problem that makes no sense and Unsupported, with every engine's reason, where none
+  /// serves it.
+  static ConvPlan make(const ConvProblem& problem, const ConvOptions& options = {});
+
+  /// Weights (problem.w_shape()) into the engine's form.
+  PreparedWeights prepare(const Execution& run, const ConstTensorView& w) const;
+  /// Empty prepared weights, to be written by append_prepare.
+  PreparedWeights prepared_weights(std::pmr::memory_resource* memory) const;
+  Spectra input_spectra(std::pmr::memory_resource* memory = std::pmr::get_default_resource()) const;
+  Spectra gradient_spectra(std::pmr::memory_resource* memory = std::pmr::get_default_resource()) const;
+
+  void forward(const Execution& run, const ForwardBindings& bindings) const;
+  void backward(const Execution& run, const BackwardBindings& bindings) const;
+
+  /// Refreshes `prepared` from w.
+  Ready append_prepare(TaskGraph& graph, const Ready& w_ready, const ConstTensorView& w,
+                       PreparedWeights& prepared) const;
+  Ready append_forward(TaskGraph& graph, const ConvReady& ready, const ForwardBindings& bindings,
+                       std::pmr::memory_resource* memory) const;
+  ConvGradientReady append_backward(TaskGraph& graph, const ConvReady& ready, const BackwardBindings& bindings,
+                                    std::pmr::memory_resource* memory) const;
+
+  const ConvProblem& problem() const noexcept;
+  Engine engine() const noexcept;
+  /// Everything that decides the rounding.
+  std::string numerics() const;
+  /// Which engines were asked, why each refused, what was chosen, and what is kept.
+  std::string explain() const;
+  std::vector<CacheCost> caches() const;
+  TransformCounts transforms() const noexcept;
+
+  struct Impl;
+
+ private:
+  explicit ConvPlan(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<const Impl> impl_;
+};
+
+}  // namespace convolume

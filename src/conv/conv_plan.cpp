@@ -1,0 +1,294 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <limits>
+#include <mutex>
+
+#include "conv/engine.hpp"
+#include "conv/prepared.hpp"
+#include "convolume/conv.hpp"
+
+namespace convolume {
+namespace {
+
+using conv::BackwardArguments;
+using conv::ForwardArguments;
+using conv::PrepareArguments;
+
+struct Candidate {
+  Engine engine;
+  conv::Answer (*offer)(const ConvProblem&, const ConvOptions&);
+};
+
+/// The list, best general choice first; the reference ends it.
+constexpr std::array candidates{Candidate{Engine::fft_volume, conv::offer_fft_volume},
+                                Candidate{Engine::reference, conv::offer_reference}};
+
+/// The task graph of a blocking call and the bindings that its tasks read.
+template <class Arguments>
+struct Call {
+  unsigned shape = 0;  // which optional bindings the graph was built for
+  std::shared_ptr<Arguments> arguments = std::make_shared<Arguments>();
+  TaskGraph graph;
+};
+
+/// Calls that are not running now. As many exist as ever ran at once.
+template <class Arguments>
+class CallPool {
+ public:
+  std::unique_ptr<Call<Arguments>> take(unsigned shape) {
+    const std::lock_guard lock(mutex_);
+    for (auto& call : idle_) {
+      if (call->shape == shape) {
+        std::swap(call, idle_.back());
+        auto taken = std::move(idle_.back());
+        idle_.pop_back();
+        return taken;
+      }
+    }
+    return nullptr;
+  }
+  void put(std::unique_ptr<Call<Arguments>> call) {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(call));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Call<Arguments>>> idle_;
+};
+
+void check(const char* name, const ConstTensorView& tensor, const Shape5& shape, DataType type) {
+  if (!tensor) throw ShapeMismatch(fmt::format("convolution: {} is missing", name));
+  if (tensor.type != type) {
+    throw ShapeMismatch(
+        fmt::format("convolution: {} holds {}, the problem is in {}", name, name_of(tensor.type), name_of(type)));
+  }
+  if (tensor.shape != shape) {
+    throw ShapeMismatch(
+        fmt::format("convolution: {} has shape {}, expected {}", name, to_string(tensor.shape), to_string(shape)));
+  }
+  if (tensor.stride[4] != 1 && shape.extent.x > 1) {
+    throw ShapeMismatch(fmt::format("convolution: {} has x stride {}; rows must be contiguous", name, tensor.stride[4]));
+  }
+}
+
+void check_geometry(const char* name, const std::string& found, const std::string& expected) {
+  if (found != expected) {
+    throw StaleCache(fmt::format("convolution: {} was made for '{}', this plan needs '{}'; make it with this plan", name,
+                                 found, expected));
+  }
+}
+
+}  // namespace
+
+struct ConvPlan::Impl {
+  ConvProblem problem;
+  Engine chosen = Engine::reference;
+  std::unique_ptr<conv::ConvEngine> engine;
+  std::string story;
+  // What caches of this plan are made of, to recognise foreign ones.
+  std::string x_geometry, dy_geometry, w_geometry;
+  mutable CallPool<ForwardArguments> forward_calls;
+  mutable CallPool<BackwardArguments> backward_calls;
+
+  Shape5 bias_shape() const { return {1, problem.out_channels, {1, 1, 1}}; }
+  ForwardArguments arguments(const ForwardBindings& b, std::pmr::memory_resource* memory) const;
+  BackwardArguments arguments(const BackwardBindings& b, std::pmr::memory_resource* memory) const;
+  void check_weights(const PreparedWeights& w) const { check_geometry("w", w.impl()->geometry, w_geometry); }
+};
+
+const char* name_of(Engine engine) noexcept {
+  switch (engine) {
+    case Engine::automatic: return "automatic";
+    case Engine::fft_volume: return "fft_volume";
+    case Engine::reference: return "reference";
+  }
+  return "unknown";
+}
+
+Engine engine_of(const std::string& name) {
+  for (const Engine engine : {Engine::automatic, Engine::fft_volume, Engine::reference}) {
+    if (name == name_of(engine)) return engine;
+  }
+  throw InvalidArgument(fmt::format("engine '{}' is unknown; use automatic, fft_volume or reference", name));
+}
+
+ForwardArguments ConvPlan::Impl::arguments(const ForwardBindings& b, std::pmr::memory_resource* memory) const {
+  check("x", b.x, problem.x_shape(), problem.type);
+  check("y", b.y, problem.y_shape(), problem.type);
+  check_weights(b.w);
+  if (problem.epilogue.bias) check("bias", b.bias, bias_shape(), problem.type);
+  if (b.x_hat != nullptr) check_geometry("x_hat", b.x_hat->impl()->geometry, x_geometry);
+  if (b.x_hat_filled && b.x_hat == nullptr) throw InvalidArgument("convolution: x_hat_filled needs an x_hat");
+  return {.x = b.x,
+          .bias = b.bias,
+          .y = b.y,
+          .w = b.w.impl(),
+          .x_hat = b.x_hat != nullptr ? b.x_hat->impl() : nullptr,
+          .x_hat_filled = b.x_hat_filled,
+          .memory = memory};
+}
+
+BackwardArguments ConvPlan::Impl::arguments(const BackwardBindings& b, std::pmr::memory_resource* memory) const {
+  check("dy", b.dy, problem.y_shape(), problem.type);
+  check_weights(b.w);
+  if (problem.epilogue.activation.kind != Activation::Kind::none) check("y", b.y, problem.y_shape(), problem.type);
+  if (b.dx) check("dx", b.dx, problem.x_shape(), problem.type);
+  if (b.dw) {
+    check("dw", b.dw, problem.w_shape(), problem.type);
+    check("x", b.x, problem.x_shape(), problem.type);
+  }
+  if (b.dbias) check("dbias", b.dbias, bias_shape(), problem.type);
+  if (b.x_hat != nullptr) check_geometry("x_hat", b.x_hat->impl()->geometry, x_geometry);
+  if (b.dy_hat != nullptr) check_geometry("dy_hat", b.dy_hat->impl()->geometry, dy_geometry);
+  return {.x = b.x,
+          .y = b.y,
+          .dy = b.dy,
+          .w = b.w.impl(),
+          .x_hat = b.x_hat != nullptr ? b.x_hat->impl() : nullptr,
+          .dy_hat = b.dy_hat != nullptr ? b.dy_hat->impl() : nullptr,
+          .dx = b.dx,
+          .dw = b.dw,
+          .dbias = b.dbias,
+          .add_dx = b.add_dx,
+          .add_dw = b.add_dw,
+          .memory = memory};
+}
+
+ConvPlan ConvPlan::make(const ConvProblem& problem, const ConvOptions& options) {
+  problem.validate();
+  auto impl = std::make_shared<Impl>();
+  impl->problem = problem;
+  std::string story = fmt::format("{}{}\n", to_string(problem), problem.transposed ? " transposed" : "");
+  double best = std::numeric_limits<double>::infinity();
+  for (const Candidate& candidate : candidates) {
+    if (options.engine != Engine::automatic && options.engine != candidate.engine) {
+      story += fmt::format("  {}: not asked for\n", name_of(candidate.engine));
+      continue;
+    }
+    auto answer = candidate.offer(problem, options);
+    if (const auto* reason = std::get_if<std::string>(&answer)) {
+      story += fmt::format("  {}: refuses, {}\n", name_of(candidate.engine), *reason);
+      continue;
+    }
+    auto& offer = std::get<conv::Offer>(answer);
+    story += fmt::format("  {}: {:.3g} ms per training step estimated\n", name_of(candidate.engine), 1e3 * offer.seconds);
+    if (offer.seconds >= best) continue;
+    best = offer.seconds;
+    impl->chosen = candidate.engine;
+    impl->engine = std::move(offer.engine);
+  }
+  if (!impl->engine) throw Unsupported("no engine serves this convolution:\n" + story);
+  story += fmt::format("  chosen: {}\n", name_of(impl->chosen));
+  for (const CacheCost& cache : impl->engine->caches()) {
+    story += fmt::format("  {}: {} {} bytes, {:.3g} ms saved per iteration\n", cache.name,
+                         cache.kept ? "kept," : "recomputed, would hold", cache.bytes, 1e3 * cache.seconds_saved);
+  }
+  impl->story = std::move(story);
+  Spectra x_hat, dy_hat;
+  PreparedWeights w;
+  for (auto* part : {&x_hat, &dy_hat}) part->impl()->memory = std::pmr::get_default_resource();
+  w.impl()->memory = std::pmr::get_default_resource();
+  impl->engine->init_input_spectra(*x_hat.impl());
+  impl->engine->init_gradient_spectra(*dy_hat.impl());
+  impl->engine->init_weights(*w.impl());
+  impl->x_geometry = x_hat.impl()->geometry;
+  impl->dy_geometry = dy_hat.impl()->geometry;
+  impl->w_geometry = w.impl()->geometry;
+  return ConvPlan(std::move(impl));
+}
+
+PreparedWeights ConvPlan::prepared_weights(std::pmr::memory_resource* memory) const {
+  PreparedWeights prepared;
+  prepared.impl_->memory = memory;
+  impl_->engine->init_weights(*prepared.impl_);
+  return prepared;
+}
+
+PreparedWeights ConvPlan::prepare(const Execution& run, const ConstTensorView& w) const {
+  PreparedWeights prepared = prepared_weights(run.memory);
+  TaskGraph graph;
+  append_prepare(graph, {}, w, prepared);
+  graph.run(run.scheduler);
+  return prepared;
+}
+
+Spectra ConvPlan::input_spectra(std::pmr::memory_resource* memory) const {
+  Spectra spectra;
+  spectra.impl_->memory = memory;
+  impl_->engine->init_input_spectra(*spectra.impl_);
+  return spectra;
+}
+
+Spectra ConvPlan::gradient_spectra(std::pmr::memory_resource* memory) const {
+  Spectra spectra;
+  spectra.impl_->memory = memory;
+  impl_->engine->init_gradient_spectra(*spectra.impl_);
+  return spectra;
+}
+
+void ConvPlan::forward(const Execution& run, const ForwardBindings& b) const {
+  const auto arguments = impl_->arguments(b, run.memory);
+  if (b.w.version() == 0) throw StaleCache("convolution forward: w was never prepared; call prepare first");
+  const unsigned shape = (b.x_hat != nullptr ? 1u : 0u) | (b.x_hat_filled ? 2u : 0u);
+  auto call = impl_->forward_calls.take(shape);
+  if (!call) {
+    call = std::make_unique<Call<ForwardArguments>>();
+    call->shape = shape;
+    *call->arguments = arguments;
+    impl_->engine->append_forward(call->graph, {}, call->arguments);
+  }
+  *call->arguments = arguments;
+  call->graph.run(run.scheduler);
+  impl_->forward_calls.put(std::move(call));
+}
+
+void ConvPlan::backward(const Execution& run, const BackwardBindings& b) const {
+  const auto arguments = impl_->arguments(b, run.memory);
+  if (b.w.version() == 0) throw StaleCache("convolution backward: w was never prepared; call prepare first");
+  if (b.x_hat != nullptr && b.x_hat->version() == 0 && impl_->chosen != Engine::reference) {
+    throw StaleCache("convolution backward: x_hat was never filled; run forward with it first");
+  }
+  const unsigned shape = (b.dx ? 1u : 0u) | (b.dw ? 2u : 0u) | (b.dbias ? 4u : 0u) | (b.x_hat != nullptr ? 8u : 0u) |
+                         (b.dy_hat != nullptr ? 16u : 0u);
+  auto call = impl_->backward_calls.take(shape);
+  if (!call) {
+    call = std::make_unique<Call<BackwardArguments>>();
+    call->shape = shape;
+    *call->arguments = arguments;
+    impl_->engine->append_backward(call->graph, {}, call->arguments);
+  }
+  *call->arguments = arguments;
+  call->graph.run(run.scheduler);
+  impl_->backward_calls.put(std::move(call));
+}
+
+Ready ConvPlan::append_prepare(TaskGraph& graph, const Ready& w_ready, const ConstTensorView& w,
+                               PreparedWeights& prepared) const {
+  check("w", w, impl_->problem.w_shape(), impl_->problem.type);
+  impl_->check_weights(prepared);
+  return impl_->engine->append_prepare(graph, w_ready,
+                                       std::make_shared<PrepareArguments>(PrepareArguments{w, prepared.impl()}));
+}
+
+Ready ConvPlan::append_forward(TaskGraph& graph, const ConvReady& ready, const ForwardBindings& bindings,
+                               std::pmr::memory_resource* memory) const {
+  return impl_->engine->append_forward(graph, ready,
+                                       std::make_shared<ForwardArguments>(impl_->arguments(bindings, memory)));
+}
+
+ConvGradientReady ConvPlan::append_backward(TaskGraph& graph, const ConvReady& ready, const BackwardBindings& bindings,
+                                            std::pmr::memory_resource* memory) const {
+  return impl_->engine->append_backward(graph, ready,
+                                        std::make_shared<BackwardArguments>(impl_->arguments(bindings, memory)));
+}
+
+const ConvProblem& ConvPlan::problem() const noexcept { return impl_->problem; }
+Engine ConvPlan::engine() const noexcept { return impl_->chosen; }
+std::string ConvPlan::numerics() const { return impl_->engine->numerics(); }
+std::string ConvPlan::explain() const { return impl_->story; }
+std::vector<CacheCost> ConvPlan::caches() const { return impl_->engine->caches(); }
+TransformCounts ConvPlan::transforms() const noexcept { return impl_->engine->transforms(); }
+
+}  // namespace convolume

@@ -1,0 +1,591 @@
+// Convolution of whole volumes in the frequency domain, ZNN's way (Feinberg 2015, equations 1-4 and 7): every spectrum
+// is computed once and used by all products that need it; sums over channels are taken in the frequency domain, so
+// that there is one inverse transform per output.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+
+#include "conv/engine.hpp"
+#include "conv/frequency_product.hpp"
+#include "conv/prepared.hpp"
+#include "conv/volume_map.hpp"
+#include "convolume/fft.hpp"
+#include "plan/cost_model.hpp"
+
+namespace convolume::conv {
+namespace {
+
+index_t round_up(index_t n, index_t unit) { return (n + unit - 1) / unit * unit; }
+
+/// The geometry of a problem seen without direction; see Side.
+struct Geometry {
+  explicit Geometry(const ConvProblem& p) {
+    const Extent3 x = p.input, y = p.output();
+    fine = {.channels = p.transposed ? p.out_channels : p.in_channels,
+            .extent = p.transposed ? y : x,
+            .offset = p.pad_before};
+    coarse = {.channels = p.transposed ? p.in_channels : p.out_channels,
+              .extent = p.transposed ? x : y,
+              .offset = {0, 0, 0},
+              .step = p.stride};
+    kernel = {.channels = 1, .extent = p.kernel, .offset = {0, 0, 0}, .step = p.dilation};
+    // A kernel of one plane relates equal planes: nothing is transformed along Z and its spectrum is one plane.
+    planar = p.kernel.z == 1 && p.stride.z == 1 && p.pad_before.z == 0 && fine.extent.z == coarse.extent.z;
+    const Extent3 padded = fine.extent + p.pad_before + p.pad_after;
+    const Extent3 full{planar ? 1 : fft::good_size(padded.z), fft::good_size(padded.y), fft::good_size(padded.x)};
+    transform = full;
+    transforms = planar ? fine.extent.z : 1;
+    const index_t unit = planar ? static_cast<index_t>(64 / size_of(p.type)) : 1;
+    volume = {.extent = {planar ? fine.extent.z : full.z, full.y, full.x},
+              .plane_stride = round_up(full.y * full.x, unit)};
+    // The rotated order pads its inner axis Z; where that costs more than it saves, the natural order serves.
+    const auto z_unit = static_cast<index_t>(64 / (2 * size_of(p.type)));
+    const bool rotated = !planar && 4 * round_up(full.z, z_unit) <= 5 * full.z;
+    order = rotated ? fft::Order::rotated : fft::Order::natural;
+  }
+
+  Side fine, coarse, kernel;
+  bool planar;
+  Extent3 transform;   ///< what one transform covers
+  index_t transforms;  ///< transforms per feature map
+  VolumeGeometry volume;
+  fft::Order order;
+};
+
+/// What crosses between space and frequencies on one side: forward and backward plans for its extent.
+struct Transforms {
+  Transforms(const Geometry& g, const Side& side, DataType type) {
+    fft::Problem problem{.type = type, .kind = fft::Kind::r2c, .extent = g.transform, .order = g.order};
+    planes = g.planar ? side.extent.z : g.transform.z;
+    // Only the rotated order can skip the planes that hold nothing.
+    if (g.order == fft::Order::rotated) planes = problem.planes = std::min(side.last_plane(), g.transform.z);
+    forward = std::make_unique<fft::Plan>(fft::Plan::make(problem));
+    problem.kind = fft::Kind::c2r;
+    inverse = std::make_unique<fft::Plan>(fft::Plan::make(problem));
+  }
+  index_t planes;  ///< of the volume, that are loaded
+  std::unique_ptr<fft::Plan> forward, inverse;
+};
+
+enum class Counted { input, weights, gradient, inverse };
+
+template <class T>
+class FftVolumeEngine final : public ConvEngine {
+ public:
+  FftVolumeEngine(const ConvProblem& p, const ConvOptions& options)
+      : problem_(p),
+        geometry_(p),
+        fine_(geometry_, geometry_.fine, p.type),
+        coarse_(geometry_, geometry_.coarse, p.type),
+        kernel_(geometry_, geometry_.kernel, p.type) {
+    count_ = fine_.forward->spectrum_elements();
+    spectrum_stride_ = round_up(2 * count_, static_cast<index_t>(64 / sizeof(T)));
+    map_bytes_ = bytes_of(spectrum_stride_ * geometry_.transforms);
+    weight_bytes_ = bytes_of(spectrum_stride_);
+    pairs_ = geometry_.coarse.channels * fine_per_group();
+    const auto all = static_cast<double>(weight_bytes_) * static_cast<double>(pairs_);
+    keep_weights_ = options.memory_budget == 0 || all <= static_cast<double>(options.memory_budget);
+  }
+
+  Ready append_prepare(TaskGraph& graph, const Ready& ready,
+                       std::shared_ptr<const PrepareArguments> arguments) const override;
+  Ready append_forward(TaskGraph& graph, const ConvReady& ready,
+                       std::shared_ptr<const ForwardArguments> arguments) const override;
+  ConvGradientReady append_backward(TaskGraph& graph, const ConvReady& ready,
+                                    std::shared_ptr<const BackwardArguments> arguments) const override;
+
+  void init_weights(PreparedWeights::Impl& w) const override {
+    w.geometry = key();
+    w.spectra.init(w.memory, keep_weights_ ? static_cast<std::size_t>(pairs_) : 0, weight_bytes_);
+    w.packed.init(w.memory, keep_weights_ ? 0 : 1, bytes_of(problem_.w_shape().elements()));
+  }
+  void init_input_spectra(Spectra::Impl& s) const override { init_spectra(s, problem_.in_channels, "x"); }
+  void init_gradient_spectra(Spectra::Impl& s) const override { init_spectra(s, problem_.out_channels, "dy"); }
+
+  std::string numerics() const override {
+    return fmt::format("fft_volume {} transforms of {}; {}; {}; {}", geometry_.transforms,
+                       to_string(geometry_.transform), fine_.forward->describe(), fine_.inverse->describe(),
+                       kernel_.forward->describe());
+  }
+  std::vector<CacheCost> caches() const override;
+  TransformCounts transforms() const noexcept override {
+    const auto get = [&](Counted what) { return counts_[static_cast<std::size_t>(what)].load(std::memory_order_relaxed); };
+    return {get(Counted::input), get(Counted::weights), get(Counted::gradient), get(Counted::inverse)};
+  }
+
+ private:
+  static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
+  index_t fine_per_group() const { return geometry_.fine.channels / problem_.groups; }
+  index_t coarse_per_group() const { return geometry_.coarse.channels / problem_.groups; }
+  const Side& x_side() const { return problem_.transposed ? geometry_.coarse : geometry_.fine; }
+  const Side& y_side() const { return problem_.transposed ? geometry_.fine : geometry_.coarse; }
+  const Transforms& x_transforms() const { return problem_.transposed ? coarse_ : fine_; }
+  const Transforms& y_transforms() const { return problem_.transposed ? fine_ : coarse_; }
+  std::size_t volume_bytes() const { return bytes_of(geometry_.volume.plane_stride * geometry_.volume.extent.z); }
+  std::size_t row_bytes() const { return bytes_of(geometry_.volume.extent.x); }
+
+  /// Plans with equal keys read each other's spectra.
+  std::string key() const {
+    return fmt::format("fft_volume {} {}x{} {}", name_of(problem_.type), geometry_.transforms,
+                       to_string(geometry_.transform), geometry_.order == fft::Order::rotated ? "rotated" : "natural");
+  }
+
+  void init_spectra(Spectra::Impl& s, index_t channels, const char* of) const {
+    const Side& side = *of == 'x' ? x_side() : y_side();
+    s.geometry = fmt::format("{} at {} step {}", key(), to_string(side.offset), to_string(side.step));
+    const auto maps = static_cast<std::size_t>(problem_.batch * channels);
+    s.maps.init(s.memory, maps, map_bytes_);
+    s.source_hash.assign(maps, 0);
+  }
+
+  void count(Counted what, index_t transforms) const noexcept {
+    counts_[static_cast<std::size_t>(what)].fetch_add(transforms, std::memory_order_relaxed);
+  }
+
+  void map_spectrum(const Side& side, const Transforms& plans, const T* map, const std::array<index_t, 5>& stride,
+                    const LoadEnd<T>& end, std::pmr::memory_resource* memory, T* spectrum) const;
+  void weight_spectrum(const T* kernel, const std::array<index_t, 5>& stride, std::pmr::memory_resource* memory,
+                       T* spectrum) const;
+  void map_from_spectrum(const Side& side, const Transforms& plans, const T* spectrum, const StoreEnd<T>& end,
+                         std::pmr::memory_resource* memory, T* map, const std::array<index_t, 5>& stride) const;
+
+  /// Index of the spectrum that relates coarse channel `o` and fine channel `c` of the same group.
+  index_t pair(index_t o, index_t c) const { return o * fine_per_group() + c % fine_per_group(); }
+
+  void sum_over_channels(const Spectra::Impl& from, const PreparedWeights::Impl& w, bool to_coarse, index_t n,
+                         index_t channel, std::pmr::memory_resource* memory, T* sum) const;
+  void weight_gradient(const Spectra::Impl& x_hat, const Spectra::Impl& dy_hat, index_t o, index_t c,
+                       const BackwardArguments& arguments) const;
+  void collect_weights(const Ready& ready, bool to_coarse, index_t channel, std::vector<TaskId>& out) const;
+
+  std::vector<TaskId> append_gradient_spectra(TaskGraph& graph, const ConvReady& ready,
+                                              const std::shared_ptr<const BackwardArguments>& a,
+                                              const std::shared_ptr<Spectra::Impl>& own_dy,
+                                              const std::shared_ptr<std::vector<double>>& sums) const;
+  std::vector<TaskId> append_input_spectra(TaskGraph& graph, const Ready& ready,
+                                           const std::shared_ptr<const BackwardArguments>& a,
+                                           const std::shared_ptr<Spectra::Impl>& own_x) const;
+
+  ConvProblem problem_;
+  Geometry geometry_;
+  Transforms fine_, coarse_, kernel_;
+  index_t count_ = 0;            // complex numbers of one transform
+  index_t spectrum_stride_ = 0;  // real numbers between the transforms of a map
+  std::size_t map_bytes_ = 0, weight_bytes_ = 0;
+  index_t pairs_ = 0;
+  bool keep_weights_ = true;
+  mutable std::array<std::atomic<std::int64_t>, 4> counts_{};
+};
+
+template <class T>
+void FftVolumeEngine<T>::map_spectrum(const Side& side, const Transforms& plans, const T* map,
+                                      const std::array<index_t, 5>& stride, const LoadEnd<T>& end,
+                                      std::pmr::memory_resource* memory, T* spectrum) const {
+  const std::size_t fft_bytes = plans.forward->scratch_bytes();
+  Scratch scratch(memory, volume_bytes() + row_bytes() + fft_bytes + 192);
+  T* volume = scratch.take<T>(volume_bytes());
+  T* row = scratch.take<T>(row_bytes());
+  T* fft_scratch = scratch.take<T>(fft_bytes);
+  load_map(side, geometry_.volume, map, stride, plans.planes, end, row, volume);
+  for (index_t t = 0; t < geometry_.transforms; ++t) {
+    plans.forward->execute(volume + t * geometry_.volume.plane_stride, spectrum + t * spectrum_stride_, fft_scratch);
+  }
+}
+
+template <class T>
+void FftVolumeEngine<T>::weight_spectrum(const T* kernel, const std::array<index_t, 5>& stride,
+                                         std::pmr::memory_resource* memory, T* spectrum) const {
+  const std::size_t fft_bytes = kernel_.forward->scratch_bytes();
+  Scratch scratch(memory, volume_bytes() + row_bytes() + fft_bytes + 192);
+  T* volume = scratch.take<T>(volume_bytes());
+  T* row = scratch.take<T>(row_bytes());
+  load_map(geometry_.kernel, geometry_.volume, kernel, stride, kernel_.planes, LoadEnd<T>{}, row, volume);
+  kernel_.forward->execute(volume, spectrum, scratch.take<T>(fft_bytes));
+  count(Counted::weights, 1);
+}
+
+template <class T>
+void FftVolumeEngine<T>::map_from_spectrum(const Side& side, const Transforms& plans, const T* spectrum,
+                                           const StoreEnd<T>& end, std::pmr::memory_resource* memory, T* map,
+                                           const std::array<index_t, 5>& stride) const {
+  const std::size_t fft_bytes = plans.inverse->scratch_bytes();
+  Scratch scratch(memory, volume_bytes() + row_bytes() + fft_bytes + 192);
+  T* volume = scratch.take<T>(volume_bytes());
+  T* row = scratch.take<T>(row_bytes());
+  T* fft_scratch = scratch.take<T>(fft_bytes);
+  for (index_t t = 0; t < (&plans == &kernel_ ? 1 : geometry_.transforms); ++t) {
+    plans.inverse->execute(spectrum + t * spectrum_stride_, volume + t * geometry_.volume.plane_stride, fft_scratch);
+  }
+  count(Counted::inverse, 1);
+  StoreEnd<T> scaled = end;
+  scaled.scale = static_cast<T>(1.0 / static_cast<double>(geometry_.transform.volume()));
+  store_map(side, geometry_.volume, volume, scaled, row, map, stride);
+}
+
+/// Equations 1 and 2: the sum over the channels of the other side that share a group with `channel`.
+template <class T>
+void FftVolumeEngine<T>::sum_over_channels(const Spectra::Impl& from, const PreparedWeights::Impl& w, bool to_coarse,
+                                           index_t n, index_t channel, std::pmr::memory_resource* memory,
+                                           T* sum) const {
+  const index_t terms = to_coarse ? fine_per_group() : coarse_per_group();
+  const index_t group = channel / (to_coarse ? coarse_per_group() : fine_per_group());
+  const index_t source_channels = to_coarse ? geometry_.fine.channels : geometry_.coarse.channels;
+  std::vector<const T*> maps(static_cast<std::size_t>(terms)), weights(static_cast<std::size_t>(terms));
+  const auto map_of = [&](index_t t) {
+    return static_cast<const T*>(from.maps.get(static_cast<std::size_t>(n * source_channels + group * terms + t)));
+  };
+  const auto pair_of = [&](index_t t) {
+    return to_coarse ? pair(channel, group * terms + t) : pair(group * terms + t, channel);
+  };
+  if (keep_weights_) {
+    for (index_t t = 0; t < terms; ++t) {
+      weights[static_cast<std::size_t>(t)] =
+          static_cast<const T*>(w.spectra.get(static_cast<std::size_t>(pair_of(t))));
+    }
+    for (index_t p = 0; p < geometry_.transforms; ++p) {
+      for (index_t t = 0; t < terms; ++t) maps[static_cast<std::size_t>(t)] = map_of(t) + p * spectrum_stride_;
+      sum_of_products(maps.data(), weights.data(), terms, to_coarse, count_, sum + p * spectrum_stride_);
+    }
+    return;
+  }
+  // Recomputed one after the other: the same additions in the same order, so the same bits.
+  Scratch scratch(memory, weight_bytes_);
+  T* spectrum = scratch.take<T>(weight_bytes_);
+  const View<const T> packed(static_cast<const T*>(w.packed.get(0)), problem_.w_shape());
+  for (index_t t = 0; t < terms; ++t) {
+    const index_t index = pair_of(t);
+    weight_spectrum(packed.channel(index / fine_per_group(), index % fine_per_group()), packed.stride, memory, spectrum);
+    const T* weight = spectrum;
+    for (index_t p = 0; p < geometry_.transforms; ++p) {
+      const T* map = map_of(t) + p * spectrum_stride_;
+      if (t == 0) {
+        sum_of_products(&map, &weight, 1, to_coarse, count_, sum + p * spectrum_stride_);
+      } else {
+        add_products(&map, &weight, 1, to_coarse, count_, sum + p * spectrum_stride_);
+      }
+    }
+  }
+}
+
+/// Equation 3, summed over samples (and planes) before the one inverse.
+template <class T>
+void FftVolumeEngine<T>::weight_gradient(const Spectra::Impl& x_hat, const Spectra::Impl& dy_hat, index_t o, index_t c,
+                                         const BackwardArguments& a) const {
+  const Spectra::Impl& fine = problem_.transposed ? dy_hat : x_hat;
+  const Spectra::Impl& coarse = problem_.transposed ? x_hat : dy_hat;
+  std::vector<const T*> left, right;
+  for (index_t n = 0; n < problem_.batch; ++n) {
+    const auto* f = static_cast<const T*>(fine.maps.get(static_cast<std::size_t>(n * geometry_.fine.channels + c)));
+    const auto* g = static_cast<const T*>(coarse.maps.get(static_cast<std::size_t>(n * geometry_.coarse.channels + o)));
+    for (index_t p = 0; p < geometry_.transforms; ++p) {
+      left.push_back(f + p * spectrum_stride_);
+      right.push_back(g + p * spectrum_stride_);
+    }
+  }
+  Scratch scratch(a.memory, weight_bytes_);
+  T* sum = scratch.take<T>(weight_bytes_);
+  sum_of_products(left.data(), right.data(), static_cast<index_t>(left.size()), true, count_, sum);
+  const auto dw = a.dw.as<T>();
+  map_from_spectrum(geometry_.kernel, kernel_, sum, {.add = a.add_dw}, a.memory, dw.channel(o, c % fine_per_group()),
+                    dw.stride);
+}
+
+template <class T>
+Ready FftVolumeEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
+                                         std::shared_ptr<const PrepareArguments> a) const {
+  std::vector<TaskId> tasks;
+  const double cost = static_cast<double>(fine_per_group()) * kernel_.forward->flops();
+  for (index_t o = 0; o < geometry_.coarse.channels; ++o) {
+    std::vector<TaskId> after;
+    ready.collect(0, 0, 1, after);
+    if (!tasks.empty() && !keep_weights_) after.push_back(tasks.back());  // one packed buffer, one allocation
+    tasks.push_back(graph.add(
+        {.name = keep_weights_ ? "weight spectra" : "pack weights", .cost = cost},
+        [this, a, o] {
+          const auto w = a->w.as<T>();
+          if (o == 0) a->prepared->version.fetch_add(1, std::memory_order_relaxed);
+          for (index_t c = 0; c < fine_per_group(); ++c) {
+            if (keep_weights_) {
+              auto* spectrum = static_cast<T*>(a->prepared->spectra.acquire(static_cast<std::size_t>(pair(o, c))));
+              weight_spectrum(w.channel(o, c), w.stride, a->prepared->memory, spectrum);
+              continue;
+            }
+            auto* packed = static_cast<T*>(a->prepared->packed.acquire(0));
+            const VolumeGeometry dense{problem_.kernel, problem_.kernel.y * problem_.kernel.x};
+            load_map<T>({.channels = 1, .extent = problem_.kernel}, dense, w.channel(o, c), w.stride, problem_.kernel.z,
+                        {}, nullptr, packed + pair(o, c) * problem_.kernel.volume());
+          }
+        },
+        after));
+  }
+  return Ready::per_channel(std::move(tasks), geometry_.coarse.channels);
+}
+
+template <class T>
+void FftVolumeEngine<T>::collect_weights(const Ready& ready, bool to_coarse, index_t channel,
+                                         std::vector<TaskId>& out) const {
+  if (to_coarse) {
+    ready.collect(0, channel, channel + 1, out);
+  } else {
+    const index_t group = channel / fine_per_group();
+    ready.collect(0, group * coarse_per_group(), (group + 1) * coarse_per_group(), out);
+  }
+}
+
+template <class T>
+Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready,
+                                         std::shared_ptr<const ForwardArguments> a) const {
+  const index_t in = problem_.in_channels, out = problem_.out_channels;
+  const double transform_cost = fine_.forward->flops() * static_cast<double>(geometry_.transforms);
+  // Without a cache from the caller the spectra live from the first use to the last, within the run.
+  auto own = std::make_shared<Spectra::Impl>();
+  std::vector<TaskId> spectra;
+  if (!a->x_hat_filled) {
+    for (index_t i = 0; i < problem_.batch * in; ++i) {
+      std::vector<TaskId> after;
+      ready.x.collect(i / in, i % in, i % in + 1, after);
+      spectra.push_back(graph.add(
+          {.name = "input spectrum", .cost = transform_cost},
+          [this, a, own, i, in] {
+            Spectra::Impl& s = a->x_hat != nullptr ? *a->x_hat : *own;
+            const auto x = a->x.as<T>();
+            auto* spectrum = static_cast<T*>(s.maps.acquire(static_cast<std::size_t>(i)));
+            map_spectrum(x_side(), x_transforms(), x.channel(i / in, i % in), x.stride, {}, a->memory, spectrum);
+            count(Counted::input, 1);
+#ifndef NDEBUG
+            s.source_hash[static_cast<std::size_t>(i)] = hash_map(a->x, i / in, i % in);
+#endif
+            if (i == 0) s.version.fetch_add(1, std::memory_order_relaxed);
+          },
+          after));
+    }
+    if (a->x_hat == nullptr) {
+      own->memory = a->memory;
+      init_input_spectra(*own);
+    }
+  }
+  const bool to_coarse = !problem_.transposed;
+  const double product_cost = transform_cost + 8.0 * static_cast<double>(count_ * geometry_.transforms) *
+                                                   static_cast<double>(in / problem_.groups);
+  std::vector<TaskId> outputs;
+  for (index_t i = 0; i < problem_.batch * out; ++i) {
+    const index_t n = i / out, o = i % out;
+    const index_t group = o / (out / problem_.groups), per_group = in / problem_.groups;
+    std::vector<TaskId> after;
+    if (a->x_hat_filled) ready.x.collect(n, group * per_group, (group + 1) * per_group, after);
+    for (index_t c = group * per_group; c < (group + 1) * per_group && !spectra.empty(); ++c) {
+      after.push_back(spectra[static_cast<std::size_t>(n * in + c)]);
+    }
+    collect_weights(ready.w, to_coarse, o, after);
+    outputs.push_back(graph.add(
+        {.name = "output volume", .cost = product_cost},
+        [this, a, own, n, o, to_coarse] {
+          const Spectra::Impl& s = a->x_hat != nullptr ? *a->x_hat : *own;
+          Scratch scratch(a->memory, map_bytes_);
+          T* sum = scratch.take<T>(map_bytes_);
+          sum_over_channels(s, *a->w, to_coarse, n, o, a->memory, sum);
+          StoreEnd<T> end{.activation = problem_.epilogue.activation};
+          if (problem_.epilogue.bias) end.bias = a->bias.as<T>()(0, o, 0, 0, 0);
+          const auto y = a->y.as<T>();
+          map_from_spectrum(y_side(), y_transforms(), sum, end, a->memory, y.channel(n, o), y.stride);
+        },
+        after));
+  }
+  if (a->x_hat == nullptr) {
+    graph.add({.name = "release input spectra", .task_class = TaskClass::update}, [own] { own->maps.release(); },
+              outputs);
+  }
+  return Ready::per_channel(std::move(outputs), out);
+}
+
+template <class T>
+std::vector<TaskId> FftVolumeEngine<T>::append_gradient_spectra(TaskGraph& graph, const ConvReady& ready,
+                                                                const std::shared_ptr<const BackwardArguments>& a,
+                                                                const std::shared_ptr<Spectra::Impl>& own_dy,
+                                                                const std::shared_ptr<std::vector<double>>& sums) const {
+  const index_t out = problem_.out_channels;
+  std::vector<TaskId> tasks;
+  for (index_t i = 0; i < problem_.batch * out; ++i) {
+    std::vector<TaskId> after;
+    ready.dy.collect(i / out, i % out, i % out + 1, after);
+    tasks.push_back(graph.add(
+        {.name = "gradient spectrum", .cost = fine_.forward->flops() * static_cast<double>(geometry_.transforms)},
+        [this, a, own_dy, sums, i, out] {
+          Spectra::Impl& s = a->dy_hat != nullptr ? *a->dy_hat : *own_dy;
+          const auto dy = a->dy.as<T>();
+          LoadEnd<T> end{.sum = sums ? &(*sums)[static_cast<std::size_t>(i)] : nullptr};
+          if (problem_.epilogue.activation.kind != Activation::Kind::none) {
+            const auto y = a->y.as<T>();
+            end.activation = &problem_.epilogue.activation;
+            end.y = y.channel(i / out, i % out);
+            end.y_stride = y.stride;
+          }
+          auto* spectrum = static_cast<T*>(s.maps.acquire(static_cast<std::size_t>(i)));
+          map_spectrum(y_side(), y_transforms(), dy.channel(i / out, i % out), dy.stride, end, a->memory, spectrum);
+          count(Counted::gradient, 1);
+          if (i == 0) s.version.fetch_add(1, std::memory_order_relaxed);
+        },
+        after));
+  }
+  return tasks;
+}
+
+/// Spectra of x for the weight gradient: computed here, or, where the forward pass kept them, checked in debug builds.
+template <class T>
+std::vector<TaskId> FftVolumeEngine<T>::append_input_spectra(TaskGraph& graph, const Ready& ready,
+                                                             const std::shared_ptr<const BackwardArguments>& a,
+                                                             const std::shared_ptr<Spectra::Impl>& own_x) const {
+  const index_t in = problem_.in_channels;
+  std::vector<TaskId> tasks;
+  for (index_t i = 0; i < problem_.batch * in; ++i) {
+    std::vector<TaskId> after;
+    ready.collect(i / in, i % in, i % in + 1, after);
+    if (a->x_hat == nullptr) {
+      tasks.push_back(graph.add(
+          {.name = "input spectrum", .cost = fine_.forward->flops() * static_cast<double>(geometry_.transforms)},
+          [this, a, own_x, i, in] {
+            const auto x = a->x.as<T>();
+            auto* spectrum = static_cast<T*>(own_x->maps.acquire(static_cast<std::size_t>(i)));
+            map_spectrum(x_side(), x_transforms(), x.channel(i / in, i % in), x.stride, {}, a->memory, spectrum);
+            count(Counted::input, 1);
+          },
+          after));
+      continue;
+    }
+#ifndef NDEBUG
+    tasks.push_back(graph.add(
+        {.name = "check input spectrum"},
+        [a, i, in] {
+          if (a->x_hat->source_hash[static_cast<std::size_t>(i)] == hash_map(a->x, i / in, i % in)) return;
+          throw StaleCache(fmt::format("convolution backward: x_hat does not hold the spectra of x (sample {}, channel "
+                                       "{}); run forward on this x with this cache first",
+                                       i / in, i % in));
+        },
+        after));
+#endif
+  }
+  return tasks;
+}
+
+template <class T>
+ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const ConvReady& ready,
+                                                      std::shared_ptr<const BackwardArguments> a) const {
+  const index_t in = problem_.in_channels, out = problem_.out_channels;
+  const bool want_dx = static_cast<bool>(a->dx), want_dw = static_cast<bool>(a->dw);
+  auto own_dy = std::make_shared<Spectra::Impl>();
+  auto own_x = std::make_shared<Spectra::Impl>();
+  own_dy->memory = own_x->memory = a->memory;
+  if (a->dy_hat == nullptr) init_gradient_spectra(*own_dy);
+  if (a->x_hat == nullptr && want_dw) init_input_spectra(*own_x);
+  std::shared_ptr<std::vector<double>> sums;
+  if (a->dbias) sums = std::make_shared<std::vector<double>>(static_cast<std::size_t>(problem_.batch * out), 0.0);
+
+  const auto gradient = append_gradient_spectra(graph, ready, a, own_dy, sums);
+  ConvGradientReady result;
+  std::vector<TaskId> users;  // of the gradient's spectra
+  if (a->dbias) {
+    const TaskId task = graph.add(
+        {.name = "bias gradient"},
+        [this, a, sums, out] {
+          const auto dbias = a->dbias.as<T>();
+          for (index_t o = 0; o < out; ++o) {
+            double sum = 0;
+            for (index_t n = 0; n < problem_.batch; ++n) sum += (*sums)[static_cast<std::size_t>(n * out + o)];
+            T& target = dbias(0, o, 0, 0, 0);
+            target = a->add_dw ? target + static_cast<T>(sum) : static_cast<T>(sum);
+          }
+        },
+        gradient);
+    result.dbias = Ready::all_of({task});
+  }
+  if (want_dx) {
+    const bool to_coarse = problem_.transposed;
+    const index_t per_group = out / problem_.groups;
+    std::vector<TaskId> tasks;
+    for (index_t i = 0; i < problem_.batch * in; ++i) {
+      const index_t n = i / in, c = i % in, group = c / (in / problem_.groups);
+      std::vector<TaskId> after;
+      for (index_t o = group * per_group; o < (group + 1) * per_group; ++o) {
+        after.push_back(gradient[static_cast<std::size_t>(n * out + o)]);
+      }
+      collect_weights(ready.w, to_coarse, c, after);
+      ready.dx.collect(n, c, c + 1, after);
+      tasks.push_back(graph.add(
+          {.name = "input gradient", .cost = fine_.inverse->flops() * static_cast<double>(geometry_.transforms)},
+          [this, a, own_dy, n, c, to_coarse] {
+            const Spectra::Impl& s = a->dy_hat != nullptr ? *a->dy_hat : *own_dy;
+            Scratch scratch(a->memory, map_bytes_);
+            T* sum = scratch.take<T>(map_bytes_);
+            sum_over_channels(s, *a->w, to_coarse, n, c, a->memory, sum);
+            const auto dx = a->dx.as<T>();
+            map_from_spectrum(x_side(), x_transforms(), sum, {.add = a->add_dx}, a->memory, dx.channel(n, c), dx.stride);
+          },
+          after));
+    }
+    users = tasks;
+    result.dx = Ready::per_channel(std::move(tasks), in);
+  }
+  std::vector<TaskId> input_users;
+  if (want_dw) {
+    const auto input = append_input_spectra(graph, ready.x, a, own_x);
+    std::vector<TaskId> after = input;
+    after.insert(after.end(), gradient.begin(), gradient.end());
+    std::vector<TaskId> tasks;
+    const double cost = kernel_.inverse->flops() +
+                        8.0 * static_cast<double>(count_ * geometry_.transforms * problem_.batch);
+    for (index_t i = 0; i < pairs_; ++i) {
+      const index_t o = i / fine_per_group();
+      const index_t c = o / coarse_per_group() * fine_per_group() + i % fine_per_group();
+      tasks.push_back(graph.add(
+          {.name = "weight gradient", .cost = cost},
+          [this, a, own_dy, own_x, o, c] {
+            weight_gradient(a->x_hat != nullptr ? *a->x_hat : *own_x, a->dy_hat != nullptr ? *a->dy_hat : *own_dy, o, c,
+                            *a);
+          },
+          after));
+    }
+    input_users = tasks;
+    users.insert(users.end(), tasks.begin(), tasks.end());
+    result.dw = Ready::all_of(std::move(tasks));
+  }
+  if (users.empty()) users = gradient;
+  if (a->dy_hat == nullptr) {
+    graph.add({.name = "release gradient spectra", .task_class = TaskClass::update},
+              [own_dy] { own_dy->maps.release(); }, users);
+  }
+  if (a->x_hat == nullptr && want_dw) {
+    graph.add({.name = "release input spectra", .task_class = TaskClass::update}, [own_x] { own_x->maps.release(); },
+              input_users);
+  }
+  return result;
+}
+
+template <class T>
+std::vector<CacheCost> FftVolumeEngine<T>::caches() const {
+  const auto& machine = machine_model();
+  const double one = plan::seconds({.flops = fine_.forward->flops(), .efficiency = 0.16}, machine);
+  const double maps = static_cast<double>(problem_.batch * geometry_.transforms);
+  const auto bytes = [&](index_t count, std::size_t each) { return static_cast<std::size_t>(count) * each; };
+  return {{"x_hat", bytes(problem_.batch * problem_.in_channels, map_bytes_),
+           one * maps * static_cast<double>(problem_.in_channels), true},
+          {"dy_hat", bytes(problem_.batch * problem_.out_channels, map_bytes_),
+           one * maps * static_cast<double>(problem_.out_channels), true},
+          {"w_hat", bytes(pairs_, weight_bytes_), one * static_cast<double>(pairs_), keep_weights_}};
+}
+
+}  // namespace
+
+Answer offer_fft_volume(const ConvProblem& problem, const ConvOptions& options) {
+  if (problem.x_layout != Layout::plain || problem.y_layout != Layout::plain) {
+    return std::string("reads and writes whole feature maps and needs plain layouts");
+  }
+  const Geometry geometry(problem);
+  const double seconds =
+      plan::fft_volume_seconds(problem, geometry.transform, geometry.transforms, machine_model());
+  if (problem.type == DataType::f32) return Offer{std::make_unique<FftVolumeEngine<float>>(problem, options), seconds};
+  return Offer{std::make_unique<FftVolumeEngine<double>>(problem, options), seconds};
+}
+
+}  // namespace convolume::conv

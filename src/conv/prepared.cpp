@@ -1,0 +1,66 @@
+#include "conv/prepared.hpp"
+
+#include <xxhash.h>
+
+namespace convolume {
+namespace conv {
+
+void BufferStore::init(std::pmr::memory_resource* memory, std::size_t buffers, std::size_t bytes_each) {
+  release();
+  memory_ = memory;
+  bytes_each_ = bytes_each;
+  buffers_.assign(buffers, nullptr);
+}
+
+void* BufferStore::acquire(std::size_t index) {
+  void*& buffer = buffers_[index];
+  if (buffer == nullptr) buffer = memory_->allocate(bytes_each_, 64);
+  return buffer;
+}
+
+void BufferStore::release() noexcept {
+  for (void*& buffer : buffers_) {
+    if (buffer != nullptr) memory_->deallocate(buffer, bytes_each_, 64);
+    buffer = nullptr;
+  }
+}
+
+std::size_t BufferStore::bytes() const noexcept {
+  std::size_t held = 0;
+  for (const void* buffer : buffers_) held += buffer != nullptr ? bytes_each_ : 0;
+  return held;
+}
+
+std::uint64_t hash_map(const ConstTensorView& tensor, index_t n, index_t c) {
+  const auto size = size_of(tensor.type);
+  const auto* base = static_cast<const std::byte*>(tensor.data) +
+                     static_cast<std::size_t>(n * tensor.stride[0] + c * tensor.stride[1]) * size;
+  std::uint64_t hash = 0;
+  const Extent3& e = tensor.shape.extent;
+  for (index_t z = 0; z < e.z; ++z) {
+    for (index_t y = 0; y < e.y; ++y) {
+      const auto offset = static_cast<std::size_t>(z * tensor.stride[2] + y * tensor.stride[3]) * size;
+      hash = XXH3_64bits_withSeed(base + offset, static_cast<std::size_t>(e.x) * size, hash);
+    }
+  }
+  return hash;
+}
+
+}  // namespace conv
+
+Spectra::Spectra() : impl_(std::make_unique<Impl>()) {}
+Spectra::~Spectra() = default;
+Spectra::Spectra(Spectra&&) noexcept = default;
+Spectra& Spectra::operator=(Spectra&&) noexcept = default;
+std::uint64_t Spectra::version() const noexcept { return impl_->version.load(std::memory_order_relaxed); }
+std::size_t Spectra::bytes() const noexcept { return impl_->maps.bytes(); }
+void Spectra::release() noexcept { impl_->maps.release(); }
+
+PreparedWeights::PreparedWeights() : impl_(std::make_unique<Impl>()) {}
+PreparedWeights::~PreparedWeights() = default;
+PreparedWeights::PreparedWeights(PreparedWeights&&) noexcept = default;
+PreparedWeights& PreparedWeights::operator=(PreparedWeights&&) noexcept = default;
+std::uint64_t PreparedWeights::version() const noexcept { return impl_->version.load(std::memory_order_relaxed); }
+std::size_t PreparedWeights::bytes() const noexcept { return impl_->spectra.bytes() + impl_->packed.bytes(); }
+
+}  // namespace convolume

@@ -1,0 +1,78 @@
+#include <fmt/format.h>
+
+#include "convolume/plan.hpp"
+#include "core/checked.hpp"
+
+namespace convolume {
+namespace {
+
+constexpr const char* axis_name[] = {"z", "y", "x"};
+
+void require(bool condition, const std::string& field, index_t value, const char* remedy) {
+  if (!condition) throw InvalidArgument(fmt::format("convolution: {} is {}; {}", field, value, remedy));
+}
+
+index_t output_along(const ConvProblem& p, int axis) {
+  const index_t span = (p.kernel[axis] - 1) * p.dilation[axis] + 1;
+  const index_t padding = p.pad_before[axis] + p.pad_after[axis];
+  if (p.transposed) {
+    const index_t out = checked_add(checked_mul(p.input[axis] - 1, p.stride[axis], "output"), span, "output") - padding +
+                        p.output_padding[axis];
+    if (out < 1) {
+      throw InvalidArgument(fmt::format("convolution: output along {} would be {} voxels; lower the padding ({})",
+                                        axis_name[axis], out, padding));
+    }
+    return out;
+  }
+  const index_t padded = checked_add(p.input[axis], padding, "padded input");
+  if (padded < span) {
+    throw InvalidArgument(
+        fmt::format("convolution: along {} the kernel spans {} voxels, but the padded input has {}; enlarge the input "
+                    "or the padding",
+                    axis_name[axis], span, padded));
+  }
+  return (padded - span) / p.stride[axis] + 1;
+}
+
+}  // namespace
+
+Extent3 ConvProblem::output() const {
+  return {output_along(*this, 0), output_along(*this, 1), output_along(*this, 2)};
+}
+
+void ConvProblem::validate() const {
+  require(batch >= 1, "batch", batch, "at least 1 is needed");
+  require(in_channels >= 1, "in_channels", in_channels, "at least 1 is needed");
+  require(out_channels >= 1, "out_channels", out_channels, "at least 1 is needed");
+  require(groups >= 1, "groups", groups, "at least 1 is needed");
+  require(in_channels % groups == 0, "groups", groups, "it must divide in_channels");
+  require(out_channels % groups == 0, "groups", groups, "it must divide out_channels");
+  for (int axis = 0; axis < 3; ++axis) {
+    const auto field = [&](const char* name) { return fmt::format("{}.{}", name, axis_name[axis]); };
+    require(input[axis] >= 1, field("input"), input[axis], "at least 1 voxel is needed");
+    require(kernel[axis] >= 1, field("kernel"), kernel[axis], "at least 1 voxel is needed");
+    require(stride[axis] >= 1, field("stride"), stride[axis], "at least 1 is needed");
+    require(dilation[axis] >= 1, field("dilation"), dilation[axis], "at least 1 is needed");
+    require(pad_before[axis] >= 0, field("pad_before"), pad_before[axis], "it cannot be negative");
+    require(pad_after[axis] >= 0, field("pad_after"), pad_after[axis], "it cannot be negative");
+    require(output_padding[axis] >= 0 && output_padding[axis] < stride[axis] &&
+                (transposed || output_padding[axis] == 0),
+            field("output_padding"), output_padding[axis], "use 0 to stride - 1, and 0 unless transposed");
+    checked_add(checked_mul(kernel[axis] - 1, dilation[axis], "kernel span"), 1, "kernel span");
+  }
+  if (epilogue.activation.kind == Activation::Kind::leaky_relu && !(epilogue.activation.slope > 0)) {
+    throw InvalidArgument(fmt::format("convolution: leaky_relu slope is {}; a fused one must be positive",
+                                      epilogue.activation.slope));
+  }
+  static_cast<void>(x_shape().elements());
+  static_cast<void>(y_shape().elements());
+  static_cast<void>(w_shape().elements());
+}
+
+double ConvProblem::flops() const {
+  const Extent3 voxels = transposed ? input : output();
+  return 2.0 * static_cast<double>(batch) * static_cast<double>(in_channels) * static_cast<double>(out_channels) /
+         static_cast<double>(groups) * static_cast<double>(kernel.volume()) * static_cast<double>(voxels.volume());
+}
+
+}  // namespace convolume

@@ -1,0 +1,28 @@
+// Estimated seconds, from operations and bytes alone: no clock, no load, no thread count.
+#pragma once
+
+#include "convolume/cpu.hpp"
+#include "convolume/plan.hpp"
+
+namespace convolume::plan {
+
+/// Operations and bytes of a piece of work.
+struct Work {
+  double flops = 0;         ///< floating-point operations
+  double efficiency = 1;    ///< share of the FMA peak that such operations reach
+  double bytes = 0;         ///< bytes moved past the last cache level that holds them
+  double calls = 0;         ///< pieces that are set up one by one
+};
+
+/// The larger of the two limits, one core, and the setting up.
+double seconds(const Work& work, const MachineModel& machine);
+
+/// One training step (forward, both gradients) of the volume FFT way: `transform` is the extent that is transformed,
+/// `transforms` how many of these lie side by side (planes that need no transform along Z).
+double fft_volume_seconds(const ConvProblem& problem, const Extent3& transform, index_t transforms,
+                          const MachineModel& machine);
+
+/// One training step of the reference loops.
+double reference_seconds(const ConvProblem& problem, const MachineModel& machine);
+
+}  // namespace convolume::plan

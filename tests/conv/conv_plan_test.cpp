@@ -1,0 +1,158 @@
+// What plans promise beside the numbers: caches, reuse, threads, errors.
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "conv_fixture.hpp"
+
+using namespace convolume;
+using test::ConvCase;
+
+TEST_CASE("each spectrum is computed once per iteration and one inverse per output") {
+  ConvCase<float> c(parse_problem("mb2ic3id8oc5kd3"), {.engine = Engine::fft_volume}, false, 2);
+  c.run();
+  const auto counts = c.plan.transforms();
+  CHECK(counts.input == 2 * 3);           // x_hat once: the weight gradient reads what forward computed
+  CHECK(counts.weights == 3 * 5);         // w_hat once: backward data reads it again
+  CHECK(counts.gradient == 2 * 5);        // dy_hat once for dx and dw together
+  CHECK(counts.inverse == 2 * 5 + 2 * 3 + 3 * 5);  // y, dx, dw: after the sums
+}
+
+TEST_CASE("the same bits come out with and without caches, kept or recomputed weights, on 1, 2 and 3 threads") {
+  for (const char* text : {"mb2ic3id8oc4kd3pd1", "ic4id3ih16iw16oc6kd1kh3kw3", "g2ic4id6oc4kd2"}) {
+    const auto p = parse_problem(text);
+    ConvCase<float> first(p, {.engine = Engine::fft_volume});
+    first.run();
+    for (const int threads : {1, 2, 3}) {
+      ConvCase<float> other(p, {.engine = Engine::fft_volume, .memory_budget = threads == 2 ? 0u : 1u}, false, threads);
+      const Execution run{other.scheduler, &other.memory};
+      const auto prepared = other.plan.prepare(run, other.w);
+      for (int repeat = 0; repeat < 2; ++repeat) {
+        other.plan.forward(run, {.x = other.x, .w = prepared, .bias = other.bias, .y = other.y});
+        other.plan.backward(run, {.x = other.x, .y = other.y, .dy = other.dy, .w = prepared, .dx = other.dx,
+                                  .dw = other.dw, .dbias = other.dbias});
+      }
+      CHECK(test::same_bits(first.y, other.y));
+      CHECK(test::same_bits(first.dx, other.dx));
+      CHECK(test::same_bits(first.dw, other.dw));
+      CHECK(test::same_bits(first.dbias, other.dbias));
+    }
+  }
+}
+
+TEST_CASE("gradients are optional one by one and can be added to") {
+  ConvCase<double> c(parse_problem("ic2id6oc3kd3pd1"), {.engine = Engine::fft_volume});
+  c.run();
+  const Execution run{c.scheduler, &c.memory};
+  const auto prepared = c.plan.prepare(run, c.w);
+  auto dx = test::poisoned<double>(c.problem.x_shape());
+  c.plan.backward(run, {.dy = c.dy, .w = prepared, .dx = dx});
+  CHECK(test::same_bits(dx, c.dx));
+  auto dw = test::poisoned<double>(c.problem.w_shape());
+  c.plan.backward(run, {.x = c.x, .dy = c.dy, .w = prepared, .dw = dw});
+  CHECK(test::same_bits(dw, c.dw));
+  auto dbias = test::poisoned<double>(c.dbias.shape());
+  c.plan.backward(run, {.dy = c.dy, .w = prepared, .dbias = dbias});
+  CHECK(test::same_bits(dbias, c.dbias));
+  c.plan.backward(run, {.x = c.x, .dy = c.dy, .w = prepared, .dx = dx, .dw = dw, .dbias = dbias, .add_dx = true,
+                        .add_dw = true});
+  for (index_t i = 0; i < dx.elements(); ++i) REQUIRE(dx.data()[i] == Approx(2 * c.dx.data()[i]).margin(1e-12));
+  for (index_t i = 0; i < dw.elements(); ++i) REQUIRE(dw.data()[i] == Approx(2 * c.dw.data()[i]).margin(1e-12));
+  for (index_t i = 0; i < 3; ++i) REQUIRE(dbias.data()[i] == Approx(2 * c.dbias.data()[i]));
+}
+
+TEST_CASE("plans that read the same x share its spectra") {
+  const auto p = parse_problem("ic3id8oc2kd3pd1");
+  ConvCase<float> a(p, {.engine = Engine::fft_volume}), b(p, {.engine = Engine::fft_volume});
+  b.run();
+  const Execution run{a.scheduler, &a.memory};
+  auto x_hat = a.plan.input_spectra(&a.memory);
+  const auto wa = a.plan.prepare(run, a.w);
+  a.plan.forward(run, {.x = a.x, .w = wa, .bias = a.bias, .y = a.y, .x_hat = &x_hat});
+  const auto before = b.plan.transforms().input;
+  const auto wb = b.plan.prepare(run, b.w);
+  auto y = test::poisoned<float>(p.y_shape());
+  b.plan.forward(run, {.x = a.x, .w = wb, .bias = b.bias, .y = y, .x_hat = &x_hat, .x_hat_filled = true});
+  CHECK(b.plan.transforms().input == before);
+  CHECK(test::same_bits(y, b.y));
+}
+
+TEST_CASE("caches of another geometry, never filled or stale are refused") {
+  ConvCase<float> c(parse_problem("ic2id8oc2kd3"), {.engine = Engine::fft_volume});
+  const auto other = ConvPlan::make(parse_problem("ic2id11oc2kd3"), {.engine = Engine::fft_volume});
+  const Execution run{c.scheduler, &c.memory};
+  const auto prepared = c.plan.prepare(run, c.w);
+  auto foreign = other.input_spectra(&c.memory);
+  CHECK_THROWS_AS(c.plan.forward(run, {.x = c.x, .w = prepared, .y = c.y, .x_hat = &foreign}), StaleCache);
+  const auto empty_weights = c.plan.prepared_weights(&c.memory);
+  CHECK_THROWS_AS(c.plan.forward(run, {.x = c.x, .w = empty_weights, .y = c.y}), StaleCache);
+  auto x_hat = c.plan.input_spectra(&c.memory);
+  const BackwardBindings backward{.x = c.x, .y = c.y, .dy = c.dy, .w = prepared, .x_hat = &x_hat, .dw = c.dw};
+  CHECK_THROWS_AS(c.plan.backward(run, backward), StaleCache);
+  c.plan.forward(run, {.x = c.x, .w = prepared, .y = c.y, .x_hat = &x_hat});
+  CHECK(x_hat.version() == 1);
+  CHECK(x_hat.bytes() > 0);
+  CHECK_NOTHROW(c.plan.backward(run, backward));
+#ifndef NDEBUG
+  c.x.data()[7] += 1;
+  CHECK_THROWS_AS(c.plan.backward(run, backward), StaleCache);
+#endif
+}
+
+TEST_CASE("one plan is executed by many threads at once") {
+  ConvCase<float> c(parse_problem("ic2id9oc3kd3"), {.engine = Engine::fft_volume}, false, 2);
+  c.run();
+  const Execution run{c.scheduler, &c.memory};
+  const auto prepared = c.plan.prepare(run, c.w);
+  std::vector<Tensor<float>> outputs;
+  for (int i = 0; i < 4; ++i) outputs.push_back(test::poisoned<float>(c.problem.y_shape()));
+  std::vector<std::thread> threads;
+  for (auto& y : outputs) {
+    threads.emplace_back([&] {
+      for (int repeat = 0; repeat < 3; ++repeat) c.plan.forward(run, {.x = c.x, .w = prepared, .y = y});
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (const auto& y : outputs) CHECK(test::same_bits(y, c.y));
+}
+
+TEST_CASE("tensors that are not the problem's are refused by name") {
+  ConvCase<float> c(parse_problem("ic2id8oc2kd3"), {});
+  const Execution run{c.scheduler, &c.memory};
+  const auto prepared = c.plan.prepare(run, c.w);
+  Tensor<float> wrong({1, 2, {8, 8, 9}});
+  CHECK_THROWS_WITH(c.plan.forward(run, {.x = wrong, .w = prepared, .y = c.y}), Catch::Contains("x has shape"));
+  Tensor<double> doubles(c.problem.y_shape());
+  CHECK_THROWS_WITH(c.plan.forward(run, {.x = c.x, .w = prepared, .y = doubles}), Catch::Contains("y holds f64"));
+  CHECK_THROWS_WITH(c.plan.forward(run, {.x = c.x, .w = prepared}), Catch::Contains("y is missing"));
+  CHECK_THROWS_AS(c.plan.prepare(run, wrong), ShapeMismatch);
+}
+
+TEST_CASE("explain tells the whole story and automatic takes the cheaper engine") {
+  const auto large = ConvPlan::make(parse_problem("ic8id32oc8kd5"));
+  CHECK(large.engine() == Engine::fft_volume);
+  CHECK_THAT(large.explain(), Catch::Contains("fft_volume") && Catch::Contains("reference") &&
+                                  Catch::Contains("chosen: fft_volume") && Catch::Contains("w_hat"));
+  CHECK(ConvPlan::make(parse_problem("ic1id2oc1kd1")).engine() == Engine::reference);
+  auto blocked = parse_problem("ic8id8oc8kd3");
+  blocked.x_layout = Layout::blocked;
+  CHECK_THROWS_WITH(ConvPlan::make(blocked), Catch::Contains("fft_volume: refuses") && Catch::Contains("reference: refuses"));
+  CHECK_THROWS_AS(engine_of("fastest"), InvalidArgument);
+  CHECK(large.numerics() == ConvPlan::make(parse_problem("ic8id32oc8kd5")).numerics());
+}
+
+TEST_CASE("memory taken during execution goes back") {
+  ConvCase<float> c(parse_problem("ic2id8oc2kd3"), {.engine = Engine::fft_volume}, false, 2);
+  c.run();
+  CHECK(c.memory.statistics().live_bytes == 0);
+}
+
+TEST_CASE("a memory budget that is too small ends in its error, and the plan works again with more") {
+  const auto p = parse_problem("ic2id16oc2kd3");
+  ConvCase<float> c(p, {.engine = Engine::fft_volume}, false, 2);
+  SlabResource tiny({.upstream = mmap_resource(), .budget = 100000});
+  const auto prepared = c.plan.prepare({c.scheduler, &c.memory}, c.w);
+  CHECK_THROWS_AS(c.plan.forward({c.scheduler, &tiny}, {.x = c.x, .w = prepared, .y = c.y}), MemoryBudgetExceeded);
+  CHECK(tiny.statistics().live_bytes == 0);
+  c.plan.forward({c.scheduler, &c.memory}, {.x = c.x, .w = prepared, .y = c.y});
+  CHECK(std::isfinite(c.y.data()[0]));
+}

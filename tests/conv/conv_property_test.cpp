@@ -1,0 +1,145 @@
+// Engines against the reference in double, over generated shapes.
+#include <catch2/catch.hpp>
+
+#include "conv_fixture.hpp"
+#include "convolume/cpu.hpp"
+
+using namespace convolume;
+using test::ConvCase;
+
+namespace {
+
+/// A problem drawn from everything that the descriptor can say.
+ConvProblem random_problem(std::uint64_t seed) {
+  const RandomKey key{.seed = 77};
+  std::uint64_t draw = seed * 64;
+  const auto below = [&](index_t n) { return static_cast<index_t>(uniform_below(key, draw++, static_cast<std::uint64_t>(n))); };
+  ConvProblem p;
+  for (;;) {
+    p.groups = below(3) == 0 ? 1 + below(3) : 1;
+    p.batch = 1 + below(3);
+    p.in_channels = p.groups * (1 + below(4));
+    p.out_channels = p.groups * (1 + below(4));
+    p.transposed = below(4) == 0;
+    for (int axis = 0; axis < 3; ++axis) {
+      p.input[axis] = 1 + below(11);
+      p.kernel[axis] = below(3) == 0 ? 1 : 1 + below(5);
+      p.stride[axis] = below(3) == 0 ? 1 + below(3) : 1;
+      p.dilation[axis] = below(4) == 0 ? 1 + below(3) : 1;
+      p.pad_before[axis] = below(2) == 0 ? below(4) : 0;
+      p.pad_after[axis] = below(2) == 0 ? below(4) : 0;
+      p.output_padding[axis] = p.transposed ? below(p.stride[axis]) : 0;
+    }
+    p.epilogue.bias = below(2) == 0;
+    constexpr Activation::Kind kinds[] = {Activation::Kind::none, Activation::Kind::relu, Activation::Kind::leaky_relu,
+                                          Activation::Kind::sigmoid, Activation::Kind::tanh};
+    p.epilogue.activation.kind = kinds[below(5)];
+    try {
+      p.validate();
+      if (p.output().volume() < 2000) return p;
+    } catch (const Error&) {
+      // The kernel does not fit; draw again.
+    }
+  }
+}
+
+/// Everything that an execution wrote, against the double reference on the same data.
+template <class T>
+void check_against_reference(const ConvProblem& p, double tolerance) {
+  ConvCase<T> ours(p, {.engine = Engine::fft_volume});
+  ConvCase<double> reference(p, {.engine = Engine::reference});
+  for (auto [to, from] : {std::pair{&reference.x, &ours.x}, std::pair{&reference.w, &ours.w},
+                          std::pair{&reference.bias, &ours.bias}, std::pair{&reference.dy, &ours.dy}}) {
+    for (index_t i = 0; i < to->elements(); ++i) to->data()[i] = static_cast<double>(from->data()[i]);
+  }
+  ours.run();
+  reference.run();
+  CAPTURE(ours.plan.explain(), p.batch, p.transposed);
+  REQUIRE(test::relative_error(ours.y, reference.y) <= tolerance);
+  if (p.epilogue.activation.kind == Activation::Kind::none) {
+    // A rectifier's slope jumps where rounding may fall on either side; smooth gradients only.
+    REQUIRE(test::relative_error(ours.dx, reference.dx) <= tolerance);
+    REQUIRE(test::relative_error(ours.dw, reference.dw) <= tolerance);
+    REQUIRE(test::relative_error(ours.dbias, reference.dbias) <= tolerance);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("fft_volume agrees with the double reference over random problems, in double and float") {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    auto p = random_problem(seed);
+    check_against_reference<double>(p, 1e-12);
+    // DESIGN's bound is for sums of many random terms; sums of a few that cancel have a larger relative error.
+    check_against_reference<float>(p, 4e-6);
+  }
+}
+
+TEST_CASE("fft_volume is accurate to 2e-6 on a layer of ordinary size, on every SIMD target") {
+  const std::string before = simd_target();
+  for (const auto& target : available_simd_targets()) {
+    set_simd_target(target);
+    CAPTURE(target);
+    check_against_reference<float>(parse_problem("ic8id14ih15iw17oc4kd3kh5kw3"), 2e-6);
+    check_against_reference<float>(parse_problem("ic8id3ih20iw17oc4kd1kh3kw3ph1pd0"), 2e-6);
+  }
+  set_simd_target(before);
+}
+
+TEST_CASE("small integers come out exact after rounding") {
+  ConvCase<float> ours(parse_problem("mb2ic4id9oc3kd3pd1"), {.engine = Engine::fft_volume}, true);
+  ConvCase<float> reference(ours.problem, {.engine = Engine::reference}, true);
+  ours.run();
+  reference.run();
+  for (index_t i = 0; i < ours.y.elements(); ++i) REQUIRE(std::round(ours.y.data()[i]) == reference.y.data()[i]);
+  for (index_t i = 0; i < ours.dx.elements(); ++i) REQUIRE(std::round(ours.dx.data()[i]) == reference.dx.data()[i]);
+  for (index_t i = 0; i < ours.dw.elements(); ++i) REQUIRE(std::round(ours.dw.data()[i]) == reference.dw.data()[i]);
+}
+
+TEST_CASE("forward and backward are adjoint: <Ax, dy> = <x, A'dy> = <w, dA/dw>") {
+  for (std::uint64_t seed = 100; seed < 130; ++seed) {
+    auto p = random_problem(seed);
+    p.epilogue = {};
+    CAPTURE(seed, to_string(p), p.transposed);
+    ConvCase<double> c(p, {.engine = seed % 2 == 0 ? Engine::fft_volume : Engine::reference});
+    c.run();
+    const double forward = test::dot(c.y, c.dy);
+    const double scale = std::sqrt(test::dot(c.y, c.y) * test::dot(c.dy, c.dy)) + 1e-300;
+    REQUIRE(std::abs(forward - test::dot(c.x, c.dx)) <= 1e-12 * scale);
+    REQUIRE(std::abs(forward - test::dot(c.w, c.dw)) <= 1e-12 * scale);
+  }
+}
+
+TEST_CASE("gradients agree with central differences in double, fused activations included") {
+  for (const auto kind : {Activation::Kind::none, Activation::Kind::leaky_relu, Activation::Kind::sigmoid,
+                          Activation::Kind::tanh}) {
+    for (const bool transposed : {false, true}) {
+      ConvProblem p{.batch = 2, .in_channels = 2, .out_channels = 3, .input = {2, 4, 5}, .kernel = {2, 3, 2},
+                    .stride = {1, 2, 1}, .pad_before = {1, 0, 1}, .transposed = transposed,
+                    .epilogue = {.bias = true, .activation = {kind, 0.1}}};
+      for (const Engine engine : {Engine::fft_volume, Engine::reference}) {
+        CAPTURE(name_of(kind), transposed, name_of(engine));
+        ConvCase<double> c(p, {.engine = engine});
+        c.run();
+        const auto loss = [&] {
+          const Execution run{c.scheduler, &c.memory};
+          const auto prepared = c.plan.prepare(run, c.w);
+          c.plan.forward(run, {.x = c.x, .w = prepared, .bias = c.bias, .y = c.y});
+          return test::dot(c.y, c.dy);
+        };
+        for (auto [value, gradient] : {std::pair{&c.x, &c.dx}, std::pair{&c.w, &c.dw}, std::pair{&c.bias, &c.dbias}}) {
+          for (index_t i = 0; i < value->elements(); i += 1 + value->elements() / 5) {
+            const double old = value->data()[i], step = 1e-5;
+            value->data()[i] = old + step;
+            const double above = loss();
+            value->data()[i] = old - step;
+            const double below = loss();
+            value->data()[i] = old;
+            REQUIRE(gradient->data()[i] == Approx((above - below) / (2 * step)).epsilon(1e-5).margin(1e-6));
+          }
+        }
+      }
+    }
+  }
+}
