@@ -8,8 +8,10 @@ target_compile_options(convolume_private INTERFACE
   -ffp-contract=off -fno-math-errno
   $<$<BOOL:${CONVOLUME_WERROR}>:-Werror>)
 if(CONVOLUME_SANITIZE)
-  target_compile_options(convolume_private INTERFACE -fsanitize=${CONVOLUME_SANITIZE} -fno-omit-frame-pointer
-    $<$<STREQUAL:${CONVOLUME_SANITIZE},address,undefined>:-fno-sanitize-recover=undefined>)
+  target_compile_options(convolume_private INTERFACE -fsanitize=${CONVOLUME_SANITIZE} -fno-omit-frame-pointer)
+  if(CONVOLUME_SANITIZE MATCHES undefined)
+    target_compile_options(convolume_private INTERFACE -fno-sanitize-recover=undefined)
+  endif()
   target_link_options(convolume_private INTERFACE -fsanitize=${CONVOLUME_SANITIZE})
 endif()
 

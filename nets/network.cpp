@@ -1,0 +1,334 @@
+#include "nets/network.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ops/activation.hpp"
+#include "ops/copy.hpp"
+#include "ops/dropout.hpp"
+#include "ops/group_norm.hpp"
+#include "ops/pooling.hpp"
+#include "ops/reduce.hpp"
+#include "ops/resample.hpp"
+
+namespace convolume::nets {
+namespace {
+
+Ready ready_or_now(const ParameterReady& ready, const Parameter* parameter) {
+  if (parameter == nullptr) return {};
+  const auto found = ready.find(parameter->name);
+  return found == ready.end() ? Ready() : found->second;
+}
+
+ops::GroupNorm norm_of(const GroupNormNode& node, index_t channels) {
+  return {.groups = node.groups == 0 ? channels : node.groups, .epsilon = node.epsilon};
+}
+
+}  // namespace
+
+Network::Network(const NetSpec& spec, const Extent3& patch, Parameters& parameters, const NetworkOptions& options,
+                 std::pmr::memory_resource* memory)
+    : spec_(spec), shapes_(infer_shapes(spec, patch)), options_(options), memory_(memory) {
+  input_ = Tensor<float>({options.batch, spec.in_channels, patch}, memory);
+  for (std::size_t i = 0; i < spec.nodes.size(); ++i) {
+    const NodeSpec& node_spec = spec.nodes[i];
+    const NodeShape& shape = shapes_.nodes[i];
+    Node& node = nodes_.emplace_back();
+    const Shape5 full{options.batch, shape.channels, shape.extent};
+    node.y = Tensor<float>(full, memory);
+    if (options.training) node.dy = Tensor<float>(full, memory);
+    if (std::holds_alternative<ConvNode>(node_spec.kind)) {
+      node.weight = parameters.find(node_spec.name + ".weight");
+      node.bias = parameters.find(node_spec.name + ".bias");
+    } else if (const auto* norm = std::get_if<GroupNormNode>(&node_spec.kind)) {
+      node.weight = parameters.find(node_spec.name + ".gamma");
+      node.bias = parameters.find(node_spec.name + ".beta");
+      const auto statistics = static_cast<std::size_t>(options.batch * norm_of(*norm, shape.channels).groups);
+      node.mean.resize(statistics);
+      node.rstd.resize(statistics);
+    } else if (std::holds_alternative<MaxPoolNode>(node_spec.kind)) {
+      node.taps = std::make_unique<std::pmr::vector<std::uint8_t>>(static_cast<std::size_t>(full.elements()), memory);
+    }
+  }
+  make_plans();
+}
+
+/// Plans every convolution, first as if memory were endless, then without kept weight spectra where the budget ends.
+void Network::make_plans() {
+  struct Candidate {
+    std::size_t node;
+    CacheCost cache;
+  };
+  std::vector<Candidate> candidates;
+  const auto plan = [&](std::size_t i, std::size_t budget) {
+    const auto& conv = std::get<ConvNode>(spec_.nodes[i].kind);
+    const ConvProblem problem =
+        conv_problem(spec_, spec_.nodes[i], conv, options_.batch, shapes_.of(spec_.nodes[i].inputs[0]));
+    nodes_[i].plan = ConvPlan::make(problem, {.engine = options_.engine, .memory_budget = budget});
+  };
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (!std::holds_alternative<ConvNode>(spec_.nodes[i].kind)) continue;
+    plan(i, 0);
+    for (const CacheCost& cache : nodes_[i].plan->caches()) {
+      if (cache.name == "w_hat") candidates.push_back({i, cache});
+    }
+  }
+  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return a.cache.seconds_saved * static_cast<double>(b.cache.bytes) >
+           b.cache.seconds_saved * static_cast<double>(a.cache.bytes);
+  });
+  std::size_t held = 0;
+  for (const Candidate& candidate : candidates) {
+    const bool keep = options_.memory_budget == 0 || held + candidate.cache.bytes <= options_.memory_budget;
+    if (keep) held += candidate.cache.bytes;
+    if (!keep) plan(candidate.node, 1);
+  }
+  for (Node& node : nodes_) {
+    if (!node.plan) continue;
+    node.weights = node.plan->prepared_weights(memory_);
+    node.x_hat = node.plan->input_spectra(memory_);
+  }
+}
+
+View<const float> Network::output_of(std::size_t reference) const {
+  return reference == 0 ? input_.view() : nodes_[reference - 1].y.view();
+}
+
+View<std::uint8_t> Network::taps_of(std::size_t index) { return {nodes_[index].taps->data(), nodes_[index].y.shape()}; }
+
+std::vector<Ready> Network::append_prepare(TaskGraph& graph, const ParameterReady& ready) {
+  std::vector<Ready> prepared(nodes_.size());
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    Node& node = nodes_[i];
+    if (!node.plan) continue;
+    prepared[i] = node.plan->append_prepare(graph, ready_or_now(ready, node.weight), node.weight->value, node.weights);
+  }
+  return prepared;
+}
+
+Ready Network::append_forward(TaskGraph& graph, const Ready& input, std::vector<Ready> prepared,
+                              const ParameterReady& ready) {
+  prepared.resize(nodes_.size());
+  parameter_ready_ = ready;
+  input_ready_ = input;
+  forward_ready_.clear();
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    nodes_[i].weights_ready = std::move(prepared[i]);
+    forward_ready_.push_back(forward_node(graph, i));
+  }
+  return forward_ready_.back();
+}
+
+Ready Network::forward_node(TaskGraph& graph, std::size_t index) {
+  const NodeSpec& spec = spec_.nodes[index];
+  Node& node = nodes_[index];
+  const View<const float> x = output_of(spec.inputs[0]);
+  const Ready ready = ready_of(spec.inputs[0]);
+  if (node.plan) {
+    ForwardBindings bindings{.x = x, .w = node.weights, .y = node.y};
+    if (node.bias != nullptr) bindings.bias = node.bias->value;
+    if (options_.training) bindings.x_hat = &node.x_hat;
+    const Ready weights = node.weights_ready & ready_or_now(parameter_ready_, node.bias);
+    return node.plan->append_forward(graph, {.x = ready, .w = weights}, bindings, memory_);
+  }
+  if (const auto* n = std::get_if<ActivationNode>(&spec.kind)) {
+    return ops::append_activation_forward<float>(graph, ready, x, node.y, n->activation);
+  }
+  if (const auto* n = std::get_if<MaxPoolNode>(&spec.kind)) {
+    return ops::append_max_pool_forward<float>(graph, ready, x, node.y, taps_of(index), n->pool);
+  }
+  if (const auto* n = std::get_if<UpsampleNode>(&spec.kind)) {
+    return ops::append_upsample_forward<float>(graph, ready, x, node.y, n->factor);
+  }
+  if (const auto* n = std::get_if<CropNode>(&spec.kind)) {
+    return ops::append_copy<float>(graph, ready, ops::crop(x, n->before, node.y.shape().extent), node.y, false);
+  }
+  if (const auto* n = std::get_if<DropoutNode>(&spec.kind)) {
+    if (!options_.training) return ops::append_copy<float>(graph, ready, x, node.y, false);
+    return ops::append_dropout_forward<float>(graph, ready, x, node.y, n->rate, &node.dropout_key);
+  }
+  if (const auto* n = std::get_if<GroupNormNode>(&spec.kind)) {
+    const Ready all =
+        ready & ready_or_now(parameter_ready_, node.weight) & ready_or_now(parameter_ready_, node.bias);
+    return ops::append_group_norm_forward<float>(graph, all, x, node.weight->value.data(), node.bias->value.data(),
+                                                 node.y, {node.mean.data(), node.rstd.data()},
+                                                 norm_of(*n, x.shape.c), memory_);
+  }
+  return forward_join(graph, index);
+}
+
+Ready Network::forward_join(TaskGraph& graph, std::size_t index) {
+  const NodeSpec& spec = spec_.nodes[index];
+  const NodeShape& shape = shapes_.nodes[index];
+  Node& node = nodes_[index];
+  const auto part = [&](std::size_t k) { return ops::crop(output_of(spec.inputs[k]), shape.crop[k], shape.extent); };
+  if (std::holds_alternative<AddNode>(spec.kind)) {
+    Ready ready = ops::append_add<float>(graph, ready_of(spec.inputs[0]) & ready_of(spec.inputs[1]), part(0), part(1),
+                                         node.y);
+    for (std::size_t k = 2; k < spec.inputs.size(); ++k) {
+      ready = ops::append_copy<float>(graph, ready & ready_of(spec.inputs[k]), part(k), node.y, true);
+    }
+    return ready;
+  }
+  std::vector<std::vector<TaskId>> copies;
+  index_t channel = 0;
+  for (std::size_t k = 0; k < spec.inputs.size(); ++k) {
+    const auto source = part(k);
+    const auto target = ops::channels(node.y.view(), channel, channel + source.shape.c);
+    copies.push_back(ops::append_copy<float>(graph, ready_of(spec.inputs[k]), source, target, false).tasks());
+    channel += source.shape.c;
+  }
+  std::vector<TaskId> tasks;
+  for (index_t n = 0; n < options_.batch; ++n) {
+    for (const auto& copy : copies) {
+      const auto per_sample = static_cast<std::ptrdiff_t>(copy.size()) / options_.batch;
+      tasks.insert(tasks.end(), copy.begin() + n * per_sample, copy.begin() + (n + 1) * per_sample);
+    }
+  }
+  return Ready::per_channel(std::move(tasks), channel);
+}
+
+Network::Node* Network::gradient_target(std::size_t reference) {
+  return reference == 0 ? nullptr : &nodes_[reference - 1];
+}
+
+void Network::written(Node& target, Ready ready) {
+  target.dy_ready = std::move(ready);
+  target.dy_written = true;
+}
+
+ParameterReady Network::append_backward(TaskGraph& graph, const Ready& logits_gradient) {
+  for (Node& node : nodes_) {
+    node.dy_ready = {};
+    node.dy_written = false;
+  }
+  written(nodes_.back(), logits_gradient);
+  ParameterReady done;
+  for (std::size_t i = nodes_.size(); i-- > 0;) {
+    // A node that no other reads adds nothing to the loss.
+    if (nodes_[i].dy_written) backward_node(graph, i, done);
+  }
+  return done;
+}
+
+void Network::backward_node(TaskGraph& graph, std::size_t index, ParameterReady& done) {
+  const NodeSpec& spec = spec_.nodes[index];
+  Node& node = nodes_[index];
+  if (node.plan) return backward_conv(graph, index, done);
+  Node* target = gradient_target(spec.inputs[0]);
+  const bool add = target != nullptr && target->dy_written;
+  if (const auto* n = std::get_if<GroupNormNode>(&spec.kind)) {
+    const Ready ready = target != nullptr ? node.dy_ready & target->dy_ready : node.dy_ready;
+    const auto gradients = ops::append_group_norm_backward<float>(
+        graph, ready, output_of(spec.inputs[0]), node.weight->value.data(), {node.mean.data(), node.rstd.data()},
+        node.dy.view(), target != nullptr ? target->dy.view() : View<float>{}, add, node.weight->gradient.data(),
+        node.bias->gradient.data(), false, norm_of(*n, node.y.shape().c), memory_);
+    done[node.weight->name] = done[node.bias->name] = gradients.parameters;
+    if (target != nullptr) written(*target, gradients.dx);
+    return;
+  }
+  if (std::holds_alternative<ConcatNode>(spec.kind) || std::holds_alternative<AddNode>(spec.kind) ||
+      std::holds_alternative<CropNode>(spec.kind)) {
+    return backward_join(graph, index);
+  }
+  if (target == nullptr) return;
+  const Ready ready = node.dy_ready & target->dy_ready;
+  if (const auto* n = std::get_if<ActivationNode>(&spec.kind)) {
+    written(*target, ops::append_activation_backward<float>(graph, ready, node.y.view(), node.dy.view(), target->dy,
+                                                            n->activation, add));
+  } else if (const auto* n = std::get_if<MaxPoolNode>(&spec.kind)) {
+    written(*target, ops::append_max_pool_backward<float>(graph, ready, node.dy.view(), taps_of(index), target->dy,
+                                                          n->pool, add));
+  } else if (const auto* n = std::get_if<UpsampleNode>(&spec.kind)) {
+    written(*target, ops::append_upsample_backward<float>(graph, ready, node.dy.view(), target->dy, n->factor, add));
+  } else if (const auto* n = std::get_if<DropoutNode>(&spec.kind)) {
+    written(*target, ops::append_dropout_backward<float>(graph, ready, node.dy.view(), target->dy, n->rate,
+                                                         &node.dropout_key, add));
+  }
+}
+
+void Network::backward_conv(TaskGraph& graph, std::size_t index, ParameterReady& done) {
+  const NodeSpec& spec = spec_.nodes[index];
+  Node& node = nodes_[index];
+  Node* target = gradient_target(spec.inputs[0]);
+  BackwardBindings bindings{.x = output_of(spec.inputs[0]), .y = node.y.view(), .dy = node.dy.view(), .w = node.weights,
+                            .x_hat = &node.x_hat, .dw = node.weight->gradient};
+  if (node.bias != nullptr) bindings.dbias = node.bias->gradient;
+  if (target != nullptr) {
+    bindings.dx = target->dy;
+    bindings.add_dx = target->dy_written;
+  }
+  const ConvReady ready{.x = ready_of(spec.inputs[0]),
+                        .w = node.weights_ready,
+                        .dy = node.dy_ready & ready_of(index + 1),
+                        .dx = target != nullptr ? target->dy_ready : Ready()};
+  const auto gradients = node.plan->append_backward(graph, ready, bindings, memory_);
+  done[node.weight->name] = gradients.dw;
+  if (node.bias != nullptr) done[node.bias->name] = gradients.dbias;
+  if (target != nullptr) written(*target, gradients.dx);
+  // The spectra of x live from this layer's forward to its weight gradient, within one run. Never skipped, so that a
+  // cancelled run frees them too.
+  graph.add({.name = "release input spectra", .task_class = TaskClass::update}, [&node] { node.x_hat.release(); },
+            gradients.dw.tasks());
+}
+
+void Network::backward_join(TaskGraph& graph, std::size_t index) {
+  const NodeSpec& spec = spec_.nodes[index];
+  const NodeShape& shape = shapes_.nodes[index];
+  Node& node = nodes_[index];
+  const bool concat = std::holds_alternative<ConcatNode>(spec.kind);
+  const auto* crop = std::get_if<CropNode>(&spec.kind);
+  index_t channel = 0;
+  for (std::size_t k = 0; k < spec.inputs.size(); ++k) {
+    const index_t first = channel, count = shapes_.of(spec.inputs[k]).channels;
+    if (concat) channel += count;
+    Node* target = gradient_target(spec.inputs[k]);
+    if (target == nullptr) continue;
+    const Extent3 offset = crop != nullptr ? crop->before : shape.crop[k];
+    if (!target->dy_written && target->dy.shape().extent != shape.extent) {
+      written(*target, ops::append_fill<float>(graph, target->dy_ready, target->dy, 0.0f));
+    }
+    const auto source = concat ? ops::channels(node.dy.view(), first, first + count) : node.dy.view();
+    const auto region = ops::crop(target->dy.view(), offset, shape.extent);
+    // Channels of the source are counted within this node, those of the target within the other: wait for all.
+    std::vector<TaskId> after = target->dy_ready.tasks();
+    for (index_t n = 0; n < options_.batch; ++n) node.dy_ready.collect(n, first, first + count, after);
+    written(*target, ops::append_copy<float>(graph, Ready::all_of(after), source, region, target->dy_written));
+  }
+}
+
+void Network::set_iteration(std::uint64_t seed, std::uint64_t iteration) {
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    nodes_[i].dropout_key = {.seed = seed, .a = static_cast<std::uint32_t>(iteration), .b = static_cast<std::uint32_t>(i)};
+  }
+}
+
+std::optional<std::string> Network::first_non_finite() const {
+  if (!ops::all_finite(input_.data(), input_.elements())) return "input";
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (!ops::all_finite(nodes_[i].y.data(), nodes_[i].y.elements())) return spec_.nodes[i].name;
+  }
+  return std::nullopt;
+}
+
+void Network::add_numerics(NumericsRecord& record) const {
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (!nodes_[i].plan) continue;
+    record.set("node." + spec_.nodes[i].name, nodes_[i].plan->numerics());
+    for (const CacheCost& cache : nodes_[i].plan->caches()) {
+      if (cache.name == "w_hat") record.set("node." + spec_.nodes[i].name + ".w_hat", cache.kept ? "kept" : "recomputed");
+    }
+  }
+}
+
+std::size_t Network::tensor_bytes() const {
+  auto bytes = static_cast<std::size_t>(input_.elements()) * sizeof(float);
+  for (const Node& node : nodes_) {
+    bytes += static_cast<std::size_t>(node.y.elements() + node.dy.elements()) * sizeof(float);
+    if (node.taps) bytes += node.taps->size();
+  }
+  return bytes;
+}
+
+}  // namespace convolume::nets

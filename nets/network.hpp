@@ -1,0 +1,103 @@
+// A net for one extent of input: its plans and tensors, and how its passes become tasks.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "convolume/conv.hpp"
+#include "core/numerics_record.hpp"
+#include "core/random.hpp"
+#include "nets/net_shapes.hpp"
+#include "nets/parameters.hpp"
+
+namespace convolume::nets {
+
+struct NetworkOptions {
+  index_t batch = 1;
+  bool training = false;
+  Engine engine = Engine::automatic;
+  /// Bytes that all kept weight spectra may hold; shared out by seconds saved per byte, ties in layer order. 0: no limit.
+  std::size_t memory_budget = std::size_t{4} << 30;
+};
+
+/// When the parameters of a net are up to date, by name; those not named are from the start.
+using ParameterReady = std::map<std::string, Ready>;
+
+class Network {
+ public:
+  Network(const NetSpec& spec, const Extent3& patch, Parameters& parameters, const NetworkOptions& options,
+          std::pmr::memory_resource* memory);
+
+  const NetShapes& shapes() const { return shapes_; }
+  const NetSpec& spec() const { return spec_; }
+  /// What the net reads: batch x channels x patch.
+  Tensor<float>& input() { return input_; }
+  const Tensor<float>& logits() const { return nodes_.back().y; }
+  /// The gradient of the loss, that the backward pass reads.
+  Tensor<float>& logits_gradient() { return nodes_.back().dy; }
+
+  /// Refreshes the prepared weights of every node; `ready` says when parameters are new. The result belongs to `graph`.
+  std::vector<Ready> append_prepare(TaskGraph& graph, const ParameterReady& ready);
+  /// `prepared` is what append_prepare returned for the same graph; empty where the weights are prepared already.
+  Ready append_forward(TaskGraph& graph, const Ready& input, std::vector<Ready> prepared, const ParameterReady& ready);
+  /// All parameter gradients (overwritten), from logits_gradient(). Returns when each is complete.
+  ParameterReady append_backward(TaskGraph& graph, const Ready& logits_gradient);
+
+  /// Keys of dropout for an iteration; between runs only.
+  void set_iteration(std::uint64_t seed, std::uint64_t iteration);
+  /// The first node in order whose output holds NaN or infinity; between runs only.
+  std::optional<std::string> first_non_finite() const;
+
+  void add_numerics(NumericsRecord& record) const;
+  /// Bytes of activations, gradients and argmax tables held by this network.
+  std::size_t tensor_bytes() const;
+  const ConvPlan* plan_of(std::size_t node) const { return nodes_[node].plan ? &*nodes_[node].plan : nullptr; }
+
+ private:
+  struct Node {
+    Tensor<float> y, dy;
+    // Convolution.
+    std::optional<ConvPlan> plan;
+    PreparedWeights weights;
+    Spectra x_hat;
+    Ready weights_ready;  // in the graph that is being built
+    Parameter* weight = nullptr;  // or gamma
+    Parameter* bias = nullptr;    // or beta
+    // Max-pooling: one byte per output.
+    std::unique_ptr<std::pmr::vector<std::uint8_t>> taps;
+    // Group norm.
+    std::vector<double> mean, rstd;
+    RandomKey dropout_key;
+    // The backward pass: when all contributions so far are in, and whether there is one.
+    Ready dy_ready;
+    bool dy_written = false;
+  };
+
+  void make_plans();
+  View<const float> output_of(std::size_t reference) const;
+  View<std::uint8_t> taps_of(std::size_t index);
+  /// The gradient of an input node, whether it already holds a contribution, or nothing where none is needed.
+  Node* gradient_target(std::size_t reference);
+  Ready forward_node(TaskGraph& graph, std::size_t index);
+  Ready forward_join(TaskGraph& graph, std::size_t index);
+  void backward_node(TaskGraph& graph, std::size_t index, ParameterReady& done);
+  void backward_conv(TaskGraph& graph, std::size_t index, ParameterReady& done);
+  void backward_join(TaskGraph& graph, std::size_t index);
+  /// Notes that a task group has written or added to a node's gradient.
+  static void written(Node& target, Ready ready);
+  Ready ready_of(std::size_t reference) const { return reference == 0 ? input_ready_ : forward_ready_[reference - 1]; }
+
+  NetSpec spec_;
+  NetShapes shapes_;
+  NetworkOptions options_;
+  std::pmr::memory_resource* memory_;
+  Tensor<float> input_;
+  std::deque<Node> nodes_;
+  Ready input_ready_;
+  std::vector<Ready> forward_ready_;
+  ParameterReady parameter_ready_;
+};
+
+}  // namespace convolume::nets

@@ -1,0 +1,209 @@
+#include "nets/predictor.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/activation.hpp"
+
+namespace convolume::nets {
+namespace {
+
+index_t round_up(index_t n, index_t unit) { return (n + unit - 1) / unit * unit; }
+
+/// Index into [0, n) by mirroring at the first and last voxel.
+index_t mirrored(index_t i, index_t n) {
+  if (n == 1) return 0;
+  const index_t period = 2 * (n - 1);
+  i = ((i % period) + period) % period;
+  return i < n ? i : period - i;
+}
+
+struct AxisNeeds {
+  index_t volume, patch, output, offset, alignment, reach_before, reach_behind, overlap;
+};
+
+/// Weight of each output voxel: zero within the untrusted margin of an inner face, then rising over what is left of
+/// the overlap.
+std::vector<float> ramp(const AxisNeeds& a, bool first, bool last, bool keeps_extent) {
+  index_t before = keeps_extent ? a.reach_before : 0, behind = keeps_extent ? a.reach_behind : 0;
+  if (before + behind >= a.overlap && before + behind > 0) {
+    before = (a.overlap > 0 ? a.overlap - 1 : 0) * before / (before + behind);
+    behind = std::max<index_t>(0, a.overlap - 1 - before);
+  }
+  const auto rise = static_cast<double>(std::max<index_t>(0, a.overlap - before - behind) + 1);
+  std::vector<float> weights(static_cast<std::size_t>(a.output), 1.0f);
+  const auto weight = [&](index_t distance, index_t margin) {
+    return std::clamp(static_cast<double>(distance - margin + 1) / rise, 0.0, 1.0);
+  };
+  for (index_t i = 0; i < a.output; ++i) {
+    double w = 1;
+    if (!first) w = std::min(w, weight(i, before));
+    if (!last) w = std::min(w, weight(a.output - 1 - i, behind));
+    weights[static_cast<std::size_t>(i)] = static_cast<float>(w);
+  }
+  return weights;
+}
+
+AxisTiling tile_axis(const AxisNeeds& a) {
+  AxisTiling t;
+  const bool keeps_extent = a.output == a.patch;
+  t.patch = a.patch;
+  t.output = a.output;
+  t.offset = a.offset;
+  t.extent = keeps_extent ? std::max(round_up(a.volume, a.alignment), a.patch) : std::max(a.volume, a.output);
+  const index_t step = std::max(a.alignment, (a.output - a.overlap) / a.alignment * a.alignment);
+  for (index_t start = 0;; start += step) {
+    const index_t final_start = t.extent - a.output;
+    if (start >= final_start) {
+      t.starts.push_back(final_start);
+      break;
+    }
+    t.starts.push_back(start);
+  }
+  for (std::size_t i = 0; i < t.starts.size(); ++i) {
+    t.weights.push_back(ramp(a, i == 0, i + 1 == t.starts.size(), keeps_extent));
+  }
+  return t;
+}
+
+}  // namespace
+
+Predictor::Predictor(const NetSpec& spec, Parameters& parameters, const Extent3& extent, const PredictorOptions& options,
+                     Scheduler& scheduler, std::pmr::memory_resource* memory)
+    : spec_(spec), volume_(extent), scheduler_(scheduler), memory_(memory) {
+  Extent3 patch = options.patch.value_or(spec.patch);
+  NetShapes shapes = infer_shapes(spec, patch);
+  const Extent3 alignment = shapes.alignment();
+  for (int axis = 0; axis < 3; ++axis) {
+    if (patch[axis] % alignment[axis] != 0 && shapes.output().extent[axis] == patch[axis]) {
+      throw ConfigError(fmt::format("inference patch {} along {} is no multiple of the net's pooling grid ({}); use {}",
+                                    patch[axis], "zyx"[axis], alignment[axis], round_up(patch[axis], alignment[axis])));
+    }
+    // A patch need not be larger than the volume.
+    const index_t margin = patch[axis] - shapes.output().extent[axis];
+    patch[axis] = std::min(patch[axis], round_up(volume_[axis], alignment[axis]) + margin);
+  }
+  shapes = infer_shapes(spec, patch);
+  const Extent3 out = shapes.output().extent, before = shapes.reach_before(), behind = shapes.reach_behind();
+  for (int axis = 0; axis < 3; ++axis) {
+    const index_t most = out[axis] / 2;
+    const bool keeps_extent = out[axis] == patch[axis];
+    index_t overlap = keeps_extent ? std::min(before[axis] + behind[axis] + 1, most) : 0;
+    if (options.overlap) overlap = std::min((*options.overlap)[axis], out[axis] - alignment[axis]);
+    overlap = std::max<index_t>(0, overlap);
+    axes_[static_cast<std::size_t>(axis)] =
+        tile_axis({volume_[axis], patch[axis], out[axis], keeps_extent ? 0 : shapes.offset()[axis], alignment[axis],
+                   before[axis], behind[axis], overlap});
+  }
+  network_ = std::make_unique<Network>(
+      spec, patch, parameters,
+      NetworkOptions{.batch = 1, .training = false, .engine = options.engine, .memory_budget = options.memory_budget},
+      memory);
+  network_->append_prepare(prepare_graph_, {});
+  network_->append_forward(forward_graph_, {}, {}, {});
+  probabilities_ = Tensor<float>(network_->logits().shape(), memory);
+}
+
+std::size_t Predictor::patches() const {
+  return axes_[0].starts.size() * axes_[1].starts.size() * axes_[2].starts.size();
+}
+
+/// The input of an output that starts at `at`; voxels outside the volume are mirrored in.
+void Predictor::load_patch(const Tensor<float>& volume, const Extent3& at) {
+  const auto target = network_->input().view();
+  const auto source = volume.view();
+  const Extent3& e = target.shape.extent;
+  for (index_t z = 0; z < e.z; ++z) {
+    const index_t from_z = mirrored(at.z - axes_[0].offset + z, volume_.z);
+    for (index_t y = 0; y < e.y; ++y) {
+      const index_t from_y = mirrored(at.y - axes_[1].offset + y, volume_.y);
+      for (index_t x = 0; x < e.x; ++x) {
+        target(0, 0, z, y, x) = source(0, 0, from_z, from_y, mirrored(at.x - axes_[2].offset + x, volume_.x));
+      }
+    }
+  }
+}
+
+void Predictor::to_probabilities() {
+  const Tensor<float>& logits = network_->logits();
+  if (!spec_.softmax()) {
+    const Activation sigmoid{Activation::Kind::sigmoid};
+    const bool plain = spec_.loss.kind == ops::LossKind::square;
+    ops::activate(plain ? Activation{} : sigmoid, logits.data(), probabilities_.data(), logits.elements());
+    return;
+  }
+  const index_t voxels = logits.shape().extent.volume(), classes = logits.shape().c;
+  for (index_t v = 0; v < voxels; ++v) {
+    float most = logits.data()[v];
+    for (index_t c = 1; c < classes; ++c) most = std::max(most, logits.data()[c * voxels + v]);
+    double sum = 0;
+    for (index_t c = 0; c < classes; ++c) sum += std::exp(static_cast<double>(logits.data()[c * voxels + v] - most));
+    for (index_t c = 0; c < classes; ++c) {
+      const double e = std::exp(static_cast<double>(logits.data()[c * voxels + v] - most));
+      probabilities_.data()[c * voxels + v] = static_cast<float>(e / sum);
+    }
+  }
+}
+
+void Predictor::blend(const Extent3& tile, Tensor<float>& sum, Tensor<float>& weight) const {
+  const auto index = [](index_t i) { return static_cast<std::size_t>(i); };
+  const Extent3 at{axes_[0].starts[index(tile.z)], axes_[1].starts[index(tile.y)], axes_[2].starts[index(tile.x)]};
+  const auto& wz = axes_[0].weights[index(tile.z)];
+  const auto& wy = axes_[1].weights[index(tile.y)];
+  const auto& wx = axes_[2].weights[index(tile.x)];
+  const auto source = probabilities_.view();
+  const auto target = sum.view(), total = weight.view();
+  const Extent3& e = source.shape.extent;
+  // Voxels of an extended volume that the real one does not have are dropped.
+  const Extent3 end{std::min(e.z, volume_.z - at.z), std::min(e.y, volume_.y - at.y), std::min(e.x, volume_.x - at.x)};
+  for (index_t z = 0; z < end.z; ++z) {
+    for (index_t y = 0; y < end.y; ++y) {
+      const float row = wz[index(z)] * wy[index(y)];
+      if (row == 0) continue;
+      for (index_t x = 0; x < end.x; ++x) total(0, 0, at.z + z, at.y + y, at.x + x) += row * wx[index(x)];
+      for (index_t c = 0; c < source.shape.c; ++c) {
+        const float* from = &source(0, c, z, y, 0);
+        float* to = &target(0, c, at.z + z, at.y + y, at.x);
+        for (index_t x = 0; x < end.x; ++x) to[x] += row * wx[index(x)] * from[x];
+      }
+    }
+  }
+}
+
+Tensor<float> Predictor::run(const Tensor<float>& volume, const std::function<void(double)>& progress,
+                             std::stop_token stop) {
+  if (volume.shape() != Shape5{1, 1, volume_}) {
+    throw ShapeMismatch(fmt::format("inference: the volume has shape {}, the predictor was made for {}",
+                                    to_string(volume.shape()), to_string(volume_)));
+  }
+  prepare_graph_.run(scheduler_);
+  Tensor<float> sum({1, network_->logits().shape().c, volume_}, memory_), weight({1, 1, volume_}, memory_);
+  sum.fill(0);
+  weight.fill(0);
+  std::size_t done = 0;
+  const auto count = [&](int axis) { return static_cast<index_t>(axes_[static_cast<std::size_t>(axis)].starts.size()); };
+  for (index_t z = 0; z < count(0); ++z) {
+    for (index_t y = 0; y < count(1); ++y) {
+      for (index_t x = 0; x < count(2); ++x) {
+        const auto start = [&](int axis, index_t i) {
+          return axes_[static_cast<std::size_t>(axis)].starts[static_cast<std::size_t>(i)];
+        };
+        load_patch(volume, {start(0, z), start(1, y), start(2, x)});
+        if (forward_graph_.run(scheduler_, stop) == RunResult::cancelled || stop.stop_requested()) return {};
+        to_probabilities();
+        blend({z, y, x}, sum, weight);
+        if (progress) progress(static_cast<double>(++done) / static_cast<double>(patches()));
+      }
+    }
+  }
+  const index_t voxels = volume_.volume();
+  for (index_t c = 0; c < sum.shape().c; ++c) {
+    float* map = sum.view().channel(0, c);
+    for (index_t v = 0; v < voxels; ++v) map[v] /= weight.data()[v];
+  }
+  return sum;
+}
+
+}  // namespace convolume::nets

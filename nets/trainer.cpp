@@ -1,0 +1,201 @@
+#include "nets/trainer.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "ops/append.hpp"
+#include "ops/reduce.hpp"
+
+namespace convolume::nets {
+namespace {
+
+void check_fit(const NetSpec& spec, const NetShapes& shapes, const Dataset& data) {
+  check_patch(data, spec.patch);
+  if (spec.in_channels != 1) {
+    throw ConfigError(fmt::format("{}: the net reads {} channels, volumes have 1; set input.channels to 1", spec.origin,
+                                  spec.in_channels));
+  }
+  if (!spec.softmax() && shapes.output().channels != 1) {
+    throw ConfigError(fmt::format("{}: the net writes {} channels, but {} compares with one label channel; use 1 channel "
+                                  "or softmax_cross_entropy",
+                                  spec.origin, shapes.output().channels, ops::name_of(spec.loss.kind)));
+  }
+}
+
+}  // namespace
+
+Trainer::Trainer(const NetSpec& spec, const Dataset& data, std::uint64_t seed, const NetworkOptions& options,
+                 Scheduler& scheduler, std::pmr::memory_resource* memory)
+    : spec_(spec),
+      data_(data),
+      seed_(seed),
+      scheduler_(scheduler),
+      memory_(memory),
+      parameters_(spec, true, seed, memory),
+      network_(spec, spec.patch, parameters_,
+               {.batch = spec.training.batch, .training = true, .engine = options.engine,
+                .memory_budget = options.memory_budget},
+               memory) {
+  check_fit(spec_, network_.shapes(), data_);
+  const Shape5 labels{spec.training.batch, 1, network_.shapes().output().extent};
+  target_ = Tensor<float>(labels, memory);
+  for (const LabelledVolume& volume : data.train) {
+    if (volume.mask && !mask_) mask_ = Tensor<float>(labels, memory);
+  }
+  squares_.resize(parameters_.all().size());
+  build();
+}
+
+void Trainer::build() {
+  ParameterReady updated;
+  append_updates(graph_, updated);
+  auto prepared = network_.append_prepare(graph_, updated);
+  const Ready patches = append_patches();
+  const Ready logits = network_.append_forward(graph_, patches, std::move(prepared), updated);
+  ops::LossBindings<float> loss{.logits = network_.logits(), .target = target_, .mask = {},
+                                .dlogits = network_.logits_gradient(), .loss = &loss_};
+  if (mask_) loss.mask = mask_;
+  const Ready gradient = ops::append_loss<float>(graph_, logits, spec_.loss, loss, memory_, patches);
+  append_gradient_norm(network_.append_backward(graph_, gradient));
+
+  ParameterReady unused;
+  append_updates(flush_graph_, unused);
+}
+
+/// One task per parameter. They are the first of a turned iteration, read what the last one left, and are never
+/// skipped.
+std::vector<TaskId> Trainer::append_updates(TaskGraph& graph, ParameterReady& ready) {
+  std::vector<TaskId> tasks;
+  for (std::size_t i = 0; i < parameters_.all().size(); ++i) {
+    const Parameter& p = parameters_.all()[i];
+    tasks.push_back(graph.add({.name = "update " + p.name, .cost = 16.0 * static_cast<double>(p.value.elements()),
+                               .task_class = TaskClass::update},
+                              [this, i] { update(i); }));
+    ready[p.name] = Ready::all_of({tasks.back()});
+  }
+  return tasks;
+}
+
+void Trainer::update(std::size_t index) noexcept {
+  if (!pending_) return;
+  Parameter& p = parameters_.all()[index];
+  const double rate = spec_.optimizer.rate_at(iteration_);
+  if (spec_.optimizer.kind == OptimizerKind::sgd) {
+    auto options = spec_.optimizer.sgd;
+    options.learning_rate = rate;
+    ops::sgd_step(options, gradient_scale_, p.value.data(), p.moment1.data(),
+                  static_cast<const float*>(p.gradient.data()), p.value.elements());
+  } else {
+    auto options = spec_.optimizer.adam;
+    options.learning_rate = rate;
+    ops::adam_step(options, iteration_, gradient_scale_, p.value.data(), p.moment1.data(), p.moment2.data(),
+                   static_cast<const float*>(p.gradient.data()), p.value.elements());
+  }
+}
+
+Ready Trainer::append_patches() {
+  std::vector<TaskId> tasks;
+  const Extent3 offset = network_.shapes().offset();
+  for (index_t n = 0; n < spec_.training.batch; ++n) {
+    tasks.push_back(graph_.add({.name = "draw patch", .cost = 4.0 * static_cast<double>(spec_.patch.volume())},
+                               [this, n, offset] {
+                                 const auto draw = PatchDraw::draw(data_, spec_.patch, seed_,
+                                                                   static_cast<std::uint64_t>(iteration_), n);
+                                 const LabelledVolume& volume = data_.train[draw.volume];
+                                 copy_patch(volume.image, draw, spec_.patch, {0, 0, 0}, network_.input(), n);
+                                 copy_patch(volume.label, draw, spec_.patch, offset, target_, n);
+                                 if (!mask_) return;
+                                 if (volume.mask) {
+                                   copy_patch(volume.mask, draw, spec_.patch, offset, mask_, n);
+                                 } else {
+                                   std::fill_n(mask_.view().channel(n, 0), mask_.shape().extent.volume(), 1.0f);
+                                 }
+                               }));
+  }
+  return Ready::per_channel(std::move(tasks), 1);
+}
+
+/// The norm of all gradients together, and what clipping makes of it. Sums in the order of the parameters.
+void Trainer::append_gradient_norm(const ParameterReady& gradients) {
+  std::vector<TaskId> sums;
+  for (std::size_t i = 0; i < parameters_.all().size(); ++i) {
+    const auto found = gradients.find(parameters_.all()[i].name);
+    const std::vector<TaskId> after = found == gradients.end() ? std::vector<TaskId>{} : found->second.tasks();
+    sums.push_back(graph_.add({.name = "gradient norm"},
+                              [this, i] {
+                                const Tensor<float>& g = parameters_.all()[i].gradient;
+                                squares_[i] = ops::sum_of_squares(g.data(), g.elements());
+                              },
+                              after));
+  }
+  graph_.add({.name = "clip"},
+             [this] {
+               double total = 0;
+               for (const double square : squares_) total += square;
+               const double norm = std::sqrt(total), most = spec_.optimizer.clip_norm;
+               gradient_scale_ = most > 0 && norm > most ? most / norm : 1;
+             },
+             sums);
+}
+
+void Trainer::check_finite() {
+  const std::int64_t now = iteration_ + 1;
+  if (!std::isfinite(loss_)) {
+    const auto layer = network_.first_non_finite();
+    throw NumericalError(fmt::format("iteration {}: the loss is {}; the first layer whose output is not finite is '{}'. "
+                                     "Lower the learning rate, clip gradients or check the data; the weights were not "
+                                     "changed",
+                                     now, loss_, layer.value_or("the loss itself")));
+  }
+  for (std::size_t i = 0; i < squares_.size(); ++i) {
+    if (std::isfinite(squares_[i])) continue;
+    throw NumericalError(fmt::format("iteration {}: the gradient of '{}' is not finite. Lower the learning rate, clip "
+                                     "gradients or check the data; the weights were not changed",
+                                     now, parameters_.all()[i].name));
+  }
+}
+
+std::optional<double> Trainer::step(std::stop_token stop) {
+  network_.set_iteration(seed_, static_cast<std::uint64_t>(iteration_));
+  const bool had_pending = pending_;
+  // Updates run in every graph run, whatever becomes of the rest.
+  const auto updates_done = [&] {
+    pending_ = false;
+    if (had_pending) ++updates_;
+  };
+  RunResult result;
+  try {
+    result = graph_.run(scheduler_, std::move(stop));
+  } catch (...) {
+    updates_done();
+    throw;
+  }
+  updates_done();
+  if (result == RunResult::cancelled) return std::nullopt;
+  check_finite();
+  ++iteration_;
+  pending_ = true;
+  return loss_;
+}
+
+void Trainer::flush() {
+  if (!pending_) return;
+  flush_graph_.run(scheduler_);
+  pending_ = false;
+  ++updates_;
+}
+
+NumericsRecord Trainer::numerics() const {
+  auto record = NumericsRecord::of_this_build();
+  network_.add_numerics(record);
+  record.set("reduction_chunk", std::to_string(ops::chunk_elements));
+  return record;
+}
+
+void Trainer::set_iteration(std::int64_t iteration) {
+  if (pending_) throw InvalidArgument("Trainer::set_iteration: an update is pending; flush first");
+  iteration_ = updates_ = iteration;
+}
+
+}  // namespace convolume::nets

@@ -1,0 +1,59 @@
+// Training iterations as one task graph, turned by one step: update(i-1), refresh of prepared weights, forward(i),
+// backward(i), gradient norm. A second graph, flush, holds the updates alone.
+#pragma once
+
+#include <stop_token>
+
+#include "nets/dataset.hpp"
+#include "nets/network.hpp"
+
+namespace convolume::nets {
+
+class Trainer {
+ public:
+  /// The data, scheduler and memory must outlive the trainer. Throws ConfigError where net and data do not fit.
+  Trainer(const NetSpec& spec, const Dataset& data, std::uint64_t seed, const NetworkOptions& options,
+          Scheduler& scheduler, std::pmr::memory_resource* memory);
+
+  /// One iteration; nothing where the stop request cancelled it. Throws NumericalError, naming iteration and layer,
+  /// where loss or gradients are not finite. Afterwards, and after any exception, the weights are those of a whole
+  /// number of iterations; a gradient that was not finite never touches them.
+  std::optional<double> step(std::stop_token stop = {});
+  /// Applies the pending update, if there is one. Before anything reads the parameters.
+  void flush();
+
+  std::int64_t iteration() const { return iteration_; }  ///< iterations whose gradient was computed
+  std::int64_t updates() const { return updates_; }      ///< iterations that the weights have seen
+  std::uint64_t seed() const { return seed_; }
+  Parameters& parameters() { return parameters_; }
+  const Network& network() const { return network_; }
+  NumericsRecord numerics() const;
+  /// Continues behind an iteration whose parameters were loaded; no update may be pending.
+  void set_iteration(std::int64_t iteration);
+  std::size_t graph_size() const { return graph_.size(); }
+
+ private:
+  void build();
+  std::vector<TaskId> append_updates(TaskGraph& graph, ParameterReady& ready);
+  void update(std::size_t parameter) noexcept;
+  Ready append_patches();
+  void append_gradient_norm(const ParameterReady& gradients);
+  void check_finite();
+
+  NetSpec spec_;
+  const Dataset& data_;
+  std::uint64_t seed_;
+  Scheduler& scheduler_;
+  std::pmr::memory_resource* memory_;
+  Parameters parameters_;
+  Network network_;
+  Tensor<float> target_, mask_;
+  TaskGraph graph_, flush_graph_;
+  double loss_ = 0;
+  std::vector<double> squares_;  // sum of squares of each parameter's gradient
+  double gradient_scale_ = 1;
+  bool pending_ = false;         // a gradient waits to be applied; changes between runs only
+  std::int64_t iteration_ = 0, updates_ = 0;
+};
+
+}  // namespace convolume::nets

@@ -1,0 +1,187 @@
+#include "ops/activation.hpp"
+
+#include <fmt/format.h>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/activation.cpp"
+#include "hwy/foreach_target.h"
+// foreach_target comes first.
+#include "hwy/highway.h"
+
+#include "ops/simd-inl.hpp"
+
+#ifndef CONVOLUME_OPS_ACTIVATION_KERNELS
+#define CONVOLUME_OPS_ACTIVATION_KERNELS
+namespace convolume::ops {
+namespace {
+template <class T>
+struct ActivationKernels {
+  void (*forward)(const Activation&, const T* x, T* y, index_t n);
+  void (*gradient)(const Activation&, const T* y, const T* dy, T* dz, index_t n, bool add);
+};
+}  // namespace
+}  // namespace convolume::ops
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace convolume::ops::HWY_NAMESPACE {
+namespace {
+
+template <class T>
+void forward(const Activation& act, const T* x, T* y, index_t n) {
+  using D = hn::ScalableTag<T>;
+  using V = hn::Vec<D>;
+  const D d;
+  const V zero = hn::Zero(d);
+  switch (act.kind) {
+    case Activation::Kind::none:
+      if (x != y) std::memcpy(y, x, static_cast<std::size_t>(n) * sizeof(T));
+      break;
+    case Activation::Kind::relu:
+      // x <= 0 is false for NaN, which therefore stays.
+      map_elements(
+          d, y, n, [=](V v) HWY_ATTR { return hn::IfThenZeroElse(hn::Le(v, zero), v); }, x);
+      break;
+    case Activation::Kind::leaky_relu: {
+      const V slope = hn::Set(d, static_cast<T>(act.slope));
+      map_elements(
+          d, y, n, [=](V v) HWY_ATTR { return hn::IfThenElse(hn::Gt(v, zero), v, hn::Mul(v, slope)); }, x);
+      break;
+    }
+    case Activation::Kind::sigmoid:
+      map_elements(
+          d, y, n, [=](V v) HWY_ATTR { return sigmoid(d, v); }, x);
+      break;
+    case Activation::Kind::tanh:
+      map_elements(
+          d, y, n, [=](V v) HWY_ATTR { return tanh(d, v); }, x);
+      break;
+  }
+}
+
+template <class D, class T, class F>
+HWY_INLINE void map_gradient(D d, const T* y, const T* dy, T* dz, index_t n, bool add, const F& f) {
+  using V = hn::Vec<D>;
+  if (add) {
+    map_elements(
+        d, dz, n, [&](V out, V g, V before) HWY_ATTR { return hn::Add(before, f(out, g)); }, y, dy,
+        static_cast<const T*>(dz));
+  } else {
+    map_elements(d, dz, n, f, y, dy);
+  }
+}
+
+template <class T>
+void gradient(const Activation& act, const T* y, const T* dy, T* dz, index_t n, bool add) {
+  using D = hn::ScalableTag<T>;
+  using V = hn::Vec<D>;
+  const D d;
+  const V zero = hn::Zero(d), one = hn::Set(d, T{1});
+  switch (act.kind) {
+    case Activation::Kind::none:
+      map_gradient(d, y, dy, dz, n, add, [](V, V g) HWY_ATTR { return g; });
+      break;
+    case Activation::Kind::relu:
+      map_gradient(d, y, dy, dz, n, add, [=](V out, V g) HWY_ATTR { return hn::IfThenZeroElse(hn::Le(out, zero), g); });
+      break;
+    case Activation::Kind::leaky_relu: {
+      const V slope = hn::Set(d, static_cast<T>(act.slope));
+      map_gradient(d, y, dy, dz, n, add,
+                   [=](V out, V g) HWY_ATTR { return hn::IfThenElse(hn::Gt(out, zero), g, hn::Mul(g, slope)); });
+      break;
+    }
+    case Activation::Kind::sigmoid:
+      map_gradient(d, y, dy, dz, n, add,
+                   [=](V out, V g) HWY_ATTR { return hn::Mul(g, hn::Mul(out, hn::Sub(one, out))); });
+      break;
+    case Activation::Kind::tanh:
+      map_gradient(d, y, dy, dz, n, add, [=](V out, V g) HWY_ATTR { return hn::Mul(g, hn::NegMulAdd(out, out, one)); });
+      break;
+  }
+}
+
+ActivationKernels<float> activation_kernels_f32() { return {forward<float>, gradient<float>}; }
+ActivationKernels<double> activation_kernels_f64() { return {forward<double>, gradient<double>}; }
+
+}  // namespace
+}  // namespace convolume::ops::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace convolume::ops {
+namespace {
+
+HWY_EXPORT(activation_kernels_f32);
+HWY_EXPORT(activation_kernels_f64);
+
+template <class T>
+ActivationKernels<T> kernels() {
+  if constexpr (std::is_same_v<T, float>) {
+    return HWY_DYNAMIC_DISPATCH(activation_kernels_f32)();
+  } else {
+    return HWY_DYNAMIC_DISPATCH(activation_kernels_f64)();
+  }
+}
+
+void require_slope(const Activation& act) {
+  if (act.kind != Activation::Kind::leaky_relu || act.slope > 0) return;
+  throw InvalidArgument(fmt::format(
+      "activation: the slope of leaky_relu is {} and has to be positive, or the sign of the input is lost", act.slope));
+}
+
+}  // namespace
+
+template <class T>
+void activate(const Activation& act, const T* x, T* y, index_t n) noexcept {
+  kernels<T>().forward(act, x, y, n);
+}
+
+template <class T>
+void activation_gradient(const Activation& act, const T* y, const T* dy, T* dz, index_t n, bool add) noexcept {
+  kernels<T>().gradient(act, y, dy, dz, n, add);
+}
+
+template <class T>
+Ready append_activation_forward(TaskGraph& graph, const Ready& ready, const ConstView<T>& x, const View<T>& y,
+                                const Activation& act) {
+  require_slope(act);
+  require_dense("activation", "x", x);
+  require_dense("activation", "y", y);
+  require_shape("activation", "y", y.shape, x.shape);
+  const index_t voxels = x.shape.extent.volume();
+  return append_per_map(graph, ready, y.shape, "activation", map_bytes<T>(x.shape.extent, 2),
+                        [=](index_t n, index_t c) { activate(act, x.channel(n, c), y.channel(n, c), voxels); });
+}
+
+template <class T>
+Ready append_activation_backward(TaskGraph& graph, const Ready& ready, const ConstView<T>& y, const ConstView<T>& dy,
+                                 const View<T>& dx, const Activation& act, bool add) {
+  require_slope(act);
+  require_dense("activation gradient", "y", y);
+  require_dense("activation gradient", "dy", dy);
+  require_dense("activation gradient", "dx", dx);
+  require_shape("activation gradient", "dy", dy.shape, y.shape);
+  require_shape("activation gradient", "dx", dx.shape, y.shape);
+  const index_t voxels = y.shape.extent.volume();
+  return append_per_map(graph, ready, y.shape, "activation_gradient", map_bytes<T>(y.shape.extent, add ? 4 : 3),
+                        [=](index_t n, index_t c) {
+                          activation_gradient(act, y.channel(n, c), dy.channel(n, c), dx.channel(n, c), voxels, add);
+                        });
+}
+
+template void activate(const Activation&, const float*, float*, index_t) noexcept;
+template void activate(const Activation&, const double*, double*, index_t) noexcept;
+template void activation_gradient(const Activation&, const float*, const float*, float*, index_t, bool) noexcept;
+template void activation_gradient(const Activation&, const double*, const double*, double*, index_t, bool) noexcept;
+template Ready append_activation_forward<float>(TaskGraph&, const Ready&, const ConstView<float>&, const View<float>&,
+                                                const Activation&);
+template Ready append_activation_forward<double>(TaskGraph&, const Ready&, const ConstView<double>&,
+                                                 const View<double>&, const Activation&);
+template Ready append_activation_backward<float>(TaskGraph&, const Ready&, const ConstView<float>&,
+                                                 const ConstView<float>&, const View<float>&, const Activation&, bool);
+template Ready append_activation_backward<double>(TaskGraph&, const Ready&, const ConstView<double>&,
+                                                  const ConstView<double>&, const View<double>&, const Activation&,
+                                                  bool);
+
+}  // namespace convolume::ops
+#endif  // HWY_ONCE

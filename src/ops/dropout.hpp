@@ -1,0 +1,28 @@
+// Inverted dropout.
+#pragma once
+
+#include "convolume/scheduler.hpp"
+#include "convolume/tensor.hpp"
+#include "core/random.hpp"
+#include "ops/append.hpp"
+
+namespace convolume::ops {
+
+/// y[i] = 0 where element first + i of the tensor is dropped, else x[i] / (1 - rate), for i in [0, n). Element e,
+/// counted in N C Z Y X order over the whole tensor, is dropped where word e % 4 of philox(key, e / 4) is below
+/// rate·2^32: a pure function of the key. Its own adjoint: the backward pass is the same call on dy. y may equal x. 0
+/// <= rate < 1; `first` is not negative. Thread-safe; allocates nothing.
+template <class T>
+void dropout(const RandomKey& key, double rate, index_t first, const T* x, T* y, index_t n) noexcept;
+
+/// One task per feature map; dense feature maps of one shape. The key is read when a task runs, and must then be what
+/// the forward read. Throws InvalidArgument for a rate outside [0, 1) or a null key.
+template <class T>
+Ready append_dropout_forward(TaskGraph& graph, const Ready& ready, const ConstView<T>& x, const View<T>& y, double rate,
+                             const RandomKey* key);
+/// dx = dropout of dy, or dx += with `add` (dx and dy then do not alias).
+template <class T>
+Ready append_dropout_backward(TaskGraph& graph, const Ready& ready, const ConstView<T>& dy, const View<T>& dx,
+                              double rate, const RandomKey* key, bool add);
+
+}  // namespace convolume::ops

@@ -1,0 +1,166 @@
+#include "ops/activation.hpp"
+
+#include "tests/ops/ops_test.hpp"
+
+namespace convolume::ops::test {
+namespace {
+
+using Kind = Activation::Kind;
+const std::vector<Activation> activations{
+    {Kind::none, 0.01}, {Kind::relu, 0.01}, {Kind::leaky_relu, 0.125}, {Kind::sigmoid, 0.01}, {Kind::tanh, 0.01}};
+
+double reference(const Activation& act, double x) {
+  switch (act.kind) {
+    case Kind::none:
+      return x;
+    case Kind::relu:
+      return x <= 0 ? 0 : x;
+    case Kind::leaky_relu:
+      return x > 0 ? x : act.slope * x;
+    case Kind::sigmoid:
+      return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));
+    case Kind::tanh:
+      return std::tanh(x);
+  }
+  return 0;
+}
+
+double reference_gradient(const Activation& act, double y) {
+  switch (act.kind) {
+    case Kind::none:
+      return 1;
+    case Kind::relu:
+      return y <= 0 ? 0 : 1;
+    case Kind::leaky_relu:
+      return y > 0 ? 1 : act.slope;
+    case Kind::sigmoid:
+      return y * (1 - y);
+    case Kind::tanh:
+      return 1 - y * y;
+  }
+  return 0;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("activations match a double reference", "[ops]", float, double) {
+  using T = TestType;
+  on_every_target([] {
+    Random random(1);
+    for (const Activation& act : activations) {
+      INFO("activation " << name_of(act.kind));
+      for (const index_t n : {1, 2, 3, 7, 16, 31, 33, 101}) {
+        auto x = random.uniform<T>(n, -25, 25);
+        if (n > 100) {
+          const std::vector<double> special{0,    -0.0, 1e-30, -1e-30, 1e-3,  -1e-3,    88,        -88,        104.5,
+                                            -105, 1000, -1000, 1e30,   -1e30, HUGE_VAL, -HUGE_VAL, nan<double>};
+          for (std::size_t i = 0; i < special.size(); ++i) x[3 * i] = static_cast<T>(special[i]);
+        }
+        std::vector<T> y(x.size(), nan<T>);
+        activate(act, x.data(), y.data(), n);
+        bool all = true;
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          const bool good =
+              close(static_cast<double>(y[i]), reference(act, static_cast<double>(x[i])), 8 * epsilon<T>, 1e-36);
+          if (!good) UNSCOPED_INFO("x " << x[i] << " gives " << y[i]);
+          all = all && good;
+        }
+        REQUIRE(all);
+
+        auto in_place = x;
+        activate(act, in_place.data(), in_place.data(), n);
+        REQUIRE(same_bits(in_place, y));
+      }
+    }
+  });
+}
+
+TEMPLATE_TEST_CASE("the bits of an activation do not depend on where a chunk begins", "[ops]", float, double) {
+  using T = TestType;
+  on_every_target([] {
+    Random random(2);
+    const index_t n = 75;
+    const auto x = random.uniform<T>(n, -6, 6), dy = random.uniform<T>(n, -1, 1);
+    for (const Activation& act : activations) {
+      std::vector<T> y(x.size()), dz(x.size());
+      activate(act, x.data(), y.data(), n);
+      activation_gradient(act, y.data(), dy.data(), dz.data(), n);
+      for (const index_t chunk : {1, 5, 17, 32}) {
+        std::vector<T> pieces(x.size()), gradients(x.size());
+        for (index_t i = 0; i < n; i += chunk) {
+          const index_t count = std::min(chunk, n - i);
+          activate(act, x.data() + i, pieces.data() + i, count);
+          activation_gradient(act, pieces.data() + i, dy.data() + i, gradients.data() + i, count);
+        }
+        REQUIRE(same_bits(pieces, y));
+        REQUIRE(same_bits(gradients, dz));
+      }
+    }
+  });
+}
+
+TEMPLATE_TEST_CASE("gradients of activations follow from the output", "[ops]", float, double) {
+  using T = TestType;
+  on_every_target([] {
+    Random random(3);
+    for (const Activation& act : activations) {
+      INFO("activation " << name_of(act.kind));
+      const index_t n = 83;
+      const auto x = random.uniform<T>(n, -4, 4), dy = random.uniform<T>(n, -1, 1);
+      std::vector<T> y(x.size()), dz(x.size(), nan<T>), sum(x.size(), T{2});
+      activate(act, x.data(), y.data(), n);
+      activation_gradient(act, y.data(), dy.data(), dz.data(), n);
+      activation_gradient(act, y.data(), dy.data(), sum.data(), n, true);
+      auto in_place = dy;
+      activation_gradient(act, y.data(), in_place.data(), in_place.data(), n);
+      REQUIRE(same_bits(in_place, dz));
+      bool all = true;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const auto at = static_cast<double>(x[i]), g = static_cast<double>(dy[i]);
+        const double from_output = g * reference_gradient(act, static_cast<double>(y[i]));
+        const double h = 1e-5, difference = g * (reference(act, at + h) - reference(act, at - h)) / (2 * h);
+        all = all && close(static_cast<double>(dz[i]), from_output, 8 * epsilon<T>, 1);
+        all = all && close(static_cast<double>(dz[i]), difference, 1e-6, 1);
+        all = all && close(static_cast<double>(sum[i]), 2 + from_output, 8 * epsilon<T>, 1);
+      }
+      REQUIRE(all);
+    }
+  });
+}
+
+TEMPLATE_TEST_CASE("activation tasks serve strided channels", "[ops]", float, double) {
+  using T = TestType;
+  const Shape5 shape{2, 3, {3, 5, 7}};
+  Random random(4);
+  Gapped<T> x(shape), y(shape), dy(shape), dx(shape);
+  x.set_random(random);
+  dy.set_random(random);
+  dx.set([](index_t, index_t, index_t) { return 1; });
+  const Activation act{Kind::relu, 0.01};
+  run(3, [&](TaskGraph& graph) {
+    const Ready done = append_activation_forward(graph, {}, x.view(), y.view(), act);
+    REQUIRE(done.tasks().size() == 6);
+    append_activation_backward(graph, done, y.view(), dy.view(), dx.view(), act, true);
+  });
+  bool all = true;
+  x.for_each([&](index_t n, index_t c, index_t v) {
+    const T positive = x.at(n, c, v) > 0 ? x.at(n, c, v) : T{0};
+    all = all && y.at(n, c, v) == positive && dx.at(n, c, v) == 1 + (positive > 0 ? dy.at(n, c, v) : T{0});
+  });
+  REQUIRE(all);
+  REQUIRE(y.gaps_untouched());
+  REQUIRE(dx.gaps_untouched());
+}
+
+TEST_CASE("activation tasks refuse what does not fit", "[ops]") {
+  Tensor<float> x({1, 2, {2, 2, 2}}), y({1, 2, {2, 2, 3}});
+  TaskGraph graph;
+  REQUIRE_THROWS_AS(append_activation_forward(graph, {}, x.view(), y.view(), {}), ShapeMismatch);
+  REQUIRE_THROWS_AS(append_activation_forward(graph, {}, View<const float>(), y.view(), {}), InvalidArgument);
+  REQUIRE_THROWS_AS(append_activation_forward(graph, {}, x.view(), x.view(), {Kind::leaky_relu, 0}), InvalidArgument);
+  View<float> rows = x.view();
+  rows.stride[3] = 3;
+  REQUIRE_THROWS_AS(append_activation_forward(graph, {}, x.view(), rows, {}), InvalidArgument);
+}
+
+}  // namespace convolume::ops::test

@@ -1,0 +1,196 @@
+#include "ops/group_norm.hpp"
+
+#include "tests/ops/ops_test.hpp"
+
+namespace convolume::ops::test {
+namespace {
+
+/// A normalisation with its data; the forward pass of T beside a plain double reference.
+template <class T>
+struct Case {
+  Case(const Shape5& s, const GroupNorm& n, std::uint64_t seed, double offset = 0)
+      : shape(s), norm(n), x(s), y(s), dy(s), dx(s) {
+    Random random(seed);
+    x.set_random(random, offset - 1, offset + 1);
+    dy.set_random(random);
+    gamma = random.uniform<T>(s.c, 0.5, 1.5);
+    beta = random.uniform<T>(s.c, -1, 1);
+    dgamma.assign(gamma.size(), nan<T>);
+    dbeta.assign(gamma.size(), nan<T>);
+    mean.assign(static_cast<std::size_t>(s.n * n.groups), nan<double>);
+    rstd = mean;
+  }
+
+  void forward(TaskGraph& graph, const Ready& ready = {}) {
+    done = append_group_norm_forward(graph, ready, x.view(), gamma.data(), beta.data(), y.view(),
+                                     {mean.data(), rstd.data()}, norm, std::pmr::get_default_resource());
+  }
+  void backward(TaskGraph& graph, bool add_dx = false, bool add_parameters = false) {
+    append_group_norm_backward(graph, done, x.view(), gamma.data(), {mean.data(), rstd.data()}, dy.view(), dx.view(),
+                               add_dx, dgamma.data(), dbeta.data(), add_parameters, norm,
+                               std::pmr::get_default_resource());
+  }
+
+  double reference(index_t n, index_t c, index_t v) const {
+    const index_t width = shape.c / norm.groups, begin = c / width * width;
+    long double total = 0, squares = 0;
+    const auto count = static_cast<long double>(width * x.voxels());
+    for (index_t i = begin; i < begin + width; ++i) {
+      for (index_t u = 0; u < x.voxels(); ++u) total += static_cast<long double>(x.at(n, i, u));
+    }
+    const long double middle = total / count;
+    for (index_t i = begin; i < begin + width; ++i) {
+      for (index_t u = 0; u < x.voxels(); ++u) squares += std::pow(static_cast<long double>(x.at(n, i, u)) - middle, 2);
+    }
+    const auto deviation = std::sqrt(squares / count + static_cast<long double>(norm.epsilon));
+    const auto at = static_cast<std::size_t>(c);
+    return static_cast<double>((static_cast<long double>(x.at(n, c, v)) - middle) / deviation *
+                                   static_cast<long double>(gamma[at]) +
+                               static_cast<long double>(beta[at]));
+  }
+
+  Shape5 shape;
+  GroupNorm norm;
+  Gapped<T> x, y, dy, dx;
+  std::vector<T> gamma, beta, dgamma, dbeta;
+  std::vector<double> mean, rstd;
+  Ready done;
+};
+
+/// Σ y · dy in double, the function whose gradient the backward pass computes.
+double weighted_sum(Case<double>& on) {
+  run(1, [&](TaskGraph& graph) { on.forward(graph); });
+  double sum = 0;
+  on.y.for_each([&](index_t n, index_t c, index_t v) { sum += on.y.at(n, c, v) * on.dy.at(n, c, v); });
+  return sum;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("group norm matches a reference", "[ops]", float, double) {
+  using T = TestType;
+  on_every_target([] {
+    for (const index_t groups : {1, 2, 6}) {
+      for (const double offset : {0.0, 100.0}) {
+        Case<T> on({2, 6, {2, 3, 5}}, {.groups = groups, .epsilon = 1e-5}, 19, offset);
+        run(1, [&](TaskGraph& graph) { on.forward(graph); });
+        bool all = true;
+        on.y.for_each([&](index_t n, index_t c, index_t v) {
+          all = all && close(static_cast<double>(on.y.at(n, c, v)), on.reference(n, c, v), 16 * epsilon<T>,
+                             sizeof(T) == 4 ? 1 : 30);
+        });
+        REQUIRE(all);
+        REQUIRE(on.y.gaps_untouched());
+      }
+    }
+  });
+}
+
+TEST_CASE("gradients of group norm match central differences", "[ops]") {
+  on_every_target([] {
+    for (const index_t groups : {1, 2, 4}) {
+      Case<double> on({2, 4, {1, 2, 3}}, {.groups = groups, .epsilon = 1e-3}, 20);
+      run(1, [&](TaskGraph& graph) {
+        on.forward(graph);
+        on.backward(graph);
+      });
+      const double h = 1e-5;
+      const auto difference = [&](double& value) {
+        const double at = value;
+        value = at + h;
+        const double above = weighted_sum(on);
+        value = at - h;
+        const double below = weighted_sum(on);
+        value = at;
+        return (above - below) / (2 * h);
+      };
+      on.x.for_each([&](index_t n, index_t c, index_t v) {
+        REQUIRE(close(on.dx.at(n, c, v), difference(on.x.at(n, c, v)), 1e-7, 1));
+      });
+      for (std::size_t c = 0; c < 4; ++c) {
+        REQUIRE(close(on.dgamma[c], difference(on.gamma[c]), 1e-7, 1));
+        REQUIRE(close(on.dbeta[c], difference(on.beta[c]), 1e-7, 1));
+      }
+      REQUIRE(on.dx.gaps_untouched());
+    }
+  });
+}
+
+TEMPLATE_TEST_CASE("group norm gives the same bits on any number of threads, in place and added", "[ops]", float,
+                   double) {
+  using T = TestType;
+  for (const index_t groups : {1, 2, 4}) {
+    const auto make = [&] { return Case<T>({2, 4, {3, 7, 33}}, {.groups = groups, .epsilon = 1e-5}, 21); };
+    Case<T> first = make();
+    run(1, [&](TaskGraph& graph) {
+      first.forward(graph);
+      first.backward(graph);
+    });
+    for (const int threads : {2, 3}) {
+      Case<T> other = make();
+      run(threads, [&](TaskGraph& graph) {
+        other.forward(graph);
+        other.backward(graph);
+      });
+      REQUIRE(other.y.same_bits(first.y));
+      REQUIRE(other.dx.same_bits(first.dx));
+      REQUIRE(same_bits(other.dgamma, first.dgamma));
+      REQUIRE(same_bits(other.dbeta, first.dbeta));
+      REQUIRE(same_bits(other.mean, first.mean));
+      REQUIRE(same_bits(other.rstd, first.rstd));
+    }
+
+    Case<T> added = make();
+    added.dx.set([](index_t, index_t, index_t) { return 1; });
+    added.dgamma.assign(4, T{1});
+    added.dbeta.assign(4, T{1});
+    run(2, [&](TaskGraph& graph) {
+      added.forward(graph);
+      added.backward(graph, true, true);
+    });
+    bool all = true;
+    added.dx.for_each(
+        [&](index_t n, index_t c, index_t v) { all = all && added.dx.at(n, c, v) == 1 + first.dx.at(n, c, v); });
+    for (std::size_t c = 0; c < 4; ++c) {
+      all =
+          all && close(static_cast<double>(added.dgamma[c]), 1 + static_cast<double>(first.dgamma[c]), 4 * epsilon<T>);
+      all = all && close(static_cast<double>(added.dbeta[c]), 1 + static_cast<double>(first.dbeta[c]), 4 * epsilon<T>);
+    }
+    REQUIRE(all);
+
+    Case<T> in_place = make();
+    run(3, [&](TaskGraph& graph) {
+      append_group_norm_forward(graph, {}, in_place.x.view(), in_place.gamma.data(), in_place.beta.data(),
+                                in_place.x.view(), {in_place.mean.data(), in_place.rstd.data()}, in_place.norm,
+                                std::pmr::get_default_resource());
+    });
+    REQUIRE(in_place.x.same_bits(first.y));
+  }
+}
+
+TEST_CASE("group norm without parameters, and what it refuses", "[ops]") {
+  Case<double> on({1, 4, {1, 2, 3}}, {.groups = 2}, 22);
+  on.gamma.assign(4, 1.0);
+  on.beta.assign(4, 0.0);
+  run(1, [&](TaskGraph& graph) { on.forward(graph); });
+  const Gapped<double> with_parameters(on.y);
+  const NormStatistics statistics{on.mean.data(), on.rstd.data()};
+  std::pmr::memory_resource* memory = std::pmr::get_default_resource();
+  run(1, [&](TaskGraph& graph) {
+    append_group_norm_forward<double>(graph, {}, on.x.view(), nullptr, nullptr, on.y.view(), statistics, on.norm,
+                                      memory);
+    const auto done = append_group_norm_backward<double>(graph, {}, on.x.view(), nullptr, statistics, on.dy.view(), {},
+                                                         false, nullptr, nullptr, false, on.norm, memory);
+    REQUIRE(done.dx.tasks().empty());
+  });
+  REQUIRE(on.y.same_bits(with_parameters));
+  TaskGraph graph;
+  REQUIRE_THROWS_AS(append_group_norm_forward<double>(graph, {}, on.x.view(), nullptr, nullptr, on.y.view(), statistics,
+                                                      {.groups = 3}, memory),
+                    ShapeMismatch);
+  REQUIRE_THROWS_AS(append_group_norm_forward<double>(graph, {}, on.x.view(), nullptr, nullptr, on.y.view(), {},
+                                                      {.groups = 2}, memory),
+                    InvalidArgument);
+}
+
+}  // namespace convolume::ops::test
