@@ -6,6 +6,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "fft/plan_impl.hpp"
@@ -349,5 +350,7 @@ std::shared_ptr<const Plan::Impl> make_fftw_plan(const Problem& problem, const O
   if (problem.type == DataType::f32) return std::make_shared<FftwPlan<float>>(problem, options);
   return std::make_shared<FftwPlan<double>>(problem, options);
 }
+
+std::string backend_versions() { return Fftw<float>::version(); }
 
 }  // namespace convolume::fft

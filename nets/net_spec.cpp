@@ -328,4 +328,15 @@ std::string NetSpec::architecture() const {
   return text;
 }
 
+std::string NetSpec::recipe() const {
+  const OptimizerSpec& o = optimizer;
+  return architecture() +
+         fmt::format("patch {} batch {}\nloss {} {} {} {}\n", to_string(patch), training.batch, ops::name_of(loss.kind),
+                     loss.rebalance, loss.positive_weight, loss.smooth) +
+         fmt::format("optimizer {} {} clip {} warmup {} decay {} {} sgd {} {} {} adam {} {} {} {} {}\n",
+                     static_cast<int>(o.kind), o.learning_rate, o.clip_norm, o.warmup, o.decay_every, o.decay_factor,
+                     o.sgd.momentum, o.sgd.nesterov, o.sgd.weight_decay, o.adam.beta1, o.adam.beta2, o.adam.epsilon,
+                     o.adam.weight_decay, o.adam.decoupled);
+}
+
 }  // namespace convolume::nets

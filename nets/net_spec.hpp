@@ -87,8 +87,10 @@ struct NetSpec {
 
   /// What follows from the loss: whether a probability is a softmax over channels or a sigmoid per channel.
   bool softmax() const { return loss.kind == ops::LossKind::softmax_cross_entropy; }
-  /// Whether two descriptions are the same net: everything but training defaults and the optimiser.
+  /// The nodes as text: equal for nets that compute the same function of equal parameters.
   std::string architecture() const;
+  /// Everything that decides what an iteration does to the parameters.
+  std::string recipe() const;
 };
 
 /// Reads a description; `overrides` are "table.key=value" with TOML values. Throws IoError, ConfigError.

@@ -10,8 +10,8 @@
 namespace convolume::nets {
 
 struct PredictorOptions {
-  std::optional<Extent3> patch;    ///< of the input; the net's training patch where absent
-  std::optional<Extent3> overlap;  ///< of neighbouring outputs; a field of view, at most half a patch, where absent
+  std::optional<Extent3> patch{};    ///< of the input; the net's training patch where absent
+  std::optional<Extent3> overlap{};  ///< of neighbouring outputs; a field of view, at most half a patch, where absent
   Engine engine = Engine::automatic;
   std::size_t memory_budget = std::size_t{4} << 30;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <tbb/global_control.h>
 #include <tbb/info.h>
+#include <tbb/version.h>
 
 #include <memory>
 
@@ -70,6 +71,8 @@ void Scheduler::Impl::note_worker() {
   const std::lock_guard lock(mutex);
   workers.insert(std::this_thread::get_id());
 }
+
+std::string tasking_version() { return fmt::format("oneTBB {}", TBB_runtime_version()); }
 
 Scheduler::Scheduler(int threads) : impl_(std::make_unique<Impl>(threads)) {}
 Scheduler::~Scheduler() = default;

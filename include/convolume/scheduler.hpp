@@ -44,6 +44,9 @@ struct Execution {
   std::pmr::memory_resource* memory;
 };
 
+/// Name and version of the library whose threads run the tasks.
+CONVOLUME_API std::string tasking_version();
+
 using TaskId = std::int32_t;
 
 enum class TaskClass : std::uint8_t {

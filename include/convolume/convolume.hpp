@@ -1,0 +1,13 @@
+// Everything: the umbrella over the public headers.
+#pragma once
+
+#include "convolume/conv.hpp"
+#include "convolume/cpu.hpp"
+#include "convolume/error.hpp"
+#include "convolume/fft.hpp"
+#include "convolume/memory.hpp"
+#include "convolume/nets.hpp"
+#include "convolume/plan.hpp"
+#include "convolume/scheduler.hpp"
+#include "convolume/tensor.hpp"
+#include "convolume/version.hpp"

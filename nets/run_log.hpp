@@ -1,0 +1,34 @@
+// metrics.jsonl: one JSON object per iteration, with the validation's scores where there was one.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "convolume/nets.hpp"
+#include "nets/io/chart.hpp"
+
+namespace convolume::nets {
+
+class RunLog {
+ public:
+  /// Starts a log, or continues one behind `iteration`: later lines of an interrupted run are cut off. Throws IoError.
+  RunLog(std::filesystem::path file, bool resume, std::int64_t iteration);
+
+  /// Throws IoError where the line cannot be written.
+  void write(std::int64_t iteration, double seconds, double loss, const std::optional<Scores>& validation);
+  double seconds_before() const { return seconds_before_; }  ///< of the run that is continued
+  const std::vector<io::LossPoint>& losses() const { return losses_; }
+  const std::vector<io::ValidationPoint>& validations() const { return validations_; }
+
+ private:
+  void note(std::int64_t iteration, double loss, const std::optional<Scores>& validation);
+
+  std::filesystem::path file_;
+  std::ofstream stream_;
+  double seconds_before_ = 0;
+  std::vector<io::LossPoint> losses_;
+  std::vector<io::ValidationPoint> validations_;
+};
+
+}  // namespace convolume::nets

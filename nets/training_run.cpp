@@ -1,0 +1,240 @@
+// A training run from files on disk to a trained net, a log and pictures.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "convolume/cpu.hpp"
+#include "convolume/memory.hpp"
+#include "convolume/nets.hpp"
+#include "nets/checkpoint.hpp"
+#include "nets/io/chart.hpp"
+#include "nets/io/metrics.hpp"
+#include "nets/io/png.hpp"
+#include "nets/predictor.hpp"
+#include "nets/run_log.hpp"
+#include "nets/scores.hpp"
+#include "nets/trainer.hpp"
+
+namespace convolume::nets {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kept_checkpoints = 3;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+const char* text_of(Normalisation n) { return n == Normalisation::volume ? "volume" : "none"; }
+
+/// The run's folder: where its files are, and that nothing in it is overwritten by accident.
+struct RunFolder {
+  RunFolder(const fs::path& out, bool resume) : root(out) {
+    const bool exists = fs::exists(last());
+    if (resume && !exists) {
+      throw IoError(fmt::format("{}: there is no checkpoint to resume from; train without --resume first", last().string()));
+    }
+    if (!resume && exists) {
+      throw IoError(fmt::format("{}: holds a run already; continue it with --resume or choose another --out", out.string()));
+    }
+    std::error_code error;
+    fs::create_directories(out / "checkpoints", error);
+    if (!error) fs::create_directories(out / "report", error);
+    if (error) throw IoError(fmt::format("{}: creating the folder failed: {}", out.string(), error.message()));
+  }
+  fs::path checkpoint(std::int64_t iteration) const {
+    return root / "checkpoints" / fmt::format("iteration-{:08}.safetensors", iteration);
+  }
+  fs::path last() const { return root / "checkpoints" / "last.safetensors"; }
+  fs::path root;
+};
+
+class TrainingRun {
+ public:
+  explicit TrainingRun(const TrainOptions& options)
+      : o_(options),
+        spec_(load_net(options.net, options.overrides)),
+        folder_((static_cast<void>(infer_shapes(spec_, spec_.patch)), options.out), options.resume),
+        scheduler_(options.threads > 0 ? options.threads : available_cpus()),
+        data_(load_dataset(options.data, &memory_)),
+        total_(options.iterations.value_or(spec_.training.iterations)) {
+    if (total_ < 1) throw InvalidArgument(fmt::format("--iterations is {}; at least 1 is needed", total_));
+    std::optional<CheckpointHeader> header;
+    if (options.resume) header = read_checkpoint_header(folder_.last());
+    if (header) check_same_run(*header);
+    const std::uint64_t seed = header ? header->seed : options.seed.value_or(1);
+    trainer_ = std::make_unique<Trainer>(
+        spec_, data_, seed, NetworkOptions{.engine = options.engine, .memory_budget = options.memory_budget}, scheduler_,
+        &memory_);
+    if (header) {
+      check_numerics(*header);
+      load_checkpoint(folder_.last(), trainer_->parameters());
+      trainer_->set_iteration(header->iteration);
+    }
+    log_ = std::make_unique<RunLog>(folder_.root / "metrics.jsonl", options.resume, trainer_->iteration());
+  }
+
+  TrainResult run() {
+    bool interrupted = false;
+    while (trainer_->iteration() < total_) {
+      const auto loss = trainer_->step(o_.stop);
+      interrupted = !loss || o_.stop.stop_requested();
+      if (loss) finish_iteration(*loss, interrupted);
+      if (interrupted || out_of_time()) break;
+    }
+    trainer_->flush();
+    save();
+    return report(interrupted);
+  }
+
+ private:
+  void check_same_run(const CheckpointHeader& header) const {
+    const std::string file = folder_.last().string();
+    if (header.net.architecture() != spec_.architecture()) {
+      throw FormatError(fmt::format("{}: belongs to another net ('{}'), not to '{}' of {}; use that net or another --out",
+                                    file, header.net.name, spec_.name, spec_.origin));
+    }
+    if (header.net.recipe() != spec_.recipe()) {
+      throw FormatError(fmt::format("{}: patch, batch, loss or optimiser differ from those of {}; the run cannot continue "
+                                    "exactly. Restore them or start a new run",
+                                    file, spec_.origin));
+    }
+    if (o_.seed && *o_.seed != header.seed) {
+      throw FormatError(fmt::format("{}: was trained with --seed {}, not {}; leave --seed out", file, header.seed, *o_.seed));
+    }
+    if (header.data_digest != data_.digest) {
+      throw FormatError(fmt::format("{}: was trained on other data (digest {}) than {} gives (digest {})", file,
+                                    header.data_digest, o_.data.string(), data_.digest));
+    }
+  }
+
+  void check_numerics(const CheckpointHeader& header) const {
+    const auto difference = trainer_->numerics().first_difference(NumericsRecord::from_text(header.numerics));
+    if (!difference) return;
+    throw FormatError(fmt::format("{}: cannot be continued bit for bit here; {}. Use the same build, machine type and "
+                                  "CONVOLUME_SIMD, or start a new run",
+                                  folder_.last().string(), *difference));
+  }
+
+  bool out_of_time() const { return o_.max_minutes > 0 && seconds_since(start_) >= 60 * o_.max_minutes; }
+
+  void finish_iteration(double loss, bool interrupted) {
+    const std::int64_t i = trainer_->iteration();
+    loss_ = loss;
+    const bool last = i == total_ || out_of_time();
+    std::optional<Scores> scores;
+    if (!interrupted && (last || i % spec_.training.validate_every == 0)) scores = validate();
+    log_->write(i, log_->seconds_before() + seconds_since(start_), loss, scores);
+    if (!last && !interrupted && i % spec_.training.checkpoint_every == 0) {
+      trainer_->flush();
+      save();
+    }
+    if (!o_.on_progress) return;
+    const double step_seconds = (seconds_since(start_) - validation_seconds_) / static_cast<double>(++steps_);
+    const double voxels = static_cast<double>(trainer_->network().logits().shape().extent.volume() * spec_.training.batch);
+    double left = step_seconds * static_cast<double>(total_ - i);
+    if (o_.max_minutes > 0) left = std::min(left, std::max(0.0, 60 * o_.max_minutes - seconds_since(start_)));
+    o_.on_progress({.iteration = i, .total = total_, .loss = loss, .voxels_per_second = voxels / step_seconds,
+                    .seconds_left = left, .validation = scores});
+  }
+
+  /// Scores over all validation volumes together.
+  std::optional<Scores> validate() {
+    if (data_.validation.empty()) return std::nullopt;
+    const auto start = Clock::now();
+    trainer_->flush();
+    std::vector<Tensor<float>> predictions;
+    for (std::size_t v = 0; v < data_.validation.size(); ++v) {
+      const LabelledVolume& volume = data_.validation[v];
+      if (predictors_.size() <= v) {
+        predictors_.push_back(std::make_unique<Predictor>(
+            spec_, trainer_->parameters(), volume.image.shape().extent,
+            PredictorOptions{.engine = o_.engine, .memory_budget = o_.memory_budget}, scheduler_, &memory_));
+      }
+      auto probabilities = predictors_[v]->run(volume.image, {}, o_.stop);
+      if (!probabilities) return std::nullopt;
+      predictions.push_back(foreground(spec_, std::move(probabilities)));
+    }
+    std::vector<View<const float>> predicted, labels, masks;
+    for (std::size_t v = 0; v < predictions.size(); ++v) {
+      predicted.push_back(std::as_const(predictions[v]).view());
+      labels.push_back(data_.validation[v].label.view());
+      masks.push_back(data_.validation[v].mask ? data_.validation[v].mask.view() : View<const float>{});
+    }
+    validation_ = score(predicted, labels, masks, 0.5, &memory_);
+    shown_ = std::move(predictions[0]);
+    validation_seconds_ += seconds_since(start);
+    return validation_;
+  }
+
+  void save() {
+    if (saved_ == trainer_->iteration()) return;
+    const fs::path file = folder_.checkpoint(trainer_->iteration());
+    save_checkpoint(file, {.net = spec_, .iteration = trainer_->iteration(), .seed = trainer_->seed(),
+                           .numerics = trainer_->numerics().to_text(), .data_digest = data_.digest,
+                           .normalisation = text_of(data_.normalisation)},
+                    trainer_->parameters());
+    point_last_at(file);
+    saved_ = trainer_->iteration();
+    written_.push_back(file);
+    if (written_.size() > kept_checkpoints) {
+      std::error_code ignored;  // an old checkpoint that stays is no harm
+      fs::remove(written_.front(), ignored);
+      written_.erase(written_.begin());
+    }
+  }
+
+  /// The same bytes under the name last.safetensors: a second link, replaced by a rename.
+  void point_last_at(const fs::path& file) const {
+    const fs::path temporary = folder_.last().string() + fmt::format(".tmp-{}", ::getpid());
+    std::error_code error;
+    fs::remove(temporary, error);
+    fs::create_hard_link(file, temporary, error);
+    if (error) fs::copy_file(file, temporary, fs::copy_options::overwrite_existing, error);
+    if (!error) fs::rename(temporary, folder_.last(), error);
+    if (!error) return;
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    throw IoError(fmt::format("{}: replacing it failed: {}", folder_.last().string(), error.message()));
+  }
+
+  TrainResult report(bool interrupted) {
+    TrainResult result{.iteration = trainer_->iteration(), .loss = loss_, .interrupted = interrupted,
+                       .workers = scheduler_.distinct_workers(), .validation = validation_,
+                       .checkpoint = folder_.last(), .metrics = folder_.root / "metrics.jsonl",
+                       .loss_curve = folder_.root / "report" / "loss.svg", .slice = {}};
+    io::write_loss_curve(result.loss_curve, log_->losses(), log_->validations());
+    if (shown_) {
+      result.slice = folder_.root / "report" / "slice.png";
+      const LabelledVolume& volume = data_.validation[0];
+      io::write_slice_panel(result.slice, volume.image.view(), std::as_const(shown_).view(), volume.label.view(),
+                            volume.image.shape().extent.z / 2);
+    }
+    return result;
+  }
+
+  const TrainOptions& o_;
+  NetSpec spec_;
+  RunFolder folder_;
+  SlabResource memory_;
+  Scheduler scheduler_;
+  Dataset data_;
+  std::int64_t total_;
+  std::unique_ptr<Trainer> trainer_;
+  std::vector<std::unique_ptr<Predictor>> predictors_;
+  std::unique_ptr<RunLog> log_;
+  Clock::time_point start_ = Clock::now();
+  double validation_seconds_ = 0, loss_ = std::nan("");
+  std::int64_t steps_ = 0, saved_ = -1;
+  std::vector<fs::path> written_;
+  std::optional<Scores> validation_;
+  Tensor<float> shown_;
+};
+
+}  // namespace
+
+TrainResult train(const TrainOptions& options) { return TrainingRun(options).run(); }
+
+}  // namespace convolume::nets

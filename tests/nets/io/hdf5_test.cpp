@@ -1,0 +1,264 @@
+#include <array>
+#include <cmath>
+#include <limits>
+#include <thread>
+#include <vector>
+
+#include "io_testing.hpp"
+#include <hdf5.h>
+
+#include "nets/io/volume.hpp"
+
+using namespace convolume;
+using namespace convolume::nets;
+using namespace convolume::nets::io;
+using namespace convolume::nets::testing;
+
+namespace {
+
+/// An HDF5 file written with the C API itself.
+class File {
+ public:
+  explicit File(const std::filesystem::path& path)
+      : id_(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT)) {}
+  ~File() { H5Fclose(id_); }
+  hid_t id() const { return id_; }
+
+  void add(const char* name, hid_t type, std::vector<hsize_t> size, hid_t creation = H5P_DEFAULT, bool filled = true) {
+    const hid_t space = H5Screate_simple(static_cast<int>(size.size()), size.data(), nullptr);
+    const hid_t links = H5Pcreate(H5P_LINK_CREATE);
+    H5Pset_create_intermediate_group(links, 1);
+    const hid_t dataset = H5Dcreate2(id_, name, type, space, links, creation, H5P_DEFAULT);
+    REQUIRE(dataset >= 0);
+    if (filled) {
+      std::vector<float> values;
+      hsize_t count = 1;
+      for (const hsize_t n : size) count *= n;
+      for (hsize_t i = 0; i < count; ++i) values.push_back(static_cast<float>(i));
+      REQUIRE(H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()) >= 0);
+    }
+    H5Dclose(dataset);
+    H5Pclose(links);
+    H5Sclose(space);
+  }
+
+ private:
+  hid_t id_;
+};
+
+std::string refusal(const Directory& directory, const std::filesystem::path& file, const ReadOptions& options = {}) {
+  StandardError printed(directory / "stderr");
+  const auto message = message_of<FormatError>([&] { read_volume(file, options); });
+  CHECK(printed.text().empty());
+  CHECK(contains(message, file.string()));
+  return message;
+}
+
+}  // namespace
+
+TEST_CASE("HDF5 datasets of every type are read", "[io][hdf5]") {
+  const Directory directory;
+  const auto file = directory / "types.h5";
+  const std::vector<std::pair<hid_t, const char*>> types{
+      {H5T_STD_U8LE, "uint8"},     {H5T_STD_I8LE, "int8"},     {H5T_STD_U16BE, "uint16"}, {H5T_STD_I16LE, "int16"},
+      {H5T_STD_U32LE, "uint32"},   {H5T_STD_I32BE, "int32"},   {H5T_STD_U64LE, "uint64"}, {H5T_STD_I64LE, "int64"},
+      {H5T_IEEE_F32BE, "float32"}, {H5T_IEEE_F64LE, "float64"}};
+  const auto expected = ramp({1, 1, {2, 3, 5}});
+  for (const auto& [type, name] : types) {
+    CAPTURE(name);
+    File(file).add("/a/raw", type, {2, 3, 5});
+    CHECK(inspect_volume(file).element_type == name);
+    CHECK(inspect_volume(file, "a/raw").extent == Extent3{2, 3, 5});
+    CHECK(equal(read_volume(file), expected));
+    CHECK(equal(read_volume(file, {.dataset = "/a/raw"}), expected));
+  }
+}
+
+TEST_CASE("a dataset is chosen by name, or because it is the only volume", "[io][hdf5]") {
+  const Directory directory;
+  const auto file = directory / "several.h5";
+  {
+    File writer(file);
+    writer.add("/plane", H5T_STD_U8LE, {4, 4});
+    writer.add("/group/raw", H5T_STD_U8LE, {2, 3, 4});
+    H5Lcreate_hard(writer.id(), "/", writer.id(), "/group/loop", H5P_DEFAULT, H5P_DEFAULT);
+    H5Lcreate_soft("/group/raw", writer.id(), "/alias", H5P_DEFAULT, H5P_DEFAULT);
+  }
+  {
+    const auto message = refusal(directory, file);  // the loop makes the dataset appear under several names
+    CHECK(contains(message, "which dataset?"));
+    CHECK(contains(message, "/group/raw"));
+  }
+  {
+    File writer(file);
+    writer.add("/plane", H5T_STD_U8LE, {4, 4});
+    writer.add("/group/raw", H5T_STD_U8LE, {2, 3, 4});
+    H5Lcreate_soft("/group/raw", writer.id(), "/alias", H5P_DEFAULT, H5P_DEFAULT);
+  }
+  CHECK(read_volume(file).shape().extent == Extent3{2, 3, 4});
+  CHECK(read_volume(file, {.dataset = "/alias"}).shape().extent == Extent3{2, 3, 4});
+  const auto missing = refusal(directory, file, {.dataset = "/nothing"});
+  CHECK(contains(missing, "dataset /nothing: name: not in the file"));
+  CHECK(contains(missing, "/group/raw"));
+  CHECK(contains(refusal(directory, file, {.dataset = "/group"}), "no dataset but a group"));
+  CHECK(contains(refusal(directory, file, {.dataset = "/plane"}), "rank: 2"));
+  File(file).add("/plane", H5T_STD_U8LE, {4, 4});
+  CHECK(contains(refusal(directory, file), "no 3-D dataset"));
+}
+
+TEST_CASE("HDF5 datasets that are no volume are refused by name", "[io][hdf5]") {
+  const Directory directory;
+  const auto file = directory / "bad.h5";
+  SECTION("complex numbers") {
+    const hid_t complex = H5Tcreate(H5T_COMPOUND, 8);
+    H5Tinsert(complex, "r", 0, H5T_IEEE_F32LE);
+    H5Tinsert(complex, "i", 4, H5T_IEEE_F32LE);
+    File(file).add("/raw", complex, {2, 3, 4}, H5P_DEFAULT, false);
+    H5Tclose(complex);
+    CHECK(contains(refusal(directory, file), "element type: compound"));
+  }
+  SECTION("text") {
+    File(file).add("/raw", H5T_C_S1, {2, 3, 4}, H5P_DEFAULT, false);
+    CHECK(contains(refusal(directory, file), "element type: text"));
+  }
+  SECTION("a zero extent") {
+    File(file).add("/raw", H5T_STD_U8LE, {2, 0, 4}, H5P_DEFAULT, false);
+    CHECK(contains(refusal(directory, file), "size: 2 x 0 x 4"));
+  }
+  SECTION("declared but never written") {
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    const std::array<hsize_t, 3> chunk{16, 16, 16};
+    H5Pset_chunk(creation, 3, chunk.data());
+    File(file).add("/raw", H5T_STD_U8LE, {1000, 1000, 1000}, creation, false);
+    H5Pclose(creation);
+    CHECK(contains(refusal(directory, file), "0 bytes stored"));
+    CHECK(contains(refusal(directory, file, {.max_bytes = 1000}), "at most 1000 are allowed"));
+  }
+  SECTION("more voxels than memory") {
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    const std::array<hsize_t, 3> chunk{1, 1, 1u << 20};
+    H5Pset_chunk(creation, 3, chunk.data());
+    File(file).add("/raw", H5T_STD_U8LE, {1u << 20, 1u << 20, 1u << 20}, creation, false);
+    H5Pclose(creation);
+    CHECK(inspect_volume(file).extent == Extent3::all(1 << 20));
+    CHECK(contains(refusal(directory, file), "1048576 x 1048576 x 1048576 voxels take 4611686018427387904 bytes"));
+    ReadOptions any;
+    any.max_bytes = std::numeric_limits<std::size_t>::max();
+    CHECK(contains(refusal(directory, file, any), "0 bytes stored"));
+  }
+  SECTION("more voxels than numbers") {
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    const std::array<hsize_t, 3> chunk{1, 1, 1u << 20};
+    H5Pset_chunk(creation, 3, chunk.data());
+    File(file).add("/raw", H5T_STD_U8LE, {1u << 20, 1u << 20, 1u << 22}, creation, false);
+    H5Pclose(creation);
+    CHECK(contains(refusal(directory, file), "take more than 2^63 bytes"));
+  }
+  SECTION("enormous chunks") {
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    const std::array<hsize_t, 3> chunk{1, 30000, 30000};
+    H5Pset_chunk(creation, 3, chunk.data());
+    {
+      const std::array<hsize_t, 3> size{1, 2, 2}, most{1, H5S_UNLIMITED, H5S_UNLIMITED};
+      File writer(file);
+      const hid_t space = H5Screate_simple(3, size.data(), most.data());
+      H5Dclose(H5Dcreate2(writer.id(), "/raw", H5T_STD_U8LE, space, H5P_DEFAULT, creation, H5P_DEFAULT));
+      H5Sclose(space);
+    }
+    H5Pclose(creation);
+    CHECK(contains(refusal(directory, file, {.max_bytes = 1u << 20}), "chunk size: 1 x 30000 x 30000"));
+  }
+  SECTION("data in another file") {
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_external(creation, "/etc/passwd", 0, 24);
+    File(file).add("/raw", H5T_STD_U8LE, {2, 3, 4}, creation, false);
+    H5Pclose(creation);
+    CHECK(contains(refusal(directory, file), "other files"));
+  }
+  SECTION("values that are not finite") {
+    auto volume = ramp({1, 1, {2, 3, 4}});
+    volume.view()(0, 0, 0, 1, 2) = -std::numeric_limits<float>::infinity();
+    write_volume(file, volume);
+    CHECK(contains(refusal(directory, file), "voxel (z 0, y 1, x 2) is -inf"));
+    CHECK_NOTHROW(read_volume(file, {.require_finite = false}));
+  }
+  SECTION("an empty file, and text") {
+    write_bytes(file, "");
+    CHECK(contains(refusal(directory, file), "empty"));
+    write_bytes(file, "some text that is no HDF5 file");
+    CHECK(contains(refusal(directory, file), "not a readable HDF5 file"));
+  }
+}
+
+TEST_CASE("several channels are stored as [c][z][y][x]", "[io][hdf5]") {
+  const Directory directory;
+  const auto file = directory / "channels.h5";
+  const auto volume = ramp({1, 3, {17, 5, 6}});
+  write_volume(file, volume, {.dataset = "/deep/in/here"});
+  CHECK(contains(refusal(directory, file, {.dataset = "/deep/in/here"}), "rank: 4"));
+  const hid_t id = H5Fopen(file.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  const hid_t dataset = H5Dopen2(id, "/deep/in/here", H5P_DEFAULT);
+  const hid_t space = H5Dget_space(dataset);
+  std::array<hsize_t, 4> size{};
+  REQUIRE(H5Sget_simple_extent_dims(space, size.data(), nullptr) == 4);
+  CHECK(size == std::array<hsize_t, 4>{3, 17, 5, 6});
+  Tensor<float> read(volume.shape());
+  CHECK(H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, read.data()) >= 0);
+  CHECK(equal(read, volume));
+  H5Sclose(space);
+  H5Dclose(dataset);
+  H5Fclose(id);
+}
+
+TEST_CASE("a truncated HDF5 file is refused wherever it ends", "[io][hdf5]") {
+  const Directory directory;
+  const auto file = directory / "cut.h5";
+  write_volume(file, ramp({1, 1, {4, 9, 11}}));
+  const std::string whole = read_bytes(file);
+  for (std::size_t length = 1; length < whole.size(); length += 11) {
+    CAPTURE(length, whole.size());
+    write_bytes(file, std::string_view(whole).substr(0, length));
+    refusal(directory, file);
+  }
+}
+
+TEST_CASE("a flipped bit in the voxels of our HDF5 files is noticed", "[io][hdf5]") {
+  const Directory directory;
+  const auto file = directory / "flip.h5";
+  const auto volume = ramp({1, 1, {4, 9, 11}});
+  write_volume(file, volume);
+  const std::string whole = read_bytes(file);
+  // Deflate begins its streams with these two bytes; what follows belongs to the chunk.
+  const auto chunk = whole.find("\x78\x5e");
+  REQUIRE(chunk != whole.npos);
+  for (std::size_t at = chunk + 2; at < chunk + 60; ++at) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
+    write_bytes(file, damaged);
+    CHECK(contains(refusal(directory, file), "data: cannot be read"));
+  }
+}
+
+TEST_CASE("HDF5 files can be used from several threads, and the caller's error handler stays", "[io][hdf5]") {
+  const Directory directory;
+  H5E_auto2_t before = nullptr, after = nullptr;
+  void *before_data = nullptr, *after_data = nullptr;
+  H5Eget_auto2(H5E_DEFAULT, &before, &before_data);
+  std::array<bool, 4> good{};
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const auto file = directory / ("thread" + std::to_string(i) + ".h5");
+      const auto volume = ramp({1, 1, {3, 8, 9}}, static_cast<float>(i));
+      good[i] = true;
+      for (int round = 0; round < 10; ++round) {
+        write_volume(file, volume);
+        good[i] = good[i] && equal(read_volume(file), volume);
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (const bool each : good) CHECK(each);
+  H5Eget_auto2(H5E_DEFAULT, &after, &after_data);
+  CHECK(before == after);
+}

@@ -1,0 +1,137 @@
+// What the tests of nets/io share.
+#pragma once
+
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include <catch2/catch.hpp>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "convolume/error.hpp"
+#include "convolume/tensor.hpp"
+
+namespace convolume::nets::testing {
+
+/// A directory of its own that goes away with its contents.
+class Directory {
+ public:
+  Directory() {
+    std::string name = (std::filesystem::temp_directory_path() / "convolume-io-XXXXXX").string();
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    path_ = name;
+  }
+  ~Directory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Directory(const Directory&) = delete;
+  Directory& operator=(const Directory&) = delete;
+  std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
+  std::size_t files() const {
+    return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(path_), {}));
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline void write_bytes(const std::filesystem::path& file, std::string_view bytes) {
+  std::ofstream(file, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+inline std::string read_bytes(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+/// Lets no file grow past `bytes`: writing fails like on a full disk.
+class FullDisk {
+ public:
+  explicit FullDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &limit_);
+    const rlimit low{bytes, limit_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &low);
+  }
+  ~FullDisk() {
+    ::setrlimit(RLIMIT_FSIZE, &limit_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+
+ private:
+  rlimit limit_{};
+  void (*handler_)(int);
+};
+
+/// Collects what is written to the standard error stream meanwhile.
+class StandardError {
+ public:
+  explicit StandardError(const std::filesystem::path& file) : file_(file), saved_(::dup(2)) {
+    std::fflush(stderr);
+    const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    ::dup2(fd, 2);
+    ::close(fd);
+  }
+  ~StandardError() {
+    if (saved_ >= 0) restore();
+  }
+  std::string text() {
+    restore();
+    return read_bytes(file_);
+  }
+
+ private:
+  void restore() {
+    std::fflush(stderr);
+    ::dup2(saved_, 2);
+    ::close(saved_);
+    saved_ = -1;
+  }
+  std::filesystem::path file_;
+  int saved_;
+};
+
+/// The message of the exception of type E that `call` throws.
+template <class E, class Call>
+std::string message_of(Call&& call) {
+  try {
+    call();
+  } catch (const E& error) {
+    return error.what();
+  }
+  FAIL("nothing was thrown");
+  return {};
+}
+
+inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
+
+/// 0, 1, 2, ... times `step`.
+inline Tensor<float> ramp(Shape5 shape, float step = 1) {
+  Tensor<float> tensor(shape);
+  for (index_t i = 0; i < tensor.elements(); ++i) tensor.data()[i] = static_cast<float>(i) * step;
+  return tensor;
+}
+
+inline bool equal(const View<const float>& a, const View<const float>& b) {
+  if (a.shape != b.shape) return false;
+  for (index_t c = 0; c < a.shape.c; ++c) {
+    for (index_t z = 0; z < a.shape.extent.z; ++z) {
+      for (index_t y = 0; y < a.shape.extent.y; ++y) {
+        for (index_t x = 0; x < a.shape.extent.x; ++x) {
+          if (!(a(0, c, z, y, x) == b(0, c, z, y, x))) return false;
+        }
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace convolume::nets::testing

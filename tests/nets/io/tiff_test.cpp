@@ -1,0 +1,353 @@
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "io_testing.hpp"
+#include <tiffio.h>
+
+#include "nets/io/volume.hpp"
+
+using namespace convolume;
+using namespace convolume::nets;
+using namespace convolume::nets::io;
+using namespace convolume::nets::testing;
+
+namespace {
+
+constexpr std::uint32_t width = 37, height = 21, pages = 3;
+
+struct Recipe {
+  const char* mode = "w";
+  std::uint16_t bits = 8, sample_format = SAMPLEFORMAT_UINT, compression = COMPRESSION_NONE;
+  bool tiled = false;
+  std::uint16_t samples = 1, photometric = PHOTOMETRIC_MINISBLACK, predictor = PREDICTOR_NONE;
+  std::uint32_t rows_per_strip = 8;
+  std::function<void(TIFF*, std::uint32_t)> adjust = [](TIFF*, std::uint32_t) {};
+};
+
+template <class T>
+T value_at(std::uint32_t z, std::uint32_t y, std::uint32_t x) {
+  const auto i = static_cast<std::int64_t>((z * height + y) * width + x);
+  if constexpr (std::is_floating_point_v<T>) return static_cast<T>(i) * T(0.25) - 100;
+  if constexpr (std::is_signed_v<T>) return static_cast<T>(i % 200 - 100);
+  return static_cast<T>(i * 7);
+}
+
+/// Written by libtiff itself, so the reader is not judged by our own writer.
+template <class T>
+void make_tiff(const std::filesystem::path& file, const Recipe& recipe) {
+  TIFF* const tiff = TIFFOpen(file.c_str(), recipe.mode);
+  REQUIRE(tiff != nullptr);
+  for (std::uint32_t z = 0; z < pages; ++z) {
+    TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, width);
+    TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, height);
+    TIFFSetField(tiff, TIFFTAG_BITSPERSAMPLE, recipe.bits);
+    TIFFSetField(tiff, TIFFTAG_SAMPLEFORMAT, recipe.sample_format);
+    TIFFSetField(tiff, TIFFTAG_SAMPLESPERPIXEL, recipe.samples);
+    TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC, recipe.photometric);
+    TIFFSetField(tiff, TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG);
+    TIFFSetField(tiff, TIFFTAG_COMPRESSION, recipe.compression);
+    if (recipe.predictor != PREDICTOR_NONE) TIFFSetField(tiff, TIFFTAG_PREDICTOR, recipe.predictor);
+    if (recipe.tiled) {
+      TIFFSetField(tiff, TIFFTAG_TILEWIDTH, 16u);
+      TIFFSetField(tiff, TIFFTAG_TILELENGTH, 16u);
+    } else {
+      TIFFSetField(tiff, TIFFTAG_ROWSPERSTRIP, recipe.rows_per_strip);
+    }
+    recipe.adjust(tiff, z);
+    if (recipe.tiled) {
+      for (std::uint32_t y = 0; y < height; y += 16) {
+        for (std::uint32_t x = 0; x < width; x += 16) {
+          std::vector<T> tile;
+          for (std::uint32_t i = 0; i < 256; ++i) tile.push_back(value_at<T>(z, y + i / 16, x + i % 16));
+          REQUIRE(TIFFWriteTile(tiff, tile.data(), x, y, 0, 0) > 0);
+        }
+      }
+    } else {
+      for (std::uint32_t y = 0; y < height; ++y) {
+        std::vector<T> row;
+        for (std::uint32_t x = 0; x < width * recipe.samples; ++x) row.push_back(value_at<T>(z, y, x));
+        REQUIRE(TIFFWriteScanline(tiff, row.data(), y, 0) > 0);
+      }
+    }
+    REQUIRE(TIFFWriteDirectory(tiff));
+  }
+  TIFFClose(tiff);
+}
+
+template <class T>
+void check_read(const std::filesystem::path& file, const char* type) {
+  const auto info = inspect_volume(file);
+  CHECK(info.extent == Extent3{pages, height, width});
+  CHECK(info.element_type == type);
+  const auto volume = read_volume(file);
+  REQUIRE(volume.shape() == Shape5{1, 1, {pages, height, width}});
+  bool same = true;
+  for (std::uint32_t z = 0; z < pages; ++z) {
+    for (std::uint32_t y = 0; y < height; ++y) {
+      for (std::uint32_t x = 0; x < width; ++x) {
+        same = same && volume.view()(0, 0, z, y, x) == static_cast<float>(value_at<T>(z, y, x));
+      }
+    }
+  }
+  CHECK(same);
+}
+
+template <class T>
+void check_everywhere(const char* type, std::uint16_t sample_format) {
+  const Directory directory;
+  const auto file = directory / "stack.tif";
+  constexpr auto bits = static_cast<std::uint16_t>(8 * sizeof(T));
+  const auto predictor = sample_format == SAMPLEFORMAT_IEEEFP ? PREDICTOR_FLOATINGPOINT : PREDICTOR_HORIZONTAL;
+  for (const char* mode : {"wl", "wb", "wl8", "wb8"}) {
+    for (const bool tiled : {false, true}) {
+      for (const int compression : {COMPRESSION_NONE, COMPRESSION_LZW, COMPRESSION_PACKBITS, COMPRESSION_ADOBE_DEFLATE,
+                                    COMPRESSION_LZMA, COMPRESSION_ZSTD}) {
+        if (!TIFFIsCODECConfigured(static_cast<std::uint16_t>(compression))) continue;
+        CAPTURE(type, mode, tiled, compression);
+        Recipe recipe{mode, bits, sample_format, static_cast<std::uint16_t>(compression), tiled};
+        // libtiff 4.5 writes big-endian files with the floating-point predictor in a form that it cannot read back.
+        const bool unreadable = predictor == PREDICTOR_FLOATINGPOINT && mode[1] == 'b';
+        if (compression == COMPRESSION_LZW && !unreadable) recipe.predictor = static_cast<std::uint16_t>(predictor);
+        make_tiff<T>(file, recipe);
+        check_read<T>(file, type);
+      }
+    }
+  }
+}
+
+/// Message of the refusal; nothing may reach the standard error stream.
+std::string refusal(const Directory& directory, const std::filesystem::path& file, const ReadOptions& options = {}) {
+  StandardError printed(directory / "stderr");
+  const auto message = message_of<FormatError>([&] { read_volume(file, options); });
+  CHECK(printed.text().empty());
+  CHECK(contains(message, file.string()));
+  return message;
+}
+
+}  // namespace
+
+TEST_CASE("TIFF stacks of every type, byte order, layout and lossless compression are read", "[io][tiff]") {
+  check_everywhere<std::uint8_t>("uint8", SAMPLEFORMAT_UINT);
+  check_everywhere<std::int8_t>("int8", SAMPLEFORMAT_INT);
+  check_everywhere<std::uint16_t>("uint16", SAMPLEFORMAT_UINT);
+  check_everywhere<std::int16_t>("int16", SAMPLEFORMAT_INT);
+  check_everywhere<std::uint32_t>("uint32", SAMPLEFORMAT_UINT);
+  check_everywhere<std::int32_t>("int32", SAMPLEFORMAT_INT);
+  check_everywhere<float>("float32", SAMPLEFORMAT_IEEEFP);
+  check_everywhere<double>("float64", SAMPLEFORMAT_IEEEFP);
+}
+
+TEST_CASE("TIFF pages that are no gray volume are refused by name", "[io][tiff]") {
+  const Directory directory;
+  const auto file = directory / "bad.tif";
+  const auto message_for = [&](const Recipe& recipe) {
+    make_tiff<std::uint8_t>(file, recipe);
+    return refusal(directory, file);
+  };
+  Recipe recipe;
+  SECTION("colour") {
+    recipe.samples = 3;
+    recipe.photometric = PHOTOMETRIC_RGB;
+    const auto message = message_for(recipe);
+    CHECK(contains(message, "page 0: samples per pixel: 3"));
+    CHECK(contains(message, "convert the file to gray"));
+  }
+  SECTION("two gray samples") {
+    recipe.samples = 2;
+    CHECK(contains(message_for(recipe), "samples per pixel: 2"));
+  }
+  SECTION("palette") {
+    recipe.photometric = PHOTOMETRIC_PALETTE;
+    recipe.adjust = [](TIFF* tiff, std::uint32_t) {
+      static std::array<std::uint16_t, 256> map{};
+      TIFFSetField(tiff, TIFFTAG_COLORMAP, map.data(), map.data(), map.data());
+    };
+    CHECK(contains(message_for(recipe), "colour palette"));
+  }
+  SECTION("0 is white") {
+    recipe.photometric = PHOTOMETRIC_MINISWHITE;
+    CHECK(contains(message_for(recipe), "MinIsWhite"));
+  }
+  SECTION("unknown photometric") {
+    recipe.photometric = PHOTOMETRIC_MASK;
+    CHECK(contains(message_for(recipe), "photometric: 4"));
+  }
+  SECTION("bilevel") {
+    recipe.bits = 1;
+    CHECK(contains(message_for(recipe), "bits per sample: 1"));
+  }
+  SECTION("half floats") {
+    recipe.sample_format = SAMPLEFORMAT_IEEEFP;
+    recipe.bits = 16;
+    make_tiff<std::uint16_t>(file, recipe);
+    CHECK(contains(refusal(directory, file), "bits per sample: 16 of float"));
+  }
+  SECTION("64-bit integers") {
+    recipe.bits = 64;
+    make_tiff<std::uint64_t>(file, recipe);
+    CHECK(contains(refusal(directory, file), "bits per sample: 64"));
+  }
+  SECTION("complex") {
+    recipe.sample_format = SAMPLEFORMAT_COMPLEXIEEEFP;
+    recipe.bits = 64;
+    make_tiff<double>(file, recipe);
+    CHECK(contains(refusal(directory, file), "complex"));
+  }
+  SECTION("lossy compression") {
+    recipe.compression = COMPRESSION_JPEG;
+    if (TIFFIsCODECConfigured(COMPRESSION_JPEG)) CHECK(contains(message_for(recipe), "compression: scheme 7"));
+  }
+  SECTION("several slices in one page") {
+    recipe.adjust = [](TIFF* tiff, std::uint32_t) { TIFFSetField(tiff, TIFFTAG_IMAGEDEPTH, 2u); };
+    StandardError quiet(directory / "stderr0");
+    make_tiff<std::uint8_t>(file, recipe);
+    quiet.text();
+    CHECK(contains(refusal(directory, file), "ImageDepth: 2"));
+  }
+  SECTION("a page of another size") {
+    recipe.adjust = [](TIFF* tiff, std::uint32_t z) {
+      if (z == 2) TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, width - 1);
+    };
+    const auto message = message_for(recipe);
+    CHECK(contains(message, "page 2: size or type: 21 x 36 uint8, the first page has 21 x 37 uint8"));
+  }
+  SECTION("a page of another type") {
+    recipe.adjust = [](TIFF* tiff, std::uint32_t z) {
+      if (z == 1) TIFFSetField(tiff, TIFFTAG_SAMPLEFORMAT, SAMPLEFORMAT_INT);
+    };
+    CHECK(contains(message_for(recipe), "page 1: size or type: 21 x 37 int8"));
+  }
+}
+
+TEST_CASE("files that are no TIFF volume are refused", "[io][tiff]") {
+  const Directory directory;
+  const auto file = directory / "file.tif";
+  CHECK(contains(message_of<IoError>([&] { read_volume(file); }), "No such file"));
+  CHECK(contains(message_of<IoError>([&] { inspect_volume(directory / ""); }), "a directory"));
+  CHECK(contains(message_of<IoError>([&] { read_volume("/dev/zero"); }), "no regular file"));
+  write_bytes(file, "");
+  CHECK(contains(refusal(directory, file), "empty"));
+  write_bytes(file, "hello, world, this is text");
+  CHECK(contains(refusal(directory, file), "TIFF header"));
+  using namespace std::string_view_literals;
+  write_bytes(file, "II*\0\0\0\0\0"sv);  // no first page
+  CHECK(contains(refusal(directory, file), "no first page"));
+  write_bytes(file, "II*\0\x08\0\0\0\0\0\0\0\0\0"sv);  // a page without entries
+  refusal(directory, file);
+  write_bytes(directory / "file.nii", "\x5c\x01\0\0 no TIFF at all"sv);
+  CHECK(contains(refusal(directory, directory / "file.nii"), "neither TIFF nor HDF5"));
+}
+
+TEST_CASE("a truncated TIFF is refused wherever it ends", "[io][tiff]") {
+  const Directory directory;
+  const auto file = directory / "cut.tif";
+  for (const int compression : {COMPRESSION_NONE, COMPRESSION_ADOBE_DEFLATE, COMPRESSION_LZW}) {
+    for (const bool tiled : {false, true}) {
+      Recipe recipe;
+      recipe.compression = static_cast<std::uint16_t>(compression);
+      recipe.tiled = tiled;
+      make_tiff<std::uint8_t>(file, recipe);
+      const std::string whole = read_bytes(file);
+      for (std::size_t length = 1; length < whole.size(); length += 13) {
+        CAPTURE(compression, tiled, length, whole.size());
+        write_bytes(file, std::string_view(whole).substr(0, length));
+        refusal(directory, file);
+      }
+    }
+  }
+}
+
+TEST_CASE("a damaged TIFF never crashes or over-allocates", "[io][tiff]") {
+  const Directory directory;
+  const auto file = directory / "flipped.tif";
+  const ReadOptions small{.max_bytes = std::size_t{64} << 20};
+  Recipe recipe;
+  recipe.compression = COMPRESSION_ADOBE_DEFLATE;
+  for (const bool tiled : {false, true}) {
+    recipe.tiled = tiled;
+    make_tiff<std::uint8_t>(file, recipe);
+    const std::string whole = read_bytes(file);
+    StandardError printed(directory / "stderr");
+    for (std::size_t bit = 0; bit < 8 * whole.size(); bit += 11) {
+      std::string damaged = whole;
+      damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << (bit % 8)));
+      write_bytes(file, damaged);
+      try {
+        read_volume(file, small);  // a flipped pixel is a pixel
+      } catch (const FormatError&) {
+      }
+    }
+    CHECK(printed.text().empty());
+  }
+}
+
+TEST_CASE("sizes in a TIFF header are checked before memory is taken", "[io][tiff]") {
+  const Directory directory;
+  const auto file = directory / "huge.tif";
+  for (const int compression : {COMPRESSION_NONE, COMPRESSION_ADOBE_DEFLATE}) {
+    TIFF* const tiff = TIFFOpen(file.c_str(), "w");
+    TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, 2000000000u);
+    TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, 2000000000u);
+    TIFFSetField(tiff, TIFFTAG_BITSPERSAMPLE, 8);
+    TIFFSetField(tiff, TIFFTAG_SAMPLESPERPIXEL, 1);
+    TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISBLACK);
+    TIFFSetField(tiff, TIFFTAG_COMPRESSION, compression);
+    TIFFSetField(tiff, TIFFTAG_ROWSPERSTRIP, 2000000000u);
+    std::array<std::uint8_t, 64> data{};
+    TIFFWriteRawStrip(tiff, 0, data.data(), data.size());
+    TIFFClose(tiff);
+    const auto message = refusal(directory, file);
+    CAPTURE(message);
+    CHECK((contains(message, "cannot lie in a file of") || contains(message, "libtiff")));
+  }
+  make_tiff<std::uint8_t>(file, {});
+  const auto message = refusal(directory, file, {.max_bytes = 4 * width * height * pages - 1});
+  CHECK(contains(message, "3 x 21 x 37 voxels take 9324 bytes"));
+  CHECK(contains(message, "max_bytes"));
+  CHECK_NOTHROW(read_volume(file, {.max_bytes = 4 * width * height * pages}));
+}
+
+TEST_CASE("values that are not finite are refused with their place, or read on request", "[io][tiff]") {
+  const Directory directory;
+  const auto file = directory / "nan.tif";
+  auto volume = ramp({1, 1, {2, 3, 5}});
+  volume.view()(0, 0, 1, 2, 3) = std::numeric_limits<float>::quiet_NaN();
+  write_volume(file, volume);
+  CHECK(contains(refusal(directory, file), "voxel (z 1, y 2, x 3) is nan"));
+  CHECK(std::isnan(read_volume(file, {.require_finite = false}).view()(0, 0, 1, 2, 3)));
+}
+
+TEST_CASE("a double beyond the range of float is refused", "[io][tiff]") {
+  const Directory directory;
+  const auto file = directory / "large.tif";
+  TIFF* const tiff = TIFFOpen(file.c_str(), "w");
+  TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, 2u);
+  TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, 1u);
+  TIFFSetField(tiff, TIFFTAG_BITSPERSAMPLE, 64);
+  TIFFSetField(tiff, TIFFTAG_SAMPLEFORMAT, SAMPLEFORMAT_IEEEFP);
+  TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISBLACK);
+  std::array<double, 2> row{1.0, 1e300};
+  TIFFWriteScanline(tiff, row.data(), 0, 0);
+  TIFFClose(tiff);
+  CHECK(contains(refusal(directory, file), "x 1) is inf as float"));
+}
+
+TEST_CASE("an ImageJ stack behind one page header is not read as one slice", "[io][tiff]") {
+  const Directory directory;
+  const auto file = directory / "imagej.tif";
+  TIFF* const tiff = TIFFOpen(file.c_str(), "w");
+  TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, 2u);
+  TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, 1u);
+  TIFFSetField(tiff, TIFFTAG_BITSPERSAMPLE, 8);
+  TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISBLACK);
+  TIFFSetField(tiff, TIFFTAG_IMAGEDESCRIPTION, "ImageJ=1.53t\nimages=40\nslices=40\n");
+  std::array<std::uint8_t, 2> row{1, 2};
+  TIFFWriteScanline(tiff, row.data(), 0, 0);
+  TIFFClose(tiff);
+  CHECK(contains(refusal(directory, file), "ImageJ stack of 40 images"));
+}

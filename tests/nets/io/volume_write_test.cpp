@@ -1,0 +1,105 @@
+#include <cmath>
+#include <limits>
+
+#include "io_testing.hpp"
+
+#include "nets/io/volume.hpp"
+
+using namespace convolume;
+using namespace convolume::nets;
+using namespace convolume::nets::io;
+using namespace convolume::nets::testing;
+
+TEST_CASE("float volumes come back bit for bit, from dense and strided views", "[io][volume]") {
+  const Directory directory;
+  for (const char* name : {"volume.tif", "volume.TIFF", "volume.h5", "volume.hdf5"}) {
+    const auto file = directory / name;
+    for (const Extent3 extent : {Extent3{1, 1, 1}, Extent3{3, 5, 7}, Extent3{20, 70, 130}}) {
+      CAPTURE(name, to_string(extent));
+      const auto volume = ramp({1, 1, extent}, 0.37f);
+      write_volume(file, volume);
+      CHECK(equal(read_volume(file), volume));
+      CHECK(inspect_volume(file).element_type == "float32");
+      CHECK(inspect_volume(file).extent == extent);
+      const std::string first = read_bytes(file);
+      write_volume(file, volume);
+      CHECK(read_bytes(file) == first);
+    }
+    const auto large = ramp({1, 1, {4, 6, 8}});
+    auto inner = large.view();
+    inner.shape.extent = {2, 3, 4};
+    inner.data = &inner(0, 0, 1, 2, 3);
+    inner.stride = {0, 0, 48, 8, 1};
+    write_volume(file, inner);
+    CHECK(equal(read_volume(file), inner));
+  }
+  CHECK(directory.files() == 4);
+}
+
+TEST_CASE("uint8 output rounds and clamps 0..1", "[io][volume]") {
+  const Directory directory;
+  Tensor<float> volume({1, 1, {1, 2, 3}});
+  const float values[] = {-0.5f, 0.0f, 0.5f, 0.2f, 1.0f, 7.0f};
+  const float expected[] = {0, 0, 128, 51, 255, 255};
+  std::copy(std::begin(values), std::end(values), volume.data());
+  for (const char* name : {"bytes.tif", "bytes.h5"}) {
+    write_volume(directory / name, volume, {.element_type = ElementType::uint8});
+    CHECK(inspect_volume(directory / name).element_type == "uint8");
+    const auto read = read_volume(directory / name);
+    CHECK(std::equal(std::begin(expected), std::end(expected), read.data()));
+  }
+  volume.data()[3] = std::numeric_limits<float>::quiet_NaN();
+  for (const char* name : {"nan.tif", "nan.h5"}) {
+    CHECK_THROWS_AS(write_volume(directory / name, volume, {.element_type = ElementType::uint8}), NumericalError);
+    CHECK_FALSE(std::filesystem::exists(directory / name));
+  }
+}
+
+TEST_CASE("volumes that a format cannot hold are refused with a remedy", "[io][volume]") {
+  const Directory directory;
+  const auto two = ramp({1, 2, {2, 3, 4}});
+  CHECK(contains(message_of<InvalidArgument>([&] { write_volume(directory / "two.tif", two); }), "HDF5"));
+  CHECK(contains(message_of<InvalidArgument>([&] { write_volume(directory / "two.png", two); }), ".h5"));
+  CHECK_THROWS_AS(write_volume(directory / "none.h5", {}), InvalidArgument);
+  CHECK_THROWS_AS(write_volume(directory / "batch.h5", ramp({2, 1, {2, 3, 4}})), InvalidArgument);
+  CHECK_THROWS_AS(write_volume(directory / "empty.h5", ramp({1, 1, {0, 3, 4}})), InvalidArgument);
+  CHECK_THROWS_AS(write_volume(directory / "name.h5", two, {.dataset = ""}), InvalidArgument);
+  CHECK_THROWS_AS(write_volume(directory / "name.h5", two, {.dataset = "/a/"}), InvalidArgument);
+  CHECK(contains(message_of<IoError>([&] { write_volume(directory / "no/such/dir.h5", two); }), "No such file"));
+  std::filesystem::create_directory(directory / "directory.tif");
+  CHECK_THROWS_AS(write_volume(directory / "directory.tif", ramp({1, 1, {2, 3, 4}})), IoError);
+  CHECK(directory.files() == 1);
+}
+
+TEST_CASE("a full disk leaves the old volume and nothing else", "[io][volume]") {
+  const Directory directory;
+  const auto old = ramp({1, 1, {2, 3, 4}});
+  Tensor<float> large({1, 1, {4, 64, 64}});
+  for (index_t i = 0; i < large.elements(); ++i) large.data()[i] = static_cast<float>(i * 7919 % 10007);
+  for (const char* name : {"old.tif", "old.h5"}) {
+    const auto file = directory / name;
+    write_volume(file, old);
+    const std::string before = read_bytes(file);
+    const auto files = directory.files();
+    std::string message;
+    {
+      const FullDisk full(4096);
+      message = message_of<IoError>([&] { write_volume(file, large); });
+    }
+    CHECK(contains(message, file.string()));
+    CHECK(contains(message, "File too large"));
+    CHECK(read_bytes(file) == before);
+    CHECK(directory.files() == files);
+  }
+  const auto full = message_of<IoError>([&] { write_volume("/dev/full/x.tif", old); });
+  CHECK(contains(full, "/dev/full/x.tif"));
+}
+
+TEST_CASE("path and dataset are told apart", "[io][volume]") {
+  using Split = std::pair<std::filesystem::path, std::string>;
+  CHECK(split_volume_path("file.h5:/raw") == Split{"file.h5", "/raw"});
+  CHECK(split_volume_path("/a:b/file.HDF5:g/raw") == Split{"/a:b/file.HDF5", "g/raw"});
+  CHECK(split_volume_path("file.h5") == Split{"file.h5", ""});
+  CHECK(split_volume_path("a:/b.tif") == Split{"a:/b.tif", ""});
+  CHECK(split_volume_path("").first.empty());
+}

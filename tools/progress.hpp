@@ -1,0 +1,32 @@
+// How a long run shows itself: a bar on a terminal, plain lines elsewhere.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "convolume/nets.hpp"
+
+namespace convolume::tools {
+
+class ProgressDisplay {
+ public:
+  explicit ProgressDisplay(bool quiet);
+
+  void show(const nets::TrainProgress& progress);
+  void show_share(const std::string& what, double share);
+  /// Ends the bar's line.
+  void finish();
+
+ private:
+  bool due(bool important);
+  void print(const std::string& line, bool important);
+
+  bool quiet_, terminal_;
+  bool open_ = false;  // the cursor stands behind a bar
+  std::chrono::steady_clock::time_point last_{};
+};
+
+/// "1:05:09" or "2:07".
+std::string clock_text(double seconds);
+
+}  // namespace convolume::tools
