@@ -1,17 +1,20 @@
-# The library that users link and that is installed: the rooms in one shared object. Our own executables and tests link
-# the rooms themselves.
+# The library that users link and that is installed: the objects of all rooms in one shared library. Our own executables
+# and tests link the rooms themselves.
 get_property(rooms GLOBAL PROPERTY CONVOLUME_ROOMS)
+get_property(external GLOBAL PROPERTY CONVOLUME_EXTERNAL)
+list(REMOVE_DUPLICATES external)
+set(objects "")
+foreach(room IN LISTS rooms)
+  list(APPEND objects $<TARGET_OBJECTS:convolume_${room}>)
+endforeach()
 
-add_library(convolume SHARED)
+add_library(convolume SHARED ${objects})
 add_library(convolume::convolume ALIAS convolume)
-set_target_properties(convolume PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
-  LINKER_LANGUAGE CXX)
+set_target_properties(convolume PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
 target_include_directories(convolume PUBLIC
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(convolume PUBLIC cxx_std_20)
-foreach(room IN LISTS rooms)
-  target_link_libraries(convolume PRIVATE $<BUILD_INTERFACE:$<LINK_LIBRARY:WHOLE_ARCHIVE,convolume_${room}>>)
-endforeach()
+target_link_libraries(convolume PRIVATE $<BUILD_INTERFACE:convolume_private> ${external} Threads::Threads)
 
 install(TARGETS convolume EXPORT convolume-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/convolume DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

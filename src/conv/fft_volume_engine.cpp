@@ -12,6 +12,7 @@
 #include "conv/prepared.hpp"
 #include "conv/volume_map.hpp"
 #include "convolume/fft.hpp"
+#include "fft/pruned_transform.hpp"
 #include "plan/cost_model.hpp"
 
 namespace convolume::conv {
@@ -30,7 +31,6 @@ struct Geometry {
               .extent = p.transposed ? x : y,
               .offset = {0, 0, 0},
               .step = p.stride};
-    kernel = {.channels = 1, .extent = p.kernel, .offset = {0, 0, 0}, .step = p.dilation};
     // A kernel of one plane relates equal planes: nothing is transformed along Z and its spectrum is one plane.
     planar = p.kernel.z == 1 && p.stride.z == 1 && p.pad_before.z == 0 && fine.extent.z == coarse.extent.z;
     const Extent3 padded = fine.extent + p.pad_before + p.pad_after;
@@ -46,7 +46,7 @@ struct Geometry {
     order = rotated ? fft::Order::rotated : fft::Order::natural;
   }
 
-  Side fine, coarse, kernel;
+  Side fine, coarse;
   bool planar;
   Extent3 transform;   ///< what one transform covers
   index_t transforms;  ///< transforms per feature map
@@ -79,7 +79,7 @@ class FftVolumeEngine final : public ConvEngine {
         geometry_(p),
         fine_(geometry_, geometry_.fine, p.type),
         coarse_(geometry_, geometry_.coarse, p.type),
-        kernel_(geometry_, geometry_.kernel, p.type) {
+        kernel_(*fine_.forward, p.kernel, p.dilation) {
     count_ = fine_.forward->spectrum_elements();
     spectrum_stride_ = round_up(2 * count_, static_cast<index_t>(64 / sizeof(T)));
     map_bytes_ = bytes_of(spectrum_stride_ * geometry_.transforms);
@@ -105,9 +105,8 @@ class FftVolumeEngine final : public ConvEngine {
   void init_gradient_spectra(Spectra::Impl& s) const override { init_spectra(s, problem_.out_channels, "dy"); }
 
   std::string numerics() const override {
-    return fmt::format("fft_volume {} transforms of {}; {}; {}; {}", geometry_.transforms,
-                       to_string(geometry_.transform), fine_.forward->describe(), fine_.inverse->describe(),
-                       kernel_.forward->describe());
+    return fmt::format("fft_volume {} transforms of {}, kernels pruned; {}; {}", geometry_.transforms,
+                       to_string(geometry_.transform), fine_.forward->describe(), fine_.inverse->describe());
   }
   std::vector<CacheCost> caches() const override;
   TransformCounts transforms() const noexcept override {
@@ -146,6 +145,9 @@ class FftVolumeEngine final : public ConvEngine {
 
   void map_spectrum(const Side& side, const Transforms& plans, const T* map, const std::array<index_t, 5>& stride,
                     const LoadEnd<T>& end, std::pmr::memory_resource* memory, T* spectrum) const;
+  /// target = scale * source over the voxels of one kernel, or added to it.
+  void copy_kernel(const T* source, const std::array<index_t, 5>& from, T* target, const std::array<index_t, 5>& to,
+                   bool add, T scale) const;
   void weight_spectrum(const T* kernel, const std::array<index_t, 5>& stride, std::pmr::memory_resource* memory,
                        T* spectrum) const;
   void map_from_spectrum(const Side& side, const Transforms& plans, const T* spectrum, const StoreEnd<T>& end,
@@ -170,7 +172,8 @@ class FftVolumeEngine final : public ConvEngine {
 
   ConvProblem problem_;
   Geometry geometry_;
-  Transforms fine_, coarse_, kernel_;
+  Transforms fine_, coarse_;
+  fft::PrunedTransform<T> kernel_;
   index_t count_ = 0;            // complex numbers of one transform
   index_t spectrum_stride_ = 0;  // real numbers between the transforms of a map
   std::size_t map_bytes_ = 0, weight_bytes_ = 0;
@@ -195,14 +198,28 @@ void FftVolumeEngine<T>::map_spectrum(const Side& side, const Transforms& plans,
 }
 
 template <class T>
+void FftVolumeEngine<T>::copy_kernel(const T* source, const std::array<index_t, 5>& from, T* target,
+                                     const std::array<index_t, 5>& to, bool add, T scale) const {
+  const Extent3& k = problem_.kernel;
+  for (index_t z = 0; z < k.z; ++z) {
+    for (index_t y = 0; y < k.y; ++y) {
+      for (index_t x = 0; x < k.x; ++x) {
+        T& value = target[z * to[2] + y * to[3] + x * to[4]];
+        const T scaled = scale * source[z * from[2] + y * from[3] + x * from[4]];
+        value = add ? value + scaled : scaled;
+      }
+    }
+  }
+}
+
+template <class T>
 void FftVolumeEngine<T>::weight_spectrum(const T* kernel, const std::array<index_t, 5>& stride,
                                          std::pmr::memory_resource* memory, T* spectrum) const {
-  const std::size_t fft_bytes = kernel_.forward->scratch_bytes();
-  Scratch scratch(memory, volume_bytes() + row_bytes() + fft_bytes + 192);
-  T* volume = scratch.take<T>(volume_bytes());
-  T* row = scratch.take<T>(row_bytes());
-  load_map(geometry_.kernel, geometry_.volume, kernel, stride, kernel_.planes, LoadEnd<T>{}, row, volume);
-  kernel_.forward->execute(volume, spectrum, scratch.take<T>(fft_bytes));
+  const std::size_t kernel_bytes = bytes_of(problem_.kernel.volume());
+  Scratch scratch(memory, kernel_bytes + kernel_.scratch_bytes() + 128);
+  T* dense = scratch.take<T>(kernel_bytes);
+  copy_kernel(kernel, stride, dense, View<T>(dense, {1, 1, problem_.kernel}).stride, false, 1);
+  kernel_.forward(dense, spectrum, scratch.take<T>(kernel_.scratch_bytes()));
   count(Counted::weights, 1);
 }
 
@@ -215,7 +232,7 @@ void FftVolumeEngine<T>::map_from_spectrum(const Side& side, const Transforms& p
   T* volume = scratch.take<T>(volume_bytes());
   T* row = scratch.take<T>(row_bytes());
   T* fft_scratch = scratch.take<T>(fft_bytes);
-  for (index_t t = 0; t < (&plans == &kernel_ ? 1 : geometry_.transforms); ++t) {
+  for (index_t t = 0; t < geometry_.transforms; ++t) {
     plans.inverse->execute(spectrum + t * spectrum_stride_, volume + t * geometry_.volume.plane_stride, fft_scratch);
   }
   count(Counted::inverse, 1);
@@ -284,19 +301,24 @@ void FftVolumeEngine<T>::weight_gradient(const Spectra::Impl& x_hat, const Spect
       right.push_back(g + p * spectrum_stride_);
     }
   }
-  Scratch scratch(a.memory, weight_bytes_);
+  const std::size_t kernel_bytes = bytes_of(problem_.kernel.volume());
+  Scratch scratch(a.memory, weight_bytes_ + kernel_bytes + kernel_.scratch_bytes() + 192);
   T* sum = scratch.take<T>(weight_bytes_);
+  T* dense = scratch.take<T>(kernel_bytes);
   sum_of_products(left.data(), right.data(), static_cast<index_t>(left.size()), true, count_, sum);
+  kernel_.inverse(sum, dense, scratch.take<T>(kernel_.scratch_bytes()));
+  count(Counted::inverse, 1);
   const auto dw = a.dw.as<T>();
-  map_from_spectrum(geometry_.kernel, kernel_, sum, {.add = a.add_dw}, a.memory, dw.channel(o, c % fine_per_group()),
-                    dw.stride);
+  const T scale = static_cast<T>(1.0 / static_cast<double>(geometry_.transform.volume()));
+  copy_kernel(dense, View<T>(dense, {1, 1, problem_.kernel}).stride, dw.channel(o, c % fine_per_group()), dw.stride,
+                    a.add_dw, scale);
 }
 
 template <class T>
 Ready FftVolumeEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
                                          std::shared_ptr<const PrepareArguments> a) const {
   std::vector<TaskId> tasks;
-  const double cost = static_cast<double>(fine_per_group()) * kernel_.forward->flops();
+  const double cost = static_cast<double>(fine_per_group()) * kernel_.flops();
   for (index_t o = 0; o < geometry_.coarse.channels; ++o) {
     std::vector<TaskId> after;
     ready.collect(0, 0, 1, after);
@@ -312,10 +334,8 @@ Ready FftVolumeEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
               weight_spectrum(w.channel(o, c), w.stride, a->prepared->memory, spectrum);
               continue;
             }
-            auto* packed = static_cast<T*>(a->prepared->packed.acquire(0));
-            const VolumeGeometry dense{problem_.kernel, problem_.kernel.y * problem_.kernel.x};
-            load_map<T>({.channels = 1, .extent = problem_.kernel}, dense, w.channel(o, c), w.stride, problem_.kernel.z,
-                        {}, nullptr, packed + pair(o, c) * problem_.kernel.volume());
+            const View<T> packed(static_cast<T*>(a->prepared->packed.acquire(0)), problem_.w_shape());
+            copy_kernel(w.channel(o, c), w.stride, packed.channel(o, c), packed.stride, false, 1);
           }
         },
         after));
@@ -533,7 +553,7 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
     std::vector<TaskId> after = input;
     after.insert(after.end(), gradient.begin(), gradient.end());
     std::vector<TaskId> tasks;
-    const double cost = kernel_.inverse->flops() +
+    const double cost = kernel_.flops() +
                         8.0 * static_cast<double>(count_ * geometry_.transforms * problem_.batch);
     for (index_t i = 0; i < pairs_; ++i) {
       const index_t o = i / fine_per_group();

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that building and testing needs. Quick where they are there already.
+#   tools/install_packages.sh [--peers] [--lint]
+set -euo pipefail
+
+packages=(g++ cmake ninja-build pkg-config libhwy-dev libfftw3-dev libtbb-dev libjemalloc-dev libtiff-dev libhdf5-dev
+  zlib1g-dev libpng-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libcli11-dev libxxhash-dev catch2
+  libbenchmark-dev python3)
+for option in "$@"; do
+  case "$option" in
+    --peers) packages+=(python3-torch python3-numpy) ;;
+    --lint) packages+=(clang-format) ;;
+    *) echo "install_packages.sh: unknown option '$option'; use --peers or --lint" >&2; exit 2 ;;
+  esac
+done
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
+  [ "$status" = installed ] || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+echo "Installing: ${missing[*]}"
+sudo=()
+[ "$(id -u)" -eq 0 ] || sudo=(sudo)
+export DEBIAN_FRONTEND=noninteractive
+"${sudo[@]}" apt-get update -qq
+"${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

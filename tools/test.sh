@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds and tests.
+#   tools/test.sh             release build and all short tests; ASan+UBSan and TSan builds with the tests that matter there
+#   tools/test.sh --quick     without the sanitizers
+#   tools/test.sh --long      also the tests labelled `long`
+#   tools/test.sh --peers     also parity with PyTorch (installs python3-torch)
+# The last line counts: 'N passed, N failed, N skipped'. CONVOLUME_DATA_DIR names the folder with real volumes; tests
+# that need it are skipped, and counted, without.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+sanitizers=1 long=0 peers=0
+for option in "$@"; do
+  case "$option" in
+    --quick) sanitizers=0 ;;
+    --long) long=1 ;;
+    --peers) peers=1 ;;
+    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) echo "test.sh: unknown option '$option'; see --help" >&2; exit 2 ;;
+  esac
+done
+
+install=()
+[ "$peers" = 1 ] && install+=(--peers)
+tools/install_packages.sh "${install[@]}"
+
+passed=0 failed=0 skipped=0
+# run_suite PRESET CTEST-ARGUMENTS...: builds, tests, and adds to the counts.
+run_suite() {
+  local preset=$1 log status=0
+  shift
+  log=$(mktemp)
+  echo "== $preset"
+  cmake --preset "$preset" >"$log" 2>&1 || { cat "$log"; exit 1; }
+  cmake --build --preset "$preset" >"$log" 2>&1 || { tail -n 60 "$log"; exit 1; }
+  ctest --test-dir "build/$preset" --output-on-failure "$@" 2>&1 | tee "$log" || status=$?
+  local total bad
+  total=$(sed -n 's/.*tests passed, .* tests failed out of \([0-9]*\).*/\1/p' "$log" | tail -n 1)
+  bad=$(sed -n 's/.*tests passed, \([0-9]*\) tests failed out of.*/\1/p' "$log" | tail -n 1)
+  passed=$((passed + ${total:-0} - ${bad:-0}))
+  failed=$((failed + ${bad:-0}))
+  [ "$status" -eq 0 ] || [ "${bad:-0}" -gt 0 ] || failed=$((failed + 1))
+  # Tests say what they leave out, one line each.
+  skipped=$((skipped + $(cat "build/$preset"/Testing/Temporary/LastTest.log 2>/dev/null | grep -c '^SKIPPED:' || true)))
+  rm -f "$log"
+}
+
+labels_out='^peers$'
+[ "$long" = 1 ] || labels_out='^(peers|long)$'
+export CONVOLUME_WERROR=${CONVOLUME_WERROR:-${CI:+ON}}
+[ "$CONVOLUME_WERROR" = true ] && CONVOLUME_WERROR=ON
+run_suite release -j 2 -LE "$labels_out"
+if [ "$sanitizers" = 1 ]; then
+  run_suite asan -j 2 -L '^sanitize$' -LE "$labels_out"
+  TSAN_OPTIONS="halt_on_error=1 ${TSAN_OPTIONS:-}" run_suite tsan -j 2 -L '^sanitize$' -LE "$labels_out"
+fi
+[ "$peers" = 1 ] && run_suite release -L '^peers$'
+
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
