@@ -6,10 +6,11 @@
 namespace convolume::plan {
 namespace {
 
-// FFTW reaches a sixth of the peak at smooth sizes (19-25 of 117 GFLOP/s); the reference loops accumulate in double,
-// one voxel at a time, and reach about a fiftieth.
+// FFTW reaches a sixth of the peak at smooth sizes (19-25 of 117 GFLOP/s), pruned kernel transforms about a fifth; the
+// reference loops accumulate in double, one voxel at a time, with a test per tap.
 constexpr double fftw_efficiency = 0.16;
-constexpr double reference_efficiency = 0.015;
+constexpr double pruned_efficiency = 0.2;
+constexpr double reference_efficiency = 0.004;
 constexpr double call_seconds = 1e-6;  // buffers, task and plan set-up of one transform
 constexpr double directions = 3;  // forward, backward data, backward weights
 
@@ -29,17 +30,22 @@ double fft_volume_seconds(const ConvProblem& p, const Extent3& transform, index_
   const double one = 2.5 * points * std::max(1.0, std::log2(points));
   const double pairs = static_cast<double>(p.in_channels) * static_cast<double>(p.out_channels) /
                        static_cast<double>(p.groups);
-  // x and dy forward, y and dx backward; w forward and dw backward once per pair of channels.
+  // x and dy forward, y and dx backward; w forward and dw backward once per pair of channels, at as many complex
+  // multiply-adds per frequency as the kernel has voxels along its outermost axis.
   const double maps = 2 * batch * static_cast<double>(p.in_channels + p.out_channels) * planes;
-  const Work transforming{.flops = (maps + 2 * pairs) * one, .efficiency = fftw_efficiency, .calls = maps + 2 * pairs};
+  const Work transforming{.flops = maps * one, .efficiency = fftw_efficiency, .calls = maps};
+  const auto taps = static_cast<double>(p.kernel.z > 1 ? p.kernel.z : p.kernel.y);
+  const Work pruning{.flops = 2 * pairs * 8 * taps * points / 2, .efficiency = pruned_efficiency, .calls = 2 * pairs};
   const double complex_bytes = 2.0 * static_cast<double>(size_of(p.type));
   const double products = directions * batch * pairs * planes * points / 2;
   const Work multiplying{.flops = 8 * products, .efficiency = 0.5, .bytes = 2 * complex_bytes * products};
-  return seconds(transforming, machine) + seconds(multiplying, machine);
+  return seconds(transforming, machine) + seconds(pruning, machine) + seconds(multiplying, machine);
 }
 
 double reference_seconds(const ConvProblem& p, const MachineModel& machine) {
-  return seconds({.flops = directions * p.flops(), .efficiency = reference_efficiency}, machine);
+  // Of a transposed convolution every tap is tried at every output voxel.
+  const double tried = p.transposed ? static_cast<double>(p.stride.volume()) : 1.0;
+  return seconds({.flops = directions * tried * p.flops(), .efficiency = reference_efficiency}, machine);
 }
 
 }  // namespace convolume::plan

@@ -1,0 +1,244 @@
+// What training promises: the same bits however it is run, and weights of a whole number of iterations.
+#include "nets/trainer.hpp"
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <thread>
+
+#include "convolume/memory.hpp"
+#include "nets/checkpoint.hpp"
+#include "nets/io/synthetic.hpp"
+
+using namespace convolume;
+using namespace convolume::nets;
+
+namespace {
+
+const char* const small_net = R"(
+name = "small"
+[input]
+patch = [3, 12, 12]
+[[node]]
+name = "a"
+type = "conv"
+out_channels = 4
+kernel = [1, 3, 3]
+padding = "same"
+activation = "relu"
+[[node]]
+name = "pool"
+type = "max_pool"
+window = [1, 2, 2]
+[[node]]
+name = "b"
+type = "conv"
+out_channels = 4
+kernel = 3
+padding = "same"
+[[node]]
+name = "norm"
+type = "group_norm"
+groups = 2
+[[node]]
+name = "drop"
+type = "dropout"
+rate = 0.2
+[[node]]
+name = "up"
+type = "transposed_conv"
+out_channels = 3
+kernel = [1, 2, 2]
+stride = [1, 2, 2]
+[[node]]
+name = "skip"
+type = "concat"
+from = ["a", "up"]
+[[node]]
+name = "logits"
+type = "conv"
+out_channels = 1
+kernel = 1
+[optimizer]
+kind = "adam"
+learning_rate = 0.01
+clip_norm = 1.0
+[training]
+batch = 2
+)";
+
+Dataset small_data() {
+  auto volume = make_synthetic_volume({.extent = {6, 24, 24}, .cell_diameter = 8});
+  Dataset data;
+  data.name = "test";
+  data.augment = {.flip_z = true, .flip_y = true, .flip_x = true, .rotate = true};
+  normalise(volume.image, Normalisation::volume);
+  data.train.push_back({std::move(volume.image), std::move(volume.label), {}, "synthetic"});
+  return data;
+}
+
+struct Session {
+  explicit Session(const Dataset& d, int threads = 1, const char* net = small_net)
+      : data(d), scheduler(threads), spec(parse_net(net, "small.toml")),
+        trainer(spec, data, 5, {}, scheduler, &memory) {}
+  void steps(int count) {
+    for (int i = 0; i < count; ++i) REQUIRE(trainer.step().has_value());
+    trainer.flush();
+  }
+  std::vector<float> weights() {
+    std::vector<float> all;
+    for (const Parameter& p : trainer.parameters().all()) {
+      for (const auto* t : {&p.value, &p.moment1, &p.moment2}) all.insert(all.end(), t->data(), t->data() + t->elements());
+    }
+    return all;
+  }
+  const Dataset& data;
+  SlabResource memory;
+  Scheduler scheduler;
+  NetSpec spec;
+  Trainer trainer;
+};
+
+/// Copies all state from one session to another, as a checkpoint would.
+void transfer(Session& from, Session& to) {
+  for (std::size_t i = 0; i < from.trainer.parameters().all().size(); ++i) {
+    const Parameter& a = from.trainer.parameters().all()[i];
+    Parameter& b = to.trainer.parameters().all()[i];
+    for (auto member : {&Parameter::value, &Parameter::moment1, &Parameter::moment2}) {
+      std::copy_n((a.*member).data(), (a.*member).elements(), (b.*member).data());
+    }
+  }
+  to.trainer.set_iteration(from.trainer.iteration());
+}
+
+}  // namespace
+
+TEST_CASE("training gives the same bits on 1, 2 and 3 threads, and so many workers ran") {
+  const Dataset data = small_data();
+  Session one(data, 1);
+  one.steps(6);
+  const auto expected = one.weights();
+  for (const int threads : {2, 3}) {
+    Session many(data, threads);
+    // Tasks that wait for each other make sure that the workers exist; the training then uses them.
+    TaskGraph meeting;
+    std::atomic<int> arrived{0};
+    for (int i = 0; i < threads; ++i) {
+      meeting.add({.name = "meet"}, [&] {
+        ++arrived;
+        while (arrived < threads) std::this_thread::yield();
+      });
+    }
+    meeting.run(many.scheduler);
+    many.steps(6);
+    CHECK(many.scheduler.distinct_workers() == threads);
+    CHECK(many.weights() == expected);
+  }
+}
+
+TEST_CASE("N iterations equal k and N - k iterations, for every k") {
+  const Dataset data = small_data();
+  constexpr int total = 5;
+  Session whole(data);
+  whole.steps(total);
+  for (int k = 1; k < total; ++k) {
+    Session first(data), second(data);
+    first.steps(k);
+    transfer(first, second);
+    second.steps(total - k);
+    CHECK(second.weights() == whole.weights());
+    CHECK(second.trainer.updates() == total);
+  }
+}
+
+TEST_CASE("validation in between changes nothing: a flush is the update that the next iteration would have done") {
+  const Dataset data = small_data();
+  Session plain(data), flushed(data);
+  plain.steps(4);
+  for (int i = 0; i < 4; ++i) flushed.steps(1);
+  CHECK(plain.weights() == flushed.weights());
+}
+
+TEST_CASE("after a cancelled iteration the weights are those of a whole number of iterations") {
+  const Dataset data = small_data();
+  std::vector<std::vector<float>> after;  // weights after 0, 1, 2, ... updates
+  Session reference(data);
+  after.push_back(reference.weights());
+  for (int i = 0; i < 3; ++i) {
+    reference.steps(1);
+    after.push_back(reference.weights());
+  }
+  for (int delay = 0; delay < 30; ++delay) {
+    Session session(data, 2);
+    session.trainer.step();
+    std::stop_source stop;
+    std::jthread interrupter([&] {
+      std::this_thread::sleep_for(std::chrono::microseconds(60 * delay));
+      stop.request_stop();
+    });
+    const auto loss = session.trainer.step(stop.get_token());
+    interrupter.join();
+    CHECK(session.trainer.iteration() == (loss ? 2 : 1));
+    session.trainer.flush();
+    const auto updates = static_cast<std::size_t>(session.trainer.updates());
+    CHECK(updates == static_cast<std::size_t>(session.trainer.iteration()));
+    REQUIRE(session.weights() == after[updates]);
+    // And the run goes on as if nothing had been.
+    session.steps(3 - static_cast<int>(updates));
+    REQUIRE(session.weights() == after[3]);
+  }
+}
+
+TEST_CASE("a loss that is not finite stops training, names iteration and layer, and spares the weights") {
+  Dataset data = small_data();
+  Session session(data, 2);
+  session.steps(2);
+  const auto before = session.weights();
+  data.train[0].image.fill(std::numeric_limits<float>::quiet_NaN());
+  CHECK_THROWS_WITH(session.trainer.step(), Catch::Contains("iteration 3") && Catch::Contains("'input'"));
+  session.trainer.flush();
+  CHECK(session.weights() == before);
+  CHECK(session.trainer.iteration() == 2);
+
+  Dataset huge = small_data();
+  Session overflowing(huge);
+  for (index_t i = 0; i < huge.train[0].image.elements(); ++i) huge.train[0].image.data()[i] = 3e38f;
+  CHECK_THROWS_WITH(overflowing.trainer.step(), Catch::Contains("iteration 1") && Catch::Contains("layer"));
+}
+
+TEST_CASE("the loss falls on the built-in volume") {
+  const Dataset data = small_data();
+  Session session(data, 2);
+  double first = 0, last = 0;
+  for (int i = 0; i < 60; ++i) {
+    const double loss = *session.trainer.step();
+    (i < 10 ? first : last) += i < 10 || i >= 50 ? loss : 0;
+  }
+  CHECK(last < 0.7 * first);
+}
+
+TEST_CASE("memory is steady from the second iteration on") {
+  const Dataset data = small_data();
+  Session session(data, 2);
+  session.steps(2);
+  const auto before = session.memory.statistics();
+  session.steps(5);
+  const auto after = session.memory.statistics();
+  CHECK(after.live_bytes == before.live_bytes);
+  // Which tasks overlap differs from run to run, and with it how many scratch blocks live at once; but no more than
+  // the workers can use.
+  CHECK(after.upstream_calls <= before.upstream_calls + 16);
+}
+
+TEST_CASE("nets and data that do not fit are refused with both named") {
+  const Dataset data = small_data();
+  SlabResource memory;
+  Scheduler scheduler(1);
+  const auto trainer = [&](const std::vector<std::string>& overrides) {
+    Trainer(parse_net(small_net, "small.toml", overrides), data, 1, {}, scheduler, &memory);
+  };
+  CHECK_THROWS_WITH(trainer({"input.patch=[30, 12, 12]"}), Catch::Contains("synthetic") && Catch::Contains("30"));
+  CHECK_THROWS_WITH(trainer({"input.patch=[3, 12, 16]"}), Catch::Contains("square"));
+  CHECK_THROWS_WITH(trainer({"input.channels=2"}), Catch::Contains("2 channels"));
+}
