@@ -1,0 +1,311 @@
+#!/usr/bin/env python3
+"""The convolume command as a user meets it: what it writes, what it says, and what it leaves alone when things break."""
+
+import hashlib
+import json
+import math
+import os
+import pathlib
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+CONVOLUME = sys.argv.pop(1)
+
+NET = """
+name = "small"
+[input]
+patch = [2, 16, 16]
+[[node]]
+name = "conv1"
+type = "conv"
+out_channels = 4
+kernel = [1, 3, 3]
+padding = "same"
+activation = "relu"
+[[node]]
+name = "logits"
+type = "conv"
+out_channels = 1
+kernel = [1, 3, 3]
+padding = "same"
+[optimizer]
+learning_rate = 0.01
+[training]
+iterations = 6
+validate_every = 3
+checkpoint_every = 2
+"""
+
+DATA = """
+name = "synthetic"
+[synthetic]
+extent = [6, 32, 32]
+cell_diameter = 10
+[[train]]
+slices = [0, 4]
+[[validation]]
+slices = [4, 6]
+"""
+
+
+def tiff(pages, width=8, height=8, samples=1, bits=8, photometric=1, value=7):
+    """A minimal little-endian TIFF of uncompressed pages."""
+    out = bytearray(b"II*\0" + struct.pack("<I", 8))
+    for page in range(pages):
+        begin = len(out)
+        data = bytes([value]) * (width * height * samples * bits // 8)
+        tags = [(256, 4, 1, width), (257, 4, 1, height), (258, 3, 1, bits), (259, 3, 1, 1), (262, 3, 1, photometric),
+                (273, 4, 1, begin + 2 + 12 * 9 + 4), (277, 3, 1, samples), (278, 4, 1, height), (279, 4, 1, len(data))]
+        after = begin + 2 + 12 * len(tags) + 4 + len(data)
+        out += struct.pack("<H", len(tags))
+        for tag, kind, count, content in tags:
+            out += struct.pack("<HHII", tag, kind, count, content)
+        out += struct.pack("<I", after if page + 1 < pages else 0) + data
+    return bytes(out)
+
+
+class Cli(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="convolume-cli-"))
+        (self.folder / "net.toml").write_text(NET)
+        (self.folder / "data.toml").write_text(DATA)
+
+    def tearDown(self):
+        shutil.rmtree(self.folder)
+
+    def run_cli(self, *arguments, expect=0, env=None, preexec=None):
+        result = subprocess.run([CONVOLUME, *map(str, arguments)], cwd=self.folder, capture_output=True, text=True,
+                                timeout=120, env={**os.environ, **(env or {})}, preexec_fn=preexec)
+        self.assertEqual(result.returncode, expect, f"{arguments}\n{result.stdout}\n{result.stderr}")
+        return result.stdout + result.stderr
+
+    def train(self, out="run", *more, expect=0, **kwargs):
+        return self.run_cli("train", "net.toml", "--data", "data.toml", "--out", out, *more, expect=expect, **kwargs)
+
+    def fails(self, *arguments, says, env=None):
+        text = self.run_cli(*arguments, expect=1, env=env)
+        for part in says if isinstance(says, (list, tuple)) else [says]:
+            self.assertIn(part, text)
+        return text
+
+    def last(self, out="run"):
+        return self.folder / out / "checkpoints" / "last.safetensors"
+
+    def digest(self, out="run"):
+        return hashlib.sha256(self.last(out).read_bytes()).hexdigest()
+
+    # What works ------------------------------------------------------------------------------------------------------
+
+    def test_train_writes_log_checkpoints_and_report(self):
+        text = self.train()
+        for part in ("pixel error", "ROC AUC", "last.safetensors", "metrics.jsonl", "loss.svg", "slice.png"):
+            self.assertIn(part, text)
+        lines = [json.loads(line) for line in (self.folder / "run/metrics.jsonl").read_text().splitlines()]
+        self.assertEqual([line["iteration"] for line in lines], [1, 2, 3, 4, 5, 6])
+        self.assertEqual([i + 1 for i, line in enumerate(lines) if "roc_auc" in line], [3, 6])
+        self.assertTrue(all({"seconds", "loss"} <= line.keys() for line in lines))
+        names = sorted(path.name for path in self.last().parent.iterdir())
+        self.assertEqual(names, ["iteration-00000002.safetensors", "iteration-00000004.safetensors",
+                                 "iteration-00000006.safetensors", "last.safetensors"])
+        self.assertEqual(self.last().read_bytes(), (self.last().parent / names[2]).read_bytes())
+
+    def test_resume_gives_the_bytes_of_an_uninterrupted_run_for_any_k_and_any_threads(self):
+        self.train("whole", "--threads", 1)
+        for k in range(1, 6):
+            self.train(f"k{k}", "--iterations", k, "--threads", 2)
+            self.train(f"k{k}", "--resume", "--threads", 3)
+            self.assertEqual(self.digest(f"k{k}"), self.digest("whole"), f"k = {k}")
+        lines = (self.folder / "k3/metrics.jsonl").read_text().splitlines()
+        self.assertEqual([json.loads(line)["iteration"] for line in lines], [1, 2, 3, 4, 5, 6])
+
+    def test_infer_eval_and_export_work_on_tiff_and_hdf5(self):
+        self.train()
+        self.run_cli("export", "data.toml", "--split", "validation", "--image", "image.tif", "--label", "label.tif")
+        for volume in ("p.tif", "p.h5"):
+            self.run_cli("infer", self.last(), "image.tif", "--out", volume)
+            table = self.run_cli("eval", volume, "label.tif")
+            for part in ("pixel error", "ROC AUC", "Dice", "IoU"):
+                self.assertIn(part, table)
+        scores = json.loads(self.run_cli("eval", "p.h5:/volume", "label.tif", "--json"))
+        logged = json.loads((self.folder / "run/metrics.jsonl").read_text().splitlines()[-1])
+        self.assertEqual(scores["voxels"], 2 * 32 * 32)
+        self.assertTrue(0 <= scores["pixel_error"] <= 1 and math.isfinite(scores["roc_auc"]))
+        self.assertAlmostEqual(scores["pixel_error"], logged["pixel_error"], delta=0.05)
+        self.run_cli("infer", self.last(), "image.tif", "--out", "bytes.tif", "--uint8", "--patch", "2,8,8", "--overlap", 4)
+        self.assertAlmostEqual(json.loads(self.run_cli("eval", "bytes.tif", "label.tif", "--json"))["roc_auc"],
+                               scores["roc_auc"], delta=0.02)
+
+    def test_info_describes_machine_and_net(self):
+        text = self.run_cli("info", "net.toml")
+        for part in ("SIMD target", "fftw", "oneTBB", "HDF5", "conv1", "field of view   1 x 5 x 5", "parameters", "GFLOP",
+                     "MiB"):
+            self.assertIn(part, text)
+
+    def test_help_is_everywhere(self):
+        self.assertIn("train", self.run_cli("--help"))
+        for command in ("train", "infer", "eval", "info", "export"):
+            self.assertIn("--", self.run_cli(command, "--help"))
+        self.assertIn("convolume", self.run_cli("--version"))
+
+    def test_wrong_command_lines_are_usage_errors(self):
+        for arguments in ([], ["fly"], ["train"], ["train", "net.toml", "--data", "data.toml", "--out", "x", "--speed", "9"]):
+            result = subprocess.run([CONVOLUME, *arguments], capture_output=True, cwd=self.folder)
+            self.assertGreaterEqual(result.returncode, 100)
+
+    # What is refused -------------------------------------------------------------------------------------------------
+
+    def test_a_run_is_never_overwritten_by_accident(self):
+        self.train("run", "--iterations", 2)
+        before = self.digest()
+        self.fails("train", "net.toml", "--data", "data.toml", "--out", "run", says=["run:", "--resume"])
+        self.assertEqual(self.digest(), before)
+        self.fails("train", "net.toml", "--data", "data.toml", "--out", "new", "--resume", says=["no checkpoint"])
+
+    def test_resume_refuses_another_net_seed_data_or_instruction_set(self):
+        self.train("run", "--iterations", 2)
+        before = self.digest()
+        resume = ["train", "net.toml", "--data", "data.toml", "--out", "run", "--resume"]
+        self.fails(*resume, "--seed", 99, says=["--seed 1", "99"])
+        self.fails(*resume, "--set", "optimizer.learning_rate=0.5", says=["optimiser"])
+        targets = self.run_cli("info").split("available: ")[1].split(";")[0].split(", ")
+        self.fails(*resume, says=["bit for bit", targets[0], targets[1]], env={"CONVOLUME_SIMD": targets[1]})
+        (self.folder / "data.toml").write_text(DATA.replace("cell_diameter = 10", "cell_diameter = 11"))
+        self.fails(*resume, says=["other data"])
+        (self.folder / "data.toml").write_text(DATA)
+        (self.folder / "net.toml").write_text(NET.replace("out_channels = 4", "out_channels = 5"))
+        self.fails(*resume, says=["another net", "small"])
+        self.assertEqual(self.digest(), before)
+
+    def test_nets_that_make_no_sense_name_file_line_and_node(self):
+        def net(old, new, says):
+            (self.folder / "net.toml").write_text(NET.replace(old, new, 1))
+            self.fails("train", "net.toml", "--data", "data.toml", "--out", "bad", says=["net.toml", *says])
+            self.assertFalse((self.folder / "bad").exists())
+        net('kernel = [1, 3, 3]\npadding = "same"\nactivation', "kernel = [9, 3, 3]\nactivation", ["conv1", "spans 9"])
+        net('type = "conv"', 'type = "convolution"', ["net.toml:7", "convolution", "use one of"])
+        net("out_channels = 4", "out_chanels = 4", ["out_channels", "missing"])
+        net("kernel = [1, 3, 3]", "kernel = [1, 3, 3]\nspeed = 9", ["speed", "unknown key"])
+        net("[input]", "[input", ["net.toml:3"])
+        self.fails("train", "missing.toml", "--data", "data.toml", "--out", "bad", says=["missing.toml", "opening"])
+
+    def test_volumes_that_make_no_sense_name_file_and_reason(self):
+        def data(image, label, *says):
+            (self.folder / "image.tif").write_bytes(image)
+            (self.folder / "label.tif").write_bytes(label)
+            (self.folder / "data.toml").write_text('name = "files"\n[[train]]\nimage = "image.tif"\nlabel = "label.tif"\n')
+            self.fails("train", "net.toml", "--data", "data.toml", "--out", "bad", says=says)
+        good = tiff(3, 20, 20)
+        data(b"", good, "image.tif")
+        data(good[:-100], good, "image.tif")
+        data(b"not a tiff at all", good, "image.tif")
+        data(tiff(3, 20, 20, samples=3, photometric=2), good, "image.tif", "gray")
+        data(good, tiff(2, 20, 20), "label has 2 x 20 x 20", "3 x 20 x 20")
+        data(tiff(1, 20, 20), tiff(1, 20, 20), "image.tif", "patch")
+        nan = struct.unpack("<I", struct.pack("<f", float("nan")))[0]
+        floats = bytearray(tiff(3, 20, 20, bits=32, value=0))
+        entry = struct.pack("<HHII", 258, 3, 1, 32)
+        self.assertIn(entry, bytes(floats))
+        # A float sample format needs a tag of its own: reuse the compression tag's place, whose default is none.
+        floats = floats.replace(struct.pack("<HHII", 279, 4, 1, 1600), struct.pack("<HHII", 339, 3, 1, 3))
+        floats[-4:] = struct.pack("<I", nan)
+        data(bytes(floats), good, "image.tif", "finite")
+        (self.folder / "data.toml").write_text('name = "x"\n[[train]]\nimage = "gone.tif"\nlabel = "gone.tif"\n')
+        self.fails("train", "net.toml", "--data", "data.toml", "--out", "bad", says=["gone.tif", "check the path"])
+        (self.folder / "data.toml").write_text('name = "x"\n[[train]]\nimage = "${NO_SUCH}/a.tif"\nlabel = "b"\n')
+        self.fails("train", "net.toml", "--data", "data.toml", "--out", "bad", says=["NO_SUCH", "data.toml:3"])
+        self.fails("eval", "image.tif", "label.tif", says=["image.tif"])
+
+    def test_checkpoints_that_were_damaged_are_refused_by_infer_and_resume(self):
+        self.train("run", "--iterations", 2)
+        good = self.last().read_bytes()
+        (self.folder / "v.tif").write_bytes(tiff(2, 16, 16))
+        for damage in (good[: len(good) // 2], good[:-1], good + b"x", b"", good[:3000] + bytes([good[3000] ^ 4]) + good[3001:]):
+            bad = self.folder / "bad.safetensors"
+            bad.write_bytes(damage)
+            self.fails("infer", bad, "v.tif", "--out", "p.tif", says="bad.safetensors")
+            self.assertFalse((self.folder / "p.tif").exists())
+        self.last().unlink()
+        self.last().write_bytes(good[:-1])
+        self.fails("train", "net.toml", "--data", "data.toml", "--out", "run", "--resume", says="last.safetensors")
+
+    def test_an_unknown_instruction_set_is_refused_with_those_available(self):
+        self.fails("info", says=["CONVOLUME_SIMD", "AVX9", "available"], env={"CONVOLUME_SIMD": "AVX9"})
+
+    # What breaks on the way ------------------------------------------------------------------------------------------
+
+    def test_a_full_disk_leaves_the_last_good_checkpoint_and_no_rest(self):
+        self.train("run", "--iterations", 2)
+        before = self.digest()
+        size = self.last().stat().st_size
+
+        def small_files():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, size // 2))
+        text = self.train("run", "--resume", expect=1, preexec=small_files)
+        self.assertIn("safetensors", text)
+        self.assertEqual(self.digest(), before)
+        self.assertFalse([p for p in self.last().parent.iterdir() if "tmp" in p.name])
+        self.train("run", "--resume")
+        (self.folder / "v.tif").write_bytes(tiff(2, 16, 16))
+
+        def tiny_files():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
+        self.run_cli("infer", self.last(), "v.tif", "--out", "p.tif", expect=1, preexec=tiny_files)
+        self.assertFalse([p for p in self.folder.iterdir() if p.name.startswith("p.tif")])
+
+    def wait_for_lines(self, process, count):
+        log = self.folder / "run/metrics.jsonl"
+        for _ in range(2000):
+            if log.exists() and log.read_text().count("\n") >= count:
+                return
+            self.assertIsNone(process.poll(), "training ended too early")
+            time.sleep(0.005)
+        self.fail("training did not start")
+
+    def start(self):
+        return subprocess.Popen([CONVOLUME, "train", "net.toml", "--data", "data.toml", "--out", "run", "--iterations",
+                                 "100000"], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def test_ctrl_c_saves_a_checkpoint_and_the_run_can_be_resumed_exactly(self):
+        process = self.start()
+        self.wait_for_lines(process, 5)
+        process.send_signal(signal.SIGINT)
+        text = process.communicate(timeout=60)[0]
+        self.assertEqual(process.returncode, 130, text)
+        self.assertIn("interrupted at iteration", text)
+        done = int(text.split("interrupted at iteration ")[1].split(",")[0])
+        self.train("run", "--resume", "--iterations", done + 3)
+        self.train("whole", "--iterations", done + 3)
+        self.assertEqual(self.digest(), self.digest("whole"))
+
+    def test_a_killed_run_leaves_a_whole_checkpoint(self):
+        process = self.start()
+        self.wait_for_lines(process, 9)
+        process.kill()
+        process.communicate()
+        self.train("run", "--resume", "--iterations", 40000, "--max-minutes", 0.01)
+        lines = [json.loads(line)["iteration"] for line in (self.folder / "run/metrics.jsonl").read_text().splitlines()]
+        self.assertEqual(lines, list(range(1, len(lines) + 1)))
+
+    def test_a_loss_that_explodes_stops_with_iteration_and_layer_and_keeps_the_last_checkpoint(self):
+        (self.folder / "net.toml").write_text(NET.replace("[optimizer]\nlearning_rate = 0.01",
+                                                          '[optimizer]\nkind = "sgd"\nlearning_rate = 1e6')
+                                              .replace("checkpoint_every = 2", "checkpoint_every = 1"))
+        text = self.train("run", "--iterations", 200, expect=1)
+        self.assertRegex(text, r"iteration \d+: the (loss|gradient)")
+        self.assertTrue("layer" in text or "gradient of" in text, text)
+        self.assertIn("the weights were not changed", text)
+        (self.folder / "v.tif").write_bytes(tiff(2, 16, 16))
+        self.run_cli("infer", self.last(), "v.tif", "--out", "p.tif")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
