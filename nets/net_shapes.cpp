@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace convolume::nets {
 namespace {
@@ -175,6 +176,11 @@ class Inference {
                                       "resolution",
                                       a.jump, "zyx"[axis]));
       }
+      const index_t in = shapes_.input.extent[axis], out = shapes_.output().extent[axis];
+      if (out > in) {
+        fail(spec_, last, fmt::format("the output has {} voxels along {}, more than the {} of the input; pad less, or crop",
+                                      out, "zyx"[axis], in));
+      }
     }
   }
 
@@ -219,7 +225,9 @@ NetShapes infer_shapes(const NetSpec& spec, const Extent3& patch) { return Infer
 Extent3 NetShapes::offset() const {
   Extent3 result;
   for (int axis = 0; axis < 3; ++axis) {
-    result[axis] = static_cast<index_t>(std::floor(output().axes[static_cast<std::size_t>(axis)].origin));
+    // Where padding is uneven (same padding with even kernels), the centres drift out of the input.
+    const auto centre = static_cast<index_t>(std::floor(output().axes[static_cast<std::size_t>(axis)].origin));
+    result[axis] = std::clamp<index_t>(centre, 0, input.extent[axis] - output().extent[axis]);
   }
   return result;
 }
@@ -246,8 +254,11 @@ Extent3 NetShapes::alignment() const {
   Extent3 result;
   for (const NodeShape& node : nodes) {
     for (int axis = 0; axis < 3; ++axis) {
-      result[axis] = std::max(result[axis],
-                              static_cast<index_t>(std::ceil(node.axes[static_cast<std::size_t>(axis)].jump)));
+      // The smallest whole multiple of the jump.
+      const double jump = node.axes[static_cast<std::size_t>(axis)].jump;
+      double whole = jump;
+      while (std::abs(whole - std::round(whole)) > 1e-6) whole += jump;
+      result[axis] = std::lcm(result[axis], static_cast<index_t>(std::round(whole)));
     }
   }
   return result;

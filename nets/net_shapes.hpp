@@ -28,7 +28,7 @@ struct NetShapes {
 
   const NodeShape& output() const { return nodes.back(); }
   const NodeShape& of(std::size_t reference) const { return reference == 0 ? input : nodes[reference - 1]; }
-  /// Input voxel that output voxel 0 is centred on.
+  /// Input voxel that output voxel 0 is centred on, as near as the output, shifted by it, lies within the input.
   Extent3 offset() const;
   /// Voxels before and behind the centre that an output voxel depends on.
   Extent3 reach_before() const, reach_behind() const;
@@ -38,7 +38,7 @@ struct NetShapes {
 };
 
 /// Throws ConfigError naming line and node where shapes do not work out, or where the output does not have the
-/// resolution of the input.
+/// resolution of the input or is larger.
 NetShapes infer_shapes(const NetSpec& spec, const Extent3& patch);
 
 /// The problem of a convolution node behind an input of the given shape. Throws ConfigError.

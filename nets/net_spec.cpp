@@ -210,7 +210,7 @@ class Overrides {
     }
   }
   TomlTable apply(const std::string& name, std::optional<TomlTable> table, const std::string& origin) {
-    TomlTable result = table ? *table : TomlTable::empty(origin);
+    TomlTable result = table ? *table : TomlTable::empty(origin, name);
     for (auto& entry : entries_) {
       if (entry.table != name) continue;
       result.override_value(entry.key, entry.value);

@@ -10,13 +10,15 @@ namespace convolume::nets {
 
 struct TomlTable::Impl {
   std::string origin, name;  // name of the table, empty for the root
-  toml::table table;
+  // Tables point into the document: toml++ forgets lines where it copies.
+  std::shared_ptr<toml::table> document;
+  toml::table* table = nullptr;
   int line = 0;
   mutable std::set<std::string> asked;
 
   const toml::node* find(const std::string& key) const {
     asked.insert(key);
-    return table.get(key);
+    return table->get(key);
   }
 };
 
@@ -31,7 +33,7 @@ int line_of(const toml::node& node) { return static_cast<int>(node.source().begi
 }  // namespace
 
 void TomlTable::fail(const std::string& message, const std::string& key) const {
-  const toml::node* node = key.empty() ? nullptr : impl_->table.get(key);
+  const toml::node* node = key.empty() ? nullptr : impl_->table->get(key);
   const int line = node != nullptr && line_of(*node) > 0 ? line_of(*node) : impl_->line;
   const std::string place = impl_->name.empty() ? "" : fmt::format("[{}] ", impl_->name);
   throw ConfigError(fmt::format("{}: {}{}{}", where(impl_->origin, line), place, key.empty() ? "" : key + ": ", message));
@@ -41,7 +43,8 @@ TomlTable TomlTable::parse(const std::string& text, const std::string& origin) {
   auto impl = std::make_shared<Impl>();
   impl->origin = origin;
   try {
-    impl->table = toml::parse(text, origin);
+    impl->document = std::make_shared<toml::table>(toml::parse(text, origin));
+    impl->table = impl->document.get();
   } catch (const toml::parse_error& error) {
     throw ConfigError(fmt::format("{}: {}", where(origin, static_cast<int>(error.source().begin.line)),
                                   error.description()));
@@ -49,9 +52,12 @@ TomlTable TomlTable::parse(const std::string& text, const std::string& origin) {
   return TomlTable(std::move(impl));
 }
 
-TomlTable TomlTable::empty(const std::string& origin) {
+TomlTable TomlTable::empty(const std::string& origin, const std::string& name) {
   auto impl = std::make_shared<Impl>();
   impl->origin = origin;
+  impl->name = name;
+  impl->document = std::make_shared<toml::table>();
+  impl->table = impl->document.get();
   return TomlTable(std::move(impl));
 }
 
@@ -63,28 +69,32 @@ bool TomlTable::is_text(const std::string& key) const {
 int TomlTable::line() const { return impl_->line; }
 
 std::optional<TomlTable> TomlTable::table(const std::string& key) {
-  const toml::node* node = impl_->find(key);
+  impl_->asked.insert(key);
+  toml::node* node = impl_->table->get(key);
   if (node == nullptr) return std::nullopt;
   if (!node->is_table()) fail("must be a table", key);
   auto impl = std::make_shared<Impl>();
   impl->origin = impl_->origin;
   impl->name = key;
-  impl->table = *node->as_table();
+  impl->document = impl_->document;
+  impl->table = node->as_table();
   impl->line = line_of(*node);
   return TomlTable(std::move(impl));
 }
 
 std::vector<TomlTable> TomlTable::tables(const std::string& key) {
   std::vector<TomlTable> result;
-  const toml::node* node = impl_->find(key);
+  impl_->asked.insert(key);
+  toml::node* node = impl_->table->get(key);
   if (node == nullptr) return result;
   if (!node->is_array()) fail(fmt::format("must be an array of tables; write [[{}]]", key), key);
-  for (const auto& element : *node->as_array()) {
+  for (auto& element : *node->as_array()) {
     if (!element.is_table()) fail(fmt::format("must be an array of tables; write [[{}]]", key), key);
     auto impl = std::make_shared<Impl>();
     impl->origin = impl_->origin;
     impl->name = key;
-    impl->table = *element.as_table();
+    impl->document = impl_->document;
+    impl->table = element.as_table();
     impl->line = line_of(element);
     result.push_back(TomlTable(std::move(impl)));
   }
@@ -197,14 +207,14 @@ std::vector<double> TomlTable::numbers(const std::string& key) {
 void TomlTable::override_value(const std::string& key, const std::string& value) {
   try {
     const toml::table parsed = toml::parse("value = " + value);
-    impl_->table.insert_or_assign(key, *parsed.get("value"));
+    impl_->table->insert_or_assign(key, *parsed.get("value"));
   } catch (const toml::parse_error& error) {
-    throw ConfigError(fmt::format("--set {}={}: not a TOML value: {}", key, value, error.description()));
+    throw ConfigError(fmt::format("--set {}.{}={}: not a TOML value: {}", impl_->name, key, value, error.description()));
   }
 }
 
 void TomlTable::finish() const {
-  for (const auto& [key, node] : impl_->table) {
+  for (const auto& [key, node] : *impl_->table) {
     const std::string name(key.str());
     if (!impl_->asked.contains(name)) {
       fail(fmt::format("unknown key; known here: {}", fmt::join(impl_->asked, ", ")), name);

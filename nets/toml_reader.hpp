@@ -14,8 +14,8 @@ class TomlTable {
  public:
   /// Parses a text; `origin` names it in errors. Throws ConfigError.
   static TomlTable parse(const std::string& text, const std::string& origin);
-  /// An empty table, whose optional keys are all absent.
-  static TomlTable empty(const std::string& origin);
+  /// An empty table, whose optional keys are all absent; `name` is that of the table for errors.
+  static TomlTable empty(const std::string& origin, const std::string& name);
 
   bool has(const std::string& key) const;
   bool is_text(const std::string& key) const;

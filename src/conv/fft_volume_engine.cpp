@@ -267,21 +267,23 @@ void FftVolumeEngine<T>::sum_over_channels(const Spectra::Impl& from, const Prep
     }
     return;
   }
-  // Recomputed one after the other: the same additions in the same order, so the same bits.
-  Scratch scratch(memory, weight_bytes_);
-  T* spectrum = scratch.take<T>(weight_bytes_);
+  // Recomputed a pass of terms at a time: the same additions in the same order, so the same bits.
+  Scratch scratch(memory, terms_per_pass * weight_bytes_);
+  std::array<T*, terms_per_pass> spectra{};
+  for (T*& spectrum : spectra) spectrum = scratch.take<T>(weight_bytes_);
   const View<const T> packed(static_cast<const T*>(w.packed.get(0)), problem_.w_shape());
-  for (index_t t = 0; t < terms; ++t) {
-    const index_t index = pair_of(t);
-    weight_spectrum(packed.channel(index / fine_per_group(), index % fine_per_group()), packed.stride, memory, spectrum);
-    const T* weight = spectrum;
+  for (index_t begin = 0; begin < terms; begin += terms_per_pass) {
+    const index_t pass = std::min(terms_per_pass, terms - begin);
+    for (index_t t = 0; t < pass; ++t) {
+      const index_t index = pair_of(begin + t);
+      T* spectrum = spectra[static_cast<std::size_t>(t)];
+      weight_spectrum(packed.channel(index / fine_per_group(), index % fine_per_group()), packed.stride, memory, spectrum);
+      weights[static_cast<std::size_t>(t)] = spectrum;
+    }
     for (index_t p = 0; p < geometry_.transforms; ++p) {
-      const T* map = map_of(t) + p * spectrum_stride_;
-      if (t == 0) {
-        sum_of_products(&map, &weight, 1, to_coarse, count_, sum + p * spectrum_stride_);
-      } else {
-        add_products(&map, &weight, 1, to_coarse, count_, sum + p * spectrum_stride_);
-      }
+      for (index_t t = 0; t < pass; ++t) maps[static_cast<std::size_t>(t)] = map_of(begin + t) + p * spectrum_stride_;
+      const auto add = begin == 0 ? sum_of_products<T> : add_products<T>;
+      add(maps.data(), weights.data(), pass, to_coarse, count_, sum + p * spectrum_stride_);
     }
   }
 }

@@ -18,14 +18,20 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_SCALAR
 // One lane holds no pair.
-template <class T>
-HWY_INLINE void AddProducts(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, bool conjugate_b, index_t count,
-                            bool first, T* HWY_RESTRICT sum) {
+template <int terms, class T>
+HWY_INLINE void AddTerms(const T* const* a, const T* const* b, index_t begin, bool conjugate_b, index_t count,
+                         bool first, T* HWY_RESTRICT sum) {
   for (index_t i = 0; i < 2 * count; i += 2) {
-    const T imaginary = conjugate_b ? -b[i + 1] : b[i + 1];
-    const T re = first ? T{0} : sum[i], im = first ? T{0} : sum[i + 1];
-    sum[i] = re + a[i] * b[i] - a[i + 1] * imaginary;
-    sum[i + 1] = im + a[i + 1] * b[i] + a[i] * imaginary;
+    T re{0}, im{0};
+    for (int t = 0; t < terms; ++t) {
+      const T* x = a[t] + begin + i;
+      const T* w = b[t] + begin + i;
+      const T imaginary = conjugate_b ? -w[1] : w[1];
+      re += x[0] * w[0] - x[1] * imaginary;
+      im += x[1] * w[0] + x[0] * imaginary;
+    }
+    sum[i] = first ? re : sum[i] + re;
+    sum[i + 1] = first ? im : sum[i + 1] + im;
   }
 }
 #else
@@ -39,47 +45,62 @@ HWY_INLINE hn::Vec<D> SwapPairs(D, hn::Vec<D> a) {
   }
 }
 
-template <class T>
-HWY_INLINE void AddProducts(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, bool conjugate_b, index_t count,
-                            bool first, T* HWY_RESTRICT sum) {
+/// Pairs (re, im): the sum of a * b is the sum of a * (br, br) plus that of (ai, ar) * (-bi, bi); the second is taken as
+/// a * (bi, bi) and swapped once for all terms. The conjugate of b changes the sign of the second.
+template <int terms, class T>
+HWY_INLINE void AddTerms(const T* const* a, const T* const* b, index_t begin, bool conjugate_b, index_t count,
+                         bool first, T* HWY_RESTRICT sum) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<index_t>(hn::Lanes(d));
-  const auto plus = hn::Set(d, T{1});
-  const auto minus = hn::Set(d, T{-1});
-  const auto even_negative = hn::OddEven(plus, minus);
-  const auto odd_negative = hn::OddEven(minus, plus);
-  const auto sign = conjugate_b ? odd_negative : even_negative;
   const index_t n = 2 * count;
-  // Pairs (re, im): a * b = a * (br, br) + (ai, ar) * (-bi, bi); with the conjugate of b both signs of bi change.
-  const auto product = [&](auto va, auto vb, auto vs) HWY_ATTR {
-    const auto vr = hn::MulAdd(va, hn::DupEven(vb), vs);
-    return hn::MulAdd(SwapPairs<T>(d, va), hn::Mul(hn::DupOdd(vb), sign), vr);
+  const T* x[terms];
+  const T* w[terms];
+  for (int t = 0; t < terms; ++t) {
+    x[t] = a[t] + begin;
+    w[t] = b[t] + begin;
+  }
+  const auto value = [&](const auto& load, index_t i) HWY_ATTR {
+    auto direct = hn::Zero(d), crossed = hn::Zero(d);
+    for (int t = 0; t < terms; ++t) {
+      const auto vx = load(x[t] + i);
+      const auto vw = load(w[t] + i);
+      direct = hn::MulAdd(vx, hn::DupEven(vw), direct);
+      crossed = hn::MulAdd(vx, hn::DupOdd(vw), crossed);
+    }
+    const auto swapped = SwapPairs<T>(d, crossed);
+    const auto plus = hn::Add(direct, swapped), minus = hn::Sub(direct, swapped);
+    return conjugate_b ? hn::OddEven(minus, plus) : hn::OddEven(plus, minus);
   };
+  const auto load = [&](const T* from) HWY_ATTR { return hn::LoadU(d, from); };
   index_t i = 0;
   if (first) {
-    for (; i + lanes <= n; i += lanes) {
-      hn::StoreU(product(hn::LoadU(d, a + i), hn::LoadU(d, b + i), hn::Zero(d)), d, sum + i);
-    }
+    for (; i + lanes <= n; i += lanes) hn::StoreU(value(load, i), d, sum + i);
   } else {
-    for (; i + lanes <= n; i += lanes) {
-      hn::StoreU(product(hn::LoadU(d, a + i), hn::LoadU(d, b + i), hn::LoadU(d, sum + i)), d, sum + i);
-    }
+    for (; i + lanes <= n; i += lanes) hn::StoreU(hn::Add(hn::LoadU(d, sum + i), value(load, i)), d, sum + i);
   }
   if (i == n) return;
   // The tail goes through a full vector, so that it rounds as the body does.
-  HWY_ALIGN T ta[HWY_MAX_BYTES / sizeof(T)] = {};
-  HWY_ALIGN T tb[HWY_MAX_BYTES / sizeof(T)] = {};
-  HWY_ALIGN T ts[HWY_MAX_BYTES / sizeof(T)] = {};
-  for (index_t k = 0; i + k < n; ++k) {
-    ta[k] = a[i + k];
-    tb[k] = b[i + k];
-    ts[k] = first ? T{0} : sum[i + k];
-  }
-  hn::Store(product(hn::Load(d, ta), hn::Load(d, tb), hn::Load(d, ts)), d, ts);
-  for (index_t k = 0; i + k < n; ++k) sum[i + k] = ts[k];
+  HWY_ALIGN T buffer[HWY_MAX_BYTES / sizeof(T)] = {};
+  const auto load_rest = [&](const T* from) HWY_ATTR {
+    for (index_t k = 0; i + k < n; ++k) buffer[k] = from[k];
+    return hn::Load(d, buffer);
+  };
+  const auto rest = value(load_rest, i);
+  hn::Store(rest, d, buffer);
+  for (index_t k = 0; i + k < n; ++k) sum[i + k] = first ? buffer[k] : sum[i + k] + buffer[k];
 }
-
 #endif
+
+template <class T>
+HWY_INLINE void AddProducts(const T* const* a, const T* const* b, index_t terms, index_t begin, bool conjugate_b,
+                            index_t count, bool first, T* HWY_RESTRICT sum) {
+  switch (terms) {
+    case 1: return AddTerms<1>(a, b, begin, conjugate_b, count, first, sum);
+    case 2: return AddTerms<2>(a, b, begin, conjugate_b, count, first, sum);
+    case 3: return AddTerms<3>(a, b, begin, conjugate_b, count, first, sum);
+    default: return AddTerms<4>(a, b, begin, conjugate_b, count, first, sum);
+  }
+}
 
 template <class T>
 HWY_INLINE void ScaleShift(const T* HWY_RESTRICT x, T scale, T shift, bool add, T* HWY_RESTRICT y, index_t n) {
@@ -104,11 +125,13 @@ HWY_INLINE void ScaleShift(const T* HWY_RESTRICT x, T scale, T shift, bool add, 
   for (index_t k = 0; i + k < n; ++k) y[i + k] = ty[k];
 }
 
-void AddProductsF32(const float* a, const float* b, bool conjugate_b, index_t count, bool first, float* sum) {
-  AddProducts(a, b, conjugate_b, count, first, sum);
+void AddProductsF32(const float* const* a, const float* const* b, index_t terms, index_t begin, bool conjugate_b,
+                    index_t count, bool first, float* sum) {
+  AddProducts(a, b, terms, begin, conjugate_b, count, first, sum);
 }
-void AddProductsF64(const double* a, const double* b, bool conjugate_b, index_t count, bool first, double* sum) {
-  AddProducts(a, b, conjugate_b, count, first, sum);
+void AddProductsF64(const double* const* a, const double* const* b, index_t terms, index_t begin, bool conjugate_b,
+                    index_t count, bool first, double* sum) {
+  AddProducts(a, b, terms, begin, conjugate_b, count, first, sum);
 }
 void ScaleShiftF32(const float* x, float scale, float shift, bool add, float* y, index_t n) {
   ScaleShift(x, scale, shift, add, y, n);

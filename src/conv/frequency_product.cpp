@@ -7,6 +7,8 @@
 #include "conv/frequency_product-inl.hpp"
 
 #if HWY_ONCE
+#include <algorithm>
+
 #include "conv/frequency_product.hpp"
 
 namespace convolume::conv {
@@ -26,12 +28,13 @@ void products(const T* const* a, const T* const* b, index_t terms, bool conjugat
               T* sum) noexcept {
   for (index_t begin = 0; begin < count; begin += chunk) {
     const index_t n = std::min(chunk, count - begin);
-    for (index_t t = 0; t < terms; ++t) {
+    for (index_t t = 0; t < terms; t += terms_per_pass) {
       const bool first = t == 0 && !add;
+      const index_t pass = std::min(terms_per_pass, terms - t);
       if constexpr (std::is_same_v<T, float>) {
-        HWY_DYNAMIC_DISPATCH(AddProductsF32)(a[t] + 2 * begin, b[t] + 2 * begin, conjugate_b, n, first, sum + 2 * begin);
+        HWY_DYNAMIC_DISPATCH(AddProductsF32)(a + t, b + t, pass, 2 * begin, conjugate_b, n, first, sum + 2 * begin);
       } else {
-        HWY_DYNAMIC_DISPATCH(AddProductsF64)(a[t] + 2 * begin, b[t] + 2 * begin, conjugate_b, n, first, sum + 2 * begin);
+        HWY_DYNAMIC_DISPATCH(AddProductsF64)(a + t, b + t, pass, 2 * begin, conjugate_b, n, first, sum + 2 * begin);
       }
     }
   }

@@ -5,8 +5,12 @@
 
 namespace convolume::conv {
 
+/// Terms that are summed up in registers before they are added to a sum in memory. Sums that come in pieces have the
+/// bits of a whole one where the pieces hold a multiple of so many terms.
+inline constexpr index_t terms_per_pass = 4;
+
 /// sum[i] = sum over t < terms of a[t][i] * b[t][i], or times the conjugate of b[t][i]; i < count complex numbers.
-/// The terms are added in order at every i. Pointers 64-byte aligned; `sum` overlaps nothing.
+/// The terms are added in passes, in order, at every i. Pointers 64-byte aligned; `sum` overlaps nothing.
 template <class T>
 void sum_of_products(const T* const* a, const T* const* b, index_t terms, bool conjugate_b, index_t count,
                      T* sum) noexcept;
