@@ -171,7 +171,7 @@ TEST_CASE("loss, optimiser and training are read, with defaults", "[net_spec]") 
 
 TEST_CASE("errors name file, line and key", "[net_spec]") {
   const auto wrong = [](const std::string& rest) { return complaint(head + rest); };
-  SECTION("syntax") { complains(complaint("name = 'net'\n[input\n"), 3, {}); }
+  SECTION("syntax") { complains(complaint("name = 'net'\n[input\n"), 2, {"]"}); }
   SECTION("unknown keys") {
     complains(wrong("colour = 1\n" + conv), 4, {"[input]", "colour", "patch"});
     complains(complaint("color = 1\n" + head + conv), 1, {"color"});

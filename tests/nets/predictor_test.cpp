@@ -1,0 +1,359 @@
+#include "nets/predictor.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include <catch2/catch.hpp>
+
+#include "convolume/error.hpp"
+#include "core/random.hpp"
+
+namespace convolume::nets {
+namespace {
+
+const std::string same_net = R"(
+[[node]]
+name = "a"
+type = "conv"
+out_channels = 3
+kernel = [1, 3, 4]
+padding = "same"
+activation = "tanh"
+[[node]]
+name = "b"
+type = "conv"
+out_channels = 1
+kernel = [3, 3, 2]
+padding = "same"
+)";
+const std::string same_pooled_net = R"(
+[[node]]
+name = "a"
+type = "conv"
+out_channels = 3
+kernel = [1, 3, 3]
+padding = "same"
+activation = "relu"
+[[node]]
+name = "p"
+type = "max_pool"
+window = [1, 2, 2]
+[[node]]
+name = "b"
+type = "conv"
+out_channels = 4
+kernel = 3
+padding = "same"
+activation = "tanh"
+[[node]]
+name = "u"
+type = "transposed_conv"
+out_channels = 3
+kernel = [1, 2, 2]
+stride = [1, 2, 2]
+[[node]]
+name = "j"
+type = "concat"
+from = ["a", "u"]
+[[node]]
+name = "c"
+type = "conv"
+out_channels = 1
+kernel = [1, 3, 3]
+padding = "same"
+)";
+const std::string valid_net = R"(
+[[node]]
+name = "a"
+type = "conv"
+out_channels = 3
+kernel = [1, 3, 4]
+activation = "tanh"
+[[node]]
+name = "b"
+type = "max_pool"
+window = [1, 2, 2]
+stride = 1
+[[node]]
+name = "c"
+type = "conv"
+out_channels = 1
+kernel = [3, 3, 2]
+dilation = [1, 2, 2]
+)";
+const std::string valid_pooled_net = R"(
+[[node]]
+name = "a"
+type = "conv"
+out_channels = 3
+kernel = [1, 3, 3]
+activation = "relu"
+[[node]]
+name = "p"
+type = "max_pool"
+window = [1, 2, 2]
+[[node]]
+name = "b"
+type = "conv"
+out_channels = 4
+kernel = [3, 3, 3]
+activation = "tanh"
+[[node]]
+name = "u"
+type = "upsample"
+factor = [1, 2, 2]
+[[node]]
+name = "j"
+type = "concat"
+from = ["a", "u"]
+[[node]]
+name = "c"
+type = "conv"
+out_channels = 1
+kernel = [1, 3, 3]
+)";
+
+NetSpec net(const std::string& nodes, const std::string& rest = "") {
+  return parse_net("name = 'net'\n[input]\npatch = [6, 16, 16]\n" + nodes + rest, "net.toml");
+}
+
+Tensor<float> random_volume(const Extent3& extent, std::uint64_t seed) {
+  Tensor<float> volume({1, 1, extent});
+  const RandomKey key{.seed = seed};
+  for (index_t i = 0; i < volume.elements(); ++i) {
+    volume.data()[i] = static_cast<float>(normal(key, static_cast<std::uint64_t>(i)));
+  }
+  return volume;
+}
+
+struct Setup {
+  explicit Setup(NetSpec s) : spec(std::move(s)), parameters(spec, false, 5, std::pmr::get_default_resource()) {}
+  Predictor predictor(const Extent3& extent, std::optional<Extent3> patch = {}, std::optional<Extent3> overlap = {}) {
+    return Predictor(spec, parameters, extent, {.patch = patch, .overlap = overlap, .engine = Engine::reference},
+                     scheduler, std::pmr::get_default_resource());
+  }
+  NetSpec spec;
+  Parameters parameters;
+  Scheduler scheduler{2};
+};
+
+double largest_difference(const Tensor<float>& a, const Tensor<float>& b) {
+  REQUIRE(a.shape() == b.shape());
+  double most = 0;
+  for (index_t i = 0; i < a.elements(); ++i) {
+    const double d = std::abs(static_cast<double>(a.data()[i]) - static_cast<double>(b.data()[i]));
+    if (!(d <= most)) most = std::isnan(d) ? 1e30 : d;
+  }
+  return most;
+}
+
+bool all_finite(const Tensor<float>& t) {
+  return std::all_of(t.data(), t.data() + t.elements(), [](float value) { return std::isfinite(value); });
+}
+
+/// Tiles against one patch that holds everything.
+void check_tiles(const std::string& nodes, const Extent3& extent, const Extent3& patch, std::optional<Extent3> overlap,
+                 const Extent3& whole) {
+  INFO("volume " << to_string(extent) << ", patch " << to_string(patch) << nodes);
+  Setup on(net(nodes));
+  const auto volume = random_volume(extent, 9);
+  Predictor big = on.predictor(extent, whole), small = on.predictor(extent, patch, overlap);
+  REQUIRE(big.patches() == 1);
+  const auto expected = big.run(volume), found = small.run(volume);
+  CHECK(all_finite(expected));
+  CHECK(largest_difference(found, expected) < 1e-5);
+}
+
+}  // namespace
+
+TEST_CASE("tiles of a net that keeps the extent equal one patch", "[predictor]") {
+  const Extent3 view = infer_shapes(net(same_net), {6, 16, 16}).field_of_view();
+  CHECK(view == Extent3{3, 5, 5});
+  const Extent3 extent{7, 23, 30};
+  check_tiles(same_net, extent, {6, 12, 13}, view, extent);
+  check_tiles(same_net, extent, {6, 12, 13}, Extent3{5, 8, 7}, extent);
+  check_tiles(same_net, extent, {6, 12, 13}, std::nullopt, extent);
+  check_tiles(same_net, {1, 23, 30}, {1, 12, 13}, view, {1, 23, 30});
+  check_tiles(same_net, {1, 1, 30}, {3, 12, 13}, view, {1, 1, 30});
+  check_tiles(same_net, {3, 5, 40}, {8, 8, 8}, view, {3, 5, 40});
+}
+
+TEST_CASE("tiles of a pooled net that keeps the extent equal one patch", "[predictor]") {
+  const NetShapes shapes = infer_shapes(net(same_pooled_net), {6, 16, 16});
+  const Extent3 view = shapes.field_of_view();
+  CHECK(shapes.alignment() == Extent3{1, 2, 2});
+  for (const Extent3 extent : {Extent3{3, 37, 42}, Extent3{1, 40, 29}, Extent3{5, 9, 61}, Extent3{2, 3, 3}}) {
+    const Extent3 whole{extent.z, (extent.y + 1) / 2 * 2, (extent.x + 1) / 2 * 2};
+    check_tiles(same_pooled_net, extent, {4, 26, 24}, view, whole);
+    check_tiles(same_pooled_net, extent, {4, 30, 24}, std::nullopt, whole);
+  }
+}
+
+TEST_CASE("tiles of a valid net equal one patch, whatever the overlap", "[predictor]") {
+  const Extent3 view = infer_shapes(net(valid_net), {6, 16, 16}).field_of_view();
+  CHECK(view == Extent3{3, 8, 7});
+  for (const Extent3 extent : {Extent3{5, 19, 23}, Extent3{1, 19, 2}, Extent3{1, 1, 1}}) {
+    const Extent3 whole = extent + view - Extent3::all(1);
+    for (const auto& overlap : {std::optional<Extent3>(), std::optional<Extent3>({1, 3, 2}), std::optional<Extent3>(view)}) {
+      check_tiles(valid_net, extent, {4, 16, 12}, overlap, whole);
+    }
+  }
+}
+
+TEST_CASE("tiles of a pooled valid net equal one patch, whatever the extent", "[predictor]") {
+  const Extent3 margin = Extent3{6, 16, 16} - infer_shapes(net(valid_pooled_net), {6, 16, 16}).output().extent;
+  for (const Extent3 extent : {Extent3{4, 24, 24}, Extent3{3, 21, 26}, Extent3{1, 27, 3}, Extent3{1, 1, 1}}) {
+    const Extent3 whole = Extent3{extent.z, (extent.y + 1) / 2 * 2, (extent.x + 1) / 2 * 2} + margin;
+    check_tiles(valid_pooled_net, extent, {4, 18, 16}, std::nullopt, whole);
+    check_tiles(valid_pooled_net, extent, {4, 20, 24}, Extent3{1, 2, 3}, whole);
+  }
+}
+
+TEST_CASE("a patch that holds all is the net on the mirrored volume", "[predictor]") {
+  Setup on(net(valid_net));
+  const Extent3 extent{2, 5, 6}, view{3, 8, 7};
+  const auto volume = random_volume(extent, 3);
+  const Extent3 patch = extent + view - Extent3::all(1);
+  Network network(on.spec, patch, on.parameters, {.engine = Engine::reference}, std::pmr::get_default_resource());
+  TaskGraph graph;
+  auto prepared = network.append_prepare(graph, {});
+  network.append_forward(graph, {}, std::move(prepared), {});
+  const auto mirrored = [](index_t i, index_t n) {
+    while (i < 0 || i >= n) i = i < 0 ? -i : 2 * (n - 1) - i;
+    return i;
+  };
+  const Extent3 offset = network.shapes().offset();
+  for (index_t z = 0; z < patch.z; ++z) {
+    for (index_t y = 0; y < patch.y; ++y) {
+      for (index_t x = 0; x < patch.x; ++x) {
+        network.input().view()(0, 0, z, y, x) =
+            volume.view()(0, 0, mirrored(z - offset.z, 2), mirrored(y - offset.y, 5), mirrored(x - offset.x, 6));
+      }
+    }
+  }
+  graph.run(on.scheduler);
+  const auto found = on.predictor(extent, patch).run(volume);
+  REQUIRE(network.logits().shape() == found.shape());
+  for (index_t i = 0; i < found.elements(); ++i) {
+    const double expected = 1 / (1 + std::exp(-static_cast<double>(network.logits().data()[i])));
+    CHECK(static_cast<double>(found.data()[i]) == Approx(expected).margin(1e-6));
+  }
+}
+
+TEST_CASE("every voxel is covered, however small the patches", "[predictor]") {
+  for (const auto* nodes : {&same_net, &same_pooled_net, &valid_pooled_net}) {
+    Setup on(net(*nodes));
+    const bool valid = nodes == &valid_pooled_net;
+    const Extent3 extent{5, 11, 13};
+    const auto volume = random_volume(extent, 4);
+    for (index_t patch = 2; patch <= 12; patch += 2) {
+      for (index_t overlap = -1; overlap <= patch; ++overlap) {
+        INFO("patch " << patch << ", overlap " << overlap);
+        std::optional<Extent3> wish;
+        if (overlap >= 0) wish = Extent3::all(overlap);
+        const Extent3 size = valid ? Extent3{patch + 2, patch + 12, patch + 12} : Extent3::all(patch);
+        CHECK(all_finite(on.predictor(extent, size, wish).run(volume)));
+      }
+    }
+  }
+}
+
+TEST_CASE("patches that cannot tile are refused", "[predictor]") {
+  // Four voxels per pooled one, of which two come out.
+  Setup on(net("[[node]]\nname = 'a'\ntype = 'max_pool'\nwindow = 4\n"
+               "[[node]]\nname = 'b'\ntype = 'upsample'\nfactor = 4\n"
+               "[[node]]\nname = 'c'\ntype = 'conv'\nout_channels = 1\nkernel = 3\n"));
+  CHECK_THROWS_AS(on.predictor({20, 20, 20}, Extent3::all(4)), ConfigError);
+  CHECK_NOTHROW(on.predictor({20, 20, 20}, Extent3::all(8)));
+  Setup padded(net(same_pooled_net));
+  CHECK_THROWS_AS(padded.predictor({20, 20, 20}, Extent3{4, 9, 8}), ConfigError);
+  Setup valid(net(valid_net));
+  CHECK_THROWS_AS(valid.predictor({20, 20, 20}, Extent3{2, 9, 9}), ConfigError);
+}
+
+TEST_CASE("what comes out follows from the loss", "[predictor]") {
+  const Extent3 extent{3, 9, 10};
+  const auto volume = random_volume(extent, 6);
+  SECTION("softmax over the classes") {
+    const std::string three = "[[node]]\nname = 'd'\ntype = 'conv'\nout_channels = 3\nkernel = 1\n";
+    Setup on(net(same_net + three, "[loss]\nkind = 'softmax_cross_entropy'\n"));
+    const auto found = on.predictor(extent, Extent3{3, 8, 8}).run(volume);
+    REQUIRE(found.shape() == Shape5{1, 3, extent});
+    const index_t voxels = extent.volume();
+    bool positive = true;
+    double most = 0, spread = 0;
+    for (index_t v = 0; v < voxels; ++v) {
+      double sum = 0;
+      for (index_t c = 0; c < 3; ++c) {
+        sum += static_cast<double>(found.data()[c * voxels + v]);
+        positive = positive && found.data()[c * voxels + v] > 0;
+      }
+      most = std::max(most, std::abs(sum - 1));
+      spread = std::max(spread, std::abs(static_cast<double>(found.data()[v]) - 1.0 / 3));
+    }
+    CHECK(positive);
+    CHECK(most < 1e-6);
+    CHECK(spread > 0.1);
+  }
+  SECTION("the value itself for the square loss, else a sigmoid") {
+    Setup plain(net(same_net, "[loss]\nkind = 'square'\n")), sigmoid(net(same_net, "[loss]\nkind = 'dice'\n"));
+    const auto value = plain.predictor(extent).run(volume), probability = sigmoid.predictor(extent).run(volume);
+    double most = 0, below = 0;
+    for (index_t i = 0; i < value.elements(); ++i) {
+      const double x = static_cast<double>(value.data()[i]);
+      most = std::max(most, std::abs(1 / (1 + std::exp(-x)) - static_cast<double>(probability.data()[i])));
+      below = std::min(below, x);
+    }
+    CHECK(most < 1e-6);
+    CHECK(below < 0);
+  }
+}
+
+TEST_CASE("a stop request gives an empty tensor, and the next run is whole", "[predictor]") {
+  Setup on(net(same_pooled_net));
+  const Extent3 extent{4, 30, 30};
+  const auto volume = random_volume(extent, 6);
+  Predictor predictor = on.predictor(extent, Extent3{4, 16, 16});
+  REQUIRE(predictor.patches() >= 4);
+  std::vector<double> shares;
+  const auto expected = predictor.run(volume, [&](double share) { shares.push_back(share); });
+  CHECK(shares.size() == predictor.patches());
+  CHECK(std::is_sorted(shares.begin(), shares.end()));
+  CHECK(shares.back() == 1);
+  {
+    std::stop_source stop;
+    stop.request_stop();
+    CHECK_FALSE(static_cast<bool>(predictor.run(volume, {}, stop.get_token())));
+  }
+  {
+    std::stop_source stop;
+    std::size_t calls = 0;
+    const auto cancelled = predictor.run(
+        volume,
+        [&](double) {
+          if (++calls == 2) stop.request_stop();
+        },
+        stop.get_token());
+    CHECK_FALSE(static_cast<bool>(cancelled));
+    CHECK(calls == 2);
+  }
+  const auto again = predictor.run(volume);
+  CHECK(std::memcmp(again.data(), expected.data(), static_cast<std::size_t>(again.elements()) * sizeof(float)) == 0);
+}
+
+TEST_CASE("a predictor reads the parameters anew and checks the volume", "[predictor]") {
+  Setup on(net(same_net));
+  const Extent3 extent{3, 9, 10};
+  const auto volume = random_volume(extent, 6);
+  Predictor predictor = on.predictor(extent);
+  const auto before = predictor.run(volume);
+  on.parameters.find("b.weight")->value.fill(0);
+  on.parameters.find("b.bias")->value.fill(0);
+  const auto after = predictor.run(volume);
+  CHECK(largest_difference(before, after) > 1e-3);
+  CHECK(std::all_of(after.data(), after.data() + after.elements(), [](float p) { return p == 0.5f; }));
+  CHECK_THROWS_AS(predictor.run(random_volume({3, 9, 11}, 1)), ShapeMismatch);
+}
+
+}  // namespace convolume::nets
