@@ -84,15 +84,16 @@ class Run {
       active_ = 1;
       drain();
     } else {
+      const scheduler::TsanIgnore ignore;
       workers_.arena.execute([this] {
         tbb::task_group group;
         group_ = &group;
         start_workers(reserve_workers(queue_.size()));
         group.wait();
-        scheduler::tsan_acquire(this);
         group_ = nullptr;
       });
     }
+    scheduler::tsan_acquire(this);
     if (error_) std::rethrow_exception(error_);
     return skipped_.load(std::memory_order_relaxed) ? RunResult::cancelled : RunResult::completed;
   }
@@ -114,6 +115,7 @@ class Run {
   }
 
   void work() {
+    const scheduler::TsanWatch watch;
     scheduler::tsan_acquire(this);
     drain();
     scheduler::tsan_release(this);

@@ -34,23 +34,53 @@ inline void tsan_acquire([[maybe_unused]] void* address) noexcept {
 #endif
 }
 
-/// Hides accesses to TBB's own task objects, which TBB synchronises out of TSan's sight.
+/// Hides what happens inside TBB, which synchronises itself out of TSan's sight. Nests.
 class TsanIgnore {
  public:
-  TsanIgnore() noexcept {
 #ifdef CONVOLUME_TSAN
+  TsanIgnore() noexcept { begin(); }
+  ~TsanIgnore() { end(); }
+
+  static void begin() noexcept {
+    ++depth;
     AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
     AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
-#endif
   }
-  ~TsanIgnore() {
-#ifdef CONVOLUME_TSAN
+  static void end() noexcept {
     AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
     AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
-#endif
+    --depth;
   }
+  static inline thread_local int depth = 0;
+#else
+  TsanIgnore() noexcept {}  // not defaulted: an unused variable of a trivial type would be warned about
+  ~TsanIgnore() {}
+#endif
   TsanIgnore(const TsanIgnore&) = delete;
   TsanIgnore& operator=(const TsanIgnore&) = delete;
+};
+
+/// Our own code again, called from inside TBB: everything is watched until the end of the scope.
+class TsanWatch {
+ public:
+#ifdef CONVOLUME_TSAN
+  TsanWatch() noexcept : depth_(TsanIgnore::depth) {
+    for (int i = 0; i < depth_; ++i) TsanIgnore::end();
+  }
+  ~TsanWatch() {
+    for (int i = 0; i < depth_; ++i) TsanIgnore::begin();
+  }
+#else
+  TsanWatch() noexcept {}
+  ~TsanWatch() {}
+#endif
+  TsanWatch(const TsanWatch&) = delete;
+  TsanWatch& operator=(const TsanWatch&) = delete;
+
+#ifdef CONVOLUME_TSAN
+ private:
+  int depth_;
+#endif
 };
 
 }  // namespace convolume::scheduler

@@ -168,7 +168,8 @@ class FftVolumeEngine final : public ConvEngine {
                                               const std::shared_ptr<std::vector<double>>& sums) const;
   std::vector<TaskId> append_input_spectra(TaskGraph& graph, const Ready& ready,
                                            const std::shared_ptr<const BackwardArguments>& a,
-                                           const std::shared_ptr<Spectra::Impl>& own_x) const;
+                                           const std::shared_ptr<Spectra::Impl>& own_x,
+                                           const std::vector<TaskId>& gradient) const;
 
   ConvProblem problem_;
   Geometry geometry_;
@@ -458,7 +459,8 @@ std::vector<TaskId> FftVolumeEngine<T>::append_gradient_spectra(TaskGraph& graph
 template <class T>
 std::vector<TaskId> FftVolumeEngine<T>::append_input_spectra(TaskGraph& graph, const Ready& ready,
                                                              const std::shared_ptr<const BackwardArguments>& a,
-                                                             const std::shared_ptr<Spectra::Impl>& own_x) const {
+                                                             const std::shared_ptr<Spectra::Impl>& own_x,
+                                                             [[maybe_unused]] const std::vector<TaskId>& gradient) const {
   const index_t in = problem_.in_channels;
   std::vector<TaskId> tasks;
   for (index_t i = 0; i < problem_.batch * in; ++i) {
@@ -477,6 +479,8 @@ std::vector<TaskId> FftVolumeEngine<T>::append_input_spectra(TaskGraph& graph, c
       continue;
     }
 #ifndef NDEBUG
+    // Behind the gradient, and so behind the forward pass that fills the cache.
+    after.insert(after.end(), gradient.begin(), gradient.end());
     tasks.push_back(graph.add(
         {.name = "check input spectrum"},
         [a, i, in] {
@@ -551,7 +555,7 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
   }
   std::vector<TaskId> input_users;
   if (want_dw) {
-    const auto input = append_input_spectra(graph, ready.x, a, own_x);
+    const auto input = append_input_spectra(graph, ready.x, a, own_x, gradient);
     std::vector<TaskId> after = input;
     after.insert(after.end(), gradient.begin(), gradient.end());
     std::vector<TaskId> tasks;

@@ -43,7 +43,8 @@ class Runner {
       float value = 0.5f;
       const bool weight = p.name.ends_with(".weight");
       if (!weight) p.value.fill(0);
-      for (index_t i = 0; weight && i < p.value.elements(); ++i) p.value.data()[i] = value = value < 1 ? value + 0.125f : 0.5f;
+      for (index_t i = 0; weight && i < p.value.elements(); ++i)
+        p.value.data()[i] = value = value < 1 ? value + 0.125f : 0.5f;
     }
     network_.append_prepare(prepare_, {});
     network_.append_forward(forward_, {}, {}, {});
@@ -113,7 +114,8 @@ void check_reach(const std::string& lines, const Extent3& patch, const Extent3& 
   Runner runner(spec, patch);
   CHECK(runner.run().shape().extent == output);
   for (int axis = 0; axis < 3; ++axis) {
-    INFO("axis " << "zyx"[axis]);
+    INFO("axis "
+         << "zyx"[axis]);
     const Reach reach = measured_reach(runner, axis);
     CHECK(shapes.reach_before()[axis] == reach.before);
     CHECK(shapes.reach_behind()[axis] == reach.behind);
@@ -159,9 +161,7 @@ TEST_CASE("fields of view are those of impulses", "[net_shapes]") {
     check_reach("a conv out_channels=2 kernel=[1,2,4]", {1, 8, 11}, {1, 7, 8});
     check_reach("a conv out_channels=2 kernel=[1,2,4]\nb conv out_channels=1 kernel=[2,1,2]", {3, 8, 11}, {2, 7, 7});
   }
-  SECTION("dilation") {
-    check_reach("a conv out_channels=1 kernel=[2,3,3] dilation=[3,2,1]", {7, 9, 9}, {4, 5, 7});
-  }
+  SECTION("dilation") { check_reach("a conv out_channels=1 kernel=[2,3,3] dilation=[3,2,1]", {7, 9, 9}, {4, 5, 7}); }
   SECTION("same and explicit padding") {
     check_reach("a conv out_channels=1 kernel=[1,3,5] padding='same'", {1, 9, 11}, {1, 9, 11});
     check_reach("a conv out_channels=1 kernel=[1,2,4] padding='same'", {1, 9, 11}, {1, 9, 11});
@@ -169,51 +169,59 @@ TEST_CASE("fields of view are those of impulses", "[net_shapes]") {
     check_reach("a conv out_channels=1 kernel=[1,3,3] dilation=[1,2,3] padding='same'", {1, 9, 13}, {1, 9, 13});
   }
   SECTION("same padding with even kernels, again and again") {
-    check_reach("a conv out_channels=1 kernel=[1,2,4] padding='same'\nb conv out_channels=1 kernel=[1,2,4] padding='same'",
-                {1, 9, 13}, {1, 9, 13});
+    check_reach(
+        "a conv out_channels=1 kernel=[1,2,4] padding='same'\nb conv out_channels=1 kernel=[1,2,4] padding='same'",
+        {1, 9, 13}, {1, 9, 13});
   }
   SECTION("max-filtering") {
     check_reach("a max_pool window=[2,2,3] stride=1 dilation=[1,3,2]", {4, 9, 9}, {3, 6, 5});
-    check_reach("a max_pool window=[1,2,2] stride=1\nb conv out_channels=1 kernel=[1,3,3] dilation=[1,2,2]\n"
-                "c max_pool window=[1,2,2] stride=1 dilation=[1,2,2]",
-                {1, 12, 12}, {1, 5, 5});
+    check_reach(
+        "a max_pool window=[1,2,2] stride=1\nb conv out_channels=1 kernel=[1,3,3] dilation=[1,2,2]\n"
+        "c max_pool window=[1,2,2] stride=1 dilation=[1,2,2]",
+        {1, 12, 12}, {1, 5, 5});
   }
   SECTION("pooling and upsampling") {
     check_reach("a max_pool window=[1,2,3]\nb upsample factor=[1,2,3]", {2, 8, 12}, {2, 8, 12});
-    check_reach("a max_pool window=[1,2,2]\nb conv out_channels=2 kernel=[1,3,3]\nc upsample factor=[1,2,2]\n"
-                "d conv out_channels=1 kernel=[2,3,3]",
-                {3, 16, 18}, {2, 10, 12});
-    check_reach("a max_pool window=[1,2,2]\nb max_pool window=[1,1,2]\nc upsample factor=[1,1,2]\n"
-                "d upsample factor=[1,2,2]",
-                {1, 8, 16}, {1, 8, 16});
+    check_reach(
+        "a max_pool window=[1,2,2]\nb conv out_channels=2 kernel=[1,3,3]\nc upsample factor=[1,2,2]\n"
+        "d conv out_channels=1 kernel=[2,3,3]",
+        {3, 16, 18}, {2, 10, 12});
+    check_reach(
+        "a max_pool window=[1,2,2]\nb max_pool window=[1,1,2]\nc upsample factor=[1,1,2]\n"
+        "d upsample factor=[1,2,2]",
+        {1, 8, 16}, {1, 8, 16});
     check_reach("a max_pool window=[1,2,2]\nb conv out_channels=1 kernel=3 padding='same'\nc upsample factor=[1,2,2]",
                 {5, 16, 16}, {5, 16, 16});
   }
   SECTION("transposed convolutions") {
     check_reach("a max_pool window=[1,2,2]\nb transposed_conv out_channels=1 kernel=[1,2,2] stride=[1,2,2]", {1, 8, 12},
                 {1, 8, 12});
-    check_reach("a conv out_channels=1 kernel=3 stride=[1,2,2] padding=1\n"
-                "b transposed_conv out_channels=1 kernel=[1,3,4] stride=[1,2,2] padding=[0,1,1] output_padding=[0,1,0]",
-                {5, 16, 16}, {5, 16, 16});
+    check_reach(
+        "a conv out_channels=1 kernel=3 stride=[1,2,2] padding=1\n"
+        "b transposed_conv out_channels=1 kernel=[1,3,4] stride=[1,2,2] padding=[0,1,1] output_padding=[0,1,0]",
+        {5, 16, 16}, {5, 16, 16});
     check_reach("a conv out_channels=1 kernel=[1,5,5]\nb transposed_conv out_channels=1 kernel=[1,3,3]", {1, 11, 12},
                 {1, 9, 10});
   }
   SECTION("skip connections") {
-    check_reach("a conv out_channels=1 kernel=[1,5,3]\nb concat from=['a','input']\nc conv out_channels=1 kernel=[1,1,3]",
-                {1, 9, 11}, {1, 5, 7});
+    check_reach(
+        "a conv out_channels=1 kernel=[1,5,3]\nb concat from=['a','input']\nc conv out_channels=1 kernel=[1,1,3]",
+        {1, 9, 11}, {1, 5, 7});
     check_reach("a conv out_channels=1 kernel=[1,5,3]\nb add from=['input','a']", {1, 9, 11}, {1, 5, 9});
     check_reach("a crop before=[0,1,2] after=[0,2,1]\nb conv out_channels=1 kernel=[1,3,3]", {1, 9, 11}, {1, 4, 6});
-    check_reach("a conv out_channels=2 kernel=[1,3,3]\np max_pool window=[1,2,2]\nb conv out_channels=2 kernel=[1,3,3]\n"
-                "u upsample factor=[1,2,2]\nj concat from=['a','u']\nc conv out_channels=1 kernel=[1,3,3]",
-                {1, 20, 22}, {1, 12, 14});
+    check_reach(
+        "a conv out_channels=2 kernel=[1,3,3]\np max_pool window=[1,2,2]\nb conv out_channels=2 kernel=[1,3,3]\n"
+        "u upsample factor=[1,2,2]\nj concat from=['a','u']\nc conv out_channels=1 kernel=[1,3,3]",
+        {1, 20, 22}, {1, 12, 14});
   }
 }
 
 TEST_CASE("joined feature maps lie over the same voxels", "[net_shapes]") {
   const Extent3 patch{5, 9, 11};
-  const NetSpec spec = net_of("a conv out_channels=1 kernel=[3,5,3]\nb concat from=['a','input','a']\n"
-                              "c crop from='input' before=[0,1,0] after=[1,0,0]\nd concat from=['c','b']",
-                              patch);
+  const NetSpec spec = net_of(
+      "a conv out_channels=1 kernel=[3,5,3]\nb concat from=['a','input','a']\n"
+      "c crop from='input' before=[0,1,0] after=[1,0,0]\nd concat from=['c','b']",
+      patch);
   Runner runner(spec, patch);
   Tensor<float>& w = runner.parameters().find("a.weight")->value;
   w.fill(0);
@@ -267,23 +275,26 @@ TEST_CASE("alignment is the smallest shift that the pooling grid does not notice
   check("a max_pool window=[1,1,2]\n" + up + "2]", 20, 2);
   check("a max_pool window=[1,1,3] stride=[1,1,2]\n" + up + "2]", 21, 2);
   check("a max_pool window=[1,1,2]\nb max_pool window=[1,1,3]\n" + up + "6]", 36, 6);
-  check("a conv out_channels=1 kernel=[1,1,3] stride=[1,1,2]\n"
-        "b transposed_conv out_channels=1 kernel=[1,1,3] stride=[1,1,2]",
-        21, 2);
+  check(
+      "a conv out_channels=1 kernel=[1,1,3] stride=[1,1,2]\n"
+      "b transposed_conv out_channels=1 kernel=[1,1,3] stride=[1,1,2]",
+      21, 2);
   check("a upsample factor=[1,1,2]\nb max_pool window=[1,1,2]", 20, 1);
-  check("a max_pool window=[1,1,2]\nb upsample factor=[1,1,2]\nc max_pool from='input' window=[1,1,3]\n"
-        "d upsample factor=[1,1,3]\ne crop from='b' before=[0,0,1]\nf crop from='d' before=[0,0,1]\n"
-        "g add from=['e','f']",
-        36, 6);
-  check("a max_pool window=[1,1,3]\nb upsample factor=[1,1,2]\nc upsample factor=[1,1,3]\nd max_pool window=[1,1,2]", 36,
-        3);
+  check(
+      "a max_pool window=[1,1,2]\nb upsample factor=[1,1,2]\nc max_pool from='input' window=[1,1,3]\n"
+      "d upsample factor=[1,1,3]\ne crop from='b' before=[0,0,1]\nf crop from='d' before=[0,0,1]\n"
+      "g add from=['e','f']",
+      36, 6);
+  check("a max_pool window=[1,1,3]\nb upsample factor=[1,1,2]\nc upsample factor=[1,1,3]\nd max_pool window=[1,1,2]",
+        36, 3);
 }
 
 TEST_CASE("spatial norms see everything", "[net_shapes]") {
   const Extent3 patch{3, 9, 9};
   const NetShapes shapes = infer_shapes(
-      net_of("a conv out_channels=2 kernel=1\nb instance_norm\nc conv out_channels=1 kernel=1\nd add from=['c','input']",
-             patch),
+      net_of(
+          "a conv out_channels=2 kernel=1\nb instance_norm\nc conv out_channels=1 kernel=1\nd add from=['c','input']",
+          patch),
       patch);
   CHECK_FALSE(shapes.nodes[0].global);
   CHECK(shapes.nodes[1].global);

@@ -12,7 +12,7 @@
 namespace convolume::nets {
 namespace {
 
-const std::string head = "name = 'net'\n[input]\npatch = [4, 8, 8]\n";  // lines 1 to 3
+const std::string head = "name = 'net'\n[input]\npatch = [4, 8, 8]\n";                           // lines 1 to 3
 const std::string conv = "[[node]]\nname = 'a'\ntype = 'conv'\nout_channels = 2\nkernel = 3\n";  // 5 lines
 
 NetSpec net(const std::string& rest, std::vector<std::string> overrides = {}) {
@@ -80,8 +80,8 @@ TEST_CASE("convolutions are read with their defaults", "[net_spec]") {
 
 TEST_CASE("every other node is read", "[net_spec]") {
   CHECK(node<ActivationNode>("type = 'activation'").activation.kind == Activation::Kind::relu);
-  for (const auto kind : {Activation::Kind::none, Activation::Kind::leaky_relu, Activation::Kind::sigmoid,
-                          Activation::Kind::tanh}) {
+  for (const auto kind :
+       {Activation::Kind::none, Activation::Kind::leaky_relu, Activation::Kind::sigmoid, Activation::Kind::tanh}) {
     const std::string name = name_of(kind);
     CHECK(node<ActivationNode>("type = 'activation'\nactivation = '" + name + "'").activation.kind == kind);
   }
@@ -156,8 +156,9 @@ TEST_CASE("loss, optimiser and training are read, with defaults", "[net_spec]") 
   CHECK(full.training.validate_every == 5);
   CHECK(full.training.checkpoint_every == 6);
 
-  const NetSpec dice = net(conv + "[loss]\nkind = 'dice'\nsmooth = 3\n[optimizer]\nbeta1 = 0.5\nbeta2 = 0.25\n"
-                                  "epsilon = 0.125\ndecoupled = true\nweight_decay = 2\n");
+  const NetSpec dice = net(conv +
+                           "[loss]\nkind = 'dice'\nsmooth = 3\n[optimizer]\nbeta1 = 0.5\nbeta2 = 0.25\n"
+                           "epsilon = 0.125\ndecoupled = true\nweight_decay = 2\n");
   CHECK(dice.loss.kind == ops::LossKind::dice);
   CHECK(dice.loss.smooth == 3);
   CHECK(dice.optimizer.adam.beta1 == 0.5);
@@ -299,17 +300,25 @@ TEST_CASE("a recipe tells apart whatever changes an iteration", "[net_spec]") {
   CHECK(parse_net("name = 'another'\n" + head.substr(head.find('\n') + 1) + text, "b.toml").recipe() == spec.recipe());
   CHECK(net(text, {"training.iterations=3", "training.checkpoint_every=9", "training.validate_every=9"}).recipe() ==
         spec.recipe());
-  const std::pair<const char*, const char*> architectural[] = {
-      {"out_channels = 2", "out_channels = 4"},  {"kernel = 3", "kernel = [3, 3, 1]"},
-      {"kernel = 3", "kernel = 3\nbias = false"}, {"kernel = 3", "kernel = 3\npadding = 1"},
-      {"kernel = 3", "kernel = 3\npadding = 'same'"}, {"kernel = 3", "kernel = 3\ndilation = [1, 1, 2]"},
-      {"kernel = 3", "kernel = 3\nstride = [1, 1, 2]"}, {"kernel = 3", "kernel = 3\nactivation = 'relu'"},
-      {"'conv'", "'transposed_conv'"},           {"window = [1, 1, 2]", "window = [1, 1, 2]\nstride = 1"},
-      {"[1, 1, 2]", "[1, 2, 1]"},                {"groups = 2", "groups = 1"},
-      {"groups = 2", "groups = 2\nepsilon = 0.1"}, {"rate = 0.25", "rate = 0.5"},
-      {"factor = [1, 1, 2]", "factor = [1, 2, 1]"}, {"before", "after"},
-      {"'tanh'", "'relu'"},                      {"name = 'f'", "name = 'g'"},
-      {"type = 'crop'", "type = 'crop'\nfrom = 'd'"}};
+  const std::pair<const char*, const char*> architectural[] = {{"out_channels = 2", "out_channels = 4"},
+                                                               {"kernel = 3", "kernel = [3, 3, 1]"},
+                                                               {"kernel = 3", "kernel = 3\nbias = false"},
+                                                               {"kernel = 3", "kernel = 3\npadding = 1"},
+                                                               {"kernel = 3", "kernel = 3\npadding = 'same'"},
+                                                               {"kernel = 3", "kernel = 3\ndilation = [1, 1, 2]"},
+                                                               {"kernel = 3", "kernel = 3\nstride = [1, 1, 2]"},
+                                                               {"kernel = 3", "kernel = 3\nactivation = 'relu'"},
+                                                               {"'conv'", "'transposed_conv'"},
+                                                               {"window = [1, 1, 2]", "window = [1, 1, 2]\nstride = 1"},
+                                                               {"[1, 1, 2]", "[1, 2, 1]"},
+                                                               {"groups = 2", "groups = 1"},
+                                                               {"groups = 2", "groups = 2\nepsilon = 0.1"},
+                                                               {"rate = 0.25", "rate = 0.5"},
+                                                               {"factor = [1, 1, 2]", "factor = [1, 2, 1]"},
+                                                               {"before", "after"},
+                                                               {"'tanh'", "'relu'"},
+                                                               {"name = 'f'", "name = 'g'"},
+                                                               {"type = 'crop'", "type = 'crop'\nfrom = 'd'"}};
   for (const auto& [from, to] : architectural) {
     INFO(from << " -> " << to);
     CHECK(changed(from, to).architecture() != spec.architecture());
@@ -387,9 +396,9 @@ TEST_CASE("generators make the nets of the papers", "[net_spec]") {
     }
   }
   SECTION("from a description, with shapes that fit") {
-    const NetSpec spec = net(
-        "[generator]\ntype = 'unet'\nwidth = 2\ndepth = 3\nkernel = [{ size = [1, 3, 3] }, { size = 3 }]\n"
-        "pool = [{ size = [1, 2, 2] }]\nnorm = 'instance'\nupsampling = 'nearest'\nout_channels = 3\n");
+    const NetSpec spec =
+        net("[generator]\ntype = 'unet'\nwidth = 2\ndepth = 3\nkernel = [{ size = [1, 3, 3] }, { size = 3 }]\n"
+            "pool = [{ size = [1, 2, 2] }]\nnorm = 'instance'\nupsampling = 'nearest'\nout_channels = 3\n");
     const NetShapes shapes = infer_shapes(spec, spec.patch);
     CHECK(shapes.output().extent == spec.patch);
     CHECK(shapes.output().channels == 3);
@@ -441,18 +450,20 @@ TEST_CASE("all nets of the zoo make sense", "[net_spec]") {
     if (!needs_files) {
       CHECK_FALSE(load_dataset(entry.path(), std::pmr::get_default_resource()).train.empty());
     } else {
-      CHECK_THROWS_WITH([&] {
-        // Not the real folder: reading it takes long.
-        const char* before = std::getenv("CONVOLUME_DATA_DIR");
-        const std::string kept = before == nullptr ? "" : before;
-        ::unsetenv("CONVOLUME_DATA_DIR");
-        try {
-          load_dataset(entry.path(), std::pmr::get_default_resource());
-        } catch (...) {
-          if (before != nullptr) ::setenv("CONVOLUME_DATA_DIR", kept.c_str(), 1);
-          throw;
-        }
-      }(), Catch::Contains("CONVOLUME_DATA_DIR") && Catch::Contains(entry.path().filename().string()));
+      CHECK_THROWS_WITH(
+          [&] {
+            // Not the real folder: reading it takes long.
+            const char* before = std::getenv("CONVOLUME_DATA_DIR");
+            const std::string kept = before == nullptr ? "" : before;
+            ::unsetenv("CONVOLUME_DATA_DIR");
+            try {
+              load_dataset(entry.path(), std::pmr::get_default_resource());
+            } catch (...) {
+              if (before != nullptr) ::setenv("CONVOLUME_DATA_DIR", kept.c_str(), 1);
+              throw;
+            }
+          }(),
+          Catch::Contains("CONVOLUME_DATA_DIR") && Catch::Contains(entry.path().filename().string()));
     }
   }
 }

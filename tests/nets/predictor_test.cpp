@@ -186,7 +186,7 @@ TEST_CASE("tiles of a pooled net that keeps the extent equal one patch", "[predi
   for (const Extent3 extent : {Extent3{3, 37, 42}, Extent3{1, 40, 29}, Extent3{5, 9, 61}, Extent3{2, 3, 3}}) {
     const Extent3 whole{extent.z, (extent.y + 1) / 2 * 2, (extent.x + 1) / 2 * 2};
     check_tiles(same_pooled_net, extent, {4, 26, 24}, view, whole);
-    check_tiles(same_pooled_net, extent, {4, 30, 24}, std::nullopt, whole);
+    check_tiles(same_pooled_net, extent, {6, 30, 32}, std::nullopt, whole);
   }
 }
 
@@ -195,7 +195,8 @@ TEST_CASE("tiles of a valid net equal one patch, whatever the overlap", "[predic
   CHECK(view == Extent3{3, 8, 7});
   for (const Extent3 extent : {Extent3{5, 19, 23}, Extent3{1, 19, 2}, Extent3{1, 1, 1}}) {
     const Extent3 whole = extent + view - Extent3::all(1);
-    for (const auto& overlap : {std::optional<Extent3>(), std::optional<Extent3>({1, 3, 2}), std::optional<Extent3>(view)}) {
+    for (const auto& overlap :
+         {std::optional<Extent3>(), std::optional<Extent3>({1, 3, 2}), std::optional<Extent3>(view)}) {
       check_tiles(valid_net, extent, {4, 16, 12}, overlap, whole);
     }
   }
@@ -259,11 +260,39 @@ TEST_CASE("every voxel is covered, however small the patches", "[predictor]") {
   }
 }
 
+TEST_CASE("a patch of one pooling cell covers the volume too", "[predictor]") {
+  Setup on(
+      net("[[node]]\nname = 'a'\ntype = 'conv'\nout_channels = 2\nkernel = 3\npadding = 'same'\n"
+          "[[node]]\nname = 'b'\ntype = 'max_pool'\nwindow = [1, 4, 4]\n"
+          "[[node]]\nname = 'c'\ntype = 'conv'\nout_channels = 2\nkernel = 3\npadding = 'same'\n"
+          "[[node]]\nname = 'd'\ntype = 'upsample'\nfactor = [1, 4, 4]\n"));
+  const Extent3 extent{3, 14, 22};
+  const auto volume = random_volume(extent, 4);
+  for (index_t patch = 4; patch <= 16; patch += 4) {
+    for (index_t overlap = -1; overlap <= patch; ++overlap) {
+      INFO("patch " << patch << ", overlap " << overlap);
+      std::optional<Extent3> wish;
+      if (overlap >= 0) wish = Extent3::all(overlap);
+      CHECK(all_finite(on.predictor(extent, Extent3{2, patch, patch}, wish).run(volume)));
+    }
+  }
+}
+
+TEST_CASE("a training patch off the pooling grid is rounded up", "[predictor]") {
+  Setup on(parse_net("name = 'net'\n[input]\npatch = [6, 17, 15]\n" + same_pooled_net, "net.toml"));
+  const Extent3 extent{6, 40, 41};
+  const auto volume = random_volume(extent, 4);
+  Predictor predictor = on.predictor(extent);
+  CHECK(predictor.network().shapes().input.extent == Extent3{6, 18, 16});
+  CHECK(all_finite(predictor.run(volume)));
+}
+
 TEST_CASE("patches that cannot tile are refused", "[predictor]") {
   // Four voxels per pooled one, of which two come out.
-  Setup on(net("[[node]]\nname = 'a'\ntype = 'max_pool'\nwindow = 4\n"
-               "[[node]]\nname = 'b'\ntype = 'upsample'\nfactor = 4\n"
-               "[[node]]\nname = 'c'\ntype = 'conv'\nout_channels = 1\nkernel = 3\n"));
+  Setup on(
+      net("[[node]]\nname = 'a'\ntype = 'max_pool'\nwindow = 4\n"
+          "[[node]]\nname = 'b'\ntype = 'upsample'\nfactor = 4\n"
+          "[[node]]\nname = 'c'\ntype = 'conv'\nout_channels = 1\nkernel = 3\n"));
   CHECK_THROWS_AS(on.predictor({20, 20, 20}, Extent3::all(4)), ConfigError);
   CHECK_NOTHROW(on.predictor({20, 20, 20}, Extent3::all(8)));
   Setup padded(net(same_pooled_net));

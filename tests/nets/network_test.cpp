@@ -1,0 +1,403 @@
+#include "nets/network.hpp"
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <thread>
+
+#include <catch2/catch.hpp>
+
+#include "convolume/error.hpp"
+#include "convolume/memory.hpp"
+#include "core/random.hpp"
+
+namespace convolume::nets {
+namespace {
+
+const std::string head = R"(
+name = "net"
+[input]
+patch = [4, 12, 12]
+)";
+// Smooth but for the pooling. Feature maps with several readers, crops, and a node that nobody reads.
+const std::string everything = head + R"(
+[[node]]
+name = "a"
+type = "conv"
+out_channels = 5
+kernel = [1, 3, 3]
+padding = "same"
+activation = "tanh"
+[[node]]
+name = "unread"
+type = "conv"
+out_channels = 2
+kernel = 3
+padding = "same"
+[[node]]
+name = "p"
+type = "max_pool"
+from = "a"
+window = [1, 2, 2]
+[[node]]
+name = "b"
+type = "conv"
+out_channels = 6
+kernel = 3
+padding = "same"
+activation = "sigmoid"
+[[node]]
+name = "n"
+type = "group_norm"
+groups = 3
+[[node]]
+name = "d"
+type = "dropout"
+rate = 0.3
+[[node]]
+name = "u"
+type = "transposed_conv"
+out_channels = 4
+kernel = [1, 4, 2]
+stride = [1, 2, 2]
+padding = [0, 1, 0]
+[[node]]
+name = "v"
+type = "upsample"
+from = "d"
+factor = [1, 2, 2]
+[[node]]
+name = "j"
+type = "concat"
+from = ["a", "u", "v", "input"]
+[[node]]
+name = "c"
+type = "conv"
+out_channels = 4
+kernel = 3
+activation = "tanh"
+[[node]]
+name = "s"
+type = "add"
+from = ["c", "u", "c"]
+[[node]]
+name = "t"
+type = "activation"
+activation = "tanh"
+[[node]]
+name = "w"
+type = "crop"
+before = [0, 1, 0]
+after = [1, 0, 2]
+[[node]]
+name = "logits"
+type = "conv"
+out_channels = 2
+kernel = [1, 1, 2]
+)";
+const std::string convolutions = head + R"(
+[[node]]
+name = "a"
+type = "conv"
+out_channels = 4
+kernel = 3
+padding = "same"
+activation = "relu"
+[[node]]
+name = "b"
+type = "conv"
+from = "a"
+out_channels = 4
+kernel = [1, 3, 3]
+padding = "same"
+[[node]]
+name = "c"
+type = "concat"
+from = ["a", "b"]
+[[node]]
+name = "d"
+type = "conv"
+out_channels = 1
+kernel = [2, 5, 5]
+)";
+
+/// A net in training on fixed noise, and half the sum of squares of logit - target as the loss.
+class Training {
+ public:
+  Training(const std::string& text, const NetworkOptions& options,
+           std::pmr::memory_resource* memory = std::pmr::get_default_resource())
+      : spec_(parse_net(text, "net.toml")),
+        parameters_(spec_, true, 3, memory),
+        network_(spec_, spec_.patch, parameters_,
+                 {.batch = 2, .training = true, .engine = options.engine, .memory_budget = options.memory_budget},
+                 memory),
+        target_(network_.logits().shape(), memory) {
+    fill(network_.input(), 1);
+    fill(target_, 2);
+    // Zero biases and unit gammas hide mistakes.
+    for (std::size_t i = 0; i < parameters_.all().size(); ++i) {
+      Parameter& p = parameters_.all()[i];
+      const RandomKey key{.seed = 4, .a = static_cast<std::uint32_t>(i)};
+      for (index_t k = 0; k < p.value.elements(); ++k) {
+        p.value.data()[k] += 0.1f * static_cast<float>(normal(key, static_cast<std::uint64_t>(k)));
+      }
+      p.gradient.fill(0);
+    }
+    network_.set_iteration(11, 5);
+    auto prepared = network_.append_prepare(graph_, {});
+    const Ready logits = network_.append_forward(graph_, {}, std::move(prepared), {});
+    const TaskId loss = graph_.add(
+        {.name = "loss"}, [this] { differentiate(); }, logits.tasks());
+    network_.append_backward(graph_, Ready::all_of({loss}));
+  }
+
+  double run(Scheduler& scheduler) {
+    graph_.run(scheduler);
+    return loss_;
+  }
+  Parameters& parameters() { return parameters_; }
+  Network& network() { return network_; }
+  /// Logits and all gradients, one after the other.
+  std::vector<float> results() const {
+    std::vector<float> all(network_.logits().data(), network_.logits().data() + network_.logits().elements());
+    for (const Parameter& p : parameters_.all()) {
+      all.insert(all.end(), p.gradient.data(), p.gradient.data() + p.gradient.elements());
+    }
+    return all;
+  }
+
+ private:
+  static void fill(Tensor<float>& t, std::uint32_t stream) {
+    const RandomKey key{.seed = 8, .a = stream};
+    for (index_t i = 0; i < t.elements(); ++i)
+      t.data()[i] = static_cast<float>(normal(key, static_cast<std::uint64_t>(i)));
+  }
+  void differentiate() {
+    loss_ = 0;
+    for (index_t i = 0; i < target_.elements(); ++i) {
+      const float d = network_.logits().data()[i] - target_.data()[i];
+      network_.logits_gradient().data()[i] = d;
+      loss_ += 0.5 * static_cast<double>(d) * static_cast<double>(d);
+    }
+  }
+
+  NetSpec spec_;
+  Parameters parameters_;
+  Network network_;
+  Tensor<float> target_;
+  TaskGraph graph_;
+  double loss_ = 0;
+};
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+std::vector<float> results_of(const std::string& text, const NetworkOptions& options) {
+  Scheduler serial(1);
+  Training on(text, options);
+  on.run(serial);
+  return on.results();
+}
+
+/// Wakes all threads: each waits for the others.
+void meet(Scheduler& scheduler) {
+  TaskGraph graph;
+  std::atomic<int> arrived{0};
+  for (int i = 0; i < scheduler.threads(); ++i) {
+    graph.add({.name = "meet"}, [&] {
+      ++arrived;
+      while (arrived < scheduler.threads()) std::this_thread::yield();
+    });
+  }
+  graph.run(scheduler);
+}
+
+}  // namespace
+
+TEST_CASE("gradients of a whole net are slopes of the loss", "[network]") {
+  Scheduler scheduler(2);
+  Training on(everything, {});
+  on.run(scheduler);
+  for (std::size_t index = 0; index < on.parameters().all().size(); ++index) {
+    Parameter& p = on.parameters().all()[index];
+    INFO(p.name);
+    on.run(scheduler);
+    const auto n = static_cast<std::size_t>(p.value.elements());
+    const std::vector<float> before(p.value.data(), p.value.data() + n);
+    const std::vector<float> gradient(p.gradient.data(), p.gradient.data() + n);
+    double norm = 0;
+    for (const float g : gradient) norm += static_cast<double>(g) * static_cast<double>(g);
+    norm = std::sqrt(norm);
+    if (p.name.starts_with("unread")) {
+      CHECK(norm == 0);
+      continue;
+    }
+    REQUIRE(norm > 0);
+    // Along the gradient, and along random corners of the cube.
+    for (std::uint32_t trial = 0; trial < 4; ++trial) {
+      std::vector<double> direction(n);
+      for (std::size_t i = 0; i < n; ++i) {
+        const bool up = uniform({.seed = 21, .a = trial, .b = static_cast<std::uint32_t>(index)}, i) < 0.5;
+        direction[i] =
+            trial == 0 ? static_cast<double>(gradient[i]) / norm : (up ? 1 : -1) / std::sqrt(static_cast<double>(n));
+      }
+      constexpr double step = 3e-4;  // few maxima of the pooling change places
+      const auto loss_at = [&](double distance) {
+        for (std::size_t i = 0; i < n; ++i) {
+          p.value.data()[i] = static_cast<float>(static_cast<double>(before[i]) + distance * direction[i]);
+        }
+        return on.run(scheduler);
+      };
+      const double measured = (loss_at(step) - loss_at(-step)) / (2 * step);
+      std::copy(before.begin(), before.end(), p.value.data());
+      double expected = 0;
+      for (std::size_t i = 0; i < n; ++i) expected += static_cast<double>(gradient[i]) * direction[i];
+      INFO("trial " << trial << ": measured " << measured << ", expected " << expected << ", norm " << norm);
+      CHECK(std::abs(measured - expected) <
+            0.02 * std::max(std::abs(expected), norm / std::sqrt(static_cast<double>(n))));
+    }
+  }
+}
+
+TEST_CASE("gradients have the same bits on any number of threads", "[network]") {
+  for (const auto* text : {&everything, &convolutions}) {
+    const auto expected = results_of(*text, {});
+    for (const int threads : {2, 3}) {
+      Scheduler scheduler(threads);
+      Training on(*text, {});
+      for (int run = 0; run < 5; ++run) {
+        meet(scheduler);
+        on.run(scheduler);
+        REQUIRE(same_bits(on.results(), expected));
+      }
+      CHECK(scheduler.distinct_workers() == threads);
+    }
+  }
+}
+
+TEST_CASE("the memory budget changes what is kept, and no bit", "[network]") {
+  const auto kept = [](const Network& network) {
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < network.spec().nodes.size(); ++i) {
+      if (network.plan_of(i) == nullptr) continue;
+      for (const CacheCost& cache : network.plan_of(i)->caches()) {
+        if (cache.name == "w_hat" && cache.kept) bytes += cache.bytes;
+      }
+    }
+    return bytes;
+  };
+  Scheduler serial(1);
+  Training all(convolutions, {.engine = Engine::fft_volume, .memory_budget = 0});
+  all.run(serial);
+  const std::size_t most = kept(all.network());
+  REQUIRE(most > 0);
+  for (const std::size_t budget : {std::size_t{1}, most / 2, most - 1, most}) {
+    INFO("budget " << budget << " of " << most);
+    Training some(convolutions, {.engine = Engine::fft_volume, .memory_budget = budget});
+    some.run(serial);
+    CHECK(kept(some.network()) <= budget);
+    CHECK((kept(some.network()) == most) == (budget == most));
+    CHECK(same_bits(some.results(), all.results()));
+  }
+}
+
+TEST_CASE("engines agree on a whole net", "[network]") {
+  const auto a = results_of(convolutions, {.engine = Engine::fft_volume});
+  const auto b = results_of(convolutions, {.engine = Engine::reference});
+  REQUIRE(a.size() == b.size());
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double d = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+    difference += d * d;
+    norm += static_cast<double>(b[i]) * static_cast<double>(b[i]);
+  }
+  CHECK(std::sqrt(difference / norm) < 1e-5);
+}
+
+TEST_CASE("iterations leave no memory behind", "[network]") {
+  for (const Engine engine : {Engine::automatic, Engine::fft_volume}) {
+    for (const std::size_t budget : {std::size_t{0}, std::size_t{1}}) {
+      SlabResource memory;
+      {
+        Scheduler scheduler(2);
+        Training on(engine == Engine::automatic ? everything : convolutions,
+                    {.engine = engine, .memory_budget = budget}, &memory);
+        for (int i = 0; i < 3; ++i) on.run(scheduler);
+        const SlabStatistics before = memory.statistics();
+        for (int i = 0; i < 10; ++i) on.run(scheduler);
+        const SlabStatistics after = memory.statistics();
+        CHECK(after.live_bytes == before.live_bytes);
+        CHECK(after.live_bytes >= on.network().tensor_bytes());
+        for (std::size_t c = 0; c < after.classes.size(); ++c) CHECK(after.classes[c].live == before.classes[c].live);
+      }
+      CHECK(memory.statistics().live_bytes == 0);
+    }
+  }
+}
+
+TEST_CASE("dropout draws anew by seed and iteration, and repeats itself", "[network]") {
+  Scheduler serial(1);
+  Training on(everything, {});
+  const double loss = on.run(serial);
+  CHECK(on.run(serial) == loss);
+  on.network().set_iteration(11, 6);
+  CHECK(on.run(serial) != loss);
+  on.network().set_iteration(12, 5);
+  CHECK(on.run(serial) != loss);
+  on.network().set_iteration(11, 5);
+  CHECK(on.run(serial) == loss);
+}
+
+TEST_CASE("the first node that is not finite is named", "[network]") {
+  Scheduler serial(1);
+  Training on(everything, {});
+  on.run(serial);
+  CHECK(on.network().first_non_finite() == std::nullopt);
+  on.parameters().find("c.bias")->value.data()[1] = std::numeric_limits<float>::quiet_NaN();
+  on.run(serial);
+  CHECK(on.network().first_non_finite() == std::optional<std::string>("c"));
+  on.network().input().data()[7] = std::numeric_limits<float>::infinity();
+  on.run(serial);
+  CHECK(on.network().first_non_finite() == std::optional<std::string>("input"));
+}
+
+TEST_CASE("parameters have names, shapes and starting values", "[network]") {
+  const NetSpec spec = parse_net(everything, "net.toml");
+  Parameters parameters(spec, true, 1, std::pmr::get_default_resource());
+  std::string names;
+  index_t count = 0;
+  for (const Parameter& p : parameters.all()) {
+    names += p.name + " ";
+    count += p.value.elements();
+    CHECK(p.gradient.shape() == p.value.shape());
+    CHECK(p.moment1.shape() == p.value.shape());
+    CHECK(p.moment2.shape() == p.value.shape());
+  }
+  CHECK(names ==
+        "a.weight a.bias unread.weight unread.bias b.weight b.bias n.gamma n.beta u.weight u.bias c.weight c.bias "
+        "logits.weight logits.bias ");
+  CHECK(parameters.count() == count);
+  CHECK(parameters.find("a.weight")->value.shape() == Shape5{5, 1, {1, 3, 3}});
+  CHECK(parameters.find("u.weight")->value.shape() == Shape5{6, 4, {1, 4, 2}});
+  CHECK(parameters.find("n.gamma")->value.data()[5] == 1);
+  CHECK(parameters.find("n.beta")->value.data()[5] == 0);
+  CHECK(parameters.find("a.bias")->value.data()[4] == 0);
+  CHECK(parameters.find("a.gamma") == nullptr);
+
+  const auto& weight = parameters.find("b.weight")->value;
+  double squares = 0;
+  for (index_t i = 0; i < weight.elements(); ++i) {
+    squares += static_cast<double>(weight.data()[i]) * static_cast<double>(weight.data()[i]);
+  }
+  // Glorot before a sigmoid: 2 / (5 * 27 + 6 * 27).
+  CHECK(squares / static_cast<double>(weight.elements()) == Approx(2.0 / (11 * 27)).epsilon(0.2));
+  Parameters same(spec, false, 1, std::pmr::get_default_resource()),
+      other(spec, false, 2, std::pmr::get_default_resource());
+  CHECK(std::equal(weight.data(), weight.data() + weight.elements(), same.find("b.weight")->value.data()));
+  CHECK_FALSE(std::equal(weight.data(), weight.data() + weight.elements(), other.find("b.weight")->value.data()));
+  CHECK_FALSE(static_cast<bool>(same.find("b.weight")->gradient));
+}
+
+}  // namespace convolume::nets

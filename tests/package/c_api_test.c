@@ -1,0 +1,156 @@
+/* The C interface from C: known numbers forward and backward, and what it says about calls that make no sense. */
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "convolume/convolume.h"
+
+static int failures = 0;
+
+static void check(int condition, const char* what, int line) {
+  if (condition) return;
+  ++failures;
+  printf("line %d: %s; last error: %s\n", line, what, convolume_last_error());
+}
+#define CHECK(condition) check((condition), #condition, __LINE__)
+
+static int close_to(double found, double expected) { return fabs(found - expected) < 1e-4; }
+
+/* x counts 0 .. 26 in a cube of 3, the kernel is a cube of 2. */
+static convolume_conv_problem cube(void) {
+  convolume_conv_problem problem;
+  CHECK(convolume_conv_problem_init(&problem) == CONVOLUME_OK);
+  for (int axis = 0; axis < 3; ++axis) {
+    problem.input[axis] = 3;
+    problem.kernel[axis] = 2;
+  }
+  return problem;
+}
+
+/* Sum of the 8 voxels of x under the kernel at output i. */
+static double window(int i) {
+  const int z = i / 4, y = i / 2 % 2, x = i % 2;
+  return 8.0 * (9 * z + 3 * y + x) + 4.0 * (9 + 3 + 1);
+}
+
+static void forward_and_backward(int threads) {
+  convolume_conv_problem problem = cube();
+  problem.bias = 1;
+  convolume_conv* plan = NULL;
+  CHECK(convolume_conv_create(&problem, threads, &plan) == CONVOLUME_OK);
+  if (plan == NULL) return;
+  int64_t shape[5] = {0};
+  CHECK(convolume_conv_output_shape(plan, shape) == CONVOLUME_OK);
+  const int64_t expected[5] = {1, 1, 2, 2, 2};
+  CHECK(memcmp(shape, expected, sizeof shape) == 0);
+
+  float x[27], w[8], y[8], dy[8], dx[27], dw[8], dbias[1];
+  const float bias[1] = {0.5f};
+  for (int i = 0; i < 27; ++i) x[i] = (float)i;
+  for (int i = 0; i < 8; ++i) w[i] = dy[i] = 1;
+  for (int round = 0; round < 2; ++round) {
+    memset(y, 0xff, sizeof y);
+    CHECK(convolume_conv_forward(plan, x, w, bias, y) == CONVOLUME_OK);
+    for (int i = 0; i < 8; ++i) CHECK(close_to(y[i], window(i) + 0.5));
+  }
+  CHECK(convolume_conv_backward(plan, x, NULL, dy, w, dx, dw, dbias) == CONVOLUME_OK);
+  for (int i = 0; i < 8; ++i) CHECK(close_to(dw[i], window(i)));
+  for (int i = 0; i < 27; ++i) { /* how many windows see the voxel */
+    const int z = i / 9, row = i / 3 % 3, column = i % 3;
+    CHECK(close_to(dx[i], (z == 1 ? 2 : 1) * (row == 1 ? 2 : 1) * (column == 1 ? 2 : 1)));
+  }
+  CHECK(close_to(dbias[0], 8));
+  dbias[0] = 0;
+  CHECK(convolume_conv_backward(plan, x, NULL, dy, w, NULL, NULL, dbias) == CONVOLUME_OK);
+  CHECK(close_to(dbias[0], 8));
+
+  CHECK(convolume_conv_forward(plan, x, w, NULL, y) == CONVOLUME_INVALID_ARGUMENT);
+  CHECK(strstr(convolume_last_error(), "bias") != NULL);
+  CHECK(convolume_conv_forward(plan, NULL, w, bias, y) == CONVOLUME_INVALID_ARGUMENT);
+  CHECK(strstr(convolume_last_error(), "x is NULL") != NULL);
+  CHECK(convolume_conv_forward(NULL, x, w, bias, y) == CONVOLUME_INVALID_ARGUMENT);
+  CHECK(convolume_conv_backward(plan, x, NULL, NULL, w, dx, NULL, NULL) == CONVOLUME_INVALID_ARGUMENT);
+  CHECK(strstr(convolume_last_error(), "dy is NULL") != NULL);
+  convolume_conv_destroy(plan);
+}
+
+/* Two channels in double precision, weights of -1, a ReLU with a slope: y = -0.25 * sum. */
+static void double_with_activation(void) {
+  convolume_conv_problem problem = cube();
+  problem.data_type = CONVOLUME_F64;
+  problem.in_channels = 2;
+  problem.activation = CONVOLUME_LEAKY_RELU;
+  problem.activation_slope = 0.25;
+  convolume_conv* plan = NULL;
+  CHECK(convolume_conv_create(&problem, 1, &plan) == CONVOLUME_OK);
+  if (plan == NULL) return;
+  double x[54], w[16], y[8], dy[8], dw[16];
+  for (int i = 0; i < 54; ++i) x[i] = i % 27;
+  for (int i = 0; i < 16; ++i) w[i] = -1;
+  for (int i = 0; i < 8; ++i) dy[i] = 1;
+  CHECK(convolume_conv_forward(plan, x, w, NULL, y) == CONVOLUME_OK);
+  for (int i = 0; i < 8; ++i) CHECK(close_to(y[i], -0.25 * 2 * window(i)));
+  CHECK(convolume_conv_backward(plan, x, y, dy, w, NULL, dw, NULL) == CONVOLUME_OK);
+  for (int i = 0; i < 16; ++i) CHECK(close_to(dw[i], 0.25 * window(i % 8)));
+  CHECK(convolume_conv_backward(plan, x, NULL, dy, w, NULL, dw, NULL) == CONVOLUME_INVALID_ARGUMENT);
+  CHECK(strstr(convolume_last_error(), "y is NULL") != NULL);
+  convolume_conv_destroy(plan);
+}
+
+/* `status` for the problem, and a message that holds `part`. */
+static void refused(const convolume_conv_problem* problem, int status, const char* part, int line) {
+  convolume_conv* plan = (convolume_conv*)&failures;
+  check(convolume_conv_create(problem, 1, &plan) == status, "status", line);
+  check(plan == NULL, "plan is NULL", line);
+  check(strstr(convolume_last_error(), part) != NULL, part, line);
+}
+
+static void bad_problems(void) {
+  convolume_conv_problem problem = cube();
+  problem.kernel[1] = 4;
+  refused(&problem, CONVOLUME_INVALID_ARGUMENT, "along y the kernel spans 4", __LINE__);
+  problem = cube();
+  problem.groups = 2;
+  refused(&problem, CONVOLUME_INVALID_ARGUMENT, "groups", __LINE__);
+  problem = cube();
+  problem.data_type = 7;
+  refused(&problem, CONVOLUME_INVALID_ARGUMENT, "data_type is 7", __LINE__);
+  problem = cube();
+  problem.activation = -1;
+  refused(&problem, CONVOLUME_INVALID_ARGUMENT, "activation is -1", __LINE__);
+  problem = cube();
+  problem.stride[2] = 0;
+  refused(&problem, CONVOLUME_INVALID_ARGUMENT, "stride.x is 0", __LINE__);
+  problem = cube();
+  problem.batch = problem.in_channels = INT64_MAX / 2;
+  refused(&problem, CONVOLUME_OVERFLOW, "", __LINE__);
+  refused(NULL, CONVOLUME_INVALID_ARGUMENT, "problem is NULL", __LINE__);
+  problem = cube();
+  convolume_conv* plan = NULL;
+  CHECK(convolume_conv_create(&problem, 0, &plan) == CONVOLUME_INVALID_ARGUMENT);
+  CHECK(convolume_conv_create(&problem, 1, NULL) == CONVOLUME_INVALID_ARGUMENT);
+  CHECK(convolume_conv_problem_init(NULL) == CONVOLUME_INVALID_ARGUMENT);
+  convolume_conv_destroy(NULL);
+}
+
+static void* error_of_new_thread(void* unused) {
+  (void)unused;
+  return convolume_last_error()[0] == '\0' ? NULL : &failures;
+}
+
+int main(void) {
+  CHECK(convolume_last_error()[0] == '\0');
+  CHECK(strchr(convolume_version(), '.') != NULL);
+  forward_and_backward(1);
+  forward_and_backward(3);
+  double_with_activation();
+  bad_problems();
+  CHECK(convolume_last_error()[0] != '\0');
+  pthread_t thread;
+  void* result = &failures;
+  CHECK(pthread_create(&thread, NULL, error_of_new_thread, NULL) == 0 && pthread_join(thread, &result) == 0);
+  CHECK(result == NULL);
+  printf(failures == 0 ? "c_api: all good\n" : "c_api: %d failures\n", failures);
+  return failures == 0 ? 0 : 1;
+}

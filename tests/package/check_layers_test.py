@@ -1,0 +1,117 @@
+"""Shows that tools/check_layers accepts a small good tree and catches each kind of violation in it.
+
+    check_layers_test.py PATH_OF_CHECK_LAYERS
+"""
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+SCRIPT = sys.argv.pop() if len(sys.argv) > 1 else None
+
+GOOD = {
+    "include/convolume/error.hpp": "#pragma once\n#include <string>\n",
+    "include/convolume/fft.hpp": '#pragma once\n#include "convolume/error.hpp"\n',
+    "include/convolume/conv.hpp": '#pragma once\n#include "convolume/error.hpp"\n',
+    "src/core/checked.hpp": '#include "convolume/error.hpp"\n',
+    "src/core/cpu.cpp": "#include <hwy/targets.h>\n",
+    "src/core/CMakeLists.txt": "convolume_room(core SOURCES cpu.cpp)\n",
+    "allocator/slab.hpp": '#include "core/checked.hpp"\n',
+    "fft/tile-inl.hpp": '#include "hwy/highway.h"\n',
+    "fft/backend.cpp": '#include <fftw3.h>\n#include "convolume/fft.hpp"\n',
+    "fft/CMakeLists.txt": "convolume_room(fft SOURCES backend.cpp ROOMS core)\n",
+    "scheduler/graph.cpp": "#include <tbb/task_arena.h>\n",
+    "src/plan/model.hpp": '#include "fft/plan.hpp"\n',
+    "fft/plan.hpp": '#include "convolume/fft.hpp"\n',
+    "src/ops/pool.cpp": '#include "hwy/foreach_target.h"\n#include "hwy/highway.h"\n#include "fft/tile-inl.hpp"\n',
+    "src/conv/engine.hpp": '#include "plan/model.hpp"\n#include "convolume/conv.hpp"\n// #include "nets/net.hpp"\n',
+    "src/conv/CMakeLists.txt": "convolume_room(conv\n  SOURCES a.cpp\n  ROOMS core fft  # below\n  EXTERNAL fmt::fmt)\n",
+    "nets/net.hpp": '#include "conv/engine.hpp"\n#include "nets/io/volume.hpp"\n',
+    "nets/io/volume.hpp": '#include <hdf5.h>\n#include "core/checked.hpp"\n',
+    "nets/io/CMakeLists.txt": "convolume_room(io ROOMS core)\n",
+    "tools/progress.hpp": "#pragma once\n",
+    "tools/main.cpp": '#include "convolume/conv.hpp"\n#include "tools/progress.hpp"\n',
+    "examples/one.cpp": "#include <convolume/conv.hpp>\n",
+    "tests/fft/plan_test.cpp": '#include "fft/plan.hpp"\n',
+    "tests/nets/io/tiff_test.cpp": "#include <tiffio.h>\n",
+    "bench/bench_fft.cpp": "#include <fftw3.h>\n#include <tbb/info.h>\n",
+}
+
+# What is put into the good tree, where the complaint must point, and a part of what it must say.
+BAD = [
+    ("upwards", "src/core/a.hpp", '\n#include "fft/plan.hpp"\n', 2, "above"),
+    ("upwards through a public header", "fft/a.cpp", '#include "convolume/conv.hpp"\n', 1, "above"),
+    ("neighbours", "fft/a.cpp", '#include "allocator/slab.hpp"\n', 1, "both on layer 1"),
+    ("neighbours of the middle", "src/ops/a.cpp", '#include "plan/model.hpp"\n', 1, "both on layer 2"),
+    ("relative path upwards", "src/plan/a.cpp", '#include "../conv/engine.hpp"\n', 1, "above"),
+    ("io knows a middle room", "nets/io/a.cpp", '#include "fft/plan.hpp"\n', 1, "core only"),
+    ("io knows nets", "nets/io/a.cpp", '#include "nets/net.hpp"\n', 1, "core only"),
+    ("conv knows io", "src/conv/a.cpp", '#include "nets/io/volume.hpp"\n', 1, "nets only"),
+    ("a tool looks inside", "tools/a.cpp", '#include "core/checked.hpp"\n', 1, "public headers"),
+    ("an example looks inside", "examples/a.cpp", '#include "nets/net.hpp"\n', 1, "public headers"),
+    ("a test includes a tool", "tests/a.cpp", '#include "tools/progress.hpp"\n', 1, "both on layer 5"),
+    ("a public header shows the inside", "include/convolume/plan.hpp", '#include "core/checked.hpp"\n', 1, "installed"),
+    ("a public header of no room", "include/convolume/extra.hpp", "\n", 1, "no room"),
+    ("a source of no room", "src/misc/a.cpp", "\n", 1, "no room"),
+    ("a header that is not there", "src/core/a.cpp", '#include "core/gone.hpp"\n', 1, "does not exist"),
+    ("TBB outside", "src/conv/a.cpp", "/* two\nlines */\n#include <tbb/task_group.h>\n", 3, "TBB"),
+    ("oneAPI outside", "nets/a.cpp", "#include <oneapi/tbb.h>\n", 1, "TBB"),
+    ("TBB in a public header", "include/convolume/scheduler.hpp", "#include <tbb/info.h>\n", 1, "a public header"),
+    ("FFTW outside", "src/conv/a.cpp", "#include <fftw3.h>\n", 1, "FFTW"),
+    ("a format outside", "nets/a.cpp", "#include <tiffio.h>\n", 1, "file format"),
+    ("PNG outside", "tools/a.cpp", "#  include <png.h>\n", 1, "file format"),
+    ("Highway in nets", "nets/a-inl.hpp", '#include "hwy/highway.h"\n', 1, "Highway"),
+    ("Highway in a plain source", "src/ops/a.cpp", '#include "hwy/highway.h"\n', 1, "Highway"),
+    ("Highway in a public header", "include/convolume/cpu.hpp", "#include <hwy/base.h>\n", 1, "Highway"),
+    ("kernels in a plain source", "src/ops/a.cpp", '#include "fft/tile-inl.hpp"\n', 1, "-inl.hpp"),
+    ("a header that includes itself", "fft/a.hpp", '#include "fft/a.hpp"\n', 1, "circular"),
+    ("links upwards", "fft/CMakeLists.txt", "convolume_room(fft\n ROOMS core\n conv)\n", 3, "above"),
+    ("links a neighbour", "src/ops/CMakeLists.txt", "convolume_room(ops ROOMS plan)\n", 1, "both on layer 2"),
+    ("io links conv", "nets/io/CMakeLists.txt", "convolume_room(io ROOMS core conv)\n", 1, "core only"),
+    ("links no room", "src/ops/CMakeLists.txt", "convolume_room(ops ROOMS cores)\n", 1, "no such room"),
+    ("an unknown room", "src/x/CMakeLists.txt", "convolume_room(x ROOMS core)\n", 1, "no such room"),
+    ("a room elsewhere", "src/x/CMakeLists.txt", "convolume_room(ops ROOMS core)\n", 1, "belongs to"),
+]
+
+
+def check(files):
+    with tempfile.TemporaryDirectory() as root:
+        for path, text in files.items():
+            file = Path(root) / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        done = subprocess.run([sys.executable, SCRIPT, root], capture_output=True, text=True)
+        return done.returncode, done.stdout.splitlines()
+
+
+class CheckLayers(unittest.TestCase):
+    def test_accepts_a_good_tree(self):
+        status, lines = check(GOOD)
+        self.assertEqual((status, len(lines)), (0, 1), lines)
+        self.assertIn("OK", lines[0])
+
+    def test_catches_each_violation(self):
+        for name, path, text, line, part in BAD:
+            with self.subTest(name):
+                status, lines = check({**GOOD, path: text})
+                self.assertEqual((status, len(lines)), (1, 1), lines)
+                self.assertTrue(lines[0].startswith(f"{path}:{line}: "), lines[0])
+                self.assertIn(part, lines[0])
+
+    def test_catches_a_long_circle(self):
+        around = {f"fft/{a}.hpp": f'#include "fft/{b}.hpp"\n' for a, b in ("ab", "bc", "ca")}
+        status, lines = check({**GOOD, **around})
+        self.assertEqual((status, len(lines)), (1, 1), lines)
+        self.assertIn("fft/a.hpp -> fft/b.hpp -> fft/c.hpp -> fft/a.hpp", lines[0])
+
+    def test_reports_every_violation(self):
+        status, lines = check({**GOOD, "nets/a.cpp": "#include <fftw3.h>\n#include <png.h>\n"})
+        self.assertEqual((status, len(lines)), (1, 2), lines)
+
+    def test_refuses_an_empty_tree(self):
+        self.assertEqual(check({})[0], 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
