@@ -1,8 +1,8 @@
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <cstdint>
 #include <new>
+
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "convolume/memory.hpp"
 

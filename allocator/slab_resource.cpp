@@ -1,7 +1,7 @@
-#include <fmt/format.h>
-
 #include <mutex>
 #include <new>
+
+#include <fmt/format.h>
 
 #include "allocator/free_list.hpp"
 #include "allocator/size_classes.hpp"
@@ -69,7 +69,7 @@ static_assert(sizeof(SlabHeader) <= allocator::alignment);
 
 struct SizeClass {
   FreeList free;
-  std::mutex growing;  // taken only to carve a new slab
+  std::mutex growing;             // taken only to carve a new slab
   std::vector<std::byte*> slabs;  // guarded by `growing`
   std::atomic<std::uint32_t> blocks{0};
   std::atomic<std::size_t> live{0};

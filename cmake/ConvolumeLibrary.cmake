@@ -26,6 +26,7 @@ write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/convolume-config-ve
   COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/convolume-config.cmake
   ${CMAKE_CURRENT_BINARY_DIR}/convolume-config-version.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/convolume)
+file(RELATIVE_PATH CONVOLUME_PKGCONFIG_TO_PREFIX "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 configure_file(cmake/convolume.pc.in ${CMAKE_CURRENT_BINARY_DIR}/convolume.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/convolume.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 install(DIRECTORY nets/zoo DESTINATION ${CMAKE_INSTALL_DATADIR}/convolume)

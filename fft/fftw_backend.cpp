@@ -1,13 +1,13 @@
 // FFTW as a backend: natural order in one guru plan, rotated order as Algorithm 2 of Feinberg (2015) on FFTW's pieces.
-#include <fftw3.h>
-#include <fmt/format.h>
-
 #include <array>
 #include <cstring>
 #include <mutex>
 #include <new>
 #include <utility>
 #include <vector>
+
+#include <fftw3.h>
+#include <fmt/format.h>
 
 #include "fft/plan_impl.hpp"
 
@@ -85,10 +85,10 @@ class WisdomSetAside {
 class PlanningBuffer {
  public:
   explicit PlanningBuffer(std::size_t bytes)
-      : memory_(::operator new(bytes, std::align_val_t{64}, std::nothrow)), bytes_(bytes) {
+      : memory_(::operator new (bytes, std::align_val_t{64}, std::nothrow)), bytes_(bytes) {
     if (memory_ == nullptr) throw std::bad_alloc();
   }
-  ~PlanningBuffer() { ::operator delete(memory_, std::align_val_t{64}); }
+  ~PlanningBuffer() { ::operator delete (memory_, std::align_val_t{64}); }
   PlanningBuffer(const PlanningBuffer&) = delete;
   PlanningBuffer& operator=(const PlanningBuffer&) = delete;
   void* get() const { return memory_; }
@@ -115,12 +115,12 @@ class Piece {
     const int many_rank = static_cast<int>(many.size());
     switch (step) {
       case Step::r2c:
-        handle_ = Api::r2c(rank, dims.data(), many_rank, many.data(), static_cast<T*>(in), static_cast<Complex*>(out),
-                           flags);
+        handle_ =
+            Api::r2c(rank, dims.data(), many_rank, many.data(), static_cast<T*>(in), static_cast<Complex*>(out), flags);
         break;
       case Step::c2r:
-        handle_ = Api::c2r(rank, dims.data(), many_rank, many.data(), static_cast<Complex*>(in), static_cast<T*>(out),
-                           flags);
+        handle_ =
+            Api::c2r(rank, dims.data(), many_rank, many.data(), static_cast<Complex*>(in), static_cast<T*>(out), flags);
         break;
       default:
         handle_ = Api::c2c(rank, dims.data(), many_rank, many.data(), static_cast<Complex*>(in),
@@ -142,9 +142,14 @@ class Piece {
 
   void execute(void* in, void* out) const {
     switch (step_) {
-      case Step::r2c: Api::execute_r2c(handle_, static_cast<T*>(in), static_cast<Complex*>(out)); break;
-      case Step::c2r: Api::execute_c2r(handle_, static_cast<Complex*>(in), static_cast<T*>(out)); break;
-      default: Api::execute_c2c(handle_, static_cast<Complex*>(in), static_cast<Complex*>(out));
+      case Step::r2c:
+        Api::execute_r2c(handle_, static_cast<T*>(in), static_cast<Complex*>(out));
+        break;
+      case Step::c2r:
+        Api::execute_c2r(handle_, static_cast<Complex*>(in), static_cast<T*>(out));
+        break;
+      default:
+        Api::execute_c2c(handle_, static_cast<Complex*>(in), static_cast<Complex*>(out));
     }
   }
 
@@ -162,9 +167,12 @@ class Piece {
 
 unsigned rigor_flag(Rigor rigor) {
   switch (rigor) {
-    case Rigor::estimate: return FFTW_ESTIMATE;
-    case Rigor::measure: return FFTW_MEASURE;
-    case Rigor::patient: return FFTW_PATIENT;
+    case Rigor::estimate:
+      return FFTW_ESTIMATE;
+    case Rigor::measure:
+      return FFTW_MEASURE;
+    case Rigor::patient:
+      return FFTW_PATIENT;
   }
   return FFTW_ESTIMATE;
 }
@@ -186,7 +194,8 @@ class FftwPlan final : public Plan::Impl {
       scratch_bytes = static_cast<std::size_t>(p.extent.z * plane_elements()) * geometry.complex_bytes;
     } else if (geometry.planes < p.extent.z) {
       // One plan transforms whole volumes: planes that count as zero are put beside the others in scratch.
-      scratch_bytes = (static_cast<std::size_t>(geometry.plane_stride * p.extent.z) * geometry.space_element_bytes + 63) / 64 * 64;
+      scratch_bytes =
+          (static_cast<std::size_t>(geometry.plane_stride * p.extent.z) * geometry.space_element_bytes + 63) / 64 * 64;
       if (!geometry.forward) scratch_bytes += spectrum_copy_bytes();
     } else if (p.kind == Kind::c2r && !p.in_place) {
       scratch_bytes = spectrum_copy_bytes();  // FFTW's c2r of several dimensions destroys its input
@@ -287,7 +296,8 @@ class FftwPlan final : public Plan::Impl {
       inner_ = Piece<T>(g.real ? Step::r2c : Step::forward, plane, planes, space, scratch, flags | FFTW_PRESERVE_INPUT);
       outer_ = Piece<T>(Step::forward, line, lines, scratch, spectrum, flags);
     } else {
-      outer_ = Piece<T>(Step::backward, reversed(line), reversed(lines), spectrum, scratch, flags | FFTW_PRESERVE_INPUT);
+      outer_ =
+          Piece<T>(Step::backward, reversed(line), reversed(lines), spectrum, scratch, flags | FFTW_PRESERVE_INPUT);
       inner_ = Piece<T>(g.real ? Step::c2r : Step::backward, reversed(plane), reversed(planes), scratch, space, flags);
     }
   }

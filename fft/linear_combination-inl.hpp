@@ -6,8 +6,9 @@
 #define CONVOLUME_FFT_LINEAR_COMBINATION_INL_HPP
 #endif
 
-#include "convolume/tensor.hpp"
 #include "hwy/highway.h"
+
+#include "convolume/tensor.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convolume::fft {
@@ -29,7 +30,7 @@ HWY_INLINE void LinearCombination(const T* const* x, const T* c, index_t terms, 
   }
 }
 #else
-template <class T, class D = hn::ScalableTag<T>>
+template <class T, class D = hn::ScalableTag<T> >
 HWY_INLINE hn::Vec<D> SwapPairs(D, hn::Vec<D> a) {
   if constexpr (sizeof(T) == 4) {
     return hn::Shuffle2301(a);
@@ -66,9 +67,8 @@ HWY_INLINE void LinearCombination(const T* const* x, const T* c, index_t terms, 
   const auto lanes = static_cast<index_t>(hn::Lanes(d));
   const index_t n = 2 * count;
   const auto load = [&](const T* from, index_t at) HWY_ATTR { return hn::LoadU(d, from + at); };
-  const auto store = [&](auto value, index_t at) HWY_ATTR {
-    hn::StoreU(add ? hn::Add(value, hn::LoadU(d, sum + at)) : value, d, sum + at);
-  };
+  const auto store = [&](auto value, index_t at)
+                         HWY_ATTR { hn::StoreU(add ? hn::Add(value, hn::LoadU(d, sum + at)) : value, d, sum + at); };
   index_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) Combine<4>(x, c, terms, i, load, store);
   for (; i + lanes <= n; i += lanes) Combine<1>(x, c, terms, i, load, store);

@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
 #include <cmath>
+
+#include <fmt/format.h>
 
 #include "core/checked.hpp"
 #include "fft/plan_impl.hpp"
@@ -46,8 +46,9 @@ Geometry::Geometry(const Problem& p) {
   space_distance = p.space_distance != 0 ? p.space_distance : volume;
   require(plane_stride >= checked_mul(row_stride, p.extent.y - 1) + p.extent.x, "plane_stride", plane_stride,
           "a plane must hold its rows");
-  require(p.batch == 1 || space_distance >= plane_stride * (p.extent.z - 1) + row_stride * (p.extent.y - 1) + p.extent.x,
-          "space_distance", space_distance, "volumes of a batch must not overlap");
+  require(
+      p.batch == 1 || space_distance >= plane_stride * (p.extent.z - 1) + row_stride * (p.extent.y - 1) + p.extent.x,
+      "space_distance", space_distance, "volumes of a batch must not overlap");
 
   const auto unit = static_cast<index_t>(alignment_bytes / static_cast<index_t>(complex_bytes));
   x_padded = round_up(x_star, unit);

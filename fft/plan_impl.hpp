@@ -9,12 +9,12 @@ namespace convolume::fft {
 struct Geometry {
   explicit Geometry(const Problem& problem);
 
-  bool real;               // r2c or c2r
-  bool forward;            // r2c or c2c_forward
-  index_t x_star;          // spectrum points along X
-  index_t x_padded;        // X* padded to the alignment (rotated order: in scratch)
-  index_t z_padded;        // Z padded to the alignment (rotated order: in the spectrum)
-  index_t planes;          // Z planes read or written on the space side
+  bool real;                                         // r2c or c2r
+  bool forward;                                      // r2c or c2c_forward
+  index_t x_star;                                    // spectrum points along X
+  index_t x_padded;                                  // X* padded to the alignment (rotated order: in scratch)
+  index_t z_padded;                                  // Z padded to the alignment (rotated order: in the spectrum)
+  index_t planes;                                    // Z planes read or written on the space side
   index_t row_stride, plane_stride, space_distance;  // space side, in its elements
   Extent3 spectrum_stride;                           // complex elements
   index_t spectrum_elements, spectrum_distance;

@@ -1,10 +1,10 @@
 #include "fft/pruned_transform.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+
+#include <fmt/format.h>
 
 namespace convolume::fft {
 namespace {
@@ -28,8 +28,8 @@ PrunedTransform<T>::PrunedTransform(const Plan& volume, const Extent3& support, 
     const int axis = order[i];
     Axis& a = axes_[i];
     if (support[axis] < 1 || (support[axis] - 1) * step[axis] >= n[axis]) {
-      throw InvalidArgument(fmt::format("pruned transform: {} voxels {} apart do not fit {} points", support[axis],
-                                        step[axis], n[axis]));
+      throw InvalidArgument(
+          fmt::format("pruned transform: {} voxels {} apart do not fit {} points", support[axis], step[axis], n[axis]));
     }
     const index_t used = axis == 2 ? n.x / 2 + 1 : n[axis];
     a.support = support[axis];
@@ -41,8 +41,8 @@ PrunedTransform<T>::PrunedTransform(const Plan& volume, const Extent3& support, 
     a.inverse_by_voxel.assign(size, T{0});
     for (index_t j = 0; j < a.support; ++j) {
       for (index_t f = 0; f < used; ++f) {
-        const auto turns = static_cast<long double>(f * ((j * step[axis]) % n[axis]) % n[axis]) /
-                           static_cast<long double>(n[axis]);
+        const auto turns =
+            static_cast<long double>(f * ((j * step[axis]) % n[axis]) % n[axis]) / static_cast<long double>(n[axis]);
         const long double angle = 2 * std::numbers::pi_v<long double> * turns;
         const bool mirrored = axis == 2 && f != 0 && 2 * f != n.x;
         const long double weight = mirrored ? 2 : 1;
@@ -131,8 +131,8 @@ void PrunedTransform<T>::inverse(const T* spectrum, T* voxels, T* scratch) const
       terms[static_cast<std::size_t>(f)] = planes + 2 * a * plane() + f * line;
     }
     for (index_t b = 0; b < middle.support; ++b) {
-      linear_combination(terms.data(), middle.inverse_by_voxel.data() + 2 * b * middle.frequencies,
-                         middle.frequencies, inner.frequencies, false, sum);
+      linear_combination(terms.data(), middle.inverse_by_voxel.data() + 2 * b * middle.frequencies, middle.frequencies,
+                         inner.frequencies, false, sum);
       for (index_t c = 0; c < inner.support; ++c) {
         const T* twiddle = inner.inverse_by_voxel.data() + c * line;
         double value = 0;

@@ -1,9 +1,9 @@
 #include "nets/checkpoint.hpp"
 
-#include <fmt/format.h>
-
 #include <charconv>
 #include <cstring>
+
+#include <fmt/format.h>
 
 #include "nets/io/safetensors.hpp"
 
@@ -15,8 +15,8 @@ constexpr const char* format_name = "convolume checkpoint 1";
 const std::string& field(const io::SafetensorsFile& file, const std::filesystem::path& path, const char* key) {
   const auto found = file.metadata().find(key);
   if (found == file.metadata().end()) {
-    throw FormatError(fmt::format("{}: metadata field '{}' is missing; is it a checkpoint of convolume?", path.string(),
-                                  key));
+    throw FormatError(
+        fmt::format("{}: metadata field '{}' is missing; is it a checkpoint of convolume?", path.string(), key));
   }
   return found->second;
 }
@@ -35,8 +35,8 @@ T number(const io::SafetensorsFile& file, const std::filesystem::path& path, con
 CheckpointHeader header_of(const io::SafetensorsFile& file, const std::filesystem::path& path) {
   const std::string& format = field(file, path, "format");
   if (format != format_name) {
-    throw FormatError(fmt::format("{}: metadata field 'format' is '{}', expected '{}'", path.string(), format,
-                                  format_name));
+    throw FormatError(
+        fmt::format("{}: metadata field 'format' is '{}', expected '{}'", path.string(), format, format_name));
   }
   CheckpointHeader header;
   header.net = parse_net(field(file, path, "net"), path.string() + " (net)");
@@ -52,7 +52,8 @@ struct Part {
   const char* prefix;
   Tensor<float> Parameter::*tensor;
 };
-constexpr Part parts[] = {{"", &Parameter::value}, {"moment1/", &Parameter::moment1}, {"moment2/", &Parameter::moment2}};
+constexpr Part parts[] = {
+    {"", &Parameter::value}, {"moment1/", &Parameter::moment1}, {"moment2/", &Parameter::moment2}};
 
 std::vector<index_t> dimensions(const Shape5& s) {
   // Vectors keep one axis, weights PyTorch's five.
@@ -68,10 +69,11 @@ void save_checkpoint(const std::filesystem::path& file, const CheckpointHeader& 
     for (const Parameter& p : parameters.all()) {
       const Tensor<float>& tensor = p.*part.tensor;
       if (!tensor) continue;
-      tensors.push_back({.name = part.prefix + p.name,
-                         .type = io::StoredType::f32,
-                         .shape = dimensions(tensor.shape()),
-                         .bytes = std::as_bytes(std::span(tensor.data(), static_cast<std::size_t>(tensor.elements())))});
+      tensors.push_back(
+          {.name = part.prefix + p.name,
+           .type = io::StoredType::f32,
+           .shape = dimensions(tensor.shape()),
+           .bytes = std::as_bytes(std::span(tensor.data(), static_cast<std::size_t>(tensor.elements())))});
     }
   }
   io::write_safetensors(file, tensors,
@@ -100,10 +102,10 @@ CheckpointHeader load_checkpoint(const std::filesystem::path& path, Parameters& 
         const std::string name = part.prefix + p.name;
         const io::NamedTensor* stored = file.find(name);
         if (stored == nullptr || stored->type != io::StoredType::f32 || stored->shape != dimensions(tensor.shape())) {
-          throw FormatError(fmt::format("{}: tensor '{}' is {}, the net expects {} numbers of type F32; the checkpoint "
-                                        "belongs to another net",
-                                        path.string(), name, stored == nullptr ? "missing" : "of another shape or type",
-                                        tensor.elements()));
+          throw FormatError(fmt::format(
+              "{}: tensor '{}' is {}, the net expects {} numbers of type F32; the checkpoint "
+              "belongs to another net",
+              path.string(), name, stored == nullptr ? "missing" : "of another shape or type", tensor.elements()));
         }
         if (write) std::memcpy(tensor.data(), stored->bytes.data(), stored->bytes.size());
       }

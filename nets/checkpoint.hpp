@@ -10,7 +10,8 @@
 
 namespace convolume::nets {
 
-/// What a checkpoint says beside its tensors. Holds no clock, path, host or thread count: equal states give equal bytes.
+/// What a checkpoint says beside its tensors. Holds no clock, path, host or thread count: equal states give equal
+/// bytes.
 struct CheckpointHeader {
   NetSpec net;
   std::int64_t iteration = 0;

@@ -1,11 +1,11 @@
 #include "nets/dataset.hpp"
 
-#include <fmt/format.h>
-#include <xxhash.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+
+#include <fmt/format.h>
+#include <xxhash.h>
 
 #include "core/files.hpp"
 #include "nets/io/synthetic.hpp"
@@ -109,7 +109,9 @@ class Loader {
 
   LabelledVolume from_synthetic() {
     const index_t planes = synthetic_->image.shape().extent.z;
-    return {slices_of(synthetic_->image, 0, planes, memory_), slices_of(synthetic_->label, 0, planes, memory_), {},
+    return {slices_of(synthetic_->image, 0, planes, memory_),
+            slices_of(synthetic_->label, 0, planes, memory_),
+            {},
             synthetic_->name};
   }
 
@@ -139,11 +141,11 @@ class Loader {
     const auto slices = t.numbers("slices");
     if (slices.empty()) return;
     const index_t planes = volume.image.shape().extent.z;
-    const auto begin = static_cast<index_t>(slices[0]);
-    const auto end = slices.size() == 2 ? static_cast<index_t>(slices[1]) : -1;
-    if (slices.size() != 2 || begin < 0 || end <= begin || end > planes) {
-      t.fail(fmt::format("must be [first, end) within the {} slices of '{}'", planes, volume.name), "slices");
-    }
+    const bool good = slices.size() == 2 && slices[0] >= 0 && slices[1] > slices[0] &&
+                      slices[1] <= static_cast<double>(planes) && std::trunc(slices[0]) == slices[0] &&
+                      std::trunc(slices[1]) == slices[1];
+    if (!good) t.fail(fmt::format("must be [first, end) within the {} slices of '{}'", planes, volume.name), "slices");
+    const auto begin = static_cast<index_t>(slices[0]), end = static_cast<index_t>(slices[1]);
     for (auto* part : {&volume.image, &volume.label, &volume.mask}) {
       if (*part) *part = slices_of(*part, begin, end, memory_);
     }
@@ -156,9 +158,9 @@ class Loader {
   }
 
   std::string digest() const {
-    const std::string settings = fmt::format("{} {} {} {} {}", static_cast<int>(data_.normalisation),
-                                             data_.augment.flip_z, data_.augment.flip_y, data_.augment.flip_x,
-                                             data_.augment.rotate);
+    const std::string settings =
+        fmt::format("{} {} {} {} {}", static_cast<int>(data_.normalisation), data_.augment.flip_z, data_.augment.flip_y,
+                    data_.augment.flip_x, data_.augment.rotate);
     XXH64_hash_t hash = XXH3_64bits(settings.data(), settings.size());
     for (const LabelledVolume& volume : data_.train) {
       for (const auto* part : {&volume.image, &volume.label, &volume.mask}) {
@@ -222,7 +224,8 @@ PatchDraw PatchDraw::draw(const Dataset& data, const Extent3& patch, std::uint64
   const Extent3 places = data.train[draw.volume].image.shape().extent - patch + Extent3::all(1);
   for (int axis = 0; axis < 3; ++axis) draw.origin[axis] = below(places[axis]);
   const bool allowed[3] = {data.augment.flip_z, data.augment.flip_y, data.augment.flip_x};
-  for (int axis = 0; axis < 3; ++axis) draw.flip[axis] = below(2) == 1 && (allowed[axis] || (axis > 0 && data.augment.rotate));
+  for (int axis = 0; axis < 3; ++axis)
+    draw.flip[axis] = below(2) == 1 && (allowed[axis] || (axis > 0 && data.augment.rotate));
   draw.transpose = below(2) == 1 && data.augment.rotate;
   return draw;
 }

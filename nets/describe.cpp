@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
+#include "convolume/fft.hpp"
 #include "convolume/memory.hpp"
 #include "convolume/nets.hpp"
-#include "convolume/fft.hpp"
 #include "convolume/version.hpp"
 #include "nets/io/volume.hpp"
 #include "nets/network.hpp"
@@ -63,19 +63,19 @@ std::string describe_net(const std::filesystem::path& file, const std::vector<st
       transient += layer;
     }
     const NodeShape& shape = shapes.nodes[i];
-    text += fmt::format("{:<20} {:<32} {:>8}  {:<16} {:>12} {:>10.3f}  {}\n", node.name, std::visit(NodeType{}, node.kind),
-                        shape.channels, to_string(shape.extent), count, work / 1e9,
+    text += fmt::format("{:<20} {:<32} {:>8}  {:<16} {:>12} {:>10.3f}  {}\n", node.name,
+                        std::visit(NodeType{}, node.kind), shape.channels, to_string(shape.extent), count, work / 1e9,
                         plan != nullptr ? name_of(plan->engine()) : "");
   }
   const double tensors = static_cast<double>(network.tensor_bytes());
-  const double state = 4.0 * static_cast<double>(parameters.count()) *
-                       (spec.optimizer.kind == OptimizerKind::adam ? 4.0 : 3.0);
+  const double state =
+      4.0 * static_cast<double>(parameters.count()) * (spec.optimizer.kind == OptimizerKind::adam ? 4.0 : 3.0);
   text += fmt::format("\noutput          {} x {}\n", shapes.output().channels, to_string(shapes.output().extent));
-  text += shapes.output().global
-              ? "field of view   everything (a spatial norm lies in between)\n"
-              : fmt::format("field of view   {}\n", to_string(shapes.field_of_view()));
+  text += shapes.output().global ? "field of view   everything (a spatial norm lies in between)\n"
+                                 : fmt::format("field of view   {}\n", to_string(shapes.field_of_view()));
   text += fmt::format("pooling grid    {}\n", to_string(shapes.alignment()));
-  text += fmt::format("parameters      {} ({} with gradients and optimiser state)\n", parameters.count(), mebibytes(state));
+  text +=
+      fmt::format("parameters      {} ({} with gradients and optimiser state)\n", parameters.count(), mebibytes(state));
   text += fmt::format("tensors         {} (activations and their gradients, training)\n", mebibytes(tensors));
   text += fmt::format("spectra         {} of weights kept, at most {} of tensors within an iteration\n",
                       mebibytes(spectra), mebibytes(transient));

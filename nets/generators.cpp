@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "nets/net_spec.hpp"
 
@@ -72,7 +72,8 @@ class UnetBuilder {
     std::size_t first = 0;
     for (index_t i = 0; i < o_.convs; ++i) {
       const std::string conv = fmt::format("{}_conv{}", name, i);
-      at = b_.add(conv, {at}, same_conv(channels(level), at_level(o_.kernels, level), fused ? o_.activation : Activation{}));
+      at = b_.add(conv, {at},
+                  same_conv(channels(level), at_level(o_.kernels, level), fused ? o_.activation : Activation{}));
       at = normalised(conv, at, channels(level));
       if (i == 0) first = at;
     }

@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "convolume/cpu.hpp"
 #include "convolume/memory.hpp"
@@ -29,8 +29,8 @@ bool infer(const InferOptions& o) {
   load_checkpoint(o.checkpoint, parameters);
   auto volume = read(o.volume, &memory);
   if (header.net.in_channels != 1) {
-    throw Unsupported(fmt::format("{}: the net reads {} channels, volumes have 1", o.checkpoint.string(),
-                                  header.net.in_channels));
+    throw Unsupported(
+        fmt::format("{}: the net reads {} channels, volumes have 1", o.checkpoint.string(), header.net.in_channels));
   }
   normalise(volume, header.normalisation == "volume" ? Normalisation::volume : Normalisation::none);
   Predictor predictor(header.net, parameters, volume.shape().extent,
@@ -58,7 +58,8 @@ Scores evaluate_files(const std::string& prediction, const std::string& label, c
   }
   auto labels = read(label, &memory);
   for (index_t i = 0; i < labels.elements() && !positive.empty(); ++i) {
-    const bool hit = std::find(positive.begin(), positive.end(), static_cast<double>(labels.data()[i])) != positive.end();
+    const bool hit =
+        std::find(positive.begin(), positive.end(), static_cast<double>(labels.data()[i])) != positive.end();
     labels.data()[i] = hit ? 1.0f : 0.0f;
   }
   View<const float> part = std::as_const(labels).view();
@@ -71,8 +72,9 @@ Scores evaluate_files(const std::string& prediction, const std::string& label, c
     part.shape.extent.z = slices->second - slices->first;
   }
   if (part.shape != probabilities.shape()) {
-    throw ShapeMismatch(fmt::format("{} has {} voxels, {} has {}; use --slices where only some were predicted", prediction,
-                                    to_string(probabilities.shape().extent), label, to_string(part.shape.extent)));
+    throw ShapeMismatch(fmt::format("{} has {} voxels, {} has {}; use --slices where only some were predicted",
+                                    prediction, to_string(probabilities.shape().extent), label,
+                                    to_string(part.shape.extent)));
   }
   const View<const float> predicted = std::as_const(probabilities).view(), none{};
   return score({&predicted, 1}, {&part, 1}, {&none, 1}, threshold, &memory);
@@ -87,8 +89,8 @@ void export_split(const std::filesystem::path& data_file, const std::string& spl
   const Dataset data = load_dataset(data_file, &memory);
   const auto& list = split == "train" ? data.train : data.validation;
   if (list.size() != 1) {
-    throw InvalidArgument(fmt::format("{}: split '{}' has {} volumes; one can be exported", data_file.string(), split,
-                                      list.size()));
+    throw InvalidArgument(
+        fmt::format("{}: split '{}' has {} volumes; one can be exported", data_file.string(), split, list.size()));
   }
   io::write_volume(image, list[0].image.view());
   io::write_volume(label, list[0].label.view(), {.element_type = io::ElementType::uint8});

@@ -1,10 +1,10 @@
 #include "nets/net_shapes.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+
+#include <fmt/format.h>
 
 namespace convolume::nets {
 namespace {
@@ -32,6 +32,8 @@ AxisView transposed(AxisView a, index_t span, index_t stride, index_t pad) {
   a.high += p * a.jump;
   return a;
 }
+
+index_t floor_div(index_t a, index_t b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
 
 class Inference {
  public:
@@ -64,6 +66,11 @@ class Inference {
       const index_t span = p.span()[axis];
       a = conv.transposed ? transposed(a, span, p.stride[axis], p.pad_before[axis])
                           : windowed(a, span, p.stride[axis], p.pad_before[axis]);
+      if (conv.transposed) {
+        pad_transposed(axis, span, p.stride[axis], p.pad_before[axis]);
+      } else {
+        pad_window(axis, span, p.stride[axis], p.pad_before[axis]);
+      }
     }
   }
   void operator()(const MaxPoolNode& n) {
@@ -74,7 +81,9 @@ class Inference {
     }
     for (int axis = 0; axis < 3; ++axis) {
       AxisView& a = out_->axes[static_cast<std::size_t>(axis)];
-      a = windowed(a, (n.pool.window[axis] - 1) * n.pool.dilation[axis] + 1, n.pool.stride[axis], 0);
+      const index_t span = (n.pool.window[axis] - 1) * n.pool.dilation[axis] + 1;
+      a = windowed(a, span, n.pool.stride[axis], 0);
+      pad_window(axis, span, n.pool.stride[axis], 0);
     }
   }
   void operator()(const UpsampleNode& n) {
@@ -85,20 +94,24 @@ class Inference {
       a.jump /= f;
       a.origin -= (f - 1) / 2 * a.jump;
       a.low -= (f - 1) * a.jump;
+      out_->padded_before[axis] *= n.factor[axis];
+      out_->padded_behind[axis] *= n.factor[axis];
     }
   }
   void operator()(const CropNode& n) {
     out_->extent = input().extent - n.before - n.after;
     for (int axis = 0; axis < 3; ++axis) {
       if (out_->extent[axis] < 1) {
-        fail(spec_, *node_, fmt::format("crops {} by {} and {}; nothing is left", to_string(input().extent),
-                                        to_string(n.before), to_string(n.after)));
+        fail(spec_, *node_,
+             fmt::format("crops {} by {} and {}; nothing is left", to_string(input().extent), to_string(n.before),
+                         to_string(n.after)));
       }
       AxisView& a = out_->axes[static_cast<std::size_t>(axis)];
       const double shift = static_cast<double>(n.before[axis]) * a.jump;
       a.origin += shift;
       a.low += shift;
       a.high += shift;
+      set_padded(axis, out_->padded_before[axis] - n.before[axis], out_->padded_behind[axis] - n.after[axis]);
     }
   }
   void operator()(const ConcatNode&) {
@@ -110,8 +123,8 @@ class Inference {
     align();
     for (const std::size_t i : node_->inputs) {
       if (shapes_.of(i).channels != out_->channels) {
-        fail(spec_, *node_, fmt::format("adds {} and {} channels; they must be equal", out_->channels,
-                                        shapes_.of(i).channels));
+        fail(spec_, *node_,
+             fmt::format("adds {} and {} channels; they must be equal", out_->channels, shapes_.of(i).channels));
       }
     }
   }
@@ -128,6 +141,24 @@ class Inference {
  private:
   const NodeShape& input() const { return shapes_.of(node_->inputs[0]); }
 
+  void set_padded(int axis, index_t before, index_t behind) {
+    out_->padded_before[axis] = std::clamp<index_t>(before, 0, out_->extent[axis]);
+    out_->padded_behind[axis] = std::clamp<index_t>(behind, 0, out_->extent[axis]);
+  }
+  /// Of outputs whose window touches padding, or an input voxel that padding had a part in.
+  void pad_window(int axis, index_t span, index_t stride, index_t pad) {
+    const NodeShape& in = input();
+    const index_t touched = in.padded_before[axis] + pad;
+    const index_t last_clean = floor_div(in.extent[axis] - in.padded_behind[axis] + pad - span, stride);
+    set_padded(axis, (touched + stride - 1) / stride, out_->extent[axis] - 1 - last_clean);
+  }
+  /// Of outputs that an input voxel with a part of padding reaches, or would reach from outside.
+  void pad_transposed(int axis, index_t span, index_t stride, index_t pad) {
+    const NodeShape& in = input();
+    set_padded(axis, (in.padded_before[axis] - 1) * stride + span - pad,
+               out_->extent[axis] - ((in.extent[axis] - in.padded_behind[axis]) * stride - pad));
+  }
+
   /// Crops the inputs to what they have in common: from the last first voxel to the first last one.
   void align() {
     out_->crop.assign(node_->inputs.size(), Extent3{0, 0, 0});
@@ -137,9 +168,10 @@ class Inference {
       double first = -1e300;
       for (const std::size_t i : node_->inputs) {
         if (view(i).jump != jump) {
-          fail(spec_, *node_, fmt::format("joins feature maps of different resolution along {}; pool or upsample one of "
-                                          "them",
-                                          "zyx"[axis]));
+          fail(spec_, *node_,
+               fmt::format("joins feature maps of different resolution along {}; pool or upsample one of "
+                           "them",
+                           "zyx"[axis]));
         }
         first = std::max(first, view(i).origin);
       }
@@ -151,8 +183,9 @@ class Inference {
         const AxisView v = view(node_->inputs[k]);
         const double skip = (first - v.origin) / jump;
         if (skip != std::floor(skip)) {
-          fail(spec_, *node_, fmt::format("joins feature maps that lie {} voxels apart along {}; change a kernel by one",
-                                          skip, "zyx"[axis]));
+          fail(spec_, *node_,
+               fmt::format("joins feature maps that lie {} voxels apart along {}; change a kernel by one", skip,
+                           "zyx"[axis]));
         }
         const auto offset = static_cast<index_t>(skip);
         out_->crop[k][axis] = offset;
@@ -164,6 +197,14 @@ class Inference {
       if (common < 1) fail(spec_, *node_, "joins feature maps that have no voxel in common; enlarge the patch");
       a.origin = first;
       out_->extent[axis] = common;
+      index_t before = 0, behind = 0;
+      for (std::size_t k = 0; k < node_->inputs.size(); ++k) {
+        const NodeShape& in = shapes_.of(node_->inputs[k]);
+        const index_t cut = out_->crop[k][axis];
+        before = std::max(before, in.padded_before[axis] - cut);
+        behind = std::max(behind, in.padded_behind[axis] - (in.extent[axis] - cut - common));
+      }
+      set_padded(axis, before, behind);
     }
   }
 
@@ -172,14 +213,17 @@ class Inference {
     for (int axis = 0; axis < 3; ++axis) {
       const AxisView& a = shapes_.output().axes[static_cast<std::size_t>(axis)];
       if (a.jump != 1) {
-        fail(spec_, last, fmt::format("the output has one voxel per {} of the input along {}; upsample it to the input's "
-                                      "resolution",
-                                      a.jump, "zyx"[axis]));
+        fail(spec_, last,
+             fmt::format("the output has one voxel per {} of the input along {}; upsample it to the input's "
+                         "resolution",
+                         a.jump, "zyx"[axis]));
       }
       const index_t in = shapes_.input.extent[axis], out = shapes_.output().extent[axis];
       if (out > in) {
-        fail(spec_, last, fmt::format("the output has {} voxels along {}, more than the {} of the input; pad less, or crop",
-                                      out, "zyx"[axis], in));
+        fail(spec_, last,
+             fmt::format("the output has {} voxels along {}, more than the {} of the input; pad less, or "
+                         "crop",
+                         out, "zyx"[axis], in));
       }
     }
   }
@@ -257,7 +301,7 @@ Extent3 NetShapes::alignment() const {
       // The smallest whole multiple of the jump.
       const double jump = node.axes[static_cast<std::size_t>(axis)].jump;
       double whole = jump;
-      while (std::abs(whole - std::round(whole)) > 1e-6) whole += jump;
+      while (whole < 0.5 || std::abs(whole - std::round(whole)) > 1e-6) whole += jump;
       result[axis] = std::lcm(result[axis], static_cast<index_t>(std::round(whole)));
     }
   }

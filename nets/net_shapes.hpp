@@ -18,8 +18,9 @@ struct NodeShape {
   index_t channels = 0;
   Extent3 extent{};
   std::array<AxisView, 3> axes{};
-  bool global = false;              ///< a spatial norm lies before it: it sees everything
-  std::vector<Extent3> crop;        ///< first voxel that is taken of each input (concat, add)
+  Extent3 padded_before{0, 0, 0}, padded_behind{0, 0, 0};  ///< outermost voxels that padding had a part in
+  bool global = false;                                     ///< a spatial norm lies before it: it sees everything
+  std::vector<Extent3> crop;                               ///< first voxel that is taken of each input (concat, add)
 };
 
 struct NetShapes {

@@ -1,11 +1,11 @@
 #include "nets/net_spec.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+
+#include <fmt/format.h>
 
 #include "core/files.hpp"
 #include "nets/toml_reader.hpp"
@@ -60,9 +60,8 @@ ops::MaxPool read_pool(TomlTable& t) {
 }
 
 NodeKind read_kind(TomlTable& t) {
-  const std::string type =
-      t.choice("type", {"conv", "transposed_conv", "activation", "max_pool", "upsample", "concat", "add", "crop",
-                        "dropout", "group_norm", "instance_norm", "layer_norm"});
+  const std::string type = t.choice("type", {"conv", "transposed_conv", "activation", "max_pool", "upsample", "concat",
+                                             "add", "crop", "dropout", "group_norm", "instance_norm", "layer_norm"});
   if (type == "conv" || type == "transposed_conv") return read_conv(t, type == "transposed_conv");
   if (type == "activation") return ActivationNode{read_activation(t, "activation", "relu")};
   if (type == "max_pool") return MaxPoolNode{read_pool(t)};
@@ -150,8 +149,8 @@ std::vector<NodeSpec> generate(TomlTable& t) {
 
 ops::LossOptions read_loss(TomlTable t) {
   ops::LossOptions loss;
-  const std::string kind = t.choice("kind", {"binary_cross_entropy", "softmax_cross_entropy", "square", "dice"},
-                                    "binary_cross_entropy");
+  const std::string kind =
+      t.choice("kind", {"binary_cross_entropy", "softmax_cross_entropy", "square", "dice"}, "binary_cross_entropy");
   for (const auto candidate : {ops::LossKind::binary_cross_entropy, ops::LossKind::softmax_cross_entropy,
                                ops::LossKind::square, ops::LossKind::dice}) {
     if (kind == ops::name_of(candidate)) loss.kind = candidate;
@@ -294,10 +293,10 @@ namespace {
 
 struct NodeText {
   std::string operator()(const ConvNode& n) const {
-    return fmt::format("conv {} groups {} kernel {} stride {} dilation {} padding {} {} {} bias {} {} {}", n.out_channels,
-                       n.groups, to_string(n.kernel), to_string(n.stride), to_string(n.dilation), to_string(n.padding),
-                       n.same ? "same" : to_string(n.output_padding), n.transposed ? "transposed" : "plain", n.bias,
-                       name_of(n.activation.kind), n.activation.slope);
+    return fmt::format("conv {} groups {} kernel {} stride {} dilation {} padding {} {} {} bias {} {} {}",
+                       n.out_channels, n.groups, to_string(n.kernel), to_string(n.stride), to_string(n.dilation),
+                       to_string(n.padding), n.same ? "same" : to_string(n.output_padding),
+                       n.transposed ? "transposed" : "plain", n.bias, name_of(n.activation.kind), n.activation.slope);
   }
   std::string operator()(const ActivationNode& n) const {
     return fmt::format("{} {}", name_of(n.activation.kind), n.activation.slope);

@@ -61,12 +61,13 @@ struct OptimizerSpec {
   ops::SgdOptions sgd{};
   ops::AdamOptions adam{};
   double learning_rate = 1e-3;
-  double clip_norm = 0;       ///< largest norm of all gradients together; 0 means no clipping
-  index_t warmup = 0;         ///< iterations over which the learning rate rises from 0
-  index_t decay_every = 0;    ///< iterations after which it is multiplied by decay_factor, again and again; 0: never
+  double clip_norm = 0;     ///< largest norm of all gradients together; 0 means no clipping
+  index_t warmup = 0;       ///< iterations over which the learning rate rises from 0
+  index_t decay_every = 0;  ///< iterations after which it is multiplied by decay_factor, again and again; 0: never
   double decay_factor = 0.5;
 
-  /// The learning rate of iteration `step`, counted from 1. Independent of a run's total, so that a run may be extended.
+  /// The learning rate of iteration `step`, counted from 1. Independent of a run's total, so that a run may be
+  /// extended.
   double rate_at(index_t step) const;
 };
 
@@ -98,17 +99,17 @@ NetSpec load_net(const std::filesystem::path& file, const std::vector<std::strin
 NetSpec parse_net(const std::string& text, const std::string& origin, std::vector<std::string> overrides = {});
 
 /// Nodes of the paper's nets: `depth` valid convolutions of `width` feature maps, and one that maps to `out_channels`.
-std::vector<NodeSpec> width_depth_nodes(index_t width, index_t depth, const Extent3& kernel, const Activation& activation,
-                                        index_t out_channels);
+std::vector<NodeSpec> width_depth_nodes(index_t width, index_t depth, const Extent3& kernel,
+                                        const Activation& activation, index_t out_channels);
 
 struct UnetOptions {
   index_t width = 8, depth = 3, out_channels = 1;
-  index_t convs = 2;                  ///< per level and direction
-  std::vector<Extent3> kernels;       ///< per level; the last repeats
-  std::vector<Extent3> pools;         ///< between levels; the last repeats
-  std::string norm = "none";          ///< none, group, instance, layer
+  index_t convs = 2;             ///< per level and direction
+  std::vector<Extent3> kernels;  ///< per level; the last repeats
+  std::vector<Extent3> pools;    ///< between levels; the last repeats
+  std::string norm = "none";     ///< none, group, instance, layer
   index_t groups = 8;
-  bool transposed = true;             ///< transposed convolution upwards, else nearest upsampling and a convolution
+  bool transposed = true;  ///< transposed convolution upwards, else nearest upsampling and a convolution
   bool residual = false;
   double dropout = 0;
   Activation activation{Activation::Kind::relu, 0.01};

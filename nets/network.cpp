@@ -1,8 +1,8 @@
 #include "nets/network.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "ops/activation.hpp"
 #include "ops/copy.hpp"
@@ -149,11 +149,10 @@ Ready Network::forward_node(TaskGraph& graph, std::size_t index) {
     return ops::append_dropout_forward<float>(graph, ready, x, node.y, n->rate, &node.dropout_key);
   }
   if (const auto* n = std::get_if<GroupNormNode>(&spec.kind)) {
-    const Ready all =
-        ready & ready_or_now(parameter_ready_, node.weight) & ready_or_now(parameter_ready_, node.bias);
+    const Ready all = ready & ready_or_now(parameter_ready_, node.weight) & ready_or_now(parameter_ready_, node.bias);
     return ops::append_group_norm_forward<float>(graph, all, x, node.weight->value.data(), node.bias->value.data(),
-                                                 node.y, {node.mean.data(), node.rstd.data()},
-                                                 norm_of(*n, x.shape.c), memory_);
+                                                 node.y, {node.mean.data(), node.rstd.data()}, norm_of(*n, x.shape.c),
+                                                 memory_);
   }
   return forward_join(graph, index);
 }
@@ -164,8 +163,8 @@ Ready Network::forward_join(TaskGraph& graph, std::size_t index) {
   Node& node = nodes_[index];
   const auto part = [&](std::size_t k) { return ops::crop(output_of(spec.inputs[k]), shape.crop[k], shape.extent); };
   if (std::holds_alternative<AddNode>(spec.kind)) {
-    Ready ready = ops::append_add<float>(graph, ready_of(spec.inputs[0]) & ready_of(spec.inputs[1]), part(0), part(1),
-                                         node.y);
+    Ready ready =
+        ops::append_add<float>(graph, ready_of(spec.inputs[0]) & ready_of(spec.inputs[1]), part(0), part(1), node.y);
     for (std::size_t k = 2; k < spec.inputs.size(); ++k) {
       ready = ops::append_copy<float>(graph, ready & ready_of(spec.inputs[k]), part(k), node.y, true);
     }
@@ -252,8 +251,12 @@ void Network::backward_conv(TaskGraph& graph, std::size_t index, ParameterReady&
   const NodeSpec& spec = spec_.nodes[index];
   Node& node = nodes_[index];
   Node* target = gradient_target(spec.inputs[0]);
-  BackwardBindings bindings{.x = output_of(spec.inputs[0]), .y = node.y.view(), .dy = node.dy.view(), .w = node.weights,
-                            .x_hat = &node.x_hat, .dw = node.weight->gradient};
+  BackwardBindings bindings{.x = output_of(spec.inputs[0]),
+                            .y = node.y.view(),
+                            .dy = node.dy.view(),
+                            .w = node.weights,
+                            .x_hat = &node.x_hat,
+                            .dw = node.weight->gradient};
   if (node.bias != nullptr) bindings.dbias = node.bias->gradient;
   if (target != nullptr) {
     bindings.dx = target->dy;
@@ -269,8 +272,9 @@ void Network::backward_conv(TaskGraph& graph, std::size_t index, ParameterReady&
   if (target != nullptr) written(*target, gradients.dx);
   // The spectra of x live from this layer's forward to its weight gradient, within one run. Never skipped, so that a
   // cancelled run frees them too.
-  graph.add({.name = "release input spectra", .task_class = TaskClass::update}, [&node] { node.x_hat.release(); },
-            gradients.dw.tasks());
+  graph.add(
+      {.name = "release input spectra", .task_class = TaskClass::update}, [&node] { node.x_hat.release(); },
+      gradients.dw.tasks());
 }
 
 void Network::backward_join(TaskGraph& graph, std::size_t index) {
@@ -300,7 +304,8 @@ void Network::backward_join(TaskGraph& graph, std::size_t index) {
 
 void Network::set_iteration(std::uint64_t seed, std::uint64_t iteration) {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    nodes_[i].dropout_key = {.seed = seed, .a = static_cast<std::uint32_t>(iteration), .b = static_cast<std::uint32_t>(i)};
+    nodes_[i].dropout_key = {
+        .seed = seed, .a = static_cast<std::uint32_t>(iteration), .b = static_cast<std::uint32_t>(i)};
   }
 }
 
@@ -317,7 +322,8 @@ void Network::add_numerics(NumericsRecord& record) const {
     if (!nodes_[i].plan) continue;
     record.set("node." + spec_.nodes[i].name, nodes_[i].plan->numerics());
     for (const CacheCost& cache : nodes_[i].plan->caches()) {
-      if (cache.name == "w_hat") record.set("node." + spec_.nodes[i].name + ".w_hat", cache.kept ? "kept" : "recomputed");
+      if (cache.name == "w_hat")
+        record.set("node." + spec_.nodes[i].name + ".w_hat", cache.kept ? "kept" : "recomputed");
     }
   }
 }

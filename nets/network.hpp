@@ -18,7 +18,8 @@ struct NetworkOptions {
   index_t batch = 1;
   bool training = false;
   Engine engine = Engine::automatic;
-  /// Bytes that all kept weight spectra may hold; shared out by seconds saved per byte, ties in layer order. 0: no limit.
+  /// Bytes that all kept weight spectra may hold; shared out by seconds saved per byte, ties in layer order. 0: no
+  /// limit.
   std::size_t memory_budget = std::size_t{4} << 30;
 };
 
@@ -62,7 +63,7 @@ class Network {
     std::optional<ConvPlan> plan;
     PreparedWeights weights;
     Spectra x_hat;
-    Ready weights_ready;  // in the graph that is being built
+    Ready weights_ready;          // in the graph that is being built
     Parameter* weight = nullptr;  // or gamma
     Parameter* bias = nullptr;    // or beta
     // Max-pooling: one byte per output.

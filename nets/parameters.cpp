@@ -11,7 +11,8 @@ namespace {
 /// Purposes of random numbers, the second word of their keys; dropout uses the node's index with the iteration.
 constexpr std::uint32_t initialisation = 0x10000000;
 
-void initialise(Tensor<float>& w, const ConvNode& conv, const Activation& behind, std::uint64_t seed, std::uint32_t node) {
+void initialise(Tensor<float>& w, const ConvNode& conv, const Activation& behind, std::uint64_t seed,
+                std::uint32_t node) {
   const auto taps = static_cast<double>(conv.kernel.volume());
   const auto stride = static_cast<double>(conv.stride.volume());
   const double inputs = static_cast<double>(w.shape().c) * taps;
@@ -49,7 +50,8 @@ Activation activation_behind(const NetSpec& spec, std::size_t index) {
 
 Parameters::Parameters(const NetSpec& spec, bool training, std::uint64_t seed, std::pmr::memory_resource* memory) {
   const auto add = [&](std::string name, const Shape5& shape, float value) -> Tensor<float>& {
-    Parameter p{.name = std::move(name), .value = Tensor<float>(shape, memory), .gradient = {}, .moment1 = {}, .moment2 = {}};
+    Parameter p{
+        .name = std::move(name), .value = Tensor<float>(shape, memory), .gradient = {}, .moment1 = {}, .moment2 = {}};
     p.value.fill(value);
     if (training) {
       for (auto* tensor : {&p.gradient, &p.moment1, &p.moment2}) {

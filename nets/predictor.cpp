@@ -1,9 +1,9 @@
 #include "nets/predictor.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
+
+#include <fmt/format.h>
 
 #include "ops/activation.hpp"
 
@@ -21,13 +21,13 @@ index_t mirrored(index_t i, index_t n) {
 }
 
 struct AxisNeeds {
-  index_t volume, patch, output, offset, alignment, reach_before, reach_behind, overlap;
+  index_t volume, patch, output, offset, alignment, padded_before, padded_behind, overlap;
 };
 
 /// Weight of each output voxel: zero within the untrusted margin of an inner face, then rising over what is left of
 /// the overlap.
-std::vector<float> ramp(const AxisNeeds& a, bool first, bool last, bool keeps_extent) {
-  index_t before = keeps_extent ? a.reach_before : 0, behind = keeps_extent ? a.reach_behind : 0;
+std::vector<float> ramp(const AxisNeeds& a, bool first, bool last) {
+  index_t before = a.padded_before, behind = a.padded_behind;
   if (before + behind >= a.overlap && before + behind > 0) {
     before = (a.overlap > 0 ? a.overlap - 1 : 0) * before / (before + behind);
     behind = std::max<index_t>(0, a.overlap - 1 - before);
@@ -48,11 +48,11 @@ std::vector<float> ramp(const AxisNeeds& a, bool first, bool last, bool keeps_ex
 
 AxisTiling tile_axis(const AxisNeeds& a) {
   AxisTiling t;
-  const bool keeps_extent = a.output == a.patch;
   t.patch = a.patch;
   t.output = a.output;
   t.offset = a.offset;
-  t.extent = keeps_extent ? std::max(round_up(a.volume, a.alignment), a.patch) : std::max(a.volume, a.output);
+  // Every patch starts on the pooling grid of the first.
+  t.extent = a.output + round_up(std::max<index_t>(0, a.volume - a.output), a.alignment);
   const index_t step = std::max(a.alignment, (a.output - a.overlap) / a.alignment * a.alignment);
   for (index_t start = 0;; start += step) {
     const index_t final_start = t.extent - a.output;
@@ -63,24 +63,31 @@ AxisTiling tile_axis(const AxisNeeds& a) {
     t.starts.push_back(start);
   }
   for (std::size_t i = 0; i < t.starts.size(); ++i) {
-    t.weights.push_back(ramp(a, i == 0, i + 1 == t.starts.size(), keeps_extent));
+    t.weights.push_back(ramp(a, i == 0, i + 1 == t.starts.size()));
   }
   return t;
 }
 
 }  // namespace
 
-Predictor::Predictor(const NetSpec& spec, Parameters& parameters, const Extent3& extent, const PredictorOptions& options,
-                     Scheduler& scheduler, std::pmr::memory_resource* memory)
+Predictor::Predictor(const NetSpec& spec, Parameters& parameters, const Extent3& extent,
+                     const PredictorOptions& options, Scheduler& scheduler, std::pmr::memory_resource* memory)
     : spec_(spec), volume_(extent), scheduler_(scheduler), memory_(memory) {
   Extent3 patch = options.patch.value_or(spec.patch);
-  NetShapes shapes = infer_shapes(spec, patch);
-  const Extent3 alignment = shapes.alignment();
+  const Extent3 alignment = infer_shapes(spec, patch).alignment();
+  Extent3 whole;
+  for (int axis = 0; axis < 3; ++axis) whole[axis] = round_up(patch[axis], alignment[axis]);
+  const Extent3 kept = infer_shapes(spec, whole).output().extent;
   for (int axis = 0; axis < 3; ++axis) {
-    if (patch[axis] % alignment[axis] != 0 && shapes.output().extent[axis] == patch[axis]) {
+    if (kept[axis] != whole[axis] || patch[axis] == whole[axis]) continue;
+    if (options.patch) {
       throw ConfigError(fmt::format("inference patch {} along {} is no multiple of the net's pooling grid ({}); use {}",
-                                    patch[axis], "zyx"[axis], alignment[axis], round_up(patch[axis], alignment[axis])));
+                                    patch[axis], "zyx"[axis], alignment[axis], whole[axis]));
     }
+    patch[axis] = whole[axis];
+  }
+  NetShapes shapes = infer_shapes(spec, patch);
+  for (int axis = 0; axis < 3; ++axis) {
     // A patch need not be larger than the volume.
     const index_t margin = patch[axis] - shapes.output().extent[axis];
     patch[axis] = std::min(patch[axis], round_up(volume_[axis], alignment[axis]) + margin);
@@ -89,13 +96,20 @@ Predictor::Predictor(const NetSpec& spec, Parameters& parameters, const Extent3&
   const Extent3 out = shapes.output().extent, before = shapes.reach_before(), behind = shapes.reach_behind();
   for (int axis = 0; axis < 3; ++axis) {
     const index_t most = out[axis] / 2;
-    const bool keeps_extent = out[axis] == patch[axis];
-    index_t overlap = keeps_extent ? std::min(before[axis] + behind[axis] + 1, most) : 0;
-    if (options.overlap) overlap = std::min((*options.overlap)[axis], out[axis] - alignment[axis]);
-    overlap = std::max<index_t>(0, overlap);
-    axes_[static_cast<std::size_t>(axis)] =
-        tile_axis({volume_[axis], patch[axis], out[axis], keeps_extent ? 0 : shapes.offset()[axis], alignment[axis],
-                   before[axis], behind[axis], overlap});
+    const index_t padded_before = shapes.output().padded_before[axis],
+                  padded_behind = shapes.output().padded_behind[axis];
+    index_t overlap = padded_before + padded_behind > 0 ? std::min(before[axis] + behind[axis] + 1, most) : 0;
+    if (options.overlap) overlap = (*options.overlap)[axis];
+    // Patches are at least the grid apart.
+    overlap = std::clamp<index_t>(overlap, 0, std::max<index_t>(0, out[axis] - alignment[axis]));
+    if (out[axis] < std::min(alignment[axis], volume_[axis])) {
+      throw ConfigError(
+          fmt::format("inference patch {} along {}: {} voxels come out, less than the net's pooling grid "
+                      "({}); use a larger one",
+                      patch[axis], "zyx"[axis], out[axis], alignment[axis]));
+    }
+    axes_[static_cast<std::size_t>(axis)] = tile_axis({volume_[axis], patch[axis], out[axis], shapes.offset()[axis],
+                                                       alignment[axis], padded_before, padded_behind, overlap});
   }
   network_ = std::make_unique<Network>(
       spec, patch, parameters,
@@ -183,7 +197,9 @@ Tensor<float> Predictor::run(const Tensor<float>& volume, const std::function<vo
   sum.fill(0);
   weight.fill(0);
   std::size_t done = 0;
-  const auto count = [&](int axis) { return static_cast<index_t>(axes_[static_cast<std::size_t>(axis)].starts.size()); };
+  const auto count = [&](int axis) {
+    return static_cast<index_t>(axes_[static_cast<std::size_t>(axis)].starts.size());
+  };
   for (index_t z = 0; z < count(0); ++z) {
     for (index_t y = 0; y < count(1); ++y) {
       for (index_t x = 0; x < count(2); ++x) {

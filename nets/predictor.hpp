@@ -16,14 +16,13 @@ struct PredictorOptions {
   std::size_t memory_budget = std::size_t{4} << 30;
 };
 
-/// Where patches lie along one axis and how they blend. For a net that keeps the extent, voxels nearer to an inner face
-/// than the net reaches were computed from padding that is not there in the volume; they count only where the overlap
-/// is too small to do without them.
+/// Where patches lie along one axis and how they blend. Where a net pads, the outermost voxels were computed from
+/// padding that is not there in the volume; they count only where the overlap is too small to do without them.
 struct AxisTiling {
-  index_t extent = 0;               ///< voxels of the (extended) volume
-  index_t patch = 0, output = 0;    ///< voxels that go in and come out
-  index_t offset = 0;               ///< of output voxel 0 in the patch
-  std::vector<index_t> starts;      ///< of outputs
+  index_t extent = 0;                       ///< voxels of the (extended) volume
+  index_t patch = 0, output = 0;            ///< voxels that go in and come out
+  index_t offset = 0;                       ///< of output voxel 0 in the patch
+  std::vector<index_t> starts;              ///< of outputs
   std::vector<std::vector<float>> weights;  ///< per start, per output voxel
 };
 

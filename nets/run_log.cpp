@@ -1,10 +1,10 @@
 #include "nets/run_log.hpp"
 
-#include <fmt/format.h>
-
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <sstream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "core/files.hpp"
 
@@ -26,7 +26,8 @@ RunLog::RunLog(std::filesystem::path file, bool resume, std::int64_t iteration) 
     for (std::string line; std::getline(lines, line);) {
       const auto object = nlohmann::json::parse(line, nullptr, false);
       // The last line of a killed run may be cut short.
-      if (!object.is_object() || !object.contains("iteration") || object["iteration"].get<std::int64_t>() > iteration) break;
+      if (!object.is_object() || !object.contains("iteration") || object["iteration"].get<std::int64_t>() > iteration)
+        break;
       kept += line + "\n";
       seconds_before_ = object.value("seconds", 0.0);
       std::optional<Scores> scores;
@@ -35,8 +36,8 @@ RunLog::RunLog(std::filesystem::path file, bool resume, std::int64_t iteration) 
         scores = Scores{.pixel_error = object["pixel_error"].get<double>(),
                         .roc_auc = auc != object.end() && auc->is_number() ? auc->get<double>() : std::nan("")};
       }
-      note(object["iteration"].get<std::int64_t>(), object["loss"].is_number() ? object["loss"].get<double>() : std::nan(""),
-           scores);
+      note(object["iteration"].get<std::int64_t>(),
+           object["loss"].is_number() ? object["loss"].get<double>() : std::nan(""), scores);
     }
   }
   write_file_atomically(file_, kept);
@@ -50,7 +51,8 @@ void RunLog::note(std::int64_t iteration, double loss, const std::optional<Score
 }
 
 void RunLog::write(std::int64_t iteration, double seconds, double loss, const std::optional<Scores>& validation) {
-  nlohmann::ordered_json line{{"iteration", iteration}, {"seconds", std::round(seconds * 1e3) / 1e3}, {"loss", number(loss)}};
+  nlohmann::ordered_json line{
+      {"iteration", iteration}, {"seconds", std::round(seconds * 1e3) / 1e3}, {"loss", number(loss)}};
   if (validation) {
     line["pixel_error"] = number(validation->pixel_error);
     line["roc_auc"] = number(validation->roc_auc);

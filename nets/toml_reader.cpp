@@ -1,9 +1,9 @@
 #include "nets/toml_reader.hpp"
 
+#include <set>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <set>
 #include <toml++/toml.h>
 
 namespace convolume::nets {
@@ -36,7 +36,8 @@ void TomlTable::fail(const std::string& message, const std::string& key) const {
   const toml::node* node = key.empty() ? nullptr : impl_->table->get(key);
   const int line = node != nullptr && line_of(*node) > 0 ? line_of(*node) : impl_->line;
   const std::string place = impl_->name.empty() ? "" : fmt::format("[{}] ", impl_->name);
-  throw ConfigError(fmt::format("{}: {}{}{}", where(impl_->origin, line), place, key.empty() ? "" : key + ": ", message));
+  throw ConfigError(
+      fmt::format("{}: {}{}{}", where(impl_->origin, line), place, key.empty() ? "" : key + ": ", message));
 }
 
 TomlTable TomlTable::parse(const std::string& text, const std::string& origin) {
@@ -46,8 +47,8 @@ TomlTable TomlTable::parse(const std::string& text, const std::string& origin) {
     impl->document = std::make_shared<toml::table>(toml::parse(text, origin));
     impl->table = impl->document.get();
   } catch (const toml::parse_error& error) {
-    throw ConfigError(fmt::format("{}: {}", where(origin, static_cast<int>(error.source().begin.line)),
-                                  error.description()));
+    throw ConfigError(
+        fmt::format("{}: {}", where(origin, static_cast<int>(error.source().begin.line)), error.description()));
   }
   return TomlTable(std::move(impl));
 }
@@ -140,7 +141,8 @@ double TomlTable::number(const std::string& key, double least, double most, cons
   }
   if (!node->is_number()) fail("must be a number", key);
   const double value = *node->value<double>();
-  if (!(value >= least && value <= most)) fail(fmt::format("{} is out of range; use {} to {}", value, least, most), key);
+  if (!(value >= least && value <= most))
+    fail(fmt::format("{} is out of range; use {} to {}", value, least, most), key);
   return value;
 }
 
@@ -209,7 +211,8 @@ void TomlTable::override_value(const std::string& key, const std::string& value)
     const toml::table parsed = toml::parse("value = " + value);
     impl_->table->insert_or_assign(key, *parsed.get("value"));
   } catch (const toml::parse_error& error) {
-    throw ConfigError(fmt::format("--set {}.{}={}: not a TOML value: {}", impl_->name, key, value, error.description()));
+    throw ConfigError(
+        fmt::format("--set {}.{}={}: not a TOML value: {}", impl_->name, key, value, error.description()));
   }
 }
 

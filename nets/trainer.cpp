@@ -1,8 +1,8 @@
 #include "nets/trainer.hpp"
 
-#include <fmt/format.h>
-
 #include <cmath>
+
+#include <fmt/format.h>
 
 #include "ops/append.hpp"
 #include "ops/reduce.hpp"
@@ -17,9 +17,10 @@ void check_fit(const NetSpec& spec, const NetShapes& shapes, const Dataset& data
                                   spec.in_channels));
   }
   if (!spec.softmax() && shapes.output().channels != 1) {
-    throw ConfigError(fmt::format("{}: the net writes {} channels, but {} compares with one label channel; use 1 channel "
-                                  "or softmax_cross_entropy",
-                                  spec.origin, shapes.output().channels, ops::name_of(spec.loss.kind)));
+    throw ConfigError(
+        fmt::format("{}: the net writes {} channels, but {} compares with one label channel; use 1 channel "
+                    "or softmax_cross_entropy",
+                    spec.origin, shapes.output().channels, ops::name_of(spec.loss.kind)));
   }
 }
 
@@ -34,7 +35,9 @@ Trainer::Trainer(const NetSpec& spec, const Dataset& data, std::uint64_t seed, c
       memory_(memory),
       parameters_(spec, true, seed, memory),
       network_(spec, spec.patch, parameters_,
-               {.batch = spec.training.batch, .training = true, .engine = options.engine,
+               {.batch = spec.training.batch,
+                .training = true,
+                .engine = options.engine,
                 .memory_budget = options.memory_budget},
                memory) {
   check_fit(spec_, network_.shapes(), data_);
@@ -53,8 +56,11 @@ void Trainer::build() {
   auto prepared = network_.append_prepare(graph_, updated);
   const Ready patches = append_patches();
   const Ready logits = network_.append_forward(graph_, patches, std::move(prepared), updated);
-  ops::LossBindings<float> loss{.logits = network_.logits(), .target = target_, .mask = {},
-                                .dlogits = network_.logits_gradient(), .loss = &loss_};
+  ops::LossBindings<float> loss{.logits = network_.logits(),
+                                .target = target_,
+                                .mask = {},
+                                .dlogits = network_.logits_gradient(),
+                                .loss = &loss_};
   if (mask_) loss.mask = mask_;
   const Ready gradient = ops::append_loss<float>(graph_, logits, spec_.loss, loss, memory_, patches);
   append_gradient_norm(network_.append_backward(graph_, gradient));
@@ -69,7 +75,8 @@ std::vector<TaskId> Trainer::append_updates(TaskGraph& graph, ParameterReady& re
   std::vector<TaskId> tasks;
   for (std::size_t i = 0; i < parameters_.all().size(); ++i) {
     const Parameter& p = parameters_.all()[i];
-    tasks.push_back(graph.add({.name = "update " + p.name, .cost = 16.0 * static_cast<double>(p.value.elements()),
+    tasks.push_back(graph.add({.name = "update " + p.name,
+                               .cost = 16.0 * static_cast<double>(p.value.elements()),
                                .task_class = TaskClass::update},
                               [this, i] { update(i); }));
     ready[p.name] = Ready::all_of({tasks.back()});
@@ -98,20 +105,19 @@ Ready Trainer::append_patches() {
   std::vector<TaskId> tasks;
   const Extent3 offset = network_.shapes().offset();
   for (index_t n = 0; n < spec_.training.batch; ++n) {
-    tasks.push_back(graph_.add({.name = "draw patch", .cost = 4.0 * static_cast<double>(spec_.patch.volume())},
-                               [this, n, offset] {
-                                 const auto draw = PatchDraw::draw(data_, spec_.patch, seed_,
-                                                                   static_cast<std::uint64_t>(iteration_), n);
-                                 const LabelledVolume& volume = data_.train[draw.volume];
-                                 copy_patch(volume.image, draw, spec_.patch, {0, 0, 0}, network_.input(), n);
-                                 copy_patch(volume.label, draw, spec_.patch, offset, target_, n);
-                                 if (!mask_) return;
-                                 if (volume.mask) {
-                                   copy_patch(volume.mask, draw, spec_.patch, offset, mask_, n);
-                                 } else {
-                                   std::fill_n(mask_.view().channel(n, 0), mask_.shape().extent.volume(), 1.0f);
-                                 }
-                               }));
+    tasks.push_back(
+        graph_.add({.name = "draw patch", .cost = 4.0 * static_cast<double>(spec_.patch.volume())}, [this, n, offset] {
+          const auto draw = PatchDraw::draw(data_, spec_.patch, seed_, static_cast<std::uint64_t>(iteration_), n);
+          const LabelledVolume& volume = data_.train[draw.volume];
+          copy_patch(volume.image, draw, spec_.patch, {0, 0, 0}, network_.input(), n);
+          copy_patch(volume.label, draw, spec_.patch, offset, target_, n);
+          if (!mask_) return;
+          if (volume.mask) {
+            copy_patch(volume.mask, draw, spec_.patch, offset, mask_, n);
+          } else {
+            std::fill_n(mask_.view().channel(n, 0), mask_.shape().extent.volume(), 1.0f);
+          }
+        }));
   }
   return Ready::per_channel(std::move(tasks), 1);
 }
@@ -122,37 +128,41 @@ void Trainer::append_gradient_norm(const ParameterReady& gradients) {
   for (std::size_t i = 0; i < parameters_.all().size(); ++i) {
     const auto found = gradients.find(parameters_.all()[i].name);
     const std::vector<TaskId> after = found == gradients.end() ? std::vector<TaskId>{} : found->second.tasks();
-    sums.push_back(graph_.add({.name = "gradient norm"},
-                              [this, i] {
-                                const Tensor<float>& g = parameters_.all()[i].gradient;
-                                squares_[i] = ops::sum_of_squares(g.data(), g.elements());
-                              },
-                              after));
+    sums.push_back(graph_.add(
+        {.name = "gradient norm"},
+        [this, i] {
+          const Tensor<float>& g = parameters_.all()[i].gradient;
+          squares_[i] = ops::sum_of_squares(g.data(), g.elements());
+        },
+        after));
   }
-  graph_.add({.name = "clip"},
-             [this] {
-               double total = 0;
-               for (const double square : squares_) total += square;
-               const double norm = std::sqrt(total), most = spec_.optimizer.clip_norm;
-               gradient_scale_ = most > 0 && norm > most ? most / norm : 1;
-             },
-             sums);
+  graph_.add(
+      {.name = "clip"},
+      [this] {
+        double total = 0;
+        for (const double square : squares_) total += square;
+        const double norm = std::sqrt(total), most = spec_.optimizer.clip_norm;
+        gradient_scale_ = most > 0 && norm > most ? most / norm : 1;
+      },
+      sums);
 }
 
 void Trainer::check_finite() {
   const std::int64_t now = iteration_ + 1;
   if (!std::isfinite(loss_)) {
     const auto layer = network_.first_non_finite();
-    throw NumericalError(fmt::format("iteration {}: the loss is {}; the first layer whose output is not finite is '{}'. "
-                                     "Lower the learning rate, clip gradients or check the data; the weights were not "
-                                     "changed",
-                                     now, loss_, layer.value_or("the loss itself")));
+    throw NumericalError(
+        fmt::format("iteration {}: the loss is {}; the first layer whose output is not finite is '{}'. "
+                    "Lower the learning rate, clip gradients or check the data; the weights were not "
+                    "changed",
+                    now, loss_, layer.value_or("the loss itself")));
   }
   for (std::size_t i = 0; i < squares_.size(); ++i) {
     if (std::isfinite(squares_[i])) continue;
-    throw NumericalError(fmt::format("iteration {}: the gradient of '{}' is not finite. Lower the learning rate, clip "
-                                     "gradients or check the data; the weights were not changed",
-                                     now, parameters_.all()[i].name));
+    throw NumericalError(
+        fmt::format("iteration {}: the gradient of '{}' is not finite. Lower the learning rate, clip "
+                    "gradients or check the data; the weights were not changed",
+                    now, parameters_.all()[i].name));
   }
 }
 

@@ -52,7 +52,7 @@ class Trainer {
   double loss_ = 0;
   std::vector<double> squares_;  // sum of squares of each parameter's gradient
   double gradient_scale_ = 1;
-  bool pending_ = false;         // a gradient waits to be applied; changes between runs only
+  bool pending_ = false;  // a gradient waits to be applied; changes between runs only
   std::int64_t iteration_ = 0, updates_ = 0;
 };
 

@@ -1,9 +1,9 @@
 // A training run from files on disk to a trained net, a log and pictures.
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <cmath>
+
+#include <fmt/format.h>
+#include <unistd.h>
 
 #include "convolume/cpu.hpp"
 #include "convolume/memory.hpp"
@@ -34,10 +34,12 @@ struct RunFolder {
   RunFolder(const fs::path& out, bool resume) : root(out) {
     const bool exists = fs::exists(last());
     if (resume && !exists) {
-      throw IoError(fmt::format("{}: there is no checkpoint to resume from; train without --resume first", last().string()));
+      throw IoError(
+          fmt::format("{}: there is no checkpoint to resume from; train without --resume first", last().string()));
     }
     if (!resume && exists) {
-      throw IoError(fmt::format("{}: holds a run already; continue it with --resume or choose another --out", out.string()));
+      throw IoError(
+          fmt::format("{}: holds a run already; continue it with --resume or choose another --out", out.string()));
     }
     std::error_code error;
     fs::create_directories(out / "checkpoints", error);
@@ -66,8 +68,8 @@ class TrainingRun {
     if (header) check_same_run(*header);
     const std::uint64_t seed = header ? header->seed : options.seed.value_or(1);
     trainer_ = std::make_unique<Trainer>(
-        spec_, data_, seed, NetworkOptions{.engine = options.engine, .memory_budget = options.memory_budget}, scheduler_,
-        &memory_);
+        spec_, data_, seed, NetworkOptions{.engine = options.engine, .memory_budget = options.memory_budget},
+        scheduler_, &memory_);
     if (header) {
       check_numerics(*header);
       load_checkpoint(folder_.last(), trainer_->parameters());
@@ -93,16 +95,19 @@ class TrainingRun {
   void check_same_run(const CheckpointHeader& header) const {
     const std::string file = folder_.last().string();
     if (header.net.architecture() != spec_.architecture()) {
-      throw FormatError(fmt::format("{}: belongs to another net ('{}'), not to '{}' of {}; use that net or another --out",
-                                    file, header.net.name, spec_.name, spec_.origin));
+      throw FormatError(
+          fmt::format("{}: belongs to another net ('{}'), not to '{}' of {}; use that net or another --out", file,
+                      header.net.name, spec_.name, spec_.origin));
     }
     if (header.net.recipe() != spec_.recipe()) {
-      throw FormatError(fmt::format("{}: patch, batch, loss or optimiser differ from those of {}; the run cannot continue "
-                                    "exactly. Restore them or start a new run",
-                                    file, spec_.origin));
+      throw FormatError(
+          fmt::format("{}: patch, batch, loss or optimiser differ from those of {}; the run cannot continue "
+                      "exactly. Restore them or start a new run",
+                      file, spec_.origin));
     }
     if (o_.seed && *o_.seed != header.seed) {
-      throw FormatError(fmt::format("{}: was trained with --seed {}, not {}; leave --seed out", file, header.seed, *o_.seed));
+      throw FormatError(
+          fmt::format("{}: was trained with --seed {}, not {}; leave --seed out", file, header.seed, *o_.seed));
     }
     if (header.data_digest != data_.digest) {
       throw FormatError(fmt::format("{}: was trained on other data (digest {}) than {} gives (digest {})", file,
@@ -113,9 +118,10 @@ class TrainingRun {
   void check_numerics(const CheckpointHeader& header) const {
     const auto difference = trainer_->numerics().first_difference(NumericsRecord::from_text(header.numerics));
     if (!difference) return;
-    throw FormatError(fmt::format("{}: cannot be continued bit for bit here; {}. Use the same build, machine type and "
-                                  "CONVOLUME_SIMD, or start a new run",
-                                  folder_.last().string(), *difference));
+    throw FormatError(
+        fmt::format("{}: cannot be continued bit for bit here; {}. Use the same build, machine type and "
+                    "CONVOLUME_SIMD, or start a new run",
+                    folder_.last().string(), *difference));
   }
 
   bool out_of_time() const { return o_.max_minutes > 0 && seconds_since(start_) >= 60 * o_.max_minutes; }
@@ -133,11 +139,16 @@ class TrainingRun {
     }
     if (!o_.on_progress) return;
     const double step_seconds = (seconds_since(start_) - validation_seconds_) / static_cast<double>(++steps_);
-    const double voxels = static_cast<double>(trainer_->network().logits().shape().extent.volume() * spec_.training.batch);
+    const double voxels =
+        static_cast<double>(trainer_->network().logits().shape().extent.volume() * spec_.training.batch);
     double left = step_seconds * static_cast<double>(total_ - i);
     if (o_.max_minutes > 0) left = std::min(left, std::max(0.0, 60 * o_.max_minutes - seconds_since(start_)));
-    o_.on_progress({.iteration = i, .total = total_, .loss = loss, .voxels_per_second = voxels / step_seconds,
-                    .seconds_left = left, .validation = scores});
+    o_.on_progress({.iteration = i,
+                    .total = total_,
+                    .loss = loss,
+                    .voxels_per_second = voxels / step_seconds,
+                    .seconds_left = left,
+                    .validation = scores});
   }
 
   /// Scores over all validation volumes together.
@@ -172,9 +183,13 @@ class TrainingRun {
   void save() {
     if (saved_ == trainer_->iteration()) return;
     const fs::path file = folder_.checkpoint(trainer_->iteration());
-    save_checkpoint(file, {.net = spec_, .iteration = trainer_->iteration(), .seed = trainer_->seed(),
-                           .numerics = trainer_->numerics().to_text(), .data_digest = data_.digest,
-                           .normalisation = text_of(data_.normalisation)},
+    save_checkpoint(file,
+                    {.net = spec_,
+                     .iteration = trainer_->iteration(),
+                     .seed = trainer_->seed(),
+                     .numerics = trainer_->numerics().to_text(),
+                     .data_digest = data_.digest,
+                     .normalisation = text_of(data_.normalisation)},
                     trainer_->parameters());
     point_last_at(file);
     saved_ = trainer_->iteration();
@@ -201,10 +216,15 @@ class TrainingRun {
   }
 
   TrainResult report(bool interrupted) {
-    TrainResult result{.iteration = trainer_->iteration(), .loss = loss_, .interrupted = interrupted,
-                       .workers = scheduler_.distinct_workers(), .validation = validation_,
-                       .checkpoint = folder_.last(), .metrics = folder_.root / "metrics.jsonl",
-                       .loss_curve = folder_.root / "report" / "loss.svg", .slice = {}};
+    TrainResult result{.iteration = trainer_->iteration(),
+                       .loss = loss_,
+                       .interrupted = interrupted,
+                       .workers = scheduler_.distinct_workers(),
+                       .validation = validation_,
+                       .checkpoint = folder_.last(),
+                       .metrics = folder_.root / "metrics.jsonl",
+                       .loss_curve = folder_.root / "report" / "loss.svg",
+                       .slice = {}};
     io::write_loss_curve(result.loss_curve, log_->losses(), log_->validations());
     if (shown_) {
       result.slice = folder_.root / "report" / "slice.png";

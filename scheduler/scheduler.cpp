@@ -1,11 +1,11 @@
 #include "convolume/scheduler.hpp"
 
+#include <memory>
+
 #include <fmt/format.h>
 #include <tbb/global_control.h>
 #include <tbb/info.h>
 #include <tbb/version.h>
-
-#include <memory>
 
 #include "convolume/error.hpp"
 #include "scheduler/workers.hpp"
@@ -19,7 +19,7 @@ namespace {
 class ParallelismLimit {
  public:
   static ParallelismLimit& instance() {
-    static ParallelismLimit limit;
+    static auto& limit = *new ParallelismLimit;  // never destroyed: schedulers of static lifetime may outlive it
     return limit;
   }
   void add(int threads) {

@@ -1,10 +1,10 @@
-#include <fmt/format.h>
-#include <tbb/task_group.h>
-
 #include <algorithm>
 #include <atomic>
 #include <exception>
 #include <mutex>
+
+#include <fmt/format.h>
+#include <tbb/task_group.h>
 
 #include "convolume/error.hpp"
 #include "convolume/scheduler.hpp"
@@ -26,8 +26,8 @@ struct TaskGraph::Impl {
   void prepare();
 
   std::vector<Node> nodes;
-  std::vector<TaskId> by_priority;    // rank -> task
-  std::vector<std::int32_t> rank;     // task -> rank; a smaller rank runs first
+  std::vector<TaskId> by_priority;  // rank -> task
+  std::vector<std::int32_t> rank;   // task -> rank; a smaller rank runs first
   bool prepared = false;
 };
 
@@ -207,8 +207,8 @@ TaskId TaskGraph::add(TaskOptions options, std::function<void()> body, std::span
   const auto id = static_cast<TaskId>(impl_->nodes.size());
   for (const TaskId before : after) {
     if (before < 0 || before >= id) {
-      throw InvalidArgument(fmt::format("task '{}': predecessor {} does not exist; tasks 0 to {} do", options.name,
-                                        before, id - 1));
+      throw InvalidArgument(
+          fmt::format("task '{}': predecessor {} does not exist; tasks 0 to {} do", options.name, before, id - 1));
     }
   }
   Impl::Node node{.options = std::move(options), .body = std::move(body), .predecessors = {}, .successors = {}};

@@ -1,11 +1,11 @@
 // The inside of a Scheduler: a TBB arena, and which threads have worked in it.
 #pragma once
 
-#include <tbb/task_arena.h>
-
 #include <mutex>
 #include <set>
 #include <thread>
+
+#include <tbb/task_arena.h>
 
 #include "convolume/scheduler.hpp"
 

@@ -1,20 +1,20 @@
 // The convolume command: train, infer, eval, info, synthesize.
-#include <fmt/format.h>
-
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <thread>
+
+#include "tools/info.hpp"
+#include "tools/progress.hpp"
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "convolume/cpu.hpp"
 #include "convolume/nets.hpp"
 #include "convolume/version.hpp"
-#include "tools/info.hpp"
-#include "tools/progress.hpp"
 
 namespace {
 
@@ -105,8 +105,8 @@ struct TrainCommand {
     options.on_progress = [&](const nets::TrainProgress& p) { display.show(p); };
     const auto result = nets::train(options);
     display.finish();
-    fmt::print("{} iteration {}, loss {:.4f}\n", result.interrupted ? "interrupted at" : "finished at", result.iteration,
-               result.loss);
+    fmt::print("{} iteration {}, loss {:.4f}\n", result.interrupted ? "interrupted at" : "finished at",
+               result.iteration, result.loss);
     if (result.validation) {
       fmt::print("pixel error   {:.4f}\nROC AUC       {:.4f}\n", result.validation->pixel_error,
                  result.validation->roc_auc);
@@ -128,9 +128,11 @@ struct InferCommand {
     app.add_option("volume", options.volume, "Volume to segment: TIFF stack or HDF5 (file.h5:/dataset)")->required();
     app.add_option("--out", options.output, "Probability volume to write: .tif or .h5")->required();
     app.add_flag("--uint8", options.as_uint8, "Write 0..255 instead of float");
-    app.add_option("--patch", patch, "Input patch, z,y,x or one number; the training patch where absent")->delimiter(',');
-    app.add_option("--overlap", overlap, "Overlap of patches, z,y,x or one number; the field of view, at most half a "
-                                         "patch, where absent")
+    app.add_option("--patch", patch, "Input patch, z,y,x or one number; the training patch where absent")
+        ->delimiter(',');
+    app.add_option("--overlap", overlap,
+                   "Overlap of patches, z,y,x or one number; the field of view, at most half a "
+                   "patch, where absent")
         ->delimiter(',');
     common.add_to(app);
   }
@@ -174,14 +176,15 @@ struct EvalCommand {
     if (slices.size() == 2) range = {slices[0], slices[1]};
     const auto s = nets::evaluate_files(prediction, label, positive, threshold, range);
     if (json) {
-      nlohmann::ordered_json object{{"pixel_error", s.pixel_error}, {"roc_auc", nullptr}, {"dice", s.dice},
-                                    {"iou", s.iou}, {"voxels", s.voxels}, {"positives", s.positives}};
+      nlohmann::ordered_json object{
+          {"pixel_error", s.pixel_error}, {"roc_auc", nullptr},      {"dice", s.dice}, {"iou", s.iou},
+          {"voxels", s.voxels},           {"positives", s.positives}};
       if (std::isfinite(s.roc_auc)) object["roc_auc"] = s.roc_auc;
       fmt::print("{}\n", object.dump());
       return 0;
     }
-    fmt::print("pixel error   {:.4f}\nROC AUC       {:.4f}\nDice          {:.4f}\nIoU           {:.4f}\n", s.pixel_error,
-               s.roc_auc, s.dice, s.iou);
+    fmt::print("pixel error   {:.4f}\nROC AUC       {:.4f}\nDice          {:.4f}\nIoU           {:.4f}\n",
+               s.pixel_error, s.roc_auc, s.dice, s.iou);
     fmt::print("voxels        {} ({} positive)\n", s.voxels, s.positives);
     return 0;
   }

@@ -1,11 +1,11 @@
 #include "tools/progress.hpp"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+
+#include <fmt/format.h>
+#include <unistd.h>
 
 namespace convolume::tools {
 namespace {
@@ -54,9 +54,9 @@ void ProgressDisplay::print(const std::string& line, bool important) {
 void ProgressDisplay::show(const nets::TrainProgress& p) {
   if (quiet_ || !due(p.validation.has_value())) return;
   const double share = static_cast<double>(p.iteration) / static_cast<double>(p.total);
-  const std::string line = fmt::format("{}{} / {}  loss {:.4f}  {}  {} left", terminal_ ? bar(share) : "iteration ",
-                                       p.iteration, p.total, p.loss, rate_text(p.voxels_per_second),
-                                       clock_text(p.seconds_left));
+  const std::string line =
+      fmt::format("{}{} / {}  loss {:.4f}  {}  {} left", terminal_ ? bar(share) : "iteration ", p.iteration, p.total,
+                  p.loss, rate_text(p.voxels_per_second), clock_text(p.seconds_left));
   if (p.validation) {
     print(fmt::format("iteration {}  loss {:.4f}  validation: pixel error {:.4f}  ROC AUC {:.4f}", p.iteration, p.loss,
                       p.validation->pixel_error, p.validation->roc_auc),

@@ -10,9 +10,9 @@ namespace convolume {
 
 /// Facts that the cost models read. Sizes in bytes; the model row is chosen by CPU family, SIMD target and cache sizes.
 struct MachineModel {
-  std::string row;                  ///< name of the row of the constants table
+  std::string row;  ///< name of the row of the constants table
   long long l1_bytes, l2_bytes, l3_bytes;
-  double gflops_per_core;           ///< single precision FMA peak
+  double gflops_per_core;                          ///< single precision FMA peak
   double l2_gb_per_s, l3_gb_per_s, dram_gb_per_s;  ///< loads, one core
 };
 

@@ -29,10 +29,10 @@ struct SlabClassStatistics {
 };
 
 struct SlabStatistics {
-  std::size_t live_bytes = 0;      ///< bytes of blocks handed out now, rounded up to their class
-  std::size_t peak_bytes = 0;      ///< largest value of live_bytes so far
-  std::size_t upstream_bytes = 0;  ///< bytes held from upstream
-  std::uint64_t allocations = 0;   ///< calls of allocate so far
+  std::size_t live_bytes = 0;        ///< bytes of blocks handed out now, rounded up to their class
+  std::size_t peak_bytes = 0;        ///< largest value of live_bytes so far
+  std::size_t upstream_bytes = 0;    ///< bytes held from upstream
+  std::uint64_t allocations = 0;     ///< calls of allocate so far
   std::uint64_t upstream_calls = 0;  ///< calls of upstream's allocate so far
   std::vector<SlabClassStatistics> classes;
 };

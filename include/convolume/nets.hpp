@@ -30,16 +30,16 @@ struct TrainProgress {
 
 struct TrainOptions {
   std::filesystem::path net, data, out;
-  std::vector<std::string> overrides;       ///< "table.key=value" on top of the net's file
-  std::optional<std::int64_t> iterations;   ///< a run's total, resumed or not; the net's where absent
-  double max_minutes = 0;                   ///< ends the run with a checkpoint; 0: no limit
-  std::optional<std::uint64_t> seed;        ///< 1 where absent; of the checkpoint where resumed
-  int threads = 0;                          ///< 0: one per processor
-  bool resume = false;                      ///< continue from out/checkpoints/last.safetensors, bit for bit
+  std::vector<std::string> overrides;      ///< "table.key=value" on top of the net's file
+  std::optional<std::int64_t> iterations;  ///< a run's total, resumed or not; the net's where absent
+  double max_minutes = 0;                  ///< ends the run with a checkpoint; 0: no limit
+  std::optional<std::uint64_t> seed;       ///< 1 where absent; of the checkpoint where resumed
+  int threads = 0;                         ///< 0: one per processor
+  bool resume = false;                     ///< continue from out/checkpoints/last.safetensors, bit for bit
   Engine engine = Engine::automatic;
   std::size_t memory_budget = std::size_t{4} << 30;  ///< bytes of kept weight spectra
   std::function<void(const TrainProgress&)> on_progress;
-  std::stop_token stop;                     ///< ends the run with a checkpoint
+  std::stop_token stop;  ///< ends the run with a checkpoint
 };
 
 struct TrainResult {
@@ -58,9 +58,9 @@ CONVOLUME_API TrainResult train(const TrainOptions& options);
 
 struct InferOptions {
   std::filesystem::path checkpoint;
-  std::string volume;                ///< TIFF or HDF5, "file.h5:/dataset" included
-  std::filesystem::path output;      ///< .tif or .h5
-  bool as_uint8 = false;             ///< 0..255 instead of float
+  std::string volume;            ///< TIFF or HDF5, "file.h5:/dataset" included
+  std::filesystem::path output;  ///< .tif or .h5
+  bool as_uint8 = false;         ///< 0..255 instead of float
   std::optional<Extent3> patch, overlap;
   int threads = 0;
   Engine engine = Engine::automatic;
@@ -73,8 +73,8 @@ struct InferOptions {
 CONVOLUME_API bool infer(const InferOptions& options);
 
 /// Compares a probability volume with a label volume. A label voxel is positive where its value is in `positive`, or,
-/// where that is empty, at 0.5 and above (labels stored as 0 and 255 or 0 and 1 serve). `slices` are [first, end) of the
-/// label volume where only those were predicted.
+/// where that is empty, at 0.5 and above (labels stored as 0 and 255 or 0 and 1 serve). `slices` are [first, end) of
+/// the label volume where only those were predicted.
 CONVOLUME_API Scores evaluate_files(const std::string& prediction, const std::string& label,
                                     const std::vector<double>& positive = {}, double threshold = 0.5,
                                     std::optional<std::pair<index_t, index_t>> slices = std::nullopt);

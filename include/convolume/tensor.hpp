@@ -81,12 +81,12 @@ struct View {
   View(T* pointer, Shape5 s, std::array<index_t, 5> strides) : data(pointer), shape(s), stride(strides) {}
   /// A dense view: strides follow from the shape.
   View(T* pointer, Shape5 s) : data(pointer), shape(s) {
-    stride = {s.c * s.extent.z * s.extent.y * s.extent.x, s.extent.z * s.extent.y * s.extent.x,
-              s.extent.y * s.extent.x, s.extent.x, 1};
+    stride = {s.c * s.extent.z * s.extent.y * s.extent.x, s.extent.z * s.extent.y * s.extent.x, s.extent.y * s.extent.x,
+              s.extent.x, 1};
   }
   template <class U>
-    requires(std::is_const_v<T> && std::is_same_v<std::remove_const_t<T>, U>)
-  View(const View<U>& other) : data(other.data), shape(other.shape), stride(other.stride) {}  // NOLINT: as T* to const T*
+  requires(std::is_const_v<T>&& std::is_same_v<std::remove_const_t<T>, U>) View(const View<U>& other)
+      : data(other.data), shape(other.shape), stride(other.stride) {}  // NOLINT: as T* to const T*
 
   explicit operator bool() const noexcept { return data != nullptr; }
   T& operator()(index_t n, index_t c, index_t z, index_t y, index_t x) const noexcept {
@@ -111,12 +111,11 @@ struct BasicTensorView {
 
   BasicTensorView() = default;
   template <class T>
-    requires(Const || !std::is_const_v<T>)
-  BasicTensorView(const View<T>& view)  // NOLINT(google-explicit-constructor): every view is a tensor view
+  requires(Const || !std::is_const_v<T>)
+      BasicTensorView(const View<T>& view)  // NOLINT(google-explicit-constructor): every view is a tensor view
       : data(view.data), type(data_type_of<std::remove_const_t<T>>()), shape(view.shape), stride(view.stride) {}
   template <bool OtherConst>
-    requires(Const && !OtherConst)
-  BasicTensorView(const BasicTensorView<OtherConst>& other)  // NOLINT
+  requires(Const && !OtherConst) BasicTensorView(const BasicTensorView<OtherConst>& other)  // NOLINT
       : data(other.data), type(other.type), shape(other.shape), stride(other.stride) {}
 
   explicit operator bool() const noexcept { return data != nullptr; }
@@ -160,9 +159,9 @@ class Tensor {
   View<T> view() noexcept { return {data_, shape_}; }
   View<const T> view() const noexcept { return {data_, shape_}; }
   explicit operator bool() const noexcept { return data_ != nullptr; }
-  operator View<T>() noexcept { return view(); }              // NOLINT
-  operator View<const T>() const noexcept { return view(); }  // NOLINT
-  operator TensorView() noexcept { return view(); }           // NOLINT
+  operator View<T>() noexcept { return view(); }                // NOLINT
+  operator View<const T>() const noexcept { return view(); }    // NOLINT
+  operator TensorView() noexcept { return view(); }             // NOLINT
   operator ConstTensorView() const noexcept { return view(); }  // NOLINT
   void fill(T value) noexcept {
     for (index_t i = 0; i < elements_; ++i) data_[i] = value;

@@ -1,8 +1,8 @@
-#include <fmt/format.h>
-
 #include <array>
 #include <limits>
 #include <mutex>
+
+#include <fmt/format.h>
 
 #include "conv/engine.hpp"
 #include "conv/prepared.hpp"
@@ -69,15 +69,21 @@ void check(const char* name, const ConstTensorView& tensor, const Shape5& shape,
         fmt::format("convolution: {} has shape {}, expected {}", name, to_string(tensor.shape), to_string(shape)));
   }
   if (tensor.stride[4] != 1 && shape.extent.x > 1) {
-    throw ShapeMismatch(fmt::format("convolution: {} has x stride {}; rows must be contiguous", name, tensor.stride[4]));
+    throw ShapeMismatch(
+        fmt::format("convolution: {} has x stride {}; rows must be contiguous", name, tensor.stride[4]));
   }
 }
 
 void check_geometry(const char* name, const std::string& found, const std::string& expected) {
   if (found != expected) {
-    throw StaleCache(fmt::format("convolution: {} was made for '{}', this plan needs '{}'; make it with this plan", name,
-                                 found, expected));
+    throw StaleCache(fmt::format("convolution: {} was made for '{}', this plan needs '{}'; make it with this plan",
+                                 name, found, expected));
   }
+}
+
+/// Empty where the spectra were moved away.
+std::string geometry_of(const Spectra& spectra) {
+  return spectra.impl() != nullptr ? spectra.impl()->geometry : std::string();
 }
 
 }  // namespace
@@ -95,14 +101,19 @@ struct ConvPlan::Impl {
   Shape5 bias_shape() const { return {1, problem.out_channels, {1, 1, 1}}; }
   ForwardArguments arguments(const ForwardBindings& b, std::pmr::memory_resource* memory) const;
   BackwardArguments arguments(const BackwardBindings& b, std::pmr::memory_resource* memory) const;
-  void check_weights(const PreparedWeights& w) const { check_geometry("w", w.impl()->geometry, w_geometry); }
+  void check_weights(const PreparedWeights& w) const {
+    check_geometry("w", w.impl() != nullptr ? w.impl()->geometry : "", w_geometry);
+  }
 };
 
 const char* name_of(Engine engine) noexcept {
   switch (engine) {
-    case Engine::automatic: return "automatic";
-    case Engine::fft_volume: return "fft_volume";
-    case Engine::reference: return "reference";
+    case Engine::automatic:
+      return "automatic";
+    case Engine::fft_volume:
+      return "fft_volume";
+    case Engine::reference:
+      return "reference";
   }
   return "unknown";
 }
@@ -119,7 +130,7 @@ ForwardArguments ConvPlan::Impl::arguments(const ForwardBindings& b, std::pmr::m
   check("y", b.y, problem.y_shape(), problem.type);
   check_weights(b.w);
   if (problem.epilogue.bias) check("bias", b.bias, bias_shape(), problem.type);
-  if (b.x_hat != nullptr) check_geometry("x_hat", b.x_hat->impl()->geometry, x_geometry);
+  if (b.x_hat != nullptr) check_geometry("x_hat", geometry_of(*b.x_hat), x_geometry);
   if (b.x_hat_filled && b.x_hat == nullptr) throw InvalidArgument("convolution: x_hat_filled needs an x_hat");
   return {.x = b.x,
           .bias = b.bias,
@@ -140,8 +151,8 @@ BackwardArguments ConvPlan::Impl::arguments(const BackwardBindings& b, std::pmr:
     check("x", b.x, problem.x_shape(), problem.type);
   }
   if (b.dbias) check("dbias", b.dbias, bias_shape(), problem.type);
-  if (b.x_hat != nullptr) check_geometry("x_hat", b.x_hat->impl()->geometry, x_geometry);
-  if (b.dy_hat != nullptr) check_geometry("dy_hat", b.dy_hat->impl()->geometry, dy_geometry);
+  if (b.x_hat != nullptr) check_geometry("x_hat", geometry_of(*b.x_hat), x_geometry);
+  if (b.dy_hat != nullptr) check_geometry("dy_hat", geometry_of(*b.dy_hat), dy_geometry);
   return {.x = b.x,
           .y = b.y,
           .dy = b.dy,
@@ -173,7 +184,8 @@ ConvPlan ConvPlan::make(const ConvProblem& problem, const ConvOptions& options) 
       continue;
     }
     auto& offer = std::get<conv::Offer>(answer);
-    story += fmt::format("  {}: {:.3g} ms per training step estimated\n", name_of(candidate.engine), 1e3 * offer.seconds);
+    story +=
+        fmt::format("  {}: {:.3g} ms per training step estimated\n", name_of(candidate.engine), 1e3 * offer.seconds);
     if (offer.seconds >= best) continue;
     best = offer.seconds;
     impl->chosen = candidate.engine;

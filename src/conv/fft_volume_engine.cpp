@@ -1,73 +1,22 @@
 // Convolution of whole volumes in the frequency domain, ZNN's way (Feinberg 2015, equations 1-4 and 7): every spectrum
 // is computed once and used by all products that need it; sums over channels are taken in the frequency domain, so
 // that there is one inverse transform per output.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 
+#include <fmt/format.h>
+
 #include "conv/engine.hpp"
+#include "conv/fft_volume_geometry.hpp"
 #include "conv/frequency_product.hpp"
 #include "conv/prepared.hpp"
-#include "conv/volume_map.hpp"
 #include "convolume/fft.hpp"
 #include "fft/pruned_transform.hpp"
 #include "plan/cost_model.hpp"
 
 namespace convolume::conv {
 namespace {
-
-index_t round_up(index_t n, index_t unit) { return (n + unit - 1) / unit * unit; }
-
-/// The geometry of a problem seen without direction; see Side.
-struct Geometry {
-  explicit Geometry(const ConvProblem& p) {
-    const Extent3 x = p.input, y = p.output();
-    fine = {.channels = p.transposed ? p.out_channels : p.in_channels,
-            .extent = p.transposed ? y : x,
-            .offset = p.pad_before};
-    coarse = {.channels = p.transposed ? p.in_channels : p.out_channels,
-              .extent = p.transposed ? x : y,
-              .offset = {0, 0, 0},
-              .step = p.stride};
-    // A kernel of one plane relates equal planes: nothing is transformed along Z and its spectrum is one plane.
-    planar = p.kernel.z == 1 && p.stride.z == 1 && p.pad_before.z == 0 && fine.extent.z == coarse.extent.z;
-    const Extent3 padded = fine.extent + p.pad_before + p.pad_after;
-    const Extent3 full{planar ? 1 : fft::good_size(padded.z), fft::good_size(padded.y), fft::good_size(padded.x)};
-    transform = full;
-    transforms = planar ? fine.extent.z : 1;
-    const index_t unit = planar ? static_cast<index_t>(64 / size_of(p.type)) : 1;
-    volume = {.extent = {planar ? fine.extent.z : full.z, full.y, full.x},
-              .plane_stride = round_up(full.y * full.x, unit)};
-    // The rotated order pads its inner axis Z; where that costs more than it saves, the natural order serves.
-    const auto z_unit = static_cast<index_t>(64 / (2 * size_of(p.type)));
-    const bool rotated = !planar && 4 * round_up(full.z, z_unit) <= 5 * full.z;
-    order = rotated ? fft::Order::rotated : fft::Order::natural;
-  }
-
-  Side fine, coarse;
-  bool planar;
-  Extent3 transform;   ///< what one transform covers
-  index_t transforms;  ///< transforms per feature map
-  VolumeGeometry volume;
-  fft::Order order;
-};
-
-/// What crosses between space and frequencies on one side: forward and backward plans for its extent.
-struct Transforms {
-  Transforms(const Geometry& g, const Side& side, DataType type) {
-    fft::Problem problem{.type = type, .kind = fft::Kind::r2c, .extent = g.transform, .order = g.order};
-    planes = g.planar ? side.extent.z : g.transform.z;
-    // Only the rotated order can skip the planes that hold nothing.
-    if (g.order == fft::Order::rotated) planes = problem.planes = std::min(side.last_plane(), g.transform.z);
-    forward = std::make_unique<fft::Plan>(fft::Plan::make(problem));
-    problem.kind = fft::Kind::c2r;
-    inverse = std::make_unique<fft::Plan>(fft::Plan::make(problem));
-  }
-  index_t planes;  ///< of the volume, that are loaded
-  std::unique_ptr<fft::Plan> forward, inverse;
-};
 
 enum class Counted { input, weights, gradient, inverse };
 
@@ -110,7 +59,9 @@ class FftVolumeEngine final : public ConvEngine {
   }
   std::vector<CacheCost> caches() const override;
   TransformCounts transforms() const noexcept override {
-    const auto get = [&](Counted what) { return counts_[static_cast<std::size_t>(what)].load(std::memory_order_relaxed); };
+    const auto get = [&](Counted what) {
+      return counts_[static_cast<std::size_t>(what)].load(std::memory_order_relaxed);
+    };
     return {get(Counted::input), get(Counted::weights), get(Counted::gradient), get(Counted::inverse)};
   }
 
@@ -172,7 +123,7 @@ class FftVolumeEngine final : public ConvEngine {
                                            const std::vector<TaskId>& gradient) const;
 
   ConvProblem problem_;
-  Geometry geometry_;
+  FftVolumeGeometry geometry_;
   Transforms fine_, coarse_;
   fft::PrunedTransform<T> kernel_;
   index_t count_ = 0;            // complex numbers of one transform
@@ -259,8 +210,7 @@ void FftVolumeEngine<T>::sum_over_channels(const Spectra::Impl& from, const Prep
   };
   if (keep_weights_) {
     for (index_t t = 0; t < terms; ++t) {
-      weights[static_cast<std::size_t>(t)] =
-          static_cast<const T*>(w.spectra.get(static_cast<std::size_t>(pair_of(t))));
+      weights[static_cast<std::size_t>(t)] = static_cast<const T*>(w.spectra.get(static_cast<std::size_t>(pair_of(t))));
     }
     for (index_t p = 0; p < geometry_.transforms; ++p) {
       for (index_t t = 0; t < terms; ++t) maps[static_cast<std::size_t>(t)] = map_of(t) + p * spectrum_stride_;
@@ -278,7 +228,8 @@ void FftVolumeEngine<T>::sum_over_channels(const Spectra::Impl& from, const Prep
     for (index_t t = 0; t < pass; ++t) {
       const index_t index = pair_of(begin + t);
       T* spectrum = spectra[static_cast<std::size_t>(t)];
-      weight_spectrum(packed.channel(index / fine_per_group(), index % fine_per_group()), packed.stride, memory, spectrum);
+      weight_spectrum(packed.channel(index / fine_per_group(), index % fine_per_group()), packed.stride, memory,
+                      spectrum);
       weights[static_cast<std::size_t>(t)] = spectrum;
     }
     for (index_t p = 0; p < geometry_.transforms; ++p) {
@@ -314,7 +265,7 @@ void FftVolumeEngine<T>::weight_gradient(const Spectra::Impl& x_hat, const Spect
   const auto dw = a.dw.as<T>();
   const T scale = static_cast<T>(1.0 / static_cast<double>(geometry_.transform.volume()));
   copy_kernel(dense, View<T>(dense, {1, 1, problem_.kernel}).stride, dw.channel(o, c % fine_per_group()), dw.stride,
-                    a.add_dw, scale);
+              a.add_dw, scale);
 }
 
 template <class T>
@@ -417,17 +368,16 @@ Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& read
         after));
   }
   if (a->x_hat == nullptr) {
-    graph.add({.name = "release input spectra", .task_class = TaskClass::update}, [own] { own->maps.release(); },
-              outputs);
+    graph.add(
+        {.name = "release input spectra", .task_class = TaskClass::update}, [own] { own->maps.release(); }, outputs);
   }
   return Ready::per_channel(std::move(outputs), out);
 }
 
 template <class T>
-std::vector<TaskId> FftVolumeEngine<T>::append_gradient_spectra(TaskGraph& graph, const ConvReady& ready,
-                                                                const std::shared_ptr<const BackwardArguments>& a,
-                                                                const std::shared_ptr<Spectra::Impl>& own_dy,
-                                                                const std::shared_ptr<std::vector<double>>& sums) const {
+std::vector<TaskId> FftVolumeEngine<T>::append_gradient_spectra(
+    TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a,
+    const std::shared_ptr<Spectra::Impl>& own_dy, const std::shared_ptr<std::vector<double>>& sums) const {
   const index_t out = problem_.out_channels;
   std::vector<TaskId> tasks;
   for (index_t i = 0; i < problem_.batch * out; ++i) {
@@ -457,10 +407,9 @@ std::vector<TaskId> FftVolumeEngine<T>::append_gradient_spectra(TaskGraph& graph
 
 /// Spectra of x for the weight gradient: computed here, or, where the forward pass kept them, checked in debug builds.
 template <class T>
-std::vector<TaskId> FftVolumeEngine<T>::append_input_spectra(TaskGraph& graph, const Ready& ready,
-                                                             const std::shared_ptr<const BackwardArguments>& a,
-                                                             const std::shared_ptr<Spectra::Impl>& own_x,
-                                                             [[maybe_unused]] const std::vector<TaskId>& gradient) const {
+std::vector<TaskId> FftVolumeEngine<T>::append_input_spectra(
+    TaskGraph& graph, const Ready& ready, const std::shared_ptr<const BackwardArguments>& a,
+    const std::shared_ptr<Spectra::Impl>& own_x, [[maybe_unused]] const std::vector<TaskId>& gradient) const {
   const index_t in = problem_.in_channels;
   std::vector<TaskId> tasks;
   for (index_t i = 0; i < problem_.batch * in; ++i) {
@@ -485,9 +434,10 @@ std::vector<TaskId> FftVolumeEngine<T>::append_input_spectra(TaskGraph& graph, c
         {.name = "check input spectrum"},
         [a, i, in] {
           if (a->x_hat->source_hash[static_cast<std::size_t>(i)] == hash_map(a->x, i / in, i % in)) return;
-          throw StaleCache(fmt::format("convolution backward: x_hat does not hold the spectra of x (sample {}, channel "
-                                       "{}); run forward on this x with this cache first",
-                                       i / in, i % in));
+          throw StaleCache(
+              fmt::format("convolution backward: x_hat does not hold the spectra of x (sample {}, channel "
+                          "{}); run forward on this x with this cache first",
+                          i / in, i % in));
         },
         after));
 #endif
@@ -546,7 +496,8 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
             T* sum = scratch.take<T>(map_bytes_);
             sum_over_channels(s, *a->w, to_coarse, n, c, a->memory, sum);
             const auto dx = a->dx.as<T>();
-            map_from_spectrum(x_side(), x_transforms(), sum, {.add = a->add_dx}, a->memory, dx.channel(n, c), dx.stride);
+            map_from_spectrum(x_side(), x_transforms(), sum, {.add = a->add_dx}, a->memory, dx.channel(n, c),
+                              dx.stride);
           },
           after));
     }
@@ -559,8 +510,7 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
     std::vector<TaskId> after = input;
     after.insert(after.end(), gradient.begin(), gradient.end());
     std::vector<TaskId> tasks;
-    const double cost = kernel_.flops() +
-                        8.0 * static_cast<double>(count_ * geometry_.transforms * problem_.batch);
+    const double cost = kernel_.flops() + 8.0 * static_cast<double>(count_ * geometry_.transforms * problem_.batch);
     for (index_t i = 0; i < pairs_; ++i) {
       const index_t o = i / fine_per_group();
       const index_t c = o / coarse_per_group() * fine_per_group() + i % fine_per_group();
@@ -578,12 +528,14 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
   }
   if (users.empty()) users = gradient;
   if (a->dy_hat == nullptr) {
-    graph.add({.name = "release gradient spectra", .task_class = TaskClass::update},
-              [own_dy] { own_dy->maps.release(); }, users);
+    graph.add(
+        {.name = "release gradient spectra", .task_class = TaskClass::update}, [own_dy] { own_dy->maps.release(); },
+        users);
   }
   if (a->x_hat == nullptr && want_dw) {
-    graph.add({.name = "release input spectra", .task_class = TaskClass::update}, [own_x] { own_x->maps.release(); },
-              input_users);
+    graph.add(
+        {.name = "release input spectra", .task_class = TaskClass::update}, [own_x] { own_x->maps.release(); },
+        input_users);
   }
   return result;
 }
@@ -607,9 +559,8 @@ Answer offer_fft_volume(const ConvProblem& problem, const ConvOptions& options) 
   if (problem.x_layout != Layout::plain || problem.y_layout != Layout::plain) {
     return std::string("reads and writes whole feature maps and needs plain layouts");
   }
-  const Geometry geometry(problem);
-  const double seconds =
-      plan::fft_volume_seconds(problem, geometry.transform, geometry.transforms, machine_model());
+  const FftVolumeGeometry geometry(problem);
+  const double seconds = plan::fft_volume_seconds(problem, geometry.transform, geometry.transforms, machine_model());
   if (problem.type == DataType::f32) return Offer{std::make_unique<FftVolumeEngine<float>>(problem, options), seconds};
   return Offer{std::make_unique<FftVolumeEngine<double>>(problem, options), seconds};
 }

@@ -8,8 +8,9 @@
 
 #include <algorithm>
 
-#include "convolume/tensor.hpp"
 #include "hwy/highway.h"
+
+#include "convolume/tensor.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convolume::conv {
@@ -36,7 +37,7 @@ HWY_INLINE void AddTerms(const T* const* a, const T* const* b, index_t begin, bo
 }
 #else
 /// (re, im) to (im, re) in every pair of lanes.
-template <class T, class D = hn::ScalableTag<T>>
+template <class T, class D = hn::ScalableTag<T> >
 HWY_INLINE hn::Vec<D> SwapPairs(D, hn::Vec<D> a) {
   if constexpr (sizeof(T) == 4) {
     return hn::Shuffle2301(a);
@@ -45,8 +46,8 @@ HWY_INLINE hn::Vec<D> SwapPairs(D, hn::Vec<D> a) {
   }
 }
 
-/// Pairs (re, im): the sum of a * b is the sum of a * (br, br) plus that of (ai, ar) * (-bi, bi); the second is taken as
-/// a * (bi, bi) and swapped once for all terms. The conjugate of b changes the sign of the second.
+/// Pairs (re, im): the sum of a * b is the sum of a * (br, br) plus that of (ai, ar) * (-bi, bi); the second is taken
+/// as a * (bi, bi) and swapped once for all terms. The conjugate of b changes the sign of the second.
 template <int terms, class T>
 HWY_INLINE void AddTerms(const T* const* a, const T* const* b, index_t begin, bool conjugate_b, index_t count,
                          bool first, T* HWY_RESTRICT sum) {
@@ -95,10 +96,14 @@ template <class T>
 HWY_INLINE void AddProducts(const T* const* a, const T* const* b, index_t terms, index_t begin, bool conjugate_b,
                             index_t count, bool first, T* HWY_RESTRICT sum) {
   switch (terms) {
-    case 1: return AddTerms<1>(a, b, begin, conjugate_b, count, first, sum);
-    case 2: return AddTerms<2>(a, b, begin, conjugate_b, count, first, sum);
-    case 3: return AddTerms<3>(a, b, begin, conjugate_b, count, first, sum);
-    default: return AddTerms<4>(a, b, begin, conjugate_b, count, first, sum);
+    case 1:
+      return AddTerms<1>(a, b, begin, conjugate_b, count, first, sum);
+    case 2:
+      return AddTerms<2>(a, b, begin, conjugate_b, count, first, sum);
+    case 3:
+      return AddTerms<3>(a, b, begin, conjugate_b, count, first, sum);
+    default:
+      return AddTerms<4>(a, b, begin, conjugate_b, count, first, sum);
   }
 }
 

@@ -1,8 +1,8 @@
 // The definition of convolution as loops, sums in double: what every other engine is tested against, and the end of
 // every list of engines.
-#include <fmt/format.h>
-
 #include <cmath>
+
+#include <fmt/format.h>
 
 #include "conv/engine.hpp"
 #include "conv/prepared.hpp"
@@ -13,11 +13,16 @@ namespace {
 
 double activate(const Activation& a, double v) {
   switch (a.kind) {
-    case Activation::Kind::none: return v;
-    case Activation::Kind::relu: return v < 0 ? 0 : v;
-    case Activation::Kind::leaky_relu: return v < 0 ? a.slope * v : v;
-    case Activation::Kind::sigmoid: return 1 / (1 + std::exp(-v));
-    case Activation::Kind::tanh: return std::tanh(v);
+    case Activation::Kind::none:
+      return v;
+    case Activation::Kind::relu:
+      return v < 0 ? 0 : v;
+    case Activation::Kind::leaky_relu:
+      return v < 0 ? a.slope * v : v;
+    case Activation::Kind::sigmoid:
+      return 1 / (1 + std::exp(-v));
+    case Activation::Kind::tanh:
+      return std::tanh(v);
   }
   return v;
 }
@@ -25,11 +30,16 @@ double activate(const Activation& a, double v) {
 /// The derivative, from the output.
 double activation_slope(const Activation& a, double y) {
   switch (a.kind) {
-    case Activation::Kind::none: return 1;
-    case Activation::Kind::relu: return y > 0 ? 1 : 0;
-    case Activation::Kind::leaky_relu: return y > 0 ? 1 : a.slope;
-    case Activation::Kind::sigmoid: return y * (1 - y);
-    case Activation::Kind::tanh: return 1 - y * y;
+    case Activation::Kind::none:
+      return 1;
+    case Activation::Kind::relu:
+      return y > 0 ? 1 : 0;
+    case Activation::Kind::leaky_relu:
+      return y > 0 ? 1 : a.slope;
+    case Activation::Kind::sigmoid:
+      return y * (1 - y);
+    case Activation::Kind::tanh:
+      return 1 - y * y;
   }
   return 1;
 }
@@ -65,8 +75,7 @@ class ReferenceEngine final : public ConvEngine {
   void init_gradient_spectra(Spectra::Impl& s) const override { s.geometry = "reference"; }
   std::string numerics() const override { return "reference"; }
 
-  Ready append_prepare(TaskGraph& graph, const Ready& ready,
-                       std::shared_ptr<const PrepareArguments> a) const override {
+  Ready append_prepare(TaskGraph& graph, const Ready& ready, std::shared_ptr<const PrepareArguments> a) const override {
     const TaskId task = graph.add(
         {.name = "pack weights"},
         [this, a] {
@@ -120,7 +129,8 @@ class ReferenceEngine final : public ConvEngine {
       std::vector<TaskId> tasks;
       for (index_t first = 0; first < p_.w_shape().n; ++first) {
         tasks.push_back(graph.add(
-            {.name = "reference weight gradient", .cost = cost}, [this, a, first] { weight_gradient(*a, first); }, all));
+            {.name = "reference weight gradient", .cost = cost}, [this, a, first] { weight_gradient(*a, first); },
+            all));
       }
       result.dw = Ready::all_of(std::move(tasks));
     }

@@ -1,17 +1,17 @@
 #include "convolume/cpu.hpp"
 
+#include <array>
+#include <cstdlib>
+#include <cstring>
+
+#include "hwy/highway.h"
 #include <cpuid.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sched.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstdlib>
-#include <cstring>
-
 #include "convolume/error.hpp"
-#include "hwy/highway.h"
 
 namespace convolume {
 namespace {

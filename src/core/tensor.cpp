@@ -11,11 +11,16 @@ const char* name_of(Layout layout) noexcept { return layout == Layout::plain ? "
 
 const char* name_of(Activation::Kind kind) noexcept {
   switch (kind) {
-    case Activation::Kind::none: return "none";
-    case Activation::Kind::relu: return "relu";
-    case Activation::Kind::leaky_relu: return "leaky_relu";
-    case Activation::Kind::sigmoid: return "sigmoid";
-    case Activation::Kind::tanh: return "tanh";
+    case Activation::Kind::none:
+      return "none";
+    case Activation::Kind::relu:
+      return "relu";
+    case Activation::Kind::leaky_relu:
+      return "leaky_relu";
+    case Activation::Kind::sigmoid:
+      return "sigmoid";
+    case Activation::Kind::tanh:
+      return "tanh";
   }
   return "unknown";
 }

@@ -1,13 +1,13 @@
 #include "core/wisdom.hpp"
 
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
 
 #include "convolume/error.hpp"
 #include "core/files.hpp"

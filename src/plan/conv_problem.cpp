@@ -16,8 +16,8 @@ index_t output_along(const ConvProblem& p, int axis) {
   const index_t span = (p.kernel[axis] - 1) * p.dilation[axis] + 1;
   const index_t padding = p.pad_before[axis] + p.pad_after[axis];
   if (p.transposed) {
-    const index_t out = checked_add(checked_mul(p.input[axis] - 1, p.stride[axis], "output"), span, "output") - padding +
-                        p.output_padding[axis];
+    const index_t out = checked_add(checked_mul(p.input[axis] - 1, p.stride[axis], "output"), span, "output") -
+                        padding + p.output_padding[axis];
     if (out < 1) {
       throw InvalidArgument(fmt::format("convolution: output along {} would be {} voxels; lower the padding ({})",
                                         axis_name[axis], out, padding));
@@ -36,9 +36,7 @@ index_t output_along(const ConvProblem& p, int axis) {
 
 }  // namespace
 
-Extent3 ConvProblem::output() const {
-  return {output_along(*this, 0), output_along(*this, 1), output_along(*this, 2)};
-}
+Extent3 ConvProblem::output() const { return {output_along(*this, 0), output_along(*this, 1), output_along(*this, 2)}; }
 
 void ConvProblem::validate() const {
   require(batch >= 1, "batch", batch, "at least 1 is needed");
@@ -55,14 +53,14 @@ void ConvProblem::validate() const {
     require(dilation[axis] >= 1, field("dilation"), dilation[axis], "at least 1 is needed");
     require(pad_before[axis] >= 0, field("pad_before"), pad_before[axis], "it cannot be negative");
     require(pad_after[axis] >= 0, field("pad_after"), pad_after[axis], "it cannot be negative");
-    require(output_padding[axis] >= 0 && output_padding[axis] < stride[axis] &&
-                (transposed || output_padding[axis] == 0),
-            field("output_padding"), output_padding[axis], "use 0 to stride - 1, and 0 unless transposed");
+    require(
+        output_padding[axis] >= 0 && output_padding[axis] < stride[axis] && (transposed || output_padding[axis] == 0),
+        field("output_padding"), output_padding[axis], "use 0 to stride - 1, and 0 unless transposed");
     checked_add(checked_mul(kernel[axis] - 1, dilation[axis], "kernel span"), 1, "kernel span");
   }
   if (epilogue.activation.kind == Activation::Kind::leaky_relu && !(epilogue.activation.slope > 0)) {
-    throw InvalidArgument(fmt::format("convolution: leaky_relu slope is {}; a fused one must be positive",
-                                      epilogue.activation.slope));
+    throw InvalidArgument(
+        fmt::format("convolution: leaky_relu slope is {}; a fused one must be positive", epilogue.activation.slope));
   }
   static_cast<void>(x_shape().elements());
   static_cast<void>(y_shape().elements());

@@ -12,7 +12,7 @@ constexpr double fftw_efficiency = 0.16;
 constexpr double pruned_efficiency = 0.2;
 constexpr double reference_efficiency = 0.004;
 constexpr double call_seconds = 1e-6;  // buffers, task and plan set-up of one transform
-constexpr double directions = 3;  // forward, backward data, backward weights
+constexpr double directions = 3;       // forward, backward data, backward weights
 
 }  // namespace
 
@@ -28,8 +28,8 @@ double fft_volume_seconds(const ConvProblem& p, const Extent3& transform, index_
   const auto planes = static_cast<double>(transforms);
   const auto batch = static_cast<double>(p.batch);
   const double one = 2.5 * points * std::max(1.0, std::log2(points));
-  const double pairs = static_cast<double>(p.in_channels) * static_cast<double>(p.out_channels) /
-                       static_cast<double>(p.groups);
+  const double pairs =
+      static_cast<double>(p.in_channels) * static_cast<double>(p.out_channels) / static_cast<double>(p.groups);
   // x and dy forward, y and dx backward; w forward and dw backward once per pair of channels, at as many complex
   // multiply-adds per frequency as the kernel has voxels along its outermost axis.
   const double maps = 2 * batch * static_cast<double>(p.in_channels + p.out_channels) * planes;

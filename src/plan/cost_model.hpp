@@ -8,10 +8,10 @@ namespace convolume::plan {
 
 /// Operations and bytes of a piece of work.
 struct Work {
-  double flops = 0;         ///< floating-point operations
-  double efficiency = 1;    ///< share of the FMA peak that such operations reach
-  double bytes = 0;         ///< bytes moved past the last cache level that holds them
-  double calls = 0;         ///< pieces that are set up one by one
+  double flops = 0;       ///< floating-point operations
+  double efficiency = 1;  ///< share of the FMA peak that such operations reach
+  double bytes = 0;       ///< bytes moved past the last cache level that holds them
+  double calls = 0;       ///< pieces that are set up one by one
 };
 
 /// The larger of the two limits, one core, and the setting up.

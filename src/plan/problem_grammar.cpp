@@ -1,8 +1,8 @@
-#include <fmt/format.h>
-
 #include <array>
 #include <charconv>
 #include <map>
+
+#include <fmt/format.h>
 
 #include "convolume/plan.hpp"
 
@@ -35,9 +35,10 @@ Tokens tokenize(std::string_view text) {
     index_t value = 0;
     const auto result = std::from_chars(text.data() + end, text.data() + text.size(), value);
     if (name.empty() || !known(name) || result.ec != std::errc()) {
-      throw InvalidArgument(fmt::format("problem '{}': '{}' at position {} is no token of the benchdnn grammar (mb g ic "
-                                        "oc, and i o k s p d each with d h w, each followed by a number)",
-                                        text, text.substr(at, 8), at));
+      throw InvalidArgument(
+          fmt::format("problem '{}': '{}' at position {} is no token of the benchdnn grammar (mb g ic "
+                      "oc, and i o k s p d each with d h w, each followed by a number)",
+                      text, text.substr(at, 8), at));
     }
     if (!tokens.emplace(name, value).second) {
       throw InvalidArgument(fmt::format("problem '{}': '{}' stands twice", text, name));
@@ -85,7 +86,8 @@ ConvProblem parse_problem(std::string_view text) {
   }
   for (const char needed : {'i', 'k'}) {
     if (!has_family(tokens, needed)) {
-      throw InvalidArgument(fmt::format("problem '{}': '{}d', '{}h' or '{}w' is missing", text, needed, needed, needed));
+      throw InvalidArgument(
+          fmt::format("problem '{}': '{}d', '{}h' or '{}w' is missing", text, needed, needed, needed));
     }
   }
   ConvProblem p;

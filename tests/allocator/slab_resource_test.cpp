@@ -1,9 +1,10 @@
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include <catch2/catch.hpp>
 
 #include "allocator/size_classes.hpp"
 #include "convolume/error.hpp"
@@ -93,7 +94,8 @@ TEST_CASE("an upstream that fails leaves the resource as it was") {
   SlabResource slab({.upstream = &upstream});
   void* block = slab.allocate(100000, 64);
   CHECK_THROWS_AS(slab.allocate(100000, 64), std::bad_alloc);
-  CHECK(slab.statistics().live_bytes == slab.statistics().peak_bytes - allocator::block_bytes(allocator::class_of(100000)));
+  CHECK(slab.statistics().live_bytes ==
+        slab.statistics().peak_bytes - allocator::block_bytes(allocator::class_of(100000)));
   slab.deallocate(block, 100000, 64);
   block = slab.allocate(100000, 64);
   slab.deallocate(block, 100000, 64);

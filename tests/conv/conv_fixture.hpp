@@ -24,8 +24,8 @@ Tensor<T> random_tensor(const Shape5& shape, std::uint32_t stream, bool integers
   for (index_t i = 0; i < tensor.elements(); ++i) {
     const RandomKey key{.seed = 11, .a = stream};
     const auto at = static_cast<std::uint64_t>(i);
-    tensor.data()[i] = integers ? static_cast<T>(static_cast<int>(uniform_below(key, at, 7)) - 3)
-                                : static_cast<T>(normal(key, at));
+    tensor.data()[i] =
+        integers ? static_cast<T>(static_cast<int>(uniform_below(key, at, 7)) - 3) : static_cast<T>(normal(key, at));
   }
   return tensor;
 }
@@ -80,8 +80,8 @@ struct ConvCase {
     const auto prepared = plan.prepare(execution, w);
     auto x_hat = plan.input_spectra(&memory);
     plan.forward(execution, {.x = x, .w = prepared, .bias = bias, .y = y, .x_hat = &x_hat});
-    plan.backward(execution, {.x = x, .y = y, .dy = dy, .w = prepared, .x_hat = &x_hat, .dx = dx, .dw = dw,
-                              .dbias = dbias});
+    plan.backward(execution,
+                  {.x = x, .y = y, .dy = dy, .w = prepared, .x_hat = &x_hat, .dx = dx, .dw = dw, .dbias = dbias});
   }
 
   ConvProblem problem;

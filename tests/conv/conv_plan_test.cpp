@@ -1,8 +1,8 @@
 // What plans promise beside the numbers: caches, reuse, threads, errors.
-#include <catch2/catch.hpp>
 #include <thread>
 
 #include "conv_fixture.hpp"
+#include <catch2/catch.hpp>
 
 using namespace convolume;
 using test::ConvCase;
@@ -11,9 +11,9 @@ TEST_CASE("each spectrum is computed once per iteration and one inverse per outp
   ConvCase<float> c(parse_problem("mb2ic3id8oc5kd3"), {.engine = Engine::fft_volume}, false, 2);
   c.run();
   const auto counts = c.plan.transforms();
-  CHECK(counts.input == 2 * 3);           // x_hat once: the weight gradient reads what forward computed
-  CHECK(counts.weights == 3 * 5);         // w_hat once: backward data reads it again
-  CHECK(counts.gradient == 2 * 5);        // dy_hat once for dx and dw together
+  CHECK(counts.input == 2 * 3);                    // x_hat once: the weight gradient reads what forward computed
+  CHECK(counts.weights == 3 * 5);                  // w_hat once: backward data reads it again
+  CHECK(counts.gradient == 2 * 5);                 // dy_hat once for dx and dw together
   CHECK(counts.inverse == 2 * 5 + 2 * 3 + 3 * 5);  // y, dx, dw: after the sums
 }
 
@@ -28,8 +28,13 @@ TEST_CASE("the same bits come out with and without caches, kept or recomputed we
       const auto prepared = other.plan.prepare(run, other.w);
       for (int repeat = 0; repeat < 2; ++repeat) {
         other.plan.forward(run, {.x = other.x, .w = prepared, .bias = other.bias, .y = other.y});
-        other.plan.backward(run, {.x = other.x, .y = other.y, .dy = other.dy, .w = prepared, .dx = other.dx,
-                                  .dw = other.dw, .dbias = other.dbias});
+        other.plan.backward(run, {.x = other.x,
+                                  .y = other.y,
+                                  .dy = other.dy,
+                                  .w = prepared,
+                                  .dx = other.dx,
+                                  .dw = other.dw,
+                                  .dbias = other.dbias});
       }
       CHECK(test::same_bits(first.y, other.y));
       CHECK(test::same_bits(first.dx, other.dx));
@@ -53,8 +58,8 @@ TEST_CASE("gradients are optional one by one and can be added to") {
   auto dbias = test::poisoned<double>(c.dbias.shape());
   c.plan.backward(run, {.dy = c.dy, .w = prepared, .dbias = dbias});
   CHECK(test::same_bits(dbias, c.dbias));
-  c.plan.backward(run, {.x = c.x, .dy = c.dy, .w = prepared, .dx = dx, .dw = dw, .dbias = dbias, .add_dx = true,
-                        .add_dw = true});
+  c.plan.backward(
+      run, {.x = c.x, .dy = c.dy, .w = prepared, .dx = dx, .dw = dw, .dbias = dbias, .add_dx = true, .add_dw = true});
   for (index_t i = 0; i < dx.elements(); ++i) REQUIRE(dx.data()[i] == Approx(2 * c.dx.data()[i]).margin(1e-12));
   for (index_t i = 0; i < dw.elements(); ++i) REQUIRE(dw.data()[i] == Approx(2 * c.dw.data()[i]).margin(1e-12));
   for (index_t i = 0; i < 3; ++i) REQUIRE(dbias.data()[i] == Approx(2 * c.dbias.data()[i]));
@@ -135,7 +140,8 @@ TEST_CASE("explain tells the whole story and automatic takes the cheaper engine"
   CHECK(ConvPlan::make(parse_problem("ic1id2oc1kd1")).engine() == Engine::reference);
   auto blocked = parse_problem("ic8id8oc8kd3");
   blocked.x_layout = Layout::blocked;
-  CHECK_THROWS_WITH(ConvPlan::make(blocked), Catch::Contains("fft_volume: refuses") && Catch::Contains("reference: refuses"));
+  CHECK_THROWS_WITH(ConvPlan::make(blocked),
+                    Catch::Contains("fft_volume: refuses") && Catch::Contains("reference: refuses"));
   CHECK_THROWS_AS(engine_of("fastest"), InvalidArgument);
   CHECK(large.numerics() == ConvPlan::make(parse_problem("ic8id32oc8kd5")).numerics());
 }

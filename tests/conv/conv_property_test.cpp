@@ -1,7 +1,7 @@
 // Engines against the reference in double, over generated shapes.
+#include "conv_fixture.hpp"
 #include <catch2/catch.hpp>
 
-#include "conv_fixture.hpp"
 #include "convolume/cpu.hpp"
 
 using namespace convolume;
@@ -13,7 +13,9 @@ namespace {
 ConvProblem random_problem(std::uint64_t seed) {
   const RandomKey key{.seed = 77};
   std::uint64_t draw = seed * 64;
-  const auto below = [&](index_t n) { return static_cast<index_t>(uniform_below(key, draw++, static_cast<std::uint64_t>(n))); };
+  const auto below = [&](index_t n) {
+    return static_cast<index_t>(uniform_below(key, draw++, static_cast<std::uint64_t>(n)));
+  };
   ConvProblem p;
   for (;;) {
     p.groups = below(3) == 0 ? 1 + below(3) : 1;
@@ -112,11 +114,17 @@ TEST_CASE("forward and backward are adjoint: <Ax, dy> = <x, A'dy> = <w, dA/dw>")
 }
 
 TEST_CASE("gradients agree with central differences in double, fused activations included") {
-  for (const auto kind : {Activation::Kind::none, Activation::Kind::leaky_relu, Activation::Kind::sigmoid,
-                          Activation::Kind::tanh}) {
+  for (const auto kind :
+       {Activation::Kind::none, Activation::Kind::leaky_relu, Activation::Kind::sigmoid, Activation::Kind::tanh}) {
     for (const bool transposed : {false, true}) {
-      ConvProblem p{.batch = 2, .in_channels = 2, .out_channels = 3, .input = {2, 4, 5}, .kernel = {2, 3, 2},
-                    .stride = {1, 2, 1}, .pad_before = {1, 0, 1}, .transposed = transposed,
+      ConvProblem p{.batch = 2,
+                    .in_channels = 2,
+                    .out_channels = 3,
+                    .input = {2, 4, 5},
+                    .kernel = {2, 3, 2},
+                    .stride = {1, 2, 1},
+                    .pad_before = {1, 0, 1},
+                    .transposed = transposed,
                     .epilogue = {.bias = true, .activation = {kind, 0.1}}};
       for (const Engine engine : {Engine::fft_volume, Engine::reference}) {
         CAPTURE(name_of(kind), transposed, name_of(engine));

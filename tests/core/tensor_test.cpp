@@ -1,8 +1,9 @@
 #include "convolume/tensor.hpp"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+
+#include <catch2/catch.hpp>
 
 #include "convolume/cpu.hpp"
 #include "core/checked.hpp"

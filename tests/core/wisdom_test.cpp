@@ -1,10 +1,10 @@
 #include "core/wisdom.hpp"
 
-#include <unistd.h>
-
-#include <catch2/catch.hpp>
 #include <thread>
 #include <vector>
+
+#include <catch2/catch.hpp>
+#include <unistd.h>
 
 #include "convolume/error.hpp"
 #include "core/files.hpp"

@@ -1,10 +1,11 @@
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <complex>
 #include <limits>
 #include <memory_resource>
 #include <thread>
 #include <vector>
+
+#include <catch2/catch.hpp>
 
 #include "convolume/fft.hpp"
 #include "core/random.hpp"
@@ -65,7 +66,8 @@ index_t spectrum_index(const fft::Plan& plan, index_t z, index_t y, index_t x) {
 template <class T>
 void check_real(const Extent3& e, fft::Order order, index_t planes) {
   CAPTURE(to_string(e), order == fft::Order::rotated, planes, sizeof(T));
-  fft::Problem problem{.type = data_type_of<T>(), .kind = fft::Kind::r2c, .extent = e, .order = order, .planes = planes};
+  fft::Problem problem{
+      .type = data_type_of<T>(), .kind = fft::Kind::r2c, .extent = e, .order = order, .planes = planes};
   const auto forward = fft::Plan::make(problem);
   Buffer<T> space(forward.space_bytes()), spectrum(forward.spectrum_bytes()), scratch(forward.scratch_bytes());
   std::vector<Complex> input(static_cast<std::size_t>(e.volume()), 0.0);
@@ -163,8 +165,13 @@ TEST_CASE("complex transforms agree with the definition in both directions and o
 TEST_CASE("batches, row strides and in-place transforms give the bits of single dense ones") {
   const Extent3 e{4, 5, 6};
   const auto single = fft::Plan::make({.kind = fft::Kind::r2c, .extent = e});
-  const fft::Problem strided{.kind = fft::Kind::r2c, .extent = e, .batch = 3, .space_distance = 300,
-                             .spectrum_distance = 99, .row_stride = 8, .plane_stride = 50};
+  const fft::Problem strided{.kind = fft::Kind::r2c,
+                             .extent = e,
+                             .batch = 3,
+                             .space_distance = 300,
+                             .spectrum_distance = 99,
+                             .row_stride = 8,
+                             .plane_stride = 50};
   const auto batched = fft::Plan::make(strided);
   const auto in_place = fft::Plan::make({.kind = fft::Kind::r2c, .extent = e, .in_place = true});
   Buffer<float> volumes(batched.space_bytes()), spectra(batched.spectrum_bytes()), scratch(batched.scratch_bytes());
@@ -249,7 +256,8 @@ TEST_CASE("problems and buffers that make no sense are refused by name") {
   CHECK_THROWS_WITH(Plan::make({.extent = {2, 2, 2}, .batch = 0}), Catch::Contains("batch is 0"));
   CHECK_THROWS_WITH(Plan::make({.extent = {2, 2, 8}, .row_stride = 5}), Catch::Contains("row_stride is 5"));
   CHECK_THROWS_WITH(Plan::make({.extent = {2, 2, 8}, .planes = 3}), Catch::Contains("planes is 3"));
-  CHECK_THROWS_WITH(Plan::make({.extent = {2, 2, 8}, .batch = 2, .space_distance = 4}), Catch::Contains("space_distance"));
+  CHECK_THROWS_WITH(Plan::make({.extent = {2, 2, 8}, .batch = 2, .space_distance = 4}),
+                    Catch::Contains("space_distance"));
   CHECK_THROWS_AS(Plan::make({.extent = {index_t{1} << 31, index_t{1} << 31, 4}}), OverflowError);
   const auto plan = Plan::make({.extent = {4, 4, 4}, .order = fft::Order::rotated});
   Buffer<float> in(plan.space_bytes()), out(plan.spectrum_bytes()), scratch(plan.scratch_bytes());

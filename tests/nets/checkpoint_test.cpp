@@ -1,9 +1,9 @@
 #include "nets/checkpoint.hpp"
 
-#include <unistd.h>
+#include <fstream>
 
 #include <catch2/catch.hpp>
-#include <fstream>
+#include <unistd.h>
 
 #include "convolume/memory.hpp"
 #include "core/files.hpp"
@@ -35,7 +35,11 @@ struct Folder {
 };
 
 CheckpointHeader header(const NetSpec& spec) {
-  return {.net = spec, .iteration = 12, .seed = 7, .numerics = "simd = AVX2\n", .data_digest = "abc",
+  return {.net = spec,
+          .iteration = 12,
+          .seed = 7,
+          .numerics = "simd = AVX2\n",
+          .data_digest = "abc",
           .normalisation = "volume"};
 }
 
@@ -91,13 +95,14 @@ TEST_CASE("a checkpoint of another net is refused by tensor and changes nothing"
   const Folder folder;
   SlabResource memory;
   const auto spec = parse_net(net_text, "tiny.toml");
-  const auto other = parse_net(std::string(net_text) + "activation = \"relu\"\n[[node]]\nname = \"b\"\ntype = \"conv\"\n"
-                                                       "out_channels = 1\nkernel = 1\n",
+  const auto other = parse_net(std::string(net_text) +
+                                   "activation = \"relu\"\n[[node]]\nname = \"b\"\ntype = \"conv\"\n"
+                                   "out_channels = 1\nkernel = 1\n",
                                "other.toml");
   Parameters parameters(spec, true, 1, &memory), target(other, true, 3, &memory);
   const float before = target.all()[0].value.data()[0];
   save_checkpoint(folder.path / "c.safetensors", header(spec), parameters);
-  CHECK_THROWS_WITH(load_checkpoint(folder.path / "c.safetensors", target), Catch::Contains("b.weight") &&
-                                                                                Catch::Contains("another net"));
+  CHECK_THROWS_WITH(load_checkpoint(folder.path / "c.safetensors", target),
+                    Catch::Contains("b.weight") && Catch::Contains("another net"));
   CHECK(target.all()[0].value.data()[0] == before);
 }

@@ -289,6 +289,43 @@ TEST_CASE("alignment is the smallest shift that the pooling grid does not notice
         36, 3);
 }
 
+TEST_CASE("padding has a part in the outermost voxels and in no others", "[net_shapes]") {
+  const std::string up = "u upsample factor=[1,1,2]", down = "p max_pool window=[1,1,2]\n";
+  for (const std::string& lines :
+       {std::string("a conv out_channels=1 kernel=[1,1,5]"),
+        std::string("a conv out_channels=1 kernel=[1,1,4] padding='same'"),
+        std::string("a conv out_channels=1 kernel=[1,1,3] padding='same'\nb conv out_channels=1 kernel=[1,1,4] "
+                    "dilation=[1,1,2]"),
+        std::string("a conv out_channels=1 kernel=[1,1,5] padding='same'\nb crop before=[0,0,1]"),
+        std::string("a conv out_channels=1 kernel=[1,1,3] padding='same'\n") + down + up,
+        down + "a conv out_channels=1 kernel=[1,1,3] padding='same'\n" + up,
+        down + "a transposed_conv out_channels=1 kernel=[1,1,2] stride=[1,1,2]",
+        std::string(
+            "a conv out_channels=1 kernel=[1,1,3] stride=[1,1,2] padding=[0,0,1]\n"
+            "b transposed_conv out_channels=1 kernel=[1,1,3] stride=[1,1,2] padding=[0,0,1] output_padding=[0,0,1]"),
+        std::string("a conv out_channels=1 kernel=[1,1,3] padding='same'\nb conv out_channels=1 kernel=[1,1,3]\n"
+                    "c conv from='input' out_channels=1 kernel=[1,1,5] padding='same'\nd add from=['b','c']")}) {
+    INFO(lines);
+    constexpr index_t patch = 24, shift = 12;
+    Runner small(net_of(lines, {1, 1, patch}), {1, 1, patch});
+    Runner large(net_of(lines, {1, 1, patch + 2 * shift}), {1, 1, patch + 2 * shift});
+    for (index_t i = 0; i < patch + 2 * shift; ++i) {
+      large.network().input().data()[i] = static_cast<float>(1 + (i * i * 31 + i * 17) % 101);
+    }
+    std::copy_n(large.network().input().data() + shift, patch, small.network().input().data());
+    const auto& y = small.run();
+    const auto& whole = large.run();
+    const NodeShape& shape = small.network().shapes().output();
+    const index_t out = shape.extent.x;
+    index_t before = 0, behind = 0;
+    while (before < out && y.data()[before] != whole.data()[before + shift]) ++before;
+    while (behind < out && y.data()[out - 1 - behind] != whole.data()[out - 1 - behind + shift]) ++behind;
+    CHECK(shape.padded_before.x == before);
+    CHECK(shape.padded_behind.x == behind);
+    CHECK(std::equal(y.data() + before, y.data() + out - behind, whole.data() + shift + before));
+  }
+}
+
 TEST_CASE("spatial norms see everything", "[net_shapes]") {
   const Extent3 patch{3, 9, 9};
   const NetShapes shapes = infer_shapes(

@@ -1,11 +1,12 @@
 // What training promises: the same bits however it is run, and weights of a whole number of iterations.
 #include "nets/trainer.hpp"
 
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <cmath>
 #include <limits>
 #include <thread>
+
+#include <catch2/catch.hpp>
 
 #include "convolume/memory.hpp"
 #include "nets/checkpoint.hpp"
@@ -80,7 +81,9 @@ Dataset small_data() {
 
 struct Session {
   explicit Session(const Dataset& d, int threads = 1, const char* net = small_net)
-      : data(d), scheduler(threads), spec(parse_net(net, "small.toml")),
+      : data(d),
+        scheduler(threads),
+        spec(parse_net(net, "small.toml")),
         trainer(spec, data, 5, {}, scheduler, &memory) {}
   void steps(int count) {
     for (int i = 0; i < count; ++i) REQUIRE(trainer.step().has_value());
@@ -89,7 +92,8 @@ struct Session {
   std::vector<float> weights() {
     std::vector<float> all;
     for (const Parameter& p : trainer.parameters().all()) {
-      for (const auto* t : {&p.value, &p.moment1, &p.moment2}) all.insert(all.end(), t->data(), t->data() + t->elements());
+      for (const auto* t : {&p.value, &p.moment1, &p.moment2})
+        all.insert(all.end(), t->data(), t->data() + t->elements());
     }
     return all;
   }

@@ -234,7 +234,8 @@ def run(dump, description):
         before = initial[name].reshape(parameter.shape).double()
         assert (parameter - before).norm() > 1e-3 * before.norm(), f"{name} hardly moves; the comparison is empty"
         table.add("final " + name, dump["final/" + name], parameter, False)
-        table.add("change of " + name, dump["final/" + name].reshape(parameter.shape) - before, parameter - before, False)
+        moved = dump["final/" + name].reshape(parameter.shape) - before
+        table.add("change of " + name, moved, parameter - before, False)
     assert most == 0 or table.clipped, "no gradient was clipped; lower clip_norm"
     return table
 

@@ -1,8 +1,9 @@
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <mutex>
 #include <thread>
+
+#include <catch2/catch.hpp>
 
 #include "convolume/error.hpp"
 #include "convolume/scheduler.hpp"
@@ -77,7 +78,8 @@ TEST_CASE("the costliest path runs first and updates run last where both are rea
   graph.add({.name = "u", .cost = 100, .task_class = TaskClass::update}, [&] { order += 'u'; });
   graph.add({.name = "short"}, [&] { order += 's'; });
   const TaskId head = graph.add({.name = "head"}, [&] { order += 'h'; });
-  graph.add({.name = "tail", .cost = 5}, [&] { order += 't'; }, ids({head}));
+  graph.add(
+      {.name = "tail", .cost = 5}, [&] { order += 't'; }, ids({head}));
   graph.run(scheduler);
   CHECK(order == "htsu");
 }
@@ -98,7 +100,8 @@ TEST_CASE("an exception cancels what is left, spares updates, reaches the caller
               ++normal;
             },
             before);
-        graph.add({.name = "update", .task_class = TaskClass::update}, [&] { ++updates; }, ids({id}));
+        graph.add(
+            {.name = "update", .task_class = TaskClass::update}, [&] { ++updates; }, ids({id}));
         before = {id};
       }
       CHECK_THROWS_WITH(graph.run(scheduler), "task " + std::to_string(thrower));
@@ -119,8 +122,10 @@ TEST_CASE("a stop request cancels between tasks and updates still run") {
   std::stop_source stop;
   std::atomic<int> after_stop{0}, updates{0};
   const TaskId first = graph.add({.name = "first"}, [&] { stop.request_stop(); });
-  const TaskId second = graph.add({.name = "second"}, [&] { ++after_stop; }, ids({first}));
-  graph.add({.name = "update", .task_class = TaskClass::update}, [&] { ++updates; }, ids({second}));
+  const TaskId second = graph.add(
+      {.name = "second"}, [&] { ++after_stop; }, ids({first}));
+  graph.add(
+      {.name = "update", .task_class = TaskClass::update}, [&] { ++updates; }, ids({second}));
   CHECK(graph.run(scheduler, stop.get_token()) == RunResult::cancelled);
   CHECK(after_stop == 0);
   CHECK(updates == 1);

@@ -1,0 +1,33 @@
+// What fft_volume transforms: the padded volume, where both tensors lie in it, and the plans of their ends.
+#pragma once
+
+#include <memory>
+
+#include "conv/volume_map.hpp"
+#include "convolume/fft.hpp"
+
+namespace convolume::conv {
+
+constexpr index_t round_up(index_t n, index_t unit) { return (n + unit - 1) / unit * unit; }
+
+/// The geometry of a problem seen without direction; see Side.
+struct FftVolumeGeometry {
+  explicit FftVolumeGeometry(const ConvProblem& problem);
+
+  Side fine, coarse;
+  bool planar;         ///< a kernel of one plane relates equal planes: nothing is transformed along Z
+  Extent3 transform;   ///< what one transform covers
+  index_t transforms;  ///< transforms per feature map
+  VolumeGeometry volume;
+  fft::Order order;
+};
+
+/// What crosses between space and frequencies on one side: forward and backward plans for its extent.
+struct Transforms {
+  Transforms(const FftVolumeGeometry& geometry, const Side& side, DataType type);
+
+  index_t planes;  ///< of the volume, that are loaded
+  std::unique_ptr<fft::Plan> forward, inverse;
+};
+
+}  // namespace convolume::conv
