@@ -22,7 +22,7 @@ Tensor<float> read(const std::string& text, std::pmr::memory_resource* memory) {
 }  // namespace
 
 bool infer(const InferOptions& o) {
-  SlabResource memory;
+  SlabResource memory({.upstream = o.upstream});
   Scheduler scheduler(o.threads > 0 ? o.threads : available_cpus());
   const CheckpointHeader header = read_checkpoint_header(o.checkpoint);
   Parameters parameters(header.net, false, 0, &memory);

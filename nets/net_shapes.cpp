@@ -182,17 +182,13 @@ class Inference {
       for (std::size_t k = 0; k < node_->inputs.size(); ++k) {
         const AxisView v = view(node_->inputs[k]);
         const double skip = (first - v.origin) / jump;
-        if (skip != std::floor(skip)) {
-          fail(spec_, *node_,
-               fmt::format("joins feature maps that lie {} voxels apart along {}; change a kernel by one", skip,
-                           "zyx"[axis]));
-        }
-        const auto offset = static_cast<index_t>(skip);
+        // Maps that lie half a voxel apart (an odd kernel behind an even one) meet at the voxel before.
+        const auto offset = static_cast<index_t>(std::floor(skip));
         out_->crop[k][axis] = offset;
         const index_t left = shapes_.of(node_->inputs[k]).extent[axis] - offset;
         common = common < 0 ? left : std::min(common, left);
-        a.low = std::min(a.low, v.low + skip * jump);
-        a.high = std::max(a.high, v.high + skip * jump);
+        a.low = std::min(a.low, v.low + static_cast<double>(offset) * jump);
+        a.high = std::max(a.high, v.high + static_cast<double>(offset) * jump);
       }
       if (common < 1) fail(spec_, *node_, "joins feature maps that have no voxel in common; enlarge the patch");
       a.origin = first;

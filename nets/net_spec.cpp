@@ -202,7 +202,8 @@ class Overrides {
   explicit Overrides(const std::vector<std::string>& list) {
     for (const auto& entry : list) {
       const auto dot = entry.find('.'), sign = entry.find('=');
-      if (dot == std::string::npos || sign == std::string::npos || dot > sign) {
+      if (dot == std::string::npos || sign == std::string::npos || dot > sign ||
+          entry.find('\n') != std::string::npos) {
         throw ConfigError("--set " + entry + ": write it as table.key=value, e.g. generator.width=30");
       }
       entries_.push_back({entry.substr(0, dot), entry.substr(dot + 1, sign - dot - 1), entry.substr(sign + 1)});
@@ -232,7 +233,7 @@ class Overrides {
 };
 
 /// How NetSpec::source notes an override behind the text that it applies to.
-const std::string override_mark = "#set ";
+const std::string override_mark = "#convolume --set ";
 
 std::vector<std::string> overrides_in(const std::string& text) {
   std::vector<std::string> found;

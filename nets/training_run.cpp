@@ -59,6 +59,7 @@ class TrainingRun {
       : o_(options),
         spec_(load_net(options.net, options.overrides)),
         folder_((static_cast<void>(infer_shapes(spec_, spec_.patch)), options.out), options.resume),
+        memory_({.upstream = options.upstream}),
         scheduler_(options.threads > 0 ? options.threads : available_cpus()),
         data_(load_dataset(options.data, &memory_)),
         total_(options.iterations.value_or(spec_.training.iterations)) {
@@ -75,6 +76,7 @@ class TrainingRun {
       load_checkpoint(folder_.last(), trainer_->parameters());
       trainer_->set_iteration(header->iteration);
     }
+    make_predictors();
     log_ = std::make_unique<RunLog>(folder_.root / "metrics.jsonl", options.resume, trainer_->iteration());
   }
 
@@ -124,6 +126,23 @@ class TrainingRun {
                     folder_.last().string(), *difference));
   }
 
+  /// One per validation volume; volumes of equal extent share theirs. Made at the start, so that a patch that does not
+  /// tile a volume is an error then and not after the first iterations.
+  void make_predictors() {
+    for (const LabelledVolume& volume : data_.validation) {
+      std::shared_ptr<Predictor> predictor;
+      for (std::size_t v = 0; v < predictors_.size(); ++v) {
+        if (data_.validation[v].image.shape() == volume.image.shape()) predictor = predictors_[v];
+      }
+      if (!predictor) {
+        predictor = std::make_shared<Predictor>(
+            spec_, trainer_->parameters(), volume.image.shape().extent,
+            PredictorOptions{.engine = o_.engine, .memory_budget = o_.memory_budget}, scheduler_, &memory_);
+      }
+      predictors_.push_back(std::move(predictor));
+    }
+  }
+
   bool out_of_time() const { return o_.max_minutes > 0 && seconds_since(start_) >= 60 * o_.max_minutes; }
 
   void finish_iteration(double loss, bool interrupted) {
@@ -159,11 +178,6 @@ class TrainingRun {
     std::vector<Tensor<float>> predictions;
     for (std::size_t v = 0; v < data_.validation.size(); ++v) {
       const LabelledVolume& volume = data_.validation[v];
-      if (predictors_.size() <= v) {
-        predictors_.push_back(std::make_unique<Predictor>(
-            spec_, trainer_->parameters(), volume.image.shape().extent,
-            PredictorOptions{.engine = o_.engine, .memory_budget = o_.memory_budget}, scheduler_, &memory_));
-      }
       auto probabilities = predictors_[v]->run(volume.image, {}, o_.stop);
       if (!probabilities) return std::nullopt;
       predictions.push_back(foreground(spec_, std::move(probabilities)));
@@ -243,7 +257,7 @@ class TrainingRun {
   Dataset data_;
   std::int64_t total_;
   std::unique_ptr<Trainer> trainer_;
-  std::vector<std::unique_ptr<Predictor>> predictors_;
+  std::vector<std::shared_ptr<Predictor>> predictors_;
   std::unique_ptr<RunLog> log_;
   Clock::time_point start_ = Clock::now();
   double validation_seconds_ = 0, loss_ = std::nan("");

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tools/info.hpp"
+#include "tools/jemalloc_resource.hpp"
 #include "tools/progress.hpp"
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -101,6 +102,7 @@ struct TrainCommand {
     options.threads = common.threads;
     options.engine = engine_of(common.engine);
     options.memory_budget = budget_mib << 20;
+    options.upstream = tools::slab_upstream();
     options.stop = stop.token();
     options.on_progress = [&](const nets::TrainProgress& p) { display.show(p); };
     const auto result = nets::train(options);
@@ -144,6 +146,7 @@ struct InferCommand {
     options.overlap = extent_of(overlap, "--overlap");
     options.threads = common.threads;
     options.engine = engine_of(common.engine);
+    options.upstream = tools::slab_upstream();
     options.stop = stop.token();
     options.on_progress = [&](double share) { display.show_share("inference", share); };
     const bool done = nets::infer(options);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "convolume/conv.hpp"
+#include "convolume/memory.hpp"
 #include "convolume/tensor.hpp"
 
 namespace convolume::nets {
@@ -37,7 +38,8 @@ struct TrainOptions {
   int threads = 0;                         ///< 0: one per processor
   bool resume = false;                     ///< continue from out/checkpoints/last.safetensors, bit for bit
   Engine engine = Engine::automatic;
-  std::size_t memory_budget = std::size_t{4} << 30;  ///< bytes of kept weight spectra
+  std::size_t memory_budget = std::size_t{4} << 30;       ///< bytes of kept weight spectra
+  std::pmr::memory_resource* upstream = mmap_resource();  ///< where slabs come from
   std::function<void(const TrainProgress&)> on_progress;
   std::stop_token stop;  ///< ends the run with a checkpoint
 };
@@ -64,6 +66,7 @@ struct InferOptions {
   std::optional<Extent3> patch, overlap;
   int threads = 0;
   Engine engine = Engine::automatic;
+  std::pmr::memory_resource* upstream = mmap_resource();
   std::function<void(double share)> on_progress;
   std::stop_token stop;
 };

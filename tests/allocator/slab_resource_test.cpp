@@ -101,9 +101,10 @@ TEST_CASE("an upstream that fails leaves the resource as it was") {
   slab.deallocate(block, 100000, 64);
 }
 
-TEST_CASE("threads free what others allocated, and no block is ever handed out twice") {
+namespace {
+
+void free_across_threads(int threads, int rounds) {
   SlabResource slab;
-  constexpr int threads = 4, rounds = 2000;
   struct Block {
     unsigned char* data;
     std::size_t bytes;
@@ -138,6 +139,12 @@ TEST_CASE("threads free what others allocated, and no block is ever handed out t
   CHECK(damaged == 0);
   CHECK(slab.statistics().live_bytes == 0);
 }
+
+}  // namespace
+
+TEST_CASE("threads free what others allocated, and no block is ever handed out twice") { free_across_threads(4, 2000); }
+
+TEST_CASE("32 threads free what others allocated", "[.long]") { free_across_threads(32, 20000); }
 
 #if defined(__SANITIZE_ADDRESS__)
 TEST_CASE("a freed block is poisoned under AddressSanitizer") {

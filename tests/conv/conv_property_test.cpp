@@ -151,3 +151,12 @@ TEST_CASE("gradients agree with central differences in double, fused activations
     }
   }
 }
+
+TEST_CASE("fft_volume agrees with the double reference over two thousand random problems", "[.long]") {
+  for (std::uint64_t seed = 1000; seed < 3000; ++seed) {
+    CAPTURE(seed);
+    const auto p = random_problem(seed);
+    check_against_reference<double>(p, 1e-12);
+    check_against_reference<float>(p, 1e-5);
+  }
+}

@@ -165,9 +165,11 @@ TEST_CASE("order is a question of paths") {
   CHECK_THROWS_WITH(graph.add({.name = "late"}, nothing, ids({17})), Catch::Contains("late") && Catch::Contains("17"));
 }
 
-TEST_CASE("random graphs run every task once, after its predecessors") {
-  Scheduler scheduler(4);
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+namespace {
+
+void run_random_graphs(int threads, std::uint64_t first, std::uint64_t last) {
+  Scheduler scheduler(threads);
+  for (std::uint64_t seed = first; seed < last; ++seed) {
     const RandomKey key{.seed = seed};
     const auto tasks = static_cast<int>(1 + uniform_below(key, 0, 60));
     TaskGraph graph;
@@ -189,5 +191,15 @@ TEST_CASE("random graphs run every task once, after its predecessors") {
     graph.run(scheduler);
     CHECK(violations == 0);
     for (const auto& count : done) REQUIRE(count == 1);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("random graphs run every task once, after its predecessors") { run_random_graphs(4, 0, 60); }
+
+TEST_CASE("twenty thousand random graphs on 1 to 16 workers", "[.long]") {
+  for (const int threads : {1, 2, 3, 8, 16}) {
+    run_random_graphs(threads, 1000, 5000);
   }
 }
