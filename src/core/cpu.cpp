@@ -125,7 +125,7 @@ const MachineModel& machine_model() {
 
 std::string cpu_name() {
   std::array<unsigned, 12> words{};
-  if (__get_cpuid_max(0x80000000, nullptr) < 0x80000004u) return "unknown";
+  if (static_cast<unsigned>(__get_cpuid_max(0x80000000, nullptr)) < 0x80000004u) return "unknown";
   for (unsigned leaf = 0; leaf < 3; ++leaf) {
     __get_cpuid(0x80000002 + leaf, &words[4 * leaf], &words[4 * leaf + 1], &words[4 * leaf + 2], &words[4 * leaf + 3]);
   }
