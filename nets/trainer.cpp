@@ -10,8 +10,10 @@
 namespace convolume::nets {
 namespace {
 
-void check_fit(const NetSpec& spec, const NetShapes& shapes, const Dataset& data) {
+/// The net, if it can be trained on the data; checked before anything is allocated.
+const NetSpec& fitting(const NetSpec& spec, const Dataset& data) {
   check_patch(data, spec.patch);
+  const NetShapes shapes = infer_shapes(spec, spec.patch);
   if (spec.in_channels != 1) {
     throw ConfigError(fmt::format("{}: the net reads {} channels, volumes have 1; set input.channels to 1", spec.origin,
                                   spec.in_channels));
@@ -22,13 +24,14 @@ void check_fit(const NetSpec& spec, const NetShapes& shapes, const Dataset& data
                     "or softmax_cross_entropy",
                     spec.origin, shapes.output().channels, ops::name_of(spec.loss.kind)));
   }
+  return spec;
 }
 
 }  // namespace
 
 Trainer::Trainer(const NetSpec& spec, const Dataset& data, std::uint64_t seed, const NetworkOptions& options,
                  Scheduler& scheduler, std::pmr::memory_resource* memory)
-    : spec_(spec),
+    : spec_(fitting(spec, data)),
       data_(data),
       seed_(seed),
       scheduler_(scheduler),
@@ -40,7 +43,6 @@ Trainer::Trainer(const NetSpec& spec, const Dataset& data, std::uint64_t seed, c
                 .engine = options.engine,
                 .memory_budget = options.memory_budget},
                memory) {
-  check_fit(spec_, network_.shapes(), data_);
   const Shape5 labels{spec.training.batch, 1, network_.shapes().output().extent};
   target_ = Tensor<float>(labels, memory);
   for (const LabelledVolume& volume : data.train) {

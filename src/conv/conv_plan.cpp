@@ -27,7 +27,8 @@ constexpr std::array candidates{Candidate{Engine::fft_volume, conv::offer_fft_vo
 /// The task graph of a blocking call and the bindings that its tasks read.
 template <class Arguments>
 struct Call {
-  unsigned shape = 0;  // which optional bindings the graph was built for
+  unsigned shape = 0;                           // which optional bindings the graph was built for
+  std::pmr::memory_resource* memory = nullptr;  // what temporaries of the graph are taken from
   std::shared_ptr<Arguments> arguments = std::make_shared<Arguments>();
   TaskGraph graph;
 };
@@ -36,10 +37,10 @@ struct Call {
 template <class Arguments>
 class CallPool {
  public:
-  std::unique_ptr<Call<Arguments>> take(unsigned shape) {
+  std::unique_ptr<Call<Arguments>> take(unsigned shape, std::pmr::memory_resource* memory) {
     const std::lock_guard lock(mutex_);
     for (auto& call : idle_) {
-      if (call->shape == shape) {
+      if (call->shape == shape && call->memory == memory) {
         std::swap(call, idle_.back());
         auto taken = std::move(idle_.back());
         idle_.pop_back();
@@ -244,10 +245,11 @@ void ConvPlan::forward(const Execution& run, const ForwardBindings& b) const {
   const auto arguments = impl_->arguments(b, run.memory);
   if (b.w.version() == 0) throw StaleCache("convolution forward: w was never prepared; call prepare first");
   const unsigned shape = (b.x_hat != nullptr ? 1u : 0u) | (b.x_hat_filled ? 2u : 0u);
-  auto call = impl_->forward_calls.take(shape);
+  auto call = impl_->forward_calls.take(shape, run.memory);
   if (!call) {
     call = std::make_unique<Call<ForwardArguments>>();
     call->shape = shape;
+    call->memory = run.memory;
     *call->arguments = arguments;
     impl_->engine->append_forward(call->graph, {}, call->arguments);
   }
@@ -264,10 +266,11 @@ void ConvPlan::backward(const Execution& run, const BackwardBindings& b) const {
   }
   const unsigned shape = (b.dx ? 1u : 0u) | (b.dw ? 2u : 0u) | (b.dbias ? 4u : 0u) | (b.x_hat != nullptr ? 8u : 0u) |
                          (b.dy_hat != nullptr ? 16u : 0u);
-  auto call = impl_->backward_calls.take(shape);
+  auto call = impl_->backward_calls.take(shape, run.memory);
   if (!call) {
     call = std::make_unique<Call<BackwardArguments>>();
     call->shape = shape;
+    call->memory = run.memory;
     *call->arguments = arguments;
     impl_->engine->append_backward(call->graph, {}, call->arguments);
   }

@@ -162,3 +162,16 @@ TEST_CASE("a memory budget that is too small ends in its error, and the plan wor
   c.plan.forward({c.scheduler, &c.memory}, {.x = c.x, .w = prepared, .y = c.y});
   CHECK(std::isfinite(c.y.data()[0]));
 }
+
+TEST_CASE("a call takes its temporaries from the memory that it was given, not from an earlier call's") {
+  ConvCase<float> c(parse_problem("ic2id8oc2kd3"), {.engine = Engine::fft_volume});
+  const auto prepared = c.plan.prepare({c.scheduler, &c.memory}, c.w);
+  {
+    SlabResource first;
+    c.plan.forward({c.scheduler, &first}, {.x = c.x, .w = prepared, .y = c.y});
+  }
+  SlabResource second;
+  c.plan.forward({c.scheduler, &second}, {.x = c.x, .w = prepared, .y = c.y});
+  CHECK(second.statistics().allocations > 0);
+  CHECK(second.statistics().live_bytes == 0);
+}
