@@ -9,6 +9,7 @@
 #include "hwy/highway.h"
 
 #include "convolume/tensor.hpp"
+#include "fft/complex-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convolume::fft {
@@ -30,15 +31,6 @@ HWY_INLINE void LinearCombination(const T* const* x, const T* c, index_t terms, 
   }
 }
 #else
-template <class T, class D = hn::ScalableTag<T> >
-HWY_INLINE hn::Vec<D> SwapPairs(D, hn::Vec<D> a) {
-  if constexpr (sizeof(T) == 4) {
-    return hn::Shuffle2301(a);
-  } else {
-    return hn::Shuffle01(a);
-  }
-}
-
 /// `vectors` vectors at once: c * x = x * (cr, cr) + (xi, xr) * (-ci, ci). The swap is done once, on the sum over the
 /// terms of x * (ci, ci).
 template <int vectors, class T, class Load, class Store>
@@ -56,7 +48,7 @@ HWY_INLINE void Combine(const T* const* x, const T* c, index_t terms, index_t i,
     }
   }
   for (int v = 0; v < vectors; ++v) {
-    const auto swapped = SwapPairs<T>(d, crossed[v]);
+    const auto swapped = SwapPairs(d, crossed[v]);
     store(hn::OddEven(hn::Add(direct[v], swapped), hn::Sub(direct[v], swapped)), i + v * lanes);
   }
 }

@@ -306,7 +306,10 @@ class Encoder {
     check(image.use_for(access.get()));
     // Formats since 1.10 carry checksums over their metadata, so damage is noticed.
     check(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110));
-    Handle file(check(H5Fcreate(file_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get())), H5Fclose);
+    const Handle creation(check(H5Pcreate(H5P_FILE_CREATE)), H5Pclose);
+    check(H5Pset_obj_track_times(creation.get(), false));  // of the root group: equal voxels, equal bytes
+    Handle file(check(H5Fcreate(file_.c_str(), H5F_ACC_TRUNC, creation.get(), access.get())), H5Fclose);
+    make_groups(file.get(), options.dataset);
     write(file.get(), volume, options);
     check(H5Fflush(file.get(), H5F_SCOPE_GLOBAL));
     if (!file.close() || image.file().empty()) check(-1);
@@ -320,6 +323,17 @@ class Encoder {
                                 file_.string(), Session::complaint()));
     }
     return result;
+  }
+
+  /// The groups that `dataset` lies in. HDF5's own intermediate groups would note the time.
+  void make_groups(hid_t file, const std::string& dataset) const {
+    const Handle creation(check(H5Pcreate(H5P_GROUP_CREATE)), H5Pclose);
+    check(H5Pset_obj_track_times(creation.get(), false));
+    for (std::size_t slash = dataset.find('/', 1); slash != std::string::npos; slash = dataset.find('/', slash + 1)) {
+      const std::string group = dataset.substr(0, slash);
+      if (group.back() == '/') continue;  // of a doubled slash
+      const Handle made(check(H5Gcreate2(file, group.c_str(), H5P_DEFAULT, creation.get(), H5P_DEFAULT)), H5Gclose);
+    }
   }
 
   void write(hid_t file, const View<const float>& volume, const WriteOptions& options) const {
@@ -342,10 +356,8 @@ class Encoder {
     check(H5Pset_shuffle(creation.get()));
     check(H5Pset_deflate(creation.get(), 4));
     check(H5Pset_fletcher32(creation.get()));
-    const Handle links(check(H5Pcreate(H5P_LINK_CREATE)), H5Pclose);
-    check(H5Pset_create_intermediate_group(links.get(), 1));
     const Handle dataset(check(H5Dcreate2(file, options.dataset.c_str(), bytes_only ? H5T_STD_U8LE : H5T_IEEE_F32LE,
-                                          space.get(), links.get(), creation.get(), H5P_DEFAULT)),
+                                          space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT)),
                          H5Dclose);
 
     // A layer of chunks at a time, so that each chunk is compressed once.

@@ -11,6 +11,7 @@
 #include "hwy/highway.h"
 
 #include "convolume/tensor.hpp"
+#include "fft/complex-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convolume::conv {
@@ -36,16 +37,6 @@ HWY_INLINE void AddTerms(const T* const* a, const T* const* b, index_t begin, bo
   }
 }
 #else
-/// (re, im) to (im, re) in every pair of lanes.
-template <class T, class D = hn::ScalableTag<T> >
-HWY_INLINE hn::Vec<D> SwapPairs(D, hn::Vec<D> a) {
-  if constexpr (sizeof(T) == 4) {
-    return hn::Shuffle2301(a);
-  } else {
-    return hn::Shuffle01(a);
-  }
-}
-
 /// Pairs (re, im): the sum of a * b is the sum of a * (br, br) plus that of (ai, ar) * (-bi, bi); the second is taken
 /// as a * (bi, bi) and swapped once for all terms. The conjugate of b changes the sign of the second.
 template <int terms, class T>
@@ -68,7 +59,7 @@ HWY_INLINE void AddTerms(const T* const* a, const T* const* b, index_t begin, bo
       direct = hn::MulAdd(vx, hn::DupEven(vw), direct);
       crossed = hn::MulAdd(vx, hn::DupOdd(vw), crossed);
     }
-    const auto swapped = SwapPairs<T>(d, crossed);
+    const auto swapped = fft::HWY_NAMESPACE::SwapPairs(d, crossed);
     const auto plus = hn::Add(direct, swapped), minus = hn::Sub(direct, swapped);
     return conjugate_b ? hn::OddEven(minus, plus) : hn::OddEven(plus, minus);
   };

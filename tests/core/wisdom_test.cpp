@@ -4,29 +4,16 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
-#include <unistd.h>
 
 #include "convolume/error.hpp"
 #include "core/files.hpp"
+#include "tests/temporary_folder.hpp"
 
 using namespace convolume;
 
-namespace {
-
-struct TemporaryDirectory {
-  TemporaryDirectory() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "convolume-test-XXXXXX").string();
-    path = ::mkdtemp(pattern.data());
-  }
-  ~TemporaryDirectory() { std::filesystem::remove_all(path); }
-  std::filesystem::path path;
-};
-
-}  // namespace
-
 TEST_CASE("wisdom is found again by another store, and stores of several writers are all kept") {
-  const TemporaryDirectory directory;
-  const auto file = directory.path / "deep" / "wisdom";
+  const test::TemporaryFolder directory;
+  const auto file = directory.path() / "deep" / "wisdom";
   std::vector<std::thread> writers;
   for (int writer = 0; writer < 4; ++writer) {
     writers.emplace_back([&, writer] {
@@ -45,21 +32,21 @@ TEST_CASE("wisdom is found again by another store, and stores of several writers
 }
 
 TEST_CASE("a file that is no wisdom store is refused by name") {
-  const TemporaryDirectory directory;
-  write_file_atomically(directory.path / "wisdom", "something else\n");
-  CHECK_THROWS_WITH(WisdomStore(directory.path / "wisdom"), Catch::Contains("not a wisdom store"));
+  const test::TemporaryFolder directory;
+  write_file_atomically(directory.path() / "wisdom", "something else\n");
+  CHECK_THROWS_WITH(WisdomStore(directory.path() / "wisdom"), Catch::Contains("not a wisdom store"));
 }
 
 TEST_CASE("an atomic write that fails leaves the old file and no temporary one") {
-  const TemporaryDirectory directory;
-  const auto file = directory.path / "file";
+  const test::TemporaryFolder directory;
+  const auto file = directory.path() / "file";
   write_file_atomically(file, "old");
   CHECK(read_file(file) == "old");
   write_file_atomically(file, "new");
   CHECK(read_file(file) == "new");
   CHECK_THROWS_AS(read_file(file, 2), IoError);
-  CHECK_THROWS_AS(read_file(directory.path / "missing"), IoError);
-  CHECK_THROWS_AS(read_file(directory.path), IoError);
-  CHECK_THROWS_AS(write_file_atomically(directory.path / "no" / "file", "x"), IoError);
-  CHECK(std::distance(std::filesystem::directory_iterator(directory.path), {}) == 1);
+  CHECK_THROWS_AS(read_file(directory.path() / "missing"), IoError);
+  CHECK_THROWS_AS(read_file(directory.path()), IoError);
+  CHECK_THROWS_AS(write_file_atomically(directory.path() / "no" / "file", "x"), IoError);
+  CHECK(std::distance(std::filesystem::directory_iterator(directory.path()), {}) == 1);
 }

@@ -3,10 +3,10 @@
 #include <fstream>
 
 #include <catch2/catch.hpp>
-#include <unistd.h>
 
 #include "convolume/memory.hpp"
 #include "core/files.hpp"
+#include "tests/temporary_folder.hpp"
 
 using namespace convolume;
 using namespace convolume::nets;
@@ -25,15 +25,6 @@ kernel = [1, 3, 3]
 padding = "same"
 )";
 
-struct Folder {
-  Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "convolume-test-XXXXXX").string();
-    path = ::mkdtemp(pattern.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::filesystem::path path;
-};
-
 CheckpointHeader header(const NetSpec& spec) {
   return {.net = spec,
           .iteration = 12,
@@ -46,15 +37,15 @@ CheckpointHeader header(const NetSpec& spec) {
 }  // namespace
 
 TEST_CASE("a checkpoint gives back every number, and equal states give equal bytes") {
-  const Folder folder;
+  const test::TemporaryFolder folder;
   SlabResource memory;
   const auto spec = parse_net(net_text, "tiny.toml", {"training.batch=3"});
   Parameters saved(spec, true, 1, &memory), loaded(spec, true, 2, &memory);
   saved.all()[0].moment2.fill(0.25f);
-  save_checkpoint(folder.path / "a.safetensors", header(spec), saved);
-  save_checkpoint(folder.path / "b.safetensors", header(spec), saved);
-  CHECK(read_file(folder.path / "a.safetensors") == read_file(folder.path / "b.safetensors"));
-  const auto read = load_checkpoint(folder.path / "a.safetensors", loaded);
+  save_checkpoint(folder.path() / "a.safetensors", header(spec), saved);
+  save_checkpoint(folder.path() / "b.safetensors", header(spec), saved);
+  CHECK(read_file(folder.path() / "a.safetensors") == read_file(folder.path() / "b.safetensors"));
+  const auto read = load_checkpoint(folder.path() / "a.safetensors", loaded);
   CHECK(read.iteration == 12);
   CHECK(read.seed == 7);
   CHECK(read.numerics == "simd = AVX2\n");
@@ -70,11 +61,11 @@ TEST_CASE("a checkpoint gives back every number, and equal states give equal byt
 }
 
 TEST_CASE("every flipped bit of a checkpoint is noticed, header and random state included") {
-  const Folder folder;
+  const test::TemporaryFolder folder;
   SlabResource memory;
   const auto spec = parse_net(net_text, "tiny.toml");
   Parameters parameters(spec, true, 1, &memory);
-  const auto file = folder.path / "c.safetensors";
+  const auto file = folder.path() / "c.safetensors";
   save_checkpoint(file, header(spec), parameters);
   const std::string good = read_file(file);
   for (std::size_t byte = 0; byte < good.size(); byte += byte < 16 ? 1 : 7) {
@@ -92,7 +83,7 @@ TEST_CASE("every flipped bit of a checkpoint is noticed, header and random state
 }
 
 TEST_CASE("a checkpoint of another net is refused by tensor and changes nothing") {
-  const Folder folder;
+  const test::TemporaryFolder folder;
   SlabResource memory;
   const auto spec = parse_net(net_text, "tiny.toml");
   const auto other = parse_net(std::string(net_text) +
@@ -101,8 +92,8 @@ TEST_CASE("a checkpoint of another net is refused by tensor and changes nothing"
                                "other.toml");
   Parameters parameters(spec, true, 1, &memory), target(other, true, 3, &memory);
   const float before = target.all()[0].value.data()[0];
-  save_checkpoint(folder.path / "c.safetensors", header(spec), parameters);
-  CHECK_THROWS_WITH(load_checkpoint(folder.path / "c.safetensors", target),
+  save_checkpoint(folder.path() / "c.safetensors", header(spec), parameters);
+  CHECK_THROWS_WITH(load_checkpoint(folder.path() / "c.safetensors", target),
                     Catch::Contains("b.weight") && Catch::Contains("another net"));
   CHECK(target.all()[0].value.data()[0] == before);
 }

@@ -13,33 +13,21 @@
 
 #include "convolume/error.hpp"
 #include "nets/io/volume.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace convolume::nets {
 namespace {
 
-/// A directory of its own that goes away with its contents.
-class Folder {
+/// A folder that volumes and descriptions are written to.
+class Folder : public test::TemporaryFolder {
  public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "convolume-dataset-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
   void volume(const std::string& name, const Extent3& extent, const std::function<float(index_t)>& value) const {
     Tensor<float> tensor({1, 1, extent});
     for (index_t i = 0; i < tensor.elements(); ++i) tensor.data()[i] = value(i);
-    io::write_volume(path_ / name, tensor.view());
+    io::write_volume(*this / name, tensor.view());
   }
   std::filesystem::path description(const std::string& text) const {
-    const auto file = path_ / "data.toml";
+    const auto file = *this / "data.toml";
     std::ofstream(file) << text;
     return file;
   }
@@ -57,9 +45,6 @@ class Folder {
     }
     return "nothing";
   }
-
- private:
-  std::filesystem::path path_;
 };
 
 float itself(index_t i) { return static_cast<float>(i); }

@@ -1,5 +1,7 @@
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "io_testing.hpp"
 
@@ -9,6 +11,17 @@ using namespace convolume;
 using namespace convolume::nets;
 using namespace convolume::nets::io;
 using namespace convolume::nets::testing;
+
+TEST_CASE("equal volumes give equal bytes at any time", "[io][volume]") {
+  const Directory directory;
+  const auto volume = ramp({1, 1, {2, 3, 4}});
+  for (const char* dataset : {"/volume", "/deep/er/volume", "flat"}) {
+    write_volume(directory / "first.h5", volume, {.dataset = dataset});
+    std::this_thread::sleep_for(std::chrono::milliseconds(1050));  // HDF5 keeps time in seconds
+    write_volume(directory / "second.h5", volume, {.dataset = dataset});
+    CHECK(read_bytes(directory / "first.h5") == read_bytes(directory / "second.h5"));
+  }
+}
 
 TEST_CASE("float volumes come back bit for bit, from dense and strided views", "[io][volume]") {
   const Directory directory;
