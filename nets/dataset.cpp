@@ -20,19 +20,23 @@ constexpr std::uint32_t sampling = 0x20000000;  // purpose word of the random nu
 /// "${NAME}" replaced by the environment variable; relative paths start at the description.
 std::string expand(TomlTable& t, const std::string& key, const std::string& value,
                    const std::filesystem::path& directory) {
-  std::string result = value;
-  for (std::size_t begin = result.find("${"); begin != std::string::npos; begin = result.find("${")) {
-    const std::size_t end = result.find('}', begin);
+  std::string result;
+  std::size_t at = 0;
+  for (std::size_t begin = value.find("${"); begin != std::string::npos; begin = value.find("${", at)) {
+    const std::size_t end = value.find('}', begin);
     if (end == std::string::npos) t.fail("'" + value + "': a '${' is not closed", key);
-    const std::string name = result.substr(begin + 2, end - begin - 2);
+    const std::string name = value.substr(begin + 2, end - begin - 2);
     const char* variable = std::getenv(name.c_str());
     if (variable == nullptr) {
       t.fail(fmt::format("the environment variable {} is not set; set it to the folder that holds '{}'", name,
-                         value.substr(end + 1 - begin)),
+                         value.substr(end + 1)),
              key);
     }
-    result.replace(begin, end - begin + 1, variable);
+    // What a variable holds is taken as it is, a "${" in it included.
+    result += value.substr(at, begin - at) + variable;
+    at = end + 1;
   }
+  result += value.substr(at);
   const std::filesystem::path path(result);
   return path.is_absolute() ? result : (directory / path).string();
 }

@@ -128,6 +128,10 @@ TEST_CASE("paths name environment variables", "[dataset]") {
   CHECK(message.find("CONVOLUME_TEST_FOLDER is not set") != std::string::npos);
   ::setenv("CONVOLUME_TEST_FOLDER", folder.path().c_str(), 1);
   CHECK(folder.load(text).train.size() == 1);
+  // A variable that names itself is a path like any other, and not a loop.
+  ::setenv("CONVOLUME_TEST_FOLDER", "${CONVOLUME_TEST_FOLDER}", 1);
+  CHECK_THAT(folder.complaint("name = \"x\"\n[[train]]\nimage = \"${CONVOLUME_TEST_FOLDER}/a.tif\"\nlabel = \"b\"\n"),
+             Catch::Contains("${CONVOLUME_TEST_FOLDER}/a.tif"));
   ::unsetenv("CONVOLUME_TEST_FOLDER");
 }
 
