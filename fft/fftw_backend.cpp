@@ -203,9 +203,12 @@ class FftwPlan final : public Plan::Impl {
     const unsigned flags = rigor_flag(o.rigor);
     const PlanningBuffer space(geometry.space_bytes), spectrum(geometry.spectrum_bytes);
     const PlanningBuffer scratch(std::max<std::size_t>(scratch_bytes, 64));
-    space.clear();
-    spectrum.clear();
-    scratch.clear();
+    if (o.rigor != Rigor::estimate) {
+      // Measuring executes the plan; an estimate does not even look.
+      space.clear();
+      spectrum.clear();
+      scratch.clear();
+    }
     const std::lock_guard lock(planner_mutex());
     const WisdomSetAside<T> aside(o.rigor == Rigor::estimate);
     void* other = p.in_place ? space.get() : spectrum.get();

@@ -1,18 +1,38 @@
+#include <algorithm>
+#include <limits>
+
 #include <fmt/format.h>
 
 #include "convolume/fft.hpp"
+#include "core/checked.hpp"
 
 namespace convolume::fft {
+namespace {
+
+/// The smallest multiple of `product` by factors 7, 5, 3 and 2, in this order of trying, that is at least n.
+index_t smallest(index_t n, index_t product, int factor, index_t best) {
+  if (product >= n) return std::min(best, product);
+  if (factor == 2) {
+    while (product < n) {
+      if (__builtin_mul_overflow(product, 2, &product)) return best;
+    }
+    return std::min(best, product);
+  }
+  for (index_t power = product; power < best;) {
+    best = smallest(n, power, factor == 7 ? 5 : factor == 5 ? 3 : 2, best);
+    if (__builtin_mul_overflow(power, factor, &power)) break;
+  }
+  return best;
+}
+
+}  // namespace
 
 index_t good_size(index_t n) {
   if (n < 1) throw InvalidArgument(fmt::format("good_size: {} points; at least 1 is needed", n));
-  for (index_t m = n;; ++m) {
-    index_t rest = m;
-    for (const index_t factor : {2, 3, 5, 7}) {
-      while (rest % factor == 0) rest /= factor;
-    }
-    if (rest == 1) return m;
-  }
+  constexpr index_t most = std::numeric_limits<index_t>::max();
+  const index_t size = smallest(n, 1, 7, most);
+  if (size == most) throw_overflow("the smallest good size");
+  return size;
 }
 
 }  // namespace convolume::fft

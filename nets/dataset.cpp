@@ -169,6 +169,8 @@ class Loader {
     for (const LabelledVolume& volume : data_.train) {
       for (const auto* part : {&volume.image, &volume.label, &volume.mask}) {
         if (*part) {
+          const std::string extent = to_string(part->shape().extent);
+          hash = XXH3_64bits_withSeed(extent.data(), extent.size(), hash);
           hash = XXH3_64bits_withSeed(part->data(), static_cast<std::size_t>(part->elements()) * sizeof(float), hash);
         }
       }
@@ -253,6 +255,29 @@ void copy_patch(const Tensor<float>& volume, const PatchDraw& draw, const Extent
       const float* from = source + (z + offset.z) * step[0] + (y + offset.y) * step[1] + offset.x * step[2];
       float* to = &target(n, 0, z, y, 0);
       for (index_t x = 0; x < out.x; ++x) to[x] = from[x * step[2]];
+    }
+  }
+}
+
+void check_labels(const Dataset& data, index_t classes) {
+  const auto check = [&](const LabelledVolume& volume, const Tensor<float>& values, const char* what, index_t limit) {
+    const Extent3 e = values.shape().extent;
+    for (index_t i = 0; i < values.elements(); ++i) {
+      const float v = values.data()[i];
+      const bool fits = limit == 0 ? v >= 0 && v <= 1 : v >= 0 && v < static_cast<float>(limit) && v == std::floor(v);
+      if (fits) continue;
+      throw ConfigError(fmt::format("data set '{}': {} of '{}' at voxel ({}, {}, {}) is {}; {}", data.name, what,
+                                    volume.name, i / (e.y * e.x), i / e.x % e.y, i % e.x, v,
+                                    limit == 0
+                                        ? "it must lie in [0, 1]. Name the stored values that are positive: [label] "
+                                          "positive = [...]"
+                                        : fmt::format("it must be a class from 0 to {}", limit - 1)));
+    }
+  };
+  for (const auto* list : {&data.train, &data.validation}) {
+    for (const LabelledVolume& volume : *list) {
+      check(volume, volume.label, "the label", classes);
+      if (volume.mask) check(volume, volume.mask, "the mask", 0);
     }
   }
 }

@@ -62,6 +62,10 @@ struct PatchDraw {
 void copy_patch(const Tensor<float>& volume, const PatchDraw& draw, const Extent3& patch, const Extent3& offset,
                 const View<float>& target, index_t n);
 
+/// Throws ConfigError naming volume, voxel and value where a label is no whole number in [0, classes), or, where
+/// classes is 0, does not lie in [0, 1], or where a mask does not.
+void check_labels(const Dataset& data, index_t classes);
+
 /// Throws ConfigError where a volume cannot hold a patch or rotation needs a square one.
 void check_patch(const Dataset& data, const Extent3& patch);
 

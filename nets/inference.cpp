@@ -19,12 +19,26 @@ Tensor<float> read(const std::string& text, std::pmr::memory_resource* memory) {
   return io::read_volume(file, {.dataset = dataset}, memory);
 }
 
+/// One number may stand for all axes, so that a thin patch is no error as long as some axis can hold the overlap.
+void check_overlap(const std::optional<Extent3>& overlap, const Extent3& patch) {
+  const index_t most = std::max({patch.z, patch.y, patch.x}) - 1;
+  for (int axis = 0; axis < 3 && overlap; ++axis) {
+    if ((*overlap)[axis] >= 0 && (*overlap)[axis] <= most) continue;
+    throw InvalidArgument(fmt::format("--overlap {} along {} does not fit a patch of {}; use 0 to {}", (*overlap)[axis],
+                                      "zyx"[axis], to_string(patch), most));
+  }
+}
+
 }  // namespace
 
 bool infer(const InferOptions& o) {
   SlabResource memory({.upstream = o.upstream});
   Scheduler scheduler(o.threads > 0 ? o.threads : available_cpus());
   const CheckpointHeader header = read_checkpoint_header(o.checkpoint);
+  const Extent3 patch = o.patch.value_or(header.net.patch);
+  // Behind the inference these errors would come hours later.
+  io::check_writable(o.output, infer_shapes(header.net, patch).output().channels);
+  check_overlap(o.overlap, patch);
   Parameters parameters(header.net, false, 0, &memory);
   load_checkpoint(o.checkpoint, parameters);
   auto volume = read(o.volume, &memory);

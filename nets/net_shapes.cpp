@@ -53,6 +53,7 @@ class Inference {
       for (const std::size_t input : node.inputs) shape.global = shape.global || shapes_.of(input).global;
       shapes_.nodes.push_back(std::move(shape));
     }
+    check_used();
     check_output();
     return std::move(shapes_);
   }
@@ -201,6 +202,20 @@ class Inference {
         behind = std::max(behind, in.padded_behind[axis] - (in.extent[axis] - cut - common));
       }
       set_padded(axis, before, behind);
+    }
+  }
+
+  /// A node that no other reads would be computed and trained for nothing: surely a name is wrong.
+  void check_used() const {
+    std::vector<bool> used(spec_.nodes.size(), false);
+    used.back() = true;
+    for (const NodeSpec& node : spec_.nodes) {
+      for (const std::size_t input : node.inputs) {
+        if (input > 0) used[input - 1] = true;
+      }
+    }
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      if (!used[i]) fail(spec_, spec_.nodes[i], "no other node reads it; the last node is the output");
     }
   }
 

@@ -118,11 +118,14 @@ std::vector<Extent3> read_extents(TomlTable& t, const char* key, const Extent3& 
   return list;
 }
 
+constexpr index_t most_layers = 1000;
+
 std::vector<NodeSpec> generate(TomlTable& t) {
   const std::string type = t.choice("type", {"width_depth", "unet"});
   std::vector<NodeSpec> nodes;
   if (type == "width_depth") {
     const index_t width = t.integer("width", 1), depth = t.integer("depth", 1);
+    if (depth > most_layers) t.fail(fmt::format("at most {} layers are possible", most_layers), "depth");
     const Extent3 kernel = t.extent("kernel", 1);
     const index_t out = t.integer("out_channels", 1, 1);
     nodes = width_depth_nodes(width, depth, kernel, read_activation(t, "activation", "relu"), out);
@@ -132,6 +135,8 @@ std::vector<NodeSpec> generate(TomlTable& t) {
     o.depth = t.integer("depth", 1, 3);
     if (o.depth > 8) t.fail("at most 8 levels make sense", "depth");
     o.convs = t.integer("convs", 1, 2);
+    if (o.convs > most_layers)
+      t.fail(fmt::format("at most {} convolutions per level are possible", most_layers), "convs");
     o.out_channels = t.integer("out_channels", 1, 1);
     o.kernels = read_extents(t, "kernel", Extent3::all(3));
     o.pools = read_extents(t, "pool", Extent3::all(2));

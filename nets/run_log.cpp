@@ -25,19 +25,21 @@ RunLog::RunLog(std::filesystem::path file, bool resume, std::int64_t iteration) 
     std::istringstream lines(read_file(file_));
     for (std::string line; std::getline(lines, line);) {
       const auto object = nlohmann::json::parse(line, nullptr, false);
-      // The last line of a killed run may be cut short.
-      if (!object.is_object() || !object.contains("iteration") || object["iteration"].get<std::int64_t>() > iteration)
-        break;
+      // The last line of a killed run may be cut short; what is no line of ours ends the log.
+      if (!object.is_object() || !object.contains("iteration") || !object["iteration"].is_number_integer()) break;
+      const auto at = object["iteration"].get<std::int64_t>();
+      if (at > iteration) break;
       kept += line + "\n";
-      seconds_before_ = object.value("seconds", 0.0);
+      const auto value = [&](const char* key) {
+        const auto found = object.find(key);
+        return found != object.end() && found->is_number() ? found->get<double>() : std::nan("");
+      };
+      if (std::isfinite(value("seconds"))) seconds_before_ = value("seconds");
       std::optional<Scores> scores;
       if (object.contains("pixel_error")) {
-        const auto auc = object.find("roc_auc");
-        scores = Scores{.pixel_error = object["pixel_error"].get<double>(),
-                        .roc_auc = auc != object.end() && auc->is_number() ? auc->get<double>() : std::nan("")};
+        scores = Scores{.pixel_error = value("pixel_error"), .roc_auc = value("roc_auc")};
       }
-      note(object["iteration"].get<std::int64_t>(),
-           object["loss"].is_number() ? object["loss"].get<double>() : std::nan(""), scores);
+      note(at, value("loss"), scores);
     }
   }
   write_file_atomically(file_, kept);

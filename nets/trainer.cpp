@@ -24,6 +24,7 @@ const NetSpec& fitting(const NetSpec& spec, const Dataset& data) {
                     "or softmax_cross_entropy",
                     spec.origin, shapes.output().channels, ops::name_of(spec.loss.kind)));
   }
+  if (spec.loss.kind != ops::LossKind::square) check_labels(data, spec.softmax() ? shapes.output().channels : 0);
   return spec;
 }
 
@@ -88,6 +89,7 @@ std::vector<TaskId> Trainer::append_updates(TaskGraph& graph, ParameterReady& re
 
 void Trainer::update(std::size_t index) noexcept {
   if (!pending_) return;
+  updated_.fetch_add(1, std::memory_order_relaxed);
   Parameter& p = parameters_.all()[index];
   const double rate = spec_.optimizer.rate_at(iteration_);
   if (spec_.optimizer.kind == OptimizerKind::sgd) {
@@ -170,11 +172,12 @@ void Trainer::check_finite() {
 
 std::optional<double> Trainer::step(std::stop_token stop) {
   network_.set_iteration(seed_, static_cast<std::uint64_t>(iteration_));
-  const bool had_pending = pending_;
-  // Updates run in every graph run, whatever becomes of the rest.
+  // Updates run in every graph run, whatever becomes of the rest; only a run that could not start has none.
+  updated_.store(0, std::memory_order_relaxed);
   const auto updates_done = [&] {
+    if (updated_.load(std::memory_order_relaxed) == 0) return;
     pending_ = false;
-    if (had_pending) ++updates_;
+    ++updates_;
   };
   RunResult result;
   try {

@@ -2,6 +2,7 @@
 // backward(i), gradient norm. A second graph, flush, holds the updates alone.
 #pragma once
 
+#include <atomic>
 #include <stop_token>
 
 #include "nets/dataset.hpp"
@@ -52,7 +53,8 @@ class Trainer {
   double loss_ = 0;
   std::vector<double> squares_;  // sum of squares of each parameter's gradient
   double gradient_scale_ = 1;
-  bool pending_ = false;  // a gradient waits to be applied; changes between runs only
+  std::atomic<std::size_t> updated_{0};  // parameters that this run has updated
+  bool pending_ = false;                 // a gradient waits to be applied; changes between runs only
   std::int64_t iteration_ = 0, updates_ = 0;
 };
 

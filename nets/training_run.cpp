@@ -1,6 +1,8 @@
 // A training run from files on disk to a trained net, a log and pictures.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -8,6 +10,7 @@
 #include "convolume/cpu.hpp"
 #include "convolume/memory.hpp"
 #include "convolume/nets.hpp"
+#include "core/files.hpp"
 #include "nets/checkpoint.hpp"
 #include "nets/io/chart.hpp"
 #include "nets/io/metrics.hpp"
@@ -53,6 +56,20 @@ struct RunFolder {
   fs::path root;
 };
 
+/// The first line in which two texts differ, as "'theirs' there, 'ours' here".
+std::optional<std::string> first_difference(const std::string& theirs, const std::string& ours) {
+  std::istringstream left(theirs), right(ours);
+  std::string a, b;
+  while (true) {
+    const bool more_left = static_cast<bool>(std::getline(left, a));
+    const bool more_right = static_cast<bool>(std::getline(right, b));
+    if (!more_left && !more_right) return std::nullopt;
+    if (!more_left) a = "nothing";
+    if (!more_right) b = "nothing";
+    if (a != b) return fmt::format("'{}' there, '{}' here", a, b);
+  }
+}
+
 class TrainingRun {
  public:
   explicit TrainingRun(const TrainOptions& options)
@@ -75,6 +92,11 @@ class TrainingRun {
       check_numerics(*header);
       load_checkpoint(folder_.last(), trainer_->parameters());
       trainer_->set_iteration(header->iteration);
+      saved_ = header->iteration;
+      if (header->iteration >= total_) {
+        throw InvalidArgument(fmt::format("{}: the run is at iteration {} of {} already; raise --iterations to go on",
+                                          folder_.last().string(), header->iteration, total_));
+      }
     }
     make_predictors();
     log_ = std::make_unique<RunLog>(folder_.root / "metrics.jsonl", options.resume, trainer_->iteration());
@@ -85,8 +107,11 @@ class TrainingRun {
     while (trainer_->iteration() < total_) {
       const auto loss = trainer_->step(o_.stop);
       interrupted = !loss || o_.stop.stop_requested();
-      if (loss) finish_iteration(*loss, interrupted);
-      if (interrupted || out_of_time()) break;
+      const bool late = out_of_time();
+      if (loss) finish_iteration(*loss, interrupted, late);
+      // A stop request may have come while validating.
+      interrupted = interrupted || o_.stop.stop_requested();
+      if (interrupted || late) break;
     }
     trainer_->flush();
     save();
@@ -96,16 +121,13 @@ class TrainingRun {
  private:
   void check_same_run(const CheckpointHeader& header) const {
     const std::string file = folder_.last().string();
-    if (header.net.architecture() != spec_.architecture()) {
+    if (const auto difference = first_difference(header.net.recipe(), spec_.recipe())) {
+      const bool other = header.net.architecture() != spec_.architecture();
       throw FormatError(
-          fmt::format("{}: belongs to another net ('{}'), not to '{}' of {}; use that net or another --out", file,
-                      header.net.name, spec_.name, spec_.origin));
-    }
-    if (header.net.recipe() != spec_.recipe()) {
-      throw FormatError(
-          fmt::format("{}: patch, batch, loss or optimiser differ from those of {}; the run cannot continue "
-                      "exactly. Restore them or start a new run",
-                      file, spec_.origin));
+          fmt::format("{}: {} ('{}') than {} ('{}') describes: {}. Use the net, and every --set, of that "
+                      "run, or another --out",
+                      file, other ? "belongs to another net" : "was trained with another recipe", header.net.name,
+                      spec_.origin, spec_.name, *difference));
     }
     if (o_.seed && *o_.seed != header.seed) {
       throw FormatError(
@@ -121,8 +143,8 @@ class TrainingRun {
     const auto difference = trainer_->numerics().first_difference(NumericsRecord::from_text(header.numerics));
     if (!difference) return;
     throw FormatError(
-        fmt::format("{}: cannot be continued bit for bit here; {}. Use the same build, machine type and "
-                    "CONVOLUME_SIMD, or start a new run",
+        fmt::format("{}: cannot be continued bit for bit here; {}. Use the same build, machine type, "
+                    "CONVOLUME_SIMD, --engine and --memory-budget, or start a new run",
                     folder_.last().string(), *difference));
   }
 
@@ -145,10 +167,10 @@ class TrainingRun {
 
   bool out_of_time() const { return o_.max_minutes > 0 && seconds_since(start_) >= 60 * o_.max_minutes; }
 
-  void finish_iteration(double loss, bool interrupted) {
+  void finish_iteration(double loss, bool interrupted, bool late) {
     const std::int64_t i = trainer_->iteration();
     loss_ = loss;
-    const bool last = i == total_ || out_of_time();
+    const bool last = i == total_ || late;
     std::optional<Scores> scores;
     if (!interrupted && (last || i % spec_.training.validate_every == 0)) scores = validate();
     log_->write(i, log_->seconds_before() + seconds_since(start_), loss, scores);
@@ -207,12 +229,23 @@ class TrainingRun {
                     trainer_->parameters());
     point_last_at(file);
     saved_ = trainer_->iteration();
-    written_.push_back(file);
-    if (written_.size() > kept_checkpoints) {
-      std::error_code ignored;  // an old checkpoint that stays is no harm
-      fs::remove(written_.front(), ignored);
-      written_.erase(written_.begin());
+    remove_old();
+  }
+
+  /// Leaves the newest checkpoints, whoever wrote them, and no rest of a killed run. What cannot be removed is no harm.
+  void remove_old() const {
+    std::vector<fs::path> kept;
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(folder_.last().parent_path(), ignored)) {
+      const std::string name = entry.path().filename().string();
+      if (name.find(".safetensors.tmp-") != std::string::npos) {
+        fs::remove(entry.path(), ignored);
+      } else if (name.starts_with("iteration-") && name.ends_with(".safetensors")) {
+        kept.push_back(entry.path());
+      }
     }
+    std::sort(kept.begin(), kept.end());
+    for (std::size_t i = 0; i + kept_checkpoints < kept.size(); ++i) fs::remove(kept[i], ignored);
   }
 
   /// The same bytes under the name last.safetensors: a second link, replaced by a rename.
@@ -221,9 +254,9 @@ class TrainingRun {
     std::error_code error;
     fs::remove(temporary, error);
     fs::create_hard_link(file, temporary, error);
-    if (error) fs::copy_file(file, temporary, fs::copy_options::overwrite_existing, error);
-    if (!error) fs::rename(temporary, folder_.last(), error);
-    if (!error) return;
+    if (error) return write_file_atomically(folder_.last(), read_file(file));  // a file system without links
+    fs::rename(temporary, folder_.last(), error);
+    if (!error) return sync_directory(folder_.last().parent_path());
     std::error_code ignored;
     fs::remove(temporary, ignored);
     throw IoError(fmt::format("{}: replacing it failed: {}", folder_.last().string(), error.message()));
@@ -262,7 +295,6 @@ class TrainingRun {
   Clock::time_point start_ = Clock::now();
   double validation_seconds_ = 0, loss_ = std::nan("");
   std::int64_t steps_ = 0, saved_ = -1;
-  std::vector<fs::path> written_;
   std::optional<Scores> validation_;
   Tensor<float> shown_;
 };

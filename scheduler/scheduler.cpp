@@ -79,9 +79,10 @@ Scheduler::~Scheduler() = default;
 Scheduler::Scheduler(Scheduler&&) noexcept = default;
 Scheduler& Scheduler::operator=(Scheduler&&) noexcept = default;
 
-int Scheduler::threads() const noexcept { return impl_->threads; }
+int Scheduler::threads() const noexcept { return impl_ ? impl_->threads : 0; }
 
 int Scheduler::distinct_workers() const {
+  if (!impl_) return 0;
   const std::lock_guard lock(impl_->mutex);
   return static_cast<int>(impl_->workers.size());
 }

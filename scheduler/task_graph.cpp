@@ -28,6 +28,7 @@ struct TaskGraph::Impl {
   std::vector<Node> nodes;
   std::vector<TaskId> by_priority;  // rank -> task
   std::vector<std::int32_t> rank;   // task -> rank; a smaller rank runs first
+  std::size_t most_successors = 0;
   bool prepared = false;
 };
 
@@ -39,6 +40,8 @@ void TaskGraph::Impl::prepare() {
       nodes[static_cast<std::size_t>(before)].successors.push_back(static_cast<TaskId>(id));
     }
   }
+  most_successors = 0;
+  for (const auto& node : nodes) most_successors = std::max(most_successors, node.successors.size());
   // Tasks are added after their predecessors, so that descending ids are a reverse topological order.
   for (std::size_t id = nodes.size(); id-- > 0;) {
     double longest = 0;
@@ -76,6 +79,7 @@ class Run {
       pending_[id].store(static_cast<std::int32_t>(count), std::memory_order_relaxed);
       if (count == 0) queue_.push_back(graph.rank[id]);
     }
+    queue_.reserve(graph.nodes.size());  // nothing that could fail once tasks run
     std::make_heap(queue_.begin(), queue_.end(), std::greater<>{});
   }
 
@@ -125,6 +129,7 @@ class Run {
     const DefaultFpEnvironment environment;
     workers_.note_worker();
     std::vector<std::int32_t> ready;
+    ready.reserve(graph_.most_successors);
     TaskId task = 0;
     while (pop(task)) {
       execute_task(task);

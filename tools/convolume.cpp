@@ -1,4 +1,4 @@
-// The convolume command: train, infer, eval, info, synthesize.
+// The convolume command: train, infer, eval, info, export.
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -86,11 +86,14 @@ struct TrainCommand {
     app.add_option("--data", options.data, "Data description (TOML), e.g. nets/zoo/data/isbi2012.toml")->required();
     app.add_option("--out", options.out, "Folder of the run: checkpoints, metrics.jsonl, report")->required();
     iterations_given = app.add_option("--iterations", iterations, "Total iterations of the run, resumed or not");
-    app.add_option("--max-minutes", options.max_minutes, "End after so many minutes, with a checkpoint");
+    app.add_option("--max-minutes", options.max_minutes, "End after so many minutes, with a checkpoint; 0: no limit")
+        ->check(CLI::Range(0.0, 1e6));
     seed_given = app.add_option("--seed", seed, "Seed of everything that is random (1 where absent)");
     app.add_flag("--resume", options.resume, "Continue from OUT/checkpoints/last.safetensors, bit for bit");
     app.add_option("--set", options.overrides, "Override a value of the net: table.key=value, e.g. generator.width=30");
-    app.add_option("--memory-budget", budget_mib, "MiB that kept weight spectra may hold")->capture_default_str();
+    app.add_option("--memory-budget", budget_mib, "MiB that kept weight spectra may hold")
+        ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30))
+        ->capture_default_str();
     common.add_to(app);
   }
 
@@ -151,7 +154,10 @@ struct InferCommand {
     options.on_progress = [&](double share) { display.show_share("inference", share); };
     const bool done = nets::infer(options);
     display.finish();
-    if (!done) return interrupted;
+    if (!done) {
+      fmt::print("interrupted; {} was not written\n", options.output.string());
+      return interrupted;
+    }
     fmt::print("probabilities {}\n", options.output.string());
     return 0;
   }

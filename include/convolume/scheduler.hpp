@@ -27,7 +27,7 @@ class CONVOLUME_API Scheduler {
   Scheduler(Scheduler&&) noexcept;
   Scheduler& operator=(Scheduler&&) noexcept;
 
-  int threads() const noexcept;
+  int threads() const noexcept;  ///< 0 where it was moved away
   /// Distinct threads that have executed a task so far; what a test of determinism asserts.
   int distinct_workers() const;
 

@@ -132,28 +132,49 @@ Tensor<float> read_volume(const std::filesystem::path& file, const ReadOptions& 
   return volume;
 }
 
+namespace {
+
+/// The format that a file's name asks for, if it can hold so many channels.
+Format check_name(const std::filesystem::path& file, index_t channels) {
+  const Format format = format_of_extension(file);
+  if (format == Format::unknown) {
+    throw InvalidArgument(fmt::format("{}: unknown extension '{}'; use .tif, .tiff, .h5 or .hdf5", file.string(),
+                                      file.extension().string()));
+  }
+  if (format == Format::tiff && channels != 1) {
+    throw InvalidArgument(
+        fmt::format("{}: a TIFF stack holds one channel, the volume has {}; write an HDF5 file (.h5) or "
+                    "one TIFF per channel",
+                    file.string(), channels));
+  }
+  return format;
+}
+
+}  // namespace
+
 void write_volume(const std::filesystem::path& file, const View<const float>& volume, const WriteOptions& options) {
   const Shape5& shape = volume.shape;
   if (!volume || shape.n != 1 || shape.c < 1 || shape.extent.z < 1 || shape.extent.y < 1 || shape.extent.x < 1) {
     throw InvalidArgument(fmt::format("{}: a view of shape {} cannot be written; pass one volume with voxels (N = 1)",
                                       file.string(), to_string(shape)));
   }
-  switch (format_of_extension(file)) {
-    case Format::tiff:
-      if (shape.c != 1) {
-        throw InvalidArgument(
-            fmt::format("{}: a TIFF stack holds one channel, the volume has {}; write an HDF5 file "
-                        "(.h5) or one TIFF per channel",
-                        file.string(), shape.c));
-      }
-      return detail::write_tiff(file, volume, options);
-    case Format::hdf5:
-      return detail::write_hdf5(file, volume, options);
-    case Format::unknown:
-      break;
+  if (check_name(file, shape.c) == Format::tiff) return detail::write_tiff(file, volume, options);
+  detail::write_hdf5(file, volume, options);
+}
+
+void check_writable(const std::filesystem::path& file, index_t channels) {
+  static_cast<void>(check_name(file, channels));
+  const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+  if (!std::filesystem::is_directory(folder)) {
+    throw IoError(fmt::format("{}: the folder {} does not exist; make it first", file.string(), folder.string()));
   }
-  throw InvalidArgument(fmt::format("{}: unknown extension '{}'; use .tif, .tiff, .h5 or .hdf5", file.string(),
-                                    file.extension().string()));
+  if (::access(folder.c_str(), W_OK) != 0) {
+    throw IoError(fmt::format("{}: the folder {} may not be written to: {}", file.string(), folder.string(),
+                              std::strerror(errno)));
+  }
+  if (std::filesystem::is_directory(file)) {
+    throw IoError(fmt::format("{}: is a folder; name a file", file.string()));
+  }
 }
 
 std::pair<std::filesystem::path, std::string> split_volume_path(std::string_view text) {

@@ -68,6 +68,10 @@ Tensor<float> read_volume(const std::filesystem::path& file, const ReadOptions& 
 /// (NaN to uint8), IoError (names file and reason).
 void write_volume(const std::filesystem::path& file, const View<const float>& volume, const WriteOptions& options = {});
 
+/// Throws what write_volume would throw for the name, the number of channels, or a folder that is missing or may not be
+/// written to; for finding out before the voxels are computed.
+void check_writable(const std::filesystem::path& file, index_t channels);
+
 /// "file.h5:/raw" -> {"file.h5", "/raw"}. Only a colon behind an HDF5 extension separates; otherwise the dataset is "".
 std::pair<std::filesystem::path, std::string> split_volume_path(std::string_view text);
 

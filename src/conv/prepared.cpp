@@ -18,6 +18,12 @@ void* BufferStore::acquire(std::size_t index) {
   return buffer;
 }
 
+void BufferStore::throw_never_filled() {
+  throw StaleCache(
+      "convolution: a cache is read that holds nothing (never filled, released, or left by a failed run); "
+      "run forward with these spectra, or prepare these weights, first");
+}
+
 void BufferStore::release() noexcept {
   for (void*& buffer : buffers_) {
     if (buffer != nullptr) memory_->deallocate(buffer, bytes_each_, 64);
@@ -52,15 +58,21 @@ Spectra::Spectra() : impl_(std::make_unique<Impl>()) {}
 Spectra::~Spectra() = default;
 Spectra::Spectra(Spectra&&) noexcept = default;
 Spectra& Spectra::operator=(Spectra&&) noexcept = default;
-std::uint64_t Spectra::version() const noexcept { return impl_->version.load(std::memory_order_relaxed); }
-std::size_t Spectra::bytes() const noexcept { return impl_->maps.bytes(); }
-void Spectra::release() noexcept { impl_->maps.release(); }
+std::uint64_t Spectra::version() const noexcept { return impl_ ? impl_->version.load(std::memory_order_relaxed) : 0; }
+std::size_t Spectra::bytes() const noexcept { return impl_ ? impl_->maps.bytes() : 0; }
+void Spectra::release() noexcept {
+  if (impl_) impl_->maps.release();
+}
 
 PreparedWeights::PreparedWeights() : impl_(std::make_unique<Impl>()) {}
 PreparedWeights::~PreparedWeights() = default;
 PreparedWeights::PreparedWeights(PreparedWeights&&) noexcept = default;
 PreparedWeights& PreparedWeights::operator=(PreparedWeights&&) noexcept = default;
-std::uint64_t PreparedWeights::version() const noexcept { return impl_->version.load(std::memory_order_relaxed); }
-std::size_t PreparedWeights::bytes() const noexcept { return impl_->spectra.bytes() + impl_->packed.bytes(); }
+std::uint64_t PreparedWeights::version() const noexcept {
+  return impl_ ? impl_->version.load(std::memory_order_relaxed) : 0;
+}
+std::size_t PreparedWeights::bytes() const noexcept {
+  return impl_ ? impl_->spectra.bytes() + impl_->packed.bytes() : 0;
+}
 
 }  // namespace convolume

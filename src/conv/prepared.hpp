@@ -22,12 +22,18 @@ class BufferStore {
 
   void init(std::pmr::memory_resource* memory, std::size_t buffers, std::size_t bytes_each);
   void* acquire(std::size_t index);  ///< allocates on first use
-  const void* get(std::size_t index) const { return buffers_[index]; }
+  /// Throws StaleCache where nothing was written: never filled, released, or left by a run that failed.
+  const void* get(std::size_t index) const {
+    if (buffers_[index] == nullptr) throw_never_filled();
+    return buffers_[index];
+  }
   void release() noexcept;
   std::size_t bytes() const noexcept;
   std::size_t size() const noexcept { return buffers_.size(); }
 
  private:
+  [[noreturn]] static void throw_never_filled();
+
   std::pmr::memory_resource* memory_ = nullptr;
   std::size_t bytes_each_ = 0;
   std::vector<void*> buffers_;

@@ -52,13 +52,13 @@ void write_all(int fd, const std::filesystem::path& file, std::span<const std::b
   }
 }
 
+}  // namespace
+
 void sync_directory(const std::filesystem::path& directory) {
   const Descriptor fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // Some file systems refuse to sync a directory; the data itself is synced by then.
   if (fd.get() >= 0) static_cast<void>(::fsync(fd.get()));
 }
-
-}  // namespace
 
 void write_file_atomically(const std::filesystem::path& file, std::span<const std::span<const std::byte>> parts) {
   const auto directory = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");

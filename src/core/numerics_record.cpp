@@ -1,6 +1,7 @@
 #include "core/numerics_record.hpp"
 
 #include <fmt/format.h>
+#include <gnu/libc-version.h>
 
 #include "convolume/cpu.hpp"
 #include "convolume/error.hpp"
@@ -49,6 +50,9 @@ NumericsRecord NumericsRecord::of_this_build() {
   record.set("fp_contract", "off");
   record.set("simd", simd_target());
   record.set("machine_model", machine_model().row);
+  // The optimisers take powers from the C library, Highway brings its own exponentials.
+  record.set("libc", gnu_get_libc_version());
+  record.set("highway", CONVOLUME_HIGHWAY_VERSION);
   return record;
 }
 
@@ -80,8 +84,12 @@ std::string NumericsRecord::to_text() const {
 
 std::optional<std::string> NumericsRecord::first_difference(const NumericsRecord& theirs) const {
   const auto describe = [](const std::string& key, const std::string* ours, const std::string* other) {
-    const std::string nothing = "nothing";
-    return fmt::format("{}: '{}' here, '{}' there", key, ours ? *ours : nothing, other ? *other : nothing);
+    const auto shown = [](const std::string* value) {
+      constexpr std::size_t most = 120;  // a plan's text runs over many lines
+      if (value == nullptr) return std::string("nothing");
+      return value->size() <= most ? escape(*value) : escape(value->substr(0, most)) + "...";
+    };
+    return fmt::format("{}: '{}' here, '{}' there", key, shown(ours), shown(other));
   };
   for (const auto& [key, value] : entries_) {
     const auto found = theirs.entries_.find(key);

@@ -310,7 +310,7 @@ Ready append_loss(TaskGraph& graph, const Ready& ready, const LossOptions& optio
       for (index_t slab = 0; slab < loss->slabs(); ++slab) {
         counted.push_back(graph.add(
             {.name = name + "_count", .cost = loss->bytes_per_slab(2)}, [loss, n, slab] { loss->count(n, slab); },
-            after));
+            labelled));
       }
     }
   }

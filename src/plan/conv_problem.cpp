@@ -14,7 +14,7 @@ void require(bool condition, const std::string& field, index_t value, const char
 
 index_t output_along(const ConvProblem& p, int axis) {
   const index_t span = (p.kernel[axis] - 1) * p.dilation[axis] + 1;
-  const index_t padding = p.pad_before[axis] + p.pad_after[axis];
+  const index_t padding = checked_add(p.pad_before[axis], p.pad_after[axis], "padding");
   if (p.transposed) {
     const index_t out = checked_add(checked_mul(p.input[axis] - 1, p.stride[axis], "output"), span, "output") -
                         padding + p.output_padding[axis];

@@ -175,3 +175,23 @@ TEST_CASE("a call takes its temporaries from the memory that it was given, not f
   CHECK(second.statistics().allocations > 0);
   CHECK(second.statistics().live_bytes == 0);
 }
+
+TEST_CASE("a cache that holds nothing is an error, however it came to that") {
+  ConvCase<float> c(parse_problem("ic2id8oc2kd3"), {.engine = Engine::fft_volume});
+  const Execution run{c.scheduler, &c.memory};
+  const auto prepared = c.plan.prepare(run, c.w);
+  auto x_hat = c.plan.input_spectra(&c.memory);
+  c.plan.forward(run, {.x = c.x, .w = prepared, .y = c.y, .x_hat = &x_hat});
+  x_hat.release();
+  CHECK_THROWS_AS(c.plan.backward(run, {.x = c.x, .dy = c.dy, .w = prepared, .x_hat = &x_hat, .dw = c.dw}), StaleCache);
+  auto empty = c.plan.input_spectra(&c.memory);
+  CHECK_THROWS_AS(c.plan.forward(run, {.x = c.x, .w = prepared, .y = c.y, .x_hat = &empty, .x_hat_filled = true}),
+                  StaleCache);
+  const auto unprepared = c.plan.prepared_weights(&c.memory);
+  TaskGraph graph;
+  c.plan.append_forward(graph, {}, {.x = c.x, .w = unprepared, .y = c.y}, &c.memory);
+  CHECK_THROWS_AS(graph.run(c.scheduler), StaleCache);
+  const auto taken = std::move(x_hat);
+  CHECK(x_hat.version() == 0);
+  CHECK(taken.version() == 1);
+}

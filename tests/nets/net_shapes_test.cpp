@@ -369,6 +369,8 @@ TEST_CASE("shapes that do not work out are refused by line and node", "[net_shap
   refuses("a max_pool window=[1,1,2]\nb concat from=['a','input']", 8, {"'b'", "resolution along x"});
   refuses("a crop before=[3,0,0]\nb crop from='input' after=[3,0,0]\nc add from=['a','b']", 13, {"'c'", "in common"});
   refuses("a max_pool window=[1,2,2]", 4, {"'a'", "along y", "upsample"});
+  refuses("a conv out_channels=4 kernel=1\nb conv from='input' out_channels=1 kernel=1", 4,
+          {"'a'", "no other node reads"});
   refuses("a upsample factor=[2,1,1]", 4, {"'a'", "along z"});
   refuses("a conv out_channels=1 kernel=3 padding=2", 4, {"'a'", "more", "pad less"});
   refuses("a transposed_conv out_channels=1 kernel=[1,1,3]", 4, {"'a'", "more"});

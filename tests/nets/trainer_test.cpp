@@ -141,6 +141,25 @@ TEST_CASE("training gives the same bits on 1, 2 and 3 threads, and so many worke
   }
 }
 
+TEST_CASE("every loss, rebalanced and masked, gives the same bits on 1 and 3 threads") {
+  Dataset data = small_data();
+  data.train[0].mask = Tensor<float>(data.train[0].label.shape());
+  for (index_t i = 0; i < data.train[0].mask.elements(); ++i) data.train[0].mask.data()[i] = i % 3 == 0 ? 0.0f : 1.0f;
+  const std::string softmax =
+      std::string(small_net).replace(std::string(small_net).rfind("out_channels = 1"), 16, "out_channels = 3");
+  for (const char* kind : {"binary_cross_entropy", "softmax_cross_entropy", "square", "dice"}) {
+    for (const char* rebalance : {"true", "false"}) {
+      CAPTURE(kind, rebalance);
+      const std::string text = (std::string(kind) == "softmax_cross_entropy" ? softmax : std::string(small_net)) +
+                               "\n[loss]\nkind = \"" + kind + "\"\nrebalance = " + rebalance + "\n";
+      Session one(data, 1, text.c_str()), many(data, 3, text.c_str());
+      one.steps(8);
+      many.steps(8);
+      CHECK(one.weights() == many.weights());
+    }
+  }
+}
+
 TEST_CASE("N iterations equal k and N - k iterations, for every k") {
   const Dataset data = small_data();
   constexpr int total = 5;
@@ -245,4 +264,14 @@ TEST_CASE("nets and data that do not fit are refused with both named") {
   CHECK_THROWS_WITH(trainer({"input.patch=[30, 12, 12]"}), Catch::Contains("synthetic") && Catch::Contains("30"));
   CHECK_THROWS_WITH(trainer({"input.patch=[3, 12, 16]"}), Catch::Contains("square"));
   CHECK_THROWS_WITH(trainer({"input.channels=2"}), Catch::Contains("2 channels"));
+
+  Dataset raw = small_data();
+  raw.train[0].label.data()[24 * 24 + 24 + 2] = 255;
+  const auto with = [&](const Dataset& d, const std::vector<std::string>& overrides) {
+    Trainer(parse_net(small_net, "small.toml", overrides), d, 1, {}, scheduler, &memory);
+  };
+  CHECK_THROWS_WITH(with(raw, {}), Catch::Contains("synthetic") && Catch::Contains("(1, 1, 2)") &&
+                                       Catch::Contains("255") && Catch::Contains("positive"));
+  CHECK_THROWS_WITH(with(raw, {"loss.kind=\"softmax_cross_entropy\""}), Catch::Contains("class from 0 to 0"));
+  CHECK_NOTHROW(with(raw, {"loss.kind=\"square\""}));
 }

@@ -199,6 +199,17 @@ TEMPLATE_TEST_CASE("losses give the same bits on any number of threads and run a
   }
 }
 
+TEMPLATE_TEST_CASE("every task of a loss waits for the labels", "[ops]", float, double) {
+  for (const LossOptions& options : all_options) {
+    INFO(name_of(options.kind));
+    Case<TestType> on(options, {2, 2, {5, 16, 16}}, 28, true);
+    TaskGraph graph;
+    const TaskId labels = graph.add({.name = "labels"}, [] {});
+    append_loss(graph, {}, options, on.bindings(), std::pmr::get_default_resource(), Ready::all_of({labels}));
+    for (TaskId task = labels + 1; task < static_cast<TaskId>(graph.size()); ++task) CHECK(graph.ordered(labels, task));
+  }
+}
+
 TEMPLATE_TEST_CASE("an all-zero mask gives zero, whatever it hides", "[ops]", float, double) {
   using T = TestType;
   on_every_target([] {

@@ -173,7 +173,7 @@ class Cli(unittest.TestCase):
         before = self.digest()
         resume = ["train", "net.toml", "--data", "data.toml", "--out", "run", "--resume"]
         self.fails(*resume, "--seed", 99, says=["--seed 1", "99"])
-        self.fails(*resume, "--set", "optimizer.learning_rate=0.5", says=["optimiser"])
+        self.fails(*resume, "--set", "optimizer.learning_rate=0.5", says=["optimizer", "0.01", "0.5", "--set"])
         targets = self.run_cli("info").split("available: ")[1].split(";")[0].split(", ")
         self.fails(*resume, says="bit for bit", env={"CONVOLUME_SIMD": targets[1]})
         (self.folder / "data.toml").write_text(DATA.replace("cell_diameter = 10", "cell_diameter = 11"))
@@ -234,6 +234,33 @@ class Cli(unittest.TestCase):
         self.last().unlink()
         self.last().write_bytes(good[:-1])
         self.fails("train", "net.toml", "--data", "data.toml", "--out", "run", "--resume", says="last.safetensors")
+
+    def test_an_output_that_cannot_be_written_is_refused_before_the_inference(self):
+        self.train("run", "--iterations", 1)
+        (self.folder / "v.tif").write_bytes(tiff(2, 16, 16))
+        self.fails("infer", self.last(), "v.tif", "--out", "p.png", says=["p.png", ".tif"])
+        self.fails("infer", self.last(), "v.tif", "--out", "no/p.tif", says=["folder no does not exist"])
+        self.fails("infer", self.last(), "v.tif", "--out", "p.tif", "--overlap", 1000, says=["--overlap 1000"])
+        self.fails("infer", self.last(), "v.tif", "--out", "p.tif", "--overlap", "0,-1,0", says=["--overlap -1"])
+
+    def test_a_damaged_log_does_not_stop_a_resume(self):
+        self.train("run", "--iterations", 3)
+        log = self.folder / "run/metrics.jsonl"
+        for rest in ('{"iteration": "a"}\n', '{"iteration": 3}\n', "[1]\n", '{"iteration": 3, "lo'):
+            log.write_text("".join(log.read_text().splitlines(True)[:2]) + rest)
+            shutil.copytree(self.folder / "run", self.folder / "copy")
+            self.train("copy", "--resume", "--iterations", 5)
+            lines = [json.loads(line) for line in (self.folder / "copy/metrics.jsonl").read_text().splitlines()]
+            self.assertEqual(lines[-1]["iteration"], 5)
+            shutil.rmtree(self.folder / "copy")
+
+    def test_old_checkpoints_go_after_resumes_too(self):
+        for total in (2, 4, 6, 8, 10):
+            self.train("run", "--iterations", total, *(["--resume"] if total > 2 else []))
+        names = sorted(path.name for path in self.last().parent.iterdir())
+        self.assertEqual(names, [f"iteration-{i:08}.safetensors" for i in (6, 8, 10)] + ["last.safetensors"])
+        self.fails("train", "net.toml", "--data", "data.toml", "--out", "run", "--resume", "--iterations", 10,
+                   says=["at iteration 10 of 10"])
 
     def test_an_unknown_instruction_set_is_refused_with_those_available(self):
         self.fails("info", says=["CONVOLUME_SIMD", "AVX9", "available"], env={"CONVOLUME_SIMD": "AVX9"})
