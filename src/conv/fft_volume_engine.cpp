@@ -18,6 +18,25 @@
 namespace convolume::conv {
 namespace {
 
+#ifndef NDEBUG
+/// A task that compares a feature map of x with the one that its spectrum was computed from.
+template <class Arguments>
+TaskId append_source_check(TaskGraph& graph, const std::shared_ptr<const Arguments>& a, index_t n, index_t c,
+                           const std::vector<TaskId>& after) {
+  return graph.add(
+      {.name = "check input spectrum"},
+      [a, n, c] {
+        const auto map = static_cast<std::size_t>(n * a->x.shape.c + c);
+        if (a->x_hat->source_hash[map] == hash_map(a->x, n, c)) return;
+        throw StaleCache(
+            fmt::format("convolution: x_hat does not hold the spectra of x (sample {}, channel {}); run "
+                        "forward on this x with this cache first",
+                        n, c));
+      },
+      after);
+}
+#endif
+
 enum class Counted { input, weights, gradient, inverse };
 
 template <class T>
@@ -46,7 +65,8 @@ class FftVolumeEngine final : public ConvEngine {
                                     std::shared_ptr<const BackwardArguments> arguments) const override;
 
   void init_weights(PreparedWeights::Impl& w) const override {
-    w.geometry = key();
+    w.geometry = fmt::format("{} of {} dilation {} groups {}, {}", key(), to_string(problem_.w_shape()),
+                             to_string(problem_.dilation), problem_.groups, keep_weights_ ? "spectra" : "packed");
     w.spectra.init(w.memory, keep_weights_ ? static_cast<std::size_t>(pairs_) : 0, weight_bytes_);
     w.packed.init(w.memory, keep_weights_ ? 0 : 1, bytes_of(problem_.w_shape().elements()));
   }
@@ -84,7 +104,8 @@ class FftVolumeEngine final : public ConvEngine {
 
   void init_spectra(Spectra::Impl& s, index_t channels, const char* of) const {
     const Side& side = *of == 'x' ? x_side() : y_side();
-    s.geometry = fmt::format("{} at {} step {}", key(), to_string(side.offset), to_string(side.step));
+    s.geometry = fmt::format("{} of {} at {} step {}", key(), to_string(Shape5{problem_.batch, channels, side.extent}),
+                             to_string(side.offset), to_string(side.step));
     const auto maps = static_cast<std::size_t>(problem_.batch * channels);
     s.maps.init(s.memory, maps, map_bytes_);
     s.source_hash.assign(maps, 0);
@@ -340,6 +361,13 @@ Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& read
       init_input_spectra(*own);
     }
   }
+#ifndef NDEBUG
+  for (index_t i = 0; i < problem_.batch * in && a->x_hat_filled; ++i) {
+    std::vector<TaskId> after;
+    ready.x.collect(i / in, i % in, i % in + 1, after);
+    spectra.push_back(append_source_check(graph, a, i / in, i % in, after));
+  }
+#endif
   const bool to_coarse = !problem_.transposed;
   const double product_cost = transform_cost + 8.0 * static_cast<double>(count_ * geometry_.transforms) *
                                                    static_cast<double>(in / problem_.groups);
@@ -430,16 +458,7 @@ std::vector<TaskId> FftVolumeEngine<T>::append_input_spectra(
 #ifndef NDEBUG
     // Behind the gradient, and so behind the forward pass that fills the cache.
     after.insert(after.end(), gradient.begin(), gradient.end());
-    tasks.push_back(graph.add(
-        {.name = "check input spectrum"},
-        [a, i, in] {
-          if (a->x_hat->source_hash[static_cast<std::size_t>(i)] == hash_map(a->x, i / in, i % in)) return;
-          throw StaleCache(
-              fmt::format("convolution backward: x_hat does not hold the spectra of x (sample {}, channel "
-                          "{}); run forward on this x with this cache first",
-                          i / in, i % in));
-        },
-        after));
+    tasks.push_back(append_source_check(graph, a, i / in, i % in, after));
 #endif
   }
   return tasks;

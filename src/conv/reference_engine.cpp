@@ -68,7 +68,7 @@ class ReferenceEngine final : public ConvEngine {
   explicit ReferenceEngine(const ConvProblem& p) : p_(p), output_(p.output()) {}
 
   void init_weights(PreparedWeights::Impl& w) const override {
-    w.geometry = "reference";
+    w.geometry = fmt::format("reference {} of {}", name_of(p_.type), to_string(p_.w_shape()));
     w.packed.init(w.memory, 1, static_cast<std::size_t>(p_.w_shape().elements()) * sizeof(T));
   }
   void init_input_spectra(Spectra::Impl& s) const override { s.geometry = "reference"; }

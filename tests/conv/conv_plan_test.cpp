@@ -79,6 +79,12 @@ TEST_CASE("plans that read the same x share its spectra") {
   b.plan.forward(run, {.x = a.x, .w = wb, .bias = b.bias, .y = y, .x_hat = &x_hat, .x_hat_filled = true});
   CHECK(b.plan.transforms().input == before);
   CHECK(test::same_bits(y, b.y));
+#ifndef NDEBUG
+  a.x.data()[5] += 1;
+  CHECK_THROWS_AS(
+      b.plan.forward(run, {.x = a.x, .w = wb, .bias = b.bias, .y = y, .x_hat = &x_hat, .x_hat_filled = true}),
+      StaleCache);
+#endif
 }
 
 TEST_CASE("caches of another geometry, never filled or stale are refused") {
@@ -194,4 +200,21 @@ TEST_CASE("a cache that holds nothing is an error, however it came to that") {
   const auto taken = std::move(x_hat);
   CHECK(x_hat.version() == 0);
   CHECK(taken.version() == 1);
+}
+
+TEST_CASE("caches of other channels, kernels or types are refused") {
+  for (const Engine engine : {Engine::fft_volume, Engine::reference}) {
+    ConvCase<float> c(parse_problem("ic4id8oc4kd3"), {.engine = engine});
+    const Execution run{c.scheduler, &c.memory};
+    for (const char* text : {"ic2id8oc4kd3", "ic4id8oc2kd3", "ic4id8oc4kd2", "g2ic4id8oc4kd3"}) {
+      CAPTURE(name_of(engine), text);
+      ConvCase<float> other(parse_problem(text), {.engine = engine});
+      const auto foreign = other.plan.prepare(run, other.w);
+      CHECK_THROWS_AS(c.plan.forward(run, {.x = c.x, .w = foreign, .y = c.y}), StaleCache);
+    }
+    if (engine == Engine::reference) continue;
+    const auto prepared = c.plan.prepare(run, c.w);
+    auto narrow = ConvPlan::make(parse_problem("ic2id8oc4kd3"), {.engine = engine}).input_spectra(&c.memory);
+    CHECK_THROWS_AS(c.plan.forward(run, {.x = c.x, .w = prepared, .y = c.y, .x_hat = &narrow}), StaleCache);
+  }
 }
