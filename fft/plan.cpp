@@ -10,8 +10,6 @@ namespace {
 
 constexpr index_t alignment_bytes = 64;
 
-index_t round_up(index_t n, index_t unit) { return checked_add(n, unit - 1, "fft extent") / unit * unit; }
-
 void require(bool condition, const char* field, index_t value, const char* remedy) {
   if (!condition) throw InvalidArgument(fmt::format("fft problem: {} is {}; {}", field, value, remedy));
 }
@@ -51,8 +49,8 @@ Geometry::Geometry(const Problem& p) {
       "space_distance", space_distance, "volumes of a batch must not overlap");
 
   const auto unit = static_cast<index_t>(alignment_bytes / static_cast<index_t>(complex_bytes));
-  x_padded = round_up(x_star, unit);
-  z_padded = round_up(p.extent.z, unit);
+  x_padded = round_up(x_star, unit, "fft extent");
+  z_padded = round_up(p.extent.z, unit, "fft extent");
   if (p.order == Order::rotated) {
     require(!p.in_place, "in_place", 1, "rotated order works out of place");
     spectrum_stride = {1, checked_mul(x_star, z_padded, "fft extent"), z_padded};

@@ -6,14 +6,13 @@
 
 #include <fmt/format.h>
 
+#include "core/checked.hpp"
+
 namespace convolume::fft {
 namespace {
 
 /// Frequencies of a plane that are combined at a time, so that one stretch of every plane stays in cache.
 constexpr index_t chunk = 256;
-
-index_t round_up(index_t n, index_t unit) { return (n + unit - 1) / unit * unit; }
-
 }  // namespace
 
 template <class T>

@@ -5,12 +5,11 @@
 
 #include <fmt/format.h>
 
+#include "core/checked.hpp"
 #include "ops/activation.hpp"
 
 namespace convolume::nets {
 namespace {
-
-index_t round_up(index_t n, index_t unit) { return (n + unit - 1) / unit * unit; }
 
 /// Index into [0, n) by mirroring at the first and last voxel.
 index_t mirrored(index_t i, index_t n) {

@@ -54,8 +54,7 @@ Trainer::Trainer(const NetSpec& spec, const Dataset& data, std::uint64_t seed, c
 }
 
 void Trainer::build() {
-  ParameterReady updated;
-  append_updates(graph_, updated);
+  const ParameterReady updated = append_updates(graph_);
   auto prepared = network_.append_prepare(graph_, updated);
   const Ready patches = append_patches();
   const Ready logits = network_.append_forward(graph_, patches, std::move(prepared), updated);
@@ -68,23 +67,22 @@ void Trainer::build() {
   const Ready gradient = ops::append_loss<float>(graph_, logits, spec_.loss, loss, memory_, patches);
   append_gradient_norm(network_.append_backward(graph_, gradient));
 
-  ParameterReady unused;
-  append_updates(flush_graph_, unused);
+  append_updates(flush_graph_);
 }
 
 /// One task per parameter. They are the first of a turned iteration, read what the last one left, and are never
 /// skipped.
-std::vector<TaskId> Trainer::append_updates(TaskGraph& graph, ParameterReady& ready) {
-  std::vector<TaskId> tasks;
+ParameterReady Trainer::append_updates(TaskGraph& graph) {
+  ParameterReady ready;
   for (std::size_t i = 0; i < parameters_.all().size(); ++i) {
     const Parameter& p = parameters_.all()[i];
-    tasks.push_back(graph.add({.name = "update " + p.name,
-                               .cost = 16.0 * static_cast<double>(p.value.elements()),
-                               .task_class = TaskClass::update},
-                              [this, i] { update(i); }));
-    ready[p.name] = Ready::all_of({tasks.back()});
+    const TaskId task = graph.add({.name = "update " + p.name,
+                                   .cost = 16.0 * static_cast<double>(p.value.elements()),
+                                   .task_class = TaskClass::update},
+                                  [this, i] { update(i); });
+    ready[p.name] = Ready::all_of({task});
   }
-  return tasks;
+  return ready;
 }
 
 void Trainer::update(std::size_t index) noexcept {

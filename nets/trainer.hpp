@@ -35,7 +35,7 @@ class Trainer {
 
  private:
   void build();
-  std::vector<TaskId> append_updates(TaskGraph& graph, ParameterReady& ready);
+  ParameterReady append_updates(TaskGraph& graph);
   void update(std::size_t parameter) noexcept;
   Ready append_patches();
   void append_gradient_norm(const ParameterReady& gradients);

@@ -562,7 +562,7 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
 template <class T>
 std::vector<CacheCost> FftVolumeEngine<T>::caches() const {
   const auto& machine = machine_model();
-  const double one = plan::seconds({.flops = fine_.forward->flops(), .efficiency = 0.16}, machine);
+  const double one = plan::transform_seconds(fine_.forward->flops(), machine);
   const double maps = static_cast<double>(problem_.batch * geometry_.transforms);
   const auto bytes = [&](index_t count, std::size_t each) { return static_cast<std::size_t>(count) * each; };
   return {{"x_hat", bytes(problem_.batch * problem_.in_channels, map_bytes_),

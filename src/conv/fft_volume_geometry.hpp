@@ -5,10 +5,9 @@
 
 #include "conv/volume_map.hpp"
 #include "convolume/fft.hpp"
+#include "core/checked.hpp"
 
 namespace convolume::conv {
-
-constexpr index_t round_up(index_t n, index_t unit) { return (n + unit - 1) / unit * unit; }
 
 /// The geometry of a problem seen without direction; see Side.
 struct FftVolumeGeometry {

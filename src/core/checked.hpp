@@ -26,6 +26,11 @@ inline index_t checked_add(index_t a, index_t b, std::string_view what = "size")
   return result;
 }
 
+/// The smallest multiple of `unit` that is at least n; throws OverflowError naming `what`.
+inline index_t round_up(index_t n, index_t unit, std::string_view what = "size") {
+  return checked_add(n, unit - 1, what) / unit * unit;
+}
+
 /// The same number in another integer type; throws OverflowError naming `what` where it does not fit.
 template <class To, class From>
 To checked_cast(From value, std::string_view what = "number") {

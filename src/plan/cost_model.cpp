@@ -22,6 +22,10 @@ double seconds(const Work& work, const MachineModel& machine) {
          work.calls * call_seconds;
 }
 
+double transform_seconds(double flops, const MachineModel& machine) {
+  return seconds({.flops = flops, .efficiency = fftw_efficiency}, machine);
+}
+
 double fft_volume_seconds(const ConvProblem& p, const Extent3& transform, index_t transforms,
                           const MachineModel& machine) {
   const auto points = static_cast<double>(transform.volume());

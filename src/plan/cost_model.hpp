@@ -17,6 +17,9 @@ struct Work {
 /// The larger of the two limits, one core, and the setting up.
 double seconds(const Work& work, const MachineModel& machine);
 
+/// One full transform of so many operations.
+double transform_seconds(double flops, const MachineModel& machine);
+
 /// One training step (forward, both gradients) of the volume FFT way: `transform` is the extent that is transformed,
 /// `transforms` how many of these lie side by side (planes that need no transform along Z).
 double fft_volume_seconds(const ConvProblem& problem, const Extent3& transform, index_t transforms,
