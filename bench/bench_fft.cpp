@@ -1,132 +1,220 @@
-// Transforms of cubes: every kind, both orders, smooth sizes and primes. One thread.
-#include <algorithm>
-#include <map>
-#include <vector>
+// Transforms of cubes, this library's and FFTW's, on one thread: Google Benchmark, a comparison side by side, the
+// algorithms for primes, and a check of every result.
+#include <array>
 
 #include <fmt/format.h>
 
+#include "bench/fft_contestants.hpp"
+#include "bench/fft_options.hpp"
+#include "bench/fft_primes.hpp"
+#include "bench/fft_report.hpp"
+#include "bench/fft_side_by_side.hpp"
+#include "bench/fft_verify.hpp"
 #include "bench/support.hpp"
-#include "convolume/fft.hpp"
-#include "convolume/memory.hpp"
 
 namespace convolume::bench {
 namespace {
 
-struct Options {
-  std::vector<index_t> sizes{16, 32, 48, 64, 96, 113, 128};
-  std::vector<fft::Kind> kinds{fft::Kind::r2c, fft::Kind::c2r, fft::Kind::c2c_forward};
-  std::vector<fft::Order> orders{fft::Order::natural, fft::Order::rotated};
-  DataType type = DataType::f32;
-  fft::Rigor rigor = fft::Rigor::estimate;
+constexpr index_t largest_cube = 2048;
+
+constexpr const char* description =
+    "Discrete Fourier transforms on one thread: this library's (native) and FFTW's.\n\n"
+    "Modes:\n"
+    "  (none)          Google Benchmark: cubes, every combination of the flags by itself.\n"
+    "  --side-by-side  Cubes, all contestants in turn in one process, medians over many rounds: the ratio of FFTW's "
+    "time\n"
+    "                  to ours, its spread, and geometric means over all sizes, smooth ones (no prime factor above "
+    "13)\n"
+    "                  and primes of 17 or more.\n"
+    "  --primes        256 complex lines of each prime length: every algorithm for primes, and the cost model's "
+    "choice.\n"
+    "  --verify        No timing: every result is held against a reference, on every instruction set of this machine\n"
+    "                  (or on CONVOLUME_SIMD, where that is set). Status 1 when anything fails.\n\n"
+    "Terms: r2c is real to half-complex, c2r its inverse, c2c complex to complex (forward), all unnormalised. A "
+    "spectrum\n"
+    "in natural order lies as (Z, Y, X), in rotated order as (Y, X, Z): the outer transform writes its lines side by\n"
+    "side. FFTW always computes in natural order, with its own three-dimensional plan: fftw with FFTW_MEASURE,\n"
+    "fftw-patient with FFTW_PATIENT. GFLOP/s counts 2.5 n log2 n operations for a real and 5 n log2 n for a complex\n"
+    "transform of n points, the convention of FFTW's benchmarks, whatever the algorithm does. The floor is the least\n"
+    "time that this machine could take: those operations at the peak of a core, or input and output once at the\n"
+    "bandwidth of the smallest cache that holds them; the report gives it as a share of our time.\n\n"
+    "FFTW's plans are kept on disk (--fftw-wisdom), so that only the first run waits for its planner.";
+
+struct Flags {
+  FftOptions options;
+  DataType precision = DataType::f32;
+  bool side_by_side = false, primes = false, verify = false;
 };
 
-const std::map<std::string, fft::Kind> kind_names{{"r2c", fft::Kind::r2c},
-                                                  {"c2r", fft::Kind::c2r},
-                                                  {"c2c", fft::Kind::c2c_forward},
-                                                  {"c2c_backward", fft::Kind::c2c_backward}};
-const std::map<std::string, fft::Order> order_names{{"natural", fft::Order::natural}, {"rotated", fft::Order::rotated}};
-const std::map<std::string, fft::Rigor> rigor_names{
-    {"estimate", fft::Rigor::estimate}, {"measure", fft::Rigor::measure}, {"patient", fft::Rigor::patient}};
-const std::map<std::string, DataType> type_names{{"f32", DataType::f32}, {"f64", DataType::f64}};
-
-template <class Value>
-const std::string& name_in(const std::map<std::string, Value>& names, Value value) {
-  for (const auto& [name, candidate] : names) {
-    if (candidate == value) return name;
-  }
-  throw InvalidArgument("bench_fft: a value without a name");
-}
-
-/// A block of bytes on cache line boundaries.
-class Buffer {
- public:
-  Buffer(std::pmr::memory_resource* memory, std::size_t bytes)
-      : memory_(memory), bytes_(std::max<std::size_t>(bytes, 64)), data_(memory->allocate(bytes_, 64)) {}
-  ~Buffer() { memory_->deallocate(data_, bytes_, 64); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  void* get() const { return data_; }
-
- private:
-  std::pmr::memory_resource* memory_;
-  std::size_t bytes_;
-  void* data_;
+/// A flag that only some modes look at; elsewhere it is refused rather than ignored.
+struct Scope {
+  const char* flag;
+  bool benchmark, side_by_side, primes, verify;
 };
 
-void transform(benchmark::State& state, const fft::Problem& problem, fft::Rigor rigor) {
-  const fft::Plan plan = fft::Plan::make(problem, {.rigor = rigor});
-  SlabResource memory;
-  const bool to_space = problem.kind == fft::Kind::c2r || problem.kind == fft::Kind::c2c_backward;
-  const std::size_t in_bytes = to_space ? plan.spectrum_bytes() : plan.space_bytes();
-  const std::size_t out_bytes = to_space ? plan.space_bytes() : plan.spectrum_bytes();
-  const Buffer in(&memory, in_bytes), out(&memory, out_bytes), scratch(&memory, plan.scratch_bytes());
-  if (problem.type == DataType::f32) {
-    fill_normal(static_cast<float*>(in.get()), static_cast<index_t>(in_bytes / sizeof(float)), 1);
-  } else {
-    fill_normal(static_cast<double*>(in.get()), static_cast<index_t>(in_bytes / sizeof(double)), 1);
-  }
-  const Stopwatch watch;
-  for (auto _ : state) {
-    plan.execute(in.get(), out.get(), scratch.get());
-    benchmark::ClobberMemory();
-  }
-  watch.rate(state, "GFLOP/s", 1e-9 * plan.flops());
-}
+constexpr std::array scopes{
+    Scope{"--kind", true, true, false, true},    Scope{"--order", true, true, false, true},
+    Scope{"--impl", true, true, false, false},   Scope{"--algorithm", true, true, false, true},
+    Scope{"--rounds", false, true, true, false}, Scope{"--min-seconds", false, true, true, false},
+    Scope{"--json", false, true, true, false},   Scope{"--fftw-wisdom", true, true, false, false},
+};
 
-void add(const Options& options) {
-  for (const fft::Kind kind : options.kinds) {
-    for (const index_t n : options.sizes) {
-      for (const fft::Order order : options.orders) {
-        const fft::Problem problem{.type = options.type, .kind = kind, .extent = Extent3::all(n), .order = order};
-        const std::string name =
-            fmt::format("fft/{}/{}x{}x{}/{}/{}/{}", name_in(kind_names, kind), n, n, n, name_in(order_names, order),
-                        name_of(options.type), name_in(rigor_names, options.rigor));
-        benchmark::RegisterBenchmark(name.c_str(),
-                                     [problem, rigor = options.rigor](benchmark::State& state) {
-                                       try {
-                                         transform(state, problem, rigor);
-                                       } catch (const std::exception& error) {
-                                         fail(state, error.what());
-                                       }
-                                     })
-            ->Unit(benchmark::kMicrosecond)
-            ->UseRealTime();
-      }
+void check_scopes(const CLI::App& app, const Flags& flags) {
+  const char* mode = flags.side_by_side ? "--side-by-side"
+                     : flags.primes     ? "--primes"
+                     : flags.verify     ? "--verify"
+                                        : "a run without --side-by-side or --primes";
+  for (const Scope& scope : scopes) {
+    const bool heard = flags.side_by_side ? scope.side_by_side
+                       : flags.primes     ? scope.primes
+                       : flags.verify     ? scope.verify
+                                          : scope.benchmark;
+    if (!heard && app.count(scope.flag) > 0) {
+      throw CLI::ValidationError(scope.flag, fmt::format("{} does not look at it; leave it out", mode));
     }
   }
+  if (flags.primes || flags.verify || flags.options.sizes.empty() || flags.options.sizes.back() <= largest_cube) return;
+  throw CLI::ValidationError(
+      "--sizes", fmt::format("{} is too large for a cube; use 1 to {}", flags.options.sizes.back(), largest_cube));
+}
+
+void set_defaults(const CLI::App& app, Flags& flags) {
+  FftOptions& o = flags.options;
+  using fft::Kind, fft::Order;
+  o.types = {flags.precision};
+  if (flags.verify && app.count("--precision") == 0) o.types = {DataType::f32, DataType::f64};
+  if (o.kinds.empty()) o.kinds = {Kind::r2c};
+  if (o.orders.empty()) o.orders = {Order::rotated};
+  if (flags.verify && app.count("--kind") == 0) o.kinds = {Kind::r2c, Kind::c2r, Kind::c2c_forward, Kind::c2c_backward};
+  if (flags.verify && app.count("--order") == 0) o.orders = {Order::natural, Order::rotated};
+  if (o.sizes.empty()) {
+    o.sizes = parse_sizes(flags.primes ? "17:300" : flags.verify ? "1:300" : "16,32,48,64,96,113,128");
+  }
+}
+
+void transform(benchmark::State& state, std::unique_ptr<Contestant> contestant, fft::Kind kind, DataType type,
+               index_t n) {
+  std::vector<std::unique_ptr<Contestant>> contestants;
+  contestants.push_back(std::move(contestant));
+  Arena arena(std::move(contestants), type, kind == fft::Kind::c2r);
+  double seconds = 0;
+  for (auto _ : state) {
+    const double call = arena.time(0, 1);
+    state.SetIterationTime(call);
+    seconds += call;
+  }
+  const double flops = nominal_flops(kind, static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n));
+  state.counters["GFLOP/s"] = 1e-9 * flops * static_cast<double>(state.iterations()) / seconds;
+}
+
+using MakeContestant = std::function<std::unique_ptr<Contestant>()>;
+
+void add(const std::string& name, fft::Kind kind, DataType type, index_t n, const MakeContestant& make) {
+  benchmark::RegisterBenchmark(name.c_str(),
+                               [=](benchmark::State& state) {
+                                 try {
+                                   transform(state, make(), kind, type, n);
+                                 } catch (const std::exception& error) {
+                                   fail(state, error.what());
+                                 }
+                               })
+      ->Unit(benchmark::kMicrosecond)
+      ->UseManualTime();
+}
+
+void add_size(const FftOptions& options, FftwPlanner& planner, fft::Kind kind, index_t n) {
+  const DataType type = options.types.front();
+  const std::string name = fmt::format("fft/{}/{}x{}x{}/{}", name_of(kind), n, n, n, precision_name(type));
+  for (const Implementation implementation : options.implementations) {
+    if (implementation != Implementation::native) {
+      add(fmt::format("{}/natural/{}", name, name_of(implementation)), kind, type, n,
+          [&planner, kind, n, implementation] { return planner.contestant(kind, n, implementation); });
+      continue;
+    }
+    for (const fft::Order order : options.orders) {
+      const fft::Problem problem{.type = type, .kind = kind, .extent = Extent3::all(n), .order = order};
+      add(fmt::format("{}/{}/native", name, name_of(order)), kind, type, n,
+          [problem, prime = options.prime] { return native_contestant(problem, prime); });
+    }
+  }
+}
+
+void add_options(CLI::App& app, Flags& flags, std::string& sizes) {
+  FftOptions& o = flags.options;
+  auto* side_by_side = app.add_flag("--side-by-side", flags.side_by_side, "Compare with FFTW in one process");
+  auto* primes = app.add_flag("--primes", flags.primes, "Compare the algorithms for primes")->excludes(side_by_side);
+  app.add_flag("--verify", flags.verify, "Check results instead of timing them")
+      ->excludes(side_by_side)
+      ->excludes(primes);
+  app.add_option("--sizes", sizes, "Lengths, e.g. 16,17,20:24 or 8:256:8 (first:last:step)")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            try {
+              parse_sizes(text);
+            } catch (const std::exception& error) {
+              return std::string(error.what());
+            }
+            return std::string();
+          },
+          ""))
+      ->option_text("SIZES [16,32,48,64,96,113,128; 17:300 with --primes; 1:300 with --verify]");
+  app.add_option("--kind", o.kinds, "r2c, c2r, c2c, c2c_backward, separated by commas")
+      ->delimiter(',')
+      ->transform(CLI::CheckedTransformer(kind_names()))
+      ->option_text("NAMES [r2c; all with --verify]");
+  app.add_option("--precision", flags.precision, "float or double")
+      ->transform(CLI::CheckedTransformer(precision_names()))
+      ->option_text("NAME [float; both with --verify]");
+  app.add_option("--order", o.orders, "Order of native spectra: rotated, natural, separated by commas")
+      ->delimiter(',')
+      ->transform(CLI::CheckedTransformer(order_names()))
+      ->option_text("NAMES [rotated; both with --verify]");
+  app.add_option("--impl", o.implementations, "native, fftw, fftw-patient, separated by commas")
+      ->delimiter(',')
+      ->transform(CLI::CheckedTransformer(implementation_names()))
+      ->option_text("NAMES [native,fftw]");
+  app.add_option("--algorithm", o.prime,
+                 "How native transforms primes above 13: automatic, generic, rader, rader-padded, bluestein")
+      ->transform(CLI::CheckedTransformer(algorithm_names()))
+      ->option_text("NAME [automatic]");
+  app.add_option("--rounds", o.rounds, "Least number of rounds per size")
+      ->check(CLI::Range(1, 1000000))
+      ->option_text("NUMBER [9]");
+  app.add_option("--min-seconds", o.min_seconds, "Least time of all rounds of a size together")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->option_text("NUMBER [0.15]");
+  app.add_option("--json", o.json, "Write the results of --side-by-side or --primes there")->option_text("FILE");
+  app.add_option("--fftw-wisdom", o.fftw_wisdom, "Where FFTW's measured plans are kept; patient ones in FILE-patient")
+      ->option_text("FILE [~/.cache/convolume/fftw-wisdom-PRECISION]");
+}
+
+int run_fft(int argc, char** argv) {
+  Flags flags;
+  std::string sizes;
+  CLI::App app(description, "bench_fft");
+  add_options(app, flags, sizes);
+  app.final_callback([&] {
+    if (!sizes.empty()) flags.options.sizes = parse_sizes(sizes);
+    check_scopes(app, flags);
+    set_defaults(app, flags);
+  });
+  const FftOptions& options = flags.options;
+  std::unique_ptr<FftwPlanner> planner;  // outlives the benchmarks that refer to it
+  const auto add_benchmarks = [&] {
+    planner = std::make_unique<FftwPlanner>(options.types.front(), options.fftw_wisdom);
+    for (const fft::Kind kind : options.kinds) {
+      for (const index_t n : options.sizes) add_size(options, *planner, kind, n);
+    }
+  };
+  return run(app, argc, argv, add_benchmarks, [&]() -> Mode {
+    if (flags.side_by_side) return [&] { return side_by_side(options); };
+    if (flags.primes) return [&] { return primes(options); };
+    if (flags.verify) return [&] { return verify(options); };
+    return {};
+  });
 }
 
 }  // namespace
 }  // namespace convolume::bench
 
-int main(int argc, char** argv) {
-  using namespace convolume::bench;
-  Options options;
-  CLI::App app(
-      "Discrete Fourier transforms of cubes, one thread.\n\n"
-      "Terms: r2c is real to half-complex, c2r its inverse, c2c complex to complex (forward), all unnormalised. A\n"
-      "spectrum in natural order lies as (Z, Y, X), in rotated order as (Y, X, Z): the outer transform writes its "
-      "lines\n"
-      "side by side. GFLOP/s counts 2.5 n log2 n operations for a real and 5 n log2 n for a complex transform of n\n"
-      "points, the convention of FFTW's benchmarks, whatever the algorithm does.",
-      "bench_fft");
-  app.add_option("--sizes", options.sizes, "Edges of the cubes, separated by commas")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 2048))
-      ->option_text("NUMBERS [16,32,48,64,96,113,128]");
-  app.add_option("--kinds", options.kinds, "r2c, c2r, c2c, c2c_backward, separated by commas")
-      ->delimiter(',')
-      ->transform(CLI::CheckedTransformer(kind_names))
-      ->option_text("NAMES [r2c,c2r,c2c]");
-  app.add_option("--orders", options.orders, "natural, rotated")
-      ->delimiter(',')
-      ->transform(CLI::CheckedTransformer(order_names))
-      ->option_text("NAMES [natural,rotated]");
-  app.add_option("--type", options.type, "f32 or f64")
-      ->transform(CLI::CheckedTransformer(type_names))
-      ->option_text("NAME [f32]");
-  app.add_option("--rigor", options.rigor, "How long the planner may search: estimate, measure, patient")
-      ->transform(CLI::CheckedTransformer(rigor_names))
-      ->option_text("NAME [estimate]");
-  return run(app, argc, argv, [&] { add(options); });
-}
+int main(int argc, char** argv) { return convolume::bench::run_fft(argc, argv); }

@@ -27,6 +27,16 @@ bool for_google(std::string_view argument) {
   return argument.starts_with("--benchmark_") || argument.starts_with("--v=");
 }
 
+int run_mode(const std::string& name, const Mode& mode) {
+  try {
+    return mode();
+  } catch (const std::exception& error) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "%s: %s\n", name.c_str(), error.what());
+    return 1;
+  }
+}
+
 template <class T>
 void fill(T* data, index_t n, std::uint32_t stream) {
   const RandomKey key{.seed = 7, .a = stream};
@@ -35,7 +45,8 @@ void fill(T* data, index_t n, std::uint32_t stream) {
 
 }  // namespace
 
-int run(CLI::App& app, int argc, char** argv, const std::function<void()>& add_benchmarks) {
+int run(CLI::App& app, int argc, char** argv, const std::function<void()>& add_benchmarks,
+        const std::function<Mode()>& other_mode) {
   const std::string name = app.get_name();
   std::vector<char*> google{argv[0]}, ours{argv[0]};
   for (int i = 1; i < argc; ++i) (for_google(argv[i]) ? google : ours).push_back(argv[i]);
@@ -44,6 +55,11 @@ int run(CLI::App& app, int argc, char** argv, const std::function<void()>& add_b
     app.parse(static_cast<int>(ours.size()), ours.data());
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (const Mode mode = other_mode ? other_mode() : Mode()) {
+    if (google.size() == 1) return run_mode(name, mode);
+    std::fprintf(stderr, "%s: %s has no effect without Google Benchmark; leave it out\n", name.c_str(), google[1]);
+    return 2;
   }
   int left = static_cast<int>(google.size());
   google.push_back(nullptr);

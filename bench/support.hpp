@@ -15,7 +15,12 @@ namespace convolume::bench {
 /// main() of a benchmark. Arguments that begin with --benchmark_ or --v go to Google Benchmark, all others to `app`;
 /// what neither knows is an error. `add_benchmarks` runs when the options are known. Returns the exit status: 0, 2 for
 /// a wrong command line, 1 for an exception or a benchmark that failed.
-int run(CLI::App& app, int argc, char** argv, const std::function<void()>& add_benchmarks);
+///
+/// `other_mode` may return, when the options are known, what to do in place of benchmarks: its result is the exit
+/// status, and flags of Google Benchmark are then an error.
+using Mode = std::function<int()>;
+int run(CLI::App& app, int argc, char** argv, const std::function<void()>& add_benchmarks,
+        const std::function<Mode()>& other_mode = {});
 
 /// Marks a benchmark as failed; the process ends with status 1.
 void fail(benchmark::State& state, const std::string& why);

@@ -9,6 +9,7 @@
 #include <fftw3.h>
 #include <fmt/format.h>
 
+#include "core/checked.hpp"
 #include "fft/plan_impl.hpp"
 
 namespace convolume::fft {
@@ -186,23 +187,32 @@ Dims reversed(Dims dims) {
   return dims;
 }
 
+std::size_t rounded(index_t elements, std::size_t each) {
+  return (static_cast<std::size_t>(elements) * each + 63) / 64 * 64;
+}
+
+/// One pass, whose items are the volumes of the batch.
 template <class T>
 class FftwPlan final : public Plan::Impl {
  public:
   FftwPlan(const Problem& p, const Options& o) : Impl(p, o) {
-    if (p.order == Order::rotated) {
-      scratch_bytes = static_cast<std::size_t>(p.extent.z * plane_elements()) * geometry.complex_bytes;
-    } else if (geometry.planes < p.extent.z) {
-      // One plan transforms whole volumes: planes that count as zero are put beside the others in scratch.
-      scratch_bytes =
-          (static_cast<std::size_t>(geometry.plane_stride * p.extent.z) * geometry.space_element_bytes + 63) / 64 * 64;
-      if (!geometry.forward) scratch_bytes += spectrum_copy_bytes();
-    } else if (p.kind == Kind::c2r && !p.in_place) {
-      scratch_bytes = spectrum_copy_bytes();  // FFTW's c2r of several dimensions destroys its input
-    }
-    const unsigned flags = rigor_flag(o.rigor);
-    const PlanningBuffer space(geometry.space_bytes), spectrum(geometry.spectrum_bytes);
-    const PlanningBuffer scratch(std::max<std::size_t>(scratch_bytes, 64));
+    const Geometry& g = geometry;
+    const Extent3& e = p.extent;
+    pass_items = {p.batch};
+    x_padded_ = round_up(g.x_star, static_cast<index_t>(64 / g.complex_bytes), "fft extent");
+    const bool rotated = p.order == Order::rotated;
+    // Rotated order skips planes by itself; every other zero must lie in memory, since FFTW transforms whole volumes.
+    staged_ = g.support.y < e.y || g.support.x < e.x || (!rotated && g.support.z < e.z);
+    inner_stride_ = staged_ ? Extent3{e.y * e.x, e.x, 1} : g.space_stride;
+    planes_bytes_ = rotated ? rounded(e.z * plane_elements(), g.complex_bytes) : 0;
+    stage_bytes_ = staged_ ? rounded((rotated ? g.support.z : e.z) * e.y * e.x, g.space_element_bytes) : 0;
+    // FFTW's c2r of several dimensions destroys its input.
+    const bool copies = p.kind == Kind::c2r && !rotated && !p.in_place;
+    worker_bytes = planes_bytes_ + stage_bytes_ + (copies ? rounded(g.spectrum_elements, g.complex_bytes) : 0);
+
+    const unsigned flags = rigor_flag(o.rigor) | alignment_flag();
+    const PlanningBuffer space(staged_ ? stage_bytes_ : g.space_bytes), spectrum(g.spectrum_bytes);
+    const PlanningBuffer scratch(std::max<std::size_t>(worker_bytes, 64));
     if (o.rigor != Rigor::estimate) {
       // Measuring executes the plan; an estimate does not even look.
       space.clear();
@@ -211,30 +221,34 @@ class FftwPlan final : public Plan::Impl {
     }
     const std::lock_guard lock(planner_mutex());
     const WisdomSetAside<T> aside(o.rigor == Rigor::estimate);
-    void* other = p.in_place ? space.get() : spectrum.get();
-    if (p.order == Order::rotated) {
-      plan_rotated(space.get(), other, scratch.get(), flags);
+    if (rotated) {
+      plan_rotated(space.get(), spectrum.get(), scratch.get(), flags);
     } else {
-      plan_natural(space.get(), other, flags);
+      plan_natural(space.get(), p.in_place && !staged_ ? space.get() : spectrum.get(), flags);
     }
   }
 
-  void execute(const void* in, void* out, void* scratch) const override {
+  void run(int, index_t begin, index_t end, const void* in, void* out, void*, void* worker) const override {
     // FFTW's interface is not const-correct; inputs that it would destroy are copied first.
     auto* source = static_cast<std::byte*>(const_cast<void*>(in));
     auto* target = static_cast<std::byte*>(out);
-    const bool forward = geometry.forward;
-    const auto space_step = static_cast<std::size_t>(geometry.space_distance) * geometry.space_element_bytes;
-    const auto spectrum_step = static_cast<std::size_t>(geometry.spectrum_distance) * geometry.complex_bytes;
-    for (index_t b = 0; b < problem.batch; ++b) {
+    auto* scratch = static_cast<std::byte*>(worker);
+    const Geometry& g = geometry;
+    const auto space_step = static_cast<std::size_t>(g.space_distance) * g.space_element_bytes;
+    const auto spectrum_step = static_cast<std::size_t>(g.spectrum_distance) * g.complex_bytes;
+    std::byte* stage = scratch + planes_bytes_;
+    for (index_t b = begin; b < end; ++b) {
       const auto i = static_cast<std::size_t>(b);
-      std::byte* from = source + i * (forward ? space_step : spectrum_step);
-      std::byte* to = target + i * (forward ? spectrum_step : space_step);
+      std::byte* space = (g.forward ? source : target) + i * space_step;
+      std::byte* spectrum = (g.forward ? target : source) + i * spectrum_step;
+      std::byte* dense = staged_ ? stage : space;
+      if (g.forward && staged_) copy_box<true>(space, stage);
       if (problem.order == Order::rotated) {
-        execute_rotated(from, to, static_cast<std::byte*>(scratch));
+        execute_rotated(dense, spectrum, scratch);
       } else {
-        execute_natural(from, to, static_cast<std::byte*>(scratch));
+        execute_natural(dense, spectrum, stage + stage_bytes_);
       }
+      if (!g.forward && staged_) copy_box<false>(space, stage);
     }
   }
 
@@ -248,12 +262,10 @@ class FftwPlan final : public Plan::Impl {
  private:
   using Dims = typename Piece<T>::Dims;
 
-  index_t plane_elements() const { return problem.extent.y * geometry.x_padded; }
-  std::size_t spectrum_copy_bytes() const {
-    return static_cast<std::size_t>(geometry.spectrum_elements) * geometry.complex_bytes;
-  }
-  /// Whether a batch puts volumes where FFTW's alignment assumption would not hold.
+  index_t plane_elements() const { return problem.extent.y * x_padded_; }
+  /// Whether buffers or a batch put volumes where FFTW's alignment assumption would not hold.
   unsigned alignment_flag() const {
+    if (problem.unaligned) return FFTW_UNALIGNED;
     if (problem.batch == 1) return 0;
     const auto space = static_cast<std::size_t>(geometry.space_distance) * geometry.space_element_bytes;
     const auto spectrum = static_cast<std::size_t>(geometry.spectrum_distance) * geometry.complex_bytes;
@@ -271,14 +283,11 @@ class FftwPlan final : public Plan::Impl {
 
   void plan_natural(void* space, void* spectrum, unsigned flags) {
     const Geometry& g = geometry;
-    const Extent3& e = problem.extent;
-    Dims dims{dim(e.z, g.plane_stride, g.spectrum_stride.z), dim(e.y, g.row_stride, g.spectrum_stride.y),
-              dim(e.x, 1, 1)};
-    dims = without_trivial(std::move(dims));
-    flags |= alignment_flag();
+    const Extent3 &e = problem.extent, &s = inner_stride_, &f = g.spectrum_stride;
+    const Dims dims = without_trivial({dim(e.z, s.z, f.z), dim(e.y, s.y, f.y), dim(e.x, s.x, f.x)});
     if (g.forward) {
       inner_ = Piece<T>(g.real ? Step::r2c : Step::forward, dims, {}, space, spectrum,
-                        flags | (problem.in_place ? 0u : FFTW_PRESERVE_INPUT));
+                        flags | (problem.in_place && !staged_ ? 0u : FFTW_PRESERVE_INPUT));
     } else {
       inner_ = Piece<T>(g.real ? Step::c2r : Step::backward, reversed(dims), {}, spectrum, space,
                         flags | (problem.in_place || g.real ? 0u : FFTW_PRESERVE_INPUT));
@@ -287,14 +296,13 @@ class FftwPlan final : public Plan::Impl {
 
   void plan_rotated(void* space, void* spectrum, void* scratch, unsigned flags) {
     const Geometry& g = geometry;
-    const Extent3& e = problem.extent;
-    flags |= alignment_flag();
+    const Extent3 &e = problem.extent, &s = inner_stride_, &f = g.spectrum_stride;
     // Lines 4-5 of Algorithm 2: planes (Y, X) into (Y, X* padded).
-    const Dims plane = without_trivial({dim(e.y, g.row_stride, g.x_padded), dim(e.x, 1, 1)});
-    const Dims planes{dim(g.planes, g.plane_stride, plane_elements())};
+    const Dims plane = without_trivial({dim(e.y, s.y, x_padded_), dim(e.x, s.x, 1)});
+    const Dims planes{dim(g.support.z, s.z, plane_elements())};
     // Lines 8-12: lines along Z, written side by side as (Y, X*, Z padded).
-    const Dims line{dim(e.z, plane_elements(), 1)};
-    const Dims lines{dim(e.y, g.x_padded, g.spectrum_stride.y), dim(g.x_star, 1, g.spectrum_stride.x)};
+    const Dims line{dim(e.z, plane_elements(), f.z)};
+    const Dims lines{dim(e.y, x_padded_, f.y), dim(g.x_star, 1, f.x)};
     if (g.forward) {
       inner_ = Piece<T>(g.real ? Step::r2c : Step::forward, plane, planes, space, scratch, flags | FFTW_PRESERVE_INPUT);
       outer_ = Piece<T>(Step::forward, line, lines, scratch, spectrum, flags);
@@ -305,55 +313,67 @@ class FftwPlan final : public Plan::Impl {
     }
   }
 
-  void execute_rotated(std::byte* in, std::byte* out, std::byte* scratch) const {
+  void execute_rotated(std::byte* space, std::byte* spectrum, std::byte* planes) const {
     const Geometry& g = geometry;
     const Extent3& e = problem.extent;
     if (!g.forward) {
-      outer_.execute(in, scratch);
-      inner_.execute(scratch, out);
+      outer_.execute(spectrum, planes);
+      inner_.execute(planes, space);
       return;
     }
-    inner_.execute(in, scratch);
-    const auto filled = static_cast<std::size_t>(g.planes * plane_elements()) * g.complex_bytes;
-    std::memset(scratch + filled, 0, scratch_bytes - filled);
-    outer_.execute(scratch, out);
+    inner_.execute(space, planes);
+    const auto filled = static_cast<std::size_t>(g.support.z * plane_elements()) * g.complex_bytes;
+    std::memset(planes + filled, 0, planes_bytes_ - filled);
+    outer_.execute(planes, spectrum);
+    if (!g.padding) return;
     // Nobody transforms the padding; clear it so that pointwise work over it meets no NaN.
-    if (g.z_padded == e.z) return;
     const auto line = static_cast<std::size_t>(g.z_padded) * g.complex_bytes;
     const auto used = static_cast<std::size_t>(e.z) * g.complex_bytes;
     for (index_t i = 0; i < e.y * g.x_star; ++i) {
-      std::memset(out + static_cast<std::size_t>(i) * line + used, 0, line - used);
+      std::memset(spectrum + static_cast<std::size_t>(i) * line + used, 0, line - used);
     }
   }
 
-  void execute_natural(std::byte* in, std::byte* out, std::byte* scratch) const {
+  void execute_natural(std::byte* space, std::byte* spectrum, std::byte* copy) const {
     const Geometry& g = geometry;
-    const auto plane = static_cast<std::size_t>(g.plane_stride) * g.space_element_bytes;
-    const bool pruned = g.planes < problem.extent.z;
-    const auto kept = static_cast<std::size_t>(g.planes) * plane;
-    const auto all = static_cast<std::size_t>(problem.extent.z) * plane;
     if (g.forward) {
-      if (pruned) {
-        std::memcpy(scratch, in, kept);
-        std::memset(scratch + kept, 0, all - kept);
-        in = scratch;
-      }
-      inner_.execute(in, out);
+      inner_.execute(space, spectrum);
       return;
     }
-    std::byte* copy = pruned ? scratch + (all + 63) / 64 * 64 : scratch;
     if (problem.kind == Kind::c2r && !problem.in_place) {
-      std::memcpy(copy, in, spectrum_copy_bytes());
-      in = copy;
+      std::memcpy(copy, spectrum, static_cast<std::size_t>(g.spectrum_elements) * g.complex_bytes);
+      spectrum = copy;
     }
-    if (!pruned) {
-      inner_.execute(in, out);
-      return;
-    }
-    inner_.execute(in, scratch);
-    std::memcpy(out, scratch, kept);
+    inner_.execute(spectrum, space);
   }
 
+  /// Between the caller's box and the dense stage, whose other points become zero.
+  template <bool to_stage>
+  void copy_box(std::byte* space, std::byte* stage) const {
+    const Geometry& g = geometry;
+    const Extent3& e = problem.extent;
+    const std::size_t each = g.space_element_bytes;
+    if (to_stage) std::memset(stage, 0, stage_bytes_);
+    for (index_t z = 0; z < g.support.z; ++z) {
+      for (index_t y = 0; y < g.support.y; ++y) {
+        std::byte* outer = space + static_cast<std::size_t>(z * g.space_stride.z + y * g.space_stride.y) * each;
+        std::byte* inner = stage + static_cast<std::size_t>((z * e.y + y) * e.x) * each;
+        for (index_t x = 0; x < g.support.x; ++x) {
+          std::byte* point = outer + static_cast<std::size_t>(x * g.space_stride.x) * each;
+          if (to_stage) {
+            std::memcpy(inner + static_cast<std::size_t>(x) * each, point, each);
+          } else {
+            std::memcpy(point, inner + static_cast<std::size_t>(x) * each, each);
+          }
+        }
+      }
+    }
+  }
+
+  index_t x_padded_ = 0;    // X* padded to the alignment: rows of the planes in scratch
+  bool staged_ = false;     // whether the space side is copied to or from a dense stage
+  Extent3 inner_stride_{};  // of the space side, or of the stage
+  std::size_t planes_bytes_ = 0, stage_bytes_ = 0;
   Piece<T> inner_, outer_;
 };
 

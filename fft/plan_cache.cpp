@@ -14,22 +14,19 @@ class PlanCache {
     return cache;
   }
 
-  std::shared_ptr<const Plan::Impl> find(const Problem& problem, const Options& options) {
+  std::shared_ptr<const Plan::Impl> find(const Problem& problem, const Options& options, const std::string& target) {
     const std::lock_guard lock(mutex_);
-    for (auto it = plans_.begin(); it != plans_.end(); ++it) {
-      if ((*it)->problem == problem && (*it)->options == options) {
-        plans_.splice(plans_.begin(), plans_, it);
-        return plans_.front();
-      }
-    }
-    return nullptr;
+    return find_locked(problem, options, target);
   }
 
-  void insert(std::shared_ptr<const Plan::Impl> plan) {
+  /// The plan, or the one that another thread has made meanwhile.
+  std::shared_ptr<const Plan::Impl> insert(std::shared_ptr<const Plan::Impl> plan) {
     const std::lock_guard lock(mutex_);
-    if (capacity_ == 0) return;
-    plans_.push_front(std::move(plan));
+    if (auto other = find_locked(plan->problem, plan->options, plan->target)) return other;
+    if (capacity_ == 0) return plan;
+    plans_.push_front(plan);
     if (plans_.size() > capacity_) plans_.pop_back();
+    return plan;
   }
 
   void set_capacity(std::size_t capacity) {
@@ -44,6 +41,17 @@ class PlanCache {
   }
 
  private:
+  std::shared_ptr<const Plan::Impl> find_locked(const Problem& problem, const Options& options,
+                                                const std::string& target) {
+    for (auto it = plans_.begin(); it != plans_.end(); ++it) {
+      if ((*it)->problem == problem && (*it)->options == options && (*it)->target == target) {
+        plans_.splice(plans_.begin(), plans_, it);
+        return plans_.front();
+      }
+    }
+    return nullptr;
+  }
+
   std::mutex mutex_;
   std::list<std::shared_ptr<const Plan::Impl>> plans_;
   std::size_t capacity_ = 256;
@@ -52,10 +60,9 @@ class PlanCache {
 }  // namespace
 
 std::shared_ptr<const Plan::Impl> cached_plan(const Problem& problem, const Options& options) {
-  if (auto plan = PlanCache::instance().find(problem, options)) return plan;
-  auto plan = make_fftw_plan(problem, options);
-  PlanCache::instance().insert(plan);
-  return plan;
+  if (auto plan = PlanCache::instance().find(problem, options, simd_target())) return plan;
+  return PlanCache::instance().insert(options.backend == Backend::fftw ? make_fftw_plan(problem, options)
+                                                                       : make_native_plan(problem, options));
 }
 
 void set_plan_cache_capacity(std::size_t plans) { PlanCache::instance().set_capacity(plans); }

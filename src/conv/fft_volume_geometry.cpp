@@ -32,7 +32,7 @@ Transforms::Transforms(const FftVolumeGeometry& g, const Side& side, DataType ty
   fft::Problem problem{.type = type, .kind = fft::Kind::r2c, .extent = g.transform, .order = g.order};
   planes = g.planar ? side.extent.z : g.transform.z;
   // Only the rotated order can skip the planes that hold nothing.
-  if (g.order == fft::Order::rotated) planes = problem.planes = std::min(side.last_plane(), g.transform.z);
+  if (g.order == fft::Order::rotated) planes = problem.support.z = std::min(side.last_plane(), g.transform.z);
   forward = std::make_unique<fft::Plan>(fft::Plan::make(problem));
   problem.kind = fft::Kind::c2r;
   inverse = std::make_unique<fft::Plan>(fft::Plan::make(problem));

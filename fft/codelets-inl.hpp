@@ -1,0 +1,258 @@
+// Discrete Fourier transforms of small lengths, held in registers, one independent line per lane. Everything here is
+// forward (sign -1) and unnormalised; a backward transform is a forward one whose real and imaginary parts have changed
+// places on the way in and out. Compiled once per SIMD target.
+#if defined(CONVOLUME_FFT_CODELETS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef CONVOLUME_FFT_CODELETS_INL_HPP
+#undef CONVOLUME_FFT_CODELETS_INL_HPP
+#else
+#define CONVOLUME_FFT_CODELETS_INL_HPP
+#endif
+
+#include <array>
+#include <utility>
+
+#include "hwy/highway.h"
+
+#include "fft/root_of_unity.hpp"
+
+// For lambdas in unrolled loops: compiled for the target of their surroundings, and never called.
+#ifndef CONVOLUME_ALWAYS_INLINE
+#define CONVOLUME_ALWAYS_INLINE HWY_ATTR __attribute__((always_inline))
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace convolume::fft {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Locality of __builtin_prefetch: what is asked for goes into the L2, and leaves the L1 to the work at hand.
+inline constexpr int into_l2 = 2;
+
+/// Complex numbers, one per lane.
+template <class V>
+struct Complex {
+  V re, im;
+};
+
+template <class V>
+HWY_INLINE Complex<V> operator+(const Complex<V>& a, const Complex<V>& b) {
+  return {hn::Add(a.re, b.re), hn::Add(a.im, b.im)};
+}
+template <class V>
+HWY_INLINE Complex<V> operator-(const Complex<V>& a, const Complex<V>& b) {
+  return {hn::Sub(a.re, b.re), hn::Sub(a.im, b.im)};
+}
+template <class V>
+HWY_INLINE Complex<V> Conjugate(const Complex<V>& a) {
+  return {a.re, hn::Neg(a.im)};
+}
+/// a - i b and a + i b.
+template <class V>
+HWY_INLINE Complex<V> SubtractI(const Complex<V>& a, const Complex<V>& b) {
+  return {hn::Add(a.re, b.im), hn::Sub(a.im, b.re)};
+}
+template <class V>
+HWY_INLINE Complex<V> AddI(const Complex<V>& a, const Complex<V>& b) {
+  return {hn::Sub(a.re, b.im), hn::Add(a.im, b.re)};
+}
+/// a * (re + i im).
+template <class V>
+HWY_INLINE Complex<V> Multiply(const Complex<V>& a, const V re, const V im) {
+  return {hn::NegMulAdd(a.im, im, hn::Mul(a.re, re)), hn::MulAdd(a.im, re, hn::Mul(a.re, im))};
+}
+
+/// Calls f with the constants 0 .. N-1: a loop whose arrays stay in registers.
+template <class F, std::size_t... I>
+HWY_INLINE void UnrollImpl(const F& f, std::index_sequence<I...>) {
+  (f(std::integral_constant<int, static_cast<int>(I)>{}), ...);
+}
+template <int N, class F>
+HWY_INLINE void Unroll(const F& f) {
+  UnrollImpl(f, std::make_index_sequence<static_cast<std::size_t>(N)>{});
+}
+
+/// exp(-2 pi i K / N) * a, without the multiplications that K / N does not need.
+template <int K, int N, class D, class V>
+HWY_INLINE Complex<V> Rotate(D d, const Complex<V>& a) {
+  using T = hn::TFromD<D>;
+  constexpr int k = K % N;
+  if constexpr (k == 0) {
+    return a;
+  } else if constexpr (4 * k == N) {
+    return {a.im, hn::Neg(a.re)};
+  } else if constexpr (2 * k == N) {
+    return {hn::Neg(a.re), hn::Neg(a.im)};
+  } else if constexpr (4 * k == 3 * N) {
+    return {hn::Neg(a.im), a.re};
+  } else if constexpr (8 * k == N) {
+    const V c = hn::Set(d, static_cast<T>(root_of_unity(1, 8).re));
+    return {hn::Mul(c, hn::Add(a.re, a.im)), hn::Mul(c, hn::Sub(a.im, a.re))};
+  } else if constexpr (8 * k == 3 * N) {
+    const V c = hn::Set(d, static_cast<T>(root_of_unity(1, 8).re));
+    return {hn::Mul(c, hn::Sub(a.im, a.re)), hn::Mul(hn::Neg(c), hn::Add(a.re, a.im))};
+  } else {
+    constexpr RootOfUnity w = root_of_unity(k, N);
+    return Multiply(a, hn::Set(d, static_cast<T>(w.re)), hn::Set(d, static_cast<T>(w.im)));
+  }
+}
+
+/// In place: x[k] becomes the sum over j of x[j] exp(-2 pi i j k / N).
+template <int N>
+struct Dft;
+
+template <>
+struct Dft<1> {
+  template <class D, class V>
+  static HWY_INLINE void Run(D, std::array<Complex<V>, 1>&) {}
+};
+
+template <>
+struct Dft<2> {
+  template <class D, class V>
+  static HWY_INLINE void Run(D, std::array<Complex<V>, 2>& x) {
+    const Complex<V> a = x[0];
+    x[0] = a + x[1];
+    x[1] = a - x[1];
+  }
+};
+
+template <>
+struct Dft<4> {
+  template <class D, class V>
+  static HWY_INLINE void Run(D, std::array<Complex<V>, 4>& x) {
+    const Complex<V> s = x[0] + x[2], t = x[0] - x[2], u = x[1] + x[3], v = x[1] - x[3];
+    x[0] = s + u;
+    x[1] = SubtractI(t, v);
+    x[2] = s - u;
+    x[3] = AddI(t, v);
+  }
+};
+
+/// Odd primes by the sums and differences of mirrored terms: 4 h^2 multiply-adds for h = (N-1)/2.
+template <int N>
+struct OddPrimeDft {
+  template <class D, class V>
+  static HWY_INLINE void Run(D d, std::array<Complex<V>, N>& x) {
+    constexpr int h = (N - 1) / 2;
+    using T = hn::TFromD<D>;
+    std::array<Complex<V>, h> sum, difference;
+    const Complex<V> first = x[0];
+    Unroll<h>([&](auto j) CONVOLUME_ALWAYS_INLINE {
+      sum[j] = x[j + 1] + x[N - 1 - j];
+      difference[j] = x[j + 1] - x[N - 1 - j];
+    });
+    Complex<V> zero = first;
+    Unroll<h>([&](auto j) CONVOLUME_ALWAYS_INLINE { zero = zero + sum[j]; });
+    x[0] = zero;
+    Unroll<h>([&](auto k) CONVOLUME_ALWAYS_INLINE {
+      Complex<V> even = first, odd{};
+      Unroll<h>([&](auto j) CONVOLUME_ALWAYS_INLINE {
+        constexpr RootOfUnity w = root_of_unity((k + 1) * (j + 1) % N, N);
+        const V c = hn::Set(d, static_cast<T>(w.re)), s = hn::Set(d, static_cast<T>(-w.im));
+        even = {hn::MulAdd(sum[j].re, c, even.re), hn::MulAdd(sum[j].im, c, even.im)};
+        if constexpr (j == 0) {
+          odd = {hn::Mul(difference[j].re, s), hn::Mul(difference[j].im, s)};
+        } else {
+          odd = {hn::MulAdd(difference[j].re, s, odd.re), hn::MulAdd(difference[j].im, s, odd.im)};
+        }
+      });
+      x[k + 1] = SubtractI(even, odd);
+      x[N - 1 - k] = AddI(even, odd);
+    });
+  }
+};
+/// Length 3 has one odd term: a multiply-add takes it to both outputs with one rounding instead of two, which counts
+/// where a length has many factors 3.
+template <>
+struct Dft<3> {
+  template <class D, class V>
+  static HWY_INLINE void Run(D d, std::array<Complex<V>, 3>& x) {
+    using T = hn::TFromD<D>;
+    const Complex<V> first = x[0], sum = x[1] + x[2], difference = x[1] - x[2];
+    const V c = hn::Set(d, T{-0.5}), s = hn::Set(d, static_cast<T>(-root_of_unity(1, 3).im));
+    const Complex<V> even{hn::MulAdd(sum.re, c, first.re), hn::MulAdd(sum.im, c, first.im)};
+    x[0] = first + sum;
+    x[1] = {hn::MulAdd(difference.im, s, even.re), hn::NegMulAdd(difference.re, s, even.im)};
+    x[2] = {hn::NegMulAdd(difference.im, s, even.re), hn::MulAdd(difference.re, s, even.im)};
+  }
+};
+template <>
+struct Dft<5> : OddPrimeDft<5> {};
+template <>
+struct Dft<7> : OddPrimeDft<7> {};
+template <>
+struct Dft<11> : OddPrimeDft<11> {};
+template <>
+struct Dft<13> : OddPrimeDft<13> {};
+
+/// N = A * B: B transforms of length A, rotations, A transforms of length B.
+template <int A, int B>
+struct CompositeDft {
+  template <class D, class V>
+  static HWY_INLINE void Run(D d, std::array<Complex<V>, A * B>& x) {
+    std::array<Complex<V>, A * B> y;
+    Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE {
+      std::array<Complex<V>, A> column;
+      Unroll<A>([&](auto a) CONVOLUME_ALWAYS_INLINE { column[a] = x[B * a + b]; });
+      Dft<A>::Run(d, column);
+      Unroll<A>([&](auto k) CONVOLUME_ALWAYS_INLINE { y[B * k + b] = Rotate<b * k, A * B>(d, column[k]); });
+    });
+    Unroll<A>([&](auto k) CONVOLUME_ALWAYS_INLINE {
+      std::array<Complex<V>, B> row;
+      Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { row[b] = y[B * k + b]; });
+      Dft<B>::Run(d, row);
+      Unroll<B>([&](auto m) CONVOLUME_ALWAYS_INLINE { x[k + A * m] = row[m]; });
+    });
+  }
+};
+
+/// N = A * B without common factor (Good 1958, Thomas 1963): no rotations between the two, only an order of terms.
+template <int A, int B>
+struct PrimeFactorDft {
+  /// The k below A * B that leaves `a` modulo A and `b` modulo B.
+  static constexpr int Remainders(int a, int b) {
+    int k = a;
+    while (k % B != b) k += A;
+    return k;
+  }
+  template <class D, class V>
+  static HWY_INLINE void Run(D d, std::array<Complex<V>, A * B>& x) {
+    constexpr int n = A * B;
+    std::array<Complex<V>, n> y;
+    Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE {
+      std::array<Complex<V>, A> column;
+      Unroll<A>([&](auto a) CONVOLUME_ALWAYS_INLINE { column[a] = x[(B * a + A * b) % n]; });
+      Dft<A>::Run(d, column);
+      Unroll<A>([&](auto k) CONVOLUME_ALWAYS_INLINE { y[B * k + b] = column[k]; });
+    });
+    Unroll<A>([&](auto k) CONVOLUME_ALWAYS_INLINE {
+      std::array<Complex<V>, B> row;
+      Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { row[b] = y[B * k + b]; });
+      Dft<B>::Run(d, row);
+      Unroll<B>([&](auto m) CONVOLUME_ALWAYS_INLINE { x[Remainders(k, m)] = row[m]; });
+    });
+  }
+};
+
+template <>
+struct Dft<6> : PrimeFactorDft<2, 3> {};
+template <>
+struct Dft<8> : CompositeDft<2, 4> {};
+template <>
+struct Dft<9> : CompositeDft<3, 3> {};
+template <>
+struct Dft<10> : PrimeFactorDft<2, 5> {};
+template <>
+struct Dft<12> : PrimeFactorDft<4, 3> {};
+template <>
+struct Dft<14> : PrimeFactorDft<2, 7> {};
+template <>
+struct Dft<15> : PrimeFactorDft<3, 5> {};
+template <>
+struct Dft<16> : CompositeDft<4, 4> {};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace convolume::fft
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,128 @@
+#include "fft/factors.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "fft/line_kernels.hpp"
+
+namespace convolume::fft {
+namespace {
+
+/// Cycles per point of a pass of each radix, twiddles included; measured on lines that lie in L1. Beside these, a pass
+/// moves every point through L1 or, where lines are long, L2.
+constexpr std::array<double, largest_codelet + 1> pass_cycles{0,   4.0, 5.5,  5.6, 5.7,  6.3,  6.9,  7.2, 7.6,
+                                                              8.5, 7.9, 12.5, 9.4, 16.6, 10.6, 11.2, 11.2};
+constexpr double move_cycles = 3.5;
+constexpr double copy_cycles = 4.5, product_cycles = 5.0, call_cycles = 30;
+
+/// The cheapest codelets for a length without prime factors above 13.
+Factorization factorize_smooth(index_t n) {
+  std::map<index_t, Factorization> best;
+  best[1] = {{}, 0};
+  // Lengths that divide n, smallest first, each from one radix fewer.
+  std::vector<index_t> divisors;
+  for (index_t m = 1; m * m <= n; ++m) {
+    if (n % m != 0) continue;
+    divisors.push_back(m);
+    if (m != n / m) divisors.push_back(n / m);
+  }
+  std::sort(divisors.begin(), divisors.end());
+  for (const index_t m : divisors) {
+    if (m == 1) continue;
+    Factorization& choice = best[m];
+    choice.cycles = -1;
+    for (index_t radix = largest_codelet; radix >= 2; --radix) {
+      if (m % radix != 0) continue;
+      const Factorization& rest = best[m / radix];
+      if (rest.cycles < 0) continue;
+      // Cycles are per point here, for comparison.
+      const double cycles = rest.cycles + pass_cycles[static_cast<std::size_t>(radix)] + move_cycles;
+      if (choice.cycles >= 0 && choice.cycles <= cycles) continue;
+      choice = rest;
+      choice.radices.push_back(radix);
+      choice.cycles = cycles;
+    }
+  }
+  Factorization result = best[n];
+  std::sort(result.radices.rbegin(), result.radices.rend());
+  result.cycles = result.cycles * static_cast<double>(n) + call_cycles * static_cast<double>(result.radices.size());
+  return result;
+}
+
+/// The cheapest smooth length from `least` to twice as much.
+index_t convolution_length(index_t least) {
+  index_t best = 0;
+  double cycles = 0;
+  for (index_t m = least; m <= 2 * least; ++m) {
+    if (largest_prime_factor(m) > 13) continue;
+    const double candidate = factorize_smooth(m).cycles;
+    if (best == 0 || candidate < cycles) {
+      best = m;
+      cycles = candidate;
+    }
+    // A longer transform than this cannot win.
+    if (m > least + least / 4 && best != 0) break;
+  }
+  return best;
+}
+
+double convolution_cycles(index_t points, index_t length) {
+  const auto n = static_cast<double>(length), p = static_cast<double>(points);
+  return 2 * factorize(length).cycles + product_cycles * n + 2 * copy_cycles * p + 4 * call_cycles;
+}
+
+}  // namespace
+
+index_t largest_prime_factor(index_t n) {
+  index_t largest = 1;
+  for (index_t p = 2; p * p <= n; ++p) {
+    for (; n % p == 0; n /= p) largest = p;
+  }
+  return n > 1 ? n : largest;
+}
+
+PrimeChoice choose_prime(index_t p, PrimeAlgorithm requested) {
+  const auto candidate = [p](PrimeAlgorithm algorithm) -> PrimeChoice {
+    switch (algorithm) {
+      case PrimeAlgorithm::rader:
+        return {algorithm, p - 1, convolution_cycles(p, p - 1)};
+      case PrimeAlgorithm::rader_padded: {
+        const index_t length = convolution_length(2 * p - 3);
+        return {algorithm, length, convolution_cycles(p, length)};
+      }
+      case PrimeAlgorithm::bluestein: {
+        const index_t length = convolution_length(2 * p - 1);
+        return {algorithm, length, convolution_cycles(p, length)};
+      }
+      default: {
+        const auto h = static_cast<double>((p - 1) / 2);
+        return {PrimeAlgorithm::generic, 0, 4.4 * h * h + 14 * h + call_cycles};
+      }
+    }
+  };
+  if (requested != PrimeAlgorithm::automatic) return candidate(requested);
+  PrimeChoice best = candidate(PrimeAlgorithm::generic);
+  for (const auto algorithm : {PrimeAlgorithm::rader, PrimeAlgorithm::rader_padded, PrimeAlgorithm::bluestein}) {
+    const PrimeChoice other = candidate(algorithm);
+    if (other.cycles < best.cycles) best = other;
+  }
+  return best;
+}
+
+Factorization factorize(index_t n) {
+  std::vector<index_t> primes;
+  index_t smooth = n;
+  double cycles = 0;
+  for (index_t p = largest_prime_factor(smooth); p > 13; p = largest_prime_factor(smooth)) {
+    primes.push_back(p);
+    smooth /= p;
+    cycles += choose_prime(p, PrimeAlgorithm::automatic).cycles * static_cast<double>(n / p);
+  }
+  Factorization rest = factorize_smooth(smooth);
+  cycles += rest.cycles * static_cast<double>(n / smooth);
+  primes.insert(primes.end(), rest.radices.begin(), rest.radices.end());
+  return {primes, cycles};
+}
+
+}  // namespace convolume::fft

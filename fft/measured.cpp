@@ -1,0 +1,83 @@
+// The measured choice between backends.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/wisdom.hpp"
+#include "fft/plan_impl.hpp"
+
+namespace convolume::fft {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// 64-byte aligned and zero, so that no contestant meets numbers that slow it down.
+class TimingBuffer {
+ public:
+  explicit TimingBuffer(std::size_t bytes)
+      : data_(::operator new (std::max<std::size_t>(bytes, 64), std::align_val_t{64})) {
+    std::memset(data_.get(), 0, std::max<std::size_t>(bytes, 64));
+  }
+  void* get() const { return data_.get(); }
+
+ private:
+  struct Delete {
+    void operator()(void* data) const { ::operator delete (data, std::align_val_t{64}); }
+  };
+  std::unique_ptr<void, Delete> data_;
+};
+
+/// Everything that the choice depends on, on one line.
+std::string key_of(const Problem& p, const Options& o) {
+  const auto three = [](const Extent3& e) { return fmt::format("{}x{}x{}", e.z, e.y, e.x); };
+  return fmt::format("fft {} {} {} kind{} {} order{} batch{} {}:{} {} {} {} {}{} rigor{} prime{}", cpu_name(),
+                     simd_target(), backend_versions(), static_cast<int>(p.kind), name_of(p.type),
+                     static_cast<int>(p.order), p.batch, p.space_distance, p.spectrum_distance, three(p.extent),
+                     three(p.space_stride), three(p.spectrum_stride), three(p.support), p.in_place ? " in_place" : "",
+                     static_cast<int>(o.rigor), static_cast<int>(o.prime)) +
+         (p.unaligned ? " unaligned" : "");
+}
+
+double median_seconds(const Plan& plan) {
+  const TimingBuffer space(plan.space_bytes()), spectrum(plan.spectrum_bytes()), scratch(plan.scratch_bytes());
+  const bool forward = plan.problem().kind == Kind::r2c || plan.problem().kind == Kind::c2c_forward;
+  const void* in = forward || plan.problem().in_place ? space.get() : spectrum.get();
+  void* out = forward && !plan.problem().in_place ? spectrum.get() : space.get();
+  std::vector<double> seconds;
+  plan.execute(in, out, scratch.get());
+  const auto deadline = Clock::now() + std::chrono::milliseconds(100);
+  while (seconds.size() < 5 || (seconds.size() < 101 && Clock::now() < deadline)) {
+    const auto start = Clock::now();
+    plan.execute(in, out, scratch.get());
+    seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2), seconds.end());
+  return seconds[seconds.size() / 2];
+}
+
+}  // namespace
+
+Backend measured_backend(const Problem& problem, const Options& options) {
+  WisdomStore store(WisdomStore::default_path());
+  const std::string key = key_of(problem, options);
+  if (const auto known = store.find(key)) {
+    if (*known == "native") return Backend::native;
+    if (*known == "fftw") return Backend::fftw;
+  }
+  std::vector<Plan> plans;
+  for (const Backend backend : {Backend::native, Backend::fftw}) {
+    Options candidate = options;
+    candidate.backend = backend;
+    plans.push_back(Plan::make(problem, candidate));
+  }
+  const bool native = median_seconds(plans[0]) <= median_seconds(plans[1]);
+  store.store(key, native ? "native" : "fftw");
+  return native ? Backend::native : Backend::fftw;
+}
+
+}  // namespace convolume::fft

@@ -1,0 +1,349 @@
+// Transforms between real lines and the halves of their spectra, of small lengths, held in registers, one independent
+// line per lane. Unnormalised. Compiled once per SIMD target.
+#if defined(CONVOLUME_FFT_REAL_CODELETS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef CONVOLUME_FFT_REAL_CODELETS_INL_HPP
+#undef CONVOLUME_FFT_REAL_CODELETS_INL_HPP
+#else
+#define CONVOLUME_FFT_REAL_CODELETS_INL_HPP
+#endif
+
+#include "fft/codelets-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace convolume::fft {
+namespace HWY_NAMESPACE {
+
+template <class V, int N>
+using HalfSpectrum = std::array<Complex<V>, N / 2 + 1>;
+
+/// out[k], 0 <= k <= N/2, is the sum over j of x[j] exp(-2 pi i j k / N).
+template <int N>
+struct RealDft;
+/// x[j] is the sum over all N frequencies of a Hermitian spectrum times exp(+2 pi i j k / N). The imaginary parts of
+/// in[0] and in[N/2], N even, are not used.
+template <int N>
+struct HermitianDft;
+
+/// Frequency k of a Hermitian spectrum of N points, of which the first half is there.
+template <int K, int N, class V>
+HWY_INLINE Complex<V> Hermitian(const HalfSpectrum<V, N>& half) {
+  if constexpr (2 * K > N) {
+    return Conjugate(half[N - K]);
+  } else {
+    return half[K];
+  }
+}
+
+/// half[k] = value, or its mirror image where k lies in the other half.
+template <int K, int N, class V>
+HWY_INLINE void StoreHermitian(const Complex<V>& value, HalfSpectrum<V, N>& half) {
+  if constexpr (2 * K > N) {
+    half[N - K] = Conjugate(value);
+  } else {
+    half[K] = value;
+  }
+}
+
+/// In place and backward: x[j] becomes the sum over k of x[k] exp(+2 pi i j k / N).
+template <int N, class D, class V>
+HWY_INLINE void BackwardDft(D d, std::array<Complex<V>, N>& x) {
+  Unroll<N>([&](auto j) CONVOLUME_ALWAYS_INLINE { x[j] = {x[j].im, x[j].re}; });
+  Dft<N>::Run(d, x);
+  Unroll<N>([&](auto j) CONVOLUME_ALWAYS_INLINE { x[j] = {x[j].im, x[j].re}; });
+}
+
+template <>
+struct RealDft<1> {
+  template <class D, class V>
+  static HWY_INLINE void Run(D d, const std::array<V, 1>& x, HalfSpectrum<V, 1>& out) {
+    out[0] = {x[0], hn::Zero(d)};
+  }
+};
+template <>
+struct HermitianDft<1> {
+  template <class D, class V>
+  static HWY_INLINE void Run(D, const HalfSpectrum<V, 1>& in, std::array<V, 1>& x) {
+    x[0] = in[0].re;
+  }
+};
+
+template <>
+struct RealDft<2> {
+  template <class D, class V>
+  static HWY_INLINE void Run(D d, const std::array<V, 2>& x, HalfSpectrum<V, 2>& out) {
+    out[0] = {hn::Add(x[0], x[1]), hn::Zero(d)};
+    out[1] = {hn::Sub(x[0], x[1]), hn::Zero(d)};
+  }
+};
+template <>
+struct HermitianDft<2> {
+  template <class D, class V>
+  static HWY_INLINE void Run(D, const HalfSpectrum<V, 2>& in, std::array<V, 2>& x) {
+    x[0] = hn::Add(in[0].re, in[1].re);
+    x[1] = hn::Sub(in[0].re, in[1].re);
+  }
+};
+
+template <>
+struct RealDft<4> {
+  template <class D, class V>
+  static HWY_INLINE void Run(D d, const std::array<V, 4>& x, HalfSpectrum<V, 4>& out) {
+    const V s = hn::Add(x[0], x[2]), u = hn::Add(x[1], x[3]);
+    out[0] = {hn::Add(s, u), hn::Zero(d)};
+    out[1] = {hn::Sub(x[0], x[2]), hn::Sub(x[3], x[1])};
+    out[2] = {hn::Sub(s, u), hn::Zero(d)};
+  }
+};
+template <>
+struct HermitianDft<4> {
+  template <class D, class V>
+  static HWY_INLINE void Run(D, const HalfSpectrum<V, 4>& in, std::array<V, 4>& x) {
+    const V s = hn::Add(in[0].re, in[2].re), t = hn::Sub(in[0].re, in[2].re);
+    const V u = hn::Add(in[1].re, in[1].re), v = hn::Add(in[1].im, in[1].im);
+    x[0] = hn::Add(s, u);
+    x[1] = hn::Sub(t, v);
+    x[2] = hn::Sub(s, u);
+    x[3] = hn::Add(t, v);
+  }
+};
+
+/// Odd primes: 2 h^2 multiply-adds for h = (N-1)/2.
+template <int N>
+struct OddPrimeRealDft {
+  template <class D, class V>
+  static HWY_INLINE void Run(D d, const std::array<V, N>& x, HalfSpectrum<V, N>& out) {
+    constexpr int h = (N - 1) / 2;
+    using T = hn::TFromD<D>;
+    std::array<V, h> sum, difference;
+    V zero = x[0];
+    Unroll<h>([&](auto j) CONVOLUME_ALWAYS_INLINE {
+      sum[j] = hn::Add(x[j + 1], x[N - 1 - j]);
+      difference[j] = hn::Sub(x[j + 1], x[N - 1 - j]);
+      zero = hn::Add(zero, sum[j]);
+    });
+    out[0] = {zero, hn::Zero(d)};
+    Unroll<h>([&](auto k) CONVOLUME_ALWAYS_INLINE {
+      V even = x[0], odd = hn::Zero(d);
+      Unroll<h>([&](auto j) CONVOLUME_ALWAYS_INLINE {
+        constexpr RootOfUnity w = root_of_unity((k + 1) * (j + 1) % N, N);
+        even = hn::MulAdd(sum[j], hn::Set(d, static_cast<T>(w.re)), even);
+        odd = hn::MulAdd(difference[j], hn::Set(d, static_cast<T>(w.im)), odd);
+      });
+      out[k + 1] = {even, odd};
+    });
+  }
+};
+template <int N>
+struct OddPrimeHermitianDft {
+  template <class D, class V>
+  static HWY_INLINE void Run(D d, const HalfSpectrum<V, N>& in, std::array<V, N>& x) {
+    constexpr int h = (N - 1) / 2;
+    using T = hn::TFromD<D>;
+    std::array<Complex<V>, h> twice;
+    V zero = in[0].re;
+    Unroll<h>([&](auto k) CONVOLUME_ALWAYS_INLINE {
+      twice[k] = in[k + 1] + in[k + 1];
+      zero = hn::Add(zero, twice[k].re);
+    });
+    x[0] = zero;
+    Unroll<h>([&](auto j) CONVOLUME_ALWAYS_INLINE {
+      V even = in[0].re, odd = hn::Zero(d);
+      Unroll<h>([&](auto k) CONVOLUME_ALWAYS_INLINE {
+        constexpr RootOfUnity w = root_of_unity((k + 1) * (j + 1) % N, N);
+        even = hn::MulAdd(twice[k].re, hn::Set(d, static_cast<T>(w.re)), even);
+        odd = hn::MulAdd(twice[k].im, hn::Set(d, static_cast<T>(w.im)), odd);
+      });
+      x[j + 1] = hn::Add(even, odd);
+      x[N - 1 - j] = hn::Sub(even, odd);
+    });
+  }
+};
+
+/// N = A * B: B real transforms of length A; of their A frequencies, half is enough.
+template <int A, int B>
+struct CompositeRealDft {
+  template <class D, class V>
+  static HWY_INLINE void Run(D d, const std::array<V, A * B>& x, HalfSpectrum<V, A * B>& out) {
+    constexpr int n = A * B;
+    std::array<HalfSpectrum<V, A>, B> columns;
+    Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE {
+      std::array<V, A> column;
+      Unroll<A>([&](auto a) CONVOLUME_ALWAYS_INLINE { column[a] = x[B * a + b]; });
+      RealDft<A>::Run(d, column, columns[b]);
+    });
+    Unroll<A / 2 + 1>([&](auto k) CONVOLUME_ALWAYS_INLINE {
+      if constexpr (k == 0) {
+        std::array<V, B> row;
+        HalfSpectrum<V, B> half;
+        Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { row[b] = columns[b][0].re; });
+        RealDft<B>::Run(d, row, half);
+        Unroll<B / 2 + 1>([&](auto m) CONVOLUME_ALWAYS_INLINE { out[A * m] = half[m]; });
+      } else {
+        std::array<Complex<V>, B> row;
+        Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { row[b] = Rotate<b * k, n>(d, columns[b][k]); });
+        Dft<B>::Run(d, row);
+        Unroll<B>([&](auto m) CONVOLUME_ALWAYS_INLINE {
+          // The row in the middle is its own mirror image.
+          if constexpr (2 * k < A || 2 * (k + A * m) <= n) StoreHermitian<k + A * m, n>(row[m], out);
+        });
+      }
+    });
+  }
+};
+template <int A, int B>
+struct CompositeHermitianDft {
+  template <class D, class V>
+  static HWY_INLINE void Run(D d, const HalfSpectrum<V, A * B>& in, std::array<V, A * B>& x) {
+    constexpr int n = A * B;
+    std::array<HalfSpectrum<V, A>, B> columns;
+    Unroll<A / 2 + 1>([&](auto k) CONVOLUME_ALWAYS_INLINE {
+      if constexpr (k == 0) {
+        HalfSpectrum<V, B> half;
+        std::array<V, B> row;
+        Unroll<B / 2 + 1>([&](auto m) CONVOLUME_ALWAYS_INLINE { half[m] = in[A * m]; });
+        HermitianDft<B>::Run(d, half, row);
+        Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { columns[b][0] = {row[b], hn::Zero(d)}; });
+      } else {
+        std::array<Complex<V>, B> row;
+        Unroll<B>([&](auto m) CONVOLUME_ALWAYS_INLINE { row[m] = Hermitian<k + A * m, n>(in); });
+        BackwardDft<B>(d, row);
+        Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { columns[b][k] = Rotate<n - b * k % n, n>(d, row[b]); });
+      }
+    });
+    Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE {
+      std::array<V, A> column;
+      HermitianDft<A>::Run(d, columns[b], column);
+      Unroll<A>([&](auto a) CONVOLUME_ALWAYS_INLINE { x[B * a + b] = column[a]; });
+    });
+  }
+};
+
+/// N = A * B without common factor: no rotations, so that the row in the middle is real as well.
+template <int A, int B>
+struct PrimeFactorRealDft {
+  template <class D, class V>
+  static HWY_INLINE void Run(D d, const std::array<V, A * B>& x, HalfSpectrum<V, A * B>& out) {
+    constexpr int n = A * B;
+    using Order = PrimeFactorDft<A, B>;
+    std::array<HalfSpectrum<V, A>, B> columns;
+    Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE {
+      std::array<V, A> column;
+      Unroll<A>([&](auto a) CONVOLUME_ALWAYS_INLINE { column[a] = x[(B * a + A * b) % n]; });
+      RealDft<A>::Run(d, column, columns[b]);
+    });
+    Unroll<A / 2 + 1>([&](auto k) CONVOLUME_ALWAYS_INLINE {
+      if constexpr (k == 0 || 2 * k == A) {
+        std::array<V, B> row;
+        HalfSpectrum<V, B> half;
+        Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { row[b] = columns[b][k].re; });
+        RealDft<B>::Run(d, row, half);
+        Unroll<B / 2 + 1>([&](auto m)
+                              CONVOLUME_ALWAYS_INLINE { StoreHermitian<Order::Remainders(k, m), n>(half[m], out); });
+      } else {
+        std::array<Complex<V>, B> row;
+        Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { row[b] = columns[b][k]; });
+        Dft<B>::Run(d, row);
+        Unroll<B>([&](auto m) CONVOLUME_ALWAYS_INLINE { StoreHermitian<Order::Remainders(k, m), n>(row[m], out); });
+      }
+    });
+  }
+};
+template <int A, int B>
+struct PrimeFactorHermitianDft {
+  template <class D, class V>
+  static HWY_INLINE void Run(D d, const HalfSpectrum<V, A * B>& in, std::array<V, A * B>& x) {
+    constexpr int n = A * B;
+    using Order = PrimeFactorDft<A, B>;
+    std::array<HalfSpectrum<V, A>, B> columns;
+    Unroll<A / 2 + 1>([&](auto k) CONVOLUME_ALWAYS_INLINE {
+      if constexpr (k == 0 || 2 * k == A) {
+        HalfSpectrum<V, B> half;
+        std::array<V, B> row;
+        Unroll<B / 2 + 1>([&](auto m) CONVOLUME_ALWAYS_INLINE { half[m] = Hermitian<Order::Remainders(k, m), n>(in); });
+        HermitianDft<B>::Run(d, half, row);
+        Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { columns[b][k] = {row[b], hn::Zero(d)}; });
+      } else {
+        std::array<Complex<V>, B> row;
+        Unroll<B>([&](auto m) CONVOLUME_ALWAYS_INLINE { row[m] = Hermitian<Order::Remainders(k, m), n>(in); });
+        BackwardDft<B>(d, row);
+        Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { columns[b][k] = row[b]; });
+      }
+    });
+    Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE {
+      std::array<V, A> column;
+      HermitianDft<A>::Run(d, columns[b], column);
+      Unroll<A>([&](auto a) CONVOLUME_ALWAYS_INLINE { x[(B * a + A * b) % n] = column[a]; });
+    });
+  }
+};
+
+template <>
+struct RealDft<3> : OddPrimeRealDft<3> {};
+
+/// As for complex lines, one rounding fewer than in general.
+template <>
+struct HermitianDft<3> {
+  template <class D, class V>
+  static HWY_INLINE void Run(D d, const HalfSpectrum<V, 3>& in, std::array<V, 3>& x) {
+    const V even = hn::Sub(in[0].re, in[1].re);
+    const V s = hn::Set(d, static_cast<hn::TFromD<D>>(-2 * root_of_unity(1, 3).im));
+    x[0] = hn::MulAdd(hn::Set(d, hn::TFromD<D>{2}), in[1].re, in[0].re);
+    x[1] = hn::NegMulAdd(in[1].im, s, even);
+    x[2] = hn::MulAdd(in[1].im, s, even);
+  }
+};
+template <>
+struct RealDft<5> : OddPrimeRealDft<5> {};
+template <>
+struct RealDft<6> : PrimeFactorRealDft<2, 3> {};
+template <>
+struct RealDft<7> : OddPrimeRealDft<7> {};
+template <>
+struct RealDft<8> : CompositeRealDft<2, 4> {};
+template <>
+struct RealDft<9> : CompositeRealDft<3, 3> {};
+template <>
+struct RealDft<10> : PrimeFactorRealDft<2, 5> {};
+template <>
+struct RealDft<11> : OddPrimeRealDft<11> {};
+template <>
+struct RealDft<12> : PrimeFactorRealDft<4, 3> {};
+template <>
+struct RealDft<13> : OddPrimeRealDft<13> {};
+template <>
+struct RealDft<14> : PrimeFactorRealDft<2, 7> {};
+template <>
+struct RealDft<15> : PrimeFactorRealDft<3, 5> {};
+template <>
+struct RealDft<16> : CompositeRealDft<4, 4> {};
+
+template <>
+struct HermitianDft<5> : OddPrimeHermitianDft<5> {};
+template <>
+struct HermitianDft<6> : PrimeFactorHermitianDft<2, 3> {};
+template <>
+struct HermitianDft<7> : OddPrimeHermitianDft<7> {};
+template <>
+struct HermitianDft<8> : CompositeHermitianDft<2, 4> {};
+template <>
+struct HermitianDft<9> : CompositeHermitianDft<3, 3> {};
+template <>
+struct HermitianDft<10> : PrimeFactorHermitianDft<2, 5> {};
+template <>
+struct HermitianDft<11> : OddPrimeHermitianDft<11> {};
+template <>
+struct HermitianDft<12> : PrimeFactorHermitianDft<4, 3> {};
+template <>
+struct HermitianDft<13> : OddPrimeHermitianDft<13> {};
+template <>
+struct HermitianDft<14> : PrimeFactorHermitianDft<2, 7> {};
+template <>
+struct HermitianDft<15> : PrimeFactorHermitianDft<3, 5> {};
+template <>
+struct HermitianDft<16> : CompositeHermitianDft<4, 4> {};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace convolume::fft
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,175 @@
+// Passes between real lines and the halves of their spectra. A pass of a decimation in time keeps, of the frequencies k
+// of each sub-sequence, those up to before / 2; frequencies above the middle are mirror images.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "fft/real_passes.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+#include "fft/line_kernels.hpp"
+#include "fft/real_codelets-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace convolume::fft {
+namespace HWY_NAMESPACE {
+namespace {
+
+/// Frequency 0 of a column: its sub-sequences' are real.
+template <int R, class T>
+HWY_INLINE void RealButterfly(const PassArguments<T>& a, const T* in, T* out) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  std::array<V, R> x;
+  HalfSpectrum<V, R> half;
+  Unroll<R>([&](auto j) CONVOLUME_ALWAYS_INLINE { x[j] = hn::LoadU(d, in + j * a.after * a.in_step); });
+  RealDft<R>::Run(d, x, half);
+  Unroll<R / 2 + 1>([&](auto c) CONVOLUME_ALWAYS_INLINE {
+    T* point = out + c * a.before * a.after * a.out_step;
+    hn::StoreU(half[c].re, d, point);
+    hn::StoreU(half[c].im, d, point + a.out_im);
+  });
+}
+
+/// Frequency k > 0 of a column; `out` is point 0 of the column.
+template <int R, class T>
+HWY_INLINE void ComplexButterfly(const PassArguments<T>& a, index_t k, const T* in, T* out, const T* twiddles) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  std::array<Complex<V>, R> x;
+  Unroll<R>([&](auto j) CONVOLUME_ALWAYS_INLINE {
+    const T* point = in + j * a.after * a.in_step;
+    x[j] = {hn::LoadU(d, point), hn::LoadU(d, point + a.in_im)};
+    if constexpr (j > 0) {
+      x[j] = Multiply(x[j], hn::Set(d, twiddles[2 * (j - 1)]), hn::Set(d, twiddles[2 * (j - 1) + 1]));
+    }
+  });
+  Dft<R>::Run(d, x);
+  const index_t length = a.before * R;
+  const std::ptrdiff_t step = a.after * a.out_step;
+  const bool middle = 2 * k == a.before;  // its own mirror image: half of the outputs repeat the others
+  Unroll<R>([&](auto c) CONVOLUME_ALWAYS_INLINE {
+    const index_t frequency = k + a.before * c;
+    // Since 2 k <= before, c alone tells in which half a frequency lies.
+    if constexpr (2 * c < R) {
+      hn::StoreU(x[c].re, d, out + frequency * step);
+      hn::StoreU(x[c].im, d, out + frequency * step + a.out_im);
+    } else if (!middle) {
+      hn::StoreU(x[c].re, d, out + (length - frequency) * step);
+      hn::StoreU(hn::Neg(x[c].im), d, out + (length - frequency) * step + a.out_im);
+    }
+  });
+}
+
+template <int R, class T>
+void RealPass(const PassArguments<T>& arguments) {
+  const PassArguments<T> a = arguments;
+  for (index_t line = 0; line < a.lines; ++line) {
+    const T* in = a.in + line * a.in_line;
+    T* out = a.out + line * a.out_line;
+    for (index_t i = 0; i < a.prefetch.points; ++i) {
+      __builtin_prefetch(a.prefetch.data + line * a.prefetch.line + i * a.prefetch.step, 0, into_l2);
+    }
+    for (index_t q = 0; q < a.after; ++q) RealButterfly<R>(a, in + q * a.in_step, out + q * a.out_step);
+    const T* twiddles = a.twiddles;
+    for (index_t k = 1; 2 * k <= a.before; ++k, twiddles += 2 * (R - 1)) {
+      for (index_t q = 0; q < a.after; ++q) {
+        ComplexButterfly<R>(a, k, in + (k * R * a.after + q) * a.in_step, out + q * a.out_step, twiddles);
+      }
+    }
+  }
+}
+
+/// Undoes RealButterfly but for a factor R; `in` is point 0 of the column.
+template <int R, class T>
+HWY_INLINE void HermitianButterfly(const PassArguments<T>& a, const T* in, T* out) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  std::array<V, R> x;
+  HalfSpectrum<V, R> half;
+  Unroll<R / 2 + 1>([&](auto c) CONVOLUME_ALWAYS_INLINE {
+    const T* point = in + c * a.before * a.after * a.in_step;
+    half[c] = {hn::LoadU(d, point), hn::LoadU(d, point + a.in_im)};
+  });
+  HermitianDft<R>::Run(d, half, x);
+  Unroll<R>([&](auto j) CONVOLUME_ALWAYS_INLINE { hn::StoreU(x[j], d, out + j * a.after * a.out_step); });
+}
+
+template <int R, class T>
+HWY_INLINE void BackwardButterfly(const PassArguments<T>& a, index_t k, const T* in, T* out, const T* twiddles) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  std::array<Complex<V>, R> x;
+  const index_t length = a.before * R;
+  const std::ptrdiff_t step = a.after * a.in_step;
+  Unroll<R>([&](auto c) CONVOLUME_ALWAYS_INLINE {
+    const index_t frequency = k + a.before * c;
+    constexpr bool mirrored = 2 * c >= R;
+    const T* point = in + (mirrored ? length - frequency : frequency) * step;
+    const V im = hn::LoadU(d, point + a.in_im);
+    // Real and imaginary part change places: the transform is backward.
+    x[c] = {mirrored ? hn::Neg(im) : im, hn::LoadU(d, point)};
+  });
+  Dft<R>::Run(d, x);
+  const bool middle = 2 * k == a.before;  // a real number
+  Unroll<R>([&](auto j) CONVOLUME_ALWAYS_INLINE {
+    if constexpr (j > 0) {
+      x[j] = Multiply(x[j], hn::Set(d, twiddles[2 * (j - 1)]), hn::Set(d, twiddles[2 * (j - 1) + 1]));
+    }
+    T* point = out + j * a.after * a.out_step;
+    hn::StoreU(x[j].im, d, point);
+    hn::StoreU(middle ? hn::Zero(d) : x[j].re, d, point + a.out_im);
+  });
+}
+
+/// The pass of the same arguments, in and out having changed roles: frequencies of length before * radix are read,
+/// those of length before written.
+template <int R, class T>
+void HermitianPass(const PassArguments<T>& arguments) {
+  const PassArguments<T> a = arguments;
+  for (index_t line = 0; line < a.lines; ++line) {
+    const T* in = a.in + line * a.in_line;
+    T* out = a.out + line * a.out_line;
+    for (index_t i = 0; i < a.prefetch.points; ++i) {
+      __builtin_prefetch(a.prefetch.data + line * a.prefetch.line + i * a.prefetch.step, 0, into_l2);
+    }
+    for (index_t q = 0; q < a.after; ++q) HermitianButterfly<R>(a, in + q * a.in_step, out + q * a.out_step);
+    const T* twiddles = a.twiddles;
+    for (index_t k = 1; 2 * k <= a.before; ++k, twiddles += 2 * (R - 1)) {
+      for (index_t q = 0; q < a.after; ++q) {
+        BackwardButterfly<R>(a, k, in + q * a.in_step, out + (k * R * a.after + q) * a.out_step, twiddles);
+      }
+    }
+  }
+}
+
+template <class T, std::size_t... R>
+void Fill(LineKernels<T>& kernels, std::index_sequence<R...>) {
+  ((kernels.real[R + 1] = &RealPass<R + 1, T>), ...);
+  ((kernels.hermitian[R + 1] = &HermitianPass<R + 1, T>), ...);
+}
+
+}  // namespace
+
+void FillRealFloat(LineKernels<float>& kernels) { Fill(kernels, std::make_index_sequence<largest_codelet>{}); }
+void FillRealDouble(LineKernels<double>& kernels) { Fill(kernels, std::make_index_sequence<largest_codelet>{}); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace convolume::fft
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace convolume::fft {
+
+HWY_EXPORT(FillRealFloat);
+HWY_EXPORT(FillRealDouble);
+
+template <>
+void LineKernels<float>::add_real_passes() {
+  HWY_DYNAMIC_DISPATCH(FillRealFloat)(*this);
+}
+template <>
+void LineKernels<double>::add_real_passes() {
+  HWY_DYNAMIC_DISPATCH(FillRealDouble)(*this);
+}
+
+}  // namespace convolume::fft
+#endif  // HWY_ONCE

@@ -1,0 +1,136 @@
+// Transposition between rows in memory, one per lane, and vectors of lanes, one per point. Blocks of 128 bits are put
+// together by loads (taken apart by stores), so that only the inside of a block needs shuffles. Compiled once per SIMD
+// target.
+#if defined(CONVOLUME_FFT_ROWS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef CONVOLUME_FFT_ROWS_INL_HPP
+#undef CONVOLUME_FFT_ROWS_INL_HPP
+#else
+#define CONVOLUME_FFT_ROWS_INL_HPP
+#endif
+
+#include "convolume/tensor.hpp"
+#include "fft/codelets-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace convolume::fft {
+namespace HWY_NAMESPACE {
+
+/// Elements of a row in one block.
+template <class T>
+inline constexpr int row_block = HWY_MAX_BYTES < 16 ? 1 : static_cast<int>(16 / sizeof(T));
+
+#if HWY_TARGET != HWY_SCALAR
+/// A vector whose block b holds elements `at` .. of rows[stride * b].
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> LoadBlocks(D d, T* const* rows, std::ptrdiff_t at) {
+  constexpr int s = row_block<T>;
+  if constexpr (hn::MaxLanes(D()) == s) {
+    return hn::LoadU(d, rows[0] + at);
+  } else {
+    const hn::Half<D> half;
+    return hn::Combine(d, LoadBlocks(half, rows + hn::MaxLanes(half), at), LoadBlocks(half, rows, at));
+  }
+}
+template <class D, class V, class T = hn::TFromD<D>>
+HWY_INLINE void StoreBlocks(D d, const V& v, T* const* rows, std::ptrdiff_t at) {
+  constexpr int s = row_block<T>;
+  if constexpr (hn::MaxLanes(D()) == s) {
+    hn::StoreU(v, d, rows[0] + at);
+  } else {
+    const hn::Half<D> half;
+    StoreBlocks(half, hn::LowerHalf(half, v), rows, at);
+    StoreBlocks(half, hn::UpperHalf(half, v), rows + hn::MaxLanes(half), at);
+  }
+}
+
+/// Exchanges vector and lane inside each block.
+template <class D, class V>
+HWY_INLINE void TransposeBlocks(D d, std::array<V, 4>& v) {
+  const hn::Repartition<double, D> pairs;
+  const auto a = hn::BitCast(pairs, hn::InterleaveLower(d, v[0], v[1]));
+  const auto b = hn::BitCast(pairs, hn::InterleaveUpper(d, v[0], v[1]));
+  const auto c = hn::BitCast(pairs, hn::InterleaveLower(d, v[2], v[3]));
+  const auto e = hn::BitCast(pairs, hn::InterleaveUpper(d, v[2], v[3]));
+  v[0] = hn::BitCast(d, hn::InterleaveLower(pairs, a, c));
+  v[1] = hn::BitCast(d, hn::InterleaveUpper(pairs, a, c));
+  v[2] = hn::BitCast(d, hn::InterleaveLower(pairs, b, e));
+  v[3] = hn::BitCast(d, hn::InterleaveUpper(pairs, b, e));
+}
+template <class D, class V>
+HWY_INLINE void TransposeBlocks(D d, std::array<V, 2>& v) {
+  const V a = v[0];
+  v[0] = hn::InterleaveLower(d, a, v[1]);
+  v[1] = hn::InterleaveUpper(d, a, v[1]);
+}
+#endif
+
+inline constexpr int cache_line_blocks = 4;  // 64 bytes
+/// Asks for a cache line of a quarter of the rows at a time, so that the queue of misses does not fill.
+template <class T>
+HWY_INLINE void PrefetchRows(T* const* rows, std::ptrdiff_t at, int lanes, int quarter) {
+  for (int lane = quarter; lane < lanes; lane += cache_line_blocks) __builtin_prefetch(rows[lane] + at, 0, into_l2);
+}
+
+/// points[i] gets element i * row_step of every row, i < count.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void LoadRows(D d, T* const* rows, std::ptrdiff_t row_step, T* points, std::ptrdiff_t point_step,
+                         index_t count, [[maybe_unused]] std::ptrdiff_t ahead = 0) {
+  const auto lanes = static_cast<int>(hn::Lanes(d));
+  index_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  constexpr int s = row_block<T>;
+  if (row_step == 1 && count >= s) {
+    // The last block of columns may overlap the one before it.
+    for (i = 0; i < count; i += s) {
+      if (ahead != 0) PrefetchRows(rows, ahead + i, lanes, static_cast<int>(i / s) % cache_line_blocks);
+      const index_t at = HWY_MIN(i, count - s);
+      std::array<hn::Vec<D>, s> v;
+      Unroll<s>([&](auto r) CONVOLUME_ALWAYS_INLINE {
+        std::array<T*, hn::MaxLanes(D())> first;
+        for (int b = 0; b < static_cast<int>(hn::MaxLanes(D())); b += s) first[b] = rows[b + r];
+        v[r] = LoadBlocks(d, first.data(), at);
+      });
+      TransposeBlocks(d, v);
+      Unroll<s>([&](auto r) CONVOLUME_ALWAYS_INLINE { hn::StoreU(v[r], d, points + (at + r) * point_step); });
+    }
+    return;
+  }
+#endif
+  for (; i < count; ++i) {
+    for (int lane = 0; lane < lanes; ++lane) points[i * point_step + lane] = rows[lane][i * row_step];
+  }
+}
+
+/// Element i * row_step of every row gets points[i], i < count.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void StoreRows(D d, const T* points, std::ptrdiff_t point_step, T* const* rows, std::ptrdiff_t row_step,
+                          index_t count) {
+  const auto lanes = static_cast<int>(hn::Lanes(d));
+  index_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  constexpr int s = row_block<T>;
+  if (row_step == 1 && count >= s) {
+    for (i = 0; i < count; i += s) {
+      const index_t at = HWY_MIN(i, count - s);
+      std::array<hn::Vec<D>, s> v;
+      Unroll<s>([&](auto r) CONVOLUME_ALWAYS_INLINE { v[r] = hn::LoadU(d, points + (at + r) * point_step); });
+      TransposeBlocks(d, v);
+      Unroll<s>([&](auto r) CONVOLUME_ALWAYS_INLINE {
+        std::array<T*, hn::MaxLanes(D())> first;
+        for (int b = 0; b < static_cast<int>(hn::MaxLanes(D())); b += s) first[b] = rows[b + r];
+        StoreBlocks(d, v[r], first.data(), at);
+      });
+    }
+    return;
+  }
+#endif
+  for (; i < count; ++i) {
+    for (int lane = 0; lane < lanes; ++lane) rows[lane][i * row_step] = points[i * point_step + lane];
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace convolume::fft
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,127 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "fft/tile_plan.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+#include "fft/tile-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace convolume::fft {
+namespace HWY_NAMESPACE {
+namespace {
+
+template <class T>
+TileFunctions<T> Functions() {
+  return {[](const TilePlan<T>& plan, const BlockedTile<const T>& source, T* spectrum, const TileStrides& strides,
+             T* scratch) { ForwardTile(plan, BlockedLoad<T>(plan, source), spectrum, strides, scratch); },
+          [](const TilePlan<T>& plan, const PlainTile<const T>& source, T* spectrum, const TileStrides& strides,
+             T* scratch) { ForwardTile(plan, PlainLoad<T>(plan, source), spectrum, strides, scratch); },
+          [](const TilePlan<T>& plan, T* spectrum, const TileStrides& strides, const BlockedTile<T>& target,
+             const TileStore<T>& store,
+             T* scratch) { InverseTile(plan, spectrum, strides, BlockedStore<T>(plan, target, store), scratch); },
+          [](const TilePlan<T>& plan, T* spectrum, const TileStrides& strides, const PlainTile<T>& target,
+             const TileStore<T>& store,
+             T* scratch) { InverseTile(plan, spectrum, strides, PlainStore<T>(plan, target, store), scratch); }};
+}
+
+}  // namespace
+
+void TileFunctionsFloat(TileFunctions<float>& functions) { functions = Functions<float>(); }
+void TileFunctionsDouble(TileFunctions<double>& functions) { functions = Functions<double>(); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace convolume::fft
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "core/checked.hpp"
+
+namespace convolume::fft {
+namespace {
+
+HWY_EXPORT(TileFunctionsFloat);
+HWY_EXPORT(TileFunctionsDouble);
+
+constexpr index_t largest_tile = 64;
+
+const Extent3& checked(const Extent3& extent, const Extent3& support) {
+  for (int axis = 0; axis < 3; ++axis) {
+    if (extent[axis] < 1 || extent[axis] > largest_tile) {
+      throw InvalidArgument(
+          fmt::format("tile plan: extent {}; each axis has 1 to {} voxels", to_string(extent), largest_tile));
+    }
+    if (support[axis] < 1 || support[axis] > extent[axis]) {
+      throw InvalidArgument(fmt::format("tile plan: support {} of a tile of {}; it must lie inside the tile",
+                                        to_string(support), to_string(extent)));
+    }
+  }
+  return extent;
+}
+
+}  // namespace
+
+template <>
+TileFunctions<float> TileFunctions<float>::current() {
+  TileFunctions functions;
+  HWY_DYNAMIC_DISPATCH(TileFunctionsFloat)(functions);
+  return functions;
+}
+template <>
+TileFunctions<double> TileFunctions<double>::current() {
+  TileFunctions functions;
+  HWY_DYNAMIC_DISPATCH(TileFunctionsDouble)(functions);
+  return functions;
+}
+
+template <class T>
+TilePlan<T>::TilePlan(const Extent3& extent, const Extent3& support)
+    : extent_(checked(extent, support)),
+      support_(support),
+      lines_{Line<T>(extent.z, PrimeAlgorithm::automatic), Line<T>(extent.y, PrimeAlgorithm::automatic),
+             Line<T>(extent.x, PrimeAlgorithm::automatic)},
+      functions_(TileFunctions<T>::current()) {}
+
+template <class T>
+index_t TilePlan<T>::rows_offset() const noexcept {
+  return round_up(2 * lines_[0].lanes() * blocks(), tile_lanes<T>);
+}
+
+// Behind the rows of a plane, one row for each lane where ends put together what lies apart.
+template <class T>
+index_t TilePlan<T>::pair_offset() const noexcept {
+  return rows_offset() + round_up((extent_.y + 1) * extent_.x * lines_[0].lanes(), tile_lanes<T>);
+}
+
+template <class T>
+index_t TilePlan<T>::line_offset() const noexcept {
+  return pair_offset() + round_up(2 * 2 * lines_[0].lanes() * (extent_.x + 1), tile_lanes<T>);
+}
+
+template <class T>
+std::size_t TilePlan<T>::scratch_bytes() const noexcept {
+  index_t line = 0;
+  for (const Line<T>& l : lines_) line = std::max(line, l.scratch_elements());
+  return static_cast<std::size_t>(line_offset() + line) * sizeof(T);
+}
+
+template <class T>
+double TilePlan<T>::flops() const noexcept {
+  const auto n = static_cast<double>(extent_.z * extent_.y * extent_.x);
+  return 2.5 * n * std::log2(n) * static_cast<double>(tile_lanes<T>);
+}
+
+template <class T>
+std::string TilePlan<T>::describe() const {
+  return fmt::format("tile {} support {} {}: z {} y {} x {}", to_string(extent_), to_string(support_),
+                     lines_[0].kernels().target, lines_[0].describe(), lines_[1].describe(), lines_[2].describe());
+}
+
+template class TilePlan<float>;
+template class TilePlan<double>;
+
+}  // namespace convolume::fft
+#endif  // HWY_ONCE

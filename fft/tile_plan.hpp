@@ -1,0 +1,115 @@
+// Transforms of tiles: small volumes of which 64 bytes lie side by side at every voxel, 16 floats or 8 doubles, that
+// are the channels of a tile or the same channel of as many tiles. Every operation is a full vector; nothing is
+// shuffled.
+#pragma once
+
+#include <array>
+#include <string>
+#include <type_traits>
+
+#include "fft/line.hpp"
+
+namespace convolume::fft {
+
+/// Values at one voxel that are transformed together.
+template <class T>
+inline constexpr index_t tile_lanes = static_cast<index_t>(64 / sizeof(T));
+
+/// Where the spectra of a set of tiles lie; strides in elements. A *frequency block* is one (ky, kx), numbered
+/// ky * X* + kx; its frequencies are kz = 0 .. Z-1. The lanes of a frequency are contiguous.
+struct TileStrides {
+  index_t block = 0, frequency = 0, tile = 0, channel_block = 0, re_im = 0;
+};
+
+/// A box of voxels, end exclusive, in coordinates of the tile.
+struct TileBox {
+  Extent3 begin{0, 0, 0}, end{0, 0, 0};
+};
+
+/// Voxels of 64 contiguous bytes (blocked tensors). Voxels outside the box count as zero, or are not written. `data`
+/// belongs to voxel 0 of the tile, which itself may lie outside.
+template <class T>
+struct BlockedTile {
+  T* data;
+  index_t plane_stride, row_stride, voxel_stride;  ///< elements
+  TileBox box;
+};
+
+/// Voxels whose lanes lie anywhere: the channels of a plain tensor, or tiles of one channel. Lanes without data are
+/// null.
+template <class T>
+struct PlainTile {
+  std::array<T*, static_cast<std::size_t>(tile_lanes<std::remove_const_t<T>>)> lanes;  ///< voxel 0 of each
+  index_t plane_stride, row_stride;
+  std::array<TileBox, static_cast<std::size_t>(tile_lanes<std::remove_const_t<T>>)> boxes;
+};
+
+/// What happens to voxels on the way out: target = scale * value, or added to what the target holds.
+template <class T>
+struct TileStore {
+  T scale = 1;
+  bool add = false;
+};
+
+template <class T>
+class TilePlan;
+
+/// Transforms with the ends of this room, for the SIMD target in use. Others are made from fft/tile-inl.hpp.
+template <class T>
+struct TileFunctions {
+  void (*forward_blocked)(const TilePlan<T>&, const BlockedTile<const T>&, T*, const TileStrides&, T*);
+  void (*forward_plain)(const TilePlan<T>&, const PlainTile<const T>&, T*, const TileStrides&, T*);
+  void (*inverse_blocked)(const TilePlan<T>&, T*, const TileStrides&, const BlockedTile<T>&, const TileStore<T>&, T*);
+  void (*inverse_plain)(const TilePlan<T>&, T*, const TileStrides&, const PlainTile<T>&, const TileStore<T>&, T*);
+  static TileFunctions current();
+};
+
+/// A transform of tiles of one extent. Immutable; execution is thread-safe and allocates nothing.
+template <class T>
+class TilePlan {
+ public:
+  /// Only a box of `support` first voxels of the space side is non-zero (forward) or wanted (inverse): lines outside
+  /// are not transformed. Extents from 1 to 64 per axis and 1 <= support <= extent, else InvalidArgument.
+  TilePlan(const Extent3& extent, const Extent3& support);
+
+  /// r2c, unnormalised: spectrum(ky * X* + kx, kz) of what the source holds inside the support. `scratch` is aligned to
+  /// 64 bytes and holds scratch_bytes(); nothing may overlap.
+  void forward(const BlockedTile<const T>& source, T* spectrum, const TileStrides& strides, T* scratch) const {
+    functions_.forward_blocked(*this, source, spectrum, strides, scratch);
+  }
+  void forward(const PlainTile<const T>& source, T* spectrum, const TileStrides& strides, T* scratch) const {
+    functions_.forward_plain(*this, source, spectrum, strides, scratch);
+  }
+  /// c2r, unnormalised but for `store.scale`. Overwrites the spectrum.
+  void inverse(T* spectrum, const TileStrides& strides, const BlockedTile<T>& target, const TileStore<T>& store,
+               T* scratch) const {
+    functions_.inverse_blocked(*this, spectrum, strides, target, store, scratch);
+  }
+  void inverse(T* spectrum, const TileStrides& strides, const PlainTile<T>& target, const TileStore<T>& store,
+               T* scratch) const {
+    functions_.inverse_plain(*this, spectrum, strides, target, store, scratch);
+  }
+
+  const Extent3& extent() const noexcept { return extent_; }
+  const Extent3& support() const noexcept { return support_; }
+  index_t x_star() const noexcept { return extent_.x / 2 + 1; }
+  index_t blocks() const noexcept { return extent_.y * x_star(); }       ///< frequency blocks
+  index_t frequencies() const noexcept { return extent_.z * blocks(); }  ///< of all blocks
+  std::size_t scratch_bytes() const noexcept;
+  /// 2.5 n log2 n for each lane.
+  double flops() const noexcept;
+  std::string describe() const;
+
+  const Line<T>& line(int axis) const noexcept { return lines_[static_cast<std::size_t>(axis)]; }
+  /// Where parts of the scratch begin, in elements; a half-transformed plane stands first.
+  index_t rows_offset() const noexcept;
+  index_t pair_offset() const noexcept;
+  index_t line_offset() const noexcept;
+
+ private:
+  Extent3 extent_, support_;
+  std::array<Line<T>, 3> lines_;  // along Z, Y, X
+  TileFunctions<T> functions_;
+};
+
+}  // namespace convolume::fft

@@ -1,0 +1,236 @@
+// Strides, batches, supports, in-place and unaligned memory: every layout gives what the dense one gives, reads only
+// its points and writes only its points.
+#include <catch2/catch.hpp>
+
+#include "tests/fft/fft_harness.hpp"
+#include "tests/sanitizers.hpp"
+
+using namespace convolume;
+using namespace convolume::test;
+
+namespace {
+
+constexpr fft::Kind kinds[] = {fft::Kind::r2c, fft::Kind::c2r, fft::Kind::c2c_forward, fft::Kind::c2c_backward};
+constexpr fft::Order orders[] = {fft::Order::natural, fft::Order::rotated};
+
+template <class T>
+void check_layout(fft::Problem problem) {
+  problem.type = data_type_of<T>();
+  const auto sample = make_sample<T>(problem, Data::normal, static_cast<std::uint64_t>(problem.batch));
+  for (const Way& way : all_ways()) {
+    INFO(way.name() << ": " << to_text(problem));
+    const SimdScope scope(way.target);
+    const auto plan = fft::Plan::make(problem, {.backend = way.backend});
+    const auto outcome = run(plan, sample.in);
+    REQUIRE(outcome.complaint == "");
+    ErrorSum error;
+    error.add(outcome.out, sample);
+    REQUIRE(error.relative() / epsilon<T> <= slack(plan) * accuracy(problem.extent));
+  }
+}
+
+void check_both(const fft::Problem& problem) {
+  check_layout<float>(problem);
+  check_layout<double>(problem);
+}
+
+const std::vector<Extent3> shapes{{4, 5, 6}, {3, 17, 9}, {9, 2, 19}, {1, 1, 40}, {1, 12, 1}, {33, 1, 2}, {8, 16, 16}};
+
+/// Strides for axes nested in the given sequence, innermost first, with a gap behind each.
+Extent3 nested(const Extent3& n, const std::array<int, 3>& sequence, index_t first, index_t gap) {
+  Extent3 stride;
+  index_t next = first;
+  for (const int axis : sequence) {
+    stride[axis] = next;
+    next = next * n[axis] + gap;
+  }
+  return stride;
+}
+
+index_t span(const Extent3& n, const Extent3& s) { return 1 + s.z * (n.z - 1) + s.y * (n.y - 1) + s.x * (n.x - 1); }
+
+}  // namespace
+
+TEST_CASE("the space side may have any strides, also between neighbours of a row") {
+  for (const auto& e : shapes) {
+    for (const auto kind : kinds) {
+      for (const auto order : orders) {
+        fft::Problem problem{.kind = kind, .extent = e, .order = order};
+        problem.space_stride = {0, e.x + 3, 0};
+        check_layout<float>(problem);
+        problem.space_stride = {0, 0, 3};
+        check_both(problem);
+        problem.space_stride = nested(e, {2, 1, 0}, 2, 5);
+        check_layout<double>(problem);
+        problem.space_stride = nested(e, {0, 1, 2}, 1, 0);
+        check_layout<float>(problem);
+        problem.space_stride = nested(e, {1, 2, 0}, 2, 1);
+        check_layout<double>(problem);
+      }
+    }
+  }
+}
+
+TEST_CASE("the spectrum side may have any strides in both orders, and its gaps are left alone") {
+  for (const auto& e : shapes) {
+    for (const auto kind : kinds) {
+      for (const auto order : orders) {
+        fft::Problem problem{.kind = kind, .extent = e, .order = order};
+        const Extent3 s = spectrum_extent(problem);
+        problem.spectrum_stride = nested(s, {2, 1, 0}, 1, 3);  // rows and planes padded
+        check_both(problem);
+        problem.spectrum_stride = nested(s, {2, 1, 0}, 2, 0);
+        check_layout<float>(problem);
+        problem.spectrum_stride = nested(s, {0, 2, 1}, 1, 1);  // rotated, as tightly as it goes
+        check_layout<float>(problem);
+        problem.spectrum_stride = nested(s, {0, 2, 1}, 3, 2);
+        check_layout<double>(problem);
+        problem.spectrum_stride = nested(s, {1, 0, 2}, 1, 4);
+        check_layout<float>(problem);
+      }
+    }
+  }
+}
+
+TEST_CASE("both sides may be strided at once") {
+  for (const auto kind : kinds) {
+    fft::Problem problem{.kind = kind, .extent = {6, 7, 10}};
+    for (const auto order : orders) {
+      problem.order = order;
+      problem.space_stride = nested(problem.extent, {1, 0, 2}, 2, 3);
+      problem.spectrum_stride = nested(spectrum_extent(problem), {2, 0, 1}, 3, 1);
+      check_both(problem);
+    }
+  }
+}
+
+TEST_CASE("batches lie densely, apart, or interleaved") {
+  for (const auto& e : shapes) {
+    for (const auto kind : kinds) {
+      for (const auto order : orders) {
+        fft::Problem problem{.kind = kind, .extent = e, .order = order, .batch = 3};
+        check_both(problem);
+        const auto dense = fft::Plan::make(problem);
+        problem.space_distance = e.volume() + 5;
+        problem.spectrum_distance = dense.spectrum_elements() + 3;
+        check_both(problem);
+
+        problem.batch = 5;
+        const Extent3 s = spectrum_extent(problem);
+        problem.space_distance = problem.spectrum_distance = 1;
+        problem.space_stride = nested(e, {2, 1, 0}, 5, 0);
+        problem.spectrum_stride =
+            nested(s, order == fft::Order::natural ? std::array{2, 1, 0} : std::array{0, 2, 1}, 5, 0);
+        check_both(problem);
+        // Neighbouring rows interleaved: the batch lies between X and Y.
+        problem.space_stride = {5 * e.x * e.y, 5 * e.x, 1};
+        problem.space_distance = e.x;
+        problem.spectrum_stride = {5 * s.x * s.y, 5 * s.x, 1};
+        problem.spectrum_distance = s.x;
+        check_layout<float>(problem);
+      }
+    }
+  }
+}
+
+TEST_CASE("points outside the support are neither read nor written") {
+  for (const auto& e : shapes) {
+    for (const auto kind : kinds) {
+      for (const auto order : orders) {
+        fft::Problem problem{.kind = kind, .extent = e, .order = order};
+        const auto part = [](index_t n, index_t of) { return std::max<index_t>(1, n * of / 4); };
+        problem.support = {part(e.z, 2), 0, 0};
+        check_both(problem);
+        problem.support = {0, part(e.y, 3), 0};
+        check_layout<float>(problem);
+        problem.support = {0, 0, part(e.x, 1)};
+        check_layout<double>(problem);
+        problem.support = {part(e.z, 3), part(e.y, 2), part(e.x, 3)};
+        check_both(problem);
+        problem.support = {1, 1, 1};
+        check_layout<float>(problem);
+        problem.support = e;
+        check_layout<float>(problem);
+      }
+    }
+  }
+}
+
+TEST_CASE("a support goes with strides and batches") {
+  for (const auto& e : shapes) {
+    for (const auto kind : kinds) {
+      for (const auto order : orders) {
+        fft::Problem problem{.kind = kind, .extent = e, .order = order, .batch = 3};
+        problem.support = {(e.z + 1) / 2, (e.y + 2) / 3, (e.x + 1) / 2};
+        problem.space_stride = nested(e, {2, 1, 0}, 2, 1);
+        problem.space_distance = span(e, problem.space_stride) + 2;
+        check_both(problem);
+      }
+    }
+  }
+}
+
+TEST_CASE("transforms work in place") {
+  for (const auto& e : shapes) {
+    for (const auto kind : kinds) {
+      fft::Problem problem{.kind = kind, .extent = e, .in_place = true};
+      check_both(problem);
+      problem.batch = 3;
+      check_both(problem);
+      problem.support = {(e.z + 1) / 2, (e.y + 2) / 3, (e.x + 1) / 2};
+      check_both(problem);
+      problem.support = {0, 0, 0};
+      const index_t row = 2 * (e.x / 2 + 1) + 6;
+      problem.space_stride = {row * e.y + 4, row, 0};
+      problem.space_distance = problem.space_stride.z * e.z + 10;
+      check_both(problem);
+      problem.unaligned = true;
+      check_layout<float>(problem);
+      if (is_real(problem)) continue;
+      problem.space_stride = nested(e, {1, 2, 0}, 3, 1);
+      problem.space_distance = 1;
+      check_both(problem);
+    }
+  }
+}
+
+TEST_CASE("in place, an odd length may lie in planes before rows") {
+  for (const auto kind : kinds) {
+    // The rows of all planes with the same y lie together.
+    fft::Problem problem{.kind = kind, .extent = {4, 5, 7}, .in_place = true};
+    problem.space_stride = {8, 32, 0};
+    check_both(problem);
+  }
+}
+
+TEST_CASE("pointers need no more than the alignment of an element where the problem says so") {
+  for (const auto& e : shapes) {
+    for (const auto kind : kinds) {
+      for (const auto order : orders) {
+        fft::Problem problem{.kind = kind, .extent = e, .order = order, .unaligned = true};
+        check_both(problem);
+        problem.batch = 2;
+        problem.space_distance = e.volume() + 1;
+        check_both(problem);
+        problem.support = {(e.z + 1) / 2, 0, (e.x + 1) / 2};
+        check_both(problem);
+      }
+    }
+  }
+}
+
+TEST_CASE("a layout changes nothing but small roundings: strided, dense and in place agree with one another") {
+  const fft::Problem dense{.kind = fft::Kind::r2c, .extent = {12, 10, 14}};
+  const auto sample = make_sample<float>(dense, Data::normal, 8);
+  const auto expected = run(fft::Plan::make(dense), sample.in).out;
+  fft::Problem strided = dense, in_place = dense, rotated = dense;
+  strided.space_stride = nested(dense.extent, {0, 2, 1}, 2, 3);
+  in_place.in_place = true;
+  rotated.order = fft::Order::rotated;
+  for (const auto& problem : {strided, in_place, rotated}) {
+    INFO(to_text(problem));
+    ErrorSum error;
+    error.add(run(fft::Plan::make(problem), sample.in).out, expected);
+    CHECK(error.relative() / epsilon<float> <= 2 * accuracy(dense.extent));
+  }
+}

@@ -1,0 +1,241 @@
+// Slow, obvious transforms of higher precision, the data they are applied to, and the accuracy that we promise.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <limits>
+#include <type_traits>
+#include <vector>
+
+#include "convolume/fft.hpp"
+#include "core/random.hpp"
+
+namespace convolume::test {
+
+/// The type in which results of T are judged.
+template <class T>
+using Wide = std::conditional_t<std::is_same_v<T, float>, double, long double>;
+
+/// One line, as the sum of the transforms of its every p-th points for the smallest prime factor p: by definition where
+/// the length is prime.
+template <class R>
+class RefLine {
+ public:
+  using Complex = std::complex<R>;
+
+  RefLine(index_t n, int sign) : n_(n), roots_(static_cast<std::size_t>(n)) {
+    const long double tau = 6.283185307179586476925286766559005768L;
+    for (index_t i = 0; i < n; ++i) {
+      const long double angle = tau * static_cast<long double>(i) / static_cast<long double>(n);
+      roots_[static_cast<std::size_t>(i)] = {static_cast<R>(std::cos(angle)), static_cast<R>(sign * std::sin(angle))};
+    }
+  }
+
+  void transform(const Complex* in, Complex* out) const { transform(in, 1, out, n_); }
+
+ private:
+  // std::complex multiplies with a check for NaN that costs more than the product.
+  static Complex product(const Complex& a, const Complex& b) {
+    return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
+  }
+
+  void transform(const Complex* in, index_t stride, Complex* out, index_t n) const {
+    if (n == 1) {
+      *out = *in;
+      return;
+    }
+    index_t p = 2;
+    while (n % p != 0) ++p;
+    const index_t m = n / p, step = n_ / n;
+    for (index_t q = 0; q < p; ++q) transform(in + q * stride, stride * p, out + q * m, m);
+    std::vector<Complex> column(static_cast<std::size_t>(p));
+    for (index_t k = 0; k < m; ++k) {
+      for (index_t q = 0; q < p; ++q) column[static_cast<std::size_t>(q)] = product(out[q * m + k], root(q * k * step));
+      for (index_t s = 0; s < p; ++s) {
+        Complex sum = 0;
+        for (index_t q = 0; q < p; ++q) sum += product(column[static_cast<std::size_t>(q)], root(q * s % p * m * step));
+        out[s * m + k] = sum;
+      }
+    }
+  }
+
+  const Complex& root(index_t i) const { return roots_[static_cast<std::size_t>(i)]; }
+
+  index_t n_;
+  std::vector<Complex> roots_;
+};
+
+/// Along each axis in turn, for each of the dense volumes in `data`.
+template <class R>
+void ref_transform(std::vector<std::complex<R>>& data, const Extent3& e, int sign) {
+  const index_t strides[3] = {e.y * e.x, e.x, 1};
+  for (int axis = 0; axis < 3; ++axis) {
+    const index_t n = e[axis], stride = strides[axis];
+    if (n == 1) continue;
+    const RefLine<R> line(n, sign);
+    std::vector<std::complex<R>> in(static_cast<std::size_t>(n)), out(static_cast<std::size_t>(n));
+    for (index_t base = 0; base < static_cast<index_t>(data.size()); ++base) {
+      if (base / stride % n != 0) continue;
+      auto* first = data.data() + base;
+      for (index_t i = 0; i < n; ++i) in[static_cast<std::size_t>(i)] = first[i * stride];
+      line.transform(in.data(), out.data());
+      for (index_t i = 0; i < n; ++i) first[i * stride] = out[static_cast<std::size_t>(i)];
+    }
+  }
+}
+
+enum class Data { normal, small_integers };
+
+/// An input and what a transform should make of it, as dense volumes [batch][z][y][x], x < X* on the spectrum side.
+/// Points outside the support are zero. Real numbers have no imaginary part.
+template <class T>
+struct Sample {
+  std::vector<std::complex<T>> in;
+  std::vector<std::complex<Wide<T>>> out;
+  long double norm = 0;  // squared, of what errors are relative to
+};
+
+inline bool is_real(const fft::Problem& p) { return p.kind == fft::Kind::r2c || p.kind == fft::Kind::c2r; }
+inline bool is_forward(const fft::Problem& p) { return p.kind == fft::Kind::r2c || p.kind == fft::Kind::c2c_forward; }
+inline Extent3 spectrum_extent(const fft::Problem& p) {
+  return {p.extent.z, p.extent.y, is_real(p) ? p.extent.x / 2 + 1 : p.extent.x};
+}
+inline bool in_support(const fft::Problem& p, index_t z, index_t y, index_t x) {
+  const index_t at[3] = {z, y, x};
+  for (int axis = 0; axis < 3; ++axis) {
+    if (p.support[axis] != 0 && at[axis] >= p.support[axis]) return false;
+  }
+  return true;
+}
+
+/// Calls visit(i, b, z, y, x) for the points of dense volumes, i counting them.
+template <class Visit>
+void for_points(index_t batch, const Extent3& e, const Visit& visit) {
+  std::size_t i = 0;
+  for (index_t b = 0; b < batch; ++b) {
+    for (index_t z = 0; z < e.z; ++z) {
+      for (index_t y = 0; y < e.y; ++y) {
+        for (index_t x = 0; x < e.x; ++x) visit(i++, b, z, y, x);
+      }
+    }
+  }
+}
+
+/// Makes half a spectrum that of real numbers: where both halves meet, points opposite to each other are conjugates.
+template <class T>
+void make_hermitian(std::vector<std::complex<T>>& half, const fft::Problem& p) {
+  const Extent3 e = spectrum_extent(p);
+  for_points(p.batch, e, [&](std::size_t i, index_t b, index_t z, index_t y, index_t x) {
+    if (x != 0 && 2 * x != p.extent.x) return;
+    const auto other = static_cast<std::size_t>((((b * e.z + (e.z - z) % e.z) * e.y + (e.y - y) % e.y) * e.x) + x);
+    if (other == i) half[i] = half[i].real();
+    if (other > i) half[other] = std::conj(half[i]);
+  });
+}
+
+template <class T>
+Sample<T> make_sample(const fft::Problem& p, Data data, std::uint64_t seed) {
+  using Out = std::complex<Wide<T>>;
+  auto next = [&, count = std::uint64_t{0}]() mutable {
+    const RandomKey key{.seed = seed};
+    if (data == Data::normal) return static_cast<T>(normal(key, count++));
+    return static_cast<T>(static_cast<double>(uniform_below(key, count++, 17)) - 8.0);
+  };
+  const Extent3 half = spectrum_extent(p);
+  const bool forward = is_forward(p), real = is_real(p);
+  Sample<T> sample;
+  sample.in.resize(static_cast<std::size_t>(p.batch * (forward ? p.extent : half).volume()));
+  std::vector<Out> work(static_cast<std::size_t>(p.batch * p.extent.volume()));
+  if (forward) {
+    for_points(p.batch, p.extent, [&](std::size_t i, index_t, index_t z, index_t y, index_t x) {
+      if (!in_support(p, z, y, x)) return;
+      const T re = next();
+      sample.in[i] = {re, real ? T{0} : next()};
+      work[i] = Out(sample.in[i]);
+    });
+  } else {
+    for (auto& value : sample.in) {
+      const T re = next();
+      value = {re, next()};
+    }
+    if (real) make_hermitian(sample.in, p);
+    for_points(p.batch, p.extent, [&](std::size_t i, index_t b, index_t z, index_t y, index_t x) {
+      const bool mirrored = x >= half.x;
+      const index_t from_z = mirrored ? (half.z - z) % half.z : z, from_y = mirrored ? (half.y - y) % half.y : y;
+      const index_t from_x = mirrored ? p.extent.x - x : x;
+      const Out value(sample.in[static_cast<std::size_t>(((b * half.z + from_z) * half.y + from_y) * half.x + from_x)]);
+      work[i] = mirrored ? std::conj(value) : value;
+    });
+  }
+  ref_transform(work, p.extent, forward ? -1 : 1);
+  sample.out.reserve(work.size());
+  index_t wanted = 0;
+  for_points(p.batch, p.extent, [&](std::size_t i, index_t, index_t z, index_t y, index_t x) {
+    if (forward && x >= half.x) return;
+    sample.norm += std::norm(work[i]);
+    const bool in_box = forward || in_support(p, z, y, x);
+    wanted += in_box ? 1 : 0;
+    sample.out.push_back(!in_box ? Out(0) : !forward && real ? Out(work[i].real()) : work[i]);
+  });
+  // The roundings behind one point come from all points, which that point alone may be small against.
+  sample.norm *= static_cast<long double>(wanted) / static_cast<long double>(sample.out.size());
+  return sample;
+}
+
+/// Relative L2 error over everything added.
+class ErrorSum {
+ public:
+  template <class A, class B>
+  void add(const std::vector<std::complex<A>>& got, const std::vector<std::complex<B>>& want) {
+    long double norm = 0;
+    for (const auto& value : want) norm += std::norm(std::complex<long double>(value));
+    add(got, want, norm);
+  }
+  template <class T>
+  void add(const std::vector<std::complex<T>>& got, const Sample<T>& sample) {
+    add(got, sample.out, sample.norm);
+  }
+  /// Infinite where sizes differ or something is NaN.
+  double relative() const {
+    if (!comparable_ || std::isnan(error_)) return std::numeric_limits<double>::infinity();
+    if (error_ == 0) return 0;
+    return norm_ == 0 ? std::numeric_limits<double>::infinity() : static_cast<double>(std::sqrt(error_ / norm_));
+  }
+
+ private:
+  template <class A, class B>
+  void add(const std::vector<std::complex<A>>& got, const std::vector<std::complex<B>>& want, long double norm) {
+    comparable_ = comparable_ && got.size() == want.size();
+    for (std::size_t i = 0; comparable_ && i < got.size(); ++i) {
+      error_ += std::norm(std::complex<long double>(got[i]) - std::complex<long double>(want[i]));
+    }
+    norm_ += norm;
+  }
+
+  bool comparable_ = true;
+  long double error_ = 0, norm_ = 0;
+};
+
+inline index_t largest_prime_factor(index_t n) {
+  index_t largest = 1;
+  for (index_t p = 2; n > 1; ++p) {
+    for (; n % p == 0; n /= p) largest = p;
+  }
+  return largest;
+}
+
+template <class T>
+constexpr double epsilon = static_cast<double>(std::numeric_limits<T>::epsilon());
+
+/// The relative L2 error that we promise, in epsilons, and not less than half of one.
+inline double accuracy(const Extent3& e) {
+  const index_t prime = std::max({largest_prime_factor(e.z), largest_prime_factor(e.y), largest_prime_factor(e.x)});
+  const double factor = prime > 13 ? 0.7 : prime == 13 ? 0.40 : 0.35;
+  const double points = static_cast<double>(e.z) * static_cast<double>(e.y) * static_cast<double>(e.x);
+  // The promise is one for many inputs together; few points scatter around it.
+  const double scatter = points < 2048 ? 1.25 : 1.05;
+  return scatter * std::max(0.5, factor * std::sqrt(std::log2(points)));
+}
+
+}  // namespace convolume::test
