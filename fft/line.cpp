@@ -233,8 +233,12 @@ Line<T>::Line(index_t n, PrimeAlgorithm prime) : n_(n), kernels_(LineKernels<T>:
     before *= radix;
     steps_.push_back(std::move(step));
   }
+  // Short lines are cheaper than calls: as many as a third of the L1 holds go through each pass together.
+  constexpr index_t buffer_bytes = 10 * 1024;
+  const index_t line_bytes = checked_mul(2 * lanes() * static_cast<index_t>(sizeof(T)), n + 1, "fft line scratch");
+  together_ = std::clamp<index_t>(buffer_bytes / line_bytes, 1, 8);
   // Two buffers that passes alternate between; the passes of real lines need a point more.
-  const index_t buffer = checked_mul(2 * lanes(), n + 1, "fft line scratch");
+  const index_t buffer = together_ * (line_bytes / static_cast<index_t>(sizeof(T)));
   scratch_ = checked_add(checked_mul(2, buffer, "fft line scratch"), prime_scratch_, "fft line scratch");
 }
 
@@ -270,96 +274,89 @@ PassArguments<T> Line<T>::pass(const Step& step, Points<const T> in, Points<T> o
 }
 
 template <class T>
-void Line<T>::run_step(const Step& step, Points<const T> in, Points<T> out, T* scratch, index_t in_points,
-                       index_t out_points) const {
+void Line<T>::run_step(const Step& step, const PassArguments<T>& a, T* scratch) const {
   if (!step.prime) {
-    const bool pruned = in_points < n_ || out_points < n_;
+    const bool pruned = a.in_points < n_ || a.out_points < n_;
     const auto& passes = pruned ? kernels_.complex_pruned : kernels_.complex;
-    PassArguments<T> arguments = pass(step, in, out);
-    arguments.in_points = in_points;
-    arguments.out_points = out_points;
-    passes[static_cast<std::size_t>(step.radix)](arguments);
+    passes[static_cast<std::size_t>(step.radix)](a);
     return;
   }
   const index_t p = step.prime->p;
-  for (index_t k = 0; k < step.before; ++k) {
-    for (index_t q = 0; q < step.after; ++q) {
-      step.prime->run({in.data + (k * p * step.after + q) * in.step, step.after * in.step, in.im},
-                      {out.data + (k * step.after + q) * out.step, step.before * step.after * out.step, out.im}, k,
-                      scratch);
+  for (index_t line = 0; line < a.lines; ++line) {
+    const T* in = a.in + line * a.in_line;
+    T* out = a.out + line * a.out_line;
+    for (index_t k = 0; k < step.before; ++k) {
+      for (index_t q = 0; q < step.after; ++q) {
+        step.prime->run({in + (k * p * step.after + q) * a.in_step, step.after * a.in_step, a.in_im},
+                        {out + (k * step.after + q) * a.out_step, step.before * step.after * a.out_step, a.out_im}, k,
+                        scratch);
+      }
     }
   }
-}
-
-template <class T>
-void Line<T>::complex(Points<const T> in, Points<T> out, T* scratch, index_t in_points, index_t out_points) const {
-  const std::ptrdiff_t point = 2 * lanes();
-  const index_t buffer = point * (n_ + 1);
-  T* prime_scratch = scratch + 2 * buffer;
-  const auto dense = [&](T* data) { return Points<T>{data, point, lanes()}; };
-  const auto constant = [](Points<T> p) { return Points<const T>{p.data, p.step, p.im}; };
-  const std::size_t last = steps_.size() - 1;
-  // Prime radices know no pruning: what counts as zero is written out, what is not wanted is left behind.
-  if (steps_.front().prime && in_points < n_) {
-    T* padded = scratch + buffer;
-    kernels_.copy({in.data, padded, in.step, point, in.im, lanes(), nullptr, nullptr, nullptr, in_points});
-    std::fill(padded + in_points * point, padded + n_ * point, T{0});
-    in = constant(dense(padded));
-    in_points = n_;
-  }
-  const bool crop = steps_[last].prime && out_points < n_;
-  for (std::size_t i = 0; i <= last; ++i) {
-    T* target = scratch + static_cast<index_t>(i % 2) * buffer;
-    const Points<T> to = i == last && !crop ? out : dense(target);
-    run_step(steps_[i], in, to, prime_scratch, i == 0 ? in_points : n_, i == last && !crop ? out_points : n_);
-    in = constant(to);
-  }
-  if (crop) kernels_.copy({in.data, out.data, in.step, out.step, in.im, out.im, nullptr, nullptr, nullptr, out_points});
 }
 
 template <class T>
 void Line<T>::complex_lines(Points<const T> in, Points<T> out, T* scratch, index_t in_points, index_t out_points,
                             index_t lines, std::ptrdiff_t in_line, std::ptrdiff_t out_line,
                             const Prefetch<T>& prefetch) const {
-  if (single_pass()) {
-    const bool pruned = in_points < n_ || out_points < n_;
-    const auto& passes = pruned ? kernels_.complex_pruned : kernels_.complex;
-    PassArguments<T> arguments = pass(steps_[0], in, out);
-    arguments.in_points = in_points;
-    arguments.out_points = out_points;
-    arguments.lines = lines;
-    arguments.in_line = in_line;
-    arguments.out_line = out_line;
-    arguments.prefetch = prefetch;
-    passes[static_cast<std::size_t>(steps_[0].radix)](arguments);
-    return;
-  }
-  for (index_t i = 0; i < lines; ++i) {
-    complex({in.data + i * in_line, in.step, in.im}, {out.data + i * out_line, out.step, out.im}, scratch, in_points,
-            out_points);
+  // Prime radices know no pruning: what counts as zero is written out, what is not wanted is left behind.
+  const bool pad = steps_.front().prime && in_points < n_, crop = steps_.back().prime && out_points < n_;
+  const index_t together = pad || crop ? 1 : single_pass() ? lines : together_;
+  const std::ptrdiff_t point = 2 * lanes(), line_step = point * (n_ + 1), buffer = line_step * together_;
+  T* prime_scratch = scratch + 2 * buffer;
+  const std::size_t last = steps_.size() - 1;
+  for (index_t line = 0; line < lines; line += together) {
+    Points<const T> from{in.data + line * in_line, in.step, in.im, in.ahead};
+    std::ptrdiff_t from_line = in_line;
+    if (pad) {
+      T* padded = scratch + buffer;
+      kernels_.copy({from.data, padded, in.step, point, in.im, lanes(), nullptr, nullptr, nullptr, in_points});
+      std::fill(padded + in_points * point, padded + n_ * point, T{0});
+      from = {padded, point, lanes()};
+    }
+    for (std::size_t i = 0; i <= last; ++i) {
+      const bool to_memory = i == last && !crop;
+      const Points<T> to = to_memory ? Points<T>{out.data + line * out_line, out.step, out.im}
+                                     : Points<T>{scratch + static_cast<index_t>(i % 2) * buffer, point, lanes()};
+      PassArguments<T> arguments = pass(steps_[i], from, to);
+      arguments.in_points = i == 0 && !pad ? in_points : n_;
+      arguments.out_points = to_memory ? out_points : n_;
+      arguments.lines = std::min(together, lines - line);
+      arguments.in_line = from_line;
+      arguments.out_line = to_memory ? out_line : line_step;
+      if (single_pass()) arguments.prefetch = prefetch;
+      run_step(steps_[i], arguments, prime_scratch);
+      from = {to.data, to.step, to.im};
+      from_line = line_step;
+    }
+    if (crop) {
+      kernels_.copy({from.data, out.data + line * out_line, point, out.step, lanes(), out.im, nullptr, nullptr, nullptr,
+                     out_points});
+    }
   }
 }
 
 template <class T>
 void Line<T>::real(const T* in, std::ptrdiff_t in_step, Points<T> out, T* scratch, index_t lines,
                    std::ptrdiff_t in_line, std::ptrdiff_t out_line, const Prefetch<T>& prefetch) const {
-  const std::ptrdiff_t point = 2 * lanes();
-  // Lines in one pass go together.
-  const index_t together = single_pass() ? lines : 1;
+  const std::ptrdiff_t point = 2 * lanes(), line_step = point * (n_ + 1);
+  const index_t together = single_pass() ? lines : together_;
   for (index_t line = 0; line < lines; line += together) {
     Points<const T> from{in + line * in_line, in_step, 0};
+    std::ptrdiff_t from_line = in_line;
     for (std::size_t i = 0; i < steps_.size(); ++i) {
-      T* target = scratch + static_cast<index_t>(i % 2) * point * (n_ + 1);
       const bool last = i + 1 == steps_.size();
+      T* buffer = scratch + static_cast<index_t>(i % 2) * line_step * together_;
       const Points<T> to =
-          last ? Points<T>{out.data + line * out_line, out.step, out.im} : Points<T>{target, point, lanes()};
+          last ? Points<T>{out.data + line * out_line, out.step, out.im} : Points<T>{buffer, point, lanes()};
       PassArguments<T> arguments = pass(steps_[i], from, to);
-      arguments.lines = together;
-      arguments.in_line = in_line;
-      arguments.out_line = out_line;
-      if (together > 1) arguments.prefetch = prefetch;
+      arguments.lines = std::min(together, lines - line);
+      arguments.in_line = from_line;
+      arguments.out_line = last ? out_line : line_step;
+      if (single_pass()) arguments.prefetch = prefetch;
       kernels_.real[static_cast<std::size_t>(steps_[i].radix)](arguments);
       from = {to.data, to.step, to.im};
+      from_line = line_step;
     }
   }
 }
@@ -367,20 +364,22 @@ void Line<T>::real(const T* in, std::ptrdiff_t in_step, Points<T> out, T* scratc
 template <class T>
 void Line<T>::hermitian(Points<const T> in, T* out, std::ptrdiff_t out_step, T* scratch, index_t lines,
                         std::ptrdiff_t in_line, std::ptrdiff_t out_line, const Prefetch<T>& prefetch) const {
-  const std::ptrdiff_t point = 2 * lanes();
-  const index_t together = single_pass() ? lines : 1;
+  const std::ptrdiff_t point = 2 * lanes(), line_step = point * (n_ + 1);
+  const index_t together = single_pass() ? lines : together_;
   for (index_t line = 0; line < lines; line += together) {
     Points<const T> from{in.data + line * in_line, in.step, in.im};
+    std::ptrdiff_t from_line = in_line;
     for (std::size_t i = steps_.size(); i-- > 0;) {
-      T* target = scratch + static_cast<index_t>(i % 2) * point * (n_ + 1);
-      const Points<T> to = i == 0 ? Points<T>{out + line * out_line, out_step, 0} : Points<T>{target, point, lanes()};
+      T* buffer = scratch + static_cast<index_t>(i % 2) * line_step * together_;
+      const Points<T> to = i == 0 ? Points<T>{out + line * out_line, out_step, 0} : Points<T>{buffer, point, lanes()};
       PassArguments<T> arguments = pass(steps_[i], from, to);
-      arguments.lines = together;
-      arguments.in_line = in_line;
-      arguments.out_line = out_line;
-      if (together > 1) arguments.prefetch = prefetch;
+      arguments.lines = std::min(together, lines - line);
+      arguments.in_line = from_line;
+      arguments.out_line = i == 0 ? out_line : line_step;
+      if (single_pass()) arguments.prefetch = prefetch;
       kernels_.hermitian[static_cast<std::size_t>(steps_[i].radix)](arguments);
       from = {to.data, to.step, to.im};
+      from_line = line_step;
     }
   }
 }

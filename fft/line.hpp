@@ -36,18 +36,21 @@ class Line {
   const LineKernels<T>& kernels() const noexcept { return kernels_; }
   /// Elements of scratch for one call of any of the transforms below, a multiple of the lanes.
   index_t scratch_elements() const noexcept { return scratch_; }
-  /// Whether a transform runs in one pass, so that several lines may share a call.
+  /// How many lines share each pass where a call names several.
+  index_t together() const noexcept { return together_; }
+  /// Whether a transform runs in one pass, from memory to memory.
   bool single_pass() const noexcept { return steps_.size() == 1 && steps_[0].prime == nullptr; }
 
   /// Forward, all lanes; backward with both sides swapped. in == out is allowed. Points of `in` beyond in_points count
-  /// as zero; points of `out` beyond out_points are not written.
-  void complex(Points<const T> in, Points<T> out, T* scratch, index_t in_points, index_t out_points) const;
-  void complex(Points<const T> in, Points<T> out, T* scratch) const { complex(in, out, scratch, n_, n_); }
-  /// The same for several lines that lie in_line and out_line elements apart. Here and below, `prefetch` is heeded by
-  /// lines that take a single pass.
+  /// as zero; points of `out` beyond out_points are not written. Several lines lie in_line and out_line elements apart.
+  /// Here and below, `prefetch` is heeded by lines that take a single pass.
   void complex_lines(Points<const T> in, Points<T> out, T* scratch, index_t in_points, index_t out_points,
                      index_t lines, std::ptrdiff_t in_line, std::ptrdiff_t out_line,
                      const Prefetch<T>& prefetch = {}) const;
+  void complex(Points<const T> in, Points<T> out, T* scratch, index_t in_points, index_t out_points) const {
+    complex_lines(in, out, scratch, in_points, out_points, 1, 0, 0);
+  }
+  void complex(Points<const T> in, Points<T> out, T* scratch) const { complex(in, out, scratch, n_, n_); }
 
   /// Whether real() and hermitian() exist; lines with large prime factors are transformed in pairs instead.
   bool has_real() const noexcept { return has_real_; }
@@ -72,8 +75,7 @@ class Line {
   };
 
   PassArguments<T> pass(const Step& step, Points<const T> in, Points<T> out) const;
-  void run_step(const Step& step, Points<const T> in, Points<T> out, T* scratch, index_t in_points,
-                index_t out_points) const;
+  void run_step(const Step& step, const PassArguments<T>& arguments, T* scratch) const;
 
   index_t n_;
   LineKernels<T> kernels_;
@@ -81,6 +83,7 @@ class Line {
   bool has_real_ = true;
   index_t scratch_ = 0;
   index_t prime_scratch_ = 0;
+  index_t together_ = 1;
   double cycles_ = 0;
 };
 

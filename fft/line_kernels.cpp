@@ -4,6 +4,7 @@
 #define HWY_TARGET_INCLUDE "fft/line_kernels.cpp"
 #include "fft/line_kernels.hpp"
 
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
@@ -170,13 +171,44 @@ void MergePair(const T* first, const T* second, index_t n, T* pair) {
   }
 }
 
+template <class T, class Body>
+HWY_INLINE void ForEachBlock(const RowsArguments<T>& a, const Body& body) {
+  const hn::ScalableTag<T> d;
+  constexpr std::size_t lanes = hn::MaxLanes(hn::ScalableTag<T>());
+  std::array<T*, lanes> rows;
+  for (index_t block = 0; block < a.blocks; ++block) {
+    const std::ptrdiff_t* offsets = a.offsets + block * static_cast<index_t>(lanes);
+    for (int part = 0; part < a.parts; ++part) {
+      T* base = a.base + part * a.row_part;
+      for (std::size_t lane = 0; lane < lanes; ++lane) rows[lane] = base + offsets[lane];
+      body(d, rows.data(), a.points + block * a.block_step + part * a.point_part);
+    }
+  }
+}
+
 template <class T>
-void RowsToPoints(const RowsArguments<T>& a) {
-  LoadRows(hn::ScalableTag<T>(), a.rows, a.row_step, a.points, a.point_step, a.count, a.ahead);
+void RowsToPoints(const RowsArguments<T>& arguments) {
+  const RowsArguments<T> a = arguments;
+  ForEachBlock(a, [&](auto d, T* const* rows, T* points) CONVOLUME_ALWAYS_INLINE {
+    LoadRows(d, rows, a.row_step, points, a.point_step, a.count, a.ahead);
+  });
 }
 template <class T>
-void PointsToRows(const RowsArguments<T>& a) {
-  StoreRows(hn::ScalableTag<T>(), a.points, a.point_step, a.rows, a.row_step, a.count);
+void PointsToRows(const RowsArguments<T>& arguments) {
+  const RowsArguments<T> a = arguments;
+  ForEachBlock(a, [&](auto d, T* const* rows, T* points) CONVOLUME_ALWAYS_INLINE {
+    StoreRows(d, static_cast<const T*>(points), a.point_step, rows, a.row_step, a.count);
+  });
+}
+
+template <class T>
+void Stream(const T* from, T* to, index_t count) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<index_t>(hn::Lanes(d));
+  index_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::Stream(hn::LoadU(d, from + i), d, to + i);
+  for (; i < count; ++i) to[i] = from[i];
+  hwy::FlushStream();
 }
 
 /// A lane of complex numbers at a time, or, where the run is a whole vector, all of them.
@@ -272,6 +304,7 @@ void Fill(LineKernels<T>& kernels) {
   kernels.points_to_rows = &PointsToRows<T>;
   kernels.runs_to_points = &RunsToPoints<T>;
   kernels.points_to_runs = &PointsToRuns<T>;
+  kernels.stream = &Stream<T>;
 }
 
 }  // namespace

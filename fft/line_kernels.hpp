@@ -79,15 +79,22 @@ struct ConvolveArguments {
   std::ptrdiff_t origin_out_im;
 };
 
-/// Between rows in memory, one per lane, and points. `rows` are the lanes' first elements; lanes may share one.
+/// Between rows in memory, one per lane, and points; blocks of as many rows as there are lanes follow each other. Row i
+/// of block j begins at base + offsets[j * lanes + i]; several may be the same one. With two parts all of it is done
+/// twice, for real and imaginary parts that lie apart.
 template <class T>
 struct RowsArguments {
-  T* const* rows;
+  T* base;
+  const std::ptrdiff_t* offsets;
   std::ptrdiff_t row_step;  ///< elements between neighbours on a row
   T* points;
   std::ptrdiff_t point_step;
-  index_t count;
-  /// Where the rows that are loaded next lie, in elements from these; 0 asks for nothing.
+  index_t count;  ///< points of a row
+  index_t blocks = 1;
+  std::ptrdiff_t block_step = 0;  ///< elements between the points of blocks
+  int parts = 1;
+  std::ptrdiff_t row_part = 0, point_part = 0;
+  /// Where rows that are loaded next lie, in elements from these; 0 asks for nothing.
   std::ptrdiff_t ahead = 0;
 };
 
@@ -127,6 +134,8 @@ struct LineKernels {
 
   void (*runs_to_points)(const RunsArguments<T>&) = nullptr;
   void (*points_to_runs)(const RunsArguments<T>&) = nullptr;
+  /// A copy past the caches; `to` is aligned to 64 bytes. Later work of other threads needs its own synchronisation.
+  void (*stream)(const T* from, T* to, index_t count) = nullptr;
 
   /// Those of the SIMD target in use.
   static LineKernels current();

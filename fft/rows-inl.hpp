@@ -62,6 +62,25 @@ HWY_INLINE void TransposeBlocks(D d, std::array<V, 2>& v) {
   v[0] = hn::InterleaveLower(d, a, v[1]);
   v[1] = hn::InterleaveUpper(d, a, v[1]);
 }
+
+/// A block of columns, from every row or to it. Not inlined: with more rows than general registers, pointers are best
+/// read from memory where they are used.
+template <class D, class T = hn::TFromD<D>>
+HWY_NOINLINE void LoadColumns(D d, T* const* rows, index_t at, T* points, std::ptrdiff_t point_step) {
+  constexpr int s = row_block<T>;
+  std::array<hn::Vec<D>, s> v;
+  Unroll<s>([&](auto r) CONVOLUME_ALWAYS_INLINE { v[r] = LoadBlocks(d, rows + r, at); });
+  TransposeBlocks(d, v);
+  Unroll<s>([&](auto r) CONVOLUME_ALWAYS_INLINE { hn::StoreU(v[r], d, points + r * point_step); });
+}
+template <class D, class T = hn::TFromD<D>>
+HWY_NOINLINE void StoreColumns(D d, const T* points, std::ptrdiff_t point_step, T* const* rows, index_t at) {
+  constexpr int s = row_block<T>;
+  std::array<hn::Vec<D>, s> v;
+  Unroll<s>([&](auto r) CONVOLUME_ALWAYS_INLINE { v[r] = hn::LoadU(d, points + r * point_step); });
+  TransposeBlocks(d, v);
+  Unroll<s>([&](auto r) CONVOLUME_ALWAYS_INLINE { StoreBlocks(d, v[r], rows + r, at); });
+}
 #endif
 
 inline constexpr int cache_line_blocks = 4;  // 64 bytes
@@ -84,14 +103,7 @@ HWY_INLINE void LoadRows(D d, T* const* rows, std::ptrdiff_t row_step, T* points
     for (i = 0; i < count; i += s) {
       if (ahead != 0) PrefetchRows(rows, ahead + i, lanes, static_cast<int>(i / s) % cache_line_blocks);
       const index_t at = HWY_MIN(i, count - s);
-      std::array<hn::Vec<D>, s> v;
-      Unroll<s>([&](auto r) CONVOLUME_ALWAYS_INLINE {
-        std::array<T*, hn::MaxLanes(D())> first;
-        for (int b = 0; b < static_cast<int>(hn::MaxLanes(D())); b += s) first[b] = rows[b + r];
-        v[r] = LoadBlocks(d, first.data(), at);
-      });
-      TransposeBlocks(d, v);
-      Unroll<s>([&](auto r) CONVOLUME_ALWAYS_INLINE { hn::StoreU(v[r], d, points + (at + r) * point_step); });
+      LoadColumns(d, rows, at, points + at * point_step, point_step);
     }
     return;
   }
@@ -112,14 +124,7 @@ HWY_INLINE void StoreRows(D d, const T* points, std::ptrdiff_t point_step, T* co
   if (row_step == 1 && count >= s) {
     for (i = 0; i < count; i += s) {
       const index_t at = HWY_MIN(i, count - s);
-      std::array<hn::Vec<D>, s> v;
-      Unroll<s>([&](auto r) CONVOLUME_ALWAYS_INLINE { v[r] = hn::LoadU(d, points + (at + r) * point_step); });
-      TransposeBlocks(d, v);
-      Unroll<s>([&](auto r) CONVOLUME_ALWAYS_INLINE {
-        std::array<T*, hn::MaxLanes(D())> first;
-        for (int b = 0; b < static_cast<int>(hn::MaxLanes(D())); b += s) first[b] = rows[b + r];
-        StoreBlocks(d, v[r], first.data(), at);
-      });
+      StoreColumns(d, points + at * point_step, point_step, rows, at);
     }
     return;
   }

@@ -8,6 +8,7 @@
 // takes the place of the planes.
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -19,42 +20,27 @@
 namespace convolume::fft {
 namespace {
 
-constexpr int most_lanes = 16;
-
-/// Lanes of a vector and where each one's line begins in memory.
-template <class T>
-struct Lanes {
-  std::array<T*, most_lanes> base;
-  int count = 0;
-
-  /// Lanes without a line share `spare`.
-  void fill(T* spare) {
-    for (int lane = count; lane < most_lanes; ++lane) base[static_cast<std::size_t>(lane)] = spare;
-  }
-};
+constexpr int most_lanes = 16, most_batch = 8;
 
 /// Lines numbered (outer, inner), inner fastest, and the distances between their first elements.
 struct LineGrid {
   index_t inner;  ///< lines side by side
   std::ptrdiff_t inner_step, outer_step;
 
-  /// Lines first .. first + count.
-  template <class T>
-  Lanes<T> lanes(T* origin, index_t first, index_t count) const {
-    Lanes<T> lanes;
-    lanes.count = static_cast<int>(count);
+  /// Offsets of lines first .. first + count, and of the first one again until `padded` are there.
+  void offsets(index_t first, index_t count, index_t padded, std::ptrdiff_t* out) const {
     index_t i = first % inner;
-    T* row = origin + first / inner * outer_step;
-    for (int lane = 0; lane < lanes.count; ++lane) {
-      lanes.base[static_cast<std::size_t>(lane)] = row + i * inner_step;
+    std::ptrdiff_t row = first / inner * outer_step;
+    for (index_t lane = 0; lane < count; ++lane) {
+      out[lane] = row + i * inner_step;
       if (++i == inner) {
         i = 0;
         row += outer_step;
       }
     }
-    return lanes;
+    for (index_t lane = count; lane < padded; ++lane) out[lane] = out[0];
   }
-  /// The same as runs of neighbours `apart` elements from each other.
+  /// Lines first .. first + count from `origin`, as runs of neighbours `apart` elements from each other.
   template <class T>
   int runs(T* origin, index_t first, index_t count, std::ptrdiff_t apart,
            std::array<LaneRun<T>, most_lanes>& out) const {
@@ -102,24 +88,27 @@ class VolumePlan final : public Plan::Impl {
     const int stages = outer() ? 2 : 1;
     const index_t first_volume = pass / stages * group_;
     const bool slabs = !outer() || (pass % 2 == 0) == geometry.forward;
-    for (index_t item = begin; item < end; ++item) {
-      const index_t per_volume = slabs ? slabs_ : blocks_, in_group = item / per_volume;
+    const index_t per_volume = slabs ? slabs_ : blocks_;
+    for (index_t item = begin; item < end;) {
+      const index_t in_group = item / per_volume, first = item % per_volume;
       T* volume_middle = middle + in_group * middle_elements_;
       const index_t volume = outer() ? first_volume + in_group : 0;
       T* volume_spectrum = spectrum + 2 * volume * geometry.spectrum_distance;
-      if (!slabs) {
-        outer_lines(item % per_volume * lanes_, volume_middle, volume_spectrum, buffers);
-        continue;
-      }
-      const Slab slab{item % per_volume * slab_planes_,
-                      std::min(slab_planes_, planes_ - item % per_volume * slab_planes_)};
-      T* volume_space = space + volume * geometry.space_distance * unit();
-      if (geometry.forward) {
-        rows_forward(slab, volume_space, volume_spectrum, buffers);
-        if (planar()) columns(slab, volume_middle, volume_spectrum, buffers);
+      if (slabs) {
+        const Slab slab(*this, first);
+        T* volume_space = space + (volume * geometry.space_distance + slab.first * plane_stride_) * unit();
+        if (geometry.forward) {
+          rows_forward(slab, volume_space, volume_spectrum, buffers);
+          if (planar()) columns(slab, volume_middle, volume_spectrum, buffers);
+        } else {
+          if (planar()) columns(slab, volume_middle, volume_spectrum, buffers);
+          rows_backward(slab, volume_spectrum, volume_space, buffers);
+        }
+        ++item;
       } else {
-        if (planar()) columns(slab, volume_middle, volume_spectrum, buffers);
-        rows_backward(slab, volume_spectrum, volume_space, buffers);
+        const index_t count = std::min({end - item, per_volume - first, z_batch_});
+        outer_lines(first * lanes_, count, volume_middle, volume_spectrum, buffers);
+        item += count;
       }
     }
   }
@@ -132,9 +121,20 @@ class VolumePlan final : public Plan::Impl {
   }
 
  private:
+  /// Where the rows of a slab lie, on the space side (from its first plane) and after their transform. Rows are padded
+  /// to whole vectors by repeating the first row of the last one.
+  struct Rows {
+    index_t count = 0;
+    std::vector<std::ptrdiff_t> space, spectrum;
+  };
   /// Planes [first, first + planes) of a volume.
   struct Slab {
+    Slab(const VolumePlan& plan, index_t number)
+        : first(number * plan.slab_planes_),
+          planes(std::min(plan.slab_planes_, plan.planes_ - first)),
+          rows(plan.rows_of_[planes == plan.slab_planes_ ? 0 : 1]) {}
     index_t first, planes;
+    const Rows& rows;
   };
   /// The parts of a worker's scratch.
   struct Buffers {
@@ -161,15 +161,20 @@ class VolumePlan final : public Plan::Impl {
   void rows_forward(const Slab& slab, T* space, T* spectrum, const Buffers& buffers) const;
   void rows_backward(const Slab& slab, T* spectrum, T* space, const Buffers& buffers) const;
   void columns(const Slab& slab, T* middle, T* spectrum, const Buffers& buffers) const;
-  void outer_lines(index_t first, T* middle, T* spectrum, const Buffers& buffers) const;
+  void outer_lines(index_t first, index_t vectors, T* middle, T* spectrum, const Buffers& buffers) const;
 
-  Lanes<T> space_rows(const Slab& slab, index_t first, T* space) const;
-  Lanes<T> spectrum_rows(const Slab& slab, index_t first, T* spectrum, const Buffers& buffers) const;
-  Spacing spectrum_row_spacing() const;
-  void load_space(const Lanes<T>& rows, T* points, std::ptrdiff_t point_step) const;
-  void store_space(const Lanes<T>& rows, const T* points, std::ptrdiff_t point_step) const;
-  void load_rows(const Lanes<T>& rows, const Spacing& spacing, T* points, index_t count) const;
-  void store_rows(const Lanes<T>& rows, const Spacing& spacing, T* points, index_t count) const;
+  Rows rows_of_slab(index_t planes) const;
+  T* spectrum_rows(const Slab& slab, T* spectrum, const Buffers& buffers) const;
+  RowsArguments<T> space_arguments(const Slab& slab, index_t row, T* space, T* points) const;
+  RowsArguments<T> complex_rows(T* base, const std::ptrdiff_t* offsets, const Spacing& spacing, T* points,
+                                index_t count) const;
+  RowsArguments<T> spectrum_arguments(const Slab& slab, index_t row, T* spectrum, const Buffers& buffers,
+                                      T* points) const;
+  void clear_unsupported(T* points, std::ptrdiff_t point_step, index_t width) const;
+  void rows_forward_in_pairs(const Slab& slab, T* space, T* spectrum, const Buffers& buffers) const;
+  void rows_backward_in_pairs(const Slab& slab, T* spectrum, T* space, const Buffers& buffers) const;
+  void store_outer_rows(const LineGrid& grid, index_t first, index_t vectors, T* spectrum,
+                        const Buffers& buffers) const;
 
   Line<T> x_, y_, z_;
   index_t lanes_ = 0, point_ = 0;
@@ -179,8 +184,11 @@ class VolumePlan final : public Plan::Impl {
   index_t slab_width_ = 0, slab_elements_ = 0;  // lanes of a slab; elements of one
   index_t blocks_ = 0;                          // vectors of outer lines
   index_t middle_width_ = 0, middle_elements_ = 0;
-  index_t group_ = 1;  // volumes between two barriers
+  index_t group_ = 1;                                // volumes between two barriers
+  index_t x_batch_ = 1, y_batch_ = 1, z_batch_ = 1;  // vectors of lines that share calls
   index_t buffer_elements_ = 0;
+  bool streams_ = false;         // whether the spectrum is written past the caches
+  std::array<Rows, 2> rows_of_;  // of a whole slab and of the last one
 };
 
 template <class T>
@@ -208,6 +216,14 @@ void VolumePlan<T>::init_stages() {
   };
   slab_width_ = planar() ? apart(slab_planes_ * g.x_star) : 0;
   slab_elements_ = checked_mul(rows_, 2 * slab_width_, "fft slab");
+  rows_of_[0] = rows_of_slab(slab_planes_);
+  if (planes_ % slab_planes_ != 0) rows_of_[1] = rows_of_slab(planes_ % slab_planes_);
+  x_batch_ = x_.together();
+  y_batch_ = y_.together();
+  z_batch_ = z_.together();
+  const auto cached = static_cast<std::size_t>(machine_model().l3_bytes) / 4;
+  streams_ = g.forward && outer() && g.spectrum_stride.z == 1 && g.spectrum_stride.x == g.z_padded &&
+             g.padding == (g.z_padded != n.z) && !problem.unaligned && g.spectrum_bytes > cached;
   if (!outer()) {
     pass_items = {slabs_};
     return;
@@ -231,7 +247,8 @@ void VolumePlan<T>::init_scratch() {
   const Extent3& n = problem.extent;
   const index_t unit = static_cast<index_t>(64 / sizeof(T));
   // Each buffer holds the points of any line, or a row of a lane that nobody wants.
-  const index_t longest = std::max({n.x, n.y, geometry.z_padded}) + 2;
+  const index_t longest =
+      checked_mul(std::max({x_batch_, y_batch_, z_batch_}), std::max({n.x, n.y, geometry.z_padded}) + 2, "fft scratch");
   buffer_elements_ = round_up(checked_mul(point_, longest, "fft scratch"), unit);
   slab_elements_ = round_up(slab_elements_, unit, "fft scratch");
   const index_t line = std::max({x_.scratch_elements(), y_.scratch_elements(), z_.scratch_elements()});
@@ -245,125 +262,172 @@ void VolumePlan<T>::init_scratch() {
   shared_bytes = bytes(checked_mul(middle_elements_, group_, "fft scratch"));
 }
 
-/// Rows first .. of a slab, on the space side. Lanes beyond the last row repeat the first one.
 template <class T>
-Lanes<T> VolumePlan<T>::space_rows(const Slab& slab, index_t first, T* space) const {
-  const LineGrid grid{rows_, unit() * geometry.space_stride.y, unit() * plane_stride_};
-  auto lanes = grid.lanes(space + slab.first * grid.outer_step, first, std::min(lanes_, slab.planes * rows_ - first));
-  lanes.fill(lanes.base[0]);
-  return lanes;
-}
-
-/// The same rows after their transform: in the slab, or, of one dimension, in the spectrum.
-template <class T>
-Lanes<T> VolumePlan<T>::spectrum_rows(const Slab& slab, index_t first, T* spectrum, const Buffers& buffers) const {
-  const LineGrid grid =
+typename VolumePlan<T>::Rows VolumePlan<T>::rows_of_slab(index_t planes) const {
+  const LineGrid space{rows_, unit() * geometry.space_stride.y, unit() * plane_stride_};
+  const LineGrid spectrum =
       planar() ? LineGrid{rows_, 2 * slab_width_, geometry.x_star} : LineGrid{1, 0, 2 * geometry.spectrum_distance};
-  T* origin = planar() ? buffers.slab : spectrum + slab.first * grid.outer_step;
-  auto lanes = grid.lanes(origin, first, std::min(lanes_, slab.planes * rows_ - first));
-  lanes.fill(lanes.base[0]);
-  return lanes;
-}
-
-template <class T>
-Spacing VolumePlan<T>::spectrum_row_spacing() const {
-  if (planar()) return {1, slab_width_};
-  return {2 * geometry.spectrum_stride.x, 1};
-}
-
-template <class T>
-void VolumePlan<T>::load_rows(const Lanes<T>& rows, const Spacing& spacing, T* points, index_t count) const {
-  const auto load = x_.kernels().rows_to_points;
-  if (spacing.interleaved() && spacing.step == 2) {
-    load({rows.base.data(), 1, points, lanes_, 2 * count});
-    return;
+  Rows rows;
+  rows.count = checked_mul(planes, rows_, "fft slab");
+  const index_t padded = round_up(rows.count, lanes_, "fft slab");
+  rows.space.resize(static_cast<std::size_t>(padded));
+  rows.spectrum.resize(static_cast<std::size_t>(padded));
+  for (index_t row = 0; row < rows.count; row += lanes_) {
+    const index_t count = std::min(lanes_, rows.count - row);
+    space.offsets(row, count, lanes_, rows.space.data() + row);
+    spectrum.offsets(row, count, lanes_, rows.spectrum.data() + row);
   }
-  Lanes<T> imaginary = rows;
-  for (T*& base : imaginary.base) base += spacing.im;
-  load({rows.base.data(), spacing.step, points, point_, count});
-  load({imaginary.base.data(), spacing.step, points + lanes_, point_, count});
+  return rows;
 }
 
+/// What the offsets of transformed rows count from: the slab, or, of one dimension, the spectrum.
 template <class T>
-void VolumePlan<T>::store_rows(const Lanes<T>& rows, const Spacing& spacing, T* points, index_t count) const {
-  const auto store = x_.kernels().points_to_rows;
-  if (spacing.interleaved() && spacing.step == 2) {
-    store({rows.base.data(), 1, points, lanes_, 2 * count});
-    return;
+T* VolumePlan<T>::spectrum_rows(const Slab& slab, T* spectrum, const Buffers& buffers) const {
+  return planar() ? buffers.slab : spectrum + 2 * slab.first * geometry.spectrum_distance;
+}
+
+/// One vector of rows on the space side and their dense points.
+template <class T>
+RowsArguments<T> VolumePlan<T>::space_arguments(const Slab& slab, index_t row, T* space, T* points) const {
+  const std::ptrdiff_t* offsets = slab.rows.space.data() + row;
+  if (!geometry.real) {
+    return complex_rows(space, offsets, {2 * geometry.space_stride.x, 1}, points, geometry.support.x);
   }
-  Lanes<T> imaginary = rows;
-  for (T*& base : imaginary.base) base += spacing.im;
-  store({rows.base.data(), spacing.step, points, point_, count});
-  store({imaginary.base.data(), spacing.step, points + lanes_, point_, count});
-}
-
-/// Real rows of the support as points, zeros behind them.
-template <class T>
-void VolumePlan<T>::load_space(const Lanes<T>& rows, T* points, std::ptrdiff_t point_step) const {
-  // The next rows follow these where a plane is dense.
-  const std::ptrdiff_t ahead = lanes_ * geometry.space_stride.y;
-  x_.kernels().rows_to_points(
-      {rows.base.data(), geometry.space_stride.x, points, point_step, geometry.support.x, ahead});
-  for (index_t i = geometry.support.x; i < problem.extent.x; ++i) std::fill_n(points + i * point_step, lanes_, T{0});
+  return {.base = space,
+          .offsets = offsets,
+          .row_step = geometry.space_stride.x,
+          .points = points,
+          .point_step = lanes_,
+          .count = geometry.support.x,
+          // The next rows follow these where a plane is dense.
+          .ahead = lanes_ * geometry.space_stride.y};
 }
 
 template <class T>
-void VolumePlan<T>::store_space(const Lanes<T>& rows, const T* points, std::ptrdiff_t point_step) const {
-  x_.kernels().points_to_rows(
-      {rows.base.data(), geometry.space_stride.x, const_cast<T*>(points), point_step, geometry.support.x});
+RowsArguments<T> VolumePlan<T>::complex_rows(T* base, const std::ptrdiff_t* offsets, const Spacing& spacing, T* points,
+                                             index_t count) const {
+  if (spacing.interleaved() && spacing.step == 2) {
+    return {
+        .base = base, .offsets = offsets, .row_step = 1, .points = points, .point_step = lanes_, .count = 2 * count};
+  }
+  return {.base = base,
+          .offsets = offsets,
+          .row_step = spacing.step,
+          .points = points,
+          .point_step = point_,
+          .count = count,
+          .parts = 2,
+          .row_part = spacing.im,
+          .point_part = lanes_};
+}
+
+template <class T>
+RowsArguments<T> VolumePlan<T>::spectrum_arguments(const Slab& slab, index_t row, T* spectrum, const Buffers& buffers,
+                                                   T* points) const {
+  const Spacing spacing = planar() ? Spacing{1, slab_width_} : Spacing{2 * geometry.spectrum_stride.x, 1};
+  return complex_rows(spectrum_rows(slab, spectrum, buffers), slab.rows.spectrum.data() + row, spacing, points,
+                      geometry.x_star);
+}
+
+/// Points behind the support, `width` elements each.
+template <class T>
+void VolumePlan<T>::clear_unsupported(T* points, std::ptrdiff_t point_step, index_t width) const {
+  for (index_t i = geometry.support.x; i < problem.extent.x; ++i) std::fill_n(points + i * point_step, width, T{0});
 }
 
 template <class T>
 void VolumePlan<T>::rows_forward(const Slab& slab, T* space, T* spectrum, const Buffers& buffers) const {
-  const Spacing spacing = spectrum_row_spacing();
-  const index_t rows = slab.planes * rows_, n = problem.extent.x;
-  for (index_t row = 0; row < rows; row += lanes_) {
-    const Lanes<T> from = space_rows(slab, row, space), to = spectrum_rows(slab, row, spectrum, buffers);
-    if (!geometry.real) {
-      load_rows(from, {2 * geometry.space_stride.x, 1}, buffers.a, geometry.support.x);
-      x_.complex(source(buffers.a), dense(buffers.b), buffers.line, geometry.support.x, n);
-      store_rows(to, spacing, buffers.b, n);
-    } else if (!pairs()) {
-      load_space(from, buffers.a, lanes_);
-      x_.real(buffers.a, lanes_, dense(buffers.b), buffers.line);
-      store_rows(to, spacing, buffers.b, geometry.x_star);
-    } else {
-      // The last rows may have no partner and are then their own.
-      const index_t partner = row + lanes_ < rows ? row + lanes_ : row;
-      load_space(from, buffers.a, point_);
-      load_space(space_rows(slab, partner, space), buffers.a + lanes_, point_);
-      x_.complex(source(buffers.a), dense(buffers.a), buffers.line);
-      x_.kernels().split_pair(buffers.a, n, buffers.b, buffers.c);
-      store_rows(to, spacing, buffers.b, geometry.x_star);
-      if (partner != row) {
-        store_rows(spectrum_rows(slab, partner, spectrum, buffers), spacing, buffers.c, geometry.x_star);
-      }
-      row = partner;
+  if (pairs()) {
+    rows_forward_in_pairs(slab, space, spectrum, buffers);
+    return;
+  }
+  const LineKernels<T>& kernels = x_.kernels();
+  const index_t n = problem.extent.x, in_step = geometry.real ? lanes_ : point_;
+  const index_t vectors = (slab.rows.count + lanes_ - 1) / lanes_;
+  for (index_t first = 0; first < vectors; first += x_batch_) {
+    const index_t count = std::min(x_batch_, vectors - first), row = first * lanes_;
+    RowsArguments<T> from = space_arguments(slab, row, space, buffers.a);
+    from.blocks = count;
+    from.block_step = n * in_step;
+    kernels.rows_to_points(from);
+    for (index_t i = 0; i < count && geometry.support.x < n; ++i) {
+      clear_unsupported(buffers.a + i * n * in_step, in_step, in_step);
     }
+    if (geometry.real) {
+      x_.real(buffers.a, lanes_, dense(buffers.b), buffers.line, count, n * in_step, geometry.x_star * point_);
+    } else {
+      x_.complex_lines(source(buffers.a), dense(buffers.b), buffers.line, n, n, count, n * point_, n * point_);
+    }
+    RowsArguments<T> to = spectrum_arguments(slab, row, spectrum, buffers, buffers.b);
+    to.blocks = count;
+    to.block_step = geometry.x_star * point_;
+    kernels.points_to_rows(to);
+  }
+}
+
+/// Two vectors of rows at a time, as real and imaginary parts; the last one may have no partner and is then its own.
+template <class T>
+void VolumePlan<T>::rows_forward_in_pairs(const Slab& slab, T* space, T* spectrum, const Buffers& buffers) const {
+  const LineKernels<T>& kernels = x_.kernels();
+  for (index_t row = 0; row < slab.rows.count; row += 2 * lanes_) {
+    const bool single = row + lanes_ >= slab.rows.count;
+    const index_t partner = single ? row : row + lanes_;
+    for (const index_t half : {index_t{0}, lanes_}) {
+      RowsArguments<T> from = space_arguments(slab, half == 0 ? row : partner, space, buffers.a + half);
+      from.point_step = point_;
+      kernels.rows_to_points(from);
+    }
+    clear_unsupported(buffers.a, point_, point_);
+    x_.complex(source(buffers.a), dense(buffers.a), buffers.line);
+    kernels.split_pair(buffers.a, problem.extent.x, buffers.b, buffers.c);
+    kernels.points_to_rows(spectrum_arguments(slab, row, spectrum, buffers, buffers.b));
+    if (!single) kernels.points_to_rows(spectrum_arguments(slab, partner, spectrum, buffers, buffers.c));
   }
 }
 
 template <class T>
 void VolumePlan<T>::rows_backward(const Slab& slab, T* spectrum, T* space, const Buffers& buffers) const {
-  const Spacing spacing = spectrum_row_spacing();
-  const index_t rows = slab.planes * rows_, n = problem.extent.x;
-  for (index_t row = 0; row < rows; row += lanes_) {
-    const Lanes<T> to = space_rows(slab, row, space);
-    load_rows(spectrum_rows(slab, row, spectrum, buffers), spacing, buffers.a, geometry.x_star);
-    if (!geometry.real) {
-      x_.complex(source(buffers.a).swapped(), dense(buffers.b).swapped(), buffers.line, n, geometry.support.x);
-      store_rows(to, {2 * geometry.space_stride.x, 1}, buffers.b, geometry.support.x);
-    } else if (!pairs()) {
-      x_.hermitian(source(buffers.a), buffers.b, lanes_, buffers.line);
-      store_space(to, buffers.b, lanes_);
+  if (pairs()) {
+    rows_backward_in_pairs(slab, spectrum, space, buffers);
+    return;
+  }
+  const LineKernels<T>& kernels = x_.kernels();
+  const index_t n = problem.extent.x, out_step = geometry.real ? lanes_ : point_;
+  const index_t vectors = (slab.rows.count + lanes_ - 1) / lanes_;
+  for (index_t first = 0; first < vectors; first += x_batch_) {
+    const index_t count = std::min(x_batch_, vectors - first), row = first * lanes_;
+    RowsArguments<T> from = spectrum_arguments(slab, row, spectrum, buffers, buffers.a);
+    from.blocks = count;
+    from.block_step = geometry.x_star * point_;
+    kernels.rows_to_points(from);
+    if (geometry.real) {
+      x_.hermitian(source(buffers.a), buffers.b, lanes_, buffers.line, count, from.block_step, n * out_step);
     } else {
-      const index_t partner = row + lanes_ < rows ? row + lanes_ : row;
-      load_rows(spectrum_rows(slab, partner, spectrum, buffers), spacing, buffers.b, geometry.x_star);
-      x_.kernels().merge_pair(buffers.a, buffers.b, n, buffers.c);
-      x_.complex(source(buffers.c).swapped(), dense(buffers.c).swapped(), buffers.line);
-      store_space(to, buffers.c, point_);
-      if (partner != row) store_space(space_rows(slab, partner, space), buffers.c + lanes_, point_);
-      row = partner;
+      x_.complex_lines(source(buffers.a).swapped(), dense(buffers.b).swapped(), buffers.line, n, geometry.support.x,
+                       count, n * point_, n * point_);
+    }
+    RowsArguments<T> to = space_arguments(slab, row, space, buffers.b);
+    to.blocks = count;
+    to.block_step = n * out_step;
+    kernels.points_to_rows(to);
+  }
+}
+
+template <class T>
+void VolumePlan<T>::rows_backward_in_pairs(const Slab& slab, T* spectrum, T* space, const Buffers& buffers) const {
+  const LineKernels<T>& kernels = x_.kernels();
+  for (index_t row = 0; row < slab.rows.count; row += 2 * lanes_) {
+    const bool single = row + lanes_ >= slab.rows.count;
+    const index_t partner = single ? row : row + lanes_;
+    kernels.rows_to_points(spectrum_arguments(slab, row, spectrum, buffers, buffers.a));
+    kernels.rows_to_points(spectrum_arguments(slab, partner, spectrum, buffers, buffers.b));
+    kernels.merge_pair(buffers.a, buffers.b, problem.extent.x, buffers.c);
+    x_.complex(source(buffers.c).swapped(), dense(buffers.c).swapped(), buffers.line);
+    for (const index_t half : {index_t{0}, lanes_}) {
+      if (half != 0 && single) break;
+      RowsArguments<T> to = space_arguments(slab, half == 0 ? row : partner, space, buffers.c + half);
+      to.point_step = point_;
+      kernels.points_to_rows(to);
     }
   }
 }
@@ -371,68 +435,116 @@ void VolumePlan<T>::rows_backward(const Slab& slab, T* spectrum, T* space, const
 /// Lines along Y between the slab and the middle, or, of two dimensions, the spectrum.
 template <class T>
 void VolumePlan<T>::columns(const Slab& slab, T* middle, T* spectrum, const Buffers& buffers) const {
-  const index_t x_star = geometry.x_star, lines = slab.planes * x_star;
+  const LineKernels<T>& kernels = y_.kernels();
+  const index_t x_star = geometry.x_star, lines = slab.planes * x_star, n = problem.extent.y;
   const Extent3& stride = geometry.spectrum_stride;
   const Spacing spacing = outer() ? Spacing{x_star, middle_width_} : Spacing{2 * stride.y, 1};
   const LineGrid grid =
       outer() ? LineGrid{x_star, 1, 2 * middle_width_} : LineGrid{x_star, 2 * stride.x, 2 * geometry.spectrum_distance};
   T* origin = (outer() ? middle : spectrum) + slab.first * grid.outer_step;
-  for (index_t first = 0; first < lines; first += lanes_) {
-    const index_t count = std::min(lanes_, lines - first);
-    std::array<LaneRun<T>, most_lanes> runs;
-    const int run_count = grid.runs(origin, first, count, spacing.interleaved() ? 2 : 1, runs);
-    const bool direct = !spacing.interleaved() && run_count == 1 && count == lanes_;
+  std::array<LaneRun<T>, most_lanes> runs;
+  const auto outside = [&](index_t line, index_t buffer) {
+    const index_t count = std::min(lanes_, lines - line);
+    const int run_count = grid.runs(origin, line, count, spacing.interleaved() ? 2 : 1, runs);
+    return RunsArguments<T>{runs.data(), run_count, spacing.step, spacing.im, buffers.a + buffer * n * point_, n};
+  };
+  for (index_t first = 0; first < lines; first += y_batch_ * lanes_) {
+    const index_t vectors = std::min(y_batch_, (lines - first + lanes_ - 1) / lanes_);
     const Points<T> inside{buffers.slab + first, 2 * slab_width_, slab_width_};
-    const Points<const T> inside_source{inside.data, inside.step, inside.im};
-    const RunsArguments<T> outside{runs.data(), run_count, spacing.step, spacing.im, buffers.a, problem.extent.y};
-    const Points<T> memory{runs[0].base, spacing.step, spacing.im};
+    const RunsArguments<T> only = outside(first, 0);
+    // A vector of lines side by side needs no buffer.
+    const bool direct = vectors == 1 && !spacing.interleaved() && only.run_count == 1 && only.runs[0].count == lanes_;
+    const Points<T> memory{only.runs[0].base, spacing.step, spacing.im};
+    const Points<T> other = direct ? memory : dense(buffers.a);
     if (geometry.forward) {
-      y_.complex(inside_source, direct ? memory : dense(buffers.a), buffers.line, rows_, problem.extent.y);
-      if (!direct) y_.kernels().points_to_runs(outside);
+      y_.complex_lines({inside.data, inside.step, inside.im}, other, buffers.line, rows_, n, vectors, lanes_,
+                       n * point_);
+      for (index_t i = 0; i < vectors && !direct; ++i) kernels.points_to_runs(outside(first + i * lanes_, i));
     } else {
-      if (!direct) y_.kernels().runs_to_points(outside);
-      const Points<const T> from{direct ? memory.data : buffers.a, direct ? memory.step : point_,
-                                 direct ? memory.im : lanes_};
-      y_.complex(from.swapped(), inside.swapped(), buffers.line, problem.extent.y, rows_);
+      for (index_t i = 0; i < vectors && !direct; ++i) kernels.runs_to_points(outside(first + i * lanes_, i));
+      y_.complex_lines(Points<const T>{other.data, other.step, other.im}.swapped(), inside.swapped(), buffers.line, n,
+                       rows_, vectors, n * point_, lanes_);
     }
   }
 }
 
-/// Lines along Z, from `first`, between the middle and the spectrum.
+/// Vectors of lines along Z, from line `first`, between the middle and the spectrum.
 template <class T>
-void VolumePlan<T>::outer_lines(index_t first, T* middle, T* spectrum, const Buffers& buffers) const {
+void VolumePlan<T>::outer_lines(index_t first, index_t vectors, T* middle, T* spectrum, const Buffers& buffers) const {
+  const LineKernels<T>& kernels = z_.kernels();
   const Extent3& stride = geometry.spectrum_stride;
   const index_t lines = problem.extent.y * geometry.x_star, n = problem.extent.z;
-  const index_t count = std::min(lanes_, lines - first);
   const LineGrid grid{geometry.x_star, 2 * stride.x, 2 * stride.y};
-  // Neighbouring vectors of lines follow each other.
-  const std::ptrdiff_t ahead = first + 2 * lanes_ <= lines ? lanes_ : 0;
-  const Points<const T> inside_source{middle + first, 2 * middle_width_, middle_width_, ahead};
-  const Points<T> inside{middle + first, 2 * middle_width_, middle_width_};
-  std::array<LaneRun<T>, most_lanes> runs;
   const bool rotated = stride.z == 1;
-  const int run_count = rotated ? 0 : grid.runs(spectrum, first, count, 2, runs);
-  const RunsArguments<T> outside{runs.data(), run_count, 2 * stride.z, 1, buffers.a, n};
+  const index_t points = geometry.padding ? geometry.z_padded : n;
+  // Neighbouring vectors of lines follow each other.
+  const std::ptrdiff_t ahead = first + (vectors + 1) * lanes_ <= lines ? vectors * lanes_ : 0;
+  const Points<T> inside{middle + first, 2 * middle_width_, middle_width_, ahead};
+  std::array<LaneRun<T>, most_lanes> runs;
+  const auto outside = [&](index_t vector) {
+    const index_t line = first + vector * lanes_, count = std::min(lanes_, lines - line);
+    const int run_count = grid.runs(spectrum, line, count, 2, runs);
+    return RunsArguments<T>{runs.data(), run_count, 2 * stride.z, 1, buffers.a + vector * points * point_, n};
+  };
   if (geometry.forward) {
-    z_.complex(inside_source, dense(buffers.a), buffers.line, geometry.support.z, n);
-    if (!rotated) {
-      z_.kernels().points_to_runs(outside);
+    z_.complex_lines({inside.data, inside.step, inside.im, ahead}, dense(buffers.a), buffers.line, geometry.support.z,
+                     n, vectors, lanes_, points * point_);
+    if (rotated) {
+      store_outer_rows(grid, first, vectors, spectrum, buffers);
       return;
     }
-    const index_t points = geometry.padding ? geometry.z_padded : n;
-    std::fill(buffers.a + n * point_, buffers.a + points * point_, T{0});
-    auto lanes = grid.lanes(spectrum, first, count);
-    lanes.fill(buffers.c);
-    store_rows(lanes, {2, 1}, buffers.a, points);
-  } else {
-    if (rotated) {
-      auto lanes = grid.lanes(spectrum, first, count);
-      lanes.fill(lanes.base[0]);
-      load_rows(lanes, {2, 1}, buffers.a, n);
-    } else {
-      z_.kernels().runs_to_points(outside);
+    for (index_t i = 0; i < vectors; ++i) kernels.points_to_runs(outside(i));
+    return;
+  }
+  if (rotated) {
+    std::array<std::ptrdiff_t, most_lanes * most_batch> offsets;
+    for (index_t i = 0; i < vectors; ++i) {
+      const index_t line = first + i * lanes_;
+      grid.offsets(line, std::min(lanes_, lines - line), lanes_, offsets.data() + i * lanes_);
     }
-    z_.complex(source(buffers.a).swapped(), inside.swapped(), buffers.line, n, geometry.support.z);
+    RowsArguments<T> from = complex_rows(spectrum, offsets.data(), {2, 1}, buffers.a, n);
+    from.blocks = vectors;
+    from.block_step = points * point_;
+    from.ahead = grid.inner_step * lanes_ * vectors;
+    kernels.rows_to_points(from);
+  } else {
+    for (index_t i = 0; i < vectors; ++i) kernels.runs_to_points(outside(i));
+  }
+  z_.complex_lines(source(buffers.a).swapped(), inside.swapped(), buffers.line, n, geometry.support.z, vectors,
+                   points * point_, lanes_);
+}
+
+/// Rotated order: rows of the spectrum lie along Z. Zeros follow them where they are padded.
+template <class T>
+void VolumePlan<T>::store_outer_rows(const LineGrid& grid, index_t first, index_t vectors, T* spectrum,
+                                     const Buffers& buffers) const {
+  const LineKernels<T>& kernels = z_.kernels();
+  const index_t lines = problem.extent.y * geometry.x_star, n = problem.extent.z;
+  const index_t points = geometry.padding ? geometry.z_padded : n, row = 2 * points;
+  for (index_t i = 0; i < vectors && n < points; ++i) {
+    T* buffer = buffers.a + i * points * point_;
+    std::fill(buffer + n * point_, buffer + points * point_, T{0});
+  }
+  // Whole vectors go straight to memory; of the last one, or past the caches, rows are put together first.
+  const index_t whole = streams_ ? 0 : std::min(vectors, (lines - first) / lanes_);
+  std::array<std::ptrdiff_t, most_lanes * most_batch> offsets;
+  grid.offsets(first, whole * lanes_, 0, offsets.data());
+  RowsArguments<T> to = complex_rows(spectrum, offsets.data(), {2, 1}, buffers.a, points);
+  to.blocks = whole;
+  to.block_step = points * point_;
+  kernels.points_to_rows(to);
+  for (index_t i = whole; i < vectors; ++i) {
+    const index_t line = first + i * lanes_, count = std::min(lanes_, lines - line);
+    for (index_t lane = 0; lane < lanes_; ++lane) offsets[static_cast<std::size_t>(lane)] = lane * row;
+    kernels.points_to_rows(complex_rows(buffers.c, offsets.data(), {2, 1}, buffers.a + i * points * point_, points));
+    grid.offsets(line, count, 0, offsets.data());
+    if (streams_) {
+      kernels.stream(buffers.c, spectrum + offsets[0], count * row);
+      continue;
+    }
+    for (index_t lane = 0; lane < count; ++lane) {
+      std::copy_n(buffers.c + lane * row, row, spectrum + offsets[static_cast<std::size_t>(lane)]);
+    }
   }
 }
 
