@@ -211,6 +211,13 @@ void Stream(const T* from, T* to, index_t count) {
   hwy::FlushStream();
 }
 
+/// The lanes of a run: those of others are in memory that is not this run's.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Mask<D> RunMask(D d, const LaneRun<T>& run) {
+  return hn::AndNot(hn::FirstN(d, static_cast<std::size_t>(run.first)),
+                    hn::FirstN(d, static_cast<std::size_t>(run.first + run.count)));
+}
+
 /// A lane of complex numbers at a time, or, where the run is a whole vector, all of them.
 template <class T>
 void RunsToPoints(const RunsArguments<T>& arguments) {
@@ -219,6 +226,21 @@ void RunsToPoints(const RunsArguments<T>& arguments) {
   const auto lanes = static_cast<int>(hn::Lanes(d));
   const bool whole = a.run_count == 1 && a.runs[0].count == lanes;
   const bool interleaved = a.memory_im == 1;
+#if HWY_TARGET <= HWY_AVX2
+  if (!interleaved && !whole) {
+    for (int r = 0; r < a.run_count; ++r) {
+      const LaneRun<T> run = a.runs[r];
+      const auto mask = RunMask(d, run);
+      const T* from = run.base - run.first;
+      T* point = a.points;
+      for (index_t i = 0; i < a.count; ++i, point += 2 * lanes, from += a.memory_step) {
+        hn::BlendedStore(hn::MaskedLoad(mask, d, from), mask, d, point);
+        hn::BlendedStore(hn::MaskedLoad(mask, d, from + a.memory_im), mask, d, point + lanes);
+      }
+    }
+    return;
+  }
+#endif
   for (index_t i = 0; i < a.count; ++i) {
     T* point = a.points + 2 * i * lanes;
     const T* from = a.runs[0].base + i * a.memory_step;
@@ -256,10 +278,8 @@ void PointsToRuns(const RunsArguments<T>& arguments) {
 #if HWY_TARGET <= HWY_AVX2  // before, a masked store is a load, a blend and a store, which other threads could see
   if (!interleaved) {
     for (int r = 0; r < a.run_count; ++r) {
-      // The mask keeps the lanes of other runs from memory that is not theirs.
       const LaneRun<T> run = a.runs[r];
-      const auto mask = hn::AndNot(hn::FirstN(d, static_cast<std::size_t>(run.first)),
-                                   hn::FirstN(d, static_cast<std::size_t>(run.first + run.count)));
+      const auto mask = RunMask(d, run);
       const T* point = a.points;
       T* to = run.base - run.first;
       for (index_t i = 0; i < a.count; ++i, point += 2 * lanes, to += a.memory_step) {

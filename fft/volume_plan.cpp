@@ -29,6 +29,11 @@ struct LineGrid {
 
   /// Offsets of lines first .. first + count, and of the first one again until `padded` are there.
   void offsets(index_t first, index_t count, index_t padded, std::ptrdiff_t* out) const {
+    if (inner * inner_step == outer_step) {
+      for (index_t lane = 0; lane < count; ++lane) out[lane] = (first + lane) * inner_step;
+      std::fill(out + count, out + std::max(count, padded), first * inner_step);
+      return;
+    }
     index_t i = first % inner;
     std::ptrdiff_t row = first / inner * outer_step;
     for (index_t lane = 0; lane < count; ++lane) {
@@ -209,17 +214,15 @@ void VolumePlan<T>::init_stages() {
   slab_planes_ = planar() ? std::min({fits, share, planes_}) : std::min(planes_, 4 * lanes_);
   slabs_ = (planes_ + slab_planes_ - 1) / slab_planes_;
 
-  // Distances that are no multiple of a page: rows of one lane would else meet in few sets of the caches.
-  const auto apart = [this](index_t width) {
-    width = round_up(width, lanes_, "fft slab");
-    return 2 * width * static_cast<index_t>(sizeof(T)) % 4096 == 0 ? width + lanes_ : width;
-  };
+  // An odd number of vectors: rows a power of two apart would meet in few sets of the caches.
+  const auto apart = [this](index_t width) { return (round_up(width, lanes_, "fft slab") / lanes_ | 1) * lanes_; };
   slab_width_ = planar() ? apart(slab_planes_ * g.x_star) : 0;
   slab_elements_ = checked_mul(rows_, 2 * slab_width_, "fft slab");
   rows_of_[0] = rows_of_slab(slab_planes_);
   if (planes_ % slab_planes_ != 0) rows_of_[1] = rows_of_slab(planes_ % slab_planes_);
   x_batch_ = x_.together();
-  y_batch_ = y_.together();
+  // Longer rows are written without a buffer, which serves one vector at a time.
+  y_batch_ = g.x_star < lanes_ ? y_.together() : 1;
   z_batch_ = z_.together();
   const auto cached = static_cast<std::size_t>(machine_model().l3_bytes) / 4;
   streams_ = g.forward && outer() && g.spectrum_stride.z == 1 && g.spectrum_stride.x == g.z_padded &&
@@ -459,11 +462,14 @@ void VolumePlan<T>::columns(const Slab& slab, T* middle, T* spectrum, const Buff
     if (geometry.forward) {
       y_.complex_lines({inside.data, inside.step, inside.im}, other, buffers.line, rows_, n, vectors, lanes_,
                        n * point_);
-      for (index_t i = 0; i < vectors && !direct; ++i) kernels.points_to_runs(outside(first + i * lanes_, i));
+      if (!direct) kernels.points_to_runs(only);
+      for (index_t i = 1; i < vectors; ++i) kernels.points_to_runs(outside(first + i * lanes_, i));
     } else {
-      for (index_t i = 0; i < vectors && !direct; ++i) kernels.runs_to_points(outside(first + i * lanes_, i));
-      y_.complex_lines(Points<const T>{other.data, other.step, other.im}.swapped(), inside.swapped(), buffers.line, n,
-                       rows_, vectors, n * point_, lanes_);
+      if (!direct) kernels.runs_to_points(only);
+      for (index_t i = 1; i < vectors; ++i) kernels.runs_to_points(outside(first + i * lanes_, i));
+      // The vector of lines that follows lies beside this one.
+      const Points<const T> from{other.data, other.step, other.im, direct ? lanes_ : 0};
+      y_.complex_lines(from.swapped(), inside.swapped(), buffers.line, n, rows_, vectors, n * point_, lanes_);
     }
   }
 }
