@@ -384,6 +384,6 @@ std::shared_ptr<const Plan::Impl> make_fftw_plan(const Problem& problem, const O
   return std::make_shared<FftwPlan<double>>(problem, options);
 }
 
-std::string backend_versions() { return Fftw<float>::version(); }
+std::string fftw_backend_version() { return Fftw<float>::version(); }
 
 }  // namespace convolume::fft

@@ -69,6 +69,7 @@ Backend measured_backend(const Problem& problem, const Options& options) {
     if (*known == "native") return Backend::native;
     if (*known == "fftw") return Backend::fftw;
   }
+  if (fftw_backend_version().empty()) return Backend::native;
   std::vector<Plan> plans;
   for (const Backend backend : {Backend::native, Backend::fftw}) {
     Options candidate = options;

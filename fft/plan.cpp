@@ -243,6 +243,11 @@ index_t Plan::spectrum_elements() const noexcept { return impl_->geometry.spectr
 Backend Plan::backend() const noexcept { return impl_->options.backend; }
 std::string Plan::describe() const { return impl_->describe(); }
 
+std::string backend_versions() {
+  const std::string fftw = fftw_backend_version();
+  return fftw.empty() ? fmt::format("native-{}", version()) : fmt::format("native-{}, {}", version(), fftw);
+}
+
 double Plan::flops() const noexcept {
   const Extent3& e = impl_->problem.extent;
   const double points = static_cast<double>(e.z) * static_cast<double>(e.y) * static_cast<double>(e.x);

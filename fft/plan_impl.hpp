@@ -45,6 +45,9 @@ struct Plan::Impl {
 /// Plans with FFTW; takes the process-wide planner lock.
 std::shared_ptr<const Plan::Impl> make_fftw_plan(const Problem& problem, const Options& options);
 
+/// Empty where the library was built without it.
+std::string fftw_backend_version();
+
 /// The native backend (volume_plan.cpp).
 std::shared_ptr<const Plan::Impl> make_native_plan(const Problem& problem, const Options& options);
 

@@ -126,7 +126,7 @@ CONVOLUME_API index_t good_size(index_t n);
 CONVOLUME_API void set_plan_cache_capacity(std::size_t plans);
 CONVOLUME_API std::size_t plan_cache_size();
 
-/// Name and version of each backend, e.g. "fftw-3.3.10-sse2-avx".
+/// Name and version of each backend, e.g. "native-0.1.0, fftw-3.3.10-sse2-avx".
 CONVOLUME_API std::string backend_versions();
 
 }  // namespace convolume::fft

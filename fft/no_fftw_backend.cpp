@@ -1,0 +1,12 @@
+// Stands for the FFTW backend in a library that was built without it.
+#include "fft/plan_impl.hpp"
+
+namespace convolume::fft {
+
+std::shared_ptr<const Plan::Impl> make_fftw_plan(const Problem&, const Options&) {
+  throw Unsupported("fft: this library was built without FFTW; use Backend::native, or build with CONVOLUME_FFTW=ON");
+}
+
+std::string fftw_backend_version() { return {}; }
+
+}  // namespace convolume::fft
