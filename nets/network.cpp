@@ -65,13 +65,16 @@ void Network::make_plans() {
     const auto& conv = std::get<ConvNode>(spec_.nodes[i].kind);
     const ConvProblem problem =
         conv_problem(spec_, spec_.nodes[i], conv, options_.batch, shapes_.of(spec_.nodes[i].inputs[0]));
-    nodes_[i].plan = ConvPlan::make(problem, {.engine = options_.engine, .memory_budget = budget});
+    nodes_[i].plan = ConvPlan::make(problem, {.engine = options_.engine,
+                                              .memory_budget = budget,
+                                              .fft = options_.fft,
+                                              .cache_spectra = options_.cache_spectra});
   };
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     if (!std::holds_alternative<ConvNode>(spec_.nodes[i].kind)) continue;
     plan(i, 0);
     for (const CacheCost& cache : nodes_[i].plan->caches()) {
-      if (cache.name == "w_hat") candidates.push_back({i, cache});
+      if (cache.name == "w_hat" && cache.kept) candidates.push_back({i, cache});
     }
   }
   std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
@@ -128,7 +131,7 @@ Ready Network::forward_node(TaskGraph& graph, std::size_t index) {
   if (node.plan) {
     ForwardBindings bindings{.x = x, .w = node.weights, .y = node.y};
     if (node.bias != nullptr) bindings.bias = node.bias->value;
-    if (options_.training) bindings.x_hat = &node.x_hat;
+    if (options_.training && options_.cache_spectra) bindings.x_hat = &node.x_hat;
     const Ready weights = node.weights_ready & ready_or_now(parameter_ready_, node.bias);
     return node.plan->append_forward(graph, {.x = ready, .w = weights}, bindings, memory_);
   }
@@ -255,7 +258,7 @@ void Network::backward_conv(TaskGraph& graph, std::size_t index, ParameterReady&
                             .y = node.y.view(),
                             .dy = node.dy.view(),
                             .w = node.weights,
-                            .x_hat = &node.x_hat,
+                            .x_hat = options_.cache_spectra ? &node.x_hat : nullptr,
                             .dw = node.weight->gradient};
   if (node.bias != nullptr) bindings.dbias = node.bias->gradient;
   if (target != nullptr) {
@@ -270,6 +273,7 @@ void Network::backward_conv(TaskGraph& graph, std::size_t index, ParameterReady&
   done[node.weight->name] = gradients.dw;
   if (node.bias != nullptr) done[node.bias->name] = gradients.dbias;
   if (target != nullptr) written(*target, gradients.dx);
+  if (bindings.x_hat == nullptr) return;
   // The spectra of x live from this layer's forward to its weight gradient, within one run. Never skipped, so that a
   // cancelled run frees them too.
   graph.add(

@@ -21,6 +21,8 @@ struct NetworkOptions {
   /// Bytes that all kept weight spectra may hold; shared out by seconds saved per byte, ties in layer order. 0: no
   /// limit.
   std::size_t memory_budget = std::size_t{4} << 30;
+  fft::Options fft{};         ///< who transforms
+  bool cache_spectra = true;  ///< keep x_hat and w_hat from forward to backward, and share dy_hat; see ConvOptions
 };
 
 /// When the parameters of a net are up to date, by name; those not named are from the start.

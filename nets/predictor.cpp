@@ -110,10 +110,13 @@ Predictor::Predictor(const NetSpec& spec, Parameters& parameters, const Extent3&
     axes_[static_cast<std::size_t>(axis)] = tile_axis({volume_[axis], patch[axis], out[axis], shapes.offset()[axis],
                                                        alignment[axis], padded_before, padded_behind, overlap});
   }
-  network_ = std::make_unique<Network>(
-      spec, patch, parameters,
-      NetworkOptions{.batch = 1, .training = false, .engine = options.engine, .memory_budget = options.memory_budget},
-      memory);
+  network_ = std::make_unique<Network>(spec, patch, parameters,
+                                       NetworkOptions{.batch = 1,
+                                                      .training = false,
+                                                      .engine = options.engine,
+                                                      .memory_budget = options.memory_budget,
+                                                      .fft = options.fft},
+                                       memory);
   network_->append_prepare(prepare_graph_, {});
   network_->append_forward(forward_graph_, {}, {}, {});
   probabilities_ = Tensor<float>(network_->logits().shape(), memory);

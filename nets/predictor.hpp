@@ -14,6 +14,7 @@ struct PredictorOptions {
   std::optional<Extent3> overlap{};  ///< of neighbouring outputs; a field of view, at most half a patch, where absent
   Engine engine = Engine::automatic;
   std::size_t memory_budget = std::size_t{4} << 30;
+  fft::Options fft{};
 };
 
 /// Where patches lie along one axis and how they blend. Where a net pads, the outermost voxels were computed from

@@ -28,6 +28,12 @@ const NetSpec& fitting(const NetSpec& spec, const Dataset& data) {
   return spec;
 }
 
+NetworkOptions for_training(NetworkOptions options, const NetSpec& spec) {
+  options.batch = spec.training.batch;
+  options.training = true;
+  return options;
+}
+
 }  // namespace
 
 Trainer::Trainer(const NetSpec& spec, const Dataset& data, std::uint64_t seed, const NetworkOptions& options,
@@ -38,12 +44,7 @@ Trainer::Trainer(const NetSpec& spec, const Dataset& data, std::uint64_t seed, c
       scheduler_(scheduler),
       memory_(memory),
       parameters_(spec, true, seed, memory),
-      network_(spec, spec.patch, parameters_,
-               {.batch = spec.training.batch,
-                .training = true,
-                .engine = options.engine,
-                .memory_budget = options.memory_budget},
-               memory) {
+      network_(spec, spec.patch, parameters_, for_training(options, spec), memory) {
   const Shape5 labels{spec.training.batch, 1, network_.shapes().output().extent};
   target_ = Tensor<float>(labels, memory);
   for (const LabelledVolume& volume : data.train) {

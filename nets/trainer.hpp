@@ -12,7 +12,8 @@ namespace convolume::nets {
 
 class Trainer {
  public:
-  /// The data, scheduler and memory must outlive the trainer. Throws ConfigError where net and data do not fit.
+  /// Of the options, batch and training follow from the net. The data, scheduler and memory must outlive the trainer.
+  /// Throws ConfigError where net and data do not fit.
   Trainer(const NetSpec& spec, const Dataset& data, std::uint64_t seed, const NetworkOptions& options,
           Scheduler& scheduler, std::pmr::memory_resource* memory);
 

@@ -85,9 +85,12 @@ class TrainingRun {
     if (options.resume) header = read_checkpoint_header(folder_.last());
     if (header) check_same_run(*header);
     const std::uint64_t seed = header ? header->seed : options.seed.value_or(1);
-    trainer_ = std::make_unique<Trainer>(
-        spec_, data_, seed, NetworkOptions{.engine = options.engine, .memory_budget = options.memory_budget},
-        scheduler_, &memory_);
+    trainer_ = std::make_unique<Trainer>(spec_, data_, seed,
+                                         NetworkOptions{.engine = options.engine,
+                                                        .memory_budget = options.memory_budget,
+                                                        .fft = options.fft,
+                                                        .cache_spectra = options.cache_spectra},
+                                         scheduler_, &memory_);
     if (header) {
       check_numerics(*header);
       load_checkpoint(folder_.last(), trainer_->parameters());
@@ -159,7 +162,8 @@ class TrainingRun {
       if (!predictor) {
         predictor = std::make_shared<Predictor>(
             spec_, trainer_->parameters(), volume.image.shape().extent,
-            PredictorOptions{.engine = o_.engine, .memory_budget = o_.memory_budget}, scheduler_, &memory_);
+            PredictorOptions{.engine = o_.engine, .memory_budget = o_.memory_budget, .fft = o_.fft}, scheduler_,
+            &memory_);
       }
       predictors_.push_back(std::move(predictor));
     }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "convolume/fft.hpp"
 #include "convolume/plan.hpp"
 #include "convolume/scheduler.hpp"
 #include "convolume/tensor.hpp"
@@ -29,6 +30,12 @@ struct ConvOptions {
   /// Bytes that kept weight spectra may hold; above it they are recomputed where they are used, with the same bits.
   /// 0 means no limit.
   std::size_t memory_budget = 0;
+  /// Who transforms, where the engine does: tensors and kernels alike. Part of numerics().
+  fft::Options fft{};
+  /// Whether spectra are computed once per iteration and kept for every product that reads them. Without it w_hat is
+  /// recomputed for each product and dy_hat apart for dx and for dw, with the same bits; caches that a caller binds
+  /// (x_hat, dy_hat) are used all the same. What caching gains and costs can be measured so.
+  bool cache_spectra = true;
 };
 
 class ConvPlan;
@@ -106,9 +113,11 @@ struct ConvGradientReady {
   Ready dx{}, dw{}, dbias{};
 };
 
-/// How many transforms a plan has executed, by what was transformed. `inverse` counts what came back to space.
+/// How many transforms a plan has executed, by what was transformed, and how long they took. `inverse` counts what came
+/// back to space.
 struct TransformCounts {
   std::int64_t input = 0, weights = 0, gradient = 0, inverse = 0;
+  double seconds = 0;  ///< inside transforms, summed over workers
 };
 
 /// A cache that a plan can keep, what it costs and what it saves.

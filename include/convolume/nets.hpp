@@ -39,6 +39,8 @@ struct TrainOptions {
   bool resume = false;                     ///< continue from out/checkpoints/last.safetensors, bit for bit
   Engine engine = Engine::automatic;
   std::size_t memory_budget = std::size_t{4} << 30;       ///< bytes of kept weight spectra
+  fft::Options fft{};                                     ///< who transforms; part of the numerics record
+  bool cache_spectra = true;                              ///< see ConvOptions
   std::pmr::memory_resource* upstream = mmap_resource();  ///< where slabs come from
   std::function<void(const TrainProgress&)> on_progress;
   std::stop_token stop;  ///< ends the run with a checkpoint

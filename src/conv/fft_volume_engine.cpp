@@ -3,16 +3,16 @@
 // that there is one inverse transform per output.
 #include <algorithm>
 #include <array>
-#include <atomic>
 
 #include <fmt/format.h>
 
 #include "conv/engine.hpp"
 #include "conv/fft_volume_geometry.hpp"
 #include "conv/frequency_product.hpp"
+#include "conv/kernel_transform.hpp"
 #include "conv/prepared.hpp"
+#include "conv/transform_meter.hpp"
 #include "convolume/fft.hpp"
-#include "fft/pruned_transform.hpp"
 #include "plan/cost_model.hpp"
 
 namespace convolume::conv {
@@ -37,24 +37,23 @@ TaskId append_source_check(TaskGraph& graph, const std::shared_ptr<const Argumen
 }
 #endif
 
-enum class Counted { input, weights, gradient, inverse };
-
 template <class T>
 class FftVolumeEngine final : public ConvEngine {
  public:
   FftVolumeEngine(const ConvProblem& p, const ConvOptions& options)
       : problem_(p),
         geometry_(p),
-        fine_(geometry_, geometry_.fine, p.type),
-        coarse_(geometry_, geometry_.coarse, p.type),
-        kernel_(*fine_.forward, p.kernel, p.dilation) {
+        fine_(geometry_, geometry_.fine, p.type, options.fft),
+        coarse_(geometry_, geometry_.coarse, p.type, fine_.options()),
+        kernel_(*fine_.forward, p.kernel, p.dilation, fine_.options()),
+        cache_(options.cache_spectra) {
     count_ = fine_.forward->spectrum_elements();
     spectrum_stride_ = round_up(2 * count_, static_cast<index_t>(64 / sizeof(T)));
     map_bytes_ = bytes_of(spectrum_stride_ * geometry_.transforms);
     weight_bytes_ = bytes_of(spectrum_stride_);
     pairs_ = geometry_.coarse.channels * fine_per_group();
     const auto all = static_cast<double>(weight_bytes_) * static_cast<double>(pairs_);
-    keep_weights_ = options.memory_budget == 0 || all <= static_cast<double>(options.memory_budget);
+    keep_weights_ = cache_ && (options.memory_budget == 0 || all <= static_cast<double>(options.memory_budget));
   }
 
   Ready append_prepare(TaskGraph& graph, const Ready& ready,
@@ -74,16 +73,12 @@ class FftVolumeEngine final : public ConvEngine {
   void init_gradient_spectra(Spectra::Impl& s) const override { init_spectra(s, problem_.out_channels, "dy"); }
 
   std::string numerics() const override {
-    return fmt::format("fft_volume {} transforms of {}, kernels pruned; {}; {}", geometry_.transforms,
-                       to_string(geometry_.transform), fine_.forward->describe(), fine_.inverse->describe());
+    return fmt::format("fft_volume {} transforms of {}, kernels {}; {}; {}", geometry_.transforms,
+                       to_string(geometry_.transform), kernel_.describe(), fine_.forward->describe(),
+                       fine_.inverse->describe());
   }
   std::vector<CacheCost> caches() const override;
-  TransformCounts transforms() const noexcept override {
-    const auto get = [&](Counted what) {
-      return counts_[static_cast<std::size_t>(what)].load(std::memory_order_relaxed);
-    };
-    return {get(Counted::input), get(Counted::weights), get(Counted::gradient), get(Counted::inverse)};
-  }
+  TransformCounts transforms() const noexcept override { return meter_.counts(); }
 
  private:
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
@@ -98,8 +93,9 @@ class FftVolumeEngine final : public ConvEngine {
 
   /// Plans with equal keys read each other's spectra.
   std::string key() const {
-    return fmt::format("fft_volume {} {}x{} {}", name_of(problem_.type), geometry_.transforms,
-                       to_string(geometry_.transform), geometry_.order == fft::Order::rotated ? "rotated" : "natural");
+    return fmt::format("fft_volume {} {} {}x{} {}", fine_.options().backend == fft::Backend::fftw ? "fftw" : "native",
+                       name_of(problem_.type), geometry_.transforms, to_string(geometry_.transform),
+                       geometry_.order == fft::Order::rotated ? "rotated" : "natural");
   }
 
   void init_spectra(Spectra::Impl& s, index_t channels, const char* of) const {
@@ -111,15 +107,9 @@ class FftVolumeEngine final : public ConvEngine {
     s.source_hash.assign(maps, 0);
   }
 
-  void count(Counted what, index_t transforms) const noexcept {
-    counts_[static_cast<std::size_t>(what)].fetch_add(transforms, std::memory_order_relaxed);
-  }
-
-  void map_spectrum(const Side& side, const Transforms& plans, const T* map, const std::array<index_t, 5>& stride,
-                    const LoadEnd<T>& end, std::pmr::memory_resource* memory, T* spectrum) const;
-  /// target = scale * source over the voxels of one kernel, or added to it.
-  void copy_kernel(const T* source, const std::array<index_t, 5>& from, T* target, const std::array<index_t, 5>& to,
-                   bool add, T scale) const;
+  void map_spectrum(Counted what, const Side& side, const Transforms& plans, const T* map,
+                    const std::array<index_t, 5>& stride, const LoadEnd<T>& end, std::pmr::memory_resource* memory,
+                    T* spectrum) const;
   void weight_spectrum(const T* kernel, const std::array<index_t, 5>& stride, std::pmr::memory_resource* memory,
                        T* spectrum) const;
   void map_from_spectrum(const Side& side, const Transforms& plans, const T* spectrum, const StoreEnd<T>& end,
@@ -146,17 +136,18 @@ class FftVolumeEngine final : public ConvEngine {
   ConvProblem problem_;
   FftVolumeGeometry geometry_;
   Transforms fine_, coarse_;
-  fft::PrunedTransform<T> kernel_;
+  KernelTransform<T> kernel_;
+  bool cache_;
   index_t count_ = 0;            // complex numbers of one transform
   index_t spectrum_stride_ = 0;  // real numbers between the transforms of a map
   std::size_t map_bytes_ = 0, weight_bytes_ = 0;
   index_t pairs_ = 0;
   bool keep_weights_ = true;
-  mutable std::array<std::atomic<std::int64_t>, 4> counts_{};
+  mutable TransformMeter meter_;
 };
 
 template <class T>
-void FftVolumeEngine<T>::map_spectrum(const Side& side, const Transforms& plans, const T* map,
+void FftVolumeEngine<T>::map_spectrum(Counted what, const Side& side, const Transforms& plans, const T* map,
                                       const std::array<index_t, 5>& stride, const LoadEnd<T>& end,
                                       std::pmr::memory_resource* memory, T* spectrum) const {
   const std::size_t fft_bytes = plans.forward->scratch_bytes();
@@ -165,24 +156,11 @@ void FftVolumeEngine<T>::map_spectrum(const Side& side, const Transforms& plans,
   T* row = scratch.take<T>(row_bytes());
   T* fft_scratch = scratch.take<T>(fft_bytes);
   load_map(side, geometry_.volume, map, stride, plans.planes, end, row, volume);
-  for (index_t t = 0; t < geometry_.transforms; ++t) {
-    plans.forward->execute(volume + t * geometry_.volume.plane_stride, spectrum + t * spectrum_stride_, fft_scratch);
-  }
-}
-
-template <class T>
-void FftVolumeEngine<T>::copy_kernel(const T* source, const std::array<index_t, 5>& from, T* target,
-                                     const std::array<index_t, 5>& to, bool add, T scale) const {
-  const Extent3& k = problem_.kernel;
-  for (index_t z = 0; z < k.z; ++z) {
-    for (index_t y = 0; y < k.y; ++y) {
-      for (index_t x = 0; x < k.x; ++x) {
-        T& value = target[z * to[2] + y * to[3] + x * to[4]];
-        const T scaled = scale * source[z * from[2] + y * from[3] + x * from[4]];
-        value = add ? value + scaled : scaled;
-      }
+  meter_.measure(what, [&] {
+    for (index_t t = 0; t < geometry_.transforms; ++t) {
+      plans.forward->execute(volume + t * geometry_.volume.plane_stride, spectrum + t * spectrum_stride_, fft_scratch);
     }
-  }
+  });
 }
 
 template <class T>
@@ -191,9 +169,9 @@ void FftVolumeEngine<T>::weight_spectrum(const T* kernel, const std::array<index
   const std::size_t kernel_bytes = bytes_of(problem_.kernel.volume());
   Scratch scratch(memory, kernel_bytes + kernel_.scratch_bytes() + 128);
   T* dense = scratch.take<T>(kernel_bytes);
-  copy_kernel(kernel, stride, dense, View<T>(dense, {1, 1, problem_.kernel}).stride, false, 1);
-  kernel_.forward(dense, spectrum, scratch.take<T>(kernel_.scratch_bytes()));
-  count(Counted::weights, 1);
+  T* kernel_scratch = scratch.take<T>(kernel_.scratch_bytes());
+  copy_kernel(problem_.kernel, kernel, stride, dense, View<T>(dense, {1, 1, problem_.kernel}).stride);
+  meter_.measure(Counted::weights, [&] { kernel_.forward(dense, spectrum, kernel_scratch); });
 }
 
 template <class T>
@@ -205,10 +183,11 @@ void FftVolumeEngine<T>::map_from_spectrum(const Side& side, const Transforms& p
   T* volume = scratch.take<T>(volume_bytes());
   T* row = scratch.take<T>(row_bytes());
   T* fft_scratch = scratch.take<T>(fft_bytes);
-  for (index_t t = 0; t < geometry_.transforms; ++t) {
-    plans.inverse->execute(spectrum + t * spectrum_stride_, volume + t * geometry_.volume.plane_stride, fft_scratch);
-  }
-  count(Counted::inverse, 1);
+  meter_.measure(Counted::inverse, [&] {
+    for (index_t t = 0; t < geometry_.transforms; ++t) {
+      plans.inverse->execute(spectrum + t * spectrum_stride_, volume + t * geometry_.volume.plane_stride, fft_scratch);
+    }
+  });
   StoreEnd<T> scaled = end;
   scaled.scale = static_cast<T>(1.0 / static_cast<double>(geometry_.transform.volume()));
   store_map(side, geometry_.volume, volume, scaled, row, map, stride);
@@ -280,13 +259,13 @@ void FftVolumeEngine<T>::weight_gradient(const Spectra::Impl& x_hat, const Spect
   Scratch scratch(a.memory, weight_bytes_ + kernel_bytes + kernel_.scratch_bytes() + 192);
   T* sum = scratch.take<T>(weight_bytes_);
   T* dense = scratch.take<T>(kernel_bytes);
+  T* kernel_scratch = scratch.take<T>(kernel_.scratch_bytes());
   sum_of_products(left.data(), right.data(), static_cast<index_t>(left.size()), true, count_, sum);
-  kernel_.inverse(sum, dense, scratch.take<T>(kernel_.scratch_bytes()));
-  count(Counted::inverse, 1);
+  meter_.measure(Counted::inverse, [&] { kernel_.inverse(sum, dense, kernel_scratch); });
   const auto dw = a.dw.as<T>();
   const T scale = static_cast<T>(1.0 / static_cast<double>(geometry_.transform.volume()));
-  copy_kernel(dense, View<T>(dense, {1, 1, problem_.kernel}).stride, dw.channel(o, c % fine_per_group()), dw.stride,
-              a.add_dw, scale);
+  copy_kernel(problem_.kernel, static_cast<const T*>(dense), View<T>(dense, {1, 1, problem_.kernel}).stride,
+              dw.channel(o, c % fine_per_group()), dw.stride, a.add_dw, scale);
 }
 
 template <class T>
@@ -310,7 +289,7 @@ Ready FftVolumeEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
               continue;
             }
             const View<T> packed(static_cast<T*>(a->prepared->packed.acquire(0)), problem_.w_shape());
-            copy_kernel(w.channel(o, c), w.stride, packed.channel(o, c), packed.stride, false, 1);
+            copy_kernel(problem_.kernel, w.channel(o, c), w.stride, packed.channel(o, c), packed.stride);
           }
         },
         after));
@@ -347,8 +326,8 @@ Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& read
             Spectra::Impl& s = a->x_hat != nullptr ? *a->x_hat : *own;
             const auto x = a->x.as<T>();
             auto* spectrum = static_cast<T*>(s.maps.acquire(static_cast<std::size_t>(i)));
-            map_spectrum(x_side(), x_transforms(), x.channel(i / in, i % in), x.stride, {}, a->memory, spectrum);
-            count(Counted::input, 1);
+            map_spectrum(Counted::input, x_side(), x_transforms(), x.channel(i / in, i % in), x.stride, {}, a->memory,
+                         spectrum);
 #ifndef NDEBUG
             s.source_hash[static_cast<std::size_t>(i)] = hash_map(a->x, i / in, i % in);
 #endif
@@ -424,8 +403,8 @@ std::vector<TaskId> FftVolumeEngine<T>::append_gradient_spectra(
             end.y_stride = y.stride;
           }
           auto* spectrum = static_cast<T*>(s.maps.acquire(static_cast<std::size_t>(i)));
-          map_spectrum(y_side(), y_transforms(), dy.channel(i / out, i % out), dy.stride, end, a->memory, spectrum);
-          count(Counted::gradient, 1);
+          map_spectrum(Counted::gradient, y_side(), y_transforms(), dy.channel(i / out, i % out), dy.stride, end,
+                       a->memory, spectrum);
           if (i == 0) s.version.fetch_add(1, std::memory_order_relaxed);
         },
         after));
@@ -435,22 +414,25 @@ std::vector<TaskId> FftVolumeEngine<T>::append_gradient_spectra(
 
 /// Spectra of x for the weight gradient: computed here, or, where the forward pass kept them, checked in debug builds.
 template <class T>
-std::vector<TaskId> FftVolumeEngine<T>::append_input_spectra(
-    TaskGraph& graph, const Ready& ready, const std::shared_ptr<const BackwardArguments>& a,
-    const std::shared_ptr<Spectra::Impl>& own_x, [[maybe_unused]] const std::vector<TaskId>& gradient) const {
+std::vector<TaskId> FftVolumeEngine<T>::append_input_spectra(TaskGraph& graph, const Ready& ready,
+                                                             const std::shared_ptr<const BackwardArguments>& a,
+                                                             const std::shared_ptr<Spectra::Impl>& own_x,
+                                                             const std::vector<TaskId>& gradient) const {
   const index_t in = problem_.in_channels;
   std::vector<TaskId> tasks;
   for (index_t i = 0; i < problem_.batch * in; ++i) {
     std::vector<TaskId> after;
     ready.collect(i / in, i % in, i % in + 1, after);
     if (a->x_hat == nullptr) {
+      // In a graph that goes both ways x is there long before dy: recomputed then, x_hat would be kept all the same.
+      if (!cache_) after.insert(after.end(), gradient.begin(), gradient.end());
       tasks.push_back(graph.add(
           {.name = "input spectrum", .cost = fine_.forward->flops() * static_cast<double>(geometry_.transforms)},
           [this, a, own_x, i, in] {
             const auto x = a->x.as<T>();
             auto* spectrum = static_cast<T*>(own_x->maps.acquire(static_cast<std::size_t>(i)));
-            map_spectrum(x_side(), x_transforms(), x.channel(i / in, i % in), x.stride, {}, a->memory, spectrum);
-            count(Counted::input, 1);
+            map_spectrum(Counted::input, x_side(), x_transforms(), x.channel(i / in, i % in), x.stride, {}, a->memory,
+                         spectrum);
           },
           after));
       continue;
@@ -473,11 +455,20 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
   auto own_x = std::make_shared<Spectra::Impl>();
   own_dy->memory = own_x->memory = a->memory;
   if (a->dy_hat == nullptr) init_gradient_spectra(*own_dy);
+  // Without caching each product has its own spectra of dy.
+  const bool apart = !cache_ && a->dy_hat == nullptr && want_dx && want_dw;
+  auto own_dy_for_dw = own_dy;
+  if (apart) {
+    own_dy_for_dw = std::make_shared<Spectra::Impl>();
+    own_dy_for_dw->memory = a->memory;
+    init_gradient_spectra(*own_dy_for_dw);
+  }
   if (a->x_hat == nullptr && want_dw) init_input_spectra(*own_x);
   std::shared_ptr<std::vector<double>> sums;
   if (a->dbias) sums = std::make_shared<std::vector<double>>(static_cast<std::size_t>(problem_.batch * out), 0.0);
 
   const auto gradient = append_gradient_spectra(graph, ready, a, own_dy, sums);
+  const auto gradient_for_dw = apart ? append_gradient_spectra(graph, ready, a, own_dy_for_dw, nullptr) : gradient;
   ConvGradientReady result;
   std::vector<TaskId> users;  // of the gradient's spectra
   if (a->dbias) {
@@ -525,9 +516,9 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
   }
   std::vector<TaskId> input_users;
   if (want_dw) {
-    const auto input = append_input_spectra(graph, ready.x, a, own_x, gradient);
+    const auto input = append_input_spectra(graph, ready.x, a, own_x, gradient_for_dw);
     std::vector<TaskId> after = input;
-    after.insert(after.end(), gradient.begin(), gradient.end());
+    after.insert(after.end(), gradient_for_dw.begin(), gradient_for_dw.end());
     std::vector<TaskId> tasks;
     const double cost = kernel_.flops() + 8.0 * static_cast<double>(count_ * geometry_.transforms * problem_.batch);
     for (index_t i = 0; i < pairs_; ++i) {
@@ -535,14 +526,14 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
       const index_t c = o / coarse_per_group() * fine_per_group() + i % fine_per_group();
       tasks.push_back(graph.add(
           {.name = "weight gradient", .cost = cost},
-          [this, a, own_dy, own_x, o, c] {
-            weight_gradient(a->x_hat != nullptr ? *a->x_hat : *own_x, a->dy_hat != nullptr ? *a->dy_hat : *own_dy, o, c,
-                            *a);
+          [this, a, own_dy_for_dw, own_x, o, c] {
+            weight_gradient(a->x_hat != nullptr ? *a->x_hat : *own_x,
+                            a->dy_hat != nullptr ? *a->dy_hat : *own_dy_for_dw, o, c, *a);
           },
           after));
     }
     input_users = tasks;
-    users.insert(users.end(), tasks.begin(), tasks.end());
+    if (!apart) users.insert(users.end(), tasks.begin(), tasks.end());
     result.dw = Ready::all_of(std::move(tasks));
   }
   if (users.empty()) users = gradient;
@@ -556,6 +547,11 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
         {.name = "release input spectra", .task_class = TaskClass::update}, [own_x] { own_x->maps.release(); },
         input_users);
   }
+  if (apart) {
+    graph.add(
+        {.name = "release gradient spectra", .task_class = TaskClass::update},
+        [own_dy_for_dw] { own_dy_for_dw->maps.release(); }, input_users);
+  }
   return result;
 }
 
@@ -566,9 +562,9 @@ std::vector<CacheCost> FftVolumeEngine<T>::caches() const {
   const double maps = static_cast<double>(problem_.batch * geometry_.transforms);
   const auto bytes = [&](index_t count, std::size_t each) { return static_cast<std::size_t>(count) * each; };
   return {{"x_hat", bytes(problem_.batch * problem_.in_channels, map_bytes_),
-           one * maps * static_cast<double>(problem_.in_channels), true},
+           one * maps * static_cast<double>(problem_.in_channels), cache_},
           {"dy_hat", bytes(problem_.batch * problem_.out_channels, map_bytes_),
-           one * maps * static_cast<double>(problem_.out_channels), true},
+           one * maps * static_cast<double>(problem_.out_channels), cache_},
           {"w_hat", bytes(pairs_, weight_bytes_), one * static_cast<double>(pairs_), keep_weights_}};
 }
 

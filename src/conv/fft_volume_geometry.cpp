@@ -28,14 +28,16 @@ FftVolumeGeometry::FftVolumeGeometry(const ConvProblem& p) {
   order = rotated ? fft::Order::rotated : fft::Order::natural;
 }
 
-Transforms::Transforms(const FftVolumeGeometry& g, const Side& side, DataType type) {
+Transforms::Transforms(const FftVolumeGeometry& g, const Side& side, DataType type, const fft::Options& options)
+    : options_(options) {
   fft::Problem problem{.type = type, .kind = fft::Kind::r2c, .extent = g.transform, .order = g.order};
   planes = g.planar ? side.extent.z : g.transform.z;
   // Only the rotated order can skip the planes that hold nothing.
   if (g.order == fft::Order::rotated) planes = problem.support.z = std::min(side.last_plane(), g.transform.z);
-  forward = std::make_unique<fft::Plan>(fft::Plan::make(problem));
+  forward = std::make_unique<fft::Plan>(fft::Plan::make(problem, options));
+  options_.backend = forward->backend();
   problem.kind = fft::Kind::c2r;
-  inverse = std::make_unique<fft::Plan>(fft::Plan::make(problem));
+  inverse = std::make_unique<fft::Plan>(fft::Plan::make(problem, options_));
 }
 
 }  // namespace convolume::conv

@@ -23,10 +23,16 @@ struct FftVolumeGeometry {
 
 /// What crosses between space and frequencies on one side: forward and backward plans for its extent.
 struct Transforms {
-  Transforms(const FftVolumeGeometry& geometry, const Side& side, DataType type);
+  Transforms(const FftVolumeGeometry& geometry, const Side& side, DataType type, const fft::Options& options);
+
+  /// Options under which other plans get the backend of these, also where it was to be found by measuring.
+  const fft::Options& options() const { return options_; }
 
   index_t planes;  ///< of the volume, that are loaded
   std::unique_ptr<fft::Plan> forward, inverse;
+
+ private:
+  fft::Options options_;
 };
 
 }  // namespace convolume::conv

@@ -75,13 +75,15 @@ struct ConvCase {
     return p;
   }
 
-  void run() {
+  /// Everything once; with x_hat kept in between, or not.
+  void run(bool keep_x_hat = true) {
     const Execution execution{scheduler, &memory};
     const auto prepared = plan.prepare(execution, w);
     auto x_hat = plan.input_spectra(&memory);
-    plan.forward(execution, {.x = x, .w = prepared, .bias = bias, .y = y, .x_hat = &x_hat});
+    Spectra* kept = keep_x_hat ? &x_hat : nullptr;
+    plan.forward(execution, {.x = x, .w = prepared, .bias = bias, .y = y, .x_hat = kept});
     plan.backward(execution,
-                  {.x = x, .y = y, .dy = dy, .w = prepared, .x_hat = &x_hat, .dx = dx, .dw = dw, .dbias = dbias});
+                  {.x = x, .y = y, .dy = dy, .w = prepared, .x_hat = kept, .dx = dx, .dw = dw, .dbias = dbias});
   }
 
   ConvProblem problem;

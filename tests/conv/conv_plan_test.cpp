@@ -44,6 +44,65 @@ TEST_CASE("the same bits come out with and without caches, kept or recomputed we
   }
 }
 
+TEST_CASE("either backend gives the same bits with and without caching, and both the same numbers") {
+  for (const char* text :
+       {"mb2ic3id10oc4kd3pd1", "ic5id11oc3kd5", "ic3id9oc4kd3dd1", "ic4id3ih20iw20oc3kd1kh3kw3", "g2ic4id8oc4kd3sd2"}) {
+    const auto p = parse_problem(text);
+    CAPTURE(text);
+    ConvCase<double> reference(p, {.engine = Engine::reference});
+    reference.run();
+    for (const fft::Backend backend : {fft::Backend::native, fft::Backend::fftw}) {
+      CAPTURE(backend == fft::Backend::fftw);
+      ConvOptions options{.engine = Engine::fft_volume, .fft = {.backend = backend}};
+      ConvCase<float> kept(p, options);
+      kept.run();
+      CHECK(test::relative_error(kept.y, reference.y) < 2e-6);
+      CHECK(test::relative_error(kept.dx, reference.dx) < 2e-6);
+      CHECK(test::relative_error(kept.dw, reference.dw) < 2e-6);
+      CHECK(test::relative_error(kept.dbias, reference.dbias) < 2e-6);
+      options.cache_spectra = false;
+      ConvCase<float> recomputed(p, options, false, 2);
+      recomputed.run(false);
+      CHECK(test::same_bits(kept.y, recomputed.y));
+      CHECK(test::same_bits(kept.dx, recomputed.dx));
+      CHECK(test::same_bits(kept.dw, recomputed.dw));
+      CHECK(test::same_bits(kept.dbias, recomputed.dbias));
+      CHECK(recomputed.memory.statistics().live_bytes == 0);
+      CHECK_THAT(kept.plan.numerics(), Catch::Contains(backend == fft::Backend::fftw ? "fftw" : "native") &&
+                                           !Catch::Contains(backend == fft::Backend::fftw ? "native" : "fftw"));
+      CHECK(kept.plan.numerics() == recomputed.plan.numerics());
+    }
+  }
+}
+
+TEST_CASE("without caching spectra are computed for each product that reads them") {
+  ConvCase<float> c(parse_problem("ic3id8oc5kd3"), {.engine = Engine::fft_volume, .cache_spectra = false}, false, 2);
+  c.run(false);
+  const auto counts = c.plan.transforms();
+  CHECK(counts.input == 3 + 3);            // for y, for dw
+  CHECK(counts.weights == 3 * 5 + 3 * 5);  // for y, for dx
+  CHECK(counts.gradient == 5 + 5);         // for dx, for dw
+  CHECK(counts.inverse == 5 + 3 + 3 * 5);  // y, dx, dw: as ever
+  CHECK(counts.seconds > 0);
+  for (const CacheCost& cache : c.plan.caches()) CHECK(!cache.kept);
+  CHECK_THAT(c.plan.explain(), Catch::Contains("dy_hat: recomputed"));
+  // A cache that is bound is used.
+  const Execution run{c.scheduler, &c.memory};
+  const auto prepared = c.plan.prepare(run, c.w);
+  auto dy_hat = c.plan.gradient_spectra(&c.memory);
+  c.plan.backward(run, {.x = c.x, .dy = c.dy, .w = prepared, .dy_hat = &dy_hat, .dx = c.dx, .dw = c.dw});
+  CHECK(c.plan.transforms().gradient == counts.gradient + 5);
+}
+
+TEST_CASE("caches of the other backend are refused") {
+  const auto p = parse_problem("ic2id8oc2kd3");
+  ConvCase<float> ours(p, {.engine = Engine::fft_volume});
+  const auto fftw = ConvPlan::make(p, {.engine = Engine::fft_volume, .fft = {.backend = fft::Backend::fftw}});
+  const Execution run{ours.scheduler, &ours.memory};
+  const auto prepared = fftw.prepare(run, ours.w);
+  CHECK_THROWS_AS(ours.plan.forward(run, {.x = ours.x, .w = prepared, .y = ours.y}), StaleCache);
+}
+
 TEST_CASE("gradients are optional one by one and can be added to") {
   ConvCase<double> c(parse_problem("ic2id6oc3kd3pd1"), {.engine = Engine::fft_volume});
   c.run();

@@ -124,7 +124,12 @@ class Training {
       : spec_(parse_net(text, "net.toml")),
         parameters_(spec_, true, 3, memory),
         network_(spec_, spec_.patch, parameters_,
-                 {.batch = 2, .training = true, .engine = options.engine, .memory_budget = options.memory_budget},
+                 {.batch = 2,
+                  .training = true,
+                  .engine = options.engine,
+                  .memory_budget = options.memory_budget,
+                  .fft = options.fft,
+                  .cache_spectra = options.cache_spectra},
                  memory),
         target_(network_.logits().shape(), memory) {
     fill(network_.input(), 1);
@@ -293,6 +298,23 @@ TEST_CASE("the memory budget changes what is kept, and no bit", "[network]") {
   }
 }
 
+TEST_CASE("a net gives the same bits with and without caching of spectra, by either backend", "[network]") {
+  for (const fft::Backend backend : {fft::Backend::native, fft::Backend::fftw}) {
+    NetworkOptions options{.engine = Engine::fft_volume, .fft = {.backend = backend}};
+    Training cached(convolutions, options);
+    options.cache_spectra = false;
+    Training recomputed(convolutions, options);
+    Scheduler serial(1), two(2);
+    cached.run(serial);
+    recomputed.run(two);
+    CHECK(same_bits(cached.results(), recomputed.results()));
+    NumericsRecord record;
+    recomputed.network().add_numerics(record);
+    CHECK_THAT(record.to_text(), Catch::Contains(backend == fft::Backend::fftw ? "fftw" : "native") &&
+                                     Catch::Contains("recomputed") && !Catch::Contains("kept"));
+  }
+}
+
 TEST_CASE("engines agree on a whole net", "[network]") {
   const auto a = results_of(convolutions, {.engine = Engine::fft_volume});
   const auto b = results_of(convolutions, {.engine = Engine::reference});
@@ -309,11 +331,12 @@ TEST_CASE("engines agree on a whole net", "[network]") {
 TEST_CASE("iterations leave no memory behind", "[network]") {
   for (const Engine engine : {Engine::automatic, Engine::fft_volume}) {
     for (const std::size_t budget : {std::size_t{0}, std::size_t{1}}) {
+      const bool caching = budget == 0 || engine == Engine::automatic;
       SlabResource memory;
       {
         Scheduler scheduler(2);
         Training on(engine == Engine::automatic ? everything : convolutions,
-                    {.engine = engine, .memory_budget = budget}, &memory);
+                    {.engine = engine, .memory_budget = budget, .cache_spectra = caching}, &memory);
         for (int i = 0; i < 3; ++i) on.run(scheduler);
         const SlabStatistics before = memory.statistics();
         for (int i = 0; i < 10; ++i) on.run(scheduler);

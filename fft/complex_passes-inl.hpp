@@ -1,8 +1,11 @@
-// Complex passes of all radices that are held in registers.
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "fft/complex_passes.cpp"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
-#include "hwy/highway.h"
+// Complex passes of all radices that are held in registers. Compiled once per SIMD target, and for one type per
+// translation unit, since that takes long.
+#if defined(CONVOLUME_FFT_COMPLEX_PASSES_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef CONVOLUME_FFT_COMPLEX_PASSES_INL_HPP
+#undef CONVOLUME_FFT_COMPLEX_PASSES_INL_HPP
+#else
+#define CONVOLUME_FFT_COMPLEX_PASSES_INL_HPP
+#endif
 
 #include "fft/codelets-inl.hpp"
 #include "fft/line_kernels.hpp"
@@ -10,7 +13,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace convolume::fft {
 namespace HWY_NAMESPACE {
-namespace {
 
 /// Frequency k of one column. `in` and `out` are its first points.
 template <int R, bool Pruned, bool Twiddled, class T>
@@ -70,34 +72,13 @@ void ComplexPass(const PassArguments<T>& arguments) {
 }
 
 template <class T, std::size_t... R>
-void Fill(LineKernels<T>& kernels, std::index_sequence<R...>) {
+void FillComplexPasses(LineKernels<T>& kernels, std::index_sequence<R...>) {
   ((kernels.complex[R + 1] = &ComplexPass<R + 1, false, T>), ...);
   ((kernels.complex_pruned[R + 1] = &ComplexPass<R + 1, true, T>), ...);
 }
-
-}  // namespace
-
-void FillComplexFloat(LineKernels<float>& kernels) { Fill(kernels, std::make_index_sequence<largest_codelet>{}); }
-void FillComplexDouble(LineKernels<double>& kernels) { Fill(kernels, std::make_index_sequence<largest_codelet>{}); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace convolume::fft
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-namespace convolume::fft {
-
-HWY_EXPORT(FillComplexFloat);
-HWY_EXPORT(FillComplexDouble);
-
-template <>
-void LineKernels<float>::add_complex_passes() {
-  HWY_DYNAMIC_DISPATCH(FillComplexFloat)(*this);
-}
-template <>
-void LineKernels<double>::add_complex_passes() {
-  HWY_DYNAMIC_DISPATCH(FillComplexDouble)(*this);
-}
-
-}  // namespace convolume::fft
-#endif  // HWY_ONCE
+#endif  // per-target include guard

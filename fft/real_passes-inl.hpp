@@ -1,9 +1,12 @@
 // Passes between real lines and the halves of their spectra. A pass of a decimation in time keeps, of the frequencies k
-// of each sub-sequence, those up to before / 2; frequencies above the middle are mirror images.
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "fft/real_passes.cpp"
-#include "hwy/foreach_target.h"  // IWYU pragma: keep
-#include "hwy/highway.h"
+// of each sub-sequence, those up to before / 2; frequencies above the middle are mirror images. Compiled once per SIMD
+// target, and for one type per translation unit, since that takes long.
+#if defined(CONVOLUME_FFT_REAL_PASSES_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef CONVOLUME_FFT_REAL_PASSES_INL_HPP
+#undef CONVOLUME_FFT_REAL_PASSES_INL_HPP
+#else
+#define CONVOLUME_FFT_REAL_PASSES_INL_HPP
+#endif
 
 #include "fft/line_kernels.hpp"
 #include "fft/real_codelets-inl.hpp"
@@ -11,7 +14,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace convolume::fft {
 namespace HWY_NAMESPACE {
-namespace {
 
 /// Frequency 0 of a column: its sub-sequences' are real.
 template <int R, class T>
@@ -142,34 +144,13 @@ void HermitianPass(const PassArguments<T>& arguments) {
 }
 
 template <class T, std::size_t... R>
-void Fill(LineKernels<T>& kernels, std::index_sequence<R...>) {
+void FillRealPasses(LineKernels<T>& kernels, std::index_sequence<R...>) {
   ((kernels.real[R + 1] = &RealPass<R + 1, T>), ...);
   ((kernels.hermitian[R + 1] = &HermitianPass<R + 1, T>), ...);
 }
-
-}  // namespace
-
-void FillRealFloat(LineKernels<float>& kernels) { Fill(kernels, std::make_index_sequence<largest_codelet>{}); }
-void FillRealDouble(LineKernels<double>& kernels) { Fill(kernels, std::make_index_sequence<largest_codelet>{}); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace convolume::fft
 HWY_AFTER_NAMESPACE();
 
-#if HWY_ONCE
-namespace convolume::fft {
-
-HWY_EXPORT(FillRealFloat);
-HWY_EXPORT(FillRealDouble);
-
-template <>
-void LineKernels<float>::add_real_passes() {
-  HWY_DYNAMIC_DISPATCH(FillRealFloat)(*this);
-}
-template <>
-void LineKernels<double>::add_real_passes() {
-  HWY_DYNAMIC_DISPATCH(FillRealDouble)(*this);
-}
-
-}  // namespace convolume::fft
-#endif  // HWY_ONCE
+#endif  // per-target include guard
