@@ -211,6 +211,9 @@ void Plan::execute(const void* in, void* out, void* scratch, int workers, const 
   std::byte* worker_scratch = static_cast<std::byte*>(scratch) + impl_->shared_bytes;
   for (int pass = 0; pass < passes(); ++pass) {
     const auto range = [&](index_t begin, index_t end, int worker) {
+      if (worker < 0 || worker >= workers) {
+        throw InvalidArgument(fmt::format("fft execute: worker {} of {}; scratch has no room for it", worker, workers));
+      }
       impl_->run(pass, begin, end, in, out, scratch,
                  worker_scratch + static_cast<std::size_t>(worker) * impl_->worker_bytes);
     };

@@ -81,6 +81,67 @@ HWY_NOINLINE void StoreColumns(D d, const T* points, std::ptrdiff_t point_step, 
   TransposeBlocks(d, v);
   Unroll<s>([&](auto r) CONVOLUME_ALWAYS_INLINE { StoreBlocks(d, v[r], rows + r, at); });
 }
+
+/// Whether squares of as many rows as points are exchanged inside registers, so that memory sees whole vectors.
+template <class D>
+inline constexpr bool has_squares = hn::MaxLanes(D()) > row_block<hn::TFromD<D>>;
+
+/// Exchanges blocks between vectors `apart` from each other: of every two neighbouring groups of blocks, v[i] keeps the
+/// first and gets the first of v[i + apart], which keeps the second ones.
+template <class D, class V>
+HWY_INLINE void ExchangeBlocks(D d, V& a, V& b, std::integral_constant<int, 1>) {
+  const V low = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(b), a);
+  b = hn::OddEvenBlocks(b, hn::SwapAdjacentBlocks(a));
+  a = low;
+  static_cast<void>(d);
+}
+template <class D, class V>
+HWY_INLINE void ExchangeBlocks(D d, V& a, V& b, std::integral_constant<int, 2>) {
+  const V low = hn::ConcatLowerLower(d, b, a);
+  b = hn::ConcatUpperUpper(d, b, a);
+  a = low;
+}
+
+/// Exchanges vector and lane of as many vectors as there are lanes.
+template <class D, std::size_t N>
+HWY_INLINE void TransposeSquare(D d, std::array<hn::Vec<D>, N>& v) {
+  using V = hn::Vec<D>;
+  constexpr int s = row_block<hn::TFromD<D>>, blocks = static_cast<int>(N) / s;
+  Unroll<blocks>([&](auto b) CONVOLUME_ALWAYS_INLINE {
+    std::array<V, s> part;
+    Unroll<s>([&](auto r) CONVOLUME_ALWAYS_INLINE { part[r] = v[b * s + r]; });
+    TransposeBlocks(d, part);
+    Unroll<s>([&](auto r) CONVOLUME_ALWAYS_INLINE { v[b * s + r] = part[r]; });
+  });
+  // Now v[b * s + r] holds, in block c, what belongs into block b of v[c * s + r].
+  Unroll<s>([&](auto r) CONVOLUME_ALWAYS_INLINE {
+    if constexpr (blocks == 2) {
+      ExchangeBlocks(d, v[r], v[s + r], std::integral_constant < int, HWY_MAX_BYTES == 32 ? 2 : 1 > {});
+    } else {
+      ExchangeBlocks(d, v[r], v[s + r], std::integral_constant<int, 1>{});
+      ExchangeBlocks(d, v[2 * s + r], v[3 * s + r], std::integral_constant<int, 1>{});
+      ExchangeBlocks(d, v[r], v[2 * s + r], std::integral_constant<int, 2>{});
+      ExchangeBlocks(d, v[s + r], v[3 * s + r], std::integral_constant<int, 2>{});
+    }
+  });
+}
+
+template <class D, class T = hn::TFromD<D>>
+HWY_NOINLINE void LoadSquare(D d, T* const* rows, index_t at, T* points, std::ptrdiff_t point_step) {
+  constexpr std::size_t n = hn::MaxLanes(D());
+  std::array<hn::Vec<D>, n> v;
+  Unroll<n>([&](auto i) CONVOLUME_ALWAYS_INLINE { v[i] = hn::LoadU(d, rows[i] + at); });
+  TransposeSquare(d, v);
+  Unroll<n>([&](auto i) CONVOLUME_ALWAYS_INLINE { hn::StoreU(v[i], d, points + i * point_step); });
+}
+template <class D, class T = hn::TFromD<D>>
+HWY_NOINLINE void StoreSquare(D d, const T* points, std::ptrdiff_t point_step, T* const* rows, index_t at) {
+  constexpr std::size_t n = hn::MaxLanes(D());
+  std::array<hn::Vec<D>, n> v;
+  Unroll<n>([&](auto i) CONVOLUME_ALWAYS_INLINE { v[i] = hn::LoadU(d, points + i * point_step); });
+  TransposeSquare(d, v);
+  Unroll<n>([&](auto i) CONVOLUME_ALWAYS_INLINE { hn::StoreU(v[i], d, rows[i] + at); });
+}
 #endif
 
 inline constexpr int cache_line_blocks = 4;  // 64 bytes
@@ -99,8 +160,16 @@ HWY_INLINE void LoadRows(D d, T* const* rows, std::ptrdiff_t row_step, T* points
 #if HWY_TARGET != HWY_SCALAR
   constexpr int s = row_block<T>;
   if (row_step == 1 && count >= s) {
+    if constexpr (has_squares<D>) {
+      for (; i + lanes <= count; i += lanes) {
+        for (int quarter = 0; quarter < cache_line_blocks && ahead != 0; ++quarter) {
+          PrefetchRows(rows, ahead + i, lanes, quarter);
+        }
+        LoadSquare(d, rows, i, points + i * point_step, point_step);
+      }
+    }
     // The last block of columns may overlap the one before it.
-    for (i = 0; i < count; i += s) {
+    for (; i < count; i += s) {
       if (ahead != 0) PrefetchRows(rows, ahead + i, lanes, static_cast<int>(i / s) % cache_line_blocks);
       const index_t at = HWY_MIN(i, count - s);
       LoadColumns(d, rows, at, points + at * point_step, point_step);
@@ -122,7 +191,10 @@ HWY_INLINE void StoreRows(D d, const T* points, std::ptrdiff_t point_step, T* co
 #if HWY_TARGET != HWY_SCALAR
   constexpr int s = row_block<T>;
   if (row_step == 1 && count >= s) {
-    for (i = 0; i < count; i += s) {
+    if constexpr (has_squares<D>) {
+      for (; i + lanes <= count; i += lanes) StoreSquare(d, points + i * point_step, point_step, rows, i);
+    }
+    for (; i < count; i += s) {
       const index_t at = HWY_MIN(i, count - s);
       StoreColumns(d, points + at * point_step, point_step, rows, at);
     }

@@ -205,13 +205,15 @@ void VolumePlan<T>::init_stages() {
   plane_stride_ = outer() ? g.space_stride.z : g.space_distance;
 
   // As many planes as half of the L2 holds: their lanes fill vectors better, and runs along Z get longer. More than an
-  // eighth of a volume would leave too few items for several threads.
-  constexpr index_t slab_bytes = 384 * 1024;
+  // eighth of a volume would leave too few items for several threads, of which small volumes have no use.
+  constexpr index_t slab_bytes = 384 * 1024, small_bytes = 64 * 1024;
   const index_t plane_bytes = checked_mul(n.y * g.x_star, static_cast<index_t>(2 * sizeof(T)), "fft slab");
   const index_t fills_vectors = (4 * lanes_ + g.x_star - 1) / g.x_star;
   const index_t fits = std::max<index_t>(1, slab_bytes / plane_bytes);
-  const index_t share = std::max(fills_vectors, (planes_ + 7) / 8);
-  slab_planes_ = planar() ? std::min({fits, share, planes_}) : std::min(planes_, 4 * lanes_);
+  const index_t share = std::max({fills_vectors, (planes_ + 7) / 8, small_bytes / plane_bytes});
+  const index_t most = planar() ? std::min({fits, share, planes_}) : std::min(planes_, 4 * lanes_);
+  slabs_ = (planes_ + most - 1) / most;
+  slab_planes_ = (planes_ + slabs_ - 1) / slabs_;
   slabs_ = (planes_ + slab_planes_ - 1) / slab_planes_;
 
   // An odd number of vectors: rows a power of two apart would meet in few sets of the caches.

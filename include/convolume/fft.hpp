@@ -45,7 +45,9 @@ struct Problem {
   /// Elements between the volumes of a batch, on the space side and on the spectrum side; 0 means dense.
   index_t space_distance = 0, spectrum_distance = 0;
   /// Elements between neighbours along (Z, Y, X); 0 means dense, axis by axis. Elements are real numbers on the space
-  /// side of a real transform and complex numbers elsewhere. Two points of one side must not share an address.
+  /// side of a real transform and complex numbers elsewhere. Strides nest: in the
+  /// order of their sizes each one reaches past the points of the smaller ones (batch distances included), so that no two
+  /// points share an address.
   Extent3 space_stride{0, 0, 0}, spectrum_stride{0, 0, 0};
   /// Only a box of this many first points of the space side is read (the others count as zero) or written; 0 means all,
   /// axis by axis. Lines that hold nothing, or of which nothing is wanted, are not transformed.
