@@ -218,6 +218,41 @@ HWY_INLINE hn::Mask<D> RunMask(D d, const LaneRun<T>& run) {
                     hn::FirstN(d, static_cast<std::size_t>(run.first + run.count)));
 }
 
+#if HWY_TARGET <= HWY_AVX2
+/// Lanes of R neighbouring runs, beginning with run r, put together in registers.
+template <int R, class T>
+HWY_INLINE void GatherRuns(const RunsArguments<T>& a, int r) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d));
+  std::array<hn::Mask<decltype(d)>, R> masks;
+  std::array<const T*, R> from;
+  Unroll<R>([&](auto i) CONVOLUME_ALWAYS_INLINE {
+    masks[i] = RunMask(d, a.runs[r + i]);
+    from[i] = a.runs[r + i].base - a.runs[r + i].first;
+  });
+  const auto all = RunMask(
+      d, LaneRun<T>{nullptr, a.runs[r].first, a.runs[r + R - 1].first + a.runs[r + R - 1].count - a.runs[r].first});
+  T* point = a.points;
+  for (index_t i = 0; i < a.count; ++i, point += 2 * lanes) {
+    auto re = hn::MaskedLoad(masks[0], d, from[0]), im = hn::MaskedLoad(masks[0], d, from[0] + a.memory_im);
+    Unroll<R>([&](auto k) CONVOLUME_ALWAYS_INLINE {
+      if constexpr (k > 0) {
+        re = hn::Or(re, hn::MaskedLoad(masks[k], d, from[k]));
+        im = hn::Or(im, hn::MaskedLoad(masks[k], d, from[k] + a.memory_im));
+      }
+      from[k] += a.memory_step;
+    });
+    if (r == 0) {  // lanes of runs that follow are written over
+      hn::StoreU(re, d, point);
+      hn::StoreU(im, d, point + lanes);
+    } else {
+      hn::BlendedStore(re, all, d, point);
+      hn::BlendedStore(im, all, d, point + lanes);
+    }
+  }
+}
+#endif
+
 /// A lane of complex numbers at a time, or, where the run is a whole vector, all of them.
 template <class T>
 void RunsToPoints(const RunsArguments<T>& arguments) {
@@ -228,16 +263,11 @@ void RunsToPoints(const RunsArguments<T>& arguments) {
   const bool interleaved = a.memory_im == 1;
 #if HWY_TARGET <= HWY_AVX2
   if (!interleaved && !whole) {
-    for (int r = 0; r < a.run_count; ++r) {
-      const LaneRun<T> run = a.runs[r];
-      const auto mask = RunMask(d, run);
-      const T* from = run.base - run.first;
-      T* point = a.points;
-      for (index_t i = 0; i < a.count; ++i, point += 2 * lanes, from += a.memory_step) {
-        hn::BlendedStore(hn::MaskedLoad(mask, d, from), mask, d, point);
-        hn::BlendedStore(hn::MaskedLoad(mask, d, from + a.memory_im), mask, d, point + lanes);
-      }
-    }
+    int r = 0;
+    for (; a.run_count - r >= 4; r += 4) GatherRuns<4>(a, r);
+    if (a.run_count - r == 3) GatherRuns<3>(a, r);
+    if (a.run_count - r == 2) GatherRuns<2>(a, r);
+    if (a.run_count - r == 1) GatherRuns<1>(a, r);
     return;
   }
 #endif

@@ -8,6 +8,7 @@
 // takes the place of the planes.
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -89,7 +90,7 @@ class VolumePlan final : public Plan::Impl {
     T* space = static_cast<T*>(const_cast<void*>(geometry.forward ? in : out));
     T* spectrum = static_cast<T*>(const_cast<void*>(geometry.forward ? out : in));
     T* middle = static_cast<T*>(shared);
-    const Buffers buffers(*this, static_cast<T*>(worker));
+    Buffers buffers(*this, static_cast<T*>(worker));
     const int stages = outer() ? 2 : 1;
     const index_t first_volume = pass / stages * group_;
     const bool slabs = !outer() || (pass % 2 == 0) == geometry.forward;
@@ -97,6 +98,7 @@ class VolumePlan final : public Plan::Impl {
     for (index_t item = begin; item < end;) {
       const index_t in_group = item / per_volume, first = item % per_volume;
       T* volume_middle = middle + in_group * middle_elements_;
+      if (in_slab_) buffers.slab = volume_middle;
       const index_t volume = outer() ? first_volume + in_group : 0;
       T* volume_spectrum = spectrum + 2 * volume * geometry.spectrum_distance;
       if (slabs) {
@@ -189,6 +191,7 @@ class VolumePlan final : public Plan::Impl {
   index_t slab_width_ = 0, slab_elements_ = 0;  // lanes of a slab; elements of one
   index_t blocks_ = 0;                          // vectors of outer lines
   index_t middle_width_ = 0, middle_elements_ = 0;
+  bool in_slab_ = false;                             // the one slab of a small volume is its middle as well
   index_t group_ = 1;                                // volumes between two barriers
   index_t x_batch_ = 1, y_batch_ = 1, z_batch_ = 1;  // vectors of lines that share calls
   index_t buffer_elements_ = 0;
@@ -219,7 +222,10 @@ void VolumePlan<T>::init_stages() {
   // An odd number of vectors: rows a power of two apart would meet in few sets of the caches.
   const auto apart = [this](index_t width) { return (round_up(width, lanes_, "fft slab") / lanes_ | 1) * lanes_; };
   slab_width_ = planar() ? apart(slab_planes_ * g.x_star) : 0;
-  slab_elements_ = checked_mul(rows_, 2 * slab_width_, "fft slab");
+  // Rows shorter than a vector would leave a slab in pieces: a slab that is the whole volume stays where it is, and
+  // lines along Z gather them. (Backward they would have to be scattered, which costs more.)
+  in_slab_ = g.forward && outer() && slabs_ == 1 && g.x_star < lanes_;
+  slab_elements_ = checked_mul(in_slab_ ? n.y : rows_, 2 * slab_width_, "fft slab");
   rows_of_[0] = rows_of_slab(slab_planes_);
   if (planes_ % slab_planes_ != 0) rows_of_[1] = rows_of_slab(planes_ % slab_planes_);
   x_batch_ = x_.together();
@@ -237,6 +243,7 @@ void VolumePlan<T>::init_stages() {
   blocks_ = (lines + lanes_ - 1) / lanes_;
   middle_width_ = apart(lines);
   middle_elements_ = checked_mul(2 * middle_width_, planes_, "fft middle");
+  if (in_slab_) middle_elements_ = std::exchange(slab_elements_, 0);
   constexpr index_t group_bytes = 8 << 20;
   group_ = std::clamp<index_t>(group_bytes / (middle_elements_ * static_cast<index_t>(sizeof(T))), 1, problem.batch);
   for (index_t volume = 0; volume < problem.batch; volume += group_) {
@@ -443,6 +450,12 @@ void VolumePlan<T>::columns(const Slab& slab, T* middle, T* spectrum, const Buff
   const LineKernels<T>& kernels = y_.kernels();
   const index_t x_star = geometry.x_star, lines = slab.planes * x_star, n = problem.extent.y;
   const Extent3& stride = geometry.spectrum_stride;
+  if (in_slab_) {
+    const Points<T> points{buffers.slab, 2 * slab_width_, slab_width_};
+    y_.complex_lines({points.data, points.step, points.im}, points, buffers.line, rows_, n,
+                     (lines + lanes_ - 1) / lanes_, lanes_, lanes_);
+    return;
+  }
   const Spacing spacing = outer() ? Spacing{x_star, middle_width_} : Spacing{2 * stride.y, 1};
   const LineGrid grid =
       outer() ? LineGrid{x_star, 1, 2 * middle_width_} : LineGrid{x_star, 2 * stride.x, 2 * geometry.spectrum_distance};
@@ -494,9 +507,20 @@ void VolumePlan<T>::outer_lines(index_t first, index_t vectors, T* middle, T* sp
     const int run_count = grid.runs(spectrum, line, count, 2, runs);
     return RunsArguments<T>{runs.data(), run_count, 2 * stride.z, 1, buffers.a + vector * points * point_, n};
   };
+  // Lines of a small volume are gathered from the rows of its slab.
+  const index_t planes = geometry.support.z, slab_line = planes * point_;
+  const auto in_slab = [&](index_t vector) {
+    const index_t line = first + vector * lanes_, count = std::min(lanes_, lines - line);
+    const int run_count = LineGrid{geometry.x_star, 1, 2 * slab_width_}.runs(middle, line, count, 1, runs);
+    return RunsArguments<T>{runs.data(), run_count, geometry.x_star, slab_width_, buffers.b + vector * slab_line,
+                            planes};
+  };
   if (geometry.forward) {
-    z_.complex_lines({inside.data, inside.step, inside.im, ahead}, dense(buffers.a), buffers.line, geometry.support.z,
-                     n, vectors, lanes_, points * point_);
+    for (index_t i = 0; i < vectors && in_slab_; ++i) kernels.runs_to_points(in_slab(i));
+    const Points<const T> from =
+        in_slab_ ? source(buffers.b) : Points<const T>{inside.data, inside.step, inside.im, ahead};
+    z_.complex_lines(from, dense(buffers.a), buffers.line, planes, n, vectors, in_slab_ ? slab_line : lanes_,
+                     points * point_);
     if (rotated) {
       store_outer_rows(grid, first, vectors, spectrum, buffers);
       return;
@@ -518,8 +542,8 @@ void VolumePlan<T>::outer_lines(index_t first, index_t vectors, T* middle, T* sp
   } else {
     for (index_t i = 0; i < vectors; ++i) kernels.runs_to_points(outside(i));
   }
-  z_.complex_lines(source(buffers.a).swapped(), inside.swapped(), buffers.line, n, geometry.support.z, vectors,
-                   points * point_, lanes_);
+  z_.complex_lines(source(buffers.a).swapped(), inside.swapped(), buffers.line, n, planes, vectors, points * point_,
+                   lanes_);
 }
 
 /// Rotated order: rows of the spectrum lie along Z. Zeros follow them where they are padded.
