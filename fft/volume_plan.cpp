@@ -94,7 +94,7 @@ class VolumePlan final : public Plan::Impl {
     const int stages = outer() ? 2 : 1;
     const index_t first_volume = pass / stages * group_;
     const bool slabs = !outer() || (pass % 2 == 0) == geometry.forward;
-    const index_t per_volume = slabs ? slabs_ : blocks_;
+    const index_t per_volume = slabs ? slabs_ : in_slab_ ? 1 : blocks_;
     for (index_t item = begin; item < end;) {
       const index_t in_group = item / per_volume, first = item % per_volume;
       T* volume_middle = middle + in_group * middle_elements_;
@@ -113,9 +113,11 @@ class VolumePlan final : public Plan::Impl {
         }
         ++item;
       } else {
-        const index_t count = std::min({end - item, per_volume - first, z_batch_});
-        outer_lines(first * lanes_, count, volume_middle, volume_spectrum, buffers);
-        item += count;
+        const index_t items = std::min(end - item, per_volume - first), last = in_slab_ ? blocks_ : first + items;
+        for (index_t block = first; block < last; block += z_batch_) {
+          outer_lines(block * lanes_, std::min(z_batch_, last - block), volume_middle, volume_spectrum, buffers);
+        }
+        item += items;
       }
     }
   }
@@ -180,6 +182,12 @@ class VolumePlan final : public Plan::Impl {
   void clear_unsupported(T* points, std::ptrdiff_t point_step, index_t width) const;
   void rows_forward_in_pairs(const Slab& slab, T* space, T* spectrum, const Buffers& buffers) const;
   void rows_backward_in_pairs(const Slab& slab, T* spectrum, T* space, const Buffers& buffers) const;
+  /// The first line of a vector of outer lines. In a small volume, which is one item, the last vector overlaps the one
+  /// before it, so that none is in part empty.
+  index_t first_line(index_t first, index_t vector) const {
+    const index_t line = first + vector * lanes_, lines = problem.extent.y * geometry.x_star;
+    return in_slab_ && lines >= lanes_ ? std::min(line, lines - lanes_) : line;
+  }
   void store_outer_rows(const LineGrid& grid, index_t first, index_t vectors, T* spectrum,
                         const Buffers& buffers) const;
 
@@ -248,7 +256,7 @@ void VolumePlan<T>::init_stages() {
   group_ = std::clamp<index_t>(group_bytes / (middle_elements_ * static_cast<index_t>(sizeof(T))), 1, problem.batch);
   for (index_t volume = 0; volume < problem.batch; volume += group_) {
     const index_t volumes = std::min(group_, problem.batch - volume);
-    const index_t slab_items = volumes * slabs_, line_items = volumes * blocks_;
+    const index_t slab_items = volumes * slabs_, line_items = volumes * (in_slab_ ? 1 : blocks_);
     pass_items.push_back(g.forward ? slab_items : line_items);
     pass_items.push_back(g.forward ? line_items : slab_items);
   }
@@ -503,14 +511,14 @@ void VolumePlan<T>::outer_lines(index_t first, index_t vectors, T* middle, T* sp
   const Points<T> inside{middle + first, 2 * middle_width_, middle_width_, ahead};
   std::array<LaneRun<T>, most_lanes> runs;
   const auto outside = [&](index_t vector) {
-    const index_t line = first + vector * lanes_, count = std::min(lanes_, lines - line);
+    const index_t line = first_line(first, vector), count = std::min(lanes_, lines - line);
     const int run_count = grid.runs(spectrum, line, count, 2, runs);
     return RunsArguments<T>{runs.data(), run_count, 2 * stride.z, 1, buffers.a + vector * points * point_, n};
   };
   // Lines of a small volume are gathered from the rows of its slab.
   const index_t planes = geometry.support.z, slab_line = planes * point_;
   const auto in_slab = [&](index_t vector) {
-    const index_t line = first + vector * lanes_, count = std::min(lanes_, lines - line);
+    const index_t line = first_line(first, vector), count = std::min(lanes_, lines - line);
     const int run_count = LineGrid{geometry.x_star, 1, 2 * slab_width_}.runs(middle, line, count, 1, runs);
     return RunsArguments<T>{runs.data(), run_count, geometry.x_star, slab_width_, buffers.b + vector * slab_line,
                             planes};
@@ -558,9 +566,11 @@ void VolumePlan<T>::store_outer_rows(const LineGrid& grid, index_t first, index_
     std::fill(buffer + n * point_, buffer + points * point_, T{0});
   }
   // Whole vectors go straight to memory; of the last one, or past the caches, rows are put together first.
-  const index_t whole = streams_ ? 0 : std::min(vectors, (lines - first) / lanes_);
+  index_t whole = 0;
   std::array<std::ptrdiff_t, most_lanes * most_batch> offsets;
-  grid.offsets(first, whole * lanes_, 0, offsets.data());
+  for (; !streams_ && whole < vectors && first_line(first, whole) + lanes_ <= lines; ++whole) {
+    grid.offsets(first_line(first, whole), lanes_, 0, offsets.data() + whole * lanes_);
+  }
   RowsArguments<T> to = complex_rows(spectrum, offsets.data(), {2, 1}, buffers.a, points);
   to.blocks = whole;
   to.block_step = points * point_;
