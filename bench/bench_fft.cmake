@@ -1,8 +1,8 @@
 # bench_fft and the smoke tests of its modes.
 convolume_bench(bench_fft ROOMS fft allocator
-  SMOKE --sizes 16,17 --kind r2c,c2r --order rotated,natural --fftw-wisdom ${CMAKE_CURRENT_BINARY_DIR}/smoke-wisdom)
-target_sources(bench_fft PRIVATE contest.cpp fft_checks.cpp fft_contestants.cpp fft_options.cpp fft_primes.cpp
-  fft_report.cpp fft_side_by_side.cpp fft_verify.cpp progress_bar.cpp reference_dft.cpp)
+  SMOKE --sizes 16,17 --kind r2c,c2r --order rotated,natural --impl native,fftw,algorithm2 --fftw-wisdom ${CMAKE_CURRENT_BINARY_DIR}/smoke-wisdom)
+target_sources(bench_fft PRIVATE contest.cpp fft_checks.cpp fft_contestants.cpp fft_once.cpp fft_options.cpp
+  fft_primes.cpp fft_report.cpp fft_side_by_side.cpp fft_tiles.cpp fft_verify.cpp progress_bar.cpp reference_dft.cpp)
 target_link_libraries(bench_fft PRIVATE PkgConfig::FFTWF PkgConfig::FFTWD)
 target_include_directories(bench_fft SYSTEM PRIVATE ${NLOHMANN_JSON_INCLUDE_DIR})
 
@@ -33,6 +33,19 @@ if(CONVOLUME_BUILD_TESTS)
   bench_fft_smoke(primes EXPECT "model within 5 % of the best at [0-3] of 3 primes \\([0-9]+ %\\)\n$"
     ARGS --primes --sizes 16:24 --min-seconds 0 --rounds 3 --json ${reports}/primes.json)
   bench_fft_report(primes_report OF primes ROWS primes COUNT 3 FIELDS prime batch automatic_s automatic_over_best)
+  bench_fft_smoke(tiles EXPECT "8 +64  inverse, full tile .* %\n$"
+    ARGS --tiles 5,8 --min-seconds 0 --rounds 2 --json ${reports}/tiles.json)
+  bench_fft_report(tiles_report OF tiles ROWS tiles COUNT 12
+    FIELDS tile valid kept channels tile_s tile_low_s tile_high_s gflops peak_fraction)
+  bench_fft_smoke(tiles_double EXPECT "6 +3  forward " ARGS --tiles 6 --precision double --min-seconds 0 --rounds 2)
+  bench_fft_smoke(refuses_sizes_of_tiles EXPECT "--sizes: --tiles does not look at it; leave it out"
+    ARGS --tiles 8 --sizes 9)
+  bench_fft_smoke(refuses_tiny_tiles EXPECT "--tiles holds 4; tiles have 5 to 64 voxels" ARGS --tiles 4,8)
+  foreach(implementation native fftw algorithm2)
+    bench_fft_smoke(once_${implementation} EXPECT "^${implementation} r2c [a-z]+ float 18: 3 executions\n$"
+      ARGS --once --impl ${implementation} --sizes 18 --repeat 3)
+  endforeach()
+  bench_fft_smoke(once_refuses_many EXPECT "--once runs one transform" ARGS --once --sizes 16,17)
   bench_fft_smoke(verify EXPECT "\n[1-9][0-9]* passed, 0 failed\n$" ARGS --verify --sizes 1,3,17,64)
   bench_fft_smoke(refuses_nonsense_sizes EXPECT "--sizes: '8:x' is no size; write .*e\\.g\\. 16,17,20:24"
     ARGS --side-by-side --sizes 16,8:x)
@@ -47,5 +60,10 @@ if(CONVOLUME_BUILD_TESTS)
       ${reports}/side_by_side.json --out ${reports}/side_by_side)
     set_tests_properties(bench_fft_plot PROPERTIES LABELS bench TIMEOUT 60 FIXTURES_REQUIRED bench_fft_side_by_side
       PASS_REGULAR_EXPRESSION "wrote [^\n]*side_by_side.png|apt-get install python3-matplotlib")
+    # Likewise without Valgrind.
+    add_test(NAME bench_fft_cache_misses COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cache_misses.py
+      --bench $<TARGET_FILE:bench_fft> --out ${reports}/cache_misses --sizes 17)
+    set_tests_properties(bench_fft_cache_misses PROPERTIES LABELS bench TIMEOUT 120
+      PASS_REGULAR_EXPRESSION "wrote [^\n]*cache_misses.png|apt-get install (valgrind|python3-matplotlib)")
   endif()
 endif()

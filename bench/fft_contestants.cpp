@@ -17,11 +17,10 @@ namespace {
 
 bool to_space(fft::Kind kind) { return kind == fft::Kind::c2r || kind == fft::Kind::c2c_backward; }
 
-class Native final : public Contestant {
+class Ours final : public Contestant {
  public:
-  Native(const fft::Problem& problem, fft::PrimeAlgorithm prime)
-      : plan_(fft::Plan::make(problem, {.backend = fft::Backend::native, .prime = prime})),
-        scratch_(plan_.scratch_bytes()) {
+  Ours(const fft::Problem& problem, const fft::Options& options)
+      : plan_(fft::Plan::make(problem, options)), scratch_(plan_.scratch_bytes()) {
     std::memset(scratch_.get(), 0, scratch_.bytes());
   }
 
@@ -140,7 +139,8 @@ class Wisdom {
 template <class T>
 class Fftw final : public Contestant {
  public:
-  Fftw(fft::Kind kind, index_t n, unsigned rigor, Wisdom<T>& wisdom)
+  /// Without wisdom, plans are made anew.
+  Fftw(fft::Kind kind, index_t n, unsigned rigor, Wisdom<T>* wisdom)
       : kind_(kind), n_(static_cast<int>(n)), rigor_(rigor), wisdom_(wisdom) {}
   ~Fftw() override {
     if (plan_ != nullptr) Api<T>::destroy(plan_);
@@ -150,12 +150,14 @@ class Fftw final : public Contestant {
   std::size_t out_bytes() const override { return to_space(kind_) ? space_bytes() : spectrum_bytes(); }
 
   void bind(void* in, void* out) override {
-    wisdom_.activate();
-    plan_ = make(in, out, rigor_ | FFTW_WISDOM_ONLY);
-    if (plan_ != nullptr) return;
+    if (wisdom_ != nullptr) {
+      wisdom_->activate();
+      plan_ = make(in, out, rigor_ | FFTW_WISDOM_ONLY);
+      if (plan_ != nullptr) return;
+    }
     plan_ = make(in, out, rigor_);
     if (plan_ == nullptr) throw Unsupported(fmt::format("FFTW has no plan for a cube of {}", n_));
-    wisdom_.update();
+    if (wisdom_ != nullptr) wisdom_->update();
   }
   void execute() override { Api<T>::execute(plan_); }
 
@@ -187,7 +189,7 @@ class Fftw final : public Contestant {
   fft::Kind kind_;
   int n_;
   unsigned rigor_;
-  Wisdom<T>& wisdom_;
+  Wisdom<T>* wisdom_;
   typename Api<T>::Plan plan_ = nullptr;
 };
 
@@ -208,7 +210,7 @@ class PlannerOf final : public FftwPlanner::Impl {
 
   std::unique_ptr<Contestant> contestant(fft::Kind kind, index_t n, Implementation rigor) override {
     const bool patient = rigor == Implementation::fftw_patient;
-    return std::make_unique<Fftw<T>>(kind, n, patient ? FFTW_PATIENT : FFTW_MEASURE, patient ? patient_ : measured_);
+    return std::make_unique<Fftw<T>>(kind, n, patient ? FFTW_PATIENT : FFTW_MEASURE, patient ? &patient_ : &measured_);
   }
 
  private:
@@ -233,7 +235,16 @@ std::unique_ptr<Contestant> FftwPlanner::contestant(fft::Kind kind, index_t n, I
 }
 
 std::unique_ptr<Contestant> native_contestant(const fft::Problem& problem, fft::PrimeAlgorithm prime) {
-  return std::make_unique<Native>(problem, prime);
+  return std::make_unique<Ours>(problem, fft::Options{.backend = fft::Backend::native, .prime = prime});
+}
+
+std::unique_ptr<Contestant> algorithm2_contestant(const fft::Problem& problem) {
+  return std::make_unique<Ours>(problem, fft::Options{.backend = fft::Backend::fftw});
+}
+
+std::unique_ptr<Contestant> fftw_estimate_contestant(DataType type, fft::Kind kind, index_t n) {
+  if (type == DataType::f32) return std::make_unique<Fftw<float>>(kind, n, FFTW_ESTIMATE, nullptr);
+  return std::make_unique<Fftw<double>>(kind, n, FFTW_ESTIMATE, nullptr);
 }
 
 std::string fftw_name(DataType type) { return type == DataType::f32 ? fftwf_version : ::fftw_version; }

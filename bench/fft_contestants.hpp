@@ -14,6 +14,13 @@ namespace convolume::bench {
 /// Throws what fft::Plan::make throws.
 std::unique_ptr<Contestant> native_contestant(const fft::Problem& problem, fft::PrimeAlgorithm prime);
 
+/// Backend::fftw of this library, planned with FFTW_ESTIMATE.
+std::unique_ptr<Contestant> algorithm2_contestant(const fft::Problem& problem);
+
+/// FFTW's own plan of a cube of edge n, out of place, natural order, made with FFTW_ESTIMATE: quick, and the same every
+/// time.
+std::unique_ptr<Contestant> fftw_estimate_contestant(DataType type, fft::Kind kind, index_t n);
+
 /// Plans with FFTW and keeps what its planner has learnt on disk, so that a size is measured once. One thread at a
 /// time.
 class FftwPlanner {

@@ -76,7 +76,8 @@ const std::map<std::string, fft::Order>& order_names() {
 const std::map<std::string, Implementation>& implementation_names() {
   static const std::map<std::string, Implementation> names{{"native", Implementation::native},
                                                            {"fftw", Implementation::fftw},
-                                                           {"fftw-patient", Implementation::fftw_patient}};
+                                                           {"fftw-patient", Implementation::fftw_patient},
+                                                           {"algorithm2", Implementation::algorithm2}};
   return names;
 }
 

@@ -11,8 +11,9 @@
 
 namespace convolume::bench {
 
-/// Who transforms: this library, or FFTW's own three-dimensional plan at a rigor.
-enum class Implementation { native, fftw, fftw_patient };
+/// Who transforms: this library, FFTW's own three-dimensional plan at a rigor, or this library's volumes with FFTW's
+/// lines and planes, which in rotated order is Algorithm 2 of Feinberg 2015.
+enum class Implementation { native, fftw, fftw_patient, algorithm2 };
 
 struct FftOptions {
   std::vector<index_t> sizes;
@@ -23,6 +24,7 @@ struct FftOptions {
   fft::PrimeAlgorithm prime = fft::PrimeAlgorithm::automatic;
   int rounds = 9;
   double min_seconds = 0.15;
+  int repeat = 1;                           ///< executions of a transform that is run for others to watch
   std::filesystem::path json, fftw_wisdom;  ///< empty: none; the default place
 
   bool has(Implementation implementation) const;

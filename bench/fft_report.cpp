@@ -31,10 +31,10 @@ double bytes_per_second(double bytes) {
   return 1e9 * machine.dram_gb_per_s;
 }
 
-/// Single precision; in double half of it.
-double peak_flops(DataType type) { return 1e9 * machine_model().gflops_per_core / (type == DataType::f64 ? 2 : 1); }
-
 }  // namespace
+
+// The model holds single precision; in double it is half of that.
+double peak_flops(DataType type) { return 1e9 * machine_model().gflops_per_core / (type == DataType::f64 ? 2 : 1); }
 
 nlohmann::ordered_json describe_machine(DataType type) {
   const MachineModel& machine = machine_model();

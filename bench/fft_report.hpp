@@ -14,6 +14,9 @@ namespace convolume::bench {
 /// Processor, constants of its model, compiler and versions.
 nlohmann::ordered_json describe_machine(DataType type);
 
+/// Of fused multiply-adds on one core, by the machine model.
+double peak_flops(DataType type);
+
 /// 2.5 n log2 n for real and 5 n log2 n for complex transforms of n points.
 double nominal_flops(fft::Kind kind, double points);
 

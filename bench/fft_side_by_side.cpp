@@ -212,6 +212,7 @@ int side_by_side(const FftOptions& options) {
   if (!options.has(Implementation::native) || !options.has(Implementation::fftw)) {
     throw InvalidArgument("--side-by-side compares native with fftw; name both in --impl");
   }
+  if (options.has(Implementation::algorithm2)) throw InvalidArgument("--side-by-side does not measure algorithm2");
   Rows rows;
   const StopRequest stop;
   ReportFile file(options.json, to_json(options, rows));

@@ -50,12 +50,19 @@ Factorization factorize_smooth(index_t n) {
   return result;
 }
 
+bool is_smooth(index_t n) {
+  for (const index_t p : {2, 3, 5, 7, 11, 13}) {
+    while (n % p == 0) n /= p;
+  }
+  return n == 1;
+}
+
 /// The cheapest smooth length from `least` to twice as much.
 index_t convolution_length(index_t least) {
   index_t best = 0;
   double cycles = 0;
   for (index_t m = least; m <= 2 * least; ++m) {
-    if (largest_prime_factor(m) > 13) continue;
+    if (!is_smooth(m)) continue;
     const double candidate = factorize_smooth(m).cycles;
     if (best == 0 || candidate < cycles) {
       best = m;

@@ -216,7 +216,6 @@ template <class T>
 Line<T>::Line(index_t n, PrimeAlgorithm prime) : n_(n), kernels_(LineKernels<T>::current()) {
   Factorization factors = factorize(n);
   if (factors.radices.empty()) factors.radices.push_back(1);
-  cycles_ = factors.cycles;
   index_t before = 1;
   for (const index_t radix : factors.radices) {
     Step step{.before = before, .after = n / (before * radix), .twiddles = {}, .prime = nullptr};

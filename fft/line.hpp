@@ -26,7 +26,7 @@ struct Points {
 template <class T>
 class Line {
  public:
-  /// Throws Unsupported where `prime` does not apply to a prime factor of n.
+  /// `prime` is how prime factors above 13 are transformed.
   Line(index_t n, PrimeAlgorithm prime);
   ~Line();
   Line(Line&&) noexcept;
@@ -62,8 +62,6 @@ class Line {
 
   /// E.g. "16x9" or "rader113(16x7)".
   std::string describe() const;
-  /// Estimated cycles per vector of lanes for the whole line.
-  double cycles() const noexcept { return cycles_; }
 
  private:
   struct Prime;  // a radix that is not held in registers
@@ -84,7 +82,6 @@ class Line {
   index_t scratch_ = 0;
   index_t prime_scratch_ = 0;
   index_t together_ = 1;
-  double cycles_ = 0;
 };
 
 }  // namespace convolume::fft

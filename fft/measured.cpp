@@ -77,7 +77,11 @@ Backend measured_backend(const Problem& problem, const Options& options) {
     plans.push_back(Plan::make(problem, candidate));
   }
   const bool native = median_seconds(plans[0]) <= median_seconds(plans[1]);
-  store.store(key, native ? "native" : "fftw");
+  try {
+    store.store(key, native ? "native" : "fftw");
+  } catch (const IoError&) {
+    // A choice that cannot be kept is still a choice; the next process measures again.
+  }
   return native ? Backend::native : Backend::fftw;
 }
 

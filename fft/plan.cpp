@@ -72,7 +72,13 @@ Geometry::Geometry(const Problem& p) {
   space_stride.y = or_default(p.space_stride.y, checked_mul(row_points, space_stride.x, "fft extent"));
   space_stride.z = or_default(p.space_stride.z, checked_mul(space_stride.y, n.y, "fft extent"));
   const index_t volume = checked_mul(space_stride.z, n.z, "fft extent");
-  space_distance = or_default(p.space_distance, volume);
+  const Step space_steps[3] = {{space_stride.x, n.x, "space_stride.x"},
+                               {space_stride.y, n.y, "space_stride.y"},
+                               {space_stride.z, n.z, "space_stride.z"}};
+  // Permuted strides may reach further than planes times their distance.
+  const index_t reach =
+      p.in_place ? volume : std::max(volume, span_of({{space_steps[0], space_steps[1], space_steps[2], {0, 1, ""}}}));
+  space_distance = or_default(p.space_distance, reach);
 
   const auto unit = static_cast<index_t>(alignment_bytes / complex_bytes);
   // A single plane has no lines to keep aligned.
@@ -116,10 +122,8 @@ Geometry::Geometry(const Problem& p) {
     }
     spectrum_distance = or_default(p.spectrum_distance, spectrum_elements);
   }
-  const index_t space_span = span_of({{{space_stride.x, n.x, "space_stride.x"},
-                                       {space_stride.y, n.y, "space_stride.y"},
-                                       {space_stride.z, n.z, "space_stride.z"},
-                                       {space_distance, p.batch, "space_distance"}}});
+  const index_t space_span =
+      span_of({{space_steps[0], space_steps[1], space_steps[2], {space_distance, p.batch, "space_distance"}}});
   index_t spectrum_span = span_of({{{spectrum_stride.x, x_star, "spectrum_stride.x"},
                                     {spectrum_stride.y, n.y, "spectrum_stride.y"},
                                     {spectrum_stride.z, n.z, "spectrum_stride.z"},
@@ -214,8 +218,7 @@ void Plan::execute(const void* in, void* out, void* scratch, int workers, const 
       if (worker < 0 || worker >= workers) {
         throw InvalidArgument(fmt::format("fft execute: worker {} of {}; scratch has no room for it", worker, workers));
       }
-      impl_->run(pass, begin, end, in, out, scratch,
-                 worker_scratch + static_cast<std::size_t>(worker) * impl_->worker_bytes);
+      run(pass, begin, end, in, out, scratch, worker_scratch + static_cast<std::size_t>(worker) * impl_->worker_bytes);
     };
     parallel_for(pass_items(pass), std::ref(range));
   }

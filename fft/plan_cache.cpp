@@ -1,3 +1,4 @@
+#include <iterator>
 #include <list>
 #include <mutex>
 
@@ -21,11 +22,12 @@ class PlanCache {
 
   /// The plan, or the one that another thread has made meanwhile.
   std::shared_ptr<const Plan::Impl> insert(std::shared_ptr<const Plan::Impl> plan) {
+    std::list<std::shared_ptr<const Plan::Impl>> evicted;  // destroyed behind the lock: FFTW's plans wait for another
     const std::lock_guard lock(mutex_);
     if (auto other = find_locked(plan->problem, plan->options, plan->target)) return other;
     if (capacity_ == 0) return plan;
     plans_.push_front(plan);
-    if (plans_.size() > capacity_) plans_.pop_back();
+    if (plans_.size() > capacity_) evicted.splice(evicted.begin(), plans_, std::prev(plans_.end()));
     return plan;
   }
 

@@ -16,7 +16,9 @@ template <class T>
 inline constexpr index_t tile_lanes = static_cast<index_t>(64 / sizeof(T));
 
 /// Where the spectra of a set of tiles lie; strides in elements. A *frequency block* is one (ky, kx), numbered
-/// ky * X* + kx; its frequencies are kz = 0 .. Z-1. The lanes of a frequency are contiguous.
+/// ky * X* + kx; its frequencies are kz = 0 .. Z-1. The lanes of a frequency are contiguous. Plans read `block`,
+/// `frequency` and `re_im`; `tile` and `channel_block` are for those who keep several spectra. Places must not meet:
+/// `re_im` and `frequency` are at least tile_lanes.
 struct TileStrides {
   index_t block = 0, frequency = 0, tile = 0, channel_block = 0, re_im = 0;
 };

@@ -123,9 +123,11 @@ class VolumePlan final : public Plan::Impl {
   }
 
   std::string describe() const override {
-    return fmt::format("native {} {} {} {} {}: x {}{} y {} z {}", x_.kernels().target, name_of(problem.type),
-                       to_string(problem.extent), problem.order == Order::rotated ? "rotated" : "natural",
-                       geometry.forward ? "forward" : "backward", pairs() ? "pairs " : "", x_.describe(), y_.describe(),
+    constexpr const char* kinds[] = {"r2c", "c2r", "c2c forward", "c2c backward"};
+    return fmt::format("native {} {} {} {} {} {} support {}: x {}{} y {} z {}", version(), x_.kernels().target,
+                       name_of(problem.type), kinds[static_cast<int>(problem.kind)], to_string(problem.extent),
+                       problem.order == Order::rotated ? "rotated" : "natural", to_string(geometry.support),
+                       pairs() ? fmt::format("pairs of {} planes ", slab_planes_) : "", x_.describe(), y_.describe(),
                        z_.describe());
   }
 
@@ -222,7 +224,9 @@ void VolumePlan<T>::init_stages() {
   const index_t fills_vectors = (4 * lanes_ + g.x_star - 1) / g.x_star;
   const index_t fits = std::max<index_t>(1, slab_bytes / plane_bytes);
   const index_t share = std::max({fills_vectors, (planes_ + 7) / 8, small_bytes / plane_bytes});
-  const index_t most = planar() ? std::min({fits, share, planes_}) : std::min(planes_, 4 * lanes_);
+  index_t most = planar() ? std::min({fits, share, planes_}) : std::min(planes_, 4 * lanes_);
+  // Rows that are transformed in pairs round together: volumes of a batch must not, or one would disturb the other.
+  if (pairs() && planar() && !outer()) most = 1;
   slabs_ = (planes_ + most - 1) / most;
   slab_planes_ = (planes_ + slabs_ - 1) / slabs_;
   slabs_ = (planes_ + slab_planes_ - 1) / slab_planes_;
@@ -242,7 +246,8 @@ void VolumePlan<T>::init_stages() {
   z_batch_ = z_.together();
   const auto cached = static_cast<std::size_t>(machine_model().l3_bytes) / 4;
   streams_ = g.forward && outer() && g.spectrum_stride.z == 1 && g.spectrum_stride.x == g.z_padded &&
-             g.padding == (g.z_padded != n.z) && !problem.unaligned && g.spectrum_bytes > cached;
+             g.spectrum_stride.y == g.x_star * g.z_padded && g.padding == (g.z_padded != n.z) && !problem.unaligned &&
+             (problem.batch == 1 || g.spectrum_distance * g.complex_bytes % 64 == 0) && g.spectrum_bytes > cached;
   if (!outer()) {
     pass_items = {slabs_};
     return;
@@ -267,8 +272,10 @@ void VolumePlan<T>::init_scratch() {
   const Extent3& n = problem.extent;
   const index_t unit = static_cast<index_t>(64 / sizeof(T));
   // Each buffer holds the points of any line, or a row of a lane that nobody wants.
-  const index_t longest =
-      checked_mul(std::max({x_batch_, y_batch_, z_batch_}), std::max({n.x, n.y, geometry.z_padded}) + 2, "fft scratch");
+  const auto points = [](index_t batch, index_t length) {
+    return checked_mul(batch, checked_add(length, 2, "fft scratch"), "fft scratch");
+  };
+  const index_t longest = std::max({points(x_batch_, n.x), points(y_batch_, n.y), points(z_batch_, geometry.z_padded)});
   buffer_elements_ = round_up(checked_mul(point_, longest, "fft scratch"), unit);
   slab_elements_ = round_up(slab_elements_, unit, "fft scratch");
   const index_t line = std::max({x_.scratch_elements(), y_.scratch_elements(), z_.scratch_elements()});
@@ -385,12 +392,13 @@ void VolumePlan<T>::rows_forward(const Slab& slab, T* space, T* spectrum, const 
   }
 }
 
-/// Two vectors of rows at a time, as real and imaginary parts; the last one may have no partner and is then its own.
+/// Two vectors of rows of a volume at a time, as real and imaginary parts; one without partner is its own.
 template <class T>
 void VolumePlan<T>::rows_forward_in_pairs(const Slab& slab, T* space, T* spectrum, const Buffers& buffers) const {
   const LineKernels<T>& kernels = x_.kernels();
-  for (index_t row = 0; row < slab.rows.count; row += 2 * lanes_) {
-    const bool single = row + lanes_ >= slab.rows.count;
+  for (index_t row = 0, step = 0; row < slab.rows.count; row += step) {
+    const bool single = !planar() || row + lanes_ >= slab.rows.count;
+    step = single ? lanes_ : 2 * lanes_;
     const index_t partner = single ? row : row + lanes_;
     for (const index_t half : {index_t{0}, lanes_}) {
       RowsArguments<T> from = space_arguments(slab, half == 0 ? row : partner, space, buffers.a + half);
@@ -436,8 +444,9 @@ void VolumePlan<T>::rows_backward(const Slab& slab, T* spectrum, T* space, const
 template <class T>
 void VolumePlan<T>::rows_backward_in_pairs(const Slab& slab, T* spectrum, T* space, const Buffers& buffers) const {
   const LineKernels<T>& kernels = x_.kernels();
-  for (index_t row = 0; row < slab.rows.count; row += 2 * lanes_) {
-    const bool single = row + lanes_ >= slab.rows.count;
+  for (index_t row = 0, step = 0; row < slab.rows.count; row += step) {
+    const bool single = !planar() || row + lanes_ >= slab.rows.count;
+    step = single ? lanes_ : 2 * lanes_;
     const index_t partner = single ? row : row + lanes_;
     kernels.rows_to_points(spectrum_arguments(slab, row, spectrum, buffers, buffers.a));
     kernels.rows_to_points(spectrum_arguments(slab, partner, spectrum, buffers, buffers.b));

@@ -46,11 +46,11 @@ struct Problem {
   index_t space_distance = 0, spectrum_distance = 0;
   /// Elements between neighbours along (Z, Y, X); 0 means dense, axis by axis. Elements are real numbers on the space
   /// side of a real transform and complex numbers elsewhere. Strides nest: in the
-  /// order of their sizes each one reaches past the points of the smaller ones (batch distances included), so that no two
-  /// points share an address.
+  /// order of their sizes each one reaches past the points of the smaller ones (batch distances included), so that no
+  /// two points share an address.
   Extent3 space_stride{0, 0, 0}, spectrum_stride{0, 0, 0};
   /// Only a box of this many first points of the space side is read (the others count as zero) or written; 0 means all,
-  /// axis by axis. Lines that hold nothing, or of which nothing is wanted, are not transformed.
+  /// axis by axis. The native backend does not transform lines that hold nothing or of which nothing is wanted.
   Extent3 support{0, 0, 0};
   /// Whether input and output are the same memory: natural order, and the space side strided so that a row holds its
   /// spectrum (the default strides then leave 2 X* real numbers for a row).
@@ -77,8 +77,10 @@ using ParallelFor = std::function<void(index_t items, const RangeBody& body)>;
 /// buffers and scratch; it allocates nothing by itself (FFTW may, inside).
 class CONVOLUME_API Plan {
  public:
-  /// Thread-safe. Throws InvalidArgument naming the field for extents, batches or strides that make no sense, and
-  /// OverflowError where a buffer would not fit the address space.
+  /// Thread-safe. Throws InvalidArgument naming the field for extents, batches or strides that make no sense,
+  /// OverflowError where a buffer would not fit the address space, std::bad_alloc where tables do not fit memory, and
+  /// Unsupported for Backend::fftw in a library built without it; with Backend::measured also FormatError for a file that is
+  /// no wisdom store.
   static Plan make(const Problem& problem, const Options& options = {});
 
   /// `in` is read only, unless the problem is in place. Pointers must be aligned to 64 bytes (or, if the problem says
@@ -90,7 +92,8 @@ class CONVOLUME_API Plan {
 
   /// A transform is a sequence of passes; a pass is a number of items that are independent of each other, and needs
   /// every item of the pass before it. `shared` (shared_bytes(), one per execution) carries what passes hand on,
-  /// `worker` (worker_bytes(), one per call that runs at the same time) is temporary. Both are aligned to 64 bytes.
+  /// `worker` (worker_bytes(), one per call that runs at the same time) is temporary. Both are aligned to 64 bytes, in and
+  /// out as execute() wants them, which run() does not check. A single 1-D or 2-D transform is one item.
   int passes() const noexcept;
   index_t pass_items(int pass) const noexcept;
   void run(int pass, index_t begin, index_t end, const void* in, void* out, void* shared, void* worker) const;

@@ -14,7 +14,7 @@ std::array<index_t, 5> dense_stride(const Extent3& extent) { return {0, 0, exten
 
 }  // namespace
 
-// Measured at 7 to 256 points an axis and kernels of 1 to 7 voxels (Zen 4, AVX-512, float; docs/adr/0007). A pruned
+// Measured at 7 to 256 points an axis and kernels of 1 to 7 voxels (Zen 4, AVX-512, float; docs/adr/0008). A pruned
 // pass costs as many multiply-adds per frequency as the kernel has voxels along the outermost axis in memory, a
 // transform that skips zeros hardly depends on the kernel. In rotated order the innermost axis is padded to whole
 // vectors, which pruned passes need to be fast. Forward they write each frequency once where a plan goes over the

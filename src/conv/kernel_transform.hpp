@@ -13,7 +13,7 @@ namespace convolume::conv {
 /// The spectrum of a volume that is zero but for the voxels of one kernel, at multiples of `dilation`, and from a
 /// spectrum those voxels alone. Each direction is either pruned, or a plan of the volume whose support is the kernel,
 /// with zeros between dilated voxels. Where FFTW transforms the volumes it transforms the kernels too; elsewhere
-/// pruned_is_faster() chooses (docs/adr/0001 and 0007). Immutable and thread-safe.
+/// pruned_is_faster() chooses (docs/adr/0001 and 0008). Immutable and thread-safe.
 template <class T>
 class KernelTransform {
  public:

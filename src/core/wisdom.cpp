@@ -50,9 +50,13 @@ std::map<std::string, std::string> load(const std::filesystem::path& file) {
 }  // namespace
 
 std::filesystem::path WisdomStore::default_path() {
-  if (const char* path = std::getenv("CONVOLUME_WISDOM")) return path;
-  if (const char* cache = std::getenv("XDG_CACHE_HOME")) return std::filesystem::path(cache) / "convolume" / "wisdom";
-  if (const char* home = std::getenv("HOME")) return std::filesystem::path(home) / ".cache" / "convolume" / "wisdom";
+  const auto set = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value != nullptr && *value != '\0' ? value : nullptr;
+  };
+  if (const char* path = set("CONVOLUME_WISDOM")) return path;
+  if (const char* cache = set("XDG_CACHE_HOME")) return std::filesystem::path(cache) / "convolume" / "wisdom";
+  if (const char* home = set("HOME")) return std::filesystem::path(home) / ".cache" / "convolume" / "wisdom";
   return std::filesystem::temp_directory_path() / "convolume-wisdom";
 }
 
@@ -67,7 +71,9 @@ std::optional<std::string> WisdomStore::find(const std::string& key) const {
 
 void WisdomStore::store(const std::string& key, const std::string& value) {
   const std::lock_guard lock(mutex_);
-  if (file_.has_parent_path()) std::filesystem::create_directories(file_.parent_path());
+  std::error_code error;
+  if (file_.has_parent_path()) std::filesystem::create_directories(file_.parent_path(), error);
+  if (error) throw IoError(fmt::format("{}: creating its folder failed: {}", file_.string(), error.message()));
   const FileLock file_lock(file_.string() + ".lock");
   for (auto& [other_key, other_value] : load(file_)) entries_.insert_or_assign(other_key, other_value);
   entries_.insert_or_assign(key, value);

@@ -94,7 +94,7 @@ class Buffer {
         size_(static_cast<index_t>(bytes / sizeof(T))) {
     fill(std::numeric_limits<T>::quiet_NaN());
   }
-  void fill(T value) { std::fill_n(data_, size_, value); }
+  void fill(T value) const { std::fill_n(data_, size_, value); }
   T* data() const { return data_; }
   index_t size() const { return size_; }
   T& operator[](index_t i) const { return data_[i]; }
