@@ -126,7 +126,12 @@ inline Side space_side(const fft::Problem& p) {
   if (side.stride.x == 0) side.stride.x = 1;
   if (side.stride.y == 0) side.stride.y = row * side.stride.x;
   if (side.stride.z == 0) side.stride.z = side.stride.y * p.extent.y;
-  if (side.distance == 0) side.distance = side.stride.z * p.extent.z;
+  if (side.distance == 0) {
+    const Extent3 last = p.extent - Extent3::all(1);
+    const index_t span = 1 + side.stride.z * last.z + side.stride.y * last.y + side.stride.x * last.x;
+    // Permuted strides may reach further than planes times their distance.
+    side.distance = p.in_place ? side.stride.z * p.extent.z : std::max(side.stride.z * p.extent.z, span);
+  }
   return side;
 }
 
