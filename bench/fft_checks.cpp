@@ -171,6 +171,8 @@ double accuracy_bound(const fft::Plan& plan) {
   double factor = 0.35;
   if (prime >= 13) factor = 0.40;
   if (prime > 13 && (!names("generic") || names("rader") || names("bluestein"))) factor = 0.7;
+  // Without fused multiply-adds every product is rounded once more.
+  if (names("SSE4") || names("SCALAR") || names("EMU128")) factor *= 1.25;
   const double epsilon = plan.problem().type == DataType::f32 ? 0x1p-23 : 0x1p-52;
   return epsilon * std::max(0.5, factor * std::sqrt(std::log2(static_cast<double>(e.volume()))));
 }
