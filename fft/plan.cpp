@@ -140,6 +140,11 @@ Geometry::Geometry(const Problem& p) {
   space_bytes = bytes(space_span, space_element_bytes, "fft space buffer");
   spectrum_bytes = bytes(spectrum_span, complex_bytes, "fft spectrum buffer");
   if (p.in_place) space_bytes = spectrum_bytes = std::max(space_bytes, spectrum_bytes);
+  // One volume has no distances, whatever they were said to be.
+  if (p.batch == 1) {
+    space_distance = volume;
+    spectrum_distance = spectrum_elements;
+  }
 }
 
 Plan Plan::make(const Problem& problem, const Options& options) {
