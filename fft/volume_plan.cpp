@@ -1,7 +1,6 @@
 // The native backend: transforms of volumes from lines, vectorised across lines. After Feinberg (2015), Algorithm 2:
 // planes first, then the outer lines, which may be written rotated.
-//   slab stage    some planes at a time: rows along X, whose lanes are rows, into a slab [y][re, im][plane, kx];
-//   columns
+//   slab stage    some planes at a time: rows along X, whose lanes are rows, into a slab [y][re, im][plane, kx]; lines
 //                 along Y, whose lanes are (plane, kx), into the middle [z][re, im][ky, kx]
 //   outer stage   lines along Z, whose lanes are (ky, kx), from the middle to the spectrum
 // and the other way round for backward transforms. Transforms of fewer dimensions end where their axes do; their batch
@@ -326,13 +325,12 @@ void VolumePlan<T>::rows_forward(const Slab& slab, T* space, T* spectrum, const 
     from.blocks = count;
     from.block_step = n * in_step;
     kernels.rows_to_points(from);
-    for (index_t i = 0; i < count && geometry.support.x < n; ++i) {
-      clear_unsupported(buffers.a + i * n * in_step, in_step, in_step);
-    }
     if (geometry.real) {
+      for (index_t i = 0; i < count; ++i) clear_unsupported(buffers.a + i * n * in_step, in_step, in_step);
       x_.real(buffers.a, lanes_, dense(buffers.b), buffers.line, count, n * in_step, geometry.x_star * point_);
     } else {
-      x_.complex_lines(source(buffers.a), dense(buffers.b), buffers.line, n, n, count, n * point_, n * point_);
+      x_.complex_lines(source(buffers.a), dense(buffers.b), buffers.line, geometry.support.x, n, count, n * point_,
+                       n * point_);
     }
     RowsArguments<T> to = spectrum_arguments(slab, row, spectrum, buffers, buffers.b);
     to.blocks = count;

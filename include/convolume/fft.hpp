@@ -79,8 +79,8 @@ class CONVOLUME_API Plan {
  public:
   /// Thread-safe. Throws InvalidArgument naming the field for extents, batches or strides that make no sense,
   /// OverflowError where a buffer would not fit the address space, std::bad_alloc where tables do not fit memory, and
-  /// Unsupported for Backend::fftw in a library built without it; with Backend::measured also FormatError for a file that is
-  /// no wisdom store.
+  /// Unsupported for Backend::fftw in a library built without it; with Backend::measured also FormatError for a file
+  /// that is no wisdom store.
   static Plan make(const Problem& problem, const Options& options = {});
 
   /// `in` is read only, unless the problem is in place. Pointers must be aligned to 64 bytes (or, if the problem says
@@ -92,8 +92,8 @@ class CONVOLUME_API Plan {
 
   /// A transform is a sequence of passes; a pass is a number of items that are independent of each other, and needs
   /// every item of the pass before it. `shared` (shared_bytes(), one per execution) carries what passes hand on,
-  /// `worker` (worker_bytes(), one per call that runs at the same time) is temporary. Both are aligned to 64 bytes, in and
-  /// out as execute() wants them, which run() does not check. A single 1-D or 2-D transform is one item.
+  /// `worker` (worker_bytes(), one per call that runs at the same time) is temporary. Both are aligned to 64 bytes, in
+  /// and out as execute() wants them, which run() does not check. A single 1-D or 2-D transform is one item.
   int passes() const noexcept;
   index_t pass_items(int pass) const noexcept;
   void run(int pass, index_t begin, index_t end, const void* in, void* out, void* shared, void* worker) const;
