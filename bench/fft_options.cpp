@@ -107,15 +107,4 @@ std::vector<index_t> parse_sizes(const std::string& text) {
   return {sizes.begin(), sizes.end()};
 }
 
-index_t largest_prime_factor(index_t n) {
-  index_t largest = 1;
-  for (index_t p = 2; p * p <= n; ++p) {
-    while (n % p == 0) {
-      largest = p;
-      n /= p;
-    }
-  }
-  return std::max(largest, n);
-}
-
 }  // namespace convolume::bench

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "convolume/fft.hpp"
+#include "fft/factors.hpp"
 
 namespace convolume::bench {
 
@@ -46,7 +47,7 @@ const std::string& precision_name(DataType type);
 /// first:last:step. Throws InvalidArgument naming the item and how it should look.
 std::vector<index_t> parse_sizes(const std::string& text);
 
-index_t largest_prime_factor(index_t n);  ///< 1 for n = 1
+using fft::largest_prime_factor;
 /// The two classes of lengths that means are reported for; neither holds, say, 34.
 inline bool is_smooth(index_t n) { return largest_prime_factor(n) <= 13; }
 inline bool is_large_prime(index_t n) { return n >= 17 && largest_prime_factor(n) == n; }

@@ -2,7 +2,6 @@
 #include <array>
 #include <cstring>
 #include <mutex>
-#include <new>
 #include <utility>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "core/checked.hpp"
+#include "fft/aligned_buffer.hpp"
 #include "fft/plan_impl.hpp"
 
 namespace convolume::fft {
@@ -80,24 +80,6 @@ class WisdomSetAside {
 
  private:
   char* saved_;
-};
-
-/// Memory that the planner may look at (and, measuring, write).
-class PlanningBuffer {
- public:
-  explicit PlanningBuffer(std::size_t bytes)
-      : memory_(::operator new (bytes, std::align_val_t{64}, std::nothrow)), bytes_(bytes) {
-    if (memory_ == nullptr) throw std::bad_alloc();
-  }
-  ~PlanningBuffer() { ::operator delete (memory_, std::align_val_t{64}); }
-  PlanningBuffer(const PlanningBuffer&) = delete;
-  PlanningBuffer& operator=(const PlanningBuffer&) = delete;
-  void* get() const { return memory_; }
-  void clear() const { std::memset(memory_, 0, bytes_); }
-
- private:
-  void* memory_;
-  std::size_t bytes_;
 };
 
 enum class Step { r2c, c2r, forward, backward };
@@ -211,8 +193,9 @@ class FftwPlan final : public Plan::Impl {
     worker_bytes = planes_bytes_ + stage_bytes_ + (copies ? rounded(g.spectrum_elements, g.complex_bytes) : 0);
 
     const unsigned flags = rigor_flag(o.rigor) | alignment_flag();
-    const PlanningBuffer space(staged_ ? stage_bytes_ : g.space_bytes), spectrum(g.spectrum_bytes);
-    const PlanningBuffer scratch(std::max<std::size_t>(worker_bytes, 64));
+    // The planner may look at these and, measuring, write.
+    const AlignedBuffer space(staged_ ? stage_bytes_ : g.space_bytes), spectrum(g.spectrum_bytes);
+    const AlignedBuffer scratch(worker_bytes);
     if (o.rigor != Rigor::estimate) {
       // Measuring executes the plan; an estimate does not even look.
       space.clear();

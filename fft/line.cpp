@@ -89,7 +89,7 @@ const char* name_of(PrimeAlgorithm algorithm) {
 /// order `from`, convolved by way of `line`, and copied to the order `to`.
 template <class T>
 struct Line<T>::Prime {
-  Prime(index_t p, PrimeAlgorithm requested, index_t before);
+  Prime(index_t p, PrimeAlgorithm requested, index_t before, const LineKernels<T>& kernels);
 
   index_t scratch_points() const { return choice.algorithm == PrimeAlgorithm::generic ? p : choice.convolution + 1; }
   index_t scratch_elements() const {
@@ -119,8 +119,8 @@ struct Line<T>::Prime {
 };
 
 template <class T>
-Line<T>::Prime::Prime(index_t prime, PrimeAlgorithm requested, index_t before)
-    : p(prime), choice(choose_prime(prime, requested)), kernels(LineKernels<T>::current()) {
+Line<T>::Prime::Prime(index_t prime, PrimeAlgorithm requested, index_t before, const LineKernels<T>& of_line)
+    : p(prime), choice(choose_prime(prime, requested)), kernels(of_line) {
   if (choice.algorithm == PrimeAlgorithm::generic) {
     init_generic(before);
     return;
@@ -220,7 +220,7 @@ Line<T>::Line(index_t n, PrimeAlgorithm prime) : n_(n), kernels_(LineKernels<T>:
   for (const index_t radix : factors.radices) {
     Step step{.before = before, .after = n / (before * radix), .twiddles = {}, .prime = nullptr};
     if (radix > largest_codelet) {
-      step.prime = std::make_shared<Prime>(radix, prime, before);
+      step.prime = std::make_shared<Prime>(radix, prime, before, kernels_);
       prime_scratch_ = std::max(prime_scratch_, step.prime->scratch_elements());
       has_real_ = false;
     } else {
@@ -335,48 +335,30 @@ void Line<T>::complex_lines(Points<const T> in, Points<T> out, T* scratch, index
   }
 }
 
+/// The passes of real lines, forward or, with `backward`, undone in the opposite order. Real sides have no imaginary
+/// part.
 template <class T>
-void Line<T>::real(const T* in, std::ptrdiff_t in_step, Points<T> out, T* scratch, index_t lines,
-                   std::ptrdiff_t in_line, std::ptrdiff_t out_line, const Prefetch<T>& prefetch) const {
+void Line<T>::real_lines(bool backward, Points<const T> in, Points<T> out, T* scratch, index_t lines,
+                         std::ptrdiff_t in_line, std::ptrdiff_t out_line, const Prefetch<T>& prefetch) const {
+  const auto& passes = backward ? kernels_.hermitian : kernels_.real;
   const std::ptrdiff_t point = 2 * lanes(), line_step = point * (n_ + 1);
   const index_t together = single_pass() ? lines : together_;
+  const std::size_t count = steps_.size();
   for (index_t line = 0; line < lines; line += together) {
-    Points<const T> from{in + line * in_line, in_step, 0};
+    Points<const T> from{in.data + line * in_line, in.step, in.im};
     std::ptrdiff_t from_line = in_line;
-    for (std::size_t i = 0; i < steps_.size(); ++i) {
-      const bool last = i + 1 == steps_.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const Step& step = steps_[backward ? count - 1 - i : i];
+      const bool last = i + 1 == count;
       T* buffer = scratch + static_cast<index_t>(i % 2) * line_step * together_;
       const Points<T> to =
           last ? Points<T>{out.data + line * out_line, out.step, out.im} : Points<T>{buffer, point, lanes()};
-      PassArguments<T> arguments = pass(steps_[i], from, to);
+      PassArguments<T> arguments = pass(step, from, to);
       arguments.lines = std::min(together, lines - line);
       arguments.in_line = from_line;
       arguments.out_line = last ? out_line : line_step;
       if (single_pass()) arguments.prefetch = prefetch;
-      kernels_.real[static_cast<std::size_t>(steps_[i].radix)](arguments);
-      from = {to.data, to.step, to.im};
-      from_line = line_step;
-    }
-  }
-}
-
-template <class T>
-void Line<T>::hermitian(Points<const T> in, T* out, std::ptrdiff_t out_step, T* scratch, index_t lines,
-                        std::ptrdiff_t in_line, std::ptrdiff_t out_line, const Prefetch<T>& prefetch) const {
-  const std::ptrdiff_t point = 2 * lanes(), line_step = point * (n_ + 1);
-  const index_t together = single_pass() ? lines : together_;
-  for (index_t line = 0; line < lines; line += together) {
-    Points<const T> from{in.data + line * in_line, in.step, in.im};
-    std::ptrdiff_t from_line = in_line;
-    for (std::size_t i = steps_.size(); i-- > 0;) {
-      T* buffer = scratch + static_cast<index_t>(i % 2) * line_step * together_;
-      const Points<T> to = i == 0 ? Points<T>{out + line * out_line, out_step, 0} : Points<T>{buffer, point, lanes()};
-      PassArguments<T> arguments = pass(steps_[i], from, to);
-      arguments.lines = std::min(together, lines - line);
-      arguments.in_line = from_line;
-      arguments.out_line = i == 0 ? out_line : line_step;
-      if (single_pass()) arguments.prefetch = prefetch;
-      kernels_.hermitian[static_cast<std::size_t>(steps_[i].radix)](arguments);
+      passes[static_cast<std::size_t>(step.radix)](arguments);
       from = {to.data, to.step, to.im};
       from_line = line_step;
     }

@@ -56,9 +56,13 @@ class Line {
   bool has_real() const noexcept { return has_real_; }
   /// n real points to n/2 + 1 complex ones, and back (unnormalised), for several lines. in and out must not overlap.
   void real(const T* in, std::ptrdiff_t in_step, Points<T> out, T* scratch, index_t lines = 1,
-            std::ptrdiff_t in_line = 0, std::ptrdiff_t out_line = 0, const Prefetch<T>& prefetch = {}) const;
+            std::ptrdiff_t in_line = 0, std::ptrdiff_t out_line = 0, const Prefetch<T>& prefetch = {}) const {
+    real_lines(false, {in, in_step, 0}, out, scratch, lines, in_line, out_line, prefetch);
+  }
   void hermitian(Points<const T> in, T* out, std::ptrdiff_t out_step, T* scratch, index_t lines = 1,
-                 std::ptrdiff_t in_line = 0, std::ptrdiff_t out_line = 0, const Prefetch<T>& prefetch = {}) const;
+                 std::ptrdiff_t in_line = 0, std::ptrdiff_t out_line = 0, const Prefetch<T>& prefetch = {}) const {
+    real_lines(true, in, {out, out_step, 0}, scratch, lines, in_line, out_line, prefetch);
+  }
 
   /// E.g. "16x9" or "rader113(16x7)".
   std::string describe() const;
@@ -73,6 +77,8 @@ class Line {
   };
 
   PassArguments<T> pass(const Step& step, Points<const T> in, Points<T> out) const;
+  void real_lines(bool backward, Points<const T> in, Points<T> out, T* scratch, index_t lines, std::ptrdiff_t in_line,
+                  std::ptrdiff_t out_line, const Prefetch<T>& prefetch) const;
   void run_step(const Step& step, const PassArguments<T>& arguments, T* scratch) const;
 
   index_t n_;

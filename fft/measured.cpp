@@ -1,36 +1,18 @@
 // The measured choice between backends.
 #include <algorithm>
 #include <chrono>
-#include <cstring>
-#include <memory>
-#include <new>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "core/wisdom.hpp"
+#include "fft/aligned_buffer.hpp"
 #include "fft/plan_impl.hpp"
 
 namespace convolume::fft {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// 64-byte aligned and zero, so that no contestant meets numbers that slow it down.
-class TimingBuffer {
- public:
-  explicit TimingBuffer(std::size_t bytes)
-      : data_(::operator new (std::max<std::size_t>(bytes, 64), std::align_val_t{64})) {
-    std::memset(data_.get(), 0, std::max<std::size_t>(bytes, 64));
-  }
-  void* get() const { return data_.get(); }
-
- private:
-  struct Delete {
-    void operator()(void* data) const { ::operator delete (data, std::align_val_t{64}); }
-  };
-  std::unique_ptr<void, Delete> data_;
-};
 
 /// Everything that the choice depends on, on one line.
 std::string key_of(const Problem& p, const Options& o) {
@@ -44,7 +26,9 @@ std::string key_of(const Problem& p, const Options& o) {
 }
 
 double median_seconds(const Plan& plan) {
-  const TimingBuffer space(plan.space_bytes()), spectrum(plan.spectrum_bytes()), scratch(plan.scratch_bytes());
+  const AlignedBuffer space(plan.space_bytes()), spectrum(plan.spectrum_bytes()), scratch(plan.scratch_bytes());
+  // Zeros: no contestant meets numbers that slow it down.
+  for (const AlignedBuffer* buffer : {&space, &spectrum, &scratch}) buffer->clear();
   const bool forward = plan.problem().kind == Kind::r2c || plan.problem().kind == Kind::c2c_forward;
   const void* in = forward || plan.problem().in_place ? space.get() : spectrum.get();
   void* out = forward && !plan.problem().in_place ? spectrum.get() : space.get();

@@ -140,11 +140,15 @@ Geometry::Geometry(const Problem& p) {
   space_bytes = bytes(space_span, space_element_bytes, "fft space buffer");
   spectrum_bytes = bytes(spectrum_span, complex_bytes, "fft spectrum buffer");
   if (p.in_place) space_bytes = spectrum_bytes = std::max(space_bytes, spectrum_bytes);
-  // One volume has no distances, whatever they were said to be.
-  if (p.batch == 1) {
-    space_distance = volume;
-    spectrum_distance = spectrum_elements;
+  // Strides of a single point and distances of a single volume are never taken: whatever they were said to be, nobody's
+  // sums of offsets may overflow over them.
+  for (int axis = 0; axis < 3; ++axis) {
+    space_stride[axis] = std::min(space_stride[axis], space_span);
+    spectrum_stride[axis] = std::min(spectrum_stride[axis], spectrum_span);
   }
+  space_distance = std::min(space_distance, space_span);
+  spectrum_distance = std::min(spectrum_distance, spectrum_span);
+  spectrum_elements = std::min(spectrum_elements, spectrum_span);
 }
 
 Plan Plan::make(const Problem& problem, const Options& options) {

@@ -170,6 +170,29 @@ TEST_CASE("a support goes with strides and batches") {
   }
 }
 
+TEST_CASE("strides of a single point and distances of a single volume may be anything") {
+  const index_t far = index_t{1} << 62;
+  for (const auto kind : kinds) {
+    for (const Extent3& e : {Extent3{1, 6, 10}, Extent3{6, 1, 10}, Extent3{6, 10, 1}, Extent3{1, 1, 12}}) {
+      fft::Problem problem{.kind = kind, .extent = e};
+      const Extent3 s = spectrum_extent(problem);
+      problem.space_stride = nested(e, {2, 1, 0}, 1, 0);
+      problem.spectrum_stride = nested(s, {2, 1, 0}, 1, 0);
+      const auto forget = [&](int axis) {
+        if (e[axis] == 1) problem.space_stride[axis] = far;
+        if (s[axis] == 1) problem.spectrum_stride[axis] = far;
+      };
+      for (int axis = 0; axis < 3; ++axis) forget(axis);
+      problem.space_distance = problem.spectrum_distance = far;
+      check_both(problem);
+      problem.spectrum_stride = {0, 0, 0};
+      problem.spectrum_distance = 0;
+      problem.in_place = true;
+      if (!is_real(problem)) check_both(problem);
+    }
+  }
+}
+
 TEST_CASE("transforms work in place") {
   for (const auto& e : shapes) {
     for (const auto kind : kinds) {

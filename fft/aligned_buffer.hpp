@@ -1,0 +1,28 @@
+// Memory for planning and measuring; plans execute on memory of their callers.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <new>
+
+namespace convolume::fft {
+
+/// At least 64 bytes, aligned to 64. Throws std::bad_alloc.
+class AlignedBuffer {
+ public:
+  explicit AlignedBuffer(std::size_t bytes)
+      : bytes_(std::max<std::size_t>(bytes, 64)), memory_(::operator new (bytes_, std::align_val_t{64})) {}
+  void* get() const { return memory_.get(); }
+  void clear() const { std::memset(memory_.get(), 0, bytes_); }
+
+ private:
+  struct Delete {
+    void operator()(void* memory) const { ::operator delete (memory, std::align_val_t{64}); }
+  };
+  std::size_t bytes_;
+  std::unique_ptr<void, Delete> memory_;
+};
+
+}  // namespace convolume::fft
