@@ -9,6 +9,7 @@
 #include "hwy/highway.h"
 
 #include "fft/codelets-inl.hpp"
+#include "fft/halfcomplex-inl.hpp"
 #include "fft/rows-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -355,6 +356,12 @@ void Fill(LineKernels<T>& kernels) {
   kernels.runs_to_points = &RunsToPoints<T>;
   kernels.points_to_runs = &PointsToRuns<T>;
   kernels.stream = &Stream<T>;
+#if HWY_TARGET != HWY_SCALAR
+  if (kernels.lanes >= 4) {
+    kernels.halfcomplex_to_rows = &HalfcomplexToRows<T>;
+    kernels.rows_to_halfcomplex = &RowsToHalfcomplex<T>;
+  }
+#endif
 }
 
 }  // namespace

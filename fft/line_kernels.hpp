@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <type_traits>
 
 #include "convolume/tensor.hpp"
 
@@ -116,6 +117,28 @@ struct RunsArguments {
   index_t count;
 };
 
+/// How one vector of a row is put together: lane i from lane i of a vector `low`, or from lane lanes[i] of a vector
+/// `high` that stands `mirror` elements behind the row's begin, or neither.
+template <class T>
+struct HalfcomplexVector {
+  using Index = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
+  alignas(64) std::array<Index, 16> lanes{};
+  alignas(64) std::array<T, 16> low{}, high{};  ///< all bits set where it is taken
+  bool has_low = false, has_high = false;
+  std::ptrdiff_t mirror = 0;
+};
+
+/// Between planes of real lines, whose lanes are the real and imaginary parts (re 0, im 0, re 1, ...) of frequencies 0
+/// to n/2, after their transform along X and Y, and rows of n complex numbers: `rows` of them.
+template <class T>
+struct HalfcomplexArguments {
+  T* lanes;                             ///< [row][re, im][width]
+  T* spectrum;                          ///< [row], row_step apart
+  const HalfcomplexVector<T>* vectors;  ///< for each vector of a row, or, backward, of lanes
+  index_t rows, width, lane_vectors, row_vectors;
+  std::ptrdiff_t row_step;
+};
+
 template <class T>
 struct LineKernels {
   using Pass = void (*)(const PassArguments<T>&);
@@ -134,6 +157,9 @@ struct LineKernels {
 
   void (*runs_to_points)(const RunsArguments<T>&) = nullptr;
   void (*points_to_runs)(const RunsArguments<T>&) = nullptr;
+  /// Absent where a vector has fewer than 4 lanes.
+  void (*halfcomplex_to_rows)(const HalfcomplexArguments<T>&) = nullptr;
+  void (*rows_to_halfcomplex)(const HalfcomplexArguments<T>&) = nullptr;
   /// A copy past the caches; `to` is aligned to 64 bytes. Later work of other threads needs its own synchronisation.
   void (*stream)(const T* from, T* to, index_t count) = nullptr;
 

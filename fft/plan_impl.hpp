@@ -48,6 +48,9 @@ std::shared_ptr<const Plan::Impl> make_fftw_plan(const Problem& problem, const O
 /// Empty where the library was built without it.
 std::string fftw_backend_version();
 
+/// The native backend's way for small volumes (halfcomplex_plan.cpp); null where it is none.
+std::shared_ptr<const Plan::Impl> make_halfcomplex_plan(const Problem& problem, const Options& options);
+
 /// The native backend (volume_plan.cpp).
 std::shared_ptr<const Plan::Impl> make_native_plan(const Problem& problem, const Options& options);
 

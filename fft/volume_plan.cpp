@@ -549,6 +549,7 @@ void VolumePlan<T>::store_outer_rows(const LineGrid& grid, index_t first, index_
 }  // namespace
 
 std::shared_ptr<const Plan::Impl> make_native_plan(const Problem& problem, const Options& options) {
+  if (auto small = make_halfcomplex_plan(problem, options)) return small;
   if (problem.type == DataType::f32) return std::make_shared<VolumePlan<float>>(problem, options);
   return std::make_shared<VolumePlan<double>>(problem, options);
 }

@@ -1,0 +1,85 @@
+// Between half-complex lanes and rows of complex numbers: the ends of volumes that are transformed along Z first.
+// Compiled once per SIMD target.
+#if defined(CONVOLUME_FFT_HALFCOMPLEX_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef CONVOLUME_FFT_HALFCOMPLEX_INL_HPP
+#undef CONVOLUME_FFT_HALFCOMPLEX_INL_HPP
+#else
+#define CONVOLUME_FFT_HALFCOMPLEX_INL_HPP
+#endif
+
+#include "fft/codelets-inl.hpp"
+#include "fft/line_kernels.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace convolume::fft {
+namespace HWY_NAMESPACE {
+
+#if HWY_TARGET != HWY_SCALAR
+/// What a vector takes from two others.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> Choose(D d, const HalfcomplexVector<T>& vector, const hn::Vec<D>& low, const hn::Vec<D>& high) {
+  const auto mirrored = hn::TableLookupLanes(high, hn::SetTableIndices(d, vector.lanes.data()));
+  return hn::Or(hn::And(low, hn::LoadU(d, vector.low.data())), hn::And(mirrored, hn::LoadU(d, vector.high.data())));
+}
+
+/// (first, second, first, second, ...)
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> Alternate(D d, T first, T second) {
+  return hn::OddEven(hn::Set(d, second), hn::Set(d, first));
+}
+
+/// With u = the lanes' spectrum at one (ky, kx): frequency k is u(re k) + i u(im k), and frequency n - k is u(re k) - i
+/// u(im k), both at the same (ky, kx).
+template <class T>
+void HalfcomplexToRows(const HalfcomplexArguments<T>& arguments) {
+  const HalfcomplexArguments<T> a = arguments;
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d));
+  const V plus_minus = Alternate(d, T{1}, T{-1}), minus_plus = hn::Neg(plus_minus);
+  for (index_t row = 0; row < a.rows; ++row) {
+    const T* u = a.lanes + row * 2 * a.width;
+    T* out = a.spectrum + row * a.row_step;
+    for (index_t i = 0; i < a.row_vectors; ++i, out += lanes) {
+      const HalfcomplexVector<T>& vector = a.vectors[i];
+      V low = hn::Zero(d), high = hn::Zero(d);
+      if (vector.has_low) {
+        const V re = hn::LoadU(d, u + i * lanes), im = hn::LoadU(d, u + i * lanes + a.width);
+        low = hn::MulAdd(hn::Reverse2(d, im), minus_plus, re);
+      }
+      if (vector.has_high) {
+        const V re = hn::LoadU(d, u + vector.mirror), im = hn::LoadU(d, u + vector.mirror + a.width);
+        high = hn::MulAdd(re, plus_minus, hn::Reverse2(d, im));
+      }
+      hn::StoreU(vector.has_high ? Choose(d, vector, low, high) : low, d, out);
+    }
+  }
+}
+
+/// u(re k) = (F(k) + F(n - k)) / 2, u(im k) = (F(k) - F(n - k)) / 2i.
+template <class T>
+void RowsToHalfcomplex(const HalfcomplexArguments<T>& arguments) {
+  const HalfcomplexArguments<T> a = arguments;
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d));
+  const V half = hn::Set(d, T{0.5}), plus_minus = Alternate(d, T{0.5}, T{-0.5}), minus_plus = hn::Neg(plus_minus);
+  for (index_t row = 0; row < a.rows; ++row) {
+    T* u = a.lanes + row * 2 * a.width;
+    const T* in = a.spectrum + row * a.row_step;
+    for (index_t i = 0; i < a.lane_vectors; ++i, u += lanes) {
+      const HalfcomplexVector<T>& vector = a.vectors[i];
+      const V low = hn::LoadU(d, in + i * lanes);
+      const V high = Choose(d, vector, low, hn::LoadU(d, in + vector.mirror));
+      hn::StoreU(hn::MulAdd(high, plus_minus, hn::Mul(half, low)), d, u);
+      hn::StoreU(hn::Reverse2(d, hn::MulAdd(low, minus_plus, hn::Mul(half, high))), d, u + a.width);
+    }
+  }
+}
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace convolume::fft
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

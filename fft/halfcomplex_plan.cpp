@@ -1,0 +1,244 @@
+// The native backend for real volumes that fit the caches, in rotated order: Z comes first, so that only one of three
+// axes is exchanged with lanes, and that while numbers are real.
+//   lines along Z    real, lanes are (y, x) as they lie: half-complex lines [kz][re, im][y, x]
+//   exchange         lanes become (kz, re or im): points [y][x]
+//   lines along X    real, and along Y, complex: every lane is a plane by itself
+//   rows             frequencies kz and -kz from a plane of real and one of imaginary parts: [ky][kx][kz]
+// and the other way round for backward transforms. A volume is one item.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "convolume/cpu.hpp"
+#include "core/checked.hpp"
+#include "fft/line.hpp"
+#include "fft/plan_impl.hpp"
+
+namespace convolume::fft {
+namespace {
+
+template <class T>
+class HalfcomplexPlan final : public Plan::Impl {
+ public:
+  HalfcomplexPlan(const Problem& p, const Options& o)
+      : Impl(p, o), x_(p.extent.x, o.prime), y_(p.extent.y, o.prime), z_(p.extent.z, o.prime) {
+    if (!applies()) return;
+    init_vectors();
+    init_scratch();
+    pass_items = {p.batch};
+  }
+
+  /// Whether this is a way to transform the problem; the plan is of no use otherwise.
+  bool applies() const noexcept {
+    const Geometry& g = geometry;
+    const Extent3& n = problem.extent;
+    const index_t lanes = x_.lanes();
+    return g.real && !problem.in_place && problem.order == Order::rotated && n.z > 1 && n.y > 1 && n.x > 1 &&
+           x_.kernels().halfcomplex_to_rows != nullptr && x_.has_real() && z_.has_real() && g.support == n &&
+           n.y * n.x >= lanes && 2 * n.z >= lanes && g.space_stride.x == 1 && g.space_stride.y == n.x &&
+           g.spectrum_stride == Extent3{1, g.x_star * g.z_padded, g.z_padded} && g.padding == (g.z_padded != n.z) &&
+           g.spectrum_bytes <= most_bytes;
+  }
+
+  void run(int, index_t begin, index_t end, const void* in, void* out, void*, void* worker) const override {
+    T* space = static_cast<T*>(const_cast<void*>(geometry.forward ? in : out));
+    T* spectrum = static_cast<T*>(const_cast<void*>(geometry.forward ? out : in));
+    const Buffers buffers(*this, static_cast<T*>(worker));
+    for (index_t volume = begin; volume < end; ++volume) {
+      T* volume_space = space + volume * geometry.space_distance;
+      T* volume_spectrum = spectrum + 2 * volume * geometry.spectrum_distance;
+      if (geometry.forward) {
+        forward(volume_space, volume_spectrum, buffers);
+      } else {
+        backward(volume_spectrum, volume_space, buffers);
+      }
+    }
+  }
+
+  std::string describe() const override {
+    return fmt::format("native {} {} {} {} {} rotated half-complex: z {} x {} y {}", version(), x_.kernels().target,
+                       name_of(problem.type), geometry.forward ? "r2c" : "c2r", to_string(problem.extent),
+                       z_.describe(), x_.describe(), y_.describe());
+  }
+
+ private:
+  static constexpr std::size_t most_bytes = 1 << 20;
+
+  /// The parts of a worker's scratch.
+  struct Buffers {
+    Buffers(const HalfcomplexPlan& plan, T* scratch)
+        : halfcomplex(scratch),
+          points(halfcomplex + plan.halfcomplex_elements_),
+          planes(points + plan.points_elements_),
+          line(planes + plan.planes_elements_) {}
+    T *halfcomplex, *points, *planes, *line;
+  };
+
+  void init_vectors();
+  void init_scratch();
+  void forward(T* space, T* spectrum, const Buffers& buffers) const;
+  void backward(T* spectrum, T* space, const Buffers& buffers) const;
+  void lines_along_z(T* space, index_t first, index_t vectors, const Buffers& buffers) const;
+  void exchange(const Buffers& buffers) const;
+  void planes(const Buffers& buffers) const;
+  void rows(T* spectrum, const Buffers& buffers) const;
+
+  index_t lanes() const noexcept { return x_.lanes(); }
+  index_t plane() const noexcept { return problem.extent.y * problem.extent.x; }
+
+  Line<T> x_, y_, z_;
+  index_t halfcomplex_width_ = 0;  // elements between a line's points: (y, x)
+  index_t width_ = 0;              // lanes of (kz, re or im), whole vectors
+  index_t halfcomplex_elements_ = 0, points_elements_ = 0, planes_elements_ = 0;
+  std::vector<std::ptrdiff_t> offsets_;        // of half-complex lines, one per lane
+  std::vector<HalfcomplexVector<T>> vectors_;  // of a row, or, backward, of lanes
+};
+
+template <class T>
+void HalfcomplexPlan<T>::init_vectors() {
+  const index_t n = problem.extent.z, pairs = lanes() / 2;
+  width_ = round_up(2 * (n / 2 + 1), lanes(), "fft scratch");
+  const index_t sources = (geometry.forward ? width_ / 2 : geometry.z_padded) - pairs;
+  const index_t count = geometry.forward ? geometry.z_padded / pairs : width_ / lanes();
+  for (index_t first = 0; first < count * pairs; first += pairs) {
+    HalfcomplexVector<T> vector;
+    // Frequencies first .. first + pairs mirrored are n - first downwards.
+    const index_t mirror = std::clamp<index_t>(n - first - pairs + 1, 0, sources);
+    vector.mirror = 2 * mirror;
+    for (index_t pair = 0; pair < pairs; ++pair) {
+      const index_t k = first + pair;
+      const bool low = geometry.forward ? k <= n / 2 : k == 0;
+      const bool high = !low && (geometry.forward ? k < n : k <= n / 2);
+      (low ? vector.has_low : vector.has_high) |= low || high;
+      for (const index_t part : {index_t{0}, index_t{1}}) {
+        const auto lane = static_cast<std::size_t>(2 * pair + part);
+        if (low) std::memset(&vector.low[lane], 0xff, sizeof(T));
+        if (!high) continue;
+        std::memset(&vector.high[lane], 0xff, sizeof(T));
+        vector.lanes[lane] = static_cast<typename HalfcomplexVector<T>::Index>(2 * (n - k - mirror) + part);
+      }
+    }
+    vectors_.push_back(vector);
+  }
+}
+
+template <class T>
+void HalfcomplexPlan<T>::init_scratch() {
+  const Extent3& n = problem.extent;
+  const index_t unit = static_cast<index_t>(64 / sizeof(T));
+  // An odd number of cache lines: lines a power of two apart would meet in few sets of the cache.
+  halfcomplex_width_ = (round_up(plane(), unit, "fft scratch") / unit | 1) * unit;
+  const index_t lines = 2 * (n.z / 2 + 1);
+  // Lanes without a line read the first one, and write behind the last one.
+  halfcomplex_elements_ = checked_mul(halfcomplex_width_, lines + 1, "fft scratch");
+  for (index_t lane = 0; lane < width_; ++lane) {
+    const index_t idle = geometry.forward ? 0 : lines;
+    offsets_.push_back(halfcomplex_width_ * (lane < lines ? lane : idle));
+  }
+  points_elements_ = round_up(checked_mul(plane(), width_, "fft scratch"), unit, "fft scratch");
+  planes_elements_ = checked_mul(n.y * geometry.x_star, 2 * width_, "fft scratch");
+  planes_elements_ = round_up(planes_elements_, unit, "fft scratch");
+  const index_t line = std::max({x_.scratch_elements(), y_.scratch_elements(), z_.scratch_elements()});
+  const index_t elements = halfcomplex_elements_ + points_elements_ + planes_elements_ + round_up(line, unit);
+  worker_bytes = static_cast<std::size_t>(elements) * sizeof(T);
+}
+
+template <class T>
+void HalfcomplexPlan<T>::forward(T* space, T* spectrum, const Buffers& buffers) const {
+  const index_t whole = plane() / lanes();
+  lines_along_z(space, 0, whole, buffers);
+  // The last vector of a plane may overlap the one before it.
+  if (whole * lanes() < plane()) lines_along_z(space, plane() - lanes(), 1, buffers);
+  exchange(buffers);
+  planes(buffers);
+  rows(spectrum, buffers);
+}
+
+template <class T>
+void HalfcomplexPlan<T>::backward(T* spectrum, T* space, const Buffers& buffers) const {
+  rows(spectrum, buffers);
+  planes(buffers);
+  exchange(buffers);
+  const index_t whole = plane() / lanes();
+  lines_along_z(space, 0, whole, buffers);
+  if (whole * lanes() < plane()) lines_along_z(space, plane() - lanes(), 1, buffers);
+}
+
+/// Vectors of lines along Z, whose first lane is column `first` of the planes.
+template <class T>
+void HalfcomplexPlan<T>::lines_along_z(T* space, index_t first, index_t vectors, const Buffers& buffers) const {
+  const Points<T> lines{buffers.halfcomplex + first, 2 * halfcomplex_width_, halfcomplex_width_};
+  const std::ptrdiff_t step = geometry.space_stride.z;
+  if (geometry.forward) {
+    z_.real(space + first, step, lines, buffers.line, vectors, lanes(), lanes());
+  } else {
+    z_.hermitian({lines.data, lines.step, lines.im}, space + first, step, buffers.line, vectors, lanes(), lanes());
+  }
+}
+
+template <class T>
+void HalfcomplexPlan<T>::exchange(const Buffers& buffers) const {
+  const RowsArguments<T> arguments{.base = buffers.halfcomplex,
+                                   .offsets = offsets_.data(),
+                                   .row_step = 1,
+                                   .points = buffers.points,
+                                   .point_step = width_,
+                                   .count = plane(),
+                                   .blocks = width_ / lanes(),
+                                   .block_step = lanes()};
+  const LineKernels<T>& kernels = x_.kernels();
+  (geometry.forward ? kernels.rows_to_points : kernels.points_to_rows)(arguments);
+}
+
+/// Lines along X and Y of all lanes.
+template <class T>
+void HalfcomplexPlan<T>::planes(const Buffers& buffers) const {
+  const Extent3& n = problem.extent;
+  const index_t row = n.x * width_, spectrum_row = geometry.x_star * 2 * width_;
+  for (index_t lane = 0; lane < width_; lane += lanes()) {
+    T* points = buffers.points + lane;
+    const Points<T> along_x{buffers.planes + lane, 2 * width_, width_};
+    const Points<T> along_y{buffers.planes + lane, spectrum_row, width_};
+    const Points<const T> from_x{along_x.data, along_x.step, along_x.im};
+    const Points<const T> from_y{along_y.data, along_y.step, along_y.im};
+    if (geometry.forward) {
+      x_.real(points, width_, along_x, buffers.line, n.y, row, spectrum_row);
+      y_.complex_lines(from_y, along_y, buffers.line, n.y, n.y, geometry.x_star, 2 * width_, 2 * width_);
+    } else {
+      y_.complex_lines(from_y.swapped(), along_y.swapped(), buffers.line, n.y, n.y, geometry.x_star, 2 * width_,
+                       2 * width_);
+      x_.hermitian(from_x, points, width_, buffers.line, n.y, spectrum_row, row);
+    }
+  }
+}
+
+template <class T>
+void HalfcomplexPlan<T>::rows(T* spectrum, const Buffers& buffers) const {
+  const HalfcomplexArguments<T> arguments{.lanes = buffers.planes,
+                                          .spectrum = spectrum,
+                                          .vectors = vectors_.data(),
+                                          .rows = problem.extent.y * geometry.x_star,
+                                          .width = width_,
+                                          .lane_vectors = width_ / lanes(),
+                                          .row_vectors = 2 * geometry.z_padded / lanes(),
+                                          .row_step = 2 * geometry.z_padded};
+  const LineKernels<T>& kernels = x_.kernels();
+  (geometry.forward ? kernels.halfcomplex_to_rows : kernels.rows_to_halfcomplex)(arguments);
+}
+
+template <class T>
+std::shared_ptr<const Plan::Impl> make_plan(const Problem& problem, const Options& options) {
+  auto plan = std::make_shared<HalfcomplexPlan<T>>(problem, options);
+  return plan->applies() ? plan : nullptr;
+}
+
+}  // namespace
+
+std::shared_ptr<const Plan::Impl> make_halfcomplex_plan(const Problem& problem, const Options& options) {
+  if (problem.type == DataType::f32) return make_plan<float>(problem, options);
+  return make_plan<double>(problem, options);
+}
+
+}  // namespace convolume::fft
