@@ -28,6 +28,15 @@ HWY_INLINE hn::Vec<D> Alternate(D d, T first, T second) {
   return hn::OddEven(hn::Set(d, second), hn::Set(d, first));
 }
 
+template <class T, class Row>
+HWY_INLINE void ForEachRow(const HalfcomplexArguments<T>& a, const Row& row) {
+  T* spectrum = a.spectrum;
+  for (index_t plane_row = 0; plane_row < a.plane_rows; ++plane_row) {
+    T* lanes = a.lanes + plane_row * a.lane_step;
+    for (index_t i = 0; i < a.rows; ++i, lanes += 2 * a.width, spectrum += a.row_step) row(lanes, spectrum);
+  }
+}
+
 /// With u = the lanes' spectrum at one (ky, kx): frequency k is u(re k) + i u(im k), and frequency n - k is u(re k) - i
 /// u(im k), both at the same (ky, kx).
 template <class T>
@@ -37,10 +46,8 @@ void HalfcomplexToRows(const HalfcomplexArguments<T>& arguments) {
   using V = hn::Vec<decltype(d)>;
   const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d));
   const V plus_minus = Alternate(d, T{1}, T{-1}), minus_plus = hn::Neg(plus_minus);
-  for (index_t row = 0; row < a.rows; ++row) {
-    const T* u = a.lanes + row * 2 * a.width;
-    T* out = a.spectrum + row * a.row_step;
-    for (index_t i = 0; i < a.row_vectors; ++i, out += lanes) {
+  ForEachRow(a, [&](const T* u, T* out) CONVOLUME_ALWAYS_INLINE {
+    for (index_t i = 0; i < a.row_vectors; ++i) {
       const HalfcomplexVector<T>& vector = a.vectors[i];
       V low = hn::Zero(d), high = hn::Zero(d);
       if (vector.has_low) {
@@ -51,9 +58,14 @@ void HalfcomplexToRows(const HalfcomplexArguments<T>& arguments) {
         const V re = hn::LoadU(d, u + vector.mirror), im = hn::LoadU(d, u + vector.mirror + a.width);
         high = hn::MulAdd(re, plus_minus, hn::Reverse2(d, im));
       }
-      hn::StoreU(vector.has_high ? Choose(d, vector, low, high) : low, d, out);
+      hn::StoreU(vector.has_high ? Choose(d, vector, low, high) : low, d, out + i * lanes);
     }
-  }
+    if (!a.packed) return;
+    out[0] = u[0];
+    out[1] = u[a.width];
+    out[a.n] = u[1];
+    out[a.n + 1] = u[a.width + 1];
+  });
 }
 
 /// u(re k) = (F(k) + F(n - k)) / 2, u(im k) = (F(k) - F(n - k)) / 2i.
@@ -64,17 +76,21 @@ void RowsToHalfcomplex(const HalfcomplexArguments<T>& arguments) {
   using V = hn::Vec<decltype(d)>;
   const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d));
   const V half = hn::Set(d, T{0.5}), plus_minus = Alternate(d, T{0.5}, T{-0.5}), minus_plus = hn::Neg(plus_minus);
-  for (index_t row = 0; row < a.rows; ++row) {
-    T* u = a.lanes + row * 2 * a.width;
-    const T* in = a.spectrum + row * a.row_step;
-    for (index_t i = 0; i < a.lane_vectors; ++i, u += lanes) {
+  ForEachRow(a, [&](T* u, const T* in) CONVOLUME_ALWAYS_INLINE {
+    for (index_t i = 0; i < a.lane_vectors; ++i) {
       const HalfcomplexVector<T>& vector = a.vectors[i];
       const V low = hn::LoadU(d, in + i * lanes);
       const V high = Choose(d, vector, low, hn::LoadU(d, in + vector.mirror));
-      hn::StoreU(hn::MulAdd(high, plus_minus, hn::Mul(half, low)), d, u);
-      hn::StoreU(hn::Reverse2(d, hn::MulAdd(low, minus_plus, hn::Mul(half, high))), d, u + a.width);
+      hn::StoreU(hn::MulAdd(high, plus_minus, hn::Mul(half, low)), d, u + i * lanes);
+      const V im = hn::MulAdd(low, minus_plus, hn::Mul(half, high));
+      hn::StoreU(hn::Reverse2(d, im), d, u + i * lanes + a.width);
     }
-  }
+    if (!a.packed) return;
+    u[0] = in[0];
+    u[1] = in[a.n];
+    u[a.width] = in[1];
+    u[a.width + 1] = in[a.n + 1];
+  });
 }
 #endif
 

@@ -90,7 +90,9 @@ class HalfcomplexPlan final : public Plan::Impl {
 
   Line<T> x_, y_, z_;
   index_t halfcomplex_width_ = 0;  // elements between a line's points: (y, x)
+  bool packed_ = false;            // the real frequency n/2 takes the place of frequency 0's imaginary part
   index_t width_ = 0;              // lanes of (kz, re or im), whole vectors
+  index_t row_elements_ = 0;       // between rows of transformed planes
   index_t halfcomplex_elements_ = 0, points_elements_ = 0, planes_elements_ = 0;
   std::vector<std::ptrdiff_t> offsets_;        // of half-complex lines, one per lane
   std::vector<HalfcomplexVector<T>> vectors_;  // of a row, or, backward, of lanes
@@ -99,7 +101,9 @@ class HalfcomplexPlan final : public Plan::Impl {
 template <class T>
 void HalfcomplexPlan<T>::init_vectors() {
   const index_t n = problem.extent.z, pairs = lanes() / 2;
-  width_ = round_up(2 * (n / 2 + 1), lanes(), "fft scratch");
+  packed_ = n % lanes() == 0;
+  width_ = round_up(packed_ ? n : 2 * (n / 2 + 1), lanes(), "fft scratch");
+  const index_t last = packed_ ? n / 2 - 1 : n / 2;  // frequency of a lane
   const index_t sources = (geometry.forward ? width_ / 2 : geometry.z_padded) - pairs;
   const index_t count = geometry.forward ? geometry.z_padded / pairs : width_ / lanes();
   for (index_t first = 0; first < count * pairs; first += pairs) {
@@ -109,9 +113,10 @@ void HalfcomplexPlan<T>::init_vectors() {
     vector.mirror = 2 * mirror;
     for (index_t pair = 0; pair < pairs; ++pair) {
       const index_t k = first + pair;
-      const bool low = geometry.forward ? k <= n / 2 : k == 0;
-      const bool high = !low && (geometry.forward ? k < n : k <= n / 2);
-      (low ? vector.has_low : vector.has_high) |= low || high;
+      const bool low = geometry.forward ? k <= last : k == 0;
+      const bool high = geometry.forward ? k > n / 2 && k < n : k > 0 && k <= last;
+      vector.has_low |= low;
+      vector.has_high |= high;
       for (const index_t part : {index_t{0}, index_t{1}}) {
         const auto lane = static_cast<std::size_t>(2 * pair + part);
         if (low) std::memset(&vector.low[lane], 0xff, sizeof(T));
@@ -130,16 +135,16 @@ void HalfcomplexPlan<T>::init_scratch() {
   const index_t unit = static_cast<index_t>(64 / sizeof(T));
   // An odd number of cache lines: lines a power of two apart would meet in few sets of the cache.
   halfcomplex_width_ = (round_up(plane(), unit, "fft scratch") / unit | 1) * unit;
-  const index_t lines = 2 * (n.z / 2 + 1);
+  const index_t lines = 2 * (n.z / 2 + 1), idle = geometry.forward ? 0 : lines;
   // Lanes without a line read the first one, and write behind the last one.
   halfcomplex_elements_ = checked_mul(halfcomplex_width_, lines + 1, "fft scratch");
   for (index_t lane = 0; lane < width_; ++lane) {
-    const index_t idle = geometry.forward ? 0 : lines;
-    offsets_.push_back(halfcomplex_width_ * (lane < lines ? lane : idle));
+    offsets_.push_back(halfcomplex_width_ * (packed_ && lane == 1 ? n.z : lane < lines ? lane : idle));
   }
   points_elements_ = round_up(checked_mul(plane(), width_, "fft scratch"), unit, "fft scratch");
-  planes_elements_ = checked_mul(n.y * geometry.x_star, 2 * width_, "fft scratch");
-  planes_elements_ = round_up(planes_elements_, unit, "fft scratch");
+  row_elements_ = checked_mul(geometry.x_star, 2 * width_, "fft scratch");
+  row_elements_ = (round_up(row_elements_, unit, "fft scratch") / unit | 1) * unit;
+  planes_elements_ = checked_mul(n.y, row_elements_, "fft scratch");
   const index_t line = std::max({x_.scratch_elements(), y_.scratch_elements(), z_.scratch_elements()});
   const index_t elements = halfcomplex_elements_ + points_elements_ + planes_elements_ + round_up(line, unit);
   worker_bytes = static_cast<std::size_t>(elements) * sizeof(T);
@@ -196,20 +201,20 @@ void HalfcomplexPlan<T>::exchange(const Buffers& buffers) const {
 template <class T>
 void HalfcomplexPlan<T>::planes(const Buffers& buffers) const {
   const Extent3& n = problem.extent;
-  const index_t row = n.x * width_, spectrum_row = geometry.x_star * 2 * width_;
+  const index_t row = n.x * width_;
   for (index_t lane = 0; lane < width_; lane += lanes()) {
     T* points = buffers.points + lane;
     const Points<T> along_x{buffers.planes + lane, 2 * width_, width_};
-    const Points<T> along_y{buffers.planes + lane, spectrum_row, width_};
+    const Points<T> along_y{buffers.planes + lane, row_elements_, width_};
     const Points<const T> from_x{along_x.data, along_x.step, along_x.im};
     const Points<const T> from_y{along_y.data, along_y.step, along_y.im};
     if (geometry.forward) {
-      x_.real(points, width_, along_x, buffers.line, n.y, row, spectrum_row);
+      x_.real(points, width_, along_x, buffers.line, n.y, row, row_elements_);
       y_.complex_lines(from_y, along_y, buffers.line, n.y, n.y, geometry.x_star, 2 * width_, 2 * width_);
     } else {
       y_.complex_lines(from_y.swapped(), along_y.swapped(), buffers.line, n.y, n.y, geometry.x_star, 2 * width_,
                        2 * width_);
-      x_.hermitian(from_x, points, width_, buffers.line, n.y, spectrum_row, row);
+      x_.hermitian(from_x, points, width_, buffers.line, n.y, row_elements_, row);
     }
   }
 }
@@ -219,11 +224,15 @@ void HalfcomplexPlan<T>::rows(T* spectrum, const Buffers& buffers) const {
   const HalfcomplexArguments<T> arguments{.lanes = buffers.planes,
                                           .spectrum = spectrum,
                                           .vectors = vectors_.data(),
-                                          .rows = problem.extent.y * geometry.x_star,
+                                          .plane_rows = problem.extent.y,
+                                          .rows = geometry.x_star,
+                                          .n = problem.extent.z,
                                           .width = width_,
                                           .lane_vectors = width_ / lanes(),
                                           .row_vectors = 2 * geometry.z_padded / lanes(),
-                                          .row_step = 2 * geometry.z_padded};
+                                          .lane_step = row_elements_,
+                                          .row_step = 2 * geometry.z_padded,
+                                          .packed = packed_};
   const LineKernels<T>& kernels = x_.kernels();
   (geometry.forward ? kernels.halfcomplex_to_rows : kernels.rows_to_halfcomplex)(arguments);
 }

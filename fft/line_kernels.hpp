@@ -129,14 +129,16 @@ struct HalfcomplexVector {
 };
 
 /// Between planes of real lines, whose lanes are the real and imaginary parts (re 0, im 0, re 1, ...) of frequencies 0
-/// to n/2, after their transform along X and Y, and rows of n complex numbers: `rows` of them.
+/// to n/2, after their transform along X and Y, and rows of n complex numbers. Where lanes are `packed`, re n/2 (n is
+/// even) takes the place of im 0, which is zero as im n/2 is.
 template <class T>
 struct HalfcomplexArguments {
-  T* lanes;                             ///< [row][re, im][width]
-  T* spectrum;                          ///< [row], row_step apart
+  T* lanes;                             ///< [plane row][row][re, im][width], plane rows lane_step apart
+  T* spectrum;                          ///< [plane row][row], row_step apart
   const HalfcomplexVector<T>* vectors;  ///< for each vector of a row, or, backward, of lanes
-  index_t rows, width, lane_vectors, row_vectors;
-  std::ptrdiff_t row_step;
+  index_t plane_rows, rows, n, width, lane_vectors, row_vectors;
+  std::ptrdiff_t lane_step, row_step;
+  bool packed;
 };
 
 template <class T>
