@@ -23,8 +23,8 @@ namespace convolume::fft {
 HWY_EXPORT(FillComplexFloat);
 
 template <>
-void LineKernels<float>::add_complex_passes() {
-  HWY_DYNAMIC_DISPATCH(FillComplexFloat)(*this);
+void LineKernels<float>::add_complex_passes(std::size_t target) {
+  HWY_DISPATCH_TABLE(FillComplexFloat)[target](*this);
 }
 
 }  // namespace convolume::fft

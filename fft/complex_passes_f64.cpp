@@ -23,8 +23,8 @@ namespace convolume::fft {
 HWY_EXPORT(FillComplexDouble);
 
 template <>
-void LineKernels<double>::add_complex_passes() {
-  HWY_DYNAMIC_DISPATCH(FillComplexDouble)(*this);
+void LineKernels<double>::add_complex_passes(std::size_t target) {
+  HWY_DISPATCH_TABLE(FillComplexDouble)[target](*this);
 }
 
 }  // namespace convolume::fft

@@ -22,13 +22,7 @@ namespace {
 template <class T>
 class HalfcomplexPlan final : public Plan::Impl {
  public:
-  HalfcomplexPlan(const Problem& p, const Options& o)
-      : Impl(p, o), x_(p.extent.x, o.prime), y_(p.extent.y, o.prime), z_(p.extent.z, o.prime) {
-    if (!applies()) return;
-    init_vectors();
-    init_scratch();
-    pass_items = {p.batch};
-  }
+  HalfcomplexPlan(const Problem& p, const Options& o) : HalfcomplexPlan(p, o, better_kernels(p.extent.z)) {}
 
   /// Whether this is a way to transform the problem; the plan is of no use otherwise.
   bool applies() const noexcept {
@@ -64,7 +58,31 @@ class HalfcomplexPlan final : public Plan::Impl {
   }
 
  private:
-  static constexpr std::size_t most_bytes = 1 << 20;
+  static constexpr std::size_t most_bytes = 512 * 1024;  // half of the L2: beyond, blocks of planes are faster
+
+  HalfcomplexPlan(const Problem& p, const Options& o, const LineKernels<T>& kernels)
+      : Impl(p, o),
+        x_(p.extent.x, o.prime, kernels),
+        y_(p.extent.y, o.prime, kernels),
+        z_(p.extent.z, o.prime, kernels) {
+    if (!applies()) return;
+    init_vectors();
+    init_scratch();
+    pass_items = {p.batch};
+  }
+
+  static bool is_packed(index_t n, index_t lanes) { return n % lanes == 0; }
+  /// Lanes of the real and imaginary parts of n/2 + 1 frequencies, whole vectors.
+  static index_t width_of(index_t n, index_t lanes) {
+    return round_up(is_packed(n, lanes) ? n : 2 * (n / 2 + 1), lanes, "fft scratch");
+  }
+  /// Half vectors leave fewer lanes idle, but need twice the instructions for the others.
+  static LineKernels<T> better_kernels(index_t n) {
+    const auto whole = LineKernels<T>::of(Width::whole), half = LineKernels<T>::of(Width::half);
+    constexpr double cost_of_half = 1.5;
+    const auto width = [n](const LineKernels<T>& kernels) { return static_cast<double>(width_of(n, kernels.lanes)); };
+    return width(half) * cost_of_half < width(whole) ? half : whole;
+  }
 
   /// The parts of a worker's scratch.
   struct Buffers {
@@ -101,8 +119,8 @@ class HalfcomplexPlan final : public Plan::Impl {
 template <class T>
 void HalfcomplexPlan<T>::init_vectors() {
   const index_t n = problem.extent.z, pairs = lanes() / 2;
-  packed_ = n % lanes() == 0;
-  width_ = round_up(packed_ ? n : 2 * (n / 2 + 1), lanes(), "fft scratch");
+  packed_ = is_packed(n, lanes());
+  width_ = width_of(n, lanes());
   const index_t last = packed_ ? n / 2 - 1 : n / 2;  // frequency of a lane
   const index_t sources = (geometry.forward ? width_ / 2 : geometry.z_padded) - pairs;
   const index_t count = geometry.forward ? geometry.z_padded / pairs : width_ / lanes();

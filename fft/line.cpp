@@ -125,7 +125,7 @@ Line<T>::Prime::Prime(index_t prime, PrimeAlgorithm requested, index_t before, c
     init_generic(before);
     return;
   }
-  line = std::make_unique<Line<T>>(choice.convolution, PrimeAlgorithm::automatic);
+  line = std::make_unique<Line<T>>(choice.convolution, PrimeAlgorithm::automatic, kernels);
   choice.algorithm == PrimeAlgorithm::bluestein ? init_bluestein(before) : init_rader(before);
 }
 
@@ -213,7 +213,7 @@ void Line<T>::Prime::run(Points<const T> in, Points<T> out, index_t k, T* scratc
 }
 
 template <class T>
-Line<T>::Line(index_t n, PrimeAlgorithm prime) : n_(n), kernels_(LineKernels<T>::current()) {
+Line<T>::Line(index_t n, PrimeAlgorithm prime, const LineKernels<T>& kernels) : n_(n), kernels_(kernels) {
   Factorization factors = factorize(n);
   if (factors.radices.empty()) factors.radices.push_back(1);
   index_t before = 1;

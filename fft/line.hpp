@@ -27,7 +27,7 @@ template <class T>
 class Line {
  public:
   /// `prime` is how prime factors above 13 are transformed.
-  Line(index_t n, PrimeAlgorithm prime);
+  Line(index_t n, PrimeAlgorithm prime, const LineKernels<T>& kernels = LineKernels<T>::of(Width::whole));
   ~Line();
   Line(Line&&) noexcept;
 

@@ -8,6 +8,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
+#include "convolume/cpu.hpp"
 #include "fft/codelets-inl.hpp"
 #include "fft/halfcomplex-inl.hpp"
 #include "fft/rows-inl.hpp"
@@ -380,25 +381,41 @@ HWY_EXPORT(FillOtherFloat);
 HWY_EXPORT(FillOtherDouble);
 
 template <>
-void LineKernels<float>::add_other_kernels() {
-  HWY_DYNAMIC_DISPATCH(FillOtherFloat)(*this);
+void LineKernels<float>::add_other_kernels(std::size_t target) {
+  HWY_DISPATCH_TABLE(FillOtherFloat)[target](*this);
 }
 template <>
-void LineKernels<double>::add_other_kernels() {
-  HWY_DYNAMIC_DISPATCH(FillOtherDouble)(*this);
+void LineKernels<double>::add_other_kernels(std::size_t target) {
+  HWY_DISPATCH_TABLE(FillOtherDouble)[target](*this);
 }
 
+namespace {
+
+/// Where kernels of a target stand in the tables of HWY_EXPORT. Those of a single target have one entry.
+constexpr bool several_targets = (HWY_TARGETS & (HWY_TARGETS - 1)) != 0;
+std::size_t index_of(const hwy::ChosenTarget& target) { return several_targets ? target.GetIndex() : 0; }
+
+/// Whether there are vectors half as wide as those of the target in use.
+bool has_half_vectors() {
+  return several_targets && simd_target() == "AVX3" && (hwy::SupportedTargets() & HWY_TARGETS & HWY_AVX2) != 0;
+}
+
+}  // namespace
+
 template <class T>
-LineKernels<T> LineKernels<T>::current() {
+LineKernels<T> LineKernels<T>::of(Width width) {
+  hwy::ChosenTarget half;
+  half.Update(HWY_AVX2);
+  const std::size_t target = index_of(width == Width::half && has_half_vectors() ? half : hwy::GetChosenTarget());
   LineKernels kernels;
-  kernels.add_complex_passes();
-  kernels.add_real_passes();
-  kernels.add_other_kernels();
+  kernels.add_complex_passes(target);
+  kernels.add_real_passes(target);
+  kernels.add_other_kernels(target);
   return kernels;
 }
 
-template LineKernels<float> LineKernels<float>::current();
-template LineKernels<double> LineKernels<double>::current();
+template LineKernels<float> LineKernels<float>::of(Width);
+template LineKernels<double> LineKernels<double>::of(Width);
 
 }  // namespace convolume::fft
 #endif  // HWY_ONCE

@@ -141,6 +141,8 @@ struct HalfcomplexArguments {
   bool packed;
 };
 
+enum class Width { whole, half };
+
 template <class T>
 struct LineKernels {
   using Pass = void (*)(const PassArguments<T>&);
@@ -165,14 +167,14 @@ struct LineKernels {
   /// A copy past the caches; `to` is aligned to 64 bytes. Later work of other threads needs its own synchronisation.
   void (*stream)(const T* from, T* to, index_t count) = nullptr;
 
-  /// Those of the SIMD target in use.
-  static LineKernels current();
+  /// Those of the SIMD target in use, or, of half vectors, those of AVX2 where that is AVX3, and the same otherwise.
+  static LineKernels of(Width width);
 
  private:
   // Each in a translation unit of its own, since they take long to compile.
-  void add_complex_passes();
-  void add_real_passes();
-  void add_other_kernels();
+  void add_complex_passes(std::size_t target);
+  void add_real_passes(std::size_t target);
+  void add_other_kernels(std::size_t target);
 };
 
 }  // namespace convolume::fft

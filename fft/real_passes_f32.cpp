@@ -23,8 +23,8 @@ namespace convolume::fft {
 HWY_EXPORT(FillRealFloat);
 
 template <>
-void LineKernels<float>::add_real_passes() {
-  HWY_DYNAMIC_DISPATCH(FillRealFloat)(*this);
+void LineKernels<float>::add_real_passes(std::size_t target) {
+  HWY_DISPATCH_TABLE(FillRealFloat)[target](*this);
 }
 
 }  // namespace convolume::fft

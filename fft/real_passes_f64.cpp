@@ -23,8 +23,8 @@ namespace convolume::fft {
 HWY_EXPORT(FillRealDouble);
 
 template <>
-void LineKernels<double>::add_real_passes() {
-  HWY_DYNAMIC_DISPATCH(FillRealDouble)(*this);
+void LineKernels<double>::add_real_passes(std::size_t target) {
+  HWY_DISPATCH_TABLE(FillRealDouble)[target](*this);
 }
 
 }  // namespace convolume::fft

@@ -193,6 +193,25 @@ TEST_CASE("strides of a single point and distances of a single volume may be any
   }
 }
 
+TEST_CASE("small real volumes in rotated order are transformed along Z first, planes and volumes apart as well") {
+  for (const auto kind : {fft::Kind::r2c, fft::Kind::c2r}) {
+    // Half-complex lines that fill vectors exactly (16, 32), in part, and by a pair more (18); odd; a prime along Y.
+    for (const Extent3& e : {Extent3::all(8), Extent3{16, 9, 5}, Extent3{32, 2, 13}, Extent3{18, 17, 6},
+                             Extent3{9, 16, 7}, Extent3{44, 3, 30}, Extent3{13, 31, 2}}) {
+      fft::Problem problem{.kind = kind, .extent = e, .order = fft::Order::rotated};
+      CHECK(
+          (simd_target() == "SCALAR" || fft::Plan::make(problem).describe().find("half-complex") != std::string::npos));
+      check_both(problem);
+      problem.space_stride = {e.y * e.x + 3, e.x, 1};
+      problem.batch = 3;
+      problem.space_distance = problem.space_stride.z * e.z + 5;
+      problem.spectrum_distance = dense.spectrum_elements() + 64;
+      problem.unaligned = true;
+      check_both(problem);
+    }
+  }
+}
+
 TEST_CASE("transforms work in place") {
   for (const auto& e : shapes) {
     for (const auto kind : kinds) {
