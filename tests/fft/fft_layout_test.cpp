@@ -199,8 +199,9 @@ TEST_CASE("small real volumes in rotated order are transformed along Z first, pl
     for (const Extent3& e : {Extent3::all(8), Extent3{16, 9, 5}, Extent3{32, 2, 13}, Extent3{18, 17, 6},
                              Extent3{9, 16, 7}, Extent3{44, 3, 30}, Extent3{13, 31, 2}}) {
       fft::Problem problem{.kind = kind, .extent = e, .order = fft::Order::rotated};
-      CHECK(
-          (simd_target() == "SCALAR" || fft::Plan::make(problem).describe().find("half-complex") != std::string::npos));
+      const auto dense = fft::Plan::make(problem);
+      const bool has_pairs = simd_target() != "SCALAR" && simd_target() != "EMU128";
+      CHECK(has_pairs == (dense.describe().find("half-complex") != std::string::npos));
       check_both(problem);
       problem.space_stride = {e.y * e.x + 3, e.x, 1};
       problem.batch = 3;
