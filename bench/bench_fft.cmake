@@ -32,7 +32,7 @@ if(CONVOLUME_BUILD_TESTS)
     FIELDS n native_s fftw_s ratio ratio_low ratio_high gflops fftw_gflops floor_fraction)
   bench_fft_smoke(primes EXPECT "model within 5 % of the best at [0-3] of 3 primes \\([0-9]+ %\\)\n$"
     ARGS --primes --sizes 16:24 --min-seconds 0 --rounds 3 --json ${reports}/primes.json)
-  bench_fft_report(primes_report OF primes ROWS primes COUNT 3 FIELDS prime batch automatic_s automatic_over_best)
+  bench_fft_report(primes_report OF primes ROWS primes COUNT 3 FIELDS prime batch pick_over_best)
   bench_fft_smoke(tiles EXPECT "8 +64  inverse, full tile .* %\n$"
     ARGS --tiles 5,8 --min-seconds 0 --rounds 2 --json ${reports}/tiles.json)
   bench_fft_report(tiles_report OF tiles ROWS tiles COUNT 12

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 #include <optional>
+#include <stdexcept>
 
 #include <fmt/format.h>
 
@@ -27,34 +28,21 @@ constexpr std::array algorithms{PrimeAlgorithm::generic, PrimeAlgorithm::rader, 
 struct Row {
   index_t prime = 0;
   std::array<std::optional<double>, algorithms.size()> seconds{};
-  double automatic = 0;
-  std::size_t best = 0;
-  std::string pick{};
-  double over_best() const { return automatic / *seconds[best]; }
+  std::size_t best = 0, pick = 0;
+  double over_best() const { return *seconds[pick] / *seconds[best]; }
 };
 
 fft::Problem problem_of(DataType type, index_t prime) {
   return {.type = type, .kind = fft::Kind::c2c_forward, .extent = {1, 1, prime}, .batch = batch};
 }
 
-/// Which algorithm a plan's description names. The outermost comes first: Rader's convolution has lengths, and maybe
-/// primes, of its own.
-std::string pick_of(const std::string& description) {
-  const std::array<std::pair<const char*, const char*>, 6> words{{{"rader_padded", "rader-padded"},
-                                                                  {"rader-padded", "rader-padded"},
-                                                                  {"rader padded", "rader-padded"},
-                                                                  {"generic", "generic"},
-                                                                  {"bluestein", "bluestein"},
-                                                                  {"rader", "rader"}}};
-  std::size_t first = std::string::npos;
-  std::string pick = "?";
-  for (const auto& [word, name] : words) {
-    const std::size_t at = description.find(word);
-    if (at >= first) continue;
-    first = at;
-    pick = name;
+/// The algorithm whose plan is the model's: the same plan has one time, not two that differ by noise.
+std::size_t pick_of(const fft::Problem& problem, const std::vector<std::size_t>& entered) {
+  const std::string automatic = fft::Plan::make(problem).describe();
+  for (const std::size_t i : entered) {
+    if (fft::Plan::make(problem, {.prime = algorithms[i]}).describe() == automatic) return i;
   }
-  return pick;
+  throw std::logic_error(fmt::format("no forced algorithm has the plan {}", automatic));
 }
 
 std::optional<Row> measure(const FftOptions& options, index_t prime) {
@@ -71,7 +59,6 @@ std::optional<Row> measure(const FftOptions& options, index_t prime) {
     }
   }
   if (entered.empty()) return std::nullopt;
-  contestants.push_back(native_contestant(problem, PrimeAlgorithm::automatic));
   Arena arena(std::move(contestants), type, false);
   const auto seconds = contest(arena, {.rounds = options.rounds, .min_seconds = options.min_seconds});
 
@@ -80,8 +67,7 @@ std::optional<Row> measure(const FftOptions& options, index_t prime) {
     row.seconds[entered[i]] = quantile(seconds[i], 0.5);
     if (*row.seconds[entered[i]] < *row.seconds[row.best]) row.best = entered[i];
   }
-  row.automatic = quantile(seconds.back(), 0.5);
-  row.pick = pick_of(fft::Plan::make(problem).describe());
+  row.pick = pick_of(problem, entered);
   return row;
 }
 
@@ -94,14 +80,13 @@ void print_header(DataType type) {
              precision_name(type));
   fmt::print("{:>5}", "prime");
   for (const PrimeAlgorithm algorithm : algorithms) fmt::print(" {:>13}", name_of(algorithm));
-  fmt::print(" {:>13}  {:13} {:13} {:>14}\n", "automatic", "best", "model's pick", "automatic/best");
+  fmt::print("  {:13} {:13} {:>9}\n", "best", "model's pick", "pick/best");
 }
 
 void print(const Row& row) {
   fmt::print("{:5}", row.prime);
   for (const auto& seconds : row.seconds) fmt::print(" {:>13}", time_text(seconds));
-  fmt::print(" {:>13}  {:13} {:13} {:14.3f}\n", time_text(row.automatic), name_of(algorithms[row.best]), row.pick,
-             row.over_best());
+  fmt::print("  {:13} {:13} {:9.3f}\n", name_of(algorithms[row.best]), name_of(algorithms[row.pick]), row.over_best());
   std::fflush(stdout);
 }
 
@@ -117,10 +102,9 @@ Json to_json(const FftOptions& options, const std::vector<Row>& rows) {
     for (std::size_t i = 0; i < algorithms.size(); ++i) {
       if (row.seconds[i]) json[name_of(algorithms[i]) + "_s"] = *row.seconds[i];
     }
-    json.update(Json{{"automatic_s", row.automatic},
-                     {"best", name_of(algorithms[row.best])},
-                     {"pick", row.pick},
-                     {"automatic_over_best", row.over_best()}});
+    json.update(Json{{"best", name_of(algorithms[row.best])},
+                     {"pick", name_of(algorithms[row.pick])},
+                     {"pick_over_best", row.over_best()}});
     report["primes"].push_back(json);
   }
   report["within_5_percent"] = count_good(rows);

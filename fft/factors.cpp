@@ -14,6 +14,8 @@ namespace {
 constexpr std::array<double, largest_codelet + 1> pass_cycles{0,   4.0, 5.5,  5.6, 5.7,  6.3,  6.9,  7.2, 7.6,
                                                               8.5, 7.9, 12.5, 9.4, 16.6, 10.6, 11.2, 11.2};
 constexpr double move_cycles = 3.5;
+/// What a prime among other factors costs beside its own transform: twiddles, and points that lie apart.
+constexpr double apart_cycles = 8;
 constexpr double copy_cycles = 4.5, product_cycles = 5.0, call_cycles = 30;
 
 /// The cheapest codelets for a length without prime factors above 13.
@@ -125,6 +127,7 @@ Factorization factorize(index_t n) {
     primes.push_back(p);
     smooth /= p;
     cycles += choose_prime(p, PrimeAlgorithm::automatic).cycles * static_cast<double>(n / p);
+    if (p != n) cycles += apart_cycles * static_cast<double>(n);
   }
   Factorization rest = factorize_smooth(smooth);
   cycles += rest.cycles * static_cast<double>(n / smooth);
