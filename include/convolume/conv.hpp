@@ -18,6 +18,7 @@ namespace convolume {
 /// Ways to convolve. `automatic` takes the fastest by a cost model that reads neither clock nor load.
 enum class Engine {
   automatic,
+  fft_tiled,   ///< tiles in the frequency domain, channels in the lanes of vectors
   fft_volume,  ///< whole volumes in the frequency domain, ZNN's way
   reference,   ///< plain loops in double precision: slow, obvious, serves everything
 };

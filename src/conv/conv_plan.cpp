@@ -21,7 +21,8 @@ struct Candidate {
 };
 
 /// The list, best general choice first; the reference ends it.
-constexpr std::array candidates{Candidate{Engine::fft_volume, conv::offer_fft_volume},
+constexpr std::array candidates{Candidate{Engine::fft_tiled, conv::offer_fft_tiled},
+                                Candidate{Engine::fft_volume, conv::offer_fft_volume},
                                 Candidate{Engine::reference, conv::offer_reference}};
 
 /// The task graph of a blocking call and the bindings that its tasks read.
@@ -59,7 +60,8 @@ class CallPool {
   std::vector<std::unique_ptr<Call<Arguments>>> idle_;
 };
 
-void check(const char* name, const ConstTensorView& tensor, const Shape5& shape, DataType type) {
+void check(const char* name, const ConstTensorView& tensor, const Shape5& shape, DataType type,
+           Layout layout = Layout::plain) {
   if (!tensor) throw ShapeMismatch(fmt::format("convolution: {} is missing", name));
   if (tensor.type != type) {
     throw ShapeMismatch(
@@ -69,9 +71,11 @@ void check(const char* name, const ConstTensorView& tensor, const Shape5& shape,
     throw ShapeMismatch(
         fmt::format("convolution: {} has shape {}, expected {}", name, to_string(tensor.shape), to_string(shape)));
   }
-  if (tensor.stride[4] != 1 && shape.extent.x > 1) {
-    throw ShapeMismatch(
-        fmt::format("convolution: {} has x stride {}; rows must be contiguous", name, tensor.stride[4]));
+  const index_t voxel = layout == Layout::plain ? 1 : channel_block(type);
+  if (tensor.stride[4] != voxel && shape.extent.x > 1) {
+    throw ShapeMismatch(fmt::format(
+        "convolution: {} has x stride {}; {}", name, tensor.stride[4],
+        layout == Layout::plain ? "rows must be contiguous" : "voxels of a blocked tensor hold 64 bytes each"));
   }
 }
 
@@ -111,6 +115,8 @@ const char* name_of(Engine engine) noexcept {
   switch (engine) {
     case Engine::automatic:
       return "automatic";
+    case Engine::fft_tiled:
+      return "fft_tiled";
     case Engine::fft_volume:
       return "fft_volume";
     case Engine::reference:
@@ -120,15 +126,15 @@ const char* name_of(Engine engine) noexcept {
 }
 
 Engine engine_of(const std::string& name) {
-  for (const Engine engine : {Engine::automatic, Engine::fft_volume, Engine::reference}) {
+  for (const Engine engine : {Engine::automatic, Engine::fft_tiled, Engine::fft_volume, Engine::reference}) {
     if (name == name_of(engine)) return engine;
   }
-  throw InvalidArgument(fmt::format("engine '{}' is unknown; use automatic, fft_volume or reference", name));
+  throw InvalidArgument(fmt::format("engine '{}' is unknown; use automatic, fft_tiled, fft_volume or reference", name));
 }
 
 ForwardArguments ConvPlan::Impl::arguments(const ForwardBindings& b, std::pmr::memory_resource* memory) const {
-  check("x", b.x, problem.x_shape(), problem.type);
-  check("y", b.y, problem.y_shape(), problem.type);
+  check("x", b.x, problem.x_shape(), problem.type, problem.x_layout);
+  check("y", b.y, problem.y_shape(), problem.type, problem.y_layout);
   check_weights(b.w);
   if (problem.epilogue.bias) check("bias", b.bias, bias_shape(), problem.type);
   if (b.x_hat != nullptr) check_geometry("x_hat", geometry_of(*b.x_hat), x_geometry);
@@ -143,13 +149,14 @@ ForwardArguments ConvPlan::Impl::arguments(const ForwardBindings& b, std::pmr::m
 }
 
 BackwardArguments ConvPlan::Impl::arguments(const BackwardBindings& b, std::pmr::memory_resource* memory) const {
-  check("dy", b.dy, problem.y_shape(), problem.type);
+  check("dy", b.dy, problem.y_shape(), problem.type, problem.y_layout);
   check_weights(b.w);
-  if (problem.epilogue.activation.kind != Activation::Kind::none) check("y", b.y, problem.y_shape(), problem.type);
-  if (b.dx) check("dx", b.dx, problem.x_shape(), problem.type);
+  if (problem.epilogue.activation.kind != Activation::Kind::none)
+    check("y", b.y, problem.y_shape(), problem.type, problem.y_layout);
+  if (b.dx) check("dx", b.dx, problem.x_shape(), problem.type, problem.x_layout);
   if (b.dw) {
     check("dw", b.dw, problem.w_shape(), problem.type);
-    check("x", b.x, problem.x_shape(), problem.type);
+    check("x", b.x, problem.x_shape(), problem.type, problem.x_layout);
   }
   if (b.dbias) check("dbias", b.dbias, bias_shape(), problem.type);
   if (b.x_hat != nullptr) check_geometry("x_hat", geometry_of(*b.x_hat), x_geometry);

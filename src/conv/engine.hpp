@@ -61,6 +61,7 @@ struct Offer {
 };
 using Answer = std::variant<Offer, std::string>;
 
+Answer offer_fft_tiled(const ConvProblem& problem, const ConvOptions& options);
 Answer offer_fft_volume(const ConvProblem& problem, const ConvOptions& options);
 Answer offer_reference(const ConvProblem& problem, const ConvOptions& options);
 

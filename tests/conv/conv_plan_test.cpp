@@ -199,14 +199,18 @@ TEST_CASE("tensors that are not the problem's are refused by name") {
 
 TEST_CASE("explain tells the whole story and automatic takes the cheaper engine") {
   const auto large = ConvPlan::make(parse_problem("ic8id32oc8kd5"));
-  CHECK(large.engine() == Engine::fft_volume);
+  CHECK(large.engine() == Engine::fft_tiled);
   CHECK_THAT(large.explain(), Catch::Contains("fft_volume") && Catch::Contains("reference") &&
-                                  Catch::Contains("chosen: fft_volume") && Catch::Contains("w_hat"));
+                                  Catch::Contains("chosen: fft_tiled") && Catch::Contains("w_hat"));
+  const auto strided = ConvPlan::make(parse_problem("ic8id32oc8kd5sd2"));
+  CHECK(strided.engine() == Engine::fft_volume);
+  CHECK_THAT(strided.explain(), Catch::Contains("fft_tiled: refuses, serves stride 1 only"));
   CHECK(ConvPlan::make(parse_problem("ic1id2oc1kd1")).engine() == Engine::reference);
-  auto blocked = parse_problem("ic8id8oc8kd3");
+  auto blocked = parse_problem("ic8id8oc8kd3sd2");
   blocked.x_layout = Layout::blocked;
-  CHECK_THROWS_WITH(ConvPlan::make(blocked),
-                    Catch::Contains("fft_volume: refuses") && Catch::Contains("reference: refuses"));
+  CHECK_THROWS_WITH(ConvPlan::make(blocked), Catch::Contains("fft_tiled: refuses") &&
+                                                 Catch::Contains("fft_volume: refuses") &&
+                                                 Catch::Contains("reference: refuses"));
   CHECK_THROWS_AS(engine_of("fastest"), InvalidArgument);
   CHECK(large.numerics() == ConvPlan::make(parse_problem("ic8id32oc8kd5")).numerics());
 }

@@ -1,0 +1,70 @@
+#include "conv/bias_gradient.hpp"
+
+#include <array>
+
+#include "conv/prepared.hpp"
+#include "conv/tile_ends.hpp"
+#include "ops/activation.hpp"
+#include "ops/reduce.hpp"
+
+namespace convolume::conv {
+namespace {
+
+template <class T>
+using Sums = std::array<double, static_cast<std::size_t>(fft::tile_lanes<T>)>;
+
+/// Adds a row of voxels of one channel block, or, plain, of one of its channels.
+template <class T>
+void add_row(const T* row, index_t voxels, bool blocked, index_t channel, Sums<T>& sums) {
+  if (!blocked) {
+    sums[static_cast<std::size_t>(channel)] += ops::sum(row, voxels);
+    return;
+  }
+  for (index_t x = 0; x < voxels; ++x) {
+    for (std::size_t lane = 0; lane < sums.size(); ++lane) {
+      sums[lane] += static_cast<double>(row[static_cast<std::size_t>(x) * sums.size() + lane]);
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+void bias_gradient(const BackwardArguments& a, const ConvProblem& problem, index_t first) {
+  const bool activated = problem.epilogue.activation.kind != Activation::Kind::none;
+  const View<const T> dy = a.dy.as<T>();
+  const Extent3& extent = dy.shape.extent;
+  Scratch scratch(a.memory, static_cast<std::size_t>(extent.x * fft::tile_lanes<T>) * sizeof(T));
+  T* row = scratch.take<T>(static_cast<std::size_t>(extent.x * fft::tile_lanes<T>) * sizeof(T));
+  Sums<T> sums{};
+  BlockView<const T> block;
+  for (index_t n = 0; n < problem.batch; ++n) {
+    block = block_of(dy, problem.y_layout, n, first);
+    const T* outputs = activated ? block_of(a.y.as<T>(), problem.y_layout, n, first).data : nullptr;
+    const auto y_stride = activated ? a.y.stride : dy.stride;
+    for (index_t channel = 0; channel < (block.blocked ? 1 : block.channels); ++channel) {
+      for (index_t z = 0; z < extent.z; ++z) {
+        for (index_t y = 0; y < extent.y; ++y) {
+          const T* from = block.data + channel * block.channel_stride + z * block.plane_stride + y * block.row_stride;
+          if (activated) {
+            const T* at = outputs + (block.blocked ? 0 : channel * y_stride[1]) + z * y_stride[2] + y * y_stride[3];
+            const index_t count = extent.x * (block.blocked ? fft::tile_lanes<T> : 1);
+            ops::activation_gradient(problem.epilogue.activation, at, from, row, count);
+            from = row;
+          }
+          add_row(from, extent.x, block.blocked, channel, sums);
+        }
+      }
+    }
+  }
+  const View<T> dbias = a.dbias.as<T>();
+  for (index_t channel = 0; channel < block.channels; ++channel) {
+    T& to = dbias(0, first + channel, 0, 0, 0);
+    to = static_cast<T>(sums[static_cast<std::size_t>(channel)]) + (a.add_dw ? to : T{0});
+  }
+}
+
+template void bias_gradient<float>(const BackwardArguments&, const ConvProblem&, index_t);
+template void bias_gradient<double>(const BackwardArguments&, const ConvProblem&, index_t);
+
+}  // namespace convolume::conv

@@ -1,0 +1,216 @@
+// The load and store ends of tile_ends.hpp (see fft/tile-inl.hpp). Compiled once per SIMD target.
+#if defined(CONVOLUME_CONV_TILE_ENDS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef CONVOLUME_CONV_TILE_ENDS_INL_HPP
+#undef CONVOLUME_CONV_TILE_ENDS_INL_HPP
+#else
+#define CONVOLUME_CONV_TILE_ENDS_INL_HPP
+#endif
+
+#include "conv/tile_ends.hpp"
+#include "fft/tile-inl.hpp"
+#include "ops/activation.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace convolume::conv {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace tile = fft::HWY_NAMESPACE;
+
+template <class T>
+using BlockRows = std::array<T*, hn::MaxLanes(hn::ScalableTag<T>())>;
+
+/// Voxels of [origin, origin + window) that a tensor has, in coordinates of the window.
+inline fft::TileBox WindowBox(const Extent3& origin, const Extent3& window, const Extent3& extent) {
+  fft::TileBox box;
+  for (int axis = 0; axis < 3; ++axis) {
+    box.begin[axis] = std::clamp<index_t>(-origin[axis], 0, window[axis]);
+    box.end[axis] = std::clamp<index_t>(extent[axis] - origin[axis], box.begin[axis], window[axis]);
+  }
+  return box;
+}
+
+template <class T>
+class SourceLoad {
+ public:
+  SourceLoad(const fft::TilePlan<T>& plan, const TileSource<T>& source)
+      : plan_(plan), source_(source), box_(WindowBox(source.origin, source.window, source.block.extent)) {}
+
+  tile::PlanePrefetch<T> Next(index_t point, index_t lane) const {
+    const index_t z = WindowPlane(point + 1);
+    if (!source_.block.blocked || !HoldsPlane(z)) return {};
+    const T* first = Voxel(source_.block.data, z, box_.begin.y, box_.begin.x) + lane;
+    const index_t half = (box_.end.x - box_.begin.x) / 2, step = fft::tile_lanes<T>;
+    return {{first, source_.block.row_stride, step, half},
+            {first + half * step, step, source_.block.row_stride, box_.end.y - box_.begin.y}};
+  }
+
+  tile::TileRows<const T> Rows(index_t point, index_t lane, T* buffer) const {
+    const index_t z = WindowPlane(point);
+    if (!HoldsPlane(z)) return {nullptr, 0, 0};
+    const Extent3& n = plan_.extent();
+    if (source_.block.blocked && source_.activation == nullptr && IsWhole()) {
+      return {Voxel(source_.block.data, z, 0, 0) + lane, fft::tile_lanes<T>, source_.block.row_stride};
+    }
+    const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
+    for (index_t y = 0; y < plan_.support().y; ++y) {
+      T* row = buffer + y * n.x * lanes;
+      const index_t window_y = (y + source_.shift.y) % n.y;
+      if (window_y < box_.begin.y || window_y >= box_.end.y) {
+        std::fill(row, row + n.x * lanes, T{0});
+        continue;
+      }
+      LoadRow(source_.block.data, z, window_y, lane, row);
+      if (source_.activation == nullptr) continue;
+      T* outputs = buffer + n.y * n.x * lanes;
+      LoadRow(source_.y, z, window_y, lane, outputs);
+      ops::activation_gradient(*source_.activation, outputs, static_cast<const T*>(row), row, n.x * lanes);
+    }
+    return {buffer, lanes, n.x * lanes};
+  }
+
+ private:
+  index_t WindowPlane(index_t point) const { return (point + source_.shift.z) % plan_.extent().z; }
+  bool HoldsPlane(index_t z) const { return z >= box_.begin.z && z < box_.end.z; }
+  /// Whether every point of a plane is a voxel where it stands.
+  bool IsWhole() const {
+    const Extent3& n = plan_.extent();
+    return source_.shift.y == 0 && source_.shift.x == 0 && box_.begin.y == 0 && box_.end.y >= plan_.support().y &&
+           box_.begin.x == 0 && box_.end.x == n.x;
+  }
+  const T* Voxel(const T* data, index_t z, index_t y, index_t x) const {
+    const BlockView<const T>& block = source_.block;
+    const index_t step = block.blocked ? fft::tile_lanes<T> : 1;
+    return data + (source_.origin.z + z) * block.plane_stride + (source_.origin.y + y) * block.row_stride +
+           (source_.origin.x + x) * step;
+  }
+
+  /// Row (z, y) of the window, shifted.
+  void LoadRow(const T* data, index_t z, index_t y, index_t lane, T* row) const {
+    const index_t n = plan_.extent().x, shift = source_.shift.x;
+    const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
+    // Before the shift and behind it; each has zeros at its ends.
+    for (const auto [begin, end, to] : {std::array{shift, n, index_t{0}}, std::array{index_t{0}, shift, n - shift}}) {
+      const index_t first = std::clamp(box_.begin.x, begin, end), last = std::clamp(box_.end.x, first, end);
+      T* at = row + to * lanes;
+      std::fill(at, at + (first - begin) * lanes, T{0});
+      if (first < last) LoadVoxels(Voxel(data, z, y, first), last - first, lane, at + (first - begin) * lanes);
+      std::fill(at + (last - begin) * lanes, at + (end - begin) * lanes, T{0});
+    }
+  }
+
+  void LoadVoxels(const T* from, index_t count, index_t first_lane, T* to) const {
+    const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
+    if (source_.block.blocked) {
+      for (index_t x = 0; x < count; ++x) {
+        hn::StoreU(hn::LoadU(d_, from + x * fft::tile_lanes<T> + first_lane), d_, to + x * lanes);
+      }
+      return;
+    }
+    // Lanes without a channel repeat the last one and are cleared.
+    BlockRows<T> rows{};
+    const index_t there = std::clamp<index_t>(source_.block.channels - first_lane, 0, lanes);
+    for (std::ptrdiff_t lane = 0; lane < lanes; ++lane) {
+      const index_t channel = std::min<index_t>(first_lane + lane, source_.block.channels - 1);
+      rows[static_cast<std::size_t>(lane)] = const_cast<T*>(from) + channel * source_.block.channel_stride;
+    }
+    tile::LoadRows(d_, rows.data(), 1, to, lanes, count);
+    if (there == lanes) return;
+    const auto mask = hn::FirstN(d_, static_cast<std::size_t>(there));
+    for (index_t x = 0; x < count; ++x) {
+      hn::StoreU(hn::IfThenElseZero(mask, hn::LoadU(d_, to + x * lanes)), d_, to + x * lanes);
+    }
+  }
+
+  static constexpr hn::ScalableTag<T> d_{};
+  const fft::TilePlan<T>& plan_;
+  const TileSource<T>& source_;
+  fft::TileBox box_;
+};
+
+template <class T>
+class TargetStore {
+ public:
+  TargetStore(const fft::TilePlan<T>& plan, const TileTarget<T>& target)
+      : plan_(plan), target_(target), box_(WindowBox(target.origin, target.window, target.block.extent)) {}
+
+  tile::PlanePrefetch<T> Next(index_t, index_t) const { return {}; }
+  void Store(index_t z, index_t lane, const T* buffer) const {
+    if (z < box_.begin.z || z >= box_.end.z) return;
+    const index_t n = plan_.extent().x;
+    const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
+    T* staged = const_cast<T*>(buffer) + plan_.extent().y * n * lanes;  // behind the plane, which scratch has room for
+    for (index_t y = box_.begin.y; y < box_.end.y; ++y) {
+      T* row = const_cast<T*>(buffer) + (y * n + box_.begin.x) * lanes;
+      const index_t count = box_.end.x - box_.begin.x;
+      Finish(row, count, lane);
+      target_.block.blocked ? StoreBlocked(z, y, lane, row, count) : StorePlain(z, y, lane, row, count, staged);
+    }
+  }
+
+ private:
+  T* Voxel(index_t z, index_t y) const {
+    const BlockView<T>& block = target_.block;
+    const index_t step = block.blocked ? fft::tile_lanes<T> : 1;
+    return block.data + (target_.origin.z + z) * block.plane_stride + (target_.origin.y + y) * block.row_stride +
+           (target_.origin.x + box_.begin.x) * step;
+  }
+
+  /// Scale, bias and activation; lanes without a channel become zero.
+  void Finish(T* row, index_t count, index_t first_lane) const {
+    const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
+    const index_t there = std::clamp<index_t>(target_.block.channels - first_lane, 0, lanes);
+    HWY_ALIGN T bias[hn::MaxLanes(hn::ScalableTag<T>())] = {};
+    for (index_t lane = 0; lane < there && target_.bias != nullptr; ++lane)
+      bias[lane] = target_.bias[first_lane + lane];
+    const auto shift = hn::Load(d_, bias), scale = hn::Set(d_, target_.scale);
+    for (index_t x = 0; x < count; ++x) {
+      hn::StoreU(hn::MulAdd(hn::LoadU(d_, row + x * lanes), scale, shift), d_, row + x * lanes);
+    }
+    if (target_.activation.kind != Activation::Kind::none) {
+      ops::activate(target_.activation, static_cast<const T*>(row), row, count * lanes);
+    }
+    if (there == lanes) return;
+    const auto mask = hn::FirstN(d_, static_cast<std::size_t>(there));
+    for (index_t x = 0; x < count; ++x) {
+      hn::StoreU(hn::IfThenElseZero(mask, hn::LoadU(d_, row + x * lanes)), d_, row + x * lanes);
+    }
+  }
+
+  void StoreBlocked(index_t z, index_t y, index_t lane, const T* row, index_t count) const {
+    const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
+    T* to = Voxel(z, y) + lane;
+    for (index_t x = 0; x < count; ++x, to += fft::tile_lanes<T>) {
+      const auto value = hn::LoadU(d_, row + x * lanes);
+      hn::StoreU(target_.add ? hn::Add(hn::LoadU(d_, to), value) : value, d_, to);
+    }
+  }
+
+  void StorePlain(index_t z, index_t y, index_t first_lane, const T* row, index_t count, T* staged) const {
+    const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
+    const index_t there = std::clamp<index_t>(target_.block.channels - first_lane, 0, lanes);
+    T* const first = Voxel(z, y) + first_lane * target_.block.channel_stride;
+    BlockRows<T> rows{};
+    for (std::ptrdiff_t lane = 0; lane < lanes; ++lane) {
+      const bool direct = !target_.add && lane < there;
+      rows[static_cast<std::size_t>(lane)] =
+          direct ? first + lane * target_.block.channel_stride : staged + lane * plan_.extent().x;
+    }
+    tile::StoreRows(d_, row, lanes, rows.data(), 1, count);
+    for (std::ptrdiff_t lane = 0; lane < there && target_.add; ++lane) {
+      T* to = first + lane * target_.block.channel_stride;
+      for (index_t x = 0; x < count; ++x) to[x] += staged[lane * plan_.extent().x + x];
+    }
+  }
+
+  static constexpr hn::ScalableTag<T> d_{};
+  const fft::TilePlan<T>& plan_;
+  const TileTarget<T>& target_;
+  fft::TileBox box_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace convolume::conv
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,57 @@
+// Transforms of tiles with the ends of a convolution: windows of a tensor in either layout, shifted, with an
+// activation's gradient on the way in; bias, activation or a sum on the way out.
+#pragma once
+
+#include <array>
+
+#include "convolume/tensor.hpp"
+#include "fft/tile_plan.hpp"
+
+namespace convolume::conv {
+
+/// One channel block of one sample: `channels` (1 to channel_block) feature maps. Strides in elements between channels
+/// (plain), planes and rows; a blocked tensor's voxels are 64 bytes.
+template <class T>
+struct BlockView {
+  T* data = nullptr;  ///< voxel 0 of its first channel
+  Extent3 extent{};
+  index_t channels = 0, channel_stride = 0, plane_stride = 0, row_stride = 0;
+  bool blocked = false;
+};
+
+/// The block of channels [first, first + channel_block) of a sample. Of a blocked tensor stride[1] is between blocks.
+template <class T>
+BlockView<T> block_of(const View<T>& tensor, Layout layout, index_t n, index_t first);
+
+/// Voxels [origin, origin + window) of a block; those outside the tensor count as zero. Window voxel i stands at point
+/// (i - shift) mod T of the tile, the rest is zero.
+template <class T>
+struct TileSource {
+  BlockView<const T> block;
+  Extent3 origin{0, 0, 0}, window{}, shift{0, 0, 0};
+  /// Multiplies by the gradient that `activation` has at y (laid out as the block), where given.
+  const Activation* activation = nullptr;
+  const T* y = nullptr;
+};
+
+/// Points [0, window) of a tile to voxels from origin on; those outside the tensor are dropped.
+///   target = activation(scale * value + bias[lane]), or target += scale * value.
+template <class T>
+struct TileTarget {
+  BlockView<T> block;
+  Extent3 origin{0, 0, 0}, window{};
+  T scale = 1;
+  const T* bias = nullptr;  ///< one value per channel of the block
+  Activation activation{};
+  bool add = false;
+};
+
+/// As TilePlan::forward and inverse; the plan's support must hold what the source fills or the target wants.
+template <class T>
+void transform_tile(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectrum,
+                    const fft::TileStrides& strides, T* scratch);
+template <class T>
+void invert_tile(const fft::TilePlan<T>& plan, T* spectrum, const fft::TileStrides& strides,
+                 const TileTarget<T>& target, T* scratch);
+
+}  // namespace convolume::conv

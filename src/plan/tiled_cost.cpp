@@ -1,0 +1,169 @@
+#include "plan/tiled_cost.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace convolume::plan {
+namespace {
+
+// Extents whose transforms take few operations per voxel.
+constexpr std::array<index_t, 30> extents{2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,
+                                          18, 20, 21, 22, 24, 26, 28, 30, 32, 36, 40, 44, 48, 56, 64};
+constexpr std::array<index_t, 9> groups{1, 2, 3, 4, 6, 8, 12, 16, 24};
+
+// Shares of the FMA peak, measured (docs/performance.md): products from L2; transforms whose spectrum lies well inside
+// the L2, just inside, and outside; transforms of kernels, most of whose lines are zero.
+constexpr double product_efficiency = 0.85;
+constexpr std::array<double, 3> transform_efficiency{0.55, 0.4, 0.25};
+constexpr double kernel_efficiency = 0.35, kernel_share = 0.4;
+constexpr double cropped_share = 0.75;  // of an inverse's operations, where only the valid part is wanted
+constexpr double tile_seconds = 1e-6;   // setting up one tile of one channel block
+
+struct Channels {
+  double terms, lanes;           // of the products
+  double in_blocks, out_blocks;  // 64-byte blocks to transform and to invert, per tile
+};
+
+double blocks_of(index_t channels, DataType type) {
+  const index_t block = channel_block(type);
+  // Few channels are transformed with tiles in the lanes.
+  if (channels < block / 2) return static_cast<double>(channels) / static_cast<double>(block);
+  return static_cast<double>((channels + block - 1) / block);
+}
+
+double transform_rate(double spectrum_bytes, const MachineModel& machine) {
+  const auto l2 = static_cast<double>(machine.l2_bytes);
+  const std::size_t level = spectrum_bytes <= 0.4 * l2 ? 0 : spectrum_bytes <= l2 ? 1 : 2;
+  return transform_efficiency[level] * machine.gflops_per_core * 1e9;
+}
+
+/// Seconds per byte of memory that holds so much and is read by one core of several.
+double seconds_per_byte(double bytes, const MachineModel& machine) {
+  if (bytes <= 0.5 * static_cast<double>(machine.l2_bytes)) return 0;
+  const bool cached = bytes <= 0.6 * static_cast<double>(machine.l3_bytes);
+  return 1e-9 / (cached ? machine.l3_gb_per_s / 2 : machine.dram_gb_per_s / 2);
+}
+
+class Model {
+ public:
+  Model(const ConvProblem& p, Direction direction, const MachineModel& machine)
+      : problem_(p), direction_(direction), machine_(machine) {
+    const bool to_input = direction == Direction::backward_data;
+    domain_ = to_input ? p.input : p.output();
+    const index_t terms = to_input ? p.out_channels : p.in_channels;
+    const index_t results = to_input ? p.in_channels : p.out_channels;
+    const double block = static_cast<double>(channel_block(p.type));
+    channels_.terms = static_cast<double>(terms);
+    channels_.in_blocks = blocks_of(terms, p.type);
+    channels_.out_blocks = std::ceil(static_cast<double>(results) / block);
+    channels_.lanes = channels_.out_blocks * block;
+    element_ = static_cast<double>(size_of(p.type));
+  }
+
+  const Extent3& domain() const { return domain_; }
+  /// Tiles longer than needed to cover an axis at once are of no use.
+  bool useful(int axis, index_t tile) const {
+    const index_t kernel = problem_.kernel[axis];
+    if (kernel == 1) return tile == 1;
+    const index_t shorter = *std::find_if(extents.begin(), extents.end(), [&](index_t e) {
+      return e >= kernel + domain_[axis] - 1 || e == extents.back();
+    });
+    return tile >= kernel && tile <= shorter;
+  }
+
+  TiledWay way(const Extent3& tile) const {
+    TiledWay way{.tile = tile, .valid = tile - problem_.kernel + Extent3::all(1), .domain = domain_};
+    for (int axis = 0; axis < 3; ++axis) way.count[axis] = (domain_[axis] + way.valid[axis] - 1) / way.valid[axis];
+    way.seconds = -1;
+    for (const index_t group : groups) {
+      const double seconds = this->seconds(way, static_cast<double>(group));
+      if (way.seconds >= 0 && way.seconds <= seconds) continue;
+      way.seconds = seconds;
+      way.group = group;
+    }
+    return way;
+  }
+
+ private:
+  double seconds(const TiledWay& way, double group) const {
+    const Extent3& t = way.tile;
+    const double points = static_cast<double>(t.z * t.y * t.x);
+    const double frequencies = static_cast<double>(t.z * t.y * (t.x / 2 + 1));
+    const double tiles = static_cast<double>(problem_.batch * way.count.z * way.count.y * way.count.x);
+    const double block = static_cast<double>(channel_block(problem_.type));
+    const double peak = machine_.gflops_per_core * 1e9 * 4 / element_;
+    const double transform = 2.5 * points * std::max(1.0, std::log2(points)) * block;
+    const double rate = transform_rate(128 * frequencies, machine_) * 4 / element_;
+    const double weights = channels_.terms * channels_.out_blocks;
+    const double kernels = weights * transform * kernel_share / (kernel_efficiency * peak);
+    const double pair_bytes = 2 * element_ * frequencies;
+    const double w_bytes = pair_bytes * channels_.terms * channels_.lanes;
+    const double tile_bytes = pair_bytes * block * (channels_.in_blocks + channels_.out_blocks);
+    const double products = 8 * tiles * frequencies * channels_.terms * channels_.lanes / (product_efficiency * peak);
+    if (direction_ == Direction::backward_weights) {
+      // Both sides are transformed; sums travel once per chunk, spectra to memory and back.
+      const double transforms =
+          tiles * (channels_.in_blocks + channels_.out_blocks) * (transform / rate + tile_seconds);
+      const double chunks = std::max(1.0, tiles * tile_bytes / chunk_bytes);
+      const double bytes =
+          2 * w_bytes * chunks * seconds_per_byte(w_bytes, machine_) +
+          2 * tiles * tile_bytes * seconds_per_byte(std::min(tiles * tile_bytes, chunk_bytes), machine_);
+      return transforms + kernels + std::max(products, bytes) + 0.3 * std::min(products, bytes);
+    }
+    const double transforms =
+        tiles * (channels_.in_blocks + cropped_share * channels_.out_blocks) * (transform / rate + tile_seconds);
+    const double rounds = std::ceil(tiles / group);
+    const double w_time = w_bytes * seconds_per_byte(w_bytes, machine_);
+    const double spectra = 4 * tiles * tile_bytes * seconds_per_byte(group * tile_bytes, machine_);
+    const double traffic = rounds * w_time;
+    return transforms + kernels + w_time + spectra + std::max(products, traffic) + 0.3 * std::min(products, traffic);
+  }
+
+  static constexpr double chunk_bytes = 32e6;
+
+  const ConvProblem& problem_;
+  Direction direction_;
+  const MachineModel& machine_;
+  Extent3 domain_{};
+  Channels channels_{};
+  double element_ = 4;
+};
+
+}  // namespace
+
+TiledWay choose_tiled_way(const ConvProblem& problem, Direction direction, const MachineModel& machine) {
+  const Model model(problem, direction, machine);
+  TiledWay best;
+  best.seconds = -1;
+  const auto consider = [&](Extent3 tile) {
+    for (int axis = 0; axis < 3; ++axis) {
+      if (problem.kernel[axis] == 1) tile[axis] = 1;
+      if (!model.useful(axis, tile[axis])) return;
+    }
+    const TiledWay way = model.way(tile);
+    if (best.seconds < 0 || way.seconds < best.seconds) best = way;
+  };
+  // Tiles of one extent first, cut where an axis is shorter; then one axis at a time.
+  for (const index_t extent : extents) {
+    Extent3 tile;
+    for (int axis = 0; axis < 3; ++axis) {
+      tile[axis] = problem.kernel[axis] == 1 ? 1 : std::max(extent, problem.kernel[axis]);
+      while (tile[axis] > problem.kernel[axis] && tile[axis] > 1 && !model.useful(axis, tile[axis])) --tile[axis];
+    }
+    consider(tile);
+  }
+  for (int round = 0; round < 2; ++round) {
+    for (int axis = 0; axis < 3; ++axis) {
+      const Extent3 start = best.tile;
+      for (const index_t extent : extents) {
+        Extent3 tile = start;
+        tile[axis] = extent;
+        consider(tile);
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace convolume::plan

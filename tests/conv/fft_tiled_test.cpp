@@ -1,0 +1,244 @@
+// The tiled engine against the reference in double: shapes that fill tiles, channel blocks and groups in part, both
+// layouts, and what it promises beside the numbers.
+#include "conv_fixture.hpp"
+#include <catch2/catch.hpp>
+
+#include "convolume/cpu.hpp"
+
+using namespace convolume;
+using test::ConvCase;
+using test::random_tensor;
+
+namespace {
+
+ConvProblem random_problem(std::uint64_t seed) {
+  const RandomKey key{.seed = 78};
+  std::uint64_t draw = seed * 64;
+  const auto below = [&](index_t n) {
+    return static_cast<index_t>(uniform_below(key, draw++, static_cast<std::uint64_t>(n)));
+  };
+  ConvProblem p;
+  for (;;) {
+    p.batch = 1 + below(3);
+    p.in_channels = 1 + below(below(3) == 0 ? 40 : 10);
+    p.out_channels = 1 + below(below(3) == 0 ? 40 : 10);
+    for (int axis = 0; axis < 3; ++axis) {
+      p.input[axis] = 1 + below(14);
+      p.kernel[axis] = below(3) == 0 ? 1 : 1 + below(7);
+      p.pad_before[axis] = below(2) == 0 ? below(4) : 0;
+      p.pad_after[axis] = below(2) == 0 ? below(4) : 0;
+    }
+    p.epilogue.bias = below(2) == 0;
+    constexpr Activation::Kind kinds[] = {Activation::Kind::none, Activation::Kind::none, Activation::Kind::sigmoid,
+                                          Activation::Kind::tanh};
+    p.epilogue.activation.kind = kinds[below(4)];
+    try {
+      p.validate();
+      if (p.kernel != Extent3::all(1)) return p;
+    } catch (const Error&) {
+      // The kernel does not fit; draw again.
+    }
+  }
+}
+
+template <class T>
+void check_against_reference(const ConvProblem& p, double tolerance, int threads = 1) {
+  ConvCase<T> ours(p, {.engine = Engine::fft_tiled}, false, threads);
+  ConvCase<double> reference(p, {.engine = Engine::reference});
+  for (auto [to, from] : {std::pair{&reference.x, &ours.x}, std::pair{&reference.w, &ours.w},
+                          std::pair{&reference.bias, &ours.bias}, std::pair{&reference.dy, &ours.dy}}) {
+    for (index_t i = 0; i < to->elements(); ++i) to->data()[i] = static_cast<double>(from->data()[i]);
+  }
+  ours.run();
+  reference.run();
+  CAPTURE(to_string(p), p.batch, ours.plan.numerics());
+  REQUIRE(test::relative_error(ours.y, reference.y) <= tolerance);
+  REQUIRE(test::relative_error(ours.dx, reference.dx) <= tolerance);
+  REQUIRE(test::relative_error(ours.dw, reference.dw) <= tolerance);
+  REQUIRE(test::relative_error(ours.dbias, reference.dbias) <= tolerance);
+}
+
+}  // namespace
+
+TEST_CASE("fft_tiled agrees with the double reference over random problems, in double and float") {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    const auto p = random_problem(seed);
+    check_against_reference<double>(p, 1e-12);
+    check_against_reference<float>(p, 1e-5);
+  }
+}
+
+TEST_CASE("fft_tiled is accurate to 2e-6 on layers of ordinary size, on every SIMD target") {
+  const std::string before = simd_target();
+  for (const auto& target : available_simd_targets()) {
+    set_simd_target(target);
+    CAPTURE(target);
+    check_against_reference<float>(parse_problem("ic18id14ih15iw17oc20kd3kh5kw3"), 2e-6);
+    check_against_reference<float>(parse_problem("ic8id3ih20iw17oc4kd1kh3kw3ph1pd0"), 2e-6);
+    check_against_reference<double>(parse_problem("ic1id18oc17kd3"), 1e-14);
+  }
+  set_simd_target(before);
+}
+
+TEST_CASE("fft_tiled is exact after rounding on small integers") {
+  for (const char* text : {"mb2ic20id9oc33kd3pd1", "ic3id30oc3kd5", "ic1id20oc16kd3"}) {
+    ConvCase<float> ours(parse_problem(text), {.engine = Engine::fft_tiled}, true);
+    ConvCase<float> reference(ours.problem, {.engine = Engine::reference}, true);
+    ours.run();
+    reference.run();
+    CAPTURE(text);
+    for (index_t i = 0; i < ours.y.elements(); ++i) REQUIRE(std::round(ours.y.data()[i]) == reference.y.data()[i]);
+    for (index_t i = 0; i < ours.dx.elements(); ++i) REQUIRE(std::round(ours.dx.data()[i]) == reference.dx.data()[i]);
+    if (ours.dy.shape().extent.volume() > 8000) continue;  // sums over so many voxels have too many digits
+    for (index_t i = 0; i < ours.dw.elements(); ++i) REQUIRE(std::round(ours.dw.data()[i]) == reference.dw.data()[i]);
+  }
+}
+
+TEST_CASE("fft_tiled: forward and backward are adjoint: <Ax, dy> = <x, A'dy> = <w, dA/dw>") {
+  for (std::uint64_t seed = 100; seed < 120; ++seed) {
+    auto p = random_problem(seed);
+    p.epilogue = {};
+    CAPTURE(seed, to_string(p));
+    ConvCase<double> c(p, {.engine = Engine::fft_tiled});
+    c.run();
+    const double forward = test::dot(c.y, c.dy);
+    const double scale = std::sqrt(test::dot(c.y, c.y) * test::dot(c.dy, c.dy)) + 1e-300;
+    REQUIRE(std::abs(forward - test::dot(c.x, c.dx)) <= 1e-12 * scale);
+    REQUIRE(std::abs(forward - test::dot(c.w, c.dw)) <= 1e-12 * scale);
+  }
+}
+
+TEST_CASE("fft_tiled has the same bits with kept or recomputed weights, on 1, 2 and 8 threads") {
+  int most_workers = 0;
+  for (const char* text : {"mb2ic3id12oc20kd3pd1", "ic20id26oc17kd5", "ic1id30oc5kd3", "ic4id3ih16iw16oc6kd1kh3kw3"}) {
+    CAPTURE(text);
+    ConvCase<float> first(parse_problem(text), {.engine = Engine::fft_tiled});
+    first.run();
+    for (const int threads : {1, 2, 8}) {
+      ConvCase<float> other(first.problem, {.engine = Engine::fft_tiled, .memory_budget = threads == 2 ? 1u : 0u},
+                            false, threads);
+      for (int repeat = 0; repeat < 2; ++repeat) {
+        other.run(repeat == 0);
+        CHECK(test::same_bits(first.y, other.y));
+        CHECK(test::same_bits(first.dx, other.dx));
+        CHECK(test::same_bits(first.dw, other.dw));
+        CHECK(test::same_bits(first.dbias, other.dbias));
+      }
+      most_workers = std::max(most_workers, other.scheduler.distinct_workers());
+      CHECK(other.memory.statistics().live_bytes == 0);
+    }
+  }
+  CHECK(most_workers > 1);  // the smallest of these may be drained by one
+}
+
+namespace {
+
+/// A tensor in blocked memory, pad lanes included.
+template <class T>
+struct Blocked {
+  explicit Blocked(const Shape5& s) : shape(s), memory(stored(s)) { memory.fill(std::numeric_limits<T>::quiet_NaN()); }
+  Blocked(const Tensor<T>& plain) : Blocked(plain.shape()) {
+    memory.fill(0);
+    each([&](index_t n, index_t c, index_t v, T& at) { at = plain.data()[(n * shape.c + c) * voxels() + v]; });
+  }
+
+  static Shape5 stored(Shape5 s) {
+    const index_t block = channel_block(data_type_of<T>());
+    s.c = (s.c + block - 1) / block * block;
+    return s;
+  }
+  index_t voxels() const { return shape.extent.volume(); }
+  View<T> view() {
+    const index_t block = channel_block(data_type_of<T>()), row = shape.extent.x * block;
+    return {memory.data(), shape, {stored(shape).c * voxels(), voxels() * block, shape.extent.y * row, row, block}};
+  }
+  /// body(n, c, voxel, element) of channels that exist.
+  template <class Body>
+  void each(const Body& body) {
+    const index_t block = channel_block(data_type_of<T>()), channels = stored(shape).c;
+    for (index_t n = 0; n < shape.n; ++n) {
+      for (index_t c = 0; c < shape.c; ++c) {
+        for (index_t v = 0; v < voxels(); ++v) {
+          body(n, c, v, memory.data()[((n * channels + c / block * block) * voxels()) + v * block + c % block]);
+        }
+      }
+    }
+  }
+  bool equals(const Tensor<T>& plain) {
+    bool equal = true;
+    each([&](index_t n, index_t c, index_t v, T& at) {
+      equal = equal && at == plain.data()[(n * shape.c + c) * voxels() + v];
+    });
+    return equal;
+  }
+  /// Whether every lane without a channel is zero.
+  bool padding_is_zero() {
+    double all = 0, channels = 0;
+    for (index_t i = 0; i < memory.elements(); ++i) all += static_cast<double>(std::abs(memory.data()[i]));
+    each([&](index_t, index_t, index_t, T& at) { channels += static_cast<double>(std::abs(at)); });
+    return std::abs(all - channels) <= 1e-9 * all;
+  }
+
+  Shape5 shape;
+  Tensor<T> memory;
+};
+
+template <class T>
+void check_blocked(const char* text) {
+  auto p = parse_problem(text);
+  p.epilogue = {.bias = true, .activation = {Activation::Kind::tanh}};
+  ConvCase<T> plain(p, {.engine = Engine::fft_tiled});
+  plain.run();
+  p = plain.problem;
+  p.x_layout = p.y_layout = Layout::blocked;
+  const auto plan = ConvPlan::make(p, {.engine = Engine::fft_tiled});
+  const Execution run{plain.scheduler, &plain.memory};
+  Blocked<T> x(plain.x), dy(plain.dy), y(p.y_shape()), dx(p.x_shape());
+  auto dw = test::poisoned<T>(p.w_shape()), dbias = test::poisoned<T>(plain.dbias.shape());
+  const auto prepared = plan.prepare(run, plain.w);
+  plan.forward(run, {.x = x.view(), .w = prepared, .bias = plain.bias, .y = y.view()});
+  plan.backward(
+      run, {.x = x.view(), .y = y.view(), .dy = dy.view(), .w = prepared, .dx = dx.view(), .dw = dw, .dbias = dbias});
+  CAPTURE(text);
+  CHECK(y.equals(plain.y));
+  CHECK(dx.equals(plain.dx));
+  CHECK(y.padding_is_zero());
+  CHECK(dx.padding_is_zero());
+  CHECK(test::same_bits(dw, plain.dw));
+  CHECK(test::relative_error(dbias, plain.dbias) < 1e-6);  // channels are summed row by row, or side by side
+}
+
+}  // namespace
+
+TEST_CASE("fft_tiled gives the same in blocked memory, and zero in lanes without a channel") {
+  for (const char* text : {"mb2ic20id12oc18kd3pd1", "ic16id10ih20iw11oc32kd3kh5kw2", "ic12id1ih20iw19oc9kd1kh3kw3"}) {
+    check_blocked<float>(text);
+    check_blocked<double>(text);
+  }
+}
+
+TEST_CASE("fft_tiled adds to dx, dw and dbias where asked") {
+  ConvCase<double> c(parse_problem("ic3id10oc9kd3pd1"), {.engine = Engine::fft_tiled});
+  c.run();
+  const Execution run{c.scheduler, &c.memory};
+  const auto prepared = c.plan.prepare(run, c.w);
+  auto dx = random_tensor<double>(c.dx.shape(), 7), dw = random_tensor<double>(c.dw.shape(), 8),
+       dbias = random_tensor<double>(c.dbias.shape(), 9);
+  const auto before_x = random_tensor<double>(c.dx.shape(), 7), before_w = random_tensor<double>(c.dw.shape(), 8),
+             before_bias = random_tensor<double>(c.dbias.shape(), 9);
+  c.plan.backward(run, {.x = c.x,
+                        .y = c.y,
+                        .dy = c.dy,
+                        .w = prepared,
+                        .dx = dx,
+                        .dw = dw,
+                        .dbias = dbias,
+                        .add_dx = true,
+                        .add_dw = true});
+  for (index_t i = 0; i < dx.elements(); ++i) REQUIRE(dx.data()[i] == Approx(before_x.data()[i] + c.dx.data()[i]));
+  for (index_t i = 0; i < dw.elements(); ++i) REQUIRE(dw.data()[i] == Approx(before_w.data()[i] + c.dw.data()[i]));
+  for (index_t i = 0; i < dbias.elements(); ++i) {
+    REQUIRE(dbias.data()[i] == Approx(before_bias.data()[i] + c.dbias.data()[i]));
+  }
+}
