@@ -64,6 +64,27 @@ void bias_gradient(const BackwardArguments& a, const ConvProblem& problem, index
   }
 }
 
+template <class T>
+Ready append_bias_gradient(TaskGraph& graph, const Ready& dy_ready, const ConvProblem& problem,
+                           const std::shared_ptr<const BackwardArguments>& a) {
+  constexpr index_t lanes = fft::tile_lanes<T>;
+  std::vector<TaskId> tasks;
+  for (index_t first = 0; first < problem.out_channels; first += lanes) {
+    std::vector<TaskId> after;
+    for (index_t n = 0; n < problem.batch; ++n) {
+      dy_ready.collect(n, first, std::min(first + lanes, problem.out_channels), after);
+    }
+    tasks.push_back(graph.add(
+        {.name = "bias gradient", .cost = static_cast<double>(problem.y_shape().extent.volume())},
+        [problem, a, first] { bias_gradient<T>(*a, problem, first); }, after));
+  }
+  return Ready::all_of(std::move(tasks));
+}
+
+template Ready append_bias_gradient<float>(TaskGraph&, const Ready&, const ConvProblem&,
+                                           const std::shared_ptr<const BackwardArguments>&);
+template Ready append_bias_gradient<double>(TaskGraph&, const Ready&, const ConvProblem&,
+                                            const std::shared_ptr<const BackwardArguments>&);
 template void bias_gradient<float>(const BackwardArguments&, const ConvProblem&, index_t);
 template void bias_gradient<double>(const BackwardArguments&, const ConvProblem&, index_t);
 

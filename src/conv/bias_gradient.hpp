@@ -10,4 +10,9 @@ namespace convolume::conv {
 template <class T>
 void bias_gradient(const BackwardArguments& arguments, const ConvProblem& problem, index_t first_channel);
 
+/// The same as tasks, one per channel block.
+template <class T>
+Ready append_bias_gradient(TaskGraph& graph, const Ready& dy_ready, const ConvProblem& problem,
+                           const std::shared_ptr<const BackwardArguments>& arguments);
+
 }  // namespace convolume::conv

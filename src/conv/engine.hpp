@@ -62,6 +62,8 @@ struct Offer {
 using Answer = std::variant<Offer, std::string>;
 
 Answer offer_fft_tiled(const ConvProblem& problem, const ConvOptions& options);
+/// For depthwise problems that offer_fft_tiled() serves.
+Offer offer_fft_depthwise(const ConvProblem& problem);
 Answer offer_fft_volume(const ConvProblem& problem, const ConvOptions& options);
 Answer offer_reference(const ConvProblem& problem, const ConvOptions& options);
 

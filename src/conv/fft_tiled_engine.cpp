@@ -177,7 +177,6 @@ class FftTiledEngine final : public ConvEngine {
   Ready append_data(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a) const;
   Ready append_weights(TaskGraph& graph, const ConvReady& ready,
                        const std::shared_ptr<const BackwardArguments>& a) const;
-  Ready append_bias(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a) const;
   void transform_pair(const BackwardArguments& a, index_t tile, index_t place, T* x, T* dy) const;
   void sum_products(index_t first_block, index_t last_block, index_t count, const T* x, const T* dy, bool add,
                     T* sums) const;
@@ -610,30 +609,13 @@ Ready FftTiledEngine<T>::append_weights(TaskGraph& graph, const ConvReady& ready
   return Ready::all_of(std::move(done));
 }
 
-/// dbias, a channel at a time: rows are summed in double.
-template <class T>
-Ready FftTiledEngine<T>::append_bias(TaskGraph& graph, const ConvReady& ready,
-                                     const std::shared_ptr<const BackwardArguments>& a) const {
-  std::vector<TaskId> tasks;
-  for (index_t first = 0; first < problem_.out_channels; first += lanes) {
-    std::vector<TaskId> after;
-    for (index_t n = 0; n < problem_.batch; ++n) {
-      ready.dy.collect(n, first, std::min(first + lanes, problem_.out_channels), after);
-    }
-    tasks.push_back(graph.add(
-        {.name = "bias gradient", .cost = static_cast<double>(problem_.y_shape().extent.volume())},
-        [this, a, first] { bias_gradient<T>(*a, problem_, first); }, after));
-  }
-  return Ready::all_of(std::move(tasks));
-}
-
 template <class T>
 ConvGradientReady FftTiledEngine<T>::append_backward(TaskGraph& graph, const ConvReady& ready,
                                                      std::shared_ptr<const BackwardArguments> a) const {
   ConvGradientReady result;
   if (a->dx) result.dx = append_data(graph, ready, a);
   if (a->dw) result.dw = append_weights(graph, ready, a);
-  if (a->dbias) result.dbias = append_bias(graph, ready, a);
+  if (a->dbias) result.dbias = append_bias_gradient<T>(graph, ready.dy, problem_, a);
   return result;
 }
 
@@ -652,12 +634,14 @@ Answer offer_fft_tiled(const ConvProblem& problem, const ConvOptions& options) {
   if (problem.transposed) return std::string("serves no transposed convolutions");
   if (problem.stride != one) return std::string("serves stride 1 only");
   if (problem.dilation != one) return std::string("serves dilation 1 only");
-  if (problem.groups != 1) return std::string("serves 1 group only");
+  const bool depthwise = problem.groups == problem.in_channels && problem.groups == problem.out_channels;
+  if (problem.groups != 1 && !depthwise) return std::string("serves 1 group, or as many as channels");
   if (problem.kernel == one) return std::string("a kernel of one voxel needs no transform");
   for (int axis = 0; axis < 3; ++axis) {
     if (problem.kernel[axis] > 64)
       return fmt::format("tiles have up to 64 voxels, the kernel {}", problem.kernel[axis]);
   }
+  if (problem.groups != 1) return offer_fft_depthwise(problem);
   const auto answer = [](auto engine) {
     const double seconds = engine->seconds();
     return Offer{std::move(engine), seconds};

@@ -50,12 +50,13 @@ class Model {
   Model(const ConvProblem& p, Direction direction, const MachineModel& machine)
       : problem_(p), direction_(direction), machine_(machine) {
     const bool to_input = direction == Direction::backward_data;
+    const bool depthwise = p.groups > 1;
     domain_ = to_input ? p.input : p.output();
     const index_t terms = to_input ? p.out_channels : p.in_channels;
     const index_t results = to_input ? p.in_channels : p.out_channels;
     const double block = static_cast<double>(channel_block(p.type));
-    channels_.terms = static_cast<double>(terms);
-    channels_.in_blocks = blocks_of(terms, p.type);
+    channels_.terms = depthwise ? 1 : static_cast<double>(terms);
+    channels_.in_blocks = depthwise ? std::ceil(static_cast<double>(terms) / block) : blocks_of(terms, p.type);
     channels_.out_blocks = std::ceil(static_cast<double>(results) / block);
     channels_.lanes = channels_.out_blocks * block;
     element_ = static_cast<double>(size_of(p.type));
@@ -115,7 +116,9 @@ class Model {
         tiles * (channels_.in_blocks + cropped_share * channels_.out_blocks) * (transform / rate + tile_seconds);
     const double rounds = std::ceil(tiles / group);
     const double w_time = w_bytes * seconds_per_byte(w_bytes, machine_);
-    const double spectra = 4 * tiles * tile_bytes * seconds_per_byte(group * tile_bytes, machine_);
+    // Of a depthwise convolution every channel block goes its way alone, beside the spectrum of its weights.
+    const double held = problem_.groups > 1 ? 2 * pair_bytes * block : group * tile_bytes;
+    const double spectra = 4 * tiles * tile_bytes * seconds_per_byte(held, machine_);
     const double traffic = rounds * w_time;
     return transforms + kernels + w_time + spectra + std::max(products, traffic) + 0.3 * std::min(products, traffic);
   }

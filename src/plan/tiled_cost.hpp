@@ -17,7 +17,8 @@ struct TiledWay {
   double seconds = 0;  ///< one core, transforms of the weights included
 };
 
-/// The best way by operations and bytes. Deterministic. Stride and dilation must be 1, groups 1.
+/// The best way by operations and bytes. Deterministic. Stride and dilation must be 1, groups 1 or as many as channels
+/// (depthwise: products are of lanes).
 TiledWay choose_tiled_way(const ConvProblem& problem, Direction direction, const MachineModel& machine);
 
 }  // namespace convolume::plan

@@ -28,6 +28,7 @@ ConvProblem random_problem(std::uint64_t seed) {
       p.pad_before[axis] = below(2) == 0 ? below(4) : 0;
       p.pad_after[axis] = below(2) == 0 ? below(4) : 0;
     }
+    if (below(4) == 0) p.groups = p.out_channels = p.in_channels;
     p.epilogue.bias = below(2) == 0;
     constexpr Activation::Kind kinds[] = {Activation::Kind::none, Activation::Kind::none, Activation::Kind::sigmoid,
                                           Activation::Kind::tanh};
@@ -77,12 +78,13 @@ TEST_CASE("fft_tiled is accurate to 2e-6 on layers of ordinary size, on every SI
     check_against_reference<float>(parse_problem("ic18id14ih15iw17oc20kd3kh5kw3"), 2e-6);
     check_against_reference<float>(parse_problem("ic8id3ih20iw17oc4kd1kh3kw3ph1pd0"), 2e-6);
     check_against_reference<double>(parse_problem("ic1id18oc17kd3"), 1e-14);
+    check_against_reference<float>(parse_problem("g20ic20id18ih17iw19oc20kd7pd3"), 2e-6);
   }
   set_simd_target(before);
 }
 
 TEST_CASE("fft_tiled is exact after rounding on small integers") {
-  for (const char* text : {"mb2ic20id9oc33kd3pd1", "ic3id30oc3kd5", "ic1id20oc16kd3"}) {
+  for (const char* text : {"mb2ic20id9oc33kd3pd1", "ic3id30oc3kd5", "ic1id20oc16kd3", "g18ic18id12oc18kd5pd2"}) {
     ConvCase<float> ours(parse_problem(text), {.engine = Engine::fft_tiled}, true);
     ConvCase<float> reference(ours.problem, {.engine = Engine::reference}, true);
     ours.run();
@@ -111,7 +113,8 @@ TEST_CASE("fft_tiled: forward and backward are adjoint: <Ax, dy> = <x, A'dy> = <
 
 TEST_CASE("fft_tiled has the same bits with kept or recomputed weights, on 1, 2 and 8 threads") {
   int most_workers = 0;
-  for (const char* text : {"mb2ic3id12oc20kd3pd1", "ic20id26oc17kd5", "ic1id30oc5kd3", "ic4id3ih16iw16oc6kd1kh3kw3"}) {
+  for (const char* text : {"mb2ic3id12oc20kd3pd1", "ic20id26oc17kd5", "ic1id30oc5kd3", "ic4id3ih16iw16oc6kd1kh3kw3",
+                           "g20ic20id19oc20kd5pd2"}) {
     CAPTURE(text);
     ConvCase<float> first(parse_problem(text), {.engine = Engine::fft_tiled});
     first.run();
@@ -212,7 +215,8 @@ void check_blocked(const char* text) {
 }  // namespace
 
 TEST_CASE("fft_tiled gives the same in blocked memory, and zero in lanes without a channel") {
-  for (const char* text : {"mb2ic20id12oc18kd3pd1", "ic16id10ih20iw11oc32kd3kh5kw2", "ic12id1ih20iw19oc9kd1kh3kw3"}) {
+  for (const char* text : {"mb2ic20id12oc18kd3pd1", "ic16id10ih20iw11oc32kd3kh5kw2", "ic12id1ih20iw19oc9kd1kh3kw3",
+                           "mb2g20ic20id14oc20kd3pd1"}) {
     check_blocked<float>(text);
     check_blocked<double>(text);
   }
