@@ -246,3 +246,22 @@ TEST_CASE("fft_tiled adds to dx, dw and dbias where asked") {
     REQUIRE(dbias.data()[i] == Approx(before_bias.data()[i] + c.dbias.data()[i]));
   }
 }
+
+TEST_CASE("fft_tiled: a call reads the weights that it is given, whatever earlier calls of the plan had") {
+  for (const std::size_t budget : {std::size_t{0}, std::size_t{1}}) {
+    ConvCase<float> c(parse_problem("ic3id10oc9kd3"), {.engine = Engine::fft_tiled, .memory_budget = budget});
+    c.run();
+    const Execution run{c.scheduler, &c.memory};
+    const auto other = random_tensor<float>(c.w.shape(), 10);
+    const auto first = c.plan.prepare(run, c.w), second = c.plan.prepare(run, other);
+    auto y = test::poisoned<float>(c.y.shape()), dx = test::poisoned<float>(c.dx.shape());
+    c.plan.forward(run, {.x = c.x, .w = second, .y = y});
+    c.plan.backward(run, {.dy = c.dy, .w = second, .dx = dx});
+    CHECK(!test::same_bits(y, c.y));
+    CHECK(!test::same_bits(dx, c.dx));
+    c.plan.forward(run, {.x = c.x, .w = first, .y = y});
+    c.plan.backward(run, {.dy = c.dy, .w = first, .dx = dx});
+    CHECK(test::same_bits(y, c.y));
+    CHECK(test::same_bits(dx, c.dx));
+  }
+}

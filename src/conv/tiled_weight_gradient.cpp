@@ -1,0 +1,246 @@
+#include "conv/tiled_weight_gradient.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "conv/prepared.hpp"
+#include "conv/tile_ends.hpp"
+#include "conv/tiled_voxels.hpp"
+#include "convolume/cpu.hpp"
+#include "core/checked.hpp"
+
+namespace convolume::conv {
+
+template <class T>
+struct TiledWeightGradient<T>::Run {
+  BufferStore chunks, sums;
+  index_t dy_offset = 0;  // elements of a chunk's x in front of its dy
+
+  // Two chunks in turn: one is transformed while the other is multiplied.
+  T* x(index_t chunk) { return static_cast<T*>(chunks.acquire(static_cast<std::size_t>(chunk % 2))); }
+  T* dy(index_t chunk) { return x(chunk) + dy_offset; }
+  T* total() { return static_cast<T*>(sums.acquire(0)); }
+};
+
+template <class T>
+TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& p, TransformMeter& meter)
+    : problem_(p),
+      grid_{plan::choose_tiled_way(p, plan::Direction::backward_weights, machine_model()), p.batch},
+      in_(grid_.way.tile, grid_.way.tile),
+      gradient_(grid_.way.tile, grid_.way.valid),
+      kernel_(grid_.way.tile, p.kernel),
+      weights_(grid_.way.tile, p.in_channels, p.out_channels),
+      few_(tiles_in_lanes<T>(p.in_channels, p.x_layout)),
+      meter_(meter) {
+  constexpr index_t chunk_bytes = 32 << 20;
+  const auto bytes = [&](index_t tiles) {
+    return static_cast<index_t>(sizeof(T)) * (TileSpectra<T>(grid_.way.tile, p.in_channels, tiles, few_).elements() +
+                                              TileSpectra<T>(grid_.way.tile, p.out_channels, tiles, false).elements());
+  };
+  chunk_ = std::clamp<index_t>(chunk_bytes * lanes / bytes(lanes), 1, grid_.tiles());
+  if (few_) chunk_ = round_up(chunk_, lanes);
+  x_ = TileSpectra<T>(grid_.way.tile, p.in_channels, chunk_, few_);
+  dy_ = TileSpectra<T>(grid_.way.tile, p.out_channels, chunk_, false);
+}
+
+template <class T>
+std::string TiledWeightGradient<T>::describe() const {
+  return fmt::format("{}, {}, {} in chunks of {}", in_.describe(), gradient_.describe(), kernel_.describe(), chunk_);
+}
+
+/// Of one tile, or, where tiles are lanes, of all that share them with the first.
+template <class T>
+void TiledWeightGradient<T>::transform_x(const BackwardArguments& a, index_t tile, index_t place, T* spectra,
+                                         T* scratch) const {
+  const View<const T> x = a.x.as<T>();
+  if (few_) {
+    if (place % lanes != 0) return;
+    const index_t count = std::min({lanes, chunk_ - place, grid_.tiles() - tile});
+    transform_tiles_in_lanes(in_, grid_, Extent3{0, 0, 0} - problem_.pad_before, tile, count, x, x_,
+                             spectra + x_.offset(place / lanes, 0), scratch, meter_);
+    return;
+  }
+  for (index_t c = 0; c < problem_.in_channels; c += lanes) {
+    const TileSource<T> source{.block = block_of(x, problem_.x_layout, grid_.sample(tile), c),
+                               .origin = grid_.begin(tile) - problem_.pad_before,
+                               .window = grid_.way.tile};
+    meter_.measure(Counted::input,
+                   [&] { transform_tile(in_, source, spectra + x_.offset(place, c), x_.strides(), scratch); });
+  }
+}
+
+template <class T>
+void TiledWeightGradient<T>::transform_dy(const BackwardArguments& a, index_t tile, index_t place, T* spectra,
+                                          T* scratch) const {
+  const bool activated = problem_.epilogue.activation.kind != Activation::Kind::none;
+  const index_t n = grid_.sample(tile);
+  for (index_t o = 0; o < problem_.out_channels; o += lanes) {
+    TileSource<T> source{.block = block_of(a.dy.as<T>(), problem_.y_layout, n, o),
+                         .origin = grid_.begin(tile),
+                         .window = grid_.way.valid,
+                         .activation = activated ? &problem_.epilogue.activation : nullptr};
+    if (activated) source.y = block_of(a.y.as<T>(), problem_.y_layout, n, o).data;
+    meter_.measure(Counted::gradient,
+                   [&] { transform_tile(gradient_, source, spectra + dy_.offset(place, o), dy_.strides(), scratch); });
+  }
+}
+
+/// Adds a chunk of tiles, in their order, to the sums of some frequency blocks.
+template <class T>
+void TiledWeightGradient<T>::sum_products(index_t first_block, index_t last_block, index_t count, const T* x,
+                                          const T* dy, bool add, T* sums) const {
+  const index_t together = few_ ? lanes : count;
+  for (index_t block = first_block; block < last_block; ++block) {
+    for (index_t first = 0; first < count; first += together) {
+      multiply(ComplexProduct<T>{.a = x + x_.block_offset(block) + (few_ ? x_.offset(first / lanes, 0) : 0),
+                                 .a_row = x_.channel_step(),
+                                 .a_term = x_.tile_step(),
+                                 .a_im = x_.im(),
+                                 .a_frequency = x_.frequency_step(),
+                                 .b = dy + dy_.block_offset(block) + dy_.offset(first, 0),
+                                 .b_term = dy_.tile_step(),
+                                 .b_im = dy_.im(),
+                                 .b_frequency = dy_.frequency_step(),
+                                 .b_column = lanes,
+                                 .c = sums + weights_.block_offset(block),
+                                 .c_row = weights_.channel_step(),
+                                 .c_im = lanes,
+                                 .c_frequency = weights_.frequency_step(),
+                                 .c_column = weights_.column_step(),
+                                 .rows = problem_.in_channels,
+                                 .terms = std::min(together, count - first),
+                                 .frequencies = grid_.way.tile.z,
+                                 .columns = weights_.columns(),
+                                 .conjugate_b = true,
+                                 .add = add || first > 0});
+    }
+  }
+}
+
+template <class T>
+void TiledWeightGradient<T>::invert(const BackwardArguments& a, index_t channel, index_t column, T* sums) const {
+  const auto dw = a.dw.as<T>();
+  fft::PlainTile<T> tile{.lanes = {}, .plane_stride = dw.stride[2], .row_stride = dw.stride[3], .boxes = {}};
+  for (index_t lane = 0; lane < std::min(lanes, problem_.out_channels - column * lanes); ++lane) {
+    const auto i = static_cast<std::size_t>(lane);
+    tile.lanes[i] = dw.channel(column * lanes + lane, channel);
+    tile.boxes[i] = {{0, 0, 0}, problem_.kernel};
+  }
+  Scratch scratch(a.memory, kernel_.scratch_bytes());
+  T* temporary = scratch.take<T>(kernel_.scratch_bytes());
+  const fft::TileStore<T> store{.scale = T{1} / static_cast<T>(grid_.way.tile.volume()), .add = a.add_dw};
+  meter_.measure(Counted::inverse, [&] {
+    kernel_.inverse(sums + weights_.offset(channel, column), weights_.strides(), tile, store, temporary);
+  });
+}
+
+template <class T>
+std::vector<TaskId> TiledWeightGradient<T>::append_transforms(TaskGraph& graph, const ConvReady& ready,
+                                                              const std::shared_ptr<const BackwardArguments>& a,
+                                                              const std::shared_ptr<Run>& run, index_t chunk,
+                                                              const std::vector<TaskId>& before) const {
+  const index_t first = chunk * chunk_, count = std::min(chunk_, grid_.tiles() - first);
+  std::vector<TaskId> tasks;
+  for (index_t place = 0; place < count; ++place) {
+    const index_t tile = first + place;
+    std::vector<TaskId> after = before;
+    const index_t together = few_ && place % lanes == 0 ? std::min(lanes, count - place) : 1;
+    for (index_t i = 0; i < together; ++i) {
+      const index_t z = grid_.begin(tile + i).z - problem_.pad_before.z;
+      ready.x.collect(grid_.sample(tile + i), 0, problem_.in_channels, std::max<index_t>(0, z),
+                      std::max<index_t>(1, z + grid_.way.tile.z), after);
+    }
+    const index_t z = grid_.begin(tile).z;
+    ready.dy.collect(grid_.sample(tile), 0, problem_.out_channels, z, z + grid_.way.valid.z, after);
+    tasks.push_back(graph.add(
+        {.name = "tile spectra", .cost = 2 * in_.flops()},
+        [this, a, run, tile, place, chunk] {
+          Scratch scratch(a->memory, scratch_bytes());
+          T* temporary = scratch.take<T>(scratch_bytes());
+          transform_x(*a, tile, place, run->x(chunk), temporary);
+          transform_dy(*a, tile, place, run->dy(chunk), temporary);
+        },
+        after));
+  }
+  return tasks;
+}
+
+/// Pieces of the frequencies; each follows the same piece of the chunk before.
+template <class T>
+std::vector<TaskId> TiledWeightGradient<T>::append_products(TaskGraph& graph, const std::shared_ptr<Run>& run,
+                                                            index_t chunk, const std::vector<TaskId>& transforms,
+                                                            const std::vector<TaskId>& previous) const {
+  const index_t blocks = in_.blocks(), pieces = std::min<index_t>(blocks, 32);
+  const index_t count = std::min(chunk_, grid_.tiles() - chunk * chunk_);
+  std::vector<TaskId> tasks;
+  for (index_t piece = 0; piece < pieces; ++piece) {
+    std::vector<TaskId> after = transforms;
+    if (!previous.empty()) after.push_back(previous[static_cast<std::size_t>(piece)]);
+    const index_t begin = blocks * piece / pieces, end = blocks * (piece + 1) / pieces;
+    tasks.push_back(graph.add(
+        {.name = "weight gradient products", .cost = in_.flops()},
+        [this, run, begin, end, count, chunk] {
+          sum_products(begin, end, count, run->x(chunk), run->dy(chunk), chunk > 0, run->total());
+        },
+        after));
+  }
+  return tasks;
+}
+
+template <class T>
+std::vector<TaskId> TiledWeightGradient<T>::append_inverses(TaskGraph& graph,
+                                                            const std::shared_ptr<const BackwardArguments>& a,
+                                                            const std::shared_ptr<Run>& run,
+                                                            const std::vector<TaskId>& products) const {
+  const index_t kernels = problem_.in_channels * weights_.columns(), per_task = std::max<index_t>(1, kernels / 64);
+  std::vector<TaskId> tasks;
+  for (index_t begin = 0; begin < kernels; begin += per_task) {
+    const index_t end = std::min(kernels, begin + per_task);
+    tasks.push_back(graph.add(
+        {.name = "weight gradient", .cost = kernel_.flops()},
+        [this, a, run, begin, end] {
+          for (index_t i = begin; i < end; ++i) {
+            invert(*a, i / weights_.columns(), i % weights_.columns(), run->total());
+          }
+        },
+        products));
+  }
+  return tasks;
+}
+
+template <class T>
+Ready TiledWeightGradient<T>::append(TaskGraph& graph, const ConvReady& ready,
+                                     const std::shared_ptr<const BackwardArguments>& a) const {
+  const auto run = std::make_shared<Run>();
+  const auto bytes = [](index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); };
+  run->chunks.init(a->memory, 2, bytes(x_.elements() + dy_.elements()));
+  run->sums.init(a->memory, 1, bytes(weights_.elements()));
+  run->dy_offset = x_.elements();
+  const TaskId memory = graph.add({.name = "take spectra"}, [run, count = std::min<index_t>(2, chunks())] {
+    for (index_t chunk = 0; chunk < count; ++chunk) run->x(chunk);
+    run->total();
+  });
+  std::vector<TaskId> last, before_last;  // products of the chunks before
+  for (index_t chunk = 0; chunk < chunks(); ++chunk) {
+    std::vector<TaskId> free = before_last;
+    free.push_back(memory);
+    const auto transforms = append_transforms(graph, ready, a, run, chunk, free);
+    before_last = std::exchange(last, append_products(graph, run, chunk, transforms, last));
+  }
+  auto done = append_inverses(graph, a, run, last);
+  graph.add(
+      {.name = "release spectra", .task_class = TaskClass::update},
+      [run] {
+        run->chunks.release();
+        run->sums.release();
+      },
+      done);
+  return Ready::all_of(std::move(done));
+}
+
+template class TiledWeightGradient<float>;
+template class TiledWeightGradient<double>;
+
+}  // namespace convolume::conv

@@ -1,0 +1,55 @@
+// The tiled way in the direction that sums over tiles: dw from x and dy.
+#pragma once
+
+#include "conv/engine.hpp"
+#include "conv/tiled_layout.hpp"
+#include "conv/transform_meter.hpp"
+
+namespace convolume::conv {
+
+/// All tiles go through one stage after the other, a chunk at a time: transforms of x, and of dy's valid part with
+/// zeros behind it; per frequency, products summed over tiles in their order; and one inverse per pair of channels.
+/// Rows of the products are input channels, lanes output channels. Immutable and thread-safe.
+template <class T>
+class TiledWeightGradient {
+ public:
+  TiledWeightGradient(const ConvProblem& problem, TransformMeter& meter);
+
+  double seconds() const noexcept { return grid_.way.seconds; }
+  std::string describe() const;
+  Ready append(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a) const;
+
+ private:
+  static constexpr index_t lanes = fft::tile_lanes<T>;
+  struct Run;  // the memory of one run of a graph
+
+  index_t chunks() const { return (grid_.tiles() + chunk_ - 1) / chunk_; }
+  std::size_t scratch_bytes() const {
+    return std::max({in_.scratch_bytes(), gradient_.scratch_bytes(), kernel_.scratch_bytes()});
+  }
+  void transform_x(const BackwardArguments& a, index_t tile, index_t place, T* spectra, T* scratch) const;
+  void transform_dy(const BackwardArguments& a, index_t tile, index_t place, T* spectra, T* scratch) const;
+  void sum_products(index_t first_block, index_t last_block, index_t count, const T* x, const T* dy, bool add,
+                    T* sums) const;
+  void invert(const BackwardArguments& a, index_t channel, index_t column, T* sums) const;
+
+  std::vector<TaskId> append_transforms(TaskGraph& graph, const ConvReady& ready,
+                                        const std::shared_ptr<const BackwardArguments>& a,
+                                        const std::shared_ptr<Run>& run, index_t chunk,
+                                        const std::vector<TaskId>& after) const;
+  std::vector<TaskId> append_products(TaskGraph& graph, const std::shared_ptr<Run>& run, index_t chunk,
+                                      const std::vector<TaskId>& transforms, const std::vector<TaskId>& previous) const;
+  std::vector<TaskId> append_inverses(TaskGraph& graph, const std::shared_ptr<const BackwardArguments>& a,
+                                      const std::shared_ptr<Run>& run, const std::vector<TaskId>& products) const;
+
+  ConvProblem problem_;
+  TileGrid grid_;
+  fft::TilePlan<T> in_, gradient_, kernel_;
+  WeightSpectra<T> weights_;
+  bool few_;  ///< tiles of x in lanes
+  index_t chunk_ = 1;
+  TileSpectra<T> x_, dy_;
+  TransformMeter& meter_;
+};
+
+}  // namespace convolume::conv
