@@ -46,7 +46,7 @@ if(CONVOLUME_BUILD_TESTS)
       ARGS --once --impl ${implementation} --sizes 18 --repeat 3)
   endforeach()
   bench_fft_smoke(once_refuses_many EXPECT "--once runs one transform" ARGS --once --sizes 16,17)
-  bench_fft_smoke(verify EXPECT "\n[1-9][0-9]* passed, 0 failed\n$" ARGS --verify --sizes 1,3,17,64)
+  bench_fft_smoke(verify EXPECT "\n[1-9][0-9]* passed, 0 failed\n$" ARGS --verify --sizes 1,3,17,64,83,107)
   bench_fft_smoke(refuses_nonsense_sizes EXPECT "--sizes: '8:x' is no size; write .*e\\.g\\. 16,17,20:24"
     ARGS --side-by-side --sizes 16,8:x)
   bench_fft_smoke(refuses_flags_of_other_modes EXPECT "--json: .*does not look at it; leave it out"

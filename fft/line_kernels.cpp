@@ -21,6 +21,9 @@ namespace {
 /// Outputs of a prime radix that are summed at a time: as many as registers hold.
 constexpr int prime_block = HWY_TARGET <= HWY_AVX3 ? 6 : 2;
 
+/// Terms that are summed one after the other: rounding errors of longer sums would grow past what is promised.
+constexpr index_t prime_terms = 32;
+
 /// Outputs k+1 .. k+K and their mirror images.
 template <int K, class T>
 HWY_INLINE void GenericBlock(const GenericArguments<T>& a, index_t k, index_t h,
@@ -35,13 +38,25 @@ HWY_INLINE void GenericBlock(const GenericArguments<T>& a, index_t k, index_t h,
   });
   const T* table = a.table + 2 * k * h;
   const T* terms = a.scratch;
-  for (index_t j = 0; j < h; ++j, table += 2, terms += 4 * lanes) {
-    const V sum_re = hn::LoadU(d, terms), sum_im = hn::LoadU(d, terms + lanes);
-    const V difference_re = hn::LoadU(d, terms + 2 * lanes), difference_im = hn::LoadU(d, terms + 3 * lanes);
+  const auto add_terms = [&](index_t count) CONVOLUME_ALWAYS_INLINE {
+    for (index_t j = 0; j < count; ++j, table += 2, terms += 4 * lanes) {
+      const V sum_re = hn::LoadU(d, terms), sum_im = hn::LoadU(d, terms + lanes);
+      const V difference_re = hn::LoadU(d, terms + 2 * lanes), difference_im = hn::LoadU(d, terms + 3 * lanes);
+      Unroll<K>([&](auto i) CONVOLUME_ALWAYS_INLINE {
+        const V c = hn::Set(d, table[2 * i * h]), s = hn::Set(d, table[2 * i * h + 1]);
+        even[i] = {hn::MulAdd(sum_re, c, even[i].re), hn::MulAdd(sum_im, c, even[i].im)};
+        odd[i] = {hn::MulAdd(difference_re, s, odd[i].re), hn::MulAdd(difference_im, s, odd[i].im)};
+      });
+    }
+  };
+  add_terms(h <= prime_terms ? h : h / 2);
+  if (h > prime_terms) {
+    const std::array<Complex<V>, K> first_even = even, first_odd = odd;
+    Unroll<K>([&](auto i) CONVOLUME_ALWAYS_INLINE { even[i] = odd[i] = {hn::Zero(d), hn::Zero(d)}; });
+    add_terms(h - h / 2);
     Unroll<K>([&](auto i) CONVOLUME_ALWAYS_INLINE {
-      const V c = hn::Set(d, table[2 * i * h]), s = hn::Set(d, table[2 * i * h + 1]);
-      even[i] = {hn::MulAdd(sum_re, c, even[i].re), hn::MulAdd(sum_im, c, even[i].im)};
-      odd[i] = {hn::MulAdd(difference_re, s, odd[i].re), hn::MulAdd(difference_im, s, odd[i].im)};
+      even[i] = even[i] + first_even[i];
+      odd[i] = odd[i] + first_odd[i];
     });
   }
   Unroll<K>([&](auto i) CONVOLUME_ALWAYS_INLINE {
