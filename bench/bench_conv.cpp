@@ -1,176 +1,68 @@
-// Convolutions in the directions that training needs, from lists of problems in benchdnn's grammar.
+// Convolutions in the directions that training needs, from lists of problems in benchdnn's grammar: Google Benchmark, a
+// comparison with oneDNN side by side, and a check of every result.
 #include <algorithm>
-#include <cctype>
-#include <filesystem>
-#include <fstream>
-#include <map>
+#include <array>
 #include <memory>
 #include <set>
-#include <sstream>
-#include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
+#include "bench/conv_contestant.hpp"
+#include "bench/conv_options.hpp"
+#include "bench/conv_side_by_side.hpp"
+#include "bench/conv_verify.hpp"
 #include "bench/support.hpp"
-#include "convolume/conv.hpp"
 #include "convolume/cpu.hpp"
-#include "convolume/memory.hpp"
 
 namespace convolume::bench {
 namespace {
 
-enum class Direction { forward, backward_data, backward_weights, training };
-
-const std::map<std::string, Direction> direction_names{{"fwd", Direction::forward},
-                                                       {"bwd_d", Direction::backward_data},
-                                                       {"bwd_w", Direction::backward_weights},
-                                                       {"training", Direction::training}};
-const std::map<std::string, Engine> engine_names{
-    {"automatic", Engine::automatic}, {"fft_volume", Engine::fft_volume}, {"reference", Engine::reference}};
-const std::map<std::string, DataType> type_names{{"f32", DataType::f32}, {"f64", DataType::f64}};
-
-/// Run where no file is named.
-constexpr const char* built_in =
-    "mb1ic2oc2id8kd3n\"smoke\"\n"
-    "mb1ic32id52oc32od48kd5n\"paper 5x5x5\"\n"
-    "mb1ic32id52oc32od50kd3n\"paper 3x3x3\"\n"
-    "mb1ic8id8ih128iw128oc8od8oh128ow128kd1kh5kw5ph2pw2pd0n\"anisotropic, top level\"\n"
-    "mb1ic1id64oc16od52kd13n\"first layer, large kernel\"\n";
-
-struct Options {
-  std::vector<std::string> files;
-  std::vector<Direction> directions{Direction::forward, Direction::backward_data, Direction::backward_weights,
-                                    Direction::training};
-  std::vector<Engine> engines{Engine::automatic};
-  DataType type = DataType::f32;
-  int threads = 0;
-  double memory_gib = 8;
-};
-
-struct NamedProblem {
-  std::string name;
-  ConvProblem problem;
-};
-
-/// What stands in n"..." behind `list`, or the problem's own text, as a part of a benchmark's name.
-std::string name_of_line(const std::string& list, const std::string& line, const ConvProblem& problem) {
-  const std::size_t mark = line.find("n\"");
-  const std::size_t end = mark == std::string::npos ? mark : line.find('"', mark + 2);
-  if (end == std::string::npos || end == mark + 2) return to_string(problem);
-  std::string name = list.empty() ? std::string() : list + ":";
-  for (const char c : line.substr(mark + 2, end - mark - 2)) {
-    const bool plain = std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_';
-    if (plain || (!name.empty() && name.back() != '-')) name += plain ? c : '-';
-  }
-  return name;
-}
-
-/// One problem a line; # begins a comment. `origin` is for errors, `list` for names.
-void read_problems(std::istream& in, const std::string& origin, const std::string& list, DataType type,
-                   std::vector<NamedProblem>& problems) {
-  std::string line;
-  for (int number = 1; std::getline(in, line); ++number) {
-    line.resize(std::min(line.find('#'), line.size()));
-    while (!line.empty() && std::isspace(static_cast<unsigned char>(line.back()))) line.pop_back();
-    line.erase(0, std::min(line.find_first_not_of(" \t"), line.size()));
-    if (line.empty()) continue;
-    try {
-      ConvProblem problem = parse_problem(line);
-      problem.type = type;
-      std::string name = name_of_line(list, line, problem);
-      const auto same = [&](const NamedProblem& other) { return other.name == name; };
-      if (std::any_of(problems.begin(), problems.end(), same)) name += ":" + to_string(problem);
-      problems.push_back({std::move(name), problem});
-    } catch (const Error& error) {
-      throw InvalidArgument(fmt::format("{}:{}: {}", origin, number, error.what()));
-    }
-  }
-}
-
-std::vector<NamedProblem> problems_of(const Options& options) {
-  std::vector<NamedProblem> problems;
-  if (options.files.empty()) {
-    std::istringstream text(built_in);
-    read_problems(text, "built-in list", "", options.type, problems);
-  }
-  for (const std::string& file : options.files) {
-    std::ifstream in(file);
-    if (!in) throw IoError(fmt::format("problem file '{}' cannot be read", file));
-    const std::size_t before = problems.size();
-    read_problems(in, file, std::filesystem::path(file).stem().string(), options.type, problems);
-    if (problems.size() == before) throw FormatError(fmt::format("problem file '{}' holds no problem", file));
-  }
-  return problems;
-}
-
-/// A planned problem with its tensors, and one graph for a whole training iteration.
-template <class T>
-class Convolution {
- public:
-  Convolution(const ConvProblem& problem, const ConvOptions& options, int threads)
-      : scheduler_(threads),
-        run_{scheduler_, &memory_},
-        plan_(ConvPlan::make(problem, options)),
-        x_(filled(problem.x_shape(), 1)),
-        w_(filled(problem.w_shape(), 2)),
-        dy_(filled(problem.y_shape(), 3)),
-        y_(problem.y_shape(), &memory_),
-        dx_(problem.x_shape(), &memory_),
-        dw_(problem.w_shape(), &memory_),
-        prepared_(plan_.prepare(run_, w_)),
-        x_hat_(plan_.input_spectra(&memory_)),
-        dy_hat_(plan_.gradient_spectra(&memory_)) {
-    const Ready w = plan_.append_prepare(training_, {}, w_, prepared_);
-    const Ready y =
-        plan_.append_forward(training_, {.w = w}, {.x = x_, .w = prepared_, .y = y_, .x_hat = &x_hat_}, &memory_);
-    plan_.append_backward(
-        training_, {.w = w, .dy = y},
-        {.x = x_, .y = y_, .dy = dy_, .w = prepared_, .x_hat = &x_hat_, .dy_hat = &dy_hat_, .dx = dx_, .dw = dw_},
-        &memory_);
-  }
-
-  void execute(Direction direction) {
-    switch (direction) {
-      case Direction::forward:
-        return plan_.forward(run_, {.x = x_, .w = prepared_, .y = y_});
-      case Direction::backward_data:
-        return plan_.backward(run_, {.dy = dy_, .w = prepared_, .dx = dx_});
-      case Direction::backward_weights:
-        return plan_.backward(run_, {.x = x_, .dy = dy_, .w = prepared_, .dw = dw_});
-      case Direction::training:
-        training_.run(scheduler_);
-    }
-  }
-  const ConvPlan& plan() const { return plan_; }
-  std::size_t peak_bytes() const { return memory_.statistics().peak_bytes; }
-
- private:
-  Tensor<T> filled(const Shape5& shape, std::uint32_t stream) {
-    Tensor<T> tensor(shape, &memory_);
-    fill_normal(tensor.data(), tensor.elements(), stream);
-    return tensor;
-  }
-
-  SlabResource memory_;
-  Scheduler scheduler_;
-  Execution run_;
-  ConvPlan plan_;
-  Tensor<T> x_, w_, dy_, y_, dx_, dw_;
-  PreparedWeights prepared_;
-  Spectra x_hat_, dy_hat_;
-  TaskGraph training_;
-};
+constexpr const char* description =
+    "3-D convolutions, forward and back.\n\n"
+    "Modes:\n"
+    "  (none)          Google Benchmark: every problem, direction and engine by itself.\n"
+    "  --side-by-side  This library, oneDNN and this library's fft_volume in turn in one process: medians and "
+    "quartiles\n"
+    "                  over many rounds, the ratio of their times to ours, and geometric means. Between two "
+    "contestants\n"
+    "                  lie 50 ms of rest, in which all threads fall asleep, and a call that is not timed. oneDNN "
+    "chooses\n"
+    "                  its own layouts, and what brings tensors into them is not timed. Everything of ours that "
+    "depends\n"
+    "                  on data is: fwd and bwd_d begin with the preparation of weights.\n"
+    "  --verify        No timing: every engine that serves a problem, in every direction, type and layout, is held\n"
+    "                  against the definition, in double. Small integers have to come out exactly, random numbers "
+    "within\n"
+    "                  2e-6 (float) or 1e-13 (double). Status 1 when anything fails.\n\n"
+    "Terms: fwd is y from x; bwd_d is dx from dy; bwd_w is dw from x and dy; training is a whole iteration as one "
+    "task\n"
+    "graph: weights prepared (transformed or packed), y, dx and dw, spectra kept in between. Without --side-by-side "
+    "all\n"
+    "but training find their weights prepared. GFLOP/s is effective: multiplications and additions of the direct way\n"
+    "(three times those of fwd for training) per second, whatever the engine does. MiB is the most memory held so "
+    "far,\n"
+    "tensors included. The label is the engine that ran and the problem. The floor is the least time that this "
+    "machine\n"
+    "could take: the operations of convolving by transformed tiles, or of the direct way, at the peak of all cores, "
+    "or\n"
+    "the bytes of the former at the bandwidth of memory; the report gives it as a share of our time. Blocked tensors\n"
+    "hold 64 bytes of channels side by side; those of fewer than 8 channels stay plain.\n\n"
+    "Problems are written in the descriptor grammar of oneDNN's benchdnn, one a line, # for comments:\n"
+    "  mb batch, g groups, ic oc channels, i input, o output, k kernel, s stride, p padding, d dilation - 1,\n"
+    "  each of the last six followed by d, h or w for Z, Y, X (a missing axis repeats the one before);\n"
+    "  n\"...\" at the end is a name.  Example: mb1ic32id52oc32od48kd5n\"paper\"";
 
 /// The convolution that was measured last: Google Benchmark calls a benchmark several times, and the next direction
 /// is the same problem.
-template <class T>
 class Last {
  public:
-  Convolution<T>& get(const std::string& key, const ConvProblem& problem, const ConvOptions& options, int threads) {
+  PlannedConvolution& get(const std::string& key, const ConvProblem& problem,
+                          const PlannedConvolution::Options& options) {
     if (!convolution_ || key_ != key) {
       convolution_.reset();
-      convolution_ = std::make_unique<Convolution<T>>(problem, options, threads);
+      ConvData data(problem);
+      data.fill_normal();
+      convolution_ = std::make_unique<PlannedConvolution>(problem, data, options);
       key_ = key;
     }
     return *convolution_;
@@ -178,17 +70,11 @@ class Last {
 
  private:
   std::string key_;
-  std::unique_ptr<Convolution<T>> convolution_;
+  std::unique_ptr<PlannedConvolution> convolution_;
 };
 
-struct Lasts {
-  Last<float> f32;
-  Last<double> f64;
-};
-
-template <class T>
-void measure(benchmark::State& state, Convolution<T>& convolution, Direction direction) {
-  convolution.execute(direction);  // builds graphs and fills the allocator
+void measure(benchmark::State& state, PlannedConvolution& convolution, Direction direction) {
+  convolution.execute(direction);  // builds the graph and fills the allocator
   const Stopwatch watch;
   for (auto _ : state) convolution.execute(direction);
   const double passes = direction == Direction::training ? 3 : 1;
@@ -198,32 +84,24 @@ void measure(benchmark::State& state, Convolution<T>& convolution, Direction dir
   state.SetLabel(fmt::format("{} {}", name_of(plan.engine()), to_string(plan.problem())));
 }
 
-void add(const Options& options, Lasts& lasts) {
-  const int threads = options.threads > 0 ? options.threads : available_cpus();
+void add(const ConvBenchOptions& o, Last& last) {
   std::set<std::string> names;
-  for (const auto& [problem_name, problem] : problems_of(options)) {
-    for (const Engine engine : options.engines) {
-      const std::string key = fmt::format("{}/{}/threads:{}", problem_name, name_of(engine), threads);
+  for (NamedProblem named : o.problems) {
+    named.problem.type = o.types.front();
+    for (const Engine engine : o.engines) {
+      const std::string key = fmt::format("{}/{}/threads:{}", named.name, name_of(engine), o.threads);
       if (!names.insert(key).second) continue;
-      const ConvOptions conv{.engine = engine,
-                             .memory_budget = static_cast<std::size_t>(options.memory_gib * (1u << 30))};
-      for (const Direction direction : options.directions) {
-        std::string term;
-        for (const auto& [name, value] : direction_names) {
-          if (value == direction) term = name;
-        }
-        const auto body = [=, problem = problem, &lasts](benchmark::State& state) {
+      const PlannedConvolution::Options options{
+          .conv = o.conv(engine), .threads = o.threads, .prepare_forward = false, .prepare_backward = false};
+      for (const Direction direction : o.directions) {
+        const auto body = [=, problem = named.problem, &last](benchmark::State& state) {
           try {
-            if (problem.type == DataType::f32) {
-              measure(state, lasts.f32.get(key, problem, conv, threads), direction);
-            } else {
-              measure(state, lasts.f64.get(key, problem, conv, threads), direction);
-            }
+            measure(state, last.get(key, problem, options), direction);
           } catch (const std::exception& error) {
             fail(state, error.what());
           }
         };
-        benchmark::RegisterBenchmark(("conv/" + term + "/" + key).c_str(), body)
+        benchmark::RegisterBenchmark(("conv/" + name_of(direction) + "/" + key).c_str(), body)
             ->Unit(benchmark::kMillisecond)
             ->MeasureProcessCPUTime()
             ->UseRealTime();
@@ -232,47 +110,139 @@ void add(const Options& options, Lasts& lasts) {
   }
 }
 
+struct Flags {
+  ConvBenchOptions options;
+  std::vector<std::string> texts, files;
+  DataType type = DataType::f32;
+  std::string layout = "both", weights = "fresh";
+  bool side_by_side = false, verify = false;
+};
+
+enum Modes : unsigned { in_benchmark = 1, in_side_by_side = 2, in_verify = 4 };
+
+Modes mode_of(const Flags& flags) {
+  return flags.side_by_side ? in_side_by_side : flags.verify ? in_verify : in_benchmark;
+}
+
+void check_scopes(const CLI::App& app, const Flags& flags) {
+  struct Scope {
+    const char* flag;
+    unsigned modes;
+  };
+  constexpr std::array scopes{Scope{"--weights", in_side_by_side},
+                              Scope{"--peers", in_side_by_side},
+                              Scope{"--json", in_side_by_side},
+                              Scope{"--rounds", in_side_by_side},
+                              Scope{"--min-seconds", in_side_by_side},
+                              Scope{"--max-seconds", in_side_by_side},
+                              Scope{"--layout", in_side_by_side | in_verify}};
+  const Modes mode = mode_of(flags);
+  const char* name = mode == in_side_by_side ? "--side-by-side"
+                     : mode == in_verify     ? "--verify"
+                                             : "a run without --side-by-side or --verify";
+  for (const Scope& scope : scopes) {
+    if ((scope.modes & mode) != 0 || app.count(scope.flag) == 0) continue;
+    throw CLI::ValidationError(scope.flag, fmt::format("{} does not look at it; leave it out", name));
+  }
+}
+
+void set_defaults(const CLI::App& app, Flags& flags) {
+  ConvBenchOptions& o = flags.options;
+  o.types = {flags.type};
+  if (flags.verify && app.count("--precision") == 0) o.types = {DataType::f32, DataType::f64};
+  if (flags.verify && app.count("--engine") == 0) {
+    // What everything is held against need not be held against itself.
+    o.engines = all_engines();
+    o.engines.erase(std::remove(o.engines.begin(), o.engines.end(), Engine::reference), o.engines.end());
+  }
+  o.layouts = mode_of(flags) == in_benchmark ? std::vector{Layout::plain} : layout_names().at(flags.layout);
+  o.cached_weights = flags.weights == "cached";
+  if (o.threads == 0) o.threads = available_cpus();
+}
+
+void add_options(CLI::App& app, Flags& flags) {
+  ConvBenchOptions& o = flags.options;
+  auto* side_by_side = app.add_flag("--side-by-side", flags.side_by_side, "Compare with oneDNN in one process");
+  app.add_flag("--verify", flags.verify, "Check results instead of timing them")->excludes(side_by_side);
+  app.add_option("--problem", flags.texts, "Problems; a short built-in list without this and --problems")
+      ->option_text("PROBLEM ...");
+  app.add_option("--problems", flags.files, "Files of problems")->check(CLI::ExistingFile)->option_text("FILE ...");
+  app.add_option("--dir", o.directions, "fwd, bwd_d, bwd_w, training, separated by commas")
+      ->delimiter(',')
+      ->transform(CLI::CheckedTransformer(direction_names()))
+      ->option_text("NAMES [fwd,bwd_d,bwd_w,training]");
+  app.add_option("--engine", o.engines, list_of(engine_names()) + ", separated by commas")
+      ->delimiter(',')
+      ->transform(CLI::CheckedTransformer(engine_names()))
+      ->option_text("NAMES [automatic; all but reference with --verify]");
+  app.add_option("--precision,--type", flags.type, "float or double, which are also called f32 and f64")
+      ->transform(CLI::CheckedTransformer(type_names()))
+      ->option_text("NAME [float; both with --verify]");
+  app.add_option("--layout", flags.layout, "Of x and y: plain, blocked, or both where an engine serves both")
+      ->check(CLI::IsMember({"plain", "blocked", "both"}))
+      ->option_text("NAME [both]");
+  app.add_option("--threads", o.threads, "Workers; 0 is one for each processor")
+      ->check(CLI::Range(0, 1024))
+      ->option_text("NUMBER [0]");
+  app.add_option("--memory", o.memory_gib, "GiB that kept weight spectra may hold; 0 is no limit")
+      ->check(CLI::Range(0.0, 1048576.0))
+      ->option_text("NUMBER [8]");
+}
+
+void add_contest_options(CLI::App& app, Flags& flags) {
+  ConvBenchOptions& o = flags.options;
+  app.add_option("--weights", flags.weights, "Whether fwd begins with the preparation of weights: fresh or cached")
+      ->check(CLI::IsMember({"fresh", "cached"}))
+      ->option_text("NAME [fresh]");
+  app.add_option(
+         "--peers", o.peers,
+         "Who takes part beside us: onednn, fft_volume, torch (PyTorch in a process of its own, fwd and training), "
+         "separated by commas")
+      ->delimiter(',')
+      ->transform(CLI::CheckedTransformer(peer_names()))
+      ->option_text("NAMES [onednn,fft_volume]");
+  app.add_option("--rounds", o.rounds, "Least number of rounds")
+      ->check(CLI::Range(1, 1000000))
+      ->option_text("NUMBER [9]");
+  app.add_option("--min-seconds", o.min_seconds, "Least time of all rounds of a problem in a direction together")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->option_text("NUMBER [0.5]");
+  app.add_option("--max-seconds", o.max_seconds, "After it no round begins, but three are always made")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->option_text("NUMBER [30]");
+  app.add_option("--json", o.json, "Write the results there")->option_text("FILE");
+}
+
+int run_conv(int argc, char** argv) {
+  Flags flags;
+  Last last;  // here, so that it is gone before static objects of the library are
+  CLI::App app(description, "bench_conv");
+  flags.options.threads = 0;
+  add_options(app, flags);
+  add_contest_options(app, flags);
+  app.final_callback([&] {
+    check_scopes(app, flags);
+    set_defaults(app, flags);
+  });
+  const auto read = [&] {
+    std::vector<NamedProblem>& problems = flags.options.problems;
+    problems = read_problems(flags.texts, flags.files);
+    if (problems.empty()) problems = flags.verify ? problems_to_check() : problems_to_time();
+  };
+  const auto add_benchmarks = [&] {
+    read();
+    add(flags.options, last);
+  };
+  return run(app, argc, argv, add_benchmarks, [&]() -> Mode {
+    if (!flags.side_by_side && !flags.verify) return {};
+    return [&] {
+      read();
+      return flags.verify ? conv_verify(flags.options) : conv_side_by_side(flags.options);
+    };
+  });
+}
+
 }  // namespace
 }  // namespace convolume::bench
 
-int main(int argc, char** argv) {
-  using namespace convolume::bench;
-  Options options;
-  Lasts lasts;  // here, so that it is gone before static objects of the library are
-  CLI::App app(
-      "3-D convolutions, forward and back.\n\n"
-      "Terms: fwd is y from x; bwd_d is dx from dy; bwd_w is dw from x and dy; all three with weights that were "
-      "prepared\n"
-      "(transformed or packed) beforehand. training is a whole iteration as one task graph: weights prepared, y, dx "
-      "and\n"
-      "dw, spectra kept in between. GFLOP/s is effective: multiplications and additions of the direct way (three "
-      "times\n"
-      "those of fwd for training) per second, whatever the engine does. MiB is the most memory held so far, tensors\n"
-      "included. The label is the engine that ran and the problem.\n\n"
-      "Problems are written in the descriptor grammar of oneDNN's benchdnn, one a line, # for comments:\n"
-      "  mb batch, g groups, ic oc channels, i input, o output, k kernel, s stride, p padding, d dilation - 1,\n"
-      "  each of the last six followed by d, h or w for Z, Y, X (a missing axis repeats the one before);\n"
-      "  n\"...\" at the end is a name.  Example: mb1ic32id52oc32od48kd5n\"paper\"",
-      "bench_conv");
-  app.add_option("--problems", options.files, "Problem files; a short built-in list without it")
-      ->check(CLI::ExistingFile)
-      ->option_text("FILE ...");
-  app.add_option("--directions", options.directions, "fwd, bwd_d, bwd_w, training, separated by commas")
-      ->delimiter(',')
-      ->transform(CLI::CheckedTransformer(direction_names))
-      ->option_text("NAMES [fwd,bwd_d,bwd_w,training]");
-  app.add_option("--engines", options.engines, "automatic, fft_volume, reference, separated by commas")
-      ->delimiter(',')
-      ->transform(CLI::CheckedTransformer(engine_names))
-      ->option_text("NAMES [automatic]");
-  app.add_option("--type", options.type, "f32 or f64")
-      ->transform(CLI::CheckedTransformer(type_names))
-      ->option_text("NAME [f32]");
-  app.add_option("--threads", options.threads, "Workers; 0 is one for each processor")
-      ->check(CLI::Range(0, 1024))
-      ->option_text("NUMBER [0]");
-  app.add_option("--memory", options.memory_gib, "GiB that kept weight spectra may hold; 0 is no limit")
-      ->check(CLI::Range(0.0, 1048576.0))
-      ->option_text("NUMBER [8]");
-  return run(app, argc, argv, [&] { add(options, lasts); });
-}
+int main(int argc, char** argv) { return convolume::bench::run_conv(argc, argv); }

@@ -1,7 +1,7 @@
 # bench_net and the smoke tests of its modes.
 convolume_bench(bench_net ROOMS nets fft allocator scheduler SMOKE --net ${CMAKE_CURRENT_SOURCE_DIR}/smoke_net.toml)
 target_sources(bench_net PRIVATE contest.cpp fft_contestants.cpp fft_options.cpp fft_report.cpp net_side_by_side.cpp
-  net_training.cpp progress_bar.cpp)
+  net_training.cpp progress_bar.cpp report.cpp)
 target_link_libraries(bench_net PRIVATE PkgConfig::FFTWF PkgConfig::FFTWD)
 target_include_directories(bench_net SYSTEM PRIVATE ${NLOHMANN_JSON_INCLUDE_DIR})
 

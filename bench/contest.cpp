@@ -101,23 +101,37 @@ double Arena::time(std::size_t contestant, int repetitions) {
   return std::max(seconds, 1e-9) / repetitions;
 }
 
-std::vector<std::vector<double>> contest(Arena& arena, const Protocol& protocol) {
-  const std::size_t count = arena.size();
-  std::vector<int> repetitions(count);
-  for (std::size_t i = 0; i < count; ++i) repetitions[i] = warm_up(arena, i);
-  std::vector<std::vector<double>> seconds(count);
+std::vector<std::vector<double>> take_turns(std::size_t contestants, const Protocol& protocol,
+                                            const std::function<double(std::size_t)>& sample,
+                                            const std::function<bool(double)>& go_on) {
+  constexpr std::size_t always = 3;
+  const auto rounds = static_cast<std::size_t>(protocol.rounds);
+  std::vector<std::vector<double>> seconds(contestants);
   const auto begin = Clock::now();
-  for (std::size_t round = 0;
-       round < static_cast<std::size_t>(protocol.rounds) || between(begin, Clock::now()) < protocol.min_seconds;
-       ++round) {
-    for (std::size_t turn = 0; turn < count; ++turn) {
+  for (std::size_t round = 0;; ++round) {
+    const double elapsed = between(begin, Clock::now());
+    if (round >= rounds && elapsed >= protocol.min_seconds) break;
+    if (round >= always && elapsed >= protocol.max_seconds) break;
+    const double share = std::max(
+        elapsed / protocol.max_seconds,
+        std::min(static_cast<double>(round) / protocol.rounds, elapsed / std::max(protocol.min_seconds, 1e-9)));
+    if (go_on && !go_on(std::min(share, 1.0)) && round > 0) break;
+    for (std::size_t turn = 0; turn < contestants; ++turn) {
       // Another one begins each round, so that a slow drift of the machine hits all alike.
-      const std::size_t i = (turn + round) % count;
-      arena.time(i, 1);
-      seconds[i].push_back(arena.time(i, repetitions[i]));
+      const std::size_t i = (turn + round) % contestants;
+      seconds[i].push_back(sample(i));
     }
   }
   return seconds;
+}
+
+std::vector<std::vector<double>> contest(Arena& arena, const Protocol& protocol) {
+  std::vector<int> repetitions(arena.size());
+  for (std::size_t i = 0; i < arena.size(); ++i) repetitions[i] = warm_up(arena, i);
+  return take_turns(arena.size(), protocol, [&](std::size_t i) {
+    arena.time(i, 1);
+    return arena.time(i, repetitions[i]);
+  });
 }
 
 double quantile(std::vector<double> values, double q) {

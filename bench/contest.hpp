@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <memory_resource>
 #include <vector>
@@ -56,7 +58,15 @@ class Arena {
 struct Protocol {
   int rounds = 9;             ///< at least
   double min_seconds = 0.15;  ///< at least, for all rounds together
+  /// After it no round begins, but the first three always do.
+  double max_seconds = std::numeric_limits<double>::infinity();
 };
+
+/// Seconds, [contestant][round]: in every round one `sample` of each contestant. Ends early, after a whole round, when
+/// `go_on`, which is told the share of the work that is done, returns false.
+std::vector<std::vector<double>> take_turns(std::size_t contestants, const Protocol& protocol,
+                                            const std::function<double(std::size_t)>& sample,
+                                            const std::function<bool(double)>& go_on = {});
 
 /// Seconds of a call, [contestant][round]. In every round each contestant makes one call that is not timed, which
 /// brings its data into the caches, and then one sample of as many calls as last a millisecond.

@@ -96,7 +96,7 @@ std::size_t count_good(const std::vector<Row>& rows) {
 }
 
 Json to_json(const FftOptions& options, const std::vector<Row>& rows) {
-  Json report{{"machine", describe_machine(options.types.front())}, {"primes", Json::array()}};
+  Json report{{"machine", describe_fft_machine(options.types.front())}, {"primes", Json::array()}};
   for (const Row& row : rows) {
     Json json{{"prime", row.prime}, {"batch", batch}, {"precision", precision_name(options.types.front())}};
     for (std::size_t i = 0; i < algorithms.size(); ++i) {

@@ -32,12 +32,6 @@ struct Row {
 
 using Rows = std::vector<Row>;
 
-std::vector<double> quotients(const std::vector<double>& a, const std::vector<double>& b) {
-  std::vector<double> result(a.size());
-  std::transform(a.begin(), a.end(), b.begin(), result.begin(), [](double x, double y) { return x / y; });
-  return result;
-}
-
 /// All orders and FFTW in one contest.
 Rows measure(const FftOptions& options, FftwPlanner& planner, fft::Kind kind, index_t n) {
   const DataType type = options.types.front();
@@ -70,12 +64,6 @@ Rows measure(const FftOptions& options, FftwPlanner& planner, fft::Kind kind, in
   return rows;
 }
 
-std::string time_text(double seconds) {
-  if (seconds < 1e-3) return fmt::format("{:.2f} us", 1e6 * seconds);
-  if (seconds < 1) return fmt::format("{:.3f} ms", 1e3 * seconds);
-  return fmt::format("{:.3f} s", seconds);
-}
-
 void print_header(const FftOptions& options) {
   fmt::print("{:>5}  {:12} {:8} {:>11} {:>11}{} {:>8} {:>8} {:>7}  {:14} {:>6}\n", "N", "kind", "order", "native",
              "FFTW", options.has(Implementation::fftw_patient) ? "     patient" : "", "GFLOP/s", "FFTW's", "ratio",
@@ -91,18 +79,6 @@ void print(const Row& row) {
   std::fflush(stdout);
 }
 
-struct Mean {
-  double logarithms = 0;
-  int count = 0;
-  void add(double value) {
-    logarithms += std::log(value);
-    ++count;
-  }
-  std::optional<double> value() const { return count > 0 ? std::optional(std::exp(logarithms / count)) : std::nullopt; }
-  Json json() const { return count > 0 ? Json(*value()) : Json(nullptr); }
-  std::string text() const { return count > 0 ? fmt::format("{:.3f} ({} sizes)", *value(), count) : "none"; }
-};
-
 /// Geometric means by class of size.
 struct Means {
   Mean all, smooth, prime;
@@ -113,7 +89,7 @@ struct Means {
   }
   Json json() const { return {{"all", all.json()}, {"smooth", smooth.json()}, {"prime", prime.json()}}; }
   std::string text() const {
-    return fmt::format("all {}, smooth {}, prime {}", all.text(), smooth.text(), prime.text());
+    return fmt::format("all {}, smooth {}, prime {}", all.text("sizes"), smooth.text("sizes"), prime.text("sizes"));
   }
 };
 
@@ -161,7 +137,8 @@ void print_summary(const FftOptions& options, const Rows& rows) {
       }
     }
     const Means orders = order_means(rows, kind);
-    if (orders.all.count > 0) fmt::print("{}, time in natural over rotated order: {}\n", name_of(kind), orders.text());
+    if (orders.all.count() > 0)
+      fmt::print("{}, time in natural over rotated order: {}\n", name_of(kind), orders.text());
   }
 }
 
@@ -185,7 +162,7 @@ Json to_json(const FftOptions& options, const Row& row) {
 }
 
 Json to_json(const FftOptions& options, const Rows& rows) {
-  Json report{{"machine", describe_machine(options.types.front())}, {"results", Json::array()}};
+  Json report{{"machine", describe_fft_machine(options.types.front())}, {"results", Json::array()}};
   for (const Row& row : rows) report["results"].push_back(to_json(options, row));
   report["geomean"] = ratio_means(rows).json();
   Json by = Json::object(), natural = Json::object();
@@ -194,7 +171,7 @@ Json to_json(const FftOptions& options, const Rows& rows) {
       by[name_of(kind) + " " + name_of(order)] = ratio_means(select(rows, kind, order)).json();
     }
     const Means orders = order_means(rows, kind);
-    if (orders.all.count > 0) natural[name_of(kind)] = orders.json();
+    if (orders.all.count() > 0) natural[name_of(kind)] = orders.json();
   }
   report["geomean_by"] = by;
   if (!natural.empty()) report["natural_over_rotated"] = natural;

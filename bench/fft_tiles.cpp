@@ -172,7 +172,7 @@ void print(const Row& row) {
 
 Json to_json(const FftOptions& options, const std::vector<Row>& rows) {
   const DataType type = options.types.front();
-  Json report{{"machine", describe_machine(type)}, {"tiles", Json::array()}};
+  Json report{{"machine", describe_fft_machine(type)}, {"tiles", Json::array()}};
   for (const Row& row : rows) {
     report["tiles"].push_back({{"tile", row.extent},
                                {"valid", row.extent - overlap},

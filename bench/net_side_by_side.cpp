@@ -133,12 +133,6 @@ nets::NetSpec width_depth_net(const NetContestOptions& o, index_t width) {
   return spec;
 }
 
-std::vector<double> quotients(const std::vector<double>& a, const std::vector<double>& b) {
-  std::vector<double> result(a.size());
-  std::transform(a.begin(), a.end(), b.begin(), result.begin(), [](double x, double y) { return x / y; });
-  return result;
-}
-
 /// How many times longer one contestant takes than another one: the ratio of medians and quartiles over the rounds.
 struct Ratio {
   std::string what;
@@ -321,7 +315,7 @@ const std::map<std::string, fft::Rigor>& rigor_names() {
 
 int net_side_by_side(const NetContestOptions& options) {
   const std::vector<nets::NetSpec> specs = make_nets(options);
-  Json report{{"machine", describe_machine(DataType::f32)},
+  Json report{{"machine", describe_fft_machine(DataType::f32)},
               {"engine", options.engine},
               {"results", Json::array()},
               {"ratios", Json::array()}};

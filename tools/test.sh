@@ -3,7 +3,7 @@
 #   tools/test.sh             release build and all short tests; ASan+UBSan and TSan builds with the tests that matter there
 #   tools/test.sh --quick     without the sanitizers
 #   tools/test.sh --long      also the tests labelled `long`
-#   tools/test.sh --peers     also parity with PyTorch (installs python3-torch)
+#   tools/test.sh --peers     also parity with PyTorch (installs python3-torch, and libdnnl-dev for bench_conv)
 # The last line counts: 'N passed, N failed, N skipped'. CONVOLUME_DATA_DIR names the folder with real volumes; tests
 # that need it are skipped, and counted, without.
 set -euo pipefail

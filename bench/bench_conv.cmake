@@ -1,0 +1,68 @@
+# bench_conv and the smoke tests of its modes.
+convolume_bench(bench_conv ROOMS conv allocator scheduler ops fft SMOKE --benchmark_filter=smoke)
+target_sources(bench_conv PRIVATE contest.cpp conv_contestant.cpp conv_floor.cpp conv_options.cpp conv_problems.cpp
+  conv_report.cpp conv_side_by_side.cpp conv_tensor.cpp conv_verify.cpp progress_bar.cpp report.cpp thread_times.cpp
+  torch_peer.cpp)
+target_include_directories(bench_conv SYSTEM PRIVATE ${NLOHMANN_JSON_INCLUDE_DIR})
+target_compile_definitions(bench_conv PRIVATE CONVOLUME_BENCH="${CMAKE_CURRENT_SOURCE_DIR}")
+
+# A peer, not a dependency. Its own CMake package asks for OpenCL's headers, which nothing here needs.
+find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
+find_library(DNNL_LIBRARY dnnl)
+if(DNNL_INCLUDE_DIR AND DNNL_LIBRARY)
+  message(STATUS "bench_conv compares with oneDNN: ${DNNL_LIBRARY}")
+  target_sources(bench_conv PRIVATE onednn_convolution.cpp)
+  target_include_directories(bench_conv SYSTEM PRIVATE ${DNNL_INCLUDE_DIR})
+  target_link_libraries(bench_conv PRIVATE ${DNNL_LIBRARY} ${CMAKE_DL_LIBS})
+else()
+  message(STATUS "bench_conv leaves oneDNN out, which was not found. On Debian: apt-get install libdnnl-dev")
+  target_sources(bench_conv PRIVATE onednn_absent.cpp)
+endif()
+
+if(CONVOLUME_BUILD_TESTS)
+  set(reports ${CMAKE_CURRENT_BINARY_DIR})
+
+  # bench_conv_smoke(NAME EXPECT regular expression  ARGS arguments)
+  function(bench_conv_smoke name)
+    cmake_parse_arguments(ARG "" "EXPECT" "ARGS" ${ARGN})
+    add_test(NAME bench_conv_${name} COMMAND bench_conv ${ARG_ARGS})
+    set_tests_properties(bench_conv_${name} PROPERTIES LABELS bench TIMEOUT 120 PASS_REGULAR_EXPRESSION "${ARG_EXPECT}")
+  endfunction()
+
+  file(GLOB lists CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/problems/*.txt)
+  foreach(file IN LISTS lists)
+    get_filename_component(list ${file} NAME_WE)
+    add_test(NAME bench_conv_reads_${list} COMMAND bench_conv --problems ${file} --benchmark_list_tests)
+    set_tests_properties(bench_conv_reads_${list} PROPERTIES LABELS bench TIMEOUT 60
+      PASS_REGULAR_EXPRESSION "conv/training/" FAIL_REGULAR_EXPRESSION "bench_conv:")
+  endforeach()
+
+  set(tiny --problem ic8oc9id10kd3pd1 g8ic8oc8id9kd5pd2 ic4oc3ih17iw12kh3ph1)
+  bench_conv_smoke(side_by_side EXPECT "geometric means of the ratios:\nfwd automatic plain: "
+    ARGS --side-by-side ${tiny} --layout plain --rounds 1 --min-seconds 0 --threads 2 --json ${reports}/conv.json)
+  set(fields threads rounds ours_s fft_volume_s fft_volume_ratio floor_fraction)
+  if(DNNL_INCLUDE_DIR AND DNNL_LIBRARY)
+    list(APPEND fields onednn_s ratio ratio_low ratio_high)
+  endif()
+  add_test(NAME bench_conv_side_by_side_report COMMAND ${CMAKE_COMMAND} -DREPORT=${reports}/conv.json -DROWS=results
+    -DCOUNT=12 "-DFIELDS=${fields}" -P ${CMAKE_CURRENT_SOURCE_DIR}/check_report.cmake)
+  set_tests_properties(bench_conv_side_by_side PROPERTIES FIXTURES_SETUP bench_conv_report)
+  set_tests_properties(bench_conv_side_by_side_report PROPERTIES LABELS bench TIMEOUT 60
+    FIXTURES_REQUIRED bench_conv_report)
+  bench_conv_smoke(side_by_side_double EXPECT "weights cached.*oneDNN left out: .*fwd +plain +reference .*onednn none, fft_volume [0-9]"
+    ARGS --side-by-side --problem ic3oc2id7kd3 --dir fwd --engine reference --precision double --weights cached
+         --rounds 1 --min-seconds 0)
+  bench_conv_smoke(side_by_side_blocked EXPECT "bwd_w +plain +fft_tiled .*bwd_w +blocked +fft_tiled .*bwd_w fft_tiled blocked: "
+    ARGS --side-by-side --problem ic16oc16id9kd3 --dir bwd_w --engine fft_tiled --rounds 1 --min-seconds 0)
+  # Without PyTorch it has to say what to install.
+  bench_conv_smoke(side_by_side_torch EXPECT "torch [0-9.]+ \\(1 problems\\)|apt-get install python3-torch"
+    ARGS --side-by-side --problem ic3oc2id7kd3 --dir fwd --peers torch --rounds 1 --min-seconds 0)
+  bench_conv_smoke(verify EXPECT "\n[1-9][0-9]* passed, 0 failed, [0-9]+ skipped\n$" ARGS --verify)
+  bench_conv_smoke(verify_names_refusals EXPECT "skipped reference float blocked [^\n]*: needs plain layouts\n.*passed, 0 failed, 1 skipped\n$"
+    ARGS --verify --problem ic8oc8id6kd3 --engine reference --precision float)
+  bench_conv_smoke(refuses_nonsense_problems EXPECT "--problem:1: problem 'ic2': 'oc' is missing"
+    ARGS --side-by-side --problem ic2)
+  bench_conv_smoke(refuses_flags_of_other_modes EXPECT "--json: --verify does not look at it; leave it out"
+    ARGS --verify --json ${reports}/never.json)
+  bench_conv_smoke(explains_its_terms EXPECT "--side-by-side.*--verify.*floor" ARGS --help)
+endif()

@@ -1,0 +1,83 @@
+// Contestants that compute the same convolution from the same data, in each direction.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "bench/conv_options.hpp"
+#include "bench/conv_tensor.hpp"
+#include "convolume/memory.hpp"
+
+namespace convolume::bench {
+
+enum class Output { y, dx, dw };
+const char* name_of(Output output) noexcept;
+Shape5 shape_of(const ConvProblem& problem, Output output);
+std::vector<Output> outputs_of(Direction direction);
+
+/// What a convolution reads, plain.
+struct ConvData {
+  /// Tensors of the problem's type, undefined.
+  explicit ConvData(const ConvProblem& problem);
+  /// Normal numbers.
+  void fill_normal();
+  ConvTensor x, w, dy;
+};
+
+class ConvContestant {
+ public:
+  virtual ~ConvContestant() = default;
+  /// One pass. The first one of a direction sets up what the later ones use.
+  virtual void execute(Direction direction) = 0;
+  /// The last result, into a plain tensor.
+  virtual void read(Output output, ConvTensor& plain) = 0;
+};
+
+/// A planned problem with its tensors, workers and memory, and one task graph for each direction. The layouts are those
+/// of the problem.
+class PlannedConvolution final : public ConvContestant {
+ public:
+  struct Options {
+    ConvOptions conv{};
+    int threads = 1;
+    /// Whether a pass by itself begins with the preparation of its weights; training always does.
+    bool prepare_forward = true, prepare_backward = true;
+  };
+
+  /// Throws Unsupported where no engine serves the problem.
+  PlannedConvolution(const ConvProblem& problem, const ConvData& data, const Options& options);
+
+  void execute(Direction direction) override;
+  void read(Output output, ConvTensor& plain) override { tensor(output).store(plain); }
+
+  void poison(Output output) { tensor(output).poison(); }
+  bool clean_padding(Output output) { return tensor(output).clean_padding(); }
+  const ConvPlan& plan() const { return plan_; }
+  std::size_t peak_bytes() const { return memory_.statistics().peak_bytes; }
+
+ private:
+  ConvTensor tensor_like(const ConvTensor& plain, Layout layout);
+  ConvTensor& tensor(Output output);
+  void build(Direction direction, TaskGraph& graph);
+
+  Options options_;
+  SlabResource memory_;
+  Scheduler scheduler_;
+  Execution run_;
+  ConvPlan plan_;
+  ConvTensor x_, w_, dy_, y_, dx_, dw_;
+  PreparedWeights prepared_;
+  Spectra x_hat_, dy_hat_;
+  std::array<TaskGraph, direction_count> graphs_;  // empty until first executed
+};
+
+/// The problem with blocked tensors wherever they are wide enough.
+ConvProblem with_layout(ConvProblem problem, Layout layout);
+/// "blocked" where any tensor is.
+Layout layout_of(const ConvProblem& problem);
+
+/// The reason that an engine gave, out of the story of all engines.
+std::string refusal(const Unsupported& error, Engine engine);
+
+}  // namespace convolume::bench
