@@ -80,10 +80,9 @@ void InvertRows(const TilePlan<T>& plan, const T* plane, const Prefetch<T>& next
   }
 }
 
-/// Planes along X and Y, written to where the spectrum will be, and then lines along Z in place: the half-done tile
-/// takes no cache of its own.
+/// Planes along X and Y, written to where the spectrum will be: the half-done tile takes no cache of its own.
 template <class T, class Load>
-void ForwardTile(const TilePlan<T>& plan, const Load& load, T* spectrum, const TileStrides& strides, T* scratch) {
+void ForwardPlanes(const TilePlan<T>& plan, const Load& load, T* spectrum, const TileStrides& strides, T* scratch) {
   const std::ptrdiff_t lanes = plan.line(0).lanes(), point = 2 * lanes, row = plan.x_star() * point;
   const std::ptrdiff_t spectrum_row = plan.x_star() * strides.block;
   const Extent3& support = plan.support();
@@ -101,33 +100,45 @@ void ForwardTile(const TilePlan<T>& plan, const Load& load, T* spectrum, const T
                                  {spectrum + lane + z * strides.frequency, spectrum_row, strides.re_im}, line_scratch,
                                  support.y, plan.extent().y, plan.x_star(), point, strides.block, next.along_y);
     }
-    const Points<T> lines{spectrum + lane, strides.frequency, strides.re_im};
-    plan.line(0).complex_lines({lines.data, lines.step, lines.im}, lines, line_scratch, support.z, plan.extent().z,
-                               plan.blocks(), strides.block, strides.block);
   }
 }
 
+/// From lines along Z that are done.
 template <class T, class Store>
-void InverseTile(const TilePlan<T>& plan, T* spectrum, const TileStrides& strides, const Store& store, T* scratch) {
+void InversePlanes(const TilePlan<T>& plan, const T* spectrum, const TileStrides& strides, const Store& store,
+                   T* scratch) {
   const std::ptrdiff_t lanes = plan.line(0).lanes(), point = 2 * lanes, row = plan.x_star() * point;
   const std::ptrdiff_t spectrum_row = plan.x_star() * strides.block;
   const Extent3& support = plan.support();
   T* line_scratch = scratch + plan.line_offset();
   T* buffer = scratch + plan.rows_offset();
   for (index_t lane = 0; lane < tile_lanes<T>; lane += lanes) {
-    // Real and imaginary part change places: these transforms are backward.
-    const Points<T> lines = Points<T>{spectrum + lane, strides.frequency, strides.re_im}.swapped();
-    plan.line(0).complex_lines({lines.data, lines.step, lines.im}, lines, line_scratch, plan.extent().z, support.z,
-                               plan.blocks(), strides.block, strides.block);
     for (index_t z = 0; z < support.z; ++z) {
       const PlanePrefetch<T> next = store.Next(z, lane);
-      const Points<const T> in{spectrum + lane + z * strides.frequency, spectrum_row, strides.re_im};
+      // Real and imaginary part change places: these transforms are backward. The next plane's points lie beside these.
+      const std::ptrdiff_t ahead = z + 1 < support.z ? strides.frequency : 0;
+      const Points<const T> in{spectrum + lane + z * strides.frequency, spectrum_row, strides.re_im, ahead};
       plan.line(1).complex_lines(in.swapped(), Points<T>{scratch, row, lanes}.swapped(), line_scratch, plan.extent().y,
                                  support.y, plan.x_star(), strides.block, point, next.along_y);
       InvertRows(plan, static_cast<const T*>(scratch), next.along_x, buffer, scratch);
       store.Store(z, lane, buffer);
     }
   }
+}
+
+/// Planes, and then lines along Z in place.
+template <class T, class Load>
+void ForwardTile(const TilePlan<T>& plan, const Load& load, T* spectrum, const TileStrides& strides, T* scratch) {
+  ForwardPlanes(plan, load, spectrum, strides, scratch);
+  const TileLines<T> lines{.from = spectrum, .to = spectrum, .from_strides = strides, .to_strides = strides};
+  plan.forward_lines(lines, plan.blocks(), strides.block, strides.block, scratch);
+}
+
+template <class T, class Store>
+void InverseTile(const TilePlan<T>& plan, T* spectrum, const TileStrides& strides, const Store& store, T* scratch) {
+  const TileLines<T> lines{.from = spectrum, .to = spectrum, .from_strides = strides, .to_strides = strides};
+  plan.inverse_lines(lines, plan.blocks(), strides.block, strides.block, scratch);
+  InversePlanes(plan, static_cast<const T*>(spectrum), strides, store, scratch);
 }
 
 /// Voxels of a tile that a box and the support leave.

@@ -109,6 +109,29 @@ std::size_t TilePlan<T>::scratch_bytes() const noexcept {
 }
 
 template <class T>
+void TilePlan<T>::forward_lines(const TileLines<T>& lines, index_t count, index_t from_step, index_t to_step,
+                                T* scratch) const {
+  const TileStrides &from = lines.from_strides, &to = lines.to_strides;
+  for (index_t lane = 0; lane < tile_lanes<T>; lane += lines_[0].lanes()) {
+    lines_[0].complex_lines({lines.from + lane, from.frequency, from.re_im}, {lines.to + lane, to.frequency, to.re_im},
+                            scratch + line_offset(), support_.z, extent_.z, count, from_step, to_step);
+  }
+}
+
+template <class T>
+void TilePlan<T>::inverse_lines(const TileLines<T>& lines, index_t count, index_t from_step, index_t to_step,
+                                T* scratch) const {
+  const TileStrides &from = lines.from_strides, &to = lines.to_strides;
+  for (index_t lane = 0; lane < tile_lanes<T>; lane += lines_[0].lanes()) {
+    // Real and imaginary part change places: these transforms are backward.
+    const Points<const T> in{lines.from + lane, from.frequency, from.re_im};
+    const Points<T> out{lines.to + lane, to.frequency, to.re_im};
+    lines_[0].complex_lines(in.swapped(), out.swapped(), scratch + line_offset(), extent_.z, support_.z, count,
+                            from_step, to_step);
+  }
+}
+
+template <class T>
 double TilePlan<T>::flops() const noexcept {
   const auto n = static_cast<double>(extent_.z * extent_.y * extent_.x);
   return 2.5 * n * std::log2(n) * static_cast<double>(tile_lanes<T>);

@@ -53,6 +53,14 @@ struct TileStore {
   bool add = false;
 };
 
+/// Lines along Z of one frequency block (ky, kx) of a channel block; of the strides `frequency` and `re_im` are read.
+template <class T>
+struct TileLines {
+  const T* from;
+  T* to;  ///< may be `from`
+  TileStrides from_strides, to_strides;
+};
+
 template <class T>
 class TilePlan;
 
@@ -91,6 +99,11 @@ class TilePlan {
                T* scratch) const {
     functions_.inverse_plain(*this, spectrum, strides, target, store, scratch);
   }
+
+  /// The last stage of forward, and the first of inverse, for those who do it apart (ForwardPlanes and InversePlanes of
+  /// fft/tile-inl.hpp are the rest): `count` lines, from_step and to_step elements from each other.
+  void forward_lines(const TileLines<T>& lines, index_t count, index_t from_step, index_t to_step, T* scratch) const;
+  void inverse_lines(const TileLines<T>& lines, index_t count, index_t from_step, index_t to_step, T* scratch) const;
 
   const Extent3& extent() const noexcept { return extent_; }
   const Extent3& support() const noexcept { return support_; }

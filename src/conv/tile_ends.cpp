@@ -5,37 +5,47 @@
 
 #include "conv/tile_ends-inl.hpp"
 
+#ifndef CONVOLUME_CONV_TILE_END_FUNCTIONS
+#define CONVOLUME_CONV_TILE_END_FUNCTIONS
+namespace convolume::conv {
+namespace {
+
+/// The templates of fft/tile-inl.hpp with the ends of this room.
+template <class T>
+struct TileEndFunctions {
+  using Plan = fft::TilePlan<T>;
+  void (*transform)(const Plan&, const TileSource<T>&, T*, const fft::TileStrides&, T*);
+  void (*transform_planes)(const Plan&, const TileSource<T>&, T*, const fft::TileStrides&, T*);
+  void (*invert)(const Plan&, T*, const fft::TileStrides&, const TileTarget<T>&, T*);
+  void (*invert_planes)(const Plan&, const T*, const fft::TileStrides&, const TileTarget<T>&, T*);
+};
+
+}  // namespace
+}  // namespace convolume::conv
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace convolume::conv {
 namespace HWY_NAMESPACE {
 
 template <class T>
-void Transform(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectrum, const fft::TileStrides& strides,
-               T* scratch) {
-  tile::ForwardTile(plan, SourceLoad<T>(plan, source), spectrum, strides, scratch);
-}
-template <class T>
-void Invert(const fft::TilePlan<T>& plan, T* spectrum, const fft::TileStrides& strides, const TileTarget<T>& target,
-            T* scratch) {
-  tile::InverseTile(plan, spectrum, strides, TargetStore<T>(plan, target), scratch);
+TileEndFunctions<T> Functions() {
+  using Plan = fft::TilePlan<T>;
+  return {[](const Plan& plan, const TileSource<T>& source, T* spectrum, const fft::TileStrides& strides, T* scratch) {
+            tile::ForwardTile(plan, SourceLoad<T>(plan, source), spectrum, strides, scratch);
+          },
+          [](const Plan& plan, const TileSource<T>& source, T* spectrum, const fft::TileStrides& strides, T* scratch) {
+            tile::ForwardPlanes(plan, SourceLoad<T>(plan, source), spectrum, strides, scratch);
+          },
+          [](const Plan& plan, T* spectrum, const fft::TileStrides& strides, const TileTarget<T>& target, T* scratch) {
+            tile::InverseTile(plan, spectrum, strides, TargetStore<T>(plan, target), scratch);
+          },
+          [](const Plan& plan, const T* spectrum, const fft::TileStrides& strides, const TileTarget<T>& target,
+             T* scratch) { tile::InversePlanes(plan, spectrum, strides, TargetStore<T>(plan, target), scratch); }};
 }
 
-void TransformFloat(const fft::TilePlan<float>& plan, const TileSource<float>& source, float* spectrum,
-                    const fft::TileStrides& strides, float* scratch) {
-  Transform(plan, source, spectrum, strides, scratch);
-}
-void TransformDouble(const fft::TilePlan<double>& plan, const TileSource<double>& source, double* spectrum,
-                     const fft::TileStrides& strides, double* scratch) {
-  Transform(plan, source, spectrum, strides, scratch);
-}
-void InvertFloat(const fft::TilePlan<float>& plan, float* spectrum, const fft::TileStrides& strides,
-                 const TileTarget<float>& target, float* scratch) {
-  Invert(plan, spectrum, strides, target, scratch);
-}
-void InvertDouble(const fft::TilePlan<double>& plan, double* spectrum, const fft::TileStrides& strides,
-                  const TileTarget<double>& target, double* scratch) {
-  Invert(plan, spectrum, strides, target, scratch);
-}
+void FunctionsFloat(TileEndFunctions<float>& functions) { functions = Functions<float>(); }
+void FunctionsDouble(TileEndFunctions<double>& functions) { functions = Functions<double>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace convolume::conv
@@ -44,10 +54,23 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace convolume::conv {
 
-HWY_EXPORT(TransformFloat);
-HWY_EXPORT(TransformDouble);
-HWY_EXPORT(InvertFloat);
-HWY_EXPORT(InvertDouble);
+namespace {
+
+HWY_EXPORT(FunctionsFloat);
+HWY_EXPORT(FunctionsDouble);
+
+template <class T>
+TileEndFunctions<T> functions() {
+  TileEndFunctions<T> result;
+  if constexpr (std::is_same_v<T, float>) {
+    HWY_DYNAMIC_DISPATCH(FunctionsFloat)(result);
+  } else {
+    HWY_DYNAMIC_DISPATCH(FunctionsDouble)(result);
+  }
+  return result;
+}
+
+}  // namespace
 
 template <class T>
 BlockView<T> block_of(const View<T>& tensor, Layout layout, index_t n, index_t first) {
@@ -66,26 +89,35 @@ template BlockView<const float> block_of(const View<const float>&, Layout, index
 template BlockView<double> block_of(const View<double>&, Layout, index_t, index_t);
 template BlockView<const double> block_of(const View<const double>&, Layout, index_t, index_t);
 
-template <>
-void transform_tile(const fft::TilePlan<float>& plan, const TileSource<float>& source, float* spectrum,
-                    const fft::TileStrides& strides, float* scratch) {
-  HWY_DYNAMIC_DISPATCH(TransformFloat)(plan, source, spectrum, strides, scratch);
+template <class T>
+void transform_tile(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectrum,
+                    const fft::TileStrides& strides, T* scratch) {
+  functions<T>().transform(plan, source, spectrum, strides, scratch);
 }
-template <>
-void transform_tile(const fft::TilePlan<double>& plan, const TileSource<double>& source, double* spectrum,
-                    const fft::TileStrides& strides, double* scratch) {
-  HWY_DYNAMIC_DISPATCH(TransformDouble)(plan, source, spectrum, strides, scratch);
+template <class T>
+void invert_tile(const fft::TilePlan<T>& plan, T* spectrum, const fft::TileStrides& strides,
+                 const TileTarget<T>& target, T* scratch) {
+  functions<T>().invert(plan, spectrum, strides, target, scratch);
 }
-template <>
-void invert_tile(const fft::TilePlan<float>& plan, float* spectrum, const fft::TileStrides& strides,
-                 const TileTarget<float>& target, float* scratch) {
-  HWY_DYNAMIC_DISPATCH(InvertFloat)(plan, spectrum, strides, target, scratch);
+template <class T>
+void transform_planes(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectrum,
+                      const fft::TileStrides& strides, T* scratch) {
+  functions<T>().transform_planes(plan, source, spectrum, strides, scratch);
 }
-template <>
-void invert_tile(const fft::TilePlan<double>& plan, double* spectrum, const fft::TileStrides& strides,
-                 const TileTarget<double>& target, double* scratch) {
-  HWY_DYNAMIC_DISPATCH(InvertDouble)(plan, spectrum, strides, target, scratch);
+template <class T>
+void invert_planes(const fft::TilePlan<T>& plan, const T* spectrum, const fft::TileStrides& strides,
+                   const TileTarget<T>& target, T* scratch) {
+  functions<T>().invert_planes(plan, spectrum, strides, target, scratch);
 }
+
+#define CONVOLUME_INSTANTIATE(T)                                                                                  \
+  template void transform_tile(const fft::TilePlan<T>&, const TileSource<T>&, T*, const fft::TileStrides&, T*);   \
+  template void invert_tile(const fft::TilePlan<T>&, T*, const fft::TileStrides&, const TileTarget<T>&, T*);      \
+  template void transform_planes(const fft::TilePlan<T>&, const TileSource<T>&, T*, const fft::TileStrides&, T*); \
+  template void invert_planes(const fft::TilePlan<T>&, const T*, const fft::TileStrides&, const TileTarget<T>&, T*)
+CONVOLUME_INSTANTIATE(float);
+CONVOLUME_INSTANTIATE(double);
+#undef CONVOLUME_INSTANTIATE
 
 }  // namespace convolume::conv
 #endif  // HWY_ONCE

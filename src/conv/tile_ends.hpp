@@ -54,4 +54,12 @@ template <class T>
 void invert_tile(const fft::TilePlan<T>& plan, T* spectrum, const fft::TileStrides& strides,
                  const TileTarget<T>& target, T* scratch);
 
+/// Without the lines along Z, which TilePlan::forward_lines and inverse_lines do.
+template <class T>
+void transform_planes(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectrum,
+                      const fft::TileStrides& strides, T* scratch);
+template <class T>
+void invert_planes(const fft::TilePlan<T>& plan, const T* spectrum, const fft::TileStrides& strides,
+                   const TileTarget<T>& target, T* scratch);
+
 }  // namespace convolume::conv

@@ -30,6 +30,11 @@ class TileSpectra {
   }
 
   index_t elements() const noexcept { return blocks_ * block_; }
+  index_t block_elements() const noexcept { return block_; }
+  /// Whether the spectra of `other` lie where these do.
+  bool lies_as(const TileSpectra& other) const noexcept {
+    return !in_lanes_ && !other.in_lanes_ && width_ == other.width_ && block_ == other.block_;
+  }
   bool tiles_in_lanes() const noexcept { return in_lanes_; }
 
   /// For one channel block of one tile, or one channel of one group of tiles.

@@ -132,49 +132,88 @@ void TiledVoxels<T>::transform_group(index_t first, index_t count, const GroupEn
                            .shift = shift_,
                            .activation = ends.gradient};
       if (ends.gradient != nullptr) source.y = block_of(ends.y, source_layout_, n, c).data;
-      meter_.measure(conjugate_ ? Counted::input : Counted::gradient,
-                     [&] { transform_tile(in_, source, spectra + source_.offset(i, c), source_.strides(), scratch); });
+      meter_.measure(conjugate_ ? Counted::input : Counted::gradient, [&] {
+        transform_planes(in_, source, spectra + source_.offset(i, c), source_.strides(), scratch);
+      });
     }
   }
 }
 
-/// Tiles [first, first + count) of one sample: transform, multiply, invert.
+/// Tiles [first, first + count) of one sample: transform, multiply, invert. Spectra along Z exist for one frequency
+/// block at a time, in the L1; what lies in larger caches between the stages is half done, and y takes the place of x
+/// there.
 template <class T>
 void TiledVoxels<T>::run_group(index_t first, index_t count, const GroupEnds<T>& ends) const {
   const auto bytes = [](index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); };
-  Scratch scratch(ends.memory, bytes(source_.elements() + target_.elements()) + scratch_bytes() + 192);
+  const bool in_place = source_.lies_as(target_);
+  const std::size_t block_bytes = bytes(source_.block_elements() + target_.block_elements());
+  Scratch scratch(ends.memory, bytes(source_.elements()) + (in_place ? 0 : bytes(target_.elements())) + block_bytes +
+                                   scratch_bytes() + 256);
   T* in = scratch.take<T>(bytes(source_.elements()));
-  T* out = scratch.take<T>(bytes(target_.elements()));
+  T* out = in_place ? in : scratch.take<T>(bytes(target_.elements()));
+  T* blocks = scratch.take<T>(block_bytes);
   T* temporary = scratch.take<T>(scratch_bytes());
   transform_group(first, count, ends, in, temporary);
-  multiply_group(count, in, ends.weights, out);
+  multiply_group(count, in, ends.weights, out, blocks, temporary);
   invert_group(first, count, ends, out, temporary);
 }
 
 template <class T>
-void TiledVoxels<T>::multiply_group(index_t count, const T* in, const T* weights, T* out) const {
+void TiledVoxels<T>::multiply_group(index_t count, const T* in, const T* weights, T* out, T* blocks, T* scratch) const {
+  T* products = blocks + source_.block_elements();
   for (index_t block = 0; block < in_.blocks(); ++block) {
-    multiply(ComplexProduct<T>{.a = in + source_.block_offset(block),
-                               .a_row = source_.tile_step(),
-                               .a_term = source_.channel_step(),
-                               .a_im = source_.im(),
-                               .a_frequency = source_.frequency_step(),
-                               .b = weights + weights_.block_offset(block),
-                               .b_term = weights_.channel_step(),
-                               .b_im = lanes,
-                               .b_frequency = weights_.frequency_step(),
-                               .b_column = weights_.column_step(),
-                               .c = out + target_.block_offset(block),
-                               .c_row = target_.tile_step(),
-                               .c_im = target_.im(),
-                               .c_frequency = target_.frequency_step(),
-                               .c_column = lanes,
-                               .rows = count,
-                               .terms = terms_,
-                               .frequencies = grid_.way.tile.z,
-                               .columns = weights_.columns(),
-                               .conjugate_b = conjugate_});
+    const T* spectra = in + source_.block_offset(block);
+    if (!source_.tiles_in_lanes()) {
+      meter_.measure_part([&] { lines_forward(count, spectra, blocks, scratch); });
+      spectra = blocks;
+    }
+    multiply_block(count, spectra, weights + weights_.block_offset(block), products);
+    meter_.measure_part([&] { lines_backward(count, products, out + target_.block_offset(block), scratch); });
   }
+}
+
+/// Lines along Z of all tiles and channels.
+template <class T>
+void TiledVoxels<T>::lines_forward(index_t count, const T* from, T* to, T* scratch) const {
+  for (index_t c = 0; c < terms_; c += lanes) {
+    in_.forward_lines({from + c, to + c, source_.strides(), source_.strides()}, count, source_.tile_step(),
+                      source_.tile_step(), scratch);
+  }
+}
+
+template <class T>
+void TiledVoxels<T>::lines_backward(index_t count, const T* from, T* to, T* scratch) const {
+  for (index_t o = 0; o < results_; o += lanes) {
+    out_.inverse_lines({from + o, to + o, target_.strides(), target_.strides()}, count, target_.tile_step(),
+                       target_.tile_step(), scratch);
+  }
+}
+
+/// Weight spectra come from the L3 or from memory, in the order in which they lie; asked for 8 KiB before they are read
+/// they arrive in time.
+template <class T>
+void TiledVoxels<T>::multiply_block(index_t count, const T* spectra, const T* weights, T* products) const {
+  multiply(ComplexProduct<T>{.a = spectra,
+                             .a_row = source_.tile_step(),
+                             .a_term = source_.channel_step(),
+                             .a_im = source_.im(),
+                             .a_frequency = source_.frequency_step(),
+                             .b = weights,
+                             .b_term = weights_.channel_step(),
+                             .b_im = lanes,
+                             .b_frequency = weights_.frequency_step(),
+                             .b_column = weights_.column_step(),
+                             .c = products,
+                             .c_row = target_.tile_step(),
+                             .c_im = target_.im(),
+                             .c_frequency = target_.frequency_step(),
+                             .c_column = lanes,
+                             .rows = count,
+                             .terms = terms_,
+                             .frequencies = grid_.way.tile.z,
+                             .columns = weights_.columns(),
+                             .conjugate_b = conjugate_,
+                             .b_ahead = static_cast<std::ptrdiff_t>(8192 / sizeof(T))});
 }
 
 template <class T>
@@ -190,7 +229,7 @@ void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupEnds<
                                  .activation = ends.activation,
                                  .add = ends.add};
       meter_.measure(Counted::inverse,
-                     [&] { invert_tile(out_, spectra + target_.offset(i, o), target_.strides(), target, scratch); });
+                     [&] { invert_planes(out_, spectra + target_.offset(i, o), target_.strides(), target, scratch); });
     }
   }
 }

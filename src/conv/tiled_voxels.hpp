@@ -69,7 +69,10 @@ class TiledVoxels {
                       T* spectra) const;
   void run_group(index_t first, index_t count, const GroupEnds<T>& ends) const;
   void transform_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra, T* scratch) const;
-  void multiply_group(index_t count, const T* in, const T* weights, T* out) const;
+  void multiply_group(index_t count, const T* in, const T* weights, T* out, T* blocks, T* scratch) const;
+  void multiply_block(index_t count, const T* spectra, const T* weights, T* products) const;
+  void lines_forward(index_t count, const T* from, T* to, T* scratch) const;
+  void lines_backward(index_t count, const T* from, T* to, T* scratch) const;
   void invert_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra, T* scratch) const;
   std::size_t scratch_bytes() const {
     return std::max({in_.scratch_bytes(), kernel_.scratch_bytes(), out_.scratch_bytes()});

@@ -14,7 +14,8 @@ constexpr std::array<index_t, 9> groups{1, 2, 3, 4, 6, 8, 12, 16, 24};
 
 // Shares of the FMA peak, measured (docs/performance.md): products from L2; transforms whose spectrum lies well inside
 // the L2, just inside, and outside; transforms of kernels, most of whose lines are zero.
-constexpr double product_efficiency = 0.85;
+// A product's share grows with the rows (tiles) that read a weight spectrum at once.
+double product_efficiency(double rows) { return rows >= 6 ? 0.9 : rows >= 3 ? 0.8 : rows >= 2 ? 0.65 : 0.5; }
 constexpr std::array<double, 3> transform_efficiency{0.55, 0.4, 0.25};
 constexpr double kernel_efficiency = 0.35, kernel_share = 0.4;
 constexpr double cropped_share = 0.75;  // of an inverse's operations, where only the valid part is wanted
@@ -101,8 +102,9 @@ class Model {
     const double pair_bytes = 2 * element_ * frequencies;
     const double w_bytes = pair_bytes * channels_.terms * channels_.lanes;
     const double tile_bytes = pair_bytes * block * (channels_.in_blocks + channels_.out_blocks);
-    const double products = 8 * tiles * frequencies * channels_.terms * channels_.lanes / (product_efficiency * peak);
+    const double multiplications = 8 * tiles * frequencies * channels_.terms * channels_.lanes / peak;
     if (direction_ == Direction::backward_weights) {
+      const double products = multiplications / product_efficiency(channels_.terms);
       // Both sides are transformed; sums travel once per chunk, spectra to memory and back.
       const double transforms =
           tiles * (channels_.in_blocks + channels_.out_blocks) * (transform / rate + tile_seconds);
@@ -118,7 +120,8 @@ class Model {
     const double w_time = w_bytes * seconds_per_byte(w_bytes, machine_);
     // Of a depthwise convolution every channel block goes its way alone, beside the spectrum of its weights.
     const double held = problem_.groups > 1 ? 2 * pair_bytes * block : group * tile_bytes;
-    const double spectra = 4 * tiles * tile_bytes * seconds_per_byte(held, machine_);
+    const double products = multiplications / product_efficiency(group);
+    const double spectra = 2 * tiles * tile_bytes * seconds_per_byte(held, machine_);
     const double traffic = rounds * w_time;
     return transforms + kernels + w_time + spectra + std::max(products, traffic) + 0.3 * std::min(products, traffic);
   }
