@@ -149,8 +149,8 @@ int run_net(int argc, char** argv) {
       ->option_text("FILE ...");
   app.add_option("--set", options.overrides, "table.key=value on top of each description, may be repeated")
       ->option_text("KEY=VALUE ...");
-  app.add_option("--engine", options.engine, "automatic, fft_tiled, fft_volume or reference")
-      ->check(CLI::IsMember({"automatic", "fft_tiled", "fft_volume", "reference"}))
+  app.add_option("--engine", options.engine, "automatic, fft_tiled, fft_volume, direct or reference")
+      ->check(CLI::IsMember({"automatic", "fft_tiled", "fft_volume", "direct", "reference"}))
       ->option_text("NAME [automatic; fft_volume with --side-by-side]");
   app.add_option("--threads", options.threads, "Workers; 0 is one for each processor")
       ->check(CLI::Range(0, 1024))

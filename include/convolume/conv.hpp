@@ -20,6 +20,7 @@ enum class Engine {
   automatic,
   fft_tiled,   ///< tiles in the frequency domain, channels in the lanes of vectors
   fft_volume,  ///< whole volumes in the frequency domain, ZNN's way
+  direct,      ///< sums over taps, channels in the lanes: for small kernels and small deep layers
   reference,   ///< plain loops in double precision: slow, obvious, serves everything
 };
 CONVOLUME_API const char* name_of(Engine engine) noexcept;

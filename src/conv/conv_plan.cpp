@@ -21,9 +21,9 @@ struct Candidate {
 };
 
 /// The list, best general choice first; the reference ends it.
-constexpr std::array candidates{Candidate{Engine::fft_tiled, conv::offer_fft_tiled},
-                                Candidate{Engine::fft_volume, conv::offer_fft_volume},
-                                Candidate{Engine::reference, conv::offer_reference}};
+constexpr std::array candidates{
+    Candidate{Engine::fft_tiled, conv::offer_fft_tiled}, Candidate{Engine::fft_volume, conv::offer_fft_volume},
+    Candidate{Engine::direct, conv::offer_direct}, Candidate{Engine::reference, conv::offer_reference}};
 
 /// The task graph of a blocking call and the bindings that its tasks read.
 template <class Arguments>
@@ -119,6 +119,8 @@ const char* name_of(Engine engine) noexcept {
       return "fft_tiled";
     case Engine::fft_volume:
       return "fft_volume";
+    case Engine::direct:
+      return "direct";
     case Engine::reference:
       return "reference";
   }
@@ -126,10 +128,12 @@ const char* name_of(Engine engine) noexcept {
 }
 
 Engine engine_of(const std::string& name) {
-  for (const Engine engine : {Engine::automatic, Engine::fft_tiled, Engine::fft_volume, Engine::reference}) {
+  for (const Engine engine :
+       {Engine::automatic, Engine::fft_tiled, Engine::fft_volume, Engine::direct, Engine::reference}) {
     if (name == name_of(engine)) return engine;
   }
-  throw InvalidArgument(fmt::format("engine '{}' is unknown; use automatic, fft_tiled, fft_volume or reference", name));
+  throw InvalidArgument(
+      fmt::format("engine '{}' is unknown; use automatic, fft_tiled, fft_volume, direct or reference", name));
 }
 
 ForwardArguments ConvPlan::Impl::arguments(const ForwardBindings& b, std::pmr::memory_resource* memory) const {

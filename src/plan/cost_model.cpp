@@ -7,12 +7,32 @@ namespace convolume::plan {
 namespace {
 
 // FFTW reaches a sixth of the peak at smooth sizes (19-25 of 117 GFLOP/s), pruned kernel transforms about a fifth; the
-// reference loops accumulate in double, one voxel at a time, with a test per tap.
+// reference loops accumulate in double, one voxel at a time, with a test per tap. The direct way comes close to the
+// peak.
 constexpr double fftw_efficiency = 0.16;
 constexpr double pruned_efficiency = 0.2;
+constexpr double direct_efficiency = 0.92;
 constexpr double reference_efficiency = 0.004;
 constexpr double call_seconds = 1e-6;  // buffers, task and plan set-up of one transform
 constexpr double directions = 3;       // forward, backward data, backward weights
+constexpr double least_direct_rows = 4;
+
+/// Share of the pairs of a tap and a result whose voxel lies on a plane and row of the input: the direct way leaves out
+/// the others.
+double share_inside(const ConvProblem& p) {
+  double share = 1;
+  const Extent3 output = p.output();
+  for (int axis = 0; axis < 2; ++axis) {
+    index_t inside = 0;
+    for (index_t j = 0; j < p.kernel[axis]; ++j) {
+      const index_t shift = p.pad_before[axis] - j * p.dilation[axis], s = p.stride[axis];
+      const index_t begin = shift > 0 ? (shift + s - 1) / s : 0, last = p.input[axis] - 1 + shift;
+      if (last >= 0) inside += std::max<index_t>(0, std::min(output[axis], last / s + 1) - begin);
+    }
+    share *= static_cast<double>(inside) / static_cast<double>(p.kernel[axis] * output[axis]);
+  }
+  return share;
+}
 
 }  // namespace
 
@@ -44,6 +64,25 @@ double fft_volume_seconds(const ConvProblem& p, const Extent3& transform, index_
   const double products = directions * batch * pairs * planes * points / 2;
   const Work multiplying{.flops = 8 * products, .efficiency = 0.5, .bytes = 2 * complex_bytes * products};
   return seconds(transforming, machine) + seconds(pruning, machine) + seconds(multiplying, machine);
+}
+
+double direct_seconds(const ConvProblem& p, const MachineModel& machine) {
+  const index_t block = channel_block(p.type);
+  const auto padded = [&](index_t channels) { return static_cast<double>((channels + block - 1) / block * block); };
+  const auto in = static_cast<double>(p.in_channels), out = static_cast<double>(p.out_channels);
+  const double element = static_cast<double>(size_of(p.type));
+  // Lanes are channels of y, of dx, and of dy; sums over voxels keep the adders busy with a few channels of x at least.
+  const double multiplied = in * padded(p.out_channels) + out * padded(p.in_channels) +
+                            std::max(in, least_direct_rows) * padded(p.out_channels);
+  const double flops = p.flops() / (in * out) * multiplied * share_inside(p) * element / 4;
+  const double computing = flops / (machine.gflops_per_core * 1e9 * direct_efficiency);
+  const double x = static_cast<double>(p.x_shape().elements()), y = static_cast<double>(p.y_shape().elements());
+  const double w = padded(p.in_channels) * padded(p.out_channels) * static_cast<double>(p.kernel.volume());
+  const double moving = element * directions * (x + y) / (machine.dram_gb_per_s * 1e9);
+  const double packing = element * 4 * w / (machine.dram_gb_per_s * 1e9);  // exchanged lanes, and sums, to and fro
+  // Blocked tensors are read while sums are made, plain ones before and after.
+  const bool plain = p.x_layout == Layout::plain || p.y_layout == Layout::plain;
+  return (plain ? computing + moving : std::max(computing, moving)) + packing + directions * call_seconds;
 }
 
 double reference_seconds(const ConvProblem& p, const MachineModel& machine) {

@@ -25,6 +25,9 @@ double transform_seconds(double flops, const MachineModel& machine);
 double fft_volume_seconds(const ConvProblem& problem, const Extent3& transform, index_t transforms,
                           const MachineModel& machine);
 
+/// One training step of the direct way: sums over taps with channels in the lanes.
+double direct_seconds(const ConvProblem& problem, const MachineModel& machine);
+
 /// One training step of the reference loops.
 double reference_seconds(const ConvProblem& problem, const MachineModel& machine);
 

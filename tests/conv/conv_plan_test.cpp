@@ -203,14 +203,23 @@ TEST_CASE("explain tells the whole story and automatic takes the cheaper engine"
   CHECK_THAT(large.explain(), Catch::Contains("fft_volume") && Catch::Contains("reference") &&
                                   Catch::Contains("chosen: fft_tiled") && Catch::Contains("w_hat"));
   const auto strided = ConvPlan::make(parse_problem("ic8id32oc8kd5sd2"));
-  CHECK(strided.engine() == Engine::fft_volume);
+  CHECK(strided.engine() == Engine::direct);
   CHECK_THAT(strided.explain(), Catch::Contains("fft_tiled: refuses, serves stride 1 only"));
+  const auto transposed = [] {
+    auto p = parse_problem("ic8id32oc8kd5");
+    p.transposed = true;
+    return ConvPlan::make(p);
+  }();
+  CHECK(transposed.engine() == Engine::fft_volume);
+  CHECK_THAT(transposed.explain(), Catch::Contains("direct: refuses, serves no transposed convolutions"));
+  CHECK(ConvPlan::make(parse_problem("ic256id4oc256kd3pd1")).engine() == Engine::direct);
+  CHECK(ConvPlan::make(parse_problem("ic32id48oc32kd1pd0")).engine() == Engine::direct);
   CHECK(ConvPlan::make(parse_problem("ic1id2oc1kd1")).engine() == Engine::reference);
-  auto blocked = parse_problem("ic8id8oc8kd3sd2");
+  auto blocked = parse_problem("g2ic8id8oc8kd3sd2");
   blocked.x_layout = Layout::blocked;
-  CHECK_THROWS_WITH(ConvPlan::make(blocked), Catch::Contains("fft_tiled: refuses") &&
-                                                 Catch::Contains("fft_volume: refuses") &&
-                                                 Catch::Contains("reference: refuses"));
+  CHECK_THROWS_WITH(ConvPlan::make(blocked),
+                    Catch::Contains("fft_tiled: refuses") && Catch::Contains("fft_volume: refuses") &&
+                        Catch::Contains("direct: refuses") && Catch::Contains("reference: refuses"));
   CHECK_THROWS_AS(engine_of("fastest"), InvalidArgument);
   CHECK(large.numerics() == ConvPlan::make(parse_problem("ic8id32oc8kd5")).numerics());
 }

@@ -1,5 +1,6 @@
 // The tiled engine against the reference in double: shapes that fill tiles, channel blocks and groups in part, both
 // layouts, and what it promises beside the numbers.
+#include "blocked_tensor.hpp"
 #include "conv_fixture.hpp"
 #include <catch2/catch.hpp>
 
@@ -7,6 +8,7 @@
 #include "tests/sanitizers.hpp"
 
 using namespace convolume;
+using test::Blocked;
 using test::ConvCase;
 using test::random_tensor;
 
@@ -140,56 +142,6 @@ TEST_CASE("fft_tiled has the same bits with kept or recomputed weights, on 1, 2 
 }
 
 namespace {
-
-/// A tensor in blocked memory, pad lanes included.
-template <class T>
-struct Blocked {
-  explicit Blocked(const Shape5& s) : shape(s), memory(stored(s)) { memory.fill(std::numeric_limits<T>::quiet_NaN()); }
-  Blocked(const Tensor<T>& plain) : Blocked(plain.shape()) {
-    memory.fill(0);
-    each([&](index_t n, index_t c, index_t v, T& at) { at = plain.data()[(n * shape.c + c) * voxels() + v]; });
-  }
-
-  static Shape5 stored(Shape5 s) {
-    const index_t block = channel_block(data_type_of<T>());
-    s.c = (s.c + block - 1) / block * block;
-    return s;
-  }
-  index_t voxels() const { return shape.extent.volume(); }
-  View<T> view() {
-    const index_t block = channel_block(data_type_of<T>()), row = shape.extent.x * block;
-    return {memory.data(), shape, {stored(shape).c * voxels(), voxels() * block, shape.extent.y * row, row, block}};
-  }
-  /// body(n, c, voxel, element) of channels that exist.
-  template <class Body>
-  void each(const Body& body) {
-    const index_t block = channel_block(data_type_of<T>()), channels = stored(shape).c;
-    for (index_t n = 0; n < shape.n; ++n) {
-      for (index_t c = 0; c < shape.c; ++c) {
-        for (index_t v = 0; v < voxels(); ++v) {
-          body(n, c, v, memory.data()[((n * channels + c / block * block) * voxels()) + v * block + c % block]);
-        }
-      }
-    }
-  }
-  bool equals(const Tensor<T>& plain) {
-    bool equal = true;
-    each([&](index_t n, index_t c, index_t v, T& at) {
-      equal = equal && at == plain.data()[(n * shape.c + c) * voxels() + v];
-    });
-    return equal;
-  }
-  /// Whether every lane without a channel is zero.
-  bool padding_is_zero() {
-    double all = 0, channels = 0;
-    for (index_t i = 0; i < memory.elements(); ++i) all += static_cast<double>(std::abs(memory.data()[i]));
-    each([&](index_t, index_t, index_t, T& at) { channels += static_cast<double>(std::abs(at)); });
-    return std::abs(all - channels) <= 1e-9 * all;
-  }
-
-  Shape5 shape;
-  Tensor<T> memory;
-};
 
 template <class T>
 void check_blocked(const char* text) {

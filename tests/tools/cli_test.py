@@ -226,7 +226,8 @@ class Cli(unittest.TestCase):
         self.train("run", "--iterations", 2)
         good = self.last().read_bytes()
         (self.folder / "v.tif").write_bytes(tiff(2, 16, 16))
-        for damage in (good[: len(good) // 2], good[:-1], good + b"x", b"", good[:3000] + bytes([good[3000] ^ 4]) + good[3001:]):
+        at = 3 * len(good) // 4
+        for damage in (good[: len(good) // 2], good[:-1], good + b"x", b"", good[:at] + bytes([good[at] ^ 4]) + good[at + 1 :]):
             bad = self.folder / "bad.safetensors"
             bad.write_bytes(damage)
             self.fails("infer", bad, "v.tif", "--out", "p.tif", says="bad.safetensors")

@@ -1,0 +1,274 @@
+// Direct convolution: sums over channels and taps by a microkernel whose lanes are channels of the result. For kernels
+// of one voxel, and for small deep layers, where a transform does not pay.
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "conv/bias_gradient.hpp"
+#include "conv/direct_region.hpp"
+#include "conv/direct_weights.hpp"
+#include "conv/engine.hpp"
+#include "conv/prepared.hpp"
+#include "convolume/cpu.hpp"
+#include "plan/cost_model.hpp"
+
+namespace convolume::conv {
+namespace {
+
+using plan::Direction;
+
+/// Tasks over [0, count) in at most 64 ranges: body(begin, end).
+template <class Body>
+std::vector<TaskId> append_ranges(TaskGraph& graph, const char* name, index_t count, double cost,
+                                  const std::vector<TaskId>& after, const Body& body) {
+  const index_t per_task = (count + 63) / 64;
+  std::vector<TaskId> tasks;
+  for (index_t begin = 0; begin < count; begin += per_task) {
+    const index_t end = std::min(count, begin + per_task);
+    tasks.push_back(graph.add(
+        {.name = name, .cost = cost * static_cast<double>(end - begin)}, [body, begin, end] { body(begin, end); },
+        after));
+  }
+  return tasks;
+}
+
+template <class T>
+class DirectEngine final : public ConvEngine {
+ public:
+  explicit DirectEngine(const ConvProblem& p)
+      : problem_(p), forward_(p, Direction::forward), data_(p, Direction::backward_data), gradient_(p) {}
+
+  Ready append_prepare(TaskGraph& graph, const Ready& ready,
+                       std::shared_ptr<const PrepareArguments> arguments) const override;
+  Ready append_forward(TaskGraph& graph, const ConvReady& ready,
+                       std::shared_ptr<const ForwardArguments> arguments) const override;
+  ConvGradientReady append_backward(TaskGraph& graph, const ConvReady& ready,
+                                    std::shared_ptr<const BackwardArguments> arguments) const override;
+
+  void init_weights(PreparedWeights::Impl& w) const override {
+    w.geometry = fmt::format("direct {} of {}", name_of(problem_.type), to_string(problem_.w_shape()));
+    w.packed.init(w.memory, 1, bytes_of(forward_.weights.elements()));
+  }
+  void init_input_spectra(Spectra::Impl& s) const override { s.geometry = "direct"; }
+  void init_gradient_spectra(Spectra::Impl& s) const override { s.geometry = "direct"; }
+
+  std::string numerics() const override {
+    const WeightPieces& pieces = gradient_.pieces();
+    return fmt::format(
+        "direct {} {}: sums of {} taps of {} channels, {} blocks of them together forward and {} backward; backward "
+        "weights in pieces of {}, {} parts",
+        name_of(problem_.type), simd_target(), steps_per_pass, block, forward_.group, data_.group,
+        to_string(pieces.extent), pieces.parts);
+  }
+
+ private:
+  static constexpr index_t block = fft::tile_lanes<T>;
+  static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
+  bool activated() const { return problem_.epilogue.activation.kind != Activation::Kind::none; }
+
+  template <class Body>
+  Ready append_regions(TaskGraph& graph, const VoxelDirection<T>& direction, const Ready& source, const Ready& target,
+                       const std::vector<TaskId>& weights, const Body& body) const;
+  std::vector<TaskId> append_exchange(TaskGraph& graph, const std::vector<TaskId>& after,
+                                      const std::shared_ptr<const BackwardArguments>& a,
+                                      const std::shared_ptr<BufferStore>& own) const;
+  Ready append_data(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a) const;
+  std::vector<TaskId> append_sums(TaskGraph& graph, const ConvReady& ready,
+                                  const std::shared_ptr<const BackwardArguments>& a,
+                                  const std::shared_ptr<BufferStore>& own) const;
+  Ready append_weights(TaskGraph& graph, const ConvReady& ready,
+                       const std::shared_ptr<const BackwardArguments>& a) const;
+
+  ConvProblem problem_;
+  VoxelDirection<T> forward_, data_;
+  WeightGradient<T> gradient_;
+};
+
+template <class T>
+Ready DirectEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
+                                      std::shared_ptr<const PrepareArguments> a) const {
+  std::vector<TaskId> after;
+  ready.collect(0, 0, problem_.w_shape().n, after);
+  const TaskId memory = graph.add(
+      {.name = "take packed weights"},
+      [a] {
+        a->prepared->version.fetch_add(1, std::memory_order_relaxed);
+        a->prepared->packed.acquire(0);
+      },
+      after);
+  const WeightBlocks<T>& layout = forward_.weights;
+  const index_t pairs = layout.lane_blocks() * layout.term_blocks();
+  const auto cost = static_cast<double>(layout.taps * layout.square);
+  return Ready::all_of(
+      append_ranges(graph, "pack weights", pairs, cost, {memory}, [this, a](index_t begin, index_t end) {
+        const WeightBlocks<T>& to = forward_.weights;
+        T* packed = static_cast<T*>(a->prepared->packed.acquire(0));
+        Scratch scratch(a->prepared->memory, bytes_of(to.taps));
+        T* zeros = scratch.take<T>(bytes_of(to.taps));
+        for (index_t i = begin; i < end; ++i) {
+          const index_t o = i / to.term_blocks(), c = i % to.term_blocks();
+          pack_weights(a->w.as<T>(), to, o, c, packed + to.offset(o, c, 0), zeros);
+        }
+      }));
+}
+
+/// body(sample, box of results, first column, columns) for all regions.
+template <class T>
+template <class Body>
+Ready DirectEngine<T>::append_regions(TaskGraph& graph, const VoxelDirection<T>& d, const Ready& source,
+                                      const Ready& target, const std::vector<TaskId>& weights, const Body& body) const {
+  const RegionGrid& grid = d.grid;
+  const Extent3& domain = d.map.domain();
+  const double cost = problem_.flops() / static_cast<double>(problem_.batch * grid.per_sample() * grid.column_groups);
+  std::vector<TaskId> done;
+  for (index_t n = 0; n < problem_.batch; ++n) {
+    for (index_t group = 0; group < grid.column_groups; ++group) {
+      const index_t first = group * grid.columns, columns = std::min(grid.columns, d.weights.lane_blocks() - first);
+      for (index_t z = 0; z < grid.count.z; ++z) {
+        std::vector<TaskId> slab;
+        for (index_t y = 0; y < grid.count.y; ++y) {
+          const Box box = grid.box(z * grid.count.y + y, domain), window = d.map.window(box);
+          std::vector<TaskId> after = weights;
+          source.collect(n, 0, d.weights.terms, std::max<index_t>(0, window.begin.z),
+                         std::max<index_t>(1, window.end.z), after);
+          target.collect(n, first * block, std::min((first + columns) * block, d.weights.lanes), box.begin.z, box.end.z,
+                         after);
+          slab.push_back(graph.add(
+              {.name = "direct region", .cost = cost},
+              [body, n, box, first, columns] {
+                body({.sample = n, .box = box, .first_column = first, .columns = columns});
+              },
+              after));
+        }
+        done.push_back(slab.size() == 1 ? slab.front()
+                                        : graph.add(
+                                              {.name = "slab of regions"}, [] {}, slab));
+      }
+    }
+  }
+  return Ready(std::move(done), grid.column_groups, grid.count.z, grid.columns * block, grid.extent.z);
+}
+
+template <class T>
+Ready DirectEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready,
+                                      std::shared_ptr<const ForwardArguments> a) const {
+  std::vector<TaskId> weights;
+  ready.w.collect(0, 0, problem_.out_channels, weights);
+  return append_regions(graph, forward_, ready.x, {}, weights, [this, a](const Region& region) {
+    const RegionEnds<T> ends{.source = a->x.template as<T>(),
+                             .target = a->y.template as<T>(),
+                             .bias = problem_.epilogue.bias ? a->bias.template as<T>() : View<const T>(),
+                             .activation = problem_.epilogue.activation};
+    run_region(forward_, region, ends, static_cast<const T*>(a->w->packed.get(0)), a->memory);
+    const bool first = region.sample == 0 && region.first_column == 0 && region.box.begin == Extent3{0, 0, 0};
+    if (first && a->x_hat != nullptr) a->x_hat->version.fetch_add(1, std::memory_order_relaxed);
+  });
+}
+
+/// Tasks that exchange terms and lanes of the packed weights, for the way back.
+template <class T>
+std::vector<TaskId> DirectEngine<T>::append_exchange(TaskGraph& graph, const std::vector<TaskId>& after,
+                                                     const std::shared_ptr<const BackwardArguments>& a,
+                                                     const std::shared_ptr<BufferStore>& own) const {
+  own->init(a->memory, 1, bytes_of(data_.weights.elements()));
+  const TaskId memory = graph.add(
+      {.name = "take exchanged weights"}, [own] { own->acquire(0); }, after);
+  const index_t pairs = data_.weights.lane_blocks() * data_.weights.term_blocks();
+  const auto cost = static_cast<double>(data_.weights.taps * data_.weights.square);
+  return append_ranges(graph, "exchange weights", pairs, cost, {memory}, [this, a, own](index_t begin, index_t end) {
+    const auto* packed = static_cast<const T*>(a->w->packed.get(0));
+    T* to = static_cast<T*>(own->acquire(0));
+    for (index_t i = begin; i < end; ++i) {
+      const index_t c = i / data_.weights.term_blocks(), o = i % data_.weights.term_blocks();
+      transpose_squares(packed + forward_.weights.offset(o, c, 0), data_.weights.taps,
+                        to + data_.weights.offset(c, o, 0));
+    }
+  });
+}
+
+template <class T>
+Ready DirectEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
+                                   const std::shared_ptr<const BackwardArguments>& a) const {
+  std::vector<TaskId> after;
+  ready.w.collect(0, 0, problem_.out_channels, after);
+  auto own = std::make_shared<BufferStore>();
+  const auto weights = append_exchange(graph, after, a, own);
+  Ready done = append_regions(graph, data_, ready.dy, ready.dx, weights, [this, a, own](const Region& region) {
+    RegionEnds<T> ends{.source = a->dy.template as<T>(), .target = a->dx.template as<T>(), .add = a->add_dx};
+    if (activated()) {
+      ends.gradient = &problem_.epilogue.activation;
+      ends.y = a->y.template as<T>();
+    }
+    run_region(data_, region, ends, static_cast<const T*>(own->get(0)), a->memory);
+  });
+  graph.add(
+      {.name = "release exchanged weights", .task_class = TaskClass::update}, [own] { own->release(); }, done.tasks());
+  return done;
+}
+
+/// Tasks that fill the sums of all parts.
+template <class T>
+std::vector<TaskId> DirectEngine<T>::append_sums(TaskGraph& graph, const ConvReady& ready,
+                                                 const std::shared_ptr<const BackwardArguments>& a,
+                                                 const std::shared_ptr<BufferStore>& own) const {
+  const WeightPieces& pieces = gradient_.pieces();
+  const TaskId memory = graph.add({.name = "take weight sums"}, [own] { own->acquire(0); });
+  const double cost = problem_.flops() / static_cast<double>(pieces.parts * pieces.in_groups * pieces.out_groups);
+  std::vector<TaskId> tasks;
+  for (index_t part = 0; part < pieces.parts; ++part) {
+    std::vector<TaskId> after{memory};
+    for (index_t piece = pieces.first_piece(part); piece < pieces.first_piece(part + 1); ++piece) {
+      const Box box = pieces.box(piece, problem_.output()), window = met(problem_, box);
+      const index_t n = piece / pieces.per_sample();
+      ready.x.collect(n, 0, problem_.in_channels, window.begin.z, window.end.z, after);
+      ready.dy.collect(n, 0, problem_.out_channels, box.begin.z, box.end.z, after);
+    }
+    for (index_t i = 0; i < pieces.in_groups * pieces.out_groups; ++i) {
+      const PairGroup group = gradient_.group(part, i / pieces.out_groups, i % pieces.out_groups);
+      tasks.push_back(graph.add(
+          {.name = "weight gradient sums", .cost = cost},
+          [this, a, own, group] { gradient_.sum(*a, group, static_cast<T*>(own->acquire(0))); }, after));
+    }
+  }
+  return tasks;
+}
+
+template <class T>
+Ready DirectEngine<T>::append_weights(TaskGraph& graph, const ConvReady& ready,
+                                      const std::shared_ptr<const BackwardArguments>& a) const {
+  auto own = std::make_shared<BufferStore>();
+  own->init(a->memory, 1, bytes_of(gradient_.elements()));
+  const auto sums = append_sums(graph, ready, a, own);
+  auto done = append_ranges(graph, "weight gradient", gradient_.pairs(),
+                            static_cast<double>(forward_.weights.taps * forward_.weights.square), sums,
+                            [this, a, own](index_t begin, index_t end) {
+                              for (index_t i = begin; i < end; ++i)
+                                gradient_.finish(*a, i, static_cast<T*>(own->acquire(0)));
+                            });
+  graph.add(
+      {.name = "release weight sums", .task_class = TaskClass::update}, [own] { own->release(); }, done);
+  return Ready::all_of(std::move(done));
+}
+
+template <class T>
+ConvGradientReady DirectEngine<T>::append_backward(TaskGraph& graph, const ConvReady& ready,
+                                                   std::shared_ptr<const BackwardArguments> a) const {
+  ConvGradientReady result;
+  if (a->dx) result.dx = append_data(graph, ready, a);
+  if (a->dw) result.dw = append_weights(graph, ready, a);
+  if (a->dbias) result.dbias = append_bias_gradient<T>(graph, ready.dy, problem_, a);
+  return result;
+}
+
+}  // namespace
+
+Answer offer_direct(const ConvProblem& problem, const ConvOptions&) {
+  if (problem.transposed) return std::string("serves no transposed convolutions");
+  if (problem.groups != 1) return std::string("serves 1 group only");
+  const double seconds = plan::direct_seconds(problem, machine_model());
+  if (problem.type == DataType::f32) return Offer{std::make_unique<DirectEngine<float>>(problem), seconds};
+  return Offer{std::make_unique<DirectEngine<double>>(problem), seconds};
+}
+
+}  // namespace convolume::conv

@@ -1,0 +1,225 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "conv/direct_product.cpp"
+#include "conv/direct_product.hpp"
+
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+#include "fft/codelets-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace convolume::conv {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using fft::HWY_NAMESPACE::Unroll;
+
+template <class T>
+inline constexpr index_t block = channel_block(data_type_of<T>());
+template <class T>
+inline constexpr index_t vector_lanes = hn::MaxLanes(hn::ScalableTag<T>());
+
+/// Voxels, or channels of x, whose sums registers hold beside the vectors that they are made of, two vectors for each.
+constexpr int most_voxels = HWY_TARGET <= HWY_AVX3 ? 14 : 6;
+constexpr int most_channels = HWY_TARGET <= HWY_AVX3 ? 8 : 6;
+
+/// Distance between two vectors that are computed together: in a block of lanes, or from block to block.
+template <class T>
+HWY_INLINE std::ptrdiff_t SecondVector(std::ptrdiff_t column) {
+  return vector_lanes<T> == block<T> ? column : vector_lanes<T>;
+}
+/// Where vector `v` of all columns' stands.
+template <class T>
+HWY_INLINE std::ptrdiff_t VectorOffset(index_t v, std::ptrdiff_t column) {
+  constexpr index_t per_block = block<T> / vector_lanes<T>;
+  return v / per_block * column + v % per_block * vector_lanes<T>;
+}
+
+/// R neighbouring voxels of C vectors of lanes. Dense: the source's voxels lie side by side.
+template <int R, int C, bool Dense, class T>
+void SumVoxels(const VoxelProduct<T>& p, const T* source, const T* weights, T* target, const T* bias) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const std::ptrdiff_t voxel = Dense ? block<T> : p.source_strides.voxel;
+  const std::ptrdiff_t second = SecondVector<T>(p.weights_column);
+  std::array<V, R * C> sums;
+  Unroll<R * C>([&](auto i) CONVOLUME_ALWAYS_INLINE { sums[i] = hn::Zero(d); });
+  const DirectStep* const end = p.steps + p.step_count;
+  for (const DirectStep* step = p.steps; step != end; ++step) {
+    const T* a = source + step->source;
+    const T* b = weights + step->weights;
+    const T* const last = a + step->terms;
+    for (; a != last; ++a, b += block<T>) {
+      std::array<V, C> w;
+      Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE { w[c] = hn::LoadU(d, b + c * second); });
+      Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
+        const V x = hn::Set(d, a[r * voxel]);
+        Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE { sums[r * C + c] = hn::MulAdd(x, w[c], sums[r * C + c]); });
+      });
+    }
+  }
+  const std::ptrdiff_t second_target = SecondVector<T>(p.target_column);
+  Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
+    Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE {
+      T* to = target + r * p.target_strides.voxel + c * second_target;
+      const T* start = p.add ? to : bias != nullptr ? bias + c * vector_lanes<T> : nullptr;
+      hn::StoreU(start != nullptr ? hn::Add(hn::LoadU(d, start), sums[r * C + c]) : sums[r * C + c], d, to);
+    });
+  });
+}
+
+template <class T>
+using VoxelKernel = void (*)(const VoxelProduct<T>&, const T*, const T*, T*, const T*);
+
+template <int C, bool Dense, class T, std::size_t... R>
+constexpr std::array<VoxelKernel<T>, sizeof...(R)> VoxelKernels(std::index_sequence<R...>) {
+  return {&SumVoxels<static_cast<int>(R) + 1, C, Dense, T>...};
+}
+
+/// All voxels of C vectors of lanes. A row is cut into nearly equal pieces, so that none leaves registers idle.
+template <int C, bool Dense, class T>
+void SumRows(const VoxelProduct<T>& p, const T* weights, T* target, const T* bias) {
+  static constexpr auto kernels = VoxelKernels<C, Dense, T>(std::make_index_sequence<most_voxels>());
+  const index_t pieces = (p.count.x + most_voxels - 1) / most_voxels;
+  const index_t least = p.count.x / pieces, longer = p.count.x % pieces;
+  for (index_t z = 0; z < p.count.z; ++z) {
+    for (index_t y = 0; y < p.count.y; ++y) {
+      const T* a = p.source + z * p.source_strides.plane + y * p.source_strides.row;
+      T* c = target + z * p.target_strides.plane + y * p.target_strides.row;
+      for (index_t piece = 0; piece < pieces; ++piece) {
+        const index_t voxels = least + (piece < longer ? 1 : 0);
+        kernels[static_cast<std::size_t>(voxels - 1)](p, a, weights, c, bias);
+        a += voxels * p.source_strides.voxel;
+        c += voxels * p.target_strides.voxel;
+      }
+    }
+  }
+}
+
+template <int C, class T>
+void SumColumns(const VoxelProduct<T>& p, index_t vector) {
+  const T* weights = p.weights + VectorOffset<T>(vector, p.weights_column);
+  T* target = p.target + VectorOffset<T>(vector, p.target_column);
+  const T* bias = p.bias != nullptr ? p.bias + vector * vector_lanes<T> : nullptr;
+  p.source_strides.voxel == block<T> ? SumRows<C, true>(p, weights, target, bias)
+                                     : SumRows<C, false>(p, weights, target, bias);
+}
+
+template <class T>
+void MultiplyVoxels(const VoxelProduct<T>& product) {
+  const VoxelProduct<T> p = product;  // a copy, which no store can change
+  const index_t vectors = p.columns * (block<T> / vector_lanes<T>);
+  for (index_t v = 0; v + 2 <= vectors; v += 2) SumColumns<2>(p, v);
+  if constexpr (block<T> == vector_lanes<T>) {
+    if (vectors % 2 != 0) SumColumns<1>(p, vectors - 1);
+  }
+}
+
+/// R neighbouring channels of x, C vectors of lanes, over all voxels.
+template <int R, int C, class T>
+void SumChannels(const ChannelProduct<T>& p, const T* x, const T* dy, T* sums, std::size_t next) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const std::ptrdiff_t second = SecondVector<T>(p.dy_column), x_voxel = p.x_strides.voxel;
+  const std::ptrdiff_t next_voxel = p.next_strides[next].voxel;
+  std::array<V, R * C> total;
+  Unroll<R * C>([&](auto i) CONVOLUME_ALWAYS_INLINE { total[i] = hn::Zero(d); });
+  for (index_t z = 0; z < p.count.z; ++z) {
+    for (index_t y = 0; y < p.count.y; ++y) {
+      const T* a = x + z * p.x_strides.plane + y * p.x_strides.row;
+      const T* b = dy + z * p.dy_strides.plane + y * p.dy_strides.row;
+      const T* ahead = p.next[next] + z * p.next_strides[next].plane + y * p.next_strides[next].row;
+      const T* const last = b + p.count.x * block<T>;
+      for (; b != last; a += x_voxel, b += block<T>, ahead += next_voxel) {
+        __builtin_prefetch(ahead, 0, fft::HWY_NAMESPACE::into_l2);
+        std::array<V, C> g;
+        Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE { g[c] = hn::LoadU(d, b + c * second); });
+        Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
+          const V value = hn::Set(d, a[r]);
+          Unroll<C>([&](auto c)
+                        CONVOLUME_ALWAYS_INLINE { total[r * C + c] = hn::MulAdd(value, g[c], total[r * C + c]); });
+        });
+      }
+    }
+  }
+  const std::ptrdiff_t second_sums = SecondVector<T>(p.sums_column);
+  Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
+    Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE {
+      T* to = sums + r * block<T> + c * second_sums;
+      hn::StoreU(hn::Add(hn::LoadU(d, to), total[r * C + c]), d, to);
+    });
+  });
+}
+
+template <class T>
+using ChannelKernel = void (*)(const ChannelProduct<T>&, const T*, const T*, T*, std::size_t);
+
+template <int C, class T, std::size_t... R>
+constexpr std::array<ChannelKernel<T>, sizeof...(R)> ChannelKernels(std::index_sequence<R...>) {
+  return {&SumChannels<static_cast<int>(R) + 1, C, T>...};
+}
+
+template <int C, class T>
+void SumAllChannels(const ChannelProduct<T>& p, index_t vector) {
+  static constexpr auto kernels = ChannelKernels<C, T>(std::make_index_sequence<most_channels>());
+  const T* dy = p.dy + VectorOffset<T>(vector, p.dy_column);
+  T* sums = p.sums + VectorOffset<T>(vector, p.sums_column);
+  const index_t pieces = (p.channels + most_channels - 1) / most_channels;
+  const index_t least = p.channels / pieces, longer = p.channels % pieces;
+  for (index_t piece = 0, channel = 0; piece < pieces; ++piece) {
+    const index_t channels = least + (piece < longer ? 1 : 0);
+    kernels[static_cast<std::size_t>(channels - 1)](p, p.x + channel, dy, sums + channel * block<T>,
+                                                    static_cast<std::size_t>(piece % 2));
+    channel += channels;
+  }
+}
+
+template <class T>
+void MultiplyChannels(const ChannelProduct<T>& product) {
+  const ChannelProduct<T> p = product;
+  const index_t vectors = p.columns * (block<T> / vector_lanes<T>);
+  for (index_t v = 0; v + 2 <= vectors; v += 2) SumAllChannels<2>(p, v);
+  if constexpr (block<T> == vector_lanes<T>) {
+    if (vectors % 2 != 0) SumAllChannels<1>(p, vectors - 1);
+  }
+}
+
+}  // namespace
+
+void VoxelsFloat(const VoxelProduct<float>& p) { MultiplyVoxels(p); }
+void VoxelsDouble(const VoxelProduct<double>& p) { MultiplyVoxels(p); }
+void ChannelsFloat(const ChannelProduct<float>& p) { MultiplyChannels(p); }
+void ChannelsDouble(const ChannelProduct<double>& p) { MultiplyChannels(p); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace convolume::conv
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace convolume::conv {
+
+HWY_EXPORT(VoxelsFloat);
+HWY_EXPORT(VoxelsDouble);
+HWY_EXPORT(ChannelsFloat);
+HWY_EXPORT(ChannelsDouble);
+
+template <>
+void multiply(const VoxelProduct<float>& product) {
+  HWY_DYNAMIC_DISPATCH(VoxelsFloat)(product);
+}
+template <>
+void multiply(const VoxelProduct<double>& product) {
+  HWY_DYNAMIC_DISPATCH(VoxelsDouble)(product);
+}
+template <>
+void multiply(const ChannelProduct<float>& product) {
+  HWY_DYNAMIC_DISPATCH(ChannelsFloat)(product);
+}
+template <>
+void multiply(const ChannelProduct<double>& product) {
+  HWY_DYNAMIC_DISPATCH(ChannelsDouble)(product);
+}
+
+}  // namespace convolume::conv
+#endif  // HWY_ONCE

@@ -1,0 +1,73 @@
+// What a direct convolution spends its time in: sums over channels and taps for rows of voxels, and sums over voxels
+// for pairs of channels. Registers hold the sums, lanes are channels of the result.
+#pragma once
+
+#include <array>
+
+#include "convolume/tensor.hpp"
+
+namespace convolume::conv {
+
+/// One tap of one block of source channels: where its first term lies in the source, from the voxel that a result
+/// begins at, and in the weights. Steps in elements.
+struct DirectStep {
+  std::ptrdiff_t source = 0, weights = 0;
+  index_t terms = 0;  ///< channels of the block, 1 to channel_block
+};
+
+/// Distances between voxels, rows and planes of a box, in elements.
+struct BoxStrides {
+  index_t voxel = 0, row = 0, plane = 0;
+  friend BoxStrides operator*(const BoxStrides& s, const Extent3& step) noexcept {
+    return {s.voxel * step.x, s.row * step.y, s.plane * step.z};
+  }
+};
+
+/// For `columns` blocks of lanes (64 bytes) and `count` voxels:
+///   target[voxel](lane) = start + sum over steps and their terms k of source[voxel + step.source + k] * w[k](lane),
+/// where start is what target holds (`add`), or bias(lane), or 0, and w[k] is the vector at weights + step.weights +
+/// block * k. Terms are summed in their order, and start is added to the sum, whatever voxels are taken together: bits
+/// do not depend on that. target overlaps nothing.
+template <class T>
+struct VoxelProduct {
+  const T* source;
+  BoxStrides source_strides;
+  const DirectStep* steps;
+  index_t step_count;
+  const T* weights;
+  std::ptrdiff_t weights_column;  ///< between columns
+  T* target;
+  BoxStrides target_strides;
+  std::ptrdiff_t target_column;
+  const T* bias;  ///< columns * 64 bytes, or null
+  Extent3 count;
+  index_t columns;
+  bool add;
+};
+
+/// Thread-safe; allocates nothing. T is float or double here and below.
+template <class T>
+void multiply(const VoxelProduct<T>& product);
+
+/// sums[channel](lane) += sum over voxels i of x[i](channel) * dy[i](lane), for `columns` blocks of lanes. Voxels are
+/// summed in their order before the sum is added; a channel's sums lie 64 bytes behind those of the one before.
+template <class T>
+struct ChannelProduct {
+  const T* x;
+  BoxStrides x_strides;
+  const T* dy;
+  BoxStrides dy_strides;
+  std::ptrdiff_t dy_column;
+  T* sums;
+  std::ptrdiff_t sums_column;
+  Extent3 count;
+  index_t channels, columns;
+  /// Boxes of `count` voxels that are asked for from memory meanwhile: what the next products read.
+  std::array<const T*, 2> next;
+  std::array<BoxStrides, 2> next_strides;
+};
+
+template <class T>
+void multiply(const ChannelProduct<T>& product);
+
+}  // namespace convolume::conv

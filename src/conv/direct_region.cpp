@@ -1,0 +1,279 @@
+#include "conv/direct_region.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "conv/block_box.hpp"
+#include "conv/direct_product.hpp"
+#include "conv/line_product.hpp"
+#include "conv/prepared.hpp"
+#include "ops/activation.hpp"
+
+namespace convolume::conv {
+namespace {
+
+/// Blocked voxels somewhere: in a tensor, or in scratch.
+template <class T>
+struct BlockedBox {
+  T* data = nullptr;  ///< block 0 of the voxel at `origin`
+  Extent3 origin{0, 0, 0};
+  BoxStrides strides;
+  index_t block = 0;  ///< between channel blocks
+
+  index_t offset(const Extent3& i) const { return i.z * strides.plane + i.y * strides.row + i.x * strides.voxel; }
+  T* at(const Extent3& i) const { return data + offset(i - origin); }
+};
+
+template <class T>
+class RegionRun {
+ public:
+  RegionRun(const VoxelDirection<T>& d, const Region& region, const RegionEnds<T>& ends, const T* weights,
+            std::pmr::memory_resource* memory)
+      : d_(d),
+        region_(region),
+        ends_(ends),
+        weights_(weights + region.first_column * d.weights.column_step()),
+        window_(d.map.window(region.box)),
+        source_in_place_(d.source_layout == Layout::blocked && ends.gradient == nullptr && window_is_inside()),
+        target_in_place_(d.target_layout == Layout::blocked && !ends.add),
+        scratch_(memory, bytes()) {
+    if (!source_in_place_) staged_source_ = take(d.group * volume(window_));
+    if (!target_in_place_) staged_target_ = take(region.columns * volume(region.box));
+    row_ = take(std::max(window_.extent().x, region.box.extent().x));
+    bias_ = take(region.columns);
+  }
+
+  void run() {
+    fill_bias();
+    const BlockedBox<T> target = target_box();
+    for (index_t first = 0; first < d_.weights.term_blocks(); first += d_.group) {
+      const index_t blocks = std::min(d_.group, d_.weights.term_blocks() - first);
+      const BlockedBox<const T> source = source_box(first, blocks);
+      for (const DirectPhase& phase : d_.map.phases()) multiply_phase(phase, first, blocks, source, target);
+    }
+    finish();
+  }
+
+ private:
+  static constexpr index_t block = fft::tile_lanes<T>;
+  static index_t volume(const Box& box) {
+    const Extent3 e = box.extent();
+    return e.z * e.y * e.x;
+  }
+  static BoxStrides dense(const Extent3& e) { return {block, e.x * block, e.y * e.x * block}; }
+  template <class U>
+  static BoxStrides strides_of(const View<U>& tensor) {
+    return {block, tensor.stride[3], tensor.stride[2]};
+  }
+  T* take(index_t blocks) { return scratch_.template take<T>(static_cast<std::size_t>(blocks) * 64); }
+  std::size_t bytes() const {
+    index_t blocks = std::max(window_.extent().x, region_.box.extent().x) + region_.columns;
+    if (!source_in_place_) blocks += d_.group * volume(window_);
+    if (!target_in_place_) blocks += region_.columns * volume(region_.box);
+    return static_cast<std::size_t>(blocks) * 64;
+  }
+  bool window_is_inside() const {
+    const Extent3& e = ends_.source.shape.extent;
+    for (int axis = 0; axis < 3; ++axis) {
+      if (window_.begin[axis] < 0 || window_.end[axis] > e[axis]) return false;
+    }
+    return true;
+  }
+
+  void fill_bias() {
+    std::fill_n(bias_, region_.columns * block, T{0});
+    if (!ends_.bias) return;
+    const index_t first = region_.first_column * block;
+    const index_t count = std::min(region_.columns * block, d_.weights.lanes - first);
+    for (index_t i = 0; i < count; ++i) bias_[i] = ends_.bias(0, first + i, 0, 0, 0);
+  }
+
+  BlockedBox<T> target_box() const {
+    if (!target_in_place_) {
+      return {staged_target_, region_.box.begin, dense(region_.box.extent()), volume(region_.box) * block};
+    }
+    const auto view = block_of(ends_.target, Layout::blocked, region_.sample, region_.first_column * block);
+    return {view.data, {0, 0, 0}, strides_of(ends_.target), ends_.target.stride[1]};
+  }
+
+  /// Blocks [first, first + blocks) of the source's window.
+  BlockedBox<const T> source_box(index_t first, index_t blocks) const {
+    if (source_in_place_) {
+      const auto view = block_of(ends_.source, Layout::blocked, region_.sample, first * block);
+      return {view.data, {0, 0, 0}, strides_of(ends_.source), ends_.source.stride[1]};
+    }
+    const index_t step = volume(window_) * block;
+    for (index_t i = 0; i < blocks; ++i) {
+      BoxSource<T> box{.block = block_of(ends_.source, d_.source_layout, region_.sample, (first + i) * block),
+                       .origin = window_.begin,
+                       .extent = window_.extent(),
+                       .activation = ends_.gradient};
+      if (ends_.gradient != nullptr) {
+        box.y = block_of(ends_.y, d_.source_layout, region_.sample, (first + i) * block);
+      }
+      load_box(box, staged_source_ + i * step, row_);
+    }
+    return {staged_source_, window_.begin, dense(window_.extent()), step};
+  }
+
+  /// A phase's results from some blocks of the source, by planes and rows that the same taps reach: those that meet
+  /// only padding are left out, which no bit of a sum feels.
+  void multiply_phase(const DirectPhase& phase, index_t first, index_t blocks, const BlockedBox<const T>& source,
+                      const BlockedBox<T>& target) const {
+    const Extent3 begin = d_.map.first(phase, region_.box.begin), all = d_.map.count(begin, region_.box.end);
+    if (all.x == 0) return;
+    const Extent3& step = d_.map.target_step();
+    Extent3 from = begin, count = all;
+    for (index_t z = 0; z < all.z; z += count.z) {
+      from.z = begin.z + z * step.z;
+      count.z = d_.map.alike(phase, 0, from.z, all.z - z);
+      for (index_t y = 0; y < all.y; y += count.y) {
+        from.y = begin.y + y * step.y;
+        count.y = d_.map.alike(phase, 1, from.y, all.y - y);
+        multiply_alike(phase, from, count, first, blocks, source, target);
+      }
+    }
+  }
+
+  /// Where no tap reaches the results they get what they start from.
+  void multiply_alike(const DirectPhase& phase, const Extent3& begin, const Extent3& count, index_t first,
+                      index_t blocks, const BlockedBox<const T>& source, const BlockedBox<T>& target) const {
+    const Extent3 base = d_.map.base(begin);
+    VoxelProduct<T> product{.source = source.at(base),
+                            .source_strides = source.strides * d_.map.source_step(),
+                            .steps = nullptr,
+                            .step_count = 0,
+                            .weights = weights_,
+                            .weights_column = d_.weights.column_step(),
+                            .target = target.at(begin),
+                            .target_strides = target.strides * d_.map.target_step(),
+                            .target_column = target.block,
+                            .bias = bias_,
+                            .count = count,
+                            .columns = region_.columns,
+                            .add = first > 0};
+    const auto taps = static_cast<index_t>(phase.taps.size());
+    for (index_t done = 0; done < blocks * taps || !product.add; done += steps_per_pass, product.add = true) {
+      std::array<DirectStep, steps_per_pass> steps;
+      product.steps = steps.data();
+      product.step_count = 0;
+      for (index_t i = done; i < std::min(done + steps_per_pass, blocks * taps); ++i) {
+        const DirectTap& tap = phase.taps[static_cast<std::size_t>(i % taps)];
+        if (!d_.map.meets(tap, base)) continue;
+        const index_t b = i / taps;
+        steps[static_cast<std::size_t>(product.step_count++)] = {
+            .source = b * source.block + source.offset(tap.offset),
+            .weights = d_.weights.offset(0, first + b, tap.tap),
+            .terms = std::min(block, d_.weights.terms - (first + b) * block)};
+      }
+      if (product.step_count > 0 || !product.add) multiply(product);
+    }
+  }
+
+  void finish() {
+    if (target_in_place_ && ends_.activation.kind == Activation::Kind::none) return;
+    for (index_t i = 0; i < region_.columns; ++i) {
+      const BoxTarget<T> box{
+          .block = block_of(ends_.target, d_.target_layout, region_.sample, (region_.first_column + i) * block),
+          .origin = region_.box.begin,
+          .extent = region_.box.extent(),
+          .activation = ends_.activation,
+          .add = ends_.add};
+      target_in_place_ ? activate_box(box) : store_box(staged_target_ + i * volume(region_.box) * block, box, row_);
+    }
+  }
+
+  const VoxelDirection<T>& d_;
+  const Region& region_;
+  const RegionEnds<T>& ends_;
+  const T* weights_;  // of the first column
+  Box window_;
+  bool source_in_place_, target_in_place_;
+  Scratch scratch_;
+  T *staged_source_ = nullptr, *staged_target_ = nullptr, *row_ = nullptr, *bias_ = nullptr;
+};
+
+/// The region as products of lines: rows, or all of a plane's where they lie side by side.
+template <class T>
+void run_lines(const VoxelDirection<T>& d, const Region& region, const RegionEnds<T>& ends, const T* weights,
+               std::pmr::memory_resource* memory) {
+  const index_t first = region.first_column * d.weights.block;
+  const index_t results = std::min(region.columns * d.weights.block, d.weights.lanes - first);
+  const std::size_t bytes = static_cast<std::size_t>(results) * sizeof(T);
+  Scratch scratch(memory, bytes);
+  T* bias = scratch.take<T>(bytes);
+  for (index_t i = 0; i < results; ++i) bias[i] = ends.bias ? ends.bias(0, first + i, 0, 0, 0) : T{0};
+  const Extent3 extent = region.box.extent();
+  const bool joined = ends.source.stride[3] == extent.x && ends.target.stride[3] == extent.x;
+  const index_t lines = joined ? 1 : extent.y, voxels = joined ? extent.y * extent.x : extent.x;
+  for (index_t z = region.box.begin.z; z < region.box.end.z; ++z) {
+    for (index_t line = 0; line < lines; ++line) {
+      const index_t y = region.box.begin.y + line;
+      T* target = &ends.target(region.sample, first, z, y, 0);
+      multiply(LineProduct<T>{.source = &ends.source(region.sample, 0, z, y, 0),
+                              .source_channel = ends.source.stride[1],
+                              .weights = weights + region.first_column * d.weights.column_step(),
+                              .weights_column = d.weights.column_step(),
+                              .target = target,
+                              .target_channel = ends.target.stride[1],
+                              .bias = bias,
+                              .voxels = voxels,
+                              .terms = d.weights.terms,
+                              .results = results,
+                              .add = ends.add});
+      for (index_t i = 0; i < results && ends.activation.kind != Activation::Kind::none; ++i) {
+        T* channel = target + i * ends.target.stride[1];
+        ops::activate(ends.activation, static_cast<const T*>(channel), channel, voxels);
+      }
+    }
+  }
+}
+
+template <class T>
+bool are_lines(const VoxelDirection<T>& d) {
+  const Box all{{0, 0, 0}, d.map.domain()};
+  const Box window = d.map.window(all);
+  const bool plain = d.source_layout == Layout::plain && d.target_layout == Layout::plain;
+  return plain && d.weights.taps == 1 && window.begin == all.begin && window.end == all.end &&
+         d.group == d.weights.term_blocks();
+}
+
+template <class T>
+WeightBlocks<T> weights_of(const ConvProblem& p, bool forward) {
+  return {.terms = forward ? p.in_channels : p.out_channels,
+          .lanes = forward ? p.out_channels : p.in_channels,
+          .taps = p.kernel.volume()};
+}
+
+}  // namespace
+
+template <class T>
+VoxelDirection<T>::VoxelDirection(const ConvProblem& p, plan::Direction direction)
+    : map(p, direction),
+      weights(weights_of<T>(p, direction == plan::Direction::forward)),
+      source_layout(direction == plan::Direction::forward ? p.x_layout : p.y_layout),
+      target_layout(direction == plan::Direction::forward ? p.y_layout : p.x_layout),
+      group(std::clamp<index_t>(steps_per_pass / weights.taps, 1, weights.term_blocks())),
+      grid(choose_regions(map, p.batch, group, weights.lane_blocks())) {
+  lines = are_lines(*this);
+}
+
+template struct VoxelDirection<float>;
+template struct VoxelDirection<double>;
+
+template <class T>
+void run_region(const VoxelDirection<T>& direction, const Region& region, const RegionEnds<T>& ends, const T* weights,
+                std::pmr::memory_resource* memory) {
+  if (direction.lines && ends.gradient == nullptr) {
+    run_lines(direction, region, ends, weights, memory);
+    return;
+  }
+  RegionRun<T>(direction, region, ends, weights, memory).run();
+}
+template void run_region(const VoxelDirection<float>&, const Region&, const RegionEnds<float>&, const float*,
+                         std::pmr::memory_resource*);
+template void run_region(const VoxelDirection<double>&, const Region&, const RegionEnds<double>&, const double*,
+                         std::pmr::memory_resource*);
+
+}  // namespace convolume::conv

@@ -1,0 +1,49 @@
+// One region of a direct convolution's results, forward or towards the input.
+#pragma once
+
+#include <memory_resource>
+
+#include "conv/direct_geometry.hpp"
+#include "conv/weight_blocks.hpp"
+
+namespace convolume::conv {
+
+/// One direction that yields voxels: y, or dx. Terms are channels of its source, lanes those of its results.
+template <class T>
+struct VoxelDirection {
+  VoxelDirection(const ConvProblem& problem, plan::Direction direction);
+
+  DirectMap map;
+  WeightBlocks<T> weights;
+  Layout source_layout, target_layout;
+  bool lines = false;  ///< one tap, plain tensors, voxel for voxel: a product of lines without copies
+  index_t group = 1;   ///< channel blocks of the source that are held at once
+  RegionGrid grid;
+};
+
+/// A box of results of one sample, for some columns (blocks of lanes).
+struct Region {
+  index_t sample = 0;
+  Box box;
+  index_t first_column = 0, columns = 1;
+};
+
+/// What a region reads and writes beside weights.
+template <class T>
+struct RegionEnds {
+  View<const T> source;
+  View<T> target;
+  View<const T> bias{};                  ///< one channel per lane; may be absent
+  const Activation* gradient = nullptr;  ///< multiplies the source by its gradient at y
+  View<const T> y{};
+  Activation activation{};
+  bool add = false;
+};
+
+/// Computes a region, with scratch from `memory`. Bits of a result depend on neither region nor layouts. Thread-safe
+/// for regions that do not overlap.
+template <class T>
+void run_region(const VoxelDirection<T>& direction, const Region& region, const RegionEnds<T>& ends, const T* weights,
+                std::pmr::memory_resource* memory);
+
+}  // namespace convolume::conv

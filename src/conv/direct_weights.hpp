@@ -1,0 +1,38 @@
+// The weights' gradient of a direct convolution: sums over voxels in a fixed order, whatever the threads.
+#pragma once
+
+#include "conv/direct_geometry.hpp"
+#include "conv/engine.hpp"
+#include "conv/weight_blocks.hpp"
+
+namespace convolume::conv {
+
+/// The work of one task: a part's pieces for some channel blocks of x and of dy.
+struct PairGroup {
+  index_t part = 0;
+  index_t first_in = 0, last_in = 1, first_out = 0, last_out = 1;
+};
+
+/// Sums lie as [part][weights in squares: lanes are channels of dy, terms those of x].
+template <class T>
+class WeightGradient {
+ public:
+  explicit WeightGradient(const ConvProblem& problem);
+
+  const WeightPieces& pieces() const noexcept { return pieces_; }
+  index_t elements() const noexcept { return pieces_.parts * layout_.elements(); }
+  index_t pairs() const noexcept { return layout_.lane_blocks() * layout_.term_blocks(); }
+  PairGroup group(index_t part, index_t in_group, index_t out_group) const noexcept;
+
+  /// Fills a group's sums. Takes scratch from the arguments' memory; thread-safe for distinct groups.
+  void sum(const BackwardArguments& arguments, const PairGroup& group, T* sums) const;
+  /// Adds up the parts of one pair of channel blocks and writes dw. Thread-safe for distinct pairs.
+  void finish(const BackwardArguments& arguments, index_t pair, T* sums) const;
+
+ private:
+  ConvProblem problem_;
+  WeightBlocks<T> layout_;
+  WeightPieces pieces_;
+};
+
+}  // namespace convolume::conv

@@ -1,0 +1,172 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "conv/weight_blocks.cpp"
+#include "conv/weight_blocks.hpp"
+
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+#include "fft/rows-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace convolume::conv {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace rows = fft::HWY_NAMESPACE;
+
+template <class T>
+using RowPointers = std::array<T*, static_cast<std::size_t>(fft::tile_lanes<T>)>;
+
+/// Rows [begin, end) of a kernel's voxels, one per lane, to or from squares that lie `square` apart.
+template <class T>
+void LoadTaps(const RowPointers<T>& from, index_t count, T* to) {
+  const hn::ScalableTag<T> d;
+  using Layout = WeightBlocks<T>;
+  for (index_t lane = 0; lane < Layout::block; lane += static_cast<index_t>(hn::Lanes(d))) {
+    rows::LoadRows(d, from.data() + lane, 1, to + lane, Layout::square, count);
+  }
+}
+template <class T>
+void StoreTaps(const T* from, index_t count, const RowPointers<T>& to) {
+  const hn::ScalableTag<T> d;
+  using Layout = WeightBlocks<T>;
+  for (index_t lane = 0; lane < Layout::block; lane += static_cast<index_t>(hn::Lanes(d))) {
+    rows::StoreRows(d, from + lane, Layout::square, to.data() + lane, 1, count);
+  }
+}
+
+/// body(z, y, first tap, taps) for stretches of a kernel whose voxels lie side by side.
+template <class T, class Body>
+void ForEachStretch(const View<T>& w, const Body& body) {
+  const Extent3& k = w.shape.extent;
+  if (w.dense_channels()) {
+    body(0, 0, 0, k.z * k.y * k.x);
+    return;
+  }
+  for (index_t z = 0; z < k.z; ++z) {
+    for (index_t y = 0; y < k.y; ++y) body(z, y, (z * k.y + y) * k.x, k.x);
+  }
+}
+
+template <class T>
+void Pack(const View<const T>& w, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block, T* to,
+          T* scratch) {
+  constexpr index_t block = WeightBlocks<T>::block, square = WeightBlocks<T>::square;
+  const index_t first_o = lane_block * block, lanes = std::min(block, layout.lanes - first_o);
+  const index_t first_c = term_block * block, terms = std::min(block, layout.terms - first_c);
+  if (terms < block) std::fill_n(to, layout.taps * square, T{0});
+  std::fill_n(scratch, layout.taps, T{0});  // a row of zeros, for lanes without a channel
+  for (index_t c = 0; c < terms; ++c) {
+    ForEachStretch(w, [&](index_t z, index_t y, index_t tap, index_t count) {
+      RowPointers<T> pointers;
+      for (index_t o = 0; o < block; ++o) {
+        pointers[static_cast<std::size_t>(o)] =
+            o < lanes ? const_cast<T*>(&w(first_o + o, first_c + c, z, y, 0)) : scratch;
+      }
+      LoadTaps(pointers, count, to + tap * square + c * block);
+    });
+  }
+}
+
+template <class T>
+void Unpack(const T* from, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block, bool add,
+            const View<T>& w, T* scratch) {
+  constexpr index_t block = WeightBlocks<T>::block, square = WeightBlocks<T>::square;
+  const index_t first_o = lane_block * block, lanes = std::min(block, layout.lanes - first_o);
+  const index_t first_c = term_block * block, terms = std::min(block, layout.terms - first_c);
+  for (index_t c = 0; c < terms; ++c) {
+    ForEachStretch(w, [&](index_t z, index_t y, index_t tap, index_t count) {
+      RowPointers<T> pointers;
+      for (index_t o = 0; o < block; ++o) {
+        pointers[static_cast<std::size_t>(o)] =
+            o < lanes && !add ? &w(first_o + o, first_c + c, z, y, 0) : scratch + o * layout.taps;
+      }
+      StoreTaps(from + tap * square + c * block, count, pointers);
+      for (index_t o = 0; o < lanes && add; ++o) {
+        T* row = &w(first_o + o, first_c + c, z, y, 0);
+        for (index_t i = 0; i < count; ++i) row[i] += pointers[static_cast<std::size_t>(o)][i];
+      }
+    });
+  }
+}
+
+template <class T>
+void Transpose(const T* from, index_t count, T* to) {
+  constexpr index_t block = WeightBlocks<T>::block, square = WeightBlocks<T>::square;
+  const hn::ScalableTag<T> d;
+  for (index_t i = 0; i < count; ++i, from += square, to += square) {
+    RowPointers<T> pointers;
+    for (index_t r = 0; r < block; ++r) pointers[static_cast<std::size_t>(r)] = const_cast<T*>(from) + r * block;
+    for (index_t lane = 0; lane < block; lane += static_cast<index_t>(hn::Lanes(d))) {
+      rows::LoadRows(d, pointers.data() + lane, 1, to + lane, block, block);
+    }
+  }
+}
+
+}  // namespace
+
+void PackFloat(const View<const float>& w, const WeightBlocks<float>& layout, index_t lanes, index_t terms, float* to,
+               float* scratch) {
+  Pack(w, layout, lanes, terms, to, scratch);
+}
+void PackDouble(const View<const double>& w, const WeightBlocks<double>& layout, index_t lanes, index_t terms,
+                double* to, double* scratch) {
+  Pack(w, layout, lanes, terms, to, scratch);
+}
+void UnpackFloat(const float* from, const WeightBlocks<float>& layout, index_t lanes, index_t terms, bool add,
+                 const View<float>& w, float* scratch) {
+  Unpack(from, layout, lanes, terms, add, w, scratch);
+}
+void UnpackDouble(const double* from, const WeightBlocks<double>& layout, index_t lanes, index_t terms, bool add,
+                  const View<double>& w, double* scratch) {
+  Unpack(from, layout, lanes, terms, add, w, scratch);
+}
+void TransposeFloat(const float* from, index_t count, float* to) { Transpose(from, count, to); }
+void TransposeDouble(const double* from, index_t count, double* to) { Transpose(from, count, to); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace convolume::conv
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace convolume::conv {
+
+HWY_EXPORT(PackFloat);
+HWY_EXPORT(PackDouble);
+HWY_EXPORT(UnpackFloat);
+HWY_EXPORT(UnpackDouble);
+HWY_EXPORT(TransposeFloat);
+HWY_EXPORT(TransposeDouble);
+
+template <>
+void pack_weights(const View<const float>& w, const WeightBlocks<float>& layout, index_t lane_block, index_t term_block,
+                  float* to, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(PackFloat)(w, layout, lane_block, term_block, to, scratch);
+}
+template <>
+void pack_weights(const View<const double>& w, const WeightBlocks<double>& layout, index_t lane_block,
+                  index_t term_block, double* to, double* scratch) {
+  HWY_DYNAMIC_DISPATCH(PackDouble)(w, layout, lane_block, term_block, to, scratch);
+}
+template <>
+void unpack_weights(const float* from, const WeightBlocks<float>& layout, index_t lane_block, index_t term_block,
+                    bool add, const View<float>& w, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(UnpackFloat)(from, layout, lane_block, term_block, add, w, scratch);
+}
+template <>
+void unpack_weights(const double* from, const WeightBlocks<double>& layout, index_t lane_block, index_t term_block,
+                    bool add, const View<double>& w, double* scratch) {
+  HWY_DYNAMIC_DISPATCH(UnpackDouble)(from, layout, lane_block, term_block, add, w, scratch);
+}
+template <>
+void transpose_squares(const float* from, index_t count, float* to) {
+  HWY_DYNAMIC_DISPATCH(TransposeFloat)(from, count, to);
+}
+template <>
+void transpose_squares(const double* from, index_t count, double* to) {
+  HWY_DYNAMIC_DISPATCH(TransposeDouble)(from, count, to);
+}
+
+}  // namespace convolume::conv
+#endif  // HWY_ONCE

@@ -1,0 +1,39 @@
+// Weights of a direct convolution in squares of channels, as its products read them.
+#pragma once
+
+#include "conv/tile_ends.hpp"
+
+namespace convolume::conv {
+
+/// [lane block][term block][tap][term][lane]: lanes are the channels of a product's result, terms those of its source.
+/// Squares have channel_block of each; where there is no channel they hold zero. Taps are in the order of a kernel's
+/// voxels.
+template <class T>
+struct WeightBlocks {
+  static constexpr index_t block = fft::tile_lanes<T>, square = block * block;
+  index_t terms = 1, lanes = 1, taps = 1;  ///< channels and voxels of the kernel
+
+  index_t term_blocks() const noexcept { return (terms + block - 1) / block; }
+  index_t lane_blocks() const noexcept { return (lanes + block - 1) / block; }
+  index_t column_step() const noexcept { return term_blocks() * taps * square; }  ///< between lane blocks
+  index_t elements() const noexcept { return lane_blocks() * column_step(); }
+  index_t offset(index_t lane_block, index_t term_block, index_t tap) const noexcept {
+    return lane_block * column_step() + (term_block * taps + tap) * square;
+  }
+};
+
+/// The squares of one lane block and one term block: to[tap][c][o] = w(o, c, tap). Takes scratch of taps * 64 bytes.
+template <class T>
+void pack_weights(const View<const T>& w, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block, T* to,
+                  T* scratch);
+
+/// The other way: w(o, c, tap) = from[tap][c][o], or += that.
+template <class T>
+void unpack_weights(const T* from, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block, bool add,
+                    const View<T>& w, T* scratch);
+
+/// to = from with terms and lanes exchanged, `count` squares.
+template <class T>
+void transpose_squares(const T* from, index_t count, T* to);
+
+}  // namespace convolume::conv

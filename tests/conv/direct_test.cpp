@@ -1,0 +1,303 @@
+// The direct engine against the reference in double: any stride, dilation and padding, channels that fill blocks in
+// part, both layouts, and what it promises beside the numbers.
+#include "blocked_tensor.hpp"
+#include "conv_fixture.hpp"
+#include <catch2/catch.hpp>
+
+#include "convolume/cpu.hpp"
+
+using namespace convolume;
+using test::Blocked;
+using test::ConvCase;
+using test::random_tensor;
+
+namespace {
+
+constexpr ConvOptions direct{.engine = Engine::direct};
+
+ConvProblem random_problem(std::uint64_t seed) {
+  const RandomKey key{.seed = 79};
+  std::uint64_t draw = seed * 128;
+  const auto below = [&](index_t n) {
+    return static_cast<index_t>(uniform_below(key, draw++, static_cast<std::uint64_t>(n)));
+  };
+  ConvProblem p;
+  for (;;) {
+    p.batch = 1 + below(3);
+    p.in_channels = 1 + below(below(3) == 0 ? 40 : 10);
+    p.out_channels = 1 + below(below(3) == 0 ? 40 : 10);
+    for (int axis = 0; axis < 3; ++axis) {
+      p.input[axis] = 1 + below(axis == 2 ? 20 : 11);
+      p.kernel[axis] = below(3) == 0 ? 1 : 1 + below(5);
+      p.stride[axis] = below(3) == 0 ? 1 + below(3) : 1;
+      p.dilation[axis] = below(4) == 0 ? 1 + below(3) : 1;
+      p.pad_before[axis] = below(2) == 0 ? below(4) : 0;
+      p.pad_after[axis] = below(2) == 0 ? below(4) : 0;
+    }
+    p.epilogue.bias = below(2) == 0;
+    constexpr Activation::Kind kinds[] = {Activation::Kind::none, Activation::Kind::none, Activation::Kind::sigmoid,
+                                          Activation::Kind::tanh};
+    p.epilogue.activation.kind = kinds[below(4)];
+    try {
+      p.validate();
+      if (p.flops() < 3e7) return p;
+    } catch (const Error&) {
+      // The kernel does not fit; draw again.
+    }
+  }
+}
+
+template <class T>
+void check_against_reference(const ConvProblem& p, double tolerance, int threads = 1) {
+  ConvCase<T> ours(p, direct, false, threads);
+  ConvCase<double> reference(p, {.engine = Engine::reference});
+  for (auto [to, from] : {std::pair{&reference.x, &ours.x}, std::pair{&reference.w, &ours.w},
+                          std::pair{&reference.bias, &ours.bias}, std::pair{&reference.dy, &ours.dy}}) {
+    for (index_t i = 0; i < to->elements(); ++i) to->data()[i] = static_cast<double>(from->data()[i]);
+  }
+  ours.run();
+  reference.run();
+  CAPTURE(to_string(p), p.batch, ours.plan.numerics());
+  REQUIRE(test::relative_error(ours.y, reference.y) <= tolerance);
+  REQUIRE(test::relative_error(ours.dx, reference.dx) <= tolerance);
+  REQUIRE(test::relative_error(ours.dw, reference.dw) <= tolerance);
+  REQUIRE(test::relative_error(ours.dbias, reference.dbias) <= tolerance);
+}
+
+}  // namespace
+
+TEST_CASE("direct agrees with the double reference over random problems, in double and float") {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    CAPTURE(seed);
+    const auto p = random_problem(seed);
+    check_against_reference<double>(p, 1e-12);
+    check_against_reference<float>(p, 1e-5);
+  }
+}
+
+TEST_CASE("direct is accurate to 2e-6 on layers of ordinary size, on every SIMD target") {
+  const std::string before = simd_target();
+  for (const auto& target : available_simd_targets()) {
+    set_simd_target(target);
+    CAPTURE(target);
+    check_against_reference<float>(parse_problem("ic18id10ih9iw17oc20kd3pd1"), 2e-6);
+    check_against_reference<float>(parse_problem("ic70id3oc40kd3pd1"), 2e-6);
+    check_against_reference<float>(parse_problem("ic33id10ih20iw17oc17kd1pd0"), 2e-6);
+    check_against_reference<float>(parse_problem("ic30id10ih20iw17oc3kd1"), 2e-6);
+    check_against_reference<float>(parse_problem("mb2ic8id9oc16kd2sd2"), 2e-6);
+    check_against_reference<double>(parse_problem("ic9id9oc17kd3sd2pd1"), 1e-14);
+  }
+  set_simd_target(before);
+}
+
+TEST_CASE("direct is exact on small integers") {
+  for (const char* text : {"mb2ic20id9oc33kd3pd1", "ic3id12oc3kd5", "ic40id10oc16kd1", "ic7id11oc5kd3sd2pd1"}) {
+    ConvCase<float> ours(parse_problem(text), direct, true);
+    ConvCase<float> reference(ours.problem, {.engine = Engine::reference}, true);
+    ours.run();
+    reference.run();
+    CAPTURE(text);
+    CHECK(test::same_bits(ours.y, reference.y));
+    CHECK(test::same_bits(ours.dx, reference.dx));
+    CHECK(test::same_bits(ours.dw, reference.dw));
+    CHECK(test::same_bits(ours.dbias, reference.dbias));
+  }
+}
+
+TEST_CASE("direct: forward and backward are adjoint: <Ax, dy> = <x, A'dy> = <w, dA/dw>") {
+  for (std::uint64_t seed = 100; seed < 130; ++seed) {
+    auto p = random_problem(seed);
+    p.epilogue = {};
+    CAPTURE(seed, to_string(p));
+    ConvCase<double> c(p, direct);
+    c.run();
+    const double forward = test::dot(c.y, c.dy);
+    const double scale = std::sqrt(test::dot(c.y, c.y) * test::dot(c.dy, c.dy)) + 1e-300;
+    REQUIRE(std::abs(forward - test::dot(c.x, c.dx)) <= 1e-12 * scale);
+    REQUIRE(std::abs(forward - test::dot(c.w, c.dw)) <= 1e-12 * scale);
+  }
+}
+
+TEST_CASE("direct has the same bits on 1, 2 and 8 threads") {
+  int most_workers = 0;
+  for (const char* text : {"mb2ic3id12oc20kd3pd1", "ic70id6oc66kd3pd1", "ic20id28oc17kd1", "ic5id17oc9kd3sd2pd1"}) {
+    CAPTURE(text);
+    ConvCase<float> first(parse_problem(text), direct);
+    first.run();
+    for (const int threads : {1, 2, 8}) {
+      ConvCase<float> other(first.problem, direct, false, threads);
+      for (int repeat = 0; repeat < 2; ++repeat) {
+        other.run(repeat == 0);
+        CHECK(test::same_bits(first.y, other.y));
+        CHECK(test::same_bits(first.dx, other.dx));
+        CHECK(test::same_bits(first.dw, other.dw));
+        CHECK(test::same_bits(first.dbias, other.dbias));
+      }
+      most_workers = std::max(most_workers, other.scheduler.distinct_workers());
+      CHECK(other.memory.statistics().live_bytes == 0);
+    }
+  }
+  CHECK(most_workers > 1);  // the smallest of these may be drained by one
+}
+
+namespace {
+
+/// One side blocked, the other too or not: the same bits as with plain tensors.
+template <class T>
+void check_layouts(const char* text, bool blocked_x, bool blocked_y, Activation::Kind kind) {
+  auto p = parse_problem(text);
+  p.epilogue = {.bias = true, .activation = {kind}};
+  ConvCase<T> plain(p, direct);
+  plain.run();
+  p = plain.problem;
+  if (blocked_x) p.x_layout = Layout::blocked;
+  if (blocked_y) p.y_layout = Layout::blocked;
+  const auto plan = ConvPlan::make(p, direct);
+  const Execution run{plain.scheduler, &plain.memory};
+  Blocked<T> x(plain.x), dy(plain.dy), y(p.y_shape()), dx(p.x_shape());
+  auto plain_y = test::poisoned<T>(p.y_shape()), plain_dx = test::poisoned<T>(p.x_shape());
+  auto dw = test::poisoned<T>(p.w_shape()), dbias = test::poisoned<T>(plain.dbias.shape());
+  const auto x_view = blocked_x ? x.view() : plain.x.view(), dx_view = blocked_x ? dx.view() : plain_dx.view();
+  const auto y_view = blocked_y ? y.view() : plain_y.view(), dy_view = blocked_y ? dy.view() : plain.dy.view();
+  const auto prepared = plan.prepare(run, plain.w);
+  plan.forward(run, {.x = x_view, .w = prepared, .bias = plain.bias, .y = y_view});
+  plan.backward(run, {.x = x_view, .y = y_view, .dy = dy_view, .w = prepared, .dx = dx_view, .dw = dw, .dbias = dbias});
+  CAPTURE(text, blocked_x, blocked_y);
+  CHECK((blocked_y ? y.equals(plain.y) && y.padding_is_zero() : test::same_bits(plain_y, plain.y)));
+  CHECK((blocked_x ? dx.equals(plain.dx) && dx.padding_is_zero() : test::same_bits(plain_dx, plain.dx)));
+  CHECK(test::same_bits(dw, plain.dw));
+  CHECK(test::relative_error(dbias, plain.dbias) < 1e-6);  // channels are summed row by row, or side by side
+}
+
+}  // namespace
+
+TEST_CASE("direct gives the same bits in blocked memory, and zero in lanes without a channel") {
+  for (const char* text : {"mb2ic20id8oc18kd3pd1", "ic16id10ih12iw11oc32kd3kh5kw2", "ic12id3ih20iw19oc41kd1",
+                           "ic33id3ih7iw9oc19kd1", "ic18id9oc9kd3sd2pd1"}) {
+    for (const auto kind : {Activation::Kind::none, Activation::Kind::sigmoid}) {
+      check_layouts<float>(text, true, true, kind);
+      check_layouts<float>(text, false, true, kind);
+      check_layouts<float>(text, true, false, kind);
+      check_layouts<double>(text, true, true, kind);
+    }
+  }
+}
+
+TEST_CASE("direct adds to dx, dw and dbias where asked") {
+  for (const char* text : {"ic3id10oc9kd3pd1", "ic3id10oc9kd2sd3", "ic20id5oc9kd1"}) {
+    ConvCase<double> c(parse_problem(text), direct);
+    c.run();
+    const Execution run{c.scheduler, &c.memory};
+    const auto prepared = c.plan.prepare(run, c.w);
+    auto dx = random_tensor<double>(c.dx.shape(), 7), dw = random_tensor<double>(c.dw.shape(), 8),
+         dbias = random_tensor<double>(c.dbias.shape(), 9);
+    const auto before_x = random_tensor<double>(c.dx.shape(), 7), before_w = random_tensor<double>(c.dw.shape(), 8),
+               before_bias = random_tensor<double>(c.dbias.shape(), 9);
+    c.plan.backward(run, {.x = c.x,
+                          .y = c.y,
+                          .dy = c.dy,
+                          .w = prepared,
+                          .dx = dx,
+                          .dw = dw,
+                          .dbias = dbias,
+                          .add_dx = true,
+                          .add_dw = true});
+    for (index_t i = 0; i < dx.elements(); ++i) REQUIRE(dx.data()[i] == Approx(before_x.data()[i] + c.dx.data()[i]));
+    for (index_t i = 0; i < dw.elements(); ++i) REQUIRE(dw.data()[i] == Approx(before_w.data()[i] + c.dw.data()[i]));
+    for (index_t i = 0; i < dbias.elements(); ++i) {
+      REQUIRE(dbias.data()[i] == Approx(before_bias.data()[i] + c.dbias.data()[i]));
+    }
+  }
+}
+
+TEST_CASE("direct adds to a blocked dx, and keeps its lanes without a channel zero") {
+  auto p = parse_problem("ic20id7oc9kd3pd1");
+  p.x_layout = p.y_layout = Layout::blocked;
+  ConvCase<float> plain(parse_problem("ic20id7oc9kd3pd1"), direct);
+  plain.run();
+  const auto plan = ConvPlan::make(p, direct);
+  const Execution run{plain.scheduler, &plain.memory};
+  Blocked<float> dy(plain.dy), dx(plain.x);
+  const auto prepared = plan.prepare(run, plain.w);
+  plan.backward(run, {.dy = dy.view(), .w = prepared, .dx = dx.view(), .add_dx = true});
+  for (index_t i = 0; i < plain.x.elements(); ++i) plain.x.data()[i] += plain.dx.data()[i];
+  CHECK(dx.equals(plain.x));
+  CHECK(dx.padding_is_zero());
+}
+
+TEST_CASE("direct takes voxel-for-voxel products of cropped tensors") {
+  ConvCase<float> c(parse_problem("ic19id5ih4iw23oc35kd1"), direct);
+  c.run();
+  const Execution run{c.scheduler, &c.memory};
+  const auto prepared = c.plan.prepare(run, c.w);
+  Tensor<float> x_memory({1, 19, {5, 6, 40}}), y_memory({1, 35, {5, 6, 40}});
+  x_memory.fill(std::numeric_limits<float>::quiet_NaN());
+  y_memory.fill(7);
+  View<float> x(x_memory.data() + 43, c.x.shape()), y(y_memory.data() + 43, c.y.shape());
+  x.stride = x_memory.view().stride;
+  y.stride = y_memory.view().stride;
+  const auto each = [](const Shape5& s, const auto& body) {
+    for (index_t i = 0; i < s.elements(); ++i) {
+      const index_t v = i % s.extent.volume(), row = s.extent.x;
+      body(i, i / s.extent.volume(), v / (s.extent.y * row), v / row % s.extent.y, v % row);
+    }
+  };
+  each(x.shape, [&](index_t i, index_t ch, index_t z, index_t h, index_t w) { x(0, ch, z, h, w) = c.x.data()[i]; });
+  c.plan.forward(run, {.x = x, .w = prepared, .bias = c.bias, .y = y});
+  double sum = 0;
+  each(y.shape, [&](index_t i, index_t ch, index_t z, index_t h, index_t w) {
+    REQUIRE(y(0, ch, z, h, w) == c.y.data()[i]);
+    y(0, ch, z, h, w) = 7;
+  });
+  for (index_t i = 0; i < y_memory.elements(); ++i) sum += static_cast<double>(y_memory.data()[i]);
+  CHECK(sum == 7.0 * static_cast<double>(y_memory.elements()));  // nothing else was written
+}
+
+TEST_CASE("direct takes kernels with strides of their own") {
+  ConvCase<float> c(parse_problem("ic5id6oc18kd3pd1"), direct);
+  c.run();
+  const Execution run{c.scheduler, &c.memory};
+  const Shape5 wide{18, 5, {3, 3, 4}};
+  Tensor<float> memory(wide), gradient(wide);
+  View<float> w(memory.data(), c.problem.w_shape()), dw(gradient.data(), c.problem.w_shape());
+  w.stride = dw.stride = memory.view().stride;
+  for (index_t i = 0; i < c.w.elements(); ++i) {
+    w(i / 135, i / 27 % 5, i / 9 % 3, i / 3 % 3, i % 3) = c.w.data()[i];
+  }
+  const auto prepared = c.plan.prepare(run, w);
+  auto y = test::poisoned<float>(c.y.shape());
+  c.plan.forward(run, {.x = c.x, .w = prepared, .bias = c.bias, .y = y});
+  c.plan.backward(run, {.x = c.x, .dy = c.dy, .w = prepared, .dw = dw});
+  CHECK(test::same_bits(y, c.y));
+  for (index_t i = 0; i < c.w.elements(); ++i) {
+    REQUIRE(dw(i / 135, i / 27 % 5, i / 9 % 3, i / 3 % 3, i % 3) == c.dw.data()[i]);
+  }
+}
+
+TEST_CASE("direct refuses weights of other channels or kernels, and weights that hold nothing") {
+  ConvCase<float> c(parse_problem("ic4id8oc4kd3"), direct);
+  const Execution run{c.scheduler, &c.memory};
+  for (const char* text : {"ic2id8oc4kd3", "ic4id8oc2kd3", "ic4id8oc4kd2"}) {
+    ConvCase<float> other(parse_problem(text), direct);
+    const auto foreign = other.plan.prepare(run, other.w);
+    CHECK_THROWS_AS(c.plan.forward(run, {.x = c.x, .w = foreign, .y = c.y}), StaleCache);
+  }
+  const auto unprepared = c.plan.prepared_weights(&c.memory);
+  TaskGraph graph;
+  c.plan.append_forward(graph, {}, {.x = c.x, .w = unprepared, .y = c.y}, &c.memory);
+  CHECK_THROWS_AS(graph.run(c.scheduler), StaleCache);
+  const auto prepared = c.plan.prepare(run, c.w);
+  SlabResource tiny({.upstream = mmap_resource(), .budget = 20000});
+  CHECK_THROWS_AS(c.plan.backward({c.scheduler, &tiny}, {.x = c.x, .dy = c.dy, .w = prepared, .dx = c.dx, .dw = c.dw}),
+                  MemoryBudgetExceeded);
+  CHECK(tiny.statistics().live_bytes == 0);
+}
+
+TEST_CASE("direct says what it does not serve") {
+  CHECK_THROWS_WITH(ConvPlan::make(parse_problem("g2ic4id6oc4kd3"), direct), Catch::Contains("1 group only"));
+  auto p = parse_problem("ic4id6oc4kd3");
+  p.transposed = true;
+  CHECK_THROWS_WITH(ConvPlan::make(p, direct), Catch::Contains("no transposed"));
+  const auto plan = ConvPlan::make(parse_problem("ic4id6oc4kd3"), direct);
+  CHECK_THAT(plan.numerics(), Catch::Contains(simd_target()));
+}
