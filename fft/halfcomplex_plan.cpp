@@ -24,16 +24,19 @@ class HalfcomplexPlan final : public Plan::Impl {
  public:
   HalfcomplexPlan(const Problem& p, const Options& o) : HalfcomplexPlan(p, o, better_kernels(p.extent.z)) {}
 
-  /// Whether this is a way to transform the problem; the plan is of no use otherwise.
-  bool applies() const noexcept {
-    const Geometry& g = geometry;
+  /// Whether a problem's layout and size allow this way, whatever the factors of its extents.
+  static bool may_apply(const Problem& problem) {
+    const Geometry g(problem);
     const Extent3& n = problem.extent;
-    const index_t lanes = x_.lanes();
     return g.real && !problem.in_place && problem.order == Order::rotated && n.z > 1 && n.y > 1 && n.x > 1 &&
-           x_.kernels().halfcomplex_to_rows != nullptr && x_.has_real() && z_.has_real() && g.support == n &&
-           n.y * n.x >= lanes && 2 * n.z >= lanes && g.space_stride.x == 1 && g.space_stride.y == n.x &&
+           g.support == n && g.space_stride.x == 1 && g.space_stride.y == n.x &&
            g.spectrum_stride == Extent3{1, g.x_star * g.z_padded, g.z_padded} && g.padding == (g.z_padded != n.z) &&
-           g.spectrum_bytes <= most_bytes;
+           static_cast<std::size_t>(g.spectrum_elements) * g.complex_bytes <= most_bytes;
+  }
+  /// Whether this plan is a way to transform its problem, which may_apply() allows; it is of no use otherwise.
+  bool applies() const noexcept {
+    return x_.kernels().halfcomplex_to_rows != nullptr && x_.has_real() && z_.has_real() && plane() >= lanes() &&
+           2 * problem.extent.z >= lanes();
   }
 
   void run(int, index_t begin, index_t end, const void* in, void* out, void*, void* worker) const override {
@@ -184,6 +187,10 @@ void HalfcomplexPlan<T>::backward(T* spectrum, T* space, const Buffers& buffers)
   rows(spectrum, buffers);
   planes(buffers);
   exchange(buffers);
+  // Packed lanes bring no imaginary parts of the real frequencies 0 and n/2.
+  for (const index_t line : {index_t{1}, problem.extent.z + 1}) {
+    if (packed_) std::fill_n(buffers.halfcomplex + line * halfcomplex_width_, plane(), T{0});
+  }
   const index_t whole = plane() / lanes();
   lines_along_z(space, 0, whole, buffers);
   if (whole * lanes() < plane()) lines_along_z(space, plane() - lanes(), 1, buffers);
@@ -257,6 +264,7 @@ void HalfcomplexPlan<T>::rows(T* spectrum, const Buffers& buffers) const {
 
 template <class T>
 std::shared_ptr<const Plan::Impl> make_plan(const Problem& problem, const Options& options) {
+  if (!HalfcomplexPlan<T>::may_apply(problem)) return nullptr;
   auto plan = std::make_shared<HalfcomplexPlan<T>>(problem, options);
   return plan->applies() ? plan : nullptr;
 }

@@ -21,7 +21,7 @@ enum class Engine {
   fft_tiled,   ///< tiles in the frequency domain, channels in the lanes of vectors
   fft_volume,  ///< whole volumes in the frequency domain, ZNN's way
   direct,      ///< sums over taps, channels in the lanes: for small kernels and small deep layers
-  reference,   ///< plain loops in double precision: slow, obvious, serves everything
+  reference,   ///< plain loops in double precision: slow, obvious, serves every problem in plain layout
 };
 CONVOLUME_API const char* name_of(Engine engine) noexcept;
 /// Throws InvalidArgument listing the names.
@@ -30,13 +30,14 @@ CONVOLUME_API Engine engine_of(const std::string& name);
 struct ConvOptions {
   Engine engine = Engine::automatic;
   /// Bytes that kept weight spectra may hold; above it they are recomputed where they are used, with the same bits.
-  /// 0 means no limit.
+  /// 0 means no limit. Those of depthwise convolutions, a few MB, are always kept.
   std::size_t memory_budget = 0;
   /// Who transforms, where the engine does: tensors and kernels alike. Part of numerics().
   fft::Options fft{};
   /// Whether spectra are computed once per iteration and kept for every product that reads them. Without it w_hat is
   /// recomputed for each product and dy_hat apart for dx and for dw, with the same bits; caches that a caller binds
-  /// (x_hat, dy_hat) are used all the same. What caching gains and costs can be measured so.
+  /// (x_hat, dy_hat) are used all the same. What caching gains and costs can be measured so. fft_tiled keeps w_hat of
+  /// the forward pass alone: its directions differ in tiles (docs/adr/0010), and x_hat and dy_hat stay empty.
   bool cache_spectra = true;
 };
 
@@ -133,8 +134,10 @@ struct CacheCost {
 /// An immutable way to compute one problem. Cheap to copy. All const members are thread-safe.
 ///
 /// Blocking calls build their task graph on first use and keep it; append_*() put the same tasks into a caller's graph,
-/// where bindings (the memory behind them, and the memory resource) must outlive the graph. Tensors are plain views
-/// with x stride 1; x, w, dy and y, dx, dw must not overlap. Errors: ShapeMismatch for tensors that are not the
+/// where bindings (the memory behind them, and the memory resource) must outlive the graph. Plain tensors have x stride
+/// 1. Blocked ones (ConvProblem::x_layout, y_layout) are views of the logical shape with strides between samples,
+/// channel blocks, planes and rows, and channel_block elements between voxels; lanes without a channel hold zero. x, w,
+/// dy and y, dx, dw must not overlap. Errors: ShapeMismatch for tensors that are not the
 /// problem's, StaleCache, std::bad_alloc, MemoryBudgetExceeded.
 class CONVOLUME_API ConvPlan {
  public:

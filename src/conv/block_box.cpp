@@ -121,8 +121,9 @@ void StoreBlocked(const BoxTarget<T>& t, const T* row, T* to) {
 
 template <class T>
 void Activate(const Activation& activation, T* row, index_t channels, index_t count) {
-  if (activation.kind == Activation::Kind::none) return;
-  ops::activate(activation, static_cast<const T*>(row), row, count * block_lanes<T>);
+  if (activation.kind != Activation::Kind::none) {
+    ops::activate(activation, static_cast<const T*>(row), row, count * block_lanes<T>);
+  }
   if (channels < block_lanes<T>) ClearLanes(row, channels, count);
 }
 

@@ -140,7 +140,13 @@ ForwardArguments ConvPlan::Impl::arguments(const ForwardBindings& b, std::pmr::m
   check("x", b.x, problem.x_shape(), problem.type, problem.x_layout);
   check("y", b.y, problem.y_shape(), problem.type, problem.y_layout);
   check_weights(b.w);
-  if (problem.epilogue.bias) check("bias", b.bias, bias_shape(), problem.type);
+  if (problem.epilogue.bias) {
+    check("bias", b.bias, bias_shape(), problem.type);
+    if (b.bias.stride[1] != 1 && problem.out_channels > 1) {
+      throw ShapeMismatch(
+          fmt::format("convolution: bias has channel stride {}; its values must be contiguous", b.bias.stride[1]));
+    }
+  }
   if (b.x_hat != nullptr) check_geometry("x_hat", geometry_of(*b.x_hat), x_geometry);
   if (b.x_hat_filled && b.x_hat == nullptr) throw InvalidArgument("convolution: x_hat_filled needs an x_hat");
   return {.x = b.x,

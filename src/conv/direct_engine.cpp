@@ -266,6 +266,11 @@ ConvGradientReady DirectEngine<T>::append_backward(TaskGraph& graph, const ConvR
 Answer offer_direct(const ConvProblem& problem, const ConvOptions&) {
   if (problem.transposed) return std::string("serves no transposed convolutions");
   if (problem.groups != 1) return std::string("serves 1 group only");
+  // Rows between taps are staged as well.
+  const Extent3 span = problem.span();
+  if (span.z * span.y > 4 * problem.kernel.z * problem.kernel.y) {
+    return fmt::format("dilation {} puts taps too far apart", to_string(problem.dilation));
+  }
   const double seconds = plan::direct_seconds(problem, machine_model());
   if (problem.type == DataType::f32) return Offer{std::make_unique<DirectEngine<float>>(problem), seconds};
   return Offer{std::make_unique<DirectEngine<double>>(problem), seconds};

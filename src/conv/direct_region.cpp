@@ -172,7 +172,6 @@ class RegionRun {
   }
 
   void finish() {
-    if (target_in_place_ && ends_.activation.kind == Activation::Kind::none) return;
     for (index_t i = 0; i < region_.columns; ++i) {
       const BoxTarget<T> box{
           .block = block_of(ends_.target, d_.target_layout, region_.sample, (region_.first_column + i) * block),
@@ -180,6 +179,9 @@ class RegionRun {
           .extent = region_.box.extent(),
           .activation = ends_.activation,
           .add = ends_.add};
+      // What was summed up in place may still need its activation, and zeros in lanes without a channel.
+      const bool complete = ends_.activation.kind == Activation::Kind::none && box.block.channels == block;
+      if (target_in_place_ && complete) continue;
       target_in_place_ ? activate_box(box) : store_box(staged_target_ + i * volume(region_.box) * block, box, row_);
     }
   }
@@ -231,11 +233,11 @@ void run_lines(const VoxelDirection<T>& d, const Region& region, const RegionEnd
 }
 
 template <class T>
-bool are_lines(const VoxelDirection<T>& d) {
+bool are_lines(const VoxelDirection<T>& d, const ConvProblem& p) {
   const Box all{{0, 0, 0}, d.map.domain()};
   const Box window = d.map.window(all);
   const bool plain = d.source_layout == Layout::plain && d.target_layout == Layout::plain;
-  return plain && d.weights.taps == 1 && window.begin == all.begin && window.end == all.end &&
+  return plain && d.weights.taps == 1 && p.input == p.output() && window.begin == all.begin && window.end == all.end &&
          d.group == d.weights.term_blocks();
 }
 
@@ -256,7 +258,7 @@ VoxelDirection<T>::VoxelDirection(const ConvProblem& p, plan::Direction directio
       target_layout(direction == plan::Direction::forward ? p.y_layout : p.x_layout),
       group(std::clamp<index_t>(steps_per_pass / weights.taps, 1, weights.term_blocks())),
       grid(choose_regions(map, p.batch, group, weights.lane_blocks())) {
-  lines = are_lines(*this);
+  lines = are_lines(*this, p);
 }
 
 template struct VoxelDirection<float>;

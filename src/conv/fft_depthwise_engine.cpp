@@ -241,7 +241,7 @@ Ready FftDepthwiseEngine<T>::append_data(TaskGraph& graph, const ConvReady& read
                          .window = d.grid.way.tile,
                          .shift = margin,
                          .activation = activated ? &problem_.epilogue.activation : nullptr};
-    if (activated) source.y = block_of(a->y.template as<T>(), problem_.y_layout, n, c).data;
+    if (activated) source.y = block_of(a->y.template as<T>(), problem_.y_layout, n, c);
     const TileTarget<T> target{.block = block_of(a->dx.template as<T>(), problem_.x_layout, n, c),
                                .origin = begin,
                                .window = d.grid.way.valid,
@@ -273,7 +273,7 @@ void FftDepthwiseEngine<T>::sum_tiles(const BackwardArguments& a, index_t block,
                      .origin = begin,
                      .window = d.grid.way.valid,
                      .activation = activated ? &problem_.epilogue.activation : nullptr};
-    if (activated) dy.y = block_of(a.y.as<T>(), problem_.y_layout, n, c).data;
+    if (activated) dy.y = block_of(a.y.as<T>(), problem_.y_layout, n, c);
     meter_.measure(Counted::input, [&] { transform_tile(d.in, x, x_hat, d.strides(), temporary); });
     meter_.measure(Counted::gradient, [&] { transform_tile(d.valid, dy, dy_hat, d.strides(), temporary); });
     multiply_lanes(LaneProduct<T>{x_hat, dy_hat, sum, d.in.frequencies(), true, tile > first});

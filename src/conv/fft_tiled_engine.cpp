@@ -145,13 +145,13 @@ Ready FftTiledEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready
                         .memory = a->memory};
   };
   Ready done = forward_.append_groups(graph, ready.x, {}, weights, ends);
-  if (!keep_weights_ || a->x_hat != nullptr) {
+  if (!keep_weights_) {
     graph.add(
-        {.name = "release weight spectra", .task_class = TaskClass::update},
-        [a, own] {
-          own->release();
-          if (a->x_hat != nullptr) a->x_hat->version.fetch_add(1, std::memory_order_relaxed);
-        },
+        {.name = "release weight spectra", .task_class = TaskClass::update}, [own] { own->release(); }, done.tasks());
+  }
+  if (a->x_hat != nullptr) {
+    graph.add(
+        {.name = "mark input spectra"}, [a] { a->x_hat->version.fetch_add(1, std::memory_order_relaxed); },
         done.tasks());
   }
   return done;

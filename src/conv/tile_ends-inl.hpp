@@ -39,7 +39,7 @@ class SourceLoad {
   tile::PlanePrefetch<T> Next(index_t point, index_t lane) const {
     const index_t z = WindowPlane(point + 1);
     if (!source_.block.blocked || !HoldsPlane(z)) return {};
-    const T* first = Voxel(source_.block.data, z, box_.begin.y, box_.begin.x) + lane;
+    const T* first = Voxel(source_.block, z, box_.begin.y, box_.begin.x) + lane;
     const index_t half = (box_.end.x - box_.begin.x) / 2, step = fft::tile_lanes<T>;
     return {{first, source_.block.row_stride, step, half},
             {first + half * step, step, source_.block.row_stride, box_.end.y - box_.begin.y}};
@@ -50,7 +50,7 @@ class SourceLoad {
     if (!HoldsPlane(z)) return {nullptr, 0, 0};
     const Extent3& n = plan_.extent();
     if (source_.block.blocked && source_.activation == nullptr && IsWhole()) {
-      return {Voxel(source_.block.data, z, 0, 0) + lane, fft::tile_lanes<T>, source_.block.row_stride};
+      return {Voxel(source_.block, z, 0, 0) + lane, fft::tile_lanes<T>, source_.block.row_stride};
     }
     const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
     for (index_t y = 0; y < plan_.support().y; ++y) {
@@ -60,7 +60,7 @@ class SourceLoad {
         std::fill(row, row + n.x * lanes, T{0});
         continue;
       }
-      LoadRow(source_.block.data, z, window_y, lane, row);
+      LoadRow(source_.block, z, window_y, lane, row);
       if (source_.activation == nullptr) continue;
       T* outputs = buffer + n.y * n.x * lanes;
       LoadRow(source_.y, z, window_y, lane, outputs);
@@ -78,15 +78,14 @@ class SourceLoad {
     return source_.shift.y == 0 && source_.shift.x == 0 && box_.begin.y == 0 && box_.end.y >= plan_.support().y &&
            box_.begin.x == 0 && box_.end.x == n.x;
   }
-  const T* Voxel(const T* data, index_t z, index_t y, index_t x) const {
-    const BlockView<const T>& block = source_.block;
+  const T* Voxel(const BlockView<const T>& block, index_t z, index_t y, index_t x) const {
     const index_t step = block.blocked ? fft::tile_lanes<T> : 1;
-    return data + (source_.origin.z + z) * block.plane_stride + (source_.origin.y + y) * block.row_stride +
+    return block.data + (source_.origin.z + z) * block.plane_stride + (source_.origin.y + y) * block.row_stride +
            (source_.origin.x + x) * step;
   }
 
   /// Row (z, y) of the window, shifted.
-  void LoadRow(const T* data, index_t z, index_t y, index_t lane, T* row) const {
+  void LoadRow(const BlockView<const T>& block, index_t z, index_t y, index_t lane, T* row) const {
     const index_t n = plan_.extent().x, shift = source_.shift.x;
     const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
     // Before the shift and behind it; each has zeros at its ends.
@@ -94,14 +93,14 @@ class SourceLoad {
       const index_t first = std::clamp(box_.begin.x, begin, end), last = std::clamp(box_.end.x, first, end);
       T* at = row + to * lanes;
       std::fill(at, at + (first - begin) * lanes, T{0});
-      if (first < last) LoadVoxels(Voxel(data, z, y, first), last - first, lane, at + (first - begin) * lanes);
+      if (first < last) LoadVoxels(block, Voxel(block, z, y, first), last - first, lane, at + (first - begin) * lanes);
       std::fill(at + (last - begin) * lanes, at + (end - begin) * lanes, T{0});
     }
   }
 
-  void LoadVoxels(const T* from, index_t count, index_t first_lane, T* to) const {
+  void LoadVoxels(const BlockView<const T>& block, const T* from, index_t count, index_t first_lane, T* to) const {
     const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
-    if (source_.block.blocked) {
+    if (block.blocked) {
       for (index_t x = 0; x < count; ++x) {
         hn::StoreU(hn::LoadU(d_, from + x * fft::tile_lanes<T> + first_lane), d_, to + x * lanes);
       }
@@ -109,10 +108,10 @@ class SourceLoad {
     }
     // Lanes without a channel repeat the last one and are cleared.
     BlockRows<T> rows{};
-    const index_t there = std::clamp<index_t>(source_.block.channels - first_lane, 0, lanes);
+    const index_t there = std::clamp<index_t>(block.channels - first_lane, 0, lanes);
     for (std::ptrdiff_t lane = 0; lane < lanes; ++lane) {
-      const index_t channel = std::min<index_t>(first_lane + lane, source_.block.channels - 1);
-      rows[static_cast<std::size_t>(lane)] = const_cast<T*>(from) + channel * source_.block.channel_stride;
+      const index_t channel = std::min<index_t>(first_lane + lane, block.channels - 1);
+      rows[static_cast<std::size_t>(lane)] = const_cast<T*>(from) + channel * block.channel_stride;
     }
     tile::LoadRows(d_, rows.data(), 1, to, lanes, count);
     if (there == lanes) return;

@@ -29,9 +29,9 @@ template <class T>
 struct TileSource {
   BlockView<const T> block;
   Extent3 origin{0, 0, 0}, window{}, shift{0, 0, 0};
-  /// Multiplies by the gradient that `activation` has at y (laid out as the block), where given.
+  /// Multiplies by the gradient that `activation` has at y (the same voxels), where given.
   const Activation* activation = nullptr;
-  const T* y = nullptr;
+  BlockView<const T> y{};
 };
 
 /// Points [0, window) of a tile to voxels from origin on; those outside the tensor are dropped.

@@ -48,6 +48,7 @@ TiledVoxels<T>::TiledVoxels(const ConvProblem& p, Direction direction, Transform
       out_(grid_.way.tile, grid_.way.valid),
       weights_(grid_.way.tile, terms_, results_),
       group_(std::min(grid_.way.group, grid_.per_sample())),
+      step_(group_),
       meter_(meter) {
   const Extent3 margin = p.kernel - Extent3::all(1);
   if (conjugate_) {
@@ -59,9 +60,13 @@ TiledVoxels<T>::TiledVoxels(const ConvProblem& p, Direction direction, Transform
     shift_ = margin;
   }
   const bool few = conjugate_ && tiles_in_lanes<T>(terms_, p.x_layout);
-  if (few) group_ = round_up(group_, lanes);
+  // Steps divide the lanes, so that none takes tiles of two vectors.
+  if (few) {
+    while (lanes % step_ != 0) --step_;
+    group_ = lanes;
+  }
   source_ = TileSpectra<T>(grid_.way.tile, terms_, group_, few);
-  target_ = TileSpectra<T>(grid_.way.tile, results_, group_, false);
+  target_ = TileSpectra<T>(grid_.way.tile, results_, step_, false);
 }
 
 template <class T>
@@ -74,21 +79,28 @@ std::string TiledVoxels<T>::describe() const {
   return fmt::format("{}, {}, {}", in_.describe(), kernel_.describe(), out_.describe());
 }
 
-/// The spectra of the weights that relate one source channel to one block of lanes.
+/// The spectra of the weights that relate one source channel to one block of lanes. Memory sees each of them once, from
+/// the last stage.
 template <class T>
 void TiledVoxels<T>::weight_spectra(const View<const T>& w, index_t term, index_t column,
                                     std::pmr::memory_resource* memory, T* spectra) const {
-  fft::PlainTile<const T> tile{.lanes = {}, .plane_stride = w.stride[2], .row_stride = w.stride[3], .boxes = {}};
-  for (index_t lane = 0; lane < std::min(lanes, results_ - column * lanes); ++lane) {
-    const auto i = static_cast<std::size_t>(lane);
-    const index_t result = column * lanes + lane;
-    tile.lanes[i] = conjugate_ ? w.channel(result, term) : w.channel(term, result);
-    tile.boxes[i] = {{0, 0, 0}, kernel_extent_};
-  }
-  Scratch scratch(memory, kernel_.scratch_bytes());
+  // Lanes are channels of the target: rows of w forward, its columns backward.
+  const index_t first = column * lanes, along = conjugate_ ? 0 : 1;
+  const TileSource<T> source{.block = {.data = conjugate_ ? w.channel(first, term) : w.channel(term, first),
+                                       .extent = kernel_extent_,
+                                       .channels = std::min(lanes, results_ - first),
+                                       .channel_stride = w.stride[static_cast<std::size_t>(along)],
+                                       .plane_stride = w.stride[2],
+                                       .row_stride = w.stride[3]},
+                             .window = kernel_extent_};
+  Scratch scratch(memory, kernel_planes_bytes(kernel_) + kernel_.scratch_bytes() + 128);
+  T* planes = scratch.take<T>(kernel_planes_bytes(kernel_));
   T* temporary = scratch.take<T>(kernel_.scratch_bytes());
   meter_.measure(Counted::weights, [&] {
-    kernel_.forward(tile, spectra + weights_.offset(term, column), weights_.strides(), temporary);
+    const fft::TileStrides from = kernel_planes(kernel_), to = weights_.strides();
+    transform_planes(kernel_, source, planes, from, temporary);
+    kernel_.forward_lines({planes, spectra + weights_.offset(term, column), from, to}, kernel_.blocks(), from.block,
+                          to.block, temporary);
   });
 }
 
@@ -131,7 +143,7 @@ void TiledVoxels<T>::transform_group(index_t first, index_t count, const GroupEn
                            .window = grid_.way.tile,
                            .shift = shift_,
                            .activation = ends.gradient};
-      if (ends.gradient != nullptr) source.y = block_of(ends.y, source_layout_, n, c).data;
+      if (ends.gradient != nullptr) source.y = block_of(ends.y, source_layout_, n, c);
       meter_.measure(conjugate_ ? Counted::input : Counted::gradient, [&] {
         transform_planes(in_, source, spectra + source_.offset(i, c), source_.strides(), scratch);
       });
@@ -154,16 +166,22 @@ void TiledVoxels<T>::run_group(index_t first, index_t count, const GroupEnds<T>&
   T* blocks = scratch.take<T>(block_bytes);
   T* temporary = scratch.take<T>(scratch_bytes());
   transform_group(first, count, ends, in, temporary);
-  multiply_group(count, in, ends.weights, out, blocks, temporary);
-  invert_group(first, count, ends, out, temporary);
+  for (index_t begin = 0; begin < count; begin += step_) {
+    const index_t tiles = std::min(step_, count - begin);
+    multiply_group(begin, tiles, in, ends.weights, out, blocks, temporary);
+    invert_group(first + begin, tiles, ends, out, temporary);
+  }
 }
 
 template <class T>
-void TiledVoxels<T>::multiply_group(index_t count, const T* in, const T* weights, T* out, T* blocks, T* scratch) const {
+void TiledVoxels<T>::multiply_group(index_t first, index_t count, const T* in, const T* weights, T* out, T* blocks,
+                                    T* scratch) const {
   T* products = blocks + source_.block_elements();
   for (index_t block = 0; block < in_.blocks(); ++block) {
     const T* spectra = in + source_.block_offset(block);
-    if (!source_.tiles_in_lanes()) {
+    if (source_.tiles_in_lanes()) {
+      spectra += source_.offset(first / lanes, 0) + first % lanes;
+    } else {
       meter_.measure_part([&] { lines_forward(count, spectra, blocks, scratch); });
       spectra = blocks;
     }

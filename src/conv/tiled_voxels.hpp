@@ -69,7 +69,7 @@ class TiledVoxels {
                       T* spectra) const;
   void run_group(index_t first, index_t count, const GroupEnds<T>& ends) const;
   void transform_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra, T* scratch) const;
-  void multiply_group(index_t count, const T* in, const T* weights, T* out, T* blocks, T* scratch) const;
+  void multiply_group(index_t first, index_t count, const T* in, const T* weights, T* out, T* blocks, T* scratch) const;
   void multiply_block(index_t count, const T* spectra, const T* weights, T* products) const;
   void lines_forward(index_t count, const T* from, T* to, T* scratch) const;
   void lines_backward(index_t count, const T* from, T* to, T* scratch) const;
@@ -85,7 +85,8 @@ class TiledVoxels {
   Extent3 kernel_extent_;
   fft::TilePlan<T> in_, kernel_, out_;
   WeightSpectra<T> weights_;
-  index_t group_;
+  index_t group_;  ///< tiles that are transformed together
+  index_t step_;   ///< of these, how many are multiplied and inverted together
   TileSpectra<T> source_, target_;
   Extent3 offset_{}, shift_{0, 0, 0};  ///< of a tile's window in the source, from its first voxel of the domain
   TransformMeter& meter_;

@@ -81,7 +81,7 @@ void TiledWeightGradient<T>::transform_dy(const BackwardArguments& a, index_t ti
                          .origin = grid_.begin(tile),
                          .window = grid_.way.valid,
                          .activation = activated ? &problem_.epilogue.activation : nullptr};
-    if (activated) source.y = block_of(a.y.as<T>(), problem_.y_layout, n, o).data;
+    if (activated) source.y = block_of(a.y.as<T>(), problem_.y_layout, n, o);
     meter_.measure(Counted::gradient,
                    [&] { transform_tile(gradient_, source, spectra + dy_.offset(place, o), dy_.strides(), scratch); });
   }
@@ -122,17 +122,24 @@ void TiledWeightGradient<T>::sum_products(index_t first_block, index_t last_bloc
 template <class T>
 void TiledWeightGradient<T>::invert(const BackwardArguments& a, index_t channel, index_t column, T* sums) const {
   const auto dw = a.dw.as<T>();
-  fft::PlainTile<T> tile{.lanes = {}, .plane_stride = dw.stride[2], .row_stride = dw.stride[3], .boxes = {}};
-  for (index_t lane = 0; lane < std::min(lanes, problem_.out_channels - column * lanes); ++lane) {
-    const auto i = static_cast<std::size_t>(lane);
-    tile.lanes[i] = dw.channel(column * lanes + lane, channel);
-    tile.boxes[i] = {{0, 0, 0}, problem_.kernel};
-  }
-  Scratch scratch(a.memory, kernel_.scratch_bytes());
+  const index_t first = column * lanes;
+  const TileTarget<T> target{.block = {.data = dw.channel(first, channel),
+                                       .extent = problem_.kernel,
+                                       .channels = std::min(lanes, problem_.out_channels - first),
+                                       .channel_stride = dw.stride[0],
+                                       .plane_stride = dw.stride[2],
+                                       .row_stride = dw.stride[3]},
+                             .window = problem_.kernel,
+                             .scale = T{1} / static_cast<T>(grid_.way.tile.volume()),
+                             .add = a.add_dw};
+  Scratch scratch(a.memory, kernel_planes_bytes(kernel_) + kernel_.scratch_bytes() + 128);
+  T* planes = scratch.take<T>(kernel_planes_bytes(kernel_));
   T* temporary = scratch.take<T>(kernel_.scratch_bytes());
-  const fft::TileStore<T> store{.scale = T{1} / static_cast<T>(grid_.way.tile.volume()), .add = a.add_dw};
   meter_.measure(Counted::inverse, [&] {
-    kernel_.inverse(sums + weights_.offset(channel, column), weights_.strides(), tile, store, temporary);
+    const fft::TileStrides from = weights_.strides(), to = kernel_planes(kernel_);
+    kernel_.inverse_lines({sums + weights_.offset(channel, column), planes, from, to}, kernel_.blocks(), from.block,
+                          to.block, temporary);
+    invert_planes(kernel_, static_cast<const T*>(planes), to, target, temporary);
   });
 }
 

@@ -12,12 +12,15 @@ constexpr std::array<index_t, 30> extents{2,  3,  4,  5,  6,  7,  8,  9,  10, 11
                                           18, 20, 21, 22, 24, 26, 28, 30, 32, 36, 40, 44, 48, 56, 64};
 constexpr std::array<index_t, 9> groups{1, 2, 3, 4, 6, 8, 12, 16, 24};
 
-// Shares of the FMA peak, measured (docs/performance.md): products from L2; transforms whose spectrum lies well inside
-// the L2, just inside, and outside; transforms of kernels, most of whose lines are zero.
+// Shares of the FMA peak, measured (docs/performance.md): products; transforms, by how much of the L2 a spectrum takes;
+// transforms of kernels, most of whose lines are zero.
 // A product's share grows with the rows (tiles) that read a weight spectrum at once.
-double product_efficiency(double rows) { return rows >= 6 ? 0.9 : rows >= 3 ? 0.8 : rows >= 2 ? 0.65 : 0.5; }
-constexpr std::array<double, 3> transform_efficiency{0.55, 0.4, 0.25};
-constexpr double kernel_efficiency = 0.35, kernel_share = 0.4;
+double product_efficiency(double rows) {
+  return rows >= 6 ? 0.9 : rows >= 4 ? 0.87 : rows >= 3 ? 0.84 : rows >= 2 ? 0.75 : 0.5;
+}
+constexpr double best_transform = 0.42, worst_transform = 0.2;
+constexpr double spilled_share = 0.8;  // where a group of tiles outgrows the L2 by far
+constexpr double kernel_efficiency = 0.2, kernel_share = 0.4;
 constexpr double cropped_share = 0.75;  // of an inverse's operations, where only the valid part is wanted
 constexpr double tile_seconds = 1e-6;   // setting up one tile of one channel block
 
@@ -33,10 +36,16 @@ double blocks_of(index_t channels, DataType type) {
   return static_cast<double>((channels + block - 1) / block);
 }
 
-double transform_rate(double spectrum_bytes, const MachineModel& machine) {
+/// Of transforms of tiles whose group holds so many bytes. Extents with a prime factor above 7 take longer.
+double transform_rate(const Extent3& tile, double held, const MachineModel& machine) {
   const auto l2 = static_cast<double>(machine.l2_bytes);
-  const std::size_t level = spectrum_bytes <= 0.4 * l2 ? 0 : spectrum_bytes <= l2 ? 1 : 2;
-  return transform_efficiency[level] * machine.gflops_per_core * 1e9;
+  const double spectrum = 128.0 * static_cast<double>(tile.z * tile.y * (tile.x / 2 + 1));
+  // From spectra of a fifth of the L2 to two fifths.
+  const double outgrown = std::clamp(spectrum / l2 / 0.2 - 1, 0.0, 1.0);
+  double efficiency = best_transform + outgrown * (worst_transform - best_transform);
+  if (held > 2 * l2) efficiency *= held > 4 * l2 ? spilled_share : std::sqrt(spilled_share);
+  for (int axis = 0; axis < 3; ++axis) efficiency *= tile[axis] % 11 == 0 || tile[axis] % 13 == 0 ? 0.94 : 1;
+  return efficiency * machine.gflops_per_core * 1e9;
 }
 
 /// Seconds per byte of memory that holds so much and is read by one core of several.
@@ -96,7 +105,6 @@ class Model {
     const double block = static_cast<double>(channel_block(problem_.type));
     const double peak = machine_.gflops_per_core * 1e9 * 4 / element_;
     const double transform = 2.5 * points * std::max(1.0, std::log2(points)) * block;
-    const double rate = transform_rate(128 * frequencies, machine_) * 4 / element_;
     const double weights = channels_.terms * channels_.out_blocks;
     const double kernels = weights * transform * kernel_share / (kernel_efficiency * peak);
     const double pair_bytes = 2 * element_ * frequencies;
@@ -105,6 +113,7 @@ class Model {
     const double multiplications = 8 * tiles * frequencies * channels_.terms * channels_.lanes / peak;
     if (direction_ == Direction::backward_weights) {
       const double products = multiplications / product_efficiency(channels_.terms);
+      const double rate = transform_rate(t, tile_bytes, machine_) * 4 / element_;
       // Both sides are transformed; sums travel once per chunk, spectra to memory and back.
       const double transforms =
           tiles * (channels_.in_blocks + channels_.out_blocks) * (transform / rate + tile_seconds);
@@ -114,12 +123,13 @@ class Model {
           2 * tiles * tile_bytes * seconds_per_byte(std::min(tiles * tile_bytes, chunk_bytes), machine_);
       return transforms + kernels + std::max(products, bytes) + 0.3 * std::min(products, bytes);
     }
+    // Of a depthwise convolution every channel block goes its way alone, beside the spectrum of its weights.
+    const double held = problem_.groups > 1 ? 2 * pair_bytes * block : group * tile_bytes;
+    const double rate = transform_rate(t, held / 2, machine_) * 4 / element_;
     const double transforms =
         tiles * (channels_.in_blocks + cropped_share * channels_.out_blocks) * (transform / rate + tile_seconds);
     const double rounds = std::ceil(tiles / group);
     const double w_time = w_bytes * seconds_per_byte(w_bytes, machine_);
-    // Of a depthwise convolution every channel block goes its way alone, beside the spectrum of its weights.
-    const double held = problem_.groups > 1 ? 2 * pair_bytes * block : group * tile_bytes;
     const double products = multiplications / product_efficiency(group);
     const double spectra = 2 * tiles * tile_bytes * seconds_per_byte(held, machine_);
     const double traffic = rounds * w_time;

@@ -221,3 +221,38 @@ TEST_CASE("fft_tiled: a call reads the weights that it is given, whatever earlie
     CHECK(test::same_bits(dx, c.dx));
   }
 }
+
+TEST_CASE("fft_tiled reads y and dy where they lie, each with strides of its own") {
+  for (const char* text : {"ic8id12oc8kd3pd1", "g16ic16id12oc16kd5pd2"}) {
+    auto p = parse_problem(text);
+    p.epilogue.activation.kind = Activation::Kind::tanh;
+    ConvCase<float> c(p, {.engine = Engine::fft_tiled});
+    c.run();
+    // dy in the corner of a wider tensor.
+    const Shape5 shape = c.dy.shape();
+    auto wide = test::poisoned<float>({shape.n, shape.c + 1, shape.extent + Extent3{1, 2, 3}});
+    View<float> dy = wide.view();
+    dy.shape = shape;
+    for (index_t ch = 0; ch < shape.c; ++ch) {
+      for (index_t z = 0; z < shape.extent.z; ++z) {
+        for (index_t y = 0; y < shape.extent.y; ++y) {
+          for (index_t x = 0; x < shape.extent.x; ++x) dy(0, ch, z, y, x) = c.dy.view()(0, ch, z, y, x);
+        }
+      }
+    }
+    auto dx = test::poisoned<float>(c.dx.shape()), dw = test::poisoned<float>(c.dw.shape());
+    const Execution run{c.scheduler, &c.memory};
+    const auto prepared = c.plan.prepare(run, c.w);
+    c.plan.backward(run, {.x = c.x, .y = c.y, .dy = dy, .w = prepared, .dx = dx, .dw = dw});
+    CAPTURE(text);
+    CHECK(test::same_bits(dx, c.dx));
+    CHECK(test::same_bits(dw, c.dw));
+  }
+}
+
+TEST_CASE("fft_tiled with few channels, whose tiles share lanes, in groups of any size") {
+  for (const char* text : {"ic5oc96id20kd2kh2kw1pd0", "ic7oc33id32kd1kh3kw3pd0ph1pw1", "mb2ic3oc20id24kd5"}) {
+    check_against_reference<float>(parse_problem(text), 2e-6);
+  }
+  check_against_reference<double>(parse_problem("ic1id16oc64kd1kh2kw2pd0"), 1e-13);
+}

@@ -197,7 +197,9 @@ TEST_CASE("small real volumes in rotated order are transformed along Z first, pl
   for (const auto kind : {fft::Kind::r2c, fft::Kind::c2r}) {
     // Half-complex lines that fill vectors exactly (16, 32), in part, and by a pair more (18); odd; a prime along Y.
     for (const Extent3& e : {Extent3::all(8), Extent3{16, 9, 5}, Extent3{32, 2, 13}, Extent3{18, 17, 6},
-                             Extent3{9, 16, 7}, Extent3{44, 3, 30}, Extent3{13, 31, 2}}) {
+                             Extent3{9, 16, 7}, Extent3{44, 3, 30}, Extent3{13, 31, 2},
+                             // Backward, whose last radix is odd: frequency n/2 is no end of its pass.
+                             Extent3{56, 4, 8}, Extent3{176, 2, 9}}) {
       fft::Problem problem{.kind = kind, .extent = e, .order = fft::Order::rotated};
       const auto dense = fft::Plan::make(problem);
       const bool has_pairs = simd_target() != "SCALAR" && simd_target() != "EMU128";
