@@ -35,3 +35,15 @@ function(convolume_room name)
   set_property(GLOBAL APPEND PROPERTY CONVOLUME_ROOMS ${name})
   set_property(GLOBAL APPEND PROPERTY CONVOLUME_EXTERNAL ${ARG_EXTERNAL})
 endfunction()
+
+# convolume_kernels(SOURCES...): files of vector code, of the room whose list file calls this. Sanitizers watch what
+# kernels read and write in memory; each of the thousands of values that they hold in registers as well would take
+# minutes to compile.
+function(convolume_kernels)
+  if(CONVOLUME_SANITIZE MATCHES undefined)
+    set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=undefined)
+  endif()
+  if(CONVOLUME_SANITIZE MATCHES address AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS --param=asan-stack=0)
+  endif()
+endfunction()
