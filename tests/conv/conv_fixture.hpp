@@ -8,6 +8,7 @@
 #include "convolume/conv.hpp"
 #include "convolume/memory.hpp"
 #include "core/random.hpp"
+#include "tests/sanitizers.hpp"
 
 namespace convolume::test {
 
@@ -53,6 +54,9 @@ bool same_bits(const Tensor<T>& a, const Tensor<T>& b) {
   return a.elements() == b.elements() &&
          std::equal(a.data(), a.data() + a.elements(), b.data(), [](T x, T y) { return x == y; });
 }
+
+/// Whether the reference, which takes its time, would take minutes under a sanitizer.
+inline bool too_slow_here(const ConvProblem& problem) { return sanitized && problem.flops() > 2e6; }
 
 /// All tensors of a convolution in both directions.
 template <class T>
