@@ -88,13 +88,17 @@ class Run {
       active_ = 1;
       drain();
     } else {
+      // Where no slot is free, a worker of the arena runs this in the caller's place.
+      scheduler::tsan_release(this);
       const scheduler::TsanIgnore ignore;
       workers_.arena.execute([this] {
+        scheduler::tsan_acquire(this);
         tbb::task_group group;
         group_ = &group;
         start_workers(reserve_workers(queue_.size()));
         group.wait();
         group_ = nullptr;
+        scheduler::tsan_release(this);
       });
     }
     scheduler::tsan_acquire(this);
