@@ -49,7 +49,7 @@ std::vector<index_t> parse_sizes(const std::string& text);
 
 using fft::largest_prime_factor;
 /// The two classes of lengths that means are reported for; neither holds, say, 34.
-inline bool is_smooth(index_t n) { return largest_prime_factor(n) <= 13; }
+using fft::is_smooth;
 inline bool is_large_prime(index_t n) { return n >= 17 && largest_prime_factor(n) == n; }
 
 }  // namespace convolume::bench

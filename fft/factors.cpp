@@ -52,13 +52,6 @@ Factorization factorize_smooth(index_t n) {
   return result;
 }
 
-bool is_smooth(index_t n) {
-  for (const index_t p : {2, 3, 5, 7, 11, 13}) {
-    while (n % p == 0) n /= p;
-  }
-  return n == 1;
-}
-
 /// The cheapest smooth length from `least` to twice as much.
 index_t convolution_length(index_t least) {
   index_t best = 0;
@@ -82,6 +75,13 @@ double convolution_cycles(index_t points, index_t length) {
 }
 
 }  // namespace
+
+bool is_smooth(index_t n) {
+  for (const index_t p : {2, 3, 5, 7, 11, 13}) {
+    while (n % p == 0) n /= p;
+  }
+  return n == 1;
+}
 
 index_t largest_prime_factor(index_t n) {
   index_t largest = 1;

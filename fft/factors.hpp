@@ -25,5 +25,7 @@ PrimeChoice choose_prime(index_t p, PrimeAlgorithm requested);
 
 /// Largest prime factor of n; 1 for n = 1.
 index_t largest_prime_factor(index_t n);
+/// Whether no prime factor of n is above 13: codelets serve all of it.
+bool is_smooth(index_t n);
 
 }  // namespace convolume::fft

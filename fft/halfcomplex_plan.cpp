@@ -101,6 +101,7 @@ class HalfcomplexPlan final : public Plan::Impl {
   void init_scratch();
   void forward(T* space, T* spectrum, const Buffers& buffers) const;
   void backward(T* spectrum, T* space, const Buffers& buffers) const;
+  void lines_along_z(T* space, const Buffers& buffers) const;
   void lines_along_z(T* space, index_t first, index_t vectors, const Buffers& buffers) const;
   void exchange(const Buffers& buffers) const;
   void planes(const Buffers& buffers) const;
@@ -173,10 +174,7 @@ void HalfcomplexPlan<T>::init_scratch() {
 
 template <class T>
 void HalfcomplexPlan<T>::forward(T* space, T* spectrum, const Buffers& buffers) const {
-  const index_t whole = plane() / lanes();
-  lines_along_z(space, 0, whole, buffers);
-  // The last vector of a plane may overlap the one before it.
-  if (whole * lanes() < plane()) lines_along_z(space, plane() - lanes(), 1, buffers);
+  lines_along_z(space, buffers);
   exchange(buffers);
   planes(buffers);
   rows(spectrum, buffers);
@@ -191,8 +189,14 @@ void HalfcomplexPlan<T>::backward(T* spectrum, T* space, const Buffers& buffers)
   for (const index_t line : {index_t{1}, problem.extent.z + 1}) {
     if (packed_) std::fill_n(buffers.halfcomplex + line * halfcomplex_width_, plane(), T{0});
   }
+  lines_along_z(space, buffers);
+}
+
+template <class T>
+void HalfcomplexPlan<T>::lines_along_z(T* space, const Buffers& buffers) const {
   const index_t whole = plane() / lanes();
   lines_along_z(space, 0, whole, buffers);
+  // The last vector of a plane may overlap the one before it.
   if (whole * lanes() < plane()) lines_along_z(space, plane() - lanes(), 1, buffers);
 }
 

@@ -11,27 +11,13 @@
 #include "conv/engine.hpp"
 #include "conv/prepared.hpp"
 #include "convolume/cpu.hpp"
+#include "ops/append.hpp"
 #include "plan/cost_model.hpp"
 
 namespace convolume::conv {
 namespace {
 
 using plan::Direction;
-
-/// Tasks over [0, count) in at most 64 ranges: body(begin, end).
-template <class Body>
-std::vector<TaskId> append_ranges(TaskGraph& graph, const char* name, index_t count, double cost,
-                                  const std::vector<TaskId>& after, const Body& body) {
-  const index_t per_task = (count + 63) / 64;
-  std::vector<TaskId> tasks;
-  for (index_t begin = 0; begin < count; begin += per_task) {
-    const index_t end = std::min(count, begin + per_task);
-    tasks.push_back(graph.add(
-        {.name = name, .cost = cost * static_cast<double>(end - begin)}, [body, begin, end] { body(begin, end); },
-        after));
-  }
-  return tasks;
-}
 
 template <class T>
 class DirectEngine final : public ConvEngine {
@@ -101,7 +87,7 @@ Ready DirectEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
   const index_t pairs = layout.lane_blocks() * layout.term_blocks();
   const auto cost = static_cast<double>(layout.taps * layout.square);
   return Ready::all_of(
-      append_ranges(graph, "pack weights", pairs, cost, {memory}, [this, a](index_t begin, index_t end) {
+      ops::append_ranges(graph, "pack weights", pairs, cost, {memory}, [this, a](index_t begin, index_t end) {
         const WeightBlocks<T>& to = forward_.weights;
         T* packed = static_cast<T*>(a->prepared->packed.acquire(0));
         Scratch scratch(a->prepared->memory, bytes_of(to.taps));
@@ -176,15 +162,16 @@ std::vector<TaskId> DirectEngine<T>::append_exchange(TaskGraph& graph, const std
       {.name = "take exchanged weights"}, [own] { own->acquire(0); }, after);
   const index_t pairs = data_.weights.lane_blocks() * data_.weights.term_blocks();
   const auto cost = static_cast<double>(data_.weights.taps * data_.weights.square);
-  return append_ranges(graph, "exchange weights", pairs, cost, {memory}, [this, a, own](index_t begin, index_t end) {
-    const auto* packed = static_cast<const T*>(a->w->packed.get(0));
-    T* to = static_cast<T*>(own->acquire(0));
-    for (index_t i = begin; i < end; ++i) {
-      const index_t c = i / data_.weights.term_blocks(), o = i % data_.weights.term_blocks();
-      transpose_squares(packed + forward_.weights.offset(o, c, 0), data_.weights.taps,
-                        to + data_.weights.offset(c, o, 0));
-    }
-  });
+  return ops::append_ranges(graph, "exchange weights", pairs, cost, {memory},
+                            [this, a, own](index_t begin, index_t end) {
+                              const auto* packed = static_cast<const T*>(a->w->packed.get(0));
+                              T* to = static_cast<T*>(own->acquire(0));
+                              for (index_t i = begin; i < end; ++i) {
+                                const index_t c = i / data_.weights.term_blocks(), o = i % data_.weights.term_blocks();
+                                transpose_squares(packed + forward_.weights.offset(o, c, 0), data_.weights.taps,
+                                                  to + data_.weights.offset(c, o, 0));
+                              }
+                            });
 }
 
 template <class T>
@@ -240,12 +227,12 @@ Ready DirectEngine<T>::append_weights(TaskGraph& graph, const ConvReady& ready,
   auto own = std::make_shared<BufferStore>();
   own->init(a->memory, 1, bytes_of(gradient_.elements()));
   const auto sums = append_sums(graph, ready, a, own);
-  auto done = append_ranges(graph, "weight gradient", gradient_.pairs(),
-                            static_cast<double>(forward_.weights.taps * forward_.weights.square), sums,
-                            [this, a, own](index_t begin, index_t end) {
-                              for (index_t i = begin; i < end; ++i)
-                                gradient_.finish(*a, i, static_cast<T*>(own->acquire(0)));
-                            });
+  auto done = ops::append_ranges(graph, "weight gradient", gradient_.pairs(),
+                                 static_cast<double>(forward_.weights.taps * forward_.weights.square), sums,
+                                 [this, a, own](index_t begin, index_t end) {
+                                   for (index_t i = begin; i < end; ++i)
+                                     gradient_.finish(*a, i, static_cast<T*>(own->acquire(0)));
+                                 });
   graph.add(
       {.name = "release weight sums", .task_class = TaskClass::update}, [own] { own->release(); }, done);
   return Ready::all_of(std::move(done));

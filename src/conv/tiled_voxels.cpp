@@ -8,6 +8,7 @@
 #include "conv/prepared.hpp"
 #include "convolume/cpu.hpp"
 #include "core/checked.hpp"
+#include "ops/append.hpp"
 
 namespace convolume::conv {
 
@@ -111,21 +112,13 @@ std::vector<TaskId> TiledVoxels<T>::append_weight_spectra(TaskGraph& graph, std:
                                                           const std::vector<TaskId>& after) const {
   const TaskId allocation = graph.add(
       {.name = "take weight spectra"}, [spectra] { spectra(); }, after);
-  // Enough pieces for many workers, few enough to be cheap.
-  const index_t pieces = terms_ * weights_.columns(), per_task = std::max<index_t>(1, pieces / 64);
-  std::vector<TaskId> tasks;
-  for (index_t first = 0; first < pieces; first += per_task) {
-    const index_t last = std::min(pieces, first + per_task);
-    tasks.push_back(graph.add(
-        {.name = "weight spectra", .cost = kernel_.flops() * static_cast<double>(last - first)},
-        [this, weights, spectra, memory, first, last] {
-          for (index_t i = first; i < last; ++i) {
-            weight_spectra(weights(), i / weights_.columns(), i % weights_.columns(), memory, spectra());
-          }
-        },
-        std::array{allocation}));
-  }
-  return tasks;
+  return ops::append_ranges(graph, "weight spectra", terms_ * weights_.columns(), kernel_.flops(), {allocation},
+                            [this, weights, spectra, memory](index_t begin, index_t end) {
+                              for (index_t i = begin; i < end; ++i) {
+                                weight_spectra(weights(), i / weights_.columns(), i % weights_.columns(), memory,
+                                               spectra());
+                              }
+                            });
 }
 
 template <class T>

@@ -10,6 +10,7 @@
 #include "conv/tiled_voxels.hpp"
 #include "convolume/cpu.hpp"
 #include "core/checked.hpp"
+#include "ops/append.hpp"
 
 namespace convolume::conv {
 
@@ -201,20 +202,12 @@ std::vector<TaskId> TiledWeightGradient<T>::append_inverses(TaskGraph& graph,
                                                             const std::shared_ptr<const BackwardArguments>& a,
                                                             const std::shared_ptr<Run>& run,
                                                             const std::vector<TaskId>& products) const {
-  const index_t kernels = problem_.in_channels * weights_.columns(), per_task = std::max<index_t>(1, kernels / 64);
-  std::vector<TaskId> tasks;
-  for (index_t begin = 0; begin < kernels; begin += per_task) {
-    const index_t end = std::min(kernels, begin + per_task);
-    tasks.push_back(graph.add(
-        {.name = "weight gradient", .cost = kernel_.flops()},
-        [this, a, run, begin, end] {
-          for (index_t i = begin; i < end; ++i) {
-            invert(*a, i / weights_.columns(), i % weights_.columns(), run->total());
-          }
-        },
-        products));
-  }
-  return tasks;
+  return ops::append_ranges(graph, "weight gradient", problem_.in_channels * weights_.columns(), kernel_.flops(),
+                            products, [this, a, run](index_t begin, index_t end) {
+                              for (index_t i = begin; i < end; ++i) {
+                                invert(*a, i / weights_.columns(), i % weights_.columns(), run->total());
+                              }
+                            });
 }
 
 template <class T>

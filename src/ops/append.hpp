@@ -1,6 +1,7 @@
-// What the append_* functions share: argument checks and the task per feature map.
+// What the append_* functions share: argument checks, the task per feature map, and tasks over ranges.
 #pragma once
 
+#include <algorithm>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -53,6 +54,22 @@ Ready append_per_map(TaskGraph& graph, const Ready& ready, const Shape5& shape, 
     }
   }
   return Ready::per_channel(std::move(tasks), shape.c);
+}
+
+/// Adds tasks over [0, count) in at most 64 ranges, body(begin, end): enough for many workers, few enough to be cheap.
+/// `cost` is that of one of `count`.
+template <class Body>
+std::vector<TaskId> append_ranges(TaskGraph& graph, const char* name, index_t count, double cost,
+                                  const std::vector<TaskId>& after, const Body& body) {
+  const index_t per_task = (count + 63) / 64;
+  std::vector<TaskId> tasks;
+  for (index_t begin = 0; begin < count; begin += per_task) {
+    const index_t end = std::min(count, begin + per_task);
+    tasks.push_back(graph.add(
+        {.name = name, .cost = cost * static_cast<double>(end - begin)}, [body, begin, end] { body(begin, end); },
+        after));
+  }
+  return tasks;
 }
 
 /// Bytes of `maps` feature maps: the cost of a task that is bound by memory.

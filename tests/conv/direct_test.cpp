@@ -1,8 +1,6 @@
 // The direct engine against the reference in double: any stride, dilation and padding, channels that fill blocks in
 // part, both layouts, and what it promises beside the numbers.
-#include "blocked_tensor.hpp"
-#include "conv_fixture.hpp"
-#include <catch2/catch.hpp>
+#include "engine_checks.hpp"
 
 #include "convolume/cpu.hpp"
 #include "tests/sanitizers.hpp"
@@ -10,7 +8,6 @@
 using namespace convolume;
 using test::Blocked;
 using test::ConvCase;
-using test::random_tensor;
 
 namespace {
 
@@ -48,32 +45,14 @@ ConvProblem random_problem(std::uint64_t seed) {
   }
 }
 
-template <class T>
-void check_against_reference(const ConvProblem& p, double tolerance, int threads = 1) {
-  if (test::too_slow_here(p)) return;
-  ConvCase<T> ours(p, direct, false, threads);
-  ConvCase<double> reference(p, {.engine = Engine::reference});
-  for (auto [to, from] : {std::pair{&reference.x, &ours.x}, std::pair{&reference.w, &ours.w},
-                          std::pair{&reference.bias, &ours.bias}, std::pair{&reference.dy, &ours.dy}}) {
-    for (index_t i = 0; i < to->elements(); ++i) to->data()[i] = static_cast<double>(from->data()[i]);
-  }
-  ours.run();
-  reference.run();
-  CAPTURE(to_string(p), p.batch, ours.plan.numerics());
-  REQUIRE(test::relative_error(ours.y, reference.y) <= tolerance);
-  REQUIRE(test::relative_error(ours.dx, reference.dx) <= tolerance);
-  REQUIRE(test::relative_error(ours.dw, reference.dw) <= tolerance);
-  REQUIRE(test::relative_error(ours.dbias, reference.dbias) <= tolerance);
-}
-
 }  // namespace
 
 TEST_CASE("direct agrees with the double reference over random problems, in double and float") {
   for (std::uint64_t seed = 0; seed < (test::sanitized ? 12 : 60); ++seed) {
     CAPTURE(seed);
     const auto p = random_problem(seed);
-    check_against_reference<double>(p, 1e-12);
-    check_against_reference<float>(p, 1e-5);
+    test::check_against_reference<double>(p, direct, 1e-12);
+    test::check_against_reference<float>(p, direct, 1e-5);
   }
 }
 
@@ -83,13 +62,14 @@ TEST_CASE("direct is accurate to 2e-6 on layers of ordinary size, on every SIMD 
     if (test::sanitized && target != before) continue;
     set_simd_target(target);
     CAPTURE(target);
-    check_against_reference<float>(parse_problem("ic18id10ih9iw17oc20kd3pd1"), 2e-6);
-    check_against_reference<float>(parse_problem("ic70id3oc40kd3pd1"), 2e-6);
-    check_against_reference<float>(parse_problem("ic33id10ih20iw17oc17kd1pd0"), 2e-6);
-    check_against_reference<float>(parse_problem("ic30id10ih20iw17oc3kd1"), 2e-6);
-    check_against_reference<float>(parse_problem("ic4id5ih5iw5oc4od6oh5ow6kd1pd0"), 2e-6);  // padded behind only
-    check_against_reference<float>(parse_problem("mb2ic8id9oc16kd2sd2"), 2e-6);
-    check_against_reference<double>(parse_problem("ic9id9oc17kd3sd2pd1"), 1e-14);
+    test::check_against_reference<float>(parse_problem("ic18id10ih9iw17oc20kd3pd1"), direct, 2e-6);
+    test::check_against_reference<float>(parse_problem("ic70id3oc40kd3pd1"), direct, 2e-6);
+    test::check_against_reference<float>(parse_problem("ic33id10ih20iw17oc17kd1pd0"), direct, 2e-6);
+    test::check_against_reference<float>(parse_problem("ic30id10ih20iw17oc3kd1"), direct, 2e-6);
+    test::check_against_reference<float>(parse_problem("ic4id5ih5iw5oc4od6oh5ow6kd1pd0"), direct,
+                                         2e-6);  // padded behind only
+    test::check_against_reference<float>(parse_problem("mb2ic8id9oc16kd2sd2"), direct, 2e-6);
+    test::check_against_reference<double>(parse_problem("ic9id9oc17kd3sd2pd1"), direct, 1e-14);
   }
   set_simd_target(before);
 }
@@ -101,10 +81,7 @@ TEST_CASE("direct is exact on small integers") {
     ours.run();
     reference.run();
     CAPTURE(text);
-    CHECK(test::same_bits(ours.y, reference.y));
-    CHECK(test::same_bits(ours.dx, reference.dx));
-    CHECK(test::same_bits(ours.dw, reference.dw));
-    CHECK(test::same_bits(ours.dbias, reference.dbias));
+    test::check_same_bits(ours, reference);
   }
 }
 
@@ -113,105 +90,29 @@ TEST_CASE("direct: forward and backward are adjoint: <Ax, dy> = <x, A'dy> = <w, 
     auto p = random_problem(seed);
     p.epilogue = {};
     CAPTURE(seed, to_string(p));
-    ConvCase<double> c(p, direct);
-    c.run();
-    const double forward = test::dot(c.y, c.dy);
-    const double scale = std::sqrt(test::dot(c.y, c.y) * test::dot(c.dy, c.dy)) + 1e-300;
-    REQUIRE(std::abs(forward - test::dot(c.x, c.dx)) <= 1e-12 * scale);
-    REQUIRE(std::abs(forward - test::dot(c.w, c.dw)) <= 1e-12 * scale);
+    test::check_adjoint(p, direct);
   }
 }
 
 TEST_CASE("direct has the same bits on 1, 2 and 8 threads") {
-  int most_workers = 0;
-  for (const char* text : {"mb2ic3id12oc20kd3pd1", "ic70id6oc66kd3pd1", "ic20id28oc17kd1", "ic5id17oc9kd3sd2pd1"}) {
-    CAPTURE(text);
-    ConvCase<float> first(parse_problem(text), direct);
-    first.run();
-    for (const int threads : {1, 2, 8}) {
-      ConvCase<float> other(first.problem, direct, false, threads);
-      for (int repeat = 0; repeat < 2; ++repeat) {
-        other.run(repeat == 0);
-        CHECK(test::same_bits(first.y, other.y));
-        CHECK(test::same_bits(first.dx, other.dx));
-        CHECK(test::same_bits(first.dw, other.dw));
-        CHECK(test::same_bits(first.dbias, other.dbias));
-      }
-      most_workers = std::max(most_workers, other.scheduler.distinct_workers());
-      CHECK(other.memory.statistics().live_bytes == 0);
-    }
-  }
-  CHECK(most_workers > 1);  // the smallest of these may be drained by one
+  test::check_threads({"mb2ic3id12oc20kd3pd1", "ic70id6oc66kd3pd1", "ic20id28oc17kd1", "ic5id17oc9kd3sd2pd1"}, direct,
+                      direct);
 }
-
-namespace {
-
-/// One side blocked, the other too or not: the same bits as with plain tensors.
-template <class T>
-void check_layouts(const char* text, bool blocked_x, bool blocked_y, Activation::Kind kind) {
-  auto p = parse_problem(text);
-  p.epilogue = {.bias = true, .activation = {kind}};
-  ConvCase<T> plain(p, direct);
-  plain.run();
-  p = plain.problem;
-  if (blocked_x) p.x_layout = Layout::blocked;
-  if (blocked_y) p.y_layout = Layout::blocked;
-  const auto plan = ConvPlan::make(p, direct);
-  const Execution run{plain.scheduler, &plain.memory};
-  Blocked<T> x(plain.x), dy(plain.dy), y(p.y_shape()), dx(p.x_shape());
-  auto plain_y = test::poisoned<T>(p.y_shape()), plain_dx = test::poisoned<T>(p.x_shape());
-  auto dw = test::poisoned<T>(p.w_shape()), dbias = test::poisoned<T>(plain.dbias.shape());
-  const auto x_view = blocked_x ? x.view() : plain.x.view(), dx_view = blocked_x ? dx.view() : plain_dx.view();
-  const auto y_view = blocked_y ? y.view() : plain_y.view(), dy_view = blocked_y ? dy.view() : plain.dy.view();
-  const auto prepared = plan.prepare(run, plain.w);
-  plan.forward(run, {.x = x_view, .w = prepared, .bias = plain.bias, .y = y_view});
-  plan.backward(run, {.x = x_view, .y = y_view, .dy = dy_view, .w = prepared, .dx = dx_view, .dw = dw, .dbias = dbias});
-  CAPTURE(text, blocked_x, blocked_y);
-  CHECK((blocked_y ? y.equals(plain.y) && y.padding_is_zero() : test::same_bits(plain_y, plain.y)));
-  CHECK((blocked_x ? dx.equals(plain.dx) && dx.padding_is_zero() : test::same_bits(plain_dx, plain.dx)));
-  CHECK(test::same_bits(dw, plain.dw));
-  CHECK(test::relative_error(dbias, plain.dbias) < 1e-6);  // channels are summed row by row, or side by side
-}
-
-}  // namespace
 
 TEST_CASE("direct gives the same bits in blocked memory, and zero in lanes without a channel") {
   for (const char* text : {"mb2ic20id8oc18kd3pd1", "ic16id10ih12iw11oc32kd3kh5kw2", "ic12id3ih20iw19oc41kd1",
                            "ic33id3ih7iw9oc19kd1", "ic18id9oc9kd3sd2pd1"}) {
     for (const auto kind : {Activation::Kind::none, Activation::Kind::sigmoid}) {
-      check_layouts<float>(text, true, true, kind);
-      check_layouts<float>(text, false, true, kind);
-      check_layouts<float>(text, true, false, kind);
-      check_layouts<double>(text, true, true, kind);
+      test::check_layouts<float>(text, direct, true, true, kind);
+      test::check_layouts<float>(text, direct, false, true, kind);
+      test::check_layouts<float>(text, direct, true, false, kind);
+      test::check_layouts<double>(text, direct, true, true, kind);
     }
   }
 }
 
 TEST_CASE("direct adds to dx, dw and dbias where asked") {
-  for (const char* text : {"ic3id10oc9kd3pd1", "ic3id10oc9kd2sd3", "ic20id5oc9kd1"}) {
-    ConvCase<double> c(parse_problem(text), direct);
-    c.run();
-    const Execution run{c.scheduler, &c.memory};
-    const auto prepared = c.plan.prepare(run, c.w);
-    auto dx = random_tensor<double>(c.dx.shape(), 7), dw = random_tensor<double>(c.dw.shape(), 8),
-         dbias = random_tensor<double>(c.dbias.shape(), 9);
-    const auto before_x = random_tensor<double>(c.dx.shape(), 7), before_w = random_tensor<double>(c.dw.shape(), 8),
-               before_bias = random_tensor<double>(c.dbias.shape(), 9);
-    c.plan.backward(run, {.x = c.x,
-                          .y = c.y,
-                          .dy = c.dy,
-                          .w = prepared,
-                          .dx = dx,
-                          .dw = dw,
-                          .dbias = dbias,
-                          .add_dx = true,
-                          .add_dw = true});
-    for (index_t i = 0; i < dx.elements(); ++i) REQUIRE(dx.data()[i] == Approx(before_x.data()[i] + c.dx.data()[i]));
-    for (index_t i = 0; i < dw.elements(); ++i) REQUIRE(dw.data()[i] == Approx(before_w.data()[i] + c.dw.data()[i]));
-    for (index_t i = 0; i < dbias.elements(); ++i) {
-      REQUIRE(dbias.data()[i] == Approx(before_bias.data()[i] + c.dbias.data()[i]));
-    }
-  }
+  for (const char* text : {"ic3id10oc9kd3pd1", "ic3id10oc9kd2sd3", "ic20id5oc9kd1"}) test::check_add(text, direct);
 }
 
 TEST_CASE("direct adds to a blocked dx, and keeps its lanes without a channel zero") {

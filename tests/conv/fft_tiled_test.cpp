@@ -1,18 +1,17 @@
 // The tiled engine against the reference in double: shapes that fill tiles, channel blocks and groups in part, both
 // layouts, and what it promises beside the numbers.
-#include "blocked_tensor.hpp"
-#include "conv_fixture.hpp"
-#include <catch2/catch.hpp>
+#include "engine_checks.hpp"
 
 #include "convolume/cpu.hpp"
 #include "tests/sanitizers.hpp"
 
 using namespace convolume;
-using test::Blocked;
 using test::ConvCase;
 using test::random_tensor;
 
 namespace {
+
+constexpr ConvOptions tiled{.engine = Engine::fft_tiled};
 
 ConvProblem random_problem(std::uint64_t seed) {
   const RandomKey key{.seed = 78};
@@ -45,32 +44,14 @@ ConvProblem random_problem(std::uint64_t seed) {
   }
 }
 
-template <class T>
-void check_against_reference(const ConvProblem& p, double tolerance, int threads = 1) {
-  if (test::too_slow_here(p)) return;
-  ConvCase<T> ours(p, {.engine = Engine::fft_tiled}, false, threads);
-  ConvCase<double> reference(p, {.engine = Engine::reference});
-  for (auto [to, from] : {std::pair{&reference.x, &ours.x}, std::pair{&reference.w, &ours.w},
-                          std::pair{&reference.bias, &ours.bias}, std::pair{&reference.dy, &ours.dy}}) {
-    for (index_t i = 0; i < to->elements(); ++i) to->data()[i] = static_cast<double>(from->data()[i]);
-  }
-  ours.run();
-  reference.run();
-  CAPTURE(to_string(p), p.batch, ours.plan.numerics());
-  REQUIRE(test::relative_error(ours.y, reference.y) <= tolerance);
-  REQUIRE(test::relative_error(ours.dx, reference.dx) <= tolerance);
-  REQUIRE(test::relative_error(ours.dw, reference.dw) <= tolerance);
-  REQUIRE(test::relative_error(ours.dbias, reference.dbias) <= tolerance);
-}
-
 }  // namespace
 
 TEST_CASE("fft_tiled agrees with the double reference over random problems, in double and float") {
   for (std::uint64_t seed = 0; seed < (test::sanitized ? 10 : 60); ++seed) {
     CAPTURE(seed);
     const auto p = random_problem(seed);
-    check_against_reference<double>(p, 1e-12);
-    check_against_reference<float>(p, 1e-5);
+    test::check_against_reference<double>(p, tiled, 1e-12);
+    test::check_against_reference<float>(p, tiled, 1e-5);
   }
 }
 
@@ -79,18 +60,18 @@ TEST_CASE("fft_tiled is accurate to 2e-6 on layers of ordinary size, on every SI
   for (const auto& target : available_simd_targets()) {
     set_simd_target(target);
     CAPTURE(target);
-    check_against_reference<float>(parse_problem("ic17id4ih5iw6oc18kd3kh2kw3"), 2e-6);
-    check_against_reference<float>(parse_problem("ic18id14ih15iw17oc20kd3kh5kw3"), 2e-6);
-    check_against_reference<float>(parse_problem("ic8id3ih20iw17oc4kd1kh3kw3ph1pd0"), 2e-6);
-    check_against_reference<double>(parse_problem("ic1id18oc17kd3"), 1e-14);
-    check_against_reference<float>(parse_problem("g20ic20id18ih17iw19oc20kd7pd3"), 2e-6);
+    test::check_against_reference<float>(parse_problem("ic17id4ih5iw6oc18kd3kh2kw3"), tiled, 2e-6);
+    test::check_against_reference<float>(parse_problem("ic18id14ih15iw17oc20kd3kh5kw3"), tiled, 2e-6);
+    test::check_against_reference<float>(parse_problem("ic8id3ih20iw17oc4kd1kh3kw3ph1pd0"), tiled, 2e-6);
+    test::check_against_reference<double>(parse_problem("ic1id18oc17kd3"), tiled, 1e-14);
+    test::check_against_reference<float>(parse_problem("g20ic20id18ih17iw19oc20kd7pd3"), tiled, 2e-6);
   }
   set_simd_target(before);
 }
 
 TEST_CASE("fft_tiled is exact after rounding on small integers") {
   for (const char* text : {"mb2ic20id9oc33kd3pd1", "ic3id30oc3kd5", "ic1id20oc16kd3", "g18ic18id12oc18kd5pd2"}) {
-    ConvCase<float> ours(parse_problem(text), {.engine = Engine::fft_tiled}, true);
+    ConvCase<float> ours(parse_problem(text), tiled, true);
     if (test::too_slow_here(ours.problem)) continue;
     ConvCase<float> reference(ours.problem, {.engine = Engine::reference}, true);
     ours.run();
@@ -108,100 +89,25 @@ TEST_CASE("fft_tiled: forward and backward are adjoint: <Ax, dy> = <x, A'dy> = <
     auto p = random_problem(seed);
     p.epilogue = {};
     CAPTURE(seed, to_string(p));
-    ConvCase<double> c(p, {.engine = Engine::fft_tiled});
-    c.run();
-    const double forward = test::dot(c.y, c.dy);
-    const double scale = std::sqrt(test::dot(c.y, c.y) * test::dot(c.dy, c.dy)) + 1e-300;
-    REQUIRE(std::abs(forward - test::dot(c.x, c.dx)) <= 1e-12 * scale);
-    REQUIRE(std::abs(forward - test::dot(c.w, c.dw)) <= 1e-12 * scale);
+    test::check_adjoint(p, tiled);
   }
 }
 
 TEST_CASE("fft_tiled has the same bits with kept or recomputed weights, on 1, 2 and 8 threads") {
-  int most_workers = 0;
-  for (const char* text : {"mb2ic3id12oc20kd3pd1", "ic20id26oc17kd5", "ic1id30oc5kd3", "ic4id3ih16iw16oc6kd1kh3kw3",
-                           "g20ic20id19oc20kd5pd2"}) {
-    CAPTURE(text);
-    ConvCase<float> first(parse_problem(text), {.engine = Engine::fft_tiled});
-    first.run();
-    for (const int threads : {1, 2, 8}) {
-      ConvCase<float> other(first.problem, {.engine = Engine::fft_tiled, .memory_budget = threads == 2 ? 1u : 0u},
-                            false, threads);
-      for (int repeat = 0; repeat < 2; ++repeat) {
-        other.run(repeat == 0);
-        CHECK(test::same_bits(first.y, other.y));
-        CHECK(test::same_bits(first.dx, other.dx));
-        CHECK(test::same_bits(first.dw, other.dw));
-        CHECK(test::same_bits(first.dbias, other.dbias));
-      }
-      most_workers = std::max(most_workers, other.scheduler.distinct_workers());
-      CHECK(other.memory.statistics().live_bytes == 0);
-    }
-  }
-  CHECK(most_workers > 1);  // the smallest of these may be drained by one
+  test::check_threads({"mb2ic3id12oc20kd3pd1", "ic20id26oc17kd5", "ic1id30oc5kd3", "ic4id3ih16iw16oc6kd1kh3kw3",
+                       "g20ic20id19oc20kd5pd2"},
+                      tiled, {.engine = Engine::fft_tiled, .memory_budget = 1});
 }
-
-namespace {
-
-template <class T>
-void check_blocked(const char* text) {
-  auto p = parse_problem(text);
-  p.epilogue = {.bias = true, .activation = {Activation::Kind::tanh}};
-  ConvCase<T> plain(p, {.engine = Engine::fft_tiled});
-  plain.run();
-  p = plain.problem;
-  p.x_layout = p.y_layout = Layout::blocked;
-  const auto plan = ConvPlan::make(p, {.engine = Engine::fft_tiled});
-  const Execution run{plain.scheduler, &plain.memory};
-  Blocked<T> x(plain.x), dy(plain.dy), y(p.y_shape()), dx(p.x_shape());
-  auto dw = test::poisoned<T>(p.w_shape()), dbias = test::poisoned<T>(plain.dbias.shape());
-  const auto prepared = plan.prepare(run, plain.w);
-  plan.forward(run, {.x = x.view(), .w = prepared, .bias = plain.bias, .y = y.view()});
-  plan.backward(
-      run, {.x = x.view(), .y = y.view(), .dy = dy.view(), .w = prepared, .dx = dx.view(), .dw = dw, .dbias = dbias});
-  CAPTURE(text);
-  CHECK(y.equals(plain.y));
-  CHECK(dx.equals(plain.dx));
-  CHECK(y.padding_is_zero());
-  CHECK(dx.padding_is_zero());
-  CHECK(test::same_bits(dw, plain.dw));
-  CHECK(test::relative_error(dbias, plain.dbias) < 1e-6);  // channels are summed row by row, or side by side
-}
-
-}  // namespace
 
 TEST_CASE("fft_tiled gives the same in blocked memory, and zero in lanes without a channel") {
   for (const char* text : {"mb2ic20id12oc18kd3pd1", "ic16id10ih20iw11oc32kd3kh5kw2", "ic12id1ih20iw19oc9kd1kh3kw3",
                            "mb2g20ic20id14oc20kd3pd1"}) {
-    check_blocked<float>(text);
-    check_blocked<double>(text);
+    test::check_layouts<float>(text, tiled, true, true, Activation::Kind::tanh);
+    test::check_layouts<double>(text, tiled, true, true, Activation::Kind::tanh);
   }
 }
 
-TEST_CASE("fft_tiled adds to dx, dw and dbias where asked") {
-  ConvCase<double> c(parse_problem("ic3id10oc9kd3pd1"), {.engine = Engine::fft_tiled});
-  c.run();
-  const Execution run{c.scheduler, &c.memory};
-  const auto prepared = c.plan.prepare(run, c.w);
-  auto dx = random_tensor<double>(c.dx.shape(), 7), dw = random_tensor<double>(c.dw.shape(), 8),
-       dbias = random_tensor<double>(c.dbias.shape(), 9);
-  const auto before_x = random_tensor<double>(c.dx.shape(), 7), before_w = random_tensor<double>(c.dw.shape(), 8),
-             before_bias = random_tensor<double>(c.dbias.shape(), 9);
-  c.plan.backward(run, {.x = c.x,
-                        .y = c.y,
-                        .dy = c.dy,
-                        .w = prepared,
-                        .dx = dx,
-                        .dw = dw,
-                        .dbias = dbias,
-                        .add_dx = true,
-                        .add_dw = true});
-  for (index_t i = 0; i < dx.elements(); ++i) REQUIRE(dx.data()[i] == Approx(before_x.data()[i] + c.dx.data()[i]));
-  for (index_t i = 0; i < dw.elements(); ++i) REQUIRE(dw.data()[i] == Approx(before_w.data()[i] + c.dw.data()[i]));
-  for (index_t i = 0; i < dbias.elements(); ++i) {
-    REQUIRE(dbias.data()[i] == Approx(before_bias.data()[i] + c.dbias.data()[i]));
-  }
-}
+TEST_CASE("fft_tiled adds to dx, dw and dbias where asked") { test::check_add("ic3id10oc9kd3pd1", tiled); }
 
 TEST_CASE("fft_tiled: a call reads the weights that it is given, whatever earlier calls of the plan had") {
   for (const std::size_t budget : {std::size_t{0}, std::size_t{1}}) {
@@ -226,7 +132,7 @@ TEST_CASE("fft_tiled reads y and dy where they lie, each with strides of its own
   for (const char* text : {"ic8id12oc8kd3pd1", "g16ic16id12oc16kd5pd2"}) {
     auto p = parse_problem(text);
     p.epilogue.activation.kind = Activation::Kind::tanh;
-    ConvCase<float> c(p, {.engine = Engine::fft_tiled});
+    ConvCase<float> c(p, tiled);
     c.run();
     // dy in the corner of a wider tensor.
     const Shape5 shape = c.dy.shape();
@@ -252,7 +158,7 @@ TEST_CASE("fft_tiled reads y and dy where they lie, each with strides of its own
 
 TEST_CASE("fft_tiled with few channels, whose tiles share lanes, in groups of any size") {
   for (const char* text : {"ic5oc96id20kd2kh2kw1pd0", "ic7oc33id32kd1kh3kw3pd0ph1pw1", "mb2ic3oc20id24kd5"}) {
-    check_against_reference<float>(parse_problem(text), 2e-6);
+    test::check_against_reference<float>(parse_problem(text), tiled, 2e-6);
   }
-  check_against_reference<double>(parse_problem("ic1id16oc64kd1kh2kw2pd0"), 1e-13);
+  test::check_against_reference<double>(parse_problem("ic1id16oc64kd1kh2kw2pd0"), tiled, 1e-13);
 }

@@ -1,0 +1,127 @@
+// What every engine has to pass, whatever its way.
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <utility>
+
+#include "blocked_tensor.hpp"
+#include "conv_fixture.hpp"
+#include <catch2/catch.hpp>
+
+namespace convolume::test {
+
+template <class T>
+void check_same_bits(const ConvCase<T>& a, const ConvCase<T>& b) {
+  CHECK(same_bits(a.y, b.y));
+  CHECK(same_bits(a.dx, b.dx));
+  CHECK(same_bits(a.dw, b.dw));
+  CHECK(same_bits(a.dbias, b.dbias));
+}
+
+/// Everything that an execution writes, against the double reference on the same data.
+template <class T>
+void check_against_reference(const ConvProblem& p, const ConvOptions& options, double tolerance) {
+  if (too_slow_here(p)) return;
+  ConvCase<T> ours(p, options);
+  ConvCase<double> reference(p, {.engine = Engine::reference});
+  for (auto [to, from] : {std::pair{&reference.x, &ours.x}, std::pair{&reference.w, &ours.w},
+                          std::pair{&reference.bias, &ours.bias}, std::pair{&reference.dy, &ours.dy}}) {
+    for (index_t i = 0; i < to->elements(); ++i) to->data()[i] = static_cast<double>(from->data()[i]);
+  }
+  ours.run();
+  reference.run();
+  CAPTURE(to_string(p), p.batch, ours.plan.numerics());
+  REQUIRE(relative_error(ours.y, reference.y) <= tolerance);
+  REQUIRE(relative_error(ours.dx, reference.dx) <= tolerance);
+  REQUIRE(relative_error(ours.dw, reference.dw) <= tolerance);
+  REQUIRE(relative_error(ours.dbias, reference.dbias) <= tolerance);
+}
+
+/// <Ax, dy> = <x, A'dy> = <w, dA/dw>, of a problem without epilogue.
+inline void check_adjoint(const ConvProblem& p, const ConvOptions& options) {
+  ConvCase<double> c(p, options);
+  c.run();
+  const double forward = dot(c.y, c.dy);
+  const double scale = std::sqrt(dot(c.y, c.y) * dot(c.dy, c.dy)) + 1e-300;
+  REQUIRE(std::abs(forward - dot(c.x, c.dx)) <= 1e-12 * scale);
+  REQUIRE(std::abs(forward - dot(c.w, c.dw)) <= 1e-12 * scale);
+}
+
+/// The same bits on 1, 2 and 8 threads, on 2 with `on_two`, and no memory left behind.
+inline void check_threads(std::initializer_list<const char*> problems, const ConvOptions& options,
+                          const ConvOptions& on_two) {
+  int most_workers = 0;
+  for (const char* text : problems) {
+    CAPTURE(text);
+    ConvCase<float> first(parse_problem(text), options);
+    first.run();
+    for (const int threads : {1, 2, 8}) {
+      ConvCase<float> other(first.problem, threads == 2 ? on_two : options, false, threads);
+      for (int repeat = 0; repeat < 2; ++repeat) {
+        other.run(repeat == 0);
+        check_same_bits(first, other);
+      }
+      most_workers = std::max(most_workers, other.scheduler.distinct_workers());
+      CHECK(other.memory.statistics().live_bytes == 0);
+    }
+  }
+  CHECK(most_workers > 1);  // the smallest of these may be drained by one
+}
+
+/// One side blocked, the other too or not: the same bits as with plain tensors, and zero in lanes without a channel.
+template <class T>
+void check_layouts(const char* text, const ConvOptions& options, bool blocked_x, bool blocked_y,
+                   Activation::Kind kind) {
+  auto p = parse_problem(text);
+  p.epilogue = {.bias = true, .activation = {kind}};
+  ConvCase<T> plain(p, options);
+  plain.run();
+  p = plain.problem;
+  if (blocked_x) p.x_layout = Layout::blocked;
+  if (blocked_y) p.y_layout = Layout::blocked;
+  const auto plan = ConvPlan::make(p, options);
+  const Execution run{plain.scheduler, &plain.memory};
+  Blocked<T> x(plain.x), dy(plain.dy), y(p.y_shape()), dx(p.x_shape());
+  auto plain_y = poisoned<T>(p.y_shape()), plain_dx = poisoned<T>(p.x_shape());
+  auto dw = poisoned<T>(p.w_shape()), dbias = poisoned<T>(plain.dbias.shape());
+  const auto x_view = blocked_x ? x.view() : plain.x.view(), dx_view = blocked_x ? dx.view() : plain_dx.view();
+  const auto y_view = blocked_y ? y.view() : plain_y.view(), dy_view = blocked_y ? dy.view() : plain.dy.view();
+  const auto prepared = plan.prepare(run, plain.w);
+  plan.forward(run, {.x = x_view, .w = prepared, .bias = plain.bias, .y = y_view});
+  plan.backward(run, {.x = x_view, .y = y_view, .dy = dy_view, .w = prepared, .dx = dx_view, .dw = dw, .dbias = dbias});
+  CAPTURE(text, blocked_x, blocked_y);
+  CHECK((blocked_y ? y.equals(plain.y) && y.padding_is_zero() : same_bits(plain_y, plain.y)));
+  CHECK((blocked_x ? dx.equals(plain.dx) && dx.padding_is_zero() : same_bits(plain_dx, plain.dx)));
+  CHECK(same_bits(dw, plain.dw));
+  CHECK(relative_error(dbias, plain.dbias) < 1e-6);  // channels are summed row by row, or side by side
+}
+
+/// dx, dw and dbias are added to what they hold where that is asked.
+inline void check_add(const char* text, const ConvOptions& options) {
+  CAPTURE(text);
+  ConvCase<double> c(parse_problem(text), options);
+  c.run();
+  const Execution run{c.scheduler, &c.memory};
+  const auto prepared = c.plan.prepare(run, c.w);
+  auto dx = random_tensor<double>(c.dx.shape(), 7), dw = random_tensor<double>(c.dw.shape(), 8),
+       dbias = random_tensor<double>(c.dbias.shape(), 9);
+  const auto before_x = random_tensor<double>(c.dx.shape(), 7), before_w = random_tensor<double>(c.dw.shape(), 8),
+             before_bias = random_tensor<double>(c.dbias.shape(), 9);
+  c.plan.backward(run, {.x = c.x,
+                        .y = c.y,
+                        .dy = c.dy,
+                        .w = prepared,
+                        .dx = dx,
+                        .dw = dw,
+                        .dbias = dbias,
+                        .add_dx = true,
+                        .add_dw = true});
+  for (index_t i = 0; i < dx.elements(); ++i) REQUIRE(dx.data()[i] == Approx(before_x.data()[i] + c.dx.data()[i]));
+  for (index_t i = 0; i < dw.elements(); ++i) REQUIRE(dw.data()[i] == Approx(before_w.data()[i] + c.dw.data()[i]));
+  for (index_t i = 0; i < dbias.elements(); ++i) {
+    REQUIRE(dbias.data()[i] == Approx(before_bias.data()[i] + c.dbias.data()[i]));
+  }
+}
+
+}  // namespace convolume::test
