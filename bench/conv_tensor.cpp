@@ -30,7 +30,7 @@ ConvTensor::ConvTensor(DataType type, const Shape5& shape, Layout layout, std::p
     : type_(type),
       shape_(shape),
       layout_(layout),
-      elements_(layout == Layout::plain ? shape.elements() : ops::blocked_elements(shape, type)),
+      elements_(stored_elements(shape, layout, type)),
       memory_(memory),
       data_(memory_->allocate(bytes(), 64)) {}
 ConvTensor::ConvTensor(ConvTensor&& other) noexcept
@@ -45,12 +45,7 @@ ConvTensor::~ConvTensor() {
 }
 
 TensorView ConvTensor::view() {
-  TensorView view = with_type(type_, data_, [&](auto* data) { return TensorView(View(data, shape_)); });
-  if (layout_ == Layout::plain) return view;
-  const index_t row = shape_.extent.x * channel_block(type_), plane = shape_.extent.y * row,
-                block = shape_.extent.z * plane;
-  view.stride = {blocks_of(shape_, type_) * block, block, plane, row, channel_block(type_)};
-  return view;
+  return with_type(type_, data_, [&](auto* data) { return TensorView(View(data, shape_, layout_)); });
 }
 ConstTensorView ConvTensor::view() const { return const_cast<ConvTensor*>(this)->view(); }  // NOLINT: constant again
 

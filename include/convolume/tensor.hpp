@@ -70,33 +70,52 @@ struct Shape5 {
 
 CONVOLUME_API std::string to_string(const Shape5& shape);  ///< "1 x 16 x 8 x 128 x 128"
 
-/// A non-owning strided view of a plain 5-D tensor. Copying copies the pointer. Thread-safe as the memory behind it is.
+/// Elements that a dense tensor of this layout stores, pad lanes included. Throws OverflowError where they do not fit.
+CONVOLUME_API index_t stored_elements(const Shape5& shape, Layout layout, DataType type);
+
+/// A non-owning strided view of a 5-D tensor. Copying copies the pointer. Thread-safe as the memory behind it is.
 template <class T>
 struct View {
+  /// Channels of a block; a plain feature map counts as a block of one.
+  static constexpr index_t lanes = 64 / sizeof(T);
+
   T* data = nullptr;
   Shape5 shape{.n = 0, .c = 0, .extent = {0, 0, 0}};
-  std::array<index_t, 5> stride{};  ///< in elements, in axis order
+  /// In elements, in axis order; of a blocked view the second is between channel blocks, the last is `lanes`.
+  std::array<index_t, 5> stride{};
+  Layout layout = Layout::plain;
 
   View() = default;
-  View(T* pointer, Shape5 s, std::array<index_t, 5> strides) : data(pointer), shape(s), stride(strides) {}
+  View(T* pointer, Shape5 s, std::array<index_t, 5> strides, Layout l = Layout::plain)
+      : data(pointer), shape(s), stride(strides), layout(l) {}
   /// A dense view: strides follow from the shape.
-  View(T* pointer, Shape5 s) : data(pointer), shape(s) {
-    stride = {s.c * s.extent.z * s.extent.y * s.extent.x, s.extent.z * s.extent.y * s.extent.x, s.extent.y * s.extent.x,
-              s.extent.x, 1};
+  View(T* pointer, Shape5 s, Layout l = Layout::plain) : data(pointer), shape(s), layout(l) {
+    const index_t voxel = l == Layout::plain ? 1 : lanes, row = s.extent.x * voxel, plane = s.extent.y * row,
+                  block = s.extent.z * plane;
+    stride = {blocks() * block, block, plane, row, voxel};
   }
   template <class U>
   requires(std::is_const_v<T>&& std::is_same_v<std::remove_const_t<T>, U>) View(const View<U>& other)
-      : data(other.data), shape(other.shape), stride(other.stride) {}  // NOLINT: as T* to const T*
+      : data(other.data), shape(other.shape), stride(other.stride), layout(other.layout) {}  // NOLINT: T* to const T*
 
   explicit operator bool() const noexcept { return data != nullptr; }
   T& operator()(index_t n, index_t c, index_t z, index_t y, index_t x) const noexcept {
-    return data[n * stride[0] + c * stride[1] + z * stride[2] + y * stride[3] + x * stride[4]];
+    return channel(n, c)[z * stride[2] + y * stride[3] + x * stride[4]];
   }
   /// First voxel of a feature map.
-  T* channel(index_t n, index_t c) const noexcept { return data + n * stride[0] + c * stride[1]; }
-  /// Whether the voxels of one feature map lie side by side.
-  bool dense_channels() const noexcept {
-    return stride[4] == 1 && stride[3] == shape.extent.x && stride[2] == shape.extent.y * shape.extent.x;
+  T* channel(index_t n, index_t c) const noexcept {
+    return data + n * stride[0] + (layout == Layout::plain ? c * stride[1] : c / lanes * stride[1] + c % lanes);
+  }
+  /// Channels that lie side by side in a voxel.
+  index_t block_channels() const noexcept { return layout == Layout::plain ? 1 : lanes; }
+  /// Channel blocks of a sample.
+  index_t blocks() const noexcept { return (shape.c + block_channels() - 1) / block_channels(); }
+  /// Voxel 0 of a channel block; of a feature map where the view is plain.
+  T* block(index_t n, index_t b) const noexcept { return data + n * stride[0] + b * stride[1]; }
+  /// Whether the voxels of one channel block lie side by side.
+  bool dense_blocks() const noexcept {
+    return stride[4] == block_channels() && stride[3] == shape.extent.x * stride[4] &&
+           stride[2] == shape.extent.y * stride[3];
   }
 };
 
@@ -108,15 +127,20 @@ struct BasicTensorView {
   DataType type = DataType::f32;
   Shape5 shape{.n = 0, .c = 0, .extent = {0, 0, 0}};
   std::array<index_t, 5> stride{};
+  Layout layout = Layout::plain;
 
   BasicTensorView() = default;
   template <class T>
   requires(Const || !std::is_const_v<T>)
       BasicTensorView(const View<T>& view)  // NOLINT(google-explicit-constructor): every view is a tensor view
-      : data(view.data), type(data_type_of<std::remove_const_t<T>>()), shape(view.shape), stride(view.stride) {}
+      : data(view.data),
+        type(data_type_of<std::remove_const_t<T>>()),
+        shape(view.shape),
+        stride(view.stride),
+        layout(view.layout) {}
   template <bool OtherConst>
   requires(Const && !OtherConst) BasicTensorView(const BasicTensorView<OtherConst>& other)  // NOLINT
-      : data(other.data), type(other.type), shape(other.shape), stride(other.stride) {}
+      : data(other.data), type(other.type), shape(other.shape), stride(other.stride), layout(other.layout) {}
 
   explicit operator bool() const noexcept { return data != nullptr; }
   /// The typed view; throws ShapeMismatch where T is not the element type.
@@ -126,19 +150,21 @@ struct BasicTensorView {
       throw ShapeMismatch(std::string("tensor view: holds ") + name_of(type) + ", asked for as " +
                           name_of(data_type_of<T>()));
     }
-    return {static_cast<std::conditional_t<Const, const T, T>*>(data), shape, stride};
+    return {static_cast<std::conditional_t<Const, const T, T>*>(data), shape, stride, layout};
   }
 };
 using TensorView = BasicTensorView<false>;
 using ConstTensorView = BasicTensorView<true>;
 
-/// An owning dense plain tensor, 64-byte aligned. Movable, not copyable; the contents start undefined.
+/// An owning dense tensor, 64-byte aligned. Movable, not copyable; the contents start undefined, pad lanes too.
 template <class T>
 class Tensor {
  public:
   Tensor() = default;
   explicit Tensor(Shape5 shape, std::pmr::memory_resource* memory = std::pmr::get_default_resource())
-      : memory_(memory), shape_(shape), elements_(shape.elements()) {
+      : Tensor(shape, Layout::plain, memory) {}
+  Tensor(Shape5 shape, Layout layout, std::pmr::memory_resource* memory = std::pmr::get_default_resource())
+      : memory_(memory), shape_(shape), layout_(layout), elements_(stored_elements(shape, layout, data_type_of<T>())) {
     data_ = static_cast<T*>(memory_->allocate(bytes(), 64));
   }
   Tensor(Tensor&& other) noexcept { swap(other); }
@@ -154,10 +180,11 @@ class Tensor {
 
   T* data() noexcept { return data_; }
   const T* data() const noexcept { return data_; }
-  index_t elements() const noexcept { return elements_; }
+  index_t elements() const noexcept { return elements_; }  ///< stored: pad lanes included
   const Shape5& shape() const noexcept { return shape_; }
-  View<T> view() noexcept { return {data_, shape_}; }
-  View<const T> view() const noexcept { return {data_, shape_}; }
+  Layout layout() const noexcept { return layout_; }
+  View<T> view() noexcept { return {data_, shape_, layout_}; }
+  View<const T> view() const noexcept { return {data_, shape_, layout_}; }
   explicit operator bool() const noexcept { return data_ != nullptr; }
   operator View<T>() noexcept { return view(); }                // NOLINT
   operator View<const T>() const noexcept { return view(); }    // NOLINT
@@ -173,12 +200,14 @@ class Tensor {
     std::swap(memory_, other.memory_);
     std::swap(data_, other.data_);
     std::swap(shape_, other.shape_);
+    std::swap(layout_, other.layout_);
     std::swap(elements_, other.elements_);
   }
 
   std::pmr::memory_resource* memory_ = nullptr;
   T* data_ = nullptr;
   Shape5 shape_{.n = 0, .c = 0, .extent = {0, 0, 0}};
+  Layout layout_ = Layout::plain;
   index_t elements_ = 0;
 };
 

@@ -133,16 +133,16 @@ void set_defaults(convolume_conv_problem& c) {
 }
 
 /// A dense view of a caller's array, or an absent tensor for NULL.
-ConstTensorView input(const void* data, const Shape5& shape, DataType type) {
+ConstTensorView input(const void* data, const Shape5& shape, DataType type, Layout layout = Layout::plain) {
   if (data == nullptr) return {};
-  if (type == DataType::f32) return View<const float>(static_cast<const float*>(data), shape);
-  return View<const double>(static_cast<const double*>(data), shape);
+  if (type == DataType::f32) return View<const float>(static_cast<const float*>(data), shape, layout);
+  return View<const double>(static_cast<const double*>(data), shape, layout);
 }
 
-TensorView output(void* data, const Shape5& shape, DataType type) {
+TensorView output(void* data, const Shape5& shape, DataType type, Layout layout = Layout::plain) {
   if (data == nullptr) return {};
-  if (type == DataType::f32) return View<float>(static_cast<float*>(data), shape);
-  return View<double>(static_cast<double*>(data), shape);
+  if (type == DataType::f32) return View<float>(static_cast<float*>(data), shape, layout);
+  return View<double>(static_cast<double*>(data), shape, layout);
 }
 
 void forward(const convolume_conv& c, const void* x, const void* w, const void* bias, void* y) {
@@ -154,10 +154,10 @@ void forward(const convolume_conv& c, const void* x, const void* w, const void* 
   }
   const Execution run = c.run();
   const PreparedWeights prepared = c.plan.prepare(run, input(w, p.w_shape(), p.type));
-  c.plan.forward(run, {.x = input(x, p.x_shape(), p.type),
+  c.plan.forward(run, {.x = input(x, p.x_shape(), p.type, p.x_layout),
                        .w = prepared,
                        .bias = input(bias, {1, p.out_channels, {1, 1, 1}}, p.type),
-                       .y = output(y, p.y_shape(), p.type)});
+                       .y = output(y, p.y_shape(), p.type, p.y_layout)});
 }
 
 void backward(const convolume_conv& c, const void* x, const void* y, const void* dy, const void* w, void* dx, void* dw,
@@ -166,11 +166,11 @@ void backward(const convolume_conv& c, const void* x, const void* y, const void*
   if (p.epilogue.activation.kind != Activation::Kind::none) need(y, "convolume_conv_backward", "y");
   const Execution run = c.run();
   const PreparedWeights prepared = c.plan.prepare(run, input(w, p.w_shape(), p.type));
-  c.plan.backward(run, {.x = input(x, p.x_shape(), p.type),
-                        .y = input(y, p.y_shape(), p.type),
-                        .dy = input(dy, p.y_shape(), p.type),
+  c.plan.backward(run, {.x = input(x, p.x_shape(), p.type, p.x_layout),
+                        .y = input(y, p.y_shape(), p.type, p.y_layout),
+                        .dy = input(dy, p.y_shape(), p.type, p.y_layout),
                         .w = prepared,
-                        .dx = output(dx, p.x_shape(), p.type),
+                        .dx = output(dx, p.x_shape(), p.type, p.x_layout),
                         .dw = output(dw, p.w_shape(), p.type),
                         .dbias = output(dbias, {1, p.out_channels, {1, 1, 1}}, p.type)});
 }

@@ -71,6 +71,11 @@ void check(const char* name, const ConstTensorView& tensor, const Shape5& shape,
     throw ShapeMismatch(
         fmt::format("convolution: {} has shape {}, expected {}", name, to_string(tensor.shape), to_string(shape)));
   }
+  if (tensor.layout != layout) {
+    throw ShapeMismatch(
+        fmt::format("convolution: {} is {}, the problem's is {}; make a plan with ConvProblem's {}_layout", name,
+                    name_of(tensor.layout), name_of(layout), name[name[0] == 'd' ? 1 : 0]));
+  }
   const index_t voxel = layout == Layout::plain ? 1 : channel_block(type);
   if (tensor.stride[4] != voxel && shape.extent.x > 1) {
     throw ShapeMismatch(fmt::format(

@@ -40,7 +40,7 @@ void StoreTaps(const T* from, index_t count, const RowPointers<T>& to) {
 template <class T, class Body>
 void ForEachStretch(const View<T>& w, const Body& body) {
   const Extent3& k = w.shape.extent;
-  if (w.dense_channels()) {
+  if (w.dense_blocks()) {
     body(0, 0, 0, k.z * k.y * k.x);
     return;
   }

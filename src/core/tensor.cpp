@@ -36,6 +36,14 @@ index_t Shape5::elements() const {
   return count;
 }
 
+index_t stored_elements(const Shape5& shape, Layout layout, DataType type) {
+  if (layout == Layout::plain) return shape.elements();
+  const index_t block = channel_block(type);
+  Shape5 stored = shape;
+  stored.c = checked_mul(shape.c / block + (shape.c % block != 0), block, "blocked channels");
+  return stored.elements();
+}
+
 std::string to_string(const Extent3& e) { return fmt::format("{} x {} x {}", e.z, e.y, e.x); }
 std::string to_string(const Shape5& s) { return fmt::format("{} x {} x {}", s.n, s.c, to_string(s.extent)); }
 

@@ -29,7 +29,7 @@ void require_data(std::string_view op, std::string_view what, const void* data, 
 template <class T>
 void require_dense(std::string_view op, std::string_view what, const View<T>& view) {
   require_data(op, what, view.data, view.shape);
-  if (!view.dense_channels()) throw_not_dense(op, what, "dense feature maps");
+  if (!view.dense_blocks()) throw_not_dense(op, what, "dense feature maps");
 }
 
 /// Throws where the view is null, empty, or its voxels are not neighbours along X.

@@ -75,7 +75,7 @@ template <class T>
 void add_maps(const View<const T>& a, const View<const T>& b, const View<T>& y, index_t n, index_t c) {
   Extent3 extent = y.shape.extent;
   // Dense feature maps are one long row.
-  if (a.dense_channels() && b.dense_channels() && y.dense_channels()) extent = {1, 1, extent.z * extent.y * extent.x};
+  if (a.dense_blocks() && b.dense_blocks() && y.dense_blocks()) extent = {1, 1, extent.z * extent.y * extent.x};
   if constexpr (std::is_same_v<T, float>) {
     HWY_DYNAMIC_DISPATCH(add_rows_f32)(extent, rows(a, n, c), rows(b, n, c), rows(y, n, c));
   } else {
@@ -86,7 +86,7 @@ void add_maps(const View<const T>& a, const View<const T>& b, const View<T>& y, 
 template <class T>
 void copy_map(const View<const T>& source, const View<T>& target, index_t n, index_t c) {
   Extent3 extent = target.shape.extent;
-  if (source.dense_channels() && target.dense_channels()) extent = {1, 1, extent.z * extent.y * extent.x};
+  if (source.dense_blocks() && target.dense_blocks()) extent = {1, 1, extent.z * extent.y * extent.x};
   const Rows<const T> from = rows(source, n, c);
   const Rows<T> to = rows(target, n, c);
   for (index_t z = 0; z < extent.z; ++z) {

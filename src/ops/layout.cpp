@@ -2,8 +2,6 @@
 
 #include <limits>
 
-#include "core/checked.hpp"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/layout.cpp"
 #include "hwy/foreach_target.h"
@@ -179,11 +177,6 @@ Ready append_blocks(TaskGraph& graph, const Ready& ready, const Shape5& shape, c
 }
 
 }  // namespace
-
-index_t blocked_elements(const Shape5& shape, DataType type) {
-  const index_t lanes = checked_mul(blocks_of(shape, type), channel_block(type), "blocked channels");
-  return checked_mul(checked_mul(shape.n, lanes, "blocked tensor"), shape.extent.volume(), "blocked tensor");
-}
 
 template <class T>
 void block_channels(const T* plain, index_t channel_stride, index_t channels, index_t voxels, T* blocked) noexcept {

@@ -7,9 +7,6 @@
 
 namespace convolume::ops {
 
-/// Elements of the blocked layout, pad lanes included. Throws OverflowError where they do not fit.
-index_t blocked_elements(const Shape5& shape, DataType type);
-
 /// The voxels of one channel block: blocked[v · B + c] = plain[c · channel_stride + v] for c < channels, 0 for the pad
 /// lanes c in [channels, B), where B = channel_block. No aliasing. Thread-safe; allocates nothing.
 template <class T>

@@ -11,31 +11,23 @@ namespace convolume::test {
 /// A tensor in blocked memory, pad lanes included.
 template <class T>
 struct Blocked {
-  explicit Blocked(const Shape5& s) : shape(s), memory(stored(s)) { memory.fill(std::numeric_limits<T>::quiet_NaN()); }
+  explicit Blocked(const Shape5& s) : shape(s), memory(s, Layout::blocked) {
+    memory.fill(std::numeric_limits<T>::quiet_NaN());
+  }
   Blocked(const Tensor<T>& plain) : Blocked(plain.shape()) {
     memory.fill(0);
     each([&](index_t n, index_t c, index_t v, T& at) { at = plain.data()[(n * shape.c + c) * voxels() + v]; });
   }
 
-  static Shape5 stored(Shape5 s) {
-    const index_t block = channel_block(data_type_of<T>());
-    s.c = (s.c + block - 1) / block * block;
-    return s;
-  }
   index_t voxels() const { return shape.extent.volume(); }
-  View<T> view() {
-    const index_t block = channel_block(data_type_of<T>()), row = shape.extent.x * block;
-    return {memory.data(), shape, {stored(shape).c * voxels(), voxels() * block, shape.extent.y * row, row, block}};
-  }
+  View<T> view() { return memory.view(); }
   /// body(n, c, voxel, element) of channels that exist.
   template <class Body>
   void each(const Body& body) {
-    const index_t block = channel_block(data_type_of<T>()), channels = stored(shape).c;
+    const View<T> all = memory.view();
     for (index_t n = 0; n < shape.n; ++n) {
       for (index_t c = 0; c < shape.c; ++c) {
-        for (index_t v = 0; v < voxels(); ++v) {
-          body(n, c, v, memory.data()[((n * channels + c / block * block) * voxels()) + v * block + c % block]);
-        }
+        for (index_t v = 0; v < voxels(); ++v) body(n, c, v, all.channel(n, c)[v * all.stride[4]]);
       }
     }
   }

@@ -29,8 +29,27 @@ TEST_CASE("a dense view addresses NCZYX with x fastest") {
   CHECK(view(0, 0, 1, 0, 0) == 12);
   CHECK(view(0, 1, 0, 0, 0) == 24);
   CHECK(view(1, 0, 0, 0, 0) == 72);
-  CHECK(view.dense_channels());
+  CHECK(view.dense_blocks());
   CHECK(reinterpret_cast<std::uintptr_t>(tensor.data()) % 64 == 0);
+}
+
+TEST_CASE("a blocked view addresses channels side by side in blocks of 64 bytes") {
+  Tensor<float> tensor({.n = 2, .c = 19, .extent = {2, 3, 4}}, Layout::blocked);
+  CHECK(tensor.elements() == 2 * 32 * 24);
+  for (index_t i = 0; i < tensor.elements(); ++i) tensor.data()[i] = static_cast<float>(i);
+  const View<const float> view = tensor;
+  CHECK(view(0, 1, 0, 0, 0) == 1);
+  CHECK(view(0, 0, 0, 0, 1) == 16);
+  CHECK(view(0, 0, 0, 1, 0) == 4 * 16);
+  CHECK(view(0, 0, 1, 0, 0) == 12 * 16);
+  CHECK(view(0, 18, 0, 0, 0) == 24 * 16 + 2);
+  CHECK(view(1, 0, 0, 0, 0) == 2 * 24 * 16);
+  CHECK(view.blocks() == 2);
+  CHECK(view.dense_blocks());
+  CHECK(ConstTensorView(view).as<float>().layout == Layout::blocked);
+  CHECK(Tensor<double>({1, 9, {1, 1, 1}}, Layout::blocked).elements() == 16);
+  CHECK_THROWS_AS(stored_elements({index_t{1} << 40, 1, {1 << 20, 1, 1}}, Layout::blocked, DataType::f32),
+                  OverflowError);
 }
 
 TEST_CASE("an untyped view refuses the wrong element type") {

@@ -15,7 +15,7 @@ TEMPLATE_TEST_CASE("the blocked layout holds channels side by side and zero pad 
         const Shape5 shape{2, channels, extent};
         Gapped<T> plain(shape), back(shape);
         plain.set_random(random);
-        const index_t elements = blocked_elements(shape, data_type_of<T>());
+        const index_t elements = stored_elements(shape, Layout::blocked, data_type_of<T>());
         const index_t blocks = (channels + width - 1) / width, voxels = extent.volume();
         REQUIRE(elements == 2 * blocks * width * voxels);
         std::vector<T> blocked(static_cast<std::size_t>(elements), nan<T>);
@@ -40,7 +40,7 @@ TEMPLATE_TEST_CASE("layout tasks wait for the channels of their block", "[ops]",
   Random random(18);
   Gapped<T> plain(shape), back(shape);
   plain.set_random(random);
-  std::vector<T> blocked(static_cast<std::size_t>(blocked_elements(shape, data_type_of<T>())), nan<T>);
+  std::vector<T> blocked(static_cast<std::size_t>(stored_elements(shape, Layout::blocked, data_type_of<T>())), nan<T>);
   run(3, [&](TaskGraph& graph) {
     const Ready done = append_to_blocked(graph, {}, plain.view(), blocked.data());
     append_to_plain(graph, done, blocked.data(), back.view());
@@ -49,7 +49,7 @@ TEMPLATE_TEST_CASE("layout tasks wait for the channels of their block", "[ops]",
 }
 
 TEST_CASE("sizes of the blocked layout are checked", "[ops]") {
-  REQUIRE_THROWS_AS(blocked_elements({index_t{1} << 40, 1, {1 << 20, 1, 1}}, DataType::f32), OverflowError);
+  REQUIRE_THROWS_AS(stored_elements({index_t{1} << 40, 1, {1 << 20, 1, 1}}, Layout::blocked, DataType::f32), OverflowError);
   Tensor<float> x({1, 2, {2, 2, 2}});
   REQUIRE_THROWS_AS(to_blocked<float>(x.view(), nullptr), InvalidArgument);
 }
