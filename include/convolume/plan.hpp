@@ -52,6 +52,10 @@ struct ConvProblem {
   friend bool operator==(const ConvProblem&, const ConvProblem&) = default;
 };
 
+/// The convolution, not transposed, whose gradient with respect to its input `problem` computes: its x is our y, its y
+/// our x, its weights are ours. Without epilogue. A problem that is not transposed comes back as it is.
+CONVOLUME_API ConvProblem untransposed(const ConvProblem& problem);
+
 /// Reads a problem in the descriptor grammar of oneDNN's benchdnn, e.g. "mb1ic32id48oc32od44kd5" ("g48" groups, "pd2"
 /// padding, "dd1" one skipped voxel, which is dilation 2 here). A missing height or width repeats depth or height;
 /// padding behind follows from the output where that is given. Throws InvalidArgument naming the token.

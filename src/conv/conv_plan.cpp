@@ -91,6 +91,12 @@ void check_geometry(const char* name, const std::string& found, const std::strin
   }
 }
 
+/// Of prepared weights or spectra that are complete.
+template <class Cache>
+void raise_version(Cache& cache) {
+  cache.version.fetch_add(1, std::memory_order_relaxed);
+}
+
 /// Empty where the spectra were moved away.
 std::string geometry_of(const Spectra& spectra) {
   return spectra.impl() != nullptr ? spectra.impl()->geometry : std::string();
@@ -111,6 +117,9 @@ struct ConvPlan::Impl {
   Shape5 bias_shape() const { return {1, problem.out_channels, {1, 1, 1}}; }
   ForwardArguments arguments(const ForwardBindings& b, std::pmr::memory_resource* memory) const;
   BackwardArguments arguments(const BackwardBindings& b, std::pmr::memory_resource* memory) const;
+  /// The engine's tasks; behind them a cache that they fill gets its next version.
+  Ready append(TaskGraph& graph, const ConvReady& ready, std::shared_ptr<const ForwardArguments> a) const;
+  ConvGradientReady append(TaskGraph& graph, const ConvReady& ready, std::shared_ptr<const BackwardArguments> a) const;
   void check_weights(const PreparedWeights& w) const {
     check_geometry("w", w.impl() != nullptr ? w.impl()->geometry : "", w_geometry);
   }
@@ -188,6 +197,28 @@ BackwardArguments ConvPlan::Impl::arguments(const BackwardBindings& b, std::pmr:
           .add_dx = b.add_dx,
           .add_dw = b.add_dw,
           .memory = memory};
+}
+
+Ready ConvPlan::Impl::append(TaskGraph& graph, const ConvReady& ready,
+                             std::shared_ptr<const ForwardArguments> a) const {
+  Ready done = engine->append_forward(graph, ready, a);
+  if (a->x_hat != nullptr && !a->x_hat_filled) {
+    graph.add(
+        {.name = "input spectra are new"}, [a] { raise_version(*a->x_hat); }, done.tasks());
+  }
+  return done;
+}
+
+ConvGradientReady ConvPlan::Impl::append(TaskGraph& graph, const ConvReady& ready,
+                                         std::shared_ptr<const BackwardArguments> a) const {
+  ConvGradientReady done = engine->append_backward(graph, ready, a);
+  if (a->dy_hat != nullptr) {
+    std::vector<TaskId> after = done.dx.tasks();
+    for (const TaskId task : done.dw.tasks()) after.push_back(task);
+    graph.add(
+        {.name = "gradient spectra are new"}, [a] { raise_version(*a->dy_hat); }, after);
+  }
+  return done;
 }
 
 ConvPlan ConvPlan::make(const ConvProblem& problem, const ConvOptions& options) {
@@ -273,7 +304,7 @@ void ConvPlan::forward(const Execution& run, const ForwardBindings& b) const {
     call->shape = shape;
     call->memory = run.memory;
     *call->arguments = arguments;
-    impl_->engine->append_forward(call->graph, {}, call->arguments);
+    impl_->append(call->graph, {}, call->arguments);
   }
   *call->arguments = arguments;
   call->graph.run(run.scheduler);
@@ -283,7 +314,7 @@ void ConvPlan::forward(const Execution& run, const ForwardBindings& b) const {
 void ConvPlan::backward(const Execution& run, const BackwardBindings& b) const {
   const auto arguments = impl_->arguments(b, run.memory);
   if (b.w.version() == 0) throw StaleCache("convolution backward: w was never prepared; call prepare first");
-  if (b.x_hat != nullptr && b.x_hat->version() == 0 && impl_->chosen != Engine::reference) {
+  if (b.x_hat != nullptr && b.x_hat->version() == 0) {
     throw StaleCache("convolution backward: x_hat was never filled; run forward with it first");
   }
   const unsigned shape = (b.dx ? 1u : 0u) | (b.dw ? 2u : 0u) | (b.dbias ? 4u : 0u) | (b.x_hat != nullptr ? 8u : 0u) |
@@ -294,7 +325,7 @@ void ConvPlan::backward(const Execution& run, const BackwardBindings& b) const {
     call->shape = shape;
     call->memory = run.memory;
     *call->arguments = arguments;
-    impl_->engine->append_backward(call->graph, {}, call->arguments);
+    impl_->append(call->graph, {}, call->arguments);
   }
   *call->arguments = arguments;
   call->graph.run(run.scheduler);
@@ -305,20 +336,21 @@ Ready ConvPlan::append_prepare(TaskGraph& graph, const Ready& w_ready, const Con
                                PreparedWeights& prepared) const {
   check("w", w, impl_->problem.w_shape(), impl_->problem.type);
   impl_->check_weights(prepared);
-  return impl_->engine->append_prepare(graph, w_ready,
-                                       std::make_shared<PrepareArguments>(PrepareArguments{w, prepared.impl()}));
+  Ready done = impl_->engine->append_prepare(graph, w_ready,
+                                             std::make_shared<PrepareArguments>(PrepareArguments{w, prepared.impl()}));
+  graph.add(
+      {.name = "weights are new"}, [to = prepared.impl()] { raise_version(*to); }, done.tasks());
+  return done;
 }
 
 Ready ConvPlan::append_forward(TaskGraph& graph, const ConvReady& ready, const ForwardBindings& bindings,
                                std::pmr::memory_resource* memory) const {
-  return impl_->engine->append_forward(graph, ready,
-                                       std::make_shared<ForwardArguments>(impl_->arguments(bindings, memory)));
+  return impl_->append(graph, ready, std::make_shared<ForwardArguments>(impl_->arguments(bindings, memory)));
 }
 
 ConvGradientReady ConvPlan::append_backward(TaskGraph& graph, const ConvReady& ready, const BackwardBindings& bindings,
                                             std::pmr::memory_resource* memory) const {
-  return impl_->engine->append_backward(graph, ready,
-                                        std::make_shared<BackwardArguments>(impl_->arguments(bindings, memory)));
+  return impl_->append(graph, ready, std::make_shared<BackwardArguments>(impl_->arguments(bindings, memory)));
 }
 
 const ConvProblem& ConvPlan::problem() const noexcept { return impl_->problem; }

@@ -23,7 +23,11 @@ template <class T>
 class DirectEngine final : public ConvEngine {
  public:
   explicit DirectEngine(const ConvProblem& p)
-      : problem_(p), forward_(p, Direction::forward), data_(p, Direction::backward_data), gradient_(p) {}
+      : problem_(p),
+        untransposed_(untransposed(p)),
+        to_coarse_(untransposed_, Direction::forward),
+        to_fine_(untransposed_, Direction::backward_data),
+        gradient_(untransposed_) {}
 
   Ready append_prepare(TaskGraph& graph, const Ready& ready,
                        std::shared_ptr<const PrepareArguments> arguments) const override;
@@ -34,7 +38,7 @@ class DirectEngine final : public ConvEngine {
 
   void init_weights(PreparedWeights::Impl& w) const override {
     w.geometry = fmt::format("direct {} of {}", name_of(problem_.type), to_string(problem_.w_shape()));
-    w.packed.init(w.memory, 1, bytes_of(forward_.weights.elements()));
+    w.packed.init(w.memory, 1, bytes_of(to_coarse_.weights.elements()));
   }
   void init_input_spectra(Spectra::Impl& s) const override { s.geometry = "direct"; }
   void init_gradient_spectra(Spectra::Impl& s) const override { s.geometry = "direct"; }
@@ -42,9 +46,10 @@ class DirectEngine final : public ConvEngine {
   std::string numerics() const override {
     const WeightPieces& pieces = gradient_.pieces();
     return fmt::format(
-        "direct {} {}: sums of {} taps of {} channels, {} blocks of them together forward and {} backward; backward "
+        "direct {} {}: sums of {} taps of {} channels, {} blocks of them together to the coarse side and {} back; "
+        "backward "
         "weights in pieces of {}, {} parts",
-        name_of(problem_.type), simd_target(), steps_per_pass, block, forward_.group, data_.group,
+        name_of(problem_.type), simd_target(), steps_per_pass, block, to_coarse_.group, to_fine_.group,
         to_string(pieces.extent), pieces.parts);
   }
 
@@ -56,18 +61,24 @@ class DirectEngine final : public ConvEngine {
   template <class Body>
   Ready append_regions(TaskGraph& graph, const VoxelDirection<T>& direction, const Ready& source, const Ready& target,
                        const std::vector<TaskId>& weights, const Body& body) const;
+  template <class Arguments>
   std::vector<TaskId> append_exchange(TaskGraph& graph, const std::vector<TaskId>& after,
-                                      const std::shared_ptr<const BackwardArguments>& a,
+                                      const std::shared_ptr<const Arguments>& a,
                                       const std::shared_ptr<BufferStore>& own) const;
+  template <class Arguments, class Ends>
+  Ready append_voxels(TaskGraph& graph, bool fine, const Ready& source, const Ready& target, const Ready& weights,
+                      const std::shared_ptr<const Arguments>& a, const Ends& ends) const;
   Ready append_data(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a) const;
   std::vector<TaskId> append_sums(TaskGraph& graph, const ConvReady& ready,
                                   const std::shared_ptr<const BackwardArguments>& a,
                                   const std::shared_ptr<BufferStore>& own) const;
   Ready append_weights(TaskGraph& graph, const ConvReady& ready,
                        const std::shared_ptr<const BackwardArguments>& a) const;
+  PieceTensors<T> piece_tensors(const BackwardArguments& a) const;
 
-  ConvProblem problem_;
-  VoxelDirection<T> forward_, data_;
+  ConvProblem problem_, untransposed_;
+  // From the tensor that stride makes fine (x; y where transposed) to the other one, and back.
+  VoxelDirection<T> to_coarse_, to_fine_;
   WeightGradient<T> gradient_;
 };
 
@@ -77,18 +88,13 @@ Ready DirectEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
   std::vector<TaskId> after;
   ready.collect(0, 0, problem_.w_shape().n, after);
   const TaskId memory = graph.add(
-      {.name = "take packed weights"},
-      [a] {
-        a->prepared->version.fetch_add(1, std::memory_order_relaxed);
-        a->prepared->packed.acquire(0);
-      },
-      after);
-  const WeightBlocks<T>& layout = forward_.weights;
+      {.name = "take packed weights"}, [a] { a->prepared->packed.acquire(0); }, after);
+  const WeightBlocks<T>& layout = to_coarse_.weights;
   const index_t pairs = layout.lane_blocks() * layout.term_blocks();
   const auto cost = static_cast<double>(layout.taps * layout.square);
   return Ready::all_of(
       ops::append_ranges(graph, "pack weights", pairs, cost, {memory}, [this, a](index_t begin, index_t end) {
-        const WeightBlocks<T>& to = forward_.weights;
+        const WeightBlocks<T>& to = to_coarse_.weights;
         T* packed = static_cast<T*>(a->prepared->packed.acquire(0));
         Scratch scratch(a->prepared->memory, bytes_of(to.taps));
         T* zeros = scratch.take<T>(bytes_of(to.taps));
@@ -136,62 +142,89 @@ Ready DirectEngine<T>::append_regions(TaskGraph& graph, const VoxelDirection<T>&
   return Ready(std::move(done), grid.column_groups, grid.count.z, grid.columns * block, grid.extent.z);
 }
 
+/// Tasks that exchange terms and lanes of the packed weights, for results on the side of x (of y where transposed).
 template <class T>
-Ready DirectEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready,
-                                      std::shared_ptr<const ForwardArguments> a) const {
-  std::vector<TaskId> weights;
-  ready.w.collect(0, 0, problem_.out_channels, weights);
-  return append_regions(graph, forward_, ready.x, {}, weights, [this, a](const Region& region) {
-    const RegionEnds<T> ends{.source = a->x.template as<T>(),
-                             .target = a->y.template as<T>(),
-                             .bias = problem_.epilogue.bias ? a->bias.template as<T>() : View<const T>(),
-                             .activation = problem_.epilogue.activation};
-    run_region(forward_, region, ends, static_cast<const T*>(a->w->packed.get(0)), a->memory);
-    const bool first = region.sample == 0 && region.first_column == 0 && region.box.begin == Extent3{0, 0, 0};
-    if (first && a->x_hat != nullptr) a->x_hat->version.fetch_add(1, std::memory_order_relaxed);
-  });
-}
-
-/// Tasks that exchange terms and lanes of the packed weights, for the way back.
-template <class T>
+template <class Arguments>
 std::vector<TaskId> DirectEngine<T>::append_exchange(TaskGraph& graph, const std::vector<TaskId>& after,
-                                                     const std::shared_ptr<const BackwardArguments>& a,
+                                                     const std::shared_ptr<const Arguments>& a,
                                                      const std::shared_ptr<BufferStore>& own) const {
-  own->init(a->memory, 1, bytes_of(data_.weights.elements()));
+  own->init(a->memory, 1, bytes_of(to_fine_.weights.elements()));
   const TaskId memory = graph.add(
       {.name = "take exchanged weights"}, [own] { own->acquire(0); }, after);
-  const index_t pairs = data_.weights.lane_blocks() * data_.weights.term_blocks();
-  const auto cost = static_cast<double>(data_.weights.taps * data_.weights.square);
-  return ops::append_ranges(graph, "exchange weights", pairs, cost, {memory},
+  const WeightBlocks<T>& layout = to_fine_.weights;
+  const auto cost = static_cast<double>(layout.taps * layout.square);
+  return ops::append_ranges(graph, "exchange weights", layout.lane_blocks() * layout.term_blocks(), cost, {memory},
                             [this, a, own](index_t begin, index_t end) {
+                              const WeightBlocks<T>& result = to_fine_.weights;
                               const auto* packed = static_cast<const T*>(a->w->packed.get(0));
                               T* to = static_cast<T*>(own->acquire(0));
                               for (index_t i = begin; i < end; ++i) {
-                                const index_t c = i / data_.weights.term_blocks(), o = i % data_.weights.term_blocks();
-                                transpose_squares(packed + forward_.weights.offset(o, c, 0), data_.weights.taps,
-                                                  to + data_.weights.offset(c, o, 0));
+                                const index_t c = i / result.term_blocks(), o = i % result.term_blocks();
+                                transpose_squares(packed + to_coarse_.weights.offset(o, c, 0), result.taps,
+                                                  to + result.offset(c, o, 0));
                               }
                             });
+}
+
+/// Results on one side from the other one; ends() says what a region reads and writes.
+template <class T>
+template <class Arguments, class Ends>
+Ready DirectEngine<T>::append_voxels(TaskGraph& graph, bool fine, const Ready& source, const Ready& target,
+                                     const Ready& weights, const std::shared_ptr<const Arguments>& a,
+                                     const Ends& ends) const {
+  std::vector<TaskId> after;
+  weights.collect(0, 0, problem_.w_shape().n, after);
+  if (!fine) {
+    return append_regions(graph, to_coarse_, source, target, after, [this, a, ends](const Region& region) {
+      run_region(to_coarse_, region, ends(), static_cast<const T*>(a->w->packed.get(0)), a->memory);
+    });
+  }
+  auto own = std::make_shared<BufferStore>();
+  after = append_exchange(graph, after, a, own);
+  Ready done = append_regions(graph, to_fine_, source, target, after, [this, a, own, ends](const Region& region) {
+    run_region(to_fine_, region, ends(), static_cast<const T*>(own->get(0)), a->memory);
+  });
+  graph.add(
+      {.name = "release exchanged weights", .task_class = TaskClass::update}, [own] { own->release(); }, done.tasks());
+  return done;
+}
+
+template <class T>
+Ready DirectEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready,
+                                      std::shared_ptr<const ForwardArguments> a) const {
+  return append_voxels(graph, problem_.transposed, ready.x, {}, ready.w, a, [this, a] {
+    return RegionEnds<T>{.source = a->x.template as<T>(),
+                         .target = a->y.template as<T>(),
+                         .bias = problem_.epilogue.bias ? a->bias.template as<T>() : View<const T>(),
+                         .activation = problem_.epilogue.activation};
+  });
 }
 
 template <class T>
 Ready DirectEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
                                    const std::shared_ptr<const BackwardArguments>& a) const {
-  std::vector<TaskId> after;
-  ready.w.collect(0, 0, problem_.out_channels, after);
-  auto own = std::make_shared<BufferStore>();
-  const auto weights = append_exchange(graph, after, a, own);
-  Ready done = append_regions(graph, data_, ready.dy, ready.dx, weights, [this, a, own](const Region& region) {
+  return append_voxels(graph, !problem_.transposed, ready.dy, ready.dx, ready.w, a, [this, a] {
     RegionEnds<T> ends{.source = a->dy.template as<T>(), .target = a->dx.template as<T>(), .add = a->add_dx};
     if (activated()) {
       ends.gradient = &problem_.epilogue.activation;
       ends.y = a->y.template as<T>();
     }
-    run_region(data_, region, ends, static_cast<const T*>(own->get(0)), a->memory);
+    return ends;
   });
-  graph.add(
-      {.name = "release exchanged weights", .task_class = TaskClass::update}, [own] { own->release(); }, done.tasks());
-  return done;
+}
+
+/// What the weights' gradient sums up.
+template <class T>
+PieceTensors<T> DirectEngine<T>::piece_tensors(const BackwardArguments& a) const {
+  const View<const T> x = a.x.as<T>(), dy = a.dy.as<T>();
+  PieceTensors<T> tensors{
+      .fine = problem_.transposed ? dy : x, .coarse = problem_.transposed ? x : dy, .memory = a.memory};
+  if (activated()) {
+    tensors.activation = &problem_.epilogue.activation;
+    tensors.y = a.y.as<T>();
+    tensors.y_is_fine = problem_.transposed;
+  }
+  return tensors;
 }
 
 /// Tasks that fill the sums of all parts.
@@ -199,6 +232,7 @@ template <class T>
 std::vector<TaskId> DirectEngine<T>::append_sums(TaskGraph& graph, const ConvReady& ready,
                                                  const std::shared_ptr<const BackwardArguments>& a,
                                                  const std::shared_ptr<BufferStore>& own) const {
+  const Ready &fine = problem_.transposed ? ready.dy : ready.x, &coarse = problem_.transposed ? ready.x : ready.dy;
   const WeightPieces& pieces = gradient_.pieces();
   const TaskId memory = graph.add({.name = "take weight sums"}, [own] { own->acquire(0); });
   const double cost = problem_.flops() / static_cast<double>(pieces.parts * pieces.in_groups * pieces.out_groups);
@@ -206,16 +240,16 @@ std::vector<TaskId> DirectEngine<T>::append_sums(TaskGraph& graph, const ConvRea
   for (index_t part = 0; part < pieces.parts; ++part) {
     std::vector<TaskId> after{memory};
     for (index_t piece = pieces.first_piece(part); piece < pieces.first_piece(part + 1); ++piece) {
-      const Box box = pieces.box(piece, problem_.output()), window = met(problem_, box);
+      const Box box = pieces.box(piece, untransposed_.output()), window = met(untransposed_, box);
       const index_t n = piece / pieces.per_sample();
-      ready.x.collect(n, 0, problem_.in_channels, window.begin.z, window.end.z, after);
-      ready.dy.collect(n, 0, problem_.out_channels, box.begin.z, box.end.z, after);
+      fine.collect(n, 0, untransposed_.in_channels, window.begin.z, window.end.z, after);
+      coarse.collect(n, 0, untransposed_.out_channels, box.begin.z, box.end.z, after);
     }
     for (index_t i = 0; i < pieces.in_groups * pieces.out_groups; ++i) {
       const PairGroup group = gradient_.group(part, i / pieces.out_groups, i % pieces.out_groups);
       tasks.push_back(graph.add(
           {.name = "weight gradient sums", .cost = cost},
-          [this, a, own, group] { gradient_.sum(*a, group, static_cast<T*>(own->acquire(0))); }, after));
+          [this, a, own, group] { gradient_.sum(piece_tensors(*a), group, static_cast<T*>(own->acquire(0))); }, after));
     }
   }
   return tasks;
@@ -228,7 +262,7 @@ Ready DirectEngine<T>::append_weights(TaskGraph& graph, const ConvReady& ready,
   own->init(a->memory, 1, bytes_of(gradient_.elements()));
   const auto sums = append_sums(graph, ready, a, own);
   auto done = ops::append_ranges(graph, "weight gradient", gradient_.pairs(),
-                                 static_cast<double>(forward_.weights.taps * forward_.weights.square), sums,
+                                 static_cast<double>(to_coarse_.weights.taps * to_coarse_.weights.square), sums,
                                  [this, a, own](index_t begin, index_t end) {
                                    for (index_t i = begin; i < end; ++i)
                                      gradient_.finish(*a, i, static_cast<T*>(own->acquire(0)));
@@ -251,14 +285,13 @@ ConvGradientReady DirectEngine<T>::append_backward(TaskGraph& graph, const ConvR
 }  // namespace
 
 Answer offer_direct(const ConvProblem& problem, const ConvOptions&) {
-  if (problem.transposed) return std::string("serves no transposed convolutions");
   if (problem.groups != 1) return std::string("serves 1 group only");
   // Rows between taps are staged as well.
   const Extent3 span = problem.span();
   if (span.z * span.y > 4 * problem.kernel.z * problem.kernel.y) {
     return fmt::format("dilation {} puts taps too far apart", to_string(problem.dilation));
   }
-  const double seconds = plan::direct_seconds(problem, machine_model());
+  const double seconds = plan::direct_seconds(untransposed(problem), machine_model());
   if (problem.type == DataType::f32) return Offer{std::make_unique<DirectEngine<float>>(problem), seconds};
   return Offer{std::make_unique<DirectEngine<double>>(problem), seconds};
 }

@@ -157,17 +157,15 @@ PairGroup WeightGradient<T>::group(index_t part, index_t in, index_t out) const 
 }
 
 template <class T>
-void WeightGradient<T>::sum(const BackwardArguments& a, const PairGroup& g, T* sums) const {
+void WeightGradient<T>::sum(const PieceTensors<T>& a, const PairGroup& g, T* sums) const {
   sums += g.part * layout_.elements();
   const index_t squares = (g.last_in - g.first_in) * layout_.taps * layout_.square;
   for (index_t out = g.first_out; out < g.last_out; ++out) {
     std::fill_n(sums + layout_.offset(out, g.first_in, 0), squares, T{0});
   }
-  PieceSide<T> x(a.x.as<T>(), problem_.x_layout, g.first_in, g.last_in);
-  PieceSide<T> dy(a.dy.as<T>(), problem_.y_layout, g.first_out, g.last_out);
-  if (problem_.epilogue.activation.kind != Activation::Kind::none) {
-    dy.set_gradient(problem_.epilogue.activation, a.y.as<T>());
-  }
+  PieceSide<T> x(a.fine, problem_.x_layout, g.first_in, g.last_in);
+  PieceSide<T> dy(a.coarse, problem_.y_layout, g.first_out, g.last_out);
+  if (a.activation != nullptr) (a.y_is_fine ? x : dy).set_gradient(*a.activation, a.y);
   const auto bytes = [](index_t blocks) { return static_cast<std::size_t>(blocks) * 64; };
   const Extent3 widest = problem_.span() + (pieces_.extent - Extent3::all(1)) * problem_.stride;
   const std::size_t x_bytes = bytes(x.blocks(widest.z * widest.y * problem_.input.x));
@@ -180,12 +178,12 @@ void WeightGradient<T>::sum(const BackwardArguments& a, const PairGroup& g, T* s
   PieceSum<T> sum(problem_, layout_, g, x, dy, sums);
   const index_t end = pieces_.first_piece(g.part + 1);
   for (index_t piece = pieces_.first_piece(g.part); piece < end; ++piece) {
-    const Box box = pieces_.box(piece, a.dy.shape.extent);
+    const Box box = pieces_.box(piece, a.coarse.shape.extent);
     const index_t n = piece / pieces_.per_sample();
     const bool last = piece + 1 == end || (piece + 1) / pieces_.per_sample() != n;
     x.load(n, met(problem_, box), staged_x, row);
     dy.load(n, box, staged_dy, row);
-    sum.add(box, last ? box : pieces_.box(piece + 1, a.dy.shape.extent));
+    sum.add(box, last ? box : pieces_.box(piece + 1, a.coarse.shape.extent));
   }
 }
 

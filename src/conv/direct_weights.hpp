@@ -7,6 +7,16 @@
 
 namespace convolume::conv {
 
+/// What is summed up: the tensors on both sides of a convolution that is not transposed, x and dy.
+template <class T>
+struct PieceTensors {
+  View<const T> fine, coarse;
+  const Activation* activation = nullptr;  ///< multiplies one of them by its gradient at y
+  View<const T> y{};
+  bool y_is_fine = false;
+  std::pmr::memory_resource* memory = nullptr;  ///< of scratch
+};
+
 /// The work of one task: a part's pieces for some channel blocks of x and of dy.
 struct PairGroup {
   index_t part = 0;
@@ -24,8 +34,8 @@ class WeightGradient {
   index_t pairs() const noexcept { return layout_.lane_blocks() * layout_.term_blocks(); }
   PairGroup group(index_t part, index_t in_group, index_t out_group) const noexcept;
 
-  /// Fills a group's sums. Takes scratch from the arguments' memory; thread-safe for distinct groups.
-  void sum(const BackwardArguments& arguments, const PairGroup& group, T* sums) const;
+  /// Fills a group's sums. Thread-safe for distinct groups.
+  void sum(const PieceTensors<T>& tensors, const PairGroup& group, T* sums) const;
   /// Adds up the parts of one pair of channel blocks and writes dw. Thread-safe for distinct pairs.
   void finish(const BackwardArguments& arguments, index_t pair, T* sums) const;
 

@@ -146,7 +146,6 @@ Ready FftDepthwiseEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready
         {.name = "weight spectra", .cost = 2 * forward_.kernel.flops()},
         [this, a, block] {
           PreparedWeights::Impl& prepared = *a->prepared;
-          if (block == 0) prepared.version.fetch_add(1, std::memory_order_relaxed);
           const auto at = static_cast<std::size_t>(2 * block);
           for (const auto& [d, i] : {std::pair{&forward_, at}, std::pair{&data_, at + 1}}) {
             auto* spectrum = static_cast<T*>(prepared.spectra.acquire(i));
@@ -221,7 +220,6 @@ Ready FftDepthwiseEngine<T>::append_forward(TaskGraph& graph, const ConvReady& r
                                .activation = problem_.epilogue.activation};
     const auto* weights = static_cast<const T*>(a->w->spectra.get(static_cast<std::size_t>(2 * block)));
     sweep(d, source, weights, true, target, a->memory);
-    if (a->x_hat != nullptr && tile == 0 && block == 0) a->x_hat->version.fetch_add(1, std::memory_order_relaxed);
   };
   return append_tiles(graph, forward_, -problem_.pad_before.z, ready.w, ready.x, {}, body);
 }

@@ -100,12 +100,7 @@ Ready FftTiledEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
   std::vector<TaskId> after;
   ready.collect(0, 0, problem_.w_shape().n, after);
   const TaskId packing = graph.add(
-      {.name = "pack weights"},
-      [this, a] {
-        a->prepared->version.fetch_add(1, std::memory_order_relaxed);
-        pack(a->w.as<T>(), *a->prepared);
-      },
-      after);
+      {.name = "pack weights"}, [this, a] { pack(a->w.as<T>(), *a->prepared); }, after);
   if (!keep_weights_) return Ready::all_of({packing});
   return Ready::all_of(forward_.append_weight_spectra(
       graph, [this, a] { return packed(*a->prepared); },
@@ -148,11 +143,6 @@ Ready FftTiledEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready
   if (!keep_weights_) {
     graph.add(
         {.name = "release weight spectra", .task_class = TaskClass::update}, [own] { own->release(); }, done.tasks());
-  }
-  if (a->x_hat != nullptr) {
-    graph.add(
-        {.name = "mark input spectra"}, [a] { a->x_hat->version.fetch_add(1, std::memory_order_relaxed); },
-        done.tasks());
   }
   return done;
 }

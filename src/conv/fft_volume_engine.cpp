@@ -281,7 +281,6 @@ Ready FftVolumeEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
         {.name = keep_weights_ ? "weight spectra" : "pack weights", .cost = cost},
         [this, a, o] {
           const auto w = a->w.as<T>();
-          if (o == 0) a->prepared->version.fetch_add(1, std::memory_order_relaxed);
           for (index_t c = 0; c < fine_per_group(); ++c) {
             if (keep_weights_) {
               auto* spectrum = static_cast<T*>(a->prepared->spectra.acquire(static_cast<std::size_t>(pair(o, c))));
@@ -331,7 +330,6 @@ Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& read
 #ifndef NDEBUG
             s.source_hash[static_cast<std::size_t>(i)] = hash_map(a->x, i / in, i % in);
 #endif
-            if (i == 0) s.version.fetch_add(1, std::memory_order_relaxed);
           },
           after));
     }
@@ -405,7 +403,6 @@ std::vector<TaskId> FftVolumeEngine<T>::append_gradient_spectra(
           auto* spectrum = static_cast<T*>(s.maps.acquire(static_cast<std::size_t>(i)));
           map_spectrum(Counted::gradient, y_side(), y_transforms(), dy.channel(i / out, i % out), dy.stride, end,
                        a->memory, spectrum);
-          if (i == 0) s.version.fetch_add(1, std::memory_order_relaxed);
         },
         after));
   }

@@ -86,7 +86,6 @@ class ReferenceEngine final : public ConvEngine {
               for_each_voxel(p_.kernel, [&](const Extent3& j) { at(packed, o, c, j) = at(w, o, c, j); });
             }
           }
-          a->prepared->version.fetch_add(1, std::memory_order_relaxed);
         },
         ready.tasks());
     return Ready::all_of({task});

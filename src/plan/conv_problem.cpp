@@ -1,3 +1,5 @@
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "convolume/plan.hpp"
@@ -65,6 +67,18 @@ void ConvProblem::validate() const {
   static_cast<void>(x_shape().elements());
   static_cast<void>(y_shape().elements());
   static_cast<void>(w_shape().elements());
+}
+
+ConvProblem untransposed(const ConvProblem& problem) {
+  if (!problem.transposed) return problem;
+  ConvProblem q = problem;
+  std::swap(q.in_channels, q.out_channels);
+  std::swap(q.x_layout, q.y_layout);
+  q.input = problem.output();
+  q.transposed = false;
+  q.output_padding = {0, 0, 0};
+  q.epilogue = {};
+  return q;
 }
 
 double ConvProblem::flops() const {
