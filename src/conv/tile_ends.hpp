@@ -50,9 +50,31 @@ struct TileTarget {
 template <class T>
 void transform_tile(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectrum,
                     const fft::TileStrides& strides, T* scratch);
+/// The same past the caches, for a spectrum that is read much later; it is aligned to 64 bytes, as are its strides.
+/// `scratch` holds stream_bytes().
+template <class T>
+void stream_tile(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectrum,
+                 const fft::TileStrides& strides, T* scratch);
 template <class T>
 void invert_tile(const fft::TilePlan<T>& plan, T* spectrum, const fft::TileStrides& strides,
                  const TileTarget<T>& target, T* scratch);
+
+/// Where the planes of one channel block stand, side by side, before lines along Z make a spectrum of them:
+/// [frequency block][z][re, im][lane].
+template <class T>
+fft::TileStrides plane_strides(const fft::TilePlan<T>& plan) {
+  constexpr index_t lanes = fft::tile_lanes<T>;
+  return {.block = plan.support().z * 2 * lanes, .frequency = 2 * lanes, .tile = 0, .channel_block = 0, .re_im = lanes};
+}
+template <class T>
+std::size_t planes_bytes(const fft::TilePlan<T>& plan) {
+  return static_cast<std::size_t>(plan.blocks() * plane_strides(plan).block) * sizeof(T);
+}
+/// The plan's scratch, planes, and one line of spectra.
+template <class T>
+std::size_t stream_bytes(const fft::TilePlan<T>& plan) {
+  return plan.scratch_bytes() + planes_bytes(plan) + 128 * static_cast<std::size_t>(plan.extent().z);
+}
 
 /// Without the lines along Z, which TilePlan::forward_lines and inverse_lines do.
 template <class T>

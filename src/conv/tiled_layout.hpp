@@ -91,19 +91,6 @@ class WeightSpectra {
   index_t z_ = 1, blocks_ = 0, channels_ = 0, columns_ = 0, frequency_ = 0;
 };
 
-/// Where one kernel's planes stand before lines along Z spread them over the spectra: [frequency block][z][re,
-/// im][lane].
-template <class T>
-fft::TileStrides kernel_planes(const fft::TilePlan<T>& kernel) {
-  constexpr index_t lanes = fft::tile_lanes<T>;
-  return {
-      .block = kernel.support().z * 2 * lanes, .frequency = 2 * lanes, .tile = 0, .channel_block = 0, .re_im = lanes};
-}
-template <class T>
-std::size_t kernel_planes_bytes(const fft::TilePlan<T>& kernel) {
-  return static_cast<std::size_t>(kernel.blocks() * kernel_planes(kernel).block) * sizeof(T);
-}
-
 /// The tiles of one direction, numbered (sample, z, y, x), and their transforms.
 struct TileGrid {
   plan::TiledWay way{};

@@ -94,11 +94,11 @@ void TiledVoxels<T>::weight_spectra(const View<const T>& w, index_t term, index_
                                        .plane_stride = w.stride[2],
                                        .row_stride = w.stride[3]},
                              .window = kernel_extent_};
-  Scratch scratch(memory, kernel_planes_bytes(kernel_) + kernel_.scratch_bytes() + 128);
-  T* planes = scratch.take<T>(kernel_planes_bytes(kernel_));
+  Scratch scratch(memory, planes_bytes(kernel_) + kernel_.scratch_bytes() + 128);
+  T* planes = scratch.take<T>(planes_bytes(kernel_));
   T* temporary = scratch.take<T>(kernel_.scratch_bytes());
   meter_.measure(Counted::weights, [&] {
-    const fft::TileStrides from = kernel_planes(kernel_), to = weights_.strides();
+    const fft::TileStrides from = plane_strides(kernel_), to = weights_.strides();
     transform_planes(kernel_, source, planes, from, temporary);
     kernel_.forward_lines({planes, spectra + weights_.offset(term, column), from, to}, kernel_.blocks(), from.block,
                           to.block, temporary);

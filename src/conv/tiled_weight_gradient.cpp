@@ -68,7 +68,7 @@ void TiledWeightGradient<T>::transform_x(const BackwardArguments& a, index_t til
                                .origin = grid_.begin(tile) - problem_.pad_before,
                                .window = grid_.way.tile};
     meter_.measure(Counted::input,
-                   [&] { transform_tile(in_, source, spectra + x_.offset(place, c), x_.strides(), scratch); });
+                   [&] { stream_tile(in_, source, spectra + x_.offset(place, c), x_.strides(), scratch); });
   }
 }
 
@@ -84,7 +84,7 @@ void TiledWeightGradient<T>::transform_dy(const BackwardArguments& a, index_t ti
                          .activation = activated ? &problem_.epilogue.activation : nullptr};
     if (activated) source.y = block_of(a.y.as<T>(), problem_.y_layout, n, o);
     meter_.measure(Counted::gradient,
-                   [&] { transform_tile(gradient_, source, spectra + dy_.offset(place, o), dy_.strides(), scratch); });
+                   [&] { stream_tile(gradient_, source, spectra + dy_.offset(place, o), dy_.strides(), scratch); });
   }
 }
 
@@ -133,11 +133,11 @@ void TiledWeightGradient<T>::invert(const BackwardArguments& a, index_t channel,
                              .window = problem_.kernel,
                              .scale = T{1} / static_cast<T>(grid_.way.tile.volume()),
                              .add = a.add_dw};
-  Scratch scratch(a.memory, kernel_planes_bytes(kernel_) + kernel_.scratch_bytes() + 128);
-  T* planes = scratch.take<T>(kernel_planes_bytes(kernel_));
+  Scratch scratch(a.memory, planes_bytes(kernel_) + kernel_.scratch_bytes() + 128);
+  T* planes = scratch.take<T>(planes_bytes(kernel_));
   T* temporary = scratch.take<T>(kernel_.scratch_bytes());
   meter_.measure(Counted::inverse, [&] {
-    const fft::TileStrides from = weights_.strides(), to = kernel_planes(kernel_);
+    const fft::TileStrides from = weights_.strides(), to = plane_strides(kernel_);
     kernel_.inverse_lines({sums + weights_.offset(channel, column), planes, from, to}, kernel_.blocks(), from.block,
                           to.block, temporary);
     invert_planes(kernel_, static_cast<const T*>(planes), to, target, temporary);

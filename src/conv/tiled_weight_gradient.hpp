@@ -2,6 +2,7 @@
 #pragma once
 
 #include "conv/engine.hpp"
+#include "conv/tile_ends.hpp"
 #include "conv/tiled_layout.hpp"
 #include "conv/transform_meter.hpp"
 
@@ -24,9 +25,7 @@ class TiledWeightGradient {
   struct Run;  // the memory of one run of a graph
 
   index_t chunks() const { return (grid_.tiles() + chunk_ - 1) / chunk_; }
-  std::size_t scratch_bytes() const {
-    return std::max({in_.scratch_bytes(), gradient_.scratch_bytes(), kernel_.scratch_bytes()});
-  }
+  std::size_t scratch_bytes() const { return std::max(stream_bytes(in_), stream_bytes(gradient_)); }
   void transform_x(const BackwardArguments& a, index_t tile, index_t place, T* spectra, T* scratch) const;
   void transform_dy(const BackwardArguments& a, index_t tile, index_t place, T* spectra, T* scratch) const;
   void sum_products(index_t first_block, index_t last_block, index_t count, const T* x, const T* dy, bool add,
