@@ -120,7 +120,8 @@ struct ConvGradientReady {
 /// back to space.
 struct TransformCounts {
   std::int64_t input = 0, weights = 0, gradient = 0, inverse = 0;
-  double seconds = 0;  ///< inside transforms, summed over workers
+  double seconds = 0;          ///< inside transforms, summed over workers
+  double inverse_seconds = 0;  ///< the part of them that inverse transforms took
 };
 
 /// A cache that a plan can keep, what it costs and what it saves.
