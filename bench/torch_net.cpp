@@ -58,6 +58,9 @@ std::vector<std::string> command(const std::filesystem::path& net, const std::st
 }  // namespace
 
 TorchNet::TorchNet(const nets::NetSpec& spec, const std::string& format, int threads) {
+  if (!std::filesystem::exists(torch_python)) {
+    throw Unsupported(fmt::format("{} is missing: apt-get install python3-torch", torch_python));
+  }
   const TemporaryFile description(nets::to_json(spec));
   process_ = std::make_unique<ChildProcess>(command(description.path(), format, threads));
   // The process answers when it has read the description.
