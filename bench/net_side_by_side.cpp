@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <set>
 
@@ -288,6 +289,23 @@ class NetContest {
   std::string torch_version_{};
 };
 
+/// Runnable threads over the last minute, by which a report tells whether the machine was ours alone.
+double load_average() {
+  double load = 0;
+  return getloadavg(&load, 1) == 1 ? load : 0;
+}
+
+/// PyTorch's OpenMP threads spin while they wait for each other. Beside other work that made a net take three times as
+/// long on two processors, which would flatter us.
+void warn_of_load(double load) {
+  constexpr double quiet = 0.5;
+  if (load < quiet || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  fmt::print(
+      "The load average is {:.1f}: beside other work PyTorch loses most. Wait for the machine to be idle, or set "
+      "OMP_WAIT_POLICY=passive in the environment.\n",
+      load);
+}
+
 }  // namespace
 
 const std::map<std::string, fft::Backend>& backend_names() {
@@ -309,6 +327,9 @@ int net_side_by_side(const NetContestOptions& options) {
               {"results", Json::array()},
               {"peers", Json::array()},
               {"ratios", Json::array()}};
+  const double load = load_average();
+  report["machine"]["load_average"] = load;
+  if (options.torch) warn_of_load(load);
   std::vector<TracedProcess> trace;
   std::set<std::string> said;
   if (!options.trace.empty()) write_file_atomically(options.trace, chrome_trace(trace));  // fails now or never
