@@ -1,4 +1,4 @@
-// Training iterations of whole nets on a synthetic volume, by themselves or side by side.
+// Training iterations and inferences of whole nets, by themselves or side by side, also with PyTorch.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -7,10 +7,11 @@
 
 #include <fmt/format.h>
 
+#include "bench/measured_net.hpp"
 #include "bench/net_side_by_side.hpp"
-#include "bench/net_training.hpp"
 #include "bench/support.hpp"
 #include "convolume/cpu.hpp"
+#include "nets/net_json.hpp"
 
 namespace convolume::bench {
 namespace {
@@ -30,26 +31,25 @@ nets::NetworkOptions network_options(const Options& o) {
 /// The net that was measured last: Google Benchmark calls a benchmark several times.
 struct Last {
   std::string net;
-  std::unique_ptr<NetTraining> training;
+  std::unique_ptr<MeasuredNet> training;
 };
 
-void measure(benchmark::State& state, NetTraining& training) {
-  training.step();  // the first iteration has no update, and fills the allocator
-  training.step();
+void measure(benchmark::State& state, MeasuredNet& training) {
+  training.call();  // the first iteration has no update, and fills the allocator
+  training.call();
   const TransformCounts before = training.transforms();
   const Stopwatch watch;
-  for (auto _ : state) training.step();
+  for (auto _ : state) training.call();
   watch.rate(state, "voxels/s", training.output_voxels());
-  // Forward, the gradient of the input and the gradient of the weights.
-  watch.rate(state, "GFLOP/s", 3e-9 * training.convolution_flops());
-  const TransformCounts after = training.transforms();
+  watch.rate(state, "GFLOP/s", 1e-9 * training.flops());
+  const TransformCounts counted = training.transforms() - before;
   const auto each = [&](std::int64_t count) {
     return static_cast<double>(count) / static_cast<double>(state.iterations());
   };
-  state.counters["fft_x"] = each(after.input - before.input);
-  state.counters["fft_w"] = each(after.weights - before.weights);
-  state.counters["fft_dy"] = each(after.gradient - before.gradient);
-  state.counters["inverse"] = each(after.inverse - before.inverse);
+  state.counters["fft_x"] = each(counted.input);
+  state.counters["fft_w"] = each(counted.weights);
+  state.counters["fft_dy"] = each(counted.gradient);
+  state.counters["inverse"] = each(counted.inverse);
   state.counters["tasks"] = static_cast<double>(training.tasks());
   state.counters["MiB"] = static_cast<double>(training.peak_bytes()) / (1 << 20);
 }
@@ -74,7 +74,7 @@ void add(const Options& options, Last& last) {
                                      if (last.net != file) {
                                        last.training.reset();
                                        last.training =
-                                           std::make_unique<NetTraining>(spec, network_options(options), threads);
+                                           MeasuredNet::make(Work::training, spec, network_options(options), threads);
                                        last.net = file;
                                      }
                                      measure(state, *last.training);
@@ -94,28 +94,51 @@ constexpr const char* description =
     "output voxels that take part in the loss; GFLOP/s counts multiplications and additions of the direct way of all\n"
     "convolutions, forward and both gradients; fft_x, fft_w and fft_dy are forward transforms of inputs, weights and\n"
     "gradients per iteration, inverse what came back; tasks are those of the graph; MiB is the most memory held.\n\n"
-    "With --side-by-side, or any option of it, one process trains the same net once for every backend of the FFT and\n"
-    "with and without cached spectra. In each round each of these contestants does one iteration, another one first\n"
-    "each time; medians and quartiles over the rounds are printed. The nets are the W x D nets of Feinberg 2015,\n"
-    "figures 14 and 15 (D valid convolutions of W feature maps), unless --net names others. Without caching x_hat\n"
-    "and w_hat are not kept from forward to backward and dy_hat is not shared by the two gradients: the same bits,\n"
-    "which is checked, from more transforms. Kernels are transformed by FFTW's plans of whole volumes with FFTW, and\n"
-    "by the faster of two ways natively. 'in FFTs' is the share of all workers' time inside transforms.";
+    "With --side-by-side, or any option of it, the same net works once for every backend of the FFT and with and\n"
+    "without cached spectra. In each round each of these contestants does one iteration (--work: or one inference),\n"
+    "another one first each time; medians and quartiles over the rounds are printed. The nets are the W x D nets of\n"
+    "Feinberg 2015, figures 14 and 15 (D valid convolutions of W feature maps), unless --net names others. Without\n"
+    "caching x_hat and w_hat are not kept from forward to backward and dy_hat is not shared by the two gradients: the\n"
+    "same bits, which is checked, from more transforms. Kernels are transformed by FFTW's plans of whole volumes with\n"
+    "FFTW, and by the faster of two ways natively. An inference is a forward pass of a net whose weights were "
+    "prepared\n"
+    "before, on the same patch and batch.\n\n"
+    "With --peers torch the same net in PyTorch takes its turns too, in a process of its own for each memory format\n"
+    "(contiguous, channels_last_3d; ratios are with the faster one), and one contestant of ours: native, cached, "
+    "engine\n"
+    "automatic. Before every timed call lie 50 ms of rest and a call that is not timed. PyTorch's peak is the growth "
+    "of\n"
+    "its resident memory since before the net was built. Where PyTorch is missing, ours run without it. Its threads\n"
+    "spin while they wait: where the machine has other work, set OMP_WAIT_POLICY=passive in the environment.\n\n"
+    "Phases are seconds of all threads together, medians: transform (forward FFTs), product (what else the tasks of\n"
+    "convolutions do), inverse (FFTs), ops (all other tasks: other layers, loss, optimizer, patches, checks), other "
+    "(no\n"
+    "task runs).";
 
 /// The options that --side-by-side has by itself; each implies it.
-constexpr std::array contest_flags{"--backend", "--cache", "--width",       "--depth",  "--kernel",
-                                   "--extent",  "--rigor", "--min-seconds", "--rounds", "--json"};
+constexpr std::array contest_flags{"--backend", "--cache", "--width", "--depth", "--kernel",
+                                   "--extent",  "--rigor", "--peers", "--work",  "--min-seconds",
+                                   "--rounds",  "--json",  "--trace"};
 
 void add_contest_options(CLI::App& app, NetContestOptions& o) {
   const std::map<std::string, bool> switches{{"on", true}, {"off", false}};
   app.add_option("--backend", o.backends, "Who transforms: native, fftw, separated by commas")
       ->delimiter(',')
       ->transform(CLI::CheckedTransformer(backend_names()))
-      ->option_text("NAMES [native,fftw]");
+      ->option_text("NAMES [native,fftw; native with --peers]");
   app.add_option("--cache", o.caches, "Whether spectra are cached: on, off, separated by commas")
       ->delimiter(',')
       ->transform(CLI::CheckedTransformer(switches))
-      ->option_text("NAMES [on,off]");
+      ->option_text("NAMES [on,off; on with --peers]");
+  const std::map<std::string, Work> works{{"training", Work::training}, {"inference", Work::inference}};
+  app.add_option("--work", o.works, "What is timed: training, inference, separated by commas")
+      ->delimiter(',')
+      ->transform(CLI::CheckedTransformer(works))
+      ->option_text("NAMES [training; training,inference with --peers]");
+  app.add_option_function<std::string>(
+         "--peers", [&o](const std::string& peer) { o.torch = peer == "torch"; }, "Who else takes turns: torch, none")
+      ->check(CLI::IsMember({"torch", "none"}))
+      ->option_text("NAME [none]");
   app.add_option("--width", o.widths, "Feature maps per layer, a net for each, separated by commas")
       ->delimiter(',')
       ->check(CLI::Range(1, 100000))
@@ -137,13 +160,30 @@ void add_contest_options(CLI::App& app, NetContestOptions& o) {
       ->check(CLI::Range(0.0, 86400.0))
       ->option_text("NUMBER [2]");
   app.add_option("--json", o.json, "Write the results there")->option_text("FILE");
+  app.add_option("--trace", o.trace,
+                 "Write what each thread did in the last timed call of each of our contestants there, for "
+                 "chrome://tracing or ui.perfetto.dev")
+      ->option_text("FILE");
+}
+
+/// The way that users would run, unless they say otherwise.
+void use_defaults_for_peers(const CLI::App& app, NetContestOptions& o) {
+  o.engine = "automatic";
+  if (app.count("--backend") == 0) o.backends = {fft::Backend::native};
+  if (app.count("--cache") == 0) o.caches = {true};
+  if (app.count("--work") == 0) o.works = {Work::training, Work::inference};
+}
+
+int describe_net(const Options& options) {
+  fmt::print("{}", nets::to_json(nets::load_net(options.nets.front(), options.overrides)));
+  return 0;
 }
 
 int run_net(int argc, char** argv) {
   Options options;
   Last last;  // here, so that it is gone before static objects of the library are
   CLI::App app(description, "bench_net");
-  bool side_by_side = false;
+  bool side_by_side = false, describe = false;
   app.add_option("--net", options.nets, "Net descriptions (TOML); all of the zoo, or W x D nets, without it")
       ->check(CLI::ExistingFile)
       ->option_text("FILE ...");
@@ -151,20 +191,24 @@ int run_net(int argc, char** argv) {
       ->option_text("KEY=VALUE ...");
   app.add_option("--engine", options.engine, "automatic, fft_tiled, fft_volume, direct or reference")
       ->check(CLI::IsMember({"automatic", "fft_tiled", "fft_volume", "direct", "reference"}))
-      ->option_text("NAME [automatic; fft_volume with --side-by-side]");
+      ->option_text("NAME [automatic; fft_volume with --side-by-side and no peers]");
   app.add_option("--threads", options.threads, "Workers; 0 is one for each processor")
       ->check(CLI::Range(0, 1024))
       ->option_text("NUMBER [0]");
   app.add_option("--memory", options.memory_gib,
-                 "GiB that kept weight spectra may hold, 0 is no limit; with --side-by-side, what all contestants may "
-                 "hold together")
+                 "GiB that kept weight spectra may hold, 0 is no limit; with --side-by-side, what all contestants of "
+                 "ours may hold together")
       ->check(CLI::Range(0.0, 1048576.0))
       ->option_text("NUMBER [4; 8 with --side-by-side]");
-  app.add_flag("--side-by-side", side_by_side, "Compare backends and caching in one process");
+  app.add_flag("--side-by-side", side_by_side, "Compare backends, caching and PyTorch, in turn");
+  app.add_flag("--describe", describe,
+               "Write the net of --net as JSON, generators expanded, for torch_net.py, and end");
   add_contest_options(app, options.contest);
   app.final_callback([&] {
+    if (describe && options.nets.size() != 1) throw CLI::ValidationError("--describe", "name one net with --net");
     for (const char* flag : contest_flags) side_by_side = side_by_side || app.count(flag) > 0;
     if (!side_by_side) return;
+    if (describe) throw CLI::ValidationError("--describe", "nothing is timed; leave other modes and their options out");
     NetContestOptions& o = options.contest;
     if (!options.nets.empty()) {
       for (const char* flag : {"--width", "--depth", "--kernel", "--extent"}) {
@@ -175,12 +219,14 @@ int run_net(int argc, char** argv) {
     o.nets = options.nets;
     o.overrides = options.overrides;
     o.threads = options.threads > 0 ? options.threads : available_cpus();
+    if (o.torch) use_defaults_for_peers(app, o);
     if (app.count("--engine") > 0) o.engine = options.engine;
     if (app.count("--memory") > 0) o.memory_gib = options.memory_gib;
   });
   return run(
       app, argc, argv, [&] { add(options, last); },
       [&]() -> Mode {
+        if (describe) return [&] { return describe_net(options); };
         if (!side_by_side) return {};
         return [&] { return net_side_by_side(options.contest); };
       });

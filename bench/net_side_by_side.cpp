@@ -1,264 +1,266 @@
 #include "bench/net_side_by_side.hpp"
 
 #include <algorithm>
-#include <chrono>
+#include <array>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
+#include <set>
 
 #include <fmt/format.h>
 
 #include "bench/contest.hpp"
 #include "bench/fft_report.hpp"
-#include "bench/net_training.hpp"
+#include "bench/net_choice.hpp"
+#include "bench/net_entrant.hpp"
 #include "bench/progress_bar.hpp"
 #include "convolume/error.hpp"
+#include "core/files.hpp"
 
 namespace convolume::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Clock = std::chrono::steady_clock;
 
-constexpr double gib = 1u << 30;
-
-const char* name_of(bool cache) { return cache ? "on" : "off"; }
-
-const std::string& name_of(fft::Backend backend) {
-  const auto& names = backend_names();
-  return std::find_if(names.begin(), names.end(), [&](const auto& name) { return name.second == backend; })->first;
-}
-
-/// One way to train the net, and what it was measured to take.
-struct NetContestant {
-  fft::Backend backend;
-  bool cache;
-  std::unique_ptr<NetTraining> training{};
-  TransformCounts before{};
-  std::vector<double> seconds{}, losses{};  // of the rounds
-
-  nets::NetworkOptions options(const NetContestOptions& o) const {
-    return {.engine = engine_of(o.engine),
-            .memory_budget = 0,
-            .fft = {.backend = backend, .rigor = backend == fft::Backend::native ? fft::Rigor::estimate : o.rigor},
-            .cache_spectra = cache};
-  }
-  double median() const { return quantile(seconds, 0.5); }
-  /// Per iteration.
-  TransformCounts transforms() const {
-    const TransformCounts after = training->transforms();
-    const auto rounds = static_cast<std::int64_t>(seconds.size());
-    return {.input = (after.input - before.input) / rounds,
-            .weights = (after.weights - before.weights) / rounds,
-            .gradient = (after.gradient - before.gradient) / rounds,
-            .inverse = (after.inverse - before.inverse) / rounds,
-            .seconds = (after.seconds - before.seconds) / static_cast<double>(rounds)};
-  }
-};
+constexpr double mib = 1u << 20;
+constexpr std::array torch_formats{"contiguous", "channels_last_3d"};
 
 std::int64_t total(const TransformCounts& c) { return c.input + c.weights + c.gradient + c.inverse; }
 
-/// Bytes that an iteration holds at most, by the plans of the net: an estimate to choose an extent by.
-double estimated_bytes(const nets::NetSpec& spec, const NetContestOptions& o, bool cache) {
-  const nets::NetShapes shapes = nets::infer_shapes(spec, spec.patch);
-  double kept = 0, transient = 0;
-  for (std::size_t i = 0; i < spec.nodes.size(); ++i) {
-    const auto batch = static_cast<double>(spec.training.batch);
-    const nets::NodeShape& shape = shapes.nodes[i];
-    // Outputs and their gradients.
-    kept += 2 * sizeof(float) * batch * static_cast<double>(shape.channels * shape.extent.volume());
-    const auto* conv = std::get_if<nets::ConvNode>(&spec.nodes[i].kind);
-    if (conv == nullptr) continue;
-    const auto problem =
-        nets::conv_problem(spec, spec.nodes[i], *conv, spec.training.batch, shapes.of(spec.nodes[i].inputs[0]));
-    // Weights with gradient and moments of the optimiser.
-    kept += 4 * sizeof(float) * static_cast<double>(problem.w_shape().elements());
-    // The layout of spectra does not depend on who computes them.
-    double layer = 0;
-    for (const CacheCost& one :
-         ConvPlan::make(problem, {.engine = engine_of(o.engine), .cache_spectra = cache}).caches()) {
-      const auto bytes = static_cast<double>(one.bytes);
-      if (one.kept && one.name != "dy_hat") {
-        kept += bytes;
-      } else if (one.name != "w_hat") {
-        layer += bytes;
-      }
-    }
-    transient = std::max(transient, 2 * layer);
-  }
-  return kept + transient;
-}
-
-double estimated_gib(const nets::NetSpec& spec, const NetContestOptions& o) {
-  double bytes = 0;
-  for (const bool cache : o.caches) {
-    bytes += static_cast<double>(o.backends.size()) * estimated_bytes(spec, o, cache);
-  }
-  constexpr double rounding = 1.1;  // of blocks to size classes, and what is not worth a term
-  return rounding * bytes / gib;
-}
-
-nets::NetSpec width_depth_net(const NetContestOptions& o, index_t width, index_t extent) {
-  std::vector<std::string> overrides = o.overrides;
-  for (const auto& [key, value] : {std::pair<const char*, index_t>{"generator.width", width},
-                                   {"generator.depth", o.depth},
-                                   {"generator.kernel", o.kernel},
-                                   {"input.patch", extent}}) {
-    overrides.push_back(fmt::format("{}={}", key, value));
-  }
-  return nets::load_net(CONVOLUME_ZOO "/width_depth.toml", overrides);
-}
-
-[[noreturn]] void refuse_memory(const nets::NetSpec& spec, const NetContestOptions& o, const char* remedy) {
-  throw InvalidArgument(fmt::format("{} of {} voxels needs about {:.1f} GiB for {} contestants, --memory allows {}; {}",
-                                    spec.name, to_string(spec.patch), estimated_gib(spec, o),
-                                    o.backends.size() * o.caches.size(), o.memory_gib, remedy));
-}
-
-/// The net of this width whose contestants fit into memory together.
-nets::NetSpec width_depth_net(const NetContestOptions& o, index_t width) {
-  const index_t smallest = o.depth * (o.kernel - 1) + 1;  // one voxel of output
-  if (o.extent && *o.extent < smallest) {
-    throw InvalidArgument(fmt::format("--extent {}: {} layers of kernel {} leave nothing of it; use at least {}",
-                                      *o.extent, o.depth, o.kernel, smallest));
-  }
-  constexpr index_t largest = 48;
-  index_t extent = o.extent.value_or(std::max(largest, smallest));
-  nets::NetSpec spec = width_depth_net(o, width, extent);
-  while (estimated_gib(spec, o) > o.memory_gib) {
-    if (o.extent) refuse_memory(spec, o, "use a smaller --extent, fewer contestants, or more");
-    if (extent == smallest) refuse_memory(spec, o, "use fewer contestants or more");
-    spec = width_depth_net(o, width, --extent);
-  }
-  return spec;
-}
-
-/// How many times longer one contestant takes than another one: the ratio of medians and quartiles over the rounds.
+/// How many times longer one entrant takes than another one: the ratio of medians and quartiles over the rounds.
 struct Ratio {
   std::string what;
+  Work work;
   double ratio, low, high;
 
-  Ratio(std::string name, const NetContestant& slow, const NetContestant& fast)
-      : what(std::move(name)), ratio(slow.median() / fast.median()) {
+  Ratio(const std::string& name, const NetEntrant& slow, const NetEntrant& fast)
+      : what(fmt::format("{}, {}", name, name_of(fast.work()))),
+        work(fast.work()),
+        ratio(slow.median() / fast.median()) {
     const auto all = quotients(slow.seconds, fast.seconds);
     low = quantile(all, 0.25);
     high = quantile(all, 0.75);
   }
-  Json json() const { return {{"what", what}, {"ratio", ratio}, {"ratio_low", low}, {"ratio_high", high}}; }
+  Json json() const {
+    return {{"what", what}, {"work", name_of(work)}, {"ratio", ratio}, {"ratio_low", low}, {"ratio_high", high}};
+  }
 };
 
 class NetContest {
  public:
-  NetContest(const NetContestOptions& options, const nets::NetSpec& spec) : o_(options), spec_(spec) {
-    for (const fft::Backend backend : o_.backends) {
-      for (const bool cache : o_.caches) contestants_.push_back({.backend = backend, .cache = cache});
+  /// `said` holds what was told about earlier nets and need not be told again.
+  NetContest(const NetContestOptions& options, const nets::NetSpec& spec, std::set<std::string>& said)
+      : o_(options), spec_(spec), said_(said), shapes_(nets::infer_shapes(spec, spec.patch)) {
+    for (const Work work : o_.works) {
+      for (const fft::Backend backend : o_.backends) {
+        for (const bool cache : o_.caches) {
+          ours_.push_back(std::make_unique<OurNet>(work, backend, cache, o_.torch, o_, spec_));
+        }
+      }
     }
   }
 
   void run(ProgressBar& bar, const StopRequest& stop) {
-    // The first iteration has no update and fills the allocator; its duration only serves the progress bar.
-    for (NetContestant& c : contestants_) {
-      bar.show(
-          0, fmt::format("{}: plans and first iteration, {} cache {}", title(), name_of(c.backend), name_of(c.cache)));
-      c.training = std::make_unique<NetTraining>(spec_, c.options(o_), o_.threads);
-      c.training->step();
-      c.before = c.training->transforms();
+    // Before ours hold memory, which is what PyTorch lacks first.
+    for (const char* format : torch_formats) {
+      if (o_.torch) add_torch(format, bar);
     }
-    const auto begin = Clock::now();
-    const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
-    for (int round = 0; (round < o_.rounds || elapsed() < o_.min_seconds) && !(stop.pending() && round > 0); ++round) {
-      bar.show(std::min(round / static_cast<double>(o_.rounds), elapsed() / std::max(o_.min_seconds, 1e-9)),
-               fmt::format("{}: round {}", title(), round + 1));
-      for (std::size_t turn = 0; turn < contestants_.size(); ++turn) {
-        // Another one begins each round, so that a slow drift of the machine hits all alike.
-        NetContestant& c = contestants_[(turn + static_cast<std::size_t>(round)) % contestants_.size()];
-        const auto start = Clock::now();
-        c.losses.push_back(c.training->step());
-        c.seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
-      }
+    // The first iteration has no update and fills the allocator.
+    for (const auto& one : ours_) {
+      bar.show(0, fmt::format("{}: plans and first call, {}", title(), one->name()));
+      one->prepare();
     }
+    std::vector<NetEntrant*> all;
+    for (const auto& one : ours_) all.push_back(one.get());
+    for (const auto& one : torch_) all.push_back(one.get());
+    auto seconds = take_turns(
+        all.size(), {.rounds = o_.rounds, .min_seconds = o_.min_seconds},
+        [&](std::size_t i) { return all[i]->sample(); },
+        [&](double share) {
+          bar.show(share, title());
+          return !stop.pending();
+        });
+    for (std::size_t i = 0; i < all.size(); ++i) all[i]->seconds = std::move(seconds[i]);
     bar.clear();
     check_losses();
   }
 
   std::string title() const {
-    const nets::NetShapes shapes = nets::infer_shapes(spec_, spec_.patch);
     return fmt::format("{}, {} voxels in, {} out", spec_.name, to_string(spec_.patch),
-                       to_string(shapes.output().extent));
+                       to_string(shapes_.output().extent));
   }
+  const std::string& torch_version() const { return torch_version_; }
 
   void print() const {
-    fmt::print("\n{}, {} thread{}, {} rounds\n", title(), o_.threads, o_.threads == 1 ? "" : "s",
-               contestants_.front().seconds.size());
-    fmt::print("{:8} {:5} {:>11}  {:19} {:>8} {:>8} {:>8} {:>8} {:>10} {:>9}\n", "backend", "cache", "s/iteration",
-               "quartiles", "fft_x", "fft_w", "fft_dy", "inverse", "in FFTs", "peak MiB");
-    for (const NetContestant& c : contestants_) {
-      const TransformCounts t = c.transforms();
-      fmt::print(
-          "{:8} {:5} {:11.4f}  {:19} {:8} {:8} {:8} {:8} {:8.1f} % {:9.1f}\n", name_of(c.backend), name_of(c.cache),
-          c.median(), fmt::format("{:.4f} .. {:.4f}", quantile(c.seconds, 0.25), quantile(c.seconds, 0.75)), t.input,
-          t.weights, t.gradient, t.inverse, 100 * share(c), static_cast<double>(c.training->peak_bytes()) / (1u << 20));
+    fmt::print("\n{}, batch {}, {} thread{}, {} rounds\n", title(), spec_.training.batch, o_.threads,
+               o_.threads == 1 ? "" : "s", ours_.front()->seconds.size());
+    fmt::print("{:9} {:25} {:>10}  {:19} {:>10} {:>8} {:>9}\n", "", "", "ms", "quartiles", "voxels/s", "GFLOP/s",
+               "peak MiB");
+    for (const Work work : o_.works) {
+      for (const auto& one : ours_) {
+        if (one->work() == work) print_row(*one, way(*one));
+      }
+      for (const auto& one : torch_) {
+        if (one->work() == work) print_row(*one, one->name());
+      }
     }
+    print_phases();
     for (const Ratio& r : ratios()) fmt::print("{}: {:.3f} ({:.3f} .. {:.3f})\n", r.what, r.ratio, r.low, r.high);
     std::fflush(stdout);
   }
 
   void add_to(Json& report) const {
-    const nets::NetShapes shapes = nets::infer_shapes(spec_, spec_.patch);
-    Json net{{"net", spec_.name},
-             {"input", {spec_.patch.z, spec_.patch.y, spec_.patch.x}},
-             {"output", {shapes.output().extent.z, shapes.output().extent.y, shapes.output().extent.x}},
-             {"threads", o_.threads},
-             {"rounds", contestants_.front().seconds.size()}};
-    for (const NetContestant& c : contestants_) {
-      const TransformCounts t = c.transforms();
-      Json row = net;
-      row.update(Json{{"backend", name_of(c.backend)},
-                      {"cache", name_of(c.cache)},
-                      {"seconds", c.median()},
-                      {"seconds_low", quantile(c.seconds, 0.25)},
-                      {"seconds_high", quantile(c.seconds, 0.75)},
-                      {"transforms_input", t.input},
-                      {"transforms_weights", t.weights},
-                      {"transforms_gradient", t.gradient},
-                      {"transforms_inverse", t.inverse},
-                      {"transforms", total(t)},
-                      {"transform_share", share(c)},
-                      {"peak_bytes", c.training->peak_bytes()}});
-      report["results"].push_back(row);
+    for (const auto& one : ours_) report["results"].push_back(row_of(*one));
+    for (const auto& one : torch_) {
+      Json row = net_json();
+      row.update(Json{{"peer", "torch"},
+                      {"version", torch_version_},
+                      {"memory_format", one->format()},
+                      {"faster", one.get() == faster_torch(one->work())}});
+      row.update(common_json(*one));
+      report["peers"].push_back(row);
     }
     for (const Ratio& r : ratios()) {
-      Json row = net;
+      Json row = net_json();
       row.update(r.json());
       report["ratios"].push_back(row);
     }
   }
 
- private:
-  /// Of the time of all workers, what they spend inside transforms.
-  double share(const NetContestant& c) const {
-    double seconds = 0;
-    for (const double one : c.seconds) seconds += one;
-    return c.transforms().seconds * static_cast<double>(c.seconds.size()) / (seconds * o_.threads);
+  void add_to(std::vector<TracedProcess>& trace) const {
+    for (const auto& one : ours_) trace.push_back({spec_.name + ", " + one->name(), one->last_call()});
   }
 
-  const NetContestant* find(fft::Backend backend, bool cache) const {
-    const auto found = std::find_if(contestants_.begin(), contestants_.end(),
-                                    [&](const NetContestant& c) { return c.backend == backend && c.cache == cache; });
-    return found == contestants_.end() ? nullptr : &*found;
+ private:
+  void add_torch(const std::string& format, ProgressBar& bar) {
+    bar.show(0, fmt::format("{}: PyTorch, {}", title(), format));
+    std::string who = "PyTorch";
+    std::vector<std::unique_ptr<TorchEntrant>> made;
+    try {
+      const auto net = std::make_shared<TorchNet>(spec_, format, o_.threads);
+      who = fmt::format("{}: PyTorch, {},", spec_.name, format);
+      // Inference first: afterwards its peak of memory could not be told from that of training.
+      for (const Work work : {Work::inference, Work::training}) {
+        if (std::find(o_.works.begin(), o_.works.end(), work) == o_.works.end()) continue;
+        made.push_back(std::make_unique<TorchEntrant>(work, format, net));
+        made.back()->prepare();
+      }
+      torch_version_ = net->version();
+    } catch (const Unsupported& error) {
+      const std::string note = fmt::format("{} left out: {}\n", who, error.what());
+      bar.clear();
+      if (said_.insert(note).second) fmt::print("{}", note);
+      return;
+    }
+    for (auto& one : made) torch_.push_back(std::move(one));
+  }
+
+  void print_row(const NetEntrant& one, const std::string& name) const {
+    fmt::print("{:9} {:25} {:10.2f}  {:19} {:10.3g} {:8.1f} {:9.1f}\n", name_of(one.work()), name, 1e3 * one.median(),
+               fmt::format("{:.2f} .. {:.2f}", 1e3 * one.low(), 1e3 * one.high()), voxels() / one.median(),
+               1e-9 * flops(one.work()) / one.median(), static_cast<double>(one.peak_bytes()) / mib);
+  }
+
+  void print_phases() const {
+    fmt::print("{:35} {:^31}  {:^49}\n{:35} {:>7} {:>7} {:>7} {:>7}  {:>9} {:>9} {:>9} {:>9} {:>9}\n", "",
+               "transforms of", "ms of all threads together", "", "x", "w", "dy", "inverse", "transform", "product",
+               "inverse", "ops", "other");
+    for (const auto& one : ours_) {
+      const TransformCounts& t = one->transforms();
+      const Phases p = one->phases();
+      fmt::print("{:9} {:25} {:7} {:7} {:7} {:7}  {:9.2f} {:9.2f} {:9.2f} {:9.2f} {:9.2f}\n", name_of(one->work()),
+                 way(*one), t.input, t.weights, t.gradient, t.inverse, 1e3 * p.transform, 1e3 * p.product,
+                 1e3 * p.inverse, 1e3 * p.ops, 1e3 * p.other);
+    }
+  }
+
+  static std::string way(const OurNet& one) {
+    return fmt::format("{}, cache {}", name_of(one.backend()), name_of_cache(one.cache()));
+  }
+
+  Json net_json() const {
+    const Extent3& out = shapes_.output().extent;
+    return {{"net", spec_.name},
+            {"input", {spec_.patch.z, spec_.patch.y, spec_.patch.x}},
+            {"output", {out.z, out.y, out.x}},
+            {"batch", spec_.training.batch},
+            {"threads", o_.threads},
+            {"rounds", ours_.front()->seconds.size()}};
+  }
+
+  Json common_json(const NetEntrant& one) const {
+    return {{"work", name_of(one.work())},
+            {"seconds", one.median()},
+            {"seconds_low", one.low()},
+            {"seconds_high", one.high()},
+            {"voxels_per_second", voxels() / one.median()},
+            {"gflops", 1e-9 * flops(one.work()) / one.median()},
+            {"peak_bytes", one.peak_bytes()}};
+  }
+
+  Json row_of(const OurNet& one) const {
+    const TransformCounts& t = one.transforms();
+    const Phases p = one.phases();
+    Json row = net_json();
+    row.update(Json{{"backend", name_of(one.backend())}, {"cache", name_of_cache(one.cache())}});
+    row.update(common_json(one));
+    row.update(Json{{"transforms_input", t.input},
+                    {"transforms_weights", t.weights},
+                    {"transforms_gradient", t.gradient},
+                    {"transforms_inverse", t.inverse},
+                    {"transforms", total(t)},
+                    {"transform_share", (p.transform + p.inverse) / (o_.threads * one.median())},
+                    {"transform_seconds", p.transform},
+                    {"product_seconds", p.product},
+                    {"inverse_seconds", p.inverse},
+                    {"ops_seconds", p.ops},
+                    {"other_seconds", p.other},
+                    {"tasks", one.net().tasks()}});
+    return row;
+  }
+
+  double voxels() const { return ours_.front()->net().output_voxels(); }
+  double flops(Work work) const {
+    return (*std::find_if(ours_.begin(), ours_.end(), [&](const auto& one) { return one->work() == work; }))
+        ->net()
+        .flops();
+  }
+
+  const OurNet* find(Work work, fft::Backend backend, bool cache) const {
+    const auto found = std::find_if(ours_.begin(), ours_.end(), [&](const auto& one) {
+      return one->work() == work && one->backend() == backend && one->cache() == cache;
+    });
+    return found == ours_.end() ? nullptr : found->get();
+  }
+
+  /// In the memory format that suits this net; nothing where PyTorch does not take part.
+  const TorchEntrant* faster_torch(Work work) const {
+    const TorchEntrant* faster = nullptr;
+    for (const auto& one : torch_) {
+      if (one->work() == work && (faster == nullptr || one->median() < faster->median())) faster = one.get();
+    }
+    return faster;
   }
 
   std::vector<Ratio> ratios() const {
     std::vector<Ratio> all;
-    for (const bool cache : o_.caches) {
-      const auto *native = find(fft::Backend::native, cache), *fftw = find(fft::Backend::fftw, cache);
-      if (native == nullptr || fftw == nullptr) continue;
-      all.emplace_back(fmt::format("FFTW's time over native, cache {}", name_of(cache)), *fftw, *native);
-    }
-    for (const fft::Backend backend : o_.backends) {
-      const auto *on = find(backend, true), *off = find(backend, false);
-      if (on == nullptr || off == nullptr) continue;
-      all.emplace_back(fmt::format("time without over with caching, {}", name_of(backend)), *off, *on);
+    for (const Work work : o_.works) {
+      for (const bool cache : o_.caches) {
+        const auto *native = find(work, fft::Backend::native, cache), *fftw = find(work, fft::Backend::fftw, cache);
+        if (native == nullptr || fftw == nullptr) continue;
+        all.emplace_back(fmt::format("FFTW's time over native, cache {}", name_of_cache(cache)), *fftw, *native);
+      }
+      for (const fft::Backend backend : o_.backends) {
+        const auto *on = find(work, backend, true), *off = find(work, backend, false);
+        if (on == nullptr || off == nullptr) continue;
+        all.emplace_back(fmt::format("time without over with caching, {}", name_of(backend)), *off, *on);
+      }
+      const TorchEntrant* torch = faster_torch(work);
+      for (const auto& one : ours_) {
+        if (torch == nullptr || one->work() != work) continue;
+        all.emplace_back(fmt::format("PyTorch's time ({}) over ours ({})", torch->format(), way(*one)), *torch, *one);
+      }
     }
     return all;
   }
@@ -266,37 +268,42 @@ class NetContest {
   /// All contestants train the same net on the same patches. With one backend caching changes no bit; backends round
   /// differently.
   void check_losses() const {
-    const NetContestant& front = contestants_.front();
-    for (const NetContestant& c : contestants_) {
-      const NetContestant& same = *std::find_if(contestants_.begin(), contestants_.end(),
-                                                [&](const NetContestant& other) { return other.backend == c.backend; });
-      const double loss = c.losses.front(), expected = front.losses.front();
-      if (c.losses == same.losses && std::abs(loss - expected) <= 1e-3 * std::abs(expected)) continue;
-      throw NumericalError(fmt::format("{}: the loss with {}, cache {}, is {:.9g}, with {}, cache {}, it is {:.9g}",
-                                       title(), name_of(c.backend), name_of(c.cache), loss, name_of(front.backend),
-                                       name_of(front.cache), expected));
+    const OurNet& front = *ours_.front();
+    for (const auto& one : ours_) {
+      if (one->work() != Work::training) continue;
+      const OurNet& same = *find(Work::training, one->backend(), o_.caches.front());
+      const OurNet& first = *find(Work::training, front.backend(), front.cache());
+      const double loss = one->losses().front(), expected = first.losses().front();
+      if (one->losses() == same.losses() && std::abs(loss - expected) <= 1e-3 * std::abs(expected)) continue;
+      throw NumericalError(fmt::format("{}: the loss of {} is {:.9g}, that of {} is {:.9g}", title(), one->name(), loss,
+                                       first.name(), expected));
     }
   }
 
   const NetContestOptions& o_;
   const nets::NetSpec& spec_;
-  std::vector<NetContestant> contestants_;
+  std::set<std::string>& said_;
+  nets::NetShapes shapes_;
+  std::vector<std::unique_ptr<OurNet>> ours_;
+  std::vector<std::unique_ptr<TorchEntrant>> torch_;
+  std::string torch_version_{};
 };
 
-std::vector<nets::NetSpec> make_nets(const NetContestOptions& o) {
-  std::vector<nets::NetSpec> specs;
-  for (const std::string& file : o.nets) {
-    specs.push_back(nets::load_net(file, o.overrides));
-    if (estimated_gib(specs.back(), o) > o.memory_gib) {
-      refuse_memory(specs.back(), o, "use a smaller patch, fewer contestants, or more");
-    }
-  }
-  if (!o.nets.empty()) return specs;
-  for (const index_t width : o.widths) {
-    specs.push_back(width_depth_net(o, width));
-    specs.back().name = fmt::format("{} x {} of {}", width, o.depth, to_string(Extent3::all(o.kernel)));
-  }
-  return specs;
+/// Runnable threads over the last minute, by which a report tells whether the machine was ours alone.
+double load_average() {
+  double load = 0;
+  return getloadavg(&load, 1) == 1 ? load : 0;
+}
+
+/// PyTorch's OpenMP threads spin while they wait for each other. Beside other work that made a net take three times as
+/// long on two processors, which would flatter us.
+void warn_of_load(double load) {
+  constexpr double quiet = 0.5;
+  if (load < quiet || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  fmt::print(
+      "The load average is {:.1f}: beside other work PyTorch loses most. Wait for the machine to be idle, or set "
+      "OMP_WAIT_POLICY=passive in the environment.\n",
+      load);
 }
 
 }  // namespace
@@ -318,17 +325,28 @@ int net_side_by_side(const NetContestOptions& options) {
   Json report{{"machine", describe_fft_machine(DataType::f32)},
               {"engine", options.engine},
               {"results", Json::array()},
+              {"peers", Json::array()},
               {"ratios", Json::array()}};
+  const double load = load_average();
+  report["machine"]["load_average"] = load;
+  if (options.torch) warn_of_load(load);
+  std::vector<TracedProcess> trace;
+  std::set<std::string> said;
+  if (!options.trace.empty()) write_file_atomically(options.trace, chrome_trace(trace));  // fails now or never
   const StopRequest stop;
   ReportFile file(options.json, report);
   ProgressBar bar;
   for (const nets::NetSpec& spec : specs) {
     if (stop.pending()) break;
-    NetContest contest(options, spec);
+    NetContest contest(options, spec, said);
     contest.run(bar, stop);
     contest.print();
     contest.add_to(report);
+    if (!contest.torch_version().empty()) report["machine"]["torch"] = contest.torch_version();
     file.write(report);
+    if (options.trace.empty()) continue;
+    contest.add_to(trace);
+    write_file_atomically(options.trace, chrome_trace(trace));
   }
   return stop.pending() ? interrupted_status : 0;
 }

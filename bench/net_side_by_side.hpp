@@ -1,4 +1,4 @@
-// Training iterations with either FFT backend, with and without cached spectra, in turn in one process.
+// Training iterations and inferences with either FFT backend, with and without cached spectra, and in PyTorch, in turn.
 #pragma once
 
 #include <filesystem>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/measured_net.hpp"
 #include "convolume/conv.hpp"
 
 namespace convolume::bench {
@@ -19,11 +20,13 @@ struct NetContestOptions {
   std::string engine = "fft_volume";
   std::vector<fft::Backend> backends{fft::Backend::native, fft::Backend::fftw};
   std::vector<bool> caches{true, false};
+  std::vector<Work> works{Work::training};
+  bool torch = false;
   fft::Rigor rigor = fft::Rigor::measure;  ///< of FFTW's plans
   int threads = 1, rounds = 5;
   double min_seconds = 2;
-  double memory_gib = 8;  ///< of all contestants together
-  std::filesystem::path json;
+  double memory_gib = 8;              ///< of all contestants together
+  std::filesystem::path json, trace;  ///< files to write; none where empty
 };
 
 const std::map<std::string, fft::Backend>& backend_names();

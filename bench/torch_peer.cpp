@@ -8,13 +8,12 @@
 #include <nlohmann/json.hpp>
 #include <sys/wait.h>
 
+#include "bench/torch_python.hpp"
+
 namespace convolume::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// Where Debian puts python3-torch. Python elsewhere does not find it.
-constexpr const char* python = "/usr/bin/python3";
 
 struct Output {
   std::string text;
@@ -41,7 +40,7 @@ TorchTimes time_torch(const ConvProblem& problem, const ConvBenchOptions& option
   // The grammar has no character that a shell would look at.
   const std::string command = fmt::format(
       "{} '{}/torch_conv.py' --problem {} --threads {} --rounds {} --max-seconds {} --precision {} --json - 2>&1",
-      python, CONVOLUME_BENCH, to_string(problem), options.threads, options.rounds, options.max_seconds,
+      torch_python, CONVOLUME_BENCH, to_string(problem), options.threads, options.rounds, options.max_seconds,
       problem.type == DataType::f32 ? "float" : "double");
   const Output output = run(command);
   if (output.status != 0) {
@@ -54,7 +53,7 @@ TorchTimes time_torch(const ConvProblem& problem, const ConvBenchOptions& option
     const Json row = Json::parse(output.text.substr(output.text.find('{'))).at("results").at(0);
     return {quartiles(row, "forward"), quartiles(row, "training")};
   } catch (const std::exception& error) {
-    throw Unsupported(fmt::format("torch: {} wrote no times: {}", python, error.what()));
+    throw Unsupported(fmt::format("torch: {} wrote no times: {}", torch_python, error.what()));
   }
 }
 

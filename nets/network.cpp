@@ -105,6 +105,7 @@ std::vector<Ready> Network::append_prepare(TaskGraph& graph, const ParameterRead
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     Node& node = nodes_[i];
     if (!node.plan) continue;
+    const LayerScope layer(graph, spec_.nodes[i].name);
     prepared[i] = node.plan->append_prepare(graph, ready_or_now(ready, node.weight), node.weight->value, node.weights);
   }
   return prepared;
@@ -117,6 +118,7 @@ Ready Network::append_forward(TaskGraph& graph, const Ready& input, std::vector<
   input_ready_ = input;
   forward_ready_.clear();
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const LayerScope layer(graph, spec_.nodes[i].name);
     nodes_[i].weights_ready = std::move(prepared[i]);
     forward_ready_.push_back(forward_node(graph, i));
   }
@@ -208,6 +210,7 @@ ParameterReady Network::append_backward(TaskGraph& graph, const Ready& logits_gr
   written(nodes_.back(), logits_gradient);
   ParameterReady done;
   for (std::size_t i = nodes_.size(); i-- > 0;) {
+    const LayerScope layer(graph, spec_.nodes[i].name);
     // A node that no other reads adds nothing to the loss.
     if (nodes_[i].dy_written) backward_node(graph, i, done);
   }

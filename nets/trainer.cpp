@@ -77,9 +77,13 @@ ParameterReady Trainer::append_updates(TaskGraph& graph) {
   ParameterReady ready;
   for (std::size_t i = 0; i < parameters_.all().size(); ++i) {
     const Parameter& p = parameters_.all()[i];
+    // Reads weights, gradients and moments, writes all but gradients.
+    const double moments = spec_.optimizer.kind == OptimizerKind::sgd ? 1 : 2;
+    const auto elements = static_cast<double>(p.value.elements());
     const TaskId task = graph.add({.name = "update " + p.name,
-                                   .cost = 16.0 * static_cast<double>(p.value.elements()),
-                                   .task_class = TaskClass::update},
+                                   .cost = 16.0 * elements,
+                                   .task_class = TaskClass::update,
+                                   .bytes = sizeof(float) * (3 + 2 * moments) * elements},
                                   [this, i] { update(i); });
     ready[p.name] = Ready::all_of({task});
   }
@@ -108,8 +112,11 @@ Ready Trainer::append_patches() {
   std::vector<TaskId> tasks;
   const Extent3 offset = network_.shapes().offset();
   for (index_t n = 0; n < spec_.training.batch; ++n) {
-    tasks.push_back(
-        graph_.add({.name = "draw patch", .cost = 4.0 * static_cast<double>(spec_.patch.volume())}, [this, n, offset] {
+    const auto voxels = static_cast<double>(spec_.patch.volume());
+    const auto labels = static_cast<double>(network_.shapes().output().extent.volume());
+    tasks.push_back(graph_.add(
+        {.name = "draw patch", .cost = 4.0 * voxels, .bytes = 2 * sizeof(float) * (voxels + labels)},
+        [this, n, offset] {
           const auto draw = PatchDraw::draw(data_, spec_.patch, seed_, static_cast<std::uint64_t>(iteration_), n);
           const LabelledVolume& volume = data_.train[draw.volume];
           copy_patch(volume.image, draw, spec_.patch, {0, 0, 0}, network_.input(), n);
@@ -132,7 +139,8 @@ void Trainer::append_gradient_norm(const ParameterReady& gradients) {
     const auto found = gradients.find(parameters_.all()[i].name);
     const std::vector<TaskId> after = found == gradients.end() ? std::vector<TaskId>{} : found->second.tasks();
     sums.push_back(graph_.add(
-        {.name = "gradient norm"},
+        {.name = "gradient norm " + parameters_.all()[i].name,
+         .bytes = sizeof(float) * static_cast<double>(parameters_.all()[i].value.elements())},
         [this, i] {
           const Tensor<float>& g = parameters_.all()[i].gradient;
           squares_[i] = ops::sum_of_squares(g.data(), g.elements());

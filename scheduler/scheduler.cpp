@@ -81,6 +81,8 @@ Scheduler& Scheduler::operator=(Scheduler&&) noexcept = default;
 
 int Scheduler::threads() const noexcept { return impl_ ? impl_->threads : 0; }
 
+void Scheduler::record(Trace* trace) noexcept { impl_->trace = trace; }
+
 int Scheduler::distinct_workers() const {
   if (!impl_) return 0;
   const std::lock_guard lock(impl_->mutex);

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <utility>
 
 #include <fmt/format.h>
 #include <tbb/task_group.h>
@@ -9,6 +10,7 @@
 #include "convolume/error.hpp"
 #include "convolume/scheduler.hpp"
 #include "core/fp_environment.hpp"
+#include "scheduler/trace.hpp"
 #include "scheduler/tsan.hpp"
 #include "scheduler/workers.hpp"
 
@@ -18,14 +20,19 @@ struct TaskGraph::Impl {
   struct Node {
     TaskOptions options;
     std::function<void()> body;
+    std::string layer;
     std::vector<TaskId> predecessors, successors;
     double path = 0;  // cost of the costliest path from here to the end
   };
 
   /// Successors and priorities follow from what was added; recomputed after each change of the graph.
   void prepare();
+  /// What traces call the tasks; made for the first run that is recorded.
+  const scheduler::SharedLabels& trace_labels();
 
   std::vector<Node> nodes;
+  std::string layer;                // of tasks to come
+  scheduler::SharedLabels labels;   // none, or of all nodes
   std::vector<TaskId> by_priority;  // rank -> task
   std::vector<std::int32_t> rank;   // task -> rank; a smaller rank runs first
   std::size_t most_successors = 0;
@@ -65,6 +72,15 @@ void TaskGraph::Impl::prepare() {
   prepared = true;
 }
 
+const scheduler::SharedLabels& TaskGraph::Impl::trace_labels() {
+  if (labels) return labels;
+  std::vector<scheduler::TaskLabel> made;
+  made.reserve(nodes.size());
+  for (const Node& node : nodes) made.push_back({node.options.name, node.layer, node.options.bytes});
+  labels = std::make_shared<const std::vector<scheduler::TaskLabel>>(std::move(made));
+  return labels;
+}
+
 namespace {
 
 /// One run of a graph. A worker drains the ready queue until it is empty; whoever makes tasks ready starts further
@@ -74,6 +90,10 @@ class Run {
  public:
   Run(TaskGraph::Impl& graph, Scheduler::Impl& workers, std::stop_token stop)
       : graph_(graph), workers_(workers), stop_(std::move(stop)), pending_(graph.nodes.size()) {
+    if (workers.trace != nullptr) {
+      trace_ = &workers.trace->impl();
+      graph.trace_labels();
+    }
     for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
       const auto count = graph.nodes[id].predecessors.size();
       pending_[id].store(static_cast<std::int32_t>(count), std::memory_order_relaxed);
@@ -134,9 +154,15 @@ class Run {
     workers_.note_worker();
     std::vector<std::int32_t> ready;
     ready.reserve(graph_.most_successors);
+    scheduler::TraceStretch stretch(trace_, graph_.labels);
     TaskId task = 0;
     while (pop(task)) {
-      execute_task(task);
+      if (stretch.on()) {
+        const std::int64_t begin = scheduler::trace_clock();
+        if (execute_task(task)) stretch.add(task, begin, scheduler::trace_clock());
+      } else {
+        execute_task(task);
+      }
       ready.clear();
       for (const TaskId after : graph_.nodes[static_cast<std::size_t>(task)].successors) {
         // acq_rel: the last predecessor to arrive has seen the writes of all the others, and passes them on.
@@ -175,13 +201,14 @@ class Run {
     start_workers(start);
   }
 
-  void execute_task(TaskId id) {
+  /// Whether the task ran, rather than being skipped.
+  bool execute_task(TaskId id) {
     auto& node = graph_.nodes[static_cast<std::size_t>(id)];
     if (node.options.task_class == TaskClass::normal) {
       if (stop_.stop_requested()) cancelled_.store(true, std::memory_order_relaxed);
       if (cancelled_.load(std::memory_order_relaxed)) {
         skipped_.store(true, std::memory_order_relaxed);
-        return;
+        return false;
       }
     }
     try {
@@ -191,10 +218,12 @@ class Run {
       if (!error_) error_ = std::current_exception();
       cancelled_.store(true, std::memory_order_relaxed);
     }
+    return true;
   }
 
   TaskGraph::Impl& graph_;
   Scheduler::Impl& workers_;
+  Trace::Impl* trace_ = nullptr;
   std::stop_token stop_;
   std::vector<std::atomic<std::int32_t>> pending_;  // predecessors that have not ended
   std::mutex mutex_;
@@ -220,14 +249,21 @@ TaskId TaskGraph::add(TaskOptions options, std::function<void()> body, std::span
           fmt::format("task '{}': predecessor {} does not exist; tasks 0 to {} do", options.name, before, id - 1));
     }
   }
-  Impl::Node node{.options = std::move(options), .body = std::move(body), .predecessors = {}, .successors = {}};
+  Impl::Node node{.options = std::move(options),
+                  .body = std::move(body),
+                  .layer = impl_->layer,
+                  .predecessors = {},
+                  .successors = {}};
   node.predecessors.assign(after.begin(), after.end());
   std::sort(node.predecessors.begin(), node.predecessors.end());
   node.predecessors.erase(std::unique(node.predecessors.begin(), node.predecessors.end()), node.predecessors.end());
   impl_->nodes.push_back(std::move(node));
   impl_->prepared = false;
+  impl_->labels.reset();
   return id;
 }
+
+std::string TaskGraph::set_layer(std::string layer) { return std::exchange(impl_->layer, std::move(layer)); }
 
 std::size_t TaskGraph::size() const noexcept { return impl_->nodes.size(); }
 

@@ -22,6 +22,7 @@ struct Scheduler::Impl {
 
   const int threads;
   tbb::task_arena arena;
+  Trace* trace = nullptr;  // changes between runs only
   mutable std::mutex mutex;
   std::set<std::thread::id> workers;
 };

@@ -120,7 +120,24 @@ struct ConvGradientReady {
 /// back to space.
 struct TransformCounts {
   std::int64_t input = 0, weights = 0, gradient = 0, inverse = 0;
-  double seconds = 0;  ///< inside transforms, summed over workers
+  double seconds = 0;          ///< inside transforms, summed over workers
+  double inverse_seconds = 0;  ///< the part of them that inverse transforms took
+
+  TransformCounts& operator+=(const TransformCounts& more) noexcept {
+    input += more.input;
+    weights += more.weights;
+    gradient += more.gradient;
+    inverse += more.inverse;
+    seconds += more.seconds;
+    inverse_seconds += more.inverse_seconds;
+    return *this;
+  }
+  /// What came since `earlier`.
+  friend TransformCounts operator-(TransformCounts now, const TransformCounts& earlier) noexcept {
+    return {now.input - earlier.input,       now.weights - earlier.weights,
+            now.gradient - earlier.gradient, now.inverse - earlier.inverse,
+            now.seconds - earlier.seconds,   now.inverse_seconds - earlier.inverse_seconds};
+  }
 };
 
 /// A cache that a plan can keep, what it costs and what it saves.

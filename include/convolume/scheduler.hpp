@@ -15,6 +15,8 @@
 
 namespace convolume {
 
+class Trace;
+
 /// Threads that drain task graphs. Movable; several graphs may run on one scheduler at once, from any thread.
 class CONVOLUME_API Scheduler {
  public:
@@ -30,6 +32,9 @@ class CONVOLUME_API Scheduler {
   int threads() const noexcept;  ///< 0 where it was moved away
   /// Distinct threads that have executed a task so far; what a test of determinism asserts.
   int distinct_workers() const;
+  /// Notes every task that runs from now on in `trace`, which must live until another one, or nullptr, takes its place.
+  /// While no graph runs on this scheduler.
+  void record(Trace* trace) noexcept;
 
   struct Impl;
   Impl& impl() const noexcept { return *impl_; }
@@ -58,6 +63,7 @@ struct TaskOptions {
   std::string name;
   double cost = 1;  ///< any unit, the same within a graph: priority is the costliest path to the end of the graph
   TaskClass task_class = TaskClass::normal;
+  double bytes = 0;  ///< that the task reads and writes, for traces; 0 where nobody counted
 };
 
 enum class RunResult { completed, cancelled };
@@ -74,6 +80,8 @@ class CONVOLUME_API TaskGraph {
   /// Adds a task that starts after all of `after` (duplicates allowed). Throws InvalidArgument for an unknown id.
   TaskId add(TaskOptions options, std::function<void()> body, std::span<const TaskId> after = {});
   std::size_t size() const noexcept;
+  /// The layer, as traces name it, of all tasks that are added from now on. Returns the last one; see LayerScope.
+  std::string set_layer(std::string layer);
   /// Whether every path makes `before` end before `after` starts.
   bool ordered(TaskId before, TaskId after) const;
 
@@ -87,6 +95,68 @@ class CONVOLUME_API TaskGraph {
  private:
   std::unique_ptr<Impl> impl_;
 };
+
+/// Tasks that are added to a graph during its life belong to this layer; afterwards to the one before, so that scopes
+/// nest. The graph must neither move nor end meanwhile.
+class LayerScope {
+ public:
+  LayerScope(TaskGraph& graph, std::string layer) : graph_(graph), outer_(graph.set_layer(std::move(layer))) {}
+  ~LayerScope() { graph_.set_layer(std::move(outer_)); }
+  LayerScope(const LayerScope&) = delete;
+  LayerScope& operator=(const LayerScope&) = delete;
+
+ private:
+  TaskGraph& graph_;
+  std::string outer_;
+};
+
+/// A task that ran.
+struct TraceEvent {
+  std::string name, layer;          ///< the layer is empty where the graph named none
+  double bytes = 0;                 ///< of TaskOptions
+  int thread = 0;                   ///< counted from 0 in the order in which threads came to the trace
+  std::int64_t begin = 0, end = 0;  ///< nanoseconds of std::chrono::steady_clock
+};
+
+/// What ran when, and where, on the schedulers that record into it. Two readings of the clock and one record per task;
+/// schedulers that record nowhere pay one test per task. Tasks that a cancelled run skips leave no event, those that
+/// throw do. The events of one thread do not overlap, but nest where a task runs a graph itself.
+///
+///   Trace trace;
+///   scheduler.record(&trace);
+///   graph.run(scheduler);
+///   scheduler.record(nullptr);
+///   write(chrome_trace({{"one run", trace.events()}}));
+class CONVOLUME_API Trace {
+ public:
+  Trace();
+  ~Trace();
+  Trace(Trace&&) noexcept;
+  Trace& operator=(Trace&&) noexcept;
+
+  /// Of all runs that have ended, by begin. Thread-safe.
+  std::vector<TraceEvent> events() const;
+  /// Events that found no memory.
+  std::size_t lost() const;
+  /// Forgets all events and threads; memory of their records stays for the next ones.
+  void clear();
+
+  struct Impl;
+  Impl& impl() const noexcept { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Events under a name, for chrome_trace().
+struct TracedProcess {
+  std::string name;
+  std::vector<TraceEvent> events;
+};
+
+/// The JSON that chrome://tracing and ui.perfetto.dev show: a row per thread, each process from its own zero.
+/// Categories are layers.
+CONVOLUME_API std::string chrome_trace(const std::vector<TracedProcess>& processes);
 
 /// When the parts of a tensor are complete: one task per (sample, channel block, Z slab), so that a consumer waits only
 /// for what it reads. A default-constructed Ready says that everything is complete from the start.

@@ -175,11 +175,12 @@ void TiledVoxels<T>::multiply_group(index_t first, index_t count, const T* in, c
     if (source_.tiles_in_lanes()) {
       spectra += source_.offset(first / lanes, 0) + first % lanes;
     } else {
-      meter_.measure_part([&] { lines_forward(count, spectra, blocks, scratch); });
+      meter_.measure_part(Counted::input, [&] { lines_forward(count, spectra, blocks, scratch); });
       spectra = blocks;
     }
     multiply_block(count, spectra, weights + weights_.block_offset(block), products);
-    meter_.measure_part([&] { lines_backward(count, products, out + target_.block_offset(block), scratch); });
+    meter_.measure_part(Counted::inverse,
+                        [&] { lines_backward(count, products, out + target_.block_offset(block), scratch); });
   }
 }
 

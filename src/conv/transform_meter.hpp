@@ -18,33 +18,37 @@ class TransformMeter {
   /// Runs body(), one transform (of all planes of a feature map).
   template <class Body>
   void measure(Counted what, const Body& body) noexcept(noexcept(body())) {
-    measure_part(body);
+    measure_part(what, body);
     counts_[static_cast<std::size_t>(what)].fetch_add(1, std::memory_order_relaxed);
   }
 
   /// Runs body(), a part of transforms that are counted elsewhere.
   template <class Body>
-  void measure_part(const Body& body) noexcept(noexcept(body())) {
+  void measure_part(Counted what, const Body& body) noexcept(noexcept(body())) {
     const auto begin = std::chrono::steady_clock::now();
     body();
     const std::chrono::nanoseconds taken = std::chrono::steady_clock::now() - begin;
-    nanoseconds_.fetch_add(taken.count(), std::memory_order_relaxed);
+    auto& sum = what == Counted::inverse ? inverse_nanoseconds_ : forward_nanoseconds_;
+    sum.fetch_add(taken.count(), std::memory_order_relaxed);
   }
 
   TransformCounts counts() const noexcept {
     const auto get = [&](Counted what) {
       return counts_[static_cast<std::size_t>(what)].load(std::memory_order_relaxed);
     };
+    const double forward = 1e-9 * static_cast<double>(forward_nanoseconds_.load(std::memory_order_relaxed));
+    const double inverse = 1e-9 * static_cast<double>(inverse_nanoseconds_.load(std::memory_order_relaxed));
     return {.input = get(Counted::input),
             .weights = get(Counted::weights),
             .gradient = get(Counted::gradient),
             .inverse = get(Counted::inverse),
-            .seconds = 1e-9 * static_cast<double>(nanoseconds_.load(std::memory_order_relaxed))};
+            .seconds = forward + inverse,
+            .inverse_seconds = inverse};
   }
 
  private:
   std::array<std::atomic<std::int64_t>, 4> counts_{};
-  std::atomic<std::int64_t> nanoseconds_{0};
+  std::atomic<std::int64_t> forward_nanoseconds_{0}, inverse_nanoseconds_{0};
 };
 
 }  // namespace convolume::conv

@@ -7,6 +7,7 @@
 
 #include "convolume/error.hpp"
 #include "nets/dataset.hpp"
+#include "nets/net_json.hpp"
 #include "nets/net_shapes.hpp"
 
 namespace convolume::nets {
@@ -473,6 +474,19 @@ TEST_CASE("all nets of the zoo make sense", "[net_spec]") {
       CHECK(message.find("CONVOLUME_DATA_DIR is not set") != std::string::npos);
     }
   }
+}
+
+TEST_CASE("as JSON a net has its generator expanded, and every default, shape and crop written out") {
+  const std::string json =
+      to_json(net("[generator]\ntype = 'unet'\nwidth = 2\ndepth = 2\nnorm = 'instance'\n[optimizer]\nkind = 'sgd'\n"));
+  for (const char* part : {R"("name": "pool0",)", R"("type": "max_pool",)", R"("type": "transposed_conv",)",
+                           R"("type": "group_norm",)", R"("activation": "relu",)", R"("padding": "same",)",
+                           R"("momentum": 0.9,)", R"("kind": "binary_cross_entropy",)", R"("weight_shape": [)",
+                           R"("crop": [)", R"("extent": [)", R"("clip_norm": 0.0,)", R"("batch": 1)"}) {
+    CHECK_THAT(json, Catch::Contains(part));
+  }
+  CHECK_THAT(json, !Catch::Contains("generator"));
+  CHECK_THROWS_AS(to_json(net(conv + "stride = 100\n")), ConfigError);
 }
 
 }  // namespace convolume::nets

@@ -1,5 +1,6 @@
 // Trains a net for a few iterations and writes all that another implementation needs to do the same and to compare:
-//   parity_dump NET.toml DATA.toml OUT.safetensors [ITERATIONS]
+//   parity_dump NET.toml DATA.toml OUT.safetensors OUT.json [ITERATIONS]
+// OUT.json describes the net, generators expanded.
 // Per iteration i: "i/input", "i/label" (both of the whole patch), "i/logits", "i/loss", "i/gradient/PARAMETER" (before
 // clipping); and "initial/PARAMETER", "final/PARAMETER".
 #include <cstddef>
@@ -13,8 +14,10 @@
 
 #include "convolume/memory.hpp"
 #include "convolume/scheduler.hpp"
+#include "core/files.hpp"
 #include "nets/dataset.hpp"
 #include "nets/io/safetensors.hpp"
+#include "nets/net_json.hpp"
 #include "nets/trainer.hpp"
 
 namespace convolume::nets {
@@ -55,13 +58,14 @@ void add_patches(Record& record, const std::string& prefix, const NetSpec& spec,
   record.add(prefix + "label", label);
 }
 
-void dump(const char* net, const char* data_file, const char* out, int iterations) {
+void dump(const char* net, const char* data_file, const char* out, const char* json, int iterations) {
   const std::uint64_t seed = 7;
   Scheduler scheduler(2);
   SlabResource memory;
   {
     const Dataset data = load_dataset(data_file, &memory);
     const NetSpec spec = load_net(net);
+    write_file_atomically(json, to_json(spec));
     Trainer trainer(spec, data, seed, {}, scheduler, &memory);
     Record record;
     for (const Parameter& p : trainer.parameters().all()) record.add("initial/" + p.name, p.value);
@@ -83,12 +87,12 @@ void dump(const char* net, const char* data_file, const char* out, int iteration
 }  // namespace convolume::nets
 
 int main(int argc, char** argv) {
-  if (argc < 4) {
-    std::fprintf(stderr, "usage: parity_dump NET.toml DATA.toml OUT.safetensors [ITERATIONS]\n");
+  if (argc < 5) {
+    std::fprintf(stderr, "usage: parity_dump NET.toml DATA.toml OUT.safetensors OUT.json [ITERATIONS]\n");
     return 2;
   }
   try {
-    convolume::nets::dump(argv[1], argv[2], argv[3], argc > 4 ? std::stoi(argv[4]) : 10);
+    convolume::nets::dump(argv[1], argv[2], argv[3], argv[4], argc > 5 ? std::stoi(argv[5]) : 10);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "parity_dump: %s\n", error.what());
     return 1;

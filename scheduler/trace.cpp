@@ -1,0 +1,127 @@
+#include "scheduler/trace.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <tuple>
+
+#include <fmt/format.h>
+
+namespace convolume {
+namespace scheduler {
+
+TraceStretch::TraceStretch(Trace::Impl* trace, const SharedLabels& labels) noexcept : trace_(trace) {
+  if (trace_ == nullptr) return;
+  labels_ = labels;
+  const std::lock_guard lock(trace_->mutex);
+  if (trace_->spare.empty()) return;
+  records_ = std::move(trace_->spare.back());
+  trace_->spare.pop_back();
+}
+
+void TraceStretch::add(TaskId task, std::int64_t begin, std::int64_t end) noexcept {
+  try {
+    records_.push_back({task, begin, end});
+  } catch (...) {
+    ++lost_;
+  }
+}
+
+TraceStretch::~TraceStretch() {
+  if (trace_ == nullptr) return;
+  const std::lock_guard lock(trace_->mutex);
+  trace_->lost += lost_;
+  const std::size_t count = records_.size();
+  try {
+    if (count == 0) {
+      if (records_.capacity() > 0) trace_->spare.push_back(std::move(records_));
+      return;
+    }
+    const int next = static_cast<int>(trace_->threads.size());
+    const int thread = trace_->threads.emplace(std::this_thread::get_id(), next).first->second;
+    trace_->stretches.push_back({std::move(labels_), thread, std::move(records_)});
+  } catch (...) {
+    trace_->lost += count;
+  }
+}
+
+}  // namespace scheduler
+
+Trace::Trace() : impl_(std::make_unique<Impl>()) {}
+Trace::~Trace() = default;
+Trace::Trace(Trace&&) noexcept = default;
+Trace& Trace::operator=(Trace&&) noexcept = default;
+
+std::vector<TraceEvent> Trace::events() const {
+  const std::lock_guard lock(impl_->mutex);
+  std::vector<TraceEvent> all;
+  for (const Impl::Stretch& stretch : impl_->stretches) {
+    for (const scheduler::TaskRecord& record : stretch.records) {
+      const scheduler::TaskLabel& label = (*stretch.labels)[static_cast<std::size_t>(record.task)];
+      all.push_back({label.name, label.layer, label.bytes, stretch.thread, record.begin, record.end});
+    }
+  }
+  // The outer one of two that nest comes first, even where the clock did not move between their beginnings.
+  std::stable_sort(all.begin(), all.end(), [](const TraceEvent& a, const TraceEvent& b) {
+    return std::tuple(a.begin, -a.end) < std::tuple(b.begin, -b.end);
+  });
+  return all;
+}
+
+std::size_t Trace::lost() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->lost;
+}
+
+void Trace::clear() {
+  const std::lock_guard lock(impl_->mutex);
+  for (Impl::Stretch& stretch : impl_->stretches) {
+    stretch.records.clear();
+    impl_->spare.push_back(std::move(stretch.records));
+  }
+  impl_->stretches.clear();
+  impl_->threads.clear();
+  impl_->lost = 0;
+}
+
+namespace {
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += {'\\', c};
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+}  // namespace
+
+std::string chrome_trace(const std::vector<TracedProcess>& processes) {
+  // Times are microseconds there.
+  std::string json = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [";
+  const char* separator = "\n";
+  for (std::size_t pid = 0; pid < processes.size(); ++pid) {
+    json += fmt::format("{}{{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": {}, \"args\": {{\"name\": {}}}}}",
+                        separator, pid, quoted(processes[pid].name));
+    separator = ",\n";
+    auto zero = std::numeric_limits<std::int64_t>::max();
+    for (const TraceEvent& event : processes[pid].events) zero = std::min(zero, event.begin);
+    for (const TraceEvent& event : processes[pid].events) {
+      fmt::format_to(std::back_inserter(json),
+                     ",\n{{\"name\": {}, \"cat\": {}, \"ph\": \"X\", \"pid\": {}, \"tid\": {}, \"ts\": {:.3f}, "
+                     "\"dur\": {:.3f}, \"args\": {{\"layer\": {}, \"bytes\": {:.0f}}}}}",
+                     quoted(event.name), quoted(event.layer), pid, event.thread,
+                     1e-3 * static_cast<double>(event.begin - zero),
+                     1e-3 * static_cast<double>(event.end - event.begin), quoted(event.layer), event.bytes);
+    }
+  }
+  return json + "\n]}\n";
+}
+
+}  // namespace convolume
