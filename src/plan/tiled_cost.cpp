@@ -78,14 +78,23 @@ class Model {
     const index_t kernel = problem_.kernel[axis];
     if (kernel == 1) return tile == 1;
     const index_t shorter = *std::find_if(extents.begin(), extents.end(), [&](index_t e) {
-      return e >= kernel + domain_[axis] - 1 || e == extents.back();
+      return e >= kernel + domain_[axis] - 1 || (e >= kernel && covers(axis, e)) || e == extents.back();
     });
     return tile >= kernel && tile <= shorter;
   }
 
+  /// Whether one tile yields a whole axis of dx: what would wrap around is the zeros beside dy.
+  bool covers(int axis, index_t tile) const {
+    return direction_ == Direction::backward_data && problem_.groups == 1 &&
+           tile >= domain_[axis] + std::max(problem_.pad_before[axis], problem_.pad_after[axis]);
+  }
+
   TiledWay way(const Extent3& tile) const {
     TiledWay way{.tile = tile, .valid = tile - problem_.kernel + Extent3::all(1), .domain = domain_};
-    for (int axis = 0; axis < 3; ++axis) way.count[axis] = (domain_[axis] + way.valid[axis] - 1) / way.valid[axis];
+    for (int axis = 0; axis < 3; ++axis) {
+      if (covers(axis, tile[axis])) way.valid[axis] = domain_[axis];
+      way.count[axis] = (domain_[axis] + way.valid[axis] - 1) / way.valid[axis];
+    }
     way.seconds = -1;
     for (const index_t group : groups) {
       const double seconds = this->seconds(way, static_cast<double>(group));
