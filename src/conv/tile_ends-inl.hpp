@@ -179,6 +179,11 @@ class TargetStore {
   void StoreBlocked(index_t z, index_t y, index_t lane, const T* row, index_t count) const {
     const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
     T* to = Voxel(z, y) + lane;
+    // Narrower vectors would leave lines of the cache half written.
+    if (target_.past_caches && lanes == fft::tile_lanes<T>) {
+      for (index_t x = 0; x < count; ++x) hn::Stream(hn::LoadU(d_, row + x * lanes), d_, to + x * lanes);
+      return;
+    }
     for (index_t x = 0; x < count; ++x, to += fft::tile_lanes<T>) {
       const auto value = hn::LoadU(d_, row + x * lanes);
       hn::StoreU(target_.add ? hn::Add(hn::LoadU(d_, to), value) : value, d_, to);

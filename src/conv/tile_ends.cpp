@@ -75,7 +75,10 @@ TileEndFunctions<T> Functions() {
             tile::InverseTile(plan, spectrum, strides, TargetStore<T>(plan, target), scratch);
           },
           [](const Plan& plan, const T* spectrum, const fft::TileStrides& strides, const TileTarget<T>& target,
-             T* scratch) { tile::InversePlanes(plan, spectrum, strides, TargetStore<T>(plan, target), scratch); }};
+             T* scratch) {
+            tile::InversePlanes(plan, spectrum, strides, TargetStore<T>(plan, target), scratch);
+            if (target.past_caches) hwy::FlushStream();
+          }};
 }
 
 void FunctionsFloat(TileEndFunctions<float>& functions) { functions = Functions<float>(); }

@@ -44,6 +44,9 @@ struct TileTarget {
   const T* bias = nullptr;  ///< one value per channel of the block
   Activation activation{};
   bool add = false;
+  /// Where the tensor is blocked, aligned to 64 bytes and not added to: voxels do not stay in the caches, nor are their
+  /// lines read first.
+  bool past_caches = false;
 };
 
 /// As TilePlan::forward and inverse; the plan's support must hold what the source fills or the target wants.

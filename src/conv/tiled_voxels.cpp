@@ -50,6 +50,7 @@ TiledVoxels<T>::TiledVoxels(const ConvProblem& p, Direction direction, Transform
       weights_(grid_.way.tile, terms_, results_),
       group_(std::min(grid_.way.group, grid_.per_sample())),
       step_(group_),
+      past_caches_bytes_(static_cast<index_t>(machine_model().l3_bytes / 8)),
       meter_(meter) {
   const Extent3 margin = p.kernel - Extent3::all(1);
   if (conjugate_) {
@@ -228,9 +229,24 @@ void TiledVoxels<T>::multiply_block(index_t count, const T* spectra, const T* we
                              .b_ahead = static_cast<std::ptrdiff_t>(8192 / sizeof(T))});
 }
 
+/// A small target is still in the caches when the next layer reads it.
+template <class T>
+bool TiledVoxels<T>::past_caches(const GroupEnds<T>& ends) const {
+  const View<T>& target = ends.target;
+  const index_t bytes =
+      static_cast<index_t>(sizeof(T)) * stored_elements(target.shape, target.layout, data_type_of<T>());
+  const auto aligned = [&] {
+    bool all = reinterpret_cast<std::uintptr_t>(target.data) % 64 == 0;
+    for (const index_t stride : target.stride) all = all && stride * static_cast<index_t>(sizeof(T)) % 64 == 0;
+    return all;
+  };
+  return target.layout == Layout::blocked && !ends.add && bytes > past_caches_bytes_ && aligned();
+}
+
 template <class T>
 void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra,
                                   T* scratch) const {
+  const bool past = past_caches(ends);
   for (index_t i = 0; i < count; ++i) {
     for (index_t o = 0; o < results_; o += lanes) {
       const TileTarget<T> target{.block = block_of(ends.target, target_layout_, grid_.sample(first + i), o),
@@ -239,7 +255,8 @@ void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupEnds<
                                  .scale = T{1} / static_cast<T>(grid_.way.tile.volume()),
                                  .bias = ends.bias != nullptr ? ends.bias + o : nullptr,
                                  .activation = ends.activation,
-                                 .add = ends.add};
+                                 .add = ends.add,
+                                 .past_caches = past};
       meter_.measure(Counted::inverse,
                      [&] { invert_planes(out_, spectra + target_.offset(i, o), target_.strides(), target, scratch); });
     }

@@ -74,6 +74,7 @@ class TiledVoxels {
   void lines_forward(index_t count, const T* from, T* to, T* scratch) const;
   void lines_backward(index_t count, const T* from, T* to, T* scratch) const;
   void invert_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra, T* scratch) const;
+  bool past_caches(const GroupEnds<T>& ends) const;
   std::size_t scratch_bytes() const {
     return std::max({in_.scratch_bytes(), kernel_.scratch_bytes(), out_.scratch_bytes()});
   }
@@ -89,6 +90,7 @@ class TiledVoxels {
   index_t step_;   ///< of these, how many are multiplied and inverted together
   TileSpectra<T> source_, target_;
   Extent3 offset_{}, shift_{0, 0, 0};  ///< of a tile's window in the source, from its first voxel of the domain
+  index_t past_caches_bytes_;
   TransformMeter& meter_;
 };
 

@@ -23,6 +23,7 @@ constexpr double spilled_share = 0.8;  // where a group of tiles outgrows the L2
 constexpr double kernel_efficiency = 0.2, kernel_share = 0.4;
 constexpr double cropped_share = 0.75;  // of an inverse's operations, where only the valid part is wanted
 constexpr double tile_seconds = 1e-6;   // setting up one tile of one channel block
+constexpr double block_seconds = 1e-7;  // a call for one frequency block of a group: products, lines along Z
 
 struct Channels {
   double terms, lanes;           // of the products
@@ -40,8 +41,8 @@ double blocks_of(index_t channels, DataType type) {
 double transform_rate(const Extent3& tile, double held, const MachineModel& machine) {
   const auto l2 = static_cast<double>(machine.l2_bytes);
   const double spectrum = 128.0 * static_cast<double>(tile.z * tile.y * (tile.x / 2 + 1));
-  // From spectra of a fifth of the L2 to two fifths.
-  const double outgrown = std::clamp(spectrum / l2 / 0.2 - 1, 0.0, 1.0);
+  // From spectra of 0.28 of the L2 to 0.53.
+  const double outgrown = std::clamp((spectrum / l2 - 0.28) / 0.25, 0.0, 1.0);
   double efficiency = best_transform + outgrown * (worst_transform - best_transform);
   if (held > 2 * l2) efficiency *= held > 4 * l2 ? spilled_share : std::sqrt(spilled_share);
   for (int axis = 0; axis < 3; ++axis) efficiency *= tile[axis] % 11 == 0 || tile[axis] % 13 == 0 ? 0.94 : 1;
@@ -142,7 +143,10 @@ class Model {
     const double products = multiplications / product_efficiency(group);
     const double spectra = 2 * tiles * tile_bytes * seconds_per_byte(held, machine_);
     const double traffic = rounds * w_time;
-    return transforms + kernels + w_time + spectra + std::max(products, traffic) + 0.3 * std::min(products, traffic);
+    const double calls =
+        rounds * static_cast<double>(t.y * (t.x / 2 + 1)) * (1 + channels_.in_blocks + channels_.out_blocks);
+    return transforms + kernels + w_time + spectra + std::max(products, traffic) + 0.3 * std::min(products, traffic) +
+           calls * block_seconds;
   }
 
   static constexpr double chunk_bytes = 32e6;
