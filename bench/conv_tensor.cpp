@@ -71,22 +71,14 @@ void ConvTensor::poison() {
 void ConvTensor::load(const ConvTensor& plain) {
   with_type(type_, data_, [&](auto* data) {
     using T = std::remove_pointer_t<decltype(data)>;
-    if (layout_ == Layout::blocked) {
-      ops::to_blocked<T>(plain.view().as<T>(), data);
-    } else {
-      std::copy_n(static_cast<const T*>(plain.data_), elements_, data);
-    }
+    ops::convert<T>(plain.view().as<T>(), view().as<T>());
   });
 }
 
 void ConvTensor::store(ConvTensor& plain) const {
   with_type(type_, data_, [&](auto* data) {
     using T = std::remove_pointer_t<decltype(data)>;
-    if (layout_ == Layout::blocked) {
-      ops::to_plain<T>(data, plain.view().as<T>());
-    } else {
-      std::copy_n(data, elements_, static_cast<T*>(plain.data_));
-    }
+    ops::convert<T>(view().as<T>(), plain.view().as<T>());
   });
 }
 

@@ -98,8 +98,6 @@ View<const float> Network::output_of(std::size_t reference) const {
   return reference == 0 ? input_.view() : nodes_[reference - 1].y.view();
 }
 
-View<std::uint8_t> Network::taps_of(std::size_t index) { return {nodes_[index].taps->data(), nodes_[index].y.shape()}; }
-
 std::vector<Ready> Network::append_prepare(TaskGraph& graph, const ParameterReady& ready) {
   std::vector<Ready> prepared(nodes_.size());
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
@@ -141,7 +139,7 @@ Ready Network::forward_node(TaskGraph& graph, std::size_t index) {
     return ops::append_activation_forward<float>(graph, ready, x, node.y, n->activation);
   }
   if (const auto* n = std::get_if<MaxPoolNode>(&spec.kind)) {
-    return ops::append_max_pool_forward<float>(graph, ready, x, node.y, taps_of(index), n->pool);
+    return ops::append_max_pool_forward<float>(graph, ready, x, node.y, node.taps->data(), n->pool);
   }
   if (const auto* n = std::get_if<UpsampleNode>(&spec.kind)) {
     return ops::append_upsample_forward<float>(graph, ready, x, node.y, n->factor);
@@ -175,22 +173,13 @@ Ready Network::forward_join(TaskGraph& graph, std::size_t index) {
     }
     return ready;
   }
-  std::vector<std::vector<TaskId>> copies;
-  index_t channel = 0;
+  std::vector<Ready> ready;
+  std::vector<View<const float>> parts;
   for (std::size_t k = 0; k < spec.inputs.size(); ++k) {
-    const auto source = part(k);
-    const auto target = ops::channels(node.y.view(), channel, channel + source.shape.c);
-    copies.push_back(ops::append_copy<float>(graph, ready_of(spec.inputs[k]), source, target, false).tasks());
-    channel += source.shape.c;
+    ready.push_back(ready_of(spec.inputs[k]));
+    parts.push_back(part(k));
   }
-  std::vector<TaskId> tasks;
-  for (index_t n = 0; n < options_.batch; ++n) {
-    for (const auto& copy : copies) {
-      const auto per_sample = static_cast<std::ptrdiff_t>(copy.size()) / options_.batch;
-      tasks.insert(tasks.end(), copy.begin() + n * per_sample, copy.begin() + (n + 1) * per_sample);
-    }
-  }
-  return Ready::per_channel(std::move(tasks), channel);
+  return ops::append_concat<float>(graph, ready, parts, node.y);
 }
 
 Network::Node* Network::gradient_target(std::size_t reference) {
@@ -243,7 +232,7 @@ void Network::backward_node(TaskGraph& graph, std::size_t index, ParameterReady&
     written(*target, ops::append_activation_backward<float>(graph, ready, node.y.view(), node.dy.view(), target->dy,
                                                             n->activation, add));
   } else if (const auto* n = std::get_if<MaxPoolNode>(&spec.kind)) {
-    written(*target, ops::append_max_pool_backward<float>(graph, ready, node.dy.view(), taps_of(index), target->dy,
+    written(*target, ops::append_max_pool_backward<float>(graph, ready, node.dy.view(), node.taps->data(), target->dy,
                                                           n->pool, add));
   } else if (const auto* n = std::get_if<UpsampleNode>(&spec.kind)) {
     written(*target, ops::append_upsample_backward<float>(graph, ready, node.dy.view(), target->dy, n->factor, add));
@@ -298,14 +287,16 @@ void Network::backward_join(TaskGraph& graph, std::size_t index) {
     if (target == nullptr) continue;
     const Extent3 offset = crop != nullptr ? crop->before : shape.crop[k];
     if (!target->dy_written && target->dy.shape().extent != shape.extent) {
-      written(*target, ops::append_fill<float>(graph, target->dy_ready, target->dy, 0.0f));
+      written(*target, ops::append_clear<float>(graph, target->dy_ready, target->dy));
     }
-    const auto source = concat ? ops::channels(node.dy.view(), first, first + count) : node.dy.view();
     const auto region = ops::crop(target->dy.view(), offset, shape.extent);
-    // Channels of the source are counted within this node, those of the target within the other: wait for all.
-    std::vector<TaskId> after = target->dy_ready.tasks();
-    for (index_t n = 0; n < options_.batch; ++n) node.dy_ready.collect(n, first, first + count, after);
-    written(*target, ops::append_copy<float>(graph, Ready::all_of(after), source, region, target->dy_written));
+    if (concat) {
+      written(*target, ops::append_slice<float>(graph, node.dy_ready, node.dy.view(), first, region, target->dy_written,
+                                                target->dy_ready));
+    } else {
+      written(*target, ops::append_copy<float>(graph, node.dy_ready & target->dy_ready, node.dy.view(), region,
+                                               target->dy_written));
+    }
   }
 }
 

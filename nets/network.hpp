@@ -80,7 +80,6 @@ class Network {
 
   void make_plans();
   View<const float> output_of(std::size_t reference) const;
-  View<std::uint8_t> taps_of(std::size_t index);
   /// The gradient of an input node, whether it already holds a contribution, or nothing where none is needed.
   Node* gradient_target(std::size_t reference);
   Ready forward_node(TaskGraph& graph, std::size_t index);

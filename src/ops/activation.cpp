@@ -129,6 +129,17 @@ void require_slope(const Activation& act) {
       "activation: the slope of leaky_relu is {} and has to be positive, or the sign of the input is lost", act.slope));
 }
 
+/// A channel block with pad lanes, in pieces that are still in L1 when their pad lanes are cleared.
+template <class T>
+void activate_padded(const Activation& act, const T* x, T* y, index_t channels, index_t elements) {
+  constexpr index_t lanes = View<T>::lanes, piece = 64 * lanes;
+  for (index_t i = 0; i < elements; i += piece) {
+    const index_t count = std::min(piece, elements - i);
+    activate(act, x + i, y + i, count);
+    clear_pad_lanes(y + i, channels, count / lanes);
+  }
+}
+
 }  // namespace
 
 template <class T>
@@ -147,10 +158,18 @@ Ready append_activation_forward(TaskGraph& graph, const Ready& ready, const Cons
   require_slope(act);
   require_dense("activation", "x", x);
   require_dense("activation", "y", y);
-  require_shape("activation", "y", y.shape, x.shape);
-  const index_t voxels = x.shape.extent.volume();
-  return append_per_map(graph, ready, y.shape, "activation", map_bytes<T>(x.shape.extent, 2),
-                        [=](index_t n, index_t c) { activate(act, x.channel(n, c), y.channel(n, c), voxels); });
+  require_like("activation", "y", y, x);
+  const Cut parts = cut(y);
+  // The only one that is not zero at zero.
+  const bool fills_pad_lanes = act.kind == Activation::Kind::sigmoid && y.layout == Layout::blocked;
+  auto tasks = append_parts(graph, parts, "activation", bytes_of<T>(2), same_part(ready, x, y), [=](const Part& part) {
+    if (fills_pad_lanes && part.c1 - part.c0 < View<T>::lanes) {
+      activate_padded(act, first_of(x, part), first_of(y, part), part.c1 - part.c0, elements_of(y, part));
+    } else {
+      activate(act, first_of(x, part), first_of(y, part), elements_of(y, part));
+    }
+  });
+  return ready_of(graph, parts, std::move(tasks), y);
 }
 
 template <class T>
@@ -160,13 +179,15 @@ Ready append_activation_backward(TaskGraph& graph, const Ready& ready, const Con
   require_dense("activation gradient", "y", y);
   require_dense("activation gradient", "dy", dy);
   require_dense("activation gradient", "dx", dx);
-  require_shape("activation gradient", "dy", dy.shape, y.shape);
-  require_shape("activation gradient", "dx", dx.shape, y.shape);
-  const index_t voxels = y.shape.extent.volume();
-  return append_per_map(graph, ready, y.shape, "activation_gradient", map_bytes<T>(y.shape.extent, add ? 4 : 3),
-                        [=](index_t n, index_t c) {
-                          activation_gradient(act, y.channel(n, c), dy.channel(n, c), dx.channel(n, c), voxels, add);
-                        });
+  require_like("activation gradient", "dy", dy, y);
+  require_like("activation gradient", "dx", dx, y);
+  const Cut parts = cut(dx);
+  auto tasks = append_parts(graph, parts, "activation_gradient", bytes_of<T>(add ? 4 : 3), same_part(ready, y, dy, dx),
+                            [=](const Part& part) {
+                              activation_gradient(act, first_of(y, part), first_of(dy, part), first_of(dx, part),
+                                                  elements_of(dx, part), add);
+                            });
+  return ready_of(graph, parts, std::move(tasks), dx);
 }
 
 template void activate(const Activation&, const float*, float*, index_t) noexcept;

@@ -16,13 +16,13 @@ void activate(const Activation& act, const T* x, T* y, index_t n) noexcept;
 template <class T>
 void activation_gradient(const Activation& act, const T* y, const T* dy, T* dz, index_t n, bool add = false) noexcept;
 
-/// y = act(x), one task per feature map. x and y have one shape and dense feature maps; y may be x. Throws
-/// ShapeMismatch or InvalidArgument for views or a slope that do not serve.
+/// y = act(x). x and y have one shape, one layout and dense channel blocks; y may be x. Throws ShapeMismatch or
+/// InvalidArgument for views or a slope that do not serve.
 template <class T>
 Ready append_activation_forward(TaskGraph& graph, const Ready& ready, const ConstView<T>& x, const View<T>& y,
                                 const Activation& act);
 
-/// dx = dy * act'(y), or dx += with `add`, one task per feature map. Shapes as above; dx may be dy.
+/// dx = dy * act'(y), or dx += with `add`. Views as above; dx may be dy.
 template <class T>
 Ready append_activation_backward(TaskGraph& graph, const Ready& ready, const ConstView<T>& y, const ConstView<T>& dy,
                                  const View<T>& dx, const Activation& act, bool add);

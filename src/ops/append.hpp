@@ -1,7 +1,9 @@
-// What the append_* functions share: argument checks, the task per feature map, and tasks over ranges.
+// What the append_* functions share: argument checks, the parts of a tensor, tasks per part and over ranges.
 #pragma once
 
 #include <algorithm>
+#include <memory>
+#include <span>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -16,44 +18,144 @@ namespace convolume::ops {
 template <class T>
 using ConstView = std::type_identity_t<View<const T>>;
 
-/// Elements that one task of a reduction sums up; part of the numerics record.
+/// Elements that one task of a loss sums up; part of the numerics record.
 inline constexpr index_t chunk_elements = index_t{1} << 15;
+/// About as many elements of the larger tensor, pad lanes included, are one task of any other operation: a quarter of a
+/// mebibyte, which L2 holds. Part of the numerics record, since group norm sums them.
+inline constexpr index_t slab_elements = index_t{1} << 16;
 
 /// Throws ShapeMismatch naming operation and argument where `found` is not `wanted`.
 void require_shape(std::string_view op, std::string_view what, const Shape5& found, const Shape5& wanted);
+void require_layout(std::string_view op, std::string_view what, Layout found, Layout wanted);
 /// Throws InvalidArgument for a null pointer or a shape that has no elements.
 void require_data(std::string_view op, std::string_view what, const void* data, const Shape5& shape);
 [[noreturn]] void throw_not_dense(std::string_view op, std::string_view what, std::string_view remedy);
 
-/// Throws where the view is null, empty, or its feature maps are not dense.
+/// Throws where the view is null, empty, or its channel blocks are not dense.
 template <class T>
 void require_dense(std::string_view op, std::string_view what, const View<T>& view) {
   require_data(op, what, view.data, view.shape);
-  if (!view.dense_blocks()) throw_not_dense(op, what, "dense feature maps");
+  if (!view.dense_blocks()) throw_not_dense(op, what, "dense channel blocks");
 }
 
 /// Throws where the view is null, empty, or its voxels are not neighbours along X.
 template <class T>
 void require_rows(std::string_view op, std::string_view what, const View<T>& view) {
   require_data(op, what, view.data, view.shape);
-  if (view.stride[4] != 1) throw_not_dense(op, what, "an X stride of 1");
+  if (view.stride[4] != view.block_channels()) throw_not_dense(op, what, "voxels side by side along X");
 }
 
-/// Adds one task per feature map of `shape`, body(n, c), each after the parts of `ready` with its sample and channel.
-/// `first_channel` is the channel of `ready` that channel 0 of the map stands for.
-template <class Body>
-Ready append_per_map(TaskGraph& graph, const Ready& ready, const Shape5& shape, const char* name, double cost,
-                     const Body& body, index_t first_channel = 0) {
+/// Throws where shape or layout are not those of another view.
+template <class T, class U>
+void require_like(std::string_view op, std::string_view what, const View<T>& view, const View<U>& wanted) {
+  require_shape(op, what, view.shape, wanted.shape);
+  require_layout(op, what, view.layout, wanted.layout);
+}
+
+/// Whether the view holds all planes of its tensor, so that its planes are those that a Ready counts.
+template <class T>
+bool whole_depth(const View<T>& view) {
+  return view.stride[1] == view.shape.extent.z * view.stride[2];
+}
+
+/// How a tensor is cut into parts, one task each, in order [sample][channel block][slab of planes]: a function of shape
+/// and layout alone.
+struct Cut {
+  index_t samples = 0, channels = 0, block_channels = 1, blocks = 0;
+  index_t depth = 0, planes = 0, slabs = 0;  ///< planes of a slab; the last may have fewer
+  double plane_elements = 0;                 ///< of the larger tensor, per plane of this one
+};
+
+struct Part {
+  index_t n, block;
+  index_t c0, c1;  ///< its channels
+  index_t z0, z1;  ///< its planes
+};
+
+/// Blocks of `block_channels`; `elements` are those that a block of the operation's larger tensor stores.
+Cut cut(const Shape5& shape, index_t block_channels, index_t elements);
+template <class T>
+Cut cut(const View<T>& view) {
+  return cut(view.shape, view.block_channels(), view.shape.extent.volume() * view.block_channels());
+}
+
+Part part_of(const Cut& cut, index_t n, index_t block, index_t slab);
+
+/// Voxel 0 of the first plane of a part.
+template <class T>
+T* first_of(const View<T>& view, const Part& part) {
+  return view.block(part.n, part.block) + part.z0 * view.stride[2];
+}
+/// Elements of a part of a view with dense channel blocks.
+template <class T>
+index_t elements_of(const View<T>& view, const Part& part) {
+  return (part.z1 - part.z0) * view.stride[2];
+}
+
+/// Adds one task per part, body(part), after the tasks that collect(part, after) appends. `bytes` are moved per element
+/// of the larger tensor: the cost of a task that is bound by memory.
+template <class Collect, class Body>
+std::vector<TaskId> append_parts(TaskGraph& graph, const Cut& cut, const char* name, double bytes,
+                                 const Collect& collect, Body body) {
+  const auto shared = std::make_shared<const Body>(std::move(body));
   std::vector<TaskId> tasks, after;
-  for (index_t n = 0; n < shape.n; ++n) {
-    for (index_t c = 0; c < shape.c; ++c) {
-      after.clear();
-      ready.collect(n, first_channel + c, first_channel + c + 1, after);
-      tasks.push_back(graph.add(
-          {.name = name, .cost = cost}, [body, n, c] { body(n, c); }, after));
+  for (index_t n = 0; n < cut.samples; ++n) {
+    for (index_t block = 0; block < cut.blocks; ++block) {
+      for (index_t slab = 0; slab < cut.slabs; ++slab) {
+        const Part part = part_of(cut, n, block, slab);
+        after.clear();
+        collect(part, after);
+        const double cost = bytes * cut.plane_elements * static_cast<double>(part.z1 - part.z0);
+        tasks.push_back(graph.add(
+            {.name = name, .cost = cost}, [shared, part] { (*shared)(part); }, after));
+      }
     }
   }
-  return Ready::per_channel(std::move(tasks), shape.c);
+  return tasks;
+}
+
+/// Appends the tasks that complete channels and planes of a view; all planes, where it is cropped along Z.
+template <class T>
+void collect_planes(const Ready& ready, const View<T>& view, const Part& part, index_t z0, index_t z1,
+                    std::vector<TaskId>& after) {
+  if (whole_depth(view)) {
+    ready.collect(part.n, part.c0, part.c1, z0, z1, after);
+  } else {
+    ready.collect(part.n, part.c0, part.c1, after);
+  }
+}
+
+/// Collects what completes a part of views that have one shape.
+template <class... Views>
+auto same_part(const Ready& ready, const Views&... views) {
+  return [&ready, whole = (whole_depth(views) && ...)](const Part& part, std::vector<TaskId>& after) {
+    if (whole) {
+      ready.collect(part.n, part.c0, part.c1, part.z0, part.z1, after);
+    } else {
+      ready.collect(part.n, part.c0, part.c1, after);
+    }
+  };
+}
+
+Ready ready_of(TaskGraph& graph, const Cut& cut, std::vector<TaskId> tasks, bool whole_depth);
+
+/// What the tasks of the parts of `target` complete.
+template <class T>
+Ready ready_of(TaskGraph& graph, const Cut& cut, std::vector<TaskId> tasks, const View<T>& target) {
+  return ready_of(graph, cut, std::move(tasks), whole_depth(target));
+}
+
+/// Bytes of `elements` elements, for append_parts.
+template <class T>
+constexpr double bytes_of(int elements) {
+  return static_cast<double>(sizeof(T)) * elements;
+}
+
+/// Zeroes the lanes of a channel block that hold none of its `channels` channels.
+template <class T>
+void clear_pad_lanes(T* block, index_t channels, index_t voxels) noexcept {
+  constexpr index_t lanes = View<T>::lanes;
+  for (index_t v = 0; v < voxels; ++v) std::fill(block + v * lanes + channels, block + (v + 1) * lanes, T{0});
 }
 
 /// Adds tasks over [0, count) in at most 64 ranges, body(begin, end): enough for many workers, few enough to be cheap.
@@ -70,12 +172,6 @@ std::vector<TaskId> append_ranges(TaskGraph& graph, const char* name, index_t co
         after));
   }
   return tasks;
-}
-
-/// Bytes of `maps` feature maps: the cost of a task that is bound by memory.
-template <class T>
-double map_bytes(const Extent3& extent, double maps) {
-  return static_cast<double>(extent.volume()) * static_cast<double>(sizeof(T)) * maps;
 }
 
 }  // namespace convolume::ops

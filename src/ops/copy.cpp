@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "convolume/error.hpp"
+#include "ops/gather.hpp"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/copy.cpp"
@@ -16,15 +17,13 @@
 #define CONVOLUME_OPS_COPY_KERNELS
 namespace convolume::ops {
 namespace {
-/// One feature map with its Z and Y strides; rows are contiguous.
+/// Planes of one channel block; the elements of a row are contiguous.
 template <class T>
 struct Rows {
   T* data;
   index_t stride_z, stride_y;
   T* at(index_t z, index_t y) const { return data + z * stride_z + y * stride_y; }
 };
-template <class T>
-using AddRows = void (*)(const Extent3&, const Rows<const T>& a, const Rows<const T>& b, const Rows<T>& y);
 }  // namespace
 }  // namespace convolume::ops
 #endif
@@ -67,33 +66,56 @@ HWY_EXPORT(add_rows_f32);
 HWY_EXPORT(add_rows_f64);
 
 template <class T>
-Rows<T> rows(const View<T>& view, index_t n, index_t c) {
-  return {view.channel(n, c), view.stride[2], view.stride[3]};
+Rows<T> rows(const View<T>& view, const Part& part) {
+  return {first_of(view, part), view.stride[2], view.stride[3]};
+}
+
+/// Planes of a part, rows, elements of a row; one long row where all views are dense.
+template <class T>
+Extent3 row_extent(const View<T>& view, const Part& part, bool dense) {
+  const Extent3 extent{part.z1 - part.z0, view.shape.extent.y, view.shape.extent.x * view.block_channels()};
+  return dense ? Extent3{1, 1, extent.z * extent.y * extent.x} : extent;
 }
 
 template <class T>
-void add_maps(const View<const T>& a, const View<const T>& b, const View<T>& y, index_t n, index_t c) {
-  Extent3 extent = y.shape.extent;
-  // Dense feature maps are one long row.
-  if (a.dense_blocks() && b.dense_blocks() && y.dense_blocks()) extent = {1, 1, extent.z * extent.y * extent.x};
+void add_part(const View<const T>& a, const View<const T>& b, const View<T>& y, const Part& part) {
+  const Extent3 extent = row_extent(y, part, a.dense_blocks() && b.dense_blocks() && y.dense_blocks());
   if constexpr (std::is_same_v<T, float>) {
-    HWY_DYNAMIC_DISPATCH(add_rows_f32)(extent, rows(a, n, c), rows(b, n, c), rows(y, n, c));
+    HWY_DYNAMIC_DISPATCH(add_rows_f32)(extent, rows(a, part), rows(b, part), rows(y, part));
   } else {
-    HWY_DYNAMIC_DISPATCH(add_rows_f64)(extent, rows(a, n, c), rows(b, n, c), rows(y, n, c));
+    HWY_DYNAMIC_DISPATCH(add_rows_f64)(extent, rows(a, part), rows(b, part), rows(y, part));
   }
 }
 
 template <class T>
-void copy_map(const View<const T>& source, const View<T>& target, index_t n, index_t c) {
-  Extent3 extent = target.shape.extent;
-  if (source.dense_blocks() && target.dense_blocks()) extent = {1, 1, extent.z * extent.y * extent.x};
-  const Rows<const T> from = rows(source, n, c);
-  const Rows<T> to = rows(target, n, c);
+void clear_part(const View<T>& view, const Part& part) {
+  const Extent3 extent = row_extent(view, part, view.dense_blocks());
+  const Rows<T> to = rows(view, part);
   for (index_t z = 0; z < extent.z; ++z) {
-    for (index_t y = 0; y < extent.y; ++y) {
-      std::memcpy(to.at(z, y), from.at(z, y), static_cast<std::size_t>(extent.x) * sizeof(T));
-    }
+    for (index_t y = 0; y < extent.y; ++y) std::fill_n(to.at(z, y), extent.x, T{0});
   }
+}
+
+/// Collects what completes the channels of an origin that fall into a part of the target.
+template <class T>
+void collect_origin(const Ready& ready, const Origin<T>& origin, const Part& part, std::vector<TaskId>& after) {
+  Part read = part;
+  read.c0 = std::max<index_t>(0, part.c0 - origin.first);
+  read.c1 = std::min(origin.view.shape.c, part.c1 - origin.first);
+  if (read.c0 < read.c1) collect_planes(ready, origin.view, read, part.z0, part.z1, after);
+}
+
+template <class T>
+Ready append_gather(TaskGraph& graph, std::span<const Ready> ready, std::vector<Origin<T>> origins,
+                    const View<T>& target, const Ready& target_ready, bool add, const char* name) {
+  const Cut parts = gather_cut<T>(origins, target);
+  const auto collect = [&](const Part& part, std::vector<TaskId>& after) {
+    for (std::size_t k = 0; k < origins.size(); ++k) collect_origin(ready[k], origins[k], part, after);
+    collect_planes(target_ready, target, part, part.z0, part.z1, after);
+  };
+  auto tasks = append_parts(graph, parts, name, bytes_of<T>(add ? 3 : 2), collect,
+                            [origins, target, add](const Part& part) { gather<T>(origins, target, part, add); });
+  return ready_of(graph, parts, std::move(tasks), target);
 }
 
 }  // namespace
@@ -108,29 +130,49 @@ void require_crop(const Extent3& whole, const Extent3& offset, const Extent3& ex
   }
 }
 
-void require_channels(index_t channels, index_t begin, index_t end) {
-  if (begin < 0 || begin >= end || end > channels) {
-    throw ShapeMismatch(
-        fmt::format("channels: [{}, {}) is not a range of the {} channels there are", begin, end, channels));
-  }
+template <class T>
+Ready append_copy(TaskGraph& graph, const Ready& ready, const ConstView<T>& source, const View<T>& target, bool add) {
+  const char* name = add ? "copy_add" : "copy";
+  require_rows(name, "source", source);
+  require_rows(name, "target", target);
+  require_shape(name, "target", target.shape, source.shape);
+  return append_gather<T>(graph, std::span(&ready, 1), {{source, 0}}, target, ready, add, name);
 }
 
 template <class T>
-Ready append_copy(TaskGraph& graph, const Ready& ready, const ConstView<T>& source, const View<T>& target, bool add,
-                  index_t first_channel) {
-  require_rows("copy", "source", source);
-  require_rows("copy", "target", target);
-  require_shape("copy", "target", target.shape, source.shape);
-  return append_per_map(
-      graph, ready, target.shape, add ? "copy_add" : "copy", map_bytes<T>(target.shape.extent, add ? 3 : 2),
-      [=](index_t n, index_t c) {
-        if (add) {
-          add_maps<T>(target, source, target, n, c);
-        } else {
-          copy_map<T>(source, target, n, c);
-        }
-      },
-      first_channel);
+Ready append_concat(TaskGraph& graph, std::span<const Ready> ready, std::span<const ConstView<T>> sources,
+                    const View<T>& y) {
+  require_rows("concat", "y", y);
+  if (ready.size() != sources.size() || sources.empty()) {
+    throw InvalidArgument(fmt::format("concat: there are {} sources with {} completions; each source needs one",
+                                      sources.size(), ready.size()));
+  }
+  std::vector<Origin<T>> origins;
+  Shape5 joined = y.shape;
+  joined.c = 0;
+  for (std::size_t k = 0; k < sources.size(); ++k) {
+    const std::string name = fmt::format("source {}", k);
+    require_rows("concat", name, sources[k]);
+    require_shape("concat", name, sources[k].shape, {y.shape.n, sources[k].shape.c, y.shape.extent});
+    origins.push_back({sources[k], joined.c});
+    joined.c += sources[k].shape.c;
+  }
+  require_shape("concat", "y", y.shape, joined);
+  return append_gather<T>(graph, ready, std::move(origins), y, {}, false, "concat");
+}
+
+template <class T>
+Ready append_slice(TaskGraph& graph, const Ready& ready, const ConstView<T>& source, index_t first_channel,
+                   const View<T>& target, bool add, const Ready& target_ready) {
+  const char* name = add ? "slice_add" : "slice";
+  require_rows(name, "source", source);
+  require_rows(name, "target", target);
+  require_shape(name, "target", target.shape, {source.shape.n, target.shape.c, source.shape.extent});
+  if (first_channel < 0 || first_channel > source.shape.c - target.shape.c) {
+    throw ShapeMismatch(fmt::format("{}: the {} channels from channel {} are not inside the {} of the source", name,
+                                    target.shape.c, first_channel, source.shape.c));
+  }
+  return append_gather<T>(graph, std::span(&ready, 1), {{source, -first_channel}}, target, target_ready, add, name);
 }
 
 template <class T>
@@ -138,35 +180,39 @@ Ready append_add(TaskGraph& graph, const Ready& ready, const ConstView<T>& a, co
   require_rows("add", "a", a);
   require_rows("add", "b", b);
   require_rows("add", "y", y);
-  require_shape("add", "b", b.shape, a.shape);
-  require_shape("add", "y", y.shape, a.shape);
-  return append_per_map(graph, ready, y.shape, "add", map_bytes<T>(y.shape.extent, 3),
-                        [=](index_t n, index_t c) { add_maps<T>(a, b, y, n, c); });
+  require_like("add", "b", b, a);
+  require_like("add", "y", y, a);
+  const Cut parts = cut(y);
+  auto tasks = append_parts(graph, parts, "add", bytes_of<T>(3), same_part(ready, a, b, y),
+                            [=](const Part& part) { add_part<T>(a, b, y, part); });
+  return ready_of(graph, parts, std::move(tasks), y);
 }
 
 template <class T>
-Ready append_fill(TaskGraph& graph, const Ready& ready, const View<T>& view, std::type_identity_t<T> value) {
-  require_rows("fill", "view", view);
-  return append_per_map(graph, ready, view.shape, "fill", map_bytes<T>(view.shape.extent, 1),
-                        [=](index_t n, index_t c) {
-                          const Rows<T> to = rows(view, n, c);
-                          for (index_t z = 0; z < view.shape.extent.z; ++z) {
-                            for (index_t y = 0; y < view.shape.extent.y; ++y) {
-                              std::fill_n(to.at(z, y), view.shape.extent.x, value);
-                            }
-                          }
-                        });
+Ready append_clear(TaskGraph& graph, const Ready& ready, const View<T>& view) {
+  require_rows("clear", "view", view);
+  const Cut parts = cut(view);
+  auto tasks = append_parts(graph, parts, "clear", bytes_of<T>(1), same_part(ready, view),
+                            [view](const Part& part) { clear_part(view, part); });
+  return ready_of(graph, parts, std::move(tasks), view);
 }
 
-template Ready append_copy<float>(TaskGraph&, const Ready&, const ConstView<float>&, const View<float>&, bool, index_t);
-template Ready append_copy<double>(TaskGraph&, const Ready&, const ConstView<double>&, const View<double>&, bool,
-                                   index_t);
+template Ready append_copy<float>(TaskGraph&, const Ready&, const ConstView<float>&, const View<float>&, bool);
+template Ready append_copy<double>(TaskGraph&, const Ready&, const ConstView<double>&, const View<double>&, bool);
+template Ready append_concat<float>(TaskGraph&, std::span<const Ready>, std::span<const ConstView<float>>,
+                                    const View<float>&);
+template Ready append_concat<double>(TaskGraph&, std::span<const Ready>, std::span<const ConstView<double>>,
+                                     const View<double>&);
+template Ready append_slice<float>(TaskGraph&, const Ready&, const ConstView<float>&, index_t, const View<float>&, bool,
+                                   const Ready&);
+template Ready append_slice<double>(TaskGraph&, const Ready&, const ConstView<double>&, index_t, const View<double>&,
+                                    bool, const Ready&);
 template Ready append_add<float>(TaskGraph&, const Ready&, const ConstView<float>&, const ConstView<float>&,
                                  const View<float>&);
 template Ready append_add<double>(TaskGraph&, const Ready&, const ConstView<double>&, const ConstView<double>&,
                                   const View<double>&);
-template Ready append_fill<float>(TaskGraph&, const Ready&, const View<float>&, float);
-template Ready append_fill<double>(TaskGraph&, const Ready&, const View<double>&, double);
+template Ready append_clear<float>(TaskGraph&, const Ready&, const View<float>&);
+template Ready append_clear<double>(TaskGraph&, const Ready&, const View<double>&);
 
 }  // namespace convolume::ops
 #endif  // HWY_ONCE

@@ -1,5 +1,7 @@
-// Copies, sums and fills of strided sub-views: crops, concatenations, skip connections.
+// Copies and sums of tensors and their crops: skip connections, concatenations, conversions between layouts.
 #pragma once
+
+#include <span>
 
 #include "convolume/scheduler.hpp"
 #include "convolume/tensor.hpp"
@@ -9,10 +11,8 @@ namespace convolume::ops {
 
 /// Throws ShapeMismatch where [offset, offset + extent) leaves `whole`.
 void require_crop(const Extent3& whole, const Extent3& offset, const Extent3& extent);
-/// Throws ShapeMismatch where [begin, end) is not a range of `channels` channels.
-void require_channels(index_t channels, index_t begin, index_t end);
 
-/// The voxels [offset, offset + extent) of every feature map. Throws ShapeMismatch where they leave the view.
+/// The voxels [offset, offset + extent) of every channel. Throws ShapeMismatch where they leave the view.
 template <class T>
 View<T> crop(View<T> view, const Extent3& offset, const Extent3& extent) {
   require_crop(view.shape.extent, offset, extent);
@@ -21,28 +21,35 @@ View<T> crop(View<T> view, const Extent3& offset, const Extent3& extent) {
   return view;
 }
 
-/// The channels [begin, end). Throws ShapeMismatch where the view has no such channels.
-template <class T>
-View<T> channels(View<T> view, index_t begin, index_t end) {
-  require_channels(view.shape.c, begin, end);
-  view.data += begin * view.stride[1];
-  view.shape.c = end - begin;
-  return view;
-}
+// Views in this file are tensors or crops of them, of any layout; the channels of a voxel lie side by side. Pad lanes
+// of a source are not read, those of a blocked target become zero. Sources and targets do not overlap unless said
+// otherwise. A Ready counts the planes of whole tensors: where a view is cropped along Z, its tasks wait for all planes
+// of the channels that they read, and what they return completes all planes together.
 
-/// target = source, or += with `add`; one task per feature map. Equal shapes, an X stride of 1, any other strides; the
-/// views do not overlap. `first_channel` is the channel of `ready` that channel 0 of the source stands for. The result
-/// counts the channels of the target view from 0.
+/// target = source, or += with `add`, channel by channel; between equal layouts or different ones. Equal shapes.
+/// `ready` is of the source and of the target, as far as either has to be waited for.
 template <class T>
-Ready append_copy(TaskGraph& graph, const Ready& ready, const ConstView<T>& source, const View<T>& target, bool add,
-                  index_t first_channel = 0);
+Ready append_copy(TaskGraph& graph, const Ready& ready, const ConstView<T>& source, const View<T>& target, bool add);
 
-/// y = a + b; one task per feature map. Strides as above; y may be a or b.
+/// y = the channels of all sources, in order. The sources have the samples and the extent of y, together as many
+/// channels; `ready[k]` is of sources[k], counting its own channels. A task writes a whole channel block of y,
+/// whichever sources it comes from.
+template <class T>
+Ready append_concat(TaskGraph& graph, std::span<const Ready> ready, std::span<const ConstView<T>> sources,
+                    const View<T>& y);
+
+/// target = the channels [first_channel, first_channel + target.shape.c) of the source, or += with `add`: the adjoint
+/// of a concatenation. `ready` is of the source and `target_ready` of the target, each counting its own channels.
+template <class T>
+Ready append_slice(TaskGraph& graph, const Ready& ready, const ConstView<T>& source, index_t first_channel,
+                   const View<T>& target, bool add, const Ready& target_ready = {});
+
+/// y = a + b; equal shapes and layouts. y may be a or b. `ready` is of all three.
 template <class T>
 Ready append_add(TaskGraph& graph, const Ready& ready, const ConstView<T>& a, const ConstView<T>& b, const View<T>& y);
 
-/// view = value; one task per feature map. Strides as above.
+/// view = 0, pad lanes included.
 template <class T>
-Ready append_fill(TaskGraph& graph, const Ready& ready, const View<T>& view, std::type_identity_t<T> value);
+Ready append_clear(TaskGraph& graph, const Ready& ready, const View<T>& view);
 
 }  // namespace convolume::ops

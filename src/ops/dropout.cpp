@@ -10,14 +10,21 @@
 // foreach_target comes first.
 #include "hwy/highway.h"
 
+#include "ops/layout-inl.hpp"
 #include "ops/simd-inl.hpp"
 
 #ifndef CONVOLUME_OPS_DROPOUT_KERNELS
 #define CONVOLUME_OPS_DROPOUT_KERNELS
 namespace convolume::ops {
 namespace {
+/// Elements of one feature map from the element `first` of the tensor on, or of a channel block, whose feature maps are
+/// `map` elements apart in that count.
 template <class T>
-using Dropout = void (*)(const RandomKey&, double rate, index_t first, const T* x, T* y, index_t n, bool add);
+struct DropoutKernels {
+  void (*plain)(const RandomKey&, double rate, index_t first, const T* x, T* y, index_t n, bool add);
+  void (*blocked)(const RandomKey&, double rate, index_t first, index_t map, index_t channels, const T* x, T* y,
+                  index_t voxels, bool add);
+};
 }  // namespace
 }  // namespace convolume::ops
 #endif
@@ -26,19 +33,21 @@ HWY_BEFORE_NAMESPACE();
 namespace convolume::ops::HWY_NAMESPACE {
 namespace {
 
-constexpr index_t words_per_block = 256;
+/// Numbers that are drawn at once, and voxels of a channel block; both multiples of what one round draws.
+constexpr index_t words_per_block = 256, voxels_per_block = 128;
 
 #if HWY_TARGET == HWY_SCALAR
-void random_words(const RandomKey& key, std::uint64_t counter, std::uint32_t* words) {
-  for (index_t i = 0; i < words_per_block; i += 4) {
+void random_words(const RandomKey& key, std::uint64_t counter, std::uint32_t* words, index_t count) {
+  for (index_t i = 0; i < count; i += 4) {
     const auto four = philox(key, counter++);
     std::copy(four.begin(), four.end(), words + i);
   }
 }
 #else
-/// The words of words_per_block / 4 counters, in order; `words` is aligned. Philox as in core/random.hpp, a counter per
-/// 64-bit lane: MulEven reads the lower half of a lane, so that garbage may stay in the upper one.
-void random_words(const RandomKey& key, std::uint64_t counter, std::uint32_t* words) {
+/// At least `count` words from `counter` on, in order; `words` is aligned and has room for whole vectors. Philox as in
+/// core/random.hpp, a counter per 64-bit lane: MulEven reads the lower half of a lane, so that garbage may stay in the
+/// upper one.
+void random_words(const RandomKey& key, std::uint64_t counter, std::uint32_t* words, index_t count) {
   const hn::ScalableTag<std::uint64_t> d64;
   const hn::Repartition<std::uint32_t, decltype(d64)> d32;
   using V = hn::Vec<decltype(d64)>;
@@ -46,7 +55,7 @@ void random_words(const RandomKey& key, std::uint64_t counter, std::uint32_t* wo
   const auto times = [=](V lower, std::uint32_t factor)
                          HWY_ATTR { return hn::MulEven(hn::BitCast(d32, lower), hn::Set(d32, factor)); };
   const V low_half = hn::Set(d64, std::uint64_t{0xFFFFFFFFu});
-  for (index_t i = 0; i < words_per_block; i += 4 * lanes, counter += static_cast<std::uint64_t>(lanes)) {
+  for (index_t i = 0; i < count; i += 4 * lanes, counter += static_cast<std::uint64_t>(lanes)) {
     const V counters = hn::Iota(d64, counter);
     V c0 = counters, c1 = hn::ShiftRight<32>(counters);
     V c2 = hn::Set(d64, std::uint64_t{key.a}), c3 = hn::Set(d64, std::uint64_t{key.b});
@@ -68,38 +77,62 @@ void random_words(const RandomKey& key, std::uint64_t counter, std::uint32_t* wo
 }
 #endif
 
+/// y = keep > 0 ? x · scale : 0, or y += that.
 template <class T>
-void apply(const RandomKey& key, double rate, index_t first, const T* x, T* y, index_t n, bool add) {
-  const hn::ScalableTag<T> d;
-  const index_t lanes = lanes_of(d);
+void scale_kept(const T* keep, double rate, const T* x, T* y, index_t n, bool add) {
+  using D = hn::ScalableTag<T>;
+  using V = hn::Vec<D>;
+  const D d;
+  const V scale = hn::Set(d, static_cast<T>(1 / (1 - rate))), zero = hn::Zero(d);
+  const auto kept = [=](V k, V v) HWY_ATTR { return hn::IfThenElseZero(hn::Gt(k, zero), hn::Mul(v, scale)); };
+  if (add) {
+    map_elements(
+        d, y, n, [=](V k, V v, V before) HWY_ATTR { return hn::Add(before, kept(k, v)); }, keep, x,
+        static_cast<const T*>(y));
+  } else {
+    map_elements(d, y, n, kept, keep, x);
+  }
+}
+
+/// keep[i] = 0 where element first + i is dropped, else 1. `words` is scratch for n + 3 words, rounded up to a vector.
+template <class T>
+void draw(const RandomKey& key, double rate, index_t first, std::uint32_t* words, T* keep, index_t n) {
   const auto threshold = static_cast<std::uint32_t>(rate * 0x1p32);
-  const auto scale = hn::Set(d, static_cast<T>(1 / (1 - rate)));
-  const auto zero = hn::Zero(d);
+  const index_t skip = first % 4;
+  random_words(key, static_cast<std::uint64_t>(first / 4), words, skip + n);
+  for (index_t i = 0; i < n; ++i) keep[i] = words[skip + i] < threshold ? T{0} : T{1};
+}
+
+template <class T>
+void drop_plain(const RandomKey& key, double rate, index_t first, const T* x, T* y, index_t n, bool add) {
   HWY_ALIGN std::uint32_t words[words_per_block];
-  HWY_ALIGN T keep[words_per_block + hn::MaxLanes(d)];
-  index_t i = 0;
-  while (i < n) {
-    const index_t skip = (first + i) % 4;
-    random_words(key, static_cast<std::uint64_t>((first + i) / 4), words);
-    const index_t count = std::min(words_per_block - skip, n - i);
-    for (index_t j = 0; j < count; ++j) keep[j] = words[skip + j] < threshold ? T{0} : T{1};
-    for (index_t j = 0; j < count; j += lanes) {
-      const index_t part = std::min(lanes, count - j);
-      const auto kept = hn::Gt(load_lanes(d, static_cast<const T*>(keep + j), part), zero);
-      auto v = hn::IfThenElseZero(kept, hn::Mul(load_lanes(d, x + i + j, part), scale));
-      if (add) v = hn::Add(load_lanes(d, static_cast<const T*>(y + i + j), part), v);
-      store_lanes(v, d, y + i + j, part);
-    }
+  HWY_ALIGN T keep[words_per_block];
+  for (index_t i = 0; i < n;) {
+    const index_t count = std::min(words_per_block - (first + i) % 4, n - i);
+    draw(key, rate, first + i, words, keep, count);
+    scale_kept(static_cast<const T*>(keep), rate, x + i, y + i, count, add);
     i += count;
   }
 }
 
-void dropout_f32(const RandomKey& key, double rate, index_t first, const float* x, float* y, index_t n, bool add) {
-  apply(key, rate, first, x, y, n, add);
+template <class T>
+void drop_blocked(const RandomKey& key, double rate, index_t first, index_t map, index_t channels, const T* x, T* y,
+                  index_t voxels, bool add) {
+  constexpr index_t width = View<T>::lanes;
+  HWY_ALIGN std::uint32_t words[words_per_block];
+  HWY_ALIGN T keep[width * voxels_per_block], lanes[width * voxels_per_block];
+  for (index_t v = 0; v < voxels; v += voxels_per_block) {
+    const index_t count = std::min(voxels_per_block, voxels - v);
+    for (index_t c = 0; c < channels; ++c) {
+      draw(key, rate, first + c * map + v, words, keep + c * voxels_per_block, count);
+    }
+    to_lanes(static_cast<const T*>(keep), voxels_per_block, channels, count, lanes, width);
+    scale_kept(static_cast<const T*>(lanes), rate, x + v * width, y + v * width, count * width, add);
+  }
 }
-void dropout_f64(const RandomKey& key, double rate, index_t first, const double* x, double* y, index_t n, bool add) {
-  apply(key, rate, first, x, y, n, add);
-}
+
+DropoutKernels<float> dropout_kernels_f32() { return {drop_plain<float>, drop_blocked<float>}; }
+DropoutKernels<double> dropout_kernels_f64() { return {drop_plain<double>, drop_blocked<double>}; }
 
 }  // namespace
 }  // namespace convolume::ops::HWY_NAMESPACE
@@ -109,15 +142,15 @@ HWY_AFTER_NAMESPACE();
 namespace convolume::ops {
 namespace {
 
-HWY_EXPORT(dropout_f32);
-HWY_EXPORT(dropout_f64);
+HWY_EXPORT(dropout_kernels_f32);
+HWY_EXPORT(dropout_kernels_f64);
 
 template <class T>
-void drop(const RandomKey& key, double rate, index_t first, const T* x, T* y, index_t n, bool add) noexcept {
+DropoutKernels<T> kernels() {
   if constexpr (std::is_same_v<T, float>) {
-    HWY_DYNAMIC_DISPATCH(dropout_f32)(key, rate, first, x, y, n, add);
+    return HWY_DYNAMIC_DISPATCH(dropout_kernels_f32)();
   } else {
-    HWY_DYNAMIC_DISPATCH(dropout_f64)(key, rate, first, x, y, n, add);
+    return HWY_DYNAMIC_DISPATCH(dropout_kernels_f64)();
   }
 }
 
@@ -126,22 +159,31 @@ Ready append(TaskGraph& graph, const Ready& ready, const View<const T>& from, co
              const RandomKey* key, bool add, const char* name) {
   require_dense(name, "the input", from);
   require_dense(name, "the output", to);
-  require_shape(name, "the output", to.shape, from.shape);
+  require_like(name, "the output", to, from);
   if (!(rate >= 0 && rate < 1)) {
     throw InvalidArgument(fmt::format("{}: the rate is {} and has to be in [0, 1)", name, rate));
   }
   if (key == nullptr) throw InvalidArgument(fmt::format("{}: there is no random key", name));
-  const index_t voxels = to.shape.extent.volume(), maps = to.shape.c;
-  return append_per_map(graph, ready, to.shape, name, map_bytes<T>(to.shape.extent, 4), [=](index_t n, index_t c) {
-    drop(*key, rate, (n * maps + c) * voxels, from.channel(n, c), to.channel(n, c), voxels, add);
+  const Cut parts = cut(to);
+  const index_t voxels = to.shape.extent.volume(), plane = to.shape.extent.y * to.shape.extent.x;
+  auto tasks = append_parts(graph, parts, name, bytes_of<T>(4), same_part(ready, from, to), [=](const Part& part) {
+    const index_t first = (part.n * to.shape.c + part.c0) * voxels + part.z0 * plane;
+    const T* x = first_of(from, part);
+    T* y = first_of(to, part);
+    if (to.layout == Layout::plain) {
+      kernels<T>().plain(*key, rate, first, x, y, elements_of(to, part), add);
+    } else {
+      kernels<T>().blocked(*key, rate, first, voxels, part.c1 - part.c0, x, y, (part.z1 - part.z0) * plane, add);
+    }
   });
+  return ready_of(graph, parts, std::move(tasks), to);
 }
 
 }  // namespace
 
 template <class T>
 void dropout(const RandomKey& key, double rate, index_t first, const T* x, T* y, index_t n) noexcept {
-  drop(key, rate, first, x, y, n, false);
+  kernels<T>().plain(key, rate, first, x, y, n, false);
 }
 
 template <class T>

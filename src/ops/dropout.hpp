@@ -15,7 +15,8 @@ namespace convolume::ops {
 template <class T>
 void dropout(const RandomKey& key, double rate, index_t first, const T* x, T* y, index_t n) noexcept;
 
-/// One task per feature map; dense feature maps of one shape. The key is read when a task runs, and must then be what
+/// Views of one shape and one layout with dense channel blocks. An element counts in N C Z Y X order in either layout,
+/// so that plain and blocked tensors lose the same elements. The key is read when a task runs, and must then be what
 /// the forward read. Throws InvalidArgument for a rate outside [0, 1) or a null key.
 template <class T>
 Ready append_dropout_forward(TaskGraph& graph, const Ready& ready, const ConstView<T>& x, const View<T>& y, double rate,

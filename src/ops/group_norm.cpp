@@ -8,120 +8,69 @@
 #include <fmt/format.h>
 
 #include "convolume/error.hpp"
-#include "ops/reduce.hpp"
+#include "ops/norm_kernels.hpp"
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "ops/group_norm.cpp"
-#include "hwy/foreach_target.h"
-// foreach_target comes first.
-#include "hwy/highway.h"
-
-#include "ops/simd-inl.hpp"
-
-#ifndef CONVOLUME_OPS_GROUP_NORM_KERNELS
-#define CONVOLUME_OPS_GROUP_NORM_KERNELS
 namespace convolume::ops {
 namespace {
-/// Constants of one feature map. The mean is kept in two parts, so that x - mean loses nothing where x is close to it.
-template <class T>
-struct Affine {
-  T mean, mean_rest, of_x, of_dy, constant;
-};
-template <class T>
-struct GroupNormKernels {
-  /// y = of_x · (x - mean) + constant
-  void (*forward)(const Affine<T>&, const T* x, T* y, index_t n);
-  /// dx = of_dy · dy + of_x · (x - mean) + constant
-  void (*backward)(const Affine<T>&, const T* x, const T* dy, T* dx, index_t n, bool add);
-};
-}  // namespace
-}  // namespace convolume::ops
-#endif
-
-HWY_BEFORE_NAMESPACE();
-namespace convolume::ops::HWY_NAMESPACE {
-namespace {
-
-template <class T>
-void forward(const Affine<T>& k, const T* x, T* y, index_t n) {
-  using D = hn::ScalableTag<T>;
-  using V = hn::Vec<D>;
-  const D d;
-  const V mean = hn::Set(d, k.mean), rest = hn::Set(d, k.mean_rest), factor = hn::Set(d, k.of_x);
-  const V constant = hn::Set(d, k.constant);
-  map_elements(
-      d, y, n, [=](V v) HWY_ATTR { return hn::MulAdd(factor, hn::Sub(hn::Sub(v, mean), rest), constant); }, x);
-}
-
-template <class T>
-void backward(const Affine<T>& k, const T* x, const T* dy, T* dx, index_t n, bool add) {
-  using D = hn::ScalableTag<T>;
-  using V = hn::Vec<D>;
-  const D d;
-  const V mean = hn::Set(d, k.mean), rest = hn::Set(d, k.mean_rest);
-  const V of_x = hn::Set(d, k.of_x), of_dy = hn::Set(d, k.of_dy), constant = hn::Set(d, k.constant);
-  const auto gradient = [=](V v, V g) HWY_ATTR {
-    return hn::MulAdd(of_dy, g, hn::MulAdd(of_x, hn::Sub(hn::Sub(v, mean), rest), constant));
-  };
-  if (add) {
-    map_elements(
-        d, dx, n, [=](V v, V g, V before) HWY_ATTR { return hn::Add(before, gradient(v, g)); }, x, dy,
-        static_cast<const T*>(dx));
-  } else {
-    map_elements(d, dx, n, gradient, x, dy);
-  }
-}
-
-GroupNormKernels<float> group_norm_kernels_f32() { return {forward<float>, backward<float>}; }
-GroupNormKernels<double> group_norm_kernels_f64() { return {forward<double>, backward<double>}; }
-
-}  // namespace
-}  // namespace convolume::ops::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-namespace convolume::ops {
-namespace {
-
-HWY_EXPORT(group_norm_kernels_f32);
-HWY_EXPORT(group_norm_kernels_f64);
-
-template <class T>
-GroupNormKernels<T> kernels() {
-  if constexpr (std::is_same_v<T, float>) {
-    return HWY_DYNAMIC_DISPATCH(group_norm_kernels_f32)();
-  } else {
-    return HWY_DYNAMIC_DISPATCH(group_norm_kernels_f64)();
-  }
-}
 
 std::size_t size(index_t n) { return static_cast<std::size_t>(n); }
 
-/// Samples, channels and groups of a norm, and the partial sums of its feature maps, which tasks hand to each other.
+/// Channels whose groups and channel blocks belong together: the groups in them end where their blocks do.
+struct Cluster {
+  index_t c0, c1;
+};
+
+/// The parts and groups of a norm, and the sums that tasks hand to each other.
 class Groups {
  public:
-  Groups(const Shape5& shape, const GroupNorm& norm, std::pmr::memory_resource* memory)
-      : samples(shape.n),
-        channels(shape.c),
-        voxels(shape.extent.volume()),
+  Groups(const Shape5& shape, const Cut& c, const GroupNorm& norm, std::pmr::memory_resource* memory)
+      : parts(c),
+        plane(shape.extent.y * shape.extent.x),
         groups(norm.groups),
         per_group(shape.c / norm.groups),
-        first(size(shape.n * shape.c), memory),
-        second(size(shape.n * shape.c), memory) {}
-
-  std::size_t map(index_t n, index_t c) const { return size(n * channels + c); }
-  std::size_t group(index_t n, index_t c) const { return size(n * groups + c / per_group); }
-  double elements() const { return static_cast<double>(per_group) * static_cast<double>(voxels); }
-  /// Sum of a partial over the group of channel c; the same bits in every task that asks.
-  double total(const std::pmr::vector<double>& partial, index_t n, index_t c) const {
-    double sum = 0;
-    const index_t begin = c / per_group * per_group;
-    for (index_t i = begin; i < begin + per_group; ++i) sum += partial[map(n, i)];
-    return sum;
+        elements(static_cast<double>(per_group) * static_cast<double>(shape.extent.volume())),
+        first(size(shape.n * shape.c * c.slabs), memory),
+        second(first.size(), memory),
+        first_total(size(shape.n * norm.groups), memory),
+        second_total(first_total.size(), memory) {
+    for (index_t end = 0; end < shape.c;) {
+      const index_t begin = end;
+      do {
+        end += per_group;
+      } while (end < shape.c && end % parts.block_channels != 0);
+      clusters.push_back({begin, end});
+    }
   }
 
-  index_t samples, channels, voxels, groups, per_group;
-  std::pmr::vector<double> first, second;  // per feature map
+  std::size_t group(index_t n, index_t c) const { return size(n * groups + c / per_group); }
+  std::size_t partial(index_t n, index_t c, index_t slab) const {
+    return size((n * parts.channels + c) * parts.slabs + slab);
+  }
+  std::size_t partial(const Part& part, index_t c) const { return partial(part.n, c, part.z0 / parts.planes); }
+  double voxels(const Part& part) const { return static_cast<double>((part.z1 - part.z0) * plane); }
+  double voxels(index_t slab) const { return voxels(part_of(parts, 0, 0, slab)); }
+  /// Whether one task holds whole groups.
+  bool local() const {
+    for (const Cluster& cluster : clusters) {
+      if (cluster.c1 - cluster.c0 > parts.block_channels) return false;
+    }
+    return parts.slabs == 1;
+  }
+  /// Calls f(c, slab) for the sums of the group that begins with channel `begin`, in the order in which they are
+  /// joined.
+  template <class F>
+  void for_each_partial(index_t begin, const F& f) const {
+    for (index_t c = begin; c < begin + per_group; ++c) {
+      for (index_t slab = 0; slab < parts.slabs; ++slab) f(c, slab);
+    }
+  }
+
+  Cut parts;
+  index_t plane, groups, per_group;
+  double elements;                                     // of a group
+  std::pmr::vector<double> first, second;              // per sample, channel and slab
+  std::pmr::vector<double> first_total, second_total;  // per sample and group
+  std::vector<Cluster> clusters;
 };
 
 void require_norm(const Shape5& shape, const GroupNorm& norm, const NormStatistics& statistics) {
@@ -136,31 +85,165 @@ void require_norm(const Shape5& shape, const GroupNorm& norm, const NormStatisti
   }
 }
 
-/// The tasks of one stage, each after all tasks of the stage before in its group.
-std::vector<TaskId> append_stage(TaskGraph& graph, const Groups& groups, const std::vector<TaskId>& before,
-                                 const char* name, double cost, const std::function<void(index_t, index_t)>& body) {
+/// Adds one task per sample and cluster, body(n, cluster), after the parts of the cluster.
+template <class Body>
+std::vector<TaskId> append_clusters(TaskGraph& graph, const Groups& groups, const char* name,
+                                    const std::vector<TaskId>& parts, const Body& body) {
+  const index_t width = groups.parts.block_channels;
   std::vector<TaskId> tasks;
-  for (index_t n = 0; n < groups.samples; ++n) {
-    for (index_t c = 0; c < groups.channels; ++c) {
-      const std::size_t begin = groups.map(n, c / groups.per_group * groups.per_group);
-      const std::span<const TaskId> after(before.data() + begin, size(groups.per_group));
+  for (index_t n = 0; n < groups.parts.samples; ++n) {
+    for (const Cluster& cluster : groups.clusters) {
+      const index_t block = cluster.c0 / width, blocks = (cluster.c1 + width - 1) / width - block;
+      const std::span<const TaskId> after(parts.data() + (n * groups.parts.blocks + block) * groups.parts.slabs,
+                                          size(blocks * groups.parts.slabs));
       tasks.push_back(graph.add(
-          {.name = name, .cost = cost}, [body, n, c] { body(n, c); }, after));
+          {.name = name}, [body, n, cluster] { body(n, cluster); }, after));
     }
   }
   return tasks;
 }
 
-std::vector<TaskId> append_first_stage(TaskGraph& graph, const Ready& ready, const Groups& groups, const char* name,
-                                       double cost, const std::function<void(index_t, index_t)>& body) {
-  return append_per_map(graph, ready, {groups.samples, groups.channels, {1, 1, 1}}, name, cost, body).tasks();
+/// Collects the task of the cluster that a part belongs to.
+auto after_cluster(const Groups& groups, const std::vector<TaskId>& tasks) {
+  return [&](const Part& part, std::vector<TaskId>& after) {
+    std::size_t k = 0;
+    while (groups.clusters[k].c1 <= part.c0) ++k;
+    after.push_back(tasks[size(part.n) * groups.clusters.size() + k]);
+  };
+}
+
+/// Calls f(lane, c) for the lanes of a part that hold a channel: every lane holds the one of a plain part.
+template <class T, class F>
+void for_each_lane(const Groups& groups, const Part& part, const F& f) {
+  const bool plain = groups.parts.block_channels == 1;
+  const index_t lanes = plain ? View<T>::lanes : part.c1 - part.c0;
+  for (index_t lane = 0; lane < lanes; ++lane) f(lane, plain ? part.c0 : part.c0 + lane);
+}
+
+/// Sums of lanes become those of the channels of a part.
+template <class T>
+void store_sums(const Groups& groups, const Part& part, const LaneSums<T>& sums, std::pmr::vector<double>& to) {
+  for (index_t c = part.c0; c < part.c1; ++c) to[groups.partial(part, c)] = 0;
+  for_each_lane<T>(groups, part, [&](index_t lane, index_t c) { to[groups.partial(part, c)] += sums.value[lane]; });
+}
+
+/// Sum and squares around its own mean, of each channel of a part.
+template <class T>
+void sum_moments(Groups& groups, const View<const T>& x, const Part& part) {
+  const NormKernels<T> kernels = norm_kernels<T>();
+  LaneSums<T> sums, center{};
+  kernels.sum(first_of(x, part), elements_of(x, part), sums);
+  store_sums(groups, part, sums, groups.first);
+  for_each_lane<T>(groups, part, [&](index_t lane, index_t c) {
+    center.value[lane] = groups.first[groups.partial(part, c)] / groups.voxels(part);
+  });
+  kernels.squares(first_of(x, part), elements_of(x, part), center, sums);
+  store_sums(groups, part, sums, groups.second);
+}
+
+/// Mean and deviation of the groups of a cluster, from the moments of their parts.
+void finish_statistics(const Groups& groups, const NormStatistics& statistics, double epsilon, index_t n,
+                       const Cluster& cluster) {
+  for (index_t begin = cluster.c0; begin < cluster.c1; begin += groups.per_group) {
+    double total = 0, squares = 0;
+    groups.for_each_partial(begin, [&](index_t c, index_t slab) { total += groups.first[groups.partial(n, c, slab)]; });
+    const double mean = total / groups.elements;
+    groups.for_each_partial(begin, [&](index_t c, index_t slab) {
+      const std::size_t at = groups.partial(n, c, slab);
+      const double voxels = groups.voxels(slab), shift = groups.first[at] / voxels - mean;
+      squares += groups.second[at] + voxels * shift * shift;
+    });
+    statistics.mean[groups.group(n, begin)] = mean;
+    statistics.rstd[groups.group(n, begin)] = 1 / std::sqrt(squares / groups.elements + epsilon);
+  }
 }
 
 template <class T>
-Affine<T> affine(double mean, double of_x, double of_dy, double constant) {
-  const T rounded = static_cast<T>(mean);
-  return {rounded, static_cast<T>(mean - static_cast<double>(rounded)), static_cast<T>(of_x), static_cast<T>(of_dy),
-          static_cast<T>(constant)};
+void set_lane(LaneAffine<T>& affine, index_t lane, double mean, double of_x, double of_dy, double constant) {
+  affine.mean[lane] = static_cast<T>(mean);
+  affine.mean_rest[lane] = static_cast<T>(mean - static_cast<double>(affine.mean[lane]));
+  affine.of_x[lane] = static_cast<T>(of_x);
+  affine.of_dy[lane] = static_cast<T>(of_dy);
+  affine.constant[lane] = static_cast<T>(constant);
+}
+
+template <class T>
+double parameter(const T* values, index_t c, double otherwise) {
+  return values != nullptr ? static_cast<double>(values[c]) : otherwise;
+}
+
+template <class T>
+void normalise(const Groups& groups, const View<const T>& x, const View<T>& y, const T* gamma, const T* beta,
+               const NormStatistics& statistics, const Part& part) {
+  LaneAffine<T> affine{};  // zero in pad lanes, which therefore stay zero
+  for_each_lane<T>(groups, part, [&](index_t lane, index_t c) {
+    const std::size_t group = groups.group(part.n, c);
+    set_lane(affine, lane, statistics.mean[group], parameter(gamma, c, 1) * statistics.rstd[group], 0,
+             parameter(beta, c, 0));
+  });
+  norm_kernels<T>().forward(affine, first_of(x, part), first_of(y, part), elements_of(y, part));
+}
+
+/// With h = (x - mean) · rstd: first = Σ dy, second = Σ dy · h of each channel of a part.
+template <class T>
+void sum_gradients(Groups& groups, const View<const T>& x, const View<const T>& dy, const NormStatistics& statistics,
+                   const Part& part) {
+  LaneSums<T> center{}, of_dy, of_products;
+  for_each_lane<T>(groups, part,
+                   [&](index_t lane, index_t c) { center.value[lane] = statistics.mean[groups.group(part.n, c)]; });
+  norm_kernels<T>().products(first_of(dy, part), first_of(x, part), elements_of(x, part), center, of_dy, of_products);
+  store_sums(groups, part, of_dy, groups.first);
+  store_sums(groups, part, of_products, groups.second);
+  for (index_t c = part.c0; c < part.c1; ++c) {
+    groups.second[groups.partial(part, c)] *= statistics.rstd[groups.group(part.n, c)];
+  }
+}
+
+/// Σ gamma · first and Σ gamma · second of the groups of a cluster.
+template <class T>
+void total_gradients(Groups& groups, const T* gamma, index_t n, const Cluster& cluster) {
+  for (index_t begin = cluster.c0; begin < cluster.c1; begin += groups.per_group) {
+    double first = 0, second = 0;
+    groups.for_each_partial(begin, [&](index_t c, index_t slab) {
+      const std::size_t at = groups.partial(n, c, slab);
+      first += parameter(gamma, c, 1) * groups.first[at];
+      second += parameter(gamma, c, 1) * groups.second[at];
+    });
+    groups.first_total[groups.group(n, begin)] = first;
+    groups.second_total[groups.group(n, begin)] = second;
+  }
+}
+
+/// dx = rstd · (gamma · dy - (Σ gamma · first + h · Σ gamma · second) / elements), sums over the group.
+template <class T>
+void gradient(const Groups& groups, const View<const T>& x, const View<const T>& dy, const View<T>& dx, const T* gamma,
+              const NormStatistics& statistics, bool add, const Part& part) {
+  LaneAffine<T> affine{};
+  for_each_lane<T>(groups, part, [&](index_t lane, index_t c) {
+    const std::size_t group = groups.group(part.n, c);
+    const double rstd = statistics.rstd[group], share = rstd / groups.elements;
+    set_lane(affine, lane, statistics.mean[group], -share * groups.second_total[group] * rstd,
+             rstd * parameter(gamma, c, 1), -share * groups.first_total[group]);
+  });
+  norm_kernels<T>().backward(affine, first_of(x, part), first_of(dy, part), first_of(dx, part), elements_of(dx, part),
+                             add);
+}
+
+/// dgamma and dbeta, each summed over samples and slabs.
+template <class T>
+void sum_parameters(const Groups& groups, T* dgamma, T* dbeta, bool add) {
+  const auto reduce = [&](const std::pmr::vector<double>& partial, T* to) {
+    if (to == nullptr) return;
+    for (index_t c = 0; c < groups.parts.channels; ++c) {
+      double sum = 0;
+      for (index_t n = 0; n < groups.parts.samples; ++n) {
+        for (index_t slab = 0; slab < groups.parts.slabs; ++slab) sum += partial[groups.partial(n, c, slab)];
+      }
+      to[c] = static_cast<T>(add ? static_cast<double>(to[c]) + sum : sum);
+    }
+  };
+  reduce(groups.second, dgamma);
+  reduce(groups.first, dbeta);
 }
 
 }  // namespace
@@ -171,58 +254,31 @@ Ready append_group_norm_forward(TaskGraph& graph, const Ready& ready, const Cons
                                 const GroupNorm& norm, std::pmr::memory_resource* memory) {
   require_dense("group_norm", "x", x);
   require_dense("group_norm", "y", y);
-  require_shape("group_norm", "y", y.shape, x.shape);
+  require_like("group_norm", "y", y, x);
   require_norm(x.shape, norm, statistics);
-  const auto groups = std::make_shared<Groups>(x.shape, norm, memory);
-  const double bytes = map_bytes<T>(x.shape.extent, 1);
+  const auto groups = std::make_shared<Groups>(x.shape, cut(y), norm, memory);
+  const double epsilon = norm.epsilon;
+  const auto finish = [=](index_t n, const Cluster& cluster) {
+    finish_statistics(*groups, statistics, epsilon, n, cluster);
+  };
+  const auto write = [=](const Part& part) { normalise<T>(*groups, x, y, gamma, beta, statistics, part); };
 
-  const auto sum_map = [groups, x](index_t n, index_t c) {
-    groups->first[groups->map(n, c)] = sum(x.channel(n, c), groups->voxels);
-  };
-  const auto mean_of = [groups](index_t n, index_t c) {
-    return groups->total(groups->first, n, c) / groups->elements();
-  };
-  const auto square_map = [groups, x, mean_of](index_t n, index_t c) {
-    groups->second[groups->map(n, c)] = sum_of_squares(x.channel(n, c), groups->voxels, mean_of(n, c));
-  };
-  // Of its own task, so that whoever waits for one normalised map may read the statistics.
-  const auto finish = [groups, statistics, norm, mean_of](index_t n, index_t c) {
-    const std::size_t group = groups->group(n, c);
-    statistics.mean[group] = mean_of(n, c);
-    statistics.rstd[group] = 1 / std::sqrt(groups->total(groups->second, n, c) / groups->elements() + norm.epsilon);
-  };
-  const auto normalise = [groups, x, y, gamma, beta, statistics](index_t n, index_t c) {
-    const std::size_t group = groups->group(n, c);
-    const double scale = gamma != nullptr ? static_cast<double>(gamma[c]) : 1;
-    const double shift = beta != nullptr ? static_cast<double>(beta[c]) : 0;
-    kernels<T>().forward(affine<T>(statistics.mean[group], scale * statistics.rstd[group], 0, shift), x.channel(n, c),
-                         y.channel(n, c), groups->voxels);
-  };
-
-  if (groups->per_group == 1) {
-    return append_per_map(graph, ready, x.shape, "instance_norm", 4 * bytes, [=](index_t n, index_t c) {
-      sum_map(n, c);
-      square_map(n, c);
-      finish(n, c);
-      normalise(n, c);
-    });
+  if (groups->local()) {
+    auto tasks =
+        append_parts(graph, groups->parts, "group_norm", bytes_of<T>(4), same_part(ready, x, y), [=](const Part& part) {
+          sum_moments<T>(*groups, x, part);
+          finish(part.n, {part.c0, part.c1});
+          write(part);
+        });
+    return ready_of(graph, groups->parts, std::move(tasks), y);
   }
-  const auto summed = append_first_stage(graph, ready, *groups, "group_norm_mean", bytes, sum_map);
-  const auto squared = append_stage(graph, *groups, summed, "group_norm_variance", bytes, square_map);
-  std::vector<TaskId> tasks;
-  for (index_t n = 0; n < groups->samples; ++n) {
-    for (index_t first = 0; first < groups->channels; first += groups->per_group) {
-      const std::span<const TaskId> after(squared.data() + groups->map(n, first), size(groups->per_group));
-      const TaskId finished = graph.add(
-          {.name = "group_norm_statistics"}, [finish, n, first] { finish(n, first); }, after);
-      for (index_t c = first; c < first + groups->per_group; ++c) {
-        tasks.push_back(graph.add(
-            {.name = "group_norm", .cost = 2 * bytes}, [normalise, n, c] { normalise(n, c); },
-            std::span(&finished, 1)));
-      }
-    }
-  }
-  return Ready::per_channel(std::move(tasks), x.shape.c);
+  const auto summed = append_parts(graph, groups->parts, "group_norm_moments", bytes_of<T>(1), same_part(ready, x, y),
+                                   [=](const Part& part) { sum_moments<T>(*groups, x, part); });
+  // In tasks of their own, so that whoever waits for a normalised part may read the statistics of its groups.
+  const auto finished = append_clusters(graph, *groups, "group_norm_statistics", summed, finish);
+  auto tasks =
+      append_parts(graph, groups->parts, "group_norm", bytes_of<T>(2), after_cluster(*groups, finished), write);
+  return ready_of(graph, groups->parts, std::move(tasks), y);
 }
 
 template <class T>
@@ -232,60 +288,42 @@ GroupNormGradients append_group_norm_backward(TaskGraph& graph, const Ready& rea
                                               const GroupNorm& norm, std::pmr::memory_resource* memory) {
   require_dense("group_norm gradient", "x", x);
   require_dense("group_norm gradient", "dy", dy);
-  require_shape("group_norm gradient", "dy", dy.shape, x.shape);
+  require_like("group_norm gradient", "dy", dy, x);
   require_norm(x.shape, norm, statistics);
   if (dx) {
     require_dense("group_norm gradient", "dx", dx);
-    require_shape("group_norm gradient", "dx", dx.shape, x.shape);
+    require_like("group_norm gradient", "dx", dx, x);
   }
-  const auto groups = std::make_shared<Groups>(x.shape, norm, memory);
-  const double bytes = map_bytes<T>(x.shape.extent, 1);
-
-  // With h = (x - mean) · rstd: first = Σ dy, second = Σ dy · h of each feature map.
-  const auto summed = append_first_stage(
-      graph, ready, *groups, "group_norm_sums", 2 * bytes, [groups, x, dy, statistics](index_t n, index_t c) {
-        const std::size_t group = groups->group(n, c), map = groups->map(n, c);
-        groups->first[map] = sum(dy.channel(n, c), groups->voxels);
-        groups->second[map] = statistics.rstd[group] * sum_of_products(dy.channel(n, c), x.channel(n, c),
-                                                                       groups->voxels, statistics.mean[group]);
-      });
+  const auto groups = std::make_shared<Groups>(x.shape, cut(x), norm, memory);
+  const auto sum = [=](const Part& part) { sum_gradients<T>(*groups, x, dy, statistics, part); };
+  const auto total = [=](index_t n, const Cluster& cluster) { total_gradients(*groups, gamma, n, cluster); };
+  const auto write = [=](const Part& part) { gradient<T>(*groups, x, dy, dx, gamma, statistics, add_dx, part); };
+  const auto collect = same_part(ready, x, dy, dx ? View<const T>(dx) : x);
 
   GroupNormGradients done;
+  std::vector<TaskId> summed;
+  if (dx && groups->local()) {
+    summed = append_parts(graph, groups->parts, "group_norm_gradient", bytes_of<T>(5), collect, [=](const Part& part) {
+      sum(part);
+      total(part.n, {part.c0, part.c1});
+      write(part);
+    });
+    done.dx = ready_of(graph, groups->parts, summed, dx);
+  } else {
+    summed = append_parts(graph, groups->parts, "group_norm_sums", bytes_of<T>(2), collect, sum);
+  }
+  if (dx && !groups->local()) {
+    const auto totals = append_clusters(graph, *groups, "group_norm_totals", summed, total);
+    auto tasks = append_parts(graph, groups->parts, "group_norm_gradient", bytes_of<T>(3),
+                              after_cluster(*groups, totals), write);
+    done.dx = ready_of(graph, groups->parts, std::move(tasks), dx);
+  }
   std::vector<TaskId> parameters = summed;
   if (dgamma != nullptr || dbeta != nullptr) {
-    const auto sum_samples = [groups, dgamma, dbeta, add_parameters] {
-      const auto reduce = [&](const std::pmr::vector<double>& partial, T* to) {
-        if (to == nullptr) return;
-        for (index_t c = 0; c < groups->channels; ++c) {
-          double sum = 0;
-          for (index_t n = 0; n < groups->samples; ++n) sum += partial[groups->map(n, c)];
-          to[c] = static_cast<T>(add_parameters ? static_cast<double>(to[c]) + sum : sum);
-        }
-      };
-      reduce(groups->second, dgamma);
-      reduce(groups->first, dbeta);
-    };
-    parameters = {graph.add({.name = "group_norm_parameters"}, sum_samples, summed)};
+    parameters = {graph.add(
+        {.name = "group_norm_parameters"}, [=] { sum_parameters(*groups, dgamma, dbeta, add_parameters); }, summed)};
   }
   done.parameters = Ready::all_of(std::move(parameters));
-  if (!dx) return done;
-
-  // dx = rstd · (gamma · dy - (Σ gamma · first + h · Σ gamma · second) / elements), sums over the group.
-  const auto gradient = [groups, x, dy, dx, gamma, statistics, add_dx](index_t n, index_t c) {
-    const auto gamma_of = [gamma](index_t i) { return gamma != nullptr ? static_cast<double>(gamma[i]) : 1; };
-    double first = 0, second = 0;
-    const index_t begin = c / groups->per_group * groups->per_group;
-    for (index_t i = begin; i < begin + groups->per_group; ++i) {
-      first += gamma_of(i) * groups->first[groups->map(n, i)];
-      second += gamma_of(i) * groups->second[groups->map(n, i)];
-    }
-    const std::size_t group = groups->group(n, c);
-    const double rstd = statistics.rstd[group], share = rstd / groups->elements();
-    kernels<T>().backward(affine<T>(statistics.mean[group], -share * second * rstd, rstd * gamma_of(c), -share * first),
-                          x.channel(n, c), dy.channel(n, c), dx.channel(n, c), groups->voxels, add_dx);
-  };
-  done.dx =
-      Ready::per_channel(append_stage(graph, *groups, summed, "group_norm_gradient", 3 * bytes, gradient), x.shape.c);
   return done;
 }
 
@@ -307,4 +345,3 @@ template GroupNormGradients append_group_norm_backward<double>(TaskGraph&, const
                                                                std::pmr::memory_resource*);
 
 }  // namespace convolume::ops
-#endif  // HWY_ONCE

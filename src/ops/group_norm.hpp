@@ -22,10 +22,12 @@ struct NormStatistics {
   double* rstd = nullptr;
 };
 
-/// y = (x - mean) · rstd · gamma[c] + beta[c], the biased variance in two passes, sums in double. x and y have one
-/// shape and dense feature maps; y may be x. gamma and beta hold one number per channel and are read when a task runs;
-/// null means 1 and 0. The partial sums are taken from `memory`, one per feature map, owned by the graph and added in
-/// channel order: the bits do not depend on threads. Throws ShapeMismatch where the groups do not divide the channels.
+/// y = (x - mean) · rstd · gamma[c] + beta[c] with the biased variance. x and y have one shape, one layout and dense
+/// channel blocks; y may be x. gamma and beta hold one number per channel and are read when a task runs; null means 1
+/// and 0. Each task sums a slab of a channel block in double, twice: for its mean, and for the squares around that. The
+/// sums of the slabs are taken from `memory`, owned by the graph and joined in order of channels and slabs (Chan et
+/// al., "Algorithms for computing the sample variance", 1983): the bits follow from shape, layout and SIMD target
+/// alone. Throws ShapeMismatch where the groups do not divide the channels.
 template <class T>
 Ready append_group_norm_forward(TaskGraph& graph, const Ready& ready, const ConstView<T>& x, const T* gamma,
                                 const T* beta, const View<T>& y, const NormStatistics& statistics,
@@ -38,7 +40,8 @@ struct GroupNormGradients {
 };
 
 /// dx (absent where its data is null; += with add_dx; may be dy), dgamma and dbeta (each absent where null; += with
-/// add_parameters), summed over the samples in order.
+/// add_parameters), summed in order of samples and slabs. x, dy and dx have one shape, one layout and dense channel
+/// blocks.
 template <class T>
 GroupNormGradients append_group_norm_backward(TaskGraph& graph, const Ready& ready, const ConstView<T>& x,
                                               const T* gamma, const NormStatistics& statistics, const ConstView<T>& dy,

@@ -1,7 +1,6 @@
 // Between the plain layout (N C Z Y X) and the blocked one (N C/16 Z Y X 16c; 8c for double).
 #pragma once
 
-#include "convolume/scheduler.hpp"
 #include "convolume/tensor.hpp"
 #include "ops/append.hpp"
 
@@ -15,16 +14,10 @@ void block_channels(const T* plain, index_t channel_stride, index_t channels, in
 template <class T>
 void unblock_channels(const T* blocked, index_t channels, index_t voxels, T* plain, index_t channel_stride) noexcept;
 
-/// A whole tensor with dense feature maps; `blocked` holds blocked_elements(shape).
+/// target = source, in the calling thread; in graphs append_copy does the same. Equal shapes, any layouts, any strides
+/// with the channels of a voxel side by side; the pad lanes of a blocked target become zero. No aliasing. Throws
+/// ShapeMismatch or InvalidArgument for views that do not serve.
 template <class T>
-void to_blocked(const ConstView<T>& plain, T* blocked);
-template <class T>
-void to_plain(const T* blocked, const View<T>& plain);
-
-/// The same as tasks, one per (sample, channel block).
-template <class T>
-Ready append_to_blocked(TaskGraph& graph, const Ready& ready, const ConstView<T>& plain, T* blocked);
-template <class T>
-Ready append_to_plain(TaskGraph& graph, const Ready& ready, const T* blocked, const View<T>& plain);
+void convert(const ConstView<T>& source, const View<T>& target);
 
 }  // namespace convolume::ops

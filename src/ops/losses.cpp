@@ -270,15 +270,19 @@ const char* name_of(LossKind kind) noexcept {
 template <class T>
 void validate(const LossOptions& options, const LossBindings<T>& bindings) {
   const char* name = name_of(options.kind);
-  require_dense(name, "logits", bindings.logits);
-  require_dense(name, "target", bindings.target);
-  require_dense(name, "dlogits", bindings.dlogits);
+  const auto require = [name](std::string_view what, const auto& view) {
+    require_layout(name, what, view.layout, Layout::plain);
+    require_dense(name, what, view);
+  };
+  require("logits", bindings.logits);
+  require("target", bindings.target);
+  require("dlogits", bindings.dlogits);
   const Shape5 one_channel{bindings.logits.shape.n, 1, bindings.logits.shape.extent};
   const bool indices = options.kind == LossKind::softmax_cross_entropy;
   require_shape(name, "target", bindings.target.shape, indices ? one_channel : bindings.logits.shape);
   require_shape(name, "dlogits", bindings.dlogits.shape, bindings.logits.shape);
   if (bindings.mask) {
-    require_dense(name, "mask", bindings.mask);
+    require("mask", bindings.mask);
     require_shape(name, "mask", bindings.mask.shape, one_channel);
   }
   if (bindings.loss == nullptr) throw InvalidArgument(fmt::format("{}: there is no place for the loss", name));

@@ -35,9 +35,9 @@ struct LossOptions {
 
 /// logits and dlogits are N C Z Y X. The target has that shape, or one channel that holds class indices (whole numbers
 /// in [0, C)) for softmax_cross_entropy. The mask m is N 1 Z Y X, not negative, or absent (data null), which is 1
-/// everywhere. All have dense feature maps. Where the mask is zero, logits and targets are not looked at. dlogits is
-/// overwritten by the gradient of the loss and must not overlap anything else. An all-zero mask gives loss and gradient
-/// 0.
+/// everywhere. All are plain, with dense feature maps. Where the mask is zero, logits and targets are not looked at.
+/// dlogits is overwritten by the gradient of the loss and must not overlap anything else. An all-zero mask gives loss
+/// and gradient 0.
 template <class T>
 struct LossBindings {
   View<const T> logits, target, mask;

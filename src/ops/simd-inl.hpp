@@ -67,6 +67,14 @@ HWY_INLINE void store_lanes(hn::Vec<D> v, D d, T* p, index_t count) {
   }
 }
 
+/// Every `stride`-th element from p, `count` of them.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load_strided(D d, const T* p, index_t stride, index_t count) {
+  HWY_ALIGN T buffer[hn::MaxLanes(d)] = {};
+  for (index_t i = 0; i < count; ++i) buffer[i] = p[i * stride];
+  return hn::Load(d, buffer);
+}
+
 /// y[i] = f(in[i]...). y may equal any of the inputs.
 template <class D, class T, class F, class... In>
 HWY_INLINE void map_elements(D d, T* y, index_t n, const F& f, const In*... in) {

@@ -152,12 +152,80 @@ TEMPLATE_TEST_CASE("activation tasks serve strided channels", "[ops]", float, do
   REQUIRE(dx.gaps_untouched());
 }
 
+TEMPLATE_TEST_CASE("activations of blocked tensors are those of plain ones", "[ops]", float, double) {
+  using T = TestType;
+  on_every_target([] {
+    Random random(23);
+    for (const Activation& act : activations) {
+      for (const index_t channels : channel_counts) {
+        INFO("activation " << name_of(act.kind) << ", " << channels << " channels");
+        const Shape5 shape{2, channels, {2, 5, 9}};
+        Gapped<T> x(shape), y(shape), dy(shape), dx(shape);
+        Gapped<T> bx(shape, Layout::blocked), by(bx), bdy(bx), bdx(bx), in_place(bx);
+        x.set_random(random, -4, 4);
+        dy.set_random(random);
+        bx.set_from(x);
+        bdy.set_from(dy);
+        in_place.set_from(x);
+        for (const bool add : {false, true}) {
+          run(1, [&](TaskGraph& graph) {
+            const Ready plain = append_activation_forward(graph, {}, x.view(), y.view(), act);
+            append_activation_backward(graph, plain, y.view(), dy.view(), dx.view(), act, add);
+            const Ready blocked = append_activation_forward(graph, {}, bx.view(), by.view(), act);
+            append_activation_backward(graph, blocked, by.view(), bdy.view(), bdx.view(), act, add);
+          });
+          REQUIRE(by.same_elements(y));
+          REQUIRE(bdx.same_elements(dx));
+          REQUIRE(by.clean());
+          REQUIRE(bdx.clean());
+        }
+        run(1, [&](TaskGraph& graph) { append_activation_forward(graph, {}, in_place.view(), in_place.view(), act); });
+        REQUIRE(in_place.same_bits(by));
+      }
+    }
+  });
+}
+
+TEMPLATE_TEST_CASE("activations of many slabs wait for their planes", "[ops]", float, double) {
+  using T = TestType;
+  const Shape5 shape{1, 17, many_slabs};
+  Random random(24);
+  Tensor<T> x(shape, Layout::blocked), y(shape, Layout::blocked);
+  for (index_t i = 0; i < x.elements(); ++i) x.data()[i] = static_cast<T>(random.uniform(-1, 1));
+  y.fill(nan<T>);
+  TaskGraph graph;
+  const Producers producers(graph, shape, View<T>::lanes);
+  const Ready done = append_activation_forward<T>(graph, producers.ready, x, y, {Kind::sigmoid, 0.01});
+  for (index_t plane = 0; plane < shape.extent.z; ++plane) {
+    for (index_t z = 0; z < shape.extent.z; ++z) {
+      REQUIRE(waits(graph, done, 16, plane, producers.of(0, 16 / View<T>::lanes, z)) == (z == plane));
+      REQUIRE_FALSE(waits(graph, done, 16, plane, producers.of(0, 0, z)));
+    }
+  }
+  Scheduler scheduler(2);
+  graph.run(scheduler);
+  bool all = true;
+  const View<T> from = x.view(), to = y.view();
+  for (index_t c = 0; c < to.blocks() * View<T>::lanes; ++c) {
+    for (index_t v = 0; v < shape.extent.volume(); ++v) {
+      const auto in = static_cast<double>(from.channel(0, c)[v * View<T>::lanes]);
+      const auto out = static_cast<double>(to.channel(0, c)[v * View<T>::lanes]);
+      all = all && (c < shape.c ? close(out, reference({Kind::sigmoid, 0.01}, in), 8 * epsilon<T>) : out == 0);
+    }
+  }
+  REQUIRE(all);
+}
+
 TEST_CASE("activation tasks refuse what does not fit", "[ops]") {
   Tensor<float> x({1, 2, {2, 2, 2}}), y({1, 2, {2, 2, 3}});
   TaskGraph graph;
   REQUIRE_THROWS_AS(append_activation_forward(graph, {}, x.view(), y.view(), {}), ShapeMismatch);
   REQUIRE_THROWS_AS(append_activation_forward(graph, {}, View<const float>(), y.view(), {}), InvalidArgument);
   REQUIRE_THROWS_AS(append_activation_forward(graph, {}, x.view(), x.view(), {Kind::leaky_relu, 0}), InvalidArgument);
+  Tensor<float> blocked(x.shape(), Layout::blocked);
+  REQUIRE_THROWS_AS(append_activation_forward(graph, {}, x.view(), blocked.view(), {}), ShapeMismatch);
+  REQUIRE_THROWS_WITH(append_activation_backward(graph, {}, x.view(), blocked.view(), x.view(), {}, false),
+                      Catch::Contains("layout of dy is blocked and has to be plain"));
   View<float> rows = x.view();
   rows.stride[3] = 3;
   REQUIRE_THROWS_AS(append_activation_forward(graph, {}, x.view(), rows, {}), InvalidArgument);

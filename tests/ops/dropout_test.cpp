@@ -68,4 +68,53 @@ TEMPLATE_TEST_CASE("dropout tasks read the key when they run", "[ops]", float, d
   REQUIRE_THROWS_AS(append_dropout_forward(graph, {}, x.view(), y.view(), 0.5, nullptr), InvalidArgument);
 }
 
+TEMPLATE_TEST_CASE("plain and blocked tensors lose the same elements", "[ops]", float, double) {
+  using T = TestType;
+  on_every_target([] {
+    Random random(25);
+    const RandomKey key{1, 2, 3};
+    // Of some, feature maps do not begin with a counter of their own, and voxels are more than are drawn at once.
+    for (const Extent3 extent : {Extent3{2, 3, 5}, {3, 8, 32}, {2, 7, 43}}) {
+      for (const index_t channels : channel_counts) {
+        INFO(channels << " channels of " << to_string(extent));
+        const Shape5 shape{2, channels, extent};
+        Gapped<T> x(shape), y(shape), dx(shape);
+        Gapped<T> bx(shape, Layout::blocked), by(bx), bdx(bx);
+        x.set_random(random);
+        bx.set_from(x);
+        for (const bool add : {false, true}) {
+          run(1, [&](TaskGraph& graph) {
+            append_dropout_forward(graph, {}, x.view(), y.view(), 0.3, &key);
+            append_dropout_backward(graph, {}, x.view(), dx.view(), 0.3, &key, add);
+            append_dropout_forward(graph, {}, bx.view(), by.view(), 0.3, &key);
+            append_dropout_backward(graph, {}, bx.view(), bdx.view(), 0.3, &key, add);
+          });
+          REQUIRE(by.same_elements(y));
+          REQUIRE(bdx.same_elements(dx));
+          REQUIRE(by.clean());
+          REQUIRE(bdx.clean());
+        }
+      }
+    }
+  });
+}
+
+TEMPLATE_TEST_CASE("the slabs of a dropout continue each other", "[ops]", float, double) {
+  using T = TestType;
+  const Shape5 shape{2, 19, many_slabs};
+  const RandomKey key{4, 5, 6};
+  for (const Layout layout : both_layouts) {
+    Gapped<T> x(shape, layout), y(shape, layout);
+    x.set([](index_t, index_t, index_t) { return 1; });
+    run(2, [&](TaskGraph& graph) { append_dropout_forward(graph, {}, x.view(), y.view(), 0.5, &key); });
+    bool all = true;
+    y.for_each([&](index_t n, index_t c, index_t v) {
+      const auto e = static_cast<std::uint64_t>((n * shape.c + c) * y.voxels() + v);
+      all = all && y.at(n, c, v) == (philox(key, e / 4)[e % 4] < 0x80000000u ? 0 : 2);
+    });
+    REQUIRE(all);
+    REQUIRE(y.clean());
+  }
+}
+
 }  // namespace convolume::ops::test

@@ -274,6 +274,10 @@ TEST_CASE("losses refuse shapes that do not fit", "[ops]") {
   LossBindings<float> bindings = on.bindings();
   validate(on.options, bindings);
   REQUIRE_THROWS_AS(validate(LossOptions{.kind = LossKind::square}, bindings), ShapeMismatch);
+  Tensor<float> blocked(on.shape, Layout::blocked);
+  bindings.logits = blocked.view();
+  REQUIRE_THROWS_WITH(validate(on.options, bindings), Catch::Contains("layout of logits is blocked"));
+  bindings = on.bindings();
   bindings.mask = bindings.logits;
   REQUIRE_THROWS_AS(validate(on.options, bindings), ShapeMismatch);
   bindings.mask = {};

@@ -1,6 +1,7 @@
 // What the tests of the ops share: targets, data, strided tensors.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -49,30 +50,39 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-/// A tensor with dense feature maps and gaps between them, everything NaN at first.
+/// A tensor with dense channel blocks and gaps between them, everything NaN at first, pad lanes too.
 template <class T>
 class Gapped {
  public:
-  explicit Gapped(const Shape5& shape) : shape_(shape) {
-    const index_t voxels = shape.extent.volume();
-    const index_t channel = voxels + gap;
-    memory_.assign(static_cast<std::size_t>(shape.n * (shape.c * channel + 2 * gap)), poison());
-    view_ = View<T>(memory_.data(), shape,
-                    {shape.c * channel + 2 * gap, channel, shape.extent.y * shape.extent.x, shape.extent.x, 1});
+  explicit Gapped(const Shape5& shape, Layout layout = Layout::plain) : shape_(shape) {
+    view_ = View<T>(nullptr, shape, layout);
+    auto& [sample, block, plane, row, voxel] = view_.stride;
+    block += gap;
+    sample = view_.blocks() * block + 2 * gap;
+    memory_.assign(static_cast<std::size_t>(shape.n * sample), nan<T>);
+    view_.data = memory_.data();
   }
-  Gapped(const Gapped& other) : Gapped(other.shape_) { memory_ = other.memory_; }
+  Gapped(const Gapped& other) : Gapped(other.shape_, other.view_.layout) { memory_ = other.memory_; }
 
   const View<T>& view() const { return view_; }
-  T& at(index_t n, index_t c, index_t v) const { return view_.channel(n, c)[v]; }
+  T& at(index_t n, index_t c, index_t v) const { return view_.channel(n, c)[v * view_.stride[4]]; }
   index_t voxels() const { return shape_.extent.volume(); }
 
-  /// Sets each element to f(n, c, voxel).
+  /// Sets each element to f(n, c, voxel), and pad lanes to zero.
   template <class F>
   void set(const F& f) {
+    set_pads(0);
     for_each([&](index_t n, index_t c, index_t v) { at(n, c, v) = static_cast<T>(f(n, c, v)); });
   }
   void set_random(Random& random, double low = -1, double high = 1) {
     set([&](index_t, index_t, index_t) { return random.uniform(low, high); });
+  }
+  /// The elements of another tensor, of any layout.
+  void set_from(const Gapped& other) {
+    set([&](index_t n, index_t c, index_t v) { return other.at(n, c, v); });
+  }
+  void set_pads(T value) {
+    for_each_pad([&](T& pad) { pad = value; });
   }
   template <class F>
   void for_each(const F& f) const {
@@ -82,32 +92,54 @@ class Gapped {
       }
     }
   }
-  /// Whether nobody wrote between the feature maps.
-  bool gaps_untouched() const {
-    std::vector<T> copy = memory_;
-    for_each([&](index_t n, index_t c, index_t v) {
-      copy[static_cast<std::size_t>(&at(n, c, v) - memory_.data())] = poison();
-    });
-    const std::vector<T> untouched(memory_.size(), poison());
-    return std::memcmp(copy.data(), untouched.data(), copy.size() * sizeof(T)) == 0;
+  bool pads_zero() const {
+    bool all = true;
+    for_each_pad([&](const T& pad) { all = all && pad == 0; });
+    return all;
   }
+  /// Whether nobody wrote between the channel blocks.
+  bool gaps_untouched() const {
+    Gapped copy(*this);
+    copy.set_pads(nan<T>);
+    for_each([&](index_t n, index_t c, index_t v) { copy.at(n, c, v) = nan<T>; });
+    const std::vector<T> untouched(memory_.size(), nan<T>);
+    return std::memcmp(copy.memory_.data(), untouched.data(), untouched.size() * sizeof(T)) == 0;
+  }
+  /// Whether pad lanes are zero and the gaps as they were.
+  bool clean() const { return pads_zero() && gaps_untouched(); }
   bool same_bits(const Gapped& other) const {
     return std::memcmp(memory_.data(), other.memory_.data(), memory_.size() * sizeof(T)) == 0;
+  }
+  /// Whether each element has the bits that it has in another tensor, of any layout.
+  bool same_elements(const Gapped& other) const {
+    bool all = true;
+    for_each([&](index_t n, index_t c, index_t v) {
+      all = all && std::memcmp(&at(n, c, v), &other.at(n, c, v), sizeof(T)) == 0;
+    });
+    return all;
   }
 
  private:
   static constexpr index_t gap = 3;
-  static T poison() {
-    if constexpr (std::is_floating_point_v<T>) {
-      return nan<T>;
-    } else {
-      return 0xA5;
+  template <class F>
+  void for_each_pad(const F& f) const {
+    if (view_.layout == Layout::plain) return;
+    for (index_t n = 0; n < shape_.n; ++n) {
+      for (index_t c = shape_.c; c < view_.blocks() * View<T>::lanes; ++c) {
+        for (index_t v = 0; v < voxels(); ++v) f(at(n, c, v));
+      }
     }
   }
   Shape5 shape_;
   std::vector<T> memory_;
   View<T> view_;
 };
+
+constexpr std::array<Layout, 2> both_layouts{Layout::plain, Layout::blocked};
+/// Channels below, at and above whole blocks of either type.
+constexpr std::array<index_t, 8> channel_counts{1, 3, 8, 15, 16, 17, 30, 33};
+/// Planes of this are more than a task covers, where tensors are blocked.
+constexpr Extent3 many_slabs{5, 61, 71};
 
 /// Relative to the larger of |expected| and `scale`.
 inline bool close(double found, double expected, double tolerance, double scale = 0) {
@@ -129,6 +161,29 @@ void run(int threads, const Build& build) {
   // Outside the assertion: a test may expect that it throws.
   const RunResult result = graph.run(scheduler);
   REQUIRE(result == RunResult::completed);
+}
+
+/// Tasks that do nothing, one per sample, channel block and plane of a tensor.
+struct Producers {
+  Producers(TaskGraph& graph, const Shape5& shape, index_t block_channels)
+      : blocks((shape.c - 1) / block_channels + 1), depth(shape.extent.z) {
+    for (index_t i = 0; i < shape.n * blocks * depth; ++i) tasks.push_back(graph.add({.name = "producer"}, [] {}));
+    ready = Ready(tasks, blocks, depth, block_channels, 1);
+  }
+  TaskId of(index_t n, index_t block, index_t z) const {
+    return tasks[static_cast<std::size_t>((n * blocks + block) * depth + z)];
+  }
+  std::vector<TaskId> tasks;
+  index_t blocks, depth;
+  Ready ready;
+};
+
+/// Whether what completes a plane of channel block `block` waits for the producer of plane `z` of block `from`.
+inline bool waits(const TaskGraph& graph, const Ready& done, index_t channel, index_t plane, TaskId producer) {
+  std::vector<TaskId> tasks;
+  done.collect(0, channel, channel + 1, plane, plane + 1, tasks);
+  REQUIRE(tasks.size() == 1);
+  return graph.ordered(producer, tasks[0]);
 }
 
 }  // namespace convolume::ops::test

@@ -3,69 +3,93 @@
 #include "tests/ops/ops_test.hpp"
 
 namespace convolume::ops::test {
+namespace {
+
+/// Small integers: every order of the sum is exact.
+template <class T>
+void fill(Gapped<T>& x, Random& random) {
+  x.set([&](index_t, index_t, index_t) { return random.integer(-9, 9); });
+}
+
+template <class T>
+void check(const Shape5& shape, const Extent3& factor, Layout layout, Random& random, int threads = 1) {
+  INFO("factor " << to_string(factor) << ", input " << to_string(shape) << ", " << name_of(layout));
+  const Shape5 large{shape.n, shape.c, shape.extent * factor};
+  Gapped<T> x(shape, layout), y(large, layout), dy(large, layout), dx(shape, layout), added(shape, layout);
+  fill(x, random);
+  fill(dy, random);
+  fill(added, random);
+  Gapped<T> sum(shape, layout), sum_added(added);
+  sum.set([](index_t, index_t, index_t) { return 0; });
+  run(threads, [&](TaskGraph& graph) {
+    append_upsample_forward(graph, {}, x.view(), y.view(), factor);
+    append_upsample_backward(graph, {}, dy.view(), dx.view(), factor, false);
+    append_upsample_backward(graph, {}, dy.view(), added.view(), factor, true);
+  });
+  bool all = true;
+  const Extent3 in = shape.extent, out = large.extent;
+  y.for_each([&](index_t n, index_t c, index_t v) {
+    const index_t z = v / (out.y * out.x), row = v / out.x % out.y, column = v % out.x;
+    const index_t from = (z / factor.z * in.y + row / factor.y) * in.x + column / factor.x;
+    all = all && y.at(n, c, v) == x.at(n, c, from);
+    sum.at(n, c, from) += dy.at(n, c, v);
+    sum_added.at(n, c, from) += dy.at(n, c, v);
+  });
+  dx.for_each([&](index_t n, index_t c, index_t v) {
+    all = all && dx.at(n, c, v) == sum.at(n, c, v) && added.at(n, c, v) == sum_added.at(n, c, v);
+  });
+  REQUIRE(all);
+  REQUIRE(y.clean());
+  REQUIRE(dx.clean());
+  REQUIRE(added.clean());
+}
+
+}  // namespace
 
 TEMPLATE_TEST_CASE("upsampling repeats voxels, its gradient sums them", "[ops]", float, double) {
-  using T = TestType;
   on_every_target([] {
     Random random(7);
     for (const Extent3 factor : {Extent3{1, 1, 1}, {2, 2, 2}, {1, 2, 2}, {3, 1, 3}, {2, 3, 1}, {1, 1, 5}}) {
       for (const Extent3 input : {Extent3{1, 1, 1}, {2, 3, 5}, {3, 2, 37}, {1, 4, 16}}) {
-        INFO("factor " << to_string(factor) << ", input " << to_string(input));
-        const Extent3 output = input * factor;
-        // Small integers: every order of the sum is exact.
-        std::vector<T> x(static_cast<std::size_t>(input.volume())), dy(static_cast<std::size_t>(output.volume()));
-        for (T& value : x) value = static_cast<T>(random.integer(-9, 9));
-        for (T& value : dy) value = static_cast<T>(random.integer(-9, 9));
-        std::vector<T> y(dy.size(), nan<T>), dx(x.size(), nan<T>), sum(x.size(), T{0});
-        upsample_forward(factor, input, x.data(), y.data());
-        upsample_backward(factor, input, dy.data(), dx.data(), false);
-        bool all = true;
-        std::size_t i = 0;
-        for (index_t z = 0; z < output.z; ++z) {
-          for (index_t row = 0; row < output.y; ++row) {
-            for (index_t column = 0; column < output.x; ++column, ++i) {
-              const auto from =
-                  static_cast<std::size_t>((z / factor.z * input.y + row / factor.y) * input.x + column / factor.x);
-              all = all && y[i] == x[from];
-              sum[from] += dy[i];
-            }
-          }
-        }
-        REQUIRE(all);
-        REQUIRE(dx == sum);
-        upsample_backward(factor, input, dy.data(), dx.data(), true);
-        for (T& value : sum) value *= 2;
-        REQUIRE(dx == sum);
+        check<TestType>({2, 2, input}, factor, Layout::plain, random);
+        check<TestType>({1, 17, input}, factor, Layout::blocked, random);
       }
+    }
+    for (const index_t channels : channel_counts) {
+      check<TestType>({2, channels, {2, 3, 5}}, {2, 2, 2}, Layout::blocked, random);
     }
   });
 }
 
-TEMPLATE_TEST_CASE("upsampling tasks are adjoint to each other", "[ops]", float, double) {
-  using T = TestType;
-  const Shape5 small{2, 3, {2, 3, 5}}, large{2, 3, {2, 6, 15}};
+TEMPLATE_TEST_CASE("upsampling of many slabs", "[ops]", float, double) {
   Random random(8);
-  Gapped<T> x(small), y(large), dy(large), dx(small);
-  x.set_random(random);
-  dy.set_random(random);
-  run(2, [&](TaskGraph& graph) {
-    append_upsample_forward(graph, {}, x.view(), y.view(), {1, 2, 3});
-    append_upsample_backward(graph, {}, dy.view(), dx.view(), {1, 2, 3}, false);
-  });
-  double left = 0, right = 0;
-  y.for_each([&](index_t n, index_t c, index_t v) {
-    left += static_cast<double>(y.at(n, c, v)) * static_cast<double>(dy.at(n, c, v));
-  });
-  x.for_each([&](index_t n, index_t c, index_t v) {
-    right += static_cast<double>(x.at(n, c, v)) * static_cast<double>(dx.at(n, c, v));
-  });
-  REQUIRE(close(left, right, 50 * epsilon<T>, 1));
-  REQUIRE(y.gaps_untouched());
-  REQUIRE(dx.gaps_untouched());
+  // Slabs of the output that begin between the copies of a plane.
+  check<TestType>({1, 17, {5, 31, 33}}, {3, 2, 1}, Layout::blocked, random, 3);
+  check<TestType>({1, 2, {21, 81, 33}}, {3, 2, 1}, Layout::plain, random, 3);
+}
 
+TEST_CASE("tasks of an upsampling wait for the planes that they read", "[ops]") {
+  const Shape5 small{1, 20, {4, 64, 64}}, large{1, 20, {12, 64, 64}};
+  Tensor<float> x(small, Layout::blocked), y(large, Layout::blocked);
+  TaskGraph graph;
+  const Producers inputs(graph, small, 16), outputs(graph, large, 16);
+  const Ready forward = append_upsample_forward<float>(graph, inputs.ready, x, y, {3, 1, 1});
+  const Ready backward = append_upsample_backward<float>(graph, outputs.ready, y, x, {3, 1, 1}, false);
+  for (index_t in = 0; in < 4; ++in) {
+    for (index_t out = 0; out < 12; ++out) {
+      REQUIRE(waits(graph, forward, 17, out, inputs.of(0, 1, in)) == (out / 3 == in));
+      REQUIRE(waits(graph, backward, 17, in, outputs.of(0, 1, out)) == (out / 3 == in || out == in));
+    }
+  }
+}
+
+TEST_CASE("upsampling refuses what does not fit", "[ops]") {
+  Tensor<float> x({2, 3, {2, 3, 5}}), y({2, 3, {2, 6, 15}}), blocked(y.shape(), Layout::blocked);
   TaskGraph graph;
   REQUIRE_THROWS_AS(append_upsample_forward(graph, {}, x.view(), y.view(), {2, 2, 3}), ShapeMismatch);
   REQUIRE_THROWS_AS(append_upsample_forward(graph, {}, x.view(), y.view(), {0, 2, 3}), InvalidArgument);
+  REQUIRE_THROWS_AS(append_upsample_forward(graph, {}, x.view(), blocked.view(), {1, 2, 3}), ShapeMismatch);
+  REQUIRE_THROWS_AS(append_upsample_backward(graph, {}, blocked.view(), x.view(), {1, 2, 3}, false), ShapeMismatch);
 }
 
 }  // namespace convolume::ops::test

@@ -1,0 +1,97 @@
+// Channels of plain feature maps into the lanes of blocked voxels, and back.
+#if defined(CONVOLUME_OPS_LAYOUT_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef CONVOLUME_OPS_LAYOUT_INL
+#undef CONVOLUME_OPS_LAYOUT_INL
+#else
+#define CONVOLUME_OPS_LAYOUT_INL
+#endif
+
+#include "hwy/highway.h"
+
+#include "convolume/tensor.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace convolume::ops::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Squares of one 128-bit vector per row (4 x 4 floats, 2 x 2 doubles) are transposed in registers; wider vectors would
+// need shuffles across 128-bit blocks and gain nothing over the bandwidth of L2.
+
+/// to[j * to_stride + i] = from[i * from_stride + j] for i, j below the side of a square.
+template <class T>
+HWY_INLINE void transpose_square(const T* from, index_t from_stride, T* to, index_t to_stride) {
+#if HWY_TARGET == HWY_SCALAR
+  constexpr index_t side = 16 / sizeof(T);
+  for (index_t i = 0; i < side; ++i) {
+    for (index_t j = 0; j < side; ++j) to[j * to_stride + i] = from[i * from_stride + j];
+  }
+#else
+  const hn::CappedTag<T, 16 / sizeof(T)> d;
+  const auto row0 = hn::LoadU(d, from), row1 = hn::LoadU(d, from + from_stride);
+  const auto low01 = hn::InterleaveLower(d, row0, row1), high01 = hn::InterleaveUpper(d, row0, row1);
+  if constexpr (sizeof(T) == 8) {
+    hn::StoreU(low01, d, to);
+    hn::StoreU(high01, d, to + to_stride);
+  } else {
+    const hn::Repartition<double, decltype(d)> pairs;
+    const auto row2 = hn::LoadU(d, from + 2 * from_stride), row3 = hn::LoadU(d, from + 3 * from_stride);
+    const auto low23 = hn::InterleaveLower(d, row2, row3), high23 = hn::InterleaveUpper(d, row2, row3);
+    const auto store = [&](auto lower, auto upper, index_t column) HWY_ATTR {
+      const auto a = hn::BitCast(pairs, lower), b = hn::BitCast(pairs, upper);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, a, b)), d, to + column * to_stride);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, a, b)), d, to + (column + 1) * to_stride);
+    };
+    store(low01, low23, 0);
+    store(high01, high23, 2);
+  }
+#endif
+}
+
+/// blocked[v · B + c] = plain[c · channel_stride + v] for c < channels, 0 for c in [channels, filled); further lanes of
+/// a voxel stay as they are.
+template <class T>
+HWY_INLINE void to_lanes(const T* plain, index_t channel_stride, index_t channels, index_t voxels, T* blocked,
+                         index_t filled) {
+  constexpr index_t width = View<T>::lanes, side = 16 / sizeof(T);
+  index_t v = 0;
+  for (; v + side <= voxels; v += side) {
+    index_t c = 0;
+    for (; c + side <= channels; c += side) {
+      transpose_square(plain + c * channel_stride + v, channel_stride, blocked + v * width + c, width);
+    }
+    for (index_t i = 0; i < side; ++i) {
+      T* to = blocked + (v + i) * width;
+      for (index_t lane = c; lane < channels; ++lane) to[lane] = plain[lane * channel_stride + v + i];
+      for (index_t lane = channels; lane < filled; ++lane) to[lane] = 0;
+    }
+  }
+  for (; v < voxels; ++v) {
+    T* to = blocked + v * width;
+    for (index_t c = 0; c < channels; ++c) to[c] = plain[c * channel_stride + v];
+    for (index_t c = channels; c < filled; ++c) to[c] = 0;
+  }
+}
+
+/// The inverse; other lanes are not read.
+template <class T>
+HWY_INLINE void from_lanes(const T* blocked, index_t channels, index_t voxels, T* plain, index_t channel_stride) {
+  constexpr index_t width = View<T>::lanes, side = 16 / sizeof(T);
+  index_t v = 0;
+  for (; v + side <= voxels; v += side) {
+    index_t c = 0;
+    for (; c + side <= channels; c += side) {
+      transpose_square(blocked + v * width + c, width, plain + c * channel_stride + v, channel_stride);
+    }
+    for (; c < channels; ++c) {
+      for (index_t i = 0; i < side; ++i) plain[c * channel_stride + v + i] = blocked[(v + i) * width + c];
+    }
+  }
+  for (; v < voxels; ++v) {
+    for (index_t c = 0; c < channels; ++c) plain[c * channel_stride + v] = blocked[v * width + c];
+  }
+}
+
+}  // namespace convolume::ops::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
