@@ -31,13 +31,14 @@ Network::Network(const NetSpec& spec, const Extent3& patch, Parameters& paramete
                  std::pmr::memory_resource* memory)
     : spec_(spec), shapes_(infer_shapes(spec, patch)), options_(options), memory_(memory) {
   input_ = Tensor<float>({options.batch, spec.in_channels, patch}, memory);
+  choose_layouts();
   for (std::size_t i = 0; i < spec.nodes.size(); ++i) {
     const NodeSpec& node_spec = spec.nodes[i];
     const NodeShape& shape = shapes_.nodes[i];
     Node& node = nodes_.emplace_back();
     const Shape5 full{options.batch, shape.channels, shape.extent};
-    node.y = Tensor<float>(full, memory);
-    if (options.training) node.dy = Tensor<float>(full, memory);
+    node.y = Tensor<float>(full, layouts_[i + 1], memory);
+    if (options.training) node.dy = Tensor<float>(full, layouts_[i + 1], memory);
     if (std::holds_alternative<ConvNode>(node_spec.kind)) {
       node.weight = parameters.find(node_spec.name + ".weight");
       node.bias = parameters.find(node_spec.name + ".bias");
@@ -48,10 +49,53 @@ Network::Network(const NetSpec& spec, const Extent3& patch, Parameters& paramete
       node.mean.resize(statistics);
       node.rstd.resize(statistics);
     } else if (std::holds_alternative<MaxPoolNode>(node_spec.kind)) {
-      node.taps = std::make_unique<std::pmr::vector<std::uint8_t>>(static_cast<std::size_t>(full.elements()), memory);
+      node.taps = std::make_unique<std::pmr::vector<std::uint8_t>>(static_cast<std::size_t>(node.y.elements()), memory);
     }
   }
   make_plans();
+}
+
+ConvPlan Network::plan_of_node(std::size_t i, const Layout x, const Layout y, std::size_t weight_budget) const {
+  const NodeSpec& node = spec_.nodes[i];
+  ConvProblem problem =
+      conv_problem(spec_, node, std::get<ConvNode>(node.kind), options_.batch, shapes_.of(node.inputs[0]));
+  problem.x_layout = x;
+  problem.y_layout = y;
+  return ConvPlan::make(problem, {.engine = options_.engine,
+                                  .memory_budget = weight_budget,
+                                  .fft = options_.fft,
+                                  .cache_spectra = options_.cache_spectra});
+}
+
+/// Tensors of many channels are blocked, so that nothing is reordered between layers. Plain are those of few channels,
+/// the net's input and logits, what a convolution reads or writes whose best engine serves plain tensors alone, and
+/// whatever an operation ties to one of these by needing the same layout on both sides.
+void Network::choose_layouts() {
+  constexpr index_t least_channels = 8;
+  const auto serves_blocked = [](const ConvPlan& plan) {
+    return plan.engine() != Engine::fft_volume && plan.engine() != Engine::reference;
+  };
+  const std::size_t count = spec_.nodes.size();
+  std::vector<bool> plain(count + 1, false);
+  plain.front() = plain.back() = true;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (shapes_.nodes[i].channels < least_channels) plain[i + 1] = true;
+    if (!std::holds_alternative<ConvNode>(spec_.nodes[i].kind)) continue;
+    const ConvPlan best = plan_of_node(i, Layout::plain, Layout::plain, 0);
+    if (!serves_blocked(best)) plain[i + 1] = plain[spec_.nodes[i].inputs[0]] = true;
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (std::size_t i = 0; i < count; ++i) {
+      const NodeSpec& node = spec_.nodes[i];
+      if (std::holds_alternative<ConvNode>(node.kind) || std::holds_alternative<ConcatNode>(node.kind)) continue;
+      for (const std::size_t input : node.inputs) {
+        if (plain[input] == plain[i + 1]) continue;
+        plain[input] = plain[i + 1] = changed = true;
+      }
+    }
+  }
+  for (const bool one : plain) layouts_.push_back(one ? Layout::plain : Layout::blocked);
 }
 
 /// Plans every convolution, first as if memory were endless, then without kept weight spectra where the budget ends.
@@ -62,13 +106,7 @@ void Network::make_plans() {
   };
   std::vector<Candidate> candidates;
   const auto plan = [&](std::size_t i, std::size_t budget) {
-    const auto& conv = std::get<ConvNode>(spec_.nodes[i].kind);
-    const ConvProblem problem =
-        conv_problem(spec_, spec_.nodes[i], conv, options_.batch, shapes_.of(spec_.nodes[i].inputs[0]));
-    nodes_[i].plan = ConvPlan::make(problem, {.engine = options_.engine,
-                                              .memory_budget = budget,
-                                              .fft = options_.fft,
-                                              .cache_spectra = options_.cache_spectra});
+    nodes_[i].plan = plan_of_node(i, layouts_[spec_.nodes[i].inputs[0]], layouts_[i + 1], budget);
   };
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     if (!std::holds_alternative<ConvNode>(spec_.nodes[i].kind)) continue;
@@ -281,8 +319,8 @@ void Network::backward_join(TaskGraph& graph, std::size_t index) {
   const auto* crop = std::get_if<CropNode>(&spec.kind);
   index_t channel = 0;
   for (std::size_t k = 0; k < spec.inputs.size(); ++k) {
-    const index_t first = channel, count = shapes_.of(spec.inputs[k]).channels;
-    if (concat) channel += count;
+    const index_t first = channel;
+    if (concat) channel += shapes_.of(spec.inputs[k]).channels;
     Node* target = gradient_target(spec.inputs[k]);
     if (target == nullptr) continue;
     const Extent3 offset = crop != nullptr ? crop->before : shape.crop[k];
@@ -290,13 +328,8 @@ void Network::backward_join(TaskGraph& graph, std::size_t index) {
       written(*target, ops::append_clear<float>(graph, target->dy_ready, target->dy));
     }
     const auto region = ops::crop(target->dy.view(), offset, shape.extent);
-    if (concat) {
-      written(*target, ops::append_slice<float>(graph, node.dy_ready, node.dy.view(), first, region, target->dy_written,
-                                                target->dy_ready));
-    } else {
-      written(*target, ops::append_copy<float>(graph, node.dy_ready & target->dy_ready, node.dy.view(), region,
-                                               target->dy_written));
-    }
+    written(*target, ops::append_slice<float>(graph, node.dy_ready, node.dy.view(), first, region, target->dy_written,
+                                              target->dy_ready));
   }
 }
 
@@ -317,6 +350,7 @@ std::optional<std::string> Network::first_non_finite() const {
 
 void Network::add_numerics(NumericsRecord& record) const {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    record.set("node." + spec_.nodes[i].name + ".layout", name_of(layout_of(i)));
     if (!nodes_[i].plan) continue;
     record.set("node." + spec_.nodes[i].name, nodes_[i].plan->numerics());
     for (const CacheCost& cache : nodes_[i].plan->caches()) {

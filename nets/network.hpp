@@ -56,6 +56,8 @@ class Network {
   void add_numerics(NumericsRecord& record) const;
   /// Bytes of activations, gradients and argmax tables held by this network.
   std::size_t tensor_bytes() const;
+  /// How the output of a node lies in memory, and its gradient.
+  Layout layout_of(std::size_t node) const { return layouts_[node + 1]; }
   const ConvPlan* plan_of(std::size_t node) const { return nodes_[node].plan ? &*nodes_[node].plan : nullptr; }
 
  private:
@@ -78,6 +80,8 @@ class Network {
     bool dy_written = false;
   };
 
+  ConvPlan plan_of_node(std::size_t index, Layout x, Layout y, std::size_t weight_budget) const;
+  void choose_layouts();
   void make_plans();
   View<const float> output_of(std::size_t reference) const;
   /// The gradient of an input node, whether it already holds a contribution, or nothing where none is needed.
@@ -95,6 +99,7 @@ class Network {
   NetShapes shapes_;
   NetworkOptions options_;
   std::pmr::memory_resource* memory_;
+  std::vector<Layout> layouts_;  // of the input, then of the nodes' outputs
   Tensor<float> input_;
   std::deque<Node> nodes_;
   Ready input_ready_;
