@@ -34,7 +34,7 @@ namespace convolume::ops::HWY_NAMESPACE {
 namespace {
 
 /// Numbers that are drawn at once, and voxels of a channel block; both multiples of what one round draws.
-constexpr index_t words_per_block = 256, voxels_per_block = 128;
+constexpr index_t words_per_block = 256, voxels_per_block = 64;
 
 #if HWY_TARGET == HWY_SCALAR
 void random_words(const RandomKey& key, std::uint64_t counter, std::uint32_t* words, index_t count) {

@@ -23,7 +23,7 @@ struct Channels {
   T* data;
   index_t z, y, x, channel;
   bool blocked() const { return x != 1; }
-  T* at(index_t plane, index_t row) const { return data + plane * z + row * y; }
+  T* at(index_t plane, index_t row, index_t voxel) const { return data + plane * z + row * y + voxel * x; }
 };
 
 /// Channels of a source, and where they go.
@@ -45,8 +45,18 @@ struct Gather {
   std::size_t count = 0;
 };
 
-/// Voxels that are moved at once where lanes are exchanged with feature maps: they stay in L1.
+/// Voxels that are moved at once where lanes change their places: they stay in L1.
 inline constexpr index_t run_voxels = 64;
+
+/// Calls body(z, y, x, voxels) for runs of at most `most` voxels along X.
+template <class Body>
+void for_each_run(const Extent3& extent, index_t most, const Body& body) {
+  for (index_t z = 0; z < extent.z; ++z) {
+    for (index_t y = 0; y < extent.y; ++y) {
+      for (index_t x = 0; x < extent.x; x += most) body(z, y, x, std::min(most, extent.x - x));
+    }
+  }
+}
 
 }  // namespace
 }  // namespace convolume::ops
@@ -56,26 +66,15 @@ HWY_BEFORE_NAMESPACE();
 namespace convolume::ops::HWY_NAMESPACE {
 namespace {
 
-/// Copies or adds `channels` lanes of each voxel.
+/// Copies `channels` lanes of each voxel.
 template <class T>
-void move_lanes(const T* from, T* to, index_t channels, index_t voxels, bool add) {
+void move_lanes(const T* from, T* to, index_t channels, index_t voxels) {
   constexpr index_t width = View<T>::lanes;
   const hn::CappedTag<T, width> d;
   const index_t lanes = lanes_of(d);
-  if (channels == width && !add) {
-    std::memcpy(to, from, static_cast<std::size_t>(voxels * width) * sizeof(T));
-    return;
-  }
   for (index_t c = 0; c < channels; c += lanes) {
     const index_t part = std::min(lanes, channels - c);
-    if (add) {
-      for (index_t i = c; i < voxels * width; i += width) {
-        store_lanes(hn::Add(load_lanes(d, static_cast<const T*>(to + i), part), load_lanes(d, from + i, part)), d,
-                    to + i, part);
-      }
-    } else {
-      for (index_t i = c; i < voxels * width; i += width) store_lanes(load_lanes(d, from + i, part), d, to + i, part);
-    }
+    for (index_t i = c; i < voxels * width; i += width) store_lanes(load_lanes(d, from + i, part), d, to + i, part);
   }
 }
 
@@ -91,56 +90,88 @@ void move_row(const T* from, T* to, index_t n, bool add) {
   }
 }
 
-/// A run of voxels of one piece; `from` and `to` are its first channel at the first of them.
+/// A run of voxels of a piece into plain feature maps; `from` and `to` stand at its first channel.
 template <class T>
-void move_run(const Piece<T>& piece, const Channels<T>& target, const T* from, T* to, index_t voxels, bool add) {
-  constexpr index_t width = View<T>::lanes;
-  HWY_ALIGN T buffer[width * run_voxels];
-  const index_t channels = piece.channels;
-  if (piece.from.blocked() && target.blocked()) {
-    move_lanes(from, to, channels, voxels, add);
-  } else if (target.blocked()) {
-    if (add) {
-      to_lanes(from, piece.from.channel, channels, voxels, buffer, channels);
-      move_lanes(static_cast<const T*>(buffer), to, channels, voxels, true);
-    } else {
-      to_lanes(from, piece.from.channel, channels, voxels, to, channels);
-    }
+void move_to_maps(const Piece<T>& piece, const T* from, T* to, index_t to_channel, index_t voxels, bool add) {
+  if (piece.from.blocked() && !add) {
+    from_lanes(from, piece.channels, voxels, to, to_channel);
   } else if (piece.from.blocked()) {
-    if (add) {
-      from_lanes(from, channels, voxels, buffer, run_voxels);
-      for (index_t c = 0; c < channels; ++c) {
-        move_row(static_cast<const T*>(buffer + c * run_voxels), to + c * target.channel, voxels, true);
-      }
-    } else {
-      from_lanes(from, channels, voxels, to, target.channel);
+    HWY_ALIGN T maps[View<T>::lanes * run_voxels];
+    from_lanes(from, piece.channels, voxels, maps, run_voxels);
+    for (index_t c = 0; c < piece.channels; ++c) {
+      move_row(static_cast<const T*>(maps + c * run_voxels), to + c * to_channel, voxels, true);
     }
   } else {
-    for (index_t c = 0; c < channels; ++c) {
-      move_row(from + c * piece.from.channel, to + c * target.channel, voxels, add);
+    for (index_t c = 0; c < piece.channels; ++c) {
+      move_row(from + c * piece.from.channel, to + c * to_channel, voxels, add);
     }
   }
 }
 
+/// A target of plain feature maps.
 template <class T>
-void gather_part(const Gather<T>& job) {
+void gather_maps(const Gather<T>& job) {
+  bool lanes = false;
+  for (std::size_t i = 0; i < job.count; ++i) lanes = lanes || job.pieces[i].from.blocked();
+  const index_t most = lanes ? run_voxels : job.extent.x;
+  for_each_run(job.extent, most, [&](index_t z, index_t y, index_t x, index_t voxels) HWY_ATTR {
+    for (std::size_t i = 0; i < job.count; ++i) {
+      const Piece<T>& piece = job.pieces[i];
+      move_to_maps(piece, piece.from.at(z, y, x), job.target.at(z, y, x) + piece.to * job.target.channel,
+                   job.target.channel, voxels, job.add);
+    }
+  });
+}
+
+/// A target of whole lanes from the same lanes.
+template <class T>
+void gather_block(const Gather<T>& job) {
+  for_each_run(job.extent, job.extent.x, [&](index_t z, index_t y, index_t x, index_t voxels) HWY_ATTR {
+    move_row(job.pieces[0].from.at(z, y, x), job.target.at(z, y, x), voxels * View<T>::lanes, job.add);
+  });
+}
+
+/// A target of lanes from as many feature maps.
+template <class T>
+void gather_from_maps(const Gather<T>& job) {
+  const Piece<T>& piece = job.pieces[0];
+  for_each_run(job.extent, job.extent.x, [&](index_t z, index_t y, index_t x, index_t voxels) HWY_ATTR {
+    to_lanes(piece.from.at(z, y, x), piece.from.channel, piece.channels, voxels, job.target.at(z, y, x),
+             View<T>::lanes);
+  });
+}
+
+/// A target of lanes that come from several places. Voxels are put together in L1 and written whole: stores of single
+/// lanes would wait for their cache line.
+template <class T>
+void gather_lanes(const Gather<T>& job) {
   constexpr index_t width = View<T>::lanes;
-  bool plain = !job.target.blocked();
-  for (std::size_t i = 0; i < job.count; ++i) plain = plain && !job.pieces[i].from.blocked();
-  const index_t most = plain ? job.extent.x : run_voxels;
-  for (index_t z = 0; z < job.extent.z; ++z) {
-    for (index_t y = 0; y < job.extent.y; ++y) {
-      for (index_t x = 0; x < job.extent.x; x += most) {
-        const index_t voxels = std::min(most, job.extent.x - x);
-        T* to = job.target.at(z, y) + x * job.target.x;
-        for (std::size_t i = 0; i < job.count; ++i) {
-          const Piece<T>& piece = job.pieces[i];
-          move_run(piece, job.target, piece.from.at(z, y) + x * piece.from.x, to + piece.to * job.target.channel,
-                   voxels, job.add);
-        }
-        if (job.target.blocked() && job.channels < width) clear_pad_lanes(to, job.channels, voxels);
+  HWY_ALIGN T lanes[width * run_voxels] = {};  // no piece writes the pad lanes
+  for_each_run(job.extent, run_voxels, [&](index_t z, index_t y, index_t x, index_t voxels) HWY_ATTR {
+    for (std::size_t i = 0; i < job.count; ++i) {
+      const Piece<T>& piece = job.pieces[i];
+      if (piece.from.blocked()) {
+        move_lanes(piece.from.at(z, y, x), lanes + piece.to, piece.channels, voxels);
+      } else {
+        to_lanes(piece.from.at(z, y, x), piece.from.channel, piece.channels, voxels, lanes + piece.to, piece.channels);
       }
     }
+    T* to = job.target.at(z, y, x);
+    move_row(static_cast<const T*>(lanes), to, voxels * width, job.add);
+    if (job.add && job.channels < width) clear_pad_lanes(to, job.channels, voxels);
+  });
+}
+
+template <class T>
+void gather_part(const Gather<T>& job) {
+  if (!job.target.blocked()) {
+    gather_maps(job);
+  } else if (job.pieces[0].from.blocked() && job.pieces[0].channels == View<T>::lanes) {
+    gather_block(job);
+  } else if (!job.pieces[0].from.blocked() && job.count == 1 && !job.add) {
+    gather_from_maps(job);
+  } else {
+    gather_lanes(job);
   }
 }
 

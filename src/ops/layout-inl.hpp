@@ -6,6 +6,8 @@
 #define CONVOLUME_OPS_LAYOUT_INL
 #endif
 
+#include <algorithm>
+
 #include "hwy/highway.h"
 
 #include "convolume/tensor.hpp"
@@ -47,47 +49,68 @@ HWY_INLINE void transpose_square(const T* from, index_t from_stride, T* to, inde
 #endif
 }
 
+// Feature maps that are a power of two apart fall into the same few lines of a cache. Therefore few of them are walked
+// at a time, a line of each at once.
+constexpr index_t lane_run = 16;
+
+template <class T>
+HWY_INLINE void run_to_lanes(const T* plain, index_t channel_stride, index_t channels, index_t voxels, T* blocked) {
+  constexpr index_t width = View<T>::lanes, side = 16 / sizeof(T);
+  const index_t squares = voxels / side * side;
+  index_t c = 0;
+  for (; c + side <= channels; c += side) {
+    const T* from = plain + c * channel_stride;
+    for (index_t v = 0; v < squares; v += side) {
+      transpose_square(from + v, channel_stride, blocked + v * width + c, width);
+    }
+    for (index_t lane = 0; lane < side; ++lane) {
+      for (index_t v = squares; v < voxels; ++v) blocked[v * width + c + lane] = from[lane * channel_stride + v];
+    }
+  }
+  for (; c < channels; ++c) {
+    for (index_t v = 0; v < voxels; ++v) blocked[v * width + c] = plain[c * channel_stride + v];
+  }
+}
+
+template <class T>
+HWY_INLINE void run_from_lanes(const T* blocked, index_t channels, index_t voxels, T* plain, index_t channel_stride) {
+  constexpr index_t width = View<T>::lanes, side = 16 / sizeof(T);
+  const index_t squares = voxels / side * side;
+  index_t c = 0;
+  for (; c + side <= channels; c += side) {
+    T* to = plain + c * channel_stride;
+    for (index_t v = 0; v < squares; v += side) {
+      transpose_square(blocked + v * width + c, width, to + v, channel_stride);
+    }
+    for (index_t lane = 0; lane < side; ++lane) {
+      for (index_t v = squares; v < voxels; ++v) to[lane * channel_stride + v] = blocked[v * width + c + lane];
+    }
+  }
+  for (; c < channels; ++c) {
+    for (index_t v = 0; v < voxels; ++v) plain[c * channel_stride + v] = blocked[v * width + c];
+  }
+}
+
 /// blocked[v · B + c] = plain[c · channel_stride + v] for c < channels, 0 for c in [channels, filled); further lanes of
 /// a voxel stay as they are.
 template <class T>
 HWY_INLINE void to_lanes(const T* plain, index_t channel_stride, index_t channels, index_t voxels, T* blocked,
                          index_t filled) {
-  constexpr index_t width = View<T>::lanes, side = 16 / sizeof(T);
-  index_t v = 0;
-  for (; v + side <= voxels; v += side) {
-    index_t c = 0;
-    for (; c + side <= channels; c += side) {
-      transpose_square(plain + c * channel_stride + v, channel_stride, blocked + v * width + c, width);
-    }
-    for (index_t i = 0; i < side; ++i) {
-      T* to = blocked + (v + i) * width;
-      for (index_t lane = c; lane < channels; ++lane) to[lane] = plain[lane * channel_stride + v + i];
-      for (index_t lane = channels; lane < filled; ++lane) to[lane] = 0;
-    }
-  }
-  for (; v < voxels; ++v) {
+  constexpr index_t width = View<T>::lanes;
+  for (index_t v = 0; v < voxels; v += lane_run) {
+    const index_t count = std::min(lane_run, voxels - v);
     T* to = blocked + v * width;
-    for (index_t c = 0; c < channels; ++c) to[c] = plain[c * channel_stride + v];
-    for (index_t c = channels; c < filled; ++c) to[c] = 0;
+    run_to_lanes(plain + v, channel_stride, channels, count, to);
+    if (channels == filled) continue;
+    for (index_t i = 0; i < count; ++i) std::fill(to + i * width + channels, to + i * width + filled, T{0});
   }
 }
 
 /// The inverse; other lanes are not read.
 template <class T>
 HWY_INLINE void from_lanes(const T* blocked, index_t channels, index_t voxels, T* plain, index_t channel_stride) {
-  constexpr index_t width = View<T>::lanes, side = 16 / sizeof(T);
-  index_t v = 0;
-  for (; v + side <= voxels; v += side) {
-    index_t c = 0;
-    for (; c + side <= channels; c += side) {
-      transpose_square(blocked + v * width + c, width, plain + c * channel_stride + v, channel_stride);
-    }
-    for (; c < channels; ++c) {
-      for (index_t i = 0; i < side; ++i) plain[c * channel_stride + v + i] = blocked[(v + i) * width + c];
-    }
-  }
-  for (; v < voxels; ++v) {
-    for (index_t c = 0; c < channels; ++c) plain[c * channel_stride + v] = blocked[v * width + c];
+  for (index_t v = 0; v < voxels; v += lane_run) {
+    run_from_lanes(blocked + v * View<T>::lanes, channels, std::min(lane_run, voxels - v), plain + v, channel_stride);
   }
 }
 
