@@ -21,6 +21,12 @@ Ready ready_or_now(const ParameterReady& ready, const Parameter* parameter) {
   return found == ready.end() ? Ready() : found->second;
 }
 
+/// Of a tensor that nothing else decides about.
+Layout layout_for(index_t channels) {
+  constexpr index_t least_channels = 8;
+  return channels < least_channels ? Layout::plain : Layout::blocked;
+}
+
 ops::GroupNorm norm_of(const GroupNormNode& node, index_t channels) {
   return {.groups = node.groups == 0 ? channels : node.groups, .epsilon = node.epsilon};
 }
@@ -67,22 +73,31 @@ ConvPlan Network::plan_of_node(std::size_t i, const Layout x, const Layout y, st
                                   .cache_spectra = options_.cache_spectra});
 }
 
+bool Network::better_blocked(std::size_t i) const {
+  // Neighbours of a plain layer have to transpose what they read and write.
+  constexpr double plain_advantage = 1.5;
+  const ConvPlan plain = plan_of_node(i, Layout::plain, Layout::plain, 0);
+  if (plain.engine() == Engine::fft_tiled || plain.engine() == Engine::direct) return true;
+  if (options_.engine != Engine::automatic) return false;
+  try {
+    return plan_of_node(i, layout_for(plain.problem().in_channels), layout_for(plain.problem().out_channels), 0)
+               .seconds() <= plain_advantage * plain.seconds();
+  } catch (const Unsupported&) {
+    return false;
+  }
+}
+
 /// Tensors of many channels are blocked, so that nothing is reordered between layers. Plain are those of few channels,
 /// the net's input and logits, what a convolution reads or writes whose best engine serves plain tensors alone, and
 /// whatever an operation ties to one of these by needing the same layout on both sides.
 void Network::choose_layouts() {
-  constexpr index_t least_channels = 8;
-  const auto serves_blocked = [](const ConvPlan& plan) {
-    return plan.engine() != Engine::fft_volume && plan.engine() != Engine::reference;
-  };
   const std::size_t count = spec_.nodes.size();
   std::vector<bool> plain(count + 1, false);
   plain.front() = plain.back() = true;
   for (std::size_t i = 0; i < count; ++i) {
-    if (shapes_.nodes[i].channels < least_channels) plain[i + 1] = true;
+    if (layout_for(shapes_.nodes[i].channels) == Layout::plain) plain[i + 1] = true;
     if (!std::holds_alternative<ConvNode>(spec_.nodes[i].kind)) continue;
-    const ConvPlan best = plan_of_node(i, Layout::plain, Layout::plain, 0);
-    if (!serves_blocked(best)) plain[i + 1] = plain[spec_.nodes[i].inputs[0]] = true;
+    if (!better_blocked(i)) plain[i + 1] = plain[spec_.nodes[i].inputs[0]] = true;
   }
   for (bool changed = true; changed;) {
     changed = false;

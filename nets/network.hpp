@@ -81,6 +81,8 @@ class Network {
   };
 
   ConvPlan plan_of_node(std::size_t index, Layout x, Layout y, std::size_t weight_budget) const;
+  /// Whether a convolution is no slower on blocked tensors.
+  bool better_blocked(std::size_t index) const;
   void choose_layouts();
   void make_plans();
   View<const float> output_of(std::size_t reference) const;

@@ -182,6 +182,8 @@ class CONVOLUME_API ConvPlan {
 
   const ConvProblem& problem() const noexcept;
   Engine engine() const noexcept;
+  /// Seconds of one core for a training step, by the cost model: to compare plans, not to plan a day.
+  double seconds() const noexcept;
   /// Everything that decides the rounding.
   std::string numerics() const;
   /// Which engines were asked, why each refused, what was chosen, and what is kept.

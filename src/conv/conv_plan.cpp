@@ -107,6 +107,7 @@ std::string geometry_of(const Spectra& spectra) {
 struct ConvPlan::Impl {
   ConvProblem problem;
   Engine chosen = Engine::reference;
+  double seconds = 0;
   std::unique_ptr<conv::ConvEngine> engine;
   std::string story;
   // What caches of this plan are made of, to recognise foreign ones.
@@ -241,7 +242,7 @@ ConvPlan ConvPlan::make(const ConvProblem& problem, const ConvOptions& options) 
     story +=
         fmt::format("  {}: {:.3g} ms per training step estimated\n", name_of(candidate.engine), 1e3 * offer.seconds);
     if (offer.seconds >= best) continue;
-    best = offer.seconds;
+    best = impl->seconds = offer.seconds;
     impl->chosen = candidate.engine;
     impl->engine = std::move(offer.engine);
   }
@@ -355,6 +356,7 @@ ConvGradientReady ConvPlan::append_backward(TaskGraph& graph, const ConvReady& r
 
 const ConvProblem& ConvPlan::problem() const noexcept { return impl_->problem; }
 Engine ConvPlan::engine() const noexcept { return impl_->chosen; }
+double ConvPlan::seconds() const noexcept { return impl_->seconds; }
 std::string ConvPlan::numerics() const { return impl_->engine->numerics(); }
 std::string ConvPlan::explain() const { return impl_->story; }
 std::vector<CacheCost> ConvPlan::caches() const { return impl_->engine->caches(); }
