@@ -35,6 +35,15 @@ TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& p, TransformMeter
       weights_(grid_.way.tile, p.in_channels, p.out_channels),
       few_(tiles_in_lanes<T>(p.in_channels, p.x_layout)),
       meter_(meter) {
+  constexpr index_t most_parts = 16, step = 4;
+  const index_t sums = static_cast<index_t>(sizeof(T)) * weights_.elements();
+  if (few_ && sums <= static_cast<index_t>(machine_model().l2_bytes)) {
+    parts_ = std::min(most_parts, (grid_.tiles() + lanes - 1) / lanes);
+    chunk_ = step;
+    x_ = TileSpectra<T>(grid_.way.tile, p.in_channels, lanes, few_);
+    dy_ = TileSpectra<T>(grid_.way.tile, p.out_channels, chunk_, false);
+    return;
+  }
   constexpr index_t chunk_bytes = 32 << 20;
   const auto bytes = [&](index_t tiles) {
     return static_cast<index_t>(sizeof(T)) * (TileSpectra<T>(grid_.way.tile, p.in_channels, tiles, few_).elements() +
@@ -48,7 +57,8 @@ TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& p, TransformMeter
 
 template <class T>
 std::string TiledWeightGradient<T>::describe() const {
-  return fmt::format("{}, {}, {} in chunks of {}", in_.describe(), gradient_.describe(), kernel_.describe(), chunk_);
+  const std::string order = parts_ > 0 ? fmt::format("{} parts", parts_) : fmt::format("chunks of {}", chunk_);
+  return fmt::format("{}, {}, {} in {}", in_.describe(), gradient_.describe(), kernel_.describe(), order);
 }
 
 /// Of one tile, or, where tiles are lanes, of all that share them with the first.
@@ -72,50 +82,66 @@ void TiledWeightGradient<T>::transform_x(const BackwardArguments& a, index_t til
   }
 }
 
+/// A channel block of a tile's valid part of dy.
+template <class T>
+TileSource<T> TiledWeightGradient<T>::dy_source(const BackwardArguments& a, index_t tile, index_t o) const {
+  const bool activated = problem_.epilogue.activation.kind != Activation::Kind::none;
+  const index_t n = grid_.sample(tile);
+  TileSource<T> source{.block = block_of(a.dy.as<T>(), problem_.y_layout, n, o),
+                       .origin = grid_.begin(tile),
+                       .window = grid_.way.valid,
+                       .activation = activated ? &problem_.epilogue.activation : nullptr};
+  if (activated) source.y = block_of(a.y.as<T>(), problem_.y_layout, n, o);
+  return source;
+}
+
 template <class T>
 void TiledWeightGradient<T>::transform_dy(const BackwardArguments& a, index_t tile, index_t place, T* spectra,
                                           T* scratch) const {
-  const bool activated = problem_.epilogue.activation.kind != Activation::Kind::none;
-  const index_t n = grid_.sample(tile);
   for (index_t o = 0; o < problem_.out_channels; o += lanes) {
-    TileSource<T> source{.block = block_of(a.dy.as<T>(), problem_.y_layout, n, o),
-                         .origin = grid_.begin(tile),
-                         .window = grid_.way.valid,
-                         .activation = activated ? &problem_.epilogue.activation : nullptr};
-    if (activated) source.y = block_of(a.y.as<T>(), problem_.y_layout, n, o);
-    meter_.measure(Counted::gradient,
-                   [&] { stream_tile(gradient_, source, spectra + dy_.offset(place, o), dy_.strides(), scratch); });
+    meter_.measure(Counted::gradient, [&] {
+      stream_tile(gradient_, dy_source(a, tile, o), spectra + dy_.offset(place, o), dy_.strides(), scratch);
+    });
   }
 }
 
-/// Adds a chunk of tiles, in their order, to the sums of some frequency blocks.
+/// Adds the products of some tiles, in their order, to the sums of one frequency block.
+template <class T>
+void TiledWeightGradient<T>::multiply_block(index_t block, index_t tiles, const T* x, const T* dy, bool add,
+                                            T* sums) const {
+  multiply(ComplexProduct<T>{.a = x,
+                             .a_row = x_.channel_step(),
+                             .a_term = x_.tile_step(),
+                             .a_im = x_.im(),
+                             .a_frequency = x_.frequency_step(),
+                             .b = dy,
+                             .b_term = dy_.tile_step(),
+                             .b_im = dy_.im(),
+                             .b_frequency = dy_.frequency_step(),
+                             .b_column = lanes,
+                             .c = sums + weights_.block_offset(block),
+                             .c_row = weights_.channel_step(),
+                             .c_im = lanes,
+                             .c_frequency = weights_.frequency_step(),
+                             .c_column = weights_.column_step(),
+                             .rows = problem_.in_channels,
+                             .terms = tiles,
+                             .frequencies = grid_.way.tile.z,
+                             .columns = weights_.columns(),
+                             .conjugate_b = true,
+                             .add = add});
+}
+
+/// Adds a chunk of tiles to the sums of some frequency blocks.
 template <class T>
 void TiledWeightGradient<T>::sum_products(index_t first_block, index_t last_block, index_t count, const T* x,
                                           const T* dy, bool add, T* sums) const {
   const index_t together = few_ ? lanes : count;
   for (index_t block = first_block; block < last_block; ++block) {
     for (index_t first = 0; first < count; first += together) {
-      multiply(ComplexProduct<T>{.a = x + x_.block_offset(block) + (few_ ? x_.offset(first / lanes, 0) : 0),
-                                 .a_row = x_.channel_step(),
-                                 .a_term = x_.tile_step(),
-                                 .a_im = x_.im(),
-                                 .a_frequency = x_.frequency_step(),
-                                 .b = dy + dy_.block_offset(block) + dy_.offset(first, 0),
-                                 .b_term = dy_.tile_step(),
-                                 .b_im = dy_.im(),
-                                 .b_frequency = dy_.frequency_step(),
-                                 .b_column = lanes,
-                                 .c = sums + weights_.block_offset(block),
-                                 .c_row = weights_.channel_step(),
-                                 .c_im = lanes,
-                                 .c_frequency = weights_.frequency_step(),
-                                 .c_column = weights_.column_step(),
-                                 .rows = problem_.in_channels,
-                                 .terms = std::min(together, count - first),
-                                 .frequencies = grid_.way.tile.z,
-                                 .columns = weights_.columns(),
-                                 .conjugate_b = true,
-                                 .add = add || first > 0});
+      multiply_block(block, std::min(together, count - first),
+                     x + x_.block_offset(block) + (few_ ? x_.offset(first / lanes, 0) : 0),
+                     dy + dy_.block_offset(block) + dy_.offset(first, 0), add || first > 0, sums);
     }
   }
 }
@@ -144,6 +170,85 @@ void TiledWeightGradient<T>::invert(const BackwardArguments& a, index_t channel,
   });
 }
 
+/// Some tiles, from `first` on, whose lanes stand at `x`: planes of dy, then, per frequency block, lines along Z in the
+/// L1 and the products.
+template <class T>
+void TiledWeightGradient<T>::sum_step(const BackwardArguments& a, index_t first, index_t count, const T* x, bool add,
+                                      T* sums, T* scratch) const {
+  T* planes = scratch + scratch_bytes() / sizeof(T);
+  T* lines = planes + dy_.elements();
+  for (index_t i = 0; i < count; ++i) {
+    for (index_t o = 0; o < problem_.out_channels; o += lanes) {
+      meter_.measure(Counted::gradient, [&] {
+        transform_planes(gradient_, dy_source(a, first + i, o), planes + dy_.offset(i, o), dy_.strides(), scratch);
+      });
+    }
+  }
+  for (index_t block = 0; block < in_.blocks(); ++block) {
+    const T* from = planes + dy_.block_offset(block);
+    meter_.measure_part(Counted::gradient, [&] {
+      for (index_t o = 0; o < problem_.out_channels; o += lanes) {
+        gradient_.forward_lines({from + o, lines + o, dy_.strides(), dy_.strides()}, count, dy_.tile_step(),
+                                dy_.tile_step(), scratch);
+      }
+    });
+    multiply_block(block, count, x + x_.block_offset(block), lines, add, sums);
+  }
+}
+
+template <class T>
+void TiledWeightGradient<T>::sum_part(const BackwardArguments& a, index_t part, T* sums) const {
+  const auto bytes = [](index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); };
+  const std::size_t step_bytes = scratch_bytes() + bytes(dy_.elements() + dy_.block_elements());
+  Scratch scratch(a.memory, bytes(x_.elements()) + step_bytes + 128);
+  T* x = scratch.take<T>(bytes(x_.elements()));
+  T* temporary = scratch.take<T>(step_bytes);
+  const index_t begin = first_of_part(part), end = first_of_part(part + 1);
+  for (index_t first = begin; first < end; first += lanes) {
+    const index_t count = std::min(lanes, end - first);
+    transform_tiles_in_lanes(in_, grid_, Extent3{0, 0, 0} - problem_.pad_before, first, count, a.x.as<T>(), x_, x,
+                             temporary, meter_);
+    for (index_t i = 0; i < count; i += chunk_) {
+      sum_step(a, first + i, std::min(chunk_, count - i), x + i, first + i > begin, sums, temporary);
+    }
+  }
+}
+
+/// What a tile reads.
+template <class T>
+void TiledWeightGradient<T>::collect(const ConvReady& ready, index_t tile, bool with_dy,
+                                     std::vector<TaskId>& after) const {
+  const index_t n = grid_.sample(tile), z = grid_.begin(tile).z, x = z - problem_.pad_before.z;
+  ready.x.collect(n, 0, problem_.in_channels, std::max<index_t>(0, x), std::max<index_t>(1, x + grid_.way.tile.z),
+                  after);
+  if (with_dy) ready.dy.collect(n, 0, problem_.out_channels, z, z + grid_.way.valid.z, after);
+}
+
+/// Parts, then, piece by piece of the frequencies, their sums in order.
+template <class T>
+std::vector<TaskId> TiledWeightGradient<T>::append_parts(TaskGraph& graph, const ConvReady& ready,
+                                                         const std::shared_ptr<const BackwardArguments>& a,
+                                                         const std::shared_ptr<Run>& run, TaskId memory) const {
+  std::vector<TaskId> sums;
+  for (index_t part = 0; part < parts_; ++part) {
+    std::vector<TaskId> after{memory};
+    const index_t begin = first_of_part(part), end = first_of_part(part + 1);
+    for (index_t tile = begin; tile < end; ++tile) collect(ready, tile, true, after);
+    sums.push_back(graph.add(
+        {.name = "weight gradient sums", .cost = in_.flops() * static_cast<double>(end - begin)},
+        [this, a, run, part] { sum_part(*a, part, run->total() + part * weights_.elements()); }, after));
+  }
+  return ops::append_ranges(graph, "weight gradient parts", in_.blocks(), static_cast<double>(weights_.elements()),
+                            sums, [this, run](index_t begin, index_t end) {
+                              const index_t first = weights_.block_offset(begin), last = weights_.block_offset(end);
+                              T* total = run->total();
+                              for (index_t part = 1; part < parts_; ++part) {
+                                const T* other = total + part * weights_.elements();
+                                for (index_t i = first; i < last; ++i) total[i] += other[i];
+                              }
+                            });
+}
+
 template <class T>
 std::vector<TaskId> TiledWeightGradient<T>::append_transforms(TaskGraph& graph, const ConvReady& ready,
                                                               const std::shared_ptr<const BackwardArguments>& a,
@@ -155,13 +260,7 @@ std::vector<TaskId> TiledWeightGradient<T>::append_transforms(TaskGraph& graph, 
     const index_t tile = first + place;
     std::vector<TaskId> after = before;
     const index_t together = few_ && place % lanes == 0 ? std::min(lanes, count - place) : 1;
-    for (index_t i = 0; i < together; ++i) {
-      const index_t z = grid_.begin(tile + i).z - problem_.pad_before.z;
-      ready.x.collect(grid_.sample(tile + i), 0, problem_.in_channels, std::max<index_t>(0, z),
-                      std::max<index_t>(1, z + grid_.way.tile.z), after);
-    }
-    const index_t z = grid_.begin(tile).z;
-    ready.dy.collect(grid_.sample(tile), 0, problem_.out_channels, z, z + grid_.way.valid.z, after);
+    for (index_t i = 0; i < together; ++i) collect(ready, tile + i, i == 0, after);
     tasks.push_back(graph.add(
         {.name = "tile spectra", .cost = 2 * in_.flops()},
         [this, a, run, tile, place, chunk] {
@@ -210,18 +309,11 @@ std::vector<TaskId> TiledWeightGradient<T>::append_inverses(TaskGraph& graph,
                             });
 }
 
+/// Two chunks in turn: one is transformed while the other is multiplied.
 template <class T>
-Ready TiledWeightGradient<T>::append(TaskGraph& graph, const ConvReady& ready,
-                                     const std::shared_ptr<const BackwardArguments>& a) const {
-  const auto run = std::make_shared<Run>();
-  const auto bytes = [](index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); };
-  run->chunks.init(a->memory, 2, bytes(x_.elements() + dy_.elements()));
-  run->sums.init(a->memory, 1, bytes(weights_.elements()));
-  run->dy_offset = x_.elements();
-  const TaskId memory = graph.add({.name = "take spectra"}, [run, count = std::min<index_t>(2, chunks())] {
-    for (index_t chunk = 0; chunk < count; ++chunk) run->x(chunk);
-    run->total();
-  });
+std::vector<TaskId> TiledWeightGradient<T>::append_chunks(TaskGraph& graph, const ConvReady& ready,
+                                                          const std::shared_ptr<const BackwardArguments>& a,
+                                                          const std::shared_ptr<Run>& run, TaskId memory) const {
   std::vector<TaskId> last, before_last;  // products of the chunks before
   for (index_t chunk = 0; chunk < chunks(); ++chunk) {
     std::vector<TaskId> free = before_last;
@@ -229,7 +321,25 @@ Ready TiledWeightGradient<T>::append(TaskGraph& graph, const ConvReady& ready,
     const auto transforms = append_transforms(graph, ready, a, run, chunk, free);
     before_last = std::exchange(last, append_products(graph, run, chunk, transforms, last));
   }
-  auto done = append_inverses(graph, a, run, last);
+  return last;
+}
+
+template <class T>
+Ready TiledWeightGradient<T>::append(TaskGraph& graph, const ConvReady& ready,
+                                     const std::shared_ptr<const BackwardArguments>& a) const {
+  const auto run = std::make_shared<Run>();
+  const auto bytes = [](index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); };
+  run->chunks.init(a->memory, 2, bytes(x_.elements() + dy_.elements()));
+  run->sums.init(a->memory, 1, bytes(weights_.elements() * std::max<index_t>(1, parts_)));
+  run->dy_offset = x_.elements();
+  const index_t buffers = parts_ > 0 ? 0 : std::min<index_t>(2, chunks());
+  const TaskId memory = graph.add({.name = "take spectra"}, [run, buffers] {
+    for (index_t chunk = 0; chunk < buffers; ++chunk) run->x(chunk);
+    run->total();
+  });
+  const auto sums =
+      parts_ > 0 ? append_parts(graph, ready, a, run, memory) : append_chunks(graph, ready, a, run, memory);
+  auto done = append_inverses(graph, a, run, sums);
   graph.add(
       {.name = "release spectra", .task_class = TaskClass::update},
       [run] {
