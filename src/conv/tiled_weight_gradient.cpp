@@ -14,6 +14,17 @@
 
 namespace convolume::conv {
 
+namespace {
+
+ConvProblem exchange_zy(ConvProblem p) {
+  for (Extent3* extent : {&p.input, &p.kernel, &p.stride, &p.dilation, &p.pad_before, &p.pad_after}) {
+    std::swap(extent->z, extent->y);
+  }
+  return p;
+}
+
+}  // namespace
+
 template <class T>
 struct TiledWeightGradient<T>::Run {
   BufferStore chunks, sums;
@@ -26,33 +37,35 @@ struct TiledWeightGradient<T>::Run {
 };
 
 template <class T>
-TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& p, TransformMeter& meter)
-    : problem_(p),
-      grid_{plan::choose_tiled_way(p, plan::Direction::backward_weights, machine_model()), p.batch},
+TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& problem, TransformMeter& meter)
+    : turned_(problem.kernel.z == 1 && problem.kernel.y > 1),
+      problem_(turned_ ? exchange_zy(problem) : problem),
+      grid_{plan::choose_tiled_way(problem_, plan::Direction::backward_weights, machine_model()), problem.batch},
       in_(grid_.way.tile, grid_.way.tile),
       gradient_(grid_.way.tile, grid_.way.valid),
-      kernel_(grid_.way.tile, p.kernel),
-      weights_(grid_.way.tile, p.in_channels, p.out_channels),
-      few_(tiles_in_lanes<T>(p.in_channels, p.x_layout)),
+      kernel_(grid_.way.tile, problem_.kernel),
+      weights_(grid_.way.tile, problem.in_channels, problem.out_channels),
+      few_(tiles_in_lanes<T>(problem.in_channels, problem.x_layout)),
       meter_(meter) {
   constexpr index_t most_parts = 16, step = 4;
   const index_t sums = static_cast<index_t>(sizeof(T)) * weights_.elements();
   if (few_ && sums <= static_cast<index_t>(machine_model().l2_bytes)) {
     parts_ = std::min(most_parts, (grid_.tiles() + lanes - 1) / lanes);
     chunk_ = step;
-    x_ = TileSpectra<T>(grid_.way.tile, p.in_channels, lanes, few_);
-    dy_ = TileSpectra<T>(grid_.way.tile, p.out_channels, chunk_, false);
+    x_ = TileSpectra<T>(grid_.way.tile, problem.in_channels, lanes, few_);
+    dy_ = TileSpectra<T>(grid_.way.tile, problem.out_channels, chunk_, false);
     return;
   }
   constexpr index_t chunk_bytes = 32 << 20;
   const auto bytes = [&](index_t tiles) {
-    return static_cast<index_t>(sizeof(T)) * (TileSpectra<T>(grid_.way.tile, p.in_channels, tiles, few_).elements() +
-                                              TileSpectra<T>(grid_.way.tile, p.out_channels, tiles, false).elements());
+    return static_cast<index_t>(sizeof(T)) *
+           (TileSpectra<T>(grid_.way.tile, problem.in_channels, tiles, few_).elements() +
+            TileSpectra<T>(grid_.way.tile, problem.out_channels, tiles, false).elements());
   };
   chunk_ = std::clamp<index_t>(chunk_bytes * lanes / bytes(lanes), 1, grid_.tiles());
   if (few_) chunk_ = round_up(chunk_, lanes);
-  x_ = TileSpectra<T>(grid_.way.tile, p.in_channels, chunk_, few_);
-  dy_ = TileSpectra<T>(grid_.way.tile, p.out_channels, chunk_, false);
+  x_ = TileSpectra<T>(grid_.way.tile, problem.in_channels, chunk_, few_);
+  dy_ = TileSpectra<T>(grid_.way.tile, problem.out_channels, chunk_, false);
 }
 
 template <class T>
@@ -65,7 +78,7 @@ std::string TiledWeightGradient<T>::describe() const {
 template <class T>
 void TiledWeightGradient<T>::transform_x(const BackwardArguments& a, index_t tile, index_t place, T* spectra,
                                          T* scratch) const {
-  const View<const T> x = a.x.as<T>();
+  const View<const T> x = turned(a.x.as<T>());
   if (few_) {
     if (place % lanes != 0) return;
     const index_t count = std::min({lanes, chunk_ - place, grid_.tiles() - tile});
@@ -87,11 +100,11 @@ template <class T>
 TileSource<T> TiledWeightGradient<T>::dy_source(const BackwardArguments& a, index_t tile, index_t o) const {
   const bool activated = problem_.epilogue.activation.kind != Activation::Kind::none;
   const index_t n = grid_.sample(tile);
-  TileSource<T> source{.block = block_of(a.dy.as<T>(), problem_.y_layout, n, o),
+  TileSource<T> source{.block = block_of(turned(a.dy.as<T>()), problem_.y_layout, n, o),
                        .origin = grid_.begin(tile),
                        .window = grid_.way.valid,
                        .activation = activated ? &problem_.epilogue.activation : nullptr};
-  if (activated) source.y = block_of(a.y.as<T>(), problem_.y_layout, n, o);
+  if (activated) source.y = block_of(turned(a.y.as<T>()), problem_.y_layout, n, o);
   return source;
 }
 
@@ -148,7 +161,7 @@ void TiledWeightGradient<T>::sum_products(index_t first_block, index_t last_bloc
 
 template <class T>
 void TiledWeightGradient<T>::invert(const BackwardArguments& a, index_t channel, index_t column, T* sums) const {
-  const auto dw = a.dw.as<T>();
+  const auto dw = turned(a.dw.as<T>());
   const index_t first = column * lanes;
   const TileTarget<T> target{.block = {.data = dw.channel(first, channel),
                                        .extent = problem_.kernel,
@@ -206,8 +219,8 @@ void TiledWeightGradient<T>::sum_part(const BackwardArguments& a, index_t part, 
   const index_t begin = first_of_part(part), end = first_of_part(part + 1);
   for (index_t first = begin; first < end; first += lanes) {
     const index_t count = std::min(lanes, end - first);
-    transform_tiles_in_lanes(in_, grid_, Extent3{0, 0, 0} - problem_.pad_before, first, count, a.x.as<T>(), x_, x,
-                             temporary, meter_);
+    transform_tiles_in_lanes(in_, grid_, Extent3{0, 0, 0} - problem_.pad_before, first, count, turned(a.x.as<T>()), x_,
+                             x, temporary, meter_);
     for (index_t i = 0; i < count; i += chunk_) {
       sum_step(a, first + i, std::min(chunk_, count - i), x + i, first + i > begin, sums, temporary);
     }
@@ -219,6 +232,11 @@ template <class T>
 void TiledWeightGradient<T>::collect(const ConvReady& ready, index_t tile, bool with_dy,
                                      std::vector<TaskId>& after) const {
   const index_t n = grid_.sample(tile), z = grid_.begin(tile).z, x = z - problem_.pad_before.z;
+  if (turned_) {
+    ready.x.collect(n, 0, problem_.in_channels, after);
+    if (with_dy) ready.dy.collect(n, 0, problem_.out_channels, after);
+    return;
+  }
   ready.x.collect(n, 0, problem_.in_channels, std::max<index_t>(0, x), std::max<index_t>(1, x + grid_.way.tile.z),
                   after);
   if (with_dy) ready.dy.collect(n, 0, problem_.out_channels, z, z + grid_.way.valid.z, after);

@@ -1,6 +1,8 @@
 // The tiled way in the direction that sums over tiles: dw from x and dy.
 #pragma once
 
+#include <utility>
+
 #include "conv/engine.hpp"
 #include "conv/tile_ends.hpp"
 #include "conv/tiled_layout.hpp"
@@ -59,6 +61,17 @@ class TiledWeightGradient {
   std::vector<TaskId> append_inverses(TaskGraph& graph, const std::shared_ptr<const BackwardArguments>& a,
                                       const std::shared_ptr<Run>& run, const std::vector<TaskId>& products) const;
 
+  /// The tensor, with Z and Y exchanged where the problem's are.
+  template <class U>
+  View<U> turned(View<U> tensor) const {
+    if (turned_) {
+      std::swap(tensor.shape.extent.z, tensor.shape.extent.y);
+      std::swap(tensor.stride[2], tensor.stride[3]);
+    }
+    return tensor;
+  }
+
+  bool turned_;  ///< lines along Z are what is read at a stretch: a planar kernel has its rows stand for planes
   ConvProblem problem_;
   TileGrid grid_;
   fft::TilePlan<T> in_, gradient_, kernel_;
