@@ -145,8 +145,11 @@ class Model {
     const double traffic = rounds * w_time;
     const double calls =
         rounds * static_cast<double>(t.y * (t.x / 2 + 1)) * (1 + channels_.in_blocks + channels_.out_blocks);
-    return transforms + kernels + w_time + spectra + std::max(products, traffic) + 0.3 * std::min(products, traffic) +
-           calls * block_seconds;
+    // Groups that two workers cannot share evenly leave one of them idle, unless it finds other work.
+    const double idle = 0.5 * (2 * std::ceil(rounds / 2) / rounds - 1);
+    return kernels + w_time +
+           (1 + idle) * (transforms + spectra + std::max(products, traffic) + 0.3 * std::min(products, traffic) +
+                         calls * block_seconds);
   }
 
   static constexpr double chunk_bytes = 32e6;
