@@ -212,6 +212,7 @@ NumericsRecord Trainer::numerics() const {
   auto record = NumericsRecord::of_this_build();
   network_.add_numerics(record);
   record.set("reduction_chunk", std::to_string(ops::chunk_elements));
+  record.set("reduction_slab", std::to_string(ops::slab_elements));
   return record;
 }
 

@@ -1,6 +1,7 @@
 #include "ops/group_norm.hpp"
 
 #include "tests/ops/ops_test.hpp"
+#include "tests/sanitizers.hpp"
 
 namespace convolume::ops::test {
 namespace {
@@ -128,10 +129,12 @@ TEMPLATE_TEST_CASE("group norm of blocked tensors matches a reference", "[ops]",
 
 TEMPLATE_TEST_CASE("group norm of many slabs", "[ops]", float, double) {
   using T = TestType;
+  std::vector<std::pair<index_t, index_t>> splits{{18, 3}, {18, 18}, {5, 1}};
+  if (convolume::test::sanitized) splits.resize(1);
   for (const Layout layout : both_layouts) {
-    for (const auto& [channels, groups] : std::vector<std::pair<index_t, index_t>>{{18, 3}, {18, 18}, {5, 1}}) {
+    for (const auto& [channels, groups] : splits) {
       INFO(channels << " channels in " << groups << " groups, " << name_of(layout));
-      const Extent3 extent = layout == Layout::plain ? Extent3{5, 151, 177} : many_slabs;
+      const Extent3 extent = layout == Layout::plain ? Extent3{5, 111, 121} : many_slabs;
       const auto make = [&, c = channels, g = groups] {
         return Case<T>({2, c, extent}, {.groups = g, .epsilon = 1e-5}, 29, 3, layout);
       };
@@ -144,7 +147,8 @@ TEMPLATE_TEST_CASE("group norm of many slabs", "[ops]", float, double) {
       };
       Case<T> first = make();
       pass(first, 1);
-      for (const int threads : {2, 8}) {
+      for (const int threads : {8, 2}) {
+        if (convolume::test::sanitized && threads == 2) continue;
         Case<T> other = make();
         pass(other, threads);
         REQUIRE(other.y.same_bits(first.y));

@@ -1,6 +1,7 @@
 #include "ops/pooling.hpp"
 
 #include "tests/ops/ops_test.hpp"
+#include "tests/sanitizers.hpp"
 
 namespace convolume::ops::test {
 namespace {
@@ -128,11 +129,13 @@ TEMPLATE_TEST_CASE("max-pooling matches a reference, forward and backward", "[op
     Random random(5);
     for (const Case& on : cases) {
       for (const Data data : {Data::random, Data::ties, Data::not_numbers}) {
+        if (convolume::test::sanitized && data == Data::ties) continue;
         check<TestType>(on, Layout::plain, 3, data, random);
         check<TestType>(on, Layout::blocked, 17, data, random);
       }
     }
     for (const index_t channels : channel_counts) {
+      if (convolume::test::sanitized && channels > 8) continue;
       check<TestType>(cases[1], Layout::blocked, channels, Data::random, random);
       check<TestType>(cases[5], Layout::blocked, channels, Data::random, random);
     }
