@@ -95,14 +95,10 @@ void TiledVoxels<T>::weight_spectra(const View<const T>& w, index_t term, index_
                                        .plane_stride = w.stride[2],
                                        .row_stride = w.stride[3]},
                              .window = kernel_extent_};
-  Scratch scratch(memory, planes_bytes(kernel_) + kernel_.scratch_bytes() + 128);
-  T* planes = scratch.take<T>(planes_bytes(kernel_));
-  T* temporary = scratch.take<T>(kernel_.scratch_bytes());
+  Scratch scratch(memory, stream_bytes(kernel_));
+  T* temporary = scratch.take<T>(stream_bytes(kernel_));
   meter_.measure(Counted::weights, [&] {
-    const fft::TileStrides from = plane_strides(kernel_), to = weights_.strides();
-    transform_planes(kernel_, source, planes, from, temporary);
-    kernel_.forward_lines({planes, spectra + weights_.offset(term, column), from, to}, kernel_.blocks(), from.block,
-                          to.block, temporary);
+    stream_tile(kernel_, source, spectra + weights_.offset(term, column), weights_.strides(), temporary);
   });
 }
 
