@@ -159,28 +159,38 @@ void TiledWeightGradient<T>::sum_products(index_t first_block, index_t last_bloc
   }
 }
 
+/// Some neighbouring channels of x, whose sums lie side by side.
 template <class T>
-void TiledWeightGradient<T>::invert(const BackwardArguments& a, index_t channel, index_t column, T* sums) const {
+void TiledWeightGradient<T>::invert(const BackwardArguments& a, index_t channel, index_t count, index_t column,
+                                    const T* sums) const {
   const auto dw = turned(a.dw.as<T>());
   const index_t first = column * lanes;
-  const TileTarget<T> target{.block = {.data = dw.channel(first, channel),
-                                       .extent = problem_.kernel,
-                                       .channels = std::min(lanes, problem_.out_channels - first),
-                                       .channel_stride = dw.stride[0],
-                                       .plane_stride = dw.stride[2],
-                                       .row_stride = dw.stride[3]},
-                             .window = problem_.kernel,
-                             .scale = T{1} / static_cast<T>(grid_.way.tile.volume()),
-                             .add = a.add_dw};
-  Scratch scratch(a.memory, planes_bytes(kernel_) + kernel_.scratch_bytes() + 128);
-  T* planes = scratch.take<T>(planes_bytes(kernel_));
+  const std::size_t each = planes_bytes(kernel_);
+  Scratch scratch(a.memory, static_cast<std::size_t>(count) * each + kernel_.scratch_bytes() + 128);
+  T* planes = scratch.take<T>(static_cast<std::size_t>(count) * each);
   T* temporary = scratch.take<T>(kernel_.scratch_bytes());
-  meter_.measure(Counted::inverse, [&] {
-    const fft::TileStrides from = weights_.strides(), to = plane_strides(kernel_);
-    kernel_.inverse_lines({sums + weights_.offset(channel, column), planes, from, to}, kernel_.blocks(), from.block,
-                          to.block, temporary);
-    invert_planes(kernel_, static_cast<const T*>(planes), to, target, temporary);
+  const auto step = static_cast<index_t>(each / sizeof(T));
+  const fft::TileStrides from = weights_.strides(), to = plane_strides(kernel_);
+  meter_.measure_part(Counted::inverse, [&] {
+    for (index_t block = 0; block < kernel_.blocks(); ++block) {
+      const T* lines = sums + weights_.offset(channel, column) + block * from.block;
+      kernel_.inverse_lines({lines, planes + block * to.block, from, to}, count, weights_.channel_step(), step,
+                            temporary);
+    }
   });
+  for (index_t i = 0; i < count; ++i) {
+    const TileTarget<T> target{.block = {.data = dw.channel(first, channel + i),
+                                         .extent = problem_.kernel,
+                                         .channels = std::min(lanes, problem_.out_channels - first),
+                                         .channel_stride = dw.stride[0],
+                                         .plane_stride = dw.stride[2],
+                                         .row_stride = dw.stride[3]},
+                               .window = problem_.kernel,
+                               .scale = T{1} / static_cast<T>(grid_.way.tile.volume()),
+                               .add = a.add_dw};
+    meter_.measure(Counted::inverse,
+                   [&] { invert_planes(kernel_, static_cast<const T*>(planes + i * step), to, target, temporary); });
+  }
 }
 
 /// Some tiles, from `first` on, whose lanes stand at `x`: planes of dy, then, per frequency block, lines along Z in the
@@ -319,12 +329,16 @@ std::vector<TaskId> TiledWeightGradient<T>::append_inverses(TaskGraph& graph,
                                                             const std::shared_ptr<const BackwardArguments>& a,
                                                             const std::shared_ptr<Run>& run,
                                                             const std::vector<TaskId>& products) const {
-  return ops::append_ranges(graph, "weight gradient", problem_.in_channels * weights_.columns(), kernel_.flops(),
-                            products, [this, a, run](index_t begin, index_t end) {
-                              for (index_t i = begin; i < end; ++i) {
-                                invert(*a, i / weights_.columns(), i % weights_.columns(), run->total());
-                              }
-                            });
+  constexpr index_t together = 4;  // channels whose planes fit into the L2
+  const index_t groups = (problem_.in_channels + together - 1) / together;
+  const double cost = kernel_.flops() * static_cast<double>(together);
+  return ops::append_ranges(
+      graph, "weight gradient", groups * weights_.columns(), cost, products, [=, this](index_t begin, index_t end) {
+        for (index_t i = begin; i < end; ++i) {
+          const index_t first = i / weights_.columns() * together;
+          invert(*a, first, std::min(together, problem_.in_channels - first), i % weights_.columns(), run->total());
+        }
+      });
 }
 
 /// Two chunks in turn: one is transformed while the other is multiplied.

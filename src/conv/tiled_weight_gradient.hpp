@@ -40,7 +40,7 @@ class TiledWeightGradient {
   void multiply_block(index_t block, index_t tiles, const T* x, const T* dy, bool add, T* sums) const;
   void sum_products(index_t first_block, index_t last_block, index_t count, const T* x, const T* dy, bool add,
                     T* sums) const;
-  void invert(const BackwardArguments& a, index_t channel, index_t column, T* sums) const;
+  void invert(const BackwardArguments& a, index_t channel, index_t count, index_t column, const T* sums) const;
 
   void sum_part(const BackwardArguments& a, index_t part, T* sums) const;
   void sum_step(const BackwardArguments& a, index_t first, index_t count, const T* x, bool add, T* sums,
