@@ -99,6 +99,12 @@ TEST_CASE("fft_tiled has the same bits with kept or recomputed weights, on 1, 2 
                       tiled, {.engine = Engine::fft_tiled, .memory_budget = 1});
 }
 
+TEST_CASE("fft_tiled gives the same where results are written past the caches") {
+  if (test::sanitized) return;
+  test::check_layouts<float>("ic3id46oc17kd3", tiled, true, true, Activation::Kind::relu);  // 10 MB of y
+  test::check_layouts<double>("mb2ic9id30oc3kd3", tiled, true, false, Activation::Kind::none);
+}
+
 TEST_CASE("fft_tiled gives the same in blocked memory, and zero in lanes without a channel") {
   for (const char* text : {"mb2ic20id12oc18kd3pd1", "ic16id10ih20iw11oc32kd3kh5kw2", "ic12id1ih20iw19oc9kd1kh3kw3",
                            "mb2g20ic20id14oc20kd3pd1"}) {

@@ -11,6 +11,7 @@
 #include "convolume/error.hpp"
 #include "convolume/memory.hpp"
 #include "core/random.hpp"
+#include "tests/sanitizers.hpp"
 
 namespace convolume::nets {
 namespace {
@@ -116,6 +117,17 @@ out_channels = 1
 kernel = [2, 5, 5]
 )";
 
+/// The same net with channels enough for blocked tensors, in numbers that fill blocks in part.
+std::string widened(std::string text) {
+  const std::string key = "out_channels = ";
+  for (const auto& [narrow, wide] : {std::pair{"4\n", "20\n"}, {"5\n", "21\n"}, {"6\n", "18\n"}}) {
+    for (std::size_t at = 0; (at = text.find(key + narrow, at)) != std::string::npos;) {
+      text.replace(at + key.size(), 2, wide);
+    }
+  }
+  return text;
+}
+
 /// A net in training on fixed noise, and half the sum of squares of logit - target as the loss.
 class Training {
  public:
@@ -200,6 +212,18 @@ std::vector<float> results_of(const std::string& text, const NetworkOptions& opt
   return on.results();
 }
 
+/// |a - b| / |b| in the Euclidean norm.
+double difference(const std::vector<float>& a, const std::vector<float>& b) {
+  REQUIRE(a.size() == b.size());
+  double square = 0, norm = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double d = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+    square += d * d;
+    norm += static_cast<double>(b[i]) * static_cast<double>(b[i]);
+  }
+  return std::sqrt(square / norm);
+}
+
 /// Wakes all threads: each waits for the others.
 void meet(Scheduler& scheduler) {
   TaskGraph graph;
@@ -257,7 +281,8 @@ TEST_CASE("gradients of a whole net are slopes of the loss", "[network]") {
 }
 
 TEST_CASE("gradients have the same bits on any number of threads", "[network]") {
-  for (const auto* text : {&everything, &convolutions}) {
+  const std::string wide = widened(everything);
+  for (const auto* text : {&everything, &convolutions, &wide}) {
     const auto expected = results_of(*text, {});
     for (const int threads : {2, 3}) {
       Scheduler scheduler(threads);
@@ -318,14 +343,26 @@ TEST_CASE("a net gives the same bits with and without caching of spectra, by eit
 TEST_CASE("engines agree on a whole net", "[network]") {
   const auto a = results_of(convolutions, {.engine = Engine::fft_volume});
   const auto b = results_of(convolutions, {.engine = Engine::reference});
-  REQUIRE(a.size() == b.size());
-  double difference = 0, norm = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const double d = static_cast<double>(a[i]) - static_cast<double>(b[i]);
-    difference += d * d;
-    norm += static_cast<double>(b[i]) * static_cast<double>(b[i]);
+  CHECK(difference(a, b) < 1e-5);
+}
+
+TEST_CASE("a net of many channels runs on blocked tensors and gives what it gives on plain ones", "[network]") {
+  if (test::sanitized) return;  // the reference takes its time
+  const std::string text = widened(everything);
+  Training blocked(text, {}), plain(text, {.engine = Engine::reference});
+  Scheduler scheduler(2);
+  blocked.run(scheduler);
+  plain.run(scheduler);
+  for (std::size_t i = 0; i < blocked.network().spec().nodes.size(); ++i) {
+    const NodeSpec& node = blocked.network().spec().nodes[i];
+    INFO(node.name);
+    CHECK(blocked.network().layout_of(i) == (node.name == "logits" ? Layout::plain : Layout::blocked));
+    CHECK(plain.network().layout_of(i) == Layout::plain);
   }
-  CHECK(std::sqrt(difference / norm) < 1e-5);
+  CHECK(difference(blocked.results(), plain.results()) < 1e-5);
+  NumericsRecord record;
+  blocked.network().add_numerics(record);
+  CHECK_THAT(record.to_text(), Catch::Contains("node.b.layout"));
 }
 
 TEST_CASE("iterations leave no memory behind", "[network]") {

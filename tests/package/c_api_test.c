@@ -75,6 +75,25 @@ static void forward_and_backward(int threads) {
   convolume_conv_destroy(plan);
 }
 
+/* One channel in blocks of sixteen, y = x[i] + 2 x[i + 1]; lanes without a channel are zero. */
+static void blocked_tensors(void) {
+  convolume_conv_problem problem = cube();
+  for (int axis = 0; axis < 3; ++axis) problem.input[axis] = problem.kernel[axis] = 1;
+  problem.input[2] = 3;
+  problem.kernel[2] = 2;
+  problem.x_layout = problem.y_layout = 1;
+  convolume_conv* plan = NULL;
+  CHECK(convolume_conv_create(&problem, 1, &plan) == CONVOLUME_OK);
+  if (plan == NULL) return;
+  float x[3 * 16] = {0}, y[2 * 16];
+  const float w[2] = {1, 2};
+  for (int i = 0; i < 3; ++i) x[16 * i] = (float)(i + 1);
+  memset(y, 0xff, sizeof y);
+  CHECK(convolume_conv_forward(plan, x, w, NULL, y) == CONVOLUME_OK);
+  for (int i = 0; i < 2 * 16; ++i) CHECK(close_to(y[i], i == 0 ? 5 : i == 16 ? 8 : 0));
+  convolume_conv_destroy(plan);
+}
+
 /* Two channels in double precision, weights of -1, a ReLU with a slope: y = -0.25 * sum. */
 static void double_with_activation(void) {
   convolume_conv_problem problem = cube();
@@ -144,6 +163,7 @@ int main(void) {
   CHECK(strchr(convolume_version(), '.') != NULL);
   forward_and_backward(1);
   forward_and_backward(3);
+  blocked_tensors();
   double_with_activation();
   bad_problems();
   CHECK(convolume_last_error()[0] != '\0');
