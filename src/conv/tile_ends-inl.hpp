@@ -61,7 +61,7 @@ class SourceLoad {
         continue;
       }
       LoadRow(source_.block, z, window_y, lane, row);
-      if (source_.activation == nullptr) continue;
+      if (source_.activation == nullptr || DifferentiatesInPlace()) continue;
       T* outputs = buffer + n.y * n.x * lanes;
       LoadRow(source_.y, z, window_y, lane, outputs);
       ops::activation_gradient(*source_.activation, outputs, static_cast<const T*>(row), row, n.x * lanes);
@@ -78,6 +78,10 @@ class SourceLoad {
     return source_.shift.y == 0 && source_.shift.x == 0 && box_.begin.y == 0 && box_.end.y >= plan_.support().y &&
            box_.begin.x == 0 && box_.end.x == n.x;
   }
+  /// Whether rows of dy and y lie in the tensors as vectors need them, so that neither is copied before they meet.
+  bool DifferentiatesInPlace() const {
+    return source_.activation != nullptr && source_.block.blocked && hn::Lanes(d_) == fft::tile_lanes<T>;
+  }
   const T* Voxel(const BlockView<const T>& block, index_t z, index_t y, index_t x) const {
     const index_t step = block.blocked ? fft::tile_lanes<T> : 1;
     return block.data + (source_.origin.z + z) * block.plane_stride + (source_.origin.y + y) * block.row_stride +
@@ -93,7 +97,13 @@ class SourceLoad {
       const index_t first = std::clamp(box_.begin.x, begin, end), last = std::clamp(box_.end.x, first, end);
       T* at = row + to * lanes;
       std::fill(at, at + (first - begin) * lanes, T{0});
-      if (first < last) LoadVoxels(block, Voxel(block, z, y, first), last - first, lane, at + (first - begin) * lanes);
+      T* voxels = at + (first - begin) * lanes;
+      if (first < last && DifferentiatesInPlace()) {
+        ops::activation_gradient(*source_.activation, Voxel(source_.y, z, y, first), Voxel(block, z, y, first), voxels,
+                                 (last - first) * lanes);
+      } else if (first < last) {
+        LoadVoxels(block, Voxel(block, z, y, first), last - first, lane, voxels);
+      }
       std::fill(at + (last - begin) * lanes, at + (end - begin) * lanes, T{0});
     }
   }
