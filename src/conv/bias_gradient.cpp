@@ -5,6 +5,7 @@
 #include "conv/prepared.hpp"
 #include "conv/tile_ends.hpp"
 #include "ops/activation.hpp"
+#include "ops/norm_kernels.hpp"
 #include "ops/reduce.hpp"
 
 namespace convolume::conv {
@@ -20,11 +21,9 @@ void add_row(const T* row, index_t voxels, bool blocked, index_t channel, Sums<T
     sums[static_cast<std::size_t>(channel)] += ops::sum(row, voxels);
     return;
   }
-  for (index_t x = 0; x < voxels; ++x) {
-    for (std::size_t lane = 0; lane < sums.size(); ++lane) {
-      sums[lane] += static_cast<double>(row[static_cast<std::size_t>(x) * sums.size() + lane]);
-    }
-  }
+  ops::LaneSums<T> of_row;
+  ops::norm_kernels<T>().sum(row, voxels * fft::tile_lanes<T>, of_row);
+  for (std::size_t lane = 0; lane < sums.size(); ++lane) sums[lane] += of_row.value[lane];
 }
 
 }  // namespace
