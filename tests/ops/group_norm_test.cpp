@@ -129,6 +129,7 @@ TEMPLATE_TEST_CASE("group norm of blocked tensors matches a reference", "[ops]",
 
 TEMPLATE_TEST_CASE("group norm of many slabs", "[ops]", float, double) {
   using T = TestType;
+  if (convolume::test::sanitized && sizeof(T) == 8) return;  // as many bytes in as many tasks
   std::vector<std::pair<index_t, index_t>> splits{{18, 3}, {18, 18}, {5, 1}};
   if (convolume::test::sanitized) splits.resize(1);
   for (const Layout layout : both_layouts) {

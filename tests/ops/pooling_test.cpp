@@ -144,6 +144,8 @@ TEMPLATE_TEST_CASE("max-pooling matches a reference, forward and backward", "[op
 
 TEMPLATE_TEST_CASE("windows that reach from slab to slab are summed in the order of the outputs", "[ops]", float,
                    double) {
+  using T = TestType;
+  if (convolume::test::sanitized && sizeof(T) == 8) return;  // as many bytes in as many tasks
   Random random(6);
   const std::vector<MaxPool> pools{{},
                                    {{3, 2, 2}, {1, 1, 1}, {1, 1, 1}},
