@@ -266,7 +266,8 @@ void Network::backward_node(TaskGraph& graph, std::size_t index, ParameterReady&
   Node* target = gradient_target(spec.inputs[0]);
   const bool add = target != nullptr && target->dy_written;
   if (const auto* n = std::get_if<GroupNormNode>(&spec.kind)) {
-    const Ready ready = target != nullptr ? node.dy_ready & target->dy_ready : node.dy_ready;
+    const Ready after = node.dy_ready & ready_of(index + 1);
+    const Ready ready = target != nullptr ? after & target->dy_ready : after;
     const auto gradients = ops::append_group_norm_backward<float>(
         graph, ready, output_of(spec.inputs[0]), node.weight->value.data(), {node.mean.data(), node.rstd.data()},
         node.dy.view(), target != nullptr ? target->dy.view() : View<float>{}, add, node.weight->gradient.data(),
@@ -280,7 +281,9 @@ void Network::backward_node(TaskGraph& graph, std::size_t index, ParameterReady&
     return backward_join(graph, index);
   }
   if (target == nullptr) return;
-  const Ready ready = node.dy_ready & target->dy_ready;
+  // What a gradient reads of the forward pass need not be ready with it: where no later node looks, dy is cleared at
+  // once.
+  const Ready ready = node.dy_ready & ready_of(index + 1) & target->dy_ready;
   if (const auto* n = std::get_if<ActivationNode>(&spec.kind)) {
     written(*target, ops::append_activation_backward<float>(graph, ready, node.y.view(), node.dy.view(), target->dy,
                                                             n->activation, add));

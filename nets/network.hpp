@@ -81,12 +81,13 @@ class Network {
   };
 
   ConvPlan plan_of_node(std::size_t index, Layout x, Layout y, std::size_t weight_budget) const;
-  /// Whether a convolution is no slower on blocked tensors.
+  /// Whether a convolution belongs on blocked tensors: a plain way has to be so much faster that its neighbours'
+  /// transpositions pay.
   bool better_blocked(std::size_t index) const;
   void choose_layouts();
   void make_plans();
   View<const float> output_of(std::size_t reference) const;
-  /// The gradient of an input node, whether it already holds a contribution, or nothing where none is needed.
+  /// The node whose gradient an input's is, or nothing where none is needed.
   Node* gradient_target(std::size_t reference);
   Ready forward_node(TaskGraph& graph, std::size_t index);
   Ready forward_join(TaskGraph& graph, std::size_t index);

@@ -73,8 +73,8 @@ void check(const char* name, const ConstTensorView& tensor, const Shape5& shape,
   }
   if (tensor.layout != layout) {
     throw ShapeMismatch(
-        fmt::format("convolution: {} is {}, the problem's is {}; make a plan with ConvProblem's {}_layout", name,
-                    name_of(tensor.layout), name_of(layout), name[name[0] == 'd' ? 1 : 0]));
+        fmt::format("convolution: {} is {}, this plan needs it {}; convert it, or (x and y) plan for another layout",
+                    name, name_of(tensor.layout), name_of(layout)));
   }
   const index_t voxel = layout == Layout::plain ? 1 : channel_block(type);
   if (tensor.stride[4] != voxel && shape.extent.x > 1) {

@@ -44,8 +44,8 @@ struct TileTarget {
   const T* bias = nullptr;  ///< one value per channel of the block
   Activation activation{};
   bool add = false;
-  /// Where the tensor is blocked, aligned to 64 bytes and not added to: voxels do not stay in the caches, nor are their
-  /// lines read first.
+  /// For invert_planes, where the tensor is blocked, aligned to 64 bytes and not added to: voxels do not stay in the
+  /// caches, nor are their lines read first.
   bool past_caches = false;
 };
 

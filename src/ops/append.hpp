@@ -107,7 +107,7 @@ std::vector<TaskId> append_parts(TaskGraph& graph, const Cut& cut, const char* n
         collect(part, after);
         const double cost = bytes * cut.plane_elements * static_cast<double>(part.z1 - part.z0);
         tasks.push_back(graph.add(
-            {.name = name, .cost = cost}, [shared, part] { (*shared)(part); }, after));
+            {.name = name, .cost = cost, .bytes = cost}, [shared, part] { (*shared)(part); }, after));
       }
     }
   }
