@@ -19,7 +19,7 @@ double product_efficiency(double rows) {
   return rows >= 6 ? 0.9 : rows >= 4 ? 0.87 : rows >= 3 ? 0.84 : rows >= 2 ? 0.75 : 0.5;
 }
 constexpr double best_transform = 0.42, worst_transform = 0.2;
-constexpr double spilled_share = 0.8;  // where a group of tiles outgrows the L2 by far
+constexpr double spilled_share = 0.16, least_spilled = 0.65;  // lost for each L2 that a group of tiles needs above two
 constexpr double kernel_efficiency = 0.2, kernel_share = 0.4;
 constexpr double cropped_share = 0.75;  // of an inverse's operations, where only the valid part is wanted
 constexpr double tile_seconds = 1e-6;   // setting up one tile of one channel block
@@ -44,7 +44,7 @@ double transform_rate(const Extent3& tile, double held, const MachineModel& mach
   // From spectra of 0.28 of the L2 to 0.53.
   const double outgrown = std::clamp((spectrum / l2 - 0.28) / 0.25, 0.0, 1.0);
   double efficiency = best_transform + outgrown * (worst_transform - best_transform);
-  if (held > 2 * l2) efficiency *= held > 4 * l2 ? spilled_share : std::sqrt(spilled_share);
+  efficiency *= std::clamp(1 - spilled_share * (held / l2 - 2), least_spilled, 1.0);
   for (int axis = 0; axis < 3; ++axis) efficiency *= tile[axis] % 11 == 0 || tile[axis] % 13 == 0 ? 0.94 : 1;
   return efficiency * machine.gflops_per_core * 1e9;
 }
