@@ -266,9 +266,11 @@ class PlainLoad {
     const bool there = source_.lanes[lane] != nullptr && HoldsRow(box, z, y);
     const T* row =
         there ? source_.lanes[lane] + z * source_.plane_stride + y * source_.row_stride : static_cast<const T*>(staged);
-    if (there && box.begin.x == 0 && box.end.x == n_) return const_cast<T*>(row);  // LoadRows only reads
+    const index_t step = source_.voxel_stride;
+    if (there && step == 1 && box.begin.x == 0 && box.end.x == n_) return const_cast<T*>(row);  // LoadRows only reads
     std::fill(staged, staged + n_, T{0});
-    if (there) std::copy(row + box.begin.x, row + box.end.x, staged + box.begin.x);
+    if (there && step == 1) std::copy(row + box.begin.x, row + box.end.x, staged + box.begin.x);
+    for (index_t x = box.begin.x; x < box.end.x && there && step != 1; ++x) staged[x] = row[x * step];
     return staged;
   }
 
@@ -301,7 +303,8 @@ class PlainStore {
         T* row = target_.lanes[index] + z * target_.plane_stride + y * target_.row_stride;
         const T* from = staged + lane * n_;
         for (index_t x = box.begin.x; x < box.end.x; ++x) {
-          row[x] = store_.add ? row[x] + store_.scale * from[x] : store_.scale * from[x];
+          T& to = row[x * target_.voxel_stride];
+          to = store_.add ? to + store_.scale * from[x] : store_.scale * from[x];
         }
       }
     }

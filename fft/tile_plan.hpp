@@ -38,12 +38,13 @@ struct BlockedTile {
 };
 
 /// Voxels whose lanes lie anywhere: the channels of a plain tensor, or tiles of one channel. Lanes without data are
-/// null.
+/// null. Voxels of a row lie `voxel_stride` apart.
 template <class T>
 struct PlainTile {
   std::array<T*, static_cast<std::size_t>(tile_lanes<std::remove_const_t<T>>)> lanes;  ///< voxel 0 of each
   index_t plane_stride, row_stride;
   std::array<TileBox, static_cast<std::size_t>(tile_lanes<std::remove_const_t<T>>)> boxes;
+  index_t voxel_stride = 1;
 };
 
 /// What happens to voxels on the way out: target = scale * value, or added to what the target holds.

@@ -22,7 +22,7 @@ using plan::Direction;
 template <class T>
 struct DepthwiseDirection {
   DepthwiseDirection(const ConvProblem& p, Direction direction)
-      : grid{plan::choose_tiled_way(p, direction, machine_model()), p.batch},
+      : grid(tile_grid(p, direction)),
         in(grid.way.tile, grid.way.tile),
         valid(grid.way.tile, grid.way.valid),
         kernel(grid.way.tile, p.kernel) {}

@@ -1,8 +1,10 @@
 // Convolution by tiles (overlap-save) in the frequency domain, with channels in the lanes: transforms are vertical, and
 // the sum over channels is a product of complex matrices per frequency (Zlateski, Jia, Li, Durand 2018). A group of
 // tiles goes through transform, product and inverse at once, so that its spectra stay in the caches; sums over tiles
-// (the weights' gradient) take all tiles through one stage after the other, a chunk at a time.
+// (the weights' gradient) take all tiles through one stage after the other, a chunk at a time. Strided and dilated
+// convolutions are dense ones on lattices (plan/lattices.hpp); transposed ones exchange forward and backward data.
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -21,14 +23,7 @@ using plan::Direction;
 template <class T>
 class FftTiledEngine final : public ConvEngine {
  public:
-  FftTiledEngine(const ConvProblem& p, const ConvOptions& options)
-      : problem_(p),
-        forward_(p, Direction::forward, meter_),
-        data_(p, Direction::backward_data, meter_),
-        weights_(p, meter_) {
-    const std::size_t bytes = bytes_of(forward_.weights().elements());
-    keep_weights_ = options.cache_spectra && (options.memory_budget == 0 || bytes <= options.memory_budget);
-  }
+  FftTiledEngine(const ConvProblem& p, const ConvOptions& options) : FftTiledEngine(p, untransposed(p), options) {}
 
   double seconds() const { return forward_.seconds() + data_.seconds() + weights_.seconds(); }
 
@@ -74,6 +69,16 @@ class FftTiledEngine final : public ConvEngine {
                                          const std::shared_ptr<BufferStore>& own, const Ready& ready) const;
   Ready append_data(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a) const;
 
+  FftTiledEngine(const ConvProblem& p, const ConvProblem& dense, const ConvOptions& options)
+      : problem_(p),
+        forward_(dense, p.transposed ? Direction::backward_data : Direction::forward, Counted::input, false, meter_),
+        data_(dense, p.transposed ? Direction::forward : Direction::backward_data, Counted::gradient,
+              p.epilogue.activation.kind != Activation::Kind::none, meter_),
+        weights_(dense, p.transposed, p.epilogue.activation, meter_) {
+    const std::size_t bytes = bytes_of(forward_.weights().elements());
+    keep_weights_ = options.cache_spectra && (options.memory_budget == 0 || bytes <= options.memory_budget);
+  }
+
   ConvProblem problem_;
   mutable TransformMeter meter_;
   TiledVoxels<T> forward_, data_;
@@ -114,7 +119,7 @@ std::vector<TaskId> FftTiledEngine<T>::append_own_spectra(TaskGraph& graph, cons
                                                           const std::shared_ptr<BufferStore>& own,
                                                           const Ready& ready) const {
   std::vector<TaskId> after;
-  ready.collect(0, 0, problem_.out_channels, after);
+  ready.collect(0, 0, problem_.w_shape().n, after);
   own->init(a->memory, 1, bytes_of(direction.weights().elements()));
   return direction.append_weight_spectra(
       graph, [this, a] { return packed(*a->w); }, [own] { return static_cast<T*>(own->acquire(0)); }, a->memory, after);
@@ -126,7 +131,7 @@ Ready FftTiledEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready
   const auto own = std::make_shared<BufferStore>();
   std::vector<TaskId> weights;
   if (keep_weights_) {
-    ready.w.collect(0, 0, problem_.out_channels, weights);
+    ready.w.collect(0, 0, problem_.w_shape().n, weights);
   } else {
     weights = append_own_spectra(graph, forward_, a, own, ready.w);
   }
@@ -182,19 +187,48 @@ ConvGradientReady FftTiledEngine<T>::append_backward(TaskGraph& graph, const Con
 
 }  // namespace
 
-Answer offer_fft_tiled(const ConvProblem& problem, const ConvOptions& options) {
-  const Extent3 one = Extent3::all(1);
-  if (problem.transposed) return std::string("serves no transposed convolutions");
-  if (problem.stride != one) return std::string("serves stride 1 only");
-  if (problem.dilation != one) return std::string("serves dilation 1 only");
-  const bool depthwise = problem.groups == problem.in_channels && problem.groups == problem.out_channels;
-  if (problem.groups != 1 && !depthwise) return std::string("serves 1 group, or as many as channels");
-  if (problem.kernel == one) return std::string("a kernel of one voxel needs no transform");
-  constexpr index_t largest_tile = 64;
+namespace {
+
+constexpr index_t largest_tile = 64, most_lattices = 4096;
+
+/// Why tiles do not serve the problem, or nothing. Stride and dilation of transposed problems are those of the
+/// convolution whose gradient they are.
+std::string refusal(const ConvProblem& problem) {
+  const Extent3 dilation = plan::effective_dilation(problem);
+  if (problem.kernel == Extent3::all(1)) return "a kernel of one voxel needs no transform";
   for (int axis = 0; axis < 3; ++axis) {
-    if (problem.kernel[axis] > largest_tile) {
+    if (problem.stride[axis] > problem.kernel[axis]) {
+      return fmt::format("stride {} leaps over voxels of kernel {}", to_string(problem.stride),
+                         to_string(problem.kernel));
+    }
+    if (std::gcd(problem.stride[axis], dilation[axis]) != 1) {
+      return fmt::format("stride {} and dilation {} share a factor", to_string(problem.stride),
+                         to_string(problem.dilation));
+    }
+    if (problem.kernel[axis] > largest_tile * problem.stride[axis]) {
       return fmt::format("tiles have up to {} voxels, the kernel {}", largest_tile, problem.kernel[axis]);
     }
+    if (dilation[axis] > most_lattices) {
+      return fmt::format("dilation {} makes more than {} lattices", to_string(problem.dilation), most_lattices);
+    }
+  }
+  if ((problem.stride * dilation).volume() > most_lattices) {
+    return fmt::format("stride {} and dilation {} make more than {} lattices", to_string(problem.stride),
+                       to_string(problem.dilation), most_lattices);
+  }
+  if (problem.kernel == problem.stride) return "with a stride as long as the kernel no voxel is read twice";
+  return {};
+}
+
+}  // namespace
+
+Answer offer_fft_tiled(const ConvProblem& problem, const ConvOptions& options) {
+  const bool depthwise =
+      problem.groups > 1 && problem.groups == problem.in_channels && problem.groups == problem.out_channels;
+  if (problem.groups != 1 && !depthwise) return std::string("serves 1 group, or as many as channels");
+  if (std::string reason = refusal(problem); !reason.empty()) return reason;
+  if (depthwise && (problem.transposed || problem.stride != Extent3::all(1) || problem.dilation != Extent3::all(1))) {
+    return std::string("serves depthwise convolutions of stride and dilation 1 only");
   }
   if (problem.groups != 1) return offer_fft_depthwise(problem);
   const auto answer = [](auto engine) {

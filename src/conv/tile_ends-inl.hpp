@@ -40,7 +40,7 @@ class SourceLoad {
     const index_t z = WindowPlane(point + 1);
     if (!source_.block.blocked || !HoldsPlane(z)) return {};
     const T* first = Voxel(source_.block, z, box_.begin.y, box_.begin.x) + lane;
-    const index_t half = (box_.end.x - box_.begin.x) / 2, step = fft::tile_lanes<T>;
+    const index_t half = (box_.end.x - box_.begin.x) / 2, step = source_.block.voxel_stride;
     return {{first, source_.block.row_stride, step, half},
             {first + half * step, step, source_.block.row_stride, box_.end.y - box_.begin.y}};
   }
@@ -50,7 +50,7 @@ class SourceLoad {
     if (!HoldsPlane(z)) return {nullptr, 0, 0};
     const Extent3& n = plan_.extent();
     if (source_.block.blocked && source_.activation == nullptr && IsWhole()) {
-      return {Voxel(source_.block, z, 0, 0) + lane, fft::tile_lanes<T>, source_.block.row_stride};
+      return {Voxel(source_.block, z, 0, 0) + lane, source_.block.voxel_stride, source_.block.row_stride};
     }
     const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
     for (index_t y = 0; y < plan_.support().y; ++y) {
@@ -80,12 +80,12 @@ class SourceLoad {
   }
   /// Whether rows of dy and y lie in the tensors as vectors need them, so that neither is copied before they meet.
   bool DifferentiatesInPlace() const {
-    return source_.activation != nullptr && source_.block.blocked && hn::Lanes(d_) == fft::tile_lanes<T>;
+    return source_.activation != nullptr && source_.block.blocked && hn::Lanes(d_) == fft::tile_lanes<T> &&
+           source_.block.dense_rows() && source_.y.dense_rows();
   }
   const T* Voxel(const BlockView<const T>& block, index_t z, index_t y, index_t x) const {
-    const index_t step = block.blocked ? fft::tile_lanes<T> : 1;
     return block.data + (source_.origin.z + z) * block.plane_stride + (source_.origin.y + y) * block.row_stride +
-           (source_.origin.x + x) * step;
+           (source_.origin.x + x) * block.voxel_stride;
   }
 
   /// Row (z, y) of the window, shifted.
@@ -110,9 +110,16 @@ class SourceLoad {
 
   void LoadVoxels(const BlockView<const T>& block, const T* from, index_t count, index_t first_lane, T* to) const {
     const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
-    if (block.blocked) {
+    if (block.blocked && block.dense_rows()) {
       for (index_t x = 0; x < count; ++x) {
         hn::StoreU(hn::LoadU(d_, from + x * fft::tile_lanes<T> + first_lane), d_, to + x * lanes);
+      }
+      return;
+    }
+    if (block.blocked) {
+      const index_t step = block.voxel_stride;
+      for (index_t x = 0; x < count; ++x) {
+        hn::StoreU(hn::LoadU(d_, from + x * step + first_lane), d_, to + x * lanes);
       }
       return;
     }
@@ -123,7 +130,7 @@ class SourceLoad {
       const index_t channel = std::min<index_t>(first_lane + lane, block.channels - 1);
       rows[static_cast<std::size_t>(lane)] = const_cast<T*>(from) + channel * block.channel_stride;
     }
-    tile::LoadRows(d_, rows.data(), 1, to, lanes, count);
+    tile::LoadRows(d_, rows.data(), block.voxel_stride, to, lanes, count);
     if (there == lanes) return;
     const auto mask = hn::FirstN(d_, static_cast<std::size_t>(there));
     for (index_t x = 0; x < count; ++x) {
@@ -160,9 +167,8 @@ class TargetStore {
  private:
   T* Voxel(index_t z, index_t y) const {
     const BlockView<T>& block = target_.block;
-    const index_t step = block.blocked ? fft::tile_lanes<T> : 1;
     return block.data + (target_.origin.z + z) * block.plane_stride + (target_.origin.y + y) * block.row_stride +
-           (target_.origin.x + box_.begin.x) * step;
+           (target_.origin.x + box_.begin.x) * block.voxel_stride;
   }
 
   /// Scale, bias and activation; lanes without a channel become zero.
@@ -188,13 +194,14 @@ class TargetStore {
 
   void StoreBlocked(index_t z, index_t y, index_t lane, const T* row, index_t count) const {
     const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
+    const index_t step = target_.block.voxel_stride;
     T* to = Voxel(z, y) + lane;
     // Narrower vectors would leave lines of the cache half written.
     if (target_.past_caches && lanes == fft::tile_lanes<T>) {
-      for (index_t x = 0; x < count; ++x) hn::Stream(hn::LoadU(d_, row + x * lanes), d_, to + x * lanes);
+      for (index_t x = 0; x < count; ++x) hn::Stream(hn::LoadU(d_, row + x * lanes), d_, to + x * step);
       return;
     }
-    for (index_t x = 0; x < count; ++x, to += fft::tile_lanes<T>) {
+    for (index_t x = 0; x < count; ++x, to += step) {
       const auto value = hn::LoadU(d_, row + x * lanes);
       hn::StoreU(target_.add ? hn::Add(hn::LoadU(d_, to), value) : value, d_, to);
     }
@@ -204,16 +211,23 @@ class TargetStore {
     const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
     const index_t there = std::clamp<index_t>(target_.block.channels - first_lane, 0, lanes);
     T* const first = Voxel(z, y) + first_lane * target_.block.channel_stride;
+    const index_t step = target_.block.voxel_stride;
+    const bool in_place = !target_.add && step == 1;
     BlockRows<T> rows{};
     for (std::ptrdiff_t lane = 0; lane < lanes; ++lane) {
-      const bool direct = !target_.add && lane < there;
+      const bool direct = in_place && lane < there;
       rows[static_cast<std::size_t>(lane)] =
           direct ? first + lane * target_.block.channel_stride : staged + lane * plan_.extent().x;
     }
     tile::StoreRows(d_, row, lanes, rows.data(), 1, count);
-    for (std::ptrdiff_t lane = 0; lane < there && target_.add; ++lane) {
+    for (std::ptrdiff_t lane = 0; lane < there && !in_place; ++lane) {
       T* to = first + lane * target_.block.channel_stride;
-      for (index_t x = 0; x < count; ++x) to[x] += staged[lane * plan_.extent().x + x];
+      const T* from = staged + lane * plan_.extent().x;
+      if (step == 1) {
+        for (index_t x = 0; x < count; ++x) to[x] += from[x];
+      } else {
+        for (index_t x = 0; x < count; ++x) to[x * step] = from[x] + (target_.add ? to[x * step] : T{0});
+      }
     }
   }
 

@@ -119,6 +119,7 @@ BlockView<T> block_of(const View<T>& tensor, Layout layout, index_t n, index_t f
           .channel_stride = blocked ? 1 : tensor.stride[1],
           .plane_stride = tensor.stride[2],
           .row_stride = tensor.stride[3],
+          .voxel_stride = tensor.stride[4],
           .blocked = blocked};
 }
 template BlockView<float> block_of(const View<float>&, Layout, index_t, index_t);

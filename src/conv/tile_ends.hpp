@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <type_traits>
 
 #include "convolume/tensor.hpp"
 #include "fft/tile_plan.hpp"
@@ -10,13 +11,18 @@
 namespace convolume::conv {
 
 /// One channel block of one sample: `channels` (1 to channel_block) feature maps. Strides in elements between channels
-/// (plain), planes and rows; a blocked tensor's voxels are 64 bytes.
+/// (plain), planes, rows and voxels; each voxel of a blocked tensor is 64 bytes.
 template <class T>
 struct BlockView {
   T* data = nullptr;  ///< voxel 0 of its first channel
   Extent3 extent{};
-  index_t channels = 0, channel_stride = 0, plane_stride = 0, row_stride = 0;
+  index_t channels = 0, channel_stride = 0, plane_stride = 0, row_stride = 0, voxel_stride = 1;
   bool blocked = false;
+
+  /// Whether voxels of a row lie side by side.
+  bool dense_rows() const noexcept {
+    return voxel_stride == (blocked ? fft::tile_lanes<std::remove_const_t<T>> : index_t{1});
+  }
 };
 
 /// The block of channels [first, first + channel_block) of a sample. Of a blocked tensor stride[1] is between blocks.

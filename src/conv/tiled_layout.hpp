@@ -1,7 +1,10 @@
 // Where the spectra of tiles, weights and weight gradients lie for the products of one direction.
 #pragma once
 
+#include <algorithm>
+
 #include "conv/complex_product.hpp"
+#include "convolume/cpu.hpp"
 #include "fft/tile_plan.hpp"
 #include "plan/tiled_cost.hpp"
 
@@ -91,19 +94,82 @@ class WeightSpectra {
   index_t z_ = 1, blocks_ = 0, channels_ = 0, columns_ = 0, frequency_ = 0;
 };
 
-/// The tiles of one direction, numbered (sample, z, y, x), and their transforms.
+/// Channels of one side of a product: those of every phase begin at a channel block where channels are lanes.
+struct PhasedChannels {
+  index_t phases = 1, channels = 1;  ///< channels of each phase
+  index_t step = 1;                  ///< between phases
+
+  index_t all() const noexcept { return (phases - 1) * step + channels; }
+  bool contiguous() const noexcept { return phases == 1 || step == channels; }
+};
+template <class T>
+PhasedChannels phased_channels(index_t phases, index_t channels, bool in_blocks) {
+  constexpr index_t lanes = fft::tile_lanes<T>;
+  return {phases, channels, in_blocks ? (channels + lanes - 1) / lanes * lanes : channels};
+}
+
+/// The tiles of one direction, numbered (sample, z, y, x, lattice of y), and their transforms.
 struct TileGrid {
   plan::TiledWay way{};
   index_t batch = 1;
+  plan::Lattices lattices{};
 
-  index_t per_sample() const { return way.count.z * way.count.y * way.count.x; }
+  index_t layer() const { return way.count.y * way.count.x * lattices.residues(); }
+  index_t per_sample() const { return way.count.z * layer(); }
   index_t tiles() const { return batch * per_sample(); }
   index_t sample(index_t tile) const { return tile / per_sample(); }
+  /// The lattice of y that a tile covers a part of.
+  Extent3 residue(index_t tile) const { return lattices.residue(tile % lattices.residues()); }
   /// First voxel of a tile's valid part, in the domain that is covered.
   Extent3 begin(index_t tile) const {
-    const index_t i = tile % per_sample();
+    const index_t i = tile % per_sample() / lattices.residues();
     return Extent3{i / (way.count.y * way.count.x), i / way.count.x % way.count.y, i % way.count.x} * way.valid;
   }
+
+  /// Of a tile's lattices. A view of the whole tensor becomes one of the lattice; `phase` counts them.
+  template <class T>
+  View<T> y_lattice(const View<T>& y, index_t tile) const {
+    return lattice(y, residue(tile), lattices.y_step);
+  }
+  template <class T>
+  View<T> x_lattice(const View<T>& x, index_t tile, index_t phase) const {
+    return lattice(x, lattices.x_first(residue(tile), lattices.phase(phase)), lattices.x_step);
+  }
+  template <class T>
+  View<T> w_lattice(const View<T>& w, index_t phase) const {
+    return lattice(w, lattices.phase(phase), lattices.w_step);
+  }
+  /// Voxel of x's lattice that the first voxel of a tile of y (first = begin(tile)) meets.
+  Extent3 x_begin(index_t tile, index_t phase) const {
+    return begin(tile) + lattices.x_shift(residue(tile), lattices.phase(phase));
+  }
+  /// Voxel of x's lattice that voxel begin(tile) of the domain is, where that is x's.
+  Extent3 x_target(index_t tile, index_t phase) const { return x_begin(tile, phase) + lattices.dense.pad_before; }
+
+  /// Planes of the tensors that planes [begin, end) of all lattices lie between.
+  index_t y_plane(index_t plane) const { return plane * lattices.y_step.z; }
+  index_t first_x_plane(index_t plane) const {
+    return (plane - lattices.dense.pad_before.z - lattices.shift_range.z) * lattices.x_step.z;
+  }
+  index_t last_x_plane(index_t plane) const { return (plane - lattices.dense.pad_before.z) * lattices.x_step.z; }
+
+ private:
+  /// Every step-th voxel from `first` on; none where that lies outside.
+  template <class T>
+  static View<T> lattice(View<T> tensor, const Extent3& first, const Extent3& step) {
+    for (int axis = 0; axis < 3; ++axis) {
+      index_t& stride = tensor.stride[static_cast<std::size_t>(axis + 2)];
+      tensor.data += first[axis] * stride;
+      stride *= step[axis];
+      index_t& extent = tensor.shape.extent[axis];
+      extent = std::max<index_t>(0, (extent - first[axis] + step[axis] - 1) / step[axis]);
+    }
+    return tensor;
+  }
 };
+
+inline TileGrid tile_grid(const ConvProblem& p, plan::Direction direction) {
+  return {plan::choose_tiled_way(p, direction, machine_model()), p.batch, plan::Lattices(p)};
+}
 
 }  // namespace convolume::conv

@@ -15,65 +15,69 @@ namespace convolume::conv {
 using plan::Direction;
 
 template <class T>
-void transform_tiles_in_lanes(const fft::TilePlan<T>& plan, const TileGrid& grid, const Extent3& offset, index_t first,
-                              index_t count, const View<const T>& x, const TileSpectra<T>& layout, T* spectra,
-                              T* scratch, TransformMeter& meter) {
+void transform_tiles_in_lanes(const fft::TilePlan<T>& plan, const TileGrid& grid, index_t first, index_t count,
+                              const View<const T>& x, const TileSpectra<T>& layout, T* spectra, T* scratch,
+                              TransformMeter& meter) {
   constexpr index_t lanes = fft::tile_lanes<T>;
   for (index_t begin = 0; begin < count; begin += lanes) {
-    for (index_t c = 0; c < x.shape.c; ++c) {
-      fft::PlainTile<const T> tiles{.lanes = {}, .plane_stride = x.stride[2], .row_stride = x.stride[3], .boxes = {}};
+    for (index_t i = 0; i < grid.lattices.phases() * x.shape.c; ++i) {
+      const index_t phase = i / x.shape.c, c = i % x.shape.c;
+      fft::PlainTile<const T> tiles{};
       for (index_t lane = 0; lane < std::min(lanes, count - begin); ++lane) {
         const index_t tile = first + begin + lane;
-        const Extent3 origin = grid.begin(tile) + offset;
-        const auto i = static_cast<std::size_t>(lane);
-        tiles.lanes[i] = x.channel(grid.sample(tile), c) + origin.z * x.stride[2] + origin.y * x.stride[3] + origin.x;
-        tiles.boxes[i] = {Extent3{0, 0, 0} - origin, x.shape.extent - origin};
+        const View<const T> from = grid.x_lattice(x, tile, phase);
+        const Extent3 origin = grid.x_begin(tile, phase);
+        const auto at = static_cast<std::size_t>(lane);
+        tiles.lanes[at] = from.channel(grid.sample(tile), c) + origin.z * from.stride[2] + origin.y * from.stride[3] +
+                          origin.x * from.stride[4];
+        tiles.boxes[at] = {Extent3{0, 0, 0} - origin, from.shape.extent - origin};
+        tiles.plane_stride = from.stride[2];
+        tiles.row_stride = from.stride[3];
+        tiles.voxel_stride = from.stride[4];
       }
       meter.measure(Counted::input,
-                    [&] { plan.forward(tiles, spectra + layout.offset(begin / lanes, c), layout.strides(), scratch); });
+                    [&] { plan.forward(tiles, spectra + layout.offset(begin / lanes, i), layout.strides(), scratch); });
     }
   }
 }
 
 template <class T>
-TiledVoxels<T>::TiledVoxels(const ConvProblem& p, Direction direction, TransformMeter& meter)
-    : grid_{plan::choose_tiled_way(p, direction, machine_model()), p.batch},
-      terms_(direction == Direction::forward ? p.in_channels : p.out_channels),
-      results_(direction == Direction::forward ? p.out_channels : p.in_channels),
+TiledVoxels<T>::TiledVoxels(const ConvProblem& p, Direction direction, Counted counted, bool differentiated,
+                            TransformMeter& meter)
+    : grid_(tile_grid(p, direction)),
       conjugate_(direction == Direction::forward),
       source_layout_(conjugate_ ? p.x_layout : p.y_layout),
       target_layout_(conjugate_ ? p.y_layout : p.x_layout),
-      kernel_extent_(p.kernel),
       in_(grid_.way.tile, grid_.way.tile),
-      kernel_(grid_.way.tile, p.kernel),
+      kernel_(grid_.way.tile, grid_.lattices.dense.kernel),
       out_(grid_.way.tile, grid_.way.valid),
-      weights_(grid_.way.tile, terms_, results_),
       group_(std::min(grid_.way.group, grid_.per_sample())),
       step_(group_),
       past_caches_bytes_(static_cast<index_t>(machine_model().l3_bytes / 8)),
+      counted_(counted),
       meter_(meter) {
-  const Extent3 margin = p.kernel - Extent3::all(1);
-  if (conjugate_) {
-    offset_ = Extent3{0, 0, 0} - p.pad_before;
-  } else {
-    // Voxel i of dx takes dy from i + pad - margin on; the convolution is not conjugated, and its valid part stands
-    // behind the margin unless the source is shifted by that.
-    offset_ = p.pad_before - margin;
-    shift_ = margin;
-  }
-  const bool few = conjugate_ && tiles_in_lanes<T>(terms_, p.x_layout);
+  // Voxel i of dx takes dy from i + pad - (kernel - 1) on; the convolution is not conjugated, and its valid part stands
+  // behind that margin unless the source is shifted by it.
+  if (!conjugate_) shift_ = grid_.lattices.dense.kernel - Extent3::all(1);
+  const index_t phases = grid_.lattices.phases();
+  const bool few = conjugate_ && !differentiated && tiles_in_lanes<T>(p.in_channels, p.x_layout);
+  const PhasedChannels x = phased_channels<T>(phases, p.in_channels, phases > 1 && !few);
+  const PhasedChannels y = phased_channels<T>(1, p.out_channels, false);
+  terms_ = conjugate_ ? x : y;
+  results_ = conjugate_ ? y : x;
+  weights_ = WeightSpectra<T>(grid_.way.tile, terms_.phases * terms_.channels, results_.all());
   // Steps divide the lanes, so that none takes tiles of two vectors.
   if (few) {
     while (lanes % step_ != 0) --step_;
     group_ = lanes;
   }
-  source_ = TileSpectra<T>(grid_.way.tile, terms_, group_, few);
-  target_ = TileSpectra<T>(grid_.way.tile, results_, step_, false);
+  source_ = TileSpectra<T>(grid_.way.tile, terms_.all(), group_, few);
+  target_ = TileSpectra<T>(grid_.way.tile, results_.all(), step_, false);
 }
 
 template <class T>
 double TiledVoxels<T>::kernel_flops() const noexcept {
-  return static_cast<double>(terms_ * weights_.columns()) * kernel_.flops();
+  return static_cast<double>(weights_.channels() * weights_.columns()) * kernel_.flops();
 }
 
 template <class T>
@@ -87,14 +91,18 @@ template <class T>
 void TiledVoxels<T>::weight_spectra(const View<const T>& w, index_t term, index_t column,
                                     std::pmr::memory_resource* memory, T* spectra) const {
   // Lanes are channels of the target: rows of w forward, its columns backward.
-  const index_t first = column * lanes, along = conjugate_ ? 0 : 1;
-  const TileSource<T> source{.block = {.data = conjugate_ ? w.channel(first, term) : w.channel(term, first),
-                                       .extent = kernel_extent_,
-                                       .channels = std::min(lanes, results_ - first),
-                                       .channel_stride = w.stride[static_cast<std::size_t>(along)],
-                                       .plane_stride = w.stride[2],
-                                       .row_stride = w.stride[3]},
-                             .window = kernel_extent_};
+  const index_t columns = weights_.columns() / results_.phases, along = conjugate_ ? 0 : 1;
+  const index_t phase = conjugate_ ? term / terms_.channels : column / columns;
+  const index_t first = column % columns * lanes, other = term % terms_.channels;
+  const View<const T> taps = grid_.w_lattice(w, phase);
+  const TileSource<T> source{.block = {.data = conjugate_ ? taps.channel(first, other) : taps.channel(other, first),
+                                       .extent = taps.shape.extent,
+                                       .channels = std::min(lanes, results_.channels - first),
+                                       .channel_stride = taps.stride[static_cast<std::size_t>(along)],
+                                       .plane_stride = taps.stride[2],
+                                       .row_stride = taps.stride[3],
+                                       .voxel_stride = taps.stride[4]},
+                             .window = grid_.lattices.dense.kernel};
   Scratch scratch(memory, stream_bytes(kernel_));
   T* temporary = scratch.take<T>(stream_bytes(kernel_));
   meter_.measure(Counted::weights, [&] {
@@ -109,7 +117,8 @@ std::vector<TaskId> TiledVoxels<T>::append_weight_spectra(TaskGraph& graph, std:
                                                           const std::vector<TaskId>& after) const {
   const TaskId allocation = graph.add(
       {.name = "take weight spectra"}, [spectra] { spectra(); }, after);
-  return ops::append_ranges(graph, "weight spectra", terms_ * weights_.columns(), kernel_.flops(), {allocation},
+  const index_t pairs = weights_.channels() * weights_.columns();
+  return ops::append_ranges(graph, "weight spectra", pairs, kernel_.flops(), {allocation},
                             [this, weights, spectra, memory](index_t begin, index_t end) {
                               for (index_t i = begin; i < end; ++i) {
                                 weight_spectra(weights(), i / weights_.columns(), i % weights_.columns(), memory,
@@ -122,22 +131,30 @@ template <class T>
 void TiledVoxels<T>::transform_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra,
                                      T* scratch) const {
   if (source_.tiles_in_lanes()) {
-    transform_tiles_in_lanes(in_, grid_, offset_, first, count, ends.source, source_, spectra, scratch, meter_);
+    transform_tiles_in_lanes(in_, grid_, first, count, ends.source, source_, spectra, scratch, meter_);
     return;
   }
   for (index_t i = 0; i < count; ++i) {
-    const index_t n = grid_.sample(first + i);
-    for (index_t c = 0; c < terms_; c += lanes) {
-      TileSource<T> source{.block = block_of(ends.source, source_layout_, n, c),
-                           .origin = grid_.begin(first + i) + offset_,
-                           .window = grid_.way.tile,
-                           .shift = shift_,
-                           .activation = ends.gradient};
-      if (ends.gradient != nullptr) source.y = block_of(ends.y, source_layout_, n, c);
-      meter_.measure(conjugate_ ? Counted::input : Counted::gradient, [&] {
-        transform_planes(in_, source, spectra + source_.offset(i, c), source_.strides(), scratch);
-      });
+    for (index_t phase = 0; phase < terms_.phases; ++phase) {
+      transform_phase(first + i, phase, ends, spectra + source_.offset(i, phase * terms_.step), scratch);
     }
+  }
+}
+
+/// All channels of a phase of a tile.
+template <class T>
+void TiledVoxels<T>::transform_phase(index_t tile, index_t phase, const GroupEnds<T>& ends, T* spectra,
+                                     T* scratch) const {
+  const index_t n = grid_.sample(tile);
+  const View<const T> from = source_lattice(ends.source, tile, phase), y = source_lattice(ends.y, tile, phase);
+  for (index_t c = 0; c < terms_.channels; c += lanes) {
+    TileSource<T> source{.block = block_of(from, source_layout_, n, c),
+                         .origin = source_begin(tile, phase),
+                         .window = grid_.way.tile,
+                         .shift = shift_,
+                         .activation = ends.gradient};
+    if (ends.gradient != nullptr) source.y = block_of(y, source_layout_, n, c);
+    meter_.measure(counted_, [&] { transform_planes(in_, source, spectra + c, source_.strides(), scratch); });
   }
 }
 
@@ -184,7 +201,7 @@ void TiledVoxels<T>::multiply_group(index_t first, index_t count, const T* in, c
 /// Lines along Z of all tiles and channels.
 template <class T>
 void TiledVoxels<T>::lines_forward(index_t count, const T* from, T* to, T* scratch) const {
-  for (index_t c = 0; c < terms_; c += lanes) {
+  for (index_t c = 0; c < terms_.all(); c += lanes) {
     in_.forward_lines({from + c, to + c, source_.strides(), source_.strides()}, count, source_.tile_step(),
                       source_.tile_step(), scratch);
   }
@@ -192,16 +209,26 @@ void TiledVoxels<T>::lines_forward(index_t count, const T* from, T* to, T* scrat
 
 template <class T>
 void TiledVoxels<T>::lines_backward(index_t count, const T* from, T* to, T* scratch) const {
-  for (index_t o = 0; o < results_; o += lanes) {
+  for (index_t o = 0; o < results_.all(); o += lanes) {
     out_.inverse_lines({from + o, to + o, target_.strides(), target_.strides()}, count, target_.tile_step(),
                        target_.tile_step(), scratch);
   }
 }
 
 /// Weight spectra come from the L3 or from memory, in the order in which they lie; asked for 8 KiB before they are read
-/// they arrive in time.
+/// they arrive in time. Phases whose last channel block is not full are summed one after the other.
 template <class T>
 void TiledVoxels<T>::multiply_block(index_t count, const T* spectra, const T* weights, T* products) const {
+  const index_t together = terms_.contiguous() ? terms_.phases : 1;
+  for (index_t phase = 0; phase < terms_.phases; phase += together) {
+    multiply_phases(count, together, spectra + phase * terms_.step * source_.channel_step(),
+                    weights + phase * terms_.channels * weights_.channel_step(), phase > 0, products);
+  }
+}
+
+template <class T>
+void TiledVoxels<T>::multiply_phases(index_t count, index_t phases, const T* spectra, const T* weights, bool add,
+                                     T* products) const {
   multiply(ComplexProduct<T>{.a = spectra,
                              .a_row = source_.tile_step(),
                              .a_term = source_.channel_step(),
@@ -218,10 +245,11 @@ void TiledVoxels<T>::multiply_block(index_t count, const T* spectra, const T* we
                              .c_frequency = target_.frequency_step(),
                              .c_column = lanes,
                              .rows = count,
-                             .terms = terms_,
+                             .terms = phases * terms_.channels,
                              .frequencies = grid_.way.tile.z,
                              .columns = weights_.columns(),
                              .conjugate_b = conjugate_,
+                             .add = add,
                              .b_ahead = static_cast<std::ptrdiff_t>(8192 / sizeof(T))});
 }
 
@@ -244,28 +272,51 @@ void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupEnds<
                                   T* scratch) const {
   const bool past = past_caches(ends);
   for (index_t i = 0; i < count; ++i) {
-    for (index_t o = 0; o < results_; o += lanes) {
-      const TileTarget<T> target{.block = block_of(ends.target, target_layout_, grid_.sample(first + i), o),
-                                 .origin = grid_.begin(first + i),
+    for (index_t block = 0; block < weights_.columns(); ++block) {
+      const index_t columns = weights_.columns() / results_.phases, phase = block / columns, tile = first + i;
+      const index_t o = block % columns * lanes;
+      const View<T> to = target_lattice(ends.target, tile, phase);
+      const TileTarget<T> target{.block = block_of(to, target_layout_, grid_.sample(tile), o),
+                                 .origin = target_begin(tile, phase),
                                  .window = grid_.way.valid,
                                  .scale = T{1} / static_cast<T>(grid_.way.tile.volume()),
                                  .bias = ends.bias != nullptr ? ends.bias + o : nullptr,
                                  .activation = ends.activation,
                                  .add = ends.add,
                                  .past_caches = past};
-      meter_.measure(Counted::inverse,
-                     [&] { invert_planes(out_, spectra + target_.offset(i, o), target_.strides(), target, scratch); });
+      const T* from = spectra + target_.offset(i, block * lanes);
+      meter_.measure(Counted::inverse, [&] { invert_planes(out_, from, target_.strides(), target, scratch); });
     }
   }
+}
+
+/// What tiles that cover planes [z0, z1) of the domain and their margins wait for.
+template <class T>
+void TiledVoxels<T>::collect_source(const Ready& ready, index_t n, index_t z0, index_t z1,
+                                    std::vector<TaskId>& after) const {
+  const index_t offset = grid_.lattices.dense.pad_before.z - shift_.z;
+  const index_t begin = conjugate_ ? grid_.first_x_plane(z0) : grid_.y_plane(z0 + offset);
+  const index_t end = conjugate_ ? grid_.last_x_plane(z1) : grid_.y_plane(z1 + offset);
+  ready.collect(n, 0, terms_.channels, std::max<index_t>(0, begin), std::max<index_t>(1, end), after);
+}
+
+template <class T>
+void TiledVoxels<T>::collect_target(const Ready& ready, index_t n, index_t z0, index_t z1,
+                                    std::vector<TaskId>& after) const {
+  const index_t pad = grid_.lattices.dense.pad_before.z;
+  const index_t begin = conjugate_ ? grid_.y_plane(z0) : grid_.first_x_plane(z0 + pad);
+  const index_t end = conjugate_ ? grid_.y_plane(z1) : grid_.last_x_plane(z1 + pad);
+  ready.collect(n, 0, results_.channels, std::max<index_t>(0, begin), std::max<index_t>(1, end), after);
 }
 
 template <class T>
 Ready TiledVoxels<T>::append_groups(TaskGraph& graph, const Ready& source, const Ready& target,
                                     const std::vector<TaskId>& weights, std::function<GroupEnds<T>()> ends) const {
   const plan::TiledWay& way = grid_.way;
-  const index_t per_sample = grid_.per_sample(), layer = way.count.y * way.count.x;
-  const double tile_cost = in_.flops() * static_cast<double>(terms_ + results_) / static_cast<double>(lanes) +
-                           8.0 * static_cast<double>(in_.frequencies() * terms_ * results_);
+  const index_t per_sample = grid_.per_sample(), layer = grid_.layer();
+  const index_t terms = terms_.all(), results = results_.all();
+  const double tile_cost = in_.flops() * static_cast<double>(terms + results) / static_cast<double>(lanes) +
+                           8.0 * static_cast<double>(in_.frequencies() * terms * results);
   std::vector<TaskId> done;
   for (index_t n = 0; n < grid_.batch; ++n) {
     std::vector<std::vector<TaskId>> of_layer(static_cast<std::size_t>(way.count.z));
@@ -273,25 +324,42 @@ Ready TiledVoxels<T>::append_groups(TaskGraph& graph, const Ready& source, const
       const index_t count = std::min(group_, per_sample - tile), last = tile + count - 1;
       std::vector<TaskId> after = weights;
       const index_t z0 = tile / layer * way.valid.z, z1 = last / layer * way.valid.z + way.tile.z;
-      source.collect(n, 0, terms_, std::max<index_t>(0, z0 + offset_.z), std::max<index_t>(1, z1 + offset_.z), after);
-      target.collect(n, 0, results_, z0, z1, after);
+      collect_source(source, n, z0, z1, after);
+      collect_target(target, n, z0, z1, after);
       const index_t first = n * per_sample + tile;
       const TaskId task = graph.add(
           {.name = conjugate_ ? "tiles forward" : "tiles backward", .cost = tile_cost * static_cast<double>(count)},
           [this, ends, first, count] { run_group(first, count, ends()); }, after);
       for (index_t z = tile / layer; z <= last / layer; ++z) of_layer[static_cast<std::size_t>(z)].push_back(task);
     }
-    for (const auto& tasks : of_layer)
-      done.push_back(graph.add(
-          {.name = "layer of tiles"}, [] {}, tasks));
+    append_slabs(graph, of_layer, done);
   }
-  return Ready(std::move(done), 1, way.count.z, results_, way.valid.z);
+  const index_t step = conjugate_ ? grid_.lattices.y_step.z : grid_.lattices.x_step.z;
+  return Ready(std::move(done), 1, way.count.z, results_.channels, way.valid.z * step);
 }
 
-template void transform_tiles_in_lanes(const fft::TilePlan<float>&, const TileGrid&, const Extent3&, index_t, index_t,
+/// A task for each slab of planes of one sample. Where lattices of x begin at different planes, a slab takes a share of
+/// the layers behind it.
+template <class T>
+void TiledVoxels<T>::append_slabs(TaskGraph& graph, const std::vector<std::vector<TaskId>>& of_layer,
+                                  std::vector<TaskId>& done) const {
+  const index_t layers = grid_.way.count.z, valid = grid_.way.valid.z;
+  const index_t behind = conjugate_ ? 0 : grid_.lattices.shift_range.z;
+  for (index_t z = 0; z < layers; ++z) {
+    std::vector<TaskId> after;
+    for (index_t i = z; i <= std::min(layers - 1, ((z + 1) * valid + behind - 1) / valid); ++i) {
+      const auto& tasks = of_layer[static_cast<std::size_t>(i)];
+      after.insert(after.end(), tasks.begin(), tasks.end());
+    }
+    done.push_back(graph.add(
+        {.name = "layer of tiles"}, [] {}, after));
+  }
+}
+
+template void transform_tiles_in_lanes(const fft::TilePlan<float>&, const TileGrid&, index_t, index_t,
                                        const View<const float>&, const TileSpectra<float>&, float*, float*,
                                        TransformMeter&);
-template void transform_tiles_in_lanes(const fft::TilePlan<double>&, const TileGrid&, const Extent3&, index_t, index_t,
+template void transform_tiles_in_lanes(const fft::TilePlan<double>&, const TileGrid&, index_t, index_t,
                                        const View<const double>&, const TileSpectra<double>&, double*, double*,
                                        TransformMeter&);
 template class TiledVoxels<float>;

@@ -28,12 +28,12 @@ struct GroupEnds {
   std::pmr::memory_resource* memory = nullptr;  ///< of the group's spectra
 };
 
-/// Sixteen tiles (eight of doubles) at a time, one channel of x after the other: spectra of `count` tiles from `first`
-/// on, of whatever lies `offset` from their first voxel.
+/// Sixteen tiles (eight of doubles) at a time, one channel of x after the other, phase by phase: spectra of `count`
+/// tiles from `first` on.
 template <class T>
-void transform_tiles_in_lanes(const fft::TilePlan<T>& plan, const TileGrid& grid, const Extent3& offset, index_t first,
-                              index_t count, const View<const T>& x, const TileSpectra<T>& layout, T* spectra,
-                              T* scratch, TransformMeter& meter);
+void transform_tiles_in_lanes(const fft::TilePlan<T>& plan, const TileGrid& grid, index_t first, index_t count,
+                              const View<const T>& x, const TileSpectra<T>& layout, T* spectra, T* scratch,
+                              TransformMeter& meter);
 
 /// Whether a tensor has so few channels that tiles go into the lanes.
 template <class T>
@@ -41,11 +41,14 @@ bool tiles_in_lanes(index_t channels, Layout layout) {
   return channels < fft::tile_lanes<T> / 2 && layout == Layout::plain;
 }
 
-/// One direction. Immutable and thread-safe.
+/// One direction. `problem` is not transposed; of one that is, the directions of its untransposed() change places.
+/// Immutable and thread-safe.
 template <class T>
 class TiledVoxels {
  public:
-  TiledVoxels(const ConvProblem& problem, plan::Direction direction, TransformMeter& meter);
+  /// The source is what is `counted`; whether groups may multiply it by an activation's gradient is `differentiated`.
+  TiledVoxels(const ConvProblem& problem, plan::Direction direction, Counted counted, bool differentiated,
+              TransformMeter& meter);
 
   const WeightSpectra<T>& weights() const noexcept { return weights_; }
   const Extent3& tile() const noexcept { return grid_.way.tile; }
@@ -58,39 +61,60 @@ class TiledVoxels {
                                             std::function<T*()> spectra, std::pmr::memory_resource* memory,
                                             const std::vector<TaskId>& after) const;
 
-  /// Tasks for all groups of tiles; `ends` is asked when one runs. Ready layer by layer.
+  /// Tasks for all groups of tiles; `ends` is asked when one runs. Ready slab by slab.
   Ready append_groups(TaskGraph& graph, const Ready& source, const Ready& target, const std::vector<TaskId>& weights,
                       std::function<GroupEnds<T>()> ends) const;
 
  private:
   static constexpr index_t lanes = fft::tile_lanes<T>;
 
+  /// Of a tile, in its lattices: what it reads and where it writes.
+  template <class U>
+  View<U> source_lattice(const View<U>& source, index_t tile, index_t phase) const {
+    return conjugate_ ? grid_.x_lattice(source, tile, phase) : grid_.y_lattice(source, tile);
+  }
+  View<T> target_lattice(const View<T>& target, index_t tile, index_t phase) const {
+    return conjugate_ ? grid_.y_lattice(target, tile) : grid_.x_lattice(target, tile, phase);
+  }
+  Extent3 source_begin(index_t tile, index_t phase) const {
+    return conjugate_ ? grid_.x_begin(tile, phase) : grid_.begin(tile) + grid_.lattices.dense.pad_before - shift_;
+  }
+  Extent3 target_begin(index_t tile, index_t phase) const {
+    return conjugate_ ? grid_.begin(tile) : grid_.x_target(tile, phase);
+  }
+  void collect_source(const Ready& ready, index_t n, index_t z0, index_t z1, std::vector<TaskId>& after) const;
+  void collect_target(const Ready& ready, index_t n, index_t z0, index_t z1, std::vector<TaskId>& after) const;
+
   void weight_spectra(const View<const T>& w, index_t term, index_t column, std::pmr::memory_resource* memory,
                       T* spectra) const;
   void run_group(index_t first, index_t count, const GroupEnds<T>& ends) const;
   void transform_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra, T* scratch) const;
+  void transform_phase(index_t tile, index_t phase, const GroupEnds<T>& ends, T* spectra, T* scratch) const;
   void multiply_group(index_t first, index_t count, const T* in, const T* weights, T* out, T* blocks, T* scratch) const;
   void multiply_block(index_t count, const T* spectra, const T* weights, T* products) const;
+  void multiply_phases(index_t count, index_t phases, const T* spectra, const T* weights, bool add, T* products) const;
   void lines_forward(index_t count, const T* from, T* to, T* scratch) const;
   void lines_backward(index_t count, const T* from, T* to, T* scratch) const;
   void invert_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra, T* scratch) const;
+  void append_slabs(TaskGraph& graph, const std::vector<std::vector<TaskId>>& of_layer,
+                    std::vector<TaskId>& done) const;
   bool past_caches(const GroupEnds<T>& ends) const;
   std::size_t scratch_bytes() const {
     return std::max({in_.scratch_bytes(), kernel_.scratch_bytes(), out_.scratch_bytes()});
   }
 
   TileGrid grid_;
-  index_t terms_, results_;  ///< channels of the source, of the target
   bool conjugate_;
+  PhasedChannels terms_, results_;  ///< channels of the source, of the target
   Layout source_layout_, target_layout_;
-  Extent3 kernel_extent_;
   fft::TilePlan<T> in_, kernel_, out_;
   WeightSpectra<T> weights_;
   index_t group_;  ///< tiles that are transformed together
   index_t step_;   ///< of these, how many are multiplied and inverted together
   TileSpectra<T> source_, target_;
-  Extent3 offset_{}, shift_{0, 0, 0};  ///< of a tile's window in the source, from its first voxel of the domain
+  Extent3 shift_{0, 0, 0};  ///< of a tile's window in the source
   index_t past_caches_bytes_;
+  Counted counted_;
   TransformMeter& meter_;
 };
 

@@ -37,34 +37,38 @@ struct TiledWeightGradient<T>::Run {
 };
 
 template <class T>
-TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& problem, TransformMeter& meter)
+TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& problem, bool transposed, const Activation& activation,
+                                            TransformMeter& meter)
     : turned_(problem.kernel.z == 1 && problem.kernel.y > 1),
       problem_(turned_ ? exchange_zy(problem) : problem),
-      grid_{plan::choose_tiled_way(problem_, plan::Direction::backward_weights, machine_model()), problem.batch},
+      transposed_(transposed),
+      activation_(activation),
+      grid_(tile_grid(problem_, plan::Direction::backward_weights)),
       in_(grid_.way.tile, grid_.way.tile),
       gradient_(grid_.way.tile, grid_.way.valid),
-      kernel_(grid_.way.tile, problem_.kernel),
-      weights_(grid_.way.tile, problem.in_channels, problem.out_channels),
-      few_(tiles_in_lanes<T>(problem.in_channels, problem.x_layout)),
+      kernel_(grid_.way.tile, grid_.lattices.dense.kernel),
+      few_(!(transposed && activated()) && tiles_in_lanes<T>(problem.in_channels, problem.x_layout)),
+      rows_(phased_channels<T>(grid_.lattices.phases(), problem.in_channels, grid_.lattices.phases() > 1 && !few_)),
+      weights_(grid_.way.tile, rows_.phases * rows_.channels, problem.out_channels),
       meter_(meter) {
   constexpr index_t most_parts = 16, step = 4;
   const index_t sums = static_cast<index_t>(sizeof(T)) * weights_.elements();
   if (few_ && sums <= static_cast<index_t>(machine_model().l2_bytes)) {
     parts_ = std::min(most_parts, (grid_.tiles() + lanes - 1) / lanes);
     chunk_ = step;
-    x_ = TileSpectra<T>(grid_.way.tile, problem.in_channels, lanes, few_);
+    x_ = TileSpectra<T>(grid_.way.tile, rows_.all(), lanes, few_);
     dy_ = TileSpectra<T>(grid_.way.tile, problem.out_channels, chunk_, false);
     return;
   }
   constexpr index_t chunk_bytes = 32 << 20;
   const auto bytes = [&](index_t tiles) {
     return static_cast<index_t>(sizeof(T)) *
-           (TileSpectra<T>(grid_.way.tile, problem.in_channels, tiles, few_).elements() +
+           (TileSpectra<T>(grid_.way.tile, rows_.all(), tiles, few_).elements() +
             TileSpectra<T>(grid_.way.tile, problem.out_channels, tiles, false).elements());
   };
   chunk_ = std::clamp<index_t>(chunk_bytes * lanes / bytes(lanes), 1, grid_.tiles());
   if (few_) chunk_ = round_up(chunk_, lanes);
-  x_ = TileSpectra<T>(grid_.way.tile, problem.in_channels, chunk_, few_);
+  x_ = TileSpectra<T>(grid_.way.tile, rows_.all(), chunk_, few_);
   dy_ = TileSpectra<T>(grid_.way.tile, problem.out_channels, chunk_, false);
 }
 
@@ -78,33 +82,48 @@ std::string TiledWeightGradient<T>::describe() const {
 template <class T>
 void TiledWeightGradient<T>::transform_x(const BackwardArguments& a, index_t tile, index_t place, T* spectra,
                                          T* scratch) const {
-  const View<const T> x = turned(a.x.as<T>());
+  const View<const T> x = fine(a);
   if (few_) {
     if (place % lanes != 0) return;
     const index_t count = std::min({lanes, chunk_ - place, grid_.tiles() - tile});
-    transform_tiles_in_lanes(in_, grid_, Extent3{0, 0, 0} - problem_.pad_before, tile, count, x, x_,
-                             spectra + x_.offset(place / lanes, 0), scratch, meter_);
+    transform_tiles_in_lanes(in_, grid_, tile, count, x, x_, spectra + x_.offset(place / lanes, 0), scratch, meter_);
     return;
   }
-  for (index_t c = 0; c < problem_.in_channels; c += lanes) {
-    const TileSource<T> source{.block = block_of(x, problem_.x_layout, grid_.sample(tile), c),
-                               .origin = grid_.begin(tile) - problem_.pad_before,
-                               .window = grid_.way.tile};
-    meter_.measure(Counted::input,
-                   [&] { stream_tile(in_, source, spectra + x_.offset(place, c), x_.strides(), scratch); });
+  for (index_t phase = 0; phase < rows_.phases; ++phase) {
+    for (index_t c = 0; c < rows_.channels; c += lanes) {
+      T* const to = spectra + x_.offset(place, phase * rows_.step + c);
+      meter_.measure(transposed_ ? Counted::gradient : Counted::input,
+                     [&] { stream_tile(in_, x_source(a, tile, phase, c), to, x_.strides(), scratch); });
+    }
   }
+}
+
+/// A channel block of a tile's window of x, in one phase.
+template <class T>
+TileSource<T> TiledWeightGradient<T>::x_source(const BackwardArguments& a, index_t tile, index_t phase,
+                                               index_t c) const {
+  const index_t n = grid_.sample(tile);
+  TileSource<T> source{.block = block_of(grid_.x_lattice(fine(a), tile, phase), problem_.x_layout, n, c),
+                       .origin = grid_.x_begin(tile, phase),
+                       .window = grid_.way.tile};
+  if (transposed_ && activated()) {
+    source.activation = &activation_;
+    source.y = block_of(grid_.x_lattice(turned(a.y.as<T>()), tile, phase), problem_.x_layout, n, c);
+  }
+  return source;
 }
 
 /// A channel block of a tile's valid part of dy.
 template <class T>
 TileSource<T> TiledWeightGradient<T>::dy_source(const BackwardArguments& a, index_t tile, index_t o) const {
-  const bool activated = problem_.epilogue.activation.kind != Activation::Kind::none;
   const index_t n = grid_.sample(tile);
-  TileSource<T> source{.block = block_of(turned(a.dy.as<T>()), problem_.y_layout, n, o),
+  TileSource<T> source{.block = block_of(grid_.y_lattice(coarse(a), tile), problem_.y_layout, n, o),
                        .origin = grid_.begin(tile),
-                       .window = grid_.way.valid,
-                       .activation = activated ? &problem_.epilogue.activation : nullptr};
-  if (activated) source.y = block_of(turned(a.y.as<T>()), problem_.y_layout, n, o);
+                       .window = grid_.way.valid};
+  if (!transposed_ && activated()) {
+    source.activation = &activation_;
+    source.y = block_of(grid_.y_lattice(turned(a.y.as<T>()), tile), problem_.y_layout, n, o);
+  }
   return source;
 }
 
@@ -112,7 +131,7 @@ template <class T>
 void TiledWeightGradient<T>::transform_dy(const BackwardArguments& a, index_t tile, index_t place, T* spectra,
                                           T* scratch) const {
   for (index_t o = 0; o < problem_.out_channels; o += lanes) {
-    meter_.measure(Counted::gradient, [&] {
+    meter_.measure(transposed_ ? Counted::input : Counted::gradient, [&] {
       stream_tile(gradient_, dy_source(a, tile, o), spectra + dy_.offset(place, o), dy_.strides(), scratch);
     });
   }
@@ -122,6 +141,16 @@ void TiledWeightGradient<T>::transform_dy(const BackwardArguments& a, index_t ti
 template <class T>
 void TiledWeightGradient<T>::multiply_block(index_t block, index_t tiles, const T* x, const T* dy, bool add,
                                             T* sums) const {
+  const index_t together = rows_.contiguous() ? rows_.phases : 1;
+  for (index_t phase = 0; phase < rows_.phases; phase += together) {
+    multiply_rows(together * rows_.channels, tiles, x + phase * rows_.step * x_.channel_step(), dy, add,
+                  sums + weights_.block_offset(block) + phase * rows_.channels * weights_.channel_step());
+  }
+}
+
+template <class T>
+void TiledWeightGradient<T>::multiply_rows(index_t rows, index_t tiles, const T* x, const T* dy, bool add,
+                                           T* sums) const {
   multiply(ComplexProduct<T>{.a = x,
                              .a_row = x_.channel_step(),
                              .a_term = x_.tile_step(),
@@ -132,12 +161,12 @@ void TiledWeightGradient<T>::multiply_block(index_t block, index_t tiles, const 
                              .b_im = dy_.im(),
                              .b_frequency = dy_.frequency_step(),
                              .b_column = lanes,
-                             .c = sums + weights_.block_offset(block),
+                             .c = sums,
                              .c_row = weights_.channel_step(),
                              .c_im = lanes,
                              .c_frequency = weights_.frequency_step(),
                              .c_column = weights_.column_step(),
-                             .rows = problem_.in_channels,
+                             .rows = rows,
                              .terms = tiles,
                              .frequencies = grid_.way.tile.z,
                              .columns = weights_.columns(),
@@ -159,7 +188,7 @@ void TiledWeightGradient<T>::sum_products(index_t first_block, index_t last_bloc
   }
 }
 
-/// Some neighbouring channels of x, whose sums lie side by side.
+/// Some neighbouring channels of x (of all phases), whose sums lie side by side.
 template <class T>
 void TiledWeightGradient<T>::invert(const BackwardArguments& a, index_t channel, index_t count, index_t column,
                                     const T* sums) const {
@@ -179,13 +208,16 @@ void TiledWeightGradient<T>::invert(const BackwardArguments& a, index_t channel,
     }
   });
   for (index_t i = 0; i < count; ++i) {
-    const TileTarget<T> target{.block = {.data = dw.channel(first, channel + i),
-                                         .extent = problem_.kernel,
+    const index_t phase = (channel + i) / rows_.channels;
+    const View<T> taps = grid_.w_lattice(dw, phase);
+    const TileTarget<T> target{.block = {.data = taps.channel(first, (channel + i) % rows_.channels),
+                                         .extent = taps.shape.extent,
                                          .channels = std::min(lanes, problem_.out_channels - first),
-                                         .channel_stride = dw.stride[0],
-                                         .plane_stride = dw.stride[2],
-                                         .row_stride = dw.stride[3]},
-                               .window = problem_.kernel,
+                                         .channel_stride = taps.stride[0],
+                                         .plane_stride = taps.stride[2],
+                                         .row_stride = taps.stride[3],
+                                         .voxel_stride = taps.stride[4]},
+                               .window = grid_.lattices.dense.kernel,
                                .scale = T{1} / static_cast<T>(grid_.way.tile.volume()),
                                .add = a.add_dw};
     meter_.measure(Counted::inverse,
@@ -202,14 +234,14 @@ void TiledWeightGradient<T>::sum_step(const BackwardArguments& a, index_t first,
   T* lines = planes + dy_.elements();
   for (index_t i = 0; i < count; ++i) {
     for (index_t o = 0; o < problem_.out_channels; o += lanes) {
-      meter_.measure(Counted::gradient, [&] {
+      meter_.measure(transposed_ ? Counted::input : Counted::gradient, [&] {
         transform_planes(gradient_, dy_source(a, first + i, o), planes + dy_.offset(i, o), dy_.strides(), scratch);
       });
     }
   }
   for (index_t block = 0; block < in_.blocks(); ++block) {
     const T* from = planes + dy_.block_offset(block);
-    meter_.measure_part(Counted::gradient, [&] {
+    meter_.measure_part(transposed_ ? Counted::input : Counted::gradient, [&] {
       for (index_t o = 0; o < problem_.out_channels; o += lanes) {
         gradient_.forward_lines({from + o, lines + o, dy_.strides(), dy_.strides()}, count, dy_.tile_step(),
                                 dy_.tile_step(), scratch);
@@ -229,8 +261,7 @@ void TiledWeightGradient<T>::sum_part(const BackwardArguments& a, index_t part, 
   const index_t begin = first_of_part(part), end = first_of_part(part + 1);
   for (index_t first = begin; first < end; first += lanes) {
     const index_t count = std::min(lanes, end - first);
-    transform_tiles_in_lanes(in_, grid_, Extent3{0, 0, 0} - problem_.pad_before, first, count, turned(a.x.as<T>()), x_,
-                             x, temporary, meter_);
+    transform_tiles_in_lanes(in_, grid_, first, count, fine(a), x_, x, temporary, meter_);
     for (index_t i = 0; i < count; i += chunk_) {
       sum_step(a, first + i, std::min(chunk_, count - i), x + i, first + i > begin, sums, temporary);
     }
@@ -241,15 +272,16 @@ void TiledWeightGradient<T>::sum_part(const BackwardArguments& a, index_t part, 
 template <class T>
 void TiledWeightGradient<T>::collect(const ConvReady& ready, index_t tile, bool with_dy,
                                      std::vector<TaskId>& after) const {
-  const index_t n = grid_.sample(tile), z = grid_.begin(tile).z, x = z - problem_.pad_before.z;
+  const Ready &x = transposed_ ? ready.dy : ready.x, &dy = transposed_ ? ready.x : ready.dy;
+  const index_t n = grid_.sample(tile), z = grid_.begin(tile).z;
   if (turned_) {
-    ready.x.collect(n, 0, problem_.in_channels, after);
-    if (with_dy) ready.dy.collect(n, 0, problem_.out_channels, after);
+    x.collect(n, 0, problem_.in_channels, after);
+    if (with_dy) dy.collect(n, 0, problem_.out_channels, after);
     return;
   }
-  ready.x.collect(n, 0, problem_.in_channels, std::max<index_t>(0, x), std::max<index_t>(1, x + grid_.way.tile.z),
-                  after);
-  if (with_dy) ready.dy.collect(n, 0, problem_.out_channels, z, z + grid_.way.valid.z, after);
+  x.collect(n, 0, problem_.in_channels, std::max<index_t>(0, grid_.first_x_plane(z)),
+            std::max<index_t>(1, grid_.last_x_plane(z + grid_.way.tile.z)), after);
+  if (with_dy) dy.collect(n, 0, problem_.out_channels, grid_.y_plane(z), grid_.y_plane(z + grid_.way.valid.z), after);
 }
 
 /// Parts, then, piece by piece of the frequencies, their sums in order.
@@ -330,13 +362,13 @@ std::vector<TaskId> TiledWeightGradient<T>::append_inverses(TaskGraph& graph,
                                                             const std::shared_ptr<Run>& run,
                                                             const std::vector<TaskId>& products) const {
   constexpr index_t together = 4;  // channels whose planes fit into the L2
-  const index_t groups = (problem_.in_channels + together - 1) / together;
+  const index_t groups = (weights_.channels() + together - 1) / together;
   const double cost = kernel_.flops() * static_cast<double>(together);
   return ops::append_ranges(
       graph, "weight gradient", groups * weights_.columns(), cost, products, [=, this](index_t begin, index_t end) {
         for (index_t i = begin; i < end; ++i) {
           const index_t first = i / weights_.columns() * together;
-          invert(*a, first, std::min(together, problem_.in_channels - first), i % weights_.columns(), run->total());
+          invert(*a, first, std::min(together, weights_.channels() - first), i % weights_.columns(), run->total());
         }
       });
 }

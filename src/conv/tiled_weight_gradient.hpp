@@ -14,11 +14,12 @@ namespace convolume::conv {
 /// order; and one inverse per pair of channels. Rows of the products are input channels, lanes output channels.
 /// All tiles go through one stage after the other, a chunk at a time; but where input channels are few, and all sums
 /// fit into the L2, parts of the tiles go through all stages and have sums of their own, which are added up in order:
-/// spectra of dy then never leave the L2. Immutable and thread-safe.
+/// spectra of dy then never leave the L2. Of a transposed problem x and dy change places: `problem` is its
+/// untransposed(), and the activation's gradient belongs to what stands for x. Immutable and thread-safe.
 template <class T>
 class TiledWeightGradient {
  public:
-  TiledWeightGradient(const ConvProblem& problem, TransformMeter& meter);
+  TiledWeightGradient(const ConvProblem& problem, bool transposed, const Activation& activation, TransformMeter& meter);
 
   double seconds() const noexcept { return grid_.way.seconds; }
   std::string describe() const;
@@ -36,8 +37,10 @@ class TiledWeightGradient {
   std::size_t scratch_bytes() const { return std::max(stream_bytes(in_), stream_bytes(gradient_)); }
   void transform_x(const BackwardArguments& a, index_t tile, index_t place, T* spectra, T* scratch) const;
   void transform_dy(const BackwardArguments& a, index_t tile, index_t place, T* spectra, T* scratch) const;
+  TileSource<T> x_source(const BackwardArguments& a, index_t tile, index_t phase, index_t channel) const;
   TileSource<T> dy_source(const BackwardArguments& a, index_t tile, index_t channel) const;
   void multiply_block(index_t block, index_t tiles, const T* x, const T* dy, bool add, T* sums) const;
+  void multiply_rows(index_t rows, index_t tiles, const T* x, const T* dy, bool add, T* sums) const;
   void sum_products(index_t first_block, index_t last_block, index_t count, const T* x, const T* dy, bool add,
                     T* sums) const;
   void invert(const BackwardArguments& a, index_t channel, index_t count, index_t column, const T* sums) const;
@@ -61,6 +64,11 @@ class TiledWeightGradient {
   std::vector<TaskId> append_inverses(TaskGraph& graph, const std::shared_ptr<const BackwardArguments>& a,
                                       const std::shared_ptr<Run>& run, const std::vector<TaskId>& products) const;
 
+  bool activated() const { return activation_.kind != Activation::Kind::none; }
+  /// What stands for x, and for dy.
+  View<const T> fine(const BackwardArguments& a) const { return turned((transposed_ ? a.dy : a.x).as<T>()); }
+  View<const T> coarse(const BackwardArguments& a) const { return turned((transposed_ ? a.x : a.dy).as<T>()); }
+
   /// The tensor, with Z and Y exchanged where the problem's are.
   template <class U>
   View<U> turned(View<U> tensor) const {
@@ -73,10 +81,13 @@ class TiledWeightGradient {
 
   bool turned_;  ///< lines along Z are what is read at a stretch: a planar kernel has its rows stand for planes
   ConvProblem problem_;
+  bool transposed_;
+  Activation activation_;
   TileGrid grid_;
   fft::TilePlan<T> in_, gradient_, kernel_;
+  bool few_;  ///< tiles of x in lanes
+  PhasedChannels rows_;
   WeightSpectra<T> weights_;
-  bool few_;           ///< tiles of x in lanes
   index_t parts_ = 0;  ///< 0: one stage after the other, in chunks
   index_t chunk_ = 1;  ///< tiles of a chunk, or of a step of a part
   TileSpectra<T> x_, dy_;

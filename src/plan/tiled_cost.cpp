@@ -59,21 +59,25 @@ double seconds_per_byte(double bytes, const MachineModel& machine) {
 class Model {
  public:
   Model(const ConvProblem& p, Direction direction, const MachineModel& machine)
-      : problem_(p), direction_(direction), machine_(machine) {
+      : lattices_(p), problem_(lattices_.dense), direction_(direction), machine_(machine) {
     const bool to_input = direction == Direction::backward_data;
     const bool depthwise = p.groups > 1;
-    domain_ = to_input ? p.input : p.output();
+    domain_ = to_input ? problem_.input : problem_.output();
     const index_t terms = to_input ? p.out_channels : p.in_channels;
     const index_t results = to_input ? p.in_channels : p.out_channels;
     const double block = static_cast<double>(channel_block(p.type));
     channels_.terms = depthwise ? 1 : static_cast<double>(terms);
     channels_.in_blocks = depthwise ? std::ceil(static_cast<double>(terms) / block) : blocks_of(terms, p.type);
     channels_.out_blocks = std::ceil(static_cast<double>(results) / block);
+    // Of x every phase has channels of its own.
+    const auto phases = static_cast<double>(lattices_.phases());
+    (to_input ? channels_.out_blocks : channels_.in_blocks) *= phases;
+    if (!to_input) channels_.terms *= phases;
     channels_.lanes = channels_.out_blocks * block;
     element_ = static_cast<double>(size_of(p.type));
   }
 
-  const Extent3& domain() const { return domain_; }
+  const Extent3& kernel() const { return problem_.kernel; }
   /// Tiles longer than needed to cover an axis at once are of no use.
   bool useful(int axis, index_t tile) const {
     const index_t kernel = problem_.kernel[axis];
@@ -87,7 +91,7 @@ class Model {
   /// Whether one tile yields a whole axis of dx: what would wrap around is the zeros beside dy.
   bool covers(int axis, index_t tile) const {
     return direction_ == Direction::backward_data && problem_.groups == 1 &&
-           tile >= domain_[axis] + std::max(problem_.pad_before[axis], problem_.pad_after[axis]);
+           tile >= domain_[axis] + std::max<index_t>({0, problem_.pad_before[axis], problem_.pad_after[axis]});
   }
 
   TiledWay way(const Extent3& tile) const {
@@ -154,7 +158,8 @@ class Model {
 
   static constexpr double chunk_bytes = 32e6;
 
-  const ConvProblem& problem_;
+  plan::Lattices lattices_;
+  const ConvProblem& problem_;  // of the lattices
   Direction direction_;
   const MachineModel& machine_;
   Extent3 domain_{};
@@ -166,11 +171,12 @@ class Model {
 
 TiledWay choose_tiled_way(const ConvProblem& problem, Direction direction, const MachineModel& machine) {
   const Model model(problem, direction, machine);
+  const Extent3 kernel = model.kernel();
   TiledWay best;
   best.seconds = -1;
   const auto consider = [&](Extent3 tile) {
     for (int axis = 0; axis < 3; ++axis) {
-      if (problem.kernel[axis] == 1) tile[axis] = 1;
+      if (kernel[axis] == 1) tile[axis] = 1;
       if (!model.useful(axis, tile[axis])) return;
     }
     const TiledWay way = model.way(tile);
@@ -180,8 +186,8 @@ TiledWay choose_tiled_way(const ConvProblem& problem, Direction direction, const
   for (const index_t extent : extents) {
     Extent3 tile;
     for (int axis = 0; axis < 3; ++axis) {
-      tile[axis] = problem.kernel[axis] == 1 ? 1 : std::max(extent, problem.kernel[axis]);
-      while (tile[axis] > problem.kernel[axis] && tile[axis] > 1 && !model.useful(axis, tile[axis])) --tile[axis];
+      tile[axis] = kernel[axis] == 1 ? 1 : std::max(extent, kernel[axis]);
+      while (tile[axis] > kernel[axis] && tile[axis] > 1 && !model.useful(axis, tile[axis])) --tile[axis];
     }
     consider(tile);
   }

@@ -3,6 +3,7 @@
 
 #include "convolume/cpu.hpp"
 #include "convolume/plan.hpp"
+#include "plan/lattices.hpp"
 
 namespace convolume::plan {
 
@@ -10,15 +11,16 @@ namespace convolume::plan {
 enum class Direction { forward, backward_data, backward_weights };
 
 /// Tiles of `tile` voxels that yield `valid` = tile - kernel + 1 each, `count` of them along each axis, cover `domain`
-/// (y, or dx). `group` tiles are transformed, multiplied and inverted together.
+/// (y, or dx; of every lattice where stride or dilation make some). `group` tiles are transformed, multiplied and
+/// inverted together.
 struct TiledWay {
   Extent3 tile{}, valid{}, domain{}, count{};
   index_t group = 1;
   double seconds = 0;  ///< one core, transforms of the weights included
 };
 
-/// The best way by operations and bytes. Deterministic. Stride and dilation must be 1, groups 1 or as many as channels
-/// (depthwise: products are of lanes).
+/// The best way by operations and bytes. Deterministic. Not for transposed problems; groups are 1 or as many as
+/// channels (depthwise: products are of lanes).
 TiledWay choose_tiled_way(const ConvProblem& problem, Direction direction, const MachineModel& machine);
 
 }  // namespace convolume::plan

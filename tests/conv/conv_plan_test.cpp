@@ -207,14 +207,14 @@ TEST_CASE("explain tells the whole story and automatic takes the cheaper engine"
                                   Catch::Contains("chosen: fft_tiled") && Catch::Contains("w_hat"));
   const auto strided = ConvPlan::make(parse_problem("ic8id32oc8kd5sd2"));
   CHECK(strided.engine() == Engine::direct);
-  CHECK_THAT(strided.explain(), Catch::Contains("fft_tiled: refuses, serves stride 1 only"));
+  CHECK_THAT(strided.explain(), Catch::Contains("fft_tiled: ") && !Catch::Contains("fft_tiled: refuses"));
   const auto transposed = [] {
     auto p = parse_problem("ic32id16oc16kd2sd2");
     p.transposed = true;
     return ConvPlan::make(p);
   }();
   CHECK(transposed.engine() == Engine::direct);
-  CHECK_THAT(transposed.explain(), Catch::Contains("fft_tiled: refuses, serves no transposed convolutions"));
+  CHECK_THAT(transposed.explain(), Catch::Contains("fft_tiled: refuses, with a stride as long as the kernel"));
   CHECK(ConvPlan::make(parse_problem("ic256id4oc256kd3pd1")).engine() == Engine::direct);
   CHECK(ConvPlan::make(parse_problem("ic32id48oc32kd1pd0")).engine() == Engine::direct);
   CHECK(ConvPlan::make(parse_problem("ic1id2oc1kd1")).engine() == Engine::reference);

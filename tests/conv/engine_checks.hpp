@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <initializer_list>
 #include <utility>
 
@@ -71,9 +72,8 @@ inline void check_threads(std::initializer_list<const char*> problems, const Con
 
 /// One side blocked, the other too or not: the same bits as with plain tensors, and zero in lanes without a channel.
 template <class T>
-void check_layouts(const char* text, const ConvOptions& options, bool blocked_x, bool blocked_y,
-                   Activation::Kind kind) {
-  auto p = parse_problem(text);
+void check_layouts(ConvProblem p, const ConvOptions& options, bool blocked_x, bool blocked_y, Activation::Kind kind) {
+  const std::string text = to_string(p);
   p.epilogue = {.bias = true, .activation = {kind}};
   ConvCase<T> plain(p, options);
   plain.run();
@@ -90,11 +90,48 @@ void check_layouts(const char* text, const ConvOptions& options, bool blocked_x,
   const auto prepared = plan.prepare(run, plain.w);
   plan.forward(run, {.x = x_view, .w = prepared, .bias = plain.bias, .y = y_view});
   plan.backward(run, {.x = x_view, .y = y_view, .dy = dy_view, .w = prepared, .dx = dx_view, .dw = dw, .dbias = dbias});
-  CAPTURE(text, blocked_x, blocked_y);
+  CAPTURE(text, p.transposed, blocked_x, blocked_y);
   CHECK((blocked_y ? y.equals(plain.y) && y.padding_is_zero() : same_bits(plain_y, plain.y)));
   CHECK((blocked_x ? dx.equals(plain.dx) && dx.padding_is_zero() : same_bits(plain_dx, plain.dx)));
   CHECK(same_bits(dw, plain.dw));
   CHECK(relative_error(dbias, plain.dbias) < 1e-6);  // channels are summed row by row, or side by side
+}
+
+template <class T>
+void check_layouts(const char* text, const ConvOptions& options, bool blocked_x, bool blocked_y,
+                   Activation::Kind kind) {
+  check_layouts<T>(parse_problem(text), options, blocked_x, blocked_y, kind);
+}
+
+/// Whoever waits for a plane of y, dx, dw finds it complete.
+inline void check_ready(const ConvProblem& p, const ConvOptions& options) {
+  ConvCase<float> c(p, options, false, 2);
+  const Execution run{c.scheduler, &c.memory};
+  const auto prepared = c.plan.prepare(run, c.w);
+  TaskGraph graph;
+  std::atomic<index_t> incomplete{0};
+  const auto watch = [&](const Ready& ready, const Tensor<float>& tensor) {
+    const Shape5 s = tensor.shape();
+    for (index_t i = 0; i < s.n * s.c * s.extent.z; ++i) {
+      const index_t n = i / (s.c * s.extent.z), ch = i / s.extent.z % s.c, z = i % s.extent.z;
+      std::vector<TaskId> after;
+      ready.collect(n, ch, ch + 1, z, z + 1, after);
+      graph.add(
+          {.name = "reader", .cost = 1e12},
+          [&incomplete, n, ch, z, view = tensor.view()] {
+            for (index_t v = 0; v < view.stride[2]; ++v) incomplete += std::isnan((&view(n, ch, z, 0, 0))[v]) ? 1 : 0;
+          },
+          after);
+    }
+  };
+  watch(c.plan.append_forward(graph, {}, {.x = c.x, .w = prepared, .bias = c.bias, .y = c.y}, &c.memory), c.y);
+  const auto done =
+      c.plan.append_backward(graph, {}, {.x = c.x, .dy = c.dy, .w = prepared, .dx = c.dx, .dw = c.dw}, &c.memory);
+  watch(done.dx, c.dx);
+  watch(done.dw, c.dw);
+  graph.run(c.scheduler);
+  CAPTURE(to_string(p), p.transposed);
+  CHECK(incomplete == 0);
 }
 
 /// dx, dw and dbias are added to what they hold where that is asked.

@@ -13,6 +13,45 @@ namespace {
 
 constexpr ConvOptions tiled{.engine = Engine::fft_tiled};
 
+bool serves(const ConvProblem& p) {
+  try {
+    return p.flops() < 3e7 && ConvPlan::make(p, tiled).engine() == Engine::fft_tiled;
+  } catch (const Error&) {
+    return false;  // the kernel does not fit, or the engine refuses
+  }
+}
+
+/// Stride, dilation and transposition too.
+ConvProblem random_lattices(std::uint64_t seed) {
+  const RandomKey key{.seed = 80};
+  std::uint64_t draw = seed * 1024;
+  const auto below = [&](index_t n) {
+    return static_cast<index_t>(uniform_below(key, draw++, static_cast<std::uint64_t>(n)));
+  };
+  for (;;) {
+    ConvProblem p;
+    p.batch = 1 + below(3);
+    p.in_channels = 1 + below(below(3) == 0 ? 40 : 10);
+    p.out_channels = 1 + below(below(3) == 0 ? 40 : 10);
+    for (int axis = 0; axis < 3; ++axis) {
+      p.input[axis] = 1 + below(axis == 2 ? 24 : 14);
+      p.kernel[axis] = below(3) == 0 ? 1 : 1 + below(6);
+      p.stride[axis] = below(3) == 0 ? 1 + below(3) : 1;
+      p.dilation[axis] = below(3) == 0 ? 1 + below(4) : 1;
+      p.pad_before[axis] = below(2) == 0 ? below(5) : 0;
+      p.pad_after[axis] = below(2) == 0 ? below(5) : 0;
+    }
+    p.transposed = below(3) == 0;
+    for (int axis = 0; axis < 3; ++axis) p.output_padding[axis] = p.transposed ? below(p.stride[axis]) : 0;
+    p.epilogue.bias = below(2) == 0;
+    constexpr Activation::Kind kinds[] = {Activation::Kind::none, Activation::Kind::none, Activation::Kind::sigmoid,
+                                          Activation::Kind::tanh};
+    p.epilogue.activation.kind = kinds[below(4)];
+    const bool dense = p.stride == Extent3::all(1) && p.dilation == Extent3::all(1) && !p.transposed;
+    if (!dense && serves(p)) return p;
+  }
+}
+
 ConvProblem random_problem(std::uint64_t seed) {
   const RandomKey key{.seed = 78};
   std::uint64_t draw = seed * 64;
@@ -55,6 +94,16 @@ TEST_CASE("fft_tiled agrees with the double reference over random problems, in d
   }
 }
 
+TEST_CASE("fft_tiled agrees with the double reference over random strides, dilations and transpositions") {
+  for (std::uint64_t seed = 0; seed < (test::sanitized ? 10 : 90); ++seed) {
+    CAPTURE(seed);
+    const auto p = random_lattices(seed);
+    CAPTURE(p.transposed, to_string(p.stride), to_string(p.dilation));
+    test::check_against_reference<double>(p, tiled, 1e-12);
+    test::check_against_reference<float>(p, tiled, 1e-5);
+  }
+}
+
 TEST_CASE("fft_tiled is accurate to 2e-6 on layers of ordinary size, on every SIMD target") {
   const std::string before = simd_target();
   for (const auto& target : available_simd_targets()) {
@@ -91,11 +140,28 @@ TEST_CASE("fft_tiled: forward and backward are adjoint: <Ax, dy> = <x, A'dy> = <
     CAPTURE(seed, to_string(p));
     test::check_adjoint(p, tiled);
   }
+  for (std::uint64_t seed = 200; seed < 220; ++seed) {
+    auto p = random_lattices(seed);
+    p.epilogue = {};
+    CAPTURE(seed, to_string(p), p.transposed);
+    test::check_adjoint(p, tiled);
+  }
+}
+
+TEST_CASE("fft_tiled: planes of y, dx and dw are complete for whoever waits for them") {
+  for (const char* text : {"mb2ic3id40oc5kd3pd1", "ic5id41oc4kd3dd1", "ic4id43oc20kd3sd2pd1",
+                           "mb2ic2id37oc3kd5sd2dd2pd3", "ic18id40oc3ih9iw9kd4sd3"}) {
+    auto p = parse_problem(text);
+    test::check_ready(p, tiled);
+    p.input.z /= 2;
+    p.transposed = true;
+    test::check_ready(p, tiled);
+  }
 }
 
 TEST_CASE("fft_tiled has the same bits with kept or recomputed weights, on 1, 2 and 8 threads") {
   test::check_threads({"mb2ic3id12oc20kd3pd1", "ic20id26oc17kd5", "ic1id30oc5kd3", "ic4id3ih16iw16oc6kd1kh3kw3",
-                       "g20ic20id19oc20kd5pd2"},
+                       "g20ic20id19oc20kd5pd2", "mb2ic20id17oc3kd3dd1", "ic3id21oc20kd3sd2pd1"},
                       tiled, {.engine = Engine::fft_tiled, .memory_budget = 1});
 }
 
@@ -113,7 +179,23 @@ TEST_CASE("fft_tiled gives the same in blocked memory, and zero in lanes without
   }
 }
 
-TEST_CASE("fft_tiled adds to dx, dw and dbias where asked") { test::check_add("ic3id10oc9kd3pd1", tiled); }
+TEST_CASE("fft_tiled gives the same in blocked memory with stride, dilation and transposition") {
+  for (const char* text : {"mb2ic20id12oc18kd3pd2dd1", "ic16id13oc18kd3sd2pd1", "ic18id8ih11iw13oc9kd3kh5kw3sd1sh2sw2",
+                           "ic9id14oc17kd4sd3dd1pd2"}) {
+    auto p = parse_problem(text);
+    for (const bool transposed : {false, true}) {
+      p.transposed = transposed;
+      if (transposed) p.input = {4, 6, 7};
+      test::check_layouts<float>(p, tiled, true, true, Activation::Kind::tanh);
+      test::check_layouts<float>(p, tiled, false, true, Activation::Kind::none);
+      test::check_layouts<double>(p, tiled, true, false, Activation::Kind::tanh);
+    }
+  }
+}
+
+TEST_CASE("fft_tiled adds to dx, dw and dbias where asked") {
+  for (const char* text : {"ic3id10oc9kd3pd1", "ic3id11oc9kd3sd2pd1", "ic9id13oc3kd3dd1"}) test::check_add(text, tiled);
+}
 
 TEST_CASE("fft_tiled: a call reads the weights that it is given, whatever earlier calls of the plan had") {
   for (const std::size_t budget : {std::size_t{0}, std::size_t{1}}) {
