@@ -31,6 +31,12 @@ Ready operator&(Ready a, const Ready& b) {
   return a;
 }
 
+Ready Ready::shifted(std::int64_t first) const {
+  Ready result = *this;
+  for (Grid& grid : result.grids_) grid.first_channel += first;
+  return result;
+}
+
 void Ready::collect(std::int64_t n, std::int64_t c0, std::int64_t c1, std::int64_t z0, std::int64_t z1,
                     std::vector<TaskId>& out) const {
   for (const Grid& grid : grids_) {
@@ -38,9 +44,11 @@ void Ready::collect(std::int64_t n, std::int64_t c0, std::int64_t c1, std::int64
       out.insert(out.end(), grid.tasks.begin(), grid.tasks.end());
       continue;
     }
-    const auto last_block = std::min((c1 - 1) / grid.channels, grid.channel_blocks - 1);
+    const auto first = std::max<std::int64_t>(0, c0 - grid.first_channel), end = c1 - grid.first_channel;
+    if (end <= 0) continue;
+    const auto last_block = std::min((end - 1) / grid.channels, grid.channel_blocks - 1);
     const auto last_slab = std::min((z1 - 1) / grid.planes, grid.slabs - 1);
-    for (auto block = c0 / grid.channels; block <= last_block; ++block) {
+    for (auto block = first / grid.channels; block <= last_block; ++block) {
       for (auto slab = z0 / grid.planes; slab <= last_slab; ++slab) {
         out.push_back(grid.tasks.at(static_cast<std::size_t>((n * grid.channel_blocks + block) * grid.slabs + slab)));
       }

@@ -175,6 +175,10 @@ class CONVOLUME_API Ready {
   /// A part is ready when it is in both.
   friend CONVOLUME_API Ready operator&(Ready a, const Ready& b);
 
+  /// The same for channels that count from elsewhere: its channel c is what `first` + c is in the result. Below 0 it
+  /// has none, so that the parts of a tensor's channels can be told apart, and joined again by &.
+  Ready shifted(std::int64_t first) const;
+
   /// Appends to `out` the tasks that complete channels [c0, c1) of sample n on planes [z0, z1).
   void collect(std::int64_t n, std::int64_t c0, std::int64_t c1, std::int64_t z0, std::int64_t z1,
                std::vector<TaskId>& out) const;
@@ -187,6 +191,7 @@ class CONVOLUME_API Ready {
   struct Grid {
     std::vector<TaskId> tasks;
     std::int64_t channel_blocks, slabs, channels, planes;  // channel_blocks == 0: every task completes every part
+    std::int64_t first_channel = 0;
   };
   std::vector<Grid> grids_;
 };

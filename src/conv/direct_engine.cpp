@@ -9,6 +9,7 @@
 #include "conv/direct_region.hpp"
 #include "conv/direct_weights.hpp"
 #include "conv/engine.hpp"
+#include "conv/grouped_engine.hpp"
 #include "conv/prepared.hpp"
 #include "convolume/cpu.hpp"
 #include "ops/append.hpp"
@@ -284,8 +285,8 @@ ConvGradientReady DirectEngine<T>::append_backward(TaskGraph& graph, const ConvR
 
 }  // namespace
 
-Answer offer_direct(const ConvProblem& problem, const ConvOptions&) {
-  if (problem.groups != 1) return std::string("serves 1 group only");
+Answer offer_direct(const ConvProblem& problem, const ConvOptions& options) {
+  if (problem.groups != 1) return offer_grouped(problem, options, offer_direct);
   // Rows between taps are staged as well.
   const Extent3 span = problem.span();
   if (span.z * span.y > 4 * problem.kernel.z * problem.kernel.y) {

@@ -10,6 +10,7 @@
 
 #include "conv/bias_gradient.hpp"
 #include "conv/engine.hpp"
+#include "conv/grouped_engine.hpp"
 #include "conv/prepared.hpp"
 #include "conv/tiled_voxels.hpp"
 #include "conv/tiled_weight_gradient.hpp"
@@ -225,12 +226,12 @@ std::string refusal(const ConvProblem& problem) {
 Answer offer_fft_tiled(const ConvProblem& problem, const ConvOptions& options) {
   const bool depthwise =
       problem.groups > 1 && problem.groups == problem.in_channels && problem.groups == problem.out_channels;
-  if (problem.groups != 1 && !depthwise) return std::string("serves 1 group, or as many as channels");
+  if (problem.groups > 1 && !depthwise) return offer_grouped(problem, options, offer_fft_tiled);
   if (std::string reason = refusal(problem); !reason.empty()) return reason;
   if (depthwise && (problem.transposed || problem.stride != Extent3::all(1) || problem.dilation != Extent3::all(1))) {
-    return std::string("serves depthwise convolutions of stride and dilation 1 only");
+    return offer_grouped(problem, options, offer_fft_tiled);
   }
-  if (problem.groups != 1) return offer_fft_depthwise(problem);
+  if (depthwise) return offer_fft_depthwise(problem);
   const auto answer = [](auto engine) {
     const double seconds = engine->seconds();
     return Offer{std::move(engine), seconds};

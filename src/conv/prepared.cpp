@@ -71,8 +71,6 @@ PreparedWeights& PreparedWeights::operator=(PreparedWeights&&) noexcept = defaul
 std::uint64_t PreparedWeights::version() const noexcept {
   return impl_ ? impl_->version.load(std::memory_order_relaxed) : 0;
 }
-std::size_t PreparedWeights::bytes() const noexcept {
-  return impl_ ? impl_->spectra.bytes() + impl_->packed.bytes() : 0;
-}
+std::size_t PreparedWeights::bytes() const noexcept { return impl_ ? impl_->bytes() : 0; }
 
 }  // namespace convolume

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <memory_resource>
 #include <string>
 #include <vector>
@@ -81,6 +82,13 @@ struct PreparedWeights::Impl {
   std::string geometry;
   conv::BufferStore spectra;  ///< per (coarse, fine) pair of channels; empty where spectra are recomputed
   conv::BufferStore packed;   ///< the weights themselves, dense; one buffer
+  std::vector<std::unique_ptr<Impl>> groups;  ///< of an engine that treats groups of channels one by one
+
+  std::size_t bytes() const noexcept {
+    std::size_t held = spectra.bytes() + packed.bytes();
+    for (const auto& group : groups) held += group->bytes();
+    return held;
+  }
   std::atomic<std::uint64_t> version{0};
 };
 

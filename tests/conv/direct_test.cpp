@@ -32,6 +32,11 @@ ConvProblem random_problem(std::uint64_t seed) {
       p.pad_before[axis] = below(2) == 0 ? below(4) : 0;
       p.pad_after[axis] = below(2) == 0 ? below(4) : 0;
     }
+    if (below(4) == 0) {
+      p.groups = 1 + below(4);
+      p.in_channels = p.groups * (1 + below(8));
+      p.out_channels = p.groups * (1 + below(8));
+    }
     p.transposed = below(3) == 0;
     for (int axis = 0; axis < 3; ++axis) p.output_padding[axis] = p.transposed ? below(p.stride[axis]) : 0;
     p.epilogue.bias = below(2) == 0;
@@ -98,13 +103,14 @@ TEST_CASE("direct: forward and backward are adjoint: <Ax, dy> = <x, A'dy> = <w, 
 }
 
 TEST_CASE("direct has the same bits on 1, 2 and 8 threads") {
-  test::check_threads({"mb2ic3id12oc20kd3pd1", "ic70id6oc66kd3pd1", "ic20id28oc17kd1", "ic5id17oc9kd3sd2pd1"}, direct,
-                      direct);
+  test::check_threads(
+      {"mb2ic3id12oc20kd3pd1", "ic70id6oc66kd3pd1", "ic20id28oc17kd1", "ic5id17oc9kd3sd2pd1", "g3ic15id8oc6kd3"},
+      direct, direct);
 }
 
 TEST_CASE("direct gives the same bits in blocked memory, and zero in lanes without a channel") {
   for (const char* text : {"mb2ic20id8oc18kd3pd1", "ic16id10ih12iw11oc32kd3kh5kw2", "ic12id3ih20iw19oc41kd1",
-                           "ic33id3ih7iw9oc19kd1", "ic18id9oc9kd3sd2pd1"}) {
+                           "ic33id3ih7iw9oc19kd1", "ic18id9oc9kd3sd2pd1", "g2ic32id6oc64kd3pd1"}) {
     for (const auto kind : {Activation::Kind::none, Activation::Kind::sigmoid}) {
       test::check_layouts<float>(text, direct, true, true, kind);
       test::check_layouts<float>(text, direct, false, true, kind);
@@ -115,7 +121,8 @@ TEST_CASE("direct gives the same bits in blocked memory, and zero in lanes witho
 }
 
 TEST_CASE("direct adds to dx, dw and dbias where asked") {
-  for (const char* text : {"ic3id10oc9kd3pd1", "ic3id10oc9kd2sd3", "ic20id5oc9kd1"}) test::check_add(text, direct);
+  for (const char* text : {"ic3id10oc9kd3pd1", "ic3id10oc9kd2sd3", "ic20id5oc9kd1", "g2ic4id6oc6kd3"})
+    test::check_add(text, direct);
 }
 
 TEST_CASE("direct adds to a blocked dx, and keeps its lanes without a channel zero") {
@@ -202,7 +209,7 @@ TEST_CASE("direct refuses weights of other channels or kernels, and weights that
 }
 
 TEST_CASE("direct says what it does not serve") {
-  CHECK_THROWS_WITH(ConvPlan::make(parse_problem("g2ic4id6oc4kd3"), direct), Catch::Contains("1 group only"));
+  CHECK_THROWS_WITH(ConvPlan::make(parse_problem("ic4id60oc4kd3dd9"), direct), Catch::Contains("taps too far apart"));
   const auto plan = ConvPlan::make(parse_problem("ic4id6oc4kd3"), direct);
   CHECK_THAT(plan.numerics(), Catch::Contains(simd_target()));
 }

@@ -21,7 +21,7 @@ bool serves(const ConvProblem& p) {
   }
 }
 
-/// Stride, dilation and transposition too.
+/// Stride, dilation, transposition and groups too.
 ConvProblem random_lattices(std::uint64_t seed) {
   const RandomKey key{.seed = 80};
   std::uint64_t draw = seed * 1024;
@@ -41,14 +41,19 @@ ConvProblem random_lattices(std::uint64_t seed) {
       p.pad_before[axis] = below(2) == 0 ? below(5) : 0;
       p.pad_after[axis] = below(2) == 0 ? below(5) : 0;
     }
+    if (below(3) == 0) {
+      p.groups = 1 + below(4);
+      p.in_channels = p.groups * (1 + below(8));
+      p.out_channels = p.groups * (1 + below(8));
+    }
+    if (below(6) == 0) p.groups = p.out_channels = p.in_channels;
     p.transposed = below(3) == 0;
     for (int axis = 0; axis < 3; ++axis) p.output_padding[axis] = p.transposed ? below(p.stride[axis]) : 0;
     p.epilogue.bias = below(2) == 0;
     constexpr Activation::Kind kinds[] = {Activation::Kind::none, Activation::Kind::none, Activation::Kind::sigmoid,
                                           Activation::Kind::tanh};
     p.epilogue.activation.kind = kinds[below(4)];
-    const bool dense = p.stride == Extent3::all(1) && p.dilation == Extent3::all(1) && !p.transposed;
-    if (!dense && serves(p)) return p;
+    if (serves(p)) return p;
   }
 }
 
@@ -94,11 +99,11 @@ TEST_CASE("fft_tiled agrees with the double reference over random problems, in d
   }
 }
 
-TEST_CASE("fft_tiled agrees with the double reference over random strides, dilations and transpositions") {
-  for (std::uint64_t seed = 0; seed < (test::sanitized ? 10 : 90); ++seed) {
+TEST_CASE("fft_tiled agrees with the double reference over random strides, dilations, transpositions and groups") {
+  for (std::uint64_t seed = 0; seed < (test::sanitized ? 12 : 100); ++seed) {
     CAPTURE(seed);
     const auto p = random_lattices(seed);
-    CAPTURE(p.transposed, to_string(p.stride), to_string(p.dilation));
+    CAPTURE(p.transposed, to_string(p.stride), to_string(p.dilation), p.groups);
     test::check_against_reference<double>(p, tiled, 1e-12);
     test::check_against_reference<float>(p, tiled, 1e-5);
   }
@@ -149,8 +154,9 @@ TEST_CASE("fft_tiled: forward and backward are adjoint: <Ax, dy> = <x, A'dy> = <
 }
 
 TEST_CASE("fft_tiled: planes of y, dx and dw are complete for whoever waits for them") {
-  for (const char* text : {"mb2ic3id40oc5kd3pd1", "ic5id41oc4kd3dd1", "ic4id43oc20kd3sd2pd1",
-                           "mb2ic2id37oc3kd5sd2dd2pd3", "ic18id40oc3ih9iw9kd4sd3"}) {
+  for (const char* text :
+       {"mb2ic3id40oc5kd3pd1", "ic5id41oc4kd3dd1", "ic4id43oc20kd3sd2pd1", "mb2ic2id37oc3kd5sd2dd2pd3",
+        "ic18id40oc3ih9iw9kd4sd3", "g3ic6id20oc12kd3pd1", "g4ic4id20oc4kd3pd2dd1"}) {
     auto p = parse_problem(text);
     test::check_ready(p, tiled);
     p.input.z /= 2;
@@ -161,7 +167,7 @@ TEST_CASE("fft_tiled: planes of y, dx and dw are complete for whoever waits for 
 
 TEST_CASE("fft_tiled has the same bits with kept or recomputed weights, on 1, 2 and 8 threads") {
   test::check_threads({"mb2ic3id12oc20kd3pd1", "ic20id26oc17kd5", "ic1id30oc5kd3", "ic4id3ih16iw16oc6kd1kh3kw3",
-                       "g20ic20id19oc20kd5pd2", "mb2ic20id17oc3kd3dd1", "ic3id21oc20kd3sd2pd1"},
+                       "g20ic20id19oc20kd5pd2", "mb2ic20id17oc3kd3dd1", "ic3id21oc20kd3sd2pd1", "g3ic60id9oc12kd3"},
                       tiled, {.engine = Engine::fft_tiled, .memory_budget = 1});
 }
 
@@ -179,9 +185,10 @@ TEST_CASE("fft_tiled gives the same in blocked memory, and zero in lanes without
   }
 }
 
-TEST_CASE("fft_tiled gives the same in blocked memory with stride, dilation and transposition") {
-  for (const char* text : {"mb2ic20id12oc18kd3pd2dd1", "ic16id13oc18kd3sd2pd1", "ic18id8ih11iw13oc9kd3kh5kw3sd1sh2sw2",
-                           "ic9id14oc17kd4sd3dd1pd2"}) {
+TEST_CASE("fft_tiled gives the same in blocked memory with stride, dilation, transposition and groups") {
+  for (const char* text :
+       {"mb2ic20id12oc18kd3pd2dd1", "ic16id13oc18kd3sd2pd1", "g2ic32id10oc64kd3pd1", "mb2g3ic48id9oc48kd3pd2dd1",
+        "ic18id8ih11iw13oc9kd3kh5kw3sd1sh2sw2", "ic9id14oc17kd4sd3dd1pd2"}) {
     auto p = parse_problem(text);
     for (const bool transposed : {false, true}) {
       p.transposed = transposed;
@@ -194,12 +201,15 @@ TEST_CASE("fft_tiled gives the same in blocked memory with stride, dilation and 
 }
 
 TEST_CASE("fft_tiled adds to dx, dw and dbias where asked") {
-  for (const char* text : {"ic3id10oc9kd3pd1", "ic3id11oc9kd3sd2pd1", "ic9id13oc3kd3dd1"}) test::check_add(text, tiled);
+  for (const char* text : {"ic3id10oc9kd3pd1", "ic3id11oc9kd3sd2pd1", "ic9id13oc3kd3dd1", "g3ic9id8oc6kd3"})
+    test::check_add(text, tiled);
 }
 
 TEST_CASE("fft_tiled: a call reads the weights that it is given, whatever earlier calls of the plan had") {
-  for (const std::size_t budget : {std::size_t{0}, std::size_t{1}}) {
-    ConvCase<float> c(parse_problem("ic3id10oc9kd3"), {.engine = Engine::fft_tiled, .memory_budget = budget});
+  for (const auto& [text, budget] : {std::pair{"ic3id10oc9kd3", std::size_t{0}},
+                                     {"ic3id10oc9kd3", std::size_t{1}},
+                                     {"g3ic3id10oc9kd3", std::size_t{0}}}) {
+    ConvCase<float> c(parse_problem(text), {.engine = Engine::fft_tiled, .memory_budget = budget});
     c.run();
     const Execution run{c.scheduler, &c.memory};
     const auto other = random_tensor<float>(c.w.shape(), 10);
@@ -217,7 +227,8 @@ TEST_CASE("fft_tiled: a call reads the weights that it is given, whatever earlie
 }
 
 TEST_CASE("fft_tiled reads y and dy where they lie, each with strides of its own") {
-  for (const char* text : {"ic8id12oc8kd3pd1", "g16ic16id12oc16kd5pd2"}) {
+  for (const char* text : {"ic8id12oc8kd3pd1", "g16ic16id12oc16kd5pd2", "g2ic8id12oc8kd3pd1", "ic8id12oc8kd3pd1sd2",
+                           "ic8id12oc8kd3pd1dd1"}) {
     auto p = parse_problem(text);
     p.epilogue.activation.kind = Activation::Kind::tanh;
     ConvCase<float> c(p, tiled);
@@ -249,4 +260,18 @@ TEST_CASE("fft_tiled with few channels, whose tiles share lanes, in groups of an
     test::check_against_reference<float>(parse_problem(text), tiled, 2e-6);
   }
   test::check_against_reference<double>(parse_problem("ic1id16oc64kd1kh2kw2pd0"), tiled, 1e-13);
+}
+
+TEST_CASE("fft_tiled says what it does not serve") {
+  const auto refuses = [](const char* text, const char* reason) {
+    CAPTURE(text);
+    CHECK_THROWS_WITH(ConvPlan::make(parse_problem(text), tiled), Catch::Contains(reason));
+  };
+  refuses("ic4id8oc4kd1", "a kernel of one voxel");
+  refuses("ic4id8oc4kd2sd2", "as long as the kernel");
+  refuses("ic4id8oc4kd1kh3kw3sd2", "leaps over voxels");
+  refuses("ic4id20oc4kd3sd2dd1", "share a factor");
+  auto p = parse_problem("g2ic16id8oc16kd3pd1");
+  p.x_layout = Layout::blocked;
+  CHECK_THROWS_WITH(ConvPlan::make(p, tiled), Catch::Contains("groups of 8 channels do not fill blocks of 16"));
 }

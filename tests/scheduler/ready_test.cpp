@@ -21,6 +21,23 @@ TEST_CASE("a consumer waits only for the channel blocks and slabs that it reads"
   CHECK(out == std::vector<TaskId>{9, 10, 11});
 }
 
+TEST_CASE("parts of channels are told apart, and joined again") {
+  const Ready ready({0, 1, 2, 3}, 4, 1, 8, 1);  // 4 channel blocks of 8
+  std::vector<TaskId> out;
+  ready.shifted(-16).collect(0, 0, 16, out);  // the second half
+  CHECK(out == std::vector<TaskId>{2, 3});
+  out.clear();
+  const Ready joint = Ready({5, 6}, 2, 1, 4, 1) & Ready({7, 8}, 2, 1, 4, 1).shifted(8) & Ready::all_of({9}).shifted(16);
+  joint.collect(0, 0, 8, out);
+  CHECK(out == std::vector<TaskId>{5, 6, 9});
+  out.clear();
+  joint.collect(0, 7, 9, out);
+  CHECK(out == std::vector<TaskId>{6, 7, 9});
+  out.clear();
+  joint.collect(0, 12, 16, out);
+  CHECK(out == std::vector<TaskId>{8, 9});
+}
+
 TEST_CASE("a default Ready waits for nothing and a joint one for both sides") {
   std::vector<TaskId> out;
   Ready().collect(0, 0, 4, out);

@@ -1,0 +1,204 @@
+#include "conv/grouped_engine.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "conv/prepared.hpp"
+
+namespace convolume::conv {
+namespace {
+
+template <class V>
+V moved(V view, index_t elements) {
+  using Byte =
+      std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(view.data)>>, const std::byte, std::byte>;
+  view.data = static_cast<Byte*>(view.data) + elements * static_cast<index_t>(size_of(view.type));
+  return view;
+}
+
+/// Channels [first, first + count) of a tensor, or rows of weights. What is absent stays absent.
+template <class V>
+V channels_of(const V& view, index_t first, index_t count) {
+  if (!view) return view;
+  V part = moved(view, first / (view.layout == Layout::plain ? 1 : channel_block(view.type)) * view.stride[1]);
+  part.shape.c = count;
+  return part;
+}
+template <class V>
+V rows_of(const V& view, index_t first, index_t count) {
+  if (!view) return view;
+  V part = moved(view, first * view.stride[0]);
+  part.shape.n = count;
+  return part;
+}
+
+ConvProblem one_group(ConvProblem p) {
+  p.in_channels /= p.groups;
+  p.out_channels /= p.groups;
+  p.groups = 1;
+  return p;
+}
+
+/// One engine, executed on the channels of each group in turn. Bindings are cut into those of groups when a run begins,
+/// since a plan may replace them between runs.
+class GroupedEngine final : public ConvEngine {
+ public:
+  GroupedEngine(const ConvProblem& problem, std::unique_ptr<ConvEngine> engine)
+      : problem_(problem), one_(one_group(problem)), engine_(std::move(engine)) {}
+
+  Ready append_prepare(TaskGraph& graph, const Ready& ready,
+                       std::shared_ptr<const PrepareArguments> arguments) const override;
+  Ready append_forward(TaskGraph& graph, const ConvReady& ready,
+                       std::shared_ptr<const ForwardArguments> arguments) const override;
+  ConvGradientReady append_backward(TaskGraph& graph, const ConvReady& ready,
+                                    std::shared_ptr<const BackwardArguments> arguments) const override;
+
+  void init_weights(PreparedWeights::Impl& w) const override {
+    w.groups.clear();
+    for (index_t g = 0; g < problem_.groups; ++g) {
+      w.groups.push_back(std::make_unique<PreparedWeights::Impl>());
+      w.groups.back()->memory = w.memory;
+      engine_->init_weights(*w.groups.back());
+    }
+    w.geometry = fmt::format("{} groups: {}", problem_.groups, w.groups.front()->geometry);
+  }
+  // What a group's engine would keep belongs to its channels alone.
+  void init_input_spectra(Spectra::Impl& s) const override { s.geometry = "groups: none kept"; }
+  void init_gradient_spectra(Spectra::Impl& s) const override { s.geometry = "groups: none kept"; }
+
+  std::string numerics() const override { return fmt::format("{} groups: {}", problem_.groups, engine_->numerics()); }
+  std::vector<CacheCost> caches() const override {
+    auto caches = engine_->caches();
+    for (CacheCost& cache : caches) {
+      cache.bytes *= static_cast<std::size_t>(problem_.groups);
+      cache.seconds_saved *= static_cast<double>(problem_.groups);
+    }
+    return caches;
+  }
+  TransformCounts transforms() const noexcept override { return engine_->transforms(); }
+
+ private:
+  PrepareArguments group(const PrepareArguments& a, index_t g) const;
+  ForwardArguments group(const ForwardArguments& a, index_t g) const;
+  BackwardArguments group(const BackwardArguments& a, index_t g) const;
+
+  /// The bindings of each group, and the task that fills them at the beginning of a run.
+  template <class Arguments>
+  std::vector<std::shared_ptr<Arguments>> append_groups(TaskGraph& graph, const std::shared_ptr<const Arguments>& a,
+                                                        Ready& filled) const;
+  index_t rows() const { return problem_.w_shape().n / problem_.groups; }
+  /// Of everything that the engine waits for, what belongs to a group.
+  ConvReady group(const ConvReady& ready, const Ready& filled, index_t g) const {
+    return {.x = ready.x.shifted(-g * one_.in_channels) & filled,
+            .w = ready.w.shifted(-g * rows()) & filled,
+            .dy = ready.dy.shifted(-g * one_.out_channels) & filled,
+            .dx = ready.dx.shifted(-g * one_.in_channels)};
+  }
+
+  ConvProblem problem_, one_;
+  std::unique_ptr<ConvEngine> engine_;
+};
+
+PrepareArguments GroupedEngine::group(const PrepareArguments& a, index_t g) const {
+  return {.w = rows_of(a.w, g * rows(), rows()), .prepared = a.prepared->groups[static_cast<std::size_t>(g)].get()};
+}
+
+ForwardArguments GroupedEngine::group(const ForwardArguments& a, index_t g) const {
+  const index_t in = one_.in_channels, out = one_.out_channels;
+  return {.x = channels_of(a.x, g * in, in),
+          .bias = channels_of(a.bias, g * out, out),
+          .y = channels_of(a.y, g * out, out),
+          .w = a.w->groups[static_cast<std::size_t>(g)].get(),
+          .memory = a.memory};
+}
+
+BackwardArguments GroupedEngine::group(const BackwardArguments& a, index_t g) const {
+  const index_t in = one_.in_channels, out = one_.out_channels;
+  return {.x = channels_of(a.x, g * in, in),
+          .y = channels_of(a.y, g * out, out),
+          .dy = channels_of(a.dy, g * out, out),
+          .w = a.w->groups[static_cast<std::size_t>(g)].get(),
+          .dx = channels_of(a.dx, g * in, in),
+          .dw = rows_of(a.dw, g * rows(), rows()),
+          .dbias = channels_of(a.dbias, g * out, out),
+          .add_dx = a.add_dx,
+          .add_dw = a.add_dw,
+          .memory = a.memory};
+}
+
+template <class Arguments>
+std::vector<std::shared_ptr<Arguments>> GroupedEngine::append_groups(TaskGraph& graph,
+                                                                     const std::shared_ptr<const Arguments>& a,
+                                                                     Ready& filled) const {
+  std::vector<std::shared_ptr<Arguments>> groups;
+  for (index_t g = 0; g < problem_.groups; ++g) groups.push_back(std::make_shared<Arguments>(group(*a, g)));
+  filled = Ready::all_of({graph.add({.name = "take groups"}, [this, a, groups] {
+    for (std::size_t g = 0; g < groups.size(); ++g) *groups[g] = group(*a, static_cast<index_t>(g));
+  })});
+  return groups;
+}
+
+Ready GroupedEngine::append_prepare(TaskGraph& graph, const Ready& ready,
+                                    std::shared_ptr<const PrepareArguments> a) const {
+  Ready filled, done;
+  const auto groups = append_groups(graph, a, filled);
+  for (index_t g = 0; g < problem_.groups; ++g) {
+    const Ready w = ready.shifted(-g * rows()) & filled;
+    const Ready part = engine_->append_prepare(graph, w, groups[static_cast<std::size_t>(g)]);
+    done = done & part.shifted(g * rows());
+  }
+  return done;
+}
+
+Ready GroupedEngine::append_forward(TaskGraph& graph, const ConvReady& ready,
+                                    std::shared_ptr<const ForwardArguments> a) const {
+  Ready filled, done;
+  const auto groups = append_groups(graph, a, filled);
+  for (index_t g = 0; g < problem_.groups; ++g) {
+    const Ready part = engine_->append_forward(graph, group(ready, filled, g), groups[static_cast<std::size_t>(g)]);
+    done = done & part.shifted(g * one_.out_channels);
+  }
+  return done;
+}
+
+ConvGradientReady GroupedEngine::append_backward(TaskGraph& graph, const ConvReady& ready,
+                                                 std::shared_ptr<const BackwardArguments> a) const {
+  Ready filled;
+  ConvGradientReady done;
+  const auto groups = append_groups(graph, a, filled);
+  for (index_t g = 0; g < problem_.groups; ++g) {
+    const ConvGradientReady part =
+        engine_->append_backward(graph, group(ready, filled, g), groups[static_cast<std::size_t>(g)]);
+    done.dx = done.dx & part.dx.shifted(g * one_.in_channels);
+    done.dw = done.dw & part.dw.shifted(g * rows());
+    done.dbias = done.dbias & part.dbias.shifted(g * one_.out_channels);
+  }
+  return done;
+}
+
+}  // namespace
+
+Answer offer_grouped(const ConvProblem& problem, const ConvOptions& options,
+                     Answer (*offer)(const ConvProblem&, const ConvOptions&)) {
+  const ConvProblem one = one_group(problem);
+  const index_t block = channel_block(problem.type);
+  for (const auto& [layout, channels] :
+       {std::pair{problem.x_layout, one.in_channels}, std::pair{problem.y_layout, one.out_channels}}) {
+    if (layout == Layout::blocked && channels % block != 0) {
+      return fmt::format("groups of {} channels do not fill blocks of {}; use plain tensors", channels, block);
+    }
+  }
+  ConvOptions of_group = options;
+  if (options.memory_budget != 0) {
+    of_group.memory_budget = std::max<std::size_t>(1, options.memory_budget / static_cast<std::size_t>(problem.groups));
+  }
+  Answer answer = offer(one, of_group);
+  if (auto* served = std::get_if<Offer>(&answer)) {
+    served->engine = std::make_unique<GroupedEngine>(problem, std::move(served->engine));
+    served->seconds *= static_cast<double>(problem.groups);
+  }
+  return answer;
+}
+
+}  // namespace convolume::conv
