@@ -1,5 +1,6 @@
 // The tiled way for depthwise convolutions: no sum over channels, so a channel block of a tile is transformed,
-// multiplied lane by lane and inverted in one sweep, and its spectrum never leaves the L2.
+// multiplied lane by lane and inverted in one sweep, and its spectrum never leaves the L2. Lattices and transposition
+// are as in fft_tiled_engine.cpp.
 #include <algorithm>
 #include <array>
 
@@ -9,7 +10,7 @@
 #include "conv/engine.hpp"
 #include "conv/prepared.hpp"
 #include "conv/tile_ends.hpp"
-#include "conv/tiled_layout.hpp"
+#include "conv/tiled_voxels.hpp"
 #include "conv/transform_meter.hpp"
 #include "convolume/cpu.hpp"
 
@@ -22,14 +23,17 @@ using plan::Direction;
 template <class T>
 struct DepthwiseDirection {
   DepthwiseDirection(const ConvProblem& p, Direction direction)
-      : grid(tile_grid(p, direction)),
+      : to_y(direction != Direction::backward_data),
+        grid(tile_grid(p, direction)),
         in(grid.way.tile, grid.way.tile),
         valid(grid.way.tile, grid.way.valid),
-        kernel(grid.way.tile, p.kernel) {}
+        kernel(grid.way.tile, grid.lattices.dense.kernel) {}
 
+  bool to_y;  ///< results are y, or else dx; of an untransposed problem
   TileGrid grid;
   fft::TilePlan<T> in, valid, kernel;
 
+  index_t phases() const { return grid.lattices.phases(); }
   fft::TileStrides strides() const {
     constexpr index_t lanes = fft::tile_lanes<T>;
     return {
@@ -47,9 +51,10 @@ class FftDepthwiseEngine final : public ConvEngine {
  public:
   explicit FftDepthwiseEngine(const ConvProblem& p)
       : problem_(p),
-        forward_(p, Direction::forward),
-        data_(p, Direction::backward_data),
-        weights_(p, Direction::backward_weights),
+        dense_(untransposed(p)),
+        forward_(dense_, p.transposed ? Direction::backward_data : Direction::forward),
+        data_(dense_, p.transposed ? Direction::forward : Direction::backward_data),
+        weights_(dense_, Direction::backward_weights),
         blocks_((p.in_channels + lanes - 1) / lanes) {}
 
   double seconds() const { return forward_.grid.way.seconds + data_.grid.way.seconds + weights_.grid.way.seconds; }
@@ -64,23 +69,21 @@ class FftDepthwiseEngine final : public ConvEngine {
   void init_weights(PreparedWeights::Impl& w) const override {
     w.geometry = fmt::format("{} forward {} backward {} of {}", key(), to_string(forward_.grid.way.tile),
                              to_string(data_.grid.way.tile), to_string(problem_.w_shape()));
-    // Of either direction's tile, one after the other.
-    w.spectra.init(w.memory, static_cast<std::size_t>(2 * blocks_),
-                   bytes_of(std::max(forward_.elements(), data_.elements())));
+    w.spectra.init(w.memory, static_cast<std::size_t>(blocks_) * 2, spectra_bytes());
     w.packed.init(w.memory, 0, 0);
   }
   void init_input_spectra(Spectra::Impl& s) const override { s.geometry = key() + " x: none kept"; }
   void init_gradient_spectra(Spectra::Impl& s) const override { s.geometry = key() + " dy: none kept"; }
 
   std::string numerics() const override {
-    return fmt::format("fft_tiled depthwise forward {}, {}; backward data {}, {}; backward weights {} in {} sums, {}",
+    return fmt::format("fft_tiled depthwise forward {}, {}; backward data {}, {}; backward weights {} in {} sums, {}{}",
                        forward_.in.describe(), forward_.valid.describe(), data_.in.describe(), data_.valid.describe(),
-                       weights_.in.describe(), partial_sums(), weights_.kernel.describe());
+                       weights_.in.describe(), partial_sums(), weights_.kernel.describe(), weights_.grid.describe());
   }
   std::vector<CacheCost> caches() const override {
     const double rate = 0.35 * 1e9 * machine_model().gflops_per_core;
-    return {{"w_hat", 2 * static_cast<std::size_t>(blocks_) * bytes_of(std::max(forward_.elements(), data_.elements())),
-             static_cast<double>(blocks_) * forward_.kernel.flops() / rate, true}};
+    return {{"w_hat", 2 * static_cast<std::size_t>(blocks_) * spectra_bytes(),
+             static_cast<double>(blocks_ * forward_.phases()) * forward_.kernel.flops() / rate, true}};
   }
   TransformCounts transforms() const noexcept override { return meter_.counts(); }
 
@@ -91,47 +94,68 @@ class FftDepthwiseEngine final : public ConvEngine {
   /// Of a block's weight gradient: fixed, so that every number of threads adds the same way.
   index_t partial_sums() const { return std::min<index_t>(weights_.grid.tiles(), 8); }
 
-  template <class Element, class Lanes>
-  fft::PlainTile<Element> kernel_lanes(const Lanes& view, index_t block) const;
-  void weight_spectrum(const DepthwiseDirection<T>& direction, const View<const T>& w, index_t block, T* spectrum,
-                       std::pmr::memory_resource* memory) const;
-  void sweep(const DepthwiseDirection<T>& direction, const TileSource<T>& source, const T* weights, bool conjugate,
-             const TileTarget<T>& target, std::pmr::memory_resource* memory) const;
-  void sum_tiles(const BackwardArguments& a, index_t block, index_t first, index_t last, T* sum) const;
+  /// Of a channel block, all phases one after the other, of either direction's tile.
+  std::size_t spectra_bytes() const {
+    return static_cast<std::size_t>(forward_.phases()) * bytes_of(std::max(forward_.elements(), data_.elements()));
+  }
+  static std::size_t spectra_at(index_t block, bool forward) {
+    return static_cast<std::size_t>(2 * block + (forward ? 0 : 1));
+  }
+  bool activated() const { return problem_.epilogue.activation.kind != Activation::Kind::none; }
+
+  template <class Element>
+  fft::PlainTile<Element> kernel_lanes(const View<Element>& w, index_t block) const;
+  void weight_spectra(const DepthwiseDirection<T>& direction, const View<const T>& w, index_t block, T* spectra,
+                      std::pmr::memory_resource* memory) const;
+  void sweep(const DepthwiseDirection<T>& direction, index_t tile, index_t block, const GroupEnds<T>& ends) const;
+  TileSource<T> source(const DepthwiseDirection<T>& direction, index_t tile, index_t phase, index_t block,
+                       const GroupEnds<T>& ends) const;
+  TileTarget<T> target(const DepthwiseDirection<T>& direction, index_t tile, index_t phase, index_t block,
+                       const GroupEnds<T>& ends) const;
+  TileSource<T> fine(const BackwardArguments& a, index_t tile, index_t phase, index_t block) const;
+  TileSource<T> coarse(const BackwardArguments& a, index_t tile, index_t block) const;
+  void sum_tiles(const BackwardArguments& a, index_t block, index_t first, index_t last, T* sums) const;
   void weight_gradient(const BackwardArguments& a, index_t block, const BufferStore& sums) const;
 
-  template <class Body>
-  Ready append_tiles(TaskGraph& graph, const DepthwiseDirection<T>& direction, index_t margin, const Ready& weights,
-                     const Ready& source, const Ready& target, const Body& body) const;
+  template <class Ends>
+  Ready append_tiles(TaskGraph& graph, const DepthwiseDirection<T>& direction, const Ready& weights,
+                     const Ready& source, const Ready& target, const Ends& ends) const;
+  std::vector<TaskId> append_sums(TaskGraph& graph, const ConvReady& ready,
+                                  const std::shared_ptr<const BackwardArguments>& a,
+                                  const std::shared_ptr<BufferStore>& sums, index_t block) const;
   Ready append_data(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a) const;
   Ready append_weights(TaskGraph& graph, const ConvReady& ready,
                        const std::shared_ptr<const BackwardArguments>& a) const;
 
-  ConvProblem problem_;
+  ConvProblem problem_, dense_;
   DepthwiseDirection<T> forward_, data_, weights_;
   index_t blocks_;  // of channels
   mutable TransformMeter meter_;
 };
 
-/// The kernels of a channel block, one per lane.
+/// The kernels of a channel block, one per lane; `w` is a phase of them.
 template <class T>
-template <class Element, class Lanes>
-fft::PlainTile<Element> FftDepthwiseEngine<T>::kernel_lanes(const Lanes& view, index_t block) const {
-  fft::PlainTile<Element> tile{.lanes = {}, .plane_stride = view.stride[2], .row_stride = view.stride[3], .boxes = {}};
+template <class Element>
+fft::PlainTile<Element> FftDepthwiseEngine<T>::kernel_lanes(const View<Element>& w, index_t block) const {
+  fft::PlainTile<Element> tile{
+      .lanes = {}, .plane_stride = w.stride[2], .row_stride = w.stride[3], .boxes = {}, .voxel_stride = w.stride[4]};
   for (index_t lane = 0; lane < std::min(lanes, problem_.in_channels - block * lanes); ++lane) {
-    tile.lanes[static_cast<std::size_t>(lane)] = view.channel(block * lanes + lane, 0);
-    tile.boxes[static_cast<std::size_t>(lane)] = {{0, 0, 0}, problem_.kernel};
+    tile.lanes[static_cast<std::size_t>(lane)] = w.channel(block * lanes + lane, 0);
+    tile.boxes[static_cast<std::size_t>(lane)] = {{0, 0, 0}, w.shape.extent};
   }
   return tile;
 }
 
 template <class T>
-void FftDepthwiseEngine<T>::weight_spectrum(const DepthwiseDirection<T>& d, const View<const T>& w, index_t block,
-                                            T* spectrum, std::pmr::memory_resource* memory) const {
+void FftDepthwiseEngine<T>::weight_spectra(const DepthwiseDirection<T>& d, const View<const T>& w, index_t block,
+                                           T* spectra, std::pmr::memory_resource* memory) const {
   Scratch scratch(memory, d.scratch_bytes());
   T* temporary = scratch.take<T>(d.scratch_bytes());
-  meter_.measure(Counted::weights,
-                 [&] { d.kernel.forward(kernel_lanes<const T>(w, block), spectrum, d.strides(), temporary); });
+  for (index_t phase = 0; phase < d.phases(); ++phase) {
+    const auto taps = kernel_lanes(d.grid.w_lattice(w, phase), block);
+    meter_.measure(Counted::weights,
+                   [&] { d.kernel.forward(taps, spectra + phase * d.elements(), d.strides(), temporary); });
+  }
 }
 
 template <class T>
@@ -143,13 +167,12 @@ Ready FftDepthwiseEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready
     const index_t first = block * lanes, last = std::min(first + lanes, problem_.in_channels);
     for (index_t channel = first; channel < last; ++channel) ready.collect(0, channel, channel + 1, after);
     tasks.push_back(graph.add(
-        {.name = "weight spectra", .cost = 2 * forward_.kernel.flops()},
+        {.name = "weight spectra", .cost = 2 * static_cast<double>(forward_.phases()) * forward_.kernel.flops()},
         [this, a, block] {
           PreparedWeights::Impl& prepared = *a->prepared;
-          const auto at = static_cast<std::size_t>(2 * block);
-          for (const auto& [d, i] : {std::pair{&forward_, at}, std::pair{&data_, at + 1}}) {
-            auto* spectrum = static_cast<T*>(prepared.spectra.acquire(i));
-            weight_spectrum(*d, a->w.template as<T>(), block, spectrum, prepared.memory);
+          for (const auto* d : {&forward_, &data_}) {
+            auto* spectra = static_cast<T*>(prepared.spectra.acquire(spectra_at(block, d == &forward_)));
+            weight_spectra(*d, a->w.template as<T>(), block, spectra, prepared.memory);
           }
         },
         after));
@@ -157,124 +180,172 @@ Ready FftDepthwiseEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready
   return Ready(std::move(tasks), blocks_, 1, lanes, 1);
 }
 
-/// There, through the product, and back.
 template <class T>
-void FftDepthwiseEngine<T>::sweep(const DepthwiseDirection<T>& d, const TileSource<T>& source, const T* weights,
-                                  bool conjugate, const TileTarget<T>& target,
-                                  std::pmr::memory_resource* memory) const {
-  Scratch scratch(memory, bytes_of(d.elements()) + d.scratch_bytes() + 128);
-  T* spectrum = scratch.take<T>(bytes_of(d.elements()));
-  T* temporary = scratch.take<T>(d.scratch_bytes());
-  meter_.measure(conjugate ? Counted::input : Counted::gradient,
-                 [&] { transform_tile(d.in, source, spectrum, d.strides(), temporary); });
-  multiply_lanes(LaneProduct<T>{spectrum, weights, spectrum, d.in.frequencies(), conjugate});
-  meter_.measure(Counted::inverse, [&] { invert_tile(d.valid, spectrum, d.strides(), target, temporary); });
+TileSource<T> FftDepthwiseEngine<T>::source(const DepthwiseDirection<T>& d, index_t tile, index_t phase, index_t block,
+                                            const GroupEnds<T>& ends) const {
+  const auto of_tile = [&](const View<const T>& view) {
+    const View<const T> part = d.to_y ? d.grid.x_lattice(view, tile, phase) : d.grid.y_lattice(view, tile);
+    return block_of(part, view.layout, d.grid.sample(tile), block * lanes);
+  };
+  // The valid part of a convolution stands behind the margin unless the source is shifted by that.
+  TileSource<T> result{.block = of_tile(ends.source),
+                       .origin = d.to_y ? d.grid.x_begin(tile, phase) : d.grid.y_begin(tile),
+                       .window = d.grid.way.tile,
+                       .shift = d.to_y ? Extent3{0, 0, 0} : d.grid.margin(),
+                       .activation = ends.gradient};
+  if (ends.gradient != nullptr) result.y = of_tile(ends.y);
+  return result;
 }
 
-/// body(block, tile) for every channel block of every tile, whose source begins `margin` voxels from its first one.
 template <class T>
-template <class Body>
-Ready FftDepthwiseEngine<T>::append_tiles(TaskGraph& graph, const DepthwiseDirection<T>& d, index_t margin,
-                                          const Ready& weights, const Ready& source, const Ready& target,
-                                          const Body& body) const {
+TileTarget<T> FftDepthwiseEngine<T>::target(const DepthwiseDirection<T>& d, index_t tile, index_t phase, index_t block,
+                                            const GroupEnds<T>& ends) const {
+  const View<T> to = d.to_y ? d.grid.y_lattice(ends.target, tile) : d.grid.x_lattice(ends.target, tile, phase);
+  return {.block = block_of(to, to.layout, d.grid.sample(tile), block * lanes),
+          .origin = d.to_y ? d.grid.begin(tile) : d.grid.x_target(tile, phase),
+          .window = d.grid.way.valid,
+          .scale = d.scale(),
+          .bias = ends.bias != nullptr ? ends.bias + block * lanes : nullptr,
+          .activation = ends.activation,
+          .add = ends.add};
+}
+
+/// There, through the products, and back. Phases of x are summed on their way to y; on the way to x each has a product
+/// of its own.
+template <class T>
+void FftDepthwiseEngine<T>::sweep(const DepthwiseDirection<T>& d, index_t tile, index_t block,
+                                  const GroupEnds<T>& ends) const {
+  const bool in_place = d.phases() == 1;
+  Scratch scratch(ends.memory, (in_place ? 1 : 2) * bytes_of(d.elements()) + d.scratch_bytes() + 192);
+  T* spectrum = scratch.take<T>(bytes_of(d.elements()));
+  T* product = in_place ? spectrum : scratch.take<T>(bytes_of(d.elements()));
+  T* temporary = scratch.take<T>(d.scratch_bytes());
+  for (index_t phase = 0; phase < d.phases(); ++phase) {
+    if (d.to_y || phase == 0) {
+      meter_.measure(&d == &forward_ ? Counted::input : Counted::gradient, [&] {
+        transform_tile(d.in, source(d, tile, phase, block, ends), spectrum, d.strides(), temporary);
+      });
+    }
+    multiply_lanes(LaneProduct<T>{spectrum, ends.weights + phase * d.elements(), product, d.in.frequencies(), d.to_y,
+                                  d.to_y && phase > 0});
+    if (d.to_y && phase + 1 < d.phases()) continue;
+    meter_.measure(Counted::inverse,
+                   [&] { invert_tile(d.valid, product, d.strides(), target(d, tile, phase, block, ends), temporary); });
+  }
+}
+
+/// Every channel block of every tile; `ends` is asked when it runs, but for the weights' spectra of a block.
+template <class T>
+template <class Ends>
+Ready FftDepthwiseEngine<T>::append_tiles(TaskGraph& graph, const DepthwiseDirection<T>& d, const Ready& weights,
+                                          const Ready& source, const Ready& target, const Ends& ends) const {
   const plan::TiledWay& way = d.grid.way;
-  const index_t layer = way.count.y * way.count.x;
+  const index_t layer = d.grid.layer();
   std::vector<TaskId> done;
   for (index_t n = 0; n < d.grid.batch; ++n) {
     for (index_t block = 0; block < blocks_; ++block) {
       const index_t c0 = block * lanes, c1 = std::min(c0 + lanes, problem_.in_channels);
+      std::vector<std::vector<TaskId>> of_layer(static_cast<std::size_t>(way.count.z));
       for (index_t z = 0; z < way.count.z; ++z) {
-        const index_t begin = z * way.valid.z, window = begin + margin;
-        std::vector<TaskId> after, tasks;
+        const index_t begin = z * way.valid.z, end = begin + way.valid.z;
+        std::vector<TaskId> after;
         weights.collect(0, c0, c1, after);
-        source.collect(n, c0, c1, std::max<index_t>(0, window), std::max<index_t>(1, window + way.tile.z), after);
-        target.collect(n, c0, c1, begin, begin + way.valid.z, after);
+        d.grid.collect_source(d.to_y, source, n, c0, c1, begin, end, after);
+        d.grid.collect_target(d.to_y, target, n, c0, c1, begin, end, after);
         for (index_t i = 0; i < layer; ++i) {
           const index_t tile = (n * way.count.z + z) * layer + i;
-          tasks.push_back(graph.add(
-              {.name = "depthwise tile", .cost = 2 * d.in.flops()}, [body, block, tile] { body(block, tile); }, after));
+          of_layer[static_cast<std::size_t>(z)].push_back(graph.add(
+              {.name = "depthwise tile", .cost = 2 * d.in.flops()},
+              [this, &d, ends, block, tile] { sweep(d, tile, block, ends(block)); }, after));
         }
-        done.push_back(graph.add(
-            {.name = "layer of tiles"}, [] {}, tasks));
       }
+      append_slabs(graph, d.grid, d.to_y, of_layer, done);
     }
   }
-  return Ready(std::move(done), blocks_, way.count.z, lanes, way.valid.z);
+  return Ready(std::move(done), blocks_, way.count.z, lanes, d.grid.slab_planes(d.to_y));
 }
 
 template <class T>
 Ready FftDepthwiseEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready,
                                             std::shared_ptr<const ForwardArguments> a) const {
-  const auto body = [this, a](index_t block, index_t tile) {
-    const DepthwiseDirection<T>& d = forward_;
-    const index_t n = d.grid.sample(tile), c = block * lanes;
-    const Extent3 begin = d.grid.begin(tile);
-    const TileSource<T> source{.block = block_of(a->x.template as<T>(), problem_.x_layout, n, c),
-                               .origin = begin - problem_.pad_before,
-                               .window = d.grid.way.tile};
-    const TileTarget<T> target{.block = block_of(a->y.template as<T>(), problem_.y_layout, n, c),
-                               .origin = begin,
-                               .window = d.grid.way.valid,
-                               .scale = d.scale(),
-                               .bias = problem_.epilogue.bias ? a->bias.template as<T>().data + c : nullptr,
-                               .activation = problem_.epilogue.activation};
-    const auto* weights = static_cast<const T*>(a->w->spectra.get(static_cast<std::size_t>(2 * block)));
-    sweep(d, source, weights, true, target, a->memory);
+  const auto ends = [this, a](index_t block) {
+    return GroupEnds<T>{.source = a->x.template as<T>(),
+                        .target = a->y.template as<T>(),
+                        .weights = static_cast<const T*>(a->w->spectra.get(spectra_at(block, true))),
+                        .bias = problem_.epilogue.bias ? a->bias.template as<T>().data : nullptr,
+                        .activation = problem_.epilogue.activation,
+                        .memory = a->memory};
   };
-  return append_tiles(graph, forward_, -problem_.pad_before.z, ready.w, ready.x, {}, body);
+  return append_tiles(graph, forward_, ready.w, ready.x, {}, ends);
 }
 
 template <class T>
 Ready FftDepthwiseEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
                                          const std::shared_ptr<const BackwardArguments>& a) const {
-  const Extent3 margin = problem_.kernel - Extent3::all(1), offset = problem_.pad_before - margin;
-  const auto body = [this, a, margin, offset](index_t block, index_t tile) {
-    const DepthwiseDirection<T>& d = data_;
-    const index_t n = d.grid.sample(tile), c = block * lanes;
-    const Extent3 begin = d.grid.begin(tile);
-    const bool activated = problem_.epilogue.activation.kind != Activation::Kind::none;
-    // The valid part of a convolution stands behind the margin unless the source is shifted by that.
-    TileSource<T> source{.block = block_of(a->dy.template as<T>(), problem_.y_layout, n, c),
-                         .origin = begin + offset,
-                         .window = d.grid.way.tile,
-                         .shift = margin,
-                         .activation = activated ? &problem_.epilogue.activation : nullptr};
-    if (activated) source.y = block_of(a->y.template as<T>(), problem_.y_layout, n, c);
-    const TileTarget<T> target{.block = block_of(a->dx.template as<T>(), problem_.x_layout, n, c),
-                               .origin = begin,
-                               .window = d.grid.way.valid,
-                               .scale = d.scale(),
-                               .add = a->add_dx};
-    const auto* weights = static_cast<const T*>(a->w->spectra.get(static_cast<std::size_t>(2 * block + 1)));
-    sweep(d, source, weights, false, target, a->memory);
+  const auto ends = [this, a](index_t block) {
+    GroupEnds<T> result{.source = a->dy.template as<T>(),
+                        .target = a->dx.template as<T>(),
+                        .weights = static_cast<const T*>(a->w->spectra.get(spectra_at(block, false))),
+                        .add = a->add_dx,
+                        .memory = a->memory};
+    if (activated()) {
+      result.gradient = &problem_.epilogue.activation;
+      result.y = a->y.template as<T>();
+    }
+    return result;
   };
-  return append_tiles(graph, data_, offset.z, ready.w, ready.dy, ready.dx, body);
+  return append_tiles(graph, data_, ready.w, ready.dy, ready.dx, ends);
 }
 
-/// The products of tiles [first, last) of one channel block, in their order.
+/// A tile of what stands for x in the weights' gradient, and of what stands for dy: of a transposed problem they change
+/// places.
+template <class T>
+TileSource<T> FftDepthwiseEngine<T>::fine(const BackwardArguments& a, index_t tile, index_t phase,
+                                          index_t block) const {
+  const TileGrid& grid = weights_.grid;
+  const auto of_tile = [&](const ConstTensorView& tensor) {
+    return block_of(grid.x_lattice(tensor.as<T>(), tile, phase), tensor.layout, grid.sample(tile), block * lanes);
+  };
+  TileSource<T> source{
+      .block = of_tile(problem_.transposed ? a.dy : a.x), .origin = grid.x_begin(tile, phase), .window = grid.way.tile};
+  if (!problem_.transposed || !activated()) return source;
+  source.activation = &problem_.epilogue.activation;
+  source.y = of_tile(a.y);
+  return source;
+}
+
+template <class T>
+TileSource<T> FftDepthwiseEngine<T>::coarse(const BackwardArguments& a, index_t tile, index_t block) const {
+  const TileGrid& grid = weights_.grid;
+  const auto of_tile = [&](const ConstTensorView& tensor) {
+    return block_of(grid.y_lattice(tensor.as<T>(), tile), tensor.layout, grid.sample(tile), block * lanes);
+  };
+  TileSource<T> source{
+      .block = of_tile(problem_.transposed ? a.x : a.dy), .origin = grid.begin(tile), .window = grid.way.valid};
+  if (problem_.transposed || !activated()) return source;
+  source.activation = &problem_.epilogue.activation;
+  source.y = of_tile(a.y);
+  return source;
+}
+
+/// The products of tiles [first, last) of one channel block, in their order; a sum for each phase.
 template <class T>
 void FftDepthwiseEngine<T>::sum_tiles(const BackwardArguments& a, index_t block, index_t first, index_t last,
-                                      T* sum) const {
+                                      T* sums) const {
   const DepthwiseDirection<T>& d = weights_;
   Scratch scratch(a.memory, 2 * bytes_of(d.elements()) + d.scratch_bytes() + 192);
   T* x_hat = scratch.take<T>(bytes_of(d.elements()));
   T* dy_hat = scratch.take<T>(bytes_of(d.elements()));
   T* temporary = scratch.take<T>(d.scratch_bytes());
-  const bool activated = problem_.epilogue.activation.kind != Activation::Kind::none;
+  const Counted x = problem_.transposed ? Counted::gradient : Counted::input;
+  const Counted dy = problem_.transposed ? Counted::input : Counted::gradient;
   for (index_t tile = first; tile < last; ++tile) {
-    const index_t n = d.grid.sample(tile), c = block * lanes;
-    const Extent3 begin = d.grid.begin(tile);
-    const TileSource<T> x{.block = block_of(a.x.as<T>(), problem_.x_layout, n, c),
-                          .origin = begin - problem_.pad_before,
-                          .window = d.grid.way.tile};
-    TileSource<T> dy{.block = block_of(a.dy.as<T>(), problem_.y_layout, n, c),
-                     .origin = begin,
-                     .window = d.grid.way.valid,
-                     .activation = activated ? &problem_.epilogue.activation : nullptr};
-    if (activated) dy.y = block_of(a.y.as<T>(), problem_.y_layout, n, c);
-    meter_.measure(Counted::input, [&] { transform_tile(d.in, x, x_hat, d.strides(), temporary); });
-    meter_.measure(Counted::gradient, [&] { transform_tile(d.valid, dy, dy_hat, d.strides(), temporary); });
-    multiply_lanes(LaneProduct<T>{x_hat, dy_hat, sum, d.in.frequencies(), true, tile > first});
+    meter_.measure(dy, [&] { transform_tile(d.valid, coarse(a, tile, block), dy_hat, d.strides(), temporary); });
+    for (index_t phase = 0; phase < d.phases(); ++phase) {
+      meter_.measure(x, [&] { transform_tile(d.in, fine(a, tile, phase, block), x_hat, d.strides(), temporary); });
+      multiply_lanes(
+          LaneProduct<T>{x_hat, dy_hat, sums + phase * d.elements(), d.in.frequencies(), true, tile > first});
+    }
   }
 }
 
@@ -285,43 +356,55 @@ void FftDepthwiseEngine<T>::weight_gradient(const BackwardArguments& a, index_t 
   T* total = scratch.take<T>(bytes_of(d.elements()));
   T* temporary = scratch.take<T>(d.scratch_bytes());
   const index_t parts = partial_sums();
-  for (index_t part = 0; part < parts; ++part) {
-    const auto* sum = static_cast<const T*>(sums.get(static_cast<std::size_t>(block * parts + part)));
-    for (index_t i = 0; i < d.elements(); ++i) total[i] = part == 0 ? sum[i] : total[i] + sum[i];
+  for (index_t phase = 0; phase < d.phases(); ++phase) {
+    for (index_t part = 0; part < parts; ++part) {
+      const auto* sum =
+          static_cast<const T*>(sums.get(static_cast<std::size_t>(block * parts + part))) + phase * d.elements();
+      for (index_t i = 0; i < d.elements(); ++i) total[i] = part == 0 ? sum[i] : total[i] + sum[i];
+    }
+    const auto dw = kernel_lanes(d.grid.w_lattice(a.dw.as<T>(), phase), block);
+    meter_.measure(Counted::inverse,
+                   [&] { d.kernel.inverse(total, d.strides(), dw, {.scale = d.scale(), .add = a.add_dw}, temporary); });
   }
-  const auto dw = kernel_lanes<T>(a.dw.as<T>(), block);
-  meter_.measure(Counted::inverse,
-                 [&] { d.kernel.inverse(total, d.strides(), dw, {.scale = d.scale(), .add = a.add_dw}, temporary); });
+}
+
+/// Tasks that sum up parts of the tiles of a channel block.
+template <class T>
+std::vector<TaskId> FftDepthwiseEngine<T>::append_sums(TaskGraph& graph, const ConvReady& ready,
+                                                       const std::shared_ptr<const BackwardArguments>& a,
+                                                       const std::shared_ptr<BufferStore>& sums, index_t block) const {
+  const index_t c0 = block * lanes, c1 = std::min(c0 + lanes, problem_.in_channels);
+  const index_t parts = partial_sums(), tiles = weights_.grid.tiles();
+  std::vector<TaskId> after, tasks;
+  for (index_t n = 0; n < problem_.batch; ++n) {
+    ready.x.collect(n, c0, c1, after);
+    ready.dy.collect(n, c0, c1, after);
+  }
+  for (index_t part = 0; part < parts; ++part) {
+    const index_t first = tiles * part / parts, last = tiles * (part + 1) / parts;
+    tasks.push_back(graph.add(
+        {.name = "depthwise products", .cost = 2 * weights_.in.flops() * static_cast<double>(last - first)},
+        [this, a, sums, block, part, parts, first, last] {
+          auto* sum = static_cast<T*>(sums->acquire(static_cast<std::size_t>(block * parts + part)));
+          sum_tiles(*a, block, first, last, sum);
+        },
+        after));
+  }
+  return tasks;
 }
 
 template <class T>
 Ready FftDepthwiseEngine<T>::append_weights(TaskGraph& graph, const ConvReady& ready,
                                             const std::shared_ptr<const BackwardArguments>& a) const {
   const DepthwiseDirection<T>& d = weights_;
-  const index_t parts = partial_sums(), tiles = d.grid.tiles();
   auto sums = std::make_shared<BufferStore>();
-  sums->init(a->memory, static_cast<std::size_t>(blocks_ * parts), bytes_of(d.elements()));
+  sums->init(a->memory, static_cast<std::size_t>(blocks_ * partial_sums()), bytes_of(d.phases() * d.elements()));
   std::vector<TaskId> done;
   for (index_t block = 0; block < blocks_; ++block) {
-    const index_t c0 = block * lanes, c1 = std::min(c0 + lanes, problem_.in_channels);
-    std::vector<TaskId> after, tasks;
-    for (index_t n = 0; n < problem_.batch; ++n) {
-      ready.x.collect(n, c0, c1, after);
-      ready.dy.collect(n, c0, c1, after);
-    }
-    for (index_t part = 0; part < parts; ++part) {
-      const index_t first = tiles * part / parts, last = tiles * (part + 1) / parts;
-      tasks.push_back(graph.add(
-          {.name = "depthwise products", .cost = 2 * d.in.flops() * static_cast<double>(last - first)},
-          [this, a, sums, block, part, parts, first, last] {
-            auto* sum = static_cast<T*>(sums->acquire(static_cast<std::size_t>(block * parts + part)));
-            sum_tiles(*a, block, first, last, sum);
-          },
-          after));
-    }
+    const auto parts = append_sums(graph, ready, a, sums, block);
     done.push_back(graph.add(
         {.name = "weight gradient", .cost = d.in.flops()},
-        [this, a, sums, block] { weight_gradient(*a, block, *sums); }, tasks));
+        [this, a, sums, block] { weight_gradient(*a, block, *sums); }, parts));
   }
   graph.add(
       {.name = "release sums", .task_class = TaskClass::update}, [sums] { sums->release(); }, done);

@@ -228,9 +228,6 @@ Answer offer_fft_tiled(const ConvProblem& problem, const ConvOptions& options) {
       problem.groups > 1 && problem.groups == problem.in_channels && problem.groups == problem.out_channels;
   if (problem.groups > 1 && !depthwise) return offer_grouped(problem, options, offer_fft_tiled);
   if (std::string reason = refusal(problem); !reason.empty()) return reason;
-  if (depthwise && (problem.transposed || problem.stride != Extent3::all(1) || problem.dilation != Extent3::all(1))) {
-    return offer_grouped(problem, options, offer_fft_tiled);
-  }
   if (depthwise) return offer_fft_depthwise(problem);
   const auto answer = [](auto engine) {
     const double seconds = engine->seconds();

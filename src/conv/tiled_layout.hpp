@@ -2,9 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "conv/complex_product.hpp"
 #include "convolume/cpu.hpp"
+#include "convolume/scheduler.hpp"
 #include "fft/tile_plan.hpp"
 #include "plan/tiled_cost.hpp"
 
@@ -114,6 +119,11 @@ struct TileGrid {
   index_t batch = 1;
   plan::Lattices lattices{};
 
+  /// What plans say of lattices, where there are several.
+  std::string describe() const {
+    if (lattices.residues() * lattices.phases() == 1) return {};
+    return fmt::format(", {} lattices of y, {} phases of x", lattices.residues(), lattices.phases());
+  }
   index_t layer() const { return way.count.y * way.count.x * lattices.residues(); }
   index_t per_sample() const { return way.count.z * layer(); }
   index_t tiles() const { return batch * per_sample(); }
@@ -146,12 +156,44 @@ struct TileGrid {
   /// Voxel of x's lattice that voxel begin(tile) of the domain is, where that is x's.
   Extent3 x_target(index_t tile, index_t phase) const { return x_begin(tile, phase) + lattices.dense.pad_before; }
 
-  /// Planes of the tensors that planes [begin, end) of all lattices lie between.
-  index_t y_plane(index_t plane) const { return plane * lattices.y_step.z; }
-  index_t first_x_plane(index_t plane) const {
-    return (plane - lattices.dense.pad_before.z - lattices.shift_range.z) * lattices.x_step.z;
+  /// Where the source of a tile of x begins on y's lattice.
+  Extent3 y_begin(index_t tile) const { return begin(tile) + lattices.dense.pad_before - margin(); }
+  Extent3 margin() const { return lattices.dense.kernel - Extent3::all(1); }
+
+  /// What planes [begin, end) of y on all lattices are, and what x they meet; `ready` tells who completes that.
+  void collect_y(const Ready& ready, index_t n, index_t c0, index_t c1, index_t begin, index_t end,
+                 std::vector<TaskId>& after) const {
+    const index_t step = lattices.y_step.z;
+    ready.collect(n, c0, c1, std::max<index_t>(0, begin * step), std::max<index_t>(1, end * step), after);
   }
-  index_t last_x_plane(index_t plane) const { return (plane - lattices.dense.pad_before.z) * lattices.x_step.z; }
+  void collect_x(const Ready& ready, index_t n, index_t c0, index_t c1, index_t begin, index_t end,
+                 std::vector<TaskId>& after) const {
+    const index_t step = lattices.x_step.z, pad = lattices.dense.pad_before.z, range = lattices.shift_range.z;
+    ready.collect(n, c0, c1, std::max<index_t>(0, (begin - pad - range) * step),
+                  std::max<index_t>(1, (end - pad) * step), after);
+  }
+  /// What tiles whose valid planes are [begin, end) of the domain read, and what they write.
+  void collect_source(bool domain_is_y, const Ready& ready, index_t n, index_t c0, index_t c1, index_t begin,
+                      index_t end, std::vector<TaskId>& after) const {
+    const index_t behind = end + way.tile.z - way.valid.z, offset = lattices.dense.pad_before.z - margin().z;
+    if (domain_is_y) return collect_x(ready, n, c0, c1, begin, behind, after);
+    collect_y(ready, n, c0, c1, begin + offset, behind + offset, after);
+  }
+  void collect_target(bool domain_is_y, const Ready& ready, index_t n, index_t c0, index_t c1, index_t begin,
+                      index_t end, std::vector<TaskId>& after) const {
+    const index_t pad = lattices.dense.pad_before.z;
+    if (domain_is_y) return collect_y(ready, n, c0, c1, begin, end, after);
+    collect_x(ready, n, c0, c1, begin + pad, end + pad, after);
+  }
+  /// Planes of the domain's tensor in one layer of tiles, and the last layer that writes some of those. Lattices of x
+  /// begin at different planes: a share of them comes from layers behind.
+  index_t slab_planes(bool domain_is_y) const {
+    return way.valid.z * (domain_is_y ? lattices.y_step.z : lattices.x_step.z);
+  }
+  index_t last_layer(bool domain_is_y, index_t z) const {
+    const index_t behind = domain_is_y ? 0 : lattices.shift_range.z;
+    return std::min(way.count.z - 1, ((z + 1) * way.valid.z + behind - 1) / way.valid.z);
+  }
 
  private:
   /// Every step-th voxel from `first` on; none where that lies outside.

@@ -41,6 +41,19 @@ void transform_tiles_in_lanes(const fft::TilePlan<T>& plan, const TileGrid& grid
   }
 }
 
+void append_slabs(TaskGraph& graph, const TileGrid& grid, bool domain_is_y,
+                  const std::vector<std::vector<TaskId>>& of_layer, std::vector<TaskId>& done) {
+  for (index_t z = 0; z < grid.way.count.z; ++z) {
+    std::vector<TaskId> after;
+    for (index_t i = z; i <= grid.last_layer(domain_is_y, z); ++i) {
+      const auto& tasks = of_layer[static_cast<std::size_t>(i)];
+      after.insert(after.end(), tasks.begin(), tasks.end());
+    }
+    done.push_back(graph.add(
+        {.name = "layer of tiles"}, [] {}, after));
+  }
+}
+
 template <class T>
 TiledVoxels<T>::TiledVoxels(const ConvProblem& p, Direction direction, Counted counted, bool differentiated,
                             TransformMeter& meter)
@@ -58,7 +71,7 @@ TiledVoxels<T>::TiledVoxels(const ConvProblem& p, Direction direction, Counted c
       meter_(meter) {
   // Voxel i of dx takes dy from i + pad - (kernel - 1) on; the convolution is not conjugated, and its valid part stands
   // behind that margin unless the source is shifted by it.
-  if (!conjugate_) shift_ = grid_.lattices.dense.kernel - Extent3::all(1);
+  if (!conjugate_) shift_ = grid_.margin();
   const index_t phases = grid_.lattices.phases();
   const bool few = conjugate_ && !differentiated && tiles_in_lanes<T>(p.in_channels, p.x_layout);
   const PhasedChannels x = phased_channels<T>(phases, p.in_channels, phases > 1 && !few);
@@ -82,7 +95,7 @@ double TiledVoxels<T>::kernel_flops() const noexcept {
 
 template <class T>
 std::string TiledVoxels<T>::describe() const {
-  return fmt::format("{}, {}, {}", in_.describe(), kernel_.describe(), out_.describe());
+  return fmt::format("{}, {}, {}{}", in_.describe(), kernel_.describe(), out_.describe(), grid_.describe());
 }
 
 /// The spectra of the weights that relate one source channel to one block of lanes. Memory sees each of them once, from
@@ -290,25 +303,6 @@ void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupEnds<
   }
 }
 
-/// What tiles that cover planes [z0, z1) of the domain and their margins wait for.
-template <class T>
-void TiledVoxels<T>::collect_source(const Ready& ready, index_t n, index_t z0, index_t z1,
-                                    std::vector<TaskId>& after) const {
-  const index_t offset = grid_.lattices.dense.pad_before.z - shift_.z;
-  const index_t begin = conjugate_ ? grid_.first_x_plane(z0) : grid_.y_plane(z0 + offset);
-  const index_t end = conjugate_ ? grid_.last_x_plane(z1) : grid_.y_plane(z1 + offset);
-  ready.collect(n, 0, terms_.channels, std::max<index_t>(0, begin), std::max<index_t>(1, end), after);
-}
-
-template <class T>
-void TiledVoxels<T>::collect_target(const Ready& ready, index_t n, index_t z0, index_t z1,
-                                    std::vector<TaskId>& after) const {
-  const index_t pad = grid_.lattices.dense.pad_before.z;
-  const index_t begin = conjugate_ ? grid_.y_plane(z0) : grid_.first_x_plane(z0 + pad);
-  const index_t end = conjugate_ ? grid_.y_plane(z1) : grid_.last_x_plane(z1 + pad);
-  ready.collect(n, 0, results_.channels, std::max<index_t>(0, begin), std::max<index_t>(1, end), after);
-}
-
 template <class T>
 Ready TiledVoxels<T>::append_groups(TaskGraph& graph, const Ready& source, const Ready& target,
                                     const std::vector<TaskId>& weights, std::function<GroupEnds<T>()> ends) const {
@@ -323,37 +317,18 @@ Ready TiledVoxels<T>::append_groups(TaskGraph& graph, const Ready& source, const
     for (index_t tile = 0; tile < per_sample; tile += group_) {
       const index_t count = std::min(group_, per_sample - tile), last = tile + count - 1;
       std::vector<TaskId> after = weights;
-      const index_t z0 = tile / layer * way.valid.z, z1 = last / layer * way.valid.z + way.tile.z;
-      collect_source(source, n, z0, z1, after);
-      collect_target(target, n, z0, z1, after);
+      const index_t z0 = tile / layer * way.valid.z, z1 = (last / layer + 1) * way.valid.z;
+      grid_.collect_source(conjugate_, source, n, 0, terms_.channels, z0, z1, after);
+      grid_.collect_target(conjugate_, target, n, 0, results_.channels, z0, z1, after);
       const index_t first = n * per_sample + tile;
       const TaskId task = graph.add(
           {.name = conjugate_ ? "tiles forward" : "tiles backward", .cost = tile_cost * static_cast<double>(count)},
           [this, ends, first, count] { run_group(first, count, ends()); }, after);
       for (index_t z = tile / layer; z <= last / layer; ++z) of_layer[static_cast<std::size_t>(z)].push_back(task);
     }
-    append_slabs(graph, of_layer, done);
+    append_slabs(graph, grid_, conjugate_, of_layer, done);
   }
-  const index_t step = conjugate_ ? grid_.lattices.y_step.z : grid_.lattices.x_step.z;
-  return Ready(std::move(done), 1, way.count.z, results_.channels, way.valid.z * step);
-}
-
-/// A task for each slab of planes of one sample. Where lattices of x begin at different planes, a slab takes a share of
-/// the layers behind it.
-template <class T>
-void TiledVoxels<T>::append_slabs(TaskGraph& graph, const std::vector<std::vector<TaskId>>& of_layer,
-                                  std::vector<TaskId>& done) const {
-  const index_t layers = grid_.way.count.z, valid = grid_.way.valid.z;
-  const index_t behind = conjugate_ ? 0 : grid_.lattices.shift_range.z;
-  for (index_t z = 0; z < layers; ++z) {
-    std::vector<TaskId> after;
-    for (index_t i = z; i <= std::min(layers - 1, ((z + 1) * valid + behind - 1) / valid); ++i) {
-      const auto& tasks = of_layer[static_cast<std::size_t>(i)];
-      after.insert(after.end(), tasks.begin(), tasks.end());
-    }
-    done.push_back(graph.add(
-        {.name = "layer of tiles"}, [] {}, after));
-  }
+  return Ready(std::move(done), 1, way.count.z, results_.channels, grid_.slab_planes(conjugate_));
 }
 
 template void transform_tiles_in_lanes(const fft::TilePlan<float>&, const TileGrid&, index_t, index_t,

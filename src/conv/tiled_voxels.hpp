@@ -35,6 +35,11 @@ void transform_tiles_in_lanes(const fft::TilePlan<T>& plan, const TileGrid& grid
                               const View<const T>& x, const TileSpectra<T>& layout, T* spectra, T* scratch,
                               TransformMeter& meter);
 
+/// Adds a task for each slab of planes of a sample (TileGrid::slab_planes), of which `of_layer` are the tiles by
+/// layers.
+void append_slabs(TaskGraph& graph, const TileGrid& grid, bool domain_is_y,
+                  const std::vector<std::vector<TaskId>>& of_layer, std::vector<TaskId>& done);
+
 /// Whether a tensor has so few channels that tiles go into the lanes.
 template <class T>
 bool tiles_in_lanes(index_t channels, Layout layout) {
@@ -77,13 +82,11 @@ class TiledVoxels {
     return conjugate_ ? grid_.y_lattice(target, tile) : grid_.x_lattice(target, tile, phase);
   }
   Extent3 source_begin(index_t tile, index_t phase) const {
-    return conjugate_ ? grid_.x_begin(tile, phase) : grid_.begin(tile) + grid_.lattices.dense.pad_before - shift_;
+    return conjugate_ ? grid_.x_begin(tile, phase) : grid_.y_begin(tile);
   }
   Extent3 target_begin(index_t tile, index_t phase) const {
     return conjugate_ ? grid_.begin(tile) : grid_.x_target(tile, phase);
   }
-  void collect_source(const Ready& ready, index_t n, index_t z0, index_t z1, std::vector<TaskId>& after) const;
-  void collect_target(const Ready& ready, index_t n, index_t z0, index_t z1, std::vector<TaskId>& after) const;
 
   void weight_spectra(const View<const T>& w, index_t term, index_t column, std::pmr::memory_resource* memory,
                       T* spectra) const;
@@ -96,8 +99,6 @@ class TiledVoxels {
   void lines_forward(index_t count, const T* from, T* to, T* scratch) const;
   void lines_backward(index_t count, const T* from, T* to, T* scratch) const;
   void invert_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra, T* scratch) const;
-  void append_slabs(TaskGraph& graph, const std::vector<std::vector<TaskId>>& of_layer,
-                    std::vector<TaskId>& done) const;
   bool past_caches(const GroupEnds<T>& ends) const;
   std::size_t scratch_bytes() const {
     return std::max({in_.scratch_bytes(), kernel_.scratch_bytes(), out_.scratch_bytes()});

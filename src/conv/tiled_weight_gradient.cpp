@@ -75,7 +75,8 @@ TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& problem, bool tra
 template <class T>
 std::string TiledWeightGradient<T>::describe() const {
   const std::string order = parts_ > 0 ? fmt::format("{} parts", parts_) : fmt::format("chunks of {}", chunk_);
-  return fmt::format("{}, {}, {} in {}", in_.describe(), gradient_.describe(), kernel_.describe(), order);
+  return fmt::format("{}, {}, {} in {}{}", in_.describe(), gradient_.describe(), kernel_.describe(), order,
+                     grid_.describe());
 }
 
 /// Of one tile, or, where tiles are lanes, of all that share them with the first.
@@ -279,9 +280,9 @@ void TiledWeightGradient<T>::collect(const ConvReady& ready, index_t tile, bool 
     if (with_dy) dy.collect(n, 0, problem_.out_channels, after);
     return;
   }
-  x.collect(n, 0, problem_.in_channels, std::max<index_t>(0, grid_.first_x_plane(z)),
-            std::max<index_t>(1, grid_.last_x_plane(z + grid_.way.tile.z)), after);
-  if (with_dy) dy.collect(n, 0, problem_.out_channels, grid_.y_plane(z), grid_.y_plane(z + grid_.way.valid.z), after);
+  const index_t end = z + grid_.way.valid.z;
+  grid_.collect_source(true, x, n, 0, problem_.in_channels, z, end, after);
+  if (with_dy) grid_.collect_target(true, dy, n, 0, problem_.out_channels, z, end, after);
 }
 
 /// Parts, then, piece by piece of the frequencies, their sums in order.

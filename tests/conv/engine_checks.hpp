@@ -110,12 +110,12 @@ inline void check_ready(const ConvProblem& p, const ConvOptions& options) {
   const auto prepared = c.plan.prepare(run, c.w);
   TaskGraph graph;
   std::atomic<index_t> incomplete{0};
-  const auto watch = [&](const Ready& ready, const Tensor<float>& tensor) {
+  const auto watch = [&](const Ready& ready, const Tensor<float>& tensor, bool weights) {
     const Shape5 s = tensor.shape();
     for (index_t i = 0; i < s.n * s.c * s.extent.z; ++i) {
       const index_t n = i / (s.c * s.extent.z), ch = i / s.extent.z % s.c, z = i % s.extent.z;
       std::vector<TaskId> after;
-      ready.collect(n, ch, ch + 1, z, z + 1, after);
+      weights ? ready.collect(0, n, n + 1, after) : ready.collect(n, ch, ch + 1, z, z + 1, after);
       graph.add(
           {.name = "reader", .cost = 1e12},
           [&incomplete, n, ch, z, view = tensor.view()] {
@@ -124,11 +124,11 @@ inline void check_ready(const ConvProblem& p, const ConvOptions& options) {
           after);
     }
   };
-  watch(c.plan.append_forward(graph, {}, {.x = c.x, .w = prepared, .bias = c.bias, .y = c.y}, &c.memory), c.y);
+  watch(c.plan.append_forward(graph, {}, {.x = c.x, .w = prepared, .bias = c.bias, .y = c.y}, &c.memory), c.y, false);
   const auto done =
       c.plan.append_backward(graph, {}, {.x = c.x, .dy = c.dy, .w = prepared, .dx = c.dx, .dw = c.dw}, &c.memory);
-  watch(done.dx, c.dx);
-  watch(done.dw, c.dw);
+  watch(done.dx, c.dx, false);
+  watch(done.dw, c.dw, true);
   graph.run(c.scheduler);
   CAPTURE(to_string(p), p.transposed);
   CHECK(incomplete == 0);
