@@ -151,6 +151,25 @@ HWY_INLINE void PrefetchRows(T* const* rows, std::ptrdiff_t at, int lanes, int q
   for (int lane = quarter; lane < lanes; lane += cache_line_blocks) __builtin_prefetch(rows[lane] + at, 0, into_l2);
 }
 
+template <int Step, class T>
+HWY_INLINE void CopyEvery(const T* from, index_t count, T* to) {
+  for (index_t i = 0; i < count; ++i) to[i] = from[i * Step];
+}
+/// to[i] = from[i * step], i < count. Small steps are known to the compiler, which makes vectors of them.
+template <class T>
+HWY_INLINE void CopyStepped(const T* from, std::ptrdiff_t step, index_t count, T* to) {
+  switch (step) {
+    case 2:
+      return CopyEvery<2>(from, count, to);
+    case 3:
+      return CopyEvery<3>(from, count, to);
+    case 4:
+      return CopyEvery<4>(from, count, to);
+    default:
+      for (index_t i = 0; i < count; ++i) to[i] = from[i * step];
+  }
+}
+
 /// points[i] gets element i * row_step of every row, i < count.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void LoadRows(D d, T* const* rows, std::ptrdiff_t row_step, T* points, std::ptrdiff_t point_step,

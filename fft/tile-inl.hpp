@@ -270,7 +270,9 @@ class PlainLoad {
     if (there && step == 1 && box.begin.x == 0 && box.end.x == n_) return const_cast<T*>(row);  // LoadRows only reads
     std::fill(staged, staged + n_, T{0});
     if (there && step == 1) std::copy(row + box.begin.x, row + box.end.x, staged + box.begin.x);
-    for (index_t x = box.begin.x; x < box.end.x && there && step != 1; ++x) staged[x] = row[x * step];
+    if (there && step != 1) {
+      CopyStepped(row + box.begin.x * step, step, box.end.x - box.begin.x, staged + box.begin.x);
+    }
     return staged;
   }
 

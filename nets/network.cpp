@@ -77,12 +77,12 @@ bool Network::better_blocked(std::size_t i) const {
   // Neighbours of a plain layer have to transpose what they read and write.
   constexpr double plain_advantage = 1.5;
   const ConvPlan plain = plan_of_node(i, Layout::plain, Layout::plain, 0);
-  if (plain.engine() == Engine::fft_tiled || plain.engine() == Engine::direct) return true;
-  if (options_.engine != Engine::automatic) return false;
   try {
-    return plan_of_node(i, layout_for(plain.problem().in_channels), layout_for(plain.problem().out_channels), 0)
-               .seconds() <= plain_advantage * plain.seconds();
-  } catch (const Unsupported&) {
+    const ConvPlan blocked =
+        plan_of_node(i, layout_for(plain.problem().in_channels), layout_for(plain.problem().out_channels), 0);
+    if (plain.engine() == Engine::fft_tiled || plain.engine() == Engine::direct) return true;
+    return options_.engine == Engine::automatic && blocked.seconds() <= plain_advantage * plain.seconds();
+  } catch (const Unsupported&) {  // groups that do not fill channel blocks, or an engine for plain tensors alone
     return false;
   }
 }

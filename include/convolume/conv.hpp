@@ -18,7 +18,7 @@ namespace convolume {
 /// Ways to convolve. `automatic` takes the fastest by a cost model that reads neither clock nor load.
 enum class Engine {
   automatic,
-  fft_tiled,   ///< tiles in the frequency domain, channels in the lanes of vectors
+  fft_tiled,   ///< tiles in the frequency domain, channels in the lanes of vectors; stride and dilation by sub-lattices
   fft_volume,  ///< whole volumes in the frequency domain, ZNN's way
   direct,      ///< sums over taps, channels in the lanes: for small kernels and small deep layers
   reference,   ///< plain loops in double precision: slow, obvious, serves every problem in plain layout

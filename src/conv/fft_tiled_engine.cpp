@@ -196,6 +196,7 @@ constexpr index_t largest_tile = 64, most_lattices = 4096;
 /// convolution whose gradient they are.
 std::string refusal(const ConvProblem& problem) {
   const Extent3 dilation = plan::effective_dilation(problem);
+  index_t lattices = 1;
   if (problem.kernel == Extent3::all(1)) return "a kernel of one voxel needs no transform";
   for (int axis = 0; axis < 3; ++axis) {
     if (problem.stride[axis] > problem.kernel[axis]) {
@@ -209,11 +210,9 @@ std::string refusal(const ConvProblem& problem) {
     if (problem.kernel[axis] > largest_tile * problem.stride[axis]) {
       return fmt::format("tiles have up to {} voxels, the kernel {}", largest_tile, problem.kernel[axis]);
     }
-    if (dilation[axis] > most_lattices) {
-      return fmt::format("dilation {} makes more than {} lattices", to_string(problem.dilation), most_lattices);
-    }
+    lattices *= std::min(problem.stride[axis] * dilation[axis], most_lattices + 1);
   }
-  if ((problem.stride * dilation).volume() > most_lattices) {
+  if (lattices > most_lattices) {
     return fmt::format("stride {} and dilation {} make more than {} lattices", to_string(problem.stride),
                        to_string(problem.dilation), most_lattices);
   }

@@ -17,6 +17,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace tile = fft::HWY_NAMESPACE;
 
+inline constexpr std::ptrdiff_t largest_extent = 64;  ///< of a TilePlan
+
 template <class T>
 using BlockRows = std::array<T*, hn::MaxLanes(hn::ScalableTag<T>())>;
 
@@ -130,7 +132,14 @@ class SourceLoad {
       const index_t channel = std::min<index_t>(first_lane + lane, block.channels - 1);
       rows[static_cast<std::size_t>(lane)] = const_cast<T*>(from) + channel * block.channel_stride;
     }
-    tile::LoadRows(d_, rows.data(), block.voxel_stride, to, lanes, count);
+    // Rows with gaps are put together first.
+    HWY_ALIGN T staged[hn::MaxLanes(hn::ScalableTag<T>()) * largest_extent];
+    for (std::ptrdiff_t lane = 0; lane < lanes && block.voxel_stride != 1; ++lane) {
+      T*& row = rows[static_cast<std::size_t>(lane)];
+      tile::CopyStepped(static_cast<const T*>(row), block.voxel_stride, count, staged + lane * largest_extent);
+      row = staged + lane * largest_extent;
+    }
+    tile::LoadRows(d_, rows.data(), 1, to, lanes, count);
     if (there == lanes) return;
     const auto mask = hn::FirstN(d_, static_cast<std::size_t>(there));
     for (index_t x = 0; x < count; ++x) {

@@ -117,6 +117,38 @@ out_channels = 1
 kernel = [2, 5, 5]
 )";
 
+/// Groups, of which some fill no channel block, strides and dilations.
+const std::string grouped = head + R"(
+[[node]]
+name = "a"
+type = "conv"
+out_channels = 18
+kernel = 3
+padding = "same"
+activation = "tanh"
+[[node]]
+name = "b"
+type = "conv"
+groups = 3
+out_channels = 24
+kernel = 3
+padding = "same"
+[[node]]
+name = "c"
+type = "conv"
+groups = 24
+out_channels = 24
+kernel = [1, 3, 3]
+dilation = [1, 2, 2]
+activation = "tanh"
+[[node]]
+name = "d"
+type = "conv"
+out_channels = 1
+kernel = 3
+stride = [1, 2, 2]
+)";
+
 /// The same net with channels enough for blocked tensors, in numbers that fill blocks in part.
 std::string widened(std::string text) {
   const std::string key = "out_channels = ";
@@ -401,6 +433,12 @@ TEST_CASE("engines agree on a whole net", "[network]") {
   const auto a = results_of(convolutions, {.engine = Engine::fft_volume});
   const auto b = results_of(convolutions, {.engine = Engine::reference});
   CHECK(difference(a, b) < 1e-5);
+}
+
+TEST_CASE("a net runs groups, strides and dilations, on plain tensors where groups do not fill channel blocks") {
+  if (test::sanitized) return;  // the reference takes its time
+  CHECK(difference(results_of(grouped, {}), results_of(grouped, {.engine = Engine::reference})) < 1e-5);
+  CHECK(difference(results_of(grouped, {.engine = Engine::fft_tiled}), results_of(grouped, {})) < 1e-5);
 }
 
 TEST_CASE("a net of many channels runs on blocked tensors and gives what it gives on plain ones", "[network]") {
