@@ -61,8 +61,10 @@ class Scratch {
   std::byte* data_;
 };
 
-/// Hash of one feature map's voxels.
+/// Hash of the voxels of one feature map, or, of a blocked tensor, of one channel block.
 std::uint64_t hash_map(const ConstTensorView& tensor, index_t n, index_t c);
+/// Hash of all of them.
+std::uint64_t hash_tensor(const ConstTensorView& tensor);
 
 }  // namespace convolume::conv
 

@@ -36,39 +36,56 @@ void transform_tiles_in_lanes(const fft::TilePlan<T>& plan, const TileGrid& grid
 }
 
 template <class T>
-TiledVoxels<T>::TiledVoxels(const ConvProblem& p, Direction direction, TransformMeter& meter)
-    : grid_{plan::choose_tiled_way(p, direction, machine_model()), p.batch},
+TiledVoxels<T>::TiledVoxels(const ConvProblem& p, Direction direction, const plan::TiledWay& way, TransformMeter& meter)
+    : grid_{way, p.batch},
       terms_(direction == Direction::forward ? p.in_channels : p.out_channels),
       results_(direction == Direction::forward ? p.out_channels : p.in_channels),
       conjugate_(direction == Direction::forward),
       source_layout_(conjugate_ ? p.x_layout : p.y_layout),
       target_layout_(conjugate_ ? p.y_layout : p.x_layout),
       kernel_extent_(p.kernel),
-      in_(grid_.way.tile, grid_.way.tile),
-      kernel_(grid_.way.tile, p.kernel),
-      out_(grid_.way.tile, grid_.way.valid),
-      weights_(grid_.way.tile, terms_, results_),
-      group_(std::min(grid_.way.group, grid_.per_sample())),
-      step_(group_),
+      in_(way.tile, way.overlap_add ? way.valid : way.tile),
+      kernel_(way.tile, p.kernel),
+      out_(way.tile, way.overlap_add ? way.tile : way.valid),
+      weights_(way.tile, terms_, results_),
+      window_(in_.support()),
+      written_(out_.support()),
+      target_extent_(conjugate_ ? p.output() : p.input),
       past_caches_bytes_(static_cast<index_t>(machine_model().l3_bytes / 8)),
       meter_(meter) {
   const Extent3 margin = p.kernel - Extent3::all(1);
   if (conjugate_) {
     offset_ = Extent3{0, 0, 0} - p.pad_before;
+  } else if (way.overlap_add) {
+    offset_ = {0, 0, 0};
+    target_offset_ = Extent3{0, 0, 0} - p.pad_before;
   } else {
     // Voxel i of dx takes dy from i + pad - margin on; the convolution is not conjugated, and its valid part stands
     // behind the margin unless the source is shifted by that.
     offset_ = p.pad_before - margin;
     shift_ = margin;
   }
+  make_groups();
+  step_ = group_;
   const bool few = conjugate_ && tiles_in_lanes<T>(terms_, p.x_layout);
   // Steps divide the lanes, so that none takes tiles of two vectors.
   if (few) {
     while (lanes % step_ != 0) --step_;
     group_ = lanes;
+    groups_.clear();
+    for (index_t first = 0; first < grid_.per_sample(); first += group_)
+      groups_.push_back({first, std::min(group_, grid_.per_sample() - first), {}});
   }
-  source_ = TileSpectra<T>(grid_.way.tile, terms_, group_, few);
-  target_ = TileSpectra<T>(grid_.way.tile, results_, step_, false);
+  source_ = TileSpectra<T>(way.tile, terms_, group_, few);
+  target_ = TileSpectra<T>(way.tile, results_, step_, false);
+  kept_ = TileSpectra<T>(way.tile, terms_, grid_.tiles(), few);
+}
+
+template <class T>
+Extent3 TiledVoxels<T>::place(index_t tile) const {
+  const Extent3& count = grid_.way.count;
+  const index_t i = tile % grid_.per_sample();
+  return {i / (count.y * count.x), i / count.x % count.y, i % count.x};
 }
 
 template <class T>
@@ -77,8 +94,14 @@ double TiledVoxels<T>::kernel_flops() const noexcept {
 }
 
 template <class T>
+double TiledVoxels<T>::source_flops() const noexcept {
+  return static_cast<double>((terms_ + lanes - 1) / lanes) * in_.flops();
+}
+
+template <class T>
 std::string TiledVoxels<T>::describe() const {
-  return fmt::format("{}, {}, {}", in_.describe(), kernel_.describe(), out_.describe());
+  return fmt::format("{}, {}, {}{}", in_.describe(), kernel_.describe(), out_.describe(),
+                     grid_.way.overlap_add ? fmt::format(", pieces of {} added up", to_string(order_.piece)) : "");
 }
 
 /// The spectra of the weights that relate one source channel to one block of lanes. Memory sees each of them once, from
@@ -130,7 +153,7 @@ void TiledVoxels<T>::transform_group(index_t first, index_t count, const GroupEn
     for (index_t c = 0; c < terms_; c += lanes) {
       TileSource<T> source{.block = block_of(ends.source, source_layout_, n, c),
                            .origin = grid_.begin(first + i) + offset_,
-                           .window = grid_.way.tile,
+                           .window = window_,
                            .shift = shift_,
                            .activation = ends.gradient};
       if (ends.gradient != nullptr) source.y = block_of(ends.y, source_layout_, n, c);
@@ -155,27 +178,34 @@ void TiledVoxels<T>::run_group(index_t first, index_t count, const GroupEnds<T>&
   T* out = in_place ? in : scratch.take<T>(bytes(target_.elements()));
   T* blocks = scratch.take<T>(block_bytes);
   T* temporary = scratch.take<T>(scratch_bytes());
-  transform_group(first, count, ends, in, temporary);
+  if (ends.kept == nullptr) transform_group(first, count, ends, in, temporary);
   for (index_t begin = 0; begin < count; begin += step_) {
     const index_t tiles = std::min(step_, count - begin);
-    multiply_group(begin, tiles, in, ends.weights, out, blocks, temporary);
+    multiply_group(first, begin, tiles, ends, in, out, blocks, temporary);
     invert_group(first + begin, tiles, ends, out, temporary);
   }
+  if (ends.keep != nullptr) fence_streams();
 }
 
+/// Tiles [begin, begin + count) of the group that begins with tile `first`.
 template <class T>
-void TiledVoxels<T>::multiply_group(index_t first, index_t count, const T* in, const T* weights, T* out, T* blocks,
-                                    T* scratch) const {
+void TiledVoxels<T>::multiply_group(index_t first, index_t begin, index_t count, const GroupEnds<T>& ends, const T* in,
+                                    T* out, T* blocks, T* scratch) const {
   T* products = blocks + source_.block_elements();
   for (index_t block = 0; block < in_.blocks(); ++block) {
     const T* spectra = in + source_.block_offset(block);
+    const index_t all = kept_.block_offset(block) + kept_.offset(first + begin, 0);
     if (source_.tiles_in_lanes()) {
-      spectra += source_.offset(first / lanes, 0) + first % lanes;
+      spectra += source_.offset(begin / lanes, 0) + begin % lanes;
+    } else if (ends.kept != nullptr) {
+      spectra = ends.kept + all;
     } else {
-      meter_.measure_part(Counted::input, [&] { lines_forward(count, spectra, blocks, scratch); });
+      meter_.measure_part(conjugate_ ? Counted::input : Counted::gradient,
+                          [&] { lines_forward(count, spectra, blocks, scratch); });
+      if (ends.keep != nullptr) stream_copy(blocks, source_.offset(count, 0), ends.keep + all);
       spectra = blocks;
     }
-    multiply_block(count, spectra, weights + weights_.block_offset(block), products);
+    multiply_block(count, spectra, ends.weights + weights_.block_offset(block), products);
     meter_.measure_part(Counted::inverse,
                         [&] { lines_backward(count, products, out + target_.block_offset(block), scratch); });
   }
@@ -236,22 +266,40 @@ bool TiledVoxels<T>::past_caches(const GroupEnds<T>& ends) const {
     for (const index_t stride : target.stride) all = all && stride * static_cast<index_t>(sizeof(T)) % 64 == 0;
     return all;
   };
-  return target.layout == Layout::blocked && !ends.add && bytes > past_caches_bytes_ && aligned();
+  const bool once = !ends.add && !grid_.way.overlap_add;
+  return target.layout == Layout::blocked && once && bytes > past_caches_bytes_ && aligned();
+}
+
+/// Voxels of what a tile writes that no tile before it has written.
+template <class T>
+fft::TileBox TiledVoxels<T>::fresh_part(index_t tile) const {
+  const Extent3 at = place(tile);
+  fft::TileBox box;
+  for (int axis = 0; axis < 3; ++axis) {
+    const index_t i = at[axis], margin = kernel_extent_[axis] - 1;
+    const bool behind = i > 0 && order_.goes_before(axis, i - 1, i);
+    const bool in_front = i + 1 < grid_.way.count[axis] && order_.goes_before(axis, i + 1, i);
+    box.begin[axis] = behind ? margin : 0;
+    box.end[axis] = in_front ? grid_.way.valid[axis] : written_[axis];
+  }
+  return box;
 }
 
 template <class T>
 void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra,
                                   T* scratch) const {
-  const bool past = past_caches(ends);
+  const bool past = past_caches(ends), overlap = grid_.way.overlap_add;
   for (index_t i = 0; i < count; ++i) {
+    const fft::TileBox fresh = overlap && !ends.add ? fresh_part(first + i) : fft::TileBox{};
     for (index_t o = 0; o < results_; o += lanes) {
       const TileTarget<T> target{.block = block_of(ends.target, target_layout_, grid_.sample(first + i), o),
-                                 .origin = grid_.begin(first + i),
-                                 .window = grid_.way.valid,
+                                 .origin = grid_.begin(first + i) + target_offset_,
+                                 .window = written_,
                                  .scale = T{1} / static_cast<T>(grid_.way.tile.volume()),
                                  .bias = ends.bias != nullptr ? ends.bias + o : nullptr,
                                  .activation = ends.activation,
-                                 .add = ends.add,
+                                 .add = ends.add || overlap,
+                                 .fresh = fresh,
                                  .past_caches = past};
       meter_.measure(Counted::inverse,
                      [&] { invert_planes(out_, spectra + target_.offset(i, o), target_.strides(), target, scratch); });
@@ -260,32 +308,74 @@ void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupEnds<
 }
 
 template <class T>
+void TiledVoxels<T>::make_groups() {
+  group_ = std::min(grid_.way.group, grid_.per_sample());
+  if (grid_.way.overlap_add) {
+    make_overlapping_groups();
+    return;
+  }
+  for (index_t first = 0; first < grid_.per_sample(); first += group_)
+    groups_.push_back({first, std::min(group_, grid_.per_sample() - first), {}});
+}
+
+/// Pieces of a layer that are all even, or all odd, along an axis have nothing in common.
+template <class T>
+void TiledVoxels<T>::make_overlapping_groups() {
+  order_ = plan::OverlapOrder(grid_.way.count, group_);
+  const Extent3 &count = order_.count, &piece = order_.piece, pieces = order_.pieces();
+  group_ = piece.y * piece.x;
+  std::vector<Extent3> places;
+  const auto add = [&](const Extent3& at) {
+    TileGroup group{(at.z * count.y + at.y * piece.y) * count.x + at.x * piece.x, 0, {}};
+    group.count = std::min(piece.y, count.y - at.y * piece.y) * std::min(piece.x, count.x - at.x * piece.x);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const Extent3 apart = places[i] - at;
+      if (std::max({std::abs(apart.z), std::abs(apart.y), std::abs(apart.x)}) <= 1) group.before.push_back(i);
+    }
+    places.push_back(at);
+    groups_.push_back(std::move(group));
+  };
+  for (const index_t z : order_.layers()) {
+    for (index_t parity = 0; parity < 4; ++parity) {
+      for (index_t y = parity / 2; y < pieces.y; y += 2) {
+        for (index_t x = parity % 2; x < pieces.x; x += 2) add({z, y, x});
+      }
+    }
+  }
+}
+
+template <class T>
 Ready TiledVoxels<T>::append_groups(TaskGraph& graph, const Ready& source, const Ready& target,
                                     const std::vector<TaskId>& weights, std::function<GroupEnds<T>()> ends) const {
   const plan::TiledWay& way = grid_.way;
-  const index_t per_sample = grid_.per_sample(), layer = way.count.y * way.count.x;
   const double tile_cost = in_.flops() * static_cast<double>(terms_ + results_) / static_cast<double>(lanes) +
                            8.0 * static_cast<double>(in_.frequencies() * terms_ * results_);
+  const index_t slabs = (target_extent_.z + way.valid.z - 1) / way.valid.z;
   std::vector<TaskId> done;
   for (index_t n = 0; n < grid_.batch; ++n) {
-    std::vector<std::vector<TaskId>> of_layer(static_cast<std::size_t>(way.count.z));
-    for (index_t tile = 0; tile < per_sample; tile += group_) {
-      const index_t count = std::min(group_, per_sample - tile), last = tile + count - 1;
+    std::vector<TaskId> tasks;
+    std::vector<std::vector<TaskId>> of_slab(static_cast<std::size_t>(slabs));
+    for (const TileGroup& group : groups_) {
+      const index_t first = n * grid_.per_sample() + group.first, count = group.count;
+      const index_t begin = place(group.first).z * way.valid.z, last = place(group.first + count - 1).z * way.valid.z;
+      const index_t write_begin = std::max<index_t>(0, begin + target_offset_.z),
+                    write_end = std::min(last + target_offset_.z + written_.z, target_extent_.z);
       std::vector<TaskId> after = weights;
-      const index_t z0 = tile / layer * way.valid.z, z1 = last / layer * way.valid.z + way.tile.z;
-      source.collect(n, 0, terms_, std::max<index_t>(0, z0 + offset_.z), std::max<index_t>(1, z1 + offset_.z), after);
-      target.collect(n, 0, results_, z0, z1, after);
-      const index_t first = n * per_sample + tile;
-      const TaskId task = graph.add(
+      source.collect(n, 0, terms_, std::max<index_t>(0, begin + offset_.z),
+                     std::max<index_t>(1, last + offset_.z + window_.z), after);
+      target.collect(n, 0, results_, write_begin, std::max(write_end, write_begin + 1), after);
+      for (const std::size_t other : group.before) after.push_back(tasks[other]);
+      tasks.push_back(graph.add(
           {.name = conjugate_ ? "tiles forward" : "tiles backward", .cost = tile_cost * static_cast<double>(count)},
-          [this, ends, first, count] { run_group(first, count, ends()); }, after);
-      for (index_t z = tile / layer; z <= last / layer; ++z) of_layer[static_cast<std::size_t>(z)].push_back(task);
+          [this, ends, first, count] { run_group(first, count, ends()); }, after));
+      for (index_t slab = write_begin / way.valid.z; slab * way.valid.z < write_end; ++slab)
+        of_slab[static_cast<std::size_t>(slab)].push_back(tasks.back());
     }
-    for (const auto& tasks : of_layer)
+    for (const auto& writers : of_slab)
       done.push_back(graph.add(
-          {.name = "layer of tiles"}, [] {}, tasks));
+          {.name = "slab of tiles"}, [] {}, writers));
   }
-  return Ready(std::move(done), 1, way.count.z, results_, way.valid.z);
+  return Ready(std::move(done), 1, slabs, results_, way.valid.z);
 }
 
 template void transform_tiles_in_lanes(const fft::TilePlan<float>&, const TileGrid&, const Extent3&, index_t, index_t,

@@ -25,7 +25,16 @@ struct GroupEnds {
   View<const T> y{};
   Activation activation{};
   bool add = false;
+  T* keep = nullptr;                            ///< where spectra of the source go, laid out as TiledVoxels::kept()
+  const T* kept = nullptr;                      ///< these instead of the source
   std::pmr::memory_resource* memory = nullptr;  ///< of the group's spectra
+};
+
+/// Tiles [first, first + count) of a sample; groups with numbers `before` have to come before, because they write to
+/// the same voxels.
+struct TileGroup {
+  index_t first, count;
+  std::vector<std::size_t> before;
 };
 
 /// Sixteen tiles (eight of doubles) at a time, one channel of x after the other: spectra of `count` tiles from `first`
@@ -45,12 +54,14 @@ bool tiles_in_lanes(index_t channels, Layout layout) {
 template <class T>
 class TiledVoxels {
  public:
-  TiledVoxels(const ConvProblem& problem, plan::Direction direction, TransformMeter& meter);
+  TiledVoxels(const ConvProblem& problem, plan::Direction direction, const plan::TiledWay& way, TransformMeter& meter);
 
   const WeightSpectra<T>& weights() const noexcept { return weights_; }
+  /// Spectra of all tiles of the source.
+  const TileSpectra<T>& kept() const noexcept { return kept_; }
   const Extent3& tile() const noexcept { return grid_.way.tile; }
-  double seconds() const noexcept { return grid_.way.seconds; }
   double kernel_flops() const noexcept;  ///< to transform all weights
+  double source_flops() const noexcept;  ///< to transform a tile of the source
   std::string describe() const;
 
   /// Tasks that fill weight spectra from weights; the first calls `spectra`, to take the memory.
@@ -69,12 +80,17 @@ class TiledVoxels {
                       T* spectra) const;
   void run_group(index_t first, index_t count, const GroupEnds<T>& ends) const;
   void transform_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra, T* scratch) const;
-  void multiply_group(index_t first, index_t count, const T* in, const T* weights, T* out, T* blocks, T* scratch) const;
+  void multiply_group(index_t first, index_t begin, index_t count, const GroupEnds<T>& ends, const T* in, T* out,
+                      T* blocks, T* scratch) const;
   void multiply_block(index_t count, const T* spectra, const T* weights, T* products) const;
   void lines_forward(index_t count, const T* from, T* to, T* scratch) const;
   void lines_backward(index_t count, const T* from, T* to, T* scratch) const;
   void invert_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra, T* scratch) const;
   bool past_caches(const GroupEnds<T>& ends) const;
+  void make_groups();
+  void make_overlapping_groups();
+  fft::TileBox fresh_part(index_t tile) const;
+  Extent3 place(index_t tile) const;  ///< among the tiles of a sample
   std::size_t scratch_bytes() const {
     return std::max({in_.scratch_bytes(), kernel_.scratch_bytes(), out_.scratch_bytes()});
   }
@@ -88,8 +104,13 @@ class TiledVoxels {
   WeightSpectra<T> weights_;
   index_t group_;  ///< tiles that are transformed together
   index_t step_;   ///< of these, how many are multiplied and inverted together
-  TileSpectra<T> source_, target_;
+  TileSpectra<T> source_, target_, kept_;
+  std::vector<TileGroup> groups_;      ///< of each sample; the first to come are first
+  plan::OverlapOrder order_;           ///< of tiles, where results overlap
+  Extent3 window_, written_;           ///< voxels that a tile reads and writes
   Extent3 offset_{}, shift_{0, 0, 0};  ///< of a tile's window in the source, from its first voxel of the domain
+  Extent3 target_offset_{0, 0, 0};     ///< likewise of what it writes
+  Extent3 target_extent_;
   index_t past_caches_bytes_;
   TransformMeter& meter_;
 };

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "conv/prepared.hpp"
 #include "conv/tile_ends.hpp"
 #include "conv/tiled_voxels.hpp"
 #include "convolume/cpu.hpp"
@@ -14,33 +13,43 @@
 
 namespace convolume::conv {
 
-namespace {
-
-ConvProblem exchange_zy(ConvProblem p) {
-  for (Extent3* extent : {&p.input, &p.kernel, &p.stride, &p.dilation, &p.pad_before, &p.pad_after}) {
-    std::swap(extent->z, extent->y);
-  }
-  return p;
-}
-
-}  // namespace
-
+/// The memory of one run of a graph. Two chunks in turn: one is transformed while the other is multiplied.
 template <class T>
 struct TiledWeightGradient<T>::Run {
-  BufferStore chunks, sums;
-  index_t dy_offset = 0;  // elements of a chunk's x in front of its dy
+  BufferStore own_x, own_dy, sums;
+  const Spectra::Impl* x_hat = nullptr;  // instead of own_x
+  std::shared_ptr<BufferStore> dy_hat;   // instead of own_dy
 
-  // Two chunks in turn: one is transformed while the other is multiplied.
-  T* x(index_t chunk) { return static_cast<T*>(chunks.acquire(static_cast<std::size_t>(chunk % 2))); }
-  T* dy(index_t chunk) { return x(chunk) + dy_offset; }
+  static std::size_t place(index_t chunk) { return static_cast<std::size_t>(chunk % 2); }
+  T* x(index_t chunk) { return static_cast<T*>(own_x.acquire(place(chunk))); }
+  T* dy(index_t chunk) { return static_cast<T*>(own_dy.acquire(place(chunk))); }
   T* total() { return static_cast<T*>(sums.acquire(0)); }
+  void take(index_t chunks) {
+    for (index_t chunk = 0; chunk < chunks; ++chunk) {
+      if (x_hat == nullptr) x(chunk);
+      if (!dy_hat) dy(chunk);
+    }
+    total();
+  }
+  const T* x_of(index_t chunk) { return x_hat != nullptr ? static_cast<const T*>(x_hat->maps.get(0)) : x(chunk); }
+  const T* dy_of(index_t chunk) { return dy_hat ? static_cast<const T*>(dy_hat->get(0)) : dy(chunk); }
+  void release() {
+    own_x.release();
+    own_dy.release();
+    sums.release();
+    if (dy_hat) dy_hat->release();
+  }
 };
 
 template <class T>
-TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& problem, TransformMeter& meter)
-    : turned_(problem.kernel.z == 1 && problem.kernel.y > 1),
-      problem_(turned_ ? exchange_zy(problem) : problem),
-      grid_{plan::choose_tiled_way(problem_, plan::Direction::backward_weights, machine_model()), problem.batch},
+TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& problem, const plan::TiledWays& ways,
+                                            TransformMeter& meter)
+    : shared_(ways.shared),
+      turned_(plan::exchanges_zy(problem)),
+      problem_(turned_ ? plan::exchange_zy(problem) : problem),
+      grid_{
+          turned_ ? plan::choose_tiled_way(problem_, plan::Direction::backward_weights, machine_model()) : ways.weights,
+          problem.batch},
       in_(grid_.way.tile, grid_.way.tile),
       gradient_(grid_.way.tile, grid_.way.valid),
       kernel_(grid_.way.tile, problem_.kernel),
@@ -62,7 +71,7 @@ TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& problem, Transfor
            (TileSpectra<T>(grid_.way.tile, problem.in_channels, tiles, few_).elements() +
             TileSpectra<T>(grid_.way.tile, problem.out_channels, tiles, false).elements());
   };
-  chunk_ = std::clamp<index_t>(chunk_bytes * lanes / bytes(lanes), 1, grid_.tiles());
+  chunk_ = shared_ ? grid_.tiles() : std::clamp<index_t>(chunk_bytes * lanes / bytes(lanes), 1, grid_.tiles());
   if (few_) chunk_ = round_up(chunk_, lanes);
   x_ = TileSpectra<T>(grid_.way.tile, problem.in_channels, chunk_, few_);
   dy_ = TileSpectra<T>(grid_.way.tile, problem.out_channels, chunk_, false);
@@ -70,29 +79,10 @@ TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& problem, Transfor
 
 template <class T>
 std::string TiledWeightGradient<T>::describe() const {
-  const std::string order = parts_ > 0 ? fmt::format("{} parts", parts_) : fmt::format("chunks of {}", chunk_);
+  const std::string order = parts_ > 0 ? fmt::format("{} parts", parts_)
+                            : shared_  ? std::string("one sum")
+                                       : fmt::format("chunks of {}", chunk_);
   return fmt::format("{}, {}, {} in {}", in_.describe(), gradient_.describe(), kernel_.describe(), order);
-}
-
-/// Of one tile, or, where tiles are lanes, of all that share them with the first.
-template <class T>
-void TiledWeightGradient<T>::transform_x(const BackwardArguments& a, index_t tile, index_t place, T* spectra,
-                                         T* scratch) const {
-  const View<const T> x = turned(a.x.as<T>());
-  if (few_) {
-    if (place % lanes != 0) return;
-    const index_t count = std::min({lanes, chunk_ - place, grid_.tiles() - tile});
-    transform_tiles_in_lanes(in_, grid_, Extent3{0, 0, 0} - problem_.pad_before, tile, count, x, x_,
-                             spectra + x_.offset(place / lanes, 0), scratch, meter_);
-    return;
-  }
-  for (index_t c = 0; c < problem_.in_channels; c += lanes) {
-    const TileSource<T> source{.block = block_of(x, problem_.x_layout, grid_.sample(tile), c),
-                               .origin = grid_.begin(tile) - problem_.pad_before,
-                               .window = grid_.way.tile};
-    meter_.measure(Counted::input,
-                   [&] { stream_tile(in_, source, spectra + x_.offset(place, c), x_.strides(), scratch); });
-  }
 }
 
 /// A channel block of a tile's valid part of dy.
@@ -108,14 +98,63 @@ TileSource<T> TiledWeightGradient<T>::dy_source(const BackwardArguments& a, inde
   return source;
 }
 
+/// Of all channels of a tile: planes in the L2, lines along Z of one frequency block after the other in the L1, and
+/// from there past the caches; memory sees a block of a tile at a stretch.
+template <class T>
+template <class Source>
+void TiledWeightGradient<T>::stream_spectra(const fft::TilePlan<T>& plan, Counted what, index_t channels,
+                                            const Source& source, const TileSpectra<T>& layout, T* spectra,
+                                            T* scratch) const {
+  const TileSpectra<T> tile(grid_.way.tile, channels, 1, false);
+  T* planes = scratch + scratch_bytes() / sizeof(T);
+  T* lines = planes + tile.elements();
+  for (index_t c = 0; c < channels; c += lanes) {
+    meter_.measure(what,
+                   [&] { transform_planes(plan, source(c), planes + tile.offset(0, c), tile.strides(), scratch); });
+  }
+  meter_.measure_part(what, [&] {
+    for (index_t block = 0; block < plan.blocks(); ++block) {
+      const T* from = planes + tile.block_offset(block);
+      for (index_t c = 0; c < channels; c += lanes)
+        plan.forward_lines({from + c, lines + c, tile.strides(), tile.strides()}, 1, 0, 0, scratch);
+      stream_copy(lines, tile.block_elements(), spectra + layout.block_offset(block));
+    }
+    fence_streams();
+  });
+}
+
+template <class T>
+std::size_t TiledWeightGradient<T>::tile_scratch_bytes() const {
+  const TileSpectra<T> tile(grid_.way.tile, std::max(problem_.in_channels, problem_.out_channels), 1, false);
+  return scratch_bytes() + sizeof(T) * static_cast<std::size_t>(tile.elements() + tile.block_elements());
+}
+
+/// Of one tile, or, where tiles are lanes, of all that share them with the first.
+template <class T>
+void TiledWeightGradient<T>::transform_x(const BackwardArguments& a, index_t tile, index_t place, T* spectra,
+                                         T* scratch) const {
+  const View<const T> x = turned(a.x.as<T>());
+  if (few_) {
+    if (place % lanes != 0) return;
+    const index_t count = std::min({lanes, chunk_ - place, grid_.tiles() - tile});
+    transform_tiles_in_lanes(in_, grid_, Extent3{0, 0, 0} - problem_.pad_before, tile, count, x, x_,
+                             spectra + x_.offset(place / lanes, 0), scratch, meter_);
+    return;
+  }
+  const auto source = [&](index_t c) {
+    return TileSource<T>{.block = block_of(x, problem_.x_layout, grid_.sample(tile), c),
+                         .origin = grid_.begin(tile) - problem_.pad_before,
+                         .window = grid_.way.tile};
+  };
+  stream_spectra(in_, Counted::input, problem_.in_channels, source, x_, spectra + x_.offset(place, 0), scratch);
+}
+
 template <class T>
 void TiledWeightGradient<T>::transform_dy(const BackwardArguments& a, index_t tile, index_t place, T* spectra,
                                           T* scratch) const {
-  for (index_t o = 0; o < problem_.out_channels; o += lanes) {
-    meter_.measure(Counted::gradient, [&] {
-      stream_tile(gradient_, dy_source(a, tile, o), spectra + dy_.offset(place, o), dy_.strides(), scratch);
-    });
-  }
+  stream_spectra(
+      gradient_, Counted::gradient, problem_.out_channels, [&](index_t o) { return dy_source(a, tile, o); }, dy_,
+      spectra + dy_.offset(place, 0), scratch);
 }
 
 /// Adds the products of some tiles, in their order, to the sums of one frequency block.
@@ -284,6 +323,7 @@ std::vector<TaskId> TiledWeightGradient<T>::append_transforms(TaskGraph& graph, 
                                                               const std::vector<TaskId>& before) const {
   const index_t first = chunk * chunk_, count = std::min(chunk_, grid_.tiles() - first);
   std::vector<TaskId> tasks;
+  if (run->x_hat != nullptr && run->dy_hat) return before;
   for (index_t place = 0; place < count; ++place) {
     const index_t tile = first + place;
     std::vector<TaskId> after = before;
@@ -292,10 +332,10 @@ std::vector<TaskId> TiledWeightGradient<T>::append_transforms(TaskGraph& graph, 
     tasks.push_back(graph.add(
         {.name = "tile spectra", .cost = 2 * in_.flops()},
         [this, a, run, tile, place, chunk] {
-          Scratch scratch(a->memory, scratch_bytes());
-          T* temporary = scratch.take<T>(scratch_bytes());
-          transform_x(*a, tile, place, run->x(chunk), temporary);
-          transform_dy(*a, tile, place, run->dy(chunk), temporary);
+          Scratch scratch(a->memory, tile_scratch_bytes());
+          T* temporary = scratch.take<T>(tile_scratch_bytes());
+          if (run->x_hat == nullptr) transform_x(*a, tile, place, run->x(chunk), temporary);
+          if (!run->dy_hat) transform_dy(*a, tile, place, run->dy(chunk), temporary);
         },
         after));
   }
@@ -317,7 +357,7 @@ std::vector<TaskId> TiledWeightGradient<T>::append_products(TaskGraph& graph, co
     tasks.push_back(graph.add(
         {.name = "weight gradient products", .cost = in_.flops()},
         [this, run, begin, end, count, chunk] {
-          sum_products(begin, end, count, run->x(chunk), run->dy(chunk), chunk > 0, run->total());
+          sum_products(begin, end, count, run->x_of(chunk), run->dy_of(chunk), chunk > 0, run->total());
         },
         after));
   }
@@ -345,11 +385,12 @@ std::vector<TaskId> TiledWeightGradient<T>::append_inverses(TaskGraph& graph,
 template <class T>
 std::vector<TaskId> TiledWeightGradient<T>::append_chunks(TaskGraph& graph, const ConvReady& ready,
                                                           const std::shared_ptr<const BackwardArguments>& a,
-                                                          const std::shared_ptr<Run>& run, TaskId memory) const {
+                                                          const std::shared_ptr<Run>& run,
+                                                          const std::vector<TaskId>& before) const {
   std::vector<TaskId> last, before_last;  // products of the chunks before
   for (index_t chunk = 0; chunk < chunks(); ++chunk) {
     std::vector<TaskId> free = before_last;
-    free.push_back(memory);
+    free.insert(free.end(), before.begin(), before.end());
     const auto transforms = append_transforms(graph, ready, a, run, chunk, free);
     before_last = std::exchange(last, append_products(graph, run, chunk, transforms, last));
   }
@@ -358,27 +399,23 @@ std::vector<TaskId> TiledWeightGradient<T>::append_chunks(TaskGraph& graph, cons
 
 template <class T>
 Ready TiledWeightGradient<T>::append(TaskGraph& graph, const ConvReady& ready,
-                                     const std::shared_ptr<const BackwardArguments>& a) const {
+                                     const std::shared_ptr<const BackwardArguments>& a,
+                                     const SharedSpectra& shared) const {
   const auto run = std::make_shared<Run>();
   const auto bytes = [](index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); };
-  run->chunks.init(a->memory, 2, bytes(x_.elements() + dy_.elements()));
+  run->own_x.init(a->memory, 2, bytes(x_.elements()));
+  run->own_dy.init(a->memory, 2, bytes(dy_.elements()));
   run->sums.init(a->memory, 1, bytes(weights_.elements() * std::max<index_t>(1, parts_)));
-  run->dy_offset = x_.elements();
+  run->x_hat = shared.x;
+  run->dy_hat = shared.dy;
   const index_t buffers = parts_ > 0 ? 0 : std::min<index_t>(2, chunks());
-  const TaskId memory = graph.add({.name = "take spectra"}, [run, buffers] {
-    for (index_t chunk = 0; chunk < buffers; ++chunk) run->x(chunk);
-    run->total();
-  });
+  std::vector<TaskId> before = shared.ready;
+  before.push_back(graph.add({.name = "take spectra"}, [run, buffers] { run->take(buffers); }));
   const auto sums =
-      parts_ > 0 ? append_parts(graph, ready, a, run, memory) : append_chunks(graph, ready, a, run, memory);
+      parts_ > 0 ? append_parts(graph, ready, a, run, before.back()) : append_chunks(graph, ready, a, run, before);
   auto done = append_inverses(graph, a, run, sums);
   graph.add(
-      {.name = "release spectra", .task_class = TaskClass::update},
-      [run] {
-        run->chunks.release();
-        run->sums.release();
-      },
-      done);
+      {.name = "release spectra", .task_class = TaskClass::update}, [run] { run->release(); }, done);
   return Ready::all_of(std::move(done));
 }
 

@@ -4,25 +4,35 @@
 #include <utility>
 
 #include "conv/engine.hpp"
+#include "conv/prepared.hpp"
 #include "conv/tile_ends.hpp"
 #include "conv/tiled_layout.hpp"
 #include "conv/transform_meter.hpp"
 
 namespace convolume::conv {
 
+/// Spectra of all tiles that the forward pass (of x) and backward data (of dy) leave, and when they are complete.
+struct SharedSpectra {
+  const Spectra::Impl* x = nullptr;
+  std::shared_ptr<BufferStore> dy;
+  std::vector<TaskId> ready;
+};
+
 /// Transforms of x, and of dy's valid part with zeros behind it; per frequency, products summed over tiles in their
 /// order; and one inverse per pair of channels. Rows of the products are input channels, lanes output channels.
-/// All tiles go through one stage after the other, a chunk at a time; but where input channels are few, and all sums
+/// Where the tiles are those of the other directions, their spectra are read and all tiles are one chunk. Else all
+/// tiles go through one stage after the other, a chunk at a time; but where input channels are few, and all sums
 /// fit into the L2, parts of the tiles go through all stages and have sums of their own, which are added up in order:
 /// spectra of dy then never leave the L2. Immutable and thread-safe.
 template <class T>
 class TiledWeightGradient {
  public:
-  TiledWeightGradient(const ConvProblem& problem, TransformMeter& meter);
+  TiledWeightGradient(const ConvProblem& problem, const plan::TiledWays& ways, TransformMeter& meter);
 
-  double seconds() const noexcept { return grid_.way.seconds; }
   std::string describe() const;
-  Ready append(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a) const;
+  /// Computes the spectra that are not there; others can be where ways.shared.
+  Ready append(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a,
+               const SharedSpectra& shared) const;
 
  private:
   static constexpr index_t lanes = fft::tile_lanes<T>;
@@ -33,9 +43,13 @@ class TiledWeightGradient {
     return std::min(grid_.tiles(), (grid_.tiles() + lanes - 1) / lanes * part / parts_ * lanes);
   }
   index_t chunks() const { return (grid_.tiles() + chunk_ - 1) / chunk_; }
-  std::size_t scratch_bytes() const { return std::max(stream_bytes(in_), stream_bytes(gradient_)); }
+  std::size_t scratch_bytes() const { return std::max(in_.scratch_bytes(), gradient_.scratch_bytes()); }
+  std::size_t tile_scratch_bytes() const;
   void transform_x(const BackwardArguments& a, index_t tile, index_t place, T* spectra, T* scratch) const;
   void transform_dy(const BackwardArguments& a, index_t tile, index_t place, T* spectra, T* scratch) const;
+  template <class Source>
+  void stream_spectra(const fft::TilePlan<T>& plan, Counted what, index_t channels, const Source& source,
+                      const TileSpectra<T>& layout, T* spectra, T* scratch) const;
   TileSource<T> dy_source(const BackwardArguments& a, index_t tile, index_t channel) const;
   void multiply_block(index_t block, index_t tiles, const T* x, const T* dy, bool add, T* sums) const;
   void sum_products(index_t first_block, index_t last_block, index_t count, const T* x, const T* dy, bool add,
@@ -51,7 +65,7 @@ class TiledWeightGradient {
   void collect(const ConvReady& ready, index_t tile, bool with_dy, std::vector<TaskId>& after) const;
   std::vector<TaskId> append_chunks(TaskGraph& graph, const ConvReady& ready,
                                     const std::shared_ptr<const BackwardArguments>& a, const std::shared_ptr<Run>& run,
-                                    TaskId memory) const;
+                                    const std::vector<TaskId>& before) const;
   std::vector<TaskId> append_transforms(TaskGraph& graph, const ConvReady& ready,
                                         const std::shared_ptr<const BackwardArguments>& a,
                                         const std::shared_ptr<Run>& run, index_t chunk,
@@ -71,6 +85,7 @@ class TiledWeightGradient {
     return tensor;
   }
 
+  bool shared_;  ///< tiles, and spectra where they are there, are those of the other directions
   bool turned_;  ///< lines along Z are what is read at a stretch: a planar kernel has its rows stand for planes
   ConvProblem problem_;
   TileGrid grid_;
