@@ -113,7 +113,7 @@ void Network::choose_layouts() {
   for (const bool one : plain) layouts_.push_back(one ? Layout::plain : Layout::blocked);
 }
 
-/// Plans every convolution, first as if memory were endless, then without kept weight spectra where the budget ends.
+/// Plans every convolution, first as if memory were endless, then with fewer kept spectra where the budget ends.
 void Network::make_plans() {
   struct Candidate {
     std::size_t node;
@@ -127,18 +127,25 @@ void Network::make_plans() {
     if (!std::holds_alternative<ConvNode>(spec_.nodes[i].kind)) continue;
     plan(i, 0);
     for (const CacheCost& cache : nodes_[i].plan->caches()) {
-      if (cache.name == "w_hat" && cache.kept) candidates.push_back({i, cache});
+      if (cache.budgeted && cache.kept) candidates.push_back({i, cache});
     }
   }
-  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return a.cache.seconds_saved * static_cast<double>(b.cache.bytes) >
-           b.cache.seconds_saved * static_cast<double>(a.cache.bytes);
-  });
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return more_saved_per_byte(a.cache, b.cache); });
   std::size_t held = 0;
+  std::vector<std::size_t> share(nodes_.size(), 0);
+  std::vector<bool> short_of(nodes_.size(), false);
   for (const Candidate& candidate : candidates) {
     const bool keep = options_.memory_budget == 0 || held + candidate.cache.bytes <= options_.memory_budget;
-    if (keep) held += candidate.cache.bytes;
-    if (!keep) plan(candidate.node, 1);
+    if (keep) {
+      held += candidate.cache.bytes;
+      share[candidate.node] += candidate.cache.bytes;
+    } else {
+      short_of[candidate.node] = true;
+    }
+  }
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (short_of[i]) plan(i, std::max<std::size_t>(share[i], 1));
   }
   for (Node& node : nodes_) {
     if (!node.plan) continue;
@@ -372,8 +379,8 @@ void Network::add_numerics(NumericsRecord& record) const {
     if (!nodes_[i].plan) continue;
     record.set("node." + spec_.nodes[i].name, nodes_[i].plan->numerics());
     for (const CacheCost& cache : nodes_[i].plan->caches()) {
-      if (cache.name == "w_hat")
-        record.set("node." + spec_.nodes[i].name + ".w_hat", cache.kept ? "kept" : "recomputed");
+      if (cache.budgeted)
+        record.set("node." + spec_.nodes[i].name + "." + cache.name, cache.kept ? "kept" : "recomputed");
     }
   }
 }

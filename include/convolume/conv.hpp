@@ -29,15 +29,15 @@ CONVOLUME_API Engine engine_of(const std::string& name);
 
 struct ConvOptions {
   Engine engine = Engine::automatic;
-  /// Bytes that kept weight spectra may hold; above it they are recomputed where they are used, with the same bits.
-  /// 0 means no limit. Those of depthwise convolutions, a few MB, are always kept.
+  /// Bytes that kept spectra may hold (of weights; of x where fft_tiled keeps them); above it they are recomputed where
+  /// they are used, with the same bits. 0 means no limit. Those of depthwise convolutions, a few MB, are always kept.
   std::size_t memory_budget = 0;
   /// Who transforms, where the engine does: tensors and kernels alike. Part of numerics().
   fft::Options fft{};
   /// Whether spectra are computed once per iteration and kept for every product that reads them. Without it w_hat is
   /// recomputed for each product and dy_hat apart for dx and for dw, with the same bits; caches that a caller binds
-  /// (x_hat, dy_hat) are used all the same. What caching gains and costs can be measured so. fft_tiled keeps w_hat of
-  /// the forward pass alone: its directions differ in tiles (docs/adr/0010), and x_hat and dy_hat stay empty.
+  /// (x_hat, dy_hat) are used all the same. What caching gains and costs can be measured so. fft_tiled
+  /// keeps w_hat of the forward pass alone, and x_hat and dy_hat where its directions share tiles (docs/adr/0012).
   bool cache_spectra = true;
 };
 
@@ -146,7 +146,13 @@ struct CacheCost {
   std::size_t bytes = 0;
   double seconds_saved = 0;  ///< per training iteration, by the cost model
   bool kept = true;
+  bool budgeted = true;  ///< whether ConvOptions::memory_budget decides
 };
+
+/// Whether a budget goes to `a` rather than to `b`.
+inline bool more_saved_per_byte(const CacheCost& a, const CacheCost& b) noexcept {
+  return a.seconds_saved * static_cast<double>(b.bytes) > b.seconds_saved * static_cast<double>(a.bytes);
+}
 
 /// An immutable way to compute one problem. Cheap to copy. All const members are thread-safe.
 ///

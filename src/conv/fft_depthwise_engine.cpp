@@ -245,7 +245,7 @@ Ready FftDepthwiseEngine<T>::append_tiles(TaskGraph& graph, const DepthwiseDirec
   for (index_t n = 0; n < d.grid.batch; ++n) {
     for (index_t block = 0; block < blocks_; ++block) {
       const index_t c0 = block * lanes, c1 = std::min(c0 + lanes, problem_.in_channels);
-      std::vector<std::vector<TaskId>> of_layer(static_cast<std::size_t>(way.count.z));
+      std::vector<std::vector<TaskId>> of_slab(static_cast<std::size_t>(way.count.z));
       for (index_t z = 0; z < way.count.z; ++z) {
         const index_t begin = z * way.valid.z, end = begin + way.valid.z;
         std::vector<TaskId> after;
@@ -254,12 +254,14 @@ Ready FftDepthwiseEngine<T>::append_tiles(TaskGraph& graph, const DepthwiseDirec
         d.grid.collect_target(d.to_y, target, n, c0, c1, begin, end, after);
         for (index_t i = 0; i < layer; ++i) {
           const index_t tile = (n * way.count.z + z) * layer + i;
-          of_layer[static_cast<std::size_t>(z)].push_back(graph.add(
+          const TaskId task = graph.add(
               {.name = "depthwise tile", .cost = 2 * d.in.flops()},
-              [this, &d, ends, block, tile] { sweep(d, tile, block, ends(block)); }, after));
+              [this, &d, ends, block, tile] { sweep(d, tile, block, ends(block)); }, after);
+          for (index_t slab = d.grid.first_slab(d.to_y, z); slab <= z; ++slab)
+            of_slab[static_cast<std::size_t>(slab)].push_back(task);
         }
       }
-      append_slabs(graph, d.grid, d.to_y, of_layer, done);
+      append_slabs(graph, of_slab, done);
     }
   }
   return Ready(std::move(done), blocks_, way.count.z, lanes, d.grid.slab_planes(d.to_y));

@@ -1,8 +1,10 @@
 // Convolution by tiles (overlap-save) in the frequency domain, with channels in the lanes: transforms are vertical, and
 // the sum over channels is a product of complex matrices per frequency (Zlateski, Jia, Li, Durand 2018). A group of
 // tiles goes through transform, product and inverse at once, so that its spectra stay in the caches; sums over tiles
-// (the weights' gradient) take all tiles through one stage after the other, a chunk at a time. Strided and dilated
-// convolutions are dense ones on lattices (plan/lattices.hpp); transposed ones exchange forward and backward data.
+// (the weights' gradient) take all tiles at once. Where all directions share the tiles of y, the forward pass leaves
+// them the spectra of x, and backward data, which adds up what neighbouring tiles yield, those of dy. Strided and
+// dilated convolutions are dense ones on lattices (plan/lattices.hpp); transposed ones exchange forward and backward
+// data.
 #include <algorithm>
 #include <numeric>
 
@@ -21,12 +23,39 @@ namespace {
 
 using plan::Direction;
 
+// Debug builds know which x the spectra were computed from.
+#ifdef NDEBUG
+constexpr bool debugging = false;
+#else
+constexpr bool debugging = true;
+#endif
+
+template <class Arguments>
+std::vector<TaskId> hash_source(TaskGraph& graph, const Ready& x, const std::shared_ptr<const Arguments>& a) {
+  if (!debugging) return {};
+  return {graph.add(
+      {.name = "hash input"}, [a] { a->x_hat->source_hash[0] = hash_tensor(a->x); }, x.tasks())};
+}
+
+template <class Arguments>
+std::vector<TaskId> check_source(TaskGraph& graph, const Ready& x, const std::shared_ptr<const Arguments>& a) {
+  if (!debugging) return {};
+  return {graph.add(
+      {.name = "check input spectra"},
+      [a] {
+        if (a->x_hat->source_hash[0] == hash_tensor(a->x)) return;
+        throw StaleCache(
+            "convolution: x_hat does not hold the spectra of x; run forward on this x with this cache first");
+      },
+      x.tasks())};
+}
+
 template <class T>
 class FftTiledEngine final : public ConvEngine {
  public:
   FftTiledEngine(const ConvProblem& p, const ConvOptions& options) : FftTiledEngine(p, untransposed(p), options) {}
 
-  double seconds() const { return forward_.seconds() + data_.seconds() + weights_.seconds(); }
+  double seconds() const { return ways_.seconds(); }
 
   Ready append_prepare(TaskGraph& graph, const Ready& ready,
                        std::shared_ptr<const PrepareArguments> arguments) const override;
@@ -41,21 +70,38 @@ class FftTiledEngine final : public ConvEngine {
     w.spectra.init(w.memory, keep_weights_ ? 1 : 0, bytes_of(forward_.weights().elements()));
     w.packed.init(w.memory, 1, bytes_of(problem_.w_shape().elements()));
   }
-  // Tiles of all directions differ, and a group's spectra never leave the caches: nothing is kept between directions.
-  void init_input_spectra(Spectra::Impl& s) const override { s.geometry = key() + " x: none kept"; }
+  void init_input_spectra(Spectra::Impl& s) const override {
+    s.geometry = key() + " x: none kept";
+    if (!keep_input_) return;
+    s.geometry = fmt::format("{} tiles {} from {} of x {}", key(), to_string(ways_.forward.tile),
+                             to_string(problem_.pad_before), to_string(problem_.x_shape()));
+    s.maps.init(s.memory, 1, bytes_of(forward_.kept().elements()));
+    s.source_hash.assign(1, 0);
+  }
+  // Those of dy go from one product to the other within backward.
   void init_gradient_spectra(Spectra::Impl& s) const override { s.geometry = key() + " dy: none kept"; }
 
   std::string numerics() const override {
     return fmt::format("fft_tiled forward {}; backward data {}; backward weights {}", forward_.describe(),
                        data_.describe(), weights_.describe());
   }
-  std::vector<CacheCost> caches() const override {
-    const double rate = 0.35e9 * machine_model().gflops_per_core;
-    return {{"w_hat", bytes_of(forward_.weights().elements()), forward_.kernel_flops() / rate, keep_weights_}};
-  }
+  std::vector<CacheCost> caches() const override { return caches_; }
   TransformCounts transforms() const noexcept override { return meter_.counts(); }
 
  private:
+  FftTiledEngine(const ConvProblem& p, const ConvProblem& dense, const ConvOptions& options)
+      : problem_(p),
+        ways_(plan::choose_tiled_ways(dense, !p.transposed, machine_model())),
+        forward_(dense, p.transposed ? Direction::backward_data : Direction::forward,
+                 p.transposed ? ways_.data : ways_.forward, Counted::input, false, meter_),
+        data_(dense, p.transposed ? Direction::forward : Direction::backward_data,
+              p.transposed ? ways_.forward : ways_.data, Counted::gradient,
+              p.epilogue.activation.kind != Activation::Kind::none, meter_),
+        weights_(dense, p.transposed, p.epilogue.activation, ways_, meter_) {
+    share_out(options);
+  }
+
+  void share_out(const ConvOptions& options);
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
   std::string key() const { return fmt::format("fft_tiled {} {}", name_of(problem_.type), simd_target()); }
 
@@ -68,24 +114,40 @@ class FftTiledEngine final : public ConvEngine {
   std::vector<TaskId> append_own_spectra(TaskGraph& graph, const TiledVoxels<T>& direction,
                                          const std::shared_ptr<const Arguments>& a,
                                          const std::shared_ptr<BufferStore>& own, const Ready& ready) const;
-  Ready append_data(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a) const;
-
-  FftTiledEngine(const ConvProblem& p, const ConvProblem& dense, const ConvOptions& options)
-      : problem_(p),
-        forward_(dense, p.transposed ? Direction::backward_data : Direction::forward, Counted::input, false, meter_),
-        data_(dense, p.transposed ? Direction::forward : Direction::backward_data, Counted::gradient,
-              p.epilogue.activation.kind != Activation::Kind::none, meter_),
-        weights_(dense, p.transposed, p.epilogue.activation, meter_) {
-    const std::size_t bytes = bytes_of(forward_.weights().elements());
-    keep_weights_ = options.cache_spectra && (options.memory_budget == 0 || bytes <= options.memory_budget);
-  }
+  std::vector<TaskId> append_input_spectra(TaskGraph& graph, const Ready& x, const std::vector<TaskId>& weights,
+                                           const std::shared_ptr<const ForwardArguments>& a) const;
+  Ready append_data(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a,
+                    SharedSpectra& shared) const;
 
   ConvProblem problem_;
+  plan::TiledWays ways_;
   mutable TransformMeter meter_;
   TiledVoxels<T> forward_, data_;
   TiledWeightGradient<T> weights_;
-  bool keep_weights_ = true;
+  std::vector<CacheCost> caches_;
+  bool keep_weights_ = true, keep_input_ = false, share_gradient_ = false;
 };
+
+/// What is kept within the budget, what saves most per byte first. Spectra of dy are there for one pass only.
+template <class T>
+void FftTiledEngine<T>::share_out(const ConvOptions& options) {
+  const double rate = 0.35e9 * machine_model().gflops_per_core;
+  const double tiles = static_cast<double>(problem_.batch * ways_.forward.count.volume());
+  caches_ = {{"w_hat", bytes_of(forward_.weights().elements()), forward_.kernel_flops() / rate},
+             {"x_hat", bytes_of(forward_.kept().elements()), tiles * forward_.source_flops() / rate},
+             {"dy_hat", bytes_of(data_.kept().elements()), tiles * data_.source_flops() / rate, true, false}};
+  if (!ways_.shared) caches_.resize(1);
+  std::stable_sort(caches_.begin(), caches_.end(), more_saved_per_byte);
+  std::size_t held = 0;
+  for (CacheCost& cache : caches_) {
+    const std::size_t bytes = cache.budgeted ? cache.bytes : 0;
+    cache.kept = options.cache_spectra && (options.memory_budget == 0 || held + bytes <= options.memory_budget);
+    if (cache.kept) held += bytes;
+    if (cache.name == "w_hat") keep_weights_ = cache.kept;
+    if (cache.name == "x_hat") keep_input_ = cache.kept;
+    if (cache.name == "dy_hat") share_gradient_ = cache.kept;
+  }
+}
 
 template <class T>
 void FftTiledEngine<T>::pack(const View<const T>& w, PreparedWeights::Impl& prepared) const {
@@ -126,6 +188,20 @@ std::vector<TaskId> FftTiledEngine<T>::append_own_spectra(TaskGraph& graph, cons
       graph, [this, a] { return packed(*a->w); }, [own] { return static_cast<T*>(own->acquire(0)); }, a->memory, after);
 }
 
+/// What groups of tiles wait for where the spectra of x are kept.
+template <class T>
+std::vector<TaskId> FftTiledEngine<T>::append_input_spectra(TaskGraph& graph, const Ready& x,
+                                                            const std::vector<TaskId>& weights,
+                                                            const std::shared_ptr<const ForwardArguments>& a) const {
+  if (!keep_input_ || a->x_hat == nullptr) return {};
+  if (a->x_hat_filled) return check_source(graph, x, a);
+  // Bindings may be cut out of others when a run begins: all that reads them waits for what is bound.
+  std::vector<TaskId> tasks{graph.add(
+      {.name = "take input spectra"}, [a] { a->x_hat->maps.acquire(0); }, weights)};
+  for (const TaskId task : hash_source(graph, x, a)) tasks.push_back(task);
+  return tasks;
+}
+
 template <class T>
 Ready FftTiledEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready,
                                         std::shared_ptr<const ForwardArguments> a) const {
@@ -136,14 +212,22 @@ Ready FftTiledEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready
   } else {
     weights = append_own_spectra(graph, forward_, a, own, ready.w);
   }
+  for (const TaskId task : append_input_spectra(graph, ready.x, weights, a)) weights.push_back(task);
   const auto ends = [this, a, own] {
     const BufferStore& spectra = keep_weights_ ? a->w->spectra : *own;
-    return GroupEnds<T>{.source = a->x.template as<T>(),
+    GroupEnds<T> result{.source = a->x.template as<T>(),
                         .target = a->y.template as<T>(),
                         .weights = static_cast<const T*>(spectra.get(0)),
                         .bias = problem_.epilogue.bias ? a->bias.template as<T>().data : nullptr,
                         .activation = problem_.epilogue.activation,
                         .memory = a->memory};
+    if (!keep_input_ || a->x_hat == nullptr) return result;
+    if (a->x_hat_filled) {
+      result.kept = static_cast<const T*>(a->x_hat->maps.get(0));
+    } else {
+      result.keep = static_cast<T*>(a->x_hat->maps.acquire(0));
+    }
+    return result;
   };
   Ready done = forward_.append_groups(graph, ready.x, {}, weights, ends);
   if (!keep_weights_) {
@@ -155,14 +239,20 @@ Ready FftTiledEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready
 
 template <class T>
 Ready FftTiledEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
-                                     const std::shared_ptr<const BackwardArguments>& a) const {
+                                     const std::shared_ptr<const BackwardArguments>& a, SharedSpectra& shared) const {
   const auto own = std::make_shared<BufferStore>();
-  const auto weights = append_own_spectra(graph, data_, a, own, ready.w);
-  const auto ends = [this, a, own] {
+  auto before = append_own_spectra(graph, data_, a, own, ready.w);
+  if (share_gradient_ && a->dw) {
+    shared.dy = std::make_shared<BufferStore>();
+    shared.dy->init(a->memory, 1, bytes_of(data_.kept().elements()));
+    before.push_back(graph.add({.name = "take gradient spectra"}, [dy = shared.dy] { dy->acquire(0); }));
+  }
+  const auto ends = [this, a, own, dy_hat = shared.dy] {
     GroupEnds<T> result{.source = a->dy.template as<T>(),
                         .target = a->dx.template as<T>(),
                         .weights = static_cast<const T*>(own->get(0)),
                         .add = a->add_dx,
+                        .keep = dy_hat ? static_cast<T*>(dy_hat->acquire(0)) : nullptr,
                         .memory = a->memory};
     if (problem_.epilogue.activation.kind != Activation::Kind::none) {
       result.gradient = &problem_.epilogue.activation;
@@ -170,7 +260,8 @@ Ready FftTiledEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
     }
     return result;
   };
-  Ready done = data_.append_groups(graph, ready.dy, ready.dx, weights, ends);
+  Ready done = data_.append_groups(graph, ready.dy, ready.dx, before, ends);
+  if (shared.dy) shared.ready = done.tasks();
   graph.add(
       {.name = "release weight spectra", .task_class = TaskClass::update}, [own] { own->release(); }, done.tasks());
   return done;
@@ -180,8 +271,13 @@ template <class T>
 ConvGradientReady FftTiledEngine<T>::append_backward(TaskGraph& graph, const ConvReady& ready,
                                                      std::shared_ptr<const BackwardArguments> a) const {
   ConvGradientReady result;
-  if (a->dx) result.dx = append_data(graph, ready, a);
-  if (a->dw) result.dw = weights_.append(graph, ready, a);
+  SharedSpectra shared;
+  if (a->dx) result.dx = append_data(graph, ready, a, shared);
+  if (a->dw && keep_input_ && a->x_hat != nullptr) {
+    shared.x = true;
+    for (const TaskId task : check_source(graph, ready.x & ready.dy, a)) shared.ready.push_back(task);
+  }
+  if (a->dw) result.dw = weights_.append(graph, ready, a, shared);
   if (a->dbias) result.dbias = append_bias_gradient<T>(graph, ready.dy, problem_, a);
   return result;
 }

@@ -559,9 +559,9 @@ std::vector<CacheCost> FftVolumeEngine<T>::caches() const {
   const double maps = static_cast<double>(problem_.batch * geometry_.transforms);
   const auto bytes = [&](index_t count, std::size_t each) { return static_cast<std::size_t>(count) * each; };
   return {{"x_hat", bytes(problem_.batch * problem_.in_channels, map_bytes_),
-           one * maps * static_cast<double>(problem_.in_channels), cache_},
+           one * maps * static_cast<double>(problem_.in_channels), cache_, false},
           {"dy_hat", bytes(problem_.batch * problem_.out_channels, map_bytes_),
-           one * maps * static_cast<double>(problem_.out_channels), cache_},
+           one * maps * static_cast<double>(problem_.out_channels), cache_, false},
           {"w_hat", bytes(pairs_, weight_bytes_), one * static_cast<double>(pairs_), keep_weights_}};
 }
 

@@ -55,17 +55,14 @@ class GroupedEngine final : public ConvEngine {
                                     std::shared_ptr<const BackwardArguments> arguments) const override;
 
   void init_weights(PreparedWeights::Impl& w) const override {
-    w.groups.clear();
-    for (index_t g = 0; g < problem_.groups; ++g) {
-      w.groups.push_back(std::make_unique<PreparedWeights::Impl>());
-      w.groups.back()->memory = w.memory;
-      engine_->init_weights(*w.groups.back());
-    }
-    w.geometry = fmt::format("{} groups: {}", problem_.groups, w.groups.front()->geometry);
+    init_groups(w, [this](PreparedWeights::Impl& group) { engine_->init_weights(group); });
   }
-  // What a group's engine would keep belongs to its channels alone.
-  void init_input_spectra(Spectra::Impl& s) const override { s.geometry = "groups: none kept"; }
-  void init_gradient_spectra(Spectra::Impl& s) const override { s.geometry = "groups: none kept"; }
+  void init_input_spectra(Spectra::Impl& s) const override {
+    init_groups(s, [this](Spectra::Impl& group) { engine_->init_input_spectra(group); });
+  }
+  void init_gradient_spectra(Spectra::Impl& s) const override {
+    init_groups(s, [this](Spectra::Impl& group) { engine_->init_gradient_spectra(group); });
+  }
 
   std::string numerics() const override { return fmt::format("{} groups: {}", problem_.groups, engine_->numerics()); }
   std::vector<CacheCost> caches() const override {
@@ -79,6 +76,22 @@ class GroupedEngine final : public ConvEngine {
   TransformCounts transforms() const noexcept override { return engine_->transforms(); }
 
  private:
+  /// A cache of each group's own.
+  template <class Impl, class Init>
+  void init_groups(Impl& cache, const Init& init) const {
+    cache.groups.clear();
+    for (index_t g = 0; g < problem_.groups; ++g) {
+      cache.groups.push_back(std::make_unique<Impl>());
+      cache.groups.back()->memory = cache.memory;
+      init(*cache.groups.back());
+    }
+    cache.geometry = fmt::format("{} groups: {}", problem_.groups, cache.groups.front()->geometry);
+  }
+  template <class Impl>
+  static auto* group_of(Impl* cache, index_t g) {
+    return cache != nullptr ? cache->groups[static_cast<std::size_t>(g)].get() : nullptr;
+  }
+
   PrepareArguments group(const PrepareArguments& a, index_t g) const;
   ForwardArguments group(const ForwardArguments& a, index_t g) const;
   BackwardArguments group(const BackwardArguments& a, index_t g) const;
@@ -101,7 +114,7 @@ class GroupedEngine final : public ConvEngine {
 };
 
 PrepareArguments GroupedEngine::group(const PrepareArguments& a, index_t g) const {
-  return {.w = rows_of(a.w, g * rows(), rows()), .prepared = a.prepared->groups[static_cast<std::size_t>(g)].get()};
+  return {.w = rows_of(a.w, g * rows(), rows()), .prepared = group_of(a.prepared, g)};
 }
 
 ForwardArguments GroupedEngine::group(const ForwardArguments& a, index_t g) const {
@@ -109,7 +122,9 @@ ForwardArguments GroupedEngine::group(const ForwardArguments& a, index_t g) cons
   return {.x = channels_of(a.x, g * in, in),
           .bias = channels_of(a.bias, g * out, out),
           .y = channels_of(a.y, g * out, out),
-          .w = a.w->groups[static_cast<std::size_t>(g)].get(),
+          .w = group_of(a.w, g),
+          .x_hat = group_of(a.x_hat, g),
+          .x_hat_filled = a.x_hat_filled,
           .memory = a.memory};
 }
 
@@ -118,7 +133,9 @@ BackwardArguments GroupedEngine::group(const BackwardArguments& a, index_t g) co
   return {.x = channels_of(a.x, g * in, in),
           .y = channels_of(a.y, g * out, out),
           .dy = channels_of(a.dy, g * out, out),
-          .w = a.w->groups[static_cast<std::size_t>(g)].get(),
+          .w = group_of(a.w, g),
+          .x_hat = group_of(a.x_hat, g),
+          .dy_hat = group_of(a.dy_hat, g),
           .dx = channels_of(a.dx, g * in, in),
           .dw = rows_of(a.dw, g * rows(), rows()),
           .dbias = channels_of(a.dbias, g * out, out),

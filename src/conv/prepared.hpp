@@ -62,8 +62,10 @@ class Scratch {
   std::byte* data_;
 };
 
-/// Hash of one feature map's voxels.
+/// Hash of the voxels of one feature map, or, of a blocked tensor, of one channel block.
 std::uint64_t hash_map(const ConstTensorView& tensor, index_t n, index_t c);
+/// Hash of all of them.
+std::uint64_t hash_tensor(const ConstTensorView& tensor);
 
 }  // namespace convolume::conv
 
@@ -73,8 +75,19 @@ struct Spectra::Impl {
   std::pmr::memory_resource* memory = nullptr;
   std::string geometry;  ///< whose plans may read it
   conv::BufferStore maps;
-  std::vector<std::uint64_t> source_hash;  ///< of each feature map when it was filled; kept in debug builds
+  std::vector<std::uint64_t> source_hash;     ///< of each feature map when it was filled; kept in debug builds
+  std::vector<std::unique_ptr<Impl>> groups;  ///< of an engine that treats groups of channels one by one
   std::atomic<std::uint64_t> version{0};
+
+  std::size_t bytes() const noexcept {
+    std::size_t held = maps.bytes();
+    for (const auto& group : groups) held += group->bytes();
+    return held;
+  }
+  void release() noexcept {
+    maps.release();
+    for (const auto& group : groups) group->release();
+  }
 };
 
 struct PreparedWeights::Impl {

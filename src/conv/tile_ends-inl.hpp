@@ -169,15 +169,39 @@ class TargetStore {
       T* row = const_cast<T*>(buffer) + (y * n + box_.begin.x) * lanes;
       const index_t count = box_.end.x - box_.begin.x;
       Finish(row, count, lane);
-      target_.block.blocked ? StoreBlocked(z, y, lane, row, count) : StorePlain(z, y, lane, row, count, staged);
+      const auto [begin, end] = FreshPart(z, y);
+      if (target_.add && begin > 0) StorePart(z, y, lane, row, {0, begin, true}, staged);
+      if (!target_.add || begin < end) StorePart(z, y, lane, row, {begin, end, false}, staged);
+      if (target_.add && end < count) StorePart(z, y, lane, row, {end, count, true}, staged);
     }
   }
 
  private:
-  T* Voxel(index_t z, index_t y) const {
+  /// Some voxels of a row of the box.
+  struct Part {
+    index_t begin, end;
+    bool add;
+  };
+
+  /// Which voxels of row (z, y) of the box are stored, not added to.
+  std::array<index_t, 2> FreshPart(index_t z, index_t y) const {
+    const index_t count = box_.end.x - box_.begin.x;
+    if (!target_.add) return {0, count};
+    const fft::TileBox& fresh = target_.fresh;
+    if (z < fresh.begin.z || z >= fresh.end.z || y < fresh.begin.y || y >= fresh.end.y) return {count, count};
+    const index_t begin = std::clamp<index_t>(fresh.begin.x - box_.begin.x, 0, count);
+    return {begin, std::clamp<index_t>(fresh.end.x - box_.begin.x, begin, count)};
+  }
+
+  T* Voxel(index_t z, index_t y, index_t x) const {
     const BlockView<T>& block = target_.block;
     return block.data + (target_.origin.z + z) * block.plane_stride + (target_.origin.y + y) * block.row_stride +
-           (target_.origin.x + box_.begin.x) * block.voxel_stride;
+           (target_.origin.x + box_.begin.x + x) * block.voxel_stride;
+  }
+
+  void StorePart(index_t z, index_t y, index_t lane, const T* row, const Part& part, T* staged) const {
+    row += part.begin * static_cast<index_t>(hn::Lanes(d_));
+    target_.block.blocked ? StoreBlocked(z, y, lane, row, part) : StorePlain(z, y, lane, row, part, staged);
   }
 
   /// Scale, bias and activation; lanes without a channel become zero.
@@ -201,10 +225,10 @@ class TargetStore {
     }
   }
 
-  void StoreBlocked(index_t z, index_t y, index_t lane, const T* row, index_t count) const {
+  void StoreBlocked(index_t z, index_t y, index_t lane, const T* row, const Part& part) const {
     const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
-    const index_t step = target_.block.voxel_stride;
-    T* to = Voxel(z, y) + lane;
+    const index_t count = part.end - part.begin, step = target_.block.voxel_stride;
+    T* to = Voxel(z, y, part.begin) + lane;
     // Narrower vectors would leave lines of the cache half written.
     if (target_.past_caches && lanes == fft::tile_lanes<T>) {
       for (index_t x = 0; x < count; ++x) hn::Stream(hn::LoadU(d_, row + x * lanes), d_, to + x * step);
@@ -212,16 +236,16 @@ class TargetStore {
     }
     for (index_t x = 0; x < count; ++x, to += step) {
       const auto value = hn::LoadU(d_, row + x * lanes);
-      hn::StoreU(target_.add ? hn::Add(hn::LoadU(d_, to), value) : value, d_, to);
+      hn::StoreU(part.add ? hn::Add(hn::LoadU(d_, to), value) : value, d_, to);
     }
   }
 
-  void StorePlain(index_t z, index_t y, index_t first_lane, const T* row, index_t count, T* staged) const {
+  void StorePlain(index_t z, index_t y, index_t first_lane, const T* row, const Part& part, T* staged) const {
     const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
     const index_t there = std::clamp<index_t>(target_.block.channels - first_lane, 0, lanes);
-    T* const first = Voxel(z, y) + first_lane * target_.block.channel_stride;
-    const index_t step = target_.block.voxel_stride;
-    const bool in_place = !target_.add && step == 1;
+    const index_t count = part.end - part.begin, step = target_.block.voxel_stride;
+    const bool in_place = !part.add && step == 1;
+    T* const first = Voxel(z, y, part.begin) + first_lane * target_.block.channel_stride;
     BlockRows<T> rows{};
     for (std::ptrdiff_t lane = 0; lane < lanes; ++lane) {
       const bool direct = in_place && lane < there;
@@ -235,7 +259,7 @@ class TargetStore {
       if (step == 1) {
         for (index_t x = 0; x < count; ++x) to[x] += from[x];
       } else {
-        for (index_t x = 0; x < count; ++x) to[x * step] = from[x] + (target_.add ? to[x * step] : T{0});
+        for (index_t x = 0; x < count; ++x) to[x * step] = from[x] + (part.add ? to[x * step] : T{0});
       }
     }
   }

@@ -21,6 +21,7 @@ struct TileEndFunctions {
   void (*stream)(const Plan&, const TileSource<T>&, T*, const fft::TileStrides&, T*);
   void (*invert)(const Plan&, T*, const fft::TileStrides&, const TileTarget<T>&, T*);
   void (*invert_planes)(const Plan&, const T*, const fft::TileStrides&, const TileTarget<T>&, T*);
+  void (*stream_copy)(const T*, index_t, T*);
 };
 
 }  // namespace
@@ -30,6 +31,13 @@ struct TileEndFunctions {
 HWY_BEFORE_NAMESPACE();
 namespace convolume::conv {
 namespace HWY_NAMESPACE {
+
+template <class T>
+void StreamCopy(const T* from, index_t count, T* to) {
+  const hn::CappedTag<T, fft::tile_lanes<T>> d;
+  const auto step = static_cast<index_t>(hn::Lanes(d));
+  for (index_t i = 0; i < count; i += step) hn::Stream(hn::Load(d, from + i), d, to + i);
+}
 
 /// Lines along Z, one frequency block after the other, from the L1 past the other caches.
 template <class T>
@@ -78,7 +86,8 @@ TileEndFunctions<T> Functions() {
              T* scratch) {
             tile::InversePlanes(plan, spectrum, strides, TargetStore<T>(plan, target), scratch);
             if (target.past_caches) hwy::FlushStream();
-          }};
+          },
+          StreamCopy<T>};
 }
 
 void FunctionsFloat(TileEndFunctions<float>& functions) { functions = Functions<float>(); }
@@ -153,12 +162,19 @@ void invert_planes(const fft::TilePlan<T>& plan, const T* spectrum, const fft::T
   functions<T>().invert_planes(plan, spectrum, strides, target, scratch);
 }
 
-#define CONVOLUME_INSTANTIATE(T)                                                                                  \
-  template void transform_tile(const fft::TilePlan<T>&, const TileSource<T>&, T*, const fft::TileStrides&, T*);   \
-  template void stream_tile(const fft::TilePlan<T>&, const TileSource<T>&, T*, const fft::TileStrides&, T*);      \
-  template void invert_tile(const fft::TilePlan<T>&, T*, const fft::TileStrides&, const TileTarget<T>&, T*);      \
-  template void transform_planes(const fft::TilePlan<T>&, const TileSource<T>&, T*, const fft::TileStrides&, T*); \
-  template void invert_planes(const fft::TilePlan<T>&, const T*, const fft::TileStrides&, const TileTarget<T>&, T*)
+template <class T>
+void stream_copy(const T* from, index_t count, T* to) {
+  functions<T>().stream_copy(from, count, to);
+}
+void fence_streams() { hwy::FlushStream(); }
+
+#define CONVOLUME_INSTANTIATE(T)                                                                                     \
+  template void transform_tile(const fft::TilePlan<T>&, const TileSource<T>&, T*, const fft::TileStrides&, T*);      \
+  template void stream_tile(const fft::TilePlan<T>&, const TileSource<T>&, T*, const fft::TileStrides&, T*);         \
+  template void invert_tile(const fft::TilePlan<T>&, T*, const fft::TileStrides&, const TileTarget<T>&, T*);         \
+  template void transform_planes(const fft::TilePlan<T>&, const TileSource<T>&, T*, const fft::TileStrides&, T*);    \
+  template void invert_planes(const fft::TilePlan<T>&, const T*, const fft::TileStrides&, const TileTarget<T>&, T*); \
+  template void stream_copy(const T*, index_t, T*)
 CONVOLUME_INSTANTIATE(float);
 CONVOLUME_INSTANTIATE(double);
 #undef CONVOLUME_INSTANTIATE

@@ -50,6 +50,7 @@ struct TileTarget {
   const T* bias = nullptr;  ///< one value per channel of the block
   Activation activation{};
   bool add = false;
+  fft::TileBox fresh{};  ///< with `add`: voxels of the window that hold nothing yet
   /// For invert_planes, where the tensor is blocked, aligned to 64 bytes and not added to: voxels do not stay in the
   /// caches, nor are their lines read first.
   bool past_caches = false;
@@ -79,6 +80,12 @@ template <class T>
 std::size_t planes_bytes(const fft::TilePlan<T>& plan) {
   return static_cast<std::size_t>(plan.blocks() * plane_strides(plan).block) * sizeof(T);
 }
+/// Copies `count` elements past the caches, all aligned to 64 bytes. fence_streams() comes before other threads read
+/// them.
+template <class T>
+void stream_copy(const T* from, index_t count, T* to);
+void fence_streams();
+
 /// The plan's scratch, planes, and one line of spectra.
 template <class T>
 std::size_t stream_bytes(const fft::TilePlan<T>& plan) {

@@ -131,9 +131,11 @@ struct TileGrid {
   /// The lattice of y that a tile covers a part of.
   Extent3 residue(index_t tile) const { return lattices.residue(tile % lattices.residues()); }
   /// First voxel of a tile's valid part, in the domain that is covered.
-  Extent3 begin(index_t tile) const {
+  Extent3 begin(index_t tile) const { return place(tile) * way.valid; }
+  /// Where it stands among the tiles of its lattice.
+  Extent3 place(index_t tile) const {
     const index_t i = tile % per_sample() / lattices.residues();
-    return Extent3{i / (way.count.y * way.count.x), i / way.count.x % way.count.y, i % way.count.x} * way.valid;
+    return {i / (way.count.y * way.count.x), i / way.count.x % way.count.y, i % way.count.x};
   }
 
   /// Of a tile's lattices. A view of the whole tensor becomes one of the lattice; `phase` counts them.
@@ -176,6 +178,7 @@ struct TileGrid {
   void collect_source(bool domain_is_y, const Ready& ready, index_t n, index_t c0, index_t c1, index_t begin,
                       index_t end, std::vector<TaskId>& after) const {
     const index_t behind = end + way.tile.z - way.valid.z, offset = lattices.dense.pad_before.z - margin().z;
+    if (way.overlap_add) return collect_y(ready, n, c0, c1, begin, end, after);
     if (domain_is_y) return collect_x(ready, n, c0, c1, begin, behind, after);
     collect_y(ready, n, c0, c1, begin + offset, behind + offset, after);
   }
@@ -185,14 +188,13 @@ struct TileGrid {
     if (domain_is_y) return collect_y(ready, n, c0, c1, begin, end, after);
     collect_x(ready, n, c0, c1, begin + pad, end + pad, after);
   }
-  /// Planes of the domain's tensor in one layer of tiles, and the last layer that writes some of those. Lattices of x
-  /// begin at different planes: a share of them comes from layers behind.
+  /// Planes of the domain's tensor in one layer of tiles, and the first such slab that a layer writes to. Lattices of x
+  /// begin at different planes: a share of them lies in slabs before.
   index_t slab_planes(bool domain_is_y) const {
     return way.valid.z * (domain_is_y ? lattices.y_step.z : lattices.x_step.z);
   }
-  index_t last_layer(bool domain_is_y, index_t z) const {
-    const index_t behind = domain_is_y ? 0 : lattices.shift_range.z;
-    return std::min(way.count.z - 1, ((z + 1) * way.valid.z + behind - 1) / way.valid.z);
+  index_t first_slab(bool domain_is_y, index_t layer) const {
+    return std::max<index_t>(0, layer * way.valid.z - (domain_is_y ? 0 : lattices.shift_range.z)) / way.valid.z;
   }
 
  private:

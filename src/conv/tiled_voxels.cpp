@@ -41,51 +41,51 @@ void transform_tiles_in_lanes(const fft::TilePlan<T>& plan, const TileGrid& grid
   }
 }
 
-void append_slabs(TaskGraph& graph, const TileGrid& grid, bool domain_is_y,
-                  const std::vector<std::vector<TaskId>>& of_layer, std::vector<TaskId>& done) {
-  for (index_t z = 0; z < grid.way.count.z; ++z) {
-    std::vector<TaskId> after;
-    for (index_t i = z; i <= grid.last_layer(domain_is_y, z); ++i) {
-      const auto& tasks = of_layer[static_cast<std::size_t>(i)];
-      after.insert(after.end(), tasks.begin(), tasks.end());
-    }
+void append_slabs(TaskGraph& graph, const std::vector<std::vector<TaskId>>& of_slab, std::vector<TaskId>& done) {
+  for (const auto& writers : of_slab)
     done.push_back(graph.add(
-        {.name = "layer of tiles"}, [] {}, after));
-  }
+        {.name = "slab of tiles"}, [] {}, writers));
 }
 
 template <class T>
-TiledVoxels<T>::TiledVoxels(const ConvProblem& p, Direction direction, Counted counted, bool differentiated,
-                            TransformMeter& meter)
-    : grid_(tile_grid(p, direction)),
+TiledVoxels<T>::TiledVoxels(const ConvProblem& p, Direction direction, const plan::TiledWay& way, Counted counted,
+                            bool differentiated, TransformMeter& meter)
+    : grid_{way, p.batch, plan::Lattices(p)},
       conjugate_(direction == Direction::forward),
       source_layout_(conjugate_ ? p.x_layout : p.y_layout),
       target_layout_(conjugate_ ? p.y_layout : p.x_layout),
-      in_(grid_.way.tile, grid_.way.tile),
-      kernel_(grid_.way.tile, grid_.lattices.dense.kernel),
-      out_(grid_.way.tile, grid_.way.valid),
-      group_(std::min(grid_.way.group, grid_.per_sample())),
-      step_(group_),
+      in_(way.tile, way.overlap_add ? way.valid : way.tile),
+      kernel_(way.tile, grid_.lattices.dense.kernel),
+      out_(way.tile, way.overlap_add ? way.tile : way.valid),
+      window_(in_.support()),
+      written_(out_.support()),
+      target_extent_(conjugate_ ? p.output() : p.input),
       past_caches_bytes_(static_cast<index_t>(machine_model().l3_bytes / 8)),
       counted_(counted),
       meter_(meter) {
   // Voxel i of dx takes dy from i + pad - (kernel - 1) on; the convolution is not conjugated, and its valid part stands
-  // behind that margin unless the source is shifted by it.
-  if (!conjugate_) shift_ = grid_.margin();
+  // behind that margin unless the source is shifted by it. Where tiles overlap, all is valid.
+  if (!conjugate_ && !way.overlap_add) shift_ = grid_.margin();
   const index_t phases = grid_.lattices.phases();
   const bool few = conjugate_ && !differentiated && tiles_in_lanes<T>(p.in_channels, p.x_layout);
   const PhasedChannels x = phased_channels<T>(phases, p.in_channels, phases > 1 && !few);
   const PhasedChannels y = phased_channels<T>(1, p.out_channels, false);
   terms_ = conjugate_ ? x : y;
   results_ = conjugate_ ? y : x;
-  weights_ = WeightSpectra<T>(grid_.way.tile, terms_.phases * terms_.channels, results_.all());
+  weights_ = WeightSpectra<T>(way.tile, terms_.phases * terms_.channels, results_.all());
+  make_groups();
+  step_ = group_;
   // Steps divide the lanes, so that none takes tiles of two vectors.
   if (few) {
     while (lanes % step_ != 0) --step_;
     group_ = lanes;
+    groups_.clear();
+    for (index_t first = 0; first < grid_.per_sample(); first += group_)
+      groups_.push_back({first, std::min(group_, grid_.per_sample() - first), {}});
   }
-  source_ = TileSpectra<T>(grid_.way.tile, terms_.all(), group_, few);
-  target_ = TileSpectra<T>(grid_.way.tile, results_.all(), step_, false);
+  source_ = TileSpectra<T>(way.tile, terms_.all(), group_, few);
+  target_ = TileSpectra<T>(way.tile, results_.all(), step_, false);
+  kept_ = TileSpectra<T>(way.tile, terms_.all(), grid_.tiles(), few);
 }
 
 template <class T>
@@ -94,8 +94,14 @@ double TiledVoxels<T>::kernel_flops() const noexcept {
 }
 
 template <class T>
+double TiledVoxels<T>::source_flops() const noexcept {
+  return static_cast<double>((terms_.all() + lanes - 1) / lanes) * in_.flops();
+}
+
+template <class T>
 std::string TiledVoxels<T>::describe() const {
-  return fmt::format("{}, {}, {}{}", in_.describe(), kernel_.describe(), out_.describe(), grid_.describe());
+  return fmt::format("{}, {}, {}{}{}", in_.describe(), kernel_.describe(), out_.describe(), grid_.describe(),
+                     grid_.way.overlap_add ? fmt::format(", pieces of {} added up", to_string(order_.piece)) : "");
 }
 
 /// The spectra of the weights that relate one source channel to one block of lanes. Memory sees each of them once, from
@@ -163,7 +169,7 @@ void TiledVoxels<T>::transform_phase(index_t tile, index_t phase, const GroupEnd
   for (index_t c = 0; c < terms_.channels; c += lanes) {
     TileSource<T> source{.block = block_of(from, source_layout_, n, c),
                          .origin = source_begin(tile, phase),
-                         .window = grid_.way.tile,
+                         .window = window_,
                          .shift = shift_,
                          .activation = ends.gradient};
     if (ends.gradient != nullptr) source.y = block_of(y, source_layout_, n, c);
@@ -185,27 +191,33 @@ void TiledVoxels<T>::run_group(index_t first, index_t count, const GroupEnds<T>&
   T* out = in_place ? in : scratch.take<T>(bytes(target_.elements()));
   T* blocks = scratch.take<T>(block_bytes);
   T* temporary = scratch.take<T>(scratch_bytes());
-  transform_group(first, count, ends, in, temporary);
+  if (ends.kept == nullptr) transform_group(first, count, ends, in, temporary);
   for (index_t begin = 0; begin < count; begin += step_) {
     const index_t tiles = std::min(step_, count - begin);
-    multiply_group(begin, tiles, in, ends.weights, out, blocks, temporary);
+    multiply_group(first, begin, tiles, ends, in, out, blocks, temporary);
     invert_group(first + begin, tiles, ends, out, temporary);
   }
+  if (ends.keep != nullptr) fence_streams();
 }
 
+/// Tiles [begin, begin + count) of the group that begins with tile `first`.
 template <class T>
-void TiledVoxels<T>::multiply_group(index_t first, index_t count, const T* in, const T* weights, T* out, T* blocks,
-                                    T* scratch) const {
+void TiledVoxels<T>::multiply_group(index_t first, index_t begin, index_t count, const GroupEnds<T>& ends, const T* in,
+                                    T* out, T* blocks, T* scratch) const {
   T* products = blocks + source_.block_elements();
   for (index_t block = 0; block < in_.blocks(); ++block) {
     const T* spectra = in + source_.block_offset(block);
+    const index_t all = kept_.block_offset(block) + kept_.offset(first + begin, 0);
     if (source_.tiles_in_lanes()) {
-      spectra += source_.offset(first / lanes, 0) + first % lanes;
+      spectra += source_.offset(begin / lanes, 0) + begin % lanes;
+    } else if (ends.kept != nullptr) {
+      spectra = ends.kept + all;
     } else {
-      meter_.measure_part(Counted::input, [&] { lines_forward(count, spectra, blocks, scratch); });
+      meter_.measure_part(counted_, [&] { lines_forward(count, spectra, blocks, scratch); });
+      if (ends.keep != nullptr) stream_copy(blocks, source_.offset(count, 0), ends.keep + all);
       spectra = blocks;
     }
-    multiply_block(count, spectra, weights + weights_.block_offset(block), products);
+    multiply_block(count, spectra, ends.weights + weights_.block_offset(block), products);
     meter_.measure_part(Counted::inverse,
                         [&] { lines_backward(count, products, out + target_.block_offset(block), scratch); });
   }
@@ -277,25 +289,43 @@ bool TiledVoxels<T>::past_caches(const GroupEnds<T>& ends) const {
     for (const index_t stride : target.stride) all = all && stride * static_cast<index_t>(sizeof(T)) % 64 == 0;
     return all;
   };
-  return target.layout == Layout::blocked && !ends.add && bytes > past_caches_bytes_ && aligned();
+  const bool once = !ends.add && !grid_.way.overlap_add;
+  return target.layout == Layout::blocked && once && bytes > past_caches_bytes_ && aligned();
+}
+
+/// Voxels of what a tile writes that no tile before it has written.
+template <class T>
+fft::TileBox TiledVoxels<T>::fresh_part(index_t tile) const {
+  const Extent3 at = grid_.place(tile);
+  fft::TileBox box;
+  for (int axis = 0; axis < 3; ++axis) {
+    const index_t i = at[axis], margin = grid_.margin()[axis];
+    const bool behind = i > 0 && order_.goes_before(axis, i - 1, i);
+    const bool in_front = i + 1 < grid_.way.count[axis] && order_.goes_before(axis, i + 1, i);
+    box.begin[axis] = behind ? margin : 0;
+    box.end[axis] = in_front ? grid_.way.valid[axis] : written_[axis];
+  }
+  return box;
 }
 
 template <class T>
 void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra,
                                   T* scratch) const {
-  const bool past = past_caches(ends);
+  const bool past = past_caches(ends), overlap = grid_.way.overlap_add;
   for (index_t i = 0; i < count; ++i) {
+    const fft::TileBox fresh = overlap && !ends.add ? fresh_part(first + i) : fft::TileBox{};
     for (index_t block = 0; block < weights_.columns(); ++block) {
       const index_t columns = weights_.columns() / results_.phases, phase = block / columns, tile = first + i;
       const index_t o = block % columns * lanes;
       const View<T> to = target_lattice(ends.target, tile, phase);
       const TileTarget<T> target{.block = block_of(to, target_layout_, grid_.sample(tile), o),
                                  .origin = target_begin(tile, phase),
-                                 .window = grid_.way.valid,
+                                 .window = written_,
                                  .scale = T{1} / static_cast<T>(grid_.way.tile.volume()),
                                  .bias = ends.bias != nullptr ? ends.bias + o : nullptr,
                                  .activation = ends.activation,
-                                 .add = ends.add,
+                                 .add = ends.add || overlap,
+                                 .fresh = fresh,
                                  .past_caches = past};
       const T* from = spectra + target_.offset(i, block * lanes);
       meter_.measure(Counted::inverse, [&] { invert_planes(out_, from, target_.strides(), target, scratch); });
@@ -304,31 +334,81 @@ void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupEnds<
 }
 
 template <class T>
+void TiledVoxels<T>::make_groups() {
+  group_ = std::min(grid_.way.group, grid_.per_sample());
+  if (grid_.way.overlap_add) {
+    make_overlapping_groups();
+    return;
+  }
+  for (index_t first = 0; first < grid_.per_sample(); first += group_)
+    groups_.push_back({first, std::min(group_, grid_.per_sample() - first), {}});
+}
+
+/// Pieces of a layer that are all even, or all odd, along an axis have nothing in common.
+template <class T>
+void TiledVoxels<T>::make_overlapping_groups() {
+  order_ = plan::OverlapOrder(grid_.way.count, group_);
+  const Extent3 &count = order_.count, &piece = order_.piece, pieces = order_.pieces();
+  group_ = piece.y * piece.x;
+  std::vector<Extent3> places;
+  const auto add = [&](const Extent3& at) {
+    TileGroup group{(at.z * count.y + at.y * piece.y) * count.x + at.x * piece.x, 0, {}};
+    group.count = std::min(piece.y, count.y - at.y * piece.y) * std::min(piece.x, count.x - at.x * piece.x);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const Extent3 apart = places[i] - at;
+      if (std::max({std::abs(apart.z), std::abs(apart.y), std::abs(apart.x)}) <= 1) group.before.push_back(i);
+    }
+    places.push_back(at);
+    groups_.push_back(std::move(group));
+  };
+  for (const index_t z : order_.layers()) {
+    for (index_t parity = 0; parity < 4; ++parity) {
+      for (index_t y = parity / 2; y < pieces.y; y += 2) {
+        for (index_t x = parity % 2; x < pieces.x; x += 2) add({z, y, x});
+      }
+    }
+  }
+}
+
+template <class T>
+std::array<index_t, 2> TiledVoxels<T>::written_planes(index_t first, index_t last) const {
+  const index_t begin = first * grid_.way.valid.z, end = last * grid_.way.valid.z + written_.z;
+  const plan::Lattices& l = grid_.lattices;
+  if (conjugate_) return {begin * l.y_step.z, std::min(end * l.y_step.z, target_extent_.z)};
+  const index_t offset = grid_.way.overlap_add ? l.dense.pad_before.z : l.shift_range.z;
+  const index_t behind = grid_.way.overlap_add ? end - offset : end;
+  return {std::max<index_t>(0, (begin - offset) * l.x_step.z), std::min(behind * l.x_step.z, target_extent_.z)};
+}
+
+template <class T>
 Ready TiledVoxels<T>::append_groups(TaskGraph& graph, const Ready& source, const Ready& target,
                                     const std::vector<TaskId>& weights, std::function<GroupEnds<T>()> ends) const {
-  const plan::TiledWay& way = grid_.way;
-  const index_t per_sample = grid_.per_sample(), layer = grid_.layer();
   const index_t terms = terms_.all(), results = results_.all();
   const double tile_cost = in_.flops() * static_cast<double>(terms + results) / static_cast<double>(lanes) +
                            8.0 * static_cast<double>(in_.frequencies() * terms * results);
+  const index_t planes = grid_.slab_planes(conjugate_), slabs = (target_extent_.z + planes - 1) / planes;
   std::vector<TaskId> done;
   for (index_t n = 0; n < grid_.batch; ++n) {
-    std::vector<std::vector<TaskId>> of_layer(static_cast<std::size_t>(way.count.z));
-    for (index_t tile = 0; tile < per_sample; tile += group_) {
-      const index_t count = std::min(group_, per_sample - tile), last = tile + count - 1;
+    std::vector<TaskId> tasks;
+    std::vector<std::vector<TaskId>> of_slab(static_cast<std::size_t>(slabs));
+    for (const TileGroup& group : groups_) {
+      const index_t first = n * grid_.per_sample() + group.first, count = group.count;
+      const index_t first_layer = group.first / grid_.layer(), last_layer = (group.first + count - 1) / grid_.layer();
+      const auto [begin, end] = written_planes(first_layer, last_layer);
       std::vector<TaskId> after = weights;
-      const index_t z0 = tile / layer * way.valid.z, z1 = (last / layer + 1) * way.valid.z;
+      const index_t z0 = first_layer * grid_.way.valid.z, z1 = (last_layer + 1) * grid_.way.valid.z;
       grid_.collect_source(conjugate_, source, n, 0, terms_.channels, z0, z1, after);
-      grid_.collect_target(conjugate_, target, n, 0, results_.channels, z0, z1, after);
-      const index_t first = n * per_sample + tile;
-      const TaskId task = graph.add(
+      target.collect(n, 0, results_.channels, begin, std::max(end, begin + 1), after);
+      for (const std::size_t other : group.before) after.push_back(tasks[other]);
+      tasks.push_back(graph.add(
           {.name = conjugate_ ? "tiles forward" : "tiles backward", .cost = tile_cost * static_cast<double>(count)},
-          [this, ends, first, count] { run_group(first, count, ends()); }, after);
-      for (index_t z = tile / layer; z <= last / layer; ++z) of_layer[static_cast<std::size_t>(z)].push_back(task);
+          [this, ends, first, count] { run_group(first, count, ends()); }, after));
+      for (index_t slab = begin / planes; slab * planes < end; ++slab)
+        of_slab[static_cast<std::size_t>(slab)].push_back(tasks.back());
     }
-    append_slabs(graph, grid_, conjugate_, of_layer, done);
+    append_slabs(graph, of_slab, done);
   }
-  return Ready(std::move(done), 1, way.count.z, results_.channels, grid_.slab_planes(conjugate_));
+  return Ready(std::move(done), 1, slabs, results_.channels, planes);
 }
 
 template void transform_tiles_in_lanes(const fft::TilePlan<float>&, const TileGrid&, index_t, index_t,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <memory_resource>
 #include <string>
@@ -25,7 +26,16 @@ struct GroupEnds {
   View<const T> y{};
   Activation activation{};
   bool add = false;
+  T* keep = nullptr;                            ///< where spectra of the source go, laid out as TiledVoxels::kept()
+  const T* kept = nullptr;                      ///< these instead of the source
   std::pmr::memory_resource* memory = nullptr;  ///< of the group's spectra
+};
+
+/// Tiles [first, first + count) of a sample; groups with numbers `before` have to come before, because they write to
+/// the same voxels.
+struct TileGroup {
+  index_t first, count;
+  std::vector<std::size_t> before;
 };
 
 /// Sixteen tiles (eight of doubles) at a time, one channel of x after the other, phase by phase: spectra of `count`
@@ -35,10 +45,8 @@ void transform_tiles_in_lanes(const fft::TilePlan<T>& plan, const TileGrid& grid
                               const View<const T>& x, const TileSpectra<T>& layout, T* spectra, T* scratch,
                               TransformMeter& meter);
 
-/// Adds a task for each slab of planes of a sample (TileGrid::slab_planes), of which `of_layer` are the tiles by
-/// layers.
-void append_slabs(TaskGraph& graph, const TileGrid& grid, bool domain_is_y,
-                  const std::vector<std::vector<TaskId>>& of_layer, std::vector<TaskId>& done);
+/// Adds a task for each slab of planes of a sample (TileGrid::slab_planes) behind the tiles that write there.
+void append_slabs(TaskGraph& graph, const std::vector<std::vector<TaskId>>& of_slab, std::vector<TaskId>& done);
 
 /// Whether a tensor has so few channels that tiles go into the lanes.
 template <class T>
@@ -52,13 +60,15 @@ template <class T>
 class TiledVoxels {
  public:
   /// The source is what is `counted`; whether groups may multiply it by an activation's gradient is `differentiated`.
-  TiledVoxels(const ConvProblem& problem, plan::Direction direction, Counted counted, bool differentiated,
-              TransformMeter& meter);
+  TiledVoxels(const ConvProblem& problem, plan::Direction direction, const plan::TiledWay& way, Counted counted,
+              bool differentiated, TransformMeter& meter);
 
   const WeightSpectra<T>& weights() const noexcept { return weights_; }
+  /// Spectra of all tiles of the source.
+  const TileSpectra<T>& kept() const noexcept { return kept_; }
   const Extent3& tile() const noexcept { return grid_.way.tile; }
-  double seconds() const noexcept { return grid_.way.seconds; }
   double kernel_flops() const noexcept;  ///< to transform all weights
+  double source_flops() const noexcept;  ///< to transform a tile of the source
   std::string describe() const;
 
   /// Tasks that fill weight spectra from weights; the first calls `spectra`, to take the memory.
@@ -66,7 +76,7 @@ class TiledVoxels {
                                             std::function<T*()> spectra, std::pmr::memory_resource* memory,
                                             const std::vector<TaskId>& after) const;
 
-  /// Tasks for all groups of tiles; `ends` is asked when one runs. Ready slab by slab.
+  /// Tasks for all groups of tiles; `ends` is asked when one runs. Ready layer by layer.
   Ready append_groups(TaskGraph& graph, const Ready& source, const Ready& target, const std::vector<TaskId>& weights,
                       std::function<GroupEnds<T>()> ends) const;
 
@@ -82,24 +92,32 @@ class TiledVoxels {
     return conjugate_ ? grid_.y_lattice(target, tile) : grid_.x_lattice(target, tile, phase);
   }
   Extent3 source_begin(index_t tile, index_t phase) const {
-    return conjugate_ ? grid_.x_begin(tile, phase) : grid_.y_begin(tile);
+    if (conjugate_) return grid_.x_begin(tile, phase);
+    return grid_.way.overlap_add ? grid_.begin(tile) : grid_.y_begin(tile);
   }
   Extent3 target_begin(index_t tile, index_t phase) const {
-    return conjugate_ ? grid_.begin(tile) : grid_.x_target(tile, phase);
+    if (conjugate_) return grid_.begin(tile);
+    return grid_.way.overlap_add ? grid_.x_begin(tile, phase) : grid_.x_target(tile, phase);
   }
+  /// Planes [begin, end) of the target that tiles write whose layers are [first, last].
+  std::array<index_t, 2> written_planes(index_t first, index_t last) const;
 
   void weight_spectra(const View<const T>& w, index_t term, index_t column, std::pmr::memory_resource* memory,
                       T* spectra) const;
   void run_group(index_t first, index_t count, const GroupEnds<T>& ends) const;
   void transform_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra, T* scratch) const;
   void transform_phase(index_t tile, index_t phase, const GroupEnds<T>& ends, T* spectra, T* scratch) const;
-  void multiply_group(index_t first, index_t count, const T* in, const T* weights, T* out, T* blocks, T* scratch) const;
+  void multiply_group(index_t first, index_t begin, index_t count, const GroupEnds<T>& ends, const T* in, T* out,
+                      T* blocks, T* scratch) const;
   void multiply_block(index_t count, const T* spectra, const T* weights, T* products) const;
   void multiply_phases(index_t count, index_t phases, const T* spectra, const T* weights, bool add, T* products) const;
   void lines_forward(index_t count, const T* from, T* to, T* scratch) const;
   void lines_backward(index_t count, const T* from, T* to, T* scratch) const;
   void invert_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra, T* scratch) const;
   bool past_caches(const GroupEnds<T>& ends) const;
+  void make_groups();
+  void make_overlapping_groups();
+  fft::TileBox fresh_part(index_t tile) const;
   std::size_t scratch_bytes() const {
     return std::max({in_.scratch_bytes(), kernel_.scratch_bytes(), out_.scratch_bytes()});
   }
@@ -112,8 +130,12 @@ class TiledVoxels {
   WeightSpectra<T> weights_;
   index_t group_;  ///< tiles that are transformed together
   index_t step_;   ///< of these, how many are multiplied and inverted together
-  TileSpectra<T> source_, target_;
-  Extent3 shift_{0, 0, 0};  ///< of a tile's window in the source
+  TileSpectra<T> source_, target_, kept_;
+  std::vector<TileGroup> groups_;  ///< of each sample; the first to come are first
+  plan::OverlapOrder order_;       ///< of tiles, where results overlap
+  Extent3 window_, written_;       ///< voxels that a tile reads and writes
+  Extent3 shift_{0, 0, 0};         ///< of a tile's window in the source
+  Extent3 target_extent_;
   index_t past_caches_bytes_;
   Counted counted_;
   TransformMeter& meter_;

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "conv/prepared.hpp"
 #include "conv/tile_ends.hpp"
 #include "conv/tiled_voxels.hpp"
 #include "convolume/cpu.hpp"
@@ -14,36 +13,47 @@
 
 namespace convolume::conv {
 
-namespace {
-
-ConvProblem exchange_zy(ConvProblem p) {
-  for (Extent3* extent : {&p.input, &p.kernel, &p.stride, &p.dilation, &p.pad_before, &p.pad_after}) {
-    std::swap(extent->z, extent->y);
-  }
-  return p;
-}
-
-}  // namespace
-
+/// The memory of one run of a graph. Two chunks in turn: one is transformed while the other is multiplied.
 template <class T>
 struct TiledWeightGradient<T>::Run {
-  BufferStore chunks, sums;
-  index_t dy_offset = 0;  // elements of a chunk's x in front of its dy
+  BufferStore own_x, own_dy, sums;
+  bool x_hat = false;                   // what is bound instead of own_x
+  std::shared_ptr<BufferStore> dy_hat;  // instead of own_dy
 
-  // Two chunks in turn: one is transformed while the other is multiplied.
-  T* x(index_t chunk) { return static_cast<T*>(chunks.acquire(static_cast<std::size_t>(chunk % 2))); }
-  T* dy(index_t chunk) { return x(chunk) + dy_offset; }
+  static std::size_t place(index_t chunk) { return static_cast<std::size_t>(chunk % 2); }
+  T* x(index_t chunk) { return static_cast<T*>(own_x.acquire(place(chunk))); }
+  T* dy(index_t chunk) { return static_cast<T*>(own_dy.acquire(place(chunk))); }
   T* total() { return static_cast<T*>(sums.acquire(0)); }
+  void take(index_t chunks) {
+    for (index_t chunk = 0; chunk < chunks; ++chunk) {
+      if (!x_hat) x(chunk);
+      if (!dy_hat) dy(chunk);
+    }
+    total();
+  }
+  const T* x_of(index_t chunk, const BackwardArguments& a) {
+    return x_hat ? static_cast<const T*>(a.x_hat->maps.get(0)) : x(chunk);
+  }
+  const T* dy_of(index_t chunk) { return dy_hat ? static_cast<const T*>(dy_hat->get(0)) : dy(chunk); }
+  void release() {
+    own_x.release();
+    own_dy.release();
+    sums.release();
+    if (dy_hat) dy_hat->release();
+  }
 };
 
 template <class T>
 TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& problem, bool transposed, const Activation& activation,
-                                            TransformMeter& meter)
-    : turned_(problem.kernel.z == 1 && problem.kernel.y > 1),
-      problem_(turned_ ? exchange_zy(problem) : problem),
+                                            const plan::TiledWays& ways, TransformMeter& meter)
+    : shared_(ways.shared),
+      turned_(plan::exchanges_zy(problem)),
+      problem_(turned_ ? plan::exchange_zy(problem) : problem),
       transposed_(transposed),
       activation_(activation),
-      grid_(tile_grid(problem_, plan::Direction::backward_weights)),
+      grid_{
+          turned_ ? plan::choose_tiled_way(problem_, plan::Direction::backward_weights, machine_model()) : ways.weights,
+          problem.batch, plan::Lattices(problem_)},
       in_(grid_.way.tile, grid_.way.tile),
       gradient_(grid_.way.tile, grid_.way.valid),
       kernel_(grid_.way.tile, grid_.lattices.dense.kernel),
@@ -66,7 +76,7 @@ TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& problem, bool tra
            (TileSpectra<T>(grid_.way.tile, rows_.all(), tiles, few_).elements() +
             TileSpectra<T>(grid_.way.tile, problem.out_channels, tiles, false).elements());
   };
-  chunk_ = std::clamp<index_t>(chunk_bytes * lanes / bytes(lanes), 1, grid_.tiles());
+  chunk_ = shared_ ? grid_.tiles() : std::clamp<index_t>(chunk_bytes * lanes / bytes(lanes), 1, grid_.tiles());
   if (few_) chunk_ = round_up(chunk_, lanes);
   x_ = TileSpectra<T>(grid_.way.tile, rows_.all(), chunk_, few_);
   dy_ = TileSpectra<T>(grid_.way.tile, problem.out_channels, chunk_, false);
@@ -74,29 +84,25 @@ TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& problem, bool tra
 
 template <class T>
 std::string TiledWeightGradient<T>::describe() const {
-  const std::string order = parts_ > 0 ? fmt::format("{} parts", parts_) : fmt::format("chunks of {}", chunk_);
-  return fmt::format("{}, {}, {} in {}{}", in_.describe(), gradient_.describe(), kernel_.describe(), order,
-                     grid_.describe());
+  const std::string order = parts_ > 0 ? fmt::format("{} parts", parts_)
+                            : shared_  ? std::string("one sum")
+                                       : fmt::format("chunks of {}", chunk_);
+  return fmt::format("{}, {}, {} in {}", in_.describe(), gradient_.describe(), kernel_.describe(), order) +
+         grid_.describe();
 }
 
-/// Of one tile, or, where tiles are lanes, of all that share them with the first.
+/// A channel block of a tile's valid part of dy.
 template <class T>
-void TiledWeightGradient<T>::transform_x(const BackwardArguments& a, index_t tile, index_t place, T* spectra,
-                                         T* scratch) const {
-  const View<const T> x = fine(a);
-  if (few_) {
-    if (place % lanes != 0) return;
-    const index_t count = std::min({lanes, chunk_ - place, grid_.tiles() - tile});
-    transform_tiles_in_lanes(in_, grid_, tile, count, x, x_, spectra + x_.offset(place / lanes, 0), scratch, meter_);
-    return;
+TileSource<T> TiledWeightGradient<T>::dy_source(const BackwardArguments& a, index_t tile, index_t o) const {
+  const index_t n = grid_.sample(tile);
+  TileSource<T> source{.block = block_of(grid_.y_lattice(coarse(a), tile), problem_.y_layout, n, o),
+                       .origin = grid_.begin(tile),
+                       .window = grid_.way.valid};
+  if (!transposed_ && activated()) {
+    source.activation = &activation_;
+    source.y = block_of(grid_.y_lattice(turned(a.y.as<T>()), tile), problem_.y_layout, n, o);
   }
-  for (index_t phase = 0; phase < rows_.phases; ++phase) {
-    for (index_t c = 0; c < rows_.channels; c += lanes) {
-      T* const to = spectra + x_.offset(place, phase * rows_.step + c);
-      meter_.measure(transposed_ ? Counted::gradient : Counted::input,
-                     [&] { stream_tile(in_, x_source(a, tile, phase, c), to, x_.strides(), scratch); });
-    }
-  }
+  return source;
 }
 
 /// A channel block of a tile's window of x, in one phase.
@@ -114,28 +120,61 @@ TileSource<T> TiledWeightGradient<T>::x_source(const BackwardArguments& a, index
   return source;
 }
 
-/// A channel block of a tile's valid part of dy.
+/// Of all channels of a tile, source(phase, channel): planes in the L2, lines along Z of one frequency block after the
+/// other in the L1, and from there past the caches; memory sees a block of a tile at a stretch.
 template <class T>
-TileSource<T> TiledWeightGradient<T>::dy_source(const BackwardArguments& a, index_t tile, index_t o) const {
-  const index_t n = grid_.sample(tile);
-  TileSource<T> source{.block = block_of(grid_.y_lattice(coarse(a), tile), problem_.y_layout, n, o),
-                       .origin = grid_.begin(tile),
-                       .window = grid_.way.valid};
-  if (!transposed_ && activated()) {
-    source.activation = &activation_;
-    source.y = block_of(grid_.y_lattice(turned(a.y.as<T>()), tile), problem_.y_layout, n, o);
+template <class Source>
+void TiledWeightGradient<T>::stream_spectra(const fft::TilePlan<T>& plan, Counted what, const PhasedChannels& channels,
+                                            const Source& source, const TileSpectra<T>& layout, T* spectra,
+                                            T* scratch) const {
+  const TileSpectra<T> tile(grid_.way.tile, channels.all(), 1, false);
+  T* planes = scratch + scratch_bytes() / sizeof(T);
+  T* lines = planes + tile.elements();
+  for (index_t phase = 0; phase < channels.phases; ++phase) {
+    for (index_t c = 0; c < channels.channels; c += lanes) {
+      T* const to = planes + tile.offset(0, phase * channels.step + c);
+      meter_.measure(what, [&] { transform_planes(plan, source(phase, c), to, tile.strides(), scratch); });
+    }
   }
-  return source;
+  meter_.measure_part(what, [&] {
+    for (index_t block = 0; block < plan.blocks(); ++block) {
+      const T* from = planes + tile.block_offset(block);
+      for (index_t c = 0; c < channels.all(); c += lanes)
+        plan.forward_lines({from + c, lines + c, tile.strides(), tile.strides()}, 1, 0, 0, scratch);
+      stream_copy(lines, tile.block_elements(), spectra + layout.block_offset(block));
+    }
+    fence_streams();
+  });
+}
+
+template <class T>
+std::size_t TiledWeightGradient<T>::tile_scratch_bytes() const {
+  const TileSpectra<T> tile(grid_.way.tile, std::max(rows_.all(), problem_.out_channels), 1, false);
+  return scratch_bytes() + sizeof(T) * static_cast<std::size_t>(tile.elements() + tile.block_elements());
+}
+
+/// Of one tile, or, where tiles are lanes, of all that share them with the first.
+template <class T>
+void TiledWeightGradient<T>::transform_x(const BackwardArguments& a, index_t tile, index_t place, T* spectra,
+                                         T* scratch) const {
+  if (few_) {
+    if (place % lanes != 0) return;
+    const index_t count = std::min({lanes, chunk_ - place, grid_.tiles() - tile});
+    transform_tiles_in_lanes(in_, grid_, tile, count, fine(a), x_, spectra + x_.offset(place / lanes, 0), scratch,
+                             meter_);
+    return;
+  }
+  stream_spectra(
+      in_, x_counted(), rows_, [&](index_t phase, index_t c) { return x_source(a, tile, phase, c); }, x_,
+      spectra + x_.offset(place, 0), scratch);
 }
 
 template <class T>
 void TiledWeightGradient<T>::transform_dy(const BackwardArguments& a, index_t tile, index_t place, T* spectra,
                                           T* scratch) const {
-  for (index_t o = 0; o < problem_.out_channels; o += lanes) {
-    meter_.measure(transposed_ ? Counted::input : Counted::gradient, [&] {
-      stream_tile(gradient_, dy_source(a, tile, o), spectra + dy_.offset(place, o), dy_.strides(), scratch);
-    });
-  }
+  stream_spectra(
+      gradient_, dy_counted(), phased_channels<T>(1, problem_.out_channels, false),
+      [&](index_t, index_t o) { return dy_source(a, tile, o); }, dy_, spectra + dy_.offset(place, 0), scratch);
 }
 
 /// Adds the products of some tiles, in their order, to the sums of one frequency block.
@@ -235,14 +274,14 @@ void TiledWeightGradient<T>::sum_step(const BackwardArguments& a, index_t first,
   T* lines = planes + dy_.elements();
   for (index_t i = 0; i < count; ++i) {
     for (index_t o = 0; o < problem_.out_channels; o += lanes) {
-      meter_.measure(transposed_ ? Counted::input : Counted::gradient, [&] {
+      meter_.measure(dy_counted(), [&] {
         transform_planes(gradient_, dy_source(a, first + i, o), planes + dy_.offset(i, o), dy_.strides(), scratch);
       });
     }
   }
   for (index_t block = 0; block < in_.blocks(); ++block) {
     const T* from = planes + dy_.block_offset(block);
-    meter_.measure_part(transposed_ ? Counted::input : Counted::gradient, [&] {
+    meter_.measure_part(dy_counted(), [&] {
       for (index_t o = 0; o < problem_.out_channels; o += lanes) {
         gradient_.forward_lines({from + o, lines + o, dy_.strides(), dy_.strides()}, count, dy_.tile_step(),
                                 dy_.tile_step(), scratch);
@@ -317,6 +356,7 @@ std::vector<TaskId> TiledWeightGradient<T>::append_transforms(TaskGraph& graph, 
                                                               const std::vector<TaskId>& before) const {
   const index_t first = chunk * chunk_, count = std::min(chunk_, grid_.tiles() - first);
   std::vector<TaskId> tasks;
+  if (run->x_hat && run->dy_hat) return before;
   for (index_t place = 0; place < count; ++place) {
     const index_t tile = first + place;
     std::vector<TaskId> after = before;
@@ -325,10 +365,10 @@ std::vector<TaskId> TiledWeightGradient<T>::append_transforms(TaskGraph& graph, 
     tasks.push_back(graph.add(
         {.name = "tile spectra", .cost = 2 * in_.flops()},
         [this, a, run, tile, place, chunk] {
-          Scratch scratch(a->memory, scratch_bytes());
-          T* temporary = scratch.take<T>(scratch_bytes());
-          transform_x(*a, tile, place, run->x(chunk), temporary);
-          transform_dy(*a, tile, place, run->dy(chunk), temporary);
+          Scratch scratch(a->memory, tile_scratch_bytes());
+          T* temporary = scratch.take<T>(tile_scratch_bytes());
+          if (!run->x_hat) transform_x(*a, tile, place, run->x(chunk), temporary);
+          if (!run->dy_hat) transform_dy(*a, tile, place, run->dy(chunk), temporary);
         },
         after));
   }
@@ -337,8 +377,10 @@ std::vector<TaskId> TiledWeightGradient<T>::append_transforms(TaskGraph& graph, 
 
 /// Pieces of the frequencies; each follows the same piece of the chunk before.
 template <class T>
-std::vector<TaskId> TiledWeightGradient<T>::append_products(TaskGraph& graph, const std::shared_ptr<Run>& run,
-                                                            index_t chunk, const std::vector<TaskId>& transforms,
+std::vector<TaskId> TiledWeightGradient<T>::append_products(TaskGraph& graph,
+                                                            const std::shared_ptr<const BackwardArguments>& a,
+                                                            const std::shared_ptr<Run>& run, index_t chunk,
+                                                            const std::vector<TaskId>& transforms,
                                                             const std::vector<TaskId>& previous) const {
   const index_t blocks = in_.blocks(), pieces = std::min<index_t>(blocks, 32);
   const index_t count = std::min(chunk_, grid_.tiles() - chunk * chunk_);
@@ -349,8 +391,8 @@ std::vector<TaskId> TiledWeightGradient<T>::append_products(TaskGraph& graph, co
     const index_t begin = blocks * piece / pieces, end = blocks * (piece + 1) / pieces;
     tasks.push_back(graph.add(
         {.name = "weight gradient products", .cost = in_.flops()},
-        [this, run, begin, end, count, chunk] {
-          sum_products(begin, end, count, run->x(chunk), run->dy(chunk), chunk > 0, run->total());
+        [this, a, run, begin, end, count, chunk] {
+          sum_products(begin, end, count, run->x_of(chunk, *a), run->dy_of(chunk), chunk > 0, run->total());
         },
         after));
   }
@@ -378,40 +420,37 @@ std::vector<TaskId> TiledWeightGradient<T>::append_inverses(TaskGraph& graph,
 template <class T>
 std::vector<TaskId> TiledWeightGradient<T>::append_chunks(TaskGraph& graph, const ConvReady& ready,
                                                           const std::shared_ptr<const BackwardArguments>& a,
-                                                          const std::shared_ptr<Run>& run, TaskId memory) const {
+                                                          const std::shared_ptr<Run>& run,
+                                                          const std::vector<TaskId>& before) const {
   std::vector<TaskId> last, before_last;  // products of the chunks before
   for (index_t chunk = 0; chunk < chunks(); ++chunk) {
     std::vector<TaskId> free = before_last;
-    free.push_back(memory);
+    free.insert(free.end(), before.begin(), before.end());
     const auto transforms = append_transforms(graph, ready, a, run, chunk, free);
-    before_last = std::exchange(last, append_products(graph, run, chunk, transforms, last));
+    before_last = std::exchange(last, append_products(graph, a, run, chunk, transforms, last));
   }
   return last;
 }
 
 template <class T>
 Ready TiledWeightGradient<T>::append(TaskGraph& graph, const ConvReady& ready,
-                                     const std::shared_ptr<const BackwardArguments>& a) const {
+                                     const std::shared_ptr<const BackwardArguments>& a,
+                                     const SharedSpectra& shared) const {
   const auto run = std::make_shared<Run>();
   const auto bytes = [](index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); };
-  run->chunks.init(a->memory, 2, bytes(x_.elements() + dy_.elements()));
+  run->own_x.init(a->memory, 2, bytes(x_.elements()));
+  run->own_dy.init(a->memory, 2, bytes(dy_.elements()));
   run->sums.init(a->memory, 1, bytes(weights_.elements() * std::max<index_t>(1, parts_)));
-  run->dy_offset = x_.elements();
+  run->x_hat = shared.x;
+  run->dy_hat = shared.dy;
   const index_t buffers = parts_ > 0 ? 0 : std::min<index_t>(2, chunks());
-  const TaskId memory = graph.add({.name = "take spectra"}, [run, buffers] {
-    for (index_t chunk = 0; chunk < buffers; ++chunk) run->x(chunk);
-    run->total();
-  });
+  std::vector<TaskId> before = shared.ready;
+  before.push_back(graph.add({.name = "take spectra"}, [run, buffers] { run->take(buffers); }));
   const auto sums =
-      parts_ > 0 ? append_parts(graph, ready, a, run, memory) : append_chunks(graph, ready, a, run, memory);
+      parts_ > 0 ? append_parts(graph, ready, a, run, before.back()) : append_chunks(graph, ready, a, run, before);
   auto done = append_inverses(graph, a, run, sums);
   graph.add(
-      {.name = "release spectra", .task_class = TaskClass::update},
-      [run] {
-        run->chunks.release();
-        run->sums.release();
-      },
-      done);
+      {.name = "release spectra", .task_class = TaskClass::update}, [run] { run->release(); }, done);
   return Ready::all_of(std::move(done));
 }
 

@@ -4,26 +4,37 @@
 #include <utility>
 
 #include "conv/engine.hpp"
+#include "conv/prepared.hpp"
 #include "conv/tile_ends.hpp"
 #include "conv/tiled_layout.hpp"
 #include "conv/transform_meter.hpp"
 
 namespace convolume::conv {
 
+/// Spectra of all tiles that the forward pass (of x) and backward data (of dy) leave, and when they are complete.
+struct SharedSpectra {
+  bool x = false;  ///< in what is bound as x_hat
+  std::shared_ptr<BufferStore> dy;
+  std::vector<TaskId> ready;
+};
+
 /// Transforms of x, and of dy's valid part with zeros behind it; per frequency, products summed over tiles in their
 /// order; and one inverse per pair of channels. Rows of the products are input channels, lanes output channels.
-/// All tiles go through one stage after the other, a chunk at a time; but where input channels are few, and all sums
+/// Where the tiles are those of the other directions, their spectra are read and all tiles are one chunk. Else all
+/// tiles go through one stage after the other, a chunk at a time; but where input channels are few, and all sums
 /// fit into the L2, parts of the tiles go through all stages and have sums of their own, which are added up in order:
 /// spectra of dy then never leave the L2. Of a transposed problem x and dy change places: `problem` is its
 /// untransposed(), and the activation's gradient belongs to what stands for x. Immutable and thread-safe.
 template <class T>
 class TiledWeightGradient {
  public:
-  TiledWeightGradient(const ConvProblem& problem, bool transposed, const Activation& activation, TransformMeter& meter);
+  TiledWeightGradient(const ConvProblem& problem, bool transposed, const Activation& activation,
+                      const plan::TiledWays& ways, TransformMeter& meter);
 
-  double seconds() const noexcept { return grid_.way.seconds; }
   std::string describe() const;
-  Ready append(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a) const;
+  /// Computes the spectra that are not there; others can be where ways.shared.
+  Ready append(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a,
+               const SharedSpectra& shared) const;
 
  private:
   static constexpr index_t lanes = fft::tile_lanes<T>;
@@ -34,9 +45,13 @@ class TiledWeightGradient {
     return std::min(grid_.tiles(), (grid_.tiles() + lanes - 1) / lanes * part / parts_ * lanes);
   }
   index_t chunks() const { return (grid_.tiles() + chunk_ - 1) / chunk_; }
-  std::size_t scratch_bytes() const { return std::max(stream_bytes(in_), stream_bytes(gradient_)); }
+  std::size_t scratch_bytes() const { return std::max(in_.scratch_bytes(), gradient_.scratch_bytes()); }
+  std::size_t tile_scratch_bytes() const;
   void transform_x(const BackwardArguments& a, index_t tile, index_t place, T* spectra, T* scratch) const;
   void transform_dy(const BackwardArguments& a, index_t tile, index_t place, T* spectra, T* scratch) const;
+  template <class Source>
+  void stream_spectra(const fft::TilePlan<T>& plan, Counted what, const PhasedChannels& channels, const Source& source,
+                      const TileSpectra<T>& layout, T* spectra, T* scratch) const;
   TileSource<T> x_source(const BackwardArguments& a, index_t tile, index_t phase, index_t channel) const;
   TileSource<T> dy_source(const BackwardArguments& a, index_t tile, index_t channel) const;
   void multiply_block(index_t block, index_t tiles, const T* x, const T* dy, bool add, T* sums) const;
@@ -54,17 +69,20 @@ class TiledWeightGradient {
   void collect(const ConvReady& ready, index_t tile, bool with_dy, std::vector<TaskId>& after) const;
   std::vector<TaskId> append_chunks(TaskGraph& graph, const ConvReady& ready,
                                     const std::shared_ptr<const BackwardArguments>& a, const std::shared_ptr<Run>& run,
-                                    TaskId memory) const;
+                                    const std::vector<TaskId>& before) const;
   std::vector<TaskId> append_transforms(TaskGraph& graph, const ConvReady& ready,
                                         const std::shared_ptr<const BackwardArguments>& a,
                                         const std::shared_ptr<Run>& run, index_t chunk,
                                         const std::vector<TaskId>& after) const;
-  std::vector<TaskId> append_products(TaskGraph& graph, const std::shared_ptr<Run>& run, index_t chunk,
+  std::vector<TaskId> append_products(TaskGraph& graph, const std::shared_ptr<const BackwardArguments>& a,
+                                      const std::shared_ptr<Run>& run, index_t chunk,
                                       const std::vector<TaskId>& transforms, const std::vector<TaskId>& previous) const;
   std::vector<TaskId> append_inverses(TaskGraph& graph, const std::shared_ptr<const BackwardArguments>& a,
                                       const std::shared_ptr<Run>& run, const std::vector<TaskId>& products) const;
 
   bool activated() const { return activation_.kind != Activation::Kind::none; }
+  Counted x_counted() const { return transposed_ ? Counted::gradient : Counted::input; }
+  Counted dy_counted() const { return transposed_ ? Counted::input : Counted::gradient; }
   /// What stands for x, and for dy.
   View<const T> fine(const BackwardArguments& a) const { return turned((transposed_ ? a.dy : a.x).as<T>()); }
   View<const T> coarse(const BackwardArguments& a) const { return turned((transposed_ ? a.x : a.dy).as<T>()); }
@@ -79,6 +97,7 @@ class TiledWeightGradient {
     return tensor;
   }
 
+  bool shared_;  ///< tiles, and spectra where they are there, are those of the other directions
   bool turned_;  ///< lines along Z are what is read at a stretch: a planar kernel has its rows stand for planes
   ConvProblem problem_;
   bool transposed_;
