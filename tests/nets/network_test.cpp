@@ -117,7 +117,7 @@ out_channels = 1
 kernel = [2, 5, 5]
 )";
 
-/// Groups, of which some fill no channel block, strides and dilations.
+/// Groups, of which some fill no channel block, strides, dilations and a transposed convolution.
 const std::string grouped = head + R"(
 [[node]]
 name = "a"
@@ -144,8 +144,15 @@ activation = "tanh"
 [[node]]
 name = "d"
 type = "conv"
-out_channels = 1
+out_channels = 18
 kernel = 3
+stride = [1, 2, 2]
+padding = [1, 1, 1]
+[[node]]
+name = "logits"
+type = "transposed_conv"
+out_channels = 1
+kernel = [1, 3, 3]
 stride = [1, 2, 2]
 )";
 
