@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <initializer_list>
+#include <thread>
 #include <utility>
 
 #include "blocked_tensor.hpp"
@@ -103,9 +105,29 @@ void check_layouts(const char* text, const ConvOptions& options, bool blocked_x,
   check_layouts<T>(parse_problem(text), options, blocked_x, blocked_y, kind);
 }
 
-/// Whoever waits for a plane of y, dx, dw finds it complete.
+/// Tasks that fill a poisoned tensor slowly, plane after plane; and when each is there.
+template <class T>
+Ready append_planes(TaskGraph& graph, const Tensor<T>& from, Tensor<T>& to) {
+  const Shape5 s = from.shape();
+  std::vector<TaskId> planes, all;
+  for (index_t z = 0; z < s.extent.z; ++z) {
+    const auto copy = [s, z, a = from.view(), b = to.view()] {
+      std::this_thread::sleep_for(std::chrono::microseconds(300));
+      for (index_t i = 0; i < s.n * s.c; ++i) {
+        std::copy_n(&a(i / s.c, i % s.c, z, 0, 0), a.stride[2], &b(i / s.c, i % s.c, z, 0, 0));
+      }
+    };
+    const auto before = planes.empty() ? std::vector<TaskId>{} : std::vector<TaskId>{planes.back()};
+    planes.push_back(graph.add({.name = "plane"}, copy, before));
+  }
+  for (index_t n = 0; n < s.n; ++n) all.insert(all.end(), planes.begin(), planes.end());
+  return Ready(all, 1, s.extent.z, s.c, 1);
+}
+
+/// Planes of x and dy come one after the other: tasks wait for what they read, and whoever waits for a plane of y, dx
+/// or dw finds it complete.
 inline void check_ready(const ConvProblem& p, const ConvOptions& options) {
-  ConvCase<float> c(p, options, false, 2);
+  ConvCase<float> c(p, options, false, 4);
   const Execution run{c.scheduler, &c.memory};
   const auto prepared = c.plan.prepare(run, c.w);
   TaskGraph graph;
@@ -116,17 +138,18 @@ inline void check_ready(const ConvProblem& p, const ConvOptions& options) {
       const index_t n = i / (s.c * s.extent.z), ch = i / s.extent.z % s.c, z = i % s.extent.z;
       std::vector<TaskId> after;
       weights ? ready.collect(0, n, n + 1, after) : ready.collect(n, ch, ch + 1, z, z + 1, after);
-      graph.add(
-          {.name = "reader", .cost = 1e12},
-          [&incomplete, n, ch, z, view = tensor.view()] {
-            for (index_t v = 0; v < view.stride[2]; ++v) incomplete += std::isnan((&view(n, ch, z, 0, 0))[v]) ? 1 : 0;
-          },
-          after);
+      const auto read = [&incomplete, n, ch, z, view = tensor.view()] {
+        for (index_t v = 0; v < view.stride[2]; ++v) incomplete += std::isnan((&view(n, ch, z, 0, 0))[v]) ? 1 : 0;
+      };
+      graph.add({.name = "reader"}, read, after);
     }
   };
-  watch(c.plan.append_forward(graph, {}, {.x = c.x, .w = prepared, .bias = c.bias, .y = c.y}, &c.memory), c.y, false);
+  auto x = poisoned<float>(c.x.shape()), dy = poisoned<float>(c.dy.shape());
+  const ConvReady ready{.x = append_planes(graph, c.x, x), .dy = append_planes(graph, c.dy, dy)};
+  const auto y = c.plan.append_forward(graph, ready, {.x = x, .w = prepared, .bias = c.bias, .y = c.y}, &c.memory);
   const auto done =
-      c.plan.append_backward(graph, {}, {.x = c.x, .dy = c.dy, .w = prepared, .dx = c.dx, .dw = c.dw}, &c.memory);
+      c.plan.append_backward(graph, ready, {.x = x, .dy = dy, .w = prepared, .dx = c.dx, .dw = c.dw}, &c.memory);
+  watch(y, c.y, false);
   watch(done.dx, c.dx, false);
   watch(done.dw, c.dw, true);
   graph.run(c.scheduler);

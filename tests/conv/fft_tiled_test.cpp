@@ -156,7 +156,8 @@ TEST_CASE("fft_tiled: forward and backward are adjoint: <Ax, dy> = <x, A'dy> = <
 TEST_CASE("fft_tiled: planes of y, dx and dw are complete for whoever waits for them") {
   for (const char* text :
        {"mb2ic3id40oc5kd3pd1", "ic5id41oc4kd3dd1", "ic4id43oc20kd3sd2pd1", "mb2ic2id37oc3kd5sd2dd2pd3",
-        "ic18id40oc3ih9iw9kd4sd3", "g3ic6id20oc12kd3pd1", "g4ic4id20oc4kd3pd2dd1", "g17ic17id33ih9iw9oc17kd5sd2pd2"}) {
+        "ic18id40oc3ih9iw9kd4sd3", "g3ic6id20oc12kd3pd1", "g4ic4id20oc4kd3pd2dd1", "g17ic17id33ih9iw9oc17kd5sd2pd2",
+        "ic2id80ih6iw6oc3kd3sd2pd1", "g2ic2id83ih6iw6oc2kd3sd2pd1"}) {
     auto p = parse_problem(text);
     test::check_ready(p, tiled);
     p.input.z /= 2;
