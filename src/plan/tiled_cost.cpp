@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "convolume/error.hpp"
 
 namespace convolume::plan {
 namespace {
@@ -73,7 +78,8 @@ class Model {
     element_ = static_cast<double>(size_of(p.type));
   }
 
-  const Extent3& domain() const { return domain_; }
+  /// Whether tiles go through all stages in groups: sums over all tiles and single channels do not.
+  bool grouped() const { return direction_ != Direction::backward_weights && problem_.groups == 1; }
   /// Tiles longer than needed to cover an axis at once are of no use.
   bool useful(int axis, index_t tile) const {
     const index_t kernel = problem_.kernel[axis];
@@ -90,19 +96,13 @@ class Model {
            tile >= domain_[axis] + std::max(problem_.pad_before[axis], problem_.pad_after[axis]);
   }
 
-  TiledWay way(const Extent3& tile) const {
-    TiledWay way{.tile = tile, .valid = tile - problem_.kernel + Extent3::all(1), .domain = domain_};
+  TiledWay way(const Extent3& tile, index_t group) const {
+    TiledWay way{.tile = tile, .valid = tile - problem_.kernel + Extent3::all(1), .domain = domain_, .group = group};
     for (int axis = 0; axis < 3; ++axis) {
       if (covers(axis, tile[axis])) way.valid[axis] = domain_[axis];
       way.count[axis] = (domain_[axis] + way.valid[axis] - 1) / way.valid[axis];
     }
-    way.seconds = -1;
-    for (const index_t group : groups) {
-      const double seconds = this->seconds(way, static_cast<double>(group));
-      if (way.seconds >= 0 && way.seconds <= seconds) continue;
-      way.seconds = seconds;
-      way.group = group;
-    }
+    way.seconds = seconds(way, static_cast<double>(group));
     return way;
   }
 
@@ -162,19 +162,23 @@ class Model {
   double element_ = 4;
 };
 
-}  // namespace
-
-TiledWay choose_tiled_way(const ConvProblem& problem, Direction direction, const MachineModel& machine) {
-  const Model model(problem, direction, machine);
-  TiledWay best;
-  best.seconds = -1;
+/// Every way that is looked at, each once, the best first.
+std::vector<TiledWay> all_ways(const ConvProblem& problem, const Model& model) {
+  std::set<std::array<index_t, 3>> seen;
+  std::vector<TiledWay> ways;
   const auto consider = [&](Extent3 tile) {
     for (int axis = 0; axis < 3; ++axis) {
       if (problem.kernel[axis] == 1) tile[axis] = 1;
       if (!model.useful(axis, tile[axis])) return;
     }
-    const TiledWay way = model.way(tile);
-    if (best.seconds < 0 || way.seconds < best.seconds) best = way;
+    if (!seen.insert({tile.z, tile.y, tile.x}).second) return;
+    for (const index_t group : groups) {
+      if (group == 1 || model.grouped()) ways.push_back(model.way(tile, group));
+    }
+  };
+  const auto best = [&] {
+    return *std::min_element(ways.begin(), ways.end(),
+                             [](const TiledWay& a, const TiledWay& b) { return a.seconds < b.seconds; });
   };
   // Tiles of one extent first, cut where an axis is shorter; then one axis at a time.
   for (const index_t extent : extents) {
@@ -187,7 +191,7 @@ TiledWay choose_tiled_way(const ConvProblem& problem, Direction direction, const
   }
   for (int round = 0; round < 2; ++round) {
     for (int axis = 0; axis < 3; ++axis) {
-      const Extent3 start = best.tile;
+      const Extent3 start = best().tile;
       for (const index_t extent : extents) {
         Extent3 tile = start;
         tile[axis] = extent;
@@ -195,7 +199,49 @@ TiledWay choose_tiled_way(const ConvProblem& problem, Direction direction, const
       }
     }
   }
-  return best;
+  std::stable_sort(ways.begin(), ways.end(),
+                   [](const TiledWay& a, const TiledWay& b) { return a.seconds < b.seconds; });
+  return ways;
+}
+
+/// Whether measuring one of them says what the other one would take.
+bool alike(const TiledWay& a, const TiledWay& b) {
+  const auto factor = [](index_t m, index_t n) {
+    return static_cast<double>(std::max(m, n)) / static_cast<double>(std::min(m, n));
+  };
+  bool same = factor(a.group, b.group) < 2;
+  for (int axis = 0; axis < 3; ++axis) same = same && factor(a.tile[axis], b.tile[axis]) < 1.2;
+  return same;
+}
+
+}  // namespace
+
+std::vector<TiledWay> rank_tiled_ways(const ConvProblem& problem, Direction direction, const MachineModel& machine,
+                                      std::size_t most) {
+  const Model model(problem, direction, machine);
+  std::vector<TiledWay> ranked;
+  for (const TiledWay& way : all_ways(problem, model)) {
+    if (ranked.size() == most) break;
+    const auto like = [&](const TiledWay& better) { return alike(better, way); };
+    if (std::none_of(ranked.begin(), ranked.end(), like)) ranked.push_back(way);
+  }
+  return ranked;
+}
+
+TiledWay tiled_way(const ConvProblem& problem, Direction direction, const MachineModel& machine, const Extent3& tile,
+                   index_t group) {
+  for (int axis = 0; axis < 3; ++axis) {
+    const index_t kernel = problem.kernel[axis];
+    if (tile[axis] >= kernel && (kernel > 1 ? tile[axis] <= extents.back() : tile[axis] == 1)) continue;
+    throw InvalidArgument(
+        fmt::format("a tile of {} cannot serve a kernel of {}: along each axis it has as many voxels "
+                    "at least and {} at most, but 1 where the kernel has 1",
+                    to_string(tile), to_string(problem.kernel), extents.back()));
+  }
+  if (group < 1 || group > groups.back()) {
+    throw InvalidArgument(fmt::format("{} tiles in a group: give 1 to {}", group, groups.back()));
+  }
+  return Model(problem, direction, machine).way(tile, group);
 }
 
 }  // namespace convolume::plan
