@@ -83,7 +83,9 @@ double tiled_seconds(const ConvProblem& p, const std::array<Axis, 3>& axes, inde
   const double spectra = complex * std::min(pairs, tiles * (in + out));
   const bool fits = spectra <= static_cast<double>(machine_model().l3_bytes);
   const double bytes = passes.tensors + (fits ? 0 : 2 * spectra * passes.products);
-  return std::max(flops / peak_flops(p.type), bytes / (1e9 * machine_model().dram_gb_per_s)) / threads;
+  const MachineModel& machine = machine_model();
+  const double bandwidth = std::min(threads * machine.dram_gb_per_s, machine.dram_gb_per_s_of_all);
+  return std::max(flops / (peak_flops(p.type) * threads), bytes / (1e9 * bandwidth));
 }
 
 }  // namespace

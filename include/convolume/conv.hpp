@@ -22,6 +22,7 @@ enum class Engine {
   fft_volume,  ///< whole volumes in the frequency domain, ZNN's way
   direct,      ///< sums over taps, channels in the lanes: for small kernels and small deep layers
   reference,   ///< plain loops in double precision: slow, obvious, serves every problem in plain layout
+  onednn,      ///< oneDNN's own way, in float, where the library was built with it; never taken by `automatic`
 };
 CONVOLUME_API const char* name_of(Engine engine) noexcept;
 /// Throws InvalidArgument listing the names.
@@ -29,6 +30,10 @@ CONVOLUME_API Engine engine_of(const std::string& name);
 
 struct ConvOptions {
   Engine engine = Engine::automatic;
+  /// What ConvPlan::choice() or ConvPlan::tune() said: the engine and, of fft_tiled, the tiles of each direction. In
+  /// the place of the cost model's choice; a plan that was made from a choice has the bits of the plan that it came
+  /// from. Empty: the cost model chooses. `engine` must be automatic or the same.
+  std::string choice{};
   /// Bytes that kept weight spectra may hold; above it they are recomputed where they are used, with the same bits.
   /// 0 means no limit. Those of depthwise convolutions, a few MB, are always kept.
   std::size_t memory_budget = 0;
@@ -161,6 +166,10 @@ class CONVOLUME_API ConvPlan {
   /// Throws InvalidArgument for a problem that makes no sense and Unsupported, with every engine's reason, where none
   /// serves it.
   static ConvPlan make(const ConvProblem& problem, const ConvOptions& options = {});
+  /// Measures what the cost model likes best, engines that `options` admits and tiles of each direction, and returns
+  /// the fastest choice for a training step, to be written into ConvOptions::choice and kept with the results: measured
+  /// again, it may be another one. Takes seconds; tensors and spectra come from run.memory. Throws as make() does.
+  static std::string tune(const ConvProblem& problem, const ConvOptions& options, const Execution& run);
 
   /// Weights (problem.w_shape()) into the engine's form.
   PreparedWeights prepare(const Execution& run, const ConstTensorView& w) const;
@@ -182,6 +191,8 @@ class CONVOLUME_API ConvPlan {
 
   const ConvProblem& problem() const noexcept;
   Engine engine() const noexcept;
+  /// What was chosen, as ConvOptions::choice takes it. Part of numerics().
+  const std::string& choice() const noexcept;
   /// Seconds of one core for a training step, by the cost model: to compare plans, not to plan a day.
   double seconds() const noexcept;
   /// Everything that decides the rounding.

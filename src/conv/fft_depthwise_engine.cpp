@@ -21,8 +21,8 @@ using plan::Direction;
 /// The tiles of one direction and their transforms; spectra are [frequency block][kz][re, im][lane].
 template <class T>
 struct DepthwiseDirection {
-  DepthwiseDirection(const ConvProblem& p, Direction direction)
-      : grid{plan::choose_tiled_way(p, direction, machine_model()), p.batch},
+  DepthwiseDirection(const ConvProblem& p, const plan::TiledWay& way)
+      : grid{way, p.batch},
         in(grid.way.tile, grid.way.tile),
         valid(grid.way.tile, grid.way.valid),
         kernel(grid.way.tile, p.kernel) {}
@@ -45,11 +45,11 @@ struct DepthwiseDirection {
 template <class T>
 class FftDepthwiseEngine final : public ConvEngine {
  public:
-  explicit FftDepthwiseEngine(const ConvProblem& p)
+  FftDepthwiseEngine(const ConvProblem& p, const plan::TiledWays& ways)
       : problem_(p),
-        forward_(p, Direction::forward),
-        data_(p, Direction::backward_data),
-        weights_(p, Direction::backward_weights),
+        forward_(p, ways[0]),
+        data_(p, ways[1]),
+        weights_(p, ways[2]),
         blocks_((p.in_channels + lanes - 1) / lanes) {}
 
   double seconds() const { return forward_.grid.way.seconds + data_.grid.way.seconds + weights_.grid.way.seconds; }
@@ -340,13 +340,13 @@ ConvGradientReady FftDepthwiseEngine<T>::append_backward(TaskGraph& graph, const
 
 }  // namespace
 
-Offer offer_fft_depthwise(const ConvProblem& problem) {
+Offer offer_fft_depthwise(const ConvProblem& problem, const plan::TiledWays& ways) {
   const auto offer = [](auto engine) {
     const double seconds = engine->seconds();
     return Offer{std::move(engine), seconds};
   };
-  if (problem.type == DataType::f32) return offer(std::make_unique<FftDepthwiseEngine<float>>(problem));
-  return offer(std::make_unique<FftDepthwiseEngine<double>>(problem));
+  if (problem.type == DataType::f32) return offer(std::make_unique<FftDepthwiseEngine<float>>(problem, ways));
+  return offer(std::make_unique<FftDepthwiseEngine<double>>(problem, ways));
 }
 
 }  // namespace convolume::conv

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "conv/bias_gradient.hpp"
+#include "conv/choice.hpp"
 #include "conv/engine.hpp"
 #include "conv/prepared.hpp"
 #include "conv/tiled_voxels.hpp"
@@ -21,11 +22,11 @@ using plan::Direction;
 template <class T>
 class FftTiledEngine final : public ConvEngine {
  public:
-  FftTiledEngine(const ConvProblem& p, const ConvOptions& options)
+  FftTiledEngine(const ConvProblem& p, const ConvOptions& options, const plan::TiledWays& ways)
       : problem_(p),
-        forward_(p, Direction::forward, meter_),
-        data_(p, Direction::backward_data, meter_),
-        weights_(p, meter_) {
+        forward_(p, Direction::forward, ways[0], meter_),
+        data_(p, Direction::backward_data, ways[1], meter_),
+        weights_(p, ways[2], meter_) {
     const std::size_t bytes = bytes_of(forward_.weights().elements());
     keep_weights_ = options.cache_spectra && (options.memory_budget == 0 || bytes <= options.memory_budget);
   }
@@ -180,6 +181,13 @@ ConvGradientReady FftTiledEngine<T>::append_backward(TaskGraph& graph, const Con
   return result;
 }
 
+template <class T>
+Offer make_offer(const ConvProblem& problem, const ConvOptions& options, const plan::TiledWays& ways) {
+  auto engine = std::make_unique<FftTiledEngine<T>>(problem, options, ways);
+  const double seconds = engine->seconds();
+  return {std::move(engine), seconds};
+}
+
 }  // namespace
 
 Answer offer_fft_tiled(const ConvProblem& problem, const ConvOptions& options) {
@@ -196,13 +204,13 @@ Answer offer_fft_tiled(const ConvProblem& problem, const ConvOptions& options) {
       return fmt::format("tiles have up to {} voxels, the kernel {}", largest_tile, problem.kernel[axis]);
     }
   }
-  if (problem.groups != 1) return offer_fft_depthwise(problem);
-  const auto answer = [](auto engine) {
-    const double seconds = engine->seconds();
-    return Offer{std::move(engine), seconds};
-  };
-  if (problem.type == DataType::f32) return answer(std::make_unique<FftTiledEngine<float>>(problem, options));
-  return answer(std::make_unique<FftTiledEngine<double>>(problem, options));
+  const auto choice = options.choice.empty() ? std::nullopt : std::optional(parse_choice(options.choice));
+  const plan::TiledWays ways = tiled_ways(problem, choice);
+  Offer offer = problem.groups != 1             ? offer_fft_depthwise(problem, ways)
+                : problem.type == DataType::f32 ? make_offer<float>(problem, options, ways)
+                                                : make_offer<double>(problem, options, ways);
+  offer.choice = to_string(choice_of(Engine::fft_tiled, ways));
+  return offer;
 }
 
 }  // namespace convolume::conv

@@ -36,8 +36,8 @@ void transform_tiles_in_lanes(const fft::TilePlan<T>& plan, const TileGrid& grid
 }
 
 template <class T>
-TiledVoxels<T>::TiledVoxels(const ConvProblem& p, Direction direction, TransformMeter& meter)
-    : grid_{plan::choose_tiled_way(p, direction, machine_model()), p.batch},
+TiledVoxels<T>::TiledVoxels(const ConvProblem& p, Direction direction, const plan::TiledWay& way, TransformMeter& meter)
+    : grid_{way, p.batch},
       terms_(direction == Direction::forward ? p.in_channels : p.out_channels),
       results_(direction == Direction::forward ? p.out_channels : p.in_channels),
       conjugate_(direction == Direction::forward),

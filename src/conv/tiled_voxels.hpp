@@ -45,7 +45,7 @@ bool tiles_in_lanes(index_t channels, Layout layout) {
 template <class T>
 class TiledVoxels {
  public:
-  TiledVoxels(const ConvProblem& problem, plan::Direction direction, TransformMeter& meter);
+  TiledVoxels(const ConvProblem& problem, plan::Direction direction, const plan::TiledWay& way, TransformMeter& meter);
 
   const WeightSpectra<T>& weights() const noexcept { return weights_; }
   const Extent3& tile() const noexcept { return grid_.way.tile; }

@@ -23,6 +23,11 @@ ConvProblem exchange_zy(ConvProblem p) {
   return p;
 }
 
+plan::TiledWay exchange_zy(plan::TiledWay way) {
+  for (Extent3* extent : {&way.tile, &way.valid, &way.domain, &way.count}) std::swap(extent->z, extent->y);
+  return way;
+}
+
 }  // namespace
 
 template <class T>
@@ -37,10 +42,11 @@ struct TiledWeightGradient<T>::Run {
 };
 
 template <class T>
-TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& problem, TransformMeter& meter)
+TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& problem, const plan::TiledWay& way,
+                                            TransformMeter& meter)
     : turned_(problem.kernel.z == 1 && problem.kernel.y > 1),
       problem_(turned_ ? exchange_zy(problem) : problem),
-      grid_{plan::choose_tiled_way(problem_, plan::Direction::backward_weights, machine_model()), problem.batch},
+      grid_{turned_ ? exchange_zy(way) : way, problem.batch},
       in_(grid_.way.tile, grid_.way.tile),
       gradient_(grid_.way.tile, grid_.way.valid),
       kernel_(grid_.way.tile, problem_.kernel),

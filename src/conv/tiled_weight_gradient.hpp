@@ -18,7 +18,7 @@ namespace convolume::conv {
 template <class T>
 class TiledWeightGradient {
  public:
-  TiledWeightGradient(const ConvProblem& problem, TransformMeter& meter);
+  TiledWeightGradient(const ConvProblem& problem, const plan::TiledWay& way, TransformMeter& meter);
 
   double seconds() const noexcept { return grid_.way.seconds; }
   std::string describe() const;
