@@ -57,7 +57,7 @@ if(CONVOLUME_BUILD_TESTS)
   bench_conv_smoke(verify EXPECT "\n[1-9][0-9]* passed, 0 failed, [0-9]+ skipped\n$" ARGS --verify)
   bench_conv_smoke(verify_names_refusals EXPECT "skipped reference float blocked [^\n]*: needs plain layouts\n.*passed, 0 failed, 1 skipped\n$"
     ARGS --verify --problem ic8oc8id6kd3 --engine reference --precision float)
-  bench_conv_smoke(choices EXPECT "\\*[0-9]+  1\\.[0-9]+.*\ntraining: 1 of 1 within.*\n[12] of 2 within 15 % of the best fixed choice \\([0-9]+ %\\)\n$"
+  bench_conv_smoke(choices EXPECT "fwd +blocked .*\ntraining: [01] of 1 within.*\n[012] of 2 within 15 % of the best fixed choice \\([0-9]+ %\\)\n$"
     ARGS --choices --problem ic16oc16id12kd3 --dir fwd,training --layout blocked --rounds 1 --min-seconds 0 --threads 2
          --json ${reports}/choices.json)
   add_test(NAME bench_conv_choices_report COMMAND ${CMAKE_COMMAND} -DREPORT=${reports}/choices.json -DROWS=choices

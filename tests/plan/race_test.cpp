@@ -28,14 +28,19 @@ TEST_CASE("medians of interleaved rounds decide, and first calls do not count") 
   CHECK(plan::winner(runners.seconds) == 1);
   // One call that was held up changes nothing.
   int calls = 0;
-  const auto seconds = plan::race(1, {.rounds = 5, .max_seconds = 1e9}, [&](std::size_t) { return ++calls == 4 ? 100.0 : 1.0; });
+  const auto seconds =
+      plan::race(1, {.rounds = 5, .max_seconds = 1e9}, [&](std::size_t) { return ++calls == 4 ? 100.0 : 1.0; });
   CHECK(seconds == std::vector{1.0});
 }
 
-TEST_CASE("what is hopeless at first sight is called once, what stays behind for three rounds") {
-  Runners runners{.seconds = {1, 6, 1.6, 1.4, 0.9}};
+TEST_CASE("what is hopeless is called once or twice, what stays behind for three rounds") {
+  Runners runners{.seconds = {1, 6, 1.6, 1.4, 0.9, 26}};
   CHECK(runners.race({.rounds = 9, .max_seconds = 1e9}) == runners.seconds);
-  CHECK(runners.calls == std::vector{11, 1, 5, 5, 11});
+  CHECK(runners.calls == std::vector{11, 2, 5, 5, 11, 1});
+  // One slow first call throws nobody out.
+  int calls = 0;
+  const auto held_up = [&](std::size_t i) { return i == 1 && ++calls == 1 ? 20.0 : i == 1 ? 0.5 : 1.0; };
+  CHECK(plan::race(2, {.max_seconds = 1e9}, held_up) == std::vector{1.0, 0.5});
 }
 
 TEST_CASE("rounds go on for the least time and end after the most") {
