@@ -87,8 +87,10 @@ class ChoiceContest {
   void add(const Choice& choice) {
     const auto same = [&](const Candidate& other) { return other.choice == choice; };
     if (std::any_of(candidates_.begin(), candidates_.end(), same)) return;
-    PlannedConvolution::Options options{
-        .conv = o_.conv(Engine::automatic), .threads = o_.threads, .prepare_forward = !o_.cached_weights};
+    PlannedConvolution::Options options{.conv = o_.conv(Engine::automatic),
+                                        .threads = o_.threads,
+                                        .prepare_forward = !o_.cached_weights,
+                                        .prepare_backward = false};
     options.conv.choice = to_string(choice);
     candidates_.push_back({choice, std::make_unique<PlannedConvolution>(problem_, data_, options)});
   }

@@ -28,19 +28,13 @@ constexpr double spilled_share = 0.16, least_spilled = 0.65;  // lost for each L
 constexpr double kernel_efficiency = 0.2, kernel_share = 0.4;
 constexpr double cropped_share = 0.75;  // of an inverse's operations, where only the valid part is wanted
 constexpr double tile_seconds = 1e-6;   // setting up one tile of one channel block
-constexpr double block_seconds = 1e-7;  // a call for one frequency block of a group: products, lines along Z
+constexpr double idle_share = 0.3;      // of what one worker waits for the other one: sometimes it finds other work
+constexpr double block_seconds = 3e-7;  // a call for one frequency block of a group: products, lines along Z
 
 struct Channels {
   double terms, lanes;           // of the products
   double in_blocks, out_blocks;  // 64-byte blocks to transform and to invert, per tile
 };
-
-double blocks_of(index_t channels, DataType type) {
-  const index_t block = channel_block(type);
-  // Few channels are transformed with tiles in the lanes.
-  if (channels < block / 2) return static_cast<double>(channels) / static_cast<double>(block);
-  return static_cast<double>((channels + block - 1) / block);
-}
 
 /// Of transforms of tiles whose group holds so many bytes. Extents with a prime factor above 7 take longer.
 double transform_rate(const Extent3& tile, double held, const MachineModel& machine) {
@@ -48,8 +42,10 @@ double transform_rate(const Extent3& tile, double held, const MachineModel& mach
   const double spectrum = 128.0 * static_cast<double>(tile.z * tile.y * (tile.x / 2 + 1));
   // From spectra of 0.28 of the L2 to 0.53.
   const double outgrown = std::clamp((spectrum / l2 - 0.28) / 0.25, 0.0, 1.0);
-  double efficiency = best_transform + outgrown * (worst_transform - best_transform);
-  efficiency *= std::clamp(1 - spilled_share * (held / l2 - 2), least_spilled, 1.0);
+  // Either the tile does not fit or its group: what has left the L2 already cannot leave it again.
+  const double spilled = std::clamp(1 - spilled_share * (held / l2 - 2), least_spilled, 1.0);
+  double efficiency =
+      std::min(best_transform + outgrown * (worst_transform - best_transform), best_transform * spilled);
   for (int axis = 0; axis < 3; ++axis) efficiency *= tile[axis] % 11 == 0 || tile[axis] % 13 == 0 ? 0.94 : 1;
   return efficiency * machine.gflops_per_core * 1e9;
 }
@@ -72,7 +68,9 @@ class Model {
     const index_t results = to_input ? p.in_channels : p.out_channels;
     const double block = static_cast<double>(channel_block(p.type));
     channels_.terms = depthwise ? 1 : static_cast<double>(terms);
-    channels_.in_blocks = depthwise ? std::ceil(static_cast<double>(terms) / block) : blocks_of(terms, p.type);
+    // Few channels of x are transformed with tiles in the lanes.
+    few_ = !to_input && !depthwise && 2 * terms < channel_block(p.type) && p.x_layout == Layout::plain;
+    channels_.in_blocks = few_ ? static_cast<double>(terms) / block : std::ceil(static_cast<double>(terms) / block);
     channels_.out_blocks = std::ceil(static_cast<double>(results) / block);
     channels_.lanes = channels_.out_blocks * block;
     element_ = static_cast<double>(size_of(p.type));
@@ -133,23 +131,42 @@ class Model {
           2 * tiles * tile_bytes * seconds_per_byte(std::min(tiles * tile_bytes, chunk_bytes), machine_);
       return transforms + kernels + std::max(products, bytes) + 0.3 * std::min(products, bytes);
     }
+    group = std::min(group, tiles_of_sample(way));
     // Of a depthwise convolution every channel block goes its way alone, beside the spectrum of its weights.
     const double held = problem_.groups > 1 ? 2 * pair_bytes * block : group * tile_bytes;
     const double rate = transform_rate(t, held / 2, machine_) * 4 / element_;
     const double transforms =
         tiles * (channels_.in_blocks + cropped_share * channels_.out_blocks) * (transform / rate + tile_seconds);
-    const double rounds = std::ceil(tiles / group);
+    const double rounds = static_cast<double>(problem_.batch) * std::ceil(tiles_of_sample(way) / group);
     const double w_time = w_bytes * seconds_per_byte(w_bytes, machine_);
     const double products = multiplications / product_efficiency(group);
     const double spectra = 2 * tiles * tile_bytes * seconds_per_byte(held, machine_);
     const double traffic = rounds * w_time;
     const double calls =
         rounds * static_cast<double>(t.y * (t.x / 2 + 1)) * (1 + channels_.in_blocks + channels_.out_blocks);
-    // Groups that two workers cannot share evenly leave one of them idle, unless it finds other work.
-    const double idle = 0.5 * (2 * std::ceil(rounds / 2) / rounds - 1);
     return kernels + w_time +
-           (1 + idle) * (transforms + spectra + std::max(products, traffic) + 0.3 * std::min(products, traffic) +
-                         calls * block_seconds);
+           (1 + idle_share * uneven(way, group)) * (transforms + spectra + std::max(products, traffic) +
+                                                    0.3 * std::min(products, traffic) + calls * block_seconds);
+  }
+
+  static double tiles_of_sample(const TiledWay& way) {
+    return static_cast<double>(way.count.z * way.count.y * way.count.x);
+  }
+
+  /// How much longer the busier one of two workers has to do than half of the tiles. Groups are of one sample, and the
+  /// last ones are what remains.
+  double uneven(const TiledWay& way, double group) const {
+    const double tiles = tiles_of_sample(way);
+    // Few channels have tiles in the lanes: as many as there are lanes go together, however few are multiplied at once.
+    const double together = few_ ? static_cast<double>(channel_block(problem_.type)) : group;
+    const double whole = std::floor(tiles / together), rest = tiles - whole * together;
+    const double batch = static_cast<double>(problem_.batch);
+    double busier = std::ceil(whole * batch / 2) * together, other = whole * batch * together - busier;
+    for (index_t sample = 0; sample < problem_.batch && rest > 0; ++sample) {
+      other += rest;
+      if (other > busier) std::swap(busier, other);
+    }
+    return 2 * busier / (tiles * batch) - 1;
   }
 
   static constexpr double chunk_bytes = 32e6;
@@ -159,6 +176,7 @@ class Model {
   const MachineModel& machine_;
   Extent3 domain_{};
   Channels channels_{};
+  bool few_ = false;
   double element_ = 4;
 };
 
