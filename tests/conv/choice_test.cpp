@@ -96,6 +96,7 @@ TEST_CASE("candidates are different choices, the cost model's first, and all of 
       CAPTURE(text, to_string(choices[i]));
       CHECK(std::count(choices.begin(), choices.end(), choices[i]) == 1);
       ConvCase<float> c(p, {.choice = to_string(choices[i])});
+      CHECK(c.plan.choice() == to_string(choices[i]));
       c.run();
       CHECK(test::relative_error(c.y, reference.y) < 2e-6);
       CHECK(test::relative_error(c.dx, reference.dx) < 2e-6);
