@@ -25,11 +25,14 @@ double product_efficiency(double rows) {
 }
 constexpr double best_transform = 0.42, worst_transform = 0.2;
 constexpr double spilled_share = 0.16, least_spilled = 0.65;  // lost for each L2 that a group of tiles needs above two
+// Lines of more points do not fit the registers, and are stored and read again in between; measured.
+constexpr index_t register_points = 16;
+constexpr double long_x_share = 0.8, long_zy_share = 0.9;
 constexpr double kernel_efficiency = 0.2, kernel_share = 0.4;
 constexpr double cropped_share = 0.75;  // of an inverse's operations, where only the valid part is wanted
 constexpr double tile_seconds = 1e-6;   // setting up one tile of one channel block
 constexpr double idle_share = 0.3;      // of what one worker waits for the other one: sometimes it finds other work
-constexpr double block_seconds = 3e-7;  // a call for one frequency block of a group: products, lines along Z
+constexpr double block_seconds = 2e-7;  // a call for one frequency block of a group: products, lines along Z
 
 struct Channels {
   double terms, lanes;           // of the products
@@ -46,6 +49,8 @@ double transform_rate(const Extent3& tile, double held, const MachineModel& mach
   const double spilled = std::clamp(1 - spilled_share * (held / l2 - 2), least_spilled, 1.0);
   double efficiency =
       std::min(best_transform + outgrown * (worst_transform - best_transform), best_transform * spilled);
+  if (tile.x > register_points) efficiency *= long_x_share;
+  if (std::max(tile.z, tile.y) > register_points) efficiency *= long_zy_share;
   for (int axis = 0; axis < 3; ++axis) efficiency *= tile[axis] % 11 == 0 || tile[axis] % 13 == 0 ? 0.94 : 1;
   return efficiency * machine.gflops_per_core * 1e9;
 }
