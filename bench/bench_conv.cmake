@@ -1,19 +1,16 @@
 # bench_conv and the smoke tests of its modes.
 convolume_bench(bench_conv ROOMS conv allocator scheduler ops fft SMOKE --benchmark_filter=smoke)
-target_sources(bench_conv PRIVATE contest.cpp conv_contestant.cpp conv_floor.cpp conv_options.cpp conv_problems.cpp
-  conv_report.cpp conv_side_by_side.cpp conv_tensor.cpp conv_verify.cpp progress_bar.cpp report.cpp thread_times.cpp
+target_sources(bench_conv PRIVATE contest.cpp conv_choices.cpp conv_contestant.cpp conv_floor.cpp conv_options.cpp conv_problems.cpp
+  conv_report.cpp conv_side_by_side.cpp conv_speed_up.cpp conv_tensor.cpp conv_verify.cpp progress_bar.cpp report.cpp thread_times.cpp
   torch_peer.cpp)
 target_include_directories(bench_conv SYSTEM PRIVATE ${NLOHMANN_JSON_INCLUDE_DIR})
 target_compile_definitions(bench_conv PRIVATE CONVOLUME_BENCH="${CMAKE_CURRENT_SOURCE_DIR}")
 
-# A peer, not a dependency. Its own CMake package asks for OpenCL's headers, which nothing here needs.
-find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
-find_library(DNNL_LIBRARY dnnl)
-if(DNNL_INCLUDE_DIR AND DNNL_LIBRARY)
+# A peer, not a dependency.
+if(TARGET convolume_onednn)
   message(STATUS "bench_conv compares with oneDNN: ${DNNL_LIBRARY}")
   target_sources(bench_conv PRIVATE onednn_convolution.cpp)
-  target_include_directories(bench_conv SYSTEM PRIVATE ${DNNL_INCLUDE_DIR})
-  target_link_libraries(bench_conv PRIVATE ${DNNL_LIBRARY} ${CMAKE_DL_LIBS})
+  target_link_libraries(bench_conv PRIVATE convolume_onednn ${CMAKE_DL_LIBS})
 else()
   message(STATUS "bench_conv leaves oneDNN out, which was not found. On Debian: apt-get install libdnnl-dev")
   target_sources(bench_conv PRIVATE onednn_absent.cpp)
@@ -41,7 +38,7 @@ if(CONVOLUME_BUILD_TESTS)
   bench_conv_smoke(side_by_side EXPECT "geometric means of the ratios:\nfwd automatic plain: "
     ARGS --side-by-side ${tiny} --layout plain --rounds 1 --min-seconds 0 --threads 2 --json ${reports}/conv.json)
   set(fields threads rounds ours_s fft_volume_s fft_volume_ratio floor_fraction)
-  if(DNNL_INCLUDE_DIR AND DNNL_LIBRARY)
+  if(TARGET convolume_onednn)
     list(APPEND fields onednn_s ratio ratio_low ratio_high)
   endif()
   add_test(NAME bench_conv_side_by_side_report COMMAND ${CMAKE_COMMAND} -DREPORT=${reports}/conv.json -DROWS=results
@@ -60,6 +57,22 @@ if(CONVOLUME_BUILD_TESTS)
   bench_conv_smoke(verify EXPECT "\n[1-9][0-9]* passed, 0 failed, [0-9]+ skipped\n$" ARGS --verify)
   bench_conv_smoke(verify_names_refusals EXPECT "skipped reference float blocked [^\n]*: needs plain layouts\n.*passed, 0 failed, 1 skipped\n$"
     ARGS --verify --problem ic8oc8id6kd3 --engine reference --precision float)
+  bench_conv_smoke(choices EXPECT "fwd +blocked .*\ntraining: [01] of 1 within.*\n[012] of 2 within 15 % of the best fixed choice \\([0-9]+ %\\)\n$"
+    ARGS --choices --problem ic16oc16id12kd3 --dir fwd,training --layout blocked --rounds 1 --min-seconds 0 --threads 2
+         --json ${reports}/choices.json)
+  add_test(NAME bench_conv_choices_report COMMAND ${CMAKE_COMMAND} -DREPORT=${reports}/choices.json -DROWS=choices
+    -DCOUNT=2 "-DFIELDS=pick_s;best_s;ratio;candidates" -P ${CMAKE_CURRENT_SOURCE_DIR}/check_report.cmake)
+  set_tests_properties(bench_conv_choices PROPERTIES FIXTURES_SETUP bench_conv_choices_report)
+  set_tests_properties(bench_conv_choices_report PROPERTIES LABELS bench TIMEOUT 60
+    FIXTURES_REQUIRED bench_conv_choices_report)
+  bench_conv_smoke(speed_up EXPECT "bwd_w +blocked +[a-z_]+ .*\n[01] of 1 reach 0.9 of the speed-up that operations and bandwidth allow\n$"
+    ARGS --speed-up --tune --problem ic16oc16id12kd3 --dir bwd_w --layout blocked --rounds 3 --min-seconds 0 --threads 2
+         --json ${reports}/speed_up.json)
+  add_test(NAME bench_conv_speed_up_report COMMAND ${CMAKE_COMMAND} -DREPORT=${reports}/speed_up.json -DROWS=speed_ups
+    -DCOUNT=1 "-DFIELDS=one_s;all_s;speed_up;allowed;share" -P ${CMAKE_CURRENT_SOURCE_DIR}/check_report.cmake)
+  set_tests_properties(bench_conv_speed_up PROPERTIES FIXTURES_SETUP bench_conv_speed_up_report)
+  set_tests_properties(bench_conv_speed_up_report PROPERTIES LABELS bench TIMEOUT 60
+    FIXTURES_REQUIRED bench_conv_speed_up_report)
   bench_conv_smoke(refuses_nonsense_problems EXPECT "--problem:1: problem 'ic2': 'oc' is missing"
     ARGS --side-by-side --problem ic2)
   bench_conv_smoke(refuses_flags_of_other_modes EXPECT "--json: --verify does not look at it; leave it out"

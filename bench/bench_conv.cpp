@@ -7,9 +7,11 @@
 
 #include <fmt/format.h>
 
+#include "bench/conv_choices.hpp"
 #include "bench/conv_contestant.hpp"
 #include "bench/conv_options.hpp"
 #include "bench/conv_side_by_side.hpp"
+#include "bench/conv_speed_up.hpp"
 #include "bench/conv_verify.hpp"
 #include "bench/support.hpp"
 #include "convolume/cpu.hpp"
@@ -30,6 +32,15 @@ constexpr const char* description =
     "                  its own layouts, and what brings tensors into them is not timed. Everything of ours that "
     "depends\n"
     "                  on data is: fwd and bwd_d begin with the preparation of weights.\n"
+    "  --choices       What the cost model picks against every engine and other tiles, each by explicit choice, in "
+    "turn:\n"
+    "                  the pick, the best choice, and the ratio of their times. What the model or the first call "
+    "holds\n"
+    "                  for several times slower is left out. In training the best tiles of each direction that was\n"
+    "                  measured before take part together.\n"
+    "  --speed-up      One thread and all of them in turn: how many times faster all are, how many times the floor "
+    "says,\n"
+    "                  and the quotient of the two.\n"
     "  --verify        No timing: every engine that serves a problem, in every direction, type and layout, is held\n"
     "                  against the definition, in double. Small integers have to come out exactly, random numbers "
     "within\n"
@@ -45,7 +56,8 @@ constexpr const char* description =
     "machine\n"
     "could take: the operations of convolving by transformed tiles, or of the direct way, at the peak of all cores, "
     "or\n"
-    "the bytes of the former at the bandwidth of memory; the report gives it as a share of our time. Blocked tensors\n"
+    "the bytes that either moves at the bandwidth of memory; the report gives it as a share of our time. Blocked "
+    "tensors\n"
     "hold 64 bytes of channels side by side; those of fewer than 8 channels stay plain.\n\n"
     "Problems are written in the descriptor grammar of oneDNN's benchdnn, one a line, # for comments:\n"
     "  mb batch, g groups, ic oc channels, i input, o output, k kernel, s stride, p padding, d dilation - 1,\n"
@@ -91,8 +103,11 @@ void add(const ConvBenchOptions& o, Last& last) {
     for (const Engine engine : o.engines) {
       const std::string key = fmt::format("{}/{}/threads:{}", named.name, name_of(engine), o.threads);
       if (!names.insert(key).second) continue;
-      const PlannedConvolution::Options options{
-          .conv = o.conv(engine), .threads = o.threads, .prepare_forward = false, .prepare_backward = false};
+      const PlannedConvolution::Options options{.conv = o.conv(engine),
+                                                .threads = o.threads,
+                                                .prepare_forward = false,
+                                                .prepare_backward = false,
+                                                .tune = o.tune};
       for (const Direction direction : o.directions) {
         const auto body = [=, problem = named.problem, &last](benchmark::State& state) {
           try {
@@ -115,13 +130,33 @@ struct Flags {
   std::vector<std::string> texts, files;
   DataType type = DataType::f32;
   std::string layout = "both", weights = "fresh";
-  bool side_by_side = false, verify = false;
+  bool side_by_side = false, verify = false, choices = false, speed_up = false;
 };
 
-enum Modes : unsigned { in_benchmark = 1, in_side_by_side = 2, in_verify = 4 };
+enum Modes : unsigned { in_benchmark = 1, in_side_by_side = 2, in_verify = 4, in_choices = 8, in_speed_up = 16 };
 
 Modes mode_of(const Flags& flags) {
-  return flags.side_by_side ? in_side_by_side : flags.verify ? in_verify : in_benchmark;
+  return flags.side_by_side ? in_side_by_side
+         : flags.verify     ? in_verify
+         : flags.choices    ? in_choices
+         : flags.speed_up   ? in_speed_up
+                            : in_benchmark;
+}
+
+const char* name_of(Modes mode) {
+  switch (mode) {
+    case in_side_by_side:
+      return "--side-by-side";
+    case in_verify:
+      return "--verify";
+    case in_choices:
+      return "--choices";
+    case in_speed_up:
+      return "--speed-up";
+    case in_benchmark:
+      break;
+  }
+  return "a run of Google Benchmark";
 }
 
 void check_scopes(const CLI::App& app, const Flags& flags) {
@@ -129,20 +164,20 @@ void check_scopes(const CLI::App& app, const Flags& flags) {
     const char* flag;
     unsigned modes;
   };
-  constexpr std::array scopes{Scope{"--weights", in_side_by_side},
+  constexpr unsigned in_contest = in_side_by_side | in_choices | in_speed_up;
+  constexpr std::array scopes{Scope{"--weights", in_contest},
                               Scope{"--peers", in_side_by_side},
-                              Scope{"--json", in_side_by_side},
-                              Scope{"--rounds", in_side_by_side},
-                              Scope{"--min-seconds", in_side_by_side},
-                              Scope{"--max-seconds", in_side_by_side},
-                              Scope{"--layout", in_side_by_side | in_verify}};
+                              Scope{"--json", in_contest},
+                              Scope{"--rounds", in_contest},
+                              Scope{"--min-seconds", in_contest},
+                              Scope{"--max-seconds", in_contest},
+                              Scope{"--engine", in_benchmark | in_side_by_side | in_verify | in_speed_up},
+                              Scope{"--tune", in_benchmark | in_side_by_side | in_speed_up},
+                              Scope{"--layout", in_contest | in_verify}};
   const Modes mode = mode_of(flags);
-  const char* name = mode == in_side_by_side ? "--side-by-side"
-                     : mode == in_verify     ? "--verify"
-                                             : "a run without --side-by-side or --verify";
   for (const Scope& scope : scopes) {
     if ((scope.modes & mode) != 0 || app.count(scope.flag) == 0) continue;
-    throw CLI::ValidationError(scope.flag, fmt::format("{} does not look at it; leave it out", name));
+    throw CLI::ValidationError(scope.flag, fmt::format("{} does not look at it; leave it out", name_of(mode)));
   }
 }
 
@@ -164,6 +199,14 @@ void add_options(CLI::App& app, Flags& flags) {
   ConvBenchOptions& o = flags.options;
   auto* side_by_side = app.add_flag("--side-by-side", flags.side_by_side, "Compare with oneDNN in one process");
   app.add_flag("--verify", flags.verify, "Check results instead of timing them")->excludes(side_by_side);
+  app.add_flag("--choices", flags.choices, "Measure how good the cost model's choice is")
+      ->excludes(side_by_side)
+      ->excludes("--verify");
+  app.add_flag("--speed-up", flags.speed_up, "Compare one thread with all of them")
+      ->excludes(side_by_side)
+      ->excludes("--verify")
+      ->excludes("--choices");
+  app.add_flag("--tune", o.tune, "Measure choices before, instead of asking the cost model (ConvPlan::tune)");
   app.add_option("--problem", flags.texts, "Problems; a short built-in list without this and --problems")
       ->option_text("PROBLEM ...");
   app.add_option("--problems", flags.files, "Files of problems")->check(CLI::ExistingFile)->option_text("FILE ...");
@@ -234,10 +277,14 @@ int run_conv(int argc, char** argv) {
     add(flags.options, last);
   };
   return run(app, argc, argv, add_benchmarks, [&]() -> Mode {
-    if (!flags.side_by_side && !flags.verify) return {};
-    return [&] {
+    const Modes mode = mode_of(flags);
+    if (mode == in_benchmark) return {};
+    return [&, mode] {
       read();
-      return flags.verify ? conv_verify(flags.options) : conv_side_by_side(flags.options);
+      return mode == in_verify     ? conv_verify(flags.options)
+             : mode == in_choices  ? conv_choices(flags.options)
+             : mode == in_speed_up ? conv_speed_up(flags.options)
+                                   : conv_side_by_side(flags.options);
     };
   });
 }

@@ -1,5 +1,8 @@
 #include "bench/conv_contestant.hpp"
 
+#include <chrono>
+#include <cmath>
+
 #include <fmt/format.h>
 
 namespace convolume::bench {
@@ -45,7 +48,7 @@ PlannedConvolution::PlannedConvolution(const ConvProblem& problem, const ConvDat
     : options_(options),
       scheduler_(options.threads),
       run_{scheduler_, &memory_},
-      plan_(ConvPlan::make(problem, options.conv)),
+      plan_(make_plan(problem)),
       x_(tensor_like(data.x, problem.x_layout)),
       w_(tensor_like(data.w, Layout::plain)),
       dy_(tensor_like(data.dy, problem.y_layout)),
@@ -55,6 +58,12 @@ PlannedConvolution::PlannedConvolution(const ConvProblem& problem, const ConvDat
       prepared_(plan_.prepare(run_, w_.view())),
       x_hat_(plan_.input_spectra(&memory_)),
       dy_hat_(plan_.gradient_spectra(&memory_)) {}
+
+ConvPlan PlannedConvolution::make_plan(const ConvProblem& problem) {
+  ConvOptions conv = options_.conv;
+  if (options_.tune) conv.choice = ConvPlan::tune(problem, conv, run_);
+  return ConvPlan::make(problem, conv);
+}
 
 ConvTensor PlannedConvolution::tensor_like(const ConvTensor& plain, Layout layout) {
   ConvTensor tensor(plain.type(), plain.shape(), layout, &memory_);
@@ -103,6 +112,19 @@ void PlannedConvolution::build(Direction direction, TaskGraph& graph) {
                          .dx = dx_.view(),
                          .dw = dw_.view()},
                         &memory_);
+}
+
+double PassTimer::seconds(ConvContestant& contestant, Direction direction) {
+  using Clock = std::chrono::steady_clock;
+  constexpr double short_pass = 20e-3, sample_seconds = 1e-3;
+  const auto passes = [&](int n) {
+    const auto begin = Clock::now();
+    for (int i = 0; i < n; ++i) contestant.execute(direction);
+    return std::chrono::duration<double>(Clock::now() - begin).count() / n;
+  };
+  const int repetitions = last_ == 0 ? 1 : static_cast<int>(std::ceil(sample_seconds / last_));
+  if (last_ != 0 && last_ < short_pass) passes(1);
+  return last_ = passes(repetitions);
 }
 
 ConvProblem with_layout(ConvProblem problem, Layout layout) {

@@ -43,6 +43,7 @@ class PlannedConvolution final : public ConvContestant {
     int threads = 1;
     /// Whether a pass by itself begins with the preparation of its weights; training always does.
     bool prepare_forward = true, prepare_backward = true;
+    bool tune = false;  ///< measure the choice of the plan
   };
 
   /// Throws Unsupported where no engine serves the problem.
@@ -57,6 +58,7 @@ class PlannedConvolution final : public ConvContestant {
   std::size_t peak_bytes() const { return memory_.statistics().peak_bytes; }
 
  private:
+  ConvPlan make_plan(const ConvProblem& problem);
   ConvTensor tensor_like(const ConvTensor& plain, Layout layout);
   ConvTensor& tensor(Output output);
   void build(Direction direction, TaskGraph& graph);
@@ -70,6 +72,17 @@ class PlannedConvolution final : public ConvContestant {
   PreparedWeights prepared_;
   Spectra x_hat_, dy_hat_;
   std::array<TaskGraph, direction_count> graphs_;  // empty until first executed
+};
+
+/// Times passes. A short pass is timed for a millisecond, after one that brings its data into the caches; of the first
+/// one nothing is known, and it is timed as it is.
+class PassTimer {
+ public:
+  /// Of one pass.
+  double seconds(ConvContestant& contestant, Direction direction);
+
+ private:
+  double last_ = 0;  // 0: there was none
 };
 
 /// The problem with blocked tensors wherever they are wide enough.

@@ -59,6 +59,13 @@ Passes passes(const ConvProblem& p, Direction direction, bool cached_weights) {
   return {2, 2, 2, 3, 2 * (x + y + w)};
 }
 
+/// Operations at the peak of so many cores, or bytes at the bandwidth that they have together.
+double slower_of(DataType type, double flops, double bytes, int threads) {
+  const MachineModel& machine = machine_model();
+  const double bandwidth = std::min(threads * machine.dram_gb_per_s, machine.dram_gb_per_s_of_all);
+  return std::max(flops / (peak_flops(type) * threads), bytes / (1e9 * bandwidth));
+}
+
 /// With tiles of this many voxels per axis; infinite where a kernel does not fit.
 double tiled_seconds(const ConvProblem& p, const std::array<Axis, 3>& axes, index_t extent, const Passes& passes,
                      int threads) {
@@ -83,14 +90,14 @@ double tiled_seconds(const ConvProblem& p, const std::array<Axis, 3>& axes, inde
   const double spectra = complex * std::min(pairs, tiles * (in + out));
   const bool fits = spectra <= static_cast<double>(machine_model().l3_bytes);
   const double bytes = passes.tensors + (fits ? 0 : 2 * spectra * passes.products);
-  return std::max(flops / peak_flops(p.type), bytes / (1e9 * machine_model().dram_gb_per_s)) / threads;
+  return slower_of(p.type, flops, bytes, threads);
 }
 
 }  // namespace
 
 double floor_seconds(const ConvProblem& p, Direction direction, int threads, bool cached_weights) {
   const Passes work = passes(p, direction, cached_weights);
-  double least = work.products * p.flops() / (peak_flops(p.type) * threads);
+  double least = slower_of(p.type, work.products * p.flops(), work.tensors, threads);
   const std::array axes{Axis(p, 0), Axis(p, 1), Axis(p, 2)};
   for (index_t extent = 2; extent <= largest_tile; ++extent) {
     if (fft::good_size(extent) == extent) least = std::min(least, tiled_seconds(p, axes, extent, work, threads));

@@ -26,6 +26,7 @@ struct ConvBenchOptions {
   std::vector<DataType> types{DataType::f32};
   std::vector<Layout> layouts{Layout::plain, Layout::blocked};
   std::vector<Peer> peers{Peer::onednn, Peer::fft_volume};
+  bool tune = false;            ///< choices by measurement
   bool cached_weights = false;  ///< forward passes find their weights prepared
   int threads = 1, rounds = 9;
   double min_seconds = 0.5, max_seconds = 30;

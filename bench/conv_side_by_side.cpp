@@ -116,7 +116,7 @@ class ConvContest {
 
  private:
   PlannedConvolution::Options planned(Engine engine) const {
-    return {.conv = o_.conv(engine), .threads = o_.threads, .prepare_forward = !o_.cached_weights};
+    return {.conv = o_.conv(engine), .threads = o_.threads, .prepare_forward = !o_.cached_weights, .tune = o_.tune};
   }
 
   void add_ours(Engine engine, Layout layout) {

@@ -41,6 +41,7 @@ nlohmann::ordered_json describe_machine(DataType type) {
           {"l2_gb_per_s", machine.l2_gb_per_s},
           {"l3_gb_per_s", machine.l3_gb_per_s},
           {"dram_gb_per_s", machine.dram_gb_per_s},
+          {"dram_gb_per_s_of_all", machine.dram_gb_per_s_of_all},
           {"compiler", compiler()},
           {"convolume", version()}};
 }

@@ -218,16 +218,14 @@ PatchDraw PatchDraw::draw(const Dataset& data, const Extent3& patch, std::uint64
   };
   PatchDraw draw;
   // Volumes are drawn by the number of patches that they hold.
-  std::vector<index_t> ends;
+  const auto places_of = [&](const LabelledVolume& volume) {
+    return volume.image.shape().extent - patch + Extent3::all(1);
+  };
   index_t total = 0;
-  for (const LabelledVolume& volume : data.train) {
-    const Extent3 places = volume.image.shape().extent - patch + Extent3::all(1);
-    total += places.volume();
-    ends.push_back(total);
-  }
-  const index_t place = below(total);
-  draw.volume = static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), place) - ends.begin());
-  const Extent3 places = data.train[draw.volume].image.shape().extent - patch + Extent3::all(1);
+  for (const LabelledVolume& volume : data.train) total += places_of(volume).volume();
+  index_t place = below(total);
+  while (place >= places_of(data.train[draw.volume]).volume()) place -= places_of(data.train[draw.volume++]).volume();
+  const Extent3 places = places_of(data.train[draw.volume]);
   for (int axis = 0; axis < 3; ++axis) draw.origin[axis] = below(places[axis]);
   const bool allowed[3] = {data.augment.flip_z, data.augment.flip_y, data.augment.flip_x};
   for (int axis = 0; axis < 3; ++axis)

@@ -27,11 +27,24 @@ Layout layout_for(index_t channels) {
   return channels < least_channels ? Layout::plain : Layout::blocked;
 }
 
+/// Of a node's entry in the numerics record.
+constexpr const char* tuned_key = ".tuned";
+
 ops::GroupNorm norm_of(const GroupNormNode& node, index_t channels) {
   return {.groups = node.groups == 0 ? channels : node.groups, .epsilon = node.epsilon};
 }
 
 }  // namespace
+
+std::map<std::string, std::string> tuned_choices(const NumericsRecord& record) {
+  std::map<std::string, std::string> choices;
+  constexpr std::string_view node = "node.";
+  for (const auto& [key, value] : record.entries()) {
+    if (!key.starts_with(node) || !key.ends_with(tuned_key)) continue;
+    choices[key.substr(node.size(), key.size() - node.size() - std::string_view(tuned_key).size())] = value;
+  }
+  return choices;
+}
 
 Network::Network(const NetSpec& spec, const Extent3& patch, Parameters& parameters, const NetworkOptions& options,
                  std::pmr::memory_resource* memory)
@@ -58,28 +71,41 @@ Network::Network(const NetSpec& spec, const Extent3& patch, Parameters& paramete
       node.taps = std::make_unique<std::pmr::vector<std::uint8_t>>(static_cast<std::size_t>(node.y.elements()), memory);
     }
   }
+  if (options_.tune_on != nullptr) tune();
   make_plans();
 }
 
-ConvPlan Network::plan_of_node(std::size_t i, const Layout x, const Layout y, std::size_t weight_budget) const {
+ConvProblem Network::problem_of(std::size_t i, const Layout x, const Layout y) const {
   const NodeSpec& node = spec_.nodes[i];
   ConvProblem problem =
       conv_problem(spec_, node, std::get<ConvNode>(node.kind), options_.batch, shapes_.of(node.inputs[0]));
   problem.x_layout = x;
   problem.y_layout = y;
-  return ConvPlan::make(problem, {.engine = options_.engine,
-                                  .memory_budget = weight_budget,
-                                  .fft = options_.fft,
-                                  .cache_spectra = options_.cache_spectra});
+  return problem;
+}
+
+ConvOptions Network::conv_options(std::size_t weight_budget) const {
+  return {.engine = options_.engine,
+          .memory_budget = weight_budget,
+          .fft = options_.fft,
+          .cache_spectra = options_.cache_spectra};
+}
+
+ConvPlan Network::plan_of_node(std::size_t i, const Layout x, const Layout y, std::size_t weight_budget) const {
+  ConvOptions options = conv_options(weight_budget);
+  const auto tuned = options_.tuned.find(spec_.nodes[i].name);
+  if (tuned != options_.tuned.end()) options.choice = tuned->second;
+  return ConvPlan::make(problem_of(i, x, y), options);
 }
 
 bool Network::better_blocked(std::size_t i) const {
   // Neighbours of a plain layer have to transpose what they read and write.
   constexpr double plain_advantage = 1.5;
-  const ConvPlan plain = plan_of_node(i, Layout::plain, Layout::plain, 0);
+  // By the cost model alone: layouts are chosen before anything is tuned, and the same when a tuned run is resumed.
+  const auto plan = [&](Layout x, Layout y) { return ConvPlan::make(problem_of(i, x, y), conv_options(0)); };
+  const ConvPlan plain = plan(Layout::plain, Layout::plain);
   try {
-    const ConvPlan blocked =
-        plan_of_node(i, layout_for(plain.problem().in_channels), layout_for(plain.problem().out_channels), 0);
+    const ConvPlan blocked = plan(layout_for(plain.problem().in_channels), layout_for(plain.problem().out_channels));
     if (plain.engine() == Engine::fft_tiled || plain.engine() == Engine::direct) return true;
     return options_.engine == Engine::automatic && blocked.seconds() <= plain_advantage * plain.seconds();
   } catch (const Unsupported&) {  // groups that do not fill channel blocks, or an engine for plain tensors alone
@@ -111,6 +137,23 @@ void Network::choose_layouts() {
     }
   }
   for (const bool one : plain) layouts_.push_back(one ? Layout::plain : Layout::blocked);
+}
+
+/// Measures once for all nodes with the same problem.
+void Network::tune() {
+  std::vector<std::pair<ConvProblem, std::string>> known;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const NodeSpec& node = spec_.nodes[i];
+    if (!std::holds_alternative<ConvNode>(node.kind) || options_.tuned.contains(node.name)) continue;
+    const ConvProblem problem = problem_of(i, layouts_[node.inputs[0]], layouts_[i + 1]);
+    const auto same = [&](const auto& other) { return other.first == problem; };
+    auto found = std::find_if(known.begin(), known.end(), same);
+    if (found == known.end()) {
+      const Execution run{*options_.tune_on, memory_};
+      found = known.emplace(known.end(), problem, ConvPlan::tune(problem, conv_options(0), run));
+    }
+    options_.tuned[node.name] = found->second;
+  }
 }
 
 /// Plans every convolution, first as if memory were endless, then with fewer kept spectra where the budget ends.
@@ -378,6 +421,8 @@ void Network::add_numerics(NumericsRecord& record) const {
     record.set("node." + spec_.nodes[i].name + ".layout", name_of(layout_of(i)));
     if (!nodes_[i].plan) continue;
     record.set("node." + spec_.nodes[i].name, nodes_[i].plan->numerics());
+    const auto tuned = options_.tuned.find(spec_.nodes[i].name);
+    if (tuned != options_.tuned.end()) record.set("node." + tuned->first + tuned_key, tuned->second);
     for (const CacheCost& cache : nodes_[i].plan->caches()) {
       if (cache.budgeted)
         record.set("node." + spec_.nodes[i].name + "." + cache.name, cache.kept ? "kept" : "recomputed");

@@ -23,7 +23,14 @@ struct NetworkOptions {
   std::size_t memory_budget = std::size_t{4} << 30;
   fft::Options fft{};         ///< who transforms
   bool cache_spectra = true;  ///< keep x_hat and w_hat from forward to backward, and share dy_hat; see ConvOptions
+  /// Measures choices of convolutions (ConvPlan::tune) on it; part of the numerics record then, as tuned choices.
+  Scheduler* tune_on = nullptr;
+  /// Choices that were tuned before, by node: they are taken without measuring.
+  std::map<std::string, std::string> tuned{};
 };
+
+/// The tuned choices that a run's record holds, by node; none where it was not tuned.
+std::map<std::string, std::string> tuned_choices(const NumericsRecord& record);
 
 /// When the parameters of a net are up to date, by name; those not named are from the start.
 using ParameterReady = std::map<std::string, Ready>;
@@ -80,11 +87,14 @@ class Network {
     bool dy_written = false;
   };
 
+  ConvProblem problem_of(std::size_t index, Layout x, Layout y) const;
+  ConvOptions conv_options(std::size_t weight_budget) const;
   ConvPlan plan_of_node(std::size_t index, Layout x, Layout y, std::size_t weight_budget) const;
   /// Whether a convolution belongs on blocked tensors: a plain way has to be so much faster that its neighbours'
   /// transpositions pay.
   bool better_blocked(std::size_t index) const;
   void choose_layouts();
+  void tune();
   void make_plans();
   View<const float> output_of(std::size_t reference) const;
   /// The node whose gradient an input's is, or nothing where none is needed.

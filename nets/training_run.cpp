@@ -85,12 +85,16 @@ class TrainingRun {
     if (options.resume) header = read_checkpoint_header(folder_.last());
     if (header) check_same_run(*header);
     const std::uint64_t seed = header ? header->seed : options.seed.value_or(1);
-    trainer_ = std::make_unique<Trainer>(spec_, data_, seed,
-                                         NetworkOptions{.engine = options.engine,
-                                                        .memory_budget = options.memory_budget,
-                                                        .fft = options.fft,
-                                                        .cache_spectra = options.cache_spectra},
-                                         scheduler_, &memory_);
+    NetworkOptions network{.engine = options.engine,
+                           .memory_budget = options.memory_budget,
+                           .fft = options.fft,
+                           .cache_spectra = options.cache_spectra};
+    if (header) {
+      network.tuned = recorded_choices(*header);
+    } else if (options.tune) {
+      network.tune_on = &scheduler_;
+    }
+    trainer_ = std::make_unique<Trainer>(spec_, data_, seed, network, scheduler_, &memory_);
     if (header) {
       check_numerics(*header);
       load_checkpoint(folder_.last(), trainer_->parameters());
@@ -140,6 +144,18 @@ class TrainingRun {
       throw FormatError(fmt::format("{}: was trained on other data (digest {}) than {} gives (digest {})", file,
                                     header.data_digest, o_.data.string(), data_.digest));
     }
+  }
+
+  /// Choices that the run was tuned to.
+  std::map<std::string, std::string> recorded_choices(const CheckpointHeader& header) const {
+    auto choices = tuned_choices(NumericsRecord::from_text(header.numerics));
+    if (o_.tune && choices.empty()) {
+      throw FormatError(
+          fmt::format("{}: was trained without --tune, and other choices would change its bits; leave "
+                      "--tune out or start a new run",
+                      folder_.last().string()));
+    }
+    return choices;
   }
 
   void check_numerics(const CheckpointHeader& header) const {

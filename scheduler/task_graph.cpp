@@ -22,7 +22,8 @@ struct TaskGraph::Impl {
     std::function<void()> body;
     std::string layer;
     std::vector<TaskId> predecessors, successors;
-    double path = 0;  // cost of the costliest path from here to the end
+    double path = 0;                  // cost of the costliest path from here to the end
+    std::vector<std::int32_t> woken;  // ranks that the task makes ready in a run
   };
 
   /// Successors and priorities follow from what was added; recomputed after each change of the graph.
@@ -35,8 +36,10 @@ struct TaskGraph::Impl {
   scheduler::SharedLabels labels;   // none, or of all nodes
   std::vector<TaskId> by_priority;  // rank -> task
   std::vector<std::int32_t> rank;   // task -> rank; a smaller rank runs first
-  std::size_t most_successors = 0;
   bool prepared = false;
+  // Of a run, of which there is one at a time: kept, so that runs allocate nothing.
+  std::vector<std::atomic<std::int32_t>> pending;  // predecessors that have not ended
+  std::vector<std::int32_t> queue;                 // heap of ranks; guarded by the run's mutex
 };
 
 void TaskGraph::Impl::prepare() {
@@ -47,8 +50,9 @@ void TaskGraph::Impl::prepare() {
       nodes[static_cast<std::size_t>(before)].successors.push_back(static_cast<TaskId>(id));
     }
   }
-  most_successors = 0;
-  for (const auto& node : nodes) most_successors = std::max(most_successors, node.successors.size());
+  for (auto& node : nodes) node.woken.reserve(node.successors.size());
+  pending = std::vector<std::atomic<std::int32_t>>(nodes.size());
+  queue.reserve(nodes.size());
   // Tasks are added after their predecessors, so that descending ids are a reverse topological order.
   for (std::size_t id = nodes.size(); id-- > 0;) {
     double longest = 0;
@@ -89,17 +93,17 @@ namespace {
 class Run {
  public:
   Run(TaskGraph::Impl& graph, Scheduler::Impl& workers, std::stop_token stop)
-      : graph_(graph), workers_(workers), stop_(std::move(stop)), pending_(graph.nodes.size()) {
+      : graph_(graph), workers_(workers), stop_(std::move(stop)), pending_(graph.pending), queue_(graph.queue) {
     if (workers.trace != nullptr) {
       trace_ = &workers.trace->impl();
       graph.trace_labels();
     }
+    queue_.clear();
     for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
       const auto count = graph.nodes[id].predecessors.size();
       pending_[id].store(static_cast<std::int32_t>(count), std::memory_order_relaxed);
       if (count == 0) queue_.push_back(graph.rank[id]);
     }
-    queue_.reserve(graph.nodes.size());  // nothing that could fail once tasks run
     std::make_heap(queue_.begin(), queue_.end(), std::greater<>{});
   }
 
@@ -152,8 +156,6 @@ class Run {
   void drain() {
     const DefaultFpEnvironment environment;
     workers_.note_worker();
-    std::vector<std::int32_t> ready;
-    ready.reserve(graph_.most_successors);
     scheduler::TraceStretch stretch(trace_, graph_.labels);
     TaskId task = 0;
     while (pop(task)) {
@@ -163,14 +165,15 @@ class Run {
       } else {
         execute_task(task);
       }
-      ready.clear();
-      for (const TaskId after : graph_.nodes[static_cast<std::size_t>(task)].successors) {
+      auto& node = graph_.nodes[static_cast<std::size_t>(task)];
+      node.woken.clear();
+      for (const TaskId after : node.successors) {
         // acq_rel: the last predecessor to arrive has seen the writes of all the others, and passes them on.
         if (pending_[static_cast<std::size_t>(after)].fetch_sub(1, std::memory_order_acq_rel) == 1) {
-          ready.push_back(graph_.rank[static_cast<std::size_t>(after)]);
+          node.woken.push_back(graph_.rank[static_cast<std::size_t>(after)]);
         }
       }
-      push(ready);
+      push(node.woken);
     }
   }
 
@@ -225,11 +228,11 @@ class Run {
   Scheduler::Impl& workers_;
   Trace::Impl* trace_ = nullptr;
   std::stop_token stop_;
-  std::vector<std::atomic<std::int32_t>> pending_;  // predecessors that have not ended
+  std::vector<std::atomic<std::int32_t>>& pending_;
   std::mutex mutex_;
-  std::vector<std::int32_t> queue_;  // heap of ranks; guarded by mutex_
-  int active_ = 0;                   // workers that drain; guarded by mutex_
-  std::exception_ptr error_;         // guarded by mutex_ until all workers have ended
+  std::vector<std::int32_t>& queue_;
+  int active_ = 0;            // workers that drain; guarded by mutex_
+  std::exception_ptr error_;  // guarded by mutex_ until all workers have ended
   std::atomic<bool> cancelled_{false}, skipped_{false};
   tbb::task_group* group_ = nullptr;
 };
@@ -253,7 +256,8 @@ TaskId TaskGraph::add(TaskOptions options, std::function<void()> body, std::span
                   .body = std::move(body),
                   .layer = impl_->layer,
                   .predecessors = {},
-                  .successors = {}};
+                  .successors = {},
+                  .woken = {}};
   node.predecessors.assign(after.begin(), after.end());
   std::sort(node.predecessors.begin(), node.predecessors.end());
   node.predecessors.erase(std::unique(node.predecessors.begin(), node.predecessors.end()), node.predecessors.end());

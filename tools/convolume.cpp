@@ -68,7 +68,7 @@ struct Common {
 
   void add_to(CLI::App& app) {
     app.add_option("--threads", threads, "Worker threads; 0 takes one per processor")->check(CLI::Range(0, 1024));
-    app.add_option("--engine", engine, "Way to convolve: automatic, fft_tiled, fft_volume, direct or reference")
+    app.add_option("--engine", engine, "Way to convolve: automatic, fft_tiled, fft_volume, direct, reference or onednn")
         ->capture_default_str();
     app.add_flag("--quiet", quiet, "Print results only");
   }
@@ -95,6 +95,9 @@ struct TrainCommand {
     app.add_option("--memory-budget", budget_mib, "MiB that kept weight spectra may hold")
         ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30))
         ->capture_default_str();
+    app.add_flag("--tune", options.tune,
+                 "Measure how each layer convolves fastest, up to a few seconds a layer, instead of asking the cost "
+                 "model; a resumed run keeps what was measured");
     common.add_to(app);
   }
 

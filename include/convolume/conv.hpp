@@ -22,6 +22,7 @@ enum class Engine {
   fft_volume,  ///< whole volumes in the frequency domain, ZNN's way
   direct,      ///< sums over taps, channels in the lanes: for small kernels and small deep layers
   reference,   ///< plain loops in double precision: slow, obvious, serves every problem in plain layout
+  onednn,      ///< oneDNN's own way, in float, where the library was built with it; never taken by `automatic`
 };
 CONVOLUME_API const char* name_of(Engine engine) noexcept;
 /// Throws InvalidArgument listing the names.
@@ -29,6 +30,10 @@ CONVOLUME_API Engine engine_of(const std::string& name);
 
 struct ConvOptions {
   Engine engine = Engine::automatic;
+  /// What ConvPlan::choice() or ConvPlan::tune() said: the engine and, of fft_tiled, the tiles of each direction
+  /// and whether they share them. In the place of the cost model's choice; a plan that was made from a choice has the
+  /// bits of the plan that it came from. Empty: the cost model chooses. `engine` must be automatic or the same.
+  std::string choice{};
   /// Bytes that kept spectra may hold (of weights; of x where fft_tiled keeps them); above it they are recomputed where
   /// they are used, with the same bits. 0 means no limit. Those of depthwise convolutions, a few MB, are always kept.
   std::size_t memory_budget = 0;
@@ -37,7 +42,7 @@ struct ConvOptions {
   /// Whether spectra are computed once per iteration and kept for every product that reads them. Without it w_hat is
   /// recomputed for each product and dy_hat apart for dx and for dw, with the same bits; caches that a caller binds
   /// (x_hat, dy_hat) are used all the same. What caching gains and costs can be measured so. fft_tiled
-  /// keeps w_hat of the forward pass alone, and x_hat and dy_hat where its directions share tiles (docs/adr/0012).
+  /// keeps w_hat of the forward pass alone, and x_hat and dy_hat where its directions share tiles.
   bool cache_spectra = true;
 };
 
@@ -167,6 +172,10 @@ class CONVOLUME_API ConvPlan {
   /// Throws InvalidArgument for a problem that makes no sense and Unsupported, with every engine's reason, where none
   /// serves it.
   static ConvPlan make(const ConvProblem& problem, const ConvOptions& options = {});
+  /// Measures what the cost model likes best, engines that `options` admits and tiles of each direction, and returns
+  /// the fastest choice for a training step, to be written into ConvOptions::choice and kept with the results: measured
+  /// again, it may be another one. Takes seconds; tensors and spectra come from run.memory. Throws as make() does.
+  static std::string tune(const ConvProblem& problem, const ConvOptions& options, const Execution& run);
 
   /// Weights (problem.w_shape()) into the engine's form.
   PreparedWeights prepare(const Execution& run, const ConstTensorView& w) const;
@@ -188,6 +197,8 @@ class CONVOLUME_API ConvPlan {
 
   const ConvProblem& problem() const noexcept;
   Engine engine() const noexcept;
+  /// What was chosen, as ConvOptions::choice takes it. Part of numerics().
+  const std::string& choice() const noexcept;
   /// Seconds of one core for a training step, by the cost model: to compare plans, not to plan a day.
   double seconds() const noexcept;
   /// Everything that decides the rounding.

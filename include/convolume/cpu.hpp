@@ -14,6 +14,7 @@ struct MachineModel {
   long long l1_bytes, l2_bytes, l3_bytes;
   double gflops_per_core;                          ///< single precision FMA peak
   double l2_gb_per_s, l3_gb_per_s, dram_gb_per_s;  ///< loads, one core
+  double dram_gb_per_s_of_all;                     ///< all cores together
 };
 
 /// The row of the constants table for this machine and the current SIMD target. Deterministic: reads no clock.

@@ -38,9 +38,12 @@ struct TrainOptions {
   int threads = 0;                         ///< 0: one per processor
   bool resume = false;                     ///< continue from out/checkpoints/last.safetensors, bit for bit
   Engine engine = Engine::automatic;
-  std::size_t memory_budget = std::size_t{4} << 30;       ///< bytes of kept weight spectra
-  fft::Options fft{};                                     ///< who transforms; part of the numerics record
-  bool cache_spectra = true;                              ///< see ConvOptions
+  std::size_t memory_budget = std::size_t{4} << 30;  ///< bytes of kept weight spectra
+  fft::Options fft{};                                ///< who transforms; part of the numerics record
+  bool cache_spectra = true;                         ///< see ConvOptions
+  /// Measures how to convolve (ConvPlan::tune) instead of asking the cost model. The choices become part of the run's
+  /// numerics record, so that it is resumed with them, without measuring; with or without this option.
+  bool tune = false;
   std::pmr::memory_resource* upstream = mmap_resource();  ///< where slabs come from
   std::function<void(const TrainProgress&)> on_progress;
   std::stop_token stop;  ///< ends the run with a checkpoint
@@ -57,7 +60,8 @@ struct TrainResult {
 
 /// Trains a net. Writes to `out`: checkpoints/*.safetensors (the newest also as last.safetensors), metrics.jsonl, and
 /// at the end report/loss.svg and report/slice.png. The bits of a checkpoint depend on net, data, seed and iteration
-/// alone, not on threads, time or interruptions. Throws Error of every kind; no file that was good before is harmed.
+/// alone (where tuned, on the choices too), not on threads, time or interruptions. Throws Error of every kind; no file
+/// that was good before is harmed.
 CONVOLUME_API TrainResult train(const TrainOptions& options);
 
 struct InferOptions {

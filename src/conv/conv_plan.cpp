@@ -1,9 +1,10 @@
-#include <array>
 #include <limits>
 #include <mutex>
+#include <string_view>
 
 #include <fmt/format.h>
 
+#include "conv/choice.hpp"
 #include "conv/engine.hpp"
 #include "conv/prepared.hpp"
 #include "convolume/conv.hpp"
@@ -15,15 +16,31 @@ using conv::BackwardArguments;
 using conv::ForwardArguments;
 using conv::PrepareArguments;
 
-struct Candidate {
-  Engine engine;
-  conv::Answer (*offer)(const ConvProblem&, const ConvOptions&);
-};
+conv::Answer offer_of(Engine engine, const ConvProblem& problem, const ConvOptions& options) {
+  switch (engine) {
+    case Engine::fft_tiled:
+      return conv::offer_fft_tiled(problem, options);
+    case Engine::fft_volume:
+      return conv::offer_fft_volume(problem, options);
+    case Engine::direct:
+      return conv::offer_direct(problem, options);
+    case Engine::onednn:
+      return conv::offer_onednn(problem, options);
+    case Engine::reference:
+    case Engine::automatic:
+      break;
+  }
+  return conv::offer_reference(problem, options);
+}
 
-/// The list, best general choice first; the reference ends it.
-constexpr std::array candidates{
-    Candidate{Engine::fft_tiled, conv::offer_fft_tiled}, Candidate{Engine::fft_volume, conv::offer_fft_volume},
-    Candidate{Engine::direct, conv::offer_direct}, Candidate{Engine::reference, conv::offer_reference}};
+/// The engine that is asked for by name or by a choice; `automatic` where none is.
+Engine engine_asked(const ConvOptions& options) {
+  if (options.choice.empty()) return options.engine;
+  const Engine engine = conv::parse_choice(options.choice).engine;
+  if (options.engine == Engine::automatic || options.engine == engine) return engine;
+  throw InvalidArgument(
+      fmt::format("choice '{}' is not one of {}; leave the engine automatic", options.choice, name_of(options.engine)));
+}
 
 /// The task graph of a blocking call and the bindings that its tasks read.
 template <class Arguments>
@@ -84,7 +101,7 @@ void check(const char* name, const ConstTensorView& tensor, const Shape5& shape,
   }
 }
 
-void check_geometry(const char* name, const std::string& found, const std::string& expected) {
+void check_geometry(const char* name, std::string_view found, std::string_view expected) {
   if (found != expected) {
     throw StaleCache(fmt::format("convolution: {} was made for '{}', this plan needs '{}'; make it with this plan",
                                  name, found, expected));
@@ -98,8 +115,8 @@ void raise_version(Cache& cache) {
 }
 
 /// Empty where the spectra were moved away.
-std::string geometry_of(const Spectra& spectra) {
-  return spectra.impl() != nullptr ? spectra.impl()->geometry : std::string();
+std::string_view geometry_of(const Spectra& spectra) {
+  return spectra.impl() != nullptr ? std::string_view(spectra.impl()->geometry) : std::string_view();
 }
 
 }  // namespace
@@ -107,6 +124,7 @@ std::string geometry_of(const Spectra& spectra) {
 struct ConvPlan::Impl {
   ConvProblem problem;
   Engine chosen = Engine::reference;
+  std::string choice;
   double seconds = 0;
   std::unique_ptr<conv::ConvEngine> engine;
   std::string story;
@@ -122,7 +140,7 @@ struct ConvPlan::Impl {
   Ready append(TaskGraph& graph, const ConvReady& ready, std::shared_ptr<const ForwardArguments> a) const;
   ConvGradientReady append(TaskGraph& graph, const ConvReady& ready, std::shared_ptr<const BackwardArguments> a) const;
   void check_weights(const PreparedWeights& w) const {
-    check_geometry("w", w.impl() != nullptr ? w.impl()->geometry : "", w_geometry);
+    check_geometry("w", w.impl() != nullptr ? std::string_view(w.impl()->geometry) : std::string_view(), w_geometry);
   }
 };
 
@@ -138,17 +156,19 @@ const char* name_of(Engine engine) noexcept {
       return "direct";
     case Engine::reference:
       return "reference";
+    case Engine::onednn:
+      return "onednn";
   }
   return "unknown";
 }
 
 Engine engine_of(const std::string& name) {
   for (const Engine engine :
-       {Engine::automatic, Engine::fft_tiled, Engine::fft_volume, Engine::direct, Engine::reference}) {
+       {Engine::automatic, Engine::fft_tiled, Engine::fft_volume, Engine::direct, Engine::reference, Engine::onednn}) {
     if (name == name_of(engine)) return engine;
   }
   throw InvalidArgument(
-      fmt::format("engine '{}' is unknown; use automatic, fft_tiled, fft_volume, direct or reference", name));
+      fmt::format("engine '{}' is unknown; use automatic, fft_tiled, fft_volume, direct, reference or onednn", name));
 }
 
 ForwardArguments ConvPlan::Impl::arguments(const ForwardBindings& b, std::pmr::memory_resource* memory) const {
@@ -228,26 +248,29 @@ ConvPlan ConvPlan::make(const ConvProblem& problem, const ConvOptions& options) 
   impl->problem = problem;
   std::string story = fmt::format("{}{}\n", to_string(problem), problem.transposed ? " transposed" : "");
   double best = std::numeric_limits<double>::infinity();
-  for (const Candidate& candidate : candidates) {
-    if (options.engine != Engine::automatic && options.engine != candidate.engine) {
-      story += fmt::format("  {}: not asked for\n", name_of(candidate.engine));
+  const Engine asked = engine_asked(options);
+  std::vector<Engine> listed(conv::automatic_engines.begin(), conv::automatic_engines.end());
+  if (asked == Engine::onednn) listed.push_back(asked);
+  for (const Engine engine : listed) {
+    if (asked != Engine::automatic && asked != engine) {
+      story += fmt::format("  {}: not asked for\n", name_of(engine));
       continue;
     }
-    auto answer = candidate.offer(problem, options);
+    auto answer = offer_of(engine, problem, options);
     if (const auto* reason = std::get_if<std::string>(&answer)) {
-      story += fmt::format("  {}: refuses, {}\n", name_of(candidate.engine), *reason);
+      story += fmt::format("  {}: refuses, {}\n", name_of(engine), *reason);
       continue;
     }
     auto& offer = std::get<conv::Offer>(answer);
-    story +=
-        fmt::format("  {}: {:.3g} ms per training step estimated\n", name_of(candidate.engine), 1e3 * offer.seconds);
+    story += fmt::format("  {}: {:.3g} ms per training step estimated\n", name_of(engine), 1e3 * offer.seconds);
     if (offer.seconds >= best) continue;
     best = impl->seconds = offer.seconds;
-    impl->chosen = candidate.engine;
+    impl->chosen = engine;
     impl->engine = std::move(offer.engine);
+    impl->choice = offer.choice.empty() ? name_of(engine) : std::move(offer.choice);
   }
   if (!impl->engine) throw Unsupported("no engine serves this convolution:\n" + story);
-  story += fmt::format("  chosen: {}\n", name_of(impl->chosen));
+  story += fmt::format("  chosen: {}\n", impl->choice);
   for (const CacheCost& cache : impl->engine->caches()) {
     story += fmt::format("  {}: {} {} bytes, {:.3g} ms saved per iteration\n", cache.name,
                          cache.kept ? "kept," : "recomputed, would hold", cache.bytes, 1e3 * cache.seconds_saved);
@@ -357,7 +380,8 @@ ConvGradientReady ConvPlan::append_backward(TaskGraph& graph, const ConvReady& r
 const ConvProblem& ConvPlan::problem() const noexcept { return impl_->problem; }
 Engine ConvPlan::engine() const noexcept { return impl_->chosen; }
 double ConvPlan::seconds() const noexcept { return impl_->seconds; }
-std::string ConvPlan::numerics() const { return impl_->engine->numerics(); }
+const std::string& ConvPlan::choice() const noexcept { return impl_->choice; }
+std::string ConvPlan::numerics() const { return fmt::format("{}: {}", impl_->choice, impl_->engine->numerics()); }
 std::string ConvPlan::explain() const { return impl_->story; }
 std::vector<CacheCost> ConvPlan::caches() const { return impl_->engine->caches(); }
 TransformCounts ConvPlan::transforms() const noexcept { return impl_->engine->transforms(); }

@@ -1,11 +1,13 @@
 // What a way to convolve has to provide. Engines are immutable and shared by all executions of a plan.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <variant>
 
 #include "convolume/conv.hpp"
+#include "plan/tiled_cost.hpp"
 
 namespace convolume::conv {
 
@@ -58,14 +60,20 @@ class ConvEngine {
 struct Offer {
   std::unique_ptr<ConvEngine> engine;
   double seconds = 0;
+  std::string choice{};  ///< see ConvOptions::choice; empty where there is nothing to choose but the engine
 };
+/// What `automatic` looks at, best general choice first; the reference ends the list.
+inline constexpr std::array automatic_engines{Engine::fft_tiled, Engine::fft_volume, Engine::direct, Engine::reference};
+
 using Answer = std::variant<Offer, std::string>;
 
 Answer offer_fft_tiled(const ConvProblem& problem, const ConvOptions& options);
 /// For depthwise problems that offer_fft_tiled() serves.
-Offer offer_fft_depthwise(const ConvProblem& problem);
+Offer offer_fft_depthwise(const ConvProblem& problem, const plan::TiledWays& ways);
 Answer offer_fft_volume(const ConvProblem& problem, const ConvOptions& options);
 Answer offer_direct(const ConvProblem& problem, const ConvOptions& options);
+/// Asked for by name only.
+Answer offer_onednn(const ConvProblem& problem, const ConvOptions& options);
 Answer offer_reference(const ConvProblem& problem, const ConvOptions& options);
 
 }  // namespace convolume::conv

@@ -22,9 +22,9 @@ using plan::Direction;
 /// The tiles of one direction and their transforms; spectra are [frequency block][kz][re, im][lane].
 template <class T>
 struct DepthwiseDirection {
-  DepthwiseDirection(const ConvProblem& p, Direction direction)
+  DepthwiseDirection(const ConvProblem& p, Direction direction, const plan::TiledWays& ways)
       : to_y(direction != Direction::backward_data),
-        grid(tile_grid(p, direction)),
+        grid{ways.of(direction), p.batch, plan::Lattices(p)},
         in(grid.way.tile, grid.way.tile),
         valid(grid.way.tile, grid.way.valid),
         kernel(grid.way.tile, grid.lattices.dense.kernel) {}
@@ -49,15 +49,13 @@ struct DepthwiseDirection {
 template <class T>
 class FftDepthwiseEngine final : public ConvEngine {
  public:
-  explicit FftDepthwiseEngine(const ConvProblem& p)
+  FftDepthwiseEngine(const ConvProblem& p, const plan::TiledWays& ways)
       : problem_(p),
         dense_(untransposed(p)),
-        forward_(dense_, p.transposed ? Direction::backward_data : Direction::forward),
-        data_(dense_, p.transposed ? Direction::forward : Direction::backward_data),
-        weights_(dense_, Direction::backward_weights),
+        forward_(dense_, p.transposed ? Direction::backward_data : Direction::forward, ways),
+        data_(dense_, p.transposed ? Direction::forward : Direction::backward_data, ways),
+        weights_(dense_, Direction::backward_weights, ways),
         blocks_((p.in_channels + lanes - 1) / lanes) {}
-
-  double seconds() const { return forward_.grid.way.seconds + data_.grid.way.seconds + weights_.grid.way.seconds; }
 
   Ready append_prepare(TaskGraph& graph, const Ready& ready,
                        std::shared_ptr<const PrepareArguments> arguments) const override;
@@ -425,13 +423,10 @@ ConvGradientReady FftDepthwiseEngine<T>::append_backward(TaskGraph& graph, const
 
 }  // namespace
 
-Offer offer_fft_depthwise(const ConvProblem& problem) {
-  const auto offer = [](auto engine) {
-    const double seconds = engine->seconds();
-    return Offer{std::move(engine), seconds};
-  };
-  if (problem.type == DataType::f32) return offer(std::make_unique<FftDepthwiseEngine<float>>(problem));
-  return offer(std::make_unique<FftDepthwiseEngine<double>>(problem));
+Offer offer_fft_depthwise(const ConvProblem& problem, const plan::TiledWays& ways) {
+  if (problem.type == DataType::f32)
+    return {std::make_unique<FftDepthwiseEngine<float>>(problem, ways), ways.seconds()};
+  return {std::make_unique<FftDepthwiseEngine<double>>(problem, ways), ways.seconds()};
 }
 
 }  // namespace convolume::conv

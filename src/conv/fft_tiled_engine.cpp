@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "conv/bias_gradient.hpp"
+#include "conv/choice.hpp"
 #include "conv/engine.hpp"
 #include "conv/grouped_engine.hpp"
 #include "conv/prepared.hpp"
@@ -53,9 +54,8 @@ std::vector<TaskId> check_source(TaskGraph& graph, const Ready& x, const std::sh
 template <class T>
 class FftTiledEngine final : public ConvEngine {
  public:
-  FftTiledEngine(const ConvProblem& p, const ConvOptions& options) : FftTiledEngine(p, untransposed(p), options) {}
-
-  double seconds() const { return ways_.seconds(); }
+  FftTiledEngine(const ConvProblem& p, const ConvOptions& options, const plan::TiledWays& ways)
+      : FftTiledEngine(p, untransposed(p), options, ways) {}
 
   Ready append_prepare(TaskGraph& graph, const Ready& ready,
                        std::shared_ptr<const PrepareArguments> arguments) const override;
@@ -89,9 +89,10 @@ class FftTiledEngine final : public ConvEngine {
   TransformCounts transforms() const noexcept override { return meter_.counts(); }
 
  private:
-  FftTiledEngine(const ConvProblem& p, const ConvProblem& dense, const ConvOptions& options)
+  FftTiledEngine(const ConvProblem& p, const ConvProblem& dense, const ConvOptions& options,
+                 const plan::TiledWays& ways)
       : problem_(p),
-        ways_(plan::choose_tiled_ways(dense, !p.transposed, machine_model())),
+        ways_(ways),
         forward_(dense, p.transposed ? Direction::backward_data : Direction::forward,
                  p.transposed ? ways_.data : ways_.forward, Counted::input, false, meter_),
         data_(dense, p.transposed ? Direction::forward : Direction::backward_data,
@@ -282,10 +283,6 @@ ConvGradientReady FftTiledEngine<T>::append_backward(TaskGraph& graph, const Con
   return result;
 }
 
-}  // namespace
-
-namespace {
-
 constexpr index_t largest_tile = 64, most_lattices = 4096;
 
 /// Why tiles do not serve the problem, or nothing. Stride and dilation of transposed problems are those of the
@@ -316,20 +313,24 @@ std::string refusal(const ConvProblem& problem) {
   return {};
 }
 
+template <class T>
+Offer make_offer(const ConvProblem& problem, const ConvOptions& options, const plan::TiledWays& ways) {
+  return {std::make_unique<FftTiledEngine<T>>(problem, options, ways), ways.seconds()};
+}
+
 }  // namespace
 
 Answer offer_fft_tiled(const ConvProblem& problem, const ConvOptions& options) {
-  const bool depthwise =
-      problem.groups > 1 && problem.groups == problem.in_channels && problem.groups == problem.out_channels;
+  const bool depthwise = is_depthwise(problem);
   if (problem.groups > 1 && !depthwise) return offer_grouped(problem, options, offer_fft_tiled);
   if (std::string reason = refusal(problem); !reason.empty()) return reason;
-  if (depthwise) return offer_fft_depthwise(problem);
-  const auto answer = [](auto engine) {
-    const double seconds = engine->seconds();
-    return Offer{std::move(engine), seconds};
-  };
-  if (problem.type == DataType::f32) return answer(std::make_unique<FftTiledEngine<float>>(problem, options));
-  return answer(std::make_unique<FftTiledEngine<double>>(problem, options));
+  const auto choice = options.choice.empty() ? std::nullopt : std::optional(parse_choice(options.choice));
+  const plan::TiledWays ways = tiled_ways(problem, choice);
+  Offer offer = depthwise                       ? offer_fft_depthwise(problem, ways)
+                : problem.type == DataType::f32 ? make_offer<float>(problem, options, ways)
+                                                : make_offer<double>(problem, options, ways);
+  offer.choice = to_string(choice_of(problem, ways));
+  return offer;
 }
 
 }  // namespace convolume::conv

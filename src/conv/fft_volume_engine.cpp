@@ -201,7 +201,7 @@ void FftVolumeEngine<T>::sum_over_channels(const Spectra::Impl& from, const Prep
   const index_t terms = to_coarse ? fine_per_group() : coarse_per_group();
   const index_t group = channel / (to_coarse ? coarse_per_group() : fine_per_group());
   const index_t source_channels = to_coarse ? geometry_.fine.channels : geometry_.coarse.channels;
-  std::vector<const T*> maps(static_cast<std::size_t>(terms)), weights(static_cast<std::size_t>(terms));
+  std::pmr::vector<const T*> maps(static_cast<std::size_t>(terms), memory), weights(maps.size(), memory);
   const auto map_of = [&](index_t t) {
     return static_cast<const T*>(from.maps.get(static_cast<std::size_t>(n * source_channels + group * terms + t)));
   };
@@ -246,7 +246,8 @@ void FftVolumeEngine<T>::weight_gradient(const Spectra::Impl& x_hat, const Spect
                                          const BackwardArguments& a) const {
   const Spectra::Impl& fine = problem_.transposed ? dy_hat : x_hat;
   const Spectra::Impl& coarse = problem_.transposed ? x_hat : dy_hat;
-  std::vector<const T*> left, right;
+  std::pmr::vector<const T*> left(a.memory), right(a.memory);
+  for (auto* side : {&left, &right}) side->reserve(static_cast<std::size_t>(problem_.batch * geometry_.transforms));
   for (index_t n = 0; n < problem_.batch; ++n) {
     const auto* f = static_cast<const T*>(fine.maps.get(static_cast<std::size_t>(n * geometry_.fine.channels + c)));
     const auto* g = static_cast<const T*>(coarse.maps.get(static_cast<std::size_t>(n * geometry_.coarse.channels + o)));

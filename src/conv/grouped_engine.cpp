@@ -33,13 +33,6 @@ V rows_of(const V& view, index_t first, index_t count) {
   return part;
 }
 
-ConvProblem one_group(ConvProblem p) {
-  p.in_channels /= p.groups;
-  p.out_channels /= p.groups;
-  p.groups = 1;
-  return p;
-}
-
 /// One engine, executed on the channels of each group in turn. Bindings are cut into those of groups when a run begins,
 /// since a plan may replace them between runs.
 class GroupedEngine final : public ConvEngine {
@@ -195,6 +188,17 @@ ConvGradientReady GroupedEngine::append_backward(TaskGraph& graph, const ConvRea
 }
 
 }  // namespace
+
+bool is_depthwise(const ConvProblem& p) {
+  return p.groups > 1 && p.groups == p.in_channels && p.groups == p.out_channels;
+}
+
+ConvProblem one_group(ConvProblem p) {
+  p.in_channels /= p.groups;
+  p.out_channels /= p.groups;
+  p.groups = 1;
+  return p;
+}
 
 Answer offer_grouped(const ConvProblem& problem, const ConvOptions& options,
                      Answer (*offer)(const ConvProblem&, const ConvOptions&)) {

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "conv/complex_product.hpp"
-#include "convolume/cpu.hpp"
 #include "convolume/scheduler.hpp"
 #include "fft/tile_plan.hpp"
 #include "plan/tiled_cost.hpp"
@@ -211,9 +210,5 @@ struct TileGrid {
     return tensor;
   }
 };
-
-inline TileGrid tile_grid(const ConvProblem& p, plan::Direction direction) {
-  return {plan::choose_tiled_way(p, direction, machine_model()), p.batch, plan::Lattices(p)};
-}
 
 }  // namespace convolume::conv

@@ -12,6 +12,7 @@
 #include "conv/tiled_layout.hpp"
 #include "conv/transform_meter.hpp"
 #include "convolume/scheduler.hpp"
+#include "plan/overlap_order.hpp"
 
 namespace convolume::conv {
 

@@ -51,9 +51,7 @@ TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& problem, bool tra
       problem_(turned_ ? plan::exchange_zy(problem) : problem),
       transposed_(transposed),
       activation_(activation),
-      grid_{
-          turned_ ? plan::choose_tiled_way(problem_, plan::Direction::backward_weights, machine_model()) : ways.weights,
-          problem.batch, plan::Lattices(problem_)},
+      grid_{ways.weights, problem.batch, plan::Lattices(problem_)},
       in_(grid_.way.tile, grid_.way.tile),
       gradient_(grid_.way.tile, grid_.way.valid),
       kernel_(grid_.way.tile, grid_.lattices.dense.kernel),

@@ -3,7 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "convolume/error.hpp"
+#include "plan/overlap_order.hpp"
 
 namespace convolume::plan {
 namespace {
@@ -21,22 +26,24 @@ double product_efficiency(double rows) {
 }
 constexpr double best_transform = 0.42, worst_transform = 0.2;
 constexpr double spilled_share = 0.16, least_spilled = 0.65;  // lost for each L2 that a group of tiles needs above two
+// Lines of more points do not fit the registers, and are stored and read again in between; measured.
+constexpr index_t register_points = 16;
+constexpr double long_x_share = 0.8, long_zy_share = 0.9;
 constexpr double kernel_efficiency = 0.2, kernel_share = 0.4;
 constexpr double cropped_share = 0.75;          // of an inverse's operations, where only the valid part is wanted
 constexpr double tile_seconds = 1e-6;           // setting up one tile of one channel block
+constexpr double idle_share = 0.3;              // of a worker's wait for the other: sometimes it finds other work
 constexpr double most_spectra_bytes = 1 << 28;  // of x and dy, that one direction leaves to another
-constexpr double block_seconds = 1e-7;          // a call for one frequency block of a group: products, lines along Z
+constexpr double block_seconds = 2e-7;          // a call for one frequency block of a group: products, lines along Z
 
 struct Channels {
   double terms, lanes;           // of the products
   double in_blocks, out_blocks;  // 64-byte blocks to transform and to invert, per tile
 };
 
-double blocks_of(index_t channels, DataType type) {
-  const index_t block = channel_block(type);
-  // Few channels are transformed with tiles in the lanes.
-  if (channels < block / 2) return static_cast<double>(channels) / static_cast<double>(block);
-  return static_cast<double>((channels + block - 1) / block);
+/// Few channels of plain x are transformed with tiles in the lanes.
+bool few_channels(const ConvProblem& p) {
+  return p.groups == 1 && 2 * p.in_channels < channel_block(p.type) && p.x_layout == Layout::plain;
 }
 
 /// Of transforms of tiles whose group holds so many bytes. Extents with a prime factor above 7 take longer.
@@ -45,8 +52,12 @@ double transform_rate(const Extent3& tile, double held, const MachineModel& mach
   const double spectrum = 128.0 * static_cast<double>(tile.z * tile.y * (tile.x / 2 + 1));
   // From spectra of 0.28 of the L2 to 0.53.
   const double outgrown = std::clamp((spectrum / l2 - 0.28) / 0.25, 0.0, 1.0);
-  double efficiency = best_transform + outgrown * (worst_transform - best_transform);
-  efficiency *= std::clamp(1 - spilled_share * (held / l2 - 2), least_spilled, 1.0);
+  // Either the tile does not fit or its group: what has left the L2 already cannot leave it again.
+  const double spilled = std::clamp(1 - spilled_share * (held / l2 - 2), least_spilled, 1.0);
+  double efficiency =
+      std::min(best_transform + outgrown * (worst_transform - best_transform), best_transform * spilled);
+  if (tile.x > register_points) efficiency *= long_x_share;
+  if (std::max(tile.z, tile.y) > register_points) efficiency *= long_zy_share;
   for (int axis = 0; axis < 3; ++axis) efficiency *= tile[axis] % 11 == 0 || tile[axis] % 13 == 0 ? 0.94 : 1;
   return efficiency * machine.gflops_per_core * 1e9;
 }
@@ -70,7 +81,8 @@ class Model {
     const index_t results = to_input ? p.in_channels : p.out_channels;
     const double block = static_cast<double>(channel_block(p.type));
     channels_.terms = depthwise ? 1 : static_cast<double>(terms);
-    channels_.in_blocks = depthwise ? std::ceil(static_cast<double>(terms) / block) : blocks_of(terms, p.type);
+    few_ = !to_input && few_channels(p);
+    channels_.in_blocks = few_ ? static_cast<double>(terms) / block : std::ceil(static_cast<double>(terms) / block);
     channels_.out_blocks = std::ceil(static_cast<double>(results) / block);
     // Of x every phase has channels of its own.
     const auto phases = static_cast<double>(lattices_.phases());
@@ -80,7 +92,8 @@ class Model {
     element_ = static_cast<double>(size_of(p.type));
   }
 
-  const Extent3& domain() const { return domain_; }
+  /// Whether tiles go through all stages in groups: sums over all tiles and single channels do not.
+  bool grouped() const { return direction_ != Direction::backward_weights && problem_.groups == 1; }
   const Extent3& kernel() const { return problem_.kernel; }
   /// Tiles longer than needed to cover an axis at once are of no use.
   bool useful(int axis, index_t tile) const {
@@ -104,21 +117,24 @@ class Model {
            tile >= domain_[axis] + std::max<index_t>({0, problem_.pad_before[axis], problem_.pad_after[axis]});
   }
 
-  TiledWay way(const Extent3& tile) const {
-    TiledWay way{.tile = tile, .valid = tile - problem_.kernel + Extent3::all(1), .domain = domain_};
+  TiledWay way(const Extent3& tile, index_t group) const {
+    TiledWay way{.tile = tile, .valid = tile - problem_.kernel + Extent3::all(1), .domain = domain_, .group = group};
     way.overlap_add = shared_ && direction_ == Direction::backward_data;
     for (int axis = 0; axis < 3; ++axis) {
       if (covers(axis, tile[axis])) way.valid[axis] = domain_[axis];
       way.count[axis] = (domain_[axis] + way.valid[axis] - 1) / way.valid[axis];
     }
-    way.seconds = -1;
-    for (const index_t group : groups) {
-      const double seconds = this->seconds(way, group);
-      if (way.seconds >= 0 && way.seconds <= seconds) continue;
-      way.seconds = seconds;
-      way.group = group;
-    }
+    way.seconds = direction_ == Direction::backward_weights ? sums_seconds(way) : voxels_seconds(way);
     return way;
+  }
+
+  /// Of all groups that are looked at.
+  std::vector<TiledWay> ways(const Extent3& tile) const {
+    std::vector<TiledWay> all;
+    for (const index_t group : groups) {
+      if (group == 1 || grouped()) all.push_back(way(tile, group));
+    }
+    return all;
   }
 
  private:
@@ -143,10 +159,6 @@ class Model {
     return p;
   }
 
-  double seconds(const TiledWay& way, index_t group) const {
-    return direction_ == Direction::backward_weights ? sums_seconds(way) : voxels_seconds(way, group);
-  }
-
   /// Of the direction that sums over tiles.
   double sums_seconds(const TiledWay& way) const {
     const Parts p = parts(way);
@@ -167,10 +179,10 @@ class Model {
     return transforms + p.kernels + std::max(products, bytes) + 0.3 * std::min(products, bytes);
   }
 
-  double voxels_seconds(const TiledWay& way, index_t group) const {
+  double voxels_seconds(const TiledWay& way) const {
     const Parts p = parts(way);
     const double block = static_cast<double>(channel_block(problem_.type));
-    const Grouping grouping = grouping_of(way, group);
+    const Grouping grouping = grouping_of(way);
     // Of a depthwise convolution every channel block goes its way alone, beside the spectrum of its weights.
     const double held = problem_.groups > 1 ? 2 * p.pair_bytes * block : grouping.tiles * p.tile_bytes;
     const double rate = transform_rate(way.tile, held / 2, machine_) * 4 / element_;
@@ -198,26 +210,45 @@ class Model {
   }
 
   /// Groups of tiles: how many tiles each, how many groups, and the share of time that one of two workers waits because
-  /// groups cannot be shared evenly, or have to follow others; half of it is taken to be filled by other work.
+  /// groups cannot be shared evenly, or have to follow others.
   struct Grouping {
     double tiles, rounds, idle;
   };
-  Grouping grouping_of(const TiledWay& way, index_t group) const {
-    const auto tiles = static_cast<double>(problem_.batch * way.count.volume());
+  Grouping grouping_of(const TiledWay& way) const {
+    const double batch = static_cast<double>(problem_.batch), tiles = static_cast<double>(way.count.volume());
+    const double all = batch * tiles;
     if (!way.overlap_add) {
-      const double rounds = std::ceil(tiles / static_cast<double>(group));
-      return {.tiles = static_cast<double>(group),
-              .rounds = rounds,
-              .idle = 0.5 * (2 * std::ceil(rounds / 2) / rounds - 1)};
+      // Groups are of one sample, and the last ones are what remains.
+      const double group = std::min(static_cast<double>(way.group), tiles);
+      // Few channels have tiles in the lanes: as many as there are lanes go together, however few are multiplied at
+      // once.
+      const double together = few_ ? static_cast<double>(channel_block(problem_.type)) : group;
+      return {.tiles = group,
+              .rounds = batch * std::ceil(tiles / group),
+              .idle = idle_share * (2 * busier_of_two(batch, tiles, together) / all - 1)};
     }
-    const OverlapOrder order(way.count, group);
+    // Pieces are of whole rows of a layer, or of a row.
+    const OverlapOrder order(way.count, way.group);
     const Extent3 pieces = order.pieces();
-    const auto rounds = static_cast<double>(problem_.batch * pieces.volume());
+    const auto rounds = batch * static_cast<double>(pieces.volume()), piece = static_cast<double>(order.piece.volume());
+    const auto runs = batch * static_cast<double>(way.count.z * (pieces.x > 1 ? way.count.y : 1));
     // Two fronts of layers; classes of a layer's pieces follow each other.
     const index_t classes = (pieces.y > 1 ? 2 : 1) * (pieces.x > 1 ? 2 : 1);
-    const auto depth = static_cast<double>((pieces.z / 2 + 1) * classes);
-    const double steps = std::max(std::ceil(rounds / 2), depth);
-    return {.tiles = tiles / rounds, .rounds = rounds, .idle = 0.5 * (2 * steps / rounds - 1)};
+    const double longest = all / rounds * static_cast<double>((pieces.z / 2 + 1) * classes);
+    const double busier = std::max(busier_of_two(runs, all / runs, piece), longest);
+    return {.tiles = all / rounds, .rounds = rounds, .idle = idle_share * (2 * busier / all - 1)};
+  }
+
+  /// Tiles of the busier one of two workers, where the tiles of every run are taken so many together, and then what
+  /// remains.
+  static double busier_of_two(double runs, double tiles, double together) {
+    const double whole = std::floor(tiles / together), rest = tiles - whole * together;
+    double busier = std::ceil(whole * runs / 2) * together, other = whole * runs * together - busier;
+    for (double run = 0; run < runs && rest > 0; ++run) {
+      other += rest;
+      if (other > busier) std::swap(busier, other);
+    }
+    return busier;
   }
 
   double peak() const { return machine_.gflops_per_core * 1e9 * 4 / element_; }
@@ -231,19 +262,21 @@ class Model {
   const MachineModel& machine_;
   Extent3 domain_{};
   Channels channels_{};
+  bool few_ = false;
   double element_ = 4;
 };
 
-/// Calls consider(tile) with tiles of one extent, cut where an axis is shorter; then with one axis at a time of the
-/// best tile so far.
+/// Calls consider(tile), once for each, with tiles of one extent, cut where an axis is shorter; then with one axis at a
+/// time of the best tile so far.
 template <class Useful, class Consider, class Best>
 void search_tiles(const Extent3& kernel, const Useful& useful, const Consider& consider, const Best& best) {
+  std::set<std::array<index_t, 3>> seen;
   const auto try_tile = [&](Extent3 tile) {
     for (int axis = 0; axis < 3; ++axis) {
       if (kernel[axis] == 1) tile[axis] = 1;
       if (!useful(axis, tile[axis])) return;
     }
-    consider(tile);
+    if (seen.insert({tile.z, tile.y, tile.x}).second) consider(tile);
   };
   for (const index_t extent : extents) {
     Extent3 tile;
@@ -265,70 +298,119 @@ void search_tiles(const Extent3& kernel, const Useful& useful, const Consider& c
   }
 }
 
-/// The same tiles of y in all directions. Without a tile where none serves.
-TiledWays shared_ways(const ConvProblem& problem, const MachineModel& machine) {
+double seconds_of(const TiledWay& way) { return way.seconds; }
+double seconds_of(const TiledWays& ways) { return ways.seconds(); }
+
+template <class Way>
+bool faster(const Way& a, const Way& b) {
+  return seconds_of(a) < seconds_of(b);
+}
+
+/// Every way that is looked at.
+std::vector<TiledWay> all_ways(const ConvProblem& problem, Direction direction, const MachineModel& machine) {
+  const Model model(problem, direction, false, machine);
+  std::vector<TiledWay> all;
+  search_tiles(
+      model.kernel(), [&](int axis, index_t tile) { return model.useful(axis, tile); },
+      [&](const Extent3& tile) {
+        for (const TiledWay& way : model.ways(tile)) all.push_back(way);
+      },
+      [&] { return std::min_element(all.begin(), all.end(), faster<TiledWay>)->tile; });
+  return all;
+}
+
+bool can_share(const ConvProblem& problem, bool may_share) {
+  // Few channels of x have tiles in the lanes, and are soon transformed again. Lattices of x begin at different places.
+  const Lattices lattices(problem);
+  return may_share && problem.groups == 1 && !exchanges_zy(problem) && !few_channels(problem) &&
+         lattices.residues() * lattices.phases() == 1;
+}
+
+/// Further tiles would meet in one voxel.
+bool shareable(const Extent3& tile, const Extent3& kernel) {
+  bool all = true;
+  for (int axis = 0; axis < 3; ++axis) all = all && tile[axis] >= 2 * (kernel[axis] - 1);
+  return all;
+}
+
+/// Likewise with the same tiles of y in all directions.
+std::vector<TiledWays> all_shared_ways(const ConvProblem& problem, const MachineModel& machine) {
   const Model forward(problem, Direction::forward, true, machine);
   const Model data(problem, Direction::backward_data, true, machine);
   const Model weights(problem, Direction::backward_weights, true, machine);
-  TiledWays best;
-  const auto consider = [&](const Extent3& tile) {
-    for (int axis = 0; axis < 3; ++axis) {
-      // Further tiles would meet in one voxel.
-      if (tile[axis] < 2 * (problem.kernel[axis] - 1)) return;
-    }
-    const TiledWays ways{forward.way(tile), data.way(tile), weights.way(tile), true};
-    if (forward.spectra_bytes(ways.forward) > most_spectra_bytes) return;
-    if (!best.shared || ways.seconds() < best.seconds()) best = ways;
+  const auto best_group = [](const Model& model, const Extent3& tile) {
+    const std::vector<TiledWay> ways = model.ways(tile);
+    return *std::min_element(ways.begin(), ways.end(), faster<TiledWay>);
   };
+  std::vector<TiledWays> all;
   search_tiles(
-      problem.kernel, [&](int axis, index_t tile) { return forward.useful(axis, tile); }, consider,
-      [&] { return best.forward.tile; });
-  return best;
+      problem.kernel, [&](int axis, index_t tile) { return forward.useful(axis, tile); },
+      [&](const Extent3& tile) {
+        if (!shareable(tile, problem.kernel)) return;
+        const TiledWays ways{best_group(forward, tile), best_group(data, tile), best_group(weights, tile), true};
+        if (forward.spectra_bytes(ways.forward) <= most_spectra_bytes) all.push_back(ways);
+      },
+      [&] {
+        if (all.empty()) return Extent3{};
+        return std::min_element(all.begin(), all.end(), faster<TiledWays>)->forward.tile;
+      });
+  return all;
+}
+
+/// Whether measuring one of them says what the other one would take.
+bool alike(const TiledWay& a, const TiledWay& b) {
+  const auto factor = [](index_t m, index_t n) {
+    return static_cast<double>(std::max(m, n)) / static_cast<double>(std::min(m, n));
+  };
+  bool same = factor(a.group, b.group) < 2;
+  for (int axis = 0; axis < 3; ++axis) same = same && factor(a.tile[axis], b.tile[axis]) < 1.2;
+  return same;
+}
+bool alike(const TiledWays& a, const TiledWays& b) {
+  return alike(a.forward, b.forward) && alike(a.data, b.data) && alike(a.weights, b.weights);
+}
+
+/// The best first.
+template <class Way>
+std::vector<Way> rank(std::vector<Way> all, std::size_t most) {
+  std::stable_sort(all.begin(), all.end(), faster<Way>);
+  std::vector<Way> ranked;
+  for (const Way& way : all) {
+    if (ranked.size() == most) break;
+    const auto like = [&](const Way& better) { return alike(better, way); };
+    if (std::none_of(ranked.begin(), ranked.end(), like)) ranked.push_back(way);
+  }
+  return ranked;
+}
+
+/// The problem whose tiles a direction's way is of.
+ConvProblem tiled_problem(const ConvProblem& problem, Direction direction) {
+  return direction == Direction::backward_weights && exchanges_zy(problem) ? exchange_zy(problem) : problem;
+}
+
+TiledWay tiled_way(const ConvProblem& problem, Direction direction, bool shared, const MachineModel& machine,
+                   const TileChoice& choice) {
+  const Model model(problem, direction, shared, machine);
+  const auto& [tile, group] = choice;
+  for (int axis = 0; axis < 3; ++axis) {
+    const index_t kernel = model.kernel()[axis];
+    if (tile[axis] >= kernel && (kernel > 1 ? tile[axis] <= extents.back() : tile[axis] == 1)) continue;
+    throw InvalidArgument(
+        fmt::format("a tile of {} cannot serve a kernel of {}: along each axis it has as many voxels "
+                    "at least and {} at most, but 1 where the kernel has 1",
+                    to_string(tile), to_string(model.kernel()), extents.back()));
+  }
+  if (group < 1 || group > groups.back()) {
+    throw InvalidArgument(fmt::format("{} tiles in a group: give 1 to {}", group, groups.back()));
+  }
+  return model.way(tile, group);
 }
 
 }  // namespace
 
-OverlapOrder::OverlapOrder(const Extent3& tiles, index_t group) : count(tiles) {
-  if (group < count.x) {
-    const index_t parts = (count.x + group - 1) / group;
-    piece = {1, 1, (count.x + parts - 1) / parts};
-  } else {
-    const index_t parts = (count.y * count.x + group - 1) / group;
-    piece = {1, (count.y + parts - 1) / parts, count.x};
-  }
+bool exchanges_zy(const ConvProblem& problem) {
+  return problem.kernel.z == 1 && problem.kernel.y > 1 && problem.groups == 1;
 }
-
-Extent3 OverlapOrder::pieces() const noexcept {
-  return {count.z, (count.y + piece.y - 1) / piece.y, (count.x + piece.x - 1) / piece.x};
-}
-
-bool OverlapOrder::goes_before(int axis, index_t a, index_t b) const noexcept {
-  const auto key = [&](index_t i) { return axis == 0 ? std::min(i, count.z - 1 - i) : i / piece[axis] % 2; };
-  return key(a) != key(b) ? key(a) < key(b) : a < b;
-}
-
-std::vector<index_t> OverlapOrder::layers() const {
-  std::vector<index_t> all(static_cast<std::size_t>(count.z));
-  std::iota(all.begin(), all.end(), index_t{0});
-  std::sort(all.begin(), all.end(), [&](index_t a, index_t b) { return goes_before(0, a, b); });
-  return all;
-}
-
-TiledWay choose_tiled_way(const ConvProblem& problem, Direction direction, const MachineModel& machine) {
-  const Model model(problem, direction, false, machine);
-  TiledWay best;
-  best.seconds = -1;
-  search_tiles(
-      model.kernel(), [&](int axis, index_t tile) { return model.useful(axis, tile); },
-      [&](const Extent3& tile) {
-        const TiledWay way = model.way(tile);
-        if (best.seconds < 0 || way.seconds < best.seconds) best = way;
-      },
-      [&] { return best.tile; });
-  return best;
-}
-
-bool exchanges_zy(const ConvProblem& problem) { return problem.kernel.z == 1 && problem.kernel.y > 1; }
 
 ConvProblem exchange_zy(ConvProblem p) {
   for (Extent3* extent : {&p.input, &p.kernel, &p.stride, &p.dilation, &p.pad_before, &p.pad_after}) {
@@ -338,17 +420,48 @@ ConvProblem exchange_zy(ConvProblem p) {
 }
 
 TiledWays choose_tiled_ways(const ConvProblem& problem, bool may_share, const MachineModel& machine) {
-  const bool exchanged = exchanges_zy(problem);
-  const TiledWays apart{
-      choose_tiled_way(problem, Direction::forward, machine),
-      choose_tiled_way(problem, Direction::backward_data, machine),
-      choose_tiled_way(exchanged ? exchange_zy(problem) : problem, Direction::backward_weights, machine), false};
-  // Few channels of x have tiles in the lanes, and are soon transformed again. Lattices of x begin at different places.
-  const Lattices lattices(problem);
-  if (exchanged || !may_share || lattices.residues() * lattices.phases() > 1) return apart;
-  if (blocks_of(problem.in_channels, problem.type) < 1) return apart;
-  const TiledWays shared = shared_ways(problem, machine);
-  return shared.shared && shared.seconds() < apart.seconds() ? shared : apart;
+  const TiledWays apart = rank_tiled_ways(problem, machine, 1).front();
+  const std::vector<TiledWays> shared = rank_shared_ways(problem, may_share, machine, 1);
+  return !shared.empty() && faster(shared.front(), apart) ? shared.front() : apart;
+}
+
+std::vector<TiledWays> rank_tiled_ways(const ConvProblem& problem, const MachineModel& machine, std::size_t most) {
+  std::array<std::vector<TiledWay>, directions.size()> ranked;
+  std::size_t ranks = 0;
+  for (std::size_t i = 0; i < ranked.size(); ++i) {
+    ranked[i] = rank(all_ways(tiled_problem(problem, directions[i]), directions[i], machine), most);
+    ranks = std::max(ranks, ranked[i].size());
+  }
+  std::vector<TiledWays> together;
+  const auto at = [&](std::size_t i, std::size_t place) { return ranked[i][std::min(place, ranked[i].size() - 1)]; };
+  for (std::size_t place = 0; place < ranks; ++place) {
+    together.push_back({at(0, place), at(1, place), at(2, place), false});
+  }
+  return together;
+}
+
+std::vector<TiledWays> rank_shared_ways(const ConvProblem& problem, bool may_share, const MachineModel& machine,
+                                        std::size_t most) {
+  if (!can_share(problem, may_share)) return {};
+  return rank(all_shared_ways(problem, machine), most);
+}
+
+TiledWays tiled_ways(const ConvProblem& problem, bool may_share, const MachineModel& machine, const TileChoices& tiles,
+                     bool shared) {
+  if (shared && !can_share(problem, may_share)) {
+    throw InvalidArgument("the directions of this convolution cannot share tiles");
+  }
+  if (shared &&
+      (!shareable(tiles[0].tile, problem.kernel) || tiles[1].tile != tiles[0].tile || tiles[2].tile != tiles[0].tile)) {
+    throw InvalidArgument(
+        fmt::format("shared tiles are the same in all directions, and along each axis at least twice "
+                    "as long as a kernel of {}, less 2",
+                    to_string(problem.kernel)));
+  }
+  const auto way = [&](std::size_t i) {
+    return tiled_way(tiled_problem(problem, directions[i]), directions[i], shared, machine, tiles[i]);
+  };
+  return {way(0), way(1), way(2), shared};
 }
 
 }  // namespace convolume::plan

@@ -1,6 +1,7 @@
 // The tiled FFT way (DESIGN: overlap-save): which tiles, how many at a time, and what that should take.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "convolume/cpu.hpp"
@@ -11,6 +12,7 @@ namespace convolume::plan {
 
 /// What a product per frequency sums over and yields. All three directions are alike but for these.
 enum class Direction { forward, backward_data, backward_weights };
+inline constexpr std::array directions{Direction::forward, Direction::backward_data, Direction::backward_weights};
 
 /// Tiles of `tile` voxels that yield `valid` = tile - kernel + 1 each, `count` of them along each axis, cover `domain`
 /// (y, or dx; of every lattice where stride or dilation make some). `group` tiles are transformed, multiplied and
@@ -23,40 +25,48 @@ struct TiledWay {
   double seconds = 0;  ///< one core, transforms of the weights included
 };
 
-/// The best way by operations and bytes. Deterministic. Not for transposed problems; groups are 1 or as many as
-/// channels (depthwise: products are of lanes).
-TiledWay choose_tiled_way(const ConvProblem& problem, Direction direction, const MachineModel& machine);
-
-/// Sums over tiles read lines along Z at a stretch: for planar kernels, which have none, Z and Y are exchanged.
+/// Sums over tiles read lines along Z at a stretch: for planar kernels, which have none, Z and Y are exchanged. Not for
+/// depthwise problems, whose channels go alone.
 bool exchanges_zy(const ConvProblem& problem);
 ConvProblem exchange_zy(ConvProblem problem);
 
-/// Ways for all three directions: each its own best; or the same tiles of y in all (`shared`), so that spectra of x
-/// from the forward pass and of dy from backward data serve the weights' gradient.
+/// Ways for all three directions, that of the weights for exchange_zy(problem) where exchanges_zy(problem): each its
+/// own; or the same tiles of y in all (`shared`), so that spectra of x from the forward pass and of dy from backward
+/// data serve the weights' gradient.
 struct TiledWays {
   TiledWay forward{}, data{}, weights{};
   bool shared = false;
 
   double seconds() const noexcept { return forward.seconds + data.seconds + weights.seconds; }
+  const TiledWay& of(Direction direction) const noexcept {
+    return direction == Direction::forward ? forward : direction == Direction::backward_data ? data : weights;
+  }
 };
 
-/// `may_share`: not where dx has an epilogue (it is y of a transposed problem), which sums of tiles cannot have.
+// Deterministic all; not for transposed problems; groups are 1 or as many as channels (depthwise: products are of
+// lanes). `may_share`: not where dx has an epilogue (it is y of a transposed problem), which sums of tiles cannot have.
+
+/// The best by operations and bytes.
 TiledWays choose_tiled_ways(const ConvProblem& problem, bool may_share, const MachineModel& machine);
 
-/// Pieces of a grid of tiles whose results overlap, and the order in which neighbours are added up: layers from both
-/// ends towards the middle, so that what they have in common is still in the caches; in a layer, even pieces before odd
-/// ones; in a piece, tiles in their order.
-struct OverlapOrder {
-  Extent3 count{};  ///< tiles
-  Extent3 piece{};  ///< tiles of a piece: whole rows of a layer, or a part of one
+/// At most so many, each direction's best first, then the next best of each, and so on; none of them shared. One is
+/// left out where a better one of the same direction is like it: no axis of its tile longer or shorter by a fifth, nor
+/// twice or half as many tiles in a group.
+std::vector<TiledWays> rank_tiled_ways(const ConvProblem& problem, const MachineModel& machine, std::size_t most);
+/// Likewise of shared tiles, by all directions together. Empty where no tiles can be shared.
+std::vector<TiledWays> rank_shared_ways(const ConvProblem& problem, bool may_share, const MachineModel& machine,
+                                        std::size_t most);
 
-  OverlapOrder() = default;
-  OverlapOrder(const Extent3& tiles, index_t group);
-  Extent3 pieces() const noexcept;
-  /// Whether a tile at `a` along an axis goes before one at `b`.
-  bool goes_before(int axis, index_t a, index_t b) const noexcept;
-  /// Layers in their order.
-  std::vector<index_t> layers() const;
+/// What is chosen for a direction; the rest of a TiledWay follows from it.
+struct TileChoice {
+  Extent3 tile{};
+  index_t group = 1;
+  friend bool operator==(const TileChoice&, const TileChoice&) = default;
 };
+using TileChoices = std::array<TileChoice, directions.size()>;  ///< one for each of `directions`
+
+/// The ways of given tiles and groups. Throws InvalidArgument where such tiles cannot serve the problem.
+TiledWays tiled_ways(const ConvProblem& problem, bool may_share, const MachineModel& machine, const TileChoices& tiles,
+                     bool shared);
 
 }  // namespace convolume::plan

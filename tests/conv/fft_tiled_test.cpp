@@ -11,7 +11,7 @@ using test::random_tensor;
 
 namespace {
 
-constexpr ConvOptions tiled{.engine = Engine::fft_tiled};
+const ConvOptions tiled{.engine = Engine::fft_tiled};
 
 bool serves(const ConvProblem& p) {
   try {

@@ -5,7 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include "core/wisdom.hpp"
-#include "tests/fft/allocation_count.hpp"
+#include "tests/allocation_count.hpp"
 #include "tests/fft/fft_harness.hpp"
 #include "tests/sanitizers.hpp"
 #include "tests/temporary_folder.hpp"

@@ -80,11 +80,12 @@ Dataset small_data() {
 }
 
 struct Session {
-  explicit Session(const Dataset& d, int threads = 1, const char* net = small_net)
+  explicit Session(const Dataset& d, int threads = 1, const char* net = small_net, bool tune = false,
+                   const std::map<std::string, std::string>& tuned = {})
       : data(d),
         scheduler(threads),
         spec(parse_net(net, "small.toml")),
-        trainer(spec, data, 5, {}, scheduler, &memory) {}
+        trainer(spec, data, 5, {.tune_on = tune ? &scheduler : nullptr, .tuned = tuned}, scheduler, &memory) {}
   void steps(int count) {
     for (int i = 0; i < count; ++i) REQUIRE(trainer.step().has_value());
     trainer.flush();
@@ -173,6 +174,44 @@ TEST_CASE("N iterations equal k and N - k iterations, for every k") {
     CHECK(second.weights() == whole.weights());
     CHECK(second.trainer.updates() == total);
   }
+}
+
+TEST_CASE("a tuned run goes on from its record with the same choices and the bits of an uninterrupted one") {
+  const Dataset data = small_data();
+  Session whole(data, 2, small_net, true);
+  const NumericsRecord record = NumericsRecord::from_text(whole.trainer.numerics().to_text());
+  const auto choices = tuned_choices(record);
+  std::vector<std::string> nodes;
+  for (const auto& [node, choice] : choices) nodes.push_back(node);
+  CHECK(nodes == std::vector<std::string>{"a", "b", "logits", "up"});
+  whole.steps(3);
+  Session rest(data, 1, small_net, false, choices);
+  CHECK_FALSE(rest.trainer.numerics().first_difference(record));
+  transfer(whole, rest);
+  whole.steps(3);
+  rest.steps(3);
+  CHECK(whole.weights() == rest.weights());
+}
+
+TEST_CASE("tuned choices take the place of the model's, and leave layouts as they are") {
+  const Dataset data = small_data();
+  Session model(data);
+  CHECK(tuned_choices(model.trainer.numerics()).empty());
+  const std::map<std::string, std::string> choices{{"a", "fft_volume"},
+                                                   {"b", "fft_tiled fwd=5x6x7*2 bwd_d=4x5x6*3 bwd_w=3x4x5*1"}};
+  Session tuned(data, 1, small_net, false, choices);
+  CHECK(tuned_choices(tuned.trainer.numerics()) == choices);
+  const auto spec = tuned.trainer.network().spec();
+  for (std::size_t i = 0; i < spec.nodes.size(); ++i) {
+    CHECK(tuned.trainer.network().layout_of(i) == model.trainer.network().layout_of(i));
+    const ConvPlan* plan = tuned.trainer.network().plan_of(i);
+    if (plan == nullptr) continue;
+    const auto found = choices.find(spec.nodes[i].name);
+    CHECK(plan->choice() == (found != choices.end() ? found->second : model.trainer.network().plan_of(i)->choice()));
+  }
+  const auto difference = model.trainer.numerics().first_difference(tuned.trainer.numerics());
+  REQUIRE(difference);
+  CHECK_THAT(*difference, Catch::Contains("node.a"));
 }
 
 TEST_CASE("validation in between changes nothing: a flush is the update that the next iteration would have done") {

@@ -57,6 +57,8 @@ BAD = [
     ("a header that is not there", "src/core/a.cpp", '#include "core/gone.hpp"\n', 1, "does not exist"),
     ("TBB outside", "src/conv/a.cpp", "/* two\nlines */\n#include <tbb/task_group.h>\n", 3, "TBB"),
     ("oneAPI outside", "nets/a.cpp", "#include <oneapi/tbb.h>\n", 1, "TBB"),
+    ("oneDNN outside", "nets/a.cpp", "#include <oneapi/dnnl/dnnl.hpp>\n", 1, "oneDNN"),
+    ("oneDNN in a public header", "include/convolume/conv.hpp", "#include <oneapi/dnnl/dnnl.hpp>\n", 1, "a public header"),
     ("TBB in a public header", "include/convolume/scheduler.hpp", "#include <tbb/info.h>\n", 1, "a public header"),
     ("FFTW outside", "src/conv/a.cpp", "#include <fftw3.h>\n", 1, "FFTW"),
     ("a format outside", "nets/a.cpp", "#include <tiffio.h>\n", 1, "file format"),

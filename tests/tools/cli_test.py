@@ -125,6 +125,17 @@ class Cli(unittest.TestCase):
         lines = (self.folder / "k3/metrics.jsonl").read_text().splitlines()
         self.assertEqual([json.loads(line)["iteration"] for line in lines], [1, 2, 3, 4, 5, 6])
 
+    def test_a_tuned_run_is_resumed_with_its_choices_whether_asked_to_tune_or_not(self):
+        self.train("tuned", "--tune", "--iterations", 2)
+        shutil.copytree(self.folder / "tuned", self.folder / "copy")
+        self.train("tuned", "--resume", "--tune", "--threads", 1)
+        self.train("copy", "--resume", "--threads", 3)
+        self.assertEqual(self.digest("tuned"), self.digest("copy"))
+        self.assertIn(b".tuned = ", self.last("copy").read_bytes())
+        self.train("untuned", "--iterations", 2)
+        self.fails("train", "net.toml", "--data", "data.toml", "--out", "untuned", "--resume", "--tune",
+                   says=["without --tune"])
+
     def test_infer_eval_and_export_work_on_tiff_and_hdf5(self):
         self.train()
         self.run_cli("export", "data.toml", "--split", "validation", "--image", "image.tif", "--label", "label.tif")

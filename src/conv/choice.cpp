@@ -1,0 +1,148 @@
+#include "conv/choice.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <iterator>
+#include <sstream>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "conv/engine.hpp"
+#include "conv/grouped_engine.hpp"
+#include "convolume/cpu.hpp"
+
+namespace convolume::conv {
+namespace {
+
+constexpr std::array direction_names{"fwd", "bwd_d", "bwd_w"};
+static_assert(direction_names.size() == plan::directions.size());
+
+[[noreturn]] void refuse(const std::string& text, const std::string& why) {
+  throw InvalidArgument(fmt::format(
+      "choice '{}': {}; write an engine, or \"fft_tiled fwd=18x11x15*4 bwd_d=16x16x16*4 bwd_w=20x20x20*1\", "
+      "and \"shared\" behind it where all directions have the same tiles",
+      text, why));
+}
+
+/// "18x11x15*4" behind "fwd=".
+std::optional<TileChoice> parse_tiles(const std::string& word, const std::string& direction) {
+  if (!word.starts_with(direction + "=")) return std::nullopt;
+  TileChoice tiles;
+  const char *at = word.data() + direction.size() + 1, *end = word.data() + word.size();
+  const auto number = [&](index_t& value, char behind) {
+    const auto [next, error] = std::from_chars(at, end, value);
+    if (error != std::errc() || value < 1) return false;
+    if (behind == '\0') return next == end;
+    if (next == end || *next != behind) return false;
+    at = next + 1;
+    return true;
+  };
+  const bool whole =
+      number(tiles.tile.z, 'x') && number(tiles.tile.y, 'x') && number(tiles.tile.x, '*') && number(tiles.group, '\0');
+  return whole ? std::optional(tiles) : std::nullopt;
+}
+
+constexpr const char* shared_word = "shared";
+
+/// What an entry of a choice is of, in terms of the untransposed problem.
+plan::Direction tiled_direction(const ConvProblem& problem, std::size_t entry) {
+  const plan::Direction direction = plan::directions[entry];
+  if (!problem.transposed || direction == plan::Direction::backward_weights) return direction;
+  return direction == plan::Direction::forward ? plan::Direction::backward_data : plan::Direction::forward;
+}
+
+/// Times slower than the best by the cost model: it is not that wrong.
+constexpr double hopeless = 8;
+
+}  // namespace
+
+Choice choice_of(const ConvProblem& problem, const plan::TiledWays& ways) {
+  Choice choice{.engine = Engine::fft_tiled, .tiles = plan::TileChoices(), .shared = ways.shared};
+  for (std::size_t i = 0; i < choice.tiles->size(); ++i) {
+    const plan::TiledWay& way = ways.of(tiled_direction(problem, i));
+    (*choice.tiles)[i] = {way.tile, way.group};
+  }
+  return choice;
+}
+
+std::string to_string(const Choice& choice) {
+  std::string text = name_of(choice.engine);
+  for (std::size_t i = 0; choice.tiles && i < direction_names.size(); ++i) {
+    const auto& [tile, group] = (*choice.tiles)[i];
+    text += fmt::format(" {}={}x{}x{}*{}", direction_names[i], tile.z, tile.y, tile.x, group);
+  }
+  return choice.shared ? fmt::format("{} {}", text, shared_word) : text;
+}
+
+Choice parse_choice(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words{std::istream_iterator<std::string>(stream), {}};
+  if (words.empty()) refuse(text, "it is empty");
+  Choice choice{.engine = engine_of(words[0])};
+  if (choice.engine == Engine::automatic) refuse(text, "'automatic' is not one");
+  if (words.size() == 1) return choice;
+  if (choice.engine != Engine::fft_tiled) refuse(text, fmt::format("{} has no tiles", words[0]));
+  choice.shared = words.back() == shared_word;
+  if (choice.shared) words.pop_back();
+  if (words.size() != 1 + direction_names.size()) refuse(text, "it has to say the tiles of three directions");
+  choice.tiles.emplace();
+  for (std::size_t i = 0; i < direction_names.size(); ++i) {
+    const auto tiles = parse_tiles(words[1 + i], direction_names[i]);
+    if (!tiles) refuse(text, fmt::format("'{}' does not say the tiles of {}", words[1 + i], direction_names[i]));
+    (*choice.tiles)[i] = *tiles;
+  }
+  return choice;
+}
+
+plan::TiledWays tiled_ways(const ConvProblem& problem, const std::optional<Choice>& choice) {
+  const ConvProblem dense = untransposed(problem);
+  if (!choice || !choice->tiles) return plan::choose_tiled_ways(dense, !problem.transposed, machine_model());
+  plan::TileChoices tiles;
+  for (std::size_t i = 0; i < tiles.size(); ++i) {
+    tiles[static_cast<std::size_t>(tiled_direction(problem, i))] = (*choice->tiles)[i];
+  }
+  return plan::tiled_ways(dense, !problem.transposed, machine_model(), tiles, choice->shared);
+}
+
+namespace {
+
+/// Of fft_tiled, the best first: with tiles apart, then with shared ones.
+std::vector<Choice> tiled_candidates(const ConvProblem& problem, std::size_t most) {
+  const ConvProblem one = problem.groups > 1 && !is_depthwise(problem) ? one_group(problem) : problem;
+  const ConvProblem dense = untransposed(one);
+  std::vector<Choice> choices;
+  for (const auto& ways : plan::rank_tiled_ways(dense, machine_model(), most)) choices.push_back(choice_of(one, ways));
+  for (const auto& ways : plan::rank_shared_ways(dense, !one.transposed, machine_model(), (most + 1) / 2)) {
+    choices.push_back(choice_of(one, ways));
+  }
+  return choices;
+}
+
+}  // namespace
+
+std::vector<Choice> candidates(const ConvProblem& problem, const ConvOptions& options, std::size_t tiled) {
+  const ConvPlan pick = ConvPlan::make(problem, options);
+  std::vector<Choice> choices{parse_choice(pick.choice())};
+  if (!options.choice.empty()) return choices;
+  for (const Engine engine : automatic_engines) {
+    if (options.engine != Engine::automatic || engine == pick.engine()) continue;
+    ConvOptions other = options;
+    other.engine = engine;
+    try {
+      const ConvPlan plan = ConvPlan::make(problem, other);
+      if (plan.seconds() <= hopeless * pick.seconds()) choices.push_back(parse_choice(plan.choice()));
+    } catch (const Unsupported&) {
+      // The others serve it.
+    }
+  }
+  const auto has_tiles = [](const Choice& choice) { return choice.tiles.has_value(); };
+  if (std::none_of(choices.begin(), choices.end(), has_tiles)) return choices;
+  for (const Choice& choice : tiled_candidates(problem, tiled)) {
+    if (std::find(choices.begin(), choices.end(), choice) == choices.end()) choices.push_back(choice);
+  }
+  return choices;
+}
+
+}  // namespace convolume::conv

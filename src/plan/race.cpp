@@ -1,0 +1,58 @@
+#include "plan/race.hpp"
+
+#include <algorithm>
+
+namespace convolume::plan {
+namespace {
+
+constexpr double noise = 0.03;
+constexpr int rounds_before_dropping = 3;
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+std::vector<double> race(std::size_t candidates, const RaceRules& rules,
+                         const std::function<double(std::size_t)>& seconds, const std::function<bool()>& go_on) {
+  std::vector<double> seen(candidates);
+  std::vector<std::vector<double>> samples(candidates);
+  std::vector<bool> running(candidates, true);
+  const auto drop = [&](double factor) {
+    const double best = *std::min_element(seen.begin(), seen.end());
+    for (std::size_t i = 0; i < candidates; ++i) running[i] = running[i] && seen[i] <= factor * best;
+  };
+  double least = 0;
+  for (std::size_t i = 0; i < candidates; ++i) {
+    seen[i] = seconds(i);
+    // A first call builds and allocates, or is held up; but what is as far behind as this need not be called again.
+    if (i == 0 || seen[i] <= rules.hopeless * rules.hopeless * least) seen[i] = std::min(seen[i], seconds(i));
+    least = i == 0 ? seen[i] : std::min(least, seen[i]);
+  }
+  drop(rules.hopeless);
+  double total = 0;
+  for (int round = 0; candidates > 0; ++round) {
+    const bool enough = round >= rules.rounds && total >= rules.min_seconds;
+    const bool late = round >= rounds_before_dropping && total >= rules.max_seconds;
+    if (enough || late || (go_on && !go_on())) break;
+    for (std::size_t i = 0; i < candidates; ++i) {
+      if (!running[i]) continue;
+      samples[i].push_back(seconds(i));
+      total += samples[i].back();
+      seen[i] = median(samples[i]);
+    }
+    if (round + 1 == rounds_before_dropping) drop(rules.behind);
+  }
+  return seen;
+}
+
+std::size_t winner(const std::vector<double>& seconds) {
+  const auto best = std::min_element(seconds.begin(), seconds.end());
+  if (best == seconds.end() || *best >= (1 - noise) * seconds.front()) return 0;
+  return static_cast<std::size_t>(best - seconds.begin());
+}
+
+}  // namespace convolume::plan

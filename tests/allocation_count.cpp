@@ -1,0 +1,137 @@
+// Stands in front of glibc's heap in this program.
+#include "tests/allocation_count.hpp"
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include <link.h>
+
+#include "tests/sanitizers.hpp"
+
+namespace {
+
+thread_local std::size_t count = 0;
+std::atomic<std::size_t> calls_of_ours{0}, calls_of_libraries{0};
+
+/// Code of libraries whose allocations are not ours. Empty until heap_calls() is called first.
+struct Code {
+  std::uintptr_t begin, end;
+};
+std::array<Code, 32> libraries;
+std::atomic<std::size_t> library_count{0};
+
+int add_code(dl_phdr_info* image, std::size_t, void*) {
+  constexpr std::array names{"libtbb", "libfftw", "libc.so", "ld-linux"};
+  bool listed = false;
+  for (const char* name : names) listed = listed || std::strstr(image->dlpi_name, name) != nullptr;
+  for (int i = 0; listed && i < image->dlpi_phnum; ++i) {
+    const auto& part = image->dlpi_phdr[i];
+    const std::size_t used = library_count.load();
+    if (part.p_type != PT_LOAD || (part.p_flags & PF_X) == 0 || used == libraries.size()) continue;
+    const std::uintptr_t begin = image->dlpi_addr + part.p_vaddr;
+    libraries[used] = {begin, begin + part.p_memsz};
+    library_count.store(used + 1);
+  }
+  return 0;
+}
+
+[[maybe_unused]] void note(const void* caller) noexcept {
+  ++count;
+  const auto address = reinterpret_cast<std::uintptr_t>(caller);
+  for (std::size_t i = 0; i < library_count.load(std::memory_order_relaxed); ++i) {
+    if (address < libraries[i].begin || address >= libraries[i].end) continue;
+    calls_of_libraries.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  calls_of_ours.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+#if defined(__GLIBC__) && !CONVOLUME_TEST_SANITIZED
+
+extern "C" {
+
+void* __libc_malloc(std::size_t bytes);
+void* __libc_calloc(std::size_t items, std::size_t bytes);
+void* __libc_realloc(void* memory, std::size_t bytes);
+void* __libc_memalign(std::size_t alignment, std::size_t bytes);
+
+__attribute__((visibility("default"))) void* malloc(std::size_t bytes) {
+  note(__builtin_return_address(0));
+  return __libc_malloc(bytes);
+}
+
+__attribute__((visibility("default"))) void* calloc(std::size_t items, std::size_t bytes) {
+  note(__builtin_return_address(0));
+  return __libc_calloc(items, bytes);
+}
+
+__attribute__((visibility("default"))) void* realloc(void* memory, std::size_t bytes) {
+  note(__builtin_return_address(0));
+  return __libc_realloc(memory, bytes);
+}
+
+__attribute__((visibility("default"))) void* memalign(std::size_t alignment, std::size_t bytes) {
+  note(__builtin_return_address(0));
+  return __libc_memalign(alignment, bytes);
+}
+
+__attribute__((visibility("default"))) void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
+  note(__builtin_return_address(0));
+  return __libc_memalign(alignment, bytes);
+}
+
+__attribute__((visibility("default"))) int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) {
+  note(__builtin_return_address(0));
+  void* found = __libc_memalign(alignment, bytes);
+  if (found == nullptr) return ENOMEM;
+  *memory = found;
+  return 0;
+}
+
+}  // extern "C"
+
+// The C++ library's own would be seen as calls of malloc by the C++ library, whoever called it.
+__attribute__((visibility("default"))) void* operator new(std::size_t bytes) {
+  note(__builtin_return_address(0));
+  void* memory = __libc_malloc(bytes != 0 ? bytes : 1);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+__attribute__((visibility("default"))) void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  note(__builtin_return_address(0));
+  void* memory = __libc_memalign(static_cast<std::size_t>(alignment), bytes != 0 ? bytes : 1);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+__attribute__((visibility("default"))) void operator delete(void* memory) noexcept { std::free(memory); }
+__attribute__((visibility("default"))) void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+__attribute__((visibility("default"))) void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+__attribute__((visibility("default"))) void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+
+bool convolume::test::counts_allocations() { return true; }
+
+#else
+
+bool convolume::test::counts_allocations() { return false; }
+
+#endif
+
+std::size_t convolume::test::allocations() noexcept { return count; }
+
+convolume::test::HeapCalls convolume::test::heap_calls() noexcept {
+  if (library_count.load() == 0) dl_iterate_phdr(add_code, nullptr);
+  return {calls_of_ours.load(), calls_of_libraries.load()};
+}

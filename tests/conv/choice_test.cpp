@@ -1,0 +1,208 @@
+// Explicit choices: what decides how a problem is convolved, written down and read back.
+#include "conv/choice.hpp"
+
+#include "conv_fixture.hpp"
+#include <catch2/catch.hpp>
+
+#include "conv/engine.hpp"
+
+using namespace convolume;
+using conv::Choice;
+using conv::TileChoice;
+using test::ConvCase;
+
+namespace {
+
+/// Dense, depthwise, in groups, on lattices, planar.
+const char* const problems[] = {"mb2ic3id8oc5kd3",
+                                "ic17id9ih11iw13oc20kd3kh2kw4",
+                                "g18ic18oc18id9kd3pd1",
+                                "ic9oc8id14kd5pd2",
+                                "ic16oc16id8kd1",
+                                "ic8ih20iw18oc8kh5ph2",
+                                "g3ic24oc6id9kd3pd1",
+                                "ic9oc10id13kd3sd2pd1",
+                                "ic8oc9id12ih9iw9kd3dd1pd2",
+                                "g6ic6oc6id11kd3sd2pd1"};
+
+std::vector<ConvProblem> all_problems() {
+  std::vector<ConvProblem> all;
+  for (const char* text : problems) all.push_back(parse_problem(text));
+  all.push_back(parse_problem("ic9oc8id9kd3sd2pd1"));
+  all.back().transposed = true;
+  std::swap(all.back().in_channels, all.back().out_channels);
+  return all;
+}
+
+/// Tiles of 8 in groups of unlike sizes.
+const char* const shared_text = "fft_tiled fwd=8x8x8*3 bwd_d=8x8x8*5 bwd_w=8x8x8*1 shared";
+
+}  // namespace
+
+TEST_CASE("a choice is read as it was written") {
+  const Choice tiled{.engine = Engine::fft_tiled,
+                     .tiles = {{TileChoice{{18, 11, 15}, 4}, TileChoice{{16, 1, 7}, 24}, TileChoice{{2, 3, 5}, 1}}}};
+  CHECK(to_string(tiled) == "fft_tiled fwd=18x11x15*4 bwd_d=16x1x7*24 bwd_w=2x3x5*1");
+  CHECK(conv::parse_choice(to_string(tiled)) == tiled);
+  Choice shared = tiled;
+  shared.shared = true;
+  CHECK(to_string(shared) == to_string(tiled) + " shared");
+  CHECK(conv::parse_choice(to_string(shared)) == shared);
+  for (const Engine engine : conv::automatic_engines) {
+    CHECK(conv::parse_choice(name_of(engine)) == Choice{.engine = engine});
+  }
+}
+
+TEST_CASE("a choice that makes no sense is refused with the word that is wrong") {
+  using Catch::Contains;
+  const auto refuses = [](const std::string& text, const std::string& why) {
+    CHECK_THROWS_WITH(conv::parse_choice(text), Contains(why));
+    CHECK_THROWS_AS(ConvPlan::make(parse_problem("ic2id8oc2kd3"), {.choice = text}), InvalidArgument);
+  };
+  refuses("fastest", "'fastest' is unknown");
+  refuses("automatic", "not one");
+  refuses(" ", "empty");
+  refuses("direct fwd=4x4x4*1 bwd_d=4x4x4*1 bwd_w=4x4x4*1", "direct has no tiles");
+  refuses("fft_tiled fwd=4x4x4*1", "three directions");
+  refuses("fft_tiled fwd=4x4x4*1 bwd_d=4x4x4*1 shared", "three directions");
+  refuses("fft_tiled shared fwd=4x4x4*1 bwd_d=4x4x4*1 bwd_w=4x4x4*1", "three directions");
+  refuses("direct shared", "direct has no tiles");
+  refuses("fft_tiled fwd=4x4x4*1 bwd_w=4x4x4*1 bwd_d=4x4x4*1", "'bwd_w=4x4x4*1'");
+  for (const char* tiles : {"fwd=4x4x4", "fwd=4x4*1", "fwd=4x4x4*0", "fwd=4x4x4*1x", "fwd=-4x4x4*1", "fwd=4x4x4*1.5"}) {
+    refuses(std::string("fft_tiled ") + tiles + " bwd_d=4x4x4*1 bwd_w=4x4x4*1", tiles);
+  }
+}
+
+TEST_CASE("tiles that cannot serve the kernel are refused") {
+  const auto make = [](const char* tile) {
+    return ConvPlan::make(parse_problem("ic2ih8oc2kh3"),
+                          {.choice = std::string("fft_tiled fwd=") + tile + " bwd_d=1x4x4*1 bwd_w=4x1x4*1"});
+  };
+  CHECK_NOTHROW(make("1x3x4*1"));
+  for (const char* tile : {"1x2x4*1", "2x4x4*1", "1x4x65*1", "1x4x4*25"}) CHECK_THROWS_AS(make(tile), InvalidArgument);
+}
+
+TEST_CASE("shared tiles are refused where directions cannot share them") {
+  const auto make = [](const char* problem, const std::string& choice) {
+    return ConvPlan::make(parse_problem(problem), {.choice = choice});
+  };
+  CHECK_NOTHROW(make("ic9oc8id14kd3", shared_text));
+  for (const char* problem : {"ic2oc8id14kd3",     // few channels have tiles in the lanes
+                              "g9ic9oc9id14kd3",   // channels go alone
+                              "ic9oc8id14kd3sd2",  // lattices of x begin at different places
+                              "ic9oc8id14kd6",     // more than two tiles would meet in a voxel
+                              "ic9oc8ih14kh3"}) {  // Z and Y are exchanged for the weights
+    CAPTURE(problem);
+    CHECK_THROWS_AS(make(problem, shared_text), InvalidArgument);
+  }
+  CHECK_THROWS_AS(make("ic9oc8id14kd3", "fft_tiled fwd=8x8x8*3 bwd_d=8x8x9*5 bwd_w=8x8x8*1 shared"), InvalidArgument);
+  auto transposed = parse_problem("ic8oc9id14kd3");
+  transposed.transposed = true;
+  CHECK_THROWS_AS(ConvPlan::make(transposed, {.choice = shared_text}), InvalidArgument);
+}
+
+TEST_CASE("an engine that contradicts the choice is refused") {
+  const auto p = parse_problem("ic2id8oc2kd3");
+  CHECK_THROWS_AS(ConvPlan::make(p, {.engine = Engine::direct, .choice = "reference"}), InvalidArgument);
+  CHECK(ConvPlan::make(p, {.engine = Engine::reference, .choice = "reference"}).engine() == Engine::reference);
+  CHECK_THROWS_AS(ConvPlan::make(parse_problem("ic4id8oc4kd1"), {.choice = "fft_tiled"}), Unsupported);
+}
+
+namespace {
+
+void check_same(ConvCase<float>& first, ConvCase<float>& again) {
+  CHECK(again.plan.choice() == first.plan.choice());
+  CHECK(again.plan.numerics() == first.plan.numerics());
+  CHECK(again.plan.engine() == first.plan.engine());
+  CHECK(again.plan.seconds() == first.plan.seconds());
+  CHECK_THAT(first.plan.numerics(), Catch::StartsWith(first.plan.choice()));
+  CHECK_THAT(first.plan.explain(), Catch::Contains("chosen: " + first.plan.choice()));
+  first.run();
+  again.run();
+  CHECK(test::same_bits(first.y, again.y));
+  CHECK(test::same_bits(first.dx, again.dx));
+  CHECK(test::same_bits(first.dw, again.dw));
+  CHECK(test::same_bits(first.dbias, again.dbias));
+}
+
+}  // namespace
+
+TEST_CASE("a plan from a choice has the bits and the text of the plan that gave it") {
+  for (const ConvProblem& p : all_problems()) {
+    for (const Engine engine : {Engine::automatic, Engine::fft_tiled, Engine::fft_volume}) {
+      CAPTURE(to_string(p), p.transposed, name_of(engine));
+      if (engine == Engine::fft_tiled && p.kernel == Extent3{1, 1, 1}) continue;
+      if (engine == Engine::fft_volume && p.transposed) continue;
+      ConvCase<float> first(p, {.engine = engine});
+      ConvCase<float> again(p, {.choice = first.plan.choice()}, false, 2);
+      check_same(first, again);
+    }
+  }
+}
+
+TEST_CASE("a plan from a choice of shared tiles has the bits of the plan that gave it") {
+  ConvCase<float> chosen(parse_problem("ic9oc8id14kd3"), {.choice = shared_text});
+  CHECK(chosen.plan.choice() == shared_text);
+  ConvCase<float> again(parse_problem("ic9oc8id14kd3"), {.choice = chosen.plan.choice()}, true, 2);
+  check_same(chosen, again);
+  // The model's own: large problems share tiles.
+  for (const char* text : {"ic32oc32id20kd5", "g2ic64oc64id20kd5"}) {
+    CAPTURE(text);
+    const auto p = parse_problem(text);
+    const ConvPlan plan = ConvPlan::make(p, {.engine = Engine::fft_tiled});
+    CHECK_THAT(plan.choice(), Catch::EndsWith(" shared"));
+    if (test::too_slow_here(p)) continue;
+    ConvCase<float> first(p, {.engine = Engine::fft_tiled}), second(p, {.choice = plan.choice()}, false, 2);
+    check_same(first, second);
+  }
+}
+
+TEST_CASE("candidates are different choices, the cost model's first, and all of them are right") {
+  for (const ConvProblem& p : all_problems()) {
+    const auto choices = conv::candidates(p, {}, 4);
+    CHECK(to_string(choices[0]) == ConvPlan::make(p).choice());
+    ConvCase<double> reference(p, {.engine = Engine::reference});
+    if (test::too_slow_here(p)) continue;
+    reference.run();
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      CAPTURE(to_string(p), p.transposed, to_string(choices[i]));
+      CHECK(std::count(choices.begin(), choices.end(), choices[i]) == 1);
+      ConvCase<float> c(p, {.choice = to_string(choices[i])});
+      CHECK(c.plan.choice() == to_string(choices[i]));
+      c.run();
+      CHECK(test::relative_error(c.y, reference.y) < 2e-6);
+      CHECK(test::relative_error(c.dx, reference.dx) < 2e-6);
+      CHECK(test::relative_error(c.dw, reference.dw) < 2e-6);
+    }
+  }
+}
+
+TEST_CASE("candidates have tiles apart and, where directions can share them, shared ones") {
+  const auto counted = [](const char* text) {
+    const auto choices = conv::candidates(parse_problem(text), {.engine = Engine::fft_tiled}, 4);
+    const auto apart = std::count_if(choices.begin(), choices.end(), [](const Choice& c) { return c.tiles_apart(); });
+    const auto shared = std::count_if(choices.begin(), choices.end(), [](const Choice& c) { return c.shared; });
+    CHECK(apart + shared == static_cast<std::ptrdiff_t>(choices.size()));
+    return std::pair(apart, shared);
+  };
+  CHECK(counted("ic16oc16id24kd3") == std::pair<std::ptrdiff_t, std::ptrdiff_t>(4, 2));
+  CHECK(counted("g2ic32oc32id24kd3") == std::pair<std::ptrdiff_t, std::ptrdiff_t>(4, 2));
+  CHECK(counted("ic2oc16id24kd3").second == 0);
+  CHECK(counted("g16ic16oc16id24kd3").second == 0);
+}
+
+TEST_CASE("tuning returns a choice that serves the problem and keeps to the engine that was asked for") {
+  for (const Layout layout : {Layout::plain, Layout::blocked}) {
+    auto p = parse_problem("ic16id10oc17kd3pd1");
+    p.x_layout = p.y_layout = layout;
+    p.epilogue = {.bias = true, .activation = {.kind = Activation::Kind::relu}};
+    SlabResource memory;
+    Scheduler scheduler(2);
+    const Execution run{scheduler, &memory};
+    const std::string any = ConvPlan::tune(p, {}, run), tiled = ConvPlan::tune(p, {.engine = Engine::fft_tiled}, run);
+    CHECK(ConvPlan::make(p, {.choice = any}).choice() == any);
+    CHECK(ConvPlan::make(p, {.choice = tiled}).engine() == Engine::fft_tiled);
+    CHECK(ConvPlan::tune(p, {.choice = "direct"}, run) == "direct");
+    CHECK(memory.statistics().live_bytes == 0);
+  }
+}

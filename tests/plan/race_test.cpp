@@ -1,0 +1,63 @@
+// Who is fastest, by a callback that says how long each call took.
+#include "plan/race.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace convolume;
+
+namespace {
+
+/// Candidates that always take the same time, the first call excepted; counts their calls.
+struct Runners {
+  std::vector<double> seconds;
+  double first_call = 1;
+  std::vector<int> calls = std::vector<int>(seconds.size(), 0);
+
+  std::vector<double> race(const plan::RaceRules& rules) {
+    return plan::race(seconds.size(), rules,
+                      [this](std::size_t i) { return (calls[i]++ == 0 ? first_call : 1) * seconds[i]; });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("medians of interleaved rounds decide, and first calls do not count") {
+  Runners runners{.seconds = {0.4, 0.3, 0.35}, .first_call = 3};
+  CHECK(runners.race({.rounds = 5, .max_seconds = 1e9}) == runners.seconds);
+  CHECK(runners.calls == std::vector{7, 7, 7});
+  CHECK(plan::winner(runners.seconds) == 1);
+  // One call that was held up changes nothing.
+  int calls = 0;
+  const auto seconds =
+      plan::race(1, {.rounds = 5, .max_seconds = 1e9}, [&](std::size_t) { return ++calls == 4 ? 100.0 : 1.0; });
+  CHECK(seconds == std::vector{1.0});
+}
+
+TEST_CASE("what is hopeless is called once or twice, what stays behind for three rounds") {
+  Runners runners{.seconds = {1, 6, 1.6, 1.4, 0.9, 26}};
+  CHECK(runners.race({.rounds = 9, .max_seconds = 1e9}) == runners.seconds);
+  CHECK(runners.calls == std::vector{11, 2, 5, 5, 11, 1});
+  // One slow first call throws nobody out.
+  int calls = 0;
+  const auto held_up = [&](std::size_t i) { return i == 1 && ++calls == 1 ? 20.0 : i == 1 ? 0.5 : 1.0; };
+  CHECK(plan::race(2, {.max_seconds = 1e9}, held_up) == std::vector{1.0, 0.5});
+}
+
+TEST_CASE("rounds go on for the least time and end after the most") {
+  Runners quick{.seconds = {0.01}};
+  quick.race({.rounds = 5, .min_seconds = 0.095});
+  CHECK(quick.calls == std::vector{2 + 10});
+  Runners slow{.seconds = {2.0}};
+  slow.race({.rounds = 50, .max_seconds = 1});
+  CHECK(slow.calls == std::vector{2 + 3});
+  int asked = 0;
+  plan::race(
+      1, {.rounds = 50}, [](std::size_t) { return 0.001; }, [&] { return ++asked < 3; });
+  CHECK(asked == 3);
+}
+
+TEST_CASE("the first stays the winner where others are as fast but for noise") {
+  CHECK(plan::winner({1, 0.98, 1.1}) == 0);
+  CHECK(plan::winner({1, 0.98, 0.9}) == 2);
+  CHECK(plan::winner({1}) == 0);
+}
