@@ -41,10 +41,8 @@ struct Channels {
   double in_blocks, out_blocks;  // 64-byte blocks to transform and to invert, per tile
 };
 
-/// Few channels of plain x are transformed with tiles in the lanes.
-bool few_channels(const ConvProblem& p) {
-  return p.groups == 1 && 2 * p.in_channels < channel_block(p.type) && p.x_layout == Layout::plain;
-}
+/// Few channels of x are transformed with tiles in the lanes, where x is plain.
+bool few_channels(const ConvProblem& p) { return p.groups == 1 && 2 * p.in_channels < channel_block(p.type); }
 
 /// Of transforms of tiles whose group holds so many bytes. Extents with a prime factor above 7 take longer.
 double transform_rate(const Extent3& tile, double held, const MachineModel& machine) {
@@ -81,7 +79,7 @@ class Model {
     const index_t results = to_input ? p.in_channels : p.out_channels;
     const double block = static_cast<double>(channel_block(p.type));
     channels_.terms = depthwise ? 1 : static_cast<double>(terms);
-    few_ = !to_input && few_channels(p);
+    few_ = !to_input && few_channels(p) && p.x_layout == Layout::plain;
     channels_.in_blocks = few_ ? static_cast<double>(terms) / block : std::ceil(static_cast<double>(terms) / block);
     channels_.out_blocks = std::ceil(static_cast<double>(results) / block);
     // Of x every phase has channels of its own.
@@ -320,7 +318,8 @@ std::vector<TiledWay> all_ways(const ConvProblem& problem, Direction direction, 
 }
 
 bool can_share(const ConvProblem& problem, bool may_share) {
-  // Few channels of x have tiles in the lanes, and are soon transformed again. Lattices of x begin at different places.
+  // Few channels of x are soon transformed again, and have tiles in the lanes where x is plain; of blocked x the bits
+  // are the same. Lattices of x begin at different places.
   const Lattices lattices(problem);
   return may_share && problem.groups == 1 && !exchanges_zy(problem) && !few_channels(problem) &&
          lattices.residues() * lattices.phases() == 1;
