@@ -64,6 +64,8 @@ using Answer = std::variant<Offer, std::string>;
 Answer offer_fft_tiled(const ConvProblem& problem, const ConvOptions& options);
 /// For depthwise problems that offer_fft_tiled() serves.
 Offer offer_fft_depthwise(const ConvProblem& problem);
+/// For depthwise problems.
+Offer offer_direct_depthwise(const ConvProblem& problem);
 Answer offer_fft_volume(const ConvProblem& problem, const ConvOptions& options);
 Answer offer_direct(const ConvProblem& problem, const ConvOptions& options);
 Answer offer_reference(const ConvProblem& problem, const ConvOptions& options);
