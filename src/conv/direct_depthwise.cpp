@@ -11,10 +11,11 @@
 namespace convolume::conv {
 namespace {
 
-constexpr index_t box_bytes = 512 << 10;     // of sources and results: half the L2
+constexpr index_t box_bytes = 640 << 10;     // of sources and results, in the L2
 constexpr index_t task_products = 32 << 10;  // vectors multiplied in a task, at least: ten microseconds
 constexpr index_t tasks = 32;                // wanted, where there is so much to do
 constexpr index_t piece_voxels = 160;        // of dy, whose rows the L1 holds beside those of x
+constexpr index_t small_pass = 32;           // taps, of several planes of the kernel
 constexpr index_t short_row = 6;
 
 index_t volume(const Extent3& e) { return e.z * e.y * e.x; }
@@ -42,16 +43,18 @@ void lengthen(Extent3& count, BoxStrides& a, BoxStrides& b) {
   }
 }
 
-/// What of a box of source voxels lies in the tensor; may be empty.
+/// The planes and rows of a box that lie in the tensor; may be none. Padding along X stays: it is cheaper to multiply
+/// zeros than to treat the columns beside it apart.
 Box clipped(Box box, const Extent3& extent) {
-  for (int axis = 0; axis < 3; ++axis) {
+  for (int axis = 0; axis < 2; ++axis) {
     box.begin[axis] = std::clamp<index_t>(box.begin[axis], 0, extent[axis]);
     box.end[axis] = std::clamp<index_t>(box.end[axis], box.begin[axis], extent[axis]);
   }
   return box;
 }
 
-/// Where the voxels of a box are read: in place where they are blocked, else in scratch, times a gradient if given.
+/// Where the voxels of a box are read: in place where they are blocked and all there, else in scratch, times a gradient
+/// if given.
 template <class T>
 class BoxReader {
  public:
@@ -60,13 +63,16 @@ class BoxReader {
   BoxReader(const View<const T>& tensor, const Activation* gradient, const View<const T>& y)
       : tensor_(tensor), gradient_(gradient), y_(y) {}
 
-  bool in_place() const { return tensor_.layout == Layout::blocked && gradient_ == nullptr; }
-  index_t blocks(const Extent3& e) const { return in_place() ? 0 : volume(e) + e.x; }
+  bool in_place(const Box& box) const {
+    const bool there = box.begin.x >= 0 && box.end.x <= tensor_.shape.extent.x;
+    return tensor_.layout == Layout::blocked && gradient_ == nullptr && there;
+  }
+  index_t blocks(const Box& box) const { return in_place(box) ? 0 : volume(box.extent()) + box.extent().x; }
 
-  /// Scratch of blocks(box.extent()) * 64 bytes is taken where voxels are staged.
+  /// Scratch of blocks(box) * 64 bytes is taken where voxels are staged.
   BlockedBox<const T> read(index_t sample, index_t channels, const Box& box, T* scratch) const {
     const BlockView<const T> from = block_of(tensor_, tensor_.layout, sample, channels * block);
-    if (in_place()) return {from.data, {0, 0, 0}, {block, tensor_.stride[3], tensor_.stride[2]}, 0};
+    if (in_place(box)) return {from.data, {0, 0, 0}, {block, tensor_.stride[3], tensor_.stride[2]}, 0};
     const Extent3 e = box.extent();
     BoxSource<T> source{.block = from, .origin = box.begin, .extent = e, .activation = gradient_};
     if (gradient_ != nullptr) source.y = block_of(y_, y_.layout, sample, channels * block);
@@ -97,7 +103,7 @@ class BoxRun {
       return scratch_.template take<T>(static_cast<std::size_t>(blocks) * 64);
     };
     bias_ = take(1);
-    T* staged = take(reader_.blocks(window_.extent()));
+    T* staged = take(reader_.blocks(window_));
     source_ = reader_.read(region.sample, region.first_column, window_, staged);
     const Extent3 e = region.box.extent();
     if (target_in_place_) {
@@ -123,7 +129,7 @@ class BoxRun {
 
   std::size_t bytes() const {
     const Extent3 e = region_.box.extent();
-    const index_t blocks = 1 + reader_.blocks(window_.extent()) + (target_in_place_ ? 0 : volume(e) + e.x);
+    const index_t blocks = 1 + reader_.blocks(window_) + (target_in_place_ ? 0 : volume(e) + e.x);
     return static_cast<std::size_t>(blocks) * 64;
   }
   BlockView<T> view() const {
@@ -134,6 +140,7 @@ class BoxRun {
   /// feels.
   void multiply_phase(const DirectPhase& phase, const TapRows& rows) const {
     const Extent3 begin = d_.map.first(phase, region_.box.begin), all = d_.map.count(begin, region_.box.end);
+    if (all.x == 0) return;
     const Extent3& step = d_.map.target_step();
     Extent3 from = begin, count = all;
     for (index_t z = 0; z < all.z; z += count.z) {
@@ -142,11 +149,7 @@ class BoxRun {
       for (index_t y = 0; y < all.y; y += count.y) {
         from.y = begin.y + y * step.y;
         count.y = d_.map.alike(phase, 1, from.y, all.y - y);
-        for (index_t x = 0; x < all.x; x += count.x) {
-          from.x = begin.x + x * step.x;
-          count.x = d_.map.alike(phase, 2, from.x, all.x - x);
-          multiply_alike(rows, from, count);
-        }
+        multiply_alike(rows, from, count);
       }
     }
   }
@@ -155,7 +158,6 @@ class BoxRun {
   /// what they start from.
   void multiply_alike(const TapRows& rows, const Extent3& begin, const Extent3& count) const {
     const Extent3 base = d_.map.base(begin);
-    const TapRange taps = d_.inside(rows, base);
     std::array<DirectStep, static_cast<std::size_t>(depthwise_taps_per_pass)> steps;
     TapProduct<T> product{.source = source_.at(base),
                           .source_strides = source_.strides * d_.map.source_step(),
@@ -171,16 +173,13 @@ class BoxRun {
                           .add = false};
     lengthen(product.count, product.source_strides, product.target_strides);
     const auto all = static_cast<index_t>(rows.rows.size());
-    const index_t per_pass = std::max<index_t>(1, depthwise_taps_per_pass / std::max<index_t>(1, rows.taps));
-    for (index_t done = 0; done < all || !product.add; done += per_pass) {
+    for (index_t done = 0; done < all || !product.add; done += rows.per_pass) {
       product.step_count = 0;
-      for (index_t i = done; i < std::min(done + per_pass, all) && taps.first < taps.last; ++i) {
+      for (index_t i = done; i < std::min(done + rows.per_pass, all); ++i) {
         const TapRow& row = rows.rows[static_cast<std::size_t>(i)];
         if (!d_.map.meets({row.offset, row.tap}, base)) continue;
         steps[static_cast<std::size_t>(product.step_count++)] = {
-            .source = source_.offset(row.offset) + taps.first * product.source_tap,
-            .weights = row.tap * block + taps.first * product.weights_tap,
-            .terms = taps.last - taps.first};
+            .source = source_.offset(row.offset), .weights = row.tap * block, .terms = rows.taps};
       }
       if (product.step_count > 0 || !product.add) multiply(product);
       product.add = true;
@@ -221,6 +220,10 @@ TapRows::TapRows(const DirectPhase& phase) {
   }
   if (rows.empty()) return;
   taps = static_cast<index_t>(phase.taps.size() / rows.size());
+  const auto same_plane = [this](const TapRow& row) { return row.offset.z == rows.front().offset.z; };
+  const auto of_plane = static_cast<index_t>(std::count_if(rows.begin(), rows.end(), same_plane));
+  const index_t most = std::max<index_t>(1, depthwise_taps_per_pass / taps);
+  per_pass = of_plane > most ? even(of_plane, most) : of_plane * std::max<index_t>(1, small_pass / (of_plane * taps));
   if (taps < 2) return;
   source_step = phase.taps[1].offset.x - phase.taps[0].offset.x;
   kernel_step = phase.taps[1].tap - phase.taps[0].tap;
@@ -261,19 +264,6 @@ DepthwiseDirection::DepthwiseDirection(const ConvProblem& p, plan::Direction dir
   for (const DirectPhase& phase : map.phases()) phases.emplace_back(phase);
 }
 
-TapRange DepthwiseDirection::inside(const TapRows& rows, const Extent3& base) const noexcept {
-  if (rows.rows.empty()) return {};
-  const index_t begin = base.x + rows.rows.front().offset.x;
-  const auto outside = [&](index_t tap) {
-    const index_t x = begin + tap * rows.source_step;
-    return x < 0 || x >= source.x;
-  };
-  TapRange range{0, rows.taps};
-  while (range.first < range.last && outside(range.first)) ++range.first;
-  while (range.first < range.last && outside(range.last - 1)) --range.last;
-  return range;
-}
-
 template <class T>
 void run_depthwise(const DepthwiseDirection& direction, const Region& region, const RegionEnds<T>& ends,
                    const T* weights, std::pmr::memory_resource* memory) {
@@ -294,22 +284,16 @@ class BoxSum {
          const BlockedBox<const T>& dy, T* sums)
       : p_(p), forward_(forward), x_(x), dy_(dy), sums_(sums) {}
 
-  /// Columns that the same taps reach; where they are many, in pieces of few rows.
+  /// In pieces of whole rows.
   void add(const Box& box) const {
-    const DirectPhase& phase = forward_.map.phases().front();
-    Box part = box;
-    for (index_t x = box.begin.x; x < box.end.x; x = part.end.x) {
-      const index_t count = forward_.map.alike(phase, 2, x, box.end.x - x);
-      part.begin.x = x;
-      part.end.x = x + count;
-      const index_t rows = count >= short_row ? std::max<index_t>(1, piece_voxels / count) : box.extent().y;
-      const index_t planes = count >= short_row ? std::max<index_t>(1, rows / box.extent().y) : box.extent().z;
-      for (part.begin.z = box.begin.z; part.begin.z < box.end.z; part.begin.z += planes) {
-        part.end.z = std::min(part.begin.z + planes, box.end.z);
-        for (part.begin.y = box.begin.y; part.begin.y < box.end.y; part.begin.y += rows) {
-          part.end.y = std::min(part.begin.y + rows, box.end.y);
-          add_piece(part);
-        }
+    const Extent3 e = box.extent();
+    const index_t rows = std::max<index_t>(1, piece_voxels / e.x), planes = std::max<index_t>(1, rows / e.y);
+    Box piece = box;
+    for (piece.begin.z = box.begin.z; piece.begin.z < box.end.z; piece.begin.z += planes) {
+      piece.end.z = std::min(piece.begin.z + planes, box.end.z);
+      for (piece.begin.y = box.begin.y; piece.begin.y < box.end.y; piece.begin.y += rows) {
+        piece.end.y = std::min(piece.begin.y + rows, box.end.y);
+        add_piece(piece);
       }
     }
   }
@@ -327,10 +311,8 @@ class BoxSum {
 
   void add_piece(const Box& piece) const {
     const TapRows& rows = forward_.phases.front();
-    const TapRange taps = forward_.inside(rows, forward_.map.base(piece.begin));
-    if (taps.first >= taps.last) return;
     const auto all = static_cast<index_t>(rows.rows.size());
-    const index_t most = tap_rows_together(taps.last - taps.first);
+    const index_t most = tap_rows_together(rows.taps);
     index_t row = 0;
     while (row < all) {
       const Box inside = met_by(piece, row);
@@ -341,12 +323,12 @@ class BoxSum {
         ++together;
       }
       const Extent3 count = inside.extent();
-      if (count.z > 0 && count.y > 0) add_rows(inside, row, together, taps);
+      if (count.z > 0 && count.y > 0) add_rows(inside, row, together);
       row += together;
     }
   }
 
-  void add_rows(const Box& box, index_t row, index_t together, const TapRange& taps) const {
+  void add_rows(const Box& box, index_t row, index_t together) const {
     const TapRows& rows = forward_.phases.front();
     TapSums<T> product{.x = {},
                        .x_strides = x_.strides * p_.stride,
@@ -355,13 +337,13 @@ class BoxSum {
                        .dy_strides = dy_.strides,
                        .sums = {},
                        .rows = together,
-                       .taps = taps.last - taps.first,
+                       .taps = rows.taps,
                        .count = box.extent()};
     for (index_t i = 0; i < together; ++i) {
       const TapRow& at = rows.rows[static_cast<std::size_t>(row + i)];
       const Extent3 from = forward_.map.base(box.begin) + at.offset;
-      product.x[static_cast<std::size_t>(i)] = x_.at(from) + taps.first * product.x_tap;
-      product.sums[static_cast<std::size_t>(i)] = sums_ + (at.tap + taps.first) * block;
+      product.x[static_cast<std::size_t>(i)] = x_.at(from);
+      product.sums[static_cast<std::size_t>(i)] = sums_ + at.tap * block;
     }
     lengthen(product.count, product.x_strides, product.dy_strides);
     multiply(product);
@@ -401,8 +383,8 @@ void DepthwiseGradient<T>::sum(const PieceTensors<T>& a, index_t part, index_t c
     const index_t sample = i / grid.per_sample();
     const Box box = grid.box(i % grid.per_sample(), forward_.map.domain());
     const Box window = clipped(forward_.map.window(box), forward_.source);
-    const std::size_t x_bytes = static_cast<std::size_t>(x.blocks(window.extent())) * 64;
-    const std::size_t dy_bytes = static_cast<std::size_t>(dy.blocks(box.extent())) * 64;
+    const std::size_t x_bytes = static_cast<std::size_t>(x.blocks(window)) * 64;
+    const std::size_t dy_bytes = static_cast<std::size_t>(dy.blocks(box)) * 64;
     Scratch scratch(a.memory, x_bytes + dy_bytes + 64);
     const BlockedBox<const T> fine = x.read(sample, channels, window, scratch.take<T>(x_bytes));
     const BlockedBox<const T> coarse = dy.read(sample, channels, box, scratch.take<T>(dy_bytes));

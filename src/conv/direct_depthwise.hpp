@@ -25,13 +25,9 @@ struct TapRows {
   explicit TapRows(const DirectPhase& phase);
 
   std::vector<TapRow> rows;
-  index_t taps = 0;                          ///< of a row
+  index_t taps = 0;      ///< of a row
+  index_t per_pass = 1;  ///< rows that are summed up together: of a plane of the kernel, or of several small ones
   index_t source_step = 0, kernel_step = 0;  ///< from tap to tap of a row: along x, and in the kernel's order
-};
-
-/// Taps [first, last) of a row.
-struct TapRange {
-  index_t first = 0, last = 0;
 };
 
 /// Boxes of whole rows whose sources and results fit into the L2, enough of them for many threads.
@@ -47,10 +43,6 @@ struct DepthwiseDirection {
   Extent3 source{};
   Layout source_layout, target_layout;
   RegionGrid grid;
-
-  /// Those taps of a phase's rows that meet a voxel of the source, along x, for results from `result` on that are
-  /// alike.
-  TapRange inside(const TapRows& rows, const Extent3& base) const noexcept;
 };
 
 /// Computes a box of one channel block (the region's first column), with scratch from `memory`. Weights are
