@@ -191,3 +191,15 @@ TEST_CASE("depthwise direct serves blocked tensors of any number of channels, an
   p.x_layout = p.y_layout = Layout::blocked;
   CHECK_THAT(ConvPlan::make(p, direct).numerics(), Catch::Contains("depthwise") && Catch::Contains(simd_target()));
 }
+
+TEST_CASE("automatic takes the direct way for small depthwise kernels and tiles for large ones") {
+  for (const auto& [text, engine] : {std::pair{"g32ic32id32oc32od32kd3pd1", Engine::direct},
+                                     std::pair{"g32ic32id12ih64iw64oc32od12oh64ow64kd1kh3kw3pd0ph1pw1", Engine::direct},
+                                     std::pair{"g48ic48id48oc48od48kd7pd3", Engine::fft_tiled},
+                                     std::pair{"g32ic32id32oc32od32kd11pd5", Engine::fft_tiled}}) {
+    auto p = parse_problem(text);
+    p.x_layout = p.y_layout = Layout::blocked;
+    CAPTURE(text);
+    CHECK(ConvPlan::make(p, {}).engine() == engine);
+  }
+}
