@@ -286,6 +286,9 @@ ConvGradientReady DirectEngine<T>::append_backward(TaskGraph& graph, const ConvR
 }  // namespace
 
 Answer offer_direct(const ConvProblem& problem, const ConvOptions& options) {
+  if (problem.groups > 1 && problem.groups == problem.in_channels && problem.groups == problem.out_channels) {
+    return offer_direct_depthwise(problem);
+  }
   if (problem.groups != 1) return offer_grouped(problem, options, offer_direct);
   // Rows between taps are staged as well.
   const Extent3 span = problem.span();

@@ -5,25 +5,12 @@
 #include <optional>
 
 #include "conv/block_box.hpp"
-#include "conv/direct_product.hpp"
 #include "conv/line_product.hpp"
 #include "conv/prepared.hpp"
 #include "ops/activation.hpp"
 
 namespace convolume::conv {
 namespace {
-
-/// Blocked voxels somewhere: in a tensor, or in scratch.
-template <class T>
-struct BlockedBox {
-  T* data = nullptr;  ///< block 0 of the voxel at `origin`
-  Extent3 origin{0, 0, 0};
-  BoxStrides strides;
-  index_t block = 0;  ///< between channel blocks
-
-  index_t offset(const Extent3& i) const { return i.z * strides.plane + i.y * strides.row + i.x * strides.voxel; }
-  T* at(const Extent3& i) const { return data + offset(i - origin); }
-};
 
 template <class T>
 class RegionRun {

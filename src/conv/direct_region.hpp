@@ -4,9 +4,22 @@
 #include <memory_resource>
 
 #include "conv/direct_geometry.hpp"
+#include "conv/direct_product.hpp"
 #include "conv/weight_blocks.hpp"
 
 namespace convolume::conv {
+
+/// Blocked voxels somewhere: in a tensor, or in scratch.
+template <class T>
+struct BlockedBox {
+  T* data = nullptr;  ///< block 0 of the voxel at `origin`
+  Extent3 origin{0, 0, 0};
+  BoxStrides strides;
+  index_t block = 0;  ///< between channel blocks
+
+  index_t offset(const Extent3& i) const { return i.z * strides.plane + i.y * strides.row + i.x * strides.voxel; }
+  T* at(const Extent3& i) const { return data + offset(i - origin); }
+};
 
 /// One direction that yields voxels: y, or dx. Terms are channels of its source, lanes those of its results.
 template <class T>

@@ -70,6 +70,8 @@ using Answer = std::variant<Offer, std::string>;
 Answer offer_fft_tiled(const ConvProblem& problem, const ConvOptions& options);
 /// For depthwise problems that offer_fft_tiled() serves.
 Offer offer_fft_depthwise(const ConvProblem& problem, const plan::TiledWays& ways);
+/// For depthwise problems.
+Offer offer_direct_depthwise(const ConvProblem& problem);
 Answer offer_fft_volume(const ConvProblem& problem, const ConvOptions& options);
 Answer offer_direct(const ConvProblem& problem, const ConvOptions& options);
 /// Asked for by name only.

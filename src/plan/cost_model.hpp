@@ -25,7 +25,8 @@ double transform_seconds(double flops, const MachineModel& machine);
 double fft_volume_seconds(const ConvProblem& problem, const Extent3& transform, index_t transforms,
                           const MachineModel& machine);
 
-/// One training step of the direct way: sums over taps with channels in the lanes.
+/// One training step of the direct way: sums over taps with channels in the lanes. Depthwise problems, where a lane's
+/// sums are of its own channel, or one group.
 double direct_seconds(const ConvProblem& problem, const MachineModel& machine);
 
 /// One training step of the reference loops.
