@@ -227,7 +227,7 @@ void add_options(CLI::App& app, Flags& flags) {
   app.add_option("--threads", o.threads, "Workers; 0 is one for each processor")
       ->check(CLI::Range(0, 1024))
       ->option_text("NUMBER [0]");
-  app.add_option("--memory", o.memory_gib, "GiB that kept weight spectra may hold; 0 is no limit")
+  app.add_option("--memory", o.memory_gib, "GiB that kept spectra may hold; 0 is no limit")
       ->check(CLI::Range(0.0, 1048576.0))
       ->option_text("NUMBER [8]");
 }

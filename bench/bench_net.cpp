@@ -196,7 +196,7 @@ int run_net(int argc, char** argv) {
       ->check(CLI::Range(0, 1024))
       ->option_text("NUMBER [0]");
   app.add_option("--memory", options.memory_gib,
-                 "GiB that kept weight spectra may hold, 0 is no limit; with --side-by-side, what all contestants of "
+                 "GiB that kept spectra may hold, 0 is no limit; with --side-by-side, what all contestants of "
                  "ours may hold together")
       ->check(CLI::Range(0.0, 1048576.0))
       ->option_text("NUMBER [4; 8 with --side-by-side]");

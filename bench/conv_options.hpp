@@ -30,7 +30,7 @@ struct ConvBenchOptions {
   bool cached_weights = false;  ///< forward passes find their weights prepared
   int threads = 1, rounds = 9;
   double min_seconds = 0.5, max_seconds = 30;
-  double memory_gib = 8;  ///< that kept weight spectra of a plan may hold; 0 is no limit
+  double memory_gib = 8;  ///< that kept spectra of a plan may hold; 0 is no limit
   std::filesystem::path json;
 
   bool has(Peer peer) const;

@@ -170,7 +170,8 @@ void Network::make_plans() {
     if (!std::holds_alternative<ConvNode>(spec_.nodes[i].kind)) continue;
     plan(i, 0);
     for (const CacheCost& cache : nodes_[i].plan->caches()) {
-      if (cache.budgeted && cache.kept) candidates.push_back({i, cache});
+      const bool used = options_.training || cache.name == "w_hat";  // inference keeps no spectra of x
+      if (used && cache.budgeted && cache.kept) candidates.push_back({i, cache});
     }
   }
   std::stable_sort(candidates.begin(), candidates.end(),

@@ -18,7 +18,7 @@ struct NetworkOptions {
   index_t batch = 1;
   bool training = false;
   Engine engine = Engine::automatic;
-  /// Bytes that all kept weight spectra may hold; shared out by seconds saved per byte, ties in layer order. 0: no
+  /// Bytes that all kept spectra may hold; shared out by seconds saved per byte, ties in layer order. 0: no
   /// limit.
   std::size_t memory_budget = std::size_t{4} << 30;
   fft::Options fft{};         ///< who transforms

@@ -92,7 +92,7 @@ struct TrainCommand {
     seed_given = app.add_option("--seed", seed, "Seed of everything that is random (1 where absent)");
     app.add_flag("--resume", options.resume, "Continue from OUT/checkpoints/last.safetensors, bit for bit");
     app.add_option("--set", options.overrides, "Override a value of the net: table.key=value, e.g. generator.width=30");
-    app.add_option("--memory-budget", budget_mib, "MiB that kept weight spectra may hold")
+    app.add_option("--memory-budget", budget_mib, "MiB that kept spectra may hold")
         ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30))
         ->capture_default_str();
     app.add_flag("--tune", options.tune,

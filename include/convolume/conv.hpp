@@ -41,8 +41,9 @@ struct ConvOptions {
   fft::Options fft{};
   /// Whether spectra are computed once per iteration and kept for every product that reads them. Without it w_hat is
   /// recomputed for each product and dy_hat apart for dx and for dw, with the same bits; caches that a caller binds
-  /// (x_hat, dy_hat) are used all the same. What caching gains and costs can be measured so. fft_tiled
-  /// keeps w_hat of the forward pass alone, and x_hat and dy_hat where its directions share tiles.
+  /// (x_hat, dy_hat) are used all the same, but by fft_tiled, where x_hat stays empty then. What caching gains and
+  /// costs can be measured so. fft_tiled keeps w_hat of the forward pass alone, and x_hat and dy_hat where its
+  /// directions share tiles.
   bool cache_spectra = true;
 };
 
@@ -96,7 +97,7 @@ struct ForwardBindings {
   const PreparedWeights& w;
   ConstTensorView bias{};
   TensorView y{};
-  Spectra* x_hat = nullptr;   ///< filled when given
+  Spectra* x_hat = nullptr;   ///< filled when given, where the engine keeps spectra of x
   bool x_hat_filled = false;  ///< x_hat already holds the spectra of this x (another plan filled it): only read it
 };
 
@@ -107,7 +108,7 @@ struct BackwardBindings {
   ConstTensorView dy{};
   const PreparedWeights& w;
   const Spectra* x_hat = nullptr;  ///< read when given: it must hold the spectra of this x
-  Spectra* dy_hat = nullptr;       ///< filled when given
+  Spectra* dy_hat = nullptr;       ///< filled when given, where the engine keeps spectra of dy from call to call
   TensorView dx{}, dw{}, dbias{};
   bool add_dx = false, add_dw = false;  ///< add to what dx, or dw and dbias, hold
 };

@@ -38,7 +38,7 @@ struct TrainOptions {
   int threads = 0;                         ///< 0: one per processor
   bool resume = false;                     ///< continue from out/checkpoints/last.safetensors, bit for bit
   Engine engine = Engine::automatic;
-  std::size_t memory_budget = std::size_t{4} << 30;  ///< bytes of kept weight spectra
+  std::size_t memory_budget = std::size_t{4} << 30;  ///< bytes of kept spectra
   fft::Options fft{};                                ///< who transforms; part of the numerics record
   bool cache_spectra = true;                         ///< see ConvOptions
   /// Measures how to convolve (ConvPlan::tune) instead of asking the cost model. The choices become part of the run's

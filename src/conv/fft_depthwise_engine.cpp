@@ -65,8 +65,9 @@ class FftDepthwiseEngine final : public ConvEngine {
                                     std::shared_ptr<const BackwardArguments> arguments) const override;
 
   void init_weights(PreparedWeights::Impl& w) const override {
-    w.geometry = fmt::format("{} forward {} backward {} of {}", key(), to_string(forward_.grid.way.tile),
-                             to_string(data_.grid.way.tile), to_string(problem_.w_shape()));
+    w.geometry = fmt::format("{} forward {} backward {} of {} step {}{}", key(), to_string(forward_.grid.way.tile),
+                             to_string(data_.grid.way.tile), to_string(problem_.w_shape()), to_string(problem_.stride),
+                             problem_.transposed ? " transposed" : "");
     w.spectra.init(w.memory, static_cast<std::size_t>(blocks_) * 2, spectra_bytes());
     w.packed.init(w.memory, 0, 0);
   }
@@ -81,7 +82,7 @@ class FftDepthwiseEngine final : public ConvEngine {
   std::vector<CacheCost> caches() const override {
     const double rate = 0.35 * 1e9 * machine_model().gflops_per_core;
     return {{"w_hat", 2 * static_cast<std::size_t>(blocks_) * spectra_bytes(),
-             static_cast<double>(blocks_ * forward_.phases()) * forward_.kernel.flops() / rate, true}};
+             static_cast<double>(blocks_ * forward_.phases()) * forward_.kernel.flops() / rate, true, false}};
   }
   TransformCounts transforms() const noexcept override { return meter_.counts(); }
 

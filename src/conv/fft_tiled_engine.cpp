@@ -65,15 +65,17 @@ class FftTiledEngine final : public ConvEngine {
                                     std::shared_ptr<const BackwardArguments> arguments) const override;
 
   void init_weights(PreparedWeights::Impl& w) const override {
-    w.geometry = fmt::format("{} forward {} of {}, {}", key(), to_string(forward_.tile()),
-                             to_string(problem_.w_shape()), keep_weights_ ? "spectra" : "packed");
+    w.geometry = fmt::format("{} forward {} of {} step {}{}, {}", key(), to_string(forward_.tile()),
+                             to_string(problem_.w_shape()), to_string(problem_.stride),
+                             problem_.transposed ? " transposed" : "", keep_weights_ ? "spectra" : "packed");
     w.spectra.init(w.memory, keep_weights_ ? 1 : 0, bytes_of(forward_.weights().elements()));
     w.packed.init(w.memory, 1, bytes_of(problem_.w_shape().elements()));
   }
   void init_input_spectra(Spectra::Impl& s) const override {
     s.geometry = key() + " x: none kept";
     if (!keep_input_) return;
-    s.geometry = fmt::format("{} tiles {} from {} of x {}", key(), to_string(ways_.forward.tile),
+    s.geometry = fmt::format("{} {} tiles {} step {} from {} of x {}", key(), to_string(ways_.forward.count),
+                             to_string(ways_.forward.tile), to_string(ways_.forward.valid),
                              to_string(problem_.pad_before), to_string(problem_.x_shape()));
     s.maps.init(s.memory, 1, bytes_of(forward_.kept().elements()));
     s.source_hash.assign(1, 0);
@@ -246,7 +248,11 @@ Ready FftTiledEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
   if (share_gradient_ && a->dw) {
     shared.dy = std::make_shared<BufferStore>();
     shared.dy->init(a->memory, 1, bytes_of(data_.kept().elements()));
-    before.push_back(graph.add({.name = "take gradient spectra"}, [dy = shared.dy] { dy->acquire(0); }));
+    // Not before they are needed: layers behind this one may still hold theirs.
+    std::vector<TaskId> first;
+    ready.dy.collect(0, 0, problem_.out_channels, 0, 1, first);
+    before.push_back(graph.add(
+        {.name = "take gradient spectra"}, [dy = shared.dy] { dy->acquire(0); }, first));
   }
   const auto ends = [this, a, own, dy_hat = shared.dy] {
     GroupEnds<T> result{.source = a->dy.template as<T>(),

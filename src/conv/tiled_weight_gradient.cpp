@@ -443,7 +443,10 @@ Ready TiledWeightGradient<T>::append(TaskGraph& graph, const ConvReady& ready,
   run->dy_hat = shared.dy;
   const index_t buffers = parts_ > 0 ? 0 : std::min<index_t>(2, chunks());
   std::vector<TaskId> before = shared.ready;
-  before.push_back(graph.add({.name = "take spectra"}, [run, buffers] { run->take(buffers); }));
+  std::vector<TaskId> first = before;
+  if (first.empty()) ready.dy.collect(0, 0, 1, 0, 1, first);
+  before.push_back(graph.add(
+      {.name = "take spectra"}, [run, buffers] { run->take(buffers); }, first));
   const auto sums =
       parts_ > 0 ? append_parts(graph, ready, a, run, before.back()) : append_chunks(graph, ready, a, run, before);
   auto done = append_inverses(graph, a, run, sums);

@@ -10,7 +10,7 @@ OverlapOrder::OverlapOrder(const Extent3& tiles, index_t group) : count(tiles) {
     const index_t parts = (count.x + group - 1) / group;
     piece = {1, 1, (count.x + parts - 1) / parts};
   } else {
-    const index_t parts = (count.y * count.x + group - 1) / group;
+    const index_t rows = group / count.x, parts = (count.y + rows - 1) / rows;
     piece = {1, (count.y + parts - 1) / parts, count.x};
   }
 }

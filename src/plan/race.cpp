@@ -18,6 +18,7 @@ double median(std::vector<double> values) {
 
 std::vector<double> race(std::size_t candidates, const RaceRules& rules,
                          const std::function<double(std::size_t)>& seconds, const std::function<bool()>& go_on) {
+  if (candidates == 0) return {};
   std::vector<double> seen(candidates);
   std::vector<std::vector<double>> samples(candidates);
   std::vector<bool> running(candidates, true);
@@ -34,7 +35,7 @@ std::vector<double> race(std::size_t candidates, const RaceRules& rules,
   }
   drop(rules.hopeless);
   double total = 0;
-  for (int round = 0; candidates > 0; ++round) {
+  for (int round = 0;; ++round) {
     const bool enough = round >= rules.rounds && total >= rules.min_seconds;
     const bool late = round >= rounds_before_dropping && total >= rules.max_seconds;
     if (enough || late || (go_on && !go_on())) break;
