@@ -2,7 +2,7 @@
 # Installs what is missing, builds and tests.
 #   tools/test.sh             release build and all short tests; ASan+UBSan and TSan builds with the tests that matter there
 #   tools/test.sh --quick     without the sanitizers
-#   tools/test.sh --long      also the tests labelled `long`
+#   tools/test.sh --long      also the tests labelled `long`, and those of kernels under TSan
 #   tools/test.sh --peers     also parity with PyTorch (installs python3-torch, and libdnnl-dev for bench_conv)
 # The last line counts: 'N passed, N failed, N skipped'. CONVOLUME_DATA_DIR names the folder with real volumes; tests
 # that need it are skipped, and counted, without.
@@ -31,7 +31,7 @@ run_suite() {
   shift
   log=$(mktemp)
   echo "== $preset"
-  cmake --preset "$preset" >"$log" 2>&1 || { cat "$log"; exit 1; }
+  cmake --preset "$preset" "${configure[@]}" >"$log" 2>&1 || { cat "$log"; exit 1; }
   cmake --build --preset "$preset" >"$log" 2>&1 || { tail -n 60 "$log"; exit 1; }
   ctest --test-dir "build/$preset" --output-on-failure "$@" 2>&1 | tee "$log" || status=$?
   local total bad
@@ -45,6 +45,8 @@ run_suite() {
   rm -f "$log"
 }
 
+configure=()
+[ "$long" = 1 ] && configure+=(-DCONVOLUME_TSAN_KERNELS=ON)
 labels_out='^peers$'
 [ "$long" = 1 ] || labels_out='^(peers|long)$'
 export CONVOLUME_WERROR=${CONVOLUME_WERROR:-${CI:+ON}}
