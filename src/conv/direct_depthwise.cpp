@@ -23,12 +23,6 @@ index_t blocks_of(const ConvProblem& p) {
   const index_t block = channel_block(p.type);
   return (p.in_channels + block - 1) / block;
 }
-/// n cut into as many pieces of at most `most`, nearly equal: the longest of them.
-index_t even(index_t n, index_t most) {
-  const index_t pieces = (n + most - 1) / most;
-  return (n + pieces - 1) / pieces;
-}
-
 /// Columns become rows where rows are short, for sums that registers hold side by side.
 void lengthen(Extent3& count, BoxStrides& a, BoxStrides& b) {
   if (count.x >= short_row) return;
@@ -120,7 +114,11 @@ class BoxRun {
       const bool there = ends_.bias && lane < view().channels;
       bias_[lane] = there ? ends_.bias(0, region_.first_column * block + lane, 0, 0, 0) : T{0};
     }
-    for (std::size_t i = 0; i < d_.phases.size(); ++i) multiply_phase(d_.map.phases()[i], d_.phases[i]);
+    for (std::size_t i = 0; i < d_.phases.size(); ++i) {
+      d_.map.for_each_alike(d_.map.phases()[i], region_.box, [&](const Extent3& begin, const Extent3& count) {
+        multiply_alike(d_.phases[i], begin, count);
+      });
+    }
     finish();
   }
 
@@ -134,24 +132,6 @@ class BoxRun {
   }
   BlockView<T> view() const {
     return block_of(ends_.target, d_.target_layout, region_.sample, region_.first_column * block);
-  }
-
-  /// A phase's results by boxes that the same taps reach: others, in the padding, are left out, which no bit of a sum
-  /// feels.
-  void multiply_phase(const DirectPhase& phase, const TapRows& rows) const {
-    const Extent3 begin = d_.map.first(phase, region_.box.begin), all = d_.map.count(begin, region_.box.end);
-    if (all.x == 0) return;
-    const Extent3& step = d_.map.target_step();
-    Extent3 from = begin, count = all;
-    for (index_t z = 0; z < all.z; z += count.z) {
-      from.z = begin.z + z * step.z;
-      count.z = d_.map.alike(phase, 0, from.z, all.z - z);
-      for (index_t y = 0; y < all.y; y += count.y) {
-        from.y = begin.y + y * step.y;
-        count.y = d_.map.alike(phase, 1, from.y, all.y - y);
-        multiply_alike(rows, from, count);
-      }
-    }
   }
 
   /// Passes of a fixed number of rows of taps, whatever is left out of them. Where no tap reaches the results they get

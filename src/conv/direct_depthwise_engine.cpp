@@ -6,6 +6,7 @@
 
 #include "conv/bias_gradient.hpp"
 #include "conv/direct_depthwise.hpp"
+#include "conv/direct_ends.hpp"
 #include "conv/engine.hpp"
 #include "conv/prepared.hpp"
 #include "convolume/cpu.hpp"
@@ -51,7 +52,6 @@ class DirectDepthwiseEngine final : public ConvEngine {
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
   index_t taps() const { return problem_.kernel.volume(); }
   index_t end_channel(index_t block) const { return std::min((block + 1) * lanes, problem_.in_channels); }
-  bool activated() const { return problem_.epilogue.activation.kind != Activation::Kind::none; }
 
   template <class Arguments, class Ends>
   Ready append_boxes(TaskGraph& graph, bool fine, const Ready& source, const Ready& target, const Ready& weights,
@@ -62,7 +62,6 @@ class DirectDepthwiseEngine final : public ConvEngine {
                                   const std::shared_ptr<BufferStore>& own, TaskId memory, index_t block) const;
   Ready append_weights(TaskGraph& graph, const ConvReady& ready,
                        const std::shared_ptr<const BackwardArguments>& a) const;
-  PieceTensors<T> piece_tensors(const BackwardArguments& a) const;
 
   ConvProblem problem_, untransposed_;
   // From the tensor that stride makes fine (x; y where transposed) to the other one, and back.
@@ -131,39 +130,15 @@ Ready DirectDepthwiseEngine<T>::append_boxes(TaskGraph& graph, bool fine, const 
 template <class T>
 Ready DirectDepthwiseEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready,
                                                std::shared_ptr<const ForwardArguments> a) const {
-  return append_boxes(graph, problem_.transposed, ready.x, {}, ready.w, a, [this, a] {
-    return RegionEnds<T>{.source = a->x.template as<T>(),
-                         .target = a->y.template as<T>(),
-                         .bias = problem_.epilogue.bias ? a->bias.template as<T>() : View<const T>(),
-                         .activation = problem_.epilogue.activation};
-  });
+  return append_boxes(graph, problem_.transposed, ready.x, {}, ready.w, a,
+                      [this, a] { return region_ends<T>(problem_, *a); });
 }
 
 template <class T>
 Ready DirectDepthwiseEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
                                             const std::shared_ptr<const BackwardArguments>& a) const {
-  return append_boxes(graph, !problem_.transposed, ready.dy, ready.dx, ready.w, a, [this, a] {
-    RegionEnds<T> ends{.source = a->dy.template as<T>(), .target = a->dx.template as<T>(), .add = a->add_dx};
-    if (activated()) {
-      ends.gradient = &problem_.epilogue.activation;
-      ends.y = a->y.template as<T>();
-    }
-    return ends;
-  });
-}
-
-/// What the weights' gradient sums up.
-template <class T>
-PieceTensors<T> DirectDepthwiseEngine<T>::piece_tensors(const BackwardArguments& a) const {
-  const View<const T> x = a.x.as<T>(), dy = a.dy.as<T>();
-  PieceTensors<T> tensors{
-      .fine = problem_.transposed ? dy : x, .coarse = problem_.transposed ? x : dy, .memory = a.memory};
-  if (activated()) {
-    tensors.activation = &problem_.epilogue.activation;
-    tensors.y = a.y.as<T>();
-    tensors.y_is_fine = problem_.transposed;
-  }
-  return tensors;
+  return append_boxes(graph, !problem_.transposed, ready.dy, ready.dx, ready.w, a,
+                      [this, a] { return region_ends<T>(problem_, *a); });
 }
 
 /// Tasks that fill the sums of all parts of a channel block.
@@ -187,7 +162,7 @@ std::vector<TaskId> DirectDepthwiseEngine<T>::append_sums(TaskGraph& graph, cons
     tasks.push_back(graph.add(
         {.name = "depthwise sums", .cost = cost},
         [this, a, own, part, block] {
-          gradient_.sum(piece_tensors(*a), part, block, static_cast<T*>(own->acquire(0)));
+          gradient_.sum(piece_tensors<T>(problem_, *a), part, block, static_cast<T*>(own->acquire(0)));
         },
         after));
   }

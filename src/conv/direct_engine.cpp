@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "conv/bias_gradient.hpp"
+#include "conv/direct_ends.hpp"
 #include "conv/direct_region.hpp"
 #include "conv/direct_weights.hpp"
 #include "conv/engine.hpp"
@@ -57,7 +58,6 @@ class DirectEngine final : public ConvEngine {
  private:
   static constexpr index_t block = fft::tile_lanes<T>;
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
-  bool activated() const { return problem_.epilogue.activation.kind != Activation::Kind::none; }
 
   template <class Body>
   Ready append_regions(TaskGraph& graph, const VoxelDirection<T>& direction, const Ready& source, const Ready& target,
@@ -75,7 +75,6 @@ class DirectEngine final : public ConvEngine {
                                   const std::shared_ptr<BufferStore>& own) const;
   Ready append_weights(TaskGraph& graph, const ConvReady& ready,
                        const std::shared_ptr<const BackwardArguments>& a) const;
-  PieceTensors<T> piece_tensors(const BackwardArguments& a) const;
 
   ConvProblem problem_, untransposed_;
   // From the tensor that stride makes fine (x; y where transposed) to the other one, and back.
@@ -193,39 +192,15 @@ Ready DirectEngine<T>::append_voxels(TaskGraph& graph, bool fine, const Ready& s
 template <class T>
 Ready DirectEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready,
                                       std::shared_ptr<const ForwardArguments> a) const {
-  return append_voxels(graph, problem_.transposed, ready.x, {}, ready.w, a, [this, a] {
-    return RegionEnds<T>{.source = a->x.template as<T>(),
-                         .target = a->y.template as<T>(),
-                         .bias = problem_.epilogue.bias ? a->bias.template as<T>() : View<const T>(),
-                         .activation = problem_.epilogue.activation};
-  });
+  return append_voxels(graph, problem_.transposed, ready.x, {}, ready.w, a,
+                       [this, a] { return region_ends<T>(problem_, *a); });
 }
 
 template <class T>
 Ready DirectEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
                                    const std::shared_ptr<const BackwardArguments>& a) const {
-  return append_voxels(graph, !problem_.transposed, ready.dy, ready.dx, ready.w, a, [this, a] {
-    RegionEnds<T> ends{.source = a->dy.template as<T>(), .target = a->dx.template as<T>(), .add = a->add_dx};
-    if (activated()) {
-      ends.gradient = &problem_.epilogue.activation;
-      ends.y = a->y.template as<T>();
-    }
-    return ends;
-  });
-}
-
-/// What the weights' gradient sums up.
-template <class T>
-PieceTensors<T> DirectEngine<T>::piece_tensors(const BackwardArguments& a) const {
-  const View<const T> x = a.x.as<T>(), dy = a.dy.as<T>();
-  PieceTensors<T> tensors{
-      .fine = problem_.transposed ? dy : x, .coarse = problem_.transposed ? x : dy, .memory = a.memory};
-  if (activated()) {
-    tensors.activation = &problem_.epilogue.activation;
-    tensors.y = a.y.as<T>();
-    tensors.y_is_fine = problem_.transposed;
-  }
-  return tensors;
+  return append_voxels(graph, !problem_.transposed, ready.dy, ready.dx, ready.w, a,
+                       [this, a] { return region_ends<T>(problem_, *a); });
 }
 
 /// Tasks that fill the sums of all parts.
@@ -250,7 +225,10 @@ std::vector<TaskId> DirectEngine<T>::append_sums(TaskGraph& graph, const ConvRea
       const PairGroup group = gradient_.group(part, i / pieces.out_groups, i % pieces.out_groups);
       tasks.push_back(graph.add(
           {.name = "weight gradient sums", .cost = cost},
-          [this, a, own, group] { gradient_.sum(piece_tensors(*a), group, static_cast<T*>(own->acquire(0))); }, after));
+          [this, a, own, group] {
+            gradient_.sum(piece_tensors<T>(problem_, *a), group, static_cast<T*>(own->acquire(0)));
+          },
+          after));
     }
   }
   return tasks;
@@ -286,9 +264,7 @@ ConvGradientReady DirectEngine<T>::append_backward(TaskGraph& graph, const ConvR
 }  // namespace
 
 Answer offer_direct(const ConvProblem& problem, const ConvOptions& options) {
-  if (problem.groups > 1 && problem.groups == problem.in_channels && problem.groups == problem.out_channels) {
-    return offer_direct_depthwise(problem);
-  }
+  if (is_depthwise(problem)) return offer_direct_depthwise(problem);
   if (problem.groups != 1) return offer_grouped(problem, options, offer_direct);
   // Rows between taps are staged as well.
   const Extent3 span = problem.span();

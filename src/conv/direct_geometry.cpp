@@ -18,9 +18,6 @@ constexpr index_t most_parts = 32, tasks = 16;
 index_t floor_div(index_t a, index_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 index_t ceil_div(index_t a, index_t b) { return -floor_div(-a, b); }
 
-/// n cut into as many pieces of at most `most`, nearly equal: the longest of them.
-index_t even(index_t n, index_t most) { return ceil_div(n, ceil_div(n, std::max<index_t>(1, most))); }
-
 /// Box number `i` of those that cut a domain into whole rows.
 Box box_of(index_t i, const Extent3& extent, const Extent3& count, const Extent3& domain) {
   const Extent3 begin{i / count.y * extent.z, i % count.y * extent.y, 0};
@@ -45,6 +42,8 @@ std::vector<AxisTap> axis_taps(const ConvProblem& p, int axis, bool to_input, in
 }
 
 }  // namespace
+
+index_t even(index_t n, index_t most) noexcept { return ceil_div(n, ceil_div(n, std::max<index_t>(1, most))); }
 
 DirectMap::DirectMap(const ConvProblem& p, Direction direction)
     : to_input_(direction == Direction::backward_data),

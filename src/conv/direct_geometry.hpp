@@ -41,18 +41,35 @@ class DirectMap {
   const std::vector<DirectPhase>& phases() const noexcept { return phases_; }
   /// Source voxels that the results of a box read.
   Box window(const Box& results) const noexcept;
-  /// Results of a phase in a box: the first one, and how many along each axis (0 where there are none).
-  Extent3 first(const DirectPhase& phase, const Extent3& begin) const noexcept;
-  Extent3 count(const Extent3& first, const Extent3& end) const noexcept;
   /// Source voxel that a phase's taps count from, for a result of it.
   Extent3 base(const Extent3& result) const noexcept;
-  /// How many of a phase's next `count` results along an axis, from `result` on, reach the source's voxels with the
-  /// same taps.
-  index_t alike(const DirectPhase& phase, int axis, index_t result, index_t count) const noexcept;
+  /// body(first result, how many along each axis) for the results of a phase in a box, by planes and rows that the same
+  /// taps reach: those that meet only padding can be left out, which no bit of a sum feels.
+  template <class Body>
+  void for_each_alike(const DirectPhase& phase, const Box& box, const Body& body) const {
+    const Extent3 begin = first(phase, box.begin), all = count(begin, box.end);
+    if (all.x == 0) return;
+    Extent3 from = begin, together = all;
+    for (index_t z = 0; z < all.z; z += together.z) {
+      from.z = begin.z + z * target_step_.z;
+      together.z = alike(phase, 0, from.z, all.z - z);
+      for (index_t y = 0; y < all.y; y += together.y) {
+        from.y = begin.y + y * target_step_.y;
+        together.y = alike(phase, 1, from.y, all.y - y);
+        body(from, together);
+      }
+    }
+  }
   /// Whether a tap of a result of this phase may meet a voxel on the planes and rows of the source.
   bool meets(const DirectTap& tap, const Extent3& base) const noexcept;
 
  private:
+  /// Results of a phase in a box: the first one, and how many along each axis (0 where there are none).
+  Extent3 first(const DirectPhase& phase, const Extent3& begin) const noexcept;
+  Extent3 count(const Extent3& first, const Extent3& end) const noexcept;
+  /// How many of a phase's next `count` results along an axis, from `result` on, reach the source's voxels with the
+  /// same taps.
+  index_t alike(const DirectPhase& phase, int axis, index_t result, index_t count) const noexcept;
   index_t base(index_t result, int axis) const noexcept;
 
   bool to_input_ = false;
@@ -63,6 +80,9 @@ class DirectMap {
 /// Most taps of a channel block that are summed up in registers before the sum is added to memory. Their weights, for
 /// two blocks of lanes, fill a share of the L2; and sums of sums round less than one long sum.
 inline constexpr index_t steps_per_pass = 32;
+
+/// n cut into as many pieces of at most `most`, nearly equal: the longest of them.
+index_t even(index_t n, index_t most) noexcept;
 
 /// Results are computed in regions of whole rows, for some columns (channel blocks of the result) each.
 struct RegionGrid {

@@ -37,7 +37,11 @@ class RegionRun {
     for (index_t first = 0; first < d_.weights.term_blocks(); first += d_.group) {
       const index_t blocks = std::min(d_.group, d_.weights.term_blocks() - first);
       const BlockedBox<const T> source = source_box(first, blocks);
-      for (const DirectPhase& phase : d_.map.phases()) multiply_phase(phase, first, blocks, source, target);
+      for (const DirectPhase& phase : d_.map.phases()) {
+        d_.map.for_each_alike(phase, region_.box, [&](const Extent3& begin, const Extent3& count) {
+          multiply_alike(phase, begin, count, first, blocks, source, target);
+        });
+      }
     }
     finish();
   }
@@ -102,25 +106,6 @@ class RegionRun {
       load_box(box, staged_source_ + i * step, row_);
     }
     return {staged_source_, window_.begin, dense(window_.extent()), step};
-  }
-
-  /// A phase's results from some blocks of the source, by planes and rows that the same taps reach: those that meet
-  /// only padding are left out, which no bit of a sum feels.
-  void multiply_phase(const DirectPhase& phase, index_t first, index_t blocks, const BlockedBox<const T>& source,
-                      const BlockedBox<T>& target) const {
-    const Extent3 begin = d_.map.first(phase, region_.box.begin), all = d_.map.count(begin, region_.box.end);
-    if (all.x == 0) return;
-    const Extent3& step = d_.map.target_step();
-    Extent3 from = begin, count = all;
-    for (index_t z = 0; z < all.z; z += count.z) {
-      from.z = begin.z + z * step.z;
-      count.z = d_.map.alike(phase, 0, from.z, all.z - z);
-      for (index_t y = 0; y < all.y; y += count.y) {
-        from.y = begin.y + y * step.y;
-        count.y = d_.map.alike(phase, 1, from.y, all.y - y);
-        multiply_alike(phase, from, count, first, blocks, source, target);
-      }
-    }
   }
 
   /// Where no tap reaches the results they get what they start from.

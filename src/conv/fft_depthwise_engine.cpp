@@ -270,12 +270,7 @@ template <class T>
 Ready FftDepthwiseEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready,
                                             std::shared_ptr<const ForwardArguments> a) const {
   const auto ends = [this, a](index_t block) {
-    return GroupEnds<T>{.source = a->x.template as<T>(),
-                        .target = a->y.template as<T>(),
-                        .weights = static_cast<const T*>(a->w->spectra.get(spectra_at(block, true))),
-                        .bias = problem_.epilogue.bias ? a->bias.template as<T>().data : nullptr,
-                        .activation = problem_.epilogue.activation,
-                        .memory = a->memory};
+    return group_ends(problem_, *a, static_cast<const T*>(a->w->spectra.get(spectra_at(block, true))));
   };
   return append_tiles(graph, forward_, ready.w, ready.x, {}, ends);
 }
@@ -284,16 +279,7 @@ template <class T>
 Ready FftDepthwiseEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
                                          const std::shared_ptr<const BackwardArguments>& a) const {
   const auto ends = [this, a](index_t block) {
-    GroupEnds<T> result{.source = a->dy.template as<T>(),
-                        .target = a->dx.template as<T>(),
-                        .weights = static_cast<const T*>(a->w->spectra.get(spectra_at(block, false))),
-                        .add = a->add_dx,
-                        .memory = a->memory};
-    if (activated()) {
-      result.gradient = &problem_.epilogue.activation;
-      result.y = a->y.template as<T>();
-    }
-    return result;
+    return group_ends(problem_, *a, static_cast<const T*>(a->w->spectra.get(spectra_at(block, false))));
   };
   return append_tiles(graph, data_, ready.w, ready.dy, ready.dx, ends);
 }

@@ -218,12 +218,7 @@ Ready FftTiledEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready
   for (const TaskId task : append_input_spectra(graph, ready.x, weights, a)) weights.push_back(task);
   const auto ends = [this, a, own] {
     const BufferStore& spectra = keep_weights_ ? a->w->spectra : *own;
-    GroupEnds<T> result{.source = a->x.template as<T>(),
-                        .target = a->y.template as<T>(),
-                        .weights = static_cast<const T*>(spectra.get(0)),
-                        .bias = problem_.epilogue.bias ? a->bias.template as<T>().data : nullptr,
-                        .activation = problem_.epilogue.activation,
-                        .memory = a->memory};
+    auto result = group_ends(problem_, *a, static_cast<const T*>(spectra.get(0)));
     if (!keep_input_ || a->x_hat == nullptr) return result;
     if (a->x_hat_filled) {
       result.kept = static_cast<const T*>(a->x_hat->maps.get(0));
@@ -255,16 +250,8 @@ Ready FftTiledEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
         {.name = "take gradient spectra"}, [dy = shared.dy] { dy->acquire(0); }, first));
   }
   const auto ends = [this, a, own, dy_hat = shared.dy] {
-    GroupEnds<T> result{.source = a->dy.template as<T>(),
-                        .target = a->dx.template as<T>(),
-                        .weights = static_cast<const T*>(own->get(0)),
-                        .add = a->add_dx,
-                        .keep = dy_hat ? static_cast<T*>(dy_hat->acquire(0)) : nullptr,
-                        .memory = a->memory};
-    if (problem_.epilogue.activation.kind != Activation::Kind::none) {
-      result.gradient = &problem_.epilogue.activation;
-      result.y = a->y.template as<T>();
-    }
+    auto result = group_ends(problem_, *a, static_cast<const T*>(own->get(0)));
+    if (dy_hat) result.keep = static_cast<T*>(dy_hat->acquire(0));
     return result;
   };
   Ready done = data_.append_groups(graph, ready.dy, ready.dx, before, ends);

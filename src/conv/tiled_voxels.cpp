@@ -73,16 +73,13 @@ TiledVoxels<T>::TiledVoxels(const ConvProblem& p, Direction direction, const pla
   terms_ = conjugate_ ? x : y;
   results_ = conjugate_ ? y : x;
   weights_ = WeightSpectra<T>(way.tile, terms_.phases * terms_.channels, results_.all());
-  make_groups();
-  step_ = group_;
+  step_ = group_ = std::min(way.group, grid_.per_sample());
   // Steps divide the lanes, so that none takes tiles of two vectors.
   if (few) {
     while (lanes % step_ != 0) --step_;
     group_ = lanes;
-    groups_.clear();
-    for (index_t first = 0; first < grid_.per_sample(); first += group_)
-      groups_.push_back({first, std::min(group_, grid_.per_sample() - first), {}});
   }
+  make_groups();
   source_ = TileSpectra<T>(way.tile, terms_.all(), group_, few);
   target_ = TileSpectra<T>(way.tile, results_.all(), step_, false);
   kept_ = TileSpectra<T>(way.tile, terms_.all(), grid_.tiles(), few);
@@ -335,7 +332,6 @@ void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupEnds<
 
 template <class T>
 void TiledVoxels<T>::make_groups() {
-  group_ = std::min(grid_.way.group, grid_.per_sample());
   if (grid_.way.overlap_add) {
     make_overlapping_groups();
     return;
@@ -349,7 +345,7 @@ template <class T>
 void TiledVoxels<T>::make_overlapping_groups() {
   order_ = plan::OverlapOrder(grid_.way.count, group_);
   const Extent3 &count = order_.count, &piece = order_.piece, pieces = order_.pieces();
-  group_ = piece.y * piece.x;
+  step_ = group_ = piece.y * piece.x;
   std::vector<Extent3> places;
   const auto add = [&](const Extent3& at) {
     TileGroup group{(at.z * count.y + at.y * piece.y) * count.x + at.x * piece.x, 0, {}};

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "conv/engine.hpp"
 #include "conv/tile_ends.hpp"
 #include "conv/tiled_layout.hpp"
 #include "conv/transform_meter.hpp"
@@ -31,6 +32,27 @@ struct GroupEnds {
   const T* kept = nullptr;                      ///< these instead of the source
   std::pmr::memory_resource* memory = nullptr;  ///< of the group's spectra
 };
+
+/// y from x, and dx from dy, but for what is kept.
+template <class T>
+GroupEnds<T> group_ends(const ConvProblem& problem, const ForwardArguments& a, const T* weights) {
+  return {.source = a.x.as<T>(),
+          .target = a.y.as<T>(),
+          .weights = weights,
+          .bias = problem.epilogue.bias ? a.bias.as<T>().data : nullptr,
+          .activation = problem.epilogue.activation,
+          .memory = a.memory};
+}
+template <class T>
+GroupEnds<T> group_ends(const ConvProblem& problem, const BackwardArguments& a, const T* weights) {
+  GroupEnds<T> ends{
+      .source = a.dy.as<T>(), .target = a.dx.as<T>(), .weights = weights, .add = a.add_dx, .memory = a.memory};
+  if (problem.epilogue.activation.kind != Activation::Kind::none) {
+    ends.gradient = &problem.epilogue.activation;
+    ends.y = a.y.as<T>();
+  }
+  return ends;
+}
 
 /// Tiles [first, first + count) of a sample; groups with numbers `before` have to come before, because they write to
 /// the same voxels.
