@@ -38,10 +38,12 @@ class SourceLoad {
   SourceLoad(const fft::TilePlan<T>& plan, const TileSource<T>& source)
       : plan_(plan), source_(source), box_(WindowBox(source.origin, source.window, source.block.extent)) {}
 
+  /// The next plane; of tiles that have but one, that of the next tile along X, which is likely to be the next.
   tile::PlanePrefetch<T> Next(index_t point, index_t lane) const {
-    const index_t z = WindowPlane(point + 1);
+    const bool single = source_.window.z == 1;
+    const index_t z = WindowPlane(single ? point : point + 1);
     if (!source_.block.blocked || !HoldsPlane(z)) return {};
-    const T* first = Voxel(source_.block, z, box_.begin.y, box_.begin.x) + lane;
+    const T* first = Voxel(source_.block, z, box_.begin.y, box_.begin.x + (single ? source_.window.x : 0)) + lane;
     const index_t half = (box_.end.x - box_.begin.x) / 2, step = source_.block.voxel_stride;
     return {{first, source_.block.row_stride, step, half},
             {first + half * step, step, source_.block.row_stride, box_.end.y - box_.begin.y}};

@@ -15,7 +15,8 @@
 namespace convolume::conv {
 
 /// Tiles of one side, [frequency block][tile][kz][re, im][channel]; or, where channels are few, 16 tiles (8 doubles) at
-/// a time, [frequency block][tile group][channel][kz][re, im][tile]: no lane is idle then.
+/// a time, [frequency block][tile group][channel][kz][re, im][tile]: no lane is idle then. Planes, whose blocks are
+/// single frequencies, have all blocks of a tile (or group) side by side.
 template <class T>
 class TileSpectra {
  public:
@@ -25,18 +26,18 @@ class TileSpectra {
   TileSpectra(const Extent3& tile, index_t channels, index_t tiles, bool tiles_in_lanes)
       : z_(tile.z), blocks_(tile.y * (tile.x / 2 + 1)), in_lanes_(tiles_in_lanes) {
     // A cache line more: tiles a power of two apart would meet in few sets of the caches.
-    if (in_lanes_) {
-      channel_ = z_ * 2 * lanes;
-      tile_ = channels * channel_ + lanes;
-      block_ = (tiles + lanes - 1) / lanes * tile_;
-    } else {
-      width_ = (channels + lanes - 1) / lanes * lanes;
-      tile_ = z_ * 2 * width_ + lanes;
-      block_ = tiles * tile_;
-    }
+    width_ = (channels + lanes - 1) / lanes * lanes;
+    channel_ = z_ * 2 * lanes;
+    const index_t all = in_lanes_ ? (tiles + lanes - 1) / lanes : tiles;
+    const index_t once = in_lanes_ ? channels * channel_ : z_ * 2 * width_;
+    const bool planes = z_ == 1;
+    block_ = planes ? once : all * (once + lanes);
+    tile_ = planes ? blocks_ * once + lanes : once + lanes;
+    elements_ = planes ? all * tile_ : blocks_ * block_;
   }
 
-  index_t elements() const noexcept { return blocks_ * block_; }
+  index_t elements() const noexcept { return elements_; }
+  /// From one frequency block to the next; all tiles of a block, but for planes.
   index_t block_elements() const noexcept { return block_; }
   /// Whether the spectra of `other` lie where these do.
   bool lies_as(const TileSpectra& other) const noexcept {
@@ -64,7 +65,7 @@ class TileSpectra {
  private:
   index_t z_ = 1, blocks_ = 0;
   bool in_lanes_ = false;
-  index_t width_ = 0, channel_ = 0, tile_ = 0, block_ = 0;
+  index_t width_ = 0, channel_ = 0, tile_ = 0, block_ = 0, elements_ = 0;
 };
 
 /// Spectra that relate every channel of one side to a block of lanes of the other:

@@ -50,7 +50,7 @@ void append_slabs(TaskGraph& graph, const std::vector<std::vector<TaskId>>& of_s
 template <class T>
 TiledVoxels<T>::TiledVoxels(const ConvProblem& p, Direction direction, const plan::TiledWay& way, Counted counted,
                             bool differentiated, TransformMeter& meter)
-    : grid_{way, p.batch, plan::Lattices(p)},
+    : grid_{way, p.batch, plan::Lattices(p, way.unfolded)},
       conjugate_(direction == Direction::forward),
       source_layout_(conjugate_ ? p.x_layout : p.y_layout),
       target_layout_(conjugate_ ? p.y_layout : p.x_layout),
@@ -176,11 +176,11 @@ void TiledVoxels<T>::transform_phase(index_t tile, index_t phase, const GroupEnd
 
 /// Tiles [first, first + count) of one sample: transform, multiply, invert. Spectra along Z exist for one frequency
 /// block at a time, in the L1; what lies in larger caches between the stages is half done, and y takes the place of x
-/// there.
+/// there (but for planes, whose products are not staged).
 template <class T>
 void TiledVoxels<T>::run_group(index_t first, index_t count, const GroupEnds<T>& ends) const {
   const auto bytes = [](index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); };
-  const bool in_place = source_.lies_as(target_);
+  const bool in_place = source_.lies_as(target_) && !planar();
   const std::size_t block_bytes = bytes(source_.block_elements() + target_.block_elements());
   Scratch scratch(ends.memory, bytes(source_.elements()) + (in_place ? 0 : bytes(target_.elements())) + block_bytes +
                                    scratch_bytes() + 256);
@@ -191,7 +191,11 @@ void TiledVoxels<T>::run_group(index_t first, index_t count, const GroupEnds<T>&
   if (ends.kept == nullptr) transform_group(first, count, ends, in, temporary);
   for (index_t begin = 0; begin < count; begin += step_) {
     const index_t tiles = std::min(step_, count - begin);
-    multiply_group(first, begin, tiles, ends, in, out, blocks, temporary);
+    if (planar()) {
+      multiply_planes(first, begin, tiles, ends, in, out);
+    } else {
+      multiply_group(first, begin, tiles, ends, in, out, blocks, temporary);
+    }
     invert_group(first + begin, tiles, ends, out, temporary);
   }
   if (ends.keep != nullptr) fence_streams();
@@ -218,6 +222,17 @@ void TiledVoxels<T>::multiply_group(index_t first, index_t begin, index_t count,
     meter_.measure_part(Counted::inverse,
                         [&] { lines_backward(count, products, out + target_.block_offset(block), scratch); });
   }
+}
+
+/// The same of planes, whose spectra are complete.
+template <class T>
+void TiledVoxels<T>::multiply_planes(index_t first, index_t begin, index_t count, const GroupEnds<T>& ends, const T* in,
+                                     T* out) const {
+  const index_t all = kept_.offset(first + begin, 0);
+  if (source_.tiles_in_lanes()) in += source_.offset(begin / lanes, 0) + begin % lanes;
+  if (ends.kept != nullptr) in = ends.kept + all;
+  if (ends.keep != nullptr) stream_copy(in, count * source_.tile_step(), ends.keep + all);
+  multiply_block(count, in, ends.weights, out);
 }
 
 /// Lines along Z of all tiles and channels.
@@ -255,7 +270,7 @@ void TiledVoxels<T>::multiply_phases(index_t count, index_t phases, const T* spe
                              .a_row = source_.tile_step(),
                              .a_term = source_.channel_step(),
                              .a_im = source_.im(),
-                             .a_frequency = source_.frequency_step(),
+                             .a_frequency = planar() ? source_.block_elements() : source_.frequency_step(),
                              .b = weights,
                              .b_term = weights_.channel_step(),
                              .b_im = lanes,
@@ -264,11 +279,11 @@ void TiledVoxels<T>::multiply_phases(index_t count, index_t phases, const T* spe
                              .c = products,
                              .c_row = target_.tile_step(),
                              .c_im = target_.im(),
-                             .c_frequency = target_.frequency_step(),
+                             .c_frequency = planar() ? target_.block_elements() : target_.frequency_step(),
                              .c_column = lanes,
                              .rows = count,
                              .terms = phases * terms_.channels,
-                             .frequencies = grid_.way.tile.z,
+                             .frequencies = planar() ? in_.blocks() : grid_.way.tile.z,
                              .columns = weights_.columns(),
                              .conjugate_b = conjugate_,
                              .add = add,

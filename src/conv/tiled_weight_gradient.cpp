@@ -51,7 +51,7 @@ TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& problem, bool tra
       problem_(turned_ ? plan::exchange_zy(problem) : problem),
       transposed_(transposed),
       activation_(activation),
-      grid_{ways.weights, problem.batch, plan::Lattices(problem_)},
+      grid_{ways.weights, problem.batch, plan::Lattices(problem_, ways.weights.unfolded)},
       in_(grid_.way.tile, grid_.way.tile),
       gradient_(grid_.way.tile, grid_.way.valid),
       kernel_(grid_.way.tile, grid_.lattices.dense.kernel),
@@ -59,11 +59,15 @@ TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& problem, bool tra
       rows_(phased_channels<T>(grid_.lattices.phases(), problem.in_channels, grid_.lattices.phases() > 1 && !few_)),
       weights_(grid_.way.tile, rows_.phases * rows_.channels, problem.out_channels),
       meter_(meter) {
-  constexpr index_t most_parts = 16, step = 4;
+  constexpr index_t most_parts = 16, least_step = 4;
   const index_t sums = static_cast<index_t>(sizeof(T)) * weights_.elements();
-  if (few_ && sums <= static_cast<index_t>(machine_model().l2_bytes)) {
+  const auto l2 = static_cast<index_t>(machine_model().l2_bytes);
+  if (few_ && sums <= l2) {
     parts_ = std::min(most_parts, (grid_.tiles() + lanes - 1) / lanes);
-    chunk_ = step;
+    // Sums are read and written once per step; of small tiles more fit the L2 beside them.
+    const TileSpectra<T> one(grid_.way.tile, problem.out_channels, 1, false);
+    chunk_ = lanes;
+    while (chunk_ > least_step && chunk_ * static_cast<index_t>(sizeof(T)) * one.elements() > l2 / 2) chunk_ /= 2;
     x_ = TileSpectra<T>(grid_.way.tile, rows_.all(), lanes, few_);
     dy_ = TileSpectra<T>(grid_.way.tile, problem.out_channels, chunk_, false);
     return;
@@ -175,29 +179,30 @@ void TiledWeightGradient<T>::transform_dy(const BackwardArguments& a, index_t ti
       [&](index_t, index_t o) { return dy_source(a, tile, o); }, dy_, spectra + dy_.offset(place, 0), scratch);
 }
 
-/// Adds the products of some tiles, in their order, to the sums of one frequency block.
+/// Adds the products of some tiles, in their order, to the sums of some frequencies: those of a block, or, where tiles
+/// are planes, of as many blocks.
 template <class T>
-void TiledWeightGradient<T>::multiply_block(index_t block, index_t tiles, const T* x, const T* dy, bool add,
+void TiledWeightGradient<T>::multiply_block(index_t frequencies, index_t tiles, const T* x, const T* dy, bool add,
                                             T* sums) const {
   const index_t together = rows_.contiguous() ? rows_.phases : 1;
   for (index_t phase = 0; phase < rows_.phases; phase += together) {
-    multiply_rows(together * rows_.channels, tiles, x + phase * rows_.step * x_.channel_step(), dy, add,
-                  sums + weights_.block_offset(block) + phase * rows_.channels * weights_.channel_step());
+    multiply_rows(frequencies, together * rows_.channels, tiles, x + phase * rows_.step * x_.channel_step(), dy, add,
+                  sums + phase * rows_.channels * weights_.channel_step());
   }
 }
 
 template <class T>
-void TiledWeightGradient<T>::multiply_rows(index_t rows, index_t tiles, const T* x, const T* dy, bool add,
-                                           T* sums) const {
+void TiledWeightGradient<T>::multiply_rows(index_t frequencies, index_t rows, index_t tiles, const T* x, const T* dy,
+                                           bool add, T* sums) const {
   multiply(ComplexProduct<T>{.a = x,
                              .a_row = x_.channel_step(),
                              .a_term = x_.tile_step(),
                              .a_im = x_.im(),
-                             .a_frequency = x_.frequency_step(),
+                             .a_frequency = planar() ? x_.block_elements() : x_.frequency_step(),
                              .b = dy,
                              .b_term = dy_.tile_step(),
                              .b_im = dy_.im(),
-                             .b_frequency = dy_.frequency_step(),
+                             .b_frequency = planar() ? dy_.block_elements() : dy_.frequency_step(),
                              .b_column = lanes,
                              .c = sums,
                              .c_row = weights_.channel_step(),
@@ -206,7 +211,7 @@ void TiledWeightGradient<T>::multiply_rows(index_t rows, index_t tiles, const T*
                              .c_column = weights_.column_step(),
                              .rows = rows,
                              .terms = tiles,
-                             .frequencies = grid_.way.tile.z,
+                             .frequencies = frequencies,
                              .columns = weights_.columns(),
                              .conjugate_b = true,
                              .add = add});
@@ -217,11 +222,13 @@ template <class T>
 void TiledWeightGradient<T>::sum_products(index_t first_block, index_t last_block, index_t count, const T* x,
                                           const T* dy, bool add, T* sums) const {
   const index_t together = few_ ? lanes : count;
-  for (index_t block = first_block; block < last_block; ++block) {
+  const index_t blocks = planar() ? last_block - first_block : 1, frequencies = planar() ? blocks : grid_.way.tile.z;
+  for (index_t block = first_block; block < last_block; block += blocks) {
     for (index_t first = 0; first < count; first += together) {
-      multiply_block(block, std::min(together, count - first),
+      multiply_block(frequencies, std::min(together, count - first),
                      x + x_.block_offset(block) + (few_ ? x_.offset(first / lanes, 0) : 0),
-                     dy + dy_.block_offset(block) + dy_.offset(first, 0), add || first > 0, sums);
+                     dy + dy_.block_offset(block) + dy_.offset(first, 0), add || first > 0,
+                     sums + weights_.block_offset(block));
     }
   }
 }
@@ -264,7 +271,7 @@ void TiledWeightGradient<T>::invert(const BackwardArguments& a, index_t channel,
 }
 
 /// Some tiles, from `first` on, whose lanes stand at `x`: planes of dy, then, per frequency block, lines along Z in the
-/// L1 and the products.
+/// L1 and the products. Planes are multiplied as they are.
 template <class T>
 void TiledWeightGradient<T>::sum_step(const BackwardArguments& a, index_t first, index_t count, const T* x, bool add,
                                       T* sums, T* scratch) const {
@@ -277,6 +284,10 @@ void TiledWeightGradient<T>::sum_step(const BackwardArguments& a, index_t first,
       });
     }
   }
+  if (planar()) {
+    multiply_block(in_.blocks(), count, x, planes, add, sums);
+    return;
+  }
   for (index_t block = 0; block < in_.blocks(); ++block) {
     const T* from = planes + dy_.block_offset(block);
     meter_.measure_part(dy_counted(), [&] {
@@ -285,7 +296,8 @@ void TiledWeightGradient<T>::sum_step(const BackwardArguments& a, index_t first,
                                 dy_.tile_step(), scratch);
       }
     });
-    multiply_block(block, count, x + x_.block_offset(block), lines, add, sums);
+    multiply_block(grid_.way.tile.z, count, x + x_.block_offset(block), lines, add,
+                   sums + weights_.block_offset(block));
   }
 }
 

@@ -12,11 +12,12 @@ namespace {
 constexpr double fftw_efficiency = 0.16;
 constexpr double pruned_efficiency = 0.2;
 constexpr double direct_efficiency = 0.92;
-// Every term of a depthwise sum is loaded, and boxes overlap: 0.66 was measured. Estimates of the tiled way, which this
-// one has to be compared with, are as much too long where both are equally fast (kernels of 5). A voxel of a channel
-// block comes and goes.
-constexpr double depthwise_efficiency = 0.55;
+// Every term of a depthwise sum is loaded, and boxes overlap: 0.66 was measured, less where rows are shorter than what
+// registers hold. A voxel of a channel block comes and goes; taps change their order one by one, to and fro.
+constexpr double depthwise_efficiency = 0.66;
+constexpr double depthwise_row = 16;
 constexpr double depthwise_voxel_seconds = 1.1e-8;
+constexpr double depthwise_tap_seconds = 1.2e-8;
 constexpr double reference_efficiency = 0.004;
 constexpr double call_seconds = 1e-6;  // buffers, task and plan set-up of one transform
 constexpr double directions = 3;       // forward, backward data, backward weights
@@ -47,8 +48,11 @@ double direct_depthwise_seconds(const ConvProblem& p, const MachineModel& machin
   const double flops = p.flops() * lanes * share_inside(p) * element / 4;
   const double voxels =
       blocks * static_cast<double>(p.batch) * static_cast<double>(p.input.volume() + p.output().volume()) / 2;
-  return directions * (flops / (machine.gflops_per_core * 1e9 * depthwise_efficiency) +
-                       voxels * depthwise_voxel_seconds + call_seconds);
+  const double filled = std::min(1.0, static_cast<double>(p.output().x) / depthwise_row);
+  const double taps = static_cast<double>(p.in_channels * p.kernel.volume());
+  return directions * (flops / (machine.gflops_per_core * 1e9 * depthwise_efficiency * filled) +
+                       voxels * depthwise_voxel_seconds + call_seconds) +
+         2 * taps * depthwise_tap_seconds;
 }
 
 }  // namespace

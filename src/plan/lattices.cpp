@@ -17,7 +17,7 @@ Extent3 effective_dilation(const ConvProblem& problem) noexcept {
   return dilation;
 }
 
-Lattices::Lattices(const ConvProblem& p)
+Lattices::Lattices(const ConvProblem& p, bool unfold_z)
     : y_step(effective_dilation(p)),
       w_step(p.stride),
       dense(p),
@@ -25,6 +25,7 @@ Lattices::Lattices(const ConvProblem& p)
       dilation_(y_step),
       pad_(p.pad_before) {
   x_step = y_step * w_step;
+  if (unfold_z) w_step.z = p.kernel.z;
   dense.batch = p.batch * residues();
   dense.stride = dense.dilation = Extent3::all(1);
   const Extent3 output = p.output();

@@ -10,10 +10,13 @@ namespace convolume::plan {
 /// So each residue r of y modulo d is a dense convolution by itself, a further sample; and each phase f of the kernel
 /// is a further set of channels of x, on a lattice of its own. Lattices of one tensor differ by a voxel in extent:
 /// `dense` has room for the largest, and what is not there counts as zero.
+///
+/// Unfolded along Z, as if the stride were as long as the kernel, every tap along Z is a phase: the dense convolution
+/// is planar, and lattices of x overlap, so that they can be read but not written.
 struct Lattices {
   Lattices() = default;
   /// Of a problem that is not transposed.
-  explicit Lattices(const ConvProblem& problem);
+  explicit Lattices(const ConvProblem& problem, bool unfold_z = false);
 
   Extent3 x_step{1, 1, 1}, y_step{1, 1, 1}, w_step{1, 1, 1};  ///< between voxels of a lattice, in voxels
   /// One dense convolution: batch counts residues, channels are those of one phase. Its voxel 0 of x is the first one

@@ -29,10 +29,14 @@ constexpr double spilled_share = 0.16, least_spilled = 0.65;  // lost for each L
 // Lines of more points do not fit the registers, and are stored and read again in between; measured.
 constexpr index_t register_points = 16;
 constexpr double long_x_share = 0.8, long_zy_share = 0.9;
-constexpr double kernel_efficiency = 0.2, kernel_share = 0.4;
-constexpr double cropped_share = 0.75;          // of an inverse's operations, where only the valid part is wanted
-constexpr double tile_seconds = 1e-6;           // setting up one tile of one channel block
-constexpr double idle_share = 0.3;              // of a worker's wait for the other: sometimes it finds other work
+constexpr double kernel_efficiency = 0.2, kernel_share = 0.4, kernel_seconds = 3e-6;
+constexpr double cropped_share = 0.75;  // of an inverse's operations, where only the valid part is wanted
+constexpr double tile_seconds = 1e-6, plane_seconds = 3e-7;  // setting up one tile of one channel block
+// Of tiles that are planes nothing but the next one can be asked for in time, which lines of several passes do not do.
+constexpr double unasked_plane = 0.75;
+constexpr double idle_share = 0.3;  // of a worker's wait for the other: sometimes it finds other work
+// What sums over tiles with spectra of their own take beside that: every stage waits for memory at its ends; measured.
+constexpr double sums_share = 1.4;
 constexpr double most_spectra_bytes = 1 << 28;  // of x and dy, that one direction leaves to another
 constexpr double block_seconds = 2e-7;          // a call for one frequency block of a group: products, lines along Z
 
@@ -44,12 +48,18 @@ struct Channels {
 /// Few channels of x are transformed with tiles in the lanes, where x is plain.
 bool few_channels(const ConvProblem& p) { return p.groups == 1 && 2 * p.in_channels < channel_block(p.type); }
 
+/// Whether taps along Z can be phases: each transforms x again, which costs little where its tiles share lanes.
+bool can_unfold(const ConvProblem& p, Direction direction) {
+  return direction != Direction::backward_data && few_channels(p) && p.x_layout == Layout::plain && p.kernel.z > 1;
+}
+
 /// Of transforms of tiles whose group holds so many bytes. Extents with a prime factor above 7 take longer.
 double transform_rate(const Extent3& tile, double held, const MachineModel& machine) {
   const auto l2 = static_cast<double>(machine.l2_bytes);
   const double spectrum = 128.0 * static_cast<double>(tile.z * tile.y * (tile.x / 2 + 1));
-  // From spectra of 0.28 of the L2 to 0.53.
-  const double outgrown = std::clamp((spectrum / l2 - 0.28) / 0.25, 0.0, 1.0);
+  // From spectra of 0.28 of the L2 to 0.53; of planes, whose lines all lie across it, from 0.14 to 0.27.
+  const double outgrown = tile.z == 1 ? std::clamp((spectrum / l2 - 0.14) / 0.125, 0.0, 1.0)
+                                      : std::clamp((spectrum / l2 - 0.28) / 0.25, 0.0, 1.0);
   // Either the tile does not fit or its group: what has left the L2 already cannot leave it again.
   const double spilled = std::clamp(1 - spilled_share * (held / l2 - 2), least_spilled, 1.0);
   double efficiency =
@@ -69,9 +79,14 @@ double seconds_per_byte(double bytes, const MachineModel& machine) {
 
 class Model {
  public:
-  /// `shared`: with the tiles, and the spectra, of the other directions.
-  Model(const ConvProblem& p, Direction direction, bool shared, const MachineModel& machine)
-      : lattices_(p), problem_(lattices_.dense), direction_(direction), shared_(shared), machine_(machine) {
+  /// `shared`: with the tiles, and the spectra, of the other directions; `unfolded`: TiledWay::unfolded.
+  Model(const ConvProblem& p, Direction direction, bool shared, bool unfolded, const MachineModel& machine)
+      : lattices_(p, unfolded),
+        problem_(lattices_.dense),
+        direction_(direction),
+        shared_(shared),
+        unfolded_(unfolded),
+        machine_(machine) {
     const bool to_input = direction == Direction::backward_data;
     const bool depthwise = p.groups > 1;
     domain_ = to_input && !shared ? problem_.input : problem_.output();
@@ -117,6 +132,7 @@ class Model {
 
   TiledWay way(const Extent3& tile, index_t group) const {
     TiledWay way{.tile = tile, .valid = tile - problem_.kernel + Extent3::all(1), .domain = domain_, .group = group};
+    way.unfolded = unfolded_;
     way.overlap_add = shared_ && direction_ == Direction::backward_data;
     for (int axis = 0; axis < 3; ++axis) {
       if (covers(axis, tile[axis])) way.valid[axis] = domain_[axis];
@@ -149,13 +165,21 @@ class Model {
     p.frequencies = static_cast<double>(t.z * t.y * (t.x / 2 + 1));
     p.tiles = static_cast<double>(problem_.batch * way.count.z * way.count.y * way.count.x);
     p.transform = 2.5 * points * std::max(1.0, std::log2(points)) * block;
-    p.kernels = channels_.terms * channels_.out_blocks * p.transform * kernel_share / (kernel_efficiency * peak());
+    p.kernels = channels_.terms * channels_.out_blocks *
+                (p.transform * kernel_share / (kernel_efficiency * peak()) + kernel_seconds);
     p.pair_bytes = 2 * element_ * p.frequencies;
     p.w_bytes = p.pair_bytes * channels_.terms * channels_.lanes;
     p.tile_bytes = p.pair_bytes * block * (channels_.in_blocks + channels_.out_blocks);
     p.multiplications = 8 * p.tiles * p.frequencies * channels_.terms * channels_.lanes / peak();
     return p;
   }
+
+  bool depthwise() const { return problem_.groups > 1; }
+  /// Of a depthwise convolution every channel block goes its way alone, beside the spectrum of its weights.
+  double own_bytes(const Parts& p) const {
+    return 2 * p.pair_bytes * static_cast<double>(channel_block(problem_.type));
+  }
+  static double setting_up(const TiledWay& way) { return way.tile.z == 1 ? plane_seconds : tile_seconds; }
 
   /// Of the direction that sums over tiles.
   double sums_seconds(const TiledWay& way) const {
@@ -166,37 +190,45 @@ class Model {
                            p.w_bytes * seconds_per_byte(p.w_bytes, machine_);
       return p.kernels + std::max(products, bytes) + 0.3 * std::min(products, bytes);
     }
-    const double rate = transform_rate(way.tile, p.tile_bytes, machine_) * 4 / element_;
+    const bool asked = way.tile.z > 1 || std::max(way.tile.y, way.tile.x) <= register_points;
+    const double rate = transform_rate(way.tile, depthwise() ? own_bytes(p) : p.tile_bytes, machine_) *
+                        (asked ? 1 : unasked_plane) * 4 / element_;
     // Both sides are transformed; sums travel once per chunk, spectra to memory and back.
     const double transforms =
-        p.tiles * (channels_.in_blocks + channels_.out_blocks) * (p.transform / rate + tile_seconds);
+        p.tiles * (channels_.in_blocks + channels_.out_blocks) * (p.transform / rate + setting_up(way));
+    // Sums of one channel block stay in the L2, and so do its spectra.
+    if (depthwise()) return transforms + p.kernels + products;
     const double chunks = std::max(1.0, p.tiles * p.tile_bytes / chunk_bytes);
     const double bytes =
         2 * p.w_bytes * chunks * seconds_per_byte(p.w_bytes, machine_) +
         2 * p.tiles * p.tile_bytes * seconds_per_byte(std::min(p.tiles * p.tile_bytes, chunk_bytes), machine_);
-    return transforms + p.kernels + std::max(products, bytes) + 0.3 * std::min(products, bytes);
+    return sums_share * (transforms + p.kernels + std::max(products, bytes) + 0.3 * std::min(products, bytes));
   }
 
   double voxels_seconds(const TiledWay& way) const {
     const Parts p = parts(way);
-    const double block = static_cast<double>(channel_block(problem_.type));
     const Grouping grouping = grouping_of(way);
-    // Of a depthwise convolution every channel block goes its way alone, beside the spectrum of its weights.
-    const double held = problem_.groups > 1 ? 2 * p.pair_bytes * block : grouping.tiles * p.tile_bytes;
+    const double held = depthwise() ? own_bytes(p) : grouping.tiles * p.tile_bytes;
     const double rate = transform_rate(way.tile, held / 2, machine_) * 4 / element_;
     const double out_share = way.overlap_add ? 1 : cropped_share;
     double transforms =
-        p.tiles * (channels_.in_blocks + out_share * channels_.out_blocks) * (p.transform / rate + tile_seconds);
+        p.tiles * (channels_.in_blocks + out_share * channels_.out_blocks) * (p.transform / rate + setting_up(way));
     if (shared_) transforms += shared_seconds(way, p);
     const double w_time = p.w_bytes * seconds_per_byte(p.w_bytes, machine_);
     const double products = p.multiplications / product_efficiency(grouping.tiles);
-    const double spectra = 2 * p.tiles * p.tile_bytes * seconds_per_byte(held, machine_);
+    const double spectra = depthwise() ? 0 : 2 * p.tiles * p.tile_bytes * seconds_per_byte(held, machine_);
     const double traffic = grouping.rounds * w_time;
-    const double calls = grouping.rounds * static_cast<double>(way.tile.y * (way.tile.x / 2 + 1)) *
-                         (1 + channels_.in_blocks + channels_.out_blocks);
+    // Planes have no lines along Z; their products are written to the L2 and read again.
+    const bool planar = way.tile.z == 1;
+    // Nor has a depthwise convolution products of its own for every frequency block.
+    const double calls = planar || depthwise()
+                             ? 0
+                             : grouping.rounds * static_cast<double>(way.tile.y * (way.tile.x / 2 + 1)) *
+                                   (1 + channels_.in_blocks + channels_.out_blocks);
+    const double staged = planar ? 2 * p.tiles * p.pair_bytes * channels_.lanes * 1e-9 / (machine_.l2_gb_per_s / 2) : 0;
     return p.kernels + w_time +
            (1 + grouping.idle) * (transforms + spectra + std::max(products, traffic) +
-                                  0.3 * std::min(products, traffic) + calls * block_seconds);
+                                  0.3 * std::min(products, traffic) + staged + calls * block_seconds);
   }
 
   /// Spectra that are kept go to memory; voxels of dx that tiles share are read again.
@@ -256,7 +288,7 @@ class Model {
   plan::Lattices lattices_;
   const ConvProblem& problem_;  // of the lattices
   Direction direction_;
-  bool shared_;
+  bool shared_, unfolded_;
   const MachineModel& machine_;
   Extent3 domain_{};
   Channels channels_{};
@@ -306,14 +338,18 @@ bool faster(const Way& a, const Way& b) {
 
 /// Every way that is looked at.
 std::vector<TiledWay> all_ways(const ConvProblem& problem, Direction direction, const MachineModel& machine) {
-  const Model model(problem, direction, false, machine);
   std::vector<TiledWay> all;
-  search_tiles(
-      model.kernel(), [&](int axis, index_t tile) { return model.useful(axis, tile); },
-      [&](const Extent3& tile) {
-        for (const TiledWay& way : model.ways(tile)) all.push_back(way);
-      },
-      [&] { return std::min_element(all.begin(), all.end(), faster<TiledWay>)->tile; });
+  for (const bool unfolded : {false, true}) {
+    if (unfolded && !can_unfold(problem, direction)) continue;
+    const Model model(problem, direction, false, unfolded, machine);
+    const auto first = static_cast<std::ptrdiff_t>(all.size());
+    search_tiles(
+        model.kernel(), [&](int axis, index_t tile) { return model.useful(axis, tile); },
+        [&](const Extent3& tile) {
+          for (const TiledWay& way : model.ways(tile)) all.push_back(way);
+        },
+        [&] { return std::min_element(all.begin() + first, all.end(), faster<TiledWay>)->tile; });
+  }
   return all;
 }
 
@@ -334,9 +370,9 @@ bool shareable(const Extent3& tile, const Extent3& kernel) {
 
 /// Likewise with the same tiles of y in all directions.
 std::vector<TiledWays> all_shared_ways(const ConvProblem& problem, const MachineModel& machine) {
-  const Model forward(problem, Direction::forward, true, machine);
-  const Model data(problem, Direction::backward_data, true, machine);
-  const Model weights(problem, Direction::backward_weights, true, machine);
+  const Model forward(problem, Direction::forward, true, false, machine);
+  const Model data(problem, Direction::backward_data, true, false, machine);
+  const Model weights(problem, Direction::backward_weights, true, false, machine);
   const auto best_group = [](const Model& model, const Extent3& tile) {
     const std::vector<TiledWay> ways = model.ways(tile);
     return *std::min_element(ways.begin(), ways.end(), faster<TiledWay>);
@@ -389,8 +425,9 @@ ConvProblem tiled_problem(const ConvProblem& problem, Direction direction) {
 
 TiledWay tiled_way(const ConvProblem& problem, Direction direction, bool shared, const MachineModel& machine,
                    const TileChoice& choice) {
-  const Model model(problem, direction, shared, machine);
   const auto& [tile, group] = choice;
+  const bool unfolded = tile.z == 1 && !shared && can_unfold(problem, direction);
+  const Model model(problem, direction, shared, unfolded, machine);
   for (int axis = 0; axis < 3; ++axis) {
     const index_t kernel = model.kernel()[axis];
     if (tile[axis] >= kernel && (kernel > 1 ? tile[axis] <= extents.back() : tile[axis] == 1)) continue;

@@ -20,6 +20,8 @@ inline constexpr std::array directions{Direction::forward, Direction::backward_d
 struct TiledWay {
   Extent3 tile{}, valid{}, domain{}, count{};
   index_t group = 1;
+  /// Not for backward data: taps along Z are phases of x (Lattices), and tiles are planes.
+  bool unfolded = false;
   /// Backward data only: the tiles cover y; what they yield overlaps by kernel - 1 voxels of dx and is added up.
   bool overlap_add = false;
   double seconds = 0;  ///< one core, transforms of the weights included
@@ -57,7 +59,8 @@ std::vector<TiledWays> rank_tiled_ways(const ConvProblem& problem, const Machine
 std::vector<TiledWays> rank_shared_ways(const ConvProblem& problem, bool may_share, const MachineModel& machine,
                                         std::size_t most);
 
-/// What is chosen for a direction; the rest of a TiledWay follows from it.
+/// What is chosen for a direction; the rest of a TiledWay follows from it (unfolded: tiles of one plane, where the
+/// kernel has several).
 struct TileChoice {
   Extent3 tile{};
   index_t group = 1;

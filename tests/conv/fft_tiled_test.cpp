@@ -175,7 +175,7 @@ TEST_CASE("fft_tiled has the same bits with kept or recomputed weights, on 1, 2 
 
 TEST_CASE("fft_tiled gives the same where results are written past the caches") {
   if (test::sanitized) return;
-  test::check_layouts<float>("ic3id46oc17kd3", tiled, true, true, Activation::Kind::relu);  // 10 MB of y
+  test::check_layouts<float>("ic8id40oc17kd3", tiled, true, true, Activation::Kind::relu);  // 7 MB of y
   test::check_layouts<double>("mb2ic9id30oc3kd3", tiled, true, false, Activation::Kind::none);
 }
 
@@ -263,6 +263,34 @@ TEST_CASE("fft_tiled with few channels, whose tiles share lanes, in groups of an
     test::check_against_reference<float>(parse_problem(text), tiled, 2e-6);
   }
   test::check_against_reference<double>(parse_problem("ic1id16oc64kd1kh2kw2pd0"), tiled, 1e-13);
+}
+
+TEST_CASE("fft_tiled with taps along Z as channels, in planes") {
+  const struct {
+    const char *problem, *tiles;
+  } cases[] = {{"ic1oc17id9ih14iw15kd3", "fwd=1x8x9*3 bwd_d=8x8x8*2 bwd_w=1x7x16*1"},
+               {"mb2ic3oc5id6ih9iw8kd5kh3kw2pd2ph1pw0", "fwd=1x4x8*16 bwd_d=8x8x8*2 bwd_w=1x9x3*1"},
+               {"ic2oc33id11ih12iw13kd4kh1kw3sd2sh1sw2", "fwd=1x1x8*4 bwd_d=4x1x8*1 bwd_w=1x1x12*1"},
+               {"ic3oc8id16ih9iw9kd3kh3kw3dd1dh0dw2pd2ph2pw3", "fwd=1x6x5*8 bwd_d=6x6x6*1 bwd_w=1x9x5*1"},
+               {"ic1oc4id5ih6iw7kd5kh6kw7", "fwd=1x6x7*1 bwd_d=5x6x7*1 bwd_w=1x8x8*1"}};
+  for (const auto& [text, tiles] : cases) {
+    const ConvOptions planes{.choice = std::string("fft_tiled ") + tiles};
+    const auto p = parse_problem(text);
+    CAPTURE(text);
+    CHECK(ConvPlan::make(p, planes).choice() == planes.choice);
+    test::check_against_reference<double>(p, planes, 1e-13);
+    test::check_against_reference<float>(p, planes, 1e-5);
+    test::check_adjoint(p, planes);
+    test::check_layouts<float>(text, planes, false, true, Activation::Kind::relu);
+  }
+  const ConvOptions planes{.choice = "fft_tiled fwd=1x8x8*2 bwd_d=8x8x8*2 bwd_w=1x8x8*1"};
+  test::check_threads({"mb2ic2oc20id24kd3"}, planes, planes);
+  CHECK_THROWS_AS(
+      ConvPlan::make(parse_problem("ic8oc8id9kd3"), {.choice = "fft_tiled fwd=1x8x8*1 bwd_d=8x8x8*1 bwd_w=8x8x8*1"}),
+      InvalidArgument);
+  CHECK_THROWS_AS(
+      ConvPlan::make(parse_problem("ic1oc8id9kd3"), {.choice = "fft_tiled fwd=8x8x8*1 bwd_d=1x8x8*1 bwd_w=8x8x8*1"}),
+      InvalidArgument);
 }
 
 TEST_CASE("fft_tiled says what it does not serve") {
