@@ -1,7 +1,7 @@
 # bench_conv and the smoke tests of its modes.
 convolume_bench(bench_conv ROOMS conv allocator scheduler ops fft SMOKE --benchmark_filter=smoke)
 target_sources(bench_conv PRIVATE contest.cpp conv_choices.cpp conv_contestant.cpp conv_floor.cpp conv_options.cpp conv_problems.cpp
-  conv_report.cpp conv_side_by_side.cpp conv_speed_up.cpp conv_tensor.cpp conv_verify.cpp progress_bar.cpp report.cpp thread_times.cpp
+  conv_report.cpp conv_side_by_side.cpp conv_speed_up.cpp conv_stages.cpp conv_tensor.cpp conv_verify.cpp progress_bar.cpp report.cpp thread_times.cpp
   torch_peer.cpp)
 target_include_directories(bench_conv SYSTEM PRIVATE ${NLOHMANN_JSON_INCLUDE_DIR})
 target_compile_definitions(bench_conv PRIVATE CONVOLUME_BENCH="${CMAKE_CURRENT_SOURCE_DIR}")
@@ -73,6 +73,22 @@ if(CONVOLUME_BUILD_TESTS)
   set_tests_properties(bench_conv_speed_up PROPERTIES FIXTURES_SETUP bench_conv_speed_up_report)
   set_tests_properties(bench_conv_speed_up_report PROPERTIES LABELS bench TIMEOUT 60
     FIXTURES_REQUIRED bench_conv_speed_up_report)
+  bench_conv_smoke(stages EXPECT "fwd .* of a pass, .*weights .*transforms .*products .*idle .*training .*fft_tiled: a kernel of one voxel"
+    ARGS --stages --problem ic16oc16id12kd3 ic16oc16id12kd1 --dir fwd,training --layout blocked --rounds 1 --min-seconds 0
+         --threads 2 --json ${reports}/stages.json)
+  add_test(NAME bench_conv_stages_report COMMAND ${CMAKE_COMMAND} -DREPORT=${reports}/stages.json -DROWS=stages
+    -DCOUNT=2 "-DFIELDS=seconds;floor_fraction;threads" -P ${CMAKE_CURRENT_SOURCE_DIR}/check_report.cmake)
+  set_tests_properties(bench_conv_stages PROPERTIES FIXTURES_SETUP bench_conv_stages_report)
+  set_tests_properties(bench_conv_stages_report PROPERTIES LABELS bench TIMEOUT 60
+    FIXTURES_REQUIRED bench_conv_stages_report)
+  find_package(Python3 COMPONENTS Interpreter)
+  if(Python3_FOUND)
+    file(WRITE ${reports}/bytes.txt "ic8oc9id10kd3pd1n\"tiny\"\n")
+    add_test(NAME bench_conv_bytes COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/conv_bytes.py
+      --bench $<TARGET_FILE:bench_conv> --problems ${reports}/bytes.txt)
+    set_tests_properties(bench_conv_bytes PROPERTIES LABELS bench TIMEOUT 120
+      PASS_REGULAR_EXPRESSION "tiny [|] fft_tiled [^|]*[|] [0-9]+ [|] [0-9]+ [|]|apt-get install valgrind")
+  endif()
   bench_conv_smoke(refuses_nonsense_problems EXPECT "--problem:1: problem 'ic2': 'oc' is missing"
     ARGS --side-by-side --problem ic2)
   bench_conv_smoke(refuses_flags_of_other_modes EXPECT "--json: --verify does not look at it; leave it out"

@@ -12,6 +12,7 @@
 #include "bench/conv_options.hpp"
 #include "bench/conv_side_by_side.hpp"
 #include "bench/conv_speed_up.hpp"
+#include "bench/conv_stages.hpp"
 #include "bench/conv_verify.hpp"
 #include "bench/support.hpp"
 #include "convolume/cpu.hpp"
@@ -41,6 +42,8 @@ constexpr const char* description =
     "  --speed-up      One thread and all of them in turn: how many times faster all are, how many times the floor "
     "says,\n"
     "                  and the quotient of the two.\n"
+    "  --stages        fft_tiled: transforms of weights, of tiles, products and idle workers, by the cost model and\n"
+    "                  measured; where directions share tiles, the model's are their parts of training.\n"
     "  --verify        No timing: every engine that serves a problem, in every direction, type and layout, is held\n"
     "                  against the definition, in double. Small integers have to come out exactly, random numbers "
     "within\n"
@@ -130,16 +133,24 @@ struct Flags {
   std::vector<std::string> texts, files;
   DataType type = DataType::f32;
   std::string layout = "both", weights = "fresh";
-  bool side_by_side = false, verify = false, choices = false, speed_up = false;
+  bool side_by_side = false, verify = false, choices = false, speed_up = false, stages = false;
 };
 
-enum Modes : unsigned { in_benchmark = 1, in_side_by_side = 2, in_verify = 4, in_choices = 8, in_speed_up = 16 };
+enum Modes : unsigned {
+  in_benchmark = 1,
+  in_side_by_side = 2,
+  in_verify = 4,
+  in_choices = 8,
+  in_speed_up = 16,
+  in_stages = 32
+};
 
 Modes mode_of(const Flags& flags) {
   return flags.side_by_side ? in_side_by_side
          : flags.verify     ? in_verify
          : flags.choices    ? in_choices
          : flags.speed_up   ? in_speed_up
+         : flags.stages     ? in_stages
                             : in_benchmark;
 }
 
@@ -153,6 +164,8 @@ const char* name_of(Modes mode) {
       return "--choices";
     case in_speed_up:
       return "--speed-up";
+    case in_stages:
+      return "--stages";
     case in_benchmark:
       break;
   }
@@ -164,16 +177,16 @@ void check_scopes(const CLI::App& app, const Flags& flags) {
     const char* flag;
     unsigned modes;
   };
-  constexpr unsigned in_contest = in_side_by_side | in_choices | in_speed_up;
+  constexpr unsigned in_contest = in_side_by_side | in_choices | in_speed_up, in_reports = in_contest | in_stages;
   constexpr std::array scopes{Scope{"--weights", in_contest},
                               Scope{"--peers", in_side_by_side},
-                              Scope{"--json", in_contest},
-                              Scope{"--rounds", in_contest},
-                              Scope{"--min-seconds", in_contest},
-                              Scope{"--max-seconds", in_contest},
+                              Scope{"--json", in_reports},
+                              Scope{"--rounds", in_reports},
+                              Scope{"--min-seconds", in_reports},
+                              Scope{"--max-seconds", in_reports},
                               Scope{"--engine", in_benchmark | in_side_by_side | in_verify | in_speed_up},
                               Scope{"--tune", in_benchmark | in_side_by_side | in_speed_up},
-                              Scope{"--layout", in_contest | in_verify}};
+                              Scope{"--layout", in_reports | in_verify}};
   const Modes mode = mode_of(flags);
   for (const Scope& scope : scopes) {
     if ((scope.modes & mode) != 0 || app.count(scope.flag) == 0) continue;
@@ -206,6 +219,11 @@ void add_options(CLI::App& app, Flags& flags) {
       ->excludes(side_by_side)
       ->excludes("--verify")
       ->excludes("--choices");
+  app.add_flag("--stages", flags.stages, "What the cost model of fft_tiled expects of each stage, and what it takes")
+      ->excludes(side_by_side)
+      ->excludes("--verify")
+      ->excludes("--choices")
+      ->excludes("--speed-up");
   app.add_flag("--tune", o.tune, "Measure choices before, instead of asking the cost model (ConvPlan::tune)");
   app.add_option("--problem", flags.texts, "Problems; a short built-in list without this and --problems")
       ->option_text("PROBLEM ...");
@@ -284,6 +302,7 @@ int run_conv(int argc, char** argv) {
       return mode == in_verify     ? conv_verify(flags.options)
              : mode == in_choices  ? conv_choices(flags.options)
              : mode == in_speed_up ? conv_speed_up(flags.options)
+             : mode == in_stages   ? conv_stages(flags.options)
                                    : conv_side_by_side(flags.options);
     };
   });

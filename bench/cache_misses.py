@@ -21,9 +21,7 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -37,6 +35,9 @@ except ImportError:
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402, a backend without a display has to be chosen first
 
+sys.dont_write_bytecode = True
+from cachegrind import CachegrindError, count_events  # noqa: E402, beside this script
+
 IMPLEMENTATIONS = ("native", "fftw", "algorithm2")
 REPEATS = (1, 3)
 
@@ -45,33 +46,20 @@ def stop(message):
     sys.exit(f"cache_misses.py: {message}")
 
 
-def count_events(arguments, implementation, n, repeat):
+def events_of(arguments, implementation, n, repeat):
     """What cachegrind counts in one process, by the names of its events."""
-    environment = dict(os.environ, CONVOLUME_SIMD=arguments.simd)
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "cachegrind.out"
-        command = [
-            "valgrind", "--tool=cachegrind", "--cache-sim=yes", f"--cachegrind-out-file={out}",
-            f"--I1={arguments.l1}", f"--D1={arguments.l1}", f"--LL={arguments.ll}",
-            arguments.bench, "--once", "--impl", implementation, "--sizes", str(n), "--repeat", str(repeat),
-            "--kind", arguments.kind, "--order", arguments.order, "--precision", arguments.precision,
-        ]  # fmt: skip
-        result = subprocess.run(command, env=environment, capture_output=True, text=True)
-        if result.returncode != 0:
-            stop(f"{' '.join(command)} ended with {result.returncode}:\n{result.stderr.strip()}")
-        events, totals = None, None
-        for line in out.read_text().splitlines():
-            if line.startswith("events:"):
-                events = line.split()[1:]
-            elif line.startswith("summary:"):
-                totals = [int(word) for word in line.split()[1:]]
-    if not events or not totals or len(events) != len(totals):
-        stop("cachegrind wrote no summary that this script understands")
-    return dict(zip(events, totals))
+    command = [
+        arguments.bench, "--once", "--impl", implementation, "--sizes", str(n), "--repeat", str(repeat),
+        "--kind", arguments.kind, "--order", arguments.order, "--precision", arguments.precision,
+    ]  # fmt: skip
+    try:
+        return count_events(command, arguments.l1, arguments.ll, arguments.simd)
+    except CachegrindError as error:
+        stop(error)
 
 
 def measure(arguments, implementation, n):
-    few, many = (count_events(arguments, implementation, n, repeat) for repeat in REPEATS)
+    few, many = (events_of(arguments, implementation, n, repeat) for repeat in REPEATS)
     executions = REPEATS[1] - REPEATS[0]
     event = {name: (many[name] - few[name]) / executions for name in few}
     points = n**3

@@ -55,6 +55,8 @@ class PlannedConvolution final : public ConvContestant {
   void poison(Output output) { tensor(output).poison(); }
   bool clean_padding(Output output) { return tensor(output).clean_padding(); }
   const ConvPlan& plan() const { return plan_; }
+  /// Notes tasks from now on (Scheduler::record).
+  void record(Trace* trace) { scheduler_.record(trace); }
   std::size_t peak_bytes() const { return memory_.statistics().peak_bytes; }
 
  private:

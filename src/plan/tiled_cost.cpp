@@ -138,7 +138,7 @@ class Model {
       if (covers(axis, tile[axis])) way.valid[axis] = domain_[axis];
       way.count[axis] = (domain_[axis] + way.valid[axis] - 1) / way.valid[axis];
     }
-    way.seconds = direction_ == Direction::backward_weights ? sums_seconds(way) : voxels_seconds(way);
+    way.cost = direction_ == Direction::backward_weights ? sums_cost(way) : voxels_cost(way);
     return way;
   }
 
@@ -181,43 +181,60 @@ class Model {
   }
   static double setting_up(const TiledWay& way) { return way.tile.z == 1 ? plane_seconds : tile_seconds; }
 
+  /// Both sides of a product stage: memory hides most of the shorter behind the longer.
+  static double overlapped(double computing, double moving) {
+    return std::max(computing, moving) + 0.3 * std::min(computing, moving);
+  }
+  /// What tiles read and write in tensors.
+  double voxel_bytes(const TiledWay& way, const Parts& p) const {
+    const double block_bytes = element_ * static_cast<double>(channel_block(problem_.type));
+    const auto read = static_cast<double>(way.overlap_add ? way.valid.volume() : way.tile.volume());
+    const auto written = static_cast<double>(way.overlap_add ? way.tile.volume() : way.valid.volume());
+    return p.tiles * block_bytes * (read * channels_.in_blocks + written * channels_.out_blocks);
+  }
+
   /// Of the direction that sums over tiles.
-  double sums_seconds(const TiledWay& way) const {
+  TiledCost sums_cost(const TiledWay& way) const {
     const Parts p = parts(way);
+    const double spectra = p.tiles * p.tile_bytes;
     const double products = p.multiplications / product_efficiency(channels_.terms);
     if (shared_) {
-      const double bytes = p.tiles * p.tile_bytes * seconds_per_byte(p.tiles * p.tile_bytes, machine_) +
-                           p.w_bytes * seconds_per_byte(p.w_bytes, machine_);
-      return p.kernels + std::max(products, bytes) + 0.3 * std::min(products, bytes);
+      const double seconds =
+          spectra * seconds_per_byte(spectra, machine_) + p.w_bytes * seconds_per_byte(p.w_bytes, machine_);
+      return {.weights = {p.kernels, p.w_bytes}, .products = {overlapped(products, seconds), spectra + p.w_bytes}};
     }
     const bool asked = way.tile.z > 1 || std::max(way.tile.y, way.tile.x) <= register_points;
     const double rate = transform_rate(way.tile, depthwise() ? own_bytes(p) : p.tile_bytes, machine_) *
                         (asked ? 1 : unasked_plane) * 4 / element_;
-    // Both sides are transformed; sums travel once per chunk, spectra to memory and back.
     const double transforms =
         p.tiles * (channels_.in_blocks + channels_.out_blocks) * (p.transform / rate + setting_up(way));
+    const double voxels = voxel_bytes(way, p);
     // Sums of one channel block stay in the L2, and so do its spectra.
-    if (depthwise()) return transforms + p.kernels + products;
-    const double chunks = std::max(1.0, p.tiles * p.tile_bytes / chunk_bytes);
-    const double bytes =
-        2 * p.w_bytes * chunks * seconds_per_byte(p.w_bytes, machine_) +
-        2 * p.tiles * p.tile_bytes * seconds_per_byte(std::min(p.tiles * p.tile_bytes, chunk_bytes), machine_);
-    return sums_share * (transforms + p.kernels + std::max(products, bytes) + 0.3 * std::min(products, bytes));
+    if (depthwise()) return {.weights = {p.kernels, 0}, .transforms = {transforms, voxels}, .products = {products, 0}};
+    // Both sides are transformed; sums travel once per chunk, spectra to memory and back.
+    const double chunks = std::max(1.0, spectra / chunk_bytes);
+    const double seconds = 2 * p.w_bytes * chunks * seconds_per_byte(p.w_bytes, machine_) +
+                           2 * spectra * seconds_per_byte(std::min(spectra, chunk_bytes), machine_);
+    return {.weights = {sums_share * p.kernels, p.w_bytes},
+            .transforms = {sums_share * transforms, voxels + spectra},
+            .products = {sums_share * overlapped(products, seconds), spectra + 2 * p.w_bytes * chunks}};
   }
 
-  double voxels_seconds(const TiledWay& way) const {
+  TiledCost voxels_cost(const TiledWay& way) const {
     const Parts p = parts(way);
     const Grouping grouping = grouping_of(way);
     const double held = depthwise() ? own_bytes(p) : grouping.tiles * p.tile_bytes;
     const double rate = transform_rate(way.tile, held / 2, machine_) * 4 / element_;
     const double out_share = way.overlap_add ? 1 : cropped_share;
-    double transforms =
-        p.tiles * (channels_.in_blocks + out_share * channels_.out_blocks) * (p.transform / rate + setting_up(way));
-    if (shared_) transforms += shared_seconds(way, p);
-    const double w_time = p.w_bytes * seconds_per_byte(p.w_bytes, machine_);
-    const double products = p.multiplications / product_efficiency(grouping.tiles);
-    const double spectra = depthwise() ? 0 : 2 * p.tiles * p.tile_bytes * seconds_per_byte(held, machine_);
-    const double traffic = grouping.rounds * w_time;
+    const double spilled = depthwise() || seconds_per_byte(held, machine_) == 0 ? 0 : 2 * p.tiles * p.tile_bytes;
+    StageCost transforms{
+        p.tiles * (channels_.in_blocks + out_share * channels_.out_blocks) * (p.transform / rate + setting_up(way)) +
+            spilled * seconds_per_byte(held, machine_),
+        voxel_bytes(way, p) + spilled};
+    if (shared_) transforms.seconds += shared_seconds(way, p);
+    if (shared_) transforms.bytes += kept_bytes(p);
+    const double w_held = depthwise() ? own_bytes(p) / 2 : p.w_bytes;
+    const double w_time = p.w_bytes * seconds_per_byte(w_held, machine_);
     // Planes have no lines along Z; their products are written to the L2 and read again.
     const bool planar = way.tile.z == 1;
     // Nor has a depthwise convolution products of its own for every frequency block.
@@ -226,15 +243,23 @@ class Model {
                              : grouping.rounds * static_cast<double>(way.tile.y * (way.tile.x / 2 + 1)) *
                                    (1 + channels_.in_blocks + channels_.out_blocks);
     const double staged = planar ? 2 * p.tiles * p.pair_bytes * channels_.lanes * 1e-9 / (machine_.l2_gb_per_s / 2) : 0;
-    return p.kernels + w_time +
-           (1 + grouping.idle) * (transforms + spectra + std::max(products, traffic) +
-                                  0.3 * std::min(products, traffic) + staged + calls * block_seconds);
+    const StageCost products{
+        overlapped(p.multiplications / product_efficiency(grouping.tiles), grouping.rounds * w_time) + staged +
+            calls * block_seconds,
+        w_time == 0 ? 0 : grouping.rounds * p.w_bytes};
+    return {.weights = {p.kernels + w_time, p.w_bytes},
+            .transforms = transforms,
+            .products = products,
+            .idle = grouping.idle * (transforms.seconds + products.seconds)};
   }
 
+  double kept_bytes(const Parts& p) const {
+    return p.tiles * p.pair_bytes * static_cast<double>(channel_block(problem_.type)) * channels_.in_blocks;
+  }
   /// Spectra that are kept go to memory; voxels of dx that tiles share are read again.
   double shared_seconds(const TiledWay& way, const Parts& p) const {
     const double block_bytes = element_ * static_cast<double>(channel_block(problem_.type));
-    double bytes = p.tiles * p.pair_bytes * static_cast<double>(channel_block(problem_.type)) * channels_.in_blocks;
+    double bytes = kept_bytes(p);
     if (way.overlap_add) bytes += p.tiles * static_cast<double>(way.tile.volume()) * block_bytes * channels_.out_blocks;
     return bytes * 1e-9 / (machine_.dram_gb_per_s / 2);
   }
@@ -328,7 +353,7 @@ void search_tiles(const Extent3& kernel, const Useful& useful, const Consider& c
   }
 }
 
-double seconds_of(const TiledWay& way) { return way.seconds; }
+double seconds_of(const TiledWay& way) { return way.cost.seconds(); }
 double seconds_of(const TiledWays& ways) { return ways.seconds(); }
 
 template <class Way>

@@ -14,6 +14,19 @@ namespace convolume::plan {
 enum class Direction { forward, backward_data, backward_weights };
 inline constexpr std::array directions{Direction::forward, Direction::backward_data, Direction::backward_weights};
 
+/// Of one core; bytes come from or go to beyond the L2.
+struct StageCost {
+  double seconds = 0, bytes = 0;
+};
+struct TiledCost {
+  StageCost weights{};     ///< transforms of the weights; inverses of their gradient
+  StageCost transforms{};  ///< of tiles, forward and inverse
+  StageCost products{};
+  double idle = 0;  ///< waiting for another worker
+
+  double seconds() const noexcept { return weights.seconds + transforms.seconds + products.seconds + idle; }
+};
+
 /// Tiles of `tile` voxels that yield `valid` = tile - kernel + 1 each, `count` of them along each axis, cover `domain`
 /// (y, or dx; of every lattice where stride or dilation make some). `group` tiles are transformed, multiplied and
 /// inverted together.
@@ -24,7 +37,7 @@ struct TiledWay {
   bool unfolded = false;
   /// Backward data only: the tiles cover y; what they yield overlaps by kernel - 1 voxels of dx and is added up.
   bool overlap_add = false;
-  double seconds = 0;  ///< one core, transforms of the weights included
+  TiledCost cost{};
 };
 
 /// Sums over tiles read lines along Z at a stretch: for planar kernels, which have none, Z and Y are exchanged. Not for
@@ -39,7 +52,7 @@ struct TiledWays {
   TiledWay forward{}, data{}, weights{};
   bool shared = false;
 
-  double seconds() const noexcept { return forward.seconds + data.seconds + weights.seconds; }
+  double seconds() const noexcept { return forward.cost.seconds() + data.cost.seconds() + weights.cost.seconds(); }
   const TiledWay& of(Direction direction) const noexcept {
     return direction == Direction::forward ? forward : direction == Direction::backward_data ? data : weights;
   }

@@ -1,0 +1,31 @@
+"""What Valgrind's cache simulator counts of a process, for scripts beside this one."""
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+
+class CachegrindError(RuntimeError):
+    pass
+
+
+def count_events(command, l1, last_level, simd):
+    """The events of one process by their names; `l1` and `last_level` are "bytes,ways,line"."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "cachegrind.out"
+        watched = [
+            "valgrind", "--tool=cachegrind", "--cache-sim=yes", f"--cachegrind-out-file={out}",
+            f"--I1={l1}", f"--D1={l1}", f"--LL={last_level}", *command,
+        ]  # fmt: skip
+        result = subprocess.run(watched, env=dict(os.environ, CONVOLUME_SIMD=simd), capture_output=True, text=True)
+        if result.returncode != 0:
+            raise CachegrindError(f"{' '.join(watched)} ended with {result.returncode}:\n{result.stderr.strip()}")
+        events, totals = None, None
+        for line in out.read_text().splitlines():
+            if line.startswith("events:"):
+                events = line.split()[1:]
+            elif line.startswith("summary:"):
+                totals = [int(word) for word in line.split()[1:]]
+    if not events or not totals or len(events) != len(totals):
+        raise CachegrindError("cachegrind wrote no summary that this script understands")
+    return dict(zip(events, totals))
