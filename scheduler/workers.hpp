@@ -18,10 +18,11 @@ struct Scheduler::Impl {
   Impl& operator=(const Impl&) = delete;
 
   /// Remembers the calling thread; called once per stretch of work, not per task.
-  void note_worker();
+  void note_worker() noexcept;
 
   const int threads;
-  tbb::task_arena arena;
+  const int patience;      // turns that an idle worker waits before it leaves
+  tbb::task_arena arena;   // of helpers; callers work outside
   Trace* trace = nullptr;  // changes between runs only
   mutable std::mutex mutex;
   std::set<std::thread::id> workers;
