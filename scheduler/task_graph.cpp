@@ -104,6 +104,13 @@ std::string TaskGraph::set_layer(std::string layer) { return std::exchange(impl_
 
 std::size_t TaskGraph::size() const noexcept { return impl_->nodes.size(); }
 
+std::vector<TaskDescription> TaskGraph::describe() const {
+  std::vector<TaskDescription> tasks;
+  tasks.reserve(impl_->nodes.size());
+  for (const Impl::Node& node : impl_->nodes) tasks.push_back({node.options, node.layer, node.predecessors});
+  return tasks;
+}
+
 bool TaskGraph::ordered(TaskId before, TaskId after) const {
   std::vector<char> reaches(impl_->nodes.size(), 0);
   for (TaskId id = after; id > before; --id) {
