@@ -267,7 +267,7 @@ void Run::invite(int helpers) noexcept {
     tsan_release(this);
     const TsanIgnore ignore;
     for (; sent < helpers; ++sent) {
-      workers_.arena.enqueue([self = shared_from_this()] {
+      workers_.arena->enqueue([self = shared_from_this()] {
         const TsanWatch watch;
         tsan_acquire(self.get());
         self->help();

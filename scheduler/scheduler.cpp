@@ -10,6 +10,7 @@
 
 #include "convolume/cpu.hpp"
 #include "convolume/error.hpp"
+#include "scheduler/tsan.hpp"
 #include "scheduler/workers.hpp"
 
 namespace convolume {
@@ -68,11 +69,20 @@ int patience_of(int threads) { return threads <= available_cpus() ? 2000 : 0; }
 }  // namespace
 
 Scheduler::Impl::Impl(int thread_count)
-    : threads(checked_threads(thread_count)), patience(patience_of(threads)), arena(threads) {
+    : threads(checked_threads(thread_count)),
+      patience(patience_of(threads)),
+      arena(std::make_unique<tbb::task_arena>(threads)) {
   ParallelismLimit::instance().add(threads);
 }
 
-Scheduler::Impl::~Impl() { ParallelismLimit::instance().remove(threads); }
+Scheduler::Impl::~Impl() {
+  ParallelismLimit::instance().remove(threads);
+#ifdef CONVOLUME_TSAN
+  // The last worker that leaves an arena frees what others of TBB's threads have read, and none of them runs our code
+  // in between, where an annotation could say that this is in order. Under TSan arenas stay.
+  static_cast<void>(arena.release());
+#endif
+}
 
 void Scheduler::Impl::note_worker() noexcept {
   const std::lock_guard lock(mutex);

@@ -1,6 +1,7 @@
 // The inside of a Scheduler: a TBB arena, and which threads have worked in it.
 #pragma once
 
+#include <memory>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -21,9 +22,9 @@ struct Scheduler::Impl {
   void note_worker() noexcept;
 
   const int threads;
-  const int patience;      // turns that an idle worker waits before it leaves
-  tbb::task_arena arena;   // of helpers; callers work outside
-  Trace* trace = nullptr;  // changes between runs only
+  const int patience;                      // turns that an idle worker waits before it leaves
+  std::unique_ptr<tbb::task_arena> arena;  // of helpers; callers work outside
+  Trace* trace = nullptr;                  // changes between runs only
   mutable std::mutex mutex;
   std::set<std::thread::id> workers;
 };
