@@ -21,7 +21,8 @@ class Trace;
 class CONVOLUME_API Scheduler {
  public:
   /// At most `threads` threads work on a run, its caller counted; 1 runs everything in the caller, in priority order.
-  /// Throws InvalidArgument for threads < 1. More workers than processors are allowed.
+  /// Throws InvalidArgument for threads < 1, Unsupported where the system refuses so many threads. More workers than
+  /// processors are allowed.
   explicit Scheduler(int threads);
   /// All work in the calling thread.
   static Scheduler serial() { return Scheduler(1); }
