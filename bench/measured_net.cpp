@@ -24,7 +24,7 @@ class NetTraining : public MeasuredNet {
         trainer_(spec, data_, 1, options, scheduler_, &memory_) {}
 
   double call() override { return trainer_.step().value(); }
-  std::size_t tasks() const override { return trainer_.graph_size(); }
+  const TaskGraph& graph() const override { return trainer_.graph(); }
 
  private:
   const nets::Network& network() const override { return trainer_.network(); }
@@ -58,7 +58,7 @@ class NetInference : public MeasuredNet {
     forward_.run(scheduler_);
     return 0;
   }
-  std::size_t tasks() const override { return forward_.size(); }
+  const TaskGraph& graph() const override { return forward_; }
 
  private:
   const nets::Network& network() const override { return network_; }

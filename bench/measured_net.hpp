@@ -25,7 +25,7 @@ class MeasuredNet {
 
   /// One iteration: the update of the last one, forward, loss, backward; returns the loss. Or one inference; returns 0.
   virtual double call() = 0;
-  virtual std::size_t tasks() const = 0;
+  virtual const TaskGraph& graph() const = 0;  ///< of a call
 
   int threads() const { return scheduler_.threads(); }
   /// Of a call.

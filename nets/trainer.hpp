@@ -32,7 +32,7 @@ class Trainer {
   NumericsRecord numerics() const;
   /// Continues behind an iteration whose parameters were loaded; no update may be pending.
   void set_iteration(std::int64_t iteration);
-  std::size_t graph_size() const { return graph_.size(); }
+  const TaskGraph& graph() const { return graph_; }  ///< of an iteration
 
  private:
   void build();

@@ -1,53 +1,52 @@
 #include "convolume/scheduler.hpp"
 
+#include <algorithm>
+#include <atomic>
+#include <map>
 #include <memory>
+#include <new>
+#include <system_error>
+#include <vector>
 
 #include <fmt/format.h>
 #include <tbb/global_control.h>
 #include <tbb/info.h>
 #include <tbb/version.h>
 
+#include "convolume/cpu.hpp"
 #include "convolume/error.hpp"
 #include "scheduler/workers.hpp"
 
 namespace convolume {
 namespace {
 
-/// TBB never runs more threads than its global limit, which starts at the number of processors. A scheduler that asks
-/// for more raises it; the largest request alive wins. (TBB itself takes the minimum of all controls, so only one may
-/// exist.)
-class ParallelismLimit {
+/// What schedulers of a number of threads share, to the end of the process: an arena may be asked for helpers and find
+/// no time to send them before a scheduler ends, and what waits in it then would never be freed. TBB never runs more
+/// threads than its global limit, which starts at the number of processors, so that it is raised for the largest arena.
+class Arenas {
  public:
-  static ParallelismLimit& instance() {
-    static auto& limit = *new ParallelismLimit;  // never destroyed: schedulers of static lifetime may outlive it
-    return limit;
+  static Arenas& instance() {
+    static auto& arenas = *new Arenas;  // never destroyed: schedulers of static lifetime may outlive it
+    return arenas;
   }
-  void add(int threads) {
+  tbb::task_arena& of(int threads) {
     const std::lock_guard lock(mutex_);
-    requests_.insert(threads);
-    apply();
-  }
-  void remove(int threads) {
-    const std::lock_guard lock(mutex_);
-    requests_.erase(requests_.find(threads));
-    apply();
+    raise_limit(threads);
+    return arenas_.try_emplace(threads, threads).first->second;
   }
 
  private:
-  void apply() {
-    const int wanted = requests_.empty() ? 0 : *requests_.rbegin();
-    if (wanted == applied_) return;
-    control_.reset();
-    applied_ = wanted;
-    if (wanted > tbb::info::default_concurrency()) {
-      control_ = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism,
-                                                       static_cast<std::size_t>(wanted));
-    }
+  void raise_limit(int threads) {
+    if (threads <= std::max(limit_, tbb::info::default_concurrency())) return;
+    // TBB takes the minimum of all controls, so that only one may stay.
+    control_ = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism,
+                                                     static_cast<std::size_t>(threads));
+    limit_ = threads;
   }
 
   std::mutex mutex_;
-  std::multiset<int> requests_;
-  int applied_ = 0;
+  std::map<int, tbb::task_arena> arenas_;
+  int limit_ = 0;
   std::unique_ptr<tbb::global_control> control_;
 };
 
@@ -59,17 +58,57 @@ int checked_threads(int threads) {
   return threads;
 }
 
-}  // namespace
-
-Scheduler::Impl::Impl(int thread_count) : threads(checked_threads(thread_count)), arena(threads) {
-  ParallelismLimit::instance().add(threads);
+/// TBB starts most of its threads in threads of its own, where nobody could catch that the system refuses one, and the
+/// process would end. So the first scheduler of so many threads tries before.
+void try_threads(int count) {
+  static std::mutex mutex;
+  static int proven = 0;
+  const std::lock_guard lock(mutex);
+  if (count <= proven) return;
+  std::atomic<bool> end{false};
+  std::vector<std::thread> threads;
+  threads.reserve(static_cast<std::size_t>(count));
+  const auto join = [&] {
+    end = true;
+    end.notify_all();
+    for (std::thread& thread : threads) thread.join();
+  };
+  try {
+    while (static_cast<int>(threads.size()) < count) threads.emplace_back([&] { end.wait(false); });
+  } catch (const std::system_error& error) {
+    join();
+    throw Unsupported(
+        fmt::format("scheduler: {} threads asked, the system refuses to start more than {} beside the caller ({}); "
+                    "ask for fewer, or raise the limit (ulimit -u, pids.max of the cgroup)",
+                    count + 1, threads.size(), error.what()));
+  }
+  join();
+  proven = count;
 }
 
-Scheduler::Impl::~Impl() { ParallelismLimit::instance().remove(threads); }
+/// About 50 us on Zen 4, where a turn takes 27 ns: longer than TBB takes to bring back a worker that it has put to
+/// sleep. Where threads share processors, waiting keeps others from working.
+int patience_of(int threads) { return threads <= available_cpus() ? 2000 : 0; }
 
-void Scheduler::Impl::note_worker() {
+}  // namespace
+
+Scheduler::Impl::Impl(int thread_count) : threads(checked_threads(thread_count)), patience(patience_of(threads)) {
+  // Which of TBB's threads come is its own affair: room for more than come at once, so that runs allocate nothing.
+  workers.reserve(static_cast<std::size_t>(2 * threads + 16));
+  if (threads == 1) return;
+  try_threads(threads - 1);
+  arena = &Arenas::instance().of(threads);
+}
+
+void Scheduler::Impl::note_worker() noexcept {
   const std::lock_guard lock(mutex);
-  workers.insert(std::this_thread::get_id());
+  const auto self = std::this_thread::get_id();
+  if (std::find(workers.begin(), workers.end(), self) != workers.end()) return;
+  try {
+    workers.push_back(self);
+  } catch (const std::bad_alloc&) {
+    // Not worth the run; the thread is counted the next time that it comes.
+  }
 }
 
 std::string tasking_version() { return fmt::format("oneTBB {}", TBB_runtime_version()); }

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <mutex>
-#include <set>
 #include <thread>
+#include <vector>
 
 #include <tbb/task_arena.h>
 
@@ -13,18 +13,17 @@ namespace convolume {
 
 struct Scheduler::Impl {
   explicit Impl(int thread_count);
-  ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
   /// Remembers the calling thread; called once per stretch of work, not per task.
-  void note_worker();
-
+  void note_worker() noexcept;
   const int threads;
-  tbb::task_arena arena;
-  Trace* trace = nullptr;  // changes between runs only
+  const int patience;                // turns that an idle worker waits before it leaves
+  tbb::task_arena* arena = nullptr;  // of helpers, none where there are none; callers work outside
+  Trace* trace = nullptr;            // changes between runs only
   mutable std::mutex mutex;
-  std::set<std::thread::id> workers;
+  std::vector<std::thread::id> workers;  // guarded by mutex; each once
 };
 
 }  // namespace convolume

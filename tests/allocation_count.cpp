@@ -40,15 +40,36 @@ int add_code(dl_phdr_info* image, std::size_t, void*) {
   return 0;
 }
 
-[[maybe_unused]] void note(const void* caller) noexcept {
+/// Returns whether the caller is code of ours.
+[[maybe_unused]] bool note(const void* caller) noexcept {
   ++count;
   const auto address = reinterpret_cast<std::uintptr_t>(caller);
   for (std::size_t i = 0; i < library_count.load(std::memory_order_relaxed); ++i) {
     if (address < libraries[i].begin || address >= libraries[i].end) continue;
     calls_of_libraries.fetch_add(1, std::memory_order_relaxed);
-    return;
+    return false;
   }
   calls_of_ours.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+std::atomic<std::int64_t> until_failure{0}, live{0};
+std::atomic<bool> failed{false};
+
+/// Counts a block of operator new, unless it is the one to fail.
+[[maybe_unused]] void check(void* memory, bool ours) {
+  if (ours && until_failure.load(std::memory_order_relaxed) > 0 && until_failure.fetch_sub(1) == 1) {
+    failed = true;
+    std::free(memory);
+    throw std::bad_alloc();
+  }
+  if (memory == nullptr) throw std::bad_alloc();
+  live.fetch_add(1, std::memory_order_relaxed);
+}
+
+[[maybe_unused]] void release(void* memory) noexcept {
+  if (memory != nullptr) live.fetch_sub(1, std::memory_order_relaxed);
+  std::free(memory);
 }
 
 }  // namespace
@@ -99,26 +120,26 @@ __attribute__((visibility("default"))) int posix_memalign(void** memory, std::si
 
 // The C++ library's own would be seen as calls of malloc by the C++ library, whoever called it.
 __attribute__((visibility("default"))) void* operator new(std::size_t bytes) {
-  note(__builtin_return_address(0));
+  const bool ours = note(__builtin_return_address(0));
   void* memory = __libc_malloc(bytes != 0 ? bytes : 1);
-  if (memory == nullptr) throw std::bad_alloc();
+  check(memory, ours);
   return memory;
 }
 
 __attribute__((visibility("default"))) void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  note(__builtin_return_address(0));
+  const bool ours = note(__builtin_return_address(0));
   void* memory = __libc_memalign(static_cast<std::size_t>(alignment), bytes != 0 ? bytes : 1);
-  if (memory == nullptr) throw std::bad_alloc();
+  check(memory, ours);
   return memory;
 }
 
-__attribute__((visibility("default"))) void operator delete(void* memory) noexcept { std::free(memory); }
-__attribute__((visibility("default"))) void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+__attribute__((visibility("default"))) void operator delete(void* memory) noexcept { release(memory); }
+__attribute__((visibility("default"))) void operator delete(void* memory, std::size_t) noexcept { release(memory); }
 __attribute__((visibility("default"))) void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
+  release(memory);
 }
 __attribute__((visibility("default"))) void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  std::free(memory);
+  release(memory);
 }
 
 bool convolume::test::counts_allocations() { return true; }
@@ -135,3 +156,12 @@ convolume::test::HeapCalls convolume::test::heap_calls() noexcept {
   if (library_count.load() == 0) dl_iterate_phdr(add_code, nullptr);
   return {calls_of_ours.load(), calls_of_libraries.load()};
 }
+
+void convolume::test::fail_allocation(std::int64_t nth) noexcept {
+  failed = false;
+  until_failure = nth;
+}
+
+bool convolume::test::allocation_failed() noexcept { return failed; }
+
+std::int64_t convolume::test::live_blocks() noexcept { return live; }

@@ -20,8 +20,9 @@ class Trace;
 /// Threads that drain task graphs. Movable; several graphs may run on one scheduler at once, from any thread.
 class CONVOLUME_API Scheduler {
  public:
-  /// `threads` workers, the caller of run() counted; 1 runs everything in the caller, in priority order.
-  /// Throws InvalidArgument for threads < 1. More workers than processors are allowed.
+  /// At most `threads` threads work on a run, its caller counted; 1 runs everything in the caller, in priority order.
+  /// Throws InvalidArgument for threads < 1, Unsupported where the system refuses so many threads. More workers than
+  /// processors are allowed.
   explicit Scheduler(int threads);
   /// All work in the calling thread.
   static Scheduler serial() { return Scheduler(1); }
@@ -66,6 +67,13 @@ struct TaskOptions {
   double bytes = 0;  ///< that the task reads and writes, for traces; 0 where nobody counted
 };
 
+/// A task as it was added to a graph.
+struct TaskDescription {
+  TaskOptions options;
+  std::string layer;
+  std::vector<TaskId> after;  ///< ascending, each once
+};
+
 enum class RunResult { completed, cancelled };
 
 /// A directed acyclic graph of tasks. Building is single-threaded; run() may be called again and again, by one thread
@@ -80,14 +88,23 @@ class CONVOLUME_API TaskGraph {
   /// Adds a task that starts after all of `after` (duplicates allowed). Throws InvalidArgument for an unknown id.
   TaskId add(TaskOptions options, std::function<void()> body, std::span<const TaskId> after = {});
   std::size_t size() const noexcept;
+  /// All tasks, by id; what simulations and benchmarks of schedules start from.
+  std::vector<TaskDescription> describe() const;
   /// The layer, as traces name it, of all tasks that are added from now on. Returns the last one; see LayerScope.
   std::string set_layer(std::string layer);
   /// Whether every path makes `before` end before `after` starts.
   bool ordered(TaskId before, TaskId after) const;
 
   /// Runs every task once and returns when all have ended. The first exception of a task cancels the rest (update
-  /// tasks still run) and is rethrown here, once. A stop request cancels likewise and gives RunResult::cancelled.
-  /// The graph can run again after either. Tasks run with the default floating-point environment.
+  /// tasks still run, also where it came from one of them) and is rethrown here, once; later ones are dropped. A stop
+  /// request cancels likewise and gives RunResult::cancelled. The graph can run again after either. Tasks run with the
+  /// default floating-point environment.
+  ///
+  /// May be called from any thread, also in a task of this or another scheduler and in tasks of TBB: the caller works
+  /// on the graph itself, with as many other workers as are free, and waits for nothing but tasks that run already.
+  /// Throws InvalidArgument where the graph runs already, and std::bad_alloc where the first run after a change, or on
+  /// another scheduler, finds no memory; no task has run then. Later runs allocate nothing, but inside TBB; where TBB
+  /// finds neither memory nor threads, fewer workers come.
   RunResult run(Scheduler& scheduler, std::stop_token stop = {});
 
   struct Impl;

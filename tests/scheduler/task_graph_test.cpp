@@ -7,7 +7,6 @@
 
 #include "convolume/error.hpp"
 #include "convolume/scheduler.hpp"
-#include "core/random.hpp"
 
 using namespace convolume;
 
@@ -165,41 +164,21 @@ TEST_CASE("order is a question of paths") {
   CHECK_THROWS_WITH(graph.add({.name = "late"}, nothing, ids({17})), Catch::Contains("late") && Catch::Contains("17"));
 }
 
-namespace {
-
-void run_random_graphs(int threads, std::uint64_t first, std::uint64_t last) {
-  Scheduler scheduler(threads);
-  for (std::uint64_t seed = first; seed < last; ++seed) {
-    const RandomKey key{.seed = seed};
-    const auto tasks = static_cast<int>(1 + uniform_below(key, 0, 60));
-    TaskGraph graph;
-    std::vector<std::atomic<int>> done(static_cast<std::size_t>(tasks));
-    std::atomic<int> violations{0};
-    for (int i = 0; i < tasks; ++i) {
-      std::vector<TaskId> before;
-      for (int p = 0; p < i; ++p) {
-        if (uniform(key, static_cast<std::uint64_t>(1 + i * 64 + p)) < 0.1) before.push_back(p);
-      }
-      graph.add(
-          {.name = "node"},
-          [&, i, before] {
-            for (const TaskId p : before) violations += done[static_cast<std::size_t>(p)] == 1 ? 0 : 1;
-            ++done[static_cast<std::size_t>(i)];
-          },
-          before);
-    }
-    graph.run(scheduler);
-    CHECK(violations == 0);
-    for (const auto& count : done) REQUIRE(count == 1);
+TEST_CASE("descriptions of tasks are what was added") {
+  TaskGraph graph;
+  const TaskId a = graph.add({.name = "a", .cost = 3, .bytes = 40}, [] {});
+  {
+    const LayerScope layer(graph, "second");
+    graph.add(
+        {.name = "b", .task_class = TaskClass::update}, [] {}, ids({a, a}));
   }
-}
-
-}  // namespace
-
-TEST_CASE("random graphs run every task once, after its predecessors") { run_random_graphs(4, 0, 60); }
-
-TEST_CASE("twenty thousand random graphs on 1 to 16 workers", "[.long]") {
-  for (const int threads : {1, 2, 3, 8, 16}) {
-    run_random_graphs(threads, 1000, 5000);
-  }
+  const std::vector<TaskDescription> tasks = graph.describe();
+  REQUIRE(tasks.size() == 2);
+  CHECK(tasks[0].options.name == "a");
+  CHECK(tasks[0].options.cost == 3);
+  CHECK(tasks[0].options.bytes == 40);
+  CHECK(tasks[0].after.empty());
+  CHECK(tasks[1].layer == "second");
+  CHECK(tasks[1].options.task_class == TaskClass::update);
+  CHECK(tasks[1].after == ids({a}));
 }

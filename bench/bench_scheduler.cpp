@@ -1,0 +1,84 @@
+// What the scheduler costs: graphs of empty tasks, by themselves or side by side with oneTBB.
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "bench/scheduler_side_by_side.hpp"
+#include "bench/support.hpp"
+#include "bench/task_runners.hpp"
+
+namespace convolume::bench {
+namespace {
+
+constexpr const char* description =
+    "Graphs of empty tasks: a chain, fans (a task, many after it, one after those), random layers, and the graph of a\n"
+    "training iteration of every net that --net names, its tasks emptied.\n\n"
+    "Without --side-by-side each benchmark runs a graph on ours alone; ns/task is wall time x threads over tasks.\n\n"
+    "With --side-by-side, or any option of it, the same graph runs on ours, on a tbb::flow::graph of continue_nodes,\n"
+    "and on a tbb::task_group, whose tasks count predecessors and run the first task that they make ready themselves.\n"
+    "All are built before and run again and again, in turns, another one first in each round. Medians and quartiles\n"
+    "over the rounds are printed; ratios are of the same round.";
+
+void measure(benchmark::State& state, const TaskShape& shape, int threads) {
+  const auto runner = runner_kinds().front().make(
+      shape, [](TaskId) {}, threads);
+  runner->run();
+  const Stopwatch watch;
+  for (auto _ : state) runner->run();
+  state.counters["ns/task"] = 1e9 * watch.seconds() * threads / static_cast<double>(shape.tasks.size()) /
+                              static_cast<double>(state.iterations());
+}
+
+void add(const SchedulerContestOptions& options) {
+  for (const TaskShape& shape : shapes(options)) {
+    for (const int threads : options.threads) {
+      benchmark::RegisterBenchmark(fmt::format("{}/threads:{}", shape.name, threads).c_str(),
+                                   [shape, threads](benchmark::State& state) {
+                                     try {
+                                       measure(state, shape, threads);
+                                     } catch (const std::exception& error) {
+                                       fail(state, error.what());
+                                     }
+                                   })
+          ->Unit(benchmark::kMicrosecond)
+          ->MeasureProcessCPUTime()
+          ->UseRealTime();
+    }
+  }
+}
+
+int run_scheduler(int argc, char** argv) {
+  SchedulerContestOptions options;
+  bool side_by_side = false;
+  CLI::App app(description, "bench_scheduler");
+  app.add_option("--net", options.nets, "Net descriptions (TOML)")->check(CLI::ExistingFile)->option_text("FILE ...");
+  app.add_option("--threads", options.threads, "Numbers of threads, separated by commas")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024))
+      ->option_text("NUMBERS [1,2]");
+  app.add_flag("--side-by-side", side_by_side, "Compare with oneTBB, in turn");
+  app.add_option("--rounds", options.rounds, "Least number of rounds")
+      ->check(CLI::Range(1, 100000))
+      ->option_text("NUMBER [21]");
+  app.add_option("--min-seconds", options.min_seconds, "Least time of all rounds of a graph together")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->option_text("NUMBER [0.5]");
+  app.add_option("--json", options.json, "Write the results there")->option_text("FILE");
+  app.final_callback([&] {
+    for (const char* flag : {"--rounds", "--min-seconds", "--json"}) {
+      side_by_side = side_by_side || app.count(flag) > 0;
+    }
+    if (options.threads.empty()) options.threads = {1, 2};
+  });
+  return run(
+      app, argc, argv, [&] { add(options); },
+      [&]() -> Mode {
+        if (!side_by_side) return {};
+        return [&] { return scheduler_side_by_side(options); };
+      });
+}
+
+}  // namespace
+}  // namespace convolume::bench
+
+int main(int argc, char** argv) { return convolume::bench::run_scheduler(argc, argv); }

@@ -1,0 +1,67 @@
+// The tasks that wait for a worker, by rank.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace convolume::scheduler {
+
+/// A set of numbers below `capacity` whose smallest element is found by a few looks at words of 64 bits: one bit per
+/// number, above it one bit per word that is not zero, and so on up to a single word. Allocates at construction only.
+/// Not thread-safe.
+class ReadySet {
+ public:
+  /// Larger than every element.
+  static constexpr std::int32_t none = INT32_MAX;
+
+  explicit ReadySet(std::size_t capacity) {
+    std::size_t words = capacity;
+    do {
+      words = (words + 63) / 64;
+      levels_.emplace_back(words, 0);
+    } while (words > 1);
+  }
+
+  std::size_t size() const noexcept { return size_; }
+
+  void insert(std::int32_t element) noexcept {
+    ++size_;
+    auto index = static_cast<std::size_t>(element);
+    for (auto& level : levels_) {
+      std::uint64_t& word = level[index / 64];
+      const std::uint64_t before = word;
+      word |= std::uint64_t{1} << index % 64;
+      if (before != 0) return;
+      index /= 64;
+    }
+  }
+
+  /// Or none.
+  std::int32_t first() const noexcept {
+    if (size_ == 0) return none;
+    std::size_t index = 0;
+    for (std::size_t i = levels_.size(); i-- > 0;) {
+      index = index * 64 + static_cast<std::size_t>(std::countr_zero(levels_[i][index]));
+    }
+    return static_cast<std::int32_t>(index);
+  }
+
+  void erase(std::int32_t element) noexcept {
+    --size_;
+    auto index = static_cast<std::size_t>(element);
+    for (auto& level : levels_) {
+      std::uint64_t& word = level[index / 64];
+      word &= ~(std::uint64_t{1} << index % 64);
+      if (word != 0) return;
+      index /= 64;
+    }
+  }
+
+ private:
+  std::vector<std::vector<std::uint64_t>> levels_;  // from bits of elements to the single word
+  std::size_t size_ = 0;
+};
+
+}  // namespace convolume::scheduler

@@ -1,0 +1,169 @@
+// What happens where the system has neither memory nor threads to give. A program of its own: it stands in front of
+// operator new and pthread_create.
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <new>
+#include <thread>
+
+#include <catch2/catch.hpp>
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include "convolume/error.hpp"
+#include "convolume/scheduler.hpp"
+#include "tests/allocation_count.hpp"
+
+using namespace convolume;
+
+namespace {
+
+std::atomic<int> threads_left{INT_MAX}, threads_refused{0};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* thread,
+                                                                     const pthread_attr_t* attributes,
+                                                                     void* (*start)(void*), void* argument) {
+  using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  static const auto create = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
+  if (threads_left.fetch_sub(1) > 0) return create(thread, attributes, start, argument);
+  ++threads_refused;
+  return EAGAIN;
+}
+
+namespace {
+
+/// Wide enough that helpers are asked for, in the middle too; every task counts itself.
+void build(TaskGraph& graph, std::atomic<int>& ran) {
+  const auto body = [&ran] { ++ran; };
+  TaskId last = graph.add({.name = "the first one, with a name that needs memory"}, body);
+  for (int layer = 0; layer < 3; ++layer) {
+    std::vector<TaskId> middle;
+    for (int i = 0; i < 70; ++i) middle.push_back(graph.add({.name = "middle"}, body, std::vector{last}));
+    last = graph.add({.name = "join", .task_class = TaskClass::update}, body, middle);
+  }
+}
+constexpr int tasks = 1 + 3 * 71;
+
+/// Calls `work` with every one of its allocations failing in turn; each time it has to end with bad_alloc or without
+/// having noticed. Returns how many there are.
+template <class Work, class Check>
+int fail_every_allocation(const Work& work, const Check& check) {
+  for (int nth = 1;; ++nth) {
+    bool thrown = false;
+    test::fail_allocation(nth);
+    try {
+      work();
+    } catch (const std::bad_alloc&) {
+      thrown = true;
+    }
+    const bool failed = test::allocation_failed();
+    test::fail_allocation(0);
+    REQUIRE((failed || !thrown));
+    check();
+    if (!failed) return nth - 1;
+  }
+}
+
+/// Invitations that nobody has read yet hold a little memory.
+bool live_blocks_fall_to(std::int64_t count) {
+  for (int i = 0; i < 1000 && test::live_blocks() > count; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return test::live_blocks() <= count;
+}
+
+}  // namespace
+
+TEST_CASE("where memory ends while a graph is built or run, nothing is lost and the next try succeeds") {
+  test::heap_calls();
+  std::atomic<int> ran{0};
+  const auto whole = [&] {
+    Scheduler scheduler(3);
+    Trace trace;
+    scheduler.record(&trace);
+    TaskGraph graph;
+    build(graph, ran);
+    ran = 0;
+    graph.run(scheduler);
+    REQUIRE(ran == tasks);
+    graph.run(scheduler);
+  };
+  whole();
+  whole();
+  const std::int64_t before = test::live_blocks();
+  const int allocations = fail_every_allocation(whole, [] {});
+  CHECK(allocations > 2 * tasks);
+  CHECK(live_blocks_fall_to(before));
+}
+
+TEST_CASE("where memory ends in the first run of a graph no task has run, or all have") {
+  test::heap_calls();
+  Scheduler scheduler(3);
+  std::atomic<int> ran{0};
+  TaskGraph graph;
+  build(graph, ran);
+  int size = tasks;
+  const int allocations = fail_every_allocation(
+      [&] {
+        ran = 0;
+        graph.run(scheduler);
+      },
+      [&] {
+        REQUIRE((ran == 0 || ran == size));
+        ran = 0;
+        REQUIRE(graph.run(scheduler) == RunResult::completed);
+        REQUIRE(ran == size);
+        // Grows, so that the next run has something to allocate again.
+        graph.add({.name = "one more"}, [&] { ++ran; });
+        ++size;
+      });
+  CHECK(allocations > 5);
+}
+
+TEST_CASE("runs allocate nothing of ours after the first one") {
+  Scheduler scheduler(3);
+  std::atomic<int> ran{0};
+  TaskGraph graph;
+  build(graph, ran);
+  // Workers that come for the first time are noted.
+  for (int i = 0; i < 200; ++i) graph.run(scheduler);
+  const std::size_t before = test::heap_calls().ours;
+  for (int i = 0; i < 200; ++i) graph.run(scheduler);
+  CHECK(test::heap_calls().ours == before);
+}
+
+// The last two: TBB does not ask again for threads that were refused.
+TEST_CASE("a scheduler of more threads than the system starts is refused, and one of fewer works") {
+  for (const int allowed : {0, 1, 5}) {
+    threads_left = allowed;
+    CHECK_THROWS_WITH(Scheduler(40), Catch::Contains("40 threads asked") &&
+                                         Catch::Contains("more than " + std::to_string(allowed) + " beside") &&
+                                         Catch::Contains("ask for fewer"));
+    threads_left = INT_MAX;
+  }
+  Scheduler scheduler(2);
+  std::atomic<int> ran{0};
+  TaskGraph graph;
+  build(graph, ran);
+  CHECK(graph.run(scheduler) == RunResult::completed);
+  CHECK(ran == tasks);
+}
+
+TEST_CASE("where the system refuses a thread in a run, the others do its work") {
+  threads_refused = 0;
+  Scheduler scheduler(12);  // more than TBB has started so far
+  threads_left = 0;
+  std::atomic<int> ran{0};
+  TaskGraph graph;
+  build(graph, ran);
+  for (int run = 1; run <= 5; ++run) {
+    CHECK(graph.run(scheduler) == RunResult::completed);
+    CHECK(ran == run * tasks);
+  }
+  threads_left = INT_MAX;
+  CHECK(graph.run(scheduler) == RunResult::completed);
+  CHECK(threads_refused > 0);
+}
