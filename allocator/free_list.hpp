@@ -26,8 +26,9 @@ struct FreeListOrders {
   /// acquire: pairs with the push that installed this head. Every later change of `head_` is a read-modify-write and
   /// so part of that push's release sequence, hence one acquire sees the links of all indices below the head as well.
   static constexpr std::memory_order read_head = std::memory_order_acquire;
-  /// acquire: a pop that failed goes on with the head that it found, as if it had just read it.
-  static constexpr std::memory_order pop_failed = std::memory_order_acquire;
+  /// acquire: an exchange that fails goes on with the head that it found, as if it had just read it. One that succeeds
+  /// finds the very value, tag included, that an acquire has read before, and needs no order of its own.
+  static constexpr std::memory_order pop = std::memory_order_acquire;
   static constexpr std::uint64_t tag_step = 1;
 };
 
@@ -113,10 +114,7 @@ class FreeList {
       const auto index = static_cast<std::uint32_t>(head);
       // relaxed: where the exchange succeeds, the link was written before the push that `head` was acquired from.
       const std::uint32_t next = table.next(index).load(std::memory_order_relaxed);
-      // relaxed on success: it succeeds on the very value, tag included, that an acquire has already read.
-      if (head_.compare_exchange_weak(head, advanced(head, next), std::memory_order_relaxed, Orders::pop_failed)) {
-        return index;
-      }
+      if (head_.compare_exchange_weak(head, advanced(head, next), Orders::pop, Orders::pop)) return index;
     }
     return none;
   }
