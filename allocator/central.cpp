@@ -151,19 +151,39 @@ void Central::give_large(int size_class, std::byte* block) noexcept {
 
 // -- Pages ------------------------------------------------------------------------------------------------------------
 
-/// A run of pages, from the cheapest source that has one: free pages; free blocks of other sizes, whose pages are
-/// joined again; pages that were never used; slabs without a live block; upstream.
+/// Whether so many pages more may be in use or kept for later: a sixteenth above the most that was ever live, or 16
+/// MiB. Below it every size keeps its own free blocks, so that work which repeats itself finds everything where it was.
+bool Central::may_touch(std::uint32_t pages) const noexcept {
+  const auto peak = static_cast<std::size_t>(live_.peak());
+  return heap_.touched_bytes() + pages * page <= peak + std::max(peak / 16, std::size_t{16} << 20);
+}
+
+/// Pages that were never used, of a new chunk where the others have none. Throws what upstream throws.
+std::uint32_t Central::untouched_run_of(std::uint32_t pages) {
+  const std::uint32_t run = heap_.take_untouched(pages);
+  if (run != none) return run;
+  heap_.grow(pages);
+  return heap_.take_untouched(pages);
+}
+
+/// A run of pages, from the first of these that has one: free pages; pages that were never used, while few are; free
+/// blocks of other sizes, whose pages are joined again; slabs without a live block; and, at last, pages that were never
+/// used however many are.
 std::uint32_t Central::run_of(std::uint32_t pages) {
   std::uint32_t run = heap_.take(pages);
   if (run != none) return run;
+  if (may_touch(pages)) {
+    try {
+      return untouched_run_of(pages);
+    } catch (const std::bad_alloc&) {
+      // Upstream has no more; there may be enough all the same.
+    }
+  }
   drain_large();
   if ((run = heap_.take(pages)) != none) return run;
-  if ((run = heap_.take_untouched(pages)) != none) return run;
   drain_small();
   if ((run = heap_.take(pages)) != none) return run;
-  if ((run = heap_.take_untouched(pages)) != none) return run;
-  heap_.grow(pages);
-  return heap_.take_untouched(pages);
+  return untouched_run_of(pages);
 }
 
 void Central::drain_large() noexcept {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "allocator/free_list.hpp"
+#include "allocator/live_bytes.hpp"
 #include "allocator/page_heap.hpp"
 #include "allocator/size_classes.hpp"
 
@@ -39,7 +40,8 @@ struct Located {
 /// seen.
 class Central {
  public:
-  explicit Central(std::pmr::memory_resource* upstream) : heap_(upstream) {}
+  /// `live` must outlive it.
+  Central(std::pmr::memory_resource* upstream, const LiveBytes& live) : live_(live), heap_(upstream) {}
 
   /// Up to a batch of free blocks of a small class, at least one; returns how many. `out` holds a batch.
   std::size_t take_batch(int size_class, std::span<std::byte*> out);
@@ -86,12 +88,15 @@ class Central {
   std::size_t carve_slab(int size_class, std::span<std::byte*> out);
   std::uint32_t new_slab(int size_class);
   std::uint32_t run_of(std::uint32_t pages);
+  std::uint32_t untouched_run_of(std::uint32_t pages);
+  bool may_touch(std::uint32_t pages) const noexcept;
   void drain_large() noexcept;
   void drain_small() noexcept;
   void drain_class(int size_class) noexcept;
   std::uint32_t gather(int size_class, bool& whole) noexcept;
   void scatter(int size_class, std::uint32_t chain) noexcept;
 
+  const LiveBytes& live_;
   std::array<SizeClass, class_count> classes_;
   std::mutex mutex_;  // guards the heap, and what of a class is neither atomic nor a table's entry
   PageHeap heap_;

@@ -181,6 +181,7 @@ std::uint32_t PageHeap::take_untouched(std::uint32_t pages) {
   if (best_neighbour == none) reserve_record();
   const std::uint32_t first = best->frontier;
   best->frontier += best_new;
+  touched_bytes_ += best_new * page;
   if (best_neighbour == none) return new_span(*best, first, pages);
   unlist(best_neighbour);
   spans_[best_neighbour].pages = pages;

@@ -68,6 +68,8 @@ class PageHeap {
   /// ask about any address at any time.
   std::uint32_t find(const void* address) noexcept;
 
+  /// Bytes of runs that were ever taken.
+  std::size_t touched_bytes() const noexcept { return touched_bytes_; }
   std::size_t upstream_bytes() const noexcept { return upstream_bytes_.load(std::memory_order_relaxed); }
   std::uint64_t upstream_calls() const noexcept { return upstream_calls_.load(std::memory_order_relaxed); }
 
@@ -101,6 +103,7 @@ class PageHeap {
   std::vector<std::unique_ptr<Chunk>> chunks_;
   std::array<std::atomic<Leaf*>, roots> map_{};
   std::vector<std::unique_ptr<Leaf>> leaves_;
+  std::size_t touched_bytes_ = 0;
   std::atomic<std::size_t> upstream_bytes_{0};
   std::atomic<std::uint64_t> upstream_calls_{0};
 };

@@ -6,6 +6,7 @@
 
 #include "allocator/central.hpp"
 #include "allocator/hardening.hpp"
+#include "allocator/live_bytes.hpp"
 #include "allocator/poison.hpp"
 #include "allocator/size_classes.hpp"
 #include "allocator/thread_cache.hpp"
@@ -18,47 +19,9 @@ using namespace allocator;
 
 namespace {
 
-/// What a thread may hold or have given back without saying so to the resource's own count.
-constexpr std::int64_t most_pending = std::int64_t{64} << 10;
-
 /// relaxed throughout: these are numbers, nothing is read through them.
 struct Counts {
   std::atomic<std::uint64_t> taken{0}, given{0};
-};
-
-/// Bytes of live blocks. Threads add what they hold in steps of `most_pending`, or, where there is a budget, at once.
-class LiveBytes {
- public:
-  explicit LiveBytes(std::size_t budget) : budget_(budget) {}
-
-  void add(std::int64_t bytes) noexcept {
-    const std::int64_t now = live_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-    if (bytes > 0) raise_peak(now);
-  }
-
-  /// Throws MemoryBudgetExceeded. An exchange in place of an addition that is taken back: a request that is refused
-  /// must not be the reason for the refusal of another one.
-  void charge(std::size_t bytes) {
-    std::int64_t held = live_.load(std::memory_order_relaxed);
-    do {
-      const auto now = static_cast<std::size_t>(held);
-      if (bytes > budget_ || now > budget_ - bytes) throw MemoryBudgetExceeded(bytes, now, budget_);
-    } while (!live_.compare_exchange_weak(held, held + static_cast<std::int64_t>(bytes), std::memory_order_relaxed));
-    raise_peak(held + static_cast<std::int64_t>(bytes));
-  }
-
-  bool budgeted() const noexcept { return budget_ != 0; }
-  std::int64_t get() const noexcept { return live_.load(std::memory_order_relaxed); }
-  std::int64_t peak() const noexcept { return peak_.load(std::memory_order_relaxed); }
-  void raise_peak(std::int64_t to) noexcept {
-    std::int64_t highest = peak_.load(std::memory_order_relaxed);
-    while (highest < to && !peak_.compare_exchange_weak(highest, to, std::memory_order_relaxed)) {
-    }
-  }
-
- private:
-  const std::size_t budget_;
-  std::atomic<std::int64_t> live_{0}, peak_{0};
 };
 
 std::pmr::memory_resource* checked(std::pmr::memory_resource* upstream) {
@@ -81,7 +44,7 @@ int aligned_class(std::size_t bytes, std::size_t alignment) {
 }  // namespace
 
 struct SlabResource::Impl final : CacheOwner {
-  explicit Impl(const SlabOptions& o) : central(checked(o.upstream)), live(o.budget) {
+  explicit Impl(const SlabOptions& o) : live(o.budget), central(checked(o.upstream), live) {
     if (o.hardened.value_or(hardened_by_environment())) {
       hardening.emplace(central, o.on_fault != nullptr ? o.on_fault : abort_on_memory_fault);
     }
@@ -97,8 +60,8 @@ struct SlabResource::Impl final : CacheOwner {
   void retire(ThreadCache& cache) noexcept override;
   Counts& counts_of(int size_class) { return counts[static_cast<std::size_t>(size_class)]; }
 
-  Central central;
   LiveBytes live;
+  Central central;
   std::array<Counts, class_count> counts;  // of large blocks, of threads that ended, and of those without a cache
   std::optional<Hardening> hardening;
 };
@@ -113,7 +76,7 @@ int SlabResource::Impl::class_for(std::size_t bytes, std::size_t alignment) cons
 /// Without a budget; with one, charge() has counted already.
 void SlabResource::Impl::count_bytes(ThreadCache& cache, std::int64_t bytes) noexcept {
   const std::int64_t pending = cache.pending.get() + bytes;
-  const bool much = pending > most_pending || pending < -most_pending;
+  const bool much = pending > LiveBytes::most_pending || pending < -LiveBytes::most_pending;
   if (much) live.add(pending);
   cache.pending.set(much ? 0 : pending);
 }

@@ -5,10 +5,10 @@ set -euo pipefail
 
 packages=(g++ cmake ninja-build pkg-config libhwy-dev libfftw3-dev libtbb-dev libjemalloc-dev libtiff-dev libhdf5-dev
   zlib1g-dev libpng-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libcli11-dev libxxhash-dev catch2
-  libbenchmark-dev python3)
+  libbenchmark-dev relacy-dev python3)
 for option in "$@"; do
   case "$option" in
-    --peers) packages+=(python3-torch python3-numpy libdnnl-dev) ;;
+    --peers) packages+=(python3-torch python3-numpy libdnnl-dev libmimalloc-dev) ;;
     --lint) packages+=(clang-format) ;;
     *) echo "install_packages.sh: unknown option '$option'; use --peers or --lint" >&2; exit 2 ;;
   esac
