@@ -155,7 +155,7 @@ void Central::give_large(int size_class, std::byte* block) noexcept {
 /// MiB. Below it every size keeps its own free blocks, so that work which repeats itself finds everything where it was.
 bool Central::may_touch(std::uint32_t pages) const noexcept {
   const auto peak = static_cast<std::size_t>(live_.peak());
-  return heap_.touched_bytes() + pages * page <= peak + std::max(peak / 16, std::size_t{16} << 20);
+  return heap_.touched_bytes() + pages * page <= peak + std::max(peak / 16, std::size_t{8} << 20);
 }
 
 /// Pages that were never used, of a new chunk where the others have none. Throws what upstream throws.

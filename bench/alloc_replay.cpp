@@ -58,8 +58,11 @@ void touch(void* memory, std::size_t bytes) {
 
 double between(Clock::time_point a, Clock::time_point b) { return std::chrono::duration<double>(b - a).count(); }
 
-/// Something that is done again and again, and returns the seconds of what counts of it.
-using Round = std::function<double()>;
+/// Something that is done again and again.
+struct Job {
+  std::function<double()> round;           ///< returns the seconds of what counts of it
+  std::function<std::size_t()> live_peak;  ///< of one more round, the most bytes that were asked for at once
+};
 
 /// Runs body(thread) on that many threads, which live until the end.
 class Team {
@@ -117,6 +120,14 @@ class TraceReplay {
     }
   }
 
+  /// Threads meet otherwise than in the recording, and hold more at times. Counting takes time: a round of its own.
+  std::size_t live_peak() {
+    counts_ = true;
+    round();
+    counts_ = false;
+    return peak_;
+  }
+
   double round() {
     double seconds = 0;
     for (std::size_t part = 0; part < parts_.size(); ++part) {
@@ -130,6 +141,7 @@ class TraceReplay {
   void work(const std::vector<AllocEvent>& events) {
     for (const AllocEvent& event : events) {
       std::atomic<void*>& block = blocks_[event.block];
+      if (counts_) count(event);
       if (event.bytes != 0) {
         void* memory = memory_.allocate(event.bytes, alignment);
         touch(memory, event.bytes);
@@ -143,7 +155,19 @@ class TraceReplay {
     }
   }
 
+  void count(const AllocEvent& event) {
+    if (event.bytes == 0) {
+      live_ -= bytes_[event.block];
+      return;
+    }
+    const std::size_t now = live_ += event.bytes;
+    for (std::size_t peak = peak_; peak < now && !peak_.compare_exchange_weak(peak, now);) {
+    }
+  }
+
   std::pmr::memory_resource& memory_;
+  bool counts_ = false;
+  std::atomic<std::size_t> live_{0}, peak_{0};
   Team team_;
   std::vector<std::vector<std::vector<AllocEvent>>> parts_;
   std::vector<std::size_t> bytes_;
@@ -252,15 +276,15 @@ long page_faults() {
   return usage.ru_minflt + usage.ru_majflt;
 }
 
-void answer(const Round& round) {
+void answer(const Job& job) {
   const std::size_t before = status_bytes("VmRSS");
   for (std::string line; std::getline(std::cin, line);) {
     if (line == "round") {
       const long faults = page_faults();
-      const double seconds = round();
+      const double seconds = job.round();
       fmt::print("{:.9f} {}\n", seconds, page_faults() - faults);
     } else {
-      fmt::print("{}\n", status_bytes("VmHWM") - before);
+      fmt::print("{} {}\n", status_bytes("VmHWM") - before, job.live_peak());
     }
     std::fflush(stdout);
   }
@@ -278,13 +302,13 @@ int replay(const ReplayOptions& o) {
   }
   if (o.work == "larson") {
     Larson larson(o.threads, o.operations, *memory);
-    answer([&] { return larson.round(); });
+    answer({[&] { return larson.round(); }, [] { return std::size_t{0}; }});
   } else if (o.work == "handover") {
     Handover handover(o.threads, o.operations, *memory);
-    answer([&] { return handover.round(); });
+    answer({[&] { return handover.round(); }, [] { return std::size_t{0}; }});
   } else {
     TraceReplay trace(read_trace(o.work), *memory);
-    answer([&] { return trace.round(); });
+    answer({[&] { return trace.round(); }, [&] { return trace.live_peak(); }});
   }
   return 0;
 }

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdio>
 #include <memory>
-#include <optional>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -46,8 +45,7 @@ constexpr std::array peers{
 struct Work {
   std::string name, what;  // `what` is a pattern or a trace's file
   int threads;
-  bool training;                         // a trace: the musts are about these
-  std::optional<std::size_t> live_peak;  // bytes asked for
+  bool training;  // a trace: the musts are about these
 };
 
 /// One allocator in a process of its own, which is why its peak of memory is its own as well.
@@ -63,12 +61,16 @@ class Entrant {
     faults_.push_back(static_cast<double>(faults));
     return seconds;
   }
-  void finish() { peak_ = std::stod(ask("peak")); }
+  void finish() {
+    std::istringstream answer(ask("peak"));
+    answer >> peak_ >> live_;
+  }
 
   const std::string& name() const { return name_; }
   double faults() const { return quantile(faults_, 0.5); }
   double first_faults() const { return faults_.front(); }
   double peak() const { return peak_; }
+  double live() const { return live_; }
   std::vector<double> seconds;
 
  private:
@@ -82,7 +84,7 @@ class Entrant {
   std::string name_;
   ChildProcess child_;
   std::vector<double> faults_;
-  double peak_ = 0;
+  double peak_ = 0, live_ = 0;
 };
 
 std::string own_program() {
@@ -110,7 +112,7 @@ class TraceFolder {
   Work add(const AllocTrace& trace) {
     const auto file = folder_ / fmt::format("{}.trace", count_++);
     write_trace(trace, file);
-    return {trace.name, file.string(), trace.threads, true, trace.live_peak()};
+    return {trace.name, file.string(), trace.threads, true};
   }
 
  private:
@@ -149,7 +151,7 @@ class AllocContest {
       works.push_back(folder_.add(record_training(spec, threads, o_.iterations)));
       works.push_back(folder_.add(imagine_training(spec, threads, o_.iterations)));
     }
-    for (const char* pattern : {"larson", "handover"}) works.push_back({pattern, pattern, threads, false, {}});
+    for (const char* pattern : {"larson", "handover"}) works.push_back({pattern, pattern, threads, false});
     return works;
   }
 
@@ -194,7 +196,7 @@ class AllocContest {
     const double median = quantile(one.seconds, 0.5), low = quantile(one.seconds, 0.25),
                  high = quantile(one.seconds, 0.75);
     const auto ratios = quotients(one.seconds, ours.seconds);
-    const double live = work.live_peak ? static_cast<double>(*work.live_peak) : 0;
+    const double live = one.live();
     const std::string over = live > 0 ? fmt::format("{:.2f}", one.peak() / live) : "-";
     fmt::print("{:38} {:>7} {:10} {:>10} {:>19} {:>7.2f} {:>9.0f} {:>9.0f} {:>9.1f} {:>6}\n", work.name, work.threads,
                one.name(), time_text(median), fmt::format("{}-{}", time_text(low), time_text(high)),
@@ -223,7 +225,7 @@ class AllocContest {
     const auto best = std::min_element(all.begin() + 1, all.end(),
                                        [&](const auto& a, const auto& b) { return median(a) < median(b); });
     const double speed = quantile(quotients((*best)->seconds, all[0]->seconds), 0.5);
-    const double memory = all[0]->peak() / static_cast<double>(*work.live_peak);
+    const double memory = all[0]->peak() / all[0]->live();
     report_["musts"].push_back({{"work", work.name},
                                 {"threads", work.threads},
                                 {"best_peer", (*best)->name()},

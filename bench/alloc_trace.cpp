@@ -74,26 +74,6 @@ class Script {
 
 }  // namespace
 
-std::size_t AllocTrace::live_peak() const {
-  std::vector<std::uint64_t> bytes(blocks);
-  std::size_t live = 0, peak = 0;
-  for (const AllocEvent& event : events) {
-    if (event.bytes == 0) {
-      live -= bytes[event.block];
-    } else {
-      live += bytes[event.block] = event.bytes;
-      peak = std::max(peak, live);
-    }
-  }
-  return peak;
-}
-
-std::size_t AllocTrace::timed_events() const {
-  std::size_t count = 0;
-  for (const AllocEvent& event : events) count += event.part > 0 && event.part + 1 < parts ? 1 : 0;
-  return count;
-}
-
 AllocTrace record_training(const nets::NetSpec& spec, int threads, int iterations) {
   AllocTrace trace{.name = spec.name, .threads = threads};
   SlabResource memory, unrecorded;

@@ -25,9 +25,6 @@ struct AllocTrace {
   std::uint16_t parts = 0;
   std::uint32_t blocks = 0;
   std::vector<AllocEvent> events{};
-
-  std::size_t live_peak() const;     ///< most bytes that were asked for and not given back
-  std::size_t timed_events() const;  ///< of all parts but the first and the last
 };
 
 /// A training of `spec` on `threads` workers: building it is the first part, with two iterations; each part then is one
