@@ -299,17 +299,19 @@ TEST_CASE("upstream refuses at every call: nothing leaks, and the resource works
     calls = upstream.calls();
   }
   REQUIRE(calls > 3);
-  for (long k = 0; k < calls; ++k) {
-    CAPTURE(k);
-    Upstream upstream(k);
-    SlabResource slab({.upstream = &upstream});
-    const int refused = exercise(slab);
-    CHECK(refused > 0);
-    CHECK(refused < 1 << 20);
-    CHECK(slab.statistics().live_bytes == 0);
-    upstream.refuse_after(-1);
-    CHECK(exercise(slab) == 0);
-    CHECK(slab.statistics().live_bytes == 0);
+  for (const std::size_t budget : {std::size_t{0}, 1_GiB}) {
+    for (long k = 0; k < calls; ++k) {
+      CAPTURE(k, budget);
+      Upstream upstream(k);
+      SlabResource slab({.upstream = &upstream, .budget = budget});
+      const int refused = exercise(slab);
+      CHECK(refused > 0);
+      CHECK(refused < 1 << 20);
+      CHECK(slab.statistics().live_bytes == 0);
+      upstream.refuse_after(-1);
+      CHECK(exercise(slab) == 0);
+      CHECK(slab.statistics().live_bytes == 0);
+    }
   }
 }
 
