@@ -206,7 +206,6 @@ TEST_CASE("blocks in the magazines of a thread that ended are used again") {
 }
 
 TEST_CASE("a resource ends before the threads that used it, and others take its place") {
-  std::mutex mutex;
   std::atomic<int> round{0}, done{0};
   auto slab = std::make_unique<SlabResource>();
   constexpr int threads = 4, rounds = 40;
