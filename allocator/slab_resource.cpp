@@ -1,221 +1,216 @@
-#include <mutex>
+#include <algorithm>
 #include <new>
+#include <optional>
 
 #include <fmt/format.h>
 
-#include "allocator/free_list.hpp"
+#include "allocator/central.hpp"
+#include "allocator/hardening.hpp"
+#include "allocator/live_bytes.hpp"
+#include "allocator/poison.hpp"
 #include "allocator/size_classes.hpp"
+#include "allocator/thread_cache.hpp"
 #include "convolume/error.hpp"
 #include "convolume/memory.hpp"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define CONVOLUME_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define CONVOLUME_ASAN 1
-#endif
-#endif
-#ifdef CONVOLUME_ASAN
-#include <sanitizer/asan_interface.h>
-#endif
-
 namespace convolume {
-namespace {
 
-using allocator::block_bytes;
-using allocator::class_count;
-using allocator::class_of;
-using allocator::FreeList;
-using allocator::largest_block;
-
-constexpr std::size_t page = 4096;
-constexpr std::size_t small_slab = std::size_t{64} << 10;  // holds blocks up to small_block
-constexpr std::size_t small_block = std::size_t{4} << 10;
-constexpr std::size_t large_slab = std::size_t{1} << 20;  // holds blocks up to large_block
-constexpr std::size_t large_block = std::size_t{64} << 10;
-
-void poison([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes) {
-#ifdef CONVOLUME_ASAN
-  __asan_poison_memory_region(block, bytes);
-#endif
-}
-
-void unpoison([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes) {
-#ifdef CONVOLUME_ASAN
-  __asan_unpoison_memory_region(block, bytes);
-#endif
-}
-
-/// How the blocks of a class lie in a slab. A slab starts with a SlabHeader; where it holds several blocks it is
-/// aligned to its own size, so that a block finds its header by masking its address; where it holds one, the block
-/// follows one page behind the header.
-struct SlabGeometry {
-  explicit SlabGeometry(std::size_t block) {
-    single = block > large_block;
-    offset = single ? page : allocator::alignment;
-    bytes = single ? page + block : block > small_block ? large_slab : small_slab;
-    alignment = single ? page : bytes;
-    blocks = single ? 1 : static_cast<std::uint32_t>((bytes - offset) / block);
-  }
-  bool single;
-  std::size_t offset, bytes, alignment;
-  std::uint32_t blocks;
-};
-
-struct SlabHeader {
-  std::uint32_t first_index;  // of the slab's first block in its class
-};
-static_assert(sizeof(SlabHeader) <= allocator::alignment);
-
-struct SizeClass {
-  FreeList free;
-  std::mutex growing;             // taken only to carve a new slab
-  std::vector<std::byte*> slabs;  // guarded by `growing`
-  std::atomic<std::uint32_t> blocks{0};
-  std::atomic<std::size_t> live{0};
-};
-
-}  // namespace
-
-struct SlabResource::Impl {
-  explicit Impl(SlabOptions o) : options(o) {}
-
-  std::byte* take(int index, SizeClass& size_class);
-  std::byte* grow(int index, SizeClass& size_class);
-  void charge(std::size_t bytes);
-  void* upstream_allocate(std::size_t bytes, std::size_t alignment);
-
-  SlabOptions options;
-  std::array<SizeClass, class_count> classes;
-  std::atomic<std::size_t> live{0}, peak{0}, upstream_bytes{0};
-  std::atomic<std::uint64_t> allocations{0}, upstream_calls{0};
-};
+using namespace allocator;
 
 namespace {
 
-std::byte* header_of(std::byte* block, const SlabGeometry& geometry) {
-  if (geometry.single) return block - geometry.offset;
-  const auto address = reinterpret_cast<std::uintptr_t>(block);
-  return block - (address & (geometry.bytes - 1));
+/// relaxed throughout: these are numbers, nothing is read through them.
+struct Counts {
+  std::atomic<std::uint64_t> taken{0}, given{0};
+};
+
+std::pmr::memory_resource* checked(std::pmr::memory_resource* upstream) {
+  if (upstream == nullptr) throw InvalidArgument("SlabOptions.upstream: null; pass a memory resource");
+  return upstream;
 }
 
-}  // namespace
-
-void* SlabResource::Impl::upstream_allocate(std::size_t bytes, std::size_t alignment) {
-  void* memory = options.upstream->allocate(bytes, alignment);
-  upstream_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  upstream_calls.fetch_add(1, std::memory_order_relaxed);
-  return memory;
-}
-
-/// Carves a new slab, keeps its first block for the caller and lists the others.
-std::byte* SlabResource::Impl::grow(int index, SizeClass& size_class) {
-  const std::lock_guard lock(size_class.growing);
-  const SlabGeometry geometry(block_bytes(index));
-  // Another thread may have grown the class while this one waited.
-  if (const auto found = size_class.free.pop(); found != FreeList::none) return size_class.free.block(found);
-  const std::uint32_t first = size_class.blocks.load(std::memory_order_relaxed);
-  if (first > FreeList::none - geometry.blocks) throw std::bad_alloc();
-  size_class.slabs.reserve(size_class.slabs.size() + 1);
-  size_class.free.grow(first + geometry.blocks);
-  auto* slab = static_cast<std::byte*>(upstream_allocate(geometry.bytes, geometry.alignment));
-  new (slab) SlabHeader{first};
-  size_class.slabs.push_back(slab);
-  poison(slab + geometry.offset, geometry.bytes - geometry.offset);
-  size_class.blocks.store(first + geometry.blocks, std::memory_order_relaxed);
-  for (std::uint32_t i = geometry.blocks; i-- > 0;) {
-    size_class.free.block(first + i) = slab + geometry.offset + i * block_bytes(index);
-    if (i > 0) size_class.free.push(first + i);
-  }
-  return slab + geometry.offset;
-}
-
-std::byte* SlabResource::Impl::take(int index, SizeClass& size_class) {
-  const auto found = size_class.free.pop();
-  return found == FreeList::none ? grow(index, size_class) : size_class.free.block(found);
-}
-
-void SlabResource::Impl::charge(std::size_t bytes) {
-  const std::size_t held = live.fetch_add(bytes, std::memory_order_relaxed);
-  if (options.budget != 0 && held + bytes > options.budget) {
-    live.fetch_sub(bytes, std::memory_order_relaxed);
-    throw MemoryBudgetExceeded(bytes, held, options.budget);
-  }
-  std::size_t highest = peak.load(std::memory_order_relaxed);
-  while (highest < held + bytes && !peak.compare_exchange_weak(highest, held + bytes, std::memory_order_relaxed)) {
-  }
-}
-
-SlabResource::SlabResource(SlabOptions options) : impl_(std::make_unique<Impl>(options)) {
-  if (options.upstream == nullptr) throw InvalidArgument("SlabOptions.upstream: null; pass a memory resource");
-}
-
-SlabResource::~SlabResource() {
-  for (int index = 0; index < class_count; ++index) {
-    const SlabGeometry geometry(block_bytes(index));
-    for (std::byte* slab : impl_->classes[static_cast<std::size_t>(index)].slabs) {
-      unpoison(slab, geometry.bytes);
-      impl_->options.upstream->deallocate(slab, geometry.bytes, geometry.alignment);
-    }
-  }
-}
-
-namespace {
-
-/// The class that serves a request; alignments above 64 bytes need a slab of one block, which starts on a page.
-int class_for(std::size_t bytes, std::size_t alignment) {
+/// The smallest class of blocks that hold `bytes` and are multiples of the alignment. Slabs begin on a page, so blocks
+/// lie on multiples of their size.
+int aligned_class(std::size_t bytes, std::size_t alignment) {
+  int index = class_of(bytes);
+  if (alignment <= allocator::alignment) return index;
   if (alignment > page) {
     throw InvalidArgument(fmt::format("SlabResource: alignment {} asked, at most {} is possible", alignment, page));
   }
-  return class_of(alignment > allocator::alignment ? std::max(bytes, large_block + 1) : bytes);
+  while (index + 1 < class_count && block_bytes(index) % alignment != 0) ++index;
+  return index;
 }
 
 }  // namespace
 
+struct SlabResource::Impl final : CacheOwner {
+  explicit Impl(const SlabOptions& o) : live(o.budget), central(checked(o.upstream), live) {
+    if (o.hardened.value_or(hardened_by_environment())) {
+      hardening.emplace(central, o.on_fault != nullptr ? o.on_fault : abort_on_memory_fault);
+    }
+  }
+  ~Impl() { forget_threads(); }
+
+  int class_for(std::size_t bytes, std::size_t alignment) const;
+  std::byte* take(int size_class);
+  std::byte* take_cached(int size_class, ThreadCache& cache);
+  void give(int size_class, std::byte* block) noexcept;
+  void give_cached(int size_class, std::byte* block, ThreadCache& cache) noexcept;
+  void count_bytes(ThreadCache& cache, std::int64_t bytes) noexcept;
+  void retire(ThreadCache& cache) noexcept override;
+  Counts& counts_of(int size_class) { return counts[static_cast<std::size_t>(size_class)]; }
+
+  LiveBytes live;
+  Central central;
+  std::array<Counts, class_count> counts;  // of large blocks, of threads that ended, and of those without a cache
+  std::optional<Hardening> hardening;
+};
+
+/// The class that serves a request.
+int SlabResource::Impl::class_for(std::size_t bytes, std::size_t alignment) const {
+  const std::size_t extra = hardening ? canary : 0;
+  if (bytes > largest_block - extra) throw std::bad_alloc();
+  return aligned_class(bytes + extra, alignment);
+}
+
+/// Without a budget; with one, charge() has counted already.
+void SlabResource::Impl::count_bytes(ThreadCache& cache, std::int64_t bytes) noexcept {
+  const std::int64_t pending = cache.pending.get() + bytes;
+  const bool much = pending > LiveBytes::most_pending || pending < -LiveBytes::most_pending;
+  if (much) live.add(pending);
+  cache.pending.set(much ? 0 : pending);
+}
+
+std::byte* SlabResource::Impl::take_cached(int size_class, ThreadCache& cache) {
+  Magazine& magazine = cache.magazines[static_cast<std::size_t>(size_class)];
+  if (magazine.count == 0) {
+    magazine.count = static_cast<std::uint32_t>(central.take_batch(size_class, magazine.blocks));
+  }
+  magazine.taken.add(1);
+  if (!live.budgeted()) count_bytes(cache, static_cast<std::int64_t>(block_bytes(size_class)));
+  return magazine.blocks[--magazine.count];
+}
+
+std::byte* SlabResource::Impl::take(int size_class) {
+  if (size_class < small_classes) {
+    if (ThreadCache* own = cache()) return take_cached(size_class, *own);
+  }
+  std::byte* block = size_class < small_classes ? central.take_small(size_class) : central.take_large(size_class);
+  counts_of(size_class).taken.fetch_add(1, std::memory_order_relaxed);
+  if (!live.budgeted()) live.add(static_cast<std::int64_t>(block_bytes(size_class)));
+  return block;
+}
+
+void SlabResource::Impl::give_cached(int size_class, std::byte* block, ThreadCache& cache) noexcept {
+  Magazine& magazine = cache.magazines[static_cast<std::size_t>(size_class)];
+  if (magazine.count == cached_blocks(size_class)) {
+    // The older half goes: what was freed last is what the caches still hold.
+    const std::size_t batch = batch_blocks(size_class);
+    central.give_batch(size_class, std::span(magazine.blocks).first(batch));
+    std::copy(magazine.blocks.begin() + static_cast<std::ptrdiff_t>(batch), magazine.blocks.begin() + magazine.count,
+              magazine.blocks.begin());
+    magazine.count -= static_cast<std::uint32_t>(batch);
+  }
+  magazine.blocks[magazine.count++] = block;
+  magazine.given.add(1);
+  if (!live.budgeted()) count_bytes(cache, -static_cast<std::int64_t>(block_bytes(size_class)));
+}
+
+void SlabResource::Impl::give(int size_class, std::byte* block) noexcept {
+  if (live.budgeted()) live.add(-static_cast<std::int64_t>(block_bytes(size_class)));
+  if (size_class < small_classes) {
+    if (ThreadCache* own = cache()) return give_cached(size_class, block, *own);
+    central.give_batch(size_class, std::array{block});
+  } else {
+    central.give_large(size_class, block);
+  }
+  counts_of(size_class).given.fetch_add(1, std::memory_order_relaxed);
+  if (!live.budgeted()) live.add(-static_cast<std::int64_t>(block_bytes(size_class)));
+}
+
+void SlabResource::Impl::retire(ThreadCache& cache) noexcept {
+  for (int index = 0; index < small_classes; ++index) {
+    Magazine& magazine = cache.magazines[static_cast<std::size_t>(index)];
+    for (std::span<std::byte*> left(magazine.blocks.data(), magazine.count); !left.empty();) {
+      const std::size_t batch = std::min(batch_blocks(index), left.size());
+      central.give_batch(index, left.first(batch));
+      left = left.subspan(batch);
+    }
+    magazine.count = 0;
+    counts_of(index).taken.fetch_add(magazine.taken.get(), std::memory_order_relaxed);
+    counts_of(index).given.fetch_add(magazine.given.get(), std::memory_order_relaxed);
+    magazine.taken.set(0);
+    magazine.given.set(0);
+  }
+  live.add(cache.pending.get());
+  cache.pending.set(0);
+}
+
+SlabResource::SlabResource(SlabOptions options) : impl_(std::make_unique<Impl>(options)) {}
+
+SlabResource::~SlabResource() = default;
+
 void* SlabResource::do_allocate(std::size_t bytes, std::size_t alignment) {
-  if (bytes > largest_block) throw std::bad_alloc();
-  const int index = class_for(bytes, alignment);
-  SizeClass& size_class = impl_->classes[static_cast<std::size_t>(index)];
-  impl_->charge(block_bytes(index));
+  const int index = impl_->class_for(bytes, alignment);
+  const std::size_t size = block_bytes(index);
+  if (impl_->live.budgeted()) impl_->live.charge(size);
   std::byte* block = nullptr;
   try {
-    block = impl_->take(index, size_class);
+    block = impl_->take(index);
   } catch (...) {
-    impl_->live.fetch_sub(block_bytes(index), std::memory_order_relaxed);
+    if (impl_->live.budgeted()) impl_->live.add(-static_cast<std::int64_t>(size));
     throw;
   }
-  size_class.live.fetch_add(1, std::memory_order_relaxed);
-  impl_->allocations.fetch_add(1, std::memory_order_relaxed);
+  if (impl_->hardening) impl_->hardening->check_in(block, bytes);
+  poison(block, size);
   unpoison(block, bytes);
   return block;
 }
 
 void SlabResource::do_deallocate(void* pointer, std::size_t bytes, std::size_t alignment) {
-  const int index = class_for(bytes, alignment);
-  SizeClass& size_class = impl_->classes[static_cast<std::size_t>(index)];
-  const SlabGeometry geometry(block_bytes(index));
+  const int index = impl_->class_for(bytes, alignment);
   auto* block = static_cast<std::byte*>(pointer);
-  std::byte* slab = header_of(block, geometry);
-  const auto position = static_cast<std::size_t>(block - slab - static_cast<std::ptrdiff_t>(geometry.offset));
-  const auto* header = std::launder(reinterpret_cast<const SlabHeader*>(slab));
+  if (impl_->hardening && !impl_->hardening->check_out(pointer, bytes, index)) return;
   poison(block, block_bytes(index));
-  size_class.free.push(header->first_index + static_cast<std::uint32_t>(position / block_bytes(index)));
-  size_class.live.fetch_sub(1, std::memory_order_relaxed);
-  impl_->live.fetch_sub(block_bytes(index), std::memory_order_relaxed);
+  impl_->give(index, block);
+}
+
+std::size_t SlabResource::trim() {
+  // Before the lists are searched; other threads keep what they cache.
+  if (ThreadCache* own = impl_->cache()) impl_->retire(*own);
+  return impl_->central.trim();
 }
 
 SlabStatistics SlabResource::statistics() const {
+  std::array<std::uint64_t, class_count> taken{}, given{};
+  for (std::size_t i = 0; i < class_count; ++i) {
+    taken[i] = impl_->counts[i].taken.load(std::memory_order_relaxed);
+    given[i] = impl_->counts[i].given.load(std::memory_order_relaxed);
+  }
+  std::int64_t live = impl_->live.get();
+  impl_->for_each_cache([&](const ThreadCache& cache) {
+    live += cache.pending.get();
+    for (std::size_t i = 0; i < small_classes; ++i) {
+      taken[i] += cache.magazines[i].taken.get();
+      given[i] += cache.magazines[i].given.get();
+    }
+  });
+  impl_->live.raise_peak(live);
+
   SlabStatistics result;
-  result.live_bytes = impl_->live.load(std::memory_order_relaxed);
-  result.peak_bytes = impl_->peak.load(std::memory_order_relaxed);
-  result.upstream_bytes = impl_->upstream_bytes.load(std::memory_order_relaxed);
-  result.allocations = impl_->allocations.load(std::memory_order_relaxed);
-  result.upstream_calls = impl_->upstream_calls.load(std::memory_order_relaxed);
+  result.live_bytes = static_cast<std::size_t>(std::max<std::int64_t>(live, 0));
+  result.peak_bytes = static_cast<std::size_t>(impl_->live.peak());
+  result.upstream_bytes = impl_->central.heap().upstream_bytes();
+  result.upstream_calls = impl_->central.heap().upstream_calls();
   for (int index = 0; index < class_count; ++index) {
-    const SizeClass& size_class = impl_->classes[static_cast<std::size_t>(index)];
-    const std::uint32_t blocks = size_class.blocks.load(std::memory_order_relaxed);
+    const auto i = static_cast<std::size_t>(index);
+    result.allocations += taken[i];
+    const std::size_t blocks = impl_->central.blocks(index);
+    const auto living = static_cast<std::size_t>(taken[i] > given[i] ? taken[i] - given[i] : 0);
+    const std::size_t cached = blocks > living ? blocks - living : 0;
     if (blocks == 0) continue;
-    result.classes.push_back({block_bytes(index), blocks, size_class.live.load(std::memory_order_relaxed)});
+    result.cached_bytes += cached * block_bytes(index);
+    result.classes.push_back({block_bytes(index), blocks, living, cached});
   }
   return result;
 }

@@ -8,7 +8,7 @@ packages=(g++ cmake ninja-build pkg-config libhwy-dev libfftw3-dev libtbb-dev li
   libbenchmark-dev relacy-dev python3)
 for option in "$@"; do
   case "$option" in
-    --peers) packages+=(python3-torch python3-numpy libdnnl-dev) ;;
+    --peers) packages+=(python3-torch python3-numpy libdnnl-dev libmimalloc-dev) ;;
     --lint) packages+=(clang-format) ;;
     *) echo "install_packages.sh: unknown option '$option'; use --peers or --lint" >&2; exit 2 ;;
   esac

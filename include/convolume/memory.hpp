@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <memory_resource>
+#include <optional>
 #include <vector>
 
 #include "convolume/version.hpp"
@@ -15,41 +16,69 @@ namespace convolume {
 /// Upstream that maps whole pages from the system. Thread-safe. Throws std::bad_alloc where the system refuses.
 CONVOLUME_API std::pmr::memory_resource* mmap_resource() noexcept;
 
+/// Told of a mistake in the use of memory, in one line. Whatever it does, it must not use the resource; where it
+/// returns, the block in question is never used again, or handed out as if nothing had been.
+using MemoryFaultHandler = void (*)(const char* message) noexcept;
+
+/// The handler where none is named: writes the message to the standard error and aborts.
+[[noreturn]] CONVOLUME_API void abort_on_memory_fault(const char* message) noexcept;
+
 struct SlabOptions {
-  /// Source of slabs and of blocks above the largest class; must outlive the resource.
+  /// Source of chunks: multiples of 2 MiB, aligned to 2 MiB. Must outlive the resource.
   std::pmr::memory_resource* upstream = mmap_resource();
-  /// Most bytes that live blocks may hold together; 0 means no limit.
+  /// Most bytes that live blocks may hold together, each rounded up to its class; 0 means no limit.
   std::size_t budget = 0;
+  /// Finds writes behind a block's end and to freed blocks, blocks freed twice, with another size, or to a resource
+  /// that they are not from. Without a value the environment decides, at construction: CONVOLUME_HARDENED_MEMORY=1.
+  std::optional<bool> hardened = std::nullopt;
+  /// Called by a hardened resource; null is abort_on_memory_fault(). deallocate() must not throw, hence no exception.
+  MemoryFaultHandler on_fault = nullptr;
 };
 
 struct SlabClassStatistics {
   std::size_t block_bytes = 0;  ///< size of a block of this class
-  std::size_t blocks = 0;       ///< blocks carved so far
+  std::size_t blocks = 0;       ///< blocks of this size that there are now, handed out or not
   std::size_t live = 0;         ///< blocks handed out now
+  std::size_t cached = 0;       ///< free blocks, in the lists and in threads' magazines
 };
 
+/// Exact while no thread allocates or frees.
 struct SlabStatistics {
-  std::size_t live_bytes = 0;        ///< bytes of blocks handed out now, rounded up to their class
-  std::size_t peak_bytes = 0;        ///< largest value of live_bytes so far
-  std::size_t upstream_bytes = 0;    ///< bytes held from upstream
+  std::size_t live_bytes = 0;  ///< bytes of blocks handed out now, rounded up to their class
+  /// Largest value of live_bytes so far: with a budget exactly; without one each thread may have had 64 KiB more,
+  /// unless statistics() was called at the peak.
+  std::size_t peak_bytes = 0;
+  std::size_t cached_bytes = 0;      ///< bytes of free blocks that are kept for their class
+  std::size_t upstream_bytes = 0;    ///< bytes held from upstream; pages among them may never have been touched
   std::uint64_t allocations = 0;     ///< calls of allocate so far
   std::uint64_t upstream_calls = 0;  ///< calls of upstream's allocate so far
   std::vector<SlabClassStatistics> classes;
 };
 
-/// Size classes (at most 12.5 % above the request from 1 KiB on), 64-byte alignment, lock-free free lists.
+/// Size classes (at most 12.5 % above the request from 1 KiB on), 64-byte alignment, magazines of free blocks for each
+/// thread, lock-free free lists behind them, and a heap of pages behind these, which joins free blocks of other sizes
+/// before it asks upstream for more.
 ///
-/// Thread-safe: any thread may free what another allocated. A freed block is poisoned under ASan. Memory goes back to
-/// upstream at destruction only; every block must be freed by then. Throws MemoryBudgetExceeded, std::bad_alloc, and
-/// InvalidArgument for an alignment above 4096.
+/// Thread-safe: any thread may free what another allocated, and may end before the resource does or after. A freed
+/// block is poisoned under ASan. Memory goes back to upstream at destruction only; every block must be freed by then.
+/// Throws MemoryBudgetExceeded, std::bad_alloc, InvalidArgument for an alignment above 4096, and what upstream throws;
+/// after an exception the resource is as it was.
 class CONVOLUME_API SlabResource final : public std::pmr::memory_resource {
  public:
+  /// Throws InvalidArgument where upstream is null or CONVOLUME_HARDENED_MEMORY is neither 0 nor 1.
   explicit SlabResource(SlabOptions options = {});
   ~SlabResource() override;
   SlabResource(const SlabResource&) = delete;
   SlabResource& operator=(const SlabResource&) = delete;
 
+  /// Thread-safe.
   SlabStatistics statistics() const;
+
+  /// Gives the pages that no live block lies in back to the system and returns how many bytes they are; address ranges
+  /// stay. What other threads keep in their magazines stays as well (at most 64 KiB per class of up to 32 KiB). Returns
+  /// 0 where upstream is not mmap_resource(): its chunks go back at destruction. Thread-safe; takes a lock and time in
+  /// proportion to the free blocks.
+  std::size_t trim();
 
  private:
   void* do_allocate(std::size_t bytes, std::size_t alignment) override;

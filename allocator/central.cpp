@@ -1,0 +1,283 @@
+#include "allocator/central.hpp"
+
+#include <algorithm>
+#include <new>
+
+namespace convolume::allocator {
+namespace {
+
+/// Of a slab: 64 KiB or eight blocks, or as much more as leaves less than 1/64 of it behind the last block.
+constexpr std::uint32_t slab_pages(int size_class) {
+  const std::size_t block = block_bytes(size_class);
+  std::size_t pages = (std::max(std::size_t{64} << 10, 8 * block) + page - 1) / page;
+  while (pages * page % block > pages * page / 64) ++pages;
+  return static_cast<std::uint32_t>(pages);
+}
+
+/// Computed once: divisions and searches do not belong where blocks come and go.
+struct SlabShape {
+  std::uint32_t pages, blocks;
+};
+constexpr auto slab_shapes = [] {
+  std::array<SlabShape, small_classes> shapes{};
+  for (int index = 0; index < small_classes; ++index) {
+    const std::uint32_t pages = slab_pages(index);
+    shapes[static_cast<std::size_t>(index)] = {pages, static_cast<std::uint32_t>(pages * page / block_bytes(index))};
+  }
+  return shapes;
+}();
+std::uint32_t slab_blocks(int size_class) { return slab_shapes[static_cast<std::size_t>(size_class)].blocks; }
+
+std::uint32_t block_pages(int size_class) { return static_cast<std::uint32_t>(block_bytes(size_class) / page); }
+
+static_assert(block_bytes(small_classes) % page == 0, "blocks that are no part of a slab are whole pages");
+
+}  // namespace
+
+// -- Batches of small blocks ------------------------------------------------------------------------------------------
+
+std::uint32_t Central::index_of(int size_class, const std::byte* block) noexcept {
+  const Span& slab = heap_.spans()[heap_.find(block)];
+  const auto position = static_cast<std::size_t>(block - slab.begin) / block_bytes(size_class);
+  return slab.slot * slab_blocks(size_class) + static_cast<std::uint32_t>(position);
+}
+
+std::size_t Central::unpack(SizeClass& c, std::uint32_t batch, std::span<std::byte*> out) noexcept {
+  std::size_t count = 0;
+  for (std::uint32_t i = batch; i != none; i = (*c.table)[i].chain) out[count++] = (*c.table)[i].begin;
+  return count;
+}
+
+std::size_t Central::take_batch(int size_class, std::span<std::byte*> out) {
+  SizeClass& c = of(size_class);
+  // Without blocks there may be no table yet; with them it was there before any thread could have got to know of one.
+  if (c.blocks.load(std::memory_order_acquire) != 0) {
+    const std::uint32_t batch = c.free.pop(*c.table);
+    if (batch != none) return unpack(c, batch, out);
+  }
+  const std::lock_guard lock(mutex_);
+  return carve_slab(size_class, out);
+}
+
+void Central::give_batch(int size_class, std::span<std::byte* const> blocks) noexcept {
+  SizeClass& c = of(size_class);
+  std::uint32_t chain = none;
+  for (std::byte* block : blocks) {
+    const std::uint32_t index = index_of(size_class, block);
+    (*c.table)[index].chain = chain;
+    chain = index;
+  }
+  if (chain != none) c.free.push(*c.table, chain);
+}
+
+std::byte* Central::take_small(int size_class) {
+  std::array<std::byte*, most_cached / 2> batch;
+  const std::size_t count = take_batch(size_class, batch);
+  give_batch(size_class, std::span(batch).subspan(1, count - 1));
+  return batch[0];
+}
+
+/// Lists `count` blocks that follow `first` in the table.
+void Central::push_chain(int size_class, std::uint32_t first, std::uint32_t count) noexcept {
+  SizeClass& c = of(size_class);
+  for (std::uint32_t i = 0; i < count; ++i) (*c.table)[first + i].chain = i + 1 < count ? first + i + 1 : none;
+  c.free.push(*c.table, first);
+}
+
+/// A slab's number, with room for it in the table and in `slabs`, but without its pages yet.
+std::uint32_t Central::new_slab(int size_class) {
+  SizeClass& c = of(size_class);
+  if (c.table == nullptr) c.table = std::make_unique<SmallBlocks>();
+  if (!c.numbers_to_reuse.empty()) return c.numbers_to_reuse.back();
+  const auto number = static_cast<std::uint32_t>(c.slabs.size());
+  if (number >= none / slab_blocks(size_class)) throw std::bad_alloc();
+  c.table->grow((number + 1) * slab_blocks(size_class));
+  c.slabs.push_back(none);
+  // All of them may have to wait for reuse, at a moment that cannot fail.
+  c.numbers_to_reuse.reserve(c.slabs.capacity());
+  c.numbers_to_reuse.push_back(number);
+  return number;
+}
+
+std::size_t Central::carve_slab(int size_class, std::span<std::byte*> out) {
+  SizeClass& c = of(size_class);
+  const std::uint32_t number = new_slab(size_class);
+  // Another thread may have been here, or freed something, while this one waited.
+  if (const std::uint32_t batch = c.free.pop(*c.table); batch != none) return unpack(c, batch, out);
+  const std::uint32_t span = run_of(slab_shapes[static_cast<std::size_t>(size_class)].pages);
+  Span& slab = heap_.spans()[span];
+  slab.size_class = static_cast<std::int16_t>(size_class);
+  slab.slot = number;
+  heap_.map_all_pages(span);
+  slab.state.store(Span::State::slab, std::memory_order_relaxed);
+  c.numbers_to_reuse.pop_back();
+  c.slabs[number] = span;
+
+  const std::uint32_t total = slab_blocks(size_class), first = number * total;
+  for (std::uint32_t i = 0; i < total; ++i) {
+    SmallBlock& block = (*c.table)[first + i];
+    block.begin = slab.begin + i * block_bytes(size_class);
+    block.guard.store(0, std::memory_order_relaxed);
+  }
+  // release: pairs with take_batch(), for the table itself.
+  c.blocks.fetch_add(total, std::memory_order_release);
+  const auto batch = static_cast<std::uint32_t>(batch_blocks(size_class));
+  const std::uint32_t mine = std::min(batch, total);
+  for (std::uint32_t i = mine; i < total; i += batch) push_chain(size_class, first + i, std::min(batch, total - i));
+  for (std::uint32_t i = 0; i < mine; ++i) out[i] = slab.begin + i * block_bytes(size_class);
+  return mine;
+}
+
+// -- Large blocks -----------------------------------------------------------------------------------------------------
+
+std::byte* Central::take_large(int size_class) {
+  SizeClass& c = of(size_class);
+  std::uint32_t span = c.free.pop(heap_.spans());
+  if (span == none) {
+    const std::lock_guard lock(mutex_);
+    span = run_of(block_pages(size_class));
+    Span& s = heap_.spans()[span];
+    s.size_class = static_cast<std::int16_t>(size_class);
+    s.guard.store(0, std::memory_order_relaxed);
+    s.state.store(Span::State::block, std::memory_order_relaxed);
+    c.blocks.fetch_add(1, std::memory_order_relaxed);
+  }
+  return heap_.spans()[span].begin;
+}
+
+void Central::give_large(int size_class, std::byte* block) noexcept {
+  of(size_class).free.push(heap_.spans(), heap_.find(block));
+}
+
+// -- Pages ------------------------------------------------------------------------------------------------------------
+
+/// Whether so many pages more may be in use or kept for later: a sixteenth above the most that was ever live, or 16
+/// MiB. Below it every size keeps its own free blocks, so that work which repeats itself finds everything where it was.
+bool Central::may_touch(std::uint32_t pages) const noexcept {
+  const auto peak = static_cast<std::size_t>(live_.peak());
+  return heap_.touched_bytes() + pages * page <= peak + std::max(peak / 16, std::size_t{8} << 20);
+}
+
+/// Pages that were never used, of a new chunk where the others have none. Throws what upstream throws.
+std::uint32_t Central::untouched_run_of(std::uint32_t pages) {
+  const std::uint32_t run = heap_.take_untouched(pages);
+  if (run != none) return run;
+  heap_.grow(pages);
+  return heap_.take_untouched(pages);
+}
+
+/// A run of pages, from the first of these that has one: free pages; pages that were never used, while few are; free
+/// blocks of other sizes, whose pages are joined again; slabs without a live block; and, at last, pages that were never
+/// used however many are.
+std::uint32_t Central::run_of(std::uint32_t pages) {
+  std::uint32_t run = heap_.take(pages);
+  if (run != none) return run;
+  if (may_touch(pages)) {
+    try {
+      return untouched_run_of(pages);
+    } catch (const std::bad_alloc&) {
+      // Upstream has no more; there may be enough all the same.
+    }
+  }
+  drain_large();
+  if ((run = heap_.take(pages)) != none) return run;
+  drain_small();
+  if ((run = heap_.take(pages)) != none) return run;
+  return untouched_run_of(pages);
+}
+
+void Central::drain_large() noexcept {
+  for (int index = small_classes; index < class_count; ++index) {
+    SizeClass& c = of(index);
+    for (std::uint32_t span; (span = c.free.pop(heap_.spans())) != none;) {
+      c.blocks.fetch_sub(1, std::memory_order_relaxed);
+      heap_.give(span);
+    }
+  }
+}
+
+void Central::drain_small() noexcept {
+  for (int index = 0; index < small_classes; ++index) drain_class(index);
+}
+
+/// Gives back the slabs of a small class whose blocks are all in the list; the other blocks return there.
+void Central::drain_class(int size_class) noexcept {
+  SizeClass& c = of(size_class);
+  if (c.table == nullptr) return;
+  bool whole = false;
+  const std::uint32_t chain = gather(size_class, whole);
+  scatter(size_class, chain);
+  if (!whole) return;
+  for (std::uint32_t number = 0; number < c.slabs.size(); ++number) {
+    const std::uint32_t span = c.slabs[number];
+    if (span == none || heap_.spans()[span].gathered != slab_blocks(size_class)) continue;
+    c.slabs[number] = none;
+    c.numbers_to_reuse.push_back(number);
+    c.blocks.fetch_sub(slab_blocks(size_class), std::memory_order_relaxed);
+    heap_.give(span);
+  }
+}
+
+/// Takes every batch out of the list and chains all their blocks; counts them per slab.
+std::uint32_t Central::gather(int size_class, bool& whole) noexcept {
+  SizeClass& c = of(size_class);
+  for (const std::uint32_t span : c.slabs) {
+    if (span != none) heap_.spans()[span].gathered = 0;
+  }
+  std::uint32_t all = none;
+  for (std::uint32_t batch; (batch = c.free.pop(*c.table)) != none;) {
+    while (batch != none) {
+      const std::uint32_t following = (*c.table)[batch].chain;
+      (*c.table)[batch].chain = all;
+      all = batch;
+      Span& slab = heap_.spans()[c.slabs[batch / slab_blocks(size_class)]];
+      whole = ++slab.gathered == slab_blocks(size_class) || whole;
+      batch = following;
+    }
+  }
+  return all;
+}
+
+/// Lists the blocks of a chain again, but for those of slabs that are gathered as a whole.
+void Central::scatter(int size_class, std::uint32_t chain) noexcept {
+  SizeClass& c = of(size_class);
+  std::uint32_t batch = none;
+  std::size_t count = 0;
+  while (chain != none) {
+    const std::uint32_t index = chain;
+    chain = (*c.table)[index].chain;
+    if (heap_.spans()[c.slabs[index / slab_blocks(size_class)]].gathered == slab_blocks(size_class)) continue;
+    (*c.table)[index].chain = batch;
+    batch = index;
+    if (++count == batch_blocks(size_class)) {
+      c.free.push(*c.table, batch);
+      batch = none;
+      count = 0;
+    }
+  }
+  if (batch != none) c.free.push(*c.table, batch);
+}
+
+std::size_t Central::trim() noexcept {
+  const std::lock_guard lock(mutex_);
+  drain_large();
+  drain_small();
+  return heap_.release_pages();
+}
+
+Located Central::locate(const void* address) noexcept {
+  const std::uint32_t span = heap_.find(address);
+  if (span == none) return {};
+  Span& s = heap_.spans()[span];
+  const auto offset = reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(s.begin);
+  const Span::State state = s.state.load(std::memory_order_relaxed);
+  if (state == Span::State::block && offset == 0) return {s.begin, s.size_class, &s.guard};
+  if (state != Span::State::slab || offset >= s.pages * page) return {};
+  const std::size_t bytes = block_bytes(s.size_class), position = offset / bytes;
+  if (offset % bytes != 0 || position >= slab_blocks(s.size_class)) return {};
+  SmallBlock& block =
+      (*of(s.size_class).table)[s.slot * slab_blocks(s.size_class) + static_cast<std::uint32_t>(position)];
+  return {block.begin, s.size_class, &block.guard};
+}
+
+}  // namespace convolume::allocator

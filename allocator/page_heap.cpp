@@ -1,0 +1,296 @@
+#include "allocator/page_heap.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <new>
+
+#include <sys/mman.h>
+
+#include "allocator/poison.hpp"
+#include "convolume/memory.hpp"
+
+namespace convolume::allocator {
+namespace {
+
+constexpr std::size_t least_chunk = 2 * huge_page;
+constexpr std::size_t largest_step = std::size_t{128} << 20;
+
+std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+}  // namespace
+
+/// What upstream gave in one piece. Pages from `frontier` on were never in use.
+struct Chunk {
+  std::byte* begin;
+  std::uint32_t pages;
+  std::uint32_t frontier = 0;
+  /// Index of the span + 1 for the first and the last page of every span, and for every page of a slab; other entries
+  /// are stale.
+  std::unique_ptr<std::atomic<std::uint32_t>[]> span_of;
+};
+
+PageHeap::PageHeap(std::pmr::memory_resource* upstream) : upstream_(upstream) { bins_.fill(none); }
+
+PageHeap::~PageHeap() {
+  for (const auto& chunk : chunks_) {
+    const std::size_t bytes = chunk->pages * page;
+    unpoison(chunk->begin, bytes);
+    upstream_->deallocate(chunk->begin, bytes, huge_page);
+  }
+}
+
+int PageHeap::bin_of(std::uint32_t pages) noexcept {
+  if (pages < 16) return static_cast<int>(pages);
+  const int doubling = static_cast<int>(std::bit_width(pages)) - 5;  // 16..31 is 0
+  return 16 + 8 * doubling + static_cast<int>((pages >> (doubling + 1)) & 7);
+}
+
+std::uint32_t PageHeap::smallest_in(int bin, std::uint32_t pages) noexcept {
+  std::uint32_t best = none;
+  for (std::uint32_t s = bins_[static_cast<std::size_t>(bin)]; s != none; s = spans_[s].next) {
+    if (spans_[s].pages < pages) continue;
+    if (best == none || spans_[s].pages < spans_[best].pages ||
+        (spans_[s].pages == spans_[best].pages && spans_[s].begin < spans_[best].begin)) {
+      best = s;
+    }
+  }
+  return best;
+}
+
+std::uint32_t PageHeap::best_fit(std::uint32_t pages) noexcept {
+  const int first = bin_of(pages);
+  for (auto word = static_cast<std::size_t>(first / 64); word < filled_.size(); ++word) {
+    std::uint64_t candidates = filled_[word];
+    if (word == static_cast<std::size_t>(first / 64)) candidates &= ~std::uint64_t{0} << (first % 64);
+    for (; candidates != 0; candidates &= candidates - 1) {
+      const int bin = static_cast<int>(word * 64) + std::countr_zero(candidates);
+      const std::uint32_t found = smallest_in(bin, pages);
+      if (found != none) return found;
+    }
+  }
+  return none;
+}
+
+void PageHeap::list(std::uint32_t span) noexcept {
+  Span& s = spans_[span];
+  const auto bin = static_cast<std::size_t>(bin_of(s.pages));
+  s.previous = none;
+  s.next = bins_[bin];
+  if (s.next != none) spans_[s.next].previous = span;
+  bins_[bin] = span;
+  filled_[bin / 64] |= std::uint64_t{1} << (bin % 64);
+}
+
+void PageHeap::unlist(std::uint32_t span) noexcept {
+  Span& s = spans_[span];
+  const auto bin = static_cast<std::size_t>(bin_of(s.pages));
+  if (s.next != none) spans_[s.next].previous = s.previous;
+  if (s.previous != none) {
+    spans_[s.previous].next = s.next;
+  } else if ((bins_[bin] = s.next) == none) {
+    filled_[bin / 64] &= ~(std::uint64_t{1} << (bin % 64));
+  }
+}
+
+/// After it one new_record() cannot fail.
+void PageHeap::reserve_record() {
+  if (unused_records_ != none) return;
+  if (records_ == none) throw std::bad_alloc();
+  spans_.grow(records_ + 1);
+  spans_[records_].state.store(Span::State::unused, std::memory_order_relaxed);
+  spans_[records_].next = none;
+  unused_records_ = records_++;
+}
+
+std::uint32_t PageHeap::new_record() noexcept {
+  const std::uint32_t record = unused_records_;
+  unused_records_ = spans_[record].next;
+  return record;
+}
+
+void PageHeap::drop_record(std::uint32_t span) noexcept {
+  spans_[span].state.store(Span::State::unused, std::memory_order_relaxed);
+  spans_[span].next = unused_records_;
+  unused_records_ = span;
+}
+
+std::uint32_t PageHeap::new_span(Chunk& chunk, std::uint32_t first, std::uint32_t pages) noexcept {
+  const std::uint32_t span = new_record();
+  Span& s = spans_[span];
+  s.begin = chunk.begin + first * page;
+  s.chunk = &chunk;
+  s.pages = pages;
+  s.guard.store(0, std::memory_order_relaxed);
+  map_ends(span);
+  return span;
+}
+
+// Entries of the map are relaxed: whoever asks about a block of its own has got it from a thread that wrote them
+// before; whoever asks about a stranger's address has to hold every answer against the span itself.
+void PageHeap::map_ends(std::uint32_t span) noexcept {
+  const Span& s = spans_[span];
+  const auto first = static_cast<std::size_t>(s.begin - s.chunk->begin) / page;
+  s.chunk->span_of[first].store(span + 1, std::memory_order_relaxed);
+  s.chunk->span_of[first + s.pages - 1].store(span + 1, std::memory_order_relaxed);
+}
+
+void PageHeap::map_all_pages(std::uint32_t span) noexcept {
+  const Span& s = spans_[span];
+  const auto first = static_cast<std::size_t>(s.begin - s.chunk->begin) / page;
+  for (std::size_t i = 0; i < s.pages; ++i) s.chunk->span_of[first + i].store(span + 1, std::memory_order_relaxed);
+}
+
+std::uint32_t PageHeap::take(std::uint32_t pages) {
+  const std::uint32_t found = best_fit(pages);
+  if (found == none) return none;
+  Span& s = spans_[found];
+  const std::uint32_t rest = s.pages - pages;
+  if (rest != 0) reserve_record();
+  unlist(found);
+  if (rest == 0) return found;
+  s.pages = pages;
+  map_ends(found);
+  const auto first = static_cast<std::uint32_t>(static_cast<std::size_t>(s.begin - s.chunk->begin) / page);
+  const std::uint32_t remainder = new_span(*s.chunk, first + pages, rest);
+  spans_[remainder].state.store(Span::State::free, std::memory_order_relaxed);
+  list(remainder);
+  return found;
+}
+
+std::uint32_t PageHeap::take_untouched(std::uint32_t pages) {
+  Chunk* best = nullptr;
+  std::uint32_t best_new = 0, best_neighbour = none;
+  for (const auto& chunk : chunks_) {
+    // A free run that ends where the untouched pages begin is part of the new run.
+    std::uint32_t neighbour = none, have = 0;
+    if (chunk->frontier > 0) {
+      neighbour = chunk->span_of[chunk->frontier - 1].load(std::memory_order_relaxed) - 1;
+      if (spans_[neighbour].state.load(std::memory_order_relaxed) == Span::State::free) {
+        have = spans_[neighbour].pages;
+      } else {
+        neighbour = none;
+      }
+    }
+    if (have + (chunk->pages - chunk->frontier) < pages || have >= pages) continue;
+    if (best != nullptr && pages - have >= best_new) continue;
+    best = chunk.get();
+    best_new = pages - have;
+    best_neighbour = neighbour;
+  }
+  if (best == nullptr) return none;
+  if (best_neighbour == none) reserve_record();
+  const std::uint32_t first = best->frontier;
+  best->frontier += best_new;
+  touched_bytes_ += best_new * page;
+  if (best_neighbour == none) return new_span(*best, first, pages);
+  unlist(best_neighbour);
+  spans_[best_neighbour].pages = pages;
+  map_ends(best_neighbour);
+  return best_neighbour;
+}
+
+/// Of upstream, `bytes` or, where it does not have so much, `least`; what it gave is then in `bytes`.
+std::byte* PageHeap::ask_upstream(std::size_t& bytes, std::size_t least) {
+  if (bytes > least) {
+    try {
+      return static_cast<std::byte*>(upstream_->allocate(bytes, huge_page));
+    } catch (const std::bad_alloc&) {
+      bytes = least;
+    }
+  }
+  return static_cast<std::byte*>(upstream_->allocate(bytes, huge_page));
+}
+
+/// Chunks grow with what is held, so that there are few of them; pages that are never used cost address space only.
+void PageHeap::grow(std::uint32_t pages) {
+  const std::size_t least = round_up(pages * page, huge_page);
+  const std::size_t step = std::clamp(round_up(upstream_bytes() / 2, huge_page), least_chunk, largest_step);
+  std::size_t bytes = std::max(least, step);
+  auto chunk = std::make_unique<Chunk>();
+  chunks_.reserve(chunks_.size() + 1);
+  chunk->span_of = std::make_unique<std::atomic<std::uint32_t>[]>(bytes / page);
+  chunk->begin = ask_upstream(bytes, least);
+  chunk->pages = static_cast<std::uint32_t>(bytes / page);
+  try {
+    map_chunk(*chunk);
+  } catch (...) {
+    upstream_->deallocate(chunk->begin, bytes, huge_page);
+    throw;
+  }
+  poison(chunk->begin, bytes);
+  chunks_.push_back(std::move(chunk));
+  upstream_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  upstream_calls_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void PageHeap::map_chunk(Chunk& chunk) {
+  const auto region = reinterpret_cast<std::uintptr_t>(chunk.begin) >> region_bits;
+  const std::size_t regions = chunk.pages * page / huge_page;
+  if ((region + regions) >> (address_bits - region_bits) != 0) throw std::bad_alloc();
+  for (std::size_t r = region; r < region + regions; ++r) {
+    auto& leaf = map_[r >> leaf_bits];
+    if (leaf.load(std::memory_order_relaxed) == nullptr) {
+      leaves_.reserve(leaves_.size() + 1);
+      leaves_.push_back(std::make_unique<Leaf>());
+      // release, here and below: find() may be asked about a stranger's address while the map grows.
+      leaf.store(leaves_.back().get(), std::memory_order_release);
+    }
+  }
+  for (std::size_t r = region; r < region + regions; ++r) {
+    (*map_[r >> leaf_bits].load(std::memory_order_relaxed))[r % std::tuple_size_v<Leaf>].store(
+        &chunk, std::memory_order_release);
+  }
+}
+
+std::uint32_t PageHeap::find(const void* address) noexcept {
+  const auto value = reinterpret_cast<std::uintptr_t>(address);
+  const std::uintptr_t region = value >> region_bits;
+  if (region >> (address_bits - region_bits) != 0) return none;
+  // acquire, twice: pairs with map_chunk().
+  Leaf* leaf = map_[region >> leaf_bits].load(std::memory_order_acquire);
+  if (leaf == nullptr) return none;
+  Chunk* chunk = (*leaf)[region % std::tuple_size_v<Leaf>].load(std::memory_order_acquire);
+  if (chunk == nullptr) return none;
+  const auto index = (value - reinterpret_cast<std::uintptr_t>(chunk->begin)) / page;
+  return chunk->span_of[index].load(std::memory_order_relaxed) - 1;
+}
+
+/// Makes a free neighbour, which lies directly before or behind, part of `span`.
+void PageHeap::swallow(std::uint32_t span, std::uint32_t neighbour) noexcept {
+  unlist(neighbour);
+  spans_[span].begin = std::min(spans_[span].begin, spans_[neighbour].begin);
+  spans_[span].pages += spans_[neighbour].pages;
+  drop_record(neighbour);
+}
+
+void PageHeap::give(std::uint32_t span) noexcept {
+  Span& s = spans_[span];
+  s.state.store(Span::State::free, std::memory_order_relaxed);
+  const Chunk& chunk = *s.chunk;
+  const auto first = static_cast<std::size_t>(s.begin - chunk.begin) / page;
+  const std::size_t behind = first + s.pages;
+  const auto free_at = [&](std::size_t index) {
+    const std::uint32_t other = chunk.span_of[index].load(std::memory_order_relaxed) - 1;
+    return spans_[other].state.load(std::memory_order_relaxed) == Span::State::free ? other : none;
+  };
+  const std::uint32_t left = first > 0 ? free_at(first - 1) : none;
+  const std::uint32_t right = behind < chunk.frontier ? free_at(behind) : none;
+  if (left != none) swallow(span, left);
+  if (right != none) swallow(span, right);
+  map_ends(span);
+  list(span);
+}
+
+std::size_t PageHeap::release_pages() noexcept {
+  if (!upstream_->is_equal(*mmap_resource())) return 0;
+  std::size_t released = 0;
+  for (const std::uint32_t first : bins_) {
+    for (std::uint32_t s = first; s != none; s = spans_[s].next) {
+      const std::size_t bytes = spans_[s].pages * page;
+      if (::madvise(spans_[s].begin, bytes, MADV_DONTNEED) == 0) released += bytes;
+    }
+  }
+  return released;
+}
+
+}  // namespace convolume::allocator

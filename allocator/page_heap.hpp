@@ -1,0 +1,111 @@
+// Runs of pages, cut from large chunks and joined again when they are free.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <memory_resource>
+#include <vector>
+
+#include "allocator/free_list.hpp"
+#include "allocator/size_classes.hpp"
+
+namespace convolume::allocator {
+
+constexpr std::size_t page = 4096;
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+
+struct Chunk;
+
+/// A run of pages of one chunk: a large block, a slab of small ones, or free.
+struct Span {
+  enum class State : std::uint8_t { unused, free, block, slab };
+
+  std::byte* begin;
+  Chunk* chunk;
+  std::uint32_t pages;
+  std::uint32_t previous, next;  ///< in the heap's list of free runs; `next` also in the list of unused records
+  std::uint32_t slot;            ///< of a slab: its number in its class
+  std::uint32_t gathered;        ///< of a slab, while its class is being searched: its free blocks
+  std::int16_t size_class;       ///< of a block or a slab
+  std::atomic<State> state;
+  std::atomic<std::uint8_t> guard;  ///< of a block: see hardening.hpp
+};
+
+using Spans = BlockTable<StdAtomics, Span>;
+
+/// Free runs in bins by size, eight per doubling; the smallest run that fits is taken, the lowest one of these. Runs
+/// that were never given out stay apart from those that were, at the end of each chunk, so that no new page is touched
+/// while an old one would do.
+///
+/// Only find() is thread-safe; everything else has one caller at a time. Memory comes from upstream in chunks of whole,
+/// aligned huge pages and goes back at destruction.
+class PageHeap {
+ public:
+  explicit PageHeap(std::pmr::memory_resource* upstream);
+  ~PageHeap();
+  PageHeap(const PageHeap&) = delete;
+  PageHeap& operator=(const PageHeap&) = delete;
+
+  Spans& spans() noexcept { return spans_; }
+
+  /// A run of `pages` that was in use before; or `none`. Throws std::bad_alloc where the table of spans cannot grow.
+  std::uint32_t take(std::uint32_t pages);
+  /// The same from pages that were never used.
+  std::uint32_t take_untouched(std::uint32_t pages);
+  /// A new chunk with at least `pages`. Throws what upstream throws, and then has changed nothing.
+  void grow(std::uint32_t pages);
+  /// Takes a run back and joins it with its free neighbours.
+  void give(std::uint32_t span) noexcept;
+  /// find() answers with this span for every page of it, not for its first one only.
+  void map_all_pages(std::uint32_t span) noexcept;
+  /// Gives the pages of free runs back to the system, where upstream is mmap_resource(); returns how many bytes.
+  std::size_t release_pages() noexcept;
+
+  /// The span that holds `address`, or `none`: of a block the first page counts, of a slab every one. Any thread may
+  /// ask about any address at any time.
+  std::uint32_t find(const void* address) noexcept;
+
+  /// Bytes of runs that were ever taken.
+  std::size_t touched_bytes() const noexcept { return touched_bytes_; }
+  std::size_t upstream_bytes() const noexcept { return upstream_bytes_.load(std::memory_order_relaxed); }
+  std::uint64_t upstream_calls() const noexcept { return upstream_calls_.load(std::memory_order_relaxed); }
+
+ private:
+  // Bits 21-46 of an address: the user's half of an address space of four levels, which the kernel stays in unless it
+  // is asked for more.
+  static constexpr int address_bits = 47, leaf_bits = 14, region_bits = 21;
+  static constexpr std::size_t roots = std::size_t{1} << (address_bits - region_bits - leaf_bits);
+  using Leaf = std::array<std::atomic<Chunk*>, std::size_t{1} << leaf_bits>;
+  static constexpr int bins = 16 + 8 * 28;
+
+  static int bin_of(std::uint32_t pages) noexcept;
+  std::uint32_t smallest_in(int bin, std::uint32_t pages) noexcept;
+  std::uint32_t best_fit(std::uint32_t pages) noexcept;
+  void list(std::uint32_t span) noexcept;
+  void unlist(std::uint32_t span) noexcept;
+  void reserve_record();
+  std::uint32_t new_record() noexcept;
+  void drop_record(std::uint32_t span) noexcept;
+  std::uint32_t new_span(Chunk& chunk, std::uint32_t first, std::uint32_t pages) noexcept;
+  void map_ends(std::uint32_t span) noexcept;
+  void swallow(std::uint32_t span, std::uint32_t neighbour) noexcept;
+  void map_chunk(Chunk& chunk);
+  std::byte* ask_upstream(std::size_t& bytes, std::size_t least);
+
+  std::pmr::memory_resource* upstream_;
+  Spans spans_;
+  std::uint32_t records_ = 0, unused_records_ = none;
+  std::array<std::uint32_t, bins> bins_;
+  std::array<std::uint64_t, (bins + 63) / 64> filled_{};  // a bit for each bin that is not empty
+  std::vector<std::unique_ptr<Chunk>> chunks_;
+  std::array<std::atomic<Leaf*>, roots> map_{};
+  std::vector<std::unique_ptr<Leaf>> leaves_;
+  std::size_t touched_bytes_ = 0;
+  std::atomic<std::size_t> upstream_bytes_{0};
+  std::atomic<std::uint64_t> upstream_calls_{0};
+};
+
+}  // namespace convolume::allocator

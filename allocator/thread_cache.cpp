@@ -1,0 +1,82 @@
+#include "allocator/thread_cache.hpp"
+
+#include <memory>
+#include <mutex>
+#include <new>
+
+namespace convolume::allocator {
+namespace {
+
+// Taken where a thread or a resource begins or ends, and by statistics. Needs no destructor, and so outlives them all.
+constinit std::mutex registry;
+
+}  // namespace
+
+constinit thread_local CacheOwner::Current CacheOwner::current_;
+
+/// All caches of a thread.
+struct ThreadCaches {
+  std::vector<std::unique_ptr<ThreadCache>> caches;
+
+  ~ThreadCaches() {
+    // Destructors of other thread-local objects may still allocate and free: then from the lists themselves.
+    CacheOwner::current_ = {.ended = true};
+    const CacheOwner::Lock lock;
+    for (const auto& cache : caches) {
+      if (cache->owner == nullptr) continue;
+      std::erase(cache->owner->caches_, cache.get());
+      cache->owner->retire(*cache);
+    }
+  }
+
+  ThreadCache* attach(CacheOwner& owner) {
+    const CacheOwner::Lock lock;
+    std::erase_if(caches, [](const auto& cache) { return cache->owner == nullptr; });
+    auto cache = std::make_unique<ThreadCache>();
+    cache->owner_id = owner.id_;
+    cache->owner = &owner;
+    caches.reserve(caches.size() + 1);
+    owner.caches_.push_back(cache.get());
+    caches.push_back(std::move(cache));
+    return caches.back().get();
+  }
+};
+
+namespace {
+
+thread_local ThreadCaches caches_of_thread;
+
+std::uint64_t next_id() {
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+}  // namespace
+
+CacheOwner::Lock::Lock() { registry.lock(); }
+CacheOwner::Lock::~Lock() { registry.unlock(); }
+
+CacheOwner::CacheOwner() : id_(next_id()) {}
+
+void CacheOwner::forget_threads() noexcept {
+  const Lock lock;
+  for (ThreadCache* cache : caches_) cache->owner = nullptr;
+  caches_.clear();
+}
+
+ThreadCache* CacheOwner::find_cache() noexcept {
+  if (current_.ended) return nullptr;
+  ThreadCache* found = nullptr;
+  for (const auto& cache : caches_of_thread.caches) {
+    if (cache->owner_id == id_) found = cache.get();
+  }
+  try {
+    if (found == nullptr) found = caches_of_thread.attach(*this);
+  } catch (const std::bad_alloc&) {
+    return nullptr;  // slower, and a free must not fail
+  }
+  current_ = {id_, found, false};
+  return found;
+}
+
+}  // namespace convolume::allocator

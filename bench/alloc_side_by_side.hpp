@@ -1,0 +1,24 @@
+// Our allocator and general ones, in turn.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace convolume::bench {
+
+struct AllocContestOptions {
+  std::vector<std::string> nets, overrides, peers;
+  std::vector<int> threads{1, 2, 4};
+  int rounds = 9, iterations = 3;
+  std::size_t operations = 200'000;
+  std::filesystem::path json;
+};
+
+/// The general allocators that were there when this was built.
+std::vector<std::string> known_peers();
+
+/// Returns the exit status: 0, or that of an interruption.
+int alloc_side_by_side(const AllocContestOptions& options);
+
+}  // namespace convolume::bench
