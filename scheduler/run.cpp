@@ -260,8 +260,8 @@ void Run::make(Call call) noexcept {
   if (call.helpers > 0) invite(call.helpers);
 }
 
-/// Without memory or threads the run goes on with the workers that it has. (TBB does not ask again for a thread that
-/// the system has once refused.)
+/// Without memory or a thread for them the run goes on with the workers that it has. (TBB does not ask again for a
+/// thread that the system has refused.)
 void Run::invite(int helpers) noexcept {
   int sent = 0;
   try {

@@ -104,7 +104,7 @@ class CONVOLUME_API TaskGraph {
   /// on the graph itself, with as many other workers as are free, and waits for nothing but tasks that run already.
   /// Throws InvalidArgument where the graph runs already, and std::bad_alloc where the first run after a change, or on
   /// another scheduler, finds no memory; no task has run then. Later runs allocate nothing, but inside TBB; where TBB
-  /// finds neither memory nor threads, fewer workers come.
+  /// finds no memory, fewer workers come.
   RunResult run(Scheduler& scheduler, std::stop_token stop = {});
 
   struct Impl;

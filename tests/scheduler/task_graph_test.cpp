@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -181,4 +183,36 @@ TEST_CASE("descriptions of tasks are what was added") {
   CHECK(tasks[1].layer == "second");
   CHECK(tasks[1].options.task_class == TaskClass::update);
   CHECK(tasks[1].after == ids({a}));
+}
+
+TEST_CASE("a task that was just made ready waits for costlier ones") {
+  Scheduler scheduler = Scheduler::serial();
+  TaskGraph graph;
+  std::string order;
+  const TaskId first = graph.add({.name = "first", .cost = 10}, [&] { order += 'f'; });
+  graph.add({.name = "costly", .cost = 5}, [&] { order += 'c'; });
+  graph.add(
+      {.name = "after"}, [&] { order += 'a'; }, ids({first}));
+  graph.run(scheduler);
+  CHECK(order == "fca");
+}
+
+TEST_CASE("of hundreds of tasks that one makes ready every one runs, the costliest first") {
+  constexpr int width = 300;
+  for (const int threads : {1, 3}) {
+    Scheduler scheduler(threads);
+    TaskGraph graph;
+    std::vector<int> order(width);
+    std::atomic<std::size_t> ran{0};
+    const TaskId first = graph.add({.name = "first"}, [] {});
+    for (int i = 0; i < width; ++i) {
+      graph.add(
+          {.name = "one of many", .cost = static_cast<double>((i * 7) % width)},
+          [&, i] { order[ran++] = (i * 7) % width; }, ids({first}));
+    }
+    REQUIRE(graph.run(scheduler) == RunResult::completed);
+    REQUIRE(ran == width);
+    if (threads > 1) std::sort(order.begin(), order.end(), std::greater<>());  // each takes the first, but may be slow
+    for (int i = 0; i < width; ++i) REQUIRE(order[static_cast<std::size_t>(i)] == width - 1 - i);
+  }
 }
