@@ -106,13 +106,14 @@ class TrainingRun {
       }
     }
     make_predictors();
+    if (!options.trace.empty()) write_trace();  // a path that cannot be written ends the run here
     log_ = std::make_unique<RunLog>(folder_.root / "metrics.jsonl", options.resume, trainer_->iteration());
   }
 
   TrainResult run() {
     bool interrupted = false;
     while (trainer_->iteration() < total_) {
-      const auto loss = trainer_->step(o_.stop);
+      const auto loss = step();
       interrupted = !loss || o_.stop.stop_requested();
       const bool late = out_of_time();
       if (loss) finish_iteration(*loss, interrupted, late);
@@ -122,10 +123,24 @@ class TrainingRun {
     }
     trainer_->flush();
     save();
+    if (!o_.trace.empty()) write_trace();
     return report(interrupted);
   }
 
  private:
+  /// The first iteration takes its memory from the system, which no later one does.
+  std::optional<double> step() {
+    constexpr std::int64_t first_traced = 2, last_traced = 4;
+    ++steps_begun_;
+    const bool traced = !o_.trace.empty() && steps_begun_ >= first_traced && steps_begun_ <= last_traced;
+    if (traced) scheduler_.record(&trace_);
+    const auto loss = trainer_->step(o_.stop);
+    scheduler_.record(nullptr);
+    return loss;
+  }
+
+  void write_trace() const { write_file_atomically(o_.trace, chrome_trace({{spec_.name, trace_.events()}})); }
+
   void check_same_run(const CheckpointHeader& header) const {
     const std::string file = folder_.last().string();
     if (const auto difference = first_difference(header.net.recipe(), spec_.recipe())) {
@@ -291,7 +306,8 @@ class TrainingRun {
                        .checkpoint = folder_.last(),
                        .metrics = folder_.root / "metrics.jsonl",
                        .loss_curve = folder_.root / "report" / "loss.svg",
-                       .slice = {}};
+                       .slice = {},
+                       .traced = trace_.events()};
     io::write_loss_curve(result.loss_curve, log_->losses(), log_->validations());
     if (shown_) {
       result.slice = folder_.root / "report" / "slice.png";
@@ -306,6 +322,7 @@ class TrainingRun {
   NetSpec spec_;
   RunFolder folder_;
   SlabResource memory_;
+  Trace trace_;
   Scheduler scheduler_;
   Dataset data_;
   std::int64_t total_;
@@ -314,7 +331,7 @@ class TrainingRun {
   std::unique_ptr<RunLog> log_;
   Clock::time_point start_ = Clock::now();
   double validation_seconds_ = 0, loss_ = std::nan("");
-  std::int64_t steps_ = 0, saved_ = -1;
+  std::int64_t steps_ = 0, steps_begun_ = 0, saved_ = -1;
   std::optional<Scores> validation_;
   Tensor<float> shown_;
 };

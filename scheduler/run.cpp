@@ -23,7 +23,11 @@ RunResult Run::execute(std::stop_token stop) {
 
 void Run::begin(std::stop_token stop) {
   trace_ = workers_.trace == nullptr ? nullptr : &workers_.trace->impl();
-  if (trace_ != nullptr) graph_.trace_labels();
+  if (trace_ != nullptr) {
+    graph_.trace_labels();
+    const std::lock_guard lock(trace_->mutex);
+    traced_run_ = trace_->runs++;
+  }
   stop_ = std::move(stop);
   // relaxed, and without the lock: nobody looks before over_ is false, and whoever does has taken the lock.
   cancelled_.store(false, std::memory_order_relaxed);
@@ -57,7 +61,7 @@ void Run::end() noexcept {
 void Run::work(Role role) noexcept {
   const DefaultFpEnvironment environment;
   workers_.note_worker();
-  TraceStretch stretch(trace_, graph_.labels);
+  TraceStretch stretch(trace_, graph_.labels, traced_run_);
   for (std::int32_t rank = take(role); rank != none;) {
     run_step(rank, stretch);
     rank = pass_on(rank);

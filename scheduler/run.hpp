@@ -72,6 +72,7 @@ class Run : public std::enable_shared_from_this<Run> {
   TaskGraph::Impl& graph_;
   Scheduler::Impl& workers_;
   Trace::Impl* trace_ = nullptr;
+  int traced_run_ = 0;  // its number in the trace
   std::stop_token stop_;
   std::vector<std::atomic<std::int32_t>> pending_;  // by rank: predecessors that have not ended
 

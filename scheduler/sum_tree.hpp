@@ -60,7 +60,8 @@ class SumTree {
         // release: whoever takes the sum sees what was added to it. acquire: likewise for what is taken here.
         T* other = Atomics::exchange(place, sum, std::memory_order_acq_rel);
         if (other == nullptr) return nullptr;
-        // relaxed: both have been here. Who comes for the next sum comes after the sum of all was returned, and so after this.
+        // relaxed: both have been here. Who comes for the next sum comes after the sum of all was returned, and so
+        // after this.
         Atomics::store(place, static_cast<T*>(nullptr), std::memory_order_relaxed);
         T* left = is_left ? sum : other;
         add(left, is_left ? other : sum);

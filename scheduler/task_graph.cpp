@@ -70,7 +70,9 @@ const scheduler::SharedLabels& TaskGraph::Impl::trace_labels() {
   if (labels) return labels;
   std::vector<scheduler::TaskLabel> made;
   made.reserve(nodes.size());
-  for (const Node& node : nodes) made.push_back({node.options.name, node.layer, node.options.bytes});
+  for (const Node& node : nodes) {
+    made.push_back({node.options.name, node.layer, node.options.bytes, node.options.task_class, node.predecessors});
+  }
   labels = std::make_shared<const std::vector<scheduler::TaskLabel>>(std::move(made));
   return labels;
 }

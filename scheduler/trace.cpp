@@ -6,11 +6,13 @@
 #include <tuple>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace convolume {
 namespace scheduler {
 
-TraceStretch::TraceStretch(Trace::Impl* trace, const SharedLabels& labels) noexcept : trace_(trace) {
+TraceStretch::TraceStretch(Trace::Impl* trace, const SharedLabels& labels, int run) noexcept
+    : trace_(trace), run_(run) {
   if (trace_ == nullptr) return;
   labels_ = labels;
   const std::lock_guard lock(trace_->mutex);
@@ -39,7 +41,7 @@ TraceStretch::~TraceStretch() {
     }
     const int next = static_cast<int>(trace_->threads.size());
     const int thread = trace_->threads.emplace(std::this_thread::get_id(), next).first->second;
-    trace_->stretches.push_back({std::move(labels_), thread, std::move(records_)});
+    trace_->stretches.push_back({std::move(labels_), run_, thread, std::move(records_)});
   } catch (...) {
     trace_->lost += count;
   }
@@ -58,7 +60,16 @@ std::vector<TraceEvent> Trace::events() const {
   for (const Impl::Stretch& stretch : impl_->stretches) {
     for (const scheduler::TaskRecord& record : stretch.records) {
       const scheduler::TaskLabel& label = (*stretch.labels)[static_cast<std::size_t>(record.task)];
-      all.push_back({label.name, label.layer, label.bytes, stretch.thread, record.begin, record.end});
+      all.push_back({.name = label.name,
+                     .layer = label.layer,
+                     .bytes = label.bytes,
+                     .thread = stretch.thread,
+                     .begin = record.begin,
+                     .end = record.end,
+                     .run = stretch.run,
+                     .task = record.task,
+                     .task_class = label.task_class,
+                     .after = label.after});
     }
   }
   // The outer one of two that nest comes first, even where the clock did not move between their beginnings.
@@ -82,6 +93,7 @@ void Trace::clear() {
   impl_->stretches.clear();
   impl_->threads.clear();
   impl_->lost = 0;
+  impl_->runs = 0;
 }
 
 namespace {
@@ -115,10 +127,12 @@ std::string chrome_trace(const std::vector<TracedProcess>& processes) {
     for (const TraceEvent& event : processes[pid].events) {
       fmt::format_to(std::back_inserter(json),
                      ",\n{{\"name\": {}, \"cat\": {}, \"ph\": \"X\", \"pid\": {}, \"tid\": {}, \"ts\": {:.3f}, "
-                     "\"dur\": {:.3f}, \"args\": {{\"layer\": {}, \"bytes\": {:.0f}}}}}",
+                     "\"dur\": {:.3f}, \"args\": {{\"layer\": {}, \"bytes\": {:.0f}, \"run\": {}, \"task\": {}, "
+                     "\"update\": {}, \"after\": [{}]}}}}",
                      quoted(event.name), quoted(event.layer), pid, event.thread,
                      1e-3 * static_cast<double>(event.begin - zero),
-                     1e-3 * static_cast<double>(event.end - event.begin), quoted(event.layer), event.bytes);
+                     1e-3 * static_cast<double>(event.end - event.begin), quoted(event.layer), event.bytes, event.run,
+                     event.task, event.task_class == TaskClass::update, fmt::join(event.after, ", "));
     }
   }
   return json + "\n]}\n";

@@ -18,6 +18,8 @@ namespace convolume::scheduler {
 struct TaskLabel {
   std::string name, layer;
   double bytes;
+  TaskClass task_class;
+  std::vector<TaskId> after;
 };
 using SharedLabels = std::shared_ptr<const std::vector<TaskLabel>>;
 
@@ -39,7 +41,7 @@ struct Trace::Impl {
   /// What one thread did between two looks at an empty queue.
   struct Stretch {
     scheduler::SharedLabels labels;
-    int thread;
+    int run, thread;
     std::vector<scheduler::TaskRecord> records;
   };
 
@@ -48,6 +50,7 @@ struct Trace::Impl {
   std::vector<std::vector<scheduler::TaskRecord>> spare;  // empty, with memory
   std::map<std::thread::id, int> threads;
   std::size_t lost = 0;
+  int runs = 0;  // begun so far
 };
 
 namespace scheduler {
@@ -56,8 +59,8 @@ namespace scheduler {
 /// fail: records that find no memory are counted as lost.
 class TraceStretch {
  public:
-  /// Records nothing where `trace` is null.
-  TraceStretch(Trace::Impl* trace, const SharedLabels& labels) noexcept;
+  /// Of a run by its number. Records nothing where `trace` is null.
+  TraceStretch(Trace::Impl* trace, const SharedLabels& labels, int run) noexcept;
   ~TraceStretch();
   TraceStretch(const TraceStretch&) = delete;
   TraceStretch& operator=(const TraceStretch&) = delete;
@@ -68,6 +71,7 @@ class TraceStretch {
  private:
   Trace::Impl* trace_;
   SharedLabels labels_;
+  int run_;
   std::vector<TaskRecord> records_;
   std::size_t lost_ = 0;
 };

@@ -1,4 +1,4 @@
-// The convolume command: train, infer, eval, info, export.
+// The convolume command: train, infer, eval, info, export, simulate.
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -9,6 +9,7 @@
 #include "tools/info.hpp"
 #include "tools/jemalloc_resource.hpp"
 #include "tools/progress.hpp"
+#include "tools/simulate.hpp"
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -98,6 +99,8 @@ struct TrainCommand {
     app.add_flag("--tune", options.tune,
                  "Measure how each layer convolves fastest, up to a few seconds a layer, instead of asking the cost "
                  "model; a resumed run keeps what was measured");
+    app.add_option("--trace", options.trace,
+                   "Write what each thread did in iterations 2 to 4, for ui.perfetto.dev and convolume simulate");
     common.add_to(app);
   }
 
@@ -122,6 +125,9 @@ struct TrainCommand {
     }
     fmt::print("checkpoint    {}\nmetrics       {}\nloss curve    {}\n", result.checkpoint.string(),
                result.metrics.string(), result.loss_curve.string());
+    if (!options.trace.empty()) {
+      fmt::print("trace         {}\n{}", options.trace.string(), to_string(summarize(result.traced)));
+    }
     if (!result.slice.empty()) fmt::print("slice         {} (image | prediction | label)\n", result.slice.string());
     return result.interrupted ? interrupted : 0;
   }
@@ -238,6 +244,24 @@ struct ExportCommand {
   }
 };
 
+struct SimulateCommand {
+  std::string trace;
+  std::vector<int> cores{1, 2, 4, 8, 16, 32, 64, 128, 256};
+
+  void add_to(CLI::App& app) {
+    app.add_option("--trace", trace, "Trace that train or bench_net wrote with --trace")->required();
+    app.add_option("--cores", cores, "Numbers of cores")
+        ->delimiter(',')
+        ->check(CLI::Range(1, 1 << 20))
+        ->capture_default_str();
+  }
+
+  int run() const {
+    fmt::print("{}", tools::simulation_text(tools::read_chrome_trace(trace), cores));
+    return 0;
+  }
+};
+
 template <class Command>
 CLI::App* add_command(CLI::App& app, const char* name, const char* what, Command& command) {
   CLI::App* sub = app.add_subcommand(name, what);
@@ -254,10 +278,13 @@ int run(int argc, char** argv) {
   EvalCommand eval;
   InfoCommand info;
   ExportCommand export_split;
+  SimulateCommand simulate;
   const auto* train_app = add_command(app, "train", "Train a net", train);
   const auto* infer_app = add_command(app, "infer", "Write the probability volume of a trained net", infer);
   const auto* eval_app = add_command(app, "eval", "Compare a probability volume with labels", eval);
   const auto* info_app = add_command(app, "info", "Describe the machine, the libraries and a net", info);
+  const auto* simulate_app =
+      add_command(app, "simulate", "Say where a trace's time went, and how many cores could use its tasks", simulate);
   add_command(app, "export", "Write a data description's volumes as training reads them", export_split);
   CLI11_PARSE(app, argc, argv);
   static_cast<void>(simd_target());  // an unknown CONVOLUME_SIMD ends here
@@ -265,6 +292,7 @@ int run(int argc, char** argv) {
   if (*infer_app) return infer.run();
   if (*eval_app) return eval.run();
   if (*info_app) return info.run();
+  if (*simulate_app) return simulate.run();
   return export_split.run();
 }
 

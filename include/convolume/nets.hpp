@@ -11,6 +11,7 @@
 
 #include "convolume/conv.hpp"
 #include "convolume/memory.hpp"
+#include "convolume/scheduler.hpp"
 #include "convolume/tensor.hpp"
 
 namespace convolume::nets {
@@ -44,6 +45,8 @@ struct TrainOptions {
   /// Measures how to convolve (ConvPlan::tune) instead of asking the cost model. The choices become part of the run's
   /// numerics record, so that it is resumed with them, without measuring; with or without this option.
   bool tune = false;
+  /// Writes what iterations 2 to 4 of this call did, task by task (chrome_trace()); nothing where empty.
+  std::filesystem::path trace;
   std::pmr::memory_resource* upstream = mmap_resource();  ///< where slabs come from
   std::function<void(const TrainProgress&)> on_progress;
   std::stop_token stop;  ///< ends the run with a checkpoint
@@ -56,6 +59,7 @@ struct TrainResult {
   int workers = 1;  ///< distinct threads that executed tasks
   std::optional<Scores> validation;
   std::filesystem::path checkpoint, metrics, loss_curve, slice;  ///< slice: empty without validation data
+  std::vector<TraceEvent> traced;                                ///< where TrainOptions::trace was given
 };
 
 /// Trains a net. Writes to `out`: checkpoints/*.safetensors (the newest also as last.safetensors), metrics.jsonl, and

@@ -9,6 +9,7 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "convolume/version.hpp"
@@ -133,6 +134,10 @@ struct TraceEvent {
   double bytes = 0;                 ///< of TaskOptions
   int thread = 0;                   ///< counted from 0 in the order in which threads came to the trace
   std::int64_t begin = 0, end = 0;  ///< nanoseconds of std::chrono::steady_clock
+  int run = 0;                      ///< of a graph; counted from 0 in the order in which they began
+  TaskId task = 0;                  ///< in its graph
+  TaskClass task_class = TaskClass::normal;
+  std::vector<TaskId> after{};  ///< tasks of the same run that came before it, whether they left an event or not
 };
 
 /// What ran when, and where, on the schedulers that record into it. Two readings of the clock and one record per task;
@@ -174,6 +179,30 @@ struct TracedProcess {
 /// The JSON that chrome://tracing and ui.perfetto.dev show: a row per thread, each process from its own zero.
 /// Categories are layers.
 CONVOLUME_API std::string chrome_trace(const std::vector<TracedProcess>& processes);
+
+/// Where the time of the runs of a trace went.
+struct TraceSummary {
+  struct Thread {
+    double busy = 0, between = 0, idle = 0;  ///< seconds: in tasks, between two of them (2 us at most each), otherwise
+  };
+  /// The costliest path through a run, by what its tasks took.
+  struct CriticalPath {
+    double seconds = 0;
+    std::vector<std::pair<std::string, double>> layers;  ///< seconds of its tasks by layer, the longest first
+  };
+  double seconds = 0;  ///< from the first begin to the last end
+  std::vector<Thread> threads;
+  std::vector<CriticalPath> runs;
+};
+CONVOLUME_API TraceSummary summarize(const std::vector<TraceEvent>& events);
+/// A table of it.
+CONVOLUME_API std::string to_string(const TraceSummary& summary);
+
+/// What the runs of a trace would have taken, one after the other, on so many cores on which every task takes as long
+/// as it took in the trace: list scheduling by the order of TaskGraph, the longest path to the end first, updates last.
+/// Neither memory that more cores share nor the cost of scheduling is in it, so that it bounds what more cores gain.
+/// Throws InvalidArgument for cores < 1.
+CONVOLUME_API double simulate_seconds(const std::vector<TraceEvent>& events, int cores);
 
 /// When the parts of a tensor are complete: one task per (sample, channel block, Z slab), so that a consumer waits only
 /// for what it reads. A default-constructed Ready says that everything is complete from the start.

@@ -159,9 +159,34 @@ class Cli(unittest.TestCase):
                      "MiB"):
             self.assertIn(part, text)
 
+    def test_a_trace_is_written_and_simulated(self):
+        self.assertIn("critical path", self.train("run", "--trace", "trace.json"))
+        events = json.loads((self.folder / "trace.json").read_text())["traceEvents"]
+        tasks = [event for event in events if event["ph"] == "X"]
+        self.assertEqual({event["args"]["run"] for event in tasks}, {0, 1, 2})
+        self.assertTrue(any(event["args"]["update"] for event in tasks))
+        text = self.run_cli("simulate", "--trace", "trace.json", "--cores", "1,4")
+        self.assertRegex(text, r"busy .* idle .*\n(.*\n)*critical path .*\n *cores .*\n +1 +[0-9.]+ +1.00 +100 %\n +4 ")
+
+    def test_traces_that_make_no_sense_name_event_and_field(self):
+        self.fails("train", "net.toml", "--data", "data.toml", "--out", "run", "--trace", "no/such/folder/t.json",
+                   says="no/such/folder/t.json")
+        self.fails("simulate", "--trace", "nothing.json", says="nothing.json: cannot be read")
+        task = {"name": "a", "ph": "X", "pid": 0, "tid": 0, "ts": 0, "dur": 1,
+                "args": {"run": 0, "task": 1, "after": [0]}}
+        for change, says in (({"dur": -1}, "'dur' is -1"), ({"dur": "1"}, "'dur' is missing or no number"),
+                             ({"pid": 1e9}, "'pid' is 1000000000"), ({"args": 3}, "'args' is missing"),
+                             ({"args": {"run": 0, "task": 1, "after": [1]}}, "task 1 cannot come after task 1"),
+                             ({"args": {"run": 0, "task": 1, "after": 7}}, "task 1 cannot come after task 7"),
+                             ({"args": {"run": 0, "task": 1, "layer": 7}}, "event 0: ")):
+            (self.folder / "bad.json").write_text(json.dumps({"traceEvents": [{**task, **change}]}))
+            self.fails("simulate", "--trace", "bad.json", says=["bad.json: event 0", says])
+        (self.folder / "bad.json").write_text("[]")
+        self.fails("simulate", "--trace", "bad.json", says="is no Chrome trace")
+
     def test_help_is_everywhere(self):
         self.assertIn("train", self.run_cli("--help"))
-        for command in ("train", "infer", "eval", "info", "export"):
+        for command in ("train", "infer", "eval", "info", "export", "simulate"):
             self.assertIn("--", self.run_cli(command, "--help"))
         self.assertIn("convolume", self.run_cli("--version"))
 
