@@ -62,10 +62,11 @@ void Run::work(Role role) noexcept {
   const DefaultFpEnvironment environment;
   workers_.note_worker();
   TraceStretch stretch(trace_, graph_.labels, traced_run_);
-  for (std::int32_t rank = take(role); rank != none;) {
+  Worker me{.role = role};
+  for (std::int32_t rank = take(me); rank != none;) {
     run_step(rank, stretch);
-    rank = pass_on(rank);
-    if (rank == none) rank = take(role);
+    rank = pass_on(rank, me);
+    if (rank == none) rank = take(me);
   }
 }
 
@@ -123,67 +124,105 @@ bool Run::execute_body(const Step& step) noexcept {
 
 /// Tells the successors of a task that has ended. Returns what the calling worker runs next, or none where it has to
 /// look for itself.
-std::int32_t Run::pass_on(std::int32_t rank) noexcept {
+std::int32_t Run::pass_on(std::int32_t rank, Worker& me) noexcept {
   const Step* step = &graph_.steps[static_cast<std::size_t>(rank)];
-  std::array<std::int32_t, 64> woken;
-  std::size_t count = 0;
   for (std::int32_t i = step[0].first_successor; i < step[1].first_successor; ++i) {
     const std::int32_t after = graph_.successors[static_cast<std::size_t>(i)];
     // acq_rel: the last predecessor to arrive has seen the writes of all the others, and passes them on.
     if (pending_[static_cast<std::size_t>(after)].fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
-    if (count == woken.size()) {
-      publish(woken.data() + 1, count - 1);  // but the first, which may be the one to run next
-      count = 1;
-    }
-    woken[count++] = after;
+    if (me.woken_count == me.woken.size()) publish(me);
+    me.woken[me.woken_count++] = after;
   }
-  if (count == 0) return none;
-  // relaxed: what others add or take in this moment may run a little too early or late.
-  if (count == 1 && woken[0] < first_ready_.load(std::memory_order_relaxed)) return woken[0];
-  return exchange(woken.data(), count);
+  ++me.ran;
+  return next_of(me);
 }
 
-/// Adds tasks to the ready set and takes the first one of all.
-std::int32_t Run::exchange(const std::int32_t* ready, std::size_t count) noexcept {
+std::int32_t Run::next_of(Worker& me) noexcept {
+  // relaxed, here and below: what others add, take or lack in this moment may be seen a little later.
+  if (me.next < me.count) {
+    const bool share = hungry_.load(std::memory_order_relaxed) > 0;
+    if (!share) return me.tasks[me.next++];
+    publish(me);
+    return none;
+  }
+  if (me.woken_count == 0) return none;
+  if (me.woken_count == 1 && me.woken[0] < first_ready_.load(std::memory_order_relaxed)) {
+    me.woken_count = 0;
+    return me.woken[0];
+  }
+  return exchange(me);
+}
+
+/// Under the lock.
+void Run::insert_woken(Worker& me) noexcept {
+  for (std::size_t i = 0; i < me.woken_count; ++i) ready_.insert(me.woken[i]);
+  me.woken_count = 0;
+}
+
+/// Adds what the worker has made ready and takes the first one of all.
+std::int32_t Run::exchange(Worker& me) noexcept {
+  measure(me);
   std::int32_t first;
   Call call;
   {
     const std::lock_guard lock(lock_);
-    for (std::size_t i = 0; i < count; ++i) ready_.insert(ready[i]);
-    first = take_first();
+    insert_woken(me);
+    first = take_some(me);
     call = call_workers(0);
   }
   make(call);
   return first;
 }
 
-void Run::publish(const std::int32_t* ready, std::size_t count) noexcept {
+/// Adds all that the worker has, but the task that runs.
+void Run::publish(Worker& me) noexcept {
   Call call;
   {
     const std::lock_guard lock(lock_);
-    for (std::size_t i = 0; i < count; ++i) ready_.insert(ready[i]);
+    insert_woken(me);
+    for (; me.next < me.count; ++me.next) ready_.insert(me.tasks[me.next]);
     first_ready_.store(ready_.first(), std::memory_order_relaxed);
     call = call_workers(0);
   }
   make(call);
 }
 
-/// Under the lock.
-std::int32_t Run::take_first() noexcept {
+/// How long tasks have taken lately decides how many are taken at once.
+void Run::measure(Worker& me) noexcept {
+  constexpr int enough = 16;
+  constexpr std::int64_t short_task = 1000;  // nanoseconds, what passes between two tasks included
+  if (me.ran < enough) return;
+  const std::int64_t now = trace_clock();
+  me.together = me.since != 0 && now - me.since < short_task * me.ran ? Worker::most : 1;
+  me.since = now;
+  me.ran = 0;
+}
+
+/// Under the lock: the first task that is ready, and some that follow it where tasks are short and there are many.
+std::int32_t Run::take_some(Worker& me) noexcept {
   const std::int32_t first = ready_.first();
-  if (first == none) return none;
-  ready_.erase(first);
+  me.next = me.count = 0;
+  if (first != none) {
+    ready_.erase(first);
+    const std::size_t fair = ready_.size() / static_cast<std::size_t>(2 * workers_.threads);
+    const std::size_t more = idle_ > 0 ? 0 : std::min(me.together - 1, fair);
+    for (; me.count < more; ++me.count) {
+      me.tasks[me.count] = ready_.first();
+      ready_.erase(me.tasks[me.count]);
+    }
+  }
   // relaxed: a hint for those who read it without the lock.
   first_ready_.store(ready_.first(), std::memory_order_relaxed);
   return first;
 }
 
 /// The next task, waiting for it for a while; none where the worker's part in the run is over.
-std::int32_t Run::take(Role role) noexcept {
+std::int32_t Run::take(Worker& me) noexcept {
+  measure(me);
   std::unique_lock lock(lock_);
-  std::int32_t rank = take_first();
+  std::int32_t rank = take_some(me);
   if (rank != none) return rank;
-  ++idle_;
+  hungry_.store(++idle_, std::memory_order_relaxed);
   for (int patience = workers_.patience; !out_of_work();) {
     if (patience > 0) {
       ++spinning_;
@@ -191,7 +230,7 @@ std::int32_t Run::take(Role role) noexcept {
       patience = spin(patience);
       lock.lock();
       --spinning_;
-    } else if (role == Role::helper) {
+    } else if (me.role == Role::helper) {
       break;
     } else {
       caller_sleeps_ = true;
@@ -200,13 +239,13 @@ std::int32_t Run::take(Role role) noexcept {
       lock.lock();
       patience = workers_.patience;
     }
-    rank = take_first();
+    rank = take_some(me);
     if (rank != none) {
-      --idle_;
+      hungry_.store(--idle_, std::memory_order_relaxed);
       return rank;
     }
   }
-  --idle_;
+  hungry_.store(--idle_, std::memory_order_relaxed);
   --active_;
   const Call call{.caller = over_ && std::exchange(caller_sleeps_, false)};
   lock.unlock();

@@ -42,6 +42,21 @@ class Run : public std::enable_shared_from_this<Run> {
   static constexpr std::int32_t none = ReadySet::none;
   enum class Role { caller, helper };
 
+  /// A worker, and the tasks that are its own for the moment. Of tasks that end sooner than two workers can pass a lock
+  /// to each other it takes several at once, and tells what they made ready together. Order among so few and so short
+  /// tasks is given up for that; as soon as anybody is idle, all but the task that runs is handed over.
+  struct Worker {
+    static constexpr std::size_t most = 8;
+    Role role;
+    std::array<std::int32_t, most> tasks{};
+    std::size_t next = 0, count = 0;
+    std::array<std::int32_t, 64> woken{};
+    std::size_t woken_count = 0;
+    std::size_t together = 1;  ///< how many it takes at once
+    int ran = 0;               ///< since the clock was last read
+    std::int64_t since = 0;
+  };
+
   void begin(std::stop_token stop);
   void end() noexcept;
   void work(Role role) noexcept;
@@ -51,11 +66,14 @@ class Run : public std::enable_shared_from_this<Run> {
 
   void run_step(std::int32_t rank, TraceStretch& stretch) noexcept;
   bool execute_body(const Step& step) noexcept;
-  std::int32_t pass_on(std::int32_t rank) noexcept;
-  std::int32_t exchange(const std::int32_t* ready, std::size_t count) noexcept;
-  void publish(const std::int32_t* ready, std::size_t count) noexcept;
-  std::int32_t take(Role role) noexcept;
-  std::int32_t take_first() noexcept;
+  std::int32_t pass_on(std::int32_t rank, Worker& me) noexcept;
+  std::int32_t next_of(Worker& me) noexcept;
+  std::int32_t exchange(Worker& me) noexcept;
+  void publish(Worker& me) noexcept;
+  void measure(Worker& me) noexcept;
+  std::int32_t take(Worker& me) noexcept;
+  std::int32_t take_some(Worker& me) noexcept;
+  void insert_woken(Worker& me) noexcept;
   bool out_of_work() noexcept;
   void sleep() noexcept;
   int spin(int patience) const noexcept;
@@ -90,6 +108,7 @@ class Run : public std::enable_shared_from_this<Run> {
   alignas(64) std::atomic<std::int32_t> first_ready_{none};
   alignas(64) std::atomic<std::int32_t> wake_up_{0};
   std::atomic<int> present_{0};  // helpers that have not left yet
+  std::atomic<int> hungry_{0};   // idle_, for those without the lock: about right
   std::atomic<bool> cancelled_{false}, skipped_{false};
 };
 
