@@ -31,8 +31,8 @@ struct StdAtomics {
 /// Invariant: a node's place is null until the first of the two comes, and again when the second one has passed. What
 /// a producer has left there belongs to the one who takes it.
 ///
-/// Thread-safe; each producer calls add() once. Can be used again when the sum of all has been returned and the calls
-/// to come happen after that. Allocates at construction only.
+/// Thread-safe but for reset(); each producer calls add() once. Can be used again when the sum of all has been returned,
+/// or after reset(), and the calls to come happen after that. Allocates at construction only.
 template <class T, class Atomics = StdAtomics>
 class SumTree {
  public:
@@ -44,7 +44,13 @@ class SumTree {
       nodes += width / 2;
     }
     places_ = std::vector<Place>(nodes);
-    // relaxed: nobody else knows the tree yet.
+    reset();
+  }
+
+  /// Forgets what producers have left, where not all of them came. Nobody may be in add(), and the calls to come happen
+  /// after this.
+  void reset() noexcept {
+    // relaxed: what is ordered before and behind everything else needs no order of its own.
     for (Place& place : places_) Atomics::store(place.sum, static_cast<T*>(nullptr), std::memory_order_relaxed);
   }
 

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "conv/channel_sum.hpp"
 #include "conv/engine.hpp"
 #include "conv/fft_volume_geometry.hpp"
 #include "conv/frequency_product.hpp"
@@ -119,7 +120,7 @@ class FftVolumeEngine final : public ConvEngine {
   index_t pair(index_t o, index_t c) const { return o * fine_per_group() + c % fine_per_group(); }
 
   void sum_over_channels(const Spectra::Impl& from, const PreparedWeights::Impl& w, bool to_coarse, index_t n,
-                         index_t channel, std::pmr::memory_resource* memory, T* sum) const;
+                         index_t channel, Terms some, std::pmr::memory_resource* memory, T* sum) const;
   void weight_gradient(const Spectra::Impl& x_hat, const Spectra::Impl& dy_hat, index_t o, index_t c,
                        const BackwardArguments& arguments) const;
   void collect_weights(const Ready& ready, bool to_coarse, index_t channel, std::vector<TaskId>& out) const;
@@ -193,20 +194,22 @@ void FftVolumeEngine<T>::map_from_spectrum(const Side& side, const Transforms& p
   store_map(side, geometry_.volume, volume, scaled, row, map, stride);
 }
 
-/// Equations 1 and 2: the sum over the channels of the other side that share a group with `channel`.
+/// Equations 1 and 2: the sum over some of the channels of the other side that share a group with `channel`.
 template <class T>
 void FftVolumeEngine<T>::sum_over_channels(const Spectra::Impl& from, const PreparedWeights::Impl& w, bool to_coarse,
-                                           index_t n, index_t channel, std::pmr::memory_resource* memory,
+                                           index_t n, index_t channel, Terms some, std::pmr::memory_resource* memory,
                                            T* sum) const {
-  const index_t terms = to_coarse ? fine_per_group() : coarse_per_group();
+  const index_t all = to_coarse ? fine_per_group() : coarse_per_group(), terms = some.end - some.begin;
   const index_t group = channel / (to_coarse ? coarse_per_group() : fine_per_group());
   const index_t source_channels = to_coarse ? geometry_.fine.channels : geometry_.coarse.channels;
   std::pmr::vector<const T*> maps(static_cast<std::size_t>(terms), memory), weights(maps.size(), memory);
   const auto map_of = [&](index_t t) {
-    return static_cast<const T*>(from.maps.get(static_cast<std::size_t>(n * source_channels + group * terms + t)));
+    return static_cast<const T*>(
+        from.maps.get(static_cast<std::size_t>(n * source_channels + group * all + some.begin + t)));
   };
   const auto pair_of = [&](index_t t) {
-    return to_coarse ? pair(channel, group * terms + t) : pair(group * terms + t, channel);
+    const index_t other = group * all + some.begin + t;
+    return to_coarse ? pair(channel, other) : pair(other, channel);
   };
   if (keep_weights_) {
     for (index_t t = 0; t < terms; ++t) {
@@ -359,13 +362,13 @@ Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& read
       after.push_back(spectra[static_cast<std::size_t>(n * in + c)]);
     }
     collect_weights(ready.w, to_coarse, o, after);
-    outputs.push_back(graph.add(
-        {.name = "output volume", .cost = product_cost},
-        [this, a, own, n, o, to_coarse] {
-          const Spectra::Impl& s = a->x_hat != nullptr ? *a->x_hat : *own;
-          Scratch scratch(a->memory, map_bytes_);
-          T* sum = scratch.take<T>(map_bytes_);
-          sum_over_channels(s, *a->w, to_coarse, n, o, a->memory, sum);
+    const auto part = [this, a, own, n, o, to_coarse](Terms terms, T* sum) {
+      sum_over_channels(a->x_hat != nullptr ? *a->x_hat : *own, *a->w, to_coarse, n, o, terms, a->memory, sum);
+    };
+    outputs.push_back(append_sum<T>(
+        graph, {.name = "output volume", .cost = product_cost},
+        {.terms = per_group, .sums = problem_.batch * out, .bytes = map_bytes_}, a->memory, part,
+        [this, a, n, o](T* sum) {
           StoreEnd<T> end{.activation = problem_.epilogue.activation};
           if (problem_.epilogue.bias) end.bias = a->bias.as<T>()(0, o, 0, 0, 0);
           const auto y = a->y.as<T>();
@@ -496,13 +499,13 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
       }
       collect_weights(ready.w, to_coarse, c, after);
       ready.dx.collect(n, c, c + 1, after);
-      tasks.push_back(graph.add(
-          {.name = "input gradient", .cost = fine_.inverse->flops() * static_cast<double>(geometry_.transforms)},
-          [this, a, own_dy, n, c, to_coarse] {
-            const Spectra::Impl& s = a->dy_hat != nullptr ? *a->dy_hat : *own_dy;
-            Scratch scratch(a->memory, map_bytes_);
-            T* sum = scratch.take<T>(map_bytes_);
-            sum_over_channels(s, *a->w, to_coarse, n, c, a->memory, sum);
+      const auto part = [this, a, own_dy, n, c, to_coarse](Terms terms, T* sum) {
+        sum_over_channels(a->dy_hat != nullptr ? *a->dy_hat : *own_dy, *a->w, to_coarse, n, c, terms, a->memory, sum);
+      };
+      tasks.push_back(append_sum<T>(
+          graph, {.name = "input gradient", .cost = fine_.inverse->flops() * static_cast<double>(geometry_.transforms)},
+          {.terms = per_group, .sums = problem_.batch * in, .bytes = map_bytes_}, a->memory, part,
+          [this, a, n, c](T* sum) {
             const auto dx = a->dx.as<T>();
             map_from_spectrum(x_side(), x_transforms(), sum, {.add = a->add_dx}, a->memory, dx.channel(n, c),
                               dx.stride);

@@ -88,6 +88,16 @@ TEST_CASE("fft_volume is accurate to 2e-6 on a layer of ordinary size, on every 
   set_simd_target(before);
 }
 
+TEST_CASE("fft_volume: few sums of many channels are shared by tasks, with the same bits in any order") {
+  const ConvOptions volume{.engine = Engine::fft_volume}, recomputed{.engine = Engine::fft_volume, .memory_budget = 1};
+  for (const char* text : {"ic33id9oc2kd3", "ic3id8oc40kd3pd1", "mb2g2ic36id7oc36kd2"}) {
+    test::check_against_reference<double>(parse_problem(text), volume, 1e-13);
+    test::check_against_reference<float>(parse_problem(text), volume, 2e-6);
+    test::check_adjoint(parse_problem(text), volume);
+  }
+  test::check_threads({"ic33id12oc2kd3", "ic3id12oc40kd3pd1"}, volume, recomputed);
+}
+
 TEST_CASE("small integers come out exact after rounding") {
   ConvCase<float> ours(parse_problem("mb2ic4id9oc3kd3pd1"), {.engine = Engine::fft_volume}, true);
   ConvCase<float> reference(ours.problem, {.engine = Engine::reference}, true);
