@@ -110,7 +110,8 @@ std::size_t Central::carve_slab(int size_class, std::span<std::byte*> out) {
   slab.slot = number;
   heap_.map_all_pages(span);
   slab.state.store(Span::State::slab, std::memory_order_relaxed);
-  c.numbers_to_reuse.pop_back();
+  // Not the last one any more where draining, meanwhile, has added slabs that others have just freed.
+  std::erase(c.numbers_to_reuse, number);
   c.slabs[number] = span;
 
   const std::uint32_t total = slab_blocks(size_class), first = number * total;
@@ -151,7 +152,7 @@ void Central::give_large(int size_class, std::byte* block) noexcept {
 
 // -- Pages ------------------------------------------------------------------------------------------------------------
 
-/// Whether so many pages more may be in use or kept for later: a sixteenth above the most that was ever live, or 16
+/// Whether so many pages more may be in use or kept for later: a sixteenth above the most that was ever live, or 8
 /// MiB. Below it every size keeps its own free blocks, so that work which repeats itself finds everything where it was.
 bool Central::may_touch(std::uint32_t pages) const noexcept {
   const auto peak = static_cast<std::size_t>(live_.peak());
@@ -175,8 +176,8 @@ std::uint32_t Central::run_of(std::uint32_t pages) {
   if (may_touch(pages)) {
     try {
       return untouched_run_of(pages);
-    } catch (const std::bad_alloc&) {
-      // Upstream has no more; there may be enough all the same.
+    } catch (...) {
+      // Upstream has no more, in whatever words it says so; there may be enough all the same.
     }
   }
   drain_large();
@@ -266,6 +267,7 @@ std::size_t Central::trim() noexcept {
 }
 
 Located Central::locate(const void* address) noexcept {
+  const std::lock_guard lock(mutex_);  // the address may be anybody's, and its span become something else meanwhile
   const std::uint32_t span = heap_.find(address);
   if (span == none) return {};
   Span& s = heap_.spans()[span];

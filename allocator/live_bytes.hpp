@@ -23,14 +23,15 @@ class LiveBytes {
   }
 
   /// Throws MemoryBudgetExceeded. An exchange in place of an addition that is taken back: a request that is refused
-  /// must not be the reason for the refusal of another one.
-  void charge(std::size_t bytes) {
+  /// must not be the reason for the refusal of another one. Returns what is held with them, for raise_peak() once they
+  /// are handed out.
+  std::int64_t charge(std::size_t bytes) {
     std::int64_t held = live_.load(std::memory_order_relaxed);
     do {
       const auto now = static_cast<std::size_t>(held);
       if (bytes > budget_ || now > budget_ - bytes) throw MemoryBudgetExceeded(bytes, now, budget_);
     } while (!live_.compare_exchange_weak(held, held + static_cast<std::int64_t>(bytes), std::memory_order_relaxed));
-    raise_peak(held + static_cast<std::int64_t>(bytes));
+    return held + static_cast<std::int64_t>(bytes);
   }
 
   bool budgeted() const noexcept { return budget_ != 0; }

@@ -194,7 +194,7 @@ std::byte* PageHeap::ask_upstream(std::size_t& bytes, std::size_t least) {
   if (bytes > least) {
     try {
       return static_cast<std::byte*>(upstream_->allocate(bytes, huge_page));
-    } catch (const std::bad_alloc&) {
+    } catch (...) {  // some resources refuse with an exception of their own; the next call says so again
       bytes = least;
     }
   }

@@ -41,6 +41,8 @@ int aligned_class(std::size_t bytes, std::size_t alignment) {
   return index;
 }
 
+constexpr int no_class = -1;  // which no block has
+
 }  // namespace
 
 struct SlabResource::Impl final : CacheOwner {
@@ -51,6 +53,7 @@ struct SlabResource::Impl final : CacheOwner {
   }
   ~Impl() { forget_threads(); }
 
+  bool served(std::size_t bytes, std::size_t alignment) const noexcept;
   int class_for(std::size_t bytes, std::size_t alignment) const;
   std::byte* take(int size_class);
   std::byte* take_cached(int size_class, ThreadCache& cache);
@@ -58,6 +61,7 @@ struct SlabResource::Impl final : CacheOwner {
   void give_cached(int size_class, std::byte* block, ThreadCache& cache) noexcept;
   void count_bytes(ThreadCache& cache, std::int64_t bytes) noexcept;
   void retire(ThreadCache& cache) noexcept override;
+  using CacheOwner::retire_own;
   Counts& counts_of(int size_class) { return counts[static_cast<std::size_t>(size_class)]; }
 
   LiveBytes live;
@@ -65,6 +69,11 @@ struct SlabResource::Impl final : CacheOwner {
   std::array<Counts, class_count> counts;  // of large blocks, of threads that ended, and of those without a cache
   std::optional<Hardening> hardening;
 };
+
+/// Whether any class could have served it.
+bool SlabResource::Impl::served(std::size_t bytes, std::size_t alignment) const noexcept {
+  return bytes <= largest_block - (hardening ? canary : 0) && alignment <= page;
+}
 
 /// The class that serves a request.
 int SlabResource::Impl::class_for(std::size_t bytes, std::size_t alignment) const {
@@ -153,7 +162,7 @@ SlabResource::~SlabResource() = default;
 void* SlabResource::do_allocate(std::size_t bytes, std::size_t alignment) {
   const int index = impl_->class_for(bytes, alignment);
   const std::size_t size = block_bytes(index);
-  if (impl_->live.budgeted()) impl_->live.charge(size);
+  const std::int64_t held = impl_->live.budgeted() ? impl_->live.charge(size) : 0;
   std::byte* block = nullptr;
   try {
     block = impl_->take(index);
@@ -161,6 +170,7 @@ void* SlabResource::do_allocate(std::size_t bytes, std::size_t alignment) {
     if (impl_->live.budgeted()) impl_->live.add(-static_cast<std::int64_t>(size));
     throw;
   }
+  impl_->live.raise_peak(held);
   if (impl_->hardening) impl_->hardening->check_in(block, bytes);
   poison(block, size);
   unpoison(block, bytes);
@@ -168,8 +178,12 @@ void* SlabResource::do_allocate(std::size_t bytes, std::size_t alignment) {
 }
 
 void SlabResource::do_deallocate(void* pointer, std::size_t bytes, std::size_t alignment) {
-  const int index = impl_->class_for(bytes, alignment);
   auto* block = static_cast<std::byte*>(pointer);
+  if (impl_->hardening && !impl_->served(bytes, alignment)) {
+    impl_->hardening->check_out(pointer, bytes, no_class);  // which reports it
+    return;
+  }
+  const int index = impl_->class_for(bytes, alignment);
   if (impl_->hardening && !impl_->hardening->check_out(pointer, bytes, index)) return;
   poison(block, block_bytes(index));
   impl_->give(index, block);
@@ -177,18 +191,21 @@ void SlabResource::do_deallocate(void* pointer, std::size_t bytes, std::size_t a
 
 std::size_t SlabResource::trim() {
   // Before the lists are searched; other threads keep what they cache.
-  if (ThreadCache* own = impl_->cache()) impl_->retire(*own);
+  if (ThreadCache* own = impl_->cache()) impl_->retire_own(*own);
   return impl_->central.trim();
 }
 
 SlabStatistics SlabResource::statistics() const {
   std::array<std::uint64_t, class_count> taken{}, given{};
-  for (std::size_t i = 0; i < class_count; ++i) {
-    taken[i] = impl_->counts[i].taken.load(std::memory_order_relaxed);
-    given[i] = impl_->counts[i].given.load(std::memory_order_relaxed);
-  }
-  std::int64_t live = impl_->live.get();
-  impl_->for_each_cache([&](const ThreadCache& cache) {
+  std::int64_t live = 0;
+  const auto shared = [&] {
+    for (std::size_t i = 0; i < class_count; ++i) {
+      taken[i] = impl_->counts[i].taken.load(std::memory_order_relaxed);
+      given[i] = impl_->counts[i].given.load(std::memory_order_relaxed);
+    }
+    live = impl_->live.get();
+  };
+  impl_->for_each_cache(shared, [&](const ThreadCache& cache) {
     live += cache.pending.get();
     for (std::size_t i = 0; i < small_classes; ++i) {
       taken[i] += cache.magazines[i].taken.get();

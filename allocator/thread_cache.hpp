@@ -55,10 +55,12 @@ class CacheOwner {
     return now.owner_id == id_ ? now.cache : find_cache();
   }
 
-  /// Calls visit(const ThreadCache&) for each thread that has one, which goes on meanwhile.
-  template <class Visit>
-  void for_each_cache(const Visit& visit) const {
+  /// Calls begin(), and visit(const ThreadCache&) for each thread that has one, which goes on meanwhile. None ends in
+  /// between, so that what threads hand over when they end is seen once.
+  template <class Begin, class Visit>
+  void for_each_cache(const Begin& begin, const Visit& visit) const {
     const Lock lock;
+    begin();
     for (const ThreadCache* cache : caches_) visit(*cache);
   }
 
@@ -66,8 +68,13 @@ class CacheOwner {
   ~CacheOwner() = default;
   /// To be called first in the destructor of the resource.
   void forget_threads() noexcept;
-  /// Takes over what a thread that ends holds.
+  /// Takes over what a thread that ends holds. While no cache is looked at.
   virtual void retire(ThreadCache& cache) noexcept = 0;
+  /// The same of a thread that goes on: the calling one.
+  void retire_own(ThreadCache& cache) noexcept {
+    const Lock lock;
+    retire(cache);
+  }
 
  private:
   friend struct ThreadCaches;

@@ -282,13 +282,14 @@ int Run::spin(int patience) const noexcept {
 Run::Call Run::call_workers(int own) noexcept {
   Call call;
   int wanted = static_cast<int>(std::min<std::size_t>(ready_.size(), static_cast<std::size_t>(workers_.threads)));
-  wanted -= own + spinning_ + invited_;
+  wanted -= own + spinning_;
   if (wanted <= 0) return call;
   if (caller_sleeps_) {
     caller_sleeps_ = false;
     call.caller = true;
     --wanted;
   }
+  wanted -= invited_;  // behind the caller, who comes for certain
   if (!can_invite_) return call;
   call.helpers = std::clamp(wanted, 0, std::max(0, workers_.threads - active_ - invited_));
   invited_ += call.helpers;

@@ -81,6 +81,9 @@ void try_threads(int count) {
         fmt::format("scheduler: {} threads asked, the system refuses to start more than {} beside the caller ({}); "
                     "ask for fewer, or raise the limit (ulimit -u, pids.max of the cgroup)",
                     count + 1, threads.size(), error.what()));
+  } catch (...) {
+    join();  // no memory for one more
+    throw;
   }
   join();
   proven = count;

@@ -178,6 +178,17 @@ TEST_CASE("hardened: another size than it was allocated with is reported") {
 }
 
 #if !defined(__SANITIZE_ADDRESS__)  // which finds these earlier
+TEST_CASE("hardened: a size or an alignment that no block has is reported like any other") {
+  SlabResource slab(remembering());
+  void* block = slab.allocate(1000, 64);
+  slab.deallocate(block, ~std::size_t{0}, 64);
+  slab.deallocate(block, 1000, 8192);
+  REQUIRE(faults.size() == 2);
+  for (const std::string& fault : faults) CHECK_THAT(fault, Contains("was allocated with another size"));
+  slab.deallocate(block, 1000, 64);
+  CHECK(faults.size() == 2);
+}
+
 TEST_CASE("hardened: writes behind the end are found when the block is freed") {
   for (const std::size_t bytes : some_bytes) {
     for (const std::size_t behind : {0ul, 7ul}) {

@@ -197,6 +197,24 @@ TEST_CASE("trim gives pages back and keeps the addresses usable") {
   slab.deallocate(small[0], 1000, 64);
 }
 
+TEST_CASE("what upstream refuses was never live") {
+  struct : std::pmr::memory_resource {
+    void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+      if (bytes > 64_MiB) throw std::bad_alloc();
+      return mmap_resource()->allocate(bytes, alignment);
+    }
+    void do_deallocate(void* p, std::size_t bytes, std::size_t alignment) override {
+      mmap_resource()->deallocate(p, bytes, alignment);
+    }
+    bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+  } upstream;
+  SlabResource slab({.upstream = &upstream, .budget = 1_GiB});
+  void* block = slab.allocate(1_MiB, 64);
+  CHECK_THROWS_AS(slab.allocate(512_MiB, 64), std::bad_alloc);
+  CHECK(slab.statistics().peak_bytes == 1_MiB);
+  slab.deallocate(block, 1_MiB, 64);
+}
+
 TEST_CASE("free blocks of other sizes are joined before many more pages are used") {
   SlabResource slab;
   const auto hold = [&](std::size_t bytes, std::size_t total) {

@@ -2,11 +2,14 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -332,6 +335,54 @@ TEST_CASE("upstream that has less than a whole chunk is asked for what is needed
   CHECK(slab.statistics().live_bytes == 1_MiB);
   CHECK(slab.statistics().peak_bytes == 1_MiB);
   slab.deallocate(block, 1_MiB, 64);
+}
+
+TEST_CASE("slabs that others free while upstream is asked are carved again, each once") {
+  /// Refuses twice; meanwhile another thread frees two whole slabs of the size that is asked for.
+  struct : std::pmr::memory_resource {
+    std::function<void()> meanwhile;
+    int refusals = 0;
+    void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+      if (meanwhile) std::exchange(meanwhile, nullptr)();
+      if (refusals > 0) {
+        --refusals;
+        throw std::bad_alloc();
+      }
+      return mmap_resource()->allocate(bytes, alignment);
+    }
+    void do_deallocate(void* p, std::size_t bytes, std::size_t alignment) override {
+      mmap_resource()->deallocate(p, bytes, alignment);
+    }
+    bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
+  } upstream;
+  SlabResource slab({.upstream = &upstream, .hardened = false});
+  constexpr std::size_t bytes = 32 << 10;
+  constexpr std::size_t chunk = 128, freed = 16;
+  std::vector<void*> first(chunk);
+  for (void*& block : first) block = slab.allocate(bytes, 64);
+  upstream.refusals = 2;
+  upstream.meanwhile = [&] {
+    std::thread([&] {
+      for (std::size_t i = 0; i < freed; ++i) slab.deallocate(first[i], bytes, 64);
+    }).join();
+  };
+  std::set<void*> live(first.begin() + freed, first.end());
+  std::vector<void*> others(64);
+  for (void*& block : others) {
+    block = slab.allocate(bytes, 64);
+    REQUIRE(live.insert(block).second);
+  }
+  for (int round = 0; round < 3; ++round) {
+    for (std::size_t i = 0; i < freed; ++i) {
+      live.erase(others[i]);
+      slab.deallocate(others[i], bytes, 64);
+    }
+    for (std::size_t i = 0; i < freed; ++i) {
+      others[i] = slab.allocate(bytes, 64);
+      REQUIRE(live.insert(others[i]).second);
+    }
+  }
+  for (void* block : live) slab.deallocate(block, bytes, 64);
 }
 
 #if !defined(__SANITIZE_ADDRESS__)

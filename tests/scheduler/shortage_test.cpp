@@ -99,6 +99,25 @@ TEST_CASE("where memory ends while a graph is built or run, nothing is lost and 
   CHECK(live_blocks_fall_to(before));
 }
 
+TEST_CASE("where memory ends while a scheduler tries its threads, it is an error and the next one can be made") {
+  // More threads each time than any scheduler before had: what is proven is not tried again.
+  int threads = 8, refused = 0;
+  const auto make = [&] { Scheduler scheduler(threads); };
+  for (int nth = 1; nth < 100; ++nth, ++threads) {
+    test::fail_allocation(nth);
+    try {
+      make();
+    } catch (const std::bad_alloc&) {
+      ++refused;
+    }
+    const bool failed = test::allocation_failed();
+    test::fail_allocation(0);
+    make();
+    if (!failed) break;
+  }
+  CHECK(refused >= 8);
+}
+
 TEST_CASE("where memory ends in the first run of a graph no task has run, or all have") {
   test::heap_calls();
   Scheduler scheduler(3);
@@ -138,7 +157,7 @@ TEST_CASE("runs allocate nothing of ours after the first one") {
 TEST_CASE("a scheduler of more threads than the system starts is refused, and one of fewer works") {
   for (const int allowed : {0, 1, 5}) {
     threads_left = allowed;
-    CHECK_THROWS_WITH(Scheduler(40), Catch::Contains("40 threads asked") &&
+    CHECK_THROWS_WITH(Scheduler(400), Catch::Contains("400 threads asked") &&
                                          Catch::Contains("more than " + std::to_string(allowed) + " beside") &&
                                          Catch::Contains("ask for fewer"));
     threads_left = INT_MAX;
