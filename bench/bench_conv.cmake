@@ -83,7 +83,7 @@ if(CONVOLUME_BUILD_TESTS)
     FIXTURES_REQUIRED bench_conv_stages_report)
   find_package(Python3 COMPONENTS Interpreter)
   if(Python3_FOUND)
-    file(WRITE ${reports}/bytes.txt "ic16oc16id40kd3pd1n\"some\"\n")
+    file(WRITE ${reports}/bytes.txt "ic16oc16id24kd3pd1n\"some\"\n")
     add_test(NAME bench_conv_bytes COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/conv_bytes.py
       --bench $<TARGET_FILE:bench_conv> --problems ${reports}/bytes.txt)
     set_tests_properties(bench_conv_bytes PROPERTIES LABELS bench TIMEOUT 120
