@@ -205,7 +205,7 @@ void set_defaults(const CLI::App& app, Flags& flags) {
   }
   o.layouts = mode_of(flags) == in_benchmark ? std::vector{Layout::plain} : layout_names().at(flags.layout);
   o.cached_weights = flags.weights == "cached";
-  if (o.threads == 0) o.threads = available_cpus();
+  if (o.threads == 0) o.threads = default_threads();
 }
 
 void add_options(CLI::App& app, Flags& flags) {
@@ -242,7 +242,7 @@ void add_options(CLI::App& app, Flags& flags) {
   app.add_option("--layout", flags.layout, "Of x and y: plain, blocked, or both where an engine serves both")
       ->check(CLI::IsMember({"plain", "blocked", "both"}))
       ->option_text("NAME [both]");
-  app.add_option("--threads", o.threads, "Workers; 0 is one for each processor")
+  app.add_option("--threads", o.threads, "Workers; 0 is one for each physical core")
       ->check(CLI::Range(0, 1024))
       ->option_text("NUMBER [0]");
   app.add_option("--memory", o.memory_gib, "GiB that kept spectra may hold; 0 is no limit")

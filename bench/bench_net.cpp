@@ -64,7 +64,7 @@ std::vector<std::string> zoo() {
 }
 
 void add(const Options& options, Last& last) {
-  const int threads = options.threads > 0 ? options.threads : available_cpus();
+  const int threads = options.threads > 0 ? options.threads : default_threads();
   for (const std::string& file : options.nets.empty() ? zoo() : options.nets) {
     const nets::NetSpec spec = nets::load_net(file, options.overrides);
     const std::string name = fmt::format("net/{}/{}/threads:{}", spec.name, options.engine, threads);
@@ -192,7 +192,7 @@ int run_net(int argc, char** argv) {
   app.add_option("--engine", options.engine, "automatic, fft_tiled, fft_volume, direct or reference")
       ->check(CLI::IsMember({"automatic", "fft_tiled", "fft_volume", "direct", "reference"}))
       ->option_text("NAME [automatic; fft_volume with --side-by-side and no peers]");
-  app.add_option("--threads", options.threads, "Workers; 0 is one for each processor")
+  app.add_option("--threads", options.threads, "Workers; 0 is one for each physical core")
       ->check(CLI::Range(0, 1024))
       ->option_text("NUMBER [0]");
   app.add_option("--memory", options.memory_gib,
@@ -218,7 +218,7 @@ int run_net(int argc, char** argv) {
     }
     o.nets = options.nets;
     o.overrides = options.overrides;
-    o.threads = options.threads > 0 ? options.threads : available_cpus();
+    o.threads = options.threads > 0 ? options.threads : default_threads();
     if (o.torch) use_defaults_for_peers(app, o);
     if (app.count("--engine") > 0) o.engine = options.engine;
     if (app.count("--memory") > 0) o.memory_gib = options.memory_gib;

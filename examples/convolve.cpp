@@ -7,7 +7,7 @@ using namespace convolume;
 
 int main() {
   SlabResource memory;
-  Scheduler scheduler(available_cpus());
+  Scheduler scheduler(default_threads());
   const Execution run{scheduler, &memory};
   const ConvPlan plan =
       ConvPlan::make({.in_channels = 8, .out_channels = 8, .input = {32, 32, 32}, .kernel = {5, 5, 5}});

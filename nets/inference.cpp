@@ -33,7 +33,7 @@ void check_overlap(const std::optional<Extent3>& overlap, const Extent3& patch) 
 
 bool infer(const InferOptions& o) {
   SlabResource memory({.upstream = o.upstream});
-  Scheduler scheduler(o.threads > 0 ? o.threads : available_cpus());
+  Scheduler scheduler(o.threads > 0 ? o.threads : default_threads());
   const CheckpointHeader header = read_checkpoint_header(o.checkpoint);
   const Extent3 patch = o.patch.value_or(header.net.patch);
   // Behind the inference these errors would come hours later.

@@ -10,7 +10,8 @@ namespace convolume::tools {
 
 std::string machine_text() {
   const MachineModel& m = machine_model();
-  std::string text = fmt::format("processor       {}, {} usable\n", cpu_name(), available_cpus());
+  std::string text = fmt::format("processor       {}, {} usable, {} threads by default\n", cpu_name(), available_cpus(),
+                                 default_threads());
   text += fmt::format("SIMD target     {} (available: {}; CONVOLUME_SIMD forces one)\n", simd_target(),
                       fmt::join(available_simd_targets(), ", "));
   text += fmt::format(

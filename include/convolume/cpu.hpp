@@ -24,6 +24,9 @@ CONVOLUME_API const MachineModel& machine_model();
 CONVOLUME_API std::string cpu_name();
 /// Processors that the process may run on (affinity honoured); at least 1.
 CONVOLUME_API int available_cpus();
+/// Threads for work that computes: one for each physical core of these (a hyper-thread takes from its core more than it
+/// brings: Feinberg 2015), and no more than the quota of the control groups that the process is in; at least 1.
+CONVOLUME_API int default_threads();
 
 /// Instruction sets compiled in and supported here, best first: subset of {"AVX3", "AVX2", "SSE4", "EMU128", "SCALAR"}.
 CONVOLUME_API std::vector<std::string> available_simd_targets();

@@ -36,7 +36,7 @@ struct TrainOptions {
   std::optional<std::int64_t> iterations;  ///< a run's total, resumed or not; the net's where absent
   double max_minutes = 0;                  ///< ends the run with a checkpoint; 0: no limit
   std::optional<std::uint64_t> seed;       ///< 1 where absent; of the checkpoint where resumed
-  int threads = 0;                         ///< 0: one per processor
+  int threads = 0;                         ///< 0: default_threads()
   bool resume = false;                     ///< continue from out/checkpoints/last.safetensors, bit for bit
   Engine engine = Engine::automatic;
   std::size_t memory_budget = std::size_t{4} << 30;  ///< bytes of kept spectra

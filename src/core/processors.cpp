@@ -1,0 +1,105 @@
+#include "core/processors.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <string>
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "convolume/cpu.hpp"
+
+namespace convolume {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<std::string> first_line(const fs::path& file) {
+  std::ifstream stream(file);
+  std::string line;
+  if (!std::getline(stream, line)) return std::nullopt;
+  return line;
+}
+
+std::optional<double> number_of(const std::optional<std::string>& text) {
+  if (!text) return std::nullopt;
+  try {
+    return std::stod(*text);
+  } catch (const std::exception&) {
+    return std::nullopt;  // "max" is no number, and no limit
+  }
+}
+
+/// Hyper-threads of one core name the same siblings.
+int cores_of(const std::vector<int>& processors, const fs::path& root) {
+  std::set<std::string> cores;
+  for (const int cpu : processors) {
+    const fs::path siblings = root / fmt::format("sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu);
+    cores.insert(first_line(siblings).value_or(fmt::format("processor {}", cpu)));
+  }
+  return static_cast<int>(cores.size());
+}
+
+/// Processors that a group may keep busy: "quota period" of version 2, or two files of version 1.
+std::optional<double> quota_of(const fs::path& group) {
+  if (const auto line = first_line(group / "cpu.max")) {
+    const std::size_t space = line->find(' ');
+    const auto quota = number_of(line->substr(0, space));
+    const auto period = space == std::string::npos ? 100000.0 : number_of(line->substr(space + 1)).value_or(0);
+    return quota && period > 0 ? std::optional(*quota / period) : std::nullopt;
+  }
+  const auto quota = number_of(first_line(group / "cpu.cfs_quota_us"));
+  const auto period = number_of(first_line(group / "cpu.cfs_period_us"));
+  return quota && *quota > 0 && period && *period > 0 ? std::optional(*quota / *period) : std::nullopt;
+}
+
+/// The least quota of a group and of those around it.
+void limit_by(const fs::path& mount, const fs::path& group, double& least) {
+  for (fs::path at = group.relative_path();; at = at.parent_path()) {
+    if (const auto quota = quota_of(mount / at)) least = std::min(least, *quota);
+    if (at.empty()) return;
+  }
+}
+
+double cgroup_quota(const fs::path& root) {
+  double least = HUGE_VAL;
+  std::ifstream groups(root / "proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    // "id:controllers:path"; version 2 has id 0 and names no controller.
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const fs::path group = line.substr(second + 1), mounts = root / "sys/fs/cgroup";
+    if (controllers == ",,") limit_by(mounts, group, least);
+    if (controllers.find(",cpu,") == std::string::npos) continue;
+    limit_by(mounts / "cpu", group, least);
+    limit_by(mounts / "cpu,cpuacct", group, least);
+  }
+  return least;
+}
+
+}  // namespace
+
+int usable_cores(const std::vector<int>& processors, const fs::path& root) {
+  const double quota = cgroup_quota(root);
+  const int cores = cores_of(processors, root);
+  const int allowed = quota < cores ? static_cast<int>(std::ceil(quota)) : cores;
+  return std::max(1, allowed);
+}
+
+int default_threads() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> processors;
+  const bool known = ::sched_getaffinity(0, sizeof set, &set) == 0;
+  for (int cpu = 0; cpu < CPU_SETSIZE && known; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) processors.push_back(cpu);
+  }
+  return processors.empty() ? available_cpus() : usable_cores(processors, "/");
+}
+
+}  // namespace convolume

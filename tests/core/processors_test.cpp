@@ -1,0 +1,82 @@
+#include "core/processors.hpp"
+
+#include <fstream>
+
+#include <catch2/catch.hpp>
+#include <sched.h>
+
+#include "convolume/cpu.hpp"
+#include "tests/temporary_folder.hpp"
+
+using namespace convolume;
+namespace fs = std::filesystem;
+
+namespace {
+
+void write(const fs::path& file, const std::string& text) {
+  fs::create_directories(file.parent_path());
+  std::ofstream(file) << text << '\n';
+}
+
+/// Eight processors of four cores.
+void write_topology(const fs::path& root) {
+  for (int cpu = 0; cpu < 8; ++cpu) {
+    write(root / "sys/devices/system/cpu" / ("cpu" + std::to_string(cpu)) / "topology/thread_siblings_list",
+          std::to_string(cpu % 4) + "," + std::to_string(cpu % 4 + 4));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("hyper-threads of one core count once") {
+  const test::TemporaryFolder folder;
+  write_topology(folder.path());
+  CHECK(usable_cores({0, 1, 2, 3, 4, 5, 6, 7}, folder.path()) == 4);
+  CHECK(usable_cores({0, 4}, folder.path()) == 1);
+  CHECK(usable_cores({0, 1, 5}, folder.path()) == 2);
+  CHECK(usable_cores({17, 18}, folder.path()) == 2);  // nothing known of them
+}
+
+TEST_CASE("a control group's quota limits threads, and so do the groups around it") {
+  const test::TemporaryFolder folder;
+  const fs::path root = folder.path(), groups = root / "sys/fs/cgroup";
+  const std::vector<int> all{0, 1, 2, 3};
+  write(root / "proc/self/cgroup", "0::/box/inner");
+  CHECK(usable_cores(all, root) == 4);
+  write(groups / "box/inner/cpu.max", "max 100000");
+  CHECK(usable_cores(all, root) == 4);
+  write(groups / "box/cpu.max", "250000 100000");
+  CHECK(usable_cores(all, root) == 3);
+  write(groups / "box/inner/cpu.max", "50000 100000");
+  CHECK(usable_cores(all, root) == 1);
+  write(groups / "box/inner/cpu.max", "nonsense");
+  CHECK(usable_cores(all, root) == 3);
+  write(groups / "cpu.max", "150000 100000");
+  CHECK(usable_cores(all, root) == 2);
+}
+
+TEST_CASE("quotas of control groups of version 1 count as well") {
+  const test::TemporaryFolder folder;
+  const fs::path root = folder.path(), group = root / "sys/fs/cgroup/cpu,cpuacct/docker/abc";
+  write(root / "proc/self/cgroup", "12:cpuset:/\n4:cpu,cpuacct:/docker/abc\n1:name=systemd:/");
+  write(group / "cpu.cfs_quota_us", "-1");
+  write(group / "cpu.cfs_period_us", "100000");
+  CHECK(usable_cores({0, 1, 2}, root) == 3);
+  write(group / "cpu.cfs_quota_us", "200000");
+  CHECK(usable_cores({0, 1, 2}, root) == 2);
+}
+
+TEST_CASE("threads by default keep to the process's affinity") {
+  cpu_set_t before, one;
+  CPU_ZERO(&before);
+  REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+  CHECK(default_threads() >= 1);
+  CHECK(default_threads() <= available_cpus());
+  int first = 0;
+  while (!CPU_ISSET(first, &before)) ++first;
+  CPU_ZERO(&one);
+  CPU_SET(first, &one);
+  REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+  CHECK(default_threads() == 1);
+  REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
+}
