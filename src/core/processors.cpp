@@ -72,7 +72,7 @@ double cgroup_quota(const fs::path& root) {
     // "id:controllers:path"; version 2 has id 0 and names no controller.
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
     const fs::path group = line.substr(second + 1), mounts = root / "sys/fs/cgroup";
     if (controllers == ",,") limit_by(mounts, group, least);
     if (controllers.find(",cpu,") == std::string::npos) continue;
