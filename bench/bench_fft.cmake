@@ -1,8 +1,8 @@
 # bench_fft and the smoke tests of its modes.
 convolume_bench(bench_fft ROOMS fft allocator
   SMOKE --sizes 16,17 --kind r2c,c2r --order rotated,natural --impl native,fftw,algorithm2 --fftw-wisdom ${CMAKE_CURRENT_BINARY_DIR}/smoke-wisdom)
-target_sources(bench_fft PRIVATE contest.cpp fft_checks.cpp fft_contestants.cpp fft_once.cpp fft_options.cpp
-  fft_primes.cpp fft_report.cpp fft_side_by_side.cpp fft_tiles.cpp fft_verify.cpp progress_bar.cpp reference_dft.cpp report.cpp)
+target_sources(bench_fft PRIVATE fft_checks.cpp fft_contestants.cpp fft_once.cpp fft_options.cpp
+  fft_primes.cpp fft_report.cpp fft_side_by_side.cpp fft_tiles.cpp fft_verify.cpp reference_dft.cpp)
 target_link_libraries(bench_fft PRIVATE PkgConfig::FFTWF PkgConfig::FFTWD)
 target_include_directories(bench_fft SYSTEM PRIVATE ${NLOHMANN_JSON_INCLUDE_DIR})
 

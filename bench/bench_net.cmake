@@ -1,7 +1,7 @@
 # bench_net and the smoke tests of its modes.
 convolume_bench(bench_net ROOMS nets fft allocator scheduler SMOKE --net ${CMAKE_CURRENT_SOURCE_DIR}/smoke_net.toml)
-target_sources(bench_net PRIVATE child_process.cpp contest.cpp fft_contestants.cpp fft_options.cpp fft_report.cpp
-  measured_net.cpp net_choice.cpp net_entrant.cpp net_phases.cpp net_side_by_side.cpp progress_bar.cpp report.cpp
+target_sources(bench_net PRIVATE fft_contestants.cpp fft_options.cpp fft_report.cpp
+  measured_net.cpp net_choice.cpp net_entrant.cpp net_phases.cpp net_side_by_side.cpp
   torch_net.cpp)
 target_compile_definitions(bench_net PRIVATE CONVOLUME_BENCH="${CMAKE_CURRENT_SOURCE_DIR}")
 target_link_libraries(bench_net PRIVATE PkgConfig::FFTWF PkgConfig::FFTWD)

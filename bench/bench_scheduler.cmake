@@ -1,6 +1,6 @@
 # bench_scheduler and the smoke tests of its modes.
 convolume_bench(bench_scheduler ROOMS nets allocator scheduler SMOKE --net ${CMAKE_CURRENT_SOURCE_DIR}/smoke_net.toml)
-target_sources(bench_scheduler PRIVATE contest.cpp measured_net.cpp progress_bar.cpp report.cpp
+target_sources(bench_scheduler PRIVATE measured_net.cpp
   scheduler_side_by_side.cpp task_runners.cpp task_shapes.cpp)
 target_link_libraries(bench_scheduler PRIVATE TBB::tbb)
 target_include_directories(bench_scheduler SYSTEM PRIVATE ${NLOHMANN_JSON_INCLUDE_DIR})
