@@ -86,7 +86,7 @@ if(CONVOLUME_BUILD_TESTS)
     file(WRITE ${reports}/bytes.txt "ic16oc16id24kd3pd1n\"some\"\n")
     add_test(NAME bench_conv_bytes COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/conv_bytes.py
       --bench $<TARGET_FILE:bench_conv> --problems ${reports}/bytes.txt)
-    set_tests_properties(bench_conv_bytes PROPERTIES LABELS bench TIMEOUT 120
+    set_tests_properties(bench_conv_bytes PROPERTIES LABELS "bench;long" TIMEOUT 600
       PASS_REGULAR_EXPRESSION "some [|] fft_tiled [^|]*[|] [1-9][0-9]* [|] [1-9][0-9]* [|]"
       SKIP_REGULAR_EXPRESSION "apt-get install valgrind")
   endif()
