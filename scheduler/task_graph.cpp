@@ -156,7 +156,8 @@ RunResult TaskGraph::run(Scheduler& scheduler, std::stop_token stop) {
   if (!impl_->run || !impl_->run->is_for(scheduler.impl())) {
     impl_->run = std::make_shared<scheduler::Run>(*impl_, scheduler.impl());
 #if defined(__SANITIZE_ADDRESS__)
-    // An invitation that nobody has read when the process ends lies in memory of TBB's, which is not searched for owners.
+    // An invitation that nobody has read when the process ends lies in memory of TBB's, which is not searched for
+    // owners.
     __lsan_ignore_object(impl_->run.get());
 #endif
   }
