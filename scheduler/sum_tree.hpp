@@ -31,8 +31,8 @@ struct StdAtomics {
 /// Invariant: a node's place is null until the first of the two comes, and again when the second one has passed. What
 /// a producer has left there belongs to the one who takes it.
 ///
-/// Thread-safe but for reset(); each producer calls add() once. Can be used again when the sum of all has been returned,
-/// or after reset(), and the calls to come happen after that. Allocates at construction only.
+/// Thread-safe but for reset(); each producer calls add() once. Can be used again when the sum of all has been
+/// returned, or after reset(), and the calls to come happen after that. Allocates at construction only.
 template <class T, class Atomics = StdAtomics>
 class SumTree {
  public:

@@ -68,7 +68,9 @@ struct Common {
   bool quiet = false;
 
   void add_to(CLI::App& app) {
-    app.add_option("--threads", threads, "Worker threads; 0 takes one per physical core that affinity and control groups leave")->check(CLI::Range(0, 1024));
+    app.add_option("--threads", threads,
+                   "Worker threads; 0 takes one per physical core that affinity and control groups leave")
+        ->check(CLI::Range(0, 1024));
     app.add_option("--engine", engine, "Way to convolve: automatic, fft_tiled, fft_volume, direct, reference or onednn")
         ->capture_default_str();
     app.add_flag("--quiet", quiet, "Print results only");

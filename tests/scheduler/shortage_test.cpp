@@ -158,8 +158,8 @@ TEST_CASE("a scheduler of more threads than the system starts is refused, and on
   for (const int allowed : {0, 1, 5}) {
     threads_left = allowed;
     CHECK_THROWS_WITH(Scheduler(400), Catch::Contains("400 threads asked") &&
-                                         Catch::Contains("more than " + std::to_string(allowed) + " beside") &&
-                                         Catch::Contains("ask for fewer"));
+                                          Catch::Contains("more than " + std::to_string(allowed) + " beside") &&
+                                          Catch::Contains("ask for fewer"));
     threads_left = INT_MAX;
   }
   Scheduler scheduler(2);

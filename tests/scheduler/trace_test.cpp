@@ -200,8 +200,10 @@ TEST_CASE("a Chrome trace names processes, escapes what JSON cannot hold and beg
   const std::string json = chrome_trace({{"training", {event}}, {"nothing", {}}});
   CHECK_THAT(json, Catch::Contains(R"("name": "process_name", "ph": "M", "pid": 0, "args": {"name": "training"})"));
   CHECK_THAT(json, Catch::Contains(R"("name": "process_name", "ph": "M", "pid": 1, "args": {"name": "nothing"})"));
-  CHECK_THAT(json,
-             Catch::Contains(R"("name": "a \"quoted\"\u000a\\task", "cat": "conv1", "ph": "X", "pid": 0, )"
-                             R"("tid": 1, "ts": 0.000, "dur": 2.500, "args": {"layer": "conv1", "bytes": 4096, "run": 0, "task": 0, "update": false, "after": []})"));
+  CHECK_THAT(
+      json,
+      Catch::Contains(
+          R"("name": "a \"quoted\"\u000a\\task", "cat": "conv1", "ph": "X", "pid": 0, )"
+          R"("tid": 1, "ts": 0.000, "dur": 2.500, "args": {"layer": "conv1", "bytes": 4096, "run": 0, "task": 0, "update": false, "after": []})"));
   CHECK(std::count(json.begin(), json.end(), '{') == std::count(json.begin(), json.end(), '}'));
 }
