@@ -1,7 +1,6 @@
 # bench_alloc and the smoke tests of its modes.
 convolume_bench(bench_alloc ROOMS nets allocator scheduler)
 target_sources(bench_alloc PRIVATE alloc_replay.cpp alloc_side_by_side.cpp alloc_trace.cpp)
-target_include_directories(bench_alloc SYSTEM PRIVATE ${NLOHMANN_JSON_INCLUDE_DIR})
 target_link_libraries(bench_alloc PRIVATE ${CMAKE_DL_LIBS})
 
 # Peers, not dependencies: they are preloaded into processes of their own.

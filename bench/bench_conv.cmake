@@ -3,7 +3,6 @@ convolume_bench(bench_conv ROOMS conv allocator scheduler ops fft SMOKE --benchm
 target_sources(bench_conv PRIVATE conv_choices.cpp conv_contestant.cpp conv_floor.cpp conv_options.cpp conv_problems.cpp
   conv_report.cpp conv_side_by_side.cpp conv_speed_up.cpp conv_stages.cpp conv_tensor.cpp conv_verify.cpp thread_times.cpp
   torch_peer.cpp)
-target_include_directories(bench_conv SYSTEM PRIVATE ${NLOHMANN_JSON_INCLUDE_DIR})
 target_compile_definitions(bench_conv PRIVATE CONVOLUME_BENCH="${CMAKE_CURRENT_SOURCE_DIR}")
 
 # A peer, not a dependency.

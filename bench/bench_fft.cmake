@@ -4,7 +4,6 @@ convolume_bench(bench_fft ROOMS fft allocator
 target_sources(bench_fft PRIVATE fft_checks.cpp fft_contestants.cpp fft_once.cpp fft_options.cpp
   fft_primes.cpp fft_report.cpp fft_side_by_side.cpp fft_tiles.cpp fft_verify.cpp reference_dft.cpp)
 target_link_libraries(bench_fft PRIVATE PkgConfig::FFTWF PkgConfig::FFTWD)
-target_include_directories(bench_fft SYSTEM PRIVATE ${NLOHMANN_JSON_INCLUDE_DIR})
 
 if(CONVOLUME_BUILD_TESTS)
   set(reports ${CMAKE_CURRENT_BINARY_DIR})

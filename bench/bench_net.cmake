@@ -5,7 +5,6 @@ target_sources(bench_net PRIVATE fft_contestants.cpp fft_options.cpp fft_report.
   torch_net.cpp)
 target_compile_definitions(bench_net PRIVATE CONVOLUME_BENCH="${CMAKE_CURRENT_SOURCE_DIR}")
 target_link_libraries(bench_net PRIVATE PkgConfig::FFTWF PkgConfig::FFTWD)
-target_include_directories(bench_net SYSTEM PRIVATE ${NLOHMANN_JSON_INCLUDE_DIR})
 
 if(CONVOLUME_BUILD_TESTS)
   set(reports ${CMAKE_CURRENT_BINARY_DIR})

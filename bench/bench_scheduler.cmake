@@ -3,7 +3,6 @@ convolume_bench(bench_scheduler ROOMS nets allocator scheduler SMOKE --net ${CMA
 target_sources(bench_scheduler PRIVATE measured_net.cpp
   scheduler_side_by_side.cpp task_runners.cpp task_shapes.cpp)
 target_link_libraries(bench_scheduler PRIVATE TBB::tbb)
-target_include_directories(bench_scheduler SYSTEM PRIVATE ${NLOHMANN_JSON_INCLUDE_DIR})
 
 if(CONVOLUME_BUILD_TESTS)
   set(report ${CMAKE_CURRENT_BINARY_DIR}/scheduler.json)

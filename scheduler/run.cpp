@@ -60,7 +60,7 @@ void Run::end() noexcept {
 
 void Run::work(Role role) noexcept {
   const DefaultFpEnvironment environment;
-  workers_.note_worker();
+  workers_.note_worker(role == Role::caller ? 0 : tbb::this_task_arena::current_thread_index());
   TraceStretch stretch(trace_, graph_.labels, traced_run_);
   Worker me{.role = role};
   for (std::int32_t rank = take(me); rank != none;) {

@@ -4,8 +4,8 @@
 #include <atomic>
 #include <map>
 #include <memory>
-#include <new>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -51,7 +51,7 @@ class Arenas {
 };
 
 int checked_threads(int threads) {
-  constexpr int most = 1024;
+  constexpr int most = Scheduler::Impl::most_threads;
   if (threads < 1 || threads > most) {
     throw InvalidArgument(fmt::format("scheduler: {} threads asked, 1 to {} are possible", threads, most));
   }
@@ -96,22 +96,14 @@ int patience_of(int threads) { return threads <= available_cpus() ? 2000 : 0; }
 }  // namespace
 
 Scheduler::Impl::Impl(int thread_count) : threads(checked_threads(thread_count)), patience(patience_of(threads)) {
-  // Which of TBB's threads come is its own affair: room for more than come at once, so that runs allocate nothing.
-  workers.reserve(static_cast<std::size_t>(2 * threads + 16));
   if (threads == 1) return;
   try_threads(threads - 1);
   arena = &Arenas::instance().of(threads);
 }
 
-void Scheduler::Impl::note_worker() noexcept {
+void Scheduler::Impl::note_worker(int place) noexcept {
   const std::lock_guard lock(mutex);
-  const auto self = std::this_thread::get_id();
-  if (std::find(workers.begin(), workers.end(), self) != workers.end()) return;
-  try {
-    workers.push_back(self);
-  } catch (const std::bad_alloc&) {
-    // Not worth the run; the thread is counted the next time that it comes.
-  }
+  worked.set(static_cast<std::size_t>(place));
 }
 
 std::string tasking_version() { return fmt::format("oneTBB {}", TBB_runtime_version()); }
@@ -128,7 +120,7 @@ void Scheduler::record(Trace* trace) noexcept { impl_->trace = trace; }
 int Scheduler::distinct_workers() const {
   if (!impl_) return 0;
   const std::lock_guard lock(impl_->mutex);
-  return static_cast<int>(impl_->workers.size());
+  return static_cast<int>(impl_->worked.count());
 }
 
 }  // namespace convolume

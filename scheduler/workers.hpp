@@ -1,9 +1,9 @@
-// The inside of a Scheduler: a TBB arena, and which threads have worked in it.
+// The inside of a Scheduler: a TBB arena, and which of its places have been worked at.
 #pragma once
 
+#include <bitset>
+#include <cstddef>
 #include <mutex>
-#include <thread>
-#include <vector>
 
 #include <tbb/task_arena.h>
 
@@ -16,14 +16,17 @@ struct Scheduler::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  /// Remembers the calling thread; called once per stretch of work, not per task.
-  void note_worker() noexcept;
+  static constexpr int most_threads = 1024;
+
+  /// Remembers who works; called once per stretch of work, not per task. Place 0 is the callers', the others are the
+  /// arena's: whichever thread TBB sends to a place, no more than `threads` places exist.
+  void note_worker(int place) noexcept;
   const int threads;
   const int patience;                // turns that an idle worker waits before it leaves
   tbb::task_arena* arena = nullptr;  // of helpers, none where there are none; callers work outside
   Trace* trace = nullptr;            // changes between runs only
   mutable std::mutex mutex;
-  std::vector<std::thread::id> workers;  // guarded by mutex; each once
+  std::bitset<most_threads> worked;  // guarded by mutex
 };
 
 }  // namespace convolume

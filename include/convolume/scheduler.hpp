@@ -32,7 +32,8 @@ class CONVOLUME_API Scheduler {
   Scheduler& operator=(Scheduler&&) noexcept;
 
   int threads() const noexcept;  ///< 0 where it was moved away
-  /// Distinct threads that have executed a task so far; what a test of determinism asserts.
+  /// Of threads() workers, the caller one of them, how many have taken part in runs so far; what a test of determinism
+  /// asserts.
   int distinct_workers() const;
   /// Notes every task that runs from now on in `trace`, which must live until another one, or nullptr, takes its place.
   /// While no graph runs on this scheduler.

@@ -60,7 +60,8 @@ class TileSpectra {
   index_t tile_step() const noexcept { return in_lanes_ ? 1 : tile_; }
   index_t channel_step() const noexcept { return in_lanes_ ? channel_ : 1; }
   index_t im() const noexcept { return in_lanes_ ? lanes : width_; }
-  index_t frequency_step() const noexcept { return 2 * im(); }
+  /// From one frequency to the next that is multiplied with it: to kz + 1, or, of planes, to the next block.
+  index_t frequency_step() const noexcept { return z_ == 1 ? block_ : 2 * im(); }
 
  private:
   index_t z_ = 1, blocks_ = 0;
@@ -124,6 +125,8 @@ struct TileGrid {
     if (lattices.residues() * lattices.phases() == 1) return {};
     return fmt::format(", {} lattices of y, {} phases of x", lattices.residues(), lattices.phases());
   }
+  /// Of planes all frequencies are multiplied together: without lines along Z, blocks are single frequencies.
+  bool planar() const { return way.tile.z == 1; }
   index_t layer() const { return way.count.y * way.count.x * lattices.residues(); }
   index_t per_sample() const { return way.count.z * layer(); }
   index_t tiles() const { return batch * per_sample(); }

@@ -180,7 +180,7 @@ void TiledVoxels<T>::transform_phase(index_t tile, index_t phase, const GroupEnd
 template <class T>
 void TiledVoxels<T>::run_group(index_t first, index_t count, const GroupEnds<T>& ends) const {
   const auto bytes = [](index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); };
-  const bool in_place = source_.lies_as(target_) && !planar();
+  const bool in_place = source_.lies_as(target_) && !grid_.planar();
   const std::size_t block_bytes = bytes(source_.block_elements() + target_.block_elements());
   Scratch scratch(ends.memory, bytes(source_.elements()) + (in_place ? 0 : bytes(target_.elements())) + block_bytes +
                                    scratch_bytes() + 256);
@@ -191,7 +191,7 @@ void TiledVoxels<T>::run_group(index_t first, index_t count, const GroupEnds<T>&
   if (ends.kept == nullptr) transform_group(first, count, ends, in, temporary);
   for (index_t begin = 0; begin < count; begin += step_) {
     const index_t tiles = std::min(step_, count - begin);
-    if (planar()) {
+    if (grid_.planar()) {
       multiply_planes(first, begin, tiles, ends, in, out);
     } else {
       multiply_group(first, begin, tiles, ends, in, out, blocks, temporary);
@@ -270,7 +270,7 @@ void TiledVoxels<T>::multiply_phases(index_t count, index_t phases, const T* spe
                              .a_row = source_.tile_step(),
                              .a_term = source_.channel_step(),
                              .a_im = source_.im(),
-                             .a_frequency = planar() ? source_.block_elements() : source_.frequency_step(),
+                             .a_frequency = source_.frequency_step(),
                              .b = weights,
                              .b_term = weights_.channel_step(),
                              .b_im = lanes,
@@ -279,11 +279,11 @@ void TiledVoxels<T>::multiply_phases(index_t count, index_t phases, const T* spe
                              .c = products,
                              .c_row = target_.tile_step(),
                              .c_im = target_.im(),
-                             .c_frequency = planar() ? target_.block_elements() : target_.frequency_step(),
+                             .c_frequency = target_.frequency_step(),
                              .c_column = lanes,
                              .rows = count,
                              .terms = phases * terms_.channels,
-                             .frequencies = planar() ? in_.blocks() : grid_.way.tile.z,
+                             .frequencies = grid_.planar() ? in_.blocks() : grid_.way.tile.z,
                              .columns = weights_.columns(),
                              .conjugate_b = conjugate_,
                              .add = add,

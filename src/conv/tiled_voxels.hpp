@@ -136,8 +136,6 @@ class TiledVoxels {
                        T* out) const;
   void multiply_block(index_t count, const T* spectra, const T* weights, T* products) const;
   void multiply_phases(index_t count, index_t phases, const T* spectra, const T* weights, bool add, T* products) const;
-  /// Of planes all frequencies are multiplied together: without lines along Z, blocks are single frequencies.
-  bool planar() const { return grid_.way.tile.z == 1; }
   void lines_forward(index_t count, const T* from, T* to, T* scratch) const;
   void lines_backward(index_t count, const T* from, T* to, T* scratch) const;
   void invert_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra, T* scratch) const;

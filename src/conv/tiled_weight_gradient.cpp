@@ -198,11 +198,11 @@ void TiledWeightGradient<T>::multiply_rows(index_t frequencies, index_t rows, in
                              .a_row = x_.channel_step(),
                              .a_term = x_.tile_step(),
                              .a_im = x_.im(),
-                             .a_frequency = planar() ? x_.block_elements() : x_.frequency_step(),
+                             .a_frequency = x_.frequency_step(),
                              .b = dy,
                              .b_term = dy_.tile_step(),
                              .b_im = dy_.im(),
-                             .b_frequency = planar() ? dy_.block_elements() : dy_.frequency_step(),
+                             .b_frequency = dy_.frequency_step(),
                              .b_column = lanes,
                              .c = sums,
                              .c_row = weights_.channel_step(),
@@ -222,7 +222,8 @@ template <class T>
 void TiledWeightGradient<T>::sum_products(index_t first_block, index_t last_block, index_t count, const T* x,
                                           const T* dy, bool add, T* sums) const {
   const index_t together = few_ ? lanes : count;
-  const index_t blocks = planar() ? last_block - first_block : 1, frequencies = planar() ? blocks : grid_.way.tile.z;
+  const index_t blocks = grid_.planar() ? last_block - first_block : 1;
+  const index_t frequencies = grid_.planar() ? blocks : grid_.way.tile.z;
   for (index_t block = first_block; block < last_block; block += blocks) {
     for (index_t first = 0; first < count; first += together) {
       multiply_block(frequencies, std::min(together, count - first),
@@ -284,7 +285,7 @@ void TiledWeightGradient<T>::sum_step(const BackwardArguments& a, index_t first,
       });
     }
   }
-  if (planar()) {
+  if (grid_.planar()) {
     multiply_block(in_.blocks(), count, x, planes, add, sums);
     return;
   }

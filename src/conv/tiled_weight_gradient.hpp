@@ -54,8 +54,6 @@ class TiledWeightGradient {
                       const TileSpectra<T>& layout, T* spectra, T* scratch) const;
   TileSource<T> x_source(const BackwardArguments& a, index_t tile, index_t phase, index_t channel) const;
   TileSource<T> dy_source(const BackwardArguments& a, index_t tile, index_t channel) const;
-  /// Lines along Z are single points: blocks are single frequencies.
-  bool planar() const { return grid_.way.tile.z == 1; }
   void multiply_block(index_t frequencies, index_t tiles, const T* x, const T* dy, bool add, T* sums) const;
   void multiply_rows(index_t frequencies, index_t rows, index_t tiles, const T* x, const T* dy, bool add,
                      T* sums) const;
