@@ -34,16 +34,16 @@ if(CONVOLUME_BUILD_TESTS)
   bench_net_smoke(compares_other_nets EXPECT "smoke, 4 x 16 x 16 voxels in.*time without over with caching, native, training: "
     ARGS --side-by-side --net ${CMAKE_CURRENT_SOURCE_DIR}/smoke_net.toml --backend native --rounds 1 --min-seconds 0)
   bench_net_smoke(shrinks_to_memory EXPECT "20 x 2 of 3 x 3 x 3, ([5-9]|[1-3][0-9]) x "
-    ARGS --width 20 --depth 2 --kernel 3 --backend native --memory 0.02 --rounds 1 --min-seconds 0)
-  bench_net_smoke(refuses_too_little_memory EXPECT "needs about .* GiB for 4 contestants, --memory allows 0.001"
-    ARGS --width 100 --depth 2 --extent 32 --memory 0.001)
+    ARGS --width 20 --depth 2 --kernel 3 --backend native --memory-budget 0.02 --rounds 1 --min-seconds 0)
+  bench_net_smoke(refuses_too_little_memory EXPECT "needs about .* GiB for 4 contestants, --memory-budget allows 0.001"
+    ARGS --width 100 --depth 2 --extent 32 --memory-budget 0.001)
   bench_net_smoke(refuses_too_little_extent EXPECT "--extent 8: 2 layers of kernel 5 .* use at least 9"
     ARGS --width 2 --depth 2 --extent 8)
   bench_net_smoke(refuses_a_width_for_other_nets EXPECT "--width: nets of --net have their own"
     ARGS --width 2 --net ${CMAKE_CURRENT_SOURCE_DIR}/smoke_net.toml)
   # Without PyTorch it has to say what to install, and go on.
   set(tiny --net ${CMAKE_CURRENT_SOURCE_DIR}/smoke_net.toml --rounds 2 --min-seconds 0 --threads 2)
-  bench_net_smoke(peers EXPECT "(PyTorch's time .* over ours .native, cache on., training: .* inference: |apt-get install python3-torch.*training  native, cache on .*inference native, cache on )"
+  bench_net_smoke(peers EXPECT "(PyTorch's time .* over ours .native, cache on, arena., training: .* inference: |apt-get install python3-torch.*training  native, cache on .*inference native, cache on )"
     ARGS --peers torch ${tiny} --json ${reports}/net_peers.json --trace ${reports}/net_trace.json)
   add_test(NAME bench_net_peers_report COMMAND ${CMAKE_COMMAND} -DREPORT=${reports}/net_peers.json -DROWS=results
     -DCOUNT=2 "-DFIELDS=seconds;product_seconds;ops_seconds;other_seconds;peak_bytes"

@@ -25,7 +25,9 @@ struct Options {
 };
 
 nets::NetworkOptions network_options(const Options& o) {
-  return {.engine = engine_of(o.engine), .memory_budget = static_cast<std::size_t>(o.memory_gib * (1u << 30))};
+  return {.engine = engine_of(o.engine),
+          .memory_budget = static_cast<std::size_t>(o.memory_gib * (1u << 30)),
+          .memory_mode = o.contest.memory.front()};
 }
 
 /// The net that was measured last: Google Benchmark calls a benchmark several times.
@@ -149,7 +151,7 @@ void add_contest_options(CLI::App& app, NetContestOptions& o) {
       ->option_text("NUMBER [5]");
   app.add_option("--extent", o.extent, "Voxels of the input along each axis")
       ->check(CLI::Range(1, 100000))
-      ->option_text("NUMBER [48, or less where --memory ends]");
+      ->option_text("NUMBER [48, or less where --memory-budget ends]");
   app.add_option("--rigor", o.rigor, "How FFTW plans: estimate, measure, patient")
       ->transform(CLI::CheckedTransformer(rigor_names()))
       ->option_text("NAME [measure]");
@@ -195,7 +197,15 @@ int run_net(int argc, char** argv) {
   app.add_option("--threads", options.threads, "Workers; 0 is one for each physical core")
       ->check(CLI::Range(0, 1024))
       ->option_text("NUMBER [0]");
-  app.add_option("--memory", options.memory_gib,
+  const std::map<std::string, nets::MemoryMode> modes{
+      {"arena", nets::MemoryMode::arena}, {"slab", nets::MemoryMode::slab}, {"apart", nets::MemoryMode::apart}};
+  app.add_option("--memory", options.contest.memory,
+                 "Where tensors and spectra live: arena, slab, apart; with --side-by-side also several, separated by "
+                 "commas")
+      ->delimiter(',')
+      ->transform(CLI::CheckedTransformer(modes))
+      ->option_text("NAMES [arena]");
+  app.add_option("--memory-budget", options.memory_gib,
                  "GiB that kept spectra may hold, 0 is no limit; with --side-by-side, what all contestants of "
                  "ours may hold together")
       ->check(CLI::Range(0.0, 1048576.0))
@@ -221,7 +231,7 @@ int run_net(int argc, char** argv) {
     o.threads = options.threads > 0 ? options.threads : default_threads();
     if (o.torch) use_defaults_for_peers(app, o);
     if (app.count("--engine") > 0) o.engine = options.engine;
-    if (app.count("--memory") > 0) o.memory_gib = options.memory_gib;
+    if (app.count("--memory-budget") > 0) o.memory_gib = options.memory_gib;
   });
   return run(
       app, argc, argv, [&] { add(options, last); },

@@ -47,11 +47,16 @@ class NetInference : public MeasuredNet {
       : MeasuredNet(threads),
         parameters_(spec, false, 1, &memory_),
         network_(spec, spec.patch, parameters_, for_inference(options, spec), &memory_) {
-    fill_normal(network_.input().data(), network_.input().elements(), 1);
+    if (network_.lifetimes().planned()) {
+      TaskGraph draft, forward_draft;
+      append(draft, forward_draft);
+      network_.plan_memory();
+    }
     TaskGraph prepare;
-    network_.append_prepare(prepare, {});
+    append(prepare, forward_);
+    network_.place_memory();
+    fill_normal(network_.input().data(), network_.input().elements(), 1);
     prepare.run(scheduler_);
-    network_.append_forward(forward_, {}, {}, {});
   }
 
   double call() override {
@@ -63,6 +68,10 @@ class NetInference : public MeasuredNet {
  private:
   const nets::Network& network() const override { return network_; }
   double passes() const override { return 1; }
+  void append(TaskGraph& prepare, TaskGraph& forward) {
+    network_.append_prepare(prepare, {});
+    network_.append_forward(forward, {}, {}, {});
+  }
 
   nets::Parameters parameters_;
   nets::Network network_;

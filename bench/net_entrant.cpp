@@ -20,12 +20,17 @@ double NetEntrant::median() const { return quantile(seconds, 0.5); }
 double NetEntrant::low() const { return quantile(seconds, 0.25); }
 double NetEntrant::high() const { return quantile(seconds, 0.75); }
 
+std::string to_string(const Way& way) {
+  return fmt::format("{}, cache {}, {}", name_of(way.backend), name_of_cache(way.cache), name_of(way.memory));
+}
+
 void OurNet::prepare() {
   const nets::NetworkOptions options{
       .engine = engine_of(o_.engine),
       .memory_budget = 0,
-      .fft = {.backend = backend_, .rigor = backend_ == fft::Backend::native ? fft::Rigor::estimate : o_.rigor},
-      .cache_spectra = cache_};
+      .fft = {.backend = way_.backend, .rigor = way_.backend == fft::Backend::native ? fft::Rigor::estimate : o_.rigor},
+      .cache_spectra = way_.cache,
+      .memory_mode = way_.memory};
   net_ = MeasuredNet::make(work(), spec_, options, o_.threads);
   net_->call();
 }
@@ -47,9 +52,7 @@ double OurNet::sample() {
   return taken;
 }
 
-std::string OurNet::name() const {
-  return fmt::format("{}, {}, cache {}", name_of(work()), name_of(backend_), name_of_cache(cache_));
-}
+std::string OurNet::name() const { return fmt::format("{}, {}", name_of(work()), to_string(way_)); }
 
 double TorchEntrant::sample() {
   const TorchNet::Call call = net_->call(work());

@@ -39,21 +39,28 @@ class NetEntrant {
   Work work_;
 };
 
+/// How one of ours works.
+struct Way {
+  fft::Backend backend;
+  bool cache;
+  nets::MemoryMode memory;
+  friend bool operator==(const Way&, const Way&) = default;
+};
+std::string to_string(const Way& way);
+
 class OurNet : public NetEntrant {
  public:
   /// With `rest`, before each timed call lie 50 ms of rest and a call that is not timed. That is for entrants that keep
   /// threads of their own busy for a while behind each call.
-  OurNet(Work work, fft::Backend backend, bool cache, bool rest, const NetContestOptions& options,
-         const nets::NetSpec& spec)
-      : NetEntrant(work), backend_(backend), cache_(cache), rest_(rest), o_(options), spec_(spec) {}
+  OurNet(Work work, const Way& way, bool rest, const NetContestOptions& options, const nets::NetSpec& spec)
+      : NetEntrant(work), way_(way), rest_(rest), o_(options), spec_(spec) {}
 
   void prepare() override;
   double sample() override;
   std::string name() const override;
   std::size_t peak_bytes() const override { return net_->peak_bytes(); }
 
-  fft::Backend backend() const { return backend_; }
-  bool cache() const { return cache_; }
+  const Way& way() const { return way_; }
   const MeasuredNet& net() const { return *net_; }
   /// Of one call; all are alike.
   const TransformCounts& transforms() const { return transforms_; }
@@ -63,8 +70,8 @@ class OurNet : public NetEntrant {
   std::vector<TraceEvent> last_call() const { return trace_->events(); }
 
  private:
-  fft::Backend backend_;
-  bool cache_, rest_;
+  Way way_;
+  bool rest_;
   const NetContestOptions& o_;
   const nets::NetSpec& spec_;
   std::unique_ptr<Trace> trace_ = std::make_unique<Trace>();

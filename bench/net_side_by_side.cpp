@@ -55,7 +55,9 @@ class NetContest {
     for (const Work work : o_.works) {
       for (const fft::Backend backend : o_.backends) {
         for (const bool cache : o_.caches) {
-          ours_.push_back(std::make_unique<OurNet>(work, backend, cache, o_.torch, o_, spec_));
+          for (const nets::MemoryMode memory : o_.memory) {
+            ours_.push_back(std::make_unique<OurNet>(work, Way{backend, cache, memory}, o_.torch, o_, spec_));
+          }
         }
       }
     }
@@ -95,11 +97,11 @@ class NetContest {
   void print() const {
     fmt::print("\n{}, batch {}, {} thread{}, {} rounds\n", title(), spec_.training.batch, o_.threads,
                o_.threads == 1 ? "" : "s", ours_.front()->seconds.size());
-    fmt::print("{:9} {:25} {:>10}  {:19} {:>10} {:>8} {:>9}\n", "", "", "ms", "quartiles", "voxels/s", "GFLOP/s",
+    fmt::print("{:9} {:32} {:>10}  {:19} {:>10} {:>8} {:>9}\n", "", "", "ms", "quartiles", "voxels/s", "GFLOP/s",
                "peak MiB");
     for (const Work work : o_.works) {
       for (const auto& one : ours_) {
-        if (one->work() == work) print_row(*one, way(*one));
+        if (one->work() == work) print_row(*one, to_string(one->way()));
       }
       for (const auto& one : torch_) {
         if (one->work() == work) print_row(*one, one->name());
@@ -157,26 +159,22 @@ class NetContest {
   }
 
   void print_row(const NetEntrant& one, const std::string& name) const {
-    fmt::print("{:9} {:25} {:10.2f}  {:19} {:10.3g} {:8.1f} {:9.1f}\n", name_of(one.work()), name, 1e3 * one.median(),
+    fmt::print("{:9} {:32} {:10.2f}  {:19} {:10.3g} {:8.1f} {:9.1f}\n", name_of(one.work()), name, 1e3 * one.median(),
                fmt::format("{:.2f} .. {:.2f}", 1e3 * one.low(), 1e3 * one.high()), voxels() / one.median(),
                1e-9 * flops(one.work()) / one.median(), static_cast<double>(one.peak_bytes()) / mib);
   }
 
   void print_phases() const {
-    fmt::print("{:35} {:^31}  {:^49}\n{:35} {:>7} {:>7} {:>7} {:>7}  {:>9} {:>9} {:>9} {:>9} {:>9}\n", "",
+    fmt::print("{:42} {:^31}  {:^49}\n{:42} {:>7} {:>7} {:>7} {:>7}  {:>9} {:>9} {:>9} {:>9} {:>9}\n", "",
                "transforms of", "ms of all threads together", "", "x", "w", "dy", "inverse", "transform", "product",
                "inverse", "ops", "other");
     for (const auto& one : ours_) {
       const TransformCounts& t = one->transforms();
       const Phases p = one->phases();
-      fmt::print("{:9} {:25} {:7} {:7} {:7} {:7}  {:9.2f} {:9.2f} {:9.2f} {:9.2f} {:9.2f}\n", name_of(one->work()),
-                 way(*one), t.input, t.weights, t.gradient, t.inverse, 1e3 * p.transform, 1e3 * p.product,
+      fmt::print("{:9} {:32} {:7} {:7} {:7} {:7}  {:9.2f} {:9.2f} {:9.2f} {:9.2f} {:9.2f}\n", name_of(one->work()),
+                 to_string(one->way()), t.input, t.weights, t.gradient, t.inverse, 1e3 * p.transform, 1e3 * p.product,
                  1e3 * p.inverse, 1e3 * p.ops, 1e3 * p.other);
     }
-  }
-
-  static std::string way(const OurNet& one) {
-    return fmt::format("{}, cache {}", name_of(one.backend()), name_of_cache(one.cache()));
   }
 
   Json net_json() const {
@@ -203,7 +201,9 @@ class NetContest {
     const TransformCounts& t = one.transforms();
     const Phases p = one.phases();
     Json row = net_json();
-    row.update(Json{{"backend", name_of(one.backend())}, {"cache", name_of_cache(one.cache())}});
+    row.update(Json{{"backend", name_of(one.way().backend)},
+                    {"cache", name_of_cache(one.way().cache)},
+                    {"memory", name_of(one.way().memory)}});
     row.update(common_json(one));
     row.update(Json{{"transforms_input", t.input},
                     {"transforms_weights", t.weights},
@@ -227,10 +227,9 @@ class NetContest {
         .flops();
   }
 
-  const OurNet* find(Work work, fft::Backend backend, bool cache) const {
-    const auto found = std::find_if(ours_.begin(), ours_.end(), [&](const auto& one) {
-      return one->work() == work && one->backend() == backend && one->cache() == cache;
-    });
+  const OurNet* find(Work work, const Way& way) const {
+    const auto found = std::find_if(ours_.begin(), ours_.end(),
+                                    [&](const auto& one) { return one->work() == work && one->way() == way; });
     return found == ours_.end() ? nullptr : found->get();
   }
 
@@ -245,34 +244,42 @@ class NetContest {
 
   std::vector<Ratio> ratios() const {
     std::vector<Ratio> all;
-    for (const Work work : o_.works) {
-      for (const bool cache : o_.caches) {
-        const auto *native = find(work, fft::Backend::native, cache), *fftw = find(work, fft::Backend::fftw, cache);
-        if (native == nullptr || fftw == nullptr) continue;
-        all.emplace_back(fmt::format("FFTW's time over native, cache {}", name_of_cache(cache)), *fftw, *native);
+    const auto compare = [&](const OurNet& fast, const Way& slower, const std::string& what) {
+      const OurNet* slow = find(fast.work(), slower);
+      if (slow != nullptr && slow != &fast) all.emplace_back(what, *slow, fast);
+    };
+    for (const auto& one : ours_) {
+      const Way& way = one->way();
+      if (way.backend == fft::Backend::native) {
+        compare(*one, {fft::Backend::fftw, way.cache, way.memory},
+                fmt::format("FFTW's time over native, cache {}", name_of_cache(way.cache)));
       }
-      for (const fft::Backend backend : o_.backends) {
-        const auto *on = find(work, backend, true), *off = find(work, backend, false);
-        if (on == nullptr || off == nullptr) continue;
-        all.emplace_back(fmt::format("time without over with caching, {}", name_of(backend)), *off, *on);
+      if (way.cache) {
+        compare(*one, {way.backend, false, way.memory},
+                fmt::format("time without over with caching, {}", name_of(way.backend)));
       }
-      const TorchEntrant* torch = faster_torch(work);
-      for (const auto& one : ours_) {
-        if (torch == nullptr || one->work() != work) continue;
-        all.emplace_back(fmt::format("PyTorch's time ({}) over ours ({})", torch->format(), way(*one)), *torch, *one);
+      if (way.memory == nets::MemoryMode::arena) {
+        for (const auto memory : {nets::MemoryMode::slab, nets::MemoryMode::apart}) {
+          compare(*one, {way.backend, way.cache, memory},
+                  fmt::format("time of {} over arena, {}", name_of(memory), name_of(way.backend)));
+        }
+      }
+      if (const TorchEntrant* torch = faster_torch(one->work())) {
+        all.emplace_back(fmt::format("PyTorch's time ({}) over ours ({})", torch->format(), to_string(way)), *torch,
+                         *one);
       }
     }
     return all;
   }
 
-  /// All contestants train the same net on the same patches. With one backend caching changes no bit; backends round
-  /// differently.
+  /// All contestants train the same net on the same patches. With one backend neither caching nor memory changes a bit;
+  /// backends round differently.
   void check_losses() const {
     const OurNet& front = *ours_.front();
     for (const auto& one : ours_) {
       if (one->work() != Work::training) continue;
-      const OurNet& same = *find(Work::training, one->backend(), o_.caches.front());
-      const OurNet& first = *find(Work::training, front.backend(), front.cache());
+      const OurNet& same = *find(Work::training, {one->way().backend, o_.caches.front(), o_.memory.front()});
+      const OurNet& first = *find(Work::training, front.way());
       const double loss = one->losses().front(), expected = first.losses().front();
       if (one->losses() == same.losses() && std::abs(loss - expected) <= 1e-3 * std::abs(expected)) continue;
       throw NumericalError(fmt::format("{}: the loss of {} is {:.9g}, that of {} is {:.9g}", title(), one->name(), loss,

@@ -175,7 +175,7 @@ class Convolution final : public OneDnnConvolution {
     const ConvTensor& tensor = src ? data_.x : weights ? data_.w : data_.dy;
     const memory::dims& dims = src ? description_.src : weights ? description_.weights : description_.dst;
     // Only read; the interface has no constant memory.
-    memory plain(Description::plain(dims), engine_, const_cast<void*>(tensor.view().data));
+    memory plain(Description::plain(dims), engine_, const_cast<void*>(tensor.view().data.get()));
     memory own(layout, engine_);
     reorder(plain, own);
     return own;

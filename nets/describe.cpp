@@ -38,7 +38,7 @@ std::string describe_net(const std::filesystem::path& file, const std::vector<st
   SlabResource memory;
   const Extent3 input = patch.value_or(spec.patch);
   Parameters parameters(spec, true, 1, &memory);
-  const Network network(spec, input, parameters, {.batch = spec.training.batch, .training = true}, &memory);
+  Network network(spec, input, parameters, {.batch = spec.training.batch, .training = true}, &memory);
   const NetShapes& shapes = network.shapes();
   std::string text = fmt::format("{}: input {} x {}, batch {}\n\n", spec.name, spec.in_channels, to_string(input),
                                  spec.training.batch);
@@ -67,7 +67,7 @@ std::string describe_net(const std::filesystem::path& file, const std::vector<st
                         std::visit(NodeType{}, node.kind), shape.channels, to_string(shape.extent), count, work / 1e9,
                         plan != nullptr ? name_of(plan->engine()) : "");
   }
-  const double tensors = static_cast<double>(network.tensor_bytes());
+  const double tensors = static_cast<double>(network.lifetimes().buffer_bytes());
   const double state =
       4.0 * static_cast<double>(parameters.count()) * (spec.optimizer.kind == OptimizerKind::adam ? 4.0 : 3.0);
   text += fmt::format("\noutput          {} x {}\n", shapes.output().channels, to_string(shapes.output().extent));

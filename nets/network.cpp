@@ -1,6 +1,8 @@
 #include "nets/network.hpp"
 
 #include <algorithm>
+#include <array>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -49,30 +51,50 @@ std::map<std::string, std::string> tuned_choices(const NumericsRecord& record) {
 Network::Network(const NetSpec& spec, const Extent3& patch, Parameters& parameters, const NetworkOptions& options,
                  std::pmr::memory_resource* memory)
     : spec_(spec), shapes_(infer_shapes(spec, patch)), options_(options), memory_(memory) {
-  input_ = Tensor<float>({options.batch, spec.in_channels, patch}, memory);
+  lifetimes_ = std::make_unique<Lifetimes>(options.memory_mode, memory, options.poison_freed);
   choose_layouts();
-  for (std::size_t i = 0; i < spec.nodes.size(); ++i) {
-    const NodeSpec& node_spec = spec.nodes[i];
+  make_tensors(parameters);
+  if (options_.tune_on != nullptr) tune();
+  make_plans();
+}
+
+std::pair<View<float>, Lifetimes::Buffer> Network::make_tensor(const Shape5& shape, Layout layout) {
+  const index_t elements = stored_elements(shape, layout, DataType::f32);
+  const Buffer buffer = lifetimes_->add(static_cast<std::size_t>(elements) * sizeof(float));
+  return {View<float>(Address<float>::in(lifetimes_->slot(buffer)), shape, layout), buffer};
+}
+
+void Network::make_tensors(Parameters& parameters) {
+  input_ = Tensor<float>({options_.batch, spec_.in_channels, shapes_.input.extent}, memory_);
+  for (std::size_t i = 0; i < spec_.nodes.size(); ++i) {
+    const NodeSpec& node_spec = spec_.nodes[i];
     const NodeShape& shape = shapes_.nodes[i];
     Node& node = nodes_.emplace_back();
-    const Shape5 full{options.batch, shape.channels, shape.extent};
-    node.y = Tensor<float>(full, layouts_[i + 1], memory);
-    if (options.training) node.dy = Tensor<float>(full, layouts_[i + 1], memory);
+    const Shape5 full{options_.batch, shape.channels, shape.extent};
+    if (i + 1 == spec_.nodes.size()) {
+      logits_ = Tensor<float>(full, layouts_[i + 1], memory_);
+      node.y = logits_;
+      if (options_.training) logits_gradient_ = Tensor<float>(full, layouts_[i + 1], memory_);
+      node.dy = logits_gradient_;
+    } else {
+      std::tie(node.y, node.y_buffer) = make_tensor(full, layouts_[i + 1]);
+      if (options_.training) std::tie(node.dy, node.dy_buffer) = make_tensor(full, layouts_[i + 1]);
+    }
     if (std::holds_alternative<ConvNode>(node_spec.kind)) {
       node.weight = parameters.find(node_spec.name + ".weight");
       node.bias = parameters.find(node_spec.name + ".bias");
     } else if (const auto* norm = std::get_if<GroupNormNode>(&node_spec.kind)) {
       node.weight = parameters.find(node_spec.name + ".gamma");
       node.bias = parameters.find(node_spec.name + ".beta");
-      const auto statistics = static_cast<std::size_t>(options.batch * norm_of(*norm, shape.channels).groups);
+      const auto statistics = static_cast<std::size_t>(options_.batch * norm_of(*norm, shape.channels).groups);
       node.mean.resize(statistics);
       node.rstd.resize(statistics);
     } else if (std::holds_alternative<MaxPoolNode>(node_spec.kind)) {
-      node.taps = std::make_unique<std::pmr::vector<std::uint8_t>>(static_cast<std::size_t>(node.y.elements()), memory);
+      node.taps_buffer =
+          lifetimes_->add(static_cast<std::size_t>(stored_elements(full, layouts_[i + 1], DataType::f32)));
+      node.taps = Address<std::uint8_t>::in(lifetimes_->slot(node.taps_buffer));
     }
   }
-  if (options_.tune_on != nullptr) tune();
-  make_plans();
 }
 
 ConvProblem Network::problem_of(std::size_t i, const Layout x, const Layout y) const {
@@ -194,12 +216,15 @@ void Network::make_plans() {
   for (Node& node : nodes_) {
     if (!node.plan) continue;
     node.weights = node.plan->prepared_weights(memory_);
+    node.weights_buffer = lifetimes_->add(node.weights, !options_.training);
+    if (!keeps_x_hat()) continue;
     node.x_hat = node.plan->input_spectra(memory_);
+    node.x_hat_buffer = lifetimes_->add(node.x_hat);
   }
 }
 
 View<const float> Network::output_of(std::size_t reference) const {
-  return reference == 0 ? input_.view() : nodes_[reference - 1].y.view();
+  return reference == 0 ? input_.view() : nodes_[reference - 1].y;
 }
 
 std::vector<Ready> Network::append_prepare(TaskGraph& graph, const ParameterReady& ready) {
@@ -208,7 +233,10 @@ std::vector<Ready> Network::append_prepare(TaskGraph& graph, const ParameterRead
     Node& node = nodes_[i];
     if (!node.plan) continue;
     const LayerScope layer(graph, spec_.nodes[i].name);
-    prepared[i] = node.plan->append_prepare(graph, ready_or_now(ready, node.weight), node.weight->value, node.weights);
+    const Ready weight = ready_or_now(ready, node.weight);
+    prepared[i] = lifetimes_->step(graph, std::array{node.weights_buffer}, weight, [&](const Ready& gate) {
+      return node.plan->append_prepare(graph, weight & gate, node.weight->value, node.weights);
+    });
   }
   return prepared;
 }
@@ -222,20 +250,34 @@ Ready Network::append_forward(TaskGraph& graph, const Ready& input, std::vector<
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const LayerScope layer(graph, spec_.nodes[i].name);
     nodes_[i].weights_ready = std::move(prepared[i]);
-    forward_ready_.push_back(forward_node(graph, i));
+    const Ready input = ready_of(spec_.nodes[i].inputs[0]);
+    forward_ready_.push_back(lifetimes_->step(graph, forward_buffers(i), input,
+                                              [&](const Ready& gate) { return forward_node(graph, i, gate); }));
   }
   return forward_ready_.back();
 }
 
-Ready Network::forward_node(TaskGraph& graph, std::size_t index) {
+/// Everything that the tasks of a node's forward pass touch.
+std::vector<Lifetimes::Buffer> Network::forward_buffers(std::size_t index) const {
+  const Node& node = nodes_[index];
+  std::vector<Buffer> buffers{node.y_buffer};
+  for (const std::size_t input : spec_.nodes[index].inputs) buffers.push_back(buffer_of(input));
+  if (node.taps.bound()) buffers.push_back(node.taps_buffer);
+  if (!node.plan) return buffers;
+  buffers.push_back(node.weights_buffer);
+  if (keeps_x_hat()) buffers.push_back(node.x_hat_buffer);
+  return buffers;
+}
+
+Ready Network::forward_node(TaskGraph& graph, std::size_t index, const Ready& gate) {
   const NodeSpec& spec = spec_.nodes[index];
   Node& node = nodes_[index];
   const View<const float> x = output_of(spec.inputs[0]);
-  const Ready ready = ready_of(spec.inputs[0]);
+  const Ready ready = ready_of(spec.inputs[0]) & gate;
   if (node.plan) {
     ForwardBindings bindings{.x = x, .w = node.weights, .y = node.y};
     if (node.bias != nullptr) bindings.bias = node.bias->value;
-    if (options_.training && options_.cache_spectra) bindings.x_hat = &node.x_hat;
+    if (keeps_x_hat()) bindings.x_hat = &node.x_hat;
     const Ready weights = node.weights_ready & ready_or_now(parameter_ready_, node.bias);
     return node.plan->append_forward(graph, {.x = ready, .w = weights}, bindings, memory_);
   }
@@ -243,13 +285,13 @@ Ready Network::forward_node(TaskGraph& graph, std::size_t index) {
     return ops::append_activation_forward<float>(graph, ready, x, node.y, n->activation);
   }
   if (const auto* n = std::get_if<MaxPoolNode>(&spec.kind)) {
-    return ops::append_max_pool_forward<float>(graph, ready, x, node.y, node.taps->data(), n->pool);
+    return ops::append_max_pool_forward<float>(graph, ready, x, node.y, node.taps, n->pool);
   }
   if (const auto* n = std::get_if<UpsampleNode>(&spec.kind)) {
     return ops::append_upsample_forward<float>(graph, ready, x, node.y, n->factor);
   }
   if (const auto* n = std::get_if<CropNode>(&spec.kind)) {
-    return ops::append_copy<float>(graph, ready, ops::crop(x, n->before, node.y.shape().extent), node.y, false);
+    return ops::append_copy<float>(graph, ready, ops::crop(x, n->before, node.y.shape.extent), node.y, false);
   }
   if (const auto* n = std::get_if<DropoutNode>(&spec.kind)) {
     if (!options_.training) return ops::append_copy<float>(graph, ready, x, node.y, false);
@@ -261,17 +303,17 @@ Ready Network::forward_node(TaskGraph& graph, std::size_t index) {
                                                  node.y, {node.mean.data(), node.rstd.data()}, norm_of(*n, x.shape.c),
                                                  memory_);
   }
-  return forward_join(graph, index);
+  return forward_join(graph, index, gate);
 }
 
-Ready Network::forward_join(TaskGraph& graph, std::size_t index) {
+Ready Network::forward_join(TaskGraph& graph, std::size_t index, const Ready& gate) {
   const NodeSpec& spec = spec_.nodes[index];
   const NodeShape& shape = shapes_.nodes[index];
   Node& node = nodes_[index];
   const auto part = [&](std::size_t k) { return ops::crop(output_of(spec.inputs[k]), shape.crop[k], shape.extent); };
   if (std::holds_alternative<AddNode>(spec.kind)) {
-    Ready ready =
-        ops::append_add<float>(graph, ready_of(spec.inputs[0]) & ready_of(spec.inputs[1]), part(0), part(1), node.y);
+    Ready ready = ops::append_add<float>(graph, ready_of(spec.inputs[0]) & ready_of(spec.inputs[1]) & gate, part(0),
+                                         part(1), node.y);
     for (std::size_t k = 2; k < spec.inputs.size(); ++k) {
       ready = ops::append_copy<float>(graph, ready & ready_of(spec.inputs[k]), part(k), node.y, true);
     }
@@ -280,7 +322,7 @@ Ready Network::forward_join(TaskGraph& graph, std::size_t index) {
   std::vector<Ready> ready;
   std::vector<View<const float>> parts;
   for (std::size_t k = 0; k < spec.inputs.size(); ++k) {
-    ready.push_back(ready_of(spec.inputs[k]));
+    ready.push_back(ready_of(spec.inputs[k]) & gate);
     parts.push_back(part(k));
   }
   return ops::append_concat<float>(graph, ready, parts, node.y);
@@ -305,12 +347,39 @@ ParameterReady Network::append_backward(TaskGraph& graph, const Ready& logits_gr
   for (std::size_t i = nodes_.size(); i-- > 0;) {
     const LayerScope layer(graph, spec_.nodes[i].name);
     // A node that no other reads adds nothing to the loss.
-    if (nodes_[i].dy_written) backward_node(graph, i, done);
+    if (!nodes_[i].dy_written) continue;
+    Ready& ready = nodes_[i].dy_ready;
+    lifetimes_->step(graph, backward_buffers(i), ready, [&](const Ready& gate) {
+      ready = ready & gate;
+      backward_node(graph, i, gate, done);
+      return 0;
+    });
   }
   return done;
 }
 
-void Network::backward_node(TaskGraph& graph, std::size_t index, ParameterReady& done) {
+/// Everything that the tasks of a node's backward pass touch.
+std::vector<Lifetimes::Buffer> Network::backward_buffers(std::size_t index) {
+  const NodeSpec& spec = spec_.nodes[index];
+  const Node& node = nodes_[index];
+  std::vector<Buffer> buffers{node.dy_buffer};
+  for (const std::size_t input : spec.inputs) {
+    if (input != 0) buffers.push_back(nodes_[input - 1].dy_buffer);
+  }
+  const auto* conv = std::get_if<ConvNode>(&spec.kind);
+  const bool reads_y = std::holds_alternative<ActivationNode>(spec.kind) ||
+                       (conv != nullptr && conv->activation.kind != Activation::Kind::none);
+  if (reads_y) buffers.push_back(node.y_buffer);
+  if (conv != nullptr || std::holds_alternative<GroupNormNode>(spec.kind)) buffers.push_back(buffer_of(spec.inputs[0]));
+  if (node.taps.bound()) buffers.push_back(node.taps_buffer);
+  if (conv == nullptr) return buffers;
+  buffers.push_back(node.weights_buffer);
+  if (keeps_x_hat()) buffers.push_back(node.x_hat_buffer);
+  return buffers;
+}
+
+/// What writes to the gradient of an input waits for dy, and dy_ready for the gate; only what clears waits for no dy.
+void Network::backward_node(TaskGraph& graph, std::size_t index, const Ready& gate, ParameterReady& done) {
   const NodeSpec& spec = spec_.nodes[index];
   Node& node = nodes_[index];
   if (node.plan) return backward_conv(graph, index, done);
@@ -321,31 +390,30 @@ void Network::backward_node(TaskGraph& graph, std::size_t index, ParameterReady&
     const Ready ready = target != nullptr ? after & target->dy_ready : after;
     const auto gradients = ops::append_group_norm_backward<float>(
         graph, ready, output_of(spec.inputs[0]), node.weight->value.data(), {node.mean.data(), node.rstd.data()},
-        node.dy.view(), target != nullptr ? target->dy.view() : View<float>{}, add, node.weight->gradient.data(),
-        node.bias->gradient.data(), false, norm_of(*n, node.y.shape().c), memory_);
+        node.dy, target != nullptr ? target->dy : View<float>{}, add, node.weight->gradient.data(),
+        node.bias->gradient.data(), false, norm_of(*n, node.y.shape.c), memory_);
     done[node.weight->name] = done[node.bias->name] = gradients.parameters;
     if (target != nullptr) written(*target, gradients.dx);
     return;
   }
   if (std::holds_alternative<ConcatNode>(spec.kind) || std::holds_alternative<AddNode>(spec.kind) ||
       std::holds_alternative<CropNode>(spec.kind)) {
-    return backward_join(graph, index);
+    return backward_join(graph, index, gate);
   }
   if (target == nullptr) return;
   // What a gradient reads of the forward pass need not be ready with it: where no later node looks, dy is cleared at
   // once.
   const Ready ready = node.dy_ready & ready_of(index + 1) & target->dy_ready;
   if (const auto* n = std::get_if<ActivationNode>(&spec.kind)) {
-    written(*target, ops::append_activation_backward<float>(graph, ready, node.y.view(), node.dy.view(), target->dy,
-                                                            n->activation, add));
+    written(*target,
+            ops::append_activation_backward<float>(graph, ready, node.y, node.dy, target->dy, n->activation, add));
   } else if (const auto* n = std::get_if<MaxPoolNode>(&spec.kind)) {
-    written(*target, ops::append_max_pool_backward<float>(graph, ready, node.dy.view(), node.taps->data(), target->dy,
-                                                          n->pool, add));
+    written(*target, ops::append_max_pool_backward<float>(graph, ready, node.dy, node.taps, target->dy, n->pool, add));
   } else if (const auto* n = std::get_if<UpsampleNode>(&spec.kind)) {
-    written(*target, ops::append_upsample_backward<float>(graph, ready, node.dy.view(), target->dy, n->factor, add));
+    written(*target, ops::append_upsample_backward<float>(graph, ready, node.dy, target->dy, n->factor, add));
   } else if (const auto* n = std::get_if<DropoutNode>(&spec.kind)) {
-    written(*target, ops::append_dropout_backward<float>(graph, ready, node.dy.view(), target->dy, n->rate,
-                                                         &node.dropout_key, add));
+    written(*target,
+            ops::append_dropout_backward<float>(graph, ready, node.dy, target->dy, n->rate, &node.dropout_key, add));
   }
 }
 
@@ -354,10 +422,10 @@ void Network::backward_conv(TaskGraph& graph, std::size_t index, ParameterReady&
   Node& node = nodes_[index];
   Node* target = gradient_target(spec.inputs[0]);
   BackwardBindings bindings{.x = output_of(spec.inputs[0]),
-                            .y = node.y.view(),
-                            .dy = node.dy.view(),
+                            .y = node.y,
+                            .dy = node.dy,
                             .w = node.weights,
-                            .x_hat = options_.cache_spectra ? &node.x_hat : nullptr,
+                            .x_hat = keeps_x_hat() ? &node.x_hat : nullptr,
                             .dw = node.weight->gradient};
   if (node.bias != nullptr) bindings.dbias = node.bias->gradient;
   if (target != nullptr) {
@@ -372,15 +440,15 @@ void Network::backward_conv(TaskGraph& graph, std::size_t index, ParameterReady&
   done[node.weight->name] = gradients.dw;
   if (node.bias != nullptr) done[node.bias->name] = gradients.dbias;
   if (target != nullptr) written(*target, gradients.dx);
-  if (bindings.x_hat == nullptr) return;
+  if (bindings.x_hat == nullptr || lifetimes_->planned()) return;
   // The spectra of x live from this layer's forward to its weight gradient, within one run. Never skipped, so that a
   // cancelled run frees them too.
   graph.add(
-      {.name = "release input spectra", .task_class = TaskClass::update}, [&node] { node.x_hat.release(); },
+      {.name = "free input spectra", .cost = 0, .task_class = TaskClass::release}, [&node] { node.x_hat.release(); },
       gradients.dw.tasks());
 }
 
-void Network::backward_join(TaskGraph& graph, std::size_t index) {
+void Network::backward_join(TaskGraph& graph, std::size_t index, const Ready& gate) {
   const NodeSpec& spec = spec_.nodes[index];
   const NodeShape& shape = shapes_.nodes[index];
   Node& node = nodes_[index];
@@ -393,11 +461,11 @@ void Network::backward_join(TaskGraph& graph, std::size_t index) {
     Node* target = gradient_target(spec.inputs[k]);
     if (target == nullptr) continue;
     const Extent3 offset = crop != nullptr ? crop->before : shape.crop[k];
-    if (!target->dy_written && target->dy.shape().extent != shape.extent) {
-      written(*target, ops::append_clear<float>(graph, target->dy_ready, target->dy));
+    if (!target->dy_written && target->dy.shape.extent != shape.extent) {
+      written(*target, ops::append_clear<float>(graph, target->dy_ready & gate, target->dy));
     }
-    const auto region = ops::crop(target->dy.view(), offset, shape.extent);
-    written(*target, ops::append_slice<float>(graph, node.dy_ready, node.dy.view(), first, region, target->dy_written,
+    const auto region = ops::crop(target->dy, offset, shape.extent);
+    written(*target, ops::append_slice<float>(graph, node.dy_ready, node.dy, first, region, target->dy_written,
                                               target->dy_ready));
   }
 }
@@ -410,9 +478,12 @@ void Network::set_iteration(std::uint64_t seed, std::uint64_t iteration) {
 }
 
 std::optional<std::string> Network::first_non_finite() const {
-  if (!ops::all_finite(input_.data(), input_.elements())) return "input";
+  const auto finite = [](const View<const float>& tensor) {
+    return ops::all_finite(tensor.data.get(), stored_elements(tensor.shape, tensor.layout, DataType::f32));
+  };
+  if (!finite(input_.view())) return "input";
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    if (!ops::all_finite(nodes_[i].y.data(), nodes_[i].y.elements())) return spec_.nodes[i].name;
+    if (!finite(nodes_[i].y)) return spec_.nodes[i].name;
   }
   return std::nullopt;
 }
@@ -429,15 +500,6 @@ void Network::add_numerics(NumericsRecord& record) const {
         record.set("node." + spec_.nodes[i].name + "." + cache.name, cache.kept ? "kept" : "recomputed");
     }
   }
-}
-
-std::size_t Network::tensor_bytes() const {
-  auto bytes = static_cast<std::size_t>(input_.elements()) * sizeof(float);
-  for (const Node& node : nodes_) {
-    bytes += static_cast<std::size_t>(node.y.elements() + node.dy.elements()) * sizeof(float);
-    if (node.taps) bytes += node.taps->size();
-  }
-  return bytes;
 }
 
 }  // namespace convolume::nets

@@ -9,6 +9,7 @@
 #include "convolume/conv.hpp"
 #include "core/numerics_record.hpp"
 #include "core/random.hpp"
+#include "nets/lifetimes.hpp"
 #include "nets/net_shapes.hpp"
 #include "nets/parameters.hpp"
 
@@ -27,6 +28,9 @@ struct NetworkOptions {
   Scheduler* tune_on = nullptr;
   /// Choices that were tuned before, by node: they are taken without measuring.
   std::map<std::string, std::string> tuned{};
+  /// Unless apart, the passes are appended to a draft first; see plan_memory().
+  MemoryMode memory_mode = MemoryMode::arena;
+  bool poison_freed = false;  ///< what is freed within a run becomes NaN: a test of the plan
 };
 
 /// The tuned choices that a run's record holds, by node; none where it was not tuned.
@@ -44,9 +48,17 @@ class Network {
   const NetSpec& spec() const { return spec_; }
   /// What the net reads: batch x channels x patch.
   Tensor<float>& input() { return input_; }
-  const Tensor<float>& logits() const { return nodes_.back().y; }
+  const Tensor<float>& logits() const { return logits_; }
   /// The gradient of the loss, that the backward pass reads.
-  Tensor<float>& logits_gradient() { return nodes_.back().dy; }
+  Tensor<float>& logits_gradient() { return logits_gradient_; }
+
+  /// Decides where tensors and spectra live, by the lifetimes that the passes show which were appended so far, to
+  /// graphs that never run. Then they are appended again, the same ones in the same order. Between runs the input, the
+  /// logits, their gradient and, for inference, prepared weights keep what they hold. Nothing to do where all is apart.
+  void plan_memory() { lifetimes_->plan(); }
+  /// Takes the memory that was planned; before the first run.
+  void place_memory() { lifetimes_->place(); }
+  const Lifetimes& lifetimes() const { return *lifetimes_; }
 
   /// Refreshes the prepared weights of every node; `ready` says when parameters are new. The result belongs to `graph`.
   std::vector<Ready> append_prepare(TaskGraph& graph, const ParameterReady& ready);
@@ -57,28 +69,32 @@ class Network {
 
   /// Keys of dropout for an iteration; between runs only.
   void set_iteration(std::uint64_t seed, std::uint64_t iteration);
-  /// The first node in order whose output holds NaN or infinity; between runs only.
+  /// The first node in order whose output holds NaN or infinity; between runs only, of a network whose tensors are
+  /// apart.
   std::optional<std::string> first_non_finite() const;
 
   void add_numerics(NumericsRecord& record) const;
-  /// Bytes of activations, gradients and argmax tables held by this network.
-  std::size_t tensor_bytes() const;
   /// How the output of a node lies in memory, and its gradient.
   Layout layout_of(std::size_t node) const { return layouts_[node + 1]; }
   const ConvPlan* plan_of(std::size_t node) const { return nodes_[node].plan ? &*nodes_[node].plan : nullptr; }
 
  private:
+  using Buffer = Lifetimes::Buffer;
+  static constexpr Buffer no_buffer = Lifetimes::no_buffer;
   struct Node {
-    Tensor<float> y, dy;
+    View<float> y, dy;
+    Buffer y_buffer = no_buffer, dy_buffer = no_buffer;
     // Convolution.
     std::optional<ConvPlan> plan;
     PreparedWeights weights;
     Spectra x_hat;
+    Buffer weights_buffer = no_buffer, x_hat_buffer = no_buffer;
     Ready weights_ready;          // in the graph that is being built
     Parameter* weight = nullptr;  // or gamma
     Parameter* bias = nullptr;    // or beta
     // Max-pooling: one byte per output.
-    std::unique_ptr<std::pmr::vector<std::uint8_t>> taps;
+    Address<std::uint8_t> taps;
+    Buffer taps_buffer = no_buffer;
     // Group norm.
     std::vector<double> mean, rstd;
     RandomKey dropout_key;
@@ -96,14 +112,21 @@ class Network {
   void choose_layouts();
   void tune();
   void make_plans();
+  void make_tensors(Parameters& parameters);
+  /// A buffer of the shape, and the view of it.
+  std::pair<View<float>, Buffer> make_tensor(const Shape5& shape, Layout layout);
   View<const float> output_of(std::size_t reference) const;
+  Buffer buffer_of(std::size_t reference) const { return reference == 0 ? no_buffer : nodes_[reference - 1].y_buffer; }
+  bool keeps_x_hat() const { return options_.training && options_.cache_spectra; }
+  std::vector<Buffer> forward_buffers(std::size_t index) const;
+  std::vector<Buffer> backward_buffers(std::size_t index);
   /// The node whose gradient an input's is, or nothing where none is needed.
   Node* gradient_target(std::size_t reference);
-  Ready forward_node(TaskGraph& graph, std::size_t index);
-  Ready forward_join(TaskGraph& graph, std::size_t index);
-  void backward_node(TaskGraph& graph, std::size_t index, ParameterReady& done);
+  Ready forward_node(TaskGraph& graph, std::size_t index, const Ready& gate);
+  Ready forward_join(TaskGraph& graph, std::size_t index, const Ready& gate);
+  void backward_node(TaskGraph& graph, std::size_t index, const Ready& gate, ParameterReady& done);
   void backward_conv(TaskGraph& graph, std::size_t index, ParameterReady& done);
-  void backward_join(TaskGraph& graph, std::size_t index);
+  void backward_join(TaskGraph& graph, std::size_t index, const Ready& gate);
   /// Notes that a task group has written or added to a node's gradient.
   static void written(Node& target, Ready ready);
   Ready ready_of(std::size_t reference) const { return reference == 0 ? input_ready_ : forward_ready_[reference - 1]; }
@@ -112,9 +135,10 @@ class Network {
   NetShapes shapes_;
   NetworkOptions options_;
   std::pmr::memory_resource* memory_;
-  std::vector<Layout> layouts_;  // of the input, then of the nodes' outputs
-  Tensor<float> input_;
+  std::vector<Layout> layouts_;                     // of the input, then of the nodes' outputs
+  Tensor<float> input_, logits_, logits_gradient_;  // used between runs, so no plan's
   std::deque<Node> nodes_;
+  std::unique_ptr<Lifetimes> lifetimes_;
   Ready input_ready_;
   std::vector<Ready> forward_ready_;
   ParameterReady parameter_ready_;

@@ -115,10 +115,20 @@ Predictor::Predictor(const NetSpec& spec, Parameters& parameters, const Extent3&
                                                       .training = false,
                                                       .engine = options.engine,
                                                       .memory_budget = options.memory_budget,
-                                                      .fft = options.fft},
+                                                      .fft = options.fft,
+                                                      .memory_mode = options.memory_mode},
                                        memory);
-  network_->append_prepare(prepare_graph_, {});
-  network_->append_forward(forward_graph_, {}, {}, {});
+  const auto append = [this](TaskGraph& prepare, TaskGraph& forward) {
+    network_->append_prepare(prepare, {});
+    network_->append_forward(forward, {}, {}, {});
+  };
+  if (network_->lifetimes().planned()) {
+    TaskGraph prepare, forward;
+    append(prepare, forward);
+    network_->plan_memory();
+  }
+  append(prepare_graph_, forward_graph_);
+  network_->place_memory();
   probabilities_ = Tensor<float>(network_->logits().shape(), memory);
 }
 

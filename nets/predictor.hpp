@@ -15,6 +15,7 @@ struct PredictorOptions {
   Engine engine = Engine::automatic;
   std::size_t memory_budget = std::size_t{4} << 30;
   fft::Options fft{};
+  MemoryMode memory_mode = MemoryMode::arena;
 };
 
 /// Where patches lie along one axis and how they blend. Where a net pads, the outermost voxels were computed from

@@ -39,36 +39,42 @@ NetworkOptions for_training(NetworkOptions options, const NetSpec& spec) {
 Trainer::Trainer(const NetSpec& spec, const Dataset& data, std::uint64_t seed, const NetworkOptions& options,
                  Scheduler& scheduler, std::pmr::memory_resource* memory)
     : spec_(fitting(spec, data)),
+      options_(for_training(options, spec)),
       data_(data),
       seed_(seed),
       scheduler_(scheduler),
       memory_(memory),
       parameters_(spec, true, seed, memory),
-      network_(spec, spec.patch, parameters_, for_training(options, spec), memory) {
+      network_(spec, spec.patch, parameters_, options_, memory) {
   const Shape5 labels{spec.training.batch, 1, network_.shapes().output().extent};
   target_ = Tensor<float>(labels, memory);
   for (const LabelledVolume& volume : data.train) {
     if (volume.mask && !mask_) mask_ = Tensor<float>(labels, memory);
   }
   squares_.resize(parameters_.all().size());
-  build();
+  if (network_.lifetimes().planned()) {
+    TaskGraph draft;
+    append_iteration(draft);
+    network_.plan_memory();
+  }
+  append_iteration(graph_);
+  append_updates(flush_graph_);
+  network_.place_memory();
 }
 
-void Trainer::build() {
-  const ParameterReady updated = append_updates(graph_);
-  auto prepared = network_.append_prepare(graph_, updated);
-  const Ready patches = append_patches();
-  const Ready logits = network_.append_forward(graph_, patches, std::move(prepared), updated);
+void Trainer::append_iteration(TaskGraph& graph) {
+  const ParameterReady updated = append_updates(graph);
+  auto prepared = network_.append_prepare(graph, updated);
+  const Ready patches = append_patches(graph, network_);
+  const Ready logits = network_.append_forward(graph, patches, std::move(prepared), updated);
   ops::LossBindings<float> loss{.logits = network_.logits(),
                                 .target = target_,
                                 .mask = {},
                                 .dlogits = network_.logits_gradient(),
                                 .loss = &loss_};
   if (mask_) loss.mask = mask_;
-  const Ready gradient = ops::append_loss<float>(graph_, logits, spec_.loss, loss, memory_, patches);
-  append_gradient_norm(network_.append_backward(graph_, gradient));
-
-  append_updates(flush_graph_);
+  const Ready gradient = ops::append_loss<float>(graph, logits, spec_.loss, loss, memory_, patches);
+  append_gradient_norm(graph, network_.append_backward(graph, gradient));
 }
 
 /// One task per parameter. They are the first of a turned iteration, read what the last one left, and are never
@@ -108,18 +114,18 @@ void Trainer::update(std::size_t index) noexcept {
   }
 }
 
-Ready Trainer::append_patches() {
+Ready Trainer::append_patches(TaskGraph& graph, Network& network) {
   std::vector<TaskId> tasks;
-  const Extent3 offset = network_.shapes().offset();
+  const Extent3 offset = network.shapes().offset();
   for (index_t n = 0; n < spec_.training.batch; ++n) {
     const auto voxels = static_cast<double>(spec_.patch.volume());
-    const auto labels = static_cast<double>(network_.shapes().output().extent.volume());
-    tasks.push_back(graph_.add(
+    const auto labels = static_cast<double>(network.shapes().output().extent.volume());
+    tasks.push_back(graph.add(
         {.name = "draw patch", .cost = 4.0 * voxels, .bytes = 2 * sizeof(float) * (voxels + labels)},
-        [this, n, offset] {
+        [this, n, offset, input = network.input().view()] {
           const auto draw = PatchDraw::draw(data_, spec_.patch, seed_, static_cast<std::uint64_t>(iteration_), n);
           const LabelledVolume& volume = data_.train[draw.volume];
-          copy_patch(volume.image, draw, spec_.patch, {0, 0, 0}, network_.input(), n);
+          copy_patch(volume.image, draw, spec_.patch, {0, 0, 0}, input, n);
           copy_patch(volume.label, draw, spec_.patch, offset, target_, n);
           if (!mask_) return;
           if (volume.mask) {
@@ -133,12 +139,12 @@ Ready Trainer::append_patches() {
 }
 
 /// The norm of all gradients together, and what clipping makes of it. Sums in the order of the parameters.
-void Trainer::append_gradient_norm(const ParameterReady& gradients) {
+void Trainer::append_gradient_norm(TaskGraph& graph, const ParameterReady& gradients) {
   std::vector<TaskId> sums;
   for (std::size_t i = 0; i < parameters_.all().size(); ++i) {
     const auto found = gradients.find(parameters_.all()[i].name);
     const std::vector<TaskId> after = found == gradients.end() ? std::vector<TaskId>{} : found->second.tasks();
-    sums.push_back(graph_.add(
+    sums.push_back(graph.add(
         {.name = "gradient norm " + parameters_.all()[i].name,
          .bytes = sizeof(float) * static_cast<double>(parameters_.all()[i].value.elements())},
         [this, i] {
@@ -147,7 +153,7 @@ void Trainer::append_gradient_norm(const ParameterReady& gradients) {
         },
         after));
   }
-  graph_.add(
+  graph.add(
       {.name = "clip"},
       [this] {
         double total = 0;
@@ -158,15 +164,29 @@ void Trainer::append_gradient_norm(const ParameterReady& gradients) {
       sums);
 }
 
+/// The layer that the loss is not finite for. What the forward pass wrote may be gone by now, so that it runs again:
+/// the weights, the patches and what dropout draws are still those of this iteration.
+std::string Trainer::not_finite() {
+  NetworkOptions options = options_;
+  options.memory_mode = MemoryMode::apart;
+  options.tune_on = nullptr;
+  Network again(spec_, spec_.patch, parameters_, options, memory_);
+  again.set_iteration(seed_, static_cast<std::uint64_t>(iteration_));
+  TaskGraph forward;
+  auto prepared = again.append_prepare(forward, {});
+  again.append_forward(forward, append_patches(forward, again), std::move(prepared), {});
+  forward.run(scheduler_);
+  return again.first_non_finite().value_or("the loss itself");
+}
+
 void Trainer::check_finite() {
   const std::int64_t now = iteration_ + 1;
   if (!std::isfinite(loss_)) {
-    const auto layer = network_.first_non_finite();
     throw NumericalError(
         fmt::format("iteration {}: the loss is {}; the first layer whose output is not finite is '{}'. "
                     "Lower the learning rate, clip gradients or check the data; the weights were not "
                     "changed",
-                    now, loss_, layer.value_or("the loss itself")));
+                    now, loss_, not_finite()));
   }
   for (std::size_t i = 0; i < squares_.size(); ++i) {
     if (std::isfinite(squares_[i])) continue;

@@ -35,14 +35,16 @@ class Trainer {
   const TaskGraph& graph() const { return graph_; }  ///< of an iteration
 
  private:
-  void build();
+  void append_iteration(TaskGraph& graph);
   ParameterReady append_updates(TaskGraph& graph);
   void update(std::size_t parameter) noexcept;
-  Ready append_patches();
-  void append_gradient_norm(const ParameterReady& gradients);
+  Ready append_patches(TaskGraph& graph, Network& network);
+  void append_gradient_norm(TaskGraph& graph, const ParameterReady& gradients);
   void check_finite();
+  std::string not_finite();
 
   NetSpec spec_;
+  NetworkOptions options_;
   const Dataset& data_;
   std::uint64_t seed_;
   Scheduler& scheduler_;

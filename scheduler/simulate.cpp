@@ -61,9 +61,8 @@ class TracedRun {
 
   double simulate(int cores) const {
     const auto later = [&](std::size_t a, std::size_t b) {
-      const bool update_a = events_[a]->task_class == TaskClass::update;
-      const bool update_b = events_[b]->task_class == TaskClass::update;
-      if (update_a != update_b) return update_a;
+      const TaskClass class_a = events_[a]->task_class, class_b = events_[b]->task_class;
+      if (class_a != class_b) return class_a > class_b;
       return paths_[a] != paths_[b] ? paths_[a] < paths_[b] : a > b;
     };
     std::priority_queue<std::size_t, std::vector<std::size_t>, decltype(later)> ready(later);

@@ -14,6 +14,18 @@
 
 namespace convolume {
 
+const char* name_of(TaskClass task_class) noexcept {
+  switch (task_class) {
+    case TaskClass::release:
+      return "release";
+    case TaskClass::normal:
+      return "normal";
+    case TaskClass::update:
+      return "update";
+  }
+  return "unknown";
+}
+
 std::vector<double> TaskGraph::Impl::path_costs() const {
   std::vector<double> paths(nodes.size(), 0);
   // Tasks are added after their predecessors, so that descending ids are a reverse topological order.
@@ -36,7 +48,7 @@ void TaskGraph::Impl::prepare() {
   std::stable_sort(by_rank.begin(), by_rank.end(), [&](TaskId a, TaskId b) {
     const auto left = static_cast<std::size_t>(a), right = static_cast<std::size_t>(b);
     const TaskClass of_left = nodes[left].options.task_class, of_right = nodes[right].options.task_class;
-    return of_left != of_right ? of_left == TaskClass::normal : paths[left] > paths[right];
+    return of_left != of_right ? of_left < of_right : paths[left] > paths[right];
   });
   std::vector<std::int32_t> successor_count(nodes.size() + 1, 0), rank_of(nodes.size());
   for (std::size_t rank = 0; rank < nodes.size(); ++rank) {

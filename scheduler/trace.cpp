@@ -128,11 +128,11 @@ std::string chrome_trace(const std::vector<TracedProcess>& processes) {
       fmt::format_to(std::back_inserter(json),
                      ",\n{{\"name\": {}, \"cat\": {}, \"ph\": \"X\", \"pid\": {}, \"tid\": {}, \"ts\": {:.3f}, "
                      "\"dur\": {:.3f}, \"args\": {{\"layer\": {}, \"bytes\": {:.0f}, \"run\": {}, \"task\": {}, "
-                     "\"update\": {}, \"after\": [{}]}}}}",
+                     "\"class\": {}, \"after\": [{}]}}}}",
                      quoted(event.name), quoted(event.layer), pid, event.thread,
                      1e-3 * static_cast<double>(event.begin - zero),
                      1e-3 * static_cast<double>(event.end - event.begin), quoted(event.layer), event.bytes, event.run,
-                     event.task, event.task_class == TaskClass::update, fmt::join(event.after, ", "));
+                     event.task, quoted(name_of(event.task_class)), fmt::join(event.after, ", "));
     }
   }
   return json + "\n]}\n";

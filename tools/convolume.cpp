@@ -98,6 +98,13 @@ struct TrainCommand {
     app.add_option("--memory-budget", budget_mib, "MiB that kept spectra may hold")
         ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30))
         ->capture_default_str();
+    app.add_option_function<std::string>(
+           "--memory", [this](const std::string& name) { options.memory_mode = nets::memory_mode_of(name); },
+           "Where tensors and spectra live: arena (one, by a plan of their lifetimes), slab (allocated and freed by "
+           "tasks "
+           "as they run) or apart (each for the whole run); the results are the same")
+        ->check(CLI::IsMember({"arena", "slab", "apart"}))
+        ->default_str("arena");
     app.add_flag("--tune", options.tune,
                  "Measure how each layer convolves fastest, up to a few seconds a layer, instead of asking the cost "
                  "model; a resumed run keeps what was measured");

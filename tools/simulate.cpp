@@ -33,6 +33,14 @@ int integer_at(const Json& object, const char* name, const std::string& where) {
   return static_cast<int>(number_at(object, name, 1 << 30, where));
 }
 
+TaskClass class_at(const Json& args, const std::string& where) {
+  const std::string name = args.value("class", name_of(TaskClass::normal));
+  for (const TaskClass one : {TaskClass::release, TaskClass::normal, TaskClass::update}) {
+    if (name == name_of(one)) return one;
+  }
+  throw InvalidArgument(fmt::format("{}: class '{}' is unknown; it is release, normal or update", where, name));
+}
+
 TraceEvent event_of(const Json& event, const std::string& where) {
   const auto found = event.find("args");
   if (found == event.end() || !found->is_object()) {
@@ -48,7 +56,7 @@ TraceEvent event_of(const Json& event, const std::string& where) {
                     .end = static_cast<std::int64_t>(std::llround(1e3 * (begin + length))),
                     .run = integer_at(args, "run", where),
                     .task = integer_at(args, "task", where),
-                    .task_class = args.value("update", false) ? TaskClass::update : TaskClass::normal};
+                    .task_class = class_at(args, where)};
   const Json after = args.value("after", Json::array());
   for (const Json& before : after) {
     const TaskId id = before.is_number_integer() ? before.get<TaskId>() : -1;

@@ -59,7 +59,13 @@ class CONVOLUME_API PreparedWeights {
   PreparedWeights& operator=(PreparedWeights&&) noexcept;
   /// How often it was written; 0 means never.
   std::uint64_t version() const noexcept;
-  std::size_t bytes() const noexcept;
+  std::size_t bytes() const noexcept;     ///< held now
+  std::size_t capacity() const noexcept;  ///< bytes that they hold when they are complete
+  /// Uses `memory`, capacity() bytes aligned to 64, which stays the caller's and must outlive this, instead of what it
+  /// would allocate. What is there counts as written. Must not run beside a reader or writer; nor must release().
+  void place(void* memory) noexcept;
+  /// Frees the memory, but for what was placed; the next append_prepare() takes new.
+  void release() noexcept;
 
   struct Impl;
   Impl* impl() const noexcept { return impl_.get(); }
@@ -80,7 +86,11 @@ class CONVOLUME_API Spectra {
   Spectra& operator=(Spectra&&) noexcept;
   std::uint64_t version() const noexcept;  ///< how often it was filled; 0 means never
   std::size_t bytes() const noexcept;      ///< held now
-  /// Frees the memory; the next fill takes new. Must not run beside a reader or writer.
+  std::size_t capacity() const noexcept;   ///< bytes that they hold when they are filled
+  /// Uses `memory`, capacity() bytes aligned to 64, which stays the caller's and must outlive this, instead of what it
+  /// would allocate. What is there counts as filled. Must not run beside a reader or writer; nor must release().
+  void place(void* memory) noexcept;
+  /// Frees the memory, but for what was placed; the next fill takes new.
   void release() noexcept;
 
   struct Impl;

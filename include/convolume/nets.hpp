@@ -22,6 +22,16 @@ struct Scores {
   std::int64_t voxels = 0, positives = 0;
 };
 
+/// Where the tensors and spectra of a net's passes live.
+enum class MemoryMode {
+  arena,  ///< in one arena, by a plan of their lifetimes
+  slab,   ///< tasks allocate and free them as they run (Zlateski, Lee and Seung, "ZNN", 2016, section VII)
+  apart,  ///< each in memory of its own, as long as the net lives
+};
+CONVOLUME_API const char* name_of(MemoryMode mode) noexcept;
+/// Throws InvalidArgument for a name that is none.
+CONVOLUME_API MemoryMode memory_mode_of(const std::string& name);
+
 struct TrainProgress {
   std::int64_t iteration = 0, total = 0;
   double loss = 0;
@@ -42,6 +52,7 @@ struct TrainOptions {
   std::size_t memory_budget = std::size_t{4} << 30;  ///< bytes of kept spectra
   fft::Options fft{};                                ///< who transforms; part of the numerics record
   bool cache_spectra = true;                         ///< see ConvOptions
+  MemoryMode memory_mode = MemoryMode::arena;        ///< has no influence on results
   /// Measures how to convolve (ConvPlan::tune) instead of asking the cost model. The choices become part of the run's
   /// numerics record, so that it is resumed with them, without measuring; with or without this option.
   bool tune = false;

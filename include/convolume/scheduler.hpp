@@ -58,9 +58,12 @@ CONVOLUME_API std::string tasking_version();
 using TaskId = std::int32_t;
 
 enum class TaskClass : std::uint8_t {
+  release,  ///< runs before all others that are ready, and is never skipped by cancellation or failure
   normal,
   update,  ///< runs after normal tasks of equal readiness, and is never skipped by cancellation or failure
 };
+
+CONVOLUME_API const char* name_of(TaskClass task_class) noexcept;
 
 struct TaskOptions {
   std::string name;

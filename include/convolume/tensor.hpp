@@ -73,23 +73,82 @@ CONVOLUME_API std::string to_string(const Shape5& shape);  ///< "1 x 16 x 8 x 12
 /// Elements that a dense tensor of this layout stores, pad lanes included. Throws OverflowError where they do not fit.
 CONVOLUME_API index_t stored_elements(const Shape5& shape, Layout layout, DataType type);
 
-/// A non-owning strided view of a 5-D tensor. Copying copies the pointer. Thread-safe as the memory behind it is.
+/// Where a view begins: at a pointer, or somewhere in memory that is decided later, by a task that runs before all
+/// those that use the view. T may be void; offsets are counted in elements, those of void in bytes.
+template <class T>
+class Address {
+ public:
+  Address(T* pointer = nullptr) noexcept
+      : pointer_(pointer) {}  // NOLINT(google-explicit-constructor): a pointer is one
+  /// Of the memory that `*slot` points to whenever the address is used; the slot must outlive the address.
+  static Address in(void* const* slot) noexcept {
+    Address address;
+    address.slot_ = slot;
+    return address;
+  }
+  template <class U>
+  requires(!std::is_same_v<T, U> && std::is_convertible_v<U*, T*>) Address(const Address<U>& other)
+  noexcept  // NOLINT
+      : pointer_(other.pointer_), slot_(other.slot_), bytes_(other.bytes_) {}
+
+  T* get() const noexcept {
+    return slot_ == nullptr ? pointer_ : static_cast<T*>(static_cast<void*>(static_cast<std::byte*>(*slot_) + bytes_));
+  }
+  operator T*() const noexcept { return get(); }  // NOLINT(google-explicit-constructor)
+  Address& operator+=(index_t elements) noexcept {
+    const index_t bytes = elements * element_bytes();
+    if (slot_ != nullptr) {
+      bytes_ += bytes;
+    } else {
+      using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
+      pointer_ = reinterpret_cast<T*>(reinterpret_cast<Byte*>(pointer_) + bytes);
+    }
+    return *this;
+  }
+  /// Whether there is memory, or will be.
+  bool bound() const noexcept { return slot_ != nullptr || pointer_ != nullptr; }
+  /// The same place as elements of another type.
+  template <class U>
+  Address<U> as() const noexcept {
+    Address<U> address(static_cast<U*>(pointer_));
+    address.slot_ = slot_;
+    address.bytes_ = bytes_;
+    return address;
+  }
+
+ private:
+  template <class>
+  friend class Address;
+  static constexpr index_t element_bytes() noexcept {
+    if constexpr (std::is_void_v<T>) {
+      return 1;
+    } else {
+      return static_cast<index_t>(sizeof(T));
+    }
+  }
+
+  T* pointer_ = nullptr;
+  void* const* slot_ = nullptr;
+  index_t bytes_ = 0;  // behind what *slot_ points to
+};
+
+/// A non-owning strided view of a 5-D tensor. Copying copies the address. Thread-safe as the memory behind it is.
 template <class T>
 struct View {
   /// Channels of a block; a plain feature map counts as a block of one.
   static constexpr index_t lanes = 64 / sizeof(T);
 
-  T* data = nullptr;
+  Address<T> data{};
   Shape5 shape{.n = 0, .c = 0, .extent = {0, 0, 0}};
   /// In elements, in axis order; of a blocked view the second is between channel blocks, the last is `lanes`.
   std::array<index_t, 5> stride{};
   Layout layout = Layout::plain;
 
   View() = default;
-  View(T* pointer, Shape5 s, std::array<index_t, 5> strides, Layout l = Layout::plain)
-      : data(pointer), shape(s), stride(strides), layout(l) {}
+  View(Address<T> address, Shape5 s, std::array<index_t, 5> strides, Layout l = Layout::plain)
+      : data(address), shape(s), stride(strides), layout(l) {}
   /// A dense view: strides follow from the shape.
-  View(T* pointer, Shape5 s, Layout l = Layout::plain) : data(pointer), shape(s), layout(l) {
+  View(Address<T> address, Shape5 s, Layout l = Layout::plain) : data(address), shape(s), layout(l) {
     const index_t voxel = l == Layout::plain ? 1 : lanes, row = s.extent.x * voxel, plane = s.extent.y * row,
                   block = s.extent.z * plane;
     stride = {blocks() * block, block, plane, row, voxel};
@@ -98,7 +157,7 @@ struct View {
   requires(std::is_const_v<T>&& std::is_same_v<std::remove_const_t<T>, U>) View(const View<U>& other)
       : data(other.data), shape(other.shape), stride(other.stride), layout(other.layout) {}  // NOLINT: T* to const T*
 
-  explicit operator bool() const noexcept { return data != nullptr; }
+  explicit operator bool() const noexcept { return data.bound(); }
   T& operator()(index_t n, index_t c, index_t z, index_t y, index_t x) const noexcept {
     return channel(n, c)[z * stride[2] + y * stride[3] + x * stride[4]];
   }
@@ -119,11 +178,15 @@ struct View {
   }
 };
 
+template <class T>
+View(T*, Shape5, Layout) -> View<T>;
+template <class T>
+View(T*, Shape5, std::array<index_t, 5>, Layout) -> View<T>;
+
 /// A view whose element type is known at run time; what the plans take. Built from a View<float> or View<double>.
 template <bool Const>
 struct BasicTensorView {
-  using Pointer = std::conditional_t<Const, const void*, void*>;
-  Pointer data = nullptr;
+  Address<std::conditional_t<Const, const void, void>> data{};
   DataType type = DataType::f32;
   Shape5 shape{.n = 0, .c = 0, .extent = {0, 0, 0}};
   std::array<index_t, 5> stride{};
@@ -142,7 +205,7 @@ struct BasicTensorView {
   requires(Const && !OtherConst) BasicTensorView(const BasicTensorView<OtherConst>& other)  // NOLINT
       : data(other.data), type(other.type), shape(other.shape), stride(other.stride), layout(other.layout) {}
 
-  explicit operator bool() const noexcept { return data != nullptr; }
+  explicit operator bool() const noexcept { return data.bound(); }
   /// The typed view; throws ShapeMismatch where T is not the element type.
   template <class T>
   View<std::conditional_t<Const, const T, T>> as() const {
@@ -150,7 +213,7 @@ struct BasicTensorView {
       throw ShapeMismatch(std::string("tensor view: holds ") + name_of(type) + ", asked for as " +
                           name_of(data_type_of<T>()));
     }
-    return {static_cast<std::conditional_t<Const, const T, T>*>(data), shape, stride, layout};
+    return {data.template as<std::conditional_t<Const, const T, T>>(), shape, stride, layout};
   }
 };
 using TensorView = BasicTensorView<false>;

@@ -72,7 +72,7 @@ TaskId append_sum(TaskGraph& graph, const TaskOptions& options, const SumSize& s
   const TaskId done = graph.add(
       {.name = "end sum"}, [] {}, tasks);
   graph.add(
-      {.name = "release sums", .task_class = TaskClass::update}, [sums] { sums->release(); }, std::vector{done});
+      {.name = "free sums", .task_class = TaskClass::release}, [sums] { sums->release(); }, std::vector{done});
   return done;
 }
 

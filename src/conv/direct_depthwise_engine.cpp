@@ -174,7 +174,11 @@ Ready DirectDepthwiseEngine<T>::append_weights(TaskGraph& graph, const ConvReady
                                                const std::shared_ptr<const BackwardArguments>& a) const {
   auto own = std::make_shared<BufferStore>();
   own->init(a->memory, 1, bytes_of(gradient_.elements()));
-  const TaskId memory = graph.add({.name = "take weight sums"}, [own] { own->acquire(0); });
+  // Not before they are needed: layers behind this one may still hold theirs.
+  std::vector<TaskId> first;
+  ready.dy.collect(0, 0, 1, 0, 1, first);
+  const TaskId memory = graph.add(
+      {.name = "take weight sums"}, [own] { own->acquire(0); }, first);
   std::vector<TaskId> done;
   for (index_t block = 0; block < blocks_; ++block) {
     const auto sums = append_sums(graph, ready, a, own, memory, block);
@@ -183,7 +187,7 @@ Ready DirectDepthwiseEngine<T>::append_weights(TaskGraph& graph, const ConvReady
         [this, a, own, block] { gradient_.finish(*a, block, static_cast<T*>(own->acquire(0))); }, sums));
   }
   graph.add(
-      {.name = "release weight sums", .task_class = TaskClass::update}, [own] { own->release(); }, done);
+      {.name = "free weight sums", .task_class = TaskClass::release}, [own] { own->release(); }, done);
   return Ready(std::move(done), blocks_, 1, lanes, 1);
 }
 

@@ -185,7 +185,7 @@ Ready DirectEngine<T>::append_voxels(TaskGraph& graph, bool fine, const Ready& s
     run_region(to_fine_, region, ends(), static_cast<const T*>(own->get(0)), a->memory);
   });
   graph.add(
-      {.name = "release exchanged weights", .task_class = TaskClass::update}, [own] { own->release(); }, done.tasks());
+      {.name = "free exchanged weights", .task_class = TaskClass::release}, [own] { own->release(); }, done.tasks());
   return done;
 }
 
@@ -210,7 +210,11 @@ std::vector<TaskId> DirectEngine<T>::append_sums(TaskGraph& graph, const ConvRea
                                                  const std::shared_ptr<BufferStore>& own) const {
   const Ready &fine = problem_.transposed ? ready.dy : ready.x, &coarse = problem_.transposed ? ready.x : ready.dy;
   const WeightPieces& pieces = gradient_.pieces();
-  const TaskId memory = graph.add({.name = "take weight sums"}, [own] { own->acquire(0); });
+  // Not before they are needed: layers behind this one may still hold theirs.
+  std::vector<TaskId> first;
+  ready.dy.collect(0, 0, 1, 0, 1, first);
+  const TaskId memory = graph.add(
+      {.name = "take weight sums"}, [own] { own->acquire(0); }, first);
   const double cost = problem_.flops() / static_cast<double>(pieces.parts * pieces.in_groups * pieces.out_groups);
   std::vector<TaskId> tasks;
   for (index_t part = 0; part < pieces.parts; ++part) {
@@ -247,7 +251,7 @@ Ready DirectEngine<T>::append_weights(TaskGraph& graph, const ConvReady& ready,
                                      gradient_.finish(*a, i, static_cast<T*>(own->acquire(0)));
                                  });
   graph.add(
-      {.name = "release weight sums", .task_class = TaskClass::update}, [own] { own->release(); }, done);
+      {.name = "free weight sums", .task_class = TaskClass::release}, [own] { own->release(); }, done);
   return Ready::all_of(std::move(done));
 }
 

@@ -394,7 +394,7 @@ Ready FftDepthwiseEngine<T>::append_weights(TaskGraph& graph, const ConvReady& r
         [this, a, sums, block] { weight_gradient(*a, block, *sums); }, parts));
   }
   graph.add(
-      {.name = "release sums", .task_class = TaskClass::update}, [sums] { sums->release(); }, done);
+      {.name = "free sums", .task_class = TaskClass::release}, [sums] { sums->release(); }, done);
   return Ready(std::move(done), blocks_, 1, lanes, 1);
 }
 

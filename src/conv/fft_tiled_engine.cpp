@@ -199,8 +199,10 @@ std::vector<TaskId> FftTiledEngine<T>::append_input_spectra(TaskGraph& graph, co
   if (!keep_input_ || a->x_hat == nullptr) return {};
   if (a->x_hat_filled) return check_source(graph, x, a);
   // Bindings may be cut out of others when a run begins: all that reads them waits for what is bound.
+  std::vector<TaskId> first = weights;
+  x.collect(0, 0, 1, 0, 1, first);
   std::vector<TaskId> tasks{graph.add(
-      {.name = "take input spectra"}, [a] { a->x_hat->maps.acquire(0); }, weights)};
+      {.name = "take input spectra"}, [a] { a->x_hat->maps.acquire(0); }, first)};
   for (const TaskId task : hash_source(graph, x, a)) tasks.push_back(task);
   return tasks;
 }
@@ -230,7 +232,7 @@ Ready FftTiledEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready
   Ready done = forward_.append_groups(graph, ready.x, {}, weights, ends);
   if (!keep_weights_) {
     graph.add(
-        {.name = "release weight spectra", .task_class = TaskClass::update}, [own] { own->release(); }, done.tasks());
+        {.name = "free weight spectra", .task_class = TaskClass::release}, [own] { own->release(); }, done.tasks());
   }
   return done;
 }
@@ -257,7 +259,7 @@ Ready FftTiledEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
   Ready done = data_.append_groups(graph, ready.dy, ready.dx, before, ends);
   if (shared.dy) shared.ready = done.tasks();
   graph.add(
-      {.name = "release weight spectra", .task_class = TaskClass::update}, [own] { own->release(); }, done.tasks());
+      {.name = "free weight spectra", .task_class = TaskClass::release}, [own] { own->release(); }, done.tasks());
   return done;
 }
 

@@ -378,7 +378,7 @@ Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& read
   }
   if (a->x_hat == nullptr) {
     graph.add(
-        {.name = "release input spectra", .task_class = TaskClass::update}, [own] { own->maps.release(); }, outputs);
+        {.name = "free input spectra", .task_class = TaskClass::release}, [own] { own->maps.release(); }, outputs);
   }
   return Ready::per_channel(std::move(outputs), out);
 }
@@ -540,17 +540,17 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
   if (users.empty()) users = gradient;
   if (a->dy_hat == nullptr) {
     graph.add(
-        {.name = "release gradient spectra", .task_class = TaskClass::update}, [own_dy] { own_dy->maps.release(); },
+        {.name = "free gradient spectra", .task_class = TaskClass::release}, [own_dy] { own_dy->maps.release(); },
         users);
   }
   if (a->x_hat == nullptr && want_dw) {
     graph.add(
-        {.name = "release input spectra", .task_class = TaskClass::update}, [own_x] { own_x->maps.release(); },
+        {.name = "free input spectra", .task_class = TaskClass::release}, [own_x] { own_x->maps.release(); },
         input_users);
   }
   if (apart) {
     graph.add(
-        {.name = "release gradient spectra", .task_class = TaskClass::update},
+        {.name = "free gradient spectra", .task_class = TaskClass::release},
         [own_dy_for_dw] { own_dy_for_dw->maps.release(); }, input_users);
   }
   return result;

@@ -11,9 +11,7 @@ namespace {
 
 template <class V>
 V moved(V view, index_t elements) {
-  using Byte =
-      std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(view.data)>>, const std::byte, std::byte>;
-  view.data = static_cast<Byte*>(view.data) + elements * static_cast<index_t>(size_of(view.type));
+  view.data += elements * static_cast<index_t>(size_of(view.type));
   return view;
 }
 

@@ -24,7 +24,17 @@ void BufferStore::throw_never_filled() {
       "run forward with these spectra, or prepare these weights, first");
 }
 
+void BufferStore::place(std::byte* memory) noexcept {
+  release();
+  memory_ = nullptr;
+  for (void*& buffer : buffers_) {
+    buffer = memory;
+    memory += capacity() / buffers_.size();
+  }
+}
+
 void BufferStore::release() noexcept {
+  if (memory_ == nullptr) return;
   for (void*& buffer : buffers_) {
     if (buffer != nullptr) memory_->deallocate(buffer, bytes_each_, 64);
     buffer = nullptr;
@@ -40,7 +50,7 @@ std::size_t BufferStore::bytes() const noexcept {
 std::uint64_t hash_map(const ConstTensorView& tensor, index_t n, index_t c) {
   const auto size = size_of(tensor.type);
   const auto voxel = tensor.layout == Layout::blocked ? static_cast<std::size_t>(channel_block(tensor.type)) : 1;
-  const auto* base = static_cast<const std::byte*>(tensor.data) +
+  const auto* base = tensor.data.template as<const std::byte>().get() +
                      static_cast<std::size_t>(n * tensor.stride[0] + c * tensor.stride[1]) * size;
   std::uint64_t hash = 0;
   const Extent3& e = tensor.shape.extent;
@@ -69,9 +79,13 @@ Spectra::~Spectra() = default;
 Spectra::Spectra(Spectra&&) noexcept = default;
 Spectra& Spectra::operator=(Spectra&&) noexcept = default;
 std::uint64_t Spectra::version() const noexcept { return impl_ ? impl_->version.load(std::memory_order_relaxed) : 0; }
-std::size_t Spectra::bytes() const noexcept { return impl_ ? impl_->bytes() : 0; }
+std::size_t Spectra::bytes() const noexcept { return impl_ ? conv::bytes_of_cache(*impl_) : 0; }
+std::size_t Spectra::capacity() const noexcept { return impl_ ? conv::capacity_of(*impl_) : 0; }
+void Spectra::place(void* memory) noexcept {
+  if (impl_) conv::place_cache(*impl_, static_cast<std::byte*>(memory));
+}
 void Spectra::release() noexcept {
-  if (impl_) impl_->release();
+  if (impl_) conv::release_cache(*impl_);
 }
 
 PreparedWeights::PreparedWeights() : impl_(std::make_unique<Impl>()) {}
@@ -81,6 +95,13 @@ PreparedWeights& PreparedWeights::operator=(PreparedWeights&&) noexcept = defaul
 std::uint64_t PreparedWeights::version() const noexcept {
   return impl_ ? impl_->version.load(std::memory_order_relaxed) : 0;
 }
-std::size_t PreparedWeights::bytes() const noexcept { return impl_ ? impl_->bytes() : 0; }
+std::size_t PreparedWeights::bytes() const noexcept { return impl_ ? conv::bytes_of_cache(*impl_) : 0; }
+std::size_t PreparedWeights::capacity() const noexcept { return impl_ ? conv::capacity_of(*impl_) : 0; }
+void PreparedWeights::place(void* memory) noexcept {
+  if (impl_) conv::place_cache(*impl_, static_cast<std::byte*>(memory));
+}
+void PreparedWeights::release() noexcept {
+  if (impl_) conv::release_cache(*impl_);
+}
 
 }  // namespace convolume

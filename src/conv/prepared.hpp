@@ -1,7 +1,9 @@
 // The insides of Spectra and PreparedWeights.
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <memory_resource>
@@ -28,14 +30,19 @@ class BufferStore {
     if (buffers_[index] == nullptr) throw_never_filled();
     return buffers_[index];
   }
+  /// Frees what it has taken itself.
   void release() noexcept;
-  std::size_t bytes() const noexcept;
+  std::size_t bytes() const noexcept;  ///< held now
   std::size_t size() const noexcept { return buffers_.size(); }
+  /// Of all buffers, each rounded up to 64 bytes.
+  std::size_t capacity() const noexcept { return buffers_.size() * ((bytes_each_ + 63) / 64 * 64); }
+  /// Puts the buffers into `memory`, which holds capacity() bytes, aligned to 64, and stays the caller's.
+  void place(std::byte* memory) noexcept;
 
  private:
   [[noreturn]] static void throw_never_filled();
 
-  std::pmr::memory_resource* memory_ = nullptr;
+  std::pmr::memory_resource* memory_ = nullptr;  // null where the buffers were placed
   std::size_t bytes_each_ = 0;
   std::vector<void*> buffers_;
 };
@@ -62,6 +69,36 @@ class Scratch {
   std::byte* data_;
 };
 
+/// Stores that lie behind each other, and those of groups behind them: what Spectra and PreparedWeights are made of.
+template <class Cache>
+std::size_t capacity_of(const Cache& cache) noexcept {
+  std::size_t bytes = 0;
+  for (const BufferStore* store : cache.stores()) bytes += store->capacity();
+  for (const auto& group : cache.groups) bytes += capacity_of(*group);
+  return bytes;
+}
+template <class Cache>
+std::size_t bytes_of_cache(const Cache& cache) noexcept {
+  std::size_t bytes = 0;
+  for (const BufferStore* store : cache.stores()) bytes += store->bytes();
+  for (const auto& group : cache.groups) bytes += bytes_of_cache(*group);
+  return bytes;
+}
+template <class Cache>
+std::byte* place_cache(Cache& cache, std::byte* memory) noexcept {
+  for (BufferStore* store : cache.stores()) {
+    store->place(memory);
+    memory += store->capacity();
+  }
+  for (const auto& group : cache.groups) memory = place_cache(*group, memory);
+  return memory;
+}
+template <class Cache>
+void release_cache(Cache& cache) noexcept {
+  for (BufferStore* store : cache.stores()) store->release();
+  for (const auto& group : cache.groups) release_cache(*group);
+}
+
 /// Hash of the voxels of one feature map, or, of a blocked tensor, of one channel block.
 std::uint64_t hash_map(const ConstTensorView& tensor, index_t n, index_t c);
 /// Hash of all of them.
@@ -79,15 +116,8 @@ struct Spectra::Impl {
   std::vector<std::unique_ptr<Impl>> groups;  ///< of an engine that treats groups of channels one by one
   std::atomic<std::uint64_t> version{0};
 
-  std::size_t bytes() const noexcept {
-    std::size_t held = maps.bytes();
-    for (const auto& group : groups) held += group->bytes();
-    return held;
-  }
-  void release() noexcept {
-    maps.release();
-    for (const auto& group : groups) group->release();
-  }
+  std::array<conv::BufferStore*, 1> stores() noexcept { return {&maps}; }
+  std::array<const conv::BufferStore*, 1> stores() const noexcept { return {&maps}; }
 };
 
 struct PreparedWeights::Impl {
@@ -97,12 +127,10 @@ struct PreparedWeights::Impl {
   conv::BufferStore packed;   ///< the weights themselves, dense; one buffer
   std::vector<std::unique_ptr<Impl>> groups;  ///< of an engine that treats groups of channels one by one
 
-  std::size_t bytes() const noexcept {
-    std::size_t held = spectra.bytes() + packed.bytes();
-    for (const auto& group : groups) held += group->bytes();
-    return held;
-  }
   std::atomic<std::uint64_t> version{0};
+
+  std::array<conv::BufferStore*, 2> stores() noexcept { return {&spectra, &packed}; }
+  std::array<const conv::BufferStore*, 2> stores() const noexcept { return {&spectra, &packed}; }
 };
 
 }  // namespace convolume

@@ -297,7 +297,7 @@ bool TiledVoxels<T>::past_caches(const GroupEnds<T>& ends) const {
   const index_t bytes =
       static_cast<index_t>(sizeof(T)) * stored_elements(target.shape, target.layout, data_type_of<T>());
   const auto aligned = [&] {
-    bool all = reinterpret_cast<std::uintptr_t>(target.data) % 64 == 0;
+    bool all = reinterpret_cast<std::uintptr_t>(target.data.get()) % 64 == 0;
     for (const index_t stride : target.stride) all = all && stride * static_cast<index_t>(sizeof(T)) % 64 == 0;
     return all;
   };

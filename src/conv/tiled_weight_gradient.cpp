@@ -464,7 +464,7 @@ Ready TiledWeightGradient<T>::append(TaskGraph& graph, const ConvReady& ready,
       parts_ > 0 ? append_parts(graph, ready, a, run, before.back()) : append_chunks(graph, ready, a, run, before);
   auto done = append_inverses(graph, a, run, sums);
   graph.add(
-      {.name = "release spectra", .task_class = TaskClass::update}, [run] { run->release(); }, done);
+      {.name = "free spectra", .task_class = TaskClass::release}, [run] { run->release(); }, done);
   return Ready::all_of(std::move(done));
 }
 

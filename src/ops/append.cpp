@@ -20,11 +20,11 @@ void require_layout(std::string_view op, std::string_view what, Layout found, La
                                   name_of(found), name_of(wanted)));
 }
 
-void require_data(std::string_view op, std::string_view what, const void* data, const Shape5& shape) {
+void require_data(std::string_view op, std::string_view what, bool bound, const Shape5& shape) {
   if (shape.n < 1 || shape.c < 1 || shape.extent.z < 1 || shape.extent.y < 1 || shape.extent.x < 1) {
     throw InvalidArgument(fmt::format("{}: {} has no elements: its shape is {}", op, what, to_string(shape)));
   }
-  if (data == nullptr) throw InvalidArgument(fmt::format("{}: {} has no data: bind a tensor to it", op, what));
+  if (!bound) throw InvalidArgument(fmt::format("{}: {} has no data: bind a tensor to it", op, what));
 }
 
 void throw_not_dense(std::string_view op, std::string_view what, std::string_view remedy) {

@@ -27,21 +27,21 @@ inline constexpr index_t slab_elements = index_t{1} << 16;
 /// Throws ShapeMismatch naming operation and argument where `found` is not `wanted`.
 void require_shape(std::string_view op, std::string_view what, const Shape5& found, const Shape5& wanted);
 void require_layout(std::string_view op, std::string_view what, Layout found, Layout wanted);
-/// Throws InvalidArgument for a null pointer or a shape that has no elements.
-void require_data(std::string_view op, std::string_view what, const void* data, const Shape5& shape);
+/// Throws InvalidArgument where no memory is bound or the shape has no elements.
+void require_data(std::string_view op, std::string_view what, bool bound, const Shape5& shape);
 [[noreturn]] void throw_not_dense(std::string_view op, std::string_view what, std::string_view remedy);
 
 /// Throws where the view is null, empty, or its channel blocks are not dense.
 template <class T>
 void require_dense(std::string_view op, std::string_view what, const View<T>& view) {
-  require_data(op, what, view.data, view.shape);
+  require_data(op, what, view.data.bound(), view.shape);
   if (!view.dense_blocks()) throw_not_dense(op, what, "dense channel blocks");
 }
 
 /// Throws where the view is null, empty, or its voxels are not neighbours along X.
 template <class T>
 void require_rows(std::string_view op, std::string_view what, const View<T>& view) {
-  require_data(op, what, view.data, view.shape);
+  require_data(op, what, view.data.bound(), view.shape);
   if (view.stride[4] != view.block_channels()) throw_not_dense(op, what, "voxels side by side along X");
 }
 

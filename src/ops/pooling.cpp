@@ -14,8 +14,8 @@ Shape5 pooled_shape(const Shape5& input, const MaxPool& pool) {
   return {input.n, input.c, pooled_extent(input.extent, pool)};
 }
 
-void require_taps(const char* op, const std::uint8_t* taps) {
-  if (taps == nullptr) throw InvalidArgument(fmt::format("{}: taps has no data: bind a byte per stored element", op));
+void require_taps(const char* op, const Address<const std::uint8_t>& taps) {
+  if (!taps.bound()) throw InvalidArgument(fmt::format("{}: taps has no data: bind a byte per stored element", op));
 }
 
 /// Where the taps of a channel block of y begin.
@@ -52,7 +52,7 @@ Extent3 pooled_extent(const Extent3& input, const MaxPool& pool) {
 
 template <class T>
 Ready append_max_pool_forward(TaskGraph& graph, const Ready& ready, const ConstView<T>& x, const View<T>& y,
-                              std::uint8_t* taps, const MaxPool& pool) {
+                              Address<std::uint8_t> taps, const MaxPool& pool) {
   require_dense("max_pool", "x", x);
   require_dense("max_pool", "y", y);
   require_shape("max_pool", "y", y.shape, pooled_shape(x.shape, pool));
@@ -75,8 +75,8 @@ Ready append_max_pool_forward(TaskGraph& graph, const Ready& ready, const ConstV
 }
 
 template <class T>
-Ready append_max_pool_backward(TaskGraph& graph, const Ready& ready, const ConstView<T>& dy, const std::uint8_t* taps,
-                               const View<T>& dx, const MaxPool& pool, bool add) {
+Ready append_max_pool_backward(TaskGraph& graph, const Ready& ready, const ConstView<T>& dy,
+                               Address<const std::uint8_t> taps, const View<T>& dx, const MaxPool& pool, bool add) {
   require_dense("max_pool gradient", "dy", dy);
   require_dense("max_pool gradient", "dx", dx);
   require_shape("max_pool gradient", "dy", dy.shape, pooled_shape(dx.shape, pool));
@@ -100,12 +100,12 @@ Ready append_max_pool_backward(TaskGraph& graph, const Ready& ready, const Const
 }
 
 template Ready append_max_pool_forward<float>(TaskGraph&, const Ready&, const ConstView<float>&, const View<float>&,
-                                              std::uint8_t*, const MaxPool&);
+                                              Address<std::uint8_t>, const MaxPool&);
 template Ready append_max_pool_forward<double>(TaskGraph&, const Ready&, const ConstView<double>&, const View<double>&,
-                                               std::uint8_t*, const MaxPool&);
-template Ready append_max_pool_backward<float>(TaskGraph&, const Ready&, const ConstView<float>&, const std::uint8_t*,
-                                               const View<float>&, const MaxPool&, bool);
-template Ready append_max_pool_backward<double>(TaskGraph&, const Ready&, const ConstView<double>&, const std::uint8_t*,
-                                                const View<double>&, const MaxPool&, bool);
+                                               Address<std::uint8_t>, const MaxPool&);
+template Ready append_max_pool_backward<float>(TaskGraph&, const Ready&, const ConstView<float>&,
+                                               Address<const std::uint8_t>, const View<float>&, const MaxPool&, bool);
+template Ready append_max_pool_backward<double>(TaskGraph&, const Ready&, const ConstView<double>&,
+                                                Address<const std::uint8_t>, const View<double>&, const MaxPool&, bool);
 
 }  // namespace convolume::ops

@@ -26,12 +26,12 @@ Extent3 pooled_extent(const Extent3& input, const MaxPool& pool);
 /// y's shape and layout stores, stored_elements() of them, in that order. Nothing may alias.
 template <class T>
 Ready append_max_pool_forward(TaskGraph& graph, const Ready& ready, const ConstView<T>& x, const View<T>& y,
-                              std::uint8_t* taps, const MaxPool& pool);
+                              Address<std::uint8_t> taps, const MaxPool& pool);
 
 /// dx = 0, or as it is with `add`; then dx[where the maximum was] += dy, in the order of the outputs. dx has the shape
 /// of the forward x; taps are what the forward wrote. `ready` is of dy and of dx, each counting its own planes.
 template <class T>
-Ready append_max_pool_backward(TaskGraph& graph, const Ready& ready, const ConstView<T>& dy, const std::uint8_t* taps,
-                               const View<T>& dx, const MaxPool& pool, bool add);
+Ready append_max_pool_backward(TaskGraph& graph, const Ready& ready, const ConstView<T>& dy,
+                               Address<const std::uint8_t> taps, const View<T>& dx, const MaxPool& pool, bool add);
 
 }  // namespace convolume::ops

@@ -168,6 +168,63 @@ TEST_CASE("caches of another geometry, never filled or stale are refused") {
 #endif
 }
 
+TEST_CASE("spectra and prepared weights may live in memory of the caller, which holds their capacity") {
+  for (const char* text : {"ic2id8oc2kd3", "ic20id10oc18kd3", "g2ic4id9oc6kd3"}) {
+    for (const Engine engine : {Engine::fft_volume, Engine::fft_tiled, Engine::direct}) {
+      CAPTURE(text, name_of(engine));
+      ConvCase<float> c(parse_problem(text), {.engine = engine});
+      const Execution run{c.scheduler, &c.memory};
+      const auto w = c.plan.prepare(run, c.w);
+      auto x_hat = c.plan.input_spectra(&c.memory);
+      c.plan.forward(run, {.x = c.x, .w = w, .y = c.y, .x_hat = &x_hat});
+      c.plan.backward(run, {.x = c.x, .dy = c.dy, .w = w, .x_hat = &x_hat, .dx = c.dx, .dw = c.dw});
+      CHECK(w.capacity() >= w.bytes());
+      CHECK(w.capacity() > 0);
+      CHECK(x_hat.capacity() >= x_hat.bytes());
+
+      auto placed_w = c.plan.prepared_weights(&c.memory);
+      auto placed_x_hat = c.plan.input_spectra(&c.memory);
+      REQUIRE(placed_w.capacity() == w.capacity());
+      REQUIRE(placed_x_hat.capacity() == x_hat.capacity());
+      constexpr std::size_t guard = 64;
+      std::pmr::vector<std::byte> memory(w.capacity() + x_hat.capacity() + guard, std::byte{0xFF}, &c.memory);
+      placed_w.place(memory.data());
+      placed_x_hat.place(memory.data() + w.capacity());
+      auto y = test::poisoned<float>(c.problem.y_shape());
+      auto dw = test::poisoned<float>(c.problem.w_shape());
+      TaskGraph graph;
+      const Ready ready = c.plan.append_prepare(graph, {}, c.w, placed_w);
+      const Ready done = c.plan.append_forward(graph, {.w = ready},
+                                               {.x = c.x, .w = placed_w, .y = y, .x_hat = &placed_x_hat}, &c.memory);
+      c.plan.append_backward(graph, {.x = done, .w = ready, .dy = done},
+                             {.x = c.x, .dy = c.dy, .w = placed_w, .x_hat = &placed_x_hat, .dw = dw}, &c.memory);
+      graph.run(c.scheduler);
+      CHECK(test::same_bits(y, c.y));
+      CHECK(test::same_bits(dw, c.dw));
+      for (std::size_t i = memory.size() - guard; i < memory.size(); ++i) REQUIRE(memory[i] == std::byte{0xFF});
+      placed_w.release();  // what is not its own stays
+    }
+  }
+}
+
+TEST_CASE("tensors of a graph may get their memory from its tasks") {
+  ConvCase<float> c(parse_problem("ic17id9oc20kd3"), {});
+  const Execution run{c.scheduler, &c.memory};
+  const auto w = c.plan.prepare(run, c.w);
+  c.plan.forward(run, {.x = c.x, .w = w, .y = c.y});
+  void* slot = nullptr;
+  const View<float> y(Address<float>::in(&slot), c.problem.y_shape());
+  Tensor<float> later;
+  TaskGraph graph;
+  const TaskId take = graph.add({.name = "take"}, [&] {
+    later = test::poisoned<float>(c.problem.y_shape());
+    slot = later.data();
+  });
+  c.plan.append_forward(graph, {.x = Ready::all_of({take})}, {.x = c.x, .w = w, .y = y}, &c.memory);
+  graph.run(c.scheduler);
+  CHECK(test::same_bits(later, c.y));
+}
+
 TEST_CASE("one plan is executed by many threads at once") {
   ConvCase<float> c(parse_problem("ic2id9oc3kd3"), {.engine = Engine::fft_volume}, false, 2);
   c.run();

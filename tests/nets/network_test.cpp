@@ -180,7 +180,9 @@ class Training {
                   .engine = options.engine,
                   .memory_budget = options.memory_budget,
                   .fft = options.fft,
-                  .cache_spectra = options.cache_spectra},
+                  .cache_spectra = options.cache_spectra,
+                  .memory_mode = options.memory_mode,
+                  .poison_freed = options.poison_freed},
                  memory),
         target_(network_.logits().shape(), memory) {
     fill(network_.input(), 1);
@@ -195,11 +197,13 @@ class Training {
       p.gradient.fill(0);
     }
     network_.set_iteration(11, 5);
-    auto prepared = network_.append_prepare(graph_, {});
-    const Ready logits = network_.append_forward(graph_, {}, std::move(prepared), {});
-    const TaskId loss = graph_.add(
-        {.name = "loss"}, [this] { differentiate(); }, logits.tasks());
-    network_.append_backward(graph_, Ready::all_of({loss}));
+    if (network_.lifetimes().planned()) {
+      TaskGraph draft;
+      append(draft);
+      network_.plan_memory();
+    }
+    append(graph_);
+    network_.place_memory();
   }
 
   double run(Scheduler& scheduler) {
@@ -218,6 +222,13 @@ class Training {
   }
 
  private:
+  void append(TaskGraph& graph) {
+    auto prepared = network_.append_prepare(graph, {});
+    const Ready logits = network_.append_forward(graph, {}, std::move(prepared), {});
+    const TaskId loss = graph.add(
+        {.name = "loss"}, [this] { differentiate(); }, logits.tasks());
+    network_.append_backward(graph, Ready::all_of({loss}));
+  }
   static void fill(Tensor<float>& t, std::uint32_t stream) {
     const RandomKey key{.seed = 8, .a = stream};
     for (index_t i = 0; i < t.elements(); ++i)
@@ -262,6 +273,26 @@ class Poison final : public std::pmr::memory_resource {
     std::pmr::new_delete_resource()->deallocate(memory, bytes, alignment);
   }
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+};
+
+/// Memory of another resource, that refuses one request.
+class Shortage final : public std::pmr::memory_resource {
+ public:
+  explicit Shortage(std::pmr::memory_resource* upstream) : upstream_(upstream) {}
+  void fail_at(int request) { left_ = request; }
+
+ private:
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override {
+    if (left_-- == 0) throw std::bad_alloc();
+    return upstream_->allocate(bytes, alignment);
+  }
+  void do_deallocate(void* memory, std::size_t bytes, std::size_t alignment) override {
+    upstream_->deallocate(memory, bytes, alignment);
+  }
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+
+  std::pmr::memory_resource* upstream_;
+  std::atomic<int> left_{-1};
 };
 
 /// |a - b| / |b| in the Euclidean norm.
@@ -470,6 +501,50 @@ TEST_CASE("a net of many channels runs on blocked tensors and gives what it give
   CHECK_THAT(record.to_text(), Catch::Contains("node.b.layout"));
 }
 
+TEST_CASE("tensors that share an arena, or come and go as tasks run, give the bits of tensors apart", "[network]") {
+  const std::string wide = widened(everything);
+  for (const auto* text : {&everything, &convolutions, &wide}) {
+    const auto expected = results_of(*text, {.memory_mode = MemoryMode::apart});
+    for (const MemoryMode mode : {MemoryMode::arena, MemoryMode::slab}) {
+      for (const int threads : {1, 2, 8}) {
+        CAPTURE(name_of(mode), threads);
+        Scheduler scheduler(threads);
+        Poison memory;
+        Training on(*text, {.memory_mode = mode, .poison_freed = true}, &memory);
+        for (int run = 0; run < 4; ++run) {
+          on.run(scheduler);
+          REQUIRE(same_bits(on.results(), expected));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("tasks free every tensor and spectrum that they have taken, also where memory ends in between", "[network]") {
+  const auto expected = results_of(convolutions, {.memory_mode = MemoryMode::apart});
+  SlabResource slab;
+  Shortage memory(&slab);
+  Scheduler scheduler(2);
+  Training on(convolutions, {.memory_mode = MemoryMode::slab}, &memory);
+  const std::size_t before = slab.statistics().live_bytes;
+  on.run(scheduler);
+  CHECK(slab.statistics().live_bytes == before);
+  CHECK(slab.statistics().peak_bytes > 2 * before);
+  int fails = 0;
+  for (bool failed = true; failed; ++fails) {
+    memory.fail_at(fails);
+    failed = false;
+    try {
+      on.run(scheduler);
+    } catch (const std::bad_alloc&) {
+      failed = true;
+    }
+    REQUIRE(slab.statistics().live_bytes == before);
+  }
+  CHECK(fails > 20);
+  CHECK(same_bits(on.results(), expected));
+}
+
 TEST_CASE("iterations leave no memory behind", "[network]") {
   for (const Engine engine : {Engine::automatic, Engine::fft_volume}) {
     for (const std::size_t budget : {std::size_t{0}, std::size_t{1}}) {
@@ -484,7 +559,8 @@ TEST_CASE("iterations leave no memory behind", "[network]") {
         for (int i = 0; i < 10; ++i) on.run(scheduler);
         const SlabStatistics after = memory.statistics();
         CHECK(after.live_bytes == before.live_bytes);
-        CHECK(after.live_bytes >= on.network().tensor_bytes());
+        CHECK(after.live_bytes >= on.network().lifetimes().arena_bytes());
+        CHECK(on.network().lifetimes().arena_bytes() > 0);
         for (std::size_t c = 0; c < after.classes.size(); ++c) CHECK(after.classes[c].live == before.classes[c].live);
       }
       CHECK(memory.statistics().live_bytes == 0);
@@ -507,7 +583,7 @@ TEST_CASE("dropout draws anew by seed and iteration, and repeats itself", "[netw
 
 TEST_CASE("the first node that is not finite is named", "[network]") {
   Scheduler serial(1);
-  Training on(everything, {});
+  Training on(everything, {.memory_mode = MemoryMode::apart});
   on.run(serial);
   CHECK(on.network().first_non_finite() == std::nullopt);
   on.parameters().find("c.bias")->value.data()[1] = std::numeric_limits<float>::quiet_NaN();

@@ -204,6 +204,6 @@ TEST_CASE("a Chrome trace names processes, escapes what JSON cannot hold and beg
       json,
       Catch::Contains(
           R"("name": "a \"quoted\"\u000a\\task", "cat": "conv1", "ph": "X", "pid": 0, )"
-          R"("tid": 1, "ts": 0.000, "dur": 2.500, "args": {"layer": "conv1", "bytes": 4096, "run": 0, "task": 0, "update": false, "after": []})"));
+          R"("tid": 1, "ts": 0.000, "dur": 2.500, "args": {"layer": "conv1", "bytes": 4096, "run": 0, "task": 0, "class": "normal", "after": []})"));
   CHECK(std::count(json.begin(), json.end(), '{') == std::count(json.begin(), json.end(), '}'));
 }

@@ -164,7 +164,7 @@ class Cli(unittest.TestCase):
         events = json.loads((self.folder / "trace.json").read_text())["traceEvents"]
         tasks = [event for event in events if event["ph"] == "X"]
         self.assertEqual({event["args"]["run"] for event in tasks}, {0, 1, 2})
-        self.assertTrue(any(event["args"]["update"] for event in tasks))
+        self.assertTrue(any(event["args"]["class"] == "update" for event in tasks))
         text = self.run_cli("simulate", "--trace", "trace.json", "--cores", "1,4")
         self.assertRegex(text, r"busy .* idle .*\n(.*\n)*critical path .*\n *cores .*\n +1 +[0-9.]+ +1.00 +100 %\n +4 ")
 

@@ -1,0 +1,76 @@
+#include "allocator/arena_plan.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace convolume::allocator {
+namespace {
+
+constexpr std::size_t alignment = 64;
+
+std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+/// The lowest offset at which `bytes` fit between `taken` stretches [begin, end), which are sorted here.
+std::size_t lowest_gap(std::vector<std::pair<std::size_t, std::size_t>>& taken, std::size_t bytes) {
+  std::sort(taken.begin(), taken.end());
+  std::size_t offset = 0;
+  for (const auto& [begin, end] : taken) {
+    if (begin >= offset + bytes) break;
+    offset = std::max(offset, end);
+  }
+  return offset;
+}
+
+using Order = std::vector<std::size_t>;
+
+ArenaPlan place(std::span<const std::size_t> bytes, const std::vector<Order>& conflicts, const Order& order) {
+  ArenaPlan plan;
+  plan.offsets.assign(bytes.size(), 0);
+  std::vector<bool> placed(bytes.size(), false);
+  std::vector<std::pair<std::size_t, std::size_t>> taken;
+  for (const std::size_t buffer : order) {
+    const std::size_t size = aligned(bytes[buffer]);
+    taken.clear();
+    for (const std::size_t other : conflicts[buffer]) {
+      if (placed[other]) taken.emplace_back(plan.offsets[other], plan.offsets[other] + aligned(bytes[other]));
+    }
+    plan.offsets[buffer] = lowest_gap(taken, size);
+    plan.bytes = std::max(plan.bytes, plan.offsets[buffer] + size);
+    placed[buffer] = true;
+  }
+  return plan;
+}
+
+}  // namespace
+
+ArenaPlan plan_arena(std::span<const std::size_t> bytes,
+                     const std::function<bool(std::size_t, std::size_t)>& conflict) {
+  std::vector<Order> conflicts(bytes.size());
+  Order given;
+  for (std::size_t a = 0; a < bytes.size(); ++a) {
+    if (bytes[a] == 0) continue;
+    given.push_back(a);
+    for (std::size_t b = 0; b < bytes.size(); ++b) {
+      if (a != b && bytes[b] != 0 && conflict(a, b)) conflicts[a].push_back(b);
+    }
+  }
+  // No one order is the best for all nets, and all are cheap.
+  const auto descending = [&](const auto& key) {
+    Order order = given;
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return key(a) > key(b); });
+    return order;
+  };
+  const auto crowd = [&](std::size_t buffer) {
+    std::size_t sum = bytes[buffer];
+    for (const std::size_t other : conflicts[buffer]) sum += bytes[other];
+    return sum;
+  };
+  ArenaPlan best = place(bytes, conflicts, descending([&](std::size_t buffer) { return bytes[buffer]; }));
+  for (const Order& order : {descending(crowd), Order(given.rbegin(), given.rend()), given}) {
+    ArenaPlan plan = place(bytes, conflicts, order);
+    if (plan.bytes < best.bytes) best = std::move(plan);
+  }
+  return best;
+}
+
+}  // namespace convolume::allocator

@@ -1,0 +1,169 @@
+#include "nets/lifetimes.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "allocator/arena_plan.hpp"
+#include "convolume/error.hpp"
+
+namespace convolume::nets {
+namespace {
+
+/// Steps that lie between the last use of a buffer and the first of one that takes over its bytes: so many layers may
+/// run beside each other as if nothing was shared.
+constexpr int slack = 1;
+
+constexpr int not_a_number = 0xFF;  // in every byte; of float and double
+
+}  // namespace
+
+const char* name_of(MemoryMode mode) noexcept {
+  switch (mode) {
+    case MemoryMode::arena:
+      return "arena";
+    case MemoryMode::slab:
+      return "slab";
+    case MemoryMode::apart:
+      return "apart";
+  }
+  return "unknown";
+}
+
+MemoryMode memory_mode_of(const std::string& name) {
+  for (const MemoryMode mode : {MemoryMode::arena, MemoryMode::slab, MemoryMode::apart}) {
+    if (name == name_of(mode)) return mode;
+  }
+  throw InvalidArgument(fmt::format("memory '{}' is unknown; use arena, slab or apart", name));
+}
+
+Lifetimes::Lifetimes(MemoryMode mode, std::pmr::memory_resource* memory, bool poison)
+    : mode_(mode), memory_(memory), poison_(poison) {}
+
+Lifetimes::~Lifetimes() {
+  for (Held& held : held_) {
+    if (arena_ == nullptr && held.place == nullptr) free(held);
+  }
+  if (arena_ != nullptr) memory_->deallocate(arena_, arena_bytes_, 64);
+}
+
+Lifetimes::Buffer Lifetimes::add(std::size_t bytes) {
+  held_.push_back({.bytes = bytes});
+  if (mode_ == MemoryMode::apart) take(held_.back());
+  return held_.size() - 1;
+}
+
+Lifetimes::Buffer Lifetimes::add(Spectra& spectra, bool lasting) {
+  held_.push_back({.bytes = spectra.capacity(),
+                   .lasting = lasting,
+                   .place = [&spectra](void* memory) { spectra.place(memory); },
+                   .release = [&spectra] { spectra.release(); }});
+  return held_.size() - 1;
+}
+
+Lifetimes::Buffer Lifetimes::add(PreparedWeights& weights, bool lasting) {
+  held_.push_back({.bytes = weights.capacity(),
+                   .lasting = lasting,
+                   .place = [&weights](void* memory) { weights.place(memory); },
+                   .release = [&weights] { weights.release(); }});
+  return held_.size() - 1;
+}
+
+void Lifetimes::take(Held& held) {
+  if (held.address == nullptr && held.bytes > 0) held.address = memory_->allocate(held.bytes, 64);
+}
+
+void Lifetimes::free(Held& held) noexcept {
+  if (held.release) return held.release();
+  if (held.address != nullptr) memory_->deallocate(held.address, held.bytes, 64);
+  held.address = nullptr;
+}
+
+Ready Lifetimes::enter(TaskGraph& graph, std::span<const Buffer> buffers, const Ready& input) {
+  std::vector<TaskId> gate;
+  for (const Buffer buffer : buffers) {
+    if (buffer == no_buffer) continue;
+    Held& held = held_[buffer];
+    if (!planned_) {
+      if (held.first < 0) held.first = steps_;
+      held.last = steps_;
+      continue;
+    }
+    if (held.first != steps_ || held.lasting) continue;
+    for (const Buffer earlier : held.earlier) gate.push_back(held_[earlier].freed);
+    if (mode_ != MemoryMode::slab || held.place != nullptr) continue;
+    // Not before the first part of the input is there: what could start at once would take its memory at once.
+    std::vector<TaskId> after;
+    input.collect(0, 0, 1, 0, 1, after);
+    gate.push_back(graph.add(
+        {.name = "take memory", .cost = 0}, [this, &held] { take(held); }, after));
+  }
+  return Ready::all_of(std::move(gate));
+}
+
+void Lifetimes::leave(TaskGraph& graph, std::span<const Buffer> buffers, TaskId begin) {
+  const int step = steps_++;
+  if (!planned_) return;
+  std::vector<TaskId> tasks;
+  for (auto task = begin; task < static_cast<TaskId>(graph.size()); ++task) tasks.push_back(task);
+  for (const Buffer buffer : buffers) {
+    if (buffer == no_buffer) continue;
+    Held& held = held_[buffer];
+    if (held.lasting || (mode_ == MemoryMode::arena && !held.taken_over)) continue;
+    held.users.insert(held.users.end(), tasks.begin(), tasks.end());
+    if (held.last != step) continue;
+    // A task of its own class: what waits for the memory need not wait behind other work, and a cancelled run frees it.
+    held.freed = graph.add(
+        {.name = "free memory", .cost = 0, .task_class = TaskClass::release},
+        [this, &held] {
+          if (poison_ && held.address != nullptr) {
+            std::memset(held.address, not_a_number, held.bytes);
+          }
+          if (mode_ == MemoryMode::slab) free(held);
+        },
+        held.users);
+    held.users = {};
+  }
+}
+
+void Lifetimes::plan() {
+  planned_ = true;
+  steps_ = 0;
+  if (mode_ != MemoryMode::arena) return;
+  std::vector<std::size_t> bytes;
+  for (const Held& held : held_) bytes.push_back(in_arena(held) ? held.bytes : 0);
+  const auto before = [this](Buffer a, Buffer b) {
+    return !held_[a].lasting && !held_[b].lasting && held_[a].last + slack < held_[b].first;
+  };
+  const auto arena = allocator::plan_arena(bytes, [&](Buffer a, Buffer b) { return !before(a, b) && !before(b, a); });
+  arena_bytes_ = arena.bytes;
+  for (Buffer b = 0; b < held_.size(); ++b) {
+    held_[b].offset = arena.offsets[b];
+    for (Buffer a = 0; a < held_.size(); ++a) {
+      const bool apart =
+          arena.offsets[a] + bytes[a] <= arena.offsets[b] || arena.offsets[b] + bytes[b] <= arena.offsets[a];
+      if (a == b || apart || bytes[a] == 0 || bytes[b] == 0 || !before(a, b)) continue;
+      held_[b].earlier.push_back(a);
+      held_[a].taken_over = true;
+    }
+  }
+}
+
+void Lifetimes::place() {
+  if (mode_ != MemoryMode::arena || arena_bytes_ == 0) return;
+  arena_ = memory_->allocate(arena_bytes_, 64);
+  for (Held& held : held_) {
+    if (!in_arena(held)) continue;
+    held.address = static_cast<std::byte*>(arena_) + held.offset;
+    if (held.place) held.place(held.address);
+  }
+}
+
+std::size_t Lifetimes::buffer_bytes() const {
+  std::size_t bytes = 0;
+  for (const Held& held : held_) bytes += held.bytes;
+  return bytes;
+}
+
+}  // namespace convolume::nets
