@@ -26,7 +26,7 @@ void OurNet::prepare() {
       .memory_budget = 0,
       .fft = {.backend = backend_, .rigor = backend_ == fft::Backend::native ? fft::Rigor::estimate : o_.rigor},
       .cache_spectra = cache_};
-  net_ = MeasuredNet::make(work(), spec_, options, o_.threads);
+  net_ = MeasuredNet::make(work(), spec_, options, o_.threads, o_.scheduling);
   net_->call();
 }
 

@@ -376,7 +376,7 @@ void Network::backward_conv(TaskGraph& graph, std::size_t index, ParameterReady&
   // The spectra of x live from this layer's forward to its weight gradient, within one run. Never skipped, so that a
   // cancelled run frees them too.
   graph.add(
-      {.name = "release input spectra", .task_class = TaskClass::update}, [&node] { node.x_hat.release(); },
+      {.name = "release input spectra", .task_class = TaskClass::release}, [&node] { node.x_hat.release(); },
       gradients.dw.tasks());
 }
 

@@ -230,7 +230,7 @@ Ready FftTiledEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready
   Ready done = forward_.append_groups(graph, ready.x, {}, weights, ends);
   if (!keep_weights_) {
     graph.add(
-        {.name = "release weight spectra", .task_class = TaskClass::update}, [own] { own->release(); }, done.tasks());
+        {.name = "release weight spectra", .task_class = TaskClass::release}, [own] { own->release(); }, done.tasks());
   }
   return done;
 }
@@ -257,7 +257,7 @@ Ready FftTiledEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
   Ready done = data_.append_groups(graph, ready.dy, ready.dx, before, ends);
   if (shared.dy) shared.ready = done.tasks();
   graph.add(
-      {.name = "release weight spectra", .task_class = TaskClass::update}, [own] { own->release(); }, done.tasks());
+      {.name = "release weight spectra", .task_class = TaskClass::release}, [own] { own->release(); }, done.tasks());
   return done;
 }
 
