@@ -1,7 +1,6 @@
 // Admission by memory: what tasks hold together stays within the budget, and every run ends all the same.
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
