@@ -1,5 +1,6 @@
 #include "bench/order_contest.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -147,8 +148,11 @@ class OrderContest {
   }
 
   void print() const {
-    fmt::print("\niteration of {}, engine {}, {} tasks, {} thread{}, {} rounds; speed-ups by simulation\n", spec_.name,
-               o_.engine, tasks_, threads_, threads_ == 1 ? "" : "s", ways_[0].seconds.size());
+    fmt::print(
+        "\niteration of {}, engine {}, {} tasks of at most {:.2f} MiB of scratch, {} thread{}, {} rounds; speed-ups by "
+        "simulation\n",
+        spec_.name, o_.engine, tasks_, static_cast<double>(scratch_bytes_) / mib, threads_, threads_ == 1 ? "" : "s",
+        ways_[0].seconds.size());
     fmt::print("{:32} {:>9}  {:19} {:>28} {:>9}", "", "ms", "quartiles", "times TaskGraph's", "peak MiB");
     for (const int cores : o_.cores) fmt::print(" {:>9}", fmt::format("{} cores", cores));
     fmt::print("\n");
@@ -178,6 +182,7 @@ class OrderContest {
                       {"ratio_low", ratio(way, 0.25)},
                       {"ratio_high", ratio(way, 0.75)},
                       {"peak_bytes", way.peak_bytes},
+                      {"most_scratch_bytes", scratch_bytes_},
                       {"simulated_cores", way.speed_up.empty() ? std::vector<int>{} : o_.cores},
                       {"simulated_speed_up", way.speed_up}});
     }
@@ -203,6 +208,7 @@ class OrderContest {
     net_->record(nullptr);
     const auto tasks = net_->graph().describe();
     tasks_ = tasks.size();
+    for (const TaskDescription& task : tasks) scratch_bytes_ = std::max(scratch_bytes_, task.options.scratch_bytes);
     std::vector<double> seconds(tasks.size(), 0);
     for (const TraceEvent& event : trace.events()) {
       seconds[static_cast<std::size_t>(event.task)] = 1e-9 * static_cast<double>(event.end - event.begin);
@@ -235,7 +241,7 @@ class OrderContest {
   const nets::NetSpec& spec_;
   int threads_;
   std::unique_ptr<MeasuredNet> net_;
-  std::size_t tasks_ = 0;
+  std::size_t tasks_ = 0, scratch_bytes_ = 0;  // of the graph; the most of a task
   std::vector<Way> ways_;
 };
 
