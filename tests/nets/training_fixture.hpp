@@ -84,11 +84,12 @@ struct Session {
         scheduler(threads),
         spec(nets::parse_net(net, "small.toml")),
         trainer(spec, data, 5, {.tune_on = tune ? &scheduler : nullptr, .tuned = tuned}, scheduler, &memory) {}
+  /// Gradients are always clipped, so that weights depend on the norm of all of them.
   Session(const nets::Dataset& d, int threads, const nets::NetworkOptions& network,
           const SchedulerOptions& scheduling = {})
       : data(d),
         scheduler(threads, scheduling),
-        spec(nets::parse_net(small_net, "small.toml")),
+        spec(nets::parse_net(small_net, "small.toml", {"optimizer.clip_norm=0.001"})),
         trainer(spec, data, 5, network, scheduler, &memory) {}
   void steps(int count) {
     for (int i = 0; i < count; ++i) REQUIRE(trainer.step().has_value());
