@@ -20,7 +20,7 @@ struct Options {
   std::vector<std::string> nets, overrides;
   std::string engine = "automatic";
   int threads = 0;
-  double memory_gib = 4;
+  double memory_gib = 4, scratch_mib = 0;
   NetContestOptions contest;
 };
 
@@ -28,6 +28,10 @@ nets::NetworkOptions network_options(const Options& o) {
   return {.engine = engine_of(o.engine),
           .memory_budget = static_cast<std::size_t>(o.memory_gib * (1u << 30)),
           .memory_mode = o.contest.memory.front()};
+}
+
+SchedulerOptions scheduling(const Options& o) {
+  return {.scratch_budget = static_cast<std::size_t>(o.scratch_mib * (1u << 20))};
 }
 
 /// The net that was measured last: Google Benchmark calls a benchmark several times.
@@ -75,8 +79,8 @@ void add(const Options& options, Last& last) {
                                    try {
                                      if (last.net != file) {
                                        last.training.reset();
-                                       last.training =
-                                           MeasuredNet::make(Work::training, spec, network_options(options), threads);
+                                       last.training = MeasuredNet::make(Work::training, spec, network_options(options),
+                                                                         threads, scheduling(options));
                                        last.net = file;
                                      }
                                      measure(state, *last.training);
@@ -210,6 +214,10 @@ int run_net(int argc, char** argv) {
                  "ours may hold together")
       ->check(CLI::Range(0.0, 1048576.0))
       ->option_text("NUMBER [4; 8 with --side-by-side]");
+  app.add_option("--scratch-budget", options.scratch_mib,
+                 "MiB of scratch that the running tasks of ours may hold together, 0 is no limit")
+      ->check(CLI::Range(0.0, 1048576.0))
+      ->option_text("NUMBER [0]");
   app.add_flag("--side-by-side", side_by_side, "Compare backends, caching and PyTorch, in turn");
   app.add_flag("--describe", describe,
                "Write the net of --net as JSON, generators expanded, for torch_net.py, and end");
@@ -228,6 +236,7 @@ int run_net(int argc, char** argv) {
     }
     o.nets = options.nets;
     o.overrides = options.overrides;
+    o.scheduling = scheduling(options);
     o.threads = options.threads > 0 ? options.threads : default_threads();
     if (o.torch) use_defaults_for_peers(app, o);
     if (app.count("--engine") > 0) o.engine = options.engine;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "bench/order_contest.hpp"
 #include "bench/scheduler_side_by_side.hpp"
 #include "bench/support.hpp"
 #include "bench/task_runners.hpp"
@@ -17,7 +18,15 @@ constexpr const char* description =
     "With --side-by-side, or any option of it, the same graph runs on ours, on a tbb::flow::graph of continue_nodes,\n"
     "and on a tbb::task_group, whose tasks count predecessors and run the first task that they make ready themselves.\n"
     "All are built before and run again and again, in turns, another one first in each round. Medians and quartiles\n"
-    "over the rounds are printed; ratios are of the same round.";
+    "over the rounds are printed; ratios are of the same round.\n\n"
+    "With --orders the tasks of a training iteration of each net do their work, and are taken in several orders: "
+    "first\n"
+    "come, last come, by priority (the costliest path to the end) with all updates first, last, or forced by the task\n"
+    "that needs them, the latter also with what gives memory back last in place of first, and with a barrier after\n"
+    "each layer; TaskGraph's is by priority with forced updates. Each runs\n"
+    "once untimed and once timed, in turns. Peaks are the most bytes of tensors, spectra and scratch that a net held\n"
+    "that ran in that order alone. Speed-ups are those of list scheduling in the same order, each task taking as long\n"
+    "as on the threads measured. --scratch-budget adds TaskGraph with admission by memory.";
 
 void measure(benchmark::State& state, const TaskShape& shape, int threads) {
   const auto runner = runner_kinds().front().make(
@@ -47,16 +56,40 @@ void add(const SchedulerContestOptions& options) {
   }
 }
 
+OrderContestOptions orders_of(const SchedulerContestOptions& o, const std::string& engine,
+                              std::vector<double> scratch_mib) {
+  return {.nets = o.nets,
+          .overrides = o.overrides,
+          .engine = engine,
+          .threads = o.threads,
+          .scratch_mib = std::move(scratch_mib),
+          .rounds = o.rounds,
+          .min_seconds = o.min_seconds,
+          .json = o.json};
+}
+
 int run_scheduler(int argc, char** argv) {
   SchedulerContestOptions options;
-  bool side_by_side = false;
+  std::string engine = "automatic";
+  std::vector<double> scratch_mib;
+  bool side_by_side = false, orders = false;
   CLI::App app(description, "bench_scheduler");
   app.add_option("--net", options.nets, "Net descriptions (TOML)")->check(CLI::ExistingFile)->option_text("FILE ...");
+  app.add_option("--set", options.overrides, "table.key=value on top of each description, may be repeated")
+      ->option_text("KEY=VALUE ...");
   app.add_option("--threads", options.threads, "Numbers of threads, separated by commas")
       ->delimiter(',')
       ->check(CLI::Range(1, 1024))
       ->option_text("NUMBERS [1,2]");
   app.add_flag("--side-by-side", side_by_side, "Compare with oneTBB, in turn");
+  app.add_flag("--orders", orders, "Compare orders of the tasks of nets, in turn");
+  app.add_option("--engine", engine, "With --orders: automatic, fft_tiled, fft_volume, direct or reference")
+      ->check(CLI::IsMember({"automatic", "fft_tiled", "fft_volume", "direct", "reference"}))
+      ->option_text("NAME [automatic]");
+  app.add_option("--scratch-budget", scratch_mib, "With --orders: MiB of scratch, separated by commas")
+      ->delimiter(',')
+      ->check(CLI::Range(0.001, 1048576.0))
+      ->option_text("NUMBERS");
   app.add_option("--rounds", options.rounds, "Least number of rounds")
       ->check(CLI::Range(1, 100000))
       ->option_text("NUMBER [21]");
@@ -68,11 +101,18 @@ int run_scheduler(int argc, char** argv) {
     for (const char* flag : {"--rounds", "--min-seconds", "--json"}) {
       side_by_side = side_by_side || app.count(flag) > 0;
     }
-    if (options.threads.empty()) options.threads = {1, 2};
+    if (orders && options.nets.empty()) throw CLI::ValidationError("--orders", "name nets with --net");
+    for (const char* flag : {"--engine", "--scratch-budget"}) {
+      if (!orders && app.count(flag) > 0) throw CLI::ValidationError(flag, "it belongs to --orders; leave it out");
+    }
+    if (orders && app.count("--side-by-side") > 0)
+      throw CLI::ValidationError("--orders", "give it without --side-by-side");
+    if (options.threads.empty()) options.threads = orders ? std::vector{2} : std::vector{1, 2};
   });
   return run(
       app, argc, argv, [&] { add(options); },
       [&]() -> Mode {
+        if (orders) return [&] { return order_contest(orders_of(options, engine, scratch_mib)); };
         if (!side_by_side) return {};
         return [&] { return scheduler_side_by_side(options); };
       });

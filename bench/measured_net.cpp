@@ -18,8 +18,9 @@ nets::Dataset synthetic_data(const Extent3& patch, std::pmr::memory_resource* me
 
 class NetTraining : public MeasuredNet {
  public:
-  NetTraining(const nets::NetSpec& spec, const nets::NetworkOptions& options, int threads)
-      : MeasuredNet(threads),
+  NetTraining(const nets::NetSpec& spec, const nets::NetworkOptions& options, int threads,
+              const SchedulerOptions& scheduling)
+      : MeasuredNet(threads, scheduling),
         data_(synthetic_data(spec.patch, &memory_)),
         trainer_(spec, data_, 1, options, scheduler_, &memory_) {}
 
@@ -43,8 +44,9 @@ nets::NetworkOptions for_inference(nets::NetworkOptions options, const nets::Net
 /// What a predictor does with one patch after another: weights are prepared once, before the first.
 class NetInference : public MeasuredNet {
  public:
-  NetInference(const nets::NetSpec& spec, const nets::NetworkOptions& options, int threads)
-      : MeasuredNet(threads),
+  NetInference(const nets::NetSpec& spec, const nets::NetworkOptions& options, int threads,
+               const SchedulerOptions& scheduling)
+      : MeasuredNet(threads, scheduling),
         parameters_(spec, false, 1, &memory_),
         network_(spec, spec.patch, parameters_, for_inference(options, spec), &memory_) {
     if (network_.lifetimes().planned()) {
@@ -90,9 +92,10 @@ void for_each_plan(const nets::Network& network, const Visit& visit) {
 const char* name_of(Work work) { return work == Work::training ? "training" : "inference"; }
 
 std::unique_ptr<MeasuredNet> MeasuredNet::make(Work work, const nets::NetSpec& spec,
-                                               const nets::NetworkOptions& options, int threads) {
-  if (work == Work::training) return std::make_unique<NetTraining>(spec, options, threads);
-  return std::make_unique<NetInference>(spec, options, threads);
+                                               const nets::NetworkOptions& options, int threads,
+                                               const SchedulerOptions& scheduling) {
+  if (work == Work::training) return std::make_unique<NetTraining>(spec, options, threads, scheduling);
+  return std::make_unique<NetInference>(spec, options, threads, scheduling);
 }
 
 double MeasuredNet::output_voxels() const {

@@ -18,7 +18,7 @@ class MeasuredNet {
  public:
   /// Of the options, batch and training follow from the net and the work.
   static std::unique_ptr<MeasuredNet> make(Work work, const nets::NetSpec& spec, const nets::NetworkOptions& options,
-                                           int threads);
+                                           int threads, const SchedulerOptions& scheduling = {});
   virtual ~MeasuredNet() = default;
   MeasuredNet(const MeasuredNet&) = delete;
   MeasuredNet& operator=(const MeasuredNet&) = delete;
@@ -42,7 +42,7 @@ class MeasuredNet {
   void record(Trace* trace) { scheduler_.record(trace); }
 
  protected:
-  explicit MeasuredNet(int threads) : scheduler_(threads) {}
+  MeasuredNet(int threads, const SchedulerOptions& scheduling) : scheduler_(threads, scheduling) {}
   virtual const nets::Network& network() const = 0;
   /// How often a call does what a forward pass does.
   virtual double passes() const = 0;

@@ -31,7 +31,7 @@ void OurNet::prepare() {
       .fft = {.backend = way_.backend, .rigor = way_.backend == fft::Backend::native ? fft::Rigor::estimate : o_.rigor},
       .cache_spectra = way_.cache,
       .memory_mode = way_.memory};
-  net_ = MeasuredNet::make(work(), spec_, options, o_.threads);
+  net_ = MeasuredNet::make(work(), spec_, options, o_.threads, o_.scheduling);
   net_->call();
 }
 

@@ -24,6 +24,7 @@ struct NetContestOptions {
   std::vector<Work> works{Work::training};
   bool torch = false;
   fft::Rigor rigor = fft::Rigor::measure;  ///< of FFTW's plans
+  SchedulerOptions scheduling{};           ///< of ours
   int threads = 1, rounds = 5;
   double min_seconds = 2;
   double memory_gib = 8;              ///< of all contestants together

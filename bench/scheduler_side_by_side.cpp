@@ -108,7 +108,7 @@ class SchedulerContest {
 
 std::vector<TaskShape> shapes(const SchedulerContestOptions& options) {
   std::vector<TaskShape> all{chain(10000), fan(10000), fans(100, 100), fans(1000, 4), layered(100, 100, 3, 1)};
-  for (const std::string& net : options.nets) all.push_back(training_iteration(net));
+  for (const std::string& net : options.nets) all.push_back(training_iteration(net, options.overrides));
   return all;
 }
 

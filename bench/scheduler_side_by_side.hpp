@@ -12,6 +12,7 @@ namespace convolume::bench {
 struct SchedulerContestOptions {
   std::vector<int> threads;
   std::vector<std::string> nets;  ///< files; a graph of each one's iteration
+  std::vector<std::string> overrides;
   int rounds = 21;
   double min_seconds = 0.5;  ///< of all rounds of a graph together
   std::filesystem::path json;

@@ -69,8 +69,8 @@ TaskShape layered(int layers, int width, int edges, std::uint64_t seed) {
   return shape;
 }
 
-TaskShape training_iteration(const std::string& net_file) {
-  const nets::NetSpec spec = nets::load_net(net_file, {});
+TaskShape training_iteration(const std::string& net_file, const std::vector<std::string>& overrides) {
+  const nets::NetSpec spec = nets::load_net(net_file, overrides);
   const auto net = MeasuredNet::make(Work::training, spec, {.memory_budget = std::size_t{4} << 30}, 1);
   return {.name = "iteration of " + spec.name, .tasks = net->graph().describe()};
 }

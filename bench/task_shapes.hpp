@@ -25,6 +25,6 @@ TaskShape fans(int layers, int width);
 /// Layers of `width` tasks, each after up to `edges` tasks of the layer before, which chance chooses.
 TaskShape layered(int layers, int width, int edges, std::uint64_t seed);
 /// A training iteration of a net.
-TaskShape training_iteration(const std::string& net_file);
+TaskShape training_iteration(const std::string& net_file, const std::vector<std::string>& overrides);
 
 }  // namespace convolume::bench

@@ -77,7 +77,8 @@ class TrainingRun {
         spec_(load_net(options.net, options.overrides)),
         folder_((static_cast<void>(infer_shapes(spec_, spec_.patch)), options.out), options.resume),
         memory_({.upstream = options.upstream}),
-        scheduler_(options.threads > 0 ? options.threads : default_threads()),
+        scheduler_(options.threads > 0 ? options.threads : default_threads(),
+                   {.scratch_budget = options.scratch_budget}),
         data_(load_dataset(options.data, &memory_)),
         total_(options.iterations.value_or(spec_.training.iterations)) {
     if (total_ < 1) throw InvalidArgument(fmt::format("--iterations is {}; at least 1 is needed", total_));

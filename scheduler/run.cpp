@@ -8,9 +8,26 @@
 #include "scheduler/tsan.hpp"
 
 namespace convolume::scheduler {
+namespace {
+
+/// By rank; none where nobody counts.
+std::vector<std::size_t> scratch_of(const TaskGraph::Impl& graph, const SchedulerOptions& options) {
+  std::vector<std::size_t> scratch;
+  if (options.scratch_budget == 0) return scratch;
+  scratch.reserve(graph.nodes.size());
+  for (std::size_t rank = 0; rank < graph.nodes.size(); ++rank) {
+    scratch.push_back(graph.nodes[static_cast<std::size_t>(graph.steps[rank].task)].options.scratch_bytes);
+  }
+  return scratch;
+}
+
+}  // namespace
 
 Run::Run(TaskGraph::Impl& graph, Scheduler::Impl& workers)
-    : graph_(graph), workers_(workers), pending_(graph.nodes.size()), ready_(graph.nodes.size()) {}
+    : graph_(graph),
+      workers_(workers),
+      pending_(graph.nodes.size()),
+      ready_(graph.nodes.size(), scratch_of(graph, workers.options), workers.options.scratch_budget) {}
 
 RunResult Run::execute(std::stop_token stop) {
   if (pending_.empty()) return RunResult::completed;
@@ -145,8 +162,9 @@ std::int32_t Run::next_of(Worker& me) noexcept {
     publish(me);
     return none;
   }
+  if (me.holding != none) return exchange(me);
   if (me.woken_count == 0) return none;
-  if (me.woken_count == 1 && me.woken[0] < first_ready_.load(std::memory_order_relaxed)) {
+  if (me.woken_count == 1 && me.woken[0] < first_ready_.load(std::memory_order_relaxed) && !ready_.holds(me.woken[0])) {
     me.woken_count = 0;
     return me.woken[0];
   }
@@ -159,7 +177,7 @@ void Run::insert_woken(Worker& me) noexcept {
   me.woken_count = 0;
 }
 
-/// Adds what the worker has made ready and takes the first one of all.
+/// Adds what the worker has made ready, gives back the scratch of its last task and takes the first one of all.
 std::int32_t Run::exchange(Worker& me) noexcept {
   measure(me);
   std::int32_t first;
@@ -167,6 +185,7 @@ std::int32_t Run::exchange(Worker& me) noexcept {
   {
     const std::lock_guard lock(lock_);
     insert_woken(me);
+    if (me.holding != none) ready_.ended(std::exchange(me.holding, none));
     first = take_some(me);
     call = call_workers(0);
   }
@@ -204,9 +223,10 @@ std::int32_t Run::take_some(Worker& me) noexcept {
   me.next = me.count = 0;
   if (first != none) {
     ready_.erase(first);
+    if (ready_.holds(first)) me.holding = first;
     const std::size_t fair = ready_.size() / static_cast<std::size_t>(2 * workers_.threads);
-    const std::size_t more = idle_ > 0 ? 0 : std::min(me.together - 1, fair);
-    for (; me.count < more; ++me.count) {
+    const std::size_t more = idle_ > 0 || me.holding != none ? 0 : std::min(me.together - 1, fair);
+    for (; me.count < more && !ready_.holds(ready_.first()); ++me.count) {
       me.tasks[me.count] = ready_.first();
       ready_.erase(me.tasks[me.count]);
     }

@@ -9,7 +9,7 @@
 #include <stop_token>
 #include <vector>
 
-#include "scheduler/ready_set.hpp"
+#include "scheduler/ready_tasks.hpp"
 #include "scheduler/spin_lock.hpp"
 #include "scheduler/task_graph.hpp"
 #include "scheduler/workers.hpp"
@@ -24,8 +24,9 @@ namespace convolume::scheduler {
 /// - `idle_` of the `active_` workers look for a task. Each of the others has one, and looks at the ready set when it
 ///   has ended. So the ready set is looked at again as long as idle_ < active_, and the run is over when idle_ ==
 ///   active_ and the set is empty.
+///   Of tasks that wait for scratch the same holds: whoever holds some has a task.
 /// - A worker that finds the set empty leaves (a helper) or sleeps (the caller) only while idle_ < active_.
-/// - `first_ready_` is the first element of the set, or 0 once the run is over.
+/// - `first_ready_` is the first element of the set that may start, or 0 once the run is over.
 ///
 /// An invitation may be read long after its run: it shares the ownership of this object, and whoever comes when no run
 /// is on goes away again. Invitations that nobody has read yet hold for the next run.
@@ -39,7 +40,7 @@ class Run : public std::enable_shared_from_this<Run> {
   RunResult execute(std::stop_token stop);
 
  private:
-  static constexpr std::int32_t none = ReadySet::none;
+  static constexpr std::int32_t none = ReadyTasks::none;
   enum class Role { caller, helper };
 
   /// A worker, and the tasks that are its own for the moment. Of tasks that end sooner than two workers can pass a lock
@@ -52,8 +53,9 @@ class Run : public std::enable_shared_from_this<Run> {
     std::size_t next = 0, count = 0;
     std::array<std::int32_t, 64> woken{};
     std::size_t woken_count = 0;
-    std::size_t together = 1;  ///< how many it takes at once
-    int ran = 0;               ///< since the clock was last read
+    std::int32_t holding = none;  ///< the task that runs, where it holds scratch that is counted; it runs alone then
+    std::size_t together = 1;     ///< how many it takes at once
+    int ran = 0;                  ///< since the clock was last read
     std::int64_t since = 0;
   };
 
@@ -95,7 +97,7 @@ class Run : public std::enable_shared_from_this<Run> {
   std::vector<std::atomic<std::int32_t>> pending_;  // by rank: predecessors that have not ended
 
   SpinLock lock_;  // guards what follows, up to the next comment
-  ReadySet ready_;
+  ReadyTasks ready_;
   int active_ = 0, idle_ = 0;
   int spinning_ = 0;            // of the idle ones: they see first_ready_ change by themselves
   int invited_ = 0;             // about: an invitation whose sending failed may arrive or not

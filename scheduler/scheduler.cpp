@@ -95,7 +95,8 @@ int patience_of(int threads) { return threads <= available_cpus() ? 2000 : 0; }
 
 }  // namespace
 
-Scheduler::Impl::Impl(int thread_count) : threads(checked_threads(thread_count)), patience(patience_of(threads)) {
+Scheduler::Impl::Impl(int thread_count, const SchedulerOptions& scheduler_options)
+    : threads(checked_threads(thread_count)), options(scheduler_options), patience(patience_of(threads)) {
   if (threads == 1) return;
   try_threads(threads - 1);
   arena = &Arenas::instance().of(threads);
@@ -108,7 +109,7 @@ void Scheduler::Impl::note_worker(int place) noexcept {
 
 std::string tasking_version() { return fmt::format("oneTBB {}", TBB_runtime_version()); }
 
-Scheduler::Scheduler(int threads) : impl_(std::make_unique<Impl>(threads)) {}
+Scheduler::Scheduler(int threads, const SchedulerOptions& options) : impl_(std::make_unique<Impl>(threads, options)) {}
 Scheduler::~Scheduler() = default;
 Scheduler::Scheduler(Scheduler&&) noexcept = default;
 Scheduler& Scheduler::operator=(Scheduler&&) noexcept = default;

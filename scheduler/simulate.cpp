@@ -10,6 +10,7 @@
 
 #include "convolume/error.hpp"
 #include "convolume/scheduler.hpp"
+#include "scheduler/urgency.hpp"
 
 namespace convolume {
 namespace {
@@ -35,8 +36,14 @@ class TracedRun {
       }
     }
     paths_.assign(events_.size(), 0);
+    for (const TraceEvent* event : events_) {
+      urgency_.push_back(scheduler::last_urgency(event->task_class, seconds_of(*event)));
+    }
     for (std::size_t i = events_.size(); i-- > 0;) {
-      for (const std::size_t next : successors_[i]) paths_[i] = std::max(paths_[i], paths_[next]);
+      for (const std::size_t next : successors_[i]) {
+        paths_[i] = std::max(paths_[i], paths_[next]);
+        urgency_[i].lengthen(urgency_[next].path);
+      }
       paths_[i] += seconds_of(*events_[i]);
     }
   }
@@ -61,9 +68,8 @@ class TracedRun {
 
   double simulate(int cores) const {
     const auto later = [&](std::size_t a, std::size_t b) {
-      const TaskClass class_a = events_[a]->task_class, class_b = events_[b]->task_class;
-      if (class_a != class_b) return class_a > class_b;
-      return paths_[a] != paths_[b] ? paths_[a] < paths_[b] : a > b;
+      if (urgency_[a] > urgency_[b] || urgency_[b] > urgency_[a]) return urgency_[b] > urgency_[a];
+      return a > b;
     };
     std::priority_queue<std::size_t, std::vector<std::size_t>, decltype(later)> ready(later);
     using Ending = std::pair<double, std::size_t>;
@@ -93,6 +99,7 @@ class TracedRun {
   std::vector<std::vector<std::size_t>> successors_;
   std::vector<std::size_t> predecessors_;
   std::vector<double> paths_;  // seconds to the end, the task included
+  std::vector<scheduler::Urgency> urgency_;
 };
 
 std::vector<TracedRun> runs_of(const std::vector<TraceEvent>& events) {

@@ -26,29 +26,25 @@ const char* name_of(TaskClass task_class) noexcept {
   return "unknown";
 }
 
-std::vector<double> TaskGraph::Impl::path_costs() const {
-  std::vector<double> paths(nodes.size(), 0);
+std::vector<scheduler::Urgency> TaskGraph::Impl::urgencies() const {
+  std::vector<scheduler::Urgency> all;
+  all.reserve(nodes.size());
+  for (const Node& node : nodes) all.push_back(scheduler::last_urgency(node.options.task_class, node.options.cost));
   // Tasks are added after their predecessors, so that descending ids are a reverse topological order.
   for (std::size_t id = nodes.size(); id-- > 0;) {
-    paths[id] += nodes[id].options.cost;
-    for (const TaskId before : nodes[id].predecessors) {
-      double& path = paths[static_cast<std::size_t>(before)];
-      path = std::max(path, paths[id]);
-    }
+    for (const TaskId before : nodes[id].predecessors) all[static_cast<std::size_t>(before)].lengthen(all[id].path);
   }
-  return paths;
+  return all;
 }
 
 void TaskGraph::Impl::prepare() {
   if (prepared) return;
   run.reset();
-  const std::vector<double> paths = path_costs();
+  const std::vector<scheduler::Urgency> urgency = urgencies();
   std::vector<TaskId> by_rank(nodes.size());
   for (std::size_t id = 0; id < nodes.size(); ++id) by_rank[id] = static_cast<TaskId>(id);
   std::stable_sort(by_rank.begin(), by_rank.end(), [&](TaskId a, TaskId b) {
-    const auto left = static_cast<std::size_t>(a), right = static_cast<std::size_t>(b);
-    const TaskClass of_left = nodes[left].options.task_class, of_right = nodes[right].options.task_class;
-    return of_left != of_right ? of_left < of_right : paths[left] > paths[right];
+    return urgency[static_cast<std::size_t>(a)] > urgency[static_cast<std::size_t>(b)];
   });
   std::vector<std::int32_t> successor_count(nodes.size() + 1, 0), rank_of(nodes.size());
   for (std::size_t rank = 0; rank < nodes.size(); ++rank) {

@@ -10,6 +10,7 @@
 
 #include "convolume/scheduler.hpp"
 #include "scheduler/trace.hpp"
+#include "scheduler/urgency.hpp"
 
 namespace convolume {
 
@@ -37,8 +38,8 @@ struct TaskGraph::Impl {
   void prepare();
   /// What traces call the tasks; made for the first run that is recorded.
   const scheduler::SharedLabels& trace_labels();
-  /// Cost of the costliest path from each task to the end, by task.
-  std::vector<double> path_costs() const;
+  /// By task.
+  std::vector<scheduler::Urgency> urgencies() const;
 
   std::vector<Node> nodes;
   std::vector<std::function<void()>> bodies;  // by task

@@ -12,7 +12,7 @@
 namespace convolume {
 
 struct Scheduler::Impl {
-  explicit Impl(int thread_count);
+  Impl(int thread_count, const SchedulerOptions& scheduler_options);
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
@@ -22,6 +22,7 @@ struct Scheduler::Impl {
   /// arena's: whichever thread TBB sends to a place, no more than `threads` places exist.
   void note_worker(int place) noexcept;
   const int threads;
+  const SchedulerOptions options;
   const int patience;                // turns that an idle worker waits before it leaves
   tbb::task_arena* arena = nullptr;  // of helpers, none where there are none; callers work outside
   Trace* trace = nullptr;            // changes between runs only

@@ -82,7 +82,7 @@ struct TrainCommand {
   Common common;
   std::int64_t iterations = 0;
   std::uint64_t seed = 1;
-  std::size_t budget_mib = 4096;
+  std::size_t budget_mib = 4096, scratch_mib = 0;
   CLI::Option *iterations_given = nullptr, *seed_given = nullptr;
 
   void add_to(CLI::App& app) {
@@ -105,6 +105,10 @@ struct TrainCommand {
            "as they run) or apart (each for the whole run); the results are the same")
         ->check(CLI::IsMember({"arena", "slab", "apart"}))
         ->default_str("arena");
+    app.add_option("--scratch-budget", scratch_mib,
+                   "MiB of scratch that running tasks may hold together; further tasks wait. 0: no limit")
+        ->check(CLI::Range(std::size_t{0}, std::size_t{1} << 30))
+        ->capture_default_str();
     app.add_flag("--tune", options.tune,
                  "Measure how each layer convolves fastest, up to a few seconds a layer, instead of asking the cost "
                  "model; a resumed run keeps what was measured");
@@ -121,6 +125,7 @@ struct TrainCommand {
     options.threads = common.threads;
     options.engine = engine_of(common.engine);
     options.memory_budget = budget_mib << 20;
+    options.scratch_budget = scratch_mib << 20;
     options.upstream = tools::slab_upstream();
     options.stop = stop.token();
     options.on_progress = [&](const nets::TrainProgress& p) { display.show(p); };

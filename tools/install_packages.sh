@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that building and testing needs. Quick where they are there already.
-#   tools/install_packages.sh [--peers] [--lint]
+#   tools/install_packages.sh [--long] [--peers] [--lint]
 set -euo pipefail
 
 packages=(g++ cmake ninja-build pkg-config libhwy-dev libfftw3-dev libtbb-dev libjemalloc-dev libtiff-dev libhdf5-dev
@@ -8,9 +8,10 @@ packages=(g++ cmake ninja-build pkg-config libhwy-dev libfftw3-dev libtbb-dev li
   libbenchmark-dev relacy-dev python3)
 for option in "$@"; do
   case "$option" in
+    --long) packages+=(valgrind) ;;
     --peers) packages+=(python3-torch python3-numpy libdnnl-dev libmimalloc-dev) ;;
     --lint) packages+=(clang-format) ;;
-    *) echo "install_packages.sh: unknown option '$option'; use --peers or --lint" >&2; exit 2 ;;
+    *) echo "install_packages.sh: unknown option '$option'; use --long, --peers or --lint" >&2; exit 2 ;;
   esac
 done
 

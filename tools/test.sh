@@ -2,7 +2,7 @@
 # Installs what is missing, builds and tests.
 #   tools/test.sh             release build and all short tests; ASan+UBSan and TSan builds with the tests that matter there
 #   tools/test.sh --quick     without the sanitizers
-#   tools/test.sh --long      also the tests labelled `long`, and those of kernels under TSan
+#   tools/test.sh --long      also the tests labelled `long` (installs valgrind), and those of kernels under TSan
 #   tools/test.sh --peers     also parity with PyTorch (installs python3-torch, and libdnnl-dev for bench_conv)
 # The last line counts: 'N passed, N failed, N skipped'. CONVOLUME_DATA_DIR names the folder with real volumes; tests
 # that need it are skipped, and counted, without.
@@ -21,6 +21,7 @@ for option in "$@"; do
 done
 
 install=()
+[ "$long" = 1 ] && install+=(--long)
 [ "$peers" = 1 ] && install+=(--peers)
 tools/install_packages.sh "${install[@]}"
 

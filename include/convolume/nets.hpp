@@ -50,6 +50,7 @@ struct TrainOptions {
   bool resume = false;                     ///< continue from out/checkpoints/last.safetensors, bit for bit
   Engine engine = Engine::automatic;
   std::size_t memory_budget = std::size_t{4} << 30;  ///< bytes of kept spectra
+  std::size_t scratch_budget = 0;                    ///< see SchedulerOptions
   fft::Options fft{};                                ///< who transforms; part of the numerics record
   bool cache_spectra = true;                         ///< see ConvOptions
   MemoryMode memory_mode = MemoryMode::arena;        ///< has no influence on results

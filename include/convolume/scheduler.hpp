@@ -18,13 +18,21 @@ namespace convolume {
 
 class Trace;
 
+struct SchedulerOptions {
+  /// Bytes of scratch (TaskOptions::scratch_bytes) that the running tasks of a graph may hold together; 0 is no limit.
+  /// Tasks wait, in their order, until what they hold fits; what holds nothing never waits, and one task is always
+  /// admitted, so that every run ends (the throttling scheduler of Feinberg 2015, "VTune Exploration"). Changes when
+  /// tasks run, never what they compute.
+  std::size_t scratch_budget = 0;
+};
+
 /// Threads that drain task graphs. Movable; several graphs may run on one scheduler at once, from any thread.
 class CONVOLUME_API Scheduler {
  public:
   /// At most `threads` threads work on a run, its caller counted; 1 runs everything in the caller, in priority order.
   /// Throws InvalidArgument for threads < 1, Unsupported where the system refuses so many threads. More workers than
   /// processors are allowed.
-  explicit Scheduler(int threads);
+  explicit Scheduler(int threads, const SchedulerOptions& options = {});
   /// All work in the calling thread.
   static Scheduler serial() { return Scheduler(1); }
   ~Scheduler();
@@ -58,9 +66,12 @@ CONVOLUME_API std::string tasking_version();
 using TaskId = std::int32_t;
 
 enum class TaskClass : std::uint8_t {
-  release,  ///< runs before all others that are ready, and is never skipped by cancellation or failure
   normal,
-  update,  ///< runs after normal tasks of equal readiness, and is never skipped by cancellation or failure
+  /// Never skipped by cancellation or failure. As urgent as the most urgent task that waits for it, which thus forces
+  /// it; last, where none does.
+  update,
+  /// Gives memory back: never skipped either, and first of all that is ready.
+  release,
 };
 
 CONVOLUME_API const char* name_of(TaskClass task_class) noexcept;
@@ -69,7 +80,8 @@ struct TaskOptions {
   std::string name;
   double cost = 1;  ///< any unit, the same within a graph: priority is the costliest path to the end of the graph
   TaskClass task_class = TaskClass::normal;
-  double bytes = 0;  ///< that the task reads and writes, for traces; 0 where nobody counted
+  double bytes = 0;               ///< that the task reads and writes, for traces; 0 where nobody counted
+  std::size_t scratch_bytes = 0;  ///< that it holds while it runs, and no longer; see SchedulerOptions
 };
 
 /// A task as it was added to a graph.
@@ -113,6 +125,7 @@ class CONVOLUME_API TaskGraph {
   RunResult run(Scheduler& scheduler, std::stop_token stop = {});
 
   struct Impl;
+  Impl& impl() const noexcept { return *impl_; }
 
  private:
   std::unique_ptr<Impl> impl_;
@@ -203,7 +216,7 @@ CONVOLUME_API TraceSummary summarize(const std::vector<TraceEvent>& events);
 CONVOLUME_API std::string to_string(const TraceSummary& summary);
 
 /// What the runs of a trace would have taken, one after the other, on so many cores on which every task takes as long
-/// as it took in the trace: list scheduling by the order of TaskGraph, the longest path to the end first, updates last.
+/// as it took in the trace: list scheduling by the order of TaskGraph, the longest path to the end first.
 /// Neither memory that more cores share nor the cost of scheduling is in it, so that it bounds what more cores gain.
 /// Throws InvalidArgument for cores < 1.
 CONVOLUME_API double simulate_seconds(const std::vector<TraceEvent>& events, int cores);

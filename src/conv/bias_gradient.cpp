@@ -26,6 +26,12 @@ void add_row(const T* row, index_t voxels, bool blocked, index_t channel, Sums<T
   for (std::size_t lane = 0; lane < sums.size(); ++lane) sums[lane] += of_row.value[lane];
 }
 
+/// Of a row of all lanes.
+template <class T>
+std::size_t row_bytes(const Extent3& extent) {
+  return static_cast<std::size_t>(extent.x * fft::tile_lanes<T>) * sizeof(T);
+}
+
 }  // namespace
 
 template <class T>
@@ -33,8 +39,8 @@ void bias_gradient(const BackwardArguments& a, const ConvProblem& problem, index
   const bool activated = problem.epilogue.activation.kind != Activation::Kind::none;
   const View<const T> dy = a.dy.as<T>();
   const Extent3& extent = dy.shape.extent;
-  Scratch scratch(a.memory, static_cast<std::size_t>(extent.x * fft::tile_lanes<T>) * sizeof(T));
-  T* row = scratch.take<T>(static_cast<std::size_t>(extent.x * fft::tile_lanes<T>) * sizeof(T));
+  Scratch scratch(a.memory, row_bytes<T>(extent));
+  T* row = scratch.take<T>(row_bytes<T>(extent));
   Sums<T> sums{};
   BlockView<const T> block;
   for (index_t n = 0; n < problem.batch; ++n) {
@@ -74,7 +80,9 @@ Ready append_bias_gradient(TaskGraph& graph, const Ready& dy_ready, const ConvPr
       dy_ready.collect(n, first, std::min(first + lanes, problem.out_channels), after);
     }
     tasks.push_back(graph.add(
-        {.name = "bias gradient", .cost = static_cast<double>(problem.y_shape().extent.volume())},
+        {.name = "bias gradient",
+         .cost = static_cast<double>(problem.y_shape().extent.volume()),
+         .scratch_bytes = row_bytes<T>(problem.y_shape().extent)},
         [problem, a, first] { bias_gradient<T>(*a, problem, first); }, after));
   }
   return Ready::all_of(std::move(tasks));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "conv/frequency_product.hpp"
@@ -26,8 +27,9 @@ struct SumSize {
 
 /// Adds a task that computes a sum, part(terms, sum), and gives it to finish(sum), and returns what comes behind both.
 /// Where there are few sums, of many terms, several tasks share each: parts meet in a tree (ZNN's sums), and whoever
-/// completes the sum finishes it. How many depends on `size` alone, and so do the bits. A part begins at a multiple of
-/// terms_per_pass, so that its own sum is the same whether it is computed at once or pass by pass.
+/// completes the sum finishes it. `options` count no scratch of the sum itself. How many depends on `size` alone, and
+/// so do the bits. A part begins at a multiple of terms_per_pass, so that its own sum is the same whether it is
+/// computed at once or pass by pass.
 template <class T>
 TaskId append_sum(TaskGraph& graph, const TaskOptions& options, const SumSize& size, std::pmr::memory_resource* memory,
                   const std::function<void(Terms, T*)>& part, const std::function<void(T*)>& finish,
@@ -35,8 +37,10 @@ TaskId append_sum(TaskGraph& graph, const TaskOptions& options, const SumSize& s
   constexpr index_t few = 8, most_parts = 8, least_terms = 2 * terms_per_pass;
   const index_t parts = size.sums < few ? std::min(most_parts, size.terms / least_terms) : 1;
   if (parts <= 1) {
+    TaskOptions of_sum = options;
+    of_sum.scratch_bytes += size.bytes;
     return graph.add(
-        options,
+        std::move(of_sum),
         [size, memory, part, finish] {
           Scratch scratch(memory, size.bytes);
           T* sum = scratch.take<T>(size.bytes);

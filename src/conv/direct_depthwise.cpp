@@ -91,8 +91,8 @@ class BoxRun {
         weights_(weights),
         reader_(ends.source, ends.gradient, ends.y),
         window_(clipped(d.map.window(region.box), d.source)),
-        target_in_place_(d.target_layout == Layout::blocked && !ends.add),
-        scratch_(memory, bytes()) {
+        target_in_place_(target_in_place(d, ends)),
+        scratch_(memory, scratch_bytes(d, region, ends)) {
     const auto take = [this](index_t blocks) {
       return scratch_.template take<T>(static_cast<std::size_t>(blocks) * 64);
     };
@@ -107,6 +107,13 @@ class BoxRun {
       target_ = {take(volume(e)), region.box.begin, {block, e.x * block, e.y * e.x * block}, 0};
       row_ = take(e.x);
     }
+  }
+
+  static std::size_t scratch_bytes(const DepthwiseDirection& d, const Region& region, const RegionEnds<T>& ends) {
+    const Extent3 e = region.box.extent();
+    const BoxReader<T> reader(ends.source, ends.gradient, ends.y);
+    const index_t staged = reader.blocks(clipped(d.map.window(region.box), d.source));
+    return static_cast<std::size_t>(1 + staged + (target_in_place(d, ends) ? 0 : volume(e) + e.x)) * 64;
   }
 
   void run() {
@@ -125,10 +132,8 @@ class BoxRun {
  private:
   static constexpr index_t block = fft::tile_lanes<T>;
 
-  std::size_t bytes() const {
-    const Extent3 e = region_.box.extent();
-    const index_t blocks = 1 + reader_.blocks(window_) + (target_in_place_ ? 0 : volume(e) + e.x);
-    return static_cast<std::size_t>(blocks) * 64;
+  static bool target_in_place(const DepthwiseDirection& d, const RegionEnds<T>& ends) {
+    return d.target_layout == Layout::blocked && !ends.add;
   }
   BlockView<T> view() const {
     return block_of(ends_.target, d_.target_layout, region_.sample, region_.first_column * block);
@@ -245,6 +250,14 @@ DepthwiseDirection::DepthwiseDirection(const ConvProblem& p, plan::Direction dir
 }
 
 template <class T>
+std::size_t depthwise_scratch_bytes(const DepthwiseDirection& direction, const Region& region,
+                                    const RegionEnds<T>& ends) {
+  return BoxRun<T>::scratch_bytes(direction, region, ends);
+}
+template std::size_t depthwise_scratch_bytes(const DepthwiseDirection&, const Region&, const RegionEnds<float>&);
+template std::size_t depthwise_scratch_bytes(const DepthwiseDirection&, const Region&, const RegionEnds<double>&);
+
+template <class T>
 void run_depthwise(const DepthwiseDirection& direction, const Region& region, const RegionEnds<T>& ends,
                    const T* weights, std::pmr::memory_resource* memory) {
   BoxRun<T>(direction, region, ends, weights + region.first_column * direction.taps * fft::tile_lanes<T>, memory).run();
@@ -352,19 +365,46 @@ std::string DepthwiseGradient<T>::describe() const {
                      parts_);
 }
 
+namespace {
+
+template <class T>
+BoxReader<T> fine_reader(const PieceTensors<T>& a) {
+  return {a.fine, a.y_is_fine ? a.activation : nullptr, a.y};
+}
+template <class T>
+BoxReader<T> coarse_reader(const PieceTensors<T>& a) {
+  return {a.coarse, a.y_is_fine ? nullptr : a.activation, a.y};
+}
+template <class T>
+std::size_t staged_bytes(const BoxReader<T>& reader, const Box& box) {
+  return static_cast<std::size_t>(reader.blocks(box)) * 64;
+}
+
+}  // namespace
+
+template <class T>
+std::size_t DepthwiseGradient<T>::scratch_bytes(const PieceTensors<T>& a, index_t part) const {
+  const BoxReader<T> x = fine_reader(a), dy = coarse_reader(a);
+  std::size_t most = 0;
+  for (index_t i = first_box(part); i < first_box(part + 1); ++i) {
+    const Box box = forward_.grid.box(i % forward_.grid.per_sample(), forward_.map.domain());
+    const Box window = clipped(forward_.map.window(box), forward_.source);
+    most = std::max(most, staged_bytes(x, window) + staged_bytes(dy, box) + 64);
+  }
+  return most;
+}
+
 template <class T>
 void DepthwiseGradient<T>::sum(const PieceTensors<T>& a, index_t part, index_t channels, T* sums) const {
   sums += (part * blocks_ + channels) * block_elements();
   std::fill_n(sums, block_elements(), T{0});
-  const BoxReader<T> x(a.fine, a.y_is_fine ? a.activation : nullptr, a.y);
-  const BoxReader<T> dy(a.coarse, a.y_is_fine ? nullptr : a.activation, a.y);
+  const BoxReader<T> x = fine_reader(a), dy = coarse_reader(a);
   const RegionGrid& grid = forward_.grid;
   for (index_t i = first_box(part); i < first_box(part + 1); ++i) {
     const index_t sample = i / grid.per_sample();
     const Box box = grid.box(i % grid.per_sample(), forward_.map.domain());
     const Box window = clipped(forward_.map.window(box), forward_.source);
-    const std::size_t x_bytes = static_cast<std::size_t>(x.blocks(window)) * 64;
-    const std::size_t dy_bytes = static_cast<std::size_t>(dy.blocks(box)) * 64;
+    const std::size_t x_bytes = staged_bytes(x, window), dy_bytes = staged_bytes(dy, box);
     Scratch scratch(a.memory, x_bytes + dy_bytes + 64);
     const BlockedBox<const T> fine = x.read(sample, channels, window, scratch.take<T>(x_bytes));
     const BlockedBox<const T> coarse = dy.read(sample, channels, box, scratch.take<T>(dy_bytes));

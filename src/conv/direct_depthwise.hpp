@@ -45,6 +45,11 @@ struct DepthwiseDirection {
   RegionGrid grid;
 };
 
+/// Bytes of scratch that run_depthwise() takes; shapes and layouts of the ends decide, not where their data lies.
+template <class T>
+std::size_t depthwise_scratch_bytes(const DepthwiseDirection& direction, const Region& region,
+                                    const RegionEnds<T>& ends);
+
 /// Computes a box of one channel block (the region's first column), with scratch from `memory`. Weights are
 /// [channel block][tap][lane]. Bits of a result depend on neither box nor layouts. Thread-safe for boxes that do not
 /// overlap.
@@ -67,6 +72,8 @@ class DepthwiseGradient {
 
   /// Fills the sums of a part and a block. Thread-safe for distinct ones.
   void sum(const PieceTensors<T>& tensors, index_t part, index_t block, T* sums) const;
+  /// Bytes of scratch that sum() takes at most.
+  std::size_t scratch_bytes(const PieceTensors<T>& tensors, index_t part) const;
   /// Adds up the parts of a block and writes dw. Thread-safe for distinct blocks.
   void finish(const BackwardArguments& arguments, index_t block, T* sums) const;
 

@@ -113,10 +113,12 @@ Ready DirectDepthwiseEngine<T>::append_boxes(TaskGraph& graph, bool fine, const 
           source.collect(n, block * lanes, end_channel(block), std::max<index_t>(0, window.begin.z),
                          std::max<index_t>(1, window.end.z), after);
           target.collect(n, block * lanes, end_channel(block), box.begin.z, box.end.z, after);
-          const auto run = [&d, a, ends, region = Region{.sample = n, .box = box, .first_column = block}] {
+          const Region region{.sample = n, .box = box, .first_column = block};
+          const auto run = [&d, a, ends, region] {
             run_depthwise(d, region, ends(), static_cast<const T*>(a->w->packed.get(0)), a->memory);
           };
-          slab.push_back(graph.add({.name = "depthwise box", .cost = cost}, run, after));
+          const std::size_t scratch = depthwise_scratch_bytes(d, region, ends());
+          slab.push_back(graph.add({.name = "depthwise box", .cost = cost, .scratch_bytes = scratch}, run, after));
         }
         done.push_back(slab.size() == 1 ? slab.front()
                                         : graph.add(
@@ -160,7 +162,9 @@ std::vector<TaskId> DirectDepthwiseEngine<T>::append_sums(TaskGraph& graph, cons
       coarse.collect(n, block * lanes, end_channel(block), box.begin.z, box.end.z, after);
     }
     tasks.push_back(graph.add(
-        {.name = "depthwise sums", .cost = cost},
+        {.name = "depthwise sums",
+         .cost = cost,
+         .scratch_bytes = gradient_.scratch_bytes(piece_tensors<T>(problem_, *a), part)},
         [this, a, own, part, block] {
           gradient_.sum(piece_tensors<T>(problem_, *a), part, block, static_cast<T*>(own->acquire(0)));
         },

@@ -59,9 +59,9 @@ class DirectEngine final : public ConvEngine {
   static constexpr index_t block = fft::tile_lanes<T>;
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
 
-  template <class Body>
+  template <class Ends, class Body>
   Ready append_regions(TaskGraph& graph, const VoxelDirection<T>& direction, const Ready& source, const Ready& target,
-                       const std::vector<TaskId>& weights, const Body& body) const;
+                       const std::vector<TaskId>& weights, const Ends& ends, const Body& body) const;
   template <class Arguments>
   std::vector<TaskId> append_exchange(TaskGraph& graph, const std::vector<TaskId>& after,
                                       const std::shared_ptr<const Arguments>& a,
@@ -92,24 +92,25 @@ Ready DirectEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
   const WeightBlocks<T>& layout = to_coarse_.weights;
   const index_t pairs = layout.lane_blocks() * layout.term_blocks();
   const auto cost = static_cast<double>(layout.taps * layout.square);
-  return Ready::all_of(
-      ops::append_ranges(graph, "pack weights", pairs, cost, {memory}, [this, a](index_t begin, index_t end) {
-        const WeightBlocks<T>& to = to_coarse_.weights;
-        T* packed = static_cast<T*>(a->prepared->packed.acquire(0));
-        Scratch scratch(a->prepared->memory, bytes_of(to.taps));
-        T* zeros = scratch.take<T>(bytes_of(to.taps));
-        for (index_t i = begin; i < end; ++i) {
-          const index_t o = i / to.term_blocks(), c = i % to.term_blocks();
-          pack_weights(a->w.as<T>(), to, o, c, packed + to.offset(o, c, 0), zeros);
-        }
-      }));
+  const auto body = [this, a](index_t begin, index_t end) {
+    const WeightBlocks<T>& to = to_coarse_.weights;
+    T* packed = static_cast<T*>(a->prepared->packed.acquire(0));
+    Scratch scratch(a->prepared->memory, bytes_of(to.taps));
+    T* zeros = scratch.take<T>(bytes_of(to.taps));
+    for (index_t i = begin; i < end; ++i) {
+      const index_t o = i / to.term_blocks(), c = i % to.term_blocks();
+      pack_weights(a->w.as<T>(), to, o, c, packed + to.offset(o, c, 0), zeros);
+    }
+  };
+  return Ready::all_of(ops::append_ranges(graph, "pack weights", pairs, cost, {memory}, body, bytes_of(layout.taps)));
 }
 
-/// body(sample, box of results, first column, columns) for all regions.
+/// body(region) for all regions; ends() says what they read and write.
 template <class T>
-template <class Body>
+template <class Ends, class Body>
 Ready DirectEngine<T>::append_regions(TaskGraph& graph, const VoxelDirection<T>& d, const Ready& source,
-                                      const Ready& target, const std::vector<TaskId>& weights, const Body& body) const {
+                                      const Ready& target, const std::vector<TaskId>& weights, const Ends& ends,
+                                      const Body& body) const {
   const RegionGrid& grid = d.grid;
   const Extent3& domain = d.map.domain();
   const double cost = problem_.flops() / static_cast<double>(problem_.batch * grid.per_sample() * grid.column_groups);
@@ -126,12 +127,10 @@ Ready DirectEngine<T>::append_regions(TaskGraph& graph, const VoxelDirection<T>&
                          std::max<index_t>(1, window.end.z), after);
           target.collect(n, first * block, std::min((first + columns) * block, d.weights.lanes), box.begin.z, box.end.z,
                          after);
+          const Region region{.sample = n, .box = box, .first_column = first, .columns = columns};
           slab.push_back(graph.add(
-              {.name = "direct region", .cost = cost},
-              [body, n, box, first, columns] {
-                body({.sample = n, .box = box, .first_column = first, .columns = columns});
-              },
-              after));
+              {.name = "direct region", .cost = cost, .scratch_bytes = region_scratch_bytes(d, region, ends())},
+              [body, region] { body(region); }, after));
         }
         done.push_back(slab.size() == 1 ? slab.front()
                                         : graph.add(
@@ -175,13 +174,13 @@ Ready DirectEngine<T>::append_voxels(TaskGraph& graph, bool fine, const Ready& s
   std::vector<TaskId> after;
   weights.collect(0, 0, problem_.w_shape().n, after);
   if (!fine) {
-    return append_regions(graph, to_coarse_, source, target, after, [this, a, ends](const Region& region) {
+    return append_regions(graph, to_coarse_, source, target, after, ends, [this, a, ends](const Region& region) {
       run_region(to_coarse_, region, ends(), static_cast<const T*>(a->w->packed.get(0)), a->memory);
     });
   }
   auto own = std::make_shared<BufferStore>();
   after = append_exchange(graph, after, a, own);
-  Ready done = append_regions(graph, to_fine_, source, target, after, [this, a, own, ends](const Region& region) {
+  Ready done = append_regions(graph, to_fine_, source, target, after, ends, [this, a, own, ends](const Region& region) {
     run_region(to_fine_, region, ends(), static_cast<const T*>(own->get(0)), a->memory);
   });
   graph.add(
@@ -228,7 +227,9 @@ std::vector<TaskId> DirectEngine<T>::append_sums(TaskGraph& graph, const ConvRea
     for (index_t i = 0; i < pieces.in_groups * pieces.out_groups; ++i) {
       const PairGroup group = gradient_.group(part, i / pieces.out_groups, i % pieces.out_groups);
       tasks.push_back(graph.add(
-          {.name = "weight gradient sums", .cost = cost},
+          {.name = "weight gradient sums",
+           .cost = cost,
+           .scratch_bytes = gradient_.scratch_bytes(piece_tensors<T>(problem_, *a), group)},
           [this, a, own, group] {
             gradient_.sum(piece_tensors<T>(problem_, *a), group, static_cast<T*>(own->acquire(0)));
           },
@@ -244,12 +245,12 @@ Ready DirectEngine<T>::append_weights(TaskGraph& graph, const ConvReady& ready,
   auto own = std::make_shared<BufferStore>();
   own->init(a->memory, 1, bytes_of(gradient_.elements()));
   const auto sums = append_sums(graph, ready, a, own);
+  const auto body = [this, a, own](index_t begin, index_t end) {
+    for (index_t i = begin; i < end; ++i) gradient_.finish(*a, i, static_cast<T*>(own->acquire(0)));
+  };
   auto done = ops::append_ranges(graph, "weight gradient", gradient_.pairs(),
-                                 static_cast<double>(to_coarse_.weights.taps * to_coarse_.weights.square), sums,
-                                 [this, a, own](index_t begin, index_t end) {
-                                   for (index_t i = begin; i < end; ++i)
-                                     gradient_.finish(*a, i, static_cast<T*>(own->acquire(0)));
-                                 });
+                                 static_cast<double>(to_coarse_.weights.taps * to_coarse_.weights.square), sums, body,
+                                 gradient_.finish_scratch_bytes());
   graph.add(
       {.name = "free weight sums", .task_class = TaskClass::release}, [own] { own->release(); }, done);
   return Ready::all_of(std::move(done));

@@ -22,13 +22,21 @@ class RegionRun {
         ends_(ends),
         weights_(weights + region.first_column * d.weights.column_step()),
         window_(d.map.window(region.box)),
-        source_in_place_(d.source_layout == Layout::blocked && ends.gradient == nullptr && window_is_inside()),
-        target_in_place_(d.target_layout == Layout::blocked && !ends.add),
-        scratch_(memory, bytes()) {
+        source_in_place_(source_in_place(d, window_, ends)),
+        target_in_place_(target_in_place(d, ends)),
+        scratch_(memory, scratch_bytes(d, region, ends)) {
     if (!source_in_place_) staged_source_ = take(d.group * volume(window_));
     if (!target_in_place_) staged_target_ = take(region.columns * volume(region.box));
     row_ = take(std::max(window_.extent().x, region.box.extent().x));
     bias_ = take(region.columns);
+  }
+
+  static std::size_t scratch_bytes(const VoxelDirection<T>& d, const Region& region, const RegionEnds<T>& ends) {
+    const Box window = d.map.window(region.box);
+    index_t blocks = std::max(window.extent().x, region.box.extent().x) + region.columns;
+    if (!source_in_place(d, window, ends)) blocks += d.group * volume(window);
+    if (!target_in_place(d, ends)) blocks += region.columns * volume(region.box);
+    return static_cast<std::size_t>(blocks) * 64;
   }
 
   void run() {
@@ -58,18 +66,15 @@ class RegionRun {
     return {block, tensor.stride[3], tensor.stride[2]};
   }
   T* take(index_t blocks) { return scratch_.template take<T>(static_cast<std::size_t>(blocks) * 64); }
-  std::size_t bytes() const {
-    index_t blocks = std::max(window_.extent().x, region_.box.extent().x) + region_.columns;
-    if (!source_in_place_) blocks += d_.group * volume(window_);
-    if (!target_in_place_) blocks += region_.columns * volume(region_.box);
-    return static_cast<std::size_t>(blocks) * 64;
-  }
-  bool window_is_inside() const {
-    const Extent3& e = ends_.source.shape.extent;
+  static bool source_in_place(const VoxelDirection<T>& d, const Box& window, const RegionEnds<T>& ends) {
+    const Extent3& e = ends.source.shape.extent;
     for (int axis = 0; axis < 3; ++axis) {
-      if (window_.begin[axis] < 0 || window_.end[axis] > e[axis]) return false;
+      if (window.begin[axis] < 0 || window.end[axis] > e[axis]) return false;
     }
-    return true;
+    return d.source_layout == Layout::blocked && ends.gradient == nullptr;
+  }
+  static bool target_in_place(const VoxelDirection<T>& d, const RegionEnds<T>& ends) {
+    return d.target_layout == Layout::blocked && !ends.add;
   }
 
   void fill_bias() {
@@ -168,15 +173,30 @@ class RegionRun {
   T *staged_source_ = nullptr, *staged_target_ = nullptr, *row_ = nullptr, *bias_ = nullptr;
 };
 
+/// Channels that a region computes.
+template <class T>
+index_t results_of(const VoxelDirection<T>& d, const Region& region) {
+  return std::min(region.columns * d.weights.block, d.weights.lanes - region.first_column * d.weights.block);
+}
+
+/// Of a region of lines.
+template <class T>
+std::size_t bias_bytes(const VoxelDirection<T>& d, const Region& region) {
+  return static_cast<std::size_t>(results_of(d, region)) * sizeof(T);
+}
+
+template <class T>
+bool runs_lines(const VoxelDirection<T>& d, const RegionEnds<T>& ends) {
+  return d.lines && ends.gradient == nullptr;
+}
+
 /// The region as products of lines: rows, or all of a plane's where they lie side by side.
 template <class T>
 void run_lines(const VoxelDirection<T>& d, const Region& region, const RegionEnds<T>& ends, const T* weights,
                std::pmr::memory_resource* memory) {
-  const index_t first = region.first_column * d.weights.block;
-  const index_t results = std::min(region.columns * d.weights.block, d.weights.lanes - first);
-  const std::size_t bytes = static_cast<std::size_t>(results) * sizeof(T);
-  Scratch scratch(memory, bytes);
-  T* bias = scratch.take<T>(bytes);
+  const index_t first = region.first_column * d.weights.block, results = results_of(d, region);
+  Scratch scratch(memory, bias_bytes(d, region));
+  T* bias = scratch.take<T>(bias_bytes(d, region));
   for (index_t i = 0; i < results; ++i) bias[i] = ends.bias ? ends.bias(0, first + i, 0, 0, 0) : T{0};
   const Extent3 extent = region.box.extent();
   const bool joined = ends.source.stride[3] == extent.x && ends.target.stride[3] == extent.x;
@@ -237,9 +257,17 @@ template struct VoxelDirection<float>;
 template struct VoxelDirection<double>;
 
 template <class T>
+std::size_t region_scratch_bytes(const VoxelDirection<T>& direction, const Region& region, const RegionEnds<T>& ends) {
+  return runs_lines(direction, ends) ? bias_bytes(direction, region)
+                                     : RegionRun<T>::scratch_bytes(direction, region, ends);
+}
+template std::size_t region_scratch_bytes(const VoxelDirection<float>&, const Region&, const RegionEnds<float>&);
+template std::size_t region_scratch_bytes(const VoxelDirection<double>&, const Region&, const RegionEnds<double>&);
+
+template <class T>
 void run_region(const VoxelDirection<T>& direction, const Region& region, const RegionEnds<T>& ends, const T* weights,
                 std::pmr::memory_resource* memory) {
-  if (direction.lines && ends.gradient == nullptr) {
+  if (runs_lines(direction, ends)) {
     run_lines(direction, region, ends, weights, memory);
     return;
   }

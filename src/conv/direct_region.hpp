@@ -53,6 +53,10 @@ struct RegionEnds {
   bool add = false;
 };
 
+/// Bytes of scratch that run_region() takes; shapes and layouts of the ends decide, not where their data lies.
+template <class T>
+std::size_t region_scratch_bytes(const VoxelDirection<T>& direction, const Region& region, const RegionEnds<T>& ends);
+
 /// Computes a region, with scratch from `memory`. Bits of a result depend on neither region nor layouts. Thread-safe
 /// for regions that do not overlap.
 template <class T>

@@ -70,6 +70,29 @@ class PieceSide {
 
 index_t volume(const Extent3& e) { return e.z * e.y * e.x; }
 
+/// Both sides of a group's pieces.
+template <class T>
+struct Sides {
+  Sides(const ConvProblem& p, const PieceTensors<T>& a, const PairGroup& g)
+      : x(a.fine, p.x_layout, g.first_in, g.last_in), dy(a.coarse, p.y_layout, g.first_out, g.last_out) {
+    if (a.activation != nullptr) (a.y_is_fine ? x : dy).set_gradient(*a.activation, a.y);
+  }
+  PieceSide<T> x, dy;
+};
+
+/// What is staged of the largest piece, and a row beside it.
+struct StagedBytes {
+  template <class T>
+  StagedBytes(const ConvProblem& p, const WeightPieces& pieces, const Sides<T>& sides) {
+    const Extent3 widest = p.span() + (pieces.extent - Extent3::all(1)) * p.stride;
+    x = 64 * static_cast<std::size_t>(sides.x.blocks(widest.z * widest.y * p.input.x));
+    dy = 64 * static_cast<std::size_t>(sides.dy.blocks(volume(pieces.extent)));
+    row = 64 * static_cast<std::size_t>(std::max(p.input.x, pieces.extent.x));
+  }
+  std::size_t all() const { return x + dy + row; }
+  std::size_t x, dy, row;
+};
+
 /// Adds a part's pieces to its sums, one after the other.
 template <class T>
 class PieceSum {
@@ -157,24 +180,24 @@ PairGroup WeightGradient<T>::group(index_t part, index_t in, index_t out) const 
 }
 
 template <class T>
+std::size_t WeightGradient<T>::scratch_bytes(const PieceTensors<T>& a, const PairGroup& g) const {
+  return StagedBytes(problem_, pieces_, Sides<T>(problem_, a, g)).all();
+}
+
+template <class T>
 void WeightGradient<T>::sum(const PieceTensors<T>& a, const PairGroup& g, T* sums) const {
   sums += g.part * layout_.elements();
   const index_t squares = (g.last_in - g.first_in) * layout_.taps * layout_.square;
   for (index_t out = g.first_out; out < g.last_out; ++out) {
     std::fill_n(sums + layout_.offset(out, g.first_in, 0), squares, T{0});
   }
-  PieceSide<T> x(a.fine, problem_.x_layout, g.first_in, g.last_in);
-  PieceSide<T> dy(a.coarse, problem_.y_layout, g.first_out, g.last_out);
-  if (a.activation != nullptr) (a.y_is_fine ? x : dy).set_gradient(*a.activation, a.y);
-  const auto bytes = [](index_t blocks) { return static_cast<std::size_t>(blocks) * 64; };
-  const Extent3 widest = problem_.span() + (pieces_.extent - Extent3::all(1)) * problem_.stride;
-  const std::size_t x_bytes = bytes(x.blocks(widest.z * widest.y * problem_.input.x));
-  const std::size_t dy_bytes = bytes(dy.blocks(volume(pieces_.extent)));
-  const std::size_t row_bytes = bytes(std::max(problem_.input.x, pieces_.extent.x));
-  Scratch scratch(a.memory, x_bytes + dy_bytes + row_bytes);
-  T* staged_x = scratch.take<T>(x_bytes);
-  T* staged_dy = scratch.take<T>(dy_bytes);
-  T* row = scratch.take<T>(row_bytes);
+  const Sides<T> sides(problem_, a, g);
+  PieceSide<T> x = sides.x, dy = sides.dy;
+  const StagedBytes bytes(problem_, pieces_, sides);
+  Scratch scratch(a.memory, bytes.all());
+  T* staged_x = scratch.take<T>(bytes.x);
+  T* staged_dy = scratch.take<T>(bytes.dy);
+  T* row = scratch.take<T>(bytes.row);
   PieceSum<T> sum(problem_, layout_, g, x, dy, sums);
   const index_t end = pieces_.first_piece(g.part + 1);
   for (index_t piece = pieces_.first_piece(g.part); piece < end; ++piece) {
@@ -196,9 +219,9 @@ void WeightGradient<T>::finish(const BackwardArguments& a, index_t pair, T* sums
     const T* other = total + part * layout_.elements();
     for (index_t i = 0; i < count; ++i) total[i] += other[i];
   }
-  const std::size_t bytes = static_cast<std::size_t>(layout_.taps) * 64;
-  Scratch scratch(a.memory, bytes);
-  unpack_weights(static_cast<const T*>(total), layout_, out, in, a.add_dw, a.dw.as<T>(), scratch.take<T>(bytes));
+  Scratch scratch(a.memory, finish_scratch_bytes());
+  unpack_weights(static_cast<const T*>(total), layout_, out, in, a.add_dw, a.dw.as<T>(),
+                 scratch.take<T>(finish_scratch_bytes()));
 }
 
 template class WeightGradient<float>;

@@ -36,8 +36,12 @@ class WeightGradient {
 
   /// Fills a group's sums. Thread-safe for distinct groups.
   void sum(const PieceTensors<T>& tensors, const PairGroup& group, T* sums) const;
+  /// Bytes of scratch that sum() takes.
+  std::size_t scratch_bytes(const PieceTensors<T>& tensors, const PairGroup& group) const;
   /// Adds up the parts of one pair of channel blocks and writes dw. Thread-safe for distinct pairs.
   void finish(const BackwardArguments& arguments, index_t pair, T* sums) const;
+  /// Bytes of scratch that finish() takes.
+  std::size_t finish_scratch_bytes() const noexcept { return static_cast<std::size_t>(layout_.taps) * 64; }
 
  private:
   ConvProblem problem_;

@@ -89,6 +89,11 @@ class FftDepthwiseEngine final : public ConvEngine {
  private:
   static constexpr index_t lanes = fft::tile_lanes<T>;
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
+  /// Of so many spectra, and of the transforms between.
+  static std::size_t scratch_bytes(const DepthwiseDirection<T>& d, int spectra) {
+    return static_cast<std::size_t>(spectra) * bytes_of(d.elements()) + d.scratch_bytes() + 192;
+  }
+  static int sweep_spectra(const DepthwiseDirection<T>& d) { return d.phases() == 1 ? 1 : 2; }
   std::string key() const { return fmt::format("fft_tiled depthwise {} {}", name_of(problem_.type), simd_target()); }
   /// Of a block's weight gradient: fixed, so that every number of threads adds the same way.
   index_t partial_sums() const { return std::min<index_t>(weights_.grid.tiles(), 8); }
@@ -166,7 +171,9 @@ Ready FftDepthwiseEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready
     const index_t first = block * lanes, last = std::min(first + lanes, problem_.in_channels);
     for (index_t channel = first; channel < last; ++channel) ready.collect(0, channel, channel + 1, after);
     tasks.push_back(graph.add(
-        {.name = "weight spectra", .cost = 2 * static_cast<double>(forward_.phases()) * forward_.kernel.flops()},
+        {.name = "weight spectra",
+         .cost = 2 * static_cast<double>(forward_.phases()) * forward_.kernel.flops(),
+         .scratch_bytes = std::max(forward_.scratch_bytes(), data_.scratch_bytes())},
         [this, a, block] {
           PreparedWeights::Impl& prepared = *a->prepared;
           for (const auto* d : {&forward_, &data_}) {
@@ -214,8 +221,8 @@ TileTarget<T> FftDepthwiseEngine<T>::target(const DepthwiseDirection<T>& d, inde
 template <class T>
 void FftDepthwiseEngine<T>::sweep(const DepthwiseDirection<T>& d, index_t tile, index_t block,
                                   const GroupEnds<T>& ends) const {
-  const bool in_place = d.phases() == 1;
-  Scratch scratch(ends.memory, (in_place ? 1 : 2) * bytes_of(d.elements()) + d.scratch_bytes() + 192);
+  const bool in_place = sweep_spectra(d) == 1;
+  Scratch scratch(ends.memory, scratch_bytes(d, sweep_spectra(d)));
   T* spectrum = scratch.take<T>(bytes_of(d.elements()));
   T* product = in_place ? spectrum : scratch.take<T>(bytes_of(d.elements()));
   T* temporary = scratch.take<T>(d.scratch_bytes());
@@ -254,7 +261,7 @@ Ready FftDepthwiseEngine<T>::append_tiles(TaskGraph& graph, const DepthwiseDirec
         for (index_t i = 0; i < layer; ++i) {
           const index_t tile = (n * way.count.z + z) * layer + i;
           const TaskId task = graph.add(
-              {.name = "depthwise tile", .cost = 2 * d.in.flops()},
+              {.name = "depthwise tile", .cost = 2 * d.in.flops(), .scratch_bytes = scratch_bytes(d, sweep_spectra(d))},
               [this, &d, ends, block, tile] { sweep(d, tile, block, ends(block)); }, after);
           for (index_t slab = d.grid.first_slab(d.to_y, z); slab <= z; ++slab)
             of_slab[static_cast<std::size_t>(slab)].push_back(task);
@@ -320,7 +327,7 @@ template <class T>
 void FftDepthwiseEngine<T>::sum_tiles(const BackwardArguments& a, index_t block, index_t first, index_t last,
                                       T* sums) const {
   const DepthwiseDirection<T>& d = weights_;
-  Scratch scratch(a.memory, 2 * bytes_of(d.elements()) + d.scratch_bytes() + 192);
+  Scratch scratch(a.memory, scratch_bytes(d, 2));
   T* x_hat = scratch.take<T>(bytes_of(d.elements()));
   T* dy_hat = scratch.take<T>(bytes_of(d.elements()));
   T* temporary = scratch.take<T>(d.scratch_bytes());
@@ -339,7 +346,7 @@ void FftDepthwiseEngine<T>::sum_tiles(const BackwardArguments& a, index_t block,
 template <class T>
 void FftDepthwiseEngine<T>::weight_gradient(const BackwardArguments& a, index_t block, const BufferStore& sums) const {
   const DepthwiseDirection<T>& d = weights_;
-  Scratch scratch(a.memory, bytes_of(d.elements()) + d.scratch_bytes() + 128);
+  Scratch scratch(a.memory, scratch_bytes(d, 1));
   T* total = scratch.take<T>(bytes_of(d.elements()));
   T* temporary = scratch.take<T>(d.scratch_bytes());
   const index_t parts = partial_sums();
@@ -370,7 +377,9 @@ std::vector<TaskId> FftDepthwiseEngine<T>::append_sums(TaskGraph& graph, const C
   for (index_t part = 0; part < parts; ++part) {
     const index_t first = tiles * part / parts, last = tiles * (part + 1) / parts;
     tasks.push_back(graph.add(
-        {.name = "depthwise products", .cost = 2 * weights_.in.flops() * static_cast<double>(last - first)},
+        {.name = "depthwise products",
+         .cost = 2 * weights_.in.flops() * static_cast<double>(last - first),
+         .scratch_bytes = scratch_bytes(weights_, 2)},
         [this, a, sums, block, part, parts, first, last] {
           auto* sum = static_cast<T*>(sums->acquire(static_cast<std::size_t>(block * parts + part)));
           sum_tiles(*a, block, first, last, sum);
@@ -390,7 +399,7 @@ Ready FftDepthwiseEngine<T>::append_weights(TaskGraph& graph, const ConvReady& r
   for (index_t block = 0; block < blocks_; ++block) {
     const auto parts = append_sums(graph, ready, a, sums, block);
     done.push_back(graph.add(
-        {.name = "weight gradient", .cost = d.in.flops()},
+        {.name = "weight gradient", .cost = d.in.flops(), .scratch_bytes = scratch_bytes(d, 1)},
         [this, a, sums, block] { weight_gradient(*a, block, *sums); }, parts));
   }
   graph.add(

@@ -92,6 +92,22 @@ class FftVolumeEngine final : public ConvEngine {
   std::size_t volume_bytes() const { return bytes_of(geometry_.volume.plane_stride * geometry_.volume.extent.z); }
   std::size_t row_bytes() const { return bytes_of(geometry_.volume.extent.x); }
 
+  // Scratch of map_spectrum() and map_from_spectrum(), weight_spectrum(), sum_over_channels(), weight_gradient().
+  std::size_t map_scratch_bytes(const Transforms& plans) const {
+    return volume_bytes() + row_bytes() + std::max(plans.forward->scratch_bytes(), plans.inverse->scratch_bytes()) +
+           192;
+  }
+  std::size_t kernel_bytes() const { return bytes_of(problem_.kernel.volume()); }
+  std::size_t kernel_scratch_bytes() const { return kernel_bytes() + kernel_.scratch_bytes() + 128; }
+  std::size_t sum_scratch_bytes(index_t terms) const {
+    const std::size_t pointers = 2 * static_cast<std::size_t>(terms) * sizeof(T*);
+    return pointers + (keep_weights_ ? 0 : terms_per_pass * weight_bytes_ + kernel_scratch_bytes());
+  }
+  std::size_t gradient_scratch_bytes() const {
+    const std::size_t pointers = 2 * static_cast<std::size_t>(problem_.batch * geometry_.transforms) * sizeof(T*);
+    return pointers + weight_bytes_ + 64 + kernel_scratch_bytes();
+  }
+
   /// Plans with equal keys read each other's spectra.
   std::string key() const {
     return fmt::format("fft_volume {} {} {}x{} {}", fine_.options().backend == fft::Backend::fftw ? "fftw" : "native",
@@ -167,9 +183,8 @@ void FftVolumeEngine<T>::map_spectrum(Counted what, const Side& side, const Tran
 template <class T>
 void FftVolumeEngine<T>::weight_spectrum(const T* kernel, const std::array<index_t, 5>& stride,
                                          std::pmr::memory_resource* memory, T* spectrum) const {
-  const std::size_t kernel_bytes = bytes_of(problem_.kernel.volume());
-  Scratch scratch(memory, kernel_bytes + kernel_.scratch_bytes() + 128);
-  T* dense = scratch.take<T>(kernel_bytes);
+  Scratch scratch(memory, kernel_scratch_bytes());
+  T* dense = scratch.take<T>(kernel_bytes());
   T* kernel_scratch = scratch.take<T>(kernel_.scratch_bytes());
   copy_kernel(problem_.kernel, kernel, stride, dense, View<T>(dense, {1, 1, problem_.kernel}).stride);
   meter_.measure(Counted::weights, [&] { kernel_.forward(dense, spectrum, kernel_scratch); });
@@ -259,10 +274,9 @@ void FftVolumeEngine<T>::weight_gradient(const Spectra::Impl& x_hat, const Spect
       right.push_back(g + p * spectrum_stride_);
     }
   }
-  const std::size_t kernel_bytes = bytes_of(problem_.kernel.volume());
-  Scratch scratch(a.memory, weight_bytes_ + kernel_bytes + kernel_.scratch_bytes() + 192);
+  Scratch scratch(a.memory, weight_bytes_ + 64 + kernel_scratch_bytes());
   T* sum = scratch.take<T>(weight_bytes_);
-  T* dense = scratch.take<T>(kernel_bytes);
+  T* dense = scratch.take<T>(kernel_bytes());
   T* kernel_scratch = scratch.take<T>(kernel_.scratch_bytes());
   sum_of_products(left.data(), right.data(), static_cast<index_t>(left.size()), true, count_, sum);
   meter_.measure(Counted::inverse, [&] { kernel_.inverse(sum, dense, kernel_scratch); });
@@ -282,7 +296,9 @@ Ready FftVolumeEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
     ready.collect(0, 0, 1, after);
     if (!tasks.empty() && !keep_weights_) after.push_back(tasks.back());  // one packed buffer, one allocation
     tasks.push_back(graph.add(
-        {.name = keep_weights_ ? "weight spectra" : "pack weights", .cost = cost},
+        {.name = keep_weights_ ? "weight spectra" : "pack weights",
+         .cost = cost,
+         .scratch_bytes = keep_weights_ ? kernel_scratch_bytes() : 0},
         [this, a, o] {
           const auto w = a->w.as<T>();
           for (index_t c = 0; c < fine_per_group(); ++c) {
@@ -324,7 +340,7 @@ Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& read
       std::vector<TaskId> after;
       ready.x.collect(i / in, i % in, i % in + 1, after);
       spectra.push_back(graph.add(
-          {.name = "input spectrum", .cost = transform_cost},
+          {.name = "input spectrum", .cost = transform_cost, .scratch_bytes = map_scratch_bytes(x_transforms())},
           [this, a, own, i, in] {
             Spectra::Impl& s = a->x_hat != nullptr ? *a->x_hat : *own;
             const auto x = a->x.as<T>();
@@ -366,7 +382,10 @@ Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& read
       sum_over_channels(a->x_hat != nullptr ? *a->x_hat : *own, *a->w, to_coarse, n, o, terms, a->memory, sum);
     };
     outputs.push_back(append_sum<T>(
-        graph, {.name = "output volume", .cost = product_cost},
+        graph,
+        {.name = "output volume",
+         .cost = product_cost,
+         .scratch_bytes = std::max(sum_scratch_bytes(per_group), map_scratch_bytes(y_transforms()))},
         {.terms = per_group, .sums = problem_.batch * out, .bytes = map_bytes_}, a->memory, part,
         [this, a, n, o](T* sum) {
           StoreEnd<T> end{.activation = problem_.epilogue.activation};
@@ -393,7 +412,9 @@ std::vector<TaskId> FftVolumeEngine<T>::append_gradient_spectra(
     std::vector<TaskId> after;
     ready.dy.collect(i / out, i % out, i % out + 1, after);
     tasks.push_back(graph.add(
-        {.name = "gradient spectrum", .cost = fine_.forward->flops() * static_cast<double>(geometry_.transforms)},
+        {.name = "gradient spectrum",
+         .cost = fine_.forward->flops() * static_cast<double>(geometry_.transforms),
+         .scratch_bytes = map_scratch_bytes(y_transforms())},
         [this, a, own_dy, sums, i, out] {
           Spectra::Impl& s = a->dy_hat != nullptr ? *a->dy_hat : *own_dy;
           const auto dy = a->dy.as<T>();
@@ -428,7 +449,9 @@ std::vector<TaskId> FftVolumeEngine<T>::append_input_spectra(TaskGraph& graph, c
       // In a graph that goes both ways x is there long before dy: recomputed then, x_hat would be kept all the same.
       if (!cache_) after.insert(after.end(), gradient.begin(), gradient.end());
       tasks.push_back(graph.add(
-          {.name = "input spectrum", .cost = fine_.forward->flops() * static_cast<double>(geometry_.transforms)},
+          {.name = "input spectrum",
+           .cost = fine_.forward->flops() * static_cast<double>(geometry_.transforms),
+           .scratch_bytes = map_scratch_bytes(x_transforms())},
           [this, a, own_x, i, in] {
             const auto x = a->x.as<T>();
             auto* spectrum = static_cast<T*>(own_x->maps.acquire(static_cast<std::size_t>(i)));
@@ -503,7 +526,10 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
         sum_over_channels(a->dy_hat != nullptr ? *a->dy_hat : *own_dy, *a->w, to_coarse, n, c, terms, a->memory, sum);
       };
       tasks.push_back(append_sum<T>(
-          graph, {.name = "input gradient", .cost = fine_.inverse->flops() * static_cast<double>(geometry_.transforms)},
+          graph,
+          {.name = "input gradient",
+           .cost = fine_.inverse->flops() * static_cast<double>(geometry_.transforms),
+           .scratch_bytes = std::max(sum_scratch_bytes(per_group), map_scratch_bytes(x_transforms()))},
           {.terms = per_group, .sums = problem_.batch * in, .bytes = map_bytes_}, a->memory, part,
           [this, a, n, c](T* sum) {
             const auto dx = a->dx.as<T>();
@@ -526,7 +552,7 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
       const index_t o = i / fine_per_group();
       const index_t c = o / coarse_per_group() * fine_per_group() + i % fine_per_group();
       tasks.push_back(graph.add(
-          {.name = "weight gradient", .cost = cost},
+          {.name = "weight gradient", .cost = cost, .scratch_bytes = gradient_scratch_bytes()},
           [this, a, own_dy_for_dw, own_x, o, c] {
             weight_gradient(a->x_hat != nullptr ? *a->x_hat : *own_x,
                             a->dy_hat != nullptr ? *a->dy_hat : *own_dy_for_dw, o, c, *a);

@@ -134,13 +134,12 @@ std::vector<TaskId> TiledVoxels<T>::append_weight_spectra(TaskGraph& graph, std:
   const TaskId allocation = graph.add(
       {.name = "take weight spectra"}, [spectra] { spectra(); }, after);
   const index_t pairs = weights_.channels() * weights_.columns();
-  return ops::append_ranges(graph, "weight spectra", pairs, kernel_.flops(), {allocation},
-                            [this, weights, spectra, memory](index_t begin, index_t end) {
-                              for (index_t i = begin; i < end; ++i) {
-                                weight_spectra(weights(), i / weights_.columns(), i % weights_.columns(), memory,
-                                               spectra());
-                              }
-                            });
+  const auto body = [this, weights, spectra, memory](index_t begin, index_t end) {
+    for (index_t i = begin; i < end; ++i) {
+      weight_spectra(weights(), i / weights_.columns(), i % weights_.columns(), memory, spectra());
+    }
+  };
+  return ops::append_ranges(graph, "weight spectra", pairs, kernel_.flops(), {allocation}, body, stream_bytes(kernel_));
 }
 
 template <class T>
@@ -179,14 +178,10 @@ void TiledVoxels<T>::transform_phase(index_t tile, index_t phase, const GroupEnd
 /// there (but for planes, whose products are not staged).
 template <class T>
 void TiledVoxels<T>::run_group(index_t first, index_t count, const GroupEnds<T>& ends) const {
-  const auto bytes = [](index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); };
-  const bool in_place = source_.lies_as(target_) && !grid_.planar();
-  const std::size_t block_bytes = bytes(source_.block_elements() + target_.block_elements());
-  Scratch scratch(ends.memory, bytes(source_.elements()) + (in_place ? 0 : bytes(target_.elements())) + block_bytes +
-                                   scratch_bytes() + 256);
-  T* in = scratch.take<T>(bytes(source_.elements()));
-  T* out = in_place ? in : scratch.take<T>(bytes(target_.elements()));
-  T* blocks = scratch.take<T>(block_bytes);
+  Scratch scratch(ends.memory, group_scratch_bytes());
+  T* in = scratch.take<T>(bytes_of(source_.elements()));
+  T* out = in_place() ? in : scratch.take<T>(bytes_of(target_.elements()));
+  T* blocks = scratch.take<T>(block_bytes());
   T* temporary = scratch.take<T>(scratch_bytes());
   if (ends.kept == nullptr) transform_group(first, count, ends, in, temporary);
   for (index_t begin = 0; begin < count; begin += step_) {
@@ -412,7 +407,9 @@ Ready TiledVoxels<T>::append_groups(TaskGraph& graph, const Ready& source, const
       target.collect(n, 0, results_.channels, begin, std::max(end, begin + 1), after);
       for (const std::size_t other : group.before) after.push_back(tasks[other]);
       tasks.push_back(graph.add(
-          {.name = conjugate_ ? "tiles forward" : "tiles backward", .cost = tile_cost * static_cast<double>(count)},
+          {.name = conjugate_ ? "tiles forward" : "tiles backward",
+           .cost = tile_cost * static_cast<double>(count),
+           .scratch_bytes = group_scratch_bytes()},
           [this, ends, first, count] { run_group(first, count, ends()); }, after));
       for (index_t slab = begin / planes; slab * planes < end; ++slab)
         of_slab[static_cast<std::size_t>(slab)].push_back(tasks.back());

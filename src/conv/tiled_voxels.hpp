@@ -146,6 +146,14 @@ class TiledVoxels {
   std::size_t scratch_bytes() const {
     return std::max({in_.scratch_bytes(), kernel_.scratch_bytes(), out_.scratch_bytes()});
   }
+  static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
+  bool in_place() const { return source_.lies_as(target_) && !grid_.planar(); }
+  std::size_t block_bytes() const { return bytes_of(source_.block_elements() + target_.block_elements()); }
+  /// Of run_group().
+  std::size_t group_scratch_bytes() const {
+    return bytes_of(source_.elements()) + (in_place() ? 0 : bytes_of(target_.elements())) + block_bytes() +
+           scratch_bytes() + 256;
+  }
 
   TileGrid grid_;
   bool conjugate_;

@@ -234,6 +234,11 @@ void TiledWeightGradient<T>::sum_products(index_t first_block, index_t last_bloc
   }
 }
 
+template <class T>
+std::size_t TiledWeightGradient<T>::inverse_scratch_bytes(index_t channels) const {
+  return static_cast<std::size_t>(channels) * planes_bytes(kernel_) + kernel_.scratch_bytes() + 128;
+}
+
 /// Some neighbouring channels of x (of all phases), whose sums lie side by side.
 template <class T>
 void TiledWeightGradient<T>::invert(const BackwardArguments& a, index_t channel, index_t count, index_t column,
@@ -241,7 +246,7 @@ void TiledWeightGradient<T>::invert(const BackwardArguments& a, index_t channel,
   const auto dw = turned(a.dw.as<T>());
   const index_t first = column * lanes;
   const std::size_t each = planes_bytes(kernel_);
-  Scratch scratch(a.memory, static_cast<std::size_t>(count) * each + kernel_.scratch_bytes() + 128);
+  Scratch scratch(a.memory, inverse_scratch_bytes(count));
   T* planes = scratch.take<T>(static_cast<std::size_t>(count) * each);
   T* temporary = scratch.take<T>(kernel_.scratch_bytes());
   const auto step = static_cast<index_t>(each / sizeof(T));
@@ -304,11 +309,9 @@ void TiledWeightGradient<T>::sum_step(const BackwardArguments& a, index_t first,
 
 template <class T>
 void TiledWeightGradient<T>::sum_part(const BackwardArguments& a, index_t part, T* sums) const {
-  const auto bytes = [](index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); };
-  const std::size_t step_bytes = scratch_bytes() + bytes(dy_.elements() + dy_.block_elements());
-  Scratch scratch(a.memory, bytes(x_.elements()) + step_bytes + 128);
-  T* x = scratch.take<T>(bytes(x_.elements()));
-  T* temporary = scratch.take<T>(step_bytes);
+  Scratch scratch(a.memory, part_scratch_bytes());
+  T* x = scratch.take<T>(bytes_of(x_.elements()));
+  T* temporary = scratch.take<T>(step_scratch_bytes());
   const index_t begin = first_of_part(part), end = first_of_part(part + 1);
   for (index_t first = begin; first < end; first += lanes) {
     const index_t count = std::min(lanes, end - first);
@@ -346,7 +349,9 @@ std::vector<TaskId> TiledWeightGradient<T>::append_parts(TaskGraph& graph, const
     const index_t begin = first_of_part(part), end = first_of_part(part + 1);
     for (index_t tile = begin; tile < end; ++tile) collect(ready, tile, true, after);
     sums.push_back(graph.add(
-        {.name = "weight gradient sums", .cost = in_.flops() * static_cast<double>(end - begin)},
+        {.name = "weight gradient sums",
+         .cost = in_.flops() * static_cast<double>(end - begin),
+         .scratch_bytes = part_scratch_bytes()},
         [this, a, run, part] { sum_part(*a, part, run->total() + part * weights_.elements()); }, after));
   }
   return ops::append_ranges(graph, "weight gradient parts", in_.blocks(), static_cast<double>(weights_.elements()),
@@ -374,7 +379,7 @@ std::vector<TaskId> TiledWeightGradient<T>::append_transforms(TaskGraph& graph, 
     const index_t together = few_ && place % lanes == 0 ? std::min(lanes, count - place) : 1;
     for (index_t i = 0; i < together; ++i) collect(ready, tile + i, i == 0, after);
     tasks.push_back(graph.add(
-        {.name = "tile spectra", .cost = 2 * in_.flops()},
+        {.name = "tile spectra", .cost = 2 * in_.flops(), .scratch_bytes = tile_scratch_bytes()},
         [this, a, run, tile, place, chunk] {
           Scratch scratch(a->memory, tile_scratch_bytes());
           T* temporary = scratch.take<T>(tile_scratch_bytes());
@@ -418,13 +423,14 @@ std::vector<TaskId> TiledWeightGradient<T>::append_inverses(TaskGraph& graph,
   constexpr index_t together = 4;  // channels whose planes fit into the L2
   const index_t groups = (weights_.channels() + together - 1) / together;
   const double cost = kernel_.flops() * static_cast<double>(together);
-  return ops::append_ranges(
-      graph, "weight gradient", groups * weights_.columns(), cost, products, [=, this](index_t begin, index_t end) {
-        for (index_t i = begin; i < end; ++i) {
-          const index_t first = i / weights_.columns() * together;
-          invert(*a, first, std::min(together, weights_.channels() - first), i % weights_.columns(), run->total());
-        }
-      });
+  const auto body = [=, this](index_t begin, index_t end) {
+    for (index_t i = begin; i < end; ++i) {
+      const index_t first = i / weights_.columns() * together;
+      invert(*a, first, std::min(together, weights_.channels() - first), i % weights_.columns(), run->total());
+    }
+  };
+  return ops::append_ranges(graph, "weight gradient", groups * weights_.columns(), cost, products, body,
+                            inverse_scratch_bytes(std::min(together, weights_.channels())));
 }
 
 /// Two chunks in turn: one is transformed while the other is multiplied.
@@ -448,10 +454,9 @@ Ready TiledWeightGradient<T>::append(TaskGraph& graph, const ConvReady& ready,
                                      const std::shared_ptr<const BackwardArguments>& a,
                                      const SharedSpectra& shared) const {
   const auto run = std::make_shared<Run>();
-  const auto bytes = [](index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); };
-  run->own_x.init(a->memory, 2, bytes(x_.elements()));
-  run->own_dy.init(a->memory, 2, bytes(dy_.elements()));
-  run->sums.init(a->memory, 1, bytes(weights_.elements() * std::max<index_t>(1, parts_)));
+  run->own_x.init(a->memory, 2, bytes_of(x_.elements()));
+  run->own_dy.init(a->memory, 2, bytes_of(dy_.elements()));
+  run->sums.init(a->memory, 1, bytes_of(weights_.elements() * std::max<index_t>(1, parts_)));
   run->x_hat = shared.x;
   run->dy_hat = shared.dy;
   const index_t buffers = parts_ > 0 ? 0 : std::min<index_t>(2, chunks());

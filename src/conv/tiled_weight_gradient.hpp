@@ -46,7 +46,14 @@ class TiledWeightGradient {
   }
   index_t chunks() const { return (grid_.tiles() + chunk_ - 1) / chunk_; }
   std::size_t scratch_bytes() const { return std::max(in_.scratch_bytes(), gradient_.scratch_bytes()); }
+  static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
   std::size_t tile_scratch_bytes() const;
+  /// Of sum_step().
+  std::size_t step_scratch_bytes() const { return scratch_bytes() + bytes_of(dy_.elements() + dy_.block_elements()); }
+  /// Of sum_part().
+  std::size_t part_scratch_bytes() const { return bytes_of(x_.elements()) + step_scratch_bytes() + 128; }
+  /// Of invert(), for so many channels.
+  std::size_t inverse_scratch_bytes(index_t channels) const;
   void transform_x(const BackwardArguments& a, index_t tile, index_t place, T* spectra, T* scratch) const;
   void transform_dy(const BackwardArguments& a, index_t tile, index_t place, T* spectra, T* scratch) const;
   template <class Source>

@@ -159,17 +159,17 @@ void clear_pad_lanes(T* block, index_t channels, index_t voxels) noexcept {
 }
 
 /// Adds tasks over [0, count) in at most 64 ranges, body(begin, end): enough for many workers, few enough to be cheap.
-/// `cost` is that of one of `count`.
+/// `cost` is that of one of `count`; each task holds `scratch_bytes`.
 template <class Body>
 std::vector<TaskId> append_ranges(TaskGraph& graph, const char* name, index_t count, double cost,
-                                  const std::vector<TaskId>& after, const Body& body) {
+                                  const std::vector<TaskId>& after, const Body& body, std::size_t scratch_bytes = 0) {
   const index_t per_task = (count + 63) / 64;
   std::vector<TaskId> tasks;
   for (index_t begin = 0; begin < count; begin += per_task) {
     const index_t end = std::min(count, begin + per_task);
     tasks.push_back(graph.add(
-        {.name = name, .cost = cost * static_cast<double>(end - begin)}, [body, begin, end] { body(begin, end); },
-        after));
+        {.name = name, .cost = cost * static_cast<double>(end - begin), .scratch_bytes = scratch_bytes},
+        [body, begin, end] { body(begin, end); }, after));
   }
   return tasks;
 }

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "convolume/conv.hpp"
 #include "convolume/memory.hpp"
@@ -33,6 +34,13 @@ struct Taken {
     faults = usage.ru_minflt;
   }
 };
+
+/// Of the pages that were touched.
+std::int64_t resident_bytes() {
+  std::int64_t pages = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> pages >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
 
 /// Runs something again and again; whatever is taken from the second time on is a failure.
 template <class Body>
@@ -184,4 +192,19 @@ TEST_CASE("iterations of training take nothing from the system from the second o
   Scheduler scheduler(1);
   nets::Trainer trainer(nets::parse_net(net, "steady.toml"), data, 5, {}, scheduler, &memory);
   check_steady(memory, [&] { trainer.step(); });
+}
+
+TEST_CASE("constructing a net touches none of its tensors: pages lie where tasks write them first") {
+  if (!test::counts_allocations()) return;  // sanitizers touch what is allocated
+  const nets::NetSpec spec = nets::parse_net(net, "steady.toml", {"input.patch=[16, 96, 96]"});
+  SlabResource memory;
+  nets::Parameters parameters(spec, true, 1, &memory);
+  const auto held_before = memory.statistics().live_bytes;
+  const auto resident_before = resident_bytes();
+  nets::Network network(spec, spec.patch, parameters, {.batch = 2, .training = true}, &memory);
+  const auto held = static_cast<std::int64_t>(memory.statistics().live_bytes - held_before);
+  CHECK(held > 100 << 20);
+  CHECK(resident_bytes() - resident_before < held / 20);
+  network.input().fill(1);
+  CHECK(resident_bytes() - resident_before >= network.input().elements() * 4);
 }

@@ -10,100 +10,15 @@
 
 #include "convolume/memory.hpp"
 #include "nets/checkpoint.hpp"
-#include "nets/io/synthetic.hpp"
+#include "tests/nets/training_fixture.hpp"
 
 using namespace convolume;
 using namespace convolume::nets;
+using test::Session;
+using test::small_data;
+using test::small_net;
 
 namespace {
-
-const char* const small_net = R"(
-name = "small"
-[input]
-patch = [3, 12, 12]
-[[node]]
-name = "a"
-type = "conv"
-out_channels = 4
-kernel = [1, 3, 3]
-padding = "same"
-activation = "relu"
-[[node]]
-name = "pool"
-type = "max_pool"
-window = [1, 2, 2]
-[[node]]
-name = "b"
-type = "conv"
-out_channels = 4
-kernel = 3
-padding = "same"
-[[node]]
-name = "norm"
-type = "group_norm"
-groups = 2
-[[node]]
-name = "drop"
-type = "dropout"
-rate = 0.2
-[[node]]
-name = "up"
-type = "transposed_conv"
-out_channels = 3
-kernel = [1, 2, 2]
-stride = [1, 2, 2]
-[[node]]
-name = "skip"
-type = "concat"
-from = ["a", "up"]
-[[node]]
-name = "logits"
-type = "conv"
-out_channels = 1
-kernel = 1
-[optimizer]
-kind = "adam"
-learning_rate = 0.01
-clip_norm = 1.0
-[training]
-batch = 2
-)";
-
-Dataset small_data() {
-  auto volume = make_synthetic_volume({.extent = {6, 24, 24}, .cell_diameter = 8});
-  Dataset data;
-  data.name = "test";
-  data.augment = {.flip_z = true, .flip_y = true, .flip_x = true, .rotate = true};
-  normalise(volume.image, Normalisation::volume);
-  data.train.push_back({std::move(volume.image), std::move(volume.label), {}, "synthetic"});
-  return data;
-}
-
-struct Session {
-  explicit Session(const Dataset& d, int threads = 1, const char* net = small_net, bool tune = false,
-                   const std::map<std::string, std::string>& tuned = {})
-      : data(d),
-        scheduler(threads),
-        spec(parse_net(net, "small.toml")),
-        trainer(spec, data, 5, {.tune_on = tune ? &scheduler : nullptr, .tuned = tuned}, scheduler, &memory) {}
-  void steps(int count) {
-    for (int i = 0; i < count; ++i) REQUIRE(trainer.step().has_value());
-    trainer.flush();
-  }
-  std::vector<float> weights() {
-    std::vector<float> all;
-    for (const Parameter& p : trainer.parameters().all()) {
-      for (const auto* t : {&p.value, &p.moment1, &p.moment2})
-        all.insert(all.end(), t->data(), t->data() + t->elements());
-    }
-    return all;
-  }
-  const Dataset& data;
-  SlabResource memory;
-  Scheduler scheduler;
-  NetSpec spec;
-  Trainer trainer;
-};
 
 /// Copies all state from one session to another, as a checkpoint would.
 void transfer(Session& from, Session& to) {
@@ -126,16 +41,7 @@ TEST_CASE("training gives the same bits on 1, 2 and 3 threads, and so many worke
   const auto expected = one.weights();
   for (const int threads : {2, 3}) {
     Session many(data, threads);
-    // Tasks that wait for each other make sure that the workers exist; the training then uses them.
-    TaskGraph meeting;
-    std::atomic<int> arrived{0};
-    for (int i = 0; i < threads; ++i) {
-      meeting.add({.name = "meet"}, [&] {
-        ++arrived;
-        while (arrived < threads) std::this_thread::yield();
-      });
-    }
-    meeting.run(many.scheduler);
+    test::meet(many.scheduler);
     many.steps(6);
     CHECK(many.scheduler.distinct_workers() == threads);
     CHECK(many.weights() == expected);

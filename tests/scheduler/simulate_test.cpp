@@ -49,6 +49,14 @@ TEST_CASE("the longest path goes first, and updates go last") {
   CHECK(simulate_seconds(events, 2) == Approx(5e-3));
 }
 
+TEST_CASE("an update that holds up the longest path is not left to the end") {
+  // On one core beside the update: 1 (the update) + 4, while the other one does the 3 times 1 that could wait.
+  std::vector<TraceEvent> events{event(0, 0, 0, 1), event(1, 0, 1, 1), event(2, 0, 2, 1), event(3, 0, 3, 1),
+                                 event(4, 0, 4, 4, {3})};
+  events[3].task_class = TaskClass::update;
+  CHECK(simulate_seconds(events, 2) == Approx(5e-3));
+}
+
 TEST_CASE("runs follow each other, and tasks that were skipped hold nobody up") {
   auto events = row(4, 1);
   auto again = row(4, 2);

@@ -85,6 +85,44 @@ TEST_CASE("the costliest path runs first and updates run last where both are rea
   CHECK(order == "htsu");
 }
 
+TEST_CASE("an update runs when the task that needs it would be next, before whatever is less urgent") {
+  Scheduler scheduler = Scheduler::serial();
+  TaskGraph graph;
+  std::string order;
+  const auto add = [&](char name, double cost, TaskClass task_class, std::vector<TaskId> after = {}) {
+    return graph.add(
+        {.name = "task", .cost = cost, .task_class = task_class}, [&order, name] { order += name; }, after);
+  };
+  for (int i = 0; i < 3; ++i) add('l', 2, TaskClass::normal);  // less urgent than what the update holds up
+  const TaskId update = add('u', 100, TaskClass::update), second = add('v', 100, TaskClass::update, {update});
+  const TaskId first = add('f', 3, TaskClass::normal);
+  add('n', 5, TaskClass::normal, {first, second});
+  add('w', 100, TaskClass::update);  // nobody waits for it
+  graph.run(scheduler);
+  // Of equal urgency are u, v and what they hold up: f is more urgent by its own cost.
+  CHECK(order == "fuvnlllw");
+}
+
+TEST_CASE("what gives memory back runs first, and is never skipped") {
+  Scheduler scheduler = Scheduler::serial();
+  TaskGraph graph;
+  std::string order;
+  bool armed = false;
+  const TaskId user = graph.add({.name = "user", .cost = 9}, [&] {
+    order += 'u';
+    if (armed) throw std::runtime_error("user");
+  });
+  graph.add({.name = "other", .cost = 5}, [&] { order += 'o'; });
+  graph.add(
+      {.name = "release", .task_class = TaskClass::release}, [&] { order += 'r'; }, ids({user}));
+  graph.run(scheduler);
+  CHECK(order == "uro");
+  armed = true;
+  order.clear();
+  CHECK_THROWS_WITH(graph.run(scheduler), "user");
+  CHECK(order == "ur");
+}
+
 TEST_CASE("an exception cancels what is left, spares updates, reaches the caller once and leaves the graph usable") {
   for (const int threads : {1, 3}) {
     Scheduler scheduler(threads);

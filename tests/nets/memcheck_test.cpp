@@ -1,0 +1,40 @@
+// Training with every tensor, spectrum and scratch buffer on the heap, where Valgrind knows which bytes are a block's
+// and which of them were written: memcheck_nets runs this under it.
+#include <memory_resource>
+
+#include <catch2/catch.hpp>
+
+#include "tests/nets/training_fixture.hpp"
+
+using namespace convolume;
+
+namespace {
+
+/// Losses of some iterations, and what an evaluation by the same weights would read.
+std::vector<double> train(const nets::NetSpec& spec, const nets::NetworkOptions& options, int threads,
+                          std::pmr::memory_resource* memory) {
+  const nets::Dataset data = test::small_data();
+  Scheduler scheduler(threads);
+  nets::Trainer trainer(spec, data, 5, options, scheduler, memory);
+  std::vector<double> seen;
+  for (int i = 0; i < 3; ++i) seen.push_back(trainer.step().value());
+  trainer.flush();
+  for (const nets::Parameter& p : trainer.parameters().all()) {
+    for (index_t i = 0; i < p.value.elements(); ++i) seen.push_back(static_cast<double>(p.value.data()[i]));
+  }
+  return seen;
+}
+
+}  // namespace
+
+TEST_CASE("training on the heap gives the bits of training on slabs", "[.memcheck]") {
+  const nets::NetSpec spec = nets::parse_net(test::small_net, "small.toml");
+  for (const Engine engine : {Engine::automatic, Engine::fft_volume, Engine::direct, Engine::reference}) {
+    for (const std::size_t budget : {std::size_t{0}, std::size_t{1}}) {
+      CAPTURE(name_of(engine), budget);
+      SlabResource slabs;
+      const nets::NetworkOptions options{.engine = engine, .memory_budget = budget};
+      CHECK(train(spec, options, 2, std::pmr::new_delete_resource()) == train(spec, options, 1, &slabs));
+    }
+  }
+}
