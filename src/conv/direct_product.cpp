@@ -4,6 +4,8 @@
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+// Behind it, for its macros.
+#include "hwy/cache_control.h"
 
 #include "fft/codelets-inl.hpp"
 
@@ -24,6 +26,11 @@ inline constexpr index_t vector_lanes = hn::MaxLanes(hn::ScalableTag<T>());
 constexpr int most_voxels = HWY_TARGET <= HWY_AVX3 ? 14 : 6;
 constexpr int most_channels = HWY_TARGET <= HWY_AVX3 ? 8 : 6;
 
+/// Weights so far ahead are asked for: a pass reads more of them than the L1 holds, again for each row of voxels, and
+/// the first time from beyond the L2. (In KiB, 2, 4 and 8 were tried.)
+template <class T>
+inline constexpr std::ptrdiff_t weights_ahead = 4096 / sizeof(T);
+
 /// Distance between two vectors that are computed together: in a block of lanes, or from block to block.
 template <class T>
 HWY_INLINE std::ptrdiff_t SecondVector(std::ptrdiff_t column) {
@@ -36,41 +43,69 @@ HWY_INLINE std::ptrdiff_t VectorOffset(index_t v, std::ptrdiff_t column) {
   return v / per_block * column + v % per_block * vector_lanes<T>;
 }
 
-/// R neighbouring voxels of C vectors of lanes. Dense: the source's voxels lie side by side.
-template <int R, int C, bool Dense, class T>
-void SumVoxels(const VoxelProduct<T>& p, const T* source, const T* weights, T* target, const T* bias) {
+/// Whether a piece of a row holds the row's first voxel, and its last one.
+struct RowEnds {
+  bool first, last;
+};
+
+/// Adds a step's terms to the sums of voxels [Begin, End) of a piece.
+template <int Begin, int End, int C, bool Dense, class T, class Sums>
+HWY_INLINE void AddStep(const VoxelProduct<T>& p, const DirectStep& step, const T* source, const T* weights,
+                        Sums& sums) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const std::ptrdiff_t voxel = Dense ? block<T> : p.source_strides.voxel;
   const std::ptrdiff_t second = SecondVector<T>(p.weights_column);
+  const T* a = source + step.source;
+  const T* b = weights + step.weights;
+  for (const T* const last = a + step.terms; a != last; ++a, b += block<T>) {
+    std::array<V, C> w;
+    Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE {
+      w[c] = hn::LoadU(d, b + c * second);
+      __builtin_prefetch(b + c * second + weights_ahead<T>);
+    });
+    Unroll<End - Begin>([&](auto i) CONVOLUME_ALWAYS_INLINE {
+      constexpr int r = Begin + i;
+      const V x = hn::Set(d, a[r * voxel]);
+      Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE { sums[r * C + c] = hn::MulAdd(x, w[c], sums[r * C + c]); });
+    });
+  }
+}
+
+/// R neighbouring voxels of C vectors of lanes. Dense: the source's voxels lie side by side.
+template <int R, int C, bool Dense, class T>
+void SumVoxels(const VoxelProduct<T>& p, const T* source, const T* weights, T* target, const T* bias, RowEnds ends) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  // Where most of the time goes; elsewhere padding is multiplied.
+  constexpr bool leaves_out_padding = Dense && C == 2 && R > 1;
   std::array<V, R * C> sums;
   Unroll<R * C>([&](auto i) CONVOLUME_ALWAYS_INLINE { sums[i] = hn::Zero(d); });
   const DirectStep* const end = p.steps + p.step_count;
   for (const DirectStep* step = p.steps; step != end; ++step) {
-    const T* a = source + step->source;
-    const T* b = weights + step->weights;
-    const T* const last = a + step->terms;
-    for (; a != last; ++a, b += block<T>) {
-      std::array<V, C> w;
-      Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE { w[c] = hn::LoadU(d, b + c * second); });
-      Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
-        const V x = hn::Set(d, a[r * voxel]);
-        Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE { sums[r * C + c] = hn::MulAdd(x, w[c], sums[r * C + c]); });
-      });
+    if (leaves_out_padding && ends.first && step->pads_first) {
+      AddStep<leaves_out_padding, R, C, Dense>(p, *step, source, weights, sums);
+    } else if (leaves_out_padding && ends.last && step->pads_last) {
+      AddStep<0, R - leaves_out_padding, C, Dense>(p, *step, source, weights, sums);
+    } else {
+      AddStep<0, R, C, Dense>(p, *step, source, weights, sums);
     }
   }
   const std::ptrdiff_t second_target = SecondVector<T>(p.target_column);
+  // Narrower vectors would leave lines of the cache half written.
+  const bool past_caches = p.past_caches && vector_lanes<T> == block<T>;
   Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
     Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE {
       T* to = target + r * p.target_strides.voxel + c * second_target;
       const T* start = p.add ? to : bias != nullptr ? bias + c * vector_lanes<T> : nullptr;
-      hn::StoreU(start != nullptr ? hn::Add(hn::LoadU(d, start), sums[r * C + c]) : sums[r * C + c], d, to);
+      const V sum = start != nullptr ? hn::Add(hn::LoadU(d, start), sums[r * C + c]) : sums[r * C + c];
+      past_caches ? hn::Stream(sum, d, to) : hn::StoreU(sum, d, to);
     });
   });
 }
 
 template <class T>
-using VoxelKernel = void (*)(const VoxelProduct<T>&, const T*, const T*, T*, const T*);
+using VoxelKernel = void (*)(const VoxelProduct<T>&, const T*, const T*, T*, const T*, RowEnds);
 
 template <int C, bool Dense, class T, std::size_t... R>
 constexpr std::array<VoxelKernel<T>, sizeof...(R)> VoxelKernels(std::index_sequence<R...>) {
@@ -89,7 +124,8 @@ void SumRows(const VoxelProduct<T>& p, const T* weights, T* target, const T* bia
       T* c = target + z * p.target_strides.plane + y * p.target_strides.row;
       for (index_t piece = 0; piece < pieces; ++piece) {
         const index_t voxels = least + (piece < longer ? 1 : 0);
-        kernels[static_cast<std::size_t>(voxels - 1)](p, a, weights, c, bias);
+        kernels[static_cast<std::size_t>(voxels - 1)](p, a, weights, c, bias,
+                                                      {.first = piece == 0, .last = piece + 1 == pieces});
         a += voxels * p.source_strides.voxel;
         c += voxels * p.target_strides.voxel;
       }
@@ -114,6 +150,7 @@ void MultiplyVoxels(const VoxelProduct<T>& product) {
   if constexpr (block<T> == vector_lanes<T>) {
     if (vectors % 2 != 0) SumColumns<1>(p, vectors - 1);
   }
+  if (p.past_caches) hwy::FlushStream();
 }
 
 /// R neighbouring channels of x, C vectors of lanes, over all voxels.

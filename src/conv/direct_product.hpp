@@ -13,6 +13,8 @@ namespace convolume::conv {
 struct DirectStep {
   std::ptrdiff_t source = 0, weights = 0;
   index_t terms = 0;  ///< channels of the block, 1 to channel_block
+  /// Whether the first, or the last, voxel of each row meets nothing but padding: zeros, which need not be multiplied.
+  bool pads_first = false, pads_last = false;
 };
 
 /// Distances between voxels, rows and planes of a box, in elements.
@@ -43,6 +45,9 @@ struct VoxelProduct {
   Extent3 count;
   index_t columns;
   bool add;
+  /// Where target is not added to and its vectors are aligned to 64 bytes: it does not stay in the caches, nor are its
+  /// lines read first.
+  bool past_caches;
 };
 
 /// Thread-safe; allocates nothing. T is float or double here and below.

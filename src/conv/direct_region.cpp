@@ -24,6 +24,7 @@ class RegionRun {
         window_(d.map.window(region.box)),
         source_in_place_(source_in_place(d, window_, ends)),
         target_in_place_(target_in_place(d, ends)),
+        past_caches_(target_in_place_ && written_once() && writes_past_caches(ends.target, d.past_caches_from)),
         scratch_(memory, scratch_bytes(d, region, ends)) {
     if (!source_in_place_) staged_source_ = take(d.group * volume(window_));
     if (!target_in_place_) staged_target_ = take(region.columns * volume(region.box));
@@ -75,6 +76,17 @@ class RegionRun {
   }
   static bool target_in_place(const VoxelDirection<T>& d, const RegionEnds<T>& ends) {
     return d.target_layout == Layout::blocked && !ends.add;
+  }
+
+  /// Whether sums of all taps and channels are done at once, and nothing is left to do to them.
+  bool written_once() const {
+    const bool one_pass = d_.group * d_.weights.taps <= steps_per_pass && d_.group == d_.weights.term_blocks();
+    return one_pass && ends_.activation.kind == Activation::Kind::none && d_.weights.lanes % block == 0;
+  }
+  /// Whether a tap takes this result of a row from the padding.
+  bool is_padding(const DirectTap& tap, const Extent3& base, index_t result) const {
+    const index_t x = base.x + tap.offset.x + result * d_.map.source_step().x;
+    return x < 0 || x >= ends_.source.shape.extent.x;
   }
 
   void fill_bias() {
@@ -129,7 +141,8 @@ class RegionRun {
                             .bias = bias_,
                             .count = count,
                             .columns = region_.columns,
-                            .add = first > 0};
+                            .add = first > 0,
+                            .past_caches = past_caches_};
     const auto taps = static_cast<index_t>(phase.taps.size());
     for (index_t done = 0; done < blocks * taps || !product.add; done += steps_per_pass, product.add = true) {
       std::array<DirectStep, steps_per_pass> steps;
@@ -142,7 +155,9 @@ class RegionRun {
         steps[static_cast<std::size_t>(product.step_count++)] = {
             .source = b * source.block + source.offset(tap.offset),
             .weights = d_.weights.offset(0, first + b, tap.tap),
-            .terms = std::min(block, d_.weights.terms - (first + b) * block)};
+            .terms = std::min(block, d_.weights.terms - (first + b) * block),
+            .pads_first = is_padding(tap, base, 0),
+            .pads_last = is_padding(tap, base, count.x - 1)};
       }
       if (product.step_count > 0 || !product.add) multiply(product);
     }
@@ -168,7 +183,7 @@ class RegionRun {
   const RegionEnds<T>& ends_;
   const T* weights_;  // of the first column
   Box window_;
-  bool source_in_place_, target_in_place_;
+  bool source_in_place_, target_in_place_, past_caches_;
   Scratch scratch_;
   T *staged_source_ = nullptr, *staged_target_ = nullptr, *row_ = nullptr, *bias_ = nullptr;
 };

@@ -32,6 +32,7 @@ struct VoxelDirection {
   bool lines = false;  ///< one tap, plain tensors, voxel for voxel: a product of lines without copies
   index_t group = 1;   ///< channel blocks of the source that are held at once
   RegionGrid grid;
+  index_t past_caches_from = conv::past_caches_from();
 };
 
 /// A box of results of one sample, for some columns (blocks of lanes).

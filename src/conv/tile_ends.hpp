@@ -29,6 +29,14 @@ struct BlockView {
 template <class T>
 BlockView<T> block_of(const View<T>& tensor, Layout layout, index_t n, index_t first);
 
+/// Bytes of a tensor of which little would still be in the caches when it is read, by the machine model (which takes
+/// long to ask).
+index_t past_caches_from();
+/// Whether results that fill a tensor once go past the caches: it is blocked, aligned to 64 bytes, and holds more than
+/// past_caches_from() bytes. Decides no rounding.
+template <class T>
+bool writes_past_caches(const View<T>& target, index_t from);
+
 /// Voxels [origin, origin + window) of a block; those outside the tensor count as zero. Window voxel i stands at point
 /// (i - shift) mod T of the tile, the rest is zero.
 template <class T>

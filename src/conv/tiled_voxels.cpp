@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "conv/prepared.hpp"
-#include "convolume/cpu.hpp"
 #include "core/checked.hpp"
 #include "ops/append.hpp"
 
@@ -60,7 +59,7 @@ TiledVoxels<T>::TiledVoxels(const ConvProblem& p, Direction direction, const pla
       window_(in_.support()),
       written_(out_.support()),
       target_extent_(conjugate_ ? p.output() : p.input),
-      past_caches_bytes_(static_cast<index_t>(machine_model().l3_bytes / 8)),
+      past_caches_from_(past_caches_from()),
       counted_(counted),
       meter_(meter) {
   // Voxel i of dx takes dy from i + pad - (kernel - 1) on; the convolution is not conjugated, and its valid part stands
@@ -285,21 +284,6 @@ void TiledVoxels<T>::multiply_phases(index_t count, index_t phases, const T* spe
                              .b_ahead = static_cast<std::ptrdiff_t>(8192 / sizeof(T))});
 }
 
-/// A small target is still in the caches when the next layer reads it.
-template <class T>
-bool TiledVoxels<T>::past_caches(const GroupEnds<T>& ends) const {
-  const View<T>& target = ends.target;
-  const index_t bytes =
-      static_cast<index_t>(sizeof(T)) * stored_elements(target.shape, target.layout, data_type_of<T>());
-  const auto aligned = [&] {
-    bool all = reinterpret_cast<std::uintptr_t>(target.data.get()) % 64 == 0;
-    for (const index_t stride : target.stride) all = all && stride * static_cast<index_t>(sizeof(T)) % 64 == 0;
-    return all;
-  };
-  const bool once = !ends.add && !grid_.way.overlap_add;
-  return target.layout == Layout::blocked && once && bytes > past_caches_bytes_ && aligned();
-}
-
 /// Voxels of what a tile writes that no tile before it has written.
 template <class T>
 fft::TileBox TiledVoxels<T>::fresh_part(index_t tile) const {
@@ -318,7 +302,8 @@ fft::TileBox TiledVoxels<T>::fresh_part(index_t tile) const {
 template <class T>
 void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra,
                                   T* scratch) const {
-  const bool past = past_caches(ends), overlap = grid_.way.overlap_add;
+  const bool overlap = grid_.way.overlap_add;
+  const bool past = !ends.add && !overlap && writes_past_caches(ends.target, past_caches_from_);
   for (index_t i = 0; i < count; ++i) {
     const fft::TileBox fresh = overlap && !ends.add ? fresh_part(first + i) : fft::TileBox{};
     for (index_t block = 0; block < weights_.columns(); ++block) {

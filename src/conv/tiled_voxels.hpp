@@ -139,7 +139,6 @@ class TiledVoxels {
   void lines_forward(index_t count, const T* from, T* to, T* scratch) const;
   void lines_backward(index_t count, const T* from, T* to, T* scratch) const;
   void invert_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra, T* scratch) const;
-  bool past_caches(const GroupEnds<T>& ends) const;
   void make_groups();
   void make_overlapping_groups();
   fft::TileBox fresh_part(index_t tile) const;
@@ -169,7 +168,7 @@ class TiledVoxels {
   Extent3 window_, written_;       ///< voxels that a tile reads and writes
   Extent3 shift_{0, 0, 0};         ///< of a tile's window in the source
   Extent3 target_extent_;
-  index_t past_caches_bytes_;
+  index_t past_caches_from_;
   Counted counted_;
   TransformMeter& meter_;
 };

@@ -120,6 +120,25 @@ TEST_CASE("direct gives the same bits in blocked memory, and zero in lanes witho
   }
 }
 
+TEST_CASE("direct gives the same where results are written past the caches") {
+  if (test::sanitized) return;
+  // 5 MB of y and of dx, without and with something that is left to do to them; one pass of many taps, and two.
+  test::check_layouts<float>("ic32id34oc32kd1", direct, true, true, Activation::Kind::none);
+  test::check_layouts<float>("ic32id34oc32kd1", direct, true, true, Activation::Kind::relu);
+  test::check_layouts<float>("ic18id34oc48kd2", direct, true, true, Activation::Kind::none);
+  test::check_layouts<float>("ic20id36oc32kd3", direct, true, true, Activation::Kind::none);
+}
+
+TEST_CASE("direct leaves out what the padding of short rows would be multiplied with") {
+  // Rows of one to three pieces, and shorter than the kernel; strides put the padding elsewhere at either end.
+  for (const char* text : {"ic32id3ih4iw8oc32kd3pd1", "ic20id3ih4iw31oc32kd3pd1", "ic17id2ih3iw1oc40kd3pd1",
+                           "ic16id3ih3iw2oc32kd5pd2", "ic18id4ih4iw14oc33kd3sd2pd1", "ic16id3ih3iw9oc32kd3dd1pd2"}) {
+    test::check_against_reference<float>(parse_problem(text), direct, 2e-6);
+    test::check_against_reference<double>(parse_problem(text), direct, 1e-14);
+    test::check_layouts<float>(text, direct, true, true, Activation::Kind::none);
+  }
+}
+
 TEST_CASE("direct adds to dx, dw and dbias where asked") {
   for (const char* text : {"ic3id10oc9kd3pd1", "ic3id10oc9kd2sd3", "ic20id5oc9kd1", "g2ic4id6oc6kd3"})
     test::check_add(text, direct);
