@@ -43,7 +43,7 @@ if(CONVOLUME_BUILD_TESTS)
     ARGS --width 2 --net ${CMAKE_CURRENT_SOURCE_DIR}/smoke_net.toml)
   # Without PyTorch it has to say what to install, and go on.
   set(tiny --net ${CMAKE_CURRENT_SOURCE_DIR}/smoke_net.toml --rounds 2 --min-seconds 0 --threads 2)
-  bench_net_smoke(peers EXPECT "(PyTorch's time .* over ours .native, cache on, arena., training: .* inference: |apt-get install python3-torch.*training  native, cache on .*inference native, cache on )"
+  bench_net_smoke(peers EXPECT "(PyTorch's time .* over ours .native, cache on, arena., training: .* inference: |apt-get install python3-torch.*training  native, cache on, arena .*inference native, cache on, arena )"
     ARGS --peers torch ${tiny} --json ${reports}/net_peers.json --trace ${reports}/net_trace.json)
   add_test(NAME bench_net_peers_report COMMAND ${CMAKE_COMMAND} -DREPORT=${reports}/net_peers.json -DROWS=results
     -DCOUNT=2 "-DFIELDS=seconds;product_seconds;ops_seconds;other_seconds;peak_bytes"
@@ -53,7 +53,7 @@ if(CONVOLUME_BUILD_TESTS)
   set_tests_properties(bench_net_peers PROPERTIES FIXTURES_SETUP bench_net_peers)
   set_tests_properties(bench_net_peers_report bench_net_trace PROPERTIES LABELS bench TIMEOUT 60
     FIXTURES_REQUIRED bench_net_peers)
-  bench_net_smoke(infers EXPECT "inference native, cache off .*FFTW's time over native, cache on, inference: "
+  bench_net_smoke(infers EXPECT "inference native, cache off, arena .*FFTW's time over native, cache on, inference: "
     ARGS --work inference --engine fft_volume ${tiny})
   bench_net_smoke(describes EXPECT "\"name\": \"down0_conv0\".*\"weight_shape\""
     ARGS --describe --net ${CMAKE_CURRENT_SOURCE_DIR}/smoke_net.toml)
