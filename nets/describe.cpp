@@ -30,6 +30,15 @@ struct NodeType {
 
 std::string mebibytes(double bytes) { return fmt::format("{:.1f} MiB", bytes / 1048576.0); }
 
+/// As a trainer would: the loss lies between the passes, and has no buffers of the plan.
+void plan_training_memory(Network& network) {
+  TaskGraph draft;
+  auto prepared = network.append_prepare(draft, {});
+  const Ready logits = network.append_forward(draft, {}, std::move(prepared), {});
+  network.append_backward(draft, logits);
+  network.plan_memory();
+}
+
 }  // namespace
 
 std::string describe_net(const std::filesystem::path& file, const std::vector<std::string>& overrides,
@@ -39,6 +48,7 @@ std::string describe_net(const std::filesystem::path& file, const std::vector<st
   const Extent3 input = patch.value_or(spec.patch);
   Parameters parameters(spec, true, 1, &memory);
   Network network(spec, input, parameters, {.batch = spec.training.batch, .training = true}, &memory);
+  plan_training_memory(network);
   const NetShapes& shapes = network.shapes();
   std::string text = fmt::format("{}: input {} x {}, batch {}\n\n", spec.name, spec.in_channels, to_string(input),
                                  spec.training.batch);
@@ -67,7 +77,6 @@ std::string describe_net(const std::filesystem::path& file, const std::vector<st
                         std::visit(NodeType{}, node.kind), shape.channels, to_string(shape.extent), count, work / 1e9,
                         plan != nullptr ? name_of(plan->engine()) : "");
   }
-  const double tensors = static_cast<double>(network.lifetimes().buffer_bytes());
   const double state =
       4.0 * static_cast<double>(parameters.count()) * (spec.optimizer.kind == OptimizerKind::adam ? 4.0 : 3.0);
   text += fmt::format("\noutput          {} x {}\n", shapes.output().channels, to_string(shapes.output().extent));
@@ -76,7 +85,9 @@ std::string describe_net(const std::filesystem::path& file, const std::vector<st
   text += fmt::format("pooling grid    {}\n", to_string(shapes.alignment()));
   text +=
       fmt::format("parameters      {} ({} with gradients and optimiser state)\n", parameters.count(), mebibytes(state));
-  text += fmt::format("tensors         {} (activations and their gradients, training)\n", mebibytes(tensors));
+  text += fmt::format("arena           {} of activations, gradients and spectra, {} apart (training)\n",
+                      mebibytes(static_cast<double>(network.lifetimes().arena_bytes())),
+                      mebibytes(static_cast<double>(network.lifetimes().buffer_bytes())));
   text += fmt::format("spectra         {} of weights kept, at most {} of tensors within an iteration\n",
                       mebibytes(spectra), mebibytes(transient));
   text += fmt::format("operations      {:.3f} GFLOP forward, {:.3f} GFLOP per training iteration (direct way)\n",
