@@ -148,8 +148,9 @@ class AllocContest {
     for (const std::string& net : o_.nets) {
       const nets::NetSpec spec = nets::load_net(net, o_.overrides);
       bar_.show(0, fmt::format("{}, {} threads: recording", spec.name, threads));
-      works.push_back(folder_.add(record_training(spec, threads, o_.iterations)));
-      works.push_back(folder_.add(imagine_training(spec, threads, o_.iterations)));
+      for (const auto mode : {nets::MemoryMode::arena, nets::MemoryMode::slab}) {
+        works.push_back(folder_.add(record_training(spec, mode, threads, o_.iterations)));
+      }
     }
     for (const char* pattern : {"larson", "handover"}) works.push_back({pattern, pattern, threads, false});
     return works;

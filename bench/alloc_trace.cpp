@@ -11,7 +11,6 @@
 #include "convolume/error.hpp"
 #include "convolume/memory.hpp"
 #include "nets/io/synthetic.hpp"
-#include "nets/net_shapes.hpp"
 #include "nets/trainer.hpp"
 
 namespace convolume::bench {
@@ -54,28 +53,10 @@ class Recorder final : public std::pmr::memory_resource {
   std::unordered_map<std::thread::id, std::size_t> threads_;
 };
 
-/// A trace that is written by hand.
-class Script {
- public:
-  explicit Script(AllocTrace& trace) : trace_(trace) {}
-  std::uint32_t take(double bytes) {
-    trace_.events.push_back({static_cast<std::uint64_t>(bytes), trace_.blocks, thread(), trace_.parts});
-    return trace_.blocks++;
-  }
-  void give(std::uint32_t block) { trace_.events.push_back({0, block, thread(), trace_.parts}); }
-
- private:
-  // Tasks of one layer run on all threads.
-  std::uint16_t thread() { return static_cast<std::uint16_t>(turn_++ / 3 % static_cast<unsigned>(trace_.threads)); }
-
-  AllocTrace& trace_;
-  unsigned turn_ = 0;
-};
-
 }  // namespace
 
-AllocTrace record_training(const nets::NetSpec& spec, int threads, int iterations) {
-  AllocTrace trace{.name = spec.name, .threads = threads};
+AllocTrace record_training(const nets::NetSpec& spec, nets::MemoryMode mode, int threads, int iterations) {
+  AllocTrace trace{.name = fmt::format("{}, {}", spec.name, name_of(mode)), .threads = threads};
   SlabResource memory, unrecorded;
   Recorder recorder(trace, memory);
   {
@@ -84,7 +65,8 @@ AllocTrace record_training(const nets::NetSpec& spec, int threads, int iteration
     nets::normalise(made.image, data.normalisation);
     data.train.push_back({.image = std::move(made.image), .label = std::move(made.label), .mask = {}, .name = "made"});
     Scheduler scheduler(threads);
-    nets::Trainer trainer(spec, data, 1, {.engine = Engine::automatic, .memory_budget = 4_GiB}, scheduler, &recorder);
+    nets::Trainer trainer(spec, data, 1, {.engine = Engine::automatic, .memory_budget = 4_GiB, .memory_mode = mode},
+                          scheduler, &recorder);
     for (int i = 0; i < 2; ++i) trainer.step();
     for (int i = 0; i < iterations; ++i) {
       recorder.next_part();
@@ -92,52 +74,6 @@ AllocTrace record_training(const nets::NetSpec& spec, int threads, int iteration
     }
     recorder.next_part();
   }
-  ++trace.parts;
-  return trace;
-}
-
-AllocTrace imagine_training(const nets::NetSpec& spec, int threads, int iterations) {
-  AllocTrace trace{.name = spec.name + ", all tensors by tasks", .threads = threads};
-  const nets::NetShapes shapes = nets::infer_shapes(spec, spec.patch);
-  std::vector<double> bytes;
-  for (const nets::NodeShape& shape : shapes.nodes) {
-    const auto blocked = static_cast<double>((shape.channels + 15) / 16 * 16);
-    bytes.push_back(4 * blocked * static_cast<double>(shape.extent.volume()));
-  }
-  Script script(trace);
-  // Spectra of tiles of 16 voxels for kernels of 3 to 5, (1 + 2/T) (T/V)^3.
-  constexpr double spectra = 2.0, scratch = 700'000, weights = 4'000'000;
-  std::vector<std::uint32_t> prepared;
-  for (std::size_t i = 0; i < bytes.size(); ++i) prepared.push_back(script.take(weights + static_cast<double>(i) * 64));
-  for (int iteration = 0; iteration < iterations; ++iteration) {
-    ++trace.parts;
-    std::vector<std::uint32_t> y, x_hat;
-    const auto work = [&](double each) {
-      for (int task = 0; task < 12; ++task) {
-        const std::uint32_t tile = script.take(scratch + each / 100), sum = script.take(scratch / 7),
-                            small = script.take(200);
-        script.give(small);
-        script.give(tile);
-        script.give(sum);
-      }
-    };
-    for (std::size_t i = 0; i < bytes.size(); ++i) {
-      x_hat.push_back(script.take(spectra * bytes[i > 0 ? i - 1 : 0]));
-      work(bytes[i]);
-      y.push_back(script.take(bytes[i]));
-    }
-    std::uint32_t dy = script.take(bytes.back());
-    for (std::size_t i = bytes.size(); i-- > 0;) {
-      const std::uint32_t dy_hat = script.take(spectra * bytes[i]);
-      work(bytes[i]);
-      const std::uint32_t dx = script.take(bytes[i > 0 ? i - 1 : 0]);
-      for (const std::uint32_t block : {dy_hat, x_hat[i], y[i], dy}) script.give(block);
-      dy = dx;
-    }
-    script.give(dy);
-  }
-  ++trace.parts;
-  for (const std::uint32_t block : prepared) script.give(block);
   ++trace.parts;
   return trace;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "convolume/nets.hpp"
 #include "nets/net_spec.hpp"
 
 namespace convolume::bench {
@@ -27,13 +28,9 @@ struct AllocTrace {
   std::vector<AllocEvent> events{};
 };
 
-/// A training of `spec` on `threads` workers: building it is the first part, with two iterations; each part then is one
-/// iteration; taking it apart is the last.
-AllocTrace record_training(const nets::NetSpec& spec, int threads, int iterations);
-
-/// The same net as it would train if tasks took and gave back every tensor: outputs and spectra live from the forward
-/// pass to the backward pass of their layer, gradients of outputs between two layers, scratch within a layer.
-AllocTrace imagine_training(const nets::NetSpec& spec, int threads, int iterations);
+/// A training of `spec` on `threads` workers, whose tensors live where `mode` says: building it is the first part, with
+/// two iterations; each part then is one iteration; taking it apart is the last.
+AllocTrace record_training(const nets::NetSpec& spec, nets::MemoryMode mode, int threads, int iterations);
 
 /// Sizes, order and threads of blocks; the file is one that this process alone reads and its children.
 void write_trace(const AllocTrace& trace, const std::filesystem::path& file);

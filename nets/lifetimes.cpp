@@ -80,10 +80,15 @@ void Lifetimes::free(Held& held) noexcept {
   held.address = nullptr;
 }
 
+void Lifetimes::keep_each_once(std::vector<Buffer>& buffers) {
+  std::sort(buffers.begin(), buffers.end());
+  buffers.erase(std::unique(buffers.begin(), buffers.end()), buffers.end());
+  if (!buffers.empty() && buffers.back() == no_buffer) buffers.pop_back();
+}
+
 Ready Lifetimes::enter(TaskGraph& graph, std::span<const Buffer> buffers, const Ready& input) {
   std::vector<TaskId> gate;
   for (const Buffer buffer : buffers) {
-    if (buffer == no_buffer) continue;
     Held& held = held_[buffer];
     if (!planned_) {
       if (held.first < 0) held.first = steps_;
@@ -108,7 +113,6 @@ void Lifetimes::leave(TaskGraph& graph, std::span<const Buffer> buffers, TaskId 
   std::vector<TaskId> tasks;
   for (auto task = begin; task < static_cast<TaskId>(graph.size()); ++task) tasks.push_back(task);
   for (const Buffer buffer : buffers) {
-    if (buffer == no_buffer) continue;
     Held& held = held_[buffer];
     if (held.lasting || (mode_ == MemoryMode::arena && !held.taken_over)) continue;
     held.users.insert(held.users.end(), tasks.begin(), tasks.end());

@@ -29,7 +29,7 @@ namespace convolume::nets {
 class Lifetimes {
  public:
   using Buffer = std::size_t;
-  static constexpr Buffer no_buffer = static_cast<Buffer>(-1);  ///< in lists of a step: none
+  static constexpr Buffer no_buffer = static_cast<Buffer>(-1);  ///< may stand in lists of a step
 
   /// With `poison`, what is freed within a run is filled with NaN: a test of the plan.
   Lifetimes(MemoryMode mode, std::pmr::memory_resource* memory, bool poison);
@@ -49,7 +49,8 @@ class Lifetimes {
   /// Appends a step, append(gate), and returns what it returns. All tasks that write to a buffer which is used for the
   /// first time have to wait for `gate`. `input` is what the step waits for in any case.
   template <class Append>
-  auto step(TaskGraph& graph, std::span<const Buffer> buffers, const Ready& input, const Append& append) {
+  auto step(TaskGraph& graph, std::vector<Buffer> buffers, const Ready& input, const Append& append) {
+    keep_each_once(buffers);
     const auto begin = static_cast<TaskId>(graph.size());
     const Ready gate = enter(graph, buffers, input);
     auto done = append(gate);
@@ -80,6 +81,8 @@ class Lifetimes {
     TaskId freed = -1;              // the task behind its last use
   };
 
+  /// A layer may read one tensor twice. Leaves out what is none.
+  static void keep_each_once(std::vector<Buffer>& buffers);
   Ready enter(TaskGraph& graph, std::span<const Buffer> buffers, const Ready& input);
   void leave(TaskGraph& graph, std::span<const Buffer> buffers, TaskId begin);
   bool in_arena(const Held& held) const { return held.bytes > 0 && (held.lasting || held.first >= 0); }

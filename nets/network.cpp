@@ -1,7 +1,6 @@
 #include "nets/network.hpp"
 
 #include <algorithm>
-#include <array>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -234,7 +233,7 @@ std::vector<Ready> Network::append_prepare(TaskGraph& graph, const ParameterRead
     if (!node.plan) continue;
     const LayerScope layer(graph, spec_.nodes[i].name);
     const Ready weight = ready_or_now(ready, node.weight);
-    prepared[i] = lifetimes_->step(graph, std::array{node.weights_buffer}, weight, [&](const Ready& gate) {
+    prepared[i] = lifetimes_->step(graph, {node.weights_buffer}, weight, [&](const Ready& gate) {
       return node.plan->append_prepare(graph, weight & gate, node.weight->value, node.weights);
     });
   }

@@ -502,8 +502,28 @@ TEST_CASE("a net of many channels runs on blocked tensors and gives what it give
 }
 
 TEST_CASE("tensors that share an arena, or come and go as tasks run, give the bits of tensors apart", "[network]") {
-  const std::string wide = widened(everything);
-  for (const auto* text : {&everything, &convolutions, &wide}) {
+  const std::string wide = widened(everything), twice = head + R"(
+[[node]]
+name = "a"
+type = "conv"
+out_channels = 9
+kernel = [1, 3, 3]
+activation = "relu"
+[[node]]
+name = "b"
+type = "add"
+from = ["a", "a"]
+[[node]]
+name = "c"
+type = "concat"
+from = ["b", "a", "b"]
+[[node]]
+name = "d"
+type = "conv"
+out_channels = 1
+kernel = [1, 1, 1]
+)";
+  for (const auto* text : {&everything, &convolutions, &wide, &twice}) {
     const auto expected = results_of(*text, {.memory_mode = MemoryMode::apart});
     for (const MemoryMode mode : {MemoryMode::arena, MemoryMode::slab}) {
       for (const int threads : {1, 2, 8}) {
