@@ -165,11 +165,12 @@ void Trainer::append_gradient_norm(TaskGraph& graph, const ParameterReady& gradi
 }
 
 /// The layer that the loss is not finite for. What the forward pass wrote may be gone by now, so that it runs again:
-/// the weights, the patches and what dropout draws are still those of this iteration.
-std::string Trainer::not_finite() {
+/// the weights, the patches, what dropout draws and tuned choices are still those of this iteration.
+std::string Trainer::not_finite() try {
   NetworkOptions options = options_;
   options.memory_mode = MemoryMode::apart;
   options.tune_on = nullptr;
+  options.tuned = tuned_choices(numerics());
   Network again(spec_, spec_.patch, parameters_, options, memory_);
   again.set_iteration(seed_, static_cast<std::uint64_t>(iteration_));
   TaskGraph forward;
@@ -177,6 +178,8 @@ std::string Trainer::not_finite() {
   again.append_forward(forward, append_patches(forward, again), std::move(prepared), {});
   forward.run(scheduler_);
   return again.first_non_finite().value_or("the loss itself");
+} catch (const std::bad_alloc&) {
+  return "unknown: no memory to run them again";
 }
 
 void Trainer::check_finite() {

@@ -91,6 +91,7 @@ std::byte* place_cache(Cache& cache, std::byte* memory) noexcept {
     memory += store->capacity();
   }
   for (const auto& group : cache.groups) memory = place_cache(*group, memory);
+  cache.version.store(0, std::memory_order_relaxed);  // what is there, nobody knows
   return memory;
 }
 template <class Cache>

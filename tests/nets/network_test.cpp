@@ -511,14 +511,32 @@ kernel = [1, 3, 3]
 activation = "relu"
 [[node]]
 name = "b"
+type = "conv"
+out_channels = 3
+kernel = [1, 3, 3]
+padding = "same"
+[[node]]
+name = "c"
 type = "add"
 from = ["a", "a"]
 [[node]]
-name = "c"
-type = "concat"
-from = ["b", "a", "b"]
-[[node]]
 name = "d"
+type = "conv"
+out_channels = 9
+kernel = [1, 3, 3]
+padding = "same"
+[[node]]
+name = "e"
+type = "conv"
+out_channels = 9
+kernel = [1, 3, 3]
+padding = "same"
+[[node]]
+name = "f"
+type = "concat"
+from = ["b", "e", "b"]
+[[node]]
+name = "g"
 type = "conv"
 out_channels = 1
 kernel = [1, 1, 1]
