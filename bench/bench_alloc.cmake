@@ -21,7 +21,7 @@ if(CONVOLUME_BUILD_TESTS)
   add_test(NAME bench_alloc_side_by_side COMMAND bench_alloc --net ${CMAKE_CURRENT_SOURCE_DIR}/smoke_net.toml --peers glibc
     --threads 2 --rounds 1 --iterations 1 --operations 4000 --json ${reports}/alloc.json)
   set_tests_properties(bench_alloc_side_by_side PROPERTIES LABELS bench TIMEOUT 120 FIXTURES_SETUP bench_alloc_report
-    PASS_REGULAR_EXPRESSION "smoke, 2 threads: glibc takes .* times our time")
+    PASS_REGULAR_EXPRESSION "smoke, slab, 2 threads: glibc takes .* times our time")
   add_test(NAME bench_alloc_results COMMAND ${CMAKE_COMMAND} -DREPORT=${reports}/alloc.json -DROWS=results -DCOUNT=8
     "-DFIELDS=threads;seconds;seconds_low;seconds_high;ratio;ratio_low;ratio_high;peak_bytes;rounds;faults_of_first_round"
     -P ${CMAKE_CURRENT_SOURCE_DIR}/check_report.cmake)
