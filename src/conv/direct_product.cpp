@@ -27,7 +27,7 @@ constexpr int most_voxels = HWY_TARGET <= HWY_AVX3 ? 14 : 6;
 constexpr int most_channels = HWY_TARGET <= HWY_AVX3 ? 8 : 6;
 
 /// Weights so far ahead are asked for: a pass reads more of them than the L1 holds, again for each row of voxels, and
-/// the first time from beyond the L2. (In KiB, 2, 4 and 8 were tried.)
+/// the first time from beyond the L2. (Twice as far was no better.)
 template <class T>
 inline constexpr std::ptrdiff_t weights_ahead = 4096 / sizeof(T);
 
