@@ -62,9 +62,10 @@ class CONVOLUME_API PreparedWeights {
   std::size_t bytes() const noexcept;     ///< held now
   std::size_t capacity() const noexcept;  ///< bytes that they hold when they are complete
   /// Uses `memory`, capacity() bytes aligned to 64, which stays the caller's and must outlive this, instead of what it
-  /// would allocate. What is there counts as written. Must not run beside a reader or writer; nor must release().
+  /// would allocate. What is there does not count as written before the next append_prepare(). Must not run beside a
+  /// reader or writer; nor must release().
   void place(void* memory) noexcept;
-  /// Frees the memory, but for what was placed; the next append_prepare() takes new.
+  /// Frees the memory, unless it was placed; the next append_prepare() takes new.
   void release() noexcept;
 
   struct Impl;
@@ -88,9 +89,10 @@ class CONVOLUME_API Spectra {
   std::size_t bytes() const noexcept;      ///< held now
   std::size_t capacity() const noexcept;   ///< bytes that they hold when they are filled
   /// Uses `memory`, capacity() bytes aligned to 64, which stays the caller's and must outlive this, instead of what it
-  /// would allocate. What is there counts as filled. Must not run beside a reader or writer; nor must release().
+  /// would allocate. What is there does not count as filled before the next forward pass. Must not run beside a reader
+  /// or writer; nor must release().
   void place(void* memory) noexcept;
-  /// Frees the memory, but for what was placed; the next fill takes new.
+  /// Frees the memory, unless it was placed; the next fill takes new.
   void release() noexcept;
 
   struct Impl;

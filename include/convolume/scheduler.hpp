@@ -112,10 +112,10 @@ class CONVOLUME_API TaskGraph {
   /// Whether every path makes `before` end before `after` starts.
   bool ordered(TaskId before, TaskId after) const;
 
-  /// Runs every task once and returns when all have ended. The first exception of a task cancels the rest (update
-  /// tasks still run, also where it came from one of them) and is rethrown here, once; later ones are dropped. A stop
-  /// request cancels likewise and gives RunResult::cancelled. The graph can run again after either. Tasks run with the
-  /// default floating-point environment.
+  /// Runs every task once and returns when all have ended. The first exception of a task cancels the rest (release and
+  /// update tasks still run, also where it came from one of them) and is rethrown here, once; later ones are dropped. A
+  /// stop request cancels likewise and gives RunResult::cancelled. The graph can run again after either. Tasks run with
+  /// the default floating-point environment.
   ///
   /// May be called from any thread, also in a task of this or another scheduler and in tasks of TBB: the caller works
   /// on the graph itself, with as many other workers as are free, and waits for nothing but tasks that run already.
