@@ -1,5 +1,9 @@
 // What the scheduler costs: graphs of empty tasks, by themselves or side by side with oneTBB.
+#include <algorithm>
+#include <array>
+#include <chrono>
 #include <memory>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -7,6 +11,8 @@
 #include "bench/scheduler_side_by_side.hpp"
 #include "bench/support.hpp"
 #include "bench/task_runners.hpp"
+#include "convolume/cpu.hpp"
+#include "convolume/scheduler.hpp"
 
 namespace convolume::bench {
 namespace {
@@ -14,7 +20,8 @@ namespace {
 constexpr const char* description =
     "Graphs of empty tasks: a chain, fans (a task, many after it, one after those), random layers, and the graph of a\n"
     "training iteration of every net that --net names, its tasks emptied.\n\n"
-    "Without --side-by-side each benchmark runs a graph on ours alone; ns/task is wall time x threads over tasks.\n\n"
+    "Without --side-by-side each benchmark runs a graph on ours alone; ns/task is wall time x threads over tasks.\n"
+    "second_worker is how long after the begin of a run the second worker has its first task, after a rest.\n\n"
     "With --side-by-side, or any option of it, the same graph runs on ours, on a tbb::flow::graph of continue_nodes,\n"
     "and on a tbb::task_group, whose tasks count predecessors and run the first task that they make ready themselves.\n"
     "All are built before and run again and again, in turns, another one first in each round. Medians and quartiles\n"
@@ -36,6 +43,42 @@ void measure(benchmark::State& state, const TaskShape& shape, int threads) {
   for (auto _ : state) runner->run();
   state.counters["ns/task"] = 1e9 * watch.seconds() * threads / static_cast<double>(shape.tasks.size()) /
                               static_cast<double>(state.iterations());
+}
+
+/// Two tasks, each longer than a helper should take to come; the later begin counts. The caller works for a while
+/// after the rest, as a program would that computes what it runs a graph on.
+void measure_second_worker(benchmark::State& state) {
+  Scheduler scheduler(2);
+  TaskGraph graph;
+  std::array<double, 2> begin{};
+  Stopwatch watch;
+  const auto work = [](double seconds) {
+    for (const Stopwatch busy; busy.seconds() < seconds;) {
+    }
+  };
+  for (double& mine : begin) {
+    graph.add({.name = "long"}, [&] {
+      mine = watch.seconds();
+      work(5e-3);
+    });
+  }
+  for (auto _ : state) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(state.range(0)));
+    work(1e-3);
+    watch = {};
+    graph.run(scheduler);
+    state.SetIterationTime(std::max(begin[0], begin[1]));
+  }
+}
+
+void add_second_worker() {
+  if (available_cpus() < 2) return;
+  benchmark::RegisterBenchmark("second_worker/rest_ms", measure_second_worker)
+      ->Arg(0)
+      ->Arg(20)
+      ->Iterations(21)
+      ->Unit(benchmark::kMicrosecond)
+      ->UseManualTime();
 }
 
 void add(const SchedulerContestOptions& options) {
@@ -110,7 +153,11 @@ int run_scheduler(int argc, char** argv) {
     if (options.threads.empty()) options.threads = orders ? std::vector{2} : std::vector{1, 2};
   });
   return run(
-      app, argc, argv, [&] { add(options); },
+      app, argc, argv,
+      [&] {
+        add(options);
+        add_second_worker();
+      },
       [&]() -> Mode {
         if (orders) return [&] { return order_contest(orders_of(options, engine, scratch_mib)); };
         if (!side_by_side) return {};

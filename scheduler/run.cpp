@@ -32,7 +32,7 @@ Run::Run(TaskGraph::Impl& graph, Scheduler::Impl& workers)
 RunResult Run::execute(std::stop_token stop) {
   if (pending_.empty()) return RunResult::completed;
   begin(std::move(stop));
-  work(Role::caller);
+  work(Role::caller, 0);
   end();
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   return skipped_.load(std::memory_order_relaxed) ? RunResult::cancelled : RunResult::completed;
@@ -72,12 +72,13 @@ void Run::end() noexcept {
   for (int left; (left = present_.load(std::memory_order_acquire)) != 0;) {
     present_.wait(left, std::memory_order_acquire);
   }
+  if (workers_.helpers != nullptr) workers_.helpers->threads.let_go(this);
   stop_ = {};
 }
 
-void Run::work(Role role) noexcept {
+void Run::work(Role role, int place) noexcept {
   const DefaultFpEnvironment environment;
-  workers_.note_worker(role == Role::caller ? 0 : tbb::this_task_arena::current_thread_index());
+  workers_.note_worker(place);
   TraceStretch stretch(trace_, graph_.labels, traced_run_);
   Worker me{.role = role};
   for (std::int32_t rank = take(me); rank != none;) {
@@ -89,7 +90,10 @@ void Run::work(Role role) noexcept {
 
 void Run::help() noexcept {
   if (!enter()) return;
-  work(Role::helper);
+  const int place = tbb::this_task_arena::current_thread_index();
+  workers_.helpers->threads.came(place);
+  work(Role::helper, place);
+  workers_.helpers->threads.left(place);
   leave();
 }
 
@@ -327,12 +331,13 @@ void Run::make(Call call) noexcept {
 /// Without memory or a thread for them the run goes on with the workers that it has. (TBB does not ask again for a
 /// thread that the system has refused.)
 void Run::invite(int helpers) noexcept {
+  workers_.helpers->threads.keep_off_caller(this);
   int sent = 0;
   try {
     tsan_release(this);
     const TsanIgnore ignore;
     for (; sent < helpers; ++sent) {
-      workers_.arena->enqueue([self = shared_from_this()] {
+      workers_.helpers->arena.enqueue([self = shared_from_this()] {
         const TsanWatch watch;
         tsan_acquire(self.get());
         self->help();

@@ -29,7 +29,7 @@ class Arenas {
     static auto& arenas = *new Arenas;  // never destroyed: schedulers of static lifetime may outlive it
     return arenas;
   }
-  tbb::task_arena& of(int threads) {
+  HelperArena& of(int threads) {
     const std::lock_guard lock(mutex_);
     raise_limit(threads);
     return arenas_.try_emplace(threads, threads).first->second;
@@ -45,7 +45,7 @@ class Arenas {
   }
 
   std::mutex mutex_;
-  std::map<int, tbb::task_arena> arenas_;
+  std::map<int, HelperArena> arenas_;
   int limit_ = 0;
   std::unique_ptr<tbb::global_control> control_;
 };
@@ -99,7 +99,7 @@ Scheduler::Impl::Impl(int thread_count, const SchedulerOptions& scheduler_option
     : threads(checked_threads(thread_count)), options(scheduler_options), patience(patience_of(threads)) {
   if (threads == 1) return;
   try_threads(threads - 1);
-  arena = &Arenas::instance().of(threads);
+  helpers = &Arenas::instance().of(threads);
 }
 
 void Scheduler::Impl::note_worker(int place) noexcept {

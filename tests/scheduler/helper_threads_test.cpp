@@ -1,0 +1,149 @@
+// White-box: where threads may run that are kept off their caller's processor.
+#include "scheduler/helper_threads.hpp"
+
+#include <chrono>
+#include <semaphore>
+#include <thread>
+
+#include <catch2/catch.hpp>
+#include <sched.h>
+#include <unistd.h>
+
+#include "convolume/cpu.hpp"
+
+using convolume::available_cpus;
+using convolume::scheduler::HelperThreads;
+
+namespace {
+
+cpu_set_t processors_of(pid_t thread) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  REQUIRE(sched_getaffinity(thread, sizeof set, &set) == 0);
+  return set;
+}
+
+bool same(const cpu_set_t& a, const cpu_set_t& b) { return CPU_EQUAL(&a, &b); }
+
+/// Fixes the calling thread to the first processor that it may use.
+class OnOneProcessor {
+ public:
+  OnOneProcessor() : before_(processors_of(0)) {
+    while (!CPU_ISSET(static_cast<unsigned>(processor), &before_)) ++processor;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<unsigned>(processor), &one);
+    REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+  }
+  ~OnOneProcessor() { sched_setaffinity(0, sizeof before_, &before_); }
+  OnOneProcessor(const OnOneProcessor&) = delete;
+  OnOneProcessor& operator=(const OnOneProcessor&) = delete;
+
+  int processor = 0;
+
+ private:
+  cpu_set_t before_;
+};
+
+/// A thread that helps at place 1 whenever it is told to, and rests in between.
+class Helper {
+ public:
+  explicit Helper(HelperThreads& threads) : threads_(threads) {
+    thread_ = std::thread([this] {
+      number = gettid();
+      threads_.came(1);
+      for (;;) {
+        told_.release();
+        go_.acquire();
+        if (end_) return;
+        leaving_ ? threads_.left(1) : threads_.came(1);
+      }
+    });
+    told_.acquire();
+  }
+  ~Helper() {
+    end_ = true;
+    go_.release();
+    thread_.join();
+  }
+  void comes() { tell(false); }
+  void leaves() { tell(true); }
+
+  pid_t number = 0;
+
+ private:
+  void tell(bool leaving) {
+    leaving_ = leaving;
+    go_.release();
+    told_.acquire();
+  }
+
+  HelperThreads& threads_;
+  std::thread thread_;
+  std::binary_semaphore go_{0}, told_{0};
+  bool leaving_ = false, end_ = false;
+};
+
+void rest() { std::this_thread::sleep_for(std::chrono::milliseconds(10)); }
+
+}  // namespace
+
+TEST_CASE("a helper that has rested is kept off its caller's processor until it comes or is let go") {
+  if (available_cpus() < 2) return;
+  HelperThreads threads(2);
+  Helper helper(threads);
+  const cpu_set_t all = processors_of(helper.number);
+  const OnOneProcessor here;
+  cpu_set_t others = all;
+  CPU_CLR(static_cast<unsigned>(here.processor), &others);
+  const int owner = 0, stranger = 0;
+
+  threads.keep_off_caller(&owner);
+  CHECK(same(processors_of(helper.number), all));  // it is not away
+  helper.leaves();
+  threads.keep_off_caller(&owner);
+  CHECK(same(processors_of(helper.number), all));  // it has not rested
+  rest();
+  threads.keep_off_caller(&owner);
+  CHECK(same(processors_of(helper.number), others));
+  threads.keep_off_caller(&stranger);
+  threads.let_go(&stranger);
+  CHECK(same(processors_of(helper.number), others));
+
+  SECTION("until it comes") {
+    helper.comes();
+    CHECK(same(processors_of(helper.number), all));
+    threads.let_go(&owner);
+  }
+  SECTION("until it is let go") { threads.let_go(&owner); }
+  SECTION("until another thread takes its place") { threads.came(1); }
+  CHECK(same(processors_of(helper.number), all));
+}
+
+TEST_CASE("a helper's processors that somebody else has chosen stay chosen") {
+  if (available_cpus() < 2) return;
+  HelperThreads threads(2);
+  Helper helper(threads);
+  const OnOneProcessor here;
+  const cpu_set_t chosen = processors_of(0);  // the caller's alone: nothing would be left
+  REQUIRE(sched_setaffinity(helper.number, sizeof chosen, &chosen) == 0);
+  helper.leaves();
+  rest();
+  threads.keep_off_caller(&here);
+  CHECK(same(processors_of(helper.number), chosen));
+  helper.comes();
+  CHECK(same(processors_of(helper.number), chosen));
+}
+
+TEST_CASE("a thread that has ended is left alone") {
+  HelperThreads threads(2);
+  {
+    Helper helper(threads);
+    helper.leaves();
+  }
+  rest();
+  const cpu_set_t before = processors_of(0);
+  threads.keep_off_caller(&threads);
+  threads.let_go(&threads);
+  CHECK(same(processors_of(0), before));
+}
