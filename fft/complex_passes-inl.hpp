@@ -40,6 +40,12 @@ HWY_INLINE void Butterfly(const PassArguments<T>& a, const T* in, T* out, index_
     });
   }
   const std::ptrdiff_t step = a.before * a.after;
+  if (a.out_ahead != 0) {
+    Unroll<R>([&](auto c) CONVOLUME_ALWAYS_INLINE {
+      __builtin_prefetch(out + c * step * a.out_step + a.out_ahead, 1, into_l2);
+      __builtin_prefetch(out + c * step * a.out_step + a.out_im + a.out_ahead, 1, into_l2);
+    });
+  }
   Unroll<R>([&](auto c) CONVOLUME_ALWAYS_INLINE {
     if (Pruned && first_out + c * step >= a.out_points) return;
     T* point = out + c * step * a.out_step;

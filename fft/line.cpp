@@ -323,7 +323,8 @@ void Line<T>::complex_lines(Points<const T> in, Points<T> out, T* scratch, index
       arguments.lines = std::min(together, lines - line);
       arguments.in_line = from_line;
       arguments.out_line = to_memory ? out_line : line_step;
-      if (single_pass()) arguments.prefetch = prefetch;
+      if (to_memory) arguments.out_ahead = out.ahead;
+      if (i == 0) arguments.prefetch = prefetch.from(line);
       run_step(steps_[i], arguments, prime_scratch);
       from = {to.data, to.step, to.im};
       from_line = line_step;
@@ -357,7 +358,7 @@ void Line<T>::real_lines(bool backward, Points<const T> in, Points<T> out, T* sc
       arguments.lines = std::min(together, lines - line);
       arguments.in_line = from_line;
       arguments.out_line = last ? out_line : line_step;
-      if (single_pass()) arguments.prefetch = prefetch;
+      if (i == 0) arguments.prefetch = prefetch.from(line);
       passes[static_cast<std::size_t>(step.radix)](arguments);
       from = {to.data, to.step, to.im};
       from_line = line_step;

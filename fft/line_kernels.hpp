@@ -21,6 +21,8 @@ struct Prefetch {
   const T* data = nullptr;
   std::ptrdiff_t line = 0, step = 0;
   index_t points = 0;
+  /// What goes with line i, and those behind it.
+  Prefetch from(index_t i) const { return {data + i * line, line, step, points}; }
 };
 
 /// One pass of a decimation in time. Before it there are transforms of length `before` of n / before interleaved
@@ -40,6 +42,8 @@ struct PassArguments {
   std::ptrdiff_t in_line = 0, out_line = 0;
   /// With every point that is loaded, the one so many elements further is asked for.
   std::ptrdiff_t ahead = 0;
+  /// Likewise with every point that is stored.
+  std::ptrdiff_t out_ahead = 0;
   Prefetch<T> prefetch = {};
 };
 

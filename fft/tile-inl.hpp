@@ -96,9 +96,11 @@ void ForwardPlanes(const TilePlan<T>& plan, const Load& load, T* spectrum, const
       } else {
         TransformRows(plan, rows, next.along_x, scratch, scratch);
       }
-      plan.line(1).complex_lines({scratch, row, lanes},
-                                 {spectrum + lane + z * strides.frequency, spectrum_row, strides.re_im}, line_scratch,
-                                 support.y, plan.extent().y, plan.x_star(), point, strides.block, next.along_y);
+      // The next plane's points lie beside these, and would be read to be written when it is their turn.
+      const std::ptrdiff_t ahead = z + 1 < support.z ? strides.frequency : 0;
+      plan.line(1).complex_lines(
+          {scratch, row, lanes}, {spectrum + lane + z * strides.frequency, spectrum_row, strides.re_im, ahead},
+          line_scratch, support.y, plan.extent().y, plan.x_star(), point, strides.block, next.along_y);
     }
   }
 }

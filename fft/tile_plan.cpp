@@ -113,8 +113,9 @@ void TilePlan<T>::forward_lines(const TileLines<T>& lines, index_t count, index_
                                 T* scratch) const {
   const TileStrides &from = lines.from_strides, &to = lines.to_strides;
   for (index_t lane = 0; lane < tile_lanes<T>; lane += lines_[0].lanes()) {
-    lines_[0].complex_lines({lines.from + lane, from.frequency, from.re_im}, {lines.to + lane, to.frequency, to.re_im},
-                            scratch + line_offset(), support_.z, extent_.z, count, from_step, to_step);
+    lines_[0].complex_lines({lines.from + lane, from.frequency, from.re_im, lines.ahead},
+                            {lines.to + lane, to.frequency, to.re_im}, scratch + line_offset(), support_.z, extent_.z,
+                            count, from_step, to_step);
   }
 }
 
@@ -124,7 +125,7 @@ void TilePlan<T>::inverse_lines(const TileLines<T>& lines, index_t count, index_
   const TileStrides &from = lines.from_strides, &to = lines.to_strides;
   for (index_t lane = 0; lane < tile_lanes<T>; lane += lines_[0].lanes()) {
     // Real and imaginary part change places: these transforms are backward.
-    const Points<const T> in{lines.from + lane, from.frequency, from.re_im};
+    const Points<const T> in{lines.from + lane, from.frequency, from.re_im, lines.ahead};
     const Points<T> out{lines.to + lane, to.frequency, to.re_im};
     lines_[0].complex_lines(in.swapped(), out.swapped(), scratch + line_offset(), extent_.z, support_.z, count,
                             from_step, to_step);

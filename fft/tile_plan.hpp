@@ -60,6 +60,8 @@ struct TileLines {
   const T* from;
   T* to;  ///< may be `from`
   TileStrides from_strides, to_strides;
+  /// Where lines that will be read next lie, in elements from these; 0 asks for nothing.
+  std::ptrdiff_t ahead = 0;
 };
 
 template <class T>

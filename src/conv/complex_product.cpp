@@ -28,11 +28,13 @@ HWY_INLINE void MultiplyRows(const ComplexProduct<T>& p, const T* a, const T* b,
     re[r] = p.add ? hn::LoadU(d, c + r * p.c_row) : hn::Zero(d);
     im[r] = p.add ? hn::LoadU(d, c + r * p.c_row + p.c_im) : hn::Zero(d);
   });
-  const std::ptrdiff_t a_row = p.a_row, a_im = p.a_im, ahead = p.b_ahead;
+  const std::ptrdiff_t a_row = p.a_row, a_im = p.a_im, a_ahead = p.a_ahead, ahead = p.b_ahead;
   for (index_t k = 0; k < p.terms; ++k, a += p.a_term, b += p.b_term) {
     const V b_re = hn::LoadU(d, b), b_im = hn::LoadU(d, b + p.b_im);
     __builtin_prefetch(b + ahead);
     __builtin_prefetch(b + ahead + p.b_im);
+    __builtin_prefetch(a + a_ahead);
+    __builtin_prefetch(a + a_ahead + a_im);
     Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
       const V a_re = hn::Set(d, a[r * a_row]), a_imaginary = hn::Set(d, a[r * a_row + a_im]);
       re[r] = hn::MulAdd(a_re, b_re, re[r]);

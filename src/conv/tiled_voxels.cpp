@@ -232,8 +232,9 @@ void TiledVoxels<T>::multiply_planes(index_t first, index_t begin, index_t count
 /// Lines along Z of all tiles and channels.
 template <class T>
 void TiledVoxels<T>::lines_forward(index_t count, const T* from, T* to, T* scratch) const {
+  const std::ptrdiff_t next_block = source_.block_elements();
   for (index_t c = 0; c < terms_.all(); c += lanes) {
-    in_.forward_lines({from + c, to + c, source_.strides(), source_.strides()}, count, source_.tile_step(),
+    in_.forward_lines({from + c, to + c, source_.strides(), source_.strides(), next_block}, count, source_.tile_step(),
                       source_.tile_step(), scratch);
   }
 }

@@ -142,7 +142,8 @@ void TiledWeightGradient<T>::stream_spectra(const fft::TilePlan<T>& plan, Counte
     for (index_t block = 0; block < plan.blocks(); ++block) {
       const T* from = planes + tile.block_offset(block);
       for (index_t c = 0; c < channels.all(); c += lanes)
-        plan.forward_lines({from + c, lines + c, tile.strides(), tile.strides()}, 1, 0, 0, scratch);
+        plan.forward_lines({from + c, lines + c, tile.strides(), tile.strides(), tile.block_elements()}, 1, 0, 0,
+                           scratch);
       stream_copy(lines, tile.block_elements(), spectra + layout.block_offset(block));
     }
     fence_streams();
@@ -191,6 +192,8 @@ void TiledWeightGradient<T>::multiply_block(index_t frequencies, index_t tiles, 
   }
 }
 
+/// Tiles of a chunk lie pages apart, which no hardware asks for ahead: each frequency asks for the next one's lines.
+/// The few that share lanes are in the L2.
 template <class T>
 void TiledWeightGradient<T>::multiply_rows(index_t frequencies, index_t rows, index_t tiles, const T* x, const T* dy,
                                            bool add, T* sums) const {
@@ -214,7 +217,9 @@ void TiledWeightGradient<T>::multiply_rows(index_t frequencies, index_t rows, in
                              .frequencies = frequencies,
                              .columns = weights_.columns(),
                              .conjugate_b = true,
-                             .add = add});
+                             .add = add,
+                             .a_ahead = few_ ? 0 : x_.frequency_step(),
+                             .b_ahead = few_ ? 0 : dy_.frequency_step()});
 }
 
 /// Adds a chunk of tiles to the sums of some frequency blocks.
@@ -254,8 +259,8 @@ void TiledWeightGradient<T>::invert(const BackwardArguments& a, index_t channel,
   meter_.measure_part(Counted::inverse, [&] {
     for (index_t block = 0; block < kernel_.blocks(); ++block) {
       const T* lines = sums + weights_.offset(channel, column) + block * from.block;
-      kernel_.inverse_lines({lines, planes + block * to.block, from, to}, count, weights_.channel_step(), step,
-                            temporary);
+      kernel_.inverse_lines({lines, planes + block * to.block, from, to, from.block}, count, weights_.channel_step(),
+                            step, temporary);
     }
   });
   for (index_t i = 0; i < count; ++i) {
