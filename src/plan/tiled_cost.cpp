@@ -24,16 +24,14 @@ constexpr std::array<index_t, 9> groups{1, 2, 3, 4, 6, 8, 12, 16, 24};
 double product_efficiency(double rows) {
   return rows >= 6 ? 0.9 : rows >= 4 ? 0.87 : rows >= 3 ? 0.84 : rows >= 2 ? 0.75 : 0.5;
 }
-constexpr double best_transform = 0.42, worst_transform = 0.2;
-constexpr double spilled_share = 0.16, least_spilled = 0.65;  // lost for each L2 that a group of tiles needs above two
+constexpr double best_transform = 0.42, worst_transform = 0.33;
+constexpr double spilled_share = 0.06, least_spilled = 0.85;  // lost for each L2 that a group of tiles needs above two
 // Lines of more points do not fit the registers, and are stored and read again in between; measured.
 constexpr index_t register_points = 16;
-constexpr double long_x_share = 0.8, long_zy_share = 0.9;
+constexpr double long_x_share = 0.9, long_zy_share = 0.95;
 constexpr double kernel_efficiency = 0.2, kernel_share = 0.4, kernel_seconds = 3e-6;
 constexpr double cropped_share = 0.75;  // of an inverse's operations, where only the valid part is wanted
 constexpr double tile_seconds = 1e-6, plane_seconds = 3e-7;  // setting up one tile of one channel block
-// Of tiles that are planes nothing but the next one can be asked for in time, which lines of several passes do not do.
-constexpr double unasked_plane = 0.75;
 constexpr double idle_share = 0.3;  // of a worker's wait for the other: sometimes it finds other work
 // What sums over tiles with spectra of their own take beside that: every stage waits for memory at its ends; measured.
 constexpr double sums_share = 1.4;
@@ -203,9 +201,7 @@ class Model {
           spectra * seconds_per_byte(spectra, machine_) + p.w_bytes * seconds_per_byte(p.w_bytes, machine_);
       return {.weights = {p.kernels, p.w_bytes}, .products = {overlapped(products, seconds), spectra + p.w_bytes}};
     }
-    const bool asked = way.tile.z > 1 || std::max(way.tile.y, way.tile.x) <= register_points;
-    const double rate = transform_rate(way.tile, depthwise() ? own_bytes(p) : p.tile_bytes, machine_) *
-                        (asked ? 1 : unasked_plane) * 4 / element_;
+    const double rate = transform_rate(way.tile, depthwise() ? own_bytes(p) : p.tile_bytes, machine_) * 4 / element_;
     const double transforms =
         p.tiles * (channels_.in_blocks + channels_.out_blocks) * (p.transform / rate + setting_up(way));
     const double voxels = voxel_bytes(way, p);
