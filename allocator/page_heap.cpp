@@ -27,6 +27,9 @@ struct Chunk {
   /// Index of the span + 1 for the first and the last page of every span, and for every page of a slab; other entries
   /// are stale.
   std::unique_ptr<std::atomic<std::uint32_t>[]> span_of;
+  std::unique_ptr<std::atomic<std::uint8_t>[]> notes;
+
+  std::size_t page_of(const std::byte* address) const { return static_cast<std::size_t>(address - begin) / page; }
 };
 
 PageHeap::PageHeap(std::pmr::memory_resource* upstream) : upstream_(upstream) { bins_.fill(none); }
@@ -129,15 +132,26 @@ std::uint32_t PageHeap::new_span(Chunk& chunk, std::uint32_t first, std::uint32_
 // before; whoever asks about a stranger's address has to hold every answer against the span itself.
 void PageHeap::map_ends(std::uint32_t span) noexcept {
   const Span& s = spans_[span];
-  const auto first = static_cast<std::size_t>(s.begin - s.chunk->begin) / page;
+  const std::size_t first = s.chunk->page_of(s.begin);
   s.chunk->span_of[first].store(span + 1, std::memory_order_relaxed);
   s.chunk->span_of[first + s.pages - 1].store(span + 1, std::memory_order_relaxed);
 }
 
 void PageHeap::map_all_pages(std::uint32_t span) noexcept {
   const Span& s = spans_[span];
-  const auto first = static_cast<std::size_t>(s.begin - s.chunk->begin) / page;
+  const std::size_t first = s.chunk->page_of(s.begin);
   for (std::size_t i = 0; i < s.pages; ++i) s.chunk->span_of[first + i].store(span + 1, std::memory_order_relaxed);
+}
+
+std::span<std::atomic<std::uint8_t>> PageHeap::notes(std::uint32_t span) noexcept {
+  const Span& s = spans_[span];
+  return {s.chunk->notes.get() + s.chunk->page_of(s.begin), s.pages};
+}
+
+std::span<std::atomic<std::uint8_t>> PageHeap::note_at(const void* address) noexcept {
+  Chunk* chunk = chunk_of(address);
+  if (chunk == nullptr || reinterpret_cast<std::uintptr_t>(address) % page != 0) return {};
+  return {chunk->notes.get() + chunk->page_of(static_cast<const std::byte*>(address)), 1};
 }
 
 std::uint32_t PageHeap::take(std::uint32_t pages) {
@@ -150,7 +164,7 @@ std::uint32_t PageHeap::take(std::uint32_t pages) {
   if (rest == 0) return found;
   s.pages = pages;
   map_ends(found);
-  const auto first = static_cast<std::uint32_t>(static_cast<std::size_t>(s.begin - s.chunk->begin) / page);
+  const auto first = static_cast<std::uint32_t>(s.chunk->page_of(s.begin));
   const std::uint32_t remainder = new_span(*s.chunk, first + pages, rest);
   spans_[remainder].state.store(Span::State::free, std::memory_order_relaxed);
   list(remainder);
@@ -181,7 +195,7 @@ std::uint32_t PageHeap::take_untouched(std::uint32_t pages) {
   if (best_neighbour == none) reserve_record();
   const std::uint32_t first = best->frontier;
   best->frontier += best_new;
-  touched_bytes_ += best_new * page;
+  touched_bytes_.fetch_add(best_new * page, std::memory_order_relaxed);
   if (best_neighbour == none) return new_span(*best, first, pages);
   unlist(best_neighbour);
   spans_[best_neighbour].pages = pages;
@@ -209,6 +223,7 @@ void PageHeap::grow(std::uint32_t pages) {
   auto chunk = std::make_unique<Chunk>();
   chunks_.reserve(chunks_.size() + 1);
   chunk->span_of = std::make_unique<std::atomic<std::uint32_t>[]>(bytes / page);
+  chunk->notes = std::make_unique<std::atomic<std::uint8_t>[]>(bytes / page);
   chunk->begin = ask_upstream(bytes, least);
   chunk->pages = static_cast<std::uint32_t>(bytes / page);
   try {
@@ -242,17 +257,19 @@ void PageHeap::map_chunk(Chunk& chunk) {
   }
 }
 
-std::uint32_t PageHeap::find(const void* address) noexcept {
-  const auto value = reinterpret_cast<std::uintptr_t>(address);
-  const std::uintptr_t region = value >> region_bits;
-  if (region >> (address_bits - region_bits) != 0) return none;
+Chunk* PageHeap::chunk_of(const void* address) noexcept {
+  const std::uintptr_t region = reinterpret_cast<std::uintptr_t>(address) >> region_bits;
+  if (region >> (address_bits - region_bits) != 0) return nullptr;
   // acquire, twice: pairs with map_chunk().
   Leaf* leaf = map_[region >> leaf_bits].load(std::memory_order_acquire);
-  if (leaf == nullptr) return none;
-  Chunk* chunk = (*leaf)[region % std::tuple_size_v<Leaf>].load(std::memory_order_acquire);
+  if (leaf == nullptr) return nullptr;
+  return (*leaf)[region % std::tuple_size_v<Leaf>].load(std::memory_order_acquire);
+}
+
+std::uint32_t PageHeap::find(const void* address) noexcept {
+  Chunk* chunk = chunk_of(address);
   if (chunk == nullptr) return none;
-  const auto index = (value - reinterpret_cast<std::uintptr_t>(chunk->begin)) / page;
-  return chunk->span_of[index].load(std::memory_order_relaxed) - 1;
+  return chunk->span_of[chunk->page_of(static_cast<const std::byte*>(address))].load(std::memory_order_relaxed) - 1;
 }
 
 /// Makes a free neighbour, which lies directly before or behind, part of `span`.
@@ -267,7 +284,7 @@ void PageHeap::give(std::uint32_t span) noexcept {
   Span& s = spans_[span];
   s.state.store(Span::State::free, std::memory_order_relaxed);
   const Chunk& chunk = *s.chunk;
-  const auto first = static_cast<std::size_t>(s.begin - chunk.begin) / page;
+  const std::size_t first = chunk.page_of(s.begin);
   const std::size_t behind = first + s.pages;
   const auto free_at = [&](std::size_t index) {
     const std::uint32_t other = chunk.span_of[index].load(std::memory_order_relaxed) - 1;
@@ -287,7 +304,9 @@ std::size_t PageHeap::release_pages() noexcept {
   for (const std::uint32_t first : bins_) {
     for (std::uint32_t s = first; s != none; s = spans_[s].next) {
       const std::size_t bytes = spans_[s].pages * page;
-      if (::madvise(spans_[s].begin, bytes, MADV_DONTNEED) == 0) released += bytes;
+      if (::madvise(spans_[s].begin, bytes, MADV_DONTNEED) != 0) continue;
+      released += bytes;
+      for (auto& note : notes(s)) note.store(0, std::memory_order_relaxed);
     }
   }
   return released;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <memory_resource>
+#include <span>
 #include <vector>
 
 #include "allocator/free_list.hpp"
@@ -14,7 +15,6 @@
 
 namespace convolume::allocator {
 
-constexpr std::size_t page = 4096;
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 struct Chunk;
@@ -29,7 +29,7 @@ struct Span {
   std::uint32_t previous, next;  ///< in the heap's list of free runs; `next` also in the list of unused records
   std::uint32_t slot;            ///< of a slab: its number in its class
   std::uint32_t gathered;        ///< of a slab, while its class is being searched: its free blocks
-  std::int16_t size_class;       ///< of a block or a slab
+  std::int16_t size_class;       ///< of a slab
   std::atomic<State> state;
   std::atomic<std::uint8_t> guard;  ///< of a block: see hardening.hpp
 };
@@ -61,6 +61,11 @@ class PageHeap {
   void give(std::uint32_t span) noexcept;
   /// find() answers with this span for every page of it, not for its first one only.
   void map_all_pages(std::uint32_t span) noexcept;
+  /// A byte for each page of a span, 0 at first and after the page was given back to the system, whose meaning is the
+  /// caller's: hardening.hpp. They stay when runs are cut and joined.
+  std::span<std::atomic<std::uint8_t>> notes(std::uint32_t span) noexcept;
+  /// That of the page that begins at `address`; empty where none of this heap does.
+  std::span<std::atomic<std::uint8_t>> note_at(const void* address) noexcept;
   /// Gives the pages of free runs back to the system, where upstream is mmap_resource(); returns how many bytes.
   std::size_t release_pages() noexcept;
 
@@ -69,7 +74,7 @@ class PageHeap {
   std::uint32_t find(const void* address) noexcept;
 
   /// Bytes of runs that were ever taken.
-  std::size_t touched_bytes() const noexcept { return touched_bytes_; }
+  std::size_t touched_bytes() const noexcept { return touched_bytes_.load(std::memory_order_relaxed); }
   std::size_t upstream_bytes() const noexcept { return upstream_bytes_.load(std::memory_order_relaxed); }
   std::uint64_t upstream_calls() const noexcept { return upstream_calls_.load(std::memory_order_relaxed); }
 
@@ -81,6 +86,7 @@ class PageHeap {
   using Leaf = std::array<std::atomic<Chunk*>, std::size_t{1} << leaf_bits>;
   static constexpr int bins = 16 + 8 * 28;
 
+  Chunk* chunk_of(const void* address) noexcept;
   static int bin_of(std::uint32_t pages) noexcept;
   std::uint32_t smallest_in(int bin, std::uint32_t pages) noexcept;
   std::uint32_t best_fit(std::uint32_t pages) noexcept;
@@ -103,7 +109,7 @@ class PageHeap {
   std::vector<std::unique_ptr<Chunk>> chunks_;
   std::array<std::atomic<Leaf*>, roots> map_{};
   std::vector<std::unique_ptr<Leaf>> leaves_;
-  std::size_t touched_bytes_ = 0;
+  std::atomic<std::size_t> touched_bytes_{0};
   std::atomic<std::size_t> upstream_bytes_{0};
   std::atomic<std::uint64_t> upstream_calls_{0};
 };
