@@ -12,8 +12,7 @@
 namespace convolume::allocator {
 namespace {
 
-constexpr std::size_t least_chunk = 2 * huge_page;
-constexpr std::size_t largest_step = std::size_t{128} << 20;
+constexpr std::size_t least_step = std::size_t{64} << 20, largest_step = std::size_t{1} << 30;
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -215,11 +214,11 @@ std::byte* PageHeap::ask_upstream(std::size_t& bytes, std::size_t least) {
   return static_cast<std::byte*>(upstream_->allocate(bytes, huge_page));
 }
 
-/// Chunks grow with what is held, so that there are few of them; pages that are never used cost address space only.
+/// Chunks grow with what is held, so that there are few of them: runs are not joined over their borders. Pages that are
+/// never used cost address space only.
 void PageHeap::grow(std::uint32_t pages) {
   const std::size_t least = round_up(pages * page, huge_page);
-  const std::size_t step = std::clamp(round_up(upstream_bytes() / 2, huge_page), least_chunk, largest_step);
-  std::size_t bytes = std::max(least, step);
+  std::size_t bytes = least + std::clamp(upstream_bytes(), least_step, largest_step);
   auto chunk = std::make_unique<Chunk>();
   chunks_.reserve(chunks_.size() + 1);
   chunk->span_of = std::make_unique<std::atomic<std::uint32_t>[]>(bytes / page);
