@@ -100,7 +100,7 @@ std::size_t Central::carve_slab(int size_class, std::span<std::byte*> out) {
   const std::uint32_t number = new_slab(size_class);
   // Another thread may have been here, or freed something, while this one waited.
   if (const std::uint32_t batch = c.free.pop(*c.table); batch != none) return unpack(c, batch, out);
-  const std::uint32_t span = run_of(slab_shapes[static_cast<std::size_t>(size_class)].pages);
+  const std::uint32_t span = run_of(slab_shapes[static_cast<std::size_t>(size_class)].pages, Zone::slabs);
   Span& slab = heap_.spans()[span];
   slab.size_class = static_cast<std::int16_t>(size_class);
   slab.slot = number;
@@ -110,6 +110,7 @@ std::size_t Central::carve_slab(int size_class, std::span<std::byte*> out) {
   // Not the last one any more where draining, meanwhile, has added slabs that others have just freed.
   std::erase(c.numbers_to_reuse, number);
   c.slabs[number] = span;
+  slab_bytes_ += slab.pages * page;
 
   const std::uint32_t total = slab_blocks(size_class), first = number * total;
   for (std::uint32_t i = 0; i < total; ++i) {
@@ -130,7 +131,7 @@ std::size_t Central::carve_slab(int size_class, std::span<std::byte*> out) {
 
 std::byte* Central::take_large(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  Span& s = heap_.spans()[run_of(static_cast<std::uint32_t>(bytes / page))];
+  Span& s = heap_.spans()[run_of(static_cast<std::uint32_t>(bytes / page), Zone::blocks)];
   s.guard.store(0, std::memory_order_relaxed);
   s.state.store(Span::State::block, std::memory_order_relaxed);
   return s.begin;
@@ -143,37 +144,51 @@ void Central::give_large(std::byte* block) noexcept {
 
 // -- Pages ------------------------------------------------------------------------------------------------------------
 
-/// Whether so many pages more may be in use or kept for later: a sixteenth above the most that was ever live, or 8
-/// MiB. Below it every small size keeps its own free blocks, so that work which repeats itself finds them where they
-/// were.
-bool Central::may_touch(std::uint32_t pages) const noexcept {
+/// Whether free blocks of small sizes may go on keeping their pages while new ones are used: where all slabs together,
+/// or everything beyond the most that was ever live, are a sixteenth of that, or 8 MiB. Work which repeats itself then
+/// finds its blocks where they were.
+bool Central::may_touch(std::uint32_t pages, Zone zone) const noexcept {
   const auto peak = static_cast<std::size_t>(live_.peak());
-  return heap_.touched_bytes() + pages * page <= peak + std::max(peak / 16, std::size_t{8} << 20);
+  const std::size_t little = std::max(peak / 16, std::size_t{8} << 20), more = pages * page;
+  return slab_bytes_ + (zone == Zone::slabs ? more : 0) <= little || heap_.touched_bytes() + more <= peak + little;
 }
 
-/// Pages that were never used, of a new chunk where the others have none. Throws what upstream throws.
-std::uint32_t Central::untouched_run_of(std::uint32_t pages) {
-  const std::uint32_t run = heap_.take_untouched(pages);
-  if (run != none) return run;
-  heap_.grow(pages);
-  return heap_.take_untouched(pages);
+/// Pages that were used before, or `none`.
+std::uint32_t Central::used_run_of(std::uint32_t pages, Zone zone) {
+  const std::uint32_t run = heap_.take(pages, zone);
+  return run != none ? run : heap_.extend(pages, zone, false);
 }
 
-/// A run of pages, from the first of these that has one: free pages; pages that were never used, while few are; slabs
-/// without a live block; and, at last, pages that were never used however many are.
-std::uint32_t Central::run_of(std::uint32_t pages) {
-  std::uint32_t run = heap_.take(pages);
+/// Pages that may never have been used, of a new chunk where the others have no room. Throws what upstream throws.
+std::uint32_t Central::untouched_run_of(std::uint32_t pages, Zone zone) {
+  const std::uint32_t run = heap_.extend(pages, zone, true);
   if (run != none) return run;
-  if (may_touch(pages)) {
+  heap_.grow(pages, zone);
+  return heap_.extend(pages, zone, true);
+}
+
+/// A run of pages, from the first of these that has one: free pages of the zone; its pages that were never used, while
+/// few are; slabs without a live block; free pages of the other zone; and, at last, pages that were never used however
+/// many are, of the other zone where upstream has no more.
+std::uint32_t Central::run_of(std::uint32_t pages, Zone zone) {
+  std::uint32_t run = used_run_of(pages, zone);
+  if (run != none) return run;
+  if (may_touch(pages, zone)) {
     try {
-      return untouched_run_of(pages);
+      return untouched_run_of(pages, zone);
     } catch (...) {
       // Upstream has no more, in whatever words it says so; there may be enough all the same.
     }
   }
   drain_small();
-  if ((run = heap_.take(pages)) != none) return run;
-  return untouched_run_of(pages);
+  if ((run = used_run_of(pages, zone)) != none) return run;
+  if ((run = used_run_of(pages, other(zone))) != none) return run;
+  try {
+    return untouched_run_of(pages, zone);
+  } catch (...) {
+    if ((run = heap_.extend(pages, other(zone), true)) == none) throw;
+    return run;
+  }
 }
 
 void Central::drain_small() noexcept {
@@ -192,6 +207,7 @@ void Central::drain_class(int size_class) noexcept {
     const std::uint32_t span = c.slabs[number];
     if (span == none || heap_.spans()[span].gathered != slab_blocks(size_class)) continue;
     c.slabs[number] = none;
+    slab_bytes_ -= heap_.spans()[span].pages * page;
     c.numbers_to_reuse.push_back(number);
     c.blocks.fetch_sub(slab_blocks(size_class), std::memory_order_relaxed);
     heap_.give(span);

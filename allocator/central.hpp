@@ -86,9 +86,10 @@ class Central {
   void push_chain(int size_class, std::uint32_t first, std::uint32_t count) noexcept;
   std::size_t carve_slab(int size_class, std::span<std::byte*> out);
   std::uint32_t new_slab(int size_class);
-  std::uint32_t run_of(std::uint32_t pages);
-  std::uint32_t untouched_run_of(std::uint32_t pages);
-  bool may_touch(std::uint32_t pages) const noexcept;
+  std::uint32_t run_of(std::uint32_t pages, Zone zone);
+  std::uint32_t used_run_of(std::uint32_t pages, Zone zone);
+  std::uint32_t untouched_run_of(std::uint32_t pages, Zone zone);
+  bool may_touch(std::uint32_t pages, Zone zone) const noexcept;
   void drain_small() noexcept;
   void drain_class(int size_class) noexcept;
   std::uint32_t gather(int size_class, bool& whole) noexcept;
@@ -98,6 +99,7 @@ class Central {
   std::array<SizeClass, small_classes> classes_;
   std::mutex mutex_;  // guards the heap, and what of a class is neither atomic nor a table's entry
   PageHeap heap_;
+  std::size_t slab_bytes_ = 0;  // of all slabs that there are now
 };
 
 }  // namespace convolume::allocator

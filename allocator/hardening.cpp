@@ -84,9 +84,9 @@ std::size_t canary_at(std::size_t bytes, std::size_t block) { return std::min(bl
 void Hardening::check_in(std::byte* block, std::size_t bytes) noexcept {
   const Located found = central_.locate(block);
   unpoison(block, found.bytes);
-  const bool untouched = found.notes.empty() ? found.guard->load(std::memory_order_relaxed) != freed ||
-                                                   is_overwritten(block, found.bytes)
-                                             : are_overwritten(found);
+  const bool untouched =
+      found.notes.empty() ? found.guard->load(std::memory_order_relaxed) != freed || is_overwritten(block, found.bytes)
+                          : are_overwritten(found);
   if (!untouched) {
     report(block, bytes,
            "was written to after it was freed, as another block or part of one; look for pointers and views that "

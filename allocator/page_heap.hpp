@@ -19,6 +19,11 @@ constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 struct Chunk;
 
+/// What a chunk is for. Slabs come to stay, at a moment that depends on what threads cache; among large blocks they
+/// would keep apart what is to be joined, and let blocks that come again in the same order find another place.
+enum class Zone : std::uint8_t { blocks, slabs };
+constexpr Zone other(Zone zone) { return zone == Zone::blocks ? Zone::slabs : Zone::blocks; }
+
 /// A run of pages of one chunk: a large block, a slab of small ones, or free.
 struct Span {
   enum class State : std::uint8_t { unused, free, block, slab };
@@ -51,12 +56,12 @@ class PageHeap {
 
   Spans& spans() noexcept { return spans_; }
 
-  /// A run of `pages` that was in use before; or `none`. Throws std::bad_alloc where the table of spans cannot grow.
-  std::uint32_t take(std::uint32_t pages);
-  /// The same from pages that were never used.
-  std::uint32_t take_untouched(std::uint32_t pages);
+  /// A run of `pages` between others; or `none`. Throws std::bad_alloc where the table of spans cannot grow.
+  std::uint32_t take(std::uint32_t pages, Zone zone);
+  /// The same behind the last run of a chunk, from pages that were in use before, or that were never where allowed.
+  std::uint32_t extend(std::uint32_t pages, Zone zone, bool untouched);
   /// A new chunk with at least `pages`. Throws what upstream throws, and then has changed nothing.
-  void grow(std::uint32_t pages);
+  void grow(std::uint32_t pages, Zone zone);
   /// Takes a run back and joins it with its free neighbours.
   void give(std::uint32_t span) noexcept;
   /// find() answers with this span for every page of it, not for its first one only.
@@ -73,7 +78,7 @@ class PageHeap {
   /// ask about any address at any time.
   std::uint32_t find(const void* address) noexcept;
 
-  /// Bytes of runs that were ever taken.
+  /// Bytes of pages that were ever in use, but for those behind the last run of a chunk that release_pages() gave back.
   std::size_t touched_bytes() const noexcept { return touched_bytes_.load(std::memory_order_relaxed); }
   std::size_t upstream_bytes() const noexcept { return upstream_bytes_.load(std::memory_order_relaxed); }
   std::uint64_t upstream_calls() const noexcept { return upstream_calls_.load(std::memory_order_relaxed); }
@@ -87,9 +92,17 @@ class PageHeap {
   static constexpr int bins = 16 + 8 * 28;
 
   Chunk* chunk_of(const void* address) noexcept;
+  /// The free runs of a zone, in lists by size.
+  struct Bins {
+    Bins() { first.fill(none); }
+    std::array<std::uint32_t, bins> first;
+    std::array<std::uint64_t, (bins + 63) / 64> filled{};  // a bit for each bin that is not empty
+  };
+
   static int bin_of(std::uint32_t pages) noexcept;
-  std::uint32_t smallest_in(int bin, std::uint32_t pages) noexcept;
-  std::uint32_t best_fit(std::uint32_t pages) noexcept;
+  Bins& bins_of(Zone zone) noexcept { return bins_[static_cast<std::size_t>(zone)]; }
+  std::uint32_t smallest_of(std::uint32_t first, std::uint32_t pages) noexcept;
+  std::uint32_t best_fit(std::uint32_t pages, const Bins& among) noexcept;
   void list(std::uint32_t span) noexcept;
   void unlist(std::uint32_t span) noexcept;
   void reserve_record();
@@ -99,13 +112,15 @@ class PageHeap {
   void map_ends(std::uint32_t span) noexcept;
   void swallow(std::uint32_t span, std::uint32_t neighbour) noexcept;
   void map_chunk(Chunk& chunk);
+  void set_touched(Chunk& chunk, std::uint32_t pages) noexcept;
+  std::size_t bytes_of(Zone zone) const noexcept;
+  std::size_t release(Chunk& chunk, std::size_t first, std::size_t pages) noexcept;
   std::byte* ask_upstream(std::size_t& bytes, std::size_t least);
 
   std::pmr::memory_resource* upstream_;
   Spans spans_;
   std::uint32_t records_ = 0, unused_records_ = none;
-  std::array<std::uint32_t, bins> bins_;
-  std::array<std::uint64_t, (bins + 63) / 64> filled_{};  // a bit for each bin that is not empty
+  std::array<Bins, 2> bins_;
   std::vector<std::unique_ptr<Chunk>> chunks_;
   std::array<std::atomic<Leaf*>, roots> map_{};
   std::vector<std::unique_ptr<Leaf>> leaves_;

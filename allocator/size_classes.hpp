@@ -47,8 +47,8 @@ struct Fit {
   bool small() const noexcept { return size_class < small_classes; }
 };
 
-/// The smallest block that holds `bytes` and lies on multiples of `boundary`, a power of two up to a page: slabs begin on
-/// a page, so blocks lie on multiples of their size.
+/// The smallest block that holds `bytes` and lies on multiples of `boundary`, a power of two up to a page: slabs begin
+/// on a page, so blocks lie on multiples of their size.
 constexpr Fit fit_of(std::size_t bytes, std::size_t boundary) {
   int index = class_of(bytes);
   if (index >= small_classes) return {index, (bytes + page - 1) / page * page};

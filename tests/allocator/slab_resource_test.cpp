@@ -13,6 +13,7 @@
 #include "allocator/size_classes.hpp"
 #include "convolume/error.hpp"
 #include "convolume/memory.hpp"
+#include "core/random.hpp"
 #include "tests/allocator/upstream.hpp"
 #include "tests/sanitizers.hpp"
 
@@ -210,6 +211,46 @@ TEST_CASE("what upstream refuses was never live") {
   CHECK_THROWS_AS(slab.allocate(512_MiB, 64), std::bad_alloc);
   CHECK(slab.statistics().peak_bytes == 1_MiB);
   slab.deallocate(block, 1_MiB, 64);
+}
+
+TEST_CASE("large blocks are joined with their free neighbours at once") {
+  SlabResource slab;
+  const auto use = [&](std::size_t bytes) {
+    std::vector<void*> blocks;
+    for (std::size_t i = 0; i < 48_MiB / bytes; ++i) blocks.push_back(slab.allocate(bytes, 64));
+    for (std::size_t i = 0; i < blocks.size(); i += 2) slab.deallocate(blocks[i], bytes, 64);
+    for (std::size_t i = 1; i < blocks.size(); i += 2) slab.deallocate(blocks[i], bytes, 64);
+    return slab.statistics().used_bytes;
+  };
+  const std::size_t used = use(1_MiB);
+  CHECK(used == 48_MiB);
+  for (const std::size_t bytes : {2_MiB, 3_MiB, 48_MiB, 64_MiB / 1024, 1_MiB}) CHECK(use(bytes) == used);
+}
+
+TEST_CASE("work that repeats itself uses the same pages again") {
+  SlabResource slab;
+  constexpr RandomKey key{.seed = 17};
+  // Blocks that stay, among them those of a first, larger round; then rounds that hold and replace blocks at random.
+  std::vector<std::pair<void*, std::size_t>> stay;
+  const auto round = [&](std::uint32_t kind, std::uint64_t steps) {
+    std::vector<std::pair<void*, std::size_t>> held;
+    for (std::uint64_t i = 0; i < steps; ++i) {
+      const RandomKey step{.seed = key.seed, .a = kind};
+      const auto bytes = 1'000 + static_cast<std::size_t>(uniform_below(step, 3 * i, i % 3 == 0 ? 3'000'000 : 300'000));
+      held.emplace_back(slab.allocate(bytes, 64), bytes);
+      std::swap(held[uniform_below(step, 3 * i + 1, held.size())], held.back());
+      if (i % 4 == 0) continue;
+      slab.deallocate(held.back().first, held.back().second, 64);
+      held.pop_back();
+    }
+    if (kind == 0) std::swap(held, stay);
+    for (const auto& [block, bytes] : held) slab.deallocate(block, bytes, 64);
+    return slab.statistics().used_bytes;
+  };
+  round(0, 100);
+  const std::size_t used = round(1, 300);
+  for (int i = 0; i < 5; ++i) CHECK(round(1, 300) == used);
+  for (const auto& [block, bytes] : stay) slab.deallocate(block, bytes, 64);
 }
 
 TEST_CASE("free blocks of other sizes are joined before many more pages are used") {

@@ -13,8 +13,8 @@
 
 #include "convolume/memory.hpp"
 
-/// mmap_resource() that knows what it has given out, all of which has to be back at its end. One caller at a time, as of
-/// a SlabResource.
+/// mmap_resource() that knows what it has given out, all of which has to be back at its end. One caller at a time, as
+/// of a SlabResource.
 class Upstream final : public std::pmr::memory_resource {
  public:
   Upstream() = default;
