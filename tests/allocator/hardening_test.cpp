@@ -72,7 +72,7 @@ void check_dies(const Body& body, const char* why) {
   CHECK_THAT(end.message, Contains("SlabResource: the block of ") && Contains(why));
 }
 
-constexpr std::array<std::size_t, 6> some_bytes{1, 56, 64, 1000, 5000, 3'000'000};
+constexpr std::array<std::size_t, 6> some_bytes{1, 56, 64, 1000, 5000, 3'002'000};
 
 }  // namespace
 
@@ -109,7 +109,7 @@ TEST_CASE("hardened: pages that were a large block and then small ones are not t
     for (void* block : held) slab.deallocate(block, bytes, 64);
     slab.trim();  // what the magazines hold
   };
-  for (const auto& [bytes, blocks] : {std::pair{1_MiB - 8, 2}, {4'000, 400}, {1_MiB - 8, 2}, {100'000, 15}}) {
+  for (const auto& [bytes, blocks] : {std::pair{1_MiB - 8, 2}, {20'000, 80}, {1_MiB - 8, 2}, {100'000, 15}}) {
     use(bytes, static_cast<std::size_t>(blocks));
   }
   CHECK(faults.empty());
@@ -231,7 +231,7 @@ TEST_CASE("hardened: writes behind the end are found when the block is freed") {
 
 TEST_CASE("hardened: writes to a freed block are found when it is used again") {
   for (const std::size_t bytes : some_bytes) {
-    for (const std::size_t at : {std::size_t{0}, std::min(bytes - 1, std::size_t{1000})}) {
+    for (const std::size_t at : {std::size_t{0}, std::min(bytes - 1, std::size_t{1000}), bytes - 1}) {
       CAPTURE(bytes, at);
       check_dies(
           [&](SlabResource& slab) {

@@ -227,6 +227,25 @@ TEST_CASE("large blocks are joined with their free neighbours at once") {
   for (const std::size_t bytes : {2_MiB, 3_MiB, 48_MiB, 64_MiB / 1024, 1_MiB}) CHECK(use(bytes) == used);
 }
 
+TEST_CASE("slabs lie apart from large blocks, but where upstream has no more") {
+  Upstream upstream;
+  upstream.refuse_above(4_MiB);
+  SlabResource slab({.upstream = &upstream, .hardened = false});
+  std::vector<std::pair<void*, std::size_t>> blocks;
+  const auto take = [&](std::size_t bytes) {
+    blocks.emplace_back(slab.allocate(bytes, 64), bytes);
+    return static_cast<std::byte*>(blocks.back().first);
+  };
+  std::byte* first = take(100 << 10);
+  take(1000);
+  CHECK(take(100 << 10) == first + (100 << 10));
+  upstream.refuse_after(0);
+  take(30'000);  // in the slabs' own chunk
+  for (int i = 0; i < 80; ++i) take(30'000);
+  CHECK(slab.statistics().upstream_calls == 2);
+  for (const auto& [block, bytes] : blocks) slab.deallocate(block, bytes, 64);
+}
+
 TEST_CASE("work that repeats itself uses the same pages again") {
   SlabResource slab;
   constexpr RandomKey key{.seed = 17};
