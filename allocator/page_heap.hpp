@@ -41,9 +41,9 @@ struct Span {
 
 using Spans = BlockTable<StdAtomics, Span>;
 
-/// Free runs in bins by size, eight per doubling; the smallest run that fits is taken, the lowest one of these. Runs
-/// that were never given out stay apart from those that were, at the end of each chunk, so that no new page is touched
-/// while an old one would do.
+/// Free runs in bins by size, eight per doubling; the smallest run that fits is taken, the lowest one of these. What is
+/// free behind the last run of a chunk is no run but room, taken where none fits, in the oldest chunk that has enough:
+/// where a run lies follows from what is live, and not from which pages were used before.
 ///
 /// Only find() is thread-safe; everything else has one caller at a time. Memory comes from upstream in chunks of whole,
 /// aligned huge pages and goes back at destruction.

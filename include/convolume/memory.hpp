@@ -49,7 +49,7 @@ struct SlabStatistics {
   /// Largest value of live_bytes so far: with a budget exactly; without one each thread may have had 64 KiB more,
   /// unless statistics() was called at the peak.
   std::size_t peak_bytes = 0;
-  std::size_t cached_bytes = 0;      ///< bytes of free blocks that are kept for their class
+  std::size_t cached_bytes = 0;  ///< bytes of free blocks that are kept for their class
   /// Bytes of pages that were ever handed out: what live and cached blocks lie in, and free pages between them, which
   /// trim() may have given back to the system. With huge pages the machine may hold a few MiB more.
   std::size_t used_bytes = 0;
