@@ -28,10 +28,6 @@ constexpr auto slab_shapes = [] {
 }();
 std::uint32_t slab_blocks(int size_class) { return slab_shapes[static_cast<std::size_t>(size_class)].blocks; }
 
-std::uint32_t block_pages(int size_class) { return static_cast<std::uint32_t>(block_bytes(size_class) / page); }
-
-static_assert(block_bytes(small_classes) % page == 0, "blocks that are no part of a slab are whole pages");
-
 }  // namespace
 
 // -- Batches of small blocks ------------------------------------------------------------------------------------------
@@ -104,15 +100,17 @@ std::size_t Central::carve_slab(int size_class, std::span<std::byte*> out) {
   const std::uint32_t number = new_slab(size_class);
   // Another thread may have been here, or freed something, while this one waited.
   if (const std::uint32_t batch = c.free.pop(*c.table); batch != none) return unpack(c, batch, out);
-  const std::uint32_t span = run_of(slab_shapes[static_cast<std::size_t>(size_class)].pages);
+  const std::uint32_t span = run_of(slab_shapes[static_cast<std::size_t>(size_class)].pages, Zone::slabs);
   Span& slab = heap_.spans()[span];
   slab.size_class = static_cast<std::int16_t>(size_class);
   slab.slot = number;
   heap_.map_all_pages(span);
   slab.state.store(Span::State::slab, std::memory_order_relaxed);
+  for (auto& note : heap_.notes(span)) note.store(0, std::memory_order_relaxed);
   // Not the last one any more where draining, meanwhile, has added slabs that others have just freed.
   std::erase(c.numbers_to_reuse, number);
   c.slabs[number] = span;
+  slab_bytes_ += slab.pages * page;
 
   const std::uint32_t total = slab_blocks(size_class), first = number * total;
   for (std::uint32_t i = 0; i < total; ++i) {
@@ -131,69 +129,65 @@ std::size_t Central::carve_slab(int size_class, std::span<std::byte*> out) {
 
 // -- Large blocks -----------------------------------------------------------------------------------------------------
 
-std::byte* Central::take_large(int size_class) {
-  SizeClass& c = of(size_class);
-  std::uint32_t span = c.free.pop(heap_.spans());
-  if (span == none) {
-    const std::lock_guard lock(mutex_);
-    span = run_of(block_pages(size_class));
-    Span& s = heap_.spans()[span];
-    s.size_class = static_cast<std::int16_t>(size_class);
-    s.guard.store(0, std::memory_order_relaxed);
-    s.state.store(Span::State::block, std::memory_order_relaxed);
-    c.blocks.fetch_add(1, std::memory_order_relaxed);
-  }
-  return heap_.spans()[span].begin;
+std::byte* Central::take_large(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  Span& s = heap_.spans()[run_of(static_cast<std::uint32_t>(bytes / page), Zone::blocks)];
+  s.guard.store(0, std::memory_order_relaxed);
+  s.state.store(Span::State::block, std::memory_order_relaxed);
+  return s.begin;
 }
 
-void Central::give_large(int size_class, std::byte* block) noexcept {
-  of(size_class).free.push(heap_.spans(), heap_.find(block));
+void Central::give_large(std::byte* block) noexcept {
+  const std::lock_guard lock(mutex_);
+  heap_.give(heap_.find(block));
 }
 
 // -- Pages ------------------------------------------------------------------------------------------------------------
 
-/// Whether so many pages more may be in use or kept for later: a sixteenth above the most that was ever live, or 8
-/// MiB. Below it every size keeps its own free blocks, so that work which repeats itself finds everything where it was.
-bool Central::may_touch(std::uint32_t pages) const noexcept {
+/// Whether free blocks of small sizes may go on keeping their pages while new ones are used: where all slabs together,
+/// or everything beyond the most that was ever live, are a sixteenth of that, or 8 MiB. Work which repeats itself then
+/// finds its blocks where they were.
+bool Central::may_touch(std::uint32_t pages, Zone zone) const noexcept {
   const auto peak = static_cast<std::size_t>(live_.peak());
-  return heap_.touched_bytes() + pages * page <= peak + std::max(peak / 16, std::size_t{8} << 20);
+  const std::size_t little = std::max(peak / 16, std::size_t{8} << 20), more = pages * page;
+  return slab_bytes_ + (zone == Zone::slabs ? more : 0) <= little || heap_.touched_bytes() + more <= peak + little;
 }
 
-/// Pages that were never used, of a new chunk where the others have none. Throws what upstream throws.
-std::uint32_t Central::untouched_run_of(std::uint32_t pages) {
-  const std::uint32_t run = heap_.take_untouched(pages);
-  if (run != none) return run;
-  heap_.grow(pages);
-  return heap_.take_untouched(pages);
+/// Pages that were used before, or `none`.
+std::uint32_t Central::used_run_of(std::uint32_t pages, Zone zone) {
+  const std::uint32_t run = heap_.take(pages, zone);
+  return run != none ? run : heap_.extend(pages, zone, false);
 }
 
-/// A run of pages, from the first of these that has one: free pages; pages that were never used, while few are; free
-/// blocks of other sizes, whose pages are joined again; slabs without a live block; and, at last, pages that were never
-/// used however many are.
-std::uint32_t Central::run_of(std::uint32_t pages) {
-  std::uint32_t run = heap_.take(pages);
+/// Pages that may never have been used, of a new chunk where the others have no room. Throws what upstream throws.
+std::uint32_t Central::untouched_run_of(std::uint32_t pages, Zone zone) {
+  const std::uint32_t run = heap_.extend(pages, zone, true);
   if (run != none) return run;
-  if (may_touch(pages)) {
+  heap_.grow(pages, zone);
+  return heap_.extend(pages, zone, true);
+}
+
+/// A run of pages, from the first of these that has one: free pages of the zone; its pages that were never used, while
+/// few are; slabs without a live block; free pages of the other zone; and, at last, pages that were never used however
+/// many are, of the other zone where upstream has no more.
+std::uint32_t Central::run_of(std::uint32_t pages, Zone zone) {
+  std::uint32_t run = used_run_of(pages, zone);
+  if (run != none) return run;
+  if (may_touch(pages, zone)) {
     try {
-      return untouched_run_of(pages);
+      return untouched_run_of(pages, zone);
     } catch (...) {
       // Upstream has no more, in whatever words it says so; there may be enough all the same.
     }
   }
-  drain_large();
-  if ((run = heap_.take(pages)) != none) return run;
   drain_small();
-  if ((run = heap_.take(pages)) != none) return run;
-  return untouched_run_of(pages);
-}
-
-void Central::drain_large() noexcept {
-  for (int index = small_classes; index < class_count; ++index) {
-    SizeClass& c = of(index);
-    for (std::uint32_t span; (span = c.free.pop(heap_.spans())) != none;) {
-      c.blocks.fetch_sub(1, std::memory_order_relaxed);
-      heap_.give(span);
-    }
+  if ((run = used_run_of(pages, zone)) != none) return run;
+  if ((run = used_run_of(pages, other(zone))) != none) return run;
+  try {
+    return untouched_run_of(pages, zone);
+  } catch (...) {
+    if ((run = heap_.extend(pages, other(zone), true)) == none) throw;
+    return run;
   }
 }
 
@@ -213,6 +207,7 @@ void Central::drain_class(int size_class) noexcept {
     const std::uint32_t span = c.slabs[number];
     if (span == none || heap_.spans()[span].gathered != slab_blocks(size_class)) continue;
     c.slabs[number] = none;
+    slab_bytes_ -= heap_.spans()[span].pages * page;
     c.numbers_to_reuse.push_back(number);
     c.blocks.fetch_sub(slab_blocks(size_class), std::memory_order_relaxed);
     heap_.give(span);
@@ -261,7 +256,6 @@ void Central::scatter(int size_class, std::uint32_t chain) noexcept {
 
 std::size_t Central::trim() noexcept {
   const std::lock_guard lock(mutex_);
-  drain_large();
   drain_small();
   return heap_.release_pages();
 }
@@ -269,17 +263,17 @@ std::size_t Central::trim() noexcept {
 Located Central::locate(const void* address) noexcept {
   const std::lock_guard lock(mutex_);  // the address may be anybody's, and its span become something else meanwhile
   const std::uint32_t span = heap_.find(address);
-  if (span == none) return {};
+  if (span == none) return {.notes = heap_.note_at(address)};
   Span& s = heap_.spans()[span];
   const auto offset = reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(s.begin);
   const Span::State state = s.state.load(std::memory_order_relaxed);
-  if (state == Span::State::block && offset == 0) return {s.begin, s.size_class, &s.guard};
-  if (state != Span::State::slab || offset >= s.pages * page) return {};
+  if (state == Span::State::block && offset == 0) return {s.begin, s.pages * page, &s.guard, heap_.notes(span)};
+  if (state != Span::State::slab || offset >= s.pages * page) return {.notes = heap_.note_at(address)};
   const std::size_t bytes = block_bytes(s.size_class), position = offset / bytes;
   if (offset % bytes != 0 || position >= slab_blocks(s.size_class)) return {};
   SmallBlock& block =
       (*of(s.size_class).table)[s.slot * slab_blocks(s.size_class) + static_cast<std::uint32_t>(position)];
-  return {block.begin, s.size_class, &block.guard};
+  return {block.begin, bytes, &block.guard};
 }
 
 }  // namespace convolume::allocator

@@ -16,10 +16,6 @@
 
 namespace convolume::allocator {
 
-/// Classes below are carved from slabs and cached by threads; the others are spans of their own.
-constexpr std::size_t largest_small = std::size_t{32} << 10;
-constexpr int small_classes = class_of(largest_small) + 1;
-
 /// Most blocks of a class that a thread keeps to itself, at most 64 KiB but for two blocks. Half as many, a batch, move
 /// at once between a thread and the lists.
 constexpr std::size_t most_cached = 64;
@@ -32,8 +28,10 @@ constexpr std::size_t batch_blocks(int size_class) { return cached_blocks(size_c
 /// A block as the hardened mode sees it.
 struct Located {
   std::byte* begin = nullptr;  ///< null where no block begins at the address
-  int size_class = 0;
+  std::size_t bytes = 0;
   std::atomic<std::uint8_t>* guard = nullptr;
+  /// Of a large block: of each of its pages. Of no block: of the page that begins at the address, where it is one.
+  std::span<std::atomic<std::uint8_t>> notes{};
 };
 
 /// Thread-safe. What allocates throws what upstream throws, or std::bad_alloc, and then has changed nothing that can be
@@ -49,9 +47,9 @@ class Central {
   void give_batch(int size_class, std::span<std::byte* const> blocks) noexcept;
   std::byte* take_small(int size_class);
 
-  /// One block of a class that is not small.
-  std::byte* take_large(int size_class);
-  void give_large(int size_class, std::byte* block) noexcept;
+  /// A block of whole pages.
+  std::byte* take_large(std::size_t bytes);
+  void give_large(std::byte* block) noexcept;
 
   /// Gives all pages that only free blocks lie in back to the system; returns how many bytes.
   std::size_t trim() noexcept;
@@ -59,6 +57,7 @@ class Central {
   /// The block that begins at `address`, which may be any address.
   Located locate(const void* address) noexcept;
 
+  /// Of a small class.
   std::size_t blocks(int size_class) const noexcept {
     return classes_[static_cast<std::size_t>(size_class)].blocks.load(std::memory_order_relaxed);
   }
@@ -87,19 +86,20 @@ class Central {
   void push_chain(int size_class, std::uint32_t first, std::uint32_t count) noexcept;
   std::size_t carve_slab(int size_class, std::span<std::byte*> out);
   std::uint32_t new_slab(int size_class);
-  std::uint32_t run_of(std::uint32_t pages);
-  std::uint32_t untouched_run_of(std::uint32_t pages);
-  bool may_touch(std::uint32_t pages) const noexcept;
-  void drain_large() noexcept;
+  std::uint32_t run_of(std::uint32_t pages, Zone zone);
+  std::uint32_t used_run_of(std::uint32_t pages, Zone zone);
+  std::uint32_t untouched_run_of(std::uint32_t pages, Zone zone);
+  bool may_touch(std::uint32_t pages, Zone zone) const noexcept;
   void drain_small() noexcept;
   void drain_class(int size_class) noexcept;
   std::uint32_t gather(int size_class, bool& whole) noexcept;
   void scatter(int size_class, std::uint32_t chain) noexcept;
 
   const LiveBytes& live_;
-  std::array<SizeClass, class_count> classes_;
+  std::array<SizeClass, small_classes> classes_;
   std::mutex mutex_;  // guards the heap, and what of a class is neither atomic nor a table's entry
   PageHeap heap_;
+  std::size_t slab_bytes_ = 0;  // of all slabs that there are now
 };
 
 }  // namespace convolume::allocator

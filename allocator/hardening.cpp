@@ -27,6 +27,10 @@ namespace {
 // What a block's guard says.
 constexpr std::uint8_t fresh = 0, live = 1, freed = 2;
 
+// What a page's note says: that a freed block began there, that one ended there, whose first and last bytes are
+// overwritten. Free runs are joined and cut, so that large blocks do not come back as what they were.
+constexpr std::uint8_t freed_begin = 1, freed_end = 2;
+
 // No small integer, no number near 1 and no valid address when it is read as one.
 constexpr int canary_byte = 0xC5, freed_byte = 0xDF;
 
@@ -53,9 +57,25 @@ bool is_overwritten(const std::byte* block, std::size_t bytes) {
          (ends.tail == 0 || all_are(block + ends.tail_at, ends.tail, freed_byte));
 }
 
-std::size_t canary_at(std::size_t bytes, int size_class) {
-  return std::min(block_bytes(size_class) - bytes, most_canary);
+/// The same of pages that were parts of other blocks before; forgets what their notes say.
+bool are_overwritten(const Located& found) {
+  bool all = true;
+  for (std::size_t i = 0; i < found.notes.size(); ++i) {
+    const std::uint8_t note = found.notes[i].load(std::memory_order_relaxed);
+    if (note == 0) continue;
+    const std::byte* begin = found.begin + i * page;
+    if (note & freed_begin) all = all_are(begin, poisoned_ends, freed_byte) && all;
+    if (note & freed_end) all = all_are(begin + page - poisoned_ends, poisoned_ends, freed_byte) && all;
+    found.notes[i].store(0, std::memory_order_relaxed);
+  }
+  return all;
 }
+
+bool began_freed_block(const Located& found) {
+  return !found.notes.empty() && (found.notes[0].load(std::memory_order_relaxed) & freed_begin) != 0;
+}
+
+std::size_t canary_at(std::size_t bytes, std::size_t block) { return std::min(block - bytes, most_canary); }
 
 }  // namespace
 
@@ -63,26 +83,30 @@ std::size_t canary_at(std::size_t bytes, int size_class) {
 // threads that free one block at once, the exchange lets one be first, and no more is asked of it.
 void Hardening::check_in(std::byte* block, std::size_t bytes) noexcept {
   const Located found = central_.locate(block);
-  const std::size_t size = block_bytes(found.size_class);
-  unpoison(block, size);
-  if (found.guard->load(std::memory_order_relaxed) == freed && !is_overwritten(block, size)) {
+  unpoison(block, found.bytes);
+  const bool untouched =
+      found.notes.empty() ? found.guard->load(std::memory_order_relaxed) != freed || is_overwritten(block, found.bytes)
+                          : are_overwritten(found);
+  if (!untouched) {
     report(block, bytes,
-           "was written to after it was freed, as a block of the same size before; look for pointers and views that "
+           "was written to after it was freed, as another block or part of one; look for pointers and views that "
            "outlive their owner, with AddressSanitizer (-DCONVOLUME_SANITIZE=address)");
   }
   found.guard->store(live, std::memory_order_relaxed);
-  std::memset(block + bytes, canary_byte, canary_at(bytes, found.size_class));
+  std::memset(block + bytes, canary_byte, canary_at(bytes, found.bytes));
 }
 
-bool Hardening::check_out(void* pointer, std::size_t bytes, int size_class) noexcept {
+bool Hardening::check_out(void* pointer, std::size_t bytes, std::size_t block_bytes) noexcept {
   const Located found = central_.locate(pointer);
   if (found.begin == nullptr) {
     report(pointer, bytes,
-           "is no block of this resource, or was freed before; free what allocate() returned, once, to the resource "
-           "that it came from");
+           began_freed_block(found)
+               ? "is freed a second time; look for two owners of one block"
+               : "is no block of this resource, or was freed before; free what allocate() returned, once, to the "
+                 "resource that it came from");
     return false;
   }
-  if (found.size_class != size_class) {
+  if (found.bytes != block_bytes) {
     report(pointer, bytes, "was allocated with another size; free it with the size that it was allocated with");
     return false;
   }
@@ -94,13 +118,17 @@ bool Hardening::check_out(void* pointer, std::size_t bytes, int size_class) noex
                            : "was never handed out; free what allocate() returned");
     return false;
   }
-  unpoison(found.begin, block_bytes(size_class));
-  if (!all_are(found.begin + bytes, canary_at(bytes, size_class), canary_byte)) {
+  unpoison(found.begin, block_bytes);
+  if (!all_are(found.begin + bytes, canary_at(bytes, block_bytes), canary_byte)) {
     report(pointer, bytes,
            "was written to behind its end, or is freed with another size than it was allocated with; look for the "
            "index that ran over, with AddressSanitizer (-DCONVOLUME_SANITIZE=address)");
   }
-  overwrite(found.begin, block_bytes(size_class));
+  overwrite(found.begin, block_bytes);
+  if (!found.notes.empty()) {
+    found.notes.front().store(freed_begin, std::memory_order_relaxed);
+    found.notes.back().store(freed_end, std::memory_order_relaxed);
+  }
   return true;
 }
 

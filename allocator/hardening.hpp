@@ -23,7 +23,7 @@ class Hardening {
   /// Before `block`, which holds `bytes` and a canary, is given to the user.
   void check_in(std::byte* block, std::size_t bytes) noexcept;
   /// Before a block is taken back; false where it must not be, since it is none or the user may still write to it.
-  bool check_out(void* block, std::size_t bytes, int size_class) noexcept;
+  bool check_out(void* block, std::size_t bytes, std::size_t block_bytes) noexcept;
 
  private:
   void report(const void* block, std::size_t bytes, const char* what) const noexcept;

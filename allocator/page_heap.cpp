@@ -12,24 +12,28 @@
 namespace convolume::allocator {
 namespace {
 
-constexpr std::size_t least_chunk = 2 * huge_page;
-constexpr std::size_t largest_step = std::size_t{128} << 20;
+constexpr std::size_t least_step = std::size_t{64} << 20, largest_step = std::size_t{1} << 30;
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 }  // namespace
 
-/// What upstream gave in one piece. Pages from `frontier` on were never in use.
+/// What upstream gave in one piece. The last run before `frontier` is in use; pages from there on are free, and were
+/// never in use from `touched` on.
 struct Chunk {
   std::byte* begin;
   std::uint32_t pages;
-  std::uint32_t frontier = 0;
+  Zone zone;
+  std::uint32_t frontier = 0, touched = 0;
   /// Index of the span + 1 for the first and the last page of every span, and for every page of a slab; other entries
   /// are stale.
   std::unique_ptr<std::atomic<std::uint32_t>[]> span_of;
+  std::unique_ptr<std::atomic<std::uint8_t>[]> notes;
+
+  std::size_t page_of(const std::byte* address) const { return static_cast<std::size_t>(address - begin) / page; }
 };
 
-PageHeap::PageHeap(std::pmr::memory_resource* upstream) : upstream_(upstream) { bins_.fill(none); }
+PageHeap::PageHeap(std::pmr::memory_resource* upstream) : upstream_(upstream) {}
 
 PageHeap::~PageHeap() {
   for (const auto& chunk : chunks_) {
@@ -45,9 +49,10 @@ int PageHeap::bin_of(std::uint32_t pages) noexcept {
   return 16 + 8 * doubling + static_cast<int>((pages >> (doubling + 1)) & 7);
 }
 
-std::uint32_t PageHeap::smallest_in(int bin, std::uint32_t pages) noexcept {
+/// Of the list that begins with `first`.
+std::uint32_t PageHeap::smallest_of(std::uint32_t first, std::uint32_t pages) noexcept {
   std::uint32_t best = none;
-  for (std::uint32_t s = bins_[static_cast<std::size_t>(bin)]; s != none; s = spans_[s].next) {
+  for (std::uint32_t s = first; s != none; s = spans_[s].next) {
     if (spans_[s].pages < pages) continue;
     if (best == none || spans_[s].pages < spans_[best].pages ||
         (spans_[s].pages == spans_[best].pages && spans_[s].begin < spans_[best].begin)) {
@@ -57,14 +62,14 @@ std::uint32_t PageHeap::smallest_in(int bin, std::uint32_t pages) noexcept {
   return best;
 }
 
-std::uint32_t PageHeap::best_fit(std::uint32_t pages) noexcept {
+std::uint32_t PageHeap::best_fit(std::uint32_t pages, const Bins& among) noexcept {
   const int first = bin_of(pages);
-  for (auto word = static_cast<std::size_t>(first / 64); word < filled_.size(); ++word) {
-    std::uint64_t candidates = filled_[word];
+  for (auto word = static_cast<std::size_t>(first / 64); word < among.filled.size(); ++word) {
+    std::uint64_t candidates = among.filled[word];
     if (word == static_cast<std::size_t>(first / 64)) candidates &= ~std::uint64_t{0} << (first % 64);
     for (; candidates != 0; candidates &= candidates - 1) {
-      const int bin = static_cast<int>(word * 64) + std::countr_zero(candidates);
-      const std::uint32_t found = smallest_in(bin, pages);
+      const std::size_t bin = word * 64 + static_cast<std::size_t>(std::countr_zero(candidates));
+      const std::uint32_t found = smallest_of(among.first[bin], pages);
       if (found != none) return found;
     }
   }
@@ -75,20 +80,22 @@ void PageHeap::list(std::uint32_t span) noexcept {
   Span& s = spans_[span];
   const auto bin = static_cast<std::size_t>(bin_of(s.pages));
   s.previous = none;
-  s.next = bins_[bin];
+  Bins& runs = bins_of(s.chunk->zone);
+  s.next = runs.first[bin];
   if (s.next != none) spans_[s.next].previous = span;
-  bins_[bin] = span;
-  filled_[bin / 64] |= std::uint64_t{1} << (bin % 64);
+  runs.first[bin] = span;
+  runs.filled[bin / 64] |= std::uint64_t{1} << (bin % 64);
 }
 
 void PageHeap::unlist(std::uint32_t span) noexcept {
   Span& s = spans_[span];
   const auto bin = static_cast<std::size_t>(bin_of(s.pages));
+  Bins& runs = bins_of(s.chunk->zone);
   if (s.next != none) spans_[s.next].previous = s.previous;
   if (s.previous != none) {
     spans_[s.previous].next = s.next;
-  } else if ((bins_[bin] = s.next) == none) {
-    filled_[bin / 64] &= ~(std::uint64_t{1} << (bin % 64));
+  } else if ((runs.first[bin] = s.next) == none) {
+    runs.filled[bin / 64] &= ~(std::uint64_t{1} << (bin % 64));
   }
 }
 
@@ -129,19 +136,30 @@ std::uint32_t PageHeap::new_span(Chunk& chunk, std::uint32_t first, std::uint32_
 // before; whoever asks about a stranger's address has to hold every answer against the span itself.
 void PageHeap::map_ends(std::uint32_t span) noexcept {
   const Span& s = spans_[span];
-  const auto first = static_cast<std::size_t>(s.begin - s.chunk->begin) / page;
+  const std::size_t first = s.chunk->page_of(s.begin);
   s.chunk->span_of[first].store(span + 1, std::memory_order_relaxed);
   s.chunk->span_of[first + s.pages - 1].store(span + 1, std::memory_order_relaxed);
 }
 
 void PageHeap::map_all_pages(std::uint32_t span) noexcept {
   const Span& s = spans_[span];
-  const auto first = static_cast<std::size_t>(s.begin - s.chunk->begin) / page;
+  const std::size_t first = s.chunk->page_of(s.begin);
   for (std::size_t i = 0; i < s.pages; ++i) s.chunk->span_of[first + i].store(span + 1, std::memory_order_relaxed);
 }
 
-std::uint32_t PageHeap::take(std::uint32_t pages) {
-  const std::uint32_t found = best_fit(pages);
+std::span<std::atomic<std::uint8_t>> PageHeap::notes(std::uint32_t span) noexcept {
+  const Span& s = spans_[span];
+  return {s.chunk->notes.get() + s.chunk->page_of(s.begin), s.pages};
+}
+
+std::span<std::atomic<std::uint8_t>> PageHeap::note_at(const void* address) noexcept {
+  Chunk* chunk = chunk_of(address);
+  if (chunk == nullptr || reinterpret_cast<std::uintptr_t>(address) % page != 0) return {};
+  return {chunk->notes.get() + chunk->page_of(static_cast<const std::byte*>(address)), 1};
+}
+
+std::uint32_t PageHeap::take(std::uint32_t pages, Zone zone) {
+  const std::uint32_t found = best_fit(pages, bins_of(zone));
   if (found == none) return none;
   Span& s = spans_[found];
   const std::uint32_t rest = s.pages - pages;
@@ -150,43 +168,37 @@ std::uint32_t PageHeap::take(std::uint32_t pages) {
   if (rest == 0) return found;
   s.pages = pages;
   map_ends(found);
-  const auto first = static_cast<std::uint32_t>(static_cast<std::size_t>(s.begin - s.chunk->begin) / page);
+  const auto first = static_cast<std::uint32_t>(s.chunk->page_of(s.begin));
   const std::uint32_t remainder = new_span(*s.chunk, first + pages, rest);
   spans_[remainder].state.store(Span::State::free, std::memory_order_relaxed);
   list(remainder);
   return found;
 }
 
-std::uint32_t PageHeap::take_untouched(std::uint32_t pages) {
-  Chunk* best = nullptr;
-  std::uint32_t best_new = 0, best_neighbour = none;
-  for (const auto& chunk : chunks_) {
-    // A free run that ends where the untouched pages begin is part of the new run.
-    std::uint32_t neighbour = none, have = 0;
-    if (chunk->frontier > 0) {
-      neighbour = chunk->span_of[chunk->frontier - 1].load(std::memory_order_relaxed) - 1;
-      if (spans_[neighbour].state.load(std::memory_order_relaxed) == Span::State::free) {
-        have = spans_[neighbour].pages;
-      } else {
-        neighbour = none;
-      }
-    }
-    if (have + (chunk->pages - chunk->frontier) < pages || have >= pages) continue;
-    if (best != nullptr && pages - have >= best_new) continue;
-    best = chunk.get();
-    best_new = pages - have;
-    best_neighbour = neighbour;
+void PageHeap::set_touched(Chunk& chunk, std::uint32_t pages) noexcept {
+  touched_bytes_.store(touched_bytes() - chunk.touched * page + pages * page, std::memory_order_relaxed);
+  chunk.touched = pages;
+}
+
+std::uint32_t PageHeap::extend(std::uint32_t pages, Zone zone, bool untouched) {
+  const auto room = [&](const auto& c) { return c->zone == zone && c->pages - c->frontier >= pages; };
+  const auto found = std::find_if(chunks_.begin(), chunks_.end(), room);
+  if (found == chunks_.end()) return none;
+  Chunk& chunk = **found;
+  const std::uint32_t first = chunk.frontier, behind = first + pages;
+  if (behind > chunk.touched && !untouched) return none;
+  reserve_record();
+  if (behind > chunk.touched) {
+    set_touched(chunk, behind);
   }
-  if (best == nullptr) return none;
-  if (best_neighbour == none) reserve_record();
-  const std::uint32_t first = best->frontier;
-  best->frontier += best_new;
-  touched_bytes_ += best_new * page;
-  if (best_neighbour == none) return new_span(*best, first, pages);
-  unlist(best_neighbour);
-  spans_[best_neighbour].pages = pages;
-  map_ends(best_neighbour);
-  return best_neighbour;
+  chunk.frontier = behind;
+  return new_span(chunk, first, pages);
+}
+
+std::size_t PageHeap::bytes_of(Zone zone) const noexcept {
+  std::size_t bytes = 0;
+  for (const auto& chunk : chunks_) bytes += chunk->zone == zone ? chunk->pages * page : 0;
+  return bytes;
 }
 
 /// Of upstream, `bytes` or, where it does not have so much, `least`; what it gave is then in `bytes`.
@@ -201,14 +213,16 @@ std::byte* PageHeap::ask_upstream(std::size_t& bytes, std::size_t least) {
   return static_cast<std::byte*>(upstream_->allocate(bytes, huge_page));
 }
 
-/// Chunks grow with what is held, so that there are few of them; pages that are never used cost address space only.
-void PageHeap::grow(std::uint32_t pages) {
+/// Chunks grow with what is held, so that there are few of them: runs are not joined over their borders. Pages that are
+/// never used cost address space only.
+void PageHeap::grow(std::uint32_t pages, Zone zone) {
   const std::size_t least = round_up(pages * page, huge_page);
-  const std::size_t step = std::clamp(round_up(upstream_bytes() / 2, huge_page), least_chunk, largest_step);
-  std::size_t bytes = std::max(least, step);
+  std::size_t bytes = least + std::clamp(bytes_of(zone), least_step, largest_step);
   auto chunk = std::make_unique<Chunk>();
+  chunk->zone = zone;
   chunks_.reserve(chunks_.size() + 1);
   chunk->span_of = std::make_unique<std::atomic<std::uint32_t>[]>(bytes / page);
+  chunk->notes = std::make_unique<std::atomic<std::uint8_t>[]>(bytes / page);
   chunk->begin = ask_upstream(bytes, least);
   chunk->pages = static_cast<std::uint32_t>(bytes / page);
   try {
@@ -242,17 +256,19 @@ void PageHeap::map_chunk(Chunk& chunk) {
   }
 }
 
-std::uint32_t PageHeap::find(const void* address) noexcept {
-  const auto value = reinterpret_cast<std::uintptr_t>(address);
-  const std::uintptr_t region = value >> region_bits;
-  if (region >> (address_bits - region_bits) != 0) return none;
+Chunk* PageHeap::chunk_of(const void* address) noexcept {
+  const std::uintptr_t region = reinterpret_cast<std::uintptr_t>(address) >> region_bits;
+  if (region >> (address_bits - region_bits) != 0) return nullptr;
   // acquire, twice: pairs with map_chunk().
   Leaf* leaf = map_[region >> leaf_bits].load(std::memory_order_acquire);
-  if (leaf == nullptr) return none;
-  Chunk* chunk = (*leaf)[region % std::tuple_size_v<Leaf>].load(std::memory_order_acquire);
+  if (leaf == nullptr) return nullptr;
+  return (*leaf)[region % std::tuple_size_v<Leaf>].load(std::memory_order_acquire);
+}
+
+std::uint32_t PageHeap::find(const void* address) noexcept {
+  Chunk* chunk = chunk_of(address);
   if (chunk == nullptr) return none;
-  const auto index = (value - reinterpret_cast<std::uintptr_t>(chunk->begin)) / page;
-  return chunk->span_of[index].load(std::memory_order_relaxed) - 1;
+  return chunk->span_of[chunk->page_of(static_cast<const std::byte*>(address))].load(std::memory_order_relaxed) - 1;
 }
 
 /// Makes a free neighbour, which lies directly before or behind, part of `span`.
@@ -266,8 +282,8 @@ void PageHeap::swallow(std::uint32_t span, std::uint32_t neighbour) noexcept {
 void PageHeap::give(std::uint32_t span) noexcept {
   Span& s = spans_[span];
   s.state.store(Span::State::free, std::memory_order_relaxed);
-  const Chunk& chunk = *s.chunk;
-  const auto first = static_cast<std::size_t>(s.begin - chunk.begin) / page;
+  Chunk& chunk = *s.chunk;
+  const std::size_t first = chunk.page_of(s.begin);
   const std::size_t behind = first + s.pages;
   const auto free_at = [&](std::size_t index) {
     const std::uint32_t other = chunk.span_of[index].load(std::memory_order_relaxed) - 1;
@@ -277,18 +293,36 @@ void PageHeap::give(std::uint32_t span) noexcept {
   const std::uint32_t right = behind < chunk.frontier ? free_at(behind) : none;
   if (left != none) swallow(span, left);
   if (right != none) swallow(span, right);
+  if (behind == chunk.frontier) {
+    chunk.frontier = static_cast<std::uint32_t>(chunk.page_of(s.begin));
+    drop_record(span);
+    return;
+  }
   map_ends(span);
   list(span);
+}
+
+std::size_t PageHeap::release(Chunk& chunk, std::size_t first, std::size_t pages) noexcept {
+  if (pages == 0 || ::madvise(chunk.begin + first * page, pages * page, MADV_DONTNEED) != 0) return 0;
+  for (std::size_t i = first; i < first + pages; ++i) chunk.notes[i].store(0, std::memory_order_relaxed);
+  return pages * page;
 }
 
 std::size_t PageHeap::release_pages() noexcept {
   if (!upstream_->is_equal(*mmap_resource())) return 0;
   std::size_t released = 0;
-  for (const std::uint32_t first : bins_) {
-    for (std::uint32_t s = first; s != none; s = spans_[s].next) {
-      const std::size_t bytes = spans_[s].pages * page;
-      if (::madvise(spans_[s].begin, bytes, MADV_DONTNEED) == 0) released += bytes;
+  for (const Bins& runs : bins_) {
+    for (const std::uint32_t first : runs.first) {
+      for (std::uint32_t s = first; s != none; s = spans_[s].next) {
+        released += release(*spans_[s].chunk, spans_[s].chunk->page_of(spans_[s].begin), spans_[s].pages);
+      }
     }
+  }
+  for (const auto& chunk : chunks_) {
+    const std::size_t behind = release(*chunk, chunk->frontier, chunk->touched - chunk->frontier);
+    if (behind == 0) continue;
+    released += behind;
+    set_touched(*chunk, chunk->frontier);
   }
   return released;
 }

@@ -29,20 +29,6 @@ std::pmr::memory_resource* checked(std::pmr::memory_resource* upstream) {
   return upstream;
 }
 
-/// The smallest class of blocks that hold `bytes` and are multiples of the alignment. Slabs begin on a page, so blocks
-/// lie on multiples of their size.
-int aligned_class(std::size_t bytes, std::size_t alignment) {
-  int index = class_of(bytes);
-  if (alignment <= allocator::alignment) return index;
-  if (alignment > page) {
-    throw InvalidArgument(fmt::format("SlabResource: alignment {} asked, at most {} is possible", alignment, page));
-  }
-  while (index + 1 < class_count && block_bytes(index) % alignment != 0) ++index;
-  return index;
-}
-
-constexpr int no_class = -1;  // which no block has
-
 }  // namespace
 
 struct SlabResource::Impl final : CacheOwner {
@@ -54,10 +40,10 @@ struct SlabResource::Impl final : CacheOwner {
   ~Impl() { forget_threads(); }
 
   bool served(std::size_t bytes, std::size_t alignment) const noexcept;
-  int class_for(std::size_t bytes, std::size_t alignment) const;
-  std::byte* take(int size_class);
+  Fit fit_for(std::size_t bytes, std::size_t alignment) const;
+  std::byte* take(Fit fit);
   std::byte* take_cached(int size_class, ThreadCache& cache);
-  void give(int size_class, std::byte* block) noexcept;
+  void give(Fit fit, std::byte* block) noexcept;
   void give_cached(int size_class, std::byte* block, ThreadCache& cache) noexcept;
   void count_bytes(ThreadCache& cache, std::int64_t bytes) noexcept;
   void retire(ThreadCache& cache) noexcept override;
@@ -75,11 +61,14 @@ bool SlabResource::Impl::served(std::size_t bytes, std::size_t alignment) const 
   return bytes <= largest_block - (hardening ? canary : 0) && alignment <= page;
 }
 
-/// The class that serves a request.
-int SlabResource::Impl::class_for(std::size_t bytes, std::size_t alignment) const {
+/// What serves a request.
+Fit SlabResource::Impl::fit_for(std::size_t bytes, std::size_t alignment) const {
   const std::size_t extra = hardening ? canary : 0;
   if (bytes > largest_block - extra) throw std::bad_alloc();
-  return aligned_class(bytes + extra, alignment);
+  if (alignment > page) {
+    throw InvalidArgument(fmt::format("SlabResource: alignment {} asked, at most {} is possible", alignment, page));
+  }
+  return fit_of(bytes + extra, alignment);
 }
 
 /// Without a budget; with one, charge() has counted already.
@@ -100,13 +89,13 @@ std::byte* SlabResource::Impl::take_cached(int size_class, ThreadCache& cache) {
   return magazine.blocks[--magazine.count];
 }
 
-std::byte* SlabResource::Impl::take(int size_class) {
-  if (size_class < small_classes) {
-    if (ThreadCache* own = cache()) return take_cached(size_class, *own);
+std::byte* SlabResource::Impl::take(Fit fit) {
+  if (fit.small()) {
+    if (ThreadCache* own = cache()) return take_cached(fit.size_class, *own);
   }
-  std::byte* block = size_class < small_classes ? central.take_small(size_class) : central.take_large(size_class);
-  counts_of(size_class).taken.fetch_add(1, std::memory_order_relaxed);
-  if (!live.budgeted()) live.add(static_cast<std::int64_t>(block_bytes(size_class)));
+  std::byte* block = fit.small() ? central.take_small(fit.size_class) : central.take_large(fit.bytes);
+  counts_of(fit.size_class).taken.fetch_add(1, std::memory_order_relaxed);
+  if (!live.budgeted()) live.add(static_cast<std::int64_t>(fit.bytes));
   return block;
 }
 
@@ -125,16 +114,16 @@ void SlabResource::Impl::give_cached(int size_class, std::byte* block, ThreadCac
   if (!live.budgeted()) count_bytes(cache, -static_cast<std::int64_t>(block_bytes(size_class)));
 }
 
-void SlabResource::Impl::give(int size_class, std::byte* block) noexcept {
-  if (live.budgeted()) live.add(-static_cast<std::int64_t>(block_bytes(size_class)));
-  if (size_class < small_classes) {
-    if (ThreadCache* own = cache()) return give_cached(size_class, block, *own);
-    central.give_batch(size_class, std::array{block});
+void SlabResource::Impl::give(Fit fit, std::byte* block) noexcept {
+  if (live.budgeted()) live.add(-static_cast<std::int64_t>(fit.bytes));
+  if (fit.small()) {
+    if (ThreadCache* own = cache()) return give_cached(fit.size_class, block, *own);
+    central.give_batch(fit.size_class, std::array{block});
   } else {
-    central.give_large(size_class, block);
+    central.give_large(block);
   }
-  counts_of(size_class).given.fetch_add(1, std::memory_order_relaxed);
-  if (!live.budgeted()) live.add(-static_cast<std::int64_t>(block_bytes(size_class)));
+  counts_of(fit.size_class).given.fetch_add(1, std::memory_order_relaxed);
+  if (!live.budgeted()) live.add(-static_cast<std::int64_t>(fit.bytes));
 }
 
 void SlabResource::Impl::retire(ThreadCache& cache) noexcept {
@@ -160,19 +149,18 @@ SlabResource::SlabResource(SlabOptions options) : impl_(std::make_unique<Impl>(o
 SlabResource::~SlabResource() = default;
 
 void* SlabResource::do_allocate(std::size_t bytes, std::size_t alignment) {
-  const int index = impl_->class_for(bytes, alignment);
-  const std::size_t size = block_bytes(index);
-  const std::int64_t held = impl_->live.budgeted() ? impl_->live.charge(size) : 0;
+  const Fit fit = impl_->fit_for(bytes, alignment);
+  const std::int64_t held = impl_->live.budgeted() ? impl_->live.charge(fit.bytes) : 0;
   std::byte* block = nullptr;
   try {
-    block = impl_->take(index);
+    block = impl_->take(fit);
   } catch (...) {
-    if (impl_->live.budgeted()) impl_->live.add(-static_cast<std::int64_t>(size));
+    if (impl_->live.budgeted()) impl_->live.add(-static_cast<std::int64_t>(fit.bytes));
     throw;
   }
   impl_->live.raise_peak(held);
   if (impl_->hardening) impl_->hardening->check_in(block, bytes);
-  poison(block, size);
+  poison(block, fit.bytes);
   unpoison(block, bytes);
   return block;
 }
@@ -180,13 +168,13 @@ void* SlabResource::do_allocate(std::size_t bytes, std::size_t alignment) {
 void SlabResource::do_deallocate(void* pointer, std::size_t bytes, std::size_t alignment) {
   auto* block = static_cast<std::byte*>(pointer);
   if (impl_->hardening && !impl_->served(bytes, alignment)) {
-    impl_->hardening->check_out(pointer, bytes, no_class);  // which reports it
+    impl_->hardening->check_out(pointer, bytes, 0);  // which reports it: no block has that size
     return;
   }
-  const int index = impl_->class_for(bytes, alignment);
-  if (impl_->hardening && !impl_->hardening->check_out(pointer, bytes, index)) return;
-  poison(block, block_bytes(index));
-  impl_->give(index, block);
+  const Fit fit = impl_->fit_for(bytes, alignment);
+  if (impl_->hardening && !impl_->hardening->check_out(pointer, bytes, fit.bytes)) return;
+  poison(block, fit.bytes);
+  impl_->give(fit, block);
 }
 
 std::size_t SlabResource::trim() {
@@ -218,12 +206,13 @@ SlabStatistics SlabResource::statistics() const {
   result.live_bytes = static_cast<std::size_t>(std::max<std::int64_t>(live, 0));
   result.peak_bytes = static_cast<std::size_t>(impl_->live.peak());
   result.upstream_bytes = impl_->central.heap().upstream_bytes();
+  result.used_bytes = impl_->central.heap().touched_bytes();
   result.upstream_calls = impl_->central.heap().upstream_calls();
   for (int index = 0; index < class_count; ++index) {
     const auto i = static_cast<std::size_t>(index);
     result.allocations += taken[i];
-    const std::size_t blocks = impl_->central.blocks(index);
     const auto living = static_cast<std::size_t>(taken[i] > given[i] ? taken[i] - given[i] : 0);
+    const std::size_t blocks = index < small_classes ? impl_->central.blocks(index) : living;
     const std::size_t cached = blocks > living ? blocks - living : 0;
     if (blocks == 0) continue;
     result.cached_bytes += cached * block_bytes(index);

@@ -61,7 +61,7 @@ double between(Clock::time_point a, Clock::time_point b) { return std::chrono::d
 /// Something that is done again and again.
 struct Job {
   std::function<double()> round;           ///< returns the seconds of what counts of it
-  std::function<std::size_t()> live_peak;  ///< of one more round, the most bytes that were asked for at once
+  std::function<std::size_t()> live_peak;  ///< the same, counted: the most bytes that were asked for at once so far
 };
 
 /// Runs body(thread) on that many threads, which live until the end.
@@ -278,13 +278,18 @@ long page_faults() {
 
 void answer(const Job& job) {
   const std::size_t before = status_bytes("VmRSS");
+  int rounds = 0;
   for (std::string line; std::getline(std::cin, line);) {
     if (line == "round") {
       const long faults = page_faults();
       const double seconds = job.round();
       fmt::print("{:.9f} {}\n", seconds, page_faults() - faults);
+      ++rounds;
     } else {
-      fmt::print("{} {}\n", status_bytes("VmHWM") - before, job.live_peak());
+      // As many as had a chance to need the most.
+      std::size_t live = 0;
+      for (; rounds > 0; --rounds) live = std::max(live, job.live_peak());
+      fmt::print("{} {}\n", status_bytes("VmHWM") - before, live);
     }
     std::fflush(stdout);
   }

@@ -16,7 +16,8 @@ struct ReplayOptions {
 
 /// Answers a line on standard output for each one on standard input: "round" with "seconds faults", seconds of the
 /// timed part of one replay and page faults of all of it; "peak" with the growth of the peak of resident bytes since
-/// before the first round. Until the input ends.
+/// before the first round, and the most bytes that were asked for at once in as many rounds again. Until the input
+/// ends.
 int replay(const ReplayOptions& options);
 
 }  // namespace convolume::bench

@@ -12,19 +12,16 @@ namespace {
 constexpr const char* description =
     "Allocating and freeing.\n\n"
     "By itself: one block allocated and freed again and again, plainly, with a budget, and hardened.\n\n"
-    "With --side-by-side, or any option of it, SlabResource and general allocators do the same work in turn, each in "
-    "a\n"
-    "process of its own. The work: what nets ask of memory in training, recorded at the start (construction and "
-    "taking\n"
-    "apart are replayed, but not timed); the same nets as if tasks took and gave back every tensor, with lifetimes "
-    "that\n"
-    "follow from the order of layers; blocks that are replaced at random and pass from thread to thread (larson); and\n"
-    "blocks that another thread frees (handover). A byte of every page that is asked for is written. Times are "
-    "medians\n"
-    "and quartiles over the rounds, ratios are times over ours, faults are page faults of a round (the first one of a\n"
-    "process apart), the peak is the growth of the process's resident memory, /live is it over the most bytes that "
-    "were\n"
-    "asked for at once. General allocators are preloaded in front of malloc.";
+    "With --side-by-side, or any option of it, SlabResource and general allocators do the same work in turn, each in\n"
+    "a process of its own. The work: what nets ask of memory in training, recorded at the start with tensors in an\n"
+    "arena and with tasks that take and give back every tensor (construction and taking apart are replayed, but not\n"
+    "timed); blocks that are replaced at random and pass from thread to thread (larson); and blocks that another\n"
+    "thread frees (handover). A byte of every page that is asked for is written. Times are medians and quartiles over\n"
+    "the rounds, ratios are times over ours, faults are page faults of a round (the first one of a process apart), "
+    "the\n"
+    "peak is the growth of the process's resident memory, /live is it over the most bytes that were asked for at "
+    "once,\n"
+    "counted in as many rounds again. General allocators are preloaded in front of malloc.";
 
 struct Options {
   bool side_by_side = false;

@@ -122,9 +122,9 @@ constexpr const char* description =
     "task runs).";
 
 /// The options that --side-by-side has by itself; each implies it.
-constexpr std::array contest_flags{"--backend", "--cache", "--width", "--depth", "--kernel",
-                                   "--extent",  "--rigor", "--peers", "--work",  "--min-seconds",
-                                   "--rounds",  "--json",  "--trace"};
+constexpr std::array contest_flags{"--backend",     "--cache",  "--hardened", "--width", "--depth",
+                                   "--kernel",      "--extent", "--rigor",    "--peers", "--work",
+                                   "--min-seconds", "--rounds", "--json",     "--trace"};
 
 void add_contest_options(CLI::App& app, NetContestOptions& o) {
   const std::map<std::string, bool> switches{{"on", true}, {"off", false}};
@@ -136,6 +136,16 @@ void add_contest_options(CLI::App& app, NetContestOptions& o) {
       ->delimiter(',')
       ->transform(CLI::CheckedTransformer(switches))
       ->option_text("NAMES [on,off; on with --peers]");
+  app.add_option_function<std::vector<std::string>>(
+         "--hardened",
+         [&o](const std::vector<std::string>& values) {
+           o.hardened.clear();
+           for (const std::string& value : values) o.hardened.emplace_back(value == "on");
+         },
+         "Whether memory is checked as with CONVOLUME_HARDENED_MEMORY=1: on, off, separated by commas")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"on", "off"}))
+      ->option_text("NAMES [as the environment says]");
   const std::map<std::string, Work> works{{"training", Work::training}, {"inference", Work::inference}};
   app.add_option("--work", o.works, "What is timed: training, inference, separated by commas")
       ->delimiter(',')

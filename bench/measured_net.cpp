@@ -19,8 +19,8 @@ nets::Dataset synthetic_data(const Extent3& patch, std::pmr::memory_resource* me
 class NetTraining : public MeasuredNet {
  public:
   NetTraining(const nets::NetSpec& spec, const nets::NetworkOptions& options, int threads,
-              const SchedulerOptions& scheduling)
-      : MeasuredNet(threads, scheduling),
+              const SchedulerOptions& scheduling, const SlabOptions& memory)
+      : MeasuredNet(threads, scheduling, memory),
         data_(synthetic_data(spec.patch, &memory_)),
         trainer_(spec, data_, 1, options, scheduler_, &memory_) {}
 
@@ -45,8 +45,8 @@ nets::NetworkOptions for_inference(nets::NetworkOptions options, const nets::Net
 class NetInference : public MeasuredNet {
  public:
   NetInference(const nets::NetSpec& spec, const nets::NetworkOptions& options, int threads,
-               const SchedulerOptions& scheduling)
-      : MeasuredNet(threads, scheduling),
+               const SchedulerOptions& scheduling, const SlabOptions& memory)
+      : MeasuredNet(threads, scheduling, memory),
         parameters_(spec, false, 1, &memory_),
         network_(spec, spec.patch, parameters_, for_inference(options, spec), &memory_) {
     if (network_.lifetimes().planned()) {
@@ -93,9 +93,9 @@ const char* name_of(Work work) { return work == Work::training ? "training" : "i
 
 std::unique_ptr<MeasuredNet> MeasuredNet::make(Work work, const nets::NetSpec& spec,
                                                const nets::NetworkOptions& options, int threads,
-                                               const SchedulerOptions& scheduling) {
-  if (work == Work::training) return std::make_unique<NetTraining>(spec, options, threads, scheduling);
-  return std::make_unique<NetInference>(spec, options, threads, scheduling);
+                                               const SchedulerOptions& scheduling, const SlabOptions& memory) {
+  if (work == Work::training) return std::make_unique<NetTraining>(spec, options, threads, scheduling, memory);
+  return std::make_unique<NetInference>(spec, options, threads, scheduling, memory);
 }
 
 double MeasuredNet::output_voxels() const {

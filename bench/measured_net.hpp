@@ -18,7 +18,8 @@ class MeasuredNet {
  public:
   /// Of the options, batch and training follow from the net and the work.
   static std::unique_ptr<MeasuredNet> make(Work work, const nets::NetSpec& spec, const nets::NetworkOptions& options,
-                                           int threads, const SchedulerOptions& scheduling = {});
+                                           int threads, const SchedulerOptions& scheduling = {},
+                                           const SlabOptions& memory = {});
   virtual ~MeasuredNet() = default;
   MeasuredNet(const MeasuredNet&) = delete;
   MeasuredNet& operator=(const MeasuredNet&) = delete;
@@ -42,7 +43,8 @@ class MeasuredNet {
   void record(Trace* trace) { scheduler_.record(trace); }
 
  protected:
-  MeasuredNet(int threads, const SchedulerOptions& scheduling) : scheduler_(threads, scheduling) {}
+  MeasuredNet(int threads, const SchedulerOptions& scheduling, const SlabOptions& memory)
+      : memory_(memory), scheduler_(threads, scheduling) {}
   virtual const nets::Network& network() const = 0;
   /// How often a call does what a forward pass does.
   virtual double passes() const = 0;

@@ -50,7 +50,8 @@ double estimated_gib(const nets::NetSpec& spec, const NetContestOptions& o) {
   double bytes = 0;
   for (const bool cache : o.caches) {
     for (const Work work : o.works) {
-      bytes += static_cast<double>(o.backends.size() * o.memory.size()) * estimated_bytes(spec, o, cache, work);
+      bytes += static_cast<double>(o.backends.size() * o.memory.size() * o.hardened.size()) *
+               estimated_bytes(spec, o, cache, work);
     }
   }
   constexpr double rounding = 1.1;  // of blocks to size classes, and what is not worth a term
@@ -71,8 +72,8 @@ nets::NetSpec width_depth_net(const NetContestOptions& o, index_t width, index_t
 [[noreturn]] void refuse_memory(const nets::NetSpec& spec, const NetContestOptions& o, const char* remedy) {
   throw InvalidArgument(
       fmt::format("{} of {} voxels needs about {:.1f} GiB for {} contestants, --memory-budget allows {}; {}", spec.name,
-                  to_string(spec.patch), estimated_gib(spec, o), o.backends.size() * o.caches.size() * o.memory.size(),
-                  o.memory_gib, remedy));
+                  to_string(spec.patch), estimated_gib(spec, o),
+                  o.backends.size() * o.caches.size() * o.memory.size() * o.hardened.size(), o.memory_gib, remedy));
 }
 
 /// The net of this width whose contestants fit into memory together.

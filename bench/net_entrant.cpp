@@ -21,7 +21,8 @@ double NetEntrant::low() const { return quantile(seconds, 0.25); }
 double NetEntrant::high() const { return quantile(seconds, 0.75); }
 
 std::string to_string(const Way& way) {
-  return fmt::format("{}, cache {}, {}", name_of(way.backend), name_of_cache(way.cache), name_of(way.memory));
+  return fmt::format("{}, cache {}, {}{}", name_of(way.backend), name_of_cache(way.cache), name_of(way.memory),
+                     checks_of(way));
 }
 
 void OurNet::prepare() {
@@ -31,7 +32,7 @@ void OurNet::prepare() {
       .fft = {.backend = way_.backend, .rigor = way_.backend == fft::Backend::native ? fft::Rigor::estimate : o_.rigor},
       .cache_spectra = way_.cache,
       .memory_mode = way_.memory};
-  net_ = MeasuredNet::make(work(), spec_, options, o_.threads, o_.scheduling);
+  net_ = MeasuredNet::make(work(), spec_, options, o_.threads, o_.scheduling, {.hardened = way_.hardened});
   net_->call();
 }
 
@@ -60,6 +61,8 @@ double TorchEntrant::sample() {
   if (work() == Work::training || !peak_bytes_) peak_bytes_ = call.peak_bytes;
   return call.seconds;
 }
+
+const char* checks_of(const Way& way) { return !way.hardened ? "" : *way.hardened ? ", hardened" : ", plain"; }
 
 const char* name_of_cache(bool cache) { return cache ? "on" : "off"; }
 

@@ -44,9 +44,11 @@ struct Way {
   fft::Backend backend;
   bool cache;
   nets::MemoryMode memory;
+  std::optional<bool> hardened{};  ///< without a value as the environment says
   friend bool operator==(const Way&, const Way&) = default;
 };
 std::string to_string(const Way& way);
+const char* checks_of(const Way& way);  ///< ", hardened", or ", plain"; empty where the environment says
 
 class OurNet : public NetEntrant {
  public:

@@ -56,7 +56,10 @@ class NetContest {
       for (const fft::Backend backend : o_.backends) {
         for (const bool cache : o_.caches) {
           for (const nets::MemoryMode memory : o_.memory) {
-            ours_.push_back(std::make_unique<OurNet>(work, Way{backend, cache, memory}, o_.torch, o_, spec_));
+            for (const auto hardened : o_.hardened) {
+              const Way way{backend, cache, memory, hardened};
+              ours_.push_back(std::make_unique<OurNet>(work, way, o_.torch, o_, spec_));
+            }
           }
         }
       }
@@ -204,6 +207,7 @@ class NetContest {
     row.update(Json{{"backend", name_of(one.way().backend)},
                     {"cache", name_of_cache(one.way().cache)},
                     {"memory", name_of(one.way().memory)}});
+    if (one.way().hardened) row["hardened"] = *one.way().hardened;
     row.update(common_json(one));
     row.update(Json{{"transforms_input", t.input},
                     {"transforms_weights", t.weights},
@@ -251,18 +255,22 @@ class NetContest {
     for (const auto& one : ours_) {
       const Way& way = one->way();
       if (way.backend == fft::Backend::native) {
-        compare(*one, {fft::Backend::fftw, way.cache, way.memory},
+        compare(*one, {fft::Backend::fftw, way.cache, way.memory, way.hardened},
                 fmt::format("FFTW's time over native, cache {}", name_of_cache(way.cache)));
       }
       if (way.cache) {
-        compare(*one, {way.backend, false, way.memory},
+        compare(*one, {way.backend, false, way.memory, way.hardened},
                 fmt::format("time without over with caching, {}", name_of(way.backend)));
       }
       if (way.memory == nets::MemoryMode::arena) {
         for (const auto memory : {nets::MemoryMode::slab, nets::MemoryMode::apart}) {
-          compare(*one, {way.backend, way.cache, memory},
-                  fmt::format("time of {} over arena, {}", name_of(memory), name_of(way.backend)));
+          compare(*one, {way.backend, way.cache, memory, way.hardened},
+                  fmt::format("time of {} over arena, {}{}", name_of(memory), name_of(way.backend), checks_of(way)));
         }
+      }
+      if (way.hardened == false) {
+        compare(*one, {way.backend, way.cache, way.memory, true},
+                fmt::format("time of hardened over plain memory, {}, {}", name_of(way.memory), name_of(way.backend)));
       }
       if (const TorchEntrant* torch = faster_torch(one->work())) {
         all.emplace_back(fmt::format("PyTorch's time ({}) over ours ({})", torch->format(), to_string(way)), *torch,
@@ -278,7 +286,8 @@ class NetContest {
     const OurNet& front = *ours_.front();
     for (const auto& one : ours_) {
       if (one->work() != Work::training) continue;
-      const OurNet& same = *find(Work::training, {one->way().backend, o_.caches.front(), o_.memory.front()});
+      const OurNet& same =
+          *find(Work::training, {one->way().backend, o_.caches.front(), o_.memory.front(), o_.hardened.front()});
       const OurNet& first = *find(Work::training, front.way());
       const double loss = one->losses().front(), expected = first.losses().front();
       if (one->losses() == same.losses() && std::abs(loss - expected) <= 1e-3 * std::abs(expected)) continue;

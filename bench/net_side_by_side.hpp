@@ -21,6 +21,7 @@ struct NetContestOptions {
   std::vector<fft::Backend> backends{fft::Backend::native, fft::Backend::fftw};
   std::vector<bool> caches{true, false};
   std::vector<nets::MemoryMode> memory{nets::MemoryMode::arena};
+  std::vector<std::optional<bool>> hardened{std::nullopt};  ///< as in SlabOptions
   std::vector<Work> works{Work::training};
   bool torch = false;
   fft::Rigor rigor = fft::Rigor::measure;  ///< of FFTW's plans

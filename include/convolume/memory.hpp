@@ -26,7 +26,8 @@ using MemoryFaultHandler = void (*)(const char* message) noexcept;
 struct SlabOptions {
   /// Source of chunks: multiples of 2 MiB, aligned to 2 MiB. Must outlive the resource.
   std::pmr::memory_resource* upstream = mmap_resource();
-  /// Most bytes that live blocks may hold together, each rounded up to its class; 0 means no limit.
+  /// Most bytes that live blocks may hold together, each rounded up: up to 32 KiB to its class, above to whole pages of
+  /// 4 KiB; 0 means no limit.
   std::size_t budget = 0;
   /// Finds writes behind a block's end and to freed blocks, blocks freed twice, with another size, or to a resource
   /// that they are not from. Without a value the environment decides, at construction: CONVOLUME_HARDENED_MEMORY=1.
@@ -36,28 +37,31 @@ struct SlabOptions {
 };
 
 struct SlabClassStatistics {
-  std::size_t block_bytes = 0;  ///< size of a block of this class
-  std::size_t blocks = 0;       ///< blocks of this size that there are now, handed out or not
+  std::size_t block_bytes = 0;  ///< size of a block of this class; above 32 KiB the largest one that counts to it
+  std::size_t blocks = 0;       ///< blocks of this class that there are now, handed out or not
   std::size_t live = 0;         ///< blocks handed out now
-  std::size_t cached = 0;       ///< free blocks, in the lists and in threads' magazines
+  std::size_t cached = 0;       ///< free blocks, in the lists and in threads' magazines; none above 32 KiB
 };
 
 /// Exact while no thread allocates or frees.
 struct SlabStatistics {
-  std::size_t live_bytes = 0;  ///< bytes of blocks handed out now, rounded up to their class
+  std::size_t live_bytes = 0;  ///< bytes of blocks handed out now, rounded up as budgets count them
   /// Largest value of live_bytes so far: with a budget exactly; without one each thread may have had 64 KiB more,
   /// unless statistics() was called at the peak.
   std::size_t peak_bytes = 0;
-  std::size_t cached_bytes = 0;      ///< bytes of free blocks that are kept for their class
-  std::size_t upstream_bytes = 0;    ///< bytes held from upstream; pages among them may never have been touched
+  std::size_t cached_bytes = 0;  ///< bytes of free blocks that are kept for their class
+  /// Bytes of pages that were ever handed out: what live and cached blocks lie in, and free pages between them, which
+  /// trim() may have given back to the system. With huge pages the machine may hold a few MiB more.
+  std::size_t used_bytes = 0;
+  std::size_t upstream_bytes = 0;    ///< bytes held from upstream, used or not
   std::uint64_t allocations = 0;     ///< calls of allocate so far
   std::uint64_t upstream_calls = 0;  ///< calls of upstream's allocate so far
   std::vector<SlabClassStatistics> classes;
 };
 
-/// Size classes (at most 12.5 % above the request from 1 KiB on), 64-byte alignment, magazines of free blocks for each
-/// thread, lock-free free lists behind them, and a heap of pages behind these, which joins free blocks of other sizes
-/// before it asks upstream for more.
+/// Size classes up to 32 KiB and whole pages above (at most 12.5 % more than the request from 1 KiB on), 64-byte
+/// alignment, magazines of free blocks of each class for each thread, lock-free free lists behind them, and behind
+/// these a heap of pages, which larger blocks come from directly and are joined in with their free neighbours.
 ///
 /// Thread-safe: any thread may free what another allocated, and may end before the resource does or after. A freed
 /// block is poisoned under ASan. Memory goes back to upstream at destruction only; every block must be freed by then.

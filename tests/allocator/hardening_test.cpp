@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -15,6 +16,7 @@
 
 #include "convolume/error.hpp"
 #include "convolume/memory.hpp"
+#include "tests/allocator/upstream.hpp"
 
 using namespace convolume;
 using Catch::Matchers::Contains;
@@ -70,7 +72,7 @@ void check_dies(const Body& body, const char* why) {
   CHECK_THAT(end.message, Contains("SlabResource: the block of ") && Contains(why));
 }
 
-constexpr std::array<std::size_t, 6> some_bytes{1, 56, 64, 1000, 5000, 3'000'000};
+constexpr std::array<std::size_t, 6> some_bytes{1, 56, 64, 1000, 5000, 3'002'000};
 
 }  // namespace
 
@@ -89,6 +91,29 @@ TEST_CASE("hardened: what is right is not reported") {
   }
   CHECK(faults.empty());
   CHECK(slab.statistics().live_bytes == 0);
+}
+
+TEST_CASE("hardened: pages that were a large block and then small ones are not taken for written to") {
+  Upstream upstream;
+  upstream.refuse_above(2_MiB);
+  upstream.refuse_after(1);
+  SlabOptions options = remembering();
+  options.upstream = &upstream;
+  SlabResource slab(options);
+  const auto use = [&](std::size_t bytes, std::size_t blocks) {
+    std::vector<void*> held;
+    for (std::size_t i = 0; i < blocks; ++i) {
+      held.push_back(slab.allocate(bytes, 64));
+      std::memset(held.back(), 1, bytes);
+    }
+    for (void* block : held) slab.deallocate(block, bytes, 64);
+    slab.trim();  // what the magazines hold
+  };
+  for (const auto& [bytes, blocks] : {std::pair{1_MiB - 8, 2}, {20'000, 80}, {1_MiB - 8, 2}, {100'000, 15}}) {
+    use(bytes, static_cast<std::size_t>(blocks));
+  }
+  CHECK(faults.empty());
+  CHECK(slab.statistics().upstream_bytes == 2_MiB);
 }
 
 TEST_CASE("hardened: a block freed twice ends the program, with a message") {
@@ -206,7 +231,7 @@ TEST_CASE("hardened: writes behind the end are found when the block is freed") {
 
 TEST_CASE("hardened: writes to a freed block are found when it is used again") {
   for (const std::size_t bytes : some_bytes) {
-    for (const std::size_t at : {std::size_t{0}, std::min(bytes - 1, std::size_t{1000})}) {
+    for (const std::size_t at : {std::size_t{0}, std::min(bytes - 1, std::size_t{1000}), bytes - 1}) {
       CAPTURE(bytes, at);
       check_dies(
           [&](SlabResource& slab) {

@@ -2,8 +2,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -17,6 +15,7 @@
 #include "convolume/error.hpp"
 #include "convolume/memory.hpp"
 #include "core/random.hpp"
+#include "tests/allocator/upstream.hpp"
 #include "tests/sanitizers.hpp"
 
 using namespace convolume;
@@ -60,34 +59,6 @@ void to_heap(void* memory) {
 #endif
 
 namespace {
-
-/// mmap_resource() that knows what it has given out, and refuses after `left` calls; negative: never.
-class Upstream final : public std::pmr::memory_resource {
- public:
-  explicit Upstream(long left = -1) : left_(left) {}
-  ~Upstream() override { CHECK(held_.empty()); }
-  void refuse_after(long calls) { left_ = calls; }
-  long calls() const { return calls_; }
-
- private:
-  void* do_allocate(std::size_t bytes, std::size_t alignment) override {
-    if (left_ == 0) throw std::bad_alloc();
-    if (left_ > 0) --left_;
-    ++calls_;
-    void* memory = mmap_resource()->allocate(bytes, alignment);
-    held_[memory] = bytes;
-    return memory;
-  }
-  void do_deallocate(void* memory, std::size_t bytes, std::size_t alignment) override {
-    CHECK(held_.at(memory) == bytes);
-    held_.erase(memory);
-    mmap_resource()->deallocate(memory, bytes, alignment);
-  }
-  bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
-
-  long left_, calls_ = 0;
-  std::map<void*, std::size_t> held_;
-};
 
 struct Block {
   unsigned char* data;
@@ -296,15 +267,18 @@ TEST_CASE("upstream refuses at every call: nothing leaks, and the resource works
   long calls = 0;
   {
     Upstream upstream;
+    upstream.refuse_above(6_MiB);  // many small chunks
     SlabResource slab({.upstream = &upstream});
     REQUIRE(exercise(slab) == 0);
-    calls = upstream.calls();
+    calls = upstream.served();
   }
   REQUIRE(calls > 3);
   for (const std::size_t budget : {std::size_t{0}, 1_GiB}) {
     for (long k = 0; k < calls; ++k) {
       CAPTURE(k, budget);
-      Upstream upstream(k);
+      Upstream upstream;
+      upstream.refuse_above(6_MiB);
+      upstream.refuse_after(k);
       SlabResource slab({.upstream = &upstream, .budget = budget});
       const int refused = exercise(slab);
       CHECK(refused > 0);
@@ -318,16 +292,8 @@ TEST_CASE("upstream refuses at every call: nothing leaks, and the resource works
 }
 
 TEST_CASE("upstream that has less than a whole chunk is asked for what is needed") {
-  struct Small final : std::pmr::memory_resource {
-    void* do_allocate(std::size_t bytes, std::size_t alignment) override {
-      if (bytes > 2_MiB) throw std::bad_alloc();
-      return mmap_resource()->allocate(bytes, alignment);
-    }
-    void do_deallocate(void* p, std::size_t bytes, std::size_t alignment) override {
-      mmap_resource()->deallocate(p, bytes, alignment);
-    }
-    bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
-  } upstream;
+  Upstream upstream;
+  upstream.refuse_above(2_MiB);
   SlabResource slab({.upstream = &upstream});
   void* block = slab.allocate(1_MiB, 64);
   CHECK_THROWS_AS(slab.allocate(3_MiB, 64), std::bad_alloc);
@@ -338,34 +304,20 @@ TEST_CASE("upstream that has less than a whole chunk is asked for what is needed
 }
 
 TEST_CASE("slabs that others free while upstream is asked are carved again, each once") {
-  /// Refuses twice; meanwhile another thread frees two whole slabs of the size that is asked for.
-  struct : std::pmr::memory_resource {
-    std::function<void()> meanwhile;
-    int refusals = 0;
-    void* do_allocate(std::size_t bytes, std::size_t alignment) override {
-      if (meanwhile) std::exchange(meanwhile, nullptr)();
-      if (refusals > 0) {
-        --refusals;
-        throw std::bad_alloc();
-      }
-      return mmap_resource()->allocate(bytes, alignment);
-    }
-    void do_deallocate(void* p, std::size_t bytes, std::size_t alignment) override {
-      mmap_resource()->deallocate(p, bytes, alignment);
-    }
-    bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
-  } upstream;
+  Upstream upstream;
+  upstream.refuse_above(2_MiB);
   SlabResource slab({.upstream = &upstream, .hardened = false});
   constexpr std::size_t bytes = 32 << 10;
   constexpr std::size_t chunk = 128, freed = 16;
   std::vector<void*> first(chunk);
   for (void*& block : first) block = slab.allocate(bytes, 64);
-  upstream.refusals = 2;
-  upstream.meanwhile = [&] {
+  // Upstream refuses the next chunk; meanwhile another thread frees two whole slabs of the size that is asked for.
+  upstream.refuse_next(2);
+  upstream.meanwhile([&] {
     std::thread([&] {
       for (std::size_t i = 0; i < freed; ++i) slab.deallocate(first[i], bytes, 64);
     }).join();
-  };
+  });
   std::set<void*> live(first.begin() + freed, first.end());
   std::vector<void*> others(64);
   for (void*& block : others) {
