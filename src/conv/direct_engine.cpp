@@ -29,7 +29,8 @@ class DirectEngine final : public ConvEngine {
         untransposed_(untransposed(p)),
         to_coarse_(untransposed_, Direction::forward),
         to_fine_(untransposed_, Direction::backward_data),
-        gradient_(untransposed_) {}
+        gradient_(untransposed_),
+        past_caches_(bytes_of(to_coarse_.weights.elements()) > static_cast<std::size_t>(4 * past_caches_from())) {}
 
   Ready append_prepare(TaskGraph& graph, const Ready& ready,
                        std::shared_ptr<const PrepareArguments> arguments) const override;
@@ -80,6 +81,7 @@ class DirectEngine final : public ConvEngine {
   // From the tensor that stride makes fine (x; y where transposed) to the other one, and back.
   VoxelDirection<T> to_coarse_, to_fine_;
   WeightGradient<T> gradient_;
+  bool past_caches_;  ///< whether copies of the weights are so large that none would stay there
 };
 
 template <class T>
@@ -95,14 +97,15 @@ Ready DirectEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
   const auto body = [this, a](index_t begin, index_t end) {
     const WeightBlocks<T>& to = to_coarse_.weights;
     T* packed = static_cast<T*>(a->prepared->packed.acquire(0));
-    Scratch scratch(a->prepared->memory, bytes_of(to.taps));
-    T* zeros = scratch.take<T>(bytes_of(to.taps));
+    Scratch scratch(a->prepared->memory, pack_scratch_bytes(to));
+    T* temporary = scratch.take<T>(pack_scratch_bytes(to));
     for (index_t i = begin; i < end; ++i) {
       const index_t o = i / to.term_blocks(), c = i % to.term_blocks();
-      pack_weights(a->w.as<T>(), to, o, c, packed + to.offset(o, c, 0), zeros);
+      pack_weights(a->w.as<T>(), to, o, c, past_caches_, packed + to.offset(o, c, 0), temporary);
     }
   };
-  return Ready::all_of(ops::append_ranges(graph, "pack weights", pairs, cost, {memory}, body, bytes_of(layout.taps)));
+  return Ready::all_of(
+      ops::append_ranges(graph, "pack weights", pairs, cost, {memory}, body, pack_scratch_bytes(layout)));
 }
 
 /// body(region) for all regions; ends() says what they read and write.
@@ -160,7 +163,7 @@ std::vector<TaskId> DirectEngine<T>::append_exchange(TaskGraph& graph, const std
                               for (index_t i = begin; i < end; ++i) {
                                 const index_t c = i / result.term_blocks(), o = i % result.term_blocks();
                                 transpose_squares(packed + to_coarse_.weights.offset(o, c, 0), result.taps,
-                                                  to + result.offset(c, o, 0));
+                                                  past_caches_, to + result.offset(c, o, 0));
                               }
                             });
 }

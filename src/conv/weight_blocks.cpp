@@ -2,6 +2,8 @@
 #define HWY_TARGET_INCLUDE "conv/weight_blocks.cpp"
 #include "conv/weight_blocks.hpp"
 
+#include "hwy/cache_control.h"
+
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
@@ -18,15 +20,7 @@ namespace rows = fft::HWY_NAMESPACE;
 template <class T>
 using RowPointers = std::array<T*, static_cast<std::size_t>(fft::tile_lanes<T>)>;
 
-/// Rows [begin, end) of a kernel's voxels, one per lane, to or from squares that lie `square` apart.
-template <class T>
-void LoadTaps(const RowPointers<T>& from, index_t count, T* to) {
-  const hn::ScalableTag<T> d;
-  using Layout = WeightBlocks<T>;
-  for (index_t lane = 0; lane < Layout::block; lane += static_cast<index_t>(hn::Lanes(d))) {
-    rows::LoadRows(d, from.data() + lane, 1, to + lane, Layout::square, count);
-  }
-}
+/// Rows [begin, end) of a kernel's voxels, one per lane, from squares that lie `square` apart.
 template <class T>
 void StoreTaps(const T* from, index_t count, const RowPointers<T>& to) {
   const hn::ScalableTag<T> d;
@@ -49,24 +43,55 @@ void ForEachStretch(const View<T>& w, const Body& body) {
   }
 }
 
+/// A cache line, which stays in no cache where so wanted.
+template <bool past_caches, class T>
+HWY_INLINE void CopyLine(const T* from, T* to) {
+  const hn::ScalableTag<T> d;
+  for (index_t lane = 0; lane < WeightBlocks<T>::block; lane += static_cast<index_t>(hn::Lanes(d))) {
+    const auto value = from == nullptr ? hn::Zero(d) : hn::LoadU(d, from + lane);
+    past_caches ? hn::Stream(value, d, to + lane) : hn::StoreU(value, d, to + lane);
+  }
+}
+
+/// Kernels of some rows of w and `terms` neighbouring columns, [term][tap][lane]; lanes without a row get zeros, of
+/// which there are terms * taps. Where kernels lie side by side those of a row are one stretch.
 template <class T>
-void Pack(const View<const T>& w, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block, T* to,
-          T* scratch) {
-  constexpr index_t block = WeightBlocks<T>::block, square = WeightBlocks<T>::square;
-  const index_t first_o = lane_block * block, lanes = std::min(block, layout.lanes - first_o);
-  const index_t first_c = term_block * block, terms = std::min(block, layout.terms - first_c);
-  if (terms < block) std::fill_n(to, layout.taps * square, T{0});
-  std::fill_n(scratch, layout.taps, T{0});  // a row of zeros, for lanes without a channel
+void StageKernels(const View<const T>& w, const WeightBlocks<T>& layout, index_t first_o, index_t lanes,
+                  index_t first_c, index_t terms, T* zeros, T* staged) {
+  constexpr index_t block = WeightBlocks<T>::block;
+  const auto load = [&](index_t c, index_t z, index_t y, index_t count, T* to) {
+    RowPointers<T> pointers;
+    for (index_t o = 0; o < block; ++o) {
+      pointers[static_cast<std::size_t>(o)] = o < lanes ? const_cast<T*>(&w(first_o + o, first_c + c, z, y, 0)) : zeros;
+    }
+    const hn::ScalableTag<T> d;
+    for (index_t lane = 0; lane < block; lane += static_cast<index_t>(hn::Lanes(d))) {
+      rows::LoadRows(d, pointers.data() + lane, 1, to + lane, block, count);
+    }
+  };
+  std::fill_n(zeros, terms * layout.taps, T{0});
+  if (w.dense_blocks() && w.stride[1] == layout.taps) return load(0, 0, 0, terms * layout.taps, staged);
   for (index_t c = 0; c < terms; ++c) {
     ForEachStretch(w, [&](index_t z, index_t y, index_t tap, index_t count) {
-      RowPointers<T> pointers;
-      for (index_t o = 0; o < block; ++o) {
-        pointers[static_cast<std::size_t>(o)] =
-            o < lanes ? const_cast<T*>(&w(first_o + o, first_c + c, z, y, 0)) : scratch;
-      }
-      LoadTaps(pointers, count, to + tap * square + c * block);
+      load(c, z, y, count, staged + (c * layout.taps + tap) * block);
     });
   }
+}
+
+template <bool past_caches, class T>
+void Pack(const View<const T>& w, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block, T* to,
+          T* scratch) {
+  constexpr index_t block = WeightBlocks<T>::block;
+  const index_t first_o = lane_block * block, lanes = std::min(block, layout.lanes - first_o);
+  const index_t first_c = term_block * block, terms = std::min(block, layout.terms - first_c);
+  T* const staged = scratch;
+  StageKernels(w, layout, first_o, lanes, first_c, terms, staged + block * layout.taps * block, staged);
+  for (index_t tap = 0; tap < layout.taps; ++tap) {
+    for (index_t c = 0; c < block; ++c, to += block) {
+      CopyLine<past_caches>(c < terms ? staged + (c * layout.taps + tap) * block : nullptr, to);
+    }
+  }
+  if (past_caches) hwy::FlushStream();
 }
 
 template <class T>
@@ -91,28 +116,32 @@ void Unpack(const T* from, const WeightBlocks<T>& layout, index_t lane_block, in
   }
 }
 
-template <class T>
+template <bool past_caches, class T>
 void Transpose(const T* from, index_t count, T* to) {
   constexpr index_t block = WeightBlocks<T>::block, square = WeightBlocks<T>::square;
   const hn::ScalableTag<T> d;
+  HWY_ALIGN T staged[past_caches ? square : 1];
   for (index_t i = 0; i < count; ++i, from += square, to += square) {
     RowPointers<T> pointers;
     for (index_t r = 0; r < block; ++r) pointers[static_cast<std::size_t>(r)] = const_cast<T*>(from) + r * block;
+    T* const exchanged = past_caches ? staged : to;
     for (index_t lane = 0; lane < block; lane += static_cast<index_t>(hn::Lanes(d))) {
-      rows::LoadRows(d, pointers.data() + lane, 1, to + lane, block, block);
+      rows::LoadRows(d, pointers.data() + lane, 1, exchanged + lane, block, block);
     }
+    for (index_t line = 0; past_caches && line < square; line += block) CopyLine<true>(staged + line, to + line);
   }
+  if (past_caches) hwy::FlushStream();
 }
 
 }  // namespace
 
-void PackFloat(const View<const float>& w, const WeightBlocks<float>& layout, index_t lanes, index_t terms, float* to,
-               float* scratch) {
-  Pack(w, layout, lanes, terms, to, scratch);
+void PackFloat(const View<const float>& w, const WeightBlocks<float>& layout, index_t lanes, index_t terms,
+               bool past_caches, float* to, float* scratch) {
+  past_caches ? Pack<true>(w, layout, lanes, terms, to, scratch) : Pack<false>(w, layout, lanes, terms, to, scratch);
 }
 void PackDouble(const View<const double>& w, const WeightBlocks<double>& layout, index_t lanes, index_t terms,
-                double* to, double* scratch) {
-  Pack(w, layout, lanes, terms, to, scratch);
+                bool past_caches, double* to, double* scratch) {
+  past_caches ? Pack<true>(w, layout, lanes, terms, to, scratch) : Pack<false>(w, layout, lanes, terms, to, scratch);
 }
 void UnpackFloat(const float* from, const WeightBlocks<float>& layout, index_t lanes, index_t terms, bool add,
                  const View<float>& w, float* scratch) {
@@ -122,8 +151,12 @@ void UnpackDouble(const double* from, const WeightBlocks<double>& layout, index_
                   const View<double>& w, double* scratch) {
   Unpack(from, layout, lanes, terms, add, w, scratch);
 }
-void TransposeFloat(const float* from, index_t count, float* to) { Transpose(from, count, to); }
-void TransposeDouble(const double* from, index_t count, double* to) { Transpose(from, count, to); }
+void TransposeFloat(const float* from, index_t count, bool past_caches, float* to) {
+  past_caches ? Transpose<true>(from, count, to) : Transpose<false>(from, count, to);
+}
+void TransposeDouble(const double* from, index_t count, bool past_caches, double* to) {
+  past_caches ? Transpose<true>(from, count, to) : Transpose<false>(from, count, to);
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace convolume::conv
@@ -141,13 +174,13 @@ HWY_EXPORT(TransposeDouble);
 
 template <>
 void pack_weights(const View<const float>& w, const WeightBlocks<float>& layout, index_t lane_block, index_t term_block,
-                  float* to, float* scratch) {
-  HWY_DYNAMIC_DISPATCH(PackFloat)(w, layout, lane_block, term_block, to, scratch);
+                  bool past_caches, float* to, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(PackFloat)(w, layout, lane_block, term_block, past_caches, to, scratch);
 }
 template <>
 void pack_weights(const View<const double>& w, const WeightBlocks<double>& layout, index_t lane_block,
-                  index_t term_block, double* to, double* scratch) {
-  HWY_DYNAMIC_DISPATCH(PackDouble)(w, layout, lane_block, term_block, to, scratch);
+                  index_t term_block, bool past_caches, double* to, double* scratch) {
+  HWY_DYNAMIC_DISPATCH(PackDouble)(w, layout, lane_block, term_block, past_caches, to, scratch);
 }
 template <>
 void unpack_weights(const float* from, const WeightBlocks<float>& layout, index_t lane_block, index_t term_block,
@@ -160,12 +193,12 @@ void unpack_weights(const double* from, const WeightBlocks<double>& layout, inde
   HWY_DYNAMIC_DISPATCH(UnpackDouble)(from, layout, lane_block, term_block, add, w, scratch);
 }
 template <>
-void transpose_squares(const float* from, index_t count, float* to) {
-  HWY_DYNAMIC_DISPATCH(TransposeFloat)(from, count, to);
+void transpose_squares(const float* from, index_t count, bool past_caches, float* to) {
+  HWY_DYNAMIC_DISPATCH(TransposeFloat)(from, count, past_caches, to);
 }
 template <>
-void transpose_squares(const double* from, index_t count, double* to) {
-  HWY_DYNAMIC_DISPATCH(TransposeDouble)(from, count, to);
+void transpose_squares(const double* from, index_t count, bool past_caches, double* to) {
+  HWY_DYNAMIC_DISPATCH(TransposeDouble)(from, count, past_caches, to);
 }
 
 }  // namespace convolume::conv

@@ -22,18 +22,23 @@ struct WeightBlocks {
   }
 };
 
-/// The squares of one lane block and one term block: to[tap][c][o] = w(o, c, tap). Takes scratch of taps * 64 bytes.
+/// The squares of one lane block and one term block: to[tap][c][o] = w(o, c, tap), with `past_caches` written past
+/// them. `to` is aligned to 64 bytes. Takes scratch of pack_scratch_bytes().
 template <class T>
-void pack_weights(const View<const T>& w, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block, T* to,
-                  T* scratch);
+void pack_weights(const View<const T>& w, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block,
+                  bool past_caches, T* to, T* scratch);
+template <class T>
+std::size_t pack_scratch_bytes(const WeightBlocks<T>& layout) noexcept {
+  return 64 * static_cast<std::size_t>(layout.taps * (layout.block + 1));
+}
 
 /// The other way: w(o, c, tap) = from[tap][c][o], or += that.
 template <class T>
 void unpack_weights(const T* from, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block, bool add,
                     const View<T>& w, T* scratch);
 
-/// to = from with terms and lanes exchanged, `count` squares.
+/// to = from with terms and lanes exchanged, `count` squares; `to` as of pack_weights().
 template <class T>
-void transpose_squares(const T* from, index_t count, T* to);
+void transpose_squares(const T* from, index_t count, bool past_caches, T* to);
 
 }  // namespace convolume::conv
