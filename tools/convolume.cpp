@@ -234,8 +234,7 @@ struct InfoCommand {
     app.add_option("--set", overrides, "Override a value of the net: table.key=value");
     app.add_option("--patch", patch, "Input patch, z,y,x or one number")->delimiter(',');
     app.add_option("--threads", threads, "Threads of the training whose memory is told; 0: as many as train takes")
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
+        ->check(CLI::Range(0, 1024));
   }
 
   int run() const {

@@ -172,7 +172,7 @@ class Cli(unittest.TestCase):
             self.assertAlmostEqual(sum(parts), peaks[-1], delta=0.21)
             self.assertRegex(text, r"on (1 thread|4 threads):")
         self.assertGreater(peaks[1], peaks[0])
-        self.fails("info", "net.toml", "--threads", -1, says="--threads")
+        self.assertIn("--threads", self.run_cli("info", "net.toml", "--threads", -1, expect=105))
 
     def test_a_trace_is_written_and_simulated(self):
         self.assertIn("critical path", self.train("run", "--trace", "trace.json"))
