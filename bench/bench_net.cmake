@@ -1,7 +1,7 @@
 # bench_net and the smoke tests of its modes.
 convolume_bench(bench_net ROOMS nets fft allocator scheduler SMOKE --net ${CMAKE_CURRENT_SOURCE_DIR}/smoke_net.toml)
 target_sources(bench_net PRIVATE fft_contestants.cpp fft_options.cpp fft_report.cpp
-  measured_net.cpp net_choice.cpp net_entrant.cpp net_phases.cpp net_side_by_side.cpp
+  measured_net.cpp net_choice.cpp net_entrant.cpp net_phases.cpp net_side_by_side.cpp resident_peak.cpp
   torch_net.cpp)
 target_compile_definitions(bench_net PRIVATE CONVOLUME_BENCH="${CMAKE_CURRENT_SOURCE_DIR}")
 target_link_libraries(bench_net PRIVATE PkgConfig::FFTWF PkgConfig::FFTWD)
@@ -21,7 +21,7 @@ if(CONVOLUME_BUILD_TESTS)
     ARGS --engine fft_volume --backend native,fftw --cache on,off --width 2,3 --depth 2 --kernel 3 --extent 8 --rounds 2
          --min-seconds 0 --threads 2 --json ${reports}/net.json)
   set(results_fields seconds seconds_low seconds_high transforms_input transforms_weights transforms_gradient
-    transforms_inverse transforms transform_share peak_bytes voxels_per_second gflops transform_seconds product_seconds
+    transforms_inverse transforms transform_share peak_bytes resident_bytes voxels_per_second gflops transform_seconds product_seconds
     inverse_seconds ops_seconds other_seconds tasks)
   set(ratios_fields ratio ratio_low ratio_high)
   foreach(table results ratios)
@@ -46,7 +46,7 @@ if(CONVOLUME_BUILD_TESTS)
   bench_net_smoke(peers EXPECT "(PyTorch's time .* over ours .native, cache on, arena., training: .* inference: |apt-get install python3-torch.*training  native, cache on, arena .*inference native, cache on, arena )"
     ARGS --peers torch ${tiny} --json ${reports}/net_peers.json --trace ${reports}/net_trace.json)
   add_test(NAME bench_net_peers_report COMMAND ${CMAKE_COMMAND} -DREPORT=${reports}/net_peers.json -DROWS=results
-    -DCOUNT=2 "-DFIELDS=seconds;product_seconds;ops_seconds;other_seconds;peak_bytes"
+    -DCOUNT=2 "-DFIELDS=seconds;product_seconds;ops_seconds;other_seconds;peak_bytes;resident_bytes"
     -P ${CMAKE_CURRENT_SOURCE_DIR}/check_report.cmake)
   add_test(NAME bench_net_trace COMMAND ${CMAKE_COMMAND} -DTRACE=${reports}/net_trace.json -P
     ${CMAKE_CURRENT_SOURCE_DIR}/check_trace.cmake)

@@ -21,7 +21,7 @@ class NetTraining : public MeasuredNet {
   NetTraining(const nets::NetSpec& spec, const nets::NetworkOptions& options, int threads,
               const SchedulerOptions& scheduling, const SlabOptions& memory)
       : MeasuredNet(threads, scheduling, memory),
-        data_(synthetic_data(spec.patch, &memory_)),
+        data_(synthetic_data(spec.patch, &slabs_)),
         trainer_(spec, data_, 1, options, scheduler_, &memory_) {}
 
   double call() override { return trainer_.step().value(); }
@@ -49,13 +49,8 @@ class NetInference : public MeasuredNet {
       : MeasuredNet(threads, scheduling, memory),
         parameters_(spec, false, 1, &memory_),
         network_(spec, spec.patch, parameters_, for_inference(options, spec), &memory_) {
-    if (network_.lifetimes().planned()) {
-      TaskGraph draft, forward_draft;
-      append(draft, forward_draft);
-      network_.plan_memory();
-    }
     TaskGraph prepare;
-    append(prepare, forward_);
+    network_.append_planned([this](TaskGraph& first, TaskGraph& then) { append(first, then); }, prepare, forward_);
     network_.place_memory();
     fill_normal(network_.input().data(), network_.input().elements(), 1);
     prepare.run(scheduler_);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "convolume/memory.hpp"
+#include "nets/counted_memory.hpp"
 #include "nets/trainer.hpp"
 
 namespace convolume::bench {
@@ -37,19 +38,23 @@ class MeasuredNet {
   TransformCounts transforms() const;
   /// Names of the layers that are convolutions.
   std::set<std::string> convolutions() const;
-  /// The most bytes of tensors, spectra and scratch that were ever held at once.
-  std::size_t peak_bytes() const { return memory_.statistics().peak_bytes; }
+  /// The most bytes of parameters, tensors, spectra and scratch that were asked for at once since forget_peak(); data
+  /// to train on are not among them. Behind the first call this is what nets::TrainingMemory predicts.
+  std::size_t peak_bytes() const { return memory_.peak(); }
+  /// While no call runs.
+  void forget_peak() { memory_.forget_peak(); }
   /// See Scheduler::record().
   void record(Trace* trace) { scheduler_.record(trace); }
 
  protected:
   MeasuredNet(int threads, const SchedulerOptions& scheduling, const SlabOptions& memory)
-      : memory_(memory), scheduler_(threads, scheduling) {}
+      : slabs_(memory), scheduler_(threads, scheduling) {}
   virtual const nets::Network& network() const = 0;
   /// How often a call does what a forward pass does.
   virtual double passes() const = 0;
 
-  SlabResource memory_;
+  SlabResource slabs_;
+  nets::CountedMemory memory_{&slabs_};
   Scheduler scheduler_;
 };
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "bench/contest.hpp"
+#include "bench/resident_peak.hpp"
 #include "bench/support.hpp"
 
 namespace convolume::bench {
@@ -32,8 +33,12 @@ void OurNet::prepare() {
       .fft = {.backend = way_.backend, .rigor = way_.backend == fft::Backend::native ? fft::Rigor::estimate : o_.rigor},
       .cache_spectra = way_.cache,
       .memory_mode = way_.memory};
+  const ResidentPeak resident;
   net_ = MeasuredNet::make(work(), spec_, options, o_.threads, o_.scheduling, {.hardened = way_.hardened});
   net_->call();
+  net_->forget_peak();
+  net_->call();
+  resident_bytes_ = resident.beyond();
 }
 
 double OurNet::sample() {
@@ -58,7 +63,7 @@ std::string OurNet::name() const { return fmt::format("{}, {}", name_of(work()),
 double TorchEntrant::sample() {
   const TorchNet::Call call = net_->call(work());
   // A process has one peak: that of an inference is the one before any training.
-  if (work() == Work::training || !peak_bytes_) peak_bytes_ = call.peak_bytes;
+  if (work() == Work::training || !resident_bytes_) resident_bytes_ = call.peak_bytes;
   return call.seconds;
 }
 

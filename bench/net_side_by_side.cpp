@@ -100,14 +100,14 @@ class NetContest {
   void print() const {
     fmt::print("\n{}, batch {}, {} thread{}, {} rounds\n", title(), spec_.training.batch, o_.threads,
                o_.threads == 1 ? "" : "s", ours_.front()->seconds.size());
-    fmt::print("{:9} {:32} {:>10}  {:19} {:>10} {:>8} {:>9}\n", "", "", "ms", "quartiles", "voxels/s", "GFLOP/s",
-               "peak MiB");
+    fmt::print("{:9} {:32} {:>10}  {:19} {:>10} {:>8} {:>9} {:>9}\n", "", "", "ms", "quartiles", "voxels/s", "GFLOP/s",
+               "peak MiB", "resident");
     for (const Work work : o_.works) {
       for (const auto& one : ours_) {
-        if (one->work() == work) print_row(*one, to_string(one->way()));
+        if (one->work() == work) print_row(*one, to_string(one->way()), mebibytes(one->peak_bytes()));
       }
       for (const auto& one : torch_) {
-        if (one->work() == work) print_row(*one, one->name());
+        if (one->work() == work) print_row(*one, one->name(), "");
       }
     }
     print_phases();
@@ -161,10 +161,13 @@ class NetContest {
     for (auto& one : made) torch_.push_back(std::move(one));
   }
 
-  void print_row(const NetEntrant& one, const std::string& name) const {
-    fmt::print("{:9} {:32} {:10.2f}  {:19} {:10.3g} {:8.1f} {:9.1f}\n", name_of(one.work()), name, 1e3 * one.median(),
-               fmt::format("{:.2f} .. {:.2f}", 1e3 * one.low(), 1e3 * one.high()), voxels() / one.median(),
-               1e-9 * flops(one.work()) / one.median(), static_cast<double>(one.peak_bytes()) / mib);
+  static std::string mebibytes(std::size_t bytes) { return fmt::format("{:.1f}", static_cast<double>(bytes) / mib); }
+
+  /// What was asked of memory is known of ours alone.
+  void print_row(const NetEntrant& one, const std::string& name, const std::string& peak) const {
+    fmt::print("{:9} {:32} {:10.2f}  {:19} {:10.3g} {:8.1f} {:>9} {:>9}\n", name_of(one.work()), name,
+               1e3 * one.median(), fmt::format("{:.2f} .. {:.2f}", 1e3 * one.low(), 1e3 * one.high()),
+               voxels() / one.median(), 1e-9 * flops(one.work()) / one.median(), peak, mebibytes(one.resident_bytes()));
   }
 
   void print_phases() const {
@@ -197,7 +200,7 @@ class NetContest {
             {"seconds_high", one.high()},
             {"voxels_per_second", voxels() / one.median()},
             {"gflops", 1e-9 * flops(one.work()) / one.median()},
-            {"peak_bytes", one.peak_bytes()}};
+            {"resident_bytes", one.resident_bytes()}};
   }
 
   Json row_of(const OurNet& one) const {
@@ -209,7 +212,8 @@ class NetContest {
                     {"memory", name_of(one.way().memory)}});
     if (one.way().hardened) row["hardened"] = *one.way().hardened;
     row.update(common_json(one));
-    row.update(Json{{"transforms_input", t.input},
+    row.update(Json{{"peak_bytes", one.peak_bytes()},
+                    {"transforms_input", t.input},
                     {"transforms_weights", t.weights},
                     {"transforms_gradient", t.gradient},
                     {"transforms_inverse", t.inverse},

@@ -1,11 +1,12 @@
 #include <fmt/format.h>
 
+#include "convolume/cpu.hpp"
 #include "convolume/fft.hpp"
 #include "convolume/memory.hpp"
 #include "convolume/nets.hpp"
 #include "convolume/version.hpp"
 #include "nets/io/volume.hpp"
-#include "nets/network.hpp"
+#include "nets/training_memory.hpp"
 
 namespace convolume::nets {
 namespace {
@@ -30,31 +31,44 @@ struct NodeType {
 
 std::string mebibytes(double bytes) { return fmt::format("{:.1f} MiB", bytes / 1048576.0); }
 
-/// As a trainer would: the loss lies between the passes, and has no buffers of the plan.
-void plan_training_memory(Network& network) {
-  TaskGraph draft;
-  auto prepared = network.append_prepare(draft, {});
-  const Ready logits = network.append_forward(draft, {}, std::move(prepared), {});
-  network.append_backward(draft, logits);
-  network.plan_memory();
+std::string mebibytes(std::size_t bytes) { return mebibytes(static_cast<double>(bytes)); }
+
+/// Item by item.
+std::string memory_text(const TrainingMemory& memory, std::int64_t parameters, double spectra, int threads) {
+  std::string text = fmt::format("memory          {} at the peak of a training iteration on {} thread{}:\n",
+                                 mebibytes(memory.peak()), threads, threads == 1 ? "" : "s");
+  text += fmt::format("  parameters    {} ({} with gradients and optimiser state)\n", parameters,
+                      mebibytes(memory.parameters));
+  text += fmt::format("  lasting       {} of input, labels, logits and sums\n", mebibytes(memory.lasting));
+  text += fmt::format(
+      "  arena         {}, shared by {} of activations and gradients, {} of spectra of tensors, {} of prepared "
+      "weights ({} spectra that are kept), {} of engines between tasks\n",
+      mebibytes(memory.arena), mebibytes(memory.tensors), mebibytes(memory.spectra), mebibytes(memory.weights),
+      mebibytes(spectra), mebibytes(memory.working));
+  text += fmt::format("  scratch       {} of running tasks\n", mebibytes(memory.scratch));
+  text += fmt::format("added order     {:+.1f} % of the critical path's cost, for the sake of the arena\n",
+                      100 * (memory.critical_cost / memory.critical_cost_apart - 1));
+  return text;
 }
 
 }  // namespace
 
 std::string describe_net(const std::filesystem::path& file, const std::vector<std::string>& overrides,
-                         std::optional<Extent3> patch) {
+                         std::optional<Extent3> patch, int threads) {
   const NetSpec spec = load_net(file, overrides);
-  SlabResource memory;
+  SlabResource slabs;
+  CountedMemory memory(&slabs);
   const Extent3 input = patch.value_or(spec.patch);
   Parameters parameters(spec, true, 1, &memory);
   Network network(spec, input, parameters, {.batch = spec.training.batch, .training = true}, &memory);
-  plan_training_memory(network);
+  const int workers = threads > 0 ? threads : default_threads();
+  const TrainingMemory peak = plan_training_memory(network, parameters, memory, workers);
   const NetShapes& shapes = network.shapes();
   std::string text = fmt::format("{}: input {} x {}, batch {}\n\n", spec.name, spec.in_channels, to_string(input),
                                  spec.training.batch);
   text += fmt::format("{:<20} {:<32} {:>8}  {:<16} {:>12} {:>10}  {}\n", "layer", "type", "channels", "extent",
                       "parameters", "GFLOP", "engine");
-  double flops = 0, spectra = 0, transient = 0;
+  double flops = 0, spectra = 0;
   for (std::size_t i = 0; i < spec.nodes.size(); ++i) {
     const NodeSpec& node = spec.nodes[i];
     index_t count = 0;
@@ -65,31 +79,20 @@ std::string describe_net(const std::filesystem::path& file, const std::vector<st
     const double work = plan != nullptr ? plan->problem().flops() : 0;
     flops += work;
     if (plan != nullptr) {
-      double layer = 0;
       for (const CacheCost& cache : plan->caches()) {
-        const double bytes = cache.kept ? static_cast<double>(cache.bytes) : 0;
-        (cache.name == "w_hat" ? spectra : layer) += bytes;
+        if (cache.name == "w_hat" && cache.kept) spectra += static_cast<double>(cache.bytes);
       }
-      transient += layer;
     }
     const NodeShape& shape = shapes.nodes[i];
     text += fmt::format("{:<20} {:<32} {:>8}  {:<16} {:>12} {:>10.3f}  {}\n", node.name,
                         std::visit(NodeType{}, node.kind), shape.channels, to_string(shape.extent), count, work / 1e9,
                         plan != nullptr ? name_of(plan->engine()) : "");
   }
-  const double state =
-      4.0 * static_cast<double>(parameters.count()) * (spec.optimizer.kind == OptimizerKind::adam ? 4.0 : 3.0);
   text += fmt::format("\noutput          {} x {}\n", shapes.output().channels, to_string(shapes.output().extent));
   text += shapes.output().global ? "field of view   everything (a spatial norm lies in between)\n"
                                  : fmt::format("field of view   {}\n", to_string(shapes.field_of_view()));
   text += fmt::format("pooling grid    {}\n", to_string(shapes.alignment()));
-  text +=
-      fmt::format("parameters      {} ({} with gradients and optimiser state)\n", parameters.count(), mebibytes(state));
-  text += fmt::format("arena           {} of activations, gradients and spectra, {} apart (training)\n",
-                      mebibytes(static_cast<double>(network.lifetimes().arena_bytes())),
-                      mebibytes(static_cast<double>(network.lifetimes().buffer_bytes())));
-  text += fmt::format("spectra         {} of weights kept, at most {} of tensors within an iteration\n",
-                      mebibytes(spectra), mebibytes(transient));
+  text += memory_text(peak, parameters.count(), spectra, workers);
   text += fmt::format("operations      {:.3f} GFLOP forward, {:.3f} GFLOP per training iteration (direct way)\n",
                       flops / 1e9, 3 * flops / 1e9);
   return text;

@@ -1,7 +1,6 @@
 #include "nets/network.hpp"
 
 #include <algorithm>
-#include <tuple>
 
 #include <fmt/format.h>
 
@@ -9,6 +8,7 @@
 #include "ops/copy.hpp"
 #include "ops/dropout.hpp"
 #include "ops/group_norm.hpp"
+#include "ops/losses.hpp"
 #include "ops/pooling.hpp"
 #include "ops/reduce.hpp"
 #include "ops/resample.hpp"
@@ -278,7 +278,7 @@ Ready Network::forward_node(TaskGraph& graph, std::size_t index, const Ready& ga
     if (node.bias != nullptr) bindings.bias = node.bias->value;
     if (keeps_x_hat()) bindings.x_hat = &node.x_hat;
     const Ready weights = node.weights_ready & ready_or_now(parameter_ready_, node.bias);
-    return node.plan->append_forward(graph, {.x = ready, .w = weights}, bindings, memory_);
+    return node.plan->append_forward(graph, {.x = ready, .w = weights}, bindings, memory_, lifetimes_->workspace());
   }
   if (const auto* n = std::get_if<ActivationNode>(&spec.kind)) {
     return ops::append_activation_forward<float>(graph, ready, x, node.y, n->activation);
@@ -435,7 +435,7 @@ void Network::backward_conv(TaskGraph& graph, std::size_t index, ParameterReady&
                         .w = node.weights_ready,
                         .dy = node.dy_ready & ready_of(index + 1),
                         .dx = target != nullptr ? target->dy_ready : Ready()};
-  const auto gradients = node.plan->append_backward(graph, ready, bindings, memory_);
+  const auto gradients = node.plan->append_backward(graph, ready, bindings, memory_, lifetimes_->workspace());
   done[node.weight->name] = gradients.dw;
   if (node.bias != nullptr) done[node.bias->name] = gradients.dbias;
   if (target != nullptr) written(*target, gradients.dx);
@@ -467,6 +467,18 @@ void Network::backward_join(TaskGraph& graph, std::size_t index, const Ready& ga
     written(*target, ops::append_slice<float>(graph, node.dy_ready, node.dy, first, region, target->dy_written,
                                               target->dy_ready));
   }
+}
+
+ParameterReady Network::append_training(TaskGraph& graph, const ParameterReady& updated, const Ready& patches,
+                                        const Labels& labels) {
+  auto prepared = append_prepare(graph, updated);
+  const Ready logits = append_forward(graph, patches, std::move(prepared), updated);
+  const ops::LossBindings<float> loss{.logits = logits_,
+                                      .target = labels.target,
+                                      .mask = labels.mask,
+                                      .dlogits = logits_gradient_,
+                                      .loss = labels.loss};
+  return append_backward(graph, ops::append_loss<float>(graph, logits, spec_.loss, loss, memory_, patches));
 }
 
 void Network::set_iteration(std::uint64_t seed, std::uint64_t iteration) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <tuple>
 
 #include "convolume/conv.hpp"
 #include "core/numerics_record.hpp"
@@ -28,7 +29,7 @@ struct NetworkOptions {
   Scheduler* tune_on = nullptr;
   /// Choices that were tuned before, by node: they are taken without measuring.
   std::map<std::string, std::string> tuned{};
-  /// Unless apart, the passes are appended to a draft first; see plan_memory().
+  /// Unless apart, the passes are appended to a draft first; see append_planned().
   MemoryMode memory_mode = MemoryMode::arena;
   bool poison_freed = false;  ///< what is freed within a run becomes NaN: a test of the plan
 };
@@ -38,6 +39,12 @@ std::map<std::string, std::string> tuned_choices(const NumericsRecord& record);
 
 /// When the parameters of a net are up to date, by name; those not named are from the start.
 using ParameterReady = std::map<std::string, Ready>;
+
+/// What a loss compares with, and where it goes.
+struct Labels {
+  View<const float> target{}, mask{};  ///< mask: none where every voxel counts
+  double* loss = nullptr;
+};
 
 class Network {
  public:
@@ -52,10 +59,19 @@ class Network {
   /// The gradient of the loss, that the backward pass reads.
   Tensor<float>& logits_gradient() { return logits_gradient_; }
 
-  /// Decides where tensors and spectra live, by the lifetimes that the passes show which were appended so far, to
-  /// graphs that never run. Then they are appended again, the same ones in the same order. Between runs the input, the
-  /// logits, their gradient and, for inference, prepared weights keep what they hold. Nothing to do where all is apart.
-  void plan_memory() { lifetimes_->plan(); }
+  /// append(graphs...) adds passes of this network, and whatever else, to graphs. Unless all memory is apart that is
+  /// done twice: first with drafts, which never run and show the lifetimes by which is decided where tensors and
+  /// spectra live. Between runs the input, the logits, their gradient and, for inference, prepared weights keep what
+  /// they hold.
+  template <class Append, class... Graphs>
+  void append_planned(const Append& append, Graphs&... graphs) {
+    if (lifetimes_->planned()) {
+      std::tuple<Graphs...> drafts;
+      std::apply(append, drafts);
+      lifetimes_->plan();
+    }
+    append(graphs...);
+  }
   /// Takes the memory that was planned; before the first run.
   void place_memory() { lifetimes_->place(); }
   const Lifetimes& lifetimes() const { return *lifetimes_; }
@@ -66,6 +82,10 @@ class Network {
   Ready append_forward(TaskGraph& graph, const Ready& input, std::vector<Ready> prepared, const ParameterReady& ready);
   /// All parameter gradients (overwritten), from logits_gradient(). Returns when each is complete.
   ParameterReady append_backward(TaskGraph& graph, const Ready& logits_gradient);
+  /// All of these with the net's loss between the passes. `updated` says when parameters are new, `patches` when input
+  /// and labels are.
+  ParameterReady append_training(TaskGraph& graph, const ParameterReady& updated, const Ready& patches,
+                                 const Labels& labels);
 
   /// Keys of dropout for an iteration; between runs only.
   void set_iteration(std::uint64_t seed, std::uint64_t iteration);

@@ -118,16 +118,12 @@ Predictor::Predictor(const NetSpec& spec, Parameters& parameters, const Extent3&
                                                       .fft = options.fft,
                                                       .memory_mode = options.memory_mode},
                                        memory);
-  const auto append = [this](TaskGraph& prepare, TaskGraph& forward) {
-    network_->append_prepare(prepare, {});
-    network_->append_forward(forward, {}, {}, {});
-  };
-  if (network_->lifetimes().planned()) {
-    TaskGraph prepare, forward;
-    append(prepare, forward);
-    network_->plan_memory();
-  }
-  append(prepare_graph_, forward_graph_);
+  network_->append_planned(
+      [this](TaskGraph& prepare, TaskGraph& forward) {
+        network_->append_prepare(prepare, {});
+        network_->append_forward(forward, {}, {}, {});
+      },
+      prepare_graph_, forward_graph_);
   network_->place_memory();
   probabilities_ = Tensor<float>(network_->logits().shape(), memory);
 }

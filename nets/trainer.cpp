@@ -52,29 +52,17 @@ Trainer::Trainer(const NetSpec& spec, const Dataset& data, std::uint64_t seed, c
     if (volume.mask && !mask_) mask_ = Tensor<float>(labels, memory);
   }
   squares_.resize(parameters_.all().size());
-  if (network_.lifetimes().planned()) {
-    TaskGraph draft;
-    append_iteration(draft);
-    network_.plan_memory();
-  }
-  append_iteration(graph_);
+  network_.append_planned([this](TaskGraph& graph) { append_iteration(graph); }, graph_);
   append_updates(flush_graph_);
   network_.place_memory();
 }
 
 void Trainer::append_iteration(TaskGraph& graph) {
   const ParameterReady updated = append_updates(graph);
-  auto prepared = network_.append_prepare(graph, updated);
   const Ready patches = append_patches(graph, network_);
-  const Ready logits = network_.append_forward(graph, patches, std::move(prepared), updated);
-  ops::LossBindings<float> loss{.logits = network_.logits(),
-                                .target = target_,
-                                .mask = {},
-                                .dlogits = network_.logits_gradient(),
-                                .loss = &loss_};
-  if (mask_) loss.mask = mask_;
-  const Ready gradient = ops::append_loss<float>(graph, logits, spec_.loss, loss, memory_, patches);
-  append_gradient_norm(graph, network_.append_backward(graph, gradient));
+  Labels labels{.target = target_, .loss = &loss_};
+  if (mask_) labels.mask = mask_;
+  append_gradient_norm(graph, network_.append_training(graph, updated, patches, labels));
 }
 
 /// One task per parameter. They are the first of a turned iteration, read what the last one left, and are never

@@ -227,16 +227,19 @@ struct InfoCommand {
   std::string net;
   std::vector<std::string> overrides;
   std::vector<std::int64_t> patch;
+  int threads = 0;
 
   void add_to(CLI::App& app) {
     app.add_option("net", net, "Net description (TOML); machine and libraries alone where absent");
     app.add_option("--set", overrides, "Override a value of the net: table.key=value");
     app.add_option("--patch", patch, "Input patch, z,y,x or one number")->delimiter(',');
+    app.add_option("--threads", threads, "Threads of the training whose memory is told; 0: as many as train takes")
+        ->check(CLI::Range(0, 1024));
   }
 
   int run() const {
     fmt::print("{}", tools::machine_text());
-    if (!net.empty()) fmt::print("\n{}", nets::describe_net(net, overrides, extent_of(patch, "--patch")));
+    if (!net.empty()) fmt::print("\n{}", nets::describe_net(net, overrides, extent_of(patch, "--patch"), threads));
     return 0;
   }
 };

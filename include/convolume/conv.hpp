@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <memory_resource>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -63,8 +64,9 @@ class CONVOLUME_API PreparedWeights {
   std::size_t capacity() const noexcept;  ///< bytes that they hold when they are complete
   /// Uses `memory`, capacity() bytes aligned to 64, which stays the caller's and must outlive this, instead of what it
   /// would allocate. What is there does not count as written before the next append_prepare(). Must not run beside a
-  /// reader or writer; nor must release().
-  void place(void* memory) noexcept;
+  /// reader or writer; nor must release(). Throws InvalidArgument, and changes nothing, where memory that is needed is
+  /// null or not aligned.
+  void place(void* memory);
   /// Frees the memory, unless it was placed; the next append_prepare() takes new.
   void release() noexcept;
 
@@ -90,8 +92,9 @@ class CONVOLUME_API Spectra {
   std::size_t capacity() const noexcept;   ///< bytes that they hold when they are filled
   /// Uses `memory`, capacity() bytes aligned to 64, which stays the caller's and must outlive this, instead of what it
   /// would allocate. What is there does not count as filled before the next forward pass. Must not run beside a reader
-  /// or writer; nor must release().
-  void place(void* memory) noexcept;
+  /// or writer; nor must release(). Throws InvalidArgument, and changes nothing, where memory that is needed is null or
+  /// not aligned.
+  void place(void* memory);
   /// Frees the memory, unless it was placed; the next fill takes new.
   void release() noexcept;
 
@@ -132,6 +135,24 @@ struct ConvReady {
 
 struct ConvGradientReady {
   Ready dx{}, dw{}, dbias{};
+};
+
+/// Where the tasks of a convolution keep what they pass on to each other within a run and no bound cache holds: sums,
+/// spectra, weights in another order. A caller who plans memory for a graph hands one in, so that these buffers have a
+/// place in the plan. It is asked while tasks are appended, by one thread, and never afterwards; the memory must
+/// outlive the graph.
+class CONVOLUME_API Workspace {
+ public:
+  struct Buffer {
+    /// Points to the memory, aligned to 64, while those tasks run that use it.
+    void* const* slot = nullptr;
+    /// All tasks that use the memory wait for these.
+    std::vector<TaskId> ready{};
+  };
+  virtual ~Workspace() = default;
+  virtual Buffer take(TaskGraph& graph, std::size_t bytes) = 0;
+  /// What take() gave: every task that uses it is one of `last` or comes before them.
+  virtual void free(TaskGraph& graph, const Buffer& buffer, std::span<const TaskId> last) = 0;
 };
 
 /// How many transforms a plan has executed, by what was transformed, and how long they took. `inverse` counts what came
@@ -175,11 +196,13 @@ inline bool more_saved_per_byte(const CacheCost& a, const CacheCost& b) noexcept
 /// An immutable way to compute one problem. Cheap to copy. All const members are thread-safe.
 ///
 /// Blocking calls build their task graph on first use and keep it; append_*() put the same tasks into a caller's graph,
-/// where bindings (the memory behind them, and the memory resource) must outlive the graph. Plain tensors have x stride
-/// 1. Blocked ones (ConvProblem::x_layout, y_layout) are views of the logical shape with strides between samples,
-/// channel blocks, planes and rows, and channel_block elements between voxels; lanes without a channel hold zero. x, w,
-/// dy and y, dx, dw must not overlap. Errors: ShapeMismatch for tensors that are not the
-/// problem's, StaleCache, std::bad_alloc, MemoryBudgetExceeded.
+/// where bindings (the memory behind them, and the memory resource) must outlive the graph. Scratch of a running task
+/// comes from the memory resource (TaskOptions::scratch_bytes); what lives between tasks comes from the workspace or,
+/// without one, from the memory resource too, taken and given back by tasks. Plain tensors have x stride 1. Blocked
+/// ones (ConvProblem::x_layout, y_layout) are views of the logical shape with strides between samples, channel blocks,
+/// planes and rows, and channel_block elements between voxels; lanes without a channel hold zero. x, w, dy and y, dx,
+/// dw must not overlap. Errors: ShapeMismatch for tensors that are not the problem's, StaleCache, std::bad_alloc,
+/// MemoryBudgetExceeded.
 class CONVOLUME_API ConvPlan {
  public:
   /// Throws InvalidArgument for a problem that makes no sense and Unsupported, with every engine's reason, where none
@@ -204,9 +227,9 @@ class CONVOLUME_API ConvPlan {
   Ready append_prepare(TaskGraph& graph, const Ready& w_ready, const ConstTensorView& w,
                        PreparedWeights& prepared) const;
   Ready append_forward(TaskGraph& graph, const ConvReady& ready, const ForwardBindings& bindings,
-                       std::pmr::memory_resource* memory) const;
+                       std::pmr::memory_resource* memory, Workspace* workspace = nullptr) const;
   ConvGradientReady append_backward(TaskGraph& graph, const ConvReady& ready, const BackwardBindings& bindings,
-                                    std::pmr::memory_resource* memory) const;
+                                    std::pmr::memory_resource* memory, Workspace* workspace = nullptr) const;
 
   const ConvProblem& problem() const noexcept;
   Engine engine() const noexcept;

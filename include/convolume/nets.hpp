@@ -109,9 +109,10 @@ CONVOLUME_API Scores evaluate_files(const std::string& prediction, const std::st
 CONVOLUME_API void export_split(const std::filesystem::path& data, const std::string& split,
                                 const std::filesystem::path& image, const std::filesystem::path& label);
 
-/// Layers, shapes, field of view, parameters, memory and floating-point operations of a net, as text.
+/// Layers, shapes, field of view, parameters, floating-point operations of a net, and the memory of a training
+/// iteration on so many threads (0: default_threads()), as text.
 CONVOLUME_API std::string describe_net(const std::filesystem::path& net, const std::vector<std::string>& overrides = {},
-                                       std::optional<Extent3> patch = std::nullopt);
+                                       std::optional<Extent3> patch = std::nullopt, int threads = 0);
 
 /// Names and versions of the libraries in use, a line each.
 CONVOLUME_API std::string library_versions();

@@ -95,6 +95,11 @@ class Address {
     return slot_ == nullptr ? pointer_ : static_cast<T*>(static_cast<void*>(static_cast<std::byte*>(*slot_) + bytes_));
   }
   operator T*() const noexcept { return get(); }  // NOLINT(google-explicit-constructor)
+  /// bound(); a condition never reads the slot.
+  explicit operator bool() const noexcept { return bound(); }
+  template <class B>
+  requires std::is_same_v<B, bool>
+  operator B() const = delete;  // NOLINT: by way of T*, `bool b = address` would read the slot
   Address& operator+=(index_t elements) noexcept {
     const index_t bytes = elements * element_bytes();
     if (slot_ != nullptr) {
@@ -179,7 +184,11 @@ struct View {
 };
 
 template <class T>
+View(T*, Shape5) -> View<T>;
+template <class T>
 View(T*, Shape5, Layout) -> View<T>;
+template <class T>
+View(T*, Shape5, std::array<index_t, 5>) -> View<T>;
 template <class T>
 View(T*, Shape5, std::array<index_t, 5>, Layout) -> View<T>;
 

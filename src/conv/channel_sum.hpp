@@ -32,8 +32,8 @@ struct SumSize {
 /// computed at once or pass by pass.
 template <class T>
 TaskId append_sum(TaskGraph& graph, const TaskOptions& options, const SumSize& size, std::pmr::memory_resource* memory,
-                  const std::function<void(Terms, T*)>& part, const std::function<void(T*)>& finish,
-                  const std::vector<TaskId>& after) {
+                  Workspace* workspace, const std::function<void(Terms, T*)>& part,
+                  const std::function<void(T*)>& finish, const std::vector<TaskId>& after) {
   constexpr index_t few = 8, most_parts = 8, least_terms = 2 * terms_per_pass;
   const index_t parts = size.sums < few ? std::min(most_parts, size.terms / least_terms) : 1;
   if (parts <= 1) {
@@ -49,12 +49,14 @@ TaskId append_sum(TaskGraph& graph, const TaskOptions& options, const SumSize& s
         },
         after);
   }
-  const auto sums = std::make_shared<BufferStore>();
-  sums->init(memory, static_cast<std::size_t>(parts), size.bytes);
+  const auto sums = make_store(memory, static_cast<std::size_t>(parts), size.bytes);
+  const RunBuffers buffers(graph, workspace, sums);
+  std::vector<TaskId> before = buffers.ready();
+  before.insert(before.end(), after.begin(), after.end());
   const auto tree = std::make_shared<scheduler::SumTree<T>>(static_cast<std::size_t>(parts));
   // The run before this one may have been cancelled in between.
   const TaskId start = graph.add(
-      {.name = "begin sum"}, [tree] { tree->reset(); }, after);
+      {.name = "begin sum"}, [tree] { tree->reset(); }, before);
   const index_t passes = (size.terms + terms_per_pass - 1) / terms_per_pass;
   const auto bound = [&](index_t p) { return std::min(size.terms, passes * p / parts * terms_per_pass); };
   TaskOptions of_part = options;
@@ -75,8 +77,7 @@ TaskId append_sum(TaskGraph& graph, const TaskOptions& options, const SumSize& s
   }
   const TaskId done = graph.add(
       {.name = "end sum"}, [] {}, tasks);
-  graph.add(
-      {.name = "free sums", .task_class = TaskClass::release}, [sums] { sums->release(); }, std::vector{done});
+  buffers.end(graph, "free sums", std::vector{done});
   return done;
 }
 

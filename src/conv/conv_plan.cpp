@@ -134,8 +134,10 @@ struct ConvPlan::Impl {
   mutable CallPool<BackwardArguments> backward_calls;
 
   Shape5 bias_shape() const { return {1, problem.out_channels, {1, 1, 1}}; }
-  ForwardArguments arguments(const ForwardBindings& b, std::pmr::memory_resource* memory) const;
-  BackwardArguments arguments(const BackwardBindings& b, std::pmr::memory_resource* memory) const;
+  ForwardArguments arguments(const ForwardBindings& b, std::pmr::memory_resource* memory,
+                             Workspace* workspace = nullptr) const;
+  BackwardArguments arguments(const BackwardBindings& b, std::pmr::memory_resource* memory,
+                              Workspace* workspace = nullptr) const;
   /// The engine's tasks; behind them a cache that they fill gets its next version.
   Ready append(TaskGraph& graph, const ConvReady& ready, std::shared_ptr<const ForwardArguments> a) const;
   ConvGradientReady append(TaskGraph& graph, const ConvReady& ready, std::shared_ptr<const BackwardArguments> a) const;
@@ -171,7 +173,8 @@ Engine engine_of(const std::string& name) {
       fmt::format("engine '{}' is unknown; use automatic, fft_tiled, fft_volume, direct, reference or onednn", name));
 }
 
-ForwardArguments ConvPlan::Impl::arguments(const ForwardBindings& b, std::pmr::memory_resource* memory) const {
+ForwardArguments ConvPlan::Impl::arguments(const ForwardBindings& b, std::pmr::memory_resource* memory,
+                                           Workspace* workspace) const {
   check("x", b.x, problem.x_shape(), problem.type, problem.x_layout);
   check("y", b.y, problem.y_shape(), problem.type, problem.y_layout);
   check_weights(b.w);
@@ -190,10 +193,12 @@ ForwardArguments ConvPlan::Impl::arguments(const ForwardBindings& b, std::pmr::m
           .w = b.w.impl(),
           .x_hat = b.x_hat != nullptr ? b.x_hat->impl() : nullptr,
           .x_hat_filled = b.x_hat_filled,
-          .memory = memory};
+          .memory = memory,
+          .workspace = workspace};
 }
 
-BackwardArguments ConvPlan::Impl::arguments(const BackwardBindings& b, std::pmr::memory_resource* memory) const {
+BackwardArguments ConvPlan::Impl::arguments(const BackwardBindings& b, std::pmr::memory_resource* memory,
+                                            Workspace* workspace) const {
   check("dy", b.dy, problem.y_shape(), problem.type, problem.y_layout);
   check_weights(b.w);
   if (problem.epilogue.activation.kind != Activation::Kind::none)
@@ -217,7 +222,8 @@ BackwardArguments ConvPlan::Impl::arguments(const BackwardBindings& b, std::pmr:
           .dbias = b.dbias,
           .add_dx = b.add_dx,
           .add_dw = b.add_dw,
-          .memory = memory};
+          .memory = memory,
+          .workspace = workspace};
 }
 
 Ready ConvPlan::Impl::append(TaskGraph& graph, const ConvReady& ready,
@@ -368,13 +374,14 @@ Ready ConvPlan::append_prepare(TaskGraph& graph, const Ready& w_ready, const Con
 }
 
 Ready ConvPlan::append_forward(TaskGraph& graph, const ConvReady& ready, const ForwardBindings& bindings,
-                               std::pmr::memory_resource* memory) const {
-  return impl_->append(graph, ready, std::make_shared<ForwardArguments>(impl_->arguments(bindings, memory)));
+                               std::pmr::memory_resource* memory, Workspace* workspace) const {
+  return impl_->append(graph, ready, std::make_shared<ForwardArguments>(impl_->arguments(bindings, memory, workspace)));
 }
 
 ConvGradientReady ConvPlan::append_backward(TaskGraph& graph, const ConvReady& ready, const BackwardBindings& bindings,
-                                            std::pmr::memory_resource* memory) const {
-  return impl_->append(graph, ready, std::make_shared<BackwardArguments>(impl_->arguments(bindings, memory)));
+                                            std::pmr::memory_resource* memory, Workspace* workspace) const {
+  return impl_->append(graph, ready,
+                       std::make_shared<BackwardArguments>(impl_->arguments(bindings, memory, workspace)));
 }
 
 const ConvProblem& ConvPlan::problem() const noexcept { return impl_->problem; }

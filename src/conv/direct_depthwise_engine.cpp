@@ -176,10 +176,10 @@ std::vector<TaskId> DirectDepthwiseEngine<T>::append_sums(TaskGraph& graph, cons
 template <class T>
 Ready DirectDepthwiseEngine<T>::append_weights(TaskGraph& graph, const ConvReady& ready,
                                                const std::shared_ptr<const BackwardArguments>& a) const {
-  auto own = std::make_shared<BufferStore>();
-  own->init(a->memory, 1, bytes_of(gradient_.elements()));
+  const auto own = make_store(a->memory, 1, bytes_of(gradient_.elements()));
+  const RunBuffers buffers(graph, a->workspace, own);
   // Not before they are needed: layers behind this one may still hold theirs.
-  std::vector<TaskId> first;
+  std::vector<TaskId> first = buffers.ready();
   ready.dy.collect(0, 0, 1, 0, 1, first);
   const TaskId memory = graph.add(
       {.name = "take weight sums"}, [own] { own->acquire(0); }, first);
@@ -190,8 +190,7 @@ Ready DirectDepthwiseEngine<T>::append_weights(TaskGraph& graph, const ConvReady
         {.name = "weight gradient", .cost = static_cast<double>(gradient_.parts() * taps() * lanes)},
         [this, a, own, block] { gradient_.finish(*a, block, static_cast<T*>(own->acquire(0))); }, sums));
   }
-  graph.add(
-      {.name = "free weight sums", .task_class = TaskClass::release}, [own] { own->release(); }, done);
+  buffers.end(graph, "free weight sums", done);
   return Ready(std::move(done), blocks_, 1, lanes, 1);
 }
 

@@ -73,7 +73,7 @@ class DirectEngine final : public ConvEngine {
   Ready append_data(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a) const;
   std::vector<TaskId> append_sums(TaskGraph& graph, const ConvReady& ready,
                                   const std::shared_ptr<const BackwardArguments>& a,
-                                  const std::shared_ptr<BufferStore>& own) const;
+                                  const std::shared_ptr<BufferStore>& own, std::vector<TaskId> first) const;
   Ready append_weights(TaskGraph& graph, const ConvReady& ready,
                        const std::shared_ptr<const BackwardArguments>& a) const;
 
@@ -150,7 +150,6 @@ template <class Arguments>
 std::vector<TaskId> DirectEngine<T>::append_exchange(TaskGraph& graph, const std::vector<TaskId>& after,
                                                      const std::shared_ptr<const Arguments>& a,
                                                      const std::shared_ptr<BufferStore>& own) const {
-  own->init(a->memory, 1, bytes_of(to_fine_.weights.elements()));
   const TaskId memory = graph.add(
       {.name = "take exchanged weights"}, [own] { own->acquire(0); }, after);
   const WeightBlocks<T>& layout = to_fine_.weights;
@@ -181,13 +180,14 @@ Ready DirectEngine<T>::append_voxels(TaskGraph& graph, bool fine, const Ready& s
       run_region(to_coarse_, region, ends(), static_cast<const T*>(a->w->packed.get(0)), a->memory);
     });
   }
-  auto own = std::make_shared<BufferStore>();
+  const auto own = make_store(a->memory, 1, bytes_of(to_fine_.weights.elements()));
+  const RunBuffers buffers(graph, a->workspace, own);
+  after.insert(after.end(), buffers.ready().begin(), buffers.ready().end());
   after = append_exchange(graph, after, a, own);
   Ready done = append_regions(graph, to_fine_, source, target, after, ends, [this, a, own, ends](const Region& region) {
     run_region(to_fine_, region, ends(), static_cast<const T*>(own->get(0)), a->memory);
   });
-  graph.add(
-      {.name = "free exchanged weights", .task_class = TaskClass::release}, [own] { own->release(); }, done.tasks());
+  buffers.end(graph, "free exchanged weights", done.tasks());
   return done;
 }
 
@@ -205,15 +205,15 @@ Ready DirectEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
                        [this, a] { return region_ends<T>(problem_, *a); });
 }
 
-/// Tasks that fill the sums of all parts.
+/// Tasks that fill the sums of all parts, behind `first`.
 template <class T>
 std::vector<TaskId> DirectEngine<T>::append_sums(TaskGraph& graph, const ConvReady& ready,
                                                  const std::shared_ptr<const BackwardArguments>& a,
-                                                 const std::shared_ptr<BufferStore>& own) const {
+                                                 const std::shared_ptr<BufferStore>& own,
+                                                 std::vector<TaskId> first) const {
   const Ready &fine = problem_.transposed ? ready.dy : ready.x, &coarse = problem_.transposed ? ready.x : ready.dy;
   const WeightPieces& pieces = gradient_.pieces();
   // Not before they are needed: layers behind this one may still hold theirs.
-  std::vector<TaskId> first;
   ready.dy.collect(0, 0, 1, 0, 1, first);
   const TaskId memory = graph.add(
       {.name = "take weight sums"}, [own] { own->acquire(0); }, first);
@@ -245,17 +245,16 @@ std::vector<TaskId> DirectEngine<T>::append_sums(TaskGraph& graph, const ConvRea
 template <class T>
 Ready DirectEngine<T>::append_weights(TaskGraph& graph, const ConvReady& ready,
                                       const std::shared_ptr<const BackwardArguments>& a) const {
-  auto own = std::make_shared<BufferStore>();
-  own->init(a->memory, 1, bytes_of(gradient_.elements()));
-  const auto sums = append_sums(graph, ready, a, own);
+  const auto own = make_store(a->memory, 1, bytes_of(gradient_.elements()));
+  const RunBuffers buffers(graph, a->workspace, own);
+  const auto sums = append_sums(graph, ready, a, own, buffers.ready());
   const auto body = [this, a, own](index_t begin, index_t end) {
     for (index_t i = begin; i < end; ++i) gradient_.finish(*a, i, static_cast<T*>(own->acquire(0)));
   };
   auto done = ops::append_ranges(graph, "weight gradient", gradient_.pairs(),
                                  static_cast<double>(to_coarse_.weights.taps * to_coarse_.weights.square), sums, body,
                                  gradient_.finish_scratch_bytes());
-  graph.add(
-      {.name = "free weight sums", .task_class = TaskClass::release}, [own] { own->release(); }, done);
+  buffers.end(graph, "free weight sums", done);
   return Ready::all_of(std::move(done));
 }
 

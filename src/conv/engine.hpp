@@ -24,6 +24,7 @@ struct ForwardArguments {
   Spectra::Impl* x_hat = nullptr;
   bool x_hat_filled = false;
   std::pmr::memory_resource* memory = nullptr;
+  Workspace* workspace = nullptr;  ///< null, or looked at while tasks are appended
 };
 
 struct BackwardArguments {
@@ -34,6 +35,7 @@ struct BackwardArguments {
   TensorView dx, dw, dbias;
   bool add_dx = false, add_dw = false;
   std::pmr::memory_resource* memory = nullptr;
+  Workspace* workspace = nullptr;  ///< null, or looked at while tasks are appended
 };
 
 class ConvEngine {

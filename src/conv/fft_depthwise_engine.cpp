@@ -126,7 +126,8 @@ class FftDepthwiseEngine final : public ConvEngine {
                      const Ready& source, const Ready& target, const Ends& ends) const;
   std::vector<TaskId> append_sums(TaskGraph& graph, const ConvReady& ready,
                                   const std::shared_ptr<const BackwardArguments>& a,
-                                  const std::shared_ptr<BufferStore>& sums, index_t block) const;
+                                  const std::shared_ptr<BufferStore>& sums, std::vector<TaskId> after,
+                                  index_t block) const;
   Ready append_data(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a) const;
   Ready append_weights(TaskGraph& graph, const ConvReady& ready,
                        const std::shared_ptr<const BackwardArguments>& a) const;
@@ -362,14 +363,15 @@ void FftDepthwiseEngine<T>::weight_gradient(const BackwardArguments& a, index_t 
   }
 }
 
-/// Tasks that sum up parts of the tiles of a channel block.
+/// Tasks that sum up parts of the tiles of a channel block, behind `after`.
 template <class T>
 std::vector<TaskId> FftDepthwiseEngine<T>::append_sums(TaskGraph& graph, const ConvReady& ready,
                                                        const std::shared_ptr<const BackwardArguments>& a,
-                                                       const std::shared_ptr<BufferStore>& sums, index_t block) const {
+                                                       const std::shared_ptr<BufferStore>& sums,
+                                                       std::vector<TaskId> after, index_t block) const {
   const index_t c0 = block * lanes, c1 = std::min(c0 + lanes, problem_.in_channels);
   const index_t parts = partial_sums(), tiles = weights_.grid.tiles();
-  std::vector<TaskId> after, tasks;
+  std::vector<TaskId> tasks;
   for (index_t n = 0; n < problem_.batch; ++n) {
     ready.x.collect(n, c0, c1, after);
     ready.dy.collect(n, c0, c1, after);
@@ -393,17 +395,17 @@ template <class T>
 Ready FftDepthwiseEngine<T>::append_weights(TaskGraph& graph, const ConvReady& ready,
                                             const std::shared_ptr<const BackwardArguments>& a) const {
   const DepthwiseDirection<T>& d = weights_;
-  auto sums = std::make_shared<BufferStore>();
-  sums->init(a->memory, static_cast<std::size_t>(blocks_ * partial_sums()), bytes_of(d.phases() * d.elements()));
+  const auto sums =
+      make_store(a->memory, static_cast<std::size_t>(blocks_ * partial_sums()), bytes_of(d.phases() * d.elements()));
+  const RunBuffers buffers(graph, a->workspace, sums);
   std::vector<TaskId> done;
   for (index_t block = 0; block < blocks_; ++block) {
-    const auto parts = append_sums(graph, ready, a, sums, block);
+    const auto parts = append_sums(graph, ready, a, sums, buffers.ready(), block);
     done.push_back(graph.add(
         {.name = "weight gradient", .cost = d.in.flops(), .scratch_bytes = scratch_bytes(d, 1)},
         [this, a, sums, block] { weight_gradient(*a, block, *sums); }, parts));
   }
-  graph.add(
-      {.name = "free sums", .task_class = TaskClass::release}, [sums] { sums->release(); }, done);
+  buffers.end(graph, "free sums", done);
   return Ready(std::move(done), blocks_, 1, lanes, 1);
 }
 

@@ -112,11 +112,11 @@ class FftTiledEngine final : public ConvEngine {
     return {static_cast<const T*>(w.packed.get(0)), problem_.w_shape()};
   }
   void pack(const View<const T>& w, PreparedWeights::Impl& prepared) const;
-  /// Weight spectra that live for one run.
+  /// Weight spectra that live for one run, computed behind `after`.
   template <class Arguments>
   std::vector<TaskId> append_own_spectra(TaskGraph& graph, const TiledVoxels<T>& direction,
                                          const std::shared_ptr<const Arguments>& a,
-                                         const std::shared_ptr<BufferStore>& own, const Ready& ready) const;
+                                         const std::shared_ptr<BufferStore>& own, std::vector<TaskId> after) const;
   std::vector<TaskId> append_input_spectra(TaskGraph& graph, const Ready& x, const std::vector<TaskId>& weights,
                                            const std::shared_ptr<const ForwardArguments>& a) const;
   Ready append_data(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a,
@@ -183,10 +183,7 @@ template <class Arguments>
 std::vector<TaskId> FftTiledEngine<T>::append_own_spectra(TaskGraph& graph, const TiledVoxels<T>& direction,
                                                           const std::shared_ptr<const Arguments>& a,
                                                           const std::shared_ptr<BufferStore>& own,
-                                                          const Ready& ready) const {
-  std::vector<TaskId> after;
-  ready.collect(0, 0, problem_.w_shape().n, after);
-  own->init(a->memory, 1, bytes_of(direction.weights().elements()));
+                                                          std::vector<TaskId> after) const {
   return direction.append_weight_spectra(
       graph, [this, a] { return packed(*a->w); }, [own] { return static_cast<T*>(own->acquire(0)); }, a->memory, after);
 }
@@ -210,13 +207,11 @@ std::vector<TaskId> FftTiledEngine<T>::append_input_spectra(TaskGraph& graph, co
 template <class T>
 Ready FftTiledEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready,
                                         std::shared_ptr<const ForwardArguments> a) const {
-  const auto own = std::make_shared<BufferStore>();
-  std::vector<TaskId> weights;
-  if (keep_weights_) {
-    ready.w.collect(0, 0, problem_.w_shape().n, weights);
-  } else {
-    weights = append_own_spectra(graph, forward_, a, own, ready.w);
-  }
+  const auto own = make_store(a->memory, keep_weights_ ? 0 : 1, bytes_of(forward_.weights().elements()));
+  const RunBuffers buffers(graph, a->workspace, own);
+  std::vector<TaskId> weights = buffers.ready();
+  ready.w.collect(0, 0, problem_.w_shape().n, weights);
+  if (!keep_weights_) weights = append_own_spectra(graph, forward_, a, own, std::move(weights));
   for (const TaskId task : append_input_spectra(graph, ready.x, weights, a)) weights.push_back(task);
   const auto ends = [this, a, own] {
     const BufferStore& spectra = keep_weights_ ? a->w->spectra : *own;
@@ -230,23 +225,23 @@ Ready FftTiledEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready
     return result;
   };
   Ready done = forward_.append_groups(graph, ready.x, {}, weights, ends);
-  if (!keep_weights_) {
-    graph.add(
-        {.name = "free weight spectra", .task_class = TaskClass::release}, [own] { own->release(); }, done.tasks());
-  }
+  buffers.end(graph, "free weight spectra", done.tasks());
   return done;
 }
 
 template <class T>
 Ready FftTiledEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
                                      const std::shared_ptr<const BackwardArguments>& a, SharedSpectra& shared) const {
-  const auto own = std::make_shared<BufferStore>();
-  auto before = append_own_spectra(graph, data_, a, own, ready.w);
+  const auto own = make_store(a->memory, 1, bytes_of(data_.weights().elements()));
+  const RunBuffers buffers(graph, a->workspace, own);
+  std::vector<TaskId> weights = buffers.ready();
+  ready.w.collect(0, 0, problem_.w_shape().n, weights);
+  auto before = append_own_spectra(graph, data_, a, own, std::move(weights));
   if (share_gradient_ && a->dw) {
-    shared.dy = std::make_shared<BufferStore>();
-    shared.dy->init(a->memory, 1, bytes_of(data_.kept().elements()));
+    shared.dy = make_store(a->memory, 1, bytes_of(data_.kept().elements()));
+    shared.dy_buffers.emplace(graph, a->workspace, shared.dy);
     // Not before they are needed: layers behind this one may still hold theirs.
-    std::vector<TaskId> first;
+    std::vector<TaskId> first = shared.dy_buffers->ready();
     ready.dy.collect(0, 0, problem_.out_channels, 0, 1, first);
     before.push_back(graph.add(
         {.name = "take gradient spectra"}, [dy = shared.dy] { dy->acquire(0); }, first));
@@ -258,8 +253,7 @@ Ready FftTiledEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
   };
   Ready done = data_.append_groups(graph, ready.dy, ready.dx, before, ends);
   if (shared.dy) shared.ready = done.tasks();
-  graph.add(
-      {.name = "free weight spectra", .task_class = TaskClass::release}, [own] { own->release(); }, done.tasks());
+  buffers.end(graph, "free weight spectra", done.tasks());
   return done;
 }
 

@@ -19,6 +19,11 @@
 namespace convolume::conv {
 namespace {
 
+/// The spectra alone.
+std::shared_ptr<BufferStore> maps_of(const std::shared_ptr<Spectra::Impl>& spectra) {
+  return {spectra, &spectra->maps};
+}
+
 #ifndef NDEBUG
 /// A task that compares a feature map of x with the one that its spectrum was computed from.
 template <class Arguments>
@@ -144,10 +149,12 @@ class FftVolumeEngine final : public ConvEngine {
   std::vector<TaskId> append_gradient_spectra(TaskGraph& graph, const ConvReady& ready,
                                               const std::shared_ptr<const BackwardArguments>& a,
                                               const std::shared_ptr<Spectra::Impl>& own_dy,
+                                              const std::vector<TaskId>& before,
                                               const std::shared_ptr<std::vector<double>>& sums) const;
   std::vector<TaskId> append_input_spectra(TaskGraph& graph, const Ready& ready,
                                            const std::shared_ptr<const BackwardArguments>& a,
                                            const std::shared_ptr<Spectra::Impl>& own_x,
+                                           const std::vector<TaskId>& before,
                                            const std::vector<TaskId>& gradient) const;
 
   ConvProblem problem_;
@@ -333,11 +340,14 @@ Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& read
   const index_t in = problem_.in_channels, out = problem_.out_channels;
   const double transform_cost = fine_.forward->flops() * static_cast<double>(geometry_.transforms);
   // Without a cache from the caller the spectra live from the first use to the last, within the run.
-  auto own = std::make_shared<Spectra::Impl>();
+  const auto own = std::make_shared<Spectra::Impl>();
+  own->memory = a->memory;
+  if (a->x_hat == nullptr) init_input_spectra(*own);
+  const RunBuffers buffers(graph, a->workspace, maps_of(own));
   std::vector<TaskId> spectra;
   if (!a->x_hat_filled) {
     for (index_t i = 0; i < problem_.batch * in; ++i) {
-      std::vector<TaskId> after;
+      std::vector<TaskId> after = buffers.ready();
       ready.x.collect(i / in, i % in, i % in + 1, after);
       spectra.push_back(graph.add(
           {.name = "input spectrum", .cost = transform_cost, .scratch_bytes = map_scratch_bytes(x_transforms())},
@@ -352,10 +362,6 @@ Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& read
 #endif
           },
           after));
-    }
-    if (a->x_hat == nullptr) {
-      own->memory = a->memory;
-      init_input_spectra(*own);
     }
   }
 #ifndef NDEBUG
@@ -386,7 +392,7 @@ Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& read
         {.name = "output volume",
          .cost = product_cost,
          .scratch_bytes = std::max(sum_scratch_bytes(per_group), map_scratch_bytes(y_transforms()))},
-        {.terms = per_group, .sums = problem_.batch * out, .bytes = map_bytes_}, a->memory, part,
+        {.terms = per_group, .sums = problem_.batch * out, .bytes = map_bytes_}, a->memory, a->workspace, part,
         [this, a, n, o](T* sum) {
           StoreEnd<T> end{.activation = problem_.epilogue.activation};
           if (problem_.epilogue.bias) end.bias = a->bias.as<T>()(0, o, 0, 0, 0);
@@ -395,21 +401,19 @@ Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& read
         },
         after));
   }
-  if (a->x_hat == nullptr) {
-    graph.add(
-        {.name = "free input spectra", .task_class = TaskClass::release}, [own] { own->maps.release(); }, outputs);
-  }
+  buffers.end(graph, "free input spectra", outputs);
   return Ready::per_channel(std::move(outputs), out);
 }
 
 template <class T>
 std::vector<TaskId> FftVolumeEngine<T>::append_gradient_spectra(
     TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a,
-    const std::shared_ptr<Spectra::Impl>& own_dy, const std::shared_ptr<std::vector<double>>& sums) const {
+    const std::shared_ptr<Spectra::Impl>& own_dy, const std::vector<TaskId>& before,
+    const std::shared_ptr<std::vector<double>>& sums) const {
   const index_t out = problem_.out_channels;
   std::vector<TaskId> tasks;
   for (index_t i = 0; i < problem_.batch * out; ++i) {
-    std::vector<TaskId> after;
+    std::vector<TaskId> after = before;
     ready.dy.collect(i / out, i % out, i % out + 1, after);
     tasks.push_back(graph.add(
         {.name = "gradient spectrum",
@@ -439,11 +443,12 @@ template <class T>
 std::vector<TaskId> FftVolumeEngine<T>::append_input_spectra(TaskGraph& graph, const Ready& ready,
                                                              const std::shared_ptr<const BackwardArguments>& a,
                                                              const std::shared_ptr<Spectra::Impl>& own_x,
+                                                             const std::vector<TaskId>& before,
                                                              const std::vector<TaskId>& gradient) const {
   const index_t in = problem_.in_channels;
   std::vector<TaskId> tasks;
   for (index_t i = 0; i < problem_.batch * in; ++i) {
-    std::vector<TaskId> after;
+    std::vector<TaskId> after = before;
     ready.collect(i / in, i % in, i % in + 1, after);
     if (a->x_hat == nullptr) {
       // In a graph that goes both ways x is there long before dy: recomputed then, x_hat would be kept all the same.
@@ -488,11 +493,15 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
     init_gradient_spectra(*own_dy_for_dw);
   }
   if (a->x_hat == nullptr && want_dw) init_input_spectra(*own_x);
+  const RunBuffers dy_buffers(graph, a->workspace, maps_of(own_dy)), x_buffers(graph, a->workspace, maps_of(own_x));
+  // Where they are not apart, the same as the first.
+  const RunBuffers dw_buffers = apart ? RunBuffers(graph, a->workspace, maps_of(own_dy_for_dw)) : dy_buffers;
   std::shared_ptr<std::vector<double>> sums;
   if (a->dbias) sums = std::make_shared<std::vector<double>>(static_cast<std::size_t>(problem_.batch * out), 0.0);
 
-  const auto gradient = append_gradient_spectra(graph, ready, a, own_dy, sums);
-  const auto gradient_for_dw = apart ? append_gradient_spectra(graph, ready, a, own_dy_for_dw, nullptr) : gradient;
+  const auto gradient = append_gradient_spectra(graph, ready, a, own_dy, dy_buffers.ready(), sums);
+  const auto gradient_for_dw =
+      apart ? append_gradient_spectra(graph, ready, a, own_dy_for_dw, dw_buffers.ready(), nullptr) : gradient;
   ConvGradientReady result;
   std::vector<TaskId> users;  // of the gradient's spectra
   if (a->dbias) {
@@ -530,7 +539,7 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
           {.name = "input gradient",
            .cost = fine_.inverse->flops() * static_cast<double>(geometry_.transforms),
            .scratch_bytes = std::max(sum_scratch_bytes(per_group), map_scratch_bytes(x_transforms()))},
-          {.terms = per_group, .sums = problem_.batch * in, .bytes = map_bytes_}, a->memory, part,
+          {.terms = per_group, .sums = problem_.batch * in, .bytes = map_bytes_}, a->memory, a->workspace, part,
           [this, a, n, c](T* sum) {
             const auto dx = a->dx.as<T>();
             map_from_spectrum(x_side(), x_transforms(), sum, {.add = a->add_dx}, a->memory, dx.channel(n, c),
@@ -543,7 +552,7 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
   }
   std::vector<TaskId> input_users;
   if (want_dw) {
-    const auto input = append_input_spectra(graph, ready.x, a, own_x, gradient_for_dw);
+    const auto input = append_input_spectra(graph, ready.x, a, own_x, x_buffers.ready(), gradient_for_dw);
     std::vector<TaskId> after = input;
     after.insert(after.end(), gradient_for_dw.begin(), gradient_for_dw.end());
     std::vector<TaskId> tasks;
@@ -564,21 +573,9 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
     result.dw = Ready::all_of(std::move(tasks));
   }
   if (users.empty()) users = gradient;
-  if (a->dy_hat == nullptr) {
-    graph.add(
-        {.name = "free gradient spectra", .task_class = TaskClass::release}, [own_dy] { own_dy->maps.release(); },
-        users);
-  }
-  if (a->x_hat == nullptr && want_dw) {
-    graph.add(
-        {.name = "free input spectra", .task_class = TaskClass::release}, [own_x] { own_x->maps.release(); },
-        input_users);
-  }
-  if (apart) {
-    graph.add(
-        {.name = "free gradient spectra", .task_class = TaskClass::release},
-        [own_dy_for_dw] { own_dy_for_dw->maps.release(); }, input_users);
-  }
+  dy_buffers.end(graph, "free gradient spectra", users);
+  x_buffers.end(graph, "free input spectra", input_users);
+  if (apart) dw_buffers.end(graph, "free gradient spectra", input_users);
   return result;
 }
 

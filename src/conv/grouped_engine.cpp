@@ -116,7 +116,8 @@ ForwardArguments GroupedEngine::group(const ForwardArguments& a, index_t g) cons
           .w = group_of(a.w, g),
           .x_hat = group_of(a.x_hat, g),
           .x_hat_filled = a.x_hat_filled,
-          .memory = a.memory};
+          .memory = a.memory,
+          .workspace = a.workspace};
 }
 
 BackwardArguments GroupedEngine::group(const BackwardArguments& a, index_t g) const {
@@ -132,7 +133,8 @@ BackwardArguments GroupedEngine::group(const BackwardArguments& a, index_t g) co
           .dbias = channels_of(a.dbias, g * out, out),
           .add_dx = a.add_dx,
           .add_dw = a.add_dw,
-          .memory = a.memory};
+          .memory = a.memory,
+          .workspace = a.workspace};
 }
 
 template <class Arguments>

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <memory_resource>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ class BufferStore {
   void* acquire(std::size_t index);  ///< allocates on first use
   /// Throws StaleCache where nothing was written: never filled, released, or left by a run that failed.
   const void* get(std::size_t index) const {
+    if (slot_ != nullptr) return at_slot(index);
     if (buffers_[index] == nullptr) throw_never_filled();
     return buffers_[index];
   }
@@ -35,17 +37,46 @@ class BufferStore {
   std::size_t bytes() const noexcept;  ///< held now
   std::size_t size() const noexcept { return buffers_.size(); }
   /// Of all buffers, each rounded up to 64 bytes.
-  std::size_t capacity() const noexcept { return buffers_.size() * ((bytes_each_ + 63) / 64 * 64); }
+  std::size_t capacity() const noexcept { return buffers_.size() * stride(); }
   /// Puts the buffers into `memory`, which holds capacity() bytes, aligned to 64, and stays the caller's.
   void place(std::byte* memory) noexcept;
+  /// The same for memory that `*slot` points to whenever a buffer is used.
+  void place_in(void* const* slot) noexcept;
 
  private:
   [[noreturn]] static void throw_never_filled();
+  std::size_t stride() const noexcept { return (bytes_each_ + 63) / 64 * 64; }
+  void* at_slot(std::size_t index) const noexcept { return static_cast<std::byte*>(*slot_) + index * stride(); }
 
   std::pmr::memory_resource* memory_ = nullptr;  // null where the buffers were placed
+  void* const* slot_ = nullptr;                  // where they were placed by place_in()
   std::size_t bytes_each_ = 0;
   std::vector<void*> buffers_;
 };
+
+/// Buffers that the tasks of a run pass on to each other: in the caller's workspace, where there is one; else allocated
+/// as they are first written, and given back by a task.
+class RunBuffers {
+ public:
+  /// `store` says how many and how large.
+  RunBuffers(TaskGraph& graph, Workspace* workspace, std::shared_ptr<BufferStore> store);
+  /// What all tasks that use them have to wait for.
+  const std::vector<TaskId>& ready() const { return place_.ready; }
+  /// Behind `last`, which all other tasks that use them come before. `name` is that of the task that gives them back.
+  void end(TaskGraph& graph, const char* name, std::span<const TaskId> last) const;
+
+ private:
+  Workspace* workspace_;
+  std::shared_ptr<BufferStore> store_;
+  Workspace::Buffer place_{};
+};
+
+inline std::shared_ptr<BufferStore> make_store(std::pmr::memory_resource* memory, std::size_t buffers,
+                                               std::size_t bytes_each) {
+  auto store = std::make_shared<BufferStore>();
+  store->init(memory, buffers, bytes_each);
+  return store;
+}
 
 /// A stretch of scratch from a memory resource, freed at the end of the scope.
 class Scratch {

@@ -16,14 +16,14 @@ namespace convolume::conv {
 /// The memory of one run of a graph. Two chunks in turn: one is transformed while the other is multiplied.
 template <class T>
 struct TiledWeightGradient<T>::Run {
-  BufferStore own_x, own_dy, sums;
+  std::shared_ptr<BufferStore> own_x, own_dy, sums;
   bool x_hat = false;                   // what is bound instead of own_x
   std::shared_ptr<BufferStore> dy_hat;  // instead of own_dy
 
   static std::size_t place(index_t chunk) { return static_cast<std::size_t>(chunk % 2); }
-  T* x(index_t chunk) { return static_cast<T*>(own_x.acquire(place(chunk))); }
-  T* dy(index_t chunk) { return static_cast<T*>(own_dy.acquire(place(chunk))); }
-  T* total() { return static_cast<T*>(sums.acquire(0)); }
+  T* x(index_t chunk) { return static_cast<T*>(own_x->acquire(place(chunk))); }
+  T* dy(index_t chunk) { return static_cast<T*>(own_dy->acquire(place(chunk))); }
+  T* total() { return static_cast<T*>(sums->acquire(0)); }
   void take(index_t chunks) {
     for (index_t chunk = 0; chunk < chunks; ++chunk) {
       if (!x_hat) x(chunk);
@@ -35,12 +35,6 @@ struct TiledWeightGradient<T>::Run {
     return x_hat ? static_cast<const T*>(a.x_hat->maps.get(0)) : x(chunk);
   }
   const T* dy_of(index_t chunk) { return dy_hat ? static_cast<const T*>(dy_hat->get(0)) : dy(chunk); }
-  void release() {
-    own_x.release();
-    own_dy.release();
-    sums.release();
-    if (dy_hat) dy_hat->release();
-  }
 };
 
 template <class T>
@@ -459,22 +453,32 @@ Ready TiledWeightGradient<T>::append(TaskGraph& graph, const ConvReady& ready,
                                      const std::shared_ptr<const BackwardArguments>& a,
                                      const SharedSpectra& shared) const {
   const auto run = std::make_shared<Run>();
-  run->own_x.init(a->memory, 2, bytes_of(x_.elements()));
-  run->own_dy.init(a->memory, 2, bytes_of(dy_.elements()));
-  run->sums.init(a->memory, 1, bytes_of(weights_.elements() * std::max<index_t>(1, parts_)));
+  const index_t buffers = parts_ > 0 ? 0 : std::min<index_t>(2, chunks());
+  const auto places = [&](bool elsewhere) { return static_cast<std::size_t>(elsewhere ? 0 : buffers); };
+  run->own_x = make_store(a->memory, places(shared.x), bytes_of(x_.elements()));
+  run->own_dy = make_store(a->memory, places(shared.dy != nullptr), bytes_of(dy_.elements()));
+  run->sums = make_store(a->memory, 1, bytes_of(weights_.elements() * std::max<index_t>(1, parts_)));
   run->x_hat = shared.x;
   run->dy_hat = shared.dy;
-  const index_t buffers = parts_ > 0 ? 0 : std::min<index_t>(2, chunks());
+  std::vector<RunBuffers> spectra;
+  for (const auto& store : {run->own_x, run->own_dy}) spectra.emplace_back(graph, a->workspace, store);
+  const RunBuffers total(graph, a->workspace, run->sums);
   std::vector<TaskId> before = shared.ready;
   std::vector<TaskId> first = before;
   if (first.empty()) ready.dy.collect(0, 0, 1, 0, 1, first);
+  const auto wait_for = [&](const RunBuffers& one) {
+    first.insert(first.end(), one.ready().begin(), one.ready().end());
+  };
+  for (const RunBuffers& one : spectra) wait_for(one);
+  wait_for(total);
+  if (shared.dy_buffers) spectra.push_back(*shared.dy_buffers);
   before.push_back(graph.add(
       {.name = "take spectra"}, [run, buffers] { run->take(buffers); }, first));
   const auto sums =
       parts_ > 0 ? append_parts(graph, ready, a, run, before.back()) : append_chunks(graph, ready, a, run, before);
   auto done = append_inverses(graph, a, run, sums);
-  graph.add(
-      {.name = "free spectra", .task_class = TaskClass::release}, [run] { run->release(); }, done);
+  for (const RunBuffers& one : spectra) one.end(graph, "free spectra", sums);
+  total.end(graph, "free weight sums", done);
   return Ready::all_of(std::move(done));
 }
 

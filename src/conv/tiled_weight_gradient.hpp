@@ -1,6 +1,7 @@
 // The tiled way in the direction that sums over tiles: dw from x and dy.
 #pragma once
 
+#include <optional>
 #include <utility>
 
 #include "conv/engine.hpp"
@@ -15,6 +16,7 @@ namespace convolume::conv {
 struct SharedSpectra {
   bool x = false;  ///< in what is bound as x_hat
   std::shared_ptr<BufferStore> dy;
+  std::optional<RunBuffers> dy_buffers{};  ///< of `dy`; the weights' gradient ends them
   std::vector<TaskId> ready;
 };
 

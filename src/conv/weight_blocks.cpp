@@ -3,7 +3,6 @@
 #include "conv/weight_blocks.hpp"
 
 #include "hwy/cache_control.h"
-
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 

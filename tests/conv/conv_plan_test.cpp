@@ -207,6 +207,26 @@ TEST_CASE("spectra and prepared weights may live in memory of the caller, which 
   }
 }
 
+TEST_CASE("no memory, or memory off its alignment, is refused as a place and changes nothing") {
+  ConvCase<float> c(parse_problem("ic2id8oc2kd3"), {.engine = Engine::fft_volume});
+  const Execution run{c.scheduler, &c.memory};
+  const auto w = c.plan.prepare(run, c.w);
+  auto x_hat = c.plan.input_spectra(&c.memory);
+  c.plan.forward(run, {.x = c.x, .w = w, .y = c.y, .x_hat = &x_hat});
+  const std::size_t held = x_hat.bytes();
+  REQUIRE(held > 0);
+  std::pmr::vector<std::byte> memory(x_hat.capacity() + 64, &c.memory);
+  CHECK_THROWS_AS(x_hat.place(nullptr), InvalidArgument);
+  CHECK_THROWS_AS(x_hat.place(memory.data() + 4), InvalidArgument);
+  CHECK(x_hat.bytes() == held);
+  CHECK(x_hat.version() == 1);
+  auto weights = c.plan.prepared_weights(&c.memory);
+  CHECK_THROWS_AS(weights.place(nullptr), InvalidArgument);
+  CHECK_THROWS_AS(weights.place(memory.data() + 8), InvalidArgument);
+  Spectra none;
+  CHECK_NOTHROW(none.place(nullptr));  // needs no memory
+}
+
 TEST_CASE("tensors of a graph may get their memory from its tasks") {
   ConvCase<float> c(parse_problem("ic17id9oc20kd3"), {});
   const Execution run{c.scheduler, &c.memory};

@@ -1,6 +1,11 @@
-// Tasks say beforehand how much scratch they hold: admission by memory is as good as that.
+// Tasks say beforehand how much scratch they hold, and keep nothing else where the caller has a workspace for them:
+// admission by memory, and plans of it, are as good as that.
 #include <algorithm>
+#include <cstring>
+#include <deque>
+#include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -8,6 +13,7 @@
 
 #include "convolume/conv.hpp"
 #include "convolume/memory.hpp"
+#include "core/random.hpp"
 #include "scheduler/task_graph.hpp"
 
 using namespace convolume;
@@ -18,6 +24,15 @@ namespace {
 class WatchedMemory final : public std::pmr::memory_resource {
  public:
   void forget() { events_.clear(); }
+  /// Bytes that were taken since forget() and not given back, less what was given back of before.
+  std::ptrdiff_t kept() const {
+    std::ptrdiff_t bytes = 0;
+    for (const Event& event : events_) {
+      event.taken ? bytes += static_cast<std::ptrdiff_t>(event.bytes)
+                  : bytes -= static_cast<std::ptrdiff_t>(event.bytes);
+    }
+    return bytes;
+  }
   /// The most bytes held at once since forget(), of what was given back again; what stays is a tensor or spectrum.
   std::size_t most_scratch() const {
     std::map<const void*, std::size_t> open;  // where each block was taken last
@@ -66,10 +81,70 @@ struct Case {
   std::size_t budget = 0;
 };
 
+/// Memory that a buffer has only between the task that all its users wait for, which waits for all tasks before, and
+/// the one that waits for all its users. Whoever comes too early or too late reads NaN, and writes where it is noticed.
+class LateWorkspace final : public Workspace {
+ public:
+  Buffer take(TaskGraph& graph, std::size_t bytes) override {
+    Piece& piece = pieces_.emplace_back();
+    piece.memory.assign(bytes / sizeof(Line), not_a_number());
+    piece.decoy = piece.memory;
+    REQUIRE(bytes % sizeof(Line) == 0);
+    piece.address = piece.decoy.data();
+    std::vector<TaskId> all(graph.size());
+    std::iota(all.begin(), all.end(), 0);
+    const TaskId ready = graph.add(
+        {.name = "late", .cost = 0}, [&piece] { piece.address = piece.memory.data(); }, all);
+    return {.slot = &piece.address, .ready = {ready}};
+  }
+  void free(TaskGraph& graph, const Buffer& buffer, std::span<const TaskId> last) override {
+    const auto found =
+        std::find_if(pieces_.begin(), pieces_.end(), [&](const Piece& piece) { return &piece.address == buffer.slot; });
+    REQUIRE(found != pieces_.end());
+    found->freed = true;
+    graph.add(
+        {.name = "free", .task_class = TaskClass::release},
+        [&piece = *found] {
+          piece.address = piece.decoy.data();
+          std::fill(piece.memory.begin(), piece.memory.end(), not_a_number());
+        },
+        last);
+  }
+  std::size_t buffers() const { return pieces_.size(); }
+  bool all_freed() const {
+    return std::all_of(pieces_.begin(), pieces_.end(), [](const Piece& piece) { return piece.freed; });
+  }
+  /// Whether nobody wrote where no memory was.
+  bool untouched() const {
+    const Line line = not_a_number();
+    return std::all_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) {
+      return std::all_of(piece.decoy.begin(), piece.decoy.end(),
+                         [&](const Line& other) { return std::memcmp(&line, &other, sizeof(Line)) == 0; });
+    });
+  }
+
+ private:
+  struct alignas(64) Line {
+    float values[16];
+  };
+  struct Piece {
+    std::vector<Line> memory{}, decoy{};
+    void* address = nullptr;
+    bool freed = false;
+  };
+  static Line not_a_number() {
+    Line line;
+    std::fill(std::begin(line.values), std::end(line.values), std::numeric_limits<float>::quiet_NaN());
+    return line;
+  }
+
+  std::deque<Piece> pieces_;
+};
+
 /// Forward, backward and the weights' preparation, as one graph.
 class Convolution {
  public:
-  Convolution(const Case& c, WatchedMemory& memory) {
+  Convolution(const Case& c, WatchedMemory& memory, Workspace* workspace = nullptr) {
     ConvProblem p = parse_problem(c.problem);
     p.x_layout = p.y_layout = c.layout;
     p.epilogue = {.bias = true, .activation = {.kind = Activation::Kind::relu}};
@@ -82,11 +157,15 @@ class Convolution {
     dw_ = Tensor<float>(p.w_shape());
     bias_ = Tensor<float>({1, p.out_channels, {1, 1, 1}});
     dbias_ = Tensor<float>(bias_.shape());
-    for (Tensor<float>* tensor : {&x_, &dx_, &dy_, &w_, &bias_}) tensor->fill(0.5f);
+    std::uint32_t stream = 0;
+    for (Tensor<float>* tensor : {&x_, &dx_, &dy_, &w_, &bias_}) {
+      tensor->fill(0);
+      fill(tensor->view(), ++stream);
+    }
     prepared_ = plan_->prepared_weights(&memory);
     const Ready ready = plan_->append_prepare(graph_, {}, w_, prepared_);
-    const Ready y =
-        plan_->append_forward(graph_, {.w = ready}, {.x = x_, .w = prepared_, .bias = bias_, .y = y_}, &memory);
+    const Ready y = plan_->append_forward(graph_, {.w = ready}, {.x = x_, .w = prepared_, .bias = bias_, .y = y_},
+                                          &memory, workspace);
     plan_->append_backward(graph_, {.w = ready, .dy = Ready::all_of(y.tasks())},
                            {.x = x_,
                             .y = y_,
@@ -96,37 +175,61 @@ class Convolution {
                             .dw = dw_,
                             .dbias = dbias_,
                             .add_dx = c.layout == Layout::plain},
-                           &memory);
+                           &memory, workspace);
   }
   TaskGraph& graph() { return graph_; }
+  const PreparedWeights& prepared() const { return prepared_; }
+  /// Everything that was computed, one after the other.
+  std::vector<float> results() const {
+    std::vector<float> all;
+    for (const Tensor<float>* tensor : {&y_, &dx_, &dw_, &dbias_})
+      all.insert(all.end(), tensor->data(), tensor->data() + tensor->elements());
+    return all;
+  }
 
  private:
+  static void fill(const View<float>& view, std::uint32_t stream) {
+    const Shape5& s = view.shape;
+    std::uint64_t at = 0;
+    for (index_t n = 0; n < s.n; ++n) {
+      for (index_t c = 0; c < s.c; ++c) {
+        for (index_t z = 0; z < s.extent.z; ++z) {
+          for (index_t y = 0; y < s.extent.y; ++y) {
+            for (index_t x = 0; x < s.extent.x; ++x)
+              view(n, c, z, y, x) = static_cast<float>(normal({.seed = 5, .a = stream}, at++));
+          }
+        }
+      }
+    }
+  }
+
   std::optional<ConvPlan> plan_;
   Tensor<float> x_, dx_, y_, dy_, w_, dw_, bias_, dbias_;
   PreparedWeights prepared_;
   TaskGraph graph_;
 };
 
+const Case cases[] = {{"mb2ic20id12oc17kd3pd1", Engine::fft_tiled, Layout::plain},
+                      {"mb2ic20id12oc17kd3pd1", Engine::fft_tiled, Layout::blocked},
+                      {"mb2ic20id12oc17kd3pd1", Engine::fft_tiled, Layout::blocked, 1},
+                      {"ic1id16oc16kd5", Engine::fft_tiled, Layout::plain},
+                      {"ic20id12oc17kd3sd2pd1", Engine::fft_tiled, Layout::plain},
+                      {"g20ic20oc20id12kd5pd2", Engine::fft_tiled, Layout::blocked},
+                      {"g20ic20oc20id12kd5sd2pd2", Engine::fft_tiled, Layout::plain},
+                      {"g20ic20oc20id12kd3pd1", Engine::direct, Layout::blocked},
+                      {"g20ic20oc20id12kd3pd1", Engine::direct, Layout::plain},
+                      {"ic20id9oc17kd3pd1", Engine::direct, Layout::plain},
+                      {"ic20id9oc17kd3sd2pd1", Engine::direct, Layout::blocked},
+                      {"ic20id9oc17kd1", Engine::direct, Layout::plain},
+                      {"g2ic32id9oc32kd3pd1", Engine::direct, Layout::blocked},
+                      {"ic5id12oc4kd3", Engine::fft_volume, Layout::plain},
+                      {"ic40id8oc2kd3", Engine::fft_volume, Layout::plain},
+                      {"ic5id12oc4kd3", Engine::fft_volume, Layout::plain, 1},
+                      {"ic5id6oc4kd3", Engine::reference, Layout::plain}};
+
 }  // namespace
 
 TEST_CASE("tasks of convolutions hold as much scratch as they say") {
-  const Case cases[] = {{"mb2ic20id12oc17kd3pd1", Engine::fft_tiled, Layout::plain},
-                        {"mb2ic20id12oc17kd3pd1", Engine::fft_tiled, Layout::blocked},
-                        {"mb2ic20id12oc17kd3pd1", Engine::fft_tiled, Layout::blocked, 1},
-                        {"ic1id16oc16kd5", Engine::fft_tiled, Layout::plain},
-                        {"ic20id12oc17kd3sd2pd1", Engine::fft_tiled, Layout::plain},
-                        {"g20ic20oc20id12kd5pd2", Engine::fft_tiled, Layout::blocked},
-                        {"g20ic20oc20id12kd5sd2pd2", Engine::fft_tiled, Layout::plain},
-                        {"g20ic20oc20id12kd3pd1", Engine::direct, Layout::blocked},
-                        {"g20ic20oc20id12kd3pd1", Engine::direct, Layout::plain},
-                        {"ic20id9oc17kd3pd1", Engine::direct, Layout::plain},
-                        {"ic20id9oc17kd3sd2pd1", Engine::direct, Layout::blocked},
-                        {"ic20id9oc17kd1", Engine::direct, Layout::plain},
-                        {"g2ic32id9oc32kd3pd1", Engine::direct, Layout::blocked},
-                        {"ic5id12oc4kd3", Engine::fft_volume, Layout::plain},
-                        {"ic40id8oc2kd3", Engine::fft_volume, Layout::plain},
-                        {"ic5id12oc4kd3", Engine::fft_volume, Layout::plain, 1},
-                        {"ic5id6oc4kd3", Engine::reference, Layout::plain}};
   for (const Case& c : cases) {
     CAPTURE(c.problem, name_of(c.engine), name_of(c.layout), c.budget);
     WatchedMemory memory;
@@ -158,4 +261,41 @@ TEST_CASE("tasks of convolutions hold as much scratch as they say") {
       CHECK(task.options.scratch_bytes <= 2 * most[task.options.name] + 1024);
     }
   }
+}
+
+TEST_CASE(
+    "what tasks of convolutions pass on to each other lies in the caller's workspace, from its first use to its last") {
+  std::size_t buffers = 0;
+  for (const Case& c : cases) {
+    CAPTURE(c.problem, name_of(c.engine), name_of(c.layout), c.budget);
+    Scheduler serial(1);
+    WatchedMemory memory;
+    Convolution alone(c, memory);
+    LateWorkspace workspace;
+    WatchedMemory scratch;
+    Convolution convolution(c, scratch, &workspace);
+    buffers += workspace.buffers();
+    CHECK(workspace.all_freed());
+    std::vector<std::ptrdiff_t> kept(convolution.graph().size());
+    auto& bodies = convolution.graph().impl().bodies;
+    for (std::size_t i = 0; i < bodies.size(); ++i) {
+      bodies[i] = [&, i, body = std::move(bodies[i])] {
+        scratch.forget();
+        body();
+        kept[i] = scratch.kept();
+      };
+    }
+    for (int run = 0; run < 2; ++run) {
+      REQUIRE(alone.graph().run(serial) == RunResult::completed);
+      REQUIRE(convolution.graph().run(serial) == RunResult::completed);
+      const bool same = convolution.results() == alone.results();
+      CHECK(same);
+      CHECK(workspace.untouched());
+      const auto all = std::accumulate(kept.begin(), kept.end(), std::ptrdiff_t{0});
+      CHECK(all == static_cast<std::ptrdiff_t>(run == 0 ? convolution.prepared().bytes() : 0));
+      // Only the preparation keeps something: tasks that give back have nothing to do.
+      CHECK(std::none_of(kept.begin(), kept.end(), [](std::ptrdiff_t bytes) { return bytes < 0; }));
+    }
+  }
+  CHECK(buffers > 30);
 }

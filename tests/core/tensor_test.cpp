@@ -52,6 +52,32 @@ TEST_CASE("a blocked view addresses channels side by side in blocks of 64 bytes"
                   OverflowError);
 }
 
+TEST_CASE("an address is bound where there is memory, or will be") {
+  static_assert(!std::is_convertible_v<Address<float>, bool>);
+  static_assert(std::is_constructible_v<bool, Address<float>>);
+  static_assert(std::is_convertible_v<Address<float>, const float*>);
+  float value = 3;
+  void* slot = nullptr;
+  const Address<float> nowhere, here(&value), later = Address<float>::in(&slot);
+  CHECK(!nowhere);
+  CHECK(static_cast<bool>(here));
+  CHECK(static_cast<bool>(later));  // though the slot is empty
+  CHECK(later == nullptr);
+  slot = &value;
+  CHECK(*later == 3);
+}
+
+TEST_CASE("the element type of a view follows from its pointer") {
+  float values[24]{};
+  const Shape5 shape{.n = 1, .c = 2, .extent = {1, 3, 4}};
+  const View dense(values, shape), blocked(values, {1, 1, {1, 1, 1}}, Layout::blocked);
+  const View strided(static_cast<const float*>(values), shape, std::array<index_t, 5>{24, 12, 12, 4, 1});
+  static_assert(std::is_same_v<decltype(dense), const View<float>>);
+  static_assert(std::is_same_v<decltype(strided), const View<const float>>);
+  CHECK(dense.stride == strided.stride);
+  CHECK(blocked.layout == Layout::blocked);
+}
+
 TEST_CASE("an untyped view refuses the wrong element type") {
   Tensor<float> tensor({.n = 1, .c = 1, .extent = {1, 1, 1}});
   const TensorView view = tensor;

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import resource
 import shutil
 import signal
@@ -158,6 +159,20 @@ class Cli(unittest.TestCase):
         for part in ("SIMD target", "fftw", "oneTBB", "HDF5", "conv1", "field of view   1 x 5 x 5", "parameters", "GFLOP",
                      "MiB"):
             self.assertIn(part, text)
+
+    def test_info_adds_up_the_memory_of_training(self):
+        def mebibytes(line, text):
+            return float(re.search(rf"^ *{line} .*?([0-9.]+) MiB", text, re.MULTILINE)[1])
+
+        peaks = []
+        for threads in (1, 4):
+            text = self.run_cli("info", "net.toml", "--threads", threads)
+            peaks.append(mebibytes("memory", text))
+            parts = [mebibytes(line, text) for line in ("parameters", "lasting", "arena", "scratch")]
+            self.assertAlmostEqual(sum(parts), peaks[-1], delta=0.21)
+            self.assertRegex(text, r"on (1 thread|4 threads):")
+        self.assertGreater(peaks[1], peaks[0])
+        self.assertIn("--threads", self.run_cli("info", "net.toml", "--threads", -1, expect=105))
 
     def test_a_trace_is_written_and_simulated(self):
         self.assertIn("critical path", self.train("run", "--trace", "trace.json"))

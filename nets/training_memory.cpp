@@ -1,0 +1,72 @@
+#include "nets/training_memory.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace convolume::nets {
+namespace {
+
+std::size_t bytes_of(const Tensor<float>& tensor) {
+  return static_cast<std::size_t>(tensor.elements()) * sizeof(float);
+}
+
+std::size_t bytes_of(const Parameters& parameters) {
+  std::size_t bytes = 0;
+  for (const Parameter& p : parameters.all()) {
+    for (const auto* part : {&p.value, &p.gradient, &p.moment1, &p.moment2}) bytes += bytes_of(*part);
+  }
+  return bytes;
+}
+
+/// As many tasks as there are threads, those that hold most.
+std::size_t largest_scratch(const std::vector<TaskDescription>& tasks, int threads) {
+  std::vector<std::size_t> scratch;
+  for (const TaskDescription& task : tasks) scratch.push_back(task.options.scratch_bytes);
+  const auto count = std::min(scratch.size(), static_cast<std::size_t>(threads));
+  const auto last = scratch.begin() + static_cast<std::ptrdiff_t>(count);
+  std::partial_sort(scratch.begin(), last, scratch.end(), std::greater<>());
+  return std::accumulate(scratch.begin(), last, std::size_t{0});
+}
+
+double critical_cost(const std::vector<TaskDescription>& tasks) {
+  std::vector<double> until(tasks.size(), 0);  // the end of each task; a task comes after those that it waits for
+  double longest = 0;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    for (const TaskId before : tasks[i].after) until[i] = std::max(until[i], until[static_cast<std::size_t>(before)]);
+    until[i] += tasks[i].options.cost;
+    longest = std::max(longest, until[i]);
+  }
+  return longest;
+}
+
+}  // namespace
+
+TrainingMemory plan_training_memory(Network& network, const Parameters& parameters, CountedMemory& memory,
+                                    int threads) {
+  const Tensor<float> labels({network.input().shape().n, 1, network.shapes().output().extent}, &memory);
+  double loss = 0;
+  std::vector<TaskDescription> draft, tasks;
+  TaskGraph graph;
+  network.append_planned(
+      [&](TaskGraph& to) {
+        network.append_training(to, {}, {}, {.target = labels, .loss = &loss});
+        draft = std::exchange(tasks, to.describe());
+      },
+      graph);
+  const Lifetimes& held = network.lifetimes();
+  using Content = Lifetimes::Content;
+  const std::size_t state = bytes_of(parameters);
+  return {.parameters = state,
+          .lasting = memory.live() - state,
+          .arena = held.arena_bytes(),
+          .tensors = held.buffer_bytes(Content::tensor),
+          .spectra = held.buffer_bytes(Content::spectra),
+          .weights = held.buffer_bytes(Content::weights),
+          .working = held.buffer_bytes(Content::working),
+          .scratch = largest_scratch(tasks, threads),
+          .critical_cost = critical_cost(tasks),
+          .critical_cost_apart = critical_cost(draft)};
+}
+
+}  // namespace convolume::nets
