@@ -43,7 +43,7 @@ class Line {
 
   /// Forward, all lanes; backward with both sides swapped. in == out is allowed. Points of `in` beyond in_points count
   /// as zero; points of `out` beyond out_points are not written. Several lines lie in_line and out_line elements apart.
-  /// Here and below, `prefetch` is heeded by lines that take a single pass.
+  /// Here and below, `prefetch` goes with the first pass.
   void complex_lines(Points<const T> in, Points<T> out, T* scratch, index_t in_points, index_t out_points,
                      index_t lines, std::ptrdiff_t in_line, std::ptrdiff_t out_line,
                      const Prefetch<T>& prefetch = {}) const;

@@ -118,6 +118,7 @@ void Lifetimes::Working::free(TaskGraph& graph, const Buffer& buffer, std::span<
   auto& all = lifetimes.held_;
   const auto found = std::find_if(buffers.begin(), buffers.end(),
                                   [&](std::size_t index) { return &all[index].address == buffer.slot; });
+  if (found == buffers.end()) throw InvalidArgument("lifetimes: what is given back is no buffer of an engine");
   if (lifetimes.planned_ && all[*found].taken_over) lifetimes.append_free(graph, all[*found], last);
 }
 

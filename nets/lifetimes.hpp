@@ -23,7 +23,8 @@ namespace convolume::nets {
 /// Two buffers share bytes of the arena only where a task that follows every task of all steps of the one comes before
 /// the tasks of the other's first step: order in the graph, not in time, so that no number of threads and no delay can
 /// bring them together. A buffer that is `lasting`, because it is used between runs or by the next one, shares with
-/// none. What engines of convolutions keep between the tasks of one step has its place there too: workspace().
+/// none. What engines of convolutions keep between the tasks of one step has its place there too: workspace(). Of such
+/// a buffer not all tasks of the step count, but those that wait for Workspace::Buffer::ready, and the last of them.
 ///
 /// Building is single-threaded. The graph must not outlive this, nor run while it is planned.
 class Lifetimes {
@@ -52,12 +53,11 @@ class Lifetimes {
   template <class Append>
   auto step(TaskGraph& graph, std::vector<Buffer> buffers, const Ready& input, const Append& append) {
     keep_each_once(buffers);
-    working_.within_step = true;
+    const Working::Step within(working_);
     const auto begin = static_cast<TaskId>(graph.size());
     const Ready gate = enter(graph, buffers, input);
     auto done = append(gate);
     leave(graph, buffers, begin);
-    working_.within_step = false;
     return done;
   }
   /// For the tasks of a step, while it is appended; null where they take and free their buffers themselves.
@@ -92,6 +92,15 @@ class Lifetimes {
     explicit Working(Lifetimes& all) : lifetimes(all) {}
     Buffer take(TaskGraph& graph, std::size_t bytes) override;
     void free(TaskGraph& graph, const Buffer& buffer, std::span<const TaskId> last) override;
+
+    /// From the begin of a step to its end.
+    struct Step {
+      explicit Step(Working& all) : working(all) { working.within_step = true; }
+      ~Step() { working.within_step = false; }
+      Step(const Step&) = delete;
+      Step& operator=(const Step&) = delete;
+      Working& working;
+    };
 
     Lifetimes& lifetimes;
     std::vector<std::size_t> buffers{};

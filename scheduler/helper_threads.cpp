@@ -1,72 +1,87 @@
 #include "scheduler/helper_threads.hpp"
 
+#include <algorithm>
 #include <csignal>
 
 #include <unistd.h>
 
-#include "scheduler/trace.hpp"
-
 namespace convolume::scheduler {
 namespace {
 
-/// After shorter rests helpers come as fast without our doing.
-constexpr std::int64_t long_rest = 5'000'000;  // nanoseconds
+/// Not of another process, should the number have been given away again, nor of the one that this was forked from.
+bool is_ours(pid_t thread) noexcept { return ::tgkill(::getpid(), thread, 0) == 0; }
 
 }  // namespace
 
-void HelperThreads::came(int place) noexcept {
+HelperThreads& HelperThreads::instance() {
+  static auto& threads = *new HelperThreads;  // never destroyed: helpers may come and go until the process ends
+  return threads;
+}
+
+void HelperThreads::expect(int threads) {
+  const std::lock_guard lock(mutex_);
+  helpers_.reserve(helpers_.size() + static_cast<std::size_t>(threads));
+}
+
+HelperThreads::Helper* HelperThreads::find(pid_t thread) noexcept {
+  const auto found =
+      std::find_if(helpers_.begin(), helpers_.end(), [&](const Helper& h) { return h.thread == thread; });
+  return found == helpers_.end() ? nullptr : &*found;
+}
+
+void HelperThreads::came() noexcept {
   const pid_t self = ::gettid();
   const std::lock_guard lock(mutex_);
-  for (Slot& slot : slots_) {
-    if (slot.thread != self) continue;
-    restore(slot);
-    slot.thread = 0;
+  Helper* helper = find(self);
+  if (helper == nullptr) {
+    if (helpers_.size() == helpers_.capacity()) return;
+    helpers_.push_back({.thread = self});
+    return;
   }
-  Slot& mine = slots_[static_cast<std::size_t>(place)];
-  restore(mine);  // of a thread that TBB has replaced by this one
-  mine.thread = self;
-  mine.away = false;
+  restore(*helper);
+  helper->away = false;
 }
 
-void HelperThreads::left(int place) noexcept {
-  const std::int64_t now = trace_clock();
+void HelperThreads::left(std::int64_t now) noexcept {
+  const pid_t self = ::gettid();
   const std::lock_guard lock(mutex_);
-  Slot& mine = slots_[static_cast<std::size_t>(place)];
-  mine.away = true;
-  mine.left_at = now;
+  Helper* helper = find(self);
+  if (helper == nullptr) return;
+  helper->away = true;
+  helper->left_at = now;
 }
 
-void HelperThreads::keep_off_caller(const void* owner) noexcept {
-  const std::int64_t now = trace_clock();
+void HelperThreads::keep_off_caller(const void* owner, std::int64_t now) noexcept {
+  const pid_t self = ::gettid();
   const std::lock_guard lock(mutex_);
-  for (Slot& slot : slots_) {
-    if (slot.thread == 0 || !slot.away || slot.kept_by != nullptr || now - slot.left_at < long_rest) continue;
-    if (keep_off(slot, ::sched_getcpu())) slot.kept_by = owner;
+  for (Helper& helper : helpers_) {
+    // Between two runs in which it helps a thread of TBB may call for helpers itself.
+    if (!helper.away || helper.kept_by != nullptr || helper.thread == self) continue;
+    if (now - helper.left_at >= long_rest && keep_off(helper, ::sched_getcpu())) helper.kept_by = owner;
   }
 }
 
 void HelperThreads::let_go(const void* owner) noexcept {
   const std::lock_guard lock(mutex_);
-  for (Slot& slot : slots_) {
-    if (slot.kept_by == owner) restore(slot);
+  for (Helper& helper : helpers_) {
+    if (helper.kept_by == owner) restore(helper);
   }
 }
 
-bool HelperThreads::keep_off(Slot& slot, int processor) noexcept {
-  // Not a thread of another process, should the number have been given away again.
-  if (processor < 0 || ::tgkill(::getpid(), slot.thread, 0) != 0) return false;
-  CPU_ZERO(&slot.before);
-  if (::sched_getaffinity(slot.thread, sizeof slot.before, &slot.before) != 0) return false;
-  cpu_set_t others = slot.before;
+bool HelperThreads::keep_off(Helper& helper, int processor) noexcept {
+  if (processor < 0 || !is_ours(helper.thread)) return false;
+  CPU_ZERO(&helper.before);
+  if (::sched_getaffinity(helper.thread, sizeof helper.before, &helper.before) != 0) return false;
+  cpu_set_t others = helper.before;
   CPU_CLR(static_cast<unsigned>(processor), &others);
-  if (CPU_COUNT(&others) == 0 || CPU_EQUAL(&others, &slot.before)) return false;
-  return ::sched_setaffinity(slot.thread, sizeof others, &others) == 0;
+  if (CPU_COUNT(&others) == 0 || CPU_EQUAL(&others, &helper.before)) return false;
+  return ::sched_setaffinity(helper.thread, sizeof others, &others) == 0;
 }
 
-void HelperThreads::restore(Slot& slot) noexcept {
-  if (slot.kept_by == nullptr) return;
-  slot.kept_by = nullptr;
-  ::sched_setaffinity(slot.thread, sizeof slot.before, &slot.before);
+void HelperThreads::restore(Helper& helper) noexcept {
+  if (helper.kept_by == nullptr) return;
+  helper.kept_by = nullptr;
+  if (is_ours(helper.thread)) ::sched_setaffinity(helper.thread, sizeof helper.before, &helper.before);
 }
 
 }  // namespace convolume::scheduler

@@ -1,6 +1,7 @@
-// Where the threads that help in an arena wake up.
+// Where the threads that help with runs wake up.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <vector>
@@ -15,26 +16,31 @@ namespace convolume::scheduler {
 /// counts as taken (`vcpu_is_preempted`), so that a helper which is called after a rest waits behind its own caller
 /// until that one's time slice ends: 0.7 to 2.8 ms here, more than many a convolution takes.
 ///
-/// So who calls keeps the helpers that have rested off its own processor, until they come or the run ends. Processors
-/// that somebody else has chosen for a thread are respected, and restored as they were.
+/// So who calls keeps the helpers that have rested off its own processor, until they come to any run, or the run ends.
+/// Processors that somebody else has chosen for a thread are respected, and restored as they were. TBB's threads serve
+/// all arenas of a process, so that one object knows them all, and each is kept off by one run at a time.
 ///
-/// Thread-safe. Allocates at construction only. What the system refuses stays as it is.
+/// Thread-safe. Allocates in expect() only. What the system refuses stays as it is.
 class HelperThreads {
  public:
-  /// Places 1 to `places` - 1 are those of helpers.
-  explicit HelperThreads(int places) : slots_(static_cast<std::size_t>(places)) {}
+  /// Of the process.
+  static HelperThreads& instance();
 
-  /// The calling thread begins to help at a place.
-  void came(int place) noexcept;
-  /// It goes away from there.
-  void left(int place) noexcept;
+  /// So many more threads may help; those that find no room are let wake up anywhere.
+  void expect(int threads);
+  /// The calling thread begins to help, and goes away again. Here and below, `now` is trace_clock().
+  void came() noexcept;
+  void left(std::int64_t now) noexcept;
   /// Before helpers are called: `owner`, any address, is who lets them go again.
-  void keep_off_caller(const void* owner) noexcept;
+  void keep_off_caller(const void* owner, std::int64_t now) noexcept;
   void let_go(const void* owner) noexcept;
 
+  /// Nanoseconds; after shorter rests helpers come as fast without our doing.
+  static constexpr std::int64_t long_rest = 5'000'000;
+
  private:
-  /// The last thread at a place; each thread is in one slot. TBB keeps its threads as long as the process lives.
-  struct Slot {
+  /// TBB keeps its threads as long as the process lives.
+  struct Helper {
     pid_t thread = 0;
     bool away = false;
     std::int64_t left_at = 0;
@@ -42,11 +48,12 @@ class HelperThreads {
     cpu_set_t before{};  // where it may run otherwise, as long as somebody keeps it off
   };
 
-  static bool keep_off(Slot& slot, int processor) noexcept;
-  static void restore(Slot& slot) noexcept;
+  Helper* find(pid_t thread) noexcept;
+  static bool keep_off(Helper& helper, int processor) noexcept;
+  static void restore(Helper& helper) noexcept;
 
   std::mutex mutex_;
-  std::vector<Slot> slots_;  // guarded by mutex_
+  std::vector<Helper> helpers_;  // guarded by mutex_; never above its capacity outside of expect()
 };
 
 }  // namespace convolume::scheduler

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/fp_environment.hpp"
+#include "scheduler/helper_threads.hpp"
 #include "scheduler/tsan.hpp"
 
 namespace convolume::scheduler {
@@ -72,7 +73,7 @@ void Run::end() noexcept {
   for (int left; (left = present_.load(std::memory_order_acquire)) != 0;) {
     present_.wait(left, std::memory_order_acquire);
   }
-  if (workers_.helpers != nullptr) workers_.helpers->threads.let_go(this);
+  if (workers_.arena != nullptr) HelperThreads::instance().let_go(this);
   stop_ = {};
 }
 
@@ -90,10 +91,9 @@ void Run::work(Role role, int place) noexcept {
 
 void Run::help() noexcept {
   if (!enter()) return;
-  const int place = tbb::this_task_arena::current_thread_index();
-  workers_.helpers->threads.came(place);
-  work(Role::helper, place);
-  workers_.helpers->threads.left(place);
+  HelperThreads::instance().came();
+  work(Role::helper, tbb::this_task_arena::current_thread_index());
+  HelperThreads::instance().left(trace_clock());
   leave();
 }
 
@@ -331,13 +331,13 @@ void Run::make(Call call) noexcept {
 /// Without memory or a thread for them the run goes on with the workers that it has. (TBB does not ask again for a
 /// thread that the system has refused.)
 void Run::invite(int helpers) noexcept {
-  workers_.helpers->threads.keep_off_caller(this);
+  HelperThreads::instance().keep_off_caller(this, trace_clock());
   int sent = 0;
   try {
     tsan_release(this);
     const TsanIgnore ignore;
     for (; sent < helpers; ++sent) {
-      workers_.helpers->arena.enqueue([self = shared_from_this()] {
+      workers_.arena->enqueue([self = shared_from_this()] {
         const TsanWatch watch;
         tsan_acquire(self.get());
         self->help();

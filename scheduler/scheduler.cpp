@@ -15,6 +15,7 @@
 
 #include "convolume/cpu.hpp"
 #include "convolume/error.hpp"
+#include "scheduler/helper_threads.hpp"
 #include "scheduler/workers.hpp"
 
 namespace convolume {
@@ -29,10 +30,12 @@ class Arenas {
     static auto& arenas = *new Arenas;  // never destroyed: schedulers of static lifetime may outlive it
     return arenas;
   }
-  HelperArena& of(int threads) {
+  tbb::task_arena& of(int threads) {
     const std::lock_guard lock(mutex_);
     raise_limit(threads);
-    return arenas_.try_emplace(threads, threads).first->second;
+    const auto [at, made] = arenas_.try_emplace(threads, threads);
+    if (made) scheduler::HelperThreads::instance().expect(threads);
+    return at->second;
   }
 
  private:
@@ -45,7 +48,7 @@ class Arenas {
   }
 
   std::mutex mutex_;
-  std::map<int, HelperArena> arenas_;
+  std::map<int, tbb::task_arena> arenas_;
   int limit_ = 0;
   std::unique_ptr<tbb::global_control> control_;
 };
@@ -99,7 +102,7 @@ Scheduler::Impl::Impl(int thread_count, const SchedulerOptions& scheduler_option
     : threads(checked_threads(thread_count)), options(scheduler_options), patience(patience_of(threads)) {
   if (threads == 1) return;
   try_threads(threads - 1);
-  helpers = &Arenas::instance().of(threads);
+  arena = &Arenas::instance().of(threads);
 }
 
 void Scheduler::Impl::note_worker(int place) noexcept {

@@ -8,17 +8,8 @@
 #include <tbb/task_arena.h>
 
 #include "convolume/scheduler.hpp"
-#include "scheduler/helper_threads.hpp"
 
 namespace convolume {
-
-/// Where the helpers of schedulers of so many threads work.
-struct HelperArena {
-  explicit HelperArena(int places) : arena(places), threads(places) {}
-
-  tbb::task_arena arena;
-  scheduler::HelperThreads threads;
-};
 
 struct Scheduler::Impl {
   Impl(int thread_count, const SchedulerOptions& scheduler_options);
@@ -32,9 +23,9 @@ struct Scheduler::Impl {
   void note_worker(int place) noexcept;
   const int threads;
   const SchedulerOptions options;
-  const int patience;              // turns that an idle worker waits before it leaves
-  HelperArena* helpers = nullptr;  // none where there are none; callers work outside
-  Trace* trace = nullptr;          // changes between runs only
+  const int patience;                // turns that an idle worker waits before it leaves
+  tbb::task_arena* arena = nullptr;  // of helpers, none where there are none; callers work outside
+  Trace* trace = nullptr;            // changes between runs only
   mutable std::mutex mutex;
   std::bitset<most_threads> worked;  // guarded by mutex
 };

@@ -144,7 +144,8 @@ struct ConvGradientReady {
 class CONVOLUME_API Workspace {
  public:
   struct Buffer {
-    /// Points to the memory, aligned to 64, while those tasks run that use it.
+    /// Points to the memory, aligned to 64, while those tasks run that use it. Null: the caller has none for it, and
+    /// tasks take it from the memory resource.
     void* const* slot = nullptr;
     /// All tasks that use the memory wait for these.
     std::vector<TaskId> ready{};

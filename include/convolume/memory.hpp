@@ -65,6 +65,8 @@ struct SlabStatistics {
 ///
 /// Thread-safe: any thread may free what another allocated, and may end before the resource does or after. A freed
 /// block is poisoned under ASan. Memory goes back to upstream at destruction only; every block must be freed by then.
+/// A process that forks while other threads allocate must not use the resource in the child: a lock may be held there.
+/// Taking a large block looks through the free runs of its size, which is long only where thousands of them are free.
 /// Throws MemoryBudgetExceeded, std::bad_alloc, InvalidArgument for an alignment above 4096, and what upstream throws;
 /// after an exception the resource is as it was.
 class CONVOLUME_API SlabResource final : public std::pmr::memory_resource {

@@ -23,7 +23,8 @@ struct ComplexProduct {
   index_t rows, terms, frequencies, columns;
   bool conjugate_b = false;
   bool add = false;  ///< to what c holds
-  /// With every element of a and vector of b, the one so many elements further is asked for; 0 asks for nothing.
+  /// With every element of a and vector of b, the one so many elements further is asked for; 0 asks for what is
+  /// there.
   std::ptrdiff_t a_ahead = 0, b_ahead = 0;
 };
 

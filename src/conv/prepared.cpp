@@ -61,7 +61,7 @@ RunBuffers::RunBuffers(TaskGraph& graph, Workspace* workspace, std::shared_ptr<B
     : workspace_(workspace), store_(std::move(store)) {
   if (workspace_ == nullptr || store_->capacity() == 0) return;
   place_ = workspace_->take(graph, store_->capacity());
-  store_->place_in(place_.slot);
+  if (place_.slot != nullptr) store_->place_in(place_.slot);
 }
 
 void RunBuffers::end(TaskGraph& graph, const char* name, std::span<const TaskId> last) const {

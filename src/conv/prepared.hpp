@@ -26,7 +26,8 @@ class BufferStore {
 
   void init(std::pmr::memory_resource* memory, std::size_t buffers, std::size_t bytes_each);
   void* acquire(std::size_t index);  ///< allocates on first use
-  /// Throws StaleCache where nothing was written: never filled, released, or left by a run that failed.
+  /// Throws StaleCache where nothing was written: never filled, released, or left by a run that failed; but for
+  /// buffers behind a slot, whose memory is there while tasks run.
   const void* get(std::size_t index) const {
     if (slot_ != nullptr) return at_slot(index);
     if (buffers_[index] == nullptr) throw_never_filled();

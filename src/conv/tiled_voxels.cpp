@@ -397,7 +397,9 @@ Ready TiledVoxels<T>::append_groups(TaskGraph& graph, const Ready& source, const
            .cost = tile_cost * static_cast<double>(count),
            .scratch_bytes = group_scratch_bytes()},
           [this, ends, first, count] { run_group(first, count, ends()); }, after));
-      for (index_t slab = begin / planes; slab * planes < end; ++slab)
+      // A group that writes nothing, since all that it covers lies outside, belongs to the last slab: it reads, too.
+      const index_t first_slab = std::min(begin / planes, slabs - 1);
+      for (index_t slab = first_slab; slab == first_slab || slab * planes < end; ++slab)
         of_slab[static_cast<std::size_t>(slab)].push_back(tasks.back());
     }
     append_slabs(graph, of_slab, done);

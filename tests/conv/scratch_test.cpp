@@ -79,6 +79,8 @@ struct Case {
   Engine engine;
   Layout layout = Layout::plain;
   std::size_t budget = 0;
+  bool transposed = false;
+  const char* choice = "";
 };
 
 /// Memory that a buffer has only between the task that all its users wait for, which waits for all tasks before, and
@@ -147,8 +149,9 @@ class Convolution {
   Convolution(const Case& c, WatchedMemory& memory, Workspace* workspace = nullptr) {
     ConvProblem p = parse_problem(c.problem);
     p.x_layout = p.y_layout = c.layout;
+    p.transposed = c.transposed;
     p.epilogue = {.bias = true, .activation = {.kind = Activation::Kind::relu}};
-    plan_ = ConvPlan::make(p, {.engine = c.engine, .memory_budget = c.budget});
+    plan_ = ConvPlan::make(p, {.engine = c.engine, .choice = c.choice, .memory_budget = c.budget});
     x_ = Tensor<float>(p.x_shape(), c.layout);
     dx_ = Tensor<float>(p.x_shape(), c.layout);
     y_ = Tensor<float>(p.y_shape(), c.layout);
@@ -222,6 +225,10 @@ const Case cases[] = {{"mb2ic20id12oc17kd3pd1", Engine::fft_tiled, Layout::plain
                       {"ic20id9oc17kd3sd2pd1", Engine::direct, Layout::blocked},
                       {"ic20id9oc17kd1", Engine::direct, Layout::plain},
                       {"g2ic32id9oc32kd3pd1", Engine::direct, Layout::blocked},
+                      {"ic20id9oc17kd3sd2pd1", Engine::direct, Layout::plain, 0, true},
+                      // The last layer of tiles of dy covers nothing but padding of x.
+                      {"ic16id8ih12iw12oc16od14oh12ow12kd3pd0ph1pw1", Engine::fft_tiled, Layout::blocked, 0, false,
+                       "fft_tiled fwd=14x12x12*2 bwd_d=14x12x12*2 bwd_w=14x12x12*1 shared"},
                       {"ic5id12oc4kd3", Engine::fft_volume, Layout::plain},
                       {"ic40id8oc2kd3", Engine::fft_volume, Layout::plain},
                       {"ic5id12oc4kd3", Engine::fft_volume, Layout::plain, 1},

@@ -83,10 +83,12 @@ TEST_CASE("the predicted peak of a training iteration is the measured one within
         REQUIRE(trainer.step().has_value());
         CHECK(memory.live() == peak.peak() - peak.scratch);
         memory.forget_peak();
-        const double least = 0.97 * static_cast<double>(peak.peak());
-        // Two threads need not hold their largest scratch at once in each iteration.
+        // Two threads need not hold their largest scratch at once in each iteration, nor, where others take their time,
+        // in any: for certain one does.
+        const std::size_t certain = predicted(spec, engine, 1).peak();
+        const double wanted = 0.97 * static_cast<double>(peak.peak()), least = 0.97 * static_cast<double>(certain);
         constexpr int most = 60;
-        for (int i = 0; i < 2 || (i < most && static_cast<double>(memory.peak()) < least); ++i)
+        for (int i = 0; i < 2 || (i < most && static_cast<double>(memory.peak()) < wanted); ++i)
           REQUIRE(trainer.step().has_value());
         INFO(memory.peak() << " measured, " << peak.peak() << " predicted, of which scratch " << peak.scratch);
         CHECK(memory.peak() <= peak.peak());

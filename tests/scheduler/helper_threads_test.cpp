@@ -1,7 +1,7 @@
 // White-box: where threads may run that are kept off their caller's processor.
 #include "scheduler/helper_threads.hpp"
 
-#include <chrono>
+#include <cstdint>
 #include <semaphore>
 #include <thread>
 
@@ -45,18 +45,18 @@ class OnOneProcessor {
   cpu_set_t before_;
 };
 
-/// A thread that helps at place 1 whenever it is told to, and rests in between.
+/// A thread that helps whenever it is told to.
 class Helper {
  public:
   explicit Helper(HelperThreads& threads) : threads_(threads) {
     thread_ = std::thread([this] {
       number = gettid();
-      threads_.came(1);
+      threads_.came();
       for (;;) {
         told_.release();
         go_.acquire();
         if (end_) return;
-        leaving_ ? threads_.left(1) : threads_.came(1);
+        leaving_at_ < 0 ? threads_.came() : threads_.left(leaving_at_);
       }
     });
     told_.acquire();
@@ -66,14 +66,14 @@ class Helper {
     go_.release();
     thread_.join();
   }
-  void comes() { tell(false); }
-  void leaves() { tell(true); }
+  void comes() { tell(-1); }
+  void leaves(std::int64_t now) { tell(now); }
 
   pid_t number = 0;
 
  private:
-  void tell(bool leaving) {
-    leaving_ = leaving;
+  void tell(std::int64_t leaving_at) {
+    leaving_at_ = leaving_at;
     go_.release();
     told_.acquire();
   }
@@ -81,16 +81,18 @@ class Helper {
   HelperThreads& threads_;
   std::thread thread_;
   std::binary_semaphore go_{0}, told_{0};
-  bool leaving_ = false, end_ = false;
+  std::int64_t leaving_at_ = -1;
+  bool end_ = false;
 };
 
-void rest() { std::this_thread::sleep_for(std::chrono::milliseconds(10)); }
+constexpr std::int64_t rest = HelperThreads::long_rest;
 
 }  // namespace
 
 TEST_CASE("a helper that has rested is kept off its caller's processor until it comes or is let go") {
   if (available_cpus() < 2) return;
-  HelperThreads threads(2);
+  HelperThreads threads;
+  threads.expect(1);
   Helper helper(threads);
   const cpu_set_t all = processors_of(helper.number);
   const OnOneProcessor here;
@@ -98,15 +100,15 @@ TEST_CASE("a helper that has rested is kept off its caller's processor until it 
   CPU_CLR(static_cast<unsigned>(here.processor), &others);
   const int owner = 0, stranger = 0;
 
-  threads.keep_off_caller(&owner);
+  threads.keep_off_caller(&owner, rest);
   CHECK(same(processors_of(helper.number), all));  // it is not away
-  helper.leaves();
-  threads.keep_off_caller(&owner);
+  helper.leaves(1);
+  threads.keep_off_caller(&owner, rest);
   CHECK(same(processors_of(helper.number), all));  // it has not rested
-  rest();
-  threads.keep_off_caller(&owner);
+  threads.keep_off_caller(&owner, 1 + rest);
   CHECK(same(processors_of(helper.number), others));
-  threads.keep_off_caller(&stranger);
+  // Another run, whose caller may be elsewhere, finds it kept off already, and has nothing to let go.
+  threads.keep_off_caller(&stranger, 2 + rest);
   threads.let_go(&stranger);
   CHECK(same(processors_of(helper.number), others));
 
@@ -116,34 +118,34 @@ TEST_CASE("a helper that has rested is kept off its caller's processor until it 
     threads.let_go(&owner);
   }
   SECTION("until it is let go") { threads.let_go(&owner); }
-  SECTION("until another thread takes its place") { threads.came(1); }
   CHECK(same(processors_of(helper.number), all));
 }
 
 TEST_CASE("a helper's processors that somebody else has chosen stay chosen") {
   if (available_cpus() < 2) return;
-  HelperThreads threads(2);
+  HelperThreads threads;
+  threads.expect(1);
   Helper helper(threads);
   const OnOneProcessor here;
   const cpu_set_t chosen = processors_of(0);  // the caller's alone: nothing would be left
   REQUIRE(sched_setaffinity(helper.number, sizeof chosen, &chosen) == 0);
-  helper.leaves();
-  rest();
-  threads.keep_off_caller(&here);
+  helper.leaves(0);
+  threads.keep_off_caller(&here, rest);
   CHECK(same(processors_of(helper.number), chosen));
   helper.comes();
   CHECK(same(processors_of(helper.number), chosen));
 }
 
-TEST_CASE("a thread that has ended is left alone") {
-  HelperThreads threads(2);
-  {
-    Helper helper(threads);
-    helper.leaves();
-  }
-  rest();
-  const cpu_set_t before = processors_of(0);
-  threads.keep_off_caller(&threads);
-  threads.let_go(&threads);
-  CHECK(same(processors_of(0), before));
+TEST_CASE("threads without room, and the caller itself, wake up anywhere") {
+  if (available_cpus() < 2) return;
+  HelperThreads threads;
+  threads.expect(1);
+  threads.came();
+  threads.left(0);
+  Helper helper(threads);
+  helper.leaves(0);
+  const cpu_set_t all = processors_of(0);
+  threads.keep_off_caller(&threads, rest);
+  CHECK(same(processors_of(0), all));
+  CHECK(same(processors_of(helper.number), all));
 }
