@@ -284,7 +284,7 @@ TEST_CASE(
     buffers += workspace.buffers();
     CHECK(workspace.all_freed());
     // What a group of tiles reads must not be freed before; it is, where nobody waits for the group.
-    const auto tasks = convolution.graph().describe();
+    const auto tasks = alone.graph().describe();
     std::vector<bool> awaited(tasks.size(), false);
     for (const TaskDescription& task : tasks) {
       for (const TaskId before : task.after) awaited[static_cast<std::size_t>(before)] = true;
@@ -292,7 +292,7 @@ TEST_CASE(
     for (std::size_t i = 0; i < tasks.size(); ++i) {
       if (tasks[i].options.name.starts_with("tiles")) CHECK(awaited[i]);
     }
-    std::vector<std::ptrdiff_t> kept(tasks.size());
+    std::vector<std::ptrdiff_t> kept(convolution.graph().size());
     auto& bodies = convolution.graph().impl().bodies;
     for (std::size_t i = 0; i < bodies.size(); ++i) {
       bodies[i] = [&, i, body = std::move(bodies[i])] {
