@@ -25,7 +25,7 @@ double product_efficiency(double rows) {
   return rows >= 6 ? 0.9 : rows >= 4 ? 0.87 : rows >= 3 ? 0.84 : rows >= 2 ? 0.75 : 0.5;
 }
 constexpr double best_transform = 0.42, worst_transform = 0.33;
-constexpr double spilled_share = 0.06, least_spilled = 0.85;  // lost for each L2 that a group of tiles needs above two
+constexpr double spilled_share = 0.08, least_spilled = 0.75;  // lost for each L2 that a group of tiles needs above two
 // Lines of more points do not fit the registers, and are stored and read again in between; measured.
 constexpr index_t register_points = 16;
 constexpr double long_x_share = 0.9, long_zy_share = 0.95;
