@@ -33,7 +33,7 @@ Run::Run(TaskGraph::Impl& graph, Scheduler::Impl& workers)
 RunResult Run::execute(std::stop_token stop) {
   if (pending_.empty()) return RunResult::completed;
   begin(std::move(stop));
-  work(Role::caller, 0);
+  work(Role::caller);
   end();
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   return skipped_.load(std::memory_order_relaxed) ? RunResult::cancelled : RunResult::completed;
@@ -77,9 +77,9 @@ void Run::end() noexcept {
   stop_ = {};
 }
 
-void Run::work(Role role, int place) noexcept {
+void Run::work(Role role) noexcept {
   const DefaultFpEnvironment environment;
-  workers_.note_worker(place);
+  workers_.note_worker(role == Role::caller ? 0 : tbb::this_task_arena::current_thread_index());
   TraceStretch stretch(trace_, graph_.labels, traced_run_);
   Worker me{.role = role};
   for (std::int32_t rank = take(me); rank != none;) {
@@ -92,7 +92,7 @@ void Run::work(Role role, int place) noexcept {
 void Run::help() noexcept {
   if (!enter()) return;
   HelperThreads::instance().came();
-  work(Role::helper, tbb::this_task_arena::current_thread_index());
+  work(Role::helper);
   HelperThreads::instance().left(trace_clock());
   leave();
 }

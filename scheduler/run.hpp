@@ -61,8 +61,7 @@ class Run : public std::enable_shared_from_this<Run> {
 
   void begin(std::stop_token stop);
   void end() noexcept;
-  /// `place` is 0 of the caller, else that in the arena.
-  void work(Role role, int place) noexcept;
+  void work(Role role) noexcept;
   void help() noexcept;
   bool enter() noexcept;
   void leave() noexcept;
