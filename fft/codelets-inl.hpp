@@ -96,43 +96,107 @@ HWY_INLINE Complex<V> Rotate(D d, const Complex<V>& a) {
   }
 }
 
-/// In place: x[k] becomes the sum over j of x[j] exp(-2 pi i j k / N).
+/// A point of a line, and the one that was visited before it; before the first one stands point 0.
+template <int Point, int Before>
+struct Visit {
+  static constexpr int point = Point, before = Before;
+};
+/// What comes before visit `step` of round `round` where each round takes every `rounds`-th of a line's points.
+constexpr int BeforeInRounds(int rounds, int steps, int round, int step) {
+  if (step > 0) return round + rounds * (step - 1);
+  return round > 0 ? round - 1 + rounds * (steps - 1) : 0;
+}
+template <int Rounds, int Steps, int Round, int Step>
+inline constexpr Visit<Round + Rounds * Step, BeforeInRounds(Rounds, Steps, Round, Step)> in_rounds{};
+/// Point J where points are visited one after the other.
+template <int J>
+inline constexpr Visit<J, (J > 0 ? J - 1 : 0)> in_turn{};
+
+/// Goes from point to point of a line in memory. A walk needs a register or two; addresses that a compiler finds for
+/// all points of a butterfly at once do not fit into registers, and cost more time than the arithmetic.
+template <class T>
+class Walk {
+ public:
+  HWY_INLINE Walk(T* first, std::ptrdiff_t step) : point_(first), step_(step) {}
+  template <class V>
+  HWY_INLINE T* To(V visit) {
+    point_ += (visit.point - visit.before) * step_;
+    asm("" : "+r"(point_));  // no address is known ahead of its turn
+    return point_;
+  }
+
+ private:
+  T* point_;
+  std::ptrdiff_t step_;
+};
+
+/// The discrete Fourier transform of N points that `load(visit)` gives, one after the other, and of which
+/// `store(visit, value)` takes number k: the sum over j of point j times exp(-2 pi i j k / N). All loads come before
+/// the first store. In which order points are visited is the transform's affair: few of them have to be in registers at
+/// once.
 template <int N>
 struct Dft;
 
+/// In place, in registers.
+template <int N, class D, class V>
+HWY_INLINE void TransformInPlace(D d, std::array<Complex<V>, N>& x) {
+  Dft<N>::template Run<V>(
+      d, [&](auto visit) CONVOLUME_ALWAYS_INLINE { return x[visit.point]; },
+      [&](auto visit, const Complex<V>& value) CONVOLUME_ALWAYS_INLINE { x[visit.point] = value; });
+}
+
+/// Points in turn, held in registers together: what F does in place.
+template <int N, class V, class Load, class Store, class F>
+HWY_INLINE void InTurn(const Load& load, const Store& store, const F& transform) {
+  std::array<Complex<V>, N> x;
+  Unroll<N>([&](auto j) CONVOLUME_ALWAYS_INLINE { x[j] = load(in_turn<j>); });
+  transform(x);
+  Unroll<N>([&](auto k) CONVOLUME_ALWAYS_INLINE { store(in_turn<k>, x[k]); });
+}
+
 template <>
 struct Dft<1> {
-  template <class D, class V>
-  static HWY_INLINE void Run(D, std::array<Complex<V>, 1>&) {}
+  template <class V, class D, class Load, class Store>
+  static HWY_INLINE void Run(D, const Load& load, const Store& store) {
+    store(in_turn<0>, load(in_turn<0>));
+  }
 };
 
 template <>
 struct Dft<2> {
-  template <class D, class V>
-  static HWY_INLINE void Run(D, std::array<Complex<V>, 2>& x) {
-    const Complex<V> a = x[0];
-    x[0] = a + x[1];
-    x[1] = a - x[1];
+  template <class V, class D, class Load, class Store>
+  static HWY_INLINE void Run(D, const Load& load, const Store& store) {
+    const Complex<V> a = load(in_turn<0>), b = load(in_turn<1>);
+    store(in_turn<0>, a + b);
+    store(in_turn<1>, a - b);
   }
 };
 
 template <>
 struct Dft<4> {
-  template <class D, class V>
-  static HWY_INLINE void Run(D, std::array<Complex<V>, 4>& x) {
-    const Complex<V> s = x[0] + x[2], t = x[0] - x[2], u = x[1] + x[3], v = x[1] - x[3];
-    x[0] = s + u;
-    x[1] = SubtractI(t, v);
-    x[2] = s - u;
-    x[3] = AddI(t, v);
+  template <class V, class D, class Load, class Store>
+  static HWY_INLINE void Run(D, const Load& load, const Store& store) {
+    InTurn<4, V>(load, store, [](std::array<Complex<V>, 4>& x) CONVOLUME_ALWAYS_INLINE {
+      const Complex<V> s = x[0] + x[2], t = x[0] - x[2], u = x[1] + x[3], v = x[1] - x[3];
+      x[0] = s + u;
+      x[1] = SubtractI(t, v);
+      x[2] = s - u;
+      x[3] = AddI(t, v);
+    });
   }
 };
 
 /// Odd primes by the sums and differences of mirrored terms: 4 h^2 multiply-adds for h = (N-1)/2.
 template <int N>
 struct OddPrimeDft {
+  template <class V, class D, class Load, class Store>
+  static HWY_INLINE void Run(D d, const Load& load, const Store& store) {
+    InTurn<N, V>(load, store, [d](std::array<Complex<V>, N>& x) CONVOLUME_ALWAYS_INLINE { ByDefinition(d, x); });
+  }
+
+ private:
   template <class D, class V>
-  static HWY_INLINE void Run(D d, std::array<Complex<V>, N>& x) {
+  static HWY_INLINE void ByDefinition(D d, std::array<Complex<V>, N>& x) {
     constexpr int h = (N - 1) / 2;
     using T = hn::TFromD<D>;
     std::array<Complex<V>, h> sum, difference;
@@ -165,15 +229,17 @@ struct OddPrimeDft {
 /// where a length has many factors 3.
 template <>
 struct Dft<3> {
-  template <class D, class V>
-  static HWY_INLINE void Run(D d, std::array<Complex<V>, 3>& x) {
-    using T = hn::TFromD<D>;
-    const Complex<V> first = x[0], sum = x[1] + x[2], difference = x[1] - x[2];
-    const V c = hn::Set(d, T{-0.5}), s = hn::Set(d, static_cast<T>(-root_of_unity(1, 3).im));
-    const Complex<V> even{hn::MulAdd(sum.re, c, first.re), hn::MulAdd(sum.im, c, first.im)};
-    x[0] = first + sum;
-    x[1] = {hn::MulAdd(difference.im, s, even.re), hn::NegMulAdd(difference.re, s, even.im)};
-    x[2] = {hn::NegMulAdd(difference.im, s, even.re), hn::MulAdd(difference.re, s, even.im)};
+  template <class V, class D, class Load, class Store>
+  static HWY_INLINE void Run(D d, const Load& load, const Store& store) {
+    InTurn<3, V>(load, store, [d](std::array<Complex<V>, 3>& x) CONVOLUME_ALWAYS_INLINE {
+      using T = hn::TFromD<D>;
+      const Complex<V> first = x[0], sum = x[1] + x[2], difference = x[1] - x[2];
+      const V c = hn::Set(d, T{-0.5}), s = hn::Set(d, static_cast<T>(-root_of_unity(1, 3).im));
+      const Complex<V> even{hn::MulAdd(sum.re, c, first.re), hn::MulAdd(sum.im, c, first.im)};
+      x[0] = first + sum;
+      x[1] = {hn::MulAdd(difference.im, s, even.re), hn::NegMulAdd(difference.re, s, even.im)};
+      x[2] = {hn::NegMulAdd(difference.im, s, even.re), hn::MulAdd(difference.re, s, even.im)};
+    });
   }
 };
 template <>
@@ -188,20 +254,20 @@ struct Dft<13> : OddPrimeDft<13> {};
 /// N = A * B: B transforms of length A, rotations, A transforms of length B.
 template <int A, int B>
 struct CompositeDft {
-  template <class D, class V>
-  static HWY_INLINE void Run(D d, std::array<Complex<V>, A * B>& x) {
+  template <class V, class D, class Load, class Store>
+  static HWY_INLINE void Run(D d, const Load& load, const Store& store) {
     std::array<Complex<V>, A * B> y;
     Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE {
       std::array<Complex<V>, A> column;
-      Unroll<A>([&](auto a) CONVOLUME_ALWAYS_INLINE { column[a] = x[B * a + b]; });
-      Dft<A>::Run(d, column);
+      Unroll<A>([&](auto a) CONVOLUME_ALWAYS_INLINE { column[a] = load(in_rounds<B, A, b, a>); });
+      TransformInPlace<A>(d, column);
       Unroll<A>([&](auto k) CONVOLUME_ALWAYS_INLINE { y[B * k + b] = Rotate<b * k, A * B>(d, column[k]); });
     });
     Unroll<A>([&](auto k) CONVOLUME_ALWAYS_INLINE {
       std::array<Complex<V>, B> row;
       Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { row[b] = y[B * k + b]; });
-      Dft<B>::Run(d, row);
-      Unroll<B>([&](auto m) CONVOLUME_ALWAYS_INLINE { x[k + A * m] = row[m]; });
+      TransformInPlace<B>(d, row);
+      Unroll<B>([&](auto m) CONVOLUME_ALWAYS_INLINE { store(in_rounds<A, B, k, m>, row[m]); });
     });
   }
 };
@@ -215,21 +281,34 @@ struct PrimeFactorDft {
     while (k % B != b) k += A;
     return k;
   }
-  template <class D, class V>
-  static HWY_INLINE void Run(D d, std::array<Complex<V>, A * B>& x) {
-    constexpr int n = A * B;
-    std::array<Complex<V>, n> y;
-    Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE {
+  /// Column b holds the points (B a + A b) mod N, which leave this modulo B.
+  static constexpr int ColumnWith(int remainder) {
+    int b = 0;
+    while (A * b % B != remainder) ++b;
+    return b;
+  }
+  /// The a of point B * step + remainder in that column.
+  static constexpr int PlaceInColumn(int remainder, int step) {
+    int a = 0;
+    while ((B * a + A * ColumnWith(remainder)) % (A * B) != B * step + remainder) ++a;
+    return a;
+  }
+  template <class V, class D, class Load, class Store>
+  static HWY_INLINE void Run(D d, const Load& load, const Store& store) {
+    std::array<Complex<V>, A * B> y;
+    Unroll<B>([&](auto remainder) CONVOLUME_ALWAYS_INLINE {
       std::array<Complex<V>, A> column;
-      Unroll<A>([&](auto a) CONVOLUME_ALWAYS_INLINE { column[a] = x[(B * a + A * b) % n]; });
-      Dft<A>::Run(d, column);
-      Unroll<A>([&](auto k) CONVOLUME_ALWAYS_INLINE { y[B * k + b] = column[k]; });
+      Unroll<A>([&](auto step) CONVOLUME_ALWAYS_INLINE {
+        column[PlaceInColumn(remainder, step)] = load(in_rounds<B, A, remainder, step>);
+      });
+      TransformInPlace<A>(d, column);
+      Unroll<A>([&](auto k) CONVOLUME_ALWAYS_INLINE { y[B * k + ColumnWith(remainder)] = column[k]; });
     });
     Unroll<A>([&](auto k) CONVOLUME_ALWAYS_INLINE {
       std::array<Complex<V>, B> row;
       Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { row[b] = y[B * k + b]; });
-      Dft<B>::Run(d, row);
-      Unroll<B>([&](auto m) CONVOLUME_ALWAYS_INLINE { x[Remainders(k, m)] = row[m]; });
+      TransformInPlace<B>(d, row);
+      Unroll<B>([&](auto m) CONVOLUME_ALWAYS_INLINE { store(in_rounds<A, B, k, m>, row[(k + A * m) % B]); });
     });
   }
 };

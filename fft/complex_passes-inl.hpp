@@ -14,44 +14,46 @@ HWY_BEFORE_NAMESPACE();
 namespace convolume::fft {
 namespace HWY_NAMESPACE {
 
+/// Asks for R points that lie `step` apart.
+template <int R, int ToWrite, class T>
+HWY_INLINE void AskFor(const T* first, std::ptrdiff_t step, std::ptrdiff_t im) {
+  Walk<const T> walk(first, step);
+  Unroll<R>([&](auto j) CONVOLUME_ALWAYS_INLINE {
+    const T* point = walk.To(in_turn<j>);
+    __builtin_prefetch(point, ToWrite, into_l2);
+    __builtin_prefetch(point + im, ToWrite, into_l2);
+  });
+}
+
 /// Frequency k of one column. `in` and `out` are its first points.
 template <int R, bool Pruned, bool Twiddled, class T>
 HWY_INLINE void Butterfly(const PassArguments<T>& a, const T* in, T* out, index_t first_in, index_t first_out,
                           const T* twiddles) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  std::array<Complex<V>, R> x;
-  Unroll<R>([&](auto j) CONVOLUME_ALWAYS_INLINE {
-    const T* point = in + j * a.after * a.in_step;
-    if (Pruned && first_in + j * a.after >= a.in_points) {
-      x[j] = {hn::Zero(d), hn::Zero(d)};
+  const std::ptrdiff_t in_step = a.after * a.in_step, between = a.before * a.after, out_step = between * a.out_step;
+  if (a.ahead != 0) AskFor<R, 0>(in + a.ahead, in_step, a.in_im);
+  if (a.out_ahead != 0) AskFor<R, 1>(out + a.out_ahead, out_step, a.out_im);
+  Walk<const T> from(in, in_step);
+  Walk<T> to(out, out_step);
+  const auto load = [&](auto visit) CONVOLUME_ALWAYS_INLINE {
+    constexpr int j = visit.point;
+    const T* point = from.To(visit);
+    if (Pruned && first_in + j * a.after >= a.in_points) return Complex<V>{hn::Zero(d), hn::Zero(d)};
+    const Complex<V> value{hn::LoadU(d, point), hn::LoadU(d, point + a.in_im)};
+    if constexpr (Twiddled && j > 0) {
+      return Multiply(value, hn::Set(d, twiddles[2 * (j - 1)]), hn::Set(d, twiddles[2 * (j - 1) + 1]));
     } else {
-      x[j] = {hn::LoadU(d, point), hn::LoadU(d, point + a.in_im)};
-      if constexpr (Twiddled && j > 0) {
-        x[j] = Multiply(x[j], hn::Set(d, twiddles[2 * (j - 1)]), hn::Set(d, twiddles[2 * (j - 1) + 1]));
-      }
+      return value;
     }
-  });
-  Dft<R>::Run(d, x);
-  if (a.ahead != 0) {
-    Unroll<R>([&](auto j) CONVOLUME_ALWAYS_INLINE {
-      __builtin_prefetch(in + j * a.after * a.in_step + a.ahead, 0, into_l2);
-      __builtin_prefetch(in + j * a.after * a.in_step + a.in_im + a.ahead, 0, into_l2);
-    });
-  }
-  const std::ptrdiff_t step = a.before * a.after;
-  if (a.out_ahead != 0) {
-    Unroll<R>([&](auto c) CONVOLUME_ALWAYS_INLINE {
-      __builtin_prefetch(out + c * step * a.out_step + a.out_ahead, 1, into_l2);
-      __builtin_prefetch(out + c * step * a.out_step + a.out_im + a.out_ahead, 1, into_l2);
-    });
-  }
-  Unroll<R>([&](auto c) CONVOLUME_ALWAYS_INLINE {
-    if (Pruned && first_out + c * step >= a.out_points) return;
-    T* point = out + c * step * a.out_step;
-    hn::StoreU(x[c].re, d, point);
-    hn::StoreU(x[c].im, d, point + a.out_im);
-  });
+  };
+  const auto store = [&](auto visit, const Complex<V>& value) CONVOLUME_ALWAYS_INLINE {
+    T* point = to.To(visit);
+    if (Pruned && first_out + visit.point * between >= a.out_points) return;
+    hn::StoreU(value.re, d, point);
+    hn::StoreU(value.im, d, point + a.out_im);
+  };
+  Dft<R>::template Run<V>(d, load, store);
 }
 
 template <int R, bool Pruned, class T>

@@ -48,7 +48,7 @@ HWY_INLINE void StoreHermitian(const Complex<V>& value, HalfSpectrum<V, N>& half
 template <int N, class D, class V>
 HWY_INLINE void BackwardDft(D d, std::array<Complex<V>, N>& x) {
   Unroll<N>([&](auto j) CONVOLUME_ALWAYS_INLINE { x[j] = {x[j].im, x[j].re}; });
-  Dft<N>::Run(d, x);
+  TransformInPlace<N>(d, x);
   Unroll<N>([&](auto j) CONVOLUME_ALWAYS_INLINE { x[j] = {x[j].im, x[j].re}; });
 }
 
@@ -181,7 +181,7 @@ struct CompositeRealDft {
       } else {
         std::array<Complex<V>, B> row;
         Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { row[b] = Rotate<b * k, n>(d, columns[b][k]); });
-        Dft<B>::Run(d, row);
+        TransformInPlace<B>(d, row);
         Unroll<B>([&](auto m) CONVOLUME_ALWAYS_INLINE {
           // The row in the middle is its own mirror image.
           if constexpr (2 * k < A || 2 * (k + A * m) <= n) StoreHermitian<k + A * m, n>(row[m], out);
@@ -242,7 +242,7 @@ struct PrimeFactorRealDft {
       } else {
         std::array<Complex<V>, B> row;
         Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { row[b] = columns[b][k]; });
-        Dft<B>::Run(d, row);
+        TransformInPlace<B>(d, row);
         Unroll<B>([&](auto m) CONVOLUME_ALWAYS_INLINE { StoreHermitian<Order::Remainders(k, m), n>(row[m], out); });
       }
     });

@@ -22,14 +22,41 @@ HWY_INLINE void RealButterfly(const PassArguments<T>& a, const T* in, T* out) {
   using V = hn::Vec<decltype(d)>;
   std::array<V, R> x;
   HalfSpectrum<V, R> half;
-  Unroll<R>([&](auto j) CONVOLUME_ALWAYS_INLINE { x[j] = hn::LoadU(d, in + j * a.after * a.in_step); });
+  Walk<const T> from(in, a.after * a.in_step);
+  Unroll<R>([&](auto j) CONVOLUME_ALWAYS_INLINE { x[j] = hn::LoadU(d, from.To(in_turn<j>)); });
   RealDft<R>::Run(d, x, half);
+  Walk<T> to(out, a.before * a.after * a.out_step);
   Unroll<R / 2 + 1>([&](auto c) CONVOLUME_ALWAYS_INLINE {
-    T* point = out + c * a.before * a.after * a.out_step;
+    T* point = to.To(in_turn<c>);
     hn::StoreU(half[c].re, d, point);
     hn::StoreU(half[c].im, d, point + a.out_im);
   });
 }
+
+/// Through the frequencies k + before * c of a column, of which those above the middle are found as mirror images.
+/// Since 2 k <= before, c alone tells in which half a frequency lies.
+template <int R, class T>
+class HalfWalk {
+ public:
+  template <class Arguments>
+  HWY_INLINE HalfWalk(const Arguments& a, index_t k, T* column, std::ptrdiff_t point_step)
+      : low_(column + k * a.after * point_step, a.before * a.after * point_step),
+        high_(column + (a.before * (R - first_mirrored) - k) * a.after * point_step, -a.before * a.after * point_step) {
+  }
+  static constexpr bool Mirrored(int c) { return c >= first_mirrored; }
+  template <int C>
+  HWY_INLINE T* To(std::integral_constant<int, C>) {
+    if constexpr (Mirrored(C)) {
+      return high_.To(in_turn<C - first_mirrored>);
+    } else {
+      return low_.To(in_turn<C>);
+    }
+  }
+
+ private:
+  static constexpr int first_mirrored = (R + 1) / 2;
+  Walk<T> low_, high_;
+};
 
 /// Frequency k > 0 of a column; `out` is point 0 of the column.
 template <int R, class T>
@@ -37,26 +64,26 @@ HWY_INLINE void ComplexButterfly(const PassArguments<T>& a, index_t k, const T* 
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   std::array<Complex<V>, R> x;
+  Walk<const T> from(in, a.after * a.in_step);
   Unroll<R>([&](auto j) CONVOLUME_ALWAYS_INLINE {
-    const T* point = in + j * a.after * a.in_step;
+    const T* point = from.To(in_turn<j>);
     x[j] = {hn::LoadU(d, point), hn::LoadU(d, point + a.in_im)};
     if constexpr (j > 0) {
       x[j] = Multiply(x[j], hn::Set(d, twiddles[2 * (j - 1)]), hn::Set(d, twiddles[2 * (j - 1) + 1]));
     }
   });
-  Dft<R>::Run(d, x);
-  const index_t length = a.before * R;
-  const std::ptrdiff_t step = a.after * a.out_step;
+  TransformInPlace<R>(d, x);
   const bool middle = 2 * k == a.before;  // its own mirror image: half of the outputs repeat the others
+  HalfWalk<R, T> to(a, k, out, a.out_step);
   Unroll<R>([&](auto c) CONVOLUME_ALWAYS_INLINE {
-    const index_t frequency = k + a.before * c;
-    // Since 2 k <= before, c alone tells in which half a frequency lies.
-    if constexpr (2 * c < R) {
-      hn::StoreU(x[c].re, d, out + frequency * step);
-      hn::StoreU(x[c].im, d, out + frequency * step + a.out_im);
-    } else if (!middle) {
-      hn::StoreU(x[c].re, d, out + (length - frequency) * step);
-      hn::StoreU(hn::Neg(x[c].im), d, out + (length - frequency) * step + a.out_im);
+    T* point = to.To(c);
+    if constexpr (to.Mirrored(c)) {
+      if (middle) return;
+      hn::StoreU(x[c].re, d, point);
+      hn::StoreU(hn::Neg(x[c].im), d, point + a.out_im);
+    } else {
+      hn::StoreU(x[c].re, d, point);
+      hn::StoreU(x[c].im, d, point + a.out_im);
     }
   });
 }
@@ -87,12 +114,14 @@ HWY_INLINE void HermitianButterfly(const PassArguments<T>& a, const T* in, T* ou
   using V = hn::Vec<decltype(d)>;
   std::array<V, R> x;
   HalfSpectrum<V, R> half;
+  Walk<const T> from(in, a.before * a.after * a.in_step);
   Unroll<R / 2 + 1>([&](auto c) CONVOLUME_ALWAYS_INLINE {
-    const T* point = in + c * a.before * a.after * a.in_step;
+    const T* point = from.To(in_turn<c>);
     half[c] = {hn::LoadU(d, point), hn::LoadU(d, point + a.in_im)};
   });
   HermitianDft<R>::Run(d, half, x);
-  Unroll<R>([&](auto j) CONVOLUME_ALWAYS_INLINE { hn::StoreU(x[j], d, out + j * a.after * a.out_step); });
+  Walk<T> to(out, a.after * a.out_step);
+  Unroll<R>([&](auto j) CONVOLUME_ALWAYS_INLINE { hn::StoreU(x[j], d, to.To(in_turn<j>)); });
 }
 
 template <int R, class T>
@@ -100,23 +129,21 @@ HWY_INLINE void BackwardButterfly(const PassArguments<T>& a, index_t k, const T*
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   std::array<Complex<V>, R> x;
-  const index_t length = a.before * R;
-  const std::ptrdiff_t step = a.after * a.in_step;
+  HalfWalk<R, const T> from(a, k, in, a.in_step);
   Unroll<R>([&](auto c) CONVOLUME_ALWAYS_INLINE {
-    const index_t frequency = k + a.before * c;
-    constexpr bool mirrored = 2 * c >= R;
-    const T* point = in + (mirrored ? length - frequency : frequency) * step;
+    const T* point = from.To(c);
     const V im = hn::LoadU(d, point + a.in_im);
     // Real and imaginary part change places: the transform is backward.
-    x[c] = {mirrored ? hn::Neg(im) : im, hn::LoadU(d, point)};
+    x[c] = {from.Mirrored(c) ? hn::Neg(im) : im, hn::LoadU(d, point)};
   });
-  Dft<R>::Run(d, x);
+  TransformInPlace<R>(d, x);
   const bool middle = 2 * k == a.before;  // a real number
+  Walk<T> to(out, a.after * a.out_step);
   Unroll<R>([&](auto j) CONVOLUME_ALWAYS_INLINE {
     if constexpr (j > 0) {
       x[j] = Multiply(x[j], hn::Set(d, twiddles[2 * (j - 1)]), hn::Set(d, twiddles[2 * (j - 1) + 1]));
     }
-    T* point = out + j * a.after * a.out_step;
+    T* point = to.To(in_turn<j>);
     hn::StoreU(x[j].im, d, point);
     hn::StoreU(middle ? hn::Zero(d) : x[j].re, d, point + a.out_im);
   });
