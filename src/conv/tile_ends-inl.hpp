@@ -166,15 +166,16 @@ class TargetStore {
     if (z < box_.begin.z || z >= box_.end.z) return;
     const index_t n = plan_.extent().x;
     const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
+    const Ending ending(target_, lane);
     T* staged = const_cast<T*>(buffer) + plan_.extent().y * n * lanes;  // behind the plane, which scratch has room for
     for (index_t y = box_.begin.y; y < box_.end.y; ++y) {
       T* row = const_cast<T*>(buffer) + (y * n + box_.begin.x) * lanes;
       const index_t count = box_.end.x - box_.begin.x;
-      Finish(row, count, lane);
+      if (!ending.in_one_sweep) Finish(ending, row, count);
       const auto [begin, end] = FreshPart(z, y);
-      if (target_.add && begin > 0) StorePart(z, y, lane, row, {0, begin, true}, staged);
-      if (!target_.add || begin < end) StorePart(z, y, lane, row, {begin, end, false}, staged);
-      if (target_.add && end < count) StorePart(z, y, lane, row, {end, count, true}, staged);
+      if (target_.add && begin > 0) StorePart(z, y, lane, row, {0, begin, true}, ending, staged);
+      if (!target_.add || begin < end) StorePart(z, y, lane, row, {begin, end, false}, ending, staged);
+      if (target_.add && end < count) StorePart(z, y, lane, row, {end, count, true}, ending, staged);
     }
   }
 
@@ -201,44 +202,70 @@ class TargetStore {
            (target_.origin.x + box_.begin.x + x) * block.voxel_stride;
   }
 
-  void StorePart(index_t z, index_t y, index_t lane, const T* row, const Part& part, T* staged) const {
+  using V = hn::Vec<hn::ScalableTag<T>>;
+  /// What happens to values on their way out: scale, bias, activation; lanes without a channel become zero.
+  struct Ending {
+    Ending(const TileTarget<T>& target, index_t first_lane) {
+      const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
+      const index_t there = std::clamp<index_t>(target.block.channels - first_lane, 0, lanes);
+      HWY_ALIGN T bias[hn::MaxLanes(hn::ScalableTag<T>())] = {};
+      for (index_t i = 0; i < there && target.bias != nullptr; ++i) bias[i] = target.bias[first_lane + i];
+      shift = hn::Load(d_, bias);
+      scale = hn::Set(d_, target.scale);
+      channels = hn::FirstN(d_, static_cast<std::size_t>(there));
+      relu = target.activation.kind == Activation::Kind::relu;
+      in_one_sweep = target.block.blocked && (relu || target.activation.kind == Activation::Kind::none);
+    }
+    template <bool Relu>
+    HWY_INLINE V Apply(V value) const {
+      value = hn::IfThenElseZero(channels, hn::MulAdd(value, scale, shift));
+      return Relu ? hn::IfThenZeroElse(hn::Le(value, hn::Zero(d_)), value) : value;  // NaN stays
+    }
+    V shift, scale;
+    hn::Mask<hn::ScalableTag<T>> channels;
+    bool relu, in_one_sweep;  ///< where nothing but this happens to blocked values, on their way
+  };
+
+  void StorePart(index_t z, index_t y, index_t lane, const T* row, const Part& part, const Ending& ending,
+                 T* staged) const {
     row += part.begin * static_cast<index_t>(hn::Lanes(d_));
-    target_.block.blocked ? StoreBlocked(z, y, lane, row, part) : StorePlain(z, y, lane, row, part, staged);
+    T* to = Voxel(z, y, part.begin) + lane;
+    if (!target_.block.blocked) {
+      StorePlain(z, y, lane, row, part, staged);
+    } else if (!ending.in_one_sweep) {
+      StoreBlocked(row, to, part, [](V value) HWY_ATTR { return value; });
+    } else if (ending.relu) {
+      StoreBlocked(row, to, part, [e = ending](V value) HWY_ATTR { return e.template Apply<true>(value); });
+    } else {
+      StoreBlocked(row, to, part, [e = ending](V value) HWY_ATTR { return e.template Apply<false>(value); });
+    }
   }
 
-  /// Scale, bias and activation; lanes without a channel become zero.
-  void Finish(T* row, index_t count, index_t first_lane) const {
+  void Finish(const Ending& ending, T* row, index_t count) const {
     const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
-    const index_t there = std::clamp<index_t>(target_.block.channels - first_lane, 0, lanes);
-    HWY_ALIGN T bias[hn::MaxLanes(hn::ScalableTag<T>())] = {};
-    for (index_t lane = 0; lane < there && target_.bias != nullptr; ++lane)
-      bias[lane] = target_.bias[first_lane + lane];
-    const auto shift = hn::Load(d_, bias), scale = hn::Set(d_, target_.scale);
     for (index_t x = 0; x < count; ++x) {
-      hn::StoreU(hn::MulAdd(hn::LoadU(d_, row + x * lanes), scale, shift), d_, row + x * lanes);
+      hn::StoreU(ending.template Apply<false>(hn::LoadU(d_, row + x * lanes)), d_, row + x * lanes);
     }
-    if (target_.activation.kind != Activation::Kind::none) {
-      ops::activate(target_.activation, static_cast<const T*>(row), row, count * lanes);
-    }
-    if (there == lanes) return;
-    const auto mask = hn::FirstN(d_, static_cast<std::size_t>(there));
+    if (target_.activation.kind == Activation::Kind::none) return;
+    ops::activate(target_.activation, static_cast<const T*>(row), row, count * lanes);
     for (index_t x = 0; x < count; ++x) {
-      hn::StoreU(hn::IfThenElseZero(mask, hn::LoadU(d_, row + x * lanes)), d_, row + x * lanes);
+      hn::StoreU(hn::IfThenElseZero(ending.channels, hn::LoadU(d_, row + x * lanes)), d_, row + x * lanes);
     }
   }
 
-  void StoreBlocked(index_t z, index_t y, index_t lane, const T* row, const Part& part) const {
+  template <class End>
+  HWY_INLINE void StoreBlocked(const T* row, T* to, const Part& part, const End& end) const {
     const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
     const index_t count = part.end - part.begin, step = target_.block.voxel_stride;
-    T* to = Voxel(z, y, part.begin) + lane;
     // Narrower vectors would leave lines of the cache half written.
     if (target_.past_caches && lanes == fft::tile_lanes<T>) {
-      for (index_t x = 0; x < count; ++x) hn::Stream(hn::LoadU(d_, row + x * lanes), d_, to + x * step);
-      return;
-    }
-    for (index_t x = 0; x < count; ++x, to += step) {
-      const auto value = hn::LoadU(d_, row + x * lanes);
-      hn::StoreU(part.add ? hn::Add(hn::LoadU(d_, to), value) : value, d_, to);
+      for (index_t x = 0; x < count; ++x) hn::Stream(end(hn::LoadU(d_, row + x * lanes)), d_, to + x * step);
+    } else if (part.add) {
+      for (index_t x = 0; x < count; ++x, to += step) {
+        hn::StoreU(hn::Add(hn::LoadU(d_, to), end(hn::LoadU(d_, row + x * lanes))), d_, to);
+      }
+    } else {
+      for (index_t x = 0; x < count; ++x, to += step) hn::StoreU(end(hn::LoadU(d_, row + x * lanes)), d_, to);
     }
   }
 

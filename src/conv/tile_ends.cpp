@@ -86,7 +86,6 @@ TileEndFunctions<T> Functions() {
           [](const Plan& plan, const T* spectrum, const fft::TileStrides& strides, const TileTarget<T>& target,
              T* scratch) {
             tile::InversePlanes(plan, spectrum, strides, TargetStore<T>(plan, target), scratch);
-            if (target.past_caches) hwy::FlushStream();
           },
           StreamCopy<T>};
 }

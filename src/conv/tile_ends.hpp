@@ -60,7 +60,7 @@ struct TileTarget {
   bool add = false;
   fft::TileBox fresh{};  ///< with `add`: voxels of the window that hold nothing yet
   /// For invert_planes, where the tensor is blocked, aligned to 64 bytes and not added to: voxels do not stay in the
-  /// caches, nor are their lines read first.
+  /// caches, nor are their lines read first. Whoever lets others read them calls fence_streams() before.
   bool past_caches = false;
 };
 
