@@ -18,8 +18,9 @@ void transform_tiles_in_lanes(const fft::TilePlan<T>& plan, const TileGrid& grid
                               const View<const T>& x, const TileSpectra<T>& layout, T* spectra, T* scratch,
                               TransformMeter& meter) {
   constexpr index_t lanes = fft::tile_lanes<T>;
-  for (index_t begin = 0; begin < count; begin += lanes) {
-    for (index_t i = 0; i < grid.lattices.phases() * x.shape.c; ++i) {
+  const index_t maps = grid.lattices.phases() * x.shape.c;
+  const auto transform = [&](index_t begin) {
+    for (index_t i = 0; i < maps; ++i) {
       const index_t phase = i / x.shape.c, c = i % x.shape.c;
       fft::PlainTile<const T> tiles{};
       for (index_t lane = 0; lane < std::min(lanes, count - begin); ++lane) {
@@ -34,9 +35,12 @@ void transform_tiles_in_lanes(const fft::TilePlan<T>& plan, const TileGrid& grid
         tiles.row_stride = from.stride[3];
         tiles.voxel_stride = from.stride[4];
       }
-      meter.measure(Counted::input,
-                    [&] { plan.forward(tiles, spectra + layout.offset(begin / lanes, i), layout.strides(), scratch); });
+      plan.forward(tiles, spectra + layout.offset(begin / lanes, i), layout.strides(), scratch);
     }
+  };
+  for (index_t begin = 0; begin < count; begin += lanes) {
+    meter.measure(
+        Counted::input, [&] { transform(begin); }, maps);
   }
 }
 
@@ -148,11 +152,14 @@ void TiledVoxels<T>::transform_group(index_t first, index_t count, const GroupEn
     transform_tiles_in_lanes(in_, grid_, first, count, ends.source, source_, spectra, scratch, meter_);
     return;
   }
-  for (index_t i = 0; i < count; ++i) {
-    for (index_t phase = 0; phase < terms_.phases; ++phase) {
-      transform_phase(first + i, phase, ends, spectra + source_.offset(i, phase * terms_.step), scratch);
+  const auto transform = [&] {
+    for (index_t i = 0; i < count; ++i) {
+      for (index_t phase = 0; phase < terms_.phases; ++phase) {
+        transform_phase(first + i, phase, ends, spectra + source_.offset(i, phase * terms_.step), scratch);
+      }
     }
-  }
+  };
+  meter_.measure(counted_, transform, count * terms_.phases * ((terms_.channels + lanes - 1) / lanes));
 }
 
 /// All channels of a phase of a tile.
@@ -168,7 +175,7 @@ void TiledVoxels<T>::transform_phase(index_t tile, index_t phase, const GroupEnd
                          .shift = shift_,
                          .activation = ends.gradient};
     if (ends.gradient != nullptr) source.y = block_of(y, source_layout_, n, c);
-    meter_.measure(counted_, [&] { transform_planes(in_, source, spectra + c, source_.strides(), scratch); });
+    transform_planes(in_, source, spectra + c, source_.strides(), scratch);
   }
 }
 
@@ -190,9 +197,11 @@ void TiledVoxels<T>::run_group(index_t first, index_t count, const GroupEnds<T>&
     } else {
       multiply_group(first, begin, tiles, ends, in, out, blocks, temporary);
     }
-    invert_group(first + begin, tiles, ends, out, temporary);
+    meter_.measure(
+        Counted::inverse, [&] { invert_group(first + begin, tiles, ends, out, temporary); },
+        tiles * weights_.columns());
   }
-  if (ends.keep != nullptr) fence_streams();
+  fence_streams();  // once: each waits until memory has all that was streamed
 }
 
 /// Tiles [begin, begin + count) of the group that begins with tile `first`.
@@ -208,13 +217,13 @@ void TiledVoxels<T>::multiply_group(index_t first, index_t begin, index_t count,
     } else if (ends.kept != nullptr) {
       spectra = ends.kept + all;
     } else {
-      meter_.measure_part(counted_, [&] { lines_forward(count, spectra, blocks, scratch); });
+      meter_.sample_part(counted_, block, [&] { lines_forward(count, spectra, blocks, scratch); });
       if (ends.keep != nullptr) stream_copy(blocks, source_.offset(count, 0), ends.keep + all);
       spectra = blocks;
     }
     multiply_block(count, spectra, ends.weights + weights_.block_offset(block), products);
-    meter_.measure_part(Counted::inverse,
-                        [&] { lines_backward(count, products, out + target_.block_offset(block), scratch); });
+    meter_.sample_part(Counted::inverse, block,
+                       [&] { lines_backward(count, products, out + target_.block_offset(block), scratch); });
   }
 }
 
@@ -321,7 +330,7 @@ void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupEnds<
                                  .fresh = fresh,
                                  .past_caches = past};
       const T* from = spectra + target_.offset(i, block * lanes);
-      meter_.measure(Counted::inverse, [&] { invert_planes(out_, from, target_.strides(), target, scratch); });
+      invert_planes(out_, from, target_.strides(), target, scratch);
     }
   }
 }

@@ -282,20 +282,21 @@ void TiledWeightGradient<T>::sum_step(const BackwardArguments& a, index_t first,
                                       T* sums, T* scratch) const {
   T* planes = scratch + scratch_bytes() / sizeof(T);
   T* lines = planes + dy_.elements();
-  for (index_t i = 0; i < count; ++i) {
-    for (index_t o = 0; o < problem_.out_channels; o += lanes) {
-      meter_.measure(dy_counted(), [&] {
+  const auto transform = [&] {
+    for (index_t i = 0; i < count; ++i) {
+      for (index_t o = 0; o < problem_.out_channels; o += lanes) {
         transform_planes(gradient_, dy_source(a, first + i, o), planes + dy_.offset(i, o), dy_.strides(), scratch);
-      });
+      }
     }
-  }
+  };
+  meter_.measure(dy_counted(), transform, count * ((problem_.out_channels + lanes - 1) / lanes));
   if (grid_.planar()) {
     multiply_block(in_.blocks(), count, x, planes, add, sums);
     return;
   }
   for (index_t block = 0; block < in_.blocks(); ++block) {
     const T* from = planes + dy_.block_offset(block);
-    meter_.measure_part(dy_counted(), [&] {
+    meter_.sample_part(dy_counted(), block, [&] {
       for (index_t o = 0; o < problem_.out_channels; o += lanes) {
         gradient_.forward_lines({from + o, lines + o, dy_.strides(), dy_.strides()}, count, dy_.tile_step(),
                                 dy_.tile_step(), scratch);
