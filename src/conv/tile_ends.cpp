@@ -84,9 +84,7 @@ TileEndFunctions<T> Functions() {
             tile::InverseTile(plan, spectrum, strides, TargetStore<T>(plan, target), scratch);
           },
           [](const Plan& plan, const T* spectrum, const fft::TileStrides& strides, const TileTarget<T>& target,
-             T* scratch) {
-            tile::InversePlanes(plan, spectrum, strides, TargetStore<T>(plan, target), scratch);
-          },
+             T* scratch) { tile::InversePlanes(plan, spectrum, strides, TargetStore<T>(plan, target), scratch); },
           StreamCopy<T>};
 }
 

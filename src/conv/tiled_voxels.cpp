@@ -13,37 +13,6 @@ namespace convolume::conv {
 
 using plan::Direction;
 
-template <class T>
-void transform_tiles_in_lanes(const fft::TilePlan<T>& plan, const TileGrid& grid, index_t first, index_t count,
-                              const View<const T>& x, const TileSpectra<T>& layout, T* spectra, T* scratch,
-                              TransformMeter& meter) {
-  constexpr index_t lanes = fft::tile_lanes<T>;
-  const index_t maps = grid.lattices.phases() * x.shape.c;
-  const auto transform = [&](index_t begin) {
-    for (index_t i = 0; i < maps; ++i) {
-      const index_t phase = i / x.shape.c, c = i % x.shape.c;
-      fft::PlainTile<const T> tiles{};
-      for (index_t lane = 0; lane < std::min(lanes, count - begin); ++lane) {
-        const index_t tile = first + begin + lane;
-        const View<const T> from = grid.x_lattice(x, tile, phase);
-        const Extent3 origin = grid.x_begin(tile, phase);
-        const auto at = static_cast<std::size_t>(lane);
-        tiles.lanes[at] = from.channel(grid.sample(tile), c) + origin.z * from.stride[2] + origin.y * from.stride[3] +
-                          origin.x * from.stride[4];
-        tiles.boxes[at] = {Extent3{0, 0, 0} - origin, from.shape.extent - origin};
-        tiles.plane_stride = from.stride[2];
-        tiles.row_stride = from.stride[3];
-        tiles.voxel_stride = from.stride[4];
-      }
-      plan.forward(tiles, spectra + layout.offset(begin / lanes, i), layout.strides(), scratch);
-    }
-  };
-  for (index_t begin = 0; begin < count; begin += lanes) {
-    meter.measure(
-        Counted::input, [&] { transform(begin); }, maps);
-  }
-}
-
 void append_slabs(TaskGraph& graph, const std::vector<std::vector<TaskId>>& of_slab, std::vector<TaskId>& done) {
   for (const auto& writers : of_slab)
     done.push_back(graph.add(
@@ -81,9 +50,10 @@ TiledVoxels<T>::TiledVoxels(const ConvProblem& p, Direction direction, const pla
   if (few) {
     while (lanes % step_ != 0) --step_;
     group_ = lanes;
+    lane_spectra_ = LaneSpectra<T>(grid_, p.in_channels, lanes, true);
   }
-  make_groups();
-  source_ = TileSpectra<T>(way.tile, terms_.all(), group_, few);
+  make_groups(few);
+  source_ = few ? lane_spectra_.layout() : TileSpectra<T>(way.tile, terms_.all(), group_, false);
   target_ = TileSpectra<T>(way.tile, results_.all(), step_, false);
   kept_ = TileSpectra<T>(way.tile, terms_.all(), grid_.tiles(), few);
 }
@@ -148,10 +118,6 @@ std::vector<TaskId> TiledVoxels<T>::append_weight_spectra(TaskGraph& graph, std:
 template <class T>
 void TiledVoxels<T>::transform_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra,
                                      T* scratch) const {
-  if (source_.tiles_in_lanes()) {
-    transform_tiles_in_lanes(in_, grid_, first, count, ends.source, source_, spectra, scratch, meter_);
-    return;
-  }
   const auto transform = [&] {
     for (index_t i = 0; i < count; ++i) {
       for (index_t phase = 0; phase < terms_.phases; ++phase) {
@@ -179,27 +145,36 @@ void TiledVoxels<T>::transform_phase(index_t tile, index_t phase, const GroupEnd
   }
 }
 
-/// Tiles [first, first + count) of one sample: transform, multiply, invert. Spectra along Z exist for one frequency
-/// block at a time, in the L1; what lies in larger caches between the stages is half done, and y takes the place of x
-/// there (but for planes, whose products are not staged).
+/// Tiles of sample n: transform, multiply, invert. Spectra along Z exist for one frequency block at a time, in the L1;
+/// what lies in larger caches between the stages is half done, and y takes the place of x there (but for planes, whose
+/// products are not staged).
 template <class T>
-void TiledVoxels<T>::run_group(index_t first, index_t count, const GroupEnds<T>& ends) const {
+void TiledVoxels<T>::run_group(index_t n, const TileGroup& group, const GroupEnds<T>& ends) const {
   Scratch scratch(ends.memory, group_scratch_bytes());
   T* in = scratch.take<T>(bytes_of(source_.elements()));
   T* out = in_place() ? in : scratch.take<T>(bytes_of(target_.elements()));
   T* blocks = scratch.take<T>(block_bytes());
   T* temporary = scratch.take<T>(scratch_bytes());
-  if (ends.kept == nullptr) transform_group(first, count, ends, in, temporary);
-  for (index_t begin = 0; begin < count; begin += step_) {
-    const index_t tiles = std::min(step_, count - begin);
-    if (grid_.planar()) {
-      multiply_planes(first, begin, tiles, ends, in, out);
-    } else {
-      multiply_group(first, begin, tiles, ends, in, out, blocks, temporary);
+  for (index_t plane = 0; plane < group.planes; ++plane) {
+    const index_t first = n * grid_.per_sample() + group.first + plane * grid_.layer(), count = group.count;
+    const T* spectra = in;
+    if (source_.tiles_in_lanes()) {
+      spectra = lane_spectra_.transform(in_, grid_, {group.first, count, group.planes}, n, plane, ends.source, in,
+                                        temporary, meter_);
+    } else if (ends.kept == nullptr) {
+      transform_group(first, count, ends, in, temporary);
     }
-    meter_.measure(
-        Counted::inverse, [&] { invert_group(first + begin, tiles, ends, out, temporary); },
-        tiles * weights_.columns());
+    for (index_t begin = 0; begin < count; begin += step_) {
+      const index_t tiles = std::min(step_, count - begin);
+      if (grid_.planar()) {
+        multiply_planes(first, begin, tiles, ends, spectra, out);
+      } else {
+        multiply_group(first, begin, tiles, ends, spectra, out, blocks, temporary);
+      }
+      meter_.measure(
+          Counted::inverse, [&] { invert_group(first + begin, tiles, ends, out, temporary); },
+          tiles * weights_.columns());
+    }
   }
   fence_streams();  // once: each waits until memory has all that was streamed
 }
@@ -336,13 +311,18 @@ void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupEnds<
 }
 
 template <class T>
-void TiledVoxels<T>::make_groups() {
+void TiledVoxels<T>::make_groups(bool in_lanes) {
+  if (in_lanes) {
+    for (const TileColumn& column : lane_spectra_.columns(grid_))
+      groups_.push_back({column.first, column.count, column.planes, {}});
+    return;
+  }
   if (grid_.way.overlap_add) {
     make_overlapping_groups();
     return;
   }
   for (index_t first = 0; first < grid_.per_sample(); first += group_)
-    groups_.push_back({first, std::min(group_, grid_.per_sample() - first), {}});
+    groups_.push_back({first, std::min(group_, grid_.per_sample() - first), 1, {}});
 }
 
 /// Pieces of a layer that are all even, or all odd, along an axis have nothing in common.
@@ -353,7 +333,7 @@ void TiledVoxels<T>::make_overlapping_groups() {
   step_ = group_ = piece.y * piece.x;
   std::vector<Extent3> places;
   const auto add = [&](const Extent3& at) {
-    TileGroup group{(at.z * count.y + at.y * piece.y) * count.x + at.x * piece.x, 0, {}};
+    TileGroup group{(at.z * count.y + at.y * piece.y) * count.x + at.x * piece.x, 0, 1, {}};
     group.count = std::min(piece.y, count.y - at.y * piece.y) * std::min(piece.x, count.x - at.x * piece.x);
     for (std::size_t i = 0; i < places.size(); ++i) {
       const Extent3 apart = places[i] - at;
@@ -393,8 +373,8 @@ Ready TiledVoxels<T>::append_groups(TaskGraph& graph, const Ready& source, const
     std::vector<TaskId> tasks;
     std::vector<std::vector<TaskId>> of_slab(static_cast<std::size_t>(slabs));
     for (const TileGroup& group : groups_) {
-      const index_t first = n * grid_.per_sample() + group.first, count = group.count;
-      const index_t first_layer = group.first / grid_.layer(), last_layer = (group.first + count - 1) / grid_.layer();
+      const index_t first_layer = group.first / grid_.layer();
+      const index_t last_layer = (group.first + group.count - 1) / grid_.layer() + group.planes - 1;
       const auto [begin, end] = written_planes(first_layer, last_layer);
       std::vector<TaskId> after = weights;
       const index_t z0 = first_layer * grid_.way.valid.z, z1 = (last_layer + 1) * grid_.way.valid.z;
@@ -403,9 +383,9 @@ Ready TiledVoxels<T>::append_groups(TaskGraph& graph, const Ready& source, const
       for (const std::size_t other : group.before) after.push_back(tasks[other]);
       tasks.push_back(graph.add(
           {.name = conjugate_ ? "tiles forward" : "tiles backward",
-           .cost = tile_cost * static_cast<double>(count),
+           .cost = tile_cost * static_cast<double>(group.count * group.planes),
            .scratch_bytes = group_scratch_bytes()},
-          [this, ends, first, count] { run_group(first, count, ends()); }, after));
+          [this, ends, n, &group] { run_group(n, group, ends()); }, after));
       // A group that writes nothing, since all that it covers lies outside, belongs to the last slab: it reads, too.
       const index_t first_slab = std::min(begin / planes, slabs - 1);
       for (index_t slab = first_slab; slab == first_slab || slab * planes < end; ++slab)
@@ -416,12 +396,6 @@ Ready TiledVoxels<T>::append_groups(TaskGraph& graph, const Ready& source, const
   return Ready(std::move(done), 1, slabs, results_.channels, planes);
 }
 
-template void transform_tiles_in_lanes(const fft::TilePlan<float>&, const TileGrid&, index_t, index_t,
-                                       const View<const float>&, const TileSpectra<float>&, float*, float*,
-                                       TransformMeter&);
-template void transform_tiles_in_lanes(const fft::TilePlan<double>&, const TileGrid&, index_t, index_t,
-                                       const View<const double>&, const TileSpectra<double>&, double*, double*,
-                                       TransformMeter&);
 template class TiledVoxels<float>;
 template class TiledVoxels<double>;
 

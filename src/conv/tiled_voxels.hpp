@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "conv/engine.hpp"
+#include "conv/lane_spectra.hpp"
 #include "conv/tile_ends.hpp"
 #include "conv/tiled_layout.hpp"
 #include "conv/transform_meter.hpp"
@@ -54,28 +55,15 @@ GroupEnds<T> group_ends(const ConvProblem& problem, const BackwardArguments& a, 
   return ends;
 }
 
-/// Tiles [first, first + count) of a sample; groups with numbers `before` have to come before, because they write to
-/// the same voxels.
+/// Tiles [first, first + count) of a sample, and those behind them in `planes` - 1 further layers; groups with numbers
+/// `before` have to come before, because they write to the same voxels.
 struct TileGroup {
-  index_t first, count;
+  index_t first, count, planes;
   std::vector<std::size_t> before;
 };
 
-/// Sixteen tiles (eight of doubles) at a time, one channel of x after the other, phase by phase: spectra of `count`
-/// tiles from `first` on.
-template <class T>
-void transform_tiles_in_lanes(const fft::TilePlan<T>& plan, const TileGrid& grid, index_t first, index_t count,
-                              const View<const T>& x, const TileSpectra<T>& layout, T* spectra, T* scratch,
-                              TransformMeter& meter);
-
 /// Adds a task for each slab of planes of a sample (TileGrid::slab_planes) behind the tiles that write there.
 void append_slabs(TaskGraph& graph, const std::vector<std::vector<TaskId>>& of_slab, std::vector<TaskId>& done);
-
-/// Whether a tensor has so few channels that tiles go into the lanes.
-template <class T>
-bool tiles_in_lanes(index_t channels, Layout layout) {
-  return channels < fft::tile_lanes<T> / 2 && layout == Layout::plain;
-}
 
 /// One direction. `problem` is not transposed; of one that is, the directions of its untransposed() change places.
 /// Immutable and thread-safe.
@@ -127,7 +115,7 @@ class TiledVoxels {
 
   void weight_spectra(const View<const T>& w, index_t term, index_t column, std::pmr::memory_resource* memory,
                       T* spectra) const;
-  void run_group(index_t first, index_t count, const GroupEnds<T>& ends) const;
+  void run_group(index_t n, const TileGroup& group, const GroupEnds<T>& ends) const;
   void transform_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra, T* scratch) const;
   void transform_phase(index_t tile, index_t phase, const GroupEnds<T>& ends, T* spectra, T* scratch) const;
   void multiply_group(index_t first, index_t begin, index_t count, const GroupEnds<T>& ends, const T* in, T* out,
@@ -139,7 +127,7 @@ class TiledVoxels {
   void lines_forward(index_t count, const T* from, T* to, T* scratch) const;
   void lines_backward(index_t count, const T* from, T* to, T* scratch) const;
   void invert_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra, T* scratch) const;
-  void make_groups();
+  void make_groups(bool in_lanes);
   void make_overlapping_groups();
   fft::TileBox fresh_part(index_t tile) const;
   std::size_t scratch_bytes() const {
@@ -163,6 +151,7 @@ class TiledVoxels {
   index_t group_;  ///< tiles that are transformed together
   index_t step_;   ///< of these, how many are multiplied and inverted together
   TileSpectra<T> source_, target_, kept_;
+  LaneSpectra<T> lane_spectra_;    ///< of the source, where its tiles share lanes
   std::vector<TileGroup> groups_;  ///< of each sample; the first to come are first
   plan::OverlapOrder order_;       ///< of tiles, where results overlap
   Extent3 window_, written_;       ///< voxels that a tile reads and writes

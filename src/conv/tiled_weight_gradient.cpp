@@ -57,12 +57,14 @@ TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& problem, bool tra
   const index_t sums = static_cast<index_t>(sizeof(T)) * weights_.elements();
   const auto l2 = static_cast<index_t>(machine_model().l2_bytes);
   if (few_ && sums <= l2) {
-    parts_ = std::min(most_parts, (grid_.tiles() + lanes - 1) / lanes);
+    lane_spectra_ = LaneSpectra<T>(grid_, problem.in_channels, lanes, true);
+    columns_ = lane_spectra_.columns(grid_);
+    parts_ = std::min(most_parts, problem.batch * static_cast<index_t>(columns_.size()));
     // Sums are read and written once per step; of small tiles more fit the L2 beside them.
     const TileSpectra<T> one(grid_.way.tile, problem.out_channels, 1, false);
     chunk_ = lanes;
     while (chunk_ > least_step && chunk_ * static_cast<index_t>(sizeof(T)) * one.elements() > l2 / 2) chunk_ /= 2;
-    x_ = TileSpectra<T>(grid_.way.tile, rows_.all(), lanes, few_);
+    x_ = lane_spectra_.layout();
     dy_ = TileSpectra<T>(grid_.way.tile, problem.out_channels, chunk_, false);
     return;
   }
@@ -75,6 +77,7 @@ TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& problem, bool tra
   chunk_ = shared_ ? grid_.tiles() : std::clamp<index_t>(chunk_bytes * lanes / bytes(lanes), 1, grid_.tiles());
   if (few_) chunk_ = round_up(chunk_, lanes);
   x_ = TileSpectra<T>(grid_.way.tile, rows_.all(), chunk_, few_);
+  if (few_) lane_spectra_ = LaneSpectra<T>(grid_, problem.in_channels, chunk_, false);
   dy_ = TileSpectra<T>(grid_.way.tile, problem.out_channels, chunk_, false);
 }
 
@@ -157,8 +160,7 @@ void TiledWeightGradient<T>::transform_x(const BackwardArguments& a, index_t til
   if (few_) {
     if (place % lanes != 0) return;
     const index_t count = std::min({lanes, chunk_ - place, grid_.tiles() - tile});
-    transform_tiles_in_lanes(in_, grid_, tile, count, fine(a), x_, spectra + x_.offset(place / lanes, 0), scratch,
-                             meter_);
+    lane_spectra_.transform(in_, grid_, tile, count, fine(a), spectra + x_.offset(place / lanes, 0), scratch, meter_);
     return;
   }
   stream_spectra(
@@ -312,12 +314,15 @@ void TiledWeightGradient<T>::sum_part(const BackwardArguments& a, index_t part, 
   Scratch scratch(a.memory, part_scratch_bytes());
   T* x = scratch.take<T>(bytes_of(x_.elements()));
   T* temporary = scratch.take<T>(step_scratch_bytes());
-  const index_t begin = first_of_part(part), end = first_of_part(part + 1);
-  for (index_t first = begin; first < end; first += lanes) {
-    const index_t count = std::min(lanes, end - first);
-    transform_tiles_in_lanes(in_, grid_, first, count, fine(a), x_, x, temporary, meter_);
-    for (index_t i = 0; i < count; i += chunk_) {
-      sum_step(a, first + i, std::min(chunk_, count - i), x + i, first + i > begin, sums, temporary);
+  bool add = false;
+  for (index_t i = first_column(part); i < first_column(part + 1); ++i) {
+    const TileColumn& column = this->column(i);
+    for (index_t plane = 0; plane < column.planes; ++plane) {
+      const T* window = lane_spectra_.transform(in_, grid_, column, sample(i), plane, fine(a), x, temporary, meter_);
+      const index_t first = first_tile(i) + plane * grid_.layer();
+      for (index_t tile = 0; tile < column.count; tile += chunk_, add = true) {
+        sum_step(a, first + tile, std::min(chunk_, column.count - tile), window + tile, add, sums, temporary);
+      }
     }
   }
 }
@@ -346,11 +351,20 @@ std::vector<TaskId> TiledWeightGradient<T>::append_parts(TaskGraph& graph, const
   std::vector<TaskId> sums;
   for (index_t part = 0; part < parts_; ++part) {
     std::vector<TaskId> after{memory};
-    const index_t begin = first_of_part(part), end = first_of_part(part + 1);
-    for (index_t tile = begin; tile < end; ++tile) collect(ready, tile, true, after);
+    index_t tiles = 0;
+    for (index_t i = first_column(part); i < first_column(part + 1); ++i) {
+      const TileColumn& column = this->column(i);
+      const index_t first = first_tile(i);
+      for (index_t plane = 0; plane < column.planes; ++plane) {
+        // Tiles of one layer read the same planes; without further layers a column may end in the next one.
+        collect(ready, first + plane * grid_.layer(), true, after);
+        collect(ready, first + plane * grid_.layer() + column.count - 1, true, after);
+      }
+      tiles += column.count * column.planes;
+    }
     sums.push_back(graph.add(
         {.name = "weight gradient sums",
-         .cost = in_.flops() * static_cast<double>(end - begin),
+         .cost = in_.flops() * static_cast<double>(tiles),
          .scratch_bytes = part_scratch_bytes()},
         [this, a, run, part] { sum_part(*a, part, run->total() + part * weights_.elements()); }, after));
   }

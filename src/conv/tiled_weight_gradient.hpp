@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "conv/engine.hpp"
+#include "conv/lane_spectra.hpp"
 #include "conv/prepared.hpp"
 #include "conv/tile_ends.hpp"
 #include "conv/tiled_layout.hpp"
@@ -42,10 +43,13 @@ class TiledWeightGradient {
   static constexpr index_t lanes = fft::tile_lanes<T>;
   struct Run;  // the memory of one run of a graph
 
-  /// Of tiles that share lanes of x, a range for each part.
-  index_t first_of_part(index_t part) const {
-    return std::min(grid_.tiles(), (grid_.tiles() + lanes - 1) / lanes * part / parts_ * lanes);
+  /// Columns of tiles that share lanes of x, of all samples: a range for each part.
+  index_t first_column(index_t part) const {
+    return problem_.batch * static_cast<index_t>(columns_.size()) * part / parts_;
   }
+  index_t sample(index_t column) const { return column / static_cast<index_t>(columns_.size()); }
+  const TileColumn& column(index_t i) const { return columns_[static_cast<std::size_t>(i) % columns_.size()]; }
+  index_t first_tile(index_t i) const { return sample(i) * grid_.per_sample() + column(i).first; }
   index_t chunks() const { return (grid_.tiles() + chunk_ - 1) / chunk_; }
   std::size_t scratch_bytes() const { return std::max(in_.scratch_bytes(), gradient_.scratch_bytes()); }
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
@@ -120,6 +124,8 @@ class TiledWeightGradient {
   index_t parts_ = 0;  ///< 0: one stage after the other, in chunks
   index_t chunk_ = 1;  ///< tiles of a chunk, or of a step of a part
   TileSpectra<T> x_, dy_;
+  LaneSpectra<T> lane_spectra_;      ///< of x, where its tiles share lanes
+  std::vector<TileColumn> columns_;  ///< of a sample, where parts go through them
   TransformMeter& meter_;
 };
 

@@ -136,6 +136,7 @@ class Model {
       if (covers(axis, tile[axis])) way.valid[axis] = domain_[axis];
       way.count[axis] = (domain_[axis] + way.valid[axis] - 1) / way.valid[axis];
     }
+    way.planes = planes_of(way);
     way.cost = direction_ == Direction::backward_weights ? sums_cost(way) : voxels_cost(way);
     return way;
   }
@@ -150,6 +151,35 @@ class Model {
   }
 
  private:
+  double tiles_of_layer(const TiledWay& way) const {
+    return static_cast<double>(way.count.y * way.count.x * lattices_.residues());
+  }
+  /// Layers of tiles whose taps share planes of x: as many as leave tasks enough, or one where lanes that stay empty
+  /// cost more than taps that are transformed apart.
+  index_t planes_of(const TiledWay& way) const {
+    constexpr double tasks = 12;
+    constexpr index_t least = 4, most = 16;
+    if (!unfolded_ || lattices_.x_step.z != 1 || way.count.z == 1) return 1;
+    const double lanes = static_cast<double>(channel_block(problem_.type));
+    const double of_layer = std::ceil(tiles_of_layer(way) / lanes);
+    const double layers = static_cast<double>(problem_.batch / lattices_.residues() * way.count.z);
+    const auto share = static_cast<index_t>(of_layer * layers / tasks);
+    const index_t planes = std::min(std::clamp(share, least, most), way.count.z);
+    const double apart = tiles_of_layer(way) / lanes * static_cast<double>(lattices_.w_step.z);
+    return of_layer * transforms_of_plane(planes) < apart ? planes : 1;
+  }
+  /// With the planes before the first one.
+  double transforms_of_plane(index_t planes) const {
+    return 1 + static_cast<double>(lattices_.w_step.z - 1) / static_cast<double>(planes);
+  }
+  /// 64-byte blocks of x to transform, per tile.
+  double in_blocks(const TiledWay& way) const {
+    if (way.planes == 1) return channels_.in_blocks;
+    const double tiles = tiles_of_layer(way), lanes = static_cast<double>(channel_block(problem_.type));
+    const double filled = tiles / (std::ceil(tiles / lanes) * lanes);
+    return channels_.in_blocks / static_cast<double>(lattices_.w_step.z) * transforms_of_plane(way.planes) / filled;
+  }
+
   /// What the terms of a way are made of.
   struct Parts {
     double tiles, frequencies, transform, kernels, w_bytes, tile_bytes, pair_bytes, multiplications;
@@ -203,7 +233,7 @@ class Model {
     }
     const double rate = transform_rate(way.tile, depthwise() ? own_bytes(p) : p.tile_bytes, machine_) * 4 / element_;
     const double transforms =
-        p.tiles * (channels_.in_blocks + channels_.out_blocks) * (p.transform / rate + setting_up(way));
+        p.tiles * (in_blocks(way) + channels_.out_blocks) * (p.transform / rate + setting_up(way));
     const double voxels = voxel_bytes(way, p);
     // Sums of one channel block stay in the L2, and so do its spectra.
     if (depthwise()) return {.weights = {p.kernels, 0}, .transforms = {transforms, voxels}, .products = {products, 0}};
@@ -224,7 +254,7 @@ class Model {
     const double out_share = way.overlap_add ? 1 : cropped_share;
     const double spilled = depthwise() || seconds_per_byte(held, machine_) == 0 ? 0 : 2 * p.tiles * p.tile_bytes;
     StageCost transforms{
-        p.tiles * (channels_.in_blocks + out_share * channels_.out_blocks) * (p.transform / rate + setting_up(way)) +
+        p.tiles * (in_blocks(way) + out_share * channels_.out_blocks) * (p.transform / rate + setting_up(way)) +
             spilled * seconds_per_byte(held, machine_),
         voxel_bytes(way, p) + spilled};
     if (shared_) transforms.seconds += shared_seconds(way, p);

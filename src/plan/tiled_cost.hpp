@@ -35,6 +35,8 @@ struct TiledWay {
   index_t group = 1;
   /// Not for backward data: taps along Z are phases of x (Lattices), and tiles are planes.
   bool unfolded = false;
+  /// Unfolded: layers of tiles that one task goes through, so that taps share the planes of x that they read.
+  index_t planes = 1;
   /// Backward data only: the tiles cover y; what they yield overlaps by kernel - 1 voxels of dx and is added up.
   bool overlap_add = false;
   TiledCost cost{};
