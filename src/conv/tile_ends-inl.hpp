@@ -38,15 +38,16 @@ class SourceLoad {
   SourceLoad(const fft::TilePlan<T>& plan, const TileSource<T>& source)
       : plan_(plan), source_(source), box_(WindowBox(source.origin, source.window, source.block.extent)) {}
 
-  /// The next plane; of tiles that have but one, that of the next tile along X, which is likely to be the next.
+  /// The next plane; of tiles that have but one, that of the next tile.
   tile::PlanePrefetch<T> Next(index_t point, index_t lane) const {
     const bool single = source_.window.z == 1;
-    const index_t z = WindowPlane(single ? point : point + 1);
-    if (!source_.block.blocked || !HoldsPlane(z)) return {};
-    const T* first = Voxel(source_.block, z, box_.begin.y, box_.begin.x + (single ? source_.window.x : 0)) + lane;
-    const index_t half = (box_.end.x - box_.begin.x) / 2, step = source_.block.voxel_stride;
+    const index_t z = single ? 0 : WindowPlane(point + 1);
+    const fft::TileBox box = single ? WindowBox(source_.next, source_.window, source_.block.extent) : box_;
+    if (!source_.block.blocked || z < box.begin.z || z >= box.end.z) return {};
+    const T* first = Voxel(source_.block, single ? source_.next : source_.origin, z, box.begin.y, box.begin.x) + lane;
+    const index_t half = (box.end.x - box.begin.x) / 2, step = source_.block.voxel_stride;
     return {{first, source_.block.row_stride, step, half},
-            {first + half * step, step, source_.block.row_stride, box_.end.y - box_.begin.y}};
+            {first + half * step, step, source_.block.row_stride, box.end.y - box.begin.y}};
   }
 
   tile::TileRows<const T> Rows(index_t point, index_t lane, T* buffer) const {
@@ -88,8 +89,11 @@ class SourceLoad {
            source_.block.dense_rows() && source_.y.dense_rows();
   }
   const T* Voxel(const BlockView<const T>& block, index_t z, index_t y, index_t x) const {
-    return block.data + (source_.origin.z + z) * block.plane_stride + (source_.origin.y + y) * block.row_stride +
-           (source_.origin.x + x) * block.voxel_stride;
+    return Voxel(block, source_.origin, z, y, x);
+  }
+  static const T* Voxel(const BlockView<const T>& block, const Extent3& origin, index_t z, index_t y, index_t x) {
+    return block.data + (origin.z + z) * block.plane_stride + (origin.y + y) * block.row_stride +
+           (origin.x + x) * block.voxel_stride;
   }
 
   /// Row (z, y) of the window, shifted.

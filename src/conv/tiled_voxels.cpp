@@ -139,6 +139,7 @@ void TiledVoxels<T>::transform_phase(index_t tile, index_t phase, const GroupEnd
                          .origin = source_begin(tile, phase),
                          .window = window_,
                          .shift = shift_,
+                         .next = source_begin(std::min(tile + 1, grid_.tiles() - 1), phase),
                          .activation = ends.gradient};
     if (ends.gradient != nullptr) source.y = block_of(y, source_layout_, n, c);
     transform_planes(in_, source, spectra + c, source_.strides(), scratch);
@@ -192,12 +193,12 @@ void TiledVoxels<T>::multiply_group(index_t first, index_t begin, index_t count,
     } else if (ends.kept != nullptr) {
       spectra = ends.kept + all;
     } else {
-      meter_.sample_part(counted_, block, [&] { lines_forward(count, spectra, blocks, scratch); });
+      meter_.sample_part(counted_, block, in_.blocks(), [&] { lines_forward(count, spectra, blocks, scratch); });
       if (ends.keep != nullptr) stream_copy(blocks, source_.offset(count, 0), ends.keep + all);
       spectra = blocks;
     }
     multiply_block(count, spectra, ends.weights + weights_.block_offset(block), products);
-    meter_.sample_part(Counted::inverse, block,
+    meter_.sample_part(Counted::inverse, block, in_.blocks(),
                        [&] { lines_backward(count, products, out + target_.block_offset(block), scratch); });
   }
 }

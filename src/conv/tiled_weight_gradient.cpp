@@ -92,11 +92,13 @@ std::string TiledWeightGradient<T>::describe() const {
 
 /// A channel block of a tile's valid part of dy.
 template <class T>
-TileSource<T> TiledWeightGradient<T>::dy_source(const BackwardArguments& a, index_t tile, index_t o) const {
+TileSource<T> TiledWeightGradient<T>::dy_source(const BackwardArguments& a, index_t tile, index_t next,
+                                                index_t o) const {
   const index_t n = grid_.sample(tile);
   TileSource<T> source{.block = block_of(grid_.y_lattice(coarse(a), tile), problem_.y_layout, n, o),
                        .origin = grid_.begin(tile),
-                       .window = grid_.way.valid};
+                       .window = grid_.way.valid,
+                       .next = grid_.begin(next)};
   if (!transposed_ && activated()) {
     source.activation = &activation_;
     source.y = block_of(grid_.y_lattice(turned(a.y.as<T>()), tile), problem_.y_layout, n, o);
@@ -173,7 +175,7 @@ void TiledWeightGradient<T>::transform_dy(const BackwardArguments& a, index_t ti
                                           T* scratch) const {
   stream_spectra(
       gradient_, dy_counted(), phased_channels<T>(1, problem_.out_channels, false),
-      [&](index_t, index_t o) { return dy_source(a, tile, o); }, dy_, spectra + dy_.offset(place, 0), scratch);
+      [&](index_t, index_t o) { return dy_source(a, tile, tile, o); }, dy_, spectra + dy_.offset(place, 0), scratch);
 }
 
 /// Adds the products of some tiles, in their order, to the sums of some frequencies: those of a block, or, where tiles
@@ -277,17 +279,19 @@ void TiledWeightGradient<T>::invert(const BackwardArguments& a, index_t channel,
   }
 }
 
-/// Some tiles, from `first` on, whose lanes stand at `x`: planes of dy, then, per frequency block, lines along Z in the
-/// L1 and the products. Planes are multiplied as they are.
+/// Some tiles, from `first` on, then `next`, whose lanes stand at `x`: planes of dy, then, per frequency block, lines
+/// along Z in the L1 and the products. Planes are multiplied as they are.
 template <class T>
-void TiledWeightGradient<T>::sum_step(const BackwardArguments& a, index_t first, index_t count, const T* x, bool add,
-                                      T* sums, T* scratch) const {
+void TiledWeightGradient<T>::sum_step(const BackwardArguments& a, index_t first, index_t count, index_t next,
+                                      const T* x, bool add, T* sums, T* scratch) const {
   T* planes = scratch + scratch_bytes() / sizeof(T);
   T* lines = planes + dy_.elements();
   const auto transform = [&] {
     for (index_t i = 0; i < count; ++i) {
       for (index_t o = 0; o < problem_.out_channels; o += lanes) {
-        transform_planes(gradient_, dy_source(a, first + i, o), planes + dy_.offset(i, o), dy_.strides(), scratch);
+        const index_t after = i + 1 < count ? first + i + 1 : next;
+        transform_planes(gradient_, dy_source(a, first + i, after, o), planes + dy_.offset(i, o), dy_.strides(),
+                         scratch);
       }
     }
   };
@@ -298,7 +302,7 @@ void TiledWeightGradient<T>::sum_step(const BackwardArguments& a, index_t first,
   }
   for (index_t block = 0; block < in_.blocks(); ++block) {
     const T* from = planes + dy_.block_offset(block);
-    meter_.sample_part(dy_counted(), block, [&] {
+    meter_.sample_part(dy_counted(), block, in_.blocks(), [&] {
       for (index_t o = 0; o < problem_.out_channels; o += lanes) {
         gradient_.forward_lines({from + o, lines + o, dy_.strides(), dy_.strides()}, count, dy_.tile_step(),
                                 dy_.tile_step(), scratch);
@@ -320,8 +324,11 @@ void TiledWeightGradient<T>::sum_part(const BackwardArguments& a, index_t part, 
     for (index_t plane = 0; plane < column.planes; ++plane) {
       const T* window = lane_spectra_.transform(in_, grid_, column, sample(i), plane, fine(a), x, temporary, meter_);
       const index_t first = first_tile(i) + plane * grid_.layer();
+      const index_t behind = plane + 1 < column.planes ? first + grid_.layer() : first;
       for (index_t tile = 0; tile < column.count; tile += chunk_, add = true) {
-        sum_step(a, first + tile, std::min(chunk_, column.count - tile), window + tile, add, sums, temporary);
+        const index_t count = std::min(chunk_, column.count - tile);
+        const index_t next = tile + count < column.count ? first + tile + count : behind;
+        sum_step(a, first + tile, count, next, window + tile, add, sums, temporary);
       }
     }
   }

@@ -1,6 +1,7 @@
 // How many transforms an engine executes, of what, and how long they take.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -28,13 +29,13 @@ class TransformMeter {
     measure_parts(what, 1, body);
   }
 
-  /// Runs body(), part number `index` of many short ones that are alike. The clock takes a tenth of the time of each,
-  /// so that one in eight is measured for all.
+  /// Runs body(), part number `index` of `count` short ones that are alike. The clock takes a tenth of the time of
+  /// each, so that one in eight is measured for all.
   template <class Body>
-  void sample_part(Counted what, index_t index, const Body& body) noexcept(noexcept(body())) {
+  void sample_part(Counted what, index_t index, index_t count, const Body& body) noexcept(noexcept(body())) {
     constexpr index_t every = 8;
     if (index % every == 0) {
-      measure_parts(what, every, body);
+      measure_parts(what, std::min(every, count - index), body);
     } else {
       body();
     }

@@ -14,8 +14,8 @@ namespace convolume::plan {
 namespace {
 
 // Extents whose transforms take few operations per voxel.
-constexpr std::array<index_t, 30> extents{2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,
-                                          18, 20, 21, 22, 24, 26, 28, 30, 32, 36, 40, 44, 48, 56, 64};
+constexpr std::array<index_t, 32> extents{2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 18,
+                                          20, 21, 22, 24, 25, 26, 27, 28, 30, 32, 36, 40, 44, 48, 56, 64};
 constexpr std::array<index_t, 9> groups{1, 2, 3, 4, 6, 8, 12, 16, 24};
 
 // Shares of the FMA peak, measured (docs/performance.md): products; transforms, by how much of the L2 a spectrum takes;
@@ -24,19 +24,19 @@ constexpr std::array<index_t, 9> groups{1, 2, 3, 4, 6, 8, 12, 16, 24};
 double product_efficiency(double rows) {
   return rows >= 6 ? 0.9 : rows >= 4 ? 0.87 : rows >= 3 ? 0.84 : rows >= 2 ? 0.75 : 0.5;
 }
-constexpr double best_transform = 0.42, worst_transform = 0.33;
+constexpr double best_transform = 0.55, worst_transform = 0.38;
 constexpr double spilled_share = 0.08, least_spilled = 0.75;  // lost for each L2 that a group of tiles needs above two
 // Lines of more points do not fit the registers, and are stored and read again in between; measured.
 constexpr index_t register_points = 16;
-constexpr double long_x_share = 0.9, long_zy_share = 0.95;
+constexpr double long_x_share = 0.85, long_zy_share = 0.88;
 constexpr double kernel_efficiency = 0.2, kernel_share = 0.4, kernel_seconds = 3e-6;
 constexpr double cropped_share = 0.75;  // of an inverse's operations, where only the valid part is wanted
-constexpr double tile_seconds = 1e-6, plane_seconds = 3e-7;  // setting up one tile of one channel block
+constexpr double tile_seconds = 1e-6, plane_seconds = 1e-7;  // setting up one tile of one channel block
 constexpr double idle_share = 0.3;  // of a worker's wait for the other: sometimes it finds other work
 // What sums over tiles with spectra of their own take beside that: every stage waits for memory at its ends; measured.
 constexpr double sums_share = 1.4;
 constexpr double most_spectra_bytes = 1 << 28;  // of x and dy, that one direction leaves to another
-constexpr double block_seconds = 2e-7;          // a call for one frequency block of a group: products, lines along Z
+constexpr double block_seconds = 1.2e-7;        // a call for one frequency block of a group: products, lines along Z
 
 struct Channels {
   double terms, lanes;           // of the products
@@ -55,8 +55,8 @@ bool can_unfold(const ConvProblem& p, Direction direction) {
 double transform_rate(const Extent3& tile, double held, const MachineModel& machine) {
   const auto l2 = static_cast<double>(machine.l2_bytes);
   const double spectrum = 128.0 * static_cast<double>(tile.z * tile.y * (tile.x / 2 + 1));
-  // From spectra of 0.28 of the L2 to 0.53; of planes, whose lines all lie across it, from 0.14 to 0.27.
-  const double outgrown = tile.z == 1 ? std::clamp((spectrum / l2 - 0.14) / 0.125, 0.0, 1.0)
+  // From spectra of 0.28 of the L2 to 0.53; of planes, whose two passes meet in the L1, from one to three of these.
+  const double outgrown = tile.z == 1 ? std::clamp((spectrum / static_cast<double>(machine.l1_bytes) - 1) / 2, 0.0, 1.0)
                                       : std::clamp((spectrum / l2 - 0.28) / 0.25, 0.0, 1.0);
   // Either the tile does not fit or its group: what has left the L2 already cannot leave it again.
   const double spilled = std::clamp(1 - spilled_share * (held / l2 - 2), least_spilled, 1.0);
@@ -226,6 +226,7 @@ class Model {
     const Parts p = parts(way);
     const double spectra = p.tiles * p.tile_bytes;
     const double products = p.multiplications / product_efficiency(channels_.terms);
+    const auto l2 = static_cast<double>(machine_.l2_bytes);
     if (shared_) {
       const double seconds =
           spectra * seconds_per_byte(spectra, machine_) + p.w_bytes * seconds_per_byte(p.w_bytes, machine_);
@@ -237,6 +238,13 @@ class Model {
     const double voxels = voxel_bytes(way, p);
     // Sums of one channel block stay in the L2, and so do its spectra.
     if (depthwise()) return {.weights = {p.kernels, 0}, .transforms = {transforms, voxels}, .products = {products, 0}};
+    // Of few channels, parts of the tiles have sums of their own in the L2.
+    if (few_ && p.w_bytes <= l2) {
+      const double spilled = spilled_sums(p);
+      return {.weights = {p.kernels, p.w_bytes},
+              .transforms = {transforms, voxels},
+              .products = {products + staged_seconds(way, p) + spilled * 1e-9 / (machine_.l3_gb_per_s / 2), spilled}};
+    }
     // Both sides are transformed; sums travel once per chunk, spectra to memory and back.
     const double chunks = std::max(1.0, spectra / chunk_bytes);
     const double seconds = 2 * p.w_bytes * chunks * seconds_per_byte(p.w_bytes, machine_) +
@@ -261,22 +269,35 @@ class Model {
     if (shared_) transforms.bytes += kept_bytes(p);
     const double w_held = depthwise() ? own_bytes(p) / 2 : p.w_bytes;
     const double w_time = p.w_bytes * seconds_per_byte(w_held, machine_);
-    // Planes have no lines along Z; their products are written to the L2 and read again.
     const bool planar = way.tile.z == 1;
-    // Nor has a depthwise convolution products of its own for every frequency block.
+    // Planes have no lines along Z; nor has a depthwise convolution products of its own for every frequency block.
     const double calls = planar || depthwise()
                              ? 0
                              : grouping.rounds * static_cast<double>(way.tile.y * (way.tile.x / 2 + 1)) *
                                    (1 + channels_.in_blocks + channels_.out_blocks);
-    const double staged = planar ? 2 * p.tiles * p.pair_bytes * channels_.lanes * 1e-9 / (machine_.l2_gb_per_s / 2) : 0;
     const StageCost products{
-        overlapped(p.multiplications / product_efficiency(grouping.tiles), grouping.rounds * w_time) + staged +
-            calls * block_seconds,
+        overlapped(p.multiplications / product_efficiency(grouping.tiles), grouping.rounds * w_time) +
+            staged_seconds(way, p) + calls * block_seconds,
         w_time == 0 ? 0 : grouping.rounds * p.w_bytes};
     return {.weights = {p.kernels + w_time, p.w_bytes},
             .transforms = transforms,
             .products = products,
             .idle = grouping.idle * (transforms.seconds + products.seconds)};
+  }
+
+  /// Bytes of sums that go to the L3 and back, once per step of a few tiles, where they leave the L2 to these.
+  double spilled_sums(const Parts& p) const {
+    const auto l2 = static_cast<double>(machine_.l2_bytes);
+    const double tile = p.pair_bytes * channels_.lanes;
+    double step = static_cast<double>(channel_block(problem_.type));
+    while (step > 4 && step * tile > l2 / 2) step /= 2;
+    return p.w_bytes + step * tile > l2 ? 2 * p.w_bytes * p.tiles / step : 0;
+  }
+
+  /// Planes are written to the L2 on one side of the products and read on the other.
+  double staged_seconds(const TiledWay& way, const Parts& p) const {
+    if (way.tile.z > 1) return 0;
+    return 2 * p.tiles * p.pair_bytes * channels_.lanes * 1e-9 / (machine_.l2_gb_per_s / 2);
   }
 
   double kept_bytes(const Parts& p) const {
