@@ -340,8 +340,8 @@ void Line<T>::complex_lines(Points<const T> in, Points<T> out, T* scratch, index
 /// part.
 template <class T>
 void Line<T>::real_lines(bool backward, Points<const T> in, Points<T> out, T* scratch, index_t lines,
-                         std::ptrdiff_t in_line, std::ptrdiff_t out_line, const Prefetch<T>& prefetch) const {
-  const auto& passes = backward ? kernels_.hermitian : kernels_.real;
+                         std::ptrdiff_t in_line, std::ptrdiff_t out_line, const Prefetch<T>& prefetch,
+                         index_t in_points) const {
   const std::ptrdiff_t point = 2 * lanes(), line_step = point * (n_ + 1);
   const index_t together = single_pass() ? lines : together_;
   const std::size_t count = steps_.size();
@@ -359,6 +359,9 @@ void Line<T>::real_lines(bool backward, Points<const T> in, Points<T> out, T* sc
       arguments.in_line = from_line;
       arguments.out_line = last ? out_line : line_step;
       if (i == 0) arguments.prefetch = prefetch.from(line);
+      if (i == 0) arguments.in_points = in_points;
+      const bool pruned = i == 0 && in_points < n_;
+      const auto& passes = backward ? kernels_.hermitian : pruned ? kernels_.real_pruned : kernels_.real;
       passes[static_cast<std::size_t>(step.radix)](arguments);
       from = {to.data, to.step, to.im};
       from_line = line_step;

@@ -57,11 +57,16 @@ class Line {
   /// n real points to n/2 + 1 complex ones, and back (unnormalised), for several lines. in and out must not overlap.
   void real(const T* in, std::ptrdiff_t in_step, Points<T> out, T* scratch, index_t lines = 1,
             std::ptrdiff_t in_line = 0, std::ptrdiff_t out_line = 0, const Prefetch<T>& prefetch = {}) const {
-    real_lines(false, {in, in_step, 0}, out, scratch, lines, in_line, out_line, prefetch);
+    real_lines(false, {in, in_step, 0}, out, scratch, lines, in_line, out_line, prefetch, n_);
+  }
+  /// Of lines whose points beyond in_points count as zero.
+  void real_pruned(const T* in, std::ptrdiff_t in_step, index_t in_points, Points<T> out, T* scratch, index_t lines,
+                   std::ptrdiff_t in_line, std::ptrdiff_t out_line, const Prefetch<T>& prefetch) const {
+    real_lines(false, {in, in_step, 0}, out, scratch, lines, in_line, out_line, prefetch, in_points);
   }
   void hermitian(Points<const T> in, T* out, std::ptrdiff_t out_step, T* scratch, index_t lines = 1,
                  std::ptrdiff_t in_line = 0, std::ptrdiff_t out_line = 0, const Prefetch<T>& prefetch = {}) const {
-    real_lines(true, in, {out, out_step, 0}, scratch, lines, in_line, out_line, prefetch);
+    real_lines(true, in, {out, out_step, 0}, scratch, lines, in_line, out_line, prefetch, n_);
   }
 
   /// E.g. "16x9" or "rader113(16x7)".
@@ -78,7 +83,7 @@ class Line {
 
   PassArguments<T> pass(const Step& step, Points<const T> in, Points<T> out) const;
   void real_lines(bool backward, Points<const T> in, Points<T> out, T* scratch, index_t lines, std::ptrdiff_t in_line,
-                  std::ptrdiff_t out_line, const Prefetch<T>& prefetch) const;
+                  std::ptrdiff_t out_line, const Prefetch<T>& prefetch, index_t in_points) const;
   void run_step(const Step& step, const PassArguments<T>& arguments, T* scratch) const;
 
   index_t n_;

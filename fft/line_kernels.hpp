@@ -154,6 +154,7 @@ struct LineKernels {
   const char* target = "";
   std::array<Pass, largest_codelet + 1> complex{}, complex_pruned{};
   std::array<Pass, largest_codelet + 1> real{}, hermitian{};  ///< r2c and c2r; the latter undoes the former, backwards
+  std::array<Pass, largest_codelet + 1> real_pruned{};        ///< r2c of in_points; first passes only
   void (*generic)(const GenericArguments<T>&) = nullptr;
   void (*copy)(const CopyArguments<T>&) = nullptr;
   void (*convolve)(const ConvolveArguments<T>&) = nullptr;

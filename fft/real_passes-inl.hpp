@@ -15,15 +15,18 @@ HWY_BEFORE_NAMESPACE();
 namespace convolume::fft {
 namespace HWY_NAMESPACE {
 
-/// Frequency 0 of a column: its sub-sequences' are real.
-template <int R, class T>
-HWY_INLINE void RealButterfly(const PassArguments<T>& a, const T* in, T* out) {
+/// Frequency 0 of a column: its sub-sequences' are real. `in` is point `first` of a line.
+template <int R, bool Pruned, class T>
+HWY_INLINE void RealButterfly(const PassArguments<T>& a, const T* in, T* out, index_t first) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   std::array<V, R> x;
   HalfSpectrum<V, R> half;
   Walk<const T> from(in, a.after * a.in_step);
-  Unroll<R>([&](auto j) CONVOLUME_ALWAYS_INLINE { x[j] = hn::LoadU(d, from.To(in_turn<j>)); });
+  Unroll<R>([&](auto j) CONVOLUME_ALWAYS_INLINE {
+    const T* point = from.To(in_turn<j>);
+    x[j] = Pruned && first + j * a.after >= a.in_points ? hn::Zero(d) : hn::LoadU(d, point);
+  });
   RealDft<R>::Run(d, x, half);
   Walk<T> to(out, a.before * a.after * a.out_step);
   Unroll<R / 2 + 1>([&](auto c) CONVOLUME_ALWAYS_INLINE {
@@ -88,7 +91,7 @@ HWY_INLINE void ComplexButterfly(const PassArguments<T>& a, index_t k, const T* 
   });
 }
 
-template <int R, class T>
+template <int R, bool Pruned, class T>
 void RealPass(const PassArguments<T>& arguments) {
   const PassArguments<T> a = arguments;
   for (index_t line = 0; line < a.lines; ++line) {
@@ -97,7 +100,10 @@ void RealPass(const PassArguments<T>& arguments) {
     for (index_t i = 0; i < a.prefetch.points; ++i) {
       __builtin_prefetch(a.prefetch.data + line * a.prefetch.line + i * a.prefetch.step, 0, into_l2);
     }
-    for (index_t q = 0; q < a.after; ++q) RealButterfly<R>(a, in + q * a.in_step, out + q * a.out_step);
+    for (index_t q = 0; q < a.after; ++q) {
+      RealButterfly<R, Pruned>(a, in + q * a.in_step, out + q * a.out_step, q);
+    }
+    if constexpr (Pruned) continue;  // a first pass
     const T* twiddles = a.twiddles;
     for (index_t k = 1; 2 * k <= a.before; ++k, twiddles += 2 * (R - 1)) {
       for (index_t q = 0; q < a.after; ++q) {
@@ -172,7 +178,8 @@ void HermitianPass(const PassArguments<T>& arguments) {
 
 template <class T, std::size_t... R>
 void FillRealPasses(LineKernels<T>& kernels, std::index_sequence<R...>) {
-  ((kernels.real[R + 1] = &RealPass<R + 1, T>), ...);
+  ((kernels.real[R + 1] = &RealPass<R + 1, false, T>), ...);
+  ((kernels.real_pruned[R + 1] = &RealPass<R + 1, true, T>), ...);
   ((kernels.hermitian[R + 1] = &HermitianPass<R + 1, T>), ...);
 }
 

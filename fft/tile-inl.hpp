@@ -1,7 +1,7 @@
 // Transforms of tiles as templates over their two ends in space. A load end is an object with
 //   TileRows<const T> Rows(index_t z, index_t lane, T* buffer) const
 // that says where, for lanes `lane` and following, the rows of plane z lie as points (a vector of lanes per voxel), and
-// which may first put them together in the buffer (one plane, rows and voxels dense); data == nullptr stands for zeros.
+// which may first put them together in the buffer (one plane, rows and voxels dense); no rows stand for zeros.
 // A store end is an object with
 //   void Store(index_t z, index_t lane, const T* buffer) const
 // that takes such a plane away. Both have
@@ -23,11 +23,13 @@ HWY_BEFORE_NAMESPACE();
 namespace convolume::fft {
 namespace HWY_NAMESPACE {
 
-/// Rows of a plane; steps in elements.
+/// Rows of a plane; steps in elements. What lies beyond `rows` of `points` each is zero; where rows are transformed in
+/// pairs, they are whole.
 template <class T>
 struct TileRows {
   T* data;
   std::ptrdiff_t voxel_step, row_step;
+  index_t rows, points;
 };
 
 /// What passes along X and along Y ask for, of memory that is needed next.
@@ -42,9 +44,11 @@ void TransformRows(const TilePlan<T>& plan, const TileRows<const T>& rows, const
   const Line<T>& line = plan.line(2);
   const std::ptrdiff_t lanes = line.lanes(), point = 2 * lanes, row = plan.x_star() * point;
   T* line_scratch = scratch + plan.line_offset();
-  const index_t count = plan.support().y;
+  const index_t count = rows.rows;
+  std::fill(plane + count * row, plane + plan.support().y * row, T{0});
   if (line.has_real()) {
-    line.real(rows.data, rows.voxel_step, {plane, point, lanes}, line_scratch, count, rows.row_step, row, next);
+    line.real_pruned(rows.data, rows.voxel_step, rows.points, {plane, point, lanes}, line_scratch, count, rows.row_step,
+                     row, next);
     return;
   }
   T* pair = scratch + plan.pair_offset();
@@ -91,11 +95,7 @@ void ForwardPlanes(const TilePlan<T>& plan, const Load& load, T* spectrum, const
     for (index_t z = 0; z < support.z; ++z) {
       const TileRows<const T> rows = load.Rows(z, lane, scratch + plan.rows_offset());
       const PlanePrefetch<T> next = load.Next(z, lane);
-      if (rows.data == nullptr) {
-        std::fill(scratch, scratch + support.y * row, T{0});
-      } else {
-        TransformRows(plan, rows, next.along_x, scratch, scratch);
-      }
+      TransformRows(plan, rows, next.along_x, scratch, scratch);
       // The next plane's points lie beside these, and would be read to be written when it is their turn.
       const std::ptrdiff_t ahead = z + 1 < support.z ? strides.frequency : 0;
       plan.line(1).complex_lines(
@@ -173,16 +173,20 @@ template <class T>
 class BlockedLoad {
  public:
   BlockedLoad(const TilePlan<T>& plan, const BlockedTile<const T>& source)
-      : source_(source), n_(plan.extent().x), rows_(plan.support().y), box_(Inside(source.box, plan.support())) {}
+      : source_(source),
+        n_(plan.extent().x),
+        rows_(plan.support().y),
+        in_place_(plan.line(2).has_real()),
+        box_(Inside(source.box, plan.support())) {}
 
   PlanePrefetch<T> Next(index_t z, index_t lane) const { return PrefetchPlane(source_, box_, z + 1, lane); }
   TileRows<const T> Rows(index_t z, index_t lane, T* buffer) const {
     const hn::ScalableTag<T> d;
     const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d));
-    if (z < box_.begin.z || z >= box_.end.z) return {nullptr, 0, 0};
+    if (z < box_.begin.z || z >= box_.end.z) return {nullptr, 0, 0, 0, 0};
     const T* plane = source_.data + z * source_.plane_stride + lane;
-    if (box_.begin.y == 0 && box_.end.y == rows_ && box_.begin.x == 0 && box_.end.x == n_) {
-      return {plane, source_.voxel_stride, source_.row_stride};
+    if (box_.begin.y == 0 && box_.begin.x == 0 && (box_.end.x == n_ || in_place_)) {
+      return {plane, source_.voxel_stride, source_.row_stride, box_.end.y, box_.end.x};
     }
     for (index_t y = 0; y < rows_; ++y) {
       T* row = buffer + y * n_ * lanes;
@@ -195,12 +199,13 @@ class BlockedLoad {
       }
       for (index_t x = end; x < n_; ++x) hn::StoreU(hn::Zero(d), d, row + x * lanes);
     }
-    return {buffer, lanes, n_ * lanes};
+    return {buffer, lanes, n_ * lanes, rows_, n_};
   }
 
  private:
   const BlockedTile<const T>& source_;
   index_t n_, rows_;
+  bool in_place_;  ///< also where rows end early
   TileBox box_;
 };
 
@@ -258,7 +263,7 @@ class PlainLoad {
       }
       LoadRows(d, rows.data(), 1, buffer + y * n_ * lanes, lanes, n_);
     }
-    return {buffer, lanes, n_ * lanes};
+    return {buffer, lanes, n_ * lanes, plan_.support().y, n_};
   }
 
  private:

@@ -52,10 +52,12 @@ class SourceLoad {
 
   tile::TileRows<const T> Rows(index_t point, index_t lane, T* buffer) const {
     const index_t z = WindowPlane(point);
-    if (!HoldsPlane(z)) return {nullptr, 0, 0};
+    if (!HoldsPlane(z)) return {nullptr, 0, 0, 0, 0};
     const Extent3& n = plan_.extent();
-    if (source_.block.blocked && source_.activation == nullptr && IsWhole()) {
-      return {Voxel(source_.block, z, 0, 0) + lane, source_.block.voxel_stride, source_.block.row_stride};
+    if (source_.block.blocked && source_.activation == nullptr && BeginsInPlace()) {
+      const T* plane = Voxel(source_.block, z, 0, 0) + lane;
+      return {plane, source_.block.voxel_stride, source_.block.row_stride, std::min(box_.end.y, plan_.support().y),
+              box_.end.x};
     }
     const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
     for (index_t y = 0; y < plan_.support().y; ++y) {
@@ -71,17 +73,16 @@ class SourceLoad {
       LoadRow(source_.y, z, window_y, lane, outputs);
       ops::activation_gradient(*source_.activation, outputs, static_cast<const T*>(row), row, n.x * lanes);
     }
-    return {buffer, lanes, n.x * lanes};
+    return {buffer, lanes, n.x * lanes, plan_.support().y, n.x};
   }
 
  private:
   index_t WindowPlane(index_t point) const { return (point + source_.shift.z) % plan_.extent().z; }
   bool HoldsPlane(index_t z) const { return z >= box_.begin.z && z < box_.end.z; }
-  /// Whether every point of a plane is a voxel where it stands.
-  bool IsWhole() const {
-    const Extent3& n = plan_.extent();
-    return source_.shift.y == 0 && source_.shift.x == 0 && box_.begin.y == 0 && box_.end.y >= plan_.support().y &&
-           box_.begin.x == 0 && box_.end.x == n.x;
+  /// Whether points of a plane are voxels where these stand, up to an end behind which all is zero.
+  bool BeginsInPlace() const {
+    return source_.shift.y == 0 && source_.shift.x == 0 && box_.begin.y == 0 && box_.begin.x == 0 &&
+           (box_.end.x == plan_.extent().x || plan_.line(2).has_real());
   }
   /// Whether rows of dy and y lie in the tensors as vectors need them, so that neither is copied before they meet.
   bool DifferentiatesInPlace() const {
