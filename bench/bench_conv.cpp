@@ -52,7 +52,8 @@ constexpr const char* description =
     "task\n"
     "graph: weights prepared (transformed or packed), y, dx and dw, spectra kept in between. Without --side-by-side "
     "all\n"
-    "but training find their weights prepared. GFLOP/s is effective: multiplications and additions of the direct way\n"
+    "but training find their weights prepared. Engines are chosen for what is measured: fwd as for inference, a gradient\n"
+    "together with fwd, training for both gradients. GFLOP/s is effective: multiplications and additions of the direct way\n"
     "(three times those of fwd for training) per second, whatever the engine does. MiB is the most memory held so "
     "far,\n"
     "tensors included. The label is the engine that ran and the problem. The floor is the least time that this "
@@ -93,9 +94,9 @@ void measure(benchmark::State& state, PlannedConvolution& convolution, Direction
   const Stopwatch watch;
   for (auto _ : state) convolution.execute(direction);
   const double passes = direction == Direction::training ? 3 : 1;
-  watch.rate(state, "GFLOP/s", 1e-9 * passes * convolution.plan().problem().flops());
+  const ConvPlan& plan = convolution.plan(direction);
+  watch.rate(state, "GFLOP/s", 1e-9 * passes * plan.problem().flops());
   state.counters["MiB"] = static_cast<double>(convolution.peak_bytes()) / (1 << 20);
-  const ConvPlan& plan = convolution.plan();
   state.SetLabel(fmt::format("{} {}", name_of(plan.engine()), to_string(plan.problem())));
 }
 

@@ -44,26 +44,38 @@ void ConvData::fill_normal() {
   dy.fill_normal(3);
 }
 
+PlannedConvolution::Planned::Planned(ConvPlan made, const Execution& run, const ConvTensor& w)
+    : plan(std::move(made)),
+      prepared(plan.prepare(run, w.view())),
+      x_hat(plan.input_spectra(run.memory)),
+      dy_hat(plan.gradient_spectra(run.memory)) {}
+
 PlannedConvolution::PlannedConvolution(const ConvProblem& problem, const ConvData& data, const Options& options)
-    : options_(options),
+    : problem_(problem),
+      options_(options),
       scheduler_(options.threads),
       run_{scheduler_, &memory_},
-      plan_(make_plan(problem)),
       x_(tensor_like(data.x, problem.x_layout)),
       w_(tensor_like(data.w, Layout::plain)),
       dy_(tensor_like(data.dy, problem.y_layout)),
       y_(problem.type, problem.y_shape(), problem.y_layout, &memory_),
       dx_(problem.type, problem.x_shape(), problem.x_layout, &memory_),
-      dw_(problem.type, problem.w_shape(), Layout::plain, &memory_),
-      prepared_(plan_.prepare(run_, w_.view())),
-      x_hat_(plan_.input_spectra(&memory_)),
-      dy_hat_(plan_.gradient_spectra(&memory_)) {}
-
-ConvPlan PlannedConvolution::make_plan(const ConvProblem& problem) {
-  ConvOptions conv = options_.conv;
-  if (options_.tune) conv.choice = ConvPlan::tune(problem, conv, run_);
-  return ConvPlan::make(problem, conv);
+      dw_(problem.type, problem.w_shape(), Layout::plain, &memory_) {
+  static_cast<void>(ConvPlan::make(problem, options.conv));  // to hear at once that no engine serves it
 }
+
+PlannedConvolution::Planned& PlannedConvolution::planned(Direction direction) {
+  auto& one = planned_[static_cast<std::size_t>(direction)];
+  if (one) return *one;
+  ConvOptions conv = options_.conv;
+  conv.want_dx = direction == Direction::backward_data || direction == Direction::training;
+  conv.want_dw = direction == Direction::backward_weights || direction == Direction::training;
+  if (options_.tune) conv.choice = ConvPlan::tune(problem_, conv, run_);
+  one = std::make_unique<Planned>(ConvPlan::make(problem_, conv), run_, w_);
+  return *one;
+}
+
+const ConvPlan& PlannedConvolution::plan(Direction direction) { return planned(direction).plan; }
 
 ConvTensor PlannedConvolution::tensor_like(const ConvTensor& plain, Layout layout) {
   ConvTensor tensor(plain.type(), plain.shape(), layout, &memory_);
@@ -76,42 +88,43 @@ ConvTensor& PlannedConvolution::tensor(Output output) {
 }
 
 void PlannedConvolution::execute(Direction direction) {
-  TaskGraph& graph = graphs_[static_cast<std::size_t>(direction)];
-  if (graph.size() == 0) build(direction, graph);
-  graph.run(scheduler_);
+  Planned& one = planned(direction);
+  if (one.graph.size() == 0) build(direction, one);
+  one.graph.run(scheduler_);
 }
 
-void PlannedConvolution::build(Direction direction, TaskGraph& graph) {
+void PlannedConvolution::build(Direction direction, Planned& one) {
   const bool prepares = direction == Direction::training ||
                         (direction == Direction::forward && options_.prepare_forward) ||
                         (direction == Direction::backward_data && options_.prepare_backward);
-  const Ready w = prepares ? plan_.append_prepare(graph, {}, w_.view(), prepared_) : Ready();
+  auto& [plan, prepared, x_hat, dy_hat, graph] = one;
+  const Ready w = prepares ? plan.append_prepare(graph, {}, w_.view(), prepared) : Ready();
   switch (direction) {
     case Direction::forward:
-      plan_.append_forward(graph, {.w = w}, {.x = x_.view(), .w = prepared_, .y = y_.view()}, &memory_);
+      plan.append_forward(graph, {.w = w}, {.x = x_.view(), .w = prepared, .y = y_.view()}, &memory_);
       return;
     case Direction::backward_data:
-      plan_.append_backward(graph, {.w = w}, {.dy = dy_.view(), .w = prepared_, .dx = dx_.view()}, &memory_);
+      plan.append_backward(graph, {.w = w}, {.dy = dy_.view(), .w = prepared, .dx = dx_.view()}, &memory_);
       return;
     case Direction::backward_weights:
-      plan_.append_backward(graph, {}, {.x = x_.view(), .dy = dy_.view(), .w = prepared_, .dw = dw_.view()}, &memory_);
+      plan.append_backward(graph, {}, {.x = x_.view(), .dy = dy_.view(), .w = prepared, .dw = dw_.view()}, &memory_);
       return;
     case Direction::training:
       break;
   }
   // dy follows from y in a net, so that no gradient starts before the whole of y is there.
-  const Ready y = plan_.append_forward(graph, {.w = w},
-                                       {.x = x_.view(), .w = prepared_, .y = y_.view(), .x_hat = &x_hat_}, &memory_);
-  plan_.append_backward(graph, {.w = w, .dy = y},
-                        {.x = x_.view(),
-                         .y = y_.view(),
-                         .dy = dy_.view(),
-                         .w = prepared_,
-                         .x_hat = &x_hat_,
-                         .dy_hat = &dy_hat_,
-                         .dx = dx_.view(),
-                         .dw = dw_.view()},
-                        &memory_);
+  const Ready y =
+      plan.append_forward(graph, {.w = w}, {.x = x_.view(), .w = prepared, .y = y_.view(), .x_hat = &x_hat}, &memory_);
+  plan.append_backward(graph, {.w = w, .dy = y},
+                       {.x = x_.view(),
+                        .y = y_.view(),
+                        .dy = dy_.view(),
+                        .w = prepared,
+                        .x_hat = &x_hat,
+                        .dy_hat = &dy_hat,
+                        .dx = dx_.view(),
+                        .dw = dw_.view()},
+                       &memory_);
 }
 
 double PassTimer::seconds(ConvContestant& contestant, Direction direction) {

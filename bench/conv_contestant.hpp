@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,9 @@ class ConvContestant {
   virtual void read(Output output, ConvTensor& plain) = 0;
 };
 
-/// A planned problem with its tensors, workers and memory, and one task graph for each direction. The layouts are those
-/// of the problem.
+/// A problem with its tensors, workers and memory, and a plan and a task graph for each direction: forward alone is
+/// planned as for inference, a gradient alone together with the forward pass, training with both gradients. The layouts
+/// are those of the problem.
 class PlannedConvolution final : public ConvContestant {
  public:
   struct Options {
@@ -43,7 +45,7 @@ class PlannedConvolution final : public ConvContestant {
     int threads = 1;
     /// Whether a pass by itself begins with the preparation of its weights; training always does.
     bool prepare_forward = true, prepare_backward = true;
-    bool tune = false;  ///< measure the choice of the plan
+    bool tune = false;  ///< measure the choices of plans
   };
 
   /// Throws Unsupported where no engine serves the problem.
@@ -54,26 +56,32 @@ class PlannedConvolution final : public ConvContestant {
 
   void poison(Output output) { tensor(output).poison(); }
   bool clean_padding(Output output) { return tensor(output).clean_padding(); }
-  const ConvPlan& plan() const { return plan_; }
+  const ConvPlan& plan(Direction direction);
   /// Notes tasks from now on (Scheduler::record).
   void record(Trace* trace) { scheduler_.record(trace); }
   std::size_t peak_bytes() const { return memory_.statistics().peak_bytes; }
 
  private:
-  ConvPlan make_plan(const ConvProblem& problem);
+  struct Planned {
+    Planned(ConvPlan made, const Execution& run, const ConvTensor& w);
+    ConvPlan plan;
+    PreparedWeights prepared;
+    Spectra x_hat, dy_hat;
+    TaskGraph graph;  // empty until first executed
+  };
+
+  Planned& planned(Direction direction);
   ConvTensor tensor_like(const ConvTensor& plain, Layout layout);
   ConvTensor& tensor(Output output);
-  void build(Direction direction, TaskGraph& graph);
+  void build(Direction direction, Planned& one);
 
+  ConvProblem problem_;
   Options options_;
   SlabResource memory_;
   Scheduler scheduler_;
   Execution run_;
-  ConvPlan plan_;
   ConvTensor x_, w_, dy_, y_, dx_, dw_;
-  PreparedWeights prepared_;
-  Spectra x_hat_, dy_hat_;
-  std::array<TaskGraph, direction_count> graphs_;  // empty until first executed
+  std::array<std::unique_ptr<Planned>, direction_count> planned_;  // where they were asked for
 };
 
 /// Times passes. A short pass is timed for a millisecond, after one that brings its data into the caches; of the first

@@ -129,7 +129,7 @@ class ConvContest {
     }
     try {
       auto planned_one = std::make_unique<PlannedConvolution>(problem, data_, planned(engine));
-      const Engine ran = planned_one->plan().engine();
+      const Engine ran = planned_one->plan(Direction::training).engine();
       const auto same = [&](const Entrant& other) { return other.engine == ran && layout_of(other.problem) == layout; };
       if (std::any_of(entrants_.begin(), entrants_.end(), same)) return;
       entrants_.push_back({.who = Who::ours,
@@ -242,7 +242,7 @@ class ConvContest {
                 .problem = entrant.problem,
                 .direction = direction,
                 .asked = entrant.asked,
-                .engine = entrant.engine,
+                .engine = static_cast<PlannedConvolution&>(*entrant.contestant).plan(direction).engine(),
                 .rounds = entrant.seconds.size()};
     row.ours = quantile(entrant.seconds, 0.5);
     row.ours_low = quantile(entrant.seconds, 0.25);

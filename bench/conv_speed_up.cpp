@@ -44,7 +44,7 @@ class SpeedUpContest {
       planned.threads = threads;
       runs_.push_back(std::make_unique<PlannedConvolution>(problem_, data_, planned));
       // Both run what was tuned for the first.
-      planned.conv.choice = runs_.front()->plan().choice();
+      planned.conv.choice = runs_.front()->plan(Direction::training).choice();
       planned.conv.engine = Engine::automatic;
       planned.tune = false;
     }
@@ -61,7 +61,7 @@ class SpeedUpContest {
     return {.name = name_,
             .problem = problem_,
             .direction = direction,
-            .choice = runs_[0]->plan().choice(),
+            .choice = runs_[0]->plan(Direction::training).choice(),
             .one = quantile(seconds[0], 0.5),
             .all = quantile(seconds[1], 0.5),
             .speed_up = quantile(ratios, 0.5),

@@ -71,12 +71,12 @@ class StagesContest {
   }
 
   StagesRow measure(Direction direction, const std::function<bool()>& go_on) {
-    const std::string choice = run_->plan().choice();
+    const std::string choice = run_->plan(direction).choice();
     StagesRow row{.name = name_,
                   .problem = problem_,
                   .direction = direction,
                   .choice = choice,
-                  .model = model_of(conv::tiled_ways(problem_, conv::parse_choice(choice)), direction),
+                  .model = model_of(conv::tiled_ways(problem_, plan::Wanted{}, conv::parse_choice(choice)), direction),
                   .floor = floor_seconds(problem_, direction, o_.threads, false)};
     run_->execute(direction);
     std::array<std::vector<double>, stage_names.size()> rounds;
@@ -97,11 +97,11 @@ class StagesContest {
   Stages one_pass(Direction direction, double& pass) {
     Trace trace;
     run_->record(&trace);
-    const TransformCounts before = run_->plan().transforms();
+    const TransformCounts before = run_->plan(direction).transforms();
     const auto begin = std::chrono::steady_clock::now();
     run_->execute(direction);
     pass = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    const TransformCounts counts = run_->plan().transforms() - before;
+    const TransformCounts counts = run_->plan(direction).transforms() - before;
     run_->record(nullptr);
     double busy = 0, weights = 0;
     for (const TraceEvent& event : trace.events()) {

@@ -105,15 +105,17 @@ ConvProblem Network::problem_of(std::size_t i, const Layout x, const Layout y) c
   return problem;
 }
 
-ConvOptions Network::conv_options(std::size_t weight_budget) const {
+ConvOptions Network::conv_options(std::size_t i, std::size_t weight_budget) const {
   return {.engine = options_.engine,
+          .want_dx = options_.training && spec_.nodes[i].inputs[0] > 0,  // nobody asks for the input's gradient
+          .want_dw = options_.training,
           .memory_budget = weight_budget,
           .fft = options_.fft,
           .cache_spectra = options_.cache_spectra};
 }
 
 ConvPlan Network::plan_of_node(std::size_t i, const Layout x, const Layout y, std::size_t weight_budget) const {
-  ConvOptions options = conv_options(weight_budget);
+  ConvOptions options = conv_options(i, weight_budget);
   const auto tuned = options_.tuned.find(spec_.nodes[i].name);
   if (tuned != options_.tuned.end()) options.choice = tuned->second;
   return ConvPlan::make(problem_of(i, x, y), options);
@@ -123,7 +125,7 @@ bool Network::better_blocked(std::size_t i) const {
   // Neighbours of a plain layer have to transpose what they read and write.
   constexpr double plain_advantage = 1.5;
   // By the cost model alone: layouts are chosen before anything is tuned, and the same when a tuned run is resumed.
-  const auto plan = [&](Layout x, Layout y) { return ConvPlan::make(problem_of(i, x, y), conv_options(0)); };
+  const auto plan = [&](Layout x, Layout y) { return ConvPlan::make(problem_of(i, x, y), conv_options(i, 0)); };
   const ConvPlan plain = plan(Layout::plain, Layout::plain);
   try {
     const ConvPlan blocked = plan(layout_for(plain.problem().in_channels), layout_for(plain.problem().out_channels));
@@ -162,18 +164,24 @@ void Network::choose_layouts() {
 
 /// Measures once for all nodes with the same problem.
 void Network::tune() {
-  std::vector<std::pair<ConvProblem, std::string>> known;
+  struct Tuned {
+    ConvProblem problem;
+    bool want_dx;
+    std::string choice;
+  };
+  std::vector<Tuned> known;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const NodeSpec& node = spec_.nodes[i];
     if (!std::holds_alternative<ConvNode>(node.kind) || options_.tuned.contains(node.name)) continue;
     const ConvProblem problem = problem_of(i, layouts_[node.inputs[0]], layouts_[i + 1]);
-    const auto same = [&](const auto& other) { return other.first == problem; };
+    const ConvOptions conv = conv_options(i, 0);
+    const auto same = [&](const Tuned& one) { return one.problem == problem && one.want_dx == conv.want_dx; };
     auto found = std::find_if(known.begin(), known.end(), same);
     if (found == known.end()) {
       const Execution run{*options_.tune_on, memory_};
-      found = known.emplace(known.end(), problem, ConvPlan::tune(problem, conv_options(0), run));
+      found = known.insert(known.end(), {problem, conv.want_dx, ConvPlan::tune(problem, conv, run)});
     }
-    options_.tuned[node.name] = found->second;
+    options_.tuned[node.name] = found->choice;
   }
 }
 

@@ -124,7 +124,7 @@ class Network {
   };
 
   ConvProblem problem_of(std::size_t index, Layout x, Layout y) const;
-  ConvOptions conv_options(std::size_t weight_budget) const;
+  ConvOptions conv_options(std::size_t index, std::size_t weight_budget) const;
   ConvPlan plan_of_node(std::size_t index, Layout x, Layout y, std::size_t weight_budget) const;
   /// Whether a convolution belongs on blocked tensors: a plain way has to be so much faster that its neighbours'
   /// transpositions pay.

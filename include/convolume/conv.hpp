@@ -31,6 +31,9 @@ CONVOLUME_API Engine engine_of(const std::string& name);
 
 struct ConvOptions {
   Engine engine = Engine::automatic;
+  /// Which gradients will be asked for. The engine, and whether directions share tiles, are chosen for the forward pass
+  /// and these together; a plan computes the others all the same. A first layer wants no dx, inference neither.
+  bool want_dx = true, want_dw = true;
   /// What ConvPlan::choice() or ConvPlan::tune() said: the engine and, of fft_tiled, the tiles of each direction
   /// and whether they share them. In the place of the cost model's choice; a plan that was made from a choice has the
   /// bits of the plan that it came from. Empty: the cost model chooses. `engine` must be automatic or the same.

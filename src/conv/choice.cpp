@@ -96,25 +96,35 @@ Choice parse_choice(const std::string& text) {
   return choice;
 }
 
-plan::TiledWays tiled_ways(const ConvProblem& problem, const std::optional<Choice>& choice) {
+plan::Wanted wanted_of(const ConvProblem& problem, const ConvOptions& options) {
+  plan::Wanted wanted{.data = options.want_dx, .weights = options.want_dw};
+  if (problem.transposed) std::swap(wanted.forward, wanted.data);
+  return wanted;
+}
+
+plan::TiledWays tiled_ways(const ConvProblem& problem, const plan::Wanted& wanted,
+                           const std::optional<Choice>& choice) {
   const ConvProblem dense = untransposed(problem);
-  if (!choice || !choice->tiles) return plan::choose_tiled_ways(dense, !problem.transposed, machine_model());
+  if (!choice || !choice->tiles) return plan::choose_tiled_ways(dense, !problem.transposed, wanted, machine_model());
   plan::TileChoices tiles;
   for (std::size_t i = 0; i < tiles.size(); ++i) {
     tiles[static_cast<std::size_t>(tiled_direction(problem, i))] = (*choice->tiles)[i];
   }
-  return plan::tiled_ways(dense, !problem.transposed, machine_model(), tiles, choice->shared);
+  return plan::tiled_ways(dense, !problem.transposed, wanted, machine_model(), tiles, choice->shared);
 }
 
 namespace {
 
 /// Of fft_tiled, the best first: with tiles apart, then with shared ones.
-std::vector<Choice> tiled_candidates(const ConvProblem& problem, std::size_t most) {
+std::vector<Choice> tiled_candidates(const ConvProblem& problem, const ConvOptions& options, std::size_t most) {
   const ConvProblem one = problem.groups > 1 && !is_depthwise(problem) ? one_group(problem) : problem;
   const ConvProblem dense = untransposed(one);
+  const plan::Wanted wanted = wanted_of(problem, options);
   std::vector<Choice> choices;
-  for (const auto& ways : plan::rank_tiled_ways(dense, machine_model(), most)) choices.push_back(choice_of(one, ways));
-  for (const auto& ways : plan::rank_shared_ways(dense, !one.transposed, machine_model(), (most + 1) / 2)) {
+  for (const auto& ways : plan::rank_tiled_ways(dense, wanted, machine_model(), most)) {
+    choices.push_back(choice_of(one, ways));
+  }
+  for (const auto& ways : plan::rank_shared_ways(dense, !one.transposed, wanted, machine_model(), (most + 1) / 2)) {
     choices.push_back(choice_of(one, ways));
   }
   return choices;
@@ -139,7 +149,7 @@ std::vector<Choice> candidates(const ConvProblem& problem, const ConvOptions& op
   }
   const auto has_tiles = [](const Choice& choice) { return choice.tiles.has_value(); };
   if (std::none_of(choices.begin(), choices.end(), has_tiles)) return choices;
-  for (const Choice& choice : tiled_candidates(problem, tiled)) {
+  for (const Choice& choice : tiled_candidates(problem, options, tiled)) {
     if (std::find(choices.begin(), choices.end(), choice) == choices.end()) choices.push_back(choice);
   }
   return choices;

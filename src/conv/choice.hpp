@@ -32,8 +32,11 @@ std::string to_string(const Choice& choice);
 /// Reads what to_string() wrote. Throws InvalidArgument naming the word that makes no sense.
 Choice parse_choice(const std::string& text);
 
-/// The ways of `choice`, or where there is none the best ones; of untransposed(problem).
-plan::TiledWays tiled_ways(const ConvProblem& problem, const std::optional<Choice>& choice);
+/// What `options` want, of untransposed(problem).
+plan::Wanted wanted_of(const ConvProblem& problem, const ConvOptions& options);
+
+/// The ways of `choice`, or where there is none the best ones for what is wanted; of untransposed(problem).
+plan::TiledWays tiled_ways(const ConvProblem& problem, const plan::Wanted& wanted, const std::optional<Choice>& choice);
 
 /// Choices that are worth measuring, the one of the cost model first. Of fft_tiled at most so many whose tiles are
 /// apart, the best ones of all directions together, then the next best of all directions, and so on; and half as many

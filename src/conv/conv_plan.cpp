@@ -253,6 +253,7 @@ ConvPlan ConvPlan::make(const ConvProblem& problem, const ConvOptions& options) 
   auto impl = std::make_shared<Impl>();
   impl->problem = problem;
   std::string story = fmt::format("{}{}\n", to_string(problem), problem.transposed ? " transposed" : "");
+  const std::string wanted = fmt::format("y{}{}", options.want_dx ? ", dx" : "", options.want_dw ? ", dw" : "");
   double best = std::numeric_limits<double>::infinity();
   const Engine asked = engine_asked(options);
   std::vector<Engine> listed(conv::automatic_engines.begin(), conv::automatic_engines.end());
@@ -268,7 +269,7 @@ ConvPlan ConvPlan::make(const ConvProblem& problem, const ConvOptions& options) 
       continue;
     }
     auto& offer = std::get<conv::Offer>(answer);
-    story += fmt::format("  {}: {:.3g} ms per training step estimated\n", name_of(engine), 1e3 * offer.seconds);
+    story += fmt::format("  {}: {:.3g} ms estimated for {}\n", name_of(engine), 1e3 * offer.seconds, wanted);
     if (offer.seconds >= best) continue;
     best = impl->seconds = offer.seconds;
     impl->chosen = engine;

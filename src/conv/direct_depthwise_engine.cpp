@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "conv/bias_gradient.hpp"
+#include "conv/choice.hpp"
 #include "conv/direct_depthwise.hpp"
 #include "conv/direct_ends.hpp"
 #include "conv/engine.hpp"
@@ -206,8 +207,8 @@ ConvGradientReady DirectDepthwiseEngine<T>::append_backward(TaskGraph& graph, co
 
 }  // namespace
 
-Offer offer_direct_depthwise(const ConvProblem& problem) {
-  const double seconds = plan::direct_seconds(untransposed(problem), machine_model());
+Offer offer_direct_depthwise(const ConvProblem& problem, const ConvOptions& options) {
+  const double seconds = plan::direct_seconds(untransposed(problem), wanted_of(problem, options), machine_model());
   if (problem.type == DataType::f32) return {std::make_unique<DirectDepthwiseEngine<float>>(problem), seconds};
   return {std::make_unique<DirectDepthwiseEngine<double>>(problem), seconds};
 }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "conv/bias_gradient.hpp"
+#include "conv/choice.hpp"
 #include "conv/direct_ends.hpp"
 #include "conv/direct_region.hpp"
 #include "conv/direct_weights.hpp"
@@ -271,14 +272,14 @@ ConvGradientReady DirectEngine<T>::append_backward(TaskGraph& graph, const ConvR
 }  // namespace
 
 Answer offer_direct(const ConvProblem& problem, const ConvOptions& options) {
-  if (is_depthwise(problem)) return offer_direct_depthwise(problem);
+  if (is_depthwise(problem)) return offer_direct_depthwise(problem, options);
   if (problem.groups != 1) return offer_grouped(problem, options, offer_direct);
   // Rows between taps are staged as well.
   const Extent3 span = problem.span();
   if (span.z * span.y > 4 * problem.kernel.z * problem.kernel.y) {
     return fmt::format("dilation {} puts taps too far apart", to_string(problem.dilation));
   }
-  const double seconds = plan::direct_seconds(untransposed(problem), machine_model());
+  const double seconds = plan::direct_seconds(untransposed(problem), wanted_of(problem, options), machine_model());
   if (problem.type == DataType::f32) return Offer{std::make_unique<DirectEngine<float>>(problem), seconds};
   return Offer{std::make_unique<DirectEngine<double>>(problem), seconds};
 }

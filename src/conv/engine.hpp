@@ -58,7 +58,8 @@ class ConvEngine {
   virtual TransformCounts transforms() const noexcept { return {}; }
 };
 
-/// An engine and the seconds that a training step should take, or the reason why the engine does not serve.
+/// An engine and the seconds that the directions should take that options want, or the reason why the engine does not
+/// serve.
 struct Offer {
   std::unique_ptr<ConvEngine> engine;
   double seconds = 0;
@@ -73,7 +74,7 @@ Answer offer_fft_tiled(const ConvProblem& problem, const ConvOptions& options);
 /// For depthwise problems that offer_fft_tiled() serves.
 Offer offer_fft_depthwise(const ConvProblem& problem, const plan::TiledWays& ways);
 /// For depthwise problems.
-Offer offer_direct_depthwise(const ConvProblem& problem);
+Offer offer_direct_depthwise(const ConvProblem& problem, const ConvOptions& options);
 Answer offer_fft_volume(const ConvProblem& problem, const ConvOptions& options);
 Answer offer_direct(const ConvProblem& problem, const ConvOptions& options);
 /// Asked for by name only.

@@ -314,7 +314,7 @@ Answer offer_fft_tiled(const ConvProblem& problem, const ConvOptions& options) {
   if (problem.groups > 1 && !depthwise) return offer_grouped(problem, options, offer_fft_tiled);
   if (std::string reason = refusal(problem); !reason.empty()) return reason;
   const auto choice = options.choice.empty() ? std::nullopt : std::optional(parse_choice(options.choice));
-  const plan::TiledWays ways = tiled_ways(problem, choice);
+  const plan::TiledWays ways = tiled_ways(problem, wanted_of(problem, options), choice);
   Offer offer = depthwise                       ? offer_fft_depthwise(problem, ways)
                 : problem.type == DataType::f32 ? make_offer<float>(problem, options, ways)
                                                 : make_offer<double>(problem, options, ways);

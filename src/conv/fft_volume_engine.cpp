@@ -599,7 +599,9 @@ Answer offer_fft_volume(const ConvProblem& problem, const ConvOptions& options) 
     return std::string("reads and writes whole feature maps and needs plain layouts");
   }
   const FftVolumeGeometry geometry(problem);
-  const double seconds = plan::fft_volume_seconds(problem, geometry.transform, geometry.transforms, machine_model());
+  const double seconds =
+      plan::fft_volume_seconds(problem, geometry.transform, geometry.transforms,
+                               {.data = options.want_dx, .weights = options.want_dw}, machine_model());
   if (problem.type == DataType::f32) return Offer{std::make_unique<FftVolumeEngine<float>>(problem, options), seconds};
   return Offer{std::make_unique<FftVolumeEngine<double>>(problem, options), seconds};
 }

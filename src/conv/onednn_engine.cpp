@@ -317,11 +317,12 @@ class OneDnnEngine final : public ConvEngine {
 
 }  // namespace
 
-Answer offer_onednn(const ConvProblem& problem, const ConvOptions&) {
+Answer offer_onednn(const ConvProblem& problem, const ConvOptions& options) {
   if (problem.type != DataType::f32) return std::string("serves float only");
   if (problem.transposed) return std::string("serves no transposed convolutions");
   try {
-    constexpr double efficiency = 0.9, directions = 3;
+    constexpr double efficiency = 0.9;
+    const double directions = plan::Wanted{.data = options.want_dx, .weights = options.want_dw}.count();
     const plan::Work work{.flops = directions * problem.flops(), .efficiency = efficiency};
     return Offer{std::make_unique<OneDnnEngine>(problem), plan::seconds(work, machine_model())};
   } catch (const dnnl::error& error) {

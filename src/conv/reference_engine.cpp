@@ -264,11 +264,12 @@ class ReferenceEngine final : public ConvEngine {
 
 }  // namespace
 
-Answer offer_reference(const ConvProblem& problem, const ConvOptions&) {
+Answer offer_reference(const ConvProblem& problem, const ConvOptions& options) {
   if (problem.x_layout != Layout::plain || problem.y_layout != Layout::plain) {
     return std::string("needs plain layouts");
   }
-  const double seconds = plan::reference_seconds(problem, machine_model());
+  const double seconds =
+      plan::reference_seconds(problem, {.data = options.want_dx, .weights = options.want_dw}, machine_model());
   if (problem.type == DataType::f32) return Offer{std::make_unique<ReferenceEngine<float>>(problem), seconds};
   return Offer{std::make_unique<ReferenceEngine<double>>(problem), seconds};
 }

@@ -35,8 +35,9 @@ struct Tensors {
 /// A candidate and its graphs.
 template <class T>
 struct Measured {
-  Measured(const ConvProblem& problem, const ConvOptions& options, Tensors<T>& tensors, const Execution& run)
-      : plan(ConvPlan::make(problem, options)),
+  Measured(const ConvProblem& problem, const ConvOptions& conv, Tensors<T>& tensors, const Execution& run)
+      : plan(ConvPlan::make(problem, conv)),
+        options(conv),
         t(tensors),
         memory(run.memory),
         w(plan.prepared_weights(memory)),
@@ -50,16 +51,19 @@ struct Measured {
     if (direction == 1) plan.append_backward(graph, {}, {.y = t.y, .dy = t.dy, .w = w, .dx = t.dx}, memory);
     if (direction == 2) plan.append_backward(graph, {}, {.x = t.x, .y = t.y, .dy = t.dy, .w = w, .dw = t.dw}, memory);
   }
-  /// All directions, which leave each other spectra. A net computes dy from y, so that no gradient starts before.
+  /// All directions that are wanted, which leave each other spectra. A net computes dy from y, so that no gradient
+  /// starts before.
   void build_iteration() {
     TaskGraph& graph = graphs[directions];
     const auto [prepared, y] = append_forward(graph, &x_hat);
-    plan.append_backward(
-        graph, {.w = prepared, .dy = y},
-        {.x = t.x, .y = t.y, .dy = t.dy, .w = w, .x_hat = &x_hat, .dy_hat = &dy_hat, .dx = t.dx, .dw = t.dw}, memory);
+    BackwardBindings backward{.x = t.x, .y = t.y, .dy = t.dy, .w = w, .x_hat = &x_hat, .dy_hat = &dy_hat};
+    if (options.want_dx) backward.dx = t.dx;
+    if (options.want_dw) backward.dw = t.dw;
+    if (options.want_dx || options.want_dw) plan.append_backward(graph, {.w = prepared, .dy = y}, backward, memory);
   }
 
   ConvPlan plan;
+  ConvOptions options;
   Tensors<T>& t;
   std::pmr::memory_resource* memory;
   PreparedWeights w;

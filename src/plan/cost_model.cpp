@@ -20,7 +20,6 @@ constexpr double depthwise_voxel_seconds = 1.1e-8;
 constexpr double depthwise_tap_seconds = 1.2e-8;
 constexpr double reference_efficiency = 0.004;
 constexpr double call_seconds = 1e-6;  // buffers, task and plan set-up of one transform
-constexpr double directions = 3;       // forward, backward data, backward weights
 constexpr double least_direct_rows = 4;
 
 /// Share of the pairs of a tap and a result whose voxel lies on a plane and row of the input: the direct way leaves out
@@ -40,7 +39,7 @@ double share_inside(const ConvProblem& p) {
   return share;
 }
 
-double direct_depthwise_seconds(const ConvProblem& p, const MachineModel& machine) {
+double direct_depthwise_seconds(const ConvProblem& p, const Wanted& wanted, const MachineModel& machine) {
   const index_t block = channel_block(p.type);
   const auto blocks = static_cast<double>((p.in_channels + block - 1) / block);
   const double element = static_cast<double>(size_of(p.type));
@@ -50,9 +49,9 @@ double direct_depthwise_seconds(const ConvProblem& p, const MachineModel& machin
       blocks * static_cast<double>(p.batch) * static_cast<double>(p.input.volume() + p.output().volume()) / 2;
   const double filled = std::min(1.0, static_cast<double>(p.output().x) / depthwise_row);
   const double taps = static_cast<double>(p.in_channels * p.kernel.volume());
-  return directions * (flops / (machine.gflops_per_core * 1e9 * depthwise_efficiency * filled) +
-                       voxels * depthwise_voxel_seconds + call_seconds) +
-         2 * taps * depthwise_tap_seconds;
+  return wanted.count() * (flops / (machine.gflops_per_core * 1e9 * depthwise_efficiency * filled) +
+                           voxels * depthwise_voxel_seconds + call_seconds) +
+         2.0 / 3 * wanted.count() * taps * depthwise_tap_seconds;
 }
 
 }  // namespace
@@ -67,7 +66,7 @@ double transform_seconds(double flops, const MachineModel& machine) {
   return seconds({.flops = flops, .efficiency = fftw_efficiency}, machine);
 }
 
-double fft_volume_seconds(const ConvProblem& p, const Extent3& transform, index_t transforms,
+double fft_volume_seconds(const ConvProblem& p, const Extent3& transform, index_t transforms, const Wanted& wanted,
                           const MachineModel& machine) {
   const auto points = static_cast<double>(transform.volume());
   const auto planes = static_cast<double>(transforms);
@@ -77,40 +76,46 @@ double fft_volume_seconds(const ConvProblem& p, const Extent3& transform, index_
       static_cast<double>(p.in_channels) * static_cast<double>(p.out_channels) / static_cast<double>(p.groups);
   // x and dy forward, y and dx backward; w forward and dw backward once per pair of channels, at as many complex
   // multiply-adds per frequency as the kernel has voxels along its outermost axis.
-  const double maps = 2 * batch * static_cast<double>(p.in_channels + p.out_channels) * planes;
+  const auto in = static_cast<double>(p.in_channels), out = static_cast<double>(p.out_channels);
+  const double x = once(wanted.forward || wanted.weights) + once(wanted.data);
+  const double y = once(wanted.data || wanted.weights) + once(wanted.forward);
+  const double maps = batch * (x * in + y * out) * planes;
+  const double kernels = pairs * (once(wanted.forward || wanted.data) + once(wanted.weights));
   const Work transforming{.flops = maps * one, .efficiency = fftw_efficiency, .calls = maps};
   const auto taps = static_cast<double>(p.kernel.z > 1 ? p.kernel.z : p.kernel.y);
-  const Work pruning{.flops = 2 * pairs * 8 * taps * points / 2, .efficiency = pruned_efficiency, .calls = 2 * pairs};
+  const Work pruning{.flops = kernels * 8 * taps * points / 2, .efficiency = pruned_efficiency, .calls = kernels};
   const double complex_bytes = 2.0 * static_cast<double>(size_of(p.type));
-  const double products = directions * batch * pairs * planes * points / 2;
+  const double products = wanted.count() * batch * pairs * planes * points / 2;
   const Work multiplying{.flops = 8 * products, .efficiency = 0.5, .bytes = 2 * complex_bytes * products};
   return seconds(transforming, machine) + seconds(pruning, machine) + seconds(multiplying, machine);
 }
 
-double direct_seconds(const ConvProblem& p, const MachineModel& machine) {
-  if (p.groups > 1) return direct_depthwise_seconds(p, machine);
+double direct_seconds(const ConvProblem& p, const Wanted& wanted, const MachineModel& machine) {
+  if (p.groups > 1) return direct_depthwise_seconds(p, wanted, machine);
   const index_t block = channel_block(p.type);
   const auto padded = [&](index_t channels) { return static_cast<double>((channels + block - 1) / block * block); };
   const auto in = static_cast<double>(p.in_channels), out = static_cast<double>(p.out_channels);
   const double element = static_cast<double>(size_of(p.type));
   // Lanes are channels of y, of dx, and of dy; sums over voxels keep the adders busy with a few channels of x at least.
-  const double multiplied = in * padded(p.out_channels) + out * padded(p.in_channels) +
-                            std::max(in, least_direct_rows) * padded(p.out_channels);
+  const double multiplied = once(wanted.forward) * in * padded(p.out_channels) +
+                            once(wanted.data) * out * padded(p.in_channels) +
+                            once(wanted.weights) * std::max(in, least_direct_rows) * padded(p.out_channels);
   const double flops = p.flops() / (in * out) * multiplied * share_inside(p) * element / 4;
   const double computing = flops / (machine.gflops_per_core * 1e9 * direct_efficiency);
   const double x = static_cast<double>(p.x_shape().elements()), y = static_cast<double>(p.y_shape().elements());
   const double w = padded(p.in_channels) * padded(p.out_channels) * static_cast<double>(p.kernel.volume());
-  const double moving = element * directions * (x + y) / (machine.dram_gb_per_s * 1e9);
-  const double packing = element * 4 * w / (machine.dram_gb_per_s * 1e9);  // exchanged lanes, and sums, to and fro
+  const double moving = element * wanted.count() * (x + y) / (machine.dram_gb_per_s * 1e9);
+  const double packing =
+      element * 4 / 3 * wanted.count() * w / (machine.dram_gb_per_s * 1e9);  // exchanged lanes, and sums, to and fro
   // Blocked tensors are read while sums are made, plain ones before and after.
   const bool plain = p.x_layout == Layout::plain || p.y_layout == Layout::plain;
-  return (plain ? computing + moving : std::max(computing, moving)) + packing + directions * call_seconds;
+  return (plain ? computing + moving : std::max(computing, moving)) + packing + wanted.count() * call_seconds;
 }
 
-double reference_seconds(const ConvProblem& p, const MachineModel& machine) {
+double reference_seconds(const ConvProblem& p, const Wanted& wanted, const MachineModel& machine) {
   // Of a transposed convolution every tap is tried at every output voxel.
   const double tried = p.transposed ? static_cast<double>(p.stride.volume()) : 1.0;
-  return seconds({.flops = directions * tried * p.flops(), .efficiency = reference_efficiency}, machine);
+  return seconds({.flops = wanted.count() * tried * p.flops(), .efficiency = reference_efficiency}, machine);
 }
 
 }  // namespace convolume::plan

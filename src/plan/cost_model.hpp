@@ -6,6 +6,14 @@
 
 namespace convolume::plan {
 
+constexpr double once(bool counted) noexcept { return counted ? 1 : 0; }
+
+/// Directions that will be run, of a problem that is not transposed: what estimates are sums over.
+struct Wanted {
+  bool forward = true, data = true, weights = true;
+  double count() const noexcept { return once(forward) + once(data) + once(weights); }
+};
+
 /// Operations and bytes of a piece of work.
 struct Work {
   double flops = 0;       ///< floating-point operations
@@ -20,16 +28,16 @@ double seconds(const Work& work, const MachineModel& machine);
 /// One full transform of so many operations.
 double transform_seconds(double flops, const MachineModel& machine);
 
-/// One training step (forward, both gradients) of the volume FFT way: `transform` is the extent that is transformed,
-/// `transforms` how many of these lie side by side (planes that need no transform along Z).
+/// The volume FFT way: `transform` is the extent that is transformed, `transforms` how many of these lie side by side
+/// (planes that need no transform along Z).
 double fft_volume_seconds(const ConvProblem& problem, const Extent3& transform, index_t transforms,
-                          const MachineModel& machine);
+                          const Wanted& wanted, const MachineModel& machine);
 
-/// One training step of the direct way: sums over taps with channels in the lanes. Depthwise problems, where a lane's
-/// sums are of its own channel, or one group.
-double direct_seconds(const ConvProblem& problem, const MachineModel& machine);
+/// The direct way: sums over taps with channels in the lanes. Depthwise problems, where a lane's sums are of its own
+/// channel, or one group.
+double direct_seconds(const ConvProblem& problem, const Wanted& wanted, const MachineModel& machine);
 
-/// One training step of the reference loops.
-double reference_seconds(const ConvProblem& problem, const MachineModel& machine);
+/// The reference loops.
+double reference_seconds(const ConvProblem& problem, const Wanted& wanted, const MachineModel& machine);
 
 }  // namespace convolume::plan

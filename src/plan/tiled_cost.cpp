@@ -32,7 +32,8 @@ constexpr double long_x_share = 0.85, long_zy_share = 0.88;
 constexpr double kernel_efficiency = 0.2, kernel_share = 0.4, kernel_seconds = 3e-6;
 constexpr double cropped_share = 0.75;  // of an inverse's operations, where only the valid part is wanted
 constexpr double tile_seconds = 1e-6, plane_seconds = 1e-7;  // setting up one tile of one channel block
-constexpr double idle_share = 0.3;  // of a worker's wait for the other: sometimes it finds other work
+constexpr double waiting_share = 0.08;  // whatever the number of tasks: they begin and end at different times
+constexpr double idle_share = 0.3;      // of a worker's wait for the other: sometimes it finds other work
 // What sums over tiles with spectra of their own take beside that: every stage waits for memory at its ends; measured.
 constexpr double sums_share = 1.4;
 constexpr double most_spectra_bytes = 1 << 28;  // of x and dy, that one direction leaves to another
@@ -282,7 +283,7 @@ class Model {
     return {.weights = {p.kernels + w_time, p.w_bytes},
             .transforms = transforms,
             .products = products,
-            .idle = grouping.idle * (transforms.seconds + products.seconds)};
+            .idle = (grouping.idle + waiting_share) * (transforms.seconds + products.seconds)};
   }
 
   /// Bytes of sums that go to the L3 and back, once per step of a few tiles, where they leave the L2 to these.
@@ -441,7 +442,7 @@ bool shareable(const Extent3& tile, const Extent3& kernel) {
 }
 
 /// Likewise with the same tiles of y in all directions.
-std::vector<TiledWays> all_shared_ways(const ConvProblem& problem, const MachineModel& machine) {
+std::vector<TiledWays> all_shared_ways(const ConvProblem& problem, const Wanted& wanted, const MachineModel& machine) {
   const Model forward(problem, Direction::forward, true, false, machine);
   const Model data(problem, Direction::backward_data, true, false, machine);
   const Model weights(problem, Direction::backward_weights, true, false, machine);
@@ -454,7 +455,8 @@ std::vector<TiledWays> all_shared_ways(const ConvProblem& problem, const Machine
       problem.kernel, [&](int axis, index_t tile) { return forward.useful(axis, tile); },
       [&](const Extent3& tile) {
         if (!shareable(tile, problem.kernel)) return;
-        const TiledWays ways{best_group(forward, tile), best_group(data, tile), best_group(weights, tile), true};
+        const TiledWays ways{best_group(forward, tile), best_group(data, tile), best_group(weights, tile), true,
+                             wanted};
         if (forward.spectra_bytes(ways.forward) <= most_spectra_bytes) all.push_back(ways);
       },
       [&] {
@@ -527,13 +529,15 @@ ConvProblem exchange_zy(ConvProblem p) {
   return p;
 }
 
-TiledWays choose_tiled_ways(const ConvProblem& problem, bool may_share, const MachineModel& machine) {
-  const TiledWays apart = rank_tiled_ways(problem, machine, 1).front();
-  const std::vector<TiledWays> shared = rank_shared_ways(problem, may_share, machine, 1);
+TiledWays choose_tiled_ways(const ConvProblem& problem, bool may_share, const Wanted& wanted,
+                            const MachineModel& machine) {
+  const TiledWays apart = rank_tiled_ways(problem, wanted, machine, 1).front();
+  const std::vector<TiledWays> shared = rank_shared_ways(problem, may_share, wanted, machine, 1);
   return !shared.empty() && faster(shared.front(), apart) ? shared.front() : apart;
 }
 
-std::vector<TiledWays> rank_tiled_ways(const ConvProblem& problem, const MachineModel& machine, std::size_t most) {
+std::vector<TiledWays> rank_tiled_ways(const ConvProblem& problem, const Wanted& wanted, const MachineModel& machine,
+                                       std::size_t most) {
   std::array<std::vector<TiledWay>, directions.size()> ranked;
   std::size_t ranks = 0;
   for (std::size_t i = 0; i < ranked.size(); ++i) {
@@ -543,19 +547,19 @@ std::vector<TiledWays> rank_tiled_ways(const ConvProblem& problem, const Machine
   std::vector<TiledWays> together;
   const auto at = [&](std::size_t i, std::size_t place) { return ranked[i][std::min(place, ranked[i].size() - 1)]; };
   for (std::size_t place = 0; place < ranks; ++place) {
-    together.push_back({at(0, place), at(1, place), at(2, place), false});
+    together.push_back({at(0, place), at(1, place), at(2, place), false, wanted});
   }
   return together;
 }
 
-std::vector<TiledWays> rank_shared_ways(const ConvProblem& problem, bool may_share, const MachineModel& machine,
-                                        std::size_t most) {
+std::vector<TiledWays> rank_shared_ways(const ConvProblem& problem, bool may_share, const Wanted& wanted,
+                                        const MachineModel& machine, std::size_t most) {
   if (!can_share(problem, may_share)) return {};
-  return rank(all_shared_ways(problem, machine), most);
+  return rank(all_shared_ways(problem, wanted, machine), most);
 }
 
-TiledWays tiled_ways(const ConvProblem& problem, bool may_share, const MachineModel& machine, const TileChoices& tiles,
-                     bool shared) {
+TiledWays tiled_ways(const ConvProblem& problem, bool may_share, const Wanted& wanted, const MachineModel& machine,
+                     const TileChoices& tiles, bool shared) {
   if (shared && !can_share(problem, may_share)) {
     throw InvalidArgument("the directions of this convolution cannot share tiles");
   }
@@ -569,7 +573,7 @@ TiledWays tiled_ways(const ConvProblem& problem, bool may_share, const MachineMo
   const auto way = [&](std::size_t i) {
     return tiled_way(tiled_problem(problem, directions[i]), directions[i], shared, machine, tiles[i]);
   };
-  return {way(0), way(1), way(2), shared};
+  return {way(0), way(1), way(2), shared, wanted};
 }
 
 }  // namespace convolume::plan

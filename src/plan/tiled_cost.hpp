@@ -6,6 +6,7 @@
 
 #include "convolume/cpu.hpp"
 #include "convolume/plan.hpp"
+#include "plan/cost_model.hpp"
 #include "plan/lattices.hpp"
 
 namespace convolume::plan {
@@ -53,8 +54,13 @@ ConvProblem exchange_zy(ConvProblem problem);
 struct TiledWays {
   TiledWay forward{}, data{}, weights{};
   bool shared = false;
+  Wanted wanted{};
 
-  double seconds() const noexcept { return forward.cost.seconds() + data.cost.seconds() + weights.cost.seconds(); }
+  /// Of what is wanted.
+  double seconds() const noexcept {
+    return once(wanted.forward) * forward.cost.seconds() + once(wanted.data) * data.cost.seconds() +
+           once(wanted.weights) * weights.cost.seconds();
+  }
   const TiledWay& of(Direction direction) const noexcept {
     return direction == Direction::forward ? forward : direction == Direction::backward_data ? data : weights;
   }
@@ -64,15 +70,17 @@ struct TiledWays {
 // lanes). `may_share`: not where dx has an epilogue (it is y of a transposed problem), which sums of tiles cannot have.
 
 /// The best by operations and bytes.
-TiledWays choose_tiled_ways(const ConvProblem& problem, bool may_share, const MachineModel& machine);
+TiledWays choose_tiled_ways(const ConvProblem& problem, bool may_share, const Wanted& wanted,
+                            const MachineModel& machine);
 
 /// At most so many, each direction's best first, then the next best of each, and so on; none of them shared. One is
 /// left out where a better one of the same direction is like it: no axis of its tile longer or shorter by a fifth, nor
 /// twice or half as many tiles in a group.
-std::vector<TiledWays> rank_tiled_ways(const ConvProblem& problem, const MachineModel& machine, std::size_t most);
-/// Likewise of shared tiles, by all directions together. Empty where no tiles can be shared.
-std::vector<TiledWays> rank_shared_ways(const ConvProblem& problem, bool may_share, const MachineModel& machine,
-                                        std::size_t most);
+std::vector<TiledWays> rank_tiled_ways(const ConvProblem& problem, const Wanted& wanted, const MachineModel& machine,
+                                       std::size_t most);
+/// Likewise of shared tiles, by all directions that are wanted together. Empty where no tiles can be shared.
+std::vector<TiledWays> rank_shared_ways(const ConvProblem& problem, bool may_share, const Wanted& wanted,
+                                        const MachineModel& machine, std::size_t most);
 
 /// What is chosen for a direction; the rest of a TiledWay follows from it (unfolded: tiles of one plane, where the
 /// kernel has several).
@@ -84,7 +92,7 @@ struct TileChoice {
 using TileChoices = std::array<TileChoice, directions.size()>;  ///< one for each of `directions`
 
 /// The ways of given tiles and groups. Throws InvalidArgument where such tiles cannot serve the problem.
-TiledWays tiled_ways(const ConvProblem& problem, bool may_share, const MachineModel& machine, const TileChoices& tiles,
-                     bool shared);
+TiledWays tiled_ways(const ConvProblem& problem, bool may_share, const Wanted& wanted, const MachineModel& machine,
+                     const TileChoices& tiles, bool shared);
 
 }  // namespace convolume::plan
