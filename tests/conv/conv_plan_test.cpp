@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "conv_fixture.hpp"
+#include "engine_checks.hpp"
 #include <catch2/catch.hpp>
 
 using namespace convolume;
@@ -302,6 +303,27 @@ TEST_CASE("explain tells the whole story and automatic takes the cheaper engine"
                         Catch::Contains("direct: refuses") && Catch::Contains("reference: refuses"));
   CHECK_THROWS_AS(engine_of("fastest"), InvalidArgument);
   CHECK(large.numerics() == ConvPlan::make(parse_problem("ic32id48oc32kd5")).numerics());
+}
+
+TEST_CASE("engines are chosen for the gradients that are wanted, and compute the others all the same") {
+  const auto p = parse_problem("ic3id14oc20kd5");
+  const auto plan = [&](bool dx, bool dw) { return ConvPlan::make(p, {.want_dx = dx, .want_dw = dw}); };
+  CHECK_THAT(plan(true, true).explain(), Catch::Contains("estimated for y, dx, dw"));
+  CHECK_THAT(plan(false, true).explain(), Catch::Contains("estimated for y, dw"));
+  CHECK(plan(false, false).seconds() < plan(false, true).seconds());
+  CHECK(plan(false, true).seconds() < plan(true, true).seconds());
+  for (const Engine engine : {Engine::fft_tiled, Engine::fft_volume, Engine::direct, Engine::reference}) {
+    const auto of = [&](bool gradients) {
+      return ConvPlan::make(p, {.engine = engine, .want_dx = gradients, .want_dw = gradients}).seconds();
+    };
+    CAPTURE(name_of(engine));
+    CHECK(of(false) < of(true));
+  }
+  auto transposed = parse_problem("ic4id9oc6kd3sd2");
+  transposed.transposed = true;
+  for (const auto& problem : {p, transposed, parse_problem("g16ic16id12oc16kd5")}) {
+    test::check_against_reference<float>(problem, {.want_dx = false, .want_dw = false}, 1e-5);
+  }
 }
 
 TEST_CASE("memory taken during execution goes back") {

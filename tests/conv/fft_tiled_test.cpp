@@ -293,6 +293,28 @@ TEST_CASE("fft_tiled with taps along Z as channels, in planes") {
       InvalidArgument);
 }
 
+TEST_CASE("fft_tiled with taps along Z that share the planes of x, through many layers of tiles") {
+  const struct {
+    const char *problem, *tiles;
+  } cases[] = {{"mb2ic2oc5id40ih20iw20kd3", "fwd=1x6x6*4 bwd_d=8x8x8*2 bwd_w=1x6x6*1"},
+               {"ic1oc17id30ih14iw15kd5pd4ph2pw2", "fwd=1x8x8*16 bwd_d=8x8x8*2 bwd_w=1x8x9*1"},
+               {"ic3oc4id21ih17iw25kd4kh3kw3sd1sh2sw2pd1", "fwd=1x4x4*2 bwd_d=8x4x4*2 bwd_w=1x4x4*1"},
+               {"mb3ic1oc4id20ih16iw23kd3kh3kw3dd0dh1dw2", "fwd=1x5x5*8 bwd_d=6x6x6*1 bwd_w=1x5x5*1"}};
+  for (const auto& [text, tiles] : cases) {
+    const ConvOptions planes{.choice = std::string("fft_tiled ") + tiles};
+    CAPTURE(text);
+    test::check_against_reference<double>(parse_problem(text), planes, 1e-13);
+    test::check_against_reference<float>(parse_problem(text), planes, 1e-5);
+    test::check_threads({text}, planes, planes);
+  }
+  // 4 x 4 tiles, 24 layers of them, 4 by 4, each behind the two planes that its first tile needs.
+  test::ConvCase<float> c(parse_problem("ic1id26ih18iw18oc8kd3"),
+                          {.choice = "fft_tiled fwd=1x6x6*8 bwd_d=8x8x8*2 bwd_w=1x6x6*1"});
+  const Execution run{c.scheduler, &c.memory};
+  c.plan.forward(run, {.x = c.x, .w = c.plan.prepare(run, c.w), .y = c.y});
+  CHECK(c.plan.transforms().input == 6 * (4 + 2));
+}
+
 TEST_CASE("fft_tiled says what it does not serve") {
   const auto refuses = [](const char* text, const char* reason) {
     CAPTURE(text);
