@@ -31,7 +31,7 @@ class DirectEngine final : public ConvEngine {
         to_coarse_(untransposed_, Direction::forward),
         to_fine_(untransposed_, Direction::backward_data),
         gradient_(untransposed_),
-        past_caches_(bytes_of(to_coarse_.weights.elements()) > static_cast<std::size_t>(4 * past_caches_from())) {}
+        past_caches_(passes_caches(to_coarse_.weights)) {}
 
   Ready append_prepare(TaskGraph& graph, const Ready& ready,
                        std::shared_ptr<const PrepareArguments> arguments) const override;

@@ -48,10 +48,10 @@ struct RowEnds {
   bool first, last;
 };
 
-/// Adds a step's terms to the sums of voxels [Begin, End) of a piece.
-template <int Begin, int End, int C, bool Dense, class T, class Sums>
-HWY_INLINE void AddStep(const VoxelProduct<T>& p, const DirectStep& step, const T* source, const T* weights,
-                        Sums& sums) {
+/// Adds a step's terms to the sums of voxels [Begin, End) of pieces of R, one of every row.
+template <int R, int Rows, int Begin, int End, int C, bool Dense, class T, class Sums>
+HWY_INLINE void AddStep(const VoxelProduct<T>& p, const DirectStep& step, const T* source, std::ptrdiff_t next_row,
+                        const T* weights, Sums& sums) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const std::ptrdiff_t voxel = Dense ? block<T> : p.source_strides.voxel;
@@ -64,71 +64,104 @@ HWY_INLINE void AddStep(const VoxelProduct<T>& p, const DirectStep& step, const 
       w[c] = hn::LoadU(d, b + c * second);
       __builtin_prefetch(b + c * second + weights_ahead<T>);
     });
-    Unroll<End - Begin>([&](auto i) CONVOLUME_ALWAYS_INLINE {
-      constexpr int r = Begin + i;
-      const V x = hn::Set(d, a[r * voxel]);
-      Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE { sums[r * C + c] = hn::MulAdd(x, w[c], sums[r * C + c]); });
+    Unroll<(End - Begin) * Rows>([&](auto i) CONVOLUME_ALWAYS_INLINE {
+      constexpr int row = i / (End - Begin), r = Begin + i % (End - Begin), sum = (row * R + r) * C;
+      const V x = hn::Set(d, a[row * next_row + r * voxel]);
+      Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE { sums[sum + c] = hn::MulAdd(x, w[c], sums[sum + c]); });
     });
   }
 }
 
-/// R neighbouring voxels of C vectors of lanes. Dense: the source's voxels lie side by side.
-template <int R, int C, bool Dense, class T>
-void SumVoxels(const VoxelProduct<T>& p, const T* source, const T* weights, T* target, const T* bias, RowEnds ends) {
+/// A piece of a row, and of the row that is summed together with it where rows are short; steps in elements.
+template <class T>
+struct RowPiece {
+  const T* source;
+  T* target;
+  std::ptrdiff_t next_source, next_target;
+  RowEnds ends;
+};
+
+/// R neighbouring voxels of C vectors of lanes, of one row or two. Dense: the source's voxels lie side by side.
+template <int R, int Rows, int C, bool Dense, class T>
+void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weights, const T* bias) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   // Where most of the time goes; elsewhere padding is multiplied.
   constexpr bool leaves_out_padding = Dense && C == 2 && R > 1;
-  std::array<V, R * C> sums;
-  Unroll<R * C>([&](auto i) CONVOLUME_ALWAYS_INLINE { sums[i] = hn::Zero(d); });
+  std::array<V, Rows * R * C> sums;
+  Unroll<Rows * R * C>([&](auto i) CONVOLUME_ALWAYS_INLINE { sums[i] = hn::Zero(d); });
   const DirectStep* const end = p.steps + p.step_count;
   for (const DirectStep* step = p.steps; step != end; ++step) {
-    if (leaves_out_padding && ends.first && step->pads_first) {
-      AddStep<leaves_out_padding, R, C, Dense>(p, *step, source, weights, sums);
-    } else if (leaves_out_padding && ends.last && step->pads_last) {
-      AddStep<0, R - leaves_out_padding, C, Dense>(p, *step, source, weights, sums);
+    if (leaves_out_padding && piece.ends.first && step->pads_first) {
+      AddStep<R, Rows, leaves_out_padding, R, C, Dense>(p, *step, piece.source, piece.next_source, weights, sums);
+    } else if (leaves_out_padding && piece.ends.last && step->pads_last) {
+      AddStep<R, Rows, 0, R - leaves_out_padding, C, Dense>(p, *step, piece.source, piece.next_source, weights, sums);
     } else {
-      AddStep<0, R, C, Dense>(p, *step, source, weights, sums);
+      AddStep<R, Rows, 0, R, C, Dense>(p, *step, piece.source, piece.next_source, weights, sums);
     }
   }
   const std::ptrdiff_t second_target = SecondVector<T>(p.target_column);
   // Narrower vectors would leave lines of the cache half written.
   const bool past_caches = p.past_caches && vector_lanes<T> == block<T>;
-  Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
+  Unroll<Rows * R>([&](auto i) CONVOLUME_ALWAYS_INLINE {
     Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE {
-      T* to = target + r * p.target_strides.voxel + c * second_target;
+      T* to = piece.target + i / R * piece.next_target + i % R * p.target_strides.voxel + c * second_target;
       const T* start = p.add ? to : bias != nullptr ? bias + c * vector_lanes<T> : nullptr;
-      const V sum = start != nullptr ? hn::Add(hn::LoadU(d, start), sums[r * C + c]) : sums[r * C + c];
+      const V sum = start != nullptr ? hn::Add(hn::LoadU(d, start), sums[i * C + c]) : sums[i * C + c];
       past_caches ? hn::Stream(sum, d, to) : hn::StoreU(sum, d, to);
     });
   });
 }
 
 template <class T>
-using VoxelKernel = void (*)(const VoxelProduct<T>&, const T*, const T*, T*, const T*, RowEnds);
+using VoxelKernel = void (*)(const VoxelProduct<T>&, const RowPiece<T>&, const T*, const T*);
 
-template <int C, bool Dense, class T, std::size_t... R>
+template <int Rows, int C, bool Dense, class T, std::size_t... R>
 constexpr std::array<VoxelKernel<T>, sizeof...(R)> VoxelKernels(std::index_sequence<R...>) {
-  return {&SumVoxels<static_cast<int>(R) + 1, C, Dense, T>...};
+  return {&SumVoxels<static_cast<int>(R) + 1, Rows, C, Dense, T>...};
 }
 
-/// All voxels of C vectors of lanes. A row is cut into nearly equal pieces, so that none leaves registers idle.
+/// Row number i, counted through all planes.
+template <class T>
+HWY_INLINE RowPiece<T> RowOf(const VoxelProduct<T>& p, T* target, index_t i) {
+  const index_t z = i / p.count.y, y = i % p.count.y;
+  return {p.source + z * p.source_strides.plane + y * p.source_strides.row,
+          target + z * p.target_strides.plane + y * p.target_strides.row,
+          0,
+          0,
+          {}};
+}
+
+/// All voxels of C vectors of lanes. A row is cut into nearly equal pieces, so that none leaves registers idle; of rows
+/// so short that registers hold two, pairs read the weights once.
 template <int C, bool Dense, class T>
 void SumRows(const VoxelProduct<T>& p, const T* weights, T* target, const T* bias) {
-  static constexpr auto kernels = VoxelKernels<C, Dense, T>(std::make_index_sequence<most_voxels>());
+  constexpr bool pairs = Dense && C == 2;
+  static constexpr auto kernels = VoxelKernels<1, C, Dense, T>(std::make_index_sequence<most_voxels>());
+  static constexpr auto pair_kernels =
+      VoxelKernels<2, C, Dense, T>(std::make_index_sequence < pairs ? most_voxels / 2 : 0 > ());
   const index_t pieces = (p.count.x + most_voxels - 1) / most_voxels;
   const index_t least = p.count.x / pieces, longer = p.count.x % pieces;
-  for (index_t z = 0; z < p.count.z; ++z) {
-    for (index_t y = 0; y < p.count.y; ++y) {
-      const T* a = p.source + z * p.source_strides.plane + y * p.source_strides.row;
-      T* c = target + z * p.target_strides.plane + y * p.target_strides.row;
-      for (index_t piece = 0; piece < pieces; ++piece) {
-        const index_t voxels = least + (piece < longer ? 1 : 0);
-        kernels[static_cast<std::size_t>(voxels - 1)](p, a, weights, c, bias,
-                                                      {.first = piece == 0, .last = piece + 1 == pieces});
-        a += voxels * p.source_strides.voxel;
-        c += voxels * p.target_strides.voxel;
-      }
+  const index_t rows = p.count.z * p.count.y;
+  index_t row = 0;
+  if constexpr (pairs) {
+    for (; 2 * p.count.x <= most_voxels && row + 2 <= rows; row += 2) {
+      RowPiece<T> piece = RowOf(p, target, row);
+      const RowPiece<T> next = RowOf(p, target, row + 1);
+      piece.next_source = next.source - piece.source;
+      piece.next_target = next.target - piece.target;
+      piece.ends = {.first = true, .last = true};
+      pair_kernels[static_cast<std::size_t>(p.count.x - 1)](p, piece, weights, bias);
+    }
+  }
+  for (; row < rows; ++row) {
+    RowPiece<T> piece = RowOf(p, target, row);
+    for (index_t i = 0; i < pieces; ++i) {
+      const index_t voxels = least + (i < longer ? 1 : 0);
+      piece.ends = {.first = i == 0, .last = i + 1 == pieces};
+      kernels[static_cast<std::size_t>(voxels - 1)](p, piece, weights, bias);
+      piece.source += voxels * p.source_strides.voxel;
+      piece.target += voxels * p.target_strides.voxel;
     }
   }
 }

@@ -167,6 +167,7 @@ template <class T>
 WeightGradient<T>::WeightGradient(const ConvProblem& p)
     : problem_(p),
       layout_{.terms = p.in_channels, .lanes = p.out_channels, .taps = p.kernel.volume()},
+      past_caches_(passes_caches(layout_)),
       pieces_(choose_pieces(p, layout_.term_blocks(), layout_.lane_blocks())) {}
 
 template <class T>
@@ -220,7 +221,7 @@ void WeightGradient<T>::finish(const BackwardArguments& a, index_t pair, T* sums
     for (index_t i = 0; i < count; ++i) total[i] += other[i];
   }
   Scratch scratch(a.memory, finish_scratch_bytes());
-  unpack_weights(static_cast<const T*>(total), layout_, out, in, a.add_dw, a.dw.as<T>(),
+  unpack_weights(static_cast<const T*>(total), layout_, out, in, a.add_dw, past_caches_, a.dw.as<T>(),
                  scratch.take<T>(finish_scratch_bytes()));
 }
 

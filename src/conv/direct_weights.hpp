@@ -41,11 +41,12 @@ class WeightGradient {
   /// Adds up the parts of one pair of channel blocks and writes dw. Thread-safe for distinct pairs.
   void finish(const BackwardArguments& arguments, index_t pair, T* sums) const;
   /// Bytes of scratch that finish() takes.
-  std::size_t finish_scratch_bytes() const noexcept { return static_cast<std::size_t>(layout_.taps) * 64; }
+  std::size_t finish_scratch_bytes() const noexcept { return pack_scratch_bytes(layout_); }
 
  private:
   ConvProblem problem_;
   WeightBlocks<T> layout_;
+  bool past_caches_;  ///< where gradients go
   WeightPieces pieces_;
 };
 

@@ -93,12 +93,42 @@ void Pack(const View<const T>& w, const WeightBlocks<T>& layout, index_t lane_bl
   if (past_caches) hwy::FlushStream();
 }
 
+/// Whether the kernels of `terms` neighbouring columns of a row of w are whole lines of the cache.
+template <class T>
+bool IsWholeLines(const View<T>& w, const WeightBlocks<T>& layout, index_t terms) {
+  const auto lines = [](index_t elements) { return elements % WeightBlocks<T>::block == 0; };
+  return w.dense_blocks() && w.stride[1] == layout.taps && lines(terms * layout.taps) && lines(w.stride[0]) &&
+         lines(WeightBlocks<T>::block * layout.taps) && reinterpret_cast<std::uintptr_t>(w.data.get()) % 64 == 0;
+}
+
+/// Kernels of a row of w side by side in scratch, and from there past the caches, whose lines are not read first.
+template <class T>
+void UnpackPastCaches(const T* from, const WeightBlocks<T>& layout, index_t first_o, index_t lanes, index_t first_c,
+                      index_t terms, const View<T>& w, T* scratch) {
+  constexpr index_t block = WeightBlocks<T>::block;
+  const index_t row = terms * layout.taps;
+  for (index_t c = 0; c < terms; ++c) {
+    RowPointers<T> pointers;
+    for (index_t o = 0; o < block; ++o) pointers[static_cast<std::size_t>(o)] = scratch + o * row + c * layout.taps;
+    StoreTaps(from + c * block, layout.taps, pointers);
+  }
+  for (index_t o = 0; o < lanes; ++o) {
+    T* to = &w(first_o + o, first_c, 0, 0, 0);
+    for (index_t i = 0; i < row; i += block) CopyLine<true>(scratch + o * row + i, to + i);
+  }
+  hwy::FlushStream();
+}
+
 template <class T>
 void Unpack(const T* from, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block, bool add,
-            const View<T>& w, T* scratch) {
+            bool past_caches, const View<T>& w, T* scratch) {
   constexpr index_t block = WeightBlocks<T>::block, square = WeightBlocks<T>::square;
   const index_t first_o = lane_block * block, lanes = std::min(block, layout.lanes - first_o);
   const index_t first_c = term_block * block, terms = std::min(block, layout.terms - first_c);
+  if (past_caches && !add && IsWholeLines(w, layout, terms)) {
+    UnpackPastCaches(from, layout, first_o, lanes, first_c, terms, w, scratch);
+    return;
+  }
   for (index_t c = 0; c < terms; ++c) {
     ForEachStretch(w, [&](index_t z, index_t y, index_t tap, index_t count) {
       RowPointers<T> pointers;
@@ -143,12 +173,12 @@ void PackDouble(const View<const double>& w, const WeightBlocks<double>& layout,
   past_caches ? Pack<true>(w, layout, lanes, terms, to, scratch) : Pack<false>(w, layout, lanes, terms, to, scratch);
 }
 void UnpackFloat(const float* from, const WeightBlocks<float>& layout, index_t lanes, index_t terms, bool add,
-                 const View<float>& w, float* scratch) {
-  Unpack(from, layout, lanes, terms, add, w, scratch);
+                 bool past_caches, const View<float>& w, float* scratch) {
+  Unpack(from, layout, lanes, terms, add, past_caches, w, scratch);
 }
 void UnpackDouble(const double* from, const WeightBlocks<double>& layout, index_t lanes, index_t terms, bool add,
-                  const View<double>& w, double* scratch) {
-  Unpack(from, layout, lanes, terms, add, w, scratch);
+                  bool past_caches, const View<double>& w, double* scratch) {
+  Unpack(from, layout, lanes, terms, add, past_caches, w, scratch);
 }
 void TransposeFloat(const float* from, index_t count, bool past_caches, float* to) {
   past_caches ? Transpose<true>(from, count, to) : Transpose<false>(from, count, to);
@@ -183,13 +213,13 @@ void pack_weights(const View<const double>& w, const WeightBlocks<double>& layou
 }
 template <>
 void unpack_weights(const float* from, const WeightBlocks<float>& layout, index_t lane_block, index_t term_block,
-                    bool add, const View<float>& w, float* scratch) {
-  HWY_DYNAMIC_DISPATCH(UnpackFloat)(from, layout, lane_block, term_block, add, w, scratch);
+                    bool add, bool past_caches, const View<float>& w, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(UnpackFloat)(from, layout, lane_block, term_block, add, past_caches, w, scratch);
 }
 template <>
 void unpack_weights(const double* from, const WeightBlocks<double>& layout, index_t lane_block, index_t term_block,
-                    bool add, const View<double>& w, double* scratch) {
-  HWY_DYNAMIC_DISPATCH(UnpackDouble)(from, layout, lane_block, term_block, add, w, scratch);
+                    bool add, bool past_caches, const View<double>& w, double* scratch) {
+  HWY_DYNAMIC_DISPATCH(UnpackDouble)(from, layout, lane_block, term_block, add, past_caches, w, scratch);
 }
 template <>
 void transpose_squares(const float* from, index_t count, bool past_caches, float* to) {

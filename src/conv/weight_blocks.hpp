@@ -32,10 +32,17 @@ std::size_t pack_scratch_bytes(const WeightBlocks<T>& layout) noexcept {
   return 64 * static_cast<std::size_t>(layout.taps * (layout.block + 1));
 }
 
-/// The other way: w(o, c, tap) = from[tap][c][o], or += that.
+/// The other way: w(o, c, tap) = from[tap][c][o], or += that. What is overwritten by whole lines of the cache goes past
+/// them where so wanted. Scratch as of pack_weights().
 template <class T>
 void unpack_weights(const T* from, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block, bool add,
-                    const View<T>& w, T* scratch);
+                    bool past_caches, const View<T>& w, T* scratch);
+
+/// Whether copies of the weights are so large that none would stay in the caches.
+template <class T>
+bool passes_caches(const WeightBlocks<T>& layout) {
+  return static_cast<index_t>(sizeof(T)) * layout.elements() > 4 * past_caches_from();
+}
 
 /// to = from with terms and lanes exchanged, `count` squares; `to` as of pack_weights().
 template <class T>
