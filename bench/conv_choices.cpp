@@ -63,6 +63,7 @@ class ChoiceContest {
   ChoiceRow measure(Direction direction, const std::function<bool()>& go_on) {
     if (direction == Direction::training && best_of_directions_) add(*best_of_directions_);
     const std::vector<std::size_t> racing = different(direction);
+    for (const std::size_t i : racing) candidates_[i].convolution->plan(direction);  // before anything is timed
     std::vector<PassTimer> timers(racing.size());
     const plan::RaceRules rules{.rounds = o_.rounds, .min_seconds = o_.min_seconds, .max_seconds = o_.max_seconds};
     const auto seconds = plan::race(

@@ -71,7 +71,9 @@ PlannedConvolution::Planned& PlannedConvolution::planned(Direction direction) {
   conv.want_dx = direction == Direction::backward_data || direction == Direction::training;
   conv.want_dw = direction == Direction::backward_weights || direction == Direction::training;
   if (options_.tune) conv.choice = ConvPlan::tune(problem_, conv, run_);
+  if (options_.choose) conv.choice = options_.choose(direction);
   one = std::make_unique<Planned>(ConvPlan::make(problem_, conv), run_, w_);
+  build(direction, *one);
   return *one;
 }
 
@@ -87,11 +89,7 @@ ConvTensor& PlannedConvolution::tensor(Output output) {
   return output == Output::y ? y_ : output == Output::dx ? dx_ : dw_;
 }
 
-void PlannedConvolution::execute(Direction direction) {
-  Planned& one = planned(direction);
-  if (one.graph.size() == 0) build(direction, one);
-  one.graph.run(scheduler_);
-}
+void PlannedConvolution::execute(Direction direction) { planned(direction).graph.run(scheduler_); }
 
 void PlannedConvolution::build(Direction direction, Planned& one) {
   const bool prepares = direction == Direction::training ||

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,6 +47,8 @@ class PlannedConvolution final : public ConvContestant {
     /// Whether a pass by itself begins with the preparation of its weights; training always does.
     bool prepare_forward = true, prepare_backward = true;
     bool tune = false;  ///< measure the choices of plans
+    /// What plans are made of instead (ConvOptions::choice).
+    std::function<std::string(Direction)> choose{};
   };
 
   /// Throws Unsupported where no engine serves the problem.
@@ -56,6 +59,7 @@ class PlannedConvolution final : public ConvContestant {
 
   void poison(Output output) { tensor(output).poison(); }
   bool clean_padding(Output output) { return tensor(output).clean_padding(); }
+  /// Made when it is first asked for, with its graph.
   const ConvPlan& plan(Direction direction);
   /// Notes tasks from now on (Scheduler::record).
   void record(Trace* trace) { scheduler_.record(trace); }
@@ -67,7 +71,7 @@ class PlannedConvolution final : public ConvContestant {
     ConvPlan plan;
     PreparedWeights prepared;
     Spectra x_hat, dy_hat;
-    TaskGraph graph;  // empty until first executed
+    TaskGraph graph;
   };
 
   Planned& planned(Direction direction);

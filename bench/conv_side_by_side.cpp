@@ -58,7 +58,7 @@ struct Entrant {
   std::unique_ptr<ConvContestant> contestant;
   std::string name{};
   ConvProblem problem{};  // with layouts
-  Engine asked = Engine::automatic, engine = Engine::automatic;
+  Engine asked = Engine::automatic;
   std::vector<double> seconds{};  // of the direction that is measured
 };
 
@@ -129,15 +129,15 @@ class ConvContest {
     }
     try {
       auto planned_one = std::make_unique<PlannedConvolution>(problem, data_, planned(engine));
-      const Engine ran = planned_one->plan(Direction::training).engine();
-      const auto same = [&](const Entrant& other) { return other.engine == ran && layout_of(other.problem) == layout; };
+      const auto same = [&](const Entrant& other) {
+        return layout_of(other.problem) == layout && choose_alike(*planned_one, ours(other));
+      };
       if (std::any_of(entrants_.begin(), entrants_.end(), same)) return;
       entrants_.push_back({.who = Who::ours,
                            .contestant = std::move(planned_one),
-                           .name = fmt::format("{} {}", convolume::name_of(ran), convolume::name_of(layout)),
+                           .name = fmt::format("{} {}", convolume::name_of(engine), convolume::name_of(layout)),
                            .problem = problem,
-                           .asked = engine,
-                           .engine = ran});
+                           .asked = engine});
     } catch (const Unsupported& error) {
       if (only || layout == Layout::plain) {
         notes_.say(fmt::format("{} left out: {} {}", name_, convolume::name_of(engine), refusal(error, engine)));
@@ -145,9 +145,20 @@ class ConvContest {
     }
   }
 
+  static PlannedConvolution& ours(const Entrant& entrant) {
+    return static_cast<PlannedConvolution&>(*entrant.contestant);
+  }
+  /// Whether two would do the same in all directions that are measured.
+  bool choose_alike(PlannedConvolution& a, PlannedConvolution& b) const {
+    return std::all_of(o_.directions.begin(), o_.directions.end(),
+                       [&](Direction d) { return a.plan(d).choice() == b.plan(d).choice(); });
+  }
+
   void add_fft_volume() {
-    const auto runs = [](const Entrant& e) {
-      return e.engine == Engine::fft_volume && layout_of(e.problem) == Layout::plain;
+    const auto runs = [&](const Entrant& e) {
+      return layout_of(e.problem) == Layout::plain &&
+             std::all_of(o_.directions.begin(), o_.directions.end(),
+                         [&](Direction d) { return ours(e).plan(d).engine() == Engine::fft_volume; });
     };
     if (std::any_of(entrants_.begin(), entrants_.end(), runs)) return;
     try {
@@ -155,8 +166,7 @@ class ConvContest {
           {.who = Who::fft_volume,
            .contestant = std::make_unique<PlannedConvolution>(problem_, data_, planned(Engine::fft_volume)),
            .name = "fft_volume",
-           .problem = problem_,
-           .engine = Engine::fft_volume});
+           .problem = problem_});
     } catch (const Unsupported& error) {
       notes_.say(fmt::format("{}: fft_volume {}", name_, refusal(error, Engine::fft_volume)));
     }
@@ -223,9 +233,10 @@ class ConvContest {
   }
 
   /// The plain fft_volume, which may be one of ours.
-  const Entrant* fft_volume() const {
-    const auto found = std::find_if(entrants_.begin(), entrants_.end(), [](const Entrant& e) {
-      return e.who != Who::onednn && e.engine == Engine::fft_volume && layout_of(e.problem) == Layout::plain;
+  const Entrant* fft_volume(Direction direction) const {
+    const auto found = std::find_if(entrants_.begin(), entrants_.end(), [&](const Entrant& e) {
+      return e.who != Who::onednn && ours(e).plan(direction).engine() == Engine::fft_volume &&
+             layout_of(e.problem) == Layout::plain;
     });
     return found == entrants_.end() || found->seconds.empty() ? nullptr : &*found;
   }
@@ -242,13 +253,13 @@ class ConvContest {
                 .problem = entrant.problem,
                 .direction = direction,
                 .asked = entrant.asked,
-                .engine = static_cast<PlannedConvolution&>(*entrant.contestant).plan(direction).engine(),
+                .engine = ours(entrant).plan(direction).engine(),
                 .rounds = entrant.seconds.size()};
     row.ours = quantile(entrant.seconds, 0.5);
     row.ours_low = quantile(entrant.seconds, 0.25);
     row.ours_high = quantile(entrant.seconds, 0.75);
     row.floor_fraction = floor_seconds(problem_, direction, o_.threads, o_.cached_weights) / row.ours;
-    if (o_.has(Peer::fft_volume)) row.fft_volume = compare(fft_volume(), entrant);
+    if (o_.has(Peer::fft_volume)) row.fft_volume = compare(fft_volume(direction), entrant);
     const Entrant* onednn = find(Who::onednn);
     row.onednn = compare(onednn, entrant);
     if (onednn != nullptr) {

@@ -43,8 +43,8 @@ class SpeedUpContest {
     for (const int threads : {1, o_.threads}) {
       planned.threads = threads;
       runs_.push_back(std::make_unique<PlannedConvolution>(problem_, data_, planned));
-      // Both run what was tuned for the first.
-      planned.conv.choice = runs_.front()->plan(Direction::training).choice();
+      // Both run what was chosen, or tuned, for the first.
+      planned.choose = [first = runs_.front().get()](Direction direction) { return first->plan(direction).choice(); };
       planned.conv.engine = Engine::automatic;
       planned.tune = false;
     }
@@ -61,7 +61,7 @@ class SpeedUpContest {
     return {.name = name_,
             .problem = problem_,
             .direction = direction,
-            .choice = runs_[0]->plan(Direction::training).choice(),
+            .choice = runs_[0]->plan(direction).choice(),
             .one = quantile(seconds[0], 0.5),
             .all = quantile(seconds[1], 0.5),
             .speed_up = quantile(ratios, 0.5),

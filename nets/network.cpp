@@ -162,7 +162,7 @@ void Network::choose_layouts() {
   for (const bool one : plain) layouts_.push_back(one ? Layout::plain : Layout::blocked);
 }
 
-/// Measures once for all nodes with the same problem.
+/// Measures once for all nodes with the same problem that want the same gradients.
 void Network::tune() {
   struct Tuned {
     ConvProblem problem;

@@ -213,8 +213,9 @@ class CONVOLUME_API ConvPlan {
   /// serves it.
   static ConvPlan make(const ConvProblem& problem, const ConvOptions& options = {});
   /// Measures what the cost model likes best, engines that `options` admits and tiles of each direction, and returns
-  /// the fastest choice for a training step, to be written into ConvOptions::choice and kept with the results: measured
-  /// again, it may be another one. Takes seconds; tensors and spectra come from run.memory. Throws as make() does.
+  /// the fastest choice for the forward pass and the gradients that are wanted, to be written into ConvOptions::choice
+  /// and kept with the results: measured again, it may be another one. Takes seconds; tensors and spectra come from
+  /// run.memory. Throws as make() does.
   static std::string tune(const ConvProblem& problem, const ConvOptions& options, const Execution& run);
 
   /// Weights (problem.w_shape()) into the engine's form.
@@ -239,7 +240,8 @@ class CONVOLUME_API ConvPlan {
   Engine engine() const noexcept;
   /// What was chosen, as ConvOptions::choice takes it. Part of numerics().
   const std::string& choice() const noexcept;
-  /// Seconds of one core for a training step, by the cost model: to compare plans, not to plan a day.
+  /// Seconds of one core for the forward pass and the gradients that are wanted, by the cost model: to compare plans,
+  /// not to plan a day.
   double seconds() const noexcept;
   /// Everything that decides the rounding.
   std::string numerics() const;

@@ -41,10 +41,12 @@ class SourceLoad {
   /// The next plane; of tiles that have but one, that of the next tile.
   tile::PlanePrefetch<T> Next(index_t point, index_t lane) const {
     const bool single = source_.window.z == 1;
+    if (!source_.block.blocked || (single && !source_.next)) return {};
+    const Extent3& origin = single ? *source_.next : source_.origin;
     const index_t z = single ? 0 : WindowPlane(point + 1);
-    const fft::TileBox box = single ? WindowBox(source_.next, source_.window, source_.block.extent) : box_;
-    if (!source_.block.blocked || z < box.begin.z || z >= box.end.z) return {};
-    const T* first = Voxel(source_.block, single ? source_.next : source_.origin, z, box.begin.y, box.begin.x) + lane;
+    const fft::TileBox box = single ? WindowBox(origin, source_.window, source_.block.extent) : box_;
+    if (z < box.begin.z || z >= box.end.z) return {};
+    const T* first = Voxel(source_.block, origin, z, box.begin.y, box.begin.x) + lane;
     const index_t half = (box.end.x - box.begin.x) / 2, step = source_.block.voxel_stride;
     return {{first, source_.block.row_stride, step, half},
             {first + half * step, step, source_.block.row_stride, box.end.y - box.begin.y}};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <type_traits>
 
 #include "convolume/tensor.hpp"
@@ -43,7 +44,8 @@ template <class T>
 struct TileSource {
   BlockView<const T> block;
   Extent3 origin{0, 0, 0}, window{}, shift{0, 0, 0};
-  Extent3 next{0, 0, 0};  ///< where the window of the next tile begins; of tiles of one plane, that is asked for
+  /// Where the next tile's window begins, of tiles of one plane, which are asked for ahead.
+  std::optional<Extent3> next{};
   /// Multiplies by the gradient that `activation` has at y (the same voxels), where given.
   const Activation* activation = nullptr;
   BlockView<const T> y{};

@@ -123,7 +123,8 @@ struct TileGrid {
   /// What plans say of lattices, where there are several.
   std::string describe() const {
     if (lattices.residues() * lattices.phases() == 1) return {};
-    return fmt::format(", {} lattices of y, {} phases of x", lattices.residues(), lattices.phases());
+    const std::string layers = way.planes > 1 ? fmt::format(", {} layers together", way.planes) : "";
+    return fmt::format(", {} lattices of y, {} phases of x{}", lattices.residues(), lattices.phases(), layers);
   }
   /// Of planes all frequencies are multiplied together: without lines along Z, blocks are single frequencies.
   bool planar() const { return way.tile.z == 1; }

@@ -139,8 +139,11 @@ void TiledVoxels<T>::transform_phase(index_t tile, index_t phase, const GroupEnd
                          .origin = source_begin(tile, phase),
                          .window = window_,
                          .shift = shift_,
-                         .next = source_begin(std::min(tile + 1, grid_.tiles() - 1), phase),
                          .activation = ends.gradient};
+    // On another lattice, or of another sample, the next tile begins elsewhere.
+    if (grid_.lattices.residues() == 1 && (tile + 1) % grid_.per_sample() != 0) {
+      source.next = source_begin(tile + 1, phase);
+    }
     if (ends.gradient != nullptr) source.y = block_of(y, source_layout_, n, c);
     transform_planes(in_, source, spectra + c, source_.strides(), scratch);
   }

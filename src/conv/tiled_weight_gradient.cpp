@@ -92,13 +92,14 @@ std::string TiledWeightGradient<T>::describe() const {
 
 /// A channel block of a tile's valid part of dy.
 template <class T>
-TileSource<T> TiledWeightGradient<T>::dy_source(const BackwardArguments& a, index_t tile, index_t next,
+TileSource<T> TiledWeightGradient<T>::dy_source(const BackwardArguments& a, index_t tile, std::optional<index_t> next,
                                                 index_t o) const {
   const index_t n = grid_.sample(tile);
   TileSource<T> source{.block = block_of(grid_.y_lattice(coarse(a), tile), problem_.y_layout, n, o),
                        .origin = grid_.begin(tile),
-                       .window = grid_.way.valid,
-                       .next = grid_.begin(next)};
+                       .window = grid_.way.valid};
+  // On another lattice the next tile begins elsewhere.
+  if (next && grid_.lattices.residues() == 1) source.next = grid_.begin(*next);
   if (!transposed_ && activated()) {
     source.activation = &activation_;
     source.y = block_of(grid_.y_lattice(turned(a.y.as<T>()), tile), problem_.y_layout, n, o);
@@ -175,7 +176,8 @@ void TiledWeightGradient<T>::transform_dy(const BackwardArguments& a, index_t ti
                                           T* scratch) const {
   stream_spectra(
       gradient_, dy_counted(), phased_channels<T>(1, problem_.out_channels, false),
-      [&](index_t, index_t o) { return dy_source(a, tile, tile, o); }, dy_, spectra + dy_.offset(place, 0), scratch);
+      [&](index_t, index_t o) { return dy_source(a, tile, std::nullopt, o); }, dy_, spectra + dy_.offset(place, 0),
+      scratch);
 }
 
 /// Adds the products of some tiles, in their order, to the sums of some frequencies: those of a block, or, where tiles
@@ -282,14 +284,14 @@ void TiledWeightGradient<T>::invert(const BackwardArguments& a, index_t channel,
 /// Some tiles, from `first` on, then `next`, whose lanes stand at `x`: planes of dy, then, per frequency block, lines
 /// along Z in the L1 and the products. Planes are multiplied as they are.
 template <class T>
-void TiledWeightGradient<T>::sum_step(const BackwardArguments& a, index_t first, index_t count, index_t next,
-                                      const T* x, bool add, T* sums, T* scratch) const {
+void TiledWeightGradient<T>::sum_step(const BackwardArguments& a, index_t first, index_t count,
+                                      std::optional<index_t> next, const T* x, bool add, T* sums, T* scratch) const {
   T* planes = scratch + scratch_bytes() / sizeof(T);
   T* lines = planes + dy_.elements();
   const auto transform = [&] {
     for (index_t i = 0; i < count; ++i) {
       for (index_t o = 0; o < problem_.out_channels; o += lanes) {
-        const index_t after = i + 1 < count ? first + i + 1 : next;
+        const std::optional<index_t> after = i + 1 < count ? first + i + 1 : next;
         transform_planes(gradient_, dy_source(a, first + i, after, o), planes + dy_.offset(i, o), dy_.strides(),
                          scratch);
       }
@@ -324,10 +326,11 @@ void TiledWeightGradient<T>::sum_part(const BackwardArguments& a, index_t part, 
     for (index_t plane = 0; plane < column.planes; ++plane) {
       const T* window = lane_spectra_.transform(in_, grid_, column, sample(i), plane, fine(a), x, temporary, meter_);
       const index_t first = first_tile(i) + plane * grid_.layer();
-      const index_t behind = plane + 1 < column.planes ? first + grid_.layer() : first;
+      std::optional<index_t> next_plane;
+      if (plane + 1 < column.planes) next_plane = first + grid_.layer();
       for (index_t tile = 0; tile < column.count; tile += chunk_, add = true) {
         const index_t count = std::min(chunk_, column.count - tile);
-        const index_t next = tile + count < column.count ? first + tile + count : behind;
+        const std::optional<index_t> next = tile + count < column.count ? first + tile + count : next_plane;
         sum_step(a, first + tile, count, next, window + tile, add, sums, temporary);
       }
     }
@@ -361,11 +364,10 @@ std::vector<TaskId> TiledWeightGradient<T>::append_parts(TaskGraph& graph, const
     index_t tiles = 0;
     for (index_t i = first_column(part); i < first_column(part + 1); ++i) {
       const TileColumn& column = this->column(i);
-      const index_t first = first_tile(i);
-      for (index_t plane = 0; plane < column.planes; ++plane) {
-        // Tiles of one layer read the same planes; without further layers a column may end in the next one.
-        collect(ready, first + plane * grid_.layer(), true, after);
-        collect(ready, first + plane * grid_.layer() + column.count - 1, true, after);
+      // Tiles of one layer read the same planes of both tensors.
+      const index_t last = (column.first + column.count - 1) / grid_.layer() + column.planes - 1;
+      for (index_t layer = column.first / grid_.layer(); layer <= last; ++layer) {
+        collect(ready, sample(i) * grid_.per_sample() + layer * grid_.layer(), true, after);
       }
       tiles += column.count * column.planes;
     }

@@ -66,7 +66,7 @@ class TiledWeightGradient {
   void stream_spectra(const fft::TilePlan<T>& plan, Counted what, const PhasedChannels& channels, const Source& source,
                       const TileSpectra<T>& layout, T* spectra, T* scratch) const;
   TileSource<T> x_source(const BackwardArguments& a, index_t tile, index_t phase, index_t channel) const;
-  TileSource<T> dy_source(const BackwardArguments& a, index_t tile, index_t next, index_t channel) const;
+  TileSource<T> dy_source(const BackwardArguments& a, index_t tile, std::optional<index_t> next, index_t channel) const;
   void multiply_block(index_t frequencies, index_t tiles, const T* x, const T* dy, bool add, T* sums) const;
   void multiply_rows(index_t frequencies, index_t rows, index_t tiles, const T* x, const T* dy, bool add,
                      T* sums) const;
@@ -75,8 +75,8 @@ class TiledWeightGradient {
   void invert(const BackwardArguments& a, index_t channel, index_t count, index_t column, const T* sums) const;
 
   void sum_part(const BackwardArguments& a, index_t part, T* sums) const;
-  void sum_step(const BackwardArguments& a, index_t first, index_t count, index_t next, const T* x, bool add, T* sums,
-                T* scratch) const;
+  void sum_step(const BackwardArguments& a, index_t first, index_t count, std::optional<index_t> next, const T* x,
+                bool add, T* sums, T* scratch) const;
   std::vector<TaskId> append_parts(TaskGraph& graph, const ConvReady& ready,
                                    const std::shared_ptr<const BackwardArguments>& a, const std::shared_ptr<Run>& run,
                                    TaskId memory) const;

@@ -92,6 +92,7 @@ class Field {
     auto measured = measure_all(choices);
     Choice best = choices[0];
     for (std::size_t d = 0; d < directions; ++d) {
+      if ((d == 1 && !options_.want_dx) || (d == 2 && !options_.want_dw)) continue;
       // A later direction reads weights that the first one prepared, of every candidate.
       for (auto& one : measured) one.build(d);
       (*best.tiles)[d] = (*choices[fastest(measured, d)].tiles)[d];

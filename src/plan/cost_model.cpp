@@ -77,10 +77,10 @@ double fft_volume_seconds(const ConvProblem& p, const Extent3& transform, index_
   // x and dy forward, y and dx backward; w forward and dw backward once per pair of channels, at as many complex
   // multiply-adds per frequency as the kernel has voxels along its outermost axis.
   const auto in = static_cast<double>(p.in_channels), out = static_cast<double>(p.out_channels);
-  const double x = once(wanted.forward || wanted.weights) + once(wanted.data);
-  const double y = once(wanted.data || wanted.weights) + once(wanted.forward);
+  const double x = one_if(wanted.forward || wanted.weights) + one_if(wanted.data);
+  const double y = one_if(wanted.data || wanted.weights) + one_if(wanted.forward);
   const double maps = batch * (x * in + y * out) * planes;
-  const double kernels = pairs * (once(wanted.forward || wanted.data) + once(wanted.weights));
+  const double kernels = pairs * (one_if(wanted.forward || wanted.data) + one_if(wanted.weights));
   const Work transforming{.flops = maps * one, .efficiency = fftw_efficiency, .calls = maps};
   const auto taps = static_cast<double>(p.kernel.z > 1 ? p.kernel.z : p.kernel.y);
   const Work pruning{.flops = kernels * 8 * taps * points / 2, .efficiency = pruned_efficiency, .calls = kernels};
@@ -97,9 +97,9 @@ double direct_seconds(const ConvProblem& p, const Wanted& wanted, const MachineM
   const auto in = static_cast<double>(p.in_channels), out = static_cast<double>(p.out_channels);
   const double element = static_cast<double>(size_of(p.type));
   // Lanes are channels of y, of dx, and of dy; sums over voxels keep the adders busy with a few channels of x at least.
-  const double multiplied = once(wanted.forward) * in * padded(p.out_channels) +
-                            once(wanted.data) * out * padded(p.in_channels) +
-                            once(wanted.weights) * std::max(in, least_direct_rows) * padded(p.out_channels);
+  const double multiplied = one_if(wanted.forward) * in * padded(p.out_channels) +
+                            one_if(wanted.data) * out * padded(p.in_channels) +
+                            one_if(wanted.weights) * std::max(in, least_direct_rows) * padded(p.out_channels);
   const double flops = p.flops() / (in * out) * multiplied * share_inside(p) * element / 4;
   const double computing = flops / (machine.gflops_per_core * 1e9 * direct_efficiency);
   const double x = static_cast<double>(p.x_shape().elements()), y = static_cast<double>(p.y_shape().elements());

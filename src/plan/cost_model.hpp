@@ -6,12 +6,13 @@
 
 namespace convolume::plan {
 
-constexpr double once(bool counted) noexcept { return counted ? 1 : 0; }
+constexpr double one_if(bool counted) noexcept { return counted ? 1 : 0; }
 
-/// Directions that will be run, of a problem that is not transposed: what estimates are sums over.
+/// Directions that will be run: what estimates are sums over. Those of the tiled and the direct way are for problems
+/// that are not transposed, whose forward and data have changed places then; the others are as the problem has them.
 struct Wanted {
   bool forward = true, data = true, weights = true;
-  double count() const noexcept { return once(forward) + once(data) + once(weights); }
+  double count() const noexcept { return one_if(forward) + one_if(data) + one_if(weights); }
 };
 
 /// Operations and bytes of a piece of work.

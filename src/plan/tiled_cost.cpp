@@ -234,8 +234,10 @@ class Model {
       return {.weights = {p.kernels, p.w_bytes}, .products = {overlapped(products, seconds), spectra + p.w_bytes}};
     }
     const double rate = transform_rate(way.tile, depthwise() ? own_bytes(p) : p.tile_bytes, machine_) * 4 / element_;
-    const double transforms =
-        p.tiles * (in_blocks(way) + channels_.out_blocks) * (p.transform / rate + setting_up(way));
+    const auto transforms_of = [&](double blocks) {
+      return p.tiles * (blocks + channels_.out_blocks) * (p.transform / rate + setting_up(way));
+    };
+    const double transforms = transforms_of(channels_.in_blocks);
     const double voxels = voxel_bytes(way, p);
     // Sums of one channel block stay in the L2, and so do its spectra.
     if (depthwise()) return {.weights = {p.kernels, 0}, .transforms = {transforms, voxels}, .products = {products, 0}};
@@ -243,7 +245,7 @@ class Model {
     if (few_ && p.w_bytes <= l2) {
       const double spilled = spilled_sums(p);
       return {.weights = {p.kernels, p.w_bytes},
-              .transforms = {transforms, voxels},
+              .transforms = {transforms_of(in_blocks(way)), voxels},
               .products = {products + staged_seconds(way, p) + spilled * 1e-9 / (machine_.l3_gb_per_s / 2), spilled}};
     }
     // Both sides are transformed; sums travel once per chunk, spectra to memory and back.
@@ -325,7 +327,7 @@ class Model {
       const double group = std::min(static_cast<double>(way.group), tiles);
       // Few channels have tiles in the lanes: as many as there are lanes go together, however few are multiplied at
       // once.
-      const double together = few_ ? static_cast<double>(channel_block(problem_.type)) : group;
+      const double together = few_ ? static_cast<double>(channel_block(problem_.type) * way.planes) : group;
       return {.tiles = group,
               .rounds = batch * std::ceil(tiles / group),
               .idle = idle_share * (2 * busier_of_two(batch, tiles, together) / all - 1)};
@@ -554,7 +556,8 @@ std::vector<TiledWays> rank_tiled_ways(const ConvProblem& problem, const Wanted&
 
 std::vector<TiledWays> rank_shared_ways(const ConvProblem& problem, bool may_share, const Wanted& wanted,
                                         const MachineModel& machine, std::size_t most) {
-  if (!can_share(problem, may_share)) return {};
+  // What one direction leaves to another is of no use where one of them is not run.
+  if (!can_share(problem, may_share) || wanted.count() < 3) return {};
   return rank(all_shared_ways(problem, wanted, machine), most);
 }
 

@@ -36,7 +36,8 @@ struct TiledWay {
   index_t group = 1;
   /// Not for backward data: taps along Z are phases of x (Lattices), and tiles are planes.
   bool unfolded = false;
-  /// Unfolded: layers of tiles that one task goes through, so that taps share the planes of x that they read.
+  /// Unfolded: layers of tiles that one task goes through, so that taps share the planes of x that they read. (Sums
+  /// that do not fit into the L2 go through chunks of tiles, and share none.)
   index_t planes = 1;
   /// Backward data only: the tiles cover y; what they yield overlaps by kernel - 1 voxels of dx and is added up.
   bool overlap_add = false;
@@ -58,8 +59,8 @@ struct TiledWays {
 
   /// Of what is wanted.
   double seconds() const noexcept {
-    return once(wanted.forward) * forward.cost.seconds() + once(wanted.data) * data.cost.seconds() +
-           once(wanted.weights) * weights.cost.seconds();
+    return one_if(wanted.forward) * forward.cost.seconds() + one_if(wanted.data) * data.cost.seconds() +
+           one_if(wanted.weights) * weights.cost.seconds();
   }
   const TiledWay& of(Direction direction) const noexcept {
     return direction == Direction::forward ? forward : direction == Direction::backward_data ? data : weights;
@@ -78,7 +79,8 @@ TiledWays choose_tiled_ways(const ConvProblem& problem, bool may_share, const Wa
 /// twice or half as many tiles in a group.
 std::vector<TiledWays> rank_tiled_ways(const ConvProblem& problem, const Wanted& wanted, const MachineModel& machine,
                                        std::size_t most);
-/// Likewise of shared tiles, by all directions that are wanted together. Empty where no tiles can be shared.
+/// Likewise of shared tiles, by all directions that are wanted together. Empty where no tiles can be shared, or not all
+/// directions are wanted.
 std::vector<TiledWays> rank_shared_ways(const ConvProblem& problem, bool may_share, const Wanted& wanted,
                                         const MachineModel& machine, std::size_t most);
 

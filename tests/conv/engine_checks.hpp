@@ -104,12 +104,14 @@ void check_layouts(const char* text, const ConvOptions& options, bool blocked_x,
   check_layouts<T>(parse_problem(text), options, blocked_x, blocked_y, kind);
 }
 
-/// Tasks that fill a poisoned tensor slowly, plane after plane; and when each is there.
+/// Tasks that fill a poisoned tensor slowly, plane after plane, the last one first where so wanted; and when each is
+/// there.
 template <class T>
-Ready append_planes(TaskGraph& graph, const Tensor<T>& from, Tensor<T>& to) {
+Ready append_planes(TaskGraph& graph, const Tensor<T>& from, Tensor<T>& to, bool backwards) {
   const Shape5 s = from.shape();
   std::vector<TaskId> planes, all;
-  for (index_t z = 0; z < s.extent.z; ++z) {
+  for (index_t step = 0; step < s.extent.z; ++step) {
+    const index_t z = backwards ? s.extent.z - 1 - step : step;
     const auto copy = [s, z, a = from.view(), b = to.view()] {
       std::this_thread::sleep_for(std::chrono::microseconds(300));
       for (index_t i = 0; i < s.n * s.c; ++i) {
@@ -119,13 +121,12 @@ Ready append_planes(TaskGraph& graph, const Tensor<T>& from, Tensor<T>& to) {
     const auto before = planes.empty() ? std::vector<TaskId>{} : std::vector<TaskId>{planes.back()};
     planes.push_back(graph.add({.name = "plane"}, copy, before));
   }
+  if (backwards) std::reverse(planes.begin(), planes.end());
   for (index_t n = 0; n < s.n; ++n) all.insert(all.end(), planes.begin(), planes.end());
   return Ready(all, 1, s.extent.z, s.c, 1);
 }
 
-/// Planes of x and dy come one after the other: tasks wait for what they read, and whoever waits for a plane of y, dx
-/// or dw finds it complete.
-inline void check_ready(const ConvProblem& p, const ConvOptions& options) {
+inline void check_ready(const ConvProblem& p, const ConvOptions& options, bool backwards) {
   ConvCase<float> c(p, options, false, 4);
   const Execution run{c.scheduler, &c.memory};
   const auto prepared = c.plan.prepare(run, c.w);
@@ -146,7 +147,7 @@ inline void check_ready(const ConvProblem& p, const ConvOptions& options) {
     }
   };
   auto x = poisoned<float>(c.x.shape()), dy = poisoned<float>(c.dy.shape());
-  const ConvReady ready{.x = append_planes(graph, c.x, x), .dy = append_planes(graph, c.dy, dy)};
+  const ConvReady ready{.x = append_planes(graph, c.x, x, backwards), .dy = append_planes(graph, c.dy, dy, backwards)};
   const auto y = c.plan.append_forward(graph, ready, {.x = x, .w = prepared, .bias = c.bias, .y = c.y}, &c.memory);
   const auto done =
       c.plan.append_backward(graph, ready, {.x = x, .dy = dy, .w = prepared, .dx = c.dx, .dw = c.dw}, &c.memory);
@@ -154,10 +155,16 @@ inline void check_ready(const ConvProblem& p, const ConvOptions& options) {
   watch(done.dx, c.dx, seen_dx, false);
   watch(done.dw, c.dw, seen_dw, true);
   graph.run(c.scheduler);
-  CAPTURE(to_string(p), p.transposed);
+  CAPTURE(to_string(p), p.transposed, backwards);
   CHECK(same_bits(seen_y, c.y));
   CHECK(same_bits(seen_dx, c.dx));
   CHECK(same_bits(seen_dw, c.dw));
+}
+
+/// Planes of x and dy come one after the other, and then the other way round, so that who waits for one has not waited
+/// for all before it: tasks wait for what they read, and whoever waits for a plane of y, dx or dw finds it complete.
+inline void check_ready(const ConvProblem& p, const ConvOptions& options) {
+  for (const bool backwards : {false, true}) check_ready(p, options, backwards);
 }
 
 /// dx, dw and dbias are added to what they hold where that is asked.

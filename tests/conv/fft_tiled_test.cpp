@@ -307,12 +307,22 @@ TEST_CASE("fft_tiled with taps along Z that share the planes of x, through many 
     test::check_against_reference<float>(parse_problem(text), planes, 1e-5);
     test::check_threads({text}, planes, planes);
   }
+  // Lanes of many layers, of some, and of one layer with a column that ends early.
+  for (const auto& [text, tiles] :
+       {std::array{"ic1id40ih9iw9oc5kd3", "fwd=6x9x9*1 bwd_d=6x9x9*1 bwd_w=6x9x9*1"},
+        std::array{"ic1id20ih24iw24oc4kd5", "fwd=1x14x14*2 bwd_d=8x8x8*2 bwd_w=1x14x14*1"},
+        std::array{"ic1id20ih12iw27oc4kd3", "fwd=1x7x7*2 bwd_d=8x8x8*2 bwd_w=1x7x7*1"},
+        std::array{"mb2ic1id21ih13iw15oc5kd3", "fwd=1x5x5*2 bwd_d=8x8x8*2 bwd_w=1x5x5*1"}}) {
+    test::check_ready(parse_problem(text), {.choice = std::string("fft_tiled ") + tiles});
+  }
   // 4 x 4 tiles, 24 layers of them, 4 by 4, each behind the two planes that its first tile needs.
   test::ConvCase<float> c(parse_problem("ic1id26ih18iw18oc8kd3"),
                           {.choice = "fft_tiled fwd=1x6x6*8 bwd_d=8x8x8*2 bwd_w=1x6x6*1"});
   const Execution run{c.scheduler, &c.memory};
   c.plan.forward(run, {.x = c.x, .w = c.plan.prepare(run, c.w), .y = c.y});
   CHECK(c.plan.transforms().input == 6 * (4 + 2));
+  c.plan.backward(run, {.x = c.x, .dy = c.dy, .w = c.plan.prepare(run, c.w), .dw = c.dw});
+  CHECK(c.plan.transforms().input == 2 * 6 * (4 + 2));
 }
 
 TEST_CASE("fft_tiled says what it does not serve") {
