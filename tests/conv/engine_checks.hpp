@@ -104,29 +104,32 @@ void check_layouts(const char* text, const ConvOptions& options, bool blocked_x,
   check_layouts<T>(parse_problem(text), options, blocked_x, blocked_y, kind);
 }
 
-/// Tasks that fill a poisoned tensor slowly, plane after plane, the last one first where so wanted; and when each is
-/// there.
+enum class PlaneOrder { forwards, backwards, from_both_ends };
+
+/// Tasks that fill a poisoned tensor slowly, plane after plane; and when each is there.
 template <class T>
-Ready append_planes(TaskGraph& graph, const Tensor<T>& from, Tensor<T>& to, bool backwards) {
+Ready append_planes(TaskGraph& graph, const Tensor<T>& from, Tensor<T>& to, PlaneOrder order) {
   const Shape5 s = from.shape();
-  std::vector<TaskId> planes, all;
+  std::vector<TaskId> planes(static_cast<std::size_t>(s.extent.z)), before, all;
   for (index_t step = 0; step < s.extent.z; ++step) {
-    const index_t z = backwards ? s.extent.z - 1 - step : step;
+    const index_t back = s.extent.z - 1 - step;
+    const index_t z = order == PlaneOrder::forwards    ? step
+                      : order == PlaneOrder::backwards ? back
+                      : step % 2 == 0                  ? step / 2
+                                                       : s.extent.z - 1 - step / 2;
     const auto copy = [s, z, a = from.view(), b = to.view()] {
       std::this_thread::sleep_for(std::chrono::microseconds(300));
       for (index_t i = 0; i < s.n * s.c; ++i) {
         std::copy_n(&a(i / s.c, i % s.c, z, 0, 0), a.stride[2], &b(i / s.c, i % s.c, z, 0, 0));
       }
     };
-    const auto before = planes.empty() ? std::vector<TaskId>{} : std::vector<TaskId>{planes.back()};
-    planes.push_back(graph.add({.name = "plane"}, copy, before));
+    before = {planes[static_cast<std::size_t>(z)] = graph.add({.name = "plane"}, copy, before)};
   }
-  if (backwards) std::reverse(planes.begin(), planes.end());
   for (index_t n = 0; n < s.n; ++n) all.insert(all.end(), planes.begin(), planes.end());
   return Ready(all, 1, s.extent.z, s.c, 1);
 }
 
-inline void check_ready(const ConvProblem& p, const ConvOptions& options, bool backwards) {
+inline void check_ready(const ConvProblem& p, const ConvOptions& options, PlaneOrder order) {
   ConvCase<float> c(p, options, false, 4);
   const Execution run{c.scheduler, &c.memory};
   const auto prepared = c.plan.prepare(run, c.w);
@@ -147,7 +150,7 @@ inline void check_ready(const ConvProblem& p, const ConvOptions& options, bool b
     }
   };
   auto x = poisoned<float>(c.x.shape()), dy = poisoned<float>(c.dy.shape());
-  const ConvReady ready{.x = append_planes(graph, c.x, x, backwards), .dy = append_planes(graph, c.dy, dy, backwards)};
+  const ConvReady ready{.x = append_planes(graph, c.x, x, order), .dy = append_planes(graph, c.dy, dy, order)};
   const auto y = c.plan.append_forward(graph, ready, {.x = x, .w = prepared, .bias = c.bias, .y = c.y}, &c.memory);
   const auto done =
       c.plan.append_backward(graph, ready, {.x = x, .dy = dy, .w = prepared, .dx = c.dx, .dw = c.dw}, &c.memory);
@@ -155,16 +158,18 @@ inline void check_ready(const ConvProblem& p, const ConvOptions& options, bool b
   watch(done.dx, c.dx, seen_dx, false);
   watch(done.dw, c.dw, seen_dw, true);
   graph.run(c.scheduler);
-  CAPTURE(to_string(p), p.transposed, backwards);
+  CAPTURE(to_string(p), p.transposed, static_cast<int>(order));
   CHECK(same_bits(seen_y, c.y));
   CHECK(same_bits(seen_dx, c.dx));
   CHECK(same_bits(seen_dw, c.dw));
 }
 
-/// Planes of x and dy come one after the other, and then the other way round, so that who waits for one has not waited
-/// for all before it: tasks wait for what they read, and whoever waits for a plane of y, dx or dw finds it complete.
+/// Planes of x and dy come one after the other, in orders of which none has all the others before the ends that
+/// somebody waits for: tasks wait for what they read, and whoever waits for a plane of y, dx or dw finds it complete.
 inline void check_ready(const ConvProblem& p, const ConvOptions& options) {
-  for (const bool backwards : {false, true}) check_ready(p, options, backwards);
+  for (const auto order : {PlaneOrder::forwards, PlaneOrder::backwards, PlaneOrder::from_both_ends}) {
+    check_ready(p, options, order);
+  }
 }
 
 /// dx, dw and dbias are added to what they hold where that is asked.
