@@ -96,8 +96,12 @@ Choice parse_choice(const std::string& text) {
   return choice;
 }
 
+plan::Wanted wanted_of(const ConvOptions& options) {
+  return {.forward = true, .data = options.want_dx, .weights = options.want_dw};
+}
+
 plan::Wanted wanted_of(const ConvProblem& problem, const ConvOptions& options) {
-  plan::Wanted wanted{.data = options.want_dx, .weights = options.want_dw};
+  plan::Wanted wanted = wanted_of(options);
   if (problem.transposed) std::swap(wanted.forward, wanted.data);
   return wanted;
 }

@@ -32,7 +32,8 @@ std::string to_string(const Choice& choice);
 /// Reads what to_string() wrote. Throws InvalidArgument naming the word that makes no sense.
 Choice parse_choice(const std::string& text);
 
-/// What `options` want, of untransposed(problem).
+/// What `options` want; of untransposed(problem) where one is given.
+plan::Wanted wanted_of(const ConvOptions& options);
 plan::Wanted wanted_of(const ConvProblem& problem, const ConvOptions& options);
 
 /// The ways of `choice`, or where there is none the best ones for what is wanted; of untransposed(problem).

@@ -136,16 +136,15 @@ HWY_INLINE RowPiece<T> RowOf(const VoxelProduct<T>& p, T* target, index_t i) {
 /// so short that registers hold two, pairs read the weights once.
 template <int C, bool Dense, class T>
 void SumRows(const VoxelProduct<T>& p, const T* weights, T* target, const T* bias) {
-  constexpr bool pairs = Dense && C == 2;
+  constexpr int longest_pair = Dense && C == 2 ? most_voxels / 2 : 0;
   static constexpr auto kernels = VoxelKernels<1, C, Dense, T>(std::make_index_sequence<most_voxels>());
-  static constexpr auto pair_kernels =
-      VoxelKernels<2, C, Dense, T>(std::make_index_sequence < pairs ? most_voxels / 2 : 0 > ());
+  static constexpr auto pair_kernels = VoxelKernels<2, C, Dense, T>(std::make_index_sequence<longest_pair>());
   const index_t pieces = (p.count.x + most_voxels - 1) / most_voxels;
   const index_t least = p.count.x / pieces, longer = p.count.x % pieces;
   const index_t rows = p.count.z * p.count.y;
   index_t row = 0;
-  if constexpr (pairs) {
-    for (; 2 * p.count.x <= most_voxels && row + 2 <= rows; row += 2) {
+  if constexpr (longest_pair > 0) {
+    for (; p.count.x <= longest_pair && row + 2 <= rows; row += 2) {
       RowPiece<T> piece = RowOf(p, target, row);
       const RowPiece<T> next = RowOf(p, target, row + 1);
       piece.next_source = next.source - piece.source;

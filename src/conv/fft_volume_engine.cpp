@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "conv/channel_sum.hpp"
+#include "conv/choice.hpp"
 #include "conv/engine.hpp"
 #include "conv/fft_volume_geometry.hpp"
 #include "conv/frequency_product.hpp"
@@ -600,8 +601,7 @@ Answer offer_fft_volume(const ConvProblem& problem, const ConvOptions& options) 
   }
   const FftVolumeGeometry geometry(problem);
   const double seconds =
-      plan::fft_volume_seconds(problem, geometry.transform, geometry.transforms,
-                               {.data = options.want_dx, .weights = options.want_dw}, machine_model());
+      plan::fft_volume_seconds(problem, geometry.transform, geometry.transforms, wanted_of(options), machine_model());
   if (problem.type == DataType::f32) return Offer{std::make_unique<FftVolumeEngine<float>>(problem, options), seconds};
   return Offer{std::make_unique<FftVolumeEngine<double>>(problem, options), seconds};
 }

@@ -13,7 +13,7 @@ LaneSpectra<T>::LaneSpectra(const TileGrid& grid, index_t channels, index_t tile
     phases_ /= taps_;
   }
   terms_ = phases_ * channels;
-  layout_ = TileSpectra<T>(grid.way.tile, slots_ * terms_, in_columns ? lanes : tiles, true);
+  layout_ = TileSpectra<T>(grid.way.tile, slots_ * terms_, tiles, true);
 }
 
 template <class T>

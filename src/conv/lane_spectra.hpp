@@ -14,8 +14,8 @@ bool tiles_in_lanes(index_t channels, Layout layout) {
   return channels < fft::tile_lanes<T> / 2 && layout == Layout::plain;
 }
 
-/// Tiles [first, first + count) of a sample, at most as many as there are lanes, and those that lie behind them in
-/// `planes` - 1 further layers of tiles.
+/// Tiles [first, first + count) of a sample, and those that lie behind them in `planes` - 1 further layers of tiles. At
+/// most as many of a layer as there are lanes, where they share these.
 struct TileColumn {
   index_t first, count, planes;
 };
@@ -30,7 +30,7 @@ class LaneSpectra {
   static constexpr index_t lanes = fft::tile_lanes<T>;
 
   LaneSpectra() = default;
-  /// Room for `tiles` together; `in_columns`: for one column after the other instead.
+  /// Room for `tiles` together, or, `in_columns`, of one layer of a column.
   LaneSpectra(const TileGrid& grid, index_t channels, index_t tiles, bool in_columns);
 
   /// Where spectra lie: all phases, or, in columns, more planes of x than there are taps.

@@ -9,6 +9,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "conv/bias_gradient.hpp"
+#include "conv/choice.hpp"
 #include "conv/engine.hpp"
 #include "conv/prepared.hpp"
 #include "ops/layout.hpp"
@@ -322,7 +323,7 @@ Answer offer_onednn(const ConvProblem& problem, const ConvOptions& options) {
   if (problem.transposed) return std::string("serves no transposed convolutions");
   try {
     constexpr double efficiency = 0.9;
-    const double directions = plan::Wanted{.data = options.want_dx, .weights = options.want_dw}.count();
+    const double directions = wanted_of(options).count();
     const plan::Work work{.flops = directions * problem.flops(), .efficiency = efficiency};
     return Offer{std::make_unique<OneDnnEngine>(problem), plan::seconds(work, machine_model())};
   } catch (const dnnl::error& error) {

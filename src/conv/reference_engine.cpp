@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "conv/choice.hpp"
 #include "conv/engine.hpp"
 #include "conv/prepared.hpp"
 #include "plan/cost_model.hpp"
@@ -268,8 +269,7 @@ Answer offer_reference(const ConvProblem& problem, const ConvOptions& options) {
   if (problem.x_layout != Layout::plain || problem.y_layout != Layout::plain) {
     return std::string("needs plain layouts");
   }
-  const double seconds =
-      plan::reference_seconds(problem, {.data = options.want_dx, .weights = options.want_dw}, machine_model());
+  const double seconds = plan::reference_seconds(problem, wanted_of(options), machine_model());
   if (problem.type == DataType::f32) return Offer{std::make_unique<ReferenceEngine<float>>(problem), seconds};
   return Offer{std::make_unique<ReferenceEngine<double>>(problem), seconds};
 }

@@ -163,8 +163,7 @@ void TiledVoxels<T>::run_group(index_t n, const TileGroup& group, const GroupEnd
     const index_t first = n * grid_.per_sample() + group.first + plane * grid_.layer(), count = group.count;
     const T* spectra = in;
     if (source_.tiles_in_lanes()) {
-      spectra = lane_spectra_.transform(in_, grid_, {group.first, count, group.planes}, n, plane, ends.source, in,
-                                        temporary, meter_);
+      spectra = lane_spectra_.transform(in_, grid_, group, n, plane, ends.source, in, temporary, meter_);
     } else if (ends.kept == nullptr) {
       transform_group(first, count, ends, in, temporary);
     }
@@ -317,8 +316,7 @@ void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupEnds<
 template <class T>
 void TiledVoxels<T>::make_groups(bool in_lanes) {
   if (in_lanes) {
-    for (const TileColumn& column : lane_spectra_.columns(grid_))
-      groups_.push_back({column.first, column.count, column.planes, {}});
+    for (const TileColumn& column : lane_spectra_.columns(grid_)) groups_.push_back({column, {}});
     return;
   }
   if (grid_.way.overlap_add) {
@@ -326,7 +324,7 @@ void TiledVoxels<T>::make_groups(bool in_lanes) {
     return;
   }
   for (index_t first = 0; first < grid_.per_sample(); first += group_)
-    groups_.push_back({first, std::min(group_, grid_.per_sample() - first), 1, {}});
+    groups_.push_back({{first, std::min(group_, grid_.per_sample() - first), 1}, {}});
 }
 
 /// Pieces of a layer that are all even, or all odd, along an axis have nothing in common.
@@ -337,7 +335,7 @@ void TiledVoxels<T>::make_overlapping_groups() {
   step_ = group_ = piece.y * piece.x;
   std::vector<Extent3> places;
   const auto add = [&](const Extent3& at) {
-    TileGroup group{(at.z * count.y + at.y * piece.y) * count.x + at.x * piece.x, 0, 1, {}};
+    TileGroup group{{(at.z * count.y + at.y * piece.y) * count.x + at.x * piece.x, 0, 1}, {}};
     group.count = std::min(piece.y, count.y - at.y * piece.y) * std::min(piece.x, count.x - at.x * piece.x);
     for (std::size_t i = 0; i < places.size(); ++i) {
       const Extent3 apart = places[i] - at;

@@ -55,10 +55,8 @@ GroupEnds<T> group_ends(const ConvProblem& problem, const BackwardArguments& a, 
   return ends;
 }
 
-/// Tiles [first, first + count) of a sample, and those behind them in `planes` - 1 further layers; groups with numbers
-/// `before` have to come before, because they write to the same voxels.
-struct TileGroup {
-  index_t first, count, planes;
+/// Groups with numbers `before` have to come before, because they write to the same voxels.
+struct TileGroup : TileColumn {
   std::vector<std::size_t> before;
 };
 

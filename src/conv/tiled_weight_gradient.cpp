@@ -53,17 +53,15 @@ TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& problem, bool tra
       rows_(phased_channels<T>(grid_.lattices.phases(), problem.in_channels, grid_.lattices.phases() > 1 && !few_)),
       weights_(grid_.way.tile, rows_.phases * rows_.channels, problem.out_channels),
       meter_(meter) {
-  constexpr index_t most_parts = 16, least_step = 4;
+  constexpr index_t most_parts = 16;
   const index_t sums = static_cast<index_t>(sizeof(T)) * weights_.elements();
   const auto l2 = static_cast<index_t>(machine_model().l2_bytes);
   if (few_ && sums <= l2) {
     lane_spectra_ = LaneSpectra<T>(grid_, problem.in_channels, lanes, true);
     columns_ = lane_spectra_.columns(grid_);
     parts_ = std::min(most_parts, problem.batch * static_cast<index_t>(columns_.size()));
-    // Sums are read and written once per step; of small tiles more fit the L2 beside them.
     const TileSpectra<T> one(grid_.way.tile, problem.out_channels, 1, false);
-    chunk_ = lanes;
-    while (chunk_ > least_step && chunk_ * static_cast<index_t>(sizeof(T)) * one.elements() > l2 / 2) chunk_ /= 2;
+    chunk_ = plan::tiles_of_step(static_cast<double>(bytes_of(one.elements())), lanes, machine_model());
     x_ = lane_spectra_.layout();
     dy_ = TileSpectra<T>(grid_.way.tile, problem.out_channels, chunk_, false);
     return;

@@ -290,11 +290,9 @@ class Model {
 
   /// Bytes of sums that go to the L3 and back, once per step of a few tiles, where they leave the L2 to these.
   double spilled_sums(const Parts& p) const {
-    const auto l2 = static_cast<double>(machine_.l2_bytes);
     const double tile = p.pair_bytes * channels_.lanes;
-    double step = static_cast<double>(channel_block(problem_.type));
-    while (step > 4 && step * tile > l2 / 2) step /= 2;
-    return p.w_bytes + step * tile > l2 ? 2 * p.w_bytes * p.tiles / step : 0;
+    const auto step = static_cast<double>(tiles_of_step(tile, channel_block(problem_.type), machine_));
+    return p.w_bytes + step * tile > static_cast<double>(machine_.l2_bytes) ? 2 * p.w_bytes * p.tiles / step : 0;
   }
 
   /// Planes are written to the L2 on one side of the products and read on the other.
@@ -444,7 +442,7 @@ bool shareable(const Extent3& tile, const Extent3& kernel) {
 }
 
 /// Likewise with the same tiles of y in all directions.
-std::vector<TiledWays> all_shared_ways(const ConvProblem& problem, const Wanted& wanted, const MachineModel& machine) {
+std::vector<TiledWays> all_shared_ways(const ConvProblem& problem, const MachineModel& machine) {
   const Model forward(problem, Direction::forward, true, false, machine);
   const Model data(problem, Direction::backward_data, true, false, machine);
   const Model weights(problem, Direction::backward_weights, true, false, machine);
@@ -457,8 +455,7 @@ std::vector<TiledWays> all_shared_ways(const ConvProblem& problem, const Wanted&
       problem.kernel, [&](int axis, index_t tile) { return forward.useful(axis, tile); },
       [&](const Extent3& tile) {
         if (!shareable(tile, problem.kernel)) return;
-        const TiledWays ways{best_group(forward, tile), best_group(data, tile), best_group(weights, tile), true,
-                             wanted};
+        const TiledWays ways{best_group(forward, tile), best_group(data, tile), best_group(weights, tile), true};
         if (forward.spectra_bytes(ways.forward) <= most_spectra_bytes) all.push_back(ways);
       },
       [&] {
@@ -520,6 +517,13 @@ TiledWay tiled_way(const ConvProblem& problem, Direction direction, bool shared,
 
 }  // namespace
 
+index_t tiles_of_step(double tile_bytes, index_t lanes, const MachineModel& machine) {
+  constexpr index_t least = 4;
+  index_t step = lanes;
+  while (step > least && static_cast<double>(step) * tile_bytes > static_cast<double>(machine.l2_bytes) / 2) step /= 2;
+  return step;
+}
+
 bool exchanges_zy(const ConvProblem& problem) {
   return problem.kernel.z == 1 && problem.kernel.y > 1 && problem.groups == 1;
 }
@@ -558,7 +562,7 @@ std::vector<TiledWays> rank_shared_ways(const ConvProblem& problem, bool may_sha
                                         const MachineModel& machine, std::size_t most) {
   // What one direction leaves to another is of no use where one of them is not run.
   if (!can_share(problem, may_share) || wanted.count() < 3) return {};
-  return rank(all_shared_ways(problem, wanted, machine), most);
+  return rank(all_shared_ways(problem, machine), most);
 }
 
 TiledWays tiled_ways(const ConvProblem& problem, bool may_share, const Wanted& wanted, const MachineModel& machine,

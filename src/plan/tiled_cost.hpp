@@ -84,6 +84,10 @@ std::vector<TiledWays> rank_tiled_ways(const ConvProblem& problem, const Wanted&
 std::vector<TiledWays> rank_shared_ways(const ConvProblem& problem, bool may_share, const Wanted& wanted,
                                         const MachineModel& machine, std::size_t most);
 
+/// Of the tiles that share `lanes` of x, how many go together into the weights' gradient where its sums stay in the L2:
+/// sums are read and written once per step, and of small tiles of dy more fit beside them.
+index_t tiles_of_step(double tile_bytes, index_t lanes, const MachineModel& machine);
+
 /// What is chosen for a direction; the rest of a TiledWay follows from it (unfolded: tiles of one plane, where the
 /// kernel has several).
 struct TileChoice {

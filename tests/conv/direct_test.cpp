@@ -227,6 +227,10 @@ TEST_CASE("direct refuses weights of other channels or kernels, and weights that
   CHECK(tiny.statistics().live_bytes == 0);
 }
 
+TEST_CASE("direct: weights that no cache holds, and their gradient, go past the caches") {
+  test::check_against_reference<float>(parse_problem("ic416id3oc424kd3"), direct, 1e-5);
+}
+
 TEST_CASE("direct says what it does not serve") {
   CHECK_THROWS_WITH(ConvPlan::make(parse_problem("ic4id60oc4kd3dd9"), direct), Catch::Contains("taps too far apart"));
   const auto plan = ConvPlan::make(parse_problem("ic4id6oc4kd3"), direct);

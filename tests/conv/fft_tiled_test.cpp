@@ -265,14 +265,16 @@ TEST_CASE("fft_tiled with few channels, whose tiles share lanes, in groups of an
   test::check_against_reference<double>(parse_problem("ic1id16oc64kd1kh2kw2pd0"), tiled, 1e-13);
 }
 
+struct TilesOf {
+  const char *problem, *tiles;
+};
+
 TEST_CASE("fft_tiled with taps along Z as channels, in planes") {
-  const struct {
-    const char *problem, *tiles;
-  } cases[] = {{"ic1oc17id9ih14iw15kd3", "fwd=1x8x9*3 bwd_d=8x8x8*2 bwd_w=1x7x16*1"},
-               {"mb2ic3oc5id6ih9iw8kd5kh3kw2pd2ph1pw0", "fwd=1x4x8*16 bwd_d=8x8x8*2 bwd_w=1x9x3*1"},
-               {"ic2oc33id11ih12iw13kd4kh1kw3sd2sh1sw2", "fwd=1x1x8*4 bwd_d=4x1x8*1 bwd_w=1x1x12*1"},
-               {"ic3oc8id16ih9iw9kd3kh3kw3dd1dh0dw2pd2ph2pw3", "fwd=1x6x5*8 bwd_d=6x6x6*1 bwd_w=1x9x5*1"},
-               {"ic1oc4id5ih6iw7kd5kh6kw7", "fwd=1x6x7*1 bwd_d=5x6x7*1 bwd_w=1x8x8*1"}};
+  const TilesOf cases[] = {{"ic1oc17id9ih14iw15kd3", "fwd=1x8x9*3 bwd_d=8x8x8*2 bwd_w=1x7x16*1"},
+                           {"mb2ic3oc5id6ih9iw8kd5kh3kw2pd2ph1pw0", "fwd=1x4x8*16 bwd_d=8x8x8*2 bwd_w=1x9x3*1"},
+                           {"ic2oc33id11ih12iw13kd4kh1kw3sd2sh1sw2", "fwd=1x1x8*4 bwd_d=4x1x8*1 bwd_w=1x1x12*1"},
+                           {"ic3oc8id16ih9iw9kd3kh3kw3dd1dh0dw2pd2ph2pw3", "fwd=1x6x5*8 bwd_d=6x6x6*1 bwd_w=1x9x5*1"},
+                           {"ic1oc4id5ih6iw7kd5kh6kw7", "fwd=1x6x7*1 bwd_d=5x6x7*1 bwd_w=1x8x8*1"}};
   for (const auto& [text, tiles] : cases) {
     const ConvOptions planes{.choice = std::string("fft_tiled ") + tiles};
     const auto p = parse_problem(text);
@@ -294,12 +296,10 @@ TEST_CASE("fft_tiled with taps along Z as channels, in planes") {
 }
 
 TEST_CASE("fft_tiled with taps along Z that share the planes of x, through many layers of tiles") {
-  const struct {
-    const char *problem, *tiles;
-  } cases[] = {{"mb2ic2oc5id40ih20iw20kd3", "fwd=1x6x6*4 bwd_d=8x8x8*2 bwd_w=1x6x6*1"},
-               {"ic1oc17id30ih14iw15kd5pd4ph2pw2", "fwd=1x8x8*16 bwd_d=8x8x8*2 bwd_w=1x8x9*1"},
-               {"ic3oc4id21ih17iw25kd4kh3kw3sd1sh2sw2pd1", "fwd=1x4x4*2 bwd_d=8x4x4*2 bwd_w=1x4x4*1"},
-               {"mb3ic1oc4id20ih16iw23kd3kh3kw3dd0dh1dw2", "fwd=1x5x5*8 bwd_d=6x6x6*1 bwd_w=1x5x5*1"}};
+  const TilesOf cases[] = {{"mb2ic2oc5id40ih20iw20kd3", "fwd=1x6x6*4 bwd_d=8x8x8*2 bwd_w=1x6x6*1"},
+                           {"ic1oc17id30ih14iw15kd5pd4ph2pw2", "fwd=1x8x8*16 bwd_d=8x8x8*2 bwd_w=1x8x9*1"},
+                           {"ic3oc4id21ih17iw25kd4kh3kw3sd1sh2sw2pd1", "fwd=1x4x4*2 bwd_d=8x4x4*2 bwd_w=1x4x4*1"},
+                           {"mb3ic1oc4id20ih16iw23kd3kh3kw3dd0dh1dw2", "fwd=1x5x5*8 bwd_d=6x6x6*1 bwd_w=1x5x5*1"}};
   for (const auto& [text, tiles] : cases) {
     const ConvOptions planes{.choice = std::string("fft_tiled ") + tiles};
     CAPTURE(text);
