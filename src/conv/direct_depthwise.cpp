@@ -164,7 +164,7 @@ class BoxRun {
         const TapRow& row = rows.rows[static_cast<std::size_t>(i)];
         if (!d_.map.meets({row.offset, row.tap}, base)) continue;
         steps[static_cast<std::size_t>(product.step_count++)] = {
-            .source = source_.offset(row.offset), .weights = row.tap * block, .terms = rows.taps};
+            .source = source_.offset(row.offset), .weights = row.tap * block, .terms = static_cast<int>(rows.taps)};
       }
       if (product.step_count > 0 || !product.add) multiply(product);
       product.add = true;

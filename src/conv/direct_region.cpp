@@ -1,7 +1,6 @@
 #include "conv/direct_region.hpp"
 
 #include <algorithm>
-#include <array>
 #include <optional>
 
 #include "conv/block_box.hpp"
@@ -30,6 +29,9 @@ class RegionRun {
     if (!target_in_place_) staged_target_ = take(region.columns * volume(region.box));
     row_ = take(std::max(window_.extent().x, region.box.extent().x));
     bias_ = take(region.columns);
+    const PassCount most = count_passes(d, region);
+    passes_ = scratch_.template take<Pass>(bytes_of<Pass>(most.passes));
+    steps_ = scratch_.template take<DirectStep>(bytes_of<DirectStep>(most.steps));
   }
 
   static std::size_t scratch_bytes(const VoxelDirection<T>& d, const Region& region, const RegionEnds<T>& ends) {
@@ -37,7 +39,8 @@ class RegionRun {
     index_t blocks = std::max(window.extent().x, region.box.extent().x) + region.columns;
     if (!source_in_place(d, window, ends)) blocks += d.group * volume(window);
     if (!target_in_place(d, ends)) blocks += region.columns * volume(region.box);
-    return static_cast<std::size_t>(blocks) * 64;
+    const PassCount most = count_passes(d, region);
+    return static_cast<std::size_t>(blocks) * 64 + bytes_of<Pass>(most.passes) + bytes_of<DirectStep>(most.steps);
   }
 
   void run() {
@@ -46,17 +49,46 @@ class RegionRun {
     for (index_t first = 0; first < d_.weights.term_blocks(); first += d_.group) {
       const index_t blocks = std::min(d_.group, d_.weights.term_blocks() - first);
       const BlockedBox<const T> source = source_box(first, blocks);
-      for (const DirectPhase& phase : d_.map.phases()) {
-        d_.map.for_each_alike(phase, region_.box, [&](const Extent3& begin, const Extent3& count) {
-          multiply_alike(phase, begin, count, first, blocks, source, target);
-        });
-      }
+      // The last blocks may be fewer, and the last one of fewer channels.
+      const bool whole = blocks == d_.group && (first + blocks) * block <= d_.weights.terms;
+      if (first == 0 || !whole) list_passes(first, blocks, source, target);
+      for (index_t i = 0; i < pass_count_; ++i) run_pass(passes_[i], first, source, target);
     }
     finish();
   }
 
  private:
   static constexpr index_t block = fft::tile_lanes<T>;
+
+  /// Some taps of results that the same taps reach: what registers sum up before memory is added to.
+  struct Pass {
+    std::ptrdiff_t source, target;  // of the first result, from where their boxes begin
+    Extent3 count;
+    const DirectStep* steps;
+    index_t step_count;
+    bool starts;  // no other taps of these blocks come before
+  };
+  /// Passes that a region's blocks take, and steps of all of them, at most.
+  struct PassCount {
+    index_t passes = 0, steps = 0;
+  };
+  static PassCount count_passes(const VoxelDirection<T>& d, const Region& region) {
+    PassCount most;
+    for (const DirectPhase& phase : d.map.phases()) {
+      const index_t steps = d.group * static_cast<index_t>(phase.taps.size());
+      d.map.for_each_alike(phase, region.box, [&](const Extent3&, const Extent3&) {
+        most.passes += std::max<index_t>(1, (steps + steps_per_pass - 1) / steps_per_pass);
+        most.steps += steps;
+      });
+    }
+    return most;
+  }
+  /// In scratch.
+  template <class Item>
+  static std::size_t bytes_of(index_t count) {
+    return (static_cast<std::size_t>(count) * sizeof(Item) + 63) / 64 * 64;
+  }
+
   static index_t volume(const Box& box) {
     const Extent3 e = box.extent();
     return e.z * e.y * e.x;
@@ -125,42 +157,65 @@ class RegionRun {
     return {staged_source_, window_.begin, dense(window_.extent()), step};
   }
 
-  /// Where no tap reaches the results they get what they start from.
-  void multiply_alike(const DirectPhase& phase, const Extent3& begin, const Extent3& count, index_t first,
-                      index_t blocks, const BlockedBox<const T>& source, const BlockedBox<T>& target) const {
+  /// Adds all passes of results that the same taps reach. Where no tap does they get what they start from.
+  void list_alike(const DirectPhase& phase, const Extent3& begin, const Extent3& count, index_t first, index_t blocks,
+                  const BlockedBox<const T>& source, const BlockedBox<T>& target, DirectStep*& step) {
     const Extent3 base = d_.map.base(begin);
-    VoxelProduct<T> product{.source = source.at(base),
-                            .source_strides = source.strides * d_.map.source_step(),
-                            .steps = nullptr,
-                            .step_count = 0,
-                            .weights = weights_,
-                            .weights_column = d_.weights.column_step(),
-                            .target = target.at(begin),
-                            .target_strides = target.strides * d_.map.target_step(),
-                            .target_column = target.block,
-                            .bias = bias_,
-                            .count = count,
-                            .columns = region_.columns,
-                            .add = first > 0,
-                            .past_caches = past_caches_};
     const auto taps = static_cast<index_t>(phase.taps.size());
-    for (index_t done = 0; done < blocks * taps || !product.add; done += steps_per_pass, product.add = true) {
-      std::array<DirectStep, steps_per_pass> steps;
-      product.steps = steps.data();
-      product.step_count = 0;
-      for (index_t i = done; i < std::min(done + steps_per_pass, blocks * taps); ++i) {
-        const DirectTap& tap = phase.taps[static_cast<std::size_t>(i % taps)];
-        if (!d_.map.meets(tap, base)) continue;
-        const index_t b = i / taps;
-        steps[static_cast<std::size_t>(product.step_count++)] = {
-            .source = b * source.block + source.offset(tap.offset),
-            .weights = d_.weights.offset(0, first + b, tap.tap),
-            .terms = std::min(block, d_.weights.terms - (first + b) * block),
-            .pads_first = is_padding(tap, base, 0),
-            .pads_last = is_padding(tap, base, count.x - 1)};
+    Pass pass{.source = source.offset(base - source.origin),
+              .target = target.offset(begin - target.origin),
+              .count = count,
+              .steps = step,
+              .step_count = 0,
+              .starts = true};
+    index_t b = taps > 0 ? 0 : blocks, t = 0;  // block and tap of the next step
+    do {
+      pass.steps = step;
+      for (index_t i = 0; i < steps_per_pass && b < blocks; ++i) {
+        const DirectTap& tap = phase.taps[static_cast<std::size_t>(t)];
+        if (d_.map.meets(tap, base)) {
+          *step++ = {.source = b * source.block + source.offset(tap.offset),
+                     .weights = d_.weights.offset(0, b, tap.tap),
+                     .terms = static_cast<int>(std::min(block, d_.weights.terms - (first + b) * block)),
+                     .pads_first = is_padding(tap, base, 0),
+                     .pads_last = is_padding(tap, base, count.x - 1)};
+        }
+        if (++t == taps) ++b, t = 0;
       }
-      if (product.step_count > 0 || !product.add) multiply(product);
+      pass.step_count = step - pass.steps;
+      if (pass.step_count > 0 || pass.starts) passes_[pass_count_++] = pass;
+      pass.starts = false;
+    } while (b < blocks);
+  }
+
+  /// The passes of `blocks` blocks of the source from `first` on, which serve any other as many as well.
+  void list_passes(index_t first, index_t blocks, const BlockedBox<const T>& source, const BlockedBox<T>& target) {
+    pass_count_ = 0;
+    DirectStep* step = steps_;
+    for (const DirectPhase& phase : d_.map.phases()) {
+      d_.map.for_each_alike(phase, region_.box, [&](const Extent3& begin, const Extent3& count) {
+        list_alike(phase, begin, count, first, blocks, source, target, step);
+      });
     }
+  }
+
+  void run_pass(const Pass& pass, index_t first, const BlockedBox<const T>& source, const BlockedBox<T>& target) const {
+    const bool add = first > 0 || !pass.starts;
+    if (add && pass.step_count == 0) return;
+    multiply(VoxelProduct<T>{.source = source.data + pass.source,
+                             .source_strides = source.strides * d_.map.source_step(),
+                             .steps = pass.steps,
+                             .step_count = pass.step_count,
+                             .weights = weights_ + d_.weights.offset(0, first, 0),
+                             .weights_column = d_.weights.column_step(),
+                             .target = target.data + pass.target,
+                             .target_strides = target.strides * d_.map.target_step(),
+                             .target_column = target.block,
+                             .bias = bias_,
+                             .count = pass.count,
+                             .columns = region_.columns,
+                             .add = add,
+                             .past_caches = past_caches_});
   }
 
   void finish() {
@@ -186,6 +241,9 @@ class RegionRun {
   bool source_in_place_, target_in_place_, past_caches_;
   Scratch scratch_;
   T *staged_source_ = nullptr, *staged_target_ = nullptr, *row_ = nullptr, *bias_ = nullptr;
+  Pass* passes_ = nullptr;
+  DirectStep* steps_ = nullptr;
+  index_t pass_count_ = 0;
 };
 
 /// Channels that a region computes.
