@@ -26,11 +26,6 @@ inline constexpr index_t vector_lanes = hn::MaxLanes(hn::ScalableTag<T>());
 constexpr int most_voxels = HWY_TARGET <= HWY_AVX3 ? 14 : 6;
 constexpr int most_channels = HWY_TARGET <= HWY_AVX3 ? 8 : 6;
 
-/// Weights so far ahead are asked for: a pass reads more of them than the L1 holds, again for each row of voxels, and
-/// the first time from beyond the L2. (Twice as far was no better.)
-template <class T>
-inline constexpr std::ptrdiff_t weights_ahead = 4096 / sizeof(T);
-
 /// Distance between two vectors that are computed together: in a block of lanes, or from block to block.
 template <class T>
 HWY_INLINE std::ptrdiff_t SecondVector(std::ptrdiff_t column) {
@@ -62,7 +57,7 @@ HWY_INLINE void AddStep(const VoxelProduct<T>& p, const DirectStep& step, const 
     std::array<V, C> w;
     Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE {
       w[c] = hn::LoadU(d, b + c * second);
-      __builtin_prefetch(b + c * second + weights_ahead<T>);
+      __builtin_prefetch(b + c * second + p.weights_next, 0, fft::HWY_NAMESPACE::into_l2);
     });
     Unroll<(End - Begin) * Rows>([&](auto i) CONVOLUME_ALWAYS_INLINE {
       constexpr int row = i / (End - Begin), r = Begin + i % (End - Begin), sum = (row * R + r) * C;

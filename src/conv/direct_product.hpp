@@ -38,6 +38,8 @@ struct VoxelProduct {
   index_t step_count;
   const T* weights;
   std::ptrdiff_t weights_column;  ///< between columns
+  /// Where the weights of the product behind this one lie from these: they are asked for from memory meanwhile.
+  std::ptrdiff_t weights_next;
   T* target;
   BoxStrides target_strides;
   std::ptrdiff_t target_column;

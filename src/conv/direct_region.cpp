@@ -199,6 +199,13 @@ class RegionRun {
     }
   }
 
+  /// From the weights of the blocks from `first` on to those behind them, at last to the next two columns'.
+  std::ptrdiff_t next_weights(index_t first) const {
+    if (first + d_.group < d_.weights.term_blocks()) return d_.weights.offset(0, d_.group, 0);
+    const bool end = region_.first_column + region_.columns >= d_.weights.lane_blocks();
+    return end ? 0 : 2 * d_.weights.column_step() - d_.weights.offset(0, first, 0);
+  }
+
   void run_pass(const Pass& pass, index_t first, const BlockedBox<const T>& source, const BlockedBox<T>& target) const {
     const bool add = first > 0 || !pass.starts;
     if (add && pass.step_count == 0) return;
@@ -208,6 +215,7 @@ class RegionRun {
                              .step_count = pass.step_count,
                              .weights = weights_ + d_.weights.offset(0, first, 0),
                              .weights_column = d_.weights.column_step(),
+                             .weights_next = next_weights(first),
                              .target = target.data + pass.target,
                              .target_strides = target.strides * d_.map.target_step(),
                              .target_column = target.block,
