@@ -72,9 +72,10 @@ class DirectEngine final : public ConvEngine {
   Ready append_voxels(TaskGraph& graph, bool fine, const Ready& source, const Ready& target, const Ready& weights,
                       const std::shared_ptr<const Arguments>& a, const Ends& ends) const;
   Ready append_data(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a) const;
-  std::vector<TaskId> append_sums(TaskGraph& graph, const ConvReady& ready,
-                                  const std::shared_ptr<const BackwardArguments>& a,
-                                  const std::shared_ptr<BufferStore>& own, std::vector<TaskId> first) const;
+  template <class Body>
+  std::vector<TaskId> append_groups(TaskGraph& graph, const ConvReady& ready,
+                                    const std::shared_ptr<const BackwardArguments>& a, const std::vector<TaskId>& first,
+                                    const Body& body) const;
   Ready append_weights(TaskGraph& graph, const ConvReady& ready,
                        const std::shared_ptr<const BackwardArguments>& a) const;
 
@@ -206,22 +207,18 @@ Ready DirectEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
                        [this, a] { return region_ends<T>(problem_, *a); });
 }
 
-/// Tasks that fill the sums of all parts, behind `first`.
+/// body(tensors, group) for all groups of all parts, behind `first`.
 template <class T>
-std::vector<TaskId> DirectEngine<T>::append_sums(TaskGraph& graph, const ConvReady& ready,
-                                                 const std::shared_ptr<const BackwardArguments>& a,
-                                                 const std::shared_ptr<BufferStore>& own,
-                                                 std::vector<TaskId> first) const {
+template <class Body>
+std::vector<TaskId> DirectEngine<T>::append_groups(TaskGraph& graph, const ConvReady& ready,
+                                                   const std::shared_ptr<const BackwardArguments>& a,
+                                                   const std::vector<TaskId>& first, const Body& body) const {
   const Ready &fine = problem_.transposed ? ready.dy : ready.x, &coarse = problem_.transposed ? ready.x : ready.dy;
   const WeightPieces& pieces = gradient_.pieces();
-  // Not before they are needed: layers behind this one may still hold theirs.
-  ready.dy.collect(0, 0, 1, 0, 1, first);
-  const TaskId memory = graph.add(
-      {.name = "take weight sums"}, [own] { own->acquire(0); }, first);
   const double cost = problem_.flops() / static_cast<double>(pieces.parts * pieces.in_groups * pieces.out_groups);
   std::vector<TaskId> tasks;
   for (index_t part = 0; part < pieces.parts; ++part) {
-    std::vector<TaskId> after{memory};
+    std::vector<TaskId> after = first;
     for (index_t piece = pieces.first_piece(part); piece < pieces.first_piece(part + 1); ++piece) {
       const Box box = pieces.box(piece, untransposed_.output()), window = met(untransposed_, box);
       const index_t n = piece / pieces.per_sample();
@@ -234,10 +231,7 @@ std::vector<TaskId> DirectEngine<T>::append_sums(TaskGraph& graph, const ConvRea
           {.name = "weight gradient sums",
            .cost = cost,
            .scratch_bytes = gradient_.scratch_bytes(piece_tensors<T>(problem_, *a), group)},
-          [this, a, own, group] {
-            gradient_.sum(piece_tensors<T>(problem_, *a), group, static_cast<T*>(own->acquire(0)));
-          },
-          after));
+          [this, a, group, body] { body(piece_tensors<T>(problem_, *a), group); }, after));
     }
   }
   return tasks;
@@ -246,9 +240,22 @@ std::vector<TaskId> DirectEngine<T>::append_sums(TaskGraph& graph, const ConvRea
 template <class T>
 Ready DirectEngine<T>::append_weights(TaskGraph& graph, const ConvReady& ready,
                                       const std::shared_ptr<const BackwardArguments>& a) const {
+  if (gradient_.at_once()) {
+    return Ready::all_of(append_groups(
+        graph, ready, a, {},
+        [this, a](const PieceTensors<T>& tensors, const PairGroup& group) { gradient_.write(*a, tensors, group); }));
+  }
   const auto own = make_store(a->memory, 1, bytes_of(gradient_.elements()));
   const RunBuffers buffers(graph, a->workspace, own);
-  const auto sums = append_sums(graph, ready, a, own, buffers.ready());
+  // Not before they are needed: layers behind this one may still hold theirs.
+  std::vector<TaskId> first = buffers.ready();
+  ready.dy.collect(0, 0, 1, 0, 1, first);
+  const TaskId memory = graph.add(
+      {.name = "take weight sums"}, [own] { own->acquire(0); }, first);
+  const auto sums =
+      append_groups(graph, ready, a, {memory}, [this, own](const PieceTensors<T>& tensors, const PairGroup& group) {
+        gradient_.sum(tensors, group, static_cast<T*>(own->acquire(0)));
+      });
   const auto body = [this, a, own](index_t begin, index_t end) {
     for (index_t i = begin; i < end; ++i) gradient_.finish(*a, i, static_cast<T*>(own->acquire(0)));
   };

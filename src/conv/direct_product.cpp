@@ -211,7 +211,8 @@ void SumChannels(const ChannelProduct<T>& p, const T* x, const T* dy, T* sums, s
   Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
     Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE {
       T* to = sums + r * block<T> + c * second_sums;
-      hn::StoreU(hn::Add(hn::LoadU(d, to), total[r * C + c]), d, to);
+      const V sum = total[r * C + c];
+      hn::StoreU(p.add ? hn::Add(hn::LoadU(d, to), sum) : sum, d, to);
     });
   });
 }

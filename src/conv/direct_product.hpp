@@ -56,8 +56,9 @@ struct VoxelProduct {
 template <class T>
 void multiply(const VoxelProduct<T>& product);
 
-/// sums[channel](lane) += sum over voxels i of x[i](channel) * dy[i](lane), for `columns` blocks of lanes. Voxels are
-/// summed in their order before the sum is added; a channel's sums lie 64 bytes behind those of the one before.
+/// sums[channel](lane) = start + sum over voxels i of x[i](channel) * dy[i](lane), for `columns` blocks of lanes; start
+/// is what sums hold (`add`), or 0. Voxels are summed in their order before the sum is added; a channel's sums lie 64
+/// bytes behind those of the one before.
 template <class T>
 struct ChannelProduct {
   const T* x;
@@ -69,6 +70,7 @@ struct ChannelProduct {
   std::ptrdiff_t sums_column;
   Extent3 count;
   index_t channels, columns;
+  bool add;
   /// Boxes of `count` voxels that are asked for from memory meanwhile: what the next products read.
   std::array<const T*, 2> next;
   std::array<BoxStrides, 2> next_strides;

@@ -49,10 +49,10 @@ class PieceSide {
     strides_ = {block, e.x * block, e.y * e.x * block};
   }
 
-  const T* at(index_t channel_block, const Extent3& i) const {
-    const Extent3 from = i - origin_;
-    return data_ + (channel_block - first_) * step_ + from.z * strides_.plane + from.y * strides_.row +
-           from.x * strides_.voxel;
+  /// Of the first block; others lie steps behind it.
+  const T* at(const Extent3& i) const { return data_ + offset(i - origin_); }
+  std::ptrdiff_t offset(const Extent3& i) const {
+    return i.z * strides_.plane + i.y * strides_.row + i.x * strides_.voxel;
   }
   const BoxStrides& strides() const { return strides_; }
   index_t step() const { return step_; }
@@ -80,84 +80,145 @@ struct Sides {
   PieceSide<T> x, dy;
 };
 
-/// What is staged of the largest piece, and a row beside it.
+/// Where a tap of a piece meets voxels on both sides, in the first blocks.
+template <class T>
+struct PieceTap {
+  const T *x, *dy;
+  Extent3 count;  // 0 along an axis where there are none
+};
+
+/// What is staged of the largest piece, a row beside it, and its taps.
+template <class T>
 struct StagedBytes {
-  template <class T>
-  StagedBytes(const ConvProblem& p, const WeightPieces& pieces, const Sides<T>& sides) {
+  StagedBytes(const ConvProblem& p, const WeightPieces& pieces, const Sides<T>& sides)
+      : taps((sizeof(PieceTap<T>) * static_cast<std::size_t>(p.kernel.volume()) + 63) / 64 * 64) {
     const Extent3 widest = p.span() + (pieces.extent - Extent3::all(1)) * p.stride;
     x = 64 * static_cast<std::size_t>(sides.x.blocks(widest.z * widest.y * p.input.x));
     dy = 64 * static_cast<std::size_t>(sides.dy.blocks(volume(pieces.extent)));
     row = 64 * static_cast<std::size_t>(std::max(p.input.x, pieces.extent.x));
   }
-  std::size_t all() const { return x + dy + row; }
-  std::size_t x, dy, row;
+  std::size_t all() const { return x + dy + row + taps; }
+  std::size_t x, dy, row, taps;
 };
 
-/// Adds a part's pieces to its sums, one after the other.
+/// Both sides with the scratch that holds a piece of them.
+template <class T>
+class StagedSides {
+ public:
+  StagedSides(const ConvProblem& p, const WeightPieces& pieces, const Sides<T>& sides,
+              std::pmr::memory_resource* memory)
+      : x(sides.x),
+        dy(sides.dy),
+        bytes_(p, pieces, sides),
+        scratch_(memory, bytes_.all()),
+        staged_x_(scratch_.template take<T>(bytes_.x)),
+        staged_dy_(scratch_.template take<T>(bytes_.dy)),
+        row_(scratch_.template take<T>(bytes_.row)),
+        taps_(scratch_.template take<PieceTap<T>>(bytes_.taps)) {}
+
+  void load(index_t n, const Box& x_box, const Box& dy_box) {
+    x.load(n, x_box, staged_x_, row_);
+    dy.load(n, dy_box, staged_dy_, row_);
+  }
+
+  /// One for each of the kernel's, to be filled.
+  PieceTap<T>* taps() const { return taps_; }
+
+  PieceSide<T> x, dy;
+
+ private:
+  StagedBytes<T> bytes_;
+  Scratch scratch_;
+  T *staged_x_, *staged_dy_, *row_;
+  PieceTap<T>* taps_;
+};
+
+/// Sums of a piece for pairs of channel blocks, two blocks of dy together.
 template <class T>
 class PieceSum {
  public:
-  PieceSum(const ConvProblem& p, const WeightBlocks<T>& layout, const PairGroup& group, const PieceSide<T>& x,
-           const PieceSide<T>& dy, T* sums)
-      : p_(p), layout_(layout), group_(group), x_(x), dy_(dy), sums_(sums) {}
+  PieceSum(const ConvProblem& p, const WeightBlocks<T>& layout, const PairGroup& group, const StagedSides<T>& sides)
+      : p_(p), layout_(layout), group_(group), sides_(sides) {}
 
-  /// Tap by tap; meanwhile the voxels of `next`, of the same sample, are fetched where they are read in place.
-  void add(const Box& box, const Box& next) {
-    ahead_ = next.begin - box.begin;
-    fetched_ = 0;
+  /// body(in, out) for all pairs of the group, out the first of two.
+  template <class Body>
+  void for_each_pair(const Body& body) const {
     for (index_t in = group_.first_in; in < group_.last_in; ++in) {
-      for (index_t out = group_.first_out; out < group_.last_out; out += 2) {
-        for (index_t tap = 0; tap < layout_.taps; ++tap) add_tap(box, in, out, tap);
+      for (index_t out = group_.first_out; out < group_.last_out; out += 2) body(in, out);
+    }
+  }
+
+  /// A piece that the sides hold. The voxels of `next`, of the same sample, are fetched meanwhile where they are read
+  /// in place.
+  void start(const Box& box, const Box& next) {
+    const Extent3& k = p_.kernel;
+    for (index_t i = 0; i < layout_.taps; ++i) {
+      const Extent3 tap{i / (k.y * k.x), i / k.x % k.y, i % k.x};
+      const Box inside = tapped(p_, box, tap);
+      const Extent3 from = inside.begin * p_.stride + tap * p_.dilation - p_.pad_before;
+      sides_.taps()[i] = {sides_.x.at(from), sides_.dy.at(inside.begin), inside.extent()};
+    }
+    const Extent3 ahead = next.begin - box.begin;
+    fetches_ = ahead != Extent3{0, 0, 0};
+    x_ahead_ = sides_.x.offset(ahead * p_.stride);
+    dy_ahead_ = sides_.dy.offset(ahead);
+    fetched_ = 0;
+  }
+
+  /// Tap by tap; the squares of the second block of dy lie `column` behind those of the first one.
+  void sum_pair(index_t in, index_t out, bool add, T* sums, std::ptrdiff_t column) {
+    ChannelProduct<T> product{.x = nullptr,
+                              .x_strides = sides_.x.strides() * p_.stride,
+                              .dy = nullptr,
+                              .dy_strides = sides_.dy.strides(),
+                              .dy_column = sides_.dy.step(),
+                              .sums = sums,
+                              .sums_column = column,
+                              .count = {},
+                              .channels = std::min(layout_.block, p_.in_channels - in * layout_.block),
+                              .columns = std::min<index_t>(2, group_.last_out - out),
+                              .add = add,
+                              .next = {},
+                              .next_strides = {}};
+    const std::ptrdiff_t x = (in - group_.first_in) * sides_.x.step(), dy = (out - group_.first_out) * sides_.dy.step();
+    for (index_t i = 0; i < layout_.taps; ++i, product.sums += layout_.square) {
+      const PieceTap<T>& tap = sides_.taps()[i];
+      product.count = tap.count;
+      if (tap.count.z <= 0 || tap.count.y <= 0 || tap.count.x <= 0) {
+        for (index_t c = 0; c < product.columns && !add; ++c) {
+          std::fill_n(product.sums + c * column, layout_.square, T{0});
+        }
+        continue;
       }
+      product.x = tap.x + x;
+      product.dy = tap.dy + dy;
+      for (std::size_t n = 0; n < product.next.size(); ++n) fetch_next(product, n, tap);
+      multiply(product);
     }
   }
 
  private:
-  void add_tap(const Box& box, index_t in, index_t out, index_t tap) {
-    const Extent3& k = p_.kernel;
-    const Extent3 at{tap / (k.y * k.x), tap / k.x % k.y, tap % k.x};
-    const Box inside = tapped(p_, box, at);
-    const Extent3 count = inside.extent();
-    if (count.z <= 0 || count.y <= 0 || count.x <= 0) return;
-    const Extent3 from = inside.begin * p_.stride + at * p_.dilation - p_.pad_before;
-    ChannelProduct<T> product{.x = x_.at(in, from),
-                              .x_strides = x_.strides() * p_.stride,
-                              .dy = dy_.at(out, inside.begin),
-                              .dy_strides = dy_.strides(),
-                              .dy_column = dy_.step(),
-                              .sums = sums_ + layout_.offset(out, in, tap),
-                              .sums_column = layout_.column_step(),
-                              .count = count,
-                              .channels = std::min(layout_.block, p_.in_channels - in * layout_.block),
-                              .columns = std::min<index_t>(2, group_.last_out - out),
-                              .next = {},
-                              .next_strides = {}};
-    for (std::size_t i = 0; i < product.next.size(); ++i) fetch_next(product, i, from, inside.begin);
-    multiply(product);
-  }
-
   /// The next channel block of x or dy that was not asked for yet; or, at the end, something that is there already.
-  void fetch_next(ChannelProduct<T>& product, std::size_t i, const Extent3& from, const Extent3& begin) {
+  void fetch_next(ChannelProduct<T>& product, std::size_t i, const PieceTap<T>& tap) {
     const index_t ins = group_.last_in - group_.first_in, outs = group_.last_out - group_.first_out;
     product.next[i] = product.dy;
     product.next_strides[i] = product.dy_strides;
-    if (ahead_ == Extent3{0, 0, 0}) return;
+    if (!fetches_) return;
     const index_t block = fetched_++;
-    if (block < ins && x_.in_place()) {
-      product.next[i] = x_.at(group_.first_in + block, from + ahead_ * p_.stride);
+    if (block < ins && sides_.x.in_place()) {
+      product.next[i] = tap.x + block * sides_.x.step() + x_ahead_;
       product.next_strides[i] = product.x_strides;
-    } else if (block >= ins && block < ins + outs && dy_.in_place()) {
-      product.next[i] = dy_.at(group_.first_out + block - ins, begin + ahead_);
+    } else if (block >= ins && block < ins + outs && sides_.dy.in_place()) {
+      product.next[i] = tap.dy + (block - ins) * sides_.dy.step() + dy_ahead_;
     }
   }
 
   const ConvProblem& p_;
   const WeightBlocks<T>& layout_;
   const PairGroup& group_;
-  const PieceSide<T>& x_;
-  const PieceSide<T>& dy_;
-  T* sums_;
-  Extent3 ahead_{0, 0, 0};
+  const StagedSides<T>& sides_;
+  bool fetches_ = false;
+  std::ptrdiff_t x_ahead_ = 0, dy_ahead_ = 0;
   index_t fetched_ = 0;  // channel blocks of the next piece
 };
 
@@ -182,33 +243,46 @@ PairGroup WeightGradient<T>::group(index_t part, index_t in, index_t out) const 
 
 template <class T>
 std::size_t WeightGradient<T>::scratch_bytes(const PieceTensors<T>& a, const PairGroup& g) const {
-  return StagedBytes(problem_, pieces_, Sides<T>(problem_, a, g)).all();
+  const std::size_t staged = StagedBytes<T>(problem_, pieces_, Sides<T>(problem_, a, g)).all();
+  return at_once() ? staged + pair_bytes() + finish_scratch_bytes() : staged;
 }
 
 template <class T>
 void WeightGradient<T>::sum(const PieceTensors<T>& a, const PairGroup& g, T* sums) const {
   sums += g.part * layout_.elements();
-  const index_t squares = (g.last_in - g.first_in) * layout_.taps * layout_.square;
-  for (index_t out = g.first_out; out < g.last_out; ++out) {
-    std::fill_n(sums + layout_.offset(out, g.first_in, 0), squares, T{0});
-  }
-  const Sides<T> sides(problem_, a, g);
-  PieceSide<T> x = sides.x, dy = sides.dy;
-  const StagedBytes bytes(problem_, pieces_, sides);
-  Scratch scratch(a.memory, bytes.all());
-  T* staged_x = scratch.take<T>(bytes.x);
-  T* staged_dy = scratch.take<T>(bytes.dy);
-  T* row = scratch.take<T>(bytes.row);
-  PieceSum<T> sum(problem_, layout_, g, x, dy, sums);
-  const index_t end = pieces_.first_piece(g.part + 1);
-  for (index_t piece = pieces_.first_piece(g.part); piece < end; ++piece) {
+  StagedSides<T> staged(problem_, pieces_, Sides<T>(problem_, a, g), a.memory);
+  PieceSum<T> sum(problem_, layout_, g, staged);
+  const index_t first = pieces_.first_piece(g.part), end = pieces_.first_piece(g.part + 1);
+  for (index_t piece = first; piece < end; ++piece) {
     const Box box = pieces_.box(piece, a.coarse.shape.extent);
     const index_t n = piece / pieces_.per_sample();
     const bool last = piece + 1 == end || (piece + 1) / pieces_.per_sample() != n;
-    x.load(n, met(problem_, box), staged_x, row);
-    dy.load(n, box, staged_dy, row);
-    sum.add(box, last ? box : pieces_.box(piece + 1, a.coarse.shape.extent));
+    staged.load(n, met(problem_, box), box);
+    sum.start(box, last ? box : pieces_.box(piece + 1, a.coarse.shape.extent));
+    sum.for_each_pair([&](index_t in, index_t out) {
+      sum.sum_pair(in, out, piece > first, sums + layout_.offset(out, in, 0), layout_.column_step());
+    });
   }
+}
+
+template <class T>
+void WeightGradient<T>::write(const BackwardArguments& arguments, const PieceTensors<T>& a, const PairGroup& g) const {
+  StagedSides<T> staged(problem_, pieces_, Sides<T>(problem_, a, g), a.memory);
+  Scratch scratch(a.memory, pair_bytes() + finish_scratch_bytes());
+  T* sums = scratch.take<T>(pair_bytes());
+  T* rows = scratch.take<T>(finish_scratch_bytes());
+  PieceSum<T> sum(problem_, layout_, g, staged);
+  const Box box = pieces_.box(0, a.coarse.shape.extent);
+  staged.load(0, met(problem_, box), box);
+  sum.start(box, box);
+  const index_t column = layout_.taps * layout_.square;
+  sum.for_each_pair([&](index_t in, index_t out) {
+    sum.sum_pair(in, out, false, sums, column);
+    for (index_t i = out; i < std::min(out + 2, g.last_out); ++i) {
+      unpack_weights(static_cast<const T*>(sums + (i - out) * column), layout_, i, in, arguments.add_dw, past_caches_,
+                     arguments.dw.as<T>(), rows);
+    }
+  });
 }
 
 template <class T>
