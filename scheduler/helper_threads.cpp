@@ -42,22 +42,20 @@ void HelperThreads::came() noexcept {
   helper->away = false;
 }
 
-void HelperThreads::left(std::int64_t now) noexcept {
+void HelperThreads::left() noexcept {
   const pid_t self = ::gettid();
   const std::lock_guard lock(mutex_);
   Helper* helper = find(self);
-  if (helper == nullptr) return;
-  helper->away = true;
-  helper->left_at = now;
+  if (helper != nullptr) helper->away = true;
 }
 
-void HelperThreads::keep_off_caller(const void* owner, std::int64_t now) noexcept {
+void HelperThreads::keep_off_caller(const void* owner) noexcept {
   const pid_t self = ::gettid();
   const std::lock_guard lock(mutex_);
   for (Helper& helper : helpers_) {
     // Between two runs in which it helps a thread of TBB may call for helpers itself.
     if (!helper.away || helper.kept_by != nullptr || helper.thread == self) continue;
-    if (now - helper.left_at >= long_rest && keep_off(helper, ::sched_getcpu())) helper.kept_by = owner;
+    if (keep_off(helper, ::sched_getcpu())) helper.kept_by = owner;
   }
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <mutex>
 #include <vector>
 
@@ -12,11 +11,12 @@
 namespace convolume::scheduler {
 
 /// Linux wakes a thread on an idle processor near the one that it had, or else on the processor of whoever wakes it.
-/// In a virtual machine whose host tells which processors it has taken away, one that has idled for some milliseconds
-/// counts as taken (`vcpu_is_preempted`), so that a helper which is called after a rest waits behind its own caller
-/// until that one's time slice ends: 0.7 to 2.8 ms here, more than many a convolution takes.
+/// In a virtual machine whose host tells which processors it has taken away, one that has idled counts as taken
+/// (`vcpu_is_preempted`), after some milliseconds or at once, by the hour. Then a helper that is called waits behind
+/// its own caller, or that one behind it, until a time slice ends: 0.7 to 4 ms here, more than many a convolution
+/// takes.
 ///
-/// So who calls keeps the helpers that have rested off its own processor, until they come to any run, or the run ends.
+/// So who calls keeps the helpers that are away off its own processor, until they come to any run, or the run ends.
 /// Processors that somebody else has chosen for a thread are respected, and restored as they were. TBB's threads serve
 /// all arenas of a process, so that one object knows them all, and each is kept off by one run at a time.
 ///
@@ -28,22 +28,18 @@ class HelperThreads {
 
   /// So many more threads may help; those that find no room are let wake up anywhere.
   void expect(int threads);
-  /// The calling thread begins to help, and goes away again. Here and below, `now` is trace_clock().
+  /// The calling thread begins to help, and goes away again.
   void came() noexcept;
-  void left(std::int64_t now) noexcept;
+  void left() noexcept;
   /// Before helpers are called: `owner`, any address, is who lets them go again.
-  void keep_off_caller(const void* owner, std::int64_t now) noexcept;
+  void keep_off_caller(const void* owner) noexcept;
   void let_go(const void* owner) noexcept;
-
-  /// Nanoseconds; after shorter rests helpers come as fast without our doing.
-  static constexpr std::int64_t long_rest = 5'000'000;
 
  private:
   /// TBB keeps its threads as long as the process lives.
   struct Helper {
     pid_t thread = 0;
     bool away = false;
-    std::int64_t left_at = 0;
     const void* kept_by = nullptr;
     cpu_set_t before{};  // where it may run otherwise, as long as somebody keeps it off
   };

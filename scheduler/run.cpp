@@ -93,7 +93,7 @@ void Run::help() noexcept {
   if (!enter()) return;
   HelperThreads::instance().came();
   work(Role::helper);
-  HelperThreads::instance().left(trace_clock());
+  HelperThreads::instance().left();
   leave();
 }
 
@@ -331,7 +331,7 @@ void Run::make(Call call) noexcept {
 /// Without memory or a thread for them the run goes on with the workers that it has. (TBB does not ask again for a
 /// thread that the system has refused.)
 void Run::invite(int helpers) noexcept {
-  HelperThreads::instance().keep_off_caller(this, trace_clock());
+  HelperThreads::instance().keep_off_caller(this);
   int sent = 0;
   try {
     tsan_release(this);

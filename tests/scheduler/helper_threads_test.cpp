@@ -1,7 +1,6 @@
 // White-box: where threads may run that are kept off their caller's processor.
 #include "scheduler/helper_threads.hpp"
 
-#include <cstdint>
 #include <semaphore>
 #include <thread>
 
@@ -56,7 +55,7 @@ class Helper {
         told_.release();
         go_.acquire();
         if (end_) return;
-        leaving_at_ < 0 ? threads_.came() : threads_.left(leaving_at_);
+        leaves_ ? threads_.left() : threads_.came();
       }
     });
     told_.acquire();
@@ -66,14 +65,14 @@ class Helper {
     go_.release();
     thread_.join();
   }
-  void comes() { tell(-1); }
-  void leaves(std::int64_t now) { tell(now); }
+  void comes() { tell(false); }
+  void leaves() { tell(true); }
 
   pid_t number = 0;
 
  private:
-  void tell(std::int64_t leaving_at) {
-    leaving_at_ = leaving_at;
+  void tell(bool leaves) {
+    leaves_ = leaves;
     go_.release();
     told_.acquire();
   }
@@ -81,15 +80,12 @@ class Helper {
   HelperThreads& threads_;
   std::thread thread_;
   std::binary_semaphore go_{0}, told_{0};
-  std::int64_t leaving_at_ = -1;
-  bool end_ = false;
+  bool leaves_ = false, end_ = false;
 };
-
-constexpr std::int64_t rest = HelperThreads::long_rest;
 
 }  // namespace
 
-TEST_CASE("a helper that has rested is kept off its caller's processor until it comes or is let go") {
+TEST_CASE("a helper that is away is kept off its caller's processor until it comes or is let go") {
   if (available_cpus() < 2) return;
   HelperThreads threads;
   threads.expect(1);
@@ -100,15 +96,13 @@ TEST_CASE("a helper that has rested is kept off its caller's processor until it 
   CPU_CLR(static_cast<unsigned>(here.processor), &others);
   const int owner = 0, stranger = 0;
 
-  threads.keep_off_caller(&owner, rest);
+  threads.keep_off_caller(&owner);
   CHECK(same(processors_of(helper.number), all));  // it is not away
-  helper.leaves(1);
-  threads.keep_off_caller(&owner, rest);
-  CHECK(same(processors_of(helper.number), all));  // it has not rested
-  threads.keep_off_caller(&owner, 1 + rest);
+  helper.leaves();
+  threads.keep_off_caller(&owner);
   CHECK(same(processors_of(helper.number), others));
   // Another run, whose caller may be elsewhere, finds it kept off already, and has nothing to let go.
-  threads.keep_off_caller(&stranger, 2 + rest);
+  threads.keep_off_caller(&stranger);
   threads.let_go(&stranger);
   CHECK(same(processors_of(helper.number), others));
 
@@ -129,8 +123,8 @@ TEST_CASE("a helper's processors that somebody else has chosen stay chosen") {
   const OnOneProcessor here;
   const cpu_set_t chosen = processors_of(0);  // the caller's alone: nothing would be left
   REQUIRE(sched_setaffinity(helper.number, sizeof chosen, &chosen) == 0);
-  helper.leaves(0);
-  threads.keep_off_caller(&here, rest);
+  helper.leaves();
+  threads.keep_off_caller(&here);
   CHECK(same(processors_of(helper.number), chosen));
   helper.comes();
   CHECK(same(processors_of(helper.number), chosen));
@@ -141,11 +135,11 @@ TEST_CASE("threads without room, and the caller itself, wake up anywhere") {
   HelperThreads threads;
   threads.expect(1);
   threads.came();
-  threads.left(0);
+  threads.left();
   Helper helper(threads);
-  helper.leaves(0);
+  helper.leaves();
   const cpu_set_t all = processors_of(0);
-  threads.keep_off_caller(&threads, rest);
+  threads.keep_off_caller(&threads);
   CHECK(same(processors_of(0), all));
   CHECK(same(processors_of(helper.number), all));
 }
