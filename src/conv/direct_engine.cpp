@@ -177,18 +177,20 @@ Ready DirectEngine<T>::append_voxels(TaskGraph& graph, bool fine, const Ready& s
                                      const Ends& ends) const {
   std::vector<TaskId> after;
   weights.collect(0, 0, problem_.w_shape().n, after);
-  if (!fine) {
-    return append_regions(graph, to_coarse_, source, target, after, ends, [this, a, ends](const Region& region) {
-      run_region(to_coarse_, region, ends(), static_cast<const T*>(a->w->packed.get(0)), a->memory);
+  const VoxelDirection<T>& direction = fine ? to_fine_ : to_coarse_;
+  if (!fine || direction.exchanges) {
+    return append_regions(graph, direction, source, target, after, ends, [&direction, a, ends](const Region& region) {
+      run_region(direction, region, ends(), static_cast<const T*>(a->w->packed.get(0)), a->memory);
     });
   }
   const auto own = make_store(a->memory, 1, bytes_of(to_fine_.weights.elements()));
   const RunBuffers buffers(graph, a->workspace, own);
   after.insert(after.end(), buffers.ready().begin(), buffers.ready().end());
   after = append_exchange(graph, after, a, own);
-  Ready done = append_regions(graph, to_fine_, source, target, after, ends, [this, a, own, ends](const Region& region) {
-    run_region(to_fine_, region, ends(), static_cast<const T*>(own->get(0)), a->memory);
-  });
+  Ready done =
+      append_regions(graph, direction, source, target, after, ends, [&direction, a, own, ends](const Region& region) {
+        run_region(direction, region, ends(), static_cast<const T*>(own->get(0)), a->memory);
+      });
   buffers.end(graph, "free exchanged weights", done.tasks());
   return done;
 }

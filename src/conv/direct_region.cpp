@@ -1,6 +1,7 @@
 #include "conv/direct_region.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 
 #include "conv/block_box.hpp"
@@ -11,6 +12,9 @@
 namespace convolume::conv {
 namespace {
 
+/// What a region exchanges at once has to stay in the L2 beside what it reads and writes.
+constexpr index_t most_exchanged_bytes = 256 << 10;
+
 template <class T>
 class RegionRun {
  public:
@@ -19,7 +23,7 @@ class RegionRun {
       : d_(d),
         region_(region),
         ends_(ends),
-        weights_(weights + region.first_column * d.weights.column_step()),
+        weights_(weights),
         window_(d.map.window(region.box)),
         source_in_place_(source_in_place(d, window_, ends)),
         target_in_place_(target_in_place(d, ends)),
@@ -29,6 +33,7 @@ class RegionRun {
     if (!target_in_place_) staged_target_ = take(region.columns * volume(region.box));
     row_ = take(std::max(window_.extent().x, region.box.extent().x));
     bias_ = take(region.columns);
+    if (d.exchanges) exchanged_ = take(region.columns * exchanged_column(d) / block);
     const PassCount most = count_passes(d, region);
     passes_ = scratch_.template take<Pass>(bytes_of<Pass>(most.passes));
     steps_ = scratch_.template take<DirectStep>(bytes_of<DirectStep>(most.steps));
@@ -39,6 +44,7 @@ class RegionRun {
     index_t blocks = std::max(window.extent().x, region.box.extent().x) + region.columns;
     if (!source_in_place(d, window, ends)) blocks += d.group * volume(window);
     if (!target_in_place(d, ends)) blocks += region.columns * volume(region.box);
+    if (d.exchanges) blocks += region.columns * exchanged_column(d) / block;
     const PassCount most = count_passes(d, region);
     return static_cast<std::size_t>(blocks) * 64 + bytes_of<Pass>(most.passes) + bytes_of<DirectStep>(most.steps);
   }
@@ -52,7 +58,8 @@ class RegionRun {
       // The last blocks may be fewer, and the last one of fewer channels.
       const bool whole = blocks == d_.group && (first + blocks) * block <= d_.weights.terms;
       if (first == 0 || !whole) list_passes(first, blocks, source, target);
-      for (index_t i = 0; i < pass_count_; ++i) run_pass(passes_[i], first, source, target);
+      const T* weights = weights_of(first, blocks);
+      for (index_t i = 0; i < pass_count_; ++i) run_pass(passes_[i], first, weights, source, target);
     }
     finish();
   }
@@ -88,6 +95,9 @@ class RegionRun {
   static std::size_t bytes_of(index_t count) {
     return (static_cast<std::size_t>(count) * sizeof(Item) + 63) / 64 * 64;
   }
+
+  /// Elements of what is exchanged at once for a column.
+  static index_t exchanged_column(const VoxelDirection<T>& d) { return d.group * d.weights.taps * d.weights.square; }
 
   static index_t volume(const Box& box) {
     const Extent3 e = box.extent();
@@ -199,23 +209,47 @@ class RegionRun {
     }
   }
 
-  /// From the weights of the blocks from `first` on to those behind them, at last to the next two columns'.
-  std::ptrdiff_t next_weights(index_t first) const {
-    if (first + d_.group < d_.weights.term_blocks()) return d_.weights.offset(0, d_.group, 0);
+  /// Those of blocks [first, first + blocks) for this region's columns.
+  const T* weights_of(index_t first, index_t blocks) const {
+    if (!d_.exchanges) return weights_ + d_.weights.offset(region_.first_column, first, 0);
+    for (index_t i = 0; i < region_.columns; ++i) {
+      T* to = exchanged_ + i * exchanged_column(d_);
+      for (index_t b = 0; b < blocks; ++b, to += d_.weights.taps * d_.weights.square) {
+        transpose_squares(not_exchanged(first + b, i), d_.weights.taps, false, to);
+      }
+    }
+    return exchanged_;
+  }
+  const T* not_exchanged(index_t term_block, index_t column) const {
+    const WeightBlocks<T> other{.terms = d_.weights.lanes, .lanes = d_.weights.terms, .taps = d_.weights.taps};
+    return weights_ + other.offset(term_block, region_.first_column + column, 0);
+  }
+
+  /// From the `weights` of the blocks from `first` on to those behind them, at last to the next two columns'.
+  std::ptrdiff_t next_weights(index_t first, const T* weights) const {
+    const bool last = first + d_.group >= d_.weights.term_blocks();
+    if (d_.exchanges) return last ? 0 : distance(weights, not_exchanged(first + d_.group, 0));
+    if (!last) return d_.weights.offset(0, d_.group, 0);
     const bool end = region_.first_column + region_.columns >= d_.weights.lane_blocks();
     return end ? 0 : 2 * d_.weights.column_step() - d_.weights.offset(0, first, 0);
   }
+  /// Between elements of different arrays.
+  static std::ptrdiff_t distance(const T* from, const T* to) {
+    return (reinterpret_cast<std::intptr_t>(to) - reinterpret_cast<std::intptr_t>(from)) /
+           static_cast<std::ptrdiff_t>(sizeof(T));
+  }
 
-  void run_pass(const Pass& pass, index_t first, const BlockedBox<const T>& source, const BlockedBox<T>& target) const {
+  void run_pass(const Pass& pass, index_t first, const T* weights, const BlockedBox<const T>& source,
+                const BlockedBox<T>& target) const {
     const bool add = first > 0 || !pass.starts;
     if (add && pass.step_count == 0) return;
     multiply(VoxelProduct<T>{.source = source.data + pass.source,
                              .source_strides = source.strides * d_.map.source_step(),
                              .steps = pass.steps,
                              .step_count = pass.step_count,
-                             .weights = weights_ + d_.weights.offset(0, first, 0),
-                             .weights_column = d_.weights.column_step(),
-                             .weights_next = next_weights(first),
+                             .weights = weights,
+                             .weights_column = d_.exchanges ? exchanged_column(d_) : d_.weights.column_step(),
+                             .weights_next = next_weights(first, weights),
                              .target = target.data + pass.target,
                              .target_strides = target.strides * d_.map.target_step(),
                              .target_column = target.block,
@@ -244,11 +278,11 @@ class RegionRun {
   const VoxelDirection<T>& d_;
   const Region& region_;
   const RegionEnds<T>& ends_;
-  const T* weights_;  // of the first column
+  const T* weights_;
   Box window_;
   bool source_in_place_, target_in_place_, past_caches_;
   Scratch scratch_;
-  T *staged_source_ = nullptr, *staged_target_ = nullptr, *row_ = nullptr, *bias_ = nullptr;
+  T *staged_source_ = nullptr, *staged_target_ = nullptr, *row_ = nullptr, *bias_ = nullptr, *exchanged_ = nullptr;
   Pass* passes_ = nullptr;
   DirectStep* steps_ = nullptr;
   index_t pass_count_ = 0;
@@ -332,6 +366,9 @@ VoxelDirection<T>::VoxelDirection(const ConvProblem& p, plan::Direction directio
       group(std::clamp<index_t>(steps_per_pass / weights.taps, 1, weights.term_blocks())),
       grid(choose_regions(map, p.batch, group, weights.lane_blocks())) {
   lines = are_lines(*this, p);
+  const index_t exchanged = grid.columns * group * weights.taps * weights.square * static_cast<index_t>(sizeof(T));
+  exchanges = direction == plan::Direction::backward_data && p.batch * grid.per_sample() == 1 && !lines &&
+              exchanged <= most_exchanged_bytes;
 }
 
 template struct VoxelDirection<float>;

@@ -32,6 +32,9 @@ struct VoxelDirection {
   bool lines = false;  ///< one tap, plain tensors, voxel for voxel: a product of lines without copies
   index_t group = 1;   ///< channel blocks of the source that are held at once
   RegionGrid grid;
+  /// Towards the fine side: weights come as the other direction reads them, terms and lanes exchanged, and a region
+  /// exchanges its own, which no other one reads.
+  bool exchanges = false;
   index_t past_caches_from = conv::past_caches_from();
 };
 
@@ -58,8 +61,8 @@ struct RegionEnds {
 template <class T>
 std::size_t region_scratch_bytes(const VoxelDirection<T>& direction, const Region& region, const RegionEnds<T>& ends);
 
-/// Computes a region, with scratch from `memory`. Bits of a result depend on neither region nor layouts. Thread-safe
-/// for regions that do not overlap.
+/// Computes a region, with scratch from `memory` and all weights. Bits of a result depend on neither region nor
+/// layouts. Thread-safe for regions that do not overlap.
 template <class T>
 void run_region(const VoxelDirection<T>& direction, const Region& region, const RegionEnds<T>& ends, const T* weights,
                 std::pmr::memory_resource* memory);
