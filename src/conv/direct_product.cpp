@@ -43,13 +43,20 @@ struct RowEnds {
   bool first, last;
 };
 
+/// How far the source's voxels lie apart: as the compiler knows it, addresses cost no registers.
+enum class Source {
+  blocks,  ///< a block of channels each
+  rows,    ///< side by side, of one channel
+  apart,   ///< any distance
+};
+
 /// Adds a step's terms to the sums of voxels [Begin, End) of pieces of R, one of every row.
-template <int R, int Rows, int Begin, int End, int C, bool Dense, class T, class Sums>
+template <int R, int Rows, int Begin, int End, int C, Source S, class T, class Sums>
 HWY_INLINE void AddStep(const VoxelProduct<T>& p, const DirectStep& step, const T* source, std::ptrdiff_t next_row,
                         const T* weights, Sums& sums) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  const std::ptrdiff_t voxel = Dense ? block<T> : p.source_strides.voxel;
+  const std::ptrdiff_t voxel = S == Source::blocks ? block<T> : S == Source::rows ? 1 : p.source_strides.voxel;
   const std::ptrdiff_t second = SecondVector<T>(p.weights_column);
   const T* a = source + step.source;
   const T* b = weights + step.weights;
@@ -76,23 +83,23 @@ struct RowPiece {
   RowEnds ends;
 };
 
-/// R neighbouring voxels of C vectors of lanes, of one row or two. Dense: the source's voxels lie side by side.
-template <int R, int Rows, int C, bool Dense, class T>
+/// R neighbouring voxels of C vectors of lanes, of one row or two.
+template <int R, int Rows, int C, Source S, class T>
 void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weights, const T* bias) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   // Where most of the time goes; elsewhere padding is multiplied.
-  constexpr bool leaves_out_padding = Dense && C == 2 && R > 1;
+  constexpr bool leaves_out_padding = S == Source::blocks && C == 2 && R > 1;
   std::array<V, Rows * R * C> sums;
   Unroll<Rows * R * C>([&](auto i) CONVOLUME_ALWAYS_INLINE { sums[i] = hn::Zero(d); });
   const DirectStep* const end = p.steps + p.step_count;
   for (const DirectStep* step = p.steps; step != end; ++step) {
     if (leaves_out_padding && piece.ends.first && step->pads_first) {
-      AddStep<R, Rows, leaves_out_padding, R, C, Dense>(p, *step, piece.source, piece.next_source, weights, sums);
+      AddStep<R, Rows, leaves_out_padding, R, C, S>(p, *step, piece.source, piece.next_source, weights, sums);
     } else if (leaves_out_padding && piece.ends.last && step->pads_last) {
-      AddStep<R, Rows, 0, R - leaves_out_padding, C, Dense>(p, *step, piece.source, piece.next_source, weights, sums);
+      AddStep<R, Rows, 0, R - leaves_out_padding, C, S>(p, *step, piece.source, piece.next_source, weights, sums);
     } else {
-      AddStep<R, Rows, 0, R, C, Dense>(p, *step, piece.source, piece.next_source, weights, sums);
+      AddStep<R, Rows, 0, R, C, S>(p, *step, piece.source, piece.next_source, weights, sums);
     }
   }
   const std::ptrdiff_t second_target = SecondVector<T>(p.target_column);
@@ -111,9 +118,9 @@ void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weig
 template <class T>
 using VoxelKernel = void (*)(const VoxelProduct<T>&, const RowPiece<T>&, const T*, const T*);
 
-template <int Rows, int C, bool Dense, class T, std::size_t... R>
+template <int Rows, int C, Source S, class T, std::size_t... R>
 constexpr std::array<VoxelKernel<T>, sizeof...(R)> VoxelKernels(std::index_sequence<R...>) {
-  return {&SumVoxels<static_cast<int>(R) + 1, Rows, C, Dense, T>...};
+  return {&SumVoxels<static_cast<int>(R) + 1, Rows, C, S, T>...};
 }
 
 /// Row number i, counted through all planes.
@@ -129,11 +136,11 @@ HWY_INLINE RowPiece<T> RowOf(const VoxelProduct<T>& p, T* target, index_t i) {
 
 /// All voxels of C vectors of lanes. A row is cut into nearly equal pieces, so that none leaves registers idle; of rows
 /// so short that registers hold two, pairs read the weights once.
-template <int C, bool Dense, class T>
+template <int C, Source S, class T>
 void SumRows(const VoxelProduct<T>& p, const T* weights, T* target, const T* bias) {
-  constexpr int longest_pair = Dense && C == 2 ? most_voxels / 2 : 0;
-  static constexpr auto kernels = VoxelKernels<1, C, Dense, T>(std::make_index_sequence<most_voxels>());
-  static constexpr auto pair_kernels = VoxelKernels<2, C, Dense, T>(std::make_index_sequence<longest_pair>());
+  constexpr int longest_pair = S == Source::blocks && C == 2 ? most_voxels / 2 : 0;
+  static constexpr auto kernels = VoxelKernels<1, C, S, T>(std::make_index_sequence<most_voxels>());
+  static constexpr auto pair_kernels = VoxelKernels<2, C, S, T>(std::make_index_sequence<longest_pair>());
   const index_t pieces = (p.count.x + most_voxels - 1) / most_voxels;
   const index_t least = p.count.x / pieces, longer = p.count.x % pieces;
   const index_t rows = p.count.z * p.count.y;
@@ -165,8 +172,14 @@ void SumColumns(const VoxelProduct<T>& p, index_t vector) {
   const T* weights = p.weights + VectorOffset<T>(vector, p.weights_column);
   T* target = p.target + VectorOffset<T>(vector, p.target_column);
   const T* bias = p.bias != nullptr ? p.bias + vector * vector_lanes<T> : nullptr;
-  p.source_strides.voxel == block<T> ? SumRows<C, true>(p, weights, target, bias)
-                                     : SumRows<C, false>(p, weights, target, bias);
+  switch (p.source_strides.voxel) {
+    case block<T>:
+      return SumRows<C, Source::blocks>(p, weights, target, bias);
+    case 1:
+      return SumRows<C, Source::rows>(p, weights, target, bias);
+    default:
+      return SumRows<C, Source::apart>(p, weights, target, bias);
+  }
 }
 
 template <class T>

@@ -29,7 +29,7 @@ class RegionRun {
         target_in_place_(target_in_place(d, ends)),
         past_caches_(target_in_place_ && written_once() && writes_past_caches(ends.target, d.past_caches_from)),
         scratch_(memory, scratch_bytes(d, region, ends)) {
-    if (!source_in_place_) staged_source_ = take(d.group * volume(window_));
+    if (!source_in_place_) staged_source_ = take(staged_blocks(d, window_, ends));
     if (!target_in_place_) staged_target_ = take(region.columns * volume(region.box));
     row_ = take(std::max(window_.extent().x, region.box.extent().x));
     bias_ = take(region.columns);
@@ -42,7 +42,7 @@ class RegionRun {
   static std::size_t scratch_bytes(const VoxelDirection<T>& d, const Region& region, const RegionEnds<T>& ends) {
     const Box window = d.map.window(region.box);
     index_t blocks = std::max(window.extent().x, region.box.extent().x) + region.columns;
-    if (!source_in_place(d, window, ends)) blocks += d.group * volume(window);
+    if (!source_in_place(d, window, ends)) blocks += staged_blocks(d, window, ends);
     if (!target_in_place(d, ends)) blocks += region.columns * volume(region.box);
     if (d.exchanges) blocks += region.columns * exchanged_column(d) / block;
     const PassCount most = count_passes(d, region);
@@ -114,7 +114,15 @@ class RegionRun {
     for (int axis = 0; axis < 3; ++axis) {
       if (window.begin[axis] < 0 || window.end[axis] > e[axis]) return false;
     }
-    return d.source_layout == Layout::blocked && ends.gradient == nullptr;
+    return (d.source_layout == Layout::blocked && ends.gradient == nullptr) || reads_rows(d, ends);
+  }
+  /// Rows of the only channel stay rows: in blocks they would take sixteen times as much.
+  static bool reads_rows(const VoxelDirection<T>& d, const RegionEnds<T>& ends) {
+    return d.weights.terms == 1 && d.source_layout == Layout::plain && ends.gradient == nullptr;
+  }
+  /// 64 bytes each.
+  static index_t staged_blocks(const VoxelDirection<T>& d, const Box& window, const RegionEnds<T>& ends) {
+    return reads_rows(d, ends) ? (volume(window) + block - 1) / block : d.group * volume(window);
   }
   static bool target_in_place(const VoxelDirection<T>& d, const RegionEnds<T>& ends) {
     return d.target_layout == Layout::blocked && !ends.add;
@@ -147,8 +155,31 @@ class RegionRun {
     return {view.data, {0, 0, 0}, strides_of(ends_.target), ends_.target.stride[1]};
   }
 
+  /// The window of the only channel: voxels lie side by side, those outside are zero.
+  BlockedBox<const T> row_box() const {
+    const View<const T>& from = ends_.source;
+    if (source_in_place_) {
+      return {&from(region_.sample, 0, 0, 0, 0), {0, 0, 0}, {1, from.stride[3], from.stride[2]}, 0};
+    }
+    const Extent3 e = window_.extent(), all = from.shape.extent;
+    const index_t begin = std::clamp<index_t>(-window_.begin.x, 0, e.x);
+    const index_t end = std::clamp<index_t>(all.x - window_.begin.x, begin, e.x);
+    T* to = staged_source_;
+    for (index_t z = window_.begin.z; z < window_.end.z; ++z) {
+      for (index_t y = window_.begin.y; y < window_.end.y; ++y, to += e.x) {
+        const bool inside = z >= 0 && z < all.z && y >= 0 && y < all.y && begin < end;
+        std::fill_n(to, inside ? begin : e.x, T{0});
+        if (!inside) continue;
+        std::copy_n(&from(region_.sample, 0, z, y, window_.begin.x + begin), end - begin, to + begin);
+        std::fill_n(to + end, e.x - end, T{0});
+      }
+    }
+    return {staged_source_, window_.begin, {1, e.x, e.y * e.x}, 0};
+  }
+
   /// Blocks [first, first + blocks) of the source's window.
   BlockedBox<const T> source_box(index_t first, index_t blocks) const {
+    if (reads_rows(d_, ends_)) return row_box();
     if (source_in_place_) {
       const auto view = block_of(ends_.source, Layout::blocked, region_.sample, first * block);
       return {view.data, {0, 0, 0}, strides_of(ends_.source), ends_.source.stride[1]};
