@@ -285,7 +285,7 @@ Answer offer_direct(const ConvProblem& problem, const ConvOptions& options) {
   if (problem.groups != 1) return offer_grouped(problem, options, offer_direct);
   // Rows between taps are staged as well.
   const Extent3 span = problem.span();
-  if (span.z * span.y > 4 * problem.kernel.z * problem.kernel.y) {
+  if (span.z * span.y > 16 * problem.kernel.z * problem.kernel.y) {
     return fmt::format("dilation {} puts taps too far apart", to_string(problem.dilation));
   }
   const double seconds = plan::direct_seconds(untransposed(problem), wanted_of(problem, options), machine_model());
