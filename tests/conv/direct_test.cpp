@@ -108,6 +108,27 @@ TEST_CASE("direct has the same bits on 1, 2 and 8 threads") {
       direct, direct);
 }
 
+TEST_CASE("direct gives a sample the same bits alone, where regions exchange weights themselves, and in a batch") {
+  for (const char* text : {"ic40id4oc36kd3pd1", "ic17id5oc50kd3sd2pd1", "ic1id7oc20kd5pd2", "ic20id6oc1kd3"}) {
+    CAPTURE(text);
+    ConvProblem p = parse_problem(text);
+    ConvCase<float> alone(p, direct);
+    alone.run();
+    p.batch = 3;
+    ConvCase<float> batch(p, direct);
+    const index_t x = alone.x.elements(), y = alone.y.elements();
+    for (index_t n = 0; n < p.batch; ++n) {
+      std::copy_n(alone.x.data(), x, batch.x.data() + n * x);
+      std::copy_n(alone.dy.data(), y, batch.dy.data() + n * y);
+    }
+    batch.run();
+    for (index_t n = 0; n < p.batch; ++n) {
+      CHECK(std::equal(alone.y.data(), alone.y.data() + y, batch.y.data() + n * y));
+      CHECK(std::equal(alone.dx.data(), alone.dx.data() + x, batch.dx.data() + n * x));
+    }
+  }
+}
+
 TEST_CASE("direct gives the same bits in blocked memory, and zero in lanes without a channel") {
   for (const char* text : {"mb2ic20id8oc18kd3pd1", "ic16id10ih12iw11oc32kd3kh5kw2", "ic12id3ih20iw19oc41kd1",
                            "ic33id3ih7iw9oc19kd1", "ic18id9oc9kd3sd2pd1", "g2ic32id6oc64kd3pd1"}) {
