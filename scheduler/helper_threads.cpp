@@ -11,6 +11,11 @@ namespace {
 /// Not of another process, should the number have been given away again, nor of the one that this was forked from.
 bool is_ours(pid_t thread) noexcept { return ::tgkill(::getpid(), thread, 0) == 0; }
 
+bool processors_of(pid_t thread, cpu_set_t& processors) noexcept {
+  CPU_ZERO(&processors);
+  return ::sched_getaffinity(thread, sizeof processors, &processors) == 0;
+}
+
 }  // namespace
 
 HelperThreads& HelperThreads::instance() {
@@ -38,7 +43,7 @@ void HelperThreads::came() noexcept {
     helpers_.push_back({.thread = self});
     return;
   }
-  restore(*helper);
+  restore(*helper);  // also what came back after it was let go
   helper->away = false;
 }
 
@@ -68,18 +73,24 @@ void HelperThreads::let_go(const void* owner) noexcept {
 
 bool HelperThreads::keep_off(Helper& helper, int processor) noexcept {
   if (processor < 0 || !is_ours(helper.thread)) return false;
-  CPU_ZERO(&helper.before);
-  if (::sched_getaffinity(helper.thread, sizeof helper.before, &helper.before) != 0) return false;
-  cpu_set_t others = helper.before;
-  CPU_CLR(static_cast<unsigned>(processor), &others);
-  if (CPU_COUNT(&others) == 0 || CPU_EQUAL(&others, &helper.before)) return false;
-  return ::sched_setaffinity(helper.thread, sizeof others, &others) == 0;
+  cpu_set_t now;
+  if (!processors_of(helper.thread, now)) return false;
+  // What has come back after it was let go is ours, not somebody's choice.
+  if (!CPU_EQUAL(&now, &helper.others)) helper.before = now;
+  helper.others = helper.before;
+  CPU_CLR(static_cast<unsigned>(processor), &helper.others);
+  if (CPU_COUNT(&helper.others) == 0 || CPU_EQUAL(&helper.others, &helper.before)) {
+    CPU_ZERO(&helper.others);
+    return false;
+  }
+  return ::sched_setaffinity(helper.thread, sizeof helper.others, &helper.others) == 0;
 }
 
 void HelperThreads::restore(Helper& helper) noexcept {
-  if (helper.kept_by == nullptr) return;
   helper.kept_by = nullptr;
-  if (is_ours(helper.thread)) ::sched_setaffinity(helper.thread, sizeof helper.before, &helper.before);
+  cpu_set_t now;
+  if (CPU_COUNT(&helper.others) == 0 || !is_ours(helper.thread) || !processors_of(helper.thread, now)) return;
+  if (CPU_EQUAL(&now, &helper.others)) ::sched_setaffinity(helper.thread, sizeof helper.before, &helper.before);
 }
 
 }  // namespace convolume::scheduler

@@ -17,8 +17,10 @@ namespace convolume::scheduler {
 /// takes.
 ///
 /// So who calls keeps the helpers that are away off its own processor, until they come to any run, or the run ends.
-/// Processors that somebody else has chosen for a thread are respected, and restored as they were. TBB's threads serve
-/// all arenas of a process, so that one object knows them all, and each is kept off by one run at a time.
+/// Processors that somebody else has chosen for a thread are respected, and restored as they were; a thread that finds
+/// itself kept off although nobody does so, since somebody has saved and set its processors meanwhile, restores them
+/// when it comes. TBB's threads serve all arenas of a process, so that one object knows them all, and each is kept off
+/// by one run at a time.
 ///
 /// Thread-safe. Allocates in expect() only. What the system refuses stays as it is.
 class HelperThreads {
@@ -41,7 +43,8 @@ class HelperThreads {
     pid_t thread = 0;
     bool away = false;
     const void* kept_by = nullptr;
-    cpu_set_t before{};  // where it may run otherwise, as long as somebody keeps it off
+    cpu_set_t before{};  // where it might run until it was kept off last
+    cpu_set_t others{};  // ... and where since then: empty before the first time
   };
 
   Helper* find(pid_t thread) noexcept;

@@ -57,6 +57,16 @@ class DirectEngine final : public ConvEngine {
         to_string(pieces.extent), pieces.parts);
   }
 
+  /// What a direction that copies its source first writes.
+  double staged_bytes() const {
+    const RegionGrid& grid = to_coarse_.grid;
+    index_t voxels = 0;
+    for (index_t i = 0; i < grid.per_sample(); ++i) {
+      voxels += to_coarse_.map.window(grid.box(i, to_coarse_.map.domain())).extent().volume();
+    }
+    return 64.0 * static_cast<double>(problem_.batch * grid.column_groups * to_coarse_.weights.term_blocks() * voxels);
+  }
+
  private:
   static constexpr index_t block = fft::tile_lanes<T>;
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
@@ -278,6 +288,24 @@ ConvGradientReady DirectEngine<T>::append_backward(TaskGraph& graph, const ConvR
   return result;
 }
 
+/// Rows between the taps of a dilated kernel are copied as well, by regions that may be as small as a row; other
+/// problems stage little, and the model's rate of sums knows of it.
+template <class T>
+double staging_seconds(const ConvProblem& p, const plan::Wanted& wanted, const DirectEngine<T>& engine) {
+  const bool in_place = p.x_layout == Layout::blocked && p.pad_before == Extent3::all(0) &&
+                        p.pad_after == Extent3::all(0) && !p.transposed;
+  if (p.dilation == Extent3::all(1) || in_place) return 0;
+  return wanted.count() * engine.staged_bytes() / (machine_model().dram_gb_per_s * 1e9);
+}
+
+template <class T>
+Offer offer_of_type(const ConvProblem& problem, const plan::Wanted& wanted) {
+  auto engine = std::make_unique<DirectEngine<T>>(problem);
+  const double seconds = plan::direct_seconds(untransposed(problem), wanted, machine_model()) +
+                         staging_seconds<T>(problem, wanted, *engine);
+  return {std::move(engine), seconds};
+}
+
 }  // namespace
 
 Answer offer_direct(const ConvProblem& problem, const ConvOptions& options) {
@@ -288,9 +316,9 @@ Answer offer_direct(const ConvProblem& problem, const ConvOptions& options) {
   if (span.z * span.y > 16 * problem.kernel.z * problem.kernel.y) {
     return fmt::format("dilation {} puts taps too far apart", to_string(problem.dilation));
   }
-  const double seconds = plan::direct_seconds(untransposed(problem), wanted_of(problem, options), machine_model());
-  if (problem.type == DataType::f32) return Offer{std::make_unique<DirectEngine<float>>(problem), seconds};
-  return Offer{std::make_unique<DirectEngine<double>>(problem), seconds};
+  const plan::Wanted wanted = wanted_of(problem, options);
+  if (problem.type == DataType::f32) return offer_of_type<float>(problem, wanted);
+  return offer_of_type<double>(problem, wanted);
 }
 
 }  // namespace convolume::conv

@@ -12,7 +12,7 @@ namespace convolume::conv {
 /// begins at, and in the weights. Steps in elements.
 struct DirectStep {
   std::ptrdiff_t source = 0, weights = 0;
-  int terms = 0;  ///< channels of the block, 1 to channel_block
+  int terms = 0;  ///< channels of the block, 1 to channel_block; of depthwise products taps of a row
   /// Whether the first, or the last, voxel of each row meets nothing but padding: zeros, which need not be multiplied.
   bool pads_first = false, pads_last = false;
 };

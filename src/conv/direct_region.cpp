@@ -206,7 +206,7 @@ class RegionRun {
     Pass pass{.source = source.offset(base - source.origin),
               .target = target.offset(begin - target.origin),
               .count = count,
-              .steps = step,
+              .steps = nullptr,
               .step_count = 0,
               .starts = true};
     index_t b = taps > 0 ? 0 : blocks, t = 0;  // block and tap of the next step
@@ -221,7 +221,10 @@ class RegionRun {
                      .pads_first = is_padding(tap, base, 0),
                      .pads_last = is_padding(tap, base, count.x - 1)};
         }
-        if (++t == taps) ++b, t = 0;
+        if (++t == taps) {
+          ++b;
+          t = 0;
+        }
       }
       pass.step_count = step - pass.steps;
       if (pass.step_count > 0 || pass.starts) passes_[pass_count_++] = pass;
@@ -259,7 +262,8 @@ class RegionRun {
   /// From the `weights` of the blocks from `first` on to those behind them, at last to the next two columns'.
   std::ptrdiff_t next_weights(index_t first, const T* weights) const {
     const bool last = first + d_.group >= d_.weights.term_blocks();
-    if (d_.exchanges) return last ? 0 : distance(weights, not_exchanged(first + d_.group, 0));
+    // Of several blocks the exchanged weights lie in another order.
+    if (d_.exchanges) return last || d_.group > 1 ? 0 : distance(weights, not_exchanged(first + 1, 0));
     if (!last) return d_.weights.offset(0, d_.group, 0);
     const bool end = region_.first_column + region_.columns >= d_.weights.lane_blocks();
     return end ? 0 : 2 * d_.weights.column_step() - d_.weights.offset(0, first, 0);

@@ -84,7 +84,7 @@ struct Sides {
 template <class T>
 struct PieceTap {
   const T *x, *dy;
-  Extent3 count;  // 0 along an axis where there are none
+  Extent3 count;  // not above 0 along some axis where there are none
 };
 
 /// What is staged of the largest piece, a row beside it, and its taps.
@@ -288,11 +288,13 @@ void WeightGradient<T>::write(const BackwardArguments& arguments, const PieceTen
 template <class T>
 void WeightGradient<T>::finish(const BackwardArguments& a, index_t pair, T* sums) const {
   const index_t out = pair / layout_.term_blocks(), in = pair % layout_.term_blocks();
-  const index_t count = layout_.taps * layout_.square;
+  const index_t count = layout_.block * std::min(layout_.block, problem_.in_channels - in * layout_.block);
   T* total = sums + layout_.offset(out, in, 0);
   for (index_t part = 1; part < pieces_.parts; ++part) {
     const T* other = total + part * layout_.elements();
-    for (index_t i = 0; i < count; ++i) total[i] += other[i];
+    for (index_t tap = 0; tap < layout_.taps; ++tap) {
+      for (index_t i = tap * layout_.square; i < tap * layout_.square + count; ++i) total[i] += other[i];
+    }
   }
   Scratch scratch(a.memory, finish_scratch_bytes());
   unpack_weights(static_cast<const T*>(total), layout_, out, in, a.add_dw, past_caches_, a.dw.as<T>(),

@@ -130,6 +130,43 @@ TEST_CASE("a helper's processors that somebody else has chosen stay chosen") {
   CHECK(same(processors_of(helper.number), chosen));
 }
 
+TEST_CASE("a helper restores its processors when somebody has set them back to where it was kept off") {
+  if (available_cpus() < 2) return;
+  HelperThreads threads;
+  threads.expect(1);
+  Helper helper(threads);
+  const cpu_set_t all = processors_of(helper.number);
+  const OnOneProcessor here;
+  helper.leaves();
+  threads.keep_off_caller(&here);
+  const cpu_set_t saved = processors_of(helper.number);
+  REQUIRE(!same(saved, all));
+  threads.let_go(&here);
+  REQUIRE(same(processors_of(helper.number), all));
+  REQUIRE(sched_setaffinity(helper.number, sizeof saved, &saved) == 0);
+
+  SECTION("when it comes") { helper.comes(); }
+  SECTION("when it is let go the next time") {
+    threads.keep_off_caller(&here);
+    threads.let_go(&here);
+  }
+  CHECK(same(processors_of(helper.number), all));
+}
+
+TEST_CASE("processors that somebody chooses for a helper while it is kept off stay chosen") {
+  if (available_cpus() < 2) return;
+  HelperThreads threads;
+  threads.expect(1);
+  Helper helper(threads);
+  const OnOneProcessor here;
+  const cpu_set_t chosen = processors_of(0);
+  helper.leaves();
+  threads.keep_off_caller(&here);
+  REQUIRE(sched_setaffinity(helper.number, sizeof chosen, &chosen) == 0);
+  threads.let_go(&here);
+  CHECK(same(processors_of(helper.number), chosen));
+}
+
 TEST_CASE("threads without room, and the caller itself, wake up anywhere") {
   if (available_cpus() < 2) return;
   HelperThreads threads;
