@@ -157,6 +157,18 @@ TEST_CASE("a plan from a choice of shared tiles has the bits of the plan that ga
   }
 }
 
+TEST_CASE("automatic sums dilated kernels directly where rows between taps need no copies, or few") {
+  const auto engine_of = [](const char* text) {
+    ConvProblem p = parse_problem(text);
+    p.x_layout = p.y_layout = Layout::blocked;
+    return ConvPlan::make(p, {}).choice();
+  };
+  CHECK(engine_of("ic16id40oc16od17kd3sd2dd2") == "direct");
+  CHECK(engine_of("ic64id12oc64kd3dd3pd4") == "direct");
+  // Regions of single rows would copy a hundred rows each.
+  CHECK_THAT(engine_of("ic8id24ih64iw128oc16kd3dd4pd5"), Catch::StartsWith("fft_tiled"));
+}
+
 TEST_CASE("candidates are different choices, the cost model's first, and all of them are right") {
   for (const ConvProblem& p : all_problems()) {
     const auto choices = conv::candidates(p, {}, 4);
