@@ -93,7 +93,7 @@ class RegionRun {
   /// In scratch.
   template <class Item>
   static std::size_t bytes_of(index_t count) {
-    return (static_cast<std::size_t>(count) * sizeof(Item) + 63) / 64 * 64;
+    return whole_lines(static_cast<std::size_t>(count) * sizeof(Item));
   }
 
   /// Elements of what is exchanged at once for a column.

@@ -91,7 +91,7 @@ struct PieceTap {
 template <class T>
 struct StagedBytes {
   StagedBytes(const ConvProblem& p, const WeightPieces& pieces, const Sides<T>& sides)
-      : taps((sizeof(PieceTap<T>) * static_cast<std::size_t>(p.kernel.volume()) + 63) / 64 * 64) {
+      : taps(whole_lines(sizeof(PieceTap<T>) * static_cast<std::size_t>(p.kernel.volume()))) {
     const Extent3 widest = p.span() + (pieces.extent - Extent3::all(1)) * p.stride;
     x = 64 * static_cast<std::size_t>(sides.x.blocks(widest.z * widest.y * p.input.x));
     dy = 64 * static_cast<std::size_t>(sides.dy.blocks(volume(pieces.extent)));

@@ -15,6 +15,9 @@
 
 namespace convolume::conv {
 
+/// `bytes`, rounded up to lines of the cache.
+constexpr std::size_t whole_lines(std::size_t bytes) noexcept { return (bytes + 63) / 64 * 64; }
+
 /// Equal-sized 64-byte aligned buffers that are allocated when they are first written. Distinct buffers may be
 /// acquired by distinct threads at once.
 class BufferStore {
@@ -46,7 +49,7 @@ class BufferStore {
 
  private:
   [[noreturn]] static void throw_never_filled();
-  std::size_t stride() const noexcept { return (bytes_each_ + 63) / 64 * 64; }
+  std::size_t stride() const noexcept { return whole_lines(bytes_each_); }
   void* at_slot(std::size_t index) const noexcept { return static_cast<std::byte*>(*slot_) + index * stride(); }
 
   std::pmr::memory_resource* memory_ = nullptr;  // null where the buffers were placed
@@ -91,7 +94,7 @@ class Scratch {
   template <class T>
   T* take(std::size_t bytes) {
     auto* part = reinterpret_cast<T*>(data_ + used_);
-    used_ += (bytes + 63) / 64 * 64;
+    used_ += whole_lines(bytes);
     return part;
   }
 

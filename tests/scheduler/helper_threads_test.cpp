@@ -83,15 +83,25 @@ class Helper {
   bool leaves_ = false, end_ = false;
 };
 
+HelperThreads& with_room(HelperThreads& threads) {
+  threads.expect(1);
+  return threads;
+}
+
+/// A helper, where it may run, and a caller on one processor.
+struct CallerAndHelper {
+  HelperThreads threads;
+  Helper helper{with_room(threads)};
+  cpu_set_t all = processors_of(helper.number);
+  OnOneProcessor here;
+};
+
 }  // namespace
 
 TEST_CASE("a helper that is away is kept off its caller's processor until it comes or is let go") {
   if (available_cpus() < 2) return;
-  HelperThreads threads;
-  threads.expect(1);
-  Helper helper(threads);
-  const cpu_set_t all = processors_of(helper.number);
-  const OnOneProcessor here;
+  CallerAndHelper both;
+  auto& [threads, helper, all, here] = both;
   cpu_set_t others = all;
   CPU_CLR(static_cast<unsigned>(here.processor), &others);
   const int owner = 0, stranger = 0;
@@ -117,10 +127,8 @@ TEST_CASE("a helper that is away is kept off its caller's processor until it com
 
 TEST_CASE("a helper's processors that somebody else has chosen stay chosen") {
   if (available_cpus() < 2) return;
-  HelperThreads threads;
-  threads.expect(1);
-  Helper helper(threads);
-  const OnOneProcessor here;
+  CallerAndHelper both;
+  auto& [threads, helper, all, here] = both;
   const cpu_set_t chosen = processors_of(0);  // the caller's alone: nothing would be left
   REQUIRE(sched_setaffinity(helper.number, sizeof chosen, &chosen) == 0);
   helper.leaves();
@@ -132,11 +140,8 @@ TEST_CASE("a helper's processors that somebody else has chosen stay chosen") {
 
 TEST_CASE("a helper restores its processors when somebody has set them back to where it was kept off") {
   if (available_cpus() < 2) return;
-  HelperThreads threads;
-  threads.expect(1);
-  Helper helper(threads);
-  const cpu_set_t all = processors_of(helper.number);
-  const OnOneProcessor here;
+  CallerAndHelper both;
+  auto& [threads, helper, all, here] = both;
   helper.leaves();
   threads.keep_off_caller(&here);
   const cpu_set_t saved = processors_of(helper.number);
@@ -155,10 +160,8 @@ TEST_CASE("a helper restores its processors when somebody has set them back to w
 
 TEST_CASE("processors that somebody chooses for a helper while it is kept off stay chosen") {
   if (available_cpus() < 2) return;
-  HelperThreads threads;
-  threads.expect(1);
-  Helper helper(threads);
-  const OnOneProcessor here;
+  CallerAndHelper both;
+  auto& [threads, helper, all, here] = both;
   const cpu_set_t chosen = processors_of(0);
   helper.leaves();
   threads.keep_off_caller(&here);
