@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "conv/caches/caches.hpp"
 #include "conv/choice.hpp"
 #include "conv/engine.hpp"
-#include "conv/prepared.hpp"
 #include "convolume/conv.hpp"
 
 namespace convolume {

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "conv/prepared.hpp"
+#include "conv/caches/caches.hpp"
 
 namespace convolume::conv {
 namespace {

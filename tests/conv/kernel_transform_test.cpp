@@ -1,5 +1,5 @@
 // Spectra of kernels: every way to them gives the same numbers.
-#include "conv/kernel_transform.hpp"
+#include "conv/volume/kernel_transform.hpp"
 
 #include <complex>
 

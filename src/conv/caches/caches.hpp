@@ -1,0 +1,76 @@
+// The insides of Spectra and PreparedWeights.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "conv/caches/buffer_store.hpp"
+#include "convolume/conv.hpp"
+
+namespace convolume::conv {
+
+/// Stores that lie behind each other, and those of groups behind them: what Spectra and PreparedWeights are made of.
+template <class Cache>
+std::size_t capacity_of(const Cache& cache) noexcept {
+  std::size_t bytes = 0;
+  for (const BufferStore* store : cache.stores()) bytes += store->capacity();
+  for (const auto& group : cache.groups) bytes += capacity_of(*group);
+  return bytes;
+}
+template <class Cache>
+std::size_t bytes_of_cache(const Cache& cache) noexcept {
+  std::size_t bytes = 0;
+  for (const BufferStore* store : cache.stores()) bytes += store->bytes();
+  for (const auto& group : cache.groups) bytes += bytes_of_cache(*group);
+  return bytes;
+}
+template <class Cache>
+std::byte* place_cache(Cache& cache, std::byte* memory) noexcept {
+  for (BufferStore* store : cache.stores()) {
+    store->place(memory);
+    memory += store->capacity();
+  }
+  for (const auto& group : cache.groups) memory = place_cache(*group, memory);
+  cache.version.store(0, std::memory_order_relaxed);  // what is there, nobody knows
+  return memory;
+}
+template <class Cache>
+void release_cache(Cache& cache) noexcept {
+  for (BufferStore* store : cache.stores()) store->release();
+  for (const auto& group : cache.groups) release_cache(*group);
+}
+
+}  // namespace convolume::conv
+
+namespace convolume {
+
+struct Spectra::Impl {
+  std::pmr::memory_resource* memory = nullptr;
+  std::string geometry;  ///< whose plans may read it
+  conv::BufferStore maps;
+  std::vector<std::uint64_t> source_hash;     ///< of each feature map when it was filled; kept in debug builds
+  std::vector<std::unique_ptr<Impl>> groups;  ///< of an engine that treats groups of channels one by one
+  std::atomic<std::uint64_t> version{0};
+
+  std::array<conv::BufferStore*, 1> stores() noexcept { return {&maps}; }
+  std::array<const conv::BufferStore*, 1> stores() const noexcept { return {&maps}; }
+};
+
+struct PreparedWeights::Impl {
+  std::pmr::memory_resource* memory = nullptr;
+  std::string geometry;
+  conv::BufferStore spectra;  ///< per (coarse, fine) pair of channels; empty where spectra are recomputed
+  conv::BufferStore packed;   ///< the weights themselves, dense; one buffer
+  std::vector<std::unique_ptr<Impl>> groups;  ///< of an engine that treats groups of channels one by one
+
+  std::atomic<std::uint64_t> version{0};
+
+  std::array<conv::BufferStore*, 2> stores() noexcept { return {&spectra, &packed}; }
+  std::array<const conv::BufferStore*, 2> stores() const noexcept { return {&spectra, &packed}; }
+};
+
+}  // namespace convolume

@@ -1,0 +1,33 @@
+// Scratch of one task.
+#pragma once
+
+#include <cstddef>
+#include <memory_resource>
+
+#include "conv/caches/cache_lines.hpp"
+
+namespace convolume::conv {
+
+/// A stretch of scratch from a memory resource, freed at the end of the scope.
+class Scratch {
+ public:
+  Scratch(std::pmr::memory_resource* memory, std::size_t bytes)
+      : memory_(memory), bytes_(bytes), data_(static_cast<std::byte*>(memory->allocate(bytes, 64))) {}
+  ~Scratch() { memory_->deallocate(data_, bytes_, 64); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  /// The next `bytes` of it, rounded up to 64.
+  template <class T>
+  T* take(std::size_t bytes) {
+    auto* part = reinterpret_cast<T*>(data_ + used_);
+    used_ += whole_lines(bytes);
+    return part;
+  }
+
+ private:
+  std::pmr::memory_resource* memory_;
+  std::size_t bytes_, used_ = 0;
+  std::byte* data_;
+};
+
+}  // namespace convolume::conv

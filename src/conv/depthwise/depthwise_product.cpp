@@ -1,0 +1,205 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "conv/depthwise/depthwise_product.cpp"
+#include "conv/depthwise/depthwise_product.hpp"
+
+#include <algorithm>
+
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+#include "fft/codelets-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace convolume::conv {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using fft::HWY_NAMESPACE::Unroll;
+
+template <class T>
+inline constexpr index_t block = channel_block(data_type_of<T>());
+template <class T>
+inline constexpr index_t vector_lanes = hn::MaxLanes(hn::ScalableTag<T>());
+
+/// Voxels whose sums registers hold, and sums of taps.
+constexpr int most_voxels = HWY_TARGET <= HWY_AVX3 ? 16 : 10;
+constexpr int most_sums = HWY_TARGET <= HWY_AVX3 ? 16 : 12;
+constexpr int most_taps = 8;
+
+/// Sums of R neighbouring voxels of one vector of lanes. Dense: the source's voxels lie side by side.
+template <int R, bool Dense, class T>
+void SumVoxels(const TapProduct<T>& p, const T* source, const T* weights, T* target, const T* bias) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const std::ptrdiff_t voxel = Dense ? block<T> : p.source_strides.voxel;
+  const std::ptrdiff_t source_tap = p.source_tap, weights_tap = p.weights_tap;
+  std::array<V, R> sums;
+  Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE { sums[r] = hn::Zero(d); });
+  const DirectStep* const end = p.steps + p.step_count;
+  for (const DirectStep* step = p.steps; step != end; ++step) {
+    const T* a = source + step->source;
+    const T* b = weights + step->weights;
+    for (index_t k = step->terms; k > 0; --k, a += source_tap, b += weights_tap) {
+      const V w = hn::LoadU(d, b);
+      Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE { sums[r] = hn::MulAdd(hn::LoadU(d, a + r * voxel), w, sums[r]); });
+    }
+  }
+  Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
+    T* to = target + r * p.target_strides.voxel;
+    const T* start = p.add ? to : bias;
+    hn::StoreU(start != nullptr ? hn::Add(hn::LoadU(d, start), sums[r]) : sums[r], d, to);
+  });
+}
+
+template <class T>
+using VoxelKernel = void (*)(const TapProduct<T>&, const T*, const T*, T*, const T*);
+
+template <bool Dense, class T, std::size_t... R>
+constexpr std::array<VoxelKernel<T>, sizeof...(R)> VoxelKernels(std::index_sequence<R...>) {
+  return {&SumVoxels<static_cast<int>(R) + 1, Dense, T>...};
+}
+
+/// All voxels of one vector of lanes. A row is cut into nearly equal pieces, so that none leaves registers idle.
+template <bool Dense, class T>
+void SumRows(const TapProduct<T>& p, index_t vector) {
+  static constexpr auto kernels = VoxelKernels<Dense, T>(std::make_index_sequence<most_voxels>());
+  const index_t pieces = (p.count.x + most_voxels - 1) / most_voxels;
+  const index_t least = p.count.x / pieces, longer = p.count.x % pieces;
+  const T* bias = p.bias != nullptr ? p.bias + vector : nullptr;
+  for (index_t z = 0; z < p.count.z; ++z) {
+    for (index_t y = 0; y < p.count.y; ++y) {
+      const T* a = p.source + vector + z * p.source_strides.plane + y * p.source_strides.row;
+      T* c = p.target + vector + z * p.target_strides.plane + y * p.target_strides.row;
+      for (index_t piece = 0; piece < pieces; ++piece) {
+        const index_t voxels = least + (piece < longer ? 1 : 0);
+        kernels[static_cast<std::size_t>(voxels - 1)](p, a, p.weights + vector, c, bias);
+        a += voxels * p.source_strides.voxel;
+        c += voxels * p.target_strides.voxel;
+      }
+    }
+  }
+}
+
+template <class T>
+void MultiplyVoxels(const TapProduct<T>& product) {
+  const TapProduct<T> p = product;  // a copy, which no store can change
+  for (index_t vector = 0; vector < block<T>; vector += vector_lanes<T>) {
+    p.source_strides.voxel == block<T> ? SumRows<true>(p, vector) : SumRows<false>(p, vector);
+  }
+}
+
+/// R rows of K taps over all voxels. Dense: the voxels that neighbouring taps meet lie side by side.
+template <int R, int K, bool Dense, class T>
+void SumTaps(const TapSums<T>& p, index_t first_tap, index_t vector) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const std::ptrdiff_t tap = Dense ? block<T> : p.x_tap, x_voxel = p.x_strides.voxel, dy_voxel = p.dy_strides.voxel;
+  std::array<V, R * K> total;
+  Unroll<R * K>([&](auto i) CONVOLUME_ALWAYS_INLINE { total[i] = hn::Zero(d); });
+  for (index_t z = 0; z < p.count.z; ++z) {
+    for (index_t y = 0; y < p.count.y; ++y) {
+      std::array<const T*, R> a;
+      Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
+        a[r] = p.x[r] + vector + first_tap * tap + z * p.x_strides.plane + y * p.x_strides.row;
+      });
+      const T* b = p.dy + vector + z * p.dy_strides.plane + y * p.dy_strides.row;
+      for (index_t x = p.count.x; x > 0; --x, b += dy_voxel) {
+        const V g = hn::LoadU(d, b);
+        Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
+          Unroll<K>([&](auto k) CONVOLUME_ALWAYS_INLINE {
+            total[r * K + k] = hn::MulAdd(hn::LoadU(d, a[r] + k * tap), g, total[r * K + k]);
+          });
+          a[r] += x_voxel;
+        });
+      }
+    }
+  }
+  Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
+    Unroll<K>([&](auto k) CONVOLUME_ALWAYS_INLINE {
+      T* to = p.sums[r] + (first_tap + k) * block<T> + vector;
+      hn::StoreU(hn::Add(hn::LoadU(d, to), total[r * K + k]), d, to);
+    });
+  });
+}
+
+template <class T>
+using TapKernel = void (*)(const TapSums<T>&, index_t, index_t);
+
+template <int R, int K, bool Dense, class T>
+constexpr TapKernel<T> TapKernelOf() {
+  if constexpr (R * K <= most_sums) return &SumTaps<R, K, Dense, T>;
+  return nullptr;
+}
+
+/// [rows - 1][taps - 1]
+template <bool Dense, class T, std::size_t... I>
+constexpr std::array<TapKernel<T>, sizeof...(I)> TapKernels(std::index_sequence<I...>) {
+  return {TapKernelOf<static_cast<int>(I) / most_taps + 1, static_cast<int>(I) % most_taps + 1, Dense, T>()...};
+}
+
+template <bool Dense, class T>
+void SumAllTaps(const TapSums<T>& p) {
+  static constexpr auto kernels =
+      TapKernels<Dense, T>(std::make_index_sequence<most_tap_rows* static_cast<std::size_t>(most_taps)>());
+  const index_t pieces = (p.taps + most_taps - 1) / most_taps;
+  const index_t least = p.taps / pieces, longer = p.taps % pieces;
+  for (index_t vector = 0; vector < block<T>; vector += vector_lanes<T>) {
+    for (index_t piece = 0, first = 0; piece < pieces; ++piece) {
+      const index_t taps = least + (piece < longer ? 1 : 0);
+      kernels[static_cast<std::size_t>((p.rows - 1) * most_taps + taps - 1)](p, first, vector);
+      first += taps;
+    }
+  }
+}
+
+template <class T>
+void MultiplyTaps(const TapSums<T>& product) {
+  const TapSums<T> p = product;
+  p.x_tap == block<T> ? SumAllTaps<true>(p) : SumAllTaps<false>(p);
+}
+
+}  // namespace
+
+void VoxelsFloat(const TapProduct<float>& p) { MultiplyVoxels(p); }
+void VoxelsDouble(const TapProduct<double>& p) { MultiplyVoxels(p); }
+void TapsFloat(const TapSums<float>& p) { MultiplyTaps(p); }
+void TapsDouble(const TapSums<double>& p) { MultiplyTaps(p); }
+index_t RowsTogether(index_t taps) {
+  const index_t pieces = (taps + most_taps - 1) / most_taps, longest = (taps + pieces - 1) / pieces;
+  return std::clamp<index_t>(most_sums / longest, 1, most_tap_rows);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace convolume::conv
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace convolume::conv {
+
+HWY_EXPORT(VoxelsFloat);
+HWY_EXPORT(VoxelsDouble);
+HWY_EXPORT(TapsFloat);
+HWY_EXPORT(TapsDouble);
+HWY_EXPORT(RowsTogether);
+
+template <>
+void multiply(const TapProduct<float>& product) {
+  HWY_DYNAMIC_DISPATCH(VoxelsFloat)(product);
+}
+template <>
+void multiply(const TapProduct<double>& product) {
+  HWY_DYNAMIC_DISPATCH(VoxelsDouble)(product);
+}
+template <>
+void multiply(const TapSums<float>& product) {
+  HWY_DYNAMIC_DISPATCH(TapsFloat)(product);
+}
+template <>
+void multiply(const TapSums<double>& product) {
+  HWY_DYNAMIC_DISPATCH(TapsDouble)(product);
+}
+index_t tap_rows_together(index_t taps) noexcept { return HWY_DYNAMIC_DISPATCH(RowsTogether)(taps); }
+
+}  // namespace convolume::conv
+#endif  // HWY_ONCE

@@ -1,0 +1,218 @@
+// Direct depthwise convolution: a voxel's channels are the lanes of sums over taps alone. For small kernels, where a
+// transform does not pay, and for strides.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "conv/caches/buffer_store.hpp"
+#include "conv/caches/caches.hpp"
+#include "conv/caches/run_buffers.hpp"
+#include "conv/choice.hpp"
+#include "conv/depthwise/direct_depthwise.hpp"
+#include "conv/engine.hpp"
+#include "conv/taps/tap_tensors.hpp"
+#include "conv/tensor_io/bias_gradient.hpp"
+#include "convolume/cpu.hpp"
+#include "plan/cost_model.hpp"
+
+namespace convolume::conv {
+namespace {
+
+using plan::Direction;
+
+template <class T>
+class DirectDepthwiseEngine final : public ConvEngine {
+ public:
+  explicit DirectDepthwiseEngine(const ConvProblem& p)
+      : problem_(p),
+        untransposed_(untransposed(p)),
+        to_coarse_(untransposed_, Direction::forward),
+        to_fine_(untransposed_, Direction::backward_data),
+        gradient_(untransposed_, to_coarse_),
+        blocks_((p.in_channels + lanes - 1) / lanes) {}
+
+  Ready append_prepare(TaskGraph& graph, const Ready& ready,
+                       std::shared_ptr<const PrepareArguments> arguments) const override;
+  Ready append_forward(TaskGraph& graph, const ConvReady& ready,
+                       std::shared_ptr<const ForwardArguments> arguments) const override;
+  ConvGradientReady append_backward(TaskGraph& graph, const ConvReady& ready,
+                                    std::shared_ptr<const BackwardArguments> arguments) const override;
+
+  void init_weights(PreparedWeights::Impl& w) const override {
+    w.geometry = fmt::format("direct depthwise {} of {}", name_of(problem_.type), to_string(problem_.w_shape()));
+    w.packed.init(w.memory, 1, bytes_of(blocks_ * taps() * lanes));
+  }
+  void init_input_spectra(Spectra::Impl& s) const override { s.geometry = "direct depthwise"; }
+  void init_gradient_spectra(Spectra::Impl& s) const override { s.geometry = "direct depthwise"; }
+
+  std::string numerics() const override {
+    return fmt::format("direct depthwise {} {}: sums of rows of taps, {} taps or one row together; backward weights {}",
+                       name_of(problem_.type), simd_target(), depthwise_taps_per_pass, gradient_.describe());
+  }
+
+ private:
+  static constexpr index_t lanes = fft::tile_lanes<T>;
+  static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
+  index_t taps() const { return problem_.kernel.volume(); }
+  index_t end_channel(index_t block) const { return std::min((block + 1) * lanes, problem_.in_channels); }
+
+  template <class Arguments, class Ends>
+  Ready append_boxes(TaskGraph& graph, bool fine, const Ready& source, const Ready& target, const Ready& weights,
+                     const std::shared_ptr<const Arguments>& a, const Ends& ends) const;
+  Ready append_data(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a) const;
+  std::vector<TaskId> append_sums(TaskGraph& graph, const ConvReady& ready,
+                                  const std::shared_ptr<const BackwardArguments>& a,
+                                  const std::shared_ptr<BufferStore>& own, TaskId memory, index_t block) const;
+  Ready append_weights(TaskGraph& graph, const ConvReady& ready,
+                       const std::shared_ptr<const BackwardArguments>& a) const;
+
+  ConvProblem problem_, untransposed_;
+  // From the tensor that stride makes fine (x; y where transposed) to the other one, and back.
+  DepthwiseDirection to_coarse_, to_fine_;
+  DepthwiseGradient<T> gradient_;
+  index_t blocks_;  // of channels
+};
+
+/// [channel block][tap][lane], zero in lanes without a channel.
+template <class T>
+Ready DirectDepthwiseEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
+                                               std::shared_ptr<const PrepareArguments> a) const {
+  std::vector<TaskId> after;
+  ready.collect(0, 0, problem_.in_channels, after);
+  const auto pack = [this, a] {
+    T* packed = static_cast<T*>(a->prepared->packed.acquire(0));
+    std::fill_n(packed, blocks_ * taps() * lanes, T{0});
+    const View<const T> w = a->w.template as<T>();
+    const Extent3& k = problem_.kernel;
+    for (index_t c = 0; c < problem_.in_channels; ++c) {
+      T* to = packed + c / lanes * taps() * lanes + c % lanes;
+      for (index_t tap = 0; tap < taps(); ++tap) {
+        to[tap * lanes] = w(c, 0, tap / (k.y * k.x), tap / k.x % k.y, tap % k.x);
+      }
+    }
+  };
+  return Ready::all_of(
+      {graph.add({.name = "pack weights", .cost = static_cast<double>(problem_.in_channels * taps())}, pack, after)});
+}
+
+/// Results on one side from the other one; ends() says what a box reads and writes.
+template <class T>
+template <class Arguments, class Ends>
+Ready DirectDepthwiseEngine<T>::append_boxes(TaskGraph& graph, bool fine, const Ready& source, const Ready& target,
+                                             const Ready& weights, const std::shared_ptr<const Arguments>& a,
+                                             const Ends& ends) const {
+  const DepthwiseDirection& d = fine ? to_fine_ : to_coarse_;
+  const RegionGrid& grid = d.grid;
+  const double cost = problem_.flops() / static_cast<double>(problem_.batch * blocks_ * grid.per_sample());
+  std::vector<TaskId> done;
+  for (index_t n = 0; n < problem_.batch; ++n) {
+    for (index_t block = 0; block < blocks_; ++block) {
+      for (index_t z = 0; z < grid.count.z; ++z) {
+        std::vector<TaskId> slab;
+        for (index_t y = 0; y < grid.count.y; ++y) {
+          const Box box = grid.box(z * grid.count.y + y, d.map.domain()), window = d.map.window(box);
+          std::vector<TaskId> after;
+          weights.collect(0, 0, problem_.w_shape().n, after);
+          source.collect(n, block * lanes, end_channel(block), std::max<index_t>(0, window.begin.z),
+                         std::max<index_t>(1, window.end.z), after);
+          target.collect(n, block * lanes, end_channel(block), box.begin.z, box.end.z, after);
+          const Region region{.sample = n, .box = box, .first_column = block};
+          const auto run = [&d, a, ends, region] {
+            run_depthwise(d, region, ends(), static_cast<const T*>(a->w->packed.get(0)), a->memory);
+          };
+          const std::size_t scratch = depthwise_scratch_bytes(d, region, ends());
+          slab.push_back(graph.add({.name = "depthwise box", .cost = cost, .scratch_bytes = scratch}, run, after));
+        }
+        done.push_back(slab.size() == 1 ? slab.front()
+                                        : graph.add(
+                                              {.name = "slab of boxes"}, [] {}, slab));
+      }
+    }
+  }
+  return Ready(std::move(done), blocks_, grid.count.z, lanes, grid.extent.z);
+}
+
+template <class T>
+Ready DirectDepthwiseEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready,
+                                               std::shared_ptr<const ForwardArguments> a) const {
+  return append_boxes(graph, problem_.transposed, ready.x, {}, ready.w, a,
+                      [this, a] { return region_ends<T>(problem_, *a); });
+}
+
+template <class T>
+Ready DirectDepthwiseEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
+                                            const std::shared_ptr<const BackwardArguments>& a) const {
+  return append_boxes(graph, !problem_.transposed, ready.dy, ready.dx, ready.w, a,
+                      [this, a] { return region_ends<T>(problem_, *a); });
+}
+
+/// Tasks that fill the sums of all parts of a channel block.
+template <class T>
+std::vector<TaskId> DirectDepthwiseEngine<T>::append_sums(TaskGraph& graph, const ConvReady& ready,
+                                                          const std::shared_ptr<const BackwardArguments>& a,
+                                                          const std::shared_ptr<BufferStore>& own, TaskId memory,
+                                                          index_t block) const {
+  const Ready &fine = problem_.transposed ? ready.dy : ready.x, &coarse = problem_.transposed ? ready.x : ready.dy;
+  const RegionGrid& grid = to_coarse_.grid;
+  const double cost = problem_.flops() / static_cast<double>(gradient_.parts() * blocks_);
+  std::vector<TaskId> tasks;
+  for (index_t part = 0; part < gradient_.parts(); ++part) {
+    std::vector<TaskId> after{memory};
+    for (index_t i = gradient_.first_box(part); i < gradient_.first_box(part + 1); ++i) {
+      const Box box = grid.box(i % grid.per_sample(), to_coarse_.map.domain()), window = met(untransposed_, box);
+      const index_t n = i / grid.per_sample();
+      fine.collect(n, block * lanes, end_channel(block), window.begin.z, window.end.z, after);
+      coarse.collect(n, block * lanes, end_channel(block), box.begin.z, box.end.z, after);
+    }
+    tasks.push_back(graph.add(
+        {.name = "depthwise sums",
+         .cost = cost,
+         .scratch_bytes = gradient_.scratch_bytes(piece_tensors<T>(problem_, *a), part)},
+        [this, a, own, part, block] {
+          gradient_.sum(piece_tensors<T>(problem_, *a), part, block, static_cast<T*>(own->acquire(0)));
+        },
+        after));
+  }
+  return tasks;
+}
+
+template <class T>
+Ready DirectDepthwiseEngine<T>::append_weights(TaskGraph& graph, const ConvReady& ready,
+                                               const std::shared_ptr<const BackwardArguments>& a) const {
+  const auto own = make_store(a->memory, 1, bytes_of(gradient_.elements()));
+  const RunBuffers buffers(graph, a->workspace, own);
+  // Not before they are needed: layers behind this one may still hold theirs.
+  std::vector<TaskId> first = buffers.ready();
+  ready.dy.collect(0, 0, 1, 0, 1, first);
+  const TaskId memory = graph.add(
+      {.name = "take weight sums"}, [own] { own->acquire(0); }, first);
+  std::vector<TaskId> done;
+  for (index_t block = 0; block < blocks_; ++block) {
+    const auto sums = append_sums(graph, ready, a, own, memory, block);
+    done.push_back(graph.add(
+        {.name = "weight gradient", .cost = static_cast<double>(gradient_.parts() * taps() * lanes)},
+        [this, a, own, block] { gradient_.finish(*a, block, static_cast<T*>(own->acquire(0))); }, sums));
+  }
+  buffers.end(graph, "free weight sums", done);
+  return Ready(std::move(done), blocks_, 1, lanes, 1);
+}
+
+template <class T>
+ConvGradientReady DirectDepthwiseEngine<T>::append_backward(TaskGraph& graph, const ConvReady& ready,
+                                                            std::shared_ptr<const BackwardArguments> a) const {
+  ConvGradientReady result;
+  if (a->dx) result.dx = append_data(graph, ready, a);
+  if (a->dw) result.dw = append_weights(graph, ready, a);
+  if (a->dbias) result.dbias = append_bias_gradient<T>(graph, ready.dy, problem_, a);
+  return result;
+}
+
+}  // namespace
+
+Offer offer_direct_depthwise(const ConvProblem& problem, const ConvOptions& options) {
+  const double seconds = plan::direct_seconds(untransposed(problem), wanted_of(problem, options), machine_model());
+  if (problem.type == DataType::f32) return {std::make_unique<DirectDepthwiseEngine<float>>(problem), seconds};
+  return {std::make_unique<DirectDepthwiseEngine<double>>(problem), seconds};
+}
+
+}  // namespace convolume::conv

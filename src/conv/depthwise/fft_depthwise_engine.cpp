@@ -1,0 +1,435 @@
+// The tiled way for depthwise convolutions: no sum over channels, so a channel block of a tile is transformed,
+// multiplied lane by lane and inverted in one sweep, and its spectrum never leaves the L2. Lattices and transposition
+// are as in fft_tiled_engine.cpp.
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "conv/caches/buffer_store.hpp"
+#include "conv/caches/caches.hpp"
+#include "conv/caches/run_buffers.hpp"
+#include "conv/caches/scratch.hpp"
+#include "conv/engine.hpp"
+#include "conv/spectra/tile_grid.hpp"
+#include "conv/spectra/tile_spectra.hpp"
+#include "conv/spectra/transform_meter.hpp"
+#include "conv/tensor_io/bias_gradient.hpp"
+#include "conv/tensor_io/group_ends.hpp"
+#include "conv/tensor_io/tile_ends.hpp"
+#include "convolume/cpu.hpp"
+
+namespace convolume::conv {
+namespace {
+
+using plan::Direction;
+
+/// The tiles of one direction and their transforms; spectra are [frequency block][kz][re, im][lane].
+template <class T>
+struct DepthwiseDirection {
+  DepthwiseDirection(const ConvProblem& p, Direction direction, const plan::TiledWays& ways)
+      : to_y(direction != Direction::backward_data),
+        grid{ways.of(direction), p.batch, plan::Lattices(p)},
+        in(grid.way.tile, grid.way.tile),
+        valid(grid.way.tile, grid.way.valid),
+        kernel(grid.way.tile, grid.lattices.dense.kernel) {}
+
+  bool to_y;  ///< results are y, or else dx; of an untransposed problem
+  TileGrid grid;
+  fft::TilePlan<T> in, valid, kernel;
+
+  index_t phases() const { return grid.lattices.phases(); }
+  fft::TileStrides strides() const {
+    constexpr index_t lanes = fft::tile_lanes<T>;
+    return {
+        .block = grid.way.tile.z * 2 * lanes, .frequency = 2 * lanes, .tile = 0, .channel_block = 0, .re_im = lanes};
+  }
+  index_t elements() const { return in.frequencies() * 2 * fft::tile_lanes<T>; }
+  T scale() const { return T{1} / static_cast<T>(grid.way.tile.volume()); }
+  std::size_t scratch_bytes() const {
+    return std::max({in.scratch_bytes(), valid.scratch_bytes(), kernel.scratch_bytes()});
+  }
+};
+
+template <class T>
+class FftDepthwiseEngine final : public ConvEngine {
+ public:
+  FftDepthwiseEngine(const ConvProblem& p, const plan::TiledWays& ways)
+      : problem_(p),
+        dense_(untransposed(p)),
+        forward_(dense_, p.transposed ? Direction::backward_data : Direction::forward, ways),
+        data_(dense_, p.transposed ? Direction::forward : Direction::backward_data, ways),
+        weights_(dense_, Direction::backward_weights, ways),
+        blocks_((p.in_channels + lanes - 1) / lanes) {}
+
+  Ready append_prepare(TaskGraph& graph, const Ready& ready,
+                       std::shared_ptr<const PrepareArguments> arguments) const override;
+  Ready append_forward(TaskGraph& graph, const ConvReady& ready,
+                       std::shared_ptr<const ForwardArguments> arguments) const override;
+  ConvGradientReady append_backward(TaskGraph& graph, const ConvReady& ready,
+                                    std::shared_ptr<const BackwardArguments> arguments) const override;
+
+  void init_weights(PreparedWeights::Impl& w) const override {
+    w.geometry = fmt::format("{} forward {} backward {} of {} step {}{}", key(), to_string(forward_.grid.way.tile),
+                             to_string(data_.grid.way.tile), to_string(problem_.w_shape()), to_string(problem_.stride),
+                             problem_.transposed ? " transposed" : "");
+    w.spectra.init(w.memory, static_cast<std::size_t>(blocks_) * 2, spectra_bytes());
+    w.packed.init(w.memory, 0, 0);
+  }
+  void init_input_spectra(Spectra::Impl& s) const override { s.geometry = key() + " x: none kept"; }
+  void init_gradient_spectra(Spectra::Impl& s) const override { s.geometry = key() + " dy: none kept"; }
+
+  std::string numerics() const override {
+    return fmt::format("fft_tiled depthwise forward {}, {}; backward data {}, {}; backward weights {} in {} sums, {}{}",
+                       forward_.in.describe(), forward_.valid.describe(), data_.in.describe(), data_.valid.describe(),
+                       weights_.in.describe(), partial_sums(), weights_.kernel.describe(), weights_.grid.describe());
+  }
+  std::vector<CacheCost> caches() const override {
+    const double rate = 0.35 * 1e9 * machine_model().gflops_per_core;
+    return {{"w_hat", 2 * static_cast<std::size_t>(blocks_) * spectra_bytes(),
+             static_cast<double>(blocks_ * forward_.phases()) * forward_.kernel.flops() / rate, true, false}};
+  }
+  TransformCounts transforms() const noexcept override { return meter_.counts(); }
+
+ private:
+  static constexpr index_t lanes = fft::tile_lanes<T>;
+  static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
+  /// Of so many spectra, and of the transforms between.
+  static std::size_t scratch_bytes(const DepthwiseDirection<T>& d, int spectra) {
+    return static_cast<std::size_t>(spectra) * bytes_of(d.elements()) + d.scratch_bytes() + 192;
+  }
+  static int sweep_spectra(const DepthwiseDirection<T>& d) { return d.phases() == 1 ? 1 : 2; }
+  std::string key() const { return fmt::format("fft_tiled depthwise {} {}", name_of(problem_.type), simd_target()); }
+  /// Of a block's weight gradient: fixed, so that every number of threads adds the same way.
+  index_t partial_sums() const { return std::min<index_t>(weights_.grid.tiles(), 8); }
+
+  /// Of a channel block, all phases one after the other, of either direction's tile.
+  std::size_t spectra_bytes() const {
+    return static_cast<std::size_t>(forward_.phases()) * bytes_of(std::max(forward_.elements(), data_.elements()));
+  }
+  static std::size_t spectra_at(index_t block, bool forward) {
+    return static_cast<std::size_t>(2 * block + (forward ? 0 : 1));
+  }
+  bool activated() const { return problem_.epilogue.activation.kind != Activation::Kind::none; }
+
+  template <class Element>
+  fft::PlainTile<Element> kernel_lanes(const View<Element>& w, index_t block) const;
+  void weight_spectra(const DepthwiseDirection<T>& direction, const View<const T>& w, index_t block, T* spectra,
+                      std::pmr::memory_resource* memory) const;
+  void sweep(const DepthwiseDirection<T>& direction, index_t tile, index_t block, const GroupEnds<T>& ends) const;
+  TileSource<T> source(const DepthwiseDirection<T>& direction, index_t tile, index_t phase, index_t block,
+                       const GroupEnds<T>& ends) const;
+  TileTarget<T> target(const DepthwiseDirection<T>& direction, index_t tile, index_t phase, index_t block,
+                       const GroupEnds<T>& ends) const;
+  TileSource<T> fine(const BackwardArguments& a, index_t tile, index_t phase, index_t block) const;
+  TileSource<T> coarse(const BackwardArguments& a, index_t tile, index_t block) const;
+  void sum_tiles(const BackwardArguments& a, index_t block, index_t first, index_t last, T* sums) const;
+  void weight_gradient(const BackwardArguments& a, index_t block, const BufferStore& sums) const;
+
+  template <class Ends>
+  Ready append_tiles(TaskGraph& graph, const DepthwiseDirection<T>& direction, const Ready& weights,
+                     const Ready& source, const Ready& target, const Ends& ends) const;
+  std::vector<TaskId> append_sums(TaskGraph& graph, const ConvReady& ready,
+                                  const std::shared_ptr<const BackwardArguments>& a,
+                                  const std::shared_ptr<BufferStore>& sums, std::vector<TaskId> after,
+                                  index_t block) const;
+  Ready append_data(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a) const;
+  Ready append_weights(TaskGraph& graph, const ConvReady& ready,
+                       const std::shared_ptr<const BackwardArguments>& a) const;
+
+  ConvProblem problem_, dense_;
+  DepthwiseDirection<T> forward_, data_, weights_;
+  index_t blocks_;  // of channels
+  mutable TransformMeter meter_;
+};
+
+/// The kernels of a channel block, one per lane; `w` is a phase of them.
+template <class T>
+template <class Element>
+fft::PlainTile<Element> FftDepthwiseEngine<T>::kernel_lanes(const View<Element>& w, index_t block) const {
+  fft::PlainTile<Element> tile{
+      .lanes = {}, .plane_stride = w.stride[2], .row_stride = w.stride[3], .boxes = {}, .voxel_stride = w.stride[4]};
+  for (index_t lane = 0; lane < std::min(lanes, problem_.in_channels - block * lanes); ++lane) {
+    tile.lanes[static_cast<std::size_t>(lane)] = w.channel(block * lanes + lane, 0);
+    tile.boxes[static_cast<std::size_t>(lane)] = {{0, 0, 0}, w.shape.extent};
+  }
+  return tile;
+}
+
+template <class T>
+void FftDepthwiseEngine<T>::weight_spectra(const DepthwiseDirection<T>& d, const View<const T>& w, index_t block,
+                                           T* spectra, std::pmr::memory_resource* memory) const {
+  Scratch scratch(memory, d.scratch_bytes());
+  T* temporary = scratch.take<T>(d.scratch_bytes());
+  for (index_t phase = 0; phase < d.phases(); ++phase) {
+    const auto taps = kernel_lanes(d.grid.w_lattice(w, phase), block);
+    meter_.measure(Counted::weights,
+                   [&] { d.kernel.forward(taps, spectra + phase * d.elements(), d.strides(), temporary); });
+  }
+}
+
+template <class T>
+Ready FftDepthwiseEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
+                                            std::shared_ptr<const PrepareArguments> a) const {
+  std::vector<TaskId> tasks;
+  for (index_t block = 0; block < blocks_; ++block) {
+    std::vector<TaskId> after;
+    const index_t first = block * lanes, last = std::min(first + lanes, problem_.in_channels);
+    for (index_t channel = first; channel < last; ++channel) ready.collect(0, channel, channel + 1, after);
+    tasks.push_back(graph.add(
+        {.name = "weight spectra",
+         .cost = 2 * static_cast<double>(forward_.phases()) * forward_.kernel.flops(),
+         .scratch_bytes = std::max(forward_.scratch_bytes(), data_.scratch_bytes())},
+        [this, a, block] {
+          PreparedWeights::Impl& prepared = *a->prepared;
+          for (const auto* d : {&forward_, &data_}) {
+            auto* spectra = static_cast<T*>(prepared.spectra.acquire(spectra_at(block, d == &forward_)));
+            weight_spectra(*d, a->w.template as<T>(), block, spectra, prepared.memory);
+          }
+        },
+        after));
+  }
+  return Ready(std::move(tasks), blocks_, 1, lanes, 1);
+}
+
+template <class T>
+TileSource<T> FftDepthwiseEngine<T>::source(const DepthwiseDirection<T>& d, index_t tile, index_t phase, index_t block,
+                                            const GroupEnds<T>& ends) const {
+  const auto of_tile = [&](const View<const T>& view) {
+    const View<const T> part = d.to_y ? d.grid.x_lattice(view, tile, phase) : d.grid.y_lattice(view, tile);
+    return block_of(part, view.layout, d.grid.sample(tile), block * lanes);
+  };
+  // The valid part of a convolution stands behind the margin unless the source is shifted by that.
+  TileSource<T> result{.block = of_tile(ends.source),
+                       .origin = d.to_y ? d.grid.x_begin(tile, phase) : d.grid.y_begin(tile),
+                       .window = d.grid.way.tile,
+                       .shift = d.to_y ? Extent3{0, 0, 0} : d.grid.margin(),
+                       .activation = ends.gradient};
+  if (ends.gradient != nullptr) result.y = of_tile(ends.y);
+  return result;
+}
+
+template <class T>
+TileTarget<T> FftDepthwiseEngine<T>::target(const DepthwiseDirection<T>& d, index_t tile, index_t phase, index_t block,
+                                            const GroupEnds<T>& ends) const {
+  const View<T> to = d.to_y ? d.grid.y_lattice(ends.target, tile) : d.grid.x_lattice(ends.target, tile, phase);
+  return {.block = block_of(to, to.layout, d.grid.sample(tile), block * lanes),
+          .origin = d.to_y ? d.grid.begin(tile) : d.grid.x_target(tile, phase),
+          .window = d.grid.way.valid,
+          .scale = d.scale(),
+          .bias = ends.bias != nullptr ? ends.bias + block * lanes : nullptr,
+          .activation = ends.activation,
+          .add = ends.add};
+}
+
+/// There, through the products, and back. Phases of x are summed on their way to y; on the way to x each has a product
+/// of its own.
+template <class T>
+void FftDepthwiseEngine<T>::sweep(const DepthwiseDirection<T>& d, index_t tile, index_t block,
+                                  const GroupEnds<T>& ends) const {
+  const bool in_place = sweep_spectra(d) == 1;
+  Scratch scratch(ends.memory, scratch_bytes(d, sweep_spectra(d)));
+  T* spectrum = scratch.take<T>(bytes_of(d.elements()));
+  T* product = in_place ? spectrum : scratch.take<T>(bytes_of(d.elements()));
+  T* temporary = scratch.take<T>(d.scratch_bytes());
+  for (index_t phase = 0; phase < d.phases(); ++phase) {
+    if (d.to_y || phase == 0) {
+      meter_.measure(&d == &forward_ ? Counted::input : Counted::gradient, [&] {
+        transform_tile(d.in, source(d, tile, phase, block, ends), spectrum, d.strides(), temporary);
+      });
+    }
+    multiply_lanes(LaneProduct<T>{spectrum, ends.weights + phase * d.elements(), product, d.in.frequencies(), d.to_y,
+                                  d.to_y && phase > 0});
+    if (d.to_y && phase + 1 < d.phases()) continue;
+    meter_.measure(Counted::inverse,
+                   [&] { invert_tile(d.valid, product, d.strides(), target(d, tile, phase, block, ends), temporary); });
+  }
+}
+
+/// Every channel block of every tile; `ends` is asked when it runs, but for the weights' spectra of a block.
+template <class T>
+template <class Ends>
+Ready FftDepthwiseEngine<T>::append_tiles(TaskGraph& graph, const DepthwiseDirection<T>& d, const Ready& weights,
+                                          const Ready& source, const Ready& target, const Ends& ends) const {
+  const plan::TiledWay& way = d.grid.way;
+  const index_t layer = d.grid.layer();
+  std::vector<TaskId> done;
+  for (index_t n = 0; n < d.grid.batch; ++n) {
+    for (index_t block = 0; block < blocks_; ++block) {
+      const index_t c0 = block * lanes, c1 = std::min(c0 + lanes, problem_.in_channels);
+      std::vector<std::vector<TaskId>> of_slab(static_cast<std::size_t>(way.count.z));
+      for (index_t z = 0; z < way.count.z; ++z) {
+        const index_t begin = z * way.valid.z, end = begin + way.valid.z;
+        std::vector<TaskId> after;
+        weights.collect(0, c0, c1, after);
+        d.grid.collect_source(d.to_y, source, n, c0, c1, begin, end, after);
+        d.grid.collect_target(d.to_y, target, n, c0, c1, begin, end, after);
+        for (index_t i = 0; i < layer; ++i) {
+          const index_t tile = (n * way.count.z + z) * layer + i;
+          const TaskId task = graph.add(
+              {.name = "depthwise tile", .cost = 2 * d.in.flops(), .scratch_bytes = scratch_bytes(d, sweep_spectra(d))},
+              [this, &d, ends, block, tile] { sweep(d, tile, block, ends(block)); }, after);
+          for (index_t slab = d.grid.first_slab(d.to_y, z); slab <= z; ++slab)
+            of_slab[static_cast<std::size_t>(slab)].push_back(task);
+        }
+      }
+      append_slabs(graph, of_slab, done);
+    }
+  }
+  return Ready(std::move(done), blocks_, way.count.z, lanes, d.grid.slab_planes(d.to_y));
+}
+
+template <class T>
+Ready FftDepthwiseEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready,
+                                            std::shared_ptr<const ForwardArguments> a) const {
+  const auto ends = [this, a](index_t block) {
+    return group_ends(problem_, *a, static_cast<const T*>(a->w->spectra.get(spectra_at(block, true))));
+  };
+  return append_tiles(graph, forward_, ready.w, ready.x, {}, ends);
+}
+
+template <class T>
+Ready FftDepthwiseEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
+                                         const std::shared_ptr<const BackwardArguments>& a) const {
+  const auto ends = [this, a](index_t block) {
+    return group_ends(problem_, *a, static_cast<const T*>(a->w->spectra.get(spectra_at(block, false))));
+  };
+  return append_tiles(graph, data_, ready.w, ready.dy, ready.dx, ends);
+}
+
+/// A tile of what stands for x in the weights' gradient, and of what stands for dy: of a transposed problem they change
+/// places.
+template <class T>
+TileSource<T> FftDepthwiseEngine<T>::fine(const BackwardArguments& a, index_t tile, index_t phase,
+                                          index_t block) const {
+  const TileGrid& grid = weights_.grid;
+  const auto of_tile = [&](const ConstTensorView& tensor) {
+    return block_of(grid.x_lattice(tensor.as<T>(), tile, phase), tensor.layout, grid.sample(tile), block * lanes);
+  };
+  TileSource<T> source{
+      .block = of_tile(problem_.transposed ? a.dy : a.x), .origin = grid.x_begin(tile, phase), .window = grid.way.tile};
+  if (!problem_.transposed || !activated()) return source;
+  source.activation = &problem_.epilogue.activation;
+  source.y = of_tile(a.y);
+  return source;
+}
+
+template <class T>
+TileSource<T> FftDepthwiseEngine<T>::coarse(const BackwardArguments& a, index_t tile, index_t block) const {
+  const TileGrid& grid = weights_.grid;
+  const auto of_tile = [&](const ConstTensorView& tensor) {
+    return block_of(grid.y_lattice(tensor.as<T>(), tile), tensor.layout, grid.sample(tile), block * lanes);
+  };
+  TileSource<T> source{
+      .block = of_tile(problem_.transposed ? a.x : a.dy), .origin = grid.begin(tile), .window = grid.way.valid};
+  if (problem_.transposed || !activated()) return source;
+  source.activation = &problem_.epilogue.activation;
+  source.y = of_tile(a.y);
+  return source;
+}
+
+/// The products of tiles [first, last) of one channel block, in their order; a sum for each phase.
+template <class T>
+void FftDepthwiseEngine<T>::sum_tiles(const BackwardArguments& a, index_t block, index_t first, index_t last,
+                                      T* sums) const {
+  const DepthwiseDirection<T>& d = weights_;
+  Scratch scratch(a.memory, scratch_bytes(d, 2));
+  T* x_hat = scratch.take<T>(bytes_of(d.elements()));
+  T* dy_hat = scratch.take<T>(bytes_of(d.elements()));
+  T* temporary = scratch.take<T>(d.scratch_bytes());
+  const Counted x = problem_.transposed ? Counted::gradient : Counted::input;
+  const Counted dy = problem_.transposed ? Counted::input : Counted::gradient;
+  for (index_t tile = first; tile < last; ++tile) {
+    meter_.measure(dy, [&] { transform_tile(d.valid, coarse(a, tile, block), dy_hat, d.strides(), temporary); });
+    for (index_t phase = 0; phase < d.phases(); ++phase) {
+      meter_.measure(x, [&] { transform_tile(d.in, fine(a, tile, phase, block), x_hat, d.strides(), temporary); });
+      multiply_lanes(
+          LaneProduct<T>{x_hat, dy_hat, sums + phase * d.elements(), d.in.frequencies(), true, tile > first});
+    }
+  }
+}
+
+template <class T>
+void FftDepthwiseEngine<T>::weight_gradient(const BackwardArguments& a, index_t block, const BufferStore& sums) const {
+  const DepthwiseDirection<T>& d = weights_;
+  Scratch scratch(a.memory, scratch_bytes(d, 1));
+  T* total = scratch.take<T>(bytes_of(d.elements()));
+  T* temporary = scratch.take<T>(d.scratch_bytes());
+  const index_t parts = partial_sums();
+  for (index_t phase = 0; phase < d.phases(); ++phase) {
+    for (index_t part = 0; part < parts; ++part) {
+      const auto* sum =
+          static_cast<const T*>(sums.get(static_cast<std::size_t>(block * parts + part))) + phase * d.elements();
+      for (index_t i = 0; i < d.elements(); ++i) total[i] = part == 0 ? sum[i] : total[i] + sum[i];
+    }
+    const auto dw = kernel_lanes(d.grid.w_lattice(a.dw.as<T>(), phase), block);
+    meter_.measure(Counted::inverse,
+                   [&] { d.kernel.inverse(total, d.strides(), dw, {.scale = d.scale(), .add = a.add_dw}, temporary); });
+  }
+}
+
+/// Tasks that sum up parts of the tiles of a channel block, behind `after`.
+template <class T>
+std::vector<TaskId> FftDepthwiseEngine<T>::append_sums(TaskGraph& graph, const ConvReady& ready,
+                                                       const std::shared_ptr<const BackwardArguments>& a,
+                                                       const std::shared_ptr<BufferStore>& sums,
+                                                       std::vector<TaskId> after, index_t block) const {
+  const index_t c0 = block * lanes, c1 = std::min(c0 + lanes, problem_.in_channels);
+  const index_t parts = partial_sums(), tiles = weights_.grid.tiles();
+  std::vector<TaskId> tasks;
+  for (index_t n = 0; n < problem_.batch; ++n) {
+    ready.x.collect(n, c0, c1, after);
+    ready.dy.collect(n, c0, c1, after);
+  }
+  for (index_t part = 0; part < parts; ++part) {
+    const index_t first = tiles * part / parts, last = tiles * (part + 1) / parts;
+    tasks.push_back(graph.add(
+        {.name = "depthwise products",
+         .cost = 2 * weights_.in.flops() * static_cast<double>(last - first),
+         .scratch_bytes = scratch_bytes(weights_, 2)},
+        [this, a, sums, block, part, parts, first, last] {
+          auto* sum = static_cast<T*>(sums->acquire(static_cast<std::size_t>(block * parts + part)));
+          sum_tiles(*a, block, first, last, sum);
+        },
+        after));
+  }
+  return tasks;
+}
+
+template <class T>
+Ready FftDepthwiseEngine<T>::append_weights(TaskGraph& graph, const ConvReady& ready,
+                                            const std::shared_ptr<const BackwardArguments>& a) const {
+  const DepthwiseDirection<T>& d = weights_;
+  const auto sums =
+      make_store(a->memory, static_cast<std::size_t>(blocks_ * partial_sums()), bytes_of(d.phases() * d.elements()));
+  const RunBuffers buffers(graph, a->workspace, sums);
+  std::vector<TaskId> done;
+  for (index_t block = 0; block < blocks_; ++block) {
+    const auto parts = append_sums(graph, ready, a, sums, buffers.ready(), block);
+    done.push_back(graph.add(
+        {.name = "weight gradient", .cost = d.in.flops(), .scratch_bytes = scratch_bytes(d, 1)},
+        [this, a, sums, block] { weight_gradient(*a, block, *sums); }, parts));
+  }
+  buffers.end(graph, "free sums", done);
+  return Ready(std::move(done), blocks_, 1, lanes, 1);
+}
+
+template <class T>
+ConvGradientReady FftDepthwiseEngine<T>::append_backward(TaskGraph& graph, const ConvReady& ready,
+                                                         std::shared_ptr<const BackwardArguments> a) const {
+  ConvGradientReady result;
+  if (a->dx) result.dx = append_data(graph, ready, a);
+  if (a->dw) result.dw = append_weights(graph, ready, a);
+  if (a->dbias) result.dbias = append_bias_gradient<T>(graph, ready.dy, problem_, a);
+  return result;
+}
+
+}  // namespace
+
+Offer offer_fft_depthwise(const ConvProblem& problem, const plan::TiledWays& ways) {
+  if (problem.type == DataType::f32)
+    return {std::make_unique<FftDepthwiseEngine<float>>(problem, ways), ways.seconds()};
+  return {std::make_unique<FftDepthwiseEngine<double>>(problem, ways), ways.seconds()};
+}
+
+}  // namespace convolume::conv

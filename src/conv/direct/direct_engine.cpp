@@ -1,0 +1,327 @@
+// Direct convolution: sums over channels and taps by a microkernel whose lanes are channels of the result. For kernels
+// of one voxel, and for small deep layers, where a transform does not pay.
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "conv/caches/buffer_store.hpp"
+#include "conv/caches/caches.hpp"
+#include "conv/caches/run_buffers.hpp"
+#include "conv/caches/scratch.hpp"
+#include "conv/choice.hpp"
+#include "conv/direct/direct_region.hpp"
+#include "conv/direct/direct_weights.hpp"
+#include "conv/engine.hpp"
+#include "conv/grouped_engine.hpp"
+#include "conv/taps/tap_tensors.hpp"
+#include "conv/tensor_io/bias_gradient.hpp"
+#include "convolume/cpu.hpp"
+#include "ops/append.hpp"
+#include "plan/cost_model.hpp"
+
+namespace convolume::conv {
+namespace {
+
+using plan::Direction;
+
+template <class T>
+class DirectEngine final : public ConvEngine {
+ public:
+  explicit DirectEngine(const ConvProblem& p)
+      : problem_(p),
+        untransposed_(untransposed(p)),
+        to_coarse_(untransposed_, Direction::forward),
+        to_fine_(untransposed_, Direction::backward_data),
+        gradient_(untransposed_),
+        past_caches_(passes_caches(to_coarse_.weights)) {}
+
+  Ready append_prepare(TaskGraph& graph, const Ready& ready,
+                       std::shared_ptr<const PrepareArguments> arguments) const override;
+  Ready append_forward(TaskGraph& graph, const ConvReady& ready,
+                       std::shared_ptr<const ForwardArguments> arguments) const override;
+  ConvGradientReady append_backward(TaskGraph& graph, const ConvReady& ready,
+                                    std::shared_ptr<const BackwardArguments> arguments) const override;
+
+  void init_weights(PreparedWeights::Impl& w) const override {
+    w.geometry = fmt::format("direct {} of {}", name_of(problem_.type), to_string(problem_.w_shape()));
+    w.packed.init(w.memory, 1, bytes_of(to_coarse_.weights.elements()));
+  }
+  void init_input_spectra(Spectra::Impl& s) const override { s.geometry = "direct"; }
+  void init_gradient_spectra(Spectra::Impl& s) const override { s.geometry = "direct"; }
+
+  std::string numerics() const override {
+    const WeightPieces& pieces = gradient_.pieces();
+    return fmt::format(
+        "direct {} {}: sums of {} taps of {} channels, {} blocks of them together to the coarse side and {} back; "
+        "backward "
+        "weights in pieces of {}, {} parts",
+        name_of(problem_.type), simd_target(), steps_per_pass, block, to_coarse_.group, to_fine_.group,
+        to_string(pieces.extent), pieces.parts);
+  }
+
+  /// What a direction that copies its source first writes.
+  double staged_bytes() const {
+    const RegionGrid& grid = to_coarse_.grid;
+    index_t voxels = 0;
+    for (index_t i = 0; i < grid.per_sample(); ++i) {
+      voxels += to_coarse_.map.window(grid.box(i, to_coarse_.map.domain())).extent().volume();
+    }
+    return 64.0 * static_cast<double>(problem_.batch * grid.column_groups * to_coarse_.weights.term_blocks() * voxels);
+  }
+
+ private:
+  static constexpr index_t block = fft::tile_lanes<T>;
+  static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
+
+  template <class Ends, class Body>
+  Ready append_regions(TaskGraph& graph, const VoxelDirection<T>& direction, const Ready& source, const Ready& target,
+                       const std::vector<TaskId>& weights, const Ends& ends, const Body& body) const;
+  template <class Arguments>
+  std::vector<TaskId> append_exchange(TaskGraph& graph, const std::vector<TaskId>& after,
+                                      const std::shared_ptr<const Arguments>& a,
+                                      const std::shared_ptr<BufferStore>& own) const;
+  template <class Arguments, class Ends>
+  Ready append_voxels(TaskGraph& graph, bool fine, const Ready& source, const Ready& target, const Ready& weights,
+                      const std::shared_ptr<const Arguments>& a, const Ends& ends) const;
+  Ready append_data(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a) const;
+  template <class Body>
+  std::vector<TaskId> append_groups(TaskGraph& graph, const ConvReady& ready,
+                                    const std::shared_ptr<const BackwardArguments>& a, const std::vector<TaskId>& first,
+                                    const Body& body) const;
+  Ready append_weights(TaskGraph& graph, const ConvReady& ready,
+                       const std::shared_ptr<const BackwardArguments>& a) const;
+
+  ConvProblem problem_, untransposed_;
+  // From the tensor that stride makes fine (x; y where transposed) to the other one, and back.
+  VoxelDirection<T> to_coarse_, to_fine_;
+  WeightGradient<T> gradient_;
+  bool past_caches_;  ///< whether copies of the weights are so large that none would stay there
+};
+
+template <class T>
+Ready DirectEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
+                                      std::shared_ptr<const PrepareArguments> a) const {
+  std::vector<TaskId> after;
+  ready.collect(0, 0, problem_.w_shape().n, after);
+  const TaskId memory = graph.add(
+      {.name = "take packed weights"}, [a] { a->prepared->packed.acquire(0); }, after);
+  const WeightBlocks<T>& layout = to_coarse_.weights;
+  const index_t pairs = layout.lane_blocks() * layout.term_blocks();
+  const auto cost = static_cast<double>(layout.taps * layout.square);
+  const auto body = [this, a](index_t begin, index_t end) {
+    const WeightBlocks<T>& to = to_coarse_.weights;
+    T* packed = static_cast<T*>(a->prepared->packed.acquire(0));
+    Scratch scratch(a->prepared->memory, pack_scratch_bytes(to));
+    T* temporary = scratch.take<T>(pack_scratch_bytes(to));
+    for (index_t i = begin; i < end; ++i) {
+      const index_t o = i / to.term_blocks(), c = i % to.term_blocks();
+      pack_weights(a->w.as<T>(), to, o, c, past_caches_, packed + to.offset(o, c, 0), temporary);
+    }
+  };
+  return Ready::all_of(
+      ops::append_ranges(graph, "pack weights", pairs, cost, {memory}, body, pack_scratch_bytes(layout)));
+}
+
+/// body(region) for all regions; ends() says what they read and write.
+template <class T>
+template <class Ends, class Body>
+Ready DirectEngine<T>::append_regions(TaskGraph& graph, const VoxelDirection<T>& d, const Ready& source,
+                                      const Ready& target, const std::vector<TaskId>& weights, const Ends& ends,
+                                      const Body& body) const {
+  const RegionGrid& grid = d.grid;
+  const Extent3& domain = d.map.domain();
+  const double cost = problem_.flops() / static_cast<double>(problem_.batch * grid.per_sample() * grid.column_groups);
+  std::vector<TaskId> done;
+  for (index_t n = 0; n < problem_.batch; ++n) {
+    for (index_t group = 0; group < grid.column_groups; ++group) {
+      const index_t first = group * grid.columns, columns = std::min(grid.columns, d.weights.lane_blocks() - first);
+      for (index_t z = 0; z < grid.count.z; ++z) {
+        std::vector<TaskId> slab;
+        for (index_t y = 0; y < grid.count.y; ++y) {
+          const Box box = grid.box(z * grid.count.y + y, domain), window = d.map.window(box);
+          std::vector<TaskId> after = weights;
+          source.collect(n, 0, d.weights.terms, std::max<index_t>(0, window.begin.z),
+                         std::max<index_t>(1, window.end.z), after);
+          target.collect(n, first * block, std::min((first + columns) * block, d.weights.lanes), box.begin.z, box.end.z,
+                         after);
+          const Region region{.sample = n, .box = box, .first_column = first, .columns = columns};
+          slab.push_back(graph.add(
+              {.name = "direct region", .cost = cost, .scratch_bytes = region_scratch_bytes(d, region, ends())},
+              [body, region] { body(region); }, after));
+        }
+        done.push_back(slab.size() == 1 ? slab.front()
+                                        : graph.add(
+                                              {.name = "slab of regions"}, [] {}, slab));
+      }
+    }
+  }
+  return Ready(std::move(done), grid.column_groups, grid.count.z, grid.columns * block, grid.extent.z);
+}
+
+/// Tasks that exchange terms and lanes of the packed weights, for results on the side of x (of y where transposed).
+template <class T>
+template <class Arguments>
+std::vector<TaskId> DirectEngine<T>::append_exchange(TaskGraph& graph, const std::vector<TaskId>& after,
+                                                     const std::shared_ptr<const Arguments>& a,
+                                                     const std::shared_ptr<BufferStore>& own) const {
+  const TaskId memory = graph.add(
+      {.name = "take exchanged weights"}, [own] { own->acquire(0); }, after);
+  const WeightBlocks<T>& layout = to_fine_.weights;
+  const auto cost = static_cast<double>(layout.taps * layout.square);
+  return ops::append_ranges(graph, "exchange weights", layout.lane_blocks() * layout.term_blocks(), cost, {memory},
+                            [this, a, own](index_t begin, index_t end) {
+                              const WeightBlocks<T>& result = to_fine_.weights;
+                              const auto* packed = static_cast<const T*>(a->w->packed.get(0));
+                              T* to = static_cast<T*>(own->acquire(0));
+                              for (index_t i = begin; i < end; ++i) {
+                                const index_t c = i / result.term_blocks(), o = i % result.term_blocks();
+                                transpose_squares(packed + to_coarse_.weights.offset(o, c, 0), result.taps,
+                                                  past_caches_, to + result.offset(c, o, 0));
+                              }
+                            });
+}
+
+/// Results on one side from the other one; ends() says what a region reads and writes.
+template <class T>
+template <class Arguments, class Ends>
+Ready DirectEngine<T>::append_voxels(TaskGraph& graph, bool fine, const Ready& source, const Ready& target,
+                                     const Ready& weights, const std::shared_ptr<const Arguments>& a,
+                                     const Ends& ends) const {
+  std::vector<TaskId> after;
+  weights.collect(0, 0, problem_.w_shape().n, after);
+  const VoxelDirection<T>& direction = fine ? to_fine_ : to_coarse_;
+  if (!fine || direction.exchanges) {
+    return append_regions(graph, direction, source, target, after, ends, [&direction, a, ends](const Region& region) {
+      run_region(direction, region, ends(), static_cast<const T*>(a->w->packed.get(0)), a->memory);
+    });
+  }
+  const auto own = make_store(a->memory, 1, bytes_of(to_fine_.weights.elements()));
+  const RunBuffers buffers(graph, a->workspace, own);
+  after.insert(after.end(), buffers.ready().begin(), buffers.ready().end());
+  after = append_exchange(graph, after, a, own);
+  Ready done =
+      append_regions(graph, direction, source, target, after, ends, [&direction, a, own, ends](const Region& region) {
+        run_region(direction, region, ends(), static_cast<const T*>(own->get(0)), a->memory);
+      });
+  buffers.end(graph, "free exchanged weights", done.tasks());
+  return done;
+}
+
+template <class T>
+Ready DirectEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready,
+                                      std::shared_ptr<const ForwardArguments> a) const {
+  return append_voxels(graph, problem_.transposed, ready.x, {}, ready.w, a,
+                       [this, a] { return region_ends<T>(problem_, *a); });
+}
+
+template <class T>
+Ready DirectEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
+                                   const std::shared_ptr<const BackwardArguments>& a) const {
+  return append_voxels(graph, !problem_.transposed, ready.dy, ready.dx, ready.w, a,
+                       [this, a] { return region_ends<T>(problem_, *a); });
+}
+
+/// body(tensors, group) for all groups of all parts, behind `first`.
+template <class T>
+template <class Body>
+std::vector<TaskId> DirectEngine<T>::append_groups(TaskGraph& graph, const ConvReady& ready,
+                                                   const std::shared_ptr<const BackwardArguments>& a,
+                                                   const std::vector<TaskId>& first, const Body& body) const {
+  const Ready &fine = problem_.transposed ? ready.dy : ready.x, &coarse = problem_.transposed ? ready.x : ready.dy;
+  const WeightPieces& pieces = gradient_.pieces();
+  const double cost = problem_.flops() / static_cast<double>(pieces.parts * pieces.in_groups * pieces.out_groups);
+  std::vector<TaskId> tasks;
+  for (index_t part = 0; part < pieces.parts; ++part) {
+    std::vector<TaskId> after = first;
+    for (index_t piece = pieces.first_piece(part); piece < pieces.first_piece(part + 1); ++piece) {
+      const Box box = pieces.box(piece, untransposed_.output()), window = met(untransposed_, box);
+      const index_t n = piece / pieces.per_sample();
+      fine.collect(n, 0, untransposed_.in_channels, window.begin.z, window.end.z, after);
+      coarse.collect(n, 0, untransposed_.out_channels, box.begin.z, box.end.z, after);
+    }
+    for (index_t i = 0; i < pieces.in_groups * pieces.out_groups; ++i) {
+      const PairGroup group = gradient_.group(part, i / pieces.out_groups, i % pieces.out_groups);
+      tasks.push_back(graph.add(
+          {.name = "weight gradient sums",
+           .cost = cost,
+           .scratch_bytes = gradient_.scratch_bytes(piece_tensors<T>(problem_, *a), group)},
+          [this, a, group, body] { body(piece_tensors<T>(problem_, *a), group); }, after));
+    }
+  }
+  return tasks;
+}
+
+template <class T>
+Ready DirectEngine<T>::append_weights(TaskGraph& graph, const ConvReady& ready,
+                                      const std::shared_ptr<const BackwardArguments>& a) const {
+  if (gradient_.at_once()) {
+    return Ready::all_of(append_groups(
+        graph, ready, a, {},
+        [this, a](const PieceTensors<T>& tensors, const PairGroup& group) { gradient_.write(*a, tensors, group); }));
+  }
+  const auto own = make_store(a->memory, 1, bytes_of(gradient_.elements()));
+  const RunBuffers buffers(graph, a->workspace, own);
+  // Not before they are needed: layers behind this one may still hold theirs.
+  std::vector<TaskId> first = buffers.ready();
+  ready.dy.collect(0, 0, 1, 0, 1, first);
+  const TaskId memory = graph.add(
+      {.name = "take weight sums"}, [own] { own->acquire(0); }, first);
+  const auto sums =
+      append_groups(graph, ready, a, {memory}, [this, own](const PieceTensors<T>& tensors, const PairGroup& group) {
+        gradient_.sum(tensors, group, static_cast<T*>(own->acquire(0)));
+      });
+  const auto body = [this, a, own](index_t begin, index_t end) {
+    for (index_t i = begin; i < end; ++i) gradient_.finish(*a, i, static_cast<T*>(own->acquire(0)));
+  };
+  auto done = ops::append_ranges(graph, "weight gradient", gradient_.pairs(),
+                                 static_cast<double>(to_coarse_.weights.taps * to_coarse_.weights.square), sums, body,
+                                 gradient_.finish_scratch_bytes());
+  buffers.end(graph, "free weight sums", done);
+  return Ready::all_of(std::move(done));
+}
+
+template <class T>
+ConvGradientReady DirectEngine<T>::append_backward(TaskGraph& graph, const ConvReady& ready,
+                                                   std::shared_ptr<const BackwardArguments> a) const {
+  ConvGradientReady result;
+  if (a->dx) result.dx = append_data(graph, ready, a);
+  if (a->dw) result.dw = append_weights(graph, ready, a);
+  if (a->dbias) result.dbias = append_bias_gradient<T>(graph, ready.dy, problem_, a);
+  return result;
+}
+
+/// Rows between the taps of a dilated kernel are copied as well, by regions that may be as small as a row; other
+/// problems stage little, and the model's rate of sums knows of it.
+template <class T>
+double staging_seconds(const ConvProblem& p, const plan::Wanted& wanted, const DirectEngine<T>& engine) {
+  const bool in_place = p.x_layout == Layout::blocked && p.pad_before == Extent3::all(0) &&
+                        p.pad_after == Extent3::all(0) && !p.transposed;
+  if (p.dilation == Extent3::all(1) || in_place) return 0;
+  return wanted.count() * engine.staged_bytes() / (machine_model().dram_gb_per_s * 1e9);
+}
+
+template <class T>
+Offer offer_of_type(const ConvProblem& problem, const plan::Wanted& wanted) {
+  auto engine = std::make_unique<DirectEngine<T>>(problem);
+  const double seconds = plan::direct_seconds(untransposed(problem), wanted, machine_model()) +
+                         staging_seconds<T>(problem, wanted, *engine);
+  return {std::move(engine), seconds};
+}
+
+}  // namespace
+
+Answer offer_direct(const ConvProblem& problem, const ConvOptions& options) {
+  if (is_depthwise(problem)) return offer_direct_depthwise(problem, options);
+  if (problem.groups != 1) return offer_grouped(problem, options, offer_direct);
+  // Rows between taps are staged as well.
+  const Extent3 span = problem.span();
+  if (span.z * span.y > 16 * problem.kernel.z * problem.kernel.y) {
+    return fmt::format("dilation {} puts taps too far apart", to_string(problem.dilation));
+  }
+  const plan::Wanted wanted = wanted_of(problem, options);
+  if (problem.type == DataType::f32) return offer_of_type<float>(problem, wanted);
+  return offer_of_type<double>(problem, wanted);
+}
+
+}  // namespace convolume::conv

@@ -1,0 +1,126 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "conv/direct/line_product.cpp"
+#include "conv/direct/line_product.hpp"
+
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+#include "fft/codelets-inl.hpp"
+#include "ops/simd-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace convolume::conv {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using fft::HWY_NAMESPACE::Unroll;
+
+template <class T>
+inline constexpr index_t block = channel_block(data_type_of<T>());
+template <class T>
+inline constexpr index_t vector_lanes = hn::MaxLanes(hn::ScalableTag<T>());
+
+/// Results and vectors of voxels whose sums registers hold.
+constexpr int most_results = HWY_TARGET <= HWY_AVX3 ? 8 : 6;
+constexpr int most_vectors = HWY_TARGET <= HWY_AVX3 ? 3 : 2;
+
+/// R results at C vectors of voxels; the last vector holds `last` of them. Asks for what lies `ahead` of the source.
+template <int R, int C, class T>
+void SumLines(const LineProduct<T>& p, const T* source, const T* weights, T* target, const T* bias, index_t last,
+              std::ptrdiff_t ahead) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  std::array<V, R * C> sums;
+  Unroll<R * C>([&](auto i) CONVOLUME_ALWAYS_INLINE { sums[i] = hn::Zero(d); });
+  const bool whole = last == vector_lanes<T>;
+  const std::ptrdiff_t step = p.source_channel;
+  for (index_t k = 0; k < p.terms; ++k, source += step, weights += block<T>) {
+    __builtin_prefetch(source + ahead);
+    std::array<V, C> x;
+    Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE {
+      const T* from = source + c * vector_lanes<T>;
+      x[c] = c + 1 < C || whole ? hn::LoadU(d, from) : ops::HWY_NAMESPACE::load_first(d, from, last);
+    });
+    Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
+      const V w = hn::Set(d, weights[r]);
+      Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE { sums[r * C + c] = hn::MulAdd(w, x[c], sums[r * C + c]); });
+    });
+  }
+  Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
+    Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE {
+      T* to = target + r * p.target_channel + c * vector_lanes<T>;
+      __builtin_prefetch(to + C * vector_lanes<T>, 1);
+      const index_t count = c + 1 < C ? vector_lanes<T> : last;
+      const V start = p.add ? ops::HWY_NAMESPACE::load_lanes(d, to, count) : hn::Set(d, bias[r]);
+      const V result = hn::Add(start, sums[r * C + c]);
+      if (count == vector_lanes<T>) {
+        hn::StoreU(result, d, to);
+      } else {
+        ops::HWY_NAMESPACE::store_first(result, d, to, count);
+      }
+    });
+  });
+}
+
+template <class T>
+using LineKernel = void (*)(const LineProduct<T>&, const T*, const T*, T*, const T*, index_t, std::ptrdiff_t);
+
+template <int C, class T, std::size_t... R>
+constexpr std::array<LineKernel<T>, sizeof...(R)> LineKernels(std::index_sequence<R...>) {
+  return {&SumLines<static_cast<int>(R) + 1, C, T>...};
+}
+
+/// All results at C vectors of voxels from `first` on: they read the same cache lines. Meanwhile those behind are
+/// fetched, one vector of them for each group of results.
+template <int C, class T>
+void SumVoxels(const LineProduct<T>& p, index_t first, index_t last) {
+  static constexpr auto kernels = LineKernels<C, T>(std::make_index_sequence<most_results>());
+  index_t group = 0;
+  for (index_t begin = 0; begin < p.results; begin += block<T>) {
+    const index_t here = std::min(block<T>, p.results - begin), pieces = (here + most_results - 1) / most_results;
+    for (index_t piece = 0, r = 0; piece < pieces; ++piece, ++group) {
+      const index_t results = here / pieces + (piece < here % pieces ? 1 : 0), at = begin + r;
+      kernels[static_cast<std::size_t>(results - 1)](
+          p, p.source + first, p.weights + begin / block<T> * p.weights_column + r,
+          p.target + at * p.target_channel + first, p.bias + at, last, (C + group % C) * vector_lanes<T>);
+      r += results;
+    }
+  }
+}
+
+template <class T>
+void Multiply(const LineProduct<T>& product) {
+  const LineProduct<T> p = product;  // a copy, which no store can change
+  constexpr index_t lanes = vector_lanes<T>, tile = most_vectors * lanes;
+  index_t v = 0;
+  for (; v + tile <= p.voxels; v += tile) SumVoxels<most_vectors>(p, v, lanes);
+  for (; v < p.voxels; v += lanes) SumVoxels<1>(p, v, std::min(lanes, p.voxels - v));
+}
+
+}  // namespace
+
+void LinesFloat(const LineProduct<float>& p) { Multiply(p); }
+void LinesDouble(const LineProduct<double>& p) { Multiply(p); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace convolume::conv
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace convolume::conv {
+
+HWY_EXPORT(LinesFloat);
+HWY_EXPORT(LinesDouble);
+
+template <>
+void multiply(const LineProduct<float>& product) {
+  HWY_DYNAMIC_DISPATCH(LinesFloat)(product);
+}
+template <>
+void multiply(const LineProduct<double>& product) {
+  HWY_DYNAMIC_DISPATCH(LinesDouble)(product);
+}
+
+}  // namespace convolume::conv
+#endif  // HWY_ONCE

@@ -1,0 +1,205 @@
+#include "conv/taps/tap_geometry.hpp"
+
+#include <algorithm>
+
+namespace convolume::conv {
+namespace {
+
+using plan::Direction;
+
+constexpr index_t block_bytes = 64;
+constexpr index_t region_bytes = 384 << 10;  // of sources and results: the rest of the L2 is for weights
+constexpr index_t region_voxels = 128;       // weights of a pass are read once for so many voxels at least
+constexpr index_t piece_voxels = 512;        // more terms in one sum would round more
+constexpr index_t part_voxels = 1024;        // fewer would not pay for another set of sums
+constexpr index_t part_bytes = 64ll << 20;   // of all sets of sums together
+constexpr index_t most_parts = 32, tasks = 16;
+
+index_t floor_div(index_t a, index_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+index_t ceil_div(index_t a, index_t b) { return -floor_div(-a, b); }
+
+/// Box number `i` of those that cut a domain into whole rows.
+Box box_of(index_t i, const Extent3& extent, const Extent3& count, const Extent3& domain) {
+  const Extent3 begin{i / count.y * extent.z, i % count.y * extent.y, 0};
+  return {begin, {std::min(begin.z + extent.z, domain.z), std::min(begin.y + extent.y, domain.y), domain.x}};
+}
+
+/// Taps of one axis that reach results of a residue, by their offset.
+struct AxisTap {
+  index_t offset, tap;
+};
+std::vector<AxisTap> axis_taps(const ConvProblem& p, int axis, bool to_input, index_t residue) {
+  std::vector<AxisTap> taps;
+  for (index_t j = 0; j < p.kernel[axis]; ++j) {
+    const index_t reach = j * p.dilation[axis];
+    if (!to_input) {
+      taps.push_back({reach, j});
+    } else if ((residue - reach) % p.stride[axis] == 0) {
+      taps.push_back({floor_div(residue - reach, p.stride[axis]), j});
+    }
+  }
+  return taps;
+}
+
+}  // namespace
+
+index_t even(index_t n, index_t most) noexcept { return ceil_div(n, ceil_div(n, std::max<index_t>(1, most))); }
+
+DirectMap::DirectMap(const ConvProblem& p, Direction direction)
+    : to_input_(direction == Direction::backward_data),
+      domain_(to_input_ ? p.input : p.output()),
+      source_(to_input_ ? p.output() : p.input),
+      source_step_(to_input_ ? Extent3::all(1) : p.stride),
+      target_step_(to_input_ ? p.stride : Extent3::all(1)),
+      span_(p.span()),
+      stride_(p.stride),
+      pad_(p.pad_before) {
+  const Extent3& residues = target_step_;
+  for (index_t i = 0; i < residues.z * residues.y * residues.x; ++i) {
+    DirectPhase phase{.residue = {i / (residues.y * residues.x), i / residues.x % residues.y, i % residues.x},
+                      .taps = {}};
+    const auto x_taps = axis_taps(p, 2, to_input_, phase.residue.x);
+    for (const AxisTap& z : axis_taps(p, 0, to_input_, phase.residue.z)) {
+      for (const AxisTap& y : axis_taps(p, 1, to_input_, phase.residue.y)) {
+        for (const AxisTap& x : x_taps) {
+          phase.taps.push_back({{z.offset, y.offset, x.offset}, (z.tap * p.kernel.y + y.tap) * p.kernel.x + x.tap});
+        }
+      }
+    }
+    phases_.push_back(std::move(phase));
+  }
+}
+
+Box DirectMap::window(const Box& results) const noexcept {
+  Box box;
+  for (int axis = 0; axis < 3; ++axis) {
+    const index_t begin = results.begin[axis], last = results.end[axis] - 1, s = stride_[axis];
+    if (to_input_) {
+      box.begin[axis] = ceil_div(begin + pad_[axis] - (span_[axis] - 1), s);
+      box.end[axis] = std::max(box.begin[axis], floor_div(last + pad_[axis], s)) + 1;
+    } else {
+      box.begin[axis] = begin * s - pad_[axis];
+      box.end[axis] = last * s - pad_[axis] + span_[axis];
+    }
+  }
+  return box;
+}
+
+Extent3 DirectMap::first(const DirectPhase& phase, const Extent3& begin) const noexcept {
+  Extent3 first = begin;
+  for (int axis = 0; axis < 3 && to_input_; ++axis) {
+    const index_t s = stride_[axis];
+    first[axis] += (phase.residue[axis] - (begin[axis] + pad_[axis]) % s + s) % s;
+  }
+  return first;
+}
+
+Extent3 DirectMap::count(const Extent3& first, const Extent3& end) const noexcept {
+  Extent3 count;
+  for (int axis = 0; axis < 3; ++axis) {
+    count[axis] = first[axis] < end[axis] ? (end[axis] - first[axis] - 1) / target_step_[axis] + 1 : 0;
+  }
+  return count;
+}
+
+index_t DirectMap::base(index_t result, int axis) const noexcept {
+  return to_input_ ? (result + pad_[axis]) / stride_[axis] : result * stride_[axis] - pad_[axis];
+}
+
+Extent3 DirectMap::base(const Extent3& result) const noexcept {
+  return {base(result.z, 0), base(result.y, 1), base(result.x, 2)};
+}
+
+index_t DirectMap::alike(const DirectPhase& phase, int axis, index_t result, index_t count) const noexcept {
+  const index_t begin = base(result, axis), step = source_step_[axis], extent = source_[axis];
+  for (const DirectTap& tap : phase.taps) {
+    const index_t at = begin + tap.offset[axis];
+    // Results before this one change sides next: where a tap enters the source, or leaves it.
+    if (at < 0)
+      count = std::min(count, ceil_div(-at, step));
+    else if (at < extent)
+      count = std::min(count, ceil_div(extent - at, step));
+  }
+  return count;
+}
+
+bool DirectMap::meets(const DirectTap& tap, const Extent3& base) const noexcept {
+  const index_t z = base.z + tap.offset.z, y = base.y + tap.offset.y;
+  return z >= 0 && z < source_.z && y >= 0 && y < source_.y;
+}
+
+Box RegionGrid::box(index_t region, const Extent3& domain) const noexcept {
+  return box_of(region, extent, count, domain);
+}
+
+RegionGrid choose_regions(const DirectMap& map, index_t batch, index_t source_blocks, index_t result_blocks) {
+  const Extent3& n = map.domain();
+  const auto bytes = [&](const Extent3& e) {
+    const Extent3 window = map.window({{0, 0, 0}, e}).extent();
+    return block_bytes * (source_blocks * window.z * window.y * window.x + result_blocks * e.z * e.y * e.x);
+  };
+  const index_t wanted = std::max(region_voxels, batch * n.z * n.y * n.x / (2 * tasks));
+  const auto fits = [&](const Extent3& e) {
+    const Extent3 shorter{e.z > 1 ? e.z - 1 : 1, e.z > 1 ? e.y : e.y - 1, e.x};
+    return shorter.z * shorter.y * shorter.x < wanted && bytes(e) <= region_bytes;
+  };
+  RegionGrid grid{.extent = {1, 1, n.x}};
+  while (grid.extent.y < n.y && fits(grid.extent + Extent3{0, 1, 0})) ++grid.extent.y;
+  while (grid.extent.y == n.y && grid.extent.z < n.z && fits(grid.extent + Extent3{1, 0, 0})) ++grid.extent.z;
+  grid.extent = {even(n.z, grid.extent.z), even(n.y, grid.extent.y), n.x};
+  grid.count = {ceil_div(n.z, grid.extent.z), ceil_div(n.y, grid.extent.y), 1};
+  // Sources are staged once per group, so that more groups than needed would cost.
+  const index_t pairs = ceil_div(result_blocks, 2);
+  const index_t groups = std::min(pairs, ceil_div(tasks, batch * grid.per_sample()));
+  grid.columns = std::min(result_blocks, 2 * ceil_div(pairs, groups));
+  grid.column_groups = ceil_div(result_blocks, grid.columns);
+  return grid;
+}
+
+Box WeightPieces::box(index_t piece, const Extent3& domain) const noexcept {
+  return box_of(piece % per_sample(), extent, count, domain);
+}
+
+WeightPieces choose_pieces(const ConvProblem& p, index_t in_blocks, index_t out_blocks) {
+  const Extent3 n = p.output();
+  WeightPieces w{.extent = {1, even(n.y, piece_voxels / n.x), n.x}};
+  if (w.extent.y == n.y) w.extent.z = even(n.z, piece_voxels / (n.x * n.y));
+  w.count = {ceil_div(n.z, w.extent.z), ceil_div(n.y, w.extent.y), 1};
+  w.pieces = p.batch * w.per_sample();
+  const index_t lanes = channel_block(p.type);
+  const index_t sums = in_blocks * out_blocks * lanes * block_bytes * p.kernel.volume();
+  w.parts = std::min({most_parts, w.pieces, ceil_div(p.batch * n.z * n.y * n.x, part_voxels), part_bytes / sums});
+  w.parts = std::max<index_t>(1, w.parts);
+  const index_t out_pairs = ceil_div(out_blocks, 2);
+  while (w.parts * w.in_groups * w.out_groups < tasks) {
+    const bool split_out = out_pairs / w.out_groups >= in_blocks / w.in_groups && w.out_groups < out_pairs;
+    if (!split_out && w.in_groups >= in_blocks) break;
+    index_t& groups = split_out ? w.out_groups : w.in_groups;
+    groups = std::min(2 * groups, split_out ? out_pairs : in_blocks);
+  }
+  return w;
+}
+
+Box tapped(const ConvProblem& p, const Box& box, const Extent3& tap) noexcept {
+  Box inside = box;
+  for (int axis = 0; axis < 3; ++axis) {
+    const index_t shift = p.pad_before[axis] - tap[axis] * p.dilation[axis], s = p.stride[axis];
+    inside.begin[axis] = std::max(box.begin[axis], ceil_div(shift, s));
+    inside.end[axis] = std::min(box.end[axis], floor_div(p.input[axis] - 1 + shift, s) + 1);
+  }
+  return inside;
+}
+
+Box met(const ConvProblem& p, const Box& box) noexcept {
+  Box met;
+  const Extent3 span = p.span();
+  for (int axis = 0; axis < 3; ++axis) {
+    const index_t first = box.begin[axis] * p.stride[axis] - p.pad_before[axis];
+    const index_t end = (box.end[axis] - 1) * p.stride[axis] - p.pad_before[axis] + span[axis];
+    met.begin[axis] = std::clamp<index_t>(first, 0, p.input[axis]);
+    met.end[axis] = std::clamp<index_t>(end, met.begin[axis], p.input[axis]);
+  }
+  return met;
+}
+
+}  // namespace convolume::conv

@@ -1,0 +1,39 @@
+// Where the taps of a sum lie in its source and among its weights.
+#pragma once
+
+#include <cstddef>
+
+#include "convolume/tensor.hpp"
+
+namespace convolume::conv {
+
+/// One tap of one block of source channels: where its first term lies in the source, from the voxel that a result
+/// begins at, and in the weights. Steps in elements.
+struct DirectStep {
+  std::ptrdiff_t source = 0, weights = 0;
+  int terms = 0;  ///< channels of the block, 1 to channel_block; of depthwise products taps of a row
+  /// Whether the first, or the last, voxel of each row meets nothing but padding: zeros, which need not be multiplied.
+  bool pads_first = false, pads_last = false;
+};
+
+/// Distances between voxels, rows and planes of a box, in elements.
+struct BoxStrides {
+  index_t voxel = 0, row = 0, plane = 0;
+  friend BoxStrides operator*(const BoxStrides& s, const Extent3& step) noexcept {
+    return {s.voxel * step.x, s.row * step.y, s.plane * step.z};
+  }
+};
+
+/// Blocked voxels somewhere: in a tensor, or in scratch.
+template <class T>
+struct BlockedBox {
+  T* data = nullptr;  ///< block 0 of the voxel at `origin`
+  Extent3 origin{0, 0, 0};
+  BoxStrides strides;
+  index_t block = 0;  ///< between channel blocks
+
+  index_t offset(const Extent3& i) const { return i.z * strides.plane + i.y * strides.row + i.x * strides.voxel; }
+  T* at(const Extent3& i) const { return data + offset(i - origin); }
+};
+
+}  // namespace convolume::conv

@@ -1,0 +1,313 @@
+// The load and store ends of tile_ends.hpp (see fft/tile-inl.hpp). Compiled once per SIMD target.
+#if defined(CONVOLUME_CONV_TILE_ENDS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef CONVOLUME_CONV_TILE_ENDS_INL_HPP
+#undef CONVOLUME_CONV_TILE_ENDS_INL_HPP
+#else
+#define CONVOLUME_CONV_TILE_ENDS_INL_HPP
+#endif
+
+#include "conv/tensor_io/tile_ends.hpp"
+#include "fft/tile-inl.hpp"
+#include "ops/activation.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace convolume::conv {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace tile = fft::HWY_NAMESPACE;
+
+inline constexpr std::ptrdiff_t largest_extent = 64;  ///< of a TilePlan
+
+template <class T>
+using BlockRows = std::array<T*, hn::MaxLanes(hn::ScalableTag<T>())>;
+
+/// Voxels of [origin, origin + window) that a tensor has, in coordinates of the window.
+inline fft::TileBox WindowBox(const Extent3& origin, const Extent3& window, const Extent3& extent) {
+  fft::TileBox box;
+  for (int axis = 0; axis < 3; ++axis) {
+    box.begin[axis] = std::clamp<index_t>(-origin[axis], 0, window[axis]);
+    box.end[axis] = std::clamp<index_t>(extent[axis] - origin[axis], box.begin[axis], window[axis]);
+  }
+  return box;
+}
+
+template <class T>
+class SourceLoad {
+ public:
+  SourceLoad(const fft::TilePlan<T>& plan, const TileSource<T>& source)
+      : plan_(plan), source_(source), box_(WindowBox(source.origin, source.window, source.block.extent)) {}
+
+  /// The next plane; of tiles that have but one, that of the next tile.
+  tile::PlanePrefetch<T> Next(index_t point, index_t lane) const {
+    const bool single = source_.window.z == 1;
+    if (!source_.block.blocked || (single && !source_.next)) return {};
+    const Extent3& origin = single ? *source_.next : source_.origin;
+    const index_t z = single ? 0 : WindowPlane(point + 1);
+    const fft::TileBox box = single ? WindowBox(origin, source_.window, source_.block.extent) : box_;
+    if (z < box.begin.z || z >= box.end.z) return {};
+    const T* first = Voxel(source_.block, origin, z, box.begin.y, box.begin.x) + lane;
+    const index_t half = (box.end.x - box.begin.x) / 2, step = source_.block.voxel_stride;
+    return {{first, source_.block.row_stride, step, half},
+            {first + half * step, step, source_.block.row_stride, box.end.y - box.begin.y}};
+  }
+
+  tile::TileRows<const T> Rows(index_t point, index_t lane, T* buffer) const {
+    const index_t z = WindowPlane(point);
+    if (!HoldsPlane(z)) return {nullptr, 0, 0, 0, 0};
+    const Extent3& n = plan_.extent();
+    if (source_.block.blocked && source_.activation == nullptr && BeginsInPlace()) {
+      const T* plane = Voxel(source_.block, z, 0, 0) + lane;
+      return {plane, source_.block.voxel_stride, source_.block.row_stride, std::min(box_.end.y, plan_.support().y),
+              box_.end.x};
+    }
+    const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
+    for (index_t y = 0; y < plan_.support().y; ++y) {
+      T* row = buffer + y * n.x * lanes;
+      const index_t window_y = (y + source_.shift.y) % n.y;
+      if (window_y < box_.begin.y || window_y >= box_.end.y) {
+        std::fill(row, row + n.x * lanes, T{0});
+        continue;
+      }
+      LoadRow(source_.block, z, window_y, lane, row);
+      if (source_.activation == nullptr || DifferentiatesInPlace()) continue;
+      T* outputs = buffer + n.y * n.x * lanes;
+      LoadRow(source_.y, z, window_y, lane, outputs);
+      ops::activation_gradient(*source_.activation, outputs, static_cast<const T*>(row), row, n.x * lanes);
+    }
+    return {buffer, lanes, n.x * lanes, plan_.support().y, n.x};
+  }
+
+ private:
+  index_t WindowPlane(index_t point) const { return (point + source_.shift.z) % plan_.extent().z; }
+  bool HoldsPlane(index_t z) const { return z >= box_.begin.z && z < box_.end.z; }
+  /// Whether points of a plane are voxels where these stand, up to an end behind which all is zero.
+  bool BeginsInPlace() const {
+    return source_.shift.y == 0 && source_.shift.x == 0 && box_.begin.y == 0 && box_.begin.x == 0 &&
+           (box_.end.x == plan_.extent().x || plan_.line(2).has_real());
+  }
+  /// Whether rows of dy and y lie in the tensors as vectors need them, so that neither is copied before they meet.
+  bool DifferentiatesInPlace() const {
+    return source_.activation != nullptr && source_.block.blocked && hn::Lanes(d_) == fft::tile_lanes<T> &&
+           source_.block.dense_rows() && source_.y.dense_rows();
+  }
+  const T* Voxel(const BlockView<const T>& block, index_t z, index_t y, index_t x) const {
+    return Voxel(block, source_.origin, z, y, x);
+  }
+  static const T* Voxel(const BlockView<const T>& block, const Extent3& origin, index_t z, index_t y, index_t x) {
+    return block.data + (origin.z + z) * block.plane_stride + (origin.y + y) * block.row_stride +
+           (origin.x + x) * block.voxel_stride;
+  }
+
+  /// Row (z, y) of the window, shifted.
+  void LoadRow(const BlockView<const T>& block, index_t z, index_t y, index_t lane, T* row) const {
+    const index_t n = plan_.extent().x, shift = source_.shift.x;
+    const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
+    // Before the shift and behind it; each has zeros at its ends.
+    for (const auto [begin, end, to] : {std::array{shift, n, index_t{0}}, std::array{index_t{0}, shift, n - shift}}) {
+      const index_t first = std::clamp(box_.begin.x, begin, end), last = std::clamp(box_.end.x, first, end);
+      T* at = row + to * lanes;
+      std::fill(at, at + (first - begin) * lanes, T{0});
+      T* voxels = at + (first - begin) * lanes;
+      if (first < last && DifferentiatesInPlace()) {
+        ops::activation_gradient(*source_.activation, Voxel(source_.y, z, y, first), Voxel(block, z, y, first), voxels,
+                                 (last - first) * lanes);
+      } else if (first < last) {
+        LoadVoxels(block, Voxel(block, z, y, first), last - first, lane, voxels);
+      }
+      std::fill(at + (last - begin) * lanes, at + (end - begin) * lanes, T{0});
+    }
+  }
+
+  void LoadVoxels(const BlockView<const T>& block, const T* from, index_t count, index_t first_lane, T* to) const {
+    const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
+    if (block.blocked && block.dense_rows()) {
+      for (index_t x = 0; x < count; ++x) {
+        hn::StoreU(hn::LoadU(d_, from + x * fft::tile_lanes<T> + first_lane), d_, to + x * lanes);
+      }
+      return;
+    }
+    if (block.blocked) {
+      const index_t step = block.voxel_stride;
+      for (index_t x = 0; x < count; ++x) {
+        hn::StoreU(hn::LoadU(d_, from + x * step + first_lane), d_, to + x * lanes);
+      }
+      return;
+    }
+    // Lanes without a channel repeat the last one and are cleared.
+    BlockRows<T> rows{};
+    const index_t there = std::clamp<index_t>(block.channels - first_lane, 0, lanes);
+    for (std::ptrdiff_t lane = 0; lane < lanes; ++lane) {
+      const index_t channel = std::min<index_t>(first_lane + lane, block.channels - 1);
+      rows[static_cast<std::size_t>(lane)] = const_cast<T*>(from) + channel * block.channel_stride;
+    }
+    // Rows with gaps are put together first.
+    HWY_ALIGN T staged[hn::MaxLanes(hn::ScalableTag<T>()) * largest_extent];
+    for (std::ptrdiff_t lane = 0; lane < lanes && block.voxel_stride != 1; ++lane) {
+      T*& row = rows[static_cast<std::size_t>(lane)];
+      tile::CopyStepped(static_cast<const T*>(row), block.voxel_stride, count, staged + lane * largest_extent);
+      row = staged + lane * largest_extent;
+    }
+    tile::LoadRows(d_, rows.data(), 1, to, lanes, count);
+    if (there == lanes) return;
+    const auto mask = hn::FirstN(d_, static_cast<std::size_t>(there));
+    for (index_t x = 0; x < count; ++x) {
+      hn::StoreU(hn::IfThenElseZero(mask, hn::LoadU(d_, to + x * lanes)), d_, to + x * lanes);
+    }
+  }
+
+  static constexpr hn::ScalableTag<T> d_{};
+  const fft::TilePlan<T>& plan_;
+  const TileSource<T>& source_;
+  fft::TileBox box_;
+};
+
+template <class T>
+class TargetStore {
+ public:
+  TargetStore(const fft::TilePlan<T>& plan, const TileTarget<T>& target)
+      : plan_(plan), target_(target), box_(WindowBox(target.origin, target.window, target.block.extent)) {}
+
+  tile::PlanePrefetch<T> Next(index_t, index_t) const { return {}; }
+  void Store(index_t z, index_t lane, const T* buffer) const {
+    if (z < box_.begin.z || z >= box_.end.z) return;
+    const index_t n = plan_.extent().x;
+    const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
+    const Ending ending(target_, lane);
+    T* staged = const_cast<T*>(buffer) + plan_.extent().y * n * lanes;  // behind the plane, which scratch has room for
+    for (index_t y = box_.begin.y; y < box_.end.y; ++y) {
+      T* row = const_cast<T*>(buffer) + (y * n + box_.begin.x) * lanes;
+      const index_t count = box_.end.x - box_.begin.x;
+      if (!ending.in_one_sweep) Finish(ending, row, count);
+      const auto [begin, end] = FreshPart(z, y);
+      if (target_.add && begin > 0) StorePart(z, y, lane, row, {0, begin, true}, ending, staged);
+      if (!target_.add || begin < end) StorePart(z, y, lane, row, {begin, end, false}, ending, staged);
+      if (target_.add && end < count) StorePart(z, y, lane, row, {end, count, true}, ending, staged);
+    }
+  }
+
+ private:
+  /// Some voxels of a row of the box.
+  struct Part {
+    index_t begin, end;
+    bool add;
+  };
+
+  /// Which voxels of row (z, y) of the box are stored, not added to.
+  std::array<index_t, 2> FreshPart(index_t z, index_t y) const {
+    const index_t count = box_.end.x - box_.begin.x;
+    if (!target_.add) return {0, count};
+    const fft::TileBox& fresh = target_.fresh;
+    if (z < fresh.begin.z || z >= fresh.end.z || y < fresh.begin.y || y >= fresh.end.y) return {count, count};
+    const index_t begin = std::clamp<index_t>(fresh.begin.x - box_.begin.x, 0, count);
+    return {begin, std::clamp<index_t>(fresh.end.x - box_.begin.x, begin, count)};
+  }
+
+  T* Voxel(index_t z, index_t y, index_t x) const {
+    const BlockView<T>& block = target_.block;
+    return block.data + (target_.origin.z + z) * block.plane_stride + (target_.origin.y + y) * block.row_stride +
+           (target_.origin.x + box_.begin.x + x) * block.voxel_stride;
+  }
+
+  using V = hn::Vec<hn::ScalableTag<T>>;
+  /// What happens to values on their way out: scale, bias, activation; lanes without a channel become zero.
+  struct Ending {
+    Ending(const TileTarget<T>& target, index_t first_lane) {
+      const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
+      const index_t there = std::clamp<index_t>(target.block.channels - first_lane, 0, lanes);
+      HWY_ALIGN T bias[hn::MaxLanes(hn::ScalableTag<T>())] = {};
+      for (index_t i = 0; i < there && target.bias != nullptr; ++i) bias[i] = target.bias[first_lane + i];
+      shift = hn::Load(d_, bias);
+      scale = hn::Set(d_, target.scale);
+      channels = hn::FirstN(d_, static_cast<std::size_t>(there));
+      relu = target.activation.kind == Activation::Kind::relu;
+      in_one_sweep = target.block.blocked && (relu || target.activation.kind == Activation::Kind::none);
+    }
+    template <bool Relu>
+    HWY_INLINE V Apply(V value) const {
+      value = hn::IfThenElseZero(channels, hn::MulAdd(value, scale, shift));
+      return Relu ? hn::IfThenZeroElse(hn::Le(value, hn::Zero(d_)), value) : value;  // NaN stays
+    }
+    V shift, scale;
+    hn::Mask<hn::ScalableTag<T>> channels;
+    bool relu, in_one_sweep;  ///< where nothing but this happens to blocked values, on their way
+  };
+
+  void StorePart(index_t z, index_t y, index_t lane, const T* row, const Part& part, const Ending& ending,
+                 T* staged) const {
+    row += part.begin * static_cast<index_t>(hn::Lanes(d_));
+    T* to = Voxel(z, y, part.begin) + lane;
+    if (!target_.block.blocked) {
+      StorePlain(z, y, lane, row, part, staged);
+    } else if (!ending.in_one_sweep) {
+      StoreBlocked(row, to, part, [](V value) HWY_ATTR { return value; });
+    } else if (ending.relu) {
+      StoreBlocked(row, to, part, [e = ending](V value) HWY_ATTR { return e.template Apply<true>(value); });
+    } else {
+      StoreBlocked(row, to, part, [e = ending](V value) HWY_ATTR { return e.template Apply<false>(value); });
+    }
+  }
+
+  void Finish(const Ending& ending, T* row, index_t count) const {
+    const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
+    for (index_t x = 0; x < count; ++x) {
+      hn::StoreU(ending.template Apply<false>(hn::LoadU(d_, row + x * lanes)), d_, row + x * lanes);
+    }
+    if (target_.activation.kind == Activation::Kind::none) return;
+    ops::activate(target_.activation, static_cast<const T*>(row), row, count * lanes);
+    for (index_t x = 0; x < count; ++x) {
+      hn::StoreU(hn::IfThenElseZero(ending.channels, hn::LoadU(d_, row + x * lanes)), d_, row + x * lanes);
+    }
+  }
+
+  template <class End>
+  HWY_INLINE void StoreBlocked(const T* row, T* to, const Part& part, const End& end) const {
+    const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
+    const index_t count = part.end - part.begin, step = target_.block.voxel_stride;
+    // Narrower vectors would leave lines of the cache half written.
+    if (target_.past_caches && lanes == fft::tile_lanes<T>) {
+      for (index_t x = 0; x < count; ++x) hn::Stream(end(hn::LoadU(d_, row + x * lanes)), d_, to + x * step);
+    } else if (part.add) {
+      for (index_t x = 0; x < count; ++x, to += step) {
+        hn::StoreU(hn::Add(hn::LoadU(d_, to), end(hn::LoadU(d_, row + x * lanes))), d_, to);
+      }
+    } else {
+      for (index_t x = 0; x < count; ++x, to += step) hn::StoreU(end(hn::LoadU(d_, row + x * lanes)), d_, to);
+    }
+  }
+
+  void StorePlain(index_t z, index_t y, index_t first_lane, const T* row, const Part& part, T* staged) const {
+    const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
+    const index_t there = std::clamp<index_t>(target_.block.channels - first_lane, 0, lanes);
+    const index_t count = part.end - part.begin, step = target_.block.voxel_stride;
+    const bool in_place = !part.add && step == 1;
+    T* const first = Voxel(z, y, part.begin) + first_lane * target_.block.channel_stride;
+    BlockRows<T> rows{};
+    for (std::ptrdiff_t lane = 0; lane < lanes; ++lane) {
+      const bool direct = in_place && lane < there;
+      rows[static_cast<std::size_t>(lane)] =
+          direct ? first + lane * target_.block.channel_stride : staged + lane * plan_.extent().x;
+    }
+    tile::StoreRows(d_, row, lanes, rows.data(), 1, count);
+    for (std::ptrdiff_t lane = 0; lane < there && !in_place; ++lane) {
+      T* to = first + lane * target_.block.channel_stride;
+      const T* from = staged + lane * plan_.extent().x;
+      if (step == 1) {
+        for (index_t x = 0; x < count; ++x) to[x] += from[x];
+      } else {
+        for (index_t x = 0; x < count; ++x) to[x * step] = from[x] + (part.add ? to[x * step] : T{0});
+      }
+    }
+  }
+
+  static constexpr hn::ScalableTag<T> d_{};
+  const fft::TilePlan<T>& plan_;
+  const TileTarget<T>& target_;
+  fft::TileBox box_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace convolume::conv
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,328 @@
+// Convolution by tiles (overlap-save) in the frequency domain, with channels in the lanes: transforms are vertical, and
+// the sum over channels is a product of complex matrices per frequency (Zlateski, Jia, Li, Durand 2018). A group of
+// tiles goes through transform, product and inverse at once, so that its spectra stay in the caches; sums over tiles
+// (the weights' gradient) take all tiles at once. Where all directions share the tiles of y, the forward pass leaves
+// them the spectra of x, and backward data, which adds up what neighbouring tiles yield, those of dy. Strided and
+// dilated convolutions are dense ones on lattices (plan/lattices.hpp); transposed ones exchange forward and backward
+// data.
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "conv/caches/buffer_store.hpp"
+#include "conv/caches/caches.hpp"
+#include "conv/caches/run_buffers.hpp"
+#include "conv/caches/source_hash.hpp"
+#include "conv/choice.hpp"
+#include "conv/engine.hpp"
+#include "conv/grouped_engine.hpp"
+#include "conv/tensor_io/bias_gradient.hpp"
+#include "conv/tiled/tiled_voxels.hpp"
+#include "conv/tiled/tiled_weight_gradient.hpp"
+#include "convolume/cpu.hpp"
+
+namespace convolume::conv {
+namespace {
+
+using plan::Direction;
+
+// Debug builds know which x the spectra were computed from.
+#ifdef NDEBUG
+constexpr bool debugging = false;
+#else
+constexpr bool debugging = true;
+#endif
+
+template <class Arguments>
+std::vector<TaskId> hash_source(TaskGraph& graph, const Ready& x, const std::shared_ptr<const Arguments>& a) {
+  if (!debugging) return {};
+  return {graph.add(
+      {.name = "hash input"}, [a] { a->x_hat->source_hash[0] = hash_tensor(a->x); }, x.tasks())};
+}
+
+template <class Arguments>
+std::vector<TaskId> check_source(TaskGraph& graph, const Ready& x, const std::shared_ptr<const Arguments>& a) {
+  if (!debugging) return {};
+  return {graph.add(
+      {.name = "check input spectra"},
+      [a] {
+        if (a->x_hat->source_hash[0] == hash_tensor(a->x)) return;
+        throw StaleCache(
+            "convolution: x_hat does not hold the spectra of x; run forward on this x with this cache first");
+      },
+      x.tasks())};
+}
+
+template <class T>
+class FftTiledEngine final : public ConvEngine {
+ public:
+  FftTiledEngine(const ConvProblem& p, const ConvOptions& options, const plan::TiledWays& ways)
+      : FftTiledEngine(p, untransposed(p), options, ways) {}
+
+  Ready append_prepare(TaskGraph& graph, const Ready& ready,
+                       std::shared_ptr<const PrepareArguments> arguments) const override;
+  Ready append_forward(TaskGraph& graph, const ConvReady& ready,
+                       std::shared_ptr<const ForwardArguments> arguments) const override;
+  ConvGradientReady append_backward(TaskGraph& graph, const ConvReady& ready,
+                                    std::shared_ptr<const BackwardArguments> arguments) const override;
+
+  void init_weights(PreparedWeights::Impl& w) const override {
+    w.geometry = fmt::format("{} forward {} of {} step {}{}, {}", key(), to_string(forward_.tile()),
+                             to_string(problem_.w_shape()), to_string(problem_.stride),
+                             problem_.transposed ? " transposed" : "", keep_weights_ ? "spectra" : "packed");
+    w.spectra.init(w.memory, keep_weights_ ? 1 : 0, bytes_of(forward_.weights().elements()));
+    w.packed.init(w.memory, 1, bytes_of(problem_.w_shape().elements()));
+  }
+  void init_input_spectra(Spectra::Impl& s) const override {
+    s.geometry = key() + " x: none kept";
+    if (!keep_input_) return;
+    s.geometry = fmt::format("{} {} tiles {} step {} from {} of x {}", key(), to_string(ways_.forward.count),
+                             to_string(ways_.forward.tile), to_string(ways_.forward.valid),
+                             to_string(problem_.pad_before), to_string(problem_.x_shape()));
+    s.maps.init(s.memory, 1, bytes_of(forward_.kept().elements()));
+    s.source_hash.assign(1, 0);
+  }
+  // Those of dy go from one product to the other within backward.
+  void init_gradient_spectra(Spectra::Impl& s) const override { s.geometry = key() + " dy: none kept"; }
+
+  std::string numerics() const override {
+    return fmt::format("fft_tiled forward {}; backward data {}; backward weights {}", forward_.describe(),
+                       data_.describe(), weights_.describe());
+  }
+  std::vector<CacheCost> caches() const override { return caches_; }
+  TransformCounts transforms() const noexcept override { return meter_.counts(); }
+
+ private:
+  FftTiledEngine(const ConvProblem& p, const ConvProblem& dense, const ConvOptions& options,
+                 const plan::TiledWays& ways)
+      : problem_(p),
+        ways_(ways),
+        forward_(dense, p.transposed ? Direction::backward_data : Direction::forward,
+                 p.transposed ? ways_.data : ways_.forward, Counted::input, false, meter_),
+        data_(dense, p.transposed ? Direction::forward : Direction::backward_data,
+              p.transposed ? ways_.forward : ways_.data, Counted::gradient,
+              p.epilogue.activation.kind != Activation::Kind::none, meter_),
+        weights_(dense, p.transposed, p.epilogue.activation, ways_, meter_) {
+    share_out(options);
+  }
+
+  void share_out(const ConvOptions& options);
+  static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
+  std::string key() const { return fmt::format("fft_tiled {} {}", name_of(problem_.type), simd_target()); }
+
+  View<const T> packed(const PreparedWeights::Impl& w) const {
+    return {static_cast<const T*>(w.packed.get(0)), problem_.w_shape()};
+  }
+  void pack(const View<const T>& w, PreparedWeights::Impl& prepared) const;
+  /// Weight spectra that live for one run, computed behind `after`.
+  template <class Arguments>
+  std::vector<TaskId> append_own_spectra(TaskGraph& graph, const TiledVoxels<T>& direction,
+                                         const std::shared_ptr<const Arguments>& a,
+                                         const std::shared_ptr<BufferStore>& own, std::vector<TaskId> after) const;
+  std::vector<TaskId> append_input_spectra(TaskGraph& graph, const Ready& x, const std::vector<TaskId>& weights,
+                                           const std::shared_ptr<const ForwardArguments>& a) const;
+  Ready append_data(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a,
+                    SharedSpectra& shared) const;
+
+  ConvProblem problem_;
+  plan::TiledWays ways_;
+  mutable TransformMeter meter_;
+  TiledVoxels<T> forward_, data_;
+  TiledWeightGradient<T> weights_;
+  std::vector<CacheCost> caches_;
+  bool keep_weights_ = true, keep_input_ = false, share_gradient_ = false;
+};
+
+/// What is kept within the budget, what saves most per byte first. Spectra of dy are there for one pass only.
+template <class T>
+void FftTiledEngine<T>::share_out(const ConvOptions& options) {
+  const double rate = 0.35e9 * machine_model().gflops_per_core;
+  const double tiles = static_cast<double>(problem_.batch * ways_.forward.count.volume());
+  caches_ = {{"w_hat", bytes_of(forward_.weights().elements()), forward_.kernel_flops() / rate},
+             {"x_hat", bytes_of(forward_.kept().elements()), tiles * forward_.source_flops() / rate},
+             {"dy_hat", bytes_of(data_.kept().elements()), tiles * data_.source_flops() / rate, true, false}};
+  if (!ways_.shared) caches_.resize(1);
+  std::stable_sort(caches_.begin(), caches_.end(), more_saved_per_byte);
+  std::size_t held = 0;
+  for (CacheCost& cache : caches_) {
+    const std::size_t bytes = cache.budgeted ? cache.bytes : 0;
+    cache.kept = options.cache_spectra && (options.memory_budget == 0 || held + bytes <= options.memory_budget);
+    if (cache.kept) held += bytes;
+    if (cache.name == "w_hat") keep_weights_ = cache.kept;
+    if (cache.name == "x_hat") keep_input_ = cache.kept;
+    if (cache.name == "dy_hat") share_gradient_ = cache.kept;
+  }
+}
+
+template <class T>
+void FftTiledEngine<T>::pack(const View<const T>& w, PreparedWeights::Impl& prepared) const {
+  T* to = static_cast<T*>(prepared.packed.acquire(0));
+  const Extent3& k = problem_.kernel;
+  for (index_t o = 0; o < w.shape.n; ++o) {
+    for (index_t c = 0; c < w.shape.c; ++c) {
+      for (index_t z = 0; z < k.z; ++z) {
+        for (index_t y = 0; y < k.y; ++y) to = std::copy_n(&w(o, c, z, y, 0), k.x, to);
+      }
+    }
+  }
+}
+
+template <class T>
+Ready FftTiledEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
+                                        std::shared_ptr<const PrepareArguments> a) const {
+  std::vector<TaskId> after;
+  ready.collect(0, 0, problem_.w_shape().n, after);
+  const TaskId packing = graph.add(
+      {.name = "pack weights"}, [this, a] { pack(a->w.as<T>(), *a->prepared); }, after);
+  if (!keep_weights_) return Ready::all_of({packing});
+  return Ready::all_of(forward_.append_weight_spectra(
+      graph, [this, a] { return packed(*a->prepared); },
+      [a] { return static_cast<T*>(a->prepared->spectra.acquire(0)); }, a->prepared->memory, {packing}));
+}
+
+template <class T>
+template <class Arguments>
+std::vector<TaskId> FftTiledEngine<T>::append_own_spectra(TaskGraph& graph, const TiledVoxels<T>& direction,
+                                                          const std::shared_ptr<const Arguments>& a,
+                                                          const std::shared_ptr<BufferStore>& own,
+                                                          std::vector<TaskId> after) const {
+  return direction.append_weight_spectra(
+      graph, [this, a] { return packed(*a->w); }, [own] { return static_cast<T*>(own->acquire(0)); }, a->memory, after);
+}
+
+/// What groups of tiles wait for where the spectra of x are kept.
+template <class T>
+std::vector<TaskId> FftTiledEngine<T>::append_input_spectra(TaskGraph& graph, const Ready& x,
+                                                            const std::vector<TaskId>& weights,
+                                                            const std::shared_ptr<const ForwardArguments>& a) const {
+  if (!keep_input_ || a->x_hat == nullptr) return {};
+  if (a->x_hat_filled) return check_source(graph, x, a);
+  // Bindings may be cut out of others when a run begins: all that reads them waits for what is bound.
+  std::vector<TaskId> first = weights;
+  x.collect(0, 0, 1, 0, 1, first);
+  std::vector<TaskId> tasks{graph.add(
+      {.name = "take input spectra"}, [a] { a->x_hat->maps.acquire(0); }, first)};
+  for (const TaskId task : hash_source(graph, x, a)) tasks.push_back(task);
+  return tasks;
+}
+
+template <class T>
+Ready FftTiledEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready,
+                                        std::shared_ptr<const ForwardArguments> a) const {
+  const auto own = make_store(a->memory, keep_weights_ ? 0 : 1, bytes_of(forward_.weights().elements()));
+  const RunBuffers buffers(graph, a->workspace, own);
+  std::vector<TaskId> weights = buffers.ready();
+  ready.w.collect(0, 0, problem_.w_shape().n, weights);
+  if (!keep_weights_) weights = append_own_spectra(graph, forward_, a, own, std::move(weights));
+  for (const TaskId task : append_input_spectra(graph, ready.x, weights, a)) weights.push_back(task);
+  const auto ends = [this, a, own] {
+    const BufferStore& spectra = keep_weights_ ? a->w->spectra : *own;
+    auto result = group_ends(problem_, *a, static_cast<const T*>(spectra.get(0)));
+    if (!keep_input_ || a->x_hat == nullptr) return result;
+    if (a->x_hat_filled) {
+      result.kept = static_cast<const T*>(a->x_hat->maps.get(0));
+    } else {
+      result.keep = static_cast<T*>(a->x_hat->maps.acquire(0));
+    }
+    return result;
+  };
+  Ready done = forward_.append_groups(graph, ready.x, {}, weights, ends);
+  buffers.end(graph, "free weight spectra", done.tasks());
+  return done;
+}
+
+template <class T>
+Ready FftTiledEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
+                                     const std::shared_ptr<const BackwardArguments>& a, SharedSpectra& shared) const {
+  const auto own = make_store(a->memory, 1, bytes_of(data_.weights().elements()));
+  const RunBuffers buffers(graph, a->workspace, own);
+  std::vector<TaskId> weights = buffers.ready();
+  ready.w.collect(0, 0, problem_.w_shape().n, weights);
+  auto before = append_own_spectra(graph, data_, a, own, std::move(weights));
+  if (share_gradient_ && a->dw) {
+    shared.dy = make_store(a->memory, 1, bytes_of(data_.kept().elements()));
+    shared.dy_buffers.emplace(graph, a->workspace, shared.dy);
+    // Not before they are needed: layers behind this one may still hold theirs.
+    std::vector<TaskId> first = shared.dy_buffers->ready();
+    ready.dy.collect(0, 0, problem_.out_channels, 0, 1, first);
+    before.push_back(graph.add(
+        {.name = "take gradient spectra"}, [dy = shared.dy] { dy->acquire(0); }, first));
+  }
+  const auto ends = [this, a, own, dy_hat = shared.dy] {
+    auto result = group_ends(problem_, *a, static_cast<const T*>(own->get(0)));
+    if (dy_hat) result.keep = static_cast<T*>(dy_hat->acquire(0));
+    return result;
+  };
+  Ready done = data_.append_groups(graph, ready.dy, ready.dx, before, ends);
+  if (shared.dy) shared.ready = done.tasks();
+  buffers.end(graph, "free weight spectra", done.tasks());
+  return done;
+}
+
+template <class T>
+ConvGradientReady FftTiledEngine<T>::append_backward(TaskGraph& graph, const ConvReady& ready,
+                                                     std::shared_ptr<const BackwardArguments> a) const {
+  ConvGradientReady result;
+  SharedSpectra shared;
+  if (a->dx) result.dx = append_data(graph, ready, a, shared);
+  if (a->dw && keep_input_ && a->x_hat != nullptr) {
+    shared.x = true;
+    for (const TaskId task : check_source(graph, ready.x & ready.dy, a)) shared.ready.push_back(task);
+  }
+  if (a->dw) result.dw = weights_.append(graph, ready, a, shared);
+  if (a->dbias) result.dbias = append_bias_gradient<T>(graph, ready.dy, problem_, a);
+  return result;
+}
+
+constexpr index_t largest_tile = 64, most_lattices = 4096;
+
+/// Why tiles do not serve the problem, or nothing. Stride and dilation of transposed problems are those of the
+/// convolution whose gradient they are.
+std::string refusal(const ConvProblem& problem) {
+  const Extent3 dilation = plan::effective_dilation(problem);
+  index_t lattices = 1;
+  if (problem.kernel == Extent3::all(1)) return "a kernel of one voxel needs no transform";
+  for (int axis = 0; axis < 3; ++axis) {
+    if (problem.stride[axis] > problem.kernel[axis]) {
+      return fmt::format("stride {} leaps over voxels of kernel {}", to_string(problem.stride),
+                         to_string(problem.kernel));
+    }
+    if (std::gcd(problem.stride[axis], dilation[axis]) != 1) {
+      return fmt::format("stride {} and dilation {} share a factor", to_string(problem.stride),
+                         to_string(problem.dilation));
+    }
+    if (problem.kernel[axis] > largest_tile * problem.stride[axis]) {
+      return fmt::format("tiles have up to {} voxels, the kernel {}", largest_tile, problem.kernel[axis]);
+    }
+    lattices *= std::min(problem.stride[axis] * dilation[axis], most_lattices + 1);
+  }
+  if (lattices > most_lattices) {
+    return fmt::format("stride {} and dilation {} make more than {} lattices", to_string(problem.stride),
+                       to_string(problem.dilation), most_lattices);
+  }
+  if (problem.kernel == problem.stride) return "with a stride as long as the kernel no voxel is read twice";
+  return {};
+}
+
+template <class T>
+Offer make_offer(const ConvProblem& problem, const ConvOptions& options, const plan::TiledWays& ways) {
+  return {std::make_unique<FftTiledEngine<T>>(problem, options, ways), ways.seconds()};
+}
+
+}  // namespace
+
+Answer offer_fft_tiled(const ConvProblem& problem, const ConvOptions& options) {
+  const bool depthwise = is_depthwise(problem);
+  if (problem.groups > 1 && !depthwise) return offer_grouped(problem, options, offer_fft_tiled);
+  if (std::string reason = refusal(problem); !reason.empty()) return reason;
+  const auto choice = options.choice.empty() ? std::nullopt : std::optional(parse_choice(options.choice));
+  const plan::TiledWays ways = tiled_ways(problem, wanted_of(problem, options), choice);
+  Offer offer = depthwise                       ? offer_fft_depthwise(problem, ways)
+                : problem.type == DataType::f32 ? make_offer<float>(problem, options, ways)
+                                                : make_offer<double>(problem, options, ways);
+  offer.choice = to_string(choice_of(problem, ways));
+  return offer;
+}
+
+}  // namespace convolume::conv

@@ -1,0 +1,613 @@
+// Convolution of whole volumes in the frequency domain, ZNN's way (Feinberg 2015, equations 1-4 and 7): every spectrum
+// is computed once and used by all products that need it; sums over channels are taken in the frequency domain, so
+// that there is one inverse transform per output.
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "conv/caches/buffer_store.hpp"
+#include "conv/caches/caches.hpp"
+#include "conv/caches/run_buffers.hpp"
+#include "conv/caches/scratch.hpp"
+#include "conv/caches/source_hash.hpp"
+#include "conv/choice.hpp"
+#include "conv/engine.hpp"
+#include "conv/spectra/frequency_product.hpp"
+#include "conv/spectra/transform_meter.hpp"
+#include "conv/volume/channel_sum.hpp"
+#include "conv/volume/fft_volume_geometry.hpp"
+#include "conv/volume/kernel_transform.hpp"
+#include "convolume/fft.hpp"
+#include "plan/cost_model.hpp"
+
+namespace convolume::conv {
+namespace {
+
+/// The spectra alone.
+std::shared_ptr<BufferStore> maps_of(const std::shared_ptr<Spectra::Impl>& spectra) {
+  return {spectra, &spectra->maps};
+}
+
+#ifndef NDEBUG
+/// A task that compares a feature map of x with the one that its spectrum was computed from.
+template <class Arguments>
+TaskId append_source_check(TaskGraph& graph, const std::shared_ptr<const Arguments>& a, index_t n, index_t c,
+                           const std::vector<TaskId>& after) {
+  return graph.add(
+      {.name = "check input spectrum"},
+      [a, n, c] {
+        const auto map = static_cast<std::size_t>(n * a->x.shape.c + c);
+        if (a->x_hat->source_hash[map] == hash_map(a->x, n, c)) return;
+        throw StaleCache(
+            fmt::format("convolution: x_hat does not hold the spectra of x (sample {}, channel {}); run "
+                        "forward on this x with this cache first",
+                        n, c));
+      },
+      after);
+}
+#endif
+
+template <class T>
+class FftVolumeEngine final : public ConvEngine {
+ public:
+  FftVolumeEngine(const ConvProblem& p, const ConvOptions& options)
+      : problem_(p),
+        geometry_(p),
+        fine_(geometry_, geometry_.fine, p.type, options.fft),
+        coarse_(geometry_, geometry_.coarse, p.type, fine_.options()),
+        kernel_(*fine_.forward, p.kernel, p.dilation, fine_.options()),
+        cache_(options.cache_spectra) {
+    count_ = fine_.forward->spectrum_elements();
+    spectrum_stride_ = round_up(2 * count_, static_cast<index_t>(64 / sizeof(T)));
+    map_bytes_ = bytes_of(spectrum_stride_ * geometry_.transforms);
+    weight_bytes_ = bytes_of(spectrum_stride_);
+    pairs_ = geometry_.coarse.channels * fine_per_group();
+    const auto all = static_cast<double>(weight_bytes_) * static_cast<double>(pairs_);
+    keep_weights_ = cache_ && (options.memory_budget == 0 || all <= static_cast<double>(options.memory_budget));
+  }
+
+  Ready append_prepare(TaskGraph& graph, const Ready& ready,
+                       std::shared_ptr<const PrepareArguments> arguments) const override;
+  Ready append_forward(TaskGraph& graph, const ConvReady& ready,
+                       std::shared_ptr<const ForwardArguments> arguments) const override;
+  ConvGradientReady append_backward(TaskGraph& graph, const ConvReady& ready,
+                                    std::shared_ptr<const BackwardArguments> arguments) const override;
+
+  void init_weights(PreparedWeights::Impl& w) const override {
+    w.geometry = fmt::format("{} of {} dilation {} groups {}, {}", key(), to_string(problem_.w_shape()),
+                             to_string(problem_.dilation), problem_.groups, keep_weights_ ? "spectra" : "packed");
+    w.spectra.init(w.memory, keep_weights_ ? static_cast<std::size_t>(pairs_) : 0, weight_bytes_);
+    w.packed.init(w.memory, keep_weights_ ? 0 : 1, bytes_of(problem_.w_shape().elements()));
+  }
+  void init_input_spectra(Spectra::Impl& s) const override { init_spectra(s, problem_.in_channels, "x"); }
+  void init_gradient_spectra(Spectra::Impl& s) const override { init_spectra(s, problem_.out_channels, "dy"); }
+
+  std::string numerics() const override {
+    return fmt::format("fft_volume {} transforms of {}, kernels {}; {}; {}", geometry_.transforms,
+                       to_string(geometry_.transform), kernel_.describe(), fine_.forward->describe(),
+                       fine_.inverse->describe());
+  }
+  std::vector<CacheCost> caches() const override;
+  TransformCounts transforms() const noexcept override { return meter_.counts(); }
+
+ private:
+  static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
+  index_t fine_per_group() const { return geometry_.fine.channels / problem_.groups; }
+  index_t coarse_per_group() const { return geometry_.coarse.channels / problem_.groups; }
+  const Side& x_side() const { return problem_.transposed ? geometry_.coarse : geometry_.fine; }
+  const Side& y_side() const { return problem_.transposed ? geometry_.fine : geometry_.coarse; }
+  const Transforms& x_transforms() const { return problem_.transposed ? coarse_ : fine_; }
+  const Transforms& y_transforms() const { return problem_.transposed ? fine_ : coarse_; }
+  std::size_t volume_bytes() const { return bytes_of(geometry_.volume.plane_stride * geometry_.volume.extent.z); }
+  std::size_t row_bytes() const { return bytes_of(geometry_.volume.extent.x); }
+
+  // Scratch of map_spectrum() and map_from_spectrum(), weight_spectrum(), sum_over_channels(), weight_gradient().
+  std::size_t map_scratch_bytes(const Transforms& plans) const {
+    return volume_bytes() + row_bytes() + std::max(plans.forward->scratch_bytes(), plans.inverse->scratch_bytes()) +
+           192;
+  }
+  std::size_t kernel_bytes() const { return bytes_of(problem_.kernel.volume()); }
+  std::size_t kernel_scratch_bytes() const { return kernel_bytes() + kernel_.scratch_bytes() + 128; }
+  std::size_t sum_scratch_bytes(index_t terms) const {
+    const std::size_t pointers = 2 * static_cast<std::size_t>(terms) * sizeof(T*);
+    return pointers + (keep_weights_ ? 0 : terms_per_pass * weight_bytes_ + kernel_scratch_bytes());
+  }
+  std::size_t gradient_scratch_bytes() const {
+    const std::size_t pointers = 2 * static_cast<std::size_t>(problem_.batch * geometry_.transforms) * sizeof(T*);
+    return pointers + weight_bytes_ + 64 + kernel_scratch_bytes();
+  }
+
+  /// Plans with equal keys read each other's spectra.
+  std::string key() const {
+    return fmt::format("fft_volume {} {} {}x{} {}", fine_.options().backend == fft::Backend::fftw ? "fftw" : "native",
+                       name_of(problem_.type), geometry_.transforms, to_string(geometry_.transform),
+                       geometry_.order == fft::Order::rotated ? "rotated" : "natural");
+  }
+
+  void init_spectra(Spectra::Impl& s, index_t channels, const char* of) const {
+    const Side& side = *of == 'x' ? x_side() : y_side();
+    s.geometry = fmt::format("{} of {} at {} step {}", key(), to_string(Shape5{problem_.batch, channels, side.extent}),
+                             to_string(side.offset), to_string(side.step));
+    const auto maps = static_cast<std::size_t>(problem_.batch * channels);
+    s.maps.init(s.memory, maps, map_bytes_);
+    s.source_hash.assign(maps, 0);
+  }
+
+  void map_spectrum(Counted what, const Side& side, const Transforms& plans, const T* map,
+                    const std::array<index_t, 5>& stride, const LoadEnd<T>& end, std::pmr::memory_resource* memory,
+                    T* spectrum) const;
+  void weight_spectrum(const T* kernel, const std::array<index_t, 5>& stride, std::pmr::memory_resource* memory,
+                       T* spectrum) const;
+  void map_from_spectrum(const Side& side, const Transforms& plans, const T* spectrum, const StoreEnd<T>& end,
+                         std::pmr::memory_resource* memory, T* map, const std::array<index_t, 5>& stride) const;
+
+  /// Index of the spectrum that relates coarse channel `o` and fine channel `c` of the same group.
+  index_t pair(index_t o, index_t c) const { return o * fine_per_group() + c % fine_per_group(); }
+
+  void sum_over_channels(const Spectra::Impl& from, const PreparedWeights::Impl& w, bool to_coarse, index_t n,
+                         index_t channel, Terms some, std::pmr::memory_resource* memory, T* sum) const;
+  void weight_gradient(const Spectra::Impl& x_hat, const Spectra::Impl& dy_hat, index_t o, index_t c,
+                       const BackwardArguments& arguments) const;
+  void collect_weights(const Ready& ready, bool to_coarse, index_t channel, std::vector<TaskId>& out) const;
+
+  std::vector<TaskId> append_gradient_spectra(TaskGraph& graph, const ConvReady& ready,
+                                              const std::shared_ptr<const BackwardArguments>& a,
+                                              const std::shared_ptr<Spectra::Impl>& own_dy,
+                                              const std::vector<TaskId>& before,
+                                              const std::shared_ptr<std::vector<double>>& sums) const;
+  std::vector<TaskId> append_input_spectra(TaskGraph& graph, const Ready& ready,
+                                           const std::shared_ptr<const BackwardArguments>& a,
+                                           const std::shared_ptr<Spectra::Impl>& own_x,
+                                           const std::vector<TaskId>& before,
+                                           const std::vector<TaskId>& gradient) const;
+
+  ConvProblem problem_;
+  FftVolumeGeometry geometry_;
+  Transforms fine_, coarse_;
+  KernelTransform<T> kernel_;
+  bool cache_;
+  index_t count_ = 0;            // complex numbers of one transform
+  index_t spectrum_stride_ = 0;  // real numbers between the transforms of a map
+  std::size_t map_bytes_ = 0, weight_bytes_ = 0;
+  index_t pairs_ = 0;
+  bool keep_weights_ = true;
+  mutable TransformMeter meter_;
+};
+
+template <class T>
+void FftVolumeEngine<T>::map_spectrum(Counted what, const Side& side, const Transforms& plans, const T* map,
+                                      const std::array<index_t, 5>& stride, const LoadEnd<T>& end,
+                                      std::pmr::memory_resource* memory, T* spectrum) const {
+  const std::size_t fft_bytes = plans.forward->scratch_bytes();
+  Scratch scratch(memory, volume_bytes() + row_bytes() + fft_bytes + 192);
+  T* volume = scratch.take<T>(volume_bytes());
+  T* row = scratch.take<T>(row_bytes());
+  T* fft_scratch = scratch.take<T>(fft_bytes);
+  load_map(side, geometry_.volume, map, stride, plans.planes, end, row, volume);
+  meter_.measure(what, [&] {
+    for (index_t t = 0; t < geometry_.transforms; ++t) {
+      plans.forward->execute(volume + t * geometry_.volume.plane_stride, spectrum + t * spectrum_stride_, fft_scratch);
+    }
+  });
+}
+
+template <class T>
+void FftVolumeEngine<T>::weight_spectrum(const T* kernel, const std::array<index_t, 5>& stride,
+                                         std::pmr::memory_resource* memory, T* spectrum) const {
+  Scratch scratch(memory, kernel_scratch_bytes());
+  T* dense = scratch.take<T>(kernel_bytes());
+  T* kernel_scratch = scratch.take<T>(kernel_.scratch_bytes());
+  copy_kernel(problem_.kernel, kernel, stride, dense, View<T>(dense, {1, 1, problem_.kernel}).stride);
+  meter_.measure(Counted::weights, [&] { kernel_.forward(dense, spectrum, kernel_scratch); });
+}
+
+template <class T>
+void FftVolumeEngine<T>::map_from_spectrum(const Side& side, const Transforms& plans, const T* spectrum,
+                                           const StoreEnd<T>& end, std::pmr::memory_resource* memory, T* map,
+                                           const std::array<index_t, 5>& stride) const {
+  const std::size_t fft_bytes = plans.inverse->scratch_bytes();
+  Scratch scratch(memory, volume_bytes() + row_bytes() + fft_bytes + 192);
+  T* volume = scratch.take<T>(volume_bytes());
+  T* row = scratch.take<T>(row_bytes());
+  T* fft_scratch = scratch.take<T>(fft_bytes);
+  meter_.measure(Counted::inverse, [&] {
+    for (index_t t = 0; t < geometry_.transforms; ++t) {
+      plans.inverse->execute(spectrum + t * spectrum_stride_, volume + t * geometry_.volume.plane_stride, fft_scratch);
+    }
+  });
+  StoreEnd<T> scaled = end;
+  scaled.scale = static_cast<T>(1.0 / static_cast<double>(geometry_.transform.volume()));
+  store_map(side, geometry_.volume, volume, scaled, row, map, stride);
+}
+
+/// Equations 1 and 2: the sum over some of the channels of the other side that share a group with `channel`.
+template <class T>
+void FftVolumeEngine<T>::sum_over_channels(const Spectra::Impl& from, const PreparedWeights::Impl& w, bool to_coarse,
+                                           index_t n, index_t channel, Terms some, std::pmr::memory_resource* memory,
+                                           T* sum) const {
+  const index_t all = to_coarse ? fine_per_group() : coarse_per_group(), terms = some.end - some.begin;
+  const index_t group = channel / (to_coarse ? coarse_per_group() : fine_per_group());
+  const index_t source_channels = to_coarse ? geometry_.fine.channels : geometry_.coarse.channels;
+  std::pmr::vector<const T*> maps(static_cast<std::size_t>(terms), memory), weights(maps.size(), memory);
+  const auto map_of = [&](index_t t) {
+    return static_cast<const T*>(
+        from.maps.get(static_cast<std::size_t>(n * source_channels + group * all + some.begin + t)));
+  };
+  const auto pair_of = [&](index_t t) {
+    const index_t other = group * all + some.begin + t;
+    return to_coarse ? pair(channel, other) : pair(other, channel);
+  };
+  if (keep_weights_) {
+    for (index_t t = 0; t < terms; ++t) {
+      weights[static_cast<std::size_t>(t)] = static_cast<const T*>(w.spectra.get(static_cast<std::size_t>(pair_of(t))));
+    }
+    for (index_t p = 0; p < geometry_.transforms; ++p) {
+      for (index_t t = 0; t < terms; ++t) maps[static_cast<std::size_t>(t)] = map_of(t) + p * spectrum_stride_;
+      sum_of_products(maps.data(), weights.data(), terms, to_coarse, count_, sum + p * spectrum_stride_);
+    }
+    return;
+  }
+  // Recomputed a pass of terms at a time: the same additions in the same order, so the same bits.
+  Scratch scratch(memory, terms_per_pass * weight_bytes_);
+  std::array<T*, terms_per_pass> spectra{};
+  for (T*& spectrum : spectra) spectrum = scratch.take<T>(weight_bytes_);
+  const View<const T> packed(static_cast<const T*>(w.packed.get(0)), problem_.w_shape());
+  for (index_t begin = 0; begin < terms; begin += terms_per_pass) {
+    const index_t pass = std::min(terms_per_pass, terms - begin);
+    for (index_t t = 0; t < pass; ++t) {
+      const index_t index = pair_of(begin + t);
+      T* spectrum = spectra[static_cast<std::size_t>(t)];
+      weight_spectrum(packed.channel(index / fine_per_group(), index % fine_per_group()), packed.stride, memory,
+                      spectrum);
+      weights[static_cast<std::size_t>(t)] = spectrum;
+    }
+    for (index_t p = 0; p < geometry_.transforms; ++p) {
+      for (index_t t = 0; t < pass; ++t) maps[static_cast<std::size_t>(t)] = map_of(begin + t) + p * spectrum_stride_;
+      const auto add = begin == 0 ? sum_of_products<T> : add_products<T>;
+      add(maps.data(), weights.data(), pass, to_coarse, count_, sum + p * spectrum_stride_);
+    }
+  }
+}
+
+/// Equation 3, summed over samples (and planes) before the one inverse.
+template <class T>
+void FftVolumeEngine<T>::weight_gradient(const Spectra::Impl& x_hat, const Spectra::Impl& dy_hat, index_t o, index_t c,
+                                         const BackwardArguments& a) const {
+  const Spectra::Impl& fine = problem_.transposed ? dy_hat : x_hat;
+  const Spectra::Impl& coarse = problem_.transposed ? x_hat : dy_hat;
+  std::pmr::vector<const T*> left(a.memory), right(a.memory);
+  for (auto* side : {&left, &right}) side->reserve(static_cast<std::size_t>(problem_.batch * geometry_.transforms));
+  for (index_t n = 0; n < problem_.batch; ++n) {
+    const auto* f = static_cast<const T*>(fine.maps.get(static_cast<std::size_t>(n * geometry_.fine.channels + c)));
+    const auto* g = static_cast<const T*>(coarse.maps.get(static_cast<std::size_t>(n * geometry_.coarse.channels + o)));
+    for (index_t p = 0; p < geometry_.transforms; ++p) {
+      left.push_back(f + p * spectrum_stride_);
+      right.push_back(g + p * spectrum_stride_);
+    }
+  }
+  Scratch scratch(a.memory, weight_bytes_ + 64 + kernel_scratch_bytes());
+  T* sum = scratch.take<T>(weight_bytes_);
+  T* dense = scratch.take<T>(kernel_bytes());
+  T* kernel_scratch = scratch.take<T>(kernel_.scratch_bytes());
+  sum_of_products(left.data(), right.data(), static_cast<index_t>(left.size()), true, count_, sum);
+  meter_.measure(Counted::inverse, [&] { kernel_.inverse(sum, dense, kernel_scratch); });
+  const auto dw = a.dw.as<T>();
+  const T scale = static_cast<T>(1.0 / static_cast<double>(geometry_.transform.volume()));
+  copy_kernel(problem_.kernel, static_cast<const T*>(dense), View<T>(dense, {1, 1, problem_.kernel}).stride,
+              dw.channel(o, c % fine_per_group()), dw.stride, a.add_dw, scale);
+}
+
+template <class T>
+Ready FftVolumeEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
+                                         std::shared_ptr<const PrepareArguments> a) const {
+  std::vector<TaskId> tasks;
+  const double cost = static_cast<double>(fine_per_group()) * kernel_.flops();
+  for (index_t o = 0; o < geometry_.coarse.channels; ++o) {
+    std::vector<TaskId> after;
+    ready.collect(0, 0, 1, after);
+    if (!tasks.empty() && !keep_weights_) after.push_back(tasks.back());  // one packed buffer, one allocation
+    tasks.push_back(graph.add(
+        {.name = keep_weights_ ? "weight spectra" : "pack weights",
+         .cost = cost,
+         .scratch_bytes = keep_weights_ ? kernel_scratch_bytes() : 0},
+        [this, a, o] {
+          const auto w = a->w.as<T>();
+          for (index_t c = 0; c < fine_per_group(); ++c) {
+            if (keep_weights_) {
+              auto* spectrum = static_cast<T*>(a->prepared->spectra.acquire(static_cast<std::size_t>(pair(o, c))));
+              weight_spectrum(w.channel(o, c), w.stride, a->prepared->memory, spectrum);
+              continue;
+            }
+            const View<T> packed(static_cast<T*>(a->prepared->packed.acquire(0)), problem_.w_shape());
+            copy_kernel(problem_.kernel, w.channel(o, c), w.stride, packed.channel(o, c), packed.stride);
+          }
+        },
+        after));
+  }
+  return Ready::per_channel(std::move(tasks), geometry_.coarse.channels);
+}
+
+template <class T>
+void FftVolumeEngine<T>::collect_weights(const Ready& ready, bool to_coarse, index_t channel,
+                                         std::vector<TaskId>& out) const {
+  if (to_coarse) {
+    ready.collect(0, channel, channel + 1, out);
+  } else {
+    const index_t group = channel / fine_per_group();
+    ready.collect(0, group * coarse_per_group(), (group + 1) * coarse_per_group(), out);
+  }
+}
+
+template <class T>
+Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready,
+                                         std::shared_ptr<const ForwardArguments> a) const {
+  const index_t in = problem_.in_channels, out = problem_.out_channels;
+  const double transform_cost = fine_.forward->flops() * static_cast<double>(geometry_.transforms);
+  // Without a cache from the caller the spectra live from the first use to the last, within the run.
+  const auto own = std::make_shared<Spectra::Impl>();
+  own->memory = a->memory;
+  if (a->x_hat == nullptr) init_input_spectra(*own);
+  const RunBuffers buffers(graph, a->workspace, maps_of(own));
+  std::vector<TaskId> spectra;
+  if (!a->x_hat_filled) {
+    for (index_t i = 0; i < problem_.batch * in; ++i) {
+      std::vector<TaskId> after = buffers.ready();
+      ready.x.collect(i / in, i % in, i % in + 1, after);
+      spectra.push_back(graph.add(
+          {.name = "input spectrum", .cost = transform_cost, .scratch_bytes = map_scratch_bytes(x_transforms())},
+          [this, a, own, i, in] {
+            Spectra::Impl& s = a->x_hat != nullptr ? *a->x_hat : *own;
+            const auto x = a->x.as<T>();
+            auto* spectrum = static_cast<T*>(s.maps.acquire(static_cast<std::size_t>(i)));
+            map_spectrum(Counted::input, x_side(), x_transforms(), x.channel(i / in, i % in), x.stride, {}, a->memory,
+                         spectrum);
+#ifndef NDEBUG
+            s.source_hash[static_cast<std::size_t>(i)] = hash_map(a->x, i / in, i % in);
+#endif
+          },
+          after));
+    }
+  }
+#ifndef NDEBUG
+  for (index_t i = 0; i < problem_.batch * in && a->x_hat_filled; ++i) {
+    std::vector<TaskId> after;
+    ready.x.collect(i / in, i % in, i % in + 1, after);
+    spectra.push_back(append_source_check(graph, a, i / in, i % in, after));
+  }
+#endif
+  const bool to_coarse = !problem_.transposed;
+  const double product_cost = transform_cost + 8.0 * static_cast<double>(count_ * geometry_.transforms) *
+                                                   static_cast<double>(in / problem_.groups);
+  std::vector<TaskId> outputs;
+  for (index_t i = 0; i < problem_.batch * out; ++i) {
+    const index_t n = i / out, o = i % out;
+    const index_t group = o / (out / problem_.groups), per_group = in / problem_.groups;
+    std::vector<TaskId> after;
+    if (a->x_hat_filled) ready.x.collect(n, group * per_group, (group + 1) * per_group, after);
+    for (index_t c = group * per_group; c < (group + 1) * per_group && !spectra.empty(); ++c) {
+      after.push_back(spectra[static_cast<std::size_t>(n * in + c)]);
+    }
+    collect_weights(ready.w, to_coarse, o, after);
+    const auto part = [this, a, own, n, o, to_coarse](Terms terms, T* sum) {
+      sum_over_channels(a->x_hat != nullptr ? *a->x_hat : *own, *a->w, to_coarse, n, o, terms, a->memory, sum);
+    };
+    outputs.push_back(append_sum<T>(
+        graph,
+        {.name = "output volume",
+         .cost = product_cost,
+         .scratch_bytes = std::max(sum_scratch_bytes(per_group), map_scratch_bytes(y_transforms()))},
+        {.terms = per_group, .sums = problem_.batch * out, .bytes = map_bytes_}, a->memory, a->workspace, part,
+        [this, a, n, o](T* sum) {
+          StoreEnd<T> end{.activation = problem_.epilogue.activation};
+          if (problem_.epilogue.bias) end.bias = a->bias.as<T>()(0, o, 0, 0, 0);
+          const auto y = a->y.as<T>();
+          map_from_spectrum(y_side(), y_transforms(), sum, end, a->memory, y.channel(n, o), y.stride);
+        },
+        after));
+  }
+  buffers.end(graph, "free input spectra", outputs);
+  return Ready::per_channel(std::move(outputs), out);
+}
+
+template <class T>
+std::vector<TaskId> FftVolumeEngine<T>::append_gradient_spectra(
+    TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a,
+    const std::shared_ptr<Spectra::Impl>& own_dy, const std::vector<TaskId>& before,
+    const std::shared_ptr<std::vector<double>>& sums) const {
+  const index_t out = problem_.out_channels;
+  std::vector<TaskId> tasks;
+  for (index_t i = 0; i < problem_.batch * out; ++i) {
+    std::vector<TaskId> after = before;
+    ready.dy.collect(i / out, i % out, i % out + 1, after);
+    tasks.push_back(graph.add(
+        {.name = "gradient spectrum",
+         .cost = fine_.forward->flops() * static_cast<double>(geometry_.transforms),
+         .scratch_bytes = map_scratch_bytes(y_transforms())},
+        [this, a, own_dy, sums, i, out] {
+          Spectra::Impl& s = a->dy_hat != nullptr ? *a->dy_hat : *own_dy;
+          const auto dy = a->dy.as<T>();
+          LoadEnd<T> end{.sum = sums ? &(*sums)[static_cast<std::size_t>(i)] : nullptr};
+          if (problem_.epilogue.activation.kind != Activation::Kind::none) {
+            const auto y = a->y.as<T>();
+            end.activation = &problem_.epilogue.activation;
+            end.y = y.channel(i / out, i % out);
+            end.y_stride = y.stride;
+          }
+          auto* spectrum = static_cast<T*>(s.maps.acquire(static_cast<std::size_t>(i)));
+          map_spectrum(Counted::gradient, y_side(), y_transforms(), dy.channel(i / out, i % out), dy.stride, end,
+                       a->memory, spectrum);
+        },
+        after));
+  }
+  return tasks;
+}
+
+/// Spectra of x for the weight gradient: computed here, or, where the forward pass kept them, checked in debug builds.
+template <class T>
+std::vector<TaskId> FftVolumeEngine<T>::append_input_spectra(TaskGraph& graph, const Ready& ready,
+                                                             const std::shared_ptr<const BackwardArguments>& a,
+                                                             const std::shared_ptr<Spectra::Impl>& own_x,
+                                                             const std::vector<TaskId>& before,
+                                                             const std::vector<TaskId>& gradient) const {
+  const index_t in = problem_.in_channels;
+  std::vector<TaskId> tasks;
+  for (index_t i = 0; i < problem_.batch * in; ++i) {
+    std::vector<TaskId> after = before;
+    ready.collect(i / in, i % in, i % in + 1, after);
+    if (a->x_hat == nullptr) {
+      // In a graph that goes both ways x is there long before dy: recomputed then, x_hat would be kept all the same.
+      if (!cache_) after.insert(after.end(), gradient.begin(), gradient.end());
+      tasks.push_back(graph.add(
+          {.name = "input spectrum",
+           .cost = fine_.forward->flops() * static_cast<double>(geometry_.transforms),
+           .scratch_bytes = map_scratch_bytes(x_transforms())},
+          [this, a, own_x, i, in] {
+            const auto x = a->x.as<T>();
+            auto* spectrum = static_cast<T*>(own_x->maps.acquire(static_cast<std::size_t>(i)));
+            map_spectrum(Counted::input, x_side(), x_transforms(), x.channel(i / in, i % in), x.stride, {}, a->memory,
+                         spectrum);
+          },
+          after));
+      continue;
+    }
+#ifndef NDEBUG
+    // Behind the gradient, and so behind the forward pass that fills the cache.
+    after.insert(after.end(), gradient.begin(), gradient.end());
+    tasks.push_back(append_source_check(graph, a, i / in, i % in, after));
+#endif
+  }
+  return tasks;
+}
+
+template <class T>
+ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const ConvReady& ready,
+                                                      std::shared_ptr<const BackwardArguments> a) const {
+  const index_t in = problem_.in_channels, out = problem_.out_channels;
+  const bool want_dx = static_cast<bool>(a->dx), want_dw = static_cast<bool>(a->dw);
+  auto own_dy = std::make_shared<Spectra::Impl>();
+  auto own_x = std::make_shared<Spectra::Impl>();
+  own_dy->memory = own_x->memory = a->memory;
+  if (a->dy_hat == nullptr) init_gradient_spectra(*own_dy);
+  // Without caching each product has its own spectra of dy.
+  const bool apart = !cache_ && a->dy_hat == nullptr && want_dx && want_dw;
+  auto own_dy_for_dw = own_dy;
+  if (apart) {
+    own_dy_for_dw = std::make_shared<Spectra::Impl>();
+    own_dy_for_dw->memory = a->memory;
+    init_gradient_spectra(*own_dy_for_dw);
+  }
+  if (a->x_hat == nullptr && want_dw) init_input_spectra(*own_x);
+  const RunBuffers dy_buffers(graph, a->workspace, maps_of(own_dy)), x_buffers(graph, a->workspace, maps_of(own_x));
+  // Where they are not apart, the same as the first.
+  const RunBuffers dw_buffers = apart ? RunBuffers(graph, a->workspace, maps_of(own_dy_for_dw)) : dy_buffers;
+  std::shared_ptr<std::vector<double>> sums;
+  if (a->dbias) sums = std::make_shared<std::vector<double>>(static_cast<std::size_t>(problem_.batch * out), 0.0);
+
+  const auto gradient = append_gradient_spectra(graph, ready, a, own_dy, dy_buffers.ready(), sums);
+  const auto gradient_for_dw =
+      apart ? append_gradient_spectra(graph, ready, a, own_dy_for_dw, dw_buffers.ready(), nullptr) : gradient;
+  ConvGradientReady result;
+  std::vector<TaskId> users;  // of the gradient's spectra
+  if (a->dbias) {
+    const TaskId task = graph.add(
+        {.name = "bias gradient"},
+        [this, a, sums, out] {
+          const auto dbias = a->dbias.as<T>();
+          for (index_t o = 0; o < out; ++o) {
+            double sum = 0;
+            for (index_t n = 0; n < problem_.batch; ++n) sum += (*sums)[static_cast<std::size_t>(n * out + o)];
+            T& target = dbias(0, o, 0, 0, 0);
+            target = a->add_dw ? target + static_cast<T>(sum) : static_cast<T>(sum);
+          }
+        },
+        gradient);
+    result.dbias = Ready::all_of({task});
+  }
+  if (want_dx) {
+    const bool to_coarse = problem_.transposed;
+    const index_t per_group = out / problem_.groups;
+    std::vector<TaskId> tasks;
+    for (index_t i = 0; i < problem_.batch * in; ++i) {
+      const index_t n = i / in, c = i % in, group = c / (in / problem_.groups);
+      std::vector<TaskId> after;
+      for (index_t o = group * per_group; o < (group + 1) * per_group; ++o) {
+        after.push_back(gradient[static_cast<std::size_t>(n * out + o)]);
+      }
+      collect_weights(ready.w, to_coarse, c, after);
+      ready.dx.collect(n, c, c + 1, after);
+      const auto part = [this, a, own_dy, n, c, to_coarse](Terms terms, T* sum) {
+        sum_over_channels(a->dy_hat != nullptr ? *a->dy_hat : *own_dy, *a->w, to_coarse, n, c, terms, a->memory, sum);
+      };
+      tasks.push_back(append_sum<T>(
+          graph,
+          {.name = "input gradient",
+           .cost = fine_.inverse->flops() * static_cast<double>(geometry_.transforms),
+           .scratch_bytes = std::max(sum_scratch_bytes(per_group), map_scratch_bytes(x_transforms()))},
+          {.terms = per_group, .sums = problem_.batch * in, .bytes = map_bytes_}, a->memory, a->workspace, part,
+          [this, a, n, c](T* sum) {
+            const auto dx = a->dx.as<T>();
+            map_from_spectrum(x_side(), x_transforms(), sum, {.add = a->add_dx}, a->memory, dx.channel(n, c),
+                              dx.stride);
+          },
+          after));
+    }
+    users = tasks;
+    result.dx = Ready::per_channel(std::move(tasks), in);
+  }
+  std::vector<TaskId> input_users;
+  if (want_dw) {
+    const auto input = append_input_spectra(graph, ready.x, a, own_x, x_buffers.ready(), gradient_for_dw);
+    std::vector<TaskId> after = input;
+    after.insert(after.end(), gradient_for_dw.begin(), gradient_for_dw.end());
+    std::vector<TaskId> tasks;
+    const double cost = kernel_.flops() + 8.0 * static_cast<double>(count_ * geometry_.transforms * problem_.batch);
+    for (index_t i = 0; i < pairs_; ++i) {
+      const index_t o = i / fine_per_group();
+      const index_t c = o / coarse_per_group() * fine_per_group() + i % fine_per_group();
+      tasks.push_back(graph.add(
+          {.name = "weight gradient", .cost = cost, .scratch_bytes = gradient_scratch_bytes()},
+          [this, a, own_dy_for_dw, own_x, o, c] {
+            weight_gradient(a->x_hat != nullptr ? *a->x_hat : *own_x,
+                            a->dy_hat != nullptr ? *a->dy_hat : *own_dy_for_dw, o, c, *a);
+          },
+          after));
+    }
+    input_users = tasks;
+    if (!apart) users.insert(users.end(), tasks.begin(), tasks.end());
+    result.dw = Ready::all_of(std::move(tasks));
+  }
+  if (users.empty()) users = gradient;
+  dy_buffers.end(graph, "free gradient spectra", users);
+  x_buffers.end(graph, "free input spectra", input_users);
+  if (apart) dw_buffers.end(graph, "free gradient spectra", input_users);
+  return result;
+}
+
+template <class T>
+std::vector<CacheCost> FftVolumeEngine<T>::caches() const {
+  const auto& machine = machine_model();
+  const double one = plan::transform_seconds(fine_.forward->flops(), machine);
+  const double maps = static_cast<double>(problem_.batch * geometry_.transforms);
+  const auto bytes = [&](index_t count, std::size_t each) { return static_cast<std::size_t>(count) * each; };
+  return {{"x_hat", bytes(problem_.batch * problem_.in_channels, map_bytes_),
+           one * maps * static_cast<double>(problem_.in_channels), cache_, false},
+          {"dy_hat", bytes(problem_.batch * problem_.out_channels, map_bytes_),
+           one * maps * static_cast<double>(problem_.out_channels), cache_, false},
+          {"w_hat", bytes(pairs_, weight_bytes_), one * static_cast<double>(pairs_), keep_weights_}};
+}
+
+}  // namespace
+
+Answer offer_fft_volume(const ConvProblem& problem, const ConvOptions& options) {
+  if (problem.x_layout != Layout::plain || problem.y_layout != Layout::plain) {
+    return std::string("reads and writes whole feature maps and needs plain layouts");
+  }
+  const FftVolumeGeometry geometry(problem);
+  const double seconds =
+      plan::fft_volume_seconds(problem, geometry.transform, geometry.transforms, wanted_of(options), machine_model());
+  if (problem.type == DataType::f32) return Offer{std::make_unique<FftVolumeEngine<float>>(problem, options), seconds};
+  return Offer{std::make_unique<FftVolumeEngine<double>>(problem, options), seconds};
+}
+
+}  // namespace convolume::conv

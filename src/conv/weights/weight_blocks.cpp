@@ -1,0 +1,234 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "conv/weights/weight_blocks.cpp"
+#include "conv/weights/weight_blocks.hpp"
+
+#include "hwy/cache_control.h"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+#include "fft/rows-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace convolume::conv {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace rows = fft::HWY_NAMESPACE;
+
+template <class T>
+using RowPointers = std::array<T*, static_cast<std::size_t>(fft::tile_lanes<T>)>;
+
+/// Rows [begin, end) of a kernel's voxels, one per lane, from squares that lie `square` apart.
+template <class T>
+void StoreTaps(const T* from, index_t count, const RowPointers<T>& to) {
+  const hn::ScalableTag<T> d;
+  using Layout = WeightBlocks<T>;
+  for (index_t lane = 0; lane < Layout::block; lane += static_cast<index_t>(hn::Lanes(d))) {
+    rows::StoreRows(d, from + lane, Layout::square, to.data() + lane, 1, count);
+  }
+}
+
+/// body(z, y, first tap, taps) for stretches of a kernel whose voxels lie side by side.
+template <class T, class Body>
+void ForEachStretch(const View<T>& w, const Body& body) {
+  const Extent3& k = w.shape.extent;
+  if (w.dense_blocks()) {
+    body(0, 0, 0, k.z * k.y * k.x);
+    return;
+  }
+  for (index_t z = 0; z < k.z; ++z) {
+    for (index_t y = 0; y < k.y; ++y) body(z, y, (z * k.y + y) * k.x, k.x);
+  }
+}
+
+/// A cache line, which stays in no cache where so wanted.
+template <bool past_caches, class T>
+HWY_INLINE void CopyLine(const T* from, T* to) {
+  const hn::ScalableTag<T> d;
+  for (index_t lane = 0; lane < WeightBlocks<T>::block; lane += static_cast<index_t>(hn::Lanes(d))) {
+    const auto value = from == nullptr ? hn::Zero(d) : hn::LoadU(d, from + lane);
+    past_caches ? hn::Stream(value, d, to + lane) : hn::StoreU(value, d, to + lane);
+  }
+}
+
+/// Kernels of some rows of w and `terms` neighbouring columns, [term][tap][lane]; lanes without a row get zeros, of
+/// which there are terms * taps. Where kernels lie side by side those of a row are one stretch.
+template <class T>
+void StageKernels(const View<const T>& w, const WeightBlocks<T>& layout, index_t first_o, index_t lanes,
+                  index_t first_c, index_t terms, T* zeros, T* staged) {
+  constexpr index_t block = WeightBlocks<T>::block;
+  const auto load = [&](index_t c, index_t z, index_t y, index_t count, T* to) {
+    RowPointers<T> pointers;
+    for (index_t o = 0; o < block; ++o) {
+      pointers[static_cast<std::size_t>(o)] = o < lanes ? const_cast<T*>(&w(first_o + o, first_c + c, z, y, 0)) : zeros;
+    }
+    const hn::ScalableTag<T> d;
+    for (index_t lane = 0; lane < block; lane += static_cast<index_t>(hn::Lanes(d))) {
+      rows::LoadRows(d, pointers.data() + lane, 1, to + lane, block, count);
+    }
+  };
+  std::fill_n(zeros, terms * layout.taps, T{0});
+  if (w.dense_blocks() && w.stride[1] == layout.taps) return load(0, 0, 0, terms * layout.taps, staged);
+  for (index_t c = 0; c < terms; ++c) {
+    ForEachStretch(w, [&](index_t z, index_t y, index_t tap, index_t count) {
+      load(c, z, y, count, staged + (c * layout.taps + tap) * block);
+    });
+  }
+}
+
+template <bool past_caches, class T>
+void Pack(const View<const T>& w, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block, T* to,
+          T* scratch) {
+  constexpr index_t block = WeightBlocks<T>::block;
+  const index_t first_o = lane_block * block, lanes = std::min(block, layout.lanes - first_o);
+  const index_t first_c = term_block * block, terms = std::min(block, layout.terms - first_c);
+  T* const staged = scratch;
+  StageKernels(w, layout, first_o, lanes, first_c, terms, staged + block * layout.taps * block, staged);
+  for (index_t tap = 0; tap < layout.taps; ++tap) {
+    for (index_t c = 0; c < block; ++c, to += block) {
+      CopyLine<past_caches>(c < terms ? staged + (c * layout.taps + tap) * block : nullptr, to);
+    }
+  }
+  if (past_caches) hwy::FlushStream();
+}
+
+/// Whether the kernels of `terms` neighbouring columns of a row of w are whole lines of the cache.
+template <class T>
+bool IsWholeLines(const View<T>& w, const WeightBlocks<T>& layout, index_t terms) {
+  const auto lines = [](index_t elements) { return elements % WeightBlocks<T>::block == 0; };
+  return w.dense_blocks() && w.stride[1] == layout.taps && lines(terms * layout.taps) && lines(w.stride[0]) &&
+         lines(WeightBlocks<T>::block * layout.taps) && reinterpret_cast<std::uintptr_t>(w.data.get()) % 64 == 0;
+}
+
+/// Kernels of a row of w side by side in scratch, and from there past the caches, whose lines are not read first.
+template <class T>
+void UnpackPastCaches(const T* from, const WeightBlocks<T>& layout, index_t first_o, index_t lanes, index_t first_c,
+                      index_t terms, const View<T>& w, T* scratch) {
+  constexpr index_t block = WeightBlocks<T>::block;
+  const index_t row = terms * layout.taps;
+  for (index_t c = 0; c < terms; ++c) {
+    RowPointers<T> pointers;
+    for (index_t o = 0; o < block; ++o) pointers[static_cast<std::size_t>(o)] = scratch + o * row + c * layout.taps;
+    StoreTaps(from + c * block, layout.taps, pointers);
+  }
+  for (index_t o = 0; o < lanes; ++o) {
+    T* to = &w(first_o + o, first_c, 0, 0, 0);
+    for (index_t i = 0; i < row; i += block) CopyLine<true>(scratch + o * row + i, to + i);
+  }
+  hwy::FlushStream();
+}
+
+template <class T>
+void Unpack(const T* from, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block, bool add,
+            bool past_caches, const View<T>& w, T* scratch) {
+  constexpr index_t block = WeightBlocks<T>::block, square = WeightBlocks<T>::square;
+  const index_t first_o = lane_block * block, lanes = std::min(block, layout.lanes - first_o);
+  const index_t first_c = term_block * block, terms = std::min(block, layout.terms - first_c);
+  if (past_caches && !add && IsWholeLines(w, layout, terms)) {
+    UnpackPastCaches(from, layout, first_o, lanes, first_c, terms, w, scratch);
+    return;
+  }
+  for (index_t c = 0; c < terms; ++c) {
+    ForEachStretch(w, [&](index_t z, index_t y, index_t tap, index_t count) {
+      RowPointers<T> pointers;
+      for (index_t o = 0; o < block; ++o) {
+        pointers[static_cast<std::size_t>(o)] =
+            o < lanes && !add ? &w(first_o + o, first_c + c, z, y, 0) : scratch + o * layout.taps;
+      }
+      StoreTaps(from + tap * square + c * block, count, pointers);
+      for (index_t o = 0; o < lanes && add; ++o) {
+        T* row = &w(first_o + o, first_c + c, z, y, 0);
+        for (index_t i = 0; i < count; ++i) row[i] += pointers[static_cast<std::size_t>(o)][i];
+      }
+    });
+  }
+}
+
+template <bool past_caches, class T>
+void Transpose(const T* from, index_t count, T* to) {
+  constexpr index_t block = WeightBlocks<T>::block, square = WeightBlocks<T>::square;
+  const hn::ScalableTag<T> d;
+  HWY_ALIGN T staged[past_caches ? square : 1];
+  for (index_t i = 0; i < count; ++i, from += square, to += square) {
+    RowPointers<T> pointers;
+    for (index_t r = 0; r < block; ++r) pointers[static_cast<std::size_t>(r)] = const_cast<T*>(from) + r * block;
+    T* const exchanged = past_caches ? staged : to;
+    for (index_t lane = 0; lane < block; lane += static_cast<index_t>(hn::Lanes(d))) {
+      rows::LoadRows(d, pointers.data() + lane, 1, exchanged + lane, block, block);
+    }
+    for (index_t line = 0; past_caches && line < square; line += block) CopyLine<true>(staged + line, to + line);
+  }
+  if (past_caches) hwy::FlushStream();
+}
+
+}  // namespace
+
+void PackFloat(const View<const float>& w, const WeightBlocks<float>& layout, index_t lanes, index_t terms,
+               bool past_caches, float* to, float* scratch) {
+  past_caches ? Pack<true>(w, layout, lanes, terms, to, scratch) : Pack<false>(w, layout, lanes, terms, to, scratch);
+}
+void PackDouble(const View<const double>& w, const WeightBlocks<double>& layout, index_t lanes, index_t terms,
+                bool past_caches, double* to, double* scratch) {
+  past_caches ? Pack<true>(w, layout, lanes, terms, to, scratch) : Pack<false>(w, layout, lanes, terms, to, scratch);
+}
+void UnpackFloat(const float* from, const WeightBlocks<float>& layout, index_t lanes, index_t terms, bool add,
+                 bool past_caches, const View<float>& w, float* scratch) {
+  Unpack(from, layout, lanes, terms, add, past_caches, w, scratch);
+}
+void UnpackDouble(const double* from, const WeightBlocks<double>& layout, index_t lanes, index_t terms, bool add,
+                  bool past_caches, const View<double>& w, double* scratch) {
+  Unpack(from, layout, lanes, terms, add, past_caches, w, scratch);
+}
+void TransposeFloat(const float* from, index_t count, bool past_caches, float* to) {
+  past_caches ? Transpose<true>(from, count, to) : Transpose<false>(from, count, to);
+}
+void TransposeDouble(const double* from, index_t count, bool past_caches, double* to) {
+  past_caches ? Transpose<true>(from, count, to) : Transpose<false>(from, count, to);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace convolume::conv
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace convolume::conv {
+
+HWY_EXPORT(PackFloat);
+HWY_EXPORT(PackDouble);
+HWY_EXPORT(UnpackFloat);
+HWY_EXPORT(UnpackDouble);
+HWY_EXPORT(TransposeFloat);
+HWY_EXPORT(TransposeDouble);
+
+template <>
+void pack_weights(const View<const float>& w, const WeightBlocks<float>& layout, index_t lane_block, index_t term_block,
+                  bool past_caches, float* to, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(PackFloat)(w, layout, lane_block, term_block, past_caches, to, scratch);
+}
+template <>
+void pack_weights(const View<const double>& w, const WeightBlocks<double>& layout, index_t lane_block,
+                  index_t term_block, bool past_caches, double* to, double* scratch) {
+  HWY_DYNAMIC_DISPATCH(PackDouble)(w, layout, lane_block, term_block, past_caches, to, scratch);
+}
+template <>
+void unpack_weights(const float* from, const WeightBlocks<float>& layout, index_t lane_block, index_t term_block,
+                    bool add, bool past_caches, const View<float>& w, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(UnpackFloat)(from, layout, lane_block, term_block, add, past_caches, w, scratch);
+}
+template <>
+void unpack_weights(const double* from, const WeightBlocks<double>& layout, index_t lane_block, index_t term_block,
+                    bool add, bool past_caches, const View<double>& w, double* scratch) {
+  HWY_DYNAMIC_DISPATCH(UnpackDouble)(from, layout, lane_block, term_block, add, past_caches, w, scratch);
+}
+template <>
+void transpose_squares(const float* from, index_t count, bool past_caches, float* to) {
+  HWY_DYNAMIC_DISPATCH(TransposeFloat)(from, count, past_caches, to);
+}
+template <>
+void transpose_squares(const double* from, index_t count, bool past_caches, double* to) {
+  HWY_DYNAMIC_DISPATCH(TransposeDouble)(from, count, past_caches, to);
+}
+
+}  // namespace convolume::conv
+#endif  // HWY_ONCE
