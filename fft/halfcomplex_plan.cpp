@@ -117,8 +117,7 @@ class HalfcomplexPlan final : public Plan::Impl {
 
   Line<T> x_, y_, z_;
   index_t halfcomplex_width_ = 0;  // elements between the points of a half-complex line, which are planes (y, x)
-  bool packed_ = false;            // whether the real frequency n/2 takes the place of the imaginary part of frequency
-                                   // 0
+  bool packed_ = false;            // whether re n/2 takes the place of im 0, which is zero
   index_t width_ = 0;              // number of (kz, re or im) lanes, rounded up to whole vectors
   index_t row_elements_ = 0;       // elements between rows of transformed planes
   index_t halfcomplex_elements_ = 0, points_elements_ = 0, planes_elements_ = 0;

@@ -118,8 +118,7 @@ struct RunsArguments {
   const LaneRun<T>* runs;
   int run_count;
   std::ptrdiff_t memory_step;  ///< elements between points in memory
-  std::ptrdiff_t memory_im;    ///< from real to imaginary part: 1 (lanes are then 2 apart), or another distance (lanes
-                               ///< 1 apart)
+  std::ptrdiff_t memory_im;    ///< from re to im: 1 (then lanes are 2 apart), or another distance (lanes 1 apart)
   T* points;
   index_t count;
 };
@@ -156,8 +155,7 @@ struct LineKernels {
   index_t lanes = 0;
   const char* target = "";
   std::array<Pass, largest_codelet + 1> complex{}, complex_pruned{};
-  std::array<Pass, largest_codelet + 1> real{}, hermitian{};  ///< r2c and c2r; a hermitian pass undoes the real pass of
-                                                              ///< its radix
+  std::array<Pass, largest_codelet + 1> real{}, hermitian{};  ///< r2c and c2r; hermitian passes undo real passes
   std::array<Pass, largest_codelet + 1> real_pruned{};        ///< r2c of in_points points; first passes only
   void (*generic)(const GenericArguments<T>&) = nullptr;
   void (*copy)(const CopyArguments<T>&) = nullptr;

@@ -151,8 +151,7 @@ class VolumePlan final : public Plan::Impl {
   index_t slab_width_ = 0, slab_elements_ = 0;  // lanes of the buffer `slab`; its elements
   index_t blocks_ = 0;                          // vectors of outer lines
   index_t middle_width_ = 0, middle_elements_ = 0;
-  bool in_slab_ = false;                             // a small volume is one Z range, and its buffer `slab` also serves
-                                                     // as `middle`
+  bool in_slab_ = false;                             // small volumes: the only Z range is also `middle`
   index_t group_ = 1;                                // volumes between two barriers
   index_t x_batch_ = 1, y_batch_ = 1, z_batch_ = 1;  // vectors of lines that share calls
   index_t buffer_elements_ = 0;
