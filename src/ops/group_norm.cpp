@@ -69,7 +69,7 @@ class Groups {
   Cut parts;
   index_t plane, groups, per_group;
   double elements;                                     // of a group
-  std::pmr::vector<double> first, second;              // per sample, channel and slab
+  std::pmr::vector<double> first, second;              // per sample, channel and Z range
   std::pmr::vector<double> first_total, second_total;  // per sample and group
   std::vector<Cluster> clusters;
 };
