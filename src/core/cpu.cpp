@@ -68,7 +68,7 @@ struct ModelRow {
   MachineModel model;
 };
 
-// Constants measured by probes such as tools/measure_machine, keyed by CPU family and SIMD target. The first row that
+// Constants measured by bandwidth and arithmetic probes, keyed by CPU family and SIMD target. The first row that
 // fits is used, so that the choice of a plan depends neither on the clock nor on the load.
 const std::array model_rows{
     ModelRow{0x19, "AVX3", {"zen4/AVX3", 32 << 10, 1 << 20, 32 << 20, 117, 117, 98, 31, 51}},
