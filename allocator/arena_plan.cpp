@@ -10,7 +10,7 @@ constexpr std::size_t alignment = 64;
 
 std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
-/// The lowest offset at which `bytes` fit between `taken` stretches [begin, end), which are sorted here.
+/// Returns the lowest offset at which `bytes` fit between the ranges [begin, end) of `taken`. Sorts `taken`.
 std::size_t lowest_gap(std::vector<std::pair<std::size_t, std::size_t>>& taken, std::size_t bytes) {
   std::sort(taken.begin(), taken.end());
   std::size_t offset = 0;
@@ -54,7 +54,7 @@ ArenaPlan plan_arena(std::span<const std::size_t> bytes,
       if (a != b && bytes[b] != 0 && conflict(a, b)) conflicts[a].push_back(b);
     }
   }
-  // No one order is the best for all nets, and all are cheap.
+  // No single order is the best for all nets, and each order is cheap to try.
   const auto descending = [&](const auto& key) {
     Order order = given;
     std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return key(a) > key(b); });

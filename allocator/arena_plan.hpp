@@ -1,4 +1,4 @@
-// Offsets in one arena for buffers that need not all exist at once.
+// Offsets in one arena for buffers that do not all exist at the same time.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,11 @@ struct ArenaPlan {
   std::size_t bytes = 0;             ///< of the arena
 };
 
-/// Places buffers so that no two that conflict share a byte: an interference graph with weights, coloured greedily,
-/// each buffer at the lowest offset that serves (as in Pisarchyk and Lee, "Efficient Memory Management for Deep Neural
-/// Net Inference", 2020), in several orders, the largest first among them. Buffers without bytes get offset 0 and
-/// conflict with none. `conflict` is symmetric. A function of its arguments alone.
+/// Places buffers so that two buffers that conflict share no byte. This colours a weighted interference graph greedily:
+/// each buffer gets the lowest offset that fits (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
+/// Inference", 2020). Several orders are tried, largest buffer first among them, and the smallest arena wins. Buffers
+/// of zero bytes get offset 0 and conflict with none. `conflict` must be symmetric. The result depends on the arguments
+/// only.
 ArenaPlan plan_arena(std::span<const std::size_t> bytes, const std::function<bool(std::size_t, std::size_t)>& conflict);
 
 }  // namespace convolume::allocator

@@ -6,7 +6,8 @@
 namespace convolume::allocator {
 namespace {
 
-/// Of a slab: 64 KiB or eight blocks, or as much more as leaves less than 1/64 of it behind the last block.
+/// Returns the pages of a slab: at least 64 KiB and at least eight blocks, and then so many that less than 1/64 of the
+/// slab is left behind the last block.
 constexpr std::uint32_t slab_pages(int size_class) {
   const std::size_t block = block_bytes(size_class);
   std::size_t pages = (std::max(std::size_t{64} << 10, 8 * block) + page - 1) / page;
@@ -14,7 +15,7 @@ constexpr std::uint32_t slab_pages(int size_class) {
   return static_cast<std::uint32_t>(pages);
 }
 
-/// Computed once: divisions and searches do not belong where blocks come and go.
+/// Computed at compile time, because divisions and searches are too slow where blocks are taken and freed.
 struct SlabShape {
   std::uint32_t pages, blocks;
 };
@@ -46,7 +47,8 @@ std::size_t Central::unpack(SizeClass& c, std::uint32_t batch, std::span<std::by
 
 std::size_t Central::take_batch(int size_class, std::span<std::byte*> out) {
   SizeClass& c = of(size_class);
-  // Without blocks there may be no table yet; with them it was there before any thread could have got to know of one.
+  // A class without blocks may have no table yet. acquire: pairs with the release in carve_slab(), so that a thread
+  // that sees blocks also sees the table.
   if (c.blocks.load(std::memory_order_acquire) != 0) {
     const std::uint32_t batch = c.free.pop(*c.table);
     if (batch != none) return unpack(c, batch, out);
@@ -73,14 +75,14 @@ std::byte* Central::take_small(int size_class) {
   return batch[0];
 }
 
-/// Lists `count` blocks that follow `first` in the table.
+/// Pushes a batch of the `count` blocks from index `first` on to the free list.
 void Central::push_chain(int size_class, std::uint32_t first, std::uint32_t count) noexcept {
   SizeClass& c = of(size_class);
   for (std::uint32_t i = 0; i < count; ++i) (*c.table)[first + i].chain = i + 1 < count ? first + i + 1 : none;
   c.free.push(*c.table, first);
 }
 
-/// A slab's number, with room for it in the table and in `slabs`, but without its pages yet.
+/// Returns the number of a new slab. The table and `slabs` then have room for it, but it has no pages yet.
 std::uint32_t Central::new_slab(int size_class) {
   SizeClass& c = of(size_class);
   if (c.table == nullptr) c.table = std::make_unique<SmallBlocks>();
@@ -89,7 +91,7 @@ std::uint32_t Central::new_slab(int size_class) {
   if (number >= none / slab_blocks(size_class)) throw std::bad_alloc();
   c.table->grow((number + 1) * slab_blocks(size_class));
   c.slabs.push_back(none);
-  // All of them may have to wait for reuse, at a moment that cannot fail.
+  // All numbers may have to wait for reuse, and drain_class() adds them where it must not fail.
   c.numbers_to_reuse.reserve(c.slabs.capacity());
   c.numbers_to_reuse.push_back(number);
   return number;
@@ -98,7 +100,7 @@ std::uint32_t Central::new_slab(int size_class) {
 std::size_t Central::carve_slab(int size_class, std::span<std::byte*> out) {
   SizeClass& c = of(size_class);
   const std::uint32_t number = new_slab(size_class);
-  // Another thread may have been here, or freed something, while this one waited.
+  // Another thread may have carved a slab, or freed blocks, while this one waited for the lock.
   if (const std::uint32_t batch = c.free.pop(*c.table); batch != none) return unpack(c, batch, out);
   const std::uint32_t span = run_of(slab_shapes[static_cast<std::size_t>(size_class)].pages, Zone::slabs);
   Span& slab = heap_.spans()[span];
@@ -107,7 +109,7 @@ std::size_t Central::carve_slab(int size_class, std::span<std::byte*> out) {
   heap_.map_all_pages(span);
   slab.state.store(Span::State::slab, std::memory_order_relaxed);
   for (auto& note : heap_.notes(span)) note.store(0, std::memory_order_relaxed);
-  // Not the last one any more where draining, meanwhile, has added slabs that others have just freed.
+  // `number` may not be the last entry any more: run_of() may have drained slabs and added their numbers.
   std::erase(c.numbers_to_reuse, number);
   c.slabs[number] = span;
   slab_bytes_ += slab.pages * page;
@@ -118,7 +120,7 @@ std::size_t Central::carve_slab(int size_class, std::span<std::byte*> out) {
     block.begin = slab.begin + i * block_bytes(size_class);
     block.guard.store(0, std::memory_order_relaxed);
   }
-  // release: pairs with take_batch(), for the table itself.
+  // release: pairs with the acquire in take_batch(), which then sees the table.
   c.blocks.fetch_add(total, std::memory_order_release);
   const auto batch = static_cast<std::uint32_t>(batch_blocks(size_class));
   const std::uint32_t mine = std::min(batch, total);
@@ -144,22 +146,23 @@ void Central::give_large(std::byte* block) noexcept {
 
 // -- Pages ------------------------------------------------------------------------------------------------------------
 
-/// Whether free blocks of small sizes may go on keeping their pages while new ones are used: where all slabs together,
-/// or everything beyond the most that was ever live, are a sixteenth of that, or 8 MiB. Work which repeats itself then
-/// finds its blocks where they were.
+/// Returns whether never used pages may be used while free small blocks keep their pages. This holds if all slabs
+/// together, or all used pages beyond the peak of live bytes, are at most 1/16 of that peak, or 8 MiB. Work that
+/// repeats itself then finds its blocks at the same addresses.
 bool Central::may_touch(std::uint32_t pages, Zone zone) const noexcept {
   const auto peak = static_cast<std::size_t>(live_.peak());
   const std::size_t little = std::max(peak / 16, std::size_t{8} << 20), more = pages * page;
   return slab_bytes_ + (zone == Zone::slabs ? more : 0) <= little || heap_.touched_bytes() + more <= peak + little;
 }
 
-/// Pages that were used before, or `none`.
+/// Returns a run of pages that were used before, or `none`.
 std::uint32_t Central::used_run_of(std::uint32_t pages, Zone zone) {
   const std::uint32_t run = heap_.take(pages, zone);
   return run != none ? run : heap_.extend(pages, zone, false);
 }
 
-/// Pages that may never have been used, of a new chunk where the others have no room. Throws what upstream throws.
+/// Returns a run of pages that may never have been used. If no chunk has room, it takes a new chunk, and throws what
+/// upstream throws.
 std::uint32_t Central::untouched_run_of(std::uint32_t pages, Zone zone) {
   const std::uint32_t run = heap_.extend(pages, zone, true);
   if (run != none) return run;
@@ -167,9 +170,9 @@ std::uint32_t Central::untouched_run_of(std::uint32_t pages, Zone zone) {
   return heap_.extend(pages, zone, true);
 }
 
-/// A run of pages, from the first of these that has one: free pages of the zone; its pages that were never used, while
-/// few are; slabs without a live block; free pages of the other zone; and, at last, pages that were never used however
-/// many are, of the other zone where upstream has no more.
+/// Returns a run of pages. It tries, in this order: free pages of the zone; never used pages of the zone, if
+/// may_touch() allows them; pages of slabs without a live block; free pages of the other zone; never used pages without
+/// a limit, of the other zone if upstream has no more.
 std::uint32_t Central::run_of(std::uint32_t pages, Zone zone) {
   std::uint32_t run = used_run_of(pages, zone);
   if (run != none) return run;
@@ -177,7 +180,7 @@ std::uint32_t Central::run_of(std::uint32_t pages, Zone zone) {
     try {
       return untouched_run_of(pages, zone);
     } catch (...) {
-      // Upstream has no more, in whatever words it says so; there may be enough all the same.
+      // Upstream has no more memory, whatever its exception says. The sources below may still have enough.
     }
   }
   drain_small();
@@ -195,7 +198,8 @@ void Central::drain_small() noexcept {
   for (int index = 0; index < small_classes; ++index) drain_class(index);
 }
 
-/// Gives back the slabs of a small class whose blocks are all in the list; the other blocks return there.
+/// Returns the pages of those slabs of a small class whose blocks are all in the free list. The other blocks go back to
+/// the list.
 void Central::drain_class(int size_class) noexcept {
   SizeClass& c = of(size_class);
   if (c.table == nullptr) return;
@@ -214,7 +218,8 @@ void Central::drain_class(int size_class) noexcept {
   }
 }
 
-/// Takes every batch out of the list and chains all their blocks; counts them per slab.
+/// Takes every batch out of the free list, chains all their blocks, and counts them per slab. Sets `whole` if any slab
+/// is complete.
 std::uint32_t Central::gather(int size_class, bool& whole) noexcept {
   SizeClass& c = of(size_class);
   for (const std::uint32_t span : c.slabs) {
@@ -234,7 +239,7 @@ std::uint32_t Central::gather(int size_class, bool& whole) noexcept {
   return all;
 }
 
-/// Lists the blocks of a chain again, but for those of slabs that are gathered as a whole.
+/// Puts the blocks of a chain back into the free list, except blocks of slabs that are complete.
 void Central::scatter(int size_class, std::uint32_t chain) noexcept {
   SizeClass& c = of(size_class);
   std::uint32_t batch = none;
@@ -261,7 +266,8 @@ std::size_t Central::trim() noexcept {
 }
 
 Located Central::locate(const void* address) noexcept {
-  const std::lock_guard lock(mutex_);  // the address may be anybody's, and its span become something else meanwhile
+  // The lock is needed because the address may belong to another owner, whose span may change meanwhile.
+  const std::lock_guard lock(mutex_);
   const std::uint32_t span = heap_.find(address);
   if (span == none) return {.notes = heap_.note_at(address)};
   Span& s = heap_.spans()[span];

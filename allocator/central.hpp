@@ -1,4 +1,4 @@
-// What all threads share: free blocks of every size class, and the heap of pages behind them.
+// The state that all threads share: free blocks of every size class, and the page heap behind them.
 #pragma once
 
 #include <array>
@@ -16,8 +16,8 @@
 
 namespace convolume::allocator {
 
-/// Most blocks of a class that a thread keeps to itself, at most 64 KiB but for two blocks. Half as many, a batch, move
-/// at once between a thread and the lists.
+/// Maximum number of blocks of a class that a thread caches. They hold at most 64 KiB, or are two blocks. Half as many
+/// blocks, a batch, move at once between a thread and the free lists.
 constexpr std::size_t most_cached = 64;
 constexpr std::size_t cached_blocks(int size_class) {
   const std::size_t fit = (std::size_t{64} << 10) / block_bytes(size_class);
@@ -27,37 +27,39 @@ constexpr std::size_t batch_blocks(int size_class) { return cached_blocks(size_c
 
 /// A block as the hardened mode sees it.
 struct Located {
-  std::byte* begin = nullptr;  ///< null where no block begins at the address
+  std::byte* begin = nullptr;  ///< null if no block begins at the address
   std::size_t bytes = 0;
   std::atomic<std::uint8_t>* guard = nullptr;
-  /// Of a large block: of each of its pages. Of no block: of the page that begins at the address, where it is one.
+  /// For a large block: the notes of its pages. If no block begins at the address: the note of the page that begins
+  /// there, if any.
   std::span<std::atomic<std::uint8_t>> notes{};
 };
 
-/// Thread-safe. What allocates throws what upstream throws, or std::bad_alloc, and then has changed nothing that can be
-/// seen.
+/// The shared part of a slab resource. Thread-safe. Functions that allocate throw what upstream throws, or
+/// std::bad_alloc; after an exception the visible state is unchanged.
 class Central {
  public:
-  /// `live` must outlive it.
+  /// `live` must outlive the object.
   Central(std::pmr::memory_resource* upstream, const LiveBytes& live) : live_(live), heap_(upstream) {}
 
-  /// Up to a batch of free blocks of a small class, at least one; returns how many. `out` holds a batch.
+  /// Takes at least one and at most a batch of free blocks of a small class. Returns how many. `out` has room for a
+  /// batch.
   std::size_t take_batch(int size_class, std::span<std::byte*> out);
-  /// Takes blocks of a small class back, at most a batch.
+  /// Takes back at most a batch of blocks of a small class.
   void give_batch(int size_class, std::span<std::byte* const> blocks) noexcept;
   std::byte* take_small(int size_class);
 
-  /// A block of whole pages.
+  /// Returns a block of whole pages.
   std::byte* take_large(std::size_t bytes);
   void give_large(std::byte* block) noexcept;
 
-  /// Gives all pages that only free blocks lie in back to the system; returns how many bytes.
+  /// Gives all pages that hold only free blocks back to the system. Returns their bytes.
   std::size_t trim() noexcept;
 
-  /// The block that begins at `address`, which may be any address.
+  /// Returns the block that begins at `address`. Any address is allowed.
   Located locate(const void* address) noexcept;
 
-  /// Of a small class.
+  /// Returns the number of blocks of a small class, free ones included.
   std::size_t blocks(int size_class) const noexcept {
     return classes_[static_cast<std::size_t>(size_class)].blocks.load(std::memory_order_relaxed);
   }
@@ -65,19 +67,19 @@ class Central {
 
  private:
   struct SmallBlock {
-    std::byte* begin;     // written before the index is first in a list
-    std::uint32_t chain;  // the next block of the same batch; belongs to whoever holds the batch
+    std::byte* begin;     // written before the index is first put into a list
+    std::uint32_t chain;  // the next block of the same batch; only the holder of the batch accesses it
     std::atomic<std::uint8_t> guard;
   };
   using SmallBlocks = BlockTable<StdAtomics, SmallBlock>;
 
-  /// The free list of a small class holds batches: the index of a batch is that of its first block.
+  /// A small size class. Its free list holds batches; the index of a batch is the index of its first block.
   struct SizeClass {
     FreeList<StdAtomics> free;
     std::atomic<std::size_t> blocks{0};
-    std::unique_ptr<SmallBlocks> table;           // of a small class that was used
-    std::vector<std::uint32_t> slabs;             // span of each slab, or `none`
-    std::vector<std::uint32_t> numbers_to_reuse;  // in `slabs`
+    std::unique_ptr<SmallBlocks> table;           // null until the class is first used
+    std::vector<std::uint32_t> slabs;             // the span of each slab, or `none`
+    std::vector<std::uint32_t> numbers_to_reuse;  // indices into `slabs`
   };
 
   SizeClass& of(int size_class) noexcept { return classes_[static_cast<std::size_t>(size_class)]; }
@@ -97,9 +99,9 @@ class Central {
 
   const LiveBytes& live_;
   std::array<SizeClass, small_classes> classes_;
-  std::mutex mutex_;  // guards the heap, and what of a class is neither atomic nor a table's entry
+  std::mutex mutex_;  // guards the heap, and all members of the classes except atomics and table entries
   PageHeap heap_;
-  std::size_t slab_bytes_ = 0;  // of all slabs that there are now
+  std::size_t slab_bytes_ = 0;  // of all present slabs
 };
 
 }  // namespace convolume::allocator

@@ -10,34 +10,35 @@
 
 namespace convolume::allocator {
 
-constexpr std::uint32_t none = 0xFFFFFFFFu;  ///< the index of no block
+constexpr std::uint32_t none = 0xFFFFFFFFu;  ///< the index that means "no block"
 
-/// Where atomics come from: the standard library here, a model checker in tests/allocator/free_list_model.cpp.
+/// The source of atomics: the standard library here, and a model checker in tests/allocator/free_list_model.cpp.
 struct StdAtomics {
   template <class T>
   using Atomic = std::atomic<T>;
 };
 
-/// The memory orders of a FreeList and the step of its tag. Each weaker one is refuted by the model checker.
+/// The memory orders of a FreeList and the step of its tag. The model checker refutes every weaker choice.
 struct FreeListOrders {
-  /// release: whoever takes this index must see its link, its place in the table, and all that the freeing thread did
-  /// with the block.
+  /// release: a thread that takes this index must see its link, its entry in the table, and everything that the freeing
+  /// thread did with the block.
   static constexpr std::memory_order push = std::memory_order_release;
-  /// acquire: pairs with the push that installed this head. Every later change of `head_` is a read-modify-write and
-  /// so part of that push's release sequence, hence one acquire sees the links of all indices below the head as well.
+  /// acquire: pairs with the push that installed this head. Every later change of `head_` is a read-modify-write and so
+  /// belongs to the release sequence of that push. Therefore one acquire also sees the links of all indices below the
+  /// head.
   static constexpr std::memory_order read_head = std::memory_order_acquire;
-  /// acquire: an exchange that fails goes on with the head that it found, as if it had just read it. One that succeeds
-  /// finds the very value, tag included, that an acquire has read before, and needs no order of its own.
+  /// acquire: a failed exchange continues with the head that it found, as if it had just read it. A successful exchange
+  /// finds the same value, tag included, that an acquire has read before. It needs no order of its own.
   static constexpr std::memory_order pop = std::memory_order_acquire;
   static constexpr std::uint64_t tag_step = 1;
 };
 
-/// Numbered entries that never move: the links of a list and what is to be known about each block. They lie beside the
-/// blocks, so that reading the link of a block that another thread has just taken reads a stale number and never the
-/// user's bytes.
+/// A table of numbered entries that never move: the links of a list and a payload for each block. The entries are
+/// stored separately from the blocks. Therefore, a thread that reads the link of a block which another thread has just
+/// taken reads a stale number, never the user's bytes.
 ///
-/// Thread-safe but for grow(), which has one caller at a time. grow() throws std::bad_alloc and then has changed
-/// nothing that matters.
+/// Thread-safe except grow(), which must have one caller at a time. grow() may throw std::bad_alloc; the table stays
+/// usable then.
 template <class Atomics, class Payload, std::uint32_t first_segment = 64>
 class BlockTable {
  public:
@@ -50,12 +51,12 @@ class BlockTable {
   BlockTable(const BlockTable&) = delete;
   BlockTable& operator=(const BlockTable&) = delete;
 
-  /// Makes indices [0, total) usable.
+  /// Makes the indices [0, total) usable.
   void grow(std::uint32_t total) {
     for (std::size_t s = 0; s < segments_.size() && first_of(s) < total; ++s) {
       if (segments_[s].load(std::memory_order_relaxed) != nullptr) continue;
-      // relaxed: an index reaches another thread through a list or through the user's own hand-over of a block, and
-      // both order this store before that thread's look.
+      // relaxed: an index reaches another thread through a list, or through the user who hands over a block. Both order
+      // this store before that thread's access.
       segments_[s].store(new Entry[size_of(s)], std::memory_order_relaxed);
     }
   }
@@ -65,11 +66,11 @@ class BlockTable {
 
  private:
   struct Entry {
-    typename Atomics::template Atomic<std::uint32_t> next;  // meaningful only while the index is in a list
+    typename Atomics::template Atomic<std::uint32_t> next;  // valid only while the index is in a list
     Payload payload;
   };
 
-  // Segment s holds first_segment << s entries, so that the table grows without moving anything.
+  // Segment s holds first_segment << s entries, so that the table grows without moving an entry.
   static std::size_t size_of(std::size_t segment) { return std::size_t{first_segment} << segment; }
   static std::size_t first_of(std::size_t segment) { return size_of(segment) - first_segment; }
 
@@ -78,16 +79,16 @@ class BlockTable {
     return segments_[segment].load(std::memory_order_relaxed)[index - first_of(segment)];
   }
 
-  // 26 segments hold all 2^32 indices from 64 on.
+  // 26 segments hold all 2^32 indices if first_segment is 64.
   std::array<typename Atomics::template Atomic<Entry*>, 26> segments_;
 };
 
 /// A Treiber stack of block indices (R. K. Treiber, "Systems Programming: Coping with Parallelism", IBM RJ 5118, 1986).
 ///
-/// Invariant: `head_` is (tag << 32) | index of the top block, `none` where the list is empty; every index is in one
-/// list at most, and once. The tag changes with every successful exchange, so that a link that was read from a block
-/// which has since been taken is never installed (ABA): a thread would have to sleep through 2^32 exchanges of one
-/// list.
+/// Invariant: `head_` is (tag << 32) | index of the top block; the index is `none` if the list is empty. Every index is
+/// in at most one list, and only once. The tag changes with every successful exchange. This solves the ABA problem: if
+/// a block has been taken since its link was read, the exchange fails. It could succeed wrongly only if a thread slept
+/// through 2^32 exchanges of one list.
 template <class Atomics, class Orders = FreeListOrders>
 class FreeList {
  public:
@@ -98,21 +99,22 @@ class FreeList {
   template <class Table>
   void push(Table& table, std::uint32_t index) noexcept {
     auto& next = table.next(index);
-    // relaxed, here and where the exchange fails: the value only becomes this block's link; nothing is read through it.
+    // relaxed, here and when the exchange fails: the value only becomes the link of this block; nothing is read through
+    // it.
     std::uint64_t head = head_.load(std::memory_order_relaxed);
     do {
-      // relaxed: the exchange below releases it.
+      // relaxed: the exchange below releases this store.
       next.store(static_cast<std::uint32_t>(head), std::memory_order_relaxed);
     } while (!head_.compare_exchange_weak(head, advanced(head, index), Orders::push, std::memory_order_relaxed));
   }
 
-  /// The top index, or `none`.
+  /// Takes the top index, or returns `none`.
   template <class Table>
   std::uint32_t pop(Table& table) noexcept {
     std::uint64_t head = head_.load(Orders::read_head);
     while (static_cast<std::uint32_t>(head) != none) {
       const auto index = static_cast<std::uint32_t>(head);
-      // relaxed: where the exchange succeeds, the link was written before the push that `head` was acquired from.
+      // relaxed: if the exchange succeeds, the link was written before the push from which `head` was acquired.
       const std::uint32_t next = table.next(index).load(std::memory_order_relaxed);
       if (head_.compare_exchange_weak(head, advanced(head, next), Orders::pop, Orders::pop)) return index;
     }

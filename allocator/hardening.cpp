@@ -24,17 +24,18 @@ void abort_on_memory_fault(const char* message) noexcept {
 namespace convolume::allocator {
 namespace {
 
-// What a block's guard says.
+// States of a block, stored in its guard.
 constexpr std::uint8_t fresh = 0, live = 1, freed = 2;
 
-// What a page's note says: that a freed block began there, that one ended there, whose first and last bytes are
-// overwritten. Free runs are joined and cut, so that large blocks do not come back as what they were.
+// Bits of a page's note: a freed block began on the page, or one ended there, and its first or last bytes are
+// overwritten. Notes are needed because free runs are joined and cut, so that a freed large block may not come back as
+// the same block.
 constexpr std::uint8_t freed_begin = 1, freed_end = 2;
 
-// No small integer, no number near 1 and no valid address when it is read as one.
+// As an integer, a floating-point number or an address, these bytes give a value that is unlikely to be valid.
 constexpr int canary_byte = 0xC5, freed_byte = 0xDF;
 
-/// The first byte is, and every other one equals the one before it.
+/// Returns whether all bytes equal `value`: the first byte does, and every other byte equals the byte before it.
 bool all_are(const std::byte* begin, std::size_t bytes, int value) {
   return begin[0] == static_cast<std::byte>(value) && std::memcmp(begin, begin + 1, bytes - 1) == 0;
 }
@@ -57,7 +58,7 @@ bool is_overwritten(const std::byte* block, std::size_t bytes) {
          (ends.tail == 0 || all_are(block + ends.tail_at, ends.tail, freed_byte));
 }
 
-/// The same of pages that were parts of other blocks before; forgets what their notes say.
+/// Returns whether pages that were parts of other blocks before are still overwritten. Clears their notes.
 bool are_overwritten(const Located& found) {
   bool all = true;
   for (std::size_t i = 0; i < found.notes.size(); ++i) {
@@ -79,8 +80,9 @@ std::size_t canary_at(std::size_t bytes, std::size_t block) { return std::min(bl
 
 }  // namespace
 
-// Guards are relaxed: a block comes to a thread through a list or a magazine, which order what was done to it; of two
-// threads that free one block at once, the exchange lets one be first, and no more is asked of it.
+// Guards are relaxed. A block reaches a thread through a list or a magazine, and these order all accesses to the block.
+// If two threads free one block at the same time, the exchange lets only one of them be first; nothing more is
+// required.
 void Hardening::check_in(std::byte* block, std::size_t bytes) noexcept {
   const Located found = central_.locate(block);
   unpoison(block, found.bytes);

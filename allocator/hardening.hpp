@@ -1,4 +1,4 @@
-// The hardened mode: mistakes of those who use memory are found and reported where they can be.
+// The hardened mode: finds and reports mistakes in the use of memory.
 #pragma once
 
 #include <cstddef>
@@ -8,21 +8,23 @@
 
 namespace convolume::allocator {
 
-/// Bytes behind the requested ones that must not change while a block lives; up to `most_canary` where a block is
-/// larger.
+/// Number of bytes behind the requested ones that must not change while a block is live: at least `canary`, and up to
+/// `most_canary` if the block is larger.
 constexpr std::size_t canary = 8, most_canary = 64;
 
-/// Of a freed block all bytes are overwritten, or the first and last `poisoned_ends` of a large one.
+/// Freed blocks are overwritten: all bytes, or the first and last `poisoned_ends` bytes of a larger block.
 constexpr std::size_t poisoned_ends = 1024;
 
-/// Guards the blocks of one resource. Thread-safe; two threads that free the same block at once are told apart.
+/// Checks the blocks of one resource. Thread-safe. If two threads free the same block at the same time, only one
+/// succeeds.
 class Hardening {
  public:
   Hardening(Central& central, MemoryFaultHandler handler) : central_(central), handler_(handler) {}
 
-  /// Before `block`, which holds `bytes` and a canary, is given to the user.
+  /// Called before `block` is given to the user. The block holds `bytes` bytes and a canary.
   void check_in(std::byte* block, std::size_t bytes) noexcept;
-  /// Before a block is taken back; false where it must not be, since it is none or the user may still write to it.
+  /// Called before a block is taken back. Returns false if it must not be taken back, because it is not a live block of
+  /// this size or the user may still write to it.
   bool check_out(void* block, std::size_t bytes, std::size_t block_bytes) noexcept;
 
  private:
@@ -32,7 +34,7 @@ class Hardening {
   MemoryFaultHandler handler_;
 };
 
-/// Whether CONVOLUME_HARDENED_MEMORY asks for it; throws InvalidArgument where it is neither 0 nor 1.
+/// Returns whether CONVOLUME_HARDENED_MEMORY is 1. Throws InvalidArgument if it is set to anything but 0, 1 or nothing.
 bool hardened_by_environment();
 
 }  // namespace convolume::allocator

@@ -1,4 +1,4 @@
-// How many bytes are in use, and how many may be.
+// Counts the bytes in use and enforces the budget.
 #pragma once
 
 #include <atomic>
@@ -9,10 +9,11 @@
 
 namespace convolume::allocator {
 
-/// Bytes of live blocks. Threads add what they hold in steps of `most_pending`, or, where there is a budget, at once.
+/// Counts the bytes of live blocks. Threads add their bytes in steps of about `most_pending`, or immediately if there
+/// is a budget.
 class LiveBytes {
  public:
-  /// What a thread may hold or have given back without saying so.
+  /// Most bytes that a thread may have taken or given back without adding them here.
   static constexpr std::int64_t most_pending = std::int64_t{64} << 10;
 
   explicit LiveBytes(std::size_t budget) : budget_(budget) {}
@@ -22,9 +23,9 @@ class LiveBytes {
     if (bytes > 0) raise_peak(now);
   }
 
-  /// Throws MemoryBudgetExceeded. An exchange in place of an addition that is taken back: a request that is refused
-  /// must not be the reason for the refusal of another one. Returns what is held with them, for raise_peak() once they
-  /// are handed out.
+  /// Adds `bytes`, or throws MemoryBudgetExceeded. It uses a compare-exchange, not an addition that is undone, because
+  /// a refused request must not cause the refusal of another one. Returns the bytes that are then in use, for
+  /// raise_peak() after the block is handed out.
   std::int64_t charge(std::size_t bytes) {
     std::int64_t held = live_.load(std::memory_order_relaxed);
     do {

@@ -18,7 +18,8 @@ std::size_t page_size() {
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
-/// Whole pages from the kernel. Requests of 2 MiB and more are aligned to, and asked to be backed by, huge pages.
+/// Maps whole pages from the kernel. Requests of 2 MiB and more are aligned to huge pages, and the kernel is advised to
+/// use huge pages.
 class MmapResource final : public std::pmr::memory_resource {
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
     const std::size_t size = round_up(bytes == 0 ? 1 : bytes, page_size());
@@ -35,7 +36,7 @@ class MmapResource final : public std::pmr::memory_resource {
       if (slack != before) ::munmap(begin + before + size, slack - before);
       begin += before;
     }
-    // A hint only: without it the memory works all the same.
+    // The call is only a hint. If it fails, the memory still works.
     if (bytes >= huge_page) static_cast<void>(::madvise(begin, size, MADV_HUGEPAGE));
     return begin;
   }

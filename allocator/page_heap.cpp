@@ -18,14 +18,14 @@ std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit
 
 }  // namespace
 
-/// What upstream gave in one piece. The last run before `frontier` is in use; pages from there on are free, and were
-/// never in use from `touched` on.
+/// One piece of memory from upstream. The last run before `frontier` is in use. Pages from `frontier` on are free;
+/// pages from `touched` on were never in use.
 struct Chunk {
   std::byte* begin;
   std::uint32_t pages;
   Zone zone;
   std::uint32_t frontier = 0, touched = 0;
-  /// Index of the span + 1 for the first and the last page of every span, and for every page of a slab; other entries
+  /// Index of the span + 1, for the first and the last page of every span and for every page of a slab. Other entries
   /// are stale.
   std::unique_ptr<std::atomic<std::uint32_t>[]> span_of;
   std::unique_ptr<std::atomic<std::uint8_t>[]> notes;
@@ -49,7 +49,7 @@ int PageHeap::bin_of(std::uint32_t pages) noexcept {
   return 16 + 8 * doubling + static_cast<int>((pages >> (doubling + 1)) & 7);
 }
 
-/// Of the list that begins with `first`.
+/// Returns the smallest run with at least `pages` in the list that begins with `first`, or `none`.
 std::uint32_t PageHeap::smallest_of(std::uint32_t first, std::uint32_t pages) noexcept {
   std::uint32_t best = none;
   for (std::uint32_t s = first; s != none; s = spans_[s].next) {
@@ -99,7 +99,7 @@ void PageHeap::unlist(std::uint32_t span) noexcept {
   }
 }
 
-/// After it one new_record() cannot fail.
+/// Makes sure that the next new_record() cannot fail.
 void PageHeap::reserve_record() {
   if (unused_records_ != none) return;
   if (records_ == none) throw std::bad_alloc();
@@ -132,8 +132,8 @@ std::uint32_t PageHeap::new_span(Chunk& chunk, std::uint32_t first, std::uint32_
   return span;
 }
 
-// Entries of the map are relaxed: whoever asks about a block of its own has got it from a thread that wrote them
-// before; whoever asks about a stranger's address has to hold every answer against the span itself.
+// Entries of the map are relaxed. A thread that asks about its own block got the block from a thread that wrote the
+// entries before. A thread that asks about another address must check the answer against the span itself.
 void PageHeap::map_ends(std::uint32_t span) noexcept {
   const Span& s = spans_[span];
   const std::size_t first = s.chunk->page_of(s.begin);
@@ -201,20 +201,20 @@ std::size_t PageHeap::bytes_of(Zone zone) const noexcept {
   return bytes;
 }
 
-/// Of upstream, `bytes` or, where it does not have so much, `least`; what it gave is then in `bytes`.
+/// Takes `bytes` from upstream, or `least` if upstream does not have as much. Stores the size in `bytes`.
 std::byte* PageHeap::ask_upstream(std::size_t& bytes, std::size_t least) {
   if (bytes > least) {
     try {
       return static_cast<std::byte*>(upstream_->allocate(bytes, huge_page));
-    } catch (...) {  // some resources refuse with an exception of their own; the next call says so again
+    } catch (...) {  // some resources throw their own exception; the next call throws it again
       bytes = least;
     }
   }
   return static_cast<std::byte*>(upstream_->allocate(bytes, huge_page));
 }
 
-/// Chunks grow with what is held, so that there are few of them: runs are not joined over their borders. Pages that are
-/// never used cost address space only.
+/// Adds a chunk. The size of chunks grows with the bytes already held, so that there are few chunks; runs are not
+/// joined across chunks. Pages that are never used cost only address space.
 void PageHeap::grow(std::uint32_t pages, Zone zone) {
   const std::size_t least = round_up(pages * page, huge_page);
   std::size_t bytes = least + std::clamp(bytes_of(zone), least_step, largest_step);
@@ -246,7 +246,7 @@ void PageHeap::map_chunk(Chunk& chunk) {
     if (leaf.load(std::memory_order_relaxed) == nullptr) {
       leaves_.reserve(leaves_.size() + 1);
       leaves_.push_back(std::make_unique<Leaf>());
-      // release, here and below: find() may be asked about a stranger's address while the map grows.
+      // release, here and below: find() may be called for any address while the map grows.
       leaf.store(leaves_.back().get(), std::memory_order_release);
     }
   }
@@ -259,7 +259,7 @@ void PageHeap::map_chunk(Chunk& chunk) {
 Chunk* PageHeap::chunk_of(const void* address) noexcept {
   const std::uintptr_t region = reinterpret_cast<std::uintptr_t>(address) >> region_bits;
   if (region >> (address_bits - region_bits) != 0) return nullptr;
-  // acquire, twice: pairs with map_chunk().
+  // acquire, here and below: pairs with the releases in map_chunk().
   Leaf* leaf = map_[region >> leaf_bits].load(std::memory_order_acquire);
   if (leaf == nullptr) return nullptr;
   return (*leaf)[region % std::tuple_size_v<Leaf>].load(std::memory_order_acquire);
@@ -271,7 +271,7 @@ std::uint32_t PageHeap::find(const void* address) noexcept {
   return chunk->span_of[chunk->page_of(static_cast<const std::byte*>(address))].load(std::memory_order_relaxed) - 1;
 }
 
-/// Makes a free neighbour, which lies directly before or behind, part of `span`.
+/// Joins a free neighbour, directly before or behind, with `span`.
 void PageHeap::swallow(std::uint32_t span, std::uint32_t neighbour) noexcept {
   unlist(neighbour);
   spans_[span].begin = std::min(spans_[span].begin, spans_[neighbour].begin);

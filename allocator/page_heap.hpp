@@ -19,12 +19,13 @@ constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 struct Chunk;
 
-/// What a chunk is for. Slabs come to stay, at a moment that depends on what threads cache; among large blocks they
-/// would keep apart what is to be joined, and let blocks that come again in the same order find another place.
+/// The use of a chunk. Slabs stay for a long time, and when they appear depends on what threads cache. Among large
+/// blocks, slabs would prevent the joining of free runs, and blocks that are allocated again in the same order would
+/// get other addresses.
 enum class Zone : std::uint8_t { blocks, slabs };
 constexpr Zone other(Zone zone) { return zone == Zone::blocks ? Zone::slabs : Zone::blocks; }
 
-/// A run of pages of one chunk: a large block, a slab of small ones, or free.
+/// A run of pages of one chunk: a large block, a slab of small blocks, or free.
 struct Span {
   enum class State : std::uint8_t { unused, free, block, slab };
 
@@ -33,7 +34,7 @@ struct Span {
   std::uint32_t pages;
   std::uint32_t previous, next;  ///< in the heap's list of free runs; `next` also in the list of unused records
   std::uint32_t slot;            ///< of a slab: its number in its class
-  std::uint32_t gathered;        ///< of a slab, while its class is being searched: its free blocks
+  std::uint32_t gathered;        ///< of a slab, while its class is searched: its free blocks
   std::int16_t size_class;       ///< of a slab
   std::atomic<State> state;
   std::atomic<std::uint8_t> guard;  ///< of a block: see hardening.hpp
@@ -41,12 +42,13 @@ struct Span {
 
 using Spans = BlockTable<StdAtomics, Span>;
 
-/// Free runs in bins by size, eight per doubling; the smallest run that fits is taken, the lowest one of these. What is
-/// free behind the last run of a chunk is no run but room, taken where none fits, in the oldest chunk that has enough:
-/// where a run lies follows from what is live, and not from which pages were used before.
+/// The heap of pages. Free runs are in bins by size, eight per doubling. The smallest run that fits is taken; among
+/// equal sizes, the one with the lowest address. Free pages behind the last run of a chunk do not form a run. They are
+/// used if no run fits, in the oldest chunk that has enough of them. Therefore, the position of a run depends on what
+/// is live, and not on which pages were used before.
 ///
-/// Only find() is thread-safe; everything else has one caller at a time. Memory comes from upstream in chunks of whole,
-/// aligned huge pages and goes back at destruction.
+/// Only find() is thread-safe; all other functions have one caller at a time. Memory comes from upstream in chunks of
+/// whole, aligned huge pages, and is returned in the destructor.
 class PageHeap {
  public:
   explicit PageHeap(std::pmr::memory_resource* upstream);
@@ -56,36 +58,37 @@ class PageHeap {
 
   Spans& spans() noexcept { return spans_; }
 
-  /// A run of `pages` between others; or `none`. Throws std::bad_alloc where the table of spans cannot grow.
+  /// Takes a free run of `pages` pages, or returns `none`. Throws std::bad_alloc if the table of spans cannot grow.
   std::uint32_t take(std::uint32_t pages, Zone zone);
-  /// The same behind the last run of a chunk, from pages that were in use before, or that were never where allowed.
+  /// Takes a run behind the last run of a chunk, or returns `none`. Never used pages are taken only if `untouched`.
   std::uint32_t extend(std::uint32_t pages, Zone zone, bool untouched);
-  /// A new chunk with at least `pages`. Throws what upstream throws, and then has changed nothing.
+  /// Adds a chunk with at least `pages` pages. Throws what upstream throws; the heap is unchanged then.
   void grow(std::uint32_t pages, Zone zone);
   /// Takes a run back and joins it with its free neighbours.
   void give(std::uint32_t span) noexcept;
-  /// find() answers with this span for every page of it, not for its first one only.
+  /// Makes find() return this span for every page of it, not only for its first and last page.
   void map_all_pages(std::uint32_t span) noexcept;
-  /// A byte for each page of a span, 0 at first and after the page was given back to the system, whose meaning is the
-  /// caller's: hardening.hpp. They stay when runs are cut and joined.
+  /// Returns a byte for each page of a span. It is 0 at first and after the page was given back to the system. The
+  /// caller defines its meaning: see hardening.hpp. The bytes keep their values when runs are cut and joined.
   std::span<std::atomic<std::uint8_t>> notes(std::uint32_t span) noexcept;
-  /// That of the page that begins at `address`; empty where none of this heap does.
+  /// Returns the note of the page that begins at `address`, or an empty span if no page of this heap begins there.
   std::span<std::atomic<std::uint8_t>> note_at(const void* address) noexcept;
-  /// Gives the pages of free runs back to the system, where upstream is mmap_resource(); returns how many bytes.
+  /// Gives the pages of free runs back to the system if upstream is mmap_resource(). Returns their bytes.
   std::size_t release_pages() noexcept;
 
-  /// The span that holds `address`, or `none`: of a block the first page counts, of a slab every one. Any thread may
-  /// ask about any address at any time.
+  /// Returns the span that holds `address`, or `none`. It finds a block by an address in its first page, and a slab by
+  /// any address. Any thread may call it for any address at any time.
   std::uint32_t find(const void* address) noexcept;
 
-  /// Bytes of pages that were ever in use, but for those behind the last run of a chunk that release_pages() gave back.
+  /// Returns the bytes of all pages that were ever in use, except pages behind the last run of a chunk that
+  /// release_pages() gave back.
   std::size_t touched_bytes() const noexcept { return touched_bytes_.load(std::memory_order_relaxed); }
   std::size_t upstream_bytes() const noexcept { return upstream_bytes_.load(std::memory_order_relaxed); }
   std::uint64_t upstream_calls() const noexcept { return upstream_calls_.load(std::memory_order_relaxed); }
 
  private:
-  // Bits 21-46 of an address: the user's half of an address space of four levels, which the kernel stays in unless it
-  // is asked for more.
+  // The map covers bits 21-46 of an address: the user half of an address space with four levels. The kernel gives no
+  // other addresses unless it is asked for them.
   static constexpr int address_bits = 47, leaf_bits = 14, region_bits = 21;
   static constexpr std::size_t roots = std::size_t{1} << (address_bits - region_bits - leaf_bits);
   using Leaf = std::array<std::atomic<Chunk*>, std::size_t{1} << leaf_bits>;

@@ -1,4 +1,4 @@
-// What AddressSanitizer is told about free memory; nothing in other builds.
+// Tells AddressSanitizer about free memory. The functions do nothing in other builds.
 #pragma once
 
 #include <cstddef>

@@ -19,7 +19,7 @@ using namespace allocator;
 
 namespace {
 
-/// relaxed throughout: these are numbers, nothing is read through them.
+/// Numbers of blocks. All accesses are relaxed: nothing is read through these numbers.
 struct Counts {
   std::atomic<std::uint64_t> taken{0}, given{0};
 };
@@ -52,16 +52,16 @@ struct SlabResource::Impl final : CacheOwner {
 
   LiveBytes live;
   Central central;
-  std::array<Counts, class_count> counts;  // of large blocks, of threads that ended, and of those without a cache
+  std::array<Counts, class_count> counts;  // of large blocks, of threads that ended, and of threads without a cache
   std::optional<Hardening> hardening;
 };
 
-/// Whether any class could have served it.
+/// Returns whether any class can serve such a request.
 bool SlabResource::Impl::served(std::size_t bytes, std::size_t alignment) const noexcept {
   return bytes <= largest_block - (hardening ? canary : 0) && alignment <= page;
 }
 
-/// What serves a request.
+/// Returns the block that serves a request. Throws std::bad_alloc or InvalidArgument if no block can.
 Fit SlabResource::Impl::fit_for(std::size_t bytes, std::size_t alignment) const {
   const std::size_t extra = hardening ? canary : 0;
   if (bytes > largest_block - extra) throw std::bad_alloc();
@@ -71,7 +71,7 @@ Fit SlabResource::Impl::fit_for(std::size_t bytes, std::size_t alignment) const 
   return fit_of(bytes + extra, alignment);
 }
 
-/// Without a budget; with one, charge() has counted already.
+/// Counts bytes if there is no budget. With a budget, charge() has counted them already.
 void SlabResource::Impl::count_bytes(ThreadCache& cache, std::int64_t bytes) noexcept {
   const std::int64_t pending = cache.pending.get() + bytes;
   const bool much = pending > LiveBytes::most_pending || pending < -LiveBytes::most_pending;
@@ -102,7 +102,7 @@ std::byte* SlabResource::Impl::take(Fit fit) {
 void SlabResource::Impl::give_cached(int size_class, std::byte* block, ThreadCache& cache) noexcept {
   Magazine& magazine = cache.magazines[static_cast<std::size_t>(size_class)];
   if (magazine.count == cached_blocks(size_class)) {
-    // The older half goes: what was freed last is what the caches still hold.
+    // Return the older half. The blocks that were freed last are still in the CPU caches.
     const std::size_t batch = batch_blocks(size_class);
     central.give_batch(size_class, std::span(magazine.blocks).first(batch));
     std::copy(magazine.blocks.begin() + static_cast<std::ptrdiff_t>(batch), magazine.blocks.begin() + magazine.count,
@@ -168,7 +168,7 @@ void* SlabResource::do_allocate(std::size_t bytes, std::size_t alignment) {
 void SlabResource::do_deallocate(void* pointer, std::size_t bytes, std::size_t alignment) {
   auto* block = static_cast<std::byte*>(pointer);
   if (impl_->hardening && !impl_->served(bytes, alignment)) {
-    impl_->hardening->check_out(pointer, bytes, 0);  // which reports it: no block has that size
+    impl_->hardening->check_out(pointer, bytes, 0);  // reports the mistake: no block has 0 bytes
     return;
   }
   const Fit fit = impl_->fit_for(bytes, alignment);
@@ -178,7 +178,7 @@ void SlabResource::do_deallocate(void* pointer, std::size_t bytes, std::size_t a
 }
 
 std::size_t SlabResource::trim() {
-  // Before the lists are searched; other threads keep what they cache.
+  // First return the own blocks, before the lists are searched. Other threads keep their cached blocks.
   if (ThreadCache* own = impl_->cache()) impl_->retire_own(*own);
   return impl_->central.trim();
 }

@@ -7,7 +7,8 @@
 namespace convolume::allocator {
 namespace {
 
-// Taken where a thread or a resource begins or ends, and by statistics. Needs no destructor, and so outlives them all.
+// Locked when a thread or a resource begins or ends, and for statistics. It needs no destructor, so it outlives all of
+// them.
 constinit std::mutex registry;
 
 }  // namespace
@@ -19,7 +20,7 @@ struct ThreadCaches {
   std::vector<std::unique_ptr<ThreadCache>> caches;
 
   ~ThreadCaches() {
-    // Destructors of other thread-local objects may still allocate and free: then from the lists themselves.
+    // Destructors of other thread-local objects may still allocate and free. They then use the lists directly.
     CacheOwner::current_ = {.ended = true};
     const CacheOwner::Lock lock;
     for (const auto& cache : caches) {
@@ -73,7 +74,7 @@ ThreadCache* CacheOwner::find_cache() noexcept {
   try {
     if (found == nullptr) found = caches_of_thread.attach(*this);
   } catch (const std::bad_alloc&) {
-    return nullptr;  // slower, and a free must not fail
+    return nullptr;  // the caller works without a cache, which is slower, because a free must not fail
   }
   current_ = {id_, found, false};
   return found;

@@ -1,4 +1,4 @@
-// What each thread keeps to itself: a magazine of free blocks for every small class of a resource.
+// The per-thread part of a resource: a magazine of free blocks for every small class.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 
 namespace convolume::allocator {
 
-/// Written by one thread, read by any: an increment is a load and a store, not a locked operation. relaxed: nothing is
-/// read through these numbers.
+/// A counter that one thread writes and any thread reads. An increment is a load and a store, not a locked operation.
+/// relaxed: nothing is read through these numbers.
 template <class T>
 class OwnCounter {
  public:
@@ -32,31 +32,32 @@ struct Magazine {
 
 class CacheOwner;
 
-/// The magazines of one thread for one resource. Its thread alone uses it; `owner` is guarded by the registry's mutex.
+/// The magazines of one thread for one resource. Only this thread uses them. The registry's mutex guards `owner`.
 struct ThreadCache {
   std::uint64_t owner_id = 0;
-  CacheOwner* owner = nullptr;  ///< null once the resource is gone
-  /// Bytes taken less bytes given that the resource's own count does not hold yet.
+  CacheOwner* owner = nullptr;  ///< null after the end of the resource
+  /// Bytes taken minus bytes given that are not yet in the resource's own count.
   OwnCounter<std::int64_t> pending;
   std::array<Magazine, small_classes> magazines;
 };
 
-/// A resource as threads know it. A thread and a resource may end in either order: when the thread ends, retire() takes
-/// its blocks; when the resource ends, the caches of all threads forget it, and are deleted by their threads later.
+/// The owner of thread caches: a resource. A thread and a resource may end in either order. When the thread ends,
+/// retire() takes its blocks. When the resource ends, the caches of all threads are detached from it; their threads
+/// delete them later.
 class CacheOwner {
  public:
   CacheOwner();
   CacheOwner(const CacheOwner&) = delete;
   CacheOwner& operator=(const CacheOwner&) = delete;
 
-  /// The cache of the calling thread; null while the thread ends or where memory for one lacks.
+  /// Returns the cache of the calling thread. Returns null while the thread ends, or if there is no memory for a cache.
   ThreadCache* cache() noexcept {
     const Current& now = current_;
     return now.owner_id == id_ ? now.cache : find_cache();
   }
 
-  /// Calls begin(), and visit(const ThreadCache&) for each thread that has one, which goes on meanwhile. None ends in
-  /// between, so that what threads hand over when they end is seen once.
+  /// Calls begin(), and then visit(const ThreadCache&) for each thread that has a cache. Those threads keep running. No
+  /// thread's cache is retired in between, so that the counts that it hands over are seen exactly once.
   template <class Begin, class Visit>
   void for_each_cache(const Begin& begin, const Visit& visit) const {
     const Lock lock;
@@ -66,11 +67,11 @@ class CacheOwner {
 
  protected:
   ~CacheOwner() = default;
-  /// To be called first in the destructor of the resource.
+  /// Must be called first in the destructor of the resource.
   void forget_threads() noexcept;
-  /// Takes over what a thread that ends holds. While no cache is looked at.
+  /// Takes over what a thread that ends holds. The registry is locked, so that nobody reads the caches meanwhile.
   virtual void retire(ThreadCache& cache) noexcept = 0;
-  /// The same of a thread that goes on: the calling one.
+  /// Retires the cache of the calling thread, which continues to run.
   void retire_own(ThreadCache& cache) noexcept {
     const Lock lock;
     retire(cache);
@@ -82,10 +83,10 @@ class CacheOwner {
     Lock();
     ~Lock();
   };
-  /// The cache that the thread used last. Needs no constructor and no destructor, and so is valid in a thread that
+  /// The cache that the thread used last. It needs no constructor and no destructor, so it is valid in a thread that
   /// ends.
   struct Current {
-    std::uint64_t owner_id = 0;  // 0 is no resource's
+    std::uint64_t owner_id = 0;  // 0 belongs to no resource
     ThreadCache* cache = nullptr;
     bool ended = false;
   };
@@ -93,7 +94,7 @@ class CacheOwner {
   ThreadCache* find_cache() noexcept;
 
   static constinit thread_local Current current_;
-  const std::uint64_t id_;  // never used twice, so that a cache is never taken for that of another resource
+  const std::uint64_t id_;  // never used twice, so that a cache is never taken for the cache of another resource
   std::vector<ThreadCache*> caches_;
 };
 

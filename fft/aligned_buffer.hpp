@@ -1,4 +1,4 @@
-// Memory for planning and measuring; plans execute on memory of their callers.
+// Aligned memory for planning and measuring. Plans execute in memory that the caller passes.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace convolume::fft {
 
-/// At least 64 bytes, aligned to 64. Throws std::bad_alloc.
+/// Holds `bytes` bytes, at least 64, aligned to 64 bytes. The constructor throws std::bad_alloc.
 class AlignedBuffer {
  public:
   explicit AlignedBuffer(std::size_t bytes)

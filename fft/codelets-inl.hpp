@@ -1,6 +1,6 @@
-// Discrete Fourier transforms of small lengths, held in registers, one independent line per lane. Everything here is
-// forward (sign -1) and unnormalised; a backward transform is a forward one whose real and imaginary parts have changed
-// places on the way in and out. Compiled once per SIMD target.
+// Discrete Fourier transforms of small lengths, held in registers, one independent line per lane. All transforms here
+// are forward (sign -1) and unnormalised. A backward transform is a forward transform with real and imaginary parts
+// swapped on input and on output. This file is compiled once per SIMD target.
 #if defined(CONVOLUME_FFT_CODELETS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef CONVOLUME_FFT_CODELETS_INL_HPP
 #undef CONVOLUME_FFT_CODELETS_INL_HPP
@@ -15,7 +15,7 @@
 
 #include "fft/root_of_unity.hpp"
 
-// For lambdas in unrolled loops: compiled for the target of their surroundings, and never called.
+// For lambdas in unrolled loops: they are compiled for the target of the enclosing function and are always inlined.
 #ifndef CONVOLUME_ALWAYS_INLINE
 #define CONVOLUME_ALWAYS_INLINE HWY_ATTR __attribute__((always_inline))
 #endif
@@ -25,7 +25,7 @@ namespace convolume::fft {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Locality of __builtin_prefetch: what is asked for goes into the L2, and leaves the L1 to the work at hand.
+/// Locality argument of __builtin_prefetch: prefetched data goes into the L2 and does not displace what the L1 holds.
 inline constexpr int into_l2 = 2;
 
 /// Complex numbers, one per lane.
@@ -46,7 +46,7 @@ template <class V>
 HWY_INLINE Complex<V> Conjugate(const Complex<V>& a) {
   return {a.re, hn::Neg(a.im)};
 }
-/// a - i b and a + i b.
+/// Return a - i b and a + i b.
 template <class V>
 HWY_INLINE Complex<V> SubtractI(const Complex<V>& a, const Complex<V>& b) {
   return {hn::Add(a.re, b.im), hn::Sub(a.im, b.re)};
@@ -55,13 +55,13 @@ template <class V>
 HWY_INLINE Complex<V> AddI(const Complex<V>& a, const Complex<V>& b) {
   return {hn::Sub(a.re, b.im), hn::Add(a.im, b.re)};
 }
-/// a * (re + i im).
+/// Returns a * (re + i im).
 template <class V>
 HWY_INLINE Complex<V> Multiply(const Complex<V>& a, const V re, const V im) {
   return {hn::NegMulAdd(a.im, im, hn::Mul(a.re, re)), hn::MulAdd(a.im, re, hn::Mul(a.re, im))};
 }
 
-/// Calls f with the constants 0 .. N-1: a loop whose arrays stay in registers.
+/// Calls f with the constants 0 .. N-1, so that the arrays that f indexes stay in registers.
 template <class F, std::size_t... I>
 HWY_INLINE void UnrollImpl(const F& f, std::index_sequence<I...>) {
   (f(std::integral_constant<int, static_cast<int>(I)>{}), ...);
@@ -71,7 +71,7 @@ HWY_INLINE void Unroll(const F& f) {
   UnrollImpl(f, std::make_index_sequence<static_cast<std::size_t>(N)>{});
 }
 
-/// exp(-2 pi i K / N) * a, without the multiplications that K / N does not need.
+/// Returns exp(-2 pi i K / N) * a. Multiplications by 1, -1, i and -i are left out.
 template <int K, int N, class D, class V>
 HWY_INLINE Complex<V> Rotate(D d, const Complex<V>& a) {
   using T = hn::TFromD<D>;
@@ -96,24 +96,26 @@ HWY_INLINE Complex<V> Rotate(D d, const Complex<V>& a) {
   }
 }
 
-/// A point of a line, and the one that was visited before it; before the first one stands point 0.
+/// A visit to one point of a line. `before` is the point that was visited before it; it is 0 for the first visit.
 template <int Point, int Before>
 struct Visit {
   static constexpr int point = Point, before = Before;
 };
-/// What comes before visit `step` of round `round` where each round takes every `rounds`-th of a line's points.
+/// Returns the point that is visited before visit `step` of round `round`. Round r visits the points r, r + rounds, r +
+/// 2 rounds, ...
 constexpr int BeforeInRounds(int rounds, int steps, int round, int step) {
   if (step > 0) return round + rounds * (step - 1);
   return round > 0 ? round - 1 + rounds * (steps - 1) : 0;
 }
 template <int Rounds, int Steps, int Round, int Step>
 inline constexpr Visit<Round + Rounds * Step, BeforeInRounds(Rounds, Steps, Round, Step)> in_rounds{};
-/// Point J where points are visited one after the other.
+/// Visits point J if the points are visited in ascending order.
 template <int J>
 inline constexpr Visit<J, (J > 0 ? J - 1 : 0)> in_turn{};
 
-/// Goes from point to point of a line in memory. A walk needs a register or two; addresses that a compiler finds for
-/// all points of a butterfly at once do not fit into registers, and cost more time than the arithmetic.
+/// Goes from point to point of a line in memory. A walk needs one or two registers. Without it, a compiler computes the
+/// addresses of all points of a butterfly at once. These addresses do not fit into the registers, and spilling them
+/// costs more time than the arithmetic.
 template <class T>
 class Walk {
  public:
@@ -121,7 +123,7 @@ class Walk {
   template <class V>
   HWY_INLINE T* To(V visit) {
     point_ += (visit.point - visit.before) * step_;
-    asm("" : "+r"(point_));  // no address is known ahead of its turn
+    asm("" : "+r"(point_));  // hides point_ from the optimiser, so that no address is computed early
     return point_;
   }
 
@@ -130,14 +132,13 @@ class Walk {
   std::ptrdiff_t step_;
 };
 
-/// The discrete Fourier transform of N points that `load(visit)` gives, one after the other, and of which
-/// `store(visit, value)` takes number k: the sum over j of point j times exp(-2 pi i j k / N). All loads come before
-/// the first store. In which order points are visited is the transform's affair: few of them have to be in registers at
-/// once.
+/// Computes the discrete Fourier transform of N points. `load(visit)` returns a point; `store(visit, value)` receives
+/// output k, the sum over j of point j times exp(-2 pi i j k / N). All loads come before the first store. Each
+/// transform chooses the order in which it visits the points, so that few of them are in registers at once.
 template <int N>
 struct Dft;
 
-/// In place, in registers.
+/// Transforms the N points of x in place, in registers.
 template <int N, class D, class V>
 HWY_INLINE void TransformInPlace(D d, std::array<Complex<V>, N>& x) {
   Dft<N>::template Run<V>(
@@ -145,7 +146,7 @@ HWY_INLINE void TransformInPlace(D d, std::array<Complex<V>, N>& x) {
       [&](auto visit, const Complex<V>& value) CONVOLUME_ALWAYS_INLINE { x[visit.point] = value; });
 }
 
-/// Points in turn, held in registers together: what F does in place.
+/// Loads all N points in ascending order, calls `transform` on them in place, and stores them in ascending order.
 template <int N, class V, class Load, class Store, class F>
 HWY_INLINE void InTurn(const Load& load, const Store& store, const F& transform) {
   std::array<Complex<V>, N> x;
@@ -186,7 +187,7 @@ struct Dft<4> {
   }
 };
 
-/// Odd primes by the sums and differences of mirrored terms: 4 h^2 multiply-adds for h = (N-1)/2.
+/// Transforms an odd prime length by the sums and differences of mirrored points: 4 h^2 multiply-adds for h = (N-1)/2.
 template <int N>
 struct OddPrimeDft {
   template <class V, class D, class Load, class Store>
@@ -225,8 +226,8 @@ struct OddPrimeDft {
     });
   }
 };
-/// Length 3 has one odd term: a multiply-add takes it to both outputs with one rounding instead of two, which counts
-/// where a length has many factors 3.
+/// Transforms length 3, which has one odd term. A multiply-add adds this term to each output with one rounding instead
+/// of two. This matters for lengths with many factors 3.
 template <>
 struct Dft<3> {
   template <class V, class D, class Load, class Store>
@@ -251,7 +252,7 @@ struct Dft<11> : OddPrimeDft<11> {};
 template <>
 struct Dft<13> : OddPrimeDft<13> {};
 
-/// N = A * B: B transforms of length A, rotations, A transforms of length B.
+/// Transforms N = A * B points (Cooley-Tukey): B transforms of length A, twiddle factors, A transforms of length B.
 template <int A, int B>
 struct CompositeDft {
   template <class V, class D, class Load, class Store>
@@ -272,22 +273,23 @@ struct CompositeDft {
   }
 };
 
-/// N = A * B without common factor (Good 1958, Thomas 1963): no rotations between the two, only an order of terms.
+/// Transforms N = A * B points for coprime A and B (Good 1958, Thomas 1963). The points are reordered instead of
+/// multiplied by twiddle factors.
 template <int A, int B>
 struct PrimeFactorDft {
-  /// The k below A * B that leaves `a` modulo A and `b` modulo B.
+  /// Returns the k below A * B that leaves remainder `a` modulo A and `b` modulo B.
   static constexpr int Remainders(int a, int b) {
     int k = a;
     while (k % B != b) k += A;
     return k;
   }
-  /// Column b holds the points (B a + A b) mod N, which leave this modulo B.
+  /// Returns the column b whose points (B a + A b) mod N leave `remainder` modulo B.
   static constexpr int ColumnWith(int remainder) {
     int b = 0;
     while (A * b % B != remainder) ++b;
     return b;
   }
-  /// The a of point B * step + remainder in that column.
+  /// Returns the index a of point B * step + remainder in its column.
   static constexpr int PlaceInColumn(int remainder, int step) {
     int a = 0;
     while ((B * a + A * ColumnWith(remainder)) % (A * B) != B * step + remainder) ++a;

@@ -1,4 +1,4 @@
-// Interleaved complex numbers in vectors, compiled once per SIMD target.
+// Operations on interleaved complex numbers in vectors. This file is compiled once per SIMD target.
 #if defined(CONVOLUME_FFT_COMPLEX_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef CONVOLUME_FFT_COMPLEX_INL_HPP
 #undef CONVOLUME_FFT_COMPLEX_INL_HPP
@@ -12,8 +12,8 @@ HWY_BEFORE_NAMESPACE();
 namespace convolume::fft {
 namespace HWY_NAMESPACE {
 
-#if HWY_TARGET != HWY_SCALAR  // one lane holds no pair
-/// (re, im) to (im, re) in every pair of lanes.
+#if HWY_TARGET != HWY_SCALAR  // one lane holds no (re, im) pair
+/// Swaps (re, im) to (im, re) in every pair of lanes.
 template <class D>
 HWY_INLINE hwy::HWY_NAMESPACE::Vec<D> SwapPairs(D, hwy::HWY_NAMESPACE::Vec<D> a) {
   if constexpr (sizeof(hwy::HWY_NAMESPACE::TFromD<D>) == 4) {

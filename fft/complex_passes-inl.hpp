@@ -1,5 +1,5 @@
-// Complex passes of all radices that are held in registers. Compiled once per SIMD target, and for one type per
-// translation unit, since that takes long.
+// Complex passes of all radices that fit into registers. This file is compiled once per SIMD target, and for one data
+// type per translation unit, because it takes long to compile.
 #if defined(CONVOLUME_FFT_COMPLEX_PASSES_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef CONVOLUME_FFT_COMPLEX_PASSES_INL_HPP
 #undef CONVOLUME_FFT_COMPLEX_PASSES_INL_HPP
@@ -14,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace convolume::fft {
 namespace HWY_NAMESPACE {
 
-/// Asks for R points that lie `step` apart.
+/// Prefetches R points that lie `step` elements apart.
 template <int R, int ToWrite, class T>
 HWY_INLINE void AskFor(const T* first, std::ptrdiff_t step, std::ptrdiff_t im) {
   Walk<const T> walk(first, step);
@@ -25,7 +25,8 @@ HWY_INLINE void AskFor(const T* first, std::ptrdiff_t step, std::ptrdiff_t im) {
   });
 }
 
-/// Frequency k of one column. `in` and `out` are its first points.
+/// Computes the radix-R butterfly of one sub-sequence at one frequency (see PassArguments). `in` and `out` are its
+/// first points.
 template <int R, bool Pruned, bool Twiddled, class T>
 HWY_INLINE void Butterfly(const PassArguments<T>& a, const T* in, T* out, index_t first_in, index_t first_out,
                           const T* twiddles) {
@@ -58,7 +59,7 @@ HWY_INLINE void Butterfly(const PassArguments<T>& a, const T* in, T* out, index_
 
 template <int R, bool Pruned, class T>
 void ComplexPass(const PassArguments<T>& arguments) {
-  const PassArguments<T> a = arguments;  // a copy, which no store can change
+  const PassArguments<T> a = arguments;  // a local copy: the compiler then knows that no store changes it
   for (index_t line = 0; line < a.lines; ++line) {
     const T* in = a.in + line * a.in_line;
     T* out = a.out + line * a.out_line;

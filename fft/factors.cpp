@@ -9,20 +9,23 @@
 namespace convolume::fft {
 namespace {
 
-/// Cycles per point of a pass of each radix, twiddles included; measured on lines that lie in L1. Beside these, a pass
-/// moves every point through L1 or, where lines are long, L2.
+/// Cycles per point of a pass of each radix, twiddle factors included, measured on lines that lie in the L1. In
+/// addition, a pass moves every point through the L1, or through the L2 for long lines; `move_cycles` is the price of
+/// that.
 constexpr std::array<double, largest_codelet + 1> pass_cycles{0,   4.0, 5.5,  5.6, 5.7,  6.3,  6.9,  7.2, 7.6,
                                                               8.5, 7.9, 12.5, 9.4, 16.6, 10.6, 11.2, 11.2};
 constexpr double move_cycles = 3.5;
-/// What a prime among other factors costs beside its own transform: twiddles, and points that lie apart.
+/// Cycles per point of a prime radix among other radices, beside the transform itself: twiddle factors and strided
+/// points.
 constexpr double apart_cycles = 8;
 constexpr double copy_cycles = 4.5, product_cycles = 5.0, call_cycles = 30;
 
-/// The cheapest codelets for a length without prime factors above 13.
+/// Returns the cheapest sequence of codelets for a length without prime factors above 13.
 Factorization factorize_smooth(index_t n) {
   std::map<index_t, Factorization> best;
   best[1] = {{}, 0};
-  // Lengths that divide n, smallest first, each from one radix fewer.
+  // Lengths that divide n, smallest first. The best sequence for each adds one radix to the best sequence for a smaller
+  // one.
   std::vector<index_t> divisors;
   for (index_t m = 1; m * m <= n; ++m) {
     if (n % m != 0) continue;
@@ -38,7 +41,7 @@ Factorization factorize_smooth(index_t n) {
       if (m % radix != 0) continue;
       const Factorization& rest = best[m / radix];
       if (rest.cycles < 0) continue;
-      // Cycles are per point here, for comparison.
+      // Here the unit is cycles per point, so that different lengths compare.
       const double cycles = rest.cycles + pass_cycles[static_cast<std::size_t>(radix)] + move_cycles;
       if (choice.cycles >= 0 && choice.cycles <= cycles) continue;
       choice = rest;
@@ -52,7 +55,7 @@ Factorization factorize_smooth(index_t n) {
   return result;
 }
 
-/// The cheapest smooth length from `least` to twice as much.
+/// Returns the cheapest smooth length from `least` up to 2 * `least`.
 index_t convolution_length(index_t least) {
   index_t best = 0;
   double cycles = 0;
@@ -63,7 +66,7 @@ index_t convolution_length(index_t least) {
       best = m;
       cycles = candidate;
     }
-    // A longer transform than this cannot win.
+    // A transform longer than 1.25 * least cannot be cheaper.
     if (m > least + least / 4 && best != 0) break;
   }
   return best;

@@ -1,4 +1,4 @@
-// Which passes a length is transformed in: a deterministic choice by estimated cycles.
+// Chooses the passes of a transform of a given length: a deterministic choice by estimated cycles.
 #pragma once
 
 #include <vector>
@@ -12,10 +12,11 @@ struct Factorization {
   double cycles = 0;             ///< per line of vectors
 };
 
-/// The cheapest sequence of radices for n. Constants: Zen 4, AVX-512, one core, data in L1.
+/// Returns the cheapest sequence of radices for n. The cost constants were measured on Zen 4, AVX-512, one core, data
+/// in the L1.
 Factorization factorize(index_t n);
 
-/// The algorithm that `requested` stands for at prime p > 13, its estimated cycles, and the length of its convolution.
+/// The algorithm for a prime p > 13, its estimated cycles, and the length of its convolution.
 struct PrimeChoice {
   PrimeAlgorithm algorithm;
   index_t convolution;  ///< 0 for generic
@@ -23,9 +24,9 @@ struct PrimeChoice {
 };
 PrimeChoice choose_prime(index_t p, PrimeAlgorithm requested);
 
-/// Largest prime factor of n; 1 for n = 1.
+/// Returns the largest prime factor of n, and 1 for n = 1.
 index_t largest_prime_factor(index_t n);
-/// Whether no prime factor of n is above 13: codelets serve all of it.
+/// Returns whether no prime factor of n is above 13, so that codelets transform the whole line.
 bool is_smooth(index_t n);
 
 }  // namespace convolume::fft

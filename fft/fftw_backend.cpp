@@ -1,4 +1,5 @@
-// FFTW as a backend: natural order in one guru plan, rotated order as Algorithm 2 of Feinberg (2015) on FFTW's pieces.
+// The FFTW backend. Natural order is one guru plan. Rotated order is Algorithm 2 of Feinberg (2015), built from two
+// FFTW plans.
 #include <array>
 #include <cstring>
 #include <mutex>
@@ -15,7 +16,7 @@
 namespace convolume::fft {
 namespace {
 
-/// FFTW's two precisions under one set of names.
+/// Gives FFTW's functions for both precisions the same names.
 template <class T>
 struct Fftw;
 
@@ -55,14 +56,15 @@ struct Fftw<double> {
   static const char* version() { return fftw_version; }
 };
 
-/// FFTW's planner is one per process and not thread-safe.
+/// Returns the lock of FFTW's planner, which is one per process and not thread-safe.
 std::mutex& planner_mutex() {
   static std::mutex mutex;
   return mutex;
 }
 
-/// Hides wisdom from the planner: after a MEASURE plan an ESTIMATE plan would otherwise be the measured one, and the
-/// same program would round differently depending on what ran before it. Held under the planner lock.
+/// Hides FFTW's wisdom from the planner for its lifetime. Otherwise an ESTIMATE plan that follows a MEASURE plan would
+/// be the measured one, and the rounding of a program would depend on what ran before it. The caller holds the planner
+/// lock.
 template <class T>
 class WisdomSetAside {
  public:
@@ -84,7 +86,7 @@ class WisdomSetAside {
 
 enum class Step { r2c, c2r, forward, backward };
 
-/// One FFTW plan that is executed on new arrays.
+/// One FFTW plan. It is executed on arrays other than those it was planned with.
 template <class T>
 class Piece {
  public:
@@ -162,7 +164,7 @@ unsigned rigor_flag(Rigor rigor) {
 
 fftw_iodim64 dim(index_t n, index_t in, index_t out) { return {n, in, out}; }
 
-/// Swaps the roles of input and output strides: the backward plan walks the forward plan's way home.
+/// Swaps input and output strides: a backward plan reads what the forward plan writes.
 template <class Dims>
 Dims reversed(Dims dims) {
   for (auto& d : dims) std::swap(d.is, d.os);
@@ -173,7 +175,7 @@ std::size_t rounded(index_t elements, std::size_t each) {
   return (static_cast<std::size_t>(elements) * each + 63) / 64 * 64;
 }
 
-/// One pass, whose items are the volumes of the batch.
+/// A plan of one pass. Its items are the volumes of the batch.
 template <class T>
 class FftwPlan final : public Plan::Impl {
  public:
@@ -183,21 +185,22 @@ class FftwPlan final : public Plan::Impl {
     pass_items = {p.batch};
     x_padded_ = round_up(g.x_star, static_cast<index_t>(64 / g.complex_bytes), "fft extent");
     const bool rotated = p.order == Order::rotated;
-    // Rotated order skips planes by itself; every other zero must lie in memory, since FFTW transforms whole volumes.
+    // The rotated order skips empty planes by itself. All other zeros must lie in memory, because FFTW transforms whole
+    // volumes.
     staged_ = g.support.y < e.y || g.support.x < e.x || (!rotated && g.support.z < e.z);
     inner_stride_ = staged_ ? Extent3{e.y * e.x, e.x, 1} : g.space_stride;
     planes_bytes_ = rotated ? rounded(e.z * plane_elements(), g.complex_bytes) : 0;
     stage_bytes_ = staged_ ? rounded((rotated ? g.support.z : e.z) * e.y * e.x, g.space_element_bytes) : 0;
-    // FFTW's c2r of several dimensions destroys its input.
+    // FFTW's multi-dimensional c2r transform destroys its input.
     const bool copies = p.kind == Kind::c2r && !rotated && !p.in_place;
     worker_bytes = planes_bytes_ + stage_bytes_ + (copies ? rounded(g.spectrum_elements, g.complex_bytes) : 0);
 
     const unsigned flags = rigor_flag(o.rigor) | alignment_flag();
-    // The planner may look at these and, measuring, write.
+    // The planner may read these buffers. If it measures, it also writes them.
     const AlignedBuffer space(staged_ ? stage_bytes_ : g.space_bytes), spectrum(g.spectrum_bytes);
     const AlignedBuffer scratch(worker_bytes);
     if (o.rigor != Rigor::estimate) {
-      // Measuring executes the plan; an estimate does not even look.
+      // Measuring executes the plan on these buffers. An estimate does not read them.
       space.clear();
       spectrum.clear();
       scratch.clear();
@@ -212,7 +215,7 @@ class FftwPlan final : public Plan::Impl {
   }
 
   void run(int, index_t begin, index_t end, const void* in, void* out, void*, void* worker) const override {
-    // FFTW's interface is not const-correct; inputs that it would destroy are copied first.
+    // FFTW's interface is not const-correct. Inputs that FFTW would destroy are copied first.
     auto* source = static_cast<std::byte*>(const_cast<void*>(in));
     auto* target = static_cast<std::byte*>(out);
     auto* scratch = static_cast<std::byte*>(worker);
@@ -246,7 +249,7 @@ class FftwPlan final : public Plan::Impl {
   using Dims = typename Piece<T>::Dims;
 
   index_t plane_elements() const { return problem.extent.y * x_padded_; }
-  /// Whether buffers or a batch put volumes where FFTW's alignment assumption would not hold.
+  /// Returns FFTW_UNALIGNED if a volume of the caller's buffers may not be aligned to 64 bytes, and 0 otherwise.
   unsigned alignment_flag() const {
     if (problem.unaligned) return FFTW_UNALIGNED;
     if (problem.batch == 1) return 0;
@@ -255,7 +258,7 @@ class FftwPlan final : public Plan::Impl {
     return space % 64 == 0 && spectrum % 64 == 0 ? 0u : FFTW_UNALIGNED;
   }
 
-  /// Axes of the transform without those of length 1, of which FFTW needs none; at least one stays.
+  /// Removes axes of length 1, which FFTW does not need. At least one axis stays.
   static Dims without_trivial(Dims dims) {
     Dims kept;
     for (std::size_t i = 0; i < dims.size(); ++i) {
@@ -280,10 +283,10 @@ class FftwPlan final : public Plan::Impl {
   void plan_rotated(void* space, void* spectrum, void* scratch, unsigned flags) {
     const Geometry& g = geometry;
     const Extent3 &e = problem.extent, &s = inner_stride_, &f = g.spectrum_stride;
-    // Lines 4-5 of Algorithm 2: planes (Y, X) into (Y, X* padded).
+    // Lines 4-5 of Algorithm 2 transform planes (Y, X) into (Y, X* padded).
     const Dims plane = without_trivial({dim(e.y, s.y, x_padded_), dim(e.x, s.x, 1)});
     const Dims planes{dim(g.support.z, s.z, plane_elements())};
-    // Lines 8-12: lines along Z, written side by side as (Y, X*, Z padded).
+    // Lines 8-12 transform lines along Z and write them side by side as (Y, X*, Z padded).
     const Dims line{dim(e.z, plane_elements(), f.z)};
     const Dims lines{dim(e.y, x_padded_, f.y), dim(g.x_star, 1, f.x)};
     if (g.forward) {
@@ -309,7 +312,7 @@ class FftwPlan final : public Plan::Impl {
     std::memset(planes + filled, 0, planes_bytes_ - filled);
     outer_.execute(planes, spectrum);
     if (!g.padding) return;
-    // Nobody transforms the padding; clear it so that pointwise work over it meets no NaN.
+    // No transform writes the padding. Clear it, so that pointwise operations over it meet no NaN.
     const auto line = static_cast<std::size_t>(g.z_padded) * g.complex_bytes;
     const auto used = static_cast<std::size_t>(e.z) * g.complex_bytes;
     for (index_t i = 0; i < e.y * g.x_star; ++i) {
@@ -330,7 +333,7 @@ class FftwPlan final : public Plan::Impl {
     inner_.execute(spectrum, space);
   }
 
-  /// Between the caller's box and the dense stage, whose other points become zero.
+  /// Copies between the caller's box and the dense stage. Points of the stage outside the box become zero.
   template <bool to_stage>
   void copy_box(std::byte* space, std::byte* stage) const {
     const Geometry& g = geometry;

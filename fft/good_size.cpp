@@ -9,7 +9,8 @@
 namespace convolume::fft {
 namespace {
 
-/// The smallest multiple of `product` by factors 7, 5, 3 and 2, in this order of trying, that is at least n.
+/// Returns the smallest number that is at least n and is `product` times a product of powers of the primes up to
+/// `factor` (7, 5, 3 or 2), or `best` if that is smaller.
 index_t smallest(index_t n, index_t product, int factor, index_t best) {
   if (product >= n) return std::min(best, product);
   if (factor == 2) {

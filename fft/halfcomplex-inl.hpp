@@ -1,5 +1,5 @@
-// Between half-complex lanes and rows of complex numbers: the ends of volumes that are transformed along Z first.
-// Compiled once per SIMD target.
+// Converts between half-complex lanes and rows of complex numbers: the epilogue (forward) and the prologue (backward)
+// of volumes that are transformed along Z first. This file is compiled once per SIMD target.
 #if defined(CONVOLUME_FFT_HALFCOMPLEX_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef CONVOLUME_FFT_HALFCOMPLEX_INL_HPP
 #undef CONVOLUME_FFT_HALFCOMPLEX_INL_HPP
@@ -15,14 +15,15 @@ namespace convolume::fft {
 namespace HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
-/// What a vector takes from two others.
+/// Combines two vectors by masks. `vector.low` selects lanes of `low`; `vector.high` selects lanes of `high`, permuted
+/// by `vector.lanes`.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> Choose(D d, const HalfcomplexVector<T>& vector, const hn::Vec<D>& low, const hn::Vec<D>& high) {
   const auto mirrored = hn::TableLookupLanes(high, hn::SetTableIndices(d, vector.lanes.data()));
   return hn::Or(hn::And(low, hn::LoadU(d, vector.low.data())), hn::And(mirrored, hn::LoadU(d, vector.high.data())));
 }
 
-/// (first, second, first, second, ...)
+/// Returns (first, second, first, second, ...).
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> Alternate(D d, T first, T second) {
   return hn::OddEven(hn::Set(d, second), hn::Set(d, first));
@@ -37,8 +38,8 @@ HWY_INLINE void ForEachRow(const HalfcomplexArguments<T>& a, const Row& row) {
   }
 }
 
-/// With u = the lanes' spectrum at one (ky, kx): frequency k is u(re k) + i u(im k), and frequency n - k is u(re k) - i
-/// u(im k), both at the same (ky, kx).
+/// Converts lanes to rows. Let u be the spectrum of the lanes at one (ky, kx). Then frequency k is u(re k) + i u(im k),
+/// and frequency n - k is u(re k) - i u(im k), both at the same (ky, kx).
 template <class T>
 void HalfcomplexToRows(const HalfcomplexArguments<T>& arguments) {
   const HalfcomplexArguments<T> a = arguments;
@@ -68,7 +69,7 @@ void HalfcomplexToRows(const HalfcomplexArguments<T>& arguments) {
   });
 }
 
-/// u(re k) = (F(k) + F(n - k)) / 2, u(im k) = (F(k) - F(n - k)) / 2i.
+/// Converts rows to lanes: u(re k) = (F(k) + F(n - k)) / 2, u(im k) = (F(k) - F(n - k)) / 2i.
 template <class T>
 void RowsToHalfcomplex(const HalfcomplexArguments<T>& arguments) {
   const HalfcomplexArguments<T> a = arguments;

@@ -1,10 +1,11 @@
-// The native backend for real volumes that fit the caches, in rotated order: Z comes first, so that only one of three
-// axes is exchanged with lanes, and that while numbers are real.
+// The native backend for real volumes that fit into the caches, in rotated order. Z is transformed first. Therefore
+// only one of the three axes is transposed into lanes, and this happens while the numbers are still real. The steps of
+// a forward transform are:
 //   lines along Z    real, lanes are (y, x) as they lie: half-complex lines [kz][re, im][y, x]
-//   exchange         lanes become (kz, re or im): points [y][x]
-//   lines along X    real, and along Y, complex: every lane is a plane by itself
-//   rows             frequencies kz and -kz from a plane of real and one of imaginary parts: [ky][kx][kz]
-// and the other way round for backward transforms. A volume is one item.
+//   transpose        lanes become (kz, re or im): points [y][x]
+//   planes           lines along X (real), then along Y (complex): every lane is an independent plane
+//   rows             frequencies kz and -kz from a plane of real and a plane of imaginary parts: [ky][kx][kz]
+// Backward transforms run these steps in the opposite order. A volume is one item.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -24,7 +25,8 @@ class HalfcomplexPlan final : public Plan::Impl {
  public:
   HalfcomplexPlan(const Problem& p, const Options& o) : HalfcomplexPlan(p, o, better_kernels(p.extent.z)) {}
 
-  /// Whether a problem's layout and size allow this way, whatever the factors of its extents.
+  /// Returns whether this plan supports the layout and the size of a problem. The factors of its extents are not
+  /// considered.
   static bool may_apply(const Problem& problem) {
     const Geometry g(problem);
     const Extent3& n = problem.extent;
@@ -33,7 +35,8 @@ class HalfcomplexPlan final : public Plan::Impl {
            g.spectrum_stride == Extent3{1, g.x_star * g.z_padded, g.z_padded} && g.padding == (g.z_padded != n.z) &&
            static_cast<std::size_t>(g.spectrum_elements) * g.complex_bytes <= most_bytes;
   }
-  /// Whether this plan is a way to transform its problem, which may_apply() allows; it is of no use otherwise.
+  /// Returns whether this plan can transform its problem, for which may_apply() must hold. If not, the plan must not be
+  /// used.
   bool applies() const noexcept {
     return x_.kernels().halfcomplex_to_rows != nullptr && x_.has_real() && z_.has_real() && plane() >= lanes() &&
            2 * problem.extent.z >= lanes();
@@ -61,7 +64,8 @@ class HalfcomplexPlan final : public Plan::Impl {
   }
 
  private:
-  static constexpr std::size_t most_bytes = 512 * 1024;  // half of the L2: beyond, blocks of planes are faster
+  // Half of the L2. Above this size, the plan that works on blocks of planes is faster.
+  static constexpr std::size_t most_bytes = 512 * 1024;
 
   HalfcomplexPlan(const Problem& p, const Options& o, const LineKernels<T>& kernels)
       : Impl(p, o),
@@ -75,11 +79,12 @@ class HalfcomplexPlan final : public Plan::Impl {
   }
 
   static bool is_packed(index_t n, index_t lanes) { return n % lanes == 0; }
-  /// Lanes of the real and imaginary parts of n/2 + 1 frequencies, whole vectors.
+  /// Returns the number of lanes of the real and imaginary parts of n/2 + 1 frequencies, rounded up to whole vectors.
   static index_t width_of(index_t n, index_t lanes) {
     return round_up(is_packed(n, lanes) ? n : 2 * (n / 2 + 1), lanes, "fft scratch");
   }
-  /// Half vectors leave fewer lanes idle, but need twice the instructions for the others.
+  /// Chooses between whole and half vectors. Half vectors leave fewer lanes idle, but take twice the instructions for
+  /// the others.
   static LineKernels<T> better_kernels(index_t n) {
     const auto whole = LineKernels<T>::of(Width::whole), half = LineKernels<T>::of(Width::half);
     constexpr double cost_of_half = 1.5;
@@ -111,13 +116,13 @@ class HalfcomplexPlan final : public Plan::Impl {
   index_t plane() const noexcept { return problem.extent.y * problem.extent.x; }
 
   Line<T> x_, y_, z_;
-  index_t halfcomplex_width_ = 0;  // elements between a line's points: (y, x)
-  bool packed_ = false;            // the real frequency n/2 takes the place of frequency 0's imaginary part
-  index_t width_ = 0;              // lanes of (kz, re or im), whole vectors
-  index_t row_elements_ = 0;       // between rows of transformed planes
+  index_t halfcomplex_width_ = 0;  // elements between the points of a half-complex line, which are planes (y, x)
+  bool packed_ = false;            // whether re n/2 takes the place of im 0, which is zero
+  index_t width_ = 0;              // number of (kz, re or im) lanes, rounded up to whole vectors
+  index_t row_elements_ = 0;       // elements between rows of transformed planes
   index_t halfcomplex_elements_ = 0, points_elements_ = 0, planes_elements_ = 0;
   std::vector<std::ptrdiff_t> offsets_;        // of half-complex lines, one per lane
-  std::vector<HalfcomplexVector<T>> vectors_;  // of a row, or, backward, of lanes
+  std::vector<HalfcomplexVector<T>> vectors_;  // of a row (forward) or of the lanes (backward)
 };
 
 template <class T>
@@ -125,12 +130,12 @@ void HalfcomplexPlan<T>::init_vectors() {
   const index_t n = problem.extent.z, pairs = lanes() / 2;
   packed_ = is_packed(n, lanes());
   width_ = width_of(n, lanes());
-  const index_t last = packed_ ? n / 2 - 1 : n / 2;  // frequency of a lane
+  const index_t last = packed_ ? n / 2 - 1 : n / 2;  // largest frequency that the lanes hold as a pair
   const index_t sources = (geometry.forward ? width_ / 2 : geometry.z_padded) - pairs;
   const index_t count = geometry.forward ? geometry.z_padded / pairs : width_ / lanes();
   for (index_t first = 0; first < count * pairs; first += pairs) {
     HalfcomplexVector<T> vector;
-    // Frequencies first .. first + pairs mirrored are n - first downwards.
+    // The mirror images of frequencies first .. first + pairs are n - first downwards.
     const index_t mirror = std::clamp<index_t>(n - first - pairs + 1, 0, sources);
     vector.mirror = 2 * mirror;
     for (index_t pair = 0; pair < pairs; ++pair) {
@@ -155,10 +160,10 @@ template <class T>
 void HalfcomplexPlan<T>::init_scratch() {
   const Extent3& n = problem.extent;
   const index_t unit = static_cast<index_t>(64 / sizeof(T));
-  // An odd number of cache lines: lines a power of two apart would meet in few sets of the cache.
+  // The distance is an odd number of cache lines. Lines a power of two apart would compete for few sets of the cache.
   halfcomplex_width_ = (round_up(plane(), unit, "fft scratch") / unit | 1) * unit;
   const index_t lines = 2 * (n.z / 2 + 1), idle = geometry.forward ? 0 : lines;
-  // Lanes without a line read the first one, and write behind the last one.
+  // Lanes without a line read the first line (forward) and write behind the last one (backward).
   halfcomplex_elements_ = checked_mul(halfcomplex_width_, lines + 1, "fft scratch");
   for (index_t lane = 0; lane < width_; ++lane) {
     offsets_.push_back(halfcomplex_width_ * (packed_ && lane == 1 ? n.z : lane < lines ? lane : idle));
@@ -185,7 +190,7 @@ void HalfcomplexPlan<T>::backward(T* spectrum, T* space, const Buffers& buffers)
   rows(spectrum, buffers);
   planes(buffers);
   exchange(buffers);
-  // Packed lanes bring no imaginary parts of the real frequencies 0 and n/2.
+  // Packed lanes hold no imaginary parts of the frequencies 0 and n/2, which are real.
   for (const index_t line : {index_t{1}, problem.extent.z + 1}) {
     if (packed_) std::fill_n(buffers.halfcomplex + line * halfcomplex_width_, plane(), T{0});
   }
@@ -196,11 +201,11 @@ template <class T>
 void HalfcomplexPlan<T>::lines_along_z(T* space, const Buffers& buffers) const {
   const index_t whole = plane() / lanes();
   lines_along_z(space, 0, whole, buffers);
-  // The last vector of a plane may overlap the one before it.
+  // The last vector of a plane may overlap the vector before it.
   if (whole * lanes() < plane()) lines_along_z(space, plane() - lanes(), 1, buffers);
 }
 
-/// Vectors of lines along Z, whose first lane is column `first` of the planes.
+/// Transforms `vectors` vectors of lines along Z. The first lane is column `first` of the planes.
 template <class T>
 void HalfcomplexPlan<T>::lines_along_z(T* space, index_t first, index_t vectors, const Buffers& buffers) const {
   const Points<T> lines{buffers.halfcomplex + first, 2 * halfcomplex_width_, halfcomplex_width_};
@@ -226,7 +231,7 @@ void HalfcomplexPlan<T>::exchange(const Buffers& buffers) const {
   (geometry.forward ? kernels.rows_to_points : kernels.points_to_rows)(arguments);
 }
 
-/// Lines along X and Y of all lanes.
+/// Transforms the lines along X and Y of all lanes.
 template <class T>
 void HalfcomplexPlan<T>::planes(const Buffers& buffers) const {
   const Extent3& n = problem.extent;

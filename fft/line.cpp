@@ -25,7 +25,7 @@ void push(std::vector<T>& table, Exact value) {
   table.push_back(static_cast<T>(value.imag()));
 }
 
-/// The transform of x[offset + stride * j], j < n, in long double; for tables.
+/// Returns the transform of x[offset + stride * j], j < n, in long double. It serves to compute tables.
 std::vector<Exact> precise_dft(const std::vector<Exact>& x, index_t offset, index_t stride, index_t n) {
   if (n == 1) return {x[static_cast<std::size_t>(offset)]};
   index_t p = 2;
@@ -55,7 +55,7 @@ index_t power_modulo(index_t base, index_t exponent, index_t p) {
   return result;
 }
 
-/// A number whose powers are all of 1 .. p-1 modulo p.
+/// Returns a number whose powers modulo the prime p are all of 1 .. p-1.
 index_t generator(index_t p) {
   for (index_t g = 2;; ++g) {
     bool generates = true;
@@ -85,8 +85,8 @@ const char* name_of(PrimeAlgorithm algorithm) {
 
 }  // namespace
 
-/// A radix p that registers do not hold. With a convolution: the points (all but x[0] for Rader) are copied in the
-/// order `from`, convolved by way of `line`, and copied to the order `to`.
+/// A prime radix p that does not fit into registers. The algorithms that use a convolution copy the points (Rader: all
+/// but x[0]) in the order `from`, convolve them by transforms of `line`, and copy the result in the order `to`.
 template <class T>
 struct Line<T>::Prime {
   Prime(index_t p, PrimeAlgorithm requested, index_t before, const LineKernels<T>& kernels);
@@ -104,10 +104,10 @@ struct Line<T>::Prime {
   index_t p;
   PrimeChoice choice;
   LineKernels<T> kernels;
-  std::vector<T> table;                    // generic: cos and sin; otherwise the spectrum that multiplies
+  std::vector<T> table;                    // generic: cos and sin; otherwise: the constant spectrum of the convolution
   std::vector<T> twiddles;                 // generic: [k >= 1][1 <= j < p]
   std::vector<std::int32_t> from, to;      // Rader
-  std::vector<std::vector<T>> weights_in;  // by k; empty where all are 1
+  std::vector<std::vector<T>> weights_in;  // by k; an entry is empty if all its weights are 1
   std::vector<T> weights_out;
   std::unique_ptr<Line<T>> line;
 
@@ -140,7 +140,7 @@ void Line<T>::Prime::init_generic(index_t before) {
   }
 }
 
-/// Equation 2 of Rader (1968): X[g^-q] - x[0] is the cyclic convolution of x[g^r] and exp(-2 pi i g^-q / p).
+/// Prepares equation 2 of Rader (1968): X[g^-q] - x[0] is the cyclic convolution of x[g^r] and exp(-2 pi i g^-q / p).
 template <class T>
 void Line<T>::Prime::init_rader(index_t before) {
   const index_t m = p - 1, length = choice.convolution, g = generator(p), inverse = power_modulo(g, p - 2, p);
@@ -150,7 +150,7 @@ void Line<T>::Prime::init_rader(index_t before) {
     from.push_back(static_cast<std::int32_t>(up));
     to.push_back(static_cast<std::int32_t>(down));
     terms[static_cast<std::size_t>(q)] = root(down, p);
-    // The padded convolution is a linear one, whose negative lags wrap around.
+    // A padded convolution is linear. Its negative lags wrap around to the end.
     if (length > m && q > 0) terms[static_cast<std::size_t>(length - m + q)] = root(down, p);
   }
   for (index_t k = 0; k < before; ++k) {
@@ -161,7 +161,8 @@ void Line<T>::Prime::init_rader(index_t before) {
   init_spectrum(std::move(terms));
 }
 
-/// Bluestein (1970): j k = (j^2 + k^2 - (k-j)^2) / 2 makes the transform a convolution with a chirp.
+/// Prepares the algorithm of Bluestein (1970): j k = (j^2 + k^2 - (k-j)^2) / 2 makes the transform a convolution with a
+/// chirp.
 template <class T>
 void Line<T>::Prime::init_bluestein(index_t before) {
   const index_t length = choice.convolution;
@@ -198,7 +199,7 @@ void Line<T>::Prime::run(Points<const T> in, Points<T> out, index_t k, T* scratc
   const T* weights = weights_in[row].empty() ? nullptr : weights_in[row].data();
   const Points<T> inner{scratch, step, kernels.lanes};
   const Points<const T> inner_in{scratch, step, kernels.lanes};
-  // x[0] is kept: out may be where in is.
+  // Keep x[0], because `out` may be the same memory as `in`.
   T* origin = scratch + choice.convolution * step;
   T* line_scratch = origin + step;
   if (rader) kernels.copy({in.data, origin, in.step, step, in.im, kernels.lanes, nullptr, nullptr, nullptr, 1});
@@ -232,11 +233,12 @@ Line<T>::Line(index_t n, PrimeAlgorithm prime, const LineKernels<T>& kernels) : 
     before *= radix;
     steps_.push_back(std::move(step));
   }
-  // Short lines are cheaper than calls: as many as a third of the L1 holds go through each pass together.
+  // A call costs more than the transform of a short line. So several lines, as many as fit into a third of the L1,
+  // share each call of a pass.
   constexpr index_t buffer_bytes = 10 * 1024;
   const index_t line_bytes = checked_mul(2 * lanes() * static_cast<index_t>(sizeof(T)), n + 1, "fft line scratch");
   together_ = std::clamp<index_t>(buffer_bytes / line_bytes, 1, 8);
-  // Two buffers that passes alternate between; the passes of real lines need a point more.
+  // The passes alternate between two buffers. The passes of real lines need one more point.
   const index_t buffer = together_ * (line_bytes / static_cast<index_t>(sizeof(T)));
   scratch_ = checked_add(checked_mul(2, buffer, "fft line scratch"), prime_scratch_, "fft line scratch");
 }
@@ -298,7 +300,7 @@ template <class T>
 void Line<T>::complex_lines(Points<const T> in, Points<T> out, T* scratch, index_t in_points, index_t out_points,
                             index_t lines, std::ptrdiff_t in_line, std::ptrdiff_t out_line,
                             const Prefetch<T>& prefetch) const {
-  // Prime radices know no pruning: what counts as zero is written out, what is not wanted is left behind.
+  // Prime radices do not support pruning. Their input is padded with zeros, and their output is cropped by a copy.
   const bool pad = steps_.front().prime && in_points < n_, crop = steps_.back().prime && out_points < n_;
   const index_t together = pad || crop ? 1 : single_pass() ? lines : together_;
   const std::ptrdiff_t point = 2 * lanes(), line_step = point * (n_ + 1), buffer = line_step * together_;
@@ -336,8 +338,8 @@ void Line<T>::complex_lines(Points<const T> in, Points<T> out, T* scratch, index
   }
 }
 
-/// The passes of real lines, forward or, with `backward`, undone in the opposite order. Real sides have no imaginary
-/// part.
+/// Runs the passes of real lines, or with `backward` their inverses in the opposite order. The real side has no
+/// imaginary part.
 template <class T>
 void Line<T>::real_lines(bool backward, Points<const T> in, Points<T> out, T* scratch, index_t lines,
                          std::ptrdiff_t in_line, std::ptrdiff_t out_line, const Prefetch<T>& prefetch,

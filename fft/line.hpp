@@ -1,4 +1,4 @@
-// Transforms of lines: a length is factorised into passes, and the passes run on as many lines at once as a vector has
+// Transforms of lines. A length is factorised into passes. The passes run on as many lines at once as a vector has
 // lanes.
 #pragma once
 
@@ -11,22 +11,23 @@
 
 namespace convolume::fft {
 
-/// Points of lines in memory: a vector of lanes each, real and imaginary part `im` elements apart.
+/// Points of lines in memory. Each point is a vector of lanes; its imaginary part lies `im` elements after its real
+/// part.
 template <class T>
 struct Points {
   T* data;
   std::ptrdiff_t step, im;
-  /// Where lines that will be read next lie, in elements from these; 0 asks for nothing.
+  /// Distance in elements from these lines to the lines that are read next, for prefetching; 0 prefetches nothing.
   std::ptrdiff_t ahead = 0;
-  /// Real and imaginary part exchanged, which turns a forward transform into a backward one.
+  /// Returns the points with real and imaginary parts swapped. This turns a forward transform into a backward one.
   Points swapped() const { return {data + im, step, -im, ahead}; }
 };
 
-/// How lines of one length are transformed, for one SIMD target. Immutable and thread-safe.
+/// The transform of lines of one length, for one SIMD target. Immutable and thread-safe.
 template <class T>
 class Line {
  public:
-  /// `prime` is how prime factors above 13 are transformed.
+  /// `prime` selects the algorithm for prime factors above 13.
   Line(index_t n, PrimeAlgorithm prime, const LineKernels<T>& kernels = LineKernels<T>::of(Width::whole));
   ~Line();
   Line(Line&&) noexcept;
@@ -34,16 +35,16 @@ class Line {
   index_t length() const noexcept { return n_; }
   index_t lanes() const noexcept { return kernels_.lanes; }
   const LineKernels<T>& kernels() const noexcept { return kernels_; }
-  /// Elements of scratch for one call of any of the transforms below, a multiple of the lanes.
+  /// Returns the elements of scratch that one call of any transform below needs, a multiple of the lanes.
   index_t scratch_elements() const noexcept { return scratch_; }
-  /// How many lines share each pass where a call names several.
+  /// Returns how many lines share each pass if a call transforms several lines.
   index_t together() const noexcept { return together_; }
-  /// Whether a transform runs in one pass, from memory to memory.
+  /// Returns whether a transform runs in one pass, from memory to memory.
   bool single_pass() const noexcept { return steps_.size() == 1 && steps_[0].prime == nullptr; }
 
-  /// Forward, all lanes; backward with both sides swapped. in == out is allowed. Points of `in` beyond in_points count
-  /// as zero; points of `out` beyond out_points are not written. Several lines lie in_line and out_line elements apart.
-  /// Here and below, `prefetch` goes with the first pass.
+  /// Computes the forward transform of all lanes, or the backward transform if `in` and `out` are swapped(). in == out
+  /// is allowed. Points of `in` from in_points on count as zero; points of `out` from out_points on are not written.
+  /// Successive lines lie in_line and out_line elements apart. Here and below, the first pass issues `prefetch`.
   void complex_lines(Points<const T> in, Points<T> out, T* scratch, index_t in_points, index_t out_points,
                      index_t lines, std::ptrdiff_t in_line, std::ptrdiff_t out_line,
                      const Prefetch<T>& prefetch = {}) const;
@@ -52,14 +53,16 @@ class Line {
   }
   void complex(Points<const T> in, Points<T> out, T* scratch) const { complex(in, out, scratch, n_, n_); }
 
-  /// Whether real() and hermitian() exist; lines with large prime factors are transformed in pairs instead.
+  /// Returns whether real() and hermitian() exist. Lines with prime factors above 13 lack them and are transformed in
+  /// pairs instead.
   bool has_real() const noexcept { return has_real_; }
-  /// n real points to n/2 + 1 complex ones, and back (unnormalised), for several lines. in and out must not overlap.
+  /// Transforms n real points into n/2 + 1 complex points, or back (unnormalised), for several lines. in and out must
+  /// not overlap.
   void real(const T* in, std::ptrdiff_t in_step, Points<T> out, T* scratch, index_t lines = 1,
             std::ptrdiff_t in_line = 0, std::ptrdiff_t out_line = 0, const Prefetch<T>& prefetch = {}) const {
     real_lines(false, {in, in_step, 0}, out, scratch, lines, in_line, out_line, prefetch, n_);
   }
-  /// Of lines whose points beyond in_points count as zero.
+  /// The same for lines whose points from in_points on count as zero.
   void real_pruned(const T* in, std::ptrdiff_t in_step, index_t in_points, Points<T> out, T* scratch, index_t lines,
                    std::ptrdiff_t in_line, std::ptrdiff_t out_line, const Prefetch<T>& prefetch) const {
     real_lines(false, {in, in_step, 0}, out, scratch, lines, in_line, out_line, prefetch, in_points);
@@ -69,11 +72,11 @@ class Line {
     real_lines(true, in, {out, out_step, 0}, scratch, lines, in_line, out_line, prefetch, n_);
   }
 
-  /// E.g. "16x9" or "rader113(16x7)".
+  /// Returns the passes as text, e.g. "16x9" or "rader113(16x7)".
   std::string describe() const;
 
  private:
-  struct Prime;  // a radix that is not held in registers
+  struct Prime;  // a radix that does not fit into registers
   struct Step {
     int radix = 1;
     index_t before = 1, after = 1;

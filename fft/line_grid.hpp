@@ -1,4 +1,4 @@
-// Where the lines of a volume lie that a vector works on.
+// Positions of the lines of a volume that a vector works on.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +10,13 @@ namespace convolume::fft {
 
 inline constexpr int most_lanes = 16;
 
-/// Lines numbered (outer, inner), inner fastest, and the distances between their first elements.
+/// Lines numbered (outer, inner), inner fastest, and the distances in elements between their first points.
 struct LineGrid {
   index_t inner;  ///< lines side by side
   std::ptrdiff_t inner_step, outer_step;
 
-  /// Offsets of lines first .. first + count, and of the first one again until `padded` are there.
+  /// Writes the offsets of lines first .. first + count. It repeats the offset of the first line until there are
+  /// `padded` entries.
   void offsets(index_t first, index_t count, index_t padded, std::ptrdiff_t* out) const {
     if (inner * inner_step == outer_step) {
       for (index_t lane = 0; lane < count; ++lane) out[lane] = (first + lane) * inner_step;
@@ -33,7 +34,8 @@ struct LineGrid {
     }
     for (index_t lane = count; lane < padded; ++lane) out[lane] = out[0];
   }
-  /// Lines first .. first + count from `origin`, as runs of neighbours `apart` elements from each other.
+  /// Describes lines first .. first + count from `origin` as runs of neighbours that lie `apart` elements from each
+  /// other. Returns the number of runs.
   template <class T>
   int runs(T* origin, index_t first, index_t count, std::ptrdiff_t apart,
            std::array<LaneRun<T>, most_lanes>& out) const {
@@ -56,7 +58,8 @@ struct LineGrid {
   }
 };
 
-/// How complex lines lie in memory: elements between points and from real to imaginary part, 1 where they interleave.
+/// Memory layout of complex lines: elements between points, and from a real to its imaginary part. im is 1 if they
+/// interleave.
 struct Spacing {
   std::ptrdiff_t step, im;
   bool interleaved() const { return im == 1; }

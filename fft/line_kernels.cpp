@@ -1,5 +1,5 @@
-// What transforms of lines need beside passes in registers: prime radices, permutations, pairs of real lines, and the
-// way between rows in memory and vectors of lanes.
+// Kernels for transforms of lines, beside the passes in registers: prime radices, permutations, pairs of real lines,
+// and conversions between rows in memory and vectors of lanes.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fft/line_kernels.cpp"
 #include "fft/line_kernels.hpp"
@@ -18,13 +18,14 @@ namespace convolume::fft {
 namespace HWY_NAMESPACE {
 namespace {
 
-/// Outputs of a prime radix that are summed at a time: as many as registers hold.
+/// Number of outputs of a prime radix that are summed at the same time: as many as the registers hold.
 constexpr int prime_block = HWY_TARGET <= HWY_AVX3 ? 6 : 2;
 
-/// Terms that are summed one after the other: rounding errors of longer sums would grow past what is promised.
+/// Longest sum of products that is accumulated in sequence. Rounding errors of a longer sum would exceed the promised
+/// bound.
 constexpr index_t prime_terms = 32;
 
-/// Outputs k+1 .. k+K and their mirror images.
+/// Computes outputs k+1 .. k+K of a prime radix and their mirror images.
 template <int K, class T>
 HWY_INLINE void GenericBlock(const GenericArguments<T>& a, index_t k, index_t h,
                              Complex<hn::Vec<hn::ScalableTag<T>>> x0) {
@@ -174,7 +175,7 @@ void MergePair(const T* first, const T* second, index_t n, T* pair) {
   using V = hn::Vec<decltype(d)>;
   const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d));
   for (index_t k = 0; k <= n / 2; ++k, first += 2 * lanes, second += 2 * lanes) {
-    // Frequencies that are their own mirror image are real, whatever imaginary part memory holds.
+    // Frequencies that are their own mirror image are real. The imaginary part in memory is ignored.
     const bool own_image = k == 0 || 2 * k == n;
     const V a_re = hn::LoadU(d, first), b_re = hn::LoadU(d, second);
     const V a_im = own_image ? hn::Zero(d) : hn::LoadU(d, first + lanes);
@@ -228,7 +229,7 @@ void Stream(const T* from, T* to, index_t count) {
   hwy::FlushStream();
 }
 
-/// The lanes of a run: those of others are in memory that is not this run's.
+/// Returns the mask of the lanes of a run. The other lanes may lie in memory that does not belong to this run.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Mask<D> RunMask(D d, const LaneRun<T>& run) {
   return hn::AndNot(hn::FirstN(d, static_cast<std::size_t>(run.first)),
@@ -236,7 +237,7 @@ HWY_INLINE hn::Mask<D> RunMask(D d, const LaneRun<T>& run) {
 }
 
 #if HWY_TARGET <= HWY_AVX2
-/// Lanes of R neighbouring runs, beginning with run r, put together in registers.
+/// Gathers the lanes of R neighbouring runs, from run r on, in registers, and stores them to the points.
 template <int R, class T>
 HWY_INLINE void GatherRuns(const RunsArguments<T>& a, int r) {
   const hn::ScalableTag<T> d;
@@ -259,7 +260,7 @@ HWY_INLINE void GatherRuns(const RunsArguments<T>& a, int r) {
       }
       from[k] += a.memory_step;
     });
-    if (r == 0) {  // lanes of runs that follow are written over
+    if (r == 0) {  // lanes of later runs are overwritten later
       hn::StoreU(re, d, point);
       hn::StoreU(im, d, point + lanes);
     } else {
@@ -270,7 +271,7 @@ HWY_INLINE void GatherRuns(const RunsArguments<T>& a, int r) {
 }
 #endif
 
-/// A lane of complex numbers at a time, or, where the run is a whole vector, all of them.
+/// Copies whole vectors if the run is a whole vector, and one lane of complex numbers at a time otherwise.
 template <class T>
 void RunsToPoints(const RunsArguments<T>& arguments) {
   const RunsArguments<T> a = arguments;
@@ -322,7 +323,8 @@ void PointsToRuns(const RunsArguments<T>& arguments) {
   const auto lanes = static_cast<int>(hn::Lanes(d));
   [[maybe_unused]] const bool whole = a.run_count == 1 && a.runs[0].count == lanes;
   const bool interleaved = a.memory_im == 1;
-#if HWY_TARGET <= HWY_AVX2  // before, a masked store is a load, a blend and a store, which other threads could see
+#if HWY_TARGET <= HWY_AVX2  // On targets below AVX2, a masked store is a load, a blend and a store. Another thread
+                            // could see that store.
   if (!interleaved) {
     for (int r = 0; r < a.run_count; ++r) {
       const LaneRun<T> run = a.runs[r];
@@ -406,11 +408,11 @@ void LineKernels<double>::add_other_kernels(std::size_t target) {
 
 namespace {
 
-/// Where kernels of a target stand in the tables of HWY_EXPORT. Those of a single target have one entry.
+/// Returns the index of a target's kernels in the tables of HWY_EXPORT. A build with a single target has one entry.
 constexpr bool several_targets = (HWY_TARGETS & (HWY_TARGETS - 1)) != 0;
 std::size_t index_of(const hwy::ChosenTarget& target) { return several_targets ? target.GetIndex() : 0; }
 
-/// Whether there are vectors half as wide as those of the target in use.
+/// Returns whether vectors half as wide as those of the target in use exist.
 bool has_half_vectors() {
   return several_targets && simd_target() == "AVX3" && (hwy::SupportedTargets() & HWY_TARGETS & HWY_AVX2) != 0;
 }

@@ -17,7 +17,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_SCALAR
-// One lane holds no pair.
+// One lane holds no (re, im) pair.
 template <class T>
 HWY_INLINE void LinearCombination(const T* const* x, const T* c, index_t terms, index_t count, bool add, T* sum) {
   for (index_t i = 0; i < 2 * count; i += 2) {
@@ -31,8 +31,8 @@ HWY_INLINE void LinearCombination(const T* const* x, const T* c, index_t terms, 
   }
 }
 #else
-/// `vectors` vectors at once: c * x = x * (cr, cr) + (xi, xr) * (-ci, ci). The swap is done once, on the sum over the
-/// terms of x * (ci, ci).
+/// Computes `vectors` vectors at once: c * x = x * (cr, cr) + (xi, xr) * (-ci, ci). The pairs are swapped only once, in
+/// the sum over the terms of x * (ci, ci).
 template <int vectors, class T, class Load, class Store>
 HWY_INLINE void Combine(const T* const* x, const T* c, index_t terms, index_t i, const Load& load, const Store& store) {
   const hn::ScalableTag<T> d;
@@ -65,7 +65,7 @@ HWY_INLINE void LinearCombination(const T* const* x, const T* c, index_t terms, 
   for (; i + 4 * lanes <= n; i += 4 * lanes) Combine<4>(x, c, terms, i, load, store);
   for (; i + lanes <= n; i += lanes) Combine<1>(x, c, terms, i, load, store);
   if (i == n) return;
-  // The tail goes through a full vector, so that it rounds as the body does.
+  // The tail goes through a full vector, so that it is rounded like the body.
   HWY_ALIGN T buffer[HWY_MAX_BYTES / sizeof(T)] = {};
   const index_t rest = n - i;
   const auto load_rest = [&](const T* from, index_t at) HWY_ATTR {

@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Everything that the choice depends on, on one line.
+/// Returns everything that the choice depends on, on one line.
 std::string key_of(const Problem& p, const Options& o) {
   const auto three = [](const Extent3& e) { return fmt::format("{}x{}x{}", e.z, e.y, e.x); };
   return fmt::format("fft {} {} {} kind{} {} order{} batch{} {}:{} {} {} {} {}{} rigor{} prime{}", cpu_name(),
@@ -27,7 +27,7 @@ std::string key_of(const Problem& p, const Options& o) {
 
 double median_seconds(const Plan& plan) {
   const AlignedBuffer space(plan.space_bytes()), spectrum(plan.spectrum_bytes()), scratch(plan.scratch_bytes());
-  // Zeros: no contestant meets numbers that slow it down.
+  // Use zeros, so that no competitor is slowed down by subnormal numbers.
   for (const AlignedBuffer* buffer : {&space, &spectrum, &scratch}) buffer->clear();
   const bool forward = plan.problem().kind == Kind::r2c || plan.problem().kind == Kind::c2c_forward;
   const void* in = forward || plan.problem().in_place ? space.get() : spectrum.get();
@@ -64,7 +64,7 @@ Backend measured_backend(const Problem& problem, const Options& options) {
   try {
     store.store(key, native ? "native" : "fftw");
   } catch (const IoError&) {
-    // A choice that cannot be kept is still a choice; the next process measures again.
+    // The choice is still valid if it cannot be stored. The next process measures again.
   }
   return native ? Backend::native : Backend::fftw;
 }

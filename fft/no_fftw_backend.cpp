@@ -1,4 +1,4 @@
-// Stands for the FFTW backend in a library that was built without it.
+// Replaces the FFTW backend in a library that is built without FFTW.
 #include "fft/plan_impl.hpp"
 
 namespace convolume::fft {

@@ -34,13 +34,14 @@ void validate(const Problem& p) {
   }
 }
 
-/// A stride and how often it is taken.
+/// A stride and the number of points along it.
 struct Step {
   index_t stride, count;
   const char* name;
 };
 
-/// Elements from the first to the last point of a lattice; throws where two points could meet.
+/// Returns the number of elements from the first to the last point of a strided grid. Throws if two points could share
+/// an address.
 index_t span_of(std::array<Step, 4> steps) {
   std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.stride < b.stride; });
   index_t span = 1;
@@ -75,13 +76,13 @@ Geometry::Geometry(const Problem& p) {
   const Step space_steps[3] = {{space_stride.x, n.x, "space_stride.x"},
                                {space_stride.y, n.y, "space_stride.y"},
                                {space_stride.z, n.z, "space_stride.z"}};
-  // Permuted strides may reach further than planes times their distance.
+  // Permuted strides may reach further than the number of planes times their distance.
   const index_t reach =
       p.in_place ? volume : std::max(volume, span_of({{space_steps[0], space_steps[1], space_steps[2], {0, 1, ""}}}));
   space_distance = or_default(p.space_distance, reach);
 
   const auto unit = static_cast<index_t>(alignment_bytes / complex_bytes);
-  // A single plane has no lines to keep aligned.
+  // A single plane has no lines along Z that need alignment.
   z_padded = n.z == 1 ? 1 : round_up(n.z, unit, "fft extent");
   padding = false;
   if (p.in_place) {
@@ -140,8 +141,8 @@ Geometry::Geometry(const Problem& p) {
   space_bytes = bytes(space_span, space_element_bytes, "fft space buffer");
   spectrum_bytes = bytes(spectrum_span, complex_bytes, "fft spectrum buffer");
   if (p.in_place) space_bytes = spectrum_bytes = std::max(space_bytes, spectrum_bytes);
-  // Strides of a single point and distances of a single volume are never taken: whatever they were said to be, nobody's
-  // sums of offsets may overflow over them.
+  // A stride of a single point and a distance of a single volume are never used. They are limited here, so that no sum
+  // of offsets can overflow, whatever value the problem gives.
   for (int axis = 0; axis < 3; ++axis) {
     space_stride[axis] = std::min(space_stride[axis], space_span);
     spectrum_stride[axis] = std::min(spectrum_stride[axis], spectrum_span);

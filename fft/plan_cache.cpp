@@ -7,7 +7,7 @@
 namespace convolume::fft {
 namespace {
 
-/// Least recently used plans leave first. The lock is never held while planning.
+/// A cache of plans that evicts the least recently used plan first. Its lock is never held during planning.
 class PlanCache {
  public:
   static PlanCache& instance() {
@@ -20,9 +20,11 @@ class PlanCache {
     return find_locked(problem, options, target);
   }
 
-  /// The plan, or the one that another thread has made meanwhile.
+  /// Inserts the plan and returns it. If another thread has inserted an equal plan meanwhile, returns that one.
   std::shared_ptr<const Plan::Impl> insert(std::shared_ptr<const Plan::Impl> plan) {
-    std::list<std::shared_ptr<const Plan::Impl>> evicted;  // destroyed behind the lock: FFTW's plans wait for another
+    // Evicted plans are destroyed after the lock is released, because the destructor of an FFTW plan waits for another
+    // lock.
+    std::list<std::shared_ptr<const Plan::Impl>> evicted;
     const std::lock_guard lock(mutex_);
     if (auto other = find_locked(plan->problem, plan->options, plan->target)) return other;
     if (capacity_ == 0) return plan;

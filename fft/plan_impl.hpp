@@ -1,4 +1,4 @@
-// What stands behind a transform plan: geometry common to all backends, and the backend's own steps.
+// The implementation of a transform plan: the geometry that all backends share, and the steps of one backend.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace convolume::fft {
 
-/// The problem with every default filled in and every size checked.
+/// The problem with all defaults filled in and all sizes checked.
 struct Geometry {
   explicit Geometry(const Problem& problem);
 
@@ -36,28 +36,30 @@ struct Plan::Impl {
 
   Problem problem;
   Options options;
-  std::string target = simd_target();  // whose kernels a native plan holds
+  std::string target = simd_target();  // the SIMD target whose kernels a native plan holds
   Geometry geometry;
   std::vector<index_t> pass_items;
   std::size_t shared_bytes = 0, worker_bytes = 0;  // multiples of 64
 };
 
-/// Plans with FFTW; takes the process-wide planner lock.
+/// Makes a plan that uses FFTW. Takes the process-wide planner lock.
 std::shared_ptr<const Plan::Impl> make_fftw_plan(const Problem& problem, const Options& options);
 
-/// Empty where the library was built without it.
+/// Returns the name and version of FFTW, or an empty string if the library was built without it.
 std::string fftw_backend_version();
 
-/// The native backend's way for small volumes (halfcomplex_plan.cpp); null where it is none.
+/// Makes the native backend's plan for small volumes (halfcomplex_plan.cpp). Returns null if it does not support the
+/// problem.
 std::shared_ptr<const Plan::Impl> make_halfcomplex_plan(const Problem& problem, const Options& options);
 
-/// The native backend (volume_plan.cpp).
+/// Makes a plan of the native backend (volume_plan.cpp).
 std::shared_ptr<const Plan::Impl> make_native_plan(const Problem& problem, const Options& options);
 
-/// The backend that was faster for this problem on this machine: from the wisdom store, or measured now and stored.
+/// Returns the backend that is faster for this problem on this machine, from the wisdom store. If the store has no
+/// entry, measures both backends and stores the result.
 Backend measured_backend(const Problem& problem, const Options& options);
 
-/// The cached plan for a problem, or a new one.
+/// Returns the cached plan for a problem, or makes a new one.
 std::shared_ptr<const Plan::Impl> cached_plan(const Problem& problem, const Options& options);
 
 }  // namespace convolume::fft

@@ -11,15 +11,16 @@
 namespace convolume::fft {
 namespace {
 
-/// Frequencies of a plane that are combined at a time, so that one stretch of every plane stays in cache.
+/// Number of frequencies of a plane that are combined at a time, so that the same piece of every plane stays in the
+/// cache.
 constexpr index_t chunk = 256;
 }  // namespace
 
 template <class T>
 PrunedTransform<T>::PrunedTransform(const Plan& volume, const Extent3& support, const Extent3& step) {
   const Extent3 n = volume.problem().extent, stride = volume.spectrum_stride();
-  // Axes from the outermost to the innermost in memory: a degenerate axis may share its neighbour's stride, and
-  // then lies outside it.
+  // The axes from the outermost to the innermost in memory. An axis of length 1 may have the same stride as its
+  // neighbour; then it lies outside that neighbour.
   std::array<int, 3> order{0, 1, 2};
   if (volume.problem().order == Order::rotated) order = {1, 2, 0};
   const Extent3 voxel_stride{support.y * support.x, support.x, 1};

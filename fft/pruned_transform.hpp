@@ -1,4 +1,4 @@
-// Transforms of convolution kernels: a few voxels in a corner of a large volume.
+// Transforms of convolution kernels: volumes in which only a few voxels are not zero.
 #pragma once
 
 #include <array>
@@ -9,20 +9,22 @@
 
 namespace convolume::fft {
 
-/// The spectrum of a volume that is zero but for `support` voxels at multiples of `step`, and back: from a spectrum to
-/// those voxels alone. Each axis is transformed by its definition; with k voxels along the outermost axis in memory
-/// that is k complex multiply-adds per frequency, fewer than any full transform needs while k is below about 20, and
-/// all of it runs along contiguous memory. Immutable and thread-safe.
+/// Computes the spectrum of a volume that is zero except for `support` voxels at multiples of `step`, and transforms a
+/// spectrum back to these voxels only. Each axis is transformed by its definition. With k voxels along the outermost
+/// axis in memory, this takes k complex multiply-adds per frequency. For k below about 20, this is less work than any
+/// full transform, and all of it runs along contiguous memory. Immutable and thread-safe.
 template <class T>
 class PrunedTransform {
  public:
-  /// Spectra are laid out as those of `volume`, an r2c plan of one volume. Throws InvalidArgument where the support
-  /// does not lie inside the volume.
+  /// Spectra have the layout of `volume`, an r2c plan of one volume. Throws InvalidArgument if the support does not lie
+  /// inside the volume.
   PrunedTransform(const Plan& volume, const Extent3& support, const Extent3& step);
 
-  /// `voxels` is dense, support.z x support.y x support.x. Writes all of the spectrum, padding as zero.
+  /// Transforms `voxels`, which is dense, support.z x support.y x support.x. Writes the whole spectrum; its padding
+  /// becomes zero.
   void forward(const T* voxels, T* spectrum, T* scratch) const;
-  /// The unnormalised c2r transform at the support. The spectrum must be that of a real volume; padding is not used.
+  /// Computes the unnormalised c2r transform at the support. The spectrum must belong to a real volume; its padding is
+  /// not used.
   void inverse(const T* spectrum, T* voxels, T* scratch) const;
 
   std::size_t scratch_bytes() const noexcept;
@@ -34,8 +36,9 @@ class PrunedTransform {
     index_t support = 1;      // voxels
     index_t frequencies = 1;  // padding included
     index_t voxel_stride = 1;
-    // exp(-2 pi i * f * j * step / n) as [j][f] and [f][j]; zero where f is padding. The inverse's are conjugated and,
-    // on the halved axis, count each frequency as often as the whole spectrum holds it.
+    // exp(-2 pi i * f * j * step / n) as [j][f] and [f][j], zero if f is padding. The factors of the inverse are
+    // conjugated. On the halved axis they are multiplied by the number of times (1 or 2) that the whole spectrum holds
+    // the frequency.
     std::vector<T> by_voxel, by_frequency, inverse_by_voxel;
   };
 
@@ -44,7 +47,8 @@ class PrunedTransform {
   std::array<Axis, 3> axes_;
 };
 
-/// sum[i] = sum over t < terms of c[t] * x[t][i], or added to what sum holds; complex numbers, i < count.
+/// Computes sum[i] = sum over t < terms of c[t] * x[t][i] for i < count, or adds it to sum[i] if `add`. All numbers are
+/// complex.
 template <class T>
 void linear_combination(const T* const* x, const T* c, index_t terms, index_t count, bool add, T* sum) noexcept;
 

@@ -1,5 +1,5 @@
-// Transforms between real lines and the halves of their spectra, of small lengths, held in registers, one independent
-// line per lane. Unnormalised. Compiled once per SIMD target.
+// Transforms of small lengths between real lines and the halves of their spectra. They are held in registers, one
+// independent line per lane, and are unnormalised. This file is compiled once per SIMD target.
 #if defined(CONVOLUME_FFT_REAL_CODELETS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef CONVOLUME_FFT_REAL_CODELETS_INL_HPP
 #undef CONVOLUME_FFT_REAL_CODELETS_INL_HPP
@@ -16,15 +16,15 @@ namespace HWY_NAMESPACE {
 template <class V, int N>
 using HalfSpectrum = std::array<Complex<V>, N / 2 + 1>;
 
-/// out[k], 0 <= k <= N/2, is the sum over j of x[j] exp(-2 pi i j k / N).
+/// Computes out[k] = sum over j of x[j] exp(-2 pi i j k / N), 0 <= k <= N/2.
 template <int N>
 struct RealDft;
-/// x[j] is the sum over all N frequencies of a Hermitian spectrum times exp(+2 pi i j k / N). The imaginary parts of
-/// in[0] and in[N/2], N even, are not used.
+/// Computes x[j] = sum over all N frequencies k of a Hermitian spectrum of in[k] exp(+2 pi i j k / N). The imaginary
+/// parts of in[0] and, for even N, of in[N/2] are not used.
 template <int N>
 struct HermitianDft;
 
-/// Frequency k of a Hermitian spectrum of N points, of which the first half is there.
+/// Returns frequency K of a Hermitian spectrum of N points, of which `half` is the first half.
 template <int K, int N, class V>
 HWY_INLINE Complex<V> Hermitian(const HalfSpectrum<V, N>& half) {
   if constexpr (2 * K > N) {
@@ -34,7 +34,7 @@ HWY_INLINE Complex<V> Hermitian(const HalfSpectrum<V, N>& half) {
   }
 }
 
-/// half[k] = value, or its mirror image where k lies in the other half.
+/// Stores value as half[K], or its conjugate as half[N - K] if K lies in the other half.
 template <int K, int N, class V>
 HWY_INLINE void StoreHermitian(const Complex<V>& value, HalfSpectrum<V, N>& half) {
   if constexpr (2 * K > N) {
@@ -44,7 +44,7 @@ HWY_INLINE void StoreHermitian(const Complex<V>& value, HalfSpectrum<V, N>& half
   }
 }
 
-/// In place and backward: x[j] becomes the sum over k of x[k] exp(+2 pi i j k / N).
+/// Transforms backward, in place: x[j] becomes the sum over k of x[k] exp(+2 pi i j k / N).
 template <int N, class D, class V>
 HWY_INLINE void BackwardDft(D d, std::array<Complex<V>, N>& x) {
   Unroll<N>([&](auto j) CONVOLUME_ALWAYS_INLINE { x[j] = {x[j].im, x[j].re}; });
@@ -107,7 +107,7 @@ struct HermitianDft<4> {
   }
 };
 
-/// Odd primes: 2 h^2 multiply-adds for h = (N-1)/2.
+/// Transforms odd prime lengths: 2 h^2 multiply-adds for h = (N-1)/2.
 template <int N>
 struct OddPrimeRealDft {
   template <class D, class V>
@@ -159,7 +159,8 @@ struct OddPrimeHermitianDft {
   }
 };
 
-/// N = A * B: B real transforms of length A; of their A frequencies, half is enough.
+/// Transforms N = A * B points: B real transforms of length A, then complex transforms of length B. Half of the A
+/// frequencies suffice.
 template <int A, int B>
 struct CompositeRealDft {
   template <class D, class V>
@@ -183,7 +184,7 @@ struct CompositeRealDft {
         Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { row[b] = Rotate<b * k, n>(d, columns[b][k]); });
         TransformInPlace<B>(d, row);
         Unroll<B>([&](auto m) CONVOLUME_ALWAYS_INLINE {
-          // The row in the middle is its own mirror image.
+          // The middle row is its own mirror image.
           if constexpr (2 * k < A || 2 * (k + A * m) <= n) StoreHermitian<k + A * m, n>(row[m], out);
         });
       }
@@ -218,7 +219,7 @@ struct CompositeHermitianDft {
   }
 };
 
-/// N = A * B without common factor: no rotations, so that the row in the middle is real as well.
+/// Transforms N = A * B points for coprime A and B. There are no twiddle factors, so the middle row is real as well.
 template <int A, int B>
 struct PrimeFactorRealDft {
   template <class D, class V>
@@ -280,7 +281,7 @@ struct PrimeFactorHermitianDft {
 template <>
 struct RealDft<3> : OddPrimeRealDft<3> {};
 
-/// As for complex lines, one rounding fewer than in general.
+/// As in Dft<3>, a multiply-add saves one rounding of the general algorithm.
 template <>
 struct HermitianDft<3> {
   template <class D, class V>

@@ -1,6 +1,6 @@
-// Passes between real lines and the halves of their spectra. A pass of a decimation in time keeps, of the frequencies k
-// of each sub-sequence, those up to before / 2; frequencies above the middle are mirror images. Compiled once per SIMD
-// target, and for one type per translation unit, since that takes long.
+// Passes between real lines and the halves of their spectra. A pass of a decimation in time stores frequencies k up to
+// before / 2 of each sub-sequence. Frequencies above the middle are mirror images. This file is compiled once per SIMD
+// target, and for one data type per translation unit, because it takes long to compile.
 #if defined(CONVOLUME_FFT_REAL_PASSES_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef CONVOLUME_FFT_REAL_PASSES_INL_HPP
 #undef CONVOLUME_FFT_REAL_PASSES_INL_HPP
@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace convolume::fft {
 namespace HWY_NAMESPACE {
 
-/// Frequency 0 of a column: its sub-sequences' are real. `in` is point `first` of a line.
+/// Computes frequency 0 of a column. Frequency 0 of its sub-sequences is real. `in` is point `first` of a line.
 template <int R, bool Pruned, class T>
 HWY_INLINE void RealButterfly(const PassArguments<T>& a, const T* in, T* out, index_t first) {
   const hn::ScalableTag<T> d;
@@ -36,8 +36,8 @@ HWY_INLINE void RealButterfly(const PassArguments<T>& a, const T* in, T* out, in
   });
 }
 
-/// Through the frequencies k + before * c of a column, of which those above the middle are found as mirror images.
-/// Since 2 k <= before, c alone tells in which half a frequency lies.
+/// Walks over the frequencies k + before * c of a column. Frequencies above the middle are stored as their mirror
+/// images. Because 2 k <= before, c alone decides in which half a frequency lies.
 template <int R, class T>
 class HalfWalk {
  public:
@@ -61,7 +61,7 @@ class HalfWalk {
   Walk<T> low_, high_;
 };
 
-/// Frequency k > 0 of a column; `out` is point 0 of the column.
+/// Computes frequency k > 0 of a column; `out` is point 0 of the column.
 template <int R, class T>
 HWY_INLINE void ComplexButterfly(const PassArguments<T>& a, index_t k, const T* in, T* out, const T* twiddles) {
   const hn::ScalableTag<T> d;
@@ -76,7 +76,7 @@ HWY_INLINE void ComplexButterfly(const PassArguments<T>& a, index_t k, const T* 
     }
   });
   TransformInPlace<R>(d, x);
-  const bool middle = 2 * k == a.before;  // its own mirror image: half of the outputs repeat the others
+  const bool middle = 2 * k == a.before;  // the column is its own mirror image: half of the outputs repeat the others
   HalfWalk<R, T> to(a, k, out, a.out_step);
   Unroll<R>([&](auto c) CONVOLUME_ALWAYS_INLINE {
     T* point = to.To(c);
@@ -103,7 +103,7 @@ void RealPass(const PassArguments<T>& arguments) {
     for (index_t q = 0; q < a.after; ++q) {
       RealButterfly<R, Pruned>(a, in + q * a.in_step, out + q * a.out_step, q);
     }
-    if constexpr (Pruned) continue;  // a first pass
+    if constexpr (Pruned) continue;  // only first passes are pruned, and they have no frequency k > 0
     const T* twiddles = a.twiddles;
     for (index_t k = 1; 2 * k <= a.before; ++k, twiddles += 2 * (R - 1)) {
       for (index_t q = 0; q < a.after; ++q) {
@@ -113,7 +113,7 @@ void RealPass(const PassArguments<T>& arguments) {
   }
 }
 
-/// Undoes RealButterfly but for a factor R; `in` is point 0 of the column.
+/// Inverts RealButterfly except for a factor R; `in` is point 0 of the column.
 template <int R, class T>
 HWY_INLINE void HermitianButterfly(const PassArguments<T>& a, const T* in, T* out) {
   const hn::ScalableTag<T> d;
@@ -139,11 +139,11 @@ HWY_INLINE void BackwardButterfly(const PassArguments<T>& a, index_t k, const T*
   Unroll<R>([&](auto c) CONVOLUME_ALWAYS_INLINE {
     const T* point = from.To(c);
     const V im = hn::LoadU(d, point + a.in_im);
-    // Real and imaginary part change places: the transform is backward.
+    // Real and imaginary parts are swapped, because the transform is backward.
     x[c] = {from.Mirrored(c) ? hn::Neg(im) : im, hn::LoadU(d, point)};
   });
   TransformInPlace<R>(d, x);
-  const bool middle = 2 * k == a.before;  // a real number
+  const bool middle = 2 * k == a.before;  // frequency before / 2 of each sub-sequence is real
   Walk<T> to(out, a.after * a.out_step);
   Unroll<R>([&](auto j) CONVOLUME_ALWAYS_INLINE {
     if constexpr (j > 0) {
@@ -155,8 +155,8 @@ HWY_INLINE void BackwardButterfly(const PassArguments<T>& a, index_t k, const T*
   });
 }
 
-/// The pass of the same arguments, in and out having changed roles: frequencies of length before * radix are read,
-/// those of length before written.
+/// Inverts the real pass with the same `before`, `after` and twiddles: reads the frequencies of transforms of length
+/// before * radix and writes those of length `before`.
 template <int R, class T>
 void HermitianPass(const PassArguments<T>& arguments) {
   const PassArguments<T> a = arguments;

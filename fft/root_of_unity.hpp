@@ -1,4 +1,4 @@
-// exp(-2 pi i k / n), correctly rounded as far as long double reaches, also at compile time.
+// Computes exp(-2 pi i k / n) to the precision of long double, also at compile time.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ struct RootOfUnity {
 
 namespace detail {
 
-/// sin and cos of an angle between 0 and pi/4 by their Taylor series.
+/// Return sin and cos of an angle between 0 and pi/4, by their Taylor series.
 constexpr long double sine_series(long double x) {
   long double term = x, sum = x;
   for (int i = 2; i < 26; i += 2) sum += term *= -x * x / static_cast<long double>(i * (i + 1));
@@ -25,11 +25,11 @@ constexpr long double cosine_series(long double x) {
 
 }  // namespace detail
 
-/// 0 <= k < n. The angle is first reduced exactly, in integers, to an eighth of a turn.
+/// Returns exp(-2 pi i k / n) for 0 <= k < n. The angle is first reduced exactly, in integers, to an eighth of a turn.
 constexpr RootOfUnity root_of_unity(std::int64_t k, std::int64_t n) {
   constexpr long double pi = 3.14159265358979323846264338327950288L;
   const std::int64_t octant = 8 * k / n;
-  // The distance to the nearest multiple of a quarter turn, in units of 1 / (4 n) turns.
+  // the distance to the nearest multiple of a quarter turn, in units of 1 / (4 n) turns
   const std::int64_t quarter = (octant + 1) / 2, rest = 4 * k - quarter * n;
   const long double angle = pi * static_cast<long double>(rest < 0 ? -rest : rest) / static_cast<long double>(2 * n);
   const long double c = detail::cosine_series(angle);

@@ -1,6 +1,6 @@
-// Transposition between rows in memory, one per lane, and vectors of lanes, one per point. Blocks of 128 bits are put
-// together by loads (taken apart by stores), so that only the inside of a block needs shuffles. Compiled once per SIMD
-// target.
+// Transposition between rows in memory, one per lane, and vectors of lanes, one per point. Loads assemble blocks of 128
+// bits and stores take them apart. So only the transposition inside a block needs shuffles. This file is compiled once
+// per SIMD target.
 #if defined(CONVOLUME_FFT_ROWS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef CONVOLUME_FFT_ROWS_INL_HPP
 #undef CONVOLUME_FFT_ROWS_INL_HPP
@@ -15,12 +15,12 @@ HWY_BEFORE_NAMESPACE();
 namespace convolume::fft {
 namespace HWY_NAMESPACE {
 
-/// Elements of a row in one block.
+/// Number of elements of a row in one block.
 template <class T>
 inline constexpr int row_block = HWY_MAX_BYTES < 16 ? 1 : static_cast<int>(16 / sizeof(T));
 
 #if HWY_TARGET != HWY_SCALAR
-/// A vector whose block b holds elements `at` .. of rows[stride * b].
+/// Returns a vector whose block b holds the elements from `at` on of row b * row_block.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> LoadBlocks(D d, T* const* rows, std::ptrdiff_t at) {
   constexpr int s = row_block<T>;
@@ -43,7 +43,7 @@ HWY_INLINE void StoreBlocks(D d, const V& v, T* const* rows, std::ptrdiff_t at) 
   }
 }
 
-/// Exchanges vector and lane inside each block.
+/// Transposes each block: element i of vector j becomes element j of vector i.
 template <class D, class V>
 HWY_INLINE void TransposeBlocks(D d, std::array<V, 4>& v) {
   const hn::Repartition<double, D> pairs;
@@ -63,8 +63,8 @@ HWY_INLINE void TransposeBlocks(D d, std::array<V, 2>& v) {
   v[1] = hn::InterleaveUpper(d, a, v[1]);
 }
 
-/// A block of columns, from every row or to it. Not inlined: with more rows than general registers, pointers are best
-/// read from memory where they are used.
+/// Transposes one block of columns of every row. StoreColumns is the opposite direction. The functions are not inlined:
+/// there are more rows than general registers, so it is cheapest to read each row pointer from memory where it is used.
 template <class D, class T = hn::TFromD<D>>
 HWY_NOINLINE void LoadColumns(D d, T* const* rows, index_t at, T* points, std::ptrdiff_t point_step) {
   constexpr int s = row_block<T>;
@@ -82,12 +82,13 @@ HWY_NOINLINE void StoreColumns(D d, const T* points, std::ptrdiff_t point_step, 
   Unroll<s>([&](auto r) CONVOLUME_ALWAYS_INLINE { StoreBlocks(d, v[r], rows + r, at); });
 }
 
-/// Whether squares of as many rows as points are exchanged inside registers, so that memory sees whole vectors.
+/// Whether squares of as many rows as lanes are transposed in registers, so that memory is accessed by whole vectors.
 template <class D>
 inline constexpr bool has_squares = hn::MaxLanes(D()) > row_block<hn::TFromD<D>>;
 
-/// Exchanges blocks between vectors `apart` from each other: of every two neighbouring groups of blocks, v[i] keeps the
-/// first and gets the first of v[i + apart], which keeps the second ones.
+/// Swaps blocks between two vectors a and b. In every pair of neighbouring groups of `apart` blocks (the third
+/// argument), a keeps its first group and receives the first group of b; b keeps its second group and receives the
+/// second group of a.
 template <class D, class V>
 HWY_INLINE void ExchangeBlocks(D d, V& a, V& b, std::integral_constant<int, 1>) {
   const V low = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(b), a);
@@ -102,7 +103,7 @@ HWY_INLINE void ExchangeBlocks(D d, V& a, V& b, std::integral_constant<int, 2>) 
   a = low;
 }
 
-/// Exchanges vector and lane of as many vectors as there are lanes.
+/// Transposes a square of as many vectors as there are lanes.
 template <class D, std::size_t N>
 HWY_INLINE void TransposeSquare(D d, std::array<hn::Vec<D>, N>& v) {
   using V = hn::Vec<D>;
@@ -113,7 +114,7 @@ HWY_INLINE void TransposeSquare(D d, std::array<hn::Vec<D>, N>& v) {
     TransposeBlocks(d, part);
     Unroll<s>([&](auto r) CONVOLUME_ALWAYS_INLINE { v[b * s + r] = part[r]; });
   });
-  // Now v[b * s + r] holds, in block c, what belongs into block b of v[c * s + r].
+  // Now block c of v[b * s + r] holds what belongs into block b of v[c * s + r].
   Unroll<s>([&](auto r) CONVOLUME_ALWAYS_INLINE {
     if constexpr (blocks == 2) {
       ExchangeBlocks(d, v[r], v[s + r], std::integral_constant < int, HWY_MAX_BYTES == 32 ? 2 : 1 > {});
@@ -145,7 +146,7 @@ HWY_NOINLINE void StoreSquare(D d, const T* points, std::ptrdiff_t point_step, T
 #endif
 
 inline constexpr int cache_line_blocks = 4;  // 64 bytes
-/// Asks for a cache line of a quarter of the rows at a time, so that the queue of misses does not fill.
+/// Prefetches a cache line of a quarter of the rows. One quarter at a time does not fill the queue of cache misses.
 template <class T>
 HWY_INLINE void PrefetchRows(T* const* rows, std::ptrdiff_t at, int lanes, int quarter) {
   for (int lane = quarter; lane < lanes; lane += cache_line_blocks) __builtin_prefetch(rows[lane] + at, 0, into_l2);
@@ -155,7 +156,8 @@ template <int Step, class T>
 HWY_INLINE void CopyEvery(const T* from, index_t count, T* to) {
   for (index_t i = 0; i < count; ++i) to[i] = from[i * Step];
 }
-/// to[i] = from[i * step], i < count. Small steps are known to the compiler, which makes vectors of them.
+/// Copies to[i] = from[i * step], i < count. Small steps are compile-time constants, so that the compiler can vectorise
+/// them.
 template <class T>
 HWY_INLINE void CopyStepped(const T* from, std::ptrdiff_t step, index_t count, T* to) {
   switch (step) {
@@ -170,7 +172,7 @@ HWY_INLINE void CopyStepped(const T* from, std::ptrdiff_t step, index_t count, T
   }
 }
 
-/// points[i] gets element i * row_step of every row, i < count.
+/// Stores element i * row_step of every row to points[i], i < count.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void LoadRows(D d, T* const* rows, std::ptrdiff_t row_step, T* points, std::ptrdiff_t point_step,
                          index_t count, [[maybe_unused]] std::ptrdiff_t ahead = 0) {
@@ -187,7 +189,7 @@ HWY_INLINE void LoadRows(D d, T* const* rows, std::ptrdiff_t row_step, T* points
         LoadSquare(d, rows, i, points + i * point_step, point_step);
       }
     }
-    // The last block of columns may overlap the one before it.
+    // The last block of columns may overlap the block before it.
     for (; i < count; i += s) {
       if (ahead != 0) PrefetchRows(rows, ahead + i, lanes, static_cast<int>(i / s) % cache_line_blocks);
       const index_t at = HWY_MIN(i, count - s);
@@ -201,7 +203,7 @@ HWY_INLINE void LoadRows(D d, T* const* rows, std::ptrdiff_t row_step, T* points
   }
 }
 
-/// Element i * row_step of every row gets points[i], i < count.
+/// Stores points[i] to element i * row_step of every row, i < count.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void StoreRows(D d, const T* points, std::ptrdiff_t point_step, T* const* rows, std::ptrdiff_t row_step,
                           index_t count) {

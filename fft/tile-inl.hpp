@@ -1,12 +1,13 @@
-// Transforms of tiles as templates over their two ends in space. A load end is an object with
+// Transforms of tiles. They are templates over their prologue (which loads voxels) and their epilogue (which stores
+// voxels). A prologue is an object with the function
 //   TileRows<const T> Rows(index_t z, index_t lane, T* buffer) const
-// that says where, for lanes `lane` and following, the rows of plane z lie as points (a vector of lanes per voxel), and
-// which may first put them together in the buffer (one plane, rows and voxels dense); no rows stand for zeros.
-// A store end is an object with
+// It returns the position of the rows of plane z as points (a vector of lanes per voxel), for the lanes from `lane` on.
+// It may first assemble them in `buffer`, which holds one plane with dense rows and voxels. No rows stand for zeros. An
+// epilogue is an object with the function
 //   void Store(index_t z, index_t lane, const T* buffer) const
-// that takes such a plane away. Both have
+// It stores such a plane. Both also have the function
 //   PlanePrefetch<T> Next(index_t z, index_t lane) const
-// which names the memory that the coming Rows() or Store() will touch. Compiled once per SIMD target.
+// It names the memory that the next Rows() or Store() will access. This file is compiled once per SIMD target.
 #if defined(CONVOLUME_FFT_TILE_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef CONVOLUME_FFT_TILE_INL_HPP
 #undef CONVOLUME_FFT_TILE_INL_HPP
@@ -23,8 +24,8 @@ HWY_BEFORE_NAMESPACE();
 namespace convolume::fft {
 namespace HWY_NAMESPACE {
 
-/// Rows of a plane; steps in elements. What lies beyond `rows` of `points` each is zero; where rows are transformed in
-/// pairs, they are whole.
+/// Rows of a plane; steps in elements. Voxels from `points` on and rows from `rows` on are zero. If rows are
+/// transformed in pairs, `points` is the whole row.
 template <class T>
 struct TileRows {
   T* data;
@@ -32,12 +33,12 @@ struct TileRows {
   index_t rows, points;
 };
 
-/// What passes along X and along Y ask for, of memory that is needed next.
+/// Memory that is needed next. The passes along X and along Y prefetch it.
 template <class T>
 struct PlanePrefetch {
   Prefetch<T> along_x, along_y;
 };
-/// Real rows to half spectra, dense; rows whose length has a large prime factor in pairs.
+/// Transforms real rows to half spectra, dense. Rows whose length has a prime factor above 13 are transformed in pairs.
 template <class T>
 void TransformRows(const TilePlan<T>& plan, const TileRows<const T>& rows, const Prefetch<T>& next, T* plane,
                    T* scratch) {
@@ -53,7 +54,7 @@ void TransformRows(const TilePlan<T>& plan, const TileRows<const T>& rows, const
   }
   T* pair = scratch + plan.pair_offset();
   for (index_t y = 0; y < count; y += 2) {
-    const bool single = y + 1 == count;  // a pair of twice the same
+    const bool single = y + 1 == count;  // a pair of the same row twice
     line.complex({rows.data + y * rows.row_step, rows.voxel_step, single ? 0 : rows.row_step}, {pair, point, lanes},
                  line_scratch);
     T* second = single ? pair + plan.extent().x * point : plane + (y + 1) * row;
@@ -61,7 +62,7 @@ void TransformRows(const TilePlan<T>& plan, const TileRows<const T>& rows, const
   }
 }
 
-/// Undoes TransformRows but for a factor X; `buffer` gets dense rows.
+/// Inverts TransformRows except for a factor X. `buffer` receives dense rows.
 template <class T>
 void InvertRows(const TilePlan<T>& plan, const T* plane, const Prefetch<T>& next, T* buffer, T* scratch) {
   const Line<T>& line = plan.line(2);
@@ -84,7 +85,8 @@ void InvertRows(const TilePlan<T>& plan, const T* plane, const Prefetch<T>& next
   }
 }
 
-/// Planes along X and Y, written to where the spectrum will be: the half-done tile takes no cache of its own.
+/// Transforms planes along X and Y and writes them into the memory of the spectrum. So the half-transformed tile needs
+/// no memory of its own.
 template <class T, class Load>
 void ForwardPlanes(const TilePlan<T>& plan, const Load& load, T* spectrum, const TileStrides& strides, T* scratch) {
   const std::ptrdiff_t lanes = plan.line(0).lanes(), point = 2 * lanes, row = plan.x_star() * point;
@@ -96,7 +98,8 @@ void ForwardPlanes(const TilePlan<T>& plan, const Load& load, T* spectrum, const
       const TileRows<const T> rows = load.Rows(z, lane, scratch + plan.rows_offset());
       const PlanePrefetch<T> next = load.Next(z, lane);
       TransformRows(plan, rows, next.along_x, scratch, scratch);
-      // The next plane's points lie beside these, and would be read to be written when it is their turn.
+      // The points of the next plane lie beside these. Without this prefetch, their cache lines would be read when they
+      // are written.
       const std::ptrdiff_t ahead = z + 1 < support.z ? strides.frequency : 0;
       plan.line(1).complex_lines(
           {scratch, row, lanes}, {spectrum + lane + z * strides.frequency, spectrum_row, strides.re_im, ahead},
@@ -105,7 +108,7 @@ void ForwardPlanes(const TilePlan<T>& plan, const Load& load, T* spectrum, const
   }
 }
 
-/// From lines along Z that are done.
+/// Transforms planes along Y and X, after inverse_lines() has transformed the lines along Z.
 template <class T, class Store>
 void InversePlanes(const TilePlan<T>& plan, const T* spectrum, const TileStrides& strides, const Store& store,
                    T* scratch) {
@@ -117,7 +120,8 @@ void InversePlanes(const TilePlan<T>& plan, const T* spectrum, const TileStrides
   for (index_t lane = 0; lane < tile_lanes<T>; lane += lanes) {
     for (index_t z = 0; z < support.z; ++z) {
       const PlanePrefetch<T> next = store.Next(z, lane);
-      // Real and imaginary part change places: these transforms are backward. The next plane's points lie beside these.
+      // Real and imaginary parts are swapped, because these transforms are backward. The points of the next plane lie
+      // beside these.
       const std::ptrdiff_t ahead = z + 1 < support.z ? strides.frequency : 0;
       const Points<const T> in{spectrum + lane + z * strides.frequency, spectrum_row, strides.re_im, ahead};
       plan.line(1).complex_lines(in.swapped(), Points<T>{scratch, row, lanes}.swapped(), line_scratch, plan.extent().y,
@@ -128,7 +132,7 @@ void InversePlanes(const TilePlan<T>& plan, const T* spectrum, const TileStrides
   }
 }
 
-/// Planes, and then lines along Z in place.
+/// Transforms planes, and then lines along Z in place.
 template <class T, class Load>
 void ForwardTile(const TilePlan<T>& plan, const Load& load, T* spectrum, const TileStrides& strides, T* scratch) {
   ForwardPlanes(plan, load, spectrum, strides, scratch);
@@ -143,7 +147,7 @@ void InverseTile(const TilePlan<T>& plan, T* spectrum, const TileStrides& stride
   InversePlanes(plan, static_cast<const T*>(spectrum), strides, store, scratch);
 }
 
-/// Voxels of a tile that a box and the support leave.
+/// Returns the voxels of a tile that lie in the box and in the support.
 inline TileBox Inside(const TileBox& box, const Extent3& support) {
   TileBox inside;
   for (int axis = 0; axis < 3; ++axis) {
@@ -156,7 +160,7 @@ inline bool HoldsRow(const TileBox& box, index_t z, index_t y) {
   return z >= box.begin.z && z < box.end.z && y >= box.begin.y && y < box.end.y;
 }
 
-/// For a plane of a blocked tensor.
+/// Returns the memory of a plane of a blocked tensor for prefetching.
 template <class T>
 PlanePrefetch<std::remove_const_t<T>> PrefetchPlane(const BlockedTile<T>& tile, const TileBox& box, index_t z,
                                                     index_t lane) {
@@ -168,7 +172,7 @@ PlanePrefetch<std::remove_const_t<T>> PrefetchPlane(const BlockedTile<T>& tile, 
           {first + half * tile.voxel_stride, tile.voxel_stride, tile.row_stride, box.end.y - box.begin.y}};
 }
 
-/// Zero-padded load from a blocked tensor.
+/// A prologue that loads from a blocked tensor and pads with zeros.
 template <class T>
 class BlockedLoad {
  public:
@@ -205,11 +209,11 @@ class BlockedLoad {
  private:
   const BlockedTile<const T>& source_;
   index_t n_, rows_;
-  bool in_place_;  ///< also where rows end early
+  bool in_place_;  ///< whether rows that end early are also read in place
   TileBox box_;
 };
 
-/// Scaled store into a blocked tensor, or added to it.
+/// An epilogue that scales, and stores into or adds to a blocked tensor.
 template <class T>
 class BlockedStore {
  public:
@@ -221,7 +225,7 @@ class BlockedStore {
     const hn::ScalableTag<T> d;
     const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d));
     if (z < box_.begin.z || z >= box_.end.z) return;
-    // Copies, which no store can change.
+    // Local copies: the compiler then knows that no store changes them.
     const BlockedTile<T> target = target_;
     const bool add = store_.add;
     const auto scale = hn::Set(d, store_.scale);
@@ -244,7 +248,7 @@ class BlockedStore {
   TileBox box_;
 };
 
-/// Zero-padded load of lanes that lie apart.
+/// A prologue that loads lanes that are stored separately, and pads with zeros.
 template <class T>
 class PlainLoad {
  public:
@@ -267,7 +271,7 @@ class PlainLoad {
   }
 
  private:
-  /// The row of a lane: where it lies, or, if a part of it counts as zero, a copy.
+  /// Returns the row of a lane: a pointer to it, or a copy in `staged` if a part of it counts as zero.
   T* Row(index_t z, index_t y, std::size_t lane, T* staged) const {
     const TileBox box = Inside(source_.boxes[lane], plan_.support());
     const bool there = source_.lanes[lane] != nullptr && HoldsRow(box, z, y);
@@ -288,7 +292,7 @@ class PlainLoad {
   index_t n_;
 };
 
-/// Scaled store into lanes that lie apart, or added to them.
+/// An epilogue that scales, and stores into or adds to lanes that are stored separately.
 template <class T>
 class PlainStore {
  public:
@@ -299,7 +303,7 @@ class PlainStore {
   void Store(index_t z, index_t first, const T* buffer) const {
     const hn::ScalableTag<T> d;
     const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d));
-    // Behind the plane, which the plan's scratch leaves room for.
+    // The plan's scratch has room for these rows behind the plane.
     T* staged = const_cast<T*>(buffer) + plan_.extent().y * n_ * lanes;
     std::array<T*, hn::MaxLanes(hn::ScalableTag<T>())> rows{};
     for (std::ptrdiff_t lane = 0; lane < lanes; ++lane) rows[static_cast<std::size_t>(lane)] = staged + lane * n_;

@@ -90,7 +90,7 @@ index_t TilePlan<T>::rows_offset() const noexcept {
   return round_up(2 * lines_[0].lanes() * blocks(), tile_lanes<T>);
 }
 
-// Behind the rows of a plane, one row for each lane where ends put together what lies apart.
+// Behind the rows of a plane there is one row for each lane, in which prologues and epilogues assemble separate lanes.
 template <class T>
 index_t TilePlan<T>::pair_offset() const noexcept {
   return rows_offset() + round_up((extent_.y + 1) * extent_.x * lines_[0].lanes(), tile_lanes<T>);
@@ -124,7 +124,7 @@ void TilePlan<T>::inverse_lines(const TileLines<T>& lines, index_t count, index_
                                 T* scratch) const {
   const TileStrides &from = lines.from_strides, &to = lines.to_strides;
   for (index_t lane = 0; lane < tile_lanes<T>; lane += lines_[0].lanes()) {
-    // Real and imaginary part change places: these transforms are backward.
+    // Real and imaginary parts are swapped, because these transforms are backward.
     const Points<const T> in{lines.from + lane, from.frequency, from.re_im, lines.ahead};
     const Points<T> out{lines.to + lane, to.frequency, to.re_im};
     lines_[0].complex_lines(in.swapped(), out.swapped(), scratch + line_offset(), extent_.z, support_.z, count,

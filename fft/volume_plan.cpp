@@ -1,10 +1,12 @@
-// The native backend: transforms of volumes from lines, vectorised across lines. After Feinberg (2015), Algorithm 2:
-// planes first, then the outer lines, which may be written rotated.
-//   slab stage    some planes at a time: rows along X, whose lanes are rows, into a slab [y][re, im][plane, kx]; lines
-//                 along Y, whose lanes are (plane, kx), into the middle [z][re, im][ky, kx]
-//   outer stage   lines along Z, whose lanes are (ky, kx), from the middle to the spectrum
-// and the other way round for backward transforms. Transforms of fewer dimensions end where their axes do; their batch
-// takes the place of the planes.
+// The native backend: transforms of volumes from lines, vectorised across lines, after Feinberg (2015), Algorithm 2.
+// Planes are transformed first, then the outer lines, which may be written in rotated order. A forward transform has
+// two stages:
+//   planes   a Z range of some planes at a time: rows along X, whose lanes are rows, into the buffer `slab`,
+//            [y][re, im][plane, kx]; then lines along Y, whose lanes are (plane, kx), into the buffer `middle`,
+//            [z][re, im][ky, kx]
+//   outer    lines along Z, whose lanes are (ky, kx), from `middle` to the spectrum
+// Backward transforms run the opposite way. Transforms of fewer dimensions stop at their last axis; their batch takes
+// the place of the planes.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -80,13 +82,13 @@ class VolumePlan final : public Plan::Impl {
   }
 
  private:
-  /// Where the rows of a slab lie, on the space side (from its first plane) and after their transform. Rows are padded
-  /// to whole vectors by repeating the first row of the last one.
+  /// Offsets of the rows of a Z range: on the space side (from its first plane), and after their transform. Rows are
+  /// padded to whole vectors by repeating the first row of the last vector.
   struct Rows {
     index_t count = 0;
     std::vector<std::ptrdiff_t> space, spectrum;
   };
-  /// Planes [first, first + planes) of a volume.
+  /// Planes [first, first + planes) of a volume: one Z range.
   struct Slab {
     Slab(const VolumePlan& plan, index_t number)
         : first(number * plan.slab_planes_),
@@ -108,9 +110,9 @@ class VolumePlan final : public Plan::Impl {
 
   bool outer() const noexcept { return problem.extent.z > 1; }
   bool planar() const noexcept { return outer() || problem.extent.y > 1; }
-  /// Whether real rows are transformed two at a time, as real and imaginary part of one.
+  /// Returns whether real rows are transformed two at a time, as the real and the imaginary part of one complex row.
   bool pairs() const noexcept { return geometry.real && !x_.has_real(); }
-  index_t unit() const noexcept { return geometry.real ? 1 : 2; }  ///< elements of T in one of the space side
+  index_t unit() const noexcept { return geometry.real ? 1 : 2; }  ///< elements of T in one element of the space side
   Points<T> dense(T* data) const noexcept { return {data, point_, lanes_}; }
   Points<const T> source(const T* data) const noexcept { return {data, point_, lanes_}; }
 
@@ -132,8 +134,8 @@ class VolumePlan final : public Plan::Impl {
   void clear_unsupported(T* points, std::ptrdiff_t point_step, index_t width) const;
   void rows_forward_in_pairs(const Slab& slab, T* space, T* spectrum, const Buffers& buffers) const;
   void rows_backward_in_pairs(const Slab& slab, T* spectrum, T* space, const Buffers& buffers) const;
-  /// The first line of a vector of outer lines. In a small volume, which is one item, the last vector overlaps the one
-  /// before it, so that none is in part empty.
+  /// Returns the first line of a vector of outer lines. In a small volume, which is one item, the last vector overlaps
+  /// the vector before it, so that no vector is partly empty.
   index_t first_line(index_t first, index_t vector) const {
     const index_t line = first + vector * lanes_, lines = problem.extent.y * geometry.x_star;
     return in_slab_ && lines >= lanes_ ? std::min(line, lines - lanes_) : line;
@@ -143,18 +145,18 @@ class VolumePlan final : public Plan::Impl {
 
   Line<T> x_, y_, z_;
   index_t lanes_ = 0, point_ = 0;
-  index_t planes_ = 1, rows_ = 1;               // of the space side that hold something or are wanted
+  index_t planes_ = 1, rows_ = 1;               // of the space side: those inside the support
   index_t plane_stride_ = 0;                    // of the space side, in its elements
-  index_t slab_planes_ = 1, slabs_ = 1;         // per volume
-  index_t slab_width_ = 0, slab_elements_ = 0;  // lanes of a slab; elements of one
+  index_t slab_planes_ = 1, slabs_ = 1;         // planes of a Z range; Z ranges per volume
+  index_t slab_width_ = 0, slab_elements_ = 0;  // lanes of the buffer `slab`; its elements
   index_t blocks_ = 0;                          // vectors of outer lines
   index_t middle_width_ = 0, middle_elements_ = 0;
-  bool in_slab_ = false;                             // the one slab of a small volume is its middle as well
+  bool in_slab_ = false;                             // small volumes: the only Z range is also `middle`
   index_t group_ = 1;                                // volumes between two barriers
   index_t x_batch_ = 1, y_batch_ = 1, z_batch_ = 1;  // vectors of lines that share calls
   index_t buffer_elements_ = 0;
-  bool streams_ = false;         // whether the spectrum is written past the caches
-  std::array<Rows, 2> rows_of_;  // of a whole slab and of the last one
+  bool streams_ = false;         // whether the spectrum is written with non-temporal (streaming) stores
+  std::array<Rows, 2> rows_of_;  // of a whole Z range and of the last one
 };
 
 template <class T>
@@ -165,31 +167,34 @@ void VolumePlan<T>::init_stages() {
   rows_ = g.support.y;
   plane_stride_ = outer() ? g.space_stride.z : g.space_distance;
 
-  // As many planes as half of the L2 holds: their lanes fill vectors better, and runs along Z get longer. More than an
-  // eighth of a volume would leave too few items for several threads, of which small volumes have no use.
+  // A Z range has as many planes as fit into 384 KiB, less than half of the L2. With more planes, lanes fill the
+  // vectors better and runs along Z are longer. If a Z range were more than an eighth of a volume, there would be too
+  // few items for several threads. Small volumes do not need several threads.
   constexpr index_t slab_bytes = 384 * 1024, small_bytes = 64 * 1024;
   const index_t plane_bytes = checked_mul(n.y * g.x_star, static_cast<index_t>(2 * sizeof(T)), "fft slab");
   const index_t fills_vectors = (4 * lanes_ + g.x_star - 1) / g.x_star;
   const index_t fits = std::max<index_t>(1, slab_bytes / plane_bytes);
   const index_t share = std::max({fills_vectors, (planes_ + 7) / 8, small_bytes / plane_bytes});
   index_t most = planar() ? std::min({fits, share, planes_}) : std::min(planes_, 4 * lanes_);
-  // Rows that are transformed in pairs round together: volumes of a batch must not, or one would disturb the other.
+  // Rows of a pair share rounding errors. Volumes of a batch must not share a pair, because one volume would change the
+  // bits of another.
   if (pairs() && planar() && !outer()) most = 1;
   slabs_ = (planes_ + most - 1) / most;
   slab_planes_ = (planes_ + slabs_ - 1) / slabs_;
   slabs_ = (planes_ + slab_planes_ - 1) / slab_planes_;
 
-  // An odd number of vectors: rows a power of two apart would meet in few sets of the caches.
+  // The width is an odd number of vectors. Rows a power of two apart would compete for few sets of the caches.
   const auto apart = [this](index_t width) { return (round_up(width, lanes_, "fft slab") / lanes_ | 1) * lanes_; };
   slab_width_ = planar() ? apart(slab_planes_ * g.x_star) : 0;
-  // Rows shorter than a vector would leave a slab in pieces: a slab that is the whole volume stays where it is, and
-  // lines along Z gather them. (Backward they would have to be scattered, which costs more.)
+  // Rows shorter than a vector would have to be copied out of `slab` in pieces. If the Z range is the whole volume, its
+  // rows stay in `slab`, and lines along Z gather them from there. Backward transforms do not do this, because
+  // scattering costs more.
   in_slab_ = g.forward && outer() && slabs_ == 1 && g.x_star < lanes_;
   slab_elements_ = checked_mul(in_slab_ ? n.y : rows_, 2 * slab_width_, "fft slab");
   rows_of_[0] = rows_of_slab(slab_planes_);
   if (planes_ % slab_planes_ != 0) rows_of_[1] = rows_of_slab(planes_ % slab_planes_);
   x_batch_ = x_.together();
-  // Longer rows are written without a buffer, which serves one vector at a time.
+  // Longer rows are written without a buffer, which works for one vector at a time.
   y_batch_ = g.x_star < lanes_ ? y_.together() : 1;
   z_batch_ = z_.together();
   const auto cached = static_cast<std::size_t>(machine_model().l3_bytes) / 4;
@@ -219,7 +224,7 @@ template <class T>
 void VolumePlan<T>::init_scratch() {
   const Extent3& n = problem.extent;
   const index_t unit = static_cast<index_t>(64 / sizeof(T));
-  // Each buffer holds the points of any line, or a row of a lane that nobody wants.
+  // Each buffer holds the points of any line, or the row of a lane that is discarded.
   const auto points = [](index_t batch, index_t length) {
     return checked_mul(batch, checked_add(length, 2, "fft scratch"), "fft scratch");
   };
@@ -255,13 +260,14 @@ typename VolumePlan<T>::Rows VolumePlan<T>::rows_of_slab(index_t planes) const {
   return rows;
 }
 
-/// What the offsets of transformed rows count from: the slab, or, of one dimension, the spectrum.
+/// Returns the address from which the offsets of transformed rows count: `slab`, or the spectrum of a one-dimensional
+/// transform.
 template <class T>
 T* VolumePlan<T>::spectrum_rows(const Slab& slab, T* spectrum, const Buffers& buffers) const {
   return planar() ? buffers.slab : spectrum + 2 * slab.first * geometry.spectrum_distance;
 }
 
-/// One vector of rows on the space side and their dense points.
+/// Returns the arguments for one vector of rows on the space side and their dense points.
 template <class T>
 RowsArguments<T> VolumePlan<T>::space_arguments(const Slab& slab, index_t row, T* space, T* points) const {
   const std::ptrdiff_t* offsets = slab.rows.space.data() + row;
@@ -274,7 +280,7 @@ RowsArguments<T> VolumePlan<T>::space_arguments(const Slab& slab, index_t row, T
           .points = points,
           .point_step = lanes_,
           .count = geometry.support.x,
-          // The next rows follow these where a plane is dense.
+          // If planes are dense, the next rows follow these.
           .ahead = lanes_ * geometry.space_stride.y};
 }
 
@@ -304,7 +310,7 @@ RowsArguments<T> VolumePlan<T>::spectrum_arguments(const Slab& slab, index_t row
                       geometry.x_star);
 }
 
-/// Points behind the support, `width` elements each.
+/// Clears the points outside the support, `width` elements each.
 template <class T>
 void VolumePlan<T>::clear_unsupported(T* points, std::ptrdiff_t point_step, index_t width) const {
   for (index_t i = geometry.support.x; i < problem.extent.x; ++i) std::fill_n(points + i * point_step, width, T{0});
@@ -339,7 +345,8 @@ void VolumePlan<T>::rows_forward(const Slab& slab, T* space, T* spectrum, const 
   }
 }
 
-/// Two vectors of rows of a volume at a time, as real and imaginary parts; one without partner is its own.
+/// Transforms two vectors of rows of a volume at a time, as real and imaginary parts. A vector without a partner is its
+/// own partner.
 template <class T>
 void VolumePlan<T>::rows_forward_in_pairs(const Slab& slab, T* space, T* spectrum, const Buffers& buffers) const {
   const LineKernels<T>& kernels = x_.kernels();
@@ -408,7 +415,8 @@ void VolumePlan<T>::rows_backward_in_pairs(const Slab& slab, T* spectrum, T* spa
   }
 }
 
-/// Lines along Y between the slab and the middle, or, of two dimensions, the spectrum.
+/// Transforms lines along Y between `slab` and `middle`, or between `slab` and the spectrum of a two-dimensional
+/// transform.
 template <class T>
 void VolumePlan<T>::columns(const Slab& slab, T* middle, T* spectrum, const Buffers& buffers) const {
   const LineKernels<T>& kernels = y_.kernels();
@@ -434,7 +442,7 @@ void VolumePlan<T>::columns(const Slab& slab, T* middle, T* spectrum, const Buff
     const index_t vectors = std::min(y_batch_, (lines - first + lanes_ - 1) / lanes_);
     const Points<T> inside{buffers.slab + first, 2 * slab_width_, slab_width_};
     const RunsArguments<T> only = outside(first, 0);
-    // A vector of lines side by side needs no buffer.
+    // A vector of lines that lie side by side needs no buffer.
     const bool direct = vectors == 1 && !spacing.interleaved() && only.run_count == 1 && only.runs[0].count == lanes_;
     const Points<T> memory{only.runs[0].base, spacing.step, spacing.im};
     const Points<T> other = direct ? memory : dense(buffers.a);
@@ -446,14 +454,14 @@ void VolumePlan<T>::columns(const Slab& slab, T* middle, T* spectrum, const Buff
     } else {
       if (!direct) kernels.runs_to_points(only);
       for (index_t i = 1; i < vectors; ++i) kernels.runs_to_points(outside(first + i * lanes_, i));
-      // The vector of lines that follows lies beside this one.
+      // The next vector of lines lies beside this one.
       const Points<const T> from{other.data, other.step, other.im, direct ? lanes_ : 0};
       y_.complex_lines(from.swapped(), inside.swapped(), buffers.line, n, rows_, vectors, n * point_, lanes_);
     }
   }
 }
 
-/// Vectors of lines along Z, from line `first`, between the middle and the spectrum.
+/// Transforms `vectors` vectors of lines along Z, from line `first` on, between `middle` and the spectrum.
 template <class T>
 void VolumePlan<T>::outer_lines(index_t first, index_t vectors, T* middle, T* spectrum, const Buffers& buffers) const {
   const LineKernels<T>& kernels = z_.kernels();
@@ -462,7 +470,7 @@ void VolumePlan<T>::outer_lines(index_t first, index_t vectors, T* middle, T* sp
   const LineGrid grid{geometry.x_star, 2 * stride.x, 2 * stride.y};
   const bool rotated = stride.z == 1;
   const index_t points = geometry.padding ? geometry.z_padded : n;
-  // Neighbouring vectors of lines follow each other.
+  // Neighbouring vectors of lines follow each other in memory.
   const std::ptrdiff_t ahead = first + (vectors + 1) * lanes_ <= lines ? vectors * lanes_ : 0;
   const Points<T> inside{middle + first, 2 * middle_width_, middle_width_, ahead};
   std::array<LaneRun<T>, most_lanes> runs;
@@ -471,7 +479,7 @@ void VolumePlan<T>::outer_lines(index_t first, index_t vectors, T* middle, T* sp
     const int run_count = grid.runs(spectrum, line, count, 2, runs);
     return RunsArguments<T>{runs.data(), run_count, 2 * stride.z, 1, buffers.a + vector * points * point_, n};
   };
-  // Lines of a small volume are gathered from the rows of its slab.
+  // Lines of a small volume are gathered from its rows in `slab`.
   const index_t planes = geometry.support.z, slab_line = planes * point_;
   const auto in_slab = [&](index_t vector) {
     const index_t line = first_line(first, vector), count = std::min(lanes_, lines - line);
@@ -510,7 +518,7 @@ void VolumePlan<T>::outer_lines(index_t first, index_t vectors, T* middle, T* sp
                    lanes_);
 }
 
-/// Rotated order: rows of the spectrum lie along Z. Zeros follow them where they are padded.
+/// Stores lines in rotated order: rows of the spectrum lie along Z. If rows are padded, zeros follow.
 template <class T>
 void VolumePlan<T>::store_outer_rows(const LineGrid& grid, index_t first, index_t vectors, T* spectrum,
                                      const Buffers& buffers) const {
@@ -521,7 +529,8 @@ void VolumePlan<T>::store_outer_rows(const LineGrid& grid, index_t first, index_
     T* buffer = buffers.a + i * points * point_;
     std::fill(buffer + n * point_, buffer + points * point_, T{0});
   }
-  // Whole vectors go straight to memory; of the last one, or past the caches, rows are put together first.
+  // Whole vectors are stored directly. A partial last vector is assembled in a buffer first, and so are all vectors if
+  // the stores are non-temporal.
   index_t whole = 0;
   std::array<std::ptrdiff_t, most_lanes * most_batch> offsets;
   for (; !streams_ && whole < vectors && first_line(first, whole) + lanes_ <= lines; ++whole) {

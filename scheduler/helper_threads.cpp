@@ -8,7 +8,8 @@
 namespace convolume::scheduler {
 namespace {
 
-/// Not of another process, should the number have been given away again, nor of the one that this was forked from.
+/// Returns whether `thread` is a thread of this process. It is not if its number has been reused by another process, or
+/// if this process was forked from the one that it belongs to.
 bool is_ours(pid_t thread) noexcept { return ::tgkill(::getpid(), thread, 0) == 0; }
 
 bool processors_of(pid_t thread, cpu_set_t& processors) noexcept {
@@ -43,7 +44,7 @@ void HelperThreads::came() noexcept {
     helpers_.push_back({.thread = self});
     return;
   }
-  restore(*helper);  // also what came back after it was let go
+  restore(*helper);  // also needed if its mask was set again after let_go(): see HelperThreads
   helper->away = false;
 }
 
@@ -58,7 +59,7 @@ void HelperThreads::keep_off_caller(const void* owner) noexcept {
   const pid_t self = ::gettid();
   const std::lock_guard lock(mutex_);
   for (Helper& helper : helpers_) {
-    // Between two runs in which it helps a thread of TBB may call for helpers itself.
+    // The calling thread may itself be one of TBB's threads that helps with other runs; it is skipped.
     if (!helper.away || helper.kept_by != nullptr || helper.thread == self) continue;
     if (keep_off(helper, ::sched_getcpu())) helper.kept_by = owner;
   }
@@ -75,7 +76,8 @@ bool HelperThreads::keep_off(Helper& helper, int processor) noexcept {
   if (processor < 0 || !is_ours(helper.thread)) return false;
   cpu_set_t now;
   if (!processors_of(helper.thread, now)) return false;
-  // What has come back after it was let go is ours, not somebody's choice.
+  // If the present mask is the one that this class set last, somebody saved it and set it again. It is not their own
+  // choice, so `before` stays.
   if (!CPU_EQUAL(&now, &helper.others)) helper.before = now;
   helper.others = helper.before;
   CPU_CLR(static_cast<unsigned>(processor), &helper.others);

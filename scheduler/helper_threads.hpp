@@ -1,4 +1,4 @@
-// Where the threads that help with runs wake up.
+// Controls on which CPUs the helper threads of runs wake up.
 #pragma once
 
 #include <cstddef>
@@ -10,41 +10,44 @@
 
 namespace convolume::scheduler {
 
-/// Linux wakes a thread on an idle processor near the one that it had, or else on the processor of whoever wakes it.
-/// In a virtual machine whose host tells which processors it has taken away, one that has idled counts as taken
-/// (`vcpu_is_preempted`), after some milliseconds or at once, by the hour. Then a helper that is called waits behind
-/// its own caller, or that one behind it, until a time slice ends: 0.7 to 4 ms here, more than many a convolution
-/// takes.
+/// Removes the CPU of the calling thread from the affinity masks of sleeping helper threads.
 ///
-/// So who calls keeps the helpers that are away off its own processor, until they come to any run, or the run ends.
-/// Processors that somebody else has chosen for a thread are respected, and restored as they were; a thread that finds
-/// itself kept off although nobody does so, since somebody has saved and set its processors meanwhile, restores them
-/// when it comes. TBB's threads serve all arenas of a process, so that one object knows them all, and each is kept off
-/// by one run at a time.
+/// Linux wakes a thread on an idle CPU near the CPU on which it last ran, or otherwise on the CPU of the thread that
+/// wakes it. The hosts of some virtual machines report which virtual CPUs are preempted (`vcpu_is_preempted`). In
+/// phases that may last for hours, an idle CPU counts as preempted there, after some milliseconds or at once. A helper
+/// that is woken then waits behind its own caller, or the caller waits behind the helper, until a time slice ends. We
+/// measured 0.7 to 4 ms, which is more than many convolutions take.
 ///
-/// Thread-safe. Allocates in expect() only. What the system refuses stays as it is.
+/// Therefore, the caller removes its own CPU from the affinity masks of sleeping helpers. The mask of a helper is
+/// restored when it joins any run, or when the run ends. Masks that somebody else has chosen are respected, and
+/// restored as they were. Somebody else may save a reduced mask and set it again later. The helper itself then restores
+/// its mask when it joins a run. TBB's threads serve all arenas of a process. So one object knows all of them, and only
+/// one run at a time changes the mask of a helper.
+///
+/// Thread-safe. Only expect() allocates. If the system refuses a change, the mask stays as it is.
 class HelperThreads {
  public:
-  /// Of the process.
+  /// Returns the only object of the process.
   static HelperThreads& instance();
 
-  /// So many more threads may help; those that find no room are let wake up anywhere.
+  /// Reserves room for `threads` more helpers. Helpers that find no room keep their affinity masks.
   void expect(int threads);
-  /// The calling thread begins to help, and goes away again.
+  /// The calling thread calls came() when it begins to help, and left() when it stops.
   void came() noexcept;
   void left() noexcept;
-  /// Before helpers are called: `owner`, any address, is who lets them go again.
+  /// keep_off_caller() is called before helpers are woken. let_go() with the same `owner`, any address, restores the
+  /// masks that this call has changed and that are still reduced.
   void keep_off_caller(const void* owner) noexcept;
   void let_go(const void* owner) noexcept;
 
  private:
-  /// TBB keeps its threads as long as the process lives.
+  /// A helper thread. TBB keeps its threads until the process ends.
   struct Helper {
     pid_t thread = 0;
     bool away = false;
     const void* kept_by = nullptr;
-    cpu_set_t before{};  // where it might run until it was kept off last
-    cpu_set_t others{};  // ... and where since then: empty before the first time
+    cpu_set_t before{};  // the affinity mask before it was last reduced
+    cpu_set_t others{};  // the reduced mask; empty before the first reduction
   };
 
   Helper* find(pid_t thread) noexcept;
@@ -52,7 +55,7 @@ class HelperThreads {
   static void restore(Helper& helper) noexcept;
 
   std::mutex mutex_;
-  std::vector<Helper> helpers_;  // guarded by mutex_; never above its capacity outside of expect()
+  std::vector<Helper> helpers_;  // guarded by mutex_; only expect() lets it grow beyond its capacity
 };
 
 }  // namespace convolume::scheduler

@@ -8,12 +8,12 @@
 
 namespace convolume::scheduler {
 
-/// A set of numbers below `capacity` whose smallest element is found by a few looks at words of 64 bits: one bit per
-/// number, above it one bit per word that is not zero, and so on up to a single word. Allocates at construction only.
-/// Not thread-safe.
+/// A set of numbers below `capacity`. The smallest element is found by reading a few words of 64 bits. There is one bit
+/// per number, above it one bit per non-zero word, and so on up to a single word. Only the constructor allocates. Not
+/// thread-safe.
 class ReadySet {
  public:
-  /// Larger than every element.
+  /// A value larger than every element.
   static constexpr std::int32_t none = INT32_MAX;
 
   explicit ReadySet(std::size_t capacity) {
@@ -38,7 +38,7 @@ class ReadySet {
     }
   }
 
-  /// Or none.
+  /// Returns the smallest element, or `none`.
   std::int32_t first() const noexcept {
     if (size_ == 0) return none;
     std::size_t index = 0;
@@ -60,7 +60,7 @@ class ReadySet {
   }
 
  private:
-  std::vector<std::vector<std::uint64_t>> levels_;  // from bits of elements to the single word
+  std::vector<std::vector<std::uint64_t>> levels_;  // from the bits of the elements to the single word
   std::size_t size_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// The tasks that are ready, by rank, and which of them may start.
+// The tasks that are ready, by rank, and the decision which of them may start.
 #pragma once
 
 #include <algorithm>
@@ -11,46 +11,47 @@
 
 namespace convolume::scheduler {
 
-/// Admission by memory: with a budget, tasks that hold scratch stand in a queue of their own, whose head may start when
-/// what it holds fits beside what the running ones hold, or when these hold nothing. Whoever waits there, waits for a
-/// task that runs, and nobody overtakes the head but tasks that hold nothing: no run stops, and no large task starves.
+/// Admits tasks by their memory. If there is a scratch budget, tasks that hold scratch wait in a separate queue. Its
+/// first task may start if its scratch fits into the budget beside the scratch of the running tasks, or if these hold
+/// none. So a task in this queue waits only for running tasks, and only tasks without scratch overtake the first one.
+/// Therefore no run stops, and no large task starves.
 ///
-/// Invariant: `held_` is the scratch of the tasks that were erased and have not ended.
+/// Invariant: `held_` is the scratch of all tasks that were erased and have not ended.
 ///
-/// Allocates at construction only. Not thread-safe, but for holds().
+/// Only the constructor allocates. Not thread-safe, except holds().
 class ReadyTasks {
  public:
   static constexpr std::int32_t none = ReadySet::none;
 
-  /// Of `tasks` tasks; `scratch` are the bytes of each, by rank, and empty where there is no budget.
+  /// For `tasks` tasks. `scratch` holds the bytes of each task, by rank. It is empty if there is no budget.
   ReadyTasks(std::size_t tasks, std::vector<std::size_t> scratch, std::size_t budget)
       : scratch_(std::move(scratch)), budget_(budget), free_(tasks), holding_(scratch_.size()) {}
 
-  /// Whether the end of this task has to be told.
+  /// Returns whether ended() must be called when this task ends.
   bool holds(std::int32_t rank) const noexcept {
     return !scratch_.empty() && scratch_[static_cast<std::size_t>(rank)] > 0;
   }
-  /// How many tasks may start, the first few of them at once.
+  /// Returns how many tasks may start. The first few of them may start together.
   std::size_t size() const noexcept { return free_.size() + (admits() ? holding_.size() : 0); }
-  /// The first one that may start, or none.
+  /// Returns the first task that may start, or `none`.
   std::int32_t first() const noexcept { return std::min(free_.first(), admits() ? holding_.first() : none); }
 
   void insert(std::int32_t rank) noexcept { (holds(rank) ? holding_ : free_).insert(rank); }
-  /// A task that first() has returned starts.
+  /// Removes a task that first() has returned, because it starts.
   void erase(std::int32_t rank) noexcept {
     if (!holds(rank)) return free_.erase(rank);
     holding_.erase(rank);
     held_ += scratch_[static_cast<std::size_t>(rank)];
   }
-  /// A task that holds scratch has ended.
+  /// Gives back the scratch of a task that has ended, for which holds() is true.
   void ended(std::int32_t rank) noexcept { held_ -= scratch_[static_cast<std::size_t>(rank)]; }
 
  private:
-  /// Whether the head of those that hold scratch may start.
+  /// Returns whether the first task that holds scratch may start.
   bool admits() const noexcept {
     const std::int32_t head = holding_.first();
     if (head == none) return false;
-    // Without overflow: held_ may be above the budget by a single task.
+    // Written without overflow: a single task may raise held_ above the budget.
     return held_ == 0 || (held_ <= budget_ && scratch_[static_cast<std::size_t>(head)] <= budget_ - held_);
   }
 

@@ -11,7 +11,7 @@
 namespace convolume::scheduler {
 namespace {
 
-/// By rank; none where nobody counts.
+/// Returns the scratch of the tasks by rank, or an empty vector if there is no budget.
 std::vector<std::size_t> scratch_of(const TaskGraph::Impl& graph, const SchedulerOptions& options) {
   std::vector<std::size_t> scratch;
   if (options.scratch_budget == 0) return scratch;
@@ -47,7 +47,8 @@ void Run::begin(std::stop_token stop) {
     traced_run_ = trace_->runs++;
   }
   stop_ = std::move(stop);
-  // relaxed, and without the lock: nobody looks before over_ is false, and whoever does has taken the lock.
+  // relaxed, and without the lock: no helper reads these before over_ is false, and a helper that sees this has taken
+  // the lock.
   cancelled_.store(false, std::memory_order_relaxed);
   skipped_.store(false, std::memory_order_relaxed);
   for (std::size_t rank = 0; rank < pending_.size(); ++rank) {
@@ -59,7 +60,7 @@ void Run::begin(std::stop_token stop) {
   {
     const std::lock_guard lock(lock_);
     first_ready_.store(ready_.first(), std::memory_order_relaxed);
-    active_ = 1;  // the caller, who has no task yet, but takes one next
+    active_ = 1;  // the caller: it has no task yet, but takes one next
     over_ = false;
     can_invite_ = true;
     call = call_workers(1);
@@ -67,9 +68,9 @@ void Run::begin(std::stop_token stop) {
   make(call);
 }
 
-/// Nobody enters any more; waits until those who entered have handed in what they traced.
+/// Waits until all helpers that entered have handed over their trace records. No helper can enter any more.
 void Run::end() noexcept {
-  // acquire: sees what the helpers did until they left.
+  // acquire: sees everything that the helpers did until they left.
   for (int left; (left = present_.load(std::memory_order_acquire)) != 0;) {
     present_.wait(left, std::memory_order_acquire);
   }
@@ -102,13 +103,13 @@ bool Run::enter() noexcept {
   invited_ = std::max(0, invited_ - 1);
   if (over_ || active_ == workers_.threads) return false;
   ++active_;
-  // relaxed: the caller can't leave before it has seen, under the lock, that this helper is no longer active.
+  // relaxed: the caller cannot leave before it has seen, under the lock, that this helper is no longer active.
   present_.fetch_add(1, std::memory_order_relaxed);
   return true;
 }
 
 void Run::leave() noexcept {
-  // release: the caller sees what this helper did.
+  // release: the caller sees everything that this helper did.
   if (present_.fetch_sub(1, std::memory_order_release) == 1) present_.notify_one();
 }
 
@@ -122,10 +123,10 @@ void Run::run_step(std::int32_t rank, TraceStretch& stretch) noexcept {
   if (execute_body(step)) stretch.add(step.task, begin, trace_clock());
 }
 
-/// Whether the task ran, rather than being skipped.
+/// Runs the task, or skips it if the run is cancelled. Returns whether the task ran.
 bool Run::execute_body(const Step& step) noexcept {
   if (step.task_class == TaskClass::normal) {
-    // relaxed: which tasks a cancelled run still starts is nobody's concern; what they wrote is seen at its end.
+    // relaxed: a cancelled run may still start any tasks; the caller sees what they wrote at the end of the run.
     if (stop_.stop_requested()) cancelled_.store(true, std::memory_order_relaxed);
     if (cancelled_.load(std::memory_order_relaxed)) {
       skipped_.store(true, std::memory_order_relaxed);
@@ -143,13 +144,13 @@ bool Run::execute_body(const Step& step) noexcept {
   return true;
 }
 
-/// Tells the successors of a task that has ended. Returns what the calling worker runs next, or none where it has to
-/// look for itself.
+/// Decrements the dependency counts of the successors of a task that has ended. Returns the task that the calling
+/// worker runs next, or `none` if the worker must take one.
 std::int32_t Run::pass_on(std::int32_t rank, Worker& me) noexcept {
   const Step* step = &graph_.steps[static_cast<std::size_t>(rank)];
   for (std::int32_t i = step[0].first_successor; i < step[1].first_successor; ++i) {
     const std::int32_t after = graph_.successors[static_cast<std::size_t>(i)];
-    // acq_rel: the last predecessor to arrive has seen the writes of all the others, and passes them on.
+    // acq_rel: the last predecessor sees the writes of all other predecessors, and passes them on to the successor.
     if (pending_[static_cast<std::size_t>(after)].fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
     if (me.woken_count == me.woken.size()) publish(me);
     me.woken[me.woken_count++] = after;
@@ -159,7 +160,7 @@ std::int32_t Run::pass_on(std::int32_t rank, Worker& me) noexcept {
 }
 
 std::int32_t Run::next_of(Worker& me) noexcept {
-  // relaxed, here and below: what others add, take or lack in this moment may be seen a little later.
+  // relaxed, here and below: a worker may see changes by other workers a little later.
   if (me.next < me.count) {
     const bool share = hungry_.load(std::memory_order_relaxed) > 0;
     if (!share) return me.tasks[me.next++];
@@ -175,13 +176,14 @@ std::int32_t Run::next_of(Worker& me) noexcept {
   return exchange(me);
 }
 
-/// Under the lock.
+/// Adds the tasks that the worker has made ready. The caller holds the lock.
 void Run::insert_woken(Worker& me) noexcept {
   for (std::size_t i = 0; i < me.woken_count; ++i) ready_.insert(me.woken[i]);
   me.woken_count = 0;
 }
 
-/// Adds what the worker has made ready, gives back the scratch of its last task and takes the first one of all.
+/// Adds the tasks that the worker has made ready, gives back the scratch of its last task, and takes the first ready
+/// task.
 std::int32_t Run::exchange(Worker& me) noexcept {
   measure(me);
   std::int32_t first;
@@ -197,7 +199,7 @@ std::int32_t Run::exchange(Worker& me) noexcept {
   return first;
 }
 
-/// Adds all that the worker has, but the task that runs.
+/// Adds all tasks that the worker has, except the one that runs, to the ready set.
 void Run::publish(Worker& me) noexcept {
   Call call;
   {
@@ -210,10 +212,10 @@ void Run::publish(Worker& me) noexcept {
   make(call);
 }
 
-/// How long tasks have taken lately decides how many are taken at once.
+/// Measures how long tasks have taken lately. This decides how many tasks the worker takes at once.
 void Run::measure(Worker& me) noexcept {
   constexpr int enough = 16;
-  constexpr std::int64_t short_task = 1000;  // nanoseconds, what passes between two tasks included
+  constexpr std::int64_t short_task = 1000;  // nanoseconds, including the time between two tasks
   if (me.ran < enough) return;
   const std::int64_t now = trace_clock();
   me.together = me.since != 0 && now - me.since < short_task * me.ran ? Worker::most : 1;
@@ -221,7 +223,8 @@ void Run::measure(Worker& me) noexcept {
   me.ran = 0;
 }
 
-/// Under the lock: the first task that is ready, and some that follow it where tasks are short and there are many.
+/// Takes the first ready task. If tasks are short and there are many, it also takes some that follow. The caller holds
+/// the lock.
 std::int32_t Run::take_some(Worker& me) noexcept {
   const std::int32_t first = ready_.first();
   me.next = me.count = 0;
@@ -235,12 +238,12 @@ std::int32_t Run::take_some(Worker& me) noexcept {
       ready_.erase(me.tasks[me.count]);
     }
   }
-  // relaxed: a hint for those who read it without the lock.
+  // relaxed: a hint for workers that read it without the lock.
   first_ready_.store(ready_.first(), std::memory_order_relaxed);
   return first;
 }
 
-/// The next task, waiting for it for a while; none where the worker's part in the run is over.
+/// Returns the next task; waits for it for a while. Returns `none` if the worker's part in the run is over.
 std::int32_t Run::take(Worker& me) noexcept {
   measure(me);
   std::unique_lock lock(lock_);
@@ -277,8 +280,8 @@ std::int32_t Run::take(Worker& me) noexcept {
   return none;
 }
 
-/// Under the lock, by an idle worker that found nothing. The first one who sees that nobody else has a task ends the
-/// run.
+/// Returns whether the run is over. The caller holds the lock, is idle and has found no task. The first worker that
+/// sees that no other worker has a task ends the run.
 bool Run::out_of_work() noexcept {
   if (over_) return true;
   if (idle_ < active_) return false;
@@ -288,12 +291,12 @@ bool Run::out_of_work() noexcept {
 }
 
 void Run::sleep() noexcept {
-  // acquire and release are the lock's; this is only about when.
+  // relaxed: the lock provides acquire and release; wake_up_ only decides when to wake.
   wake_up_.wait(0, std::memory_order_relaxed);
   wake_up_.store(0, std::memory_order_relaxed);
 }
 
-/// Returns what is left of `patience`, in turns, when there is something to see.
+/// Waits until a task is ready or `patience` turns have passed. Returns the turns that are left.
 int Run::spin(int patience) const noexcept {
   while (patience > 0 && first_ready_.load(std::memory_order_relaxed) == none) {
     pause();
@@ -302,7 +305,8 @@ int Run::spin(int patience) const noexcept {
   return patience;
 }
 
-/// Under the lock: whom the tasks in the ready set need, but `own` of them, which the asking worker takes.
+/// Returns which workers must be woken for the tasks in the ready set. The calling worker takes `own` of these tasks
+/// itself. The caller holds the lock.
 Run::Call Run::call_workers(int own) noexcept {
   Call call;
   int wanted = static_cast<int>(std::min<std::size_t>(ready_.size(), static_cast<std::size_t>(workers_.threads)));
@@ -313,7 +317,7 @@ Run::Call Run::call_workers(int own) noexcept {
     call.caller = true;
     --wanted;
   }
-  wanted -= invited_;  // behind the caller, who comes for certain
+  wanted -= invited_;  // helpers come second, because the caller is certain to come
   if (!can_invite_) return call;
   call.helpers = std::clamp(wanted, 0, std::max(0, workers_.threads - active_ - invited_));
   invited_ += call.helpers;
@@ -328,8 +332,8 @@ void Run::make(Call call) noexcept {
   if (call.helpers > 0) invite(call.helpers);
 }
 
-/// Without memory or a thread for them the run goes on with the workers that it has. (TBB does not ask again for a
-/// thread that the system has refused.)
+/// Invites helpers. If there is no memory or no thread for them, the run continues with the workers that it has. (TBB
+/// does not ask again for a thread that the system has refused.)
 void Run::invite(int helpers) noexcept {
   HelperThreads::instance().keep_off_caller(this);
   int sent = 0;

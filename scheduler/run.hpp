@@ -1,4 +1,4 @@
-// One graph on one scheduler: who works on it, what is ready, and how it ends.
+// One run of a graph on a scheduler: its workers, its ready tasks, and its end.
 #pragma once
 
 #include <array>
@@ -16,36 +16,37 @@
 
 namespace convolume::scheduler {
 
-/// The calling thread and helpers, which it invites from the scheduler's arena, take ready tasks until none is left.
-/// The caller works by itself, outside the arena, and waits for nothing but tasks that run already: a run ends
-/// however many helpers come, in whatever thread it was called.
+/// The calling thread and its helpers take ready tasks until none is left. The caller invites the helpers from the
+/// scheduler's arena. The caller itself works outside the arena and waits only for tasks that are already running.
+/// Therefore a run ends however many helpers come, and whichever thread called it.
 ///
-/// Invariants, under `lock_`, while a run is on:
-/// - `idle_` of the `active_` workers look for a task. Each of the others has one, and looks at the ready set when it
-///   has ended. So the ready set is looked at again as long as idle_ < active_, and the run is over when idle_ ==
-///   active_ and the set is empty.
-///   Of tasks that wait for scratch the same holds: whoever holds some has a task.
+/// Invariants, under `lock_`, during a run:
+/// - `idle_` of the `active_` workers look for a task. Each other worker has a task, and looks at the ready set when
+///   its task has ended. So as long as idle_ < active_, the ready set will be looked at again. If idle_ == active_ and
+///   the set is empty, the run is over. The same holds for tasks that wait for scratch: a worker that holds scratch has
+///   a task.
 /// - A worker that finds the set empty leaves (a helper) or sleeps (the caller) only while idle_ < active_.
 /// - `first_ready_` is the first element of the set that may start, or 0 once the run is over.
 ///
-/// An invitation may be read long after its run: it shares the ownership of this object, and whoever comes when no run
-/// is on goes away again. Invitations that nobody has read yet hold for the next run.
+/// An invitation may be read long after its run. Therefore it shares the ownership of this object. A helper that comes
+/// when no run is on goes away again. Unread invitations stay valid for the next run.
 class Run : public std::enable_shared_from_this<Run> {
  public:
-  /// Allocates all that runs need. The graph is prepared.
+  /// Allocates everything that runs need. The graph must be prepared.
   Run(TaskGraph::Impl& graph, Scheduler::Impl& workers);
 
   bool is_for(const Scheduler::Impl& workers) const noexcept { return &workers_ == &workers; }
-  /// As TaskGraph::run().
+  /// Runs the graph as TaskGraph::run() says.
   RunResult execute(std::stop_token stop);
 
  private:
   static constexpr std::int32_t none = ReadyTasks::none;
   enum class Role { caller, helper };
 
-  /// A worker, and the tasks that are its own for the moment. Of tasks that end sooner than two workers can pass a lock
-  /// to each other it takes several at once, and tells what they made ready together. Order among so few and so short
-  /// tasks is given up for that; as soon as anybody is idle, all but the task that runs is handed over.
+  /// A worker and the tasks that it has taken. If tasks end sooner than two workers can pass a lock to each other, the
+  /// worker takes several tasks at once, and adds the tasks that these made ready together. This gives up the priority
+  /// order among a few very short tasks. As soon as another worker is idle, the worker hands over all its tasks except
+  /// the one that runs.
   struct Worker {
     static constexpr std::size_t most = 8;
     Role role;
@@ -53,9 +54,9 @@ class Run : public std::enable_shared_from_this<Run> {
     std::size_t next = 0, count = 0;
     std::array<std::int32_t, 64> woken{};
     std::size_t woken_count = 0;
-    std::int32_t holding = none;  ///< the task that runs, where it holds scratch that is counted; it runs alone then
-    std::size_t together = 1;     ///< how many it takes at once
-    int ran = 0;                  ///< since the clock was last read
+    std::int32_t holding = none;  ///< the running task if it holds counted scratch; the worker then takes no other task
+    std::size_t together = 1;     ///< how many tasks the worker takes at once
+    int ran = 0;                  ///< tasks since the clock was last read
     std::int64_t since = 0;
   };
 
@@ -80,7 +81,7 @@ class Run : public std::enable_shared_from_this<Run> {
   void sleep() noexcept;
   int spin(int patience) const noexcept;
 
-  /// Who has to be told that there is work, found under the lock and told outside.
+  /// The workers to wake for new work: determined under the lock, woken outside.
   struct Call {
     bool caller = false;
     int helpers = 0;
@@ -92,25 +93,25 @@ class Run : public std::enable_shared_from_this<Run> {
   TaskGraph::Impl& graph_;
   Scheduler::Impl& workers_;
   Trace::Impl* trace_ = nullptr;
-  int traced_run_ = 0;  // its number in the trace
+  int traced_run_ = 0;  // number of this run in the trace
   std::stop_token stop_;
   std::vector<std::atomic<std::int32_t>> pending_;  // by rank: predecessors that have not ended
 
-  SpinLock lock_;  // guards what follows, up to the next comment
+  SpinLock lock_;  // guards all members up to the next comment
   ReadyTasks ready_;
   int active_ = 0, idle_ = 0;
-  int spinning_ = 0;            // of the idle ones: they see first_ready_ change by themselves
-  int invited_ = 0;             // about: an invitation whose sending failed may arrive or not
-  bool can_invite_ = true;      // until an invitation has failed
+  int spinning_ = 0;            // of the idle workers: they see changes of first_ready_ by themselves
+  int invited_ = 0;             // approximate: an invitation whose sending failed may still arrive
+  bool can_invite_ = true;      // false after an invitation has failed
   bool over_ = true;            // no task is left
-  bool caller_sleeps_ = false;  // until somebody sets wake_up_
-  std::exception_ptr error_;    // the first one
+  bool caller_sleeps_ = false;  // true until another worker sets wake_up_
+  std::exception_ptr error_;    // the first exception
 
-  // Written under the lock, read also without it. A line of its own: spinning threads read it.
+  // Written under the lock, but also read without it. It has its own cache line because spinning threads read it.
   alignas(64) std::atomic<std::int32_t> first_ready_{none};
   alignas(64) std::atomic<std::int32_t> wake_up_{0};
   std::atomic<int> present_{0};  // helpers that have not left yet
-  std::atomic<int> hungry_{0};   // idle_, for those without the lock: about right
+  std::atomic<int> hungry_{0};   // a copy of idle_ that is read without the lock, so it is approximate
   std::atomic<bool> cancelled_{false}, skipped_{false};
 };
 

@@ -21,13 +21,14 @@
 namespace convolume {
 namespace {
 
-/// What schedulers of a number of threads share, to the end of the process: an arena may be asked for helpers and find
-/// no time to send them before a scheduler ends, and what waits in it then would never be freed. TBB never runs more
-/// threads than its global limit, which starts at the number of processors, so that it is raised for the largest arena.
+/// The TBB arenas, one for each number of threads, shared by all schedulers until the process ends. An arena must
+/// outlive its schedulers: it may not send requested helpers before a scheduler ends, and the invitations that still
+/// wait in it would never be freed. TBB never runs more threads than its global limit, which starts at the number of
+/// CPUs. So the limit is raised for the largest arena.
 class Arenas {
  public:
   static Arenas& instance() {
-    static auto& arenas = *new Arenas;  // never destroyed: schedulers of static lifetime may outlive it
+    static auto& arenas = *new Arenas;  // never destroyed: static schedulers may outlive it
     return arenas;
   }
   tbb::task_arena& of(int threads) {
@@ -41,7 +42,7 @@ class Arenas {
  private:
   void raise_limit(int threads) {
     if (threads <= std::max(limit_, tbb::info::default_concurrency())) return;
-    // TBB takes the minimum of all controls, so that only one may stay.
+    // TBB takes the minimum of all controls, so only one may exist.
     control_ = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism,
                                                      static_cast<std::size_t>(threads));
     limit_ = threads;
@@ -61,8 +62,9 @@ int checked_threads(int threads) {
   return threads;
 }
 
-/// TBB starts most of its threads in threads of its own, where nobody could catch that the system refuses one, and the
-/// process would end. So the first scheduler of so many threads tries before.
+/// Checks that the system can start `count` threads. TBB starts most of its threads from its own threads. If the system
+/// refuses one there, nobody can catch the exception, and the process ends. So the first scheduler with this many
+/// threads tries first.
 void try_threads(int count) {
   static std::mutex mutex;
   static int proven = 0;
@@ -85,15 +87,16 @@ void try_threads(int count) {
                     "ask for fewer, or raise the limit (ulimit -u, pids.max of the cgroup)",
                     count + 1, threads.size(), error.what()));
   } catch (...) {
-    join();  // no memory for one more
+    join();  // there is no memory for another thread
     throw;
   }
   join();
   proven = count;
 }
 
-/// About 50 us on Zen 4, where a turn takes 27 ns: longer than TBB takes to bring back a worker that it has put to
-/// sleep. Where threads share processors, waiting keeps others from working.
+/// Returns how many turns an idle worker waits: about 50 us on Zen 4, where a turn takes 27 ns. This is longer than TBB
+/// takes to wake one of its workers. If threads share CPUs, they do not wait, because waiting would keep others from
+/// working.
 int patience_of(int threads) { return threads <= available_cpus() ? 2000 : 0; }
 
 }  // namespace

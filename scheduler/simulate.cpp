@@ -1,5 +1,5 @@
-// Traces read again: where time went, and what more cores would gain (Zlateski, Lee, Seung 2016, whose figures show
-// speed-ups up to the physical cores).
+// Evaluates traces: how the time was spent, and what more cores would gain (Zlateski, Lee, Seung 2016, whose figures
+// show speed-ups up to the number of physical cores).
 #include <algorithm>
 #include <map>
 #include <queue>
@@ -17,7 +17,7 @@ namespace {
 
 double seconds_of(const TraceEvent& event) { return 1e-9 * static_cast<double>(event.end - event.begin); }
 
-/// The tasks of one run of a graph, by their numbers, which is an order in which they may run.
+/// The tasks of one run of a graph, ordered by their ids, which is a valid order of execution.
 class TracedRun {
  public:
   explicit TracedRun(std::vector<const TraceEvent*> events) : events_(std::move(events)) {
@@ -30,7 +30,7 @@ class TracedRun {
     for (std::size_t i = 0; i < events_.size(); ++i) {
       for (const TaskId before : events_[i]->after) {
         const auto found = places.find(before);
-        if (found == places.end()) continue;  // it was skipped
+        if (found == places.end()) continue;  // the predecessor was skipped
         successors_[found->second].push_back(i);
         ++predecessors_[i];
       }
@@ -98,7 +98,7 @@ class TracedRun {
   std::vector<const TraceEvent*> events_;
   std::vector<std::vector<std::size_t>> successors_;
   std::vector<std::size_t> predecessors_;
-  std::vector<double> paths_;  // seconds to the end, the task included
+  std::vector<double> paths_;  // seconds to the end of the graph, including the task
   std::vector<scheduler::Urgency> urgency_;
 };
 
@@ -110,14 +110,15 @@ std::vector<TracedRun> runs_of(const std::vector<TraceEvent>& events) {
   return runs;
 }
 
-/// Gaps between the tasks of one thread up to this long are the scheduler's, longer ones are waiting.
+/// Gaps between two tasks of a thread up to this length (seconds) count as scheduling; the rest of a gap counts as
+/// idle.
 constexpr double most_between = 2e-6;
 
 TraceSummary::Thread thread_of(const std::vector<const TraceEvent*>& events, double all) {
   TraceSummary::Thread thread;
   std::int64_t last = events.front()->begin;
   for (const TraceEvent* event : events) {
-    // Of tasks that nest, the outer one is counted.
+    // If tasks nest, only the outer task counts.
     if (event->end <= last && event != events.front()) continue;
     thread.busy += 1e-9 * static_cast<double>(event->end - std::max(event->begin, last));
     thread.between += std::min(most_between, std::max(0.0, 1e-9 * static_cast<double>(event->begin - last)));

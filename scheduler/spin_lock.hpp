@@ -1,4 +1,4 @@
-// A lock for a few instructions, and waiting for a few microseconds.
+// A lock for a few instructions, and a pause for a few microseconds.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 
 namespace convolume::scheduler {
 
-/// Tells the processor that the thread waits.
+/// Tells the CPU that the thread is waiting.
 inline void pause() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
   _mm_pause();
@@ -19,16 +19,16 @@ inline void pause() noexcept {
 #endif
 }
 
-/// For critical sections of some tens of nanoseconds, in which nothing is allocated, waited for or called: there a
-/// std::mutex would send threads to sleep, and waking one takes longer than an empty task by far. Meets the
-/// requirements of BasicLockable.
+/// A lock for critical sections of some tens of nanoseconds that do not allocate, wait or call user code. A std::mutex
+/// would put threads to sleep there, and waking a thread takes much longer than an empty task. Meets the requirements
+/// of BasicLockable.
 class SpinLock {
  public:
   void lock() noexcept {
-    // acquire: what the last holder wrote is seen.
+    // acquire: sees what the last holder wrote.
     while (held_.exchange(true, std::memory_order_acquire)) wait();
   }
-  // release: the next holder sees what this one wrote.
+  // release: the next holder sees what this holder wrote.
   void unlock() noexcept { held_.store(false, std::memory_order_release); }
 
  private:
@@ -36,7 +36,7 @@ class SpinLock {
     constexpr int patience = 200;
     // relaxed: only a hint that exchange() may succeed; reading leaves the cache line with its holder.
     for (int i = 0; held_.load(std::memory_order_relaxed); ++i) {
-      // The holder may have lost its processor, where there are more threads than processors.
+      // If there are more threads than CPUs, the holder may have lost its CPU.
       i < patience ? pause() : std::this_thread::yield();
     }
   }

@@ -1,4 +1,4 @@
-// Sums of many producers, almost wait-free, with the same bits whoever comes first.
+// Sums over many producers, almost wait-free, with the same bits in any order of arrival.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,7 @@
 
 namespace convolume::scheduler {
 
-/// std::atomic, as SumTree uses it. Its tests put a model checker in this place.
+/// The atomics that SumTree uses. Tests replace them by a model checker.
 struct StdAtomics {
   template <class T>
   using Pointer = std::atomic<T*>;
@@ -22,21 +22,22 @@ struct StdAtomics {
   }
 };
 
-/// Adds up the buffers of `producers` producers along a fixed tree, as they come. ZNN's producers (Feinberg 2015) meet
-/// at one place: one leaves its sum there or takes the one that it finds and adds the two outside of any lock, so that
-/// the order of the additions is that of arrival. Here they meet in the inner nodes of a tree whose leaves are the
-/// producers in order: the first of a node's two leaves its sum, the second one takes it and adds, always left + right,
-/// and goes on to the next level. Every producer makes at most one exchange per level and waits for nobody.
+/// Adds the buffers of `producers` producers along a fixed tree, in the order in which they arrive. In ZNN (Feinberg
+/// 2015), all producers meet at one place. A producer leaves its sum there, or takes the sum that it finds and adds the
+/// two outside of any lock. So the order of additions is the order of arrival. Here producers meet at the inner nodes
+/// of a tree whose leaves are the producers in order. The first producer at a node leaves its sum. The second one takes
+/// it, always adds left + right, and continues at the next level. Every producer makes at most one exchange per level
+/// and waits for no other producer.
 ///
-/// Invariant: a node's place is null until the first of the two comes, and again when the second one has passed. What
-/// a producer has left there belongs to the one who takes it.
+/// Invariant: the place of a node is null until the first of its two producers arrives, and again after the second has
+/// passed. A sum that a producer has left there belongs to the producer that takes it.
 ///
-/// Thread-safe but for reset(); each producer calls add() once. Can be used again when the sum of all has been
-/// returned, or after reset(), and the calls to come happen after that. Allocates at construction only.
+/// Thread-safe except reset(). Each producer calls add() once. The tree can be used again after the total has been
+/// returned or after reset(), if the new calls happen after that. Only the constructor allocates.
 template <class T, class Atomics = StdAtomics>
 class SumTree {
  public:
-  /// Throws std::bad_alloc. At least one producer.
+  /// There must be at least one producer. Throws std::bad_alloc.
   explicit SumTree(std::size_t producers) {
     std::size_t nodes = 0;
     for (std::size_t width = producers; width > 1; width = (width + 1) / 2) {
@@ -47,27 +48,27 @@ class SumTree {
     reset();
   }
 
-  /// Forgets what producers have left, where not all of them came. Nobody may be in add(), and the calls to come happen
-  /// after this.
+  /// Forgets the sums that producers have left, if not all of them came. No thread may be in add(), and later calls
+  /// must happen after this one.
   void reset() noexcept {
-    // relaxed: what is ordered before and behind everything else needs no order of its own.
+    // relaxed: the caller orders this call before and after all other calls.
     for (Place& place : places_) Atomics::store(place.sum, static_cast<T*>(nullptr), std::memory_order_relaxed);
   }
 
-  /// Brings the buffer of a producer. `add(left, right)` adds right to left, which stays; it may reuse right. Returns
-  /// the sum of all to the one producer that completes it, null to all others.
+  /// Adds the buffer of a producer. `add(left, right)` must add right to left; it may then reuse right. Returns the
+  /// total to the producer that completes it, and null to all others.
   template <class Add>
   T* add(std::size_t producer, T* sum, const Add& add) {
     std::size_t at = producer;
     for (const Level& level : levels_) {
       const bool is_left = at % 2 == 0;
-      if (!is_left || at + 1 < level.width) {  // otherwise there is nobody to meet
+      if (!is_left || at + 1 < level.width) {  // otherwise the node has only one child
         auto& place = places_[level.first + at / 2].sum;
-        // release: whoever takes the sum sees what was added to it. acquire: likewise for what is taken here.
+        // release: the producer that takes this sum sees all additions to it. acquire: the same for a sum taken here.
         T* other = Atomics::exchange(place, sum, std::memory_order_acq_rel);
         if (other == nullptr) return nullptr;
-        // relaxed: both have been here. Who comes for the next sum comes after the sum of all was returned, and so
-        // after this.
+        // relaxed: both producers of this node have been here. A producer of the next sum comes after the total was
+        // returned, and so after this store.
         Atomics::store(place, static_cast<T*>(nullptr), std::memory_order_relaxed);
         T* left = is_left ? sum : other;
         add(left, is_left ? other : sum);
@@ -80,7 +81,7 @@ class SumTree {
 
  private:
   struct Level {
-    std::size_t width, first;  // sums that come to it, and the place of its first node
+    std::size_t width, first;  // the number of sums that arrive at the level, and the index of its first node
   };
   struct Place {
     typename Atomics::template Pointer<T> sum;

@@ -30,7 +30,7 @@ std::vector<scheduler::Urgency> TaskGraph::Impl::urgencies() const {
   std::vector<scheduler::Urgency> all;
   all.reserve(nodes.size());
   for (const Node& node : nodes) all.push_back(scheduler::last_urgency(node.options.task_class, node.options.cost));
-  // Tasks are added after their predecessors, so that descending ids are a reverse topological order.
+  // Tasks are added after their predecessors, so descending ids are a reverse topological order.
   for (std::size_t id = nodes.size(); id-- > 0;) {
     for (const TaskId before : nodes[id].predecessors) all[static_cast<std::size_t>(before)].lengthen(all[id].path);
   }
@@ -67,7 +67,7 @@ void TaskGraph::Impl::prepare() {
     steps[rank].task_class = node.options.task_class;
   }
   successors.resize(static_cast<std::size_t>(edges));
-  // By ascending rank of the successor, so that each list is ascending.
+  // Visit successors by ascending rank, so that each list is ascending.
   for (std::size_t rank = 0; rank < nodes.size(); ++rank) {
     for (const TaskId before : nodes[static_cast<std::size_t>(by_rank[rank])].predecessors) {
       const auto from = static_cast<std::size_t>(rank_of[static_cast<std::size_t>(before)]);
@@ -106,7 +106,7 @@ TaskId TaskGraph::add(TaskOptions options, std::function<void()> body, std::span
   node.predecessors.assign(after.begin(), after.end());
   std::sort(node.predecessors.begin(), node.predecessors.end());
   node.predecessors.erase(std::unique(node.predecessors.begin(), node.predecessors.end()), node.predecessors.end());
-  impl_->bodies.resize(impl_->nodes.size());  // a call that found no memory may have left one
+  impl_->bodies.resize(impl_->nodes.size());  // an earlier call that ran out of memory may have left a body
   impl_->bodies.push_back(std::move(body));
   impl_->nodes.push_back(std::move(node));
   impl_->prepared = false;
@@ -139,11 +139,11 @@ bool TaskGraph::ordered(TaskId before, TaskId after) const {
 
 namespace {
 
-/// That one graph runs, as long as this lives.
+/// Marks a graph as running for its lifetime. Throws InvalidArgument if the graph is already running.
 class Running {
  public:
   explicit Running(std::atomic<bool>& flag) : flag_(flag) {
-    // acquire: what the last run, perhaps in another thread, did is seen.
+    // acquire: sees what the last run did, perhaps in another thread.
     if (!flag_.exchange(true, std::memory_order_acquire)) return;
     throw InvalidArgument(
         "task graph: run() while it runs already, in another thread or in a task of its own; build one graph for each");
@@ -164,8 +164,8 @@ RunResult TaskGraph::run(Scheduler& scheduler, std::stop_token stop) {
   if (!impl_->run || !impl_->run->is_for(scheduler.impl())) {
     impl_->run = std::make_shared<scheduler::Run>(*impl_, scheduler.impl());
 #if defined(__SANITIZE_ADDRESS__)
-    // An invitation that nobody has read when the process ends lies in memory of TBB's, which is not searched for
-    // owners.
+    // If the process ends with unread invitations, these are in TBB's memory. LeakSanitizer does not search that memory
+    // for owners.
     __lsan_ignore_object(impl_->run.get());
 #endif
   }

@@ -1,4 +1,4 @@
-// The inside of a TaskGraph: what was added, and the compact form that runs walk over.
+// The implementation of a TaskGraph: the tasks that were added, and the compact form that runs use.
 #pragma once
 
 #include <atomic>
@@ -17,10 +17,11 @@ namespace convolume {
 namespace scheduler {
 class Run;
 
-/// A task as a run sees it. Tasks go by their rank then: the smaller one runs first where both are ready.
+/// A task as a run sees it. In a run, a task is identified by its rank. If two tasks are ready, the one of smaller rank
+/// runs first.
 struct Step {
   TaskId task;
-  std::int32_t first_successor;  // in TaskGraph::Impl::successors; the next step's ends them
+  std::int32_t first_successor;  // in TaskGraph::Impl::successors; the list ends where that of the next step begins
   std::int32_t predecessors;
   TaskClass task_class;
 };
@@ -34,21 +35,21 @@ struct TaskGraph::Impl {
     std::vector<TaskId> predecessors;  // ascending, each once
   };
 
-  /// Derives steps and successors from the nodes, where something was added since the last time.
+  /// Computes steps and successors from the nodes, if a task was added since the last call.
   void prepare();
-  /// What traces call the tasks; made for the first run that is recorded.
+  /// Returns the labels of the tasks in traces. They are made for the first run that is recorded.
   const scheduler::SharedLabels& trace_labels();
-  /// By task.
+  /// Returns the urgency of each task, by task id.
   std::vector<scheduler::Urgency> urgencies() const;
 
   std::vector<Node> nodes;
-  std::vector<std::function<void()>> bodies;  // by task
-  std::string layer;                          // of tasks to come
-  scheduler::SharedLabels labels;             // none, or of all nodes
+  std::vector<std::function<void()>> bodies;  // by task id
+  std::string layer;                          // of tasks added from now on
+  scheduler::SharedLabels labels;             // null, or of all nodes
   bool prepared = false;
-  std::vector<scheduler::Step> steps;    // by rank, and one that ends the last one's successors
+  std::vector<scheduler::Step> steps;    // by rank, and one more that ends the successors of the last step
   std::vector<std::int32_t> successors;  // ranks, ascending for each step
-  std::shared_ptr<scheduler::Run> run;   // of the last scheduler, kept so that runs allocate nothing
+  std::shared_ptr<scheduler::Run> run;   // for the last scheduler; kept so that later runs allocate nothing
   std::atomic<bool> running{false};
 };
 

@@ -72,7 +72,7 @@ std::vector<TraceEvent> Trace::events() const {
                      .after = label.after});
     }
   }
-  // The outer one of two that nest comes first, even where the clock did not move between their beginnings.
+  // If two tasks nest, the outer one comes first, even if both began at the same clock reading.
   std::stable_sort(all.begin(), all.end(), [](const TraceEvent& a, const TraceEvent& b) {
     return std::tuple(a.begin, -a.end) < std::tuple(b.begin, -b.end);
   });
@@ -115,7 +115,7 @@ std::string quoted(const std::string& text) {
 }  // namespace
 
 std::string chrome_trace(const std::vector<TracedProcess>& processes) {
-  // Times are microseconds there.
+  // Times are in microseconds in this format.
   std::string json = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [";
   const char* separator = "\n";
   for (std::size_t pid = 0; pid < processes.size(); ++pid) {

@@ -1,4 +1,4 @@
-// The inside of a Trace: what workers hand over at the end of a stretch of work.
+// The implementation of a Trace: the records that workers hand over at the end of a stretch of work.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace convolume::scheduler {
 
-/// What a trace says of a task of a graph. Shared with the traces, since the graph may end before they are read.
+/// The description of a task in a trace. Traces share it, because the graph may end before they are read.
 struct TaskLabel {
   std::string name, layer;
   double bytes;
@@ -38,16 +38,16 @@ inline std::int64_t trace_clock() noexcept {
 namespace convolume {
 
 struct Trace::Impl {
-  /// What one thread did between two looks at an empty queue.
+  /// The tasks that one thread ran between joining a run and leaving it.
   struct Stretch {
     scheduler::SharedLabels labels;
     int run, thread;
     std::vector<scheduler::TaskRecord> records;
   };
 
-  mutable std::mutex mutex;  // guards all below
+  mutable std::mutex mutex;  // guards all members below
   std::vector<Stretch> stretches;
-  std::vector<std::vector<scheduler::TaskRecord>> spare;  // empty, with memory
+  std::vector<std::vector<scheduler::TaskRecord>> spare;  // empty, with reserved memory
   std::map<std::thread::id, int> threads;
   std::size_t lost = 0;
   int runs = 0;  // begun so far
@@ -55,11 +55,11 @@ struct Trace::Impl {
 
 namespace scheduler {
 
-/// Collects what the calling thread runs, without locks, and hands it over when it ends. Tracing never makes a run
-/// fail: records that find no memory are counted as lost.
+/// Collects the tasks that the calling thread runs, without locks, and hands them over in its destructor. Tracing never
+/// makes a run fail: records for which there is no memory are counted as lost.
 class TraceStretch {
  public:
-  /// Of a run by its number. Records nothing where `trace` is null.
+  /// `run` is the number of the run. Records nothing if `trace` is null.
   TraceStretch(Trace::Impl* trace, const SharedLabels& labels, int run) noexcept;
   ~TraceStretch();
   TraceStretch(const TraceStretch&) = delete;

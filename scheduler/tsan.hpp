@@ -1,4 +1,4 @@
-// What ThreadSanitizer cannot see: Debian's TBB is not instrumented, so its hand-overs are annotated here.
+// Annotations for ThreadSanitizer. Debian's TBB is not instrumented, so its synchronisation is annotated here.
 #pragma once
 
 #if defined(__SANITIZE_THREAD__)
@@ -21,7 +21,8 @@ void AnnotateIgnoreWritesEnd(const char* file, int line);
 
 namespace convolume::scheduler {
 
-/// The calling thread's writes so far are visible to whoever calls tsan_acquire on the same address later.
+/// Makes the calling thread's writes so far visible to every thread that later calls tsan_acquire with the same
+/// address.
 inline void tsan_release([[maybe_unused]] void* address) noexcept {
 #ifdef CONVOLUME_TSAN
   __tsan_release(address);
@@ -34,7 +35,7 @@ inline void tsan_acquire([[maybe_unused]] void* address) noexcept {
 #endif
 }
 
-/// Hides what happens inside TBB, which synchronises itself out of TSan's sight. Nests.
+/// Hides accesses inside TBB from ThreadSanitizer, which cannot see how TBB synchronises. Scopes nest.
 class TsanIgnore {
  public:
 #ifdef CONVOLUME_TSAN
@@ -53,14 +54,14 @@ class TsanIgnore {
   }
   static inline thread_local int depth = 0;
 #else
-  TsanIgnore() noexcept {}  // not defaulted: an unused variable of a trivial type would be warned about
+  TsanIgnore() noexcept {}  // not defaulted: the compiler would warn about an unused variable of a trivial type
   ~TsanIgnore() {}
 #endif
   TsanIgnore(const TsanIgnore&) = delete;
   TsanIgnore& operator=(const TsanIgnore&) = delete;
 };
 
-/// Our own code again, called from inside TBB: everything is watched until the end of the scope.
+/// Ends the effect of TsanIgnore for our own code that TBB calls, until the end of the scope.
 class TsanWatch {
  public:
 #ifdef CONVOLUME_TSAN

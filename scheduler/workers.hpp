@@ -1,4 +1,4 @@
-// The inside of a Scheduler: a TBB arena, and which of its places have been worked at.
+// The implementation of a Scheduler: a TBB arena, and which of its places have been used.
 #pragma once
 
 #include <bitset>
@@ -18,14 +18,14 @@ struct Scheduler::Impl {
 
   static constexpr int most_threads = 1024;
 
-  /// Remembers who works; called once per stretch of work, not per task. Place 0 is the callers', the others are the
-  /// arena's: whichever thread TBB sends to a place, no more than `threads` places exist.
+  /// Records that a place has run tasks. It is called once per stretch of work, not per task. Place 0 belongs to the
+  /// callers, the others to the arena. Only `threads` places exist, whichever thread TBB sends to a place.
   void note_worker(int place) noexcept;
   const int threads;
   const SchedulerOptions options;
   const int patience;                // turns that an idle worker waits before it leaves
-  tbb::task_arena* arena = nullptr;  // of helpers, none where there are none; callers work outside
-  Trace* trace = nullptr;            // changes between runs only
+  tbb::task_arena* arena = nullptr;  // for helpers; null if threads is 1. Callers work outside it.
+  Trace* trace = nullptr;            // changes only between runs
   mutable std::mutex mutex;
   std::bitset<most_threads> worked;  // guarded by mutex
 };

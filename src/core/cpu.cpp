@@ -21,15 +21,15 @@ struct TargetName {
   std::int64_t bit;
 };
 
-// The targets that the kernels are compiled for, best first. Highway 1.0.3 has no SSE2: the x86-64 baseline is its
-// portable emulation, scalar where the compiler cannot build the 128-bit one.
+// The targets that the kernels are compiled for, best first. Highway 1.0.3 has no SSE2. The x86-64 baseline is
+// therefore its portable emulation EMU128, or SCALAR if the compiler cannot build EMU128.
 constexpr std::array targets{TargetName{"AVX3", HWY_AVX3}, TargetName{"AVX2", HWY_AVX2}, TargetName{"SSE4", HWY_SSE4},
                              TargetName{"EMU128", HWY_EMU128}, TargetName{"SCALAR", HWY_SCALAR}};
 
 constexpr std::int64_t compiled_targets = HWY_TARGETS;
 
 std::int64_t machine_targets() {
-  // Read once, before any forced target can mask it.
+  // Read the targets once, before a forced target can mask them.
   static const std::int64_t found = [] {
     hwy::SetSupportedTargetsForTest(0);
     return (hwy::SupportedTargets() | HWY_STATIC_TARGET) & compiled_targets;
@@ -49,8 +49,8 @@ const TargetName* best_target() {
   return &targets.back();
 }
 
-/// Honours CONVOLUME_SIMD before any kernel runs. Holds what was wrong with it, to be thrown where it can be caught: a
-/// static initialiser must not end the process.
+/// Applies CONVOLUME_SIMD before any kernel runs. Holds the error message if its value is wrong. simd_target() throws
+/// it later, because a static initialiser must not end the process.
 const std::string forcing_error = [] {
   const char* name = std::getenv("CONVOLUME_SIMD");
   if (name == nullptr || *name == '\0') return std::string();
@@ -68,8 +68,8 @@ struct ModelRow {
   MachineModel model;
 };
 
-// Constants measured with tools/measure_machine-style probes; keyed by CPU family and SIMD target. The first row that
-// fits is used, so that the choice of a plan reads neither clock nor load.
+// Constants measured by bandwidth and arithmetic probes, keyed by CPU family and SIMD target. The first row that
+// fits is used, so that the choice of a plan depends neither on the clock nor on the load.
 const std::array model_rows{
     ModelRow{0x19, "AVX3", {"zen4/AVX3", 32 << 10, 1 << 20, 32 << 20, 117, 117, 98, 31, 51}},
     ModelRow{0x19, "AVX2", {"zen4/AVX2", 32 << 10, 1 << 20, 32 << 20, 117, 100, 90, 31, 51}},

@@ -56,7 +56,7 @@ void write_all(int fd, const std::filesystem::path& file, std::span<const std::b
 
 void sync_directory(const std::filesystem::path& directory) {
   const Descriptor fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Some file systems refuse to sync a directory; the data itself is synced by then.
+  // Some file systems refuse to sync a directory. The data of the file is already synced then.
   if (fd.get() >= 0) static_cast<void>(::fsync(fd.get()));
 }
 

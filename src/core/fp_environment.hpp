@@ -1,11 +1,11 @@
-// The floating-point environment that every result is computed in.
+// The floating-point environment in which every result is computed.
 #pragma once
 
 #include <cfenv>
 
 namespace convolume {
 
-/// Sets round-to-nearest with denormals kept for the life of the object, then restores what the caller had.
+/// Sets round-to-nearest and keeps denormals for the lifetime of the object, then restores the caller's environment.
 class DefaultFpEnvironment {
  public:
   DefaultFpEnvironment() noexcept;

@@ -50,7 +50,7 @@ NumericsRecord NumericsRecord::of_this_build() {
   record.set("fp_contract", "off");
   record.set("simd", simd_target());
   record.set("machine_model", machine_model().row);
-  // The optimisers take powers from the C library, Highway brings its own exponentials.
+  // The optimisers use powers from the C library. Highway has its own exponentials.
   record.set("libc", gnu_get_libc_version());
   record.set("highway", CONVOLUME_HIGHWAY_VERSION);
   return record;
@@ -85,7 +85,7 @@ std::string NumericsRecord::to_text() const {
 std::optional<std::string> NumericsRecord::first_difference(const NumericsRecord& theirs) const {
   const auto describe = [](const std::string& key, const std::string* ours, const std::string* other) {
     const auto shown = [](const std::string* value) {
-      constexpr std::size_t most = 120;  // a plan's text runs over many lines
+      constexpr std::size_t most = 120;  // the text of a plan has many lines
       if (value == nullptr) return std::string("nothing");
       return value->size() <= most ? escape(*value) : escape(value->substr(0, most)) + "...";
     };

@@ -1,4 +1,4 @@
-// Everything that can change a rounding, as text: written into checkpoints, compared on resume.
+// Everything that can change a rounding, as text. It is written into checkpoints and compared on resume.
 #pragma once
 
 #include <map>
@@ -8,19 +8,21 @@
 
 namespace convolume {
 
-/// An ordered list of named facts. Equal records promise equal bits.
+/// A list of named facts, sorted by name. Equal records promise equal bits.
 class NumericsRecord {
  public:
-  /// Facts of this build and machine: library version, compiler, contraction, SIMD target, machine-model row.
+  /// Returns the facts of this build and machine: library version, compiler, floating-point contraction, SIMD target,
+  /// machine-model row, C library, Highway.
   static NumericsRecord of_this_build();
-  /// Reads what to_text() wrote; throws FormatError naming the line.
+  /// Reads what to_text() wrote. Throws FormatError that names the line.
   static NumericsRecord from_text(std::string_view text);
 
   void set(std::string key, std::string value);
   const std::map<std::string, std::string>& entries() const noexcept { return entries_; }
-  /// One "key = value" line per entry, sorted by key; newlines in values are escaped.
+  /// Returns one "key = value" line per entry, sorted by key. Newlines in values are escaped.
   std::string to_text() const;
-  /// The first entry in which the records differ, as "key: 'ours' here, 'theirs' there"; nothing where they are equal.
+  /// Returns the first entry in which the records differ, as "key: 'ours' here, 'theirs' there", or nothing if they are
+  /// equal.
   std::optional<std::string> first_difference(const NumericsRecord& theirs) const;
 
  private:

@@ -30,11 +30,11 @@ std::optional<double> number_of(const std::optional<std::string>& text) {
   try {
     return std::stod(*text);
   } catch (const std::exception&) {
-    return std::nullopt;  // "max" is no number, and no limit
+    return std::nullopt;  // "max" is not a number; it means no limit
   }
 }
 
-/// Hyper-threads of one core name the same siblings.
+/// Returns the number of physical cores. Hyper-threads of one core have the same list of siblings.
 int cores_of(const std::vector<int>& processors, const fs::path& root) {
   std::set<std::string> cores;
   for (const int cpu : processors) {
@@ -44,7 +44,8 @@ int cores_of(const std::vector<int>& processors, const fs::path& root) {
   return static_cast<int>(cores.size());
 }
 
-/// Processors that a group may keep busy: "quota period" of version 2, or two files of version 1.
+/// Returns how many CPUs a control group may keep busy. Version 2 has "quota period" in one file, version 1 has two
+/// files.
 std::optional<double> quota_of(const fs::path& group) {
   if (const auto line = first_line(group / "cpu.max")) {
     const std::size_t space = line->find(' ');
@@ -57,7 +58,7 @@ std::optional<double> quota_of(const fs::path& group) {
   return quota && *quota > 0 && period && *period > 0 ? std::optional(*quota / *period) : std::nullopt;
 }
 
-/// The least quota of a group and of those around it.
+/// Lowers `least` to the smallest quota of a control group and of the groups that contain it.
 void limit_by(const fs::path& mount, const fs::path& group, double& least) {
   for (fs::path at = group.relative_path();; at = at.parent_path()) {
     if (const auto quota = quota_of(mount / at)) least = std::min(least, *quota);
@@ -69,7 +70,7 @@ double cgroup_quota(const fs::path& root) {
   double least = HUGE_VAL;
   std::ifstream groups(root / "proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
-    // "id:controllers:path"; version 2 has id 0 and names no controller.
+    // Format: "id:controllers:path". Version 2 has id 0 and names no controller.
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
     const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));

@@ -1,4 +1,4 @@
-// How many threads suit this process: physical cores, as affinity and control groups leave them.
+// Determines how many threads suit this process: the physical cores that its affinity mask and control groups allow.
 #pragma once
 
 #include <filesystem>
@@ -6,9 +6,9 @@
 
 namespace convolume {
 
-/// Of the processors with these numbers, one for each physical core, but no more than the quota of the control groups
-/// (version 2 or 1) that this process is in; at least 1. `root` is where /sys and /proc are. What cannot be read there
-/// limits nothing.
+/// Returns the number of physical cores among the CPUs with these numbers, limited by the quota of the control groups
+/// (version 2 or 1) of this process; at least 1. `root` is the folder that contains /sys and /proc. If a file cannot be
+/// read, it sets no limit.
 int usable_cores(const std::vector<int>& processors, const std::filesystem::path& root);
 
 }  // namespace convolume

@@ -1,4 +1,4 @@
-// Counter-based random numbers: a value is a pure function of its key, so neither threads nor order can change it.
+// Counter-based random numbers. A value is a pure function of its key, so neither threads nor order can change it.
 #pragma once
 
 #include <array>
@@ -7,13 +7,14 @@
 
 namespace convolume {
 
-/// Key of a stream. The words are whatever tells streams apart: (seed, iteration, node, purpose).
+/// The key of a stream. The words distinguish streams, e.g. (seed, iteration, node, purpose).
 struct RandomKey {
   std::uint64_t seed = 0;
   std::uint32_t a = 0, b = 0;
 };
 
-/// Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011): four words per counter.
+/// Computes Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011): four words per
+/// counter.
 inline std::array<std::uint32_t, 4> philox(const RandomKey& key, std::uint64_t counter) noexcept {
   std::array<std::uint32_t, 4> c{static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32), key.a,
                                  key.b};
@@ -30,19 +31,19 @@ inline std::array<std::uint32_t, 4> philox(const RandomKey& key, std::uint64_t c
   return c;
 }
 
-/// Uniform in [0, 1) with 24 random bits.
+/// Returns a uniform number in [0, 1) with 24 random bits.
 inline double uniform(const RandomKey& key, std::uint64_t counter) noexcept {
   return static_cast<double>(philox(key, counter)[0] >> 8) * 0x1p-24;
 }
 
-/// Uniform integer in [0, n), n >= 1, without modulo bias that matters (64 random bits).
+/// Returns a uniform integer in [0, n), n >= 1. It uses 64 random bits, so that the bias is negligible.
 inline std::uint64_t uniform_below(const RandomKey& key, std::uint64_t counter, std::uint64_t n) noexcept {
   const auto words = philox(key, counter);
   const std::uint64_t bits = (std::uint64_t{words[0]} << 32) | words[1];
   return static_cast<std::uint64_t>((static_cast<unsigned __int128>(bits) * n) >> 64);
 }
 
-/// Standard normal by Box-Muller.
+/// Returns a standard normal number by the Box-Muller method.
 inline double normal(const RandomKey& key, std::uint64_t counter) noexcept {
   const auto words = philox(key, counter);
   const double u = (static_cast<double>(words[0]) + 1.0) * 0x1p-32;

@@ -32,7 +32,7 @@ index_t Shape5::elements() const {
     throw InvalidArgument(fmt::format("tensor shape {}: extents cannot be negative", to_string(*this)));
   }
   const index_t count = checked_mul(checked_mul(n, c, "tensor"), extent.volume(), "tensor");
-  checked_mul(count, 16, "tensor");  // bytes of any element type, complex double included, fit as well
+  checked_mul(count, 16, "tensor");  // the size in bytes must fit as well, for any element type up to complex double
   return count;
 }
 

@@ -1,4 +1,4 @@
-// The wisdom store: choices that were measured once and are worth keeping between processes.
+// The wisdom store: measured choices that are kept between processes.
 #pragma once
 
 #include <filesystem>
@@ -9,17 +9,20 @@
 
 namespace convolume {
 
-/// Key-value text in one file. Thread-safe; processes are kept apart by a lock file and an atomic rename, so that a
-/// reader sees an old or a new store and never half of one. Nothing here influences a plan that did not ask for it.
+/// Key-value text in one file. Thread-safe. A lock file and an atomic rename protect it between processes, so that a
+/// reader sees an old or a new store, never a partial one. The store influences only plans that ask for measured
+/// choices.
 class WisdomStore {
  public:
-  /// Opens the store; a missing file is an empty store. Throws FormatError for a file that is no wisdom store.
+  /// Opens the store; a missing file is an empty store. Throws FormatError if the file is not a wisdom store.
   explicit WisdomStore(std::filesystem::path file);
-  /// $CONVOLUME_WISDOM, else $XDG_CACHE_HOME/convolume/wisdom, else ~/.cache/convolume/wisdom.
+  /// Returns $CONVOLUME_WISDOM, or $XDG_CACHE_HOME/convolume/wisdom, or ~/.cache/convolume/wisdom, whichever is set
+  /// first. Without any of them, returns a file in the temporary directory.
   static std::filesystem::path default_path();
 
   std::optional<std::string> find(const std::string& key) const;
-  /// Remembers and writes: what other processes stored meanwhile is kept. Throws IoError naming the file.
+  /// Stores an entry and writes the file. Keeps entries that other processes have stored meanwhile. Throws IoError that
+  /// names the file.
   void store(const std::string& key, const std::string& value);
 
  private:

@@ -5,7 +5,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/activation.cpp"
 #include "hwy/foreach_target.h"
-// foreach_target comes first.
+// foreach_target.h must come first.
 #include "hwy/highway.h"
 
 #include "ops/simd-inl.hpp"
@@ -38,7 +38,7 @@ void forward(const Activation& act, const T* x, T* y, index_t n) {
       if (x != y) std::memcpy(y, x, static_cast<std::size_t>(n) * sizeof(T));
       break;
     case Activation::Kind::relu:
-      // x <= 0 is false for NaN, which therefore stays.
+      // x <= 0 is false for NaN, so NaN stays NaN.
       map_elements(
           d, y, n, [=](V v) HWY_ATTR { return hn::IfThenZeroElse(hn::Le(v, zero), v); }, x);
       break;
@@ -129,7 +129,7 @@ void require_slope(const Activation& act) {
       "activation: the slope of leaky_relu is {} and has to be positive, or the sign of the input is lost", act.slope));
 }
 
-/// A channel block with pad lanes, in pieces that are still in L1 when their pad lanes are cleared.
+/// Activates a channel block with pad lanes. Works in pieces that are still in the L1 when their pad lanes are cleared.
 template <class T>
 void activate_padded(const Activation& act, const T* x, T* y, index_t channels, index_t elements) {
   constexpr index_t lanes = View<T>::lanes, piece = 64 * lanes;
@@ -160,7 +160,7 @@ Ready append_activation_forward(TaskGraph& graph, const Ready& ready, const Cons
   require_dense("activation", "y", y);
   require_like("activation", "y", y, x);
   const Cut parts = cut(y);
-  // The only one that is not zero at zero.
+  // The sigmoid is the only activation that is not zero at zero.
   const bool fills_pad_lanes = act.kind == Activation::Kind::sigmoid && y.layout == Layout::blocked;
   auto tasks = append_parts(graph, parts, "activation", bytes_of<T>(2), same_part(ready, x, y), [=](const Part& part) {
     if (fills_pad_lanes && part.c1 - part.c0 < View<T>::lanes) {

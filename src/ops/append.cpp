@@ -39,7 +39,7 @@ Cut cut(const Shape5& shape, index_t block_channels, index_t elements) {
   result.block_channels = block_channels;
   result.blocks = (shape.c + block_channels - 1) / block_channels;
   result.depth = shape.extent.z;
-  // The slabs of a block are about equal, so that none is left for a task hardly worth its start.
+  // The Z ranges of a block have about equal sizes, so that no task is too small.
   const index_t most =
       std::clamp<index_t>(slab_elements / std::max<index_t>(1, elements / result.depth), 1, result.depth);
   result.slabs = (result.depth + most - 1) / most;
@@ -60,7 +60,8 @@ Part part_of(const Cut& cut, index_t n, index_t block, index_t slab) {
 
 Ready ready_of(TaskGraph& graph, const Cut& cut, std::vector<TaskId> tasks, bool whole_depth) {
   if (whole_depth) return {std::move(tasks), cut.blocks, cut.slabs, cut.block_channels, cut.planes};
-  // A crop does not know which planes of its tensor it holds: the slabs of a block complete all of them, together.
+  // A cropped view does not know which planes of its tensor it holds. Therefore the Z ranges of a block together
+  // complete all planes.
   std::vector<TaskId> joined;
   if (cut.slabs == 1) {
     joined = std::move(tasks);

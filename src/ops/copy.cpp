@@ -8,7 +8,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/copy.cpp"
 #include "hwy/foreach_target.h"
-// foreach_target comes first.
+// foreach_target.h must come first.
 #include "hwy/highway.h"
 
 #include "ops/simd-inl.hpp"
@@ -17,7 +17,7 @@
 #define CONVOLUME_OPS_COPY_KERNELS
 namespace convolume::ops {
 namespace {
-/// Planes of one channel block; the elements of a row are contiguous.
+/// The planes of one channel block. The elements of a row are contiguous.
 template <class T>
 struct Rows {
   T* data;
@@ -70,7 +70,7 @@ Rows<T> rows(const View<T>& view, const Part& part) {
   return {first_of(view, part), view.stride[2], view.stride[3]};
 }
 
-/// Planes of a part, rows, elements of a row; one long row where all views are dense.
+/// Returns the planes of a part, their rows, and the elements of a row. If all views are dense, it is one long row.
 template <class T>
 Extent3 row_extent(const View<T>& view, const Part& part, bool dense) {
   const Extent3 extent{part.z1 - part.z0, view.shape.extent.y, view.shape.extent.x * view.block_channels()};
@@ -96,7 +96,7 @@ void clear_part(const View<T>& view, const Part& part) {
   }
 }
 
-/// Collects what completes the channels of an origin that fall into a part of the target.
+/// Collects the tasks that complete those channels of an origin that fall into a part of the target.
 template <class T>
 void collect_origin(const Ready& ready, const Origin<T>& origin, const Part& part, std::vector<TaskId>& after) {
   Part read = part;

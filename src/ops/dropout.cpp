@@ -7,7 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/dropout.cpp"
 #include "hwy/foreach_target.h"
-// foreach_target comes first.
+// foreach_target.h must come first.
 #include "hwy/highway.h"
 
 #include "ops/layout-inl.hpp"
@@ -17,8 +17,8 @@
 #define CONVOLUME_OPS_DROPOUT_KERNELS
 namespace convolume::ops {
 namespace {
-/// Elements of one feature map from the element `first` of the tensor on, or of a channel block, whose feature maps are
-/// `map` elements apart in that count.
+/// `plain` handles n elements of one feature map, from element `first` of the tensor on. `blocked` handles a channel
+/// block. Its feature maps begin `map` elements apart in the N C Z Y X numbering.
 template <class T>
 struct DropoutKernels {
   void (*plain)(const RandomKey&, double rate, index_t first, const T* x, T* y, index_t n, bool add);
@@ -33,7 +33,8 @@ HWY_BEFORE_NAMESPACE();
 namespace convolume::ops::HWY_NAMESPACE {
 namespace {
 
-/// Numbers that are drawn at once, and voxels of a channel block; both multiples of what one round draws.
+/// Random numbers that are drawn at once, and voxels of a channel block that are handled at once. Both are multiples of
+/// four, the words per counter.
 constexpr index_t words_per_block = 256, voxels_per_block = 64;
 
 #if HWY_TARGET == HWY_SCALAR
@@ -44,9 +45,9 @@ void random_words(const RandomKey& key, std::uint64_t counter, std::uint32_t* wo
   }
 }
 #else
-/// At least `count` words from `counter` on, in order; `words` is aligned and has room for whole vectors. Philox as in
-/// core/random.hpp, a counter per 64-bit lane: MulEven reads the lower half of a lane, so that garbage may stay in the
-/// upper one.
+/// Computes at least `count` words from `counter` on, in order. `words` is aligned and has room for whole vectors. This
+/// is Philox as in core/random.hpp, with one counter per 64-bit lane. MulEven reads only the lower half of a lane, so
+/// the upper half may hold garbage.
 void random_words(const RandomKey& key, std::uint64_t counter, std::uint32_t* words, index_t count) {
   const hn::ScalableTag<std::uint64_t> d64;
   const hn::Repartition<std::uint32_t, decltype(d64)> d32;
@@ -77,7 +78,7 @@ void random_words(const RandomKey& key, std::uint64_t counter, std::uint32_t* wo
 }
 #endif
 
-/// y = keep > 0 ? x · scale : 0, or y += that.
+/// Computes y = keep > 0 ? x · scale : 0, or adds it to y.
 template <class T>
 void scale_kept(const T* keep, double rate, const T* x, T* y, index_t n, bool add) {
   using D = hn::ScalableTag<T>;
@@ -94,7 +95,8 @@ void scale_kept(const T* keep, double rate, const T* x, T* y, index_t n, bool ad
   }
 }
 
-/// keep[i] = 0 where element first + i is dropped, else 1. `words` is scratch for n + 3 words, rounded up to a vector.
+/// Sets keep[i] = 0 if element first + i is dropped, else 1. `words` is scratch for n + 3 words, rounded up to whole
+/// vectors.
 template <class T>
 void draw(const RandomKey& key, double rate, index_t first, std::uint32_t* words, T* keep, index_t n) {
   const auto threshold = static_cast<std::uint32_t>(rate * 0x1p32);

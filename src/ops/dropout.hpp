@@ -8,20 +8,21 @@
 
 namespace convolume::ops {
 
-/// y[i] = 0 where element first + i of the tensor is dropped, else x[i] / (1 - rate), for i in [0, n). Element e,
-/// counted in N C Z Y X order over the whole tensor, is dropped where word e % 4 of philox(key, e / 4) is below
-/// rate·2^32: a pure function of the key. Its own adjoint: the backward pass is the same call on dy. y may equal x. 0
-/// <= rate < 1; `first` is not negative. Thread-safe; allocates nothing.
+/// Computes y[i] = 0 if element first + i of the tensor is dropped, else x[i] / (1 - rate), for i in [0, n). Elements
+/// are counted in N C Z Y X order over the whole tensor. Element e is dropped if word e % 4 of philox(key, e / 4) is
+/// below rate·2^32, so the result is a pure function of the key. The function is its own adjoint: the backward pass is
+/// the same call on dy. y may equal x. 0 <= rate < 1; `first` is not negative. Thread-safe; allocates nothing.
 template <class T>
 void dropout(const RandomKey& key, double rate, index_t first, const T* x, T* y, index_t n) noexcept;
 
-/// Views of one shape and one layout with dense channel blocks. An element counts in N C Z Y X order in either layout,
-/// so that plain and blocked tensors lose the same elements. The key is read when a task runs, and must then be what
-/// the forward read. Throws InvalidArgument for a rate outside [0, 1) or a null key.
+/// Appends dropout of x into y. The views have the same shape, the same layout and dense channel blocks. Elements are
+/// counted in N C Z Y X order in both layouts, so that plain and blocked tensors lose the same elements. The key is
+/// read when a task runs. In the backward pass it must be the key that the forward pass read. Throws InvalidArgument
+/// for a rate outside [0, 1) or a null key.
 template <class T>
 Ready append_dropout_forward(TaskGraph& graph, const Ready& ready, const ConstView<T>& x, const View<T>& y, double rate,
                              const RandomKey* key);
-/// dx = dropout of dy, or dx += with `add` (dx and dy then do not alias).
+/// Appends dx = dropout of dy, or dx += dropout of dy if `add` (dx and dy then must not alias).
 template <class T>
 Ready append_dropout_backward(TaskGraph& graph, const Ready& ready, const ConstView<T>& dy, const View<T>& dx,
                               double rate, const RandomKey* key, bool add);

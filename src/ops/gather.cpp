@@ -5,7 +5,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/gather.cpp"
 #include "hwy/foreach_target.h"
-// foreach_target comes first.
+// foreach_target.h must come first.
 #include "hwy/highway.h"
 
 #include "ops/layout-inl.hpp"
@@ -16,8 +16,8 @@
 namespace convolume::ops {
 namespace {
 
-/// At most a block of channels, from the first voxel on: lanes of a voxel, or feature maps. Strides of plane, row,
-/// voxel and channel.
+/// At most a block of channels, either lanes of a voxel or feature maps. `data` is the first voxel. z, y, x and channel
+/// are the strides of plane, row, voxel and channel.
 template <class T>
 struct Channels {
   T* data;
@@ -26,26 +26,26 @@ struct Channels {
   T* at(index_t plane, index_t row, index_t voxel) const { return data + plane * z + row * y + voxel * x; }
 };
 
-/// Channels of a source, and where they go.
+/// Channels of a source, and their position in the target.
 template <class T>
 struct Piece {
   Channels<const T> from;
   index_t channels;
-  index_t to;  // the first of them, within the part
+  index_t to;  // position of the first of these channels within the part
 };
 
-/// A part of a target with all that goes there.
+/// A part of a target and the pieces that it is written from.
 template <class T>
 struct Gather {
   Channels<T> target;
   index_t channels;
   Extent3 extent;
   bool add;
-  std::array<Piece<T>, View<T>::lanes> pieces;  // each has a channel at least
+  std::array<Piece<T>, View<T>::lanes> pieces;  // each piece has at least one channel
   std::size_t count = 0;
 };
 
-/// Voxels that are moved at once where lanes change their places: they stay in L1.
+/// Number of voxels that are moved at once if lanes are permuted. They stay in the L1.
 inline constexpr index_t run_voxels = 64;
 
 /// Calls body(z, y, x, voxels) for runs of at most `most` voxels along X.
@@ -90,7 +90,7 @@ void move_row(const T* from, T* to, index_t n, bool add) {
   }
 }
 
-/// A run of voxels of a piece into plain feature maps; `from` and `to` stand at its first channel.
+/// Copies or adds a run of voxels of a piece into plain feature maps. `from` and `to` point to its first channel.
 template <class T>
 void move_to_maps(const Piece<T>& piece, const T* from, T* to, index_t to_channel, index_t voxels, bool add) {
   if (piece.from.blocked() && !add) {
@@ -108,7 +108,7 @@ void move_to_maps(const Piece<T>& piece, const T* from, T* to, index_t to_channe
   }
 }
 
-/// A target of plain feature maps.
+/// Writes a target of plain feature maps.
 template <class T>
 void gather_maps(const Gather<T>& job) {
   bool lanes = false;
@@ -123,7 +123,7 @@ void gather_maps(const Gather<T>& job) {
   });
 }
 
-/// A target of whole lanes from the same lanes.
+/// Writes a target of whole lanes from the same lanes of a source.
 template <class T>
 void gather_block(const Gather<T>& job) {
   for_each_run(job.extent, job.extent.x, [&](index_t z, index_t y, index_t x, index_t voxels) HWY_ATTR {
@@ -131,7 +131,7 @@ void gather_block(const Gather<T>& job) {
   });
 }
 
-/// A target of lanes from as many feature maps.
+/// Writes a target of lanes from as many feature maps.
 template <class T>
 void gather_from_maps(const Gather<T>& job) {
   const Piece<T>& piece = job.pieces[0];
@@ -141,8 +141,8 @@ void gather_from_maps(const Gather<T>& job) {
   });
 }
 
-/// A target of lanes that come from several places. Voxels are put together in L1 and written whole: stores of single
-/// lanes would wait for their cache line.
+/// Writes a target of lanes that come from several sources. Voxels are assembled in the L1 and written whole, because
+/// stores of single lanes would wait for their cache line.
 template <class T>
 void gather_lanes(const Gather<T>& job) {
   constexpr index_t width = View<T>::lanes;
@@ -195,7 +195,8 @@ Channels<T> channels_of(const View<T>& view, index_t n, index_t channel, index_t
           view.layout == Layout::plain ? view.stride[1] : 1};
 }
 
-/// The channels [c0, c1) of the target that come from `origin`; one piece per channel block of the origin.
+/// Adds the pieces of channels [c0, c1) of the target that come from `origin`, one piece per channel block of the
+/// origin.
 template <class T>
 void add_pieces(Gather<T>& job, const Origin<T>& origin, const Part& part) {
   const View<const T>& view = origin.view;

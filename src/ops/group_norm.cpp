@@ -15,12 +15,13 @@ namespace {
 
 std::size_t size(index_t n) { return static_cast<std::size_t>(n); }
 
-/// Channels whose groups and channel blocks belong together: the groups in them end where their blocks do.
+/// A range of channels that contains whole groups and, except at the end of the tensor, whole channel blocks. It is the
+/// smallest such range.
 struct Cluster {
   index_t c0, c1;
 };
 
-/// The parts and groups of a norm, and the sums that tasks hand to each other.
+/// The parts and groups of a norm, and the sums that tasks pass to each other.
 class Groups {
  public:
   Groups(const Shape5& shape, const Cut& c, const GroupNorm& norm, std::pmr::memory_resource* memory)
@@ -49,7 +50,7 @@ class Groups {
   std::size_t partial(const Part& part, index_t c) const { return partial(part.n, c, part.z0 / parts.planes); }
   double voxels(const Part& part) const { return static_cast<double>((part.z1 - part.z0) * plane); }
   double voxels(index_t slab) const { return voxels(part_of(parts, 0, 0, slab)); }
-  /// Whether one task holds whole groups.
+  /// Returns whether every group lies in one task.
   bool local() const {
     for (const Cluster& cluster : clusters) {
       if (cluster.c1 - cluster.c0 > parts.block_channels) return false;
@@ -68,7 +69,7 @@ class Groups {
   Cut parts;
   index_t plane, groups, per_group;
   double elements;                                     // of a group
-  std::pmr::vector<double> first, second;              // per sample, channel and slab
+  std::pmr::vector<double> first, second;              // per sample, channel and Z range
   std::pmr::vector<double> first_total, second_total;  // per sample and group
   std::vector<Cluster> clusters;
 };
@@ -85,7 +86,7 @@ void require_norm(const Shape5& shape, const GroupNorm& norm, const NormStatisti
   }
 }
 
-/// Adds one task per sample and cluster, body(n, cluster), after the parts of the cluster.
+/// Adds one task body(n, cluster) per sample and cluster, after the parts of the cluster.
 template <class Body>
 std::vector<TaskId> append_clusters(TaskGraph& graph, const Groups& groups, const char* name,
                                     const std::vector<TaskId>& parts, const Body& body) {
@@ -103,7 +104,7 @@ std::vector<TaskId> append_clusters(TaskGraph& graph, const Groups& groups, cons
   return tasks;
 }
 
-/// Collects the task of the cluster that a part belongs to.
+/// Returns a function that collects the task of the cluster to which a part belongs.
 auto after_cluster(const Groups& groups, const std::vector<TaskId>& tasks) {
   return [&](const Part& part, std::vector<TaskId>& after) {
     std::size_t k = 0;
@@ -112,7 +113,7 @@ auto after_cluster(const Groups& groups, const std::vector<TaskId>& tasks) {
   };
 }
 
-/// Calls f(lane, c) for the lanes of a part that hold a channel: every lane holds the one of a plain part.
+/// Calls f(lane, c) for the lanes of a part that hold a channel. In a plain part, every lane holds the same channel.
 template <class T, class F>
 void for_each_lane(const Groups& groups, const Part& part, const F& f) {
   const bool plain = groups.parts.block_channels == 1;
@@ -120,14 +121,15 @@ void for_each_lane(const Groups& groups, const Part& part, const F& f) {
   for (index_t lane = 0; lane < lanes; ++lane) f(lane, plain ? part.c0 : part.c0 + lane);
 }
 
-/// Sums of lanes become those of the channels of a part.
+/// Adds the sums of the lanes to sums of the channels of a part.
 template <class T>
 void store_sums(const Groups& groups, const Part& part, const LaneSums<T>& sums, std::pmr::vector<double>& to) {
   for (index_t c = part.c0; c < part.c1; ++c) to[groups.partial(part, c)] = 0;
   for_each_lane<T>(groups, part, [&](index_t lane, index_t c) { to[groups.partial(part, c)] += sums.value[lane]; });
 }
 
-/// Sum and squares around its own mean, of each channel of a part.
+/// Computes, for each channel of a part, the sum and the sum of squared deviations from the channel's mean in this
+/// part.
 template <class T>
 void sum_moments(Groups& groups, const View<const T>& x, const Part& part) {
   const NormKernels<T> kernels = norm_kernels<T>();
@@ -141,7 +143,7 @@ void sum_moments(Groups& groups, const View<const T>& x, const Part& part) {
   store_sums(groups, part, sums, groups.second);
 }
 
-/// Mean and deviation of the groups of a cluster, from the moments of their parts.
+/// Computes mean and reciprocal standard deviation of the groups of a cluster from the moments of their parts.
 void finish_statistics(const Groups& groups, const NormStatistics& statistics, double epsilon, index_t n,
                        const Cluster& cluster) {
   for (index_t begin = cluster.c0; begin < cluster.c1; begin += groups.per_group) {
@@ -175,7 +177,7 @@ double parameter(const T* values, index_t c, double otherwise) {
 template <class T>
 void normalise(const Groups& groups, const View<const T>& x, const View<T>& y, const T* gamma, const T* beta,
                const NormStatistics& statistics, const Part& part) {
-  LaneAffine<T> affine{};  // zero in pad lanes, which therefore stay zero
+  LaneAffine<T> affine{};  // zero in pad lanes, so that these stay zero
   for_each_lane<T>(groups, part, [&](index_t lane, index_t c) {
     const std::size_t group = groups.group(part.n, c);
     set_lane(affine, lane, statistics.mean[group], parameter(gamma, c, 1) * statistics.rstd[group], 0,
@@ -184,7 +186,7 @@ void normalise(const Groups& groups, const View<const T>& x, const View<T>& y, c
   norm_kernels<T>().forward(affine, first_of(x, part), first_of(y, part), elements_of(y, part));
 }
 
-/// With h = (x - mean) · rstd: first = Σ dy, second = Σ dy · h of each channel of a part.
+/// Computes first = Σ dy and second = Σ dy · h of each channel of a part, where h = (x - mean) · rstd.
 template <class T>
 void sum_gradients(Groups& groups, const View<const T>& x, const View<const T>& dy, const NormStatistics& statistics,
                    const Part& part) {
@@ -199,7 +201,7 @@ void sum_gradients(Groups& groups, const View<const T>& x, const View<const T>& 
   }
 }
 
-/// Σ gamma · first and Σ gamma · second of the groups of a cluster.
+/// Computes Σ gamma · first and Σ gamma · second of the groups of a cluster.
 template <class T>
 void total_gradients(Groups& groups, const T* gamma, index_t n, const Cluster& cluster) {
   for (index_t begin = cluster.c0; begin < cluster.c1; begin += groups.per_group) {
@@ -214,7 +216,7 @@ void total_gradients(Groups& groups, const T* gamma, index_t n, const Cluster& c
   }
 }
 
-/// dx = rstd · (gamma · dy - (Σ gamma · first + h · Σ gamma · second) / elements), sums over the group.
+/// Computes dx = rstd · (gamma · dy - (Σ gamma · first + h · Σ gamma · second) / elements), with sums over the group.
 template <class T>
 void gradient(const Groups& groups, const View<const T>& x, const View<const T>& dy, const View<T>& dx, const T* gamma,
               const NormStatistics& statistics, bool add, const Part& part) {
@@ -229,7 +231,7 @@ void gradient(const Groups& groups, const View<const T>& x, const View<const T>&
                              add);
 }
 
-/// dgamma and dbeta, each summed over samples and slabs.
+/// Computes dgamma and dbeta, each summed over samples and Z ranges.
 template <class T>
 void sum_parameters(const Groups& groups, T* dgamma, T* dbeta, bool add) {
   const auto reduce = [&](const std::pmr::vector<double>& partial, T* to) {
@@ -274,7 +276,8 @@ Ready append_group_norm_forward(TaskGraph& graph, const Ready& ready, const Cons
   }
   const auto summed = append_parts(graph, groups->parts, "group_norm_moments", bytes_of<T>(1), same_part(ready, x, y),
                                    [=](const Part& part) { sum_moments<T>(*groups, x, part); });
-  // In tasks of their own, so that whoever waits for a normalised part may read the statistics of its groups.
+  // Separate tasks finish the statistics, so that a task that waits for a normalised part may also read the statistics
+  // of its groups.
   const auto finished = append_clusters(graph, *groups, "group_norm_statistics", summed, finish);
   auto tasks =
       append_parts(graph, groups->parts, "group_norm", bytes_of<T>(2), after_cluster(*groups, finished), write);

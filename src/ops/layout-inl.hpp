@@ -1,4 +1,4 @@
-// Channels of plain feature maps into the lanes of blocked voxels, and back.
+// Conversion between channels of plain feature maps and lanes of blocked voxels.
 #if defined(CONVOLUME_OPS_LAYOUT_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef CONVOLUME_OPS_LAYOUT_INL
 #undef CONVOLUME_OPS_LAYOUT_INL
@@ -16,10 +16,10 @@ HWY_BEFORE_NAMESPACE();
 namespace convolume::ops::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Squares of one 128-bit vector per row (4 x 4 floats, 2 x 2 doubles) are transposed in registers; wider vectors would
-// need shuffles across 128-bit blocks and gain nothing over the bandwidth of L2.
+// Squares of one 128-bit vector per row (4 x 4 floats, 2 x 2 doubles) are transposed in registers. Wider vectors would
+// need shuffles across 128-bit blocks, and they are not faster, because the bandwidth of the L2 limits the speed.
 
-/// to[j * to_stride + i] = from[i * from_stride + j] for i, j below the side of a square.
+/// Computes to[j * to_stride + i] = from[i * from_stride + j] for i, j below the side of a square.
 template <class T>
 HWY_INLINE void transpose_square(const T* from, index_t from_stride, T* to, index_t to_stride) {
 #if HWY_TARGET == HWY_SCALAR
@@ -49,8 +49,8 @@ HWY_INLINE void transpose_square(const T* from, index_t from_stride, T* to, inde
 #endif
 }
 
-// Feature maps that are a power of two apart fall into the same few lines of a cache. Therefore few of them are walked
-// at a time, a line of each at once.
+// Feature maps that lie a power of two apart fall into the same few sets of a cache. Therefore only 16 voxels of each
+// map are handled at a time.
 constexpr index_t lane_run = 16;
 
 template <class T>
@@ -91,8 +91,8 @@ HWY_INLINE void run_from_lanes(const T* blocked, index_t channels, index_t voxel
   }
 }
 
-/// blocked[v · B + c] = plain[c · channel_stride + v] for c < channels, 0 for c in [channels, filled); further lanes of
-/// a voxel stay as they are.
+/// Computes blocked[v · B + c] = plain[c · channel_stride + v] for c < channels, where B is the lanes of a voxel. Sets
+/// 0 for c in [channels, filled). The other lanes of a voxel keep their values.
 template <class T>
 HWY_INLINE void to_lanes(const T* plain, index_t channel_stride, index_t channels, index_t voxels, T* blocked,
                          index_t filled) {
@@ -106,7 +106,7 @@ HWY_INLINE void to_lanes(const T* plain, index_t channel_stride, index_t channel
   }
 }
 
-/// The inverse; other lanes are not read.
+/// Computes the inverse of to_lanes. Other lanes are not read.
 template <class T>
 HWY_INLINE void from_lanes(const T* blocked, index_t channels, index_t voxels, T* plain, index_t channel_stride) {
   for (index_t v = 0; v < voxels; v += lane_run) {

@@ -1,4 +1,4 @@
-// Between the plain layout (N C Z Y X) and the blocked one (N C/16 Z Y X 16c; 8c for double).
+// Conversion between the plain layout (N C Z Y X) and the blocked layout (N C/16 Z Y X 16c; 8c for double).
 #pragma once
 
 #include "convolume/tensor.hpp"
@@ -6,9 +6,9 @@
 
 namespace convolume::ops {
 
-/// target = source, in the calling thread; in graphs append_copy does the same. Equal shapes, any layouts, any strides
-/// with the channels of a voxel side by side; the pad lanes of a blocked target become zero. No aliasing. Throws
-/// ShapeMismatch or InvalidArgument for views that do not serve.
+/// Computes target = source in the calling thread; in graphs, append_copy does the same. Shapes are equal; layouts and
+/// strides are arbitrary, but the channels of a voxel are contiguous. Pad lanes of a blocked target become zero. No
+/// aliasing. Throws ShapeMismatch or InvalidArgument for unsuitable views.
 template <class T>
 void convert(const ConstView<T>& source, const View<T>& target);
 

@@ -3,7 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/loss_kernels.cpp"
 #include "hwy/foreach_target.h"
-// foreach_target comes first.
+// foreach_target.h must come first.
 #include "hwy/highway.h"
 
 #include "ops/simd-inl.hpp"
@@ -12,7 +12,7 @@ HWY_BEFORE_NAMESPACE();
 namespace convolume::ops::HWY_NAMESPACE {
 namespace {
 
-/// The mask of elements [i, i + count); zero in the lanes behind them.
+/// Returns the mask of elements [i, i + count), and zero in the other lanes.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load_mask(D d, const T* mask, index_t i, index_t count) {
   if (mask != nullptr) return load_lanes(d, mask + i, count);
@@ -53,7 +53,7 @@ double binary(const T* x, const T* target, const T* mask, T* gradient, index_t n
     const auto w = hn::Mul(m, hn::IfThenElse(hn::Ge(t, half), weight1, weight0));
     const auto used = hn::Gt(m, zero);
     const auto e = exp_nonpositive(d, hn::Neg(hn::Abs(logit)));
-    // max(x, 0) - x·t + log(1 + exp(-|x|)); NaN passes through the first term.
+    // The loss is max(x, 0) - x·t + log(1 + exp(-|x|)). NaN passes through the first term.
     const auto ramp = hn::IfThenZeroElse(hn::Lt(logit, zero), logit);
     const auto log_term = hn::IfThenElse(hn::IsNaN(e), e, hn::Log1p(d, hn::IfThenZeroElse(hn::IsNaN(e), e)));
     const auto l = hn::Add(hn::NegMulAdd(logit, t, ramp), log_term);
@@ -101,7 +101,7 @@ double softmax(const T* x, index_t stride, const T* target, const T* mask, T* gr
       const auto logit = load_lanes(d, x + c * stride + i, count);
       largest = hn::IfThenElse(hn::Gt(logit, largest), logit, largest);
     }
-    // The exponentials rest in the gradient until their sum is known.
+    // The gradient buffer holds the exponentials until their sum is known.
     auto exponentials = zero, distance = zero, w = zero;
     for (index_t c = 0; c < classes; ++c) {
       const auto below = hn::Sub(load_lanes(d, x + c * stride + i, count), largest);
@@ -113,7 +113,7 @@ double softmax(const T* x, index_t stride, const T* target, const T* mask, T* gr
       w = hn::IfThenElse(is_class, hn::Set(d, weight[c]), w);
     }
     w = hn::Mul(w, m);
-    // The sum is at least 1, except where a logit is NaN.
+    // The sum is at least 1, unless a logit is NaN.
     const auto is_nan = hn::IsNaN(exponentials);
     const auto log_sum = hn::IfThenElse(is_nan, exponentials, hn::Log(d, hn::IfThenElse(is_nan, one, exponentials)));
     loss.add(hn::IfThenElseZero(used, hn::Mul(w, hn::Sub(log_sum, distance))));

@@ -14,7 +14,8 @@
 namespace convolume::ops {
 namespace {
 
-/// What the tasks of one loss share: the bindings, the slabs, and the partial sums that tasks hand to each other.
+/// The data that the tasks of one loss share: the bindings, the Z ranges, and the partial sums that tasks pass to each
+/// other.
 template <class T>
 class Loss {
  public:
@@ -49,15 +50,15 @@ class Loss {
   index_t planes() const { return planes_; }
   index_t depth() const { return depth_; }
   index_t slabs() const { return slabs_; }
-  /// Channels that one task of the gradient covers.
+  /// Returns how many channels one task of the gradient covers.
   index_t chunk_channels() const { return options_.kind == LossKind::softmax_cross_entropy ? channels_ : 1; }
-  /// Whether the weights depend on target or mask.
+  /// Returns whether the weights depend on target or mask.
   bool counts() const {
     switch (options_.kind) {
       case LossKind::binary_cross_entropy:
         return on_.mask || options_.rebalance || options_.positive_weight != 1;
       case LossKind::softmax_cross_entropy:
-        return true;  // it checks the class indices
+        return true;  // counting also checks the class indices
       case LossKind::square:
         return static_cast<bool>(on_.mask);
       case LossKind::dice:
@@ -69,7 +70,7 @@ class Loss {
     return static_cast<double>(planes_ * plane_) * static_cast<double>(sizeof(T)) * maps;
   }
 
-  /// Sums of the mask per class, for one slab.
+  /// Sums the mask per class, for one Z range.
   void count(index_t n, index_t slab) {
     const Range at = range(slab);
     double* to = &counts_[size((n * slabs_ + slab) * classes())];
@@ -95,14 +96,14 @@ class Loss {
     }
   }
 
-  /// The weight of each class over the sum of all weights.
+  /// Computes the weight of each class, divided by the sum of all weights.
   void weigh() {
     weigh_classes();
     std::transform(weights_.begin(), weights_.end(), rounded_weights_.begin(),
                    [](double w) { return static_cast<T>(w); });
   }
 
-  /// Loss and gradient of one slab of a channel, or of all channels where they are coupled.
+  /// Computes loss and gradient of one Z range of a channel, or of all channels if the loss couples them.
   void evaluate(index_t n, index_t c, index_t slab) {
     const Range at = range(slab);
     const T* x = on_.logits.channel(n, c) + at.first;
@@ -135,7 +136,7 @@ class Loss {
         on_.logits.channel(n, c) + at.first, on_.target.channel(n, c) + at.first, mask_of(n, at), at.voxels);
   }
 
-  /// The loss of dice, and per channel what its gradient needs.
+  /// Computes the dice loss, and the coefficients of its gradient for each channel.
   void finish_dice() {
     double loss = 0;
     for (index_t c = 0; c < channels_; ++c) {
@@ -242,11 +243,11 @@ class Loss {
   LossOptions options_;
   LossBindings<T> on_;
   index_t samples_, channels_, plane_, depth_;
-  index_t planes_, slabs_;  // planes of a slab, slabs of a feature map
+  index_t planes_, slabs_;  // planes of a Z range, Z ranges of a feature map
   std::pmr::vector<double> counts_;
   std::pmr::vector<DiceSums> sums_;
   std::pmr::vector<double> partials_;
-  std::pmr::vector<double> weights_;  // per class, over the sum of all weights
+  std::pmr::vector<double> weights_;  // per class, divided by the sum of all weights
   std::pmr::vector<T> rounded_weights_;
   std::pmr::vector<Coefficients> coefficients_;
 };
@@ -300,7 +301,7 @@ Ready append_loss(TaskGraph& graph, const Ready& ready, const LossOptions& optio
   validate(options, bindings);
   const auto loss = std::make_shared<Loss<T>>(options, bindings, memory);
   const std::string name = name_of(options.kind);
-  // Target and mask have different numbers of channels, so that no part of `labels` stands for a part of both.
+  // Target and mask have different numbers of channels. Therefore no part of `labels` corresponds to a part of both.
   const std::vector<TaskId> labelled = labels.tasks();
   const auto planes_of = [&](index_t slab) {
     const index_t first = slab * loss->planes();

@@ -3,7 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/norm_kernels.cpp"
 #include "hwy/foreach_target.h"
-// foreach_target comes first.
+// foreach_target.h must come first.
 #include "hwy/highway.h"
 
 #include "ops/simd-inl.hpp"
@@ -15,14 +15,16 @@ namespace {
 using DD = hn::ScalableTag<double>;
 using VD = hn::Vec<DD>;
 
-/// Vectors of double that hold the lanes of T, and how many sets of them hide the latency of an addition.
+/// Number of vectors of double that hold the lanes of T, and number of sets of them that hide the latency of an
+/// addition.
 template <class T>
 constexpr std::size_t double_vectors = static_cast<std::size_t>(View<T>::lanes) / hn::MaxLanes(DD());
 template <class T>
 constexpr std::size_t sets = double_vectors<T> >= 4 ? 1 : 4 / double_vectors<T>;
 
-/// Sums over a run: add(k, i, count, accumulators) adds elements [i, i + count), count > 0, which belong to vector k of
-/// the lanes, to `Sums` accumulators. Elements that are not there count as lanes of `count`.
+/// Computes sums over a run. add(k, i, count, accumulators) adds elements [i, i + count), count > 0, to `Sums`
+/// accumulators. These elements belong to vector k of the lanes. At the end of a run, `count` may be less than the
+/// lanes of a vector.
 template <class T, std::size_t Sums, class F>
 HWY_INLINE void accumulate(index_t n, LaneSums<T>* const (&sums)[Sums], const F& add) {
   constexpr std::size_t vectors = double_vectors<T>, copies = sets<T>;
@@ -55,7 +57,7 @@ HWY_INLINE void accumulate(index_t n, LaneSums<T>* const (&sums)[Sums], const F&
   }
 }
 
-/// Zero in the lanes from `count` on.
+/// Returns v with zero in the lanes from `count` on.
 HWY_INLINE VD first_lanes(VD v, index_t count) {
   const DD dd;
   return count == lanes_of(dd) ? v : hn::IfThenElseZero(hn::FirstN(dd, static_cast<std::size_t>(count)), v);
@@ -97,12 +99,12 @@ void products(const T* dy, const T* x, index_t n, const LaneSums<T>& center, Lan
   accumulate<T, 2>(n, {&of_dy, &of_products}, [&](std::size_t k, index_t i, index_t count, VD(&total)[2]) HWY_ATTR {
     const VD g = load_double(dd, dy + i, count);
     total[0] = hn::Add(total[0], g);
-    // Zero times the center, where there is no element.
+    // In lanes without an element, this adds zero times the center.
     total[1] = hn::MulAdd(g, hn::Sub(load_double(dd, x + i, count), middle[k]), total[1]);
   });
 }
 
-/// y[i] = f(k, in[i]...), where k is the vector of the lanes that element i belongs to.
+/// Computes y[i] = f(k, in[i]...), where k is the vector of lanes to which element i belongs.
 template <class D, class T, class F, class... In>
 HWY_INLINE void map_lanes(D d, T* y, index_t n, const F& f, const In*... in) {
   constexpr index_t width = View<T>::lanes;
@@ -120,7 +122,7 @@ HWY_INLINE void map_lanes(D d, T* y, index_t n, const F& f, const In*... in) {
   }
 }
 
-/// Constants of the lanes in registers, as far as these suffice.
+/// The constants of all lanes, in registers as far as there are enough.
 template <class T>
 struct Constants {
   using D = hn::CappedTag<T, View<T>::lanes>;

@@ -5,7 +5,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/optimizer.cpp"
 #include "hwy/foreach_target.h"
-// foreach_target comes first.
+// foreach_target.h must come first.
 #include "hwy/highway.h"
 
 #include "ops/simd-inl.hpp"

@@ -6,7 +6,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/pool_kernels.cpp"
 #include "hwy/foreach_target.h"
-// foreach_target comes first.
+// foreach_target.h must come first.
 #include "hwy/highway.h"
 
 #include "ops/simd-inl.hpp"
@@ -16,7 +16,7 @@
 namespace convolume::ops {
 namespace {
 
-/// Elements between the first voxel of a window and each of its voxels; a voxel has `width` elements.
+/// Returns the elements between the first voxel of a window and each of its voxels. A voxel has `width` elements.
 inline std::array<index_t, 256> tap_offsets(const PoolSlab& slab, index_t width) {
   const Extent3 window = slab.pool.window, dilation = slab.pool.dilation;
   std::array<index_t, 256> offset{};
@@ -32,7 +32,7 @@ inline std::array<index_t, 256> tap_offsets(const PoolSlab& slab, index_t width)
   return offset;
 }
 
-/// The planes of the windows of output plane `oz` that fall into the slab.
+/// Returns the planes of the windows of output plane `oz` that fall into the Z range.
 inline PoolPlanes window_planes_touching(const PoolSlab& slab, index_t oz) {
   const index_t first = oz * slab.pool.stride.z, dilation = slab.pool.dilation.z;
   const index_t begin = std::max<index_t>(0, slab.z0 - first + dilation - 1) / dilation;
@@ -49,7 +49,7 @@ HWY_BEFORE_NAMESPACE();
 namespace convolume::ops::HWY_NAMESPACE {
 namespace {
 
-/// Even and odd elements from p, of which `available` may be read.
+/// Loads the even and the odd elements from p, of which `available` may be read.
 template <class D, class T, class V>
 HWY_INLINE void load_pairs(D d, const T* p, index_t available, V& even, V& odd) {
   if (available >= 2 * lanes_of(d)) {
@@ -61,7 +61,7 @@ HWY_INLINE void load_pairs(D d, const T* p, index_t available, V& even, V& odd) 
   hn::LoadInterleaved2(d, buffer, even, odd);
 }
 
-/// Stride is 1, 2, or 0 for any other stride along X.
+/// Pools plain feature maps. `Stride` is 1 or 2, or 0 for any other stride along X.
 template <int Stride, class T>
 void forward_plain(const PoolSlab& slab, const T* x, T* y, std::uint8_t* taps) {
   using D = hn::ScalableTag<T>;
@@ -120,7 +120,8 @@ void forward_plain(const PoolSlab& slab, const T* x, T* y, std::uint8_t* taps) {
   }
 }
 
-/// Where windows of 1 or 2 voxels along X tile the input, each row of dx is written once: no clearing pass, no scatter.
+/// Backward for windows of 1 or 2 voxels along X that tile the input. Each row of dx is written once, without clearing
+/// it first and without a scatter.
 template <class T>
 void tile_plain(const PoolSlab& slab, const T* dy, const std::uint8_t* taps, T* dx, bool add) {
   using D = hn::ScalableTag<T>;
@@ -183,7 +184,8 @@ void tile_plain(const PoolSlab& slab, const T* dy, const std::uint8_t* taps, T* 
   }
 }
 
-/// Windows of any kind: an element of dx is the sum over the outputs whose maximum it was, in their order.
+/// Backward for windows of any kind: an element of dx is the sum over the outputs whose maximum it was, in the order of
+/// the outputs.
 template <class T>
 void scatter_plain(const PoolSlab& slab, const T* dy, const std::uint8_t* taps, T* dx, bool add) {
   const Extent3 input = slab.input, output = slab.output, stride = slab.pool.stride;
@@ -205,7 +207,7 @@ void scatter_plain(const PoolSlab& slab, const T* dy, const std::uint8_t* taps, 
   }
 }
 
-/// The bytes of a vector of taps, widened to the lanes of T.
+/// Loads a vector of argmax indices, which are bytes, and widens them to the lanes of T.
 template <class DU>
 HWY_INLINE hn::Vec<DU> load_taps(DU du, const std::uint8_t* taps) {
   const hn::Rebind<std::uint8_t, DU> d8;
@@ -252,7 +254,7 @@ void forward_blocked(const PoolSlab& slab, const T* x, T* y, std::uint8_t* taps)
   }
 }
 
-/// Where windows tile the input, each voxel of dx is written once.
+/// Backward for windows that tile the input. Each voxel of dx is written once.
 template <class T>
 void tile_blocked(const PoolSlab& slab, const T* dy, const std::uint8_t* taps, T* dx, bool add) {
   constexpr index_t width = View<T>::lanes;
@@ -293,7 +295,8 @@ void tile_blocked(const PoolSlab& slab, const T* dy, const std::uint8_t* taps, T
   }
 }
 
-/// One row of outputs into the rows of dx under one row of their windows, whose first tap is `tap`.
+/// Adds one row of outputs to the rows of dx under one row of their windows. `tap` is the index of the first voxel of
+/// that row of the window.
 template <class T>
 void add_row_blocked(const PoolSlab& slab, index_t tap, const T* dy, const std::uint8_t* taps, T* dx) {
   constexpr index_t width = View<T>::lanes;
@@ -313,7 +316,8 @@ void add_row_blocked(const PoolSlab& slab, index_t tap, const T* dy, const std::
   }
 }
 
-/// Windows of any kind. Every lane may have its maximum elsewhere, so each voxel of a window takes what is its own.
+/// Backward for windows of any kind. Each lane may have its maximum at another voxel, so each voxel of a window takes
+/// its own lanes.
 template <class T>
 void scatter_blocked(const PoolSlab& slab, const T* dy, const std::uint8_t* taps, T* dx, bool add) {
   constexpr index_t width = View<T>::lanes;

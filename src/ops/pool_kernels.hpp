@@ -1,4 +1,4 @@
-// Max-pooling of slabs of one channel block (a feature map, where tensors are plain).
+// Max-pooling of Z ranges of one channel block, or of one feature map if tensors are plain.
 #pragma once
 
 #include <algorithm>
@@ -8,14 +8,14 @@
 
 namespace convolume::ops {
 
-/// Extents, and the planes that are written: of the output in the forward pass, of the input in the backward one.
+/// The extents, and the planes that are written: of the output in the forward pass, of the input in the backward pass.
 struct PoolSlab {
   MaxPool pool;
   Extent3 input, output;
   index_t z0, z1;
 };
 
-/// The planes of outputs whose windows reach into the planes [z0, z1) of the input; none, where begin >= end.
+/// Output planes whose windows reach into the planes [z0, z1) of the input; none if begin >= end.
 struct PoolPlanes {
   index_t begin, end;
 };
@@ -25,15 +25,15 @@ inline PoolPlanes outputs_touching(const MaxPool& pool, index_t outputs, index_t
           std::min(outputs, (z1 - 1) / pool.stride.z + 1)};
 }
 
-/// The pointers stand at plane 0 of dense blocks; taps likewise, a byte per element.
+/// The kernels. Pointers refer to plane 0 of dense blocks; `taps` holds the argmax indices, one byte per element.
 template <class T>
 struct PoolKernels {
   void (*forward)(const PoolSlab&, const T* x, T* y, std::uint8_t* taps);
-  /// Takes from dy what falls into the planes, wherever windows overlap: in the order of the outputs.
+  /// Writes the planes of dx in the Z range. If windows overlap, it adds gradients in the order of the outputs.
   void (*backward)(const PoolSlab&, const T* dy, const std::uint8_t* taps, T* dx, bool add);
 };
 
-/// The kernels of the current SIMD target.
+/// Returns the kernels of the current SIMD target.
 template <class T>
 PoolKernels<T> pool_kernels(Layout layout) noexcept;
 

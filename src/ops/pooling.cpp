@@ -18,7 +18,7 @@ void require_taps(const char* op, const Address<const std::uint8_t>& taps) {
   if (!taps.bound()) throw InvalidArgument(fmt::format("{}: taps has no data: bind a byte per stored element", op));
 }
 
-/// Where the taps of a channel block of y begin.
+/// Returns the offset of the argmax indices of a channel block of y.
 template <class T>
 index_t first_tap(const View<T>& y, const Part& part) {
   return (part.n * y.blocks() + part.block) * y.shape.extent.volume() * y.block_channels();

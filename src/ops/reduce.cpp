@@ -3,7 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/reduce.cpp"
 #include "hwy/foreach_target.h"
-// foreach_target comes first.
+// foreach_target.h must come first.
 #include "hwy/highway.h"
 
 #include "ops/simd-inl.hpp"
@@ -62,7 +62,7 @@ bool range_finite(const T* x, index_t n) {
   const auto zero = hn::Zero(d);
   for (index_t begin = 0; begin < n; begin += vectors_per_block * lanes) {
     const index_t end = std::min(n, begin + vectors_per_block * lanes);
-    // 0 * v is 0 for a finite v, else NaN, which no addition removes.
+    // 0 * v is 0 for a finite v, else NaN. Further additions keep NaN.
     auto total = zero;
     index_t i = begin;
     for (; i + lanes <= end; i += lanes) total = hn::MulAdd(hn::LoadU(d, x + i), zero, total);

@@ -5,22 +5,22 @@
 
 namespace convolume::ops {
 
-// The grouping of each sum follows from n and the SIMD target alone: not from alignment, nor from threads.
-// Thread-safe; nothing allocates.
+// The order of additions in each sum depends only on n and the SIMD target, not on alignment or threads. Thread-safe;
+// they allocate nothing.
 
-/// Sum of x[0, n).
+/// Returns the sum of x[0, n).
 template <class T>
 double sum(const T* x, index_t n) noexcept;
 
-/// Sum of (x[i] - center)².
+/// Returns the sum of (x[i] - center)².
 template <class T>
 double sum_of_squares(const T* x, index_t n, double center = 0) noexcept;
 
-/// Sum of a[i] * (b[i] - center).
+/// Returns the sum of a[i] * (b[i] - center).
 template <class T>
 double sum_of_products(const T* a, const T* b, index_t n, double center = 0) noexcept;
 
-/// Whether no x[i] is infinite or NaN. Stops at the first block that holds one.
+/// Returns whether no x[i] is infinite or NaN. Stops at the first block that contains one.
 template <class T>
 bool all_finite(const T* x, index_t n) noexcept;
 

@@ -8,7 +8,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/resample.cpp"
 #include "hwy/foreach_target.h"
-// foreach_target comes first.
+// foreach_target.h must come first.
 #include "hwy/highway.h"
 
 #include "ops/simd-inl.hpp"
@@ -17,10 +17,10 @@
 #define CONVOLUME_OPS_RESAMPLE_KERNELS
 namespace convolume::ops {
 namespace {
-/// A row of n voxels, each repeated `factor` times.
+/// Writes a row of n voxels, each repeated `factor` times.
 template <class T>
 using WidenRow = void (*)(index_t factor, index_t n, const T* x, T* y);
-/// A row of n voxels of dx from factor.z x factor.y rows of dy, strides apart.
+/// Writes a row of n voxels of dx: sums of factor.z x factor.y rows of dy, which lie stride_z and stride_y apart.
 template <class T>
 using SumRow = void (*)(const Extent3& factor, index_t n, const T* dy, index_t stride_z, index_t stride_y, T* dx,
                         bool add);
@@ -155,7 +155,7 @@ void repeat(T* to, const T* from, index_t n) {
   std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(T));
 }
 
-/// The planes of y in a part; a plane that equals the one before is copied from there.
+/// Writes the planes of y in a part. A plane that equals the previous plane is copied from it.
 template <class T>
 void widen_part(const View<const T>& x, const View<T>& y, const Extent3& factor, const Part& part) {
   const auto widen = kernels<T>(y.layout).widen;
@@ -179,7 +179,7 @@ void widen_part(const View<const T>& x, const View<T>& y, const Extent3& factor,
   }
 }
 
-/// The planes of dx in a part.
+/// Writes the planes of dx in a part.
 template <class T>
 void sum_part(const View<const T>& dy, const View<T>& dx, const Extent3& factor, const Part& part, bool add) {
   const auto sum = kernels<T>(dx.layout).sum;

@@ -1,6 +1,6 @@
 // Vector helpers of the ops kernels: partial loads and stores, element-wise maps, sums in double, exp-based functions.
 //
-// A tail is computed by the vector formula of the body on a partly filled vector, so that an element's bits do not
+// A tail is computed with the vector formula of the body, on a partly filled vector. So the bits of an element do not
 // depend on where a chunk begins or ends.
 #if defined(CONVOLUME_OPS_SIMD_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef CONVOLUME_OPS_SIMD_INL
@@ -27,11 +27,11 @@ HWY_INLINE index_t lanes_of(D d) {
   return static_cast<index_t>(hn::Lanes(d));
 }
 
-/// The first `count` elements at p, zero in the other lanes; touches no memory behind them.
+/// Loads the first `count` elements at p, and zero into the other lanes. Does not read memory behind them.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> load_first(D d, const T* p, index_t count) {
 #if HWY_CAP_GE256
-  // Masked loads of these targets do not fault on the lanes that are off.
+  // Masked loads of these targets do not fault on inactive lanes.
   if constexpr (std::is_floating_point_v<T>)
     return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(count)), d, p);
 #endif
@@ -67,7 +67,7 @@ HWY_INLINE void store_lanes(hn::Vec<D> v, D d, T* p, index_t count) {
   }
 }
 
-/// Every `stride`-th element from p, `count` of them.
+/// Loads every `stride`-th element from p on, `count` of them.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load_strided(D d, const T* p, index_t stride, index_t count) {
   HWY_ALIGN T buffer[hn::MaxLanes(d)] = {};
@@ -75,7 +75,7 @@ HWY_INLINE hn::Vec<D> load_strided(D d, const T* p, index_t stride, index_t coun
   return hn::Load(d, buffer);
 }
 
-/// y[i] = f(in[i]...). y may equal any of the inputs.
+/// Computes y[i] = f(in[i]...). y may equal any of the inputs.
 template <class D, class T, class F, class... In>
 HWY_INLINE void map_elements(D d, T* y, index_t n, const F& f, const In*... in) {
   const index_t lanes = lanes_of(d);
@@ -84,7 +84,7 @@ HWY_INLINE void map_elements(D d, T* y, index_t n, const F& f, const In*... in) 
   if (i < n) store_first(f(load_first(d, in + i, n - i)...), d, y + i, n - i);
 }
 
-/// Elements widened to the lanes of a vector of double.
+/// Loads `count` elements and widens them to double.
 template <class DD>
 HWY_INLINE hn::Vec<DD> load_double(DD dd, const double* p, index_t count) {
   return load_lanes(dd, p, count);
@@ -103,8 +103,8 @@ HWY_INLINE double add_up(DD dd, hn::Vec<DD> v) {
   return sum;
 }
 
-/// Sum over i of f(i, count), a vector of double for elements [i, i + count). Four accumulators hide the latency of the
-/// addition; their grouping is a function of n alone.
+/// Returns the sum over i of f(i, count), a vector of double for elements [i, i + count). Four accumulators hide the
+/// latency of the addition. The order of additions depends only on n and the lanes of a vector.
 template <class DD, class F>
 HWY_INLINE double sum_elements(DD dd, index_t n, const F& f) {
   const index_t lanes = lanes_of(dd);
@@ -153,7 +153,7 @@ class LaneSum {
   hn::Vec<DD> low_, high_;
 };
 
-/// exp(x) for x <= 0; NaN stays NaN. Highway's Exp gives zero for NaN.
+/// Computes exp(x) for x <= 0. NaN stays NaN; Highway's Exp would give zero for NaN.
 template <class D>
 HWY_INLINE hn::Vec<D> exp_nonpositive(D d, hn::Vec<D> x) {
   using T = hn::TFromD<D>;
@@ -162,12 +162,12 @@ HWY_INLINE hn::Vec<D> exp_nonpositive(D d, hn::Vec<D> x) {
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, inside));
 }
 
-/// sigmoid(x) and sigmoid(-x); neither cancels nor overflows.
+/// sigmoid(x) and sigmoid(-x), computed without cancellation and overflow.
 template <class D>
 struct SigmoidPair {
   hn::Vec<D> positive, negative;
 };
-/// `e` is exp(-|x|).
+/// Computes both; `e` must be exp(-|x|).
 template <class D>
 HWY_INLINE SigmoidPair<D> sigmoid_pair(D d, hn::Vec<D> x, hn::Vec<D> e) {
   using T = hn::TFromD<D>;
@@ -186,7 +186,7 @@ HWY_INLINE hn::Vec<D> sigmoid(D d, hn::Vec<D> x) {
 template <class D>
 HWY_INLINE hn::Vec<D> tanh(D d, hn::Vec<D> x) {
   using T = hn::TFromD<D>;
-  // tanh(20) is 1 in both types; Highway's range reduction is undefined far outside.
+  // tanh(20) rounds to 1 in both types. Highway's range reduction is undefined far outside this range.
   const auto limit = hn::Set(d, T{20});
   const auto clamped = hn::IfThenElse(hn::Le(hn::Abs(x), limit), x, hn::CopySign(limit, x));
   return hn::IfThenElse(hn::IsNaN(x), x, hn::Tanh(d, clamped));

@@ -6,14 +6,15 @@
 namespace convolume::plan {
 namespace {
 
-// FFTW reaches a sixth of the peak at smooth sizes (19-25 of 117 GFLOP/s), pruned kernel transforms about a fifth; the
-// reference loops accumulate in double, one voxel at a time, with a test per tap. The direct way comes close to the
-// peak.
+// Shares of the FMA peak. FFTW reaches a sixth of the peak at smooth sizes (19-25 of 117 GFLOP/s), and pruned kernel
+// transforms reach about a fifth. The reference loops accumulate in double, one voxel at a time, with a test per tap.
+// The direct engine comes close to the peak.
 constexpr double fftw_efficiency = 0.16;
 constexpr double pruned_efficiency = 0.2;
 constexpr double direct_efficiency = 0.92;
-// Every term of a depthwise sum is loaded, and boxes overlap: 0.66 was measured, less where rows are shorter than what
-// registers hold. A voxel of a channel block comes and goes; taps change their order one by one, to and fro.
+// In a depthwise sum, every operand is loaded, and the boxes that are read overlap. The measured share is 0.66, and
+// less if rows are shorter than what the registers hold. The other two constants are the cost of loading and storing a
+// voxel of a channel block, and of reordering a tap.
 constexpr double depthwise_efficiency = 0.66;
 constexpr double depthwise_row = 16;
 constexpr double depthwise_voxel_seconds = 1.1e-8;
@@ -22,8 +23,8 @@ constexpr double reference_efficiency = 0.004;
 constexpr double call_seconds = 1e-6;  // buffers, task and plan set-up of one transform
 constexpr double least_direct_rows = 4;
 
-/// Share of the pairs of a tap and a result whose voxel lies on a plane and row of the input: the direct way leaves out
-/// the others.
+/// Returns the share of (tap, output) pairs whose input voxel lies on a plane and a row of the input. The direct engine
+/// skips the other pairs.
 double share_inside(const ConvProblem& p) {
   double share = 1;
   const Extent3 output = p.output();
@@ -74,8 +75,9 @@ double fft_volume_seconds(const ConvProblem& p, const Extent3& transform, index_
   const double one = 2.5 * points * std::max(1.0, std::log2(points));
   const double pairs =
       static_cast<double>(p.in_channels) * static_cast<double>(p.out_channels) / static_cast<double>(p.groups);
-  // x and dy forward, y and dx backward; w forward and dw backward once per pair of channels, at as many complex
-  // multiply-adds per frequency as the kernel has voxels along its outermost axis.
+  // x and dy are transformed forward, y and dx backward. w is transformed forward and dw backward once per pair of
+  // channels. A kernel transform takes as many complex multiply-adds per frequency as the kernel has voxels along its
+  // outermost axis.
   const auto in = static_cast<double>(p.in_channels), out = static_cast<double>(p.out_channels);
   const double x = one_if(wanted.forward || wanted.weights) + one_if(wanted.data);
   const double y = one_if(wanted.data || wanted.weights) + one_if(wanted.forward);
@@ -96,7 +98,8 @@ double direct_seconds(const ConvProblem& p, const Wanted& wanted, const MachineM
   const auto padded = [&](index_t channels) { return static_cast<double>((channels + block - 1) / block * block); };
   const auto in = static_cast<double>(p.in_channels), out = static_cast<double>(p.out_channels);
   const double element = static_cast<double>(size_of(p.type));
-  // Lanes are channels of y, of dx, and of dy; sums over voxels keep the adders busy with a few channels of x at least.
+  // The lanes are channels of y (forward), of dx, and of dy (weight gradient). The weight gradient needs at least a few
+  // channels of x to keep the multiply-add units busy.
   const double multiplied = one_if(wanted.forward) * in * padded(p.out_channels) +
                             one_if(wanted.data) * out * padded(p.in_channels) +
                             one_if(wanted.weights) * std::max(in, least_direct_rows) * padded(p.out_channels);
@@ -106,14 +109,14 @@ double direct_seconds(const ConvProblem& p, const Wanted& wanted, const MachineM
   const double w = padded(p.in_channels) * padded(p.out_channels) * static_cast<double>(p.kernel.volume());
   const double moving = element * wanted.count() * (x + y) / (machine.dram_gb_per_s * 1e9);
   const double packing =
-      element * 4 / 3 * wanted.count() * w / (machine.dram_gb_per_s * 1e9);  // exchanged lanes, and sums, to and fro
-  // Blocked tensors are read while sums are made, plain ones before and after.
+      element * 4 / 3 * wanted.count() * w / (machine.dram_gb_per_s * 1e9);  // weights, transposed; sums
+  // Blocked tensors are read during the computation, plain tensors before and after it.
   const bool plain = p.x_layout == Layout::plain || p.y_layout == Layout::plain;
   return (plain ? computing + moving : std::max(computing, moving)) + packing + wanted.count() * call_seconds;
 }
 
 double reference_seconds(const ConvProblem& p, const Wanted& wanted, const MachineModel& machine) {
-  // Of a transposed convolution every tap is tried at every output voxel.
+  // For a transposed convolution, every tap is tried at every output voxel.
   const double tried = p.transposed ? static_cast<double>(p.stride.volume()) : 1.0;
   return seconds({.flops = wanted.count() * tried * p.flops(), .efficiency = reference_efficiency}, machine);
 }

@@ -1,4 +1,4 @@
-// Estimated seconds, from operations and bytes alone: no clock, no load, no thread count.
+// Estimates seconds from operations and bytes only. Estimates do not depend on clock, load or number of threads.
 #pragma once
 
 #include "convolume/cpu.hpp"
@@ -8,37 +8,38 @@ namespace convolume::plan {
 
 constexpr double one_if(bool counted) noexcept { return counted ? 1 : 0; }
 
-/// Directions that will be run: what estimates are sums over. Those of the tiled and the direct way are for problems
-/// that are not transposed, whose forward and data have changed places then; the others are as the problem has them.
+/// The directions that will be run. Estimates are sums over them. The tiled and the direct estimates take a problem
+/// that is not transposed, so for a transposed problem `forward` and `data` are swapped there. The other estimates use
+/// the directions of the problem itself.
 struct Wanted {
   bool forward = true, data = true, weights = true;
   double count() const noexcept { return one_if(forward) + one_if(data) + one_if(weights); }
 };
 
-/// Operations and bytes of a piece of work.
+/// The operations and bytes of a piece of work.
 struct Work {
   double flops = 0;       ///< floating-point operations
   double efficiency = 1;  ///< share of the FMA peak that such operations reach
-  double bytes = 0;       ///< bytes moved past the last cache level that holds them
-  double calls = 0;       ///< pieces that are set up one by one
+  double bytes = 0;       ///< bytes moved from and to memory beyond the last cache level that holds them
+  double calls = 0;       ///< pieces of work that are set up one by one
 };
 
-/// The larger of the two limits, one core, and the setting up.
+/// Returns the estimated time on one core: the larger of compute time and memory time, plus set-up time.
 double seconds(const Work& work, const MachineModel& machine);
 
-/// One full transform of so many operations.
+/// Returns the estimated time of one full transform of `flops` operations.
 double transform_seconds(double flops, const MachineModel& machine);
 
-/// The volume FFT way: `transform` is the extent that is transformed, `transforms` how many of these lie side by side
-/// (planes that need no transform along Z).
+/// Returns the estimated time of the fft_volume engine. `transform` is the transformed extent. `transforms` is the
+/// number of such extents side by side (planes, if there is no transform along Z).
 double fft_volume_seconds(const ConvProblem& problem, const Extent3& transform, index_t transforms,
                           const Wanted& wanted, const MachineModel& machine);
 
-/// The direct way: sums over taps with channels in the lanes. Depthwise problems, where a lane's sums are of its own
-/// channel, or one group.
+/// Returns the estimated time of the direct engine: sums over taps, with channels in the lanes. A problem with groups
+/// must be depthwise, so that a lane sums over its own channel only.
 double direct_seconds(const ConvProblem& problem, const Wanted& wanted, const MachineModel& machine);
 
-/// The reference loops.
+/// Returns the estimated time of the reference loops.
 double reference_seconds(const ConvProblem& problem, const Wanted& wanted, const MachineModel& machine);
 
 }  // namespace convolume::plan

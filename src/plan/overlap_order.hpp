@@ -1,4 +1,4 @@
-// The order in which results of tiles that overlap are added up.
+// The order in which overlapping results of tiles are added.
 #pragma once
 
 #include <vector>
@@ -7,19 +7,19 @@
 
 namespace convolume::plan {
 
-/// Pieces of a grid of tiles whose results overlap, and the order in which neighbours are added up: layers from both
-/// ends towards the middle, so that what they have in common is still in the caches; in a layer, even pieces before odd
-/// ones; in a piece, tiles in their order.
+/// Divides a grid of tiles with overlapping results into pieces, and orders the additions of neighbours. Layers come
+/// from both ends towards the middle, so that the planes that neighbours share are still in the caches. In a layer,
+/// even pieces come before odd pieces. In a piece, tiles come in ascending order.
 struct OverlapOrder {
-  Extent3 count{};  ///< tiles
-  Extent3 piece{};  ///< tiles of a piece: whole rows of a layer, or a part of one
+  Extent3 count{};  ///< tiles along each axis
+  Extent3 piece{};  ///< tiles of a piece: whole rows of a layer, or a part of one row
 
   OverlapOrder() = default;
   OverlapOrder(const Extent3& tiles, index_t group);
   Extent3 pieces() const noexcept;
-  /// Whether a tile at `a` along an axis goes before one at `b`.
+  /// Returns whether a tile at position `a` along an axis comes before one at position `b`.
   bool goes_before(int axis, index_t a, index_t b) const noexcept;
-  /// Layers in their order.
+  /// Returns the layers in their order.
   std::vector<index_t> layers() const;
 };
 

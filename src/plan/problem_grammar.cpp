@@ -48,8 +48,8 @@ Tokens tokenize(std::string_view text) {
   return tokens;
 }
 
-/// Values of a family along (d, h, w). A missing axis repeats the one before it; leading missing ones are `absent`,
-/// as in a 2-D problem.
+/// Returns the values of a family along (d, h, w). A missing axis repeats the axis before it. Leading missing axes are
+/// `absent`, as in a 2-D problem.
 Extent3 family(const Tokens& tokens, char prefix, index_t absent) {
   Extent3 result = Extent3::all(absent);
   for (int axis = 0; axis < 3; ++axis) {
@@ -102,7 +102,7 @@ ConvProblem parse_problem(std::string_view text) {
   p.dilation = family(tokens, 'd', 0) + Extent3::all(1);
   if (has_family(tokens, 'o')) {
     const Extent3 out = family(tokens, 'o', 1);
-    // What the output leaves over is padding behind; it may be negative where the last input voxels are not read.
+    // The rest of the output's reach is padding after the input. It is negative if the last input voxels are not read.
     const Extent3 span = p.span();
     for (int axis = 0; axis < 3; ++axis) {
       const index_t behind = (out[axis] - 1) * p.stride[axis] + span[axis] - p.input[axis] - p.pad_before[axis];

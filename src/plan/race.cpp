@@ -29,7 +29,8 @@ std::vector<double> race(std::size_t candidates, const RaceRules& rules,
   double least = 0;
   for (std::size_t i = 0; i < candidates; ++i) {
     seen[i] = seconds(i);
-    // A first call builds and allocates, or is held up; but what is as far behind as this need not be called again.
+    // The first call of a candidate builds and allocates, or may be interrupted, so each candidate is called twice. A
+    // candidate that is this much slower is not called again.
     if (i == 0 || seen[i] <= rules.hopeless * rules.hopeless * least) seen[i] = std::min(seen[i], seconds(i));
     least = i == 0 ? seen[i] : std::min(least, seen[i]);
   }

@@ -1,4 +1,4 @@
-// Who of several candidates is fastest, by a callback that measures: nothing here looks at a clock.
+// Finds the fastest of several candidates by a callback that measures. This code does not read a clock.
 #pragma once
 
 #include <cstddef>
@@ -8,20 +8,21 @@
 namespace convolume::plan {
 
 struct RaceRules {
-  int rounds = 5;             ///< at least
-  double min_seconds = 0.05;  ///< at least, for all rounds together
-  double max_seconds = 2;     ///< after it no round begins, but the first three always do
-  double hopeless = 5;        ///< so many times slower than the best in both of two calls: not measured further
-  double behind = 1.5;        ///< so many times slower than the best after three rounds: likewise
+  int rounds = 5;             ///< minimum number of rounds
+  double min_seconds = 0.05;  ///< minimum for all rounds together
+  double max_seconds = 2;     ///< no round begins after this time, except the first three
+  double hopeless = 5;        ///< drop a candidate that is this many times slower than the best in its first calls
+  double behind = 1.5;        ///< drop a candidate that is this many times slower than the best after three rounds
 };
 
-/// The median seconds of each candidate, who take turns; of one that was dropped, what was seen until then. `seconds`
-/// is called for each candidate twice before it counts, once where that is far more than hopeless. Ends early, after a
-/// whole round, where `go_on` says so.
+/// Runs an autotuning run: measures the candidates in turns. Returns the median seconds of each candidate; for a
+/// dropped candidate, what was measured until then. `seconds` is called twice for each candidate before the rounds, or
+/// once if it is far slower than `hopeless`. The run ends early, after a whole round, if `go_on` returns false.
 std::vector<double> race(std::size_t candidates, const RaceRules& rules,
                          const std::function<double(std::size_t)>& seconds, const std::function<bool()>& go_on = {});
 
-/// The fastest; but the first where nobody is faster by more than what two measurements of the same thing differ.
+/// Returns the fastest candidate. Returns the first one if no other is faster by more than the noise of two equal
+/// measurements.
 std::size_t winner(const std::vector<double>& seconds);
 
 }  // namespace convolume::plan

@@ -18,48 +18,53 @@ constexpr std::array<index_t, 32> extents{2,  3,  4,  5,  6,  7,  8,  9,  10, 11
                                           20, 21, 22, 24, 25, 26, 27, 28, 30, 32, 36, 40, 44, 48, 56, 64};
 constexpr std::array<index_t, 9> groups{1, 2, 3, 4, 6, 8, 12, 16, 24};
 
-// Shares of the FMA peak, measured (docs/performance.md): products; transforms, by how much of the L2 a spectrum takes;
-// transforms of kernels, most of whose lines are zero.
-// A product's share grows with the rows (tiles) that read a weight spectrum at once.
+// Measured shares of the FMA peak (docs/performance.md): for products; for transforms, depending on how much of the L2
+// a spectrum takes; for kernel transforms, most of whose lines are zero. The share of a product grows with the number
+// of rows (tiles) that read a weight spectrum together.
 double product_efficiency(double rows) {
   return rows >= 6 ? 0.9 : rows >= 4 ? 0.87 : rows >= 3 ? 0.84 : rows >= 2 ? 0.75 : 0.5;
 }
 constexpr double best_transform = 0.55, worst_transform = 0.38;
-constexpr double spilled_share = 0.08, least_spilled = 0.75;  // lost for each L2 that a group of tiles needs above two
-// Lines of more points do not fit the registers, and are stored and read again in between; measured.
+constexpr double spilled_share = 0.08, least_spilled = 0.75;  // lost per L2 size that a group needs above two
+// Longer lines do not fit into the registers, and are stored and loaded between passes; measured.
 constexpr index_t register_points = 16;
 constexpr double long_x_share = 0.85, long_zy_share = 0.88;
 constexpr double kernel_efficiency = 0.2, kernel_share = 0.4, kernel_seconds = 3e-6;
-constexpr double cropped_share = 0.75;  // of an inverse's operations, where only the valid part is wanted
-constexpr double tile_seconds = 1e-6, plane_seconds = 1e-7;  // setting up one tile of one channel block
-constexpr double waiting_share = 0.08;  // whatever the number of tasks: they begin and end at different times
-constexpr double idle_share = 0.3;      // of a worker's wait for the other: sometimes it finds other work
-// What sums over tiles with spectra of their own take beside that: every stage waits for memory at its ends; measured.
+constexpr double cropped_share = 0.75;  // share of an inverse's operations if only the valid part is needed
+constexpr double tile_seconds = 1e-6, plane_seconds = 1e-7;  // set-up of one tile of one channel block
+constexpr double waiting_share = 0.08;  // for any number of tasks, because they begin and end at different times
+constexpr double idle_share = 0.3;      // share of a worker's waiting that is lost; otherwise it finds other work
+// Factor for the weight gradient if its tiles have their own spectra: every stage then waits for memory in its prologue
+// and its epilogue; measured.
 constexpr double sums_share = 1.4;
-constexpr double most_spectra_bytes = 1 << 28;  // of x and dy, that one direction leaves to another
+constexpr double most_spectra_bytes = 1 << 28;  // of x and dy, if one direction keeps them for another
 constexpr double block_seconds = 1.2e-7;        // a call for one frequency block of a group: products, lines along Z
 
 struct Channels {
-  double terms, lanes;           // of the products
+  double terms, lanes;           // reduction channels and lanes of the products
   double in_blocks, out_blocks;  // 64-byte blocks to transform and to invert, per tile
 };
 
-/// Few channels of x are transformed with tiles in the lanes, where x is plain.
+/// Returns whether x has so few channels that, if it is plain, tiles instead of channels fill the lanes.
 bool few_channels(const ConvProblem& p) { return p.groups == 1 && 2 * p.in_channels < channel_block(p.type); }
 
-/// Whether taps along Z can be phases: each transforms x again, which costs little where its tiles share lanes.
+/// Returns whether Z can be unrolled into channels. Each tap along Z then transforms x again, which is cheap only if
+/// tiles share lanes.
 bool can_unfold(const ConvProblem& p, Direction direction) {
   return direction != Direction::backward_data && few_channels(p) && p.x_layout == Layout::plain && p.kernel.z > 1;
 }
 
-/// Of transforms of tiles whose group holds so many bytes. Extents with a prime factor above 7 take longer.
+/// Returns the rate (operations per second) of transforms of tiles whose group holds `held` bytes. Extents with a prime
+/// factor above 7 take longer.
 double transform_rate(const Extent3& tile, double held, const MachineModel& machine) {
   const auto l2 = static_cast<double>(machine.l2_bytes);
   const double spectrum = 128.0 * static_cast<double>(tile.z * tile.y * (tile.x / 2 + 1));
-  // From spectra of 0.28 of the L2 to 0.53; of planes, whose two passes meet in the L1, from one to three of these.
+  // Rises from 0 to 1 for spectra from 0.28 to 0.53 of the L2. For planes, whose two passes exchange data through the
+  // L1, it rises from one to three times the L1.
   const double outgrown = tile.z == 1 ? std::clamp((spectrum / static_cast<double>(machine.l1_bytes) - 1) / 2, 0.0, 1.0)
                                       : std::clamp((spectrum / l2 - 0.28) / 0.25, 0.0, 1.0);
-  // Either the tile does not fit or its group: what has left the L2 already cannot leave it again.
+  // Either the tile or its group exceeds the L2. Data that has left the L2 cannot leave it again, so only the larger
+  // loss counts.
   const double spilled = std::clamp(1 - spilled_share * (held / l2 - 2), least_spilled, 1.0);
   double efficiency =
       std::min(best_transform + outgrown * (worst_transform - best_transform), best_transform * spilled);
@@ -69,7 +74,7 @@ double transform_rate(const Extent3& tile, double held, const MachineModel& mach
   return efficiency * machine.gflops_per_core * 1e9;
 }
 
-/// Seconds per byte of memory that holds so much and is read by one core of several.
+/// Returns seconds per byte of a buffer of `bytes` bytes, if one of several cores reads it.
 double seconds_per_byte(double bytes, const MachineModel& machine) {
   if (bytes <= 0.5 * static_cast<double>(machine.l2_bytes)) return 0;
   const bool cached = bytes <= 0.6 * static_cast<double>(machine.l3_bytes);
@@ -78,7 +83,7 @@ double seconds_per_byte(double bytes, const MachineModel& machine) {
 
 class Model {
  public:
-  /// `shared`: with the tiles, and the spectra, of the other directions; `unfolded`: TiledWay::unfolded.
+  /// `shared`: the tiles and spectra are those of the other directions. `unfolded`: see TiledWay::unfolded.
   Model(const ConvProblem& p, Direction direction, bool shared, bool unfolded, const MachineModel& machine)
       : lattices_(p, unfolded),
         problem_(lattices_.dense),
@@ -96,7 +101,7 @@ class Model {
     few_ = !to_input && few_channels(p) && p.x_layout == Layout::plain;
     channels_.in_blocks = few_ ? static_cast<double>(terms) / block : std::ceil(static_cast<double>(terms) / block);
     channels_.out_blocks = std::ceil(static_cast<double>(results) / block);
-    // Of x every phase has channels of its own.
+    // Every phase of x has its own channels.
     const auto phases = static_cast<double>(lattices_.phases());
     (to_input ? channels_.out_blocks : channels_.in_blocks) *= phases;
     if (!to_input) channels_.terms *= phases;
@@ -104,10 +109,12 @@ class Model {
     element_ = static_cast<double>(size_of(p.type));
   }
 
-  /// Whether tiles go through all stages in groups: sums over all tiles and single channels do not.
+  /// Returns whether tiles go through all stages in groups. The weight gradient and depthwise convolutions do not use
+  /// groups.
   bool grouped() const { return direction_ != Direction::backward_weights && problem_.groups == 1; }
   const Extent3& kernel() const { return problem_.kernel; }
-  /// Tiles longer than needed to cover an axis at once are of no use.
+  /// Returns whether a tile extent is worth considering. Extents longer than one that covers the axis with one tile are
+  /// not.
   bool useful(int axis, index_t tile) const {
     const index_t kernel = problem_.kernel[axis];
     if (kernel == 1) return tile == 1;
@@ -117,13 +124,13 @@ class Model {
     return tile >= kernel && tile <= shorter;
   }
 
-  /// Of x and dy, all tiles.
+  /// Returns the bytes of the spectra of x and dy, over all tiles.
   double spectra_bytes(const TiledWay& way) const {
     const Parts p = parts(way);
     return p.tiles * p.tile_bytes;
   }
 
-  /// Whether one tile yields a whole axis of dx: what would wrap around is the zeros beside dy.
+  /// Returns whether one tile yields the whole axis of dx. Then only the zeros beside dy wrap around.
   bool covers(int axis, index_t tile) const {
     return direction_ == Direction::backward_data && problem_.groups == 1 && !shared_ &&
            tile >= domain_[axis] + std::max<index_t>({0, problem_.pad_before[axis], problem_.pad_after[axis]});
@@ -142,7 +149,7 @@ class Model {
     return way;
   }
 
-  /// Of all groups that are looked at.
+  /// Returns the tilings for all group sizes that are considered.
   std::vector<TiledWay> ways(const Extent3& tile) const {
     std::vector<TiledWay> all;
     for (const index_t group : groups) {
@@ -155,8 +162,8 @@ class Model {
   double tiles_of_layer(const TiledWay& way) const {
     return static_cast<double>(way.count.y * way.count.x * lattices_.residues());
   }
-  /// Layers of tiles whose taps share planes of x: as many as leave tasks enough, or one where lanes that stay empty
-  /// cost more than taps that are transformed apart.
+  /// Returns the number of layers of tiles whose taps share planes of x: as many as leave enough tasks. Returns 1 if
+  /// empty lanes would cost more than separate transforms for each tap.
   index_t planes_of(const TiledWay& way) const {
     constexpr double tasks = 12;
     constexpr index_t least = 4, most = 16;
@@ -169,11 +176,11 @@ class Model {
     const double apart = tiles_of_layer(way) / lanes * static_cast<double>(lattices_.w_step.z);
     return of_layer * transforms_of_plane(planes) < apart ? planes : 1;
   }
-  /// With the planes before the first one.
+  /// Returns how often a plane of x is transformed, including the extra planes before the first layer.
   double transforms_of_plane(index_t planes) const {
     return 1 + static_cast<double>(lattices_.w_step.z - 1) / static_cast<double>(planes);
   }
-  /// 64-byte blocks of x to transform, per tile.
+  /// Returns the number of 64-byte blocks of x to transform, per tile.
   double in_blocks(const TiledWay& way) const {
     if (way.planes == 1) return channels_.in_blocks;
     const double tiles = tiles_of_layer(way), lanes = static_cast<double>(channel_block(problem_.type));
@@ -181,7 +188,7 @@ class Model {
     return channels_.in_blocks / static_cast<double>(lattices_.w_step.z) * transforms_of_plane(way.planes) / filled;
   }
 
-  /// What the terms of a way are made of.
+  /// The quantities from which the cost of a tiling is computed.
   struct Parts {
     double tiles, frequencies, transform, kernels, w_bytes, tile_bytes, pair_bytes, multiplications;
   };
@@ -204,17 +211,19 @@ class Model {
   }
 
   bool depthwise() const { return problem_.groups > 1; }
-  /// Of a depthwise convolution every channel block goes its way alone, beside the spectrum of its weights.
+  /// Returns the bytes that a channel block of a depthwise convolution needs: it is handled separately, with the
+  /// spectrum of its weights.
   double own_bytes(const Parts& p) const {
     return 2 * p.pair_bytes * static_cast<double>(channel_block(problem_.type));
   }
   static double setting_up(const TiledWay& way) { return way.tile.z == 1 ? plane_seconds : tile_seconds; }
 
-  /// Both sides of a product stage: memory hides most of the shorter behind the longer.
+  /// Returns the time of a product stage. Most of the shorter of compute and memory time is hidden behind the longer
+  /// one.
   static double overlapped(double computing, double moving) {
     return std::max(computing, moving) + 0.3 * std::min(computing, moving);
   }
-  /// What tiles read and write in tensors.
+  /// Returns the bytes that tiles read and write in tensors.
   double voxel_bytes(const TiledWay& way, const Parts& p) const {
     const double block_bytes = element_ * static_cast<double>(channel_block(problem_.type));
     const auto read = static_cast<double>(way.overlap_add ? way.valid.volume() : way.tile.volume());
@@ -222,7 +231,7 @@ class Model {
     return p.tiles * block_bytes * (read * channels_.in_blocks + written * channels_.out_blocks);
   }
 
-  /// Of the direction that sums over tiles.
+  /// Returns the cost of the weight gradient, which sums over tiles.
   TiledCost sums_cost(const TiledWay& way) const {
     const Parts p = parts(way);
     const double spectra = p.tiles * p.tile_bytes;
@@ -239,16 +248,16 @@ class Model {
     };
     const double transforms = transforms_of(channels_.in_blocks);
     const double voxels = voxel_bytes(way, p);
-    // Sums of one channel block stay in the L2, and so do its spectra.
+    // The sums and the spectra of one channel block stay in the L2.
     if (depthwise()) return {.weights = {p.kernels, 0}, .transforms = {transforms, voxels}, .products = {products, 0}};
-    // Of few channels, parts of the tiles have sums of their own in the L2.
+    // If x has few channels, parts of the tiles have separate sums in the L2.
     if (few_ && p.w_bytes <= l2) {
       const double spilled = spilled_sums(p);
       return {.weights = {p.kernels, p.w_bytes},
               .transforms = {transforms_of(in_blocks(way)), voxels},
               .products = {products + staged_seconds(way, p) + spilled * 1e-9 / (machine_.l3_gb_per_s / 2), spilled}};
     }
-    // Both sides are transformed; sums travel once per chunk, spectra to memory and back.
+    // Both sides are transformed. Sums are read and written once per chunk; spectra go to memory and back.
     const double chunks = std::max(1.0, spectra / chunk_bytes);
     const double seconds = 2 * p.w_bytes * chunks * seconds_per_byte(p.w_bytes, machine_) +
                            2 * spectra * seconds_per_byte(std::min(spectra, chunk_bytes), machine_);
@@ -273,7 +282,7 @@ class Model {
     const double w_held = depthwise() ? own_bytes(p) / 2 : p.w_bytes;
     const double w_time = p.w_bytes * seconds_per_byte(w_held, machine_);
     const bool planar = way.tile.z == 1;
-    // Planes have no lines along Z; nor has a depthwise convolution products of its own for every frequency block.
+    // Planes have no lines along Z, and depthwise convolutions have no separate product for each frequency block.
     const double calls = planar || depthwise()
                              ? 0
                              : grouping.rounds * static_cast<double>(way.tile.y * (way.tile.x / 2 + 1)) *
@@ -288,14 +297,14 @@ class Model {
             .idle = (grouping.idle + waiting_share) * (transforms.seconds + products.seconds)};
   }
 
-  /// Bytes of sums that go to the L3 and back, once per step of a few tiles, where they leave the L2 to these.
+  /// Returns the bytes of sums that go to the L3 and back, once per step of a few tiles, if the sums leave the L2.
   double spilled_sums(const Parts& p) const {
     const double tile = p.pair_bytes * channels_.lanes;
     const auto step = static_cast<double>(tiles_of_step(tile, channel_block(problem_.type), machine_));
     return p.w_bytes + step * tile > static_cast<double>(machine_.l2_bytes) ? 2 * p.w_bytes * p.tiles / step : 0;
   }
 
-  /// Planes are written to the L2 on one side of the products and read on the other.
+  /// Returns the time to write planes to the L2 on one side of the products and to read them on the other.
   double staged_seconds(const TiledWay& way, const Parts& p) const {
     if (way.tile.z > 1) return 0;
     return 2 * p.tiles * p.pair_bytes * channels_.lanes * 1e-9 / (machine_.l2_gb_per_s / 2);
@@ -304,7 +313,7 @@ class Model {
   double kept_bytes(const Parts& p) const {
     return p.tiles * p.pair_bytes * static_cast<double>(channel_block(problem_.type)) * channels_.in_blocks;
   }
-  /// Spectra that are kept go to memory; voxels of dx that tiles share are read again.
+  /// Returns the time to write the kept spectra to memory, and to read again the voxels of dx that tiles share.
   double shared_seconds(const TiledWay& way, const Parts& p) const {
     const double block_bytes = element_ * static_cast<double>(channel_block(problem_.type));
     double bytes = kept_bytes(p);
@@ -312,8 +321,8 @@ class Model {
     return bytes * 1e-9 / (machine_.dram_gb_per_s / 2);
   }
 
-  /// Groups of tiles: how many tiles each, how many groups, and the share of time that one of two workers waits because
-  /// groups cannot be shared evenly, or have to follow others.
+  /// The groups of tiles: tiles per group, number of groups, and the share of time that one of two workers waits
+  /// because the groups cannot be divided evenly or must follow each other.
   struct Grouping {
     double tiles, rounds, idle;
   };
@@ -321,29 +330,29 @@ class Model {
     const double batch = static_cast<double>(problem_.batch), tiles = static_cast<double>(way.count.volume());
     const double all = batch * tiles;
     if (!way.overlap_add) {
-      // Groups are of one sample, and the last ones are what remains.
+      // A group lies in one sample; the last group holds the remaining tiles.
       const double group = std::min(static_cast<double>(way.group), tiles);
-      // Few channels have tiles in the lanes: as many as there are lanes go together, however few are multiplied at
-      // once.
+      // If x has few channels, tiles fill the lanes. As many tiles as there are lanes go together, even if fewer are
+      // multiplied at a time.
       const double together = few_ ? static_cast<double>(channel_block(problem_.type) * way.planes) : group;
       return {.tiles = group,
               .rounds = batch * std::ceil(tiles / group),
               .idle = idle_share * (2 * busier_of_two(batch, tiles, together) / all - 1)};
     }
-    // Pieces are of whole rows of a layer, or of a row.
+    // Pieces are whole rows of a layer, or parts of a row.
     const OverlapOrder order(way.count, way.group);
     const Extent3 pieces = order.pieces();
     const auto rounds = batch * static_cast<double>(pieces.volume()), piece = static_cast<double>(order.piece.volume());
     const auto runs = batch * static_cast<double>(way.count.z * (pieces.x > 1 ? way.count.y : 1));
-    // Two fronts of layers; classes of a layer's pieces follow each other.
+    // Layers advance from two sides. The classes of pieces in a layer follow each other.
     const index_t classes = (pieces.y > 1 ? 2 : 1) * (pieces.x > 1 ? 2 : 1);
     const double longest = all / rounds * static_cast<double>((pieces.z / 2 + 1) * classes);
     const double busier = std::max(busier_of_two(runs, all / runs, piece), longest);
     return {.tiles = all / rounds, .rounds = rounds, .idle = idle_share * (2 * busier / all - 1)};
   }
 
-  /// Tiles of the busier one of two workers, where the tiles of every run are taken so many together, and then what
-  /// remains.
+  /// Returns the tiles of the busier of two workers. The `tiles` tiles of each of `runs` runs are taken `together` at a
+  /// time; the rest is taken last.
   static double busier_of_two(double runs, double tiles, double together) {
     const double whole = std::floor(tiles / together), rest = tiles - whole * together;
     double busier = std::ceil(whole * runs / 2) * together, other = whole * runs * together - busier;
@@ -359,7 +368,7 @@ class Model {
   static constexpr double chunk_bytes = 32e6;
 
   plan::Lattices lattices_;
-  const ConvProblem& problem_;  // of the lattices
+  const ConvProblem& problem_;  // the dense problem of the components
   Direction direction_;
   bool shared_, unfolded_;
   const MachineModel& machine_;
@@ -369,8 +378,8 @@ class Model {
   double element_ = 4;
 };
 
-/// Calls consider(tile), once for each, with tiles of one extent, cut where an axis is shorter; then with one axis at a
-/// time of the best tile so far.
+/// Calls consider(tile) once for each tile. First come tiles of equal extents, cut if an axis is shorter. Then one axis
+/// of the best tile so far is varied at a time.
 template <class Useful, class Consider, class Best>
 void search_tiles(const Extent3& kernel, const Useful& useful, const Consider& consider, const Best& best) {
   std::set<std::array<index_t, 3>> seen;
@@ -409,7 +418,7 @@ bool faster(const Way& a, const Way& b) {
   return seconds_of(a) < seconds_of(b);
 }
 
-/// Every way that is looked at.
+/// Returns every tiling that is considered.
 std::vector<TiledWay> all_ways(const ConvProblem& problem, Direction direction, const MachineModel& machine) {
   std::vector<TiledWay> all;
   for (const bool unfolded : {false, true}) {
@@ -427,21 +436,21 @@ std::vector<TiledWay> all_ways(const ConvProblem& problem, Direction direction, 
 }
 
 bool can_share(const ConvProblem& problem, bool may_share) {
-  // Few channels of x are soon transformed again, and have tiles in the lanes where x is plain; of blocked x the bits
-  // are the same. Lattices of x begin at different places.
+  // If x has few channels, its transform is cheap to repeat. A plain x then has tiles in the lanes, and a blocked x
+  // must give the same bits. The polyphase components of x begin at different voxels.
   const Lattices lattices(problem);
   return may_share && problem.groups == 1 && !exchanges_zy(problem) && !few_channels(problem) &&
          lattices.residues() * lattices.phases() == 1;
 }
 
-/// Further tiles would meet in one voxel.
+/// Returns whether at most two tiles per axis overlap at one voxel.
 bool shareable(const Extent3& tile, const Extent3& kernel) {
   bool all = true;
   for (int axis = 0; axis < 3; ++axis) all = all && tile[axis] >= 2 * (kernel[axis] - 1);
   return all;
 }
 
-/// Likewise with the same tiles of y in all directions.
+/// Returns the tilings that use the same tiles of y in all directions.
 std::vector<TiledWays> all_shared_ways(const ConvProblem& problem, const MachineModel& machine) {
   const Model forward(problem, Direction::forward, true, false, machine);
   const Model data(problem, Direction::backward_data, true, false, machine);
@@ -465,7 +474,7 @@ std::vector<TiledWays> all_shared_ways(const ConvProblem& problem, const Machine
   return all;
 }
 
-/// Whether measuring one of them says what the other one would take.
+/// Returns whether two tilings are so similar that measuring one of them is enough.
 bool alike(const TiledWay& a, const TiledWay& b) {
   const auto factor = [](index_t m, index_t n) {
     return static_cast<double>(std::max(m, n)) / static_cast<double>(std::min(m, n));
@@ -478,7 +487,7 @@ bool alike(const TiledWays& a, const TiledWays& b) {
   return alike(a.forward, b.forward) && alike(a.data, b.data) && alike(a.weights, b.weights);
 }
 
-/// The best first.
+/// Returns at most `most` tilings, the best first, without tilings that are similar to a better one.
 template <class Way>
 std::vector<Way> rank(std::vector<Way> all, std::size_t most) {
   std::stable_sort(all.begin(), all.end(), faster<Way>);
@@ -491,7 +500,7 @@ std::vector<Way> rank(std::vector<Way> all, std::size_t most) {
   return ranked;
 }
 
-/// The problem whose tiles a direction's way is of.
+/// Returns the problem that is tiled in a direction.
 ConvProblem tiled_problem(const ConvProblem& problem, Direction direction) {
   return direction == Direction::backward_weights && exchanges_zy(problem) ? exchange_zy(problem) : problem;
 }
@@ -560,7 +569,7 @@ std::vector<TiledWays> rank_tiled_ways(const ConvProblem& problem, const Wanted&
 
 std::vector<TiledWays> rank_shared_ways(const ConvProblem& problem, bool may_share, const Wanted& wanted,
                                         const MachineModel& machine, std::size_t most) {
-  // What one direction leaves to another is of no use where one of them is not run.
+  // If one of the directions is not run, sharing spectra gains nothing.
   if (!can_share(problem, may_share) || wanted.count() < 3) return {};
   return rank(all_shared_ways(problem, machine), most);
 }

@@ -1,4 +1,4 @@
-// The tiled FFT way (DESIGN: overlap-save): which tiles, how many at a time, and what that should take.
+// The tiled FFT engine (overlap-save): the choice of tiles and group sizes, and their estimated cost.
 #pragma once
 
 #include <array>
@@ -11,16 +11,16 @@
 
 namespace convolume::plan {
 
-/// What a product per frequency sums over and yields. All three directions are alike but for these.
+/// The direction decides what a product per frequency sums over and yields. Otherwise the three directions are equal.
 enum class Direction { forward, backward_data, backward_weights };
 inline constexpr std::array directions{Direction::forward, Direction::backward_data, Direction::backward_weights};
 
-/// Of one core; bytes come from or go to beyond the L2.
+/// The cost of a stage on one core. `bytes` is the traffic beyond the L2.
 struct StageCost {
   double seconds = 0, bytes = 0;
 };
 struct TiledCost {
-  StageCost weights{};     ///< transforms of the weights; inverses of their gradient
+  StageCost weights{};     ///< transforms of the weights, or inverses of their gradient
   StageCost transforms{};  ///< of tiles, forward and inverse
   StageCost products{};
   double idle = 0;  ///< waiting for another worker
@@ -28,36 +28,37 @@ struct TiledCost {
   double seconds() const noexcept { return weights.seconds + transforms.seconds + products.seconds + idle; }
 };
 
-/// Tiles of `tile` voxels that yield `valid` = tile - kernel + 1 each, `count` of them along each axis, cover `domain`
-/// (y, or dx; of every lattice where stride or dilation make some). `group` tiles are transformed, multiplied and
-/// inverted together.
+/// A tiling. Tiles of `tile` voxels yield valid = tile - kernel + 1 voxels each, unless one tile covers the axis.
+/// `count` tiles along each axis cover `domain` (y or dx, or each of their polyphase components). `group` tiles are
+/// transformed, multiplied and inverted together.
 struct TiledWay {
   Extent3 tile{}, valid{}, domain{}, count{};
   index_t group = 1;
-  /// Not for backward data: taps along Z are phases of x (Lattices), and tiles are planes.
+  /// Z is unrolled into channels (im2col along Z): taps along Z are phases of x (Lattices), and tiles are planes. Not
+  /// for backward data.
   bool unfolded = false;
-  /// Unfolded: layers of tiles that one task goes through, so that taps share the planes of x that they read. (Sums
-  /// that do not fit into the L2 go through chunks of tiles, and share none.)
+  /// If `unfolded`: layers of tiles that one task handles, so that their taps share planes of x. (Sums that do not fit
+  /// into the L2 are computed in chunks of tiles, which share no planes.)
   index_t planes = 1;
-  /// Backward data only: the tiles cover y; what they yield overlaps by kernel - 1 voxels of dx and is added up.
+  /// Backward data only: the tiles cover y. Their results overlap by kernel - 1 voxels of dx and are added.
   bool overlap_add = false;
   TiledCost cost{};
 };
 
-/// Sums over tiles read lines along Z at a stretch: for planar kernels, which have none, Z and Y are exchanged. Not for
-/// depthwise problems, whose channels go alone.
+/// Returns whether Z and Y are swapped for the weight gradient. The weight gradient streams lines along Z, and planar
+/// kernels have no such lines. Depthwise problems are excluded, because each of their channels is handled separately.
 bool exchanges_zy(const ConvProblem& problem);
 ConvProblem exchange_zy(ConvProblem problem);
 
-/// Ways for all three directions, that of the weights for exchange_zy(problem) where exchanges_zy(problem): each its
-/// own; or the same tiles of y in all (`shared`), so that spectra of x from the forward pass and of dy from backward
-/// data serve the weights' gradient.
+/// The tilings of all three directions. The tiling of the weight gradient is for exchange_zy(problem) if
+/// exchanges_zy(problem). The directions have separate tilings, or they share the same tiles of y (`shared`). In the
+/// second case the weight gradient reuses the spectra of x from the forward pass and those of dy from backward data.
 struct TiledWays {
   TiledWay forward{}, data{}, weights{};
   bool shared = false;
   Wanted wanted{};
 
-  /// Of what is wanted.
+  /// Returns the estimated seconds of all wanted directions.
   double seconds() const noexcept {
     return one_if(wanted.forward) * forward.cost.seconds() + one_if(wanted.data) * data.cost.seconds() +
            one_if(wanted.weights) * weights.cost.seconds();
@@ -67,29 +68,31 @@ struct TiledWays {
   }
 };
 
-// Deterministic all; not for transposed problems; groups are 1 or as many as channels (depthwise: products are of
-// lanes). `may_share`: not where dx has an epilogue (it is y of a transposed problem), which sums of tiles cannot have.
+// All functions below are deterministic. Problems must not be transposed; groups must be 1 or the number of channels
+// (depthwise, where products are per lane). `may_share` must be false if dx has an epilogue (dx is then the y of a
+// transposed problem), because partial sums of tiles cannot have an epilogue.
 
-/// The best by operations and bytes.
+/// Returns the best tilings by estimated operations and bytes.
 TiledWays choose_tiled_ways(const ConvProblem& problem, bool may_share, const Wanted& wanted,
                             const MachineModel& machine);
 
-/// At most so many, each direction's best first, then the next best of each, and so on; none of them shared. One is
-/// left out where a better one of the same direction is like it: no axis of its tile longer or shorter by a fifth, nor
-/// twice or half as many tiles in a group.
+/// Returns at most `most` sets of separate tilings: the best tiling of each direction first, then the second best of
+/// each, and so on. A tiling is left out if it is similar to a better tiling of the same direction: every axis of its
+/// tile differs by less than a fifth, and its group size by less than a factor of two.
 std::vector<TiledWays> rank_tiled_ways(const ConvProblem& problem, const Wanted& wanted, const MachineModel& machine,
                                        std::size_t most);
-/// Likewise of shared tiles, by all directions that are wanted together. Empty where no tiles can be shared, or not all
-/// directions are wanted.
+/// Returns the same for shared tiles, ranked by the total time of all wanted directions. Returns nothing if tiles
+/// cannot be shared or not all directions are wanted.
 std::vector<TiledWays> rank_shared_ways(const ConvProblem& problem, bool may_share, const Wanted& wanted,
                                         const MachineModel& machine, std::size_t most);
 
-/// Of the tiles that share `lanes` of x, how many go together into the weights' gradient where its sums stay in the L2:
-/// sums are read and written once per step, and of small tiles of dy more fit beside them.
+/// Returns how many of the `lanes` tiles that share the lanes of x are added together to the weight gradient, if its
+/// sums stay in the L2. Sums are read and written once per step. The smaller the tiles of dy, the more of them fit
+/// beside the sums.
 index_t tiles_of_step(double tile_bytes, index_t lanes, const MachineModel& machine);
 
-/// What is chosen for a direction; the rest of a TiledWay follows from it (unfolded: tiles of one plane, where the
-/// kernel has several).
+/// The choice for one direction. The rest of a TiledWay follows from it. (Z is unrolled into channels if tiles are
+/// planes and the kernel has several.)
 struct TileChoice {
   Extent3 tile{};
   index_t group = 1;
@@ -97,7 +100,7 @@ struct TileChoice {
 };
 using TileChoices = std::array<TileChoice, directions.size()>;  ///< one for each of `directions`
 
-/// The ways of given tiles and groups. Throws InvalidArgument where such tiles cannot serve the problem.
+/// Returns the tilings for given tiles and groups. Throws InvalidArgument if such tiles do not fit the problem.
 TiledWays tiled_ways(const ConvProblem& problem, bool may_share, const Wanted& wanted, const MachineModel& machine,
                      const TileChoices& tiles, bool shared);
 
