@@ -1,4 +1,4 @@
-# Every library that the rooms use. A missing one ends the configuration with the Debian package that holds it.
+# Finds every library that the rooms use. If one is missing, the configuration ends and names its Debian package.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 

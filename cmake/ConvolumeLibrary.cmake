@@ -1,5 +1,5 @@
-# The library that users link and that is installed: the objects of all rooms in one shared library. Our own executables
-# and tests link the rooms themselves.
+# The installed library that users link: one shared library with the objects of all rooms. Our own executables and tests
+# link the rooms themselves.
 get_property(rooms GLOBAL PROPERTY CONVOLUME_ROOMS)
 get_property(external GLOBAL PROPERTY CONVOLUME_EXTERNAL)
 list(REMOVE_DUPLICATES external)

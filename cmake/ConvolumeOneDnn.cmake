@@ -1,5 +1,5 @@
-# oneDNN, a peer in the benchmarks and, with CONVOLUME_ONEDNN, an engine that is asked for by name: the target
-# convolume_onednn where it is found. Its own CMake package asks for OpenCL's headers, which nothing here needs.
+# Defines the target convolume_onednn if oneDNN is found. oneDNN is a peer in the benchmarks and, with CONVOLUME_ONEDNN,
+# an engine that is chosen only by name. Its own CMake package is not used, because it needs OpenCL headers.
 find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
 find_library(DNNL_LIBRARY dnnl)
 if(DNNL_INCLUDE_DIR AND DNNL_LIBRARY)

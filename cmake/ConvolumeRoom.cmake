@@ -1,23 +1,23 @@
-# One target per room. A room links the rooms below it and nothing else; tools/check_layers checks these edges.
+# One target per room. A room links only rooms below it; tools/check_layers checks these edges.
 
-# Warnings and code generation shared by all our targets; never exported.
+# Warnings and code generation for all our targets. They are never exported.
 add_library(convolume_private INTERFACE)
 target_compile_options(convolume_private INTERFACE
   -Wall -Wextra -Wconversion -Wno-sign-conversion -Wundef
-  # No contraction: a rounding must not depend on which compiler saw an a*b+c.
+  # No contraction, because a rounding must not depend on whether a compiler fuses a*b+c.
   -ffp-contract=off -fno-math-errno
   $<$<BOOL:${CONVOLUME_WERROR}>:-Werror>)
 if(CONVOLUME_SANITIZE)
   target_compile_options(convolume_private INTERFACE -fsanitize=${CONVOLUME_SANITIZE} -fno-omit-frame-pointer)
   if(CONVOLUME_SANITIZE MATCHES undefined)
-    # To look for null and misaligned pointers before each access doubles the time of the build. A null pointer ends
-    # the program anyway.
+    # Checks for null and misaligned pointers before each access double the build time. A null pointer ends the program
+    # anyway.
     target_compile_options(convolume_private INTERFACE -fno-sanitize-recover=undefined -fno-sanitize=null,alignment)
   endif()
   target_link_options(convolume_private INTERFACE -fsanitize=${CONVOLUME_SANITIZE})
 endif()
 
-# Highway targets: SSE4, AVX2 and AVX3 beside the SSE2 baseline of x86-64.
+# Highway targets: SSE4, AVX2 and AVX3, and the SSE2 baseline of x86-64.
 set(CONVOLUME_HWY_DISABLED "(HWY_SSSE3|HWY_AVX3_DL)")
 if(CONVOLUME_AVX2_ONLY)
   set(CONVOLUME_HWY_DISABLED "(HWY_SSSE3|HWY_SSE4|HWY_AVX3|HWY_AVX3_DL)")
@@ -38,9 +38,9 @@ function(convolume_room name)
   set_property(GLOBAL APPEND PROPERTY CONVOLUME_EXTERNAL ${ARG_EXTERNAL})
 endfunction()
 
-# convolume_kernels(SOURCES...): files of vector code, of the room whose list file calls this. Sanitizers watch what
-# kernels read and write in memory; each of the thousands of values that they hold in registers as well would take
-# minutes to compile.
+# convolume_kernels(SOURCES...) marks files with vector code, in the room whose CMakeLists.txt calls it. Sanitizers
+# check the memory accesses of kernels. To check each of the thousands of values in registers too would take minutes to
+# compile.
 function(convolume_kernels)
   if(CONVOLUME_SANITIZE MATCHES undefined)
     set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_OPTIONS -fno-sanitize=undefined)

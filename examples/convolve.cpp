@@ -1,4 +1,5 @@
-// A 5 x 5 x 5 convolution of 8 -> 8 channels, forward and back: plan once, prepare the weights, keep the spectra of x.
+// A 5 x 5 x 5 convolution from 8 to 8 channels, forward and backward: plan once, prepare the weights, keep the spectra
+// of x.
 #include <cstdio>
 
 #include <convolume/convolume.hpp>

@@ -56,7 +56,7 @@ constexpr Part parts[] = {
     {"", &Parameter::value}, {"moment1/", &Parameter::moment1}, {"moment2/", &Parameter::moment2}};
 
 std::vector<index_t> dimensions(const Shape5& s) {
-  // Vectors keep one axis, weights PyTorch's five.
+  // Vectors (biases, gamma, beta) are stored with one axis, weights with PyTorch's five axes.
   if (s.n == 1 && s.extent == Extent3{1, 1, 1}) return {s.c};
   return {s.n, s.c, s.extent.z, s.extent.y, s.extent.x};
 }
@@ -93,7 +93,7 @@ CheckpointHeader read_checkpoint_header(const std::filesystem::path& file) {
 CheckpointHeader load_checkpoint(const std::filesystem::path& path, Parameters& parameters) {
   const auto file = io::read_safetensors(path);
   CheckpointHeader header = header_of(file, path);
-  // Everything is checked before anything is written, so that a refused file leaves the parameters as they were.
+  // The first pass checks everything and the second pass writes, so a rejected file leaves the parameters unchanged.
   for (const bool write : {false, true}) {
     for (const Part& part : parts) {
       for (Parameter& p : parameters.all()) {

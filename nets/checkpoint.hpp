@@ -1,4 +1,5 @@
-// A training run's state in one safetensors file: parameters, optimiser, position, numerics record, the net itself.
+// Stores a training run's state in one safetensors file: parameters, optimiser state, position in the run, numerics
+// record, and the net itself.
 #pragma once
 
 #include <filesystem>
@@ -10,25 +11,25 @@
 
 namespace convolume::nets {
 
-/// What a checkpoint says beside its tensors. Holds no clock, path, host or thread count: equal states give equal
-/// bytes.
+/// Everything that a checkpoint holds beside its tensors. It holds no clock time, path, host name or thread count, so
+/// equal states give equal bytes.
 struct CheckpointHeader {
   NetSpec net;
   std::int64_t iteration = 0;
   std::uint64_t seed = 0;
   std::string numerics;     ///< text of the numerics record
-  std::string data_digest;  ///< of the training data
+  std::string data_digest;  ///< digest of the training data
   std::string normalisation;
 };
 
 /// Replaces the file as a whole. Throws IoError.
 void save_checkpoint(const std::filesystem::path& file, const CheckpointHeader& header, const Parameters& parameters);
 
-/// Header alone, checked against the file's digest. Throws IoError, FormatError naming file and field.
+/// Reads the header alone and checks the file's digest. Throws IoError, and FormatError naming file and field.
 CheckpointHeader read_checkpoint_header(const std::filesystem::path& file);
 
-/// Parameters (and, where `parameters` are for training, the optimiser's state) from a file. Throws FormatError naming
-/// file and tensor where the file belongs to another net.
+/// Loads the parameters from a file. If `parameters` are for training, it loads the optimiser's state too. Throws
+/// FormatError naming file and tensor if the file belongs to another net; `parameters` are unchanged then.
 CheckpointHeader load_checkpoint(const std::filesystem::path& file, Parameters& parameters);
 
 }  // namespace convolume::nets

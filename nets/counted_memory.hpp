@@ -1,4 +1,4 @@
-// How many bytes are asked for at once.
+// A memory resource that counts the bytes in use.
 #pragma once
 
 #include <atomic>
@@ -7,20 +7,20 @@
 
 namespace convolume::nets {
 
-/// Passes requests on and counts the bytes of blocks that are handed out, as they were asked for: neither rounded up to
-/// what an allocator makes of them nor what it keeps. Thread-safe as its upstream is.
+/// Forwards requests to an upstream resource and counts the bytes of all live blocks. It counts the requested bytes:
+/// neither the allocator's rounding nor what the allocator keeps is included. As thread-safe as its upstream.
 class CountedMemory final : public std::pmr::memory_resource {
  public:
   explicit CountedMemory(std::pmr::memory_resource* upstream) : upstream_(upstream) {}
 
   std::size_t live() const noexcept { return live_.load(std::memory_order_relaxed); }
-  /// The most at once since the last forget_peak().
+  /// Returns the highest value of live() after the last forget_peak().
   std::size_t peak() const noexcept { return peak_.load(std::memory_order_relaxed); }
-  /// While nobody allocates.
+  /// Sets the peak to live(). Call it only while no thread allocates.
   void forget_peak() noexcept { peak_.store(live(), std::memory_order_relaxed); }
 
  private:
-  // Relaxed throughout: each counter is read for its own sake, and nothing is handed over through them.
+  // All operations are relaxed: each counter is only read for its own value and publishes no other data.
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
     void* block = upstream_->allocate(bytes, alignment);
     const std::size_t now = live_.fetch_add(bytes, std::memory_order_relaxed) + bytes;

@@ -15,9 +15,9 @@
 namespace convolume::nets {
 namespace {
 
-constexpr std::uint32_t sampling = 0x20000000;  // purpose word of the random numbers drawn here
+constexpr std::uint32_t sampling = 0x20000000;  // purpose word in the keys of the random numbers drawn here
 
-/// "${NAME}" replaced by the environment variable; relative paths start at the description.
+/// Replaces "${NAME}" by the environment variable. Relative paths are relative to the folder of the description.
 std::string expand(TomlTable& t, const std::string& key, const std::string& value,
                    const std::filesystem::path& directory) {
   std::string result;
@@ -32,7 +32,7 @@ std::string expand(TomlTable& t, const std::string& key, const std::string& valu
                          value.substr(end + 1)),
              key);
     }
-    // What a variable holds is taken as it is, a "${" in it included.
+    // The variable's value is inserted as it is: a "${" in the value is not expanded again.
     result += value.substr(at, begin - at) + variable;
     at = end + 1;
   }
@@ -217,7 +217,7 @@ PatchDraw PatchDraw::draw(const Dataset& data, const Extent3& patch, std::uint64
     return static_cast<index_t>(uniform_below(key, counter++, static_cast<std::uint64_t>(n)));
   };
   PatchDraw draw;
-  // Volumes are drawn by the number of patches that they hold.
+  // A volume is drawn with a probability proportional to the number of patches that it holds.
   const auto places_of = [&](const LabelledVolume& volume) {
     return volume.image.shape().extent - patch + Extent3::all(1);
   };
@@ -238,7 +238,7 @@ void copy_patch(const Tensor<float>& volume, const PatchDraw& draw, const Extent
                 const View<float>& target, index_t n) {
   const Extent3 e = volume.shape().extent;
   const index_t stride[3] = {e.y * e.x, e.x, 1};
-  // Voxel (z, y, x) of the turned patch is source + z * step[0] + y * step[1] + x * step[2].
+  // Voxel (z, y, x) of the flipped and transposed patch is source + z * step[0] + y * step[1] + x * step[2].
   const float* source = volume.data();
   index_t step[3];
   for (int axis = 0; axis < 3; ++axis) {

@@ -33,7 +33,7 @@ std::string mebibytes(double bytes) { return fmt::format("{:.1f} MiB", bytes / 1
 
 std::string mebibytes(std::size_t bytes) { return mebibytes(static_cast<double>(bytes)); }
 
-/// Item by item.
+/// Returns the memory section of the report, one line per item.
 std::string memory_text(const TrainingMemory& memory, std::int64_t parameters, double spectra, int threads) {
   std::string text = fmt::format("memory          {} at the peak of a training iteration on {} thread{}:\n",
                                  mebibytes(memory.peak()), threads, threads == 1 ? "" : "s");

@@ -7,7 +7,7 @@
 namespace convolume::nets {
 namespace {
 
-/// Appends nodes by name; an input of 0 is the net's input, i + 1 is node i.
+/// Appends nodes by name. Input 0 is the net's input, input i + 1 is node i.
 class Builder {
  public:
   std::size_t add(std::string name, std::vector<std::size_t> inputs, NodeKind kind) {

@@ -19,7 +19,8 @@ Tensor<float> read(const std::string& text, std::pmr::memory_resource* memory) {
   return io::read_volume(file, {.dataset = dataset}, memory);
 }
 
-/// One number may stand for all axes, so that a thin patch is no error as long as some axis can hold the overlap.
+/// Checks the overlap against the longest axis of the patch. One number may stand for all axes, so a thin patch is no
+/// error as long as some axis can hold the overlap.
 void check_overlap(const std::optional<Extent3>& overlap, const Extent3& patch) {
   const index_t most = std::max({patch.z, patch.y, patch.x}) - 1;
   for (int axis = 0; axis < 3 && overlap; ++axis) {
@@ -36,7 +37,7 @@ bool infer(const InferOptions& o) {
   Scheduler scheduler(o.threads > 0 ? o.threads : default_threads());
   const CheckpointHeader header = read_checkpoint_header(o.checkpoint);
   const Extent3 patch = o.patch.value_or(header.net.patch);
-  // Behind the inference these errors would come hours later.
+  // These checks come first: after the inference they could come hours later.
   io::check_writable(o.output, infer_shapes(header.net, patch).output().channels);
   check_overlap(o.overlap, patch);
   Parameters parameters(header.net, false, 0, &memory);

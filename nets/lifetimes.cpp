@@ -11,15 +11,15 @@
 namespace convolume::nets {
 namespace {
 
-/// Steps that lie between the last use of a buffer and the first of one that takes over its bytes: so many layers may
-/// run beside each other as if nothing was shared.
+/// Least number of steps between the last use of a buffer and the first use of a buffer that takes over its bytes. So
+/// many layers may run at the same time as if they shared no memory.
 constexpr int slack = 1;
-/// The same before an engine's buffers. Weight spectra of the way back need nothing but the weights, and fill the time
-/// in which small layers leave workers idle: on a U-Net as much slack as other buffers have made them wait, and workers
-/// idle for 7 % of an iteration in place of 3.
+/// The same for an engine's working buffers. Weight spectra of the backward pass depend only on the weights, so they
+/// fill the time in which small layers leave workers idle. With the smaller slack of other buffers they had to wait: on
+/// a U-Net workers were idle for 7 % of an iteration instead of 3 %.
 constexpr int working_slack = 3;
 
-constexpr int not_a_number = 0xFF;  // in every byte; of float and double
+constexpr int not_a_number = 0xFF;  // in every byte: NaN as float and as double
 
 }  // namespace
 
@@ -133,7 +133,8 @@ Ready Lifetimes::enter(TaskGraph& graph, std::span<const Buffer> buffers, const 
     if (held.first != steps_ || held.lasting) continue;
     for (const TaskId task : gate_of(held)) gate.push_back(task);
     if (mode_ != MemoryMode::slab || held.place != nullptr) continue;
-    // Not before the first part of the input is there: what could start at once would take its memory at once.
+    // Memory is taken only after the first part of the input is ready. Tasks without dependencies would all take their
+    // memory at the start of the run.
     std::vector<TaskId> after;
     input.collect(0, 0, 1, 0, 1, after);
     gate.push_back(graph.add(
@@ -157,7 +158,8 @@ void Lifetimes::leave(TaskGraph& graph, std::span<const Buffer> buffers, TaskId 
   }
 }
 
-/// A task of its own class: what waits for the memory need not wait behind other work, and a cancelled run frees it.
+/// Appends a task of class `release`: tasks that wait for the memory then need not wait behind other work, and a
+/// cancelled run still frees the memory.
 void Lifetimes::append_free(TaskGraph& graph, Held& held, std::span<const TaskId> users) {
   held.freed = graph.add(
       {.name = "free memory", .cost = 0, .task_class = TaskClass::release},

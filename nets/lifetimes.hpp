@@ -1,4 +1,4 @@
-// When the tensors and spectra of a task graph live, and where.
+// Decides when the tensors and spectra of a task graph live, and where in memory.
 #pragma once
 
 #include <cstddef>
@@ -16,40 +16,43 @@
 
 namespace convolume::nets {
 
-/// The buffers of a graph. Its steps (a layer's forward pass, say) are appended one after the other, each with the
-/// buffers that its tasks use. Of a mode that frees buffers within a run the graph is appended twice: as a draft, which
-/// never runs and shows when every buffer is used first and last, and, after plan(), for good.
+/// Assigns memory to the buffers of a task graph. The graph's steps (for example a layer's forward pass) are appended
+/// one after the other, each with the buffers that its tasks use. In a memory mode that frees buffers within a run, the
+/// graph is appended twice. The first graph is a draft: it never runs, and it shows the first and the last use of every
+/// buffer. The second graph is appended after plan(), and it runs.
 ///
-/// Two buffers share bytes of the arena only where a task that follows every task of all steps of the one comes before
-/// the tasks of the other's first step: order in the graph, not in time, so that no number of threads and no delay can
-/// bring them together. A buffer that is `lasting`, because it is used between runs or by the next one, shares with
-/// none. What engines of convolutions keep between the tasks of one step has its place there too: workspace(). Of such
-/// a buffer not all tasks of the step count, but those that wait for Workspace::Buffer::ready, and the last of them.
+/// Two buffers share bytes of the arena only if the graph orders them: some task follows every task of all steps that
+/// use the earlier buffer, and precedes the tasks of the later buffer's first step. The order does not depend on time,
+/// so the two are never live together on any number of threads. A `lasting` buffer is used between runs or by the next
+/// run, so it shares bytes with no other buffer. Buffers that convolution engines keep between the tasks of one step
+/// lie in the arena too; see workspace(). For such a buffer not all tasks of the step count: only the tasks that wait
+/// for Workspace::Buffer::ready and the last tasks that use the buffer.
 ///
-/// Building is single-threaded. The graph must not outlive this, nor run while it is planned.
+/// Building is single-threaded. The graph must not outlive this object, and must not run while it is planned.
 class Lifetimes {
  public:
   using Buffer = std::size_t;
-  enum class Content { tensor, spectra, weights, working };     ///< `working`: of an engine, within one step
-  static constexpr Buffer no_buffer = static_cast<Buffer>(-1);  ///< may stand in lists of a step
+  enum class Content { tensor, spectra, weights, working };     ///< `working`: an engine's buffer within one step
+  static constexpr Buffer no_buffer = static_cast<Buffer>(-1);  ///< allowed in a step's list of buffers; ignored
 
-  /// With `poison`, what is freed within a run is filled with NaN: a test of the plan.
+  /// If `poison` is set, buffers that are freed within a run are filled with NaN. This is a test of the memory plan.
   Lifetimes(MemoryMode mode, std::pmr::memory_resource* memory, bool poison);
   ~Lifetimes();
   Lifetimes(const Lifetimes&) = delete;
   Lifetimes& operator=(const Lifetimes&) = delete;
 
-  /// Whether graphs are appended twice.
+  /// Returns whether graphs are appended twice, first as a draft.
   bool planned() const { return mode_ != MemoryMode::apart; }
   Buffer add(std::size_t bytes);
-  /// What a plan keeps; it must outlive this. Apart, it takes its memory itself.
+  /// Adds the cache of a plan, which must outlive this object. In mode `apart` (separate) it allocates its own memory.
   Buffer add(Spectra& spectra, bool lasting = false);
   Buffer add(PreparedWeights& weights, bool lasting = false);
-  /// What Address::in() takes; null where no task has given the buffer memory yet.
+  /// Returns the pointer for Address::in(). It points to null until a task has given memory to the buffer.
   void* const* slot(Buffer buffer) const { return &held_[buffer].address; }
 
-  /// Appends a step, append(gate), and returns what it returns. All tasks that write to a buffer which is used for the
-  /// first time have to wait for `gate`. `input` is what the step waits for in any case.
+  /// Appends a step by calling append(gate), and returns its result. `gate` is the step's dependency on earlier users
+  /// of the memory: all tasks that write to a buffer in its first step must wait for it. `input` is what the step waits
+  /// for in any case.
   template <class Append>
   auto step(TaskGraph& graph, std::vector<Buffer> buffers, const Ready& input, const Append& append) {
     keep_each_once(buffers);
@@ -60,14 +63,15 @@ class Lifetimes {
     leave(graph, buffers, begin);
     return done;
   }
-  /// For the tasks of a step, while it is appended; null where they take and free their buffers themselves.
+  /// Returns the workspace for the tasks of a step while the step is appended. Returns null if the tasks allocate and
+  /// free their working buffers themselves.
   Workspace* workspace() { return mode_ == MemoryMode::arena ? &working_ : nullptr; }
 
-  /// Decides by the draft. Whatever is appended from now on is for good.
+  /// Plans the memory from the draft. All steps that are appended from now on belong to the graph that runs.
   void plan();
-  /// Takes the memory that the plan holds for good; afterwards the graph may run.
+  /// Allocates the arena and places the buffers in it. The graph may run afterwards.
   void place();
-  /// Bytes that the arena takes, and what all buffers of a kind would take apart.
+  /// Return the bytes of the arena, and the bytes that all buffers of one kind would take if they were separate.
   std::size_t arena_bytes() const { return arena_bytes_; }
   std::size_t buffer_bytes(Content content) const;
 
@@ -77,23 +81,24 @@ class Lifetimes {
     Content content = Content::tensor;
     bool lasting = false;
     void* address = nullptr;
-    std::function<void(void*)> place{};  // of spectra: use this memory
-    std::function<void()> release{};     // of spectra: free what they took themselves
-    int first = -1, last = -1;           // steps
-    std::vector<TaskId> users{};         // of the graph that is appended for good
+    std::function<void(void*)> place{};  // caches only: makes the cache use this memory
+    std::function<void()> release{};     // caches only: frees the memory that the cache allocated itself
+    int first = -1, last = -1;           // steps of the first and last use; -1: never used
+    std::vector<TaskId> users{};         // tasks that use it, in the graph that runs
     std::size_t offset = 0;
-    std::vector<Buffer> earlier{};  // whose bytes it takes over
-    bool taken_over = false;        // by a later one
-    TaskId freed = -1;              // the task behind its last use
+    std::vector<Buffer> earlier{};  // buffers whose bytes this one takes over
+    bool taken_over = false;        // whether a later buffer takes over its bytes
+    TaskId freed = -1;              // task that follows its last use
   };
 
-  /// Of the draft, the n-th buffer that an engine asks for; afterwards the n-th one gets its place.
+  /// Hands out buffers to engines. The n-th request in the draft defines the n-th buffer; the n-th request in the
+  /// second graph gets that buffer's place in the arena.
   struct Working final : Workspace {
     explicit Working(Lifetimes& all) : lifetimes(all) {}
     Buffer take(TaskGraph& graph, std::size_t bytes) override;
     void free(TaskGraph& graph, const Buffer& buffer, std::span<const TaskId> last) override;
 
-    /// From the begin of a step to its end.
+    /// Marks the time from the begin of a step to its end.
     struct Step {
       explicit Step(Working& all) : working(all) { working.within_step = true; }
       ~Step() { working.within_step = false; }
@@ -108,18 +113,18 @@ class Lifetimes {
     bool within_step = false;
   };
 
-  /// A layer may read one tensor twice. Leaves out what is none.
+  /// Removes duplicates, because a layer may read one tensor twice, and removes `no_buffer`.
   static void keep_each_once(std::vector<Buffer>& buffers);
   Ready enter(TaskGraph& graph, std::span<const Buffer> buffers, const Ready& input);
   void leave(TaskGraph& graph, std::span<const Buffer> buffers, TaskId begin);
-  /// Notes that the current step uses the buffer.
+  /// Records that the current step uses the buffer.
   void use(Held& held) const {
     if (held.first < 0) held.first = steps_;
     held.last = steps_;
   }
-  /// The tasks behind the last use of those whose bytes it takes over.
+  /// Returns the tasks that follow the last uses of the buffers whose bytes `held` takes over.
   std::vector<TaskId> gate_of(const Held& held) const;
-  /// The task behind the last use.
+  /// Appends the task that follows the last use of `held`.
   void append_free(TaskGraph& graph, Held& held, std::span<const TaskId> users);
   bool in_arena(const Held& held) const { return held.bytes > 0 && (held.lasting || held.first >= 0); }
   void take(Held& held);
@@ -128,7 +133,7 @@ class Lifetimes {
   MemoryMode mode_;
   std::pmr::memory_resource* memory_;
   bool poison_, planned_ = false;
-  std::deque<Held> held_;  // a slot must not move
+  std::deque<Held> held_;  // a deque, because a slot must not move
   Working working_{*this};
   int steps_ = 0;
   std::size_t arena_bytes_ = 0;

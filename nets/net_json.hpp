@@ -1,4 +1,4 @@
-// A net as JSON, for other implementations of it.
+// Writes a net as JSON, for other implementations of the same net.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace convolume::nets {
 
-/// The description with all that follows from it written out: generators expanded to nodes, defaults and inputs named,
-/// shapes of weights, what joins crop. Keys are those of the TOML file; nodes have further ones: "extent" of the
-/// output, "weight_shape" (convolutions), "channels" (norms), "crop": the first voxel that is taken of each input
-/// (concat, add). Throws ConfigError where shapes do not work out.
+/// Returns the description with everything that follows from it written out: generators are expanded to nodes, and
+/// defaults, inputs, weight shapes and crops are named. Keys are the keys of the TOML file. Nodes have further keys:
+/// "extent" of the output, "weight_shape" (convolutions), "channels" (norms), and "crop" (concat, add): the first voxel
+/// that is taken of each input. Throws ConfigError if the shapes do not fit together.
 std::string to_json(const NetSpec& spec);
 
 }  // namespace convolume::nets

@@ -14,7 +14,7 @@ namespace {
   throw ConfigError(fmt::format("{}: node '{}': {}", place, node.name, message));
 }
 
-/// A window of `span` voxels that moves by `stride` over an input padded by `pad`.
+/// Returns the view of a window of `span` voxels that moves by `stride` over an input padded by `pad`.
 AxisView windowed(AxisView a, index_t span, index_t stride, index_t pad) {
   const double s = static_cast<double>(span), p = static_cast<double>(pad);
   a.origin += ((s - 1) / 2 - p) * a.jump;
@@ -146,21 +146,22 @@ class Inference {
     out_->padded_before[axis] = std::clamp<index_t>(before, 0, out_->extent[axis]);
     out_->padded_behind[axis] = std::clamp<index_t>(behind, 0, out_->extent[axis]);
   }
-  /// Of outputs whose window touches padding, or an input voxel that padding had a part in.
+  /// Marks outputs whose window touches padding, or touches an input voxel that depends on padding.
   void pad_window(int axis, index_t span, index_t stride, index_t pad) {
     const NodeShape& in = input();
     const index_t touched = in.padded_before[axis] + pad;
     const index_t last_clean = floor_div(in.extent[axis] - in.padded_behind[axis] + pad - span, stride);
     set_padded(axis, (touched + stride - 1) / stride, out_->extent[axis] - 1 - last_clean);
   }
-  /// Of outputs that an input voxel with a part of padding reaches, or would reach from outside.
+  /// Marks outputs that receive a term from an input voxel that depends on padding, or would receive one from outside
+  /// the input.
   void pad_transposed(int axis, index_t span, index_t stride, index_t pad) {
     const NodeShape& in = input();
     set_padded(axis, (in.padded_before[axis] - 1) * stride + span - pad,
                out_->extent[axis] - ((in.extent[axis] - in.padded_behind[axis]) * stride - pad));
   }
 
-  /// Crops the inputs to what they have in common: from the last first voxel to the first last one.
+  /// Crops the inputs to their common part: from the largest of the first positions to the smallest of the last ones.
   void align() {
     out_->crop.assign(node_->inputs.size(), Extent3{0, 0, 0});
     for (int axis = 0; axis < 3; ++axis) {
@@ -183,7 +184,7 @@ class Inference {
       for (std::size_t k = 0; k < node_->inputs.size(); ++k) {
         const AxisView v = view(node_->inputs[k]);
         const double skip = (first - v.origin) / jump;
-        // Maps that lie half a voxel apart (an odd kernel behind an even one) meet at the voxel before.
+        // Maps that lie half a voxel apart (an odd kernel behind an even one) are aligned at the voxel before.
         const auto offset = static_cast<index_t>(std::floor(skip));
         out_->crop[k][axis] = offset;
         const index_t left = shapes_.of(node_->inputs[k]).extent[axis] - offset;
@@ -205,7 +206,7 @@ class Inference {
     }
   }
 
-  /// A node that no other reads would be computed and trained for nothing: surely a name is wrong.
+  /// Rejects a node that no other node reads. It would be computed and trained for nothing, so a name must be wrong.
   void check_used() const {
     std::vector<bool> used(spec_.nodes.size(), false);
     used.back() = true;
@@ -280,7 +281,7 @@ NetShapes infer_shapes(const NetSpec& spec, const Extent3& patch) { return Infer
 Extent3 NetShapes::offset() const {
   Extent3 result;
   for (int axis = 0; axis < 3; ++axis) {
-    // Where padding is uneven (same padding with even kernels), the centres drift out of the input.
+    // If padding is uneven (same padding with even kernels), the centres can lie outside the input.
     const auto centre = static_cast<index_t>(std::floor(output().axes[static_cast<std::size_t>(axis)].origin));
     result[axis] = std::clamp<index_t>(centre, 0, input.extent[axis] - output().extent[axis]);
   }
@@ -309,7 +310,7 @@ Extent3 NetShapes::alignment() const {
   Extent3 result;
   for (const NodeShape& node : nodes) {
     for (int axis = 0; axis < 3; ++axis) {
-      // The smallest whole multiple of the jump.
+      // -
       const double jump = node.axes[static_cast<std::size_t>(axis)].jump;
       double whole = jump;
       while (whole < 0.5 || std::abs(whole - std::round(whole)) > 1e-6) whole += jump;

@@ -1,4 +1,4 @@
-// What follows from a net and the extent of its input: shapes, fields of view, and how nodes line up.
+// Computes what follows from a net and its input extent: shapes, fields of view, and the alignment of nodes.
 #pragma once
 
 #include <array>
@@ -8,8 +8,8 @@
 
 namespace convolume::nets {
 
-/// Along one axis, in voxels of the net's input: element i of a node sees [i * jump + low, i * jump + high] and is
-/// centred at i * jump + origin.
+/// Position of a node's elements along one axis, in voxels of the net's input. Element i sees [i * jump + low, i * jump
+/// + high] and is centred at i * jump + origin.
 struct AxisView {
   double jump = 1, origin = 0, low = 0, high = 0;
 };
@@ -18,8 +18,8 @@ struct NodeShape {
   index_t channels = 0;
   Extent3 extent{};
   std::array<AxisView, 3> axes{};
-  Extent3 padded_before{0, 0, 0}, padded_behind{0, 0, 0};  ///< outermost voxels that padding had a part in
-  bool global = false;                                     ///< a spatial norm lies before it: it sees everything
+  Extent3 padded_before{0, 0, 0}, padded_behind{0, 0, 0};  ///< outermost voxels that depend on padding
+  bool global = false;                                     ///< a spatial norm precedes it, so it sees the whole input
   std::vector<Extent3> crop;                               ///< first voxel that is taken of each input (concat, add)
 };
 
@@ -29,20 +29,21 @@ struct NetShapes {
 
   const NodeShape& output() const { return nodes.back(); }
   const NodeShape& of(std::size_t reference) const { return reference == 0 ? input : nodes[reference - 1]; }
-  /// Input voxel that output voxel 0 is centred on, as near as the output, shifted by it, lies within the input.
+  /// Returns the input voxel at the centre of the field of view of output voxel 0. It is moved as little as needed so
+  /// that the output, shifted by it, lies within the input.
   Extent3 offset() const;
-  /// Voxels before and behind the centre that an output voxel depends on.
+  /// Return how many voxels before and behind the centre an output voxel depends on.
   Extent3 reach_before() const, reach_behind() const;
   Extent3 field_of_view() const { return reach_before() + reach_behind() + Extent3::all(1); }
-  /// Input positions that are multiples of this see the same pooling grid.
+  /// Returns the period of the pooling grid: input positions that are multiples of it see the same grid.
   Extent3 alignment() const;
 };
 
-/// Throws ConfigError naming line and node where shapes do not work out, or where the output does not have the
-/// resolution of the input or is larger.
+/// Throws ConfigError naming line and node if shapes do not fit together, if the output's resolution differs from the
+/// input's, or if the output is larger than the input.
 NetShapes infer_shapes(const NetSpec& spec, const Extent3& patch);
 
-/// The problem of a convolution node behind an input of the given shape. Throws ConfigError.
+/// Returns the problem of a convolution node whose input has the given shape. Throws ConfigError.
 ConvProblem conv_problem(const NetSpec& spec, const NodeSpec& node, const ConvNode& conv, index_t batch,
                          const NodeShape& input);
 

@@ -201,7 +201,7 @@ TrainingSpec read_training(TomlTable t) {
   return s;
 }
 
-/// "table.key=value" into the table of that name, or an empty one.
+/// Puts each "table.key=value" into the table of that name, or into an empty one if the file has no such table.
 class Overrides {
  public:
   explicit Overrides(const std::vector<std::string>& list) {
@@ -237,7 +237,7 @@ class Overrides {
   std::vector<Entry> entries_;
 };
 
-/// How NetSpec::source notes an override behind the text that it applies to.
+/// Marks an override that NetSpec::source appends to the text that it applies to.
 const std::string override_mark = "#convolume --set ";
 
 std::vector<std::string> overrides_in(const std::string& text) {

@@ -22,13 +22,13 @@ Ready ready_or_now(const ParameterReady& ready, const Parameter* parameter) {
   return found == ready.end() ? Ready() : found->second;
 }
 
-/// Of a tensor that nothing else decides about.
+/// Returns the layout of a tensor for which no operation requires a layout.
 Layout layout_for(index_t channels) {
   constexpr index_t least_channels = 8;
   return channels < least_channels ? Layout::plain : Layout::blocked;
 }
 
-/// Of a node's entry in the numerics record.
+/// Suffix of the key of a node's tuned choice in the numerics record.
 constexpr const char* tuned_key = ".tuned";
 
 ops::GroupNorm norm_of(const GroupNormNode& node, index_t channels) {
@@ -107,7 +107,8 @@ ConvProblem Network::problem_of(std::size_t i, const Layout x, const Layout y) c
 
 ConvOptions Network::conv_options(std::size_t i, std::size_t weight_budget) const {
   return {.engine = options_.engine,
-          .want_dx = options_.training && spec_.nodes[i].inputs[0] > 0,  // nobody asks for the input's gradient
+          .want_dx = options_.training && spec_.nodes[i].inputs[0] > 0,  // the gradient of the net's input is never
+                                                                         // used
           .want_dw = options_.training,
           .memory_budget = weight_budget,
           .fft = options_.fft,
@@ -122,23 +123,24 @@ ConvPlan Network::plan_of_node(std::size_t i, const Layout x, const Layout y, st
 }
 
 bool Network::better_blocked(std::size_t i) const {
-  // Neighbours of a plain layer have to transpose what they read and write.
+  // Neighbours of a plain layer have to convert the layout of what they read and write.
   constexpr double plain_advantage = 1.5;
-  // By the cost model alone: layouts are chosen before anything is tuned, and the same when a tuned run is resumed.
+  // Only the cost model decides, because layouts are chosen before tuning and must be the same when a tuned run is
+  // resumed.
   const auto plan = [&](Layout x, Layout y) { return ConvPlan::make(problem_of(i, x, y), conv_options(i, 0)); };
   const ConvPlan plain = plan(Layout::plain, Layout::plain);
   try {
     const ConvPlan blocked = plan(layout_for(plain.problem().in_channels), layout_for(plain.problem().out_channels));
     if (plain.engine() == Engine::fft_tiled || plain.engine() == Engine::direct) return true;
     return options_.engine == Engine::automatic && blocked.seconds() <= plain_advantage * plain.seconds();
-  } catch (const Unsupported&) {  // groups that do not fill channel blocks, or an engine for plain tensors alone
+  } catch (const Unsupported&) {  // groups that do not fill channel blocks, or an engine for plain tensors only
     return false;
   }
 }
 
-/// Tensors of many channels are blocked, so that nothing is reordered between layers. Plain are those of few channels,
-/// the net's input and logits, what a convolution reads or writes whose best engine serves plain tensors alone, and
-/// whatever an operation ties to one of these by needing the same layout on both sides.
+/// Chooses blocked layout for tensors of many channels, so that nothing is reordered between layers. Plain are: tensors
+/// of few channels; the net's input and logits; the input and output of a convolution whose best engine serves only
+/// plain tensors; and every tensor that an operation with equal layouts on both sides connects to a plain one.
 void Network::choose_layouts() {
   const std::size_t count = spec_.nodes.size();
   std::vector<bool> plain(count + 1, false);
@@ -162,7 +164,7 @@ void Network::choose_layouts() {
   for (const bool one : plain) layouts_.push_back(one ? Layout::plain : Layout::blocked);
 }
 
-/// Measures once for all nodes with the same problem that want the same gradients.
+/// Measures once for all nodes that have the same problem and want the same gradients.
 void Network::tune() {
   struct Tuned {
     ConvProblem problem;
@@ -185,7 +187,8 @@ void Network::tune() {
   }
 }
 
-/// Plans every convolution, first as if memory were endless, then with fewer kept spectra where the budget ends.
+/// Plans every convolution, first without a memory limit. Nodes whose spectra exceed the budget are then planned again
+/// with fewer kept spectra.
 void Network::make_plans() {
   struct Candidate {
     std::size_t node;
@@ -264,7 +267,7 @@ Ready Network::append_forward(TaskGraph& graph, const Ready& input, std::vector<
   return forward_ready_.back();
 }
 
-/// Everything that the tasks of a node's forward pass touch.
+/// Returns all buffers that the tasks of a node's forward pass use.
 std::vector<Lifetimes::Buffer> Network::forward_buffers(std::size_t index) const {
   const Node& node = nodes_[index];
   std::vector<Buffer> buffers{node.y_buffer};
@@ -353,7 +356,7 @@ ParameterReady Network::append_backward(TaskGraph& graph, const Ready& logits_gr
   ParameterReady done;
   for (std::size_t i = nodes_.size(); i-- > 0;) {
     const LayerScope layer(graph, spec_.nodes[i].name);
-    // A node that no other reads adds nothing to the loss.
+    // A node that no other node reads adds nothing to the loss.
     if (!nodes_[i].dy_written) continue;
     Ready& ready = nodes_[i].dy_ready;
     lifetimes_->step(graph, backward_buffers(i), ready, [&](const Ready& gate) {
@@ -365,7 +368,7 @@ ParameterReady Network::append_backward(TaskGraph& graph, const Ready& logits_gr
   return done;
 }
 
-/// Everything that the tasks of a node's backward pass touch.
+/// Returns all buffers that the tasks of a node's backward pass use.
 std::vector<Lifetimes::Buffer> Network::backward_buffers(std::size_t index) {
   const NodeSpec& spec = spec_.nodes[index];
   const Node& node = nodes_[index];
@@ -385,7 +388,8 @@ std::vector<Lifetimes::Buffer> Network::backward_buffers(std::size_t index) {
   return buffers;
 }
 
-/// What writes to the gradient of an input waits for dy, and dy_ready for the gate; only what clears waits for no dy.
+/// Tasks that write to an input's gradient wait for dy, and dy_ready includes the dependency `gate`. Only tasks that
+/// clear a gradient do not wait for dy, so they wait for `gate` directly.
 void Network::backward_node(TaskGraph& graph, std::size_t index, const Ready& gate, ParameterReady& done) {
   const NodeSpec& spec = spec_.nodes[index];
   Node& node = nodes_[index];
@@ -408,8 +412,8 @@ void Network::backward_node(TaskGraph& graph, std::size_t index, const Ready& ga
     return backward_join(graph, index, gate);
   }
   if (target == nullptr) return;
-  // What a gradient reads of the forward pass need not be ready with it: where no later node looks, dy is cleared at
-  // once.
+  // The gradient also waits for the forward results that it reads. dy alone does not imply them: parts of dy whose
+  // voxels no later node reads are cleared at once.
   const Ready ready = node.dy_ready & ready_of(index + 1) & target->dy_ready;
   if (const auto* n = std::get_if<ActivationNode>(&spec.kind)) {
     written(*target,
@@ -448,8 +452,8 @@ void Network::backward_conv(TaskGraph& graph, std::size_t index, ParameterReady&
   if (node.bias != nullptr) done[node.bias->name] = gradients.dbias;
   if (target != nullptr) written(*target, gradients.dx);
   if (bindings.x_hat == nullptr || lifetimes_->planned()) return;
-  // The spectra of x live from this layer's forward to its weight gradient, within one run. Never skipped, so that a
-  // cancelled run frees them too.
+  // The spectra of x live from this layer's forward pass to its weight gradient, within one run. A release task is
+  // never skipped, so a cancelled run frees them too.
   graph.add(
       {.name = "free input spectra", .cost = 0, .task_class = TaskClass::release}, [&node] { node.x_hat.release(); },
       gradients.dw.tasks());

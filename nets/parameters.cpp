@@ -8,7 +8,7 @@
 namespace convolume::nets {
 namespace {
 
-/// Purposes of random numbers, the second word of their keys; dropout uses the node's index with the iteration.
+/// Purpose of random numbers: the second word of their keys. Dropout uses the iteration and the node's index instead.
 constexpr std::uint32_t initialisation = 0x10000000;
 
 void initialise(Tensor<float>& w, const ConvNode& conv, const Activation& behind, std::uint64_t seed,
@@ -17,7 +17,7 @@ void initialise(Tensor<float>& w, const ConvNode& conv, const Activation& behind
   const auto stride = static_cast<double>(conv.stride.volume());
   const double inputs = static_cast<double>(w.shape().c) * taps;
   const double outputs = static_cast<double>(w.shape().n) * taps;
-  // A transposed convolution sums kernel / stride taps over its own input channels.
+  // Each output of a transposed convolution sums kernel / stride taps over its input channels, which are w.shape().n.
   const double fan_in = conv.transposed ? outputs / stride : inputs;
   const double fan_out = conv.transposed ? inputs : outputs;
   const bool rectifier = behind.kind == Activation::Kind::relu || behind.kind == Activation::Kind::leaky_relu;
@@ -28,7 +28,7 @@ void initialise(Tensor<float>& w, const ConvNode& conv, const Activation& behind
   }
 }
 
-/// The activation that the values of a node meet first, through norms.
+/// Returns the first activation that follows a node, looking through norms.
 Activation activation_behind(const NetSpec& spec, std::size_t index) {
   if (const auto* conv = std::get_if<ConvNode>(&spec.nodes[index].kind)) {
     if (conv->activation.kind != Activation::Kind::none) return conv->activation;

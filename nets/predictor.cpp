@@ -11,7 +11,7 @@
 namespace convolume::nets {
 namespace {
 
-/// Index into [0, n) by mirroring at the first and last voxel.
+/// Maps an index into [0, n) by mirroring at the first and last voxel.
 index_t mirrored(index_t i, index_t n) {
   if (n == 1) return 0;
   const index_t period = 2 * (n - 1);
@@ -23,8 +23,8 @@ struct AxisNeeds {
   index_t volume, patch, output, offset, alignment, padded_before, padded_behind, overlap;
 };
 
-/// Weight of each output voxel: zero within the untrusted margin of an inner face, then rising over what is left of
-/// the overlap.
+/// Returns the weight of each output voxel. It is zero within the untrusted margin of an inner face, and rises over the
+/// rest of the overlap.
 std::vector<float> ramp(const AxisNeeds& a, bool first, bool last) {
   index_t before = a.padded_before, behind = a.padded_behind;
   if (before + behind >= a.overlap && before + behind > 0) {
@@ -50,7 +50,7 @@ AxisTiling tile_axis(const AxisNeeds& a) {
   t.patch = a.patch;
   t.output = a.output;
   t.offset = a.offset;
-  // Every patch starts on the pooling grid of the first.
+  // Every patch starts on the pooling grid of the first patch.
   t.extent = a.output + round_up(std::max<index_t>(0, a.volume - a.output), a.alignment);
   const index_t step = std::max(a.alignment, (a.output - a.overlap) / a.alignment * a.alignment);
   for (index_t start = 0;; start += step) {
@@ -99,7 +99,7 @@ Predictor::Predictor(const NetSpec& spec, Parameters& parameters, const Extent3&
                   padded_behind = shapes.output().padded_behind[axis];
     index_t overlap = padded_before + padded_behind > 0 ? std::min(before[axis] + behind[axis] + 1, most) : 0;
     if (options.overlap) overlap = (*options.overlap)[axis];
-    // Patches are at least the grid apart.
+    // The starts of neighbouring patches differ by at least one period of the pooling grid.
     overlap = std::clamp<index_t>(overlap, 0, std::max<index_t>(0, out[axis] - alignment[axis]));
     if (out[axis] < std::min(alignment[axis], volume_[axis])) {
       throw ConfigError(
@@ -132,7 +132,7 @@ std::size_t Predictor::patches() const {
   return axes_[0].starts.size() * axes_[1].starts.size() * axes_[2].starts.size();
 }
 
-/// The input of an output that starts at `at`; voxels outside the volume are mirrored in.
+/// Loads the input of the output patch that starts at `at`. Voxels outside the volume are mirrored.
 void Predictor::load_patch(const Tensor<float>& volume, const Extent3& at) {
   const auto target = network_->input().view();
   const auto source = volume.view();
@@ -178,7 +178,7 @@ void Predictor::blend(const Extent3& tile, Tensor<float>& sum, Tensor<float>& we
   const auto source = probabilities_.view();
   const auto target = sum.view(), total = weight.view();
   const Extent3& e = source.shape.extent;
-  // Voxels of an extended volume that the real one does not have are dropped.
+  // Voxels of the extended volume that lie outside the real one are dropped.
   const Extent3 end{std::min(e.z, volume_.z - at.z), std::min(e.y, volume_.y - at.y), std::min(e.x, volume_.x - at.x)};
   for (index_t z = 0; z < end.z; ++z) {
     for (index_t y = 0; y < end.y; ++y) {

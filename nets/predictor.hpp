@@ -1,4 +1,4 @@
-// Probabilities for volumes of any size, from overlapping blended patches.
+// Predicts probabilities for volumes of any size from overlapping, blended patches.
 #pragma once
 
 #include <functional>
@@ -10,33 +10,34 @@
 namespace convolume::nets {
 
 struct PredictorOptions {
-  std::optional<Extent3> patch{};    ///< of the input; the net's training patch where absent
-  std::optional<Extent3> overlap{};  ///< of neighbouring outputs; a field of view, at most half a patch, where absent
+  std::optional<Extent3> patch{};    ///< input extent; if absent, the net's training patch
+  std::optional<Extent3> overlap{};  ///< of neighbouring outputs; if absent, 0 for a net without padding, otherwise a
+                                     ///< field of view but at most half a patch
   Engine engine = Engine::automatic;
   std::size_t memory_budget = std::size_t{4} << 30;
   fft::Options fft{};
   MemoryMode memory_mode = MemoryMode::arena;
 };
 
-/// Where patches lie along one axis and how they blend. Where a net pads, the outermost voxels were computed from
-/// padding that is not there in the volume; they count only where the overlap is too small to do without them.
+/// Positions of patches along one axis, and their blending weights. If a net pads, the outermost output voxels depend
+/// on padding that does not exist in the volume. They count only if the overlap is too small to do without them.
 struct AxisTiling {
   index_t extent = 0;                       ///< voxels of the (extended) volume
-  index_t patch = 0, output = 0;            ///< voxels that go in and come out
-  index_t offset = 0;                       ///< of output voxel 0 in the patch
-  std::vector<index_t> starts;              ///< of outputs
+  index_t patch = 0, output = 0;            ///< input and output voxels of a patch
+  index_t offset = 0;                       ///< position of output voxel 0 in the patch
+  std::vector<index_t> starts;              ///< first output voxel of each patch
   std::vector<std::vector<float>> weights;  ///< per start, per output voxel
 };
 
 class Predictor {
  public:
-  /// For volumes of `extent`. Throws ConfigError where the patch does not work out.
+  /// Makes a predictor for volumes of `extent`. Throws ConfigError if the patch does not fit the net.
   Predictor(const NetSpec& spec, Parameters& parameters, const Extent3& extent, const PredictorOptions& options,
             Scheduler& scheduler, std::pmr::memory_resource* memory);
 
-  /// Probabilities {1, C, Z, Y, X} of a volume {1, 1, Z, Y, X} that is normalised as in training; C is 1, or the number
-  /// of classes for softmax. Parameters may have changed since the last call. `progress` gets the share done. Empty
-  /// where the stop request came first.
+  /// Returns probabilities {1, C, Z, Y, X} of a volume {1, 1, Z, Y, X} that is normalised as in training. C is 1, or
+  /// the number of classes for softmax. Parameters may have changed after the last call. `progress` receives the
+  /// finished share in 0..1. The result is empty if a stop request ended the run.
   Tensor<float> run(const Tensor<float>& volume, const std::function<void(double)>& progress = {},
                     std::stop_token stop = {});
 

@@ -11,7 +11,7 @@
 namespace convolume::nets {
 namespace {
 
-/// JSON has no NaN.
+/// Returns null for NaN and infinity, because JSON has neither.
 nlohmann::ordered_json number(double value) {
   if (std::isfinite(value)) return value;
   return nullptr;
@@ -25,7 +25,7 @@ RunLog::RunLog(std::filesystem::path file, bool resume, std::int64_t iteration) 
     std::istringstream lines(read_file(file_));
     for (std::string line; std::getline(lines, line);) {
       const auto object = nlohmann::json::parse(line, nullptr, false);
-      // The last line of a killed run may be cut short; what is no line of ours ends the log.
+      // The last line of a killed run may be incomplete. The first line that is not a log entry ends the log.
       if (!object.is_object() || !object.contains("iteration") || !object["iteration"].is_number_integer()) break;
       const auto at = object["iteration"].get<std::int64_t>();
       if (at > iteration) break;

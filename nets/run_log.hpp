@@ -1,4 +1,4 @@
-// metrics.jsonl: one JSON object per iteration, with the validation's scores where there was one.
+// Writes metrics.jsonl: one JSON object per iteration, with the validation scores if the iteration was validated.
 #pragma once
 
 #include <filesystem>
@@ -12,12 +12,13 @@ namespace convolume::nets {
 
 class RunLog {
  public:
-  /// Starts a log, or continues one behind `iteration`: later lines of an interrupted run are cut off. Throws IoError.
+  /// Starts a log, or continues an existing one after `iteration`. Lines after that iteration, from an interrupted run,
+  /// are removed. Throws IoError.
   RunLog(std::filesystem::path file, bool resume, std::int64_t iteration);
 
-  /// Throws IoError where the line cannot be written.
+  /// Throws IoError if the line cannot be written.
   void write(std::int64_t iteration, double seconds, double loss, const std::optional<Scores>& validation);
-  double seconds_before() const { return seconds_before_; }  ///< of the run that is continued
+  double seconds_before() const { return seconds_before_; }  ///< seconds of the run that is continued
   const std::vector<io::LossPoint>& losses() const { return losses_; }
   const std::vector<io::ValidationPoint>& validations() const { return validations_; }
 

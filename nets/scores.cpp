@@ -7,7 +7,7 @@
 namespace convolume::nets {
 namespace {
 
-/// The voxels of all views in one row.
+/// Joins the voxels of all views into one row. An empty view is filled with `missing`.
 Tensor<float> joined(std::span<const View<const float>> views, std::span<const View<const float>> shapes, float missing,
                      std::pmr::memory_resource* memory) {
   index_t voxels = 0;

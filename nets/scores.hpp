@@ -1,4 +1,4 @@
-// From probabilities to scores.
+// Computes scores from probabilities.
 #pragma once
 
 #include <span>
@@ -8,10 +8,10 @@
 
 namespace convolume::nets {
 
-/// The probability of anything but class 0: the one channel of a sigmoid, or 1 - p[0] of a softmax.
+/// Returns the probability of any class but class 0: the only channel of a sigmoid, or 1 - p[0] of a softmax.
 Tensor<float> foreground(const NetSpec& spec, Tensor<float> probabilities);
 
-/// Scores over several volumes taken together. Empty masks count everything.
+/// Returns scores over several volumes together. If a mask is empty, every voxel of its volume counts.
 Scores score(std::span<const View<const float>> probabilities, std::span<const View<const float>> labels,
              std::span<const View<const float>> masks, double threshold, std::pmr::memory_resource* memory);
 

@@ -10,7 +10,7 @@ namespace convolume::nets {
 
 struct TomlTable::Impl {
   std::string origin, name;  // name of the table, empty for the root
-  // Tables point into the document: toml++ forgets lines where it copies.
+  // Tables point into the document, because copies in toml++ lose their line numbers.
   std::shared_ptr<toml::table> document;
   toml::table* table = nullptr;
   int line = 0;

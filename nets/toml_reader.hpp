@@ -1,4 +1,4 @@
-// A TOML table that is read key by key: every error names file, line and key, and keys that nobody asked for are one.
+// Reads a TOML table key by key. Every error names file, line and key. A key that is never read is an error.
 #pragma once
 
 #include <memory>
@@ -12,37 +12,37 @@ namespace convolume::nets {
 
 class TomlTable {
  public:
-  /// Parses a text; `origin` names it in errors. Throws ConfigError.
+  /// Parses a text. `origin` is its name in errors. Throws ConfigError.
   static TomlTable parse(const std::string& text, const std::string& origin);
-  /// An empty table, whose optional keys are all absent; `name` is that of the table for errors.
+  /// Returns an empty table, in which every optional key is absent. `name` is the table's name in errors.
   static TomlTable empty(const std::string& origin, const std::string& name);
 
   bool has(const std::string& key) const;
   bool is_text(const std::string& key) const;
-  /// A sub-table; `{}` where it is absent.
+  /// Returns a sub-table, or nothing if it is absent.
   std::optional<TomlTable> table(const std::string& key);
-  /// An array of tables; empty where it is absent.
+  /// Returns an array of tables; it is empty if the key is absent.
   std::vector<TomlTable> tables(const std::string& key);
 
   std::string text(const std::string& key, const std::optional<std::string>& fallback = std::nullopt);
-  /// One of `choices`.
+  /// Returns one of `choices`. Throws ConfigError for any other text.
   std::string choice(const std::string& key, const std::vector<std::string>& choices,
                      const std::optional<std::string>& fallback = std::nullopt);
   index_t integer(const std::string& key, index_t least, const std::optional<index_t>& fallback = std::nullopt);
   double number(const std::string& key, double least, double most,
                 const std::optional<double>& fallback = std::nullopt);
   bool boolean(const std::string& key, bool fallback);
-  /// [z, y, x], or one integer for all three.
+  /// Reads [z, y, x], or one integer for all three axes.
   Extent3 extent(const std::string& key, index_t least, const std::optional<Extent3>& fallback = std::nullopt);
   std::vector<std::string> texts(const std::string& key);
   std::vector<double> numbers(const std::string& key);
 
-  /// Replaces a value by one given as TOML text ("width" = "30"), in this table. Throws ConfigError where it does not
-  /// parse; a key that nobody reads is found by finish().
+  /// Replaces a value in this table by a value in TOML text ("width" = "30"). Throws ConfigError if the text does not
+  /// parse. finish() reports a replaced key that is never read.
   void override_value(const std::string& key, const std::string& value);
-  /// Throws ConfigError for a key that was never read, listing those that were asked for.
+  /// Throws ConfigError for a key that was never read, and lists the known keys.
   void finish() const;
-  /// Throws ConfigError at this table (or at `key`).
+  /// Throws ConfigError at the line of this table, or of `key`.
   [[noreturn]] void fail(const std::string& message, const std::string& key = "") const;
   int line() const;
 

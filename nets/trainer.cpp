@@ -10,7 +10,7 @@
 namespace convolume::nets {
 namespace {
 
-/// The net, if it can be trained on the data; checked before anything is allocated.
+/// Returns the net if it can be trained on the data. The check comes before any allocation.
 const NetSpec& fitting(const NetSpec& spec, const Dataset& data) {
   check_patch(data, spec.patch);
   const NetShapes shapes = infer_shapes(spec, spec.patch);
@@ -65,13 +65,13 @@ void Trainer::append_iteration(TaskGraph& graph) {
   append_gradient_norm(graph, network_.append_training(graph, updated, patches, labels));
 }
 
-/// One task per parameter. They are the first of a turned iteration, read what the last one left, and are never
-/// skipped.
+/// Appends one update task per parameter. These tasks come first in the rotated iteration: they apply the gradient of
+/// the previous iteration, and they are never skipped.
 ParameterReady Trainer::append_updates(TaskGraph& graph) {
   ParameterReady ready;
   for (std::size_t i = 0; i < parameters_.all().size(); ++i) {
     const Parameter& p = parameters_.all()[i];
-    // Reads weights, gradients and moments, writes all but gradients.
+    // An update reads weights, gradients and moments, and writes weights and moments.
     const double moments = spec_.optimizer.kind == OptimizerKind::sgd ? 1 : 2;
     const auto elements = static_cast<double>(p.value.elements());
     const TaskId task = graph.add({.name = "update " + p.name,
@@ -126,7 +126,8 @@ Ready Trainer::append_patches(TaskGraph& graph, Network& network) {
   return Ready::per_channel(std::move(tasks), 1);
 }
 
-/// The norm of all gradients together, and what clipping makes of it. Sums in the order of the parameters.
+/// Appends the norm of all gradients together, and the scale factor that clipping derives from it. The sum follows the
+/// order of the parameters.
 void Trainer::append_gradient_norm(TaskGraph& graph, const ParameterReady& gradients) {
   std::vector<TaskId> sums;
   for (std::size_t i = 0; i < parameters_.all().size(); ++i) {
@@ -152,8 +153,9 @@ void Trainer::append_gradient_norm(TaskGraph& graph, const ParameterReady& gradi
       sums);
 }
 
-/// The layer that the loss is not finite for. What the forward pass wrote may be gone by now, so that it runs again:
-/// the weights, the patches, what dropout draws and tuned choices are still those of this iteration.
+/// Returns the name of the first layer whose output is not finite. The arena may have overwritten the activations, so
+/// the forward pass is rerun with separate buffers. The weights, patches, dropout keys and tuned choices are still
+/// those of this iteration.
 std::string Trainer::not_finite() try {
   NetworkOptions options = options_;
   options.memory_mode = MemoryMode::apart;
@@ -190,7 +192,8 @@ void Trainer::check_finite() {
 
 std::optional<double> Trainer::step(std::stop_token stop) {
   network_.set_iteration(seed_, static_cast<std::uint64_t>(iteration_));
-  // Updates run in every graph run, whatever becomes of the rest; only a run that could not start has none.
+  // Every run of the graph executes the updates, even if it fails or is cancelled later. Only a run that could not
+  // start executes none.
   updated_.store(0, std::memory_order_relaxed);
   const auto updates_done = [&] {
     if (updated_.load(std::memory_order_relaxed) == 0) return;

@@ -1,5 +1,5 @@
-// Training iterations as one task graph, turned by one step: update(i-1), refresh of prepared weights, forward(i),
-// backward(i), gradient norm. A second graph, flush, holds the updates alone.
+// Trains a net. An iteration is one task graph, rotated by one step: update(i-1), refresh of the prepared weights,
+// forward(i), backward(i), gradient norm. A second graph, flush, holds only the updates.
 #pragma once
 
 #include <atomic>
@@ -12,27 +12,27 @@ namespace convolume::nets {
 
 class Trainer {
  public:
-  /// Of the options, batch and training follow from the net. The data, scheduler and memory must outlive the trainer.
-  /// Throws ConfigError where net and data do not fit.
+  /// Sets `batch` and `training` of the options from the net. The data, scheduler and memory must outlive the trainer.
+  /// Throws ConfigError if net and data do not fit.
   Trainer(const NetSpec& spec, const Dataset& data, std::uint64_t seed, const NetworkOptions& options,
           Scheduler& scheduler, std::pmr::memory_resource* memory);
 
-  /// One iteration; nothing where the stop request cancelled it. Throws NumericalError, naming iteration and layer,
-  /// where loss or gradients are not finite. Afterwards, and after any exception, the weights are those of a whole
-  /// number of iterations; a gradient that was not finite never touches them.
+  /// Runs one iteration and returns the loss. Returns nothing if a stop request cancelled the iteration. Throws
+  /// NumericalError, naming iteration and layer, if the loss or a gradient is not finite. Afterwards, and after any
+  /// exception, the weights result from a whole number of iterations. A gradient that is not finite never changes them.
   std::optional<double> step(std::stop_token stop = {});
-  /// Applies the pending update, if there is one. Before anything reads the parameters.
+  /// Applies the pending update, if there is one. Call it before anything reads the parameters.
   void flush();
 
   std::int64_t iteration() const { return iteration_; }  ///< iterations whose gradient was computed
-  std::int64_t updates() const { return updates_; }      ///< iterations that the weights have seen
+  std::int64_t updates() const { return updates_; }      ///< iterations whose update was applied to the weights
   std::uint64_t seed() const { return seed_; }
   Parameters& parameters() { return parameters_; }
   const Network& network() const { return network_; }
   NumericsRecord numerics() const;
-  /// Continues behind an iteration whose parameters were loaded; no update may be pending.
+  /// Continues after an iteration whose parameters were loaded. No update may be pending.
   void set_iteration(std::int64_t iteration);
-  const TaskGraph& graph() const { return graph_; }  ///< of an iteration
+  const TaskGraph& graph() const { return graph_; }  ///< the graph of an iteration
 
  private:
   void append_iteration(TaskGraph& graph);
@@ -56,7 +56,7 @@ class Trainer {
   double loss_ = 0;
   std::vector<double> squares_;  // sum of squares of each parameter's gradient
   double gradient_scale_ = 1;
-  std::atomic<std::size_t> updated_{0};  // parameters that this run has updated
+  std::atomic<std::size_t> updated_{0};  // number of parameters that the current run has updated
   bool pending_ = false;                 // a gradient waits to be applied; changes between runs only
   std::int64_t iteration_ = 0, updates_ = 0;
 };

@@ -19,7 +19,7 @@ std::size_t bytes_of(const Parameters& parameters) {
   return bytes;
 }
 
-/// As many tasks as there are threads, those that hold most.
+/// Returns the scratch of the tasks with the largest scratch, one task per thread.
 std::size_t largest_scratch(const std::vector<TaskDescription>& tasks, int threads) {
   std::vector<std::size_t> scratch;
   for (const TaskDescription& task : tasks) scratch.push_back(task.options.scratch_bytes);
@@ -30,7 +30,7 @@ std::size_t largest_scratch(const std::vector<TaskDescription>& tasks, int threa
 }
 
 double critical_cost(const std::vector<TaskDescription>& tasks) {
-  std::vector<double> until(tasks.size(), 0);  // the end of each task; a task comes after those that it waits for
+  std::vector<double> until(tasks.size(), 0);  // end of each task; a task comes after the tasks that it waits for
   double longest = 0;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     for (const TaskId before : tasks[i].after) until[i] = std::max(until[i], until[static_cast<std::size_t>(before)]);

@@ -1,4 +1,4 @@
-// A training run from files on disk to a trained net, a log and pictures.
+// Performs a training run: from files on disk to a trained net, a log and pictures.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -32,7 +32,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 const char* text_of(Normalisation n) { return n == Normalisation::volume ? "volume" : "none"; }
 
-/// The run's folder: where its files are, and that nothing in it is overwritten by accident.
+/// Knows the paths in a run's folder, and makes sure that no file of a run is overwritten by accident.
 struct RunFolder {
   RunFolder(const fs::path& out, bool resume) : root(out) {
     const bool exists = fs::exists(last());
@@ -56,7 +56,7 @@ struct RunFolder {
   fs::path root;
 };
 
-/// The first line in which two texts differ, as "'theirs' there, 'ours' here".
+/// Returns the first line in which two texts differ, as "'theirs' there, 'ours' here".
 std::optional<std::string> first_difference(const std::string& theirs, const std::string& ours) {
   std::istringstream left(theirs), right(ours);
   std::string a, b;
@@ -119,7 +119,7 @@ class TrainingRun {
       interrupted = !loss || o_.stop.stop_requested();
       const bool late = out_of_time();
       if (loss) finish_iteration(*loss, interrupted, late);
-      // A stop request may have come while validating.
+      // A stop request may have come during validation.
       interrupted = interrupted || o_.stop.stop_requested();
       if (interrupted || late) break;
     }
@@ -130,7 +130,8 @@ class TrainingRun {
   }
 
  private:
-  /// The first iteration takes its memory from the system, which no later one does.
+  /// Runs one iteration. It traces iterations 2 to 4 of this process, because the first iteration allocates memory from
+  /// the system and later ones do not.
   std::optional<double> step() {
     constexpr std::int64_t first_traced = 2, last_traced = 4;
     ++steps_begun_;
@@ -163,7 +164,7 @@ class TrainingRun {
     }
   }
 
-  /// Choices that the run was tuned to.
+  /// Returns the tuned choices in the run's checkpoint.
   std::map<std::string, std::string> recorded_choices(const CheckpointHeader& header) const {
     auto choices = tuned_choices(NumericsRecord::from_text(header.numerics));
     if (o_.tune && choices.empty()) {
@@ -184,8 +185,8 @@ class TrainingRun {
                     folder_.last().string(), *difference));
   }
 
-  /// One per validation volume; volumes of equal extent share theirs. Made at the start, so that a patch that does not
-  /// tile a volume is an error then and not after the first iterations.
+  /// Makes one predictor per validation volume; volumes of equal extent share one. It runs at the start, so a patch
+  /// that does not tile a volume is an error before the first iteration.
   void make_predictors() {
     for (const LabelledVolume& volume : data_.validation) {
       std::shared_ptr<Predictor> predictor;
@@ -230,7 +231,7 @@ class TrainingRun {
                     .validation = scores});
   }
 
-  /// Scores over all validation volumes together.
+  /// Returns the scores over all validation volumes together.
   std::optional<Scores> validate() {
     if (data_.validation.empty()) return std::nullopt;
     const auto start = Clock::now();
@@ -270,7 +271,8 @@ class TrainingRun {
     remove_old();
   }
 
-  /// Leaves the newest checkpoints, whoever wrote them, and no rest of a killed run. What cannot be removed is no harm.
+  /// Removes all but the newest checkpoints, including those of earlier runs, and temporary files of killed runs. A
+  /// file that cannot be removed does no harm.
   void remove_old() const {
     std::vector<fs::path> kept;
     std::error_code ignored;
@@ -286,13 +288,13 @@ class TrainingRun {
     for (std::size_t i = 0; i + kept_checkpoints < kept.size(); ++i) fs::remove(kept[i], ignored);
   }
 
-  /// The same bytes under the name last.safetensors: a second link, replaced by a rename.
+  /// Gives the checkpoint a second name, last.safetensors: a hard link, moved into place by a rename.
   void point_last_at(const fs::path& file) const {
     const fs::path temporary = folder_.last().string() + fmt::format(".tmp-{}", ::getpid());
     std::error_code error;
     fs::remove(temporary, error);
     fs::create_hard_link(file, temporary, error);
-    if (error) return write_file_atomically(folder_.last(), read_file(file));  // a file system without links
+    if (error) return write_file_atomically(folder_.last(), read_file(file));  // a file system without hard links
     fs::rename(temporary, folder_.last(), error);
     if (!error) return sync_directory(folder_.last().parent_path());
     std::error_code ignored;

@@ -1,4 +1,4 @@
-// Stands in front of glibc's heap in this program.
+// Replaces glibc's heap functions in this program by functions that count.
 #include "tests/allocation_count.hpp"
 
 #include <array>
@@ -18,7 +18,7 @@ namespace {
 thread_local std::size_t count = 0;
 std::atomic<std::size_t> calls_of_ours{0}, calls_of_libraries{0};
 
-/// Code of libraries whose allocations are not ours. Empty until heap_calls() is called first.
+/// Code ranges of libraries whose allocations are not ours. The list is empty until the first call of heap_calls().
 struct Code {
   std::uintptr_t begin, end;
 };
@@ -40,7 +40,7 @@ int add_code(dl_phdr_info* image, std::size_t, void*) {
   return 0;
 }
 
-/// Returns whether the caller is code of ours.
+/// Counts a call. Returns whether the caller is our code.
 [[maybe_unused]] bool note(const void* caller) noexcept {
   ++count;
   const auto address = reinterpret_cast<std::uintptr_t>(caller);
@@ -56,7 +56,7 @@ int add_code(dl_phdr_info* image, std::size_t, void*) {
 std::atomic<std::int64_t> until_failure{0}, live{0};
 std::atomic<bool> failed{false};
 
-/// Counts a block of operator new, unless it is the one to fail.
+/// Counts a block of operator new. If it is the block that must fail, frees it and throws bad_alloc instead.
 [[maybe_unused]] void check(void* memory, bool ours) {
   if (ours && until_failure.load(std::memory_order_relaxed) > 0 && until_failure.fetch_sub(1) == 1) {
     failed = true;
@@ -118,7 +118,7 @@ __attribute__((visibility("default"))) int posix_memalign(void** memory, std::si
 
 }  // extern "C"
 
-// The C++ library's own would be seen as calls of malloc by the C++ library, whoever called it.
+// Replaces operator new, because otherwise every call would look like a call of malloc by the C++ library.
 __attribute__((visibility("default"))) void* operator new(std::size_t bytes) {
   const bool ours = note(__builtin_return_address(0));
   void* memory = __libc_malloc(bytes != 0 ? bytes : 1);

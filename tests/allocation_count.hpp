@@ -1,4 +1,4 @@
-// Counts what a program takes from the heap, and who asked for it.
+// Counts the heap allocations of a program, and attributes them to our code or to libraries.
 #pragma once
 
 #include <cstddef>
@@ -6,24 +6,24 @@
 
 namespace convolume::test {
 
-/// Whether this build counts: sanitizers bring their own heap.
+/// Returns whether this build counts. Sanitizer builds do not, because sanitizers bring their own heap.
 bool counts_allocations();
-/// Calls of malloc and its relatives, operator new included, by this thread until now.
+/// Returns how often this thread has called malloc and its relatives, operator new included.
 std::size_t allocations() noexcept;
 
-/// Such calls by all threads until now.
+/// Such calls by all threads so far.
 struct HeapCalls {
-  std::size_t ours = 0;       ///< also on our behalf, inside the C++ library
-  std::size_t libraries = 0;  ///< by TBB, FFTW, and the C library and loader where they start threads
+  std::size_t ours = 0;       ///< by our code, and by the C++ library for it
+  std::size_t libraries = 0;  ///< by TBB, FFTW, and by the C library and loader, for example when they start threads
 };
 HeapCalls heap_calls() noexcept;
 
-/// From now on the `nth` operator new (from 1) that code of ours calls, in whatever thread, finds no memory; 0: none.
-/// heap_calls() has to be called before.
+/// Makes the `nth` call of operator new from now on (1 is the next) throw bad_alloc. Only calls from our code count, on
+/// any thread. 0 switches failures off. Call heap_calls() first.
 void fail_allocation(std::int64_t nth) noexcept;
-/// Whether an allocation has failed since then.
+/// Returns whether an allocation has failed after the last call of fail_allocation().
 bool allocation_failed() noexcept;
-/// Blocks of operator new, whoever called it, that were not deleted yet.
+/// Returns the number of live blocks of operator new, from all callers.
 std::int64_t live_blocks() noexcept;
 
 }  // namespace convolume::test

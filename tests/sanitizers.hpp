@@ -1,4 +1,4 @@
-// Which sanitizer this test was built with, for tests that do less where everything is slower.
+// Tells which builds have a sanitizer. Slow tests do less there.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -1,4 +1,4 @@
-// A folder for the files of one test.
+// A temporary folder for the files of one test.
 #pragma once
 
 #include <cstdlib>
@@ -11,7 +11,7 @@
 
 namespace convolume::test {
 
-/// Made empty, and removed with all its contents at the end of the scope.
+/// Makes an empty folder. The destructor removes it with all its contents.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -28,7 +28,7 @@ class TemporaryFolder {
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
-  /// Entries directly inside.
+  /// Returns the number of entries directly in the folder.
   std::size_t files() const {
     return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(path_), {}));
   }

@@ -24,11 +24,11 @@ using namespace convolume;
 
 // Exit codes beside 0. CLI11 uses 100 and more for a wrong command line.
 constexpr int failed = 1;
-constexpr int interrupted = 130;  // as the shell says it: 128 + SIGINT
+constexpr int interrupted = 130;  // as in the shell: 128 + SIGINT
 
 std::atomic<bool> signalled{false};
 
-/// A second signal ends the process at once.
+/// Notes the first signal; a second one ends the process at once.
 void on_signal(int number) {
   signalled.store(true);
   std::signal(number, SIG_DFL);
@@ -54,7 +54,7 @@ class StopOnSignal {
   std::jthread watcher_;
 };
 
-/// [z, y, x] or one number, as "8,128,128" or "16".
+/// Returns the extent of "8,128,128" (z,y,x) or of one number for all axes.
 std::optional<Extent3> extent_of(const std::vector<std::int64_t>& values, const char* option) {
   if (values.empty()) return std::nullopt;
   if (values.size() == 1) return Extent3::all(values[0]);
@@ -304,7 +304,7 @@ int run(int argc, char** argv) {
       add_command(app, "simulate", "Say where a trace's time went, and how many cores could use its tasks", simulate);
   add_command(app, "export", "Write a data description's volumes as training reads them", export_split);
   CLI11_PARSE(app, argc, argv);
-  static_cast<void>(simd_target());  // an unknown CONVOLUME_SIMD ends here
+  static_cast<void>(simd_target());  // an unknown CONVOLUME_SIMD throws here
   if (*train_app) return train.run();
   if (*infer_app) return infer.run();
   if (*eval_app) return eval.run();

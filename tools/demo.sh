@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a fresh clone on Debian 12 to a trained net: installs packages, builds, trains a small 3D net on a built-in
-# synthetic EM volume for about a minute, segments the held-out part and prints how well and where everything is.
+# Goes from a fresh clone on Debian 12 to a trained net: installs packages, builds, trains a small 3D net on a built-in
+# synthetic EM volume for about a minute, segments the held-out part, and prints the scores and where the results are.
 #   tools/demo.sh [OUT]        OUT defaults to runs/demo and is replaced
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,4 +1,4 @@
-// What `convolume info` prints about machine and libraries.
+// The text that `convolume info` prints about machine and libraries.
 #pragma once
 
 #include <string>

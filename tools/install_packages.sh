@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that building and testing needs. Quick where they are there already.
+# Installs the Debian packages for building and testing. It is quick if they are installed already.
 #   tools/install_packages.sh [--long] [--peers] [--lint]
 set -euo pipefail
 

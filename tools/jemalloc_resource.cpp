@@ -18,7 +18,7 @@ constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 class JemallocResource final : public std::pmr::memory_resource {
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
-    // Large slabs on huge pages, as mmap_resource gives them.
+    // Large slabs lie on huge pages, as with mmap_resource.
     if (bytes >= huge_page && alignment < huge_page) alignment = huge_page;
     void* memory = ::mallocx(bytes, MALLOCX_ALIGN(alignment));
     if (memory == nullptr) throw std::bad_alloc();

@@ -1,4 +1,4 @@
-// How a long run shows itself: a bar on a terminal, plain lines elsewhere.
+// Shows the progress of a long run: a bar on a terminal, plain lines elsewhere.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ class ProgressDisplay {
 
   void show(const nets::TrainProgress& progress);
   void show_share(const std::string& what, double share);
-  /// Ends the bar's line.
+  /// Ends the line of the bar.
   void finish();
 
  private:
@@ -22,11 +22,11 @@ class ProgressDisplay {
   void print(const std::string& line, bool important);
 
   bool quiet_, terminal_;
-  bool open_ = false;  // the cursor stands behind a bar
+  bool open_ = false;  // the cursor is at the end of a bar
   std::chrono::steady_clock::time_point last_{};
 };
 
-/// "1:05:09" or "2:07".
+/// Returns a duration as "1:05:09" or "2:07".
 std::string clock_text(double seconds);
 
 }  // namespace convolume::tools

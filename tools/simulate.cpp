@@ -13,9 +13,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double longest_trace_us = 1e12;  // eleven days; keeps nanoseconds within their type
+constexpr double longest_trace_us = 1e12;  // eleven days; then nanoseconds fit their type
 
-/// A finite number from 0 to `most`.
+/// Returns a finite number from 0 to `most`. Throws InvalidArgument.
 double number_at(const Json& object, const char* name, double most, const std::string& where) {
   const auto found = object.find(name);
   if (found == object.end() || !found->is_number()) {
@@ -60,7 +60,7 @@ TraceEvent event_of(const Json& event, const std::string& where) {
   const Json after = args.value("after", Json::array());
   for (const Json& before : after) {
     const TaskId id = before.is_number_integer() ? before.get<TaskId>() : -1;
-    // Tasks count in an order in which they may run; anything else would make the simulation wait for itself.
+    // Tasks are numbered in an order in which they can run. Another order would make the simulation wait for itself.
     if (id < 0 || id >= result.task) {
       throw InvalidArgument(fmt::format("{}: task {} cannot come after task {}", where, result.task, before.dump()));
     }

@@ -1,4 +1,4 @@
-// The simulate command: traces read again.
+// The simulate command, which reads traces and simulates other numbers of cores.
 #pragma once
 
 #include <filesystem>
@@ -9,10 +9,10 @@
 
 namespace convolume::tools {
 
-/// What chrome_trace() wrote. Throws IoError, and InvalidArgument naming the event and field that make no sense.
+/// Reads a trace that chrome_trace() wrote. Throws IoError, and InvalidArgument naming the invalid event and field.
 std::vector<TracedProcess> read_chrome_trace(const std::filesystem::path& file);
 
-/// Where each process's time went, and how much faster so many cores could have been than one.
+/// Reports where each process's time went, and how much faster than one core each number of cores could have been.
 std::string simulation_text(const std::vector<TracedProcess>& processes, const std::vector<int>& cores);
 
 }  // namespace convolume::tools

@@ -26,7 +26,7 @@ install=()
 tools/install_packages.sh "${install[@]}"
 
 passed=0 failed=0 skipped=0
-# run_suite PRESET CTEST-ARGUMENTS...: builds, tests, and adds to the counts.
+# run_suite PRESET CTEST-ARGUMENTS... builds, tests, and adds to the counts.
 run_suite() {
   local preset=$1 log status=0
   shift
@@ -41,7 +41,7 @@ run_suite() {
   passed=$((passed + ${total:-0} - ${bad:-0}))
   failed=$((failed + ${bad:-0}))
   [ "$status" -eq 0 ] || [ "${bad:-0}" -gt 0 ] || failed=$((failed + 1))
-  # Tests say what they leave out, one line each.
+  # Each skipped test prints one line.
   skipped=$((skipped + $(cat "build/$preset"/Testing/Temporary/LastTest.log 2>/dev/null | grep -c '^SKIPPED:' || true)))
   rm -f "$log"
 }

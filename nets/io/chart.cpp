@@ -32,11 +32,11 @@ struct Range {
   double low = 0, high = 1;
 };
 
-constexpr std::size_t most_points = 2000;  // per line; more than pixels would only make the file large
+constexpr std::size_t most_points = 2000;  // per line; more points than pixels would only enlarge the file
 constexpr std::string_view light = "#b8cfe6", dark = "#1f4e79", red = "#b03a2e", green = "#2e7d4f", ink = "#333333",
                            grid = "#e4e4e4";
 
-/// 1, 2 or 5 times a power of ten, such that about `count` steps fill the range.
+/// Returns 1, 2 or 5 times a power of ten, so that about `count` steps fill the range.
 double nice_step(double range, int count) {
   const double raw = range / count;
   const double power = std::pow(10.0, std::floor(std::log10(raw)));
@@ -45,7 +45,7 @@ double nice_step(double range, int count) {
 }
 
 Range range_of(std::vector<double> values, double outliers) {
-  // Beyond 1e150 differences might overflow; such values are drawn outside the panel.
+  // Differences of values beyond 1e150 might overflow. Such values are drawn outside the panel.
   std::erase_if(values, [](double v) { return !(std::abs(v) <= 1e150); });
   if (values.empty()) return {};
   std::sort(values.begin(), values.end());
@@ -56,7 +56,8 @@ Range range_of(std::vector<double> values, double outliers) {
   return {range.low - margin, range.high + margin};
 }
 
-/// Mean over a window centred on each point, shorter at the ends; about a fiftieth of the run.
+/// Returns the running mean over a window centred on each point. The window is about a fiftieth of the run, and shorter
+/// at both ends.
 std::vector<Point> smooth(const std::vector<Point>& points) {
   const std::size_t half = points.size() / 100 + 1;
   std::vector<Point> finite;
@@ -72,7 +73,7 @@ std::vector<Point> smooth(const std::vector<Point>& points) {
   return result;
 }
 
-/// Keeps the extremes of each stretch, so that thinning hides no spike.
+/// Keeps the minimum and the maximum of each interval, so that thinning hides no spike.
 std::vector<Point> thin(const std::vector<Point>& points) {
   if (points.size() <= most_points) return points;
   const std::size_t stretches = most_points / 2;
@@ -80,7 +81,7 @@ std::vector<Point> thin(const std::vector<Point>& points) {
   for (std::size_t s = 0; s < stretches; ++s) {
     const auto begin = points.begin() + static_cast<std::ptrdiff_t>(points.size() * s / stretches);
     const auto end = points.begin() + static_cast<std::ptrdiff_t>(points.size() * (s + 1) / stretches);
-    // A NaN compares as equal to everything; one that wins leaves a gap, which is what it should.
+    // NaN compares as equal to every value. If it is selected as an extreme, the line has a gap there, as intended.
     const auto [low, high] = std::minmax_element(begin, end, [](Point a, Point b) { return a.y < b.y; });
     result.push_back(low < high ? *low : *high);
     if (low != high) result.push_back(low < high ? *high : *low);
@@ -131,7 +132,7 @@ class Chart {
           continue;
         }
         drawn = true;
-        // Far outside is clipped anyway; near coordinates keep every viewer happy.
+        // The panel clips points far outside. Moderate coordinates avoid errors in SVG viewers.
         const double at = std::clamp(py(point.y), box.top - 1e4, bottom + 1e4);
         run += fmt::format("{}{:.1f},{:.1f}", run.empty() ? "" : " ", px(point.x), at);
         if (line.dots) {
@@ -147,7 +148,7 @@ class Chart {
     }
   }
 
-  /// A stroke and what it means, ending at `right`.
+  /// Draws a legend entry, a stroke and its meaning, that ends at `right`.
   void key(double right, double y, std::string_view meaning, std::string_view colour) {
     const double left = right - 8 - 6.5 * static_cast<double>(meaning.size());
     add("<line x1=\"{0:.1f}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"{3}\" stroke-width=\"2\"/>\n",
@@ -179,7 +180,7 @@ class Chart {
     std::vector<double> result;
     const double first = std::ceil(range.low / step);
     for (int i = 0; i < 3 * count && (first + i) * step <= range.high; ++i) {
-      result.push_back((first + i) * step + 0.0);  // + 0.0: no label "-0"
+      result.push_back((first + i) * step + 0.0);  // + 0.0 avoids the label "-0"
     }
     return result;
   }
@@ -211,7 +212,7 @@ std::string loss_curve_svg(std::span<const LossPoint> loss, std::span<const Vali
   const Range x{0, last};
   constexpr double width = 860;
   Chart chart(width, 660);
-  // A few early spikes would flatten everything else, so half a percent of the raw values may leave the panel.
+  // A few early spikes would flatten the rest of the curve, so half a percent of the raw values may leave the panel.
   chart.panel("Training loss", {70, 40, width - 100, 320}, x, range_of(raw_values, 0.005),
               {{thin(raw), light, 1}, {thin(smooth(raw)), dark, 2}});
   chart.key(width - 160, 30, "running mean", dark);

@@ -1,4 +1,4 @@
-// The course of a training run, as an SVG.
+// Draws the course of a training run as an SVG.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ struct LossPoint {
 struct ValidationPoint {
   std::int64_t iteration = 0;
   double pixel_error = 0;  ///< 0..1
-  double roc_auc = 0;      ///< 0..1; NaN where it is not defined
+  double roc_auc = 0;      ///< 0..1; NaN if it is undefined
 };
 
-/// The chart as text: the loss above (as it is in light, its running mean in dark), pixel error and ROC AUC below.
-/// Points come in the order of their iterations; values that are not finite leave gaps; without points the panels say
-/// so. Equal points give equal bytes.
+/// Returns the chart as text. The loss is above: per iteration in light, its running mean in dark. Pixel error and ROC
+/// AUC are below. Points must be in the order of their iterations. Values that are not finite leave gaps; a panel
+/// without points says so. Equal points give equal bytes.
 std::string loss_curve_svg(std::span<const LossPoint> loss, std::span<const ValidationPoint> validation);
 
-/// Writes loss_curve_svg() to a file, replaced as a whole. Throws IoError.
+/// Writes loss_curve_svg() to a file, which is replaced as a whole. Throws IoError.
 void write_loss_curve(const std::filesystem::path& file, std::span<const LossPoint> loss,
                       std::span<const ValidationPoint> validation);
 

@@ -20,13 +20,13 @@ namespace {
 
 using std::filesystem::path;
 
-// HDF5 is only thread-safe where its builder chose so.
+// HDF5 is thread-safe only if it was built so.
 std::mutex& library_lock() {
   static std::mutex lock;
   return lock;
 }
 
-/// Takes the lock and keeps HDF5 from printing; restores the caller's error handler.
+/// Takes the lock and keeps HDF5 from printing. The destructor restores the caller's error handler.
 class Session {
  public:
   Session() : turn_(library_lock()) {
@@ -37,7 +37,7 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  /// What HDF5 says about the last failure: the innermost reason.
+  /// Returns HDF5's innermost reason for the last failure.
   static std::string complaint() {
     std::string text;
     H5Ewalk2(
@@ -83,7 +83,7 @@ class Handle {
   Close close_ = nullptr;
 };
 
-/// Visits the groups of a file for 3-D datasets. Bounded, since hard links may form cycles.
+/// Visits the groups of a file and lists 3-D datasets. The search is bounded, because hard links may form cycles.
 class Candidates {
  public:
   explicit Candidates(hid_t file) { visit(file, "", 0); }
@@ -103,7 +103,7 @@ class Candidates {
       H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, i, name.data(), name.size(), H5P_DEFAULT);
       name.pop_back();
       H5L_info_t link{};
-      // Soft and external links lead to what is listed elsewhere, or out of the file.
+      // Soft and external links lead to objects that are listed elsewhere, or out of the file.
       if (H5Lget_info(group, name.c_str(), &link, H5P_DEFAULT) < 0 || link.type != H5L_TYPE_HARD) continue;
       const Handle object(H5Oopen(group, name.c_str(), H5P_DEFAULT), H5Oclose);
       if (!object) continue;
@@ -209,7 +209,7 @@ class Reader {
     element_bytes_ = bytes;
   }
 
-  /// A header may declare any size; only what is stored in this file counts.
+  /// Compares the declared size with the stored bytes, because a header may declare any size.
   void require_stored_data(std::size_t max_bytes) const {
     const Handle creation(H5Dget_create_plist(dataset_.get()), H5Pclose);
     if (!creation) fail("header", "unreadable", "the file is damaged", Session::complaint());
@@ -222,13 +222,14 @@ class Reader {
       std::uint64_t bytes = element_bytes_;
       bool fits = H5Pget_chunk(creation.get(), 3, chunk.data()) == 3;
       for (const hsize_t n : chunk) fits = fits && !__builtin_mul_overflow(bytes, std::uint64_t{n}, &bytes);
-      // HDF5 decodes a chunk as a whole, which a header could make up to 4 GiB for a few voxels.
+      // HDF5 decodes a chunk as a whole. A header could make a chunk up to 4 GiB for a few voxels.
       if (!fits || bytes > std::max<std::uint64_t>(max_bytes, std::uint64_t{64} << 20)) {
         fail("chunk size", fmt::format("{} x {} x {}", chunk[0], chunk[1], chunk[2]), "store smaller chunks");
       }
     }
     const std::uint64_t stored = H5Dget_storage_size(dataset_.get());
-    const auto declared = static_cast<std::uint64_t>(info_.extent.volume()) * element_bytes_;  // within 2 x the budget
+    const auto declared = static_cast<std::uint64_t>(info_.extent.volume()) * element_bytes_;  // at most twice the
+                                                                                               // budget
     const bool plain = layout != H5D_CHUNKED;
     if (plain ? declared > stored : declared / largest_compression_ratio > stored || stored == 0) {
       fail("size",
@@ -244,8 +245,8 @@ class Reader {
   std::size_t element_bytes_ = 0;
 };
 
-/// The file that HDF5 writes, in memory that stays ours after it has closed it. (H5Fget_file_image would copy, and in
-/// 1.10 spoils the checksum of the superblock.)
+/// Holds the file that HDF5 writes in our memory, which stays valid after HDF5 has closed the file. (H5Fget_file_image
+/// would copy it, and in HDF5 1.10 it damages the checksum of the superblock.)
 class Image {
  public:
   Image() = default;
@@ -269,9 +270,10 @@ class Image {
     return H5Pset_file_image_callbacks(access, &callbacks);
   }
 
-  /// What the closed file holds: its superblock says where it ends, the memory is larger. Empty where it says nonsense.
+  /// Returns the contents of the closed file. The memory is larger than the file, so the superblock's end address gives
+  /// the size. The result is empty if the superblock is not valid.
   std::span<const std::byte> file() const {
-    constexpr std::size_t version_at = 8, end_at = 28;  // of superblocks 2 and 3
+    constexpr std::size_t version_at = 8, end_at = 28;  // offsets in superblocks of version 2 and 3
     const auto* const bytes = static_cast<const std::byte*>(data_);
     if (bytes == nullptr || size_ < end_at + 8) return {};
     std::uint64_t end = 0;
@@ -298,16 +300,16 @@ class Encoder {
  public:
   explicit Encoder(const path& file) : file_(file) {}
 
-  /// A whole HDF5 file with one dataset.
+  /// Encodes a whole HDF5 file with one dataset.
   void encode(const View<const float>& volume, const WriteOptions& options, Image& image) {
-    // Kept in memory: HDF5 cannot back out of a close that fails on a full disk.
+    // The file is kept in memory, because HDF5 cannot recover from a close that fails on a full disk.
     const Handle access(check(H5Pcreate(H5P_FILE_ACCESS)), H5Pclose);
     check(H5Pset_fapl_core(access.get(), std::size_t{1} << 20, false));
     check(image.use_for(access.get()));
-    // Formats since 1.10 carry checksums over their metadata, so damage is noticed.
+    // File formats since 1.10 have checksums over their metadata, so damage is detected.
     check(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110));
     const Handle creation(check(H5Pcreate(H5P_FILE_CREATE)), H5Pclose);
-    check(H5Pset_obj_track_times(creation.get(), false));  // of the root group: equal voxels, equal bytes
+    check(H5Pset_obj_track_times(creation.get(), false));  // no times in the root group: equal voxels give equal bytes
     Handle file(check(H5Fcreate(file_.c_str(), H5F_ACC_TRUNC, creation.get(), access.get())), H5Fclose);
     make_groups(file.get(), options.dataset);
     write(file.get(), volume, options);
@@ -325,13 +327,13 @@ class Encoder {
     return result;
   }
 
-  /// The groups that `dataset` lies in. HDF5's own intermediate groups would note the time.
+  /// Makes the groups that contain `dataset`. Intermediate groups that HDF5 makes itself would store the time.
   void make_groups(hid_t file, const std::string& dataset) const {
     const Handle creation(check(H5Pcreate(H5P_GROUP_CREATE)), H5Pclose);
     check(H5Pset_obj_track_times(creation.get(), false));
     for (std::size_t slash = dataset.find('/', 1); slash != std::string::npos; slash = dataset.find('/', slash + 1)) {
       const std::string group = dataset.substr(0, slash);
-      if (group.back() == '/') continue;  // of a doubled slash
+      if (group.back() == '/') continue;  // a doubled slash
       const Handle made(check(H5Gcreate2(file, group.c_str(), H5P_DEFAULT, creation.get(), H5P_DEFAULT)), H5Gclose);
     }
   }
@@ -340,7 +342,7 @@ class Encoder {
     const Extent3 extent = volume.shape.extent;
     const bool bytes_only = options.element_type == ElementType::uint8;
     const std::array<index_t, 4> whole{volume.shape.c, extent.z, extent.y, extent.x};
-    // Blocks of at most 256 KiB: good for reading slices and for reading boxes.
+    // Chunks of at most 256 KiB suit both reading slices and reading boxes.
     const std::array<index_t, 4> piece{1, std::min<index_t>(extent.z, 16), std::min<index_t>(extent.y, 64),
                                        std::min<index_t>(extent.x, 64)};
     std::array<hsize_t, 4> size{}, chunk{};
@@ -351,7 +353,7 @@ class Encoder {
 
     const Handle space(check(H5Screate_simple(rank, size.data() + skip, nullptr)), H5Sclose);
     const Handle creation(check(H5Pcreate(H5P_DATASET_CREATE)), H5Pclose);
-    check(H5Pset_obj_track_times(creation.get(), false));  // equal voxels, equal bytes
+    check(H5Pset_obj_track_times(creation.get(), false));  // equal voxels give equal bytes
     check(H5Pset_chunk(creation.get(), rank, chunk.data() + skip));
     check(H5Pset_shuffle(creation.get()));
     check(H5Pset_deflate(creation.get(), 4));
@@ -360,7 +362,7 @@ class Encoder {
                                           space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT)),
                          H5Dclose);
 
-    // A layer of chunks at a time, so that each chunk is compressed once.
+    // Writes one layer of chunks at a time, so that each chunk is compressed once.
     const auto layer = static_cast<std::size_t>(piece[1] * extent.y * extent.x);
     std::vector<float> floats(bytes_only ? 0 : layer);
     std::vector<std::uint8_t> bytes(bytes_only ? layer : 0);

@@ -11,13 +11,14 @@
 namespace convolume::nets {
 namespace {
 
-/// Unsigned integers in the order of the floats; both zeros become one. Not for NaN.
+/// Maps a float to an unsigned integer with the same order. Both zeros map to one value. NaN is not allowed.
 std::uint32_t order_key(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value + 0.0f);
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-/// Least-significant-digit radix sort: linear, where comparing millions of voxels would take most of an evaluation.
+/// Sorts by least-significant-digit radix sort in linear time. A comparison sort of millions of voxels would take most
+/// of the evaluation's time.
 void sort_keys(std::vector<std::uint32_t>& keys, std::vector<std::uint32_t>& scratch) {
   constexpr int digit_bits = 11, digits = 3;
   constexpr std::uint32_t mask = (1u << digit_bits) - 1;
@@ -39,12 +40,13 @@ void sort_keys(std::vector<std::uint32_t>& keys, std::vector<std::uint32_t>& scr
   }
 }
 
-/// Share of (positive, negative) pairs in which the positive ranks higher, ties half: the Mann-Whitney statistic, which
-/// equals the area under the ROC curve (Hanley and McNeil, Radiology 143, 1982). Both sorted.
+/// Returns the share of (positive, negative) pairs in which the positive ranks higher; ties count half. This
+/// Mann-Whitney statistic equals the area under the ROC curve (Hanley and McNeil, Radiology 143, 1982). Both inputs
+/// must be sorted.
 double area_under_curve(const std::vector<std::uint32_t>& positives, const std::vector<std::uint32_t>& negatives) {
   if (positives.empty() || negatives.empty()) return std::numeric_limits<double>::quiet_NaN();
   unsigned __int128 twice_wins = 0;
-  std::size_t below = 0, not_above = 0;  // negatives < and <= the positive at hand
+  std::size_t below = 0, not_above = 0;  // negatives < and <= the current positive
   for (const auto key : positives) {
     while (below < negatives.size() && negatives[below] < key) ++below;
     while (not_above < negatives.size() && negatives[not_above] <= key) ++not_above;

@@ -1,4 +1,4 @@
-// How well a predicted probability volume agrees with a binary label volume.
+// Measures how well a predicted probability volume agrees with a binary label volume.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +7,24 @@
 
 namespace convolume::nets {
 
-/// Rates lie in 0..1. With TP, FP and FN the counts of true positives, false positives and false negatives:
+/// Agreement of a prediction with a label volume. Rates lie in 0..1. TP, FP and FN are the numbers of true positives,
+/// false positives and false negatives.
 struct SegmentationMetrics {
   double pixel_error = 0;      ///< share of voxels on the wrong side of the threshold
-  double roc_auc = 0;          ///< area under the ROC curve, ties count half; NaN where one class is missing
-  double dice = 0;             ///< 2 TP / (2 TP + FP + FN); 1 where nothing is positive in either volume
-  double iou = 0;              ///< TP / (TP + FP + FN); 1 where nothing is positive in either volume
-  std::int64_t voxels = 0;     ///< voxels that took part
-  std::int64_t positives = 0;  ///< of them, positive in the label
+  double roc_auc = 0;          ///< area under the ROC curve, ties count half; NaN if one class is missing
+  double dice = 0;             ///< 2 TP / (2 TP + FP + FN); 1 if nothing is positive in either volume
+  double iou = 0;              ///< TP / (TP + FP + FN); 1 if nothing is positive in either volume
+  std::int64_t voxels = 0;     ///< voxels that count
+  std::int64_t positives = 0;  ///< voxels that count and are positive in the label
 };
 
-/// Compares elements of equal position; any strides. A voxel is positive in the label where that is >= 0.5, in the
-/// prediction where that is >= `threshold`, and takes part where `mask` is missing or >= 0.5.
+/// Compares elements at equal positions; all strides are allowed. A voxel is positive in the label if its label is >=
+/// 0.5, and positive in the prediction if its probability is >= `threshold`. It counts if there is no mask or its mask
+/// is >= 0.5.
 ///
-/// The AUC is exact (rank sums in integers), so it depends neither on order nor on rounding; infinite probabilities
-/// rank beyond all others. Takes about 8 bytes of memory per voxel.
-/// Throws ShapeMismatch (shapes differ), NumericalError (a NaN takes part; its position is named), InvalidArgument (no
-/// view, NaN threshold, no voxel takes part).
+/// The AUC is exact (rank sums in integers), so it does not depend on order or rounding. Infinite probabilities rank
+/// beyond all others. Takes about 8 bytes of memory per voxel. Throws ShapeMismatch (shapes differ), NumericalError (a
+/// voxel that counts is NaN; its position is named), and InvalidArgument (empty view, NaN threshold, no voxel counts).
 SegmentationMetrics evaluate(const View<const float>& probability, const View<const float>& label,
                              const View<const float>& mask = {}, double threshold = 0.5);
 

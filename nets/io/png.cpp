@@ -20,7 +20,7 @@ struct Range {
   float low = 0, high = 1;
 };
 
-/// 1st and 99th percentile of the finite values of a slice.
+/// Returns the 1st and 99th percentile of the finite values of a slice.
 Range robust_range(const View<const float>& view, index_t z) {
   std::vector<float> values;
   for (index_t y = 0; y < view.shape.extent.y; ++y) {

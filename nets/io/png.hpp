@@ -1,4 +1,4 @@
-// Pictures of slices, as PNG.
+// Writes pictures of slices as PNG.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,17 @@
 
 namespace convolume::nets::io {
 
-/// Writes rows of 8-bit gray (channels 1) or RGB (3), top row first, `width * height * channels` bytes. The file is
-/// replaced as a whole. Throws InvalidArgument (sizes, channels, number of bytes) and IoError.
+/// Writes rows of 8-bit gray (channels 1) or RGB (channels 3) pixels, top row first: `width * height * channels` bytes.
+/// The file is replaced as a whole. Throws InvalidArgument (sizes, channels, number of bytes) and IoError.
 void write_png(const std::filesystem::path& file, index_t width, index_t height, int channels,
                std::span<const std::uint8_t> pixels);
 
-/// Slice `z` of batch 0, channel 0 of image, prediction and, where given, label side by side, as 8-bit gray.
+/// Writes slice `z` of batch 0, channel 0 of the image, the prediction and, if given, the label side by side, as 8-bit
+/// gray.
 ///
 /// The image is stretched from its 1st to its 99th percentile; prediction and label map 0..1 to 0..255. NaN is black.
-/// White gaps of 4 pixels separate the panels; each is enlarged by the least integer that makes it 256 pixels wide.
-/// Throws InvalidArgument (no such slice, missing view), ShapeMismatch (different extents), IoError.
+/// White gaps of 4 pixels separate the panels. Each panel is enlarged by the smallest integer that makes it at least
+/// 256 pixels wide. Throws InvalidArgument (no such slice, missing view), ShapeMismatch (different extents), IoError.
 void write_slice_panel(const std::filesystem::path& file, const View<const float>& image,
                        const View<const float>& prediction, const View<const float>& label, index_t z);
 

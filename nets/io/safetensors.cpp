@@ -30,8 +30,8 @@ constexpr std::size_t largest_header = std::size_t{64} << 20;
 constexpr std::string_view metadata_name = "__metadata__", digest_name = "digest";
 constexpr std::string_view digest_field = "\"digest\":\"";
 
-/// Where the value of the digest, beginning with `start`, stands in the header; npos where it does not. An unescaped
-/// quote behind { or , can only begin a key, so names and values cannot imitate the pattern.
+/// Returns the position of the digest's value, if it begins with `start`, in the header; otherwise npos. An unescaped
+/// quote after { or , can only begin a key, so names and values cannot imitate the pattern.
 std::size_t digest_position(std::string_view header, std::string_view start) {
   for (const char before : {'{', ','}) {
     const auto found = header.find(fmt::format("{}{}{}", before, digest_field, start));
@@ -57,7 +57,7 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Digest over the parts one after the other, in lower-case hexadecimal.
+/// Returns the digest over the parts in order, in lower-case hexadecimal.
 std::string digest_of(std::span<const std::string_view> parts) {
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state(XXH3_createState(), XXH3_freeState);
   if (!state) throw std::bad_alloc();
@@ -67,7 +67,7 @@ std::string digest_of(std::span<const std::string_view> parts) {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
-/// Bytes of a shape; throws OverflowError. Sizes must not be negative.
+/// Returns the bytes of a shape. Sizes must not be negative. Throws OverflowError.
 std::size_t bytes_of(std::span<const index_t> shape, StoredType type) {
   index_t bytes = static_cast<index_t>(size_of(type));
   for (const index_t n : shape) bytes = checked_mul(bytes, n, "bytes of a tensor");
@@ -196,7 +196,8 @@ class SafetensorsParser {
     data_ = all.substr(prefix_bytes + length);
   }
 
-  /// The JSON library keeps the last of two equal keys and nests without bound; this format allows neither.
+  /// Parses the header. The JSON library keeps the last of two equal keys and nests without limit; this format allows
+  /// neither.
   json parse_header() const {
     std::vector<std::set<std::string>> keys;
     const auto check = [&](int depth, json::parse_event_t event, const json& value) {
@@ -220,7 +221,7 @@ class SafetensorsParser {
     }
   }
 
-  /// A number of the header: a whole one that fits index_t.
+  /// Returns a number of the header. It must be a whole number that fits index_t.
   index_t number(std::string_view field, const json& value) const {
     if (!value.is_number_unsigned() || !std::in_range<index_t>(value.get<std::uint64_t>())) {
       fail(field, fmt::format("{} is no size", value.dump()));
@@ -265,7 +266,7 @@ class SafetensorsParser {
 
   void require_cover() {
     auto& tensors = file_.tensors_;
-    // By end as well: an empty tensor stands before the one that begins at the same place.
+    // Sorts by size as well: an empty tensor precedes the tensor that begins at the same place.
     std::sort(tensors.begin(), tensors.end(), [](const NamedTensor& a, const NamedTensor& b) {
       return std::tuple(a.bytes.data(), a.bytes.size(), std::string_view(a.name)) <
              std::tuple(b.bytes.data(), b.bytes.size(), std::string_view(b.name));

@@ -14,7 +14,7 @@
 namespace convolume::nets {
 namespace {
 
-// What a stream of random numbers is for; part of its key.
+// Purpose of a stream of random numbers; it is part of the key.
 enum class Stream : std::uint32_t { cell = 0x53594e31, body = 0x53594e32, noise = 0x53594e33, slice = 0x53594e34 };
 
 RandomKey key_of(const SyntheticOptions& options, Stream stream) {
@@ -23,7 +23,7 @@ RandomKey key_of(const SyntheticOptions& options, Stream stream) {
 
 constexpr double unit(std::uint32_t word) { return static_cast<double>(word) * 0x1p-32; }
 
-/// A point in the plane's units: z is multiplied by the anisotropy.
+/// A point in units of voxels along x and y; z is multiplied by the anisotropy.
 struct Point {
   double z = 0, y = 0, x = 0;
 };
@@ -38,7 +38,7 @@ constexpr double membrane_brightness = 0.18, body_brightness = 0.32;
 
 struct Body {
   Point centre;
-  double squared_radius = 0;  ///< 0: absent
+  double squared_radius = 0;  ///< 0: there is no body
   double brightness = 0;
 };
 
@@ -48,7 +48,8 @@ struct Cell {
   std::array<Body, bodies_per_cell> bodies{};
 };
 
-/// One cell per box of a grid with the edge length of a cell, a box more than the volume on every side.
+/// Cells of the volume. A grid has one cell per box; the box edge is the cell diameter, and the grid extends one box
+/// beyond the volume on every side.
 class Tissue {
  public:
   explicit Tissue(const SyntheticOptions& options) : options_(options), edge_(options.cell_diameter) {
@@ -65,7 +66,7 @@ class Tissue {
     }
   }
 
-  /// Brightness and label of the voxels of a row.
+  /// Computes brightness and label of the voxels of a row.
   void render(index_t z, index_t y, float* image, float* label) const {
     const index_t box_z = box(static_cast<double>(z) * options_.anisotropy), box_y = box(static_cast<double>(y));
     std::array<const Cell*, 27> near{};
@@ -90,7 +91,7 @@ class Tissue {
           second_distance = distance;
         }
       }
-      // How far the wall between the two cells is: the projection onto the line that joins their centres.
+      // Distance to the wall between the two cells: the projection onto the line that joins their centres.
       const double apart = std::sqrt(squared_distance(first->centre, second->centre));
       const double wall = (second_distance - first_distance) / (2 * apart);
       const double half = options_.membrane_width / 2;
@@ -103,13 +104,13 @@ class Tissue {
   }
 
  private:
-  /// Box along an axis; the first box of the grid lies outside the volume.
+  /// Returns the index of the box along an axis. The first box of the grid lies outside the volume.
   index_t box(double position) const { return static_cast<index_t>(position / edge_) + 1; }
 
   Cell make_cell(index_t z, index_t y, index_t x, std::size_t i) const {
     const auto place = philox(key_of(options_, Stream::cell), i);
-    // Jitter of at most a third of the edge keeps the two nearest centres within the neighbouring boxes, but for
-    // voxels so far from any wall that it does not matter.
+    // A jitter of at most a third of the edge keeps the two nearest centres within the neighbouring boxes. The
+    // exceptions are voxels so far from any wall that the error does not matter.
     const auto at = [&](index_t box, std::uint32_t word) {
       return (static_cast<double>(box) - 0.5 + (unit(word) - 0.5) * (2.0 / 3.0)) * edge_;
     };
@@ -157,7 +158,8 @@ class Tissue {
   std::vector<Cell> cells_;
 };
 
-/// Gaussian blur as repeated three-tap means: variances add up, and no exponential is needed. Edges are repeated.
+/// Gaussian blur as repeated three-tap means: their variances add up, and no exponential is needed. Edge voxels are
+/// repeated.
 class Blur {
  public:
   Blur(double sigma, index_t height, index_t width)
@@ -199,8 +201,8 @@ class Blur {
   std::vector<float> rows_;
 };
 
-/// Nearly normal, with mean 0 and variance 1: eight uniform numbers of 16 bits, added up. Unlike Box-Muller it needs no
-/// function whose last bit may differ between C libraries.
+/// Returns a nearly normal number with mean 0 and variance 1: the sum of eight uniform 16-bit numbers, scaled. Unlike
+/// Box-Muller it needs no function whose last bit may differ between C libraries.
 double nearly_normal(const RandomKey& key, std::uint64_t counter) {
   constexpr double sqrt_of_3_2 = 1.224744871391589049;
   std::uint32_t sum = 0;

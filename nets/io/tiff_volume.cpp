@@ -22,7 +22,7 @@ namespace {
 
 using std::filesystem::path;
 
-/// The first complaint of libtiff. Held per handle, so nothing global changes and nothing is printed.
+/// Keeps the first error message of libtiff. Each handle has its own, so nothing global changes and nothing is printed.
 struct Complaint {
   std::string text;
 
@@ -36,7 +36,7 @@ struct Complaint {
       } catch (const std::bad_alloc&) {  // the message is lost, the failure itself is still reported
       }
     }
-    return 1;  // handled: the global handlers stay out of it
+    return 1;  // handled: libtiff then skips the global handlers
   }
   static int ignore(TIFF*, void*, const char*, const char*, va_list) noexcept { return 1; }
   std::string suffix() const { return text.empty() ? "" : fmt::format(" (libtiff: {})", text); }
@@ -57,7 +57,7 @@ TiffOptions make_options(Complaint& complaint) {
   return options;
 }
 
-/// Everything about a page that has to be the same on all pages.
+/// The properties that must be equal on all pages.
 struct PageFormat {
   std::uint32_t width = 0, height = 0;
   std::uint16_t bits = 0, sample_format = 0;
@@ -73,7 +73,7 @@ struct PageFormat {
   }
 };
 
-/// Not filled with zeros, so what a lying header claims is never touched.
+/// Memory that is not filled with zeros, so the size that a false header claims is never touched.
 using Buffer = std::unique_ptr<std::byte[]>;
 
 class Reader {
@@ -84,11 +84,12 @@ class Reader {
     if (error) throw IoError(fmt::format("{}: reading the size failed: {}", file.string(), error.message()));
     file_size_ = size;
     const auto options = make_options(complaint_);
-    // What libtiff allocates by itself (directories, raw strips) follows the file, not what the header claims.
+    // libtiff's own allocations (directories, raw strips) are limited by the file's size, not by what the header
+    // claims.
     constexpr std::uint64_t least = std::uint64_t{16} << 20, most = std::uint64_t{1} << 62;
     TIFFOpenOptionsSetMaxSingleMemAlloc(
         options.get(), static_cast<tmsize_t>(std::max(least, 4 * std::min<std::uint64_t>(file_size_, most / 4))));
-    // 'm': no memory mapping, since a file that shrinks while it is read would raise SIGBUS.
+    // 'm' disables memory mapping, because a file that shrinks while it is read would raise SIGBUS.
     tiff_.reset(TIFFOpenExt(file.c_str(), "rm", options.get()));
     if (!tiff_) {
       throw FormatError(fmt::format("{}: no first page can be read; the file is damaged or holds no page{}",
@@ -192,7 +193,8 @@ class Reader {
     return format;
   }
 
-  /// The most bytes that the page's codec can make of one; 0 where it is not accepted. Bounds what a header may claim.
+  /// Returns the largest number of bytes that the page's codec can decode from one byte; 0 if the codec is not
+  /// accepted. It bounds the size that a header may claim.
   std::uint64_t expansion() const {
     const auto codec = field<std::uint16_t>(TIFFTAG_COMPRESSION).value_or(COMPRESSION_NONE);
     if (!TIFFIsCODECConfigured(codec)) return 0;
@@ -214,7 +216,7 @@ class Reader {
     }
   }
 
-  /// Refuses what cannot fit into the file, and codecs that lose information.
+  /// Rejects pages that cannot fit into the file, and codecs that lose information.
   void require_stored_data() {
     const std::uint64_t ratio = expansion();
     if (ratio == 0) {
@@ -232,7 +234,8 @@ class Reader {
     }
   }
 
-  /// ImageJ stores stacks past 4 GB as one page with a note; reading that page alone would be silently wrong.
+  /// Rejects incomplete ImageJ stacks. ImageJ stores stacks beyond 4 GB as one page with a note; reading only that page
+  /// would be silently wrong.
   void require_whole_imagej_stack() const {
     const char* const text = field<const char*>(TIFFTAG_IMAGEDESCRIPTION).value_or("");
     if (std::strncmp(text, "ImageJ=", 7) != 0) return;
@@ -250,7 +253,7 @@ class Reader {
         std::min(field<std::uint32_t>(TIFFTAG_ROWSPERSTRIP).value_or(format_.height), format_.height);
     if (rows_per_strip == 0) fail("rows per strip", "0", "the file is damaged");
     const std::size_t row_bytes = std::size_t{format_.width} * format_.bytes_per_voxel();
-    // No larger than the page, whose size was checked against the file.
+    // It is no larger than the page, whose size was checked against the file.
     const Buffer buffer(new std::byte[row_bytes * rows_per_strip]);
     for (std::uint32_t row = 0; row < format_.height; row += rows_per_strip) {
       const std::uint32_t rows = std::min(rows_per_strip, format_.height - row);
@@ -269,7 +272,7 @@ class Reader {
   void read_tiles(float* page, std::size_t max_bytes) {
     const std::uint64_t tile_width = field<std::uint32_t>(TIFFTAG_TILEWIDTH).value_or(0);
     const std::uint64_t tile_height = field<std::uint32_t>(TIFFTAG_TILELENGTH).value_or(0);
-    // Tiles may reach past the page, so their size is checked for itself.
+    // Tiles may extend beyond the page, so their size is checked separately.
     const std::uint64_t limit = std::max<std::uint64_t>(max_bytes, std::uint64_t{64} << 20);
     std::uint64_t bytes = 0;
     if (tile_width == 0 || tile_height == 0 || field<std::uint32_t>(TIFFTAG_TILEDEPTH).value_or(1) != 1 ||
@@ -315,14 +318,14 @@ class Reader {
 
   const path& file_;
   std::uint64_t file_size_ = 0;
-  Complaint complaint_;  // before the handle, which writes to it while closing
+  Complaint complaint_;  // declared before the handle, which writes to it while closing
   TiffHandle tiff_;
   PageFormat format_;
   index_t page_ = 0, pages_ = 0;
-  std::uint64_t least_size_ = 0;  // bytes that the voxels of the pages seen so far take at the very least
+  std::uint64_t least_size_ = 0;  // least number of bytes that the voxels of the pages so far take in the file
 };
 
-/// A file in memory that libtiff writes to: the disk sees it only when it is complete.
+/// A file in memory that libtiff writes to. The disk gets the file only when it is complete.
 struct MemoryFile {
   std::vector<std::byte> bytes;
   std::size_t position = 0;

@@ -41,9 +41,9 @@ Format format_of_contents(std::string_view head) {
   return head.starts_with("\x89HDF\r\n\x1a\n"sv) ? Format::hdf5 : Format::unknown;
 }
 
-/// Which reader takes the file; everything that can be said without one is said here.
+/// Returns the format whose reader takes the file, and reports all errors that need no reader.
 Format recognise(const std::filesystem::path& file) {
-  // O_NONBLOCK: opening a pipe that nobody writes to must fail below rather than wait.
+  // O_NONBLOCK: opening a pipe without a writer must fail below rather than wait.
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     throw IoError(
@@ -66,7 +66,7 @@ Format recognise(const std::filesystem::path& file) {
   if (contents != Format::unknown) return contents;
   switch (format_of_extension(file)) {
     case Format::hdf5:
-      return Format::hdf5;  // a user block may stand before the signature; HDF5 itself knows where to look
+      return Format::hdf5;  // a user block may precede the signature; HDF5 itself knows where to look
     case Format::tiff:
       throw FormatError(
           fmt::format("{}: does not begin with a TIFF header; it is damaged or of another kind", file.string()));
@@ -134,7 +134,7 @@ Tensor<float> read_volume(const std::filesystem::path& file, const ReadOptions& 
 
 namespace {
 
-/// The format that a file's name asks for, if it can hold so many channels.
+/// Returns the format that the file's name selects. Throws if it cannot hold so many channels.
 Format check_name(const std::filesystem::path& file, index_t channels) {
   const Format format = format_of_extension(file);
   if (format == Format::unknown) {

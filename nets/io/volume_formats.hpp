@@ -1,4 +1,4 @@
-// What the formats behind volume.hpp implement and share. Private to this room.
+// Functions that the formats behind volume.hpp implement and share. Private to this room.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace convolume::nets::io::detail {
 
-// No lossless codec that we accept makes more than this many bytes of one (Zstandard's run-length blocks come closest),
-// so a file that declares more is lying about its size.
+// Largest ratio of decoded to stored bytes of any lossless codec that we accept (Zstandard's run-length blocks come
+// closest). A file that declares more has a false size.
 inline constexpr std::uint64_t largest_compression_ratio = 65536;
 
 VolumeInfo inspect_tiff(const std::filesystem::path& file);
@@ -28,11 +28,11 @@ Tensor<float> read_hdf5(const std::filesystem::path& file, const ReadOptions& op
                         std::pmr::memory_resource* memory);
 void write_hdf5(const std::filesystem::path& file, const View<const float>& volume, const WriteOptions& options);
 
-/// Throws FormatError where the float volume would take more than `max_bytes`.
+/// Throws FormatError if the float volume would take more than `max_bytes`.
 void require_budget(const std::filesystem::path& file, const Extent3& extent, std::size_t max_bytes);
 /// Throws FormatError naming the first voxel that is not finite.
 void require_finite(const std::filesystem::path& file, const Tensor<float>& volume);
-/// 0..1 -> 0..255, rounded and clamped; throws NumericalError where it is NaN.
+/// Maps 0..1 to 0..255, rounded and clamped. Throws NumericalError for NaN.
 std::uint8_t to_byte(const std::filesystem::path& file, float value);
 
 }  // namespace convolume::nets::io::detail

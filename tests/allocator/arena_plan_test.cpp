@@ -10,7 +10,7 @@
 namespace convolume::allocator {
 namespace {
 
-/// Buffers that live from one step to another, both included.
+/// Buffers that live from a first to a last step, both inclusive.
 struct Lives {
   std::vector<std::size_t> bytes;
   std::vector<std::pair<int, int>> steps;
@@ -21,7 +21,8 @@ struct Lives {
   ArenaPlan plan() const {
     return plan_arena(bytes, [this](std::size_t a, std::size_t b) { return conflict(a, b); });
   }
-  /// What no plan can do without: the bytes that live together, each rounded up to 64.
+  /// Returns a lower bound for every plan: the largest number of bytes that are live at once, each buffer rounded up to
+  /// 64.
   std::size_t most_at_once() const {
     std::size_t most = 0;
     for (const auto& [first, last] : steps) {
@@ -63,7 +64,7 @@ TEST_CASE("buffers that conflict share no byte, and all lie within the arena, al
 }
 
 TEST_CASE("a chain of layers and their gradients needs no more than what lives at once", "[arena]") {
-  // Outputs live from a layer's forward to its backward pass, gradients for two backward passes.
+  // Outputs live from a layer's forward pass to its backward pass, gradients for two backward passes.
   Lives lives;
   constexpr int layers = 12;
   for (int layer = 0; layer < layers; ++layer) {

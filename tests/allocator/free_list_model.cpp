@@ -1,7 +1,8 @@
-// The lock-free list under Relacy, a model checker: every interleaving, and every value that a weak memory may return.
+// Checks the lock-free list with Relacy, a model checker that tries every interleaving and every value that a weak
+// memory model may return.
 //
-//   free_list_model short|long   the list as it is must hold
-//   free_list_model weakened     with one memory order weaker, or without the tag, it must not
+//   free_list_model short|long   the list as it is must pass
+//   free_list_model weakened     with one weaker memory order, or without the tag, it must fail
 #include <array>
 #include <atomic>
 #include <cstdio>
@@ -11,7 +12,7 @@
 
 #include "allocator/free_list.hpp"
 
-// Last: it makes macros of names in the standard library.
+// Included last, because it defines macros with names of the standard library.
 #include <relacy/relacy.hpp>
 
 namespace {
@@ -24,13 +25,14 @@ constexpr rl::memory_order relacy_order(std::memory_order order) {
                                                : rl::mo_release;
 }
 
-/// Relacy's atomics under the names of the standard library's.
+/// Gives Relacy's atomics the interface of std::atomic.
 template <class T>
 class ModelAtomic {
  public:
   T load(std::memory_order order) const { return value_.load(relacy_order(order), $); }
   void store(T value, std::memory_order order) { value_.store(value, relacy_order(order), $); }
-  // Strong: the model would let a weak one fail for no reason again and again without end. Both retry alike.
+  // Uses the strong form. The model would let a weak one fail spuriously without end, and the caller retries either
+  // way.
   bool compare_exchange_weak(T& expected, T desired, std::memory_order success, std::memory_order failure) {
     return value_.compare_exchange(rl::bool_t<false>(), expected, desired, relacy_order(success), relacy_order(failure),
                                    $);
@@ -40,7 +42,7 @@ class ModelAtomic {
   rl::atomic<T> value_;
 };
 
-/// Where no thread touches it while others run, an atomic is a variable, and no reason to try more interleavings.
+/// A plain variable in place of an atomic that no thread writes while others run. It saves the model interleavings.
 template <class T>
 class Constant {
  public:
@@ -51,7 +53,8 @@ class Constant {
   T value_{};
 };
 
-/// Numbers are atomics; pointers, which are those of the table's segments, are if it grows while threads run.
+/// Numbers are atomics. Pointers, which point to the table's segments, are atomics only if the table grows while
+/// threads run.
 template <bool grows>
 struct ModelAtomics {
   template <class T>
@@ -71,17 +74,19 @@ struct NoTag : FreeListOrders {
   static constexpr std::uint64_t tag_step = 0;
 };
 
-/// What threads do, and with how many blocks: each thread owns one at the start, `listed` others are in the list.
+/// Scripts of the threads and the number of blocks. Each thread owns one block at the start; `listed` others are in the
+/// list.
 struct Scenario {
   std::vector<const char*>
-      scripts;  // of each thread: 'p' pops, 'u' pushes the block held longest or, without one, pops
+      scripts;  // per thread: 'p' pops; 'u' pushes the block held longest, or pops if the thread holds none
   std::uint32_t listed;
 };
 Scenario scenario;
 
 constexpr std::uint32_t most_blocks = 6;
 
-/// Blocks of a thread, oldest first. No std::vector: Relacy follows every allocation, and each takes time.
+/// The blocks that a thread holds, oldest first. It is no std::vector, because Relacy tracks every allocation, which is
+/// slow.
 class Hand {
  public:
   void add(std::uint32_t index) { blocks_[size_++] = index; }
@@ -101,7 +106,8 @@ class Hand {
 
 template <class Orders, int threads, bool grows>
 struct Model : rl::test_suite<Model<Orders, threads, grows>, threads> {
-  // Plain: two threads that own a block at once, or in turn without order between them, are a race that Relacy reports.
+  // `owner` is a plain variable. If two threads own a block at once, or in turn without order between them, Relacy
+  // reports a data race.
   struct Block {
     rl::var<unsigned> owner;
   };
@@ -109,7 +115,8 @@ struct Model : rl::test_suite<Model<Orders, threads, grows>, threads> {
   FreeList<ModelAtomics<grows>, Orders> list;
   std::array<Hand, threads> held;
 
-  /// Segments hold one index, two, four: a table of three grows by a segment for the block that a thread adds.
+  /// Index of the block that a thread adds. Segments hold one, two, four, ... indices, so a table of three grows by a
+  /// segment.
   static constexpr std::uint32_t added = 3;
 
   std::uint32_t own_block(std::uint32_t t) const { return grows && t + 1 == threads ? added : scenario.listed + t; }
@@ -158,7 +165,7 @@ struct Search {
   unsigned context_bound;
 };
 
-/// Whether no interleaving breaks the list. Adds the number of those that were tried.
+/// Returns whether no interleaving breaks the list. Adds the number of interleavings to `tried`.
 template <class Orders, int threads, bool grows = false>
 bool holds(const Search& search, std::uint64_t& tried, std::string& fault) {
   std::ostream silent(nullptr);
@@ -173,7 +180,7 @@ bool holds(const Search& search, std::uint64_t& tried, std::string& fault) {
   return passed;
 }
 
-/// Every choice of a script for each thread, in ascending order: threads are alike.
+/// Visits every choice of a script per thread, in ascending order only, because threads are interchangeable.
 template <class Visit>
 void for_each_choice(const std::vector<const char*>& scripts, std::size_t threads, const Visit& visit) {
   std::vector<std::size_t> chosen(threads, 0);
@@ -189,7 +196,7 @@ void for_each_choice(const std::vector<const char*>& scripts, std::size_t thread
   }
 }
 
-// A thread owns one block first, so that no more than one push may come before a pop.
+// Each thread owns one block at first, so at most one push may precede a pop.
 const std::vector<const char*> two_steps{"pp", "pu", "up"};
 const std::vector<const char*> three_steps{"ppp", "ppu", "pup", "puu", "upp", "upu"};
 
@@ -206,7 +213,7 @@ void print_choice(std::uint32_t listed, const std::vector<const char*>& choice) 
   std::printf("\n");
 }
 
-/// Tries every choice of scripts. With `grows` the last thread adds its block to the table first.
+/// Tries every choice of scripts. If `grows` is set, the last thread adds its block to the table first.
 template <int threads, bool grows = false>
 bool prove(const Proof& proof) {
   std::uint64_t tried = 0;
@@ -229,7 +236,7 @@ bool prove(const Proof& proof) {
   return passed;
 }
 
-/// Whether the model checker refutes a weaker list in some scenario of three threads or less.
+/// Returns whether the model checker refutes a weaker list in some scenario of at most three threads.
 template <class Orders>
 bool refute(const char* what) {
   std::uint64_t tried = 0;

@@ -1,4 +1,4 @@
-// Mistakes in the use of memory, each made on purpose.
+// Tests that deliberate mistakes in the use of memory are reported.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -31,7 +31,7 @@ SlabOptions remembering() {
   return {.hardened = true, .on_fault = remember};
 }
 
-/// How a child that does something ends, and what it says about it.
+/// The exit status of a child process, and its message.
 struct End {
   int status = 0;
   std::string message;
@@ -107,7 +107,7 @@ TEST_CASE("hardened: pages that were a large block and then small ones are not t
       std::memset(held.back(), 1, bytes);
     }
     for (void* block : held) slab.deallocate(block, bytes, 64);
-    slab.trim();  // what the magazines hold
+    slab.trim();  // blocks in magazines
   };
   for (const auto& [bytes, blocks] : {std::pair{1_MiB - 8, 2}, {20'000, 80}, {1_MiB - 8, 2}, {100'000, 15}}) {
     use(bytes, static_cast<std::size_t>(blocks));
@@ -135,7 +135,7 @@ TEST_CASE("hardened: a block that another thread freed already is reported once"
   std::thread([&] { slab.deallocate(block, 100, 64); }).join();
   slab.deallocate(block, 100, 64);
   CHECK(faults.size() == 1);
-  // It is in one free list only.
+  // The block is in one free list only.
   void* first = slab.allocate(100, 64);
   void* second = slab.allocate(100, 64);
   CHECK(first != second);
@@ -202,7 +202,7 @@ TEST_CASE("hardened: another size than it was allocated with is reported") {
   check_dies([](SlabResource& slab) { slab.deallocate(slab.allocate(1000, 64), 999, 64); }, "with another size");
 }
 
-#if !defined(__SANITIZE_ADDRESS__)  // which finds these earlier
+#if !defined(__SANITIZE_ADDRESS__)  // AddressSanitizer finds these earlier
 TEST_CASE("hardened: a size or an alignment that no block has is reported like any other") {
   SlabResource slab(remembering());
   void* block = slab.allocate(1000, 64);

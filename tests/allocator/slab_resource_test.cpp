@@ -113,7 +113,7 @@ TEST_CASE("a budget is exact while threads cache blocks") {
           }
         } catch (const MemoryBudgetExceeded& error) {
           ++refused;
-          // Others may free meanwhile, but at the moment of the refusal there was no room.
+          // Other threads may free memory meanwhile, but when the request was rejected there was no room.
           too_many += error.held() + error.asked() > error.allowed() ? 0 : 1;
         }
         for (void* block : mine) {
@@ -127,7 +127,7 @@ TEST_CASE("a budget is exact while threads cache blocks") {
   CHECK(too_many == 0);
   CHECK(slab.statistics().live_bytes == 0);
   CHECK(slab.statistics().peak_bytes <= 100 * 1024);
-  // Nothing of the budget is lost to magazines.
+  // Magazines must not keep any part of the budget.
   std::vector<void*> all;
   for (int i = 0; i < 100; ++i) all.push_back(slab.allocate(1024, 64));
   CHECK_THROWS_AS(slab.allocate(1, 64), MemoryBudgetExceeded);
@@ -158,7 +158,8 @@ TEST_CASE("statistics count every class") {
   CHECK(s.peak_bytes >= 3 * 102400);
   CHECK(s.cached_bytes == s.classes[0].cached * 128);
   CHECK(s.used_bytes >= s.live_bytes + s.cached_bytes + 102400);
-  CHECK(s.used_bytes <= s.live_bytes + s.cached_bytes + 102400 + 4096);  // behind the last block of a slab
+  CHECK(s.used_bytes <= s.live_bytes + s.cached_bytes + 102400 + 4096);  // the unused rest behind the last block of a
+                                                                         // slab
   CHECK(s.allocations == 103);
   for (void* block : small) slab.deallocate(block, 100, 64);
   for (void* block : large) slab.deallocate(block, 100000, 64);
@@ -166,7 +167,7 @@ TEST_CASE("statistics count every class") {
 
 namespace {
 
-/// Pages of [begin, begin + bytes) that the system holds memory for.
+/// Returns how many pages of [begin, begin + bytes) are resident in memory.
 std::size_t resident_pages(void* begin, std::size_t bytes) {
   std::vector<unsigned char> pages(bytes / 4096);
   REQUIRE(mincore(begin, bytes, pages.data()) == 0);
@@ -193,7 +194,7 @@ TEST_CASE("trim gives pages back and keeps the addresses usable") {
   const auto after = slab.statistics();
   CHECK(after.live_bytes == before.live_bytes);
   CHECK(after.upstream_bytes == before.upstream_bytes);
-  CHECK(after.cached_bytes < 64 * 1024);  // of the slab that holds small[0]
+  CHECK(after.cached_bytes < 64 * 1024);  // blocks of the slab that holds small[0]
   for (int i = 0; i < 70000; i += 61) REQUIRE(static_cast<unsigned char*>(neighbour)[i] == 2);
   block = slab.allocate(bytes, 64);
   std::memset(block, 3, bytes);
@@ -240,7 +241,7 @@ TEST_CASE("slabs lie apart from large blocks, but where upstream has no more") {
   take(1000);
   CHECK(take(100 << 10) == first + (100 << 10));
   upstream.refuse_after(0);
-  take(30'000);  // in the slabs' own chunk
+  take(30'000);  // in the chunk of the slabs themselves
   for (int i = 0; i < 80; ++i) take(30'000);
   CHECK(slab.statistics().upstream_calls == 2);
   for (const auto& [block, bytes] : blocks) slab.deallocate(block, bytes, 64);
@@ -249,7 +250,7 @@ TEST_CASE("slabs lie apart from large blocks, but where upstream has no more") {
 TEST_CASE("work that repeats itself uses the same pages again") {
   SlabResource slab;
   constexpr RandomKey key{.seed = 17};
-  // Blocks that stay, among them those of a first, larger round; then rounds that hold and replace blocks at random.
+  // Some blocks stay live, among them blocks of a first, larger round. Later rounds hold and replace blocks at random.
   std::vector<std::pair<void*, std::size_t>> stay;
   const auto round = [&](std::uint32_t kind, std::uint64_t steps) {
     std::vector<std::pair<void*, std::size_t>> held;
@@ -296,7 +297,7 @@ TEST_CASE("free blocks of other sizes are joined where upstream has no more") {
     }
     CHECK_THROWS_AS(slab.allocate(4_MiB, 64), std::bad_alloc);
     for (void* block : blocks) slab.deallocate(block, bytes, 64);
-    if (bytes < 32'000) slab.trim();  // what magazines hold
+    if (bytes < 32'000) slab.trim();  // blocks in magazines
   }
 }
 
@@ -311,7 +312,7 @@ TEST_CASE("large slabs lie on huge pages where the system gives them") {
   SlabResource slab;
   void* block = slab.allocate(16_MiB, 64);
   std::memset(block, 1, 16_MiB);
-  // The kernel marks what was asked for (hg) whether or not it has a huge page left.
+  // The kernel sets the flag hg for an advised region whether or not a huge page is available.
   std::ifstream maps("/proc/self/smaps");
   bool inside = false, asked = false;
   for (std::string line; std::getline(maps, line);) {

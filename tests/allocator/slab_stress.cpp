@@ -1,4 +1,5 @@
-// Many threads at once, threads and resources that end in any order, and memory that runs out at every step.
+// Tests with many threads at once, with threads and resources that end in any order, and with failing allocations at
+// every step.
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -22,12 +23,12 @@ using namespace convolume;
 
 namespace {
 
-#if !defined(__SANITIZE_ADDRESS__)  // which has an operator new of its own
+#if !defined(__SANITIZE_ADDRESS__)  // AddressSanitizer has its own operator new
 
-/// How many calls of operator new by this thread succeed from now on; negative: all.
+/// How many calls of operator new by this thread succeed from now on. If negative, all do.
 thread_local constinit long heap_calls_left = -1;
 
-/// Blocks that operator new has given out.
+/// Live blocks of operator new.
 std::atomic<long> heap_blocks{0};
 
 void* from_heap(std::size_t bytes) {
@@ -49,7 +50,7 @@ void to_heap(void* memory) {
 }  // namespace
 
 #if !defined(__SANITIZE_ADDRESS__)
-// Not inlined: GCC would see free() of what operator new returned, and warn.
+// Not inlined, because GCC would see free() of a pointer from operator new, and warn.
 [[gnu::noinline]] void* operator new(std::size_t bytes) { return from_heap(bytes); }
 [[gnu::noinline]] void* operator new[](std::size_t bytes) { return from_heap(bytes); }
 [[gnu::noinline]] void operator delete(void* memory) noexcept { to_heap(memory); }
@@ -72,7 +73,7 @@ Block take(std::pmr::memory_resource& memory, std::size_t bytes, unsigned char p
   return block;
 }
 
-/// Frees a block; 0 where it holds what was written to it.
+/// Frees a block. Returns 0 if its contents are as written, otherwise the number of damaged bytes.
 int give(std::pmr::memory_resource& memory, const Block& block) {
   int damaged = 0;
   for (std::size_t b = 0; b < block.bytes; ++b) damaged += block.data[b] == block.pattern ? 0 : 1;
@@ -80,13 +81,14 @@ int give(std::pmr::memory_resource& memory, const Block& block) {
   return damaged;
 }
 
-/// Mostly small, some of slabs of their own, some large.
+/// Returns mostly small sizes, some that take a slab of their own, and some large ones.
 std::size_t random_bytes(const RandomKey& key, std::uint64_t i) {
   constexpr std::size_t limits[] = {200, 200, 3000, 3000, 40000, 300000};
   return 1 + uniform_below(key, 2 * i, limits[uniform_below(key, 2 * i + 1, 6)]);
 }
 
-/// Each thread works in rounds, as long as a few magazines, on a pool that all share.
+/// Lets threads allocate and free blocks of a shared pool. Each thread lives for one round, which is as long as a few
+/// magazines.
 void free_across_threads(SlabOptions options, int threads, int rounds, int steps) {
   SlabResource slab(options);
   std::vector<Block> shared;
@@ -204,7 +206,8 @@ TEST_CASE("a resource ends before the threads that used it, and others take its 
 
 namespace {
 
-/// Frees when its thread ends, after the thread's own caches are gone or before: both orders are met below.
+/// Frees memory when its thread ends. The thread's own caches may be gone by then or not; the test below covers both
+/// orders.
 struct FreesAtExit {
   SlabResource* slab = nullptr;
   void* block = nullptr;
@@ -233,7 +236,8 @@ TEST_CASE("destructors of thread-local objects may free and allocate") {
 
 namespace {
 
-/// Allocates, grows, frees half, grows again; whatever is refused is left out. Returns how often that happened.
+/// Allocates, grows, frees half, grows again, and skips every request that is rejected. Returns the number of
+/// rejections.
 int exercise(SlabResource& slab) {
   std::vector<Block> blocks;
   blocks.reserve(1000);
@@ -267,7 +271,7 @@ TEST_CASE("upstream refuses at every call: nothing leaks, and the resource works
   long calls = 0;
   {
     Upstream upstream;
-    upstream.refuse_above(6_MiB);  // many small chunks
+    upstream.refuse_above(6_MiB);  // forces many small chunks
     SlabResource slab({.upstream = &upstream});
     REQUIRE(exercise(slab) == 0);
     calls = upstream.served();
@@ -311,7 +315,7 @@ TEST_CASE("slabs that others free while upstream is asked are carved again, each
   constexpr std::size_t chunk = 128, freed = 16;
   std::vector<void*> first(chunk);
   for (void*& block : first) block = slab.allocate(bytes, 64);
-  // Upstream refuses the next chunk; meanwhile another thread frees two whole slabs of the size that is asked for.
+  // Upstream rejects the next chunk. Meanwhile another thread frees two whole slabs of the requested size.
   upstream.refuse_next(2);
   upstream.meanwhile([&] {
     std::thread([&] {
@@ -340,8 +344,8 @@ TEST_CASE("slabs that others free while upstream is asked are carved again, each
 #if !defined(__SANITIZE_ADDRESS__)
 namespace {
 
-/// Blocks of all sizes on a thread of its own, whose first call makes its caches; true where operator new refused its
-/// call number k. Blocks of a group that a refusal cut short end with the resource.
+/// Allocates blocks of all sizes on a new thread, whose first call makes its caches. Returns whether operator new
+/// failed at its call number k. Blocks that a failure leaves live are freed with the resource.
 bool heap_refuses(SlabResource& slab, long k) {
   bool refused = false;
   std::thread([&] {
@@ -375,7 +379,7 @@ TEST_CASE("the heap refuses at every call: nothing leaks, and the resource works
       works = exercise(slab) == 0;
     }
     refusals += refused ? 1 : 0;
-    // But for this thread's cache, which it keeps until it needs one for another resource.
+    // One block may remain: this thread's cache, which it keeps until it needs a cache for another resource.
     CHECK(heap_blocks <= before + 1);
     CHECK(works);
     if (!refused) break;

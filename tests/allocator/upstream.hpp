@@ -1,4 +1,4 @@
-// A source of chunks that fails as told.
+// An upstream memory resource that fails on demand.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 #include "convolume/memory.hpp"
 
-/// mmap_resource() that knows what it has given out, all of which has to be back at its end. One caller at a time, as
-/// of a SlabResource.
+/// An mmap_resource() that tracks its blocks; all of them must be freed before its end. One caller at a time, as from a
+/// SlabResource.
 class Upstream final : public std::pmr::memory_resource {
  public:
   Upstream() = default;
@@ -22,12 +22,12 @@ class Upstream final : public std::pmr::memory_resource {
   Upstream(const Upstream&) = delete;
   Upstream& operator=(const Upstream&) = delete;
 
-  /// So many requests more are served; negative: all.
+  /// Serves this many more requests and rejects the rest. If negative, it serves all.
   void refuse_after(long served) { left_ = served; }
-  /// The next requests are not, whatever else is said.
+  /// Rejects the next requests, whatever the other limits allow.
   void refuse_next(int requests) { refusals_ = requests; }
   void refuse_above(std::size_t bytes) { largest_ = bytes; }
-  /// At the next request, before it is answered.
+  /// Sets an action that runs once, at the next request, before the request is answered.
   void meanwhile(std::function<void()> action) { meanwhile_ = std::move(action); }
 
   long served() const { return served_; }

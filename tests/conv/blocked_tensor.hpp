@@ -1,4 +1,4 @@
-// Tensors in blocked memory, made from plain ones and compared with them.
+// Makes blocked tensors from plain ones, and compares the two.
 #pragma once
 
 #include <cmath>
@@ -21,7 +21,7 @@ struct Blocked {
 
   index_t voxels() const { return shape.extent.volume(); }
   View<T> view() { return memory.view(); }
-  /// body(n, c, voxel, element) of channels that exist.
+  /// Calls body(n, c, voxel, element) for all channels that exist.
   template <class Body>
   void each(const Body& body) {
     const View<T> all = memory.view();
@@ -38,7 +38,7 @@ struct Blocked {
     });
     return equal;
   }
-  /// Whether every lane without a channel is zero.
+  /// Returns whether every lane without a channel is zero.
   bool padding_is_zero() {
     double all = 0, channels = 0;
     for (index_t i = 0; i < memory.elements(); ++i) all += static_cast<double>(std::abs(memory.data()[i]));

@@ -1,4 +1,4 @@
-// Explicit choices: what decides how a problem is convolved, written down and read back.
+// Tests explicit choices: the text of everything that decides how a problem is convolved, and its parsing.
 #include "conv/choice.hpp"
 
 #include "conv_fixture.hpp"
@@ -13,7 +13,7 @@ using test::ConvCase;
 
 namespace {
 
-/// Dense, depthwise, in groups, on lattices, planar.
+/// Dense, depthwise, grouped, planar, and with strides and dilations, which need polyphase components.
 const char* const problems[] = {"mb2ic3id8oc5kd3",
                                 "ic17id9ih11iw13oc20kd3kh2kw4",
                                 "g18ic18oc18id9kd3pd1",
@@ -34,7 +34,7 @@ std::vector<ConvProblem> all_problems() {
   return all;
 }
 
-/// Tiles of 8 in groups of unlike sizes.
+/// A choice with tiles of 8 in groups of different sizes.
 const char* const shared_text = "fft_tiled fwd=8x8x8*3 bwd_d=8x8x8*5 bwd_w=8x8x8*1 shared";
 
 }  // namespace
@@ -87,11 +87,11 @@ TEST_CASE("shared tiles are refused where directions cannot share them") {
     return ConvPlan::make(parse_problem(problem), {.choice = choice});
   };
   CHECK_NOTHROW(make("ic9oc8id14kd3", shared_text));
-  for (const char* problem : {"ic2oc8id14kd3",     // few channels have tiles in the lanes
-                              "g9ic9oc9id14kd3",   // channels go alone
-                              "ic9oc8id14kd3sd2",  // lattices of x begin at different places
-                              "ic9oc8id14kd6",     // more than two tiles would meet in a voxel
-                              "ic9oc8ih14kh3"}) {  // Z and Y are exchanged for the weights
+  for (const char* problem : {"ic2oc8id14kd3",     // small channel counts: tiles are in the lanes
+                              "g9ic9oc9id14kd3",   // depthwise: no sums over channels
+                              "ic9oc8id14kd3sd2",  // the phases of x begin at different places
+                              "ic9oc8id14kd6",     // more than two tiles would overlap in a voxel
+                              "ic9oc8ih14kh3"}) {  // the weight gradient swaps Z and Y
     CAPTURE(problem);
     CHECK_THROWS_AS(make(problem, shared_text), InvalidArgument);
   }
@@ -145,7 +145,7 @@ TEST_CASE("a plan from a choice of shared tiles has the bits of the plan that ga
   CHECK(chosen.plan.choice() == shared_text);
   ConvCase<float> again(parse_problem("ic9oc8id14kd3"), {.choice = chosen.plan.choice()}, false, 2);
   check_same(chosen, again);
-  // The model's own: large problems share tiles.
+  // The cost model's own choices: large problems share tiles.
   for (const char* text : {"ic32oc32id20kd5", "g2ic64oc64id20kd5"}) {
     CAPTURE(text);
     const auto p = parse_problem(text);

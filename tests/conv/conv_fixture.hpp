@@ -1,4 +1,4 @@
-// Random convolutions and the tensors around them.
+// Random tensors for convolutions, and a convolution with all its tensors.
 #pragma once
 
 #include <cmath>
@@ -55,7 +55,7 @@ bool same_bits(const Tensor<T>& a, const Tensor<T>& b) {
          std::equal(a.data(), a.data() + a.elements(), b.data(), [](T x, T y) { return x == y; });
 }
 
-/// Whether the reference, which takes its time, would take minutes under a sanitizer.
+/// Returns whether the slow reference engine would take minutes under a sanitizer.
 inline bool too_slow_here(const ConvProblem& problem) { return sanitized && problem.flops() > 2e6; }
 
 /// All tensors of a convolution in both directions.
@@ -79,7 +79,7 @@ struct ConvCase {
     return p;
   }
 
-  /// Everything once; with x_hat kept in between, or not.
+  /// Runs everything once, with x_hat kept from forward to backward or not.
   void run(bool keep_x_hat = true) {
     const Execution execution{scheduler, &memory};
     const auto prepared = plan.prepare(execution, w);

@@ -1,4 +1,4 @@
-// What plans promise beside the numbers: caches, reuse, threads, errors.
+// Tests what plans promise besides the numbers: caches, reuse, threads, errors.
 #include <thread>
 
 #include "conv_fixture.hpp"
@@ -12,9 +12,9 @@ TEST_CASE("each spectrum is computed once per iteration and one inverse per outp
   ConvCase<float> c(parse_problem("mb2ic3id8oc5kd3"), {.engine = Engine::fft_volume}, false, 2);
   c.run();
   const auto counts = c.plan.transforms();
-  CHECK(counts.input == 2 * 3);                    // x_hat once: the weight gradient reads what forward computed
-  CHECK(counts.weights == 3 * 5);                  // w_hat once: backward data reads it again
-  CHECK(counts.gradient == 2 * 5);                 // dy_hat once for dx and dw together
+  CHECK(counts.input == 2 * 3);                    // x_hat once: the weight gradient reuses it
+  CHECK(counts.weights == 3 * 5);                  // w_hat once: backward data reuses it
+  CHECK(counts.gradient == 2 * 5);                 // dy_hat once for both dx and dw
   CHECK(counts.inverse == 2 * 5 + 2 * 3 + 3 * 5);  // y, dx, dw: after the sums
 }
 
@@ -83,11 +83,11 @@ TEST_CASE("without caching spectra are computed for each product that reads them
   CHECK(counts.input == 3 + 3);            // for y, for dw
   CHECK(counts.weights == 3 * 5 + 3 * 5);  // for y, for dx
   CHECK(counts.gradient == 5 + 5);         // for dx, for dw
-  CHECK(counts.inverse == 5 + 3 + 3 * 5);  // y, dx, dw: as ever
+  CHECK(counts.inverse == 5 + 3 + 3 * 5);  // y, dx, dw: unchanged
   CHECK(counts.seconds > 0);
   for (const CacheCost& cache : c.plan.caches()) CHECK(!cache.kept);
   CHECK_THAT(c.plan.explain(), Catch::Contains("dy_hat: recomputed"));
-  // A cache that is bound is used.
+  // A cache that the caller binds is still used.
   const Execution run{c.scheduler, &c.memory};
   const auto prepared = c.plan.prepare(run, c.w);
   auto dy_hat = c.plan.gradient_spectra(&c.memory);
@@ -203,7 +203,7 @@ TEST_CASE("spectra and prepared weights may live in memory of the caller, which 
       CHECK(test::same_bits(y, c.y));
       CHECK(test::same_bits(dw, c.dw));
       for (std::size_t i = memory.size() - guard; i < memory.size(); ++i) REQUIRE(memory[i] == std::byte{0xFF});
-      placed_w.release();  // what is not its own stays
+      placed_w.release();  // placed memory is not freed
     }
   }
 }
@@ -256,7 +256,7 @@ TEST_CASE("one plan is executed by many threads at once") {
   std::vector<std::thread> threads;
   for (auto& y : outputs) {
     threads.emplace_back([&] {
-      // A thread that finds no slot in an arena hands its call to a worker, out of ThreadSanitizer's sight.
+      // A thread that finds no slot in an arena hands its call to a worker. ThreadSanitizer cannot see this handover.
       Scheduler own(2);
       const Execution run_here{test::sanitized ? own : c.scheduler, &c.memory};
       for (int repeat = 0; repeat < 3; ++repeat) c.plan.forward(run_here, {.x = c.x, .w = prepared, .y = y});

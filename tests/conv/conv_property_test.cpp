@@ -1,4 +1,4 @@
-// Engines against the reference in double, over generated shapes.
+// Tests engines against the reference in double, over generated shapes.
 #include "engine_checks.hpp"
 
 #include "convolume/cpu.hpp"
@@ -8,7 +8,7 @@ using test::ConvCase;
 
 namespace {
 
-/// A problem drawn from everything that the descriptor can say.
+/// Draws a problem from everything that the descriptor can express.
 ConvProblem random_problem(std::uint64_t seed) {
   const RandomKey key{.seed = 77};
   std::uint64_t draw = seed * 64;
@@ -39,12 +39,12 @@ ConvProblem random_problem(std::uint64_t seed) {
       p.validate();
       if (p.output().volume() < 2000) return p;
     } catch (const Error&) {
-      // The kernel does not fit; draw again.
+      // The kernel does not fit, so draw again.
     }
   }
 }
 
-/// Everything that an execution wrote, against the double reference on the same data.
+/// Compares everything that an execution writes with the double reference on the same data.
 template <class T>
 void check_against_reference(const ConvProblem& p, double tolerance) {
   ConvCase<T> ours(p, {.engine = Engine::fft_volume});
@@ -58,7 +58,7 @@ void check_against_reference(const ConvProblem& p, double tolerance) {
   CAPTURE(ours.plan.explain(), p.batch, p.transposed);
   REQUIRE(test::relative_error(ours.y, reference.y) <= tolerance);
   if (p.epilogue.activation.kind == Activation::Kind::none) {
-    // A rectifier's slope jumps where rounding may fall on either side; smooth gradients only.
+    // Only smooth gradients are compared: a rectifier's slope jumps where rounding may fall on either side.
     REQUIRE(test::relative_error(ours.dx, reference.dx) <= tolerance);
     REQUIRE(test::relative_error(ours.dw, reference.dw) <= tolerance);
     REQUIRE(test::relative_error(ours.dbias, reference.dbias) <= tolerance);
@@ -72,7 +72,8 @@ TEST_CASE("fft_volume agrees with the double reference over random problems, in 
     CAPTURE(seed);
     auto p = random_problem(seed);
     check_against_reference<double>(p, 1e-12);
-    // DESIGN's bound is for sums of many random terms; sums of a few that cancel have a larger relative error.
+    // The promised bound is for sums of many random terms. Sums of a few terms that cancel have a larger relative
+    // error.
     check_against_reference<float>(p, 4e-6);
   }
 }

@@ -1,5 +1,5 @@
-// The direct engine's depthwise way against the reference in double: any stride, dilation and padding, channels that
-// fill blocks in part, both layouts, and what it promises beside the numbers.
+// Tests depthwise convolution of the direct engine against the reference in double: any stride, dilation and padding,
+// channels that fill blocks partly, both layouts, and what the engine promises besides the numbers.
 #include "engine_checks.hpp"
 
 #include "convolume/cpu.hpp"
@@ -41,7 +41,7 @@ ConvProblem random_problem(std::uint64_t seed) {
       p.validate();
       if (p.flops() < 2e7) return p;
     } catch (const Error&) {
-      // The kernel does not fit; draw again.
+      // The kernel does not fit, so draw again.
     }
   }
 }

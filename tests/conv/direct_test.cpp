@@ -1,5 +1,5 @@
-// The direct engine against the reference in double: any stride, dilation and padding, channels that fill blocks in
-// part, both layouts, and what it promises beside the numbers.
+// Tests the direct engine against the reference in double: any stride, dilation and padding, channels that fill blocks
+// partly, both layouts, and what the engine promises besides the numbers.
 #include "engine_checks.hpp"
 
 #include "convolume/cpu.hpp"
@@ -47,7 +47,7 @@ ConvProblem random_problem(std::uint64_t seed) {
       p.validate();
       if (p.flops() < 3e7) return p;
     } catch (const Error&) {
-      // The kernel does not fit; draw again.
+      // The kernel does not fit, so draw again.
     }
   }
 }
@@ -144,7 +144,8 @@ TEST_CASE("direct gives the same bits in blocked memory, and zero in lanes witho
 
 TEST_CASE("direct gives the same where results are written past the caches") {
   if (test::sanitized) return;
-  // 5 MB of y and of dx, without and with something that is left to do to them; one pass of many taps, and two.
+  // y and dx of 5 MB are stored with non-temporal stores, with and without an epilogue. One pass over many taps, and
+  // two.
   test::check_layouts<float>("ic32id34oc32kd1", direct, true, true, Activation::Kind::none);
   test::check_layouts<float>("ic32id34oc32kd1", direct, true, true, Activation::Kind::relu);
   test::check_layouts<float>("ic18id34oc48kd2", direct, true, true, Activation::Kind::none);
@@ -152,7 +153,7 @@ TEST_CASE("direct gives the same where results are written past the caches") {
 }
 
 TEST_CASE("direct leaves out what the padding of short rows would be multiplied with") {
-  // Rows of one to three pieces, and shorter than the kernel; strides put the padding elsewhere at either end.
+  // Rows of one to three pieces, and rows shorter than the kernel. Strides shift the padding at either end.
   for (const char* text : {"ic32id3ih4iw8oc32kd3pd1", "ic20id3ih4iw31oc32kd3pd1", "ic17id2ih3iw1oc40kd3pd1",
                            "ic16id3ih3iw2oc32kd5pd2", "ic18id4ih4iw14oc33kd3sd2pd1", "ic16id3ih3iw9oc32kd3dd1pd2"}) {
     test::check_against_reference<float>(parse_problem(text), direct, 2e-6);

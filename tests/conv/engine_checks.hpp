@@ -1,4 +1,4 @@
-// What every engine has to pass, whatever its way.
+// Checks that every engine must pass.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ void check_same_bits(const ConvCase<T>& a, const ConvCase<T>& b) {
   CHECK(same_bits(a.dbias, b.dbias));
 }
 
-/// Everything that an execution writes, against the double reference on the same data.
+/// Compares everything that an execution writes with the double reference on the same data.
 template <class T>
 void check_against_reference(const ConvProblem& p, const ConvOptions& options, double tolerance) {
   if (too_slow_here(p)) return;
@@ -40,7 +40,7 @@ void check_against_reference(const ConvProblem& p, const ConvOptions& options, d
   REQUIRE(relative_error(ours.dbias, reference.dbias) <= tolerance);
 }
 
-/// <Ax, dy> = <x, A'dy> = <w, dA/dw>, of a problem without epilogue.
+/// Checks <Ax, dy> = <x, A'dy> = <w, dA/dw> for a problem without epilogue.
 inline void check_adjoint(const ConvProblem& p, const ConvOptions& options) {
   ConvCase<double> c(p, options);
   c.run();
@@ -50,7 +50,8 @@ inline void check_adjoint(const ConvProblem& p, const ConvOptions& options) {
   REQUIRE(std::abs(forward - dot(c.w, c.dw)) <= 1e-12 * scale);
 }
 
-/// The same bits on 1, 2 and 8 threads, on 2 with `on_two`, and no memory left behind; more than one worker took part.
+/// Checks that 1, 2 and 8 threads give the same bits, 2 threads with options `on_two`. Also checks that no memory is
+/// left behind and that more than one worker took part.
 inline void check_threads(std::initializer_list<const char*> problems, const ConvOptions& options,
                           const ConvOptions& on_two) {
   bool shared = false;
@@ -69,7 +70,7 @@ inline void check_threads(std::initializer_list<const char*> problems, const Con
     }
   }
   if (shared) return;
-  // Where others keep the processors busy, one worker may have drained each of these before the next one came.
+  // On a busy machine, one worker may have finished all tasks before the next worker came.
   ConvCase<float> first(parse_problem(*problems.begin()), options), other(first.problem, options, false, 8);
   first.run();
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
@@ -80,7 +81,8 @@ inline void check_threads(std::initializer_list<const char*> problems, const Con
   CHECK(other.scheduler.distinct_workers() > 1);
 }
 
-/// One side blocked, the other too or not: the same bits as with plain tensors, and zero in lanes without a channel.
+/// Checks that blocked tensors on one or both sides give the same bits as plain ones, and zeros in lanes without a
+/// channel.
 template <class T>
 void check_layouts(ConvProblem p, const ConvOptions& options, bool blocked_x, bool blocked_y, Activation::Kind kind) {
   const std::string text = to_string(p);
@@ -115,7 +117,7 @@ void check_layouts(const char* text, const ConvOptions& options, bool blocked_x,
 
 enum class PlaneOrder { forwards, backwards, from_both_ends };
 
-/// Tasks that fill a poisoned tensor slowly, plane after plane; and when each is there.
+/// Appends tasks that fill a poisoned tensor slowly, plane after plane. Returns when each plane is complete.
 template <class T>
 Ready append_planes(TaskGraph& graph, const Tensor<T>& from, Tensor<T>& to, PlaneOrder order) {
   const Shape5 s = from.shape();
@@ -143,7 +145,7 @@ inline void check_ready(const ConvProblem& p, const ConvOptions& options, PlaneO
   const Execution run{c.scheduler, &c.memory};
   const auto prepared = c.plan.prepare(run, c.w);
   TaskGraph graph;
-  // What readers see, to be held against what stands there in the end.
+  // Values that readers see; they are compared with the final values.
   auto seen_y = poisoned<float>(c.y.shape()), seen_dx = poisoned<float>(c.dx.shape()),
        seen_dw = poisoned<float>(c.dw.shape());
   const auto watch = [&](const Ready& ready, const Tensor<float>& tensor, Tensor<float>& seen, bool weights) {
@@ -173,15 +175,16 @@ inline void check_ready(const ConvProblem& p, const ConvOptions& options, PlaneO
   CHECK(same_bits(seen_dw, c.dw));
 }
 
-/// Planes of x and dy come one after the other, in orders of which none has all the others before the ends that
-/// somebody waits for: tasks wait for what they read, and whoever waits for a plane of y, dx or dw finds it complete.
+/// Checks that tasks wait for everything they read, and that the planes of y, dx or dw that they declare ready are
+/// complete. Planes of x and dy arrive one after the other in several orders. For every plane that a reader waits for,
+/// some order delivers its inputs late.
 inline void check_ready(const ConvProblem& p, const ConvOptions& options) {
   for (const auto order : {PlaneOrder::forwards, PlaneOrder::backwards, PlaneOrder::from_both_ends}) {
     check_ready(p, options, order);
   }
 }
 
-/// dx, dw and dbias are added to what they hold where that is asked.
+/// Checks that results are added to the contents of dx, dw and dbias if the caller requests it.
 inline void check_add(const char* text, const ConvOptions& options) {
   CAPTURE(text);
   ConvCase<double> c(parse_problem(text), options);

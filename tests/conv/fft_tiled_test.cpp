@@ -1,5 +1,5 @@
-// The tiled engine against the reference in double: shapes that fill tiles, channel blocks and groups in part, both
-// layouts, and what it promises beside the numbers.
+// Tests the tiled engine against the reference in double: shapes that fill tiles, channel blocks and groups partly,
+// both layouts, and what the engine promises besides the numbers.
 #include "engine_checks.hpp"
 
 #include "convolume/cpu.hpp"
@@ -17,11 +17,11 @@ bool serves(const ConvProblem& p) {
   try {
     return p.flops() < 3e7 && ConvPlan::make(p, tiled).engine() == Engine::fft_tiled;
   } catch (const Error&) {
-    return false;  // the kernel does not fit, or the engine refuses
+    return false;  // the kernel does not fit, or the engine does not support it
   }
 }
 
-/// Stride, dilation, transposition and groups too.
+/// Draws problems with stride, dilation, transposition and groups, too.
 ConvProblem random_lattices(std::uint64_t seed) {
   const RandomKey key{.seed = 80};
   std::uint64_t draw = seed * 1024;
@@ -83,7 +83,7 @@ ConvProblem random_problem(std::uint64_t seed) {
       p.validate();
       if (p.kernel != Extent3::all(1)) return p;
     } catch (const Error&) {
-      // The kernel does not fit; draw again.
+      // The kernel does not fit, so draw again.
     }
   }
 }
@@ -236,7 +236,7 @@ TEST_CASE("fft_tiled reads y and dy where they lie, each with strides of its own
     p.epilogue.activation.kind = Activation::Kind::tanh;
     ConvCase<float> c(p, tiled);
     c.run();
-    // dy in the corner of a wider tensor.
+    // dy lies in the corner of a wider tensor.
     const Shape5 shape = c.dy.shape();
     auto wide = test::poisoned<float>({shape.n, shape.c + 1, shape.extent + Extent3{1, 2, 3}});
     View<float> dy = wide.view();
@@ -307,7 +307,7 @@ TEST_CASE("fft_tiled with taps along Z that share the planes of x, through many 
     test::check_against_reference<float>(parse_problem(text), planes, 1e-5);
     test::check_threads({text}, planes, planes);
   }
-  // Lanes of many layers, of some, and of one layer with a column that ends early.
+  // The lanes hold tiles of many Z layers, of some Z layers, and of one Z layer where a column of tiles ends early.
   for (const auto& [text, tiles] :
        {std::array{"ic1id40ih9iw9oc5kd3", "fwd=6x9x9*1 bwd_d=6x9x9*1 bwd_w=6x9x9*1"},
         std::array{"ic1id20ih24iw24oc4kd5", "fwd=1x14x14*2 bwd_d=8x8x8*2 bwd_w=1x14x14*1"},
@@ -315,7 +315,8 @@ TEST_CASE("fft_tiled with taps along Z that share the planes of x, through many 
         std::array{"mb2ic1id21ih13iw15oc5kd3", "fwd=1x5x5*2 bwd_d=8x8x8*2 bwd_w=1x5x5*1"}}) {
     test::check_ready(parse_problem(text), {.choice = std::string("fft_tiled ") + tiles});
   }
-  // 4 x 4 tiles, 24 layers of them, 4 by 4, each behind the two planes that its first tile needs.
+  // There are 24 Z layers of 4 x 4 tiles. They are processed four at a time, and each of the 6 steps transforms four
+  // planes and the two additional planes that its first tiles need.
   test::ConvCase<float> c(parse_problem("ic1id26ih18iw18oc8kd3"),
                           {.choice = "fft_tiled fwd=1x6x6*8 bwd_d=8x8x8*2 bwd_w=1x6x6*1"});
   const Execution run{c.scheduler, &c.memory};

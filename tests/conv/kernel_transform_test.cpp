@@ -1,4 +1,4 @@
-// Spectra of kernels: every way to them gives the same numbers.
+// Tests that all ways to compute the spectra of kernels give the same numbers.
 #include "conv/volume/kernel_transform.hpp"
 
 #include <complex>
@@ -28,7 +28,7 @@ struct KernelCase {
         transform(volume, k, dilation, options),
         spectrum({1, 1, {1, 1, 2 * volume.spectrum_elements()}}),
         scratch({1, 1, {1, 1, static_cast<index_t>(transform.scratch_bytes() / sizeof(T)) + 1}}) {
-    // Nothing may be left over from whoever used the memory before.
+    // NaN shows whether a transform depends on earlier contents of the memory.
     spectrum.fill(std::numeric_limits<T>::quiet_NaN());
     scratch.fill(std::numeric_limits<T>::quiet_NaN());
   }

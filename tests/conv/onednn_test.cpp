@@ -1,4 +1,4 @@
-// The engine onednn: asked for by name only, and refused where the library was built without it.
+// Tests the engine onednn: it is chosen by name only, and unsupported if the library was built without it.
 #include "engine_checks.hpp"
 
 #include "conv/choice.hpp"
@@ -10,7 +10,7 @@ namespace {
 const ConvOptions onednn{.engine = Engine::onednn};
 
 #if CONVOLUME_ONEDNN
-/// Float, since oneDNN knows no other type.
+/// Checks that results are added to dx and dw, in float, because oneDNN supports no other type.
 void check_adding(const char* text) {
   test::ConvCase<float> c(parse_problem(text), onednn);
   c.run();

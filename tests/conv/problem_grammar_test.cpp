@@ -27,7 +27,7 @@ TEST_CASE("benchdnn descriptors are read with their repetitions and defaults") {
 TEST_CASE("a problem survives its own text") {
   for (const char* text : {"ic1id9oc2kd3", "mb3g2ic4id7ih9iw11oc6kd1kh3kw5sd1sh2sw3pd0ph1pw2dd0dh1dw0"}) {
     const auto p = parse_problem(text);
-    // Padding behind that no kernel reaches is not part of the text.
+    // The text does not contain padding behind that no kernel reaches.
     const auto again = parse_problem(to_string(p));
     CHECK(to_string(again) == to_string(p));
     CHECK(again.output() == p.output());

@@ -1,5 +1,5 @@
-// Tasks say beforehand how much scratch they hold, and keep nothing else where the caller has a workspace for them:
-// admission by memory, and plans of it, are as good as that.
+// Tests that tasks declare how much scratch they hold, and that they keep nothing else if the caller provides a
+// workspace. Admission by memory and memory plans depend on this.
 #include <algorithm>
 #include <cstring>
 #include <deque>
@@ -20,11 +20,11 @@ using namespace convolume;
 
 namespace {
 
-/// Notes what is taken and given back, for one thread.
+/// Records allocations and deallocations of one thread.
 class WatchedMemory final : public std::pmr::memory_resource {
  public:
   void forget() { events_.clear(); }
-  /// Bytes that were taken since forget() and not given back, less what was given back of before.
+  /// Returns the bytes allocated after forget() and still live, minus the bytes freed that were allocated before it.
   std::ptrdiff_t kept() const {
     std::ptrdiff_t bytes = 0;
     for (const Event& event : events_) {
@@ -33,9 +33,10 @@ class WatchedMemory final : public std::pmr::memory_resource {
     }
     return bytes;
   }
-  /// The most bytes held at once since forget(), of what was given back again; what stays is a tensor or spectrum.
+  /// Returns the peak of scratch bytes after forget(). Blocks that are not freed are tensors or spectra and do not
+  /// count.
   std::size_t most_scratch() const {
-    std::map<const void*, std::size_t> open;  // where each block was taken last
+    std::map<const void*, std::size_t> open;  // index of the last allocation of each block
     std::vector<bool> is_scratch(events_.size(), false);
     for (std::size_t i = 0; i < events_.size(); ++i) {
       if (events_[i].taken) {
@@ -83,8 +84,9 @@ struct Case {
   const char* choice = "";
 };
 
-/// Memory that a buffer has only between the task that all its users wait for, which waits for all tasks before, and
-/// the one that waits for all its users. Whoever comes too early or too late reads NaN, and writes where it is noticed.
+/// A workspace whose buffers have memory only for a limited time. It begins with a task that waits for all earlier
+/// tasks and that all users wait for. It ends with a task that waits for all users. A user that comes too early or too
+/// late reads NaN, and its writes are detected.
 class LateWorkspace final : public Workspace {
  public:
   Buffer take(TaskGraph& graph, std::size_t bytes) override {
@@ -116,7 +118,7 @@ class LateWorkspace final : public Workspace {
   bool all_freed() const {
     return std::all_of(pieces_.begin(), pieces_.end(), [](const Piece& piece) { return piece.freed; });
   }
-  /// Whether nobody wrote where no memory was.
+  /// Returns whether nothing was written to a buffer that had no memory.
   bool untouched() const {
     const Line line = not_a_number();
     return std::all_of(pieces_.begin(), pieces_.end(), [&](const Piece& piece) {
@@ -143,7 +145,7 @@ class LateWorkspace final : public Workspace {
   std::deque<Piece> pieces_;
 };
 
-/// Forward, backward and the weights' preparation, as one graph.
+/// One graph with the preparation of the weights, forward and backward.
 class Convolution {
  public:
   Convolution(const Case& c, WatchedMemory& memory, Workspace* workspace = nullptr) {
@@ -182,7 +184,7 @@ class Convolution {
   }
   TaskGraph& graph() { return graph_; }
   const PreparedWeights& prepared() const { return prepared_; }
-  /// Everything that was computed, one after the other.
+  /// Returns all results, one after the other.
   std::vector<float> results() const {
     std::vector<float> all;
     for (const Tensor<float>* tensor : {&y_, &dx_, &dw_, &dbias_})
@@ -226,7 +228,7 @@ const Case cases[] = {{"mb2ic20id12oc17kd3pd1", Engine::fft_tiled, Layout::plain
                       {"ic20id9oc17kd1", Engine::direct, Layout::plain},
                       {"g2ic32id9oc32kd3pd1", Engine::direct, Layout::blocked},
                       {"ic20id9oc17kd3sd2pd1", Engine::direct, Layout::plain, 0, true},
-                      // The last layer of tiles of dy covers nothing but padding of x.
+                      // The last Z layer of tiles of dy covers only padding of x.
                       {"ic16id8ih12iw12oc16od14oh12ow12kd3pd0ph1pw1", Engine::fft_tiled, Layout::blocked, 0, false,
                        "fft_tiled fwd=14x12x12*2 bwd_d=14x12x12*2 bwd_w=14x12x12*1 shared"},
                       {"ic5id12oc4kd3", Engine::fft_volume, Layout::plain},
@@ -253,15 +255,16 @@ TEST_CASE("tasks of convolutions hold as much scratch as they say") {
     }
     Scheduler scheduler(1);
     REQUIRE(convolution.graph().run(scheduler) == RunResult::completed);
-    std::map<std::string, std::size_t> most;  // of tasks of one name
+    std::map<std::string, std::size_t> most;  // most scratch of tasks with equal names
     for (std::size_t i = 0; i < tasks.size(); ++i) {
-      if (tasks[i].options.task_class == TaskClass::release) continue;  // gives back what others have taken
+      if (tasks[i].options.task_class == TaskClass::release) continue;  // it frees other tasks' memory
       CAPTURE(tasks[i].options.name);
       CHECK(found[i] <= tasks[i].options.scratch_bytes);
       std::size_t& of_name = most[tasks[i].options.name];
       of_name = std::max(of_name, found[i]);
     }
-    // Of tasks that share a sum only the last one needs all, at the edges of a tensor less is staged.
+    // Only the last of the tasks that share a sum needs all of its scratch, and at the edges of a tensor less is
+    // staged.
     for (const TaskDescription& task : tasks) {
       CAPTURE(task.options.name);
       if (task.options.scratch_bytes > 0) CHECK(most[task.options.name] > 0);
@@ -283,7 +286,8 @@ TEST_CASE(
     Convolution convolution(c, scratch, &workspace);
     buffers += workspace.buffers();
     CHECK(workspace.all_freed());
-    // What a group of tiles reads must not be freed before; it is, where nobody waits for the group.
+    // Buffers that a group of tiles reads must not be freed before the group ends. This requires that a task waits for
+    // the group.
     const auto tasks = alone.graph().describe();
     std::vector<bool> awaited(tasks.size(), false);
     for (const TaskDescription& task : tasks) {
@@ -309,7 +313,7 @@ TEST_CASE(
       CHECK(workspace.untouched());
       const auto all = std::accumulate(kept.begin(), kept.end(), std::ptrdiff_t{0});
       CHECK(all == static_cast<std::ptrdiff_t>(run == 0 ? convolution.prepared().bytes() : 0));
-      // Only the preparation keeps something: tasks that give back have nothing to do.
+      // Only the preparation keeps memory, so release tasks have nothing to free.
       CHECK(std::none_of(kept.begin(), kept.end(), [](std::ptrdiff_t bytes) { return bytes < 0; }));
     }
   }

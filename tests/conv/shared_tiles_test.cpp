@@ -1,5 +1,5 @@
-// Tiles that the directions of fft_tiled share: spectra of x and dy that pass from one to another, and a dx that is
-// added up where tiles overlap. Choices make the tiles small, so that there are many along each axis.
+// Tests tiles that the directions of fft_tiled share: spectra of x and dy are passed from one direction to another, and
+// dx is a sum of overlapping tiles. Choices make the tiles small, so that there are many along each axis.
 #include "engine_checks.hpp"
 #include <fmt/format.h>
 
@@ -88,7 +88,7 @@ TEST_CASE("spectra of x are not read by plans that cut other tiles from them") {
 }
 
 TEST_CASE("with shared tiles each tile of x and dy is transformed once in a training step") {
-  // 12 voxels of y in tiles of 4: 27 of them; two channel blocks of x, three of y.
+  // 12 voxels of y in tiles of 4 give 27 tiles. x has two channel blocks, y has three.
   ConvCase<float> c(parse_problem("ic20id14oc33kd3"), shared(Extent3::all(6), 4));
   c.run();
   const TransformCounts kept = c.plan.transforms();
@@ -113,7 +113,7 @@ TEST_CASE("spectra of x serve another plan of the same tiles, and those of anoth
   b.plan.forward(run, {.x = a.x, .w = wb, .y = y});
   CHECK(test::same_bits(b.y, y));
 
-  // Calls of one plan keep their graph: bindings have to be those of the call.
+  // The calls of one plan keep their graph, so each call must use its own bindings.
   const auto other = random_tensor<float>(a.problem.x_shape(), 21);
   auto other_hat = a.plan.input_spectra(&a.memory);
   a.plan.forward(run, {.x = other, .w = wa, .y = a.y, .x_hat = &other_hat});

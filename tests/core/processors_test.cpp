@@ -18,7 +18,7 @@ void write(const fs::path& file, const std::string& text) {
   std::ofstream(file) << text << '\n';
 }
 
-/// Eight processors of four cores.
+/// Writes a topology of eight logical processors on four cores.
 void write_topology(const fs::path& root) {
   for (int cpu = 0; cpu < 8; ++cpu) {
     write(root / "sys/devices/system/cpu" / ("cpu" + std::to_string(cpu)) / "topology/thread_siblings_list",
@@ -34,7 +34,7 @@ TEST_CASE("hyper-threads of one core count once") {
   CHECK(usable_cores({0, 1, 2, 3, 4, 5, 6, 7}, folder.path()) == 4);
   CHECK(usable_cores({0, 4}, folder.path()) == 1);
   CHECK(usable_cores({0, 1, 5}, folder.path()) == 2);
-  CHECK(usable_cores({17, 18}, folder.path()) == 2);  // nothing known of them
+  CHECK(usable_cores({17, 18}, folder.path()) == 2);  // without topology each counts as a core
 }
 
 TEST_CASE("a control group's quota limits threads, and so do the groups around it") {

@@ -61,7 +61,7 @@ TEST_CASE("an address is bound where there is memory, or will be") {
   const Address<float> nowhere, here(&value), later = Address<float>::in(&slot);
   CHECK(!nowhere);
   CHECK(static_cast<bool>(here));
-  CHECK(static_cast<bool>(later));  // though the slot is empty
+  CHECK(static_cast<bool>(later));  // although the slot is empty
   CHECK(later == nullptr);
   slot = &value;
   CHECK(*later == 3);
@@ -87,7 +87,7 @@ TEST_CASE("an untyped view refuses the wrong element type") {
 }
 
 TEST_CASE("random numbers are a function of their key alone") {
-  // Known answer of Philox4x32-10 from Random123's kat_vectors: counter and key all ones.
+  // Known answer of Philox4x32-10 from Random123's kat_vectors, where counter and key are all ones.
   const auto words = philox({.seed = 0xFFFFFFFFFFFFFFFFull, .a = 0xFFFFFFFFu, .b = 0xFFFFFFFFu}, 0xFFFFFFFFFFFFFFFFull);
   CHECK(words[0] == 0x408F276Du);
   CHECK(words[1] == 0x41C83B0Eu);

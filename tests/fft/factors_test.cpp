@@ -1,4 +1,4 @@
-// Which passes a length is transformed in, and which algorithm a prime.
+// Tests the passes into which a length is factorised, and the algorithm that is chosen for a prime.
 #include "fft/factors.hpp"
 
 #include <numeric>
@@ -65,7 +65,7 @@ TEST_CASE("lengths that a codelet holds take no pass more than they need") {
     CAPTURE(n);
     REQUIRE(fft::factorize(n).radices == std::vector<index_t>{n});
   }
-  // Two passes reach every product of two codelets; a third never pays.
+  // Two passes reach every product of two codelets; a third pass never pays.
   for (index_t a = 2; a <= fft::largest_codelet; ++a) {
     for (index_t b = 2; b <= a; ++b) {
       CAPTURE(a, b);
@@ -108,7 +108,7 @@ TEST_CASE("primes get the algorithm that was asked for, or the cheapest") {
           REQUIRE(choice.convolution == p - 1);
           break;
         default: {
-          // Long enough that a linear convolution does not wrap around, and of codelets only.
+          // It must be long enough that a linear convolution does not wrap around, and a product of codelets.
           const index_t terms = algorithm == PrimeAlgorithm::bluestein ? p : p - 1;
           REQUIRE(choice.convolution >= 2 * terms - 1);
           REQUIRE(choice.convolution <= 4 * terms);

@@ -1,4 +1,4 @@
-// What makes no sense is refused with the name of the field or buffer, the value found and the remedy.
+// Tests that invalid problems are rejected with the name of the field or buffer, its value and the remedy.
 #include <catch2/catch.hpp>
 
 #include "tests/fft/fft_harness.hpp"
@@ -18,7 +18,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-/// Both backends refuse, with a message that contains all of the words, in any case.
+/// Checks that both backends reject the problem with a message that contains all words. Case does not matter.
 template <class Exception = InvalidArgument>
 void check_refused(const fft::Problem& problem, const std::vector<std::string>& words) {
   for (const auto backend : {fft::Backend::native, fft::Backend::fftw}) {
@@ -82,7 +82,7 @@ TEST_CASE("points that would share an address are refused") {
                 {"spectrum_distance is 79"});
   static_cast<void>(
       Plan::make({.extent = {3, 2, 8}, .order = fft::Order::rotated, .batch = 2, .spectrum_distance = 80}));
-  // A stride that is never taken does no harm.
+  // A stride that is never used does no harm.
   static_cast<void>(Plan::make({.extent = {1, 2, 8}, .space_distance = 1, .space_stride = {1, 8, 1}}));
 }
 
@@ -207,6 +207,6 @@ TEST_CASE("run refuses passes and items that the plan does not have") {
     CHECK_THROWS_WITH(run_items(0, 0, items + 1), Contains("items 0 to " + std::to_string(items + 1)));
     CHECK_THROWS_AS(run_items(0, 0, items + 1), InvalidArgument);
     CHECK_THROWS_WITH(run_items(0, 1, 0), Contains("items 1 to 0"));
-    run_items(0, items, items);  // nothing to do
+    run_items(0, items, items);  // an empty range is allowed
   }
 }

@@ -1,4 +1,4 @@
-// Plans under many threads, pass by pass, in caches and beside wisdom: the bits stay the same.
+// Tests that plans give the same bits with many threads, pass by pass, from the plan cache and with wisdom.
 #include <cstdlib>
 #include <filesystem>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr fft::Backend backends[] = {fft::Backend::native, fft::Backend::fftw};
 
-/// Each takes another path: both orders, batches, supports, strides, primes, in place.
+/// Returns problems that take different code paths: both orders, batches, supports, strides, primes, in place.
 std::vector<fft::Problem> problems() {
   using fft::Kind;
   std::vector<fft::Problem> all{
@@ -65,7 +65,7 @@ void for_problems(const Check& check) {
   for_problems_of<double>(check);
 }
 
-/// Sets an environment variable to the end of the scope.
+/// Sets an environment variable until the end of the scope.
 class EnvironmentScope {
  public:
   EnvironmentScope(const char* name, const std::string& value) : name_(name) {
@@ -88,7 +88,7 @@ class EnvironmentScope {
   bool had_ = false;
 };
 
-/// No plans are kept to the end of the scope.
+/// Switches the plan cache off until the end of the scope.
 class NoCache {
  public:
   NoCache() { fft::set_plan_cache_capacity(0); }
@@ -249,7 +249,7 @@ TEST_CASE("the plan cache is bounded, forgets the oldest and can be switched off
   static_cast<void>(fft::Plan::make({.extent = {1, 1, 24}}));
   CHECK(fft::plan_cache_size() == 2);
   fft::set_plan_cache_capacity(10);
-  // Every field tells problems apart.
+  // Every field makes a different cache key.
   static_cast<void>(fft::Plan::make({.extent = {1, 1, 24}, .unaligned = true}));
   static_cast<void>(fft::Plan::make({.extent = {1, 1, 24}}, {.backend = fft::Backend::fftw}));
   static_cast<void>(fft::Plan::make({.extent = {1, 1, 24}, .support = {0, 0, 3}}));

@@ -1,5 +1,5 @@
-// Random transforms, sensible and not: plans are made or refused as documented, and those made agree with FFTW, come
-// back, keep to their buffers, and give the same bits however they are executed.
+// Tests random transforms, valid and invalid. Plans must be made or rejected as documented. Plans that are made must
+// agree with FFTW, invert correctly, stay within their buffers, and give the same bits in every way of execution.
 //
 //   fft_fuzz [--seconds S] [--seed N] [--first I]
 //
@@ -21,12 +21,12 @@ using namespace convolume::test;
 
 namespace {
 
-/// The numbers of one case.
+/// The random numbers of one case.
 class Dice {
  public:
   Dice(std::uint64_t seed, std::uint64_t index)
       : key_{.seed = seed, .a = static_cast<std::uint32_t>(index), .b = static_cast<std::uint32_t>(index >> 32)} {}
-  /// From first to last.
+  /// Returns a number from first to last, both inclusive.
   index_t between(index_t first, index_t last) {
     return first + static_cast<index_t>(uniform_below(key_, count_++, static_cast<std::uint64_t>(last - first + 1)));
   }
@@ -55,8 +55,8 @@ Extent3 random_extent(Dice& dice) {
   return e;
 }
 
-/// Strides of nested axes in random sequence with random gaps, the batch being one of them, in multiples of `unit` from
-/// the second one on.
+/// Draws strides of nested axes in random sequence with random gaps. The batch is one of the axes. From the second axis
+/// on, strides are multiples of `unit`.
 void random_strides(Dice& dice, const Extent3& n, index_t batch, index_t unit, bool dense_rows, index_t row,
                     Extent3& stride, index_t& distance) {
   std::array<int, 4> sequence{2, 1, 0, 3};
@@ -75,7 +75,7 @@ void random_strides(Dice& dice, const Extent3& n, index_t batch, index_t unit, b
   }
 }
 
-/// A problem that has to be served.
+/// Returns a problem that must be accepted.
 fft::Problem random_problem(Dice& dice) {
   fft::Problem p;
   p.type = dice.one_in(2) ? DataType::f32 : DataType::f64;
@@ -102,7 +102,7 @@ fft::Problem random_problem(Dice& dice) {
   return p;
 }
 
-/// Changes something, mostly to what makes no sense.
+/// Changes one field, mostly to an invalid value.
 void spoil(Dice& dice, fft::Problem& p) {
   constexpr index_t values[] = {-1,
                                 0,
@@ -155,7 +155,7 @@ std::vector<std::complex<T>> convert(const std::vector<std::complex<double>>& po
   return result;
 }
 
-/// Input and FFTW's answer in double, dense and natural.
+/// Returns an input and FFTW's result in double, dense and in natural order.
 template <class T>
 Sample<T> fftw_sample(const fft::Problem& p, std::uint64_t seed) {
   fft::Problem dense{.type = DataType::f64, .kind = p.kind, .extent = p.extent, .batch = p.batch};
@@ -198,14 +198,14 @@ Execute random_execute(Dice& dice) {
   }
 }
 
-/// What is wrong with the transform, or nothing.
+/// Returns what is wrong with the transform, or an empty text.
 template <class T>
 std::string judge(Dice& dice, const fft::Plan& plan, const fft::Options& options) {
   const fft::Problem& p = plan.problem();
   const auto sample = fftw_sample<T>(p, static_cast<std::uint64_t>(dice.between(0, 1 << 30)));
   const auto outcome = run(plan, sample.in);
   if (!outcome.complaint.empty()) return outcome.complaint;
-  // FFTW's own error is in both numbers.
+  // The measured difference contains FFTW's own error too.
   const double bound = 3 * accuracy(p.extent) + 1;
   ErrorSum error;
   error.add(outcome.out, sample);
@@ -226,7 +226,7 @@ std::string judge(Dice& dice, const fft::Plan& plan, const fft::Options& options
     expected.emplace_back(std::complex<long double>(value) * static_cast<long double>(p.extent.volume()));
     norm += std::norm(expected.back());
   }
-  // Zeros outside the support come back as roundings of what was inside, and are not asked for.
+  // Zeros outside the support would come back as rounding errors of the points inside, so they are not requested.
   ErrorSum round_trip;
   round_trip.add(back.out, expected);
   if (norm > 0 && !(round_trip.relative() <= 2 * bound * epsilon<T>)) {
@@ -235,10 +235,10 @@ std::string judge(Dice& dice, const fft::Plan& plan, const fft::Options& options
   return {};
 }
 
-/// How to come back to the case at hand, and what it is.
+/// The arguments that reproduce the current case, and its description.
 std::string current_case;
 
-/// Without it, a sanitizer that ends the program would not say which case it was.
+/// Prints the current case if a sanitizer ends the program.
 void name_case_at_death() {
 #if CONVOLUME_TEST_SANITIZED
   __sanitizer_set_death_callback([] { std::cout << current_case << "ended the program" << std::endl; });
@@ -268,7 +268,7 @@ Result check(Dice& dice) {
   current_case = text;
   try {
     const auto plan = fft::Plan::make(problem, options);
-    // A spoiled problem may make sense and be too large to try.
+    // A spoiled problem may be valid but too large to run.
     if (plan.space_bytes() + plan.spectrum_bytes() > std::size_t{64} << 20) return {Verdict::served, {}};
     const std::string wrong =
         problem.type == DataType::f32 ? judge<float>(dice, plan, options) : judge<double>(dice, plan, options);

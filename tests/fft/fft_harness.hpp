@@ -1,4 +1,4 @@
-// Runs a transform on buffers that are exactly as large as promised and full of poison, and looks at what it left.
+// Runs a transform on buffers of exactly the promised size, filled with NaN, and checks what it has written.
 #pragma once
 
 #include <cstring>
@@ -16,7 +16,7 @@
 
 namespace convolume::test {
 
-/// Uses one instruction set, without plans that were made for another, to the end of the scope.
+/// Selects one instruction set until the end of the scope, and keeps plans for other instruction sets out of the cache.
 class SimdScope {
  public:
   explicit SimdScope(const std::string& name) : before_(simd_target()) {
@@ -34,14 +34,14 @@ class SimdScope {
   std::string before_;
 };
 
-/// A way to compute: a backend, and the instruction set of the native one.
+/// A backend, and the instruction set of the native one.
 struct Way {
   fft::Backend backend;
   std::string target;
   std::string name() const { return (backend == fft::Backend::native ? "native " : "fftw beside ") + target; }
 };
 
-/// The native backend on every instruction set of the machine, best first, and FFTW.
+/// Returns the native backend on every instruction set of the machine, best first, and FFTW.
 inline std::vector<Way> all_ways() {
   std::vector<Way> ways;
   for (const auto& target : available_simd_targets()) ways.push_back({fft::Backend::native, target});
@@ -83,7 +83,7 @@ inline std::string to_text(const fft::Problem& p) {
   return text.str();
 }
 
-/// So many bytes and not one more, aligned to 64 or to so many elements behind that.
+/// A buffer of exactly `bytes` bytes, aligned to 64 bytes plus `offset` elements.
 template <class T>
 class Buffer {
  public:
@@ -108,7 +108,7 @@ class Buffer {
   index_t size_;
 };
 
-/// Where the points of one side lie, as the interface defines it.
+/// Positions of the points on one side (space or spectrum), as the interface defines them.
 struct Side {
   index_t batch;
   Extent3 extent, stride;
@@ -129,7 +129,7 @@ inline Side space_side(const fft::Problem& p) {
   if (side.distance == 0) {
     const Extent3 last = p.extent - Extent3::all(1);
     const index_t span = 1 + side.stride.z * last.z + side.stride.y * last.y + side.stride.x * last.x;
-    // Permuted strides may reach further than planes times their distance.
+    // Permuted strides may reach further than the number of planes times their distance.
     side.distance = p.in_place ? side.stride.z * p.extent.z : std::max(side.stride.z * p.extent.z, span);
   }
   return side;
@@ -143,7 +143,7 @@ inline Side spectrum_side(const fft::Plan& plan) {
   return side;
 }
 
-/// How many times the promised error is tolerated: FFTW's accuracy is not ours to improve.
+/// Returns how many times the promised error is tolerated. FFTW's accuracy is beyond our control.
 inline double slack(const fft::Plan& plan) {
   const std::string text = plan.describe();
   const auto names = [&](const char* word) { return text.find(word) != std::string::npos; };
@@ -152,16 +152,16 @@ inline double slack(const fft::Plan& plan) {
   return names("SSE4") || names("SCALAR") || names("EMU128") ? 1.25 : 1;
 }
 
-/// Executes with buffers and gets its scratch by itself.
+/// Executes a plan on buffers, with its own scratch.
 using Execute = std::function<void(const fft::Plan& plan, const void* in, void* out)>;
 
-/// execute() on scratch full of NaN.
+/// Calls execute() with scratch full of NaN.
 inline void serially(const fft::Plan& plan, const void* in, void* out) {
   const Buffer<float> scratch(plan.scratch_bytes());
   plan.execute(in, out, scratch.data());
 }
 
-/// execute() with so many threads that take chunks of 1, 2, 3, 1... items.
+/// Returns a function that calls execute() with `workers` threads. They take chunks of 1, 2, 3, 1, ... items.
 inline Execute with_workers(int workers) {
   return [workers](const fft::Plan& plan, const void* in, void* out) {
     const Buffer<float> scratch(plan.scratch_bytes(workers));
@@ -184,7 +184,7 @@ inline Execute with_workers(int workers) {
 
 enum class Items { reversed, shuffled };
 
-/// run() item by item, each with temporaries full of NaN.
+/// Returns a function that calls run() item by item, each time with temporaries full of NaN.
 inline Execute item_by_item(Items items, std::uint64_t seed = 0) {
   return [items, seed](const fft::Plan& plan, const void* in, void* out) {
     const Buffer<float> shared(plan.shared_bytes());
@@ -203,10 +203,10 @@ inline Execute item_by_item(Items items, std::uint64_t seed = 0) {
   };
 }
 
-/// What a transform made of an input, and what it did wrong besides.
+/// The output of a transform, and what it did wrong besides.
 template <class T>
 struct Outcome {
-  std::vector<std::complex<T>> out;  // as Sample::out
+  std::vector<std::complex<T>> out;  // dense, as Sample::out
   std::string complaint;
 };
 
@@ -215,7 +215,7 @@ namespace harness {
 template <class T>
 constexpr T sentinel = T(-77777);
 
-/// The scalars that hold points.
+/// Returns which scalars of the buffer belong to points.
 template <class T>
 std::vector<bool> covered(const Buffer<T>& buffer, const Side& side) {
   std::vector<bool> held(static_cast<std::size_t>(buffer.size()));
@@ -225,7 +225,7 @@ std::vector<bool> covered(const Buffer<T>& buffer, const Side& side) {
   return held;
 }
 
-/// Dense points to where they lie; only those of the support on the space side.
+/// Writes dense points to their positions; on the space side only points of the support.
 template <class T>
 void scatter(const std::vector<std::complex<T>>& points, const fft::Problem& p, const Side& side, bool space,
              const Buffer<T>& buffer) {
@@ -250,7 +250,7 @@ std::vector<std::complex<T>> gather(const fft::Problem& p, const Side& side, boo
   return points;
 }
 
-/// The scalars behind the lines of a dense rotated spectrum.
+/// Returns which scalars are padding behind the lines of a dense rotated spectrum.
 template <class T>
 std::vector<bool> padding(const fft::Plan& plan, const Buffer<T>& spectrum, const std::vector<bool>& held) {
   const fft::Problem& p = plan.problem();
@@ -264,7 +264,7 @@ std::vector<bool> padding(const fft::Plan& plan, const Buffer<T>& spectrum, cons
   return pads;
 }
 
-/// Says where something was written between the points, and what padding is not finite.
+/// Reports the first scalar between points that was written, or the first padding that is not finite.
 template <class T>
 std::string look_at_gaps(const Buffer<T>& buffer, const std::vector<bool>& held, const std::vector<bool>& pads) {
   for (index_t i = 0; i < buffer.size(); ++i) {
@@ -298,7 +298,8 @@ Outcome<T> run_in_place(const fft::Plan& plan, const std::vector<std::complex<T>
 
 }  // namespace harness
 
-/// Executes on input whose every unused scalar is NaN, into output whose points are NaN and whose gaps are watched.
+/// Executes a plan on input whose unused scalars are NaN. The points of the output are NaN first, and its gaps are
+/// checked.
 template <class T>
 Outcome<T> run(const fft::Plan& plan, const std::vector<std::complex<T>>& in, const Execute& execute = serially) {
   using namespace harness;
@@ -314,7 +315,7 @@ Outcome<T> run(const fft::Plan& plan, const std::vector<std::complex<T>>& in, co
   scatter(in, p, from, forward, input);
   std::vector<bool> held = covered(output, to);
   if (!forward) {
-    // Points that nobody wants are watched too.
+    // Points outside the support must not be written either.
     for_points(to.batch, to.extent, [&](std::size_t, index_t b, index_t z, index_t y, index_t x) {
       for (index_t s = 0; s < to.scalars && !in_support(p, z, y, x); ++s) {
         held[static_cast<std::size_t>(to.at(b, z, y, x) + s)] = false;
@@ -334,7 +335,7 @@ Outcome<T> run(const fft::Plan& plan, const std::vector<std::complex<T>>& in, co
   return outcome;
 }
 
-/// Whether two results have the same bits.
+/// Returns whether two results have the same bits.
 template <class T>
 bool same_bits(const std::vector<std::complex<T>>& a, const std::vector<std::complex<T>>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(a[0])) == 0;

@@ -1,5 +1,5 @@
-// Strides, batches, supports, in-place and unaligned memory: every layout gives what the dense one gives, reads only
-// its points and writes only its points.
+// Tests strides, batches, supports, in-place and unaligned memory. Every layout must give the result of the dense one,
+// read only its points and write only its points.
 #include <catch2/catch.hpp>
 
 #include "tests/fft/fft_harness.hpp"
@@ -36,7 +36,7 @@ void check_both(const fft::Problem& problem) {
 
 const std::vector<Extent3> shapes{{4, 5, 6}, {3, 17, 9}, {9, 2, 19}, {1, 1, 40}, {1, 12, 1}, {33, 1, 2}, {8, 16, 16}};
 
-/// Strides for axes nested in the given sequence, innermost first, with a gap behind each.
+/// Returns strides for axes nested in the given sequence, innermost first, with a gap behind each.
 Extent3 nested(const Extent3& n, const std::array<int, 3>& sequence, index_t first, index_t gap) {
   Extent3 stride;
   index_t next = first;
@@ -81,7 +81,7 @@ TEST_CASE("the spectrum side may have any strides in both orders, and its gaps a
         check_both(problem);
         problem.spectrum_stride = nested(s, {2, 1, 0}, 2, 0);
         check_layout<float>(problem);
-        problem.spectrum_stride = nested(s, {0, 2, 1}, 1, 1);  // rotated, as tightly as it goes
+        problem.spectrum_stride = nested(s, {0, 2, 1}, 1, 1);  // rotated, without unnecessary gaps
         check_layout<float>(problem);
         problem.spectrum_stride = nested(s, {0, 2, 1}, 3, 2);
         check_layout<double>(problem);
@@ -122,7 +122,7 @@ TEST_CASE("batches lie densely, apart, or interleaved") {
         problem.spectrum_stride =
             nested(s, order == fft::Order::natural ? std::array{2, 1, 0} : std::array{0, 2, 1}, 5, 0);
         check_both(problem);
-        // Neighbouring rows interleaved: the batch lies between X and Y.
+        // Rows of different volumes alternate: the batch lies between X and Y.
         problem.space_stride = {5 * e.x * e.y, 5 * e.x, 1};
         problem.space_distance = e.x;
         problem.spectrum_stride = {5 * s.x * s.y, 5 * s.x, 1};
@@ -195,10 +195,12 @@ TEST_CASE("strides of a single point and distances of a single volume may be any
 
 TEST_CASE("small real volumes in rotated order are transformed along Z first, planes and volumes apart as well") {
   for (const auto kind : {fft::Kind::r2c, fft::Kind::c2r}) {
-    // Half-complex lines that fill vectors exactly (16, 32), in part, and by a pair more (18); odd; a prime along Y.
+    // Half-complex lines that fill vectors exactly (16, 32), partly, or plus one pair (18); odd lengths; a prime along
+    // Y.
     for (const Extent3& e : {Extent3::all(8), Extent3{16, 9, 5}, Extent3{32, 2, 13}, Extent3{18, 17, 6},
                              Extent3{9, 16, 7}, Extent3{44, 3, 30}, Extent3{13, 31, 2},
-                             // Backward, whose last radix is odd: frequency n/2 is no end of its pass.
+                             // The last radix of the backward transform is odd, so frequency n/2 is not at the end of
+                             // its pass.
                              Extent3{56, 4, 8}, Extent3{176, 2, 9}}) {
       fft::Problem problem{.kind = kind, .extent = e, .order = fft::Order::rotated};
       const auto dense = fft::Plan::make(problem);
@@ -241,7 +243,7 @@ TEST_CASE("transforms work in place") {
 
 TEST_CASE("in place, an odd length may lie in planes before rows") {
   for (const auto kind : kinds) {
-    // The rows of all planes with the same y lie together.
+    // The rows of all planes with the same y are contiguous.
     fft::Problem problem{.kind = kind, .extent = {4, 5, 7}, .in_place = true};
     problem.space_stride = {8, 32, 0};
     check_both(problem);
@@ -282,7 +284,7 @@ TEST_CASE("a layout changes nothing but small roundings: strided, dense and in p
 
 namespace {
 
-/// The r2c spectrum of normal noise in the layout of `problem`, as (z, y, x) without gaps.
+/// Returns the r2c spectrum of normal noise in the layout of `problem`, as (z, y, x) without gaps.
 std::vector<float> spectrum_of(fft::Problem problem) {
   const auto plan = fft::Plan::make(problem);
   const Buffer<float> in(plan.space_bytes()), out(plan.spectrum_bytes()), scratch(plan.scratch_bytes());
@@ -309,7 +311,7 @@ std::vector<float> spectrum_of(fft::Problem problem) {
 }  // namespace
 
 TEST_CASE("spectra too large for the caches have the same bits in every layout") {
-  if (sanitized) return;  // a matter of addresses beyond the L2, which takes long here
+  if (sanitized) return;  // it needs addresses beyond the L2 cache, which is slow here
   const Extent3 e = Extent3::all(128);
   const auto expected = spectrum_of({.extent = e, .order = fft::Order::rotated});
   const index_t row = 65 * 128;

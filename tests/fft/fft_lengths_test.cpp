@@ -1,4 +1,5 @@
-// Every short length, one-dimensional: what a codelet, a factor or a ragged group of lines gets wrong shows here.
+// Tests every short length in one dimension, which reveals errors of codelets, factors and partly filled groups of
+// lines.
 #include <catch2/catch.hpp>
 
 #include "tests/fft/fft_harness.hpp"
@@ -9,7 +10,7 @@ using namespace convolume::test;
 
 namespace {
 
-/// The reference by its own definition.
+/// Returns the error of the reference against the definition of the transform.
 double error_of_reference(index_t n) {
   std::vector<std::complex<long double>> in, want;
   for (index_t i = 0; i < n; ++i) in.emplace_back(normal({.seed = 1}, 2 * i), normal({.seed = 1}, 2 * i + 1));
@@ -28,7 +29,8 @@ double error_of_reference(index_t n) {
   return error.relative();
 }
 
-/// All ways on one length and kind. Repeats with other data until single roundings average out.
+/// Checks all backends on one length and kind. Short lengths repeat with other data, so that single roundings average
+/// out.
 template <class T>
 void check_length(index_t n, fft::Kind kind, Data data) {
   constexpr index_t batches[4] = {1, 5, 19, 33};
@@ -60,7 +62,7 @@ void check_length(index_t n, fft::Kind kind, Data data) {
 
 template <class T>
 void check_lengths(fft::Kind kind) {
-  // A sanitizer sees every factor and every remainder of a vector with fewer lengths.
+  // With a sanitizer fewer lengths still cover every factor and every remainder of a vector.
   for (index_t n = 1; n <= 300; n += sanitized && n > 34 ? 11 : 1) {
     check_length<T>(n, kind, Data::normal);
     check_length<T>(n, kind, Data::small_integers);

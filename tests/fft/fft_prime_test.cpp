@@ -1,4 +1,4 @@
-// Lengths with large prime factors, by each of the algorithms for them.
+// Tests lengths with large prime factors, with each of the algorithms for them.
 #include <catch2/catch.hpp>
 
 #include "tests/fft/fft_harness.hpp"
@@ -18,7 +18,7 @@ const char* name_of_algorithm(PrimeAlgorithm algorithm) {
   return names[static_cast<int>(algorithm)];
 }
 
-/// Every algorithm on every instruction set against the reference.
+/// Checks every algorithm on every instruction set against the reference.
 template <class T>
 void check(const fft::Problem& shape, std::uint64_t seed) {
   fft::Problem problem = shape;
@@ -47,7 +47,7 @@ std::complex<long double> inner_product(const std::vector<std::complex<T>>& a, c
   return sum;
 }
 
-/// <Fx, y> = <x, F'y>, where the backward transform is the adjoint F' of the forward one.
+/// Checks <Fx, y> = <x, F'y>: the backward transform F' is the adjoint of the forward transform F.
 template <class T>
 void check_adjoint(index_t n, PrimeAlgorithm algorithm) {
   CAPTURE(n, name_of_algorithm(algorithm), sizeof(T));
@@ -82,7 +82,7 @@ TEST_CASE("every prime to 300 is accurate by every algorithm on every instructio
     fft::Problem problem{.kind = fft::Kind::c2c_forward, .extent = {1, 1, p}, .batch = batches[count % 3]};
     check<float>(problem, static_cast<std::uint64_t>(p));
     check<double>(problem, static_cast<std::uint64_t>(p));
-    // The other kinds take the same kernels by other ways.
+    // The other kinds use the same kernels through other code paths.
     problem.kind = count % 3 == 0 ? fft::Kind::r2c : count % 3 == 1 ? fft::Kind::c2r : fft::Kind::c2c_backward;
     check<float>(problem, static_cast<std::uint64_t>(p));
     check<double>(problem, static_cast<std::uint64_t>(p));

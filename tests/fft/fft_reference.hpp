@@ -1,4 +1,4 @@
-// Slow, obvious transforms of higher precision, the data they are applied to, and the accuracy that we promise.
+// Slow, simple transforms of higher precision, the data for them, and the accuracy that we promise.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,12 @@
 
 namespace convolume::test {
 
-/// The type in which results of T are judged.
+/// The type of the reference for results of type T.
 template <class T>
 using Wide = std::conditional_t<std::is_same_v<T, float>, double, long double>;
 
-/// One line, as the sum of the transforms of its every p-th points for the smallest prime factor p: by definition where
-/// the length is prime.
+/// Transforms one line by decimation in time: it combines the transforms of every p-th point, where p is the smallest
+/// prime factor. A prime length is transformed by the definition.
 template <class R>
 class RefLine {
  public:
@@ -66,7 +66,7 @@ class RefLine {
   std::vector<Complex> roots_;
 };
 
-/// Along each axis in turn, for each of the dense volumes in `data`.
+/// Transforms along each axis in turn, for each of the dense volumes in `data`.
 template <class R>
 void ref_transform(std::vector<std::complex<R>>& data, const Extent3& e, int sign) {
   const index_t strides[3] = {e.y * e.x, e.x, 1};
@@ -87,13 +87,13 @@ void ref_transform(std::vector<std::complex<R>>& data, const Extent3& e, int sig
 
 enum class Data { normal, small_integers };
 
-/// An input and what a transform should make of it, as dense volumes [batch][z][y][x], x < X* on the spectrum side.
-/// Points outside the support are zero. Real numbers have no imaginary part.
+/// An input and its expected transform, as dense volumes [batch][z][y][x]; x < X* on the spectrum side. Points outside
+/// the support are zero. Real numbers have imaginary part zero.
 template <class T>
 struct Sample {
   std::vector<std::complex<T>> in;
   std::vector<std::complex<Wide<T>>> out;
-  long double norm = 0;  // squared, of what errors are relative to
+  long double norm = 0;  // squared norm to which errors are relative
 };
 
 inline bool is_real(const fft::Problem& p) { return p.kind == fft::Kind::r2c || p.kind == fft::Kind::c2r; }
@@ -109,7 +109,7 @@ inline bool in_support(const fft::Problem& p, index_t z, index_t y, index_t x) {
   return true;
 }
 
-/// Calls visit(i, b, z, y, x) for the points of dense volumes, i counting them.
+/// Calls visit(i, b, z, y, x) for all points of dense volumes; i counts the points.
 template <class Visit>
 void for_points(index_t batch, const Extent3& e, const Visit& visit) {
   std::size_t i = 0;
@@ -122,7 +122,8 @@ void for_points(index_t batch, const Extent3& e, const Visit& visit) {
   }
 }
 
-/// Makes half a spectrum that of real numbers: where both halves meet, points opposite to each other are conjugates.
+/// Makes half a spectrum Hermitian, as for real numbers: in planes that both halves share, opposite points are
+/// conjugates.
 template <class T>
 void make_hermitian(std::vector<std::complex<T>>& half, const fft::Problem& p) {
   const Extent3 e = spectrum_extent(p);
@@ -178,12 +179,13 @@ Sample<T> make_sample(const fft::Problem& p, Data data, std::uint64_t seed) {
     wanted += in_box ? 1 : 0;
     sample.out.push_back(!in_box ? Out(0) : !forward && real ? Out(work[i].real()) : work[i]);
   });
-  // The roundings behind one point come from all points, which that point alone may be small against.
+  // The rounding errors of a point come from all points, and the point itself may be small compared with them. Errors
+  // are therefore relative to the wanted points' share in the norm of all points.
   sample.norm *= static_cast<long double>(wanted) / static_cast<long double>(sample.out.size());
   return sample;
 }
 
-/// Relative L2 error over everything added.
+/// Relative L2 error over all added results.
 class ErrorSum {
  public:
   template <class A, class B>
@@ -196,7 +198,7 @@ class ErrorSum {
   void add(const std::vector<std::complex<T>>& got, const Sample<T>& sample) {
     add(got, sample.out, sample.norm);
   }
-  /// Infinite where sizes differ or something is NaN.
+  /// Returns infinity if sizes differ or a value is NaN.
   double relative() const {
     if (!comparable_ || std::isnan(error_)) return std::numeric_limits<double>::infinity();
     if (error_ == 0) return 0;
@@ -228,12 +230,12 @@ inline index_t largest_prime_factor(index_t n) {
 template <class T>
 constexpr double epsilon = static_cast<double>(std::numeric_limits<T>::epsilon());
 
-/// The relative L2 error that we promise, in epsilons, and not less than half of one.
+/// Returns the relative L2 error that we promise, in epsilons; at least half of one.
 inline double accuracy(const Extent3& e) {
   const index_t prime = std::max({largest_prime_factor(e.z), largest_prime_factor(e.y), largest_prime_factor(e.x)});
   const double factor = prime > 13 ? 0.7 : prime == 13 ? 0.40 : 0.35;
   const double points = static_cast<double>(e.z) * static_cast<double>(e.y) * static_cast<double>(e.x);
-  // The promise is one for many inputs together; few points scatter around it.
+  // The promise holds for many inputs together; the error of few points scatters around it.
   const double scatter = points < 2048 ? 1.25 : 1.05;
   return scatter * std::max(0.5, factor * std::sqrt(std::log2(points)));
 }

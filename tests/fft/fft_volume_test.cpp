@@ -1,4 +1,4 @@
-// Dense volumes of one to three dimensions, in both orders, and the laws that transforms obey.
+// Tests dense volumes of one to three dimensions in both orders, and the laws that transforms obey.
 #include <catch2/catch.hpp>
 
 #include "tests/fft/fft_harness.hpp"
@@ -33,7 +33,7 @@ void check_volume(fft::Problem problem, Data data) {
   }
 }
 
-/// The forward transform of one dense volume by the best instruction set.
+/// Returns the forward transform of one dense volume with the best instruction set.
 template <class T>
 std::vector<std::complex<T>> transform(fft::Kind kind, const Extent3& e, const std::vector<std::complex<T>>& in,
                                        fft::Order order = fft::Order::natural) {
@@ -48,7 +48,7 @@ std::vector<std::complex<double>> noise(const Extent3& e, std::uint64_t seed, bo
   return points;
 }
 
-/// Larger than what the reference likes.
+/// Shapes that are too large for the reference.
 const std::vector<Extent3> large{{30, 32, 36}, {31, 29, 37}, {1, 100, 128}, {64, 5, 81}};
 
 double relative_difference(const std::vector<std::complex<double>>& a, const std::vector<std::complex<double>>& b) {

@@ -1,5 +1,5 @@
-// Transforms of lines as volumes and tiles use them: several at once, strided, pruned at both ends, in place, backward;
-// every algorithm for primes also as a factor among others.
+// Tests transforms of lines as volumes and tiles use them: several at once, strided, pruned at both ends, in place,
+// backward. Every algorithm for primes is tested as one factor among others, too.
 #include "fft/line.hpp"
 
 #include <catch2/catch.hpp>
@@ -18,22 +18,22 @@ namespace {
 constexpr PrimeAlgorithm algorithms[] = {PrimeAlgorithm::automatic, PrimeAlgorithm::generic, PrimeAlgorithm::rader,
                                          PrimeAlgorithm::rader_padded, PrimeAlgorithm::bluestein};
 
-/// Where the points of several lines lie: a point is a vector, its imaginary part `im` elements behind.
+/// Positions of the points of several lines. A point is a vector; its imaginary part follows `im` elements later.
 struct Place {
   index_t step, im, line, elements;
 };
 
-/// Real and imaginary parts side by side, lines one after the other.
+/// Lines are contiguous, with real and imaginary parts side by side.
 Place dense(index_t n, index_t lines, index_t lanes) {
   return {2 * lanes, lanes, 2 * lanes * n, 2 * lanes * n * lines};
 }
-/// Points of all lines beside each other, all imaginary parts behind, with odd gaps.
+/// Points of all lines are side by side. All imaginary parts follow the real parts, with odd gaps.
 Place interleaved(index_t n, index_t lines, index_t lanes) {
   const index_t line = lanes + 1, step = line * lines + 3, im = step * n + 5;
   return {step, im, line, im + step * n};
 }
 
-/// Values of `lines` lines of n points, each in every lane: [line][lane][point].
+/// Returns `count` random values, which callers read as [line][lane][point].
 template <class T>
 std::vector<std::complex<T>> random_values(index_t count, std::uint64_t seed) {
   std::vector<std::complex<T>> values;
@@ -44,7 +44,8 @@ std::vector<std::complex<T>> random_values(index_t count, std::uint64_t seed) {
   return values;
 }
 
-/// Calls visit(i, element) for points of [line][lane][point], i counting all n and element where its real part lies.
+/// Calls visit(i, point, element) for all points of [line][lane][point]. i counts the points; `element` is the position
+/// of the real part.
 template <class Visit>
 void for_values(index_t lines, index_t lanes, index_t n, const Place& place, const Visit& visit) {
   std::size_t i = 0;
@@ -65,7 +66,8 @@ std::size_t bytes(index_t elements) {
   return static_cast<std::size_t>(elements) * sizeof(T);
 }
 
-/// Poison beyond the input's points, sentinels wherever the output must not be written.
+/// Transforms lines whose input holds NaN outside its points, and whose output holds sentinels wherever it must not be
+/// written. Returns a complaint or an empty text.
 template <class T>
 std::string run_complex(const Line<T>& line, const Case& c, std::vector<std::complex<T>>& values) {
   const index_t n = line.length(), lanes = line.lanes();
@@ -83,7 +85,7 @@ std::string run_complex(const Line<T>& line, const Case& c, std::vector<std::com
     }
   });
   for_values(c.lines, lanes, n, in, [&](std::size_t i, index_t point, index_t at) {
-    // In place, what is neither read nor written keeps its sentinel.
+    // In place, points that are neither read nor written keep their sentinels.
     if (point >= c.in_points) return;
     for (const index_t part : {at, at + in.im}) {
       if (c.in_place && point >= c.out_points) wanted[static_cast<std::size_t>(part)] = true;
@@ -105,7 +107,7 @@ std::string run_complex(const Line<T>& line, const Case& c, std::vector<std::com
   return harness::look_at_gaps(output, wanted, std::vector<bool>(wanted.size()));
 }
 
-/// The reference, with what is pruned as zeros; and what errors are relative to.
+/// Returns the reference, with pruned points as zeros, and the norm to which errors are relative.
 template <class T>
 Sample<T> complex_sample(index_t n, index_t lanes, const Case& c, std::uint64_t seed) {
   Sample<T> sample;
@@ -138,12 +140,12 @@ void check_complex(index_t n, PrimeAlgorithm algorithm, const Case& c) {
     REQUIRE(run_complex(line, c, values) == "");
     ErrorSum error;
     error.add(values, sample);
-    // Few points; the promise is for many.
+    // A tolerance for few points; the promise is for many.
     REQUIRE(error.relative() / epsilon<T> <= 1.2 * slack_of(name) * accuracy({1, 1, n}));
   }
 }
 
-/// Shares of a line that are there or wanted; lines, places and directions take turns.
+/// Checks different shares of a line that are given or wanted. Numbers of lines, layouts and directions alternate.
 void check_length(index_t n, PrimeAlgorithm algorithm, int turn) {
   const std::pair<index_t, index_t> points[] = {
       {n, n}, {(n + 1) / 2, n}, {n, (n + 2) / 3}, {n - n / 4, (2 * n + 2) / 3}, {1, 1}};
@@ -160,7 +162,7 @@ void check_length(index_t n, PrimeAlgorithm algorithm, int turn) {
   }
 }
 
-/// Real lines to half spectra, and half spectra to real lines.
+/// Checks real lines to half spectra, and half spectra to real lines.
 template <class T>
 void check_real(index_t n, index_t lines) {
   const fft::Problem problem{.type = data_type_of<T>(), .kind = fft::Kind::r2c, .extent = {1, 1, n}};
@@ -175,7 +177,7 @@ void check_real(index_t n, index_t lines) {
     inverse.kind = fft::Kind::c2r;
     forward.batch = inverse.batch = lines * lanes;
     const Place spectrum = interleaved(half, lines, lanes);
-    const index_t step = lines * lanes + 1;  // of real points
+    const index_t step = lines * lanes + 1;  // between real points
     const Buffer<T> real(bytes<T>(n * step)), points(bytes<T>(spectrum.elements));
     const Buffer<T> scratch(bytes<T>(line.scratch_elements()));
     const Place space{step, 0, lanes, n * step};

@@ -1,5 +1,5 @@
-// Tiles in memory that is exactly as large as it has to be: voxels that a transform has no business with are poisoned
-// before a load and watched behind a store, and so is what lies between the points of a spectrum.
+// Runs tiles in memory of exactly the needed size. Voxels that a transform must not use are NaN before a load and are
+// checked after a store. The gaps between points of a spectrum are checked, too.
 #pragma once
 
 #include <array>
@@ -14,12 +14,12 @@ namespace convolume::test {
 template <class T>
 inline constexpr auto lanes_of = static_cast<std::size_t>(fft::tile_lanes<T>);
 
-/// Where the voxels of every lane lie, for either end of a plan.
+/// Positions of the voxels of every lane, as the source of a prologue or the target of an epilogue.
 template <class T>
 struct TileSpace {
   bool blocked = true;
   Extent3 stride{0, 0, 0};                    // elements between planes, rows, voxels
-  std::array<index_t, lanes_of<T>> origin{};  // of voxel 0, which may lie before the memory
+  std::array<index_t, lanes_of<T>> origin{};  // position of voxel 0, which may lie before the memory
   std::array<fft::TileBox, lanes_of<T>> boxes{};
   std::array<bool, lanes_of<T>> present{};
   index_t elements = 0;
@@ -50,7 +50,7 @@ inline fft::TileBox whole_box(const Extent3& extent) { return {{0, 0, 0}, extent
 
 namespace harness {
 
-/// What of a box lies among the first voxels.
+/// Returns the part of a box that lies within the support.
 inline fft::TileBox clipped(const fft::TileBox& box, const Extent3& support) {
   fft::TileBox inside;
   for (int axis = 0; axis < 3; ++axis) {
@@ -62,8 +62,8 @@ inline fft::TileBox clipped(const fft::TileBox& box, const Extent3& support) {
 
 }  // namespace harness
 
-/// A blocked volume with as many channel blocks as `channel_blocks`, of which the last is used. It reaches a voxel
-/// further than what is used of the box.
+/// Returns a blocked volume with `channel_blocks` channel blocks, of which the last one is used. It extends one voxel
+/// beyond the used part of the box.
 template <class T>
 TileSpace<T> blocked_space(const Extent3& support, const fft::TileBox& box, index_t channel_blocks = 1) {
   const fft::TileBox inside = harness::clipped(box, support);
@@ -84,7 +84,7 @@ TileSpace<T> blocked_space(const Extent3& support, const fft::TileBox& box, inde
   return space;
 }
 
-/// So many channels of a plain tensor; lanes behind them are null.
+/// Returns `channels` channels of a plain tensor. The lanes behind them are null.
 template <class T>
 TileSpace<T> channel_space(const Extent3& support, const fft::TileBox& box, std::size_t channels) {
   const fft::TileBox inside = harness::clipped(box, support);
@@ -102,8 +102,9 @@ TileSpace<T> channel_space(const Extent3& support, const fft::TileBox& box, std:
   return space;
 }
 
-/// Tiles of one channel, cut `step` apart from a volume whose borders clip them: the first begins before it, the last
-/// may lie behind it. Every seventh lane is null. With `apart` boxes are clipped to the step, as stores want it.
+/// Returns tiles of one channel, cut from a volume at distance `step` and clipped at its borders. The first tile begins
+/// before the volume, the last may lie behind it. Every seventh lane is null. If `apart` is set, boxes are clipped to
+/// the step, so that tiles do not overlap, as stores require.
 template <class T>
 TileSpace<T> tiles_space(const Extent3& support, const Extent3& step, const Extent3& rest, bool apart) {
   constexpr Extent3 grid{static_cast<index_t>(lanes_of<T>) / 4, 2, 2};
@@ -130,15 +131,16 @@ TileSpace<T> tiles_space(const Extent3& support, const Extent3& step, const Exte
   return space;
 }
 
-/// Memory of spectra of several tiles and channel blocks, of which one is transformed.
+/// Memory for spectra of several tiles and channel blocks, of which one is transformed.
 struct SpectrumLayout {
   const char* name = "";
   fft::TileStrides strides{};
   index_t elements = 0;
-  index_t first = 0;  // of the tile and channel block in use
+  index_t first = 0;  // position of the used tile and channel block
 };
 
-/// Layouts that engines use, and some that nobody would. Tile 1 of 2, channel block 1 of 2 where there are several.
+/// Returns layouts that engines use, and some unusual ones. The used spectrum is tile 1 of 2 and channel block 1 of 2
+/// if there are several.
 template <class T>
 std::vector<SpectrumLayout> spectrum_layouts(const Extent3& e) {
   constexpr index_t lanes = fft::tile_lanes<T>;
@@ -160,21 +162,21 @@ std::vector<SpectrumLayout> spectrum_layouts(const Extent3& e) {
        .channel_block = e.z * blocks * lanes,
        .re_im = 2 * e.z * blocks * lanes},
       4 * e.z * blocks * lanes);
-  // Odd strides: nothing is aligned to a vector, and gaps lie everywhere.
+  // Odd strides: nothing is aligned to a vector, and there are gaps everywhere.
   const index_t odd_frequency = 2 * (lanes + 3) + 1, odd_block = e.z * odd_frequency + 5;
   add("padded", {.block = odd_block, .frequency = odd_frequency, .tile = 9, .channel_block = 0, .re_im = lanes + 3},
       9 + blocks * odd_block);
   return layouts;
 }
 
-/// One tile plan, and what it does to buffers of exact size.
+/// One tile plan, and its runs on buffers of exact size.
 template <class T>
 class TileRun {
  public:
   TileRun(const fft::TilePlan<T>& plan, const TileSpace<T>& space, const SpectrumLayout& layout)
       : plan_(plan), space_(space), layout_(layout) {}
 
-  /// What `values` (dense, [lane][z][y][x]) leave where the space holds a voxel of the support.
+  /// Returns `values` (dense, [lane][z][y][x]) with zeros wherever the space holds no voxel of the support.
   template <class Value>
   std::vector<Value> held(std::vector<Value> values) const {
     for_voxels([&](std::size_t i, std::size_t lane, index_t z, index_t y, index_t x) {
@@ -190,8 +192,8 @@ class TileRun {
     return count;
   }
 
-  /// Forward of memory that holds `values` at voxels of the space and NaN elsewhere. Points of lanes that share voxels
-  /// are those of the last lane.
+  /// Runs forward on memory that holds `values` at voxels of the space and NaN elsewhere. If lanes share a voxel, it
+  /// holds the value of the last lane.
   Outcome<T> forward(const std::vector<std::complex<T>>& values) const {
     const Buffer<T> memory(bytes(space_.elements)), spectrum(bytes(layout_.elements));
     for_voxels([&](std::size_t i, std::size_t lane, index_t z, index_t y, index_t x) {
@@ -215,7 +217,7 @@ class TileRun {
     return outcome;
   }
 
-  /// Values that lanes have in common where they share voxels, so that forward() can place them.
+  /// Makes values equal in lanes that share a voxel, so that forward() can place them.
   void share(std::vector<std::complex<T>>& values) const {
     std::vector<std::complex<T>> memory(static_cast<std::size_t>(space_.elements));
     for_voxels([&](std::size_t i, std::size_t lane, index_t z, index_t y, index_t x) {
@@ -226,8 +228,8 @@ class TileRun {
     });
   }
 
-  /// Inverse of a spectrum (dense, [lane][kz][ky][kx]) into memory that holds `before` where it is added to, and NaN
-  /// where it is not. Voxels that the space does not hold come back as zeros.
+  /// Runs the inverse of a spectrum (dense, [lane][kz][ky][kx]). The target memory holds `before` if results are added,
+  /// NaN otherwise. Voxels outside the space are zero in the result.
   Outcome<T> inverse(const std::vector<std::complex<T>>& values, const fft::TileStore<T>& store = {},
                      const std::vector<std::complex<T>>& before = {}) const {
     const Buffer<T> memory(bytes(space_.elements)), spectrum(bytes(layout_.elements));
@@ -272,7 +274,7 @@ class TileRun {
                        visit(i, static_cast<std::size_t>(lane), z, y, x);
                      });
   }
-  /// Calls visit(i, element of the real part).
+  /// Calls visit(i, element of the real part) for all points of the spectrum.
   template <class Visit>
   void for_points(const Visit& visit) const {
     const Extent3& e = plan_.extent();
@@ -281,7 +283,7 @@ class TileRun {
       visit(i, layout_.first + lane + (y * half.x + x) * layout_.strides.block + z * layout_.strides.frequency);
     });
   }
-  /// Leaves NaN at the points and sentinels between them; returns where points are.
+  /// Sets points to NaN and the gaps between them to sentinels. Returns the positions of points.
   std::vector<bool> watch_gaps(const Buffer<T>& spectrum) const {
     std::vector<bool> points(static_cast<std::size_t>(layout_.elements));
     for_points([&](std::size_t, index_t at) {

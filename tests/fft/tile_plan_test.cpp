@@ -1,5 +1,5 @@
-// Transforms of tiles: every extent, both ends in space, layouts of spectra, boxes, what is stored, and what is
-// refused.
+// Tests transforms of tiles: every extent, sources and targets in space, layouts of spectra, boxes, stored results, and
+// rejected arguments.
 #include <catch2/catch.hpp>
 
 #include "convolume/error.hpp"
@@ -13,7 +13,7 @@ using fft::TilePlan;
 
 namespace {
 
-/// How many times the promised error is tolerated.
+/// Returns how many times the promised error is tolerated.
 double slack_of(const std::string& target) {
   // Without fused multiply-adds every product is rounded once more.
   return target == "AVX3" || target == "AVX2" ? 1 : 1.25;
@@ -24,7 +24,7 @@ fft::Problem problem_of(const Extent3& extent, const Extent3& support, fft::Kind
   return {.type = data_type_of<T>(), .kind = kind, .extent = extent, .batch = fft::tile_lanes<T>, .support = support};
 }
 
-/// Voxels of all lanes and their spectra, by the reference.
+/// Returns voxels of all lanes and their spectra, by the reference.
 template <class T>
 Sample<T> forward_sample(const Extent3& extent, std::vector<std::complex<T>> values) {
   Sample<T> sample;
@@ -49,7 +49,7 @@ std::vector<std::complex<T>> random_voxels(const Extent3& extent, Data data, std
   return values;
 }
 
-/// One tile, forward and inverse, on every instruction set, against the reference.
+/// Checks one tile, forward and inverse, on every instruction set, against the reference.
 template <class T>
 void check(const Extent3& extent, const Extent3& support, const TileSpace<T>& source, const TileSpace<T>& target,
            const SpectrumLayout& layout, Data data, std::uint64_t seed) {
@@ -66,7 +66,7 @@ void check(const Extent3& extent, const Extent3& support, const TileSpace<T>& so
       auto values = load.held(random_voxels<T>(extent, data, seed));
       load.share(values);
       forward = forward_sample<T>(extent, std::move(values));
-      // Errors of a box are relative to what all of it holds.
+      // Errors of a box are relative to its share in the norm of all voxels.
       inverse.out = store.held(std::move(inverse.out));
       inverse.norm *= static_cast<long double>(store.voxels_held()) /
                       static_cast<long double>(support.volume() * fft::tile_lanes<T>);
@@ -82,13 +82,13 @@ void check(const Extent3& extent, const Extent3& support, const TileSpace<T>& so
     REQUIRE(voxels.complaint == "");
     ErrorSum error_back;
     error_back.add(voxels.out, inverse);
-    // Where few voxels are held, their errors scatter.
+    // The errors of few voxels scatter.
     const double scatter = 1 + 3 / std::sqrt(2.0 * static_cast<double>(std::max<index_t>(1, store.voxels_held())));
     REQUIRE(error_back.relative() / epsilon<T> <= scatter * bound);
   }
 }
 
-/// A source and a target of one of the kinds that there are.
+/// Returns a source or a target of one of five kinds.
 template <class T>
 TileSpace<T> space_of(int kind, const Extent3& support, bool store) {
   const Extent3 step = store ? support : Extent3{(support.z + 1) / 2, (support.y + 2) / 3, support.x};
@@ -107,7 +107,7 @@ TileSpace<T> space_of(int kind, const Extent3& support, bool store) {
   }
 }
 
-/// Every length along one axis, others small; supports, ends and layouts take turns.
+/// Checks every length along one axis, with small other axes. Supports, sources, targets and layouts alternate.
 template <class T>
 void check_lengths(int axis) {
   constexpr Extent3 others[3] = {{1, 3, 4}, {2, 1, 5}, {3, 2, 1}};
@@ -141,7 +141,7 @@ std::complex<long double> inner_product(const std::vector<std::complex<T>>& a, c
   return sum;
 }
 
-/// Points of half a spectrum that stand for two of a whole one.
+/// Doubles the points of half a spectrum that stand for two points of the whole one.
 template <class T>
 std::vector<std::complex<T>> doubled(std::vector<std::complex<T>> half, const Extent3& extent) {
   for_points(fft::tile_lanes<T>, {extent.z, extent.y, extent.x / 2 + 1},
@@ -151,7 +151,8 @@ std::vector<std::complex<T>> doubled(std::vector<std::complex<T>> half, const Ex
   return half;
 }
 
-/// There and back, and <Fx, y> = <x, F'y> for the inverse F' as the adjoint of the forward transform F.
+/// Checks that the inverse undoes the forward transform F, and <Fx, y> = <x, F'y> for the inverse F' as the adjoint of
+/// F.
 template <class T>
 void check_identities(const Extent3& extent, const Extent3& support, int kind) {
   INFO("extent " << to_string(extent) << " support " << to_string(support) << ' ' << sizeof(T) << " bytes, end "
@@ -171,7 +172,7 @@ void check_identities(const Extent3& extent, const Extent3& support, int kind) {
     REQUIRE(back.complaint == "");
     ErrorSum error;
     error.add(back.out, x);
-    // The error of a box is that of a whole tile, relative to what the box holds of it.
+    // The error in a box is the error of the whole tile, relative to the part of the tile in the box.
     const double bound = slack_of(name) * accuracy(extent);
     REQUIRE(error.relative() / epsilon<T> <= 2 * bound + 1);
 
@@ -211,7 +212,7 @@ void check_store(const Extent3& extent, const Extent3& support, int kind) {
         want_added[i] = {held[i].real() + want_scaled[i].real(), 0};
       }
       REQUIRE(run.held(scaled.out) == run.held(want_scaled));
-      // A sum may be fused with its product.
+      // A product and a sum may be fused.
       for (std::size_t i = 0; i < held.size(); ++i) {
         const double size =
             std::abs(static_cast<double>(want_scaled[i].real())) + std::abs(static_cast<double>(held[i].real()));

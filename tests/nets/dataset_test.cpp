@@ -18,7 +18,7 @@
 namespace convolume::nets {
 namespace {
 
-/// A folder that volumes and descriptions are written to.
+/// A temporary folder for volumes and descriptions.
 class Folder : public test::TemporaryFolder {
  public:
   void volume(const std::string& name, const Extent3& extent, const std::function<float(index_t)>& value) const {
@@ -34,7 +34,7 @@ class Folder : public test::TemporaryFolder {
   Dataset load(const std::string& text) const {
     return load_dataset(description(text), std::pmr::get_default_resource());
   }
-  /// What load_dataset says, with the kind of error before it.
+  /// Returns the error message of load_dataset; "ConfigError " precedes the text of a ConfigError.
   std::string complaint(const std::string& text) const {
     try {
       load(text);
@@ -49,7 +49,7 @@ class Folder : public test::TemporaryFolder {
 
 float itself(index_t i) { return static_cast<float>(i); }
 
-/// A data set of one volume whose image and label hold the index of each voxel.
+/// Returns a data set of one volume whose image and label hold the index of each voxel.
 Dataset indexed(const Extent3& extent, const AugmentSpec& augment) {
   Dataset data;
   data.name = "indexed";
@@ -128,7 +128,7 @@ TEST_CASE("paths name environment variables", "[dataset]") {
   CHECK(message.find("CONVOLUME_TEST_FOLDER is not set") != std::string::npos);
   ::setenv("CONVOLUME_TEST_FOLDER", folder.path().c_str(), 1);
   CHECK(folder.load(text).train.size() == 1);
-  // A variable that names itself is a path like any other, and not a loop.
+  // A value that contains its own name is a path like any other, and causes no loop.
   ::setenv("CONVOLUME_TEST_FOLDER", "${CONVOLUME_TEST_FOLDER}", 1);
   CHECK_THAT(folder.complaint("name = \"x\"\n[[train]]\nimage = \"${CONVOLUME_TEST_FOLDER}/a.tif\"\nlabel = \"b\"\n"),
              Catch::Contains("${CONVOLUME_TEST_FOLDER}/a.tif"));
@@ -257,7 +257,7 @@ TEST_CASE("a draw is a pure function of seed, iteration and sample", "[dataset]"
       }
     }
   }
-  CHECK(seen.size() > draws * 9 / 10);  // 16,224 different ones exist
+  CHECK(seen.size() > draws * 9 / 10);  // there are 16,224 different draws
 }
 
 TEST_CASE("draws cover places, volumes and turns, and no others", "[dataset]") {
@@ -276,7 +276,7 @@ TEST_CASE("draws cover places, volumes and turns, and no others", "[dataset]") {
   const auto flip_x = turns({false, false, true, false});
   CHECK(flip_x.size() == 2);
   CHECK(flip_x.contains({false, false, true, false}));
-  // All eight turns of a square, and no mirrored Z.
+  // All eight symmetries of a square in Y-X, and no flip along Z.
   const auto rotations = turns({false, false, false, true});
   CHECK(rotations.size() == 8);
   CHECK(std::none_of(rotations.begin(), rotations.end(), [](const auto& turn) { return std::get<0>(turn); }));

@@ -1,4 +1,4 @@
-// Training whose tasks are disturbed one by one: exceptions and stop requests at every task, delays at random.
+// Disturbs the tasks of a training iteration one by one: exceptions and stop requests at every task, delays at random.
 #include <chrono>
 #include <stdexcept>
 #include <thread>
@@ -15,7 +15,7 @@ using test::Session;
 
 namespace {
 
-/// What happens to a task's body: around(task, body).
+/// Replaces every task's body by around(task, body).
 template <class Around>
 void wrap_bodies(const TaskGraph& graph, const Around& around) {
   auto& bodies = graph.impl().bodies;
@@ -24,7 +24,7 @@ void wrap_bodies(const TaskGraph& graph, const Around& around) {
   }
 }
 
-/// Where a run is disturbed, and how.
+/// The task at which a run is disturbed, and the kind of the disturbance.
 struct Disturbance {
   enum class Kind { none, throw_before, throw_behind, stop } kind = Kind::none;
   std::size_t task = 0;
@@ -39,17 +39,17 @@ struct Disturbance {
   }
 };
 
-/// One iteration, that may fail.
+/// Runs one iteration that may fail.
 void disturbed_step(Session& session, Disturbance& disturbance) {
   if (disturbance.kind == Disturbance::Kind::stop) {
-    session.trainer.step(disturbance.stop.get_token());  // completes where the last tasks asked for the stop
+    session.trainer.step(disturbance.stop.get_token());  // completes if the request came from one of the last tasks
   } else {
     REQUIRE_THROWS_WITH(session.trainer.step(), "disturbed");
   }
 }
 
-/// A step that ends at the task in question leaves the weights of all iterations before it, and training goes on as if
-/// nothing had been.
+/// Disturbs every `every`-th task in turn. The failed iteration must leave the weights of all iterations before it, and
+/// training must continue as if nothing had happened.
 void disturb_everywhere(const nets::NetworkOptions& network, int threads, std::size_t every) {
   const nets::Dataset data = test::small_data();
   Session victim(data, threads, network), reference(data, 1, network);
@@ -57,7 +57,7 @@ void disturb_everywhere(const nets::NetworkOptions& network, int threads, std::s
   wrap_bodies(victim.trainer.graph(),
               [&](std::size_t i, const std::function<void()>& body) { disturbance.around(i, body); });
   const auto tasks = victim.trainer.graph().describe();
-  victim.trainer.step();  // so that every later one begins with an update
+  victim.trainer.step();  // so that every later iteration begins with an update
   reference.steps(1);
   std::size_t failed = 0;
   for (std::size_t i = 0; i < tasks.size(); i += every) {
@@ -90,7 +90,7 @@ void disturb_everywhere(const nets::NetworkOptions& network, int threads, std::s
   CHECK(failed > tasks.size() / every);
 }
 
-/// The losses of a run and the weights at its end.
+/// The losses of a run and its final weights.
 struct Course {
   std::vector<double> losses;
   std::vector<float> weights;
@@ -105,7 +105,7 @@ Course run_course(Session& session, int iterations) {
   return course;
 }
 
-/// Holds every fourth task up for up to a tenth of a millisecond, others than in runs of another seed.
+/// Delays about every fourth task by up to a tenth of a millisecond. Another seed delays other tasks.
 void delay_tasks(const TaskGraph& graph, std::uint64_t seed) {
   auto calls = std::make_shared<std::atomic<std::uint64_t>>(0);
   wrap_bodies(graph, [calls, seed](std::size_t, const std::function<void()>& body) {
@@ -128,7 +128,7 @@ void run_with_delays(int repeats, const std::vector<int>& thread_counts) {
     const Course expected = run_course(quiet, iterations);
     for (int repeat = 0; repeat < repeats; ++repeat) {
       for (const int threads : thread_counts) {
-        // In every other repeat tasks wait for memory, too.
+        // In every other repeat, tasks also wait for memory.
         const std::size_t budget = repeat % 2 == 0 ? 0 : 40000;
         CAPTURE(name_of(engine), repeat, threads, budget);
         Session delayed(data, threads, {.engine = engine}, {.scratch_budget = budget});

@@ -1,5 +1,5 @@
-// Training with every tensor, spectrum and scratch buffer on the heap, where Valgrind knows which bytes are a block's
-// and which of them were written: memcheck_nets runs this under it.
+// Trains with every tensor, spectrum and scratch buffer on the heap. memcheck_nets runs this under Valgrind, which
+// knows the bounds of heap blocks and which of their bytes were written.
 #include <memory_resource>
 
 #include <catch2/catch.hpp>
@@ -10,7 +10,7 @@ using namespace convolume;
 
 namespace {
 
-/// Losses of some iterations, and what an evaluation by the same weights would read.
+/// Returns the losses of some iterations, followed by the final weights.
 std::vector<double> train(const nets::NetSpec& spec, const nets::NetworkOptions& options, int threads,
                           std::pmr::memory_resource* memory) {
   const nets::Dataset data = test::small_data();

@@ -12,7 +12,7 @@
 namespace convolume::nets {
 namespace {
 
-/// A net of the given nodes, "name type key=value ..." one per line.
+/// Makes a net of the given nodes, one "name type key=value ..." per line.
 NetSpec net_of(const std::string& lines, const Extent3& patch) {
   std::string text = "name = 'net'\n[input]\npatch = [" + std::to_string(patch.z) + ", " + std::to_string(patch.y) +
                      ", " + std::to_string(patch.x) + "]\n";
@@ -33,7 +33,7 @@ NetSpec net_of(const std::string& lines, const Extent3& patch) {
   return parse_net(text, "net.toml");
 }
 
-/// A net with positive weights: an impulse is never cancelled on its way, and wins every maximum.
+/// A net with positive weights, so that an impulse is never cancelled on its way and wins every maximum.
 class Runner {
  public:
   Runner(const NetSpec& spec, const Extent3& patch)
@@ -58,7 +58,8 @@ class Runner {
     forward_.run(serial);
     return network_.logits();
   }
-  /// Where an impulse at `at` leaves a trace, along an axis; first > last where it leaves none.
+  /// Returns the first and last output position along an axis that an impulse at `at` changes; first > last if there is
+  /// none.
   std::pair<index_t, index_t> trace(const Extent3& at, int axis) {
     network_.input().view()(0, 0, at.z, at.y, at.x) = 1;
     const auto y = run().view();
@@ -90,7 +91,7 @@ struct Reach {
   index_t before = 0, behind = 0;
 };
 
-/// How far an output voxel sees along an axis, over all of them: impulses along the middle line.
+/// Measures how far the output voxels see along an axis, with impulses along the middle line.
 Reach measured_reach(Runner& runner, int axis) {
   const NetShapes& shapes = runner.network().shapes();
   Extent3 at;
@@ -123,7 +124,7 @@ void check_reach(const std::string& lines, const Extent3& patch, const Extent3& 
   }
 }
 
-/// The smallest shift of the input that shifts the output likewise, along x, but for a border.
+/// Returns the smallest shift of the input along x that shifts the output by the same distance, except for a border.
 index_t measured_alignment(const NetSpec& spec, const Extent3& patch) {
   Runner runner(spec, patch);
   const auto value = [](index_t x) { return static_cast<float>((x * x * 31 + x * 17) % 101); };
@@ -225,7 +226,7 @@ TEST_CASE("joined feature maps lie over the same voxels", "[net_shapes]") {
   Runner runner(spec, patch);
   Tensor<float>& w = runner.parameters().find("a.weight")->value;
   w.fill(0);
-  w.view()(0, 0, 1, 2, 1) = 1;  // the centre: a copies what it sees
+  w.view()(0, 0, 1, 2, 1) = 1;  // the centre, so `a` copies its input
   Tensor<float>& x = runner.network().input();
   for (index_t i = 0; i < x.elements(); ++i) x.data()[i] = static_cast<float>(i);
   const auto y = runner.run().view();
@@ -339,7 +340,7 @@ TEST_CASE("spatial norms see everything", "[net_shapes]") {
 }
 
 TEST_CASE("maps that lie half a voxel apart meet at the voxel before", "[net_shapes]") {
-  // a[i] is centred between input voxels i and i + 1 and is joined to input voxel i.
+  // a[i] is centred between input voxels i and i + 1, and is joined to input voxel i.
   const Extent3 patch{4, 8, 8};
   const auto shapes =
       infer_shapes(net_of("a conv out_channels=1 kernel=[1,2,1]\nb concat from=['a','input']", patch), patch);

@@ -28,7 +28,7 @@ Node node(const std::string& body) {
   return std::get<Node>(spec.nodes[0].kind);
 }
 
-/// What the ConfigError says.
+/// Returns the message of the ConfigError, or "nothing".
 std::string complaint(const std::string& text, std::vector<std::string> overrides = {}) {
   try {
     parse_net(text, "net.toml", std::move(overrides));
@@ -44,7 +44,7 @@ void complains(const std::string& message, int line, std::initializer_list<std::
   for (const std::string& word : words) CHECK(message.find(word) != std::string::npos);
 }
 
-/// An environment variable is away for a while.
+/// Removes an environment variable during its lifetime.
 class Unset {
  public:
   explicit Unset(const char* name) : name_(name) {
@@ -291,7 +291,7 @@ TEST_CASE("overrides survive in the source", "[net_spec]") {
   CHECK(again.recipe() == once.recipe());
   CHECK(again.source == once.source);
   CHECK(again.recipe() != plain.recipe());
-  // Later ones win over those that the source holds.
+  // New overrides take precedence over overrides in the source.
   const NetSpec twice = parse_net(once.source, "net.toml", {"generator.width=7"});
   CHECK(std::get<ConvNode>(twice.nodes[0].kind).out_channels == 7);
   CHECK(twice.optimizer.learning_rate == 0.25);
@@ -460,7 +460,7 @@ TEST_CASE("all nets of the zoo make sense", "[net_spec]") {
   }
   CHECK(nets >= 2);
   CHECK_THROWS_AS(load_net(zoo / "there is no such net.toml"), IoError);
-  // Without the folder of volumes, everything before it is read.
+  // Without the folder of volumes, everything before the volumes is read.
   const Unset no_folder("CONVOLUME_DATA_DIR");
   for (const auto& entry : std::filesystem::directory_iterator(zoo / "data")) {
     INFO(entry.path().string());

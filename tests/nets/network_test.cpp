@@ -21,7 +21,7 @@ name = "net"
 [input]
 patch = [4, 12, 12]
 )";
-// Smooth but for the pooling. Feature maps with several readers, crops, and a node that nobody reads.
+// Smooth except for the pooling. It has feature maps with several readers, crops, and a node that no other node reads.
 const std::string everything = head + R"(
 [[node]]
 name = "a"
@@ -117,7 +117,7 @@ out_channels = 1
 kernel = [2, 5, 5]
 )";
 
-/// Groups, of which some fill no channel block, strides, dilations and a transposed convolution.
+/// Groups (some do not fill channel blocks), strides, dilations, and a transposed convolution.
 const std::string grouped = head + R"(
 [[node]]
 name = "a"
@@ -156,7 +156,7 @@ kernel = [1, 3, 3]
 stride = [1, 2, 2]
 )";
 
-/// The same net with channels enough for blocked tensors, in numbers that fill blocks in part.
+/// Returns the same net with enough channels for blocked tensors. The channel counts fill blocks only partly.
 std::string widened(std::string text) {
   const std::string key = "out_channels = ";
   for (const auto& [narrow, wide] : {std::pair{"4\n", "20\n"}, {"5\n", "21\n"}, {"6\n", "18\n"}}) {
@@ -167,7 +167,7 @@ std::string widened(std::string text) {
   return text;
 }
 
-/// A net in training on fixed noise, and half the sum of squares of logit - target as the loss.
+/// A net in training on fixed noise. The loss is half the sum of squares of logit - target.
 class Training {
  public:
   Training(const std::string& text, const NetworkOptions& options,
@@ -187,7 +187,7 @@ class Training {
         target_(network_.logits().shape(), memory) {
     fill(network_.input(), 1);
     fill(target_, 2);
-    // Zero biases and unit gammas hide mistakes.
+    // Zero biases and unit gammas would hide mistakes.
     for (std::size_t i = 0; i < parameters_.all().size(); ++i) {
       Parameter& p = parameters_.all()[i];
       const RandomKey key{.seed = 4, .a = static_cast<std::uint32_t>(i)};
@@ -207,7 +207,7 @@ class Training {
   }
   Parameters& parameters() { return parameters_; }
   Network& network() { return network_; }
-  /// Logits and all gradients, one after the other.
+  /// Returns the logits followed by all gradients.
   std::vector<float> results() const {
     std::vector<float> all(network_.logits().data(), network_.logits().data() + network_.logits().elements());
     for (const Parameter& p : parameters_.all()) {
@@ -257,7 +257,7 @@ std::vector<float> results_of(const std::string& text, const NetworkOptions& opt
   return on.results();
 }
 
-/// Memory that is full of NaN when it is handed out.
+/// A memory resource whose memory is filled with NaN when it is allocated.
 class Poison final : public std::pmr::memory_resource {
   void* do_allocate(std::size_t bytes, std::size_t alignment) override {
     void* memory = std::pmr::new_delete_resource()->allocate(bytes, alignment);
@@ -270,7 +270,7 @@ class Poison final : public std::pmr::memory_resource {
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
 };
 
-/// Memory of another resource, that refuses one request.
+/// A memory resource that forwards to another one and rejects one request.
 class Shortage final : public std::pmr::memory_resource {
  public:
   explicit Shortage(std::pmr::memory_resource* upstream) : upstream_(upstream) {}
@@ -290,7 +290,7 @@ class Shortage final : public std::pmr::memory_resource {
   std::atomic<int> left_{-1};
 };
 
-/// |a - b| / |b| in the Euclidean norm.
+/// Returns |a - b| / |b| in the Euclidean norm.
 double difference(const std::vector<float>& a, const std::vector<float>& b) {
   REQUIRE(a.size() == b.size());
   double square = 0, norm = 0;
@@ -302,7 +302,7 @@ double difference(const std::vector<float>& a, const std::vector<float>& b) {
   return std::sqrt(square / norm);
 }
 
-/// Wakes all threads: each waits for the others.
+/// Starts all threads: every task waits for the others.
 void meet(Scheduler& scheduler) {
   TaskGraph graph;
   std::atomic<int> arrived{0};
@@ -332,7 +332,7 @@ TEST_CASE("gradients of a whole net are slopes of the loss", "[network]") {
     for (const float g : gradient) norm += static_cast<double>(g) * static_cast<double>(g);
     norm = std::sqrt(norm);
     REQUIRE(norm > 0);
-    // Along the gradient, and along random corners of the cube.
+    // Directions: the gradient, and random corners of the cube.
     for (std::uint32_t trial = 0; trial < 4; ++trial) {
       std::vector<double> direction(n);
       for (std::size_t i = 0; i < n; ++i) {
@@ -340,7 +340,7 @@ TEST_CASE("gradients of a whole net are slopes of the loss", "[network]") {
         direction[i] =
             trial == 0 ? static_cast<double>(gradient[i]) / norm : (up ? 1 : -1) / std::sqrt(static_cast<double>(n));
       }
-      constexpr double step = 3e-4;  // few maxima of the pooling change places
+      constexpr double step = 3e-4;  // small, so few maxima of the pooling change position
       const auto loss_at = [&](double distance) {
         for (std::size_t i = 0; i < n; ++i) {
           p.value.data()[i] = static_cast<float>(static_cast<double>(before[i]) + distance * direction[i]);
@@ -408,7 +408,7 @@ kernel = 1
   for (const std::string& text : {front + norm + back, front + tanh + back, front + tanh + norm + back}) {
     std::vector<float> expected;
     for (const int threads : {1, 8, 8, 8}) {
-      Poison poison;  // the first run is the one that could read what is not there
+      Poison poison;  // only the first run could read uninitialised memory
       Scheduler scheduler(threads);
       Training on(text, {}, &poison);
       on.run(scheduler);
@@ -472,13 +472,13 @@ TEST_CASE("engines agree on a whole net", "[network]") {
 }
 
 TEST_CASE("a net runs groups, strides and dilations, on plain tensors where groups do not fill channel blocks") {
-  if (test::sanitized) return;  // the reference takes its time
+  if (test::sanitized) return;  // the reference engine is slow
   CHECK(difference(results_of(grouped, {}), results_of(grouped, {.engine = Engine::reference})) < 1e-5);
   CHECK(difference(results_of(grouped, {.engine = Engine::fft_tiled}), results_of(grouped, {})) < 1e-5);
 }
 
 TEST_CASE("a net of many channels runs on blocked tensors and gives what it gives on plain ones", "[network]") {
-  if (test::sanitized) return;  // the reference takes its time
+  if (test::sanitized) return;  // the reference engine is slow
   const std::string text = widened(everything);
   Training blocked(text, {}), plain(text, {.engine = Engine::reference});
   Scheduler scheduler(2);
@@ -679,7 +679,7 @@ TEST_CASE("parameters have names, shapes and starting values", "[network]") {
   for (index_t i = 0; i < weight.elements(); ++i) {
     squares += static_cast<double>(weight.data()[i]) * static_cast<double>(weight.data()[i]);
   }
-  // Glorot before a sigmoid: 2 / (5 * 27 + 6 * 27).
+  // Glorot, because a sigmoid follows: 2 / (5 * 27 + 6 * 27).
   CHECK(squares / static_cast<double>(weight.elements()) == Approx(2.0 / (11 * 27)).epsilon(0.2));
   Parameters same(spec, false, 1, std::pmr::get_default_resource()),
       other(spec, false, 2, std::pmr::get_default_resource());

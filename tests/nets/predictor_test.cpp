@@ -152,7 +152,7 @@ bool all_finite(const Tensor<float>& t) {
   return std::all_of(t.data(), t.data() + t.elements(), [](float value) { return std::isfinite(value); });
 }
 
-/// Tiles against one patch that holds everything.
+/// Compares tiles with one patch that holds the whole volume.
 void check_tiles(const std::string& nodes, const Extent3& extent, const Extent3& patch, std::optional<Extent3> overlap,
                  const Extent3& whole) {
   INFO("volume " << to_string(extent) << ", patch " << to_string(patch) << nodes);
@@ -297,7 +297,7 @@ TEST_CASE("a training patch off the pooling grid is rounded up", "[predictor]") 
 }
 
 TEST_CASE("patches that cannot tile are refused", "[predictor]") {
-  // Four voxels per pooled one, of which two come out.
+  // A patch of one pooling window (4 voxels per axis) has two output voxels per axis, fewer than the pooling grid.
   Setup on(
       net("[[node]]\nname = 'a'\ntype = 'max_pool'\nwindow = 4\n"
           "[[node]]\nname = 'b'\ntype = 'upsample'\nfactor = 4\n"

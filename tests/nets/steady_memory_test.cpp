@@ -1,5 +1,5 @@
-// From the second iteration on nothing is taken from the system: no mmap, no brk, no new pages, and no call of the heap
-// by our code. What TBB takes is its own affair.
+// From its second iteration on, training takes nothing from the system: no mmap, no brk, no new pages, and no heap call
+// from our code. Heap calls of TBB are not counted.
 #include <fstream>
 
 #include <catch2/catch.hpp>
@@ -16,13 +16,14 @@ using namespace convolume;
 
 namespace {
 
-/// What the process has taken from the system until now.
+/// What the process has taken from the system so far.
 struct Taken {
   std::size_t heap_calls = 0, upstream_calls = 0;
-  long pages = 0;   // of address space: mmap and brk
-  long faults = 0;  // pages that were touched for the first time
+  long pages = 0;   // pages of address space, from mmap and brk
+  long faults = 0;  // page faults: pages that were touched for the first time
 
-  /// Reading the pages and statistics takes from the heap itself: last where it ends a stretch, first where one begins.
+  /// Reads the pages and statistics. The reading itself uses the heap, so it comes last at the end of a measurement and
+  /// first at its beginning.
   void read_pages(const SlabResource& memory) {
     std::ifstream("/proc/self/statm") >> pages;
     upstream_calls = memory.statistics().upstream_calls;
@@ -35,19 +36,19 @@ struct Taken {
   }
 };
 
-/// Of the pages that were touched.
+/// Returns the bytes of the pages that were touched.
 std::int64_t resident_bytes() {
   std::int64_t pages = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> pages >> resident;
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-/// Runs something again and again; whatever is taken from the second time on is a failure.
+/// Runs `body` repeatedly. Whatever it takes from the second time on is a failure.
 template <class Body>
 void check_steady(const SlabResource& memory, const Body& body) {
   Taken before, after;
   body();
-  // Reading has its first time, too.
+  // The first reading takes memory, too, so its result is not used.
   after.read_counters();
   after.read_pages(memory);
   before.read_pages(memory);
@@ -198,7 +199,7 @@ TEST_CASE("iterations of training take nothing from the system from the second o
 }
 
 TEST_CASE("constructing a net touches none of its tensors: pages lie where tasks write them first") {
-  if (!test::counts_allocations()) return;  // sanitizers touch what is allocated
+  if (!test::counts_allocations()) return;  // sanitizers touch allocated memory
   const nets::NetSpec spec = nets::parse_net(net, "steady.toml", {"input.patch=[16, 256, 256]"});
   SlabResource memory;
   nets::Parameters parameters(spec, true, 1, &memory);
@@ -210,6 +211,6 @@ TEST_CASE("constructing a net touches none of its tensors: pages lie where tasks
   CHECK(held > 100 << 20);
   CHECK(resident_bytes() - resident_before < held / 20);
   network.input().fill(1);
-  // A huge page that parameters share may have been there.
+  // A huge page that parameters share may already have been resident.
   CHECK(resident_bytes() - resident_before >= network.input().elements() * 4 - (2 << 20));
 }

@@ -1,4 +1,4 @@
-// What training promises: the same bits however it is run, and weights of a whole number of iterations.
+// Tests what training promises: the same bits in every way to run it, and weights of a whole number of iterations.
 #include "nets/trainer.hpp"
 
 #include <chrono>
@@ -152,7 +152,7 @@ TEST_CASE("after a cancelled iteration the weights are those of a whole number o
     const auto updates = static_cast<std::size_t>(session.trainer.updates());
     CHECK(updates == static_cast<std::size_t>(session.trainer.iteration()));
     REQUIRE(session.weights() == after[updates]);
-    // And the run goes on as if nothing had been.
+    // The run continues as if nothing had happened.
     session.steps(3 - static_cast<int>(updates));
     REQUIRE(session.weights() == after[3]);
   }
@@ -194,8 +194,8 @@ TEST_CASE("memory is steady from the second iteration on") {
   session.steps(5);
   const auto after = session.memory.statistics();
   CHECK(after.live_bytes == before.live_bytes);
-  // Which tasks overlap differs from run to run, and with it how many scratch blocks live at once; but no more than
-  // the workers can use.
+  // Which tasks overlap differs from run to run. So does the number of scratch blocks that live at once, but it never
+  // exceeds what the workers can use.
   CHECK(after.upstream_calls <= before.upstream_calls + 16);
 }
 

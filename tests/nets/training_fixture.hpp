@@ -1,4 +1,4 @@
-// A small net with most kinds of layers, data for it, and a trainer with all that it needs.
+// A small net with most kinds of layers, data for it, and a trainer with everything that it needs.
 #pragma once
 
 #include <atomic>
@@ -84,7 +84,7 @@ struct Session {
         scheduler(threads),
         spec(nets::parse_net(net, "small.toml")),
         trainer(spec, data, 5, {.tune_on = tune ? &scheduler : nullptr, .tuned = tuned}, scheduler, &memory) {}
-  /// Gradients are always clipped, so that weights depend on the norm of all of them.
+  /// Makes a session that always clips gradients, so that the weights depend on the norm of all gradients.
   Session(const nets::Dataset& d, int threads, const nets::NetworkOptions& network,
           const SchedulerOptions& scheduling = {})
       : data(d),
@@ -110,7 +110,7 @@ struct Session {
   nets::Trainer trainer;
 };
 
-/// Tasks that wait for each other make sure that all workers exist; what runs afterwards uses them.
+/// Runs tasks that wait for each other, so that all workers exist and later runs use them.
 inline void meet(Scheduler& scheduler) {
   TaskGraph meeting;
   const int threads = scheduler.threads();

@@ -1,4 +1,4 @@
-// What `convolume info` says about memory, against what training takes.
+// Compares the memory that `convolume info` predicts with the memory that training takes.
 #include "nets/training_memory.hpp"
 
 #include <catch2/catch.hpp>
@@ -14,7 +14,7 @@ using namespace convolume::nets;
 
 namespace {
 
-/// Convolutions one behind the other, of `width` feature maps.
+/// A chain of convolutions with `width` channels each.
 const char* const width_depth = R"(
 name = "width_depth"
 [input]
@@ -71,7 +71,7 @@ TEST_CASE("the predicted peak of a training iteration is the measured one within
     const NetSpec spec = parse_net(text, "net.toml");
     const Dataset data = data_for(spec);
     for (const Engine engine : {Engine::automatic, Engine::fft_tiled, Engine::fft_volume, Engine::direct}) {
-      if (engine == Engine::fft_tiled && text == unet) continue;  // does not serve its transposed convolutions
+      if (engine == Engine::fft_tiled && text == unet) continue;  // it has no transposed convolutions
       for (const int threads : {1, 2}) {
         CAPTURE(spec.name, name_of(engine), threads);
         const TrainingMemory peak = predicted(spec, engine, threads);
@@ -83,8 +83,8 @@ TEST_CASE("the predicted peak of a training iteration is the measured one within
         REQUIRE(trainer.step().has_value());
         CHECK(memory.live() == peak.peak() - peak.scratch);
         memory.forget_peak();
-        // Two threads need not hold their largest scratch at once in each iteration, nor, where others take their time,
-        // in any: for certain one does.
+        // Two threads need not hold their largest scratch at once in every iteration. On a busy machine it may happen
+        // in none. Only the scratch of one thread is certain.
         const std::size_t certain = predicted(spec, engine, 1).peak();
         const double wanted = 0.97 * static_cast<double>(peak.peak()), least = 0.97 * static_cast<double>(certain);
         constexpr int most = 60;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr Extent3 whole{5, 6, 23}, part{3, 4, 19}, offset{1, 2, 3};
 
-/// Where voxel v of the crop lies in the whole.
+/// Returns the position of voxel v of the crop in the whole tensor.
 index_t in_whole(index_t v) {
   const index_t z = v / (part.y * part.x), y = v / part.x % part.y, x = v % part.x;
   return ((z + offset.z) * whole.y + y + offset.y) * whole.x + x + offset.x;
@@ -67,7 +67,7 @@ TEMPLATE_TEST_CASE("copies and sums between any layouts, of crops", "[ops]", flo
 
 TEMPLATE_TEST_CASE("concatenations at any channel offset, and their slices", "[ops]", float, double) {
   using T = TestType;
-  if (convolume::test::sanitized && sizeof(T) == 8) return;  // as many bytes in as many tasks
+  if (convolume::test::sanitized && sizeof(T) == 8) return;  // float covers as many bytes and tasks
   on_every_target([] {
     Random random(26);
     const std::vector<std::vector<index_t>> splits{{8, 8},  {30, 60},     {1, 16},        {16, 1}, {3},
@@ -78,9 +78,9 @@ TEMPLATE_TEST_CASE("concatenations at any channel offset, and their slices", "[o
         index_t channels = 0;
         std::vector<Cropped<T>> sources;
         std::vector<View<const T>> views;
-        std::vector<std::pair<std::size_t, index_t>> origin;  // source and channel of every channel
+        std::vector<std::pair<std::size_t, index_t>> origin;  // source and its channel, for every joined channel
         for (std::size_t k = 0; k < split.size(); ++k) {
-          // All plain, all blocked, or in turns.
+          // The sources are all plain, all blocked, or alternate.
           const bool plain = layouts / 2 == 0 || (layouts / 2 == 2 && k % 2 == 0);
           sources.emplace_back(split[k], plain ? Layout::plain : Layout::blocked, random);
           sources.back().tensor.set_pads(nan<T>);
@@ -160,7 +160,7 @@ TEMPLATE_TEST_CASE("tensors of either layout are added and cleared", "[ops]", fl
 
 TEMPLATE_TEST_CASE("copies of many slabs", "[ops]", float, double) {
   using T = TestType;
-  if (convolume::test::sanitized && sizeof(T) == 8) return;  // as many bytes in as many tasks
+  if (convolume::test::sanitized && sizeof(T) == 8) return;  // float covers as many bytes and tasks
   Random random(27);
   for (const Layout from : both_layouts) {
     for (const Layout to : both_layouts) {
@@ -194,7 +194,7 @@ TEST_CASE("tasks of a concatenation wait for the blocks and planes that they rea
   const std::vector<Ready> ready{of_a.ready, of_b.ready};
   const std::vector<View<const float>> sources{a.view(), b.view()};
   const Ready done = append_concat<float>(graph, ready, sources, y.view());
-  // Channels of y by block: a0 | a1 and b's first two | b 2..17 | b 18, 19.
+  // Channels of y by block: a0 | a1 and the first two of b | b 2..17 | b 18, 19.
   const std::array<std::array<bool, 2>, 4> reads_a{{{true, false}, {false, true}, {false, false}, {false, false}}};
   const std::array<std::array<bool, 2>, 4> reads_b{{{false, false}, {true, false}, {true, true}, {false, true}}};
   for (index_t block = 0; block < 4; ++block) {

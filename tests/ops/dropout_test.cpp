@@ -73,7 +73,7 @@ TEMPLATE_TEST_CASE("plain and blocked tensors lose the same elements", "[ops]", 
   on_every_target([] {
     Random random(25);
     const RandomKey key{1, 2, 3};
-    // Of some, feature maps do not begin with a counter of their own, and voxels are more than are drawn at once.
+    // Some extents have feature maps that do not begin with a new counter, and more voxels than are drawn at once.
     for (const Extent3 extent : {Extent3{2, 3, 5}, {3, 8, 32}, {2, 7, 43}}) {
       for (const index_t channels : channel_counts) {
         INFO(channels << " channels of " << to_string(extent));

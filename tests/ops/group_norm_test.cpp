@@ -6,7 +6,7 @@
 namespace convolume::ops::test {
 namespace {
 
-/// A normalisation with its data; the forward pass of T beside a plain double reference.
+/// A normalisation with its data, and a plain double reference for the forward pass of T.
 template <class T>
 struct Case {
   Case(const Shape5& s, const GroupNorm& n, std::uint64_t seed, double offset = 0, Layout layout = Layout::plain)
@@ -58,7 +58,7 @@ struct Case {
   Ready done;
 };
 
-/// Σ y · dy in double, the function whose gradient the backward pass computes.
+/// Returns Σ y · dy in double. The backward pass computes the gradient of this function.
 double weighted_sum(Case<double>& on) {
   run(1, [&](TaskGraph& graph) { on.forward(graph); });
   double sum = 0;
@@ -105,7 +105,7 @@ TEMPLATE_TEST_CASE("group norm of blocked tensors matches a reference", "[ops]",
           plain.forward(graph);
           plain.backward(graph);
         });
-        // What is left of the double reference once 100 has been subtracted.
+        // The double reference loses digits when it subtracts the offset of 100, so double needs a larger tolerance.
         const double scale = sizeof(T) == 4 ? 1 : 30;
         bool all = true;
         on.y.for_each([&](index_t n, index_t c, index_t v) {
@@ -129,7 +129,7 @@ TEMPLATE_TEST_CASE("group norm of blocked tensors matches a reference", "[ops]",
 
 TEMPLATE_TEST_CASE("group norm of many slabs", "[ops]", float, double) {
   using T = TestType;
-  if (convolume::test::sanitized && sizeof(T) == 8) return;  // as many bytes in as many tasks
+  if (convolume::test::sanitized && sizeof(T) == 8) return;  // float covers as many bytes and tasks
   std::vector<std::pair<index_t, index_t>> splits{{18, 3}, {18, 18}, {5, 1}};
   if (convolume::test::sanitized) splits.resize(1);
   for (const Layout layout : both_layouts) {
@@ -161,7 +161,7 @@ TEMPLATE_TEST_CASE("group norm of many slabs", "[ops]", float, double) {
       }
       REQUIRE(first.y.clean());
       REQUIRE(first.dx.clean());
-      // Every group of y / gamma - beta has mean 0 and variance 1; dx is orthogonal to 1 and to y.
+      // In every group, (y - beta) / gamma has mean 0 and variance 1, and dx is orthogonal to 1 and to y.
       const index_t width = channels / groups;
       for (index_t n = 0; n < 2; ++n) {
         for (index_t begin = 0; begin < channels; begin += width) {
@@ -181,7 +181,7 @@ TEMPLATE_TEST_CASE("group norm of many slabs", "[ops]", float, double) {
             }
           }
           REQUIRE(std::abs(sum) < 64 * epsilon<T>);
-          REQUIRE(std::abs(squares - 1) < 1e-4);  // epsilon
+          REQUIRE(std::abs(squares - 1) < 1e-4);  // because of epsilon
           REQUIRE(size > 0.1);
           REQUIRE(std::abs(gradient) < 64 * epsilon<T>);
           REQUIRE(std::abs(product) < 1e-4);

@@ -32,7 +32,7 @@ TEMPLATE_TEST_CASE("the blocked layout holds channels side by side and zero pad 
         convert(view, back.view());
         REQUIRE(back.same_bits(plain));
 
-        // Pad lanes are not read.
+        // Pad lanes must not be read.
         for (index_t i = 0; i < elements; ++i) {
           const index_t c = i / width / voxels % blocks * width + i % width;
           if (c >= channels) blocked[static_cast<std::size_t>(i)] = nan<T>;

@@ -26,7 +26,7 @@ struct Case {
         return v % 3 == 0 ? random.uniform(0, 1) : static_cast<double>(random.integer(0, 3) / 3);
       });
     }
-    // Fractions too: a mask is a weight.
+    // The mask holds fractions too, because it is a weight.
     mask.set([&](index_t, index_t, index_t) { return 0.5 * static_cast<double>(random.integer(0, 2)); });
   }
 
@@ -49,7 +49,7 @@ struct Case {
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-/// The loss by its definition, in double.
+/// Computes the loss by its definition, in double.
 template <class T>
 double reference(const Case<T>& on) {
   const LossKind kind = on.options.kind;
@@ -179,9 +179,9 @@ TEST_CASE("float gradients of losses match double ones", "[ops]") {
 
 TEMPLATE_TEST_CASE("losses give the same bits on any number of threads and run again", "[ops]", float, double) {
   using T = TestType;
-  if (convolume::test::sanitized && sizeof(T) == 8) return;  // as many bytes in as many tasks
+  if (convolume::test::sanitized && sizeof(T) == 8) return;  // float covers as many bytes and tasks
   for (const LossOptions& options : all_options) {
-    const Shape5 shape{2, 2, {5, 128, 150}};  // several slabs
+    const Shape5 shape{2, 2, {5, 128, 150}};  // several Z ranges
     Case<T> on(options, shape, 26, true);
     const double loss = on.evaluate(1);
     const Gapped<T> gradient(on.dlogits);

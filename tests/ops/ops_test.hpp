@@ -1,4 +1,4 @@
-// What the tests of the ops share: targets, data, strided tensors.
+// Shared by the tests of ops: SIMD targets, data, strided tensors.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ constexpr T nan = std::numeric_limits<T>::quiet_NaN();
 template <class T>
 constexpr double epsilon = static_cast<double>(std::numeric_limits<T>::epsilon());
 
-/// Runs the body on every SIMD target that this machine has.
+/// Runs `body` on every SIMD target of this machine.
 template <class Body>
 void on_every_target(const Body& body) {
   const std::string before = simd_target();
@@ -50,7 +50,7 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-/// A tensor with dense channel blocks and gaps between them, everything NaN at first, pad lanes too.
+/// A tensor with dense channel blocks and gaps between them. All elements, pad lanes and gaps are NaN at first.
 template <class T>
 class Gapped {
  public:
@@ -77,7 +77,7 @@ class Gapped {
   void set_random(Random& random, double low = -1, double high = 1) {
     set([&](index_t, index_t, index_t) { return random.uniform(low, high); });
   }
-  /// The elements of another tensor, of any layout.
+  /// Copies the elements of another tensor, of any layout.
   void set_from(const Gapped& other) {
     set([&](index_t n, index_t c, index_t v) { return other.at(n, c, v); });
   }
@@ -97,7 +97,7 @@ class Gapped {
     for_each_pad([&](const T& pad) { all = all && pad == 0; });
     return all;
   }
-  /// Whether nobody wrote between the channel blocks.
+  /// Returns whether nothing was written between the channel blocks.
   bool gaps_untouched() const {
     Gapped copy(*this);
     copy.set_pads(nan<T>);
@@ -105,12 +105,12 @@ class Gapped {
     const std::vector<T> untouched(memory_.size(), nan<T>);
     return std::memcmp(copy.memory_.data(), untouched.data(), untouched.size() * sizeof(T)) == 0;
   }
-  /// Whether pad lanes are zero and the gaps as they were.
+  /// Returns whether pad lanes are zero and the gaps are untouched.
   bool clean() const { return pads_zero() && gaps_untouched(); }
   bool same_bits(const Gapped& other) const {
     return std::memcmp(memory_.data(), other.memory_.data(), memory_.size() * sizeof(T)) == 0;
   }
-  /// Whether each element has the bits that it has in another tensor, of any layout.
+  /// Returns whether each element has the same bits as in another tensor, of any layout.
   bool same_elements(const Gapped& other) const {
     bool all = true;
     for_each([&](index_t n, index_t c, index_t v) {
@@ -136,12 +136,12 @@ class Gapped {
 };
 
 constexpr std::array<Layout, 2> both_layouts{Layout::plain, Layout::blocked};
-/// Channels below, at and above whole blocks of either type.
+/// Channel counts below, at and above whole blocks of float and of double.
 constexpr std::array<index_t, 8> channel_counts{1, 3, 8, 15, 16, 17, 30, 33};
-/// Planes of this are more than a task covers, where tensors are blocked.
+/// An extent whose planes are split into several tasks if tensors are blocked.
 constexpr Extent3 many_slabs{5, 61, 71};
 
-/// Relative to the larger of |expected| and `scale`.
+/// Compares with a tolerance relative to the larger of |expected| and `scale`.
 inline bool close(double found, double expected, double tolerance, double scale = 0) {
   if (std::isnan(expected)) return std::isnan(found);
   return std::abs(found - expected) <= tolerance * std::max(std::abs(expected), scale) || (found == expected);
@@ -158,7 +158,7 @@ void run(int threads, const Build& build) {
   Scheduler scheduler(threads);
   TaskGraph graph;
   build(graph);
-  // Outside the assertion: a test may expect that it throws.
+  // The run is outside the assertion, because a test may expect that it throws.
   const RunResult result = graph.run(scheduler);
   REQUIRE(result == RunResult::completed);
 }
@@ -178,7 +178,7 @@ struct Producers {
   Ready ready;
 };
 
-/// Whether what completes a plane of channel block `block` waits for the producer of plane `z` of block `from`.
+/// Returns whether the task that completes plane `plane` of channel `channel` waits for `producer`.
 inline bool waits(const TaskGraph& graph, const Ready& done, index_t channel, index_t plane, TaskId producer) {
   std::vector<TaskId> tasks;
   done.collect(0, channel, channel + 1, plane, plane + 1, tasks);

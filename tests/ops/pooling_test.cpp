@@ -145,7 +145,7 @@ TEMPLATE_TEST_CASE("max-pooling matches a reference, forward and backward", "[op
 TEMPLATE_TEST_CASE("windows that reach from slab to slab are summed in the order of the outputs", "[ops]", float,
                    double) {
   using T = TestType;
-  if (convolume::test::sanitized && sizeof(T) == 8) return;  // as many bytes in as many tasks
+  if (convolume::test::sanitized && sizeof(T) == 8) return;  // float covers as many bytes and tasks
   Random random(6);
   const std::vector<MaxPool> pools{{},
                                    {{3, 2, 2}, {1, 1, 1}, {1, 1, 1}},
@@ -174,7 +174,7 @@ TEST_CASE("tasks of a pooling wait for the planes under their windows", "[ops]")
       REQUIRE(waits(graph, forward, 17, out, inputs.of(0, 1, in)) == under);
       REQUIRE_FALSE(waits(graph, forward, 17, out, inputs.of(0, 0, in)));
       read_by_any = read_by_any || under;
-      // The gradient also waits for its own planes of what `ready` holds, here those of another tensor.
+      // The gradient also waits for its own planes of `ready`, which belongs to another tensor here.
       if (under) REQUIRE(waits(graph, backward, 17, in, outputs.of(0, 1, out)));
       if (!under && in != out) REQUIRE_FALSE(waits(graph, backward, 17, in, outputs.of(0, 1, out)));
     }

@@ -24,7 +24,7 @@ TEMPLATE_TEST_CASE("sums match an extended reference", "[ops]", float, double) {
       REQUIRE(close(sum_of_squares(b.data(), n, 100), static_cast<double>(squares), 1e-13, scale));
       REQUIRE(close(sum_of_products(a.data(), b.data(), n, 100), static_cast<double>(products), 1e-13, scale));
     }
-    // Exact on small integers.
+    // Sums of small integers are exact.
     std::vector<T> counted(12345);
     index_t expected = 0;
     for (T& value : counted) {

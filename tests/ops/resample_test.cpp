@@ -5,7 +5,7 @@
 namespace convolume::ops::test {
 namespace {
 
-/// Small integers: every order of the sum is exact.
+/// Fills with small integers, so sums are exact in every order.
 template <class T>
 void fill(Gapped<T>& x, Random& random) {
   x.set([&](index_t, index_t, index_t) { return random.integer(-9, 9); });
@@ -63,7 +63,7 @@ TEMPLATE_TEST_CASE("upsampling repeats voxels, its gradient sums them", "[ops]",
 
 TEMPLATE_TEST_CASE("upsampling of many slabs", "[ops]", float, double) {
   Random random(8);
-  // Slabs of the output that begin between the copies of a plane.
+  // Some Z ranges of the output begin between the copies of an input plane.
   check<TestType>({1, 17, {5, 31, 33}}, {3, 2, 1}, Layout::blocked, random, 3);
   check<TestType>({1, 2, {21, 81, 33}}, {3, 2, 1}, Layout::plain, random, 3);
 }

@@ -1,4 +1,4 @@
-/* The C interface from C: known numbers forward and backward, and what it says about calls that make no sense. */
+/* Tests the C interface from C: known numbers forward and backward, and the errors for invalid calls. */
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ static void check(int condition, const char* what, int line) {
 
 static int close_to(double found, double expected) { return fabs(found - expected) < 1e-4; }
 
-/* x counts 0 .. 26 in a cube of 3, the kernel is a cube of 2. */
+/* Returns the problem of a 3 x 3 x 3 input and a 2 x 2 x 2 kernel. */
 static convolume_conv_problem cube(void) {
   convolume_conv_problem problem;
   CHECK(convolume_conv_problem_init(&problem) == CONVOLUME_OK);
@@ -28,7 +28,7 @@ static convolume_conv_problem cube(void) {
   return problem;
 }
 
-/* Sum of the 8 voxels of x under the kernel at output i. */
+/* Returns the sum of the 8 voxels of x = 0 .. 26 under the kernel at output i. */
 static double window(int i) {
   const int z = i / 4, y = i / 2 % 2, x = i % 2;
   return 8.0 * (9 * z + 3 * y + x) + 4.0 * (9 + 3 + 1);
@@ -56,7 +56,7 @@ static void forward_and_backward(int threads) {
   }
   CHECK(convolume_conv_backward(plan, x, NULL, dy, w, dx, dw, dbias) == CONVOLUME_OK);
   for (int i = 0; i < 8; ++i) CHECK(close_to(dw[i], window(i)));
-  for (int i = 0; i < 27; ++i) { /* how many windows see the voxel */
+  for (int i = 0; i < 27; ++i) { /* the number of windows that contain the voxel */
     const int z = i / 9, row = i / 3 % 3, column = i % 3;
     CHECK(close_to(dx[i], (z == 1 ? 2 : 1) * (row == 1 ? 2 : 1) * (column == 1 ? 2 : 1)));
   }
@@ -75,7 +75,7 @@ static void forward_and_backward(int threads) {
   convolume_conv_destroy(plan);
 }
 
-/* One channel in blocks of sixteen, y = x[i] + 2 x[i + 1]; lanes without a channel are zero. */
+/* One channel in blocks of sixteen lanes: y = x[i] + 2 x[i + 1]. Lanes without a channel must be zero. */
 static void blocked_tensors(void) {
   convolume_conv_problem problem = cube();
   for (int axis = 0; axis < 3; ++axis) problem.input[axis] = problem.kernel[axis] = 1;
@@ -94,7 +94,7 @@ static void blocked_tensors(void) {
   convolume_conv_destroy(plan);
 }
 
-/* Two channels in double precision, weights of -1, a ReLU with a slope: y = -0.25 * sum. */
+/* Two channels in double precision, weights of -1, a leaky ReLU of slope 0.25: y = -0.25 * sum. */
 static void double_with_activation(void) {
   convolume_conv_problem problem = cube();
   problem.data_type = CONVOLUME_F64;
@@ -117,7 +117,7 @@ static void double_with_activation(void) {
   convolume_conv_destroy(plan);
 }
 
-/* `status` for the problem, and a message that holds `part`. */
+/* Checks that the problem is rejected with `status` and a message that contains `part`. */
 static void refused(const convolume_conv_problem* problem, int status, const char* part, int line) {
   convolume_conv* plan = (convolume_conv*)&failures;
   check(convolume_conv_create(problem, 1, &plan) == status, "status", line);

@@ -38,7 +38,8 @@ GOOD = {
     "bench/bench_fft.cpp": "#include <fftw3.h>\n#include <tbb/info.h>\n",
 }
 
-# What is put into the good tree, where the complaint must point, and a part of what it must say.
+# Each entry: its name, the file and the text that are added to the good tree, the line of the expected error, and a
+# part of its message.
 BAD = [
     ("upwards", "src/core/a.hpp", '\n#include "fft/plan.hpp"\n', 2, "above"),
     ("upwards through a public header", "fft/a.cpp", '#include "convolume/conv.hpp"\n', 1, "above"),

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-# By mangled name: what lies in a namespace, the tables and guards of its classes, and thunks into it.
+# Patterns of mangled names: members of a namespace, the tables and guards of its classes, and thunks into it.
 PREFIX = r"_Z(Z|T[VTISh]|GVZ?|T[hv]n?\d+_(n?\d+_)?)?N?[KVrRO]*"
 OURS = re.compile(rf"convolume_|{PREFIX}9convolume")
 STANDARD = re.compile(rf"{PREFIX}(S[tabsiod]|9__gnu_cxx)")

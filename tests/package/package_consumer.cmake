@@ -1,5 +1,5 @@
-# Installs the build into an empty prefix, moves that prefix, and builds and runs a program against it that knows nothing
-# else of this tree: first through find_package, then through pkg-config.
+# Installs the build into an empty prefix and moves that prefix. Then builds and runs a program that knows nothing else of
+# this source tree, first with find_package, then with pkg-config.
 #   cmake -DBUILD= -DCONFIG= -DLIBDIR= -DCONSUMER= -DCXX= -DPKG_CONFIG= -DVERSION= -P package_consumer.cmake
 cmake_minimum_required(VERSION 3.25)
 

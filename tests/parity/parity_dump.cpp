@@ -1,8 +1,8 @@
-// Trains a net for a few iterations and writes all that another implementation needs to do the same and to compare:
+// Trains a net for a few iterations, and writes all data that another implementation needs to repeat and compare them:
 //   parity_dump NET.toml DATA.toml OUT.safetensors OUT.json [ITERATIONS]
-// OUT.json describes the net, generators expanded.
-// Per iteration i: "i/input", "i/label" (both of the whole patch), "i/logits", "i/loss", "i/gradient/PARAMETER" (before
-// clipping); and "initial/PARAMETER", "final/PARAMETER".
+// OUT.json describes the net, with generators expanded.
+// OUT.safetensors holds, per iteration i: "i/input", "i/label" (both of the whole patch), "i/logits", "i/loss",
+// "i/gradient/PARAMETER" (before clipping). It also holds "initial/PARAMETER" and "final/PARAMETER".
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
@@ -23,7 +23,7 @@
 namespace convolume::nets {
 namespace {
 
-/// Copies of tensors, to be written when all are there.
+/// Copies of tensors, which are written to a file together.
 class Record {
  public:
   void add(std::string name, const Tensor<float>& tensor) {

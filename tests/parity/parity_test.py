@@ -27,7 +27,7 @@ from torch_model import Net, Training, centre  # noqa: E402
 
 ITERATIONS = 10
 TOLERANCE = 1e-4
-FIRST_TOLERANCE = 1e-5  # nothing has had time to drift apart
+FIRST_TOLERANCE = 1e-5  # rounding errors have not accumulated yet
 
 
 def read_safetensors(path):

@@ -1,4 +1,4 @@
-// Who is fastest, by a callback that says how long each call took.
+// Tests the autotuning run. A callback reports how long each call took.
 #include "plan/race.hpp"
 
 #include <catch2/catch.hpp>
@@ -7,7 +7,7 @@ using namespace convolume;
 
 namespace {
 
-/// Candidates that always take the same time, the first call excepted; counts their calls.
+/// Candidates that always take the same time, except for the first call. They count their calls.
 struct Runners {
   std::vector<double> seconds;
   double first_call = 1;
@@ -26,7 +26,7 @@ TEST_CASE("medians of interleaved rounds decide, and first calls do not count") 
   CHECK(runners.race({.rounds = 5, .max_seconds = 1e9}) == runners.seconds);
   CHECK(runners.calls == std::vector{7, 7, 7});
   CHECK(plan::winner(runners.seconds) == 1);
-  // One call that was held up changes nothing.
+  // One delayed call must not change the median.
   int calls = 0;
   const auto seconds =
       plan::race(1, {.rounds = 5, .max_seconds = 1e9}, [&](std::size_t) { return ++calls == 4 ? 100.0 : 1.0; });
@@ -37,7 +37,7 @@ TEST_CASE("what is hopeless is called once or twice, what stays behind for three
   Runners runners{.seconds = {1, 6, 1.6, 1.4, 0.9, 26}};
   CHECK(runners.race({.rounds = 9, .max_seconds = 1e9}) == runners.seconds);
   CHECK(runners.calls == std::vector{11, 2, 5, 5, 11, 1});
-  // One slow first call throws nobody out.
+  // One slow first call must not exclude a candidate.
   int calls = 0;
   const auto held_up = [&](std::size_t i) { return i == 1 && ++calls == 1 ? 20.0 : i == 1 ? 0.5 : 1.0; };
   CHECK(plan::race(2, {.max_seconds = 1e9}, held_up) == std::vector{1.0, 0.5});

@@ -1,4 +1,4 @@
-// Admission by memory: what tasks hold together stays within the budget, and every run ends all the same.
+// Tests admission by memory: the bytes that tasks hold together stay within the budget, and every run ends.
 #include <algorithm>
 #include <atomic>
 #include <mutex>
@@ -17,12 +17,12 @@ using test::Watchdog;
 
 namespace {
 
-/// What running tasks say that they hold.
+/// Sums the bytes that running tasks hold.
 class Holdings {
  public:
   explicit Holdings(std::size_t budget) : budget_(budget) {}
 
-  /// Holds so many bytes while `body` runs.
+  /// Holds `bytes` while `body` runs.
   template <class Body>
   void during(std::size_t bytes, const Body& body) {
     if (bytes > 0) take(bytes);
@@ -32,7 +32,7 @@ class Holdings {
     held_ -= bytes;
     --holders_;
   }
-  /// How often several tasks together held more than the budget.
+  /// Returns how often several tasks together held more than the budget.
   int violations() const { return violations_; }
 
  private:
@@ -48,7 +48,7 @@ class Holdings {
   int holders_ = 0, violations_ = 0;
 };
 
-/// A random graph whose tasks hold up to a little more than the budget, one in three nothing.
+/// A random graph. Two thirds of its tasks hold memory, up to a little more than the budget; the others hold none.
 class HoldingGraph {
  public:
   HoldingGraph(std::uint64_t seed, int tasks, std::size_t budget) : holdings_(budget) {
@@ -207,7 +207,7 @@ TEST_CASE("the head of those that hold memory is admitted when it fits, or when 
   for (const std::int32_t rank : {0, 1, 3}) tasks.insert(rank);
   CHECK(tasks.first() == 0);
   tasks.erase(0);
-  CHECK(tasks.first() == ReadyTasks::none);  // 200 is next, and 10 has to wait behind it
+  CHECK(tasks.first() == ReadyTasks::none);  // 200 is next, and 10 must wait behind it
   CHECK(tasks.size() == 0);
   tasks.insert(2);
   CHECK(tasks.first() == 2);

@@ -1,4 +1,4 @@
-// What goes wrong in runs: exceptions and stop requests at every task, runs inside runs, many callers.
+// Tests failures in runs: exceptions and stop requests at every task, runs inside runs, many callers.
 #include <mutex>
 #include <stdexcept>
 #include <thread>
@@ -15,7 +15,8 @@ using test::Watchdog;
 
 namespace {
 
-/// Small, so that runs begin and end often; the largest number of workers first, that all exist from then on.
+/// Runs small graphs, so that runs begin and end often. The largest number of workers comes first; all of them exist
+/// from then on.
 void run_random_graphs(std::uint64_t first, std::uint64_t count, int most_tasks, double density) {
   Watchdog watchdog;
   for (const int threads : {16, 8, 5, 3, 2, 1}) {
@@ -30,7 +31,8 @@ void run_random_graphs(std::uint64_t first, std::uint64_t count, int most_tasks,
   }
 }
 
-/// Every task of a graph throws in turn, then asks for a stop in turn; after each the graph completes a run.
+/// Makes every task of a graph throw in turn, then request a stop in turn. After each failure the graph must complete a
+/// run.
 void fail_everywhere(Scheduler& scheduler, std::uint64_t seed, int most_tasks) {
   int victim = -1;
   std::stop_source stop;
@@ -62,7 +64,7 @@ void fail_everywhere(Scheduler& scheduler, std::uint64_t seed, int most_tasks) {
   }
 }
 
-/// A graph whose every task runs a graph of the next level on the next scheduler in turn.
+/// Runs a graph in which every task runs a graph of the next level on the next scheduler.
 void run_nested(const std::vector<Scheduler*>& schedulers, std::size_t level, int width, std::atomic<int>& leaves) {
   TaskGraph graph;
   for (int i = 0; i < width; ++i) {
@@ -122,7 +124,7 @@ TEST_CASE("of many tasks that throw one exception reaches the caller, also from 
       for (int repeat = 0; repeat < 3; ++repeat) {
         ran = 0;
         CHECK_THROWS_WITH(graph.run(scheduler), "thrown");
-        // Those that others had begun may run beside the first one.
+        // Tasks that other workers have begun may run beside the first one.
         CHECK(ran <= (task_class == TaskClass::update ? 40 : threads));
         if (task_class == TaskClass::update) CHECK(ran == 40);
       }
@@ -163,7 +165,8 @@ TEST_CASE("many threads run graphs at once, also inside tasks of each other's sc
 }
 
 TEST_CASE("a task that holds a mutex may run a graph") {
-  // A worker that took other tasks of the outer graph while it waits for the inner one would lock it twice.
+  // While a worker waits for the inner graph, it must not take tasks of the outer graph, because it would lock the
+  // mutex twice.
   Watchdog watchdog;
   Scheduler scheduler(3);
   for (int repeat = 0; repeat < 50; ++repeat) {

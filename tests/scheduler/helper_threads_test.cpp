@@ -1,4 +1,4 @@
-// White-box: where threads may run that are kept off their caller's processor.
+// White-box test of the affinity masks of helper threads: which processors a helper may use while it sleeps.
 #include "scheduler/helper_threads.hpp"
 
 #include <semaphore>
@@ -24,7 +24,7 @@ cpu_set_t processors_of(pid_t thread) {
 
 bool same(const cpu_set_t& a, const cpu_set_t& b) { return CPU_EQUAL(&a, &b); }
 
-/// Fixes the calling thread to the first processor that it may use.
+/// Pins the calling thread to the first processor that it may use.
 class OnOneProcessor {
  public:
   OnOneProcessor() : before_(processors_of(0)) {
@@ -44,7 +44,7 @@ class OnOneProcessor {
   cpu_set_t before_;
 };
 
-/// A thread that helps whenever it is told to.
+/// A thread that comes and leaves as a helper on command.
 class Helper {
  public:
   explicit Helper(HelperThreads& threads) : threads_(threads) {
@@ -88,7 +88,7 @@ HelperThreads& with_room(HelperThreads& threads) {
   return threads;
 }
 
-/// A helper, where it may run, and a caller on one processor.
+/// A helper, the processors that it may use, and a caller pinned to one processor.
 struct CallerAndHelper {
   HelperThreads threads;
   Helper helper{with_room(threads)};
@@ -107,11 +107,11 @@ TEST_CASE("a helper that is away is kept off its caller's processor until it com
   const int owner = 0, stranger = 0;
 
   threads.keep_off_caller(&owner);
-  CHECK(same(processors_of(helper.number), all));  // it is not away
+  CHECK(same(processors_of(helper.number), all));  // the helper is not away
   helper.leaves();
   threads.keep_off_caller(&owner);
   CHECK(same(processors_of(helper.number), others));
-  // Another run, whose caller may be elsewhere, finds it kept off already, and has nothing to let go.
+  // A second run, whose caller may be elsewhere, finds the processor removed already, and has nothing to restore.
   threads.keep_off_caller(&stranger);
   threads.let_go(&stranger);
   CHECK(same(processors_of(helper.number), others));
@@ -129,7 +129,7 @@ TEST_CASE("a helper's processors that somebody else has chosen stay chosen") {
   if (available_cpus() < 2) return;
   CallerAndHelper both;
   auto& [threads, helper, all, here] = both;
-  const cpu_set_t chosen = processors_of(0);  // the caller's alone: nothing would be left
+  const cpu_set_t chosen = processors_of(0);  // only the caller's processor: the mask would become empty
   REQUIRE(sched_setaffinity(helper.number, sizeof chosen, &chosen) == 0);
   helper.leaves();
   threads.keep_off_caller(&here);

@@ -1,4 +1,4 @@
-// Graphs that chance draws, whose tasks watch the order that they run in; and a watchdog for runs that never end.
+// Random graphs whose tasks check the order in which they run, and a watchdog for runs that never end.
 #pragma once
 
 #include <atomic>
@@ -18,11 +18,11 @@
 
 namespace convolume::test {
 
-/// Every fourth task or so is an update.
+/// A random graph in which about every fourth task is an update.
 class RandomGraph {
  public:
-  /// `extra` is called in every task, with its index, before the task counts as done. `density`: the probability of an
-  /// edge.
+  /// `extra` is called in every task, with the task's index, after the task has counted itself. `density` is the
+  /// probability of an edge.
   RandomGraph(std::uint64_t seed, int most_tasks, double density, std::function<void(int)> extra = {})
       : extra_(std::move(extra)) {
     const RandomKey key{.seed = seed};
@@ -48,16 +48,16 @@ class RandomGraph {
   int size() const { return static_cast<int>(done_.size()); }
   bool is_update(int task) const { return updates_[static_cast<std::size_t>(task)]; }
   int done(int task) const { return done_[static_cast<std::size_t>(task)]; }
-  /// Tasks that started before one of their predecessors had ended, in runs where nothing is skipped.
+  /// Returns how many tasks started before one of their predecessors had ended. It is valid for runs that skip no task.
   int violations() const { return violations_; }
-  /// Whether every task ran once since the last call of clear().
+  /// Returns whether every task has run exactly once after the last call of clear().
   bool all_done() const {
     for (const auto& count : done_) {
       if (count != 1) return false;
     }
     return true;
   }
-  /// Whether every update ran once, and nothing twice.
+  /// Returns whether every update ran once and no task ran twice.
   bool updates_done() const {
     for (int i = 0; i < size(); ++i) {
       if (done(i) > 1 || (is_update(i) && done(i) != 1)) return false;
@@ -72,7 +72,7 @@ class RandomGraph {
  private:
   void visit(int i, const std::vector<TaskId>& before) {
     for (const TaskId p : before) violations_ += done_[static_cast<std::size_t>(p)] == 1 ? 0 : 1;
-    // Counted also where `extra_` throws: it ran.
+    // The task counts before `extra_` may throw, because it did run.
     ++done_[static_cast<std::size_t>(i)];
     if (extra_) extra_(i);
   }
@@ -84,8 +84,8 @@ class RandomGraph {
   std::atomic<int> violations_{0};
 };
 
-/// Ends the process, naming what was going on, when nothing has been reported for two minutes of its own turns: a
-/// process that is stopped for a while spends none.
+/// Aborts the process, naming the current graph, if nothing was reported for 120 turns of one second each. A process
+/// that is stopped for a while takes no turns meanwhile.
 class Watchdog {
  public:
   Watchdog() : thread_([this] { watch(); }) {}

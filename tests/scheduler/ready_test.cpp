@@ -6,7 +6,7 @@
 using namespace convolume;
 
 TEST_CASE("a consumer waits only for the channel blocks and slabs that it reads") {
-  // 2 samples x 2 channel blocks of 16 x 3 slabs of 4 planes
+  // 2 samples x 2 channel blocks of 16 x 3 Z ranges of 4 planes
   std::vector<TaskId> tasks(12);
   for (int i = 0; i < 12; ++i) tasks[static_cast<std::size_t>(i)] = i;
   const Ready ready(tasks, 2, 3, 16, 4);
@@ -24,7 +24,7 @@ TEST_CASE("a consumer waits only for the channel blocks and slabs that it reads"
 TEST_CASE("parts of channels are told apart, and joined again") {
   const Ready ready({0, 1, 2, 3}, 4, 1, 8, 1);  // 4 channel blocks of 8
   std::vector<TaskId> out;
-  ready.shifted(-16).collect(0, 0, 16, out);  // the second half
+  ready.shifted(-16).collect(0, 0, 16, out);  // the second half of the channels
   CHECK(out == std::vector<TaskId>{2, 3});
   out.clear();
   const Ready joint = Ready({5, 6}, 2, 1, 4, 1) & Ready({7, 8}, 2, 1, 4, 1).shifted(8) & Ready::all_of({9}).shifted(16);

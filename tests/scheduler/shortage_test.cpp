@@ -1,5 +1,5 @@
-// What happens where the system has neither memory nor threads to give. A program of its own: it stands in front of
-// operator new and pthread_create.
+// Tests a system that has neither memory nor threads left. It is a separate program, because it replaces operator new
+// and pthread_create.
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -35,7 +35,7 @@ extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* 
 
 namespace {
 
-/// Wide enough that helpers are asked for, in the middle too; every task counts itself.
+/// Builds a graph that is wide enough to need helpers, at the start and in the middle. Every task counts itself.
 void build(TaskGraph& graph, std::atomic<int>& ran) {
   const auto body = [&ran] { ++ran; };
   TaskId last = graph.add({.name = "the first one, with a name that needs memory"}, body);
@@ -47,8 +47,8 @@ void build(TaskGraph& graph, std::atomic<int>& ran) {
 }
 constexpr int tasks = 1 + 3 * 71;
 
-/// Calls `work` with every one of its allocations failing in turn; each time it has to end with bad_alloc or without
-/// having noticed. Returns how many there are.
+/// Calls `work` repeatedly, with another one of its allocations failing each time. Each call must throw bad_alloc or
+/// must not notice the failure. Returns the number of allocations.
 template <class Work, class Check>
 int fail_every_allocation(const Work& work, const Check& check) {
   for (int nth = 1;; ++nth) {
@@ -67,7 +67,8 @@ int fail_every_allocation(const Work& work, const Check& check) {
   }
 }
 
-/// Invitations that nobody has read yet hold a little memory.
+/// Waits until the number of live blocks has fallen to `count`. Invitations that no helper has read yet hold a little
+/// memory.
 bool live_blocks_fall_to(std::int64_t count) {
   for (int i = 0; i < 1000 && test::live_blocks() > count; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -100,7 +101,8 @@ TEST_CASE("where memory ends while a graph is built or run, nothing is lost and 
 }
 
 TEST_CASE("where memory ends while a scheduler tries its threads, it is an error and the next one can be made") {
-  // More threads each time than any scheduler before had: what is proven is not tried again.
+  // Each scheduler has more threads than any scheduler before, because thread counts that succeeded are not tried
+  // again.
   int threads = 8, refused = 0;
   const auto make = [&] { Scheduler scheduler(threads); };
   for (int nth = 1; nth < 100; ++nth, ++threads) {
@@ -135,7 +137,7 @@ TEST_CASE("where memory ends in the first run of a graph no task has run, or all
         ran = 0;
         REQUIRE(graph.run(scheduler) == RunResult::completed);
         REQUIRE(ran == size);
-        // Grows, so that the next run has something to allocate again.
+        // The graph grows, so that the next run allocates again.
         graph.add({.name = "one more"}, [&] { ++ran; });
         ++size;
       });
@@ -147,7 +149,7 @@ TEST_CASE("runs allocate nothing of ours after the first one") {
   std::atomic<int> ran{0};
   TaskGraph graph;
   build(graph, ran);
-  // Workers that come for the first time are noted.
+  // A worker's first run allocates.
   for (int i = 0; i < 200; ++i) graph.run(scheduler);
   const std::size_t before = test::heap_calls().ours;
   for (int i = 0; i < 200; ++i) graph.run(scheduler);
@@ -170,7 +172,7 @@ TEST_CASE("a scheduler of more threads than the system starts is refused, and on
   CHECK(ran == tasks);
 }
 
-// In a process of its own: TBB does not ask again for a thread that was refused.
+// This test has its own process, because TBB does not ask again for a thread that was refused.
 TEST_CASE("where the system refuses the thread that a run asks for first, the caller does the work", "[.refused]") {
   Scheduler scheduler(2);
   threads_left = 0;

@@ -42,7 +42,7 @@ TEST_CASE("a chain gains nothing from cores") {
 }
 
 TEST_CASE("the longest path goes first, and updates go last") {
-  // On two cores: 4 beside 1 + 3; in the order of numbers it would be 1 + 1 beside 3 and then 4 more.
+  // On two cores: 4 beside 1 + 3. In the order of task numbers it would be 1 beside 3, and then 4 more.
   std::vector<TraceEvent> events{event(0, 0, 0, 1), event(1, 0, 1, 3), event(2, 0, 4, 4)};
   CHECK(simulate_seconds(events, 2) == Approx(4e-3));
   events[2].task_class = TaskClass::update;
@@ -50,7 +50,7 @@ TEST_CASE("the longest path goes first, and updates go last") {
 }
 
 TEST_CASE("an update that holds up the longest path is not left to the end") {
-  // On one core beside the update: 1 (the update) + 4, while the other one does the 3 times 1 that could wait.
+  // The update (1) and the task that needs it (4) run on one core, while the other core runs the three tasks of 1.
   std::vector<TraceEvent> events{event(0, 0, 0, 1), event(1, 0, 1, 1), event(2, 0, 2, 1), event(3, 0, 3, 1),
                                  event(4, 0, 4, 4, {3})};
   events[3].task_class = TaskClass::update;
@@ -104,7 +104,7 @@ TEST_CASE("a trace of a real run knows its tasks' order and class, run by run") 
   for (std::size_t i = 0; i < events.size(); ++i) CHECK(events[i].run == static_cast<int>(i / 4));
   CHECK(events[3].task_class == TaskClass::update);
   CHECK(events[3].after == std::vector{left, right});
-  // Two of four naps can be taken at once.
+  // At most two of the four naps can run at once.
   CHECK(simulate_seconds(events, 1) >= 12e-3);
   CHECK(simulate_seconds(events, 2) < 0.9 * simulate_seconds(events, 1));
   CHECK(simulate_seconds(events, 8) == simulate_seconds(events, 2));

@@ -1,5 +1,5 @@
-// SumTree under Relacy, which runs its threads in all orders, or all of few switches, and lets every atomic operation
-// return whatever its memory order allows.
+// Checks SumTree with Relacy. It runs the threads in all orders, or in all orders with few context switches, and lets
+// every atomic operation return every value that its memory order allows.
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -9,7 +9,7 @@
 
 #include "scheduler/sum_tree.hpp"
 
-// Last: it makes a macro of its own of assert.
+// Included last, because it defines its own macro assert.
 #include <relacy/relacy.hpp>
 
 using namespace convolume;
@@ -33,7 +33,7 @@ rl::memory_order of_model(std::memory_order order) {
   }
 }
 
-/// Every exchange has the order `exchange_order` in place of its own. Without `stores` places are not emptied.
+/// Replaces the memory order of every exchange by `exchange_order`. If `stores` is false, places are not emptied.
 template <std::memory_order exchange_order, bool stores>
 struct ModelAtomics {
   template <class T>
@@ -50,7 +50,7 @@ struct ModelAtomics {
 };
 using AsWritten = ModelAtomics<std::memory_order::acq_rel, true>;
 
-/// What is neither commutative nor associative tells every other order and every other tree.
+/// Combines two sums. It is neither commutative nor associative, so every other order and every other tree is detected.
 unsigned combined(unsigned left, unsigned right) { return 3 * left + 5 * right + 1; }
 
 unsigned expected_sum(std::size_t producers) {
@@ -64,7 +64,7 @@ unsigned expected_sum(std::size_t producers) {
   return sums[0];
 }
 
-/// `threads` threads bring `operations` buffers each, in `rounds` uses of one tree.
+/// `threads` threads add `operations` buffers each, in `rounds` uses of one tree.
 template <int threads, int operations, int rounds, class Atomics>
 struct Producers : rl::test_suite<Producers<threads, operations, rounds, Atomics>, threads> {
   using Buffer = rl::var<unsigned>;
@@ -72,7 +72,7 @@ struct Producers : rl::test_suite<Producers<threads, operations, rounds, Atomics
 
   std::unique_ptr<scheduler::SumTree<Buffer, Atomics>> tree;
   Buffer buffers[count];
-  rl::atomic<int> complete;  // rounds
+  rl::atomic<int> complete;  // complete rounds
 
   void before() {
     tree = std::make_unique<scheduler::SumTree<Buffer, Atomics>>(count);
@@ -103,14 +103,14 @@ struct Verdict {
   rl::iteration_t executions;
 };
 
-/// A context bound of 0 stands for all orders.
+/// Runs a test under Relacy. A context bound of 0 means all orders.
 template <class Test>
 Verdict check(unsigned context_bound) {
   std::ostringstream output;
   rl::test_params params;
   params.search_type = context_bound == 0 ? rl::sched_full : rl::sched_bound;
   params.context_bound = context_bound;
-  params.output_history = true;  // or else a failure would be run again, to be told, where Relacy crashes
+  params.output_history = true;  // otherwise a failure is run again to record it, and Relacy crashes then
   params.output_stream = params.progress_stream = &output;
   const bool passed = rl::simulate<Test>(params);
   INFO(output.str());
@@ -131,7 +131,7 @@ TEST_CASE("all orders of two threads with two buffers each give the same sum, wi
   check_passes<Producers<2, 2, 1, AsWritten>>(0, 10);
 }
 
-// Waiting for a round to end multiplies the orders: not all of them any more.
+// Waiting for a round to end multiplies the orders, so not all orders are tried here.
 TEST_CASE("two uses of a tree, and three threads, with up to three switches that nothing forces") {
   check_passes<Producers<2, 1, 2, AsWritten>>(3, 10);
   check_passes<Producers<3, 1, 1, AsWritten>>(3, 10);
@@ -148,14 +148,15 @@ TEST_CASE("three threads with three buffers each, and more uses of a tree", "[.l
   check_passes<Producers<3, 2, 1, AsWritten>>(4, 100);
 }
 
-// Every order of SumTree, weakened. The relaxed ones can't be: the first store of a place, which no other thread can
-// know of yet, and the one that empties it, which lies before the next exchange of its thread and so before the end.
+// Weakens every memory order of SumTree that can be weakened. Two orders are relaxed already: the first store of a
+// place, which no other thread can know yet, and the store that empties it. The latter precedes the next exchange of
+// its thread and so the end of the round.
 TEST_CASE("the model finds what weaker orders break") {
   const auto race = rl::test_result_data_race;
   CHECK(check<Producers<2, 2, 1, ModelAtomics<std::memory_order::release, true>>>(0).result == race);
   CHECK(check<Producers<2, 2, 1, ModelAtomics<std::memory_order::acquire, true>>>(0).result == race);
   CHECK(check<Producers<2, 2, 1, ModelAtomics<none, true>>>(0).result == race);
-  // A place that is not emptied gives the next round a sum of the last one.
+  // A place that is not emptied gives the next round a sum of the previous one.
   CHECK(check<Producers<2, 1, 2, ModelAtomics<std::memory_order::acq_rel, false>>>(3).result !=
         rl::test_result_success);
 }

@@ -16,7 +16,7 @@ namespace {
 
 std::vector<TaskId> ids(std::initializer_list<TaskId> list) { return list; }
 
-/// Runs `tasks` tasks that wait for each other until `threads` of them are in flight at once.
+/// Runs `threads` tasks that wait for each other until all of them run at once.
 void meet(Scheduler& scheduler, int threads) {
   TaskGraph graph;
   std::atomic<int> arrived{0};
@@ -93,13 +93,13 @@ TEST_CASE("an update runs when the task that needs it would be next, before what
     return graph.add(
         {.name = "task", .cost = cost, .task_class = task_class}, [&order, name] { order += name; }, after);
   };
-  for (int i = 0; i < 3; ++i) add('l', 2, TaskClass::normal);  // less urgent than what the update holds up
+  for (int i = 0; i < 3; ++i) add('l', 2, TaskClass::normal);  // less urgent than the task that waits for the update
   const TaskId update = add('u', 100, TaskClass::update), second = add('v', 100, TaskClass::update, {update});
   const TaskId first = add('f', 3, TaskClass::normal);
   add('n', 5, TaskClass::normal, {first, second});
-  add('w', 100, TaskClass::update);  // nobody waits for it
+  add('w', 100, TaskClass::update);  // no task waits for it
   graph.run(scheduler);
-  // Of equal urgency are u, v and what they hold up: f is more urgent by its own cost.
+  // u and v are as urgent as n, which waits for them. f is more urgent by its own cost.
   CHECK(order == "fuvnlllw");
 }
 
@@ -250,7 +250,7 @@ TEST_CASE("of hundreds of tasks that one makes ready every one runs, the costlie
     }
     REQUIRE(graph.run(scheduler) == RunResult::completed);
     REQUIRE(ran == width);
-    if (threads > 1) std::sort(order.begin(), order.end(), std::greater<>());  // each takes the first, but may be slow
+    if (threads > 1) std::sort(order.begin(), order.end(), std::greater<>());  // a thread may start its task late
     for (int i = 0; i < width; ++i) REQUIRE(order[static_cast<std::size_t>(i)] == width - 1 - i);
   }
 }

@@ -25,7 +25,7 @@ std::set<std::string> names(const std::vector<TraceEvent>& events) {
   return all;
 }
 
-/// Whether every event ends after it begins, within [first, last], and no thread does two things at once.
+/// Returns whether every event ends after it begins, within [first, last], and no thread does two things at once.
 bool consistent(const std::vector<TraceEvent>& events, std::int64_t first, std::int64_t last) {
   std::map<int, std::int64_t> end_of_thread;
   for (const TraceEvent& event : events) {
@@ -37,7 +37,7 @@ bool consistent(const std::vector<TraceEvent>& events, std::int64_t first, std::
   return true;
 }
 
-/// Layers of tasks, each behind all of the layer before it.
+/// Adds layers of tasks. Each task follows all tasks of the previous layer.
 void add_layers(TaskGraph& graph, int layers, int width, const std::function<void()>& body) {
   std::vector<TaskId> previous;
   for (int layer = 0; layer < layers; ++layer) {

@@ -210,7 +210,7 @@ class Cli(unittest.TestCase):
             result = subprocess.run([CONVOLUME, *arguments], capture_output=True, cwd=self.folder)
             self.assertGreaterEqual(result.returncode, 100)
 
-    # What is refused -------------------------------------------------------------------------------------------------
+    # What is rejected ------------------------------------------------------------------------------------------------
 
     def test_a_run_is_never_overwritten_by_accident(self):
         self.train("run", "--iterations", 2)
@@ -263,7 +263,8 @@ class Cli(unittest.TestCase):
         floats = bytearray(tiff(3, 20, 20, bits=32, value=0))
         entry = struct.pack("<HHII", 258, 3, 1, 32)
         self.assertIn(entry, bytes(floats))
-        # A float sample format needs a tag of its own: reuse the compression tag's place, whose default is none.
+        # A float sample format needs a tag of its own. It replaces the tag of the strip byte counts, which libtiff can
+        # compute.
         floats = floats.replace(struct.pack("<HHII", 279, 4, 1, 1600), struct.pack("<HHII", 339, 3, 1, 3))
         floats[-4:] = struct.pack("<I", nan)
         data(bytes(floats), good, "image.tif", "finite")
@@ -317,7 +318,7 @@ class Cli(unittest.TestCase):
     def test_an_unknown_instruction_set_is_refused_with_those_available(self):
         self.fails("info", says=["CONVOLUME_SIMD", "AVX9", "available"], env={"CONVOLUME_SIMD": "AVX9"})
 
-    # What breaks on the way ------------------------------------------------------------------------------------------
+    # Failures during a run -------------------------------------------------------------------------------------------
 
     def test_a_full_disk_leaves_the_last_good_checkpoint_and_no_rest(self):
         self.train("run", "--iterations", 2)

@@ -16,7 +16,7 @@ using namespace convolume::nets::testing;
 
 namespace {
 
-/// An HDF5 file written with the C API itself.
+/// An HDF5 file written with the C API directly.
 class File {
  public:
   explicit File(const std::filesystem::path& path)
@@ -228,7 +228,7 @@ TEST_CASE("a flipped bit in the voxels of our HDF5 files is noticed", "[io][hdf5
   const auto volume = ramp({1, 1, {4, 9, 11}});
   write_volume(file, volume);
   const std::string whole = read_bytes(file);
-  // Deflate begins its streams with these two bytes; what follows belongs to the chunk.
+  // Deflate streams begin with these two bytes; the bytes after them belong to the chunk.
   const auto chunk = whole.find("\x78\x5e");
   REQUIRE(chunk != whole.npos);
   for (std::size_t at = chunk + 2; at < chunk + 60; ++at) {

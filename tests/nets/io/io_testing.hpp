@@ -1,4 +1,4 @@
-// What the tests of nets/io share.
+// Shared by the tests of nets/io.
 #pragma once
 
 #include <csignal>
@@ -31,7 +31,7 @@ inline std::string read_bytes(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-/// Lets no file grow past `bytes`: writing fails like on a full disk.
+/// Limits the size of files to `bytes`, so writing fails as on a full disk.
 class FullDisk {
  public:
   explicit FullDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -51,7 +51,7 @@ class FullDisk {
   void (*handler_)(int);
 };
 
-/// Collects what is written to the standard error stream meanwhile.
+/// Collects what is written to the standard error stream during its lifetime.
 class StandardError {
  public:
   explicit StandardError(const std::filesystem::path& file) : file_(file), saved_(::dup(2)) {
@@ -79,7 +79,7 @@ class StandardError {
   int saved_;
 };
 
-/// The message of the exception of type E that `call` throws.
+/// Returns the message of the exception of type E that `call` throws.
 template <class E, class Call>
 std::string message_of(Call&& call) {
   try {
@@ -93,7 +93,7 @@ std::string message_of(Call&& call) {
 
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
-/// 0, 1, 2, ... times `step`.
+/// Returns a tensor with 0, 1, 2, ... times `step`.
 inline Tensor<float> ramp(Shape5 shape, float step = 1) {
   Tensor<float> tensor(shape);
   for (index_t i = 0; i < tensor.elements(); ++i) tensor.data()[i] = static_cast<float>(i) * step;

@@ -45,7 +45,7 @@ TEST_CASE("metrics agree with values by hand", "[io][metrics]") {
   CHECK(metrics.pixel_error == Approx(2.0 / 6));
   CHECK(metrics.dice == Approx(4.0 / 6));
   CHECK(metrics.iou == Approx(2.0 / 4));
-  // Of 9 pairs: 0.9 wins 3, 0.5 wins 2, 0.4 wins 1 and ties 1.
+  // Of 9 pairs, 0.9 wins 3, 0.5 wins 2, and 0.4 wins 1 and ties 1.
   CHECK(metrics.roc_auc == Approx(6.5 / 9));
   CHECK(metrics.voxels == 6);
   CHECK(metrics.positives == 3);
@@ -66,7 +66,7 @@ TEST_CASE("metrics at the edges", "[io][metrics]") {
   CHECK(std::isnan(nothing.roc_auc));
   CHECK(std::isnan(evaluate(ones, ones).roc_auc));
   CHECK(evaluate(ones, zeros).dice == 0);
-  CHECK(evaluate(line({0.0f, -0.0f}), line({0, 1})).roc_auc == 0.5);  // equal zeros
+  CHECK(evaluate(line({0.0f, -0.0f}), line({0, 1})).roc_auc == 0.5);  // -0 equals 0
   constexpr float infinity = std::numeric_limits<float>::infinity();
   CHECK(evaluate(line({-infinity, -3, -2, infinity}), line({0, 0, 1, 1})).roc_auc == 1);
   CHECK(evaluate(line({infinity, 3, 2, -infinity}), line({0, 0, 1, 1})).roc_auc == 0);
@@ -93,7 +93,7 @@ TEST_CASE("the area under the curve is that of all pairs, ties included", "[io][
       const auto at = static_cast<std::uint64_t>(i);
       const double truth = uniform({.seed = seed, .a = 1}, at) < 0.3 ? 1 : 0;
       const double value = normal({.seed = seed, .a = 2}, at) + truth;
-      // Every other run with few distinct values, so with many ties.
+      // Every other run has few distinct values, so it has many ties.
       probability.data()[i] = static_cast<float>(seed % 2 == 0 ? value : std::round(2 * value));
       label.data()[i] = static_cast<float>(truth);
     }
@@ -122,5 +122,5 @@ TEST_CASE("strided views are evaluated, and millions of voxels do not take long"
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   CHECK(metrics.voxels == shape.elements());
   CHECK(metrics.roc_auc == Approx(0.5).margin(0.01));
-  CHECK(seconds.count() < 5);  // about 0.1 s; generous for sanitizers
+  CHECK(seconds.count() < 5);  // it takes about 0.1 s; sanitizers are slower
 }

@@ -34,7 +34,7 @@ TEST_CASE("a synthetic volume is a pure function of its options", "[io][syntheti
   const auto other = make_synthetic_volume(other_options);
   CHECK(hash_of(first.image) != hash_of(other.image));
   CHECK(hash_of(first.label) != hash_of(other.label));
-  // The same on every machine and with every compiler.
+  // These values hold on every machine and with every compiler.
   CHECK(hash_of(first.image) == 0x58bb7aad9b453369u);
   CHECK(hash_of(first.label) == 0xb244e60d7127a1cbu);
 }

@@ -37,7 +37,7 @@ T value_at(std::uint32_t z, std::uint32_t y, std::uint32_t x) {
   return static_cast<T>(i * 7);
 }
 
-/// Written by libtiff itself, so the reader is not judged by our own writer.
+/// Writes a file with libtiff itself, so that the reader is not tested only with files from our own writer.
 template <class T>
 void make_tiff(const std::filesystem::path& file, const Recipe& recipe) {
   TIFF* const tiff = TIFFOpen(file.c_str(), recipe.mode);
@@ -120,7 +120,7 @@ void check_everywhere(const char* type, std::uint16_t sample_format) {
   }
 }
 
-/// Message of the refusal; nothing may reach the standard error stream.
+/// Returns the message of the FormatError. Nothing may reach the standard error stream.
 std::string refusal(const Directory& directory, const std::filesystem::path& file, const ReadOptions& options = {}) {
   StandardError printed(directory / "stderr");
   const auto message = message_of<FormatError>([&] { read_volume(file, options); });
@@ -278,7 +278,7 @@ TEST_CASE("a damaged TIFF never crashes or over-allocates", "[io][tiff]") {
       damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << (bit % 8)));
       write_bytes(file, damaged);
       try {
-        read_volume(file, small);  // a flipped pixel is a pixel
+        read_volume(file, small);  // a flipped bit in a pixel is no error
       } catch (const FormatError&) {
       }
     }

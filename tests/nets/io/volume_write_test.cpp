@@ -17,7 +17,7 @@ TEST_CASE("equal volumes give equal bytes at any time", "[io][volume]") {
   const auto volume = ramp({1, 1, {2, 3, 4}});
   for (const char* dataset : {"/volume", "/deep/er/volume", "flat"}) {
     write_volume(directory / "first.h5", volume, {.dataset = dataset});
-    std::this_thread::sleep_for(std::chrono::milliseconds(1050));  // HDF5 keeps time in seconds
+    std::this_thread::sleep_for(std::chrono::milliseconds(1050));  // HDF5 stores times in seconds
     write_volume(directory / "second.h5", volume, {.dataset = dataset});
     CHECK(read_bytes(directory / "first.h5") == read_bytes(directory / "second.h5"));
   }

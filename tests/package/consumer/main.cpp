@@ -1,5 +1,4 @@
-// A stranger's program: one convolution and one transform through the public headers, each checked against numbers that
-// are known beforehand.
+// A user's program: one convolution and one transform through the public headers, each checked against known numbers.
 #include <cmath>
 #include <cstdio>
 
@@ -13,7 +12,7 @@ bool near(double found, double expected, const char* what) {
   return good;
 }
 
-/// Ones through a 3 x 3 x 3 kernel of twos and a bias: 27 * 2 + 0.5 everywhere.
+/// Convolves ones with a 3 x 3 x 3 kernel of twos and adds a bias: 27 * 2 + 0.5 everywhere.
 bool convolution(std::pmr::memory_resource* memory) {
   using namespace convolume;
   Scheduler scheduler(2);
@@ -32,7 +31,7 @@ bool convolution(std::pmr::memory_resource* memory) {
   return good;
 }
 
-/// The real transform of a cosine of period 4 on 8 points: 4 at frequency 2, zero elsewhere.
+/// Transforms a cosine of period 4 on 8 points: 4 at frequency 2, zero elsewhere.
 bool transform(std::pmr::memory_resource* memory) {
   using namespace convolume;
   const fft::Plan plan = fft::Plan::make({.extent = {1, 1, 8}});
