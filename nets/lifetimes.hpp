@@ -11,6 +11,7 @@
 
 #include "convolume/conv.hpp"
 #include "convolume/nets.hpp"
+#include "convolume/ready.hpp"
 #include "convolume/scheduler.hpp"
 #include "convolume/tensor.hpp"
 

@@ -9,8 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "convolume/conv_problem.hpp"
 #include "convolume/fft.hpp"
-#include "convolume/plan.hpp"
+#include "convolume/ready.hpp"
 #include "convolume/scheduler.hpp"
 #include "convolume/tensor.hpp"
 

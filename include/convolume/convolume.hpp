@@ -1,13 +1,15 @@
 // Everything: the umbrella over the public headers.
 #pragma once
 
+#include "convolume/address.hpp"
 #include "convolume/conv.hpp"
+#include "convolume/conv_problem.hpp"
 #include "convolume/cpu.hpp"
 #include "convolume/error.hpp"
 #include "convolume/fft.hpp"
 #include "convolume/memory.hpp"
 #include "convolume/nets.hpp"
-#include "convolume/plan.hpp"
+#include "convolume/ready.hpp"
 #include "convolume/scheduler.hpp"
 #include "convolume/tensor.hpp"
 #include "convolume/version.hpp"

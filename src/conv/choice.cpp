@@ -9,9 +9,38 @@
 
 #include <fmt/format.h>
 
-#include "conv/engine.hpp"
-#include "conv/grouped_engine.hpp"
 #include "convolume/cpu.hpp"
+
+namespace convolume {
+
+const char* name_of(Engine engine) noexcept {
+  switch (engine) {
+    case Engine::automatic:
+      return "automatic";
+    case Engine::fft_tiled:
+      return "fft_tiled";
+    case Engine::fft_volume:
+      return "fft_volume";
+    case Engine::direct:
+      return "direct";
+    case Engine::reference:
+      return "reference";
+    case Engine::onednn:
+      return "onednn";
+  }
+  return "unknown";
+}
+
+Engine engine_of(const std::string& name) {
+  for (const Engine engine :
+       {Engine::automatic, Engine::fft_tiled, Engine::fft_volume, Engine::direct, Engine::reference, Engine::onednn}) {
+    if (name == name_of(engine)) return engine;
+  }
+  throw InvalidArgument(
+      fmt::format("engine '{}' is unknown; use automatic, fft_tiled, fft_volume, direct, reference or onednn", name));
+}
+
+}  // namespace convolume
 
 namespace convolume::conv {
 namespace {
@@ -52,9 +81,6 @@ plan::Direction tiled_direction(const ConvProblem& problem, std::size_t entry) {
   if (!problem.transposed || direction == plan::Direction::backward_weights) return direction;
   return direction == plan::Direction::forward ? plan::Direction::backward_data : plan::Direction::forward;
 }
-
-/// Times slower than the best by the cost model: it is not that wrong.
-constexpr double hopeless = 8;
 
 }  // namespace
 
@@ -106,57 +132,15 @@ plan::Wanted wanted_of(const ConvProblem& problem, const ConvOptions& options) {
   return wanted;
 }
 
-plan::TiledWays tiled_ways(const ConvProblem& problem, const plan::Wanted& wanted,
-                           const std::optional<Choice>& choice) {
+plan::TiledWays tiled_ways(const ConvProblem& problem, const plan::Wanted& wanted, const std::optional<Choice>& choice,
+                           const MachineModel& machine) {
   const ConvProblem dense = untransposed(problem);
-  if (!choice || !choice->tiles) return plan::choose_tiled_ways(dense, !problem.transposed, wanted, machine_model());
+  if (!choice || !choice->tiles) return plan::choose_tiled_ways(dense, !problem.transposed, wanted, machine);
   plan::TileChoices tiles;
   for (std::size_t i = 0; i < tiles.size(); ++i) {
     tiles[static_cast<std::size_t>(tiled_direction(problem, i))] = (*choice->tiles)[i];
   }
-  return plan::tiled_ways(dense, !problem.transposed, wanted, machine_model(), tiles, choice->shared);
-}
-
-namespace {
-
-/// Of fft_tiled, the best first: with tiles apart, then with shared ones.
-std::vector<Choice> tiled_candidates(const ConvProblem& problem, const ConvOptions& options, std::size_t most) {
-  const ConvProblem one = problem.groups > 1 && !is_depthwise(problem) ? one_group(problem) : problem;
-  const ConvProblem dense = untransposed(one);
-  const plan::Wanted wanted = wanted_of(problem, options);
-  std::vector<Choice> choices;
-  for (const auto& ways : plan::rank_tiled_ways(dense, wanted, machine_model(), most)) {
-    choices.push_back(choice_of(one, ways));
-  }
-  for (const auto& ways : plan::rank_shared_ways(dense, !one.transposed, wanted, machine_model(), (most + 1) / 2)) {
-    choices.push_back(choice_of(one, ways));
-  }
-  return choices;
-}
-
-}  // namespace
-
-std::vector<Choice> candidates(const ConvProblem& problem, const ConvOptions& options, std::size_t tiled) {
-  const ConvPlan pick = ConvPlan::make(problem, options);
-  std::vector<Choice> choices{parse_choice(pick.choice())};
-  if (!options.choice.empty()) return choices;
-  for (const Engine engine : automatic_engines) {
-    if (options.engine != Engine::automatic || engine == pick.engine()) continue;
-    ConvOptions other = options;
-    other.engine = engine;
-    try {
-      const ConvPlan plan = ConvPlan::make(problem, other);
-      if (plan.seconds() <= hopeless * pick.seconds()) choices.push_back(parse_choice(plan.choice()));
-    } catch (const Unsupported&) {
-      // The others serve it.
-    }
-  }
-  const auto has_tiles = [](const Choice& choice) { return choice.tiles.has_value(); };
-  if (std::none_of(choices.begin(), choices.end(), has_tiles)) return choices;
-  for (const Choice& choice : tiled_candidates(problem, options, tiled)) {
-    if (std::find(choices.begin(), choices.end(), choice) == choices.end()) choices.push_back(choice);
-  }
-  return choices;
+  return plan::tiled_ways(dense, !problem.transposed, wanted, machine, tiles, choice->shared);
 }
 
 }  // namespace convolume::conv

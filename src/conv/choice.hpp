@@ -37,11 +37,7 @@ plan::Wanted wanted_of(const ConvOptions& options);
 plan::Wanted wanted_of(const ConvProblem& problem, const ConvOptions& options);
 
 /// The ways of `choice`, or where there is none the best ones for what is wanted; of untransposed(problem).
-plan::TiledWays tiled_ways(const ConvProblem& problem, const plan::Wanted& wanted, const std::optional<Choice>& choice);
-
-/// Choices that are worth measuring, the one of the cost model first. Of fft_tiled at most so many whose tiles are
-/// apart, the best ones of all directions together, then the next best of all directions, and so on; and half as many
-/// whose tiles are shared.
-std::vector<Choice> candidates(const ConvProblem& problem, const ConvOptions& options, std::size_t tiled);
+plan::TiledWays tiled_ways(const ConvProblem& problem, const plan::Wanted& wanted, const std::optional<Choice>& choice,
+                           const MachineModel& machine);
 
 }  // namespace convolume::conv

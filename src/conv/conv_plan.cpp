@@ -1,4 +1,3 @@
-#include <limits>
 #include <mutex>
 #include <string_view>
 
@@ -6,7 +5,7 @@
 
 #include "conv/caches/caches.hpp"
 #include "conv/choice.hpp"
-#include "conv/engine.hpp"
+#include "conv/implementations.hpp"
 #include "convolume/conv.hpp"
 
 namespace convolume {
@@ -16,25 +15,8 @@ using conv::BackwardArguments;
 using conv::ForwardArguments;
 using conv::PrepareArguments;
 
-conv::Answer offer_of(Engine engine, const ConvProblem& problem, const ConvOptions& options) {
-  switch (engine) {
-    case Engine::fft_tiled:
-      return conv::offer_fft_tiled(problem, options);
-    case Engine::fft_volume:
-      return conv::offer_fft_volume(problem, options);
-    case Engine::direct:
-      return conv::offer_direct(problem, options);
-    case Engine::onednn:
-      return conv::offer_onednn(problem, options);
-    case Engine::reference:
-    case Engine::automatic:
-      break;
-  }
-  return conv::offer_reference(problem, options);
-}
-
 /// The engine that is asked for by name or by a choice; `automatic` where none is.
-Engine engine_asked(const ConvOptions& options) {
+Engine requested_engine(const ConvOptions& options) {
   if (options.choice.empty()) return options.engine;
   const Engine engine = conv::parse_choice(options.choice).engine;
   if (options.engine == Engine::automatic || options.engine == engine) return engine;
@@ -127,12 +109,13 @@ struct ConvPlan::Impl {
   std::string choice;
   double seconds = 0;
   std::unique_ptr<conv::ConvEngine> engine;
-  std::string story;
+  std::string report;
   // What caches of this plan are made of, to recognise foreign ones.
   std::string x_geometry, dy_geometry, w_geometry;
   mutable CallPool<ForwardArguments> forward_calls;
   mutable CallPool<BackwardArguments> backward_calls;
 
+  static const conv::Implementation& choose(Impl& impl, const ConvOptions& options);
   Shape5 bias_shape() const { return {1, problem.out_channels, {1, 1, 1}}; }
   ForwardArguments arguments(const ForwardBindings& b, std::pmr::memory_resource* memory,
                              Workspace* workspace = nullptr) const;
@@ -145,33 +128,6 @@ struct ConvPlan::Impl {
     check_geometry("w", w.impl() != nullptr ? std::string_view(w.impl()->geometry) : std::string_view(), w_geometry);
   }
 };
-
-const char* name_of(Engine engine) noexcept {
-  switch (engine) {
-    case Engine::automatic:
-      return "automatic";
-    case Engine::fft_tiled:
-      return "fft_tiled";
-    case Engine::fft_volume:
-      return "fft_volume";
-    case Engine::direct:
-      return "direct";
-    case Engine::reference:
-      return "reference";
-    case Engine::onednn:
-      return "onednn";
-  }
-  return "unknown";
-}
-
-Engine engine_of(const std::string& name) {
-  for (const Engine engine :
-       {Engine::automatic, Engine::fft_tiled, Engine::fft_volume, Engine::direct, Engine::reference, Engine::onednn}) {
-    if (name == name_of(engine)) return engine;
-  }
-  throw InvalidArgument(
-      fmt::format("engine '{}' is unknown; use automatic, fft_tiled, fft_volume, direct, reference or onednn", name));
-}
 
 ForwardArguments ConvPlan::Impl::arguments(const ForwardBindings& b, std::pmr::memory_resource* memory,
                                            Workspace* workspace) const {
@@ -248,41 +204,51 @@ ConvGradientReady ConvPlan::Impl::append(TaskGraph& graph, const ConvReady& read
   return done;
 }
 
+/// Asks every implementation for its estimate, and writes the fastest choice and the report into `impl`.
+const conv::Implementation& ConvPlan::Impl::choose(Impl& impl, const ConvOptions& options) {
+  const ConvProblem& problem = impl.problem;
+  impl.report = fmt::format("{}{}\n", to_string(problem), problem.transposed ? " transposed" : "");
+  const std::string wanted = fmt::format("y{}{}", options.want_dx ? ", dx" : "", options.want_dw ? ", dw" : "");
+  const Engine requested = requested_engine(options);
+  const conv::Implementation* best = nullptr;
+  for (const conv::Implementation& implementation : conv::implementations()) {
+    if (requested != implementation.engine) {
+      if (implementation.engine == Engine::onednn) continue;
+      if (requested != Engine::automatic) {
+        impl.report += fmt::format("  {}: not requested\n", implementation.name);
+        continue;
+      }
+    }
+    conv::Assessment assessment = conv::assess(implementation, problem, options);
+    if (!assessment.estimate) {
+      impl.report += fmt::format("  {}: unsupported, {}\n", implementation.name, assessment.reason);
+      continue;
+    }
+    conv::Estimate& estimate = *assessment.estimate;
+    impl.report += fmt::format("  {}: {:.3g} ms estimated for {}, {:.3g} MiB beside the tensors\n", implementation.name,
+                               1e3 * estimate.seconds, wanted, estimate.bytes / (1 << 20));
+    if (best != nullptr && estimate.seconds >= impl.seconds) continue;
+    best = &implementation;
+    impl.seconds = estimate.seconds;
+    impl.chosen = implementation.engine;
+    impl.choice = std::move(estimate.choice);
+  }
+  if (best == nullptr) throw Unsupported("no engine serves this convolution:\n" + impl.report);
+  impl.report += fmt::format("  chosen: {}\n", impl.choice);
+  return *best;
+}
+
 ConvPlan ConvPlan::make(const ConvProblem& problem, const ConvOptions& options) {
   problem.validate();
   auto impl = std::make_shared<Impl>();
   impl->problem = problem;
-  std::string story = fmt::format("{}{}\n", to_string(problem), problem.transposed ? " transposed" : "");
-  const std::string wanted = fmt::format("y{}{}", options.want_dx ? ", dx" : "", options.want_dw ? ", dw" : "");
-  double best = std::numeric_limits<double>::infinity();
-  const Engine asked = engine_asked(options);
-  std::vector<Engine> listed(conv::automatic_engines.begin(), conv::automatic_engines.end());
-  if (asked == Engine::onednn) listed.push_back(asked);
-  for (const Engine engine : listed) {
-    if (asked != Engine::automatic && asked != engine) {
-      story += fmt::format("  {}: not asked for\n", name_of(engine));
-      continue;
-    }
-    auto answer = offer_of(engine, problem, options);
-    if (const auto* reason = std::get_if<std::string>(&answer)) {
-      story += fmt::format("  {}: refuses, {}\n", name_of(engine), *reason);
-      continue;
-    }
-    auto& offer = std::get<conv::Offer>(answer);
-    story += fmt::format("  {}: {:.3g} ms estimated for {}\n", name_of(engine), 1e3 * offer.seconds, wanted);
-    if (offer.seconds >= best) continue;
-    best = impl->seconds = offer.seconds;
-    impl->chosen = engine;
-    impl->engine = std::move(offer.engine);
-    impl->choice = offer.choice.empty() ? name_of(engine) : std::move(offer.choice);
-  }
-  if (!impl->engine) throw Unsupported("no engine serves this convolution:\n" + story);
-  story += fmt::format("  chosen: {}\n", impl->choice);
+  const conv::Implementation& chosen = Impl::choose(*impl, options);
+  impl->engine = conv::create_engine(chosen, problem, options, impl->choice);
   for (const CacheCost& cache : impl->engine->caches()) {
-    story += fmt::format("  {}: {} {} bytes, {:.3g} ms saved per iteration\n", cache.name,
-                         cache.kept ? "kept," : "recomputed, would hold", cache.bytes, 1e3 * cache.seconds_saved);
+    impl->report +=
+        fmt::format("  {}: {} {} bytes, {:.3g} ms saved per iteration\n", cache.name,
+                    cache.kept ? "kept," : "recomputed, would hold", cache.bytes, 1e3 * cache.seconds_saved);
   }
-  impl->story = std::move(story);
   Spectra x_hat, dy_hat;
   PreparedWeights w;
   for (auto* part : {&x_hat, &dy_hat}) part->impl()->memory = std::pmr::get_default_resource();
@@ -390,7 +356,7 @@ Engine ConvPlan::engine() const noexcept { return impl_->chosen; }
 double ConvPlan::seconds() const noexcept { return impl_->seconds; }
 const std::string& ConvPlan::choice() const noexcept { return impl_->choice; }
 std::string ConvPlan::numerics() const { return fmt::format("{}: {}", impl_->choice, impl_->engine->numerics()); }
-std::string ConvPlan::explain() const { return impl_->story; }
+std::string ConvPlan::explain() const { return impl_->report; }
 std::vector<CacheCost> ConvPlan::caches() const { return impl_->engine->caches(); }
 TransformCounts ConvPlan::transforms() const noexcept { return impl_->engine->transforms(); }
 

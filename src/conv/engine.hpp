@@ -1,15 +1,18 @@
-// What a way to convolve has to provide. Engines are immutable and shared by all executions of a plan.
+// The engine interface, and how an implementation presents itself to the plan.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <string>
-#include <variant>
 
 #include "convolume/conv.hpp"
-#include "plan/tiled_cost.hpp"
+#include "convolume/cpu.hpp"
+#include "convolume/ready.hpp"
+#include "plan/groups.hpp"
 
 namespace convolume::conv {
+
+using plan::is_depthwise;
+using plan::one_group;
 
 /// Bindings of a graph. The plan may replace the contents between runs of the graph, never during one.
 struct PrepareArguments {
@@ -58,27 +61,37 @@ class ConvEngine {
   virtual TransformCounts transforms() const noexcept { return {}; }
 };
 
-/// An engine and the seconds that the directions should take that options want, or the reason why the engine does not
-/// serve.
-struct Offer {
-  std::unique_ptr<ConvEngine> engine;
-  double seconds = 0;
-  std::string choice{};  ///< see ConvOptions::choice; empty where there is nothing to choose but the engine
+/// Reasons of implementations that leave a problem to the other implementation of the same engine.
+inline constexpr const char* not_depthwise = "depthwise problems have an implementation of their own";
+inline constexpr const char* depthwise_only = "serves depthwise problems only";
+
+/// What an implementation is expected to take for the directions that the options want.
+struct Estimate {
+  double seconds = 0;    ///< of one core
+  double bytes = 0;      ///< held beside the tensors while all directions run: caches, packed weights, sums
+  std::string choice{};  ///< see ConvOptions::choice; empty if there is nothing to choose but the engine
 };
-/// What `automatic` looks at, best general choice first; the reference ends the list.
-inline constexpr std::array automatic_engines{Engine::fft_tiled, Engine::fft_volume, Engine::direct, Engine::reference};
 
-using Answer = std::variant<Offer, std::string>;
+/// One algorithm and its code. Every function is deterministic and thread-safe.
+struct Implementation {
+  Engine engine;
+  const char* name;
+  /// Whether a problem with groups is computed group by group, because the code knows only one group. Depthwise
+  /// problems are passed on as they are.
+  bool group_by_group;
+  /// Returns why the problem cannot be computed, or an empty string.
+  std::string (*unsupported_reason)(const ConvProblem& problem, const ConvOptions& options);
+  /// Estimates a supported problem, without building anything.
+  Estimate (*estimate)(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine);
+  /// Creates the engine for a supported problem. `options.choice` is empty or the choice of estimate().
+  std::unique_ptr<ConvEngine> (*create)(const ConvProblem& problem, const ConvOptions& options);
+};
 
-Answer offer_fft_tiled(const ConvProblem& problem, const ConvOptions& options);
-/// For depthwise problems that offer_fft_tiled() serves.
-Offer offer_fft_depthwise(const ConvProblem& problem, const plan::TiledWays& ways);
-/// For depthwise problems.
-Offer offer_direct_depthwise(const ConvProblem& problem, const ConvOptions& options);
-Answer offer_fft_volume(const ConvProblem& problem, const ConvOptions& options);
-Answer offer_direct(const ConvProblem& problem, const ConvOptions& options);
-/// Asked for by name only.
-Answer offer_onednn(const ConvProblem& problem, const ConvOptions& options);
-Answer offer_reference(const ConvProblem& problem, const ConvOptions& options);
+/// Creates Engine<float> or Engine<double>, whichever the problem's type asks for.
+template <template <class> class EngineOf, class... Arguments>
+std::unique_ptr<ConvEngine> create_for_type(const ConvProblem& problem, const Arguments&... arguments) {
+  if (problem.type == DataType::f32) return std::make_unique<EngineOf<float>>(problem, arguments...);
+  return std::make_unique<EngineOf<double>>(problem, arguments...);
+}
 
 }  // namespace convolume::conv

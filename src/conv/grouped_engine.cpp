@@ -189,37 +189,8 @@ ConvGradientReady GroupedEngine::append_backward(TaskGraph& graph, const ConvRea
 
 }  // namespace
 
-bool is_depthwise(const ConvProblem& p) {
-  return p.groups > 1 && p.groups == p.in_channels && p.groups == p.out_channels;
-}
-
-ConvProblem one_group(ConvProblem p) {
-  p.in_channels /= p.groups;
-  p.out_channels /= p.groups;
-  p.groups = 1;
-  return p;
-}
-
-Answer offer_grouped(const ConvProblem& problem, const ConvOptions& options,
-                     Answer (*offer)(const ConvProblem&, const ConvOptions&)) {
-  const ConvProblem one = one_group(problem);
-  const index_t block = channel_block(problem.type);
-  for (const auto& [layout, channels] :
-       {std::pair{problem.x_layout, one.in_channels}, std::pair{problem.y_layout, one.out_channels}}) {
-    if (layout == Layout::blocked && channels % block != 0) {
-      return fmt::format("groups of {} channels do not fill blocks of {}; use plain tensors", channels, block);
-    }
-  }
-  ConvOptions of_group = options;
-  if (options.memory_budget != 0) {
-    of_group.memory_budget = std::max<std::size_t>(1, options.memory_budget / static_cast<std::size_t>(problem.groups));
-  }
-  Answer answer = offer(one, of_group);
-  if (auto* served = std::get_if<Offer>(&answer)) {
-    served->engine = std::make_unique<GroupedEngine>(problem, std::move(served->engine));
-    served->seconds *= static_cast<double>(problem.groups);
-  }
-  return answer;
+std::unique_ptr<ConvEngine> make_grouped(const ConvProblem& problem, std::unique_ptr<ConvEngine> engine) {
+  return std::make_unique<GroupedEngine>(problem, std::move(engine));
 }
 
 }  // namespace convolume::conv

@@ -1,18 +1,14 @@
-// Groups of channels as so many convolutions of an engine that knows none.
+// Groups of channels as so many convolutions of an engine that knows only one group.
 #pragma once
+
+#include <memory>
 
 #include "conv/engine.hpp"
 
 namespace convolume::conv {
 
-/// As many groups as channels on both sides: engines serve these themselves.
-bool is_depthwise(const ConvProblem& problem);
-/// What one group computes.
-ConvProblem one_group(ConvProblem problem);
-
-/// What `offer` says to one group of the problem: an engine that executes it for all of them, or the refusal. In
-/// blocked tensors a group has to have whole channel blocks.
-Answer offer_grouped(const ConvProblem& problem, const ConvOptions& options,
-                     Answer (*offer)(const ConvProblem&, const ConvOptions&));
+/// Returns an engine that executes `engine`, made for plan::one_group(problem), for each group of `problem` in turn. If
+/// tensors are blocked, each group must consist of whole channel blocks.
+std::unique_ptr<ConvEngine> make_grouped(const ConvProblem& problem, std::unique_ptr<ConvEngine> engine);
 
 }  // namespace convolume::conv

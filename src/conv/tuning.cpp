@@ -4,7 +4,7 @@
 #include <deque>
 #include <iterator>
 
-#include "conv/choice.hpp"
+#include "conv/candidates.hpp"
 #include "plan/race.hpp"
 
 namespace convolume {

@@ -1,6 +1,7 @@
 // Element-wise activations and their gradients. The gradients need only the output.
 #pragma once
 
+#include "convolume/ready.hpp"
 #include "convolume/scheduler.hpp"
 #include "convolume/tensor.hpp"
 #include "ops/append.hpp"

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "convolume/ready.hpp"
 #include "convolume/scheduler.hpp"
 #include "convolume/tensor.hpp"
 

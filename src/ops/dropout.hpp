@@ -1,6 +1,7 @@
 // Inverted dropout.
 #pragma once
 
+#include "convolume/ready.hpp"
 #include "convolume/scheduler.hpp"
 #include "convolume/tensor.hpp"
 #include "core/random.hpp"

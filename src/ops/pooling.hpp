@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "convolume/ready.hpp"
 #include "convolume/scheduler.hpp"
 #include "convolume/tensor.hpp"
 #include "ops/append.hpp"

@@ -1,6 +1,7 @@
 // Nearest-neighbour upsampling by integer factors.
 #pragma once
 
+#include "convolume/ready.hpp"
 #include "convolume/scheduler.hpp"
 #include "convolume/tensor.hpp"
 #include "ops/append.hpp"

@@ -1,8 +1,9 @@
+#include "convolume/conv_problem.hpp"
+
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "convolume/plan.hpp"
 #include "core/checked.hpp"
 
 namespace convolume {

@@ -3,25 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "plan/cost_constants.hpp"
+
 namespace convolume::plan {
 namespace {
-
-// Shares of the FMA peak. FFTW reaches a sixth of the peak at smooth sizes (19-25 of 117 GFLOP/s), and pruned kernel
-// transforms reach about a fifth. The reference loops accumulate in double, one voxel at a time, with a test per tap.
-// The direct engine comes close to the peak.
-constexpr double fftw_efficiency = 0.16;
-constexpr double pruned_efficiency = 0.2;
-constexpr double direct_efficiency = 0.92;
-// In a depthwise sum, every operand is loaded, and the boxes that are read overlap. The measured share is 0.66, and
-// less if rows are shorter than what the registers hold. The other two constants are the cost of loading and storing a
-// voxel of a channel block, and of reordering a tap.
-constexpr double depthwise_efficiency = 0.66;
-constexpr double depthwise_row = 16;
-constexpr double depthwise_voxel_seconds = 1.1e-8;
-constexpr double depthwise_tap_seconds = 1.2e-8;
-constexpr double reference_efficiency = 0.004;
-constexpr double call_seconds = 1e-6;  // buffers, task and plan set-up of one transform
-constexpr double least_direct_rows = 4;
 
 /// Returns the share of (tap, output) pairs whose input voxel lies on a plane and a row of the input. The direct engine
 /// skips the other pairs.
@@ -50,7 +35,7 @@ double direct_depthwise_seconds(const ConvProblem& p, const Wanted& wanted, cons
       blocks * static_cast<double>(p.batch) * static_cast<double>(p.input.volume() + p.output().volume()) / 2;
   const double filled = std::min(1.0, static_cast<double>(p.output().x) / depthwise_row);
   const double taps = static_cast<double>(p.in_channels * p.kernel.volume());
-  return wanted.count() * (flops / (machine.gflops_per_core * 1e9 * depthwise_efficiency * filled) +
+  return wanted.count() * (flops / (machine.gflops_per_core * 1e9 * depthwise_share * filled) +
                            voxels * depthwise_voxel_seconds + call_seconds) +
          2.0 / 3 * wanted.count() * taps * depthwise_tap_seconds;
 }
@@ -64,7 +49,7 @@ double seconds(const Work& work, const MachineModel& machine) {
 }
 
 double transform_seconds(double flops, const MachineModel& machine) {
-  return seconds({.flops = flops, .efficiency = fftw_efficiency}, machine);
+  return seconds({.flops = flops, .efficiency = volume_transform_share}, machine);
 }
 
 double fft_volume_seconds(const ConvProblem& p, const Extent3& transform, index_t transforms, const Wanted& wanted,
@@ -83,12 +68,13 @@ double fft_volume_seconds(const ConvProblem& p, const Extent3& transform, index_
   const double y = one_if(wanted.data || wanted.weights) + one_if(wanted.forward);
   const double maps = batch * (x * in + y * out) * planes;
   const double kernels = pairs * (one_if(wanted.forward || wanted.data) + one_if(wanted.weights));
-  const Work transforming{.flops = maps * one, .efficiency = fftw_efficiency, .calls = maps};
+  const Work transforming{.flops = maps * one, .efficiency = volume_transform_share, .calls = maps};
   const auto taps = static_cast<double>(p.kernel.z > 1 ? p.kernel.z : p.kernel.y);
-  const Work pruning{.flops = kernels * 8 * taps * points / 2, .efficiency = pruned_efficiency, .calls = kernels};
+  const Work pruning{.flops = kernels * 8 * taps * points / 2, .efficiency = pruned_transform_share, .calls = kernels};
   const double complex_bytes = 2.0 * static_cast<double>(size_of(p.type));
   const double products = wanted.count() * batch * pairs * planes * points / 2;
-  const Work multiplying{.flops = 8 * products, .efficiency = 0.5, .bytes = 2 * complex_bytes * products};
+  const Work multiplying{
+      .flops = 8 * products, .efficiency = volume_product_share, .bytes = 2 * complex_bytes * products};
   return seconds(transforming, machine) + seconds(pruning, machine) + seconds(multiplying, machine);
 }
 
@@ -104,7 +90,7 @@ double direct_seconds(const ConvProblem& p, const Wanted& wanted, const MachineM
                             one_if(wanted.data) * out * padded(p.in_channels) +
                             one_if(wanted.weights) * std::max(in, least_direct_rows) * padded(p.out_channels);
   const double flops = p.flops() / (in * out) * multiplied * share_inside(p) * element / 4;
-  const double computing = flops / (machine.gflops_per_core * 1e9 * direct_efficiency);
+  const double computing = flops / (machine.gflops_per_core * 1e9 * direct_share);
   const double x = static_cast<double>(p.x_shape().elements()), y = static_cast<double>(p.y_shape().elements());
   const double w = padded(p.in_channels) * padded(p.out_channels) * static_cast<double>(p.kernel.volume());
   const double moving = element * wanted.count() * (x + y) / (machine.dram_gb_per_s * 1e9);
@@ -115,10 +101,17 @@ double direct_seconds(const ConvProblem& p, const Wanted& wanted, const MachineM
   return (plain ? computing + moving : std::max(computing, moving)) + packing + wanted.count() * call_seconds;
 }
 
+double packed_weight_bytes(const ConvProblem& p) {
+  const index_t block = channel_block(p.type);
+  const auto padded = [&](index_t channels) { return static_cast<double>((channels + block - 1) / block * block); };
+  return padded(p.in_channels) * padded(p.out_channels) * static_cast<double>(p.kernel.volume()) *
+         static_cast<double>(size_of(p.type));
+}
+
 double reference_seconds(const ConvProblem& p, const Wanted& wanted, const MachineModel& machine) {
   // For a transposed convolution, every tap is tried at every output voxel.
   const double tried = p.transposed ? static_cast<double>(p.stride.volume()) : 1.0;
-  return seconds({.flops = wanted.count() * tried * p.flops(), .efficiency = reference_efficiency}, machine);
+  return seconds({.flops = wanted.count() * tried * p.flops(), .efficiency = reference_share}, machine);
 }
 
 }  // namespace convolume::plan

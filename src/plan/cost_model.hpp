@@ -1,8 +1,8 @@
 // Estimates seconds from operations and bytes only. Estimates do not depend on clock, load or number of threads.
 #pragma once
 
+#include "convolume/conv_problem.hpp"
 #include "convolume/cpu.hpp"
-#include "convolume/plan.hpp"
 
 namespace convolume::plan {
 
@@ -38,6 +38,9 @@ double fft_volume_seconds(const ConvProblem& problem, const Extent3& transform, 
 /// Returns the estimated time of the direct engine: sums over taps, with channels in the lanes. A problem with groups
 /// must be depthwise, so that a lane sums over its own channel only.
 double direct_seconds(const ConvProblem& problem, const Wanted& wanted, const MachineModel& machine);
+
+/// Returns the bytes of the weights of one group in squares of whole channel blocks.
+double packed_weight_bytes(const ConvProblem& problem);
 
 /// Returns the estimated time of the reference loops.
 double reference_seconds(const ConvProblem& problem, const Wanted& wanted, const MachineModel& machine);

@@ -1,7 +1,7 @@
 // Strided and dilated convolutions as dense convolutions of the polyphase components of their tensors.
 #pragma once
 
-#include "convolume/plan.hpp"
+#include "convolume/conv_problem.hpp"
 
 namespace convolume::plan {
 

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "convolume/plan.hpp"
+#include "convolume/conv_problem.hpp"
 
 namespace convolume {
 namespace {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "convolume/error.hpp"
+#include "plan/cost_constants.hpp"
 #include "plan/overlap_order.hpp"
 
 namespace convolume::plan {
@@ -17,28 +18,6 @@ namespace {
 constexpr std::array<index_t, 32> extents{2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 18,
                                           20, 21, 22, 24, 25, 26, 27, 28, 30, 32, 36, 40, 44, 48, 56, 64};
 constexpr std::array<index_t, 9> groups{1, 2, 3, 4, 6, 8, 12, 16, 24};
-
-// Measured shares of the FMA peak (docs/performance.md): for products; for transforms, depending on how much of the L2
-// a spectrum takes; for kernel transforms, most of whose lines are zero. The share of a product grows with the number
-// of rows (tiles) that read a weight spectrum together.
-double product_efficiency(double rows) {
-  return rows >= 6 ? 0.9 : rows >= 4 ? 0.87 : rows >= 3 ? 0.84 : rows >= 2 ? 0.75 : 0.5;
-}
-constexpr double best_transform = 0.55, worst_transform = 0.38;
-constexpr double spilled_share = 0.08, least_spilled = 0.75;  // lost per L2 size that a group needs above two
-// Longer lines do not fit into the registers, and are stored and loaded between passes; measured.
-constexpr index_t register_points = 16;
-constexpr double long_x_share = 0.85, long_zy_share = 0.88;
-constexpr double kernel_efficiency = 0.2, kernel_share = 0.4, kernel_seconds = 3e-6;
-constexpr double cropped_share = 0.75;  // share of an inverse's operations if only the valid part is needed
-constexpr double tile_seconds = 1e-6, plane_seconds = 1e-7;  // set-up of one tile of one channel block
-constexpr double waiting_share = 0.08;  // for any number of tasks, because they begin and end at different times
-constexpr double idle_share = 0.3;      // share of a worker's waiting that is lost; otherwise it finds other work
-// Factor for the weight gradient if its tiles have their own spectra: every stage then waits for memory in its prologue
-// and its epilogue; measured.
-constexpr double sums_share = 1.4;
-constexpr double most_spectra_bytes = 1 << 28;  // of x and dy, if one direction keeps them for another
-constexpr double block_seconds = 1.2e-7;        // a call for one frequency block of a group: products, lines along Z
 
 struct Channels {
   double terms, lanes;           // reduction channels and lanes of the products
@@ -65,9 +44,9 @@ double transform_rate(const Extent3& tile, double held, const MachineModel& mach
                                       : std::clamp((spectrum / l2 - 0.28) / 0.25, 0.0, 1.0);
   // Either the tile or its group exceeds the L2. Data that has left the L2 cannot leave it again, so only the larger
   // loss counts.
-  const double spilled = std::clamp(1 - spilled_share * (held / l2 - 2), least_spilled, 1.0);
-  double efficiency =
-      std::min(best_transform + outgrown * (worst_transform - best_transform), best_transform * spilled);
+  const double spilled = std::clamp(1 - spilled_share * (held / l2 - 2), least_spilled_share, 1.0);
+  double efficiency = std::min(best_transform_share + outgrown * (worst_transform_share - best_transform_share),
+                               best_transform_share * spilled);
   if (tile.x > register_points) efficiency *= long_x_share;
   if (std::max(tile.z, tile.y) > register_points) efficiency *= long_zy_share;
   for (int axis = 0; axis < 3; ++axis) efficiency *= tile[axis] % 11 == 0 || tile[axis] % 13 == 0 ? 0.94 : 1;
@@ -202,7 +181,7 @@ class Model {
     p.tiles = static_cast<double>(problem_.batch * way.count.z * way.count.y * way.count.x);
     p.transform = 2.5 * points * std::max(1.0, std::log2(points)) * block;
     p.kernels = channels_.terms * channels_.out_blocks *
-                (p.transform * kernel_share / (kernel_efficiency * peak()) + kernel_seconds);
+                (p.transform * kernel_operations_share / (kernel_transform_share * peak()) + kernel_seconds);
     p.pair_bytes = 2 * element_ * p.frequencies;
     p.w_bytes = p.pair_bytes * channels_.terms * channels_.lanes;
     p.tile_bytes = p.pair_bytes * block * (channels_.in_blocks + channels_.out_blocks);
@@ -235,7 +214,7 @@ class Model {
   TiledCost sums_cost(const TiledWay& way) const {
     const Parts p = parts(way);
     const double spectra = p.tiles * p.tile_bytes;
-    const double products = p.multiplications / product_efficiency(channels_.terms);
+    const double products = p.multiplications / tile_product_share(channels_.terms);
     const auto l2 = static_cast<double>(machine_.l2_bytes);
     if (shared_) {
       const double seconds =
@@ -258,12 +237,12 @@ class Model {
               .products = {products + staged_seconds(way, p) + spilled * 1e-9 / (machine_.l3_gb_per_s / 2), spilled}};
     }
     // Both sides are transformed. Sums are read and written once per chunk; spectra go to memory and back.
-    const double chunks = std::max(1.0, spectra / chunk_bytes);
+    const double chunks = std::max(1.0, spectra / estimated_chunk_bytes);
     const double seconds = 2 * p.w_bytes * chunks * seconds_per_byte(p.w_bytes, machine_) +
-                           2 * spectra * seconds_per_byte(std::min(spectra, chunk_bytes), machine_);
-    return {.weights = {sums_share * p.kernels, p.w_bytes},
-            .transforms = {sums_share * transforms, voxels + spectra},
-            .products = {sums_share * overlapped(products, seconds), spectra + 2 * p.w_bytes * chunks}};
+                           2 * spectra * seconds_per_byte(std::min(spectra, estimated_chunk_bytes), machine_);
+    return {.weights = {separate_sums_factor * p.kernels, p.w_bytes},
+            .transforms = {separate_sums_factor * transforms, voxels + spectra},
+            .products = {separate_sums_factor * overlapped(products, seconds), spectra + 2 * p.w_bytes * chunks}};
   }
 
   TiledCost voxels_cost(const TiledWay& way) const {
@@ -288,7 +267,7 @@ class Model {
                              : grouping.rounds * static_cast<double>(way.tile.y * (way.tile.x / 2 + 1)) *
                                    (1 + channels_.in_blocks + channels_.out_blocks);
     const StageCost products{
-        overlapped(p.multiplications / product_efficiency(grouping.tiles), grouping.rounds * w_time) +
+        overlapped(p.multiplications / tile_product_share(grouping.tiles), grouping.rounds * w_time) +
             staged_seconds(way, p) + calls * block_seconds,
         w_time == 0 ? 0 : grouping.rounds * p.w_bytes};
     return {.weights = {p.kernels + w_time, p.w_bytes},
@@ -364,8 +343,6 @@ class Model {
   }
 
   double peak() const { return machine_.gflops_per_core * 1e9 * 4 / element_; }
-
-  static constexpr double chunk_bytes = 32e6;
 
   plan::Lattices lattices_;
   const ConvProblem& problem_;  // the dense problem of the components
@@ -465,7 +442,7 @@ std::vector<TiledWays> all_shared_ways(const ConvProblem& problem, const Machine
       [&](const Extent3& tile) {
         if (!shareable(tile, problem.kernel)) return;
         const TiledWays ways{best_group(forward, tile), best_group(data, tile), best_group(weights, tile), true};
-        if (forward.spectra_bytes(ways.forward) <= most_spectra_bytes) all.push_back(ways);
+        if (forward.spectra_bytes(ways.forward) <= most_kept_spectra_bytes) all.push_back(ways);
       },
       [&] {
         if (all.empty()) return Extent3{};

@@ -4,8 +4,8 @@
 #include <array>
 #include <vector>
 
+#include "convolume/conv_problem.hpp"
 #include "convolume/cpu.hpp"
-#include "convolume/plan.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/lattices.hpp"
 

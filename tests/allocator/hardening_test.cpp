@@ -10,13 +10,13 @@
 #include <utility>
 #include <vector>
 
+#include "testing/upstream.hpp"
 #include <catch2/catch.hpp>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "convolume/error.hpp"
 #include "convolume/memory.hpp"
-#include "tests/allocator/upstream.hpp"
 
 using namespace convolume;
 using Catch::Matchers::Contains;

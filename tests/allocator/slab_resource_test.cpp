@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "testing/sanitizers.hpp"
+#include "testing/upstream.hpp"
 #include <catch2/catch.hpp>
 #include <sys/mman.h>
 
@@ -14,8 +16,6 @@
 #include "convolume/error.hpp"
 #include "convolume/memory.hpp"
 #include "core/random.hpp"
-#include "tests/allocator/upstream.hpp"
-#include "tests/sanitizers.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>

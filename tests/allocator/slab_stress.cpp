@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "testing/sanitizers.hpp"
+#include "testing/upstream.hpp"
 #include <catch2/catch.hpp>
 
 #include "convolume/error.hpp"
 #include "convolume/memory.hpp"
 #include "core/random.hpp"
-#include "tests/allocator/upstream.hpp"
-#include "tests/sanitizers.hpp"
 
 using namespace convolume;
 

@@ -1,5 +1,6 @@
 // Tests engines against the reference in double, over generated shapes.
-#include "engine_checks.hpp"
+#include "testing/engine_checks.hpp"
+#include "testing/random_problem.hpp"
 
 #include "convolume/cpu.hpp"
 
@@ -8,41 +9,8 @@ using test::ConvCase;
 
 namespace {
 
-/// Draws a problem from everything that the descriptor can express.
-ConvProblem random_problem(std::uint64_t seed) {
-  const RandomKey key{.seed = 77};
-  std::uint64_t draw = seed * 64;
-  const auto below = [&](index_t n) {
-    return static_cast<index_t>(uniform_below(key, draw++, static_cast<std::uint64_t>(n)));
-  };
-  ConvProblem p;
-  for (;;) {
-    p.groups = below(3) == 0 ? 1 + below(3) : 1;
-    p.batch = 1 + below(3);
-    p.in_channels = p.groups * (1 + below(4));
-    p.out_channels = p.groups * (1 + below(4));
-    p.transposed = below(4) == 0;
-    for (int axis = 0; axis < 3; ++axis) {
-      p.input[axis] = 1 + below(11);
-      p.kernel[axis] = below(3) == 0 ? 1 : 1 + below(5);
-      p.stride[axis] = below(3) == 0 ? 1 + below(3) : 1;
-      p.dilation[axis] = below(4) == 0 ? 1 + below(3) : 1;
-      p.pad_before[axis] = below(2) == 0 ? below(4) : 0;
-      p.pad_after[axis] = below(2) == 0 ? below(4) : 0;
-      p.output_padding[axis] = p.transposed ? below(p.stride[axis]) : 0;
-    }
-    p.epilogue.bias = below(2) == 0;
-    constexpr Activation::Kind kinds[] = {Activation::Kind::none, Activation::Kind::relu, Activation::Kind::leaky_relu,
-                                          Activation::Kind::sigmoid, Activation::Kind::tanh};
-    p.epilogue.activation.kind = kinds[below(5)];
-    try {
-      p.validate();
-      if (p.output().volume() < 2000) return p;
-    } catch (const Error&) {
-      // The kernel does not fit, so draw again.
-    }
-  }
-}
+constexpr test::ProblemRanges small_problems{
+    .stream = 77, .most_channels = 12, .most_voxels = 11, .most_kernel = 5, .rectifiers = true, .most_flops = 4e6};
 
 /// Compares everything that an execution writes with the double reference on the same data.
 template <class T>
@@ -70,7 +38,7 @@ void check_against_reference(const ConvProblem& p, double tolerance) {
 TEST_CASE("fft_volume agrees with the double reference over random problems, in double and float") {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     CAPTURE(seed);
-    auto p = random_problem(seed);
+    auto p = test::random_problem(small_problems, seed);
     check_against_reference<double>(p, 1e-12);
     // The promised bound is for sums of many random terms. Sums of a few terms that cancel have a larger relative
     // error.
@@ -111,7 +79,7 @@ TEST_CASE("small integers come out exact after rounding") {
 
 TEST_CASE("forward and backward are adjoint: <Ax, dy> = <x, A'dy> = <w, dA/dw>") {
   for (std::uint64_t seed = 100; seed < 130; ++seed) {
-    auto p = random_problem(seed);
+    auto p = test::random_problem(small_problems, seed);
     p.epilogue = {};
     CAPTURE(seed, to_string(p), p.transposed);
     test::check_adjoint(p, {.engine = seed % 2 == 0 ? Engine::fft_volume : Engine::reference});
@@ -160,7 +128,7 @@ TEST_CASE("gradients agree with central differences in double, fused activations
 TEST_CASE("fft_volume agrees with the double reference over two thousand random problems", "[.long]") {
   for (std::uint64_t seed = 1000; seed < 3000; ++seed) {
     CAPTURE(seed);
-    const auto p = random_problem(seed);
+    const auto p = test::random_problem(small_problems, seed);
     check_against_reference<double>(p, 1e-12);
     check_against_reference<float>(p, 1e-5);
   }

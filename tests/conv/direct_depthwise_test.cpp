@@ -1,9 +1,9 @@
 // Tests depthwise convolution of the direct engine against the reference in double: any stride, dilation and padding,
 // channels that fill blocks partly, both layouts, and what the engine promises besides the numbers.
-#include "engine_checks.hpp"
+#include "testing/engine_checks.hpp"
+#include "testing/sanitizers.hpp"
 
 #include "convolume/cpu.hpp"
-#include "tests/sanitizers.hpp"
 
 using namespace convolume;
 using test::Blocked;

@@ -1,9 +1,10 @@
 // Tests the direct engine against the reference in double: any stride, dilation and padding, channels that fill blocks
 // partly, both layouts, and what the engine promises besides the numbers.
-#include "engine_checks.hpp"
+#include "testing/engine_checks.hpp"
+#include "testing/random_problem.hpp"
+#include "testing/sanitizers.hpp"
 
 #include "convolume/cpu.hpp"
-#include "tests/sanitizers.hpp"
 
 using namespace convolume;
 using test::Blocked;
@@ -13,51 +14,12 @@ namespace {
 
 const ConvOptions direct{.engine = Engine::direct};
 
-ConvProblem random_problem(std::uint64_t seed) {
-  const RandomKey key{.seed = 79};
-  std::uint64_t draw = seed * 128;
-  const auto below = [&](index_t n) {
-    return static_cast<index_t>(uniform_below(key, draw++, static_cast<std::uint64_t>(n)));
-  };
-  ConvProblem p;
-  for (;;) {
-    p.batch = 1 + below(3);
-    p.in_channels = 1 + below(below(3) == 0 ? 40 : 10);
-    p.out_channels = 1 + below(below(3) == 0 ? 40 : 10);
-    for (int axis = 0; axis < 3; ++axis) {
-      p.input[axis] = 1 + below(axis == 2 ? 20 : 11);
-      p.kernel[axis] = below(3) == 0 ? 1 : 1 + below(5);
-      p.stride[axis] = below(3) == 0 ? 1 + below(3) : 1;
-      p.dilation[axis] = below(4) == 0 ? 1 + below(3) : 1;
-      p.pad_before[axis] = below(2) == 0 ? below(4) : 0;
-      p.pad_after[axis] = below(2) == 0 ? below(4) : 0;
-    }
-    if (below(4) == 0) {
-      p.groups = 1 + below(4);
-      p.in_channels = p.groups * (1 + below(8));
-      p.out_channels = p.groups * (1 + below(8));
-    }
-    p.transposed = below(3) == 0;
-    for (int axis = 0; axis < 3; ++axis) p.output_padding[axis] = p.transposed ? below(p.stride[axis]) : 0;
-    p.epilogue.bias = below(2) == 0;
-    constexpr Activation::Kind kinds[] = {Activation::Kind::none, Activation::Kind::none, Activation::Kind::sigmoid,
-                                          Activation::Kind::tanh};
-    p.epilogue.activation.kind = kinds[below(4)];
-    try {
-      p.validate();
-      if (p.flops() < 3e7) return p;
-    } catch (const Error&) {
-      // The kernel does not fit, so draw again.
-    }
-  }
-}
-
 }  // namespace
 
 TEST_CASE("direct agrees with the double reference over random problems, in double and float") {
   for (std::uint64_t seed = 0; seed < (test::sanitized ? 12 : 60); ++seed) {
     CAPTURE(seed);
-    const auto p = random_problem(seed);
+    const auto p = test::random_problem({.stream = 79}, seed);
     test::check_against_reference<double>(p, direct, 1e-12);
     test::check_against_reference<float>(p, direct, 1e-5);
   }
@@ -95,7 +57,7 @@ TEST_CASE("direct is exact on small integers") {
 
 TEST_CASE("direct: forward and backward are adjoint: <Ax, dy> = <x, A'dy> = <w, dA/dw>") {
   for (std::uint64_t seed = 100; seed < 130; ++seed) {
-    auto p = random_problem(seed);
+    auto p = test::random_problem({.stream = 79}, seed);
     p.epilogue = {};
     CAPTURE(seed, to_string(p));
     test::check_adjoint(p, direct);

@@ -3,7 +3,7 @@
 
 #include <complex>
 
-#include "conv_fixture.hpp"
+#include "testing/conv_case.hpp"
 #include <catch2/catch.hpp>
 
 using namespace convolume;

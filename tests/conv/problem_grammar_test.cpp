@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "convolume/plan.hpp"
+#include "convolume/conv_problem.hpp"
 
 using namespace convolume;
 

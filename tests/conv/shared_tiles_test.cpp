@@ -1,9 +1,8 @@
 // Tests tiles that the directions of fft_tiled share: spectra of x and dy are passed from one direction to another, and
 // dx is a sum of overlapping tiles. Choices make the tiles small, so that there are many along each axis.
-#include "engine_checks.hpp"
+#include "testing/engine_checks.hpp"
+#include "testing/sanitizers.hpp"
 #include <fmt/format.h>
-
-#include "tests/sanitizers.hpp"
 
 using namespace convolume;
 using test::ConvCase;

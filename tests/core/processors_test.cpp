@@ -2,11 +2,11 @@
 
 #include <fstream>
 
+#include "testing/temporary_folder.hpp"
 #include <catch2/catch.hpp>
 #include <sched.h>
 
 #include "convolume/cpu.hpp"
-#include "tests/temporary_folder.hpp"
 
 using namespace convolume;
 namespace fs = std::filesystem;

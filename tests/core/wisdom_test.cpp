@@ -3,11 +3,11 @@
 #include <thread>
 #include <vector>
 
+#include "testing/temporary_folder.hpp"
 #include <catch2/catch.hpp>
 
 #include "convolume/error.hpp"
 #include "core/files.hpp"
-#include "tests/temporary_folder.hpp"
 
 using namespace convolume;
 

@@ -2,13 +2,13 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "testing/allocation_count.hpp"
+#include "testing/sanitizers.hpp"
+#include "testing/temporary_folder.hpp"
 #include <catch2/catch.hpp>
 
 #include "core/wisdom.hpp"
-#include "tests/allocation_count.hpp"
 #include "tests/fft/fft_harness.hpp"
-#include "tests/sanitizers.hpp"
-#include "tests/temporary_folder.hpp"
 
 using namespace convolume;
 using namespace convolume::test;

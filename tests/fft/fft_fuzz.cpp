@@ -8,9 +8,10 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "testing/sanitizers.hpp"
+
 #include "convolume/error.hpp"
 #include "tests/fft/fft_harness.hpp"
-#include "tests/sanitizers.hpp"
 
 #if CONVOLUME_TEST_SANITIZED
 #include <sanitizer/common_interface_defs.h>

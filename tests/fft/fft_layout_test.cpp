@@ -1,9 +1,9 @@
 // Tests strides, batches, supports, in-place and unaligned memory. Every layout must give the result of the dense one,
 // read only its points and write only its points.
+#include "testing/sanitizers.hpp"
 #include <catch2/catch.hpp>
 
 #include "tests/fft/fft_harness.hpp"
-#include "tests/sanitizers.hpp"
 
 using namespace convolume;
 using namespace convolume::test;

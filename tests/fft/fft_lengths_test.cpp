@@ -1,9 +1,9 @@
 // Tests every short length in one dimension, which reveals errors of codelets, factors and partly filled groups of
 // lines.
+#include "testing/sanitizers.hpp"
 #include <catch2/catch.hpp>
 
 #include "tests/fft/fft_harness.hpp"
-#include "tests/sanitizers.hpp"
 
 using namespace convolume;
 using namespace convolume::test;

@@ -1,8 +1,8 @@
 // Tests lengths with large prime factors, with each of the algorithms for them.
+#include "testing/sanitizers.hpp"
 #include <catch2/catch.hpp>
 
 #include "tests/fft/fft_harness.hpp"
-#include "tests/sanitizers.hpp"
 
 using namespace convolume;
 using namespace convolume::test;

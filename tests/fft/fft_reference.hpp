@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "testing/reference_dft.hpp"
+
 #include "convolume/fft.hpp"
 #include "core/random.hpp"
 
@@ -17,72 +19,19 @@ namespace convolume::test {
 template <class T>
 using Wide = std::conditional_t<std::is_same_v<T, float>, double, long double>;
 
-/// Transforms one line by decimation in time: it combines the transforms of every p-th point, where p is the smallest
-/// prime factor. A prime length is transformed by the definition.
+/// Transforms dense volumes that stand one behind the other in `data`, with exp(sign * 2 pi i ...).
 template <class R>
-class RefLine {
- public:
-  using Complex = std::complex<R>;
-
-  RefLine(index_t n, int sign) : n_(n), roots_(static_cast<std::size_t>(n)) {
-    const long double tau = 6.283185307179586476925286766559005768L;
-    for (index_t i = 0; i < n; ++i) {
-      const long double angle = tau * static_cast<long double>(i) / static_cast<long double>(n);
-      roots_[static_cast<std::size_t>(i)] = {static_cast<R>(std::cos(angle)), static_cast<R>(sign * std::sin(angle))};
-    }
+void ref_transform(std::vector<std::complex<R>>& data, const Extent3& extent, int sign) {
+  ReferenceDft3<R> transform(extent);
+  const auto conjugate = [&] {
+    if (sign < 0) return;
+    for (auto& value : data) value = std::conj(value);
+  };
+  conjugate();
+  for (auto* volume = data.data(); volume != data.data() + data.size(); volume += extent.volume()) {
+    transform.forward(volume);
   }
-
-  void transform(const Complex* in, Complex* out) const { transform(in, 1, out, n_); }
-
- private:
-  // std::complex multiplies with a check for NaN that costs more than the product.
-  static Complex product(const Complex& a, const Complex& b) {
-    return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
-  }
-
-  void transform(const Complex* in, index_t stride, Complex* out, index_t n) const {
-    if (n == 1) {
-      *out = *in;
-      return;
-    }
-    index_t p = 2;
-    while (n % p != 0) ++p;
-    const index_t m = n / p, step = n_ / n;
-    for (index_t q = 0; q < p; ++q) transform(in + q * stride, stride * p, out + q * m, m);
-    std::vector<Complex> column(static_cast<std::size_t>(p));
-    for (index_t k = 0; k < m; ++k) {
-      for (index_t q = 0; q < p; ++q) column[static_cast<std::size_t>(q)] = product(out[q * m + k], root(q * k * step));
-      for (index_t s = 0; s < p; ++s) {
-        Complex sum = 0;
-        for (index_t q = 0; q < p; ++q) sum += product(column[static_cast<std::size_t>(q)], root(q * s % p * m * step));
-        out[s * m + k] = sum;
-      }
-    }
-  }
-
-  const Complex& root(index_t i) const { return roots_[static_cast<std::size_t>(i)]; }
-
-  index_t n_;
-  std::vector<Complex> roots_;
-};
-
-/// Transforms along each axis in turn, for each of the dense volumes in `data`.
-template <class R>
-void ref_transform(std::vector<std::complex<R>>& data, const Extent3& e, int sign) {
-  const index_t strides[3] = {e.y * e.x, e.x, 1};
-  for (int axis = 0; axis < 3; ++axis) {
-    const index_t n = e[axis], stride = strides[axis];
-    if (n == 1) continue;
-    const RefLine<R> line(n, sign);
-    std::vector<std::complex<R>> in(static_cast<std::size_t>(n)), out(static_cast<std::size_t>(n));
-    for (index_t base = 0; base < static_cast<index_t>(data.size()); ++base) {
-      if (base / stride % n != 0) continue;
-      auto* first = data.data() + base;
-      for (index_t i = 0; i < n; ++i) in[static_cast<std::size_t>(i)] = first[i * stride];
-      line.transform(in.data(), out.data());
-      for (index_t i = 0; i < n; ++i) first[i * stride] = out[static_cast<std::size_t>(i)];
-    }
-  }
+  conjugate();
 }
 
 enum class Data { normal, small_integers };

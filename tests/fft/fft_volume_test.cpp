@@ -1,8 +1,8 @@
 // Tests dense volumes of one to three dimensions in both orders, and the laws that transforms obey.
+#include "testing/sanitizers.hpp"
 #include <catch2/catch.hpp>
 
 #include "tests/fft/fft_harness.hpp"
-#include "tests/sanitizers.hpp"
 
 using namespace convolume;
 using namespace convolume::test;

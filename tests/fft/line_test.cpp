@@ -2,10 +2,10 @@
 // backward. Every algorithm for primes is tested as one factor among others, too.
 #include "fft/line.hpp"
 
+#include "testing/sanitizers.hpp"
 #include <catch2/catch.hpp>
 
 #include "tests/fft/fft_harness.hpp"
-#include "tests/sanitizers.hpp"
 
 using namespace convolume;
 using namespace convolume::test;

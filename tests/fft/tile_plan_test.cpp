@@ -1,10 +1,10 @@
 // Tests transforms of tiles: every extent, sources and targets in space, layouts of spectra, boxes, stored results, and
 // rejected arguments.
+#include "testing/sanitizers.hpp"
 #include <catch2/catch.hpp>
 
 #include "convolume/error.hpp"
 #include "tests/fft/tile_harness.hpp"
-#include "tests/sanitizers.hpp"
 
 using namespace convolume;
 using namespace convolume::test;

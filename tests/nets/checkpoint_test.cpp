@@ -2,11 +2,11 @@
 
 #include <fstream>
 
+#include "testing/temporary_folder.hpp"
 #include <catch2/catch.hpp>
 
 #include "convolume/memory.hpp"
 #include "core/files.hpp"
-#include "tests/temporary_folder.hpp"
 
 using namespace convolume;
 using namespace convolume::nets;

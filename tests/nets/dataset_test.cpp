@@ -8,12 +8,12 @@
 #include <set>
 #include <tuple>
 
+#include "testing/temporary_folder.hpp"
 #include <catch2/catch.hpp>
 #include <unistd.h>
 
 #include "convolume/error.hpp"
 #include "nets/io/volume.hpp"
-#include "tests/temporary_folder.hpp"
 
 namespace convolume::nets {
 namespace {

@@ -3,12 +3,12 @@
 #include <stdexcept>
 #include <thread>
 
+#include "testing/sanitizers.hpp"
+#include "testing/training_session.hpp"
 #include <catch2/catch.hpp>
 
 #include "core/random.hpp"
 #include "scheduler/task_graph.hpp"
-#include "tests/nets/training_fixture.hpp"
-#include "tests/sanitizers.hpp"
 
 using namespace convolume;
 using test::Session;

@@ -2,9 +2,8 @@
 // knows the bounds of heap blocks and which of their bytes were written.
 #include <memory_resource>
 
+#include "testing/training_session.hpp"
 #include <catch2/catch.hpp>
-
-#include "tests/nets/training_fixture.hpp"
 
 using namespace convolume;
 

@@ -6,12 +6,12 @@
 #include <limits>
 #include <thread>
 
+#include "testing/sanitizers.hpp"
 #include <catch2/catch.hpp>
 
 #include "convolume/error.hpp"
 #include "convolume/memory.hpp"
 #include "core/random.hpp"
-#include "tests/sanitizers.hpp"
 
 namespace convolume::nets {
 namespace {

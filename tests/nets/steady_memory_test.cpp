@@ -2,6 +2,7 @@
 // from our code. Heap calls of TBB are not counted.
 #include <fstream>
 
+#include "testing/allocation_count.hpp"
 #include <catch2/catch.hpp>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -10,7 +11,6 @@
 #include "convolume/memory.hpp"
 #include "nets/io/synthetic.hpp"
 #include "nets/trainer.hpp"
-#include "tests/allocation_count.hpp"
 
 using namespace convolume;
 

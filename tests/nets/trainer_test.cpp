@@ -6,11 +6,11 @@
 #include <limits>
 #include <thread>
 
+#include "testing/training_session.hpp"
 #include <catch2/catch.hpp>
 
 #include "convolume/memory.hpp"
 #include "nets/checkpoint.hpp"
-#include "tests/nets/training_fixture.hpp"
 
 using namespace convolume;
 using namespace convolume::nets;

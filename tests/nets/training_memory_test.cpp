@@ -1,13 +1,13 @@
 // Compares the memory that `convolume info` predicts with the memory that training takes.
 #include "nets/training_memory.hpp"
 
+#include "testing/sanitizers.hpp"
+#include "testing/training_session.hpp"
 #include <catch2/catch.hpp>
 
 #include "convolume/memory.hpp"
 #include "nets/io/synthetic.hpp"
 #include "nets/trainer.hpp"
-#include "tests/nets/training_fixture.hpp"
-#include "tests/sanitizers.hpp"
 
 using namespace convolume;
 using namespace convolume::nets;

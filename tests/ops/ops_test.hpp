@@ -12,6 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include "convolume/cpu.hpp"
+#include "convolume/ready.hpp"
 #include "convolume/scheduler.hpp"
 #include "convolume/tensor.hpp"
 

@@ -1,7 +1,8 @@
 #include "ops/pooling.hpp"
 
+#include "testing/sanitizers.hpp"
+
 #include "tests/ops/ops_test.hpp"
-#include "tests/sanitizers.hpp"
 
 namespace convolume::ops::test {
 namespace {

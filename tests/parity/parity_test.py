@@ -22,7 +22,7 @@ except ImportError:
     print("SKIPPED: python3-torch is not installed")
     sys.exit(77)
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "peers"))
 from torch_model import Net, Training, centre  # noqa: E402
 
 ITERATIONS = 10

@@ -5,12 +5,12 @@
 #include <stdexcept>
 #include <thread>
 
+#include "testing/random_graph.hpp"
+#include "testing/sanitizers.hpp"
 #include <catch2/catch.hpp>
 
 #include "core/random.hpp"
 #include "scheduler/ready_tasks.hpp"
-#include "tests/sanitizers.hpp"
-#include "tests/scheduler/random_graph.hpp"
 
 using namespace convolume;
 using test::Watchdog;

@@ -3,11 +3,11 @@
 #include <stdexcept>
 #include <thread>
 
+#include "testing/random_graph.hpp"
+#include "testing/sanitizers.hpp"
 #include <catch2/catch.hpp>
 
 #include "convolume/error.hpp"
-#include "tests/sanitizers.hpp"
-#include "tests/scheduler/random_graph.hpp"
 
 using namespace convolume;
 using test::RandomGraph;

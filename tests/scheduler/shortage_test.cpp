@@ -7,13 +7,13 @@
 #include <new>
 #include <thread>
 
+#include "testing/allocation_count.hpp"
 #include <catch2/catch.hpp>
 #include <dlfcn.h>
 #include <pthread.h>
 
 #include "convolume/error.hpp"
 #include "convolume/scheduler.hpp"
-#include "tests/allocation_count.hpp"
 
 using namespace convolume;
 

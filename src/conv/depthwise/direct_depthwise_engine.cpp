@@ -8,8 +8,8 @@
 #include "conv/caches/caches.hpp"
 #include "conv/caches/run_buffers.hpp"
 #include "conv/choice.hpp"
+#include "conv/depthwise/depthwise_engines.hpp"
 #include "conv/depthwise/direct_depthwise.hpp"
-#include "conv/engine.hpp"
 #include "conv/taps/tap_tensors.hpp"
 #include "conv/tensor_io/bias_gradient.hpp"
 #include "convolume/cpu.hpp"
@@ -207,12 +207,23 @@ ConvGradientReady DirectDepthwiseEngine<T>::append_backward(TaskGraph& graph, co
   return result;
 }
 
+std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
+  return is_depthwise(problem) ? "" : depthwise_only;
+}
+
+Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
+  const double weights = static_cast<double>(problem.w_shape().elements()) * static_cast<double>(size_of(problem.type));
+  return {plan::direct_seconds(untransposed(problem), wanted_of(problem, options), machine), 2 * weights};
+}
+
+std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions&) {
+  return create_for_type<DirectDepthwiseEngine>(problem);
+}
+
 }  // namespace
 
-Offer offer_direct_depthwise(const ConvProblem& problem, const ConvOptions& options) {
-  const double seconds = plan::direct_seconds(untransposed(problem), wanted_of(problem, options), machine_model());
-  if (problem.type == DataType::f32) return {std::make_unique<DirectDepthwiseEngine<float>>(problem), seconds};
-  return {std::make_unique<DirectDepthwiseEngine<double>>(problem), seconds};
+Implementation direct_depthwise_implementation() {
+  return {Engine::direct, "direct depthwise", false, unsupported_reason, estimate, create};
 }
 
 }  // namespace convolume::conv

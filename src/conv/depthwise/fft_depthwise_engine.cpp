@@ -10,7 +10,8 @@
 #include "conv/caches/caches.hpp"
 #include "conv/caches/run_buffers.hpp"
 #include "conv/caches/scratch.hpp"
-#include "conv/engine.hpp"
+#include "conv/choice.hpp"
+#include "conv/depthwise/depthwise_engines.hpp"
 #include "conv/spectra/tile_grid.hpp"
 #include "conv/spectra/tile_spectra.hpp"
 #include "conv/spectra/transform_meter.hpp"
@@ -18,6 +19,8 @@
 #include "conv/tensor_io/group_ends.hpp"
 #include "conv/tensor_io/tile_ends.hpp"
 #include "convolume/cpu.hpp"
+#include "plan/cost_constants.hpp"
+#include "plan/tiled_support.hpp"
 
 namespace convolume::conv {
 namespace {
@@ -26,8 +29,8 @@ using plan::Direction;
 
 /// The tiles of one direction and their transforms; spectra are [frequency block][kz][re, im][lane].
 template <class T>
-struct DepthwiseDirection {
-  DepthwiseDirection(const ConvProblem& p, Direction direction, const plan::TiledWays& ways)
+struct DepthwiseTiling {
+  DepthwiseTiling(const ConvProblem& p, Direction direction, const plan::TiledWays& ways)
       : to_y(direction != Direction::backward_data),
         grid{ways.of(direction), p.batch, plan::Lattices(p)},
         in(grid.way.tile, grid.way.tile),
@@ -85,7 +88,7 @@ class FftDepthwiseEngine final : public ConvEngine {
                        weights_.in.describe(), partial_sums(), weights_.kernel.describe(), weights_.grid.describe());
   }
   std::vector<CacheCost> caches() const override {
-    const double rate = 0.35 * 1e9 * machine_model().gflops_per_core;
+    const double rate = plan::cached_transform_share * 1e9 * machine_model().gflops_per_core;
     return {{"w_hat", 2 * static_cast<std::size_t>(blocks_) * spectra_bytes(),
              static_cast<double>(blocks_ * forward_.phases()) * forward_.kernel.flops() / rate, true, false}};
   }
@@ -95,10 +98,10 @@ class FftDepthwiseEngine final : public ConvEngine {
   static constexpr index_t lanes = fft::tile_lanes<T>;
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
   /// Of so many spectra, and of the transforms between.
-  static std::size_t scratch_bytes(const DepthwiseDirection<T>& d, int spectra) {
+  static std::size_t scratch_bytes(const DepthwiseTiling<T>& d, int spectra) {
     return static_cast<std::size_t>(spectra) * bytes_of(d.elements()) + d.scratch_bytes() + 192;
   }
-  static int sweep_spectra(const DepthwiseDirection<T>& d) { return d.phases() == 1 ? 1 : 2; }
+  static int sweep_spectra(const DepthwiseTiling<T>& d) { return d.phases() == 1 ? 1 : 2; }
   std::string key() const { return fmt::format("fft_tiled depthwise {} {}", name_of(problem_.type), simd_target()); }
   /// Of a block's weight gradient: fixed, so that every number of threads adds the same way.
   index_t partial_sums() const { return std::min<index_t>(weights_.grid.tiles(), 8); }
@@ -114,12 +117,12 @@ class FftDepthwiseEngine final : public ConvEngine {
 
   template <class Element>
   fft::PlainTile<Element> kernel_lanes(const View<Element>& w, index_t block) const;
-  void weight_spectra(const DepthwiseDirection<T>& direction, const View<const T>& w, index_t block, T* spectra,
+  void weight_spectra(const DepthwiseTiling<T>& direction, const View<const T>& w, index_t block, T* spectra,
                       std::pmr::memory_resource* memory) const;
-  void sweep(const DepthwiseDirection<T>& direction, index_t tile, index_t block, const GroupEnds<T>& ends) const;
-  TileSource<T> source(const DepthwiseDirection<T>& direction, index_t tile, index_t phase, index_t block,
+  void sweep(const DepthwiseTiling<T>& direction, index_t tile, index_t block, const GroupEnds<T>& ends) const;
+  TileSource<T> source(const DepthwiseTiling<T>& direction, index_t tile, index_t phase, index_t block,
                        const GroupEnds<T>& ends) const;
-  TileTarget<T> target(const DepthwiseDirection<T>& direction, index_t tile, index_t phase, index_t block,
+  TileTarget<T> target(const DepthwiseTiling<T>& direction, index_t tile, index_t phase, index_t block,
                        const GroupEnds<T>& ends) const;
   TileSource<T> fine(const BackwardArguments& a, index_t tile, index_t phase, index_t block) const;
   TileSource<T> coarse(const BackwardArguments& a, index_t tile, index_t block) const;
@@ -127,8 +130,8 @@ class FftDepthwiseEngine final : public ConvEngine {
   void weight_gradient(const BackwardArguments& a, index_t block, const BufferStore& sums) const;
 
   template <class Ends>
-  Ready append_tiles(TaskGraph& graph, const DepthwiseDirection<T>& direction, const Ready& weights,
-                     const Ready& source, const Ready& target, const Ends& ends) const;
+  Ready append_tiles(TaskGraph& graph, const DepthwiseTiling<T>& direction, const Ready& weights, const Ready& source,
+                     const Ready& target, const Ends& ends) const;
   std::vector<TaskId> append_sums(TaskGraph& graph, const ConvReady& ready,
                                   const std::shared_ptr<const BackwardArguments>& a,
                                   const std::shared_ptr<BufferStore>& sums, std::vector<TaskId> after,
@@ -138,7 +141,7 @@ class FftDepthwiseEngine final : public ConvEngine {
                        const std::shared_ptr<const BackwardArguments>& a) const;
 
   ConvProblem problem_, dense_;
-  DepthwiseDirection<T> forward_, data_, weights_;
+  DepthwiseTiling<T> forward_, data_, weights_;
   index_t blocks_;  // of channels
   mutable TransformMeter meter_;
 };
@@ -157,7 +160,7 @@ fft::PlainTile<Element> FftDepthwiseEngine<T>::kernel_lanes(const View<Element>&
 }
 
 template <class T>
-void FftDepthwiseEngine<T>::weight_spectra(const DepthwiseDirection<T>& d, const View<const T>& w, index_t block,
+void FftDepthwiseEngine<T>::weight_spectra(const DepthwiseTiling<T>& d, const View<const T>& w, index_t block,
                                            T* spectra, std::pmr::memory_resource* memory) const {
   Scratch scratch(memory, d.scratch_bytes());
   T* temporary = scratch.take<T>(d.scratch_bytes());
@@ -193,7 +196,7 @@ Ready FftDepthwiseEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready
 }
 
 template <class T>
-TileSource<T> FftDepthwiseEngine<T>::source(const DepthwiseDirection<T>& d, index_t tile, index_t phase, index_t block,
+TileSource<T> FftDepthwiseEngine<T>::source(const DepthwiseTiling<T>& d, index_t tile, index_t phase, index_t block,
                                             const GroupEnds<T>& ends) const {
   const auto of_tile = [&](const View<const T>& view) {
     const View<const T> part = d.to_y ? d.grid.x_lattice(view, tile, phase) : d.grid.y_lattice(view, tile);
@@ -210,7 +213,7 @@ TileSource<T> FftDepthwiseEngine<T>::source(const DepthwiseDirection<T>& d, inde
 }
 
 template <class T>
-TileTarget<T> FftDepthwiseEngine<T>::target(const DepthwiseDirection<T>& d, index_t tile, index_t phase, index_t block,
+TileTarget<T> FftDepthwiseEngine<T>::target(const DepthwiseTiling<T>& d, index_t tile, index_t phase, index_t block,
                                             const GroupEnds<T>& ends) const {
   const View<T> to = d.to_y ? d.grid.y_lattice(ends.target, tile) : d.grid.x_lattice(ends.target, tile, phase);
   return {.block = block_of(to, to.layout, d.grid.sample(tile), block * lanes),
@@ -225,7 +228,7 @@ TileTarget<T> FftDepthwiseEngine<T>::target(const DepthwiseDirection<T>& d, inde
 /// There, through the products, and back. Phases of x are summed on their way to y; on the way to x each has a product
 /// of its own.
 template <class T>
-void FftDepthwiseEngine<T>::sweep(const DepthwiseDirection<T>& d, index_t tile, index_t block,
+void FftDepthwiseEngine<T>::sweep(const DepthwiseTiling<T>& d, index_t tile, index_t block,
                                   const GroupEnds<T>& ends) const {
   const bool in_place = sweep_spectra(d) == 1;
   Scratch scratch(ends.memory, scratch_bytes(d, sweep_spectra(d)));
@@ -249,7 +252,7 @@ void FftDepthwiseEngine<T>::sweep(const DepthwiseDirection<T>& d, index_t tile, 
 /// Every channel block of every tile; `ends` is asked when it runs, but for the weights' spectra of a block.
 template <class T>
 template <class Ends>
-Ready FftDepthwiseEngine<T>::append_tiles(TaskGraph& graph, const DepthwiseDirection<T>& d, const Ready& weights,
+Ready FftDepthwiseEngine<T>::append_tiles(TaskGraph& graph, const DepthwiseTiling<T>& d, const Ready& weights,
                                           const Ready& source, const Ready& target, const Ends& ends) const {
   const plan::TiledWay& way = d.grid.way;
   const index_t layer = d.grid.layer();
@@ -332,7 +335,7 @@ TileSource<T> FftDepthwiseEngine<T>::coarse(const BackwardArguments& a, index_t 
 template <class T>
 void FftDepthwiseEngine<T>::sum_tiles(const BackwardArguments& a, index_t block, index_t first, index_t last,
                                       T* sums) const {
-  const DepthwiseDirection<T>& d = weights_;
+  const DepthwiseTiling<T>& d = weights_;
   Scratch scratch(a.memory, scratch_bytes(d, 2));
   T* x_hat = scratch.take<T>(bytes_of(d.elements()));
   T* dy_hat = scratch.take<T>(bytes_of(d.elements()));
@@ -351,7 +354,7 @@ void FftDepthwiseEngine<T>::sum_tiles(const BackwardArguments& a, index_t block,
 
 template <class T>
 void FftDepthwiseEngine<T>::weight_gradient(const BackwardArguments& a, index_t block, const BufferStore& sums) const {
-  const DepthwiseDirection<T>& d = weights_;
+  const DepthwiseTiling<T>& d = weights_;
   Scratch scratch(a.memory, scratch_bytes(d, 1));
   T* total = scratch.take<T>(bytes_of(d.elements()));
   T* temporary = scratch.take<T>(d.scratch_bytes());
@@ -399,7 +402,7 @@ std::vector<TaskId> FftDepthwiseEngine<T>::append_sums(TaskGraph& graph, const C
 template <class T>
 Ready FftDepthwiseEngine<T>::append_weights(TaskGraph& graph, const ConvReady& ready,
                                             const std::shared_ptr<const BackwardArguments>& a) const {
-  const DepthwiseDirection<T>& d = weights_;
+  const DepthwiseTiling<T>& d = weights_;
   const auto sums =
       make_store(a->memory, static_cast<std::size_t>(blocks_ * partial_sums()), bytes_of(d.phases() * d.elements()));
   const RunBuffers buffers(graph, a->workspace, sums);
@@ -424,12 +427,29 @@ ConvGradientReady FftDepthwiseEngine<T>::append_backward(TaskGraph& graph, const
   return result;
 }
 
+plan::TiledWays chosen_ways(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
+  const auto choice = options.choice.empty() ? std::nullopt : std::optional(parse_choice(options.choice));
+  return tiled_ways(problem, wanted_of(problem, options), choice, machine);
+}
+
+std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
+  if (!is_depthwise(problem)) return depthwise_only;
+  return plan::tiles_unsupported_reason(problem);
+}
+
+Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
+  const plan::TiledWays ways = chosen_ways(problem, options, machine);
+  return {ways.seconds(), plan::tiled_bytes(untransposed(problem), ways), to_string(choice_of(problem, ways))};
+}
+
+std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions& options) {
+  return create_for_type<FftDepthwiseEngine>(problem, chosen_ways(problem, options, machine_model()));
+}
+
 }  // namespace
 
-Offer offer_fft_depthwise(const ConvProblem& problem, const plan::TiledWays& ways) {
-  if (problem.type == DataType::f32)
-    return {std::make_unique<FftDepthwiseEngine<float>>(problem, ways), ways.seconds()};
-  return {std::make_unique<FftDepthwiseEngine<double>>(problem, ways), ways.seconds()};
+Implementation fft_depthwise_implementation() {
+  return {Engine::fft_tiled, "fft_tiled depthwise", false, unsupported_reason, estimate, create};
 }
 
 }  // namespace convolume::conv

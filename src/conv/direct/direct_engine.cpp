@@ -1,5 +1,7 @@
 // Direct convolution: sums over channels and taps by a microkernel whose lanes are channels of the result. For kernels
 // of one voxel, and for small deep layers, where a transform does not pay.
+#include "conv/direct/direct_engine.hpp"
+
 #include <algorithm>
 #include <array>
 
@@ -12,8 +14,6 @@
 #include "conv/choice.hpp"
 #include "conv/direct/direct_region.hpp"
 #include "conv/direct/direct_weights.hpp"
-#include "conv/engine.hpp"
-#include "conv/grouped_engine.hpp"
 #include "conv/taps/tap_tensors.hpp"
 #include "conv/tensor_io/bias_gradient.hpp"
 #include "convolume/cpu.hpp"
@@ -24,6 +24,18 @@ namespace convolume::conv {
 namespace {
 
 using plan::Direction;
+
+/// Returns the bytes that the forward direction writes when it copies its source first.
+template <class T>
+double staged_bytes(const ConvProblem& problem) {
+  const VoxelDirection<T> direction(untransposed(problem), Direction::forward);
+  const RegionGrid& grid = direction.grid;
+  index_t voxels = 0;
+  for (index_t i = 0; i < grid.per_sample(); ++i) {
+    voxels += direction.map.window(grid.box(i, direction.map.domain())).extent().volume();
+  }
+  return 64.0 * static_cast<double>(problem.batch * grid.column_groups * direction.weights.term_blocks() * voxels);
+}
 
 template <class T>
 class DirectEngine final : public ConvEngine {
@@ -58,16 +70,6 @@ class DirectEngine final : public ConvEngine {
         "weights in pieces of {}, {} parts",
         name_of(problem_.type), simd_target(), steps_per_pass, block, to_coarse_.group, to_fine_.group,
         to_string(pieces.extent), pieces.parts);
-  }
-
-  /// What a direction that copies its source first writes.
-  double staged_bytes() const {
-    const RegionGrid& grid = to_coarse_.grid;
-    index_t voxels = 0;
-    for (index_t i = 0; i < grid.per_sample(); ++i) {
-      voxels += to_coarse_.map.window(grid.box(i, to_coarse_.map.domain())).extent().volume();
-    }
-    return 64.0 * static_cast<double>(problem_.batch * grid.column_groups * to_coarse_.weights.term_blocks() * voxels);
   }
 
  private:
@@ -291,37 +293,40 @@ ConvGradientReady DirectEngine<T>::append_backward(TaskGraph& graph, const ConvR
   return result;
 }
 
-/// Rows between the taps of a dilated kernel are copied as well, by regions that may be as small as a row; other
-/// problems stage little, and the model's rate of sums knows of it.
-template <class T>
-double staging_seconds(const ConvProblem& p, const plan::Wanted& wanted, const DirectEngine<T>& engine) {
+/// Returns the seconds in which rows between the taps of a dilated kernel are copied. Regions may be as small as a row,
+/// so these rows may be copied many times. Other problems copy little, and the measured rate of sums includes that.
+double staging_seconds(const ConvProblem& p, const plan::Wanted& wanted, const MachineModel& machine) {
   const bool in_place = p.x_layout == Layout::blocked && p.pad_before == Extent3::all(0) &&
                         p.pad_after == Extent3::all(0) && !p.transposed;
   if (p.dilation == Extent3::all(1) || in_place) return 0;
-  return wanted.count() * engine.staged_bytes() / (machine_model().dram_gb_per_s * 1e9);
+  const double bytes = p.type == DataType::f32 ? staged_bytes<float>(p) : staged_bytes<double>(p);
+  return wanted.count() * bytes / (machine.dram_gb_per_s * 1e9);
 }
 
-template <class T>
-Offer offer_of_type(const ConvProblem& problem, const plan::Wanted& wanted) {
-  auto engine = std::make_unique<DirectEngine<T>>(problem);
-  const double seconds = plan::direct_seconds(untransposed(problem), wanted, machine_model()) +
-                         staging_seconds<T>(problem, wanted, *engine);
-  return {std::move(engine), seconds};
-}
-
-}  // namespace
-
-Answer offer_direct(const ConvProblem& problem, const ConvOptions& options) {
-  if (is_depthwise(problem)) return offer_direct_depthwise(problem, options);
-  if (problem.groups != 1) return offer_grouped(problem, options, offer_direct);
+std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
+  if (is_depthwise(problem)) return not_depthwise;
   // Rows between taps are staged as well.
   const Extent3 span = problem.span();
   if (span.z * span.y > 16 * problem.kernel.z * problem.kernel.y) {
     return fmt::format("dilation {} puts taps too far apart", to_string(problem.dilation));
   }
+  return {};
+}
+
+Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
   const plan::Wanted wanted = wanted_of(problem, options);
-  if (problem.type == DataType::f32) return offer_of_type<float>(problem, wanted);
-  return offer_of_type<double>(problem, wanted);
+  const double seconds = plan::direct_seconds(untransposed(problem), wanted, machine);
+  return {seconds + staging_seconds(problem, wanted, machine), 2 * plan::packed_weight_bytes(problem)};
+}
+
+std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions&) {
+  return create_for_type<DirectEngine>(problem);
+}
+
+}  // namespace
+
+Implementation direct_implementation() {
+  return {Engine::direct, "direct", true, unsupported_reason, estimate, create};
 }
 
 }  // namespace convolume::conv

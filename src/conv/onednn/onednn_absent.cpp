@@ -1,9 +1,16 @@
-#include "conv/engine.hpp"
+#include "conv/onednn/onednn_engine.hpp"
 
 namespace convolume::conv {
 
-Answer offer_onednn(const ConvProblem&, const ConvOptions&) {
-  return std::string("built without oneDNN; configure with -DCONVOLUME_ONEDNN=ON");
+Implementation onednn_implementation() {
+  return {Engine::onednn,
+          "onednn",
+          false,
+          [](const ConvProblem&, const ConvOptions&) {
+            return std::string("this build has no oneDNN; configure with -DCONVOLUME_ONEDNN=ON");
+          },
+          nullptr,
+          nullptr};
 }
 
 }  // namespace convolume::conv

@@ -1,5 +1,7 @@
 // oneDNN's convolutions behind our interface, for comparisons: asked for by name only. Every primitive runs inside one
 // task, on the threads that oneDNN opens by itself.
+#include "conv/onednn/onednn_engine.hpp"
+
 #include <algorithm>
 #include <deque>
 #include <unordered_map>
@@ -11,9 +13,9 @@
 #include "conv/caches/caches.hpp"
 #include "conv/caches/scratch.hpp"
 #include "conv/choice.hpp"
-#include "conv/engine.hpp"
 #include "conv/tensor_io/bias_gradient.hpp"
 #include "ops/layout.hpp"
+#include "plan/cost_constants.hpp"
 #include "plan/cost_model.hpp"
 
 namespace convolume::conv {
@@ -317,19 +319,31 @@ class OneDnnEngine final : public ConvEngine {
   dnnl::convolution_backward_weights run_weights_;
 };
 
-}  // namespace
-
-Answer offer_onednn(const ConvProblem& problem, const ConvOptions& options) {
-  if (problem.type != DataType::f32) return std::string("serves float only");
-  if (problem.transposed) return std::string("serves no transposed convolutions");
+std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
+  if (problem.type != DataType::f32) return "serves float only";
+  if (problem.transposed) return "serves no transposed convolutions";
+  // Only oneDNN itself knows what it supports.
   try {
-    constexpr double efficiency = 0.9;
-    const double directions = wanted_of(options).count();
-    const plan::Work work{.flops = directions * problem.flops(), .efficiency = efficiency};
-    return Offer{std::make_unique<OneDnnEngine>(problem), plan::seconds(work, machine_model())};
+    const OneDnnEngine trial(problem);
+    return {};
   } catch (const dnnl::error& error) {
     return fmt::format("oneDNN: {}", error.what());
   }
+}
+
+Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
+  const plan::Work work{.flops = wanted_of(options).count() * problem.flops(), .efficiency = plan::onednn_share};
+  return {plan::seconds(work, machine), 2 * plan::packed_weight_bytes(problem)};
+}
+
+std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions&) {
+  return std::make_unique<OneDnnEngine>(problem);
+}
+
+}  // namespace
+
+Implementation onednn_implementation() {
+  return {Engine::onednn, "onednn", false, unsupported_reason, estimate, create};
 }
 
 }  // namespace convolume::conv

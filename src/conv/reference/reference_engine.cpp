@@ -1,12 +1,13 @@
 // The definition of convolution as loops, sums in double: what every other engine is tested against, and the end of
 // every list of engines.
+#include "conv/reference/reference_engine.hpp"
+
 #include <cmath>
 
 #include <fmt/format.h>
 
 #include "conv/caches/caches.hpp"
 #include "conv/choice.hpp"
-#include "conv/engine.hpp"
 #include "plan/cost_model.hpp"
 
 namespace convolume::conv {
@@ -263,15 +264,23 @@ class ReferenceEngine final : public ConvEngine {
   Extent3 output_;
 };
 
+std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
+  const bool plain = problem.x_layout == Layout::plain && problem.y_layout == Layout::plain;
+  return plain ? "" : "needs plain layouts";
+}
+
+Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
+  return {plan::reference_seconds(problem, wanted_of(options), machine), 0};
+}
+
+std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions&) {
+  return create_for_type<ReferenceEngine>(problem);
+}
+
 }  // namespace
 
-Answer offer_reference(const ConvProblem& problem, const ConvOptions& options) {
-  if (problem.x_layout != Layout::plain || problem.y_layout != Layout::plain) {
-    return std::string("needs plain layouts");
-  }
-  const double seconds = plan::reference_seconds(problem, wanted_of(options), machine_model());
-  if (problem.type == DataType::f32) return Offer{std::make_unique<ReferenceEngine<float>>(problem), seconds};
-  return Offer{std::make_unique<ReferenceEngine<double>>(problem), seconds};
+Implementation reference_implementation() {
+  return {Engine::reference, "reference", false, unsupported_reason, estimate, create};
 }
 
 }  // namespace convolume::conv

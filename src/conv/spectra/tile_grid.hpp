@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "convolume/ready.hpp"
 #include "convolume/scheduler.hpp"
 #include "plan/tiled_cost.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "convolume/plan.hpp"
+#include "convolume/conv_problem.hpp"
 #include "plan/tiled_cost.hpp"
 
 namespace convolume::conv {

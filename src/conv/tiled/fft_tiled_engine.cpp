@@ -5,6 +5,8 @@
 // them the spectra of x, and backward data, which adds up what neighbouring tiles yield, those of dy. Strided and
 // dilated convolutions are dense ones on lattices (plan/lattices.hpp); transposed ones exchange forward and backward
 // data.
+#include "conv/tiled/fft_tiled_engine.hpp"
+
 #include <algorithm>
 #include <numeric>
 
@@ -15,12 +17,12 @@
 #include "conv/caches/run_buffers.hpp"
 #include "conv/caches/source_hash.hpp"
 #include "conv/choice.hpp"
-#include "conv/engine.hpp"
-#include "conv/grouped_engine.hpp"
 #include "conv/tensor_io/bias_gradient.hpp"
 #include "conv/tiled/tiled_voxels.hpp"
 #include "conv/tiled/tiled_weight_gradient.hpp"
 #include "convolume/cpu.hpp"
+#include "plan/cost_constants.hpp"
+#include "plan/tiled_support.hpp"
 
 namespace convolume::conv {
 namespace {
@@ -137,7 +139,7 @@ class FftTiledEngine final : public ConvEngine {
 /// What is kept within the budget, what saves most per byte first. Spectra of dy are there for one pass only.
 template <class T>
 void FftTiledEngine<T>::share_out(const ConvOptions& options) {
-  const double rate = 0.35e9 * machine_model().gflops_per_core;
+  const double rate = plan::cached_transform_share * 1e9 * machine_model().gflops_per_core;
   const double tiles = static_cast<double>(problem_.batch * ways_.forward.count.volume());
   caches_ = {{"w_hat", bytes_of(forward_.weights().elements()), forward_.kernel_flops() / rate},
              {"x_hat", bytes_of(forward_.kept().elements()), tiles * forward_.source_flops() / rate},
@@ -275,54 +277,30 @@ ConvGradientReady FftTiledEngine<T>::append_backward(TaskGraph& graph, const Con
   return result;
 }
 
-constexpr index_t largest_tile = 64, most_lattices = 4096;
-
-/// Why tiles do not serve the problem, or nothing. Stride and dilation of transposed problems are those of the
-/// convolution whose gradient they are.
-std::string refusal(const ConvProblem& problem) {
-  const Extent3 dilation = plan::effective_dilation(problem);
-  index_t lattices = 1;
-  if (problem.kernel == Extent3::all(1)) return "a kernel of one voxel needs no transform";
-  for (int axis = 0; axis < 3; ++axis) {
-    if (problem.stride[axis] > problem.kernel[axis]) {
-      return fmt::format("stride {} leaps over voxels of kernel {}", to_string(problem.stride),
-                         to_string(problem.kernel));
-    }
-    if (std::gcd(problem.stride[axis], dilation[axis]) != 1) {
-      return fmt::format("stride {} and dilation {} share a factor", to_string(problem.stride),
-                         to_string(problem.dilation));
-    }
-    if (problem.kernel[axis] > largest_tile * problem.stride[axis]) {
-      return fmt::format("tiles have up to {} voxels, the kernel {}", largest_tile, problem.kernel[axis]);
-    }
-    lattices *= std::min(problem.stride[axis] * dilation[axis], most_lattices + 1);
-  }
-  if (lattices > most_lattices) {
-    return fmt::format("stride {} and dilation {} make more than {} lattices", to_string(problem.stride),
-                       to_string(problem.dilation), most_lattices);
-  }
-  if (problem.kernel == problem.stride) return "with a stride as long as the kernel no voxel is read twice";
-  return {};
+std::optional<Choice> forced_choice(const ConvOptions& options) {
+  return options.choice.empty() ? std::nullopt : std::optional(parse_choice(options.choice));
 }
 
-template <class T>
-Offer make_offer(const ConvProblem& problem, const ConvOptions& options, const plan::TiledWays& ways) {
-  return {std::make_unique<FftTiledEngine<T>>(problem, options, ways), ways.seconds()};
+std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
+  if (is_depthwise(problem)) return not_depthwise;
+  return plan::tiles_unsupported_reason(problem);
+}
+
+Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
+  const plan::TiledWays ways = tiled_ways(problem, wanted_of(problem, options), forced_choice(options), machine);
+  return {ways.seconds(), plan::tiled_bytes(untransposed(problem), ways), to_string(choice_of(problem, ways))};
+}
+
+std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions& options) {
+  const plan::TiledWays ways =
+      tiled_ways(problem, wanted_of(problem, options), forced_choice(options), machine_model());
+  return create_for_type<FftTiledEngine>(problem, options, ways);
 }
 
 }  // namespace
 
-Answer offer_fft_tiled(const ConvProblem& problem, const ConvOptions& options) {
-  const bool depthwise = is_depthwise(problem);
-  if (problem.groups > 1 && !depthwise) return offer_grouped(problem, options, offer_fft_tiled);
-  if (std::string reason = refusal(problem); !reason.empty()) return reason;
-  const auto choice = options.choice.empty() ? std::nullopt : std::optional(parse_choice(options.choice));
-  const plan::TiledWays ways = tiled_ways(problem, wanted_of(problem, options), choice);
-  Offer offer = depthwise                       ? offer_fft_depthwise(problem, ways)
-                : problem.type == DataType::f32 ? make_offer<float>(problem, options, ways)
-                                                : make_offer<double>(problem, options, ways);
-  offer.choice = to_string(choice_of(problem, ways));
-  return offer;
+Implementation fft_tiled_implementation() {
+  return {Engine::fft_tiled, "fft_tiled", true, unsupported_reason, estimate, create};
 }
 
 }  // namespace convolume::conv

@@ -15,6 +15,7 @@
 #include "conv/tensor_io/group_ends.hpp"
 #include "conv/tensor_io/tile_ends.hpp"
 #include "conv/tiled/lane_spectra.hpp"
+#include "convolume/ready.hpp"
 #include "convolume/scheduler.hpp"
 #include "plan/overlap_order.hpp"
 

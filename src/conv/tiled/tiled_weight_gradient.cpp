@@ -12,6 +12,7 @@
 #include "convolume/cpu.hpp"
 #include "core/checked.hpp"
 #include "ops/append.hpp"
+#include "plan/cost_constants.hpp"
 
 namespace convolume::conv {
 
@@ -68,13 +69,13 @@ TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& problem, bool tra
     dy_ = TileSpectra<T>(grid_.way.tile, problem.out_channels, chunk_, false);
     return;
   }
-  constexpr index_t chunk_bytes = 32 << 20;
   const auto bytes = [&](index_t tiles) {
     return static_cast<index_t>(sizeof(T)) *
            (TileSpectra<T>(grid_.way.tile, rows_.all(), tiles, few_).elements() +
             TileSpectra<T>(grid_.way.tile, problem.out_channels, tiles, false).elements());
   };
-  chunk_ = shared_ ? grid_.tiles() : std::clamp<index_t>(chunk_bytes * lanes / bytes(lanes), 1, grid_.tiles());
+  chunk_ =
+      shared_ ? grid_.tiles() : std::clamp<index_t>(plan::sum_chunk_bytes * lanes / bytes(lanes), 1, grid_.tiles());
   if (few_) chunk_ = round_up(chunk_, lanes);
   x_ = TileSpectra<T>(grid_.way.tile, rows_.all(), chunk_, few_);
   if (few_) lane_spectra_ = LaneSpectra<T>(grid_, problem.in_channels, chunk_, false);

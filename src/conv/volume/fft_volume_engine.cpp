@@ -1,6 +1,8 @@
 // Convolution of whole volumes in the frequency domain, ZNN's way (Feinberg 2015, equations 1-4 and 7): every spectrum
 // is computed once and used by all products that need it; sums over channels are taken in the frequency domain, so
 // that there is one inverse transform per output.
+#include "conv/volume/fft_volume_engine.hpp"
+
 #include <algorithm>
 #include <array>
 
@@ -12,7 +14,6 @@
 #include "conv/caches/scratch.hpp"
 #include "conv/caches/source_hash.hpp"
 #include "conv/choice.hpp"
-#include "conv/engine.hpp"
 #include "conv/spectra/frequency_product.hpp"
 #include "conv/spectra/transform_meter.hpp"
 #include "conv/volume/channel_sum.hpp"
@@ -597,17 +598,32 @@ std::vector<CacheCost> FftVolumeEngine<T>::caches() const {
           {"w_hat", bytes(pairs_, weight_bytes_), one * static_cast<double>(pairs_), keep_weights_}};
 }
 
-}  // namespace
+std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
+  if (problem.x_layout == Layout::plain && problem.y_layout == Layout::plain) return {};
+  return "reads and writes whole feature maps and needs plain layouts";
+}
 
-Answer offer_fft_volume(const ConvProblem& problem, const ConvOptions& options) {
-  if (problem.x_layout != Layout::plain || problem.y_layout != Layout::plain) {
-    return std::string("reads and writes whole feature maps and needs plain layouts");
-  }
+Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
   const FftVolumeGeometry geometry(problem);
   const double seconds =
-      plan::fft_volume_seconds(problem, geometry.transform, geometry.transforms, wanted_of(options), machine_model());
-  if (problem.type == DataType::f32) return Offer{std::make_unique<FftVolumeEngine<float>>(problem, options), seconds};
-  return Offer{std::make_unique<FftVolumeEngine<double>>(problem, options), seconds};
+      plan::fft_volume_seconds(problem, geometry.transform, geometry.transforms, wanted_of(options), machine);
+  const double map = static_cast<double>(geometry.transforms * geometry.transform.volume()) *
+                     static_cast<double>(size_of(problem.type));
+  const double maps = map * static_cast<double>(problem.batch * (problem.in_channels + problem.out_channels));
+  const double weights = map * static_cast<double>(problem.w_shape().n * problem.w_shape().c);
+  const bool kept =
+      options.cache_spectra && (options.memory_budget == 0 || weights <= static_cast<double>(options.memory_budget));
+  return {seconds, maps + (kept ? weights : 0)};
+}
+
+std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions& options) {
+  return create_for_type<FftVolumeEngine>(problem, options);
+}
+
+}  // namespace
+
+Implementation fft_volume_implementation() {
+  return {Engine::fft_volume, "fft_volume", false, unsupported_reason, estimate, create};
 }
 
 }  // namespace convolume::conv

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "testing/temporary_folder.hpp"
 #include <catch2/catch.hpp>
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -16,7 +17,6 @@
 
 #include "convolume/error.hpp"
 #include "convolume/tensor.hpp"
-#include "tests/temporary_folder.hpp"
 
 namespace convolume::nets::testing {
 

@@ -1,0 +1,108 @@
+#include "bench/conv/conv_floor.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "bench/common/report.hpp"
+#include "convolume/cpu.hpp"
+#include "convolume/fft.hpp"
+
+namespace convolume::bench {
+namespace {
+
+constexpr index_t largest_tile = 64;
+
+/// A convolution along one axis as dense ones: a stride splits x into phases, each with its part of the kernel, and
+/// what is left of the dilation splits y into lattices.
+struct Axis {
+  index_t phases, kernel, lattices, outputs;
+
+  Axis(const ConvProblem& p, int axis) {
+    const index_t common = std::gcd(p.stride[axis], p.dilation[axis]), period = p.stride[axis] / common;
+    phases = std::min(p.kernel[axis], period);
+    kernel = (p.kernel[axis] + period - 1) / period;
+    lattices = kernel > 1 ? p.dilation[axis] / common : 1;
+    outputs = (p.output()[axis] + lattices - 1) / lattices;
+  }
+  /// A tile of at most so many voxels; one that covers the whole axis need not be larger.
+  index_t tile(index_t extent) const {
+    return kernel == 1 ? 1 : std::min(extent, fft::good_size(outputs + kernel - 1));
+  }
+  index_t tiles(index_t extent) const {
+    const index_t valid = extent - kernel + 1;
+    return lattices * ((outputs + valid - 1) / valid);
+  }
+};
+
+double elements(const Shape5& shape) { return static_cast<double>(shape.elements()); }
+
+struct Passes {
+  double transforms_x = 0, transforms_y = 0, transforms_w = 0, products = 0;  // how often each is done
+  double tensors = 0;                                                         // bytes of tensors, each moved once
+};
+
+Passes passes(const ConvProblem& p, Direction direction, bool cached_weights) {
+  const auto size = static_cast<double>(size_of(p.type));
+  const double x = size * elements(p.x_shape()), y = size * elements(p.y_shape()), w = size * elements(p.w_shape());
+  switch (direction) {
+    case Direction::forward:
+      return {1, 1, cached_weights ? 0.0 : 1.0, 1, x + y + w};
+    case Direction::backward_data:
+    case Direction::backward_weights:
+      return {1, 1, 1, 1, x + y + w};
+    case Direction::training:
+      break;
+  }
+  // x and dy forward, y and dx back; w forward and dw back.
+  return {2, 2, 2, 3, 2 * (x + y + w)};
+}
+
+/// Operations at the peak of so many cores, or bytes at the bandwidth that they have together.
+double slower_of(DataType type, double flops, double bytes, int threads) {
+  const MachineModel& machine = machine_model();
+  const double bandwidth = std::min(threads * machine.dram_gb_per_s, machine.dram_gb_per_s_of_all);
+  return std::max(flops / (peak_flops(type) * threads), bytes / (1e9 * bandwidth));
+}
+
+/// With tiles of this many voxels per axis; infinite where a kernel does not fit.
+double tiled_seconds(const ConvProblem& p, const std::array<Axis, 3>& axes, index_t extent, const Passes& passes,
+                     int threads) {
+  double points = 1, tiles = static_cast<double>(p.batch), phases = 1, frequencies = 1;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    const index_t tile = axes[i].tile(extent);
+    if (tile < axes[i].kernel) return std::numeric_limits<double>::infinity();
+    points *= static_cast<double>(tile);
+    tiles *= static_cast<double>(axes[i].tiles(tile));
+    phases *= static_cast<double>(axes[i].phases);
+    frequencies *= static_cast<double>(i == 2 ? tile / 2 + 1 : tile);
+  }
+  const double transform = points > 1 ? 2.5 * points * std::log2(points) : 0;
+  const double in = phases * static_cast<double>(p.in_channels), out = static_cast<double>(p.out_channels);
+  const double pairs = in * out / static_cast<double>(p.groups);
+  const double flops =
+      transform * (tiles * (passes.transforms_x * in + passes.transforms_y * out) + passes.transforms_w * pairs) +
+      8 * frequencies * tiles * pairs * passes.products;
+
+  // Either the spectra of the weights stay in the cache or those of the data do; what does not is written and read.
+  const double complex = 2.0 * static_cast<double>(size_of(p.type)) * frequencies;
+  const double spectra = complex * std::min(pairs, tiles * (in + out));
+  const bool fits = spectra <= static_cast<double>(machine_model().l3_bytes);
+  const double bytes = passes.tensors + (fits ? 0 : 2 * spectra * passes.products);
+  return slower_of(p.type, flops, bytes, threads);
+}
+
+}  // namespace
+
+double floor_seconds(const ConvProblem& p, Direction direction, int threads, bool cached_weights) {
+  const Passes work = passes(p, direction, cached_weights);
+  double least = slower_of(p.type, work.products * p.flops(), work.tensors, threads);
+  const std::array axes{Axis(p, 0), Axis(p, 1), Axis(p, 2)};
+  for (index_t extent = 2; extent <= largest_tile; ++extent) {
+    if (fft::good_size(extent) == extent) least = std::min(least, tiled_seconds(p, axes, extent, work, threads));
+  }
+  return least;
+}
+
+}  // namespace convolume::bench

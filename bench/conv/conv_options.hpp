@@ -1,0 +1,59 @@
+// What bench_conv is asked to do, and the names by which the command line and the reports call it.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bench/conv/conv_problems.hpp"
+#include "convolume/conv.hpp"
+
+namespace convolume::bench {
+
+/// y from x; dx from dy; dw from x and dy; all three.
+enum class Direction { forward, backward_data, backward_weights, training };
+constexpr std::size_t direction_count = 4;
+
+/// Who runs beside the engines that are measured.
+enum class Peer { onednn, fft_volume, torch };
+
+struct ConvBenchOptions {
+  std::vector<NamedProblem> problems;
+  std::vector<Direction> directions{Direction::forward, Direction::backward_data, Direction::backward_weights,
+                                    Direction::training};
+  std::vector<Engine> engines{Engine::automatic};
+  std::vector<DataType> types{DataType::f32};
+  std::vector<Layout> layouts{Layout::plain, Layout::blocked};
+  std::vector<Peer> peers{Peer::onednn, Peer::fft_volume};
+  bool tune = false;            ///< choices by measurement
+  bool cached_weights = false;  ///< forward passes find their weights prepared
+  int threads = 1, rounds = 9;
+  double min_seconds = 0.5, max_seconds = 30;
+  double memory_gib = 8;  ///< that kept spectra of a plan may hold; 0 is no limit
+  std::filesystem::path json;
+
+  bool has(Peer peer) const;
+  ConvOptions conv(Engine engine) const;
+};
+
+const std::map<std::string, Direction>& direction_names();
+const std::map<std::string, Engine>& engine_names();
+const std::map<std::string, Peer>& peer_names();
+const std::map<std::string, DataType>& type_names();
+const std::map<std::string, std::vector<Layout>>& layout_names();
+
+const std::string& name_of(Direction direction);
+const std::string& name_of(Peer peer);
+
+/// All engines but `automatic`, in the order of the library.
+std::vector<Engine> all_engines();
+/// "a, b, c": the names of a map, for help texts.
+template <class Value>
+std::string list_of(const std::map<std::string, Value>& names) {
+  std::string text;
+  for (const auto& [name, value] : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+}  // namespace convolume::bench

@@ -1,0 +1,177 @@
+#include "bench/conv/conv_report.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "bench/conv/conv_contestant.hpp"
+#include "bench/peers/onednn_convolution.hpp"
+
+namespace convolume::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Rows = std::vector<ConvRow>;
+
+constexpr double noticeable = 0.95;
+
+/// Of the last minute, when it is first asked for: others who compute here slow everybody down, OpenMP's barriers most.
+double load_average() {
+  static const double load = [] {
+    double one = 0;
+    return getloadavg(&one, 1) == 1 ? one : 0.0;
+  }();
+  return load;
+}
+
+using Member = std::optional<Comparison> ConvRow::*;
+
+Member member_of(Peer peer) {
+  switch (peer) {
+    case Peer::onednn:
+      return &ConvRow::onednn;
+    case Peer::fft_volume:
+      return &ConvRow::fft_volume;
+    case Peer::torch:
+      break;
+  }
+  return &ConvRow::torch;
+}
+
+/// Rows whose means are taken together: by direction, by who was asked and by layout.
+std::string group_of(const ConvRow& row) {
+  return fmt::format("{} {} {}", name_of(row.direction), name_of(row.asked), name_of(layout_of(row.problem)));
+}
+
+template <class Condition>
+Mean mean(const Rows& rows, Peer peer, const Condition& condition) {
+  Mean mean;
+  for (const ConvRow& row : rows) {
+    const auto& comparison = row.*member_of(peer);
+    if (comparison && condition(row)) mean.add(comparison->ratio);
+  }
+  return mean;
+}
+
+std::vector<std::string> groups(const Rows& rows) {
+  std::vector<std::string> all;
+  for (const ConvRow& row : rows) {
+    if (std::find(all.begin(), all.end(), group_of(row)) == all.end()) all.push_back(group_of(row));
+  }
+  return all;
+}
+
+Json by_direction(const ConvBenchOptions& options, const Rows& rows, Peer peer) {
+  Json means = Json::object();
+  for (const Direction direction : options.directions) {
+    means[name_of(direction)] = mean(rows, peer, [&](const ConvRow& row) { return row.direction == direction; }).json();
+  }
+  return means;
+}
+
+std::string columns_of(const std::optional<Comparison>& comparison) {
+  if (!comparison) return fmt::format(" {:>11} {:>7}  {:17}", "-", "-", "-");
+  return fmt::format(" {:>11} {:7.3f}  {:17}", time_text(comparison->seconds), comparison->ratio,
+                     fmt::format("{:.3f} .. {:.3f}", comparison->low, comparison->high));
+}
+
+Json to_json(const ConvBenchOptions& options, const ConvRow& row) {
+  Json json{{"problem", to_string(row.problem)},
+            {"name", row.name},
+            {"dir", name_of(row.direction)},
+            {"layout", name_of(layout_of(row.problem))},
+            {"asked", name_of(row.asked)},
+            {"engine", name_of(row.engine)},
+            {"threads", options.threads},
+            {"precision", row.problem.type == DataType::f32 ? "float" : "double"},
+            {"weights", options.cached_weights ? "cached" : "fresh"},
+            {"rounds", row.rounds},
+            {"ours_s", row.ours},
+            {"ours_low_s", row.ours_low},
+            {"ours_high_s", row.ours_high}};
+  const auto add = [&](const std::string& peer, const std::string& prefix, const std::optional<Comparison>& c) {
+    const auto value = [&](double Comparison::*field) { return c ? Json(*c.*field) : Json(nullptr); };
+    json[peer + "_s"] = value(&Comparison::seconds);
+    json[prefix + "ratio"] = value(&Comparison::ratio);
+    json[prefix + "ratio_low"] = value(&Comparison::low);
+    json[prefix + "ratio_high"] = value(&Comparison::high);
+  };
+  add("onednn", "", row.onednn);
+  if (row.onednn) {
+    json["onednn_implementation"] = row.onednn_implementation;
+    json["onednn_threads"] = row.onednn_threads;
+  }
+  add("fft_volume", "fft_volume_", row.fft_volume);
+  if (options.has(Peer::torch)) add("torch", "torch_", row.torch);
+  json["floor_fraction"] = row.floor_fraction;
+  return json;
+}
+
+}  // namespace
+
+void print_header(const ConvBenchOptions& options) {
+  fmt::print("{} thread{}, weights {}, load average {:.1f}; a ratio is somebody's time over ours\n", options.threads,
+             options.threads == 1 ? "" : "s", options.cached_weights ? "cached" : "fresh", load_average());
+  fmt::print("{:9} {:7} {:10} {:>11}", "dir", "layout", "engine", "ours");
+  for (const Peer peer : options.peers) fmt::print(" {:>11} {:>7}  {:17}", name_of(peer), "ratio", "quartiles");
+  fmt::print(" {:>6}\n", "floor");
+}
+
+void print_title(const NamedProblem& problem) {
+  const std::string text = to_string(problem.problem);
+  fmt::print("{}\n", problem.name == text ? text : fmt::format("{}  {}", problem.name, text));
+}
+
+void print(const ConvBenchOptions& options, const ConvRow& row) {
+  fmt::print("{:9} {:7} {:10} {:>11}", name_of(row.direction), name_of(layout_of(row.problem)), name_of(row.engine),
+             time_text(row.ours));
+  for (const Peer peer : options.peers) fmt::print("{}", columns_of(row.*member_of(peer)));
+  fmt::print(" {:4.0f} %\n", 100 * row.floor_fraction);
+  std::fflush(stdout);
+}
+
+void print_summary(const ConvBenchOptions& options, const Rows& rows) {
+  fmt::print("\ngeometric means of the ratios:\n");
+  for (const std::string& group : groups(rows)) {
+    fmt::print("{}:", group);
+    for (const Peer peer : options.peers) {
+      const Mean all = mean(rows, peer, [&](const ConvRow& row) { return group_of(row) == group; });
+      fmt::print(" {} {}{}", name_of(peer), all.text("problems"), peer == options.peers.back() ? "\n" : ",");
+    }
+    if (options.peers.empty()) fmt::print(" nobody to compare with\n");
+  }
+  if (mean(rows, Peer::onednn, [](const ConvRow&) { return true; }).count() == 0) return;
+  Rows slower;
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(slower),
+               [](const ConvRow& row) { return row.onednn && row.onednn->ratio < noticeable; });
+  std::sort(slower.begin(), slower.end(),
+            [](const ConvRow& a, const ConvRow& b) { return a.onednn->ratio < b.onednn->ratio; });
+  fmt::print("{} of {} below {} of oneDNN's speed{}\n", slower.size(), rows.size(), noticeable,
+             slower.empty() ? "" : ":");
+  for (const ConvRow& row : slower) {
+    fmt::print("  {:.3f} ({:.3f} .. {:.3f})  {}  {}  {}\n", row.onednn->ratio, row.onednn->low, row.onednn->high,
+               group_of(row), row.name, name_of(row.engine));
+  }
+}
+
+Json to_json(const ConvBenchOptions& options, const Rows& rows) {
+  Json report{{"machine", describe_machine(options.types.front())}, {"results", Json::array()}};
+  report["machine"]["onednn"] = onednn_version().empty() ? Json(nullptr) : Json(onednn_version());
+  report["machine"]["load_average"] = load_average();
+  for (const ConvRow& row : rows) report["results"].push_back(to_json(options, row));
+  report["geomean"] = by_direction(options, rows, Peer::onednn);
+  report["geomean_fft_volume"] = by_direction(options, rows, Peer::fft_volume);
+  if (options.has(Peer::torch)) report["geomean_torch"] = by_direction(options, rows, Peer::torch);
+  report["geomean_by"] = Json::object();
+  for (const std::string& group : groups(rows)) {
+    for (const Peer peer : options.peers) {
+      report["geomean_by"][group][name_of(peer)] =
+          mean(rows, peer, [&](const ConvRow& row) { return group_of(row) == group; }).json();
+    }
+  }
+  return report;
+}
+
+}  // namespace convolume::bench

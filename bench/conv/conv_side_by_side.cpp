@@ -1,0 +1,345 @@
+#include "bench/conv/conv_side_by_side.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <set>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "bench/common/contest.hpp"
+#include "bench/common/progress_bar.hpp"
+#include "bench/common/thread_times.hpp"
+#include "bench/conv/conv_contestant.hpp"
+#include "bench/conv/conv_floor.hpp"
+#include "bench/conv/conv_report.hpp"
+#include "bench/peers/onednn_convolution.hpp"
+#include "bench/peers/torch_peer.hpp"
+
+namespace convolume::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Rows = std::vector<ConvRow>;
+
+/// Long enough for the workers of every runtime to stop looking for work and fall asleep.
+constexpr auto idle = std::chrono::milliseconds(50);
+
+double seconds_of(ConvContestant& contestant, Direction direction) {
+  const auto begin = Clock::now();
+  contestant.execute(direction);
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// Messages that are worth saying once, however many problems they hold for.
+class Notes {
+ public:
+  explicit Notes(ProgressBar& bar) : bar_(bar) {}
+  void say(const std::string& what) {
+    bar_.clear();
+    std::fflush(stdout);  // what was printed before stands before
+    fmt::print(stderr, "bench_conv: {}\n", what);
+  }
+  void say_once(const std::string& what) {
+    if (said_.insert(what).second) say(what);
+  }
+
+ private:
+  ProgressBar& bar_;
+  std::set<std::string> said_;
+};
+
+enum class Who { ours, fft_volume, onednn };
+
+struct Entrant {
+  Who who;
+  std::unique_ptr<ConvContestant> contestant;
+  std::string name{};
+  ConvProblem problem{};  // with layouts
+  Engine asked = Engine::automatic;
+  std::vector<double> seconds{};  // of the direction that is measured
+};
+
+/// One problem and all who take part in it.
+class ConvContest {
+ public:
+  ConvContest(const ConvBenchOptions& options, const NamedProblem& named, Notes& notes)
+      : o_(options), name_(named.name), problem_(named.problem), notes_(notes), data_(problem_) {
+    data_.fill_normal();
+    for (const Engine engine : o_.engines) {
+      for (const Layout layout : o_.layouts) add_ours(engine, layout);
+    }
+    if (entrants_.empty()) return;
+    if (o_.has(Peer::fft_volume)) add_fft_volume();
+    if (o_.has(Peer::onednn)) add_onednn();
+  }
+
+  bool empty() const { return entrants_.empty(); }
+
+  Rows measure(Direction direction, const std::function<bool(double)>& go_on) {
+    std::vector<Entrant*> running;
+    for (Entrant& entrant : entrants_) {
+      entrant.seconds.clear();
+      if (warm_up(entrant, direction)) running.push_back(&entrant);
+    }
+    const Protocol protocol{.rounds = o_.rounds, .min_seconds = o_.min_seconds, .max_seconds = o_.max_seconds};
+    const auto sample = [&](std::size_t i) {
+      std::this_thread::sleep_for(idle);
+      running[i]->contestant->execute(direction);
+      return seconds_of(*running[i]->contestant, direction);
+    };
+    auto seconds = take_turns(running.size(), protocol, sample, go_on);
+    for (std::size_t i = 0; i < running.size(); ++i) running[i]->seconds = std::move(seconds[i]);
+    Rows rows;
+    for (const Entrant& entrant : entrants_) {
+      if (entrant.who == Who::ours) rows.push_back(row_of(entrant, direction));
+    }
+    return rows;
+  }
+
+  /// PyTorch does not take turns: it is measured by itself, once for all directions.
+  void add_torch(Rows& rows) {
+    try {
+      const TorchTimes times = time_torch(problem_, o_);
+      for (ConvRow& row : rows) {
+        const bool forward = row.direction == Direction::forward;
+        if (!forward && row.direction != Direction::training) continue;
+        const auto& t = forward ? times.forward : times.training;
+        row.torch = {t.median, t.median / row.ours, t.low / row.ours, t.high / row.ours};
+      }
+    } catch (const Unsupported& error) {
+      notes_.say_once(fmt::format("left out: {}", error.what()));
+    }
+  }
+
+ private:
+  PlannedConvolution::Options planned(Engine engine) const {
+    return {.conv = o_.conv(engine), .threads = o_.threads, .prepare_forward = !o_.cached_weights, .tune = o_.tune};
+  }
+
+  void add_ours(Engine engine, Layout layout) {
+    const ConvProblem problem = with_layout(problem_, layout);
+    // Where both layouts are looked at, a refusal of one is what the layout column says.
+    const bool only = o_.layouts.size() == 1;
+    if (layout_of(problem) != layout) {
+      if (only) notes_.say(fmt::format("{} left out: no tensor of it has 8 channels, which blocks need", name_));
+      return;
+    }
+    try {
+      auto planned_one = std::make_unique<PlannedConvolution>(problem, data_, planned(engine));
+      const auto same = [&](const Entrant& other) {
+        return layout_of(other.problem) == layout && choose_alike(*planned_one, ours(other));
+      };
+      if (std::any_of(entrants_.begin(), entrants_.end(), same)) return;
+      entrants_.push_back({.who = Who::ours,
+                           .contestant = std::move(planned_one),
+                           .name = fmt::format("{} {}", convolume::name_of(engine), convolume::name_of(layout)),
+                           .problem = problem,
+                           .asked = engine});
+    } catch (const Unsupported& error) {
+      if (only || layout == Layout::plain) {
+        notes_.say(fmt::format("{} left out: {} {}", name_, convolume::name_of(engine), refusal(error, engine)));
+      }
+    }
+  }
+
+  static PlannedConvolution& ours(const Entrant& entrant) {
+    return static_cast<PlannedConvolution&>(*entrant.contestant);
+  }
+  /// Whether two would do the same in all directions that are measured.
+  bool choose_alike(PlannedConvolution& a, PlannedConvolution& b) const {
+    return std::all_of(o_.directions.begin(), o_.directions.end(),
+                       [&](Direction d) { return a.plan(d).choice() == b.plan(d).choice(); });
+  }
+
+  void add_fft_volume() {
+    const auto runs = [&](const Entrant& e) {
+      return layout_of(e.problem) == Layout::plain &&
+             std::all_of(o_.directions.begin(), o_.directions.end(),
+                         [&](Direction d) { return ours(e).plan(d).engine() == Engine::fft_volume; });
+    };
+    if (std::any_of(entrants_.begin(), entrants_.end(), runs)) return;
+    try {
+      entrants_.push_back(
+          {.who = Who::fft_volume,
+           .contestant = std::make_unique<PlannedConvolution>(problem_, data_, planned(Engine::fft_volume)),
+           .name = "fft_volume",
+           .problem = problem_});
+    } catch (const Unsupported& error) {
+      notes_.say(fmt::format("{}: fft_volume {}", name_, refusal(error, Engine::fft_volume)));
+    }
+  }
+
+  void add_onednn() {
+    try {
+      entrants_.push_back({.who = Who::onednn,
+                           .contestant = onednn_convolution(problem_, data_, o_.threads),
+                           .name = "oneDNN",
+                           .problem = problem_});
+    } catch (const Unsupported& error) {
+      notes_.say_once(fmt::format("oneDNN left out: {}", error.what()));
+    }
+  }
+
+  /// Whether the contestant serves the direction. What it computes first has to agree with the first contestant.
+  bool warm_up(Entrant& entrant, Direction direction) {
+    try {
+      if (entrant.who == Who::onednn) {
+        count_threads(entrant, direction);
+      } else {
+        entrant.contestant->execute(direction);
+      }
+    } catch (const Unsupported& error) {
+      notes_.say(fmt::format("{} {}: {}", name_, name_of(direction), error.what()));
+      return false;
+    }
+    const double bound = problem_.type == DataType::f32 ? 1e-4 : 1e-10;
+    for (const Output output : outputs_of(direction)) {
+      if (&entrant == &entrants_.front()) break;
+      ConvTensor wanted(problem_.type, shape_of(problem_, output)), got(problem_.type, shape_of(problem_, output));
+      entrants_.front().contestant->read(output, wanted);
+      entrant.contestant->read(output, got);
+      const double error = relative_error(got, wanted);
+      if (error <= bound) continue;
+      throw NumericalError(fmt::format("{} {}: {} of {} and of {} differ by {:.3g}, at most {:.3g} is expected", name_,
+                                       name_of(direction), name_of(output), entrant.name, entrants_.front().name, error,
+                                       bound));
+    }
+    return true;
+  }
+
+  /// Executes for the first time, and looks how many threads oneDNN keeps busy. A call that is shorter than waking a
+  /// thread takes may end before all of them have come; several calls show them.
+  void count_threads(Entrant& entrant, Direction direction) {
+    constexpr int calls = 6;
+    constexpr double long_call = 0.1;
+    onednn_threads_ = 0;
+    for (int i = 0; i < calls && onednn_threads_ < o_.threads; ++i) {
+      const ThreadTimes times;
+      const double seconds = seconds_of(*entrant.contestant, direction);
+      onednn_threads_ = std::max(onednn_threads_, times.busy());
+      if (seconds > long_call) break;
+    }
+    if (onednn_threads_ >= o_.threads) return;
+    notes_.say(fmt::format("{} {}: oneDNN kept {} of {} threads busy", name_, name_of(direction), onednn_threads_,
+                           o_.threads));
+  }
+
+  const Entrant* find(Who who) const {
+    const auto found = std::find_if(entrants_.begin(), entrants_.end(), [&](const Entrant& e) { return e.who == who; });
+    return found == entrants_.end() || found->seconds.empty() ? nullptr : &*found;
+  }
+
+  /// The plain fft_volume, which may be one of ours.
+  const Entrant* fft_volume(Direction direction) const {
+    const auto found = std::find_if(entrants_.begin(), entrants_.end(), [&](const Entrant& e) {
+      return e.who != Who::onednn && ours(e).plan(direction).engine() == Engine::fft_volume &&
+             layout_of(e.problem) == Layout::plain;
+    });
+    return found == entrants_.end() || found->seconds.empty() ? nullptr : &*found;
+  }
+
+  static std::optional<Comparison> compare(const Entrant* other, const Entrant& ours) {
+    if (other == nullptr) return {};
+    const double seconds = quantile(other->seconds, 0.5);
+    const auto ratios = quotients(other->seconds, ours.seconds);
+    return Comparison{seconds, seconds / quantile(ours.seconds, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75)};
+  }
+
+  ConvRow row_of(const Entrant& entrant, Direction direction) const {
+    ConvRow row{.name = name_,
+                .problem = entrant.problem,
+                .direction = direction,
+                .asked = entrant.asked,
+                .engine = ours(entrant).plan(direction).engine(),
+                .rounds = entrant.seconds.size()};
+    row.ours = quantile(entrant.seconds, 0.5);
+    row.ours_low = quantile(entrant.seconds, 0.25);
+    row.ours_high = quantile(entrant.seconds, 0.75);
+    row.floor_fraction = floor_seconds(problem_, direction, o_.threads, o_.cached_weights) / row.ours;
+    if (o_.has(Peer::fft_volume)) row.fft_volume = compare(fft_volume(direction), entrant);
+    const Entrant* onednn = find(Who::onednn);
+    row.onednn = compare(onednn, entrant);
+    if (onednn != nullptr) {
+      row.onednn_implementation = static_cast<OneDnnConvolution&>(*onednn->contestant).implementation(direction);
+      row.onednn_threads = onednn_threads_;
+    }
+    return row;
+  }
+
+  const ConvBenchOptions& o_;
+  std::string name_;
+  ConvProblem problem_;
+  Notes& notes_;
+  ConvData data_;
+  std::vector<Entrant> entrants_;
+  int onednn_threads_ = 0;
+};
+
+class SideBySide {
+ public:
+  explicit SideBySide(const ConvBenchOptions& options) : o_(options), file_(o_.json, to_json(o_, rows_)) {}
+
+  int run() {
+    print_header(o_);
+    for (; at_ < o_.problems.size() && !stop_.pending(); ++at_) {
+      try {
+        measure(o_.problems[at_]);
+      } catch (const std::exception& error) {
+        failed_ = true;
+        notes_.say(fmt::format("{}: {}", o_.problems[at_].name, error.what()));
+      }
+    }
+    bar_.clear();
+    if (!rows_.empty()) print_summary(o_, rows_);
+    file_.write(to_json(o_, rows_));
+    return stop_.pending() ? interrupted_status : failed_ ? 1 : 0;
+  }
+
+ private:
+  void measure(NamedProblem named) {
+    named.problem.type = o_.types.front();
+    show(named, 0, "plans");
+    ConvContest contest(o_, named, notes_);
+    if (contest.empty()) return;
+    Rows rows;
+    for (std::size_t i = 0; i < o_.directions.size() && !stop_.pending(); ++i) {
+      const Direction direction = o_.directions[i];
+      const auto go_on = [&](double share) {
+        show(named, (static_cast<double>(i) + share) / static_cast<double>(o_.directions.size()), name_of(direction));
+        return !stop_.pending();
+      };
+      for (ConvRow& row : contest.measure(direction, go_on)) rows.push_back(std::move(row));
+    }
+    if (o_.has(Peer::torch) && !stop_.pending()) contest.add_torch(rows);
+    bar_.clear();
+    print_title(named);
+    for (ConvRow& row : rows) {
+      print(o_, row);
+      rows_.push_back(std::move(row));
+    }
+    if (file_.due()) file_.write(to_json(o_, rows_));
+  }
+
+  void show(const NamedProblem& named, double share, const std::string& what) {
+    bar_.show((static_cast<double>(at_) + share) / static_cast<double>(o_.problems.size()),
+              fmt::format("{} {}", named.name, what));
+  }
+
+  const ConvBenchOptions& o_;
+  Rows rows_;
+  const StopRequest stop_;
+  ReportFile file_;
+  ProgressBar bar_;
+  Notes notes_{bar_};
+  std::size_t at_ = 0;
+  bool failed_ = false;
+};
+
+}  // namespace
+
+int conv_side_by_side(const ConvBenchOptions& options) { return SideBySide(options).run(); }
+
+}  // namespace convolume::bench

@@ -1,0 +1,174 @@
+#include "bench/conv/conv_speed_up.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "bench/common/contest.hpp"
+#include "bench/common/progress_bar.hpp"
+#include "bench/common/report.hpp"
+#include "bench/conv/conv_contestant.hpp"
+#include "bench/conv/conv_floor.hpp"
+
+namespace convolume::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double wanted = 0.9;
+
+struct SpeedUpRow {
+  std::string name;
+  ConvProblem problem;
+  Direction direction;
+  std::string choice;
+  double one = 0, all = 0;                 ///< median seconds on one thread and on all
+  double speed_up = 0, low = 0, high = 0;  ///< quartiles over rounds
+  double allowed = 0;                      ///< the floor on one thread over that on all
+
+  double share() const { return speed_up / allowed; }
+};
+using SpeedUpRows = std::vector<SpeedUpRow>;
+
+/// One problem on one thread and on all.
+class SpeedUpContest {
+ public:
+  SpeedUpContest(const ConvBenchOptions& options, const NamedProblem& named, Engine engine, Layout layout)
+      : o_(options), name_(named.name), problem_(with_layout(named.problem, layout)), data_(named.problem) {
+    data_.fill_normal();
+    PlannedConvolution::Options planned{
+        .conv = o_.conv(engine), .prepare_forward = !o_.cached_weights, .tune = o_.tune};
+    for (const int threads : {1, o_.threads}) {
+      planned.threads = threads;
+      runs_.push_back(std::make_unique<PlannedConvolution>(problem_, data_, planned));
+      // Both run what was chosen, or tuned, for the first.
+      planned.choose = [first = runs_.front().get()](Direction direction) { return first->plan(direction).choice(); };
+      planned.conv.engine = Engine::automatic;
+      planned.tune = false;
+    }
+  }
+
+  SpeedUpRow measure(Direction direction, const std::function<bool(double)>& go_on) {
+    std::array<PassTimer, 2> timers;
+    for (std::size_t i = 0; i < timers.size(); ++i) timers[i].seconds(*runs_[i], direction);
+    const Protocol protocol{.rounds = o_.rounds, .min_seconds = o_.min_seconds, .max_seconds = o_.max_seconds};
+    const auto seconds = take_turns(
+        timers.size(), protocol, [&](std::size_t i) { return timers[i].seconds(*runs_[i], direction); }, go_on);
+    const auto ratios = quotients(seconds[0], seconds[1]);
+    const auto floor = [&](int threads) { return floor_seconds(problem_, direction, threads, o_.cached_weights); };
+    return {.name = name_,
+            .problem = problem_,
+            .direction = direction,
+            .choice = runs_[0]->plan(direction).choice(),
+            .one = quantile(seconds[0], 0.5),
+            .all = quantile(seconds[1], 0.5),
+            .speed_up = quantile(ratios, 0.5),
+            .low = quantile(ratios, 0.25),
+            .high = quantile(ratios, 0.75),
+            .allowed = floor(1) / floor(o_.threads)};
+  }
+
+ private:
+  const ConvBenchOptions& o_;
+  std::string name_;
+  ConvProblem problem_;
+  ConvData data_;
+  std::vector<std::unique_ptr<PlannedConvolution>> runs_;
+};
+
+std::string summary(const SpeedUpRows& rows) {
+  const auto good =
+      std::count_if(rows.begin(), rows.end(), [](const SpeedUpRow& row) { return row.share() >= wanted; });
+  return fmt::format("{} of {} reach {} of the speed-up that operations and bandwidth allow", good, rows.size(),
+                     wanted);
+}
+
+Json to_json(const ConvBenchOptions& options, const SpeedUpRows& rows) {
+  Json report{{"machine", describe_machine(options.types.front())}, {"speed_ups", Json::array()}};
+  for (const SpeedUpRow& row : rows) {
+    report["speed_ups"].push_back({{"problem", to_string(row.problem)},
+                                   {"name", row.name},
+                                   {"dir", name_of(row.direction)},
+                                   {"layout", name_of(layout_of(row.problem))},
+                                   {"choice", row.choice},
+                                   {"threads", options.threads},
+                                   {"one_s", row.one},
+                                   {"all_s", row.all},
+                                   {"speed_up", row.speed_up},
+                                   {"speed_up_low", row.low},
+                                   {"speed_up_high", row.high},
+                                   {"allowed", row.allowed},
+                                   {"share", row.share()}});
+  }
+  report["summary"] = summary(rows);
+  return report;
+}
+
+void print(const SpeedUpRow& row) {
+  fmt::print("{:9} {:7} {:10} {:>11} {:>11} {:6.2f}  {:13} {:6.2f} {:6.2f}{}\n", name_of(row.direction),
+             name_of(layout_of(row.problem)), row.choice.substr(0, row.choice.find(' ')), time_text(row.one),
+             time_text(row.all), row.speed_up, fmt::format("{:.2f} .. {:.2f}", row.low, row.high), row.allowed,
+             row.share(), row.share() >= wanted ? "" : "  <--");
+  std::fflush(stdout);
+}
+
+class SpeedUps {
+ public:
+  explicit SpeedUps(const ConvBenchOptions& options) : o_(options), file_(o_.json, to_json(o_, rows_)) {}
+
+  int run() {
+    fmt::print("weights {}; allowed is what the floor gains from {} threads\n", o_.cached_weights ? "cached" : "fresh",
+               o_.threads);
+    fmt::print("{:9} {:7} {:10} {:>11} {:>11} {:>8}  {:11} {:>6} {:>6}\n", "dir", "layout", "engine", "1 thread",
+               fmt::format("{} threads", o_.threads), "speed-up", "quartiles", "allowed", "share");
+    for (; at_ < o_.problems.size() && !stop_.pending(); ++at_) {
+      bar_.clear();
+      fmt::print("{}\n", o_.problems[at_].name);
+      for (const Engine engine : o_.engines) {
+        for (const Layout layout : o_.layouts) measure(o_.problems[at_], engine, layout);
+      }
+      if (file_.due()) file_.write(to_json(o_, rows_));
+    }
+    bar_.clear();
+    fmt::print("\n{}\n", summary(rows_));
+    file_.write(to_json(o_, rows_));
+    return stop_.pending() ? interrupted_status : failed_ ? 1 : 0;
+  }
+
+ private:
+  void measure(NamedProblem named, Engine engine, Layout layout) {
+    named.problem.type = o_.types.front();
+    if (stop_.pending() || layout_of(with_layout(named.problem, layout)) != layout) return;
+    try {
+      SpeedUpContest contest(o_, named, engine, layout);
+      for (const Direction direction : o_.directions) {
+        bar_.show(static_cast<double>(at_) / static_cast<double>(o_.problems.size()),
+                  fmt::format("{} {}", named.name, name_of(direction)));
+        rows_.push_back(contest.measure(direction, [&](double) { return !stop_.pending(); }));
+        bar_.clear();
+        print(rows_.back());
+        if (stop_.pending()) return;
+      }
+    } catch (const std::exception& error) {
+      failed_ = true;
+      bar_.clear();
+      fmt::print(stderr, "bench_conv: {}: {}\n", named.name, error.what());
+    }
+  }
+
+  const ConvBenchOptions& o_;
+  SpeedUpRows rows_;
+  const StopRequest stop_;
+  ReportFile file_;
+  ProgressBar bar_;
+  std::size_t at_ = 0;
+  bool failed_ = false;
+};
+
+}  // namespace
+
+int conv_speed_up(const ConvBenchOptions& options) { return SpeedUps(options).run(); }
+
+}  // namespace convolume::bench

@@ -1,0 +1,224 @@
+#include "bench/fft/fft_side_by_side.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "bench/common/contest.hpp"
+#include "bench/common/progress_bar.hpp"
+#include "bench/fft/fft_contestants.hpp"
+#include "bench/fft/fft_report.hpp"
+#include "convolume/cpu.hpp"
+#include "convolume/error.hpp"
+
+namespace convolume::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// One size in one order; times are seconds.
+struct Row {
+  index_t n;
+  fft::Kind kind;
+  fft::Order order;
+  double native = 0, fftw = 0;
+  std::optional<double> patient{};
+  double ratio = 0, ratio_low = 0, ratio_high = 0;  // FFTW's time over ours; quartiles over the rounds
+  double flops = 0, floor_fraction = 0;
+};
+
+using Rows = std::vector<Row>;
+
+/// All orders and FFTW in one contest.
+Rows measure(const FftOptions& options, FftwPlanner& planner, fft::Kind kind, index_t n) {
+  const DataType type = options.types.front();
+  std::vector<std::unique_ptr<Contestant>> contestants;
+  for (const fft::Order order : options.orders) {
+    contestants.push_back(
+        native_contestant({.type = type, .kind = kind, .extent = Extent3::all(n), .order = order}, options.prime));
+  }
+  const bool patient = options.has(Implementation::fftw_patient);
+  contestants.push_back(planner.contestant(kind, n, Implementation::fftw));
+  if (patient) contestants.push_back(planner.contestant(kind, n, Implementation::fftw_patient));
+  Arena arena(std::move(contestants), type, kind == fft::Kind::c2r);
+  const auto seconds = contest(arena, {.rounds = options.rounds, .min_seconds = options.min_seconds});
+
+  Rows rows;
+  const std::size_t fftw = options.orders.size();
+  for (std::size_t i = 0; i < fftw; ++i) {
+    Row row{.n = n, .kind = kind, .order = options.orders[i]};
+    row.native = quantile(seconds[i], 0.5);
+    row.fftw = quantile(seconds[fftw], 0.5);
+    if (patient) row.patient = quantile(seconds[fftw + 1], 0.5);
+    const auto ratios = quotients(seconds[fftw], seconds[i]);
+    row.ratio = row.fftw / row.native;
+    row.ratio_low = quantile(ratios, 0.25);
+    row.ratio_high = quantile(ratios, 0.75);
+    row.flops = nominal_flops(kind, std::pow(static_cast<double>(n), 3));
+    row.floor_fraction = floor_seconds(kind, type, n) / row.native;
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+void print_header(const FftOptions& options) {
+  fmt::print("{:>5}  {:12} {:8} {:>11} {:>11}{} {:>8} {:>8} {:>7}  {:14} {:>6}\n", "N", "kind", "order", "native",
+             "FFTW", options.has(Implementation::fftw_patient) ? "     patient" : "", "GFLOP/s", "FFTW's", "ratio",
+             "quartiles", "floor");
+}
+
+void print(const Row& row) {
+  fmt::print("{:5}  {:12} {:8} {:>11} {:>11}{} {:8.2f} {:8.2f} {:7.3f}  {:14} {:4.0f} %\n", row.n, name_of(row.kind),
+             name_of(row.order), time_text(row.native), time_text(row.fftw),
+             row.patient ? fmt::format(" {:>11}", time_text(*row.patient)) : "", 1e-9 * row.flops / row.native,
+             1e-9 * row.flops / row.fftw, row.ratio, fmt::format("{:.3f} .. {:.3f}", row.ratio_low, row.ratio_high),
+             100 * row.floor_fraction);
+  std::fflush(stdout);
+}
+
+/// Geometric means by class of size.
+struct Means {
+  Mean all, smooth, prime;
+  void add(index_t n, double value) {
+    all.add(value);
+    if (is_smooth(n)) smooth.add(value);
+    if (is_large_prime(n)) prime.add(value);
+  }
+  Json json() const { return {{"all", all.json()}, {"smooth", smooth.json()}, {"prime", prime.json()}}; }
+  std::string text() const {
+    return fmt::format("all {}, smooth {}, prime {}", all.text("sizes"), smooth.text("sizes"), prime.text("sizes"));
+  }
+};
+
+Means ratio_means(const Rows& rows) {
+  Means means;
+  for (const Row& row : rows) means.add(row.n, row.ratio);
+  return means;
+}
+
+Rows select(const Rows& rows, fft::Kind kind, fft::Order order) {
+  Rows selected;
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(selected),
+               [&](const Row& row) { return row.kind == kind && row.order == order; });
+  return selected;
+}
+
+/// Time in natural order over time in rotated order, where both were measured.
+Means order_means(const Rows& rows, fft::Kind kind) {
+  Means means;
+  const Rows natural = select(rows, kind, fft::Order::natural), rotated = select(rows, kind, fft::Order::rotated);
+  for (std::size_t i = 0; i < std::min(natural.size(), rotated.size()); ++i) {
+    means.add(natural[i].n, natural[i].native / rotated[i].native);
+  }
+  return means;
+}
+
+std::string ratio_text(const Row& row) {
+  return fmt::format("{:.3f} ({:.3f} .. {:.3f})", row.ratio, row.ratio_low, row.ratio_high);
+}
+
+void print_summary(const FftOptions& options, const Rows& rows) {
+  fmt::print("\nFFTW's time over ours, geometric means over sizes:\n");
+  for (const fft::Kind kind : options.kinds) {
+    for (const fft::Order order : options.orders) {
+      const Rows selected = select(rows, kind, order);
+      if (selected.empty()) continue;
+      fmt::print("{} {}: {}\n", name_of(kind), name_of(order), ratio_means(selected).text());
+      const auto worst = std::min_element(selected.begin(), selected.end(),
+                                          [](const Row& a, const Row& b) { return a.ratio < b.ratio; });
+      fmt::print("  worst: N = {} with {}\n", worst->n, ratio_text(*worst));
+      for (const Row& row : selected) {
+        if (row.n != 256) continue;
+        fmt::print("  N = 256: {}, {:.2f} GFLOP/s, {:.0f} % of the floor's speed\n", ratio_text(row),
+                   1e-9 * row.flops / row.native, 100 * row.floor_fraction);
+      }
+    }
+    const Means orders = order_means(rows, kind);
+    if (orders.all.count() > 0)
+      fmt::print("{}, time in natural over rotated order: {}\n", name_of(kind), orders.text());
+  }
+}
+
+Json to_json(const FftOptions& options, const Row& row) {
+  Json json{{"n", row.n},
+            {"kind", name_of(row.kind)},
+            {"order", name_of(row.order)},
+            {"precision", precision_name(options.types.front())},
+            {"simd", simd_target()},
+            {"algorithm", name_of(options.prime)},
+            {"native_s", row.native},
+            {"fftw_s", row.fftw}};
+  if (row.patient) json["fftw_patient_s"] = *row.patient;
+  json.update(Json{{"ratio", row.ratio},
+                   {"ratio_low", row.ratio_low},
+                   {"ratio_high", row.ratio_high},
+                   {"gflops", 1e-9 * row.flops / row.native},
+                   {"fftw_gflops", 1e-9 * row.flops / row.fftw},
+                   {"floor_fraction", row.floor_fraction}});
+  return json;
+}
+
+Json to_json(const FftOptions& options, const Rows& rows) {
+  Json report{{"machine", describe_fft_machine(options.types.front())}, {"results", Json::array()}};
+  for (const Row& row : rows) report["results"].push_back(to_json(options, row));
+  report["geomean"] = ratio_means(rows).json();
+  Json by = Json::object(), natural = Json::object();
+  for (const fft::Kind kind : options.kinds) {
+    for (const fft::Order order : options.orders) {
+      by[name_of(kind) + " " + name_of(order)] = ratio_means(select(rows, kind, order)).json();
+    }
+    const Means orders = order_means(rows, kind);
+    if (orders.all.count() > 0) natural[name_of(kind)] = orders.json();
+  }
+  report["geomean_by"] = by;
+  if (!natural.empty()) report["natural_over_rotated"] = natural;
+  return report;
+}
+
+/// Relative cost of a size, for the progress bar: the least time that a contest takes, and the transforms.
+double work(const FftOptions& options, index_t n) {
+  return options.min_seconds + 1e-7 * options.rounds * std::pow(static_cast<double>(n), 3);
+}
+
+}  // namespace
+
+int side_by_side(const FftOptions& options) {
+  if (!options.has(Implementation::native) || !options.has(Implementation::fftw)) {
+    throw InvalidArgument("--side-by-side compares native with fftw; name both in --impl");
+  }
+  if (options.has(Implementation::algorithm2)) throw InvalidArgument("--side-by-side does not measure algorithm2");
+  Rows rows;
+  const StopRequest stop;
+  ReportFile file(options.json, to_json(options, rows));
+  FftwPlanner planner(options.types.front(), options.fftw_wisdom);
+  ProgressBar bar;
+  double total = 0, done = 0;
+  for (const index_t n : options.sizes) total += work(options, n) * static_cast<double>(options.kinds.size());
+  print_header(options);
+  for (const fft::Kind kind : options.kinds) {
+    for (const index_t n : options.sizes) {
+      if (stop.pending()) break;
+      bar.show(done / total, fmt::format("{} N = {}", name_of(kind), n));
+      done += work(options, n);
+      try {
+        const Rows measured = measure(options, planner, kind, n);
+        bar.clear();
+        for (const Row& row : measured) print(row);
+        rows.insert(rows.end(), measured.begin(), measured.end());
+      } catch (const Unsupported& error) {
+        bar.clear();
+        fmt::print(stderr, "bench_fft: N = {} left out: {}\n", n, error.what());
+      }
+      if (file.due()) file.write(to_json(options, rows));
+    }
+  }
+  bar.clear();
+  if (!rows.empty()) print_summary(options, rows);
+  file.write(to_json(options, rows));
+  return stop.pending() ? interrupted_status : 0;
+}
+
+}  // namespace convolume::bench

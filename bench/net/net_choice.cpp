@@ -1,0 +1,115 @@
+#include "bench/net/net_choice.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "bench/common/support.hpp"
+#include "convolume/error.hpp"
+#include "nets/net_shapes.hpp"
+
+namespace convolume::bench {
+namespace {
+
+constexpr double gib = 1u << 30;
+
+/// Bytes that a call holds at most, by the plans of the net: an estimate to choose an extent by.
+double estimated_bytes(const nets::NetSpec& spec, const NetContestOptions& o, bool cache, Work work) {
+  const bool training = work == Work::training;
+  const nets::NetShapes shapes = nets::infer_shapes(spec, spec.patch);
+  double kept = 0, transient = 0;
+  for (std::size_t i = 0; i < spec.nodes.size(); ++i) {
+    const auto batch = static_cast<double>(spec.training.batch);
+    const nets::NodeShape& shape = shapes.nodes[i];
+    // Outputs and their gradients.
+    kept += (training ? 2 : 1) * sizeof(float) * batch * static_cast<double>(shape.channels * shape.extent.volume());
+    const auto* conv = std::get_if<nets::ConvNode>(&spec.nodes[i].kind);
+    if (conv == nullptr) continue;
+    const auto problem =
+        nets::conv_problem(spec, spec.nodes[i], *conv, spec.training.batch, shapes.of(spec.nodes[i].inputs[0]));
+    // Weights with gradient and moments of the optimiser.
+    kept += (training ? 4 : 1) * sizeof(float) * static_cast<double>(problem.w_shape().elements());
+    // The layout of spectra does not depend on who computes them.
+    double layer = 0;
+    for (const CacheCost& one :
+         ConvPlan::make(problem, {.engine = engine_of(o.engine), .cache_spectra = cache}).caches()) {
+      const auto bytes = static_cast<double>(one.bytes);
+      if (one.name == "dy_hat" && !training) continue;
+      if (one.kept && (one.name == "w_hat" || (one.name == "x_hat" && training))) {
+        kept += bytes;
+      } else if (one.name != "w_hat") {
+        layer += bytes;
+      }
+    }
+    transient = std::max(transient, 2 * layer);
+  }
+  return kept + transient;
+}
+
+double estimated_gib(const nets::NetSpec& spec, const NetContestOptions& o) {
+  double bytes = 0;
+  for (const bool cache : o.caches) {
+    for (const Work work : o.works) {
+      bytes += static_cast<double>(o.backends.size() * o.memory.size() * o.hardened.size()) *
+               estimated_bytes(spec, o, cache, work);
+    }
+  }
+  constexpr double rounding = 1.1;  // of blocks to size classes, and what is not worth a term
+  return rounding * bytes / gib;
+}
+
+nets::NetSpec width_depth_net(const NetContestOptions& o, index_t width, index_t extent) {
+  std::vector<std::string> overrides = o.overrides;
+  for (const auto& [key, value] : {std::pair<const char*, index_t>{"generator.width", width},
+                                   {"generator.depth", o.depth},
+                                   {"generator.kernel", o.kernel},
+                                   {"input.patch", extent}}) {
+    overrides.push_back(fmt::format("{}={}", key, value));
+  }
+  return nets::load_net(CONVOLUME_ZOO "/width_depth.toml", overrides);
+}
+
+[[noreturn]] void refuse_memory(const nets::NetSpec& spec, const NetContestOptions& o, const char* remedy) {
+  throw InvalidArgument(
+      fmt::format("{} of {} voxels needs about {:.1f} GiB for {} contestants, --memory-budget allows {}; {}", spec.name,
+                  to_string(spec.patch), estimated_gib(spec, o),
+                  o.backends.size() * o.caches.size() * o.memory.size() * o.hardened.size(), o.memory_gib, remedy));
+}
+
+/// The net of this width whose contestants fit into memory together.
+nets::NetSpec width_depth_net(const NetContestOptions& o, index_t width) {
+  const index_t smallest = o.depth * (o.kernel - 1) + 1;  // one voxel of output
+  if (o.extent && *o.extent < smallest) {
+    throw InvalidArgument(fmt::format("--extent {}: {} layers of kernel {} leave nothing of it; use at least {}",
+                                      *o.extent, o.depth, o.kernel, smallest));
+  }
+  constexpr index_t largest = 48;
+  index_t extent = o.extent.value_or(std::max(largest, smallest));
+  nets::NetSpec spec = width_depth_net(o, width, extent);
+  while (estimated_gib(spec, o) > o.memory_gib) {
+    if (o.extent) refuse_memory(spec, o, "use a smaller --extent, fewer contestants, or more");
+    if (extent == smallest) refuse_memory(spec, o, "use fewer contestants or more");
+    spec = width_depth_net(o, width, --extent);
+  }
+  return spec;
+}
+
+}  // namespace
+
+std::vector<nets::NetSpec> make_nets(const NetContestOptions& o) {
+  std::vector<nets::NetSpec> specs;
+  for (const std::string& file : o.nets) {
+    specs.push_back(nets::load_net(file, o.overrides));
+    if (estimated_gib(specs.back(), o) > o.memory_gib) {
+      refuse_memory(specs.back(), o, "use a smaller patch, fewer contestants, or more");
+    }
+  }
+  if (!o.nets.empty()) return specs;
+  for (const index_t width : o.widths) {
+    specs.push_back(width_depth_net(o, width));
+    specs.back().name = fmt::format("{} x {} of {}", width, o.depth, to_string(Extent3::all(o.kernel)));
+  }
+  return specs;
+}
+
+}  // namespace convolume::bench

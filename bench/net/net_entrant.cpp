@@ -1,0 +1,79 @@
+#include "bench/net/net_entrant.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "bench/common/contest.hpp"
+#include "bench/common/support.hpp"
+#include "bench/net/resident_peak.hpp"
+
+namespace convolume::bench {
+namespace {
+
+constexpr auto idle = std::chrono::milliseconds(50);  // as in torch_net.py
+
+}  // namespace
+
+double NetEntrant::median() const { return quantile(seconds, 0.5); }
+double NetEntrant::low() const { return quantile(seconds, 0.25); }
+double NetEntrant::high() const { return quantile(seconds, 0.75); }
+
+std::string to_string(const Way& way) {
+  return fmt::format("{}, cache {}, {}{}", name_of(way.backend), name_of_cache(way.cache), name_of(way.memory),
+                     checks_of(way));
+}
+
+void OurNet::prepare() {
+  const nets::NetworkOptions options{
+      .engine = engine_of(o_.engine),
+      .memory_budget = 0,
+      .fft = {.backend = way_.backend, .rigor = way_.backend == fft::Backend::native ? fft::Rigor::estimate : o_.rigor},
+      .cache_spectra = way_.cache,
+      .memory_mode = way_.memory};
+  const ResidentPeak resident;
+  net_ = MeasuredNet::make(work(), spec_, options, o_.threads, o_.scheduling, {.hardened = way_.hardened});
+  net_->call();
+  net_->forget_peak();
+  net_->call();
+  resident_bytes_ = resident.beyond();
+}
+
+double OurNet::sample() {
+  if (rest_) {
+    std::this_thread::sleep_for(idle);
+    net_->call();
+  }
+  const TransformCounts before = net_->transforms();
+  trace_->clear();
+  net_->record(trace_.get());
+  const Stopwatch watch;
+  losses_.push_back(net_->call());
+  const double taken = watch.seconds();
+  net_->record(nullptr);
+  transforms_ = net_->transforms() - before;
+  phases_.push_back(phases_of(trace_->events(), net_->convolutions(), transforms_, taken, o_.threads));
+  return taken;
+}
+
+std::string OurNet::name() const { return fmt::format("{}, {}", name_of(work()), to_string(way_)); }
+
+double TorchEntrant::sample() {
+  const TorchNet::Call call = net_->call(work());
+  // A process has one peak: that of an inference is the one before any training.
+  if (work() == Work::training || !resident_bytes_) resident_bytes_ = call.peak_bytes;
+  return call.seconds;
+}
+
+const char* checks_of(const Way& way) { return !way.hardened ? "" : *way.hardened ? ", hardened" : ", plain"; }
+
+const char* name_of_cache(bool cache) { return cache ? "on" : "off"; }
+
+const std::string& name_of(fft::Backend backend) {
+  const auto& names = backend_names();
+  return std::find_if(names.begin(), names.end(), [&](const auto& name) { return name.second == backend; })->first;
+}
+
+}  // namespace convolume::bench

@@ -1,0 +1,374 @@
+#include "bench/net/net_side_by_side.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "bench/common/contest.hpp"
+#include "bench/common/progress_bar.hpp"
+#include "bench/fft/fft_report.hpp"
+#include "bench/net/net_choice.hpp"
+#include "bench/net/net_entrant.hpp"
+#include "convolume/error.hpp"
+#include "core/files.hpp"
+
+namespace convolume::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double mib = 1u << 20;
+constexpr std::array torch_formats{"contiguous", "channels_last_3d"};
+
+std::int64_t total(const TransformCounts& c) { return c.input + c.weights + c.gradient + c.inverse; }
+
+/// How many times longer one entrant takes than another one: the ratio of medians and quartiles over the rounds.
+struct Ratio {
+  std::string what;
+  Work work;
+  double ratio, low, high;
+
+  Ratio(const std::string& name, const NetEntrant& slow, const NetEntrant& fast)
+      : what(fmt::format("{}, {}", name, name_of(fast.work()))),
+        work(fast.work()),
+        ratio(slow.median() / fast.median()) {
+    const auto all = quotients(slow.seconds, fast.seconds);
+    low = quantile(all, 0.25);
+    high = quantile(all, 0.75);
+  }
+  Json json() const {
+    return {{"what", what}, {"work", name_of(work)}, {"ratio", ratio}, {"ratio_low", low}, {"ratio_high", high}};
+  }
+};
+
+class NetContest {
+ public:
+  /// `said` holds what was told about earlier nets and need not be told again.
+  NetContest(const NetContestOptions& options, const nets::NetSpec& spec, std::set<std::string>& said)
+      : o_(options), spec_(spec), said_(said), shapes_(nets::infer_shapes(spec, spec.patch)) {
+    for (const Work work : o_.works) {
+      for (const fft::Backend backend : o_.backends) {
+        for (const bool cache : o_.caches) {
+          for (const nets::MemoryMode memory : o_.memory) {
+            for (const auto hardened : o_.hardened) {
+              const Way way{backend, cache, memory, hardened};
+              ours_.push_back(std::make_unique<OurNet>(work, way, o_.torch, o_, spec_));
+            }
+          }
+        }
+      }
+    }
+  }
+
+  void run(ProgressBar& bar, const StopRequest& stop) {
+    // Before ours hold memory, which is what PyTorch lacks first.
+    for (const char* format : torch_formats) {
+      if (o_.torch) add_torch(format, bar);
+    }
+    // The first iteration has no update and fills the allocator.
+    for (const auto& one : ours_) {
+      bar.show(0, fmt::format("{}: plans and first call, {}", title(), one->name()));
+      one->prepare();
+    }
+    std::vector<NetEntrant*> all;
+    for (const auto& one : ours_) all.push_back(one.get());
+    for (const auto& one : torch_) all.push_back(one.get());
+    auto seconds = take_turns(
+        all.size(), {.rounds = o_.rounds, .min_seconds = o_.min_seconds},
+        [&](std::size_t i) { return all[i]->sample(); },
+        [&](double share) {
+          bar.show(share, title());
+          return !stop.pending();
+        });
+    for (std::size_t i = 0; i < all.size(); ++i) all[i]->seconds = std::move(seconds[i]);
+    bar.clear();
+    check_losses();
+  }
+
+  std::string title() const {
+    return fmt::format("{}, {} voxels in, {} out", spec_.name, to_string(spec_.patch),
+                       to_string(shapes_.output().extent));
+  }
+  const std::string& torch_version() const { return torch_version_; }
+
+  void print() const {
+    fmt::print("\n{}, batch {}, {} thread{}, {} rounds\n", title(), spec_.training.batch, o_.threads,
+               o_.threads == 1 ? "" : "s", ours_.front()->seconds.size());
+    fmt::print("{:9} {:32} {:>10}  {:19} {:>10} {:>8} {:>9} {:>9}\n", "", "", "ms", "quartiles", "voxels/s", "GFLOP/s",
+               "peak MiB", "resident");
+    for (const Work work : o_.works) {
+      for (const auto& one : ours_) {
+        if (one->work() == work) print_row(*one, to_string(one->way()), mebibytes(one->peak_bytes()));
+      }
+      for (const auto& one : torch_) {
+        if (one->work() == work) print_row(*one, one->name(), "");
+      }
+    }
+    print_phases();
+    for (const Ratio& r : ratios()) fmt::print("{}: {:.3f} ({:.3f} .. {:.3f})\n", r.what, r.ratio, r.low, r.high);
+    std::fflush(stdout);
+  }
+
+  void add_to(Json& report) const {
+    for (const auto& one : ours_) report["results"].push_back(row_of(*one));
+    for (const auto& one : torch_) {
+      Json row = net_json();
+      row.update(Json{{"peer", "torch"},
+                      {"version", torch_version_},
+                      {"memory_format", one->format()},
+                      {"faster", one.get() == faster_torch(one->work())}});
+      row.update(common_json(*one));
+      report["peers"].push_back(row);
+    }
+    for (const Ratio& r : ratios()) {
+      Json row = net_json();
+      row.update(r.json());
+      report["ratios"].push_back(row);
+    }
+  }
+
+  void add_to(std::vector<TracedProcess>& trace) const {
+    for (const auto& one : ours_) trace.push_back({spec_.name + ", " + one->name(), one->last_call()});
+  }
+
+ private:
+  void add_torch(const std::string& format, ProgressBar& bar) {
+    bar.show(0, fmt::format("{}: PyTorch, {}", title(), format));
+    std::string who = "PyTorch";
+    std::vector<std::unique_ptr<TorchEntrant>> made;
+    try {
+      const auto net = std::make_shared<TorchNet>(spec_, format, o_.threads);
+      who = fmt::format("{}: PyTorch, {},", spec_.name, format);
+      // Inference first: afterwards its peak of memory could not be told from that of training.
+      for (const Work work : {Work::inference, Work::training}) {
+        if (std::find(o_.works.begin(), o_.works.end(), work) == o_.works.end()) continue;
+        made.push_back(std::make_unique<TorchEntrant>(work, format, net));
+        made.back()->prepare();
+      }
+      torch_version_ = net->version();
+    } catch (const Unsupported& error) {
+      const std::string note = fmt::format("{} left out: {}\n", who, error.what());
+      bar.clear();
+      if (said_.insert(note).second) fmt::print("{}", note);
+      return;
+    }
+    for (auto& one : made) torch_.push_back(std::move(one));
+  }
+
+  static std::string mebibytes(std::size_t bytes) { return fmt::format("{:.1f}", static_cast<double>(bytes) / mib); }
+
+  /// What was asked of memory is known of ours alone.
+  void print_row(const NetEntrant& one, const std::string& name, const std::string& peak) const {
+    fmt::print("{:9} {:32} {:10.2f}  {:19} {:10.3g} {:8.1f} {:>9} {:>9}\n", name_of(one.work()), name,
+               1e3 * one.median(), fmt::format("{:.2f} .. {:.2f}", 1e3 * one.low(), 1e3 * one.high()),
+               voxels() / one.median(), 1e-9 * flops(one.work()) / one.median(), peak, mebibytes(one.resident_bytes()));
+  }
+
+  void print_phases() const {
+    fmt::print("{:42} {:^31}  {:^49}\n{:42} {:>7} {:>7} {:>7} {:>7}  {:>9} {:>9} {:>9} {:>9} {:>9}\n", "",
+               "transforms of", "ms of all threads together", "", "x", "w", "dy", "inverse", "transform", "product",
+               "inverse", "ops", "other");
+    for (const auto& one : ours_) {
+      const TransformCounts& t = one->transforms();
+      const Phases p = one->phases();
+      fmt::print("{:9} {:32} {:7} {:7} {:7} {:7}  {:9.2f} {:9.2f} {:9.2f} {:9.2f} {:9.2f}\n", name_of(one->work()),
+                 to_string(one->way()), t.input, t.weights, t.gradient, t.inverse, 1e3 * p.transform, 1e3 * p.product,
+                 1e3 * p.inverse, 1e3 * p.ops, 1e3 * p.other);
+    }
+  }
+
+  Json net_json() const {
+    const Extent3& out = shapes_.output().extent;
+    return {{"net", spec_.name},
+            {"input", {spec_.patch.z, spec_.patch.y, spec_.patch.x}},
+            {"output", {out.z, out.y, out.x}},
+            {"batch", spec_.training.batch},
+            {"threads", o_.threads},
+            {"rounds", ours_.front()->seconds.size()}};
+  }
+
+  Json common_json(const NetEntrant& one) const {
+    return {{"work", name_of(one.work())},
+            {"seconds", one.median()},
+            {"seconds_low", one.low()},
+            {"seconds_high", one.high()},
+            {"voxels_per_second", voxels() / one.median()},
+            {"gflops", 1e-9 * flops(one.work()) / one.median()},
+            {"resident_bytes", one.resident_bytes()}};
+  }
+
+  Json row_of(const OurNet& one) const {
+    const TransformCounts& t = one.transforms();
+    const Phases p = one.phases();
+    Json row = net_json();
+    row.update(Json{{"backend", name_of(one.way().backend)},
+                    {"cache", name_of_cache(one.way().cache)},
+                    {"memory", name_of(one.way().memory)}});
+    if (one.way().hardened) row["hardened"] = *one.way().hardened;
+    row.update(common_json(one));
+    row.update(Json{{"peak_bytes", one.peak_bytes()},
+                    {"transforms_input", t.input},
+                    {"transforms_weights", t.weights},
+                    {"transforms_gradient", t.gradient},
+                    {"transforms_inverse", t.inverse},
+                    {"transforms", total(t)},
+                    {"transform_share", (p.transform + p.inverse) / (o_.threads * one.median())},
+                    {"transform_seconds", p.transform},
+                    {"product_seconds", p.product},
+                    {"inverse_seconds", p.inverse},
+                    {"ops_seconds", p.ops},
+                    {"other_seconds", p.other},
+                    {"tasks", one.net().graph().size()}});
+    return row;
+  }
+
+  double voxels() const { return ours_.front()->net().output_voxels(); }
+  double flops(Work work) const {
+    return (*std::find_if(ours_.begin(), ours_.end(), [&](const auto& one) { return one->work() == work; }))
+        ->net()
+        .flops();
+  }
+
+  const OurNet* find(Work work, const Way& way) const {
+    const auto found = std::find_if(ours_.begin(), ours_.end(),
+                                    [&](const auto& one) { return one->work() == work && one->way() == way; });
+    return found == ours_.end() ? nullptr : found->get();
+  }
+
+  /// In the memory format that suits this net; nothing where PyTorch does not take part.
+  const TorchEntrant* faster_torch(Work work) const {
+    const TorchEntrant* faster = nullptr;
+    for (const auto& one : torch_) {
+      if (one->work() == work && (faster == nullptr || one->median() < faster->median())) faster = one.get();
+    }
+    return faster;
+  }
+
+  std::vector<Ratio> ratios() const {
+    std::vector<Ratio> all;
+    const auto compare = [&](const OurNet& fast, const Way& slower, const std::string& what) {
+      const OurNet* slow = find(fast.work(), slower);
+      if (slow != nullptr && slow != &fast) all.emplace_back(what, *slow, fast);
+    };
+    for (const auto& one : ours_) {
+      const Way& way = one->way();
+      if (way.backend == fft::Backend::native) {
+        compare(*one, {fft::Backend::fftw, way.cache, way.memory, way.hardened},
+                fmt::format("FFTW's time over native, cache {}", name_of_cache(way.cache)));
+      }
+      if (way.cache) {
+        compare(*one, {way.backend, false, way.memory, way.hardened},
+                fmt::format("time without over with caching, {}", name_of(way.backend)));
+      }
+      if (way.memory == nets::MemoryMode::arena) {
+        for (const auto memory : {nets::MemoryMode::slab, nets::MemoryMode::apart}) {
+          compare(*one, {way.backend, way.cache, memory, way.hardened},
+                  fmt::format("time of {} over arena, {}{}", name_of(memory), name_of(way.backend), checks_of(way)));
+        }
+      }
+      if (way.hardened == false) {
+        compare(*one, {way.backend, way.cache, way.memory, true},
+                fmt::format("time of hardened over plain memory, {}, {}", name_of(way.memory), name_of(way.backend)));
+      }
+      if (const TorchEntrant* torch = faster_torch(one->work())) {
+        all.emplace_back(fmt::format("PyTorch's time ({}) over ours ({})", torch->format(), to_string(way)), *torch,
+                         *one);
+      }
+    }
+    return all;
+  }
+
+  /// All contestants train the same net on the same patches. With one backend neither caching nor memory changes a bit;
+  /// backends round differently.
+  void check_losses() const {
+    const OurNet& front = *ours_.front();
+    for (const auto& one : ours_) {
+      if (one->work() != Work::training) continue;
+      const OurNet& same =
+          *find(Work::training, {one->way().backend, o_.caches.front(), o_.memory.front(), o_.hardened.front()});
+      const OurNet& first = *find(Work::training, front.way());
+      const double loss = one->losses().front(), expected = first.losses().front();
+      if (one->losses() == same.losses() && std::abs(loss - expected) <= 1e-3 * std::abs(expected)) continue;
+      throw NumericalError(fmt::format("{}: the loss of {} is {:.9g}, that of {} is {:.9g}", title(), one->name(), loss,
+                                       first.name(), expected));
+    }
+  }
+
+  const NetContestOptions& o_;
+  const nets::NetSpec& spec_;
+  std::set<std::string>& said_;
+  nets::NetShapes shapes_;
+  std::vector<std::unique_ptr<OurNet>> ours_;
+  std::vector<std::unique_ptr<TorchEntrant>> torch_;
+  std::string torch_version_{};
+};
+
+/// Runnable threads over the last minute, by which a report tells whether the machine was ours alone.
+double load_average() {
+  double load = 0;
+  return getloadavg(&load, 1) == 1 ? load : 0;
+}
+
+/// PyTorch's OpenMP threads spin while they wait for each other. Beside other work that made a net take three times as
+/// long on two processors, which would flatter us.
+void warn_of_load(double load) {
+  constexpr double quiet = 0.5;
+  if (load < quiet || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  fmt::print(
+      "The load average is {:.1f}: beside other work PyTorch loses most. Wait for the machine to be idle, or set "
+      "OMP_WAIT_POLICY=passive in the environment.\n",
+      load);
+}
+
+}  // namespace
+
+const std::map<std::string, fft::Backend>& backend_names() {
+  static const std::map<std::string, fft::Backend> names{{"native", fft::Backend::native},
+                                                         {"fftw", fft::Backend::fftw}};
+  return names;
+}
+
+const std::map<std::string, fft::Rigor>& rigor_names() {
+  static const std::map<std::string, fft::Rigor> names{
+      {"estimate", fft::Rigor::estimate}, {"measure", fft::Rigor::measure}, {"patient", fft::Rigor::patient}};
+  return names;
+}
+
+int net_side_by_side(const NetContestOptions& options) {
+  const std::vector<nets::NetSpec> specs = make_nets(options);
+  Json report{{"machine", describe_fft_machine(DataType::f32)},
+              {"engine", options.engine},
+              {"results", Json::array()},
+              {"peers", Json::array()},
+              {"ratios", Json::array()}};
+  const double load = load_average();
+  report["machine"]["load_average"] = load;
+  if (options.torch) warn_of_load(load);
+  std::vector<TracedProcess> trace;
+  std::set<std::string> said;
+  if (!options.trace.empty()) write_file_atomically(options.trace, chrome_trace(trace));  // fails now or never
+  const StopRequest stop;
+  ReportFile file(options.json, report);
+  ProgressBar bar;
+  for (const nets::NetSpec& spec : specs) {
+    if (stop.pending()) break;
+    NetContest contest(options, spec, said);
+    contest.run(bar, stop);
+    contest.print();
+    contest.add_to(report);
+    if (!contest.torch_version().empty()) report["machine"]["torch"] = contest.torch_version();
+    file.write(report);
+    if (options.trace.empty()) continue;
+    contest.add_to(trace);
+    write_file_atomically(options.trace, chrome_trace(trace));
+  }
+  return stop.pending() ? interrupted_status : 0;
+}
+
+}  // namespace convolume::bench

@@ -1,0 +1,171 @@
+// What the scheduler costs: graphs of empty tasks, by themselves or side by side with oneTBB.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "bench/common/support.hpp"
+#include "bench/scheduler/order_contest.hpp"
+#include "bench/scheduler/scheduler_side_by_side.hpp"
+#include "bench/scheduler/task_runners.hpp"
+#include "convolume/cpu.hpp"
+#include "convolume/scheduler.hpp"
+
+namespace convolume::bench {
+namespace {
+
+constexpr const char* description =
+    "Graphs of empty tasks: a chain, fans (a task, many after it, one after those), random layers, and the graph of a\n"
+    "training iteration of every net that --net names, its tasks emptied.\n\n"
+    "Without --side-by-side each benchmark runs a graph on ours alone; ns/task is wall time x threads over tasks.\n"
+    "second_worker is how long after the begin of a run the second worker has its first task, after a rest.\n\n"
+    "With --side-by-side, or any option of it, the same graph runs on ours, on a tbb::flow::graph of continue_nodes,\n"
+    "and on a tbb::task_group, whose tasks count predecessors and run the first task that they make ready themselves.\n"
+    "All are built before and run again and again, in turns, another one first in each round. Medians and quartiles\n"
+    "over the rounds are printed; ratios are of the same round.\n\n"
+    "With --orders the tasks of a training iteration of each net do their work, and are taken in several orders: "
+    "first\n"
+    "come, last come, by priority (the costliest path to the end) with all updates first, last, or forced by the task\n"
+    "that needs them, the latter also with what gives memory back last in place of first, and with a barrier after\n"
+    "each layer; TaskGraph's is by priority with forced updates. Each runs\n"
+    "once untimed and once timed, in turns. Peaks are the most bytes of tensors, spectra and scratch that a net held\n"
+    "that ran in that order alone. Speed-ups are those of list scheduling in the same order, each task taking as long\n"
+    "as on the threads measured. --scratch-budget adds TaskGraph with admission by memory.";
+
+void measure(benchmark::State& state, const TaskShape& shape, int threads) {
+  const auto runner = runner_kinds().front().make(
+      shape, [](TaskId) {}, threads);
+  runner->run();
+  const Stopwatch watch;
+  for (auto _ : state) runner->run();
+  state.counters["ns/task"] = 1e9 * watch.seconds() * threads / static_cast<double>(shape.tasks.size()) /
+                              static_cast<double>(state.iterations());
+}
+
+/// Two tasks, each longer than a helper should take to come; the later begin counts. The caller works for a while
+/// after the rest, as a program would that computes what it runs a graph on.
+void measure_second_worker(benchmark::State& state) {
+  Scheduler scheduler(2);
+  TaskGraph graph;
+  std::array<double, 2> begin{};
+  Stopwatch watch;
+  const auto work = [](double seconds) {
+    for (const Stopwatch busy; busy.seconds() < seconds;) {
+    }
+  };
+  for (double& mine : begin) {
+    graph.add({.name = "long"}, [&] {
+      mine = watch.seconds();
+      work(5e-3);
+    });
+  }
+  for (auto _ : state) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(state.range(0)));
+    work(1e-3);
+    watch = {};
+    graph.run(scheduler);
+    state.SetIterationTime(std::max(begin[0], begin[1]));
+  }
+}
+
+void add_second_worker() {
+  if (available_cpus() < 2) return;
+  benchmark::RegisterBenchmark("second_worker/rest_ms", measure_second_worker)
+      ->Arg(0)
+      ->Arg(20)
+      ->Iterations(21)
+      ->Unit(benchmark::kMicrosecond)
+      ->UseManualTime();
+}
+
+void add(const SchedulerContestOptions& options) {
+  for (const TaskShape& shape : shapes(options)) {
+    for (const int threads : options.threads) {
+      benchmark::RegisterBenchmark(fmt::format("{}/threads:{}", shape.name, threads).c_str(),
+                                   [shape, threads](benchmark::State& state) {
+                                     try {
+                                       measure(state, shape, threads);
+                                     } catch (const std::exception& error) {
+                                       fail(state, error.what());
+                                     }
+                                   })
+          ->Unit(benchmark::kMicrosecond)
+          ->MeasureProcessCPUTime()
+          ->UseRealTime();
+    }
+  }
+}
+
+OrderContestOptions orders_of(const SchedulerContestOptions& o, const std::string& engine,
+                              std::vector<double> scratch_mib) {
+  return {.nets = o.nets,
+          .overrides = o.overrides,
+          .engine = engine,
+          .threads = o.threads,
+          .scratch_mib = std::move(scratch_mib),
+          .rounds = o.rounds,
+          .min_seconds = o.min_seconds,
+          .json = o.json};
+}
+
+int run_scheduler(int argc, char** argv) {
+  SchedulerContestOptions options;
+  std::string engine = "automatic";
+  std::vector<double> scratch_mib;
+  bool side_by_side = false, orders = false;
+  CLI::App app(description, "bench_scheduler");
+  app.add_option("--net", options.nets, "Net descriptions (TOML)")->check(CLI::ExistingFile)->option_text("FILE ...");
+  app.add_option("--set", options.overrides, "table.key=value on top of each description, may be repeated")
+      ->option_text("KEY=VALUE ...");
+  app.add_option("--threads", options.threads, "Numbers of threads, separated by commas")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024))
+      ->option_text("NUMBERS [1,2]");
+  app.add_flag("--side-by-side", side_by_side, "Compare with oneTBB, in turn");
+  app.add_flag("--orders", orders, "Compare orders of the tasks of nets, in turn");
+  app.add_option("--engine", engine, "With --orders: automatic, fft_tiled, fft_volume, direct or reference")
+      ->check(CLI::IsMember({"automatic", "fft_tiled", "fft_volume", "direct", "reference"}))
+      ->option_text("NAME [automatic]");
+  app.add_option("--scratch-budget", scratch_mib, "With --orders: MiB of scratch, separated by commas")
+      ->delimiter(',')
+      ->check(CLI::Range(0.001, 1048576.0))
+      ->option_text("NUMBERS");
+  app.add_option("--rounds", options.rounds, "Least number of rounds")
+      ->check(CLI::Range(1, 100000))
+      ->option_text("NUMBER [21]");
+  app.add_option("--min-seconds", options.min_seconds, "Least time of all rounds of a graph together")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->option_text("NUMBER [0.5]");
+  app.add_option("--json", options.json, "Write the results there")->option_text("FILE");
+  app.final_callback([&] {
+    for (const char* flag : {"--rounds", "--min-seconds", "--json"}) {
+      side_by_side = side_by_side || app.count(flag) > 0;
+    }
+    if (orders && options.nets.empty()) throw CLI::ValidationError("--orders", "name nets with --net");
+    for (const char* flag : {"--engine", "--scratch-budget"}) {
+      if (!orders && app.count(flag) > 0) throw CLI::ValidationError(flag, "it belongs to --orders; leave it out");
+    }
+    if (orders && app.count("--side-by-side") > 0)
+      throw CLI::ValidationError("--orders", "give it without --side-by-side");
+    if (options.threads.empty()) options.threads = orders ? std::vector{2} : std::vector{1, 2};
+  });
+  return run(
+      app, argc, argv,
+      [&] {
+        add(options);
+        add_second_worker();
+      },
+      [&]() -> Mode {
+        if (orders) return [&] { return order_contest(orders_of(options, engine, scratch_mib)); };
+        if (!side_by_side) return {};
+        return [&] { return scheduler_side_by_side(options); };
+      });
+}
+
+}  // namespace
+}  // namespace convolume::bench
+
+int main(int argc, char** argv) { return convolume::bench::run_scheduler(argc, argv); }

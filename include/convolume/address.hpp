@@ -1,0 +1,74 @@
+// Where the data of a view begins.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace convolume {
+
+/// Where a view begins: at a pointer, or somewhere in memory that is decided later, by a task that runs before all
+/// those that use the view. T may be void; offsets are counted in elements, those of void in bytes.
+template <class T>
+class Address {
+ public:
+  Address(T* pointer = nullptr) noexcept
+      : pointer_(pointer) {}  // NOLINT(google-explicit-constructor): a pointer is one
+  /// Of the memory that `*slot` points to whenever the address is used; the slot must outlive the address.
+  static Address in(void* const* slot) noexcept {
+    Address address;
+    address.slot_ = slot;
+    return address;
+  }
+  template <class U>
+  requires(!std::is_same_v<T, U> && std::is_convertible_v<U*, T*>) Address(const Address<U>& other)
+  noexcept  // NOLINT
+      : pointer_(other.pointer_), slot_(other.slot_), bytes_(other.bytes_) {}
+
+  T* get() const noexcept {
+    return slot_ == nullptr ? pointer_ : static_cast<T*>(static_cast<void*>(static_cast<std::byte*>(*slot_) + bytes_));
+  }
+  operator T*() const noexcept { return get(); }  // NOLINT(google-explicit-constructor)
+  /// bound(); a condition never reads the slot.
+  explicit operator bool() const noexcept { return bound(); }
+  template <class B>
+  requires std::is_same_v<B, bool>
+  operator B() const = delete;  // NOLINT: by way of T*, `bool b = address` would read the slot
+  Address& operator+=(std::int64_t elements) noexcept {
+    const std::int64_t bytes = elements * element_bytes();
+    if (slot_ != nullptr) {
+      bytes_ += bytes;
+    } else {
+      using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
+      pointer_ = reinterpret_cast<T*>(reinterpret_cast<Byte*>(pointer_) + bytes);
+    }
+    return *this;
+  }
+  /// Whether there is memory, or will be.
+  bool bound() const noexcept { return slot_ != nullptr || pointer_ != nullptr; }
+  /// The same place as elements of another type.
+  template <class U>
+  Address<U> as() const noexcept {
+    Address<U> address(static_cast<U*>(pointer_));
+    address.slot_ = slot_;
+    address.bytes_ = bytes_;
+    return address;
+  }
+
+ private:
+  template <class>
+  friend class Address;
+  static constexpr std::int64_t element_bytes() noexcept {
+    if constexpr (std::is_void_v<T>) {
+      return 1;
+    } else {
+      return static_cast<std::int64_t>(sizeof(T));
+    }
+  }
+
+  T* pointer_ = nullptr;
+  void* const* slot_ = nullptr;
+  std::int64_t bytes_ = 0;  // behind what *slot_ points to
+};
+
+}  // namespace convolume
