@@ -18,9 +18,9 @@ constexpr std::array<index_t, 32> extents{2,  3,  4,  5,  6,  7,  8,  9,  10, 11
                                           20, 21, 22, 24, 25, 26, 27, 28, 30, 32, 36, 40, 44, 48, 56, 64};
 constexpr std::array<index_t, 9> groups{1, 2, 3, 4, 6, 8, 12, 16, 24};
 
-// Measured shares of the FMA peak (docs/performance.md): for products; for transforms, depending on how much of the L2
-// a spectrum takes; for kernel transforms, most of whose lines are zero. The share of a product grows with the number
-// of rows (tiles) that read a weight spectrum together.
+// Measured shares of the FMA peak (docs/performance/log/model.md): for products; for transforms, depending on how much
+// of the L2 a spectrum takes; for kernel transforms, most of whose lines are zero. The share of a product grows with
+// the number of rows (tiles) that read a weight spectrum together.
 double product_efficiency(double rows) {
   return rows >= 6 ? 0.9 : rows >= 4 ? 0.87 : rows >= 3 ? 0.84 : rows >= 2 ? 0.75 : 0.5;
 }
