@@ -1,0 +1,302 @@
+#!/usr/bin/env python3
+"""Runs the measurements that the documents quote, and renders the pages that quote them.
+
+    bench/results.py --run [--build build/release] [--quick] [--only fft,conv]
+    bench/results.py --render
+    bench/results.py --check
+    bench/results.py --list
+
+--run writes one JSON file per measurement to docs/performance/data: the report of the benchmark with the machine, the
+commit, the date and the command. --render writes docs/performance/results.md, losses.md and plots/*.svg from these
+files. --check compares the committed pages with what --render would write and exits with status 1 if they differ.
+docs/performance/method.md says how the benchmarks measure. Needs Python 3 only.
+"""
+import argparse
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+import tempfile
+from typing import Any, Iterable, Optional
+
+import results_pages
+
+SOURCE = pathlib.Path(__file__).resolve().parent.parent
+INTERRUPTED = 130  # the status of a benchmark that Ctrl-C stopped
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """One command line. `groups` are words that --only knows, `quick` replaces the arguments with --quick.
+
+    Minutes are estimates for two cores. An empty `quick` means that --quick leaves the measurement out.
+    """
+    name: str
+    groups: str
+    program: str
+    arguments: str
+    minutes: float
+    quick: str = ""
+    quick_minutes: float = 0.0
+
+    def command(self, build: str, quick: bool) -> list[str]:
+        """Words of the command, without --json."""
+        return [f"{build}/bench/{self.program}", *shlex.split(self.quick if quick else self.arguments)]
+
+    def cost(self, quick: bool) -> float:
+        """Minutes that the measurement takes."""
+        return self.quick_minutes if quick else self.minutes
+
+
+HEADLINE = "--side-by-side --problems bench/problems/headline.txt --layout blocked --threads 2 --peers onednn"
+FFT = "--side-by-side --kind r2c"
+TORCH = "--peers torch --threads 2"
+ONEDNN = "--engines automatic,onednn --threads 2 --work training,inference"
+ISOTROPIC, ANISOTROPIC = "--net nets/zoo/unet_isotropic.toml", "--net nets/zoo/unet_anisotropic.toml"
+WIDTH_DEPTH = "--width 30 --depth 8 --kernel 5 --extent 48"
+GRAPHS = "--side-by-side --net nets/zoo/width_depth.toml nets/zoo/unet_isotropic.toml --threads 2"
+ALLOC = "--side-by-side --net nets/zoo/width_depth.toml"
+SHORT = "--rounds 2 --min-seconds 0 --work training"
+
+
+def conv_list(name: str, minutes: float, quick_minutes: float = 0.0) -> Measurement:
+    """The measurement of a list of problems: forward and training beside oneDNN."""
+    common = f"--side-by-side --problems bench/problems/{name}.txt --layout blocked --threads 2 --peers onednn"
+    quick = f"{common} --dir fwd --rounds 3 --max-seconds 0.1" if quick_minutes > 0 else ""
+    return Measurement(f"conv_{name}", "conv", "bench_conv", f"{common} --dir fwd,training --max-seconds 0.5", minutes,
+                       quick, quick_minutes)
+
+
+# Everything that is measured, and how. This is the place to adjust a command.
+MEASUREMENTS: tuple[Measurement, ...] = (
+    Measurement("fft_r2c", "fft", "bench_fft", f"{FFT} --sizes 8:256", 9,
+                f"{FFT} --sizes 8,12,16,17,20,24,30,31,32,40,48,61,64,80,96,97,128", 0.5),
+    Measurement("conv_headline_blocked", "conv peers onednn headline", "bench_conv",
+                f"{HEADLINE} --dir fwd,bwd_w,training --max-seconds 1.2", 5,
+                f"{HEADLINE} --dir fwd,training --rounds 3 --max-seconds 0.2", 2),
+    conv_list("anisotropic", 2),
+    conv_list("depthwise", 5),
+    conv_list("dilated_strided", 1),
+    conv_list("grouped", 1),
+    conv_list("kernels", 1, 0.5),
+    conv_list("paper_nets", 2),
+    conv_list("planar", 1, 0.5),
+    conv_list("unet3d", 3),
+    Measurement("net_torch_unet_isotropic", "net peers torch", "bench_net", f"{TORCH} {ISOTROPIC} --rounds 3", 4),
+    Measurement("net_torch_unet_anisotropic", "net peers torch", "bench_net", f"{TORCH} {ANISOTROPIC} --rounds 3", 4,
+                f"{TORCH} {ANISOTROPIC} {SHORT}", 1.5),
+    Measurement("net_torch_width_depth", "net peers torch", "bench_net", f"{TORCH} {WIDTH_DEPTH} --rounds 7", 1,
+                f"{TORCH} {WIDTH_DEPTH} {SHORT}", 0.5),
+    Measurement("net_onednn_unet_isotropic", "net peers onednn", "bench_net", f"{ONEDNN} {ISOTROPIC} --rounds 5", 1.5),
+    Measurement("net_onednn_unet_anisotropic", "net peers onednn", "bench_net", f"{ONEDNN} {ANISOTROPIC} --rounds 7",
+                1),
+    Measurement("net_onednn_width_depth", "net peers onednn", "bench_net", f"{ONEDNN} {WIDTH_DEPTH} --rounds 7", 1,
+                f"{ONEDNN} {WIDTH_DEPTH} --rounds 3 --min-seconds 0", 0.5),
+    Measurement("scheduler", "scheduler", "bench_scheduler", f"{GRAPHS} --rounds 101 --min-seconds 1", 1,
+                f"{GRAPHS} --rounds 11 --min-seconds 0.1", 0.5),
+    Measurement("alloc", "alloc", "bench_alloc", f"{ALLOC} --threads 1,2 --rounds 5", 5,
+                f"{ALLOC} --threads 1 --rounds 2 --iterations 1", 1),
+)
+
+
+def minutes_text(minutes: float) -> str:
+    return "1 minute" if minutes == 1 else f"{minutes:g} minutes"
+
+
+class RunError(Exception):
+    """What the user has to know and can repair; the text says how."""
+
+
+def chosen(only: str, quick: bool) -> list[Measurement]:
+    """The measurements that --only names (all without it), without those that --quick leaves out."""
+    words = [word for word in only.split(",") if word]
+    known = {word for m in MEASUREMENTS for word in (m.name, *m.groups.split())}
+    for word in words:
+        if word not in known:
+            names = ", ".join(sorted(known))
+            raise RunError(f"--only {word}: there is no such measurement or group; known are {names}")
+    selected = [m for m in MEASUREMENTS if not words or {m.name, *m.groups.split()} & set(words)]
+    selected = [m for m in selected if m.quick or not quick]
+    if not selected:
+        raise RunError(f"--only {only} --quick: --quick leaves all of these out; run them without --quick")
+    return selected
+
+
+def require_programs(measurements: Iterable[Measurement], build: str) -> None:
+    """Raises RunError if a benchmark has not been built."""
+    programs = sorted({m.command(build, False)[0] for m in measurements})
+    missing = [program for program in programs if not os.access(SOURCE / program, os.X_OK)]
+    if missing:
+        raise RunError(f"{', '.join(missing)}: there is no such program. Build it with 'cmake --preset release && "
+                       "cmake --build --preset release', or name the build folder with --build")
+
+
+def git(*words: str) -> str:
+    """What git prints, or nothing where the sources are not in a repository."""
+    result = subprocess.run(["git", "-C", str(SOURCE), *words], capture_output=True, text=True)
+    return result.stdout.strip() if result.returncode == 0 else ""
+
+
+def commit() -> str:
+    """The commit, with "-dirty" if tracked files other than the performance pages differ from it."""
+    name = git("rev-parse", "--short=12", "HEAD") or "unknown"
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/performance")
+    return f"{name}-dirty" if changed else name
+
+
+def processor() -> dict[str, Optional[str]]:
+    """Name, family and model of the processor, as the kernel says; None for what it does not say."""
+    keys = {"model name": "processor", "cpu family": "family", "model": "model"}
+    found: dict[str, Optional[str]] = {name: None for name in keys.values()}
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return found
+    for line in lines:
+        key, _, value = line.partition(":")
+        name = keys.get(key.strip())
+        if name and found[name] is None:
+            found[name] = value.strip()
+    return found
+
+
+def machine(report: dict[str, Any], load_average: float) -> dict[str, Any]:
+    """The machine as the kernel and the benchmark describe it."""
+    said = report.get("machine", {})
+    here = processor()
+    here["processor"] = said.get("cpu") or here["processor"]
+    return {**here, "threads": said.get("cpus") or os.cpu_count(), "simd": said.get("simd"), "row": said.get("model"),
+            "load_average": round(load_average, 2)}
+
+
+def write_atomically(file: pathlib.Path, text: str) -> None:
+    """Writes beside the file, then renames, so that no reader and no power cut sees half of it."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=file.name, suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, file)
+    except BaseException:
+        pathlib.Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def measure(measurement: Measurement, build: str, quick: bool) -> dict[str, Any]:
+    """Runs one measurement and returns the content of its file. Raises RunError if the benchmark fails."""
+    command = measurement.command(build, quick)
+    load, date = os.getloadavg()[0], datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "report.json"
+        status = subprocess.run([*command, "--json", str(file)], cwd=SOURCE).returncode
+        if status == INTERRUPTED:
+            raise KeyboardInterrupt
+        if status != 0:
+            raise RunError(f"{measurement.name}: {measurement.program} ended with status {status}")
+        try:
+            report = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunError(f"{measurement.name}: {measurement.program} left no report ({error})") from error
+    return {"name": measurement.name, "machine": machine(report, load), "commit": commit(), "date": date,
+            "quick": quick, "command": shlex.join(command), "report": report}
+
+
+def run(build: str, quick: bool, only: str, data: pathlib.Path) -> int:
+    """Runs the chosen measurements one after the other; one that fails does not stop the others."""
+    measurements = chosen(only, quick)
+    require_programs(measurements, build)
+    total = sum(m.cost(quick) for m in measurements)
+    print(f"{len(measurements)} measurements, about {minutes_text(total)}; nothing else should run on this machine "
+          f"(load average {os.getloadavg()[0]:.1f})", flush=True)
+    failures: list[str] = []
+    for number, measurement in enumerate(measurements, 1):
+        print(f"\n[{number}/{len(measurements)}] {measurement.name}, about {minutes_text(measurement.cost(quick))}: "
+              f"{shlex.join(measurement.command(build, quick))}", flush=True)
+        try:
+            content = measure(measurement, build, quick)
+        except RunError as error:
+            print(f"results.py: {error}", file=sys.stderr, flush=True)
+            failures.append(measurement.name)
+            continue
+        file = data / f"{measurement.name}.json"
+        write_atomically(file, json.dumps(content, indent=1) + "\n")
+        print(f"wrote {file}", flush=True)
+    if failures:
+        print(f"results.py: failed: {', '.join(failures)}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def render(data: pathlib.Path, out: pathlib.Path) -> int:
+    """Writes the pages and plots; removes plots whose data are gone."""
+    for name, text in results_pages.pages(data).items():
+        if text is None:
+            (out / name).unlink(missing_ok=True)
+        else:
+            write_atomically(out / name, text)
+            print(f"wrote {out / name}")
+    return 0
+
+
+def check(data: pathlib.Path, out: pathlib.Path) -> int:
+    """1 if a page or plot differs from what render() would write, else 0."""
+    different = []
+    for name, text in results_pages.pages(data).items():
+        file = out / name
+        if (file.read_text(encoding="utf-8") if file.is_file() else None) != text:
+            different.append(str(file))
+    for file in different:
+        print(f"results.py: {file} differs from the data; run bench/results.py --render", file=sys.stderr)
+    return 1 if different else 0
+
+
+def list_measurements(build: str, quick: bool, only: str) -> int:
+    """Prints what --run would do."""
+    for m in chosen(only, quick):
+        print(f"{m.name} ({', '.join(m.groups.split())}), about {minutes_text(m.cost(quick))}\n"
+              f"    {shlex.join(m.command(build, quick))}")
+    return 0
+
+
+def arguments(words: list[str]) -> argparse.Namespace:
+    """The command line, read."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    modes = parser.add_mutually_exclusive_group(required=True)
+    modes.add_argument("--run", action="store_true", help="measure, and write the data")
+    modes.add_argument("--render", action="store_true", help="write the pages from the data")
+    modes.add_argument("--check", action="store_true", help="compare the pages with the data; status 1 if they differ")
+    modes.add_argument("--list", action="store_true", help="print the measurements with their commands")
+    parser.add_argument("--build", default="build/release", help="folder of the build (build/release)")
+    parser.add_argument("--quick", action="store_true", help="fewer problems and rounds: at most 8 minutes, not 60")
+    parser.add_argument("--only", default="", metavar="NAMES", help="measurements or groups, separated by commas")
+    pages = SOURCE / "docs/performance"
+    parser.add_argument("--data", type=pathlib.Path, default=pages / "data", help="folder of the JSON files")
+    parser.add_argument("--out", type=pathlib.Path, default=pages, help="folder of the pages")
+    return parser.parse_args(words)
+
+
+def main(words: list[str]) -> int:
+    """Returns the status of the process."""
+    options = arguments(words)
+    try:
+        if options.run:
+            return run(options.build, options.quick, options.only, options.data)
+        if options.list:
+            return list_measurements(options.build, options.quick, options.only)
+        return (render if options.render else check)(options.data, options.out)
+    except (RunError, results_pages.DataError) as error:
+        print(f"results.py: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("results.py: interrupted; files of finished measurements stay", file=sys.stderr)
+        return INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,501 @@
+"""Makes the pages of bench/results.py from its data: tables, the list of losses, plots. Reads files, writes none."""
+import json
+import math
+import pathlib
+import re
+from typing import Any, Callable, Iterable, NamedTuple, Optional, Sequence
+
+import results_svg
+
+Json = dict[str, Any]
+
+
+class DataError(Exception):
+    """A data file that cannot be used; the text names the file."""
+
+
+class Loss(NamedTuple):
+    """A row in which a peer is faster than this library."""
+    ratio: float
+    measurement: str
+    what: str
+    peer: str
+    times: str
+    quartiles: str
+    engine: str
+    reason: str
+
+
+# Why a peer is faster, by engine (or runner or allocator) and kind of row; "*" stands for every kind. A row that finds
+# nothing here says that nobody knows yet. Sources: docs/performance/log.
+REASONS: dict[tuple[str, str], str] = {
+    ("direct", "microseconds"): "layers of microseconds: the fixed cost per task and the wake-up of the second thread",
+    ("direct", "small and deep"): "small deep layers: weights are packed inside our timing and rows of a few voxels "
+                                  "read them often; oneDNN's weights are packed before",
+    ("direct", "strided"): "strided kernels: passes of about a millisecond, in which the second thread comes late "
+                           "after a rest",
+    ("direct", "kernel 1"): "kernels of one voxel: both sides are near the floor, and the second thread comes "
+                            "late after a rest",
+    ("direct", "few channels"): "first layers: rows of a single channel need more addresses than registers hold",
+    ("fft_tiled", "microseconds"): "layers of microseconds: the fixed cost per task",
+    ("fft_tiled", "grouped"): "groups of few channels leave lanes idle on the side of the results",
+    ("fft_tiled", "strided"): "strided kernels: each polyphase component is a kernel of 2 or 3 voxels, for which a "
+                              "transform hardly pays",
+    ("fft_tiled", "dilated"): "dilated kernels: dense problems of small volumes, for which a transform hardly pays",
+    ("onednn", "*"): "oneDNN computes this row on both sides; our timing includes the packing of weights",
+    ("task_group", "*"): "the task group keeps no priorities and no order at all",
+    ("larson", "*"): "small blocks, for which no allocator takes page faults that ours would save",
+    ("handover", "*"): "small blocks that another thread frees; on two threads this measures the waiting of two busy "
+                       "processors",
+}
+UNKNOWN = "not explained yet"
+
+PASSES = {"fwd": "forward", "bwd_d": "backward data", "bwd_w": "weight gradient", "training": "training"}
+PEERS = (("onednn", "oneDNN", ""), ("fft_volume", "fft_volume", "fft_volume_"), ("torch", "PyTorch", "torch_"))
+LISTS = ("anisotropic", "depthwise", "dilated_strided", "grouped", "kernels", "paper_nets", "planar", "unet3d")
+NETS = ("width_depth", "unet_isotropic", "unet_anisotropic")
+RUNNERS = {"flow_graph": "`tbb::flow::graph`", "task_group": "`tbb::task_group`"}
+FFT_PLOT, HEADLINE_PLOT = "plots/fft_r2c.svg", "plots/conv_headline.svg"
+
+INTRODUCTION = """# Results
+
+`bench/results.py --render` makes this page from the files in `data/`; do not edit it.
+A ratio is the peer's time over our time, so more than 1 means that we are faster.
+Times are medians over interleaved rounds.
+Brackets hold the quartiles of the ratios of single rounds. A ratio below 1 is bold.
+[method.md](method.md) says how we measure, [losses.md](losses.md) lists every row with a ratio
+below 1, and [log/zen4.md](log/zen4.md) has the tables of earlier runs.
+"""
+
+
+# --- words and numbers ---
+
+def seconds_text(seconds: float) -> str:
+    """A time with three digits in the unit that suits it."""
+    for factor, unit in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")):
+        if seconds >= factor:
+            return f"{digits(seconds / factor)} {unit}"
+    return f"{digits(seconds / 1e-9)} ns"
+
+
+def digits(value: float) -> str:
+    """Three significant digits, no exponent."""
+    if value >= 99.95:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}" if value >= 0.9995 else f"{value:.3f}"
+
+
+def spread(row: Json, prefix: str = "") -> str:
+    return f"{digits(row[prefix + 'ratio_low'])}-{digits(row[prefix + 'ratio_high'])}"
+
+
+def ratio_text(row: Json, prefix: str = "") -> str:
+    """The ratio with its quartiles; bold where the peer is faster, so that losses are seen."""
+    ratio = row[prefix + "ratio"]
+    return f"{f'**{digits(ratio)}**' if ratio < 1 else digits(ratio)} ({spread(row, prefix)})"
+
+
+def mebibytes(value: Optional[float]) -> str:
+    return "-" if value is None else f"{value / 2**20:.1f}"
+
+
+def mean(ratios: Sequence[float]) -> float:
+    return math.exp(sum(math.log(ratio) for ratio in ratios) / len(ratios))
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    cells = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells) + "\n"
+
+
+def threads_text(threads: int) -> str:
+    return "1 thread" if threads == 1 else f"{threads} threads"
+
+
+def provenance(data: Json) -> str:
+    """Machine, commit, date and command, as they stand above each table."""
+    machine = data["machine"]
+    family = f" (family {machine['family']}, model {machine['model']})" if machine.get("family") else ""
+    quick = " Quick run: fewer problems and rounds." if data.get("quick") else ""
+    return (f"{machine['processor']}{family}, {machine['threads']} hardware threads, {machine['simd']}, "
+            f"machine row `{machine['row']}`, load average {machine.get('load_average', 'unknown')}.\n"
+            f"Commit `{data['commit']}`, {data['date']}.{quick}\n\n```\n{data['command']}\n```\n")
+
+
+def not_measured(name: str) -> str:
+    return f"Not measured yet; run `bench/results.py --run --only {name}`.\n"
+
+
+def reason(engine: str, kind: str) -> str:
+    return REASONS.get((engine, kind)) or REASONS.get((engine, "*")) or UNKNOWN
+
+
+# --- data ---
+
+def load(folder: pathlib.Path) -> dict[str, Json]:
+    """{name of a measurement: content of its file}; raises DataError for a file that is none of ours."""
+    found = {}
+    for file in sorted(folder.glob("*.json")):
+        try:
+            data = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DataError(f"{file}: cannot be read as JSON ({error}); run the measurement again") from error
+        if not isinstance(data, dict) or data.get("name") != file.stem or not isinstance(data.get("report"), dict):
+            raise DataError(f"{file}: not a file of bench/results.py --run with the name {file.stem}")
+        found[file.stem] = data
+    return found
+
+
+def section(all_data: dict[str, Json], folder: pathlib.Path, name: str, make: Callable[[Json], str]) -> str:
+    """What `make` says about one measurement below its provenance, or that it has not been measured."""
+    if name not in all_data:
+        return not_measured(name)
+    return guarded(folder, name, lambda: provenance(all_data[name]) + "\n" + make(all_data[name]))
+
+
+def guarded(folder: pathlib.Path, name: str, make: Callable[[], Any]) -> Any:
+    """What `make` returns; an unexpected shape of the data becomes a DataError that names the file."""
+    try:
+        return make()
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise DataError(f"{folder / (name + '.json')}: unexpected content ({type(error).__name__}: {error})") from error
+
+
+# --- FFT ---
+
+def size_class(n: int) -> str:
+    """The classes of bench_fft: smooth (prime factors up to 13), prime, or other."""
+    rest, largest, p = n, 1, 2
+    while p * p <= rest:
+        while rest % p == 0:
+            largest, rest = p, rest // p
+        p += 1
+    largest = max(largest, rest)
+    return "smooth" if largest <= 13 else "prime" if largest == n else "other"
+
+
+def fft_tables(data: Json) -> str:
+    """Geometric means by class of N, and the sizes with the least ratio."""
+    rows = data["report"]["results"]
+    names = {"all": "all", "smooth": "prime factors up to 13", "prime": "primes from 17", "other": "other"}
+    means = []
+    for kind, name in names.items():
+        chosen = [row["ratio"] for row in rows if kind in ("all", size_class(row["n"]))]
+        if chosen:
+            means.append([name, str(len(chosen)), digits(mean(chosen)), digits(min(chosen))])
+    worst = sorted(rows, key=lambda row: (row["ratio"], row["n"]))[:5]
+    cells = [[str(row["n"]), seconds_text(row["native_s"]), seconds_text(row["fftw_s"]), ratio_text(row)]
+             for row in worst]
+    return (table(["N", "sizes", "geometric mean of the ratios", "worst"], means)
+            + "\nThe five sizes with the least ratio:\n\n"
+            + table(["N", "our time", "FFTW's time", "ratio"], cells) + f"\n![Ratio over N]({FFT_PLOT})\n")
+
+
+def fft_plot(data: Json) -> str:
+    """The plot of all ratios over N."""
+    rows = sorted(data["report"]["results"], key=lambda row: row["n"])
+    points = [results_svg.Point(row["n"], row["ratio"], row["ratio_low"], row["ratio_high"], size_class(row["n"]))
+              for row in rows]
+    return results_svg.ratio_over_n("FFT of real cubes, one thread: FFTW's time over ours", "ratio", points,
+                                    mean([point.ratio for point in points]))
+
+
+def fft_losses(data: Json) -> list[Loss]:
+    """Sizes at which FFTW is faster."""
+    return [Loss(row["ratio"], data["name"], f"N = {row['n']}, {row['kind']}", "FFTW",
+                 f"{seconds_text(row['native_s'])}, {seconds_text(row['fftw_s'])}", spread(row), "native",
+                 reason("native", size_class(row["n"])))
+            for row in data["report"]["results"] if row["ratio"] < 1]
+
+
+# --- convolutions ---
+
+def descriptor(problem: str) -> dict[str, int]:
+    """The numbers of a problem in benchdnn's grammar, by their letters."""
+    return {key: int(value) for key, value in re.findall(r"([a-z]+)(\d+)", problem)}
+
+
+def kind_of(row: Json) -> str:
+    """The property of a problem that explains a loss best; REASONS is keyed by it."""
+    p = descriptor(row["problem"])
+    voxels = math.prod(p.get("o" + axis, 1) for axis in "dhw")
+    # The first one that holds counts.
+    kinds = (("microseconds", row["ours_s"] < 5e-4),
+             ("small and deep", voxels <= 1000 and p["ic"] >= 128 and p.get("g", 1) == 1),
+             ("strided", any(p.get("s" + axis, 1) > 1 for axis in "dhw")),
+             ("dilated", any(p.get("d" + axis, 0) > 0 for axis in "dhw")),
+             ("depthwise", p.get("g", 1) == p["ic"] > 1),
+             ("grouped", p.get("g", 1) > 1),
+             ("kernel 1", all(p.get("k" + axis, 1) == 1 for axis in "dhw")),
+             ("few channels", p["ic"] < 8),
+             ("planar", p.get("kd", 1) == 1))
+    return next((name for name, holds in kinds if holds), "dense")
+
+
+def short_name(row: Json) -> str:
+    """The name in the list of problems, without the name of the list."""
+    return row["name"].split(":", 1)[-1]
+
+
+def conv_peers(rows: Sequence[Json]) -> list[tuple[str, str, str]]:
+    """Peers that took part; oneDNN also where it was missing, so that the table says so."""
+    return [peer for peer in PEERS if peer[0] == "onednn" or any(row.get(peer[0] + "_s") for row in rows)]
+
+
+def conv_row(row: Json, peers: Sequence[tuple[str, str, str]]) -> list[str]:
+    """The cells of one problem in one pass."""
+    cells = [short_name(row), f"`{row['engine']}`", seconds_text(row["ours_s"])]
+    for key, _, prefix in peers:
+        measured = row.get(key + "_s")
+        cells += [seconds_text(measured), ratio_text(row, prefix)] if measured else ["-", "-"]
+    return cells + [f"{100 * row['floor_fraction']:.0f} %"]
+
+
+def conv_tables(data: Json) -> str:
+    """A table for each pass."""
+    rows = data["report"]["results"]
+    peers = conv_peers(rows)
+    head = ["problem", "engine", "our time"]
+    for _, name, _ in peers:
+        head += [f"{name}'s time", "ratio"]
+    text = "" if any(row.get("onednn_s") for row in rows) else "oneDNN did not take part.\n\n"
+    for direction in dict.fromkeys(row["dir"] for row in rows):
+        cells = [conv_row(row, peers) for row in rows if row["dir"] == direction]
+        text += f"{PASSES[direction].capitalize()}:\n\n" + table([*head, "share of the floor"], cells) + "\n"
+    return text
+
+
+def conv_summary(all_data: dict[str, Json], folder: pathlib.Path) -> str:
+    """Geometric means of all lists that were measured."""
+    cells = []
+    for name in ("headline_blocked", *LISTS):
+        data = all_data.get(f"conv_{name}")
+        if data:
+            cells += guarded(folder, f"conv_{name}", lambda: conv_means(name, data["report"]["results"]))
+    if not cells:
+        return ""
+    head = ["list", "pass", "problems", "geometric mean of the ratios", "least", "rows below 1"]
+    return table(head, cells) + "\n"
+
+
+def conv_means(name: str, rows: Sequence[Json]) -> list[list[str]]:
+    """A row of the summary for each pass of one list."""
+    cells = []
+    for direction in dict.fromkeys(row["dir"] for row in rows):
+        ratios = [row["ratio"] for row in rows if row["dir"] == direction and row.get("onednn_s")]
+        if ratios:
+            cells.append([name, PASSES[direction], str(len(ratios)), digits(mean(ratios)), digits(min(ratios)),
+                          str(sum(ratio < 1 for ratio in ratios))])
+    return cells
+
+
+def conv_plot(data: Json) -> Optional[str]:
+    """The plot of forward and training ratios, None without oneDNN."""
+    bars = [results_svg.Bar(short_name(row), PASSES[row["dir"]], row["ratio"], row["ratio_low"], row["ratio_high"])
+            for row in data["report"]["results"] if row.get("onednn_s") and row["dir"] in ("fwd", "training")]
+    if not bars:
+        return None
+    return results_svg.ratio_bars("Headline convolutions: oneDNN's time over ours", "ratio, logarithmic axis", bars)
+
+
+def conv_losses(data: Json) -> list[Loss]:
+    """Problems and passes in which a peer is faster."""
+    losses = []
+    for row in data["report"]["results"]:
+        for key, peer, prefix in PEERS:
+            if row.get(key + "_s") and row[prefix + "ratio"] < 1:
+                losses.append(Loss(row[prefix + "ratio"], data["name"],
+                                   f"{short_name(row)}, {PASSES[row['dir']]}", peer,
+                                   f"{seconds_text(row['ours_s'])}, {seconds_text(row[key + '_s'])}",
+                                   spread(row, prefix), row["engine"], reason(row["engine"], kind_of(row))))
+    return losses
+
+
+# --- nets ---
+
+def same_net(row: Json, ratio: Json) -> bool:
+    return row["net"] == ratio["net"] and row["work"] == ratio["work"]
+
+
+def our_net(report: Json, ratio: Json) -> Json:
+    """Our row of a ratio: the one with automatic choice, where several engines of ours took turns."""
+    rows = [row for row in report["results"] if same_net(row, ratio)]
+    return next((row for row in rows if row.get("engine", "automatic") == "automatic"), rows[0])
+
+
+def peer_net(report: Json, ratio: Json) -> tuple[str, Json]:
+    """Name and row of the peer: the faster format of PyTorch, or the contestant of ours with another engine."""
+    for row in report.get("peers", []):
+        if same_net(row, ratio) and row.get("faster"):
+            return f"PyTorch {row['version']}", row
+    ours = our_net(report, ratio)
+    others = [row for row in report["results"] if same_net(row, ratio) and row is not ours]
+    return (f"engine {others[0].get('engine', 'unknown')}", others[0]) if others else ("unknown", {})
+
+
+def net_ratios(report: Json) -> list[Json]:
+    """The ratios of a report, training first."""
+    return sorted(report.get("ratios", []), key=lambda ratio: ratio["work"] != "training")
+
+
+def net_table(data: Json) -> str:
+    """A row for each ratio of the report."""
+    report = data["report"]
+    cells = []
+    for ratio in net_ratios(report):
+        ours, (name, peer) = our_net(report, ratio), peer_net(report, ratio)
+        cells.append([ratio["work"], seconds_text(ours["seconds"]), name,
+                      seconds_text(peer["seconds"]) if peer else "-", ratio_text(ratio),
+                      mebibytes(ours.get("peak_bytes")), mebibytes(ours.get("resident_bytes")),
+                      mebibytes(peer.get("resident_bytes"))])
+    if not cells:
+        return "The peer did not take part.\n"
+    head = ["work", "our time", "peer", "its time", "ratio", "our peak, MiB", "our resident memory, MiB"]
+    return table([*head, "the peer's, MiB"], cells)
+
+
+def net_losses(data: Json) -> list[Loss]:
+    """Work in which the peer is faster."""
+    report, losses = data["report"], []
+    for ratio in net_ratios(report):
+        if ratio["ratio"] < 1:
+            ours, (name, peer) = our_net(report, ratio), peer_net(report, ratio)
+            times = f"{seconds_text(ours['seconds'])}, {seconds_text(peer['seconds']) if peer else '-'}"
+            losses.append(Loss(ratio["ratio"], data["name"], f"{ratio['net']}, {ratio['work']}", name, times,
+                               spread(ratio), "automatic", reason("net", ratio["work"])))
+    return losses
+
+
+# --- scheduler and allocator ---
+
+def nanoseconds(row: Json) -> str:
+    return f"{digits(row['ns_per_task'])} ({digits(row['ns_per_task_low'])}-{digits(row['ns_per_task_high'])})"
+
+
+def by_key(rows: Iterable[Json], *keys: str) -> dict[tuple[Any, ...], list[Json]]:
+    """Rows with the same values of these keys, in the order of the report."""
+    groups: dict[tuple[Any, ...], list[Json]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return groups
+
+
+def scheduler_table(data: Json) -> str:
+    """A row for each graph and number of threads."""
+    cells = []
+    for (graph, threads), rows in by_key(data["report"]["results"], "graph", "threads").items():
+        runners = {row["runner"]: row for row in rows}
+        ours = runners["convolume"]
+        cells.append([graph, f"{ours['tasks']:,}", f"{ours['edges']:,}", str(threads), nanoseconds(ours),
+                      *(ratio_text(runners[name]) if name in runners else "-" for name in RUNNERS)])
+    head = ["graph", "tasks", "edges", "threads", "ns of wall time x threads per empty task"]
+    return table([*head, *(f"{name}, times ours" for name in RUNNERS.values())], cells)
+
+
+def scheduler_losses(data: Json) -> list[Loss]:
+    """Graphs on which a peer is faster."""
+    losses = []
+    for (graph, threads), rows in by_key(data["report"]["results"], "graph", "threads").items():
+        ours = next(row for row in rows if row["runner"] == "convolume")
+        losses += [Loss(row["ratio"], data["name"], f"{graph}, {threads_text(threads)}",
+                        RUNNERS.get(row["runner"], row["runner"]),
+                        f"{digits(ours['ns_per_task'])} ns, {digits(row['ns_per_task'])} ns", spread(row), "scheduler",
+                        reason(row["runner"], "*")) for row in rows if row["ratio"] < 1]
+    return losses
+
+
+def peak_over_live(row: Json) -> str:
+    live = row.get("live_peak_bytes")
+    return digits(row["peak_bytes"] / live) if live else "-"
+
+
+def alloc_table(data: Json) -> str:
+    """A row for each work and number of threads."""
+    rows = data["report"]["results"]
+    peers = [name for name in dict.fromkeys(row["allocator"] for row in rows) if name != "slab"]
+    cells = []
+    for (work, threads), group in by_key(rows, "work", "threads").items():
+        one = {row["allocator"]: row for row in group}
+        ours, others = one["slab"], [one[name] for name in peers if name in one]
+        cells.append([work, str(threads), seconds_text(ours["seconds"]),
+                      *(ratio_text(one[name]) if name in one else "-" for name in peers), peak_over_live(ours),
+                      ", ".join(map(peak_over_live, others)) if ours.get("live_peak_bytes") else "-"])
+    return table(["work", "threads", "our time", *(f"{name}, times ours" for name in peers), "our peak over live bytes",
+                  "theirs"], cells)
+
+
+def alloc_losses(data: Json) -> list[Loss]:
+    """Work in which another allocator is faster."""
+    losses = []
+    for (work, threads), rows in by_key(data["report"]["results"], "work", "threads").items():
+        ours = next(row for row in rows if row["allocator"] == "slab")
+        losses += [Loss(row["ratio"], data["name"], f"{work}, {threads_text(threads)}", row["allocator"],
+                        f"{seconds_text(ours['seconds'])}, {seconds_text(row['seconds'])}", spread(row), "SlabResource",
+                        reason(work, "*")) for row in rows if row["ratio"] < 1]
+    return losses
+
+
+# --- pages ---
+
+LOSSES: tuple[tuple[str, Callable[[Json], list[Loss]]], ...] = (
+    ("fft_", fft_losses), ("conv_", conv_losses), ("net_", net_losses), ("scheduler", scheduler_losses),
+    ("alloc", alloc_losses))
+
+
+def results_page(all_data: dict[str, Json], folder: pathlib.Path) -> str:
+    """The text of results.md."""
+    def part(title: str, name: str, make: Callable[[Json], str]) -> str:
+        return f"{title}\n\n{section(all_data, folder, name, make).strip()}\n"
+
+    headline = "conv_headline_blocked"
+    parts = [INTRODUCTION, part("## FFT", "fft_r2c", fft_tables),
+             "## Convolutions\n\nThe peer is oneDNN. The floor is the least time that the machine could take;\n"
+             "[method.md](method.md#the-floor) defines it.\n\n" + conv_summary(all_data, folder),
+             part("### headline", headline, conv_tables)]
+    if conv_plot_of(all_data, folder):
+        parts.append(f"![Ratios of the headline list]({HEADLINE_PLOT})\n")
+    parts += [part(f"### {name}", f"conv_{name}", conv_tables) for name in LISTS]
+    parts.append("## Nets\n\nOne iteration of training, or one inference, on two threads.\n")
+    parts += [part(f"### {net} beside {peer}", f"net_{key}_{net}", net_table)
+              for net in NETS for key, peer in (("torch", "PyTorch"), ("onednn", "oneDNN's engine"))]
+    parts += [part("## Scheduler", "scheduler", scheduler_table), part("## Allocator", "alloc", alloc_table)]
+    return "\n".join(parts)
+
+
+def losses_page(all_data: dict[str, Json], folder: pathlib.Path) -> str:
+    """The text of losses.md."""
+    losses: list[Loss] = []
+    for name, data in all_data.items():
+        make = next((make for prefix, make in LOSSES if name.startswith(prefix)), None)
+        if make:
+            losses += guarded(folder, name, lambda: make(data))
+    text = """# Where a peer is faster
+
+`bench/results.py --render` makes this page from the files in `data/`; do not edit it.
+It lists every measured row in which a peer takes less time than this library, the worst first.
+[results.md](results.md) has all rows with machine, date and command.
+The reasons come from the [log](README.md#the-log). "Not explained yet" means that nobody has looked
+into the row.
+"""
+    if not all_data:
+        return text + "\n" + not_measured("fft,conv,net,scheduler,alloc")
+    if not losses:
+        return text + "\nNo peer is faster in any measured row.\n"
+    cells = [[loss.measurement, loss.what, loss.peer, loss.times, f"{digits(loss.ratio)} ({loss.quartiles})",
+              loss.engine, loss.reason] for loss in sorted(losses)]
+    head = ["measurement", "row", "peer", "our time, its time", "ratio", "engine", "reason"]
+    return text + f"\n{len(losses)} rows:\n\n" + table(head, cells)
+
+
+def conv_plot_of(all_data: dict[str, Json], folder: pathlib.Path) -> Optional[str]:
+    """The plot of the headline list, None if it has not been measured."""
+    name = "conv_headline_blocked"
+    return guarded(folder, name, lambda: conv_plot(all_data[name])) if name in all_data else None
+
+
+def pages(folder: pathlib.Path) -> dict[str, Optional[str]]:
+    """{path of a page or plot: its text}, None for a plot without data. Raises DataError for a broken file."""
+    all_data = load(folder)
+    fft = guarded(folder, "fft_r2c", lambda: fft_plot(all_data["fft_r2c"])) if "fft_r2c" in all_data else None
+    return {"results.md": results_page(all_data, folder), "losses.md": losses_page(all_data, folder),
+            FFT_PLOT: fft, HEADLINE_PLOT: conv_plot_of(all_data, folder)}

@@ -1,0 +1,217 @@
+"""The pages of measured results: tables, losses and plots from a small fixture, and the committed pages.
+
+    results_test.py SOURCE
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+SOURCE = pathlib.Path(sys.argv.pop()).resolve()
+SCRIPT = SOURCE / "bench/results.py"
+
+MACHINE = {"processor": "Fixture CPU", "family": "25", "model": "17", "threads": 2, "simd": "AVX3",
+           "row": "fixture/AVX3", "load_average": 0.25}
+
+
+def ratio(value):
+    return {"ratio": value, "ratio_low": 0.9 * value, "ratio_high": 1.1 * value}
+
+
+def fft_row(n, value):
+    return {"n": n, "kind": "r2c", "native_s": 1e-6, "fftw_s": value * 1e-6, **ratio(value)}
+
+
+def conv_row(name, problem, direction, engine, value):
+    return {"name": f"headline:{name}", "problem": problem, "dir": direction, "engine": engine, "ours_s": 2e-3,
+            "onednn_s": value * 2e-3, "floor_fraction": 0.4, **ratio(value)}
+
+
+def runner(name, value):
+    return {"graph": "chain of 10", "tasks": 10, "edges": 9, "threads": 2, "runner": name, "ns_per_task": 20 * value,
+            "ns_per_task_low": 19 * value, "ns_per_task_high": 21 * value, **ratio(value)}
+
+
+def allocator(name, value):
+    return {"work": "larson", "threads": 1, "allocator": name, "seconds": value * 1e-3, "peak_bytes": 2**20,
+            "live_peak_bytes": 0, **ratio(value)}
+
+
+DENSE, STRIDED = "mb1ic32id64oc32od62kd3kh3kw3", "mb1ic16id48oc32od24kd2kh2kw2sd2sh2sw2"
+NET = {"net": "fixture_net", "work": "training"}
+REPORTS = {
+    "fft_r2c": {"results": [fft_row(8, 2.0), fft_row(16, 8.0), fft_row(17, 6.0)]},
+    "conv_headline_blocked": {"results": [conv_row("dense", DENSE, "fwd", "fft_tiled", 3.5),
+                                          conv_row("strided", STRIDED, "fwd", "direct", 0.65),
+                                          conv_row("dense", DENSE, "training", "fft_tiled", 0.8)]},
+    "net_torch_width_depth": {
+        "results": [{**NET, "seconds": 0.1, "peak_bytes": 3 * 2**20, "resident_bytes": 4 * 2**20}],
+        "peers": [{**NET, "seconds": 0.6, "version": "1.13", "faster": False, "resident_bytes": 2**20},
+                  {**NET, "seconds": 0.5, "version": "1.13", "faster": True, "resident_bytes": 2**20}],
+        "ratios": [{**NET, **ratio(5.0)}]},
+    "scheduler": {"results": [runner("convolume", 1.0), runner("flow_graph", 3.0), runner("task_group", 0.5)]},
+    "alloc": {"results": [allocator("slab", 1.0), allocator("glibc", 4.0)]},
+}
+
+
+def write_fixture(folder, names=tuple(REPORTS)):
+    for name in names:
+        content = {"name": name, "machine": MACHINE, "commit": "0123456789ab", "date": "2026-01-02 03:04 UTC",
+                   "quick": False, "command": f"build/release/bench/of_{name} --fixture", "report": REPORTS[name]}
+        (folder / f"{name}.json").write_text(json.dumps(content))
+
+
+def call(*arguments):
+    return subprocess.run([sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True)
+
+
+class Pages(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.data, self.out = pathlib.Path(self.folder.name) / "data", pathlib.Path(self.folder.name) / "out"
+        self.data.mkdir()
+        self.out.mkdir()
+
+    def act(self, mode):
+        return call(mode, "--data", self.data, "--out", self.out)
+
+    def rendered(self, name):
+        result = self.act("--render")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return (self.out / name).read_text(encoding="utf-8")
+
+    def test_tables(self):
+        write_fixture(self.data)
+        page = self.rendered("results.md")
+        for text in ("Fixture CPU (family 25, model 17), 2 hardware threads, AVX3, machine row `fixture/AVX3`",
+                     "Commit `0123456789ab`, 2026-01-02 03:04 UTC.",
+                     "```\nbuild/release/bench/of_fft_r2c --fixture\n```",
+                     "| all | 3 | 4.58 | 2.00 |", "| prime factors up to 13 | 2 | 4.00 | 2.00 |",
+                     "| primes from 17 | 1 | 6.00 | 6.00 |",
+                     "| dense | `fft_tiled` | 2.00 ms | 7.00 ms | 3.50 (3.15-3.85) | 40 % |",
+                     "| strided | `direct` | 2.00 ms | 1.30 ms | **0.650** (0.585-0.715) | 40 % |",
+                     "| headline_blocked | forward | 2 | 1.51 | 0.650 | 1 |",
+                     "| training | 100 ms | PyTorch 1.13 | 500 ms | 5.00 (4.50-5.50) | 3.0 | 4.0 | 1.0 |",
+                     "| chain of 10 | 10 | 9 | 2 | 20.0 (19.0-21.0) | 3.00 (2.70-3.30) | **0.500** (0.450-0.550) |",
+                     "| larson | 1 | 1.00 ms | 4.00 (3.60-4.40) | - | - |",
+                     "Not measured yet; run `bench/results.py --run --only conv_unet3d`."):
+            self.assertIn(text, page)
+
+    def test_losses_are_sorted_and_explained(self):
+        write_fixture(self.data)
+        page = self.rendered("losses.md")
+        rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")][2:]
+        self.assertEqual([row[4].split()[0] for row in rows], ["0.500", "0.650", "0.800"])
+        self.assertEqual([row[5] for row in rows], ["scheduler", "direct", "fft_tiled"])
+        self.assertIn("strided kernels", rows[1][6])
+        self.assertIn("not explained yet", rows[2][6])
+        self.assertIn("3 rows:", page)
+
+    def test_plots_are_svg(self):
+        write_fixture(self.data)
+        for name in ("plots/fft_r2c.svg", "plots/conv_headline.svg"):
+            root = xml.etree.ElementTree.fromstring(self.rendered(name))
+            self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
+        self.assertIn("geometric mean 4.58", self.rendered("plots/fft_r2c.svg"))
+
+    def test_check_sees_what_differs(self):
+        write_fixture(self.data)
+        self.assertEqual(self.act("--check").returncode, 1)
+        page = self.rendered("results.md")
+        self.assertEqual(self.act("--check").returncode, 0)
+        self.assertEqual(self.rendered("results.md"), page)
+        (self.out / "losses.md").write_text("by hand\n")
+        checked = self.act("--check")
+        self.assertEqual(checked.returncode, 1)
+        self.assertIn("losses.md differs from the data", checked.stderr)
+
+    def test_plots_go_with_their_data(self):
+        write_fixture(self.data)
+        self.rendered("results.md")
+        (self.data / "fft_r2c.json").unlink()
+        self.assertEqual(self.act("--check").returncode, 1)
+        self.assertIn("Not measured yet; run `bench/results.py --run --only fft_r2c`.", self.rendered("results.md"))
+        self.assertFalse((self.out / "plots/fft_r2c.svg").exists())
+        self.assertEqual(self.act("--check").returncode, 0)
+
+    def test_nothing_measured_is_no_error(self):
+        self.assertIn("Not measured yet", self.rendered("results.md"))
+        self.assertIn("Not measured yet", self.rendered("losses.md"))
+
+    def test_a_peer_that_is_missing_is_no_error(self):
+        write_fixture(self.data)
+        data = json.loads((self.data / "conv_headline_blocked.json").read_text())
+        for row in data["report"]["results"]:
+            row.update(dict.fromkeys(("onednn_s", "ratio", "ratio_low", "ratio_high")))
+        (self.data / "conv_headline_blocked.json").write_text(json.dumps(data))
+        page = self.rendered("results.md")
+        self.assertIn("oneDNN did not take part.", page)
+        self.assertIn("| dense | `fft_tiled` | 2.00 ms | - | - | 40 % |", page)
+
+    def test_a_broken_file_is_named(self):
+        write_fixture(self.data)
+        report = json.loads((self.data / "scheduler.json").read_text())
+        del report["report"]["results"][0]["graph"]
+        for text in ('{"name": "scheduler", ', "[]", '{"name": "other", "report": {}}', json.dumps(report)):
+            (self.data / "scheduler.json").write_text(text)
+            for mode in ("--render", "--check"):
+                result = self.act(mode)
+                self.assertEqual(result.returncode, 1)
+                self.assertIn(str(self.data / "scheduler.json"), result.stderr)
+                self.assertNotIn("Traceback", result.stderr)
+
+
+class Runs(unittest.TestCase):
+    def test_a_missing_program_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            result = call("--run", "--build", folder, "--only", "scheduler", "--data", folder)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(f"{folder}/bench/bench_scheduler: there is no such program", result.stderr)
+            self.assertEqual(list(pathlib.Path(folder).iterdir()), [])
+
+    def test_an_unknown_measurement_is_named(self):
+        result = call("--run", "--only", "fft,nonsense")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("--only nonsense: there is no such measurement or group", result.stderr)
+
+    def test_files_and_failures(self):
+        """Stand-ins for two benchmarks: one writes a report, the other one fails, and the first file stays whole."""
+        with tempfile.TemporaryDirectory() as folder:
+            programs, data = pathlib.Path(folder) / "bench", pathlib.Path(folder) / "data"
+            programs.mkdir()
+            works = '#!/bin/sh\nfor file; do :; done\necho \'{"machine": {"simd": "AVX2"}, "results": []}\' > "$file"\n'
+            for name, text in (("bench_scheduler", works), ("bench_alloc", "#!/bin/sh\nexit 3\n")):
+                (programs / name).write_text(text)
+                (programs / name).chmod(0o755)
+            result = call("--run", "--build", folder, "--only", "alloc,scheduler", "--data", data)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("bench_alloc ended with status 3", result.stderr)
+            self.assertIn("scheduler, about 1 minute: ", result.stdout)
+            self.assertEqual([file.name for file in data.iterdir()], ["scheduler.json"])
+            content = json.loads((data / "scheduler.json").read_text())
+            self.assertEqual(set(content), {"name", "machine", "commit", "date", "quick", "command", "report"})
+            self.assertEqual((content["name"], content["machine"]["simd"]), ("scheduler", "AVX2"))
+            self.assertIn("--side-by-side", content["command"])
+
+    def test_all_problems_are_measured_in_time(self):
+        sys.path.insert(0, str(SOURCE / "bench"))
+        import results
+        names = {measurement.name for measurement in results.MEASUREMENTS}
+        lists = {file.stem for file in (SOURCE / "bench/problems").glob("*.txt")} - {"headline"}
+        self.assertEqual({f"conv_{name}" for name in lists} - names, set())
+        self.assertLessEqual(sum(measurement.cost(False) for measurement in results.chosen("", False)), 60)
+        self.assertLessEqual(sum(measurement.cost(True) for measurement in results.chosen("", True)), 8)
+
+
+class Tree(unittest.TestCase):
+    def test_committed_pages_fit_the_data(self):
+        result = call("--check")
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
