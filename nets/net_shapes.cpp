@@ -248,6 +248,10 @@ class Inference {
 
 }  // namespace
 
+Engine engine_for(Engine requested, const ConvProblem& problem) noexcept {
+  return requested == Engine::onednn && problem.transposed ? Engine::automatic : requested;
+}
+
 ConvProblem conv_problem(const NetSpec& spec, const NodeSpec& node, const ConvNode& conv, index_t batch,
                          const NodeShape& input) {
   ConvProblem p;

@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "convolume/conv.hpp"
 #include "nets/net_spec.hpp"
 
 namespace convolume::nets {
@@ -42,6 +43,10 @@ struct NetShapes {
 /// Throws ConfigError naming line and node if shapes do not fit together, if the output's resolution differs from the
 /// input's, or if the output is larger than the input.
 NetShapes infer_shapes(const NetSpec& spec, const Extent3& patch);
+
+/// Returns the engine of a layer if `requested` is requested for the whole net. oneDNN supports no transposed
+/// convolutions, so these layers are left to `automatic`.
+Engine engine_for(Engine requested, const ConvProblem& problem) noexcept;
 
 /// Returns the problem of a convolution node whose input has the given shape. Throws ConfigError.
 ConvProblem conv_problem(const NetSpec& spec, const NodeSpec& node, const ConvNode& conv, index_t batch,

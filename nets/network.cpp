@@ -106,7 +106,7 @@ ConvProblem Network::problem_of(std::size_t i, const Layout x, const Layout y) c
 }
 
 ConvOptions Network::conv_options(std::size_t i, std::size_t weight_budget) const {
-  return {.engine = options_.engine,
+  return {.engine = engine_for(options_.engine, problem_of(i, Layout::plain, Layout::plain)),
           .want_dx = options_.training && spec_.nodes[i].inputs[0] > 0,  // the gradient of the net's input is never
                                                                          // used
           .want_dw = options_.training,
@@ -131,7 +131,9 @@ bool Network::better_blocked(std::size_t i) const {
   const ConvPlan plain = plan(Layout::plain, Layout::plain);
   try {
     const ConvPlan blocked = plan(layout_for(plain.problem().in_channels), layout_for(plain.problem().out_channels));
-    if (plain.engine() == Engine::fft_tiled || plain.engine() == Engine::direct) return true;
+    const bool reads_blocked =
+        plain.engine() == Engine::fft_tiled || plain.engine() == Engine::direct || plain.engine() == Engine::onednn;
+    if (reads_blocked) return true;
     return options_.engine == Engine::automatic && blocked.seconds() <= plain_advantage * plain.seconds();
   } catch (const Unsupported&) {  // groups that do not fill channel blocks, or an engine for plain tensors only
     return false;

@@ -19,7 +19,7 @@ namespace convolume::nets {
 struct NetworkOptions {
   index_t batch = 1;
   bool training = false;
-  Engine engine = Engine::automatic;
+  Engine engine = Engine::automatic;  ///< for every layer that it supports; see engine_for()
   /// Limit of the bytes of all kept spectra. It is distributed by seconds saved per byte; ties are broken by layer
   /// order. 0: no limit.
   std::size_t memory_budget = std::size_t{4} << 30;

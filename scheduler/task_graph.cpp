@@ -1,6 +1,7 @@
 #include "scheduler/task_graph.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -56,10 +57,14 @@ void TaskGraph::Impl::prepare() {
     }
   }
   steps.assign(nodes.size() + 1, {});
-  std::int32_t edges = 0;
+  std::int64_t edges = 0;
   for (std::size_t rank = 0; rank <= nodes.size(); ++rank) {
-    steps[rank].first_successor = edges;
+    steps[rank].first_successor = static_cast<std::int32_t>(edges);
     edges += std::exchange(successor_count[rank], 0);
+    if (edges > std::numeric_limits<std::int32_t>::max()) {
+      throw OverflowError(fmt::format("task graph: {} tasks have more than {} dependencies; add tasks that join others",
+                                      nodes.size(), std::numeric_limits<std::int32_t>::max()));
+    }
     if (rank == nodes.size()) break;
     const Node& node = nodes[static_cast<std::size_t>(by_rank[rank])];
     steps[rank].task = by_rank[rank];

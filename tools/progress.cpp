@@ -67,7 +67,8 @@ void ProgressDisplay::show(const nets::TrainProgress& p) {
 }
 
 void ProgressDisplay::show_share(const std::string& what, double share) {
-  if (quiet_ || !due(false)) return;
+  // The last step is always shown, so that a finished run does not leave a bar at 98 %.
+  if (quiet_ || !due(share >= 1)) return;
   print(fmt::format("{}{} {:.0f} %", terminal_ ? bar(share) : "", what, 100 * share), false);
 }
 

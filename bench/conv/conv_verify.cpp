@@ -146,16 +146,11 @@ class Verifier {
     const ConvData inputs = expected.inputs(one.problem);
     PlannedConvolution convolution(one.problem, inputs, {.conv = o_.conv(one.engine), .threads = o_.threads});
     for (const Direction direction : o_.directions) {
-      for (const Output output : outputs_of(direction)) convolution.poison(output);
-      convolution.execute(direction);
       std::string wrong;
-      for (const Output output : outputs_of(direction)) {
-        ConvTensor got(one.problem.type, shape_of(one.problem, output));
-        convolution.read(output, got);
-        if (wrong.empty()) wrong = compare(one, numbers, output, got, expected.of(output));
-        if (wrong.empty() && !convolution.clean_padding(output)) {
-          wrong = fmt::format("{}: lanes behind the last channel are not zero", name_of(output));
-        }
+      try {
+        wrong = run_and_compare(one, numbers, direction, convolution, expected);
+      } catch (const std::exception& error) {
+        wrong = fmt::format("exception: {}", error.what());
       }
       if (wrong.empty()) {
         ++passed_;
@@ -163,6 +158,23 @@ class Verifier {
         fail(one, numbers, direction, wrong);
       }
     }
+  }
+
+  /// Executes one direction and returns what is wrong with its results, or an empty string.
+  std::string run_and_compare(const Case& one, Numbers numbers, Direction direction, PlannedConvolution& convolution,
+                              Expected& expected) {
+    for (const Output output : outputs_of(direction)) convolution.poison(output);
+    convolution.execute(direction);
+    for (const Output output : outputs_of(direction)) {
+      ConvTensor got(one.problem.type, shape_of(one.problem, output));
+      convolution.read(output, got);
+      std::string wrong = compare(one, numbers, output, got, expected.of(output));
+      if (!wrong.empty()) return wrong;
+      if (!convolution.clean_padding(output)) {
+        return fmt::format("{}: lanes behind the last channel are not zero", name_of(output));
+      }
+    }
+    return {};
   }
 
   /// What is wrong, or nothing.

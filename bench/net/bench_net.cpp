@@ -18,14 +18,14 @@ namespace {
 
 struct Options {
   std::vector<std::string> nets, overrides;
-  std::string engine = "automatic";
+  std::vector<Engine> engines{Engine::automatic};
   int threads = 0;
   double memory_gib = 4, scratch_mib = 0;
   NetContestOptions contest;
 };
 
 nets::NetworkOptions network_options(const Options& o) {
-  return {.engine = engine_of(o.engine),
+  return {.engine = o.engines.front(),
           .memory_budget = static_cast<std::size_t>(o.memory_gib * (1u << 30)),
           .memory_mode = o.contest.memory.front()};
 }
@@ -73,7 +73,7 @@ void add(const Options& options, Last& last) {
   const int threads = options.threads > 0 ? options.threads : default_threads();
   for (const std::string& file : options.nets.empty() ? zoo() : options.nets) {
     const nets::NetSpec spec = nets::load_net(file, options.overrides);
-    const std::string name = fmt::format("net/{}/{}/threads:{}", spec.name, options.engine, threads);
+    const std::string name = fmt::format("net/{}/{}/threads:{}", spec.name, name_of(options.engines.front()), threads);
     benchmark::RegisterBenchmark(name.c_str(),
                                  [=, &options, &last](benchmark::State& state) {
                                    try {
@@ -190,10 +190,19 @@ void add_contest_options(CLI::App& app, NetContestOptions& o) {
 
 /// The way that users would run, unless they say otherwise.
 void use_defaults_for_peers(const CLI::App& app, NetContestOptions& o) {
-  o.engine = "automatic";
+  o.engines = {Engine::automatic};
   if (app.count("--backend") == 0) o.backends = {fft::Backend::native};
   if (app.count("--cache") == 0) o.caches = {true};
   if (app.count("--work") == 0) o.works = {Work::training, Work::inference};
+}
+
+std::map<std::string, Engine> engine_names() {
+  std::map<std::string, Engine> names;
+  for (const Engine engine :
+       {Engine::automatic, Engine::fft_tiled, Engine::fft_volume, Engine::direct, Engine::reference, Engine::onednn}) {
+    names.emplace(name_of(engine), engine);
+  }
+  return names;
 }
 
 int describe_net(const Options& options) {
@@ -211,9 +220,14 @@ int run_net(int argc, char** argv) {
       ->option_text("FILE ...");
   app.add_option("--set", options.overrides, "table.key=value on top of each description, may be repeated")
       ->option_text("KEY=VALUE ...");
-  app.add_option("--engine", options.engine, "automatic, fft_tiled, fft_volume, direct or reference")
-      ->check(CLI::IsMember({"automatic", "fft_tiled", "fft_volume", "direct", "reference"}))
-      ->option_text("NAME [automatic; fft_volume with --side-by-side and no peers]");
+  app.add_option(
+         "--engine", options.engines,
+         "Engine of the convolutions: automatic, fft_tiled, fft_volume, direct, reference or onednn (if the "
+         "library was built with it; transposed convolutions stay automatic). With --side-by-side also several, "
+         "separated by commas")
+      ->delimiter(',')
+      ->transform(CLI::CheckedTransformer(engine_names()))
+      ->option_text("NAMES [automatic; fft_volume with --side-by-side and no peers]");
   app.add_option("--threads", options.threads, "Workers; 0 is one for each physical core")
       ->check(CLI::Range(0, 1024))
       ->option_text("NUMBER [0]");
@@ -255,7 +269,7 @@ int run_net(int argc, char** argv) {
     o.scheduling = scheduling(options);
     o.threads = options.threads > 0 ? options.threads : default_threads();
     if (o.torch) use_defaults_for_peers(app, o);
-    if (app.count("--engine") > 0) o.engine = options.engine;
+    if (app.count("--engine") > 0) o.engines = options.engines;
     if (app.count("--memory-budget") > 0) o.memory_gib = options.memory_gib;
   });
   return run(

@@ -14,7 +14,7 @@ namespace {
 constexpr double gib = 1u << 30;
 
 /// Bytes that a call holds at most, by the plans of the net: an estimate to choose an extent by.
-double estimated_bytes(const nets::NetSpec& spec, const NetContestOptions& o, bool cache, Work work) {
+double estimated_bytes(const nets::NetSpec& spec, Engine engine, bool cache, Work work) {
   const bool training = work == Work::training;
   const nets::NetShapes shapes = nets::infer_shapes(spec, spec.patch);
   double kept = 0, transient = 0;
@@ -32,7 +32,7 @@ double estimated_bytes(const nets::NetSpec& spec, const NetContestOptions& o, bo
     // The layout of spectra does not depend on who computes them.
     double layer = 0;
     for (const CacheCost& one :
-         ConvPlan::make(problem, {.engine = engine_of(o.engine), .cache_spectra = cache}).caches()) {
+         ConvPlan::make(problem, {.engine = nets::engine_for(engine, problem), .cache_spectra = cache}).caches()) {
       const auto bytes = static_cast<double>(one.bytes);
       if (one.name == "dy_hat" && !training) continue;
       if (one.kept && (one.name == "w_hat" || (one.name == "x_hat" && training))) {
@@ -50,8 +50,10 @@ double estimated_gib(const nets::NetSpec& spec, const NetContestOptions& o) {
   double bytes = 0;
   for (const bool cache : o.caches) {
     for (const Work work : o.works) {
-      bytes += static_cast<double>(o.backends.size() * o.memory.size() * o.hardened.size()) *
-               estimated_bytes(spec, o, cache, work);
+      for (const Engine engine : o.engines) {
+        bytes += static_cast<double>(o.backends.size() * o.memory.size() * o.hardened.size()) *
+                 estimated_bytes(spec, engine, cache, work);
+      }
     }
   }
   constexpr double rounding = 1.1;  // of blocks to size classes, and what is not worth a term
@@ -73,7 +75,8 @@ nets::NetSpec width_depth_net(const NetContestOptions& o, index_t width, index_t
   throw InvalidArgument(
       fmt::format("{} of {} voxels needs about {:.1f} GiB for {} contestants, --memory-budget allows {}; {}", spec.name,
                   to_string(spec.patch), estimated_gib(spec, o),
-                  o.backends.size() * o.caches.size() * o.memory.size() * o.hardened.size(), o.memory_gib, remedy));
+                  o.engines.size() * o.backends.size() * o.caches.size() * o.memory.size() * o.hardened.size(),
+                  o.memory_gib, remedy));
 }
 
 /// The net of this width whose contestants fit into memory together.

@@ -22,13 +22,15 @@ double NetEntrant::low() const { return quantile(seconds, 0.25); }
 double NetEntrant::high() const { return quantile(seconds, 0.75); }
 
 std::string to_string(const Way& way) {
-  return fmt::format("{}, cache {}, {}{}", name_of(way.backend), name_of_cache(way.cache), name_of(way.memory),
-                     checks_of(way));
+  // `automatic` is what users run, so its rows do not name it.
+  const std::string engine = way.engine == Engine::automatic ? "" : fmt::format("{}, ", name_of(way.engine));
+  return fmt::format("{}{}, cache {}, {}{}", engine, name_of(way.backend), name_of_cache(way.cache),
+                     name_of(way.memory), checks_of(way));
 }
 
 void OurNet::prepare() {
   const nets::NetworkOptions options{
-      .engine = engine_of(o_.engine),
+      .engine = way_.engine,
       .memory_budget = 0,
       .fft = {.backend = way_.backend, .rigor = way_.backend == fft::Backend::native ? fft::Rigor::estimate : o_.rigor},
       .cache_spectra = way_.cache,

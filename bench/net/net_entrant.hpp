@@ -42,6 +42,7 @@ class NetEntrant {
 
 /// How one of ours works.
 struct Way {
+  Engine engine;
   fft::Backend backend;
   bool cache;
   nets::MemoryMode memory;

@@ -52,17 +52,10 @@ class NetContest {
   /// `said` holds what was told about earlier nets and need not be told again.
   NetContest(const NetContestOptions& options, const nets::NetSpec& spec, std::set<std::string>& said)
       : o_(options), spec_(spec), said_(said), shapes_(nets::infer_shapes(spec, spec.patch)) {
+    // oneDNN's threads stay busy for a while behind each call, as PyTorch's do.
+    const bool rest = o_.torch || std::find(o_.engines.begin(), o_.engines.end(), Engine::onednn) != o_.engines.end();
     for (const Work work : o_.works) {
-      for (const fft::Backend backend : o_.backends) {
-        for (const bool cache : o_.caches) {
-          for (const nets::MemoryMode memory : o_.memory) {
-            for (const auto hardened : o_.hardened) {
-              const Way way{backend, cache, memory, hardened};
-              ours_.push_back(std::make_unique<OurNet>(work, way, o_.torch, o_, spec_));
-            }
-          }
-        }
-      }
+      for (const Way& way : ways()) ours_.push_back(std::make_unique<OurNet>(work, way, rest, o_, spec_));
     }
   }
 
@@ -138,6 +131,20 @@ class NetContest {
   }
 
  private:
+  std::vector<Way> ways() const {
+    std::vector<Way> all;
+    for (const Engine engine : o_.engines) {
+      for (const fft::Backend backend : o_.backends) {
+        for (const bool cache : o_.caches) {
+          for (const nets::MemoryMode memory : o_.memory) {
+            for (const auto hardened : o_.hardened) all.push_back({engine, backend, cache, memory, hardened});
+          }
+        }
+      }
+    }
+    return all;
+  }
+
   void add_torch(const std::string& format, ProgressBar& bar) {
     bar.show(0, fmt::format("{}: PyTorch, {}", title(), format));
     std::string who = "PyTorch";
@@ -207,7 +214,8 @@ class NetContest {
     const TransformCounts& t = one.transforms();
     const Phases p = one.phases();
     Json row = net_json();
-    row.update(Json{{"backend", name_of(one.way().backend)},
+    row.update(Json{{"engine", name_of(one.way().engine)},
+                    {"backend", name_of(one.way().backend)},
                     {"cache", name_of_cache(one.way().cache)},
                     {"memory", name_of(one.way().memory)}});
     if (one.way().hardened) row["hardened"] = *one.way().hardened;
@@ -258,22 +266,33 @@ class NetContest {
     };
     for (const auto& one : ours_) {
       const Way& way = one->way();
+      const auto with = [&way](auto Way::*field, auto value) {
+        Way other = way;
+        other.*field = value;
+        return other;
+      };
+      if (way.engine == o_.engines.front()) {
+        for (const Engine engine : o_.engines) {
+          compare(*one, with(&Way::engine, engine),
+                  fmt::format("time of {} over {}, {}", name_of(engine), name_of(way.engine), name_of(way.backend)));
+        }
+      }
       if (way.backend == fft::Backend::native) {
-        compare(*one, {fft::Backend::fftw, way.cache, way.memory, way.hardened},
+        compare(*one, with(&Way::backend, fft::Backend::fftw),
                 fmt::format("FFTW's time over native, cache {}", name_of_cache(way.cache)));
       }
       if (way.cache) {
-        compare(*one, {way.backend, false, way.memory, way.hardened},
+        compare(*one, with(&Way::cache, false),
                 fmt::format("time without over with caching, {}", name_of(way.backend)));
       }
       if (way.memory == nets::MemoryMode::arena) {
         for (const auto memory : {nets::MemoryMode::slab, nets::MemoryMode::apart}) {
-          compare(*one, {way.backend, way.cache, memory, way.hardened},
+          compare(*one, with(&Way::memory, memory),
                   fmt::format("time of {} over arena, {}{}", name_of(memory), name_of(way.backend), checks_of(way)));
         }
       }
       if (way.hardened == false) {
-        compare(*one, {way.backend, way.cache, way.memory, true},
+        compare(*one, with(&Way::hardened, std::optional(true)),
                 fmt::format("time of hardened over plain memory, {}, {}", name_of(way.memory), name_of(way.backend)));
       }
       if (const TorchEntrant* torch = faster_torch(one->work())) {
@@ -284,14 +303,14 @@ class NetContest {
     return all;
   }
 
-  /// All contestants train the same net on the same patches. With one backend neither caching nor memory changes a bit;
-  /// backends round differently.
+  /// All contestants train the same net on the same patches. With one engine and one backend neither caching nor memory
+  /// changes a bit; engines and backends round differently.
   void check_losses() const {
     const OurNet& front = *ours_.front();
     for (const auto& one : ours_) {
       if (one->work() != Work::training) continue;
-      const OurNet& same =
-          *find(Work::training, {one->way().backend, o_.caches.front(), o_.memory.front(), o_.hardened.front()});
+      const OurNet& same = *find(Work::training, {one->way().engine, one->way().backend, o_.caches.front(),
+                                                  o_.memory.front(), o_.hardened.front()});
       const OurNet& first = *find(Work::training, front.way());
       const double loss = one->losses().front(), expected = first.losses().front();
       if (one->losses() == same.losses() && std::abs(loss - expected) <= 1e-3 * std::abs(expected)) continue;
@@ -343,7 +362,7 @@ const std::map<std::string, fft::Rigor>& rigor_names() {
 int net_side_by_side(const NetContestOptions& options) {
   const std::vector<nets::NetSpec> specs = make_nets(options);
   Json report{{"machine", describe_fft_machine(DataType::f32)},
-              {"engine", options.engine},
+              {"engine", name_of(options.engines.front())},
               {"results", Json::array()},
               {"peers", Json::array()},
               {"ratios", Json::array()}};

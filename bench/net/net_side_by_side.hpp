@@ -17,7 +17,7 @@ struct NetContestOptions {
   std::vector<index_t> widths{30, 100};
   index_t depth = 8, kernel = 5;
   std::optional<index_t> extent;  ///< of the input of W x D nets; what memory allows, at most 48, where absent
-  std::string engine = "fft_volume";
+  std::vector<Engine> engines{Engine::fft_volume};  ///< one competitor of ours for each
   std::vector<fft::Backend> backends{fft::Backend::native, fft::Backend::fftw};
   std::vector<bool> caches{true, false};
   std::vector<nets::MemoryMode> memory{nets::MemoryMode::arena};

@@ -77,6 +77,28 @@ bool has_family(const Tokens& tokens, char prefix) {
   return false;
 }
 
+bool has_axis(const Tokens& tokens, int axis) {
+  for (const char prefix : {'i', 'o', 'k', 's', 'p', 'd'}) {
+    if (tokens.contains(std::string{prefix, axes[static_cast<std::size_t>(axis)]})) return true;
+  }
+  return false;
+}
+
+/// Returns the given extents of the output. An axis without any token repeats the axis before it. 0 stands for an axis
+/// that has some token, but no output: its output follows from its input, with equal padding on both sides.
+Extent3 given_outputs(const Tokens& tokens) {
+  Extent3 out = Extent3::all(0);
+  for (int axis = 0; axis < 3; ++axis) {
+    const auto found = tokens.find(std::string{'o', axes[static_cast<std::size_t>(axis)]});
+    if (found != tokens.end()) {
+      out[axis] = found->second;
+    } else if (axis > 0 && !has_axis(tokens, axis)) {
+      out[axis] = out[axis - 1];
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 ConvProblem parse_problem(std::string_view text) {
@@ -101,10 +123,11 @@ ConvProblem parse_problem(std::string_view text) {
   p.pad_before = p.pad_after = family(tokens, 'p', 0);
   p.dilation = family(tokens, 'd', 0) + Extent3::all(1);
   if (has_family(tokens, 'o')) {
-    const Extent3 out = family(tokens, 'o', 1);
+    const Extent3 out = given_outputs(tokens);
     // The rest of the output's reach is padding after the input. It is negative if the last input voxels are not read.
     const Extent3 span = p.span();
     for (int axis = 0; axis < 3; ++axis) {
+      if (out[axis] == 0 && !tokens.contains(std::string{'o', axes[static_cast<std::size_t>(axis)]})) continue;
       const index_t behind = (out[axis] - 1) * p.stride[axis] + span[axis] - p.input[axis] - p.pad_before[axis];
       if (behind <= -p.stride[axis]) {
         throw InvalidArgument(fmt::format("problem '{}': output {} along axis {} is smaller than the input gives", text,

@@ -102,8 +102,9 @@ TEST_CASE("onednn says its version in the numerics, and what it does not serve")
 #else
 
 TEST_CASE("onednn is refused with the way to get it where the library was built without it") {
-  CHECK_THROWS_WITH(ConvPlan::make(parse_problem("ic3id6oc5kd3"), onednn),
-                    Catch::Contains("onednn: unsupported, this build has no oneDNN; configure with -DCONVOLUME_ONEDNN=ON"));
+  CHECK_THROWS_WITH(
+      ConvPlan::make(parse_problem("ic3id6oc5kd3"), onednn),
+      Catch::Contains("onednn: unsupported, this build has no oneDNN; configure with -DCONVOLUME_ONEDNN=ON"));
 }
 
 #endif

@@ -24,6 +24,22 @@ TEST_CASE("benchdnn descriptors are read with their repetitions and defaults") {
   CHECK(uneven.pad_after == Extent3::all(2));
 }
 
+TEST_CASE("an axis without tokens repeats the output of the axis before, others compute theirs from the input") {
+  const auto mixed = parse_problem("ic16id8ih1iw8oc6oh1kd3kh1kw3sh1pd0pw0ph0sd1sw1dd2dh0dw2");
+  CHECK(mixed.output() == Extent3{4, 1, 4});
+  CHECK(mixed.dilation == Extent3{3, 1, 3});
+  const auto column = parse_problem("g1ic32oc1_id192kd192");
+  CHECK(column.output() == Extent3::all(1));
+  const auto repeated = parse_problem("ic1id8oc1od8kd4pd1");
+  CHECK(repeated.output() == Extent3::all(8));
+  const auto computed = parse_problem("ic1id9iw7oc1od7kd3kw3pw1");  // no token of the axis h
+  CHECK(computed.input == Extent3{9, 9, 7});
+  CHECK(computed.output() == Extent3{7, 7, 7});
+  CHECK(computed.pad_after == Extent3{0, 0, 1});
+  CHECK_THROWS_WITH(parse_problem("ic1id9iw2oc1od7kd3kw3"), Catch::Contains("spans 3 voxels"));
+  CHECK_THROWS_WITH(parse_problem("ic1id9oc1od0kd3"), Catch::Contains("smaller than the input gives"));
+}
+
 TEST_CASE("a problem survives its own text") {
   for (const char* text : {"ic1id9oc2kd3", "mb3g2ic4id7ih9iw11oc6kd1kh3kw5sd1sh2sw3pd0ph1pw2dd0dh1dw0"}) {
     const auto p = parse_problem(text);

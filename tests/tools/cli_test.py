@@ -6,6 +6,7 @@ import json
 import math
 import os
 import pathlib
+import pty
 import re
 import resource
 import shutil
@@ -153,6 +154,26 @@ class Cli(unittest.TestCase):
         self.run_cli("infer", self.last(), "image.tif", "--out", "bytes.tif", "--uint8", "--patch", "2,8,8", "--overlap", 4)
         self.assertAlmostEqual(json.loads(self.run_cli("eval", "bytes.tif", "label.tif", "--json"))["roc_auc"],
                                scores["roc_auc"], delta=0.02)
+
+    def test_the_progress_of_infer_ends_at_100_percent(self):
+        self.train("run", "--iterations", 1)
+        (self.folder / "v.tif").write_bytes(tiff(2, 40, 40))
+        command = [CONVOLUME, "infer", str(self.last()), "v.tif", "--out", "p.tif", "--patch", "2,8,8"]
+        lines = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=120).stdout
+        self.assertRegex(lines, r"inference 100 %\n.*probabilities")
+        # On a terminal the bar is drawn again and again on one line.
+        end, terminal = pty.openpty()
+        process = subprocess.Popen(command, cwd=self.folder, stdout=terminal, stderr=subprocess.DEVNULL)
+        os.close(terminal)
+        shown = b""
+        try:
+            while part := os.read(end, 4096):
+                shown += part
+        except OSError:  # the other end is closed
+            pass
+        os.close(end)
+        self.assertEqual(process.wait(timeout=120), 0)
+        self.assertRegex(shown.decode().split("\x1b[K")[-1], r"inference 100 %\r?\n.*probabilities")
 
     def test_info_describes_machine_and_net(self):
         text = self.run_cli("info", "net.toml")

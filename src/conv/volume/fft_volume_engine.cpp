@@ -559,13 +559,18 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
   std::vector<TaskId> input_users;
   if (want_dw) {
     const auto input = append_input_spectra(graph, ready.x, a, own_x, x_buffers.ready(), gradient_for_dw);
-    std::vector<TaskId> after = input;
-    after.insert(after.end(), gradient_for_dw.begin(), gradient_for_dw.end());
     std::vector<TaskId> tasks;
     const double cost = kernel_.flops() + 8.0 * static_cast<double>(count_ * geometry_.transforms * problem_.batch);
     for (index_t i = 0; i < pairs_; ++i) {
       const index_t o = i / fine_per_group();
       const index_t c = o / coarse_per_group() * fine_per_group() + i % fine_per_group();
+      // A pair waits for its own maps only: pairs times maps would be more dependencies than memory holds.
+      const index_t x_channel = problem_.transposed ? o : c, y_channel = problem_.transposed ? c : o;
+      std::vector<TaskId> after;
+      for (index_t n = 0; n < problem_.batch; ++n) {
+        if (!input.empty()) after.push_back(input[static_cast<std::size_t>(n * in + x_channel)]);
+        after.push_back(gradient_for_dw[static_cast<std::size_t>(n * out + y_channel)]);
+      }
       tasks.push_back(graph.add(
           {.name = "weight gradient", .cost = cost, .scratch_bytes = gradient_scratch_bytes()},
           [this, a, own_dy_for_dw, own_x, o, c] {
