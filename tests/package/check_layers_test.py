@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree as xml
 from pathlib import Path
 
 SCRIPT = sys.argv.pop() if len(sys.argv) > 1 else None
@@ -86,14 +87,23 @@ BAD = [
 ]
 
 
-def check(files):
+def run(files, *options):
     with tempfile.TemporaryDirectory() as root:
         for path, text in files.items():
             file = Path(root) / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
-        done = subprocess.run([sys.executable, SCRIPT, root], capture_output=True, text=True)
-        return done.returncode, done.stdout.splitlines()
+        return subprocess.run([sys.executable, SCRIPT, *options, root], capture_output=True, text=True)
+
+
+def check(files):
+    done = run(files)
+    return done.returncode, done.stdout.splitlines()
+
+
+def texts(picture):
+    """The words that a picture shows."""
+    return [element.text for element in xml.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")]
 
 
 class CheckLayers(unittest.TestCase):
@@ -122,6 +132,42 @@ class CheckLayers(unittest.TestCase):
 
     def test_refuses_an_empty_tree(self):
         self.assertEqual(check({})[0], 2)
+
+
+class Picture(unittest.TestCase):
+    def test_shows_rooms_and_layers(self):
+        done = run(GOOD, "--svg", "-")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        shown = texts(done.stdout)
+        for word in ["core", "src/core/", "fft", "scheduler", "ops", "interface", "direct", "src/conv/direct/", "conv",
+                     "nets", "io", "nets/io/", "tests", "bench", "tools", "examples", "layer 0", "layer 3.5",
+                     "layers 5, 6"]:
+            self.assertIn(word, shown)
+        self.assertNotIn("onednn", shown)  # this tree has no such room
+
+    def test_leaves_out_edges_that_others_imply(self):
+        above = {**GOOD, "nets/a.hpp": '#include "conv/list.hpp"\n'}
+        picture = run(above, "--svg", "-").stdout
+        implied = {**above, "nets/b.hpp": '#include "conv/direct/d.hpp"\n'}
+        self.assertEqual(picture, run(implied, "--svg", "-").stdout)
+        self.assertNotEqual(picture, run(GOOD, "--svg", "-").stdout)
+
+    def test_is_the_same_for_the_same_structure(self):
+        first = run(GOOD, "--svg", "-").stdout
+        self.assertEqual(first, run(GOOD, "--svg", "-").stdout)
+        self.assertEqual(first, run({**GOOD, "fft/more.hpp": '#include "convolume/fft.hpp"\n'}, "--svg", "-").stdout)
+
+    def test_writes_a_file_beside_the_usual_line(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "picture.svg"
+            done = run(GOOD, "--svg", str(file))
+            self.assertEqual((done.returncode, done.stdout), (0, run(GOOD).stdout))
+            self.assertEqual(file.read_text(), run(GOOD, "--svg", "-").stdout)
+
+    def test_draws_no_tree_with_violations(self):
+        done = run({**GOOD, "nets/a.cpp": "#include <fftw3.h>\n"}, "--svg", "-")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("FFTW", done.stderr)
 
 
 if __name__ == "__main__":
