@@ -16,7 +16,7 @@
 namespace convolume::bench {
 namespace {
 
-/// Notes what goes through it.
+/// A memory resource that records all calls.
 class Recorder final : public std::pmr::memory_resource {
  public:
   Recorder(AllocTrace& trace, std::pmr::memory_resource& memory) : trace_(trace), memory_(memory) {}

@@ -1,4 +1,4 @@
-// Our allocator by itself, or side by side with general ones on what trainings ask of an allocator.
+// Benchmarks our allocator alone, or side by side with general allocators on the allocations of trainings.
 #include <array>
 
 #include "bench/alloc/alloc_replay.hpp"
@@ -86,7 +86,7 @@ void add_options(CLI::App& app, Options& o) {
       ->check(CLI::Range(2000, 1000000000))
       ->option_text("NUMBER [200000]");
   app.add_option("--json", c.json, "Write the results there")->option_text("FILE");
-  // How this program calls itself; see alloc_replay.hpp.
+  // Options with which this program starts itself; see alloc_replay.hpp.
   app.add_option("--replay", o.replay.work)->group("");
   app.add_option("--allocator", o.replay.allocator)->group("");
   app.add_option("--library", o.replay.library)->group("");

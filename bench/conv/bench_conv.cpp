@@ -1,5 +1,5 @@
-// Convolutions in the directions that training needs, from lists of problems in benchdnn's grammar: Google Benchmark, a
-// comparison with oneDNN side by side, and a check of every result.
+// Benchmarks convolutions in all directions, from lists of problems in benchdnn's grammar: with Google Benchmark, side
+// by side with oneDNN, and as a check of every result.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -63,8 +63,8 @@ constexpr const char* description =
     "  each of the last six followed by d, h or w for Z, Y, X (a missing axis repeats the one before);\n"
     "  n\"...\" at the end is a name.  Example: mb1ic32id52oc32od48kd5n\"paper\"";
 
-/// The convolution that was measured last: Google Benchmark calls a benchmark several times, and the next direction
-/// is the same problem.
+/// The convolution that was measured last. It is kept because Google Benchmark calls a benchmark several times, and
+/// because the next direction has the same problem.
 class Last {
  public:
   PlannedConvolution& get(const std::string& key, const ConvProblem& problem,
@@ -195,7 +195,7 @@ void set_defaults(const CLI::App& app, Flags& flags) {
   o.types = {flags.type};
   if (flags.verify && app.count("--precision") == 0) o.types = {DataType::f32, DataType::f64};
   if (flags.verify && app.count("--engine") == 0) {
-    // What everything is held against need not be held against itself.
+    // The reference engine is not verified, because it provides the expected results.
     o.engines = all_engines();
     o.engines.erase(std::remove(o.engines.begin(), o.engines.end(), Engine::reference), o.engines.end());
   }
@@ -272,7 +272,7 @@ void add_contest_options(CLI::App& app, Flags& flags) {
 
 int run_conv(int argc, char** argv) {
   Flags flags;
-  Last last;  // here, so that it is gone before static objects of the library are
+  Last last;  // declared here so that it is destroyed before static objects of the library
   CLI::App app(description, "bench_conv");
   flags.options.threads = 0;
   add_options(app, flags);

@@ -17,7 +17,8 @@ using Rows = std::vector<ConvRow>;
 
 constexpr double noticeable = 0.95;
 
-/// Of the last minute, when it is first asked for: others who compute here slow everybody down, OpenMP's barriers most.
+/// Returns the load average of the last minute, read once. Other processes slow down everybody, most of all the
+/// barriers of OpenMP.
 double load_average() {
   static const double load = [] {
     double one = 0;
@@ -40,7 +41,7 @@ Member member_of(Peer peer) {
   return &ConvRow::torch;
 }
 
-/// Rows whose means are taken together: by direction, by who was asked and by layout.
+/// Returns the group of a row; each group has its own mean. A group is a direction, a requested engine and a layout.
 std::string group_of(const ConvRow& row) {
   return fmt::format("{} {} {}", name_of(row.direction), name_of(row.asked), name_of(layout_of(row.problem)));
 }

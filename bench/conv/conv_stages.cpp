@@ -37,7 +37,8 @@ plan::StageCost operator+(const plan::StageCost& a, const plan::StageCost& b) {
   return {a.seconds + b.seconds, a.bytes + b.bytes};
 }
 
-/// Of a plan that does not transpose; the directions of one that shares tiles are estimated together.
+/// Returns the estimated cost of a direction, for a problem that is not transposed. If the directions share tiles, they
+/// are estimated together.
 plan::TiledCost model_of(const plan::TiledWays& ways, Direction direction) {
   switch (direction) {
     case Direction::forward:
@@ -56,7 +57,7 @@ plan::TiledCost model_of(const plan::TiledWays& ways, Direction direction) {
           .idle = y.idle + dx.idle + dw.idle};
 }
 
-/// Tasks that do nothing but transform weights, or their gradient back.
+/// Returns whether a task only transforms weights, or transforms their gradient back.
 bool is_of_weights(const TraceEvent& event) {
   return event.name == "pack weights" || event.name == "weight spectra" || event.name == "weight gradient";
 }

@@ -1,4 +1,4 @@
-// Transforms of cubes, this library's and FFTW's, on one thread: Google Benchmark, a comparison side by side, the
+// Benchmarks transforms of cubes with this library and FFTW on one thread: with Google Benchmark, side by side, the
 // algorithms for primes, tiles, and a check of every result.
 #include <array>
 
@@ -90,7 +90,7 @@ const char* mode_name(Modes mode) {
   }
 }
 
-/// A flag that only some modes look at; elsewhere it is refused rather than ignored.
+/// A flag that only some modes use. In other modes it is an error, not ignored.
 struct Scope {
   const char* flag;
   unsigned modes;

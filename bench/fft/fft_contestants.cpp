@@ -87,7 +87,7 @@ std::filesystem::path default_wisdom(DataType type) {
 
 void warn(const std::string& text) { std::fprintf(stderr, "bench_fft: warning: %s\n", text.c_str()); }
 
-/// What FFTW has learnt at one rigor, in a file.
+/// FFTW's wisdom of one rigor, in a file.
 template <class T>
 class Wisdom {
  public:
@@ -139,7 +139,7 @@ class Wisdom {
 template <class T>
 class Fftw final : public Contestant {
  public:
-  /// Without wisdom, plans are made anew.
+  /// If `wisdom` is null, plans are made anew.
   Fftw(fft::Kind kind, index_t n, unsigned rigor, Wisdom<T>* wisdom)
       : kind_(kind), n_(static_cast<int>(n)), rigor_(rigor), wisdom_(wisdom) {}
   ~Fftw() override {

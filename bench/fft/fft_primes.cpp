@@ -36,7 +36,8 @@ fft::Problem problem_of(DataType type, index_t prime) {
   return {.type = type, .kind = fft::Kind::c2c_forward, .extent = {1, 1, prime}, .batch = batch};
 }
 
-/// The algorithm whose plan is the model's: the same plan has one time, not two that differ by noise.
+/// Returns the algorithm whose plan equals the model's plan. So an equal plan has one time, not two that differ by
+/// noise.
 std::size_t pick_of(const fft::Problem& problem, const std::vector<std::size_t>& entered) {
   const std::string automatic = fft::Plan::make(problem).describe();
   for (const std::size_t i : entered) {
@@ -55,7 +56,7 @@ std::optional<Row> measure(const FftOptions& options, index_t prime) {
       contestants.push_back(native_contestant(problem, algorithms[i]));
       entered.push_back(i);
     } catch (const Unsupported&) {
-      // Not every algorithm serves every prime; the table shows a dash.
+      // Some algorithms do not support every prime; the table shows a dash for them.
     }
   }
   if (entered.empty()) return std::nullopt;

@@ -1,4 +1,4 @@
-// Training iterations and inferences of whole nets, by themselves or side by side, also with PyTorch.
+// Benchmarks training iterations and inferences of whole nets, alone or side by side, also with PyTorch.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -34,14 +34,14 @@ SchedulerOptions scheduling(const Options& o) {
   return {.scratch_budget = static_cast<std::size_t>(o.scratch_mib * (1u << 20))};
 }
 
-/// The net that was measured last: Google Benchmark calls a benchmark several times.
+/// The net that was measured last. It is kept because Google Benchmark calls a benchmark several times.
 struct Last {
   std::string net;
   std::unique_ptr<MeasuredNet> training;
 };
 
 void measure(benchmark::State& state, MeasuredNet& training) {
-  training.call();  // the first iteration has no update, and fills the allocator
+  training.call();  // the first iteration has no update, and it fills the allocator
   training.call();
   const TransformCounts before = training.transforms();
   const Stopwatch watch;
@@ -127,7 +127,7 @@ constexpr const char* description =
     "(no\n"
     "task runs).";
 
-/// The options that --side-by-side has by itself; each implies it.
+/// The options that only --side-by-side has. Each of them selects it.
 constexpr std::array contest_flags{"--backend",     "--cache",  "--hardened", "--width", "--depth",
                                    "--kernel",      "--extent", "--rigor",    "--peers", "--work",
                                    "--min-seconds", "--rounds", "--json",     "--trace"};
@@ -188,7 +188,7 @@ void add_contest_options(CLI::App& app, NetContestOptions& o) {
       ->option_text("FILE");
 }
 
-/// The way that users would run, unless they say otherwise.
+/// Sets the defaults of a comparison with PyTorch: the settings that users would run.
 void use_defaults_for_peers(const CLI::App& app, NetContestOptions& o) {
   o.engine = "automatic";
   if (app.count("--backend") == 0) o.backends = {fft::Backend::native};
@@ -203,7 +203,7 @@ int describe_net(const Options& options) {
 
 int run_net(int argc, char** argv) {
   Options options;
-  Last last;  // here, so that it is gone before static objects of the library are
+  Last last;  // declared here, so that it is destroyed before static objects of the library
   CLI::App app(description, "bench_net");
   bool side_by_side = false, describe = false;
   app.add_option("--net", options.nets, "Net descriptions (TOML); all of the zoo, or W x D nets, without it")

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double gib = 1u << 30;
 
-/// Bytes that a call holds at most, by the plans of the net: an estimate to choose an extent by.
+/// Returns the estimated peak bytes of a call, from the plans of the net. It serves to select an extent.
 double estimated_bytes(const nets::NetSpec& spec, const NetContestOptions& o, bool cache, Work work) {
   const bool training = work == Work::training;
   const nets::NetShapes shapes = nets::infer_shapes(spec, spec.patch);
@@ -27,9 +27,9 @@ double estimated_bytes(const nets::NetSpec& spec, const NetContestOptions& o, bo
     if (conv == nullptr) continue;
     const auto problem =
         nets::conv_problem(spec, spec.nodes[i], *conv, spec.training.batch, shapes.of(spec.nodes[i].inputs[0]));
-    // Weights with gradient and moments of the optimiser.
+    // Weights, with their gradients and the moments of the optimizer.
     kept += (training ? 4 : 1) * sizeof(float) * static_cast<double>(problem.w_shape().elements());
-    // The layout of spectra does not depend on who computes them.
+    // The layout of spectra does not depend on the FFT backend.
     double layer = 0;
     for (const CacheCost& one :
          ConvPlan::make(problem, {.engine = engine_of(o.engine), .cache_spectra = cache}).caches()) {
@@ -54,7 +54,8 @@ double estimated_gib(const nets::NetSpec& spec, const NetContestOptions& o) {
                estimated_bytes(spec, o, cache, work);
     }
   }
-  constexpr double rounding = 1.1;  // of blocks to size classes, and what is not worth a term
+  constexpr double rounding =
+      1.1;  // for blocks that are rounded up to size classes, and for small terms that are left out
   return rounding * bytes / gib;
 }
 
@@ -76,9 +77,9 @@ nets::NetSpec width_depth_net(const NetContestOptions& o, index_t width, index_t
                   o.backends.size() * o.caches.size() * o.memory.size() * o.hardened.size(), o.memory_gib, remedy));
 }
 
-/// The net of this width whose contestants fit into memory together.
+/// Returns the net of this width, with the largest extent at which all competitors fit into memory together.
 nets::NetSpec width_depth_net(const NetContestOptions& o, index_t width) {
-  const index_t smallest = o.depth * (o.kernel - 1) + 1;  // one voxel of output
+  const index_t smallest = o.depth * (o.kernel - 1) + 1;  // gives one output voxel
   if (o.extent && *o.extent < smallest) {
     throw InvalidArgument(fmt::format("--extent {}: {} layers of kernel {} leave nothing of it; use at least {}",
                                       *o.extent, o.depth, o.kernel, smallest));

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A file of its own, as long as it lives.
+/// A temporary file that is removed with this object.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& content) {
@@ -50,7 +50,7 @@ Json answer_of(ChildProcess& process) {
 }
 
 std::vector<std::string> command(const std::filesystem::path& net, const std::string& format, int threads) {
-  // -B: no compiled copies of scripts among the sources.
+  // -B prevents compiled copies of scripts in the source folders.
   return {torch_python,
           "-B",
           CONVOLUME_BENCH_PEERS "/torch_net.py",
@@ -71,7 +71,7 @@ TorchNet::TorchNet(const nets::NetSpec& spec, const std::string& format, int thr
   }
   const TemporaryFile description(nets::to_json(spec));
   process_ = std::make_unique<ChildProcess>(command(description.path(), format, threads));
-  // The process answers when it has read the description.
+  // The process sends a line after it has read the description.
   const Json facts = answer_of(*process_);
   version_ = facts.at("torch");
   SlabResource memory;

@@ -37,7 +37,7 @@ TorchTimes::Quartiles quartiles(const Json& row, const std::string& key) {
 }  // namespace
 
 TorchTimes time_torch(const ConvProblem& problem, const ConvBenchOptions& options) {
-  // The grammar has no character that a shell would look at.
+  // The grammar of problems has no characters that are special in a shell.
   const std::string command = fmt::format(
       "{} '{}/torch_conv.py' --problem {} --threads {} --rounds {} --max-seconds {} --precision {} --json - 2>&1",
       torch_python, CONVOLUME_BENCH_PEERS, to_string(problem), options.threads, options.rounds, options.max_seconds,

@@ -1,4 +1,4 @@
-// What the scheduler costs: graphs of empty tasks, by themselves or side by side with oneTBB.
+// Measures the cost of the scheduler: graphs of empty tasks, alone or side by side with oneTBB.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -45,8 +45,9 @@ void measure(benchmark::State& state, const TaskShape& shape, int threads) {
                               static_cast<double>(state.iterations());
 }
 
-/// Two tasks, each longer than a helper should take to come; the later begin counts. The caller works for a while
-/// after the rest, as a program would that computes what it runs a graph on.
+/// Measures when the second worker gets its first task. There are two tasks, each longer than a helper needs to come;
+/// the later begin counts. The caller computes for a while after the rest, as a real program would before it runs a
+/// graph.
 void measure_second_worker(benchmark::State& state) {
   Scheduler scheduler(2);
   TaskGraph graph;
