@@ -46,7 +46,8 @@ void check_library(const std::string& library) {
   void* function = dlsym(RTLD_DEFAULT, "aligned_alloc");
   if (function == nullptr || dladdr(function, &info) == 0) throw Unsupported("aligned_alloc cannot be found");
   if (std::string(info.dli_fname).find(library) == std::string::npos) {
-    throw Unsupported(fmt::format("aligned_alloc is that of {}, not of {}; is it installed?", info.dli_fname, library));
+    throw Unsupported(
+        fmt::format("aligned_alloc comes from {}, not from {}; install the library", info.dli_fname, library));
   }
 }
 

@@ -77,7 +77,7 @@ class Entrant {
   std::string ask(const char* question) {
     child_.write_line(question);
     auto answer = child_.read_line();
-    if (!answer) throw Unsupported(fmt::format("{}: its process has ended; its message stands above", name_));
+    if (!answer) throw Unsupported(fmt::format("{}: its process has ended; see its message above", name_));
     return *answer;
   }
 

@@ -48,8 +48,8 @@ def problems_of(path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bench", required=True, help="bench_conv")
-    parser.add_argument("--problems", required=True, help="a file of problems")
+    parser.add_argument("--bench", required=True, help="the program bench_conv")
+    parser.add_argument("--problems", required=True, help="file of problems")
     parser.add_argument("--dir", default="fwd", choices=["fwd", "bwd_d", "bwd_w", "training"])
     parser.add_argument("--l1", default="32768,8,64")
     parser.add_argument("--ll", default="1048576,8,64")

@@ -213,8 +213,9 @@ int conv_choices(const ConvBenchOptions& o) {
       }
     }
   };
-  fmt::print("{} thread{}, weights {}; a ratio is the time of the model's pick over that of the best choice\n",
-             o.threads, o.threads == 1 ? "" : "s", o.cached_weights ? "cached" : "fresh");
+  fmt::print(
+      "{} thread{}, weights {}; a ratio is the time of the model's pick divided by the time of the best choice\n",
+      o.threads, o.threads == 1 ? "" : "s", o.cached_weights ? "cached" : "fresh");
   for (std::size_t i = 0; i < o.problems.size() && !stop.pending(); ++i) {
     const NamedProblem& named = o.problems[i];
     bar.clear();

@@ -11,7 +11,7 @@ const std::string& name_in(const std::map<std::string, Value>& names, Value valu
   for (const auto& [name, candidate] : names) {
     if (candidate == value) return name;
   }
-  throw InvalidArgument("bench_conv: a value without a name");
+  throw InvalidArgument("bench_conv: an option value has no name");
 }
 
 }  // namespace

@@ -85,7 +85,8 @@ std::vector<NamedProblem> read_problems(const std::vector<std::string>& texts, c
     const std::size_t before = problems.size();
     read(in, "--problem", "", problems);
     if (problems.size() == before) {
-      throw InvalidArgument(fmt::format("--problem: '{}' holds no problem; write e.g. mb1ic32id52oc32od48kd5", text));
+      throw InvalidArgument(
+          fmt::format("--problem: '{}' contains no problem; write e.g. mb1ic32id52oc32od48kd5", text));
     }
   }
   for (const std::string& file : files) {
@@ -93,7 +94,7 @@ std::vector<NamedProblem> read_problems(const std::vector<std::string>& texts, c
     if (!in) throw IoError(fmt::format("problem file '{}' cannot be read", file));
     const std::size_t before = problems.size();
     read(in, file, std::filesystem::path(file).stem().string(), problems);
-    if (problems.size() == before) throw FormatError(fmt::format("problem file '{}' holds no problem", file));
+    if (problems.size() == before) throw FormatError(fmt::format("problem file '{}' contains no problem", file));
   }
   return problems;
 }

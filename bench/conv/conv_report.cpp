@@ -113,8 +113,9 @@ Json to_json(const ConvBenchOptions& options, const ConvRow& row) {
 }  // namespace
 
 void print_header(const ConvBenchOptions& options) {
-  fmt::print("{} thread{}, weights {}, load average {:.1f}; a ratio is somebody's time over ours\n", options.threads,
-             options.threads == 1 ? "" : "s", options.cached_weights ? "cached" : "fresh", load_average());
+  fmt::print("{} thread{}, weights {}, load average {:.1f}; a ratio is the competitor's time divided by ours\n",
+             options.threads, options.threads == 1 ? "" : "s", options.cached_weights ? "cached" : "fresh",
+             load_average());
   fmt::print("{:9} {:7} {:10} {:>11}", "dir", "layout", "engine", "ours");
   for (const Peer peer : options.peers) fmt::print(" {:>11} {:>7}  {:17}", name_of(peer), "ratio", "quartiles");
   fmt::print(" {:>6}\n", "floor");
@@ -141,7 +142,7 @@ void print_summary(const ConvBenchOptions& options, const Rows& rows) {
       const Mean all = mean(rows, peer, [&](const ConvRow& row) { return group_of(row) == group; });
       fmt::print(" {} {}{}", name_of(peer), all.text("problems"), peer == options.peers.back() ? "\n" : ",");
     }
-    if (options.peers.empty()) fmt::print(" nobody to compare with\n");
+    if (options.peers.empty()) fmt::print(" no competitor\n");
   }
   if (mean(rows, Peer::onednn, [](const ConvRow&) { return true; }).count() == 0) return;
   Rows slower;

@@ -125,7 +125,8 @@ class ConvContest {
     // If both layouts are measured, the layout column shows which one is missing.
     const bool only = o_.layouts.size() == 1;
     if (layout_of(problem) != layout) {
-      if (only) notes_.say(fmt::format("{} left out: no tensor of it has 8 channels, which blocks need", name_));
+      if (only)
+        notes_.say(fmt::format("{} left out: blocked tensors need 8 channels, and it has no such tensor", name_));
       return;
     }
     try {
@@ -205,7 +206,7 @@ class ConvContest {
       entrant.contestant->read(output, got);
       const double error = relative_error(got, wanted);
       if (error <= bound) continue;
-      throw NumericalError(fmt::format("{} {}: {} of {} and of {} differ by {:.3g}, at most {:.3g} is expected", name_,
+      throw NumericalError(fmt::format("{} {}: {} of {} and of {} differ by {:.3g}; at most {:.3g} is allowed", name_,
                                        name_of(direction), name_of(output), entrant.name, entrants_.front().name, error,
                                        bound));
     }

@@ -119,8 +119,8 @@ class SpeedUps {
   explicit SpeedUps(const ConvBenchOptions& options) : o_(options), file_(o_.json, to_json(o_, rows_)) {}
 
   int run() {
-    fmt::print("weights {}; allowed is what the floor gains from {} threads\n", o_.cached_weights ? "cached" : "fresh",
-               o_.threads);
+    fmt::print("weights {}; allowed is the speed-up of the floor on {} threads\n",
+               o_.cached_weights ? "cached" : "fresh", o_.threads);
     fmt::print("{:9} {:7} {:10} {:>11} {:>11} {:>8}  {:11} {:>6} {:>6}\n", "dir", "layout", "engine", "1 thread",
                fmt::format("{} threads", o_.threads), "speed-up", "quartiles", "allowed", "share");
     for (; at_ < o_.problems.size() && !stop_.pending(); ++at_) {

@@ -155,7 +155,7 @@ class Verifier {
         convolution.read(output, got);
         if (wrong.empty()) wrong = compare(one, numbers, output, got, expected.of(output));
         if (wrong.empty() && !convolution.clean_padding(output)) {
-          wrong = fmt::format("{}: lanes behind the last channel are not zero", name_of(output));
+          wrong = fmt::format("{}: pad lanes are not zero", name_of(output));
         }
       }
       if (wrong.empty()) {

@@ -162,7 +162,7 @@ def parse():
                         help="edges of the cubes (default: %(default)s)")  # fmt: skip
     parser.add_argument("--impl", default=",".join(IMPLEMENTATIONS), metavar="NAMES", help="default: %(default)s")
     parser.add_argument("--kind", default="r2c", choices=("r2c", "c2r", "c2c", "c2c_backward"))
-    parser.add_argument("--order", default="rotated", choices=("rotated", "natural"), help="of native and algorithm2")
+    parser.add_argument("--order", default="rotated", choices=("rotated", "natural"), help="order of the spectra of native and algorithm2")
     parser.add_argument("--precision", default="float", choices=("float", "double"))
     parser.add_argument("--simd", default="AVX2", metavar="NAME", help="CONVOLUME_SIMD (default: %(default)s)")
     parser.add_argument("--l1", default="32768,8,64", metavar="BYTES,WAYS,LINE", help="default: %(default)s")
@@ -171,11 +171,11 @@ def parse():
     try:
         arguments.sizes = sorted({int(word) for word in arguments.sizes.split(",")})
     except ValueError:
-        parser.error(f"--sizes: '{arguments.sizes}' is no list of numbers, e.g. 32,64,97")
+        parser.error(f"--sizes: '{arguments.sizes}' is not a list of numbers; write e.g. 32,64,97")
     arguments.impl = arguments.impl.split(",")
     for name in arguments.impl:
         if name not in IMPLEMENTATIONS:
-            parser.error(f"--impl: '{name}' is none of {', '.join(IMPLEMENTATIONS)}")
+            parser.error(f"--impl: '{name}' is unknown; use {', '.join(IMPLEMENTATIONS)}")
     if not shutil.which("valgrind"):
         stop("valgrind is missing. On Debian: apt-get install valgrind")
     if not os.access(arguments.bench, os.X_OK):

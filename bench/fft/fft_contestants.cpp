@@ -156,7 +156,7 @@ class Fftw final : public Contestant {
       if (plan_ != nullptr) return;
     }
     plan_ = make(in, out, rigor_);
-    if (plan_ == nullptr) throw Unsupported(fmt::format("FFTW has no plan for a cube of {}", n_));
+    if (plan_ == nullptr) throw Unsupported(fmt::format("FFTW made no plan for a cube of edge {}", n_));
     if (wisdom_ != nullptr) wisdom_->update();
   }
   void execute() override { Api<T>::execute(plan_); }

@@ -118,7 +118,7 @@ Json to_json(const FftOptions& options, const std::vector<Row>& rows) {
 int primes(const FftOptions& options) {
   std::vector<index_t> lengths;
   std::copy_if(options.sizes.begin(), options.sizes.end(), std::back_inserter(lengths), is_large_prime);
-  if (lengths.empty()) throw InvalidArgument("--sizes holds no prime of 17 or more; try 17:300");
+  if (lengths.empty()) throw InvalidArgument("--sizes contains no prime of 17 or more; try 17:300");
   std::vector<Row> rows;
   const StopRequest stop;
   ReportFile file(options.json, to_json(options, rows));

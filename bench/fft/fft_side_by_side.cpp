@@ -189,7 +189,8 @@ int side_by_side(const FftOptions& options) {
   if (!options.has(Implementation::native) || !options.has(Implementation::fftw)) {
     throw InvalidArgument("--side-by-side compares native with fftw; name both in --impl");
   }
-  if (options.has(Implementation::algorithm2)) throw InvalidArgument("--side-by-side does not measure algorithm2");
+  if (options.has(Implementation::algorithm2))
+    throw InvalidArgument("--side-by-side does not measure algorithm2; leave it out of --impl");
   Rows rows;
   const StopRequest stop;
   ReportFile file(options.json, to_json(options, rows));

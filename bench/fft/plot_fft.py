@@ -59,7 +59,7 @@ def load(files):
             name = f"{prefix}{row['kind']} {row['order']} {row['precision']}"
             series.setdefault(name, []).append(row)
     if not series:
-        sys.exit("plot_fft.py: the reports hold no results")
+        sys.exit("plot_fft.py: the reports contain no results")
     return {name: sorted(rows, key=lambda row: row["n"]) for name, rows in series.items()}
 
 

@@ -72,7 +72,7 @@ nets::NetSpec width_depth_net(const NetContestOptions& o, index_t width, index_t
 
 [[noreturn]] void refuse_memory(const nets::NetSpec& spec, const NetContestOptions& o, const char* remedy) {
   throw InvalidArgument(
-      fmt::format("{} of {} voxels needs about {:.1f} GiB for {} contestants, --memory-budget allows {}; {}", spec.name,
+      fmt::format("{} of {} voxels needs about {:.1f} GiB for {} competitors, --memory-budget allows {}; {}", spec.name,
                   to_string(spec.patch), estimated_gib(spec, o),
                   o.backends.size() * o.caches.size() * o.memory.size() * o.hardened.size(), o.memory_gib, remedy));
 }
@@ -81,15 +81,15 @@ nets::NetSpec width_depth_net(const NetContestOptions& o, index_t width, index_t
 nets::NetSpec width_depth_net(const NetContestOptions& o, index_t width) {
   const index_t smallest = o.depth * (o.kernel - 1) + 1;  // gives one output voxel
   if (o.extent && *o.extent < smallest) {
-    throw InvalidArgument(fmt::format("--extent {}: {} layers of kernel {} leave nothing of it; use at least {}",
+    throw InvalidArgument(fmt::format("--extent {}: {} layers of kernel {} leave no output voxel; use at least {}",
                                       *o.extent, o.depth, o.kernel, smallest));
   }
   constexpr index_t largest = 48;
   index_t extent = o.extent.value_or(std::max(largest, smallest));
   nets::NetSpec spec = width_depth_net(o, width, extent);
   while (estimated_gib(spec, o) > o.memory_gib) {
-    if (o.extent) refuse_memory(spec, o, "use a smaller --extent, fewer contestants, or more");
-    if (extent == smallest) refuse_memory(spec, o, "use fewer contestants or more");
+    if (o.extent) refuse_memory(spec, o, "use a smaller --extent, fewer competitors, or a larger budget");
+    if (extent == smallest) refuse_memory(spec, o, "use fewer competitors or a larger budget");
     spec = width_depth_net(o, width, --extent);
   }
   return spec;
@@ -102,7 +102,7 @@ std::vector<nets::NetSpec> make_nets(const NetContestOptions& o) {
   for (const std::string& file : o.nets) {
     specs.push_back(nets::load_net(file, o.overrides));
     if (estimated_gib(specs.back(), o) > o.memory_gib) {
-      refuse_memory(specs.back(), o, "use a smaller patch, fewer contestants, or more");
+      refuse_memory(specs.back(), o, "use a smaller patch, fewer competitors, or a larger budget");
     }
   }
   if (!o.nets.empty()) return specs;

@@ -321,8 +321,8 @@ void warn_of_load(double load) {
   constexpr double quiet = 0.5;
   if (load < quiet || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   fmt::print(
-      "The load average is {:.1f}: beside other work PyTorch loses most. Wait for the machine to be idle, or set "
-      "OMP_WAIT_POLICY=passive in the environment.\n",
+      "The load average is {:.1f}. Other work on the machine slows PyTorch down most. Wait until the machine is idle, "
+      "or set OMP_WAIT_POLICY=passive in the environment.\n",
       load);
 }
 

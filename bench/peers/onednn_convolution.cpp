@@ -18,7 +18,8 @@ using dnnl::memory;
 void set_openmp_threads(int threads) {
   using Set = void (*)(int);
   const auto set = reinterpret_cast<Set>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
-  if (set == nullptr) throw Unsupported("oneDNN is not built on OpenMP here: its threads cannot be set");
+  if (set == nullptr)
+    throw Unsupported("this oneDNN does not use OpenMP, so its threads cannot be set; use a build with OpenMP");
   set(threads);
 }
 
@@ -203,7 +204,8 @@ std::string onednn_version() {
 }
 
 std::unique_ptr<OneDnnConvolution> onednn_convolution(const ConvProblem& problem, const ConvData& data, int threads) {
-  if (problem.type != DataType::f32) throw Unsupported("oneDNN convolves in float only; use --precision float");
+  if (problem.type != DataType::f32)
+    throw Unsupported("oneDNN computes convolutions in float only; use --precision float");
   return std::make_unique<Convolution>(problem, data, threads);
 }
 

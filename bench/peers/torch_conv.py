@@ -115,16 +115,16 @@ def measure(torch, text, options):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--problem", nargs="+", default=[], help="problems in benchdnn's grammar")
-    parser.add_argument("--problems", nargs="+", default=[], metavar="FILE", help="files of problems, one a line")
-    parser.add_argument("--threads", type=int, default=0, help="threads; 0 is as many as PyTorch likes")
+    parser.add_argument("--problems", nargs="+", default=[], metavar="FILE", help="files of problems, one per line")
+    parser.add_argument("--threads", type=int, default=0, help="threads; 0 means PyTorch's default")
     parser.add_argument("--rounds", type=int, default=9, help="timed calls of each kind")
     parser.add_argument("--max-seconds", type=float, default=30,
-                        help="after it no call begins, but three are always made")
+                        help="no call begins after this time, except the first three")
     parser.add_argument("--precision", choices=["float", "double"], default="float")
-    parser.add_argument("--json", metavar="FILE", help="write the results there; - is standard output")
+    parser.add_argument("--json", metavar="FILE", help="file for the results; - is standard output")
     options = parser.parse_args()
     if options.rounds < 1 or options.threads < 0:
-        parser.error("--rounds is at least 1 and --threads at least 0")
+        parser.error("--rounds must be at least 1 and --threads at least 0")
     if not options.problem and not options.problems:
         parser.error("no problems: name some with --problem or --problems")
     return options

@@ -23,7 +23,7 @@ class TemporaryFile {
   explicit TemporaryFile(const std::string& content) {
     std::string pattern = (std::filesystem::temp_directory_path() / "bench_net-XXXXXX").string();
     const int file = mkstemp(pattern.data());
-    if (file < 0) throw IoError(pattern + ": no temporary file can be made; set TMPDIR to a folder for such");
+    if (file < 0) throw IoError(pattern + ": making a temporary file failed; set TMPDIR to a writable folder");
     close(file);
     path_ = pattern;
     write_file_atomically(path_, content);
@@ -42,9 +42,9 @@ class TemporaryFile {
 
 Json answer_of(ChildProcess& process) {
   const auto line = process.read_line();
-  if (!line) throw Unsupported("PyTorch's process ended without an answer; memory may not have sufficed");
+  if (!line) throw Unsupported("PyTorch's process ended without an answer; it may have run out of memory");
   const Json answer = Json::parse(*line, nullptr, false);
-  if (!answer.is_object()) throw Unsupported("PyTorch's process answered '" + *line + "'");
+  if (!answer.is_object()) throw Unsupported("PyTorch's process sent an unknown answer: '" + *line + "'");
   if (answer.contains("error")) throw Unsupported(answer["error"].get<std::string>());
   return answer;
 }
@@ -77,7 +77,7 @@ TorchNet::TorchNet(const nets::NetSpec& spec, const std::string& format, int thr
   SlabResource memory;
   const index_t ours = nets::Parameters(spec, false, 0, &memory).count(), theirs = facts.at("parameters");
   if (ours != theirs) {
-    throw NumericalError(fmt::format("{} has {} parameters, what PyTorch made of it has {}", spec.name, ours, theirs));
+    throw NumericalError(fmt::format("{} has {} parameters, but the net in PyTorch has {}", spec.name, ours, theirs));
   }
 }
 

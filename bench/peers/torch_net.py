@@ -146,14 +146,14 @@ def run(options):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--net", required=True, metavar="FILE", help="a description that bench_net --describe wrote")
-    parser.add_argument("--threads", type=int, default=0, help="threads; 0 is as many as PyTorch likes")
+    parser.add_argument("--net", required=True, metavar="FILE", help="description from bench_net --describe")
+    parser.add_argument("--threads", type=int, default=0, help="threads; 0 means PyTorch's default")
     parser.add_argument("--format", choices=list(FORMATS), default="contiguous", help="memory format of all tensors")
     parser.add_argument("--rounds", type=int, default=5, help="timed calls of each kind")
     parser.add_argument("--serve", action="store_true", help="time one call for each line of standard input")
     options = parser.parse_args()
     if options.rounds < 1 or options.threads < 0:
-        parser.error("--rounds is at least 1 and --threads at least 0")
+        parser.error("--rounds must be at least 1 and --threads at least 0")
     return options
 
 
