@@ -11,7 +11,7 @@ bool counts_allocations();
 /// Returns how often this thread has called malloc and its relatives, operator new included.
 std::size_t allocations() noexcept;
 
-/// Such calls by all threads so far.
+/// Allocations by all threads so far.
 struct HeapCalls {
   std::size_t ours = 0;       ///< by our code, and by the C++ library for it
   std::size_t libraries = 0;  ///< by TBB, FFTW, and by the C library and loader, for example when they start threads

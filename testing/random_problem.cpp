@@ -75,7 +75,7 @@ ConvProblem random_problem(const ProblemRanges& ranges, std::uint64_t seed) {
       p.validate();
       if (p.flops() < ranges.most_flops) return p;
     } catch (const Error&) {
-      // The kernel does not fit: the next problem is drawn.
+      // The kernel does not fit, so the next problem is drawn.
     }
   }
 }

@@ -18,7 +18,7 @@ struct ProblemRanges {
   bool groups = true;          ///< one problem in three has groups
   bool depthwise = true;       ///< one problem in six is depthwise
   bool rectifiers = false;     ///< ReLU and leaky ReLU; otherwise only activations with a smooth gradient
-  double most_flops = 3e7;     ///< of the direct way, one direction
+  double most_flops = 3e7;     ///< of one direction, computed directly
 };
 
 /// Draws problem number `seed` from the ranges. The problem is valid, in float and in plain layout. Thread-safe.

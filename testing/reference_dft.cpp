@@ -8,7 +8,7 @@ namespace {
 template <class R>
 using Complex = std::complex<R>;
 
-/// std::complex's own product first looks for infinities, which takes longer than multiplying.
+/// Returns a product. std::complex's own operator first checks for infinities, which takes longer than multiplying.
 template <class R>
 Complex<R> product(const Complex<R>& a, const Complex<R>& b) {
   return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
@@ -56,7 +56,7 @@ void ReferenceDft<R>::recurse(const Complex* in, index_t stride, Complex* out, i
 }
 
 /// Transforms a prime length by the definition, in place. Terms j and p - j have equal cosines and opposite sines, so
-/// they are taken together.
+/// they are combined.
 template <class R>
 void ReferenceDft<R>::small(Complex* points, index_t stride, index_t p) {
   const index_t half = (p - 1) / 2, step = n_ / p;

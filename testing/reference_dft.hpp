@@ -9,9 +9,9 @@
 
 namespace convolume::test {
 
-/// Computes unnormalised forward transforms of one length, in numbers of type R (double or long double). A prime length
-/// is computed by the definition, a product of primes by Cooley and Tukey's factorisation. Not thread-safe: it owns the
-/// scratch.
+/// Computes unnormalised forward transforms of one length, in numbers of type R (double or long double). It uses the
+/// definition for a prime length, and the factorisation of Cooley and Tukey for a product of primes. Not thread-safe,
+/// because it owns the scratch.
 template <class R>
 class ReferenceDft {
  public:
@@ -19,9 +19,9 @@ class ReferenceDft {
 
   explicit ReferenceDft(index_t n);
   index_t length() const { return n_; }
-  /// exp(-2 pi i k / n) for 0 <= k < n.
+  /// Returns exp(-2 pi i k / n) for 0 <= k < n.
   const Complex& root(index_t k) const { return roots_[static_cast<std::size_t>(k)]; }
-  /// In place, points `stride` apart.
+  /// Transforms in place; points are `stride` apart.
   void forward(Complex* points, index_t stride);
 
  private:
@@ -40,9 +40,9 @@ class ReferenceDft3 {
   using Complex = std::complex<R>;
 
   explicit ReferenceDft3(const Extent3& extent);
-  /// In place, dense.
+  /// Transforms in place, dense.
   void forward(Complex* volume);
-  /// exp(-2 pi i (a.z b.z / n.z + a.y b.y / n.y + a.x b.x / n.x)).
+  /// Returns exp(-2 pi i (a.z b.z / n.z + a.y b.y / n.y + a.x b.x / n.x)).
   Complex phase(const Extent3& a, const Extent3& b) const;
 
  private:

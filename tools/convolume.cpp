@@ -69,9 +69,10 @@ struct Common {
 
   void add_to(CLI::App& app) {
     app.add_option("--threads", threads,
-                   "Worker threads; 0 takes one per physical core that affinity and control groups leave")
+                   "Threads; 0 means one per physical core, as far as affinity and control groups allow")
         ->check(CLI::Range(0, 1024));
-    app.add_option("--engine", engine, "Way to convolve: automatic, fft_tiled, fft_volume, direct, reference or onednn")
+    app.add_option("--engine", engine,
+                   "Convolution engine: automatic, fft_tiled, fft_volume, direct, reference or onednn")
         ->capture_default_str();
     app.add_flag("--quiet", quiet, "Print results only");
   }
@@ -90,30 +91,30 @@ struct TrainCommand {
     app.add_option("--data", options.data, "Data description (TOML), e.g. nets/zoo/data/isbi2012.toml")->required();
     app.add_option("--out", options.out, "Folder of the run: checkpoints, metrics.jsonl, report")->required();
     iterations_given = app.add_option("--iterations", iterations, "Total iterations of the run, resumed or not");
-    app.add_option("--max-minutes", options.max_minutes, "End after so many minutes, with a checkpoint; 0: no limit")
+    app.add_option("--max-minutes", options.max_minutes,
+                   "End after this many minutes, with a checkpoint; 0 means no limit")
         ->check(CLI::Range(0.0, 1e6));
-    seed_given = app.add_option("--seed", seed, "Seed of everything that is random (1 where absent)");
-    app.add_flag("--resume", options.resume, "Continue from OUT/checkpoints/last.safetensors, bit for bit");
-    app.add_option("--set", options.overrides, "Override a value of the net: table.key=value, e.g. generator.width=30");
-    app.add_option("--memory-budget", budget_mib, "MiB that kept spectra may hold")
+    seed_given = app.add_option("--seed", seed, "Seed of all random numbers (default 1)");
+    app.add_flag("--resume", options.resume, "Continue from OUT/checkpoints/last.safetensors, with the same bits");
+    app.add_option("--set", options.overrides, "Replace a value of the net: table.key=value, e.g. generator.width=30");
+    app.add_option("--memory-budget", budget_mib, "MiB that cached spectra may hold")
         ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30))
         ->capture_default_str();
     app.add_option_function<std::string>(
            "--memory", [this](const std::string& name) { options.memory_mode = nets::memory_mode_of(name); },
-           "Where tensors and spectra live: arena (one, by a plan of their lifetimes), slab (allocated and freed by "
-           "tasks "
-           "as they run) or apart (each for the whole run); the results are the same")
+           "Memory mode of tensors and spectra: arena (planned by lifetimes), slab (allocated and freed by tasks) or "
+           "apart (separate, for the whole run); the results are the same")
         ->check(CLI::IsMember({"arena", "slab", "apart"}))
         ->default_str("arena");
     app.add_option("--scratch-budget", scratch_mib,
-                   "MiB of scratch that running tasks may hold together; further tasks wait. 0: no limit")
+                   "MiB of scratch that running tasks may hold together; further tasks wait; 0 means no limit")
         ->check(CLI::Range(std::size_t{0}, std::size_t{1} << 30))
         ->capture_default_str();
     app.add_flag("--tune", options.tune,
-                 "Measure how each layer convolves fastest, up to a few seconds a layer, instead of asking the cost "
-                 "model; a resumed run keeps what was measured");
+                 "Select the fastest convolution of each layer by measurement, up to a few seconds per layer, instead "
+                 "of the cost model; a resumed run keeps the measured choices");
     app.add_option("--trace", options.trace,
-                   "Write what each thread did in iterations 2 to 4, for ui.perfetto.dev and convolume simulate");
+                   "File for a trace of iterations 2 to 4, for ui.perfetto.dev and convolume simulate");
     common.add_to(app);
   }
 
@@ -153,15 +154,14 @@ struct InferCommand {
   std::vector<std::int64_t> patch, overlap;
 
   void add_to(CLI::App& app) {
-    app.add_option("checkpoint", options.checkpoint, "Checkpoint (*.safetensors); holds the net")->required();
+    app.add_option("checkpoint", options.checkpoint, "Checkpoint (*.safetensors); it contains the net")->required();
     app.add_option("volume", options.volume, "Volume to segment: TIFF stack or HDF5 (file.h5:/dataset)")->required();
     app.add_option("--out", options.output, "Probability volume to write: .tif or .h5")->required();
     app.add_flag("--uint8", options.as_uint8, "Write 0..255 instead of float");
-    app.add_option("--patch", patch, "Input patch, z,y,x or one number; the training patch where absent")
-        ->delimiter(',');
+    app.add_option("--patch", patch, "Input patch: z,y,x or one number; default: the training patch")->delimiter(',');
     app.add_option("--overlap", overlap,
-                   "Overlap of patches, z,y,x or one number; the field of view, at most half a "
-                   "patch, where absent")
+                   "Overlap of patches: z,y,x or one number; default: 0 for a net without padding, otherwise the field "
+                   "of view, but at most half a patch")
         ->delimiter(',');
     common.add_to(app);
   }
@@ -197,10 +197,11 @@ struct EvalCommand {
   void add_to(CLI::App& app) {
     app.add_option("prediction", prediction, "Probability volume (TIFF or HDF5)")->required();
     app.add_option("label", label, "Label volume")->required();
-    app.add_option("--positive", positive, "Label values that count as positive, e.g. 0; 0.5 and above where absent")
+    app.add_option("--positive", positive, "Label values that count as positive, e.g. 0; default: 0.5 and above")
         ->delimiter(',');
-    app.add_option("--slices", slices, "First and end slice of the label volume, e.g. 24 30")->expected(2);
-    app.add_option("--threshold", threshold, "Probability from which a voxel is positive")->capture_default_str();
+    app.add_option("--slices", slices, "First slice and end slice (exclusive) of the label volume, e.g. 24 30")
+        ->expected(2);
+    app.add_option("--threshold", threshold, "Probability from which on a voxel is positive")->capture_default_str();
     app.add_flag("--json", json, "Print one JSON object instead of a table");
   }
 
@@ -230,10 +231,11 @@ struct InfoCommand {
   int threads = 0;
 
   void add_to(CLI::App& app) {
-    app.add_option("net", net, "Net description (TOML); machine and libraries alone where absent");
-    app.add_option("--set", overrides, "Override a value of the net: table.key=value");
-    app.add_option("--patch", patch, "Input patch, z,y,x or one number")->delimiter(',');
-    app.add_option("--threads", threads, "Threads of the training whose memory is told; 0: as many as train takes")
+    app.add_option("net", net, "Net description (TOML); if absent, only the machine and the libraries are described");
+    app.add_option("--set", overrides, "Replace a value of the net: table.key=value");
+    app.add_option("--patch", patch, "Input patch: z,y,x or one number")->delimiter(',');
+    app.add_option("--threads", threads,
+                   "Threads of the training whose memory is computed; 0 means the default of train")
         ->check(CLI::Range(0, 1024));
   }
 
@@ -266,7 +268,7 @@ struct SimulateCommand {
   std::vector<int> cores{1, 2, 4, 8, 16, 32, 64, 128, 256};
 
   void add_to(CLI::App& app) {
-    app.add_option("--trace", trace, "Trace that train or bench_net wrote with --trace")->required();
+    app.add_option("--trace", trace, "Trace from train --trace or bench_net --trace")->required();
     app.add_option("--cores", cores, "Numbers of cores")
         ->delimiter(',')
         ->check(CLI::Range(1, 1 << 20))
@@ -287,7 +289,7 @@ CLI::App* add_command(CLI::App& app, const char* name, const char* what, Command
 }
 
 int run(int argc, char** argv) {
-  CLI::App app{"Trains and runs 3D ConvNets on CPUs, convolving in the frequency domain."};
+  CLI::App app{"Trains and runs 3D ConvNets on CPUs. Convolutions use FFTs where these are faster."};
   app.set_version_flag("--version", std::string("convolume ") + version());
   app.require_subcommand(1);
   TrainCommand train;
@@ -300,8 +302,8 @@ int run(int argc, char** argv) {
   const auto* infer_app = add_command(app, "infer", "Write the probability volume of a trained net", infer);
   const auto* eval_app = add_command(app, "eval", "Compare a probability volume with labels", eval);
   const auto* info_app = add_command(app, "info", "Describe the machine, the libraries and a net", info);
-  const auto* simulate_app =
-      add_command(app, "simulate", "Say where a trace's time went, and how many cores could use its tasks", simulate);
+  const auto* simulate_app = add_command(
+      app, "simulate", "Show how the time of a trace was spent, and simulate its tasks on more cores", simulate);
   add_command(app, "export", "Write a data description's volumes as training reads them", export_split);
   CLI11_PARSE(app, argc, argv);
   static_cast<void>(simd_target());  // an unknown CONVOLUME_SIMD throws here

@@ -12,7 +12,7 @@ std::string machine_text() {
   const MachineModel& m = machine_model();
   std::string text = fmt::format("processor       {}, {} usable, {} threads by default\n", cpu_name(), available_cpus(),
                                  default_threads());
-  text += fmt::format("SIMD target     {} (available: {}; CONVOLUME_SIMD forces one)\n", simd_target(),
+  text += fmt::format("SIMD target     {} (available: {}; CONVOLUME_SIMD selects one)\n", simd_target(),
                       fmt::join(available_simd_targets(), ", "));
   text += fmt::format(
       "machine model   {}: {} GFLOP/s per core; L1 {} KiB, L2 {} KiB, L3 {} MiB; {} GB/s from L2, {} from "

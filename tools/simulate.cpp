@@ -19,12 +19,11 @@ constexpr double longest_trace_us = 1e12;  // eleven days; then nanoseconds fit 
 double number_at(const Json& object, const char* name, double most, const std::string& where) {
   const auto found = object.find(name);
   if (found == object.end() || !found->is_number()) {
-    throw InvalidArgument(
-        fmt::format("{}: '{}' is missing or no number; give a trace that --trace wrote", where, name));
+    throw InvalidArgument(fmt::format("{}: '{}' is missing or no number; give a trace from --trace", where, name));
   }
   const double value = found->get<double>();
   if (!(value >= 0 && value <= most)) {
-    throw InvalidArgument(fmt::format("{}: '{}' is {}, 0 to {} are possible", where, name, value, most));
+    throw InvalidArgument(fmt::format("{}: '{}' is {}; valid values are 0 to {}", where, name, value, most));
   }
   return value;
 }
@@ -44,7 +43,7 @@ TaskClass class_at(const Json& args, const std::string& where) {
 TraceEvent event_of(const Json& event, const std::string& where) {
   const auto found = event.find("args");
   if (found == event.end() || !found->is_object()) {
-    throw InvalidArgument(fmt::format("{}: 'args' is missing; give a trace that --trace wrote", where));
+    throw InvalidArgument(fmt::format("{}: 'args' is missing; give a trace from --trace", where));
   }
   const Json& args = *found;
   const double begin = number_at(event, "ts", longest_trace_us, where);
@@ -111,7 +110,7 @@ std::string simulation_text(const std::vector<TracedProcess>& processes, const s
           fmt::format("{:>6} {:>12.3f} {:>9.2f} {:>9.0f} %\n", count, 1e3 * seconds, speed_up, 100 * speed_up / count);
     }
   }
-  return text.empty() ? "the trace holds no task\n" : text;
+  return text.empty() ? "the trace contains no task\n" : text;
 }
 
 }  // namespace convolume::tools

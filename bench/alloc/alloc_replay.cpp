@@ -29,7 +29,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t page = 4096, alignment = 64;
 
-/// The process's malloc, whoever that is.
+/// A memory resource on the process's malloc, whichever library provides it.
 class Heap final : public std::pmr::memory_resource {
   void* do_allocate(std::size_t bytes, std::size_t align) override {
     void* memory = std::aligned_alloc(align, (bytes + align - 1) / align * align);
@@ -40,17 +40,18 @@ class Heap final : public std::pmr::memory_resource {
   bool do_is_equal(const memory_resource& other) const noexcept override { return this == &other; }
 };
 
-/// Throws where another library than the one that is to be measured serves aligned_alloc().
+/// Throws Unsupported if another library than the expected one provides aligned_alloc().
 void check_library(const std::string& library) {
   Dl_info info{};
   void* function = dlsym(RTLD_DEFAULT, "aligned_alloc");
   if (function == nullptr || dladdr(function, &info) == 0) throw Unsupported("aligned_alloc cannot be found");
   if (std::string(info.dli_fname).find(library) == std::string::npos) {
-    throw Unsupported(fmt::format("aligned_alloc is that of {}, not of {}; is it installed?", info.dli_fname, library));
+    throw Unsupported(
+        fmt::format("aligned_alloc comes from {}, not from {}; install the library", info.dli_fname, library));
   }
 }
 
-/// A cache line of every page: what a program does at least with memory that it asked for.
+/// Writes one byte of every page. A program does at least this with memory that it allocates.
 void touch(void* memory, std::size_t bytes) {
   auto* data = static_cast<volatile char*>(memory);
   for (std::size_t at = 0; at < bytes; at += page) data[at] = 1;
@@ -58,13 +59,14 @@ void touch(void* memory, std::size_t bytes) {
 
 double between(Clock::time_point a, Clock::time_point b) { return std::chrono::duration<double>(b - a).count(); }
 
-/// Something that is done again and again.
+/// Work that is repeated.
 struct Job {
-  std::function<double()> round;           ///< returns the seconds of what counts of it
-  std::function<std::size_t()> live_peak;  ///< the same, counted: the most bytes that were asked for at once so far
+  std::function<double()> round;  ///< returns the seconds of the timed part
+  std::function<std::size_t()>
+      live_peak;  ///< replays with counting; returns the most bytes that were allocated at once so far
 };
 
-/// Runs body(thread) on that many threads, which live until the end.
+/// Runs body(thread) on a number of threads, which live until the destruction.
 class Team {
  public:
   explicit Team(int threads) : gate_(threads) {
@@ -87,7 +89,7 @@ class Team {
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
-  /// Returns the seconds until the last one was done.
+  /// Returns the seconds until all threads were done.
   double run(const std::function<void(int)>& body) {
     body_ = &body;
     gate_.arrive_and_wait();
@@ -103,7 +105,8 @@ class Team {
   std::vector<std::thread> others_;
 };
 
-/// Every thread does what it did in the recording, in that order, and waits for blocks of others before it frees them.
+/// Replays a trace. Every thread repeats its recorded events in order. Before it frees a block, it waits until the
+/// block is allocated.
 class TraceReplay {
  public:
   TraceReplay(const AllocTrace& trace, std::pmr::memory_resource& memory)
@@ -113,14 +116,15 @@ class TraceReplay {
         bytes_(trace.blocks),
         blocks_(std::make_unique<std::atomic<void*>[]>(trace.blocks)) {
     for (const AllocEvent& event : trace.events) {
-      // What is not timed is done by one thread.
+      // One thread executes the parts that are not timed.
       const bool timed = event.part > 0 && event.part + 1 < trace.parts;
       parts_[event.part][timed ? event.thread : 0].push_back(event);
       if (event.bytes != 0) bytes_[event.block] = event.bytes;
     }
   }
 
-  /// Threads meet otherwise than in the recording, and hold more at times. Counting takes time: a round of its own.
+  /// Returns the most bytes that were allocated at once. Threads may interleave differently than in the recording, and
+  /// then hold more. Counting takes time, so it needs a separate round.
   std::size_t live_peak() {
     counts_ = true;
     round();
@@ -145,11 +149,11 @@ class TraceReplay {
       if (event.bytes != 0) {
         void* memory = memory_.allocate(event.bytes, alignment);
         touch(memory, event.bytes);
-        block.store(memory, std::memory_order_release);  // with what touch() wrote
+        block.store(memory, std::memory_order_release);  // publishes what touch() wrote
       } else {
         void* memory = nullptr;
         while ((memory = block.load(std::memory_order_acquire)) == nullptr) std::this_thread::yield();
-        block.store(nullptr, std::memory_order_relaxed);  // none but this event waits for it
+        block.store(nullptr, std::memory_order_relaxed);  // no other event waits for this block
         memory_.deallocate(memory, bytes_[event.block], alignment);
       }
     }
@@ -180,7 +184,7 @@ struct Held {
 };
 
 /// P. Larson, M. Krishnan, "Memory allocation for long-running server applications", ISMM 1998: every thread replaces
-/// random blocks of its set by others; then each set passes to another thread.
+/// random blocks of its set; then each set passes to another thread.
 class Larson {
  public:
   Larson(int threads, std::size_t operations, std::pmr::memory_resource& memory)
@@ -224,8 +228,8 @@ class Larson {
   std::vector<std::vector<Held>> sets_;
 };
 
-/// Every block is freed by another thread than allocated it: half of the time a thread allocates batches, half of the
-/// time it frees those of its neighbour.
+/// Every block is freed by another thread than the one that allocated it. Threads alternate: each allocates a batch,
+/// then each frees the batch of its neighbour.
 class Handover {
  public:
   Handover(int threads, std::size_t operations, std::pmr::memory_resource& memory)
@@ -261,7 +265,7 @@ class Handover {
   std::vector<std::vector<Held>> batches_;
 };
 
-/// A line of /proc/self/status in bytes.
+/// Returns a line of /proc/self/status in bytes.
 std::size_t status_bytes(const std::string& name) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -286,7 +290,7 @@ void answer(const Job& job) {
       fmt::print("{:.9f} {}\n", seconds, page_faults() - faults);
       ++rounds;
     } else {
-      // As many as had a chance to need the most.
+      // As many rounds as could have reached the peak.
       std::size_t live = 0;
       for (; rounds > 0; --rounds) live = std::max(live, job.live_peak());
       fmt::print("{} {}\n", status_bytes("VmHWM") - before, live);

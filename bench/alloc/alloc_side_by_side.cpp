@@ -24,8 +24,8 @@ using Json = nlohmann::ordered_json;
 
 struct Peer {
   const char* name;
-  const char* preloaded;  // "" is what the process has anyway; null where it was not found
-  const char* library;    // a part of its file's name
+  const char* preloaded;  // library to preload; "" means that the process has it anyway
+  const char* library;    // part of its file name
 };
 
 constexpr std::array peers{
@@ -41,14 +41,14 @@ constexpr std::array peers{
 #endif
 };
 
-/// A job for all allocators.
+/// Work that all allocators do.
 struct Work {
-  std::string name, what;  // `what` is a pattern or a trace's file
+  std::string name, what;  // `what` is a pattern or the file of a trace
   int threads;
-  bool training;  // a trace: the musts are about these
+  bool training;  // a trace of a training; the requirements apply to these
 };
 
-/// One allocator in a process of its own, which is why its peak of memory is its own as well.
+/// One allocator in a separate process, so that its peak of memory is its own.
 class Entrant {
  public:
   Entrant(std::string name, const std::vector<std::string>& command) : name_(std::move(name)), child_(command) {}
@@ -77,7 +77,7 @@ class Entrant {
   std::string ask(const char* question) {
     child_.write_line(question);
     auto answer = child_.read_line();
-    if (!answer) throw Unsupported(fmt::format("{}: its process has ended; its message stands above", name_));
+    if (!answer) throw Unsupported(fmt::format("{}: its process has ended; see its message above", name_));
     return *answer;
   }
 
@@ -94,7 +94,7 @@ std::string own_program() {
   return std::string(path.data(), static_cast<std::size_t>(length));
 }
 
-/// A folder for traces, which goes when the contest ends.
+/// A folder for traces, which is removed when the contest ends.
 class TraceFolder {
  public:
   TraceFolder() {
@@ -219,7 +219,8 @@ class AllocContest {
                                   {"rounds", one.seconds.size()}});
   }
 
-  /// On traces of trainings: not slower than the fastest by more than 5 %, not more than 1.25 times what was live.
+  /// Judges the traces of trainings. Requires that our time is within 5 % of the fastest peer, and that our peak is at
+  /// most 1.25 times the live bytes.
   void judge(const Work& work, const std::vector<std::unique_ptr<Entrant>>& all) {
     if (!work.training || all.size() < 2) return;
     const auto median = [](const auto& one) { return quantile(one->seconds, 0.5); };

@@ -1,4 +1,4 @@
-// Our allocator and general ones, in turn.
+// Times our allocator and general allocators in turn.
 #pragma once
 
 #include <filesystem>
@@ -15,10 +15,10 @@ struct AllocContestOptions {
   std::filesystem::path json;
 };
 
-/// The general allocators that were there when this was built.
+/// Returns the general allocators that were found at configuration.
 std::vector<std::string> known_peers();
 
-/// Returns the exit status: 0, or that of an interruption.
+/// Returns the exit status: 0, or the status of an interruption.
 int alloc_side_by_side(const AllocContestOptions& options);
 
 }  // namespace convolume::bench

@@ -16,7 +16,7 @@
 namespace convolume::bench {
 namespace {
 
-/// Notes what goes through it.
+/// A memory resource that records all calls.
 class Recorder final : public std::pmr::memory_resource {
  public:
   Recorder(AllocTrace& trace, std::pmr::memory_resource& memory) : trace_(trace), memory_(memory) {}
@@ -86,7 +86,7 @@ void write_trace(const AllocTrace& trace, const std::filesystem::path& file) {
   out.write(reinterpret_cast<const char*>(trace.events.data()),
             static_cast<std::streamsize>(trace.events.size() * sizeof(AllocEvent)));
   out.close();
-  if (!out) throw IoError(fmt::format("{}: cannot be written; make room in that folder", file.string()));
+  if (!out) throw IoError(fmt::format("{}: writing failed; make room in that folder", file.string()));
 }
 
 AllocTrace read_trace(const std::filesystem::path& file) {
@@ -103,7 +103,7 @@ AllocTrace read_trace(const std::filesystem::path& file) {
   } else {
     in.setstate(std::ios::failbit);
   }
-  if (!in) throw FormatError(fmt::format("{}: is no trace of this bench_alloc; record it again", file.string()));
+  if (!in) throw FormatError(fmt::format("{}: not a trace of this bench_alloc; record it again", file.string()));
   return trace;
 }
 

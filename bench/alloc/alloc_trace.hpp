@@ -1,4 +1,4 @@
-// What a program asked of its allocator, and in which order.
+// A record of a program's allocations and their order.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,13 @@
 
 namespace convolume::bench {
 
-/// A block is taken (bytes > 0) or given back (0). Blocks are numbered in the order in which they were taken.
+/// An allocation (bytes > 0) or deallocation (bytes = 0) of a block. Blocks are numbered in the order of their
+/// allocation.
 struct AllocEvent {
   std::uint64_t bytes;
   std::uint32_t block;
   std::uint16_t thread;
-  std::uint16_t part;  ///< 0 is what comes before what is timed; the last one what comes after it
+  std::uint16_t part;  ///< part 0 precedes the timed parts; the last part follows them
 };
 
 struct AllocTrace {
@@ -28,11 +29,11 @@ struct AllocTrace {
   std::vector<AllocEvent> events{};
 };
 
-/// A training of `spec` on `threads` workers, whose tensors live where `mode` says: building it is the first part, with
-/// two iterations; each part then is one iteration; taking it apart is the last.
+/// Records a training of `spec` on `threads` threads in a memory mode. The first part holds the construction and two
+/// iterations. Each following part is one iteration. The last part is the destruction.
 AllocTrace record_training(const nets::NetSpec& spec, nets::MemoryMode mode, int threads, int iterations);
 
-/// Sizes, order and threads of blocks; the file is one that this process alone reads and its children.
+/// Writes or reads a trace: sizes, order and threads of blocks. The file is read only by this process and its children.
 void write_trace(const AllocTrace& trace, const std::filesystem::path& file);
 AllocTrace read_trace(const std::filesystem::path& file);
 

@@ -1,4 +1,4 @@
-// Our allocator by itself, or side by side with general ones on what trainings ask of an allocator.
+// Benchmarks our allocator alone, or side by side with general allocators on the allocations of trainings.
 #include <array>
 
 #include "bench/alloc/alloc_replay.hpp"
@@ -11,17 +11,17 @@ namespace {
 
 constexpr const char* description =
     "Allocating and freeing.\n\n"
-    "By itself: one block allocated and freed again and again, plainly, with a budget, and hardened.\n\n"
-    "With --side-by-side, or any option of it, SlabResource and general allocators do the same work in turn, each in\n"
-    "a process of its own. The work: what nets ask of memory in training, recorded at the start with tensors in an\n"
-    "arena and with tasks that take and give back every tensor (construction and taking apart are replayed, but not\n"
-    "timed); blocks that are replaced at random and pass from thread to thread (larson); and blocks that another\n"
-    "thread frees (handover). A byte of every page that is asked for is written. Times are medians and quartiles over\n"
-    "the rounds, ratios are times over ours, faults are page faults of a round (the first one of a process apart), "
-    "the\n"
-    "peak is the growth of the process's resident memory, /live is it over the most bytes that were asked for at "
-    "once,\n"
-    "counted in as many rounds again. General allocators are preloaded in front of malloc.";
+    "Without --side-by-side: allocates and frees one block again and again, without options, with a budget, and\n"
+    "hardened.\n\n"
+    "With --side-by-side, or any option that only it has, SlabResource and general allocators do the same work in\n"
+    "turn, each in a separate process. The work: the allocations of nets in training, recorded at the start, with\n"
+    "tensors in an arena and with tasks that allocate and free every tensor (construction and destruction are\n"
+    "replayed, but not timed); blocks that are replaced at random and pass from thread to thread (larson); and\n"
+    "blocks that another thread frees (handover). One byte of every allocated page is written. Times are medians\n"
+    "and quartiles over the rounds. Ratios are times divided by ours. Faults are page faults of a round; the\n"
+    "first round of a process is listed separately. The peak is the growth of the process's resident memory.\n"
+    "/live is the peak divided by the largest bytes that were allocated at once, which are counted in as many\n"
+    "further rounds. General allocators are preloaded to replace malloc.";
 
 struct Options {
   bool side_by_side = false;
@@ -68,12 +68,12 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--net", c.nets, "Net descriptions (TOML) whose training is recorded")
       ->check(CLI::ExistingFile)
       ->option_text("FILE ... [width_depth and unet_isotropic of the zoo]");
-  app.add_option("--set", c.overrides, "table.key=value on top of each description, may be repeated")
+  app.add_option("--set", c.overrides, "table.key=value replaces a value of each description; may be repeated")
       ->option_text("KEY=VALUE ...");
-  app.add_option("--peers", c.peers, "Who else takes turns, separated by commas")
+  app.add_option("--peers", c.peers, "Other allocators, separated by commas")
       ->delimiter(',')
       ->check(CLI::IsMember(known_peers()))
-      ->option_text("NAMES [glibc and those of jemalloc, tbbmalloc, mimalloc that were found]");
+      ->option_text("NAMES [glibc, and jemalloc, tbbmalloc, mimalloc if they were found]");
   app.add_option("--threads", c.threads, "Threads of the work, separated by commas")
       ->delimiter(',')
       ->check(CLI::Range(1, 1024))
@@ -82,11 +82,11 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--iterations", c.iterations, "Training iterations in a trace")
       ->check(CLI::Range(1, 1000))
       ->option_text("NUMBER [3]");
-  app.add_option("--operations", c.operations, "Blocks that each thread allocates in a pattern's round")
+  app.add_option("--operations", c.operations, "Blocks that each thread allocates in a round of a pattern")
       ->check(CLI::Range(2000, 1000000000))
       ->option_text("NUMBER [200000]");
-  app.add_option("--json", c.json, "Write the results there")->option_text("FILE");
-  // How this program calls itself; see alloc_replay.hpp.
+  app.add_option("--json", c.json, "File for the results")->option_text("FILE");
+  // Options with which this program starts itself; see alloc_replay.hpp.
   app.add_option("--replay", o.replay.work)->group("");
   app.add_option("--allocator", o.replay.allocator)->group("");
   app.add_option("--library", o.replay.library)->group("");

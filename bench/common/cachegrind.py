@@ -1,4 +1,4 @@
-"""What Valgrind's cache simulator counts of a process, for scripts beside this one."""
+"""Counts the events of a process with Valgrind's cache simulator, for the scripts of the benchmarks."""
 import os
 import subprocess
 import tempfile
@@ -10,7 +10,7 @@ class CachegrindError(RuntimeError):
 
 
 def count_events(command, l1, last_level, simd):
-    """The events of one process by their names; `l1` and `last_level` are "bytes,ways,line"."""
+    """Returns the events of one process by name; `l1` and `last_level` are "bytes,ways,line"."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "cachegrind.out"
         watched = [

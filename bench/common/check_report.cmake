@@ -1,5 +1,6 @@
-# cmake -DREPORT=FILE -DROWS=KEY -DCOUNT=N "-DFIELDS=a;b" -P check_report.cmake
-# Fails unless FILE is JSON with a machine and an array KEY of N objects, each with a positive number in every field.
+#cmake -DREPORT=FILE -DROWS=KEY -DCOUNT=N "-DFIELDS=a;b" -P check_report.cmake
+# Fails unless FILE is JSON with a machine and an array KEY of N objects, and each object has a positive number in every
+# field.
 file(READ ${REPORT} report)
 string(JSON cpu GET "${report}" machine cpu)
 string(JSON length LENGTH "${report}" ${ROWS})

@@ -20,7 +20,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& arguments) {
   const auto fail = [&](int reason) {
     throw Unsupported(fmt::format("{} cannot be started: {}", arguments.front(), std::strerror(reason)));
   };
-  // One socket in place of two pipes: writing to it can be told not to raise SIGPIPE.
+  // One socket is used instead of two pipes, because send() can suppress SIGPIPE.
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) fail(errno);
   socket_ = ends[0];

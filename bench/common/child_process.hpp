@@ -1,4 +1,4 @@
-// A process that is talked to in lines.
+// A child process that exchanges lines of text with this process.
 #pragma once
 
 #include <optional>
@@ -9,25 +9,27 @@
 
 namespace convolume::bench {
 
-/// Its standard input and output are ours; its standard error is that of this process.
+/// A child process. Its standard input and output are connected to this object; its standard error is that of this
+/// process.
 class ChildProcess {
  public:
-  /// Starts arguments[0] with the others. Throws Unsupported, with the reason, where it cannot be started.
+  /// Starts the program arguments[0] with the other arguments. Throws Unsupported, with the reason, if it cannot be
+  /// started.
   explicit ChildProcess(const std::vector<std::string>& arguments);
-  /// Ends its input and waits until it has ended.
+  /// Closes the child's input and waits until the child has ended.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  /// To a process that has ended already a line is lost; read_line() will tell.
+  /// Writes a line. If the child has ended, the line is lost, and read_line() returns nothing.
   void write_line(const std::string& line);
-  /// Without its end of line; nothing where the process has ended.
+  /// Reads a line without its line end. Returns nothing if the child has ended.
   std::optional<std::string> read_line();
 
  private:
   pid_t pid_ = -1;
   int socket_ = -1;
-  std::string buffer_;  // read, but not yet given out
+  std::string buffer_;  // bytes that were received but not yet returned
 };
 
 }  // namespace convolume::bench

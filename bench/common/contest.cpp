@@ -19,7 +19,7 @@ double between(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
-/// What reading the clock twice takes, which weighs where every call is timed by itself.
+/// Returns the time of two clock readings. It matters if every call is timed separately.
 double clock_seconds() {
   static const double seconds = [] {
     std::vector<double> samples(1001);
@@ -34,7 +34,7 @@ double clock_seconds() {
 
 void fill(const Buffer& buffer, DataType type) {
   const auto elements = static_cast<index_t>(buffer.bytes() / size_of(type));
-  // Drawing every number would take longer than the contest, so a stretch of them is repeated.
+  // Random numbers take longer than the contest, so a sequence of them is repeated.
   const index_t drawn = std::min<index_t>(elements, index_t{1} << 16);
   if (type == DataType::f32) {
     fill_normal(static_cast<float*>(buffer.get()), drawn, 1);
@@ -48,7 +48,8 @@ void fill(const Buffer& buffer, DataType type) {
   }
 }
 
-/// Calls until caches, branch predictors and the clock of the processor have settled; returns calls per sample.
+/// Calls the competitor until caches, branch predictors and the CPU frequency have settled. Returns the calls per
+/// sample.
 int warm_up(Arena& arena, std::size_t contestant) {
   double total = 0, last = 0;
   do {
@@ -76,7 +77,7 @@ Arena::Arena(std::vector<std::unique_ptr<Contestant>> contestants, DataType type
   in_ = std::make_unique<Buffer>(in_bytes);
   out_ = std::make_unique<Buffer>(out_bytes);
   for (const auto& contestant : contestants_) contestant->bind(in_->get(), out_->get());
-  // After the planners, which leave their own data behind; also the first touch of what they left alone.
+  // Fill the buffers after planning, because planners overwrite them. This also touches all pages for the first time.
   fill(*in_, type);
   std::memset(out_->get(), 0, out_->bytes());
   if (!restore) return;
@@ -117,7 +118,7 @@ std::vector<std::vector<double>> take_turns(std::size_t contestants, const Proto
         std::min(static_cast<double>(round) / protocol.rounds, elapsed / std::max(protocol.min_seconds, 1e-9)));
     if (go_on && !go_on(std::min(share, 1.0)) && round > 0) break;
     for (std::size_t turn = 0; turn < contestants; ++turn) {
-      // Another one begins each round, so that a slow drift of the machine hits all alike.
+      // Each round begins with another competitor, so that a slow drift of the machine affects all equally.
       const std::size_t i = (turn + round) % contestants;
       seconds[i].push_back(sample(i));
     }

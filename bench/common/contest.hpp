@@ -1,4 +1,4 @@
-// Contestants that do the same work on the same memory, timed in turn.
+// Competitors that do the same work on the same memory, timed in turn.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace convolume::bench {
 
-/// Whole huge pages, so that no contestant is lucky with where its data lies.
+/// Memory in whole huge pages, so that no competitor gains from the place of its data.
 class Buffer {
  public:
   explicit Buffer(std::size_t bytes);
@@ -28,26 +28,26 @@ class Buffer {
   void* data_;
 };
 
-/// One way to transform a problem.
+/// One way to compute a transform.
 class Contestant {
  public:
   virtual ~Contestant() = default;
   virtual std::size_t in_bytes() const = 0;
   virtual std::size_t out_bytes() const = 0;
-  /// Plans for these buffers, and may write both while it does.
+  /// Plans for these buffers. Planning may write both.
   virtual void bind(void* in, void* out) = 0;
   virtual void execute() = 0;
 };
 
-/// Contestants and the one pair of buffers that all of them use.
+/// Competitors, and the pair of buffers that all of them use.
 class Arena {
  public:
-  /// With `restore` the input is written anew before every call: some contestant destroys it.
+  /// If `restore` is set, the input is written anew before every call, because some competitor destroys it.
   Arena(std::vector<std::unique_ptr<Contestant>> contestants, DataType type, bool restore);
 
   std::size_t size() const { return contestants_.size(); }
   bool restores() const { return pristine_ != nullptr; }
-  /// Seconds of a call, over `repetitions`; what restores the input is not counted.
+  /// Returns the seconds of a call, as a mean over `repetitions`. The time to restore the input is not counted.
   double time(std::size_t contestant, int repetitions);
 
  private:
@@ -55,24 +55,25 @@ class Arena {
   std::unique_ptr<Buffer> in_, out_, pristine_;
 };
 
+/// How long a contest lasts.
 struct Protocol {
-  int rounds = 9;             ///< at least
-  double min_seconds = 0.15;  ///< at least, for all rounds together
-  /// After it no round begins, but the first three always do.
+  int rounds = 9;             ///< least number
+  double min_seconds = 0.15;  ///< least time of all rounds together
+  /// No round begins after this time, except the first three.
   double max_seconds = std::numeric_limits<double>::infinity();
 };
 
-/// Seconds, [contestant][round]: in every round one `sample` of each contestant. Ends early, after a whole round, when
-/// `go_on`, which is told the share of the work that is done, returns false.
+/// Runs rounds, each with one `sample` of every competitor. Returns the seconds as [competitor][round]. Calls `go_on`
+/// before each round with the share of the work that is done. If it returns false, the rounds end.
 std::vector<std::vector<double>> take_turns(std::size_t contestants, const Protocol& protocol,
                                             const std::function<double(std::size_t)>& sample,
                                             const std::function<bool(double)>& go_on = {});
 
-/// Seconds of a call, [contestant][round]. In every round each contestant makes one call that is not timed, which
-/// brings its data into the caches, and then one sample of as many calls as last a millisecond.
+/// Returns the seconds of a call as [competitor][round]. In every round each competitor first makes one call that is
+/// not timed, which brings its data into the caches. Then it makes as many timed calls as take a millisecond.
 std::vector<std::vector<double>> contest(Arena& arena, const Protocol& protocol);
 
-/// The value below which the share q of the values lies, interpolated; q = 0.5 is the median.
+/// Returns the q-quantile of the values, interpolated; q = 0.5 is the median.
 double quantile(std::vector<double> values, double q);
 
 }  // namespace convolume::bench

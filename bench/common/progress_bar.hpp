@@ -1,4 +1,4 @@
-// How far a long benchmark is: a bar on standard error where that is a terminal, nothing elsewhere.
+// The progress of a long benchmark: a bar on standard error if that is a terminal, otherwise nothing.
 #pragma once
 
 #include <chrono>
@@ -13,9 +13,9 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  /// `share` of the work is done and `what` comes next.
+  /// Shows that `share` of the work is done and that `what` comes next.
   void show(double share, const std::string& what);
-  /// Wipes the bar; to be called before anything is printed.
+  /// Erases the bar. Call it before anything is printed.
   void clear();
 
  private:

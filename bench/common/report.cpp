@@ -25,7 +25,7 @@ std::string compiler() {
 
 }  // namespace
 
-// The model holds single precision; in double it is half of that.
+// The model stores the peak of single precision; double precision reaches half of it.
 double peak_flops(DataType type) { return 1e9 * machine_model().gflops_per_core / (type == DataType::f64 ? 2 : 1); }
 
 nlohmann::ordered_json describe_machine(DataType type) {

@@ -1,4 +1,4 @@
-// What the reports of all benchmarks share: the machine, files that a stopped run leaves whole, and statistics.
+// What the reports of all benchmarks share: the machine, files that stay valid if a run is killed, and statistics.
 #pragma once
 
 #include <chrono>
@@ -13,17 +13,18 @@
 
 namespace convolume::bench {
 
-/// Processor, constants of its model, compiler and version.
+/// Returns the CPU, the constants of its machine model, the compiler and the version.
 nlohmann::ordered_json describe_machine(DataType type);
 
-/// Of fused multiply-adds on one core, by the machine model.
+/// Returns the peak rate of one core in FLOP/s, by the machine model (fused multiply-adds count as two).
 double peak_flops(DataType type);
 
-/// A report that is rewritten while it grows, at most every few seconds, so that a killed run leaves a valid file.
+/// A report file that is rewritten every few seconds during a run, so that a killed run leaves a valid file.
 class ReportFile {
  public:
-  /// Nothing is written where `file` is empty. Throws IoError at once where it cannot be written.
+  /// Writes `report`. If `file` is empty, nothing is ever written. Throws IoError if the file cannot be written.
   ReportFile(std::filesystem::path file, const nlohmann::ordered_json& report);
+  /// Returns whether there is a file and its last write was more than five seconds ago.
   bool due() const;
   void write(const nlohmann::ordered_json& report);
 
@@ -32,7 +33,7 @@ class ReportFile {
   std::chrono::steady_clock::time_point last_{};
 };
 
-/// From its construction on the first Ctrl-C only asks to stop after what is being measured; the second one kills.
+/// From its construction on, the first Ctrl-C only requests a stop after the current measurement. The second one kills.
 class StopRequest {
  public:
   StopRequest();
@@ -42,21 +43,21 @@ class StopRequest {
   bool pending() const;
 };
 
-constexpr int interrupted_status = 130;  ///< of a run that Ctrl-C stopped
+constexpr int interrupted_status = 130;  ///< exit status of a run that Ctrl-C stopped
 
-/// a[i] / b[i].
+/// Returns a[i] / b[i].
 std::vector<double> quotients(const std::vector<double>& a, const std::vector<double>& b);
 
-/// A duration in the unit that suits it.
+/// Returns a duration as text in a suitable unit.
 std::string time_text(double seconds);
 
-/// A geometric mean that grows.
+/// A geometric mean to which values are added.
 class Mean {
  public:
   void add(double value);
   int count() const { return count_; }
   std::optional<double> value() const;
-  nlohmann::ordered_json json() const;          ///< null where nothing was added
+  nlohmann::ordered_json json() const;          ///< null if there are no values
   std::string text(const char* counted) const;  ///< "1.234 (5 sizes)", or "none"
 
  private:

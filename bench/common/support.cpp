@@ -16,10 +16,10 @@ namespace {
 bool any_failed = false;
 
 constexpr const char* footer =
-    "Flags of Google Benchmark work beside these, among them:\n"
-    "  --benchmark_filter=REGEX          run only benchmarks whose name matches\n"
-    "  --benchmark_list_tests            print the names and end\n"
-    "  --benchmark_min_time=SECONDS      measure each for at least so long\n"
+    "Flags of Google Benchmark are accepted too, for example:\n"
+    "  --benchmark_filter=REGEX          run only benchmarks whose names match\n"
+    "  --benchmark_list_tests            print the names and exit\n"
+    "  --benchmark_min_time=SECONDS      measure each for at least this time\n"
     "  --benchmark_repetitions=N         measure each N times and report mean, median and spread\n"
     "  --benchmark_format=console|json|csv, --benchmark_out=FILE, --benchmark_out_format=...";
 

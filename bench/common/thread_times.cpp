@@ -15,7 +15,7 @@ std::map<int, double> ThreadTimes::now() {
     const std::string name = entry.path().filename();
     unsigned thread = 0;
     std::from_chars(name.data(), name.data() + name.size(), thread);
-    // The clock of a thread that is known by its number: glibc makes the same of a pthread_t.
+    // Compute the id of the thread's CPU clock from the thread's number. glibc computes the same from a pthread_t.
     constexpr unsigned per_thread = 4, scheduled = 2;
     const auto clock = static_cast<clockid_t>((~thread << 3) | per_thread | scheduled);
     timespec time{};

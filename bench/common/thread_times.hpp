@@ -1,4 +1,4 @@
-// Which threads of the process worked in the meantime.
+// Counts the threads of the process that worked in an interval.
 #pragma once
 
 #include <map>
@@ -8,11 +8,11 @@ namespace convolume::bench {
 class ThreadTimes {
  public:
   ThreadTimes() : before_(now()) {}
-  /// Threads that since then were on a processor for at least a quarter as long as the busiest one.
+  /// Returns how many threads used a CPU, since the construction, for at least a quarter of the busiest thread's time.
   int busy() const;
 
  private:
-  static std::map<int, double> now();  // seconds on a processor, by thread
+  static std::map<int, double> now();  // CPU seconds by thread
   std::map<int, double> before_;
 };
 

@@ -1,5 +1,5 @@
-// Convolutions in the directions that training needs, from lists of problems in benchdnn's grammar: Google Benchmark, a
-// comparison with oneDNN side by side, and a check of every result.
+// Benchmarks convolutions in all directions, from lists of problems in benchdnn's grammar: with Google Benchmark, side
+// by side with oneDNN, and as a check of every result.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -21,50 +21,45 @@ namespace convolume::bench {
 namespace {
 
 constexpr const char* description =
-    "3-D convolutions, forward and back.\n\n"
+    "3-D convolutions: forward, backward data, backward weights, and training.\n\n"
     "Modes:\n"
-    "  (none)          Google Benchmark: every problem, direction and engine by itself.\n"
-    "  --side-by-side  This library, oneDNN and this library's fft_volume in turn in one process: medians and "
-    "quartiles\n"
-    "                  over many rounds, the ratio of their times to ours, and geometric means. Between two "
-    "contestants\n"
-    "                  lie 50 ms of rest, in which all threads fall asleep, and a call that is not timed. oneDNN "
-    "chooses\n"
-    "                  its own layouts, and what brings tensors into them is not timed. Everything of ours that "
-    "depends\n"
-    "                  on data is: fwd and bwd_d begin with the preparation of weights.\n"
-    "  --choices       What the cost model picks against every engine and other tiles, each by explicit choice, in "
-    "turn:\n"
-    "                  the pick, the best choice, and the ratio of their times. What the model or the first call "
-    "holds\n"
-    "                  for several times slower is left out. In training the best tiles of each direction that was\n"
-    "                  measured before take part together.\n"
-    "  --speed-up      One thread and all of them in turn: how many times faster all are, how many times the floor "
-    "says,\n"
-    "                  and the quotient of the two.\n"
-    "  --stages        fft_tiled: transforms of weights, of tiles, products and idle workers, by the cost model and\n"
-    "                  measured; where directions share tiles, the model's are their parts of training.\n"
-    "  --verify        No timing: every engine that serves a problem, in every direction, type and layout, is held\n"
-    "                  against the definition, in double. Small integers have to come out exactly, random numbers "
-    "within\n"
-    "                  2e-6 (float) or 1e-13 (double). Status 1 when anything fails.\n\n"
-    "Terms: fwd is y from x; bwd_d is dx from dy; bwd_w is dw from x and dy; training is a whole iteration as one\n"
-    "task graph: weights prepared (transformed or packed), y, dx and dw, spectra kept in between. Without --side-\n"
-    "by-side all but training find their weights prepared. Engines are chosen for what is measured: fwd as for\n"
-    "inference, a gradient together with fwd, training for both gradients. GFLOP/s is effective: multiplications\n"
-    "and additions of the direct way (three times those of fwd for training) per second, whatever the engine\n"
-    "does. MiB is the most memory held so far, tensors included. The label is the engine that ran and the\n"
-    "problem. The floor is the least time that this machine could take: the operations of convolving by\n"
-    "transformed tiles, or of the direct way, at the peak of all cores, or the bytes that either moves at the\n"
-    "bandwidth of memory; the report gives it as a share of our time. Blocked tensors hold 64 bytes of channels\n"
-    "side by side; those of fewer than 8 channels stay plain.\n\n"
-    "Problems are written in the descriptor grammar of oneDNN's benchdnn, one a line, # for comments:\n"
+    "  (none)          Google Benchmark: measures every problem, direction and engine by itself.\n"
+    "  --side-by-side  Times this library, oneDNN and this library's fft_volume in turn in one process. Prints\n"
+    "                  medians and quartiles over many rounds, the ratio of the other times to ours, and\n"
+    "                  geometric means. Each timed call follows 50 ms of rest, in which all threads fall asleep,\n"
+    "                  and one untimed call. oneDNN selects its own layouts; the reordering of its tensors is not\n"
+    "                  timed. All our work that depends on data is timed: fwd and bwd_d include the preparation\n"
+    "                  of the weights.\n"
+    "  --choices       Compares the cost model's choice with every engine and with other tiles, in turn. Prints\n"
+    "                  the model's choice, the best choice, and the ratio of their times. Candidates that are\n"
+    "                  several times slower by the model or in the first call are left out. In training, the best\n"
+    "                  tiles of each direction that was measured before are combined into one more candidate.\n"
+    "  --speed-up      Times one thread and all threads in turn. Prints the speed-up, the speed-up that the floor\n"
+    "                  allows, and the quotient of the two.\n"
+    "  --stages        Compares the stages of fft_tiled (weight transforms, tile transforms, products, idle\n"
+    "                  threads) with the cost model. If directions share tiles, the model's numbers are their\n"
+    "                  parts of training.\n"
+    "  --verify        Checks results instead of timing them. Compares every engine in every direction, type and\n"
+    "                  layout that it supports with the definition in double precision. Small integers must give\n"
+    "                  exact results; random numbers must agree within 2e-6 (float) or 1e-13 (double). The exit\n"
+    "                  status is 1 if anything fails.\n\n"
+    "Terms: fwd computes y from x, bwd_d computes dx from dy, and bwd_w computes dw from x and dy. training is a\n"
+    "whole iteration as one task graph: prepared weights (transformed or packed), y, dx and dw, with spectra kept\n"
+    "in between. Google Benchmark measures all directions except training with weights that are already prepared.\n"
+    "Engines are selected for the work that is measured: fwd as for inference, a single gradient together with\n"
+    "fwd, and training with both gradients. GFLOP/s is effective: the multiplications and additions of a direct\n"
+    "computation per second, whatever the engine does; training counts three times fwd. MiB is the largest memory\n"
+    "so far, tensors included. The label shows the engine and the problem. The floor is the least time of this\n"
+    "machine: the operations of overlap-save FFTs or of the direct method at the peak of all cores, or the bytes\n"
+    "that either moves at the memory bandwidth. The report gives the floor as a share of our time. Blocked\n"
+    "tensors hold 64 bytes of channels side by side; tensors with fewer than 8 channels stay plain.\n\n"
+    "Problems use the grammar of oneDNN's benchdnn, one per line, # for comments:\n"
     "  mb batch, g groups, ic oc channels, i input, o output, k kernel, s stride, p padding, d dilation - 1,\n"
     "  each of the last six followed by d, h or w for Z, Y, X (a missing axis repeats the one before);\n"
     "  n\"...\" at the end is a name.  Example: mb1ic32id52oc32od48kd5n\"paper\"";
 
-/// The convolution that was measured last: Google Benchmark calls a benchmark several times, and the next direction
-/// is the same problem.
+/// The convolution that was measured last. It is kept because Google Benchmark calls a benchmark several times, and
+/// because the next direction has the same problem.
 class Last {
  public:
   PlannedConvolution& get(const std::string& key, const ConvProblem& problem,
@@ -186,7 +181,7 @@ void check_scopes(const CLI::App& app, const Flags& flags) {
   const Modes mode = mode_of(flags);
   for (const Scope& scope : scopes) {
     if ((scope.modes & mode) != 0 || app.count(scope.flag) == 0) continue;
-    throw CLI::ValidationError(scope.flag, fmt::format("{} does not look at it; leave it out", name_of(mode)));
+    throw CLI::ValidationError(scope.flag, fmt::format("{} does not use it; leave it out", name_of(mode)));
   }
 }
 
@@ -195,7 +190,7 @@ void set_defaults(const CLI::App& app, Flags& flags) {
   o.types = {flags.type};
   if (flags.verify && app.count("--precision") == 0) o.types = {DataType::f32, DataType::f64};
   if (flags.verify && app.count("--engine") == 0) {
-    // What everything is held against need not be held against itself.
+    // The reference engine is not verified, because it provides the expected results.
     o.engines = all_engines();
     o.engines.erase(std::remove(o.engines.begin(), o.engines.end(), Engine::reference), o.engines.end());
   }
@@ -208,20 +203,20 @@ void add_options(CLI::App& app, Flags& flags) {
   ConvBenchOptions& o = flags.options;
   auto* side_by_side = app.add_flag("--side-by-side", flags.side_by_side, "Compare with oneDNN in one process");
   app.add_flag("--verify", flags.verify, "Check results instead of timing them")->excludes(side_by_side);
-  app.add_flag("--choices", flags.choices, "Measure how good the cost model's choice is")
+  app.add_flag("--choices", flags.choices, "Compare the cost model's choice with other choices")
       ->excludes(side_by_side)
       ->excludes("--verify");
-  app.add_flag("--speed-up", flags.speed_up, "Compare one thread with all of them")
+  app.add_flag("--speed-up", flags.speed_up, "Compare one thread with all threads")
       ->excludes(side_by_side)
       ->excludes("--verify")
       ->excludes("--choices");
-  app.add_flag("--stages", flags.stages, "What the cost model of fft_tiled expects of each stage, and what it takes")
+  app.add_flag("--stages", flags.stages, "Compare the stages of fft_tiled with its cost model")
       ->excludes(side_by_side)
       ->excludes("--verify")
       ->excludes("--choices")
       ->excludes("--speed-up");
-  app.add_flag("--tune", o.tune, "Measure choices before, instead of asking the cost model (ConvPlan::tune)");
-  app.add_option("--problem", flags.texts, "Problems; a short built-in list without this and --problems")
+  app.add_flag("--tune", o.tune, "Select choices by measurement instead of the cost model (ConvPlan::tune)");
+  app.add_option("--problem", flags.texts, "Problems; without this and --problems, a short built-in list")
       ->option_text("PROBLEM ...");
   app.add_option("--problems", flags.files, "Files of problems")->check(CLI::ExistingFile)->option_text("FILE ...");
   app.add_option("--dir", o.directions, "fwd, bwd_d, bwd_w, training, separated by commas")
@@ -232,47 +227,47 @@ void add_options(CLI::App& app, Flags& flags) {
       ->delimiter(',')
       ->transform(CLI::CheckedTransformer(engine_names()))
       ->option_text("NAMES [automatic; all but reference with --verify]");
-  app.add_option("--precision,--type", flags.type, "float or double, which are also called f32 and f64")
+  app.add_option("--precision,--type", flags.type, "float or double (also f32 and f64)")
       ->transform(CLI::CheckedTransformer(type_names()))
       ->option_text("NAME [float; both with --verify]");
-  app.add_option("--layout", flags.layout, "Of x and y: plain, blocked, or both where an engine serves both")
+  app.add_option("--layout", flags.layout, "Layout of x and y: plain, blocked, or both if the engine supports both")
       ->check(CLI::IsMember({"plain", "blocked", "both"}))
       ->option_text("NAME [both]");
-  app.add_option("--threads", o.threads, "Workers; 0 is one for each physical core")
+  app.add_option("--threads", o.threads, "Threads; 0 means one per physical core")
       ->check(CLI::Range(0, 1024))
       ->option_text("NUMBER [0]");
-  app.add_option("--memory", o.memory_gib, "GiB that kept spectra may hold; 0 is no limit")
+  app.add_option("--memory", o.memory_gib, "GiB that cached spectra may hold; 0 means no limit")
       ->check(CLI::Range(0.0, 1048576.0))
       ->option_text("NUMBER [8]");
 }
 
 void add_contest_options(CLI::App& app, Flags& flags) {
   ConvBenchOptions& o = flags.options;
-  app.add_option("--weights", flags.weights, "Whether fwd begins with the preparation of weights: fresh or cached")
+  app.add_option("--weights", flags.weights,
+                 "Whether fwd includes the preparation of the weights: fresh (yes) or cached (no)")
       ->check(CLI::IsMember({"fresh", "cached"}))
       ->option_text("NAME [fresh]");
-  app.add_option(
-         "--peers", o.peers,
-         "Who takes part beside us: onednn, fft_volume, torch (PyTorch in a process of its own, fwd and training), "
-         "separated by commas")
+  app.add_option("--peers", o.peers,
+                 "Competitors: onednn, fft_volume, torch (PyTorch in a separate process, fwd and training), separated "
+                 "by commas")
       ->delimiter(',')
       ->transform(CLI::CheckedTransformer(peer_names()))
       ->option_text("NAMES [onednn,fft_volume]");
   app.add_option("--rounds", o.rounds, "Least number of rounds")
       ->check(CLI::Range(1, 1000000))
       ->option_text("NUMBER [9]");
-  app.add_option("--min-seconds", o.min_seconds, "Least time of all rounds of a problem in a direction together")
+  app.add_option("--min-seconds", o.min_seconds, "Least total time of all rounds of a problem in a direction")
       ->check(CLI::Range(0.0, 3600.0))
       ->option_text("NUMBER [0.5]");
-  app.add_option("--max-seconds", o.max_seconds, "After it no round begins, but three are always made")
+  app.add_option("--max-seconds", o.max_seconds, "No round begins after this time, except the first three")
       ->check(CLI::Range(0.0, 86400.0))
       ->option_text("NUMBER [30]");
-  app.add_option("--json", o.json, "Write the results there")->option_text("FILE");
+  app.add_option("--json", o.json, "File for the results")->option_text("FILE");
 }
 
 int run_conv(int argc, char** argv) {
   Flags flags;
-  Last last;  // here, so that it is gone before static objects of the library are
+  Last last;  // declared here so that it is destroyed before static objects of the library
   CLI::App app(description, "bench_conv");
   flags.options.threads = 0;
   add_options(app, flags);

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Counts the bytes that convolutions move beyond a core's L2, beside what the cost model of fft_tiled expects.
+"""Counts the bytes that convolutions move beyond a core's L2, and prints them beside the cost model of fft_tiled.
 
     bench/conv/conv_bytes.py --bench build/release/bench/bench_conv --problems bench/problems/headline.txt [--dir fwd]
 
-Every problem runs on one thread under cachegrind, three times and five times (bench_conv --stages); half of the
-difference is what one pass moves: lines that miss the last level of the simulated caches, whose size is that of the L2.
-The simulator knows neither prefetching, nor stores past the caches (it counts them as misses), nor lines that are
-written back, and runs the AVX2 code, with the tiles that the model chooses for that.
+Every problem runs on one thread under cachegrind, once with three passes and once with five (bench_conv --stages).
+Half of the difference is what one pass moves: the lines that miss the last level of the simulated caches. This level
+has the size of the L2. The simulator does not model prefetching, non-temporal (streaming) stores (it counts them as
+misses) and lines that are written back. It runs the AVX2 code, with the tiles that the model selects for AVX2.
 
 Needs Valgrind. On Debian: apt-get install valgrind
 """
@@ -26,7 +26,7 @@ ROUNDS = (3, 5)
 
 
 def run(arguments, problem, rounds):
-    """Bytes of a whole process, and its report."""
+    """Returns the bytes of a whole process, and its report."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "stages.json"
         command = [
@@ -48,8 +48,8 @@ def problems_of(path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bench", required=True, help="bench_conv")
-    parser.add_argument("--problems", required=True, help="a file of problems")
+    parser.add_argument("--bench", required=True, help="the program bench_conv")
+    parser.add_argument("--problems", required=True, help="file of problems")
     parser.add_argument("--dir", default="fwd", choices=["fwd", "bwd_d", "bwd_w", "training"])
     parser.add_argument("--l1", default="32768,8,64")
     parser.add_argument("--ll", default="1048576,8,64")

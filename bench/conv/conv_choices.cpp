@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 constexpr double close_enough = 1.15;
 constexpr std::size_t tiled_candidates = 6;
 
-/// Of one direction: tiles of the others do not matter there.
+/// Returns the part of a choice that matters in one direction. In training, all of it matters.
 std::string text_of(const Choice& choice, Direction direction) {
   if (!choice.tiles || direction == Direction::training) return to_string(choice);
   const auto& [tile, group] = (*choice.tiles)[static_cast<std::size_t>(direction)];
@@ -30,14 +30,14 @@ std::string text_of(const Choice& choice, Direction direction) {
                      choice.shared ? " shared" : "");
 }
 
-/// One problem in one direction and layout.
+/// The result of one problem in one direction and layout.
 struct ChoiceRow {
   std::string name;
   ConvProblem problem;
   Direction direction;
-  std::string pick, best;  ///< by the model, by measurement
+  std::string pick, best;  ///< selected by the model, and fastest when measured
   double picked = 0, fastest = 0;
-  std::vector<std::pair<std::string, double>> candidates;  ///< and the seconds of each
+  std::vector<std::pair<std::string, double>> candidates;  ///< all candidates with their seconds
 
   double ratio() const { return picked / fastest; }
   bool close() const { return ratio() <= close_enough; }
@@ -63,7 +63,7 @@ class ChoiceContest {
   ChoiceRow measure(Direction direction, const std::function<bool()>& go_on) {
     if (direction == Direction::training && best_of_directions_) add(*best_of_directions_);
     const std::vector<std::size_t> racing = different(direction);
-    for (const std::size_t i : racing) candidates_[i].convolution->plan(direction);  // before anything is timed
+    for (const std::size_t i : racing) candidates_[i].convolution->plan(direction);  // plan before anything is timed
     std::vector<PassTimer> timers(racing.size());
     const plan::RaceRules rules{.rounds = o_.rounds, .min_seconds = o_.min_seconds, .max_seconds = o_.max_seconds};
     const auto seconds = plan::race(
@@ -97,7 +97,7 @@ class ChoiceContest {
     candidates_.push_back({choice, std::make_unique<PlannedConvolution>(problem_, data_, options)});
   }
 
-  /// The first of those that are the same in a direction.
+  /// Returns one candidate, the first, of each set that is equal in this direction.
   std::vector<std::size_t> different(Direction direction) const {
     std::vector<std::size_t> racing;
     for (std::size_t i = 0; i < candidates_.size(); ++i) {
@@ -109,7 +109,8 @@ class ChoiceContest {
     return racing;
   }
 
-  /// Training is offered the best tiles of each direction that was measured before, apart from each other.
+  /// Notes the best tiles of each direction measured so far. In training, they become another candidate, without shared
+  /// tiles.
   void note_best_tiles(Direction direction, const std::vector<std::size_t>& racing,
                        const std::vector<double>& seconds) {
     if (direction == Direction::training) return;
@@ -212,8 +213,9 @@ int conv_choices(const ConvBenchOptions& o) {
       }
     }
   };
-  fmt::print("{} thread{}, weights {}; a ratio is the time of the model's pick over that of the best choice\n",
-             o.threads, o.threads == 1 ? "" : "s", o.cached_weights ? "cached" : "fresh");
+  fmt::print(
+      "{} thread{}, weights {}; a ratio is the time of the model's pick divided by the time of the best choice\n",
+      o.threads, o.threads == 1 ? "" : "s", o.cached_weights ? "cached" : "fresh");
   for (std::size_t i = 0; i < o.problems.size() && !stop.pending(); ++i) {
     const NamedProblem& named = o.problems[i];
     bar.clear();

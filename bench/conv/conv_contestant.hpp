@@ -1,4 +1,4 @@
-// Contestants that compute the same convolution from the same data, in each direction.
+// Competitors that compute the same convolution from the same data, in each direction.
 #pragma once
 
 #include <array>
@@ -18,11 +18,11 @@ const char* name_of(Output output) noexcept;
 Shape5 shape_of(const ConvProblem& problem, Output output);
 std::vector<Output> outputs_of(Direction direction);
 
-/// What a convolution reads, plain.
+/// The inputs of a convolution, in plain layout.
 struct ConvData {
-  /// Tensors of the problem's type, undefined.
+  /// Allocates tensors of the problem's type, with undefined values.
   explicit ConvData(const ConvProblem& problem);
-  /// Normal numbers.
+  /// Fills all tensors with normal random numbers.
   void fill_normal();
   ConvTensor x, w, dy;
 };
@@ -30,28 +30,28 @@ struct ConvData {
 class ConvContestant {
  public:
   virtual ~ConvContestant() = default;
-  /// One pass. The first one of a direction sets up what the later ones use.
+  /// Executes one pass. The first pass of a direction sets up what later passes use.
   virtual void execute(Direction direction) = 0;
-  /// The last result, into a plain tensor.
+  /// Copies the last result to a plain tensor.
   virtual void read(Output output, ConvTensor& plain) = 0;
 };
 
-/// A problem with its tensors, workers and memory, and a plan and a task graph for each direction: forward alone is
-/// planned as for inference, a gradient alone together with the forward pass, training with both gradients. The layouts
-/// are those of the problem.
+/// A problem with its tensors, threads and memory, and a plan and a task graph for each direction. The plan for forward
+/// is made as for inference, the plan for a single gradient together with the forward pass, and the plan for training
+/// with both gradients. The layouts are those of the problem.
 class PlannedConvolution final : public ConvContestant {
  public:
   struct Options {
     ConvOptions conv{};
     int threads = 1;
-    /// Whether a pass by itself begins with the preparation of its weights; training always does.
+    /// Whether the pass includes the preparation of its weights. Training always includes it.
     bool prepare_forward = true, prepare_backward = true;
-    bool tune = false;  ///< measure the choices of plans
-    /// What plans are made of instead (ConvOptions::choice).
+    bool tune = false;  ///< choose by measurement (ConvPlan::tune)
+    /// Returns the choice for a direction (ConvOptions::choice), instead of the cost model.
     std::function<std::string(Direction)> choose{};
   };
 
-  /// Throws Unsupported where no engine serves the problem.
+  /// Throws Unsupported if no engine serves the problem.
   PlannedConvolution(const ConvProblem& problem, const ConvData& data, const Options& options);
 
   void execute(Direction direction) override;
@@ -59,9 +59,9 @@ class PlannedConvolution final : public ConvContestant {
 
   void poison(Output output) { tensor(output).poison(); }
   bool clean_padding(Output output) { return tensor(output).clean_padding(); }
-  /// Made when it is first asked for, with its graph.
+  /// Returns the plan of a direction. The first call makes the plan and its graph.
   const ConvPlan& plan(Direction direction);
-  /// Notes tasks from now on (Scheduler::record).
+  /// Records tasks from now on (Scheduler::record).
   void record(Trace* trace) { scheduler_.record(trace); }
   std::size_t peak_bytes() const { return memory_.statistics().peak_bytes; }
 
@@ -85,26 +85,26 @@ class PlannedConvolution final : public ConvContestant {
   Scheduler scheduler_;
   Execution run_;
   ConvTensor x_, w_, dy_, y_, dx_, dw_;
-  std::array<std::unique_ptr<Planned>, direction_count> planned_;  // where they were asked for
+  std::array<std::unique_ptr<Planned>, direction_count> planned_;  // made when first requested
 };
 
-/// Times passes. A short pass is timed for a millisecond, after one that brings its data into the caches; of the first
-/// one nothing is known, and it is timed as it is.
+/// Times passes. A short pass is repeated for a millisecond, after one untimed pass that brings its data into the
+/// caches. The first pass is timed once, because its length is not yet known.
 class PassTimer {
  public:
-  /// Of one pass.
+  /// Returns the seconds of one pass.
   double seconds(ConvContestant& contestant, Direction direction);
 
  private:
-  double last_ = 0;  // 0: there was none
+  double last_ = 0;  // 0: no pass has been timed
 };
 
-/// The problem with blocked tensors wherever they are wide enough.
+/// Returns the problem with blocked tensors, except those with too few channels.
 ConvProblem with_layout(ConvProblem problem, Layout layout);
-/// "blocked" where any tensor is.
+/// Returns blocked if any tensor of the problem is blocked.
 Layout layout_of(const ConvProblem& problem);
 
-/// The reason that an engine gave, out of the story of all engines.
+/// Returns the reason of one engine from the report about all engines.
 std::string refusal(const Unsupported& error, Engine engine);
 
 }  // namespace convolume::bench

@@ -14,8 +14,8 @@ namespace {
 
 constexpr index_t largest_tile = 64;
 
-/// A convolution along one axis as dense ones: a stride splits x into phases, each with its part of the kernel, and
-/// what is left of the dilation splits y into lattices.
+/// A convolution along one axis, as a set of dense convolutions. A stride splits x into phases, each with its part of
+/// the kernel. The part of the dilation that is not a divisor of the stride splits y into residues.
 struct Axis {
   index_t phases, kernel, lattices, outputs;
 
@@ -26,7 +26,7 @@ struct Axis {
     lattices = kernel > 1 ? p.dilation[axis] / common : 1;
     outputs = (p.output()[axis] + lattices - 1) / lattices;
   }
-  /// A tile of at most so many voxels; one that covers the whole axis need not be larger.
+  /// Returns the tile length: at most `extent`, and no longer than what covers the whole axis.
   index_t tile(index_t extent) const {
     return kernel == 1 ? 1 : std::min(extent, fft::good_size(outputs + kernel - 1));
   }
@@ -40,7 +40,7 @@ double elements(const Shape5& shape) { return static_cast<double>(shape.elements
 
 struct Passes {
   double transforms_x = 0, transforms_y = 0, transforms_w = 0, products = 0;  // how often each is done
-  double tensors = 0;                                                         // bytes of tensors, each moved once
+  double tensors = 0;  // bytes of the tensors, if each is moved once
 };
 
 Passes passes(const ConvProblem& p, Direction direction, bool cached_weights) {
@@ -55,18 +55,18 @@ Passes passes(const ConvProblem& p, Direction direction, bool cached_weights) {
     case Direction::training:
       break;
   }
-  // x and dy forward, y and dx back; w forward and dw back.
+  // The forward pass transforms x and y, the backward pass dy and dx. w is transformed forward and dw back.
   return {2, 2, 2, 3, 2 * (x + y + w)};
 }
 
-/// Operations at the peak of so many cores, or bytes at the bandwidth that they have together.
+/// Returns the longer time: the operations at the peak of all cores, or the bytes at their common bandwidth.
 double slower_of(DataType type, double flops, double bytes, int threads) {
   const MachineModel& machine = machine_model();
   const double bandwidth = std::min(threads * machine.dram_gb_per_s, machine.dram_gb_per_s_of_all);
   return std::max(flops / (peak_flops(type) * threads), bytes / (1e9 * bandwidth));
 }
 
-/// With tiles of this many voxels per axis; infinite where a kernel does not fit.
+/// Returns the seconds with tiles of `extent` voxels per axis; infinity if a kernel does not fit.
 double tiled_seconds(const ConvProblem& p, const std::array<Axis, 3>& axes, index_t extent, const Passes& passes,
                      int threads) {
   double points = 1, tiles = static_cast<double>(p.batch), phases = 1, frequencies = 1;
@@ -85,7 +85,7 @@ double tiled_seconds(const ConvProblem& p, const std::array<Axis, 3>& axes, inde
       transform * (tiles * (passes.transforms_x * in + passes.transforms_y * out) + passes.transforms_w * pairs) +
       8 * frequencies * tiles * pairs * passes.products;
 
-  // Either the spectra of the weights stay in the cache or those of the data do; what does not is written and read.
+  // Either the spectra of the weights or those of the data stay in the cache. What does not fit is written and read.
   const double complex = 2.0 * static_cast<double>(size_of(p.type)) * frequencies;
   const double spectra = complex * std::min(pairs, tiles * (in + out));
   const bool fits = spectra <= static_cast<double>(machine_model().l3_bytes);

@@ -11,7 +11,7 @@ const std::string& name_in(const std::map<std::string, Value>& names, Value valu
   for (const auto& [name, candidate] : names) {
     if (candidate == value) return name;
   }
-  throw InvalidArgument("bench_conv: a value without a name");
+  throw InvalidArgument("bench_conv: an option value has no name");
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ const std::map<std::string, Direction>& direction_names() {
 }
 
 std::vector<Engine> all_engines() {
-  // The library names whatever it has, so that no list here has to follow it.
+  // Take the names from the library, so that no list has to be maintained here.
   std::vector<Engine> engines;
   for (int i = static_cast<int>(Engine::automatic) + 1;
        convolume::name_of(static_cast<Engine>(i)) != std::string_view("unknown"); ++i) {

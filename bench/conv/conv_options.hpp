@@ -1,4 +1,4 @@
-// What bench_conv is asked to do, and the names by which the command line and the reports call it.
+// The options of bench_conv, and the names that the command line and the reports use.
 #pragma once
 
 #include <filesystem>
@@ -11,11 +11,11 @@
 
 namespace convolume::bench {
 
-/// y from x; dx from dy; dw from x and dy; all three.
+/// Forward computes y from x, backward_data dx from dy, backward_weights dw from x and dy, and training all three.
 enum class Direction { forward, backward_data, backward_weights, training };
 constexpr std::size_t direction_count = 4;
 
-/// Who runs beside the engines that are measured.
+/// Competitors beside the engines that are measured.
 enum class Peer { onednn, fft_volume, torch };
 
 struct ConvBenchOptions {
@@ -26,11 +26,11 @@ struct ConvBenchOptions {
   std::vector<DataType> types{DataType::f32};
   std::vector<Layout> layouts{Layout::plain, Layout::blocked};
   std::vector<Peer> peers{Peer::onednn, Peer::fft_volume};
-  bool tune = false;            ///< choices by measurement
-  bool cached_weights = false;  ///< forward passes find their weights prepared
+  bool tune = false;            ///< choose by measurement
+  bool cached_weights = false;  ///< forward passes use weights that are already prepared
   int threads = 1, rounds = 9;
   double min_seconds = 0.5, max_seconds = 30;
-  double memory_gib = 8;  ///< that kept spectra of a plan may hold; 0 is no limit
+  double memory_gib = 8;  ///< limit for cached spectra of a plan; 0 means no limit
   std::filesystem::path json;
 
   bool has(Peer peer) const;
@@ -46,9 +46,9 @@ const std::map<std::string, std::vector<Layout>>& layout_names();
 const std::string& name_of(Direction direction);
 const std::string& name_of(Peer peer);
 
-/// All engines but `automatic`, in the order of the library.
+/// Returns all engines except `automatic`, in the order of the library.
 std::vector<Engine> all_engines();
-/// "a, b, c": the names of a map, for help texts.
+/// Returns the names of a map as "a, b, c", for help texts.
 template <class Value>
 std::string list_of(const std::map<std::string, Value>& names) {
   std::string text;

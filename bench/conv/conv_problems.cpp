@@ -36,7 +36,7 @@ constexpr const char* checked =
     "mb1ic3oc3id14kd11pd5n\"large kernel\"\n"
     "mb1ic2oc3id20kd2n\"even kernel\"\n";
 
-/// What stands in n"..." behind `list`, or the problem's own text, as a part of a benchmark's name.
+/// Returns the name of a problem as a part of a benchmark's name: its n"..." after the name of the list, or its text.
 std::string name_of_line(const std::string& list, const std::string& line, const ConvProblem& problem) {
   const std::size_t mark = line.find("n\"");
   const std::size_t end = mark == std::string::npos ? mark : line.find('"', mark + 2);
@@ -49,7 +49,7 @@ std::string name_of_line(const std::string& list, const std::string& line, const
   return name;
 }
 
-/// `origin` is for errors, `list` for names.
+/// Appends the problems of a stream. `origin` is used in error messages, `list` in names.
 void read(std::istream& in, const std::string& origin, const std::string& list, std::vector<NamedProblem>& problems) {
   std::string line;
   for (int number = 1; std::getline(in, line); ++number) {
@@ -85,7 +85,8 @@ std::vector<NamedProblem> read_problems(const std::vector<std::string>& texts, c
     const std::size_t before = problems.size();
     read(in, "--problem", "", problems);
     if (problems.size() == before) {
-      throw InvalidArgument(fmt::format("--problem: '{}' holds no problem; write e.g. mb1ic32id52oc32od48kd5", text));
+      throw InvalidArgument(
+          fmt::format("--problem: '{}' contains no problem; write e.g. mb1ic32id52oc32od48kd5", text));
     }
   }
   for (const std::string& file : files) {
@@ -93,7 +94,7 @@ std::vector<NamedProblem> read_problems(const std::vector<std::string>& texts, c
     if (!in) throw IoError(fmt::format("problem file '{}' cannot be read", file));
     const std::size_t before = problems.size();
     read(in, file, std::filesystem::path(file).stem().string(), problems);
-    if (problems.size() == before) throw FormatError(fmt::format("problem file '{}' holds no problem", file));
+    if (problems.size() == before) throw FormatError(fmt::format("problem file '{}' contains no problem", file));
   }
   return problems;
 }

@@ -1,4 +1,4 @@
-// Lists of convolutions in the grammar of oneDNN's benchdnn: one problem a line, # for comments, n"..." for a name.
+// Lists of convolutions in the grammar of oneDNN's benchdnn: one problem per line, # for comments, n"..." for a name.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ struct NamedProblem {
   ConvProblem problem;
 };
 
-/// The problems of `texts` and then those of `files`, named after their n"..." (and file), or after themselves.
-/// Throws InvalidArgument naming file and line, IoError, and FormatError for a file without problems.
+/// Returns the problems of `texts`, then those of `files`. Each is named by its n"..." (with the file name), or by its
+/// own text. Throws InvalidArgument that names file and line, IoError, or FormatError for a file without problems.
 std::vector<NamedProblem> read_problems(const std::vector<std::string>& texts, const std::vector<std::string>& files);
 
-/// What is run where nothing is named: a few problems worth timing, or many small ones of every kind worth checking.
+/// Return the built-in lists: a few problems to time, or many small ones of every kind to check.
 std::vector<NamedProblem> problems_to_time();
 std::vector<NamedProblem> problems_to_check();
 

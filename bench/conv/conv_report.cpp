@@ -17,7 +17,8 @@ using Rows = std::vector<ConvRow>;
 
 constexpr double noticeable = 0.95;
 
-/// Of the last minute, when it is first asked for: others who compute here slow everybody down, OpenMP's barriers most.
+/// Returns the load average of the last minute, read once. Other processes slow down everybody, most of all the
+/// barriers of OpenMP.
 double load_average() {
   static const double load = [] {
     double one = 0;
@@ -40,7 +41,7 @@ Member member_of(Peer peer) {
   return &ConvRow::torch;
 }
 
-/// Rows whose means are taken together: by direction, by who was asked and by layout.
+/// Returns the group of a row; each group has its own mean. A group is a direction, a requested engine and a layout.
 std::string group_of(const ConvRow& row) {
   return fmt::format("{} {} {}", name_of(row.direction), name_of(row.asked), name_of(layout_of(row.problem)));
 }
@@ -112,8 +113,9 @@ Json to_json(const ConvBenchOptions& options, const ConvRow& row) {
 }  // namespace
 
 void print_header(const ConvBenchOptions& options) {
-  fmt::print("{} thread{}, weights {}, load average {:.1f}; a ratio is somebody's time over ours\n", options.threads,
-             options.threads == 1 ? "" : "s", options.cached_weights ? "cached" : "fresh", load_average());
+  fmt::print("{} thread{}, weights {}, load average {:.1f}; a ratio is the competitor's time divided by ours\n",
+             options.threads, options.threads == 1 ? "" : "s", options.cached_weights ? "cached" : "fresh",
+             load_average());
   fmt::print("{:9} {:7} {:10} {:>11}", "dir", "layout", "engine", "ours");
   for (const Peer peer : options.peers) fmt::print(" {:>11} {:>7}  {:17}", name_of(peer), "ratio", "quartiles");
   fmt::print(" {:>6}\n", "floor");
@@ -140,7 +142,7 @@ void print_summary(const ConvBenchOptions& options, const Rows& rows) {
       const Mean all = mean(rows, peer, [&](const ConvRow& row) { return group_of(row) == group; });
       fmt::print(" {} {}{}", name_of(peer), all.text("problems"), peer == options.peers.back() ? "\n" : ",");
     }
-    if (options.peers.empty()) fmt::print(" nobody to compare with\n");
+    if (options.peers.empty()) fmt::print(" no competitor\n");
   }
   if (mean(rows, Peer::onednn, [](const ConvRow&) { return true; }).count() == 0) return;
   Rows slower;

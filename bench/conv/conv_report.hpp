@@ -1,4 +1,4 @@
-// What bench_conv --side-by-side measured, as a table, as a summary and as JSON.
+// The results of bench_conv --side-by-side as a table, a summary and JSON.
 #pragma once
 
 #include <optional>
@@ -10,29 +10,29 @@
 
 namespace convolume::bench {
 
-/// How long somebody else took, and how many times longer that is; quartiles over the rounds.
+/// Seconds of a competitor, and the ratio to our time: median and quartiles over the rounds.
 struct Comparison {
   double seconds = 0, ratio = 0, low = 0, high = 0;
 };
 
-/// One problem in one direction with one engine and layout.
+/// The result of one problem in one direction, with one engine and layout.
 struct ConvRow {
   std::string name;
   ConvProblem problem;
   Direction direction;
-  Engine asked, engine;  ///< which may be automatic, and which ran
+  Engine asked, engine;  ///< requested (may be automatic), and used
   std::size_t rounds = 0;
   double ours = 0, ours_low = 0, ours_high = 0;  ///< seconds: median and quartiles
   double floor_fraction = 0;
   std::optional<Comparison> onednn{}, fft_volume{}, torch{};
   std::string onednn_implementation{};
-  int onednn_threads = 0;  ///< that were busy in a call
+  int onednn_threads = 0;  ///< busy threads in a call
 };
 
 void print_header(const ConvBenchOptions& options);
 void print_title(const NamedProblem& problem);
 void print(const ConvBenchOptions& options, const ConvRow& row);
-/// Geometric means per direction, and where oneDNN is faster by more than its noise.
+/// Prints geometric means per direction, and the cases in which oneDNN is faster beyond the noise.
 void print_summary(const ConvBenchOptions& options, const std::vector<ConvRow>& rows);
 
 nlohmann::ordered_json to_json(const ConvBenchOptions& options, const std::vector<ConvRow>& rows);

@@ -24,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Rows = std::vector<ConvRow>;
 
-/// Long enough for the workers of every runtime to stop looking for work and fall asleep.
+/// Long enough for the threads of every runtime to stop polling and fall asleep.
 constexpr auto idle = std::chrono::milliseconds(50);
 
 double seconds_of(ConvContestant& contestant, Direction direction) {
@@ -33,13 +33,13 @@ double seconds_of(ConvContestant& contestant, Direction direction) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// Messages that are worth saying once, however many problems they hold for.
+/// Prints messages. A message that holds for many problems is printed once.
 class Notes {
  public:
   explicit Notes(ProgressBar& bar) : bar_(bar) {}
   void say(const std::string& what) {
     bar_.clear();
-    std::fflush(stdout);  // what was printed before stands before
+    std::fflush(stdout);  // keeps the order of standard output and standard error
     fmt::print(stderr, "bench_conv: {}\n", what);
   }
   void say_once(const std::string& what) {
@@ -57,12 +57,12 @@ struct Entrant {
   Who who;
   std::unique_ptr<ConvContestant> contestant;
   std::string name{};
-  ConvProblem problem{};  // with layouts
+  ConvProblem problem{};  // with the layouts in use
   Engine asked = Engine::automatic;
-  std::vector<double> seconds{};  // of the direction that is measured
+  std::vector<double> seconds{};  // of the current direction
 };
 
-/// One problem and all who take part in it.
+/// One problem with all its competitors.
 class ConvContest {
  public:
   ConvContest(const ConvBenchOptions& options, const NamedProblem& named, Notes& notes)
@@ -99,7 +99,8 @@ class ConvContest {
     return rows;
   }
 
-  /// PyTorch does not take turns: it is measured by itself, once for all directions.
+  /// Measures PyTorch and adds its times. PyTorch runs separately and does not take turns; one run covers all
+  /// directions.
   void add_torch(Rows& rows) {
     try {
       const TorchTimes times = time_torch(problem_, o_);
@@ -121,10 +122,11 @@ class ConvContest {
 
   void add_ours(Engine engine, Layout layout) {
     const ConvProblem problem = with_layout(problem_, layout);
-    // Where both layouts are looked at, a refusal of one is what the layout column says.
+    // If both layouts are measured, the layout column shows which one is missing.
     const bool only = o_.layouts.size() == 1;
     if (layout_of(problem) != layout) {
-      if (only) notes_.say(fmt::format("{} left out: no tensor of it has 8 channels, which blocks need", name_));
+      if (only)
+        notes_.say(fmt::format("{} left out: blocked tensors need 8 channels, and it has no such tensor", name_));
       return;
     }
     try {
@@ -148,7 +150,7 @@ class ConvContest {
   static PlannedConvolution& ours(const Entrant& entrant) {
     return static_cast<PlannedConvolution&>(*entrant.contestant);
   }
-  /// Whether two would do the same in all directions that are measured.
+  /// Returns whether two plans make equal choices in all directions that are measured.
   bool choose_alike(PlannedConvolution& a, PlannedConvolution& b) const {
     return std::all_of(o_.directions.begin(), o_.directions.end(),
                        [&](Direction d) { return a.plan(d).choice() == b.plan(d).choice(); });
@@ -183,7 +185,8 @@ class ConvContest {
     }
   }
 
-  /// Whether the contestant serves the direction. What it computes first has to agree with the first contestant.
+  /// Executes a direction for the first time, and checks the result against the first competitor. Returns whether the
+  /// competitor supports the direction.
   bool warm_up(Entrant& entrant, Direction direction) {
     try {
       if (entrant.who == Who::onednn) {
@@ -203,15 +206,15 @@ class ConvContest {
       entrant.contestant->read(output, got);
       const double error = relative_error(got, wanted);
       if (error <= bound) continue;
-      throw NumericalError(fmt::format("{} {}: {} of {} and of {} differ by {:.3g}, at most {:.3g} is expected", name_,
+      throw NumericalError(fmt::format("{} {}: {} of {} and of {} differ by {:.3g}; at most {:.3g} is allowed", name_,
                                        name_of(direction), name_of(output), entrant.name, entrants_.front().name, error,
                                        bound));
     }
     return true;
   }
 
-  /// Executes for the first time, and looks how many threads oneDNN keeps busy. A call that is shorter than waking a
-  /// thread takes may end before all of them have come; several calls show them.
+  /// Executes for the first time, and counts how many threads oneDNN keeps busy. A very short call may end before all
+  /// threads have woken, so several calls are made.
   void count_threads(Entrant& entrant, Direction direction) {
     constexpr int calls = 6;
     constexpr double long_call = 0.1;
@@ -232,7 +235,7 @@ class ConvContest {
     return found == entrants_.end() || found->seconds.empty() ? nullptr : &*found;
   }
 
-  /// The plain fft_volume, which may be one of ours.
+  /// Returns the competitor fft_volume in plain layout, which may be one of our engines.
   const Entrant* fft_volume(Direction direction) const {
     const auto found = std::find_if(entrants_.begin(), entrants_.end(), [&](const Entrant& e) {
       return e.who != Who::onednn && ours(e).plan(direction).engine() == Engine::fft_volume &&

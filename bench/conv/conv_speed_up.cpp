@@ -24,15 +24,15 @@ struct SpeedUpRow {
   ConvProblem problem;
   Direction direction;
   std::string choice;
-  double one = 0, all = 0;                 ///< median seconds on one thread and on all
-  double speed_up = 0, low = 0, high = 0;  ///< quartiles over rounds
-  double allowed = 0;                      ///< the floor on one thread over that on all
+  double one = 0, all = 0;                 ///< median seconds on one thread and on all threads
+  double speed_up = 0, low = 0, high = 0;  ///< median and quartiles over the rounds
+  double allowed = 0;                      ///< floor on one thread divided by the floor on all threads
 
   double share() const { return speed_up / allowed; }
 };
 using SpeedUpRows = std::vector<SpeedUpRow>;
 
-/// One problem on one thread and on all.
+/// One problem, on one thread and on all threads.
 class SpeedUpContest {
  public:
   SpeedUpContest(const ConvBenchOptions& options, const NamedProblem& named, Engine engine, Layout layout)
@@ -43,7 +43,7 @@ class SpeedUpContest {
     for (const int threads : {1, o_.threads}) {
       planned.threads = threads;
       runs_.push_back(std::make_unique<PlannedConvolution>(problem_, data_, planned));
-      // Both run what was chosen, or tuned, for the first.
+      // Both run the choice, measured or not, of the run on one thread.
       planned.choose = [first = runs_.front().get()](Direction direction) { return first->plan(direction).choice(); };
       planned.conv.engine = Engine::automatic;
       planned.tune = false;
@@ -119,8 +119,8 @@ class SpeedUps {
   explicit SpeedUps(const ConvBenchOptions& options) : o_(options), file_(o_.json, to_json(o_, rows_)) {}
 
   int run() {
-    fmt::print("weights {}; allowed is what the floor gains from {} threads\n", o_.cached_weights ? "cached" : "fresh",
-               o_.threads);
+    fmt::print("weights {}; allowed is the speed-up of the floor on {} threads\n",
+               o_.cached_weights ? "cached" : "fresh", o_.threads);
     fmt::print("{:9} {:7} {:10} {:>11} {:>11} {:>8}  {:11} {:>6} {:>6}\n", "dir", "layout", "engine", "1 thread",
                fmt::format("{} threads", o_.threads), "speed-up", "quartiles", "allowed", "share");
     for (; at_ < o_.problems.size() && !stop_.pending(); ++at_) {

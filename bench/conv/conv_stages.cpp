@@ -37,7 +37,8 @@ plan::StageCost operator+(const plan::StageCost& a, const plan::StageCost& b) {
   return {a.seconds + b.seconds, a.bytes + b.bytes};
 }
 
-/// Of a plan that does not transpose; the directions of one that shares tiles are estimated together.
+/// Returns the estimated cost of a direction, for a problem that is not transposed. If the directions share tiles, they
+/// are estimated together.
 plan::TiledCost model_of(const plan::TiledWays& ways, Direction direction) {
   switch (direction) {
     case Direction::forward:
@@ -56,7 +57,7 @@ plan::TiledCost model_of(const plan::TiledWays& ways, Direction direction) {
           .idle = y.idle + dx.idle + dw.idle};
 }
 
-/// Tasks that do nothing but transform weights, or their gradient back.
+/// Returns whether a task only transforms weights, or transforms their gradient back.
 bool is_of_weights(const TraceEvent& event) {
   return event.name == "pack weights" || event.name == "weight spectra" || event.name == "weight gradient";
 }
@@ -150,7 +151,7 @@ Json to_json(const ConvBenchOptions& options, const StagesRows& rows) {
 
 void print(const StagesRow& row) {
   fmt::print("{} {}\n", row.name, row.choice);
-  fmt::print("{:9} {} of a pass, {:.0f} % of it the floor\n", name_of(row.direction), time_text(row.seconds),
+  fmt::print("{:9} {} of a pass, the floor is {:.0f} %\n", name_of(row.direction), time_text(row.seconds),
              100 * row.floor / row.seconds);
   const auto model = stages_of(row.model);
   for (std::size_t i = 0; i < stage_names.size(); ++i) {
@@ -165,7 +166,7 @@ class StagesReport {
   explicit StagesReport(const ConvBenchOptions& options) : o_(options), file_(o_.json, to_json(o_, rows_)) {}
 
   int run() {
-    fmt::print("{} threads, fft_tiled; thread-ms by the model and measured, and MB beyond the L2 by the model\n",
+    fmt::print("{} threads, fft_tiled; thread-ms by the model, thread-ms measured, and MB beyond the L2 by the model\n",
                o_.threads);
     for (; at_ < o_.problems.size() && !stop_.pending(); ++at_) {
       for (const Layout layout : o_.layouts) measure(o_.problems[at_], layout);

@@ -11,7 +11,7 @@
 namespace convolume::bench {
 namespace {
 
-/// Calls `body` with a pointer of the element type.
+/// Calls `body` with a pointer to the element type.
 template <class Body>
 auto with_type(DataType type, void* data, const Body& body) {
   return type == DataType::f32 ? body(static_cast<float*>(data)) : body(static_cast<double*>(data));
@@ -52,7 +52,8 @@ ConstTensorView ConvTensor::view() const { return const_cast<ConvTensor*>(this)-
 void ConvTensor::fill_normal(std::uint32_t stream) {
   with_type(type_, data_, [&](auto* data) {
     using T = std::remove_pointer_t<decltype(data)>;
-    // Drawing takes longer than convolving. The period is a prime, so that rows and planes differ.
+    // Random numbers take longer than the convolution, so they are repeated. The period is a prime, so rows and planes
+    // differ.
     constexpr index_t period = 65521;
     const index_t drawn = std::min(elements_, period);
     bench::fill_normal(data, drawn, stream);

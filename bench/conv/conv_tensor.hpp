@@ -1,4 +1,4 @@
-// A tensor whose type and layout are known at run time, as engines are given them.
+// A tensor whose type and layout are known at run time.
 #pragma once
 
 #include <memory_resource>
@@ -7,11 +7,11 @@
 
 namespace convolume::bench {
 
-/// Whether a tensor of so many channels is ever blocked: thin ones stay plain.
+/// Returns whether a tensor with so many channels may be blocked. Tensors with few channels stay plain.
 bool blockable(index_t channels);
 
-/// Owns its memory, which starts undefined, and hands out the view that plans take. A blocked view has the logical
-/// shape and the strides of a sample, a block of channels, a plane, a row and a voxel.
+/// A tensor that owns its memory; the initial values are undefined. view() returns the view that plans take. A blocked
+/// view has the logical shape, and strides between samples, channel blocks, planes, rows and voxels.
 class ConvTensor {
  public:
   ConvTensor(DataType type, const Shape5& shape, Layout layout = Layout::plain,
@@ -26,16 +26,17 @@ class ConvTensor {
   TensorView view();
   ConstTensorView view() const;
 
-  /// Normal numbers that both types hold exactly. A stretch of them is drawn and repeated.
+  /// Fills the tensor with normal random numbers that float holds exactly. A sequence of numbers is drawn once and
+  /// repeated.
   void fill_normal(std::uint32_t stream);
-  /// NaN in every lane, pad lanes too.
+  /// Fills every element with NaN, pad lanes included.
   void poison();
-  /// From and to a plain tensor of the same type and shape; load() clears the pad lanes.
+  /// Copy from or to a plain tensor of the same type and shape. load() clears the pad lanes.
   void load(const ConvTensor& plain);
   void store(ConvTensor& plain) const;
-  /// Whether the lanes behind the last channel are all zero.
+  /// Returns whether the lanes behind the last channel are all zero.
   bool clean_padding() const;
-  /// One element of a plain tensor, in memory order.
+  /// Read or write one element of a plain tensor, in memory order.
   double at(index_t i) const;
   void set(index_t i, double value);
 
@@ -45,12 +46,12 @@ class ConvTensor {
   DataType type_;
   Shape5 shape_;
   Layout layout_;
-  index_t elements_;  // with pad lanes
+  index_t elements_;  // pad lanes included
   std::pmr::memory_resource* memory_;
   void* data_;
 };
 
-/// Of two plain tensors of one shape: the norm of the difference over the norm of what is wanted. A NaN stays one.
+/// Returns the relative error of a plain tensor: norm(got - wanted) / norm(wanted). A NaN gives NaN.
 double relative_error(const ConvTensor& got, const ConvTensor& wanted);
 
 }  // namespace convolume::bench

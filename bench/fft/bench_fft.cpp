@@ -1,4 +1,4 @@
-// Transforms of cubes, this library's and FFTW's, on one thread: Google Benchmark, a comparison side by side, the
+// Benchmarks transforms of cubes with this library and FFTW on one thread: with Google Benchmark, side by side, the
 // algorithms for primes, tiles, and a check of every result.
 #include <array>
 
@@ -20,34 +20,33 @@ namespace {
 constexpr index_t largest_cube = 2048;
 
 constexpr const char* description =
-    "Discrete Fourier transforms on one thread: this library's (native) and FFTW's.\n\n"
+    "Discrete Fourier transforms on one thread: by this library (native) and by FFTW.\n\n"
     "Modes:\n"
-    "  (none)          Google Benchmark: cubes, every combination of the flags by itself.\n"
-    "  --side-by-side  Cubes, all contestants in turn in one process, medians over many rounds: the ratio of FFTW's "
-    "time\n"
-    "                  to ours, its spread, and geometric means over all sizes, smooth ones (no prime factor above "
-    "13)\n"
-    "                  and primes of 17 or more.\n"
-    "  --primes        256 complex lines of each prime length: every algorithm for primes, and the cost model's "
-    "choice.\n"
-    "  --tiles SIZES   64 cubes of so many voxels per axis and 64 bytes of channels, cut from a blocked volume,\n"
-    "                  transformed and inverted as in a tiled convolution with kernels of 5 voxels per axis: three at\n"
-    "                  a time, and all at once. An inverse of the valid part counts as much work as a full one.\n"
-    "  --once          One transform, executed --repeat times, for profilers and simulators "
-    "(bench/fft/cache_misses.py).\n"
-    "  --verify        No timing: every result is held against a reference, on every instruction set of this machine\n"
-    "                  (or on CONVOLUME_SIMD, where that is set). Status 1 when anything fails.\n\n"
-    "Terms: r2c is real to half-complex, c2r its inverse, c2c complex to complex (forward), all unnormalised. A "
-    "spectrum\n"
-    "in natural order lies as (Z, Y, X), in rotated order as (Y, X, Z): the outer transform writes its lines side by\n"
-    "side. FFTW always computes in natural order, with its own three-dimensional plan: fftw with FFTW_MEASURE,\n"
-    "fftw-patient with FFTW_PATIENT; with --once fftw is planned with FFTW_ESTIMATE, as is algorithm2, this library's\n"
-    "order of work with FFTW's lines and planes in it. GFLOP/s counts 2.5 n log2 n operations for a real and\n"
-    "5 n log2 n for a complex transform of n points, the convention of FFTW's benchmarks, whatever the algorithm\n"
-    "does. The floor is the least time that this machine could take: those operations at the peak of a core, or input\n"
-    "and output once at the bandwidth of the smallest cache that holds them; the report gives it as a share of our\n"
-    "time.\n\n"
-    "FFTW's plans are kept on disk (--fftw-wisdom), so that only the first run waits for its planner.";
+    "  (none)          Google Benchmark: measures cubes, every combination of the flags by itself.\n"
+    "  --side-by-side  Times cubes with all competitors in turn in one process, with medians over many rounds.\n"
+    "                  Prints the ratio of FFTW's time to ours, its spread, and geometric means over all sizes,\n"
+    "                  over smooth sizes (no prime factor above 13) and over primes of 17 or more.\n"
+    "  --primes        Times 256 complex lines of each prime length with every algorithm for primes, and shows\n"
+    "                  the choice of the cost model.\n"
+    "  --tiles SIZES   Times 64 cubes of so many voxels per axis and 64 bytes of channels. They are cut from a\n"
+    "                  blocked volume, transformed and inverted as in a tiled convolution with kernels of 5\n"
+    "                  voxels per axis: three at a time, and all at once. An inverse of the valid part counts as\n"
+    "                  many operations as a full one.\n"
+    "  --once          Executes one transform --repeat times, for profilers and simulators\n"
+    "                  (bench/fft/cache_misses.py).\n"
+    "  --verify        Checks results instead of timing them. Compares every result with a reference, on every\n"
+    "                  instruction set of this machine (or on CONVOLUME_SIMD, if it is set). The exit status is 1\n"
+    "                  if anything fails.\n\n"
+    "Terms: r2c is real to half-complex, c2r its inverse, c2c complex to complex (forward). All are unnormalised.\n"
+    "A spectrum has the order (Z, Y, X) if it is natural, and (Y, X, Z) if it is rotated: then the outer\n"
+    "transform writes its lines side by side. FFTW always computes in natural order, with its own\n"
+    "three-dimensional plan: fftw with FFTW_MEASURE, fftw-patient with FFTW_PATIENT. With --once, fftw uses\n"
+    "FFTW_ESTIMATE. algorithm2 is this library's volume transform with FFTW's lines and planes, planned with\n"
+    "FFTW_ESTIMATE. GFLOP/s counts 2.5 n log2 n operations for a real and 5 n log2 n for a complex transform of n\n"
+    "points, whatever the algorithm does; this is the convention of FFTW's benchmarks. The floor is the least\n"
+    "time of this machine: these operations at the peak of a core, or one pass over input and output at the\n"
+    "bandwidth of the smallest cache that holds both. The report gives the floor as a share of our time.\n\n"
+    "FFTW's plans are stored on disk (--fftw-wisdom), so that only the first run waits for its planner.";
 
 struct Flags {
   FftOptions options;
@@ -90,7 +89,7 @@ const char* mode_name(Modes mode) {
   }
 }
 
-/// A flag that only some modes look at; elsewhere it is refused rather than ignored.
+/// A flag that only some modes use. In other modes it is an error, not ignored.
 struct Scope {
   const char* flag;
   unsigned modes;
@@ -113,7 +112,7 @@ void check_scopes(const CLI::App& app, const Flags& flags) {
   const Modes mode = mode_of(flags);
   for (const Scope& scope : scopes) {
     if ((scope.modes & mode) == 0 && app.count(scope.flag) > 0) {
-      throw CLI::ValidationError(scope.flag, fmt::format("{} does not look at it; leave it out", mode_name(mode)));
+      throw CLI::ValidationError(scope.flag, fmt::format("{} does not use it; leave it out", mode_name(mode)));
     }
   }
   const bool cubes = (mode & (in_primes | in_tiles | in_verify)) == 0;
@@ -208,16 +207,17 @@ void add_options(CLI::App& app, Flags& flags, std::string& sizes, std::string& t
   FftOptions& o = flags.options;
   auto* side_by_side = app.add_flag("--side-by-side", flags.side_by_side, "Compare with FFTW in one process");
   auto* primes = app.add_flag("--primes", flags.primes, "Compare the algorithms for primes")->excludes(side_by_side);
-  auto* tiles = app.add_option("--tiles", tile_sizes, "Time tiles of so many voxels per axis, e.g. 8,12,16,24,32")
-                    ->check(sizes_validator())
-                    ->option_text("SIZES")
-                    ->excludes(side_by_side)
-                    ->excludes(primes);
-  auto* once = app.add_flag("--once", flags.once, "Execute one transform --repeat times and time nothing")
+  auto* tiles =
+      app.add_option("--tiles", tile_sizes, "Time tiles with these numbers of voxels per axis, e.g. 8,12,16,24,32")
+          ->check(sizes_validator())
+          ->option_text("SIZES")
+          ->excludes(side_by_side)
+          ->excludes(primes);
+  auto* once = app.add_flag("--once", flags.once, "Execute one transform --repeat times, without timing it")
                    ->excludes(side_by_side)
                    ->excludes(primes)
                    ->excludes(tiles);
-  app.add_option("--repeat", o.repeat, "Executions of --once")
+  app.add_option("--repeat", o.repeat, "Executions with --once")
       ->check(CLI::Range(1, 1000000))
       ->option_text("NUMBER [1]");
   app.add_flag("--verify", flags.verify, "Check results instead of timing them")
@@ -250,12 +250,11 @@ void add_options(CLI::App& app, Flags& flags, std::string& sizes, std::string& t
   app.add_option("--rounds", o.rounds, "Least number of rounds per size")
       ->check(CLI::Range(1, 1000000))
       ->option_text("NUMBER [9; 15 with --tiles]");
-  app.add_option("--min-seconds", o.min_seconds, "Least time of all rounds of a size together")
+  app.add_option("--min-seconds", o.min_seconds, "Least total time of all rounds of a size")
       ->check(CLI::Range(0.0, 3600.0))
       ->option_text("NUMBER [0.15]");
-  app.add_option("--json", o.json, "Write the results of --side-by-side, --primes or --tiles there")
-      ->option_text("FILE");
-  app.add_option("--fftw-wisdom", o.fftw_wisdom, "Where FFTW's measured plans are kept; patient ones in FILE-patient")
+  app.add_option("--json", o.json, "File for the results of --side-by-side, --primes or --tiles")->option_text("FILE");
+  app.add_option("--fftw-wisdom", o.fftw_wisdom, "File for FFTW's measured plans; patient plans are in FILE-patient")
       ->option_text("FILE [~/.cache/convolume/fftw-wisdom-PRECISION]");
 }
 

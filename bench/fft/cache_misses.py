@@ -3,17 +3,18 @@
 
     bench/fft/cache_misses.py --bench build/release/bench/bench_fft --out PREFIX [--sizes 32,64,97]
 
-Every transform runs in a process of its own, once and three times (bench_fft --once --repeat 1 and 3); half of the
-difference is what one transform costs with caches as the one before it left them, and the start of the process and its
-planner drop out. Compared are this library's transform (native), FFTW's own three-dimensional plan (fftw) and this
-library's order of work with FFTW's lines and planes in it (algorithm2), the last two planned with FFTW_ESTIMATE.
+Every transform runs in a separate process, once and three times (bench_fft --once --repeat 1 and 3). Half of the
+difference is the cost of one transform, with the caches as the previous transform left them. The costs of process
+start and planner cancel out. The competitors are this library's transform (native), FFTW's own three-dimensional plan
+(fftw), and this library's volumes with FFTW's lines and planes (algorithm2). The last two are planned with
+FFTW_ESTIMATE.
 
-Writes PREFIX.json, PREFIX.md (a table), PREFIX.svg and PREFIX.png: misses of the first and of the last level per
-transformed point, and the share of first-level misses that the last level serves, which is what figure 13 of Feinberg,
-"Performance Optimization for CNNs on Modern Intel CPUs" (2015), shows. The last level stands for a core's L2.
+Writes PREFIX.json, PREFIX.md (a table), PREFIX.svg and PREFIX.png. They show the misses of the first and of the last
+level per transformed point, and the share of first-level misses that the last level serves, as in figure 13 of
+Feinberg, "Performance Optimization for CNNs on Modern Intel CPUs" (2015). The last level represents a core's L2.
 
-The simulator knows neither prefetching nor AVX-512: what counts is every line that a transform has to fetch, whether or
-not something hides the wait, and all run with AVX2.
+The simulator models neither prefetching nor AVX-512. It counts every line that a transform fetches, whether or not the
+wait is hidden. All competitors run with AVX2.
 
 Needs Valgrind and matplotlib. On Debian: apt-get install valgrind python3-matplotlib
 """
@@ -33,7 +34,7 @@ except ImportError:
         "then run this script with /usr/bin/python3"
     )
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402, a backend without a display has to be chosen first
+import matplotlib.pyplot as plt  # noqa: E402, a backend without a display must be selected first
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "common"))
@@ -48,7 +49,7 @@ def stop(message):
 
 
 def events_of(arguments, implementation, n, repeat):
-    """What cachegrind counts in one process, by the names of its events."""
+    """Returns the counts of cachegrind in one process, by the names of the events."""
     command = [
         arguments.bench, "--once", "--impl", implementation, "--sizes", str(n), "--repeat", str(repeat),
         "--kind", arguments.kind, "--order", arguments.order, "--precision", arguments.precision,
@@ -78,7 +79,7 @@ def measure(arguments, implementation, n):
 
 
 def bytes_per_point(arguments, n):
-    """Of input and output, without padding."""
+    """Returns the bytes of input and output, without padding."""
     element = 4 if arguments.precision == "float" else 8
     if arguments.kind in ("c2c", "c2c_backward"):
         return 4 * element
@@ -86,7 +87,7 @@ def bytes_per_point(arguments, n):
 
 
 def table(arguments, rows):
-    """Markdown; the floor is input and output once, a line of the cache at a time."""
+    """Returns a table in Markdown. The floor is one pass over input and output, in cache lines."""
     by = {(row["n"], row["impl"]): row for row in rows}
     names = [name for name in IMPLEMENTATIONS if any(row["impl"] == name for row in rows)]
     columns = [f"{level} {name}" for level in ("D1", "LL") for name in names] + [f"served {name}" for name in names]
@@ -100,7 +101,7 @@ def table(arguments, rows):
     ]
     line = int(arguments.ll.split(",")[2])
     for n in sorted({row["n"] for row in rows}):
-        # Not "-0.000" where runs differ by a line or two.
+        # Avoid "-0.000" if two runs differ by a line or two.
         cells = [f"{round(by[n, name][key], 3) + 0.0:.3f}" if (n, name) in by else "-"
                  for key in ("d1_misses_per_point", "ll_misses_per_point") for name in names]  # fmt: skip
         cells += [f"{100 * by[n, name]['ll_hit_ratio']:.0f} %" if (n, name) in by else "-" for name in names]
@@ -161,7 +162,7 @@ def parse():
                         help="edges of the cubes (default: %(default)s)")  # fmt: skip
     parser.add_argument("--impl", default=",".join(IMPLEMENTATIONS), metavar="NAMES", help="default: %(default)s")
     parser.add_argument("--kind", default="r2c", choices=("r2c", "c2r", "c2c", "c2c_backward"))
-    parser.add_argument("--order", default="rotated", choices=("rotated", "natural"), help="of native and algorithm2")
+    parser.add_argument("--order", default="rotated", choices=("rotated", "natural"), help="order of the spectra of native and algorithm2")
     parser.add_argument("--precision", default="float", choices=("float", "double"))
     parser.add_argument("--simd", default="AVX2", metavar="NAME", help="CONVOLUME_SIMD (default: %(default)s)")
     parser.add_argument("--l1", default="32768,8,64", metavar="BYTES,WAYS,LINE", help="default: %(default)s")
@@ -170,11 +171,11 @@ def parse():
     try:
         arguments.sizes = sorted({int(word) for word in arguments.sizes.split(",")})
     except ValueError:
-        parser.error(f"--sizes: '{arguments.sizes}' is no list of numbers, e.g. 32,64,97")
+        parser.error(f"--sizes: '{arguments.sizes}' is not a list of numbers; write e.g. 32,64,97")
     arguments.impl = arguments.impl.split(",")
     for name in arguments.impl:
         if name not in IMPLEMENTATIONS:
-            parser.error(f"--impl: '{name}' is none of {', '.join(IMPLEMENTATIONS)}")
+            parser.error(f"--impl: '{name}' is unknown; use {', '.join(IMPLEMENTATIONS)}")
     if not shutil.which("valgrind"):
         stop("valgrind is missing. On Debian: apt-get install valgrind")
     if not os.access(arguments.bench, os.X_OK):

@@ -12,9 +12,9 @@
 namespace convolume::bench {
 namespace {
 
-// A root mean square means something over many points; double needs fewer to keep the whole check short.
+// A root mean square needs many points. Double has fewer, to keep the whole check short.
 constexpr index_t float_points = index_t{1} << 18, double_points = index_t{1} << 16;
-// Checks that compare two results, or use few inputs, allow this many times the bound of the accuracy.
+// Checks that compare two results, or use few inputs, allow this multiple of the accuracy bound.
 constexpr double property_factor = 3;
 
 index_t wanted_points(DataType type) { return type == DataType::f32 ? float_points : double_points; }
@@ -25,9 +25,9 @@ bool is_forward(fft::Kind kind) { return kind == fft::Kind::r2c || kind == fft::
 /// A point that is stored on one side of a transform.
 struct Point {
   Extent3 at;
-  index_t index, mirror;  // in a dense full volume: itself, and the point at minus its coordinates
+  index_t index, mirror;  // in a dense full volume: the point, and the point at minus its coordinates
   index_t offset;         // in the buffer, in elements
-  double weight;          // 2 where a half spectrum stores it for its mirror too
+  double weight;          // 2 if a half spectrum stores the point also for its mirror
 };
 
 index_t index_of(const Extent3& at, const Extent3& extent) { return (at.z * extent.y + at.y) * extent.x + at.x; }
@@ -54,7 +54,7 @@ std::vector<Point> points_of(const Extent3& extent, index_t stored_x, const Exte
   return points;
 }
 
-/// One side of a plan: where its numbers lie.
+/// One side of a plan, and where its numbers are.
 struct Side {
   bool real;
   std::vector<Point> points;
@@ -84,7 +84,7 @@ class Transform {
         in_(in_bytes_),
         out_(is_forward(problem.kind) ? plan_.spectrum_bytes() : plan_.space_bytes()),
         scratch_(plan_.scratch_bytes()) {
-    // What nobody wrote is NaN, and padding of the input finite but huge: neither may reach a result.
+    // Memory that nobody writes holds NaN. Padding of the input holds huge finite numbers. Neither may reach a result.
     std::memset(in_.get(), 0x7E, in_.bytes());
     std::memset(out_.get(), 0xFF, out_.bytes());
     std::memset(scratch_.get(), 0xFF, scratch_.bytes());
@@ -94,7 +94,7 @@ class Transform {
   const Side& in() const { return in_side_; }
   const Side& out() const { return out_side_; }
 
-  /// Transforms the input whose points are value(volume, point).
+  /// Transforms the input with the points value(volume, point).
   template <class Value>
   void execute(const Value& value) {
     for (index_t b = 0; b < plan_.problem().batch; ++b) {
@@ -108,7 +108,7 @@ class Transform {
     plan_.execute(in_.get(), out_.get(), scratch_.get());
   }
 
-  /// Transforms what another one put out.
+  /// Transforms the result of another transform.
   void execute_on_result(const Transform& other) {
     std::memcpy(in_.get(), other.out_.get(), in_bytes_);
     plan_.execute(in_.get(), out_.get(), scratch_.get());
@@ -132,10 +132,10 @@ class Transform {
   Buffer in_, out_, scratch_;
 };
 
-/// Part of the inputs that one execution takes.
+/// The part of the inputs that one execution uses.
 struct Sample {
   index_t block;
-  bool second;  // of the two real or Hermitian inputs that a complex one holds
+  bool second;  // the second of the two real or Hermitian inputs in a complex one
 };
 
 /// Squared distance and squared length, summed over points.
@@ -156,13 +156,13 @@ Wide product(const Wide& a, const Wide& b) {
   return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
 }
 
-/// (a + conj b) / 2, or (a - conj b) / 2i: the two parts whose transforms are real.
+/// Returns (a + conj b) / 2, or (a - conj b) / 2i: the two parts whose transforms are real.
 Wide hermitian_part(const Wide& a, const Wide& b, bool second) {
   if (!second) return {(a.real() + b.real()) / 2, (a.imag() - b.imag()) / 2};
   return {(a.imag() + b.imag()) / 2, (b.real() - a.real()) / 2};
 }
 
-/// Smooth lengths round least; what stands in for a large prime rounds more.
+/// Returns the bound of the relative error. Smooth lengths round least. The algorithms for large primes round more.
 double accuracy_bound(const fft::Plan& plan) {
   const Extent3& e = plan.problem().extent;
   const index_t prime = std::max({largest_prime_factor(e.z), largest_prime_factor(e.y), largest_prime_factor(e.x)});
@@ -221,7 +221,7 @@ class Checker {
       case fft::Kind::c2c_backward:
         break;
     }
-    return y[point.mirror];  // backward is forward read the other way round
+    return y[point.mirror];  // the backward transform is the forward one at the mirrored point
   }
 
   void execute(const Sample& sample) {
@@ -276,7 +276,7 @@ class Checker {
     return distance.relative();
   }
 
-  /// The transform of a mean is the mean of the transforms.
+  /// Checks that the transform of a mean is the mean of the transforms.
   double linearity() {
     const Sample a{0, false}, b = is_real(problem_.kind) ? Sample{0, true} : Sample{1, false};
     execute(a);
@@ -295,7 +295,7 @@ class Checker {
     return distance.relative();
   }
 
-  /// A random point for each volume.
+  /// Returns a random point for each volume.
   std::vector<Extent3> random_places(std::uint32_t purpose) const {
     const RandomKey key{.seed = 11, .a = static_cast<std::uint32_t>(inputs_.points()), .b = purpose};
     std::uint64_t drawn = 0;
@@ -309,13 +309,14 @@ class Checker {
     return places;
   }
 
-  /// exp(-+2 pi i a.b / n), the sign that of the transform.
+  /// Returns exp(-+2 pi i a.b / n), with the sign of the transform.
   Wide wave(const Extent3& a, const Extent3& b) const {
     const Wide phase = inputs_.reference().phase(a, b);
     return is_forward(problem_.kind) ? phase : std::conj(phase);
   }
 
-  /// A single point becomes one wave. In a half spectrum its mirror is set too, and the result is a cosine.
+  /// Checks that a single point becomes one wave. In a half spectrum the mirror of the point is set too, and the result
+  /// is a cosine.
   double impulse() {
     const bool hermitian = problem_.kind == fft::Kind::c2r;
     const std::vector<Extent3> places = random_places(1);
@@ -343,7 +344,7 @@ class Checker {
     return problem_.kind == fft::Kind::c2r ? shift_of_result(by, still) : shift_of_input(by, still);
   }
 
-  /// An input moved by some points gives the same result times a wave.
+  /// Checks that a shift of the input multiplies the result by a wave.
   double shift_of_input(const std::vector<Extent3>& by, const Values& still) {
     transform_.execute([&](index_t b, const Point& p) {
       const Extent3 from = shifted(p.at, by[static_cast<std::size_t>(b)], extent());
@@ -357,7 +358,8 @@ class Checker {
     return distance.relative();
   }
 
-  /// The other way round, for a spectrum that must stay one of a real volume: times a wave, and the result moves.
+  /// Checks that a product of the input with a wave shifts the result. This form is for spectra that must remain
+  /// spectra of real volumes.
   double shift_of_result(const std::vector<Extent3>& by, const Values& still) {
     transform_.execute([&](index_t b, const Point& p) {
       return product(input({0, false}, b, p.index, p.mirror), wave(by[static_cast<std::size_t>(b)], p.at));
@@ -370,7 +372,7 @@ class Checker {
     return distance.relative();
   }
 
-  /// Both sides hold the same energy, up to the number of points.
+  /// Checks that both sides have the same energy, up to the number of points.
   double parseval() {
     execute({1, false});
     long double in = 0, out = 0;
@@ -407,8 +409,8 @@ CheckInputs::CheckInputs(const Extent3& extent, index_t batch, DataType type, Us
   }
 }
 
-/// Multiples of 2^-23 or 2^-52 in [-1, 1): numbers of the type that use all of its bits, and of which sums of two are
-/// exact in long double.
+/// Draws multiples of 2^-23 or 2^-52 in [-1, 1). They use all bits of the type, and the sum of two of them is exact in
+/// long double.
 void CheckInputs::draw(Wide* volume, std::uint32_t stream, DataType type, Use use) const {
   const RandomKey key{.seed = 3, .a = static_cast<std::uint32_t>(points_), .b = stream};
   std::uint64_t drawn = 0;

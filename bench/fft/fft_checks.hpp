@@ -1,5 +1,5 @@
-// What a transform has to satisfy: it equals a reference, and has the properties by which FFTW's own verifier
-// (libbench2/verify-lib.c) judges a transform without one.
+// Checks of a transform: it must equal a reference, and it must have the properties by which FFTW's own verifier
+// (libbench2/verify-lib.c) judges a transform without a reference.
 #pragma once
 
 #include <complex>
@@ -16,10 +16,10 @@ namespace convolume::bench {
 
 using Wide = std::complex<long double>;
 
-/// Random volumes and their reference transforms, which serve several kinds at once: the real and the imaginary parts
-/// of a volume are two real inputs, and a spectrum is the sum of a Hermitian one and i times another, whose transforms
-/// are real. All inputs are exact in the type, and fill its mantissa: numbers of few bits would add up without
-/// rounding.
+/// Random volumes and their reference transforms. One volume serves several kinds at once. The real and the imaginary
+/// parts of a volume are two real inputs. A spectrum is the sum of a Hermitian spectrum and i times another one, and
+/// the transforms of both are real. All inputs are exact in the type and use its whole mantissa, because numbers of few
+/// bits would add up without rounding.
 class CheckInputs {
  public:
   enum class Use { complex_or_real_input, hermitian_input };
@@ -32,7 +32,7 @@ class CheckInputs {
   const Extent3& extent() const { return extent_; }
   index_t batch() const { return batch_; }
   index_t blocks() const { return blocks_; }  ///< batches of different volumes; at least 2
-  index_t points() const { return points_; }  ///< of a volume
+  index_t points() const { return points_; }  ///< points of a volume
   const Wide* values(index_t block, index_t volume) const;
   const Wide* transforms(index_t block, index_t volume) const;
   const test::ReferenceDft3<long double>& reference() const { return reference_; }
@@ -48,11 +48,11 @@ class CheckInputs {
 
 inline constexpr std::string_view accuracy_name = "accuracy";
 
-/// Relative L2 error, or what takes its place, and its bound.
+/// A relative L2 error, or a substitute for it, and its bound.
 struct Check {
   std::string_view name;
   double error, bound;
-  bool passed() const { return error <= bound; }  // a NaN fails
+  bool passed() const { return error <= bound; }  // false for NaN
 };
 
 struct CheckReport {
@@ -60,8 +60,8 @@ struct CheckReport {
   std::string plan;  ///< fft::Plan::describe()
 };
 
-/// All checks of one problem with the native backend, on inputs of its extent, batch, type and use. Throws what
-/// planning and execution throw.
+/// Runs all checks of one problem with the native backend, on inputs of its extent, batch, type and use. Throws the
+/// exceptions of planning and execution.
 CheckReport check(const CheckInputs& inputs, const fft::Problem& problem, fft::PrimeAlgorithm prime);
 
 }  // namespace convolume::bench

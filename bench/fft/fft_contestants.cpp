@@ -87,7 +87,7 @@ std::filesystem::path default_wisdom(DataType type) {
 
 void warn(const std::string& text) { std::fprintf(stderr, "bench_fft: warning: %s\n", text.c_str()); }
 
-/// What FFTW has learnt at one rigor, in a file.
+/// FFTW's wisdom of one rigor, in a file.
 template <class T>
 class Wisdom {
  public:
@@ -139,7 +139,7 @@ class Wisdom {
 template <class T>
 class Fftw final : public Contestant {
  public:
-  /// Without wisdom, plans are made anew.
+  /// If `wisdom` is null, plans are made anew.
   Fftw(fft::Kind kind, index_t n, unsigned rigor, Wisdom<T>* wisdom)
       : kind_(kind), n_(static_cast<int>(n)), rigor_(rigor), wisdom_(wisdom) {}
   ~Fftw() override {
@@ -156,7 +156,7 @@ class Fftw final : public Contestant {
       if (plan_ != nullptr) return;
     }
     plan_ = make(in, out, rigor_);
-    if (plan_ == nullptr) throw Unsupported(fmt::format("FFTW has no plan for a cube of {}", n_));
+    if (plan_ == nullptr) throw Unsupported(fmt::format("FFTW made no plan for a cube of edge {}", n_));
     if (wisdom_ != nullptr) wisdom_->update();
   }
   void execute() override { Api<T>::execute(plan_); }

@@ -1,4 +1,4 @@
-// The transforms that bench_fft compares: this library's, and FFTW's called without anything between.
+// The transforms that bench_fft compares: those of this library, and FFTW called directly.
 #pragma once
 
 #include <filesystem>
@@ -11,28 +11,28 @@
 
 namespace convolume::bench {
 
-/// Throws what fft::Plan::make throws.
+/// Throws the exceptions of fft::Plan::make().
 std::unique_ptr<Contestant> native_contestant(const fft::Problem& problem, fft::PrimeAlgorithm prime);
 
-/// Backend::fftw of this library, planned with FFTW_ESTIMATE.
+/// Makes a competitor with Backend::fftw of this library, planned with FFTW_ESTIMATE.
 std::unique_ptr<Contestant> algorithm2_contestant(const fft::Problem& problem);
 
-/// FFTW's own plan of a cube of edge n, out of place, natural order, made with FFTW_ESTIMATE: quick, and the same every
-/// time.
+/// Makes a competitor with FFTW's own plan of a cube of edge n, out of place, in natural order. It is made with
+/// FFTW_ESTIMATE: fast, and equal every time.
 std::unique_ptr<Contestant> fftw_estimate_contestant(DataType type, fft::Kind kind, index_t n);
 
-/// Plans with FFTW and keeps what its planner has learnt on disk, so that a size is measured once. One thread at a
-/// time.
+/// Plans with FFTW, and stores the knowledge of its planner (wisdom) on disk, so that each size is measured once. One
+/// thread at a time.
 class FftwPlanner {
  public:
-  /// `wisdom` is the file of the plans made with FFTW_MEASURE; those of FFTW_PATIENT lie beside it in "<file>-patient",
-  /// since FFTW would answer a request to measure with a patient plan that it knows. Empty: fftw-wisdom-float or
-  /// -double in $XDG_CACHE_HOME/convolume, else in ~/.cache/convolume.
+  /// `wisdom` is the file for plans made with FFTW_MEASURE. Plans made with FFTW_PATIENT are in "<file>-patient",
+  /// because FFTW would answer a request to measure with a patient plan that it knows. If empty, it is
+  /// fftw-wisdom-float or -double in $XDG_CACHE_HOME/convolume, or else in ~/.cache/convolume.
   FftwPlanner(DataType type, std::filesystem::path wisdom);
   ~FftwPlanner();
   FftwPlanner(FftwPlanner&&) noexcept;
 
-  /// Cubes of edge n, out of place, natural order. The planner must outlive the contestant.
+  /// Makes a competitor for cubes of edge n, out of place, in natural order. The planner must outlive the competitor.
   std::unique_ptr<Contestant> contestant(fft::Kind kind, index_t n, Implementation rigor);
 
   class Impl;
@@ -41,7 +41,7 @@ class FftwPlanner {
   std::unique_ptr<Impl> impl_;
 };
 
-/// E.g. "fftw-3.3.10-sse2-avx-avx2-avx2_128"; the library that FftwPlanner calls.
+/// Returns the name of the library that FftwPlanner calls, e.g. "fftw-3.3.10-sse2-avx-avx2-avx2_128".
 std::string fftw_name(DataType type);
 
 }  // namespace convolume::bench

@@ -22,7 +22,7 @@ std::unique_ptr<Contestant> contestant_of(const FftOptions& options) {
     case Implementation::fftw:
       return fftw_estimate_contestant(problem.type, problem.kind, problem.extent.x);
     default:
-      throw InvalidArgument("--once knows native, fftw and algorithm2; name one of them in --impl");
+      throw InvalidArgument("--once supports native, fftw and algorithm2; name one of them in --impl");
   }
 }
 

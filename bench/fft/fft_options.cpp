@@ -17,7 +17,7 @@ const std::string& name_in(const std::map<std::string, Value>& names, Value valu
   for (const auto& [name, candidate] : names) {
     if (candidate == value) return name;
   }
-  throw InvalidArgument("bench_fft: a value without a name");
+  throw InvalidArgument("bench_fft: an option value has no name");
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {

@@ -1,4 +1,4 @@
-// What bench_fft is asked to do, and the names by which the command line and the reports call it.
+// The options of bench_fft, and the names that the command line and the reports use.
 #pragma once
 
 #include <filesystem>
@@ -12,21 +12,21 @@
 
 namespace convolume::bench {
 
-/// Who transforms: this library, FFTW's own three-dimensional plan at a rigor, or this library's volumes with FFTW's
-/// lines and planes, which in rotated order is Algorithm 2 of Feinberg 2015.
+/// The implementations: this library, FFTW's own three-dimensional plan at two rigors, and this library's volumes with
+/// FFTW's lines and planes. The last one, in rotated order, is Algorithm 2 of Feinberg 2015.
 enum class Implementation { native, fftw, fftw_patient, algorithm2 };
 
 struct FftOptions {
   std::vector<index_t> sizes;
   std::vector<fft::Kind> kinds;
-  std::vector<fft::Order> orders;  ///< of the native spectra; FFTW's are natural
+  std::vector<fft::Order> orders;  ///< of the native spectra; FFTW's spectra are natural
   std::vector<Implementation> implementations{Implementation::native, Implementation::fftw};
   std::vector<DataType> types;
   fft::PrimeAlgorithm prime = fft::PrimeAlgorithm::automatic;
   int rounds = 9;
   double min_seconds = 0.15;
-  int repeat = 1;                           ///< executions of a transform that is run for others to watch
-  std::filesystem::path json, fftw_wisdom;  ///< empty: none; the default place
+  int repeat = 1;                           ///< executions with --once
+  std::filesystem::path json, fftw_wisdom;  ///< empty means no file, and the default file
 
   bool has(Implementation implementation) const;
 };
@@ -43,12 +43,12 @@ const std::string& name_of(Implementation implementation);
 const std::string& name_of(fft::PrimeAlgorithm algorithm);
 const std::string& precision_name(DataType type);
 
-/// Lengths in ascending order without repetitions, from "16,17,20:24,32:64:8": single ones and ranges first:last or
-/// first:last:step. Throws InvalidArgument naming the item and how it should look.
+/// Returns lengths in ascending order without repetitions, from a text such as "16,17,20:24,32:64:8": single lengths,
+/// and ranges first:last or first:last:step. Throws InvalidArgument that names the item and the valid form.
 std::vector<index_t> parse_sizes(const std::string& text);
 
 using fft::largest_prime_factor;
-/// The two classes of lengths that means are reported for; neither holds, say, 34.
+/// The two classes of lengths with their own means. Some lengths, such as 34, are in neither.
 using fft::is_smooth;
 inline bool is_large_prime(index_t n) { return n >= 17 && largest_prime_factor(n) == n; }
 

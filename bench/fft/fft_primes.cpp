@@ -36,7 +36,8 @@ fft::Problem problem_of(DataType type, index_t prime) {
   return {.type = type, .kind = fft::Kind::c2c_forward, .extent = {1, 1, prime}, .batch = batch};
 }
 
-/// The algorithm whose plan is the model's: the same plan has one time, not two that differ by noise.
+/// Returns the algorithm whose plan equals the model's plan. So an equal plan has one time, not two that differ by
+/// noise.
 std::size_t pick_of(const fft::Problem& problem, const std::vector<std::size_t>& entered) {
   const std::string automatic = fft::Plan::make(problem).describe();
   for (const std::size_t i : entered) {
@@ -55,7 +56,7 @@ std::optional<Row> measure(const FftOptions& options, index_t prime) {
       contestants.push_back(native_contestant(problem, algorithms[i]));
       entered.push_back(i);
     } catch (const Unsupported&) {
-      // Not every algorithm serves every prime; the table shows a dash.
+      // Some algorithms do not support every prime; the table shows a dash for them.
     }
   }
   if (entered.empty()) return std::nullopt;
@@ -117,7 +118,7 @@ Json to_json(const FftOptions& options, const std::vector<Row>& rows) {
 int primes(const FftOptions& options) {
   std::vector<index_t> lengths;
   std::copy_if(options.sizes.begin(), options.sizes.end(), std::back_inserter(lengths), is_large_prime);
-  if (lengths.empty()) throw InvalidArgument("--sizes holds no prime of 17 or more; try 17:300");
+  if (lengths.empty()) throw InvalidArgument("--sizes contains no prime of 17 or more; try 17:300");
   std::vector<Row> rows;
   const StopRequest stop;
   ReportFile file(options.json, to_json(options, rows));

@@ -1,4 +1,4 @@
-// What the reports of bench_fft share beyond those of all benchmarks: who transforms, and the floor.
+// What the reports of bench_fft share beyond those of all benchmarks: the FFT libraries, and the floor.
 #pragma once
 
 #include "bench/common/report.hpp"
@@ -7,14 +7,15 @@
 
 namespace convolume::bench {
 
-/// describe_machine() and the versions of the libraries that transform.
+/// Returns describe_machine() with the versions of the FFT libraries.
 nlohmann::ordered_json describe_fft_machine(DataType type);
 
-/// 2.5 n log2 n for real and 5 n log2 n for complex transforms of n points.
+/// Returns 2.5 n log2 n for real and 5 n log2 n for complex transforms of n points.
 double nominal_flops(fft::Kind kind, double points);
 
-/// The least time in which this machine could transform a cube: nominal operations at the peak of a core, or input and
-/// output once at the bandwidth of the smallest cache that holds both, whichever takes longer.
+/// Returns the least seconds in which this machine can transform a cube. It is the longer of two times: the nominal
+/// operations at the peak of a core, and one pass over input and output at the bandwidth of the smallest cache that
+/// holds both.
 double floor_seconds(fft::Kind kind, DataType type, index_t n);
 
 }  // namespace convolume::bench

@@ -19,20 +19,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// One size in one order; times are seconds.
+/// One size in one order. Times are in seconds.
 struct Row {
   index_t n;
   fft::Kind kind;
   fft::Order order;
   double native = 0, fftw = 0;
   std::optional<double> patient{};
-  double ratio = 0, ratio_low = 0, ratio_high = 0;  // FFTW's time over ours; quartiles over the rounds
+  double ratio = 0, ratio_low = 0, ratio_high = 0;  // FFTW's time divided by ours; quartiles over the rounds
   double flops = 0, floor_fraction = 0;
 };
 
 using Rows = std::vector<Row>;
 
-/// All orders and FFTW in one contest.
+/// Measures all orders and FFTW in one contest.
 Rows measure(const FftOptions& options, FftwPlanner& planner, fft::Kind kind, index_t n) {
   const DataType type = options.types.front();
   std::vector<std::unique_ptr<Contestant>> contestants;
@@ -106,7 +106,7 @@ Rows select(const Rows& rows, fft::Kind kind, fft::Order order) {
   return selected;
 }
 
-/// Time in natural order over time in rotated order, where both were measured.
+/// Returns the means of the time in natural order divided by the time in rotated order, for sizes with both.
 Means order_means(const Rows& rows, fft::Kind kind) {
   Means means;
   const Rows natural = select(rows, kind, fft::Order::natural), rotated = select(rows, kind, fft::Order::rotated);
@@ -178,7 +178,7 @@ Json to_json(const FftOptions& options, const Rows& rows) {
   return report;
 }
 
-/// Relative cost of a size, for the progress bar: the least time that a contest takes, and the transforms.
+/// Returns the relative cost of a size, for the progress bar: the least time of a contest, and the transforms.
 double work(const FftOptions& options, index_t n) {
   return options.min_seconds + 1e-7 * options.rounds * std::pow(static_cast<double>(n), 3);
 }
@@ -189,7 +189,8 @@ int side_by_side(const FftOptions& options) {
   if (!options.has(Implementation::native) || !options.has(Implementation::fftw)) {
     throw InvalidArgument("--side-by-side compares native with fftw; name both in --impl");
   }
-  if (options.has(Implementation::algorithm2)) throw InvalidArgument("--side-by-side does not measure algorithm2");
+  if (options.has(Implementation::algorithm2))
+    throw InvalidArgument("--side-by-side does not measure algorithm2; leave it out of --impl");
   Rows rows;
   const StopRequest stop;
   ReportFile file(options.json, to_json(options, rows));

@@ -20,17 +20,17 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
-constexpr index_t overlap = 4;  // voxels that neighbours share, as under a kernel of 5
+constexpr index_t overlap = 4;  // voxels that neighbours share, as for a kernel of 5
 constexpr index_t largest = 64;
 constexpr index_t grid = 4, tile_count = grid * grid * grid;
 constexpr index_t group = 3;
 
-/// What is timed of a tile.
+/// The parts of a tile's transforms that are timed.
 enum Part { forward, inverse_valid, inverse_full, parts };
 constexpr std::array<const char*, parts> part_names{"forward", "inverse, valid part", "inverse, full tile"};
 constexpr std::array<const char*, parts> part_keys{"forward", "inverse_valid", "inverse_full"};
 
-/// Seconds per tile of one part, a sample per round.
+/// Seconds per tile of one part, one sample per round.
 using Samples = std::array<std::vector<double>, parts>;
 
 struct Row {
@@ -40,7 +40,7 @@ struct Row {
   double flops = 0, peak_fraction = 0;
 };
 
-/// A blocked volume of one channel block, its tiles, and what their transforms need.
+/// A blocked volume of one channel block, with its tiles and the buffers of their transforms.
 template <class T>
 class Tiles {
  public:
@@ -53,13 +53,13 @@ class Tiles {
         target_(volume_bytes()),
         spectra_(static_cast<std::size_t>(tile_count * whole_.frequencies() * 2 * lanes) * sizeof(T)),
         scratch_(std::max(whole_.scratch_bytes(), cropped_.scratch_bytes())) {
-    // Every voxel of every tile differs, and no tile lies where another did.
+    // Every voxel of every tile differs, and no two tiles share memory.
     fill_normal(static_cast<T*>(source_.get()), edge_ * edge_ * edge_ * lanes, 1);
     std::fill_n(static_cast<T*>(target_.get()), edge_ * edge_ * edge_ * lanes, T{0});
     std::fill_n(static_cast<T*>(spectra_.get()), tile_count * whole_.frequencies() * 2 * lanes, T{0});
   }
 
-  /// All tiles there and back, so many at a time; adds a sample of seconds per tile to `forward` and to `inverse`.
+  /// Transforms all tiles forward and back, `kept` tiles at a time. Adds one sample of seconds per tile to each list.
   void run(index_t kept, Part inverse, std::vector<double>& forward_samples, std::vector<double>& inverse_samples) {
     double there = 0, back = 0;
     for (index_t first = 0; first < tile_count; first += kept) {
@@ -83,7 +83,8 @@ class Tiles {
 
   std::size_t volume_bytes() const { return static_cast<std::size_t>(edge_ * edge_ * edge_ * lanes) * sizeof(T); }
 
-  /// {frequency block, tile, kz, re/im, channel}: what a product of matrices per frequency reads.
+  /// Returns the strides of {frequency block, tile, kz, re/im, channel}: the order that a matrix product per frequency
+  /// reads.
   fft::TileStrides strides(index_t kept) const {
     const index_t tile = whole_.extent().z * 2 * lanes;
     return {.block = kept * tile, .frequency = 2 * lanes, .tile = tile, .channel_block = 0, .re_im = lanes};
@@ -132,7 +133,7 @@ std::vector<Row> measure(const FftOptions& options, index_t extent) {
   Tiles<T> tiles(extent);
   const auto round = [&](std::array<Samples, kept.size()>& to) {
     for (std::size_t k = 0; k < kept.size(); ++k) {
-      // Of the two ways there, which are alike, one is enough.
+      // The forward transforms of both runs are equal, so one sample is enough.
       std::vector<double> unused;
       tiles.run(kept[k], inverse_valid, to[k][forward], to[k][inverse_valid]);
       tiles.run(kept[k], inverse_full, unused, to[k][inverse_full]);

@@ -14,7 +14,7 @@
 namespace convolume::bench {
 namespace {
 
-constexpr index_t lines = 19;  // odd, so that no vector is full of them
+constexpr index_t lines = 19;  // odd, so that the last vector is never full
 constexpr index_t largest_cube = 24, largest_box = 16;
 
 struct Case {
@@ -22,7 +22,7 @@ struct Case {
   std::string simd;
 };
 
-/// On one line, and only the beginning of a long one.
+/// Returns a text on one line, shortened if it is long.
 std::string short_text(const std::string& text) {
   std::string result;
   for (const char c : text) {
@@ -34,7 +34,7 @@ std::string short_text(const std::string& text) {
 }
 
 struct Worst {
-  double share = 0;  // of the bound
+  double share = 0;  // error as a share of the bound
   std::string where;
 };
 
@@ -89,7 +89,8 @@ class Tally {
   Worst worst_;
 };
 
-/// CONVOLUME_SIMD narrows the check to one instruction set, as the line that reproduces a failure does.
+/// Returns the instruction sets to check. CONVOLUME_SIMD limits the check to one, as in the command that reproduces a
+/// failure.
 std::vector<std::string> targets() {
   const char* forced = std::getenv("CONVOLUME_SIMD");
   if (forced != nullptr && *forced != '\0') return {simd_target()};
@@ -100,7 +101,7 @@ void verify_case(const FftOptions& options, const CheckInputs& inputs, const Cas
   try {
     tally.add(c, check(inputs, c.problem, options.prime));
   } catch (const Unsupported& error) {
-    // An algorithm that was asked for by name need not serve every length.
+    // An algorithm that was requested by name need not support every length.
     if (options.prime == fft::PrimeAlgorithm::automatic) tally.add_exception(c, error.what());
   } catch (const std::exception& error) {
     tally.add_exception(c, error.what());
@@ -112,11 +113,11 @@ void verify_inputs(const FftOptions& options, const CheckInputs& inputs, DataTyp
   const Extent3& extent = inputs.extent();
   for (const std::string& target : targets()) {
     set_simd_target(target);
-    // A plan belongs to the instruction set that it was made for.
+    // Empty the cache, because a plan belongs to the instruction set for which it was made.
     fft::set_plan_cache_capacity(0);
     for (const fft::Kind kind : kinds) {
       for (const fft::Order order : options.orders) {
-        // A line has no axes to rotate; it is checked once.
+        // A line has no axes to rotate, so it is checked once.
         if (extent.z == 1 && extent.y == 1 && order != options.orders.front()) continue;
         const fft::Problem problem{
             .type = type, .kind = kind, .extent = extent, .order = order, .batch = inputs.batch()};

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Draws what `bench_fft --side-by-side --json FILE` measured.
+"""Draws the results of `bench_fft --side-by-side --json FILE`.
 
     bench/fft/plot_fft.py FILE... --out PREFIX
 
-Writes PREFIX.svg and PREFIX.png: the time improvement ratio (FFTW's time over ours) over N, the times themselves, and,
-where both orders were measured, the ratio of natural to rotated order. These are figures 9 to 12 of Feinberg,
-"Performance Optimization for CNNs on Modern Intel CPUs" (2015): a ratio over N with its mean and the line of no effect,
-a line fitted through the primes, and times over N.
+Writes PREFIX.svg and PREFIX.png. They show the ratio of FFTW's time to ours over N, the times themselves, and, if both
+orders were measured, the ratio of natural to rotated order. These are figures 9 to 12 of Feinberg, "Performance
+Optimization for CNNs on Modern Intel CPUs" (2015): a ratio over N with its mean and the line of ratio 1, a line fitted
+through the primes, and times over N.
 
 Needs matplotlib. On Debian: apt-get install python3-matplotlib
 """
@@ -24,7 +24,7 @@ except ImportError:
         "then run this script with /usr/bin/python3"
     )
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402, a backend without a display has to be chosen first
+import matplotlib.pyplot as plt  # noqa: E402, a backend without a display must be selected first
 
 
 def largest_prime_factor(n):
@@ -37,7 +37,7 @@ def largest_prime_factor(n):
 
 
 def size_class(n):
-    """The classes of bench_fft: smooth, prime, or neither."""
+    """Returns the size class of bench_fft: smooth, prime, or other."""
     if largest_prime_factor(n) <= 13:
         return "smooth"
     return "prime" if largest_prime_factor(n) == n else "other"
@@ -47,7 +47,7 @@ MARKERS = {"smooth": "o", "prime": "^", "other": "."}
 
 
 def load(files):
-    """{name of a series: rows in ascending N}; names carry the file where there are several."""
+    """Returns {name of a series: rows in ascending N}. The names contain the file if there are several."""
     series = {}
     for file in files:
         try:
@@ -59,7 +59,7 @@ def load(files):
             name = f"{prefix}{row['kind']} {row['order']} {row['precision']}"
             series.setdefault(name, []).append(row)
     if not series:
-        sys.exit("plot_fft.py: the reports hold no results")
+        sys.exit("plot_fft.py: the reports contain no results")
     return {name: sorted(rows, key=lambda row: row["n"]) for name, rows in series.items()}
 
 
@@ -68,7 +68,7 @@ def geometric_mean(values):
 
 
 def fit_line(points):
-    """Slope, intercept and R^2 of least squares."""
+    """Returns slope, intercept and R^2 of a least-squares fit."""
     count = len(points)
     mean_x = sum(x for x, _ in points) / count
     mean_y = sum(y for _, y in points) / count
@@ -80,7 +80,7 @@ def fit_line(points):
 
 
 def scatter(axes, points, color):
-    """points: (N, value, low, high)."""
+    """Draws points (N, value, low, high)."""
     for name, marker in MARKERS.items():
         chosen = [point for point in points if size_class(point[0]) == name]
         if not chosen:
@@ -128,7 +128,7 @@ def draw_times(axes, series, colors):
 
 
 def order_pairs(series):
-    """{series name without the order: (N, natural / rotated) points}."""
+    """Returns {series name without the order: (N, natural / rotated) points}."""
     pairs = {}
     for name, rows in series.items():
         if " rotated " not in name:

@@ -1,4 +1,4 @@
-// Training iterations and inferences of whole nets, by themselves or side by side, also with PyTorch.
+// Benchmarks training iterations and inferences of whole nets, alone or side by side, also with PyTorch.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -34,14 +34,14 @@ SchedulerOptions scheduling(const Options& o) {
   return {.scratch_budget = static_cast<std::size_t>(o.scratch_mib * (1u << 20))};
 }
 
-/// The net that was measured last: Google Benchmark calls a benchmark several times.
+/// The net that was measured last. It is kept because Google Benchmark calls a benchmark several times.
 struct Last {
   std::string net;
   std::unique_ptr<MeasuredNet> training;
 };
 
 void measure(benchmark::State& state, MeasuredNet& training) {
-  training.call();  // the first iteration has no update, and fills the allocator
+  training.call();  // the first iteration has no update, and it fills the allocator
   training.call();
   const TransformCounts before = training.transforms();
   const Stopwatch watch;
@@ -95,46 +95,40 @@ void add(const Options& options, Last& last) {
 }
 
 constexpr const char* description =
-    "Training iterations of nets: update, forward, loss, backward, as one task graph.\n\n"
-    "The data are a synthetic volume; patches and batch are those of the net's description. Terms: voxels/s counts\n"
-    "output voxels that take part in the loss; GFLOP/s counts multiplications and additions of the direct way of all\n"
-    "convolutions, forward and both gradients; fft_x, fft_w and fft_dy are forward transforms of inputs, weights and\n"
-    "gradients per iteration, inverse what came back; tasks are those of the graph; MiB is the most memory held.\n\n"
-    "With --side-by-side, or any option of it, the same net works once for every backend of the FFT and with and\n"
-    "without cached spectra. In each round each of these contestants does one iteration (--work: or one inference),\n"
-    "another one first each time; medians and quartiles over the rounds are printed. The nets are the W x D nets of\n"
-    "Feinberg 2015, figures 14 and 15 (D valid convolutions of W feature maps), unless --net names others. Without\n"
-    "caching x_hat and w_hat are not kept from forward to backward and dy_hat is not shared by the two gradients: the\n"
-    "same bits, which is checked, from more transforms. Kernels are transformed by FFTW's plans of whole volumes with\n"
-    "FFTW, and by the faster of two ways natively. An inference is a forward pass of a net whose weights were "
-    "prepared\n"
-    "before, on the same patch and batch.\n\n"
-    "With --peers torch the same net in PyTorch takes its turns too, in a process of its own for each memory format\n"
-    "(contiguous, channels_last_3d; ratios are with the faster one), and one contestant of ours: native, cached, "
-    "engine\n"
-    "automatic. Before every timed call lie 50 ms of rest and a call that is not timed. Where PyTorch is missing, "
-    "ours\n"
-    "run without it. Its threads spin while they wait: where the machine has other work, set OMP_WAIT_POLICY=passive "
-    "in\n"
-    "the environment.\n\n"
-    "Peak MiB are the most bytes that a net of ours asked for at once, from its second call on; 'convolume info' "
-    "tells\n"
-    "them beforehand. Resident is the growth of the process's resident memory, from before the net was built up to "
-    "its\n"
-    "peak, of PyTorch's process as of ours.\n\n"
-    "Phases are seconds of all threads together, medians: transform (forward FFTs), product (what else the tasks of\n"
-    "convolutions do), inverse (FFTs), ops (all other tasks: other layers, loss, optimizer, patches, checks), other "
-    "(no\n"
-    "task runs).";
+    "Training iterations of nets: update, forward, loss and backward as one task graph.\n\n"
+    "The data are a synthetic volume. Patch and batch are those of the net's description. Terms: voxels/s counts\n"
+    "output voxels that count in the loss. GFLOP/s counts the multiplications and additions of all convolutions,\n"
+    "forward and both gradients, if they are computed directly. fft_x, fft_w and fft_dy are forward transforms of\n"
+    "inputs, weights and gradients per iteration; inverse counts inverse transforms. tasks is the number of tasks\n"
+    "of the graph. MiB is the largest memory.\n\n"
+    "With --side-by-side, or any option that only it has, the same net runs with every FFT backend, with and\n"
+    "without cached spectra. Each of these competitors does one iteration per round (with --work inference: one\n"
+    "inference), in an order that rotates. Medians and quartiles over the rounds are printed. The nets are the W\n"
+    "x D nets of Feinberg 2015, figures 14 and 15 (D valid convolutions of W feature maps), unless --net names\n"
+    "others. Without caching, x_hat and w_hat are not kept from forward to backward, and dy_hat is not shared by\n"
+    "the two gradients. This gives the same bits, which is checked, from more transforms. With FFTW, kernels are\n"
+    "transformed by FFTW's plans of whole volumes; natively, by the faster of two methods. An inference is a\n"
+    "forward pass on the same patch and batch, with weights that are already prepared.\n\n"
+    "With --peers torch the same net runs in PyTorch too, in a separate process for each memory format\n"
+    "(contiguous, channels_last_3d). Ratios refer to the faster format. One competitor of ours takes part:\n"
+    "native, cached, engine automatic. Each timed call follows 50 ms of rest and one untimed call. If PyTorch is\n"
+    "missing, our nets run without it. PyTorch's threads spin while they wait; if the machine has other work, set\n"
+    "OMP_WAIT_POLICY=passive in the environment.\n\n"
+    "Peak MiB is the largest number of bytes that one of our nets allocated at once, from its second call on;\n"
+    "'convolume info' predicts it. Resident is the growth of the process's resident memory, from before the net\n"
+    "was built to its peak, for PyTorch's process as for ours.\n\n"
+    "Phases are seconds of all threads together, medians: transform (forward FFTs), product (all other work of\n"
+    "convolution tasks), inverse (inverse FFTs), ops (all other tasks: other layers, loss, optimizer, patches,\n"
+    "checks), other (no task runs).";
 
-/// The options that --side-by-side has by itself; each implies it.
+/// The options that only --side-by-side has. Each of them selects it.
 constexpr std::array contest_flags{"--backend",     "--cache",  "--hardened", "--width", "--depth",
                                    "--kernel",      "--extent", "--rigor",    "--peers", "--work",
                                    "--min-seconds", "--rounds", "--json",     "--trace"};
 
 void add_contest_options(CLI::App& app, NetContestOptions& o) {
   const std::map<std::string, bool> switches{{"on", true}, {"off", false}};
-  app.add_option("--backend", o.backends, "Who transforms: native, fftw, separated by commas")
+  app.add_option("--backend", o.backends, "FFT backends: native, fftw, separated by commas")
       ->delimiter(',')
       ->transform(CLI::CheckedTransformer(backend_names()))
       ->option_text("NAMES [native,fftw; native with --peers]");
@@ -148,7 +142,7 @@ void add_contest_options(CLI::App& app, NetContestOptions& o) {
            o.hardened.clear();
            for (const std::string& value : values) o.hardened.emplace_back(value == "on");
          },
-         "Whether memory is checked as with CONVOLUME_HARDENED_MEMORY=1: on, off, separated by commas")
+         "Whether the allocator checks its use, as with CONVOLUME_HARDENED_MEMORY=1: on, off, separated by commas")
       ->delimiter(',')
       ->check(CLI::IsMember({"on", "off"}))
       ->option_text("NAMES [as the environment says]");
@@ -158,7 +152,7 @@ void add_contest_options(CLI::App& app, NetContestOptions& o) {
       ->transform(CLI::CheckedTransformer(works))
       ->option_text("NAMES [training; training,inference with --peers]");
   app.add_option_function<std::string>(
-         "--peers", [&o](const std::string& peer) { o.torch = peer == "torch"; }, "Who else takes turns: torch, none")
+         "--peers", [&o](const std::string& peer) { o.torch = peer == "torch"; }, "Other competitors: torch, none")
       ->check(CLI::IsMember({"torch", "none"}))
       ->option_text("NAME [none]");
   app.add_option("--width", o.widths, "Feature maps per layer, a net for each, separated by commas")
@@ -172,23 +166,23 @@ void add_contest_options(CLI::App& app, NetContestOptions& o) {
   app.add_option("--extent", o.extent, "Voxels of the input along each axis")
       ->check(CLI::Range(1, 100000))
       ->option_text("NUMBER [48, or less where --memory-budget ends]");
-  app.add_option("--rigor", o.rigor, "How FFTW plans: estimate, measure, patient")
+  app.add_option("--rigor", o.rigor, "Planning effort of FFTW: estimate, measure, patient")
       ->transform(CLI::CheckedTransformer(rigor_names()))
       ->option_text("NAME [measure]");
   app.add_option("--rounds", o.rounds, "Least number of rounds")
       ->check(CLI::Range(1, 100000))
       ->option_text("NUMBER [5]");
-  app.add_option("--min-seconds", o.min_seconds, "Least time of all rounds of a net together")
+  app.add_option("--min-seconds", o.min_seconds, "Least total time of all rounds of a net")
       ->check(CLI::Range(0.0, 86400.0))
       ->option_text("NUMBER [2]");
-  app.add_option("--json", o.json, "Write the results there")->option_text("FILE");
+  app.add_option("--json", o.json, "File for the results")->option_text("FILE");
   app.add_option("--trace", o.trace,
-                 "Write what each thread did in the last timed call of each of our contestants there, for "
-                 "chrome://tracing or ui.perfetto.dev")
+                 "File for a trace of the last timed call of each of our competitors, for chrome://tracing or "
+                 "ui.perfetto.dev")
       ->option_text("FILE");
 }
 
-/// The way that users would run, unless they say otherwise.
+/// Sets the defaults of a comparison with PyTorch: the settings that users would run.
 void use_defaults_for_peers(const CLI::App& app, NetContestOptions& o) {
   o.engines = {Engine::automatic};
   if (app.count("--backend") == 0) o.backends = {fft::Backend::native};
@@ -212,14 +206,16 @@ int describe_net(const Options& options) {
 
 int run_net(int argc, char** argv) {
   Options options;
-  Last last;  // here, so that it is gone before static objects of the library are
+  Last last;  // declared here, so that it is destroyed before static objects of the library
   CLI::App app(description, "bench_net");
   bool side_by_side = false, describe = false;
-  app.add_option("--net", options.nets, "Net descriptions (TOML); all of the zoo, or W x D nets, without it")
+  app.add_option("--net", options.nets,
+                 "Net descriptions (TOML); if absent, all nets of the zoo, or W x D nets with --side-by-side")
       ->check(CLI::ExistingFile)
       ->option_text("FILE ...");
-  app.add_option("--set", options.overrides, "table.key=value on top of each description, may be repeated")
+  app.add_option("--set", options.overrides, "table.key=value replaces a value of each description; may be repeated")
       ->option_text("KEY=VALUE ...");
+<<<<<<< HEAD
   app.add_option(
          "--engine", options.engines,
          "Engine of the convolutions: automatic, fft_tiled, fft_volume, direct, reference or onednn (if the "
@@ -229,39 +225,46 @@ int run_net(int argc, char** argv) {
       ->transform(CLI::CheckedTransformer(engine_names()))
       ->option_text("NAMES [automatic; fft_volume with --side-by-side and no peers]");
   app.add_option("--threads", options.threads, "Workers; 0 is one for each physical core")
+=======
+  app.add_option("--engine", options.engine, "automatic, fft_tiled, fft_volume, direct or reference")
+      ->check(CLI::IsMember({"automatic", "fft_tiled", "fft_volume", "direct", "reference"}))
+      ->option_text("NAME [automatic; fft_volume with --side-by-side and no peers]");
+  app.add_option("--threads", options.threads, "Threads; 0 means one per physical core")
+>>>>>>> words-e
       ->check(CLI::Range(0, 1024))
       ->option_text("NUMBER [0]");
   const std::map<std::string, nets::MemoryMode> modes{
       {"arena", nets::MemoryMode::arena}, {"slab", nets::MemoryMode::slab}, {"apart", nets::MemoryMode::apart}};
-  app.add_option("--memory", options.contest.memory,
-                 "Where tensors and spectra live: arena, slab, apart; with --side-by-side also several, separated by "
-                 "commas")
+  app.add_option(
+         "--memory", options.contest.memory,
+         "Memory mode of tensors and spectra: arena, slab or apart (separate); with --side-by-side also several, "
+         "separated by commas")
       ->delimiter(',')
       ->transform(CLI::CheckedTransformer(modes))
       ->option_text("NAMES [arena]");
-  app.add_option("--memory-budget", options.memory_gib,
-                 "GiB that kept spectra may hold, 0 is no limit; with --side-by-side, what all contestants of "
-                 "ours may hold together")
+  app.add_option(
+         "--memory-budget", options.memory_gib,
+         "GiB that cached spectra may hold, 0 means no limit; with --side-by-side, GiB that all our competitors "
+         "may hold together")
       ->check(CLI::Range(0.0, 1048576.0))
       ->option_text("NUMBER [4; 8 with --side-by-side]");
   app.add_option("--scratch-budget", options.scratch_mib,
-                 "MiB of scratch that the running tasks of ours may hold together, 0 is no limit")
+                 "MiB of scratch that our running tasks may hold together; 0 means no limit")
       ->check(CLI::Range(0.0, 1048576.0))
       ->option_text("NUMBER [0]");
   app.add_flag("--side-by-side", side_by_side, "Compare backends, caching and PyTorch, in turn");
-  app.add_flag("--describe", describe,
-               "Write the net of --net as JSON, generators expanded, for torch_net.py, and end");
+  app.add_flag("--describe", describe, "Print the net of --net as JSON, with generators expanded, for torch_net.py");
   add_contest_options(app, options.contest);
   app.final_callback([&] {
     if (describe && options.nets.size() != 1) throw CLI::ValidationError("--describe", "name one net with --net");
     for (const char* flag : contest_flags) side_by_side = side_by_side || app.count(flag) > 0;
     if (!side_by_side) return;
-    if (describe) throw CLI::ValidationError("--describe", "nothing is timed; leave other modes and their options out");
+    if (describe) throw CLI::ValidationError("--describe", "it times nothing; leave out other modes and their options");
     NetContestOptions& o = options.contest;
     if (!options.nets.empty()) {
       for (const char* flag : {"--width", "--depth", "--kernel", "--extent"}) {
         if (app.count(flag) == 0) continue;
-        throw CLI::ValidationError(flag, "nets of --net have their own; leave it out, or use --set");
+        throw CLI::ValidationError(flag, "nets of --net have their own; leave it out or use --set");
       }
     }
     o.nets = options.nets;

@@ -1,5 +1,5 @@
-# cmake -DTRACE=FILE -P check_trace.cmake
-# Fails unless FILE is JSON of trace events, among them tasks of a layer.
+#cmake -DTRACE=FILE -P check_trace.cmake
+# Fails unless FILE is JSON of trace events, and some of them are tasks of a layer.
 file(READ ${TRACE} trace)
 string(JSON length LENGTH "${trace}" traceEvents)
 string(JSON last GET "${trace}" traceEvents 1)

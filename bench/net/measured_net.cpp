@@ -6,7 +6,7 @@
 namespace convolume::bench {
 namespace {
 
-/// A volume a little larger than a patch, so that draws differ.
+/// Makes a volume a little larger than a patch, so that patches differ.
 nets::Dataset synthetic_data(const Extent3& patch, std::pmr::memory_resource* memory) {
   nets::Dataset data;
   data.name = "synthetic";
@@ -41,7 +41,7 @@ nets::NetworkOptions for_inference(nets::NetworkOptions options, const nets::Net
   return options;
 }
 
-/// What a predictor does with one patch after another: weights are prepared once, before the first.
+/// Computes one patch after another, as a predictor does. The weights are prepared once, before the first patch.
 class NetInference : public MeasuredNet {
  public:
   NetInference(const nets::NetSpec& spec, const nets::NetworkOptions& options, int threads,

@@ -1,4 +1,4 @@
-// A net at work, as benchmarks run it: training iterations on a synthetic volume, or inferences of a patch.
+// A net as benchmarks run it: training iterations on a synthetic volume, or inferences of one patch.
 #pragma once
 
 #include <memory>
@@ -14,10 +14,10 @@ namespace convolume::bench {
 enum class Work { training, inference };
 const char* name_of(Work work);
 
-/// Its own memory, workers and data: any number of them live side by side.
+/// A net with its own memory, threads and data. Several such objects may exist at once.
 class MeasuredNet {
  public:
-  /// Of the options, batch and training follow from the net and the work.
+  /// Makes a net. It sets `batch` and `training` of the options from the net and the work.
   static std::unique_ptr<MeasuredNet> make(Work work, const nets::NetSpec& spec, const nets::NetworkOptions& options,
                                            int threads, const SchedulerOptions& scheduling = {},
                                            const SlabOptions& memory = {});
@@ -25,23 +25,25 @@ class MeasuredNet {
   MeasuredNet(const MeasuredNet&) = delete;
   MeasuredNet& operator=(const MeasuredNet&) = delete;
 
-  /// One iteration: the update of the last one, forward, loss, backward; returns the loss. Or one inference; returns 0.
+  /// Runs one training iteration (the pending update, forward, loss, backward) and returns the loss, or runs one
+  /// inference and returns 0.
   virtual double call() = 0;
-  virtual const TaskGraph& graph() const = 0;  ///< of a call
+  virtual const TaskGraph& graph() const = 0;  ///< the graph of one call
 
   int threads() const { return scheduler_.threads(); }
-  /// Of a call.
+  /// Returns the output voxels of a call.
   double output_voxels() const;
-  /// Of a call: multiplications and additions of the direct way of all convolutions and, in training, both gradients.
+  /// Returns the multiplications and additions of a call, if all convolutions are computed directly. A training
+  /// iteration includes both gradients.
   double flops() const;
-  /// Of all calls so far.
+  /// Returns what all calls so far have transformed.
   TransformCounts transforms() const;
-  /// Names of the layers that are convolutions.
+  /// Returns the names of the layers that are convolutions.
   std::set<std::string> convolutions() const;
-  /// The most bytes of parameters, tensors, spectra and scratch that were asked for at once since forget_peak(); data
-  /// to train on are not among them. Behind the first call this is what nets::TrainingMemory predicts.
+  /// Returns the largest number of bytes of parameters, tensors, spectra and scratch that were allocated at once since
+  /// forget_peak(). Training data do not count. After the first call this is what nets::TrainingMemory predicts.
   std::size_t peak_bytes() const { return memory_.peak(); }
-  /// While no call runs.
+  /// Resets peak_bytes(). Must not be called while a call runs.
   void forget_peak() { memory_.forget_peak(); }
   /// See Scheduler::record().
   void record(Trace* trace) { scheduler_.record(trace); }
@@ -50,7 +52,7 @@ class MeasuredNet {
   MeasuredNet(int threads, const SchedulerOptions& scheduling, const SlabOptions& memory)
       : slabs_(memory), scheduler_(threads, scheduling) {}
   virtual const nets::Network& network() const = 0;
-  /// How often a call does what a forward pass does.
+  /// Returns how many forward passes of work a call does.
   virtual double passes() const = 0;
 
   SlabResource slabs_;

@@ -13,8 +13,13 @@ namespace {
 
 constexpr double gib = 1u << 30;
 
+<<<<<<< HEAD
 /// Bytes that a call holds at most, by the plans of the net: an estimate to choose an extent by.
 double estimated_bytes(const nets::NetSpec& spec, Engine engine, bool cache, Work work) {
+=======
+/// Returns the estimated peak bytes of a call, from the plans of the net. It serves to select an extent.
+double estimated_bytes(const nets::NetSpec& spec, const NetContestOptions& o, bool cache, Work work) {
+>>>>>>> words-e
   const bool training = work == Work::training;
   const nets::NetShapes shapes = nets::infer_shapes(spec, spec.patch);
   double kept = 0, transient = 0;
@@ -27,9 +32,9 @@ double estimated_bytes(const nets::NetSpec& spec, Engine engine, bool cache, Wor
     if (conv == nullptr) continue;
     const auto problem =
         nets::conv_problem(spec, spec.nodes[i], *conv, spec.training.batch, shapes.of(spec.nodes[i].inputs[0]));
-    // Weights with gradient and moments of the optimiser.
+    // Weights, with their gradients and the moments of the optimizer.
     kept += (training ? 4 : 1) * sizeof(float) * static_cast<double>(problem.w_shape().elements());
-    // The layout of spectra does not depend on who computes them.
+    // The layout of spectra does not depend on the FFT backend.
     double layer = 0;
     for (const CacheCost& one :
          ConvPlan::make(problem, {.engine = nets::engine_for(engine, problem), .cache_spectra = cache}).caches()) {
@@ -56,7 +61,8 @@ double estimated_gib(const nets::NetSpec& spec, const NetContestOptions& o) {
       }
     }
   }
-  constexpr double rounding = 1.1;  // of blocks to size classes, and what is not worth a term
+  constexpr double rounding =
+      1.1;  // for blocks that are rounded up to size classes, and for small terms that are left out
   return rounding * bytes / gib;
 }
 
@@ -73,25 +79,25 @@ nets::NetSpec width_depth_net(const NetContestOptions& o, index_t width, index_t
 
 [[noreturn]] void refuse_memory(const nets::NetSpec& spec, const NetContestOptions& o, const char* remedy) {
   throw InvalidArgument(
-      fmt::format("{} of {} voxels needs about {:.1f} GiB for {} contestants, --memory-budget allows {}; {}", spec.name,
+      fmt::format("{} of {} voxels needs about {:.1f} GiB for {} competitors, --memory-budget allows {}; {}", spec.name,
                   to_string(spec.patch), estimated_gib(spec, o),
                   o.engines.size() * o.backends.size() * o.caches.size() * o.memory.size() * o.hardened.size(),
                   o.memory_gib, remedy));
 }
 
-/// The net of this width whose contestants fit into memory together.
+/// Returns the net of this width, with the largest extent at which all competitors fit into memory together.
 nets::NetSpec width_depth_net(const NetContestOptions& o, index_t width) {
-  const index_t smallest = o.depth * (o.kernel - 1) + 1;  // one voxel of output
+  const index_t smallest = o.depth * (o.kernel - 1) + 1;  // gives one output voxel
   if (o.extent && *o.extent < smallest) {
-    throw InvalidArgument(fmt::format("--extent {}: {} layers of kernel {} leave nothing of it; use at least {}",
+    throw InvalidArgument(fmt::format("--extent {}: {} layers of kernel {} leave no output voxel; use at least {}",
                                       *o.extent, o.depth, o.kernel, smallest));
   }
   constexpr index_t largest = 48;
   index_t extent = o.extent.value_or(std::max(largest, smallest));
   nets::NetSpec spec = width_depth_net(o, width, extent);
   while (estimated_gib(spec, o) > o.memory_gib) {
-    if (o.extent) refuse_memory(spec, o, "use a smaller --extent, fewer contestants, or more");
-    if (extent == smallest) refuse_memory(spec, o, "use fewer contestants or more");
+    if (o.extent) refuse_memory(spec, o, "use a smaller --extent, fewer competitors, or a larger budget");
+    if (extent == smallest) refuse_memory(spec, o, "use fewer competitors or a larger budget");
     spec = width_depth_net(o, width, --extent);
   }
   return spec;
@@ -104,7 +110,7 @@ std::vector<nets::NetSpec> make_nets(const NetContestOptions& o) {
   for (const std::string& file : o.nets) {
     specs.push_back(nets::load_net(file, o.overrides));
     if (estimated_gib(specs.back(), o) > o.memory_gib) {
-      refuse_memory(specs.back(), o, "use a smaller patch, fewer contestants, or more");
+      refuse_memory(specs.back(), o, "use a smaller patch, fewer competitors, or a larger budget");
     }
   }
   if (!o.nets.empty()) return specs;

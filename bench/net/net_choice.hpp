@@ -1,4 +1,4 @@
-// Which nets a contest is about, and whether its contestants fit into memory together.
+// Selects the nets of a contest, and checks that all competitors fit into memory together.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace convolume::bench {
 
-/// The nets of the options' files, or W x D nets of the largest extent that memory allows, at most 48. Throws
-/// InvalidArgument, with what to change, where memory does not suffice.
+/// Returns the nets of the options' files, or W x D nets of the largest extent that the memory allows (at most 48). If
+/// the memory does not suffice, throws InvalidArgument that says what to change.
 std::vector<nets::NetSpec> make_nets(const NetContestOptions& options);
 
 }  // namespace convolume::bench

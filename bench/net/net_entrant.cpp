@@ -13,7 +13,7 @@
 namespace convolume::bench {
 namespace {
 
-constexpr auto idle = std::chrono::milliseconds(50);  // as in torch_net.py
+constexpr auto idle = std::chrono::milliseconds(50);  // equal to the rest in torch_net.py
 
 }  // namespace
 
@@ -64,7 +64,7 @@ std::string OurNet::name() const { return fmt::format("{}, {}", name_of(work()),
 
 double TorchEntrant::sample() {
   const TorchNet::Call call = net_->call(work());
-  // A process has one peak: that of an inference is the one before any training.
+  // A process has one peak. The peak of an inference is measured before any training.
   if (work() == Work::training || !resident_bytes_) resident_bytes_ = call.peak_bytes;
   return call.seconds;
 }

@@ -1,4 +1,4 @@
-// Who takes part in a contest of nets: ours, and PyTorch's.
+// The competitors in a contest of nets: nets of this library, and of PyTorch.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace convolume::bench {
 
-/// One net at one kind of work, called round after round.
+/// A net with one kind of work, which is called once per round.
 class NetEntrant {
  public:
   explicit NetEntrant(Work work) : work_(work) {}
@@ -21,41 +21,41 @@ class NetEntrant {
   NetEntrant(const NetEntrant&) = delete;
   NetEntrant& operator=(const NetEntrant&) = delete;
 
-  /// Makes the net and calls it, so that all memory is taken.
+  /// Makes the net and calls it, so that all memory is allocated.
   virtual void prepare() = 0;
-  /// Seconds of one call.
+  /// Returns the seconds of one call.
   virtual double sample() = 0;
-  /// For messages.
+  /// Returns the name for messages.
   virtual std::string name() const = 0;
-  /// Growth of the process's resident memory up to its peak while the net was made and called.
+  /// Returns how much the resident memory of the process grew, up to its peak, while the net was made and called.
   virtual std::size_t resident_bytes() const = 0;
 
   Work work() const { return work_; }
   double median() const;
   double low() const;
   double high() const;
-  std::vector<double> seconds{};  ///< of the rounds
+  std::vector<double> seconds{};  ///< one value per round
 
  private:
   Work work_;
 };
 
-/// How one of ours works.
+/// The settings of one of our competitors.
 struct Way {
   Engine engine;
   fft::Backend backend;
   bool cache;
   nets::MemoryMode memory;
-  std::optional<bool> hardened{};  ///< without a value as the environment says
+  std::optional<bool> hardened{};  ///< without a value, the environment decides
   friend bool operator==(const Way&, const Way&) = default;
 };
 std::string to_string(const Way& way);
-const char* checks_of(const Way& way);  ///< ", hardened", or ", plain"; empty where the environment says
+const char* checks_of(const Way& way);  ///< ", hardened" or ", plain"; empty if the environment decides
 
 class OurNet : public NetEntrant {
  public:
-  /// With `rest`, before each timed call lie 50 ms of rest and a call that is not timed. That is for entrants that keep
-  /// threads of their own busy for a while behind each call.
+  /// If `rest` is set, each timed call follows 50 ms of rest and one untimed call. This is needed beside competitors
+  /// whose threads stay busy for a while after each call.
   OurNet(Work work, const Way& way, bool rest, const NetContestOptions& options, const nets::NetSpec& spec)
       : NetEntrant(work), way_(way), rest_(rest), o_(options), spec_(spec) {}
 
@@ -63,16 +63,16 @@ class OurNet : public NetEntrant {
   double sample() override;
   std::string name() const override;
   std::size_t resident_bytes() const override { return resident_bytes_; }
-  /// What was asked for; see MeasuredNet.
+  /// Returns the peak of the allocated bytes; see MeasuredNet.
   std::size_t peak_bytes() const { return net_->peak_bytes(); }
 
   const Way& way() const { return way_; }
   const MeasuredNet& net() const { return *net_; }
-  /// Of one call; all are alike.
+  /// Returns the transforms of one call; all calls are equal.
   const TransformCounts& transforms() const { return transforms_; }
   Phases phases() const { return median_of(phases_); }
-  const std::vector<double>& losses() const { return losses_; }  ///< of the rounds
-  /// What ran in the last timed call.
+  const std::vector<double>& losses() const { return losses_; }  ///< one value per round
+  /// Returns the tasks of the last timed call.
   std::vector<TraceEvent> last_call() const { return trace_->events(); }
 
  private:
@@ -88,7 +88,7 @@ class OurNet : public NetEntrant {
   std::vector<double> losses_;
 };
 
-/// PyTorch in one memory format. Both kinds of work of a format share a process.
+/// PyTorch in one memory format. The two kinds of work of a format share a process.
 class TorchEntrant : public NetEntrant {
  public:
   TorchEntrant(Work work, std::string format, std::shared_ptr<TorchNet> net)

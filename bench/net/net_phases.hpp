@@ -1,4 +1,4 @@
-// Where the time of a call of a net goes.
+// How the time of a call of a net is divided into phases.
 #pragma once
 
 #include <set>
@@ -10,20 +10,20 @@
 
 namespace convolume::bench {
 
-/// Seconds, summed over threads: together threads times the wall clock.
+/// Seconds, summed over threads. All phases together are the number of threads times the wall-clock time.
 struct Phases {
   double transform = 0;  ///< forward FFTs of inputs, weights and gradients
-  double product = 0;    ///< what else the tasks of convolutions do: products of spectra, direct sums, packing, biases
+  double product = 0;    ///< all other work of convolution tasks: products of spectra, direct sums, packing, biases
   double inverse = 0;    ///< inverse FFTs
   double ops = 0;        ///< all other tasks: other layers, loss, optimizer, patches, checks
-  double other = 0;      ///< no task runs: scheduling, waiting for each other, what lies before and behind the graph
+  double other = 0;      ///< no task runs: scheduling, waiting, and code before and after the graph
 };
 
-/// Of one call that took `seconds`, from its trace and its transforms. `convolutions` are names of layers.
+/// Returns the phases of one call that took `seconds`. `convolutions` holds the names of the convolution layers.
 Phases phases_of(const std::vector<TraceEvent>& events, const std::set<std::string>& convolutions,
                  const TransformCounts& transforms, double seconds, int threads);
 
-/// The median of each phase, so that they add up only nearly.
+/// Returns the median of each phase. The medians add up only approximately.
 Phases median_of(const std::vector<Phases>& calls);
 
 }  // namespace convolume::bench

@@ -28,7 +28,7 @@ constexpr std::array torch_formats{"contiguous", "channels_last_3d"};
 
 std::int64_t total(const TransformCounts& c) { return c.input + c.weights + c.gradient + c.inverse; }
 
-/// How many times longer one entrant takes than another one: the ratio of medians and quartiles over the rounds.
+/// The ratio of the times of two competitors: the ratio of medians, and quartiles over the rounds.
 struct Ratio {
   std::string what;
   Work work;
@@ -49,7 +49,7 @@ struct Ratio {
 
 class NetContest {
  public:
-  /// `said` holds what was told about earlier nets and need not be told again.
+  /// `said` holds messages about earlier nets, which are not printed again.
   NetContest(const NetContestOptions& options, const nets::NetSpec& spec, std::set<std::string>& said)
       : o_(options), spec_(spec), said_(said), shapes_(nets::infer_shapes(spec, spec.patch)) {
     // oneDNN's threads stay busy for a while behind each call, as PyTorch's do.
@@ -60,11 +60,11 @@ class NetContest {
   }
 
   void run(ProgressBar& bar, const StopRequest& stop) {
-    // Before ours hold memory, which is what PyTorch lacks first.
+    // PyTorch starts before our nets hold memory, because it is the first to run out of memory.
     for (const char* format : torch_formats) {
       if (o_.torch) add_torch(format, bar);
     }
-    // The first iteration has no update and fills the allocator.
+    // The first iteration has no update, and it fills the allocator.
     for (const auto& one : ours_) {
       bar.show(0, fmt::format("{}: plans and first call, {}", title(), one->name()));
       one->prepare();
@@ -152,7 +152,7 @@ class NetContest {
     try {
       const auto net = std::make_shared<TorchNet>(spec_, format, o_.threads);
       who = fmt::format("{}: PyTorch, {},", spec_.name, format);
-      // Inference first: afterwards its peak of memory could not be told from that of training.
+      // Inference comes first. Afterwards its peak of memory could not be distinguished from the peak of training.
       for (const Work work : {Work::inference, Work::training}) {
         if (std::find(o_.works.begin(), o_.works.end(), work) == o_.works.end()) continue;
         made.push_back(std::make_unique<TorchEntrant>(work, format, net));
@@ -170,7 +170,7 @@ class NetContest {
 
   static std::string mebibytes(std::size_t bytes) { return fmt::format("{:.1f}", static_cast<double>(bytes) / mib); }
 
-  /// What was asked of memory is known of ours alone.
+  /// Prints a row. The peak of allocated bytes is known only for our competitors.
   void print_row(const NetEntrant& one, const std::string& name, const std::string& peak) const {
     fmt::print("{:9} {:32} {:10.2f}  {:19} {:10.3g} {:8.1f} {:>9} {:>9}\n", name_of(one.work()), name,
                1e3 * one.median(), fmt::format("{:.2f} .. {:.2f}", 1e3 * one.low(), 1e3 * one.high()),
@@ -249,7 +249,7 @@ class NetContest {
     return found == ours_.end() ? nullptr : found->get();
   }
 
-  /// In the memory format that suits this net; nothing where PyTorch does not take part.
+  /// Returns PyTorch in the memory format that is faster for this net, or null if PyTorch does not take part.
   const TorchEntrant* faster_torch(Work work) const {
     const TorchEntrant* faster = nullptr;
     for (const auto& one : torch_) {
@@ -303,8 +303,13 @@ class NetContest {
     return all;
   }
 
+<<<<<<< HEAD
   /// All contestants train the same net on the same patches. With one engine and one backend neither caching nor memory
   /// changes a bit; engines and backends round differently.
+=======
+  /// Checks that all competitors trained the same net on the same patches. With one backend, neither caching nor the
+  /// memory mode may change any bit. Different backends round differently.
+>>>>>>> words-e
   void check_losses() const {
     const OurNet& front = *ours_.front();
     for (const auto& one : ours_) {
@@ -328,20 +333,20 @@ class NetContest {
   std::string torch_version_{};
 };
 
-/// Runnable threads over the last minute, by which a report tells whether the machine was ours alone.
+/// Returns the load average of the last minute. It shows in the report whether other processes were running.
 double load_average() {
   double load = 0;
   return getloadavg(&load, 1) == 1 ? load : 0;
 }
 
-/// PyTorch's OpenMP threads spin while they wait for each other. Beside other work that made a net take three times as
-/// long on two processors, which would flatter us.
+/// Warns if other processes are running. PyTorch's OpenMP threads spin while they wait for each other. On two CPUs with
+/// other work this made a net take three times as long, which would be an unfair advantage for us.
 void warn_of_load(double load) {
   constexpr double quiet = 0.5;
   if (load < quiet || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   fmt::print(
-      "The load average is {:.1f}: beside other work PyTorch loses most. Wait for the machine to be idle, or set "
-      "OMP_WAIT_POLICY=passive in the environment.\n",
+      "The load average is {:.1f}. Other work on the machine slows PyTorch down most. Wait until the machine is idle, "
+      "or set OMP_WAIT_POLICY=passive in the environment.\n",
       load);
 }
 
@@ -371,7 +376,8 @@ int net_side_by_side(const NetContestOptions& options) {
   if (options.torch) warn_of_load(load);
   std::vector<TracedProcess> trace;
   std::set<std::string> said;
-  if (!options.trace.empty()) write_file_atomically(options.trace, chrome_trace(trace));  // fails now or never
+  if (!options.trace.empty())
+    write_file_atomically(options.trace, chrome_trace(trace));  // an unwritable path must fail before the measurement
   const StopRequest stop;
   ReportFile file(options.json, report);
   ProgressBar bar;

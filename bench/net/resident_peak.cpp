@@ -7,7 +7,7 @@
 namespace convolume::bench {
 namespace {
 
-/// A line of /proc/self/status, which counts in KiB.
+/// Returns a line of /proc/self/status, which counts in KiB, in bytes.
 std::size_t status_bytes(const std::string& name) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -19,7 +19,7 @@ std::size_t status_bytes(const std::string& name) {
 }  // namespace
 
 ResidentPeak::ResidentPeak() {
-  // proc(5): 5 resets the peak; where the kernel does not let us, earlier peaks count as well.
+  // Writing 5 resets the peak (proc(5)). If the kernel does not allow it, earlier peaks count as well.
   std::ofstream("/proc/self/clear_refs") << "5";
   before_ = status_bytes("VmRSS");
 }

@@ -1,16 +1,17 @@
-// How much memory of the process was resident at once.
+// Measures how much memory of the process was resident at once.
 #pragma once
 
 #include <cstddef>
 
 namespace convolume::bench {
 
-/// The peak of resident memory since its construction, by the kernel's book (/proc/self/status, VmHWM), which it
-/// resets; one at a time. Pages that were resident before count as they are.
+/// The peak of resident memory since the construction, as the kernel counts it (/proc/self/status, VmHWM). The
+/// constructor resets the kernel's peak, so only one such object may be in use at a time. Pages that were resident
+/// before count too.
 class ResidentPeak {
  public:
   ResidentPeak();
-  /// Bytes beyond what was resident at construction; 0 where the kernel tells nothing.
+  /// Returns the bytes beyond those that were resident at construction; 0 if the kernel gives no numbers.
   std::size_t beyond() const;
 
  private:

@@ -6,8 +6,8 @@ std::string onednn_version() { return {}; }
 
 std::unique_ptr<OneDnnConvolution> onednn_convolution(const ConvProblem&, const ConvData&, int) {
   throw Unsupported(
-      "bench_conv was built without it; install it (on Debian: apt-get install libdnnl-dev), configure and build "
-      "again");
+      "bench_conv was built without oneDNN; install it (on Debian: apt-get install libdnnl-dev), then configure and "
+      "build again");
 }
 
 }  // namespace convolume::bench

@@ -13,16 +13,17 @@ namespace {
 
 using dnnl::memory;
 
-/// oneDNN asks OpenMP how many threads there are. The function is looked up, so that it is the one of whichever runtime
-/// oneDNN brought along and not that of our compiler.
+/// Sets the number of threads. oneDNN gets it from OpenMP. The function is looked up at run time, so that it belongs to
+/// the OpenMP runtime that oneDNN uses, not to that of our compiler.
 void set_openmp_threads(int threads) {
   using Set = void (*)(int);
   const auto set = reinterpret_cast<Set>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
-  if (set == nullptr) throw Unsupported("oneDNN is not built on OpenMP here: its threads cannot be set");
+  if (set == nullptr)
+    throw Unsupported("this oneDNN does not use OpenMP, so its threads cannot be set; use a build with OpenMP");
   set(threads);
 }
 
-/// What can't be told by dnnl::error alone.
+/// Calls `body`, and converts an exception of oneDNN to Unsupported, with the problem in its message.
 template <class Body>
 auto translated(const ConvProblem& problem, const Body& body) {
   try {
@@ -32,7 +33,7 @@ auto translated(const ConvProblem& problem, const Body& body) {
   }
 }
 
-/// A problem in oneDNN's words. Where nothing happens along Z it is told of images, which it serves better.
+/// A problem in oneDNN's terms. A problem that is flat along Z becomes 2-D, which oneDNN computes faster.
 class Description {
  public:
   explicit Description(const ConvProblem& p)
@@ -44,7 +45,7 @@ class Description {
     strides = with_axes({}, p.stride);
     dilates = with_axes({}, p.dilation - Extent3::all(1));
     before = with_axes({}, p.pad_before);
-    // Its padding behind has to be what the output needs.
+    // oneDNN requires exactly the padding behind that the output needs.
     const Extent3 needed = (p.output() - Extent3::all(1)) * p.stride + p.span() - p.input - p.pad_before;
     after = with_axes({}, needed);
   }
@@ -67,7 +68,7 @@ class Description {
   int first_;
 };
 
-/// A primitive, its three tensors in its own layouts, and which of them it writes.
+/// A primitive, its three tensors in its own layouts, and the tensor that it writes.
 struct Pass {
   dnnl::primitive primitive{};
   std::unordered_map<int, memory> arguments{};
@@ -132,7 +133,7 @@ class Convolution final : public OneDnnConvolution {
 
   Pass make(Direction direction) {
     const Description& d = description_;
-    // Algorithms of the passes may differ; each is oneDNN's own choice.
+    // The algorithms of the passes may differ, because oneDNN selects each one.
     const auto algorithm = dnnl::algorithm::convolution_auto;
     if (direction == Direction::forward) {
       return bind<dnnl::convolution_forward>(
@@ -174,7 +175,7 @@ class Convolution final : public OneDnnConvolution {
     const bool src = role == DNNL_ARG_SRC, weights = role == DNNL_ARG_WEIGHTS;
     const ConvTensor& tensor = src ? data_.x : weights ? data_.w : data_.dy;
     const memory::dims& dims = src ? description_.src : weights ? description_.weights : description_.dst;
-    // Only read; the interface has no constant memory.
+    // The tensor is only read; oneDNN's interface has no constant memory.
     memory plain(Description::plain(dims), engine_, const_cast<void*>(tensor.view().data.get()));
     memory own(layout, engine_);
     reorder(plain, own);
@@ -203,7 +204,8 @@ std::string onednn_version() {
 }
 
 std::unique_ptr<OneDnnConvolution> onednn_convolution(const ConvProblem& problem, const ConvData& data, int threads) {
-  if (problem.type != DataType::f32) throw Unsupported("oneDNN convolves in float only; use --precision float");
+  if (problem.type != DataType::f32)
+    throw Unsupported("oneDNN computes convolutions in float only; use --precision float");
   return std::make_unique<Convolution>(problem, data, threads);
 }
 

@@ -1,5 +1,5 @@
-// oneDNN's convolution as a contestant. Built from onednn_convolution.cpp where the library is found, from
-// onednn_absent.cpp elsewhere.
+// oneDNN's convolution as a competitor. It is built from onednn_convolution.cpp if the library is found, otherwise from
+// onednn_absent.cpp.
 #pragma once
 
 #include <memory>
@@ -11,16 +11,16 @@ namespace convolume::bench {
 
 class OneDnnConvolution : public ConvContestant {
  public:
-  /// The implementation that oneDNN chose, e.g. "jit:avx512_core"; one for each pass of training.
+  /// Returns the implementation that oneDNN selected, e.g. "jit:avx512_core"; for training, one for each pass.
   virtual std::string implementation(Direction direction) = 0;
 };
 
-/// Name and version, or nothing where the benchmark was built without it.
+/// Returns name and version, or an empty string if the benchmark was built without oneDNN.
 std::string onednn_version();
 
-/// Every tensor in the layout that oneDNN likes best, reordered beforehand; primitives are made when first executed.
-/// Training is forward, backward data and backward weights in turn. Throws Unsupported, from here or from execute(),
-/// where oneDNN does not serve the problem.
+/// Makes a convolution with every tensor in the layout that oneDNN selects, reordered beforehand. Primitives are made
+/// at their first execution. Training is forward, backward data and backward weights, one after the other. If oneDNN
+/// does not support the problem, this function or execute() throws Unsupported.
 std::unique_ptr<OneDnnConvolution> onednn_convolution(const ConvProblem& problem, const ConvData& data, int threads);
 
 }  // namespace convolume::bench

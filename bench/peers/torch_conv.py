@@ -3,7 +3,7 @@
 
     /usr/bin/python3 bench/peers/torch_conv.py --problems bench/problems/headline.txt --threads 2 --json torch.json
 
-Medians and quartiles over rounds. Before each timed call lie 50 ms of rest and a call that is not timed, as in
+Prints medians and quartiles over the rounds. Before each timed call there are 50 ms of rest and one untimed call, as in
 bench_conv --side-by-side --peers torch, which runs this script. Needs python3-torch.
 """
 import argparse
@@ -15,11 +15,11 @@ import time
 
 AXES = "dhw"
 TOKEN = re.compile(r"([a-z]+)(\d+)")
-FAMILIES = {"i": 1, "o": 1, "k": 1, "s": 1, "p": 0, "d": 0}  # and what stands for an absent one
+FAMILIES = {"i": 1, "o": 1, "k": 1, "s": 1, "p": 0, "d": 0}  # default values of absent axes
 
 
 def parse_problem(text):
-    """The problem as a dictionary; Z, Y, X in lists. ValueError names what is wrong."""
+    """Returns the problem as a dictionary; Z, Y, X in lists. Raises ValueError that names what is wrong."""
     descriptor = text.split('n"')[0].replace("_", "").replace(" ", "")
     tokens, at = {}, 0
     for match in TOKEN.finditer(descriptor):
@@ -35,7 +35,7 @@ def parse_problem(text):
 
     def family(prefix, absent):
         values = []
-        for axis in AXES:  # a missing axis repeats the one before, but nothing repeats what is absent
+        for axis in AXES:  # a missing axis repeats the one before, but an absent family keeps its default
             before = any(prefix + other in tokens for other in AXES[: len(values)])
             values.append(tokens.get(prefix + axis, values[-1] if before else absent))
         return values
@@ -68,7 +68,7 @@ def summary(name, seconds):
 
 
 def rounds_of(call, options):
-    """Seconds of the rounds of one call."""
+    """Returns the seconds of the rounds of one call."""
     call()
     seconds, begin = [], time.perf_counter()
     while len(seconds) < options.rounds:
@@ -115,16 +115,16 @@ def measure(torch, text, options):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--problem", nargs="+", default=[], help="problems in benchdnn's grammar")
-    parser.add_argument("--problems", nargs="+", default=[], metavar="FILE", help="files of problems, one a line")
-    parser.add_argument("--threads", type=int, default=0, help="threads; 0 is as many as PyTorch likes")
+    parser.add_argument("--problems", nargs="+", default=[], metavar="FILE", help="files of problems, one per line")
+    parser.add_argument("--threads", type=int, default=0, help="threads; 0 means PyTorch's default")
     parser.add_argument("--rounds", type=int, default=9, help="timed calls of each kind")
     parser.add_argument("--max-seconds", type=float, default=30,
-                        help="after it no call begins, but three are always made")
+                        help="no call begins after this time, except the first three")
     parser.add_argument("--precision", choices=["float", "double"], default="float")
-    parser.add_argument("--json", metavar="FILE", help="write the results there; - is standard output")
+    parser.add_argument("--json", metavar="FILE", help="file for the results; - is standard output")
     options = parser.parse_args()
     if options.rounds < 1 or options.threads < 0:
-        parser.error("--rounds is at least 1 and --threads at least 0")
+        parser.error("--rounds must be at least 1 and --threads at least 0")
     if not options.problem and not options.problems:
         parser.error("no problems: name some with --problem or --problems")
     return options
@@ -150,7 +150,7 @@ def main():
         print(f"torch_conv.py: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        pass  # what was measured is written
+        pass  # the results so far are written
     report = json.dumps({"machine": {"torch": torch.__version__}, "results": rows}, indent=1) + "\n"
     if options.json == "-":
         sys.stdout.write(report)

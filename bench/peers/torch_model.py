@@ -1,7 +1,7 @@
-"""A net of ours in PyTorch: built from its description, with its loss and its optimizer.
+"""Builds a net of this library in PyTorch from its description, with its loss and its optimizer.
 
-A description is the dictionary that the JSON of nets/net_json.hpp holds. Whatever trains one (tests/parity) or times one
-(torch_net.py) builds it here, so that the nets that are timed are those that are compared number by number.
+A description is the dictionary in the JSON of nets/net_json.hpp. The comparison of numbers (tests/parity) and the
+timing (torch_net.py) both build the net here, so the nets that are timed are the nets that are compared.
 """
 import math
 
@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 
 def activation(x, node, fresh=False):
-    """Of x, in place where it is `fresh`: nobody else reads it."""
+    """Returns the activation of x. It works in place if x is `fresh`, which means that nobody else reads it."""
     kind = node["activation"]
     if kind == "none":
         return x
@@ -28,7 +28,7 @@ def part(x, first, extent):
 
 
 def centre(x, extent):
-    """The middle of x."""
+    """Returns the centre of x."""
     spare = [x.shape[2 + axis] - extent[axis] for axis in range(3)]
     if any(n < 0 or n % 2 for n in spare):
         raise ValueError(f"{tuple(x.shape[2:])} has no middle of {tuple(extent)} voxels")
@@ -36,7 +36,7 @@ def centre(x, extent):
 
 
 def initial_parameters(description):
-    """Random weights that keep the scale of what passes through, by name; biases 0, factors 1."""
+    """Returns random weights by name, scaled so that the values keep their size; biases are 0, factors 1."""
     values = {}
     for node in description["node"]:
         name = node["name"]
@@ -55,8 +55,8 @@ def initial_parameters(description):
 
 
 class Net:
-    """`initial` maps names of parameters to tensors, which are copied. Parameters of convolutions, and what is computed
-    from them, lie in `memory_format`."""
+    """A net. `initial` maps the names of parameters to tensors, which are copied. The parameters of convolutions and
+    their results are stored in `memory_format`."""
 
     def __init__(self, description, initial, training=True, memory_format=torch.contiguous_format):
         self.nodes = description["node"]
@@ -80,7 +80,7 @@ class Net:
         if padding == "same":
             margins = [(k - 1) * d for k, d in zip(node["kernel"], dilation)]
             padding = [margin // 2 for margin in margins]
-            if any(margin % 2 for margin in margins):  # the voxel that is left over goes behind
+            if any(margin % 2 for margin in margins):  # the odd voxel goes behind
                 x, padding = F.pad(x, [n for m in reversed(margins) for n in (m // 2, m - m // 2)]), 0
         return F.conv3d(x, weight, bias, stride, padding, dilation, groups)
 
@@ -112,7 +112,7 @@ class Net:
 
     def forward(self, x):
         values = {"input": x}
-        # What no later layer reads is let go, as in a forward() that is written by hand.
+        # Drop values that no later layer reads, as a hand-written forward() does.
         last_reader = {name: i for i, node in enumerate(self.nodes) for name in node["from"]}
         for i, node in enumerate(self.nodes):
             inputs = [values[name] for name in node["from"]]
@@ -172,7 +172,7 @@ def learning_rate(description, step):
 
 
 class Training:
-    """Iterations as the description has them: clear gradients, forward, loss, backward, clip, step."""
+    """Training iterations of the description: clear gradients, forward, loss, backward, clip, step."""
 
     def __init__(self, description, net):
         self.description, self.net = description, net
@@ -180,10 +180,10 @@ class Training:
         self.optimizer = optimizer_of(description, self.parameters)
         self.most = description["optimizer"]["clip_norm"]
         self.iterations = 0
-        self.clipped = False  # whether any gradient was
+        self.clipped = False  # whether any gradient was clipped
 
     def gradients(self, x, target):
-        """Logits and loss; the gradients lie beside the parameters."""
+        """Returns logits and loss, and leaves the gradients in the parameters."""
         self.optimizer.zero_grad(set_to_none=True)
         logits = self.net.forward(x)
         loss = loss_of(self.description, logits, target)

@@ -17,13 +17,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A file of its own, as long as it lives.
+/// A temporary file that is removed with this object.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::string& content) {
     std::string pattern = (std::filesystem::temp_directory_path() / "bench_net-XXXXXX").string();
     const int file = mkstemp(pattern.data());
-    if (file < 0) throw IoError(pattern + ": no temporary file can be made; set TMPDIR to a folder for such");
+    if (file < 0) throw IoError(pattern + ": making a temporary file failed; set TMPDIR to a writable folder");
     close(file);
     path_ = pattern;
     write_file_atomically(path_, content);
@@ -42,15 +42,15 @@ class TemporaryFile {
 
 Json answer_of(ChildProcess& process) {
   const auto line = process.read_line();
-  if (!line) throw Unsupported("PyTorch's process ended without an answer; memory may not have sufficed");
+  if (!line) throw Unsupported("PyTorch's process ended without an answer; it may have run out of memory");
   const Json answer = Json::parse(*line, nullptr, false);
-  if (!answer.is_object()) throw Unsupported("PyTorch's process answered '" + *line + "'");
+  if (!answer.is_object()) throw Unsupported("PyTorch's process sent an unknown answer: '" + *line + "'");
   if (answer.contains("error")) throw Unsupported(answer["error"].get<std::string>());
   return answer;
 }
 
 std::vector<std::string> command(const std::filesystem::path& net, const std::string& format, int threads) {
-  // -B: no compiled copies of scripts among the sources.
+  // -B prevents compiled copies of scripts in the source folders.
   return {torch_python,
           "-B",
           CONVOLUME_BENCH_PEERS "/torch_net.py",
@@ -71,13 +71,13 @@ TorchNet::TorchNet(const nets::NetSpec& spec, const std::string& format, int thr
   }
   const TemporaryFile description(nets::to_json(spec));
   process_ = std::make_unique<ChildProcess>(command(description.path(), format, threads));
-  // The process answers when it has read the description.
+  // The process sends a line after it has read the description.
   const Json facts = answer_of(*process_);
   version_ = facts.at("torch");
   SlabResource memory;
   const index_t ours = nets::Parameters(spec, false, 0, &memory).count(), theirs = facts.at("parameters");
   if (ours != theirs) {
-    throw NumericalError(fmt::format("{} has {} parameters, what PyTorch made of it has {}", spec.name, ours, theirs));
+    throw NumericalError(fmt::format("{} has {} parameters, but the net in PyTorch has {}", spec.name, ours, theirs));
   }
 }
 

@@ -1,4 +1,4 @@
-// A net in PyTorch, timed call by call by bench/torch_net.py in a process of its own.
+// A net in PyTorch. bench/peers/torch_net.py times each call in a separate process.
 #pragma once
 
 #include "bench/common/child_process.hpp"
@@ -8,15 +8,15 @@ namespace convolume::bench {
 
 class TorchNet {
  public:
-  /// `format` is contiguous or channels_last_3d. Throws Unsupported where Python or PyTorch is missing, with what to
-  /// do, and NumericalError where it did not become the same net.
+  /// Starts PyTorch with the net. `format` is contiguous or channels_last_3d. Throws Unsupported that says what to
+  /// install if Python or PyTorch is missing, and NumericalError if the nets have different numbers of parameters.
   TorchNet(const nets::NetSpec& spec, const std::string& format, int threads);
 
   struct Call {
     double seconds = 0;
-    std::size_t peak_bytes = 0;  ///< so far, beyond what PyTorch itself needs
+    std::size_t peak_bytes = 0;  ///< peak so far, without the memory of PyTorch itself
   };
-  /// One timed call, behind 50 ms of rest and a call that is not timed. Throws Unsupported with PyTorch's reason.
+  /// Times one call, after 50 ms of rest and one untimed call. Throws Unsupported with PyTorch's reason.
   Call call(Work work);
 
   const std::string& version() const { return version_; }

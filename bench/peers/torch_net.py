@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Times a net of ours in PyTorch: a training iteration and an inference.
+"""Times a net of this library in PyTorch: a training iteration and an inference.
 
     /usr/bin/python3 bench/peers/torch_net.py --net net.json --threads 2 --format channels_last_3d
 
-The net is one that bench_net --describe wrote: generators expanded, defaults filled in. An iteration clears gradients,
-runs forward, loss and backward, clips where the net does and lets the optimizer step; an inference runs forward in
-torch.inference_mode(). The data are random, of the net's patch and batch. Before each timed call lie 50 ms of rest and
-a call that is not timed, as in bench_net --side-by-side --peers torch, which runs this script. Needs python3-torch.
+The net is a file from bench_net --describe: generators are expanded and defaults filled in. An iteration clears the
+gradients, computes forward, loss and backward, clips the gradients if the net says so, and lets the optimizer step. An
+inference computes forward in torch.inference_mode(). The data are random, of the net's patch and batch. Before each
+timed call there are 50 ms of rest and one untimed call, as in bench_net --side-by-side --peers torch, which runs this
+script. Needs python3-torch.
 
-With --serve it takes one command per line from standard input and answers each with one line of JSON. First it says
-what it is, without being asked. "training" and "inference" time one call and answer {"seconds", "loss", "peak_bytes"};
-the end of the input ends it. What goes wrong is answered as {"error"}.
+With --serve it reads one command per line from standard input, and answers each with one line of JSON. First it sends a
+line with its version and the number of parameters. "training" and "inference" time one call and answer {"seconds",
+"loss", "peak_bytes"}. The end of the input ends the script. Errors are answered as {"error"}.
 """
 import argparse
 import json
@@ -22,12 +23,12 @@ import time
 
 REST_SECONDS = 0.05
 FORMATS = {"contiguous": "contiguous_format", "channels_last_3d": "channels_last_3d"}
-WORKS = ("inference", "training")  # the peak of an inference is only seen before any training
+WORKS = ("inference", "training")  # inference first, because its peak is visible only before any training
 
 
 def peak_bytes():
-    """The most memory that ever was resident."""
-    # ru_maxrss would be that of the process that started this one, where that one is larger.
+    """Returns the largest resident memory so far."""
+    # ru_maxrss may hold the value of the process that started this one, if that is larger.
     try:
         with open("/proc/self/status", encoding="ascii") as lines:
             for line in lines:
@@ -39,7 +40,7 @@ def peak_bytes():
 
 
 def forget_peak():
-    """Importing PyTorch took more than it kept; where the kernel lets us, only what it kept is subtracted."""
+    """Resets the peak, if the kernel allows it, because importing PyTorch took more memory than it kept."""
     try:
         with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
             file.write("5")
@@ -90,7 +91,7 @@ class Timer:
         return self.training.iterate(self.x, self.target)
 
     def time(self, work):
-        """Seconds of one call behind a rest and a call that is not timed, the loss, and the peak so far."""
+        """Returns the seconds of one call after a rest and an untimed call, the loss, and the peak so far."""
         if self.x is None:
             self.make_data()
         call = {"training": self.train, "inference": self.infer}[work]
@@ -110,7 +111,7 @@ def answer(content):
 
 
 def serve(options):
-    # Ctrl-C is for bench_net, which ends its input when it has what it needs.
+    # Ctrl-C is handled by bench_net, which closes this script's input when it has its results.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         timer = Timer(options)
@@ -121,7 +122,7 @@ def serve(options):
             answer(timer.time(line.strip()))
     except ImportError as error:
         return answer({"error": explain_import(error)})
-    except Exception as error:  # whatever PyTorch throws, the other side has to hear of it
+    except Exception as error:  # the other side must hear of every exception of PyTorch
         return answer({"error": f"{type(error).__name__}: {error}".split("\n", maxsplit=1)[0]})
 
 
@@ -145,14 +146,14 @@ def run(options):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--net", required=True, metavar="FILE", help="a description that bench_net --describe wrote")
-    parser.add_argument("--threads", type=int, default=0, help="threads; 0 is as many as PyTorch likes")
+    parser.add_argument("--net", required=True, metavar="FILE", help="description from bench_net --describe")
+    parser.add_argument("--threads", type=int, default=0, help="threads; 0 means PyTorch's default")
     parser.add_argument("--format", choices=list(FORMATS), default="contiguous", help="memory format of all tensors")
     parser.add_argument("--rounds", type=int, default=5, help="timed calls of each kind")
     parser.add_argument("--serve", action="store_true", help="time one call for each line of standard input")
     options = parser.parse_args()
     if options.rounds < 1 or options.threads < 0:
-        parser.error("--rounds is at least 1 and --threads at least 0")
+        parser.error("--rounds must be at least 1 and --threads at least 0")
     return options
 
 

@@ -22,7 +22,7 @@ struct Output {
 
 Output run(const std::string& command) {
   std::FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) throw Unsupported("torch: no process can be started");
+  if (pipe == nullptr) throw Unsupported("torch: starting a process failed");
   std::string text;
   std::array<char, 4096> part{};
   while (const std::size_t read = std::fread(part.data(), 1, part.size(), pipe)) text.append(part.data(), read);
@@ -37,7 +37,7 @@ TorchTimes::Quartiles quartiles(const Json& row, const std::string& key) {
 }  // namespace
 
 TorchTimes time_torch(const ConvProblem& problem, const ConvBenchOptions& options) {
-  // The grammar has no character that a shell would look at.
+  // The grammar of problems has no characters that are special in a shell.
   const std::string command = fmt::format(
       "{} '{}/torch_conv.py' --problem {} --threads {} --rounds {} --max-seconds {} --precision {} --json - 2>&1",
       torch_python, CONVOLUME_BENCH_PEERS, to_string(problem), options.threads, options.rounds, options.max_seconds,
@@ -53,7 +53,7 @@ TorchTimes time_torch(const ConvProblem& problem, const ConvBenchOptions& option
     const Json row = Json::parse(output.text.substr(output.text.find('{'))).at("results").at(0);
     return {quartiles(row, "forward"), quartiles(row, "training")};
   } catch (const std::exception& error) {
-    throw Unsupported(fmt::format("torch: {} wrote no times: {}", torch_python, error.what()));
+    throw Unsupported(fmt::format("torch: {} printed no times: {}", torch_python, error.what()));
   }
 }
 

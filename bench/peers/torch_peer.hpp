@@ -1,4 +1,4 @@
-// PyTorch's convolution, timed by bench/torch_conv.py in a process of its own.
+// PyTorch's convolution, timed by bench/peers/torch_conv.py in a separate process.
 #pragma once
 
 #include <optional>
@@ -16,8 +16,8 @@ struct TorchTimes {
   Quartiles forward{}, training{};
 };
 
-/// Times one problem with as many threads and rounds. Throws Unsupported where Python or PyTorch is missing, with what
-/// to do, or where PyTorch refuses.
+/// Times one problem with the threads and rounds of `options`. Throws Unsupported that says what to install if Python
+/// or PyTorch is missing, or with PyTorch's reason.
 TorchTimes time_torch(const ConvProblem& problem, const ConvBenchOptions& options);
 
 }  // namespace convolume::bench

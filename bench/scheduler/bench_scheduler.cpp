@@ -1,4 +1,4 @@
-// What the scheduler costs: graphs of empty tasks, by themselves or side by side with oneTBB.
+// Measures the cost of the scheduler: graphs of empty tasks, alone or side by side with oneTBB.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -18,22 +18,22 @@ namespace convolume::bench {
 namespace {
 
 constexpr const char* description =
-    "Graphs of empty tasks: a chain, fans (a task, many after it, one after those), random layers, and the graph of a\n"
-    "training iteration of every net that --net names, its tasks emptied.\n\n"
-    "Without --side-by-side each benchmark runs a graph on ours alone; ns/task is wall time x threads over tasks.\n"
-    "second_worker is how long after the begin of a run the second worker has its first task, after a rest.\n\n"
-    "With --side-by-side, or any option of it, the same graph runs on ours, on a tbb::flow::graph of continue_nodes,\n"
-    "and on a tbb::task_group, whose tasks count predecessors and run the first task that they make ready themselves.\n"
-    "All are built before and run again and again, in turns, another one first in each round. Medians and quartiles\n"
-    "over the rounds are printed; ratios are of the same round.\n\n"
-    "With --orders the tasks of a training iteration of each net do their work, and are taken in several orders: "
-    "first\n"
-    "come, last come, by priority (the costliest path to the end) with all updates first, last, or forced by the task\n"
-    "that needs them, the latter also with what gives memory back last in place of first, and with a barrier after\n"
-    "each layer; TaskGraph's is by priority with forced updates. Each runs\n"
-    "once untimed and once timed, in turns. Peaks are the most bytes of tensors, spectra and scratch that a net held\n"
-    "that ran in that order alone. Speed-ups are those of list scheduling in the same order, each task taking as long\n"
-    "as on the threads measured. --scratch-budget adds TaskGraph with admission by memory.";
+    "Graphs of empty tasks: a chain, fans (one task, many after it, one after these), random layers, and the\n"
+    "graph of a training iteration of every net of --net, with empty tasks.\n\n"
+    "Without --side-by-side each benchmark runs a graph on this library's scheduler alone. ns/task is wall-clock\n"
+    "time x threads / tasks. second_worker is the time from the begin of a run until the second worker has its\n"
+    "first task, after a rest.\n\n"
+    "With --side-by-side, or any option that only it has, the same graph runs on our scheduler, on a\n"
+    "tbb::flow::graph of continue_nodes, and on a tbb::task_group, whose tasks count predecessors and run the\n"
+    "first task that they make ready themselves. All are built once and run many times, in turn, in an order that\n"
+    "rotates. Medians and quartiles over the rounds are printed. Ratios compare times of the same round.\n\n"
+    "With --orders the tasks of a training iteration of each net do their work, and run in several orders: FIFO,\n"
+    "LIFO, by priority (the costliest path to the end) with all updates first, last, or forced by the task that\n"
+    "needs them, the latter also with release tasks last instead of first, and with a barrier after each layer.\n"
+    "TaskGraph uses priority with forced updates. Each order runs once untimed and once timed, in turn. Peaks are\n"
+    "the largest bytes of tensors, spectra and scratch of a net that ran in this order only. Speed-ups are\n"
+    "simulated by list scheduling in the same order, with the task times of the measured threads.\n"
+    "--scratch-budget adds TaskGraph with a scratch budget.";
 
 void measure(benchmark::State& state, const TaskShape& shape, int threads) {
   const auto runner = runner_kinds().front().make(
@@ -45,8 +45,9 @@ void measure(benchmark::State& state, const TaskShape& shape, int threads) {
                               static_cast<double>(state.iterations());
 }
 
-/// Two tasks, each longer than a helper should take to come; the later begin counts. The caller works for a while
-/// after the rest, as a program would that computes what it runs a graph on.
+/// Measures when the second worker gets its first task. There are two tasks, each longer than a helper needs to come;
+/// the later begin counts. The caller computes for a while after the rest, as a real program would before it runs a
+/// graph.
 void measure_second_worker(benchmark::State& state) {
   Scheduler scheduler(2);
   TaskGraph graph;
@@ -118,38 +119,39 @@ int run_scheduler(int argc, char** argv) {
   bool side_by_side = false, orders = false;
   CLI::App app(description, "bench_scheduler");
   app.add_option("--net", options.nets, "Net descriptions (TOML)")->check(CLI::ExistingFile)->option_text("FILE ...");
-  app.add_option("--set", options.overrides, "table.key=value on top of each description, may be repeated")
+  app.add_option("--set", options.overrides, "table.key=value replaces a value of each description; may be repeated")
       ->option_text("KEY=VALUE ...");
   app.add_option("--threads", options.threads, "Numbers of threads, separated by commas")
       ->delimiter(',')
       ->check(CLI::Range(1, 1024))
       ->option_text("NUMBERS [1,2]");
   app.add_flag("--side-by-side", side_by_side, "Compare with oneTBB, in turn");
-  app.add_flag("--orders", orders, "Compare orders of the tasks of nets, in turn");
+  app.add_flag("--orders", orders, "Compare orders in which the tasks of nets run, in turn");
   app.add_option("--engine", engine, "With --orders: automatic, fft_tiled, fft_volume, direct or reference")
       ->check(CLI::IsMember({"automatic", "fft_tiled", "fft_volume", "direct", "reference"}))
       ->option_text("NAME [automatic]");
-  app.add_option("--scratch-budget", scratch_mib, "With --orders: MiB of scratch, separated by commas")
+  app.add_option("--scratch-budget", scratch_mib, "With --orders: scratch budgets in MiB, separated by commas")
       ->delimiter(',')
       ->check(CLI::Range(0.001, 1048576.0))
       ->option_text("NUMBERS");
   app.add_option("--rounds", options.rounds, "Least number of rounds")
       ->check(CLI::Range(1, 100000))
       ->option_text("NUMBER [21]");
-  app.add_option("--min-seconds", options.min_seconds, "Least time of all rounds of a graph together")
+  app.add_option("--min-seconds", options.min_seconds, "Least total time of all rounds of a graph")
       ->check(CLI::Range(0.0, 86400.0))
       ->option_text("NUMBER [0.5]");
-  app.add_option("--json", options.json, "Write the results there")->option_text("FILE");
+  app.add_option("--json", options.json, "File for the results")->option_text("FILE");
   app.final_callback([&] {
     for (const char* flag : {"--rounds", "--min-seconds", "--json"}) {
       side_by_side = side_by_side || app.count(flag) > 0;
     }
     if (orders && options.nets.empty()) throw CLI::ValidationError("--orders", "name nets with --net");
     for (const char* flag : {"--engine", "--scratch-budget"}) {
-      if (!orders && app.count(flag) > 0) throw CLI::ValidationError(flag, "it belongs to --orders; leave it out");
+      if (!orders && app.count(flag) > 0)
+        throw CLI::ValidationError(flag, "it needs --orders; add --orders or leave it out");
     }
     if (orders && app.count("--side-by-side") > 0)
-      throw CLI::ValidationError("--orders", "give it without --side-by-side");
+      throw CLI::ValidationError("--orders", "it excludes --side-by-side; leave one of them out");
     if (options.threads.empty()) options.threads = orders ? std::vector{2} : std::vector{1, 2};
   });
   return run(

@@ -22,14 +22,14 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr double mib = 1u << 20;
 
-/// Runs the tasks of a graph.
+/// A competitor that runs the tasks of a graph.
 class Entrant {
  public:
   virtual ~Entrant() = default;
   virtual void run() = 0;
 };
 
-/// As TaskGraph does, with whatever its scheduler is told.
+/// Runs the tasks with TaskGraph and the given scheduler options.
 class OurOrder final : public Entrant {
  public:
   OurOrder(const TaskGraph& graph, int threads, const SchedulerOptions& options) : scheduler_(threads, options) {
@@ -46,7 +46,8 @@ class OurOrder final : public Entrant {
   TaskGraph graph_;
 };
 
-/// In any order: workers take tasks under a mutex. They are tasks of a graph, so that all orders have the same threads.
+/// Runs the tasks in any order: workers take them under a mutex. The workers are tasks of a graph themselves, so that
+/// all orders use the same threads.
 class AnyOrder final : public Entrant {
  public:
   AnyOrder(const TaskGraph& graph, TaskOrder order, int threads)
@@ -92,17 +93,17 @@ class AnyOrder final : public Entrant {
   OrderedRun run_;
   Scheduler scheduler_;
   TaskGraph workers_;
-  std::mutex mutex_;  // guards run_ and failed_ while workers work
+  std::mutex mutex_;  // guards run_ and failed_ while the workers run
   std::condition_variable wake_;
   bool failed_ = false;
 };
 
-/// An order under a name, and what was found about it.
+/// An order with its name and results.
 struct Way {
   std::string name;
   std::function<std::unique_ptr<Entrant>(const TaskGraph&)> make;
-  std::vector<double> seconds{};   ///< of the rounds
-  std::vector<double> speed_up{};  ///< on simulated cores over one; none where nothing was simulated
+  std::vector<double> seconds{};   ///< one value per round
+  std::vector<double> speed_up{};  ///< on simulated cores, relative to one core; empty if nothing was simulated
   std::size_t peak_bytes = 0;
 };
 
@@ -110,7 +111,7 @@ class OrderContest {
  public:
   OrderContest(const OrderContestOptions& options, const nets::NetSpec& spec, int threads)
       : o_(options), spec_(spec), threads_(threads), net_(make_net()) {
-    net_->call();  // from now on there is an update to be made
+    net_->call();  // later calls include an update
     net_->call();
     add_ours("TaskGraph", {});
     for (const TaskOrder& order : task_orders(net_->graph())) {
@@ -200,7 +201,7 @@ class OrderContest {
                      }});
   }
 
-  /// Each task takes as long as in one call that is traced.
+  /// Simulates all orders. Each task takes as long as in one traced call.
   void simulate_orders() {
     Trace trace;
     net_->record(&trace);
@@ -222,7 +223,7 @@ class OrderContest {
     }
   }
 
-  /// Of a net that has run in no other order.
+  /// Measures the peak of each order on a new net, which has run in no other order.
   void measure_peaks(ProgressBar& bar, const StopRequest& stop) {
     for (Way& way : ways_) {
       if (stop.pending()) return;
@@ -234,14 +235,14 @@ class OrderContest {
     }
   }
 
-  /// Over TaskGraph's, of the same round.
+  /// Returns the ratio to TaskGraph's time in the same round.
   double ratio(const Way& way, double q) const { return quantile(quotients(way.seconds, ways_[0].seconds), q); }
 
   const OrderContestOptions& o_;
   const nets::NetSpec& spec_;
   int threads_;
   std::unique_ptr<MeasuredNet> net_;
-  std::size_t tasks_ = 0, scratch_bytes_ = 0;  // of the graph; the most of a task
+  std::size_t tasks_ = 0, scratch_bytes_ = 0;  // number of tasks of the graph; largest scratch of a task
   std::vector<Way> ways_;
 };
 

@@ -1,4 +1,4 @@
-// Training iterations whose tasks are taken in one order or another, with and without a budget of scratch, in turn.
+// Times training iterations whose tasks run in different orders, with and without a scratch budget, in turn.
 #pragma once
 
 #include <filesystem>
@@ -11,10 +11,10 @@ struct OrderContestOptions {
   std::vector<std::string> nets, overrides;
   std::string engine = "automatic";
   std::vector<int> threads{2};
-  std::vector<double> scratch_mib;  ///< budgets that TaskGraph is run with, beside none
+  std::vector<double> scratch_mib;  ///< scratch budgets for further runs of TaskGraph
   std::vector<int> cores{4, 8, 16, 64};
   int rounds = 21;
-  double min_seconds = 0.5;  ///< of all rounds of a net together
+  double min_seconds = 0.5;  ///< for all rounds of a net together
   std::filesystem::path json;
 };
 

@@ -25,7 +25,8 @@ double seconds_of(TaskRunner& runner, int repetitions) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / repetitions;
 }
 
-/// Runs that last about five milliseconds together, after as many that warm caches and workers.
+/// Returns how many runs take about five milliseconds together. First runs the graph about as often, to warm up caches
+/// and threads.
 int repetitions_for(TaskRunner& runner) {
   constexpr double sample_seconds = 5e-3;
   double seconds = 0;
@@ -34,7 +35,7 @@ int repetitions_for(TaskRunner& runner) {
   return std::max(1, runs / 2);
 }
 
-/// One graph on so many threads: seconds of a run, [runner][round].
+/// One graph on one number of threads; holds the seconds of a run as [runner][round].
 class SchedulerContest {
  public:
   SchedulerContest(const TaskShape& shape, int threads, const SchedulerContestOptions& options, ProgressBar& bar,
@@ -92,11 +93,11 @@ class SchedulerContest {
   }
 
  private:
-  /// Of all threads together.
+  /// Returns nanoseconds per task, of all threads together.
   double nanoseconds(std::size_t runner, double q) const {
     return 1e9 * quantile(seconds_[runner], q) * threads_ / static_cast<double>(shape_.tasks.size());
   }
-  /// Over ours, of the same round.
+  /// Returns the ratio to our time in the same round.
   double ratio(std::size_t runner, double q) const { return quantile(quotients(seconds_[runner], seconds_[0]), q); }
 
   const TaskShape& shape_;

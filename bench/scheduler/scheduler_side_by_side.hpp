@@ -1,4 +1,4 @@
-// What an empty task costs, side by side with oneTBB.
+// Measures the cost of empty tasks, side by side with oneTBB.
 #pragma once
 
 #include <filesystem>
@@ -11,14 +11,14 @@ namespace convolume::bench {
 
 struct SchedulerContestOptions {
   std::vector<int> threads;
-  std::vector<std::string> nets;  ///< files; a graph of each one's iteration
+  std::vector<std::string> nets;  ///< files; the graph of each net's iteration is measured too
   std::vector<std::string> overrides;
   int rounds = 21;
-  double min_seconds = 0.5;  ///< of all rounds of a graph together
+  double min_seconds = 0.5;  ///< for all rounds of a graph together
   std::filesystem::path json;
 };
 
-/// Those that every mode knows, and those of the nets.
+/// Returns the built-in graphs, and the graphs of the nets.
 std::vector<TaskShape> shapes(const SchedulerContestOptions& options);
 
 /// Returns the exit status.

@@ -9,7 +9,7 @@
 namespace convolume::bench {
 namespace {
 
-/// Numbers the tasks in the order of their keys, the largest first.
+/// Ranks the tasks by their keys, the largest key first.
 template <class Key>
 std::vector<int> ranked(std::size_t count, const Key& key) {
   std::vector<std::size_t> order(count);
@@ -20,7 +20,7 @@ std::vector<int> ranked(std::size_t count, const Key& key) {
   return rank;
 }
 
-/// 0 for updates that wait for nothing, 1 for all others.
+/// Returns stage 0 for updates without predecessors and stage 1 for all other tasks.
 std::vector<int> updates_first(const std::vector<TaskDescription>& tasks) {
   std::vector<int> stage;
   for (const TaskDescription& task : tasks) {
@@ -29,7 +29,7 @@ std::vector<int> updates_first(const std::vector<TaskDescription>& tasks) {
   return stage;
 }
 
-/// How often the layer changes on the way to a task.
+/// Returns how often the layer changes on the path to each task.
 std::vector<int> layers_apart(const std::vector<TaskDescription>& tasks) {
   std::vector<int> stage(tasks.size(), 0);
   for (std::size_t i = 0; i < tasks.size(); ++i) {
@@ -119,7 +119,7 @@ void OrderedRun::queue(TaskId task) {
   ready_.emplace(key, task);
 }
 
-/// Passes barriers whose tasks have all ended.
+/// Opens the stages after those whose tasks have all ended.
 void OrderedRun::open_stages() {
   while (left_of_stage_[stage_] == 0 && stage_ + 1 < left_of_stage_.size()) {
     ++stage_;

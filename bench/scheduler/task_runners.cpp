@@ -52,7 +52,7 @@ class FlowGraph final : public TaskRunner {
   using Node = tbb::flow::continue_node<tbb::flow::continue_msg>;
   tbb::task_arena arena_;
   std::unique_ptr<tbb::flow::graph> graph_;
-  std::deque<Node> nodes_;  // which must not move
+  std::deque<Node> nodes_;  // a deque, because a node must not move
   std::vector<Node*> sources_;
 };
 
@@ -94,7 +94,7 @@ class TaskGroup final : public TaskRunner {
       body_(id);
       TaskId next = none;
       for (const TaskId after : nodes_[static_cast<std::size_t>(id)].successors) {
-        // acq_rel: the last one to arrive passes on what all of them wrote.
+        // acq_rel: the last predecessor passes on what all predecessors wrote.
         if (nodes_[static_cast<std::size_t>(after)].pending.fetch_sub(1, std::memory_order_acq_rel) != 1) continue;
         next == none ? void(next = after) : start(after);
       }
@@ -104,7 +104,8 @@ class TaskGroup final : public TaskRunner {
 
   TaskBody body_;
   tbb::task_arena arena_;
-  std::unique_ptr<tbb::task_group> group_ = std::make_unique<tbb::task_group>();  // its destructor may throw
+  std::unique_ptr<tbb::task_group> group_ =
+      std::make_unique<tbb::task_group>();  // a pointer, because its destructor may throw
   std::vector<Node> nodes_;
 };
 

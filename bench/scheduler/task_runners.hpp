@@ -1,4 +1,4 @@
-// Who runs a graph of tasks: ours, and what oneTBB has for it.
+// Programs that run a graph of tasks: this library, and two ways of oneTBB.
 #pragma once
 
 #include <functional>
@@ -10,14 +10,14 @@
 
 namespace convolume::bench {
 
-/// What every task does; told its number.
+/// The work of every task. It gets the task's number.
 using TaskBody = void (*)(TaskId task);
 
-/// Built once, run many times.
+/// A graph that is built once and run many times.
 class TaskRunner {
  public:
   virtual ~TaskRunner() = default;
-  /// Every task once, after those before it.
+  /// Runs every task once, after its predecessors.
   virtual void run() = 0;
 };
 
@@ -25,8 +25,9 @@ struct RunnerKind {
   std::string name;
   std::function<std::unique_ptr<TaskRunner>(const TaskShape&, TaskBody, int threads)> make;
 };
-/// "convolume" first; "flow_graph" is tbb::flow::graph of continue_nodes, "task_group" a tbb::task_group in which a
-/// task runs the first successor that it makes ready itself, and gives the others to the group.
+/// Returns "convolume", "flow_graph" and "task_group", in this order. "flow_graph" is a tbb::flow::graph of
+/// continue_nodes. "task_group" is a tbb::task_group: a task runs the first successor that it makes ready itself, and
+/// gives the others to the group.
 const std::vector<RunnerKind>& runner_kinds();
 
 }  // namespace convolume::bench

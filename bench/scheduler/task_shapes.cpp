@@ -15,7 +15,7 @@ TaskId add(TaskShape& shape, std::vector<TaskId> after) {
   return static_cast<TaskId>(shape.tasks.size() - 1);
 }
 
-/// Returns the last task.
+/// Appends a fan after `first`. Returns its last task.
 TaskId add_fan(TaskShape& shape, TaskId first, int width) {
   std::vector<TaskId> middle;
   for (int i = 0; i < width; ++i) middle.push_back(add(shape, {first}));

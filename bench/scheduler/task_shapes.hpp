@@ -1,4 +1,4 @@
-// Shapes of task graphs, without what the tasks do.
+// Shapes of task graphs, without the work of the tasks.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@ namespace convolume::bench {
 
 struct TaskShape {
   std::string name;
-  std::vector<TaskDescription> tasks;  ///< by id; each after smaller ones only
+  std::vector<TaskDescription> tasks;  ///< by id; predecessors have smaller ids
 
   std::size_t edges() const;
 };
 
-/// One task after the other.
+/// Returns tasks that run one after the other.
 TaskShape chain(int tasks);
-/// A first task, `width` tasks after it, and a last one.
+/// Returns a first task, `width` tasks after it, and a last task after these.
 TaskShape fan(int width);
-/// `layers` fans, one after the other: between two of them all workers meet.
+/// Returns `layers` fans, one after the other. Between two fans all workers must meet.
 TaskShape fans(int layers, int width);
-/// Layers of `width` tasks, each after up to `edges` tasks of the layer before, which chance chooses.
+/// Returns layers of `width` tasks. Each task follows up to `edges` random tasks of the layer before.
 TaskShape layered(int layers, int width, int edges, std::uint64_t seed);
-/// A training iteration of a net.
+/// Returns the graph of a net's training iteration.
 TaskShape training_iteration(const std::string& net_file, const std::vector<std::string>& overrides);
 
 }  // namespace convolume::bench

@@ -1,4 +1,4 @@
-// Where the data of a view begins.
+// Where the data of a view begins: now, or once a task has provided the memory.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +7,15 @@
 
 namespace convolume {
 
-/// Where a view begins: at a pointer, or somewhere in memory that is decided later, by a task that runs before all
-/// those that use the view. T may be void; offsets are counted in elements, those of void in bytes.
+/// The begin of a view's data: a pointer, or an offset into memory that a task provides later, before all tasks that
+/// use the view. T may be void. Offsets count elements; for void they count bytes.
 template <class T>
 class Address {
  public:
   Address(T* pointer = nullptr) noexcept
       : pointer_(pointer) {}  // NOLINT(google-explicit-constructor): a pointer is one
-  /// Of the memory that `*slot` points to whenever the address is used; the slot must outlive the address.
+  /// Returns an address in the memory that `*slot` points to at the time of each use. The slot must outlive the
+  /// address.
   static Address in(void* const* slot) noexcept {
     Address address;
     address.slot_ = slot;
@@ -25,15 +26,17 @@ class Address {
   noexcept  // NOLINT
       : pointer_(other.pointer_), slot_(other.slot_), bytes_(other.bytes_) {}
 
+  /// Returns the pointer. An address made by in() reads its slot.
   T* get() const noexcept {
     return slot_ == nullptr ? pointer_ : static_cast<T*>(static_cast<void*>(static_cast<std::byte*>(*slot_) + bytes_));
   }
   operator T*() const noexcept { return get(); }  // NOLINT(google-explicit-constructor)
-  /// bound(); a condition never reads the slot.
+  /// Returns bound(). A condition never reads the slot.
   explicit operator bool() const noexcept { return bound(); }
   template <class B>
   requires std::is_same_v<B, bool>
   operator B() const = delete;  // NOLINT: by way of T*, `bool b = address` would read the slot
+  /// Moves the address by `elements` elements, which may be negative.
   Address& operator+=(std::int64_t elements) noexcept {
     const std::int64_t bytes = elements * element_bytes();
     if (slot_ != nullptr) {
@@ -44,9 +47,9 @@ class Address {
     }
     return *this;
   }
-  /// Whether there is memory, or will be.
+  /// Returns whether there is memory, or will be when the tasks run.
   bool bound() const noexcept { return slot_ != nullptr || pointer_ != nullptr; }
-  /// The same place as elements of another type.
+  /// Returns the same place as an address of elements of type U.
   template <class U>
   Address<U> as() const noexcept {
     Address<U> address(static_cast<U*>(pointer_));
@@ -68,7 +71,7 @@ class Address {
 
   T* pointer_ = nullptr;
   void* const* slot_ = nullptr;
-  std::int64_t bytes_ = 0;  // behind what *slot_ points to
+  std::int64_t bytes_ = 0;  // offset from *slot_
 };
 
 }  // namespace convolume

@@ -1,4 +1,5 @@
-// Convolutions: a problem is planned once and executed many times; spectra are caches beside the tensors.
+// Convolutions. A problem is planned once and executed many times. Spectra and prepared weights are caches beside the
+// tensors.
 #pragma once
 
 #include <cstddef>
@@ -17,61 +18,66 @@
 
 namespace convolume {
 
-/// Ways to convolve. `automatic` takes the fastest by a cost model that reads neither clock nor load.
+/// The algorithms. `automatic` selects the fastest one by a cost model, which reads neither the clock nor the load.
 enum class Engine {
   automatic,
-  fft_tiled,   ///< tiles in the frequency domain, channels in the lanes of vectors; stride and dilation by sub-lattices
-  fft_volume,  ///< whole volumes in the frequency domain, ZNN's way
-  direct,      ///< sums over taps, channels in the lanes: for small kernels and small deep layers
-  reference,   ///< plain loops in double precision: slow, obvious, serves every problem in plain layout
-  onednn,      ///< oneDNN's own way, in float, where the library was built with it; never taken by `automatic`
+  fft_tiled,   ///< overlap-save: FFTs of small tiles; strides and dilations are split into dense phases
+  fft_volume,  ///< FFTs of whole volumes (Zlateski, Lee, Seung, "ZNN", 2016); plain layouts only
+  direct,      ///< sums over kernel taps with SIMD over channels; suits small kernels and small deep layers
+  reference,   ///< plain loops in double precision: slow, for checks; serves every problem in plain layouts
+  onednn,      ///< oneDNN, float only, if the library was built with it; `automatic` never selects it
 };
+/// Returns the name as the enumerator spells it.
 CONVOLUME_API const char* name_of(Engine engine) noexcept;
-/// Throws InvalidArgument listing the names.
+/// Returns the engine of a name. Throws InvalidArgument that lists the names.
 CONVOLUME_API Engine engine_of(const std::string& name);
 
+/// Options of a plan.
 struct ConvOptions {
   Engine engine = Engine::automatic;
-  /// Which gradients will be asked for. The engine, and whether directions share tiles, are chosen for the forward pass
-  /// and these together; a plan computes the others all the same. A first layer wants no dx, inference neither.
+  /// Which gradients the caller computes. The cost model minimises the time of the forward pass and these gradients
+  /// together. The plan can compute the others too. A first layer needs no dx; inference needs neither.
   bool want_dx = true, want_dw = true;
-  /// What ConvPlan::choice() or ConvPlan::tune() said: the engine and, of fft_tiled, the tiles of each direction
-  /// and whether they share them. In the place of the cost model's choice; a plan that was made from a choice has the
-  /// bits of the plan that it came from. Empty: the cost model chooses. `engine` must be automatic or the same.
+  /// A result of ConvPlan::choice() or ConvPlan::tune(): the engine and, for fft_tiled, the tile of each direction and
+  /// whether the directions share tiles. It replaces the cost model's choice. A plan made from another plan's choice
+  /// computes the same bits. If empty, the cost model chooses. `engine` must be automatic or the engine of the choice.
   std::string choice{};
-  /// Bytes that kept spectra may hold (of weights; of x where fft_tiled keeps them); above it they are recomputed where
-  /// they are used, with the same bits. 0 means no limit. Those of depthwise convolutions, a few MB, are always kept.
+  /// Limit in bytes for cached spectra of weights and, for fft_tiled with shared tiles, of x. Spectra beyond the limit
+  /// are recomputed with the same bits. 0 means no limit. Depthwise convolutions ignore the limit, because their
+  /// spectra take a few MB.
   std::size_t memory_budget = 0;
-  /// Who transforms, where the engine does: tensors and kernels alike. Part of numerics().
+  /// FFT backend, for engines that use FFTs. Part of numerics().
   fft::Options fft{};
-  /// Whether spectra are computed once per iteration and kept for every product that reads them. Without it w_hat is
-  /// recomputed for each product and dy_hat apart for dx and for dw, with the same bits; caches that a caller binds
-  /// (x_hat, dy_hat) are used all the same, but by fft_tiled, where x_hat stays empty then. What caching gains and
-  /// costs can be measured so. fft_tiled keeps w_hat of the forward pass alone, and x_hat and dy_hat where its
+  /// Computes each spectrum once per training iteration and keeps it for every product that reads it. If false, w_hat
+  /// is recomputed for each product, and dy_hat separately for dx and for dw, with the same bits. This shows what
+  /// caching gains and costs. Caller-supplied caches (x_hat, dy_hat) are still used. The exception is fft_tiled, which
+  /// leaves x_hat empty. If true, fft_tiled caches w_hat of the forward pass only, and x_hat and dy_hat only if its
   /// directions share tiles.
   bool cache_spectra = true;
 };
 
 class ConvPlan;
 
-/// Weights in the form that an engine multiplies with: spectra, or a packed copy. Belongs to the geometry of the plan
-/// that made it. One writer at a time; readers run concurrently.
+/// Weights in the form that an engine multiplies: spectra, or a packed copy. A cache beside the weights. It fits all
+/// plans with the same geometry as the plan that made it. At most one writer at a time, and no reader during the
+/// writing; readers may run concurrently.
 class CONVOLUME_API PreparedWeights {
  public:
   PreparedWeights();
   ~PreparedWeights();
   PreparedWeights(PreparedWeights&&) noexcept;
   PreparedWeights& operator=(PreparedWeights&&) noexcept;
-  /// How often it was written; 0 means never.
+  /// Returns how often the cache has been written; 0 means never.
   std::uint64_t version() const noexcept;
-  std::size_t bytes() const noexcept;     ///< held now
-  std::size_t capacity() const noexcept;  ///< bytes that they hold when they are complete
-  /// Uses `memory`, capacity() bytes aligned to 64, which stays the caller's and must outlive this, instead of what it
-  /// would allocate. What is there does not count as written before the next append_prepare(). Must not run beside a
-  /// reader or writer; nor must release(). Throws InvalidArgument, and changes nothing, where memory that is needed is
-  /// null or not aligned.
+  std::size_t bytes() const noexcept;     ///< bytes that are allocated now
+  std::size_t capacity() const noexcept;  ///< bytes of the complete cache
+  /// Makes the cache use `memory` instead of memory that it allocates itself. `memory` holds capacity() bytes, is
+  /// aligned to 64 bytes, stays the caller's, and must outlive the cache. The cache counts as empty until the next
+  /// append_prepare(). Must not run while the cache is read or written. Throws InvalidArgument, and changes nothing, if
+  /// capacity() is not 0 and `memory` is null or misaligned.
   void place(void* memory);
-  /// Frees the memory, unless it was placed; the next append_prepare() takes new.
+  /// Frees the memory, except placed memory. The next append_prepare() allocates again. Must not run while the cache is
+  /// read or written.
   void release() noexcept;
 
   struct Impl;
@@ -82,24 +88,26 @@ class CONVOLUME_API PreparedWeights {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The spectra of one tensor for one geometry. A plan that is given one for x fills it on the way forward and reads it
-/// on the way back; plans of the same geometry share it. In debug builds the source is hashed and a stale use throws
-/// StaleCache. One writer at a time; readers run concurrently.
+/// The spectra of one tensor for one geometry. If a forward pass gets a cache for x, it fills the cache, and the
+/// backward pass reads it. Plans of the same geometry can share it. Debug builds hash the source and throw StaleCache
+/// if the spectra belong to other data. At most one writer at a time, and no reader during the writing; readers may run
+/// concurrently.
 class CONVOLUME_API Spectra {
  public:
   Spectra();
   ~Spectra();
   Spectra(Spectra&&) noexcept;
   Spectra& operator=(Spectra&&) noexcept;
-  std::uint64_t version() const noexcept;  ///< how often it was filled; 0 means never
-  std::size_t bytes() const noexcept;      ///< held now
-  std::size_t capacity() const noexcept;   ///< bytes that they hold when they are filled
-  /// Uses `memory`, capacity() bytes aligned to 64, which stays the caller's and must outlive this, instead of what it
-  /// would allocate. What is there does not count as filled before the next forward pass. Must not run beside a reader
-  /// or writer; nor must release(). Throws InvalidArgument, and changes nothing, where memory that is needed is null or
-  /// not aligned.
+  std::uint64_t version() const noexcept;  ///< how often it has been filled; 0 means never
+  std::size_t bytes() const noexcept;      ///< bytes that are allocated now
+  std::size_t capacity() const noexcept;   ///< bytes of the complete cache
+  /// Makes the cache use `memory` instead of memory that it allocates itself. `memory` holds capacity() bytes, is
+  /// aligned to 64 bytes, stays the caller's, and must outlive the cache. The cache counts as empty until the next
+  /// fill. Must not run while the cache is read or written. Throws InvalidArgument, and changes nothing, if capacity()
+  /// is not 0 and `memory` is null or misaligned.
   void place(void* memory);
-  /// Frees the memory, unless it was placed; the next fill takes new.
+  /// Frees the memory, except placed memory. The next fill allocates again. Must not run while the cache is read or
+  /// written.
   void release() noexcept;
 
   struct Impl;
@@ -110,62 +118,67 @@ class CONVOLUME_API Spectra {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Tensors of a forward pass. `bias` holds out_channels values as shape 1 x out_channels x 1 x 1 x 1.
+/// Tensors of a forward pass. `bias` has shape 1 x out_channels x 1 x 1 x 1 and contiguous values; it is read if the
+/// problem has a bias.
 struct ForwardBindings {
   ConstTensorView x{};
   const PreparedWeights& w;
   ConstTensorView bias{};
   TensorView y{};
-  Spectra* x_hat = nullptr;   ///< filled when given, where the engine keeps spectra of x
-  bool x_hat_filled = false;  ///< x_hat already holds the spectra of this x (another plan filled it): only read it
+  Spectra* x_hat = nullptr;   ///< optional; filled if the engine caches spectra of x
+  bool x_hat_filled = false;  ///< x_hat already holds the spectra of this x, so it is only read
 };
 
-/// Tensors of a backward pass. Each of dx, dw, dbias may be absent. `y` is read where an activation is fused.
+/// Tensors of a backward pass. Each of dx, dw and dbias may be absent. `x` is needed for dw. `y` is needed if an
+/// activation is fused.
 struct BackwardBindings {
   ConstTensorView x{};
   ConstTensorView y{};
   ConstTensorView dy{};
   const PreparedWeights& w;
-  const Spectra* x_hat = nullptr;  ///< read when given: it must hold the spectra of this x
-  Spectra* dy_hat = nullptr;       ///< filled when given, where the engine keeps spectra of dy from call to call
+  const Spectra* x_hat = nullptr;  ///< optional; must hold the spectra of this x
+  Spectra* dy_hat = nullptr;       ///< optional; filled if the engine caches spectra of dy between calls
   TensorView dx{}, dw{}, dbias{};
-  bool add_dx = false, add_dw = false;  ///< add to what dx, or dw and dbias, hold
+  bool add_dx = false, add_dw = false;  ///< add to the contents of dx, or of dw and dbias, instead of overwriting them
 };
 
-/// When the tensors of a convolution are complete; `dx` says when earlier contributions to dx are (add_dx).
+/// The tasks that complete the tensors which a convolution reads. `dx` is used with add_dx: it names the tasks that
+/// write the earlier contributions to dx.
 struct ConvReady {
   Ready x{}, w{}, dy{}, dx{};
 };
 
+/// The tasks that complete the gradients.
 struct ConvGradientReady {
   Ready dx{}, dw{}, dbias{};
 };
 
-/// Where the tasks of a convolution keep what they pass on to each other within a run and no bound cache holds: sums,
-/// spectra, weights in another order. A caller who plans memory for a graph hands one in, so that these buffers have a
-/// place in the plan. It is asked while tasks are appended, by one thread, and never afterwards; the memory must
-/// outlive the graph.
+/// Provides memory for what the tasks of a convolution pass to each other within a run, if no bound cache holds it:
+/// sums, spectra, reordered weights. A caller that plans the memory of a graph passes a workspace, so that these
+/// buffers become part of its plan. It is called only while tasks are appended, by one thread. The memory must outlive
+/// the graph.
 class CONVOLUME_API Workspace {
  public:
   struct Buffer {
-    /// Points to the memory, aligned to 64, while those tasks run that use it. Null: the caller has none for it, and
-    /// tasks take it from the memory resource.
+    /// Points to a pointer to the memory, which is aligned to 64 bytes and valid while the tasks that use it run. If
+    /// null, the workspace has no memory for this buffer, and the tasks allocate it from the memory resource.
     void* const* slot = nullptr;
-    /// All tasks that use the memory wait for these.
+    /// Tasks that every task that uses the memory waits for.
     std::vector<TaskId> ready{};
   };
   virtual ~Workspace() = default;
+  /// Returns a buffer of `bytes` bytes for tasks that will be appended to `graph`.
   virtual Buffer take(TaskGraph& graph, std::size_t bytes) = 0;
-  /// What take() gave: every task that uses it is one of `last` or comes before them.
+  /// Ends the use of a buffer from take(). Every task that uses it is in `last` or precedes a task in `last`.
   virtual void free(TaskGraph& graph, const Buffer& buffer, std::span<const TaskId> last) = 0;
 };
 
-/// How many transforms a plan has executed, by what was transformed, and how long they took. `inverse` counts what came
-/// back to space.
+/// The number of transforms that a plan has executed, by the tensor that was transformed, and their time. `inverse`
+/// counts transforms from spectra back to voxels, of any tensor.
 struct TransformCounts {
   std::int64_t input = 0, weights = 0, gradient = 0, inverse = 0;
-  double seconds = 0;          ///< inside transforms, summed over workers
-  double inverse_seconds = 0;  ///< the part of them that inverse transforms took
+  double seconds = 0;          ///< in all transforms, summed over threads
+  double inverse_seconds = 0;  ///< the part of `seconds` that inverse transforms took
 
   TransformCounts& operator+=(const TransformCounts& more) noexcept {
     input += more.input;
@@ -176,7 +189,7 @@ struct TransformCounts {
     inverse_seconds += more.inverse_seconds;
     return *this;
   }
-  /// What came since `earlier`.
+  /// Returns what was counted after `earlier`.
   friend TransformCounts operator-(TransformCounts now, const TransformCounts& earlier) noexcept {
     return {now.input - earlier.input,       now.weights - earlier.weights,
             now.gradient - earlier.gradient, now.inverse - earlier.inverse,
@@ -184,54 +197,64 @@ struct TransformCounts {
   }
 };
 
-/// A cache that a plan can keep, what it costs and what it saves.
+/// A cache that a plan can keep, with its cost and its benefit.
 struct CacheCost {
   std::string name;
   std::size_t bytes = 0;
-  double seconds_saved = 0;  ///< per training iteration, by the cost model
+  double seconds_saved = 0;  ///< per training iteration, estimated by the cost model
   bool kept = true;
-  bool budgeted = true;  ///< whether ConvOptions::memory_budget decides
+  bool budgeted = true;  ///< whether ConvOptions::memory_budget limits this cache
 };
 
-/// Whether a budget goes to `a` rather than to `b`.
+/// Returns whether `a` saves more time per byte than `b`.
 inline bool more_saved_per_byte(const CacheCost& a, const CacheCost& b) noexcept {
   return a.seconds_saved * static_cast<double>(b.bytes) > b.seconds_saved * static_cast<double>(a.bytes);
 }
 
 /// An immutable way to compute one problem. Cheap to copy. All const members are thread-safe.
 ///
-/// Blocking calls build their task graph on first use and keep it; append_*() put the same tasks into a caller's graph,
-/// where bindings (the memory behind them, and the memory resource) must outlive the graph. Scratch of a running task
-/// comes from the memory resource (TaskOptions::scratch_bytes); what lives between tasks comes from the workspace or,
-/// without one, from the memory resource too, taken and given back by tasks. Plain tensors have x stride 1. Blocked
-/// ones (ConvProblem::x_layout, y_layout) are views of the logical shape with strides between samples, channel blocks,
-/// planes and rows, and channel_block elements between voxels; lanes without a channel hold zero. x, w, dy and y, dx,
-/// dw must not overlap. Errors: ShapeMismatch for tensors that are not the problem's, StaleCache, std::bad_alloc,
-/// MemoryBudgetExceeded.
+/// Blocking calls build their task graph at the first use and keep it. append_*() add the same tasks to a caller's
+/// graph. The bindings, the memory behind them and the memory resource must then outlive the graph.
+///
+/// Memory: scratch of a running task comes from the memory resource (TaskOptions::scratch_bytes). Buffers that live
+/// between tasks come from the workspace. Without a workspace, tasks allocate them from the memory resource and free
+/// them.
+///
+/// Layout: plain tensors have x stride 1. Blocked tensors (ConvProblem::x_layout, y_layout) are views of the logical
+/// shape. Their strides lie between samples, channel blocks, planes and rows, with channel_block() elements between
+/// voxels. Lanes without a channel hold zero. x, w, dy, y, dx and dw must not overlap.
+///
+/// Errors: ShapeMismatch for tensors that do not match the problem, StaleCache, std::bad_alloc, MemoryBudgetExceeded.
 class CONVOLUME_API ConvPlan {
  public:
-  /// Throws InvalidArgument for a problem that makes no sense and Unsupported, with every engine's reason, where none
-  /// serves it.
+  /// Makes a plan. Throws InvalidArgument for an invalid problem, and Unsupported, with the reason of every engine, if
+  /// no engine serves the problem.
   static ConvPlan make(const ConvProblem& problem, const ConvOptions& options = {});
-  /// Measures what the cost model likes best, engines that `options` admits and tiles of each direction, and returns
-  /// the fastest choice for the forward pass and the gradients that are wanted, to be written into ConvOptions::choice
-  /// and kept with the results: measured again, it may be another one. Takes seconds; tensors and spectra come from
-  /// run.memory. Throws as make() does.
+  /// Measures the candidates that the cost model ranks first (engines that `options` admits, and tiles of each
+  /// direction). Returns the fastest choice for the forward pass and the wanted gradients, as text for
+  /// ConvOptions::choice. Store the choice with the results, because the next measurement may return another one. Takes
+  /// seconds. Tensors and spectra come from run.memory. Throws the exceptions of make().
   static std::string tune(const ConvProblem& problem, const ConvOptions& options, const Execution& run);
 
-  /// Weights (problem.w_shape()) into the engine's form.
+  /// Converts weights of shape problem.w_shape(), plain layout, to the engine's form.
   PreparedWeights prepare(const Execution& run, const ConstTensorView& w) const;
-  /// Empty prepared weights, to be written by append_prepare.
+  /// Returns empty prepared weights, to be filled by append_prepare(). They allocate from `memory`, which must outlive
+  /// them.
   PreparedWeights prepared_weights(std::pmr::memory_resource* memory) const;
+  /// Return empty caches for the spectra of x and of dy. They allocate from `memory`, which must outlive them.
   Spectra input_spectra(std::pmr::memory_resource* memory = std::pmr::get_default_resource()) const;
   Spectra gradient_spectra(std::pmr::memory_resource* memory = std::pmr::get_default_resource()) const;
 
+  /// Compute the convolution or its gradients, and return when the results are complete. Throw StaleCache if the
+  /// weights were never prepared, or if backward() gets an x_hat that was never filled.
   void forward(const Execution& run, const ForwardBindings& bindings) const;
   void backward(const Execution& run, const BackwardBindings& bindings) const;
 
-  /// Refreshes `prepared` from w.
+  /// Appends tasks that convert `w` into `prepared`. Returns when `prepared` is complete.
   Ready append_prepare(TaskGraph& graph, const Ready& w_ready, const ConstTensorView& w,
                        PreparedWeights& prepared) const;
+  /// Append the tasks of a forward or backward pass, and return the tasks that complete the results. Shapes and layouts
+  /// are checked now, caches when the tasks run.
   Ready append_forward(TaskGraph& graph, const ConvReady& ready, const ForwardBindings& bindings,
                        std::pmr::memory_resource* memory, Workspace* workspace = nullptr) const;
   ConvGradientReady append_backward(TaskGraph& graph, const ConvReady& ready, const BackwardBindings& bindings,
@@ -239,16 +262,18 @@ class CONVOLUME_API ConvPlan {
 
   const ConvProblem& problem() const noexcept;
   Engine engine() const noexcept;
-  /// What was chosen, as ConvOptions::choice takes it. Part of numerics().
+  /// Returns the choice as text for ConvOptions::choice. Part of numerics().
   const std::string& choice() const noexcept;
-  /// Seconds of one core for the forward pass and the gradients that are wanted, by the cost model: to compare plans,
-  /// not to plan a day.
+  /// Returns the estimated seconds on one core for the forward pass and the wanted gradients. The estimate serves to
+  /// compare plans; it is not a prediction of run times.
   double seconds() const noexcept;
-  /// Everything that decides the rounding.
+  /// Returns everything that decides rounding, as text. Equal texts promise equal bits.
   std::string numerics() const;
-  /// Which engines were asked, why each refused, what was chosen, and what is kept.
+  /// Returns a report: each engine with its estimate or the reason why it is unsupported, the choice, and the caches.
   std::string explain() const;
+  /// Returns the caches of the chosen engine.
   std::vector<CacheCost> caches() const;
+  /// Returns what this plan and its copies have executed so far, on all threads.
   TransformCounts transforms() const noexcept;
 
   struct Impl;

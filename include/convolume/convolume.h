@@ -1,4 +1,4 @@
-/* Convolutions from C, and from every language that calls C.
+/* Convolutions for C and for all languages that can call C.
  *
  * A problem is planned once and executed many times:
  *
@@ -11,12 +11,12 @@
  *   convolume_conv_forward(plan, x, w, NULL, y);
  *   convolume_conv_destroy(plan);
  *
- * Arrays of three run along (Z, Y, X). Tensors are dense, in axis order (N, C, Z, Y, X) with X fastest, of the element
- * type of the problem, aligned as that type is; outputs must not overlap anything else. "Forward" is cross-correlation,
- * as in PyTorch. Equal calls give equal bits on any number of threads.
+ * Arrays of three elements are in the order (Z, Y, X). Tensors are dense, in the axis order (N, C, Z, Y, X) with X
+ * fastest. They have the element type of the problem and its alignment. Outputs must not overlap any other tensor.
+ * "Forward" is cross-correlation, as in PyTorch. Equal calls give equal bits on any number of threads.
  *
- * A plan may be used by several threads at once. No C++ exception leaves these functions: they return a status, and
- * convolume_last_error() tells the story. */
+ * Several threads may use a plan at once. No C++ exception leaves these functions: they return a status, and
+ * convolume_last_error() returns the message. */
 #ifndef CONVOLUME_H
 #define CONVOLUME_H
 
@@ -32,12 +32,12 @@
 extern "C" {
 #endif
 
-/* What a function returns, as int. Values never change their meaning. */
+/* The status that functions return, as int. The values never change their meaning. */
 enum {
   CONVOLUME_OK = 0,
-  CONVOLUME_INVALID_ARGUMENT = 1, /* a field or pointer that makes no sense; shapes that do not agree */
-  CONVOLUME_UNSUPPORTED = 2,      /* makes sense, but this build or machine does not serve it */
-  CONVOLUME_OVERFLOW = 3,         /* a tensor that would not fit the address space */
+  CONVOLUME_INVALID_ARGUMENT = 1, /* an invalid field, a null pointer, or shapes that differ */
+  CONVOLUME_UNSUPPORTED = 2,      /* valid, but not supported by this build or machine */
+  CONVOLUME_OVERFLOW = 3,         /* a tensor that does not fit the address space */
   CONVOLUME_OUT_OF_MEMORY = 4,
   CONVOLUME_INTERNAL_ERROR = 5
 };
@@ -54,51 +54,55 @@ enum {
   CONVOLUME_TANH = 4
 };
 
-/* A 3-D convolution with weights out_channels x in_channels / groups x kernel, or, transposed (PyTorch's
- * ConvTranspose3d), in_channels x out_channels / groups x kernel. Start from convolume_conv_problem_init(). */
+/* A 3-D convolution. The weights have the shape out_channels x in_channels / groups x kernel. If it is transposed
+ * (PyTorch's ConvTranspose3d), they have the shape in_channels x out_channels / groups x kernel. Set the defaults with
+ * convolume_conv_problem_init() first. */
 typedef struct convolume_conv_problem {
   int64_t data_type; /* CONVOLUME_F32 or CONVOLUME_F64 */
   int64_t batch, in_channels, out_channels, groups;
   int64_t input[3], kernel[3];
-  int64_t stride[3], dilation[3]; /* 1 is dense */
+  int64_t stride[3], dilation[3]; /* 1 means dense */
   int64_t pad_before[3], pad_after[3];
   int64_t transposed;         /* 0 or 1 */
-  int64_t output_padding[3];  /* transposed only; below the stride on each axis */
+  int64_t output_padding[3];  /* only if transposed; less than the stride on each axis */
   int64_t x_layout, y_layout; /* CONVOLUME_PLAIN or CONVOLUME_BLOCKED */
-  int64_t bias;               /* 1: y = activation(sum + bias), 0: without bias */
+  int64_t bias;               /* 1: y = activation(sum + bias); 0: y = activation(sum) */
   int64_t activation;         /* CONVOLUME_NO_ACTIVATION, CONVOLUME_RELU, ... */
-  double activation_slope;    /* of CONVOLUME_LEAKY_RELU for negative input; positive */
+  double activation_slope;    /* for negative input of CONVOLUME_LEAKY_RELU; positive */
 } convolume_conv_problem;
 
 /* A plan with its threads and memory. */
 typedef struct convolume_conv convolume_conv;
 
-/* "major.minor.patch" of the loaded library. Never fails; the string lives as long as the library. */
+/* Returns "major.minor.patch" of the loaded library. Never fails. The string is valid as long as the library is
+ * loaded. */
 CONVOLUME_C_API const char* convolume_version(void);
 
-/* What went wrong in the last call of this thread that did not return CONVOLUME_OK; "" before the first. Valid until
- * the next call of this thread. */
+/* Returns the message of the last call in this thread that did not return CONVOLUME_OK, or "" if there was none. The
+ * string is valid until the next call in this thread. */
 CONVOLUME_C_API const char* convolume_last_error(void);
 
-/* Single precision, plain, every count, extent, stride and dilation 1, no padding, no bias, no activation. */
+/* Sets the defaults: single precision, plain layouts, 1 for every count, extent, stride and dilation, no padding, no
+ * bias, no activation. */
 CONVOLUME_C_API int convolume_conv_problem_init(convolume_conv_problem* problem);
 
-/* Plans `problem` for `threads` threads, the caller counted. On success *out must be destroyed by the caller; otherwise
- * it is NULL. */
+/* Plans `problem` for `threads` threads, the caller included. On success the caller must destroy *out. On failure *out
+ * is NULL. */
 CONVOLUME_C_API int convolume_conv_create(const convolume_conv_problem* problem, int threads, convolume_conv** out);
 
-/* NULL is allowed. No call may be running on the plan. */
+/* Destroys a plan. NULL is allowed. No call may be running on the plan. */
 CONVOLUME_C_API void convolume_conv_destroy(convolume_conv* plan);
 
-/* The extents of y: batch, channels, Z, Y, X. */
+/* Writes the extents of y: batch, channels, Z, Y, X. */
 CONVOLUME_C_API int convolume_conv_output_shape(const convolume_conv* plan, int64_t shape[5]);
 
-/* Writes y. `bias` holds out_channels values and is NULL exactly where the problem has none. */
+/* Computes y. `bias` holds out_channels values, and must be NULL if and only if the problem has no bias. */
 CONVOLUME_C_API int convolume_conv_forward(const convolume_conv* plan, const void* x, const void* w, const void* bias,
                                            void* y);
 
-/* Writes those of dx, dw and dbias that are not NULL, overwriting what they hold, from dy, the gradient of y. `y` is
- * what forward wrote; it is needed where the problem has an activation and may be NULL elsewhere. */
+/* Computes gradients from dy, the gradient of y, and overwrites dx, dw and dbias with them. Each of the three may be
+ * NULL and is then not computed. `y` is the result of the forward pass. It may be NULL if the problem has no
+ * activation. */
 CONVOLUME_C_API int convolume_conv_backward(const convolume_conv* plan, const void* x, const void* y, const void* dy,
                                             const void* w, void* dx, void* dw, void* dbias);
 

@@ -1,4 +1,4 @@
-// Everything: the umbrella over the public headers.
+// Includes all public headers.
 #pragma once
 
 #include "convolume/address.hpp"

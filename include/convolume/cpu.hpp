@@ -1,4 +1,4 @@
-// What the machine is, and which instruction set the SIMD kernels use.
+// The machine, and the instruction set of the SIMD kernels.
 #pragma once
 
 #include <string>
@@ -8,32 +8,35 @@
 
 namespace convolume {
 
-/// Facts that the cost models read. Sizes in bytes; the model row is chosen by CPU family, SIMD target and cache sizes.
+/// What the cost models know of a machine. Sizes are in bytes. The row is selected by CPU family and SIMD target.
 struct MachineModel {
-  std::string row;  ///< name of the row of the constants table
+  std::string row;  ///< name of the row in the table of constants
   long long l1_bytes, l2_bytes, l3_bytes;
-  double gflops_per_core;                          ///< single precision FMA peak
-  double l2_gb_per_s, l3_gb_per_s, dram_gb_per_s;  ///< loads, one core
-  double dram_gb_per_s_of_all;                     ///< all cores together
+  double gflops_per_core;                          ///< peak of fused multiply-adds in single precision
+  double l2_gb_per_s, l3_gb_per_s, dram_gb_per_s;  ///< bandwidth of loads, one core
+  double dram_gb_per_s_of_all;                     ///< bandwidth of loads, all cores together
 };
 
-/// The row of the constants table for this machine and the current SIMD target. Deterministic: reads no clock.
+/// Returns the row for this machine and the current SIMD target. Deterministic; reads no clock.
 CONVOLUME_API const MachineModel& machine_model();
 
-/// Brand string of the processor, e.g. "AMD EPYC".
+/// Returns the brand string of the CPU, e.g. "AMD EPYC".
 CONVOLUME_API std::string cpu_name();
-/// Processors that the process may run on (affinity honoured); at least 1.
+/// Returns the number of CPUs in the affinity mask of the process; at least 1.
 CONVOLUME_API int available_cpus();
-/// Threads for work that computes: one for each physical core of these (a hyper-thread takes from its core more than it
-/// brings: Feinberg 2015), and no more than the quota of the control groups that the process is in; at least 1.
+/// Returns the number of threads for compute-bound work: one per physical core in the affinity mask, because a
+/// hyper-thread slows its core down more than it adds (Feinberg 2015). At most the CPU quota of the process's control
+/// groups, rounded up; at least 1.
 CONVOLUME_API int default_threads();
 
-/// Instruction sets compiled in and supported here, best first: subset of {"AVX3", "AVX2", "SSE4", "EMU128", "SCALAR"}.
+/// Returns the instruction sets that are compiled in and supported by this machine, best first: a subset of {"AVX3",
+/// "AVX2", "SSE4", "EMU128", "SCALAR"}.
 CONVOLUME_API std::vector<std::string> available_simd_targets();
-/// The instruction set in use. The environment variable CONVOLUME_SIMD forces one at start-up; an unknown name in it
-/// throws Unsupported here.
+/// Returns the instruction set in use. The environment variable CONVOLUME_SIMD selects one at program start. If its
+/// value is unknown or not available here, this function throws Unsupported.
 CONVOLUME_API std::string simd_target();
-/// Forces an instruction set; throws Unsupported with the list of those available. Not thread-safe: call between runs.
+/// Selects an instruction set. Throws Unsupported that lists the available ones. Not thread-safe; call it while nothing
+/// runs.
 CONVOLUME_API void set_simd_target(const std::string& name);
 
 }  // namespace convolume

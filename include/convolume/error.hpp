@@ -1,6 +1,6 @@
 // The exceptions of the library: one root, one class per kind of failure.
 //
-// Every message names the thing (file, field, layer, argument), the value found, and the remedy.
+// Every message names the thing (file, field, layer, argument), the value that was found, and the remedy.
 #pragma once
 
 #include <cstddef>
@@ -11,72 +11,72 @@
 
 namespace convolume {
 
-/// Root of everything that the library throws by itself.
+/// Root of the library's own exceptions. std::bad_alloc and exceptions of callbacks are not derived from it.
 class CONVOLUME_API Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// An argument that no state of the world could make valid: a negative extent, a null pointer.
+/// An argument that is never valid, for example a negative extent or a null pointer.
 class CONVOLUME_API InvalidArgument : public Error {
  public:
   using Error::Error;
 };
 
-/// Two shapes, types or layouts that have to agree and do not.
+/// Shapes, types or layouts that must agree but differ.
 class CONVOLUME_API ShapeMismatch : public Error {
  public:
   using Error::Error;
 };
 
-/// A number that does not fit its destination type or an index computation that would overflow.
+/// A number that does not fit its type, or an index computation that would overflow.
 class CONVOLUME_API OverflowError : public Error {
  public:
   using Error::Error;
 };
 
-/// A valid request that this build, machine or engine does not serve; says what would.
+/// A valid request that this build, machine or engine does not support. The message says what is supported.
 class CONVOLUME_API Unsupported : public Error {
  public:
   using Error::Error;
 };
 
-/// The operating system refused: a missing file, a full disk, a lost permission.
+/// A failure that the operating system reports: a missing file, a full disk, a missing permission.
 class CONVOLUME_API IoError : public Error {
  public:
   using Error::Error;
 };
 
-/// The bytes of a file are not what its format promises: truncated, corrupt, of another kind.
+/// A file that does not follow its format: truncated, corrupt, or of another kind.
 class CONVOLUME_API FormatError : public Error {
  public:
   using Error::Error;
 };
 
-/// A net or data description (TOML) that does not make sense; names file, line and node.
+/// An invalid net or data description (TOML). The message names the file, the line and the node.
 class CONVOLUME_API ConfigError : public Error {
  public:
   using Error::Error;
 };
 
-/// A value became NaN or infinite; names the iteration and the layer.
+/// A value that became NaN or infinite. The message names the iteration and the layer.
 class CONVOLUME_API NumericalError : public Error {
  public:
   using Error::Error;
 };
 
-/// Spectra or prepared weights that do not belong to the data they are used with.
+/// Spectra or prepared weights that do not belong to the data with which they are used.
 class CONVOLUME_API StaleCache : public Error {
  public:
   using Error::Error;
 };
 
-/// A memory budget does not allow a request.
+/// A request that the memory budget does not allow.
 class CONVOLUME_API MemoryBudgetExceeded : public Error {
  public:
   MemoryBudgetExceeded(std::size_t asked, std::size_t held, std::size_t allowed);
-  std::size_t asked() const noexcept { return asked_; }      ///< bytes of the refused request
-  std::size_t held() const noexcept { return held_; }        ///< bytes held when it was refused
+  std::size_t asked() const noexcept { return asked_; }      ///< bytes of the request
+  std::size_t held() const noexcept { return held_; }        ///< bytes in use at the time of the request
   std::size_t allowed() const noexcept { return allowed_; }  ///< the budget in bytes
 
  private:

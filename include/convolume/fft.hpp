@@ -1,4 +1,4 @@
-// Discrete Fourier transforms of 1 to 3 dimensions: plan once, execute many times, from any thread.
+// Discrete Fourier transforms of 1 to 3 dimensions: planned once, executed many times, from any thread.
 #pragma once
 
 #include <cstddef>
@@ -11,56 +11,59 @@
 
 namespace convolume::fft {
 
-/// What is transformed into what. `r2c` is always forward and `c2r` always backward; both are unnormalised, so that
-/// c2r(r2c(x)) = x times the number of points. The sign of the exponent is -1 forward and +1 backward.
+/// The transform. `r2c` is always forward and `c2r` always backward. The sign of the exponent is -1 forward and +1
+/// backward. No direction is normalised: c2r(r2c(x)) is x times the number of points.
 enum class Kind { r2c, c2r, c2c_forward, c2c_backward };
 
-/// Order of the axes of a spectrum in memory. `natural` is (Z, Y, X*). `rotated` is (Y, X*, Z): the outer transform
-/// writes its lines side by side (Feinberg 2015, Algorithm 2), which suits everything that works point by point.
+/// Order of the axes of a spectrum in memory, X fastest or Z fastest. `natural` is (Z, Y, X*). `rotated` is (Y, X*, Z):
+/// the lines of the outer transform lie side by side (Feinberg 2015, Algorithm 2), which suits pointwise work.
 enum class Order { natural, rotated };
 
-/// Who computes. `native` is this library's own SIMD transforms, `fftw` the FFTW library. `measured` times both once
-/// per problem and machine and remembers the faster in the wisdom store (docs/formats.md); its choice may differ
-/// between machines and runs, so that training never asks for it by itself.
+/// The implementation. `native` is this library's own SIMD code; `fftw` is the FFTW library. `measured` times both once
+/// per problem and machine, and remembers the faster one in the wisdom store (docs/formats.md). Its choice may differ
+/// between machines and runs, so training never selects it by itself.
 enum class Backend { native, fftw, measured };
 
-/// How long FFTW may plan. Only `estimate` gives the same plan, and so the same bits, in every run. The native backend
-/// plans by a cost model and does not look at it.
+/// Planning effort of FFTW. Only `estimate` gives the same plan, and so the same bits, in every run. The native backend
+/// ignores it, because it plans by a cost model.
 enum class Rigor { estimate, measure, patient };
 
 /// How the native backend transforms a prime factor above 13. `automatic` follows the cost model. `generic` is the
-/// definition with mirrored terms taken together; `rader` a cyclic convolution of length p-1 (Rader 1968),
-/// `rader_padded` the same zero-padded to a length with small factors; `bluestein` a chirp (Bluestein 1970).
+/// definition of the DFT with mirrored terms combined. `rader` is a cyclic convolution of length p-1 (Rader 1968).
+/// `rader_padded` is the same, zero-padded to a length with small factors. `bluestein` is a chirp transform (Bluestein
+/// 1970).
 enum class PrimeAlgorithm { automatic, generic, rader, rader_padded, bluestein };
 
-/// A transform of `batch` volumes. A length of 1 drops an axis: {1, 1, n} is one-dimensional. The space side holds
-/// Z x Y x X real (r2c, c2r) or complex elements; the spectrum side holds X* = X/2 + 1 for real and X for complex
-/// transforms.
+/// A transform of `batch` volumes. A length of 1 removes an axis: {1, 1, n} is one-dimensional. The space side holds Z
+/// x Y x X elements, real for r2c and c2r, otherwise complex. The spectrum side holds Z x Y x X* complex elements,
+/// where X* is X/2 + 1 for real transforms and X for complex ones.
 struct Problem {
   DataType type = DataType::f32;
   Kind kind = Kind::r2c;
   Extent3 extent{};
   Order order = Order::natural;
   index_t batch = 1;
-  /// Elements between the volumes of a batch, on the space side and on the spectrum side; 0 means dense.
+  /// Elements between consecutive volumes of the batch; 0 means dense.
   index_t space_distance = 0, spectrum_distance = 0;
-  /// Elements between neighbours along (Z, Y, X); 0 means dense, axis by axis. Elements are real numbers on the space
-  /// side of a real transform and complex numbers elsewhere. Strides nest: in the
-  /// order of their sizes each one reaches past the points of the smaller ones (batch distances included), so that no
-  /// two points share an address.
+  /// Elements between neighbours along (Z, Y, X); 0 means dense, for each axis by itself. Elements are real numbers on
+  /// the space side of a real transform, and complex numbers elsewhere. Strides must nest: if they are sorted by size
+  /// (batch distances included), each stride reaches past all points of the smaller ones. So no two points share an
+  /// address.
   Extent3 space_stride{0, 0, 0}, spectrum_stride{0, 0, 0};
-  /// Only a box of this many first points of the space side is read (the others count as zero) or written; 0 means all,
-  /// axis by axis. The native backend does not transform lines that hold nothing or of which nothing is wanted.
+  /// Extent of the box of first points on the space side that is read (forward; all other points count as zero) or
+  /// written (backward). 0 means all, for each axis by itself. The native backend skips lines that are zero or not
+  /// wanted.
   Extent3 support{0, 0, 0};
-  /// Whether input and output are the same memory: natural order, and the space side strided so that a row holds its
-  /// spectrum (the default strides then leave 2 X* real numbers for a row).
+  /// Whether input and output are the same memory. This needs the natural order, and space strides that leave room for
+  /// the spectrum of each row. The default strides do: they give a row of a real transform 2 X* real numbers.
   bool in_place = false;
-  /// Whether execute() accepts pointers that are aligned to their element only, not to 64 bytes.
+  /// Whether execute() accepts pointers that are aligned only to their element type instead of 64 bytes.
   bool unaligned = false;
 
   friend bool operator==(const Problem&, const Problem&) = default;
 };
 
+/// Options of a plan. The native backend ignores `rigor`, FFTW ignores `prime`.
 struct Options {
   Backend backend = Backend::native;
   Rigor rigor = Rigor::estimate;
@@ -68,32 +71,34 @@ struct Options {
   friend bool operator==(const Options&, const Options&) = default;
 };
 
-/// Runs body(begin, end, worker) over ranges that together cover [0, items) once and returns when all are done; ranges
-/// may run at the same time where their workers differ, 0 <= worker < the number of workers given to execute().
+/// A caller's parallel loop. It calls body(begin, end, worker) for ranges that together cover [0, items) exactly once,
+/// and returns when all calls have returned. Calls may run concurrently if their `worker` values differ. 0 <= worker <
+/// the number of workers passed to execute().
 using RangeBody = std::function<void(index_t begin, index_t end, int worker)>;
 using ParallelFor = std::function<void(index_t items, const RangeBody& body)>;
 
-/// An immutable transform. Cheap to copy. execute() may be called from any number of threads at once, each with its own
-/// buffers and scratch; it allocates nothing by itself (FFTW may, inside).
+/// An immutable transform. Cheap to copy. Any number of threads may call execute() at once, each with its own buffers
+/// and scratch. execute() allocates nothing itself; FFTW may allocate.
 class CONVOLUME_API Plan {
  public:
-  /// Thread-safe. Throws InvalidArgument naming the field for extents, batches or strides that make no sense,
-  /// OverflowError where a buffer would not fit the address space, std::bad_alloc where tables do not fit memory, and
-  /// Unsupported for Backend::fftw in a library built without it; with Backend::measured also FormatError for a file
-  /// that is no wisdom store.
+  /// Makes a plan. Thread-safe. Throws InvalidArgument that names the field for invalid extents, batches or strides;
+  /// OverflowError if a buffer does not fit the address space; std::bad_alloc if there is no memory for tables;
+  /// Unsupported for Backend::fftw in a library built without FFTW; and FormatError, for Backend::measured, if the
+  /// wisdom file is not a wisdom store.
   static Plan make(const Problem& problem, const Options& options = {});
 
-  /// `in` is read only, unless the problem is in place. Pointers must be aligned to 64 bytes (or, if the problem says
-  /// so, to their element; scratch always to 64) and the buffers must not overlap, scratch included (InvalidArgument).
+  /// Transforms `in` to `out`. `in` is not changed, unless the problem is in place; then in == out. `scratch` holds
+  /// scratch_bytes(). Throws InvalidArgument if a pointer is not aligned to 64 bytes (in and out: to their element, if
+  /// the problem is `unaligned`), or if buffers overlap, scratch included.
   void execute(const void* in, void* out, void* scratch) const;
-  /// The same bits with several workers; `scratch` holds scratch_bytes(workers). Not for use inside a task graph, which
-  /// appends run() instead.
+  /// Computes the same bits with several workers. `scratch` holds scratch_bytes(workers). In a task graph, append tasks
+  /// that call run() instead.
   void execute(const void* in, void* out, void* scratch, int workers, const ParallelFor& parallel_for) const;
 
-  /// A transform is a sequence of passes; a pass is a number of items that are independent of each other, and needs
-  /// every item of the pass before it. `shared` (shared_bytes(), one per execution) carries what passes hand on,
-  /// `worker` (worker_bytes(), one per call that runs at the same time) is temporary. Both are aligned to 64 bytes, in
-  /// and out as execute() wants them, which run() does not check. A single 1-D or 2-D transform is one item.
+  /// A transform is a sequence of passes. A pass is a set of independent items. Each pass needs all items of the pass
+  /// before. run() computes items [begin, end) of one pass. `shared` (shared_bytes(), one per execution) carries data
+  /// between passes. `worker` (worker_bytes(), one per concurrent call) is temporary. Both must be aligned to 64 bytes,
+  /// `in` and `out` as for execute(); run() does not check this. A single 1-D or 2-D transform has one item.
   int passes() const noexcept;
   index_t pass_items(int pass) const noexcept;
   void run(int pass, index_t begin, index_t end, const void* in, void* out, void* shared, void* worker) const;
@@ -101,20 +106,20 @@ class CONVOLUME_API Plan {
   std::size_t worker_bytes() const noexcept;
 
   const Problem& problem() const noexcept;
-  std::size_t space_bytes() const noexcept;     ///< of the space-side buffer, all batches
-  std::size_t spectrum_bytes() const noexcept;  ///< of the spectrum-side buffer, all batches, padding included
-  /// Of execute(): what is shared and the temporaries of so many workers.
+  std::size_t space_bytes() const noexcept;     ///< of the space-side buffer, whole batch
+  std::size_t spectrum_bytes() const noexcept;  ///< of the spectrum-side buffer, whole batch, padding included
+  /// Returns the bytes of scratch that execute() needs: the shared bytes and the temporaries of all workers.
   std::size_t scratch_bytes(int workers = 1) const noexcept;
-  /// Complex elements between neighbours on (the axes of) a spectrum: strides of Z, Y and X*.
+  /// Returns the strides of a spectrum along Z, Y and X*, in complex elements.
   Extent3 spectrum_stride() const noexcept;
-  /// Complex elements of one spectrum, padding included. What a padding element of a dense spectrum holds is
-  /// unspecified, but finite when the input is: pointwise work need not skip it.
+  /// Returns the complex elements of one spectrum, padding included. Padding elements of a dense spectrum have
+  /// unspecified values, which are finite if the input is finite. So pointwise work need not skip them.
   index_t spectrum_elements() const noexcept;
-  /// 2.5 n log2 n for real and 5 n log2 n for complex transforms, per volume.
+  /// Returns the nominal operations per volume: 2.5 n log2 n for real and 5 n log2 n for complex transforms.
   double flops() const noexcept;
-  /// Who computes: native or fftw.
+  /// Returns the backend of this plan: native or fftw.
   Backend backend() const noexcept;
-  /// Everything that decides the rounding, as text: backend, version and the steps of the plan.
+  /// Returns everything that decides rounding, as text: backend, version and the steps of the plan.
   std::string describe() const;
 
   struct Impl;
@@ -124,14 +129,15 @@ class CONVOLUME_API Plan {
   std::shared_ptr<const Impl> impl_;
 };
 
-/// The smallest m >= n with no prime factor above 7; throws InvalidArgument for n < 1.
+/// Returns the smallest m >= n without a prime factor above 7. Throws InvalidArgument if n < 1.
 CONVOLUME_API index_t good_size(index_t n);
 
-/// Plans kept for reuse by make(); 0 switches the cache off and empties it. The default is 256. Thread-safe.
+/// Sets how many plans make() keeps for reuse; 0 empties the cache and switches it off. The default is 256.
+/// Thread-safe.
 CONVOLUME_API void set_plan_cache_capacity(std::size_t plans);
 CONVOLUME_API std::size_t plan_cache_size();
 
-/// Name and version of each backend, e.g. "native-0.1.0, fftw-3.3.10-sse2-avx".
+/// Returns name and version of each backend, e.g. "native-0.1.0, fftw-3.3.10-sse2-avx".
 CONVOLUME_API std::string backend_versions();
 
 }  // namespace convolume::fft

@@ -1,4 +1,4 @@
-// Which tasks complete which part of a tensor.
+// Which tasks complete each part of a tensor.
 #pragma once
 
 #include <cstdint>
@@ -8,39 +8,40 @@
 
 namespace convolume {
 
-/// When the parts of a tensor are complete: one task per (sample, channel block, Z slab), so that a consumer waits only
-/// for what it reads. A default-constructed Ready says that everything is complete from the start.
+/// The tasks that complete the parts of a tensor: one task per (sample, channel block, Z range). So a consumer waits
+/// only for the parts that it reads. A default-constructed Ready means that everything is complete from the start.
 class CONVOLUME_API Ready {
  public:
   Ready() = default;
-  /// A grid of tasks in order [sample][channel block][slab]; blocks of `channels` channels and slabs of `planes` planes
-  /// (the last of each may be shorter).
+  /// Takes a grid of tasks in the order [sample][channel block][Z range]. A channel block has `channels` channels and a
+  /// Z range has `planes` planes; the last ones may be smaller. Throws InvalidArgument if the tasks do not fill the
+  /// grid.
   Ready(std::vector<TaskId> tasks, std::int64_t channel_blocks, std::int64_t slabs, std::int64_t channels,
         std::int64_t planes);
-  /// One task per feature map, in order [sample][channel].
+  /// Returns a Ready with one task per feature map, in the order [sample][channel].
   static Ready per_channel(std::vector<TaskId> tasks, std::int64_t channels);
-  /// All of `tasks` complete every part.
+  /// Returns a Ready in which all of `tasks` complete every part.
   static Ready all_of(std::vector<TaskId> tasks);
 
-  /// A part is ready when it is in both.
+  /// Returns a Ready in which a part is complete if it is complete in both `a` and `b`.
   friend CONVOLUME_API Ready operator&(Ready a, const Ready& b);
 
-  /// The same for channels that count from elsewhere: its channel c is what `first` + c is in the result. Below 0 it
-  /// has none, so that the parts of a tensor's channels can be told apart, and joined again by &.
+  /// Adds `first` to every channel index. Channels that become negative are dropped. This splits the channels of a
+  /// tensor into parts, and & joins them again.
   Ready shifted(std::int64_t first) const;
 
-  /// Appends to `out` the tasks that complete channels [c0, c1) of sample n on planes [z0, z1).
+  /// Appends to `out` the tasks that complete the channels [c0, c1) of sample n on the planes [z0, z1).
   void collect(std::int64_t n, std::int64_t c0, std::int64_t c1, std::int64_t z0, std::int64_t z1,
                std::vector<TaskId>& out) const;
-  /// As above, on all planes.
+  /// Does the same for all planes.
   void collect(std::int64_t n, std::int64_t c0, std::int64_t c1, std::vector<TaskId>& out) const;
-  /// Every task named.
+  /// Returns all tasks.
   std::vector<TaskId> tasks() const;
 
  private:
   struct Grid {
     std::vector<TaskId> tasks;
-    std::int64_t channel_blocks, slabs, channels, planes;  // channel_blocks == 0: every task completes every part
+    std::int64_t channel_blocks, slabs, channels, planes;  // if channel_blocks is 0, every task completes every part
     std::int64_t first_channel = 0;
   };
   std::vector<Grid> grids_;

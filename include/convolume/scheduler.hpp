@@ -1,4 +1,4 @@
-// Task graphs: built once, run many times, by priority, on a pool of workers or serially.
+// Task graphs: built once and run many times, by priority, on several threads or on one.
 #pragma once
 
 #include <cstddef>
@@ -18,33 +18,34 @@ namespace convolume {
 
 class Trace;
 
+/// Options of a scheduler.
 struct SchedulerOptions {
-  /// Bytes of scratch (TaskOptions::scratch_bytes) that the running tasks of a graph may hold together; 0 is no limit.
-  /// Tasks wait, in their order, until what they hold fits; what holds nothing never waits, and one task is always
-  /// admitted, so that every run ends (the throttling scheduler of Feinberg 2015, "VTune Exploration"). Changes when
-  /// tasks run, never what they compute.
+  /// Limit in bytes for the scratch (TaskOptions::scratch_bytes) of all running tasks of a graph; 0 means no limit.
+  /// Tasks wait, in priority order, until their scratch fits. Tasks without scratch never wait, and one task with
+  /// scratch may always run, so every run ends (the throttling scheduler of Feinberg 2015, "VTune Exploration"). The
+  /// limit changes when tasks run, never what they compute.
   std::size_t scratch_budget = 0;
 };
 
-/// Threads that drain task graphs. Movable; several graphs may run on one scheduler at once, from any thread.
+/// Threads that run task graphs. Movable. Several graphs may run on one scheduler at once, from any threads.
 class CONVOLUME_API Scheduler {
  public:
-  /// At most `threads` threads work on a run, its caller counted; 1 runs everything in the caller, in priority order.
-  /// Throws InvalidArgument for threads < 1, Unsupported where the system refuses so many threads. More workers than
-  /// processors are allowed.
+  /// At most `threads` threads work on a run, the caller included. With 1, the caller runs all tasks in priority order.
+  /// More threads than CPUs are allowed. Throws InvalidArgument if threads < 1 or above the maximum of 1024, and
+  /// Unsupported if the system cannot start the threads.
   explicit Scheduler(int threads, const SchedulerOptions& options = {});
-  /// All work in the calling thread.
+  /// Returns a scheduler that runs everything in the calling thread.
   static Scheduler serial() { return Scheduler(1); }
   ~Scheduler();
   Scheduler(Scheduler&&) noexcept;
   Scheduler& operator=(Scheduler&&) noexcept;
 
-  int threads() const noexcept;  ///< 0 where it was moved away
-  /// Of threads() workers, the caller one of them, how many have taken part in runs so far; what a test of determinism
-  /// asserts.
+  int threads() const noexcept;  ///< 0 if moved from
+  /// Returns the number of distinct threads, the caller included, that have taken part in runs so far. Different
+  /// callers count as one. Tests of determinism use it to prove that several threads worked.
   int distinct_workers() const;
-  /// Notes every task that runs from now on in `trace`, which must live until another one, or nullptr, takes its place.
-  /// While no graph runs on this scheduler.
+  /// Records every task that runs from now on in `trace`. The trace must live until another trace or nullptr replaces
+  /// it. Must not be called while a graph runs on this scheduler.
   void record(Trace* trace) noexcept;
 
   struct Impl;
@@ -54,47 +55,51 @@ class CONVOLUME_API Scheduler {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Threads and memory for an execution; both come from the caller and must outlive it.
+/// Threads and memory for an execution. Both belong to the caller and must outlive the execution.
 struct Execution {
   Scheduler& scheduler;
   std::pmr::memory_resource* memory;
 };
 
-/// Name and version of the library whose threads run the tasks.
+/// Returns name and version of the library whose threads run the tasks.
 CONVOLUME_API std::string tasking_version();
 
+/// The index of a task in its graph, in the order of add().
 using TaskId = std::int32_t;
 
+/// How a task is scheduled and whether it can be skipped.
 enum class TaskClass : std::uint8_t {
   normal,
-  /// Never skipped by cancellation or failure. As urgent as the most urgent task that waits for it, which thus forces
-  /// it; last, where none does.
+  /// Cancellation or failure never skips it. It is as urgent as the most urgent task that waits for it. If no task
+  /// waits for it, it runs last.
   update,
-  /// Gives memory back: never skipped either, and first of all that is ready.
+  /// Frees memory. It is never skipped, and runs before all other ready tasks.
   release,
 };
 
 CONVOLUME_API const char* name_of(TaskClass task_class) noexcept;
 
+/// Name, cost and memory of a task.
 struct TaskOptions {
   std::string name;
-  double cost = 1;  ///< any unit, the same within a graph: priority is the costliest path to the end of the graph
+  double cost = 1;  ///< in any unit, the same for a whole graph; a task's priority is the cost of its costliest path to
+                    ///< the end of the graph
   TaskClass task_class = TaskClass::normal;
-  double bytes = 0;               ///< that the task reads and writes, for traces; 0 where nobody counted
-  std::size_t scratch_bytes = 0;  ///< that it holds while it runs, and no longer; see SchedulerOptions
+  double bytes = 0;               ///< that the task reads and writes, for traces; 0 means unknown
+  std::size_t scratch_bytes = 0;  ///< that the task holds while it runs; see SchedulerOptions
 };
 
 /// A task as it was added to a graph.
 struct TaskDescription {
   TaskOptions options;
   std::string layer;
-  std::vector<TaskId> after;  ///< ascending, each once
+  std::vector<TaskId> after;  ///< ascending, without duplicates
 };
 
 enum class RunResult { completed, cancelled };
 
-/// A directed acyclic graph of tasks. Building is single-threaded; run() may be called again and again, by one thread
-/// at a time. A task sees the writes of all tasks before it.
+/// A directed acyclic graph of tasks. Build it in one thread. run() may be called many times, by one thread at a time.
+/// A task sees the writes of all tasks before it.
 class CONVOLUME_API TaskGraph {
  public:
   TaskGraph();
@@ -102,26 +107,30 @@ class CONVOLUME_API TaskGraph {
   TaskGraph(TaskGraph&&) noexcept;
   TaskGraph& operator=(TaskGraph&&) noexcept;
 
-  /// Adds a task that starts after all of `after` (duplicates allowed). Throws InvalidArgument for an unknown id.
+  /// Adds a task that starts after all tasks in `after` have ended; duplicates are allowed. Returns its id. Throws
+  /// InvalidArgument for an unknown id.
   TaskId add(TaskOptions options, std::function<void()> body, std::span<const TaskId> after = {});
   std::size_t size() const noexcept;
-  /// All tasks, by id; what simulations and benchmarks of schedules start from.
+  /// Returns all tasks, ordered by id, for simulations and benchmarks of schedules.
   std::vector<TaskDescription> describe() const;
-  /// The layer, as traces name it, of all tasks that are added from now on. Returns the last one; see LayerScope.
+  /// Sets the layer, a name for traces, of all tasks that are added from now on. Returns the previous layer; see
+  /// LayerScope.
   std::string set_layer(std::string layer);
-  /// Whether every path makes `before` end before `after` starts.
+  /// Returns whether `before` always ends before `after` starts, because a path leads from one to the other.
   bool ordered(TaskId before, TaskId after) const;
 
-  /// Runs every task once and returns when all have ended. The first exception of a task cancels the rest (release and
-  /// update tasks still run, also where it came from one of them) and is rethrown here, once; later ones are dropped. A
-  /// stop request cancels likewise and gives RunResult::cancelled. The graph can run again after either. Tasks run with
-  /// the default floating-point environment.
+  /// Runs every task once and returns when all have ended. The first exception of a task cancels the run and is
+  /// rethrown here; later exceptions are dropped. A stop request cancels the run too and gives RunResult::cancelled. A
+  /// cancelled run skips all tasks that have not started, except update and release tasks. The graph can run again
+  /// afterwards. Tasks run with the default floating-point environment.
   ///
-  /// May be called from any thread, also in a task of this or another scheduler and in tasks of TBB: the caller works
-  /// on the graph itself, with as many other workers as are free, and waits for nothing but tasks that run already.
-  /// Throws InvalidArgument where the graph runs already, and std::bad_alloc where the first run after a change, or on
-  /// another scheduler, finds no memory; no task has run then. Later runs allocate nothing, but inside TBB; where TBB
-  /// finds no memory, fewer workers come.
+  /// May be called from any thread, also within a task of this or another scheduler and within TBB tasks. The caller
+  /// works on the graph itself, helped by as many other threads as are free. It waits only for tasks that are already
+  /// running.
+  ///
+  /// Throws InvalidArgument if the graph is already running. The first run after a change, or on another scheduler,
+  /// allocates memory; if that fails, it throws std::bad_alloc before any task runs. Later runs allocate nothing,
+  /// except inside TBB. If TBB finds no memory, fewer threads help.
   RunResult run(Scheduler& scheduler, std::stop_token stop = {});
 
   struct Impl;
@@ -131,8 +140,8 @@ class CONVOLUME_API TaskGraph {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Tasks that are added to a graph during its life belong to this layer; afterwards to the one before, so that scopes
-/// nest. The graph must neither move nor end meanwhile.
+/// Sets the layer of all tasks that are added to a graph during the life of this object. The destructor restores the
+/// previous layer, so scopes nest. The graph must not move or end meanwhile.
 class LayerScope {
  public:
   LayerScope(TaskGraph& graph, std::string layer) : graph_(graph), outer_(graph.set_layer(std::move(layer))) {}
@@ -147,19 +156,20 @@ class LayerScope {
 
 /// A task that ran.
 struct TraceEvent {
-  std::string name, layer;          ///< the layer is empty where the graph named none
-  double bytes = 0;                 ///< of TaskOptions
-  int thread = 0;                   ///< counted from 0 in the order in which threads came to the trace
-  std::int64_t begin = 0, end = 0;  ///< nanoseconds of std::chrono::steady_clock
-  int run = 0;                      ///< of a graph; counted from 0 in the order in which they began
-  TaskId task = 0;                  ///< in its graph
+  std::string name, layer;          ///< the layer is empty if the graph set none
+  double bytes = 0;                 ///< see TaskOptions
+  int thread = 0;                   ///< numbered from 0 in the order in which threads handed over their first records
+  std::int64_t begin = 0, end = 0;  ///< std::chrono::steady_clock, in nanoseconds
+  int run = 0;                      ///< number of the run of a graph, from 0 in the order of their begin
+  TaskId task = 0;                  ///< id in its graph
   TaskClass task_class = TaskClass::normal;
-  std::vector<TaskId> after{};  ///< tasks of the same run that came before it, whether they left an event or not
+  std::vector<TaskId> after{};  ///< direct predecessors in the same run, also if they were skipped
 };
 
-/// What ran when, and where, on the schedulers that record into it. Two readings of the clock and one record per task;
-/// schedulers that record nowhere pay one test per task. Tasks that a cancelled run skips leave no event, those that
-/// throw do. The events of one thread do not overlap, but nest where a task runs a graph itself.
+/// Records which task ran when and in which thread, on all schedulers that record into it. The cost is two clock
+/// readings and one record per task; a scheduler without a trace pays one test per task. Tasks that a cancelled run
+/// skips are not recorded; tasks that throw are. Events of one thread do not overlap, except that they nest if a task
+/// runs a graph.
 ///
 ///   Trace trace;
 ///   scheduler.record(&trace);
@@ -173,11 +183,11 @@ class CONVOLUME_API Trace {
   Trace(Trace&&) noexcept;
   Trace& operator=(Trace&&) noexcept;
 
-  /// Of all runs that have ended, by begin. Thread-safe.
+  /// Returns the events of all runs that have ended, ordered by begin. Thread-safe.
   std::vector<TraceEvent> events() const;
-  /// Events that found no memory.
+  /// Returns the number of events that were lost because there was no memory for their records.
   std::size_t lost() const;
-  /// Forgets all events and threads; memory of their records stays for the next ones.
+  /// Removes all events and threads. Keeps the memory of their records for later ones.
   void clear();
 
   struct Impl;
@@ -187,38 +197,39 @@ class CONVOLUME_API Trace {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Events under a name, for chrome_trace().
+/// Events with a name, for chrome_trace().
 struct TracedProcess {
   std::string name;
   std::vector<TraceEvent> events;
 };
 
-/// The JSON that chrome://tracing and ui.perfetto.dev show: a row per thread, each process from its own zero.
-/// Categories are layers.
+/// Returns JSON for chrome://tracing and ui.perfetto.dev: one row per thread, with the times of each process counted
+/// from its first event. Categories are layers.
 CONVOLUME_API std::string chrome_trace(const std::vector<TracedProcess>& processes);
 
-/// Where the time of the runs of a trace went.
+/// How the time of the traced runs was spent.
 struct TraceSummary {
   struct Thread {
-    double busy = 0, between = 0, idle = 0;  ///< seconds: in tasks, between two of them (2 us at most each), otherwise
+    double busy = 0, between = 0, idle = 0;  ///< seconds: in tasks; between tasks (at most 2 us per gap); otherwise
   };
-  /// The costliest path through a run, by what its tasks took.
+  /// The path through a run whose tasks took longest in total.
   struct CriticalPath {
     double seconds = 0;
-    std::vector<std::pair<std::string, double>> layers;  ///< seconds of its tasks by layer, the longest first
+    std::vector<std::pair<std::string, double>> layers;  ///< seconds of its tasks by layer, longest first
   };
   double seconds = 0;  ///< from the first begin to the last end
   std::vector<Thread> threads;
   std::vector<CriticalPath> runs;
 };
+/// Evaluates the events of a trace.
 CONVOLUME_API TraceSummary summarize(const std::vector<TraceEvent>& events);
-/// A table of it.
+/// Returns the summary as a table.
 CONVOLUME_API std::string to_string(const TraceSummary& summary);
 
-/// What the runs of a trace would have taken, one after the other, on so many cores on which every task takes as long
-/// as it took in the trace: list scheduling by the order of TaskGraph, the longest path to the end first.
-/// Neither memory that more cores share nor the cost of scheduling is in it, so that it bounds what more cores gain.
-/// Throws InvalidArgument for cores < 1.
+/// Returns the seconds that the runs of a trace would take, one after the other, on `cores` cores, if every task took
+/// as long as in the trace. The method is list scheduling in the priority order of TaskGraph. It ignores the cost of
+/// scheduling and the memory bandwidth that cores share, so real runs gain less from more cores. Throws InvalidArgument
+/// if cores < 1.
 CONVOLUME_API double simulate_seconds(const std::vector<TraceEvent>& events, int cores);
 
 }  // namespace convolume

@@ -1,4 +1,4 @@
-// Extents, strided 5-D views and owning tensors. Axis order is (N, C, Z, Y, X), X fastest, as PyTorch's NCDHW.
+// Extents, strided 5-D views and owning tensors. The axis order is (N, C, Z, Y, X), X fastest, as in PyTorch's NCDHW.
 #pragma once
 
 #include <array>
@@ -15,23 +15,23 @@ namespace convolume {
 
 using index_t = std::int64_t;  ///< sizes, strides and positions, in elements unless a name says otherwise
 
-/// Element types. Bytes per element: 4 and 8.
+/// Element types: float (4 bytes) and double (8 bytes).
 enum class DataType { f32, f64 };
 
-/// How the axes lie in memory. `plain` is N C Z Y X; `blocked` is N C/16 Z Y X 16c (8c for f64), pad lanes zero.
+/// Memory layouts. `plain` is N C Z Y X. `blocked` is N C/16 Z Y X 16c (8c for f64), with pad lanes zero.
 enum class Layout { plain, blocked };
 
 CONVOLUME_API const char* name_of(DataType type) noexcept;
 CONVOLUME_API const char* name_of(Layout layout) noexcept;
 constexpr std::size_t size_of(DataType type) noexcept { return type == DataType::f32 ? 4 : 8; }
-/// Channels in a block of the blocked layout: 64 bytes of one voxel.
+/// Returns the number of channels in a block of the blocked layout: 64 bytes of one voxel.
 constexpr index_t channel_block(DataType type) noexcept { return type == DataType::f32 ? 16 : 8; }
 
-/// An element-wise function that can be fused behind a convolution: its gradient follows from its output alone.
+/// An element-wise function that can be fused into a convolution. Its gradient follows from its output alone.
 struct Activation {
   enum class Kind { none, relu, leaky_relu, sigmoid, tanh };
   Kind kind = Kind::none;
-  double slope = 0.01;  ///< of leaky_relu for negative input; must be positive
+  double slope = 0.01;  ///< slope of leaky_relu for negative input; must be positive
   friend constexpr bool operator==(const Activation&, const Activation&) = default;
 };
 
@@ -43,14 +43,14 @@ constexpr DataType data_type_of() noexcept {
   return std::is_same_v<T, float> ? DataType::f32 : DataType::f64;
 }
 
-/// Three numbers along (Z, Y, X): an extent, a kernel, a stride, a padding.
+/// Three numbers along (Z, Y, X), for example an extent, a kernel, a stride or a padding.
 struct Extent3 {
   index_t z = 1, y = 1, x = 1;
 
   static constexpr Extent3 all(index_t n) noexcept { return {n, n, n}; }
   constexpr index_t operator[](int axis) const noexcept { return axis == 0 ? z : axis == 1 ? y : x; }
   constexpr index_t& operator[](int axis) noexcept { return axis == 0 ? z : axis == 1 ? y : x; }
-  /// Product of the three; throws OverflowError where it does not fit.
+  /// Returns the product of the three numbers. Throws OverflowError if it does not fit.
   CONVOLUME_API index_t volume() const;
   friend constexpr bool operator==(const Extent3&, const Extent3&) = default;
   friend constexpr Extent3 operator+(Extent3 a, Extent3 b) noexcept { return {a.z + b.z, a.y + b.y, a.x + b.x}; }
@@ -60,36 +60,38 @@ struct Extent3 {
 
 CONVOLUME_API std::string to_string(const Extent3& extent);  ///< "8 x 128 x 128"
 
-/// Extents of a whole tensor: batch, channels, voxels.
+/// Extents of a tensor: batch, channels, voxels.
 struct Shape5 {
   index_t n = 1, c = 1;
   Extent3 extent{};
-  /// Number of elements of the plain layout; throws OverflowError where it does not fit.
+  /// Returns the number of elements in the plain layout. Throws OverflowError if it does not fit.
   CONVOLUME_API index_t elements() const;
   friend constexpr bool operator==(const Shape5&, const Shape5&) = default;
 };
 
 CONVOLUME_API std::string to_string(const Shape5& shape);  ///< "1 x 16 x 8 x 128 x 128"
 
-/// Elements that a dense tensor of this layout stores, pad lanes included. Throws OverflowError where they do not fit.
+/// Returns the number of elements that a dense tensor of this layout stores, pad lanes included. Throws OverflowError
+/// if it does not fit.
 CONVOLUME_API index_t stored_elements(const Shape5& shape, Layout layout, DataType type);
 
-/// A non-owning strided view of a 5-D tensor. Copying copies the address. Thread-safe as the memory behind it is.
+/// A non-owning strided view of a 5-D tensor. A copy refers to the same memory. Access is as thread-safe as the memory.
 template <class T>
 struct View {
-  /// Channels of a block; a plain feature map counts as a block of one.
+  /// Channels in a block of the blocked layout.
   static constexpr index_t lanes = 64 / sizeof(T);
 
   Address<T> data{};
   Shape5 shape{.n = 0, .c = 0, .extent = {0, 0, 0}};
-  /// In elements, in axis order; of a blocked view the second is between channel blocks, the last is `lanes`.
+  /// Strides in elements, in axis order. In a blocked view, stride[1] lies between channel blocks and stride[4] is
+  /// `lanes`.
   std::array<index_t, 5> stride{};
   Layout layout = Layout::plain;
 
   View() = default;
   View(Address<T> address, Shape5 s, std::array<index_t, 5> strides, Layout l = Layout::plain)
       : data(address), shape(s), stride(strides), layout(l) {}
-  /// A dense view: strides follow from the shape.
+  /// Makes a dense view, whose strides follow from the shape.
   View(Address<T> address, Shape5 s, Layout l = Layout::plain) : data(address), shape(s), layout(l) {
     const index_t voxel = l == Layout::plain ? 1 : lanes, row = s.extent.x * voxel, plane = s.extent.y * row,
                   block = s.extent.z * plane;
@@ -103,17 +105,17 @@ struct View {
   T& operator()(index_t n, index_t c, index_t z, index_t y, index_t x) const noexcept {
     return channel(n, c)[z * stride[2] + y * stride[3] + x * stride[4]];
   }
-  /// First voxel of a feature map.
+  /// Returns the address of the first voxel of a feature map.
   T* channel(index_t n, index_t c) const noexcept {
     return data + n * stride[0] + (layout == Layout::plain ? c * stride[1] : c / lanes * stride[1] + c % lanes);
   }
-  /// Channels that lie side by side in a voxel.
+  /// Returns the number of channels that lie side by side at a voxel; 1 in the plain layout.
   index_t block_channels() const noexcept { return layout == Layout::plain ? 1 : lanes; }
-  /// Channel blocks of a sample.
+  /// Returns the number of channel blocks of a sample.
   index_t blocks() const noexcept { return (shape.c + block_channels() - 1) / block_channels(); }
-  /// Voxel 0 of a channel block; of a feature map where the view is plain.
+  /// Returns the address of voxel 0 of a channel block; in the plain layout, of a feature map.
   T* block(index_t n, index_t b) const noexcept { return data + n * stride[0] + b * stride[1]; }
-  /// Whether the voxels of one channel block lie side by side.
+  /// Returns whether the voxels of a channel block lie side by side without gaps.
   bool dense_blocks() const noexcept {
     return stride[4] == block_channels() && stride[3] == shape.extent.x * stride[4] &&
            stride[2] == shape.extent.y * stride[3];
@@ -129,7 +131,7 @@ View(T*, Shape5, std::array<index_t, 5>) -> View<T>;
 template <class T>
 View(T*, Shape5, std::array<index_t, 5>, Layout) -> View<T>;
 
-/// A view whose element type is known at run time; what the plans take. Built from a View<float> or View<double>.
+/// A view whose element type is known at run time, as plans take it. It converts from View<float> and View<double>.
 template <bool Const>
 struct BasicTensorView {
   Address<std::conditional_t<Const, const void, void>> data{};
@@ -152,7 +154,7 @@ struct BasicTensorView {
       : data(other.data), type(other.type), shape(other.shape), stride(other.stride), layout(other.layout) {}
 
   explicit operator bool() const noexcept { return data.bound(); }
-  /// The typed view; throws ShapeMismatch where T is not the element type.
+  /// Returns the typed view. Throws ShapeMismatch if T is not the element type.
   template <class T>
   View<std::conditional_t<Const, const T, T>> as() const {
     if (type != data_type_of<T>()) {
@@ -165,7 +167,8 @@ struct BasicTensorView {
 using TensorView = BasicTensorView<false>;
 using ConstTensorView = BasicTensorView<true>;
 
-/// An owning dense tensor, 64-byte aligned. Movable, not copyable; the contents start undefined, pad lanes too.
+/// An owning dense tensor, aligned to 64 bytes. Movable, not copyable. The initial values are undefined, also in pad
+/// lanes.
 template <class T>
 class Tensor {
  public:
@@ -189,7 +192,7 @@ class Tensor {
 
   T* data() noexcept { return data_; }
   const T* data() const noexcept { return data_; }
-  index_t elements() const noexcept { return elements_; }  ///< stored: pad lanes included
+  index_t elements() const noexcept { return elements_; }  ///< as stored, pad lanes included
   const Shape5& shape() const noexcept { return shape_; }
   Layout layout() const noexcept { return layout_; }
   View<T> view() noexcept { return {data_, shape_, layout_}; }

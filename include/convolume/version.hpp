@@ -9,7 +9,7 @@
 
 namespace convolume {
 
-/// "major.minor.patch" of the library that is loaded, which may differ from the headers' macros.
+/// Returns "major.minor.patch" of the loaded library, which may differ from the macros of the headers.
 CONVOLUME_API const char* version() noexcept;
 
 }  // namespace convolume

@@ -2,6 +2,7 @@
 // every list of engines.
 #include "conv/reference/reference_engine.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -46,13 +47,18 @@ double activation_slope(const Activation& a, double y) {
   return 1;
 }
 
+/// Calls body() for the voxels [begin, end), x fastest.
 template <class Body>
-void for_each_voxel(const Extent3& e, const Body& body) {
-  for (index_t z = 0; z < e.z; ++z) {
-    for (index_t y = 0; y < e.y; ++y) {
-      for (index_t x = 0; x < e.x; ++x) body(Extent3{z, y, x});
+void for_each_voxel(const Extent3& begin, const Extent3& end, const Body& body) {
+  for (index_t z = begin.z; z < end.z; ++z) {
+    for (index_t y = begin.y; y < end.y; ++y) {
+      for (index_t x = begin.x; x < end.x; ++x) body(Extent3{z, y, x});
     }
   }
+}
+template <class Body>
+void for_each_voxel(const Extent3& extent, const Body& body) {
+  for_each_voxel({0, 0, 0}, extent, body);
 }
 
 template <class T>
@@ -185,8 +191,16 @@ class ReferenceEngine final : public ConvEngine {
     const index_t group = c / w.shape.c;
     double sum = 0;
     Extent3 at_coarse;
+    // Kernel voxels outside this range meet no coarse voxel. A large kernel has many of them.
+    const Extent3 reach = i + p_.pad_before, last = (coarse - Extent3::all(1)) * p_.stride;
+    Extent3 begin, end;
+    for (int axis = 0; axis < 3; ++axis) {
+      const index_t step = p_.dilation[axis];
+      begin[axis] = std::max<index_t>(0, (reach[axis] - last[axis] + step - 1) / step);
+      end[axis] = std::min(p_.kernel[axis], reach[axis] / step + 1);
+    }
     for (index_t o = group * per_group; o < (group + 1) * per_group; ++o) {
-      for_each_voxel(p_.kernel, [&](const Extent3& j) {
+      for_each_voxel(begin, end, [&](const Extent3& j) {
         if (coarse_position(i, j, coarse, at_coarse)) {
           sum += read(o, at_coarse) * static_cast<double>(at(w, o, c % w.shape.c, j));
         }
