@@ -66,7 +66,7 @@ Fit SlabResource::Impl::fit_for(std::size_t bytes, std::size_t alignment) const 
   const std::size_t extra = hardening ? canary : 0;
   if (bytes > largest_block - extra) throw std::bad_alloc();
   if (alignment > page) {
-    throw InvalidArgument(fmt::format("SlabResource: alignment {} asked, at most {} is possible", alignment, page));
+    throw InvalidArgument(fmt::format("SlabResource: alignment {} requested; use at most {}", alignment, page));
   }
   return fit_of(bytes + extra, alignment);
 }

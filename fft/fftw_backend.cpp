@@ -111,7 +111,7 @@ class Piece {
         handle_ = Api::c2c(rank, dims.data(), many_rank, many.data(), static_cast<Complex*>(in),
                            static_cast<Complex*>(out), step == Step::forward ? FFTW_FORWARD : FFTW_BACKWARD, flags);
     }
-    if (handle_ == nullptr) throw Unsupported("fft: FFTW has no plan for this problem");
+    if (handle_ == nullptr) throw Unsupported("fft: FFTW made no plan for this problem; use Backend::native");
   }
   Piece(Piece&& other) noexcept : step_(other.step_), handle_(std::exchange(other.handle_, nullptr)) {}
   Piece& operator=(Piece&& other) noexcept {

@@ -202,7 +202,8 @@ void check_buffers(const Plan::Impl& plan, const void* in, const void* out, cons
   check_buffer(output, alignment(!g.forward));
   check_buffer(temporary, alignment_bytes);
   if (plan.problem.in_place) {
-    if (in != out) throw InvalidArgument("fft execute: the plan is in place, but in and out differ");
+    if (in != out)
+      throw InvalidArgument("fft execute: the plan is in place, but in and out differ; pass the same pointer");
   } else {
     check_apart(input, output);
   }
@@ -226,7 +227,9 @@ void Plan::execute(const void* in, void* out, void* scratch, int workers, const 
   for (int pass = 0; pass < passes(); ++pass) {
     const auto range = [&](index_t begin, index_t end, int worker) {
       if (worker < 0 || worker >= workers) {
-        throw InvalidArgument(fmt::format("fft execute: worker {} of {}; scratch has no room for it", worker, workers));
+        throw InvalidArgument(
+            fmt::format("fft execute: worker {} is not below the number of workers, {}; scratch has no room for it",
+                        worker, workers));
       }
       run(pass, begin, end, in, out, scratch, worker_scratch + static_cast<std::size_t>(worker) * impl_->worker_bytes);
     };
@@ -236,10 +239,12 @@ void Plan::execute(const void* in, void* out, void* scratch, int workers, const 
 
 void Plan::run(int pass, index_t begin, index_t end, const void* in, void* out, void* shared, void* worker) const {
   if (pass < 0 || pass >= passes()) {
-    throw InvalidArgument(fmt::format("fft run: pass {} of a plan with {} passes", pass, passes()));
+    throw InvalidArgument(
+        fmt::format("fft run: pass {} does not exist; the plan has {} passes, counted from 0", pass, passes()));
   }
   if (begin < 0 || end < begin || end > pass_items(pass)) {
-    throw InvalidArgument(fmt::format("fft run: items {} to {} of {}", begin, end, pass_items(pass)));
+    throw InvalidArgument(
+        fmt::format("fft run: items {} to {} are not inside the {} items of the pass", begin, end, pass_items(pass)));
   }
   impl_->run(pass, begin, end, in, out, shared, worker);
 }

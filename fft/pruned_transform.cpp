@@ -28,8 +28,9 @@ PrunedTransform<T>::PrunedTransform(const Plan& volume, const Extent3& support, 
     const int axis = order[i];
     Axis& a = axes_[i];
     if (support[axis] < 1 || (support[axis] - 1) * step[axis] >= n[axis]) {
-      throw InvalidArgument(
-          fmt::format("pruned transform: {} voxels {} apart do not fit {} points", support[axis], step[axis], n[axis]));
+      throw InvalidArgument(fmt::format(
+          "pruned transform: {} voxels with a distance of {} do not fit into {} points; use a longer transform",
+          support[axis], step[axis], n[axis]));
     }
     const index_t used = axis == 2 ? n.x / 2 + 1 : n[axis];
     a.support = support[axis];

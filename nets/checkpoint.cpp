@@ -103,7 +103,7 @@ CheckpointHeader load_checkpoint(const std::filesystem::path& path, Parameters& 
         const io::NamedTensor* stored = file.find(name);
         if (stored == nullptr || stored->type != io::StoredType::f32 || stored->shape != dimensions(tensor.shape())) {
           throw FormatError(fmt::format(
-              "{}: tensor '{}' is {}, the net expects {} numbers of type F32; the checkpoint "
+              "{}: tensor '{}' is {}, but the net expects {} numbers of type F32; the checkpoint "
               "belongs to another net",
               path.string(), name, stored == nullptr ? "missing" : "of another shape or type", tensor.elements()));
         }

@@ -24,7 +24,7 @@ std::string expand(TomlTable& t, const std::string& key, const std::string& valu
   std::size_t at = 0;
   for (std::size_t begin = value.find("${"); begin != std::string::npos; begin = value.find("${", at)) {
     const std::size_t end = value.find('}', begin);
-    if (end == std::string::npos) t.fail("'" + value + "': a '${' is not closed", key);
+    if (end == std::string::npos) t.fail("'" + value + "': a '${' is not closed; add a '}'", key);
     const std::string name = value.substr(begin + 2, end - begin - 2);
     const char* variable = std::getenv(name.c_str());
     if (variable == nullptr) {
@@ -79,7 +79,7 @@ class Loader {
  private:
   void read_augment(TomlTable& t) {
     for (const auto& axis : t.texts("flip")) {
-      if (axis != "z" && axis != "y" && axis != "x") t.fail("'" + axis + "' is no axis; use z, y, x", "flip");
+      if (axis != "z" && axis != "y" && axis != "x") t.fail("'" + axis + "' is not an axis; use z, y, x", "flip");
       (axis == "z" ? data_.augment.flip_z : axis == "y" ? data_.augment.flip_y : data_.augment.flip_x) = true;
     }
     data_.augment.rotate = t.boolean("rotate90", false);
@@ -284,8 +284,9 @@ void check_patch(const Dataset& data, const Extent3& patch) {
   for (const LabelledVolume& volume : data.train) {
     const Extent3 e = volume.image.shape().extent;
     if (patch.z > e.z || patch.y > e.y || patch.x > e.x) {
-      throw ConfigError(fmt::format("training volume '{}' has {} voxels, the net's patch {}; set input.patch smaller",
-                                    volume.name, to_string(e), to_string(patch)));
+      throw ConfigError(
+          fmt::format("training volume '{}' has {} voxels, but the net's patch has {}; use a smaller input.patch",
+                      volume.name, to_string(e), to_string(patch)));
     }
   }
   if (data.augment.rotate && patch.y != patch.x) {

@@ -44,8 +44,8 @@ bool infer(const InferOptions& o) {
   load_checkpoint(o.checkpoint, parameters);
   auto volume = read(o.volume, &memory);
   if (header.net.in_channels != 1) {
-    throw Unsupported(
-        fmt::format("{}: the net reads {} channels, volumes have 1", o.checkpoint.string(), header.net.in_channels));
+    throw Unsupported(fmt::format("{}: the net reads {} channels, but volumes have 1; use a net with one input channel",
+                                  o.checkpoint.string(), header.net.in_channels));
   }
   normalise(volume, header.normalisation == "volume" ? Normalisation::volume : Normalisation::none);
   Predictor predictor(header.net, parameters, volume.shape().extent,
@@ -80,14 +80,14 @@ Scores evaluate_files(const std::string& prediction, const std::string& label, c
   View<const float> part = std::as_const(labels).view();
   if (slices) {
     if (slices->first < 0 || slices->second <= slices->first || slices->second > part.shape.extent.z) {
-      throw InvalidArgument(fmt::format("--slices {} {}: not within the {} slices of {}", slices->first, slices->second,
-                                        part.shape.extent.z, label));
+      throw InvalidArgument(fmt::format("--slices {} {}: the range is not within the {} slices of {}", slices->first,
+                                        slices->second, part.shape.extent.z, label));
     }
     part.data += slices->first * part.stride[2];
     part.shape.extent.z = slices->second - slices->first;
   }
   if (part.shape != probabilities.shape()) {
-    throw ShapeMismatch(fmt::format("{} has {} voxels, {} has {}; use --slices where only some were predicted",
+    throw ShapeMismatch(fmt::format("{} has {} voxels, but {} has {}; use --slices if only some slices were predicted",
                                     prediction, to_string(probabilities.shape().extent), label,
                                     to_string(part.shape.extent)));
   }
@@ -104,8 +104,8 @@ void export_split(const std::filesystem::path& data_file, const std::string& spl
   const Dataset data = load_dataset(data_file, &memory);
   const auto& list = split == "train" ? data.train : data.validation;
   if (list.size() != 1) {
-    throw InvalidArgument(
-        fmt::format("{}: split '{}' has {} volumes; one can be exported", data_file.string(), split, list.size()));
+    throw InvalidArgument(fmt::format("{}: split '{}' has {} volumes, but only a split with 1 volume can be exported",
+                                      data_file.string(), split, list.size()));
   }
   io::write_volume(image, list[0].image.view());
   io::write_volume(label, list[0].label.view(), {.element_type = io::ElementType::uint8});

@@ -99,7 +99,8 @@ std::vector<TaskId> Lifetimes::gate_of(const Held& held) const {
 }
 
 Workspace::Buffer Lifetimes::Working::take(TaskGraph&, std::size_t bytes) {
-  if (!within_step) throw InvalidArgument("lifetimes: a buffer of a step is asked for outside of one");
+  if (!within_step)
+    throw InvalidArgument("lifetimes: a working buffer was requested outside a step; append the tasks in a step");
   auto& all = lifetimes.held_;
   if (!lifetimes.planned_) {
     buffers.push_back(all.size());
@@ -118,7 +119,8 @@ void Lifetimes::Working::free(TaskGraph& graph, const Buffer& buffer, std::span<
   auto& all = lifetimes.held_;
   const auto found = std::find_if(buffers.begin(), buffers.end(),
                                   [&](std::size_t index) { return &all[index].address == buffer.slot; });
-  if (found == buffers.end()) throw InvalidArgument("lifetimes: what is given back is no buffer of an engine");
+  if (found == buffers.end())
+    throw InvalidArgument("lifetimes: the buffer to free is not a working buffer; free only buffers from take()");
   if (lifetimes.planned_ && all[*found].taken_over) lifetimes.append_free(graph, all[*found], last);
 }
 

@@ -104,8 +104,8 @@ class Inference {
     for (int axis = 0; axis < 3; ++axis) {
       if (out_->extent[axis] < 1) {
         fail(spec_, *node_,
-             fmt::format("crops {} by {} and {}; nothing is left", to_string(input().extent), to_string(n.before),
-                         to_string(n.after)));
+             fmt::format("cropping {} by {} and {} leaves nothing; crop less or enlarge the patch",
+                         to_string(input().extent), to_string(n.before), to_string(n.after)));
       }
       AxisView& a = out_->axes[static_cast<std::size_t>(axis)];
       const double shift = static_cast<double>(n.before[axis]) * a.jump;

@@ -45,7 +45,7 @@ ConvNode read_conv(TomlTable& t, bool transposed) {
   const std::string padding = t.text("padding");
   conv.same = padding == "same" && conv.stride == Extent3::all(1) && !transposed;
   if (!conv.same && padding != "valid") {
-    t.fail("'" + padding + "' does not serve; use \"valid\", \"same\" (stride 1, not transposed) or [z, y, x]",
+    t.fail("'" + padding + "' cannot be used here; use \"valid\", \"same\" (stride 1, not transposed) or [z, y, x]",
            "padding");
   }
   return conv;
@@ -84,14 +84,14 @@ std::vector<NodeSpec> read_nodes(TomlTable& root) {
     node.line = t.line();
     node.name = t.text("name");
     if (node.name.empty() || node.name.find_first_of("./ \n\t") != std::string::npos) {
-      t.fail("'" + node.name + "' is no name; use letters, digits, _ and -", "name");
+      t.fail("'" + node.name + "' is not a valid name; use letters, digits, _ and -", "name");
     }
     auto inputs = t.texts("from");
     if (inputs.empty()) inputs.push_back(nodes.empty() ? "input" : nodes.back().name);
     for (const auto& input : inputs) {
       const auto found = index.find(input);
       if (found == index.end()) {
-        t.fail("'" + input + "' is no node above '" + node.name + "'", "from");
+        t.fail("'" + input + "' is not a node above '" + node.name + "'", "from");
       }
       node.inputs.push_back(found->second);
     }
@@ -102,7 +102,8 @@ std::vector<NodeSpec> read_nodes(TomlTable& root) {
                          node.inputs.size()));
     }
     t.finish();
-    if (!index.emplace(node.name, nodes.size() + 1).second) t.fail("'" + node.name + "' stands twice", "name");
+    if (!index.emplace(node.name, nodes.size() + 1).second)
+      t.fail("'" + node.name + "' is used twice; choose another name", "name");
     nodes.push_back(std::move(node));
   }
   return nodes;
@@ -125,7 +126,7 @@ std::vector<NodeSpec> generate(TomlTable& t) {
   std::vector<NodeSpec> nodes;
   if (type == "width_depth") {
     const index_t width = t.integer("width", 1), depth = t.integer("depth", 1);
-    if (depth > most_layers) t.fail(fmt::format("at most {} layers are possible", most_layers), "depth");
+    if (depth > most_layers) t.fail(fmt::format("too many; use at most {} layers", most_layers), "depth");
     const Extent3 kernel = t.extent("kernel", 1);
     const index_t out = t.integer("out_channels", 1, 1);
     nodes = width_depth_nodes(width, depth, kernel, read_activation(t, "activation", "relu"), out);
@@ -133,10 +134,10 @@ std::vector<NodeSpec> generate(TomlTable& t) {
     UnetOptions o;
     o.width = t.integer("width", 1);
     o.depth = t.integer("depth", 1, 3);
-    if (o.depth > 8) t.fail("at most 8 levels make sense", "depth");
+    if (o.depth > 8) t.fail("too many; use at most 8 levels", "depth");
     o.convs = t.integer("convs", 1, 2);
     if (o.convs > most_layers)
-      t.fail(fmt::format("at most {} convolutions per level are possible", most_layers), "convs");
+      t.fail(fmt::format("too many; use at most {} convolutions per level", most_layers), "convs");
     o.out_channels = t.integer("out_channels", 1, 1);
     o.kernels = read_extents(t, "kernel", Extent3::all(3));
     o.pools = read_extents(t, "pool", Extent3::all(2));
@@ -273,7 +274,7 @@ NetSpec parse_net(const std::string& text, const std::string& origin, std::vecto
   spec.patch = input.extent("patch", 1);
   input.finish();
   if (root.has("generator") == root.has("node")) {
-    root.fail("a net has either [[node]] tables or one [generator]");
+    root.fail("give either [[node]] tables or one [generator]");
   }
   if (root.has("generator")) {
     TomlTable generator = table("generator");

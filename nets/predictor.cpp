@@ -80,8 +80,9 @@ Predictor::Predictor(const NetSpec& spec, Parameters& parameters, const Extent3&
   for (int axis = 0; axis < 3; ++axis) {
     if (kept[axis] != whole[axis] || patch[axis] == whole[axis]) continue;
     if (options.patch) {
-      throw ConfigError(fmt::format("inference patch {} along {} is no multiple of the net's pooling grid ({}); use {}",
-                                    patch[axis], "zyx"[axis], alignment[axis], whole[axis]));
+      throw ConfigError(
+          fmt::format("inference patch {} along {} is not a multiple of the net's pooling grid ({}); use {}",
+                      patch[axis], "zyx"[axis], alignment[axis], whole[axis]));
     }
     patch[axis] = whole[axis];
   }
@@ -197,7 +198,7 @@ void Predictor::blend(const Extent3& tile, Tensor<float>& sum, Tensor<float>& we
 Tensor<float> Predictor::run(const Tensor<float>& volume, const std::function<void(double)>& progress,
                              std::stop_token stop) {
   if (volume.shape() != Shape5{1, 1, volume_}) {
-    throw ShapeMismatch(fmt::format("inference: the volume has shape {}, the predictor was made for {}",
+    throw ShapeMismatch(fmt::format("inference: the volume has shape {}, but the predictor was made for {}",
                                     to_string(volume.shape()), to_string(volume_)));
   }
   prepare_graph_.run(scheduler_);

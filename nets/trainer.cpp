@@ -15,8 +15,8 @@ const NetSpec& fitting(const NetSpec& spec, const Dataset& data) {
   check_patch(data, spec.patch);
   const NetShapes shapes = infer_shapes(spec, spec.patch);
   if (spec.in_channels != 1) {
-    throw ConfigError(fmt::format("{}: the net reads {} channels, volumes have 1; set input.channels to 1", spec.origin,
-                                  spec.in_channels));
+    throw ConfigError(fmt::format("{}: the net reads {} channels, but volumes have 1; set input.channels to 1",
+                                  spec.origin, spec.in_channels));
   }
   if (!spec.softmax() && shapes.output().channels != 1) {
     throw ConfigError(

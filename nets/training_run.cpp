@@ -42,7 +42,7 @@ struct RunFolder {
     }
     if (!resume && exists) {
       throw IoError(
-          fmt::format("{}: holds a run already; continue it with --resume or choose another --out", out.string()));
+          fmt::format("{}: already contains a run; continue it with --resume or choose another --out", out.string()));
     }
     std::error_code error;
     fs::create_directories(out / "checkpoints", error);
@@ -103,8 +103,9 @@ class TrainingRun {
       trainer_->set_iteration(header->iteration);
       saved_ = header->iteration;
       if (header->iteration >= total_) {
-        throw InvalidArgument(fmt::format("{}: the run is at iteration {} of {} already; raise --iterations to go on",
-                                          folder_.last().string(), header->iteration, total_));
+        throw InvalidArgument(
+            fmt::format("{}: the run is already at iteration {} of {}; raise --iterations to continue",
+                        folder_.last().string(), header->iteration, total_));
       }
     }
     make_predictors();
@@ -159,8 +160,9 @@ class TrainingRun {
           fmt::format("{}: was trained with --seed {}, not {}; leave --seed out", file, header.seed, *o_.seed));
     }
     if (header.data_digest != data_.digest) {
-      throw FormatError(fmt::format("{}: was trained on other data (digest {}) than {} gives (digest {})", file,
-                                    header.data_digest, o_.data.string(), data_.digest));
+      throw FormatError(fmt::format(
+          "{}: was trained on other data (digest {}) than {} describes (digest {}); use the data of that run", file,
+          header.data_digest, o_.data.string(), data_.digest));
     }
   }
 
@@ -169,7 +171,7 @@ class TrainingRun {
     auto choices = tuned_choices(NumericsRecord::from_text(header.numerics));
     if (o_.tune && choices.empty()) {
       throw FormatError(
-          fmt::format("{}: was trained without --tune, and other choices would change its bits; leave "
+          fmt::format("{}: was trained without --tune, and measured choices would change its bits; leave "
                       "--tune out or start a new run",
                       folder_.last().string()));
     }

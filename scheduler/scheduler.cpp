@@ -57,7 +57,7 @@ class Arenas {
 int checked_threads(int threads) {
   constexpr int most = Scheduler::Impl::most_threads;
   if (threads < 1 || threads > most) {
-    throw InvalidArgument(fmt::format("scheduler: {} threads asked, 1 to {} are possible", threads, most));
+    throw InvalidArgument(fmt::format("scheduler: {} threads requested; use 1 to {}", threads, most));
   }
   return threads;
 }
@@ -83,8 +83,8 @@ void try_threads(int count) {
   } catch (const std::system_error& error) {
     join();
     throw Unsupported(
-        fmt::format("scheduler: {} threads asked, the system refuses to start more than {} beside the caller ({}); "
-                    "ask for fewer, or raise the limit (ulimit -u, pids.max of the cgroup)",
+        fmt::format("scheduler: {} threads requested, but the system starts only {} besides the caller ({}); "
+                    "request fewer, or raise the limit (ulimit -u, pids.max of the cgroup)",
                     count + 1, threads.size(), error.what()));
   } catch (...) {
     join();  // there is no memory for another thread

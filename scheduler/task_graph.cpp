@@ -151,7 +151,8 @@ class Running {
     // acquire: sees what the last run did, perhaps in another thread.
     if (!flag_.exchange(true, std::memory_order_acquire)) return;
     throw InvalidArgument(
-        "task graph: run() while it runs already, in another thread or in a task of its own; build one graph for each");
+        "task graph: run() was called while the graph is running, in another thread or in one of its own tasks; build "
+        "one graph for each run");
   }
   ~Running() { flag_.store(false, std::memory_order_release); }  // release: see the constructor
   Running(const Running&) = delete;

@@ -168,7 +168,7 @@ class Reader {
     }
     const Handle object(H5Oopen(handle_.get(), name_.c_str(), H5P_DEFAULT), H5Oclose);
     if (!object || H5Iget_type(object.get()) != H5I_DATASET) {
-      fail("name", object ? "no dataset but a group or type" : "not in the file",
+      fail("name", object ? "a group or type, not a dataset" : "not in the file",
            fmt::format("name another ({})", Candidates(handle_.get()).list()));
     }
     dataset_ = {H5Dopen2(handle_.get(), name_.c_str(), H5P_DEFAULT), H5Dclose};
@@ -215,7 +215,7 @@ class Reader {
     if (!creation) fail("header", "unreadable", "the file is damaged", Session::complaint());
     const auto layout = H5Pget_layout(creation.get());
     if (layout == H5D_VIRTUAL || (layout == H5D_CONTIGUOUS && H5Pget_external_count(creation.get()) != 0)) {
-      fail("layout", "the data lie in other files", "copy them into one file, e.g. with h5repack");
+      fail("layout", "the data are in other files", "copy them into one file, e.g. with h5repack");
     }
     if (layout == H5D_CHUNKED) {
       std::array<hsize_t, 3> chunk{};
@@ -412,7 +412,7 @@ Tensor<float> read_hdf5(const path& file, const ReadOptions& options, std::pmr::
 void write_hdf5(const path& file, const View<const float>& volume, const WriteOptions& options) {
   if (options.dataset.empty() || options.dataset.back() == '/' || options.dataset.find('\0') != std::string::npos) {
     throw InvalidArgument(
-        fmt::format("{}: dataset name '{}' names no dataset; use one like /volume", file.string(), options.dataset));
+        fmt::format("{}: '{}' is not a valid dataset name; use one like /volume", file.string(), options.dataset));
   }
   Image image;  // outlives the session, in which HDF5 uses it
   {

@@ -99,7 +99,8 @@ SegmentationMetrics evaluate(const View<const float>& probability, const View<co
   SegmentationMetrics result;
   result.positives = static_cast<std::int64_t>(positives.size());
   result.voxels = result.positives + static_cast<std::int64_t>(negatives.size());
-  if (result.voxels == 0) throw InvalidArgument("evaluate: no voxel takes part; check extents and mask");
+  if (result.voxels == 0)
+    throw InvalidArgument("evaluate: there is no voxel to compare; check the extents and the mask");
   const std::int64_t wrong = false_positives + false_negatives;
   const auto share = [](std::int64_t part, std::int64_t whole) {
     return whole == 0 ? 1.0 : static_cast<double>(part) / static_cast<double>(whole);

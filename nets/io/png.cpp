@@ -54,7 +54,7 @@ void write_png(const std::filesystem::path& file, index_t width, index_t height,
   }
   const index_t stride = width * channels;
   if (std::cmp_not_equal(pixels.size(), stride * height)) {
-    throw InvalidArgument(fmt::format("{}: a picture of {} x {} with {} channels takes {} bytes, {} were given",
+    throw InvalidArgument(fmt::format("{}: a picture of {} x {} with {} channels takes {} bytes, but {} were given",
                                       file.string(), width, height, channels, stride * height, pixels.size()));
   }
   png_image picture{};
@@ -82,12 +82,14 @@ void write_slice_panel(const std::filesystem::path& file, const View<const float
       throw InvalidArgument(fmt::format("{}: image or prediction is missing", file.string()));
     }
     if (view.shape.extent != extent) {
-      throw ShapeMismatch(fmt::format("{}: the image has {} voxels, prediction or label {}; crop them to the same box",
-                                      file.string(), to_string(extent), to_string(view.shape.extent)));
+      throw ShapeMismatch(
+          fmt::format("{}: the image has {} voxels, but prediction or label has {}; crop them to the same box",
+                      file.string(), to_string(extent), to_string(view.shape.extent)));
     }
   }
   if (z < 0 || z >= extent.z || extent.y < 1 || extent.x < 1) {
-    throw InvalidArgument(fmt::format("{}: slice {} of a volume of {}", file.string(), z, to_string(extent)));
+    throw InvalidArgument(
+        fmt::format("{}: slice {} is not inside a volume of {}", file.string(), z, to_string(extent)));
   }
   const index_t scale = (least_width + extent.x - 1) / extent.x;
   const index_t panel = extent.x * scale, height = extent.y * scale;

@@ -93,9 +93,9 @@ void require_writable(const path& file, const NamedTensor& tensor, std::set<std:
   }
   const std::size_t bytes = bytes_of(tensor.shape, tensor.type);
   if (bytes != tensor.bytes.size()) {
-    throw ShapeMismatch(fmt::format("{}: tensor '{}' of {} and shape ({}) takes {} bytes, {} were given", file.string(),
-                                    tensor.name, name_of(tensor.type), fmt::join(tensor.shape, ", "), bytes,
-                                    tensor.bytes.size()));
+    throw ShapeMismatch(fmt::format("{}: tensor '{}' of {} and shape ({}) takes {} bytes, but {} were given",
+                                    file.string(), tensor.name, name_of(tensor.type), fmt::join(tensor.shape, ", "),
+                                    bytes, tensor.bytes.size()));
   }
 }
 
@@ -165,9 +165,9 @@ class SafetensorsParser {
     split();
     const json header = parse_header();
     const auto metadata = header.find(metadata_name);
-    if (metadata == header.end() || !metadata->is_object()) fail(metadata_name, "missing or no object");
+    if (metadata == header.end() || !metadata->is_object()) fail(metadata_name, "missing or not an object");
     for (const auto& [key, value] : metadata->items()) {
-      if (!value.is_string()) fail(fmt::format("metadata '{}'", key), "no text");
+      if (!value.is_string()) fail(fmt::format("metadata '{}'", key), "not a text");
       file_.metadata_[key] = value.get<std::string>();
     }
     for (const auto& [name, entry] : header.items()) {
@@ -214,17 +214,17 @@ class SafetensorsParser {
     };
     try {
       auto header = json::parse(header_.begin(), header_.end(), check);
-      if (!header.is_object()) fail("header", "no JSON object");
+      if (!header.is_object()) fail("header", "not a JSON object");
       return header;
     } catch (const json::exception& error) {
-      fail("header", fmt::format("no valid JSON ({})", error.what()));
+      fail("header", fmt::format("not valid JSON ({})", error.what()));
     }
   }
 
   /// Returns a number of the header. It must be a whole number that fits index_t.
   index_t number(std::string_view field, const json& value) const {
     if (!value.is_number_unsigned() || !std::in_range<index_t>(value.get<std::uint64_t>())) {
-      fail(field, fmt::format("{} is no size", value.dump()));
+      fail(field, fmt::format("{} is not a size", value.dump()));
     }
     return value.get<index_t>();
   }
@@ -240,12 +240,12 @@ class SafetensorsParser {
     tensor.name = name;
     const json& dtype = entry["dtype"];
     const auto type = dtype.is_string() ? type_of(dtype.get_ref<const std::string&>()) : std::nullopt;
-    if (!type) fail(field + " dtype", fmt::format("{}, known are F32, F64, I64, U8", dtype.dump()));
+    if (!type) fail(field + " dtype", fmt::format("{} is unknown; known types are F32, F64, I64, U8", dtype.dump()));
     tensor.type = *type;
-    if (!entry["shape"].is_array()) fail(field + " shape", "no list");
+    if (!entry["shape"].is_array()) fail(field + " shape", "not a list");
     for (const auto& n : entry["shape"]) tensor.shape.push_back(number(field + " shape", n));
     const json& offsets = entry["data_offsets"];
-    if (!offsets.is_array() || offsets.size() != 2) fail(field + " data_offsets", "no pair");
+    if (!offsets.is_array() || offsets.size() != 2) fail(field + " data_offsets", "not a pair");
     const auto begin = static_cast<std::size_t>(number(field + " data_offsets", offsets[0]));
     const auto end = static_cast<std::size_t>(number(field + " data_offsets", offsets[1]));
     if (begin > end || end > data_.size()) {
@@ -258,7 +258,7 @@ class SafetensorsParser {
       fail(field + " shape", "more bytes than 2^63");
     }
     if (bytes != end - begin) {
-      fail(field + " shape", fmt::format("takes {} bytes, data_offsets give {}", bytes, end - begin));
+      fail(field + " shape", fmt::format("takes {} bytes, but data_offsets give {}", bytes, end - begin));
     }
     tensor.bytes = std::as_bytes(std::span(data_.substr(begin, bytes)));
     return tensor;
@@ -289,13 +289,13 @@ class SafetensorsParser {
     file_.digest_ = entry.mapped();
     const auto position = digest_position(header_, file_.digest_ + "\"");
     if (file_.digest_.size() != digest_digits || position == header_.npos) {
-      fail("metadata 'digest'", fmt::format("'{}' is no digest of {} digits", file_.digest_, digest_digits));
+      fail("metadata 'digest'", fmt::format("'{}' is not a digest of {} digits", file_.digest_, digest_digits));
     }
     const std::string zeros(digest_digits, '0');
     const std::array parts{header_.substr(0, position), std::string_view(zeros),
                            header_.substr(position + digest_digits), data_};
     if (const auto found = digest_of(parts); found != file_.digest_) {
-      fail("metadata 'digest'", fmt::format("{} noted, {} found", file_.digest_, found));
+      fail("metadata 'digest'", fmt::format("{} is stored, but the data have {}", file_.digest_, found));
     }
   }
 

@@ -92,7 +92,7 @@ class Reader {
     // 'm' disables memory mapping, because a file that shrinks while it is read would raise SIGBUS.
     tiff_.reset(TIFFOpenExt(file.c_str(), "rm", options.get()));
     if (!tiff_) {
-      throw FormatError(fmt::format("{}: no first page can be read; the file is damaged or holds no page{}",
+      throw FormatError(fmt::format("{}: the first page cannot be read; the file is damaged or has no page{}",
                                     file.string(), complaint_.suffix()));
     }
   }
@@ -175,7 +175,7 @@ class Reader {
       fail("photometric", "MinIsWhite (0 is white)", "invert the values and store them as MinIsBlack");
     }
     if (samples != 1) fail("samples per pixel", fmt::format("{} (colour or alpha)", samples), gray);
-    if (photometric != PHOTOMETRIC_MINISBLACK) fail("photometric", fmt::format("{} (no gray)", photometric), gray);
+    if (photometric != PHOTOMETRIC_MINISBLACK) fail("photometric", fmt::format("{} (not gray)", photometric), gray);
     format.bits = field<std::uint16_t>(TIFFTAG_BITSPERSAMPLE).value_or(1);
     format.sample_format = field<std::uint16_t>(TIFFTAG_SAMPLEFORMAT).value_or(SAMPLEFORMAT_UINT);
     const bool integer = format.sample_format == SAMPLEFORMAT_UINT || format.sample_format == SAMPLEFORMAT_INT;
@@ -228,7 +228,7 @@ class Reader {
                                &page) ||
         __builtin_add_overflow(least_size_, page / ratio, &least_size_) || least_size_ > file_size_) {
       fail("size",
-           fmt::format("{} x {} {} and the pages before cannot lie in a file of {} bytes", format_.height,
+           fmt::format("{} x {} {} and the pages before it do not fit into a file of {} bytes", format_.height,
                        format_.width, format_.element_type(), file_size_),
            "the file is truncated or damaged; write or copy it again");
     }
@@ -383,8 +383,8 @@ void write_tiff(const path& file, const View<const float>& volume, const WriteOp
   MemoryFile encoded;
   Complaint complaint;
   const auto fail = [&] {
-    throw IoError(
-        fmt::format("{}: encoding the TIFF failed; memory may be short{}", file.string(), complaint.suffix()));
+    throw IoError(fmt::format("{}: encoding the TIFF failed, perhaps because memory ran out{}", file.string(),
+                              complaint.suffix()));
   };
   const auto open_options = make_options(complaint);
   TiffHandle handle(TIFFClientOpenExt(file.c_str(), big ? "w8" : "w", &encoded, MemoryFile::read, MemoryFile::write,

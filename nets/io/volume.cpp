@@ -54,7 +54,7 @@ Format recognise(const std::filesystem::path& file) {
   if (!known || !S_ISREG(status.st_mode)) {
     ::close(fd);
     throw IoError(fmt::format("{}: is {}; name a TIFF or HDF5 file", file.string(),
-                              known && S_ISDIR(status.st_mode) ? "a directory" : "no regular file"));
+                              known && S_ISDIR(status.st_mode) ? "a directory" : "not a regular file"));
   }
   std::array<char, 8> head{};
   const auto got = ::pread(fd, head.data(), head.size(), 0);
@@ -86,7 +86,7 @@ namespace detail {
 void require_budget(const std::filesystem::path& file, const Extent3& extent, std::size_t max_bytes) {
   const auto too_large = [&](const std::string& bytes) {
     throw FormatError(
-        fmt::format("{}: {} voxels take {} bytes as float, at most {} are allowed; crop the volume or "
+        fmt::format("{}: {} voxels take {} bytes as float, but at most {} are allowed; crop the volume or "
                     "raise max_bytes",
                     file.string(), to_string(extent), bytes, max_bytes));
   };
@@ -143,7 +143,7 @@ Format check_name(const std::filesystem::path& file, index_t channels) {
   }
   if (format == Format::tiff && channels != 1) {
     throw InvalidArgument(
-        fmt::format("{}: a TIFF stack holds one channel, the volume has {}; write an HDF5 file (.h5) or "
+        fmt::format("{}: a TIFF stack holds one channel, but the volume has {}; write an HDF5 file (.h5) or "
                     "one TIFF per channel",
                     file.string(), channels));
   }
@@ -169,7 +169,7 @@ void check_writable(const std::filesystem::path& file, index_t channels) {
     throw IoError(fmt::format("{}: the folder {} does not exist; make it first", file.string(), folder.string()));
   }
   if (::access(folder.c_str(), W_OK) != 0) {
-    throw IoError(fmt::format("{}: the folder {} may not be written to: {}", file.string(), folder.string(),
+    throw IoError(fmt::format("{}: writing to the folder {} is not allowed: {}", file.string(), folder.string(),
                               std::strerror(errno)));
   }
   if (std::filesystem::is_directory(file)) {

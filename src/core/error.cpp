@@ -7,9 +7,10 @@
 namespace convolume {
 
 MemoryBudgetExceeded::MemoryBudgetExceeded(std::size_t asked, std::size_t held, std::size_t allowed)
-    : Error(fmt::format("memory budget exceeded: {} bytes asked, {} held, {} allowed; raise the budget or make the "
-                        "patch, batch or net smaller",
-                        asked, held, allowed)),
+    : Error(
+          fmt::format("memory budget exceeded: {} bytes requested, {} in use, {} allowed; raise the budget or make the "
+                      "patch, batch or net smaller",
+                      asked, held, allowed)),
       asked_(asked),
       held_(held),
       allowed_(allowed) {}

@@ -90,7 +90,8 @@ std::string read_file(const std::filesystem::path& file, std::size_t limit) {
   if (S_ISDIR(status.st_mode)) fail(file, "reading", EISDIR);
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size > limit) {
-    throw IoError(fmt::format("{}: {} bytes, at most {} expected; is it the right file?", file.string(), size, limit));
+    throw IoError(fmt::format("{}: the file has {} bytes, but at most {} are expected; check that it is the right file",
+                              file.string(), size, limit));
   }
   std::string text(size, '\0');
   std::size_t filled = 0;

@@ -126,7 +126,8 @@ ActivationKernels<T> kernels() {
 void require_slope(const Activation& act) {
   if (act.kind != Activation::Kind::leaky_relu || act.slope > 0) return;
   throw InvalidArgument(fmt::format(
-      "activation: the slope of leaky_relu is {} and has to be positive, or the sign of the input is lost", act.slope));
+      "activation: the slope of leaky_relu is {}; it must be positive, because otherwise the sign of the input is lost",
+      act.slope));
 }
 
 /// Activates a channel block with pad lanes. Works in pieces that are still in the L1 when their pad lanes are cleared.

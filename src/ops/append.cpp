@@ -11,13 +11,13 @@ namespace convolume::ops {
 void require_shape(std::string_view op, std::string_view what, const Shape5& found, const Shape5& wanted) {
   if (found == wanted) return;
   throw ShapeMismatch(
-      fmt::format("{}: the shape of {} is {} and has to be {}", op, what, to_string(found), to_string(wanted)));
+      fmt::format("{}: the shape of {} is {}, but it must be {}", op, what, to_string(found), to_string(wanted)));
 }
 
 void require_layout(std::string_view op, std::string_view what, Layout found, Layout wanted) {
   if (found == wanted) return;
-  throw ShapeMismatch(fmt::format("{}: the layout of {} is {} and has to be {}; convert it with append_copy", op, what,
-                                  name_of(found), name_of(wanted)));
+  throw ShapeMismatch(fmt::format("{}: the layout of {} is {}, but it must be {}; convert it with append_copy", op,
+                                  what, name_of(found), name_of(wanted)));
 }
 
 void require_data(std::string_view op, std::string_view what, bool bound, const Shape5& shape) {
@@ -29,7 +29,7 @@ void require_data(std::string_view op, std::string_view what, bool bound, const 
 
 void throw_not_dense(std::string_view op, std::string_view what, std::string_view remedy) {
   throw InvalidArgument(
-      fmt::format("{}: {} has strides that do not serve: it needs {}; copy it first", op, what, remedy));
+      fmt::format("{}: the strides of {} are not supported: it needs {}; copy it first", op, what, remedy));
 }
 
 Cut cut(const Shape5& shape, index_t block_channels, index_t elements) {

@@ -169,8 +169,8 @@ Ready append_slice(TaskGraph& graph, const Ready& ready, const ConstView<T>& sou
   require_rows(name, "target", target);
   require_shape(name, "target", target.shape, {source.shape.n, target.shape.c, source.shape.extent});
   if (first_channel < 0 || first_channel > source.shape.c - target.shape.c) {
-    throw ShapeMismatch(fmt::format("{}: the {} channels from channel {} are not inside the {} of the source", name,
-                                    target.shape.c, first_channel, source.shape.c));
+    throw ShapeMismatch(fmt::format("{}: {} channels from channel {} on are not inside the {} channels of the source",
+                                    name, target.shape.c, first_channel, source.shape.c));
   }
   return append_gather<T>(graph, std::span(&ready, 1), {{source, -first_channel}}, target, target_ready, add, name);
 }

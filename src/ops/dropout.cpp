@@ -163,9 +163,9 @@ Ready append(TaskGraph& graph, const Ready& ready, const View<const T>& from, co
   require_dense(name, "the output", to);
   require_like(name, "the output", to, from);
   if (!(rate >= 0 && rate < 1)) {
-    throw InvalidArgument(fmt::format("{}: the rate is {} and has to be in [0, 1)", name, rate));
+    throw InvalidArgument(fmt::format("{}: the rate is {}; it must be in [0, 1)", name, rate));
   }
-  if (key == nullptr) throw InvalidArgument(fmt::format("{}: there is no random key", name));
+  if (key == nullptr) throw InvalidArgument(fmt::format("{}: the random key is missing; pass one", name));
   const Cut parts = cut(to);
   const index_t voxels = to.shape.extent.volume(), plane = to.shape.extent.y * to.shape.extent.x;
   auto tasks = append_parts(graph, parts, name, bytes_of<T>(4), same_part(ready, from, to), [=](const Part& part) {

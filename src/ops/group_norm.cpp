@@ -79,10 +79,11 @@ void require_norm(const Shape5& shape, const GroupNorm& norm, const NormStatisti
     throw ShapeMismatch(fmt::format("group_norm: {} groups do not divide {} channels", norm.groups, shape.c));
   }
   if (!(norm.epsilon >= 0)) {
-    throw InvalidArgument(fmt::format("group_norm: epsilon is {} and must not be negative", norm.epsilon));
+    throw InvalidArgument(fmt::format("group_norm: epsilon is {}; it must not be negative", norm.epsilon));
   }
   if (statistics.mean == nullptr || statistics.rstd == nullptr) {
-    throw InvalidArgument("group_norm: there is no place for the statistics, one mean and rstd per sample and group");
+    throw InvalidArgument(
+        "group_norm: the memory for statistics is missing; pass one mean and rstd per sample and group");
   }
 }
 

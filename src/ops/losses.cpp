@@ -232,7 +232,7 @@ class Loss {
       if (!(value >= 0 && value < static_cast<T>(channels_)) || value != std::floor(value)) {
         const index_t voxel = at.first + i, x = on_.target.shape.extent.x;
         throw InvalidArgument(fmt::format(
-            "softmax_cross_entropy: the target of sample {} at voxel ({}, {}, {}) is {}, which is no class index in "
+            "softmax_cross_entropy: the target of sample {} at voxel ({}, {}, {}) is {}, which is not a class index in "
             "[0, {}); mask the voxel out or correct the labels",
             n, voxel / plane_, voxel % plane_ / x, voxel % x, value, channels_));
       }
@@ -286,10 +286,11 @@ void validate(const LossOptions& options, const LossBindings<T>& bindings) {
     require("mask", bindings.mask);
     require_shape(name, "mask", bindings.mask.shape, one_channel);
   }
-  if (bindings.loss == nullptr) throw InvalidArgument(fmt::format("{}: there is no place for the loss", name));
+  if (bindings.loss == nullptr)
+    throw InvalidArgument(fmt::format("{}: loss has no data: bind memory for the loss to it", name));
   if (!(options.positive_weight > 0) || !(options.smooth >= 0)) {
     throw InvalidArgument(
-        fmt::format("{}: positive_weight is {} and has to be positive, smooth is {} and must not be "
+        fmt::format("{}: positive_weight is {} and must be positive; smooth is {} and must not be "
                     "negative",
                     name, options.positive_weight, options.smooth));
   }

@@ -30,9 +30,8 @@ Extent3 pooled_extent(const Extent3& input, const MaxPool& pool) {
   Extent3 output;
   for (int axis = 0; axis < 3; ++axis) {
     if (pool.window[axis] < 1 || pool.stride[axis] < 1 || pool.dilation[axis] < 1) {
-      throw InvalidArgument(
-          fmt::format("max_pool: window {}, stride {} and dilation {} have to be positive on every axis",
-                      to_string(pool.window), to_string(pool.stride), to_string(pool.dilation)));
+      throw InvalidArgument(fmt::format("max_pool: window {}, stride {} and dilation {} must be positive on every axis",
+                                        to_string(pool.window), to_string(pool.stride), to_string(pool.dilation)));
     }
     if (pool.window[axis] > max_window) break;
     index_t reach = 0;

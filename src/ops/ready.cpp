@@ -12,7 +12,7 @@ Ready::Ready(std::vector<TaskId> tasks, std::int64_t channel_blocks, std::int64_
   const auto cells = channel_blocks * slabs;
   if (channel_blocks < 1 || slabs < 1 || channels < 1 || planes < 1 ||
       static_cast<std::int64_t>(tasks.size()) % cells != 0) {
-    throw InvalidArgument("Ready: the tasks do not fill a grid of samples x channel blocks x slabs");
+    throw InvalidArgument("Ready: the tasks do not fill a grid of samples x channel blocks x Z ranges");
   }
   grids_.push_back({std::move(tasks), channel_blocks, slabs, channels, planes});
 }

@@ -143,7 +143,7 @@ Shape5 upsampled(const Shape5& shape, const Extent3& factor) {
   Shape5 result = shape;
   for (int axis = 0; axis < 3; ++axis) {
     if (factor[axis] < 1) {
-      throw InvalidArgument(fmt::format("upsample: the factor is {} and has to be positive", to_string(factor)));
+      throw InvalidArgument(fmt::format("upsample: the factor is {}; it must be positive", to_string(factor)));
     }
     result.extent[axis] = checked_mul(shape.extent[axis], factor[axis], "upsampled extent");
   }

@@ -63,7 +63,8 @@ void ConvProblem::validate() const {
   }
   if (epilogue.activation.kind == Activation::Kind::leaky_relu && !(epilogue.activation.slope > 0)) {
     throw InvalidArgument(
-        fmt::format("convolution: leaky_relu slope is {}; a fused one must be positive", epilogue.activation.slope));
+        fmt::format("convolution: leaky_relu slope is {}; the slope of a fused activation must be positive",
+                    epilogue.activation.slope));
   }
   static_cast<void>(x_shape().elements());
   static_cast<void>(y_shape().elements());

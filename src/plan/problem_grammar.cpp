@@ -36,12 +36,12 @@ Tokens tokenize(std::string_view text) {
     const auto result = std::from_chars(text.data() + end, text.data() + text.size(), value);
     if (name.empty() || !known(name) || result.ec != std::errc()) {
       throw InvalidArgument(
-          fmt::format("problem '{}': '{}' at position {} is no token of the benchdnn grammar (mb g ic "
+          fmt::format("problem '{}': '{}' at position {} is not a token of the benchdnn grammar (mb g ic "
                       "oc, and i o k s p d each with d h w, each followed by a number)",
                       text, text.substr(at, 8), at));
     }
     if (!tokens.emplace(name, value).second) {
-      throw InvalidArgument(fmt::format("problem '{}': '{}' stands twice", text, name));
+      throw InvalidArgument(fmt::format("problem '{}': '{}' is given twice; give it once", text, name));
     }
     at = static_cast<std::size_t>(result.ptr - text.data());
   }
@@ -130,8 +130,9 @@ ConvProblem parse_problem(std::string_view text) {
       if (out[axis] == 0 && !tokens.contains(std::string{'o', axes[static_cast<std::size_t>(axis)]})) continue;
       const index_t behind = (out[axis] - 1) * p.stride[axis] + span[axis] - p.input[axis] - p.pad_before[axis];
       if (behind <= -p.stride[axis]) {
-        throw InvalidArgument(fmt::format("problem '{}': output {} along axis {} is smaller than the input gives", text,
-                                          out[axis], axes[static_cast<std::size_t>(axis)]));
+        throw InvalidArgument(
+            fmt::format("problem '{}': output {} along axis {} is smaller than input, kernel and stride give", text,
+                        out[axis], axes[static_cast<std::size_t>(axis)]));
       }
       p.pad_after[axis] = std::max<index_t>(0, behind);
     }

@@ -496,7 +496,7 @@ TiledWay tiled_way(const ConvProblem& problem, Direction direction, bool shared,
                     to_string(tile), to_string(model.kernel()), extents.back()));
   }
   if (group < 1 || group > groups.back()) {
-    throw InvalidArgument(fmt::format("{} tiles in a group: give 1 to {}", group, groups.back()));
+    throw InvalidArgument(fmt::format("{} tiles in a group; use 1 to {}", group, groups.back()));
   }
   return model.way(tile, group);
 }

@@ -55,7 +55,7 @@ TEST_CASE("a descriptor that makes no sense names its token") {
   CHECK_THROWS_WITH(parse_problem("ic1id9oc1"), Catch::Contains("'kd'"));
   CHECK_THROWS_WITH(parse_problem("id9oc1kd3"), Catch::Contains("'ic' is missing"));
   CHECK_THROWS_WITH(parse_problem("ic1id9oc1kd3zz4"), Catch::Contains("zz4"));
-  CHECK_THROWS_WITH(parse_problem("ic1ic2id9oc1kd3"), Catch::Contains("stands twice"));
+  CHECK_THROWS_WITH(parse_problem("ic1ic2id9oc1kd3"), Catch::Contains("given twice"));
   CHECK_THROWS_WITH(parse_problem("ic1id2oc1kd3"), Catch::Contains("spans 3 voxels"));
   CHECK_THROWS_WITH(parse_problem("g3ic4id9oc6kd3"), Catch::Contains("groups is 3"));
 }

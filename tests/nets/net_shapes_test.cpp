@@ -364,7 +364,7 @@ TEST_CASE("shapes that do not work out are refused by line and node", "[net_shap
   refuses("a conv out_channels=4 kernel=1\nb conv out_channels=3 kernel=1 groups=2", 9, {"'b'"});
   refuses("a max_pool window=[5,1,1]", 4, {"'a'"});
   refuses("a max_pool window=[4,8,9] stride=1", 4, {"'a'"});
-  refuses("a crop before=[2,0,0] after=[2,0,0]", 4, {"'a'", "nothing is left"});
+  refuses("a crop before=[2,0,0] after=[2,0,0]", 4, {"'a'", "leaves nothing"});
   refuses("a conv out_channels=4 kernel=1\nb group_norm groups=3", 9, {"'b'", "3 groups", "4 channels"});
   refuses("a conv out_channels=2 kernel=1\nb add from=['a','input']", 9, {"'b'", "2 and 1 channels"});
   refuses("a max_pool window=[1,1,2]\nb concat from=['a','input']", 8, {"'b'", "resolution along x"});

@@ -225,7 +225,7 @@ TEST_CASE("activation tasks refuse what does not fit", "[ops]") {
   Tensor<float> blocked(x.shape(), Layout::blocked);
   REQUIRE_THROWS_AS(append_activation_forward(graph, {}, x.view(), blocked.view(), {}), ShapeMismatch);
   REQUIRE_THROWS_WITH(append_activation_backward(graph, {}, x.view(), blocked.view(), x.view(), {}, false),
-                      Catch::Contains("layout of dy is blocked and has to be plain"));
+                      Catch::Contains("layout of dy is blocked, but it must be plain"));
   View<float> rows = x.view();
   rows.stride[3] = 3;
   REQUIRE_THROWS_AS(append_activation_forward(graph, {}, x.view(), rows, {}), InvalidArgument);

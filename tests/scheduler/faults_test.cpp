@@ -194,7 +194,7 @@ TEST_CASE("a graph that runs already refuses to run") {
   TaskGraph graph;
   graph.add({.name = "again"}, [&] { graph.run(scheduler); });
   CHECK_THROWS_AS(graph.run(scheduler), InvalidArgument);
-  CHECK_THROWS_WITH(graph.run(scheduler), Catch::Contains("while it runs already"));
+  CHECK_THROWS_WITH(graph.run(scheduler), Catch::Contains("while the graph is running"));
 }
 
 TEST_CASE("a graph runs on one scheduler after the other, grows in between, and outlives them") {

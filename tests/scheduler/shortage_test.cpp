@@ -159,9 +159,9 @@ TEST_CASE("runs allocate nothing of ours after the first one") {
 TEST_CASE("a scheduler of more threads than the system starts is refused, and one of fewer works") {
   for (const int allowed : {0, 1, 5}) {
     threads_left = allowed;
-    CHECK_THROWS_WITH(Scheduler(400), Catch::Contains("400 threads asked") &&
-                                          Catch::Contains("more than " + std::to_string(allowed) + " beside") &&
-                                          Catch::Contains("ask for fewer"));
+    CHECK_THROWS_WITH(Scheduler(400), Catch::Contains("400 threads requested") &&
+                                          Catch::Contains("starts only " + std::to_string(allowed) + " besides") &&
+                                          Catch::Contains("request fewer"));
     threads_left = INT_MAX;
   }
   Scheduler scheduler(2);

@@ -100,7 +100,7 @@ TEST_CASE("a dataset is chosen by name, or because it is the only volume", "[io]
   const auto missing = refusal(directory, file, {.dataset = "/nothing"});
   CHECK(contains(missing, "dataset /nothing: name: not in the file"));
   CHECK(contains(missing, "/group/raw"));
-  CHECK(contains(refusal(directory, file, {.dataset = "/group"}), "no dataset but a group"));
+  CHECK(contains(refusal(directory, file, {.dataset = "/group"}), "a group or type"));
   CHECK(contains(refusal(directory, file, {.dataset = "/plane"}), "rank: 2"));
   File(file).add("/plane", H5T_STD_U8LE, {4, 4});
   CHECK(contains(refusal(directory, file), "no 3-D dataset"));
