@@ -148,20 +148,10 @@ class Verifier {
     PlannedConvolution convolution(one.problem, inputs, {.conv = o_.conv(one.engine), .threads = o_.threads});
     for (const Direction direction : o_.directions) {
       std::string wrong;
-<<<<<<< HEAD
       try {
         wrong = run_and_compare(one, numbers, direction, convolution, expected);
       } catch (const std::exception& error) {
         wrong = fmt::format("exception: {}", error.what());
-=======
-      for (const Output output : outputs_of(direction)) {
-        ConvTensor got(one.problem.type, shape_of(one.problem, output));
-        convolution.read(output, got);
-        if (wrong.empty()) wrong = compare(one, numbers, output, got, expected.of(output));
-        if (wrong.empty() && !convolution.clean_padding(output)) {
-          wrong = fmt::format("{}: pad lanes are not zero", name_of(output));
-        }
->>>>>>> words-e
       }
       if (wrong.empty()) {
         ++passed_;
@@ -171,7 +161,6 @@ class Verifier {
     }
   }
 
-<<<<<<< HEAD
   /// Executes one direction and returns what is wrong with its results, or an empty string.
   std::string run_and_compare(const Case& one, Numbers numbers, Direction direction, PlannedConvolution& convolution,
                               Expected& expected) {
@@ -183,16 +172,13 @@ class Verifier {
       std::string wrong = compare(one, numbers, output, got, expected.of(output));
       if (!wrong.empty()) return wrong;
       if (!convolution.clean_padding(output)) {
-        return fmt::format("{}: lanes behind the last channel are not zero", name_of(output));
+        return fmt::format("{}: pad lanes are not zero", name_of(output));
       }
     }
     return {};
   }
 
-  /// What is wrong, or nothing.
-=======
   /// Returns what is wrong, or an empty string.
->>>>>>> words-e
   std::string compare(const Case& one, Numbers numbers, Output output, const ConvTensor& got,
                       const ConvTensor& wanted) {
     if (numbers == Numbers::random) {

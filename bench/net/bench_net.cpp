@@ -215,7 +215,6 @@ int run_net(int argc, char** argv) {
       ->option_text("FILE ...");
   app.add_option("--set", options.overrides, "table.key=value replaces a value of each description; may be repeated")
       ->option_text("KEY=VALUE ...");
-<<<<<<< HEAD
   app.add_option(
          "--engine", options.engines,
          "Engine of the convolutions: automatic, fft_tiled, fft_volume, direct, reference or onednn (if the "
@@ -224,13 +223,7 @@ int run_net(int argc, char** argv) {
       ->delimiter(',')
       ->transform(CLI::CheckedTransformer(engine_names()))
       ->option_text("NAMES [automatic; fft_volume with --side-by-side and no peers]");
-  app.add_option("--threads", options.threads, "Workers; 0 is one for each physical core")
-=======
-  app.add_option("--engine", options.engine, "automatic, fft_tiled, fft_volume, direct or reference")
-      ->check(CLI::IsMember({"automatic", "fft_tiled", "fft_volume", "direct", "reference"}))
-      ->option_text("NAME [automatic; fft_volume with --side-by-side and no peers]");
   app.add_option("--threads", options.threads, "Threads; 0 means one per physical core")
->>>>>>> words-e
       ->check(CLI::Range(0, 1024))
       ->option_text("NUMBER [0]");
   const std::map<std::string, nets::MemoryMode> modes{

@@ -13,13 +13,8 @@ namespace {
 
 constexpr double gib = 1u << 30;
 
-<<<<<<< HEAD
-/// Bytes that a call holds at most, by the plans of the net: an estimate to choose an extent by.
-double estimated_bytes(const nets::NetSpec& spec, Engine engine, bool cache, Work work) {
-=======
 /// Returns the estimated peak bytes of a call, from the plans of the net. It serves to select an extent.
-double estimated_bytes(const nets::NetSpec& spec, const NetContestOptions& o, bool cache, Work work) {
->>>>>>> words-e
+double estimated_bytes(const nets::NetSpec& spec, Engine engine, bool cache, Work work) {
   const bool training = work == Work::training;
   const nets::NetShapes shapes = nets::infer_shapes(spec, spec.patch);
   double kept = 0, transient = 0;

@@ -303,13 +303,8 @@ class NetContest {
     return all;
   }
 
-<<<<<<< HEAD
-  /// All contestants train the same net on the same patches. With one engine and one backend neither caching nor memory
-  /// changes a bit; engines and backends round differently.
-=======
-  /// Checks that all competitors trained the same net on the same patches. With one backend, neither caching nor the
-  /// memory mode may change any bit. Different backends round differently.
->>>>>>> words-e
+  /// Checks that all competitors trained the same net on the same patches. With one engine and one backend, neither
+  /// caching nor the memory mode may change any bit. Different engines and backends round differently.
   void check_losses() const {
     const OurNet& front = *ours_.front();
     for (const auto& one : ours_) {
