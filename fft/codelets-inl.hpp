@@ -13,20 +13,15 @@
 
 #include "hwy/highway.h"
 
+#include "core/simd/unroll-inl.hpp"
 #include "fft/root_of_unity.hpp"
-
-// For lambdas in unrolled loops: they are compiled for the target of the enclosing function and are always inlined.
-#ifndef CONVOLUME_ALWAYS_INLINE
-#define CONVOLUME_ALWAYS_INLINE HWY_ATTR __attribute__((always_inline))
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace convolume::fft {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-/// Locality argument of __builtin_prefetch: prefetched data goes into the L2 and does not displace what the L1 holds.
-inline constexpr int into_l2 = 2;
+using simd::HWY_NAMESPACE::into_l2;
+using simd::HWY_NAMESPACE::Unroll;
 
 /// Complex numbers, one per lane.
 template <class V>
@@ -59,16 +54,6 @@ HWY_INLINE Complex<V> AddI(const Complex<V>& a, const Complex<V>& b) {
 template <class V>
 HWY_INLINE Complex<V> Multiply(const Complex<V>& a, const V re, const V im) {
   return {hn::NegMulAdd(a.im, im, hn::Mul(a.re, re)), hn::MulAdd(a.im, re, hn::Mul(a.re, im))};
-}
-
-/// Calls f with the constants 0 .. N-1, so that the arrays that f indexes stay in registers.
-template <class F, std::size_t... I>
-HWY_INLINE void UnrollImpl(const F& f, std::index_sequence<I...>) {
-  (f(std::integral_constant<int, static_cast<int>(I)>{}), ...);
-}
-template <int N, class F>
-HWY_INLINE void Unroll(const F& f) {
-  UnrollImpl(f, std::make_index_sequence<static_cast<std::size_t>(N)>{});
 }
 
 /// Returns exp(-2 pi i K / N) * a. Multiplications by 1, -1, i and -i are left out.

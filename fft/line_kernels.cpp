@@ -9,13 +9,16 @@
 #include "hwy/highway.h"
 
 #include "convolume/cpu.hpp"
+#include "core/simd/rows-inl.hpp"
 #include "fft/codelets-inl.hpp"
 #include "fft/halfcomplex-inl.hpp"
-#include "fft/rows-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convolume::fft {
 namespace HWY_NAMESPACE {
+
+using simd::HWY_NAMESPACE::LoadRows;
+using simd::HWY_NAMESPACE::StoreRows;
 namespace {
 
 /// Number of outputs of a prime radix that are summed at the same time: as many as the registers hold.

@@ -9,7 +9,7 @@
 #include "hwy/highway.h"
 
 #include "convolume/tensor.hpp"
-#include "fft/complex-inl.hpp"
+#include "core/simd/complex_pairs-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convolume::fft {
@@ -48,7 +48,7 @@ HWY_INLINE void Combine(const T* const* x, const T* c, index_t terms, index_t i,
     }
   }
   for (int v = 0; v < vectors; ++v) {
-    const auto swapped = SwapPairs(d, crossed[v]);
+    const auto swapped = simd::HWY_NAMESPACE::SwapPairs(d, crossed[v]);
     store(hn::OddEven(hn::Add(direct[v], swapped), hn::Sub(direct[v], swapped)), i + v * lanes);
   }
 }

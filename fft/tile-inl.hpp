@@ -17,12 +17,17 @@
 
 #include <algorithm>
 
-#include "fft/rows-inl.hpp"
+#include "core/simd/rows-inl.hpp"
+#include "fft/codelets-inl.hpp"
 #include "fft/tile_plan.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convolume::fft {
 namespace HWY_NAMESPACE {
+
+using simd::HWY_NAMESPACE::CopyStepped;
+using simd::HWY_NAMESPACE::LoadRows;
+using simd::HWY_NAMESPACE::StoreRows;
 
 /// Rows of a plane; steps in elements. Voxels from `points` on and rows from `rows` on are zero. If rows are
 /// transformed in pairs, `points` is the whole row.
@@ -331,7 +336,7 @@ class PlainStore {
 };
 
 }  // namespace HWY_NAMESPACE
-}  // namespace convolume::fft
+}  // namespace HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // per-target include guard

@@ -23,25 +23,6 @@ constexpr int not_a_number = 0xFF;  // in every byte: NaN as float and as double
 
 }  // namespace
 
-const char* name_of(MemoryMode mode) noexcept {
-  switch (mode) {
-    case MemoryMode::arena:
-      return "arena";
-    case MemoryMode::slab:
-      return "slab";
-    case MemoryMode::apart:
-      return "apart";
-  }
-  return "unknown";
-}
-
-MemoryMode memory_mode_of(const std::string& name) {
-  for (const MemoryMode mode : {MemoryMode::arena, MemoryMode::slab, MemoryMode::apart}) {
-    if (name == name_of(mode)) return mode;
-  }
-  throw InvalidArgument(fmt::format("memory '{}' is unknown; use arena, slab or apart", name));
-}
-
 Lifetimes::Lifetimes(MemoryMode mode, std::pmr::memory_resource* memory, bool poison)
     : mode_(mode), memory_(memory), poison_(poison) {}
 
@@ -54,7 +35,7 @@ Lifetimes::~Lifetimes() {
 
 Lifetimes::Buffer Lifetimes::add(std::size_t bytes) {
   held_.push_back({.bytes = bytes});
-  if (mode_ == MemoryMode::apart) take(held_.back());
+  if (mode_ == MemoryMode::separate) take(held_.back());
   return held_.size() - 1;
 }
 

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "convolume/conv.hpp"
-#include "convolume/nets.hpp"
 #include "convolume/ready.hpp"
 #include "convolume/scheduler.hpp"
 #include "convolume/tensor.hpp"
+#include "nets/memory_mode.hpp"
 
 namespace convolume::nets {
 
@@ -43,7 +43,7 @@ class Lifetimes {
   Lifetimes& operator=(const Lifetimes&) = delete;
 
   /// Returns whether graphs are appended twice, first as a draft.
-  bool planned() const { return mode_ != MemoryMode::apart; }
+  bool planned() const { return mode_ != MemoryMode::separate; }
   Buffer add(std::size_t bytes);
   /// Adds the cache of a plan, which must outlive this object. In mode `apart` (separate) it allocates its own memory.
   Buffer add(Spectra& spectra, bool lasting = false);

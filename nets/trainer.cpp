@@ -158,7 +158,7 @@ void Trainer::append_gradient_norm(TaskGraph& graph, const ParameterReady& gradi
 /// those of this iteration.
 std::string Trainer::not_finite() try {
   NetworkOptions options = options_;
-  options.memory_mode = MemoryMode::apart;
+  options.memory_mode = MemoryMode::separate;
   options.tune_on = nullptr;
   options.tuned = tuned_choices(numerics());
   Network again(spec_, spec_.patch, parameters_, options, memory_);

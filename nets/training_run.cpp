@@ -90,7 +90,6 @@ class TrainingRun {
                            .memory_budget = options.memory_budget,
                            .fft = options.fft,
                            .cache_spectra = options.cache_spectra};
-    network.memory_mode = options.memory_mode;
     if (header) {
       network.tuned = recorded_choices(*header);
     } else if (options.tune) {
@@ -198,9 +197,8 @@ class TrainingRun {
       if (!predictor) {
         predictor = std::make_shared<Predictor>(
             spec_, trainer_->parameters(), volume.image.shape().extent,
-            PredictorOptions{
-                .engine = o_.engine, .memory_budget = o_.memory_budget, .fft = o_.fft, .memory_mode = o_.memory_mode},
-            scheduler_, &memory_);
+            PredictorOptions{.engine = o_.engine, .memory_budget = o_.memory_budget, .fft = o_.fft}, scheduler_,
+            &memory_);
       }
       predictors_.push_back(std::move(predictor));
     }

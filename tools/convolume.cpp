@@ -100,12 +100,6 @@ struct TrainCommand {
     app.add_option("--memory-budget", budget_mib, "MiB that cached spectra may hold")
         ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30))
         ->capture_default_str();
-    app.add_option_function<std::string>(
-           "--memory", [this](const std::string& name) { options.memory_mode = nets::memory_mode_of(name); },
-           "Memory mode of tensors and spectra: arena (planned by lifetimes), slab (allocated and freed by tasks) or "
-           "apart (separate, for the whole run); the results are the same")
-        ->check(CLI::IsMember({"arena", "slab", "apart"}))
-        ->default_str("arena");
     app.add_option("--scratch-budget", scratch_mib,
                    "MiB of scratch that running tasks may hold together; further tasks wait; 0 means no limit")
         ->check(CLI::Range(std::size_t{0}, std::size_t{1} << 30))

@@ -236,7 +236,7 @@ void add_options(CLI::App& app, Flags& flags) {
   app.add_option("--threads", o.threads, "Threads; 0 means one per physical core")
       ->check(CLI::Range(0, 1024))
       ->option_text("NUMBER [0]");
-  app.add_option("--memory", o.memory_gib, "GiB that cached spectra may hold; 0 means no limit")
+  app.add_option("--memory-budget", o.memory_gib, "GiB that cached spectra may hold; 0 means no limit")
       ->check(CLI::Range(0.0, 1048576.0))
       ->option_text("NUMBER [8]");
 }

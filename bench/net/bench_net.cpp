@@ -227,11 +227,10 @@ int run_net(int argc, char** argv) {
       ->check(CLI::Range(0, 1024))
       ->option_text("NUMBER [0]");
   const std::map<std::string, nets::MemoryMode> modes{
-      {"arena", nets::MemoryMode::arena}, {"slab", nets::MemoryMode::slab}, {"apart", nets::MemoryMode::apart}};
-  app.add_option(
-         "--memory", options.contest.memory,
-         "Memory mode of tensors and spectra: arena, slab or apart (separate); with --side-by-side also several, "
-         "separated by commas")
+      {"arena", nets::MemoryMode::arena}, {"slab", nets::MemoryMode::slab}, {"separate", nets::MemoryMode::separate}};
+  app.add_option("--memory-mode", options.contest.memory,
+                 "Memory mode of tensors and spectra: arena, slab or separate; with --side-by-side also several, "
+                 "separated by commas")
       ->delimiter(',')
       ->transform(CLI::CheckedTransformer(modes))
       ->option_text("NAMES [arena]");

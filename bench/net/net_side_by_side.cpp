@@ -286,7 +286,7 @@ class NetContest {
                 fmt::format("time without over with caching, {}", name_of(way.backend)));
       }
       if (way.memory == nets::MemoryMode::arena) {
-        for (const auto memory : {nets::MemoryMode::slab, nets::MemoryMode::apart}) {
+        for (const auto memory : {nets::MemoryMode::slab, nets::MemoryMode::separate}) {
           compare(*one, with(&Way::memory, memory),
                   fmt::format("time of {} over arena, {}{}", name_of(memory), name_of(way.backend), checks_of(way)));
         }

@@ -126,7 +126,6 @@ struct ForwardBindings {
   ConstTensorView bias{};
   TensorView y{};
   Spectra* x_hat = nullptr;   ///< optional; filled if the engine caches spectra of x
-  bool x_hat_filled = false;  ///< x_hat already holds the spectra of this x, so it is only read
 };
 
 /// Tensors of a backward pass. Each of dx, dw and dbias may be absent. `x` is needed for dw. `y` is needed if an

@@ -22,16 +22,6 @@ struct Scores {
   std::int64_t voxels = 0, positives = 0;
 };
 
-/// Where the tensors and spectra of a net are stored. The mode does not change results.
-enum class MemoryMode {
-  arena,  ///< in one memory arena, planned by their lifetimes
-  slab,   ///< allocated and freed by tasks during a run (Zlateski, Lee and Seung, "ZNN", 2016, section VII)
-  apart,  ///< separate: each in its own memory, for the whole life of the net
-};
-CONVOLUME_API const char* name_of(MemoryMode mode) noexcept;
-/// Returns the mode of a name. Throws InvalidArgument for an unknown name.
-CONVOLUME_API MemoryMode memory_mode_of(const std::string& name);
-
 /// The state of a training run after an iteration.
 struct TrainProgress {
   std::int64_t iteration = 0, total = 0;
@@ -55,7 +45,6 @@ struct TrainOptions {
   std::size_t scratch_budget = 0;                    ///< see SchedulerOptions
   fft::Options fft{};                                ///< FFT backend; part of the numerics record
   bool cache_spectra = true;                         ///< see ConvOptions
-  MemoryMode memory_mode = MemoryMode::arena;        ///< does not change results
   /// Measures the convolution choices (ConvPlan::tune) instead of using the cost model. The choices become part of the
   /// run's numerics record. A resumed run uses the recorded choices without measuring, with or without this option.
   bool tune = false;

@@ -142,13 +142,11 @@ ForwardArguments ConvPlan::Impl::arguments(const ForwardBindings& b, std::pmr::m
     }
   }
   if (b.x_hat != nullptr) check_geometry("x_hat", geometry_of(*b.x_hat), x_geometry);
-  if (b.x_hat_filled && b.x_hat == nullptr) throw InvalidArgument("convolution: x_hat_filled needs an x_hat");
   return {.x = b.x,
           .bias = b.bias,
           .y = b.y,
           .w = b.w.impl(),
           .x_hat = b.x_hat != nullptr ? b.x_hat->impl() : nullptr,
-          .x_hat_filled = b.x_hat_filled,
           .memory = memory,
           .workspace = workspace};
 }
@@ -185,7 +183,7 @@ BackwardArguments ConvPlan::Impl::arguments(const BackwardBindings& b, std::pmr:
 Ready ConvPlan::Impl::append(TaskGraph& graph, const ConvReady& ready,
                              std::shared_ptr<const ForwardArguments> a) const {
   Ready done = engine->append_forward(graph, ready, a);
-  if (a->x_hat != nullptr && !a->x_hat_filled) {
+  if (a->x_hat != nullptr) {
     graph.add(
         {.name = "input spectra are new"}, [a] { raise_version(*a->x_hat); }, done.tasks());
   }
@@ -294,7 +292,7 @@ Spectra ConvPlan::gradient_spectra(std::pmr::memory_resource* memory) const {
 void ConvPlan::forward(const Execution& run, const ForwardBindings& b) const {
   const auto arguments = impl_->arguments(b, run.memory);
   if (b.w.version() == 0) throw StaleCache("convolution forward: w was never prepared; call prepare first");
-  const unsigned shape = (b.x_hat != nullptr ? 1u : 0u) | (b.x_hat_filled ? 2u : 0u);
+  const unsigned shape = b.x_hat != nullptr ? 1 : 0;
   auto call = impl_->forward_calls.take(shape, run.memory);
   if (!call) {
     call = std::make_unique<Call<ForwardArguments>>();

@@ -25,7 +25,6 @@ struct ForwardArguments {
   TensorView y;
   const PreparedWeights::Impl* w = nullptr;
   Spectra::Impl* x_hat = nullptr;
-  bool x_hat_filled = false;
   std::pmr::memory_resource* memory = nullptr;
   Workspace* workspace = nullptr;  ///< null, or looked at while tasks are appended
 };

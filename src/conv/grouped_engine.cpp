@@ -115,7 +115,6 @@ ForwardArguments GroupedEngine::group(const ForwardArguments& a, index_t g) cons
           .y = channels_of(a.y, g * out, out),
           .w = group_of(a.w, g),
           .x_hat = group_of(a.x_hat, g),
-          .x_hat_filled = a.x_hat_filled,
           .memory = a.memory,
           .workspace = a.workspace};
 }

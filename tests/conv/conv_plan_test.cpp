@@ -135,15 +135,14 @@ TEST_CASE("plans that read the same x share its spectra") {
   a.plan.forward(run, {.x = a.x, .w = wa, .bias = a.bias, .y = a.y, .x_hat = &x_hat});
   const auto before = b.plan.transforms().input;
   const auto wb = b.plan.prepare(run, b.w);
-  auto y = test::poisoned<float>(p.y_shape());
-  b.plan.forward(run, {.x = a.x, .w = wb, .bias = b.bias, .y = y, .x_hat = &x_hat, .x_hat_filled = true});
+  auto dw = test::poisoned<float>(p.w_shape());
+  b.plan.backward(run, {.x = a.x, .y = b.y, .dy = b.dy, .w = wb, .x_hat = &x_hat, .dw = dw});
   CHECK(b.plan.transforms().input == before);
-  CHECK(test::same_bits(y, b.y));
+  CHECK(test::same_bits(dw, b.dw));
 #ifndef NDEBUG
   a.x.data()[5] += 1;
-  CHECK_THROWS_AS(
-      b.plan.forward(run, {.x = a.x, .w = wb, .bias = b.bias, .y = y, .x_hat = &x_hat, .x_hat_filled = true}),
-      StaleCache);
+  CHECK_THROWS_AS(b.plan.backward(run, {.x = a.x, .y = b.y, .dy = b.dy, .w = wb, .x_hat = &x_hat, .dw = dw}),
+                  StaleCache);
 #endif
 }
 
@@ -365,8 +364,7 @@ TEST_CASE("a cache that holds nothing is an error, however it came to that") {
   x_hat.release();
   CHECK_THROWS_AS(c.plan.backward(run, {.x = c.x, .dy = c.dy, .w = prepared, .x_hat = &x_hat, .dw = c.dw}), StaleCache);
   auto empty = c.plan.input_spectra(&c.memory);
-  CHECK_THROWS_AS(c.plan.forward(run, {.x = c.x, .w = prepared, .y = c.y, .x_hat = &empty, .x_hat_filled = true}),
-                  StaleCache);
+  CHECK_THROWS_AS(c.plan.backward(run, {.x = c.x, .dy = c.dy, .w = prepared, .x_hat = &empty, .dw = c.dw}), StaleCache);
   const auto unprepared = c.plan.prepared_weights(&c.memory);
   TaskGraph graph;
   c.plan.append_forward(graph, {}, {.x = c.x, .w = unprepared, .y = c.y}, &c.memory);

@@ -81,8 +81,7 @@ TEST_CASE("spectra of x are not read by plans that cut other tiles from them") {
     CAPTURE(to_string(p));
     ConvCase<float> b(p, shared(Extent3::all(8), 4));
     const auto wb = b.plan.prepare(run, b.w);
-    CHECK_THROWS_AS(b.plan.forward(run, {.x = a.x, .w = wb, .y = b.y, .x_hat = &x_hat, .x_hat_filled = true}),
-                    StaleCache);
+    CHECK_THROWS_AS(b.plan.backward(run, {.x = a.x, .dy = b.dy, .w = wb, .x_hat = &x_hat, .dw = b.dw}), StaleCache);
   }
 }
 
@@ -107,10 +106,10 @@ TEST_CASE("spectra of x serve another plan of the same tiles, and those of anoth
   auto x_hat = a.plan.input_spectra(&a.memory);
   a.plan.forward(run, {.x = a.x, .w = wa, .y = a.y, .x_hat = &x_hat});
   CHECK(x_hat.bytes() > 0);
-  b.plan.forward(run, {.x = a.x, .w = wb, .y = b.y, .x_hat = &x_hat, .x_hat_filled = true});
-  auto y = test::poisoned<float>(b.problem.y_shape());
-  b.plan.forward(run, {.x = a.x, .w = wb, .y = y});
-  CHECK(test::same_bits(b.y, y));
+  b.plan.backward(run, {.x = a.x, .dy = b.dy, .w = wb, .x_hat = &x_hat, .dx = b.dx, .dw = b.dw});
+  auto dw_of_b = test::poisoned<float>(b.problem.w_shape());
+  b.plan.backward(run, {.x = a.x, .dy = b.dy, .w = wb, .dx = b.dx, .dw = dw_of_b});
+  CHECK(test::same_bits(b.dw, dw_of_b));
 
   // The calls of one plan keep their graph, so each call must use its own bindings.
   const auto other = random_tensor<float>(a.problem.x_shape(), 21);

@@ -537,7 +537,7 @@ out_channels = 1
 kernel = [1, 1, 1]
 )";
   for (const auto* text : {&everything, &convolutions, &wide, &twice}) {
-    const auto expected = results_of(*text, {.memory_mode = MemoryMode::apart});
+    const auto expected = results_of(*text, {.memory_mode = MemoryMode::separate});
     for (const MemoryMode mode : {MemoryMode::arena, MemoryMode::slab}) {
       for (const int threads : {1, 2, 8}) {
         CAPTURE(name_of(mode), threads);
@@ -560,7 +560,7 @@ TEST_CASE("what engines keep between tasks has a place in the arena, and gives t
       for (const bool cache : {true, false}) {
         CAPTURE(name_of(engine), budget, cache);
         NetworkOptions options{
-            .engine = engine, .memory_budget = budget, .cache_spectra = cache, .memory_mode = MemoryMode::apart};
+            .engine = engine, .memory_budget = budget, .cache_spectra = cache, .memory_mode = MemoryMode::separate};
         const auto expected = results_of(convolutions, options);
         options.memory_mode = MemoryMode::arena;
         options.poison_freed = true;
@@ -578,7 +578,7 @@ TEST_CASE("what engines keep between tasks has a place in the arena, and gives t
 }
 
 TEST_CASE("tasks free every tensor and spectrum that they have taken, also where memory ends in between", "[network]") {
-  const auto expected = results_of(convolutions, {.memory_mode = MemoryMode::apart});
+  const auto expected = results_of(convolutions, {.memory_mode = MemoryMode::separate});
   SlabResource slab;
   Shortage memory(&slab);
   Scheduler scheduler(2);
@@ -640,7 +640,7 @@ TEST_CASE("dropout draws anew by seed and iteration, and repeats itself", "[netw
 
 TEST_CASE("the first node that is not finite is named", "[network]") {
   Scheduler serial(1);
-  Training on(everything, {.memory_mode = MemoryMode::apart});
+  Training on(everything, {.memory_mode = MemoryMode::separate});
   on.run(serial);
   CHECK(on.network().first_non_finite() == std::nullopt);
   on.parameters().find("c.bias")->value.data()[1] = std::numeric_limits<float>::quiet_NaN();

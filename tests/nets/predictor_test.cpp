@@ -224,7 +224,7 @@ TEST_CASE("a patch that holds all is the net on the mirrored volume", "[predicto
   const Extent3 extent{2, 5, 6}, view{3, 8, 7};
   const auto volume = random_volume(extent, 3);
   const Extent3 patch = extent + view - Extent3::all(1);
-  Network network(on.spec, patch, on.parameters, {.engine = Engine::reference, .memory_mode = MemoryMode::apart},
+  Network network(on.spec, patch, on.parameters, {.engine = Engine::reference, .memory_mode = MemoryMode::separate},
                   std::pmr::get_default_resource());
   TaskGraph graph;
   auto prepared = network.append_prepare(graph, {});

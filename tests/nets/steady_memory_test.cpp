@@ -189,7 +189,7 @@ TEST_CASE("iterations of training take nothing from the system from the second o
   data.augment = {.flip_z = true, .flip_y = true, .flip_x = true, .rotate = true};
   nets::normalise(volume.image, nets::Normalisation::volume);
   data.train.push_back({std::move(volume.image), std::move(volume.label), {}, "synthetic"});
-  for (const auto mode : {nets::MemoryMode::arena, nets::MemoryMode::slab, nets::MemoryMode::apart}) {
+  for (const auto mode : {nets::MemoryMode::arena, nets::MemoryMode::slab, nets::MemoryMode::separate}) {
     CAPTURE(name_of(mode));
     SlabResource memory;
     Scheduler scheduler(1);
@@ -206,7 +206,7 @@ TEST_CASE("constructing a net touches none of its tensors: pages lie where tasks
   const auto held_before = memory.statistics().live_bytes;
   const auto resident_before = resident_bytes();
   nets::Network network(spec, spec.patch, parameters,
-                        {.batch = 2, .training = true, .memory_mode = nets::MemoryMode::apart}, &memory);
+                        {.batch = 2, .training = true, .memory_mode = nets::MemoryMode::separate}, &memory);
   const auto held = static_cast<std::int64_t>(memory.statistics().live_bytes - held_before);
   CHECK(held > 100 << 20);
   CHECK(resident_bytes() - resident_before < held / 20);

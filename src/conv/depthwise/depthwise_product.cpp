@@ -7,7 +7,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
-#include "fft/codelets-inl.hpp"
+#include "core/simd/unroll-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convolume::conv {
@@ -15,7 +15,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
-using fft::HWY_NAMESPACE::Unroll;
+using simd::HWY_NAMESPACE::Unroll;
 
 template <class T>
 inline constexpr index_t block = channel_block(data_type_of<T>());

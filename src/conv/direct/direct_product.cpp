@@ -7,7 +7,7 @@
 // Behind it, for its macros.
 #include "hwy/cache_control.h"
 
-#include "fft/codelets-inl.hpp"
+#include "core/simd/unroll-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convolume::conv {
@@ -15,7 +15,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
-using fft::HWY_NAMESPACE::Unroll;
+using simd::HWY_NAMESPACE::Unroll;
 
 template <class T>
 inline constexpr index_t block = channel_block(data_type_of<T>());
@@ -64,7 +64,7 @@ HWY_INLINE void AddStep(const VoxelProduct<T>& p, const DirectStep& step, const 
     std::array<V, C> w;
     Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE {
       w[c] = hn::LoadU(d, b + c * second);
-      __builtin_prefetch(b + c * second + p.weights_next, 0, fft::HWY_NAMESPACE::into_l2);
+      __builtin_prefetch(b + c * second + p.weights_next, 0, simd::HWY_NAMESPACE::into_l2);
     });
     Unroll<(End - Begin) * Rows>([&](auto i) CONVOLUME_ALWAYS_INLINE {
       constexpr int row = i / (End - Begin), r = Begin + i % (End - Begin), sum = (row * R + r) * C;
@@ -209,7 +209,7 @@ void SumChannels(const ChannelProduct<T>& p, const T* x, const T* dy, T* sums, s
       const T* ahead = p.next[next] + z * p.next_strides[next].plane + y * p.next_strides[next].row;
       const T* const last = b + p.count.x * block<T>;
       for (; b != last; a += x_voxel, b += block<T>, ahead += next_voxel) {
-        __builtin_prefetch(ahead, 0, fft::HWY_NAMESPACE::into_l2);
+        __builtin_prefetch(ahead, 0, simd::HWY_NAMESPACE::into_l2);
         std::array<V, C> g;
         Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE { g[c] = hn::LoadU(d, b + c * second); });
         Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {

@@ -5,8 +5,8 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
-#include "fft/codelets-inl.hpp"
-#include "ops/simd-inl.hpp"
+#include "core/simd/partial_vectors-inl.hpp"
+#include "core/simd/unroll-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convolume::conv {
@@ -14,7 +14,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
-using fft::HWY_NAMESPACE::Unroll;
+using simd::HWY_NAMESPACE::Unroll;
 
 template <class T>
 inline constexpr index_t block = channel_block(data_type_of<T>());
@@ -40,7 +40,7 @@ void SumLines(const LineProduct<T>& p, const T* source, const T* weights, T* tar
     std::array<V, C> x;
     Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE {
       const T* from = source + c * vector_lanes<T>;
-      x[c] = c + 1 < C || whole ? hn::LoadU(d, from) : ops::HWY_NAMESPACE::load_first(d, from, last);
+      x[c] = c + 1 < C || whole ? hn::LoadU(d, from) : simd::HWY_NAMESPACE::load_first(d, from, last);
     });
     Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
       const V w = hn::Set(d, weights[r]);
@@ -52,12 +52,12 @@ void SumLines(const LineProduct<T>& p, const T* source, const T* weights, T* tar
       T* to = target + r * p.target_channel + c * vector_lanes<T>;
       __builtin_prefetch(to + C * vector_lanes<T>, 1);
       const index_t count = c + 1 < C ? vector_lanes<T> : last;
-      const V start = p.add ? ops::HWY_NAMESPACE::load_lanes(d, to, count) : hn::Set(d, bias[r]);
+      const V start = p.add ? simd::HWY_NAMESPACE::load_lanes(d, to, count) : hn::Set(d, bias[r]);
       const V result = hn::Add(start, sums[r * C + c]);
       if (count == vector_lanes<T>) {
         hn::StoreU(result, d, to);
       } else {
-        ops::HWY_NAMESPACE::store_first(result, d, to, count);
+        simd::HWY_NAMESPACE::store_first(result, d, to, count);
       }
     });
   });

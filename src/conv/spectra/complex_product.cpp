@@ -5,7 +5,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
-#include "fft/codelets-inl.hpp"
+#include "core/simd/unroll-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convolume::conv {
@@ -13,7 +13,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
-using fft::HWY_NAMESPACE::Unroll;
+using simd::HWY_NAMESPACE::Unroll;
 
 /// Rows whose sums registers hold, two for each.
 constexpr int most_rows = HWY_TARGET <= HWY_AVX3 ? 12 : 4;

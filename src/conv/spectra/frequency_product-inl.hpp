@@ -11,7 +11,7 @@
 #include "hwy/highway.h"
 
 #include "convolume/tensor.hpp"
-#include "fft/complex-inl.hpp"
+#include "core/simd/complex_pairs-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convolume::conv {
@@ -59,7 +59,7 @@ HWY_INLINE void AddTerms(const T* const* a, const T* const* b, index_t begin, bo
       direct = hn::MulAdd(vx, hn::DupEven(vw), direct);
       crossed = hn::MulAdd(vx, hn::DupOdd(vw), crossed);
     }
-    const auto swapped = fft::HWY_NAMESPACE::SwapPairs(d, crossed);
+    const auto swapped = simd::HWY_NAMESPACE::SwapPairs(d, crossed);
     const auto plus = hn::Add(direct, swapped), minus = hn::Sub(direct, swapped);
     return conjugate_b ? hn::OddEven(minus, plus) : hn::OddEven(plus, minus);
   };

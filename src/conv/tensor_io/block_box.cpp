@@ -5,7 +5,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
-#include "fft/rows-inl.hpp"
+#include "core/simd/rows-inl.hpp"
 #include "ops/activation.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -14,7 +14,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
-namespace rows = fft::HWY_NAMESPACE;
+namespace rows = simd::HWY_NAMESPACE;
 
 template <class T>
 inline constexpr index_t block_lanes = fft::tile_lanes<T>;

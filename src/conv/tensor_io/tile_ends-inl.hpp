@@ -145,10 +145,10 @@ class SourceLoad {
     HWY_ALIGN T staged[hn::MaxLanes(hn::ScalableTag<T>()) * largest_extent];
     for (std::ptrdiff_t lane = 0; lane < lanes && block.voxel_stride != 1; ++lane) {
       T*& row = rows[static_cast<std::size_t>(lane)];
-      tile::CopyStepped(static_cast<const T*>(row), block.voxel_stride, count, staged + lane * largest_extent);
+      simd::HWY_NAMESPACE::CopyStepped(static_cast<const T*>(row), block.voxel_stride, count, staged + lane * largest_extent);
       row = staged + lane * largest_extent;
     }
-    tile::LoadRows(d_, rows.data(), 1, to, lanes, count);
+    simd::HWY_NAMESPACE::LoadRows(d_, rows.data(), 1, to, lanes, count);
     if (there == lanes) return;
     const auto mask = hn::FirstN(d_, static_cast<std::size_t>(there));
     for (index_t x = 0; x < count; ++x) {
@@ -288,7 +288,7 @@ class TargetStore {
       rows[static_cast<std::size_t>(lane)] =
           direct ? first + lane * target_.block.channel_stride : staged + lane * plan_.extent().x;
     }
-    tile::StoreRows(d_, row, lanes, rows.data(), 1, count);
+    simd::HWY_NAMESPACE::StoreRows(d_, row, lanes, rows.data(), 1, count);
     for (std::ptrdiff_t lane = 0; lane < there && !in_place; ++lane) {
       T* to = first + lane * target_.block.channel_stride;
       const T* from = staged + lane * plan_.extent().x;

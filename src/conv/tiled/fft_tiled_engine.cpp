@@ -199,7 +199,6 @@ std::vector<TaskId> FftTiledEngine<T>::append_input_spectra(TaskGraph& graph, co
                                                             const std::vector<TaskId>& weights,
                                                             const std::shared_ptr<const ForwardArguments>& a) const {
   if (!keep_input_ || a->x_hat == nullptr) return {};
-  if (a->x_hat_filled) return check_source(graph, x, a);
   // Bindings may be cut out of others when a run begins: all that reads them waits for what is bound.
   std::vector<TaskId> first = weights;
   x.collect(0, 0, 1, 0, 1, first);
@@ -222,11 +221,7 @@ Ready FftTiledEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready
     const BufferStore& spectra = keep_weights_ ? a->w->spectra : *own;
     auto result = group_ends(problem_, *a, static_cast<const T*>(spectra.get(0)));
     if (!keep_input_ || a->x_hat == nullptr) return result;
-    if (a->x_hat_filled) {
-      result.kept = static_cast<const T*>(a->x_hat->maps.get(0));
-    } else {
-      result.keep = static_cast<T*>(a->x_hat->maps.acquire(0));
-    }
+    result.keep = static_cast<T*>(a->x_hat->maps.acquire(0));
     return result;
   };
   Ready done = forward_.append_groups(graph, ready.x, {}, weights, ends);

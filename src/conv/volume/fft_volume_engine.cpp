@@ -351,32 +351,23 @@ Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& read
   if (a->x_hat == nullptr) init_input_spectra(*own);
   const RunBuffers buffers(graph, a->workspace, maps_of(own));
   std::vector<TaskId> spectra;
-  if (!a->x_hat_filled) {
-    for (index_t i = 0; i < problem_.batch * in; ++i) {
-      std::vector<TaskId> after = buffers.ready();
-      ready.x.collect(i / in, i % in, i % in + 1, after);
-      spectra.push_back(graph.add(
-          {.name = "input spectrum", .cost = transform_cost, .scratch_bytes = map_scratch_bytes(x_transforms())},
-          [this, a, own, i, in] {
-            Spectra::Impl& s = a->x_hat != nullptr ? *a->x_hat : *own;
-            const auto x = a->x.as<T>();
-            auto* spectrum = static_cast<T*>(s.maps.acquire(static_cast<std::size_t>(i)));
-            map_spectrum(Counted::input, x_side(), x_transforms(), x.channel(i / in, i % in), x.stride, {}, a->memory,
-                         spectrum);
-#ifndef NDEBUG
-            s.source_hash[static_cast<std::size_t>(i)] = hash_map(a->x, i / in, i % in);
-#endif
-          },
-          after));
-    }
-  }
-#ifndef NDEBUG
-  for (index_t i = 0; i < problem_.batch * in && a->x_hat_filled; ++i) {
-    std::vector<TaskId> after;
+  for (index_t i = 0; i < problem_.batch * in; ++i) {
+    std::vector<TaskId> after = buffers.ready();
     ready.x.collect(i / in, i % in, i % in + 1, after);
-    spectra.push_back(append_source_check(graph, a, i / in, i % in, after));
-  }
+    spectra.push_back(graph.add(
+        {.name = "input spectrum", .cost = transform_cost, .scratch_bytes = map_scratch_bytes(x_transforms())},
+        [this, a, own, i, in] {
+          Spectra::Impl& s = a->x_hat != nullptr ? *a->x_hat : *own;
+          const auto x = a->x.as<T>();
+          auto* spectrum = static_cast<T*>(s.maps.acquire(static_cast<std::size_t>(i)));
+          map_spectrum(Counted::input, x_side(), x_transforms(), x.channel(i / in, i % in), x.stride, {}, a->memory,
+                       spectrum);
+#ifndef NDEBUG
+          s.source_hash[static_cast<std::size_t>(i)] = hash_map(a->x, i / in, i % in);
 #endif
+        },
+        after));
+  }
   const bool to_coarse = !problem_.transposed;
   const double product_cost = transform_cost + 8.0 * static_cast<double>(count_ * geometry_.transforms) *
                                                    static_cast<double>(in / problem_.groups);
@@ -385,8 +376,7 @@ Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& read
     const index_t n = i / out, o = i % out;
     const index_t group = o / (out / problem_.groups), per_group = in / problem_.groups;
     std::vector<TaskId> after;
-    if (a->x_hat_filled) ready.x.collect(n, group * per_group, (group + 1) * per_group, after);
-    for (index_t c = group * per_group; c < (group + 1) * per_group && !spectra.empty(); ++c) {
+    for (index_t c = group * per_group; c < (group + 1) * per_group; ++c) {
       after.push_back(spectra[static_cast<std::size_t>(n * in + c)]);
     }
     collect_weights(ready.w, to_coarse, o, after);

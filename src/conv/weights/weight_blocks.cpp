@@ -6,7 +6,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
-#include "fft/rows-inl.hpp"
+#include "core/simd/rows-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convolume::conv {
@@ -14,7 +14,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
-namespace rows = fft::HWY_NAMESPACE;
+namespace rows = simd::HWY_NAMESPACE;
 
 template <class T>
 using RowPointers = std::array<T*, static_cast<std::size_t>(fft::tile_lanes<T>)>;

@@ -1,19 +1,24 @@
 // Transposition between rows in memory, one per lane, and vectors of lanes, one per point. Loads assemble blocks of 128
 // bits and stores take them apart. So only the transposition inside a block needs shuffles. This file is compiled once
 // per SIMD target.
-#if defined(CONVOLUME_FFT_ROWS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
-#ifdef CONVOLUME_FFT_ROWS_INL_HPP
-#undef CONVOLUME_FFT_ROWS_INL_HPP
+#if defined(CONVOLUME_CORE_SIMD_ROWS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef CONVOLUME_CORE_SIMD_ROWS_INL_HPP
+#undef CONVOLUME_CORE_SIMD_ROWS_INL_HPP
 #else
-#define CONVOLUME_FFT_ROWS_INL_HPP
+#define CONVOLUME_CORE_SIMD_ROWS_INL_HPP
 #endif
 
+#include <array>
+
+#include "hwy/highway.h"
+
 #include "convolume/tensor.hpp"
-#include "fft/codelets-inl.hpp"
+#include "core/simd/unroll-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace convolume::fft {
+namespace convolume::simd {
 namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
 
 /// Number of elements of a row in one block.
 template <class T>
@@ -228,7 +233,7 @@ HWY_INLINE void StoreRows(D d, const T* points, std::ptrdiff_t point_step, T* co
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace convolume::fft
+}  // namespace convolume::simd
 HWY_AFTER_NAMESPACE();
 
 #endif  // per-target include guard

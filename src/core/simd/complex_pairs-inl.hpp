@@ -1,15 +1,15 @@
 // Operations on interleaved complex numbers in vectors. This file is compiled once per SIMD target.
-#if defined(CONVOLUME_FFT_COMPLEX_INL_HPP) == defined(HWY_TARGET_TOGGLE)
-#ifdef CONVOLUME_FFT_COMPLEX_INL_HPP
-#undef CONVOLUME_FFT_COMPLEX_INL_HPP
+#if defined(CONVOLUME_CORE_SIMD_COMPLEX_PAIRS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef CONVOLUME_CORE_SIMD_COMPLEX_PAIRS_INL_HPP
+#undef CONVOLUME_CORE_SIMD_COMPLEX_PAIRS_INL_HPP
 #else
-#define CONVOLUME_FFT_COMPLEX_INL_HPP
+#define CONVOLUME_CORE_SIMD_COMPLEX_PAIRS_INL_HPP
 #endif
 
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace convolume::fft {
+namespace convolume::simd {
 namespace HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR  // one lane holds no (re, im) pair
@@ -25,7 +25,7 @@ HWY_INLINE hwy::HWY_NAMESPACE::Vec<D> SwapPairs(D, hwy::HWY_NAMESPACE::Vec<D> a)
 #endif
 
 }  // namespace HWY_NAMESPACE
-}  // namespace convolume::fft
+}  // namespace convolume::simd
 HWY_AFTER_NAMESPACE();
 
 #endif  // per-target include guard
