@@ -55,7 +55,7 @@ class Measurement:
 HEADLINE = "--side-by-side --problems bench/problems/headline.txt --layout blocked --threads 2 --peers onednn"
 FFT = "--side-by-side --kind r2c"
 TORCH = "--peers torch --threads 2"
-ONEDNN = "--engines automatic,onednn --threads 2 --work training,inference"
+ONEDNN = "--side-by-side --engine automatic,onednn --backend native --cache on --threads 2 --work training,inference"
 ISOTROPIC, ANISOTROPIC = "--net nets/zoo/unet_isotropic.toml", "--net nets/zoo/unet_anisotropic.toml"
 WIDTH_DEPTH = "--width 30 --depth 8 --kernel 5 --extent 48"
 GRAPHS = "--side-by-side --net nets/zoo/width_depth.toml nets/zoo/unet_isotropic.toml --threads 2"

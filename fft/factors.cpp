@@ -17,7 +17,7 @@ constexpr std::array<double, largest_codelet + 1> pass_cycles{0,   4.0, 5.5,  5.
 constexpr double move_cycles = 3.5;
 /// Cycles per point of a prime radix among other radices, beside the transform itself: twiddle factors and strided
 /// points.
-constexpr double apart_cycles = 8;
+constexpr double separate_cycles = 8;
 constexpr double copy_cycles = 4.5, product_cycles = 5.0, call_cycles = 30;
 
 /// Returns the cheapest sequence of codelets for a length without prime factors above 13.
@@ -130,7 +130,7 @@ Factorization factorize(index_t n) {
     primes.push_back(p);
     smooth /= p;
     cycles += choose_prime(p, PrimeAlgorithm::automatic).cycles * static_cast<double>(n / p);
-    if (p != n) cycles += apart_cycles * static_cast<double>(n);
+    if (p != n) cycles += separate_cycles * static_cast<double>(n);
   }
   Factorization rest = factorize_smooth(smooth);
   cycles += rest.cycles * static_cast<double>(n / smooth);

@@ -336,7 +336,7 @@ class PlainStore {
 };
 
 }  // namespace HWY_NAMESPACE
-}  // namespace HWY_NAMESPACE
+}  // namespace convolume::fft
 HWY_AFTER_NAMESPACE();
 
 #endif  // per-target include guard

@@ -49,9 +49,9 @@ struct Work {
 };
 
 /// One allocator in a separate process, so that its peak of memory is its own.
-class Entrant {
+class Competitor {
  public:
-  Entrant(std::string name, const std::vector<std::string>& command) : name_(std::move(name)), child_(command) {}
+  Competitor(std::string name, const std::vector<std::string>& command) : name_(std::move(name)), child_(command) {}
 
   double sample() {
     std::istringstream answer(ask("round"));
@@ -171,11 +171,11 @@ class AllocContest {
   }
 
   void measure(const Work& work) {
-    std::vector<std::unique_ptr<Entrant>> all;
-    all.push_back(std::make_unique<Entrant>("slab", command(nullptr, work)));
+    std::vector<std::unique_ptr<Competitor>> all;
+    all.push_back(std::make_unique<Competitor>("slab", command(nullptr, work)));
     for (const Peer& peer : peers) {
       if (std::find(o_.peers.begin(), o_.peers.end(), peer.name) == o_.peers.end()) continue;
-      all.push_back(std::make_unique<Entrant>(peer.name, command(&peer, work)));
+      all.push_back(std::make_unique<Competitor>(peer.name, command(&peer, work)));
     }
     for (const auto& one : all) one->sample();  // fills the allocator
     const auto seconds = take_turns(
@@ -193,7 +193,7 @@ class AllocContest {
     judge(work, all);
   }
 
-  void print(const Work& work, const Entrant& one, const Entrant& ours) {
+  void print(const Work& work, const Competitor& one, const Competitor& ours) {
     const double median = quantile(one.seconds, 0.5), low = quantile(one.seconds, 0.25),
                  high = quantile(one.seconds, 0.75);
     const auto ratios = quotients(one.seconds, ours.seconds);
@@ -221,7 +221,7 @@ class AllocContest {
 
   /// Judges the traces of trainings. Requires that our time is within 5 % of the fastest peer, and that our peak is at
   /// most 1.25 times the live bytes.
-  void judge(const Work& work, const std::vector<std::unique_ptr<Entrant>>& all) {
+  void judge(const Work& work, const std::vector<std::unique_ptr<Competitor>>& all) {
     if (!work.training || all.size() < 2) return;
     const auto median = [](const auto& one) { return quantile(one->seconds, 0.5); };
     const auto best = std::min_element(all.begin() + 1, all.end(),

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "convolume/nets.hpp"
+#include "nets/memory_mode.hpp"
 #include "nets/net_spec.hpp"
 
 namespace convolume::bench {

@@ -50,10 +50,10 @@ void fill(const Buffer& buffer, DataType type) {
 
 /// Calls the competitor until caches, branch predictors and the CPU frequency have settled. Returns the calls per
 /// sample.
-int warm_up(Arena& arena, std::size_t contestant) {
+int warm_up(Arena& arena, std::size_t competitor) {
   double total = 0, last = 0;
   do {
-    last = arena.time(contestant, 1);
+    last = arena.time(competitor, 1);
     total += std::max(last, 1e-8);
   } while (total < warm_up_seconds);
   const double calls = std::ceil(sample_seconds / std::max(last, 1e-8));
@@ -67,16 +67,16 @@ Buffer::Buffer(std::size_t bytes)
       data_(mmap_resource()->allocate(bytes_, huge_page)) {}
 Buffer::~Buffer() { mmap_resource()->deallocate(data_, bytes_, huge_page); }
 
-Arena::Arena(std::vector<std::unique_ptr<Contestant>> contestants, DataType type, bool restore)
-    : contestants_(std::move(contestants)) {
+Arena::Arena(std::vector<std::unique_ptr<Competitor>> competitors, DataType type, bool restore)
+    : contestants_(std::move(competitors)) {
   std::size_t in_bytes = 0, out_bytes = 0;
-  for (const auto& contestant : contestants_) {
-    in_bytes = std::max(in_bytes, contestant->in_bytes());
-    out_bytes = std::max(out_bytes, contestant->out_bytes());
+  for (const auto& competitor : contestants_) {
+    in_bytes = std::max(in_bytes, competitor->in_bytes());
+    out_bytes = std::max(out_bytes, competitor->out_bytes());
   }
   in_ = std::make_unique<Buffer>(in_bytes);
   out_ = std::make_unique<Buffer>(out_bytes);
-  for (const auto& contestant : contestants_) contestant->bind(in_->get(), out_->get());
+  for (const auto& competitor : contestants_) competitor->bind(in_->get(), out_->get());
   // Fill the buffers after planning, because planners overwrite them. This also touches all pages for the first time.
   fill(*in_, type);
   std::memset(out_->get(), 0, out_->bytes());
@@ -85,8 +85,8 @@ Arena::Arena(std::vector<std::unique_ptr<Contestant>> contestants, DataType type
   std::memcpy(pristine_->get(), in_->get(), pristine_->bytes());
 }
 
-double Arena::time(std::size_t contestant, int repetitions) {
-  Contestant& runs = *contestants_[contestant];
+double Arena::time(std::size_t competitor, int repetitions) {
+  Competitor& runs = *contestants_[competitor];
   if (!restores()) {
     const auto begin = Clock::now();
     for (int i = 0; i < repetitions; ++i) runs.execute();
@@ -102,12 +102,12 @@ double Arena::time(std::size_t contestant, int repetitions) {
   return std::max(seconds, 1e-9) / repetitions;
 }
 
-std::vector<std::vector<double>> take_turns(std::size_t contestants, const Protocol& protocol,
+std::vector<std::vector<double>> take_turns(std::size_t competitors, const Protocol& protocol,
                                             const std::function<double(std::size_t)>& sample,
                                             const std::function<bool(double)>& go_on) {
   constexpr std::size_t always = 3;
   const auto rounds = static_cast<std::size_t>(protocol.rounds);
-  std::vector<std::vector<double>> seconds(contestants);
+  std::vector<std::vector<double>> seconds(competitors);
   const auto begin = Clock::now();
   for (std::size_t round = 0;; ++round) {
     const double elapsed = between(begin, Clock::now());
@@ -117,9 +117,9 @@ std::vector<std::vector<double>> take_turns(std::size_t contestants, const Proto
         elapsed / protocol.max_seconds,
         std::min(static_cast<double>(round) / protocol.rounds, elapsed / std::max(protocol.min_seconds, 1e-9)));
     if (go_on && !go_on(std::min(share, 1.0)) && round > 0) break;
-    for (std::size_t turn = 0; turn < contestants; ++turn) {
+    for (std::size_t turn = 0; turn < competitors; ++turn) {
       // Each round begins with another competitor, so that a slow drift of the machine affects all equally.
-      const std::size_t i = (turn + round) % contestants;
+      const std::size_t i = (turn + round) % competitors;
       seconds[i].push_back(sample(i));
     }
   }

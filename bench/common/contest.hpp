@@ -29,9 +29,9 @@ class Buffer {
 };
 
 /// One way to compute a transform.
-class Contestant {
+class Competitor {
  public:
-  virtual ~Contestant() = default;
+  virtual ~Competitor() = default;
   virtual std::size_t in_bytes() const = 0;
   virtual std::size_t out_bytes() const = 0;
   /// Plans for these buffers. Planning may write both.
@@ -43,15 +43,15 @@ class Contestant {
 class Arena {
  public:
   /// If `restore` is set, the input is written anew before every call, because some competitor destroys it.
-  Arena(std::vector<std::unique_ptr<Contestant>> contestants, DataType type, bool restore);
+  Arena(std::vector<std::unique_ptr<Competitor>> competitors, DataType type, bool restore);
 
   std::size_t size() const { return contestants_.size(); }
   bool restores() const { return pristine_ != nullptr; }
   /// Returns the seconds of a call, as a mean over `repetitions`. The time to restore the input is not counted.
-  double time(std::size_t contestant, int repetitions);
+  double time(std::size_t competitor, int repetitions);
 
  private:
-  std::vector<std::unique_ptr<Contestant>> contestants_;
+  std::vector<std::unique_ptr<Competitor>> contestants_;
   std::unique_ptr<Buffer> in_, out_, pristine_;
 };
 
@@ -65,7 +65,7 @@ struct Protocol {
 
 /// Runs rounds, each with one `sample` of every competitor. Returns the seconds as [competitor][round]. Calls `go_on`
 /// before each round with the share of the work that is done. If it returns false, the rounds end.
-std::vector<std::vector<double>> take_turns(std::size_t contestants, const Protocol& protocol,
+std::vector<std::vector<double>> take_turns(std::size_t competitors, const Protocol& protocol,
                                             const std::function<double(std::size_t)>& sample,
                                             const std::function<bool(double)>& go_on = {});
 

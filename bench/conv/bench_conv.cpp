@@ -9,7 +9,7 @@
 
 #include "bench/common/support.hpp"
 #include "bench/conv/conv_choices.hpp"
-#include "bench/conv/conv_contestant.hpp"
+#include "bench/conv/conv_competitor.hpp"
 #include "bench/conv/conv_options.hpp"
 #include "bench/conv/conv_side_by_side.hpp"
 #include "bench/conv/conv_speed_up.hpp"

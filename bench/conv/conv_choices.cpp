@@ -9,9 +9,9 @@
 
 #include "bench/common/progress_bar.hpp"
 #include "bench/common/report.hpp"
-#include "bench/conv/conv_contestant.hpp"
+#include "bench/conv/conv_competitor.hpp"
 #include "conv/candidates.hpp"
-#include "plan/race.hpp"
+#include "plan/autotune.hpp"
 
 namespace convolume::bench {
 namespace {
@@ -66,7 +66,7 @@ class ChoiceContest {
     for (const std::size_t i : racing) candidates_[i].convolution->plan(direction);  // plan before anything is timed
     std::vector<PassTimer> timers(racing.size());
     const plan::RaceRules rules{.rounds = o_.rounds, .min_seconds = o_.min_seconds, .max_seconds = o_.max_seconds};
-    const auto seconds = plan::race(
+    const auto seconds = plan::autotune(
         racing.size(), rules,
         [&](std::size_t i) { return timers[i].seconds(*candidates_[racing[i]].convolution, direction); }, go_on);
     note_best_tiles(direction, racing, seconds);
@@ -117,7 +117,7 @@ class ChoiceContest {
     std::vector<std::size_t> tiled;
     std::vector<double> times;
     for (std::size_t i = 0; i < racing.size(); ++i) {
-      if (!candidates_[racing[i]].choice.tiles_apart()) continue;
+      if (!candidates_[racing[i]].choice.has_separate_tiles()) continue;
       tiled.push_back(racing[i]);
       times.push_back(seconds[i]);
     }

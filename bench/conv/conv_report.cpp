@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "bench/conv/conv_contestant.hpp"
+#include "bench/conv/conv_competitor.hpp"
 #include "bench/peers/onednn_convolution.hpp"
 
 namespace convolume::bench {

@@ -12,7 +12,7 @@
 #include "bench/common/contest.hpp"
 #include "bench/common/progress_bar.hpp"
 #include "bench/common/thread_times.hpp"
-#include "bench/conv/conv_contestant.hpp"
+#include "bench/conv/conv_competitor.hpp"
 #include "bench/conv/conv_floor.hpp"
 #include "bench/conv/conv_report.hpp"
 #include "bench/peers/onednn_convolution.hpp"
@@ -27,9 +27,9 @@ using Rows = std::vector<ConvRow>;
 /// Long enough for the threads of every runtime to stop polling and fall asleep.
 constexpr auto idle = std::chrono::milliseconds(50);
 
-double seconds_of(ConvContestant& contestant, Direction direction) {
+double seconds_of(ConvCompetitor& competitor, Direction direction) {
   const auto begin = Clock::now();
-  contestant.execute(direction);
+  competitor.execute(direction);
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
@@ -53,9 +53,9 @@ class Notes {
 
 enum class Who { ours, fft_volume, onednn };
 
-struct Entrant {
+struct Competitor {
   Who who;
-  std::unique_ptr<ConvContestant> contestant;
+  std::unique_ptr<ConvCompetitor> competitor;
   std::string name{};
   ConvProblem problem{};  // with the layouts in use
   Engine asked = Engine::automatic;
@@ -79,22 +79,22 @@ class ConvContest {
   bool empty() const { return entrants_.empty(); }
 
   Rows measure(Direction direction, const std::function<bool(double)>& go_on) {
-    std::vector<Entrant*> running;
-    for (Entrant& entrant : entrants_) {
-      entrant.seconds.clear();
-      if (warm_up(entrant, direction)) running.push_back(&entrant);
+    std::vector<Competitor*> running;
+    for (Competitor& competitor : entrants_) {
+      competitor.seconds.clear();
+      if (warm_up(competitor, direction)) running.push_back(&competitor);
     }
     const Protocol protocol{.rounds = o_.rounds, .min_seconds = o_.min_seconds, .max_seconds = o_.max_seconds};
     const auto sample = [&](std::size_t i) {
       std::this_thread::sleep_for(idle);
-      running[i]->contestant->execute(direction);
-      return seconds_of(*running[i]->contestant, direction);
+      running[i]->competitor->execute(direction);
+      return seconds_of(*running[i]->competitor, direction);
     };
     auto seconds = take_turns(running.size(), protocol, sample, go_on);
     for (std::size_t i = 0; i < running.size(); ++i) running[i]->seconds = std::move(seconds[i]);
     Rows rows;
-    for (const Entrant& entrant : entrants_) {
-      if (entrant.who == Who::ours) rows.push_back(row_of(entrant, direction));
+    for (const Competitor& competitor : entrants_) {
+      if (competitor.who == Who::ours) rows.push_back(row_of(competitor, direction));
     }
     return rows;
   }
@@ -131,12 +131,12 @@ class ConvContest {
     }
     try {
       auto planned_one = std::make_unique<PlannedConvolution>(problem, data_, planned(engine));
-      const auto same = [&](const Entrant& other) {
+      const auto same = [&](const Competitor& other) {
         return layout_of(other.problem) == layout && choose_alike(*planned_one, ours(other));
       };
       if (std::any_of(entrants_.begin(), entrants_.end(), same)) return;
       entrants_.push_back({.who = Who::ours,
-                           .contestant = std::move(planned_one),
+                           .competitor = std::move(planned_one),
                            .name = fmt::format("{} {}", convolume::name_of(engine), convolume::name_of(layout)),
                            .problem = problem,
                            .asked = engine});
@@ -147,8 +147,8 @@ class ConvContest {
     }
   }
 
-  static PlannedConvolution& ours(const Entrant& entrant) {
-    return static_cast<PlannedConvolution&>(*entrant.contestant);
+  static PlannedConvolution& ours(const Competitor& competitor) {
+    return static_cast<PlannedConvolution&>(*competitor.competitor);
   }
   /// Returns whether two plans make equal choices in all directions that are measured.
   bool choose_alike(PlannedConvolution& a, PlannedConvolution& b) const {
@@ -157,7 +157,7 @@ class ConvContest {
   }
 
   void add_fft_volume() {
-    const auto runs = [&](const Entrant& e) {
+    const auto runs = [&](const Competitor& e) {
       return layout_of(e.problem) == Layout::plain &&
              std::all_of(o_.directions.begin(), o_.directions.end(),
                          [&](Direction d) { return ours(e).plan(d).engine() == Engine::fft_volume; });
@@ -166,7 +166,7 @@ class ConvContest {
     try {
       entrants_.push_back(
           {.who = Who::fft_volume,
-           .contestant = std::make_unique<PlannedConvolution>(problem_, data_, planned(Engine::fft_volume)),
+           .competitor = std::make_unique<PlannedConvolution>(problem_, data_, planned(Engine::fft_volume)),
            .name = "fft_volume",
            .problem = problem_});
     } catch (const Unsupported& error) {
@@ -177,7 +177,7 @@ class ConvContest {
   void add_onednn() {
     try {
       entrants_.push_back({.who = Who::onednn,
-                           .contestant = onednn_convolution(problem_, data_, o_.threads),
+                           .competitor = onednn_convolution(problem_, data_, o_.threads),
                            .name = "oneDNN",
                            .problem = problem_});
     } catch (const Unsupported& error) {
@@ -187,12 +187,12 @@ class ConvContest {
 
   /// Executes a direction for the first time, and checks the result against the first competitor. Returns whether the
   /// competitor supports the direction.
-  bool warm_up(Entrant& entrant, Direction direction) {
+  bool warm_up(Competitor& competitor, Direction direction) {
     try {
-      if (entrant.who == Who::onednn) {
-        count_threads(entrant, direction);
+      if (competitor.who == Who::onednn) {
+        count_threads(competitor, direction);
       } else {
-        entrant.contestant->execute(direction);
+        competitor.competitor->execute(direction);
       }
     } catch (const Unsupported& error) {
       notes_.say(fmt::format("{} {}: {}", name_, name_of(direction), error.what()));
@@ -200,28 +200,28 @@ class ConvContest {
     }
     const double bound = problem_.type == DataType::f32 ? 1e-4 : 1e-10;
     for (const Output output : outputs_of(direction)) {
-      if (&entrant == &entrants_.front()) break;
+      if (&competitor == &entrants_.front()) break;
       ConvTensor wanted(problem_.type, shape_of(problem_, output)), got(problem_.type, shape_of(problem_, output));
-      entrants_.front().contestant->read(output, wanted);
-      entrant.contestant->read(output, got);
+      entrants_.front().competitor->read(output, wanted);
+      competitor.competitor->read(output, got);
       const double error = relative_error(got, wanted);
       if (error <= bound) continue;
       throw NumericalError(fmt::format("{} {}: {} of {} and of {} differ by {:.3g}; at most {:.3g} is allowed", name_,
-                                       name_of(direction), name_of(output), entrant.name, entrants_.front().name, error,
-                                       bound));
+                                       name_of(direction), name_of(output), competitor.name, entrants_.front().name,
+                                       error, bound));
     }
     return true;
   }
 
   /// Executes for the first time, and counts how many threads oneDNN keeps busy. A very short call may end before all
   /// threads have woken, so several calls are made.
-  void count_threads(Entrant& entrant, Direction direction) {
+  void count_threads(Competitor& competitor, Direction direction) {
     constexpr int calls = 6;
     constexpr double long_call = 0.1;
     onednn_threads_ = 0;
     for (int i = 0; i < calls && onednn_threads_ < o_.threads; ++i) {
       const ThreadTimes times;
-      const double seconds = seconds_of(*entrant.contestant, direction);
+      const double seconds = seconds_of(*competitor.competitor, direction);
       onednn_threads_ = std::max(onednn_threads_, times.busy());
       if (seconds > long_call) break;
     }
@@ -230,43 +230,44 @@ class ConvContest {
                            o_.threads));
   }
 
-  const Entrant* find(Who who) const {
-    const auto found = std::find_if(entrants_.begin(), entrants_.end(), [&](const Entrant& e) { return e.who == who; });
+  const Competitor* find(Who who) const {
+    const auto found =
+        std::find_if(entrants_.begin(), entrants_.end(), [&](const Competitor& e) { return e.who == who; });
     return found == entrants_.end() || found->seconds.empty() ? nullptr : &*found;
   }
 
   /// Returns the competitor fft_volume in plain layout, which may be one of our engines.
-  const Entrant* fft_volume(Direction direction) const {
-    const auto found = std::find_if(entrants_.begin(), entrants_.end(), [&](const Entrant& e) {
+  const Competitor* fft_volume(Direction direction) const {
+    const auto found = std::find_if(entrants_.begin(), entrants_.end(), [&](const Competitor& e) {
       return e.who != Who::onednn && ours(e).plan(direction).engine() == Engine::fft_volume &&
              layout_of(e.problem) == Layout::plain;
     });
     return found == entrants_.end() || found->seconds.empty() ? nullptr : &*found;
   }
 
-  static std::optional<Comparison> compare(const Entrant* other, const Entrant& ours) {
+  static std::optional<Comparison> compare(const Competitor* other, const Competitor& ours) {
     if (other == nullptr) return {};
     const double seconds = quantile(other->seconds, 0.5);
     const auto ratios = quotients(other->seconds, ours.seconds);
     return Comparison{seconds, seconds / quantile(ours.seconds, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75)};
   }
 
-  ConvRow row_of(const Entrant& entrant, Direction direction) const {
+  ConvRow row_of(const Competitor& competitor, Direction direction) const {
     ConvRow row{.name = name_,
-                .problem = entrant.problem,
+                .problem = competitor.problem,
                 .direction = direction,
-                .asked = entrant.asked,
-                .engine = ours(entrant).plan(direction).engine(),
-                .rounds = entrant.seconds.size()};
-    row.ours = quantile(entrant.seconds, 0.5);
-    row.ours_low = quantile(entrant.seconds, 0.25);
-    row.ours_high = quantile(entrant.seconds, 0.75);
+                .asked = competitor.asked,
+                .engine = ours(competitor).plan(direction).engine(),
+                .rounds = competitor.seconds.size()};
+    row.ours = quantile(competitor.seconds, 0.5);
+    row.ours_low = quantile(competitor.seconds, 0.25);
+    row.ours_high = quantile(competitor.seconds, 0.75);
     row.floor_fraction = floor_seconds(problem_, direction, o_.threads, o_.cached_weights) / row.ours;
-    if (o_.has(Peer::fft_volume)) row.fft_volume = compare(fft_volume(direction), entrant);
-    const Entrant* onednn = find(Who::onednn);
-    row.onednn = compare(onednn, entrant);
+    if (o_.has(Peer::fft_volume)) row.fft_volume = compare(fft_volume(direction), competitor);
+    const Competitor* onednn = find(Who::onednn);
+    row.onednn = compare(onednn, competitor);
     if (onednn != nullptr) {
-      row.onednn_implementation = static_cast<OneDnnConvolution&>(*onednn->contestant).implementation(direction);
+      row.onednn_implementation = static_cast<OneDnnConvolution&>(*onednn->competitor).implementation(direction);
       row.onednn_threads = onednn_threads_;
     }
     return row;
@@ -277,7 +278,7 @@ class ConvContest {
   ConvProblem problem_;
   Notes& notes_;
   ConvData data_;
-  std::vector<Entrant> entrants_;
+  std::vector<Competitor> entrants_;
   int onednn_threads_ = 0;
 };
 

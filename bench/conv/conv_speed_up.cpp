@@ -9,7 +9,7 @@
 #include "bench/common/contest.hpp"
 #include "bench/common/progress_bar.hpp"
 #include "bench/common/report.hpp"
-#include "bench/conv/conv_contestant.hpp"
+#include "bench/conv/conv_competitor.hpp"
 #include "bench/conv/conv_floor.hpp"
 
 namespace convolume::bench {

@@ -9,7 +9,7 @@
 #include "bench/common/contest.hpp"
 #include "bench/common/progress_bar.hpp"
 #include "bench/common/report.hpp"
-#include "bench/conv/conv_contestant.hpp"
+#include "bench/conv/conv_competitor.hpp"
 #include "bench/conv/conv_floor.hpp"
 #include "conv/choice.hpp"
 
@@ -39,18 +39,18 @@ plan::StageCost operator+(const plan::StageCost& a, const plan::StageCost& b) {
 
 /// Returns the estimated cost of a direction, for a problem that is not transposed. If the directions share tiles, they
 /// are estimated together.
-plan::TiledCost model_of(const plan::TiledWays& ways, Direction direction) {
+plan::TiledCost model_of(const plan::Tilings& tilings, Direction direction) {
   switch (direction) {
     case Direction::forward:
-      return ways.forward.cost;
+      return tilings.forward.cost;
     case Direction::backward_data:
-      return ways.data.cost;
+      return tilings.data.cost;
     case Direction::backward_weights:
-      return ways.weights.cost;
+      return tilings.weights.cost;
     case Direction::training:
       break;
   }
-  const plan::TiledCost &y = ways.forward.cost, &dx = ways.data.cost, &dw = ways.weights.cost;
+  const plan::TiledCost &y = tilings.forward.cost, &dx = tilings.data.cost, &dw = tilings.weights.cost;
   return {.weights = y.weights + dx.weights + dw.weights,
           .transforms = y.transforms + dx.transforms + dw.transforms,
           .products = y.products + dx.products + dw.products,
@@ -78,7 +78,7 @@ class StagesContest {
         .problem = problem_,
         .direction = direction,
         .choice = choice,
-        .model = model_of(conv::tiled_ways(problem_, plan::Wanted{}, conv::parse_choice(choice), machine_model()),
+        .model = model_of(conv::tilings_of(problem_, plan::Wanted{}, conv::parse_choice(choice), machine_model()),
                           direction),
         .floor = floor_seconds(problem_, direction, o_.threads, false)};
     run_->execute(direction);

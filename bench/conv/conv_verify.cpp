@@ -9,7 +9,7 @@
 
 #include "bench/common/progress_bar.hpp"
 #include "bench/common/report.hpp"
-#include "bench/conv/conv_contestant.hpp"
+#include "bench/conv/conv_competitor.hpp"
 #include "core/random.hpp"
 
 namespace convolume::bench {

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "bench/common/support.hpp"
-#include "bench/fft/fft_contestants.hpp"
+#include "bench/fft/fft_competitors.hpp"
 #include "bench/fft/fft_once.hpp"
 #include "bench/fft/fft_options.hpp"
 #include "bench/fft/fft_primes.hpp"
@@ -140,11 +140,11 @@ void set_defaults(const CLI::App& app, Flags& flags) {
   }
 }
 
-void transform(benchmark::State& state, std::unique_ptr<Contestant> contestant, fft::Kind kind, DataType type,
+void transform(benchmark::State& state, std::unique_ptr<Competitor> competitor, fft::Kind kind, DataType type,
                index_t n) {
-  std::vector<std::unique_ptr<Contestant>> contestants;
-  contestants.push_back(std::move(contestant));
-  Arena arena(std::move(contestants), type, kind == fft::Kind::c2r);
+  std::vector<std::unique_ptr<Competitor>> competitors;
+  competitors.push_back(std::move(competitor));
+  Arena arena(std::move(competitors), type, kind == fft::Kind::c2r);
   double seconds = 0;
   for (auto _ : state) {
     const double call = arena.time(0, 1);
@@ -155,7 +155,7 @@ void transform(benchmark::State& state, std::unique_ptr<Contestant> contestant, 
   state.counters["GFLOP/s"] = 1e-9 * flops * static_cast<double>(state.iterations()) / seconds;
 }
 
-using MakeContestant = std::function<std::unique_ptr<Contestant>()>;
+using MakeContestant = std::function<std::unique_ptr<Competitor>()>;
 
 void add(const std::string& name, fft::Kind kind, DataType type, index_t n, const MakeContestant& make) {
   benchmark::RegisterBenchmark(name.c_str(),
@@ -176,7 +176,7 @@ void add_size(const FftOptions& options, FftwPlanner& planner, fft::Kind kind, i
   for (const Implementation implementation : options.implementations) {
     if (implementation == Implementation::fftw || implementation == Implementation::fftw_patient) {
       add(fmt::format("{}/natural/{}", name, name_of(implementation)), kind, type, n,
-          [&planner, kind, n, implementation] { return planner.contestant(kind, n, implementation); });
+          [&planner, kind, n, implementation] { return planner.competitor(kind, n, implementation); });
       continue;
     }
     for (const fft::Order order : options.orders) {

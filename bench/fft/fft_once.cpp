@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include "bench/common/contest.hpp"
-#include "bench/fft/fft_contestants.hpp"
+#include "bench/fft/fft_competitors.hpp"
 #include "convolume/error.hpp"
 
 namespace convolume::bench {
 namespace {
 
-std::unique_ptr<Contestant> contestant_of(const FftOptions& options) {
+std::unique_ptr<Competitor> contestant_of(const FftOptions& options) {
   const fft::Problem problem{.type = options.types.front(),
                              .kind = options.kinds.front(),
                              .extent = Extent3::all(options.sizes.front()),
@@ -33,9 +33,9 @@ int once(const FftOptions& options) {
   if (options.sizes.size() != 1 || options.kinds.size() != 1 || options.orders.size() != 1) {
     throw InvalidArgument("--once runs one transform; name one size, one kind and one order");
   }
-  std::vector<std::unique_ptr<Contestant>> contestants;
-  contestants.push_back(contestant_of(options));
-  Arena arena(std::move(contestants), options.types.front(), false);
+  std::vector<std::unique_ptr<Competitor>> competitors;
+  competitors.push_back(contestant_of(options));
+  Arena arena(std::move(competitors), options.types.front(), false);
   for (int i = 0; i < options.repeat; ++i) arena.time(0, 1);
   const Implementation implementation = options.implementations.front();
   fmt::print("{} {} {} {} {}: {} executions\n", name_of(implementation), name_of(options.kinds.front()),

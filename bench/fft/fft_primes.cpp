@@ -10,7 +10,7 @@
 
 #include "bench/common/contest.hpp"
 #include "bench/common/progress_bar.hpp"
-#include "bench/fft/fft_contestants.hpp"
+#include "bench/fft/fft_competitors.hpp"
 #include "bench/fft/fft_report.hpp"
 #include "convolume/error.hpp"
 
@@ -49,18 +49,18 @@ std::size_t pick_of(const fft::Problem& problem, const std::vector<std::size_t>&
 std::optional<Row> measure(const FftOptions& options, index_t prime) {
   const DataType type = options.types.front();
   const fft::Problem problem = problem_of(type, prime);
-  std::vector<std::unique_ptr<Contestant>> contestants;
+  std::vector<std::unique_ptr<Competitor>> competitors;
   std::vector<std::size_t> entered;
   for (std::size_t i = 0; i < algorithms.size(); ++i) {
     try {
-      contestants.push_back(native_contestant(problem, algorithms[i]));
+      competitors.push_back(native_contestant(problem, algorithms[i]));
       entered.push_back(i);
     } catch (const Unsupported&) {
       // Some algorithms do not support every prime; the table shows a dash for them.
     }
   }
   if (entered.empty()) return std::nullopt;
-  Arena arena(std::move(contestants), type, false);
+  Arena arena(std::move(competitors), type, false);
   const auto seconds = contest(arena, {.rounds = options.rounds, .min_seconds = options.min_seconds});
 
   Row row{.prime = prime, .best = entered.front()};

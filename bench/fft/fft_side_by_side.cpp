@@ -9,7 +9,7 @@
 
 #include "bench/common/contest.hpp"
 #include "bench/common/progress_bar.hpp"
-#include "bench/fft/fft_contestants.hpp"
+#include "bench/fft/fft_competitors.hpp"
 #include "bench/fft/fft_report.hpp"
 #include "convolume/cpu.hpp"
 #include "convolume/error.hpp"
@@ -35,15 +35,15 @@ using Rows = std::vector<Row>;
 /// Measures all orders and FFTW in one contest.
 Rows measure(const FftOptions& options, FftwPlanner& planner, fft::Kind kind, index_t n) {
   const DataType type = options.types.front();
-  std::vector<std::unique_ptr<Contestant>> contestants;
+  std::vector<std::unique_ptr<Competitor>> competitors;
   for (const fft::Order order : options.orders) {
-    contestants.push_back(
+    competitors.push_back(
         native_contestant({.type = type, .kind = kind, .extent = Extent3::all(n), .order = order}, options.prime));
   }
   const bool patient = options.has(Implementation::fftw_patient);
-  contestants.push_back(planner.contestant(kind, n, Implementation::fftw));
-  if (patient) contestants.push_back(planner.contestant(kind, n, Implementation::fftw_patient));
-  Arena arena(std::move(contestants), type, kind == fft::Kind::c2r);
+  competitors.push_back(planner.competitor(kind, n, Implementation::fftw));
+  if (patient) competitors.push_back(planner.competitor(kind, n, Implementation::fftw_patient));
+  Arena arena(std::move(competitors), type, kind == fft::Kind::c2r);
   const auto seconds = contest(arena, {.rounds = options.rounds, .min_seconds = options.min_seconds});
 
   Rows rows;

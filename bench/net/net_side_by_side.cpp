@@ -14,7 +14,7 @@
 #include "bench/common/progress_bar.hpp"
 #include "bench/fft/fft_report.hpp"
 #include "bench/net/net_choice.hpp"
-#include "bench/net/net_entrant.hpp"
+#include "bench/net/net_competitor.hpp"
 #include "convolume/error.hpp"
 #include "core/files.hpp"
 
@@ -34,7 +34,7 @@ struct Ratio {
   Work work;
   double ratio, low, high;
 
-  Ratio(const std::string& name, const NetEntrant& slow, const NetEntrant& fast)
+  Ratio(const std::string& name, const NetCompetitor& slow, const NetCompetitor& fast)
       : what(fmt::format("{}, {}", name, name_of(fast.work()))),
         work(fast.work()),
         ratio(slow.median() / fast.median()) {
@@ -55,7 +55,8 @@ class NetContest {
     // oneDNN's threads stay busy for a while behind each call, as PyTorch's do.
     const bool rest = o_.torch || std::find(o_.engines.begin(), o_.engines.end(), Engine::onednn) != o_.engines.end();
     for (const Work work : o_.works) {
-      for (const Way& way : ways()) ours_.push_back(std::make_unique<OurNet>(work, way, rest, o_, spec_));
+      for (const Variant& variant : variants())
+        ours_.push_back(std::make_unique<OurNet>(work, variant, rest, o_, spec_));
     }
   }
 
@@ -69,7 +70,7 @@ class NetContest {
       bar.show(0, fmt::format("{}: plans and first call, {}", title(), one->name()));
       one->prepare();
     }
-    std::vector<NetEntrant*> all;
+    std::vector<NetCompetitor*> all;
     for (const auto& one : ours_) all.push_back(one.get());
     for (const auto& one : torch_) all.push_back(one.get());
     auto seconds = take_turns(
@@ -97,7 +98,7 @@ class NetContest {
                "peak MiB", "resident");
     for (const Work work : o_.works) {
       for (const auto& one : ours_) {
-        if (one->work() == work) print_row(*one, to_string(one->way()), mebibytes(one->peak_bytes()));
+        if (one->work() == work) print_row(*one, one->label(), mebibytes(one->peak_bytes()));
       }
       for (const auto& one : torch_) {
         if (one->work() == work) print_row(*one, one->name(), "");
@@ -131,8 +132,8 @@ class NetContest {
   }
 
  private:
-  std::vector<Way> ways() const {
-    std::vector<Way> all;
+  std::vector<Variant> variants() const {
+    std::vector<Variant> all;
     for (const Engine engine : o_.engines) {
       for (const fft::Backend backend : o_.backends) {
         for (const bool cache : o_.caches) {
@@ -148,14 +149,14 @@ class NetContest {
   void add_torch(const std::string& format, ProgressBar& bar) {
     bar.show(0, fmt::format("{}: PyTorch, {}", title(), format));
     std::string who = "PyTorch";
-    std::vector<std::unique_ptr<TorchEntrant>> made;
+    std::vector<std::unique_ptr<TorchCompetitor>> made;
     try {
       const auto net = std::make_shared<TorchNet>(spec_, format, o_.threads);
       who = fmt::format("{}: PyTorch, {},", spec_.name, format);
       // Inference comes first. Afterwards its peak of memory could not be distinguished from the peak of training.
       for (const Work work : {Work::inference, Work::training}) {
         if (std::find(o_.works.begin(), o_.works.end(), work) == o_.works.end()) continue;
-        made.push_back(std::make_unique<TorchEntrant>(work, format, net));
+        made.push_back(std::make_unique<TorchCompetitor>(work, format, net));
         made.back()->prepare();
       }
       torch_version_ = net->version();
@@ -171,7 +172,7 @@ class NetContest {
   static std::string mebibytes(std::size_t bytes) { return fmt::format("{:.1f}", static_cast<double>(bytes) / mib); }
 
   /// Prints a row. The peak of allocated bytes is known only for our competitors.
-  void print_row(const NetEntrant& one, const std::string& name, const std::string& peak) const {
+  void print_row(const NetCompetitor& one, const std::string& name, const std::string& peak) const {
     fmt::print("{:9} {:32} {:10.2f}  {:19} {:10.3g} {:8.1f} {:>9} {:>9}\n", name_of(one.work()), name,
                1e3 * one.median(), fmt::format("{:.2f} .. {:.2f}", 1e3 * one.low(), 1e3 * one.high()),
                voxels() / one.median(), 1e-9 * flops(one.work()) / one.median(), peak, mebibytes(one.resident_bytes()));
@@ -185,7 +186,7 @@ class NetContest {
       const TransformCounts& t = one->transforms();
       const Phases p = one->phases();
       fmt::print("{:9} {:32} {:7} {:7} {:7} {:7}  {:9.2f} {:9.2f} {:9.2f} {:9.2f} {:9.2f}\n", name_of(one->work()),
-                 to_string(one->way()), t.input, t.weights, t.gradient, t.inverse, 1e3 * p.transform, 1e3 * p.product,
+                 one->label(), t.input, t.weights, t.gradient, t.inverse, 1e3 * p.transform, 1e3 * p.product,
                  1e3 * p.inverse, 1e3 * p.ops, 1e3 * p.other);
     }
   }
@@ -200,7 +201,7 @@ class NetContest {
             {"rounds", ours_.front()->seconds.size()}};
   }
 
-  Json common_json(const NetEntrant& one) const {
+  Json common_json(const NetCompetitor& one) const {
     return {{"work", name_of(one.work())},
             {"seconds", one.median()},
             {"seconds_low", one.low()},
@@ -214,11 +215,11 @@ class NetContest {
     const TransformCounts& t = one.transforms();
     const Phases p = one.phases();
     Json row = net_json();
-    row.update(Json{{"engine", name_of(one.way().engine)},
-                    {"backend", name_of(one.way().backend)},
-                    {"cache", name_of_cache(one.way().cache)},
-                    {"memory", name_of(one.way().memory)}});
-    if (one.way().hardened) row["hardened"] = *one.way().hardened;
+    row.update(Json{{"engine", name_of(one.variant().engine)},
+                    {"backend", name_of(one.variant().backend)},
+                    {"cache", name_of_cache(one.variant().cache)},
+                    {"memory", name_of(one.variant().memory)}});
+    if (one.variant().hardened) row["hardened"] = *one.variant().hardened;
     row.update(common_json(one));
     row.update(Json{{"peak_bytes", one.peak_bytes()},
                     {"transforms_input", t.input},
@@ -243,15 +244,15 @@ class NetContest {
         .flops();
   }
 
-  const OurNet* find(Work work, const Way& way) const {
+  const OurNet* find(Work work, const Variant& variant) const {
     const auto found = std::find_if(ours_.begin(), ours_.end(),
-                                    [&](const auto& one) { return one->work() == work && one->way() == way; });
+                                    [&](const auto& one) { return one->work() == work && one->variant() == variant; });
     return found == ours_.end() ? nullptr : found->get();
   }
 
   /// Returns PyTorch in the memory format that is faster for this net, or null if PyTorch does not take part.
-  const TorchEntrant* faster_torch(Work work) const {
-    const TorchEntrant* faster = nullptr;
+  const TorchCompetitor* faster_torch(Work work) const {
+    const TorchCompetitor* faster = nullptr;
     for (const auto& one : torch_) {
       if (one->work() == work && (faster == nullptr || one->median() < faster->median())) faster = one.get();
     }
@@ -260,43 +261,46 @@ class NetContest {
 
   std::vector<Ratio> ratios() const {
     std::vector<Ratio> all;
-    const auto compare = [&](const OurNet& fast, const Way& slower, const std::string& what) {
+    const auto compare = [&](const OurNet& fast, const Variant& slower, const std::string& what) {
       const OurNet* slow = find(fast.work(), slower);
       if (slow != nullptr && slow != &fast) all.emplace_back(what, *slow, fast);
     };
     for (const auto& one : ours_) {
-      const Way& way = one->way();
-      const auto with = [&way](auto Way::*field, auto value) {
-        Way other = way;
+      const Variant& variant = one->variant();
+      const auto with = [&variant](auto Variant::*field, auto value) {
+        Variant other = variant;
         other.*field = value;
         return other;
       };
-      if (way.engine == o_.engines.front()) {
+      if (variant.engine == o_.engines.front()) {
         for (const Engine engine : o_.engines) {
-          compare(*one, with(&Way::engine, engine),
-                  fmt::format("time of {} over {}, {}", name_of(engine), name_of(way.engine), name_of(way.backend)));
+          compare(*one, with(&Variant::engine, engine),
+                  fmt::format("time of {} over {}, {}", name_of(engine), name_of(variant.engine),
+                              name_of(variant.backend)));
         }
       }
-      if (way.backend == fft::Backend::native) {
-        compare(*one, with(&Way::backend, fft::Backend::fftw),
-                fmt::format("FFTW's time over native, cache {}", name_of_cache(way.cache)));
+      if (variant.backend == fft::Backend::native) {
+        compare(*one, with(&Variant::backend, fft::Backend::fftw),
+                fmt::format("FFTW's time over native, cache {}", name_of_cache(variant.cache)));
       }
-      if (way.cache) {
-        compare(*one, with(&Way::cache, false),
-                fmt::format("time without over with caching, {}", name_of(way.backend)));
+      if (variant.cache) {
+        compare(*one, with(&Variant::cache, false),
+                fmt::format("time without over with caching, {}", name_of(variant.backend)));
       }
-      if (way.memory == nets::MemoryMode::arena) {
+      if (variant.memory == nets::MemoryMode::arena) {
         for (const auto memory : {nets::MemoryMode::slab, nets::MemoryMode::separate}) {
-          compare(*one, with(&Way::memory, memory),
-                  fmt::format("time of {} over arena, {}{}", name_of(memory), name_of(way.backend), checks_of(way)));
+          compare(*one, with(&Variant::memory, memory),
+                  fmt::format("time of {} over arena, {}{}", name_of(memory), name_of(variant.backend),
+                              checks_of(variant)));
         }
       }
-      if (way.hardened == false) {
-        compare(*one, with(&Way::hardened, std::optional(true)),
-                fmt::format("time of hardened over plain memory, {}, {}", name_of(way.memory), name_of(way.backend)));
+      if (variant.hardened == false) {
+        compare(*one, with(&Variant::hardened, std::optional(true)),
+                fmt::format("time of hardened over plain memory, {}, {}", name_of(variant.memory),
+                            name_of(variant.backend)));
       }
-      if (const TorchEntrant* torch = faster_torch(one->work())) {
-        all.emplace_back(fmt::format("PyTorch's time ({}) over ours ({})", torch->format(), to_string(way)), *torch,
+      if (const TorchCompetitor* torch = faster_torch(one->work())) {
+        all.emplace_back(fmt::format("PyTorch's time ({}) over ours ({})", torch->format(), to_string(variant)), *torch,
                          *one);
       }
     }
@@ -309,9 +313,9 @@ class NetContest {
     const OurNet& front = *ours_.front();
     for (const auto& one : ours_) {
       if (one->work() != Work::training) continue;
-      const OurNet& same = *find(Work::training, {one->way().engine, one->way().backend, o_.caches.front(),
+      const OurNet& same = *find(Work::training, {one->variant().engine, one->variant().backend, o_.caches.front(),
                                                   o_.memory.front(), o_.hardened.front()});
-      const OurNet& first = *find(Work::training, front.way());
+      const OurNet& first = *find(Work::training, front.variant());
       const double loss = one->losses().front(), expected = first.losses().front();
       if (one->losses() == same.losses() && std::abs(loss - expected) <= 1e-3 * std::abs(expected)) continue;
       throw NumericalError(fmt::format("{}: the loss of {} is {:.9g}, that of {} is {:.9g}", title(), one->name(), loss,
@@ -324,7 +328,7 @@ class NetContest {
   std::set<std::string>& said_;
   nets::NetShapes shapes_;
   std::vector<std::unique_ptr<OurNet>> ours_;
-  std::vector<std::unique_ptr<TorchEntrant>> torch_;
+  std::vector<std::unique_ptr<TorchCompetitor>> torch_;
   std::string torch_version_{};
 };
 

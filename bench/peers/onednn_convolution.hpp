@@ -5,11 +5,11 @@
 #include <memory>
 #include <string>
 
-#include "bench/conv/conv_contestant.hpp"
+#include "bench/conv/conv_competitor.hpp"
 
 namespace convolume::bench {
 
-class OneDnnConvolution : public ConvContestant {
+class OneDnnConvolution : public ConvCompetitor {
  public:
   /// Returns the implementation that oneDNN selected, e.g. "jit:avx512_core"; for training, one for each pass.
   virtual std::string implementation(Direction direction) = 0;

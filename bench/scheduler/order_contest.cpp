@@ -23,14 +23,14 @@ using Json = nlohmann::ordered_json;
 constexpr double mib = 1u << 20;
 
 /// A competitor that runs the tasks of a graph.
-class Entrant {
+class Competitor {
  public:
-  virtual ~Entrant() = default;
+  virtual ~Competitor() = default;
   virtual void run() = 0;
 };
 
 /// Runs the tasks with TaskGraph and the given scheduler options.
-class OurOrder final : public Entrant {
+class OurOrder final : public Competitor {
  public:
   OurOrder(const TaskGraph& graph, int threads, const SchedulerOptions& options) : scheduler_(threads, options) {
     const auto& bodies = graph.impl().bodies;
@@ -48,7 +48,7 @@ class OurOrder final : public Entrant {
 
 /// Runs the tasks in any order: workers take them under a mutex. The workers are tasks of a graph themselves, so that
 /// all orders use the same threads.
-class AnyOrder final : public Entrant {
+class AnyOrder final : public Competitor {
  public:
   AnyOrder(const TaskGraph& graph, TaskOrder order, int threads)
       : tasks_(graph.describe()),
@@ -101,7 +101,7 @@ class AnyOrder final : public Entrant {
 /// An order with its name and results.
 struct Way {
   std::string name;
-  std::function<std::unique_ptr<Entrant>(const TaskGraph&)> make;
+  std::function<std::unique_ptr<Competitor>(const TaskGraph&)> make;
   std::vector<double> seconds{};   ///< one value per round
   std::vector<double> speed_up{};  ///< on simulated cores, relative to one core; empty if nothing was simulated
   std::size_t peak_bytes = 0;
@@ -127,14 +127,14 @@ class OrderContest {
 
   void run(ProgressBar& bar, const StopRequest& stop) {
     simulate_orders();
-    std::vector<std::unique_ptr<Entrant>> entrants;
-    for (const Way& way : ways_) entrants.push_back(way.make(net_->graph()));
+    std::vector<std::unique_ptr<Competitor>> competitors;
+    for (const Way& way : ways_) competitors.push_back(way.make(net_->graph()));
     auto seconds = take_turns(
-        entrants.size(), {.rounds = o_.rounds, .min_seconds = o_.min_seconds},
+        competitors.size(), {.rounds = o_.rounds, .min_seconds = o_.min_seconds},
         [&](std::size_t i) {
-          entrants[i]->run();
+          competitors[i]->run();
           const auto begin = std::chrono::steady_clock::now();
-          entrants[i]->run();
+          competitors[i]->run();
           return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         },
         [&](double share) {
@@ -142,7 +142,7 @@ class OrderContest {
           return !stop.pending();
         });
     for (std::size_t i = 0; i < ways_.size(); ++i) ways_[i].seconds = std::move(seconds[i]);
-    entrants.clear();
+    competitors.clear();
     net_.reset();
     measure_peaks(bar, stop);
     bar.clear();
@@ -229,8 +229,8 @@ class OrderContest {
       if (stop.pending()) return;
       bar.show(1, fmt::format("{}: memory of {}", spec_.name, way.name));
       const auto net = make_net();
-      const auto entrant = way.make(net->graph());
-      for (int i = 0; i < 3; ++i) entrant->run();
+      const auto competitor = way.make(net->graph());
+      for (int i = 0; i < 3; ++i) competitor->run();
       way.peak_bytes = net->peak_bytes();
     }
   }

@@ -125,7 +125,7 @@ struct ForwardBindings {
   const PreparedWeights& w;
   ConstTensorView bias{};
   TensorView y{};
-  Spectra* x_hat = nullptr;   ///< optional; filled if the engine caches spectra of x
+  Spectra* x_hat = nullptr;  ///< optional; filled if the engine caches spectra of x
 };
 
 /// Tensors of a backward pass. Each of dx, dw and dbias may be absent. `x` is needed for dw. `y` is needed if an

@@ -16,7 +16,7 @@ class CONVOLUME_API Ready {
   /// Takes a grid of tasks in the order [sample][channel block][Z range]. A channel block has `channels` channels and a
   /// Z range has `planes` planes; the last ones may be smaller. Throws InvalidArgument if the tasks do not fill the
   /// grid.
-  Ready(std::vector<TaskId> tasks, std::int64_t channel_blocks, std::int64_t slabs, std::int64_t channels,
+  Ready(std::vector<TaskId> tasks, std::int64_t channel_blocks, std::int64_t z_ranges, std::int64_t channels,
         std::int64_t planes);
   /// Returns a Ready with one task per feature map, in the order [sample][channel].
   static Ready per_channel(std::vector<TaskId> tasks, std::int64_t channels);
@@ -41,7 +41,7 @@ class CONVOLUME_API Ready {
  private:
   struct Grid {
     std::vector<TaskId> tasks;
-    std::int64_t channel_blocks, slabs, channels, planes;  // if channel_blocks is 0, every task completes every part
+    std::int64_t channel_blocks, z_ranges, channels, planes;  // if channel_blocks is 0, every task completes every part
     std::int64_t first_channel = 0;
   };
   std::vector<Grid> grids_;

@@ -1,4 +1,4 @@
-// The C interface: a plan with its own threads and memory. Exceptions end here and become a status.
+// The C interface: a plan with its own threads and memory. Every exception is caught here and becomes a status.
 #include <cstddef>
 #include <limits>
 #include <new>
@@ -11,7 +11,8 @@
 #include "convolume/convolume.h"
 #include "convolume/memory.hpp"
 
-// Handed out as an opaque pointer. The memory outlives what the plan and the workers hold of it.
+// The C interface passes this struct as an opaque pointer. `memory` is destroyed last, because the plan and the worker
+// threads hold parts of it.
 struct convolume_conv {
   mutable convolume::SlabResource memory;
   mutable convolume::Scheduler scheduler;
@@ -27,7 +28,7 @@ namespace {
 
 struct LastError {
   std::string text;
-  const char* fixed = nullptr;  // instead of the text, where there was no memory for one
+  const char* fixed = nullptr;  // replaces `text` if there was no memory for a text
 
   void set(const char* what) noexcept {
     try {
@@ -77,7 +78,7 @@ void need(const void* pointer, const char* function, const char* argument) {
   if (pointer == nullptr) throw InvalidArgument(fmt::format("{}: {} is NULL", function, argument));
 }
 
-/// A field with values 0 to last.
+/// Returns `value` if it is one of the allowed values 0 to `last` of a field. Throws InvalidArgument otherwise.
 std::int64_t choice(std::int64_t value, std::int64_t last, const char* field) {
   if (value < 0 || value > last) {
     throw InvalidArgument(fmt::format("convolume_conv_problem: {} is {}; use 0 to {}", field, value, last));
@@ -132,7 +133,7 @@ void set_defaults(convolume_conv_problem& c) {
   c.activation_slope = problem.epilogue.activation.slope;
 }
 
-/// A dense view of a caller's array, or an absent tensor for NULL.
+/// Returns a dense view of the caller's array, or an absent tensor for NULL.
 ConstTensorView input(const void* data, const Shape5& shape, DataType type, Layout layout = Layout::plain) {
   if (data == nullptr) return {};
   if (type == DataType::f32) return View<const float>(static_cast<const float*>(data), shape, layout);

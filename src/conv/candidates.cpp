@@ -7,20 +7,22 @@
 namespace convolume::conv {
 namespace {
 
-/// Times slower than the best by the cost model: it is not that wrong.
+/// An engine is not measured if its estimate is longer than the best estimate by more than this factor. The cost model
+/// is not wrong by so much.
 constexpr double hopeless = 8;
 
-/// Of fft_tiled, the best first: with tiles apart, then with shared ones.
+/// Returns choices of fft_tiled, best first: those with separate tiles, then those with shared tiles.
 std::vector<Choice> tiled_candidates(const ConvProblem& problem, const ConvOptions& options, std::size_t most) {
   const ConvProblem one = problem.groups > 1 && !is_depthwise(problem) ? one_group(problem) : problem;
   const ConvProblem dense = untransposed(one);
   const plan::Wanted wanted = wanted_of(problem, options);
   std::vector<Choice> choices;
-  for (const auto& ways : plan::rank_tiled_ways(dense, wanted, machine_model(), most)) {
-    choices.push_back(choice_of(one, ways));
+  for (const auto& tilings : plan::rank_tilings(dense, wanted, machine_model(), most)) {
+    choices.push_back(choice_of(one, tilings));
   }
-  for (const auto& ways : plan::rank_shared_ways(dense, !one.transposed, wanted, machine_model(), (most + 1) / 2)) {
-    choices.push_back(choice_of(one, ways));
+  for (const auto& tilings :
+       plan::rank_shared_tilings(dense, !one.transposed, wanted, machine_model(), (most + 1) / 2)) {
+    choices.push_back(choice_of(one, tilings));
   }
   return choices;
 }

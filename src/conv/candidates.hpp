@@ -1,4 +1,4 @@
-// The choices that a measurement compares.
+// Lists the choices that ConvPlan::tune() measures.
 #pragma once
 
 #include <vector>
@@ -7,9 +7,9 @@
 
 namespace convolume::conv {
 
-/// Choices that are worth measuring, the one of the cost model first. Of fft_tiled at most so many whose tiles are
-/// apart, the best ones of all directions together, then the next best of all directions, and so on; and half as many
-/// whose tiles are shared.
+/// Returns choices that are worth measuring. The choice of the cost model is first. If one of the choices is fft_tiled,
+/// at most `tiled` choices with separate tiles are added: the best tiles of every direction, then the second best of
+/// every direction, and so on. Half as many choices with shared tiles (rounded up) follow.
 std::vector<Choice> candidates(const ConvProblem& problem, const ConvOptions& options, std::size_t tiled);
 
 }  // namespace convolume::conv

@@ -55,7 +55,7 @@ static_assert(direction_names.size() == plan::directions.size());
       text, why));
 }
 
-/// "18x11x15*4" behind "fwd=".
+/// Parses text such as "18x11x15*4", which follows the direction and "=" in a word of a choice.
 std::optional<TileChoice> parse_tiles(const std::string& word, const std::string& direction) {
   if (!word.starts_with(direction + "=")) return std::nullopt;
   TileChoice tiles;
@@ -75,7 +75,7 @@ std::optional<TileChoice> parse_tiles(const std::string& word, const std::string
 
 constexpr const char* shared_word = "shared";
 
-/// What an entry of a choice is of, in terms of the untransposed problem.
+/// Returns the direction of the untransposed problem that an entry of a choice belongs to.
 plan::Direction tiled_direction(const ConvProblem& problem, std::size_t entry) {
   const plan::Direction direction = plan::directions[entry];
   if (!problem.transposed || direction == plan::Direction::backward_weights) return direction;
@@ -84,11 +84,11 @@ plan::Direction tiled_direction(const ConvProblem& problem, std::size_t entry) {
 
 }  // namespace
 
-Choice choice_of(const ConvProblem& problem, const plan::TiledWays& ways) {
-  Choice choice{.engine = Engine::fft_tiled, .tiles = plan::TileChoices(), .shared = ways.shared};
+Choice choice_of(const ConvProblem& problem, const plan::Tilings& tilings) {
+  Choice choice{.engine = Engine::fft_tiled, .tiles = plan::TileChoices(), .shared = tilings.shared};
   for (std::size_t i = 0; i < choice.tiles->size(); ++i) {
-    const plan::TiledWay& way = ways.of(tiled_direction(problem, i));
-    (*choice.tiles)[i] = {way.tile, way.group};
+    const plan::Tiling& tiling = tilings.of(tiled_direction(problem, i));
+    (*choice.tiles)[i] = {tiling.tile, tiling.group};
   }
   return choice;
 }
@@ -132,15 +132,15 @@ plan::Wanted wanted_of(const ConvProblem& problem, const ConvOptions& options) {
   return wanted;
 }
 
-plan::TiledWays tiled_ways(const ConvProblem& problem, const plan::Wanted& wanted, const std::optional<Choice>& choice,
-                           const MachineModel& machine) {
+plan::Tilings tilings_of(const ConvProblem& problem, const plan::Wanted& wanted, const std::optional<Choice>& choice,
+                         const MachineModel& machine) {
   const ConvProblem dense = untransposed(problem);
-  if (!choice || !choice->tiles) return plan::choose_tiled_ways(dense, !problem.transposed, wanted, machine);
+  if (!choice || !choice->tiles) return plan::choose_tilings(dense, !problem.transposed, wanted, machine);
   plan::TileChoices tiles;
   for (std::size_t i = 0; i < tiles.size(); ++i) {
     tiles[static_cast<std::size_t>(tiled_direction(problem, i))] = (*choice->tiles)[i];
   }
-  return plan::tiled_ways(dense, !problem.transposed, wanted, machine, tiles, choice->shared);
+  return plan::tilings_of(dense, !problem.transposed, wanted, machine, tiles, choice->shared);
 }
 
 }  // namespace convolume::conv

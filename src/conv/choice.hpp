@@ -1,6 +1,6 @@
-// What decides how a problem is convolved, as text: "direct", or "fft_tiled fwd=18x11x15*4 bwd_d=16x16x16*4
-// bwd_w=20x20x20*1", which are the tile of each direction and how many of them make a group; behind them "shared" where
-// the directions share tiles.
+// Everything that decides how a problem is convolved, also as text. Examples: "direct", or "fft_tiled fwd=18x11x15*4
+// bwd_d=16x16x16*4 bwd_w=20x20x20*1". The second text gives the tile of each direction and the number of tiles in a
+// group. It ends with "shared" if the directions share tiles.
 #pragma once
 
 #include <optional>
@@ -16,28 +16,31 @@ using plan::TileChoice;
 
 struct Choice {
   Engine engine = Engine::reference;
-  /// For each of plan::directions, of the plan that is chosen for (transposed ones have forward and backward data
-  /// exchanged); of engines that tile. Where groups of channels go one after the other, of one of them. Of the weights
-  /// of a planar kernel Z and Y are exchanged (plan::exchanges_zy).
+  /// The tiles of the directions of the problem itself, in the order of plan::directions; only for fft_tiled. (The
+  /// untransposed form of a transposed problem has forward and backward data swapped.) If groups of channels are
+  /// computed one after the other, these are the tiles of one group. If the kernel is planar, Z and Y of the weight
+  /// gradient's tile are swapped (plan::swaps_zy).
   std::optional<plan::TileChoices> tiles{};
-  bool shared = false;  ///< plan::TiledWays::shared
+  bool shared = false;  ///< plan::Tilings::shared
   friend bool operator==(const Choice&, const Choice&) = default;
 
-  bool tiles_apart() const { return tiles && !shared; }
+  bool has_separate_tiles() const { return tiles && !shared; }
 };
 
-/// Of a problem that is not cut into groups any more, as in tiled_ways().
-Choice choice_of(const ConvProblem& problem, const plan::TiledWays& ways);
+/// Returns the choice with the given tilings of untransposed(problem). If groups of channels are computed one after the
+/// other, `problem` is one group, as in tilings_of().
+Choice choice_of(const ConvProblem& problem, const plan::Tilings& tilings);
 std::string to_string(const Choice& choice);
-/// Reads what to_string() wrote. Throws InvalidArgument naming the word that makes no sense.
+/// Parses the text that to_string() returns. Throws InvalidArgument that names the invalid word.
 Choice parse_choice(const std::string& text);
 
-/// What `options` want; of untransposed(problem) where one is given.
+/// Return the directions that `options` want. With a problem, they are the directions of untransposed(problem).
 plan::Wanted wanted_of(const ConvOptions& options);
 plan::Wanted wanted_of(const ConvProblem& problem, const ConvOptions& options);
 
-/// The ways of `choice`, or where there is none the best ones for what is wanted; of untransposed(problem).
-plan::TiledWays tiled_ways(const ConvProblem& problem, const plan::Wanted& wanted, const std::optional<Choice>& choice,
-                           const MachineModel& machine);
+/// Returns the tilings of `choice` for untransposed(problem). Without a choice, returns the best tilings for the wanted
+/// directions.
+plan::Tilings tilings_of(const ConvProblem& problem, const plan::Wanted& wanted, const std::optional<Choice>& choice,
+                         const MachineModel& machine);
 
 }  // namespace convolume::conv

@@ -15,7 +15,7 @@ using conv::BackwardArguments;
 using conv::ForwardArguments;
 using conv::PrepareArguments;
 
-/// The engine that is asked for by name or by a choice; `automatic` where none is.
+/// Returns the engine that is requested by name or by a choice, or `automatic` if none is requested.
 Engine requested_engine(const ConvOptions& options) {
   if (options.choice.empty()) return options.engine;
   const Engine engine = conv::parse_choice(options.choice).engine;
@@ -28,12 +28,12 @@ Engine requested_engine(const ConvOptions& options) {
 template <class Arguments>
 struct Call {
   unsigned shape = 0;                           // which optional bindings the graph was built for
-  std::pmr::memory_resource* memory = nullptr;  // what temporaries of the graph are taken from
+  std::pmr::memory_resource* memory = nullptr;  // source of the temporary memory of the graph's tasks
   std::shared_ptr<Arguments> arguments = std::make_shared<Arguments>();
   TaskGraph graph;
 };
 
-/// Calls that are not running now. As many exist as ever ran at once.
+/// Calls that are not running now. A new call is made only if no idle call fits.
 template <class Arguments>
 class CallPool {
  public:
@@ -90,13 +90,13 @@ void check_geometry(const char* name, std::string_view found, std::string_view e
   }
 }
 
-/// Of prepared weights or spectra that are complete.
+/// Counts a new version of a cache. Called when prepared weights or spectra are complete.
 template <class Cache>
 void raise_version(Cache& cache) {
   cache.version.fetch_add(1, std::memory_order_relaxed);
 }
 
-/// Empty where the spectra were moved away.
+/// Returns the geometry of a cache. The result is empty if the cache was moved from.
 std::string_view geometry_of(const Spectra& spectra) {
   return spectra.impl() != nullptr ? std::string_view(spectra.impl()->geometry) : std::string_view();
 }
@@ -110,7 +110,7 @@ struct ConvPlan::Impl {
   double seconds = 0;
   std::unique_ptr<conv::ConvEngine> engine;
   std::string report;
-  // What caches of this plan are made of, to recognise foreign ones.
+  // Geometries of this plan's caches, to recognise caches of other plans.
   std::string x_geometry, dy_geometry, w_geometry;
   mutable CallPool<ForwardArguments> forward_calls;
   mutable CallPool<BackwardArguments> backward_calls;
@@ -121,7 +121,7 @@ struct ConvPlan::Impl {
                              Workspace* workspace = nullptr) const;
   BackwardArguments arguments(const BackwardBindings& b, std::pmr::memory_resource* memory,
                               Workspace* workspace = nullptr) const;
-  /// The engine's tasks; behind them a cache that they fill gets its next version.
+  /// Append the engine's tasks, and a task that gives a filled cache its next version.
   Ready append(TaskGraph& graph, const ConvReady& ready, std::shared_ptr<const ForwardArguments> a) const;
   ConvGradientReady append(TaskGraph& graph, const ConvReady& ready, std::shared_ptr<const BackwardArguments> a) const;
   void check_weights(const PreparedWeights& w) const {
@@ -202,7 +202,7 @@ ConvGradientReady ConvPlan::Impl::append(TaskGraph& graph, const ConvReady& read
   return done;
 }
 
-/// Asks every implementation for its estimate, and writes the fastest choice and the report into `impl`.
+/// Asks every implementation for its estimate. Writes the fastest choice and the report into `impl`.
 const conv::Implementation& ConvPlan::Impl::choose(Impl& impl, const ConvOptions& options) {
   const ConvProblem& problem = impl.problem;
   impl.report = fmt::format("{}{}\n", to_string(problem), problem.transposed ? " transposed" : "");

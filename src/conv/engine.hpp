@@ -1,4 +1,4 @@
-// The engine interface, and how an implementation presents itself to the plan.
+// Declares the engine interface, and how an implementation presents itself to the plan.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,8 @@ namespace convolume::conv {
 using plan::is_depthwise;
 using plan::one_group;
 
-/// Bindings of a graph. The plan may replace the contents between runs of the graph, never during one.
+/// Tensors and caches that the tasks of a graph use. The plan may replace the contents between runs of the graph, but
+/// never during a run.
 struct PrepareArguments {
   ConstTensorView w;
   PreparedWeights::Impl* prepared = nullptr;
@@ -26,7 +27,7 @@ struct ForwardArguments {
   const PreparedWeights::Impl* w = nullptr;
   Spectra::Impl* x_hat = nullptr;
   std::pmr::memory_resource* memory = nullptr;
-  Workspace* workspace = nullptr;  ///< null, or looked at while tasks are appended
+  Workspace* workspace = nullptr;  ///< may be null; used only while tasks are appended
 };
 
 struct BackwardArguments {
@@ -37,7 +38,7 @@ struct BackwardArguments {
   TensorView dx, dw, dbias;
   bool add_dx = false, add_dw = false;
   std::pmr::memory_resource* memory = nullptr;
-  Workspace* workspace = nullptr;  ///< null, or looked at while tasks are appended
+  Workspace* workspace = nullptr;  ///< may be null; used only while tasks are appended
 };
 
 class ConvEngine {
@@ -60,23 +61,23 @@ class ConvEngine {
   virtual TransformCounts transforms() const noexcept { return {}; }
 };
 
-/// Reasons of implementations that leave a problem to the other implementation of the same engine.
+/// Reasons of an implementation that leaves a problem to the other implementation of the same engine.
 inline constexpr const char* not_depthwise = "depthwise problems have an implementation of their own";
 inline constexpr const char* depthwise_only = "serves depthwise problems only";
 
-/// What an implementation is expected to take for the directions that the options want.
+/// The estimated cost of an implementation for the directions that the options want.
 struct Estimate {
-  double seconds = 0;    ///< of one core
-  double bytes = 0;      ///< held beside the tensors while all directions run: caches, packed weights, sums
-  std::string choice{};  ///< see ConvOptions::choice; empty if there is nothing to choose but the engine
+  double seconds = 0;    ///< on one core
+  double bytes = 0;      ///< beside the tensors while all directions run: caches, packed weights, sums
+  std::string choice{};  ///< see ConvOptions::choice; empty if the engine is the only choice
 };
 
 /// One algorithm and its code. Every function is deterministic and thread-safe.
 struct Implementation {
   Engine engine;
   const char* name;
-  /// Whether a problem with groups is computed group by group, because the code knows only one group. Depthwise
-  /// problems are passed on as they are.
+  /// Whether a problem with groups is computed group by group, because the code supports only one group. Depthwise
+  /// problems are passed on unchanged.
   bool group_by_group;
   /// Returns why the problem cannot be computed, or an empty string.
   std::string (*unsupported_reason)(const ConvProblem& problem, const ConvOptions& options);
@@ -86,7 +87,7 @@ struct Implementation {
   std::unique_ptr<ConvEngine> (*create)(const ConvProblem& problem, const ConvOptions& options);
 };
 
-/// Creates Engine<float> or Engine<double>, whichever the problem's type asks for.
+/// Creates EngineOf<float> or EngineOf<double>, according to the problem's type.
 template <template <class> class EngineOf, class... Arguments>
 std::unique_ptr<ConvEngine> create_for_type(const ConvProblem& problem, const Arguments&... arguments) {
   if (problem.type == DataType::f32) return std::make_unique<EngineOf<float>>(problem, arguments...);

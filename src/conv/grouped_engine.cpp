@@ -15,7 +15,8 @@ V moved(V view, index_t elements) {
   return view;
 }
 
-/// Channels [first, first + count) of a tensor, or rows of weights. What is absent stays absent.
+/// Return channels [first, first + count) of a tensor, or rows [first, first + count) of weights. An absent tensor
+/// stays absent.
 template <class V>
 V channels_of(const V& view, index_t first, index_t count) {
   if (!view) return view;
@@ -31,8 +32,8 @@ V rows_of(const V& view, index_t first, index_t count) {
   return part;
 }
 
-/// One engine, executed on the channels of each group in turn. Bindings are cut into those of groups when a run begins,
-/// since a plan may replace them between runs.
+/// Executes one engine on the channels of each group in turn. The bindings are divided among the groups when a run
+/// begins, because a plan may replace the bindings between runs.
 class GroupedEngine final : public ConvEngine {
  public:
   GroupedEngine(const ConvProblem& problem, std::unique_ptr<ConvEngine> engine)
@@ -67,7 +68,7 @@ class GroupedEngine final : public ConvEngine {
   TransformCounts transforms() const noexcept override { return engine_->transforms(); }
 
  private:
-  /// A cache of each group's own.
+  /// Gives each group a cache of its own.
   template <class Impl, class Init>
   void init_groups(Impl& cache, const Init& init) const {
     cache.groups.clear();
@@ -87,12 +88,13 @@ class GroupedEngine final : public ConvEngine {
   ForwardArguments group(const ForwardArguments& a, index_t g) const;
   BackwardArguments group(const BackwardArguments& a, index_t g) const;
 
-  /// The bindings of each group, and the task that fills them at the beginning of a run.
+  /// Returns the bindings of each group. `filled` becomes ready when a task at the beginning of a run has filled these
+  /// bindings.
   template <class Arguments>
   std::vector<std::shared_ptr<Arguments>> append_groups(TaskGraph& graph, const std::shared_ptr<const Arguments>& a,
                                                         Ready& filled) const;
   index_t rows() const { return problem_.w_shape().n / problem_.groups; }
-  /// Of everything that the engine waits for, what belongs to a group.
+  /// Returns the part of `ready` that belongs to a group. Everything that is read also waits for `filled`.
   ConvReady group(const ConvReady& ready, const Ready& filled, index_t g) const {
     return {.x = ready.x.shifted(-g * one_.in_channels) & filled,
             .w = ready.w.shifted(-g * rows()) & filled,

@@ -1,4 +1,4 @@
-// Groups of channels as so many convolutions of an engine that knows only one group.
+// Computes a problem with groups by an engine that supports only one group.
 #pragma once
 
 #include <memory>

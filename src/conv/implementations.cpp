@@ -17,12 +17,12 @@
 namespace convolume::conv {
 namespace {
 
-/// Whether `implementation` computes one group of the problem at a time.
+/// Returns whether `implementation` computes the problem one group at a time.
 bool by_groups(const Implementation& implementation, const ConvProblem& problem) {
   return implementation.group_by_group && problem.groups > 1 && !is_depthwise(problem);
 }
 
-/// Returns the options for one group: the memory budget is divided among the groups.
+/// Returns the options for one group. The memory budget is divided equally among the groups.
 ConvOptions options_of_group(const ConvProblem& problem, ConvOptions options) {
   if (options.memory_budget != 0) {
     options.memory_budget = std::max<std::size_t>(1, options.memory_budget / static_cast<std::size_t>(problem.groups));
@@ -42,7 +42,7 @@ std::string reason_against_groups(const ConvProblem& problem) {
   return {};
 }
 
-/// Returns why an estimate of memory is out of all proportion to the tensors, or an empty string.
+/// Returns why the estimated memory is out of proportion to the tensors, or an empty string.
 std::string reason_against_memory(const ConvProblem& problem, double bytes) {
   const double tensors =
       static_cast<double>(size_of(problem.type)) *

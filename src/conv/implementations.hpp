@@ -1,4 +1,4 @@
-// The ordered list of implementations from which a plan chooses.
+// Declares the ordered list of implementations from which a plan chooses.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,9 @@
 
 namespace convolume::conv {
 
-/// All implementations. If two estimates are equal, the one that stands first is taken. The reference ends the list of
-/// those that `automatic` may choose; oneDNN stands behind it and is used only if requested by name.
+/// Returns all implementations. If two estimates are equal, the plan takes the implementation that is first in the
+/// list. `automatic` may choose every implementation up to the reference. oneDNN comes after the reference and is used
+/// only if it is requested by name.
 std::span<const Implementation> implementations();
 
 /// The estimate of an implementation, or the reason why it does not support the problem.
@@ -20,10 +21,11 @@ struct Assessment {
   std::string reason{};
 };
 
-/// Assesses a problem, groups and memory included. The estimate's `choice` is at least the name of the engine.
+/// Assesses a problem, including its groups and the memory it needs. The estimate's `choice` is never empty: it is at
+/// least the name of the engine.
 Assessment assess(const Implementation& implementation, const ConvProblem& problem, const ConvOptions& options);
 
-/// Creates the engine for a problem that assess() has an estimate for, by the choice of that estimate.
+/// Creates the engine for a problem for which assess() returned an estimate, with the choice of that estimate.
 std::unique_ptr<ConvEngine> create_engine(const Implementation& implementation, const ConvProblem& problem,
                                           const ConvOptions& options, const std::string& choice);
 

@@ -1,11 +1,11 @@
-// Choices by measurement, for those who ask for it (ConvPlan::tune): the candidates of the cost model take turns.
+// Chooses by measurement (ConvPlan::tune): the candidates of the cost model compete in an autotuning run.
 #include <algorithm>
 #include <chrono>
 #include <deque>
 #include <iterator>
 
 #include "conv/candidates.hpp"
-#include "plan/race.hpp"
+#include "plan/autotune.hpp"
 
 namespace convolume {
 namespace {
@@ -16,7 +16,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t tiled_candidates = 5;
 constexpr std::size_t directions = plan::directions.size();
 
-/// Tensors of a problem, all zero: no time depends on what they hold, as long as no number is denormal.
+/// Tensors of a problem, all zero. Run times do not depend on the values, as long as no value is denormal.
 template <class T>
 struct Tensors {
   Tensors(const ConvProblem& p, std::pmr::memory_resource* memory)
@@ -32,7 +32,7 @@ struct Tensors {
   Tensor<T> x, y, dy, dx, w, dw, bias;
 };
 
-/// A candidate and its graphs.
+/// A candidate with its plan, its caches and its graphs.
 template <class T>
 struct Measured {
   Measured(const ConvProblem& problem, const ConvOptions& conv, Tensors<T>& tensors, const Execution& run)
@@ -44,15 +44,15 @@ struct Measured {
         x_hat(plan.input_spectra(memory)),
         dy_hat(plan.gradient_spectra(memory)) {}
 
-  /// One direction by itself.
+  /// Builds the graph of one direction alone.
   void build(std::size_t direction) {
     TaskGraph& graph = graphs[direction];
     if (direction == 0) append_forward(graph, nullptr);
     if (direction == 1) plan.append_backward(graph, {}, {.y = t.y, .dy = t.dy, .w = w, .dx = t.dx}, memory);
     if (direction == 2) plan.append_backward(graph, {}, {.x = t.x, .y = t.y, .dy = t.dy, .w = w, .dw = t.dw}, memory);
   }
-  /// All directions that are wanted, which leave each other spectra. A net computes dy from y, so that no gradient
-  /// starts before.
+  /// Builds the graph of all wanted directions, which share spectra. The gradients wait for y, because a net computes
+  /// dy from y.
   void build_iteration() {
     TaskGraph& graph = graphs[directions];
     const auto [prepared, y] = append_forward(graph, &x_hat);
@@ -68,7 +68,7 @@ struct Measured {
   std::pmr::memory_resource* memory;
   PreparedWeights w;
   Spectra x_hat, dy_hat;
-  std::array<TaskGraph, directions + 1> graphs;  // the last one is of an iteration
+  std::array<TaskGraph, directions + 1> graphs;  // one per direction, then one for a whole iteration
 
  private:
   std::pair<Ready, Ready> append_forward(TaskGraph& graph, Spectra* spectra) {
@@ -79,27 +79,28 @@ struct Measured {
   }
 };
 
-/// The candidates of one problem on the same tensors.
+/// The candidates of one problem, which are measured on the same tensors.
 template <class T>
 class Field {
  public:
   Field(const ConvProblem& problem, const ConvOptions& options, const Execution& run)
       : problem_(problem), options_(options), run_(run), tensors_(problem, run.memory) {}
 
-  /// Tiles apart may be the best in one direction and not in another one: the best of each.
+  /// Returns a choice with the fastest tile of each direction. Separate tiles can be the fastest in one direction and
+  /// not in another.
   Choice best_tiles(const std::vector<Choice>& choices) {
     if (choices.size() == 1) return choices[0];
     auto measured = measure_all(choices);
     Choice best = choices[0];
     for (std::size_t d = 0; d < directions; ++d) {
       if ((d == 1 && !options_.want_dx) || (d == 2 && !options_.want_dw)) continue;
-      // A later direction reads weights that the first one prepared, of every candidate.
+      // Directions 1 and 2 read the weights w. The run of direction 0 has prepared them for every candidate.
       for (auto& one : measured) one.build(d);
       (*best.tiles)[d] = (*choices[fastest(measured, d)].tiles)[d];
     }
     return best;
   }
-  /// By whole iterations.
+  /// Returns the choice with the fastest whole iteration.
   const Choice& best(const std::vector<Choice>& choices) {
     auto measured = measure_all(choices);
     for (auto& one : measured) one.build_iteration();
@@ -117,7 +118,7 @@ class Field {
     return measured;
   }
   std::size_t fastest(std::deque<Measured<T>>& measured, std::size_t graph) {
-    return plan::winner(plan::race(measured.size(), {}, [&](std::size_t i) {
+    return plan::winner(plan::autotune(measured.size(), {}, [&](std::size_t i) {
       const auto begin = Clock::now();
       measured[i].graphs[graph].run(run_.scheduler);
       return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -135,14 +136,14 @@ std::string tune(const ConvProblem& problem, const ConvOptions& options, const E
   const std::vector<Choice> choices = conv::candidates(problem, options, tiled_candidates);
   if (choices.size() == 1) return to_string(choices[0]);
   Field<T> field(problem, options, run);
-  std::vector<Choice> apart, finalists;
-  std::copy_if(choices.begin(), choices.end(), std::back_inserter(apart),
-               [](const Choice& choice) { return choice.tiles_apart(); });
+  std::vector<Choice> separate, finalists;
+  std::copy_if(choices.begin(), choices.end(), std::back_inserter(separate),
+               [](const Choice& choice) { return choice.has_separate_tiles(); });
   for (const Choice& choice : choices) {
-    if (!choice.tiles_apart()) {
+    if (!choice.has_separate_tiles()) {
       finalists.push_back(choice);
-    } else if (choice == apart.front()) {
-      finalists.push_back(field.best_tiles(apart));
+    } else if (choice == separate.front()) {
+      finalists.push_back(field.best_tiles(separate));
     }
   }
   return to_string(field.best(finalists));

@@ -41,6 +41,7 @@ std::string unescape(std::string_view text) {
 
 NumericsRecord NumericsRecord::of_this_build() {
   NumericsRecord record;
+  record.set("texts", "2");  // the version of the wording of these facts
   record.set("version", version());
 #if defined(__clang__)
   record.set("compiler", fmt::format("clang {}.{}", __clang_major__, __clang_minor__));

@@ -8,7 +8,7 @@
 // foreach_target.h must come first.
 #include "hwy/highway.h"
 
-#include "ops/simd-inl.hpp"
+#include "ops/activation-inl.hpp"
 
 #ifndef CONVOLUME_OPS_ACTIVATION_KERNELS
 #define CONVOLUME_OPS_ACTIVATION_KERNELS
@@ -29,75 +29,12 @@ namespace {
 
 template <class T>
 void forward(const Activation& act, const T* x, T* y, index_t n) {
-  using D = hn::ScalableTag<T>;
-  using V = hn::Vec<D>;
-  const D d;
-  const V zero = hn::Zero(d);
-  switch (act.kind) {
-    case Activation::Kind::none:
-      if (x != y) std::memcpy(y, x, static_cast<std::size_t>(n) * sizeof(T));
-      break;
-    case Activation::Kind::relu:
-      // x <= 0 is false for NaN, so NaN stays NaN.
-      map_elements(
-          d, y, n, [=](V v) HWY_ATTR { return hn::IfThenZeroElse(hn::Le(v, zero), v); }, x);
-      break;
-    case Activation::Kind::leaky_relu: {
-      const V slope = hn::Set(d, static_cast<T>(act.slope));
-      map_elements(
-          d, y, n, [=](V v) HWY_ATTR { return hn::IfThenElse(hn::Gt(v, zero), v, hn::Mul(v, slope)); }, x);
-      break;
-    }
-    case Activation::Kind::sigmoid:
-      map_elements(
-          d, y, n, [=](V v) HWY_ATTR { return sigmoid(d, v); }, x);
-      break;
-    case Activation::Kind::tanh:
-      map_elements(
-          d, y, n, [=](V v) HWY_ATTR { return tanh(d, v); }, x);
-      break;
-  }
-}
-
-template <class D, class T, class F>
-HWY_INLINE void map_gradient(D d, const T* y, const T* dy, T* dz, index_t n, bool add, const F& f) {
-  using V = hn::Vec<D>;
-  if (add) {
-    map_elements(
-        d, dz, n, [&](V out, V g, V before) HWY_ATTR { return hn::Add(before, f(out, g)); }, y, dy,
-        static_cast<const T*>(dz));
-  } else {
-    map_elements(d, dz, n, f, y, dy);
-  }
+  Activate(act, x, y, n);
 }
 
 template <class T>
 void gradient(const Activation& act, const T* y, const T* dy, T* dz, index_t n, bool add) {
-  using D = hn::ScalableTag<T>;
-  using V = hn::Vec<D>;
-  const D d;
-  const V zero = hn::Zero(d), one = hn::Set(d, T{1});
-  switch (act.kind) {
-    case Activation::Kind::none:
-      map_gradient(d, y, dy, dz, n, add, [](V, V g) HWY_ATTR { return g; });
-      break;
-    case Activation::Kind::relu:
-      map_gradient(d, y, dy, dz, n, add, [=](V out, V g) HWY_ATTR { return hn::IfThenZeroElse(hn::Le(out, zero), g); });
-      break;
-    case Activation::Kind::leaky_relu: {
-      const V slope = hn::Set(d, static_cast<T>(act.slope));
-      map_gradient(d, y, dy, dz, n, add,
-                   [=](V out, V g) HWY_ATTR { return hn::IfThenElse(hn::Gt(out, zero), g, hn::Mul(g, slope)); });
-      break;
-    }
-    case Activation::Kind::sigmoid:
-      map_gradient(d, y, dy, dz, n, add,
-                   [=](V out, V g) HWY_ATTR { return hn::Mul(g, hn::Mul(out, hn::Sub(one, out))); });
-      break;
-    case Activation::Kind::tanh:
-      map_gradient(d, y, dy, dz, n, add, [=](V out, V g) HWY_ATTR { return hn::Mul(g, hn::NegMulAdd(out, out, one)); });
-      break;
-  }
+  ActivationGradient(act, y, dy, dz, n, add);
 }
 
 ActivationKernels<float> activation_kernels_f32() { return {forward<float>, gradient<float>}; }

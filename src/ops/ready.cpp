@@ -7,14 +7,14 @@
 
 namespace convolume {
 
-Ready::Ready(std::vector<TaskId> tasks, std::int64_t channel_blocks, std::int64_t slabs, std::int64_t channels,
+Ready::Ready(std::vector<TaskId> tasks, std::int64_t channel_blocks, std::int64_t z_ranges, std::int64_t channels,
              std::int64_t planes) {
-  const auto cells = channel_blocks * slabs;
-  if (channel_blocks < 1 || slabs < 1 || channels < 1 || planes < 1 ||
+  const auto cells = channel_blocks * z_ranges;
+  if (channel_blocks < 1 || z_ranges < 1 || channels < 1 || planes < 1 ||
       static_cast<std::int64_t>(tasks.size()) % cells != 0) {
     throw InvalidArgument("Ready: the tasks do not fill a grid of samples x channel blocks x Z ranges");
   }
-  grids_.push_back({std::move(tasks), channel_blocks, slabs, channels, planes});
+  grids_.push_back({std::move(tasks), channel_blocks, z_ranges, channels, planes});
 }
 
 Ready Ready::per_channel(std::vector<TaskId> tasks, std::int64_t channels) {
@@ -48,10 +48,11 @@ void Ready::collect(std::int64_t n, std::int64_t c0, std::int64_t c1, std::int64
     const auto first = std::max<std::int64_t>(0, c0 - grid.first_channel), end = c1 - grid.first_channel;
     if (end <= 0) continue;
     const auto last_block = std::min((end - 1) / grid.channels, grid.channel_blocks - 1);
-    const auto last_slab = std::min((z1 - 1) / grid.planes, grid.slabs - 1);
+    const auto last_slab = std::min((z1 - 1) / grid.planes, grid.z_ranges - 1);
     for (auto block = first / grid.channels; block <= last_block; ++block) {
-      for (auto slab = z0 / grid.planes; slab <= last_slab; ++slab) {
-        out.push_back(grid.tasks.at(static_cast<std::size_t>((n * grid.channel_blocks + block) * grid.slabs + slab)));
+      for (auto z_range = z0 / grid.planes; z_range <= last_slab; ++z_range) {
+        out.push_back(
+            grid.tasks.at(static_cast<std::size_t>((n * grid.channel_blocks + block) * grid.z_ranges + z_range)));
       }
     }
   }

@@ -62,13 +62,13 @@ double seconds_per_byte(double bytes, const MachineModel& machine) {
 
 class Model {
  public:
-  /// `shared`: the tiles and spectra are those of the other directions. `unfolded`: see TiledWay::unfolded.
-  Model(const ConvProblem& p, Direction direction, bool shared, bool unfolded, const MachineModel& machine)
-      : lattices_(p, unfolded),
-        problem_(lattices_.dense),
+  /// `shared`: the tiles and spectra are those of the other directions. `unfolded`: see Tiling::unfolded.
+  Model(const ConvProblem& p, Direction direction, bool shared, bool z_unrolled, const MachineModel& machine)
+      : polyphase_(p, z_unrolled),
+        problem_(polyphase_.dense),
         direction_(direction),
         shared_(shared),
-        unfolded_(unfolded),
+        z_unrolled_(z_unrolled),
         machine_(machine) {
     const bool to_input = direction == Direction::backward_data;
     const bool depthwise = p.groups > 1;
@@ -77,11 +77,12 @@ class Model {
     const index_t results = to_input ? p.in_channels : p.out_channels;
     const double block = static_cast<double>(channel_block(p.type));
     channels_.terms = depthwise ? 1 : static_cast<double>(terms);
-    few_ = !to_input && few_channels(p) && p.x_layout == Layout::plain;
-    channels_.in_blocks = few_ ? static_cast<double>(terms) / block : std::ceil(static_cast<double>(terms) / block);
+    small_channels_ = !to_input && few_channels(p) && p.x_layout == Layout::plain;
+    channels_.in_blocks =
+        small_channels_ ? static_cast<double>(terms) / block : std::ceil(static_cast<double>(terms) / block);
     channels_.out_blocks = std::ceil(static_cast<double>(results) / block);
     // Every phase of x has its own channels.
-    const auto phases = static_cast<double>(lattices_.phases());
+    const auto phases = static_cast<double>(polyphase_.phases());
     (to_input ? channels_.out_blocks : channels_.in_blocks) *= phases;
     if (!to_input) channels_.terms *= phases;
     channels_.lanes = channels_.out_blocks * block;
@@ -104,8 +105,8 @@ class Model {
   }
 
   /// Returns the bytes of the spectra of x and dy, over all tiles.
-  double spectra_bytes(const TiledWay& way) const {
-    const Parts p = parts(way);
+  double spectra_bytes(const Tiling& tiling) const {
+    const Parts p = parts(tiling);
     return p.tiles * p.tile_bytes;
   }
 
@@ -115,56 +116,56 @@ class Model {
            tile >= domain_[axis] + std::max<index_t>({0, problem_.pad_before[axis], problem_.pad_after[axis]});
   }
 
-  TiledWay way(const Extent3& tile, index_t group) const {
-    TiledWay way{.tile = tile, .valid = tile - problem_.kernel + Extent3::all(1), .domain = domain_, .group = group};
-    way.unfolded = unfolded_;
-    way.overlap_add = shared_ && direction_ == Direction::backward_data;
+  Tiling tiling(const Extent3& tile, index_t group) const {
+    Tiling tiling{.tile = tile, .valid = tile - problem_.kernel + Extent3::all(1), .domain = domain_, .group = group};
+    tiling.z_unrolled = z_unrolled_;
+    tiling.overlap_add = shared_ && direction_ == Direction::backward_data;
     for (int axis = 0; axis < 3; ++axis) {
-      if (covers(axis, tile[axis])) way.valid[axis] = domain_[axis];
-      way.count[axis] = (domain_[axis] + way.valid[axis] - 1) / way.valid[axis];
+      if (covers(axis, tile[axis])) tiling.valid[axis] = domain_[axis];
+      tiling.count[axis] = (domain_[axis] + tiling.valid[axis] - 1) / tiling.valid[axis];
     }
-    way.planes = planes_of(way);
-    way.cost = direction_ == Direction::backward_weights ? sums_cost(way) : voxels_cost(way);
-    return way;
+    tiling.planes = planes_of(tiling);
+    tiling.cost = direction_ == Direction::backward_weights ? sums_cost(tiling) : voxels_cost(tiling);
+    return tiling;
   }
 
   /// Returns the tilings for all group sizes that are considered.
-  std::vector<TiledWay> ways(const Extent3& tile) const {
-    std::vector<TiledWay> all;
+  std::vector<Tiling> tilings(const Extent3& tile) const {
+    std::vector<Tiling> all;
     for (const index_t group : groups) {
-      if (group == 1 || grouped()) all.push_back(way(tile, group));
+      if (group == 1 || grouped()) all.push_back(tiling(tile, group));
     }
     return all;
   }
 
  private:
-  double tiles_of_layer(const TiledWay& way) const {
-    return static_cast<double>(way.count.y * way.count.x * lattices_.residues());
+  double tiles_of_layer(const Tiling& tiling) const {
+    return static_cast<double>(tiling.count.y * tiling.count.x * polyphase_.residues());
   }
   /// Returns the number of layers of tiles whose taps share planes of x: as many as leave enough tasks. Returns 1 if
   /// empty lanes would cost more than separate transforms for each tap.
-  index_t planes_of(const TiledWay& way) const {
+  index_t planes_of(const Tiling& tiling) const {
     constexpr double tasks = 12;
     constexpr index_t least = 4, most = 16;
-    if (!unfolded_ || lattices_.x_step.z != 1 || way.count.z == 1) return 1;
+    if (!z_unrolled_ || polyphase_.x_step.z != 1 || tiling.count.z == 1) return 1;
     const double lanes = static_cast<double>(channel_block(problem_.type));
-    const double of_layer = std::ceil(tiles_of_layer(way) / lanes);
-    const double layers = static_cast<double>(problem_.batch / lattices_.residues() * way.count.z);
+    const double of_layer = std::ceil(tiles_of_layer(tiling) / lanes);
+    const double layers = static_cast<double>(problem_.batch / polyphase_.residues() * tiling.count.z);
     const auto share = static_cast<index_t>(of_layer * layers / tasks);
-    const index_t planes = std::min(std::clamp(share, least, most), way.count.z);
-    const double apart = tiles_of_layer(way) / lanes * static_cast<double>(lattices_.w_step.z);
-    return of_layer * transforms_of_plane(planes) < apart ? planes : 1;
+    const index_t planes = std::min(std::clamp(share, least, most), tiling.count.z);
+    const double separate = tiles_of_layer(tiling) / lanes * static_cast<double>(polyphase_.w_step.z);
+    return of_layer * transforms_of_plane(planes) < separate ? planes : 1;
   }
   /// Returns how often a plane of x is transformed, including the extra planes before the first layer.
   double transforms_of_plane(index_t planes) const {
-    return 1 + static_cast<double>(lattices_.w_step.z - 1) / static_cast<double>(planes);
+    return 1 + static_cast<double>(polyphase_.w_step.z - 1) / static_cast<double>(planes);
   }
   /// Returns the number of 64-byte blocks of x to transform, per tile.
-  double in_blocks(const TiledWay& way) const {
-    if (way.planes == 1) return channels_.in_blocks;
-    const double tiles = tiles_of_layer(way), lanes = static_cast<double>(channel_block(problem_.type));
+  double in_blocks(const Tiling& tiling) const {
+    if (tiling.planes == 1) return channels_.in_blocks;
+    const double tiles = tiles_of_layer(tiling), lanes = static_cast<double>(channel_block(problem_.type));
     const double filled = tiles / (std::ceil(tiles / lanes) * lanes);
-    return channels_.in_blocks / static_cast<double>(lattices_.w_step.z) * transforms_of_plane(way.planes) / filled;
+    return channels_.in_blocks / static_cast<double>(polyphase_.w_step.z) * transforms_of_plane(tiling.planes) / filled;
   }
 
   /// The quantities from which the cost of a tiling is computed.
@@ -172,13 +173,13 @@ class Model {
     double tiles, frequencies, transform, kernels, w_bytes, tile_bytes, pair_bytes, multiplications;
   };
 
-  Parts parts(const TiledWay& way) const {
-    const Extent3& t = way.tile;
+  Parts parts(const Tiling& tiling) const {
+    const Extent3& t = tiling.tile;
     const double points = static_cast<double>(t.z * t.y * t.x);
     const double block = static_cast<double>(channel_block(problem_.type));
     Parts p{};
     p.frequencies = static_cast<double>(t.z * t.y * (t.x / 2 + 1));
-    p.tiles = static_cast<double>(problem_.batch * way.count.z * way.count.y * way.count.x);
+    p.tiles = static_cast<double>(problem_.batch * tiling.count.z * tiling.count.y * tiling.count.x);
     p.transform = 2.5 * points * std::max(1.0, std::log2(points)) * block;
     p.kernels = channels_.terms * channels_.out_blocks *
                 (p.transform * kernel_operations_share / (kernel_transform_share * peak()) + kernel_seconds);
@@ -195,7 +196,7 @@ class Model {
   double own_bytes(const Parts& p) const {
     return 2 * p.pair_bytes * static_cast<double>(channel_block(problem_.type));
   }
-  static double setting_up(const TiledWay& way) { return way.tile.z == 1 ? plane_seconds : tile_seconds; }
+  static double setting_up(const Tiling& tiling) { return tiling.tile.z == 1 ? plane_seconds : tile_seconds; }
 
   /// Returns the time of a product stage. Most of the shorter of compute and memory time is hidden behind the longer
   /// one.
@@ -203,16 +204,16 @@ class Model {
     return std::max(computing, moving) + 0.3 * std::min(computing, moving);
   }
   /// Returns the bytes that tiles read and write in tensors.
-  double voxel_bytes(const TiledWay& way, const Parts& p) const {
+  double voxel_bytes(const Tiling& tiling, const Parts& p) const {
     const double block_bytes = element_ * static_cast<double>(channel_block(problem_.type));
-    const auto read = static_cast<double>(way.overlap_add ? way.valid.volume() : way.tile.volume());
-    const auto written = static_cast<double>(way.overlap_add ? way.tile.volume() : way.valid.volume());
+    const auto read = static_cast<double>(tiling.overlap_add ? tiling.valid.volume() : tiling.tile.volume());
+    const auto written = static_cast<double>(tiling.overlap_add ? tiling.tile.volume() : tiling.valid.volume());
     return p.tiles * block_bytes * (read * channels_.in_blocks + written * channels_.out_blocks);
   }
 
   /// Returns the cost of the weight gradient, which sums over tiles.
-  TiledCost sums_cost(const TiledWay& way) const {
-    const Parts p = parts(way);
+  TiledCost sums_cost(const Tiling& tiling) const {
+    const Parts p = parts(tiling);
     const double spectra = p.tiles * p.tile_bytes;
     const double products = p.multiplications / tile_product_share(channels_.terms);
     const auto l2 = static_cast<double>(machine_.l2_bytes);
@@ -221,20 +222,21 @@ class Model {
           spectra * seconds_per_byte(spectra, machine_) + p.w_bytes * seconds_per_byte(p.w_bytes, machine_);
       return {.weights = {p.kernels, p.w_bytes}, .products = {overlapped(products, seconds), spectra + p.w_bytes}};
     }
-    const double rate = transform_rate(way.tile, depthwise() ? own_bytes(p) : p.tile_bytes, machine_) * 4 / element_;
+    const double rate = transform_rate(tiling.tile, depthwise() ? own_bytes(p) : p.tile_bytes, machine_) * 4 / element_;
     const auto transforms_of = [&](double blocks) {
-      return p.tiles * (blocks + channels_.out_blocks) * (p.transform / rate + setting_up(way));
+      return p.tiles * (blocks + channels_.out_blocks) * (p.transform / rate + setting_up(tiling));
     };
     const double transforms = transforms_of(channels_.in_blocks);
-    const double voxels = voxel_bytes(way, p);
+    const double voxels = voxel_bytes(tiling, p);
     // The sums and the spectra of one channel block stay in the L2.
     if (depthwise()) return {.weights = {p.kernels, 0}, .transforms = {transforms, voxels}, .products = {products, 0}};
     // If x has few channels, parts of the tiles have separate sums in the L2.
-    if (few_ && p.w_bytes <= l2) {
+    if (small_channels_ && p.w_bytes <= l2) {
       const double spilled = spilled_sums(p);
-      return {.weights = {p.kernels, p.w_bytes},
-              .transforms = {transforms_of(in_blocks(way)), voxels},
-              .products = {products + staged_seconds(way, p) + spilled * 1e-9 / (machine_.l3_gb_per_s / 2), spilled}};
+      return {
+          .weights = {p.kernels, p.w_bytes},
+          .transforms = {transforms_of(in_blocks(tiling)), voxels},
+          .products = {products + staged_seconds(tiling, p) + spilled * 1e-9 / (machine_.l3_gb_per_s / 2), spilled}};
     }
     // Both sides are transformed. Sums are read and written once per chunk; spectra go to memory and back.
     const double chunks = std::max(1.0, spectra / estimated_chunk_bytes);
@@ -245,30 +247,30 @@ class Model {
             .products = {separate_sums_factor * overlapped(products, seconds), spectra + 2 * p.w_bytes * chunks}};
   }
 
-  TiledCost voxels_cost(const TiledWay& way) const {
-    const Parts p = parts(way);
-    const Grouping grouping = grouping_of(way);
+  TiledCost voxels_cost(const Tiling& tiling) const {
+    const Parts p = parts(tiling);
+    const Grouping grouping = grouping_of(tiling);
     const double held = depthwise() ? own_bytes(p) : grouping.tiles * p.tile_bytes;
-    const double rate = transform_rate(way.tile, held / 2, machine_) * 4 / element_;
-    const double out_share = way.overlap_add ? 1 : cropped_share;
+    const double rate = transform_rate(tiling.tile, held / 2, machine_) * 4 / element_;
+    const double out_share = tiling.overlap_add ? 1 : cropped_share;
     const double spilled = depthwise() || seconds_per_byte(held, machine_) == 0 ? 0 : 2 * p.tiles * p.tile_bytes;
     StageCost transforms{
-        p.tiles * (in_blocks(way) + out_share * channels_.out_blocks) * (p.transform / rate + setting_up(way)) +
+        p.tiles * (in_blocks(tiling) + out_share * channels_.out_blocks) * (p.transform / rate + setting_up(tiling)) +
             spilled * seconds_per_byte(held, machine_),
-        voxel_bytes(way, p) + spilled};
-    if (shared_) transforms.seconds += shared_seconds(way, p);
+        voxel_bytes(tiling, p) + spilled};
+    if (shared_) transforms.seconds += shared_seconds(tiling, p);
     if (shared_) transforms.bytes += kept_bytes(p);
     const double w_held = depthwise() ? own_bytes(p) / 2 : p.w_bytes;
     const double w_time = p.w_bytes * seconds_per_byte(w_held, machine_);
-    const bool planar = way.tile.z == 1;
+    const bool planar = tiling.tile.z == 1;
     // Planes have no lines along Z, and depthwise convolutions have no separate product for each frequency block.
     const double calls = planar || depthwise()
                              ? 0
-                             : grouping.rounds * static_cast<double>(way.tile.y * (way.tile.x / 2 + 1)) *
+                             : grouping.rounds * static_cast<double>(tiling.tile.y * (tiling.tile.x / 2 + 1)) *
                                    (1 + channels_.in_blocks + channels_.out_blocks);
     const StageCost products{
         overlapped(p.multiplications / tile_product_share(grouping.tiles), grouping.rounds * w_time) +
-            staged_seconds(way, p) + calls * block_seconds,
+            staged_seconds(tiling, p) + calls * block_seconds,
         w_time == 0 ? 0 : grouping.rounds * p.w_bytes};
     return {.weights = {p.kernels + w_time, p.w_bytes},
             .transforms = transforms,
@@ -284,8 +286,8 @@ class Model {
   }
 
   /// Returns the time to write planes to the L2 on one side of the products and to read them on the other.
-  double staged_seconds(const TiledWay& way, const Parts& p) const {
-    if (way.tile.z > 1) return 0;
+  double staged_seconds(const Tiling& tiling, const Parts& p) const {
+    if (tiling.tile.z > 1) return 0;
     return 2 * p.tiles * p.pair_bytes * channels_.lanes * 1e-9 / (machine_.l2_gb_per_s / 2);
   }
 
@@ -293,10 +295,11 @@ class Model {
     return p.tiles * p.pair_bytes * static_cast<double>(channel_block(problem_.type)) * channels_.in_blocks;
   }
   /// Returns the time to write the kept spectra to memory, and to read again the voxels of dx that tiles share.
-  double shared_seconds(const TiledWay& way, const Parts& p) const {
+  double shared_seconds(const Tiling& tiling, const Parts& p) const {
     const double block_bytes = element_ * static_cast<double>(channel_block(problem_.type));
     double bytes = kept_bytes(p);
-    if (way.overlap_add) bytes += p.tiles * static_cast<double>(way.tile.volume()) * block_bytes * channels_.out_blocks;
+    if (tiling.overlap_add)
+      bytes += p.tiles * static_cast<double>(tiling.tile.volume()) * block_bytes * channels_.out_blocks;
     return bytes * 1e-9 / (machine_.dram_gb_per_s / 2);
   }
 
@@ -305,24 +308,25 @@ class Model {
   struct Grouping {
     double tiles, rounds, idle;
   };
-  Grouping grouping_of(const TiledWay& way) const {
-    const double batch = static_cast<double>(problem_.batch), tiles = static_cast<double>(way.count.volume());
+  Grouping grouping_of(const Tiling& tiling) const {
+    const double batch = static_cast<double>(problem_.batch), tiles = static_cast<double>(tiling.count.volume());
     const double all = batch * tiles;
-    if (!way.overlap_add) {
+    if (!tiling.overlap_add) {
       // A group lies in one sample; the last group holds the remaining tiles.
-      const double group = std::min(static_cast<double>(way.group), tiles);
+      const double group = std::min(static_cast<double>(tiling.group), tiles);
       // If x has few channels, tiles fill the lanes. As many tiles as there are lanes go together, even if fewer are
       // multiplied at a time.
-      const double together = few_ ? static_cast<double>(channel_block(problem_.type) * way.planes) : group;
+      const double together =
+          small_channels_ ? static_cast<double>(channel_block(problem_.type) * tiling.planes) : group;
       return {.tiles = group,
               .rounds = batch * std::ceil(tiles / group),
               .idle = idle_share * (2 * busier_of_two(batch, tiles, together) / all - 1)};
     }
     // Pieces are whole rows of a layer, or parts of a row.
-    const OverlapOrder order(way.count, way.group);
+    const OverlapOrder order(tiling.count, tiling.group);
     const Extent3 pieces = order.pieces();
     const auto rounds = batch * static_cast<double>(pieces.volume()), piece = static_cast<double>(order.piece.volume());
-    const auto runs = batch * static_cast<double>(way.count.z * (pieces.x > 1 ? way.count.y : 1));
+    const auto runs = batch * static_cast<double>(tiling.count.z * (pieces.x > 1 ? tiling.count.y : 1));
     // Layers advance from two sides. The classes of pieces in a layer follow each other.
     const index_t classes = (pieces.y > 1 ? 2 : 1) * (pieces.x > 1 ? 2 : 1);
     const double longest = all / rounds * static_cast<double>((pieces.z / 2 + 1) * classes);
@@ -344,14 +348,14 @@ class Model {
 
   double peak() const { return machine_.gflops_per_core * 1e9 * 4 / element_; }
 
-  plan::Lattices lattices_;
+  plan::Polyphase polyphase_;
   const ConvProblem& problem_;  // the dense problem of the components
   Direction direction_;
-  bool shared_, unfolded_;
+  bool shared_, z_unrolled_;
   const MachineModel& machine_;
   Extent3 domain_{};
   Channels channels_{};
-  bool few_ = false;
+  bool small_channels_ = false;
   double element_ = 4;
 };
 
@@ -387,8 +391,8 @@ void search_tiles(const Extent3& kernel, const Useful& useful, const Consider& c
   }
 }
 
-double seconds_of(const TiledWay& way) { return way.cost.seconds(); }
-double seconds_of(const TiledWays& ways) { return ways.seconds(); }
+double seconds_of(const Tiling& tiling) { return tiling.cost.seconds(); }
+double seconds_of(const Tilings& tilings) { return tilings.seconds(); }
 
 template <class Way>
 bool faster(const Way& a, const Way& b) {
@@ -396,18 +400,18 @@ bool faster(const Way& a, const Way& b) {
 }
 
 /// Returns every tiling that is considered.
-std::vector<TiledWay> all_ways(const ConvProblem& problem, Direction direction, const MachineModel& machine) {
-  std::vector<TiledWay> all;
-  for (const bool unfolded : {false, true}) {
-    if (unfolded && !can_unfold(problem, direction)) continue;
-    const Model model(problem, direction, false, unfolded, machine);
+std::vector<Tiling> all_ways(const ConvProblem& problem, Direction direction, const MachineModel& machine) {
+  std::vector<Tiling> all;
+  for (const bool z_unrolled : {false, true}) {
+    if (z_unrolled && !can_unfold(problem, direction)) continue;
+    const Model model(problem, direction, false, z_unrolled, machine);
     const auto first = static_cast<std::ptrdiff_t>(all.size());
     search_tiles(
         model.kernel(), [&](int axis, index_t tile) { return model.useful(axis, tile); },
         [&](const Extent3& tile) {
-          for (const TiledWay& way : model.ways(tile)) all.push_back(way);
+          for (const Tiling& tiling : model.tilings(tile)) all.push_back(tiling);
         },
-        [&] { return std::min_element(all.begin() + first, all.end(), faster<TiledWay>)->tile; });
+        [&] { return std::min_element(all.begin() + first, all.end(), faster<Tiling>)->tile; });
   }
   return all;
 }
@@ -415,9 +419,9 @@ std::vector<TiledWay> all_ways(const ConvProblem& problem, Direction direction, 
 bool can_share(const ConvProblem& problem, bool may_share) {
   // If x has few channels, its transform is cheap to repeat. A plain x then has tiles in the lanes, and a blocked x
   // must give the same bits. The polyphase components of x begin at different voxels.
-  const Lattices lattices(problem);
-  return may_share && problem.groups == 1 && !exchanges_zy(problem) && !few_channels(problem) &&
-         lattices.residues() * lattices.phases() == 1;
+  const Polyphase polyphase(problem);
+  return may_share && problem.groups == 1 && !swaps_zy(problem) && !few_channels(problem) &&
+         polyphase.residues() * polyphase.phases() == 1;
 }
 
 /// Returns whether at most two tiles per axis overlap at one voxel.
@@ -428,31 +432,31 @@ bool shareable(const Extent3& tile, const Extent3& kernel) {
 }
 
 /// Returns the tilings that use the same tiles of y in all directions.
-std::vector<TiledWays> all_shared_ways(const ConvProblem& problem, const MachineModel& machine) {
+std::vector<Tilings> all_shared_ways(const ConvProblem& problem, const MachineModel& machine) {
   const Model forward(problem, Direction::forward, true, false, machine);
   const Model data(problem, Direction::backward_data, true, false, machine);
   const Model weights(problem, Direction::backward_weights, true, false, machine);
   const auto best_group = [](const Model& model, const Extent3& tile) {
-    const std::vector<TiledWay> ways = model.ways(tile);
-    return *std::min_element(ways.begin(), ways.end(), faster<TiledWay>);
+    const std::vector<Tiling> tilings = model.tilings(tile);
+    return *std::min_element(tilings.begin(), tilings.end(), faster<Tiling>);
   };
-  std::vector<TiledWays> all;
+  std::vector<Tilings> all;
   search_tiles(
       problem.kernel, [&](int axis, index_t tile) { return forward.useful(axis, tile); },
       [&](const Extent3& tile) {
         if (!shareable(tile, problem.kernel)) return;
-        const TiledWays ways{best_group(forward, tile), best_group(data, tile), best_group(weights, tile), true};
-        if (forward.spectra_bytes(ways.forward) <= most_kept_spectra_bytes) all.push_back(ways);
+        const Tilings tilings{best_group(forward, tile), best_group(data, tile), best_group(weights, tile), true};
+        if (forward.spectra_bytes(tilings.forward) <= most_kept_spectra_bytes) all.push_back(tilings);
       },
       [&] {
         if (all.empty()) return Extent3{};
-        return std::min_element(all.begin(), all.end(), faster<TiledWays>)->forward.tile;
+        return std::min_element(all.begin(), all.end(), faster<Tilings>)->forward.tile;
       });
   return all;
 }
 
 /// Returns whether two tilings are so similar that measuring one of them is enough.
-bool alike(const TiledWay& a, const TiledWay& b) {
+bool equal_run(const Tiling& a, const Tiling& b) {
   const auto factor = [](index_t m, index_t n) {
     return static_cast<double>(std::max(m, n)) / static_cast<double>(std::min(m, n));
   };
@@ -460,8 +464,8 @@ bool alike(const TiledWay& a, const TiledWay& b) {
   for (int axis = 0; axis < 3; ++axis) same = same && factor(a.tile[axis], b.tile[axis]) < 1.2;
   return same;
 }
-bool alike(const TiledWays& a, const TiledWays& b) {
-  return alike(a.forward, b.forward) && alike(a.data, b.data) && alike(a.weights, b.weights);
+bool equal_run(const Tilings& a, const Tilings& b) {
+  return equal_run(a.forward, b.forward) && equal_run(a.data, b.data) && equal_run(a.weights, b.weights);
 }
 
 /// Returns at most `most` tilings, the best first, without tilings that are similar to a better one.
@@ -469,24 +473,24 @@ template <class Way>
 std::vector<Way> rank(std::vector<Way> all, std::size_t most) {
   std::stable_sort(all.begin(), all.end(), faster<Way>);
   std::vector<Way> ranked;
-  for (const Way& way : all) {
+  for (const Way& tiling : all) {
     if (ranked.size() == most) break;
-    const auto like = [&](const Way& better) { return alike(better, way); };
-    if (std::none_of(ranked.begin(), ranked.end(), like)) ranked.push_back(way);
+    const auto like = [&](const Way& better) { return equal_run(better, tiling); };
+    if (std::none_of(ranked.begin(), ranked.end(), like)) ranked.push_back(tiling);
   }
   return ranked;
 }
 
 /// Returns the problem that is tiled in a direction.
 ConvProblem tiled_problem(const ConvProblem& problem, Direction direction) {
-  return direction == Direction::backward_weights && exchanges_zy(problem) ? exchange_zy(problem) : problem;
+  return direction == Direction::backward_weights && swaps_zy(problem) ? swap_zy(problem) : problem;
 }
 
-TiledWay tiled_way(const ConvProblem& problem, Direction direction, bool shared, const MachineModel& machine,
-                   const TileChoice& choice) {
+Tiling tiled_way(const ConvProblem& problem, Direction direction, bool shared, const MachineModel& machine,
+                 const TileChoice& choice) {
   const auto& [tile, group] = choice;
-  const bool unfolded = tile.z == 1 && !shared && can_unfold(problem, direction);
-  const Model model(problem, direction, shared, unfolded, machine);
+  const bool z_unrolled = tile.z == 1 && !shared && can_unfold(problem, direction);
+  const Model model(problem, direction, shared, z_unrolled, machine);
   for (int axis = 0; axis < 3; ++axis) {
     const index_t kernel = model.kernel()[axis];
     if (tile[axis] >= kernel && (kernel > 1 ? tile[axis] <= extents.back() : tile[axis] == 1)) continue;
@@ -498,7 +502,7 @@ TiledWay tiled_way(const ConvProblem& problem, Direction direction, bool shared,
   if (group < 1 || group > groups.back()) {
     throw InvalidArgument(fmt::format("{} tiles in a group; use 1 to {}", group, groups.back()));
   }
-  return model.way(tile, group);
+  return model.tiling(tile, group);
 }
 
 }  // namespace
@@ -510,33 +514,32 @@ index_t tiles_of_step(double tile_bytes, index_t lanes, const MachineModel& mach
   return step;
 }
 
-bool exchanges_zy(const ConvProblem& problem) {
+bool swaps_zy(const ConvProblem& problem) {
   return problem.kernel.z == 1 && problem.kernel.y > 1 && problem.groups == 1;
 }
 
-ConvProblem exchange_zy(ConvProblem p) {
+ConvProblem swap_zy(ConvProblem p) {
   for (Extent3* extent : {&p.input, &p.kernel, &p.stride, &p.dilation, &p.pad_before, &p.pad_after}) {
     std::swap(extent->z, extent->y);
   }
   return p;
 }
 
-TiledWays choose_tiled_ways(const ConvProblem& problem, bool may_share, const Wanted& wanted,
-                            const MachineModel& machine) {
-  const TiledWays apart = rank_tiled_ways(problem, wanted, machine, 1).front();
-  const std::vector<TiledWays> shared = rank_shared_ways(problem, may_share, wanted, machine, 1);
-  return !shared.empty() && faster(shared.front(), apart) ? shared.front() : apart;
+Tilings choose_tilings(const ConvProblem& problem, bool may_share, const Wanted& wanted, const MachineModel& machine) {
+  const Tilings separate = rank_tilings(problem, wanted, machine, 1).front();
+  const std::vector<Tilings> shared = rank_shared_tilings(problem, may_share, wanted, machine, 1);
+  return !shared.empty() && faster(shared.front(), separate) ? shared.front() : separate;
 }
 
-std::vector<TiledWays> rank_tiled_ways(const ConvProblem& problem, const Wanted& wanted, const MachineModel& machine,
-                                       std::size_t most) {
-  std::array<std::vector<TiledWay>, directions.size()> ranked;
+std::vector<Tilings> rank_tilings(const ConvProblem& problem, const Wanted& wanted, const MachineModel& machine,
+                                  std::size_t most) {
+  std::array<std::vector<Tiling>, directions.size()> ranked;
   std::size_t ranks = 0;
   for (std::size_t i = 0; i < ranked.size(); ++i) {
     ranked[i] = rank(all_ways(tiled_problem(problem, directions[i]), directions[i], machine), most);
     ranks = std::max(ranks, ranked[i].size());
   }
-  std::vector<TiledWays> together;
+  std::vector<Tilings> together;
   const auto at = [&](std::size_t i, std::size_t place) { return ranked[i][std::min(place, ranked[i].size() - 1)]; };
   for (std::size_t place = 0; place < ranks; ++place) {
     together.push_back({at(0, place), at(1, place), at(2, place), false, wanted});
@@ -544,15 +547,15 @@ std::vector<TiledWays> rank_tiled_ways(const ConvProblem& problem, const Wanted&
   return together;
 }
 
-std::vector<TiledWays> rank_shared_ways(const ConvProblem& problem, bool may_share, const Wanted& wanted,
-                                        const MachineModel& machine, std::size_t most) {
+std::vector<Tilings> rank_shared_tilings(const ConvProblem& problem, bool may_share, const Wanted& wanted,
+                                         const MachineModel& machine, std::size_t most) {
   // If one of the directions is not run, sharing spectra gains nothing.
   if (!can_share(problem, may_share) || wanted.count() < 3) return {};
   return rank(all_shared_ways(problem, machine), most);
 }
 
-TiledWays tiled_ways(const ConvProblem& problem, bool may_share, const Wanted& wanted, const MachineModel& machine,
-                     const TileChoices& tiles, bool shared) {
+Tilings tilings_of(const ConvProblem& problem, bool may_share, const Wanted& wanted, const MachineModel& machine,
+                   const TileChoices& tiles, bool shared) {
   if (shared && !can_share(problem, may_share)) {
     throw InvalidArgument("the directions of this convolution cannot share tiles");
   }
@@ -563,10 +566,10 @@ TiledWays tiled_ways(const ConvProblem& problem, bool may_share, const Wanted& w
                     "as long as a kernel of {}, less 2",
                     to_string(problem.kernel)));
   }
-  const auto way = [&](std::size_t i) {
+  const auto tiling = [&](std::size_t i) {
     return tiled_way(tiled_problem(problem, directions[i]), directions[i], shared, machine, tiles[i]);
   };
-  return {way(0), way(1), way(2), shared, wanted};
+  return {tiling(0), tiling(1), tiling(2), shared, wanted};
 }
 
 }  // namespace convolume::plan

@@ -7,7 +7,7 @@
 #include "convolume/conv_problem.hpp"
 #include "convolume/cpu.hpp"
 #include "plan/cost_model.hpp"
-#include "plan/lattices.hpp"
+#include "plan/polyphase.hpp"
 
 namespace convolume::plan {
 
@@ -31,12 +31,12 @@ struct TiledCost {
 /// A tiling. Tiles of `tile` voxels yield valid = tile - kernel + 1 voxels each, unless one tile covers the axis.
 /// `count` tiles along each axis cover `domain` (y or dx, or each of their polyphase components). `group` tiles are
 /// transformed, multiplied and inverted together.
-struct TiledWay {
+struct Tiling {
   Extent3 tile{}, valid{}, domain{}, count{};
   index_t group = 1;
   /// Z is unrolled into channels (im2col along Z): taps along Z are phases of x (Lattices), and tiles are planes. Not
   /// for backward data.
-  bool unfolded = false;
+  bool z_unrolled = false;
   /// If `unfolded`: layers of tiles that one task handles, so that their taps share planes of x. (Sums that do not fit
   /// into the L2 are computed in chunks of tiles, which share no planes.)
   index_t planes = 1;
@@ -47,14 +47,14 @@ struct TiledWay {
 
 /// Returns whether Z and Y are swapped for the weight gradient. The weight gradient streams lines along Z, and planar
 /// kernels have no such lines. Depthwise problems are excluded, because each of their channels is handled separately.
-bool exchanges_zy(const ConvProblem& problem);
-ConvProblem exchange_zy(ConvProblem problem);
+bool swaps_zy(const ConvProblem& problem);
+ConvProblem swap_zy(ConvProblem problem);
 
-/// The tilings of all three directions. The tiling of the weight gradient is for exchange_zy(problem) if
-/// exchanges_zy(problem). The directions have separate tilings, or they share the same tiles of y (`shared`). In the
+/// The tilings of all three directions. The tiling of the weight gradient is for swap_zy(problem) if
+/// swaps_zy(problem). The directions have separate tilings, or they share the same tiles of y (`shared`). In the
 /// second case the weight gradient reuses the spectra of x from the forward pass and those of dy from backward data.
-struct TiledWays {
-  TiledWay forward{}, data{}, weights{};
+struct Tilings {
+  Tiling forward{}, data{}, weights{};
   bool shared = false;
   Wanted wanted{};
 
@@ -63,7 +63,7 @@ struct TiledWays {
     return one_if(wanted.forward) * forward.cost.seconds() + one_if(wanted.data) * data.cost.seconds() +
            one_if(wanted.weights) * weights.cost.seconds();
   }
-  const TiledWay& of(Direction direction) const noexcept {
+  const Tiling& of(Direction direction) const noexcept {
     return direction == Direction::forward ? forward : direction == Direction::backward_data ? data : weights;
   }
 };
@@ -73,25 +73,24 @@ struct TiledWays {
 // transposed problem), because partial sums of tiles cannot have an epilogue.
 
 /// Returns the best tilings by estimated operations and bytes.
-TiledWays choose_tiled_ways(const ConvProblem& problem, bool may_share, const Wanted& wanted,
-                            const MachineModel& machine);
+Tilings choose_tilings(const ConvProblem& problem, bool may_share, const Wanted& wanted, const MachineModel& machine);
 
 /// Returns at most `most` sets of separate tilings: the best tiling of each direction first, then the second best of
 /// each, and so on. A tiling is left out if it is similar to a better tiling of the same direction: every axis of its
 /// tile differs by less than a fifth, and its group size by less than a factor of two.
-std::vector<TiledWays> rank_tiled_ways(const ConvProblem& problem, const Wanted& wanted, const MachineModel& machine,
-                                       std::size_t most);
+std::vector<Tilings> rank_tilings(const ConvProblem& problem, const Wanted& wanted, const MachineModel& machine,
+                                  std::size_t most);
 /// Returns the same for shared tiles, ranked by the total time of all wanted directions. Returns nothing if tiles
 /// cannot be shared or not all directions are wanted.
-std::vector<TiledWays> rank_shared_ways(const ConvProblem& problem, bool may_share, const Wanted& wanted,
-                                        const MachineModel& machine, std::size_t most);
+std::vector<Tilings> rank_shared_tilings(const ConvProblem& problem, bool may_share, const Wanted& wanted,
+                                         const MachineModel& machine, std::size_t most);
 
 /// Returns how many of the `lanes` tiles that share the lanes of x are added together to the weight gradient, if its
 /// sums stay in the L2. Sums are read and written once per step. The smaller the tiles of dy, the more of them fit
 /// beside the sums.
 index_t tiles_of_step(double tile_bytes, index_t lanes, const MachineModel& machine);
 
-/// The choice for one direction. The rest of a TiledWay follows from it. (Z is unrolled into channels if tiles are
+/// The choice for one direction. The rest of a Tiling follows from it. (Z is unrolled into channels if tiles are
 /// planes and the kernel has several.)
 struct TileChoice {
   Extent3 tile{};
@@ -101,7 +100,7 @@ struct TileChoice {
 using TileChoices = std::array<TileChoice, directions.size()>;  ///< one for each of `directions`
 
 /// Returns the tilings for given tiles and groups. Throws InvalidArgument if such tiles do not fit the problem.
-TiledWays tiled_ways(const ConvProblem& problem, bool may_share, const Wanted& wanted, const MachineModel& machine,
-                     const TileChoices& tiles, bool shared);
+Tilings tilings_of(const ConvProblem& problem, bool may_share, const Wanted& wanted, const MachineModel& machine,
+                   const TileChoices& tiles, bool shared);
 
 }  // namespace convolume::plan

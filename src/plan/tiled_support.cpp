@@ -10,13 +10,13 @@
 namespace convolume::plan {
 namespace {
 
-constexpr index_t largest_tile = 64, most_lattices = 4096;
+constexpr index_t largest_tile = 64, most_components = 4096;
 
 }  // namespace
 
 std::string tiles_unsupported_reason(const ConvProblem& problem) {
   const Extent3 dilation = effective_dilation(problem);
-  index_t lattices = 1;
+  index_t polyphase = 1;
   if (problem.kernel == Extent3::all(1)) return "a kernel of one voxel needs no transform";
   for (int axis = 0; axis < 3; ++axis) {
     if (problem.stride[axis] > problem.kernel[axis]) {
@@ -30,26 +30,26 @@ std::string tiles_unsupported_reason(const ConvProblem& problem) {
     if (problem.kernel[axis] > largest_tile * problem.stride[axis]) {
       return fmt::format("tiles have up to {} voxels, the kernel {}", largest_tile, problem.kernel[axis]);
     }
-    lattices *= std::min(problem.stride[axis] * dilation[axis], most_lattices + 1);
+    polyphase *= std::min(problem.stride[axis] * dilation[axis], most_components + 1);
   }
-  if (lattices > most_lattices) {
+  if (polyphase > most_components) {
     return fmt::format("stride {} and dilation {} make more than {} lattices", to_string(problem.stride),
-                       to_string(problem.dilation), most_lattices);
+                       to_string(problem.dilation), most_components);
   }
   if (problem.kernel == problem.stride) return "with a stride as long as the kernel no voxel is read twice";
   return {};
 }
 
-double tiled_bytes(const ConvProblem& problem, const TiledWays& ways) {
+double tiled_bytes(const ConvProblem& problem, const Tilings& tilings) {
   const auto block = channel_block(problem.type);
   const auto padded = [&](index_t channels) { return static_cast<double>((channels + block - 1) / block * block); };
   const double pairs =
       is_depthwise(problem) ? padded(problem.in_channels) : padded(problem.in_channels) * padded(problem.out_channels);
-  const Lattices lattices(problem);
+  const Polyphase polyphase(problem);
   double points = 0;
   for (const Direction direction : directions) {
-    const Extent3& tile = ways.of(direction).tile;
-    points += 2.0 * static_cast<double>(tile.z * tile.y * (tile.x / 2 + 1)) * static_cast<double>(lattices.phases());
+    const Extent3& tile = tilings.of(direction).tile;
+    points += 2.0 * static_cast<double>(tile.z * tile.y * (tile.x / 2 + 1)) * static_cast<double>(polyphase.phases());
   }
   return pairs * points * static_cast<double>(size_of(problem.type));
 }

@@ -13,6 +13,6 @@ std::string tiles_unsupported_reason(const ConvProblem& problem);
 
 /// Returns the estimated bytes that the directions hold beside the tensors: spectra of the weights and of their
 /// gradient. The problem must not be transposed.
-double tiled_bytes(const ConvProblem& problem, const TiledWays& ways);
+double tiled_bytes(const ConvProblem& problem, const Tilings& tilings);
 
 }  // namespace convolume::plan

@@ -191,10 +191,11 @@ TEST_CASE("candidates are different choices, the cost model's first, and all of 
 TEST_CASE("candidates have tiles apart and, where directions can share them, shared ones") {
   const auto counted = [](const char* text) {
     const auto choices = conv::candidates(parse_problem(text), {.engine = Engine::fft_tiled}, 4);
-    const auto apart = std::count_if(choices.begin(), choices.end(), [](const Choice& c) { return c.tiles_apart(); });
+    const auto separate =
+        std::count_if(choices.begin(), choices.end(), [](const Choice& c) { return c.has_separate_tiles(); });
     const auto shared = std::count_if(choices.begin(), choices.end(), [](const Choice& c) { return c.shared; });
-    CHECK(apart + shared == static_cast<std::ptrdiff_t>(choices.size()));
-    return std::pair(apart, shared);
+    CHECK(separate + shared == static_cast<std::ptrdiff_t>(choices.size()));
+    return std::pair(separate, shared);
   };
   CHECK(counted("ic16oc16id24kd3") == std::pair<std::ptrdiff_t, std::ptrdiff_t>(4, 2));
   CHECK(counted("g2ic32oc32id24kd3") == std::pair<std::ptrdiff_t, std::ptrdiff_t>(4, 2));

@@ -32,7 +32,7 @@ ConvProblem random_dense(std::uint64_t seed) {
 }
 
 /// Draws problems with stride, dilation, transposition and groups that the engine supports.
-ConvProblem random_lattices(std::uint64_t seed) {
+ConvProblem random_strided(std::uint64_t seed) {
   for (std::uint64_t again = 0;; ++again) {
     const auto p = test::random_problem({.stream = 80}, seed + 1000 * again);
     if (serves(p)) return p;
@@ -53,7 +53,7 @@ TEST_CASE("fft_tiled agrees with the double reference over random problems, in d
 TEST_CASE("fft_tiled agrees with the double reference over random strides, dilations, transpositions and groups") {
   for (std::uint64_t seed = 0; seed < (test::sanitized ? 12 : 100); ++seed) {
     CAPTURE(seed);
-    const auto p = random_lattices(seed);
+    const auto p = random_strided(seed);
     CAPTURE(p.transposed, to_string(p.stride), to_string(p.dilation), p.groups);
     test::check_against_reference<double>(p, tiled, 1e-12);
     test::check_against_reference<float>(p, tiled, 1e-5);
@@ -97,7 +97,7 @@ TEST_CASE("fft_tiled: forward and backward are adjoint: <Ax, dy> = <x, A'dy> = <
     test::check_adjoint(p, tiled);
   }
   for (std::uint64_t seed = 200; seed < 220; ++seed) {
-    auto p = random_lattices(seed);
+    auto p = random_strided(seed);
     p.epilogue = {};
     CAPTURE(seed, to_string(p), p.transposed);
     test::check_adjoint(p, tiled);

@@ -38,7 +38,8 @@ class Runner {
  public:
   Runner(const NetSpec& spec, const Extent3& patch)
       : parameters_(spec, false, 1, memory()),
-        network_(spec, patch, parameters_, {.engine = Engine::reference, .memory_mode = MemoryMode::separate}, memory()) {
+        network_(spec, patch, parameters_, {.engine = Engine::reference, .memory_mode = MemoryMode::separate},
+                 memory()) {
     for (Parameter& p : parameters_.all()) {
       float value = 0.5f;
       const bool weight = p.name.ends_with(".weight");

@@ -7,7 +7,7 @@ namespace conv {
 
 namespace {
 
-/// Memory for a cache of so many bytes.
+/// Returns `memory` if it is suitable for a cache of `bytes` bytes. Throws InvalidArgument otherwise.
 std::byte* checked_place(void* memory, std::size_t bytes) {
   constexpr std::uintptr_t alignment = 64;
   if (bytes == 0) return static_cast<std::byte*>(memory);

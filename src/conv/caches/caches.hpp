@@ -1,4 +1,4 @@
-// The insides of Spectra and PreparedWeights.
+// Defines the contents of Spectra and PreparedWeights.
 #pragma once
 
 #include <array>
@@ -13,7 +13,8 @@
 
 namespace convolume::conv {
 
-/// Stores that lie behind each other, and those of groups behind them: what Spectra and PreparedWeights are made of.
+/// The functions below serve Spectra::Impl and PreparedWeights::Impl. A cache consists of stores that lie one after the
+/// other in memory, followed by the stores of its groups.
 template <class Cache>
 std::size_t capacity_of(const Cache& cache) noexcept {
   std::size_t bytes = 0;
@@ -35,7 +36,7 @@ std::byte* place_cache(Cache& cache, std::byte* memory) noexcept {
     memory += store->capacity();
   }
   for (const auto& group : cache.groups) memory = place_cache(*group, memory);
-  cache.version.store(0, std::memory_order_relaxed);  // what is there, nobody knows
+  cache.version.store(0, std::memory_order_relaxed);  // the contents of the memory are unknown
   return memory;
 }
 template <class Cache>
@@ -50,10 +51,10 @@ namespace convolume {
 
 struct Spectra::Impl {
   std::pmr::memory_resource* memory = nullptr;
-  std::string geometry;  ///< whose plans may read it
+  std::string geometry;  ///< text; plans with the same text can read this cache
   conv::BufferStore maps;
-  std::vector<std::uint64_t> source_hash;     ///< of each feature map when it was filled; kept in debug builds
-  std::vector<std::unique_ptr<Impl>> groups;  ///< of an engine that treats groups of channels one by one
+  std::vector<std::uint64_t> source_hash;     ///< of x, taken when the cache was filled; used by debug builds
+  std::vector<std::unique_ptr<Impl>> groups;  ///< one per group, if the engine handles groups of channels one by one
   std::atomic<std::uint64_t> version{0};
 
   std::array<conv::BufferStore*, 1> stores() noexcept { return {&maps}; }
@@ -63,9 +64,9 @@ struct Spectra::Impl {
 struct PreparedWeights::Impl {
   std::pmr::memory_resource* memory = nullptr;
   std::string geometry;
-  conv::BufferStore spectra;  ///< per (coarse, fine) pair of channels; empty where spectra are recomputed
-  conv::BufferStore packed;   ///< the weights themselves, dense; one buffer
-  std::vector<std::unique_ptr<Impl>> groups;  ///< of an engine that treats groups of channels one by one
+  conv::BufferStore spectra;                  ///< as many as the engine needs; empty if spectra are recomputed
+  conv::BufferStore packed;                   ///< the weights as the engine packs them, in one buffer
+  std::vector<std::unique_ptr<Impl>> groups;  ///< one per group, if the engine handles groups of channels one by one
 
   std::atomic<std::uint64_t> version{0};
 

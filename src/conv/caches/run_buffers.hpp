@@ -1,4 +1,4 @@
-// Buffers that the tasks of one run pass on to each other.
+// Declares buffers that the tasks of one run pass on to each other.
 #pragma once
 
 #include <memory>
@@ -10,15 +10,16 @@
 
 namespace convolume::conv {
 
-/// Buffers that the tasks of a run pass on to each other: in the caller's workspace, where there is one; else allocated
-/// as they are first written, and given back by a task.
+/// Buffers that the tasks of a run pass on to each other. If the caller has a workspace with memory for them, they lie
+/// in the workspace. Otherwise they are allocated when they are first written, and a task frees them.
 class RunBuffers {
  public:
-  /// `store` says how many and how large.
+  /// Takes memory for the buffers that `store` describes by number and size.
   RunBuffers(TaskGraph& graph, Workspace* workspace, std::shared_ptr<BufferStore> store);
-  /// What all tasks that use them have to wait for.
+  /// Returns the tasks that every user of these buffers waits for.
   const std::vector<TaskId>& ready() const { return place_.ready; }
-  /// Behind `last`, which all other tasks that use them come before. `name` is that of the task that gives them back.
+  /// Ends the use of the buffers. Every task that uses them is in `last` or precedes a task in `last`. `name` is the
+  /// name of the task that frees them.
   void end(TaskGraph& graph, const char* name, std::span<const TaskId> last) const;
 
  private:

@@ -1,4 +1,4 @@
-// Scratch of one task.
+// Declares the scratch of one task.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace convolume::conv {
 
-/// A stretch of scratch from a memory resource, freed at the end of the scope.
+/// Scratch from a memory resource. It is freed at the end of the scope.
 class Scratch {
  public:
   Scratch(std::pmr::memory_resource* memory, std::size_t bytes)
@@ -16,7 +16,7 @@ class Scratch {
   ~Scratch() { memory_->deallocate(data_, bytes_, 64); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
-  /// The next `bytes` of it, rounded up to 64.
+  /// Returns the next `bytes` bytes of the scratch, rounded up to 64.
   template <class T>
   T* take(std::size_t bytes) {
     auto* part = reinterpret_cast<T*>(data_ + used_);

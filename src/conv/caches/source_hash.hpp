@@ -1,4 +1,4 @@
-// Hashes by which debug builds recognise spectra of another tensor.
+// Computes hashes by which debug builds recognise spectra of another tensor.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,10 @@
 
 namespace convolume::conv {
 
-/// Hash of the voxels of one feature map, or, of a blocked tensor, of one channel block.
+/// Returns a hash of the voxels of one feature map. If the tensor is blocked, `c` counts channel blocks, and the hash
+/// covers one channel block.
 std::uint64_t hash_map(const ConstTensorView& tensor, index_t n, index_t c);
-/// Hash of all of them.
+/// Returns a hash of all feature maps.
 std::uint64_t hash_tensor(const ConstTensorView& tensor);
 
 }  // namespace convolume::conv

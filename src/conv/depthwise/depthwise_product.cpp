@@ -22,12 +22,12 @@ inline constexpr index_t block = channel_block(data_type_of<T>());
 template <class T>
 inline constexpr index_t vector_lanes = hn::MaxLanes(hn::ScalableTag<T>());
 
-/// Voxels whose sums registers hold, and sums of taps.
+/// The largest numbers of voxels, and of taps, whose sums fit into the registers.
 constexpr int most_voxels = HWY_TARGET <= HWY_AVX3 ? 16 : 10;
 constexpr int most_sums = HWY_TARGET <= HWY_AVX3 ? 16 : 12;
 constexpr int most_taps = 8;
 
-/// Sums of R neighbouring voxels of one vector of lanes. Dense: the source's voxels lie side by side.
+/// Computes the sums of R neighbouring voxels of one vector of lanes. If Dense, the source's voxels lie side by side.
 template <int R, bool Dense, class T>
 void SumVoxels(const TapProduct<T>& p, const T* source, const T* weights, T* target, const T* bias) {
   const hn::ScalableTag<T> d;
@@ -60,7 +60,8 @@ constexpr std::array<VoxelKernel<T>, sizeof...(R)> VoxelKernels(std::index_seque
   return {&SumVoxels<static_cast<int>(R) + 1, Dense, T>...};
 }
 
-/// All voxels of one vector of lanes. A row is cut into nearly equal pieces, so that none leaves registers idle.
+/// Computes all voxels of one vector of lanes. A row is divided into nearly equal pieces, so that no piece leaves many
+/// registers idle.
 template <bool Dense, class T>
 void SumRows(const TapProduct<T>& p, index_t vector) {
   static constexpr auto kernels = VoxelKernels<Dense, T>(std::make_index_sequence<most_voxels>());
@@ -83,13 +84,13 @@ void SumRows(const TapProduct<T>& p, index_t vector) {
 
 template <class T>
 void MultiplyVoxels(const TapProduct<T>& product) {
-  const TapProduct<T> p = product;  // a copy, which no store can change
+  const TapProduct<T> p = product;  // a copy, so that the compiler knows that no store changes it
   for (index_t vector = 0; vector < block<T>; vector += vector_lanes<T>) {
     p.source_strides.voxel == block<T> ? SumRows<true>(p, vector) : SumRows<false>(p, vector);
   }
 }
 
-/// R rows of K taps over all voxels. Dense: the voxels that neighbouring taps meet lie side by side.
+/// Sums R rows of K taps over all voxels. If Dense, the voxels that neighbouring taps read lie side by side.
 template <int R, int K, bool Dense, class T>
 void SumTaps(const TapSums<T>& p, index_t first_tap, index_t vector) {
   const hn::ScalableTag<T> d;
@@ -132,7 +133,7 @@ constexpr TapKernel<T> TapKernelOf() {
   return nullptr;
 }
 
-/// [rows - 1][taps - 1]
+/// Returns the kernels in the order [rows - 1][taps - 1].
 template <bool Dense, class T, std::size_t... I>
 constexpr std::array<TapKernel<T>, sizeof...(I)> TapKernels(std::index_sequence<I...>) {
   return {TapKernelOf<static_cast<int>(I) / most_taps + 1, static_cast<int>(I) % most_taps + 1, Dense, T>()...};

@@ -1,5 +1,5 @@
-// What a direct depthwise convolution spends its time in: a voxel is a vector of 64 bytes, whose lanes are channels
-// that never meet.
+// The inner loops of direct depthwise convolutions. A voxel is a vector of 64 bytes. Its lanes are channels that are
+// never added to each other.
 #pragma once
 
 #include <array>
@@ -8,12 +8,12 @@
 
 namespace convolume::conv {
 
-/// For `count` voxels, lane by lane:
+/// Computes for `count` voxels, lane by lane:
 ///   target[voxel] = start + sum over steps and their taps k of source[voxel + step.source + k * source_tap] *
-///                   weights[step.weights + k * weights_tap],
-/// where start is what target holds (`add`), or bias, or 0, and `terms` of a step counts its taps. Taps are summed in
-/// their order, and start is added to the sum, whatever voxels are taken together: bits do not depend on that. target
-/// overlaps nothing.
+///                   weights[step.weights + k * weights_tap].
+/// `start` is the contents of target (if `add`), or bias, or 0. `terms` of a step is its number of taps. The taps are
+/// summed in their order, and then start is added. This order does not depend on which voxels are computed together,
+/// so the bits do not either. target overlaps nothing.
 template <class T>
 struct TapProduct {
   const T* source;
@@ -29,15 +29,16 @@ struct TapProduct {
   bool add;
 };
 
-/// Thread-safe; allocates nothing. T is float or double here and below.
+/// Thread-safe. Allocates nothing. T is float or double, here and below.
 template <class T>
 void multiply(const TapProduct<T>& product);
 
-/// Rows of taps that are summed together.
+/// The most rows of taps that are summed together.
 inline constexpr std::size_t most_tap_rows = 4;
 
-/// sums[row][k] += sum over voxels i of x[row][i + k * x_tap] * dy[i], lane by lane, for `rows` rows of `taps` taps
-/// each. Voxels are summed in their order before the sum is added; sums of neighbouring taps lie 64 bytes apart.
+/// Computes sums[row][k] += sum over voxels i of x[row][i + k * x_tap] * dy[i], lane by lane, for `rows` rows of `taps`
+/// taps each. The products of the voxels are summed in their order before the result is added. Sums of neighbouring
+/// taps lie 64 bytes apart.
 template <class T>
 struct TapSums {
   std::array<const T*, most_tap_rows> x;
@@ -53,7 +54,7 @@ struct TapSums {
 template <class T>
 void multiply(const TapSums<T>& product);
 
-/// How many rows of so many taps registers have room for, on this machine's target; at least 1.
+/// Returns how many rows of `taps` taps fit into the registers of the SIMD target in use; at least 1.
 index_t tap_rows_together(index_t taps) noexcept;
 
 }  // namespace convolume::conv

@@ -11,11 +11,11 @@
 namespace convolume::conv {
 namespace {
 
-constexpr index_t box_bytes = 640 << 10;     // of sources and results, in the L2
-constexpr index_t task_products = 32 << 10;  // vectors multiplied in a task, at least: ten microseconds
-constexpr index_t tasks = 32;                // wanted, where there is so much to do
-constexpr index_t piece_voxels = 160;        // of dy, whose rows the L1 holds beside those of x
-constexpr index_t small_pass = 32;           // taps, of several planes of the kernel
+constexpr index_t box_bytes = 640 << 10;     // of the sources and results of a box, which fit into the L2
+constexpr index_t task_products = 32 << 10;  // least number of vectors that a task multiplies, about ten microseconds
+constexpr index_t tasks = 32;                // wanted number of tasks, if there is enough work
+constexpr index_t piece_voxels = 160;        // of dy; their rows fit into the L1 beside the rows of x
+constexpr index_t small_pass = 32;  // least number of taps in a pass, which small planes of the kernel fill together
 constexpr index_t short_row = 6;
 
 index_t volume(const Extent3& e) { return e.z * e.y * e.x; }
@@ -23,7 +23,7 @@ index_t blocks_of(const ConvProblem& p) {
   const index_t block = channel_block(p.type);
   return (p.in_channels + block - 1) / block;
 }
-/// Columns become rows where rows are short, for sums that registers hold side by side.
+/// Swaps X with a longer axis if rows are short, so that registers hold the sums of more voxels side by side.
 void lengthen(Extent3& count, BoxStrides& a, BoxStrides& b) {
   if (count.x >= short_row) return;
   if (count.y > count.x && count.y >= count.z) {
@@ -37,8 +37,8 @@ void lengthen(Extent3& count, BoxStrides& a, BoxStrides& b) {
   }
 }
 
-/// The planes and rows of a box that lie in the tensor; may be none. Padding along X stays: it is cheaper to multiply
-/// zeros than to treat the columns beside it apart.
+/// Returns the planes and rows of a box that lie inside the tensor; there may be none. Padding along X stays, because
+/// it is cheaper to multiply zeros than to handle the border columns separately.
 Box clipped(Box box, const Extent3& extent) {
   for (int axis = 0; axis < 2; ++axis) {
     box.begin[axis] = std::clamp<index_t>(box.begin[axis], 0, extent[axis]);
@@ -47,8 +47,8 @@ Box clipped(Box box, const Extent3& extent) {
   return box;
 }
 
-/// Where the voxels of a box are read: in place where they are blocked and all there, else in scratch, times a gradient
-/// if given.
+/// Reads the voxels of a box. A blocked box that lies inside the tensor along X is read in place. Otherwise the voxels
+/// are staged in scratch, and are multiplied by the activation's gradient, if there is one.
 template <class T>
 class BoxReader {
  public:
@@ -63,7 +63,7 @@ class BoxReader {
   }
   index_t blocks(const Box& box) const { return in_place(box) ? 0 : volume(box.extent()) + box.extent().x; }
 
-  /// Scratch of blocks(box) * 64 bytes is taken where voxels are staged.
+  /// Returns the voxels of a box. If they are staged, `scratch` must hold blocks(box) * 64 bytes.
   BlockedBox<const T> read(index_t sample, index_t channels, const Box& box, T* scratch) const {
     const BlockView<const T> from = block_of(tensor_, tensor_.layout, sample, channels * block);
     if (in_place(box)) return {from.data, {0, 0, 0}, {block, tensor_.stride[3], tensor_.stride[2]}, 0};
@@ -83,16 +83,16 @@ class BoxReader {
 template <class T>
 class BoxRun {
  public:
-  BoxRun(const DepthwiseDirection& d, const Region& region, const RegionEnds<T>& ends, const T* weights,
+  BoxRun(const DepthwiseDirection& d, const Region& region, const DirectionTensors<T>& tensors, const T* weights,
          std::pmr::memory_resource* memory)
       : d_(d),
         region_(region),
-        ends_(ends),
+        tensors_(tensors),
         weights_(weights),
-        reader_(ends.source, ends.gradient, ends.y),
+        reader_(tensors.source, tensors.gradient, tensors.y),
         window_(clipped(d.map.window(region.box), d.source)),
-        target_in_place_(target_in_place(d, ends)),
-        scratch_(memory, scratch_bytes(d, region, ends)) {
+        target_in_place_(target_in_place(d, tensors)),
+        scratch_(memory, scratch_bytes(d, region, tensors)) {
     const auto take = [this](index_t blocks) {
       return scratch_.template take<T>(static_cast<std::size_t>(blocks) * 64);
     };
@@ -101,7 +101,7 @@ class BoxRun {
     source_ = reader_.read(region.sample, region.first_column, window_, staged);
     const Extent3 e = region.box.extent();
     if (target_in_place_) {
-      const View<T>& to = ends.target;
+      const View<T>& to = tensors.target;
       target_ = {view().data, {0, 0, 0}, {block, to.stride[3], to.stride[2]}, 0};
     } else {
       target_ = {take(volume(e)), region.box.begin, {block, e.x * block, e.y * e.x * block}, 0};
@@ -109,20 +109,21 @@ class BoxRun {
     }
   }
 
-  static std::size_t scratch_bytes(const DepthwiseDirection& d, const Region& region, const RegionEnds<T>& ends) {
+  static std::size_t scratch_bytes(const DepthwiseDirection& d, const Region& region,
+                                   const DirectionTensors<T>& tensors) {
     const Extent3 e = region.box.extent();
-    const BoxReader<T> reader(ends.source, ends.gradient, ends.y);
+    const BoxReader<T> reader(tensors.source, tensors.gradient, tensors.y);
     const index_t staged = reader.blocks(clipped(d.map.window(region.box), d.source));
-    return static_cast<std::size_t>(1 + staged + (target_in_place(d, ends) ? 0 : volume(e) + e.x)) * 64;
+    return static_cast<std::size_t>(1 + staged + (target_in_place(d, tensors) ? 0 : volume(e) + e.x)) * 64;
   }
 
   void run() {
     for (index_t lane = 0; lane < block; ++lane) {
-      const bool there = ends_.bias && lane < view().channels;
-      bias_[lane] = there ? ends_.bias(0, region_.first_column * block + lane, 0, 0, 0) : T{0};
+      const bool there = tensors_.bias && lane < view().channels;
+      bias_[lane] = there ? tensors_.bias(0, region_.first_column * block + lane, 0, 0, 0) : T{0};
     }
     for (std::size_t i = 0; i < d_.phases.size(); ++i) {
-      d_.map.for_each_alike(d_.map.phases()[i], region_.box, [&](const Extent3& begin, const Extent3& count) {
+      d_.map.for_each_equal_run(d_.map.phases()[i], region_.box, [&](const Extent3& begin, const Extent3& count) {
         multiply_alike(d_.phases[i], begin, count);
       });
     }
@@ -132,15 +133,15 @@ class BoxRun {
  private:
   static constexpr index_t block = fft::tile_lanes<T>;
 
-  static bool target_in_place(const DepthwiseDirection& d, const RegionEnds<T>& ends) {
-    return d.target_layout == Layout::blocked && !ends.add;
+  static bool target_in_place(const DepthwiseDirection& d, const DirectionTensors<T>& tensors) {
+    return d.target_layout == Layout::blocked && !tensors.add;
   }
   BlockView<T> view() const {
-    return block_of(ends_.target, d_.target_layout, region_.sample, region_.first_column * block);
+    return block_of(tensors_.target, d_.target_layout, region_.sample, region_.first_column * block);
   }
 
-  /// Passes of a fixed number of rows of taps, whatever is left out of them. Where no tap reaches the results they get
-  /// what they start from.
+  /// Computes results that the same taps reach. The number of rows of taps in a pass does not depend on the rows that
+  /// are clipped. If no tap reaches the results, they get the bias.
   void multiply_alike(const TapRows& rows, const Extent3& begin, const Extent3& count) const {
     const Extent3 base = d_.map.base(begin);
     std::array<DirectStep, static_cast<std::size_t>(depthwise_taps_per_pass)> steps;
@@ -175,17 +176,17 @@ class BoxRun {
     const BoxTarget<T> box{.block = view(),
                            .origin = region_.box.begin,
                            .extent = region_.box.extent(),
-                           .activation = ends_.activation,
-                           .add = ends_.add};
-    // What was summed up in place may still need its activation, and zeros in lanes without a channel.
-    const bool complete = ends_.activation.kind == Activation::Kind::none && box.block.channels == block;
+                           .activation = tensors_.activation,
+                           .add = tensors_.add};
+    // Results that were computed in place may still need the activation, and zeros in lanes without a channel.
+    const bool complete = tensors_.activation.kind == Activation::Kind::none && box.block.channels == block;
     if (target_in_place_ && complete) return;
     target_in_place_ ? activate_box(box) : store_box(target_.data, box, row_);
   }
 
   const DepthwiseDirection& d_;
   const Region& region_;
-  const RegionEnds<T>& ends_;
+  const DirectionTensors<T>& tensors_;
   const T* weights_;
   BoxReader<T> reader_;
   Box window_;
@@ -224,7 +225,7 @@ RegionGrid choose_boxes(const DirectMap& map, const ConvProblem& p) {
   const index_t wanted = std::clamp<index_t>(samples * volume(n) * p.kernel.volume() / task_products, 1, tasks);
   const index_t most = std::max<index_t>(n.x, samples * volume(n) / wanted);
   RegionGrid grid{.extent = {1, 1, n.x}};
-  // Nearly square, so that neighbours share little of their sources.
+  // Boxes are nearly square along Z and Y, so that neighbours share little of their sources.
   for (bool grown = true; grown;) {
     grown = false;
     for (const int axis : {1, 0}) {
@@ -251,25 +252,26 @@ DepthwiseDirection::DepthwiseDirection(const ConvProblem& p, plan::Direction dir
 
 template <class T>
 std::size_t depthwise_scratch_bytes(const DepthwiseDirection& direction, const Region& region,
-                                    const RegionEnds<T>& ends) {
-  return BoxRun<T>::scratch_bytes(direction, region, ends);
+                                    const DirectionTensors<T>& tensors) {
+  return BoxRun<T>::scratch_bytes(direction, region, tensors);
 }
-template std::size_t depthwise_scratch_bytes(const DepthwiseDirection&, const Region&, const RegionEnds<float>&);
-template std::size_t depthwise_scratch_bytes(const DepthwiseDirection&, const Region&, const RegionEnds<double>&);
+template std::size_t depthwise_scratch_bytes(const DepthwiseDirection&, const Region&, const DirectionTensors<float>&);
+template std::size_t depthwise_scratch_bytes(const DepthwiseDirection&, const Region&, const DirectionTensors<double>&);
 
 template <class T>
-void run_depthwise(const DepthwiseDirection& direction, const Region& region, const RegionEnds<T>& ends,
+void run_depthwise(const DepthwiseDirection& direction, const Region& region, const DirectionTensors<T>& tensors,
                    const T* weights, std::pmr::memory_resource* memory) {
-  BoxRun<T>(direction, region, ends, weights + region.first_column * direction.taps * fft::tile_lanes<T>, memory).run();
+  BoxRun<T>(direction, region, tensors, weights + region.first_column * direction.taps * fft::tile_lanes<T>, memory)
+      .run();
 }
-template void run_depthwise(const DepthwiseDirection&, const Region&, const RegionEnds<float>&, const float*,
+template void run_depthwise(const DepthwiseDirection&, const Region&, const DirectionTensors<float>&, const float*,
                             std::pmr::memory_resource*);
-template void run_depthwise(const DepthwiseDirection&, const Region&, const RegionEnds<double>&, const double*,
+template void run_depthwise(const DepthwiseDirection&, const Region&, const DirectionTensors<double>&, const double*,
                             std::pmr::memory_resource*);
 
 namespace {
 
-/// Adds a box of dy, times what it meets of x, to the sums of one channel block.
+/// Adds the products of a box of dy and its input window of x to the sums of one channel block.
 template <class T>
 class BoxSum {
  public:
@@ -277,7 +279,7 @@ class BoxSum {
          const BlockedBox<const T>& dy, T* sums)
       : p_(p), forward_(forward), x_(x), dy_(dy), sums_(sums) {}
 
-  /// In pieces of whole rows.
+  /// Adds the box in pieces of whole rows.
   void add(const Box& box) const {
     const Extent3 e = box.extent();
     const index_t rows = std::max<index_t>(1, piece_voxels / e.x), planes = std::max<index_t>(1, rows / e.y);
@@ -294,9 +296,9 @@ class BoxSum {
  private:
   static constexpr index_t block = fft::tile_lanes<T>;
 
-  /// Voxels of a piece whose row of taps meets planes and rows of x.
+  /// Returns the voxels of a piece whose row of taps lies inside x along Z and Y.
   Box met_by(const Box& piece, index_t row) const {
-    Box inside = tapped(p_, piece, {row / p_.kernel.y, row % p_.kernel.y, 0});
+    Box inside = clipped_taps(p_, piece, {row / p_.kernel.y, row % p_.kernel.y, 0});
     inside.begin.x = piece.begin.x;
     inside.end.x = piece.end.x;
     return inside;
@@ -368,12 +370,12 @@ std::string DepthwiseGradient<T>::describe() const {
 namespace {
 
 template <class T>
-BoxReader<T> fine_reader(const PieceTensors<T>& a) {
-  return {a.fine, a.y_is_fine ? a.activation : nullptr, a.y};
+BoxReader<T> fine_reader(const GradientTensors<T>& a) {
+  return {a.high_res, a.y_is_high_res ? a.activation : nullptr, a.y};
 }
 template <class T>
-BoxReader<T> coarse_reader(const PieceTensors<T>& a) {
-  return {a.coarse, a.y_is_fine ? nullptr : a.activation, a.y};
+BoxReader<T> coarse_reader(const GradientTensors<T>& a) {
+  return {a.low_res, a.y_is_high_res ? nullptr : a.activation, a.y};
 }
 template <class T>
 std::size_t staged_bytes(const BoxReader<T>& reader, const Box& box) {
@@ -383,7 +385,7 @@ std::size_t staged_bytes(const BoxReader<T>& reader, const Box& box) {
 }  // namespace
 
 template <class T>
-std::size_t DepthwiseGradient<T>::scratch_bytes(const PieceTensors<T>& a, index_t part) const {
+std::size_t DepthwiseGradient<T>::scratch_bytes(const GradientTensors<T>& a, index_t part) const {
   const BoxReader<T> x = fine_reader(a), dy = coarse_reader(a);
   std::size_t most = 0;
   for (index_t i = first_box(part); i < first_box(part + 1); ++i) {
@@ -395,7 +397,7 @@ std::size_t DepthwiseGradient<T>::scratch_bytes(const PieceTensors<T>& a, index_
 }
 
 template <class T>
-void DepthwiseGradient<T>::sum(const PieceTensors<T>& a, index_t part, index_t channels, T* sums) const {
+void DepthwiseGradient<T>::sum(const GradientTensors<T>& a, index_t part, index_t channels, T* sums) const {
   sums += (part * blocks_ + channels) * block_elements();
   std::fill_n(sums, block_elements(), T{0});
   const BoxReader<T> x = fine_reader(a), dy = coarse_reader(a);
@@ -406,9 +408,9 @@ void DepthwiseGradient<T>::sum(const PieceTensors<T>& a, index_t part, index_t c
     const Box window = clipped(forward_.map.window(box), forward_.source);
     const std::size_t x_bytes = staged_bytes(x, window), dy_bytes = staged_bytes(dy, box);
     Scratch scratch(a.memory, x_bytes + dy_bytes + 64);
-    const BlockedBox<const T> fine = x.read(sample, channels, window, scratch.take<T>(x_bytes));
-    const BlockedBox<const T> coarse = dy.read(sample, channels, box, scratch.take<T>(dy_bytes));
-    BoxSum<T>(problem_, forward_, fine, coarse, sums).add(box);
+    const BlockedBox<const T> high_res = x.read(sample, channels, window, scratch.take<T>(x_bytes));
+    const BlockedBox<const T> low_res = dy.read(sample, channels, box, scratch.take<T>(dy_bytes));
+    BoxSum<T>(problem_, forward_, high_res, low_res, sums).add(box);
   }
 }
 

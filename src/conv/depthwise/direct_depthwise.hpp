@@ -1,64 +1,68 @@
-// Direct depthwise convolution: where taps lie, one box of voxels of one channel block, and the sums of its weights'
-// gradient. Blocked tensors are read and written where they are; others are staged, box by box.
+// Direct depthwise convolution: the places of taps, the computation of one box of voxels of one channel block, and the
+// sums of the weight gradient. Blocked tensors are read and written in place. Other tensors are staged box by box.
 #pragma once
 
 #include <string>
 
 #include "conv/depthwise/depthwise_product.hpp"
-#include "conv/taps/tap_tensors.hpp"
+#include "conv/taps/tap_geometry.hpp"
+#include "conv/tensor_io/direction_tensors.hpp"
 #include "fft/tile_plan.hpp"
 
 namespace convolume::conv {
 
-/// Taps that are summed up in registers before the sum is added to memory, unless a row has more: rows of voxels around
-/// them stay in the L1, and sums of sums round less than one long sum.
+/// The most taps that are summed in registers before the sum is added to memory. (A single row with more taps is summed
+/// at once.) Then the rows of voxels around these taps stay in the L1. Also, a sum of partial sums has less rounding
+/// error than one long sum.
 inline constexpr index_t depthwise_taps_per_pass = 50;
 
-/// A row of a phase's taps along x: where its first one lies from the voxel that the phase begins at.
+/// A row of a phase's taps along X. `offset` is the distance of its first tap from the voxel at which the phase begins.
 struct TapRow {
   Extent3 offset{};
-  index_t tap = 0;  ///< number of the voxel in the kernel
+  index_t tap = 0;  ///< index of the first tap's voxel in the kernel
 };
 
-/// The taps of a phase, as rows of the same form.
+/// The taps of a phase, as rows of equal length.
 struct TapRows {
   explicit TapRows(const DirectPhase& phase);
 
   std::vector<TapRow> rows;
-  index_t taps = 0;      ///< of a row
-  index_t per_pass = 1;  ///< rows that are summed up together: of a plane of the kernel, or of several small ones
-  index_t source_step = 0, kernel_step = 0;  ///< from tap to tap of a row: along x, and in the kernel's order
+  index_t taps = 0;      ///< taps of one row
+  index_t per_pass = 1;  ///< rows that are summed together: from one plane of the kernel, or from several small planes
+  index_t source_step = 0, kernel_step = 0;  ///< between taps of a row: along X, and in the kernel's order
 };
 
-/// Boxes of whole rows whose sources and results fit into the L2, enough of them for many threads.
+/// Returns boxes of whole rows. The sources and results of a box fit into the L2, and there are enough boxes for many
+/// threads.
 RegionGrid choose_boxes(const DirectMap& map, const ConvProblem& problem);
 
-/// One direction that yields voxels: y, or dx, of a problem that is not transposed.
+/// One direction that yields voxels, y or dx, of a problem that is not transposed.
 struct DepthwiseDirection {
   DepthwiseDirection(const ConvProblem& problem, plan::Direction direction);
 
   DirectMap map;
-  std::vector<TapRows> phases;  ///< as the map's
+  std::vector<TapRows> phases;  ///< in the order of map.phases()
   index_t taps = 1;             ///< of the kernel
   Extent3 source{};
   Layout source_layout, target_layout;
   RegionGrid grid;
 };
 
-/// Bytes of scratch that run_depthwise() takes; shapes and layouts of the ends decide, not where their data lies.
+/// Returns the bytes of scratch that run_depthwise() takes. They depend on the shapes and layouts of `ends`, not on the
+/// addresses of the data.
 template <class T>
 std::size_t depthwise_scratch_bytes(const DepthwiseDirection& direction, const Region& region,
-                                    const RegionEnds<T>& ends);
+                                    const DirectionTensors<T>& tensors);
 
-/// Computes a box of one channel block (the region's first column), with scratch from `memory`. Weights are
-/// [channel block][tap][lane]. Bits of a result depend on neither box nor layouts. Thread-safe for boxes that do not
-/// overlap.
+/// Computes a box of one channel block (the region's first column). Takes scratch from `memory`. The layout of the
+/// weights is [channel block][tap][lane]. The bits of a result depend neither on the box nor on the layouts.
+/// Thread-safe for boxes that do not overlap.
 template <class T>
-void run_depthwise(const DepthwiseDirection& direction, const Region& region, const RegionEnds<T>& ends,
+void run_depthwise(const DepthwiseDirection& direction, const Region& region, const DirectionTensors<T>& tensors,
                    const T* weights, std::pmr::memory_resource* memory);
 
-/// The weights' gradient: boxes of dy are summed in their order to a part's sums, parts in their order at the end.
-/// Sums lie as [part][channel block][tap][lane].
+/// The weight gradient. The boxes of dy of a part are added to the part's sums in their order. At the end the parts are
+/// added in their order. The layout of the sums is [part][channel block][tap][lane].
 template <class T>
 class DepthwiseGradient {
  public:
@@ -67,14 +71,15 @@ class DepthwiseGradient {
   std::string describe() const;
   index_t parts() const noexcept { return parts_; }
   index_t elements() const noexcept { return parts_ * blocks_ * block_elements(); }
-  /// Boxes [first_box(part), first_box(part + 1)) of all samples', in their order, belong to a part.
+  /// Returns the first box of a part. A part has the boxes [first_box(part), first_box(part + 1)) of all samples, in
+  /// their order.
   index_t first_box(index_t part) const noexcept { return boxes_ * part / parts_; }
 
-  /// Fills the sums of a part and a block. Thread-safe for distinct ones.
-  void sum(const PieceTensors<T>& tensors, index_t part, index_t block, T* sums) const;
-  /// Bytes of scratch that sum() takes at most.
-  std::size_t scratch_bytes(const PieceTensors<T>& tensors, index_t part) const;
-  /// Adds up the parts of a block and writes dw. Thread-safe for distinct blocks.
+  /// Computes the sums of one part and one channel block. Thread-safe for different parts or blocks.
+  void sum(const GradientTensors<T>& tensors, index_t part, index_t block, T* sums) const;
+  /// Returns the most bytes of scratch that sum() takes.
+  std::size_t scratch_bytes(const GradientTensors<T>& tensors, index_t part) const;
+  /// Adds the parts of one channel block and writes dw. Thread-safe for different blocks.
   void finish(const BackwardArguments& arguments, index_t block, T* sums) const;
 
  private:

@@ -1,5 +1,5 @@
-// Direct depthwise convolution: a voxel's channels are the lanes of sums over taps alone. For small kernels, where a
-// transform does not pay, and for strides.
+// Direct depthwise convolution: the channels of a voxel are lanes, and each result is a sum over taps alone. Suits
+// small kernels, for which a transform takes longer, and strides.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -10,8 +10,9 @@
 #include "conv/choice.hpp"
 #include "conv/depthwise/depthwise_engines.hpp"
 #include "conv/depthwise/direct_depthwise.hpp"
-#include "conv/taps/tap_tensors.hpp"
+#include "conv/taps/tap_geometry.hpp"
 #include "conv/tensor_io/bias_gradient.hpp"
+#include "conv/tensor_io/direction_tensors.hpp"
 #include "convolume/cpu.hpp"
 #include "plan/cost_model.hpp"
 
@@ -26,9 +27,9 @@ class DirectDepthwiseEngine final : public ConvEngine {
   explicit DirectDepthwiseEngine(const ConvProblem& p)
       : problem_(p),
         untransposed_(untransposed(p)),
-        to_coarse_(untransposed_, Direction::forward),
-        to_fine_(untransposed_, Direction::backward_data),
-        gradient_(untransposed_, to_coarse_),
+        to_low_res_(untransposed_, Direction::forward),
+        to_high_res_(untransposed_, Direction::backward_data),
+        gradient_(untransposed_, to_low_res_),
         blocks_((p.in_channels + lanes - 1) / lanes) {}
 
   Ready append_prepare(TaskGraph& graph, const Ready& ready,
@@ -56,9 +57,9 @@ class DirectDepthwiseEngine final : public ConvEngine {
   index_t taps() const { return problem_.kernel.volume(); }
   index_t end_channel(index_t block) const { return std::min((block + 1) * lanes, problem_.in_channels); }
 
-  template <class Arguments, class Ends>
-  Ready append_boxes(TaskGraph& graph, bool fine, const Ready& source, const Ready& target, const Ready& weights,
-                     const std::shared_ptr<const Arguments>& a, const Ends& ends) const;
+  template <class Arguments, class Tensors>
+  Ready append_boxes(TaskGraph& graph, bool high_res, const Ready& source, const Ready& target, const Ready& weights,
+                     const std::shared_ptr<const Arguments>& a, const Tensors& tensors) const;
   Ready append_data(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a) const;
   std::vector<TaskId> append_sums(TaskGraph& graph, const ConvReady& ready,
                                   const std::shared_ptr<const BackwardArguments>& a,
@@ -67,13 +68,13 @@ class DirectDepthwiseEngine final : public ConvEngine {
                        const std::shared_ptr<const BackwardArguments>& a) const;
 
   ConvProblem problem_, untransposed_;
-  // From the tensor that stride makes fine (x; y where transposed) to the other one, and back.
-  DepthwiseDirection to_coarse_, to_fine_;
+  // From the high-resolution side (x, or y if transposed) to the low-resolution side, and back.
+  DepthwiseDirection to_low_res_, to_high_res_;
   DepthwiseGradient<T> gradient_;
   index_t blocks_;  // of channels
 };
 
-/// [channel block][tap][lane], zero in lanes without a channel.
+/// Packs the weights as [channel block][tap][lane], with zeros in lanes without a channel.
 template <class T>
 Ready DirectDepthwiseEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
                                                std::shared_ptr<const PrepareArguments> a) const {
@@ -95,20 +96,20 @@ Ready DirectDepthwiseEngine<T>::append_prepare(TaskGraph& graph, const Ready& re
       {graph.add({.name = "pack weights", .cost = static_cast<double>(problem_.in_channels * taps())}, pack, after)});
 }
 
-/// Results on one side from the other one; ends() says what a box reads and writes.
+/// Appends the tasks that compute one side from the other. `ends()` returns the tensors that a box reads and writes.
 template <class T>
-template <class Arguments, class Ends>
-Ready DirectDepthwiseEngine<T>::append_boxes(TaskGraph& graph, bool fine, const Ready& source, const Ready& target,
+template <class Arguments, class Tensors>
+Ready DirectDepthwiseEngine<T>::append_boxes(TaskGraph& graph, bool high_res, const Ready& source, const Ready& target,
                                              const Ready& weights, const std::shared_ptr<const Arguments>& a,
-                                             const Ends& ends) const {
-  const DepthwiseDirection& d = fine ? to_fine_ : to_coarse_;
+                                             const Tensors& tensors) const {
+  const DepthwiseDirection& d = high_res ? to_high_res_ : to_low_res_;
   const RegionGrid& grid = d.grid;
   const double cost = problem_.flops() / static_cast<double>(problem_.batch * blocks_ * grid.per_sample());
   std::vector<TaskId> done;
   for (index_t n = 0; n < problem_.batch; ++n) {
     for (index_t block = 0; block < blocks_; ++block) {
       for (index_t z = 0; z < grid.count.z; ++z) {
-        std::vector<TaskId> slab;
+        std::vector<TaskId> z_range;
         for (index_t y = 0; y < grid.count.y; ++y) {
           const Box box = grid.box(z * grid.count.y + y, d.map.domain()), window = d.map.window(box);
           std::vector<TaskId> after;
@@ -117,15 +118,15 @@ Ready DirectDepthwiseEngine<T>::append_boxes(TaskGraph& graph, bool fine, const 
                          std::max<index_t>(1, window.end.z), after);
           target.collect(n, block * lanes, end_channel(block), box.begin.z, box.end.z, after);
           const Region region{.sample = n, .box = box, .first_column = block};
-          const auto run = [&d, a, ends, region] {
-            run_depthwise(d, region, ends(), static_cast<const T*>(a->w->packed.get(0)), a->memory);
+          const auto run = [&d, a, tensors, region] {
+            run_depthwise(d, region, tensors(), static_cast<const T*>(a->w->packed.get(0)), a->memory);
           };
-          const std::size_t scratch = depthwise_scratch_bytes(d, region, ends());
-          slab.push_back(graph.add({.name = "depthwise box", .cost = cost, .scratch_bytes = scratch}, run, after));
+          const std::size_t scratch = depthwise_scratch_bytes(d, region, tensors());
+          z_range.push_back(graph.add({.name = "depthwise box", .cost = cost, .scratch_bytes = scratch}, run, after));
         }
-        done.push_back(slab.size() == 1 ? slab.front()
-                                        : graph.add(
-                                              {.name = "slab of boxes"}, [] {}, slab));
+        done.push_back(z_range.size() == 1 ? z_range.front()
+                                           : graph.add(
+                                                 {.name = "join boxes"}, [] {}, z_range));
       }
     }
   }
@@ -136,40 +137,41 @@ template <class T>
 Ready DirectDepthwiseEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready,
                                                std::shared_ptr<const ForwardArguments> a) const {
   return append_boxes(graph, problem_.transposed, ready.x, {}, ready.w, a,
-                      [this, a] { return region_ends<T>(problem_, *a); });
+                      [this, a] { return direction_tensors<T>(problem_, *a); });
 }
 
 template <class T>
 Ready DirectDepthwiseEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
                                             const std::shared_ptr<const BackwardArguments>& a) const {
   return append_boxes(graph, !problem_.transposed, ready.dy, ready.dx, ready.w, a,
-                      [this, a] { return region_ends<T>(problem_, *a); });
+                      [this, a] { return direction_tensors<T>(problem_, *a); });
 }
 
-/// Tasks that fill the sums of all parts of a channel block.
+/// Appends tasks that compute the sums of all parts of a channel block.
 template <class T>
 std::vector<TaskId> DirectDepthwiseEngine<T>::append_sums(TaskGraph& graph, const ConvReady& ready,
                                                           const std::shared_ptr<const BackwardArguments>& a,
                                                           const std::shared_ptr<BufferStore>& own, TaskId memory,
                                                           index_t block) const {
-  const Ready &fine = problem_.transposed ? ready.dy : ready.x, &coarse = problem_.transposed ? ready.x : ready.dy;
-  const RegionGrid& grid = to_coarse_.grid;
+  const Ready &high_res = problem_.transposed ? ready.dy : ready.x, &low_res = problem_.transposed ? ready.x : ready.dy;
+  const RegionGrid& grid = to_low_res_.grid;
   const double cost = problem_.flops() / static_cast<double>(gradient_.parts() * blocks_);
   std::vector<TaskId> tasks;
   for (index_t part = 0; part < gradient_.parts(); ++part) {
     std::vector<TaskId> after{memory};
     for (index_t i = gradient_.first_box(part); i < gradient_.first_box(part + 1); ++i) {
-      const Box box = grid.box(i % grid.per_sample(), to_coarse_.map.domain()), window = met(untransposed_, box);
+      const Box box = grid.box(i % grid.per_sample(), to_low_res_.map.domain()),
+                window = input_window(untransposed_, box);
       const index_t n = i / grid.per_sample();
-      fine.collect(n, block * lanes, end_channel(block), window.begin.z, window.end.z, after);
-      coarse.collect(n, block * lanes, end_channel(block), box.begin.z, box.end.z, after);
+      high_res.collect(n, block * lanes, end_channel(block), window.begin.z, window.end.z, after);
+      low_res.collect(n, block * lanes, end_channel(block), box.begin.z, box.end.z, after);
     }
     tasks.push_back(graph.add(
         {.name = "depthwise sums",
          .cost = cost,
-         .scratch_bytes = gradient_.scratch_bytes(piece_tensors<T>(problem_, *a), part)},
+         .scratch_bytes = gradient_.scratch_bytes(gradient_tensors<T>(problem_, *a), part)},
         [this, a, own, part, block] {
-          gradient_.sum(piece_tensors<T>(problem_, *a), part, block, static_cast<T*>(own->acquire(0)));
+          gradient_.sum(gradient_tensors<T>(problem_, *a), part, block, static_cast<T*>(own->acquire(0)));
         },
         after));
   }
@@ -181,7 +183,7 @@ Ready DirectDepthwiseEngine<T>::append_weights(TaskGraph& graph, const ConvReady
                                                const std::shared_ptr<const BackwardArguments>& a) const {
   const auto own = make_store(a->memory, 1, bytes_of(gradient_.elements()));
   const RunBuffers buffers(graph, a->workspace, own);
-  // Not before they are needed: layers behind this one may still hold theirs.
+  // The memory is taken only when it is needed, because later layers may still hold their own sums.
   std::vector<TaskId> first = buffers.ready();
   ready.dy.collect(0, 0, 1, 0, 1, first);
   const TaskId memory = graph.add(

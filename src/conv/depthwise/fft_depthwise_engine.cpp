@@ -1,6 +1,6 @@
-// The tiled way for depthwise convolutions: no sum over channels, so a channel block of a tile is transformed,
-// multiplied lane by lane and inverted in one sweep, and its spectrum never leaves the L2. Lattices and transposition
-// are as in fft_tiled_engine.cpp.
+// Depthwise convolution by tiles in the frequency domain. There is no sum over channels. So a channel block of a tile
+// is transformed, multiplied lane by lane and inverted in one sweep, and its spectrum never leaves the L2. Polyphase
+// components and transposition are handled as in fft_tiled_engine.cpp.
 #include <algorithm>
 #include <array>
 
@@ -16,8 +16,8 @@
 #include "conv/spectra/tile_spectra.hpp"
 #include "conv/spectra/transform_meter.hpp"
 #include "conv/tensor_io/bias_gradient.hpp"
-#include "conv/tensor_io/group_ends.hpp"
-#include "conv/tensor_io/tile_ends.hpp"
+#include "conv/tensor_io/group_tensors.hpp"
+#include "conv/tensor_io/tile_io.hpp"
 #include "convolume/cpu.hpp"
 #include "plan/cost_constants.hpp"
 #include "plan/tiled_support.hpp"
@@ -27,28 +27,28 @@ namespace {
 
 using plan::Direction;
 
-/// The tiles of one direction and their transforms; spectra are [frequency block][kz][re, im][lane].
+/// The tiles of one direction and their transforms. The layout of spectra is [frequency block][kz][re, im][lane].
 template <class T>
 struct DepthwiseTiling {
-  DepthwiseTiling(const ConvProblem& p, Direction direction, const plan::TiledWays& ways)
+  DepthwiseTiling(const ConvProblem& p, Direction direction, const plan::Tilings& tilings)
       : to_y(direction != Direction::backward_data),
-        grid{ways.of(direction), p.batch, plan::Lattices(p)},
-        in(grid.way.tile, grid.way.tile),
-        valid(grid.way.tile, grid.way.valid),
-        kernel(grid.way.tile, grid.lattices.dense.kernel) {}
+        grid{tilings.of(direction), p.batch, plan::Polyphase(p)},
+        in(grid.tiling.tile, grid.tiling.tile),
+        valid(grid.tiling.tile, grid.tiling.valid),
+        kernel(grid.tiling.tile, grid.polyphase.dense.kernel) {}
 
-  bool to_y;  ///< results are y, or else dx; of an untransposed problem
+  bool to_y;  ///< the results are y of the untransposed problem; otherwise they are dx
   TileGrid grid;
   fft::TilePlan<T> in, valid, kernel;
 
-  index_t phases() const { return grid.lattices.phases(); }
+  index_t phases() const { return grid.polyphase.phases(); }
   fft::TileStrides strides() const {
     constexpr index_t lanes = fft::tile_lanes<T>;
     return {
-        .block = grid.way.tile.z * 2 * lanes, .frequency = 2 * lanes, .tile = 0, .channel_block = 0, .re_im = lanes};
+        .block = grid.tiling.tile.z * 2 * lanes, .frequency = 2 * lanes, .tile = 0, .channel_block = 0, .re_im = lanes};
   }
   index_t elements() const { return in.frequencies() * 2 * fft::tile_lanes<T>; }
-  T scale() const { return T{1} / static_cast<T>(grid.way.tile.volume()); }
+  T scale() const { return T{1} / static_cast<T>(grid.tiling.tile.volume()); }
   std::size_t scratch_bytes() const {
     return std::max({in.scratch_bytes(), valid.scratch_bytes(), kernel.scratch_bytes()});
   }
@@ -57,12 +57,12 @@ struct DepthwiseTiling {
 template <class T>
 class FftDepthwiseEngine final : public ConvEngine {
  public:
-  FftDepthwiseEngine(const ConvProblem& p, const plan::TiledWays& ways)
+  FftDepthwiseEngine(const ConvProblem& p, const plan::Tilings& tilings)
       : problem_(p),
         dense_(untransposed(p)),
-        forward_(dense_, p.transposed ? Direction::backward_data : Direction::forward, ways),
-        data_(dense_, p.transposed ? Direction::forward : Direction::backward_data, ways),
-        weights_(dense_, Direction::backward_weights, ways),
+        forward_(dense_, p.transposed ? Direction::backward_data : Direction::forward, tilings),
+        data_(dense_, p.transposed ? Direction::forward : Direction::backward_data, tilings),
+        weights_(dense_, Direction::backward_weights, tilings),
         blocks_((p.in_channels + lanes - 1) / lanes) {}
 
   Ready append_prepare(TaskGraph& graph, const Ready& ready,
@@ -73,9 +73,9 @@ class FftDepthwiseEngine final : public ConvEngine {
                                     std::shared_ptr<const BackwardArguments> arguments) const override;
 
   void init_weights(PreparedWeights::Impl& w) const override {
-    w.geometry = fmt::format("{} forward {} backward {} of {} step {}{}", key(), to_string(forward_.grid.way.tile),
-                             to_string(data_.grid.way.tile), to_string(problem_.w_shape()), to_string(problem_.stride),
-                             problem_.transposed ? " transposed" : "");
+    w.geometry = fmt::format("{} forward {} backward {} of {} step {}{}", key(), to_string(forward_.grid.tiling.tile),
+                             to_string(data_.grid.tiling.tile), to_string(problem_.w_shape()),
+                             to_string(problem_.stride), problem_.transposed ? " transposed" : "");
     w.spectra.init(w.memory, static_cast<std::size_t>(blocks_) * 2, spectra_bytes());
     w.packed.init(w.memory, 0, 0);
   }
@@ -97,16 +97,18 @@ class FftDepthwiseEngine final : public ConvEngine {
  private:
   static constexpr index_t lanes = fft::tile_lanes<T>;
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
-  /// Of so many spectra, and of the transforms between.
+  /// Returns the scratch for `spectra` spectra and for the transforms.
   static std::size_t scratch_bytes(const DepthwiseTiling<T>& d, int spectra) {
     return static_cast<std::size_t>(spectra) * bytes_of(d.elements()) + d.scratch_bytes() + 192;
   }
   static int sweep_spectra(const DepthwiseTiling<T>& d) { return d.phases() == 1 ? 1 : 2; }
   std::string key() const { return fmt::format("fft_tiled depthwise {} {}", name_of(problem_.type), simd_target()); }
-  /// Of a block's weight gradient: fixed, so that every number of threads adds the same way.
+  /// Returns the number of partial sums of a channel block's weight gradient. It does not depend on the number of
+  /// threads, so the additions do not either.
   index_t partial_sums() const { return std::min<index_t>(weights_.grid.tiles(), 8); }
 
-  /// Of a channel block, all phases one after the other, of either direction's tile.
+  /// Returns the bytes of the weight spectra of a channel block: all phases one after the other, for the tiles of
+  /// either direction.
   std::size_t spectra_bytes() const {
     return static_cast<std::size_t>(forward_.phases()) * bytes_of(std::max(forward_.elements(), data_.elements()));
   }
@@ -119,19 +121,19 @@ class FftDepthwiseEngine final : public ConvEngine {
   fft::PlainTile<Element> kernel_lanes(const View<Element>& w, index_t block) const;
   void weight_spectra(const DepthwiseTiling<T>& direction, const View<const T>& w, index_t block, T* spectra,
                       std::pmr::memory_resource* memory) const;
-  void sweep(const DepthwiseTiling<T>& direction, index_t tile, index_t block, const GroupEnds<T>& ends) const;
+  void sweep(const DepthwiseTiling<T>& direction, index_t tile, index_t block, const GroupTensors<T>& tensors) const;
   TileSource<T> source(const DepthwiseTiling<T>& direction, index_t tile, index_t phase, index_t block,
-                       const GroupEnds<T>& ends) const;
+                       const GroupTensors<T>& tensors) const;
   TileTarget<T> target(const DepthwiseTiling<T>& direction, index_t tile, index_t phase, index_t block,
-                       const GroupEnds<T>& ends) const;
-  TileSource<T> fine(const BackwardArguments& a, index_t tile, index_t phase, index_t block) const;
-  TileSource<T> coarse(const BackwardArguments& a, index_t tile, index_t block) const;
+                       const GroupTensors<T>& tensors) const;
+  TileSource<T> high_res(const BackwardArguments& a, index_t tile, index_t phase, index_t block) const;
+  TileSource<T> low_res(const BackwardArguments& a, index_t tile, index_t block) const;
   void sum_tiles(const BackwardArguments& a, index_t block, index_t first, index_t last, T* sums) const;
   void weight_gradient(const BackwardArguments& a, index_t block, const BufferStore& sums) const;
 
-  template <class Ends>
+  template <class Tensors>
   Ready append_tiles(TaskGraph& graph, const DepthwiseTiling<T>& direction, const Ready& weights, const Ready& source,
-                     const Ready& target, const Ends& ends) const;
+                     const Ready& target, const Tensors& tensors) const;
   std::vector<TaskId> append_sums(TaskGraph& graph, const ConvReady& ready,
                                   const std::shared_ptr<const BackwardArguments>& a,
                                   const std::shared_ptr<BufferStore>& sums, std::vector<TaskId> after,
@@ -146,7 +148,7 @@ class FftDepthwiseEngine final : public ConvEngine {
   mutable TransformMeter meter_;
 };
 
-/// The kernels of a channel block, one per lane; `w` is a phase of them.
+/// Returns the kernels of a channel block, one per lane. `w` is one phase of the weights.
 template <class T>
 template <class Element>
 fft::PlainTile<Element> FftDepthwiseEngine<T>::kernel_lanes(const View<Element>& w, index_t block) const {
@@ -165,7 +167,7 @@ void FftDepthwiseEngine<T>::weight_spectra(const DepthwiseTiling<T>& d, const Vi
   Scratch scratch(memory, d.scratch_bytes());
   T* temporary = scratch.take<T>(d.scratch_bytes());
   for (index_t phase = 0; phase < d.phases(); ++phase) {
-    const auto taps = kernel_lanes(d.grid.w_lattice(w, phase), block);
+    const auto taps = kernel_lanes(d.grid.w_component(w, phase), block);
     meter_.measure(Counted::weights,
                    [&] { d.kernel.forward(taps, spectra + phase * d.elements(), d.strides(), temporary); });
   }
@@ -197,120 +199,124 @@ Ready FftDepthwiseEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready
 
 template <class T>
 TileSource<T> FftDepthwiseEngine<T>::source(const DepthwiseTiling<T>& d, index_t tile, index_t phase, index_t block,
-                                            const GroupEnds<T>& ends) const {
+                                            const GroupTensors<T>& tensors) const {
   const auto of_tile = [&](const View<const T>& view) {
-    const View<const T> part = d.to_y ? d.grid.x_lattice(view, tile, phase) : d.grid.y_lattice(view, tile);
+    const View<const T> part = d.to_y ? d.grid.x_component(view, tile, phase) : d.grid.y_component(view, tile);
     return block_of(part, view.layout, d.grid.sample(tile), block * lanes);
   };
-  // The valid part of a convolution stands behind the margin unless the source is shifted by that.
-  TileSource<T> result{.block = of_tile(ends.source),
+  // The valid part of a convolution lies behind the margin, unless the source is shifted by the margin.
+  TileSource<T> result{.block = of_tile(tensors.source),
                        .origin = d.to_y ? d.grid.x_begin(tile, phase) : d.grid.y_begin(tile),
-                       .window = d.grid.way.tile,
+                       .window = d.grid.tiling.tile,
                        .shift = d.to_y ? Extent3{0, 0, 0} : d.grid.margin(),
-                       .activation = ends.gradient};
-  if (ends.gradient != nullptr) result.y = of_tile(ends.y);
+                       .activation = tensors.gradient};
+  if (tensors.gradient != nullptr) result.y = of_tile(tensors.y);
   return result;
 }
 
 template <class T>
 TileTarget<T> FftDepthwiseEngine<T>::target(const DepthwiseTiling<T>& d, index_t tile, index_t phase, index_t block,
-                                            const GroupEnds<T>& ends) const {
-  const View<T> to = d.to_y ? d.grid.y_lattice(ends.target, tile) : d.grid.x_lattice(ends.target, tile, phase);
+                                            const GroupTensors<T>& tensors) const {
+  const View<T> to =
+      d.to_y ? d.grid.y_component(tensors.target, tile) : d.grid.x_component(tensors.target, tile, phase);
   return {.block = block_of(to, to.layout, d.grid.sample(tile), block * lanes),
           .origin = d.to_y ? d.grid.begin(tile) : d.grid.x_target(tile, phase),
-          .window = d.grid.way.valid,
+          .window = d.grid.tiling.valid,
           .scale = d.scale(),
-          .bias = ends.bias != nullptr ? ends.bias + block * lanes : nullptr,
-          .activation = ends.activation,
-          .add = ends.add};
+          .bias = tensors.bias ? tensors.bias.data.get() + block * lanes : nullptr,
+          .activation = tensors.activation,
+          .add = tensors.add};
 }
 
-/// There, through the products, and back. Phases of x are summed on their way to y; on the way to x each has a product
-/// of its own.
+/// Transforms a channel block of a tile, multiplies it and inverts the products. For y the products of the phases of x
+/// are summed. For dx each phase has its own product.
 template <class T>
 void FftDepthwiseEngine<T>::sweep(const DepthwiseTiling<T>& d, index_t tile, index_t block,
-                                  const GroupEnds<T>& ends) const {
+                                  const GroupTensors<T>& tensors) const {
   const bool in_place = sweep_spectra(d) == 1;
-  Scratch scratch(ends.memory, scratch_bytes(d, sweep_spectra(d)));
+  Scratch scratch(tensors.memory, scratch_bytes(d, sweep_spectra(d)));
   T* spectrum = scratch.take<T>(bytes_of(d.elements()));
   T* product = in_place ? spectrum : scratch.take<T>(bytes_of(d.elements()));
   T* temporary = scratch.take<T>(d.scratch_bytes());
   for (index_t phase = 0; phase < d.phases(); ++phase) {
     if (d.to_y || phase == 0) {
       meter_.measure(&d == &forward_ ? Counted::input : Counted::gradient, [&] {
-        transform_tile(d.in, source(d, tile, phase, block, ends), spectrum, d.strides(), temporary);
+        transform_tile(d.in, source(d, tile, phase, block, tensors), spectrum, d.strides(), temporary);
       });
     }
-    multiply_lanes(LaneProduct<T>{spectrum, ends.weights + phase * d.elements(), product, d.in.frequencies(), d.to_y,
+    multiply_lanes(LaneProduct<T>{spectrum, tensors.weights + phase * d.elements(), product, d.in.frequencies(), d.to_y,
                                   d.to_y && phase > 0});
     if (d.to_y && phase + 1 < d.phases()) continue;
-    meter_.measure(Counted::inverse,
-                   [&] { invert_tile(d.valid, product, d.strides(), target(d, tile, phase, block, ends), temporary); });
+    meter_.measure(Counted::inverse, [&] {
+      invert_tile(d.valid, product, d.strides(), target(d, tile, phase, block, tensors), temporary);
+    });
   }
 }
 
-/// Every channel block of every tile; `ends` is asked when it runs, but for the weights' spectra of a block.
+/// Appends a task for each channel block of each tile. A task calls `ends(block)` when it runs, which returns the
+/// block's weight spectra, too.
 template <class T>
-template <class Ends>
+template <class Tensors>
 Ready FftDepthwiseEngine<T>::append_tiles(TaskGraph& graph, const DepthwiseTiling<T>& d, const Ready& weights,
-                                          const Ready& source, const Ready& target, const Ends& ends) const {
-  const plan::TiledWay& way = d.grid.way;
+                                          const Ready& source, const Ready& target, const Tensors& tensors) const {
+  const plan::Tiling& tiling = d.grid.tiling;
   const index_t layer = d.grid.layer();
   std::vector<TaskId> done;
   for (index_t n = 0; n < d.grid.batch; ++n) {
     for (index_t block = 0; block < blocks_; ++block) {
       const index_t c0 = block * lanes, c1 = std::min(c0 + lanes, problem_.in_channels);
-      std::vector<std::vector<TaskId>> of_slab(static_cast<std::size_t>(way.count.z));
-      for (index_t z = 0; z < way.count.z; ++z) {
-        const index_t begin = z * way.valid.z, end = begin + way.valid.z;
+      std::vector<std::vector<TaskId>> of_z_range(static_cast<std::size_t>(tiling.count.z));
+      for (index_t z = 0; z < tiling.count.z; ++z) {
+        const index_t begin = z * tiling.valid.z, end = begin + tiling.valid.z;
         std::vector<TaskId> after;
         weights.collect(0, c0, c1, after);
         d.grid.collect_source(d.to_y, source, n, c0, c1, begin, end, after);
         d.grid.collect_target(d.to_y, target, n, c0, c1, begin, end, after);
         for (index_t i = 0; i < layer; ++i) {
-          const index_t tile = (n * way.count.z + z) * layer + i;
+          const index_t tile = (n * tiling.count.z + z) * layer + i;
           const TaskId task = graph.add(
               {.name = "depthwise tile", .cost = 2 * d.in.flops(), .scratch_bytes = scratch_bytes(d, sweep_spectra(d))},
-              [this, &d, ends, block, tile] { sweep(d, tile, block, ends(block)); }, after);
-          for (index_t slab = d.grid.first_slab(d.to_y, z); slab <= z; ++slab)
-            of_slab[static_cast<std::size_t>(slab)].push_back(task);
+              [this, &d, tensors, block, tile] { sweep(d, tile, block, tensors(block)); }, after);
+          for (index_t z_range = d.grid.first_z_range(d.to_y, z); z_range <= z; ++z_range)
+            of_z_range[static_cast<std::size_t>(z_range)].push_back(task);
         }
       }
-      append_slabs(graph, of_slab, done);
+      append_z_ranges(graph, of_z_range, done);
     }
   }
-  return Ready(std::move(done), blocks_, way.count.z, lanes, d.grid.slab_planes(d.to_y));
+  return Ready(std::move(done), blocks_, tiling.count.z, lanes, d.grid.z_range_planes(d.to_y));
 }
 
 template <class T>
 Ready FftDepthwiseEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready,
                                             std::shared_ptr<const ForwardArguments> a) const {
-  const auto ends = [this, a](index_t block) {
-    return group_ends(problem_, *a, static_cast<const T*>(a->w->spectra.get(spectra_at(block, true))));
+  const auto tensors = [this, a](index_t block) {
+    return group_tensors(problem_, *a, static_cast<const T*>(a->w->spectra.get(spectra_at(block, true))));
   };
-  return append_tiles(graph, forward_, ready.w, ready.x, {}, ends);
+  return append_tiles(graph, forward_, ready.w, ready.x, {}, tensors);
 }
 
 template <class T>
 Ready FftDepthwiseEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
                                          const std::shared_ptr<const BackwardArguments>& a) const {
-  const auto ends = [this, a](index_t block) {
-    return group_ends(problem_, *a, static_cast<const T*>(a->w->spectra.get(spectra_at(block, false))));
+  const auto tensors = [this, a](index_t block) {
+    return group_tensors(problem_, *a, static_cast<const T*>(a->w->spectra.get(spectra_at(block, false))));
   };
-  return append_tiles(graph, data_, ready.w, ready.dy, ready.dx, ends);
+  return append_tiles(graph, data_, ready.w, ready.dy, ready.dx, tensors);
 }
 
-/// A tile of what stands for x in the weights' gradient, and of what stands for dy: of a transposed problem they change
-/// places.
+/// Return the source for a tile of the tensor in the role of x, and of the tensor in the role of dy, in the weight
+/// gradient. If the problem is transposed, x and dy swap roles.
 template <class T>
-TileSource<T> FftDepthwiseEngine<T>::fine(const BackwardArguments& a, index_t tile, index_t phase,
-                                          index_t block) const {
+TileSource<T> FftDepthwiseEngine<T>::high_res(const BackwardArguments& a, index_t tile, index_t phase,
+                                              index_t block) const {
   const TileGrid& grid = weights_.grid;
   const auto of_tile = [&](const ConstTensorView& tensor) {
-    return block_of(grid.x_lattice(tensor.as<T>(), tile, phase), tensor.layout, grid.sample(tile), block * lanes);
+    return block_of(grid.x_component(tensor.as<T>(), tile, phase), tensor.layout, grid.sample(tile), block * lanes);
   };
-  TileSource<T> source{
-      .block = of_tile(problem_.transposed ? a.dy : a.x), .origin = grid.x_begin(tile, phase), .window = grid.way.tile};
+  TileSource<T> source{.block = of_tile(problem_.transposed ? a.dy : a.x),
+                       .origin = grid.x_begin(tile, phase),
+                       .window = grid.tiling.tile};
   if (!problem_.transposed || !activated()) return source;
   source.activation = &problem_.epilogue.activation;
   source.y = of_tile(a.y);
@@ -318,20 +324,20 @@ TileSource<T> FftDepthwiseEngine<T>::fine(const BackwardArguments& a, index_t ti
 }
 
 template <class T>
-TileSource<T> FftDepthwiseEngine<T>::coarse(const BackwardArguments& a, index_t tile, index_t block) const {
+TileSource<T> FftDepthwiseEngine<T>::low_res(const BackwardArguments& a, index_t tile, index_t block) const {
   const TileGrid& grid = weights_.grid;
   const auto of_tile = [&](const ConstTensorView& tensor) {
-    return block_of(grid.y_lattice(tensor.as<T>(), tile), tensor.layout, grid.sample(tile), block * lanes);
+    return block_of(grid.y_component(tensor.as<T>(), tile), tensor.layout, grid.sample(tile), block * lanes);
   };
   TileSource<T> source{
-      .block = of_tile(problem_.transposed ? a.x : a.dy), .origin = grid.begin(tile), .window = grid.way.valid};
+      .block = of_tile(problem_.transposed ? a.x : a.dy), .origin = grid.begin(tile), .window = grid.tiling.valid};
   if (problem_.transposed || !activated()) return source;
   source.activation = &problem_.epilogue.activation;
   source.y = of_tile(a.y);
   return source;
 }
 
-/// The products of tiles [first, last) of one channel block, in their order; a sum for each phase.
+/// Adds the products of tiles [first, last) of one channel block, in their order. There is one sum per phase.
 template <class T>
 void FftDepthwiseEngine<T>::sum_tiles(const BackwardArguments& a, index_t block, index_t first, index_t last,
                                       T* sums) const {
@@ -343,9 +349,9 @@ void FftDepthwiseEngine<T>::sum_tiles(const BackwardArguments& a, index_t block,
   const Counted x = problem_.transposed ? Counted::gradient : Counted::input;
   const Counted dy = problem_.transposed ? Counted::input : Counted::gradient;
   for (index_t tile = first; tile < last; ++tile) {
-    meter_.measure(dy, [&] { transform_tile(d.valid, coarse(a, tile, block), dy_hat, d.strides(), temporary); });
+    meter_.measure(dy, [&] { transform_tile(d.valid, low_res(a, tile, block), dy_hat, d.strides(), temporary); });
     for (index_t phase = 0; phase < d.phases(); ++phase) {
-      meter_.measure(x, [&] { transform_tile(d.in, fine(a, tile, phase, block), x_hat, d.strides(), temporary); });
+      meter_.measure(x, [&] { transform_tile(d.in, high_res(a, tile, phase, block), x_hat, d.strides(), temporary); });
       multiply_lanes(
           LaneProduct<T>{x_hat, dy_hat, sums + phase * d.elements(), d.in.frequencies(), true, tile > first});
     }
@@ -365,13 +371,13 @@ void FftDepthwiseEngine<T>::weight_gradient(const BackwardArguments& a, index_t 
           static_cast<const T*>(sums.get(static_cast<std::size_t>(block * parts + part))) + phase * d.elements();
       for (index_t i = 0; i < d.elements(); ++i) total[i] = part == 0 ? sum[i] : total[i] + sum[i];
     }
-    const auto dw = kernel_lanes(d.grid.w_lattice(a.dw.as<T>(), phase), block);
+    const auto dw = kernel_lanes(d.grid.w_component(a.dw.as<T>(), phase), block);
     meter_.measure(Counted::inverse,
                    [&] { d.kernel.inverse(total, d.strides(), dw, {.scale = d.scale(), .add = a.add_dw}, temporary); });
   }
 }
 
-/// Tasks that sum up parts of the tiles of a channel block, behind `after`.
+/// Appends tasks that sum the products of parts of a channel block's tiles, after the tasks in `after`.
 template <class T>
 std::vector<TaskId> FftDepthwiseEngine<T>::append_sums(TaskGraph& graph, const ConvReady& ready,
                                                        const std::shared_ptr<const BackwardArguments>& a,
@@ -427,9 +433,9 @@ ConvGradientReady FftDepthwiseEngine<T>::append_backward(TaskGraph& graph, const
   return result;
 }
 
-plan::TiledWays chosen_ways(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
+plan::Tilings chosen_tilings(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
   const auto choice = options.choice.empty() ? std::nullopt : std::optional(parse_choice(options.choice));
-  return tiled_ways(problem, wanted_of(problem, options), choice, machine);
+  return tilings_of(problem, wanted_of(problem, options), choice, machine);
 }
 
 std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
@@ -438,12 +444,12 @@ std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
 }
 
 Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
-  const plan::TiledWays ways = chosen_ways(problem, options, machine);
-  return {ways.seconds(), plan::tiled_bytes(untransposed(problem), ways), to_string(choice_of(problem, ways))};
+  const plan::Tilings tilings = chosen_tilings(problem, options, machine);
+  return {tilings.seconds(), plan::tiled_bytes(untransposed(problem), tilings), to_string(choice_of(problem, tilings))};
 }
 
 std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions& options) {
-  return create_for_type<FftDepthwiseEngine>(problem, chosen_ways(problem, options, machine_model()));
+  return create_for_type<FftDepthwiseEngine>(problem, chosen_tilings(problem, options, machine_model()));
 }
 
 }  // namespace

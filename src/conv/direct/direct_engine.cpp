@@ -1,5 +1,5 @@
-// Direct convolution: sums over channels and taps by a microkernel whose lanes are channels of the result. For kernels
-// of one voxel, and for small deep layers, where a transform does not pay.
+// Direct convolution: sums over channels and taps, computed by a microkernel whose lanes are channels of the result.
+// Suits kernels of one voxel and small deep layers, for which a transform takes longer.
 #include "conv/direct/direct_engine.hpp"
 
 #include <algorithm>
@@ -14,8 +14,9 @@
 #include "conv/choice.hpp"
 #include "conv/direct/direct_region.hpp"
 #include "conv/direct/direct_weights.hpp"
-#include "conv/taps/tap_tensors.hpp"
+#include "conv/taps/tap_geometry.hpp"
 #include "conv/tensor_io/bias_gradient.hpp"
+#include "conv/tensor_io/direction_tensors.hpp"
 #include "convolume/cpu.hpp"
 #include "ops/append.hpp"
 #include "plan/cost_model.hpp"
@@ -43,10 +44,10 @@ class DirectEngine final : public ConvEngine {
   explicit DirectEngine(const ConvProblem& p)
       : problem_(p),
         untransposed_(untransposed(p)),
-        to_coarse_(untransposed_, Direction::forward),
-        to_fine_(untransposed_, Direction::backward_data),
+        to_low_res_(untransposed_, Direction::forward),
+        to_high_res_(untransposed_, Direction::backward_data),
         gradient_(untransposed_),
-        past_caches_(passes_caches(to_coarse_.weights)) {}
+        non_temporal_(writes_copies_non_temporal(to_low_res_.weights)) {}
 
   Ready append_prepare(TaskGraph& graph, const Ready& ready,
                        std::shared_ptr<const PrepareArguments> arguments) const override;
@@ -57,7 +58,7 @@ class DirectEngine final : public ConvEngine {
 
   void init_weights(PreparedWeights::Impl& w) const override {
     w.geometry = fmt::format("direct {} of {}", name_of(problem_.type), to_string(problem_.w_shape()));
-    w.packed.init(w.memory, 1, bytes_of(to_coarse_.weights.elements()));
+    w.packed.init(w.memory, 1, bytes_of(to_low_res_.weights.elements()));
   }
   void init_input_spectra(Spectra::Impl& s) const override { s.geometry = "direct"; }
   void init_gradient_spectra(Spectra::Impl& s) const override { s.geometry = "direct"; }
@@ -65,10 +66,9 @@ class DirectEngine final : public ConvEngine {
   std::string numerics() const override {
     const WeightPieces& pieces = gradient_.pieces();
     return fmt::format(
-        "direct {} {}: sums of {} taps of {} channels, {} blocks of them together to the coarse side and {} back; "
-        "backward "
-        "weights in pieces of {}, {} parts",
-        name_of(problem_.type), simd_target(), steps_per_pass, block, to_coarse_.group, to_fine_.group,
+        "direct {} {}: sums of {} taps of {} channels, {} blocks of them together towards the low-resolution side, {} "
+        "back; backward weights in pieces of {}, {} parts",
+        name_of(problem_.type), simd_target(), steps_per_pass, block, to_low_res_.group, to_high_res_.group,
         to_string(pieces.extent), pieces.parts);
   }
 
@@ -76,16 +76,16 @@ class DirectEngine final : public ConvEngine {
   static constexpr index_t block = fft::tile_lanes<T>;
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
 
-  template <class Ends, class Body>
+  template <class Tensors, class Body>
   Ready append_regions(TaskGraph& graph, const VoxelDirection<T>& direction, const Ready& source, const Ready& target,
-                       const std::vector<TaskId>& weights, const Ends& ends, const Body& body) const;
+                       const std::vector<TaskId>& weights, const Tensors& tensors, const Body& body) const;
   template <class Arguments>
-  std::vector<TaskId> append_exchange(TaskGraph& graph, const std::vector<TaskId>& after,
-                                      const std::shared_ptr<const Arguments>& a,
-                                      const std::shared_ptr<BufferStore>& own) const;
-  template <class Arguments, class Ends>
-  Ready append_voxels(TaskGraph& graph, bool fine, const Ready& source, const Ready& target, const Ready& weights,
-                      const std::shared_ptr<const Arguments>& a, const Ends& ends) const;
+  std::vector<TaskId> append_transposed_weights(TaskGraph& graph, const std::vector<TaskId>& after,
+                                                const std::shared_ptr<const Arguments>& a,
+                                                const std::shared_ptr<BufferStore>& own) const;
+  template <class Arguments, class Tensors>
+  Ready append_voxels(TaskGraph& graph, bool high_res, const Ready& source, const Ready& target, const Ready& weights,
+                      const std::shared_ptr<const Arguments>& a, const Tensors& tensors) const;
   Ready append_data(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a) const;
   template <class Body>
   std::vector<TaskId> append_groups(TaskGraph& graph, const ConvReady& ready,
@@ -95,10 +95,10 @@ class DirectEngine final : public ConvEngine {
                        const std::shared_ptr<const BackwardArguments>& a) const;
 
   ConvProblem problem_, untransposed_;
-  // From the tensor that stride makes fine (x; y where transposed) to the other one, and back.
-  VoxelDirection<T> to_coarse_, to_fine_;
+  // From the high-resolution side (x, or y if transposed) to the low-resolution side, and back.
+  VoxelDirection<T> to_low_res_, to_high_res_;
   WeightGradient<T> gradient_;
-  bool past_caches_;  ///< whether copies of the weights are so large that none would stay there
+  bool non_temporal_;  ///< copies of the weights are so large that no cache would hold them, so stores are non-temporal
 };
 
 template <class T>
@@ -108,28 +108,28 @@ Ready DirectEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
   ready.collect(0, 0, problem_.w_shape().n, after);
   const TaskId memory = graph.add(
       {.name = "take packed weights"}, [a] { a->prepared->packed.acquire(0); }, after);
-  const WeightBlocks<T>& layout = to_coarse_.weights;
+  const WeightBlocks<T>& layout = to_low_res_.weights;
   const index_t pairs = layout.lane_blocks() * layout.term_blocks();
   const auto cost = static_cast<double>(layout.taps * layout.square);
   const auto body = [this, a](index_t begin, index_t end) {
-    const WeightBlocks<T>& to = to_coarse_.weights;
+    const WeightBlocks<T>& to = to_low_res_.weights;
     T* packed = static_cast<T*>(a->prepared->packed.acquire(0));
     Scratch scratch(a->prepared->memory, pack_scratch_bytes(to));
     T* temporary = scratch.take<T>(pack_scratch_bytes(to));
     for (index_t i = begin; i < end; ++i) {
       const index_t o = i / to.term_blocks(), c = i % to.term_blocks();
-      pack_weights(a->w.as<T>(), to, o, c, past_caches_, packed + to.offset(o, c, 0), temporary);
+      pack_weights(a->w.as<T>(), to, o, c, non_temporal_, packed + to.offset(o, c, 0), temporary);
     }
   };
   return Ready::all_of(
       ops::append_ranges(graph, "pack weights", pairs, cost, {memory}, body, pack_scratch_bytes(layout)));
 }
 
-/// body(region) for all regions; ends() says what they read and write.
+/// Appends a task body(region) for each region. `ends()` returns the tensors that a region reads and writes.
 template <class T>
-template <class Ends, class Body>
+template <class Tensors, class Body>
 Ready DirectEngine<T>::append_regions(TaskGraph& graph, const VoxelDirection<T>& d, const Ready& source,
-                                      const Ready& target, const std::vector<TaskId>& weights, const Ends& ends,
+                                      const Ready& target, const std::vector<TaskId>& weights, const Tensors& tensors,
                                       const Body& body) const {
   const RegionGrid& grid = d.grid;
   const Extent3& domain = d.map.domain();
@@ -139,7 +139,7 @@ Ready DirectEngine<T>::append_regions(TaskGraph& graph, const VoxelDirection<T>&
     for (index_t group = 0; group < grid.column_groups; ++group) {
       const index_t first = group * grid.columns, columns = std::min(grid.columns, d.weights.lane_blocks() - first);
       for (index_t z = 0; z < grid.count.z; ++z) {
-        std::vector<TaskId> slab;
+        std::vector<TaskId> z_range;
         for (index_t y = 0; y < grid.count.y; ++y) {
           const Box box = grid.box(z * grid.count.y + y, domain), window = d.map.window(box);
           std::vector<TaskId> after = weights;
@@ -148,65 +148,67 @@ Ready DirectEngine<T>::append_regions(TaskGraph& graph, const VoxelDirection<T>&
           target.collect(n, first * block, std::min((first + columns) * block, d.weights.lanes), box.begin.z, box.end.z,
                          after);
           const Region region{.sample = n, .box = box, .first_column = first, .columns = columns};
-          slab.push_back(graph.add(
-              {.name = "direct region", .cost = cost, .scratch_bytes = region_scratch_bytes(d, region, ends())},
+          z_range.push_back(graph.add(
+              {.name = "direct region", .cost = cost, .scratch_bytes = region_scratch_bytes(d, region, tensors())},
               [body, region] { body(region); }, after));
         }
-        done.push_back(slab.size() == 1 ? slab.front()
-                                        : graph.add(
-                                              {.name = "slab of regions"}, [] {}, slab));
+        done.push_back(z_range.size() == 1 ? z_range.front()
+                                           : graph.add(
+                                                 {.name = "join regions"}, [] {}, z_range));
       }
     }
   }
   return Ready(std::move(done), grid.column_groups, grid.count.z, grid.columns * block, grid.extent.z);
 }
 
-/// Tasks that exchange terms and lanes of the packed weights, for results on the side of x (of y where transposed).
+/// Appends tasks that transpose terms and lanes of the packed weights, for results on the high-resolution side (x, or y
+/// if transposed).
 template <class T>
 template <class Arguments>
-std::vector<TaskId> DirectEngine<T>::append_exchange(TaskGraph& graph, const std::vector<TaskId>& after,
-                                                     const std::shared_ptr<const Arguments>& a,
-                                                     const std::shared_ptr<BufferStore>& own) const {
+std::vector<TaskId> DirectEngine<T>::append_transposed_weights(TaskGraph& graph, const std::vector<TaskId>& after,
+                                                               const std::shared_ptr<const Arguments>& a,
+                                                               const std::shared_ptr<BufferStore>& own) const {
   const TaskId memory = graph.add(
-      {.name = "take exchanged weights"}, [own] { own->acquire(0); }, after);
-  const WeightBlocks<T>& layout = to_fine_.weights;
+      {.name = "take transposed weights"}, [own] { own->acquire(0); }, after);
+  const WeightBlocks<T>& layout = to_high_res_.weights;
   const auto cost = static_cast<double>(layout.taps * layout.square);
-  return ops::append_ranges(graph, "exchange weights", layout.lane_blocks() * layout.term_blocks(), cost, {memory},
+  return ops::append_ranges(graph, "transpose weights", layout.lane_blocks() * layout.term_blocks(), cost, {memory},
                             [this, a, own](index_t begin, index_t end) {
-                              const WeightBlocks<T>& result = to_fine_.weights;
+                              const WeightBlocks<T>& result = to_high_res_.weights;
                               const auto* packed = static_cast<const T*>(a->w->packed.get(0));
                               T* to = static_cast<T*>(own->acquire(0));
                               for (index_t i = begin; i < end; ++i) {
                                 const index_t c = i / result.term_blocks(), o = i % result.term_blocks();
-                                transpose_squares(packed + to_coarse_.weights.offset(o, c, 0), result.taps,
-                                                  past_caches_, to + result.offset(c, o, 0));
+                                transpose_squares(packed + to_low_res_.weights.offset(o, c, 0), result.taps,
+                                                  non_temporal_, to + result.offset(c, o, 0));
                               }
                             });
 }
 
-/// Results on one side from the other one; ends() says what a region reads and writes.
+/// Appends the tasks that compute one side from the other. `ends()` returns the tensors that a region reads and writes.
 template <class T>
-template <class Arguments, class Ends>
-Ready DirectEngine<T>::append_voxels(TaskGraph& graph, bool fine, const Ready& source, const Ready& target,
+template <class Arguments, class Tensors>
+Ready DirectEngine<T>::append_voxels(TaskGraph& graph, bool high_res, const Ready& source, const Ready& target,
                                      const Ready& weights, const std::shared_ptr<const Arguments>& a,
-                                     const Ends& ends) const {
+                                     const Tensors& tensors) const {
   std::vector<TaskId> after;
   weights.collect(0, 0, problem_.w_shape().n, after);
-  const VoxelDirection<T>& direction = fine ? to_fine_ : to_coarse_;
-  if (!fine || direction.exchanges) {
-    return append_regions(graph, direction, source, target, after, ends, [&direction, a, ends](const Region& region) {
-      run_region(direction, region, ends(), static_cast<const T*>(a->w->packed.get(0)), a->memory);
-    });
+  const VoxelDirection<T>& direction = high_res ? to_high_res_ : to_low_res_;
+  if (!high_res || direction.transposes_weights) {
+    return append_regions(
+        graph, direction, source, target, after, tensors, [&direction, a, tensors](const Region& region) {
+          run_region(direction, region, tensors(), static_cast<const T*>(a->w->packed.get(0)), a->memory);
+        });
   }
-  const auto own = make_store(a->memory, 1, bytes_of(to_fine_.weights.elements()));
+  const auto own = make_store(a->memory, 1, bytes_of(to_high_res_.weights.elements()));
   const RunBuffers buffers(graph, a->workspace, own);
   after.insert(after.end(), buffers.ready().begin(), buffers.ready().end());
-  after = append_exchange(graph, after, a, own);
-  Ready done =
-      append_regions(graph, direction, source, target, after, ends, [&direction, a, own, ends](const Region& region) {
-        run_region(direction, region, ends(), static_cast<const T*>(own->get(0)), a->memory);
-      });
-  buffers.end(graph, "free exchanged weights", done.tasks());
+  after = append_transposed_weights(graph, after, a, own);
+  Ready done = append_regions(graph, direction, source, target, after, tensors,
+                              [&direction, a, own, tensors](const Region& region) {
+                                run_region(direction, region, tensors(), static_cast<const T*>(own->get(0)), a->memory);
+                              });
+  buffers.end(graph, "free transposed weights", done.tasks());
   return done;
 }
 
@@ -214,41 +216,41 @@ template <class T>
 Ready DirectEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready,
                                       std::shared_ptr<const ForwardArguments> a) const {
   return append_voxels(graph, problem_.transposed, ready.x, {}, ready.w, a,
-                       [this, a] { return region_ends<T>(problem_, *a); });
+                       [this, a] { return direction_tensors<T>(problem_, *a); });
 }
 
 template <class T>
 Ready DirectEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
                                    const std::shared_ptr<const BackwardArguments>& a) const {
   return append_voxels(graph, !problem_.transposed, ready.dy, ready.dx, ready.w, a,
-                       [this, a] { return region_ends<T>(problem_, *a); });
+                       [this, a] { return direction_tensors<T>(problem_, *a); });
 }
 
-/// body(tensors, group) for all groups of all parts, behind `first`.
+/// Appends a task body(tensors, group) for each group of each part, after the tasks in `first`.
 template <class T>
 template <class Body>
 std::vector<TaskId> DirectEngine<T>::append_groups(TaskGraph& graph, const ConvReady& ready,
                                                    const std::shared_ptr<const BackwardArguments>& a,
                                                    const std::vector<TaskId>& first, const Body& body) const {
-  const Ready &fine = problem_.transposed ? ready.dy : ready.x, &coarse = problem_.transposed ? ready.x : ready.dy;
+  const Ready &high_res = problem_.transposed ? ready.dy : ready.x, &low_res = problem_.transposed ? ready.x : ready.dy;
   const WeightPieces& pieces = gradient_.pieces();
   const double cost = problem_.flops() / static_cast<double>(pieces.parts * pieces.in_groups * pieces.out_groups);
   std::vector<TaskId> tasks;
   for (index_t part = 0; part < pieces.parts; ++part) {
     std::vector<TaskId> after = first;
     for (index_t piece = pieces.first_piece(part); piece < pieces.first_piece(part + 1); ++piece) {
-      const Box box = pieces.box(piece, untransposed_.output()), window = met(untransposed_, box);
+      const Box box = pieces.box(piece, untransposed_.output()), window = input_window(untransposed_, box);
       const index_t n = piece / pieces.per_sample();
-      fine.collect(n, 0, untransposed_.in_channels, window.begin.z, window.end.z, after);
-      coarse.collect(n, 0, untransposed_.out_channels, box.begin.z, box.end.z, after);
+      high_res.collect(n, 0, untransposed_.in_channels, window.begin.z, window.end.z, after);
+      low_res.collect(n, 0, untransposed_.out_channels, box.begin.z, box.end.z, after);
     }
     for (index_t i = 0; i < pieces.in_groups * pieces.out_groups; ++i) {
       const PairGroup group = gradient_.group(part, i / pieces.out_groups, i % pieces.out_groups);
       tasks.push_back(graph.add(
           {.name = "weight gradient sums",
            .cost = cost,
-           .scratch_bytes = gradient_.scratch_bytes(piece_tensors<T>(problem_, *a), group)},
-          [this, a, group, body] { body(piece_tensors<T>(problem_, *a), group); }, after));
+           .scratch_bytes = gradient_.scratch_bytes(gradient_tensors<T>(problem_, *a), group)},
+          [this, a, group, body] { body(gradient_tensors<T>(problem_, *a), group); }, after));
     }
   }
   return tasks;
@@ -260,24 +262,24 @@ Ready DirectEngine<T>::append_weights(TaskGraph& graph, const ConvReady& ready,
   if (gradient_.at_once()) {
     return Ready::all_of(append_groups(
         graph, ready, a, {},
-        [this, a](const PieceTensors<T>& tensors, const PairGroup& group) { gradient_.write(*a, tensors, group); }));
+        [this, a](const GradientTensors<T>& tensors, const PairGroup& group) { gradient_.write(*a, tensors, group); }));
   }
   const auto own = make_store(a->memory, 1, bytes_of(gradient_.elements()));
   const RunBuffers buffers(graph, a->workspace, own);
-  // Not before they are needed: layers behind this one may still hold theirs.
+  // The memory is taken only when it is needed, because later layers may still hold their own sums.
   std::vector<TaskId> first = buffers.ready();
   ready.dy.collect(0, 0, 1, 0, 1, first);
   const TaskId memory = graph.add(
       {.name = "take weight sums"}, [own] { own->acquire(0); }, first);
   const auto sums =
-      append_groups(graph, ready, a, {memory}, [this, own](const PieceTensors<T>& tensors, const PairGroup& group) {
+      append_groups(graph, ready, a, {memory}, [this, own](const GradientTensors<T>& tensors, const PairGroup& group) {
         gradient_.sum(tensors, group, static_cast<T*>(own->acquire(0)));
       });
   const auto body = [this, a, own](index_t begin, index_t end) {
     for (index_t i = begin; i < end; ++i) gradient_.finish(*a, i, static_cast<T*>(own->acquire(0)));
   };
   auto done = ops::append_ranges(graph, "weight gradient", gradient_.pairs(),
-                                 static_cast<double>(to_coarse_.weights.taps * to_coarse_.weights.square), sums, body,
+                                 static_cast<double>(to_low_res_.weights.taps * to_low_res_.weights.square), sums, body,
                                  gradient_.finish_scratch_bytes());
   buffers.end(graph, "free weight sums", done);
   return Ready::all_of(std::move(done));
@@ -293,8 +295,9 @@ ConvGradientReady DirectEngine<T>::append_backward(TaskGraph& graph, const ConvR
   return result;
 }
 
-/// Returns the seconds in which rows between the taps of a dilated kernel are copied. Regions may be as small as a row,
-/// so these rows may be copied many times. Other problems copy little, and the measured rate of sums includes that.
+/// Returns the seconds that it takes to copy the rows between the taps of a dilated kernel. A region may be as small as
+/// one row, so these rows may be copied many times. Other problems copy little, and the measured rate of sums includes
+/// these copies.
 double staging_seconds(const ConvProblem& p, const plan::Wanted& wanted, const MachineModel& machine) {
   const bool in_place = p.x_layout == Layout::blocked && p.pad_before == Extent3::all(0) &&
                         p.pad_after == Extent3::all(0) && !p.transposed;
@@ -305,7 +308,7 @@ double staging_seconds(const ConvProblem& p, const plan::Wanted& wanted, const M
 
 std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
   if (is_depthwise(problem)) return not_depthwise;
-  // Rows between taps are staged as well.
+  // The rows between the taps are staged as well, so the span of a dilated kernel is limited.
   const Extent3 span = problem.span();
   if (span.z * span.y > 16 * problem.kernel.z * problem.kernel.y) {
     return fmt::format("dilation {} puts taps too far apart", to_string(problem.dilation));

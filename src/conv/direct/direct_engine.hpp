@@ -1,5 +1,5 @@
-// Sums over taps around a microkernel that is blocked for registers; any stride and dilation. Serves kernels of one
-// voxel, strides and small deep layers.
+// Sums over taps, computed by a microkernel that keeps a block of sums in registers. Serves any stride and dilation.
+// Suits kernels of one voxel, strides, and small deep layers.
 #pragma once
 
 #include "conv/engine.hpp"

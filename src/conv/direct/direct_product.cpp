@@ -4,7 +4,7 @@
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-// Behind it, for its macros.
+// This header comes after hwy/highway.h because it needs the macros of that header.
 #include "hwy/cache_control.h"
 
 #include "core/simd/unroll-inl.hpp"
@@ -22,35 +22,37 @@ inline constexpr index_t block = channel_block(data_type_of<T>());
 template <class T>
 inline constexpr index_t vector_lanes = hn::MaxLanes(hn::ScalableTag<T>());
 
-/// Voxels, or channels of x, whose sums registers hold beside the vectors that they are made of, two vectors for each.
+/// The largest numbers of voxels, and of channels of x, whose sums fit into the registers. Each needs two vectors,
+/// beside the registers for the factors.
 constexpr int most_voxels = HWY_TARGET <= HWY_AVX3 ? 14 : 6;
 constexpr int most_channels = HWY_TARGET <= HWY_AVX3 ? 8 : 6;
 
-/// Distance between two vectors that are computed together: in a block of lanes, or from block to block.
+/// Returns the distance between two vectors that are computed together. They lie in one block of lanes, or in two
+/// neighbouring blocks.
 template <class T>
 HWY_INLINE std::ptrdiff_t SecondVector(std::ptrdiff_t column) {
   return vector_lanes<T> == block<T> ? column : vector_lanes<T>;
 }
-/// Where vector `v` of all columns' stands.
+/// Returns the place of vector `v` among the vectors of all columns.
 template <class T>
 HWY_INLINE std::ptrdiff_t VectorOffset(index_t v, std::ptrdiff_t column) {
   constexpr index_t per_block = block<T> / vector_lanes<T>;
   return v / per_block * column + v % per_block * vector_lanes<T>;
 }
 
-/// Whether a piece of a row holds the row's first voxel, and its last one.
+/// Whether a piece of a row contains the first voxel of the row, and the last voxel.
 struct RowEnds {
   bool first, last;
 };
 
-/// How far the source's voxels lie apart: as the compiler knows it, addresses cost no registers.
+/// The distance between voxels of the source. If the compiler knows the distance, addresses need no registers.
 enum class Source {
-  blocks,  ///< a block of channels each
+  blocks,  ///< one block of channels
   rows,    ///< side by side, of one channel
   apart,   ///< any distance
 };
 
-/// Adds a step's terms to the sums of voxels [Begin, End) of pieces of R, one of every row.
+/// Adds the terms of a step to the sums of the voxels [Begin, End) of a piece of R voxels, in each of `Rows` rows.
 template <int R, int Rows, int Begin, int End, int C, Source S, class T, class Sums>
 HWY_INLINE void AddStep(const VoxelProduct<T>& p, const DirectStep& step, const T* source, std::ptrdiff_t next_row,
                         const T* weights, Sums& sums) {
@@ -74,7 +76,8 @@ HWY_INLINE void AddStep(const VoxelProduct<T>& p, const DirectStep& step, const 
   }
 }
 
-/// A piece of a row, and of the row that is summed together with it where rows are short; steps in elements.
+/// A piece of a row. If rows are short, two rows are summed together, and this also gives the steps to the second row,
+/// in elements.
 template <class T>
 struct RowPiece {
   const T* source;
@@ -83,12 +86,12 @@ struct RowPiece {
   RowEnds ends;
 };
 
-/// R neighbouring voxels of C vectors of lanes, of one row or two.
+/// Computes R neighbouring voxels of C vectors of lanes, in one row or in two.
 template <int R, int Rows, int C, Source S, class T>
 void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weights, const T* bias) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  // Where most of the time goes; elsewhere padding is multiplied.
+  // Padding is left out only in the kernels that take most of the time. The other kernels multiply it.
   constexpr bool leaves_out_padding = S == Source::blocks && C == 2 && R > 1;
   std::array<V, Rows * R * C> sums;
   Unroll<Rows * R * C>([&](auto i) CONVOLUME_ALWAYS_INLINE { sums[i] = hn::Zero(d); });
@@ -103,14 +106,14 @@ void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weig
     }
   }
   const std::ptrdiff_t second_target = SecondVector<T>(p.target_column);
-  // Narrower vectors would leave lines of the cache half written.
-  const bool past_caches = p.past_caches && vector_lanes<T> == block<T>;
+  // Non-temporal stores of narrower vectors would leave cache lines half written.
+  const bool non_temporal = p.non_temporal && vector_lanes<T> == block<T>;
   Unroll<Rows * R>([&](auto i) CONVOLUME_ALWAYS_INLINE {
     Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE {
       T* to = piece.target + i / R * piece.next_target + i % R * p.target_strides.voxel + c * second_target;
       const T* start = p.add ? to : bias != nullptr ? bias + c * vector_lanes<T> : nullptr;
       const V sum = start != nullptr ? hn::Add(hn::LoadU(d, start), sums[i * C + c]) : sums[i * C + c];
-      past_caches ? hn::Stream(sum, d, to) : hn::StoreU(sum, d, to);
+      non_temporal ? hn::Stream(sum, d, to) : hn::StoreU(sum, d, to);
     });
   });
 }
@@ -123,7 +126,7 @@ constexpr std::array<VoxelKernel<T>, sizeof...(R)> VoxelKernels(std::index_seque
   return {&SumVoxels<static_cast<int>(R) + 1, Rows, C, S, T>...};
 }
 
-/// Row number i, counted through all planes.
+/// Returns row number i, counted through all planes.
 template <class T>
 HWY_INLINE RowPiece<T> RowOf(const VoxelProduct<T>& p, T* target, index_t i) {
   const index_t z = i / p.count.y, y = i % p.count.y;
@@ -134,8 +137,9 @@ HWY_INLINE RowPiece<T> RowOf(const VoxelProduct<T>& p, T* target, index_t i) {
           {}};
 }
 
-/// All voxels of C vectors of lanes. A row is cut into nearly equal pieces, so that none leaves registers idle; of rows
-/// so short that registers hold two, pairs read the weights once.
+/// Computes all voxels of C vectors of lanes. A row is divided into nearly equal pieces, so that no piece leaves many
+/// registers idle. If rows are so short that the registers hold two of them, two rows are computed together and read
+/// the weights once.
 template <int C, Source S, class T>
 void SumRows(const VoxelProduct<T>& p, const T* weights, T* target, const T* bias) {
   constexpr int longest_pair = S == Source::blocks && C == 2 ? most_voxels / 2 : 0;
@@ -184,16 +188,16 @@ void SumColumns(const VoxelProduct<T>& p, index_t vector) {
 
 template <class T>
 void MultiplyVoxels(const VoxelProduct<T>& product) {
-  const VoxelProduct<T> p = product;  // a copy, which no store can change
+  const VoxelProduct<T> p = product;  // a copy, so that the compiler knows that no store changes it
   const index_t vectors = p.columns * (block<T> / vector_lanes<T>);
   for (index_t v = 0; v + 2 <= vectors; v += 2) SumColumns<2>(p, v);
   if constexpr (block<T> == vector_lanes<T>) {
     if (vectors % 2 != 0) SumColumns<1>(p, vectors - 1);
   }
-  if (p.past_caches) hwy::FlushStream();
+  if (p.non_temporal) hwy::FlushStream();
 }
 
-/// R neighbouring channels of x, C vectors of lanes, over all voxels.
+/// Sums R neighbouring channels of x, for C vectors of lanes, over all voxels.
 template <int R, int C, class T>
 void SumChannels(const ChannelProduct<T>& p, const T* x, const T* dy, T* sums, std::size_t next) {
   const hn::ScalableTag<T> d;

@@ -1,5 +1,5 @@
-// What a direct convolution spends its time in: sums over channels and taps for rows of voxels, and sums over voxels
-// for pairs of channels. Registers hold the sums, lanes are channels of the result.
+// The inner loops of direct convolutions: sums over channels and taps for rows of voxels, and sums over voxels for
+// pairs of channels. Registers hold the sums. Lanes are channels of the result.
 #pragma once
 
 #include <array>
@@ -8,11 +8,11 @@
 
 namespace convolume::conv {
 
-/// For `columns` blocks of lanes (64 bytes) and `count` voxels:
-///   target[voxel](lane) = start + sum over steps and their terms k of source[voxel + step.source + k] * w[k](lane),
-/// where start is what target holds (`add`), or bias(lane), or 0, and w[k] is the vector at weights + step.weights +
-/// block * k. Terms are summed in their order, and start is added to the sum, whatever voxels are taken together: bits
-/// do not depend on that. target overlaps nothing.
+/// Computes, for `columns` blocks of lanes (64 bytes each) and `count` voxels:
+///   target[voxel](lane) = start + sum over steps and their terms k of source[voxel + step.source + k] * w[k](lane).
+/// `start` is the contents of target (if `add`), or bias(lane), or 0. w[k] is the vector at weights + step.weights +
+/// block * k. The terms are summed in their order, and then start is added. This order does not depend on which voxels
+/// are computed together, so the bits do not either. target overlaps nothing.
 template <class T>
 struct VoxelProduct {
   const T* source;
@@ -21,7 +21,7 @@ struct VoxelProduct {
   index_t step_count;
   const T* weights;
   std::ptrdiff_t weights_column;  ///< between columns
-  /// Where the weights of the product behind this one lie from these: they are asked for from memory meanwhile.
+  /// Distance from these weights to the weights of the next product, which are prefetched meanwhile.
   std::ptrdiff_t weights_next;
   T* target;
   BoxStrides target_strides;
@@ -30,18 +30,18 @@ struct VoxelProduct {
   Extent3 count;
   index_t columns;
   bool add;
-  /// Where target is not added to and its vectors are aligned to 64 bytes: it does not stay in the caches, nor are its
-  /// lines read first.
-  bool past_caches;
+  /// Uses non-temporal stores: target does not stay in the caches, and its cache lines are not read first. `add` must
+  /// be false, and the vectors of target must be aligned to 64 bytes.
+  bool non_temporal;
 };
 
-/// Thread-safe; allocates nothing. T is float or double here and below.
+/// Thread-safe. Allocates nothing. T is float or double, here and below.
 template <class T>
 void multiply(const VoxelProduct<T>& product);
 
-/// sums[channel](lane) = start + sum over voxels i of x[i](channel) * dy[i](lane), for `columns` blocks of lanes; start
-/// is what sums hold (`add`), or 0. Voxels are summed in their order before the sum is added; a channel's sums lie 64
-/// bytes behind those of the one before.
+/// Computes sums[channel](lane) = start + sum over voxels i of x[i](channel) * dy[i](lane), for `columns` blocks of
+/// lanes. `start` is the contents of sums (if `add`), or 0. The products of the voxels are summed in their order before
+/// start is added. The sums of neighbouring channels lie 64 bytes apart.
 template <class T>
 struct ChannelProduct {
   const T* x;
@@ -54,7 +54,7 @@ struct ChannelProduct {
   Extent3 count;
   index_t channels, columns;
   bool add;
-  /// Boxes of `count` voxels that are asked for from memory meanwhile: what the next products read.
+  /// Boxes of `count` voxels that the next products read. They are prefetched meanwhile.
   std::array<const T*, 2> next;
   std::array<BoxStrides, 2> next_strides;
 };

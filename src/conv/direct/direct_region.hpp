@@ -1,15 +1,17 @@
-// One region of a direct convolution's results, forward or towards the input.
+// Computes one region of a direct convolution's results, forward or backward data.
 #pragma once
 
 #include <memory_resource>
 
 #include "conv/direct/direct_product.hpp"
-#include "conv/taps/tap_tensors.hpp"
+#include "conv/taps/tap_geometry.hpp"
+#include "conv/tensor_io/direction_tensors.hpp"
 #include "conv/weights/weight_blocks.hpp"
 
 namespace convolume::conv {
 
-/// One direction that yields voxels: y, or dx. Terms are channels of its source, lanes those of its results.
+/// One direction that yields voxels, y or dx. Terms are channels of its source (reduction channels). Lanes are channels
+/// of its results.
 template <class T>
 struct VoxelDirection {
   VoxelDirection(const ConvProblem& problem, plan::Direction direction);
@@ -17,23 +19,25 @@ struct VoxelDirection {
   DirectMap map;
   WeightBlocks<T> weights;
   Layout source_layout, target_layout;
-  bool lines = false;  ///< one tap, plain tensors, voxel for voxel: a product of lines without copies
+  bool lines = false;  ///< one tap, plain tensors, equal extents: computed by LineProduct, without copies
   index_t group = 1;   ///< channel blocks of the source that are held at once
   RegionGrid grid;
-  /// Towards the fine side: weights come as the other direction reads them, terms and lanes exchanged, and a region
-  /// exchanges its own, which no other one reads.
-  bool exchanges = false;
-  index_t past_caches_from = conv::past_caches_from();
+  /// Backward data: the packed weights are in forward order, so each region transposes terms and lanes of its own
+  /// blocks. This is done only if no other region reads the same blocks.
+  bool transposes_weights = false;
+  index_t non_temporal_from = conv::non_temporal_from();
 };
 
-/// Bytes of scratch that run_region() takes; shapes and layouts of the ends decide, not where their data lies.
+/// Returns the bytes of scratch that run_region() takes. They depend on the shapes and layouts of `ends`, not on the
+/// addresses of the data.
 template <class T>
-std::size_t region_scratch_bytes(const VoxelDirection<T>& direction, const Region& region, const RegionEnds<T>& ends);
+std::size_t region_scratch_bytes(const VoxelDirection<T>& direction, const Region& region,
+                                 const DirectionTensors<T>& tensors);
 
-/// Computes a region, with scratch from `memory` and all weights. Bits of a result depend on neither region nor
-/// layouts. Thread-safe for regions that do not overlap.
+/// Computes a region. Takes scratch from `memory`. `weights` are the packed weights of all channels. The bits of a
+/// result depend neither on the region nor on the layouts. Thread-safe for regions that do not overlap.
 template <class T>
-void run_region(const VoxelDirection<T>& direction, const Region& region, const RegionEnds<T>& ends, const T* weights,
-                std::pmr::memory_resource* memory);
+void run_region(const VoxelDirection<T>& direction, const Region& region, const DirectionTensors<T>& tensors,
+                const T* weights, std::pmr::memory_resource* memory);
 
 }  // namespace convolume::conv

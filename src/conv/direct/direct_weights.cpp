@@ -10,7 +10,8 @@
 namespace convolume::conv {
 namespace {
 
-/// One side of a piece: blocks [first, last) of a tensor's voxels, in place where they are blocked as they are needed.
+/// One side of a piece: channel blocks [first, last) of a tensor's voxels. They are read in place if the tensor is
+/// blocked and needs no activation's gradient. Otherwise they are staged.
 template <class T>
 class PieceSide {
  public:
@@ -18,7 +19,7 @@ class PieceSide {
 
   PieceSide(const View<const T>& tensor, Layout layout, index_t first, index_t last)
       : tensor_(tensor), layout_(layout), first_(first), last_(last) {}
-  /// Multiplied by the activation's gradient at y.
+  /// Multiplies the voxels by the activation's gradient at y from now on.
   void set_gradient(const Activation& activation, const View<const T>& y) {
     activation_ = &activation;
     y_ = y;
@@ -50,7 +51,7 @@ class PieceSide {
     strides_ = {block, e.x * block, e.y * e.x * block};
   }
 
-  /// Of the first block; others lie steps behind it.
+  /// Return the place of a voxel in the first channel block. The other blocks are step() elements apart.
   const T* at(const Extent3& i) const { return data_ + offset(i - origin_); }
   std::ptrdiff_t offset(const Extent3& i) const {
     return i.z * strides_.plane + i.y * strides_.row + i.x * strides_.voxel;
@@ -74,21 +75,21 @@ index_t volume(const Extent3& e) { return e.z * e.y * e.x; }
 /// Both sides of a group's pieces.
 template <class T>
 struct Sides {
-  Sides(const ConvProblem& p, const PieceTensors<T>& a, const PairGroup& g)
-      : x(a.fine, p.x_layout, g.first_in, g.last_in), dy(a.coarse, p.y_layout, g.first_out, g.last_out) {
-    if (a.activation != nullptr) (a.y_is_fine ? x : dy).set_gradient(*a.activation, a.y);
+  Sides(const ConvProblem& p, const GradientTensors<T>& a, const PairGroup& g)
+      : x(a.high_res, p.x_layout, g.first_in, g.last_in), dy(a.low_res, p.y_layout, g.first_out, g.last_out) {
+    if (a.activation != nullptr) (a.y_is_high_res ? x : dy).set_gradient(*a.activation, a.y);
   }
   PieceSide<T> x, dy;
 };
 
-/// Where a tap of a piece meets voxels on both sides, in the first blocks.
+/// The voxels of a piece that a tap multiplies, on both sides, in the first channel blocks.
 template <class T>
 struct PieceTap {
   const T *x, *dy;
-  Extent3 count;  // not above 0 along some axis where there are none
+  Extent3 count;  // 0 or less along some axis if there are none
 };
 
-/// What is staged of the largest piece, a row beside it, and its taps.
+/// Bytes of scratch for the largest piece, for a row, and for the taps.
 template <class T>
 struct StagedBytes {
   StagedBytes(const ConvProblem& p, const WeightPieces& pieces, const Sides<T>& sides)
@@ -102,7 +103,7 @@ struct StagedBytes {
   std::size_t x, dy, row, taps;
 };
 
-/// Both sides with the scratch that holds a piece of them.
+/// Both sides, with the scratch that holds one of their pieces.
 template <class T>
 class StagedSides {
  public:
@@ -122,7 +123,7 @@ class StagedSides {
     dy.load(n, dy_box, staged_dy_, row_);
   }
 
-  /// One for each of the kernel's, to be filled.
+  /// Returns room for the taps of a piece, one for each tap of the kernel. The caller fills it.
   PieceTap<T>* taps() const { return taps_; }
 
   PieceSide<T> x, dy;
@@ -134,14 +135,14 @@ class StagedSides {
   PieceTap<T>* taps_;
 };
 
-/// Sums of a piece for pairs of channel blocks, two blocks of dy together.
+/// Sums a piece for pairs of channel blocks. Two blocks of dy are computed together.
 template <class T>
 class PieceSum {
  public:
   PieceSum(const ConvProblem& p, const WeightBlocks<T>& layout, const PairGroup& group, const StagedSides<T>& sides)
       : p_(p), layout_(layout), group_(group), sides_(sides) {}
 
-  /// body(in, out) for all pairs of the group, out the first of two.
+  /// Calls body(in, out) for all pairs of the group. `out` is the first of two blocks of dy.
   template <class Body>
   void for_each_pair(const Body& body) const {
     for (index_t in = group_.first_in; in < group_.last_in; ++in) {
@@ -149,13 +150,13 @@ class PieceSum {
     }
   }
 
-  /// A piece that the sides hold. The voxels of `next`, of the same sample, are fetched meanwhile where they are read
-  /// in place.
+  /// Prepares the sums of the piece that the sides hold. The voxels of the piece `next`, of the same sample, are
+  /// prefetched meanwhile if they are read in place.
   void start(const Box& box, const Box& next) {
     const Extent3& k = p_.kernel;
     for (index_t i = 0; i < layout_.taps; ++i) {
       const Extent3 tap{i / (k.y * k.x), i / k.x % k.y, i % k.x};
-      const Box inside = tapped(p_, box, tap);
+      const Box inside = clipped_taps(p_, box, tap);
       const Extent3 from = inside.begin * p_.stride + tap * p_.dilation - p_.pad_before;
       sides_.taps()[i] = {sides_.x.at(from), sides_.dy.at(inside.begin), inside.extent()};
     }
@@ -166,7 +167,8 @@ class PieceSum {
     fetched_ = 0;
   }
 
-  /// Tap by tap; the squares of the second block of dy lie `column` behind those of the first one.
+  /// Sums one tap after the other. The squares of the second block of dy lie `column` elements behind those of the
+  /// first.
   void sum_pair(index_t in, index_t out, bool add, T* sums, std::ptrdiff_t column) {
     ChannelProduct<T> product{.x = nullptr,
                               .x_strides = sides_.x.strides() * p_.stride,
@@ -199,7 +201,8 @@ class PieceSum {
   }
 
  private:
-  /// The next channel block of x or dy that was not asked for yet; or, at the end, something that is there already.
+  /// Selects the next channel block of x or dy that was not prefetched yet. At the end it selects data that is in the
+  /// caches already.
   void fetch_next(ChannelProduct<T>& product, std::size_t i, const PieceTap<T>& tap) {
     const index_t ins = group_.last_in - group_.first_in, outs = group_.last_out - group_.first_out;
     product.next[i] = product.dy;
@@ -220,7 +223,7 @@ class PieceSum {
   const StagedSides<T>& sides_;
   bool fetches_ = false;
   std::ptrdiff_t x_ahead_ = 0, dy_ahead_ = 0;
-  index_t fetched_ = 0;  // channel blocks of the next piece
+  index_t fetched_ = 0;  // channel blocks of the next piece that were prefetched
 };
 
 }  // namespace
@@ -229,7 +232,7 @@ template <class T>
 WeightGradient<T>::WeightGradient(const ConvProblem& p)
     : problem_(p),
       layout_{.terms = p.in_channels, .lanes = p.out_channels, .taps = p.kernel.volume()},
-      past_caches_(passes_caches(layout_)),
+      non_temporal_(writes_copies_non_temporal(layout_)),
       pieces_(choose_pieces(p, layout_.term_blocks(), layout_.lane_blocks())) {}
 
 template <class T>
@@ -243,23 +246,23 @@ PairGroup WeightGradient<T>::group(index_t part, index_t in, index_t out) const 
 }
 
 template <class T>
-std::size_t WeightGradient<T>::scratch_bytes(const PieceTensors<T>& a, const PairGroup& g) const {
+std::size_t WeightGradient<T>::scratch_bytes(const GradientTensors<T>& a, const PairGroup& g) const {
   const std::size_t staged = StagedBytes<T>(problem_, pieces_, Sides<T>(problem_, a, g)).all();
   return at_once() ? staged + pair_bytes() + finish_scratch_bytes() : staged;
 }
 
 template <class T>
-void WeightGradient<T>::sum(const PieceTensors<T>& a, const PairGroup& g, T* sums) const {
+void WeightGradient<T>::sum(const GradientTensors<T>& a, const PairGroup& g, T* sums) const {
   sums += g.part * layout_.elements();
   StagedSides<T> staged(problem_, pieces_, Sides<T>(problem_, a, g), a.memory);
   PieceSum<T> sum(problem_, layout_, g, staged);
   const index_t first = pieces_.first_piece(g.part), end = pieces_.first_piece(g.part + 1);
   for (index_t piece = first; piece < end; ++piece) {
-    const Box box = pieces_.box(piece, a.coarse.shape.extent);
+    const Box box = pieces_.box(piece, a.low_res.shape.extent);
     const index_t n = piece / pieces_.per_sample();
     const bool last = piece + 1 == end || (piece + 1) / pieces_.per_sample() != n;
-    staged.load(n, met(problem_, box), box);
-    sum.start(box, last ? box : pieces_.box(piece + 1, a.coarse.shape.extent));
+    staged.load(n, input_window(problem_, box), box);
+    sum.start(box, last ? box : pieces_.box(piece + 1, a.low_res.shape.extent));
     sum.for_each_pair([&](index_t in, index_t out) {
       sum.sum_pair(in, out, piece > first, sums + layout_.offset(out, in, 0), layout_.column_step());
     });
@@ -267,20 +270,21 @@ void WeightGradient<T>::sum(const PieceTensors<T>& a, const PairGroup& g, T* sum
 }
 
 template <class T>
-void WeightGradient<T>::write(const BackwardArguments& arguments, const PieceTensors<T>& a, const PairGroup& g) const {
+void WeightGradient<T>::write(const BackwardArguments& arguments, const GradientTensors<T>& a,
+                              const PairGroup& g) const {
   StagedSides<T> staged(problem_, pieces_, Sides<T>(problem_, a, g), a.memory);
   Scratch scratch(a.memory, pair_bytes() + finish_scratch_bytes());
   T* sums = scratch.take<T>(pair_bytes());
   T* rows = scratch.take<T>(finish_scratch_bytes());
   PieceSum<T> sum(problem_, layout_, g, staged);
-  const Box box = pieces_.box(0, a.coarse.shape.extent);
-  staged.load(0, met(problem_, box), box);
+  const Box box = pieces_.box(0, a.low_res.shape.extent);
+  staged.load(0, input_window(problem_, box), box);
   sum.start(box, box);
   const index_t column = layout_.taps * layout_.square;
   sum.for_each_pair([&](index_t in, index_t out) {
     sum.sum_pair(in, out, false, sums, column);
     for (index_t i = out; i < std::min(out + 2, g.last_out); ++i) {
-      unpack_weights(static_cast<const T*>(sums + (i - out) * column), layout_, i, in, arguments.add_dw, past_caches_,
+      unpack_weights(static_cast<const T*>(sums + (i - out) * column), layout_, i, in, arguments.add_dw, non_temporal_,
                      arguments.dw.as<T>(), rows);
     }
   });
@@ -298,7 +302,7 @@ void WeightGradient<T>::finish(const BackwardArguments& a, index_t pair, T* sums
     }
   }
   Scratch scratch(a.memory, finish_scratch_bytes());
-  unpack_weights(static_cast<const T*>(total), layout_, out, in, a.add_dw, past_caches_, a.dw.as<T>(),
+  unpack_weights(static_cast<const T*>(total), layout_, out, in, a.add_dw, non_temporal_, a.dw.as<T>(),
                  scratch.take<T>(finish_scratch_bytes()));
 }
 

@@ -1,21 +1,23 @@
-// The weights' gradient of a direct convolution: sums over voxels in a fixed order, whatever the threads.
+// Computes the weight gradient of a direct convolution: sums over voxels in an order that does not depend on the
+// threads.
 #pragma once
 
 #include "conv/engine.hpp"
 #include "conv/taps/tap_geometry.hpp"
-#include "conv/taps/tap_tensors.hpp"
+#include "conv/tensor_io/direction_tensors.hpp"
 #include "conv/weights/weight_blocks.hpp"
 
 namespace convolume::conv {
 
-/// The work of one task: a part's pieces for some channel blocks of x and of dy.
+/// The work of one task: the pieces of a part, for some channel blocks of x and of dy.
 struct PairGroup {
   index_t part = 0;
   index_t first_in = 0, last_in = 1, first_out = 0, last_out = 1;
 };
 
-/// Sums lie as [part][weights in squares: lanes are channels of dy, terms those of x]. Where one piece holds all voxels
-/// each pair of channel blocks is done at once, and nothing lies between tasks.
+/// The weight gradient. The layout of the sums is [part][weights as in WeightBlocks], where lanes are channels of dy
+/// and terms are channels of x. If one piece contains all voxels, each pair of channel blocks is completed at once, and
+/// tasks pass no sums to each other.
 template <class T>
 class WeightGradient {
  public:
@@ -27,15 +29,16 @@ class WeightGradient {
   index_t pairs() const noexcept { return layout_.lane_blocks() * layout_.term_blocks(); }
   PairGroup group(index_t part, index_t in_group, index_t out_group) const noexcept;
 
-  /// Fills a group's sums. Thread-safe for distinct groups.
-  void sum(const PieceTensors<T>& tensors, const PairGroup& group, T* sums) const;
-  /// Of the only part: sums up a group's pairs of channel blocks and writes dw. Thread-safe for distinct groups.
-  void write(const BackwardArguments& arguments, const PieceTensors<T>& tensors, const PairGroup& group) const;
-  /// Bytes of scratch that sum() takes, or write() where all is done at once.
-  std::size_t scratch_bytes(const PieceTensors<T>& tensors, const PairGroup& group) const;
-  /// Adds up the parts of one pair of channel blocks and writes dw. Thread-safe for distinct pairs.
+  /// Computes the sums of a group. Thread-safe for different groups.
+  void sum(const GradientTensors<T>& tensors, const PairGroup& group, T* sums) const;
+  /// If there is only one piece: sums the pairs of channel blocks of a group and writes dw. Thread-safe for different
+  /// groups.
+  void write(const BackwardArguments& arguments, const GradientTensors<T>& tensors, const PairGroup& group) const;
+  /// Returns the bytes of scratch that sum() takes, or that write() takes if at_once().
+  std::size_t scratch_bytes(const GradientTensors<T>& tensors, const PairGroup& group) const;
+  /// Adds the parts of one pair of channel blocks and writes dw. Thread-safe for different pairs.
   void finish(const BackwardArguments& arguments, index_t pair, T* sums) const;
-  /// Bytes of scratch that finish() takes.
+  /// Returns the bytes of scratch that finish() takes.
   std::size_t finish_scratch_bytes() const noexcept { return pack_scratch_bytes(layout_); }
 
  private:
@@ -45,7 +48,7 @@ class WeightGradient {
 
   ConvProblem problem_;
   WeightBlocks<T> layout_;
-  bool past_caches_;  ///< where gradients go
+  bool non_temporal_;  ///< the gradient is so large that it is written with non-temporal stores
   WeightPieces pieces_;
 };
 

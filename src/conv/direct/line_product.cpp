@@ -21,11 +21,12 @@ inline constexpr index_t block = channel_block(data_type_of<T>());
 template <class T>
 inline constexpr index_t vector_lanes = hn::MaxLanes(hn::ScalableTag<T>());
 
-/// Results and vectors of voxels whose sums registers hold.
+/// The largest numbers of results, and of vectors of voxels, whose sums fit into the registers.
 constexpr int most_results = HWY_TARGET <= HWY_AVX3 ? 8 : 6;
 constexpr int most_vectors = HWY_TARGET <= HWY_AVX3 ? 3 : 2;
 
-/// R results at C vectors of voxels; the last vector holds `last` of them. Asks for what lies `ahead` of the source.
+/// Computes R results at C vectors of voxels. The last vector has `last` voxels. Prefetches what lies `ahead` elements
+/// behind the source.
 template <int R, int C, class T>
 void SumLines(const LineProduct<T>& p, const T* source, const T* weights, T* target, const T* bias, index_t last,
               std::ptrdiff_t ahead) {
@@ -71,8 +72,8 @@ constexpr std::array<LineKernel<T>, sizeof...(R)> LineKernels(std::index_sequenc
   return {&SumLines<static_cast<int>(R) + 1, C, T>...};
 }
 
-/// All results at C vectors of voxels from `first` on: they read the same cache lines. Meanwhile those behind are
-/// fetched, one vector of them for each group of results.
+/// Computes all results at C vectors of voxels from `first` on. All results read the same cache lines. Meanwhile the
+/// next vectors of voxels are prefetched, one vector for each group of results.
 template <int C, class T>
 void SumVoxels(const LineProduct<T>& p, index_t first, index_t last) {
   static constexpr auto kernels = LineKernels<C, T>(std::make_index_sequence<most_results>());
@@ -91,7 +92,7 @@ void SumVoxels(const LineProduct<T>& p, index_t first, index_t last) {
 
 template <class T>
 void Multiply(const LineProduct<T>& product) {
-  const LineProduct<T> p = product;  // a copy, which no store can change
+  const LineProduct<T> p = product;  // a copy, so that the compiler knows that no store changes it
   constexpr index_t lanes = vector_lanes<T>, tile = most_vectors * lanes;
   index_t v = 0;
   for (; v + tile <= p.voxels; v += tile) SumVoxels<most_vectors>(p, v, lanes);

@@ -1,5 +1,5 @@
-// oneDNN's convolutions behind our interface, for comparisons: asked for by name only. Every primitive runs inside one
-// task, on the threads that oneDNN opens by itself.
+// oneDNN's convolutions behind our interface, for comparisons. Used only if requested by name. Every primitive runs
+// inside one task, on threads that oneDNN starts itself.
 #include "conv/onednn/onednn_engine.hpp"
 
 #include <algorithm>
@@ -34,14 +34,15 @@ auto translated(const Body& body) {
   }
 }
 
-/// Threads that oneDNN's OpenMP opens, which is part of the numerics: it splits sums among them.
+/// Returns the number of threads that oneDNN's OpenMP starts. It is part of the numerics, because oneDNN divides sums
+/// among these threads.
 int openmp_threads() {
   using Get = int (*)();
   const auto get = reinterpret_cast<Get>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"));
   return get != nullptr ? get() : 1;
 }
 
-/// An activation and its gradient from the output, in oneDNN's words.
+/// An activation, and its gradient at the output, in oneDNN's terms.
 struct Eltwise {
   algorithm kind, from_output;
   float alpha = 0;
@@ -64,7 +65,7 @@ Eltwise eltwise_of(const Activation& activation) {
 memory::dims dims_of(const Shape5& s) { return {s.n, s.c, s.extent.z, s.extent.y, s.extent.x}; }
 memory::dims dims_of(const Extent3& e) { return {e.z, e.y, e.x}; }
 
-/// A problem in oneDNN's words.
+/// A problem in oneDNN's terms.
 struct Description {
   explicit Description(const ConvProblem& p)
       : x(dims_of(p.x_shape())), y(dims_of(p.y_shape())), w(dims_of(p.w_shape())), bias{p.out_channels} {
@@ -75,7 +76,7 @@ struct Description {
     strides = dims_of(p.stride);
     dilates = dims_of(p.dilation - Extent3::all(1));
     before = dims_of(p.pad_before);
-    // Its padding behind has to be what the output needs.
+    // oneDNN requires that the padding at the end matches the output exactly.
     after = dims_of((p.output() - Extent3::all(1)) * p.stride + p.span() - p.input - p.pad_before);
   }
   memory::dims x, y, w, bias, strides, dilates, before, after;
@@ -95,7 +96,7 @@ dnnl::primitive_attr own_scratch(const Activation& fused = {}) {
   return attributes;
 }
 
-/// One execution: a stream, and memory that lives as long.
+/// One execution: a stream, and memory that lives as long as the execution.
 class Run {
  public:
   Run(const dnnl::engine& engine, std::pmr::memory_resource* resource)
@@ -107,7 +108,7 @@ class Run {
   }
   memory wrap(const memory::desc& desc, const void* data) const { return {desc, engine_, const_cast<void*>(data)}; }
 
-  /// What oneDNN calls the layout of a view; blocked ones have to be dense.
+  /// Returns oneDNN's description of a view's layout. A blocked view must be dense.
   static memory::desc desc_of(const View<const float>& view) {
     if (view.layout == Layout::blocked) {
       return {dims_of(view.shape), memory::data_type::f32, memory::format_tag::nCdhw16c};
@@ -118,7 +119,7 @@ class Run {
     return view.layout == Layout::plain || view.stride == View<const float>(view.data, view.shape, view.layout).stride;
   }
 
-  /// A tensor in the layout that a primitive wants.
+  /// Returns a tensor in the layout that a primitive needs. Copies it if its layout is different.
   memory read(const View<const float>& view, const memory::desc& wanted) {
     memory from = wrap(desc_of(view), view.data);
     if (!dense(view)) {
@@ -133,7 +134,8 @@ class Run {
     reorder(from, to, false);
     return to;
   }
-  /// Where a primitive may write a result of such a layout that finish() brings into the view.
+  /// Returns memory into which a primitive writes a result with the description `written`. finish() then copies the
+  /// result into the view, if it is not there already.
   memory begin(const View<float>& view, const memory::desc& written, bool add) {
     const bool direct = !add && dense(view) && desc_of(view) == written;
     return direct ? wrap(written, view.data) : take(written);
@@ -282,7 +284,7 @@ class OneDnnEngine final : public ConvEngine {
     return Ready::all_of({task});
   }
 
-  /// Of a tensor with the strides of `w`; groups have an axis of their own.
+  /// Returns the description of a tensor with the strides of `w`. oneDNN has a separate axis for groups.
   memory::desc plain_weights(const View<const float>& w) const {
     memory::dims strides(w.stride.begin(), w.stride.end());
     if (p_.groups > 1) strides.insert(strides.begin(), w.stride[0] * (w.shape.n / p_.groups));
@@ -292,7 +294,7 @@ class OneDnnEngine final : public ConvEngine {
     return run.wrap(forward_.weights_desc(), w.packed.get(0));
   }
 
-  /// dy, through the gradient of the fused activation.
+  /// Returns dy times the gradient of the fused activation.
   memory gradient(Run& run, const BackwardArguments& a, const memory::desc& wanted) const {
     const Activation& activation = p_.epilogue.activation;
     const memory dy = run.read(a.dy.as<float>(), wanted);
@@ -322,7 +324,7 @@ class OneDnnEngine final : public ConvEngine {
 std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
   if (problem.type != DataType::f32) return "serves float only";
   if (problem.transposed) return "serves no transposed convolutions";
-  // Only oneDNN itself knows what it supports.
+  // Only oneDNN knows what it supports, so this creates an engine.
   try {
     const OneDnnEngine trial(problem);
     return {};

@@ -1,5 +1,5 @@
-// The definition of convolution as loops, sums in double: what every other engine is tested against, and the end of
-// every list of engines.
+// The definition of convolution as loops, with sums in double. All other engines are tested against it. It is the last
+// engine that `automatic` may choose.
 #include "conv/reference/reference_engine.hpp"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ double activate(const Activation& a, double v) {
   return v;
 }
 
-/// The derivative, from the output.
+/// Returns the derivative at the output y.
 double activation_slope(const Activation& a, double y) {
   switch (a.kind) {
     case Activation::Kind::none:
@@ -47,7 +47,7 @@ double activation_slope(const Activation& a, double y) {
   return 1;
 }
 
-/// Calls body() for the voxels [begin, end), x fastest.
+/// Calls body() for the voxels [begin, end), in the order in which x changes fastest.
 template <class Body>
 void for_each_voxel(const Extent3& begin, const Extent3& end, const Body& body) {
   for (index_t z = begin.z; z < end.z; ++z) {
@@ -150,13 +150,15 @@ class ReferenceEngine final : public ConvEngine {
   }
 
  private:
-  /// Position in the fine tensor that coarse voxel `i` and kernel voxel `j` meet at.
-  Extent3 fine_position(const Extent3& i, const Extent3& j) const {
+  /// Returns the position on the high-resolution side (fine) that the low-resolution voxel `i` (coarse) uses with
+  /// kernel voxel `j`.
+  Extent3 high_res_position(const Extent3& i, const Extent3& j) const {
     return i * p_.stride + j * p_.dilation - p_.pad_before;
   }
 
-  /// The coarse voxel that meets fine voxel `i` at kernel voxel `j`, if there is one.
-  bool coarse_position(const Extent3& i, const Extent3& j, const Extent3& extent, Extent3& result) const {
+  /// Returns whether a low-resolution voxel uses the high-resolution voxel `i` with kernel voxel `j`, and stores that
+  /// voxel in `result`.
+  bool low_res_position(const Extent3& i, const Extent3& j, const Extent3& extent, Extent3& result) const {
     const Extent3 dense = i + p_.pad_before - j * p_.dilation;
     for (int axis = 0; axis < 3; ++axis) {
       if (dense[axis] < 0 || dense[axis] % p_.stride[axis] != 0) return false;
@@ -169,30 +171,34 @@ class ReferenceEngine final : public ConvEngine {
     return {static_cast<const T*>(w.packed.get(0)), p_.w_shape()};
   }
 
-  /// Sum over the fine channels of a group around one coarse voxel. `read(c, i)` gives the fine tensor.
+  /// Returns the sum over the high-resolution channels of a group around one low-resolution voxel. `read(c, i)` returns
+  /// a value of the high-resolution tensor.
   template <class Read>
-  double to_coarse(const View<const T>& w, index_t o, const Extent3& i, const Extent3& fine, const Read& read) const {
+  double to_low_res(const View<const T>& w, index_t o, const Extent3& i, const Extent3& high_res,
+                    const Read& read) const {
     const index_t per_group = w.shape.c;
     const index_t group = o / (w.shape.n / p_.groups);
     double sum = 0;
     for (index_t c = 0; c < per_group; ++c) {
       for_each_voxel(p_.kernel, [&](const Extent3& j) {
-        const Extent3 at_fine = fine_position(i, j);
-        if (inside(at_fine, fine)) sum += read(group * per_group + c, at_fine) * static_cast<double>(at(w, o, c, j));
+        const Extent3 at_high_res = high_res_position(i, j);
+        if (inside(at_high_res, high_res))
+          sum += read(group * per_group + c, at_high_res) * static_cast<double>(at(w, o, c, j));
       });
     }
     return sum;
   }
 
-  /// Sum over the coarse channels of a group around one fine voxel.
+  /// Returns the sum over the low-resolution channels of a group around one high-resolution voxel.
   template <class Read>
-  double to_fine(const View<const T>& w, index_t c, const Extent3& i, const Extent3& coarse, const Read& read) const {
+  double to_high_res(const View<const T>& w, index_t c, const Extent3& i, const Extent3& low_res,
+                     const Read& read) const {
     const index_t per_group = w.shape.n / p_.groups;
     const index_t group = c / w.shape.c;
     double sum = 0;
-    Extent3 at_coarse;
-    // Kernel voxels outside this range meet no coarse voxel. A large kernel has many of them.
-    const Extent3 reach = i + p_.pad_before, last = (coarse - Extent3::all(1)) * p_.stride;
+    Extent3 at_low_res;
+    // Kernel voxels outside this range are used by no low-resolution voxel. A large kernel has many such voxels.
+    const Extent3 reach = i + p_.pad_before, last = (low_res - Extent3::all(1)) * p_.stride;
     Extent3 begin, end;
     for (int axis = 0; axis < 3; ++axis) {
       const index_t step = p_.dilation[axis];
@@ -201,8 +207,8 @@ class ReferenceEngine final : public ConvEngine {
     }
     for (index_t o = group * per_group; o < (group + 1) * per_group; ++o) {
       for_each_voxel(begin, end, [&](const Extent3& j) {
-        if (coarse_position(i, j, coarse, at_coarse)) {
-          sum += read(o, at_coarse) * static_cast<double>(at(w, o, c % w.shape.c, j));
+        if (low_res_position(i, j, low_res, at_low_res)) {
+          sum += read(o, at_low_res) * static_cast<double>(at(w, o, c % w.shape.c, j));
         }
       });
     }
@@ -216,12 +222,12 @@ class ReferenceEngine final : public ConvEngine {
     const double bias = p_.epilogue.bias ? static_cast<double>(a.bias.as<T>()(0, o, 0, 0, 0)) : 0.0;
     const auto read = [&](index_t c, const Extent3& i) { return static_cast<double>(at(x, n, c, i)); };
     for_each_voxel(output_, [&](const Extent3& i) {
-      const double sum = p_.transposed ? to_fine(w, o, i, p_.input, read) : to_coarse(w, o, i, p_.input, read);
+      const double sum = p_.transposed ? to_high_res(w, o, i, p_.input, read) : to_low_res(w, o, i, p_.input, read);
       at(y, n, o, i) = static_cast<T>(activate(p_.epilogue.activation, sum + bias));
     });
   }
 
-  /// dy through the gradient of the fused activation.
+  /// Returns dy times the gradient of the fused activation.
   double dz(const BackwardArguments& a, index_t n, index_t o, const Extent3& i) const {
     const double dy = static_cast<double>(at(a.dy.as<T>(), n, o, i));
     if (p_.epilogue.activation.kind == Activation::Kind::none) return dy;
@@ -233,30 +239,31 @@ class ReferenceEngine final : public ConvEngine {
     const auto dx = a.dx.as<T>();
     const auto read = [&](index_t o, const Extent3& i) { return dz(a, n, o, i); };
     for_each_voxel(p_.input, [&](const Extent3& i) {
-      const double sum = p_.transposed ? to_coarse(w, c, i, output_, read) : to_fine(w, c, i, output_, read);
+      const double sum = p_.transposed ? to_low_res(w, c, i, output_, read) : to_high_res(w, c, i, output_, read);
       T& target = at(dx, n, c, i);
       target = static_cast<T>(a.add_dx ? static_cast<double>(target) + sum : sum);
     });
   }
 
-  void weight_gradient(const BackwardArguments& a, index_t coarse_channel) const {
+  void weight_gradient(const BackwardArguments& a, index_t low_res_channel) const {
     const auto x = a.x.as<T>();
     const auto dw = a.dw.as<T>();
-    const index_t group = coarse_channel / (dw.shape.n / p_.groups);
-    const Extent3 coarse = p_.transposed ? p_.input : output_, fine = p_.transposed ? output_ : p_.input;
+    const index_t group = low_res_channel / (dw.shape.n / p_.groups);
+    const Extent3 low_res = p_.transposed ? p_.input : output_, high_res = p_.transposed ? output_ : p_.input;
     for (index_t c = 0; c < dw.shape.c; ++c) {
-      const index_t fine_channel = group * dw.shape.c + c;
+      const index_t high_res_channel = group * dw.shape.c + c;
       for_each_voxel(p_.kernel, [&](const Extent3& j) {
         double sum = 0;
         for (index_t n = 0; n < p_.batch; ++n) {
-          for_each_voxel(coarse, [&](const Extent3& i) {
-            const Extent3 at_fine = fine_position(i, j);
-            if (!inside(at_fine, fine)) return;
-            sum += p_.transposed ? static_cast<double>(at(x, n, coarse_channel, i)) * dz(a, n, fine_channel, at_fine)
-                                 : static_cast<double>(at(x, n, fine_channel, at_fine)) * dz(a, n, coarse_channel, i);
+          for_each_voxel(low_res, [&](const Extent3& i) {
+            const Extent3 at_high_res = high_res_position(i, j);
+            if (!inside(at_high_res, high_res)) return;
+            sum += p_.transposed
+                       ? static_cast<double>(at(x, n, low_res_channel, i)) * dz(a, n, high_res_channel, at_high_res)
+                       : static_cast<double>(at(x, n, high_res_channel, at_high_res)) * dz(a, n, low_res_channel, i);
           });
         }
-        T& target = at(dw, coarse_channel, c, j);
+        T& target = at(dw, low_res_channel, c, j);
         target = static_cast<T>(a.add_dw ? static_cast<double>(target) + sum : sum);
       });
     }

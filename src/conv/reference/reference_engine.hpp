@@ -1,4 +1,4 @@
-// Plain loops in double precision: slow and obvious. Serves every problem in plain layout.
+// Plain loops in double precision. Slow and simple. Serves every problem in plain layouts.
 #pragma once
 
 #include "conv/engine.hpp"

@@ -15,10 +15,10 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using simd::HWY_NAMESPACE::Unroll;
 
-/// Rows whose sums registers hold, two for each.
+/// The largest number of rows whose sums fit into the registers. Each row needs two registers.
 constexpr int most_rows = HWY_TARGET <= HWY_AVX3 ? 12 : 4;
 
-/// R rows of one vector of lanes.
+/// Computes R rows of one vector of lanes.
 template <int R, bool Conjugate, class T>
 HWY_INLINE void MultiplyRows(const ComplexProduct<T>& p, const T* a, const T* b, T* c) {
   const hn::ScalableTag<T> d;
@@ -49,7 +49,7 @@ HWY_INLINE void MultiplyRows(const ComplexProduct<T>& p, const T* a, const T* b,
   });
 }
 
-/// The rest of the rows, in as few pieces as registers allow.
+/// Computes the rows from `row` on, in as few pieces of at most R rows as possible.
 template <int R, bool Conjugate, class T>
 HWY_INLINE void MultiplyRest(const ComplexProduct<T>& p, index_t row, const T* a, const T* b, T* c) {
   for (; p.rows - row >= R; row += R) MultiplyRows<R, Conjugate>(p, a + row * p.a_row, b, c + row * p.c_row);
@@ -73,7 +73,7 @@ HWY_INLINE void MultiplyFrequencies(const ComplexProduct<T>& p) {
 
 template <class T>
 void Multiply(const ComplexProduct<T>& product) {
-  const ComplexProduct<T> p = product;  // a copy, which no store can change
+  const ComplexProduct<T> p = product;  // a copy, so that the compiler knows that no store changes it
   p.conjugate_b ? MultiplyFrequencies<true>(p) : MultiplyFrequencies<false>(p);
 }
 

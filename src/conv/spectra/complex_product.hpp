@@ -1,17 +1,20 @@
-// Products of complex matrices, one per frequency: what a convolution is between the transforms of its tiles.
+// Declares products of complex matrices, one per frequency. Between the transforms of its tiles, a convolution is such
+// a product.
 #pragma once
 
 #include "convolume/tensor.hpp"
 
 namespace convolume::conv {
 
-/// c(row, lane) = sum over terms k of a(row, k) * b(k, lane), or of a * conj(b), for `columns` blocks of lanes (64
-/// bytes) and `frequencies` of each. Real and imaginary parts lie apart; steps in elements. Terms are summed in their
-/// order, whatever the rows, so that bits do not depend on how rows are grouped. c overlaps nothing.
+/// Computes c(row, lane) = sum over k < terms of a(row, k) * b(k, lane), or of a * conj(b). There are `columns` blocks
+/// of lanes (64 bytes each) and `frequencies` such products. Real and imaginary parts are stored separately. All steps
+/// are in elements. The terms are added in the order of k for any number of rows, so the bits do not depend on how rows
+/// are grouped. c overlaps nothing.
 ///
-/// All three directions are such products (Zlateski, Jia, Li, Durand 2018): forward (rows are tiles, terms input
-/// channels, lanes output channels, b = w conjugated), backward data (tiles, output channels, input channels) and
-/// backward weights (input channels, tiles, output channels, b = dy conjugated).
+/// All three directions are such products (Zlateski, Jia, Li, Durand 2018):
+/// - forward: rows are tiles, k counts input channels, lanes are output channels, b = w is conjugated;
+/// - backward data: rows are tiles, k counts output channels, lanes are input channels;
+/// - backward weights: rows are input channels, k counts tiles, lanes are output channels, b = dy is conjugated.
 template <class T>
 struct ComplexProduct {
   const T* a;
@@ -22,16 +25,17 @@ struct ComplexProduct {
   std::ptrdiff_t c_row, c_im, c_frequency, c_column;
   index_t rows, terms, frequencies, columns;
   bool conjugate_b = false;
-  bool add = false;  ///< to what c holds
-  /// With every element of a and vector of b, the one so many elements further is asked for; 0 asks for what is
-  /// there.
+  bool add = false;  ///< to the contents of c
+  /// Prefetch distances in elements, from each element of a and each vector of b that is read. With 0 the prefetch has
+  /// no effect.
   std::ptrdiff_t a_ahead = 0, b_ahead = 0;
 };
 
 template <class T>
 void multiply(const ComplexProduct<T>& product);
 
-/// c(lane) = a(lane) * b(lane) or a * conj(b) for dense (re, im) pairs of lane blocks, `count` of them; c may be a.
+/// Computes c(lane) = a(lane) * b(lane), or a * conj(b), for `count` pairs (re, im) of lane blocks without gaps. c may
+/// be a.
 template <class T>
 struct LaneProduct {
   const T* a;

@@ -19,7 +19,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_SCALAR
-// One lane holds no pair.
+// A vector of one lane cannot hold a pair (re, im).
 template <int terms, class T>
 HWY_INLINE void AddTerms(const T* const* a, const T* const* b, index_t begin, bool conjugate_b, index_t count,
                          bool first, T* HWY_RESTRICT sum) {
@@ -37,8 +37,9 @@ HWY_INLINE void AddTerms(const T* const* a, const T* const* b, index_t begin, bo
   }
 }
 #else
-/// Pairs (re, im): the sum of a * b is the sum of a * (br, br) plus that of (ai, ar) * (-bi, bi); the second is taken
-/// as a * (bi, bi) and swapped once for all terms. The conjugate of b changes the sign of the second.
+/// Multiplies pairs (re, im). The sum of a * b is the sum of a * (br, br) plus the sum of (ai, ar) * (-bi, bi). The
+/// second sum is computed as the sum of a * (bi, bi), whose pairs are swapped once for all terms. If b is conjugated,
+/// the second sum changes its sign.
 template <int terms, class T>
 HWY_INLINE void AddTerms(const T* const* a, const T* const* b, index_t begin, bool conjugate_b, index_t count,
                          bool first, T* HWY_RESTRICT sum) {
@@ -71,7 +72,7 @@ HWY_INLINE void AddTerms(const T* const* a, const T* const* b, index_t begin, bo
     for (; i + lanes <= n; i += lanes) hn::StoreU(hn::Add(hn::LoadU(d, sum + i), value(load, i)), d, sum + i);
   }
   if (i == n) return;
-  // The tail goes through a full vector, so that it rounds as the body does.
+  // The tail goes through a full vector, so that it is rounded like the other elements.
   HWY_ALIGN T buffer[HWY_MAX_BYTES / sizeof(T)] = {};
   const auto load_rest = [&](const T* from) HWY_ATTR {
     for (index_t k = 0; i + k < n; ++k) buffer[k] = from[k];

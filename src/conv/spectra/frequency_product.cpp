@@ -1,6 +1,6 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "conv/spectra/frequency_product.cpp"
-// Highway's per-target inclusion must come before anything else that it guards.
+// Highway's header includes this file once per SIMD target. This must come before everything that the header guards.
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
@@ -20,7 +20,7 @@ HWY_EXPORT(ScaleShiftF64);
 
 namespace {
 
-// Frequencies per visit: the sum stays in L1 while each term's stretch of a page streams by.
+// Number of frequencies per pass. The sums of so many frequencies stay in the L1 while the terms are read.
 constexpr index_t chunk = 512;
 
 template <class T>

@@ -1,26 +1,27 @@
-// Pointwise products of spectra (interleaved complex numbers) and the linear ends of an inverse transform.
+// Declares pointwise products of spectra (interleaved complex numbers), and a linear epilogue of inverse transforms.
 #pragma once
 
 #include "convolume/tensor.hpp"
 
 namespace convolume::conv {
 
-/// Terms that are summed up in registers before they are added to a sum in memory. Sums that come in pieces have the
-/// bits of a whole one where the pieces hold a multiple of so many terms.
+/// Number of terms that are added in registers before the result is added to a sum in memory. A sum that is computed in
+/// pieces has the same bits as a sum in one piece if each piece but the last has a multiple of this number of terms.
 inline constexpr index_t terms_per_pass = 4;
 
-/// sum[i] = sum over t < terms of a[t][i] * b[t][i], or times the conjugate of b[t][i]; i < count complex numbers.
-/// The terms are added in passes, in order, at every i. Pointers 64-byte aligned; `sum` overlaps nothing.
+/// Computes sum[i] = sum over t < terms of a[t][i] * b[t][i], or times the conjugate of b[t][i], for i < count complex
+/// numbers. At every i the terms are added in order, terms_per_pass at a time. Pointers are aligned to 64 bytes. `sum`
+/// overlaps nothing.
 template <class T>
 void sum_of_products(const T* const* a, const T* const* b, index_t terms, bool conjugate_b, index_t count,
                      T* sum) noexcept;
 
-/// As above, added to what `sum` holds.
+/// Does the same, but adds the products to the contents of `sum`.
 template <class T>
 void add_products(const T* const* a, const T* const* b, index_t terms, bool conjugate_b, index_t count,
                   T* sum) noexcept;
 
-/// y[i] = scale * x[i] + shift, or added to y[i].
+/// Computes y[i] = scale * x[i] + shift, or adds this value to y[i].
 template <class T>
 void scale_shift(const T* x, T scale, T shift, bool add, T* y, index_t n) noexcept;
 

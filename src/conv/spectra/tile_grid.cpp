@@ -2,10 +2,10 @@
 
 namespace convolume::conv {
 
-void append_slabs(TaskGraph& graph, const std::vector<std::vector<TaskId>>& of_slab, std::vector<TaskId>& done) {
-  for (const auto& writers : of_slab)
+void append_z_ranges(TaskGraph& graph, const std::vector<std::vector<TaskId>>& of_z_range, std::vector<TaskId>& done) {
+  for (const auto& writers : of_z_range)
     done.push_back(graph.add(
-        {.name = "slab of tiles"}, [] {}, writers));
+        {.name = "join tiles"}, [] {}, writers));
 }
 
 }  // namespace convolume::conv

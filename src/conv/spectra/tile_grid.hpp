@@ -1,4 +1,4 @@
-// The tiles of one direction: what each covers, reads and writes.
+// Describes the tiles of one direction: what each tile covers, reads and writes.
 #pragma once
 
 #include <algorithm>
@@ -13,97 +13,103 @@
 
 namespace convolume::conv {
 
-/// The tiles of one direction, numbered (sample, z, y, x, lattice of y), and their transforms.
+/// The tiles of one direction, numbered in the order (sample, z, y, x, polyphase component of y). Below, "component"
+/// means a polyphase component (plan/lattices.hpp). "Domain" means the tensor that the tiles cover.
 struct TileGrid {
-  plan::TiledWay way{};
+  plan::Tiling tiling{};
   index_t batch = 1;
-  plan::Lattices lattices{};
+  plan::Polyphase polyphase{};
 
-  /// What plans say of lattices, where there are several.
+  /// Returns what plans say about components, or an empty string if there is only one component.
   std::string describe() const {
-    if (lattices.residues() * lattices.phases() == 1) return {};
-    const std::string layers = way.planes > 1 ? fmt::format(", {} layers together", way.planes) : "";
-    return fmt::format(", {} lattices of y, {} phases of x{}", lattices.residues(), lattices.phases(), layers);
+    if (polyphase.residues() * polyphase.phases() == 1) return {};
+    const std::string layers = tiling.planes > 1 ? fmt::format(", {} layers together", tiling.planes) : "";
+    return fmt::format(", {} components of y, {} phases of x{}", polyphase.residues(), polyphase.phases(), layers);
   }
-  /// Of planes all frequencies are multiplied together: without lines along Z, blocks are single frequencies.
-  bool planar() const { return way.tile.z == 1; }
-  index_t layer() const { return way.count.y * way.count.x * lattices.residues(); }
-  index_t per_sample() const { return way.count.z * layer(); }
+  /// Returns whether tiles are planes. Then all frequencies are multiplied together, because there are no lines along Z
+  /// and each frequency block is a single frequency.
+  bool planar() const { return tiling.tile.z == 1; }
+  index_t layer() const { return tiling.count.y * tiling.count.x * polyphase.residues(); }
+  index_t per_sample() const { return tiling.count.z * layer(); }
   index_t tiles() const { return batch * per_sample(); }
   index_t sample(index_t tile) const { return tile / per_sample(); }
-  /// The lattice of y that a tile covers a part of.
-  Extent3 residue(index_t tile) const { return lattices.residue(tile % lattices.residues()); }
-  /// First voxel of a tile's valid part, in the domain that is covered.
-  Extent3 begin(index_t tile) const { return place(tile) * way.valid; }
-  /// Where it stands among the tiles of its lattice.
+  /// Returns the residue that identifies the component of y which the tile covers in part.
+  Extent3 residue(index_t tile) const { return polyphase.residue(tile % polyphase.residues()); }
+  /// Returns the first voxel of the tile's valid part, in voxels of the domain's component.
+  Extent3 begin(index_t tile) const { return place(tile) * tiling.valid; }
+  /// Returns the position of the tile among the tiles of its component.
   Extent3 place(index_t tile) const {
-    const index_t i = tile % per_sample() / lattices.residues();
-    return {i / (way.count.y * way.count.x), i / way.count.x % way.count.y, i % way.count.x};
+    const index_t i = tile % per_sample() / polyphase.residues();
+    return {i / (tiling.count.y * tiling.count.x), i / tiling.count.x % tiling.count.y, i % tiling.count.x};
   }
 
-  /// Of a tile's lattices. A view of the whole tensor becomes one of the lattice; `phase` counts them.
+  /// Return a component as a view of every step-th voxel of a tensor. The tile identifies the component of y. The tile
+  /// and the number of a phase identify the component of x. The phase alone identifies the component of w.
   template <class T>
-  View<T> y_lattice(const View<T>& y, index_t tile) const {
-    return lattice(y, residue(tile), lattices.y_step);
+  View<T> y_component(const View<T>& y, index_t tile) const {
+    return component(y, residue(tile), polyphase.y_step);
   }
   template <class T>
-  View<T> x_lattice(const View<T>& x, index_t tile, index_t phase) const {
-    return lattice(x, lattices.x_first(residue(tile), lattices.phase(phase)), lattices.x_step);
+  View<T> x_component(const View<T>& x, index_t tile, index_t phase) const {
+    return component(x, polyphase.x_first(residue(tile), polyphase.phase(phase)), polyphase.x_step);
   }
   template <class T>
-  View<T> w_lattice(const View<T>& w, index_t phase) const {
-    return lattice(w, lattices.phase(phase), lattices.w_step);
+  View<T> w_component(const View<T>& w, index_t phase) const {
+    return component(w, polyphase.phase(phase), polyphase.w_step);
   }
-  /// Voxel of x's lattice that the first voxel of a tile of y (first = begin(tile)) meets.
+  /// Returns the voxel of x's component that the product of the tile's first voxel of y, begin(tile), and the first tap
+  /// uses.
   Extent3 x_begin(index_t tile, index_t phase) const {
-    return begin(tile) + lattices.x_shift(residue(tile), lattices.phase(phase));
+    return begin(tile) + polyphase.x_shift(residue(tile), polyphase.phase(phase));
   }
-  /// Voxel of x's lattice that voxel begin(tile) of the domain is, where that is x's.
-  Extent3 x_target(index_t tile, index_t phase) const { return x_begin(tile, phase) + lattices.dense.pad_before; }
+  /// Returns the voxel of x's component at which voxel begin(tile) of the domain lies, if the domain is x.
+  Extent3 x_target(index_t tile, index_t phase) const { return x_begin(tile, phase) + polyphase.dense.pad_before; }
 
-  /// Where the source of a tile of x begins on y's lattice.
-  Extent3 y_begin(index_t tile) const { return begin(tile) + lattices.dense.pad_before - margin(); }
-  Extent3 margin() const { return lattices.dense.kernel - Extent3::all(1); }
+  /// Returns the first voxel of y's component that a tile of x reads.
+  Extent3 y_begin(index_t tile) const { return begin(tile) + polyphase.dense.pad_before - margin(); }
+  Extent3 margin() const { return polyphase.dense.kernel - Extent3::all(1); }
 
-  /// What planes [begin, end) of y on all lattices are, and what x they meet; `ready` tells who completes that.
+  /// Append the tasks that complete planes [begin, end) of all components of y, or of all components of the padded x.
+  /// `ready` says which tasks these are.
   void collect_y(const Ready& ready, index_t n, index_t c0, index_t c1, index_t begin, index_t end,
                  std::vector<TaskId>& after) const {
-    const index_t step = lattices.y_step.z;
+    const index_t step = polyphase.y_step.z;
     ready.collect(n, c0, c1, std::max<index_t>(0, begin * step), std::max<index_t>(1, end * step), after);
   }
   void collect_x(const Ready& ready, index_t n, index_t c0, index_t c1, index_t begin, index_t end,
                  std::vector<TaskId>& after) const {
-    const index_t step = lattices.x_step.z, pad = lattices.dense.pad_before.z, range = lattices.shift_range.z;
+    const index_t step = polyphase.x_step.z, pad = polyphase.dense.pad_before.z, range = polyphase.shift_range.z;
     ready.collect(n, c0, c1, std::max<index_t>(0, (begin - pad - range) * step),
                   std::max<index_t>(1, (end - pad) * step), after);
   }
-  /// What tiles whose valid planes are [begin, end) of the domain read, and what they write.
+  /// Append the tasks that complete what tiles with the valid planes [begin, end) of the domain read, or what they
+  /// write.
   void collect_source(bool domain_is_y, const Ready& ready, index_t n, index_t c0, index_t c1, index_t begin,
                       index_t end, std::vector<TaskId>& after) const {
-    const index_t behind = end + way.tile.z - way.valid.z, offset = lattices.dense.pad_before.z - margin().z;
-    if (way.overlap_add) return collect_y(ready, n, c0, c1, begin, end, after);
+    const index_t behind = end + tiling.tile.z - tiling.valid.z, offset = polyphase.dense.pad_before.z - margin().z;
+    if (tiling.overlap_add) return collect_y(ready, n, c0, c1, begin, end, after);
     if (domain_is_y) return collect_x(ready, n, c0, c1, begin, behind, after);
     collect_y(ready, n, c0, c1, begin + offset, behind + offset, after);
   }
   void collect_target(bool domain_is_y, const Ready& ready, index_t n, index_t c0, index_t c1, index_t begin,
                       index_t end, std::vector<TaskId>& after) const {
-    const index_t pad = lattices.dense.pad_before.z;
+    const index_t pad = polyphase.dense.pad_before.z;
     if (domain_is_y) return collect_y(ready, n, c0, c1, begin, end, after);
     collect_x(ready, n, c0, c1, begin + pad, end + pad, after);
   }
-  /// Planes of the domain's tensor in one layer of tiles, and the first such slab that a layer writes to. Lattices of x
-  /// begin at different planes: a share of them lies in slabs before.
-  index_t slab_planes(bool domain_is_y) const {
-    return way.valid.z * (domain_is_y ? lattices.y_step.z : lattices.x_step.z);
+  /// Return how many planes of the domain's tensor one layer of tiles covers (a Z range), and the first Z range to
+  /// which a layer writes. Components of x begin at different planes, so a layer can also write to earlier Z ranges.
+  index_t z_range_planes(bool domain_is_y) const {
+    return tiling.valid.z * (domain_is_y ? polyphase.y_step.z : polyphase.x_step.z);
   }
-  index_t first_slab(bool domain_is_y, index_t layer) const {
-    return std::max<index_t>(0, layer * way.valid.z - (domain_is_y ? 0 : lattices.shift_range.z)) / way.valid.z;
+  index_t first_z_range(bool domain_is_y, index_t layer) const {
+    return std::max<index_t>(0, layer * tiling.valid.z - (domain_is_y ? 0 : polyphase.shift_range.z)) / tiling.valid.z;
   }
 
  private:
-  /// Every step-th voxel from `first` on; none where that lies outside.
+  /// Returns a view of every step-th voxel from `first` on. The view is empty if `first` lies outside the tensor.
   template <class T>
-  static View<T> lattice(View<T> tensor, const Extent3& first, const Extent3& step) {
+  static View<T> component(View<T> tensor, const Extent3& first, const Extent3& step) {
     for (int axis = 0; axis < 3; ++axis) {
       index_t& stride = tensor.stride[static_cast<std::size_t>(axis + 2)];
       tensor.data += first[axis] * stride;
@@ -115,7 +121,8 @@ struct TileGrid {
   }
 };
 
-/// Adds a task for each slab of planes of a sample (TileGrid::slab_planes) behind the tiles that write there.
-void append_slabs(TaskGraph& graph, const std::vector<std::vector<TaskId>>& of_slab, std::vector<TaskId>& done);
+/// Adds one task for each Z range of a sample (TileGrid::z_range_planes). The task follows the tiles that write to this
+/// Z range. Appends the new tasks to `done`.
+void append_z_ranges(TaskGraph& graph, const std::vector<std::vector<TaskId>>& of_z_range, std::vector<TaskId>& done);
 
 }  // namespace convolume::conv

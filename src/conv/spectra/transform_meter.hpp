@@ -1,4 +1,4 @@
-// How many transforms an engine executes, of what, and how long they take.
+// Counts the transforms of an engine by the tensor that is transformed, and measures their time.
 #pragma once
 
 #include <algorithm>
@@ -13,24 +13,25 @@ namespace convolume::conv {
 
 enum class Counted { input, weights, gradient, inverse };
 
-/// Thread-safe. The clock is only read out: nothing that is computed depends on it.
+/// Thread-safe. No result depends on the clock.
 class TransformMeter {
  public:
-  /// Runs body(): some transforms (of all planes of a feature map).
+  /// Runs body(), counts `transforms` transforms and measures their time. The transforms of all planes of a feature map
+  /// count as one.
   template <class Body>
   void measure(Counted what, const Body& body, std::int64_t transforms = 1) noexcept(noexcept(body())) {
     measure_part(what, body);
     counts_[static_cast<std::size_t>(what)].fetch_add(transforms, std::memory_order_relaxed);
   }
 
-  /// Runs body(), a part of transforms that are counted elsewhere.
+  /// Runs body(), a part of transforms that are counted elsewhere, and measures its time.
   template <class Body>
   void measure_part(Counted what, const Body& body) noexcept(noexcept(body())) {
     measure_parts(what, 1, body);
   }
 
-  /// Runs body(), part number `index` of `count` short ones that are alike. The clock takes a tenth of the time of
-  /// each, so that one in eight is measured for all.
+  /// Runs body(), which is part `index` of `count` short and equal parts. Reading the clock takes a tenth of the time
+  /// of such a part. So only one part in eight is measured, and its time counts for all eight.
   template <class Body>
   void sample_part(Counted what, index_t index, index_t count, const Body& body) noexcept(noexcept(body())) {
     constexpr index_t every = 8;

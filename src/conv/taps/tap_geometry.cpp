@@ -8,23 +8,23 @@ namespace {
 using plan::Direction;
 
 constexpr index_t block_bytes = 64;
-constexpr index_t region_bytes = 384 << 10;  // of sources and results: the rest of the L2 is for weights
-constexpr index_t region_voxels = 128;       // weights of a pass are read once for so many voxels at least
-constexpr index_t piece_voxels = 512;        // more terms in one sum would round more
-constexpr index_t part_voxels = 1024;        // fewer would not pay for another set of sums
+constexpr index_t region_bytes = 384 << 10;  // of sources and results; the rest of the L2 is for weights
+constexpr index_t region_voxels = 128;       // the weights of a pass are read once for at least so many voxels
+constexpr index_t piece_voxels = 512;        // more terms in one sum would increase the rounding error
+constexpr index_t part_voxels = 1024;        // for fewer voxels another set of sums costs more than it saves
 constexpr index_t part_bytes = 64ll << 20;   // of all sets of sums together
 constexpr index_t most_parts = 32, tasks = 16;
 
 index_t floor_div(index_t a, index_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 index_t ceil_div(index_t a, index_t b) { return -floor_div(-a, b); }
 
-/// Box number `i` of those that cut a domain into whole rows.
+/// Returns box number `i` of the boxes of whole rows that divide a domain.
 Box box_of(index_t i, const Extent3& extent, const Extent3& count, const Extent3& domain) {
   const Extent3 begin{i / count.y * extent.z, i % count.y * extent.y, 0};
   return {begin, {std::min(begin.z + extent.z, domain.z), std::min(begin.y + extent.y, domain.y), domain.x}};
 }
 
-/// Taps of one axis that reach results of a residue, by their offset.
+/// The taps along one axis that reach the results of a residue, with their offsets.
 struct AxisTap {
   index_t offset, tap;
 };
@@ -110,11 +110,11 @@ Extent3 DirectMap::base(const Extent3& result) const noexcept {
   return {base(result.z, 0), base(result.y, 1), base(result.x, 2)};
 }
 
-index_t DirectMap::alike(const DirectPhase& phase, int axis, index_t result, index_t count) const noexcept {
+index_t DirectMap::equal_run(const DirectPhase& phase, int axis, index_t result, index_t count) const noexcept {
   const index_t begin = base(result, axis), step = source_step_[axis], extent = source_[axis];
   for (const DirectTap& tap : phase.taps) {
     const index_t at = begin + tap.offset[axis];
-    // Results before this one change sides next: where a tap enters the source, or leaves it.
+    // The taps that reach the source stay the same for all results before the next tap enters or leaves the source.
     if (at < 0)
       count = std::min(count, ceil_div(-at, step));
     else if (at < extent)
@@ -148,7 +148,7 @@ RegionGrid choose_regions(const DirectMap& map, index_t batch, index_t source_bl
   while (grid.extent.y == n.y && grid.extent.z < n.z && fits(grid.extent + Extent3{1, 0, 0})) ++grid.extent.z;
   grid.extent = {even(n.z, grid.extent.z), even(n.y, grid.extent.y), n.x};
   grid.count = {ceil_div(n.z, grid.extent.z), ceil_div(n.y, grid.extent.y), 1};
-  // Sources are staged once per group, so that more groups than needed would cost.
+  // Each group of columns stages the sources again, so there are no more groups than needed.
   const index_t pairs = ceil_div(result_blocks, 2);
   const index_t groups = std::min(pairs, ceil_div(tasks, batch * grid.per_sample()));
   grid.columns = std::min(result_blocks, 2 * ceil_div(pairs, groups));
@@ -180,7 +180,7 @@ WeightPieces choose_pieces(const ConvProblem& p, index_t in_blocks, index_t out_
   return w;
 }
 
-Box tapped(const ConvProblem& p, const Box& box, const Extent3& tap) noexcept {
+Box clipped_taps(const ConvProblem& p, const Box& box, const Extent3& tap) noexcept {
   Box inside = box;
   for (int axis = 0; axis < 3; ++axis) {
     const index_t shift = p.pad_before[axis] - tap[axis] * p.dilation[axis], s = p.stride[axis];
@@ -190,16 +190,16 @@ Box tapped(const ConvProblem& p, const Box& box, const Extent3& tap) noexcept {
   return inside;
 }
 
-Box met(const ConvProblem& p, const Box& box) noexcept {
-  Box met;
+Box input_window(const ConvProblem& p, const Box& box) noexcept {
+  Box input_window;
   const Extent3 span = p.span();
   for (int axis = 0; axis < 3; ++axis) {
     const index_t first = box.begin[axis] * p.stride[axis] - p.pad_before[axis];
     const index_t end = (box.end[axis] - 1) * p.stride[axis] - p.pad_before[axis] + span[axis];
-    met.begin[axis] = std::clamp<index_t>(first, 0, p.input[axis]);
-    met.end[axis] = std::clamp<index_t>(end, met.begin[axis], p.input[axis]);
+    input_window.begin[axis] = std::clamp<index_t>(first, 0, p.input[axis]);
+    input_window.end[axis] = std::clamp<index_t>(end, input_window.begin[axis], p.input[axis]);
   }
-  return met;
+  return input_window;
 }
 
 }  // namespace convolume::conv

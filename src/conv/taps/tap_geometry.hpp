@@ -1,5 +1,5 @@
-// Which voxels meet in a direct convolution, and how its work is cut into tasks. Nothing here knows the number of
-// threads; only WeightPieces decides what is summed with what.
+// Says which voxels a direct convolution multiplies, and how its work is divided into tasks. Nothing here depends on
+// the number of threads. Only WeightPieces affects the order of additions.
 #pragma once
 
 #include <vector>
@@ -9,26 +9,26 @@
 
 namespace convolume::conv {
 
-/// A voxel of the kernel, and where its source voxel lies from the one that a phase begins at.
+/// A voxel of the kernel, and the distance of its source voxel from the voxel at which a phase begins.
 struct DirectTap {
   Extent3 offset{};
-  index_t tap = 0;  ///< number of the voxel in the kernel
+  index_t tap = 0;  ///< index of the voxel in the kernel
 };
 
-/// Results that the same taps reach: all of y; of dx every stride-th voxel per axis.
+/// Results that the same taps reach: all voxels of y, or every stride-th voxel of dx per axis.
 struct DirectPhase {
   Extent3 residue{0, 0, 0};
-  std::vector<DirectTap> taps;  ///< in the kernel's order; none where the stride leaps over the kernel
+  std::vector<DirectTap> taps;  ///< in the kernel's order; empty if the stride skips the kernel
 };
 
-/// Voxels [begin, end) of a tensor; may reach outside.
+/// Voxels [begin, end) of a tensor. The box may extend beyond the tensor.
 struct Box {
   Extent3 begin{0, 0, 0}, end{};
   Extent3 extent() const noexcept { return end - begin; }
 };
 
-/// How results (y, or dx) meet their source (x, or dy): in each phase results step by `target_step`, their sources by
-/// `source_step`.
+/// Relates results (y, or dx) to their source (x, or dy). In each phase, neighbouring results are `target_step` apart,
+/// and their source voxels are `source_step` apart.
 class DirectMap {
  public:
   DirectMap() = default;
@@ -39,37 +39,38 @@ class DirectMap {
   const Extent3& source_step() const noexcept { return source_step_; }
   const Extent3& target_step() const noexcept { return target_step_; }
   const std::vector<DirectPhase>& phases() const noexcept { return phases_; }
-  /// Source voxels that the results of a box read.
+  /// Returns the source voxels that the results of a box read (the input window).
   Box window(const Box& results) const noexcept;
-  /// Source voxel that a phase's taps count from, for a result of it.
+  /// Returns the source voxel from which the offsets of a phase's taps count, for one of its results.
   Extent3 base(const Extent3& result) const noexcept;
-  /// body(first result, how many along each axis) for the results of a phase in a box, by planes and rows that the same
-  /// taps reach: those that meet only padding can be left out, which no bit of a sum feels.
+  /// Divides the results of a phase in a box into parts of whole rows that read padding along Z and Y with the same
+  /// taps, and calls body(first result, count along each axis) for each part. The taps that read only padding can then
+  /// be clipped. This does not change the bits of any sum.
   template <class Body>
-  void for_each_alike(const DirectPhase& phase, const Box& box, const Body& body) const {
+  void for_each_equal_run(const DirectPhase& phase, const Box& box, const Body& body) const {
     const Extent3 begin = first(phase, box.begin), all = count(begin, box.end);
     if (all.x == 0) return;
     Extent3 from = begin, together = all;
     for (index_t z = 0; z < all.z; z += together.z) {
       from.z = begin.z + z * target_step_.z;
-      together.z = alike(phase, 0, from.z, all.z - z);
+      together.z = equal_run(phase, 0, from.z, all.z - z);
       for (index_t y = 0; y < all.y; y += together.y) {
         from.y = begin.y + y * target_step_.y;
-        together.y = alike(phase, 1, from.y, all.y - y);
+        together.y = equal_run(phase, 1, from.y, all.y - y);
         body(from, together);
       }
     }
   }
-  /// Whether a tap of a result of this phase may meet a voxel on the planes and rows of the source.
+  /// Returns whether a tap of a result with this base reads from a plane and a row of the source that exist.
   bool meets(const DirectTap& tap, const Extent3& base) const noexcept;
 
  private:
-  /// Results of a phase in a box: the first one, and how many along each axis (0 where there are none).
+  /// Return the first result of a phase in a box, and the count of results along each axis (0 if there are none).
   Extent3 first(const DirectPhase& phase, const Extent3& begin) const noexcept;
   Extent3 count(const Extent3& first, const Extent3& end) const noexcept;
-  /// How many of a phase's next `count` results along an axis, from `result` on, reach the source's voxels with the
-  /// same taps.
-  index_t alike(const DirectPhase& phase, int axis, index_t result, index_t count) const noexcept;
+  /// Returns the length of a run of equal results: how many of the phase's next `count` results along an axis, from
+  /// `result` on, reach voxels of the source with the same taps.
+  index_t equal_run(const DirectPhase& phase, int axis, index_t result, index_t count) const noexcept;
   index_t base(index_t result, int axis) const noexcept;
 
   bool to_input_ = false;
@@ -77,32 +78,33 @@ class DirectMap {
   std::vector<DirectPhase> phases_;
 };
 
-/// Most taps of a channel block that are summed up in registers before the sum is added to memory. Their weights, for
-/// two blocks of lanes, fill a share of the L2; and sums of sums round less than one long sum.
+/// The most taps of a channel block that are summed in registers before the sum is added to memory. Their weights, for
+/// two blocks of lanes, fill a part of the L2. Also, a sum of partial sums has less rounding error than one long sum.
 inline constexpr index_t steps_per_pass = 32;
 
-/// n cut into as many pieces of at most `most`, nearly equal: the longest of them.
+/// Divides n into nearly equal pieces of at most `most`, as few as possible. Returns the length of the longest piece.
 index_t even(index_t n, index_t most) noexcept;
 
-/// Results are computed in regions of whole rows, for some columns (channel blocks of the result) each.
+/// The regions in which results are computed. A region has whole rows, for some columns (channel blocks of the result).
 struct RegionGrid {
-  Extent3 extent{}, count{};  ///< voxels of a region, and regions along each axis (one along x)
+  Extent3 extent{}, count{};  ///< voxels of a region, and number of regions along each axis (one along X)
   index_t columns = 1, column_groups = 1;
 
   index_t per_sample() const noexcept { return count.z * count.y; }
   Box box(index_t region, const Extent3& domain) const noexcept;
 };
 
-/// Regions whose sources and results fit into the L2, large enough that weights are read seldom, and enough of them for
-/// many threads. `blocks` of the source are held at once.
+/// Returns regions whose sources and results fit into the L2. They are so large that weights are read seldom, and there
+/// are enough of them for many threads. `source_blocks` channel blocks of the source are held at once.
 RegionGrid choose_regions(const DirectMap& map, index_t batch, index_t source_blocks, index_t result_blocks);
 
-/// The sum over samples and voxels of dy behind the weights' gradient: pieces of whole rows, each summed by itself and
-/// added to its part's sums in order; parts, ranges of pieces, are added in order at the end.
+/// Divides the sum over samples and voxels of dy in the weight gradient into pieces of whole rows. Each piece is summed
+/// alone, and is added to the sums of its part, in order. A part is a range of pieces. The parts are added in order at
+/// the end.
 struct WeightPieces {
-  Extent3 extent{}, count{};  ///< voxels of a piece, and pieces along each axis of a sample
+  Extent3 extent{}, count{};  ///< voxels of a piece, and number of pieces along each axis of a sample
   index_t pieces = 1, parts = 1;
-  index_t in_groups = 1, out_groups = 1;  ///< tasks per part: groups of channel blocks; decides no rounding
+  index_t in_groups = 1, out_groups = 1;  ///< tasks per part: groups of channel blocks; they do not affect rounding
 
   index_t per_sample() const noexcept { return count.z * count.y; }
   index_t first_piece(index_t part) const noexcept { return pieces * part / parts; }
@@ -111,9 +113,16 @@ struct WeightPieces {
 
 WeightPieces choose_pieces(const ConvProblem& problem, index_t in_blocks, index_t out_blocks);
 
-/// Voxels of dy in a box whose tap lies inside x.
-Box tapped(const ConvProblem& problem, const Box& box, const Extent3& tap) noexcept;
-/// Voxels of x that a box of dy meets.
-Box met(const ConvProblem& problem, const Box& box) noexcept;
+/// Returns the voxels of dy in a box for which the source voxel of `tap` lies inside x.
+Box clipped_taps(const ConvProblem& problem, const Box& box, const Extent3& tap) noexcept;
+/// Returns the voxels of x that a box of dy reads (the input window, clipped to x).
+Box input_window(const ConvProblem& problem, const Box& box) noexcept;
+
+/// A box of results of one sample, for some columns (output-channel blocks).
+struct Region {
+  index_t sample = 0;
+  Box box;
+  index_t first_column = 0, columns = 1;
+};
 
 }  // namespace convolume::conv

@@ -1,4 +1,4 @@
-// Where the taps of a sum lie in its source and among its weights.
+// Describes the places of a sum's taps in the source and in the weights.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,12 @@
 
 namespace convolume::conv {
 
-/// One tap of one block of source channels: where its first term lies in the source, from the voxel that a result
-/// begins at, and in the weights. Steps in elements.
+/// One tap of one block of source channels: the places of its first term. `source` counts from the voxel at which a
+/// result begins, `weights` from the first weight. Both are in elements.
 struct DirectStep {
   std::ptrdiff_t source = 0, weights = 0;
-  int terms = 0;  ///< channels of the block, 1 to channel_block; of depthwise products taps of a row
-  /// Whether the first, or the last, voxel of each row meets nothing but padding: zeros, which need not be multiplied.
+  int terms = 0;  ///< channels of the block, 1 to channel_block; for depthwise products, taps of a row
+  /// Whether the first, or the last, voxel of each row reads only padding. Padding is zero and need not be multiplied.
   bool pads_first = false, pads_last = false;
 };
 
@@ -24,13 +24,13 @@ struct BoxStrides {
   }
 };
 
-/// Blocked voxels somewhere: in a tensor, or in scratch.
+/// Blocked voxels in a tensor or in scratch.
 template <class T>
 struct BlockedBox {
-  T* data = nullptr;  ///< block 0 of the voxel at `origin`
+  T* data = nullptr;  ///< channel block 0 of the voxel at `origin`
   Extent3 origin{0, 0, 0};
   BoxStrides strides;
-  index_t block = 0;  ///< between channel blocks
+  index_t block = 0;  ///< elements between channel blocks
 
   index_t offset(const Extent3& i) const { return i.z * strides.plane + i.y * strides.row + i.x * strides.voxel; }
   T* at(const Extent3& i) const { return data + offset(i - origin); }

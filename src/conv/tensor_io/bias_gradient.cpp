@@ -3,7 +3,7 @@
 #include <array>
 
 #include "conv/caches/scratch.hpp"
-#include "conv/tensor_io/tile_ends.hpp"
+#include "conv/tensor_io/tile_io.hpp"
 #include "ops/activation.hpp"
 #include "ops/norm_kernels.hpp"
 #include "ops/reduce.hpp"
@@ -14,7 +14,8 @@ namespace {
 template <class T>
 using Sums = std::array<double, static_cast<std::size_t>(fft::tile_lanes<T>)>;
 
-/// Adds a row of voxels of one channel block, or, plain, of one of its channels.
+/// Adds a row of voxels to the sums. The row has one channel block if it is blocked, or one channel of the block if it
+/// is plain.
 template <class T>
 void add_row(const T* row, index_t voxels, bool blocked, index_t channel, Sums<T>& sums) {
   if (!blocked) {
@@ -26,7 +27,7 @@ void add_row(const T* row, index_t voxels, bool blocked, index_t channel, Sums<T
   for (std::size_t lane = 0; lane < sums.size(); ++lane) sums[lane] += of_row.value[lane];
 }
 
-/// Of a row of all lanes.
+/// Returns the bytes of a row with all lanes.
 template <class T>
 std::size_t row_bytes(const Extent3& extent) {
   return static_cast<std::size_t>(extent.x * fft::tile_lanes<T>) * sizeof(T);

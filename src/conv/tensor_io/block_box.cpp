@@ -6,7 +6,7 @@
 #include "hwy/highway.h"
 
 #include "core/simd/rows-inl.hpp"
-#include "ops/activation.hpp"
+#include "ops/activation-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convolume::conv {
@@ -27,7 +27,7 @@ T* Voxel(const BlockView<T>& block, index_t z, index_t y, index_t x) {
   return block.data + z * block.plane_stride + y * block.row_stride + x * step;
 }
 
-/// Clears lanes without a channel.
+/// Sets lanes without a channel to zero.
 template <class T>
 void ClearLanes(T* row, index_t channels, index_t count) {
   const hn::ScalableTag<T> d;
@@ -42,7 +42,7 @@ void ClearLanes(T* row, index_t channels, index_t count) {
   }
 }
 
-/// Voxels side by side, all of them in the tensor.
+/// Loads voxels that lie side by side. All of them are inside the tensor.
 template <class T>
 void LoadVoxels(const BlockView<const T>& block, const T* from, index_t count, T* to) {
   const hn::ScalableTag<T> d;
@@ -51,7 +51,7 @@ void LoadVoxels(const BlockView<const T>& block, const T* from, index_t count, T
     for (index_t i = 0; i < count * block_lanes<T>; i += lanes) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
     return;
   }
-  // Lanes without a channel repeat the last one and are cleared.
+  // Lanes without a channel repeat the last channel and are set to zero afterwards.
   RowPointers<T> pointers;
   for (index_t lane = 0; lane < block_lanes<T>; ++lane) {
     pointers[static_cast<std::size_t>(lane)] =
@@ -83,13 +83,13 @@ void LoadBox(const BoxSource<T>& s, T* to, T* row_scratch) {
       std::fill(row + count * block_lanes<T>, to + s.extent.x * block_lanes<T>, T{0});
       if (s.activation == nullptr) continue;
       LoadVoxels(s.y, Voxel(s.y, at_z, at_y, x), count, row_scratch);
-      ops::activation_gradient(*s.activation, static_cast<const T*>(row_scratch), static_cast<const T*>(row), row,
-                               count * block_lanes<T>);
+      ops::HWY_NAMESPACE::ActivationGradient(*s.activation, static_cast<const T*>(row_scratch),
+                                             static_cast<const T*>(row), row, count * block_lanes<T>);
     }
   }
 }
 
-/// A row of a plain tensor.
+/// Stores a row into a plain tensor.
 template <class T>
 void StorePlain(const BoxTarget<T>& t, const T* row, T* first, T* staged) {
   const hn::ScalableTag<T> d;
@@ -122,7 +122,7 @@ void StoreBlocked(const BoxTarget<T>& t, const T* row, T* to) {
 template <class T>
 void Activate(const Activation& activation, T* row, index_t channels, index_t count) {
   if (activation.kind != Activation::Kind::none) {
-    ops::activate(activation, static_cast<const T*>(row), row, count * block_lanes<T>);
+    ops::HWY_NAMESPACE::Activate(activation, static_cast<const T*>(row), row, count * block_lanes<T>);
   }
   if (channels < block_lanes<T>) ClearLanes(row, channels, count);
 }

@@ -25,17 +25,17 @@ template BlockView<const float> block_of(const View<const float>&, Layout, index
 template BlockView<double> block_of(const View<double>&, Layout, index_t, index_t);
 template BlockView<const double> block_of(const View<const double>&, Layout, index_t, index_t);
 
-index_t past_caches_from() { return static_cast<index_t>(machine_model().l3_bytes / 8); }
+index_t non_temporal_from() { return static_cast<index_t>(machine_model().l3_bytes / 8); }
 
 template <class T>
-bool writes_past_caches(const View<T>& target, index_t from) {
+bool writes_non_temporal(const View<T>& target, index_t from) {
   constexpr auto size = static_cast<index_t>(sizeof(T));
   const index_t bytes = size * stored_elements(target.shape, target.layout, data_type_of<T>());
   bool aligned = reinterpret_cast<std::uintptr_t>(target.data.get()) % 64 == 0;
   for (const index_t stride : target.stride) aligned = aligned && stride * size % 64 == 0;
   return target.layout == Layout::blocked && aligned && bytes > from;
 }
-template bool writes_past_caches(const View<float>&, index_t);
-template bool writes_past_caches(const View<double>&, index_t);
+template bool writes_non_temporal(const View<float>&, index_t);
+template bool writes_non_temporal(const View<double>&, index_t);
 
 }  // namespace convolume::conv

@@ -1,4 +1,4 @@
-// One channel block of a tensor in either layout, and whether results go past the caches.
+// Views of one channel block of a tensor in either layout. Decides when results are written with non-temporal stores.
 #pragma once
 
 #include <type_traits>
@@ -8,31 +8,32 @@
 
 namespace convolume::conv {
 
-/// One channel block of one sample: `channels` (1 to channel_block) feature maps. Strides in elements between channels
-/// (plain), planes, rows and voxels; each voxel of a blocked tensor is 64 bytes.
+/// One channel block of one sample: `channels` (1 to channel_block) feature maps. Strides are in elements, between
+/// channels (plain layout), planes, rows and voxels. Each voxel of a blocked tensor has 64 bytes.
 template <class T>
 struct BlockView {
-  T* data = nullptr;  ///< voxel 0 of its first channel
+  T* data = nullptr;  ///< voxel 0 of the first channel
   Extent3 extent{};
   index_t channels = 0, channel_stride = 0, plane_stride = 0, row_stride = 0, voxel_stride = 1;
   bool blocked = false;
 
-  /// Whether voxels of a row lie side by side.
+  /// Returns whether the voxels of a row lie side by side.
   bool dense_rows() const noexcept {
     return voxel_stride == (blocked ? fft::tile_lanes<std::remove_const_t<T>> : index_t{1});
   }
 };
 
-/// The block of channels [first, first + channel_block) of a sample. Of a blocked tensor stride[1] is between blocks.
+/// Returns the channels [first, first + channel_block) of a sample. If the tensor is blocked, its stride[1] is the step
+/// between channel blocks.
 template <class T>
 BlockView<T> block_of(const View<T>& tensor, Layout layout, index_t n, index_t first);
 
-/// Bytes of a tensor of which little would still be in the caches when it is read, by the machine model (which takes
-/// long to ask).
-index_t past_caches_from();
-/// Whether results that fill a tensor once go past the caches: it is blocked, aligned to 64 bytes, and holds more than
-/// past_caches_from() bytes. Decides no rounding.
+/// Returns the size in bytes from which a tensor is so large that the caches would hold little of it when it is read.
+/// The machine model decides. The query is slow, so callers store the result.
+index_t non_temporal_from();
+/// Returns whether results that fill a tensor once are written with non-temporal stores: the tensor is blocked, aligned
+/// to 64 bytes, and has more than `from` bytes (see non_temporal_from()). This does not affect rounding.
 template <class T>
-bool writes_past_caches(const View<T>& target, index_t from);
+bool writes_non_temporal(const View<T>& target, index_t from);
 
 }  // namespace convolume::conv

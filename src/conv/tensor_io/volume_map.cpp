@@ -10,7 +10,7 @@ namespace convolume::conv {
 
 template <class T>
 void load_map(const Side& side, const VolumeGeometry& volume, const T* map, const std::array<index_t, 5>& stride,
-              index_t planes, const LoadEnd<T>& end, T* row, T* target) {
+              index_t planes, const VolumePrologue<T>& end, T* row, T* target) {
   const index_t width = volume.extent.x;
   double total = 0;
   for (index_t plane = 0; plane < planes; ++plane) {
@@ -39,8 +39,8 @@ void load_map(const Side& side, const VolumeGeometry& volume, const T* map, cons
 }
 
 template <class T>
-void store_map(const Side& side, const VolumeGeometry& volume, const T* source, const StoreEnd<T>& end, T* row, T* map,
-               const std::array<index_t, 5>& stride) {
+void store_map(const Side& side, const VolumeGeometry& volume, const T* source, const VolumeEpilogue<T>& end, T* row,
+               T* map, const std::array<index_t, 5>& stride) {
   const index_t width = volume.extent.x;
   for (index_t z = 0; z < side.extent.z; ++z) {
     const T* plane = source + (side.offset.z + z * side.step.z) * volume.plane_stride;
@@ -60,12 +60,12 @@ void store_map(const Side& side, const VolumeGeometry& volume, const T* source, 
 }
 
 template void load_map(const Side&, const VolumeGeometry&, const float*, const std::array<index_t, 5>&, index_t,
-                       const LoadEnd<float>&, float*, float*);
+                       const VolumePrologue<float>&, float*, float*);
 template void load_map(const Side&, const VolumeGeometry&, const double*, const std::array<index_t, 5>&, index_t,
-                       const LoadEnd<double>&, double*, double*);
-template void store_map(const Side&, const VolumeGeometry&, const float*, const StoreEnd<float>&, float*, float*,
+                       const VolumePrologue<double>&, double*, double*);
+template void store_map(const Side&, const VolumeGeometry&, const float*, const VolumeEpilogue<float>&, float*, float*,
                         const std::array<index_t, 5>&);
-template void store_map(const Side&, const VolumeGeometry&, const double*, const StoreEnd<double>&, double*, double*,
-                        const std::array<index_t, 5>&);
+template void store_map(const Side&, const VolumeGeometry&, const double*, const VolumeEpilogue<double>&, double*,
+                        double*, const std::array<index_t, 5>&);
 
 }  // namespace convolume::conv

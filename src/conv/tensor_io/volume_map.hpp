@@ -1,4 +1,4 @@
-// Where the voxels of a tensor lie in the volume that is transformed, and the way in and out.
+// Copies the voxels of a tensor into the volume that is transformed, and back.
 #pragma once
 
 #include <memory_resource>
@@ -7,50 +7,51 @@
 
 namespace convolume::conv {
 
-/// A padded volume of real numbers: `planes` planes of rows, possibly with gaps between planes.
+/// A padded volume of real numbers: planes of rows, possibly with gaps between planes.
 struct VolumeGeometry {
-  Extent3 extent{};          ///< voxels of the volume that is transformed; z counts planes also where Z is not
-  index_t plane_stride = 0;  ///< elements between planes; rows lie extent.x apart
+  Extent3 extent{};          ///< voxels of the volume; z is the number of planes, even if Z is not transformed
+  index_t plane_stride = 0;  ///< elements between planes; rows are extent.x elements apart
 };
 
-/// One side of a convolution without direction. In the frequency domain a convolution relates a *fine* tensor (x of a
-/// plain problem, y of a transposed one) to a *coarse* one: fine = offset + step * own position.
+/// One side of a convolution, independent of the direction. In the frequency domain a convolution relates a
+/// high-resolution side, `fine` (x of a plain problem, y of a transposed one), to a low-resolution side, `coarse`.
+/// Voxel i of a side lies at offset + step * i in the padded volume.
 struct Side {
   index_t channels = 0;
   Extent3 extent{};
   Extent3 offset{0, 0, 0};
   Extent3 step{1, 1, 1};
-  /// Planes of the volume from 0 up to its last voxel.
+  /// Returns the number of planes of the volume up to and including the last voxel of this side.
   index_t last_plane() const noexcept { return offset.z + (extent.z - 1) * step.z + 1; }
 };
 
-/// What happens to voxels on the way in: dz = dy times the activation's gradient at y, and the sum over dz.
+/// The prologue: dz = dy times the activation's gradient at y, and the sum over dz.
 template <class T>
-struct LoadEnd {
+struct VolumePrologue {
   const Activation* activation = nullptr;
-  const T* y = nullptr;  ///< feature map of y, strided as `y_stride`
+  const T* y = nullptr;  ///< a feature map of y with strides `y_stride`
   std::array<index_t, 5> y_stride{};
   double* sum = nullptr;
 };
 
-/// What happens on the way out: y = activation(scale * v + bias), or added to y.
+/// The epilogue: y = activation(scale * v + bias), or this is added to y.
 template <class T>
-struct StoreEnd {
+struct VolumeEpilogue {
   T scale = 1;
   T bias = 0;
   Activation activation{};
   bool add = false;
 };
 
-/// Puts a feature map into the first `planes` planes of a volume and clears every other voxel of them. `row` is scratch
-/// of extent.x elements, used where an end or a step needs it.
+/// Copies a feature map into the first `planes` planes of a volume and sets every other voxel of these planes to zero.
+/// `row` is scratch of extent.x elements. It is used only if the step along X is not 1.
 template <class T>
 void load_map(const Side& side, const VolumeGeometry& volume, const T* map, const std::array<index_t, 5>& stride,
-              index_t planes, const LoadEnd<T>& end, T* row, T* target);
+              index_t planes, const VolumePrologue<T>& end, T* row, T* target);
 
-/// Takes a feature map out of a volume.
+/// Copies a feature map out of a volume and applies the epilogue.
 template <class T>
-void store_map(const Side& side, const VolumeGeometry& volume, const T* source, const StoreEnd<T>& end, T* row, T* map,
-               const std::array<index_t, 5>& stride);
+void store_map(const Side& side, const VolumeGeometry& volume, const T* source, const VolumeEpilogue<T>& end, T* row,
+               T* map, const std::array<index_t, 5>& stride);
 
 }  // namespace convolume::conv

@@ -1,10 +1,13 @@
-// Convolution by tiles (overlap-save) in the frequency domain, with channels in the lanes: transforms are vertical, and
-// the sum over channels is a product of complex matrices per frequency (Zlateski, Jia, Li, Durand 2018). A group of
-// tiles goes through transform, product and inverse at once, so that its spectra stay in the caches; sums over tiles
-// (the weights' gradient) take all tiles at once. Where all directions share the tiles of y, the forward pass leaves
-// them the spectra of x, and backward data, which adds up what neighbouring tiles yield, those of dy. Strided and
-// dilated convolutions are dense ones on lattices (plan/lattices.hpp); transposed ones exchange forward and backward
-// data.
+// Convolution by tiles (overlap-save) in the frequency domain. Channels are the lanes of vectors, so transforms need no
+// shuffles, and the sum over channels is one complex matrix product per frequency (Zlateski, Jia, Li, Durand 2018).
+//
+// A group of tiles is transformed, multiplied and inverted at once, so that its spectra stay in the caches. The
+// weight gradient, which sums over tiles, processes all tiles together. If all directions share the tiles of y, the
+// forward pass stores the spectra of x for the weight gradient, and backward data stores the spectra of dy. Backward
+// data then adds the overlapping results of neighbouring tiles.
+//
+// Strided and dilated convolutions are split into dense convolutions of polyphase components (plan/lattices.hpp).
+// Transposed convolutions swap forward and backward data.
 #include "conv/tiled/fft_tiled_engine.hpp"
 
 #include <algorithm>
@@ -29,7 +32,7 @@ namespace {
 
 using plan::Direction;
 
-// Debug builds know which x the spectra were computed from.
+// Debug builds check from which x the spectra were computed.
 #ifdef NDEBUG
 constexpr bool debugging = false;
 #else
@@ -59,8 +62,8 @@ std::vector<TaskId> check_source(TaskGraph& graph, const Ready& x, const std::sh
 template <class T>
 class FftTiledEngine final : public ConvEngine {
  public:
-  FftTiledEngine(const ConvProblem& p, const ConvOptions& options, const plan::TiledWays& ways)
-      : FftTiledEngine(p, untransposed(p), options, ways) {}
+  FftTiledEngine(const ConvProblem& p, const ConvOptions& options, const plan::Tilings& tilings)
+      : FftTiledEngine(p, untransposed(p), options, tilings) {}
 
   Ready append_prepare(TaskGraph& graph, const Ready& ready,
                        std::shared_ptr<const PrepareArguments> arguments) const override;
@@ -79,13 +82,13 @@ class FftTiledEngine final : public ConvEngine {
   void init_input_spectra(Spectra::Impl& s) const override {
     s.geometry = key() + " x: none kept";
     if (!keep_input_) return;
-    s.geometry = fmt::format("{} {} tiles {} step {} from {} of x {}", key(), to_string(ways_.forward.count),
-                             to_string(ways_.forward.tile), to_string(ways_.forward.valid),
+    s.geometry = fmt::format("{} {} tiles {} step {} from {} of x {}", key(), to_string(tilings_.forward.count),
+                             to_string(tilings_.forward.tile), to_string(tilings_.forward.valid),
                              to_string(problem_.pad_before), to_string(problem_.x_shape()));
     s.maps.init(s.memory, 1, bytes_of(forward_.kept().elements()));
     s.source_hash.assign(1, 0);
   }
-  // Those of dy go from one product to the other within backward.
+  // Spectra of dy are passed from backward data to the weight gradient within one backward pass.
   void init_gradient_spectra(Spectra::Impl& s) const override { s.geometry = key() + " dy: none kept"; }
 
   std::string numerics() const override {
@@ -97,15 +100,15 @@ class FftTiledEngine final : public ConvEngine {
 
  private:
   FftTiledEngine(const ConvProblem& p, const ConvProblem& dense, const ConvOptions& options,
-                 const plan::TiledWays& ways)
+                 const plan::Tilings& tilings)
       : problem_(p),
-        ways_(ways),
+        tilings_(tilings),
         forward_(dense, p.transposed ? Direction::backward_data : Direction::forward,
-                 p.transposed ? ways_.data : ways_.forward, Counted::input, false, meter_),
+                 p.transposed ? tilings_.data : tilings_.forward, Counted::input, false, meter_),
         data_(dense, p.transposed ? Direction::forward : Direction::backward_data,
-              p.transposed ? ways_.forward : ways_.data, Counted::gradient,
+              p.transposed ? tilings_.forward : tilings_.data, Counted::gradient,
               p.epilogue.activation.kind != Activation::Kind::none, meter_),
-        weights_(dense, p.transposed, p.epilogue.activation, ways_, meter_) {
+        weights_(dense, p.transposed, p.epilogue.activation, tilings_, meter_) {
     share_out(options);
   }
 
@@ -117,7 +120,7 @@ class FftTiledEngine final : public ConvEngine {
     return {static_cast<const T*>(w.packed.get(0)), problem_.w_shape()};
   }
   void pack(const View<const T>& w, PreparedWeights::Impl& prepared) const;
-  /// Weight spectra that live for one run, computed behind `after`.
+  /// Appends tasks that compute weight spectra for one run, after the tasks in `after`.
   template <class Arguments>
   std::vector<TaskId> append_own_spectra(TaskGraph& graph, const TiledVoxels<T>& direction,
                                          const std::shared_ptr<const Arguments>& a,
@@ -128,7 +131,7 @@ class FftTiledEngine final : public ConvEngine {
                     SharedSpectra& shared) const;
 
   ConvProblem problem_;
-  plan::TiledWays ways_;
+  plan::Tilings tilings_;
   mutable TransformMeter meter_;
   TiledVoxels<T> forward_, data_;
   TiledWeightGradient<T> weights_;
@@ -136,15 +139,16 @@ class FftTiledEngine final : public ConvEngine {
   bool keep_weights_ = true, keep_input_ = false, share_gradient_ = false;
 };
 
-/// What is kept within the budget, what saves most per byte first. Spectra of dy are there for one pass only.
+/// Decides which spectra are kept within the budget. Caches that save the most time per byte come first. Spectra of dy
+/// do not count, because they exist during one backward pass only.
 template <class T>
 void FftTiledEngine<T>::share_out(const ConvOptions& options) {
   const double rate = plan::cached_transform_share * 1e9 * machine_model().gflops_per_core;
-  const double tiles = static_cast<double>(problem_.batch * ways_.forward.count.volume());
+  const double tiles = static_cast<double>(problem_.batch * tilings_.forward.count.volume());
   caches_ = {{"w_hat", bytes_of(forward_.weights().elements()), forward_.kernel_flops() / rate},
              {"x_hat", bytes_of(forward_.kept().elements()), tiles * forward_.source_flops() / rate},
              {"dy_hat", bytes_of(data_.kept().elements()), tiles * data_.source_flops() / rate, true, false}};
-  if (!ways_.shared) caches_.resize(1);
+  if (!tilings_.shared) caches_.resize(1);
   std::stable_sort(caches_.begin(), caches_.end(), more_saved_per_byte);
   std::size_t held = 0;
   for (CacheCost& cache : caches_) {
@@ -193,13 +197,14 @@ std::vector<TaskId> FftTiledEngine<T>::append_own_spectra(TaskGraph& graph, cons
       graph, [this, a] { return packed(*a->w); }, [own] { return static_cast<T*>(own->acquire(0)); }, a->memory, after);
 }
 
-/// What groups of tiles wait for where the spectra of x are kept.
+/// Returns the tasks that groups of tiles wait for if the spectra of x are kept.
 template <class T>
 std::vector<TaskId> FftTiledEngine<T>::append_input_spectra(TaskGraph& graph, const Ready& x,
                                                             const std::vector<TaskId>& weights,
                                                             const std::shared_ptr<const ForwardArguments>& a) const {
   if (!keep_input_ || a->x_hat == nullptr) return {};
-  // Bindings may be cut out of others when a run begins: all that reads them waits for what is bound.
+  // GroupedEngine fills the bindings of its groups in a task of the run. Every task that reads bindings must come after
+  // this task, and so it waits for a bound tensor.
   std::vector<TaskId> first = weights;
   x.collect(0, 0, 1, 0, 1, first);
   std::vector<TaskId> tasks{graph.add(
@@ -217,14 +222,14 @@ Ready FftTiledEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready
   ready.w.collect(0, 0, problem_.w_shape().n, weights);
   if (!keep_weights_) weights = append_own_spectra(graph, forward_, a, own, std::move(weights));
   for (const TaskId task : append_input_spectra(graph, ready.x, weights, a)) weights.push_back(task);
-  const auto ends = [this, a, own] {
+  const auto tensors = [this, a, own] {
     const BufferStore& spectra = keep_weights_ ? a->w->spectra : *own;
-    auto result = group_ends(problem_, *a, static_cast<const T*>(spectra.get(0)));
+    auto result = group_tensors(problem_, *a, static_cast<const T*>(spectra.get(0)));
     if (!keep_input_ || a->x_hat == nullptr) return result;
     result.keep = static_cast<T*>(a->x_hat->maps.acquire(0));
     return result;
   };
-  Ready done = forward_.append_groups(graph, ready.x, {}, weights, ends);
+  Ready done = forward_.append_groups(graph, ready.x, {}, weights, tensors);
   buffers.end(graph, "free weight spectra", done.tasks());
   return done;
 }
@@ -240,18 +245,18 @@ Ready FftTiledEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
   if (share_gradient_ && a->dw) {
     shared.dy = make_store(a->memory, 1, bytes_of(data_.kept().elements()));
     shared.dy_buffers.emplace(graph, a->workspace, shared.dy);
-    // Not before they are needed: layers behind this one may still hold theirs.
+    // The memory is taken only when it is needed, because later layers may still hold their own spectra of dy.
     std::vector<TaskId> first = shared.dy_buffers->ready();
     ready.dy.collect(0, 0, problem_.out_channels, 0, 1, first);
     before.push_back(graph.add(
         {.name = "take gradient spectra"}, [dy = shared.dy] { dy->acquire(0); }, first));
   }
-  const auto ends = [this, a, own, dy_hat = shared.dy] {
-    auto result = group_ends(problem_, *a, static_cast<const T*>(own->get(0)));
+  const auto tensors = [this, a, own, dy_hat = shared.dy] {
+    auto result = group_tensors(problem_, *a, static_cast<const T*>(own->get(0)));
     if (dy_hat) result.keep = static_cast<T*>(dy_hat->acquire(0));
     return result;
   };
-  Ready done = data_.append_groups(graph, ready.dy, ready.dx, before, ends);
+  Ready done = data_.append_groups(graph, ready.dy, ready.dx, before, tensors);
   if (shared.dy) shared.ready = done.tasks();
   buffers.end(graph, "free weight spectra", done.tasks());
   return done;
@@ -282,14 +287,14 @@ std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
 }
 
 Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
-  const plan::TiledWays ways = tiled_ways(problem, wanted_of(problem, options), forced_choice(options), machine);
-  return {ways.seconds(), plan::tiled_bytes(untransposed(problem), ways), to_string(choice_of(problem, ways))};
+  const plan::Tilings tilings = tilings_of(problem, wanted_of(problem, options), forced_choice(options), machine);
+  return {tilings.seconds(), plan::tiled_bytes(untransposed(problem), tilings), to_string(choice_of(problem, tilings))};
 }
 
 std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions& options) {
-  const plan::TiledWays ways =
-      tiled_ways(problem, wanted_of(problem, options), forced_choice(options), machine_model());
-  return create_for_type<FftTiledEngine>(problem, options, ways);
+  const plan::Tilings tilings =
+      tilings_of(problem, wanted_of(problem, options), forced_choice(options), machine_model());
+  return create_for_type<FftTiledEngine>(problem, options, tilings);
 }
 
 }  // namespace

@@ -6,29 +6,29 @@ namespace convolume::conv {
 
 template <class T>
 LaneSpectra<T>::LaneSpectra(const TileGrid& grid, index_t channels, index_t tiles, bool in_columns)
-    : phases_(grid.lattices.phases()) {
-  if (in_columns && grid.way.planes > 1) {
-    taps_ = grid.lattices.w_step.z;
-    slots_ = taps_ + 3;  // of large planes more would leave the L2
+    : phases_(grid.polyphase.phases()) {
+  if (in_columns && grid.tiling.planes > 1) {
+    taps_ = grid.polyphase.w_step.z;
+    slots_ = taps_ + 3;  // more slots of large planes would not fit into the L2
     phases_ /= taps_;
   }
   terms_ = phases_ * channels;
-  layout_ = TileSpectra<T>(grid.way.tile, slots_ * terms_, tiles, true);
+  layout_ = TileSpectra<T>(grid.tiling.tile, slots_ * terms_, tiles, true);
 }
 
 template <class T>
 std::vector<TileColumn> LaneSpectra<T>::columns(const TileGrid& grid) const {
   std::vector<TileColumn> all;
-  const index_t layers = grid.way.count.z;
-  if (grid.way.planes == 1) {
+  const index_t layers = grid.tiling.count.z;
+  if (grid.tiling.planes == 1) {
     for (index_t first = 0; first < grid.per_sample(); first += lanes)
       all.push_back({first, std::min(lanes, grid.per_sample() - first), 1});
     return all;
   }
-  for (index_t z = 0; z < layers; z += grid.way.planes) {
+  for (index_t z = 0; z < layers; z += grid.tiling.planes) {
     for (index_t first = 0; first < grid.layer(); first += lanes) {
       all.push_back(
-          {z * grid.layer() + first, std::min(lanes, grid.layer() - first), std::min(grid.way.planes, layers - z)});
+          {z * grid.layer() + first, std::min(lanes, grid.layer() - first), std::min(grid.tiling.planes, layers - z)});
     }
   }
   return all;
@@ -45,7 +45,7 @@ void LaneSpectra<T>::transform_phases(const fft::TilePlan<T>& plan, const TileGr
       fft::PlainTile<const T> tiles{};
       for (index_t lane = 0; lane < count; ++lane) {
         const index_t tile = first + lane;
-        const View<const T> from = grid.x_lattice(x, tile, phase);
+        const View<const T> from = grid.x_component(x, tile, phase);
         const Extent3 origin = grid.x_begin(tile, phase);
         const auto at = static_cast<std::size_t>(lane);
         tiles.lanes[at] = from.channel(grid.sample(tile), c) + origin.z * from.stride[2] + origin.y * from.stride[3] +
@@ -73,7 +73,7 @@ T* LaneSpectra<T>::transform(const fft::TilePlan<T>& plan, const TileGrid& grid,
                              TransformMeter& meter) const {
   const index_t at = plane % windows(), step = terms_ * layout_.channel_step();
   if (plane > 0 && at == 0) {
-    // All but the first plane of the last window are the first ones of the next.
+    // All planes of the last window except its first plane are the first planes of the next window.
     for (index_t block = 0; block < plan.blocks(); ++block) {
       T* frequency = spectra + layout_.block_offset(block);
       std::copy(frequency + windows() * step, frequency + slots_ * step, frequency);

@@ -1,4 +1,4 @@
-// The tiled way in a direction that yields voxels: y from x, or dx from dy.
+// Computes a direction of fft_tiled that yields voxels: y from x, or dx from dy.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 #include "conv/spectra/tile_grid.hpp"
 #include "conv/spectra/tile_spectra.hpp"
 #include "conv/spectra/transform_meter.hpp"
-#include "conv/tensor_io/group_ends.hpp"
-#include "conv/tensor_io/tile_ends.hpp"
+#include "conv/tensor_io/group_tensors.hpp"
+#include "conv/tensor_io/tile_io.hpp"
 #include "conv/tiled/lane_spectra.hpp"
 #include "convolume/ready.hpp"
 #include "convolume/scheduler.hpp"
@@ -21,73 +21,75 @@
 
 namespace convolume::conv {
 
-/// Groups with numbers `before` have to come before, because they write to the same voxels.
+/// A group of tiles. `before` has the indices of the groups that must finish first, because they write to the same
+/// voxels.
 struct TileGroup : TileColumn {
   std::vector<std::size_t> before;
 };
 
-/// One direction. `problem` is not transposed; of one that is, the directions of its untransposed() change places.
-/// Immutable and thread-safe.
+/// One direction of fft_tiled. `problem` is not transposed. The caller replaces a transposed problem by its
+/// untransposed() and swaps forward and backward data. Immutable and thread-safe.
 template <class T>
 class TiledVoxels {
  public:
-  /// The source is what is `counted`; whether groups may multiply it by an activation's gradient is `differentiated`.
-  TiledVoxels(const ConvProblem& problem, plan::Direction direction, const plan::TiledWay& way, Counted counted,
+  /// `counted` says what the source is, to count its transforms. `differentiated` says whether groups may multiply the
+  /// source by an activation's gradient.
+  TiledVoxels(const ConvProblem& problem, plan::Direction direction, const plan::Tiling& tiling, Counted counted,
               bool differentiated, TransformMeter& meter);
 
   const WeightSpectra<T>& weights() const noexcept { return weights_; }
-  /// Spectra of all tiles of the source.
+  /// Returns the layout of the spectra of all tiles of the source.
   const TileSpectra<T>& kept() const noexcept { return kept_; }
-  const Extent3& tile() const noexcept { return grid_.way.tile; }
+  const Extent3& tile() const noexcept { return grid_.tiling.tile; }
   double kernel_flops() const noexcept;  ///< to transform all weights
-  double source_flops() const noexcept;  ///< to transform a tile of the source
+  double source_flops() const noexcept;  ///< to transform one tile of the source
   std::string describe() const;
 
-  /// Tasks that fill weight spectra from weights; the first calls `spectra`, to take the memory.
+  /// Appends tasks that compute weight spectra from weights. The first task calls `spectra`, which takes the memory.
   std::vector<TaskId> append_weight_spectra(TaskGraph& graph, std::function<View<const T>()> weights,
                                             std::function<T*()> spectra, std::pmr::memory_resource* memory,
                                             const std::vector<TaskId>& after) const;
 
-  /// Tasks for all groups of tiles; `ends` is asked when one runs. Ready layer by layer.
+  /// Appends a task for each group of tiles. A task calls `ends` when it runs. The result becomes ready layer by layer.
   Ready append_groups(TaskGraph& graph, const Ready& source, const Ready& target, const std::vector<TaskId>& weights,
-                      std::function<GroupEnds<T>()> ends) const;
+                      std::function<GroupTensors<T>()> tensors) const;
 
  private:
   static constexpr index_t lanes = fft::tile_lanes<T>;
 
-  /// Of a tile, in its lattices: what it reads and where it writes.
+  /// Return the polyphase components that a tile reads and writes, and the first voxels of the tile in them.
   template <class U>
-  View<U> source_lattice(const View<U>& source, index_t tile, index_t phase) const {
-    return conjugate_ ? grid_.x_lattice(source, tile, phase) : grid_.y_lattice(source, tile);
+  View<U> source_component(const View<U>& source, index_t tile, index_t phase) const {
+    return conjugate_ ? grid_.x_component(source, tile, phase) : grid_.y_component(source, tile);
   }
-  View<T> target_lattice(const View<T>& target, index_t tile, index_t phase) const {
-    return conjugate_ ? grid_.y_lattice(target, tile) : grid_.x_lattice(target, tile, phase);
+  View<T> target_component(const View<T>& target, index_t tile, index_t phase) const {
+    return conjugate_ ? grid_.y_component(target, tile) : grid_.x_component(target, tile, phase);
   }
   Extent3 source_begin(index_t tile, index_t phase) const {
     if (conjugate_) return grid_.x_begin(tile, phase);
-    return grid_.way.overlap_add ? grid_.begin(tile) : grid_.y_begin(tile);
+    return grid_.tiling.overlap_add ? grid_.begin(tile) : grid_.y_begin(tile);
   }
   Extent3 target_begin(index_t tile, index_t phase) const {
     if (conjugate_) return grid_.begin(tile);
-    return grid_.way.overlap_add ? grid_.x_begin(tile, phase) : grid_.x_target(tile, phase);
+    return grid_.tiling.overlap_add ? grid_.x_begin(tile, phase) : grid_.x_target(tile, phase);
   }
-  /// Planes [begin, end) of the target that tiles write whose layers are [first, last].
+  /// Returns the planes [begin, end) of the target that the tiles of layers [first, last] write.
   std::array<index_t, 2> written_planes(index_t first, index_t last) const;
 
   void weight_spectra(const View<const T>& w, index_t term, index_t column, std::pmr::memory_resource* memory,
                       T* spectra) const;
-  void run_group(index_t n, const TileGroup& group, const GroupEnds<T>& ends) const;
-  void transform_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra, T* scratch) const;
-  void transform_phase(index_t tile, index_t phase, const GroupEnds<T>& ends, T* spectra, T* scratch) const;
-  void multiply_group(index_t first, index_t begin, index_t count, const GroupEnds<T>& ends, const T* in, T* out,
+  void run_group(index_t n, const TileGroup& group, const GroupTensors<T>& tensors) const;
+  void transform_group(index_t first, index_t count, const GroupTensors<T>& tensors, T* spectra, T* scratch) const;
+  void transform_phase(index_t tile, index_t phase, const GroupTensors<T>& tensors, T* spectra, T* scratch) const;
+  void multiply_group(index_t first, index_t begin, index_t count, const GroupTensors<T>& tensors, const T* in, T* out,
                       T* blocks, T* scratch) const;
-  void multiply_planes(index_t first, index_t begin, index_t count, const GroupEnds<T>& ends, const T* in,
+  void multiply_planes(index_t first, index_t begin, index_t count, const GroupTensors<T>& tensors, const T* in,
                        T* out) const;
   void multiply_block(index_t count, const T* spectra, const T* weights, T* products) const;
   void multiply_phases(index_t count, index_t phases, const T* spectra, const T* weights, bool add, T* products) const;
   void lines_forward(index_t count, const T* from, T* to, T* scratch) const;
   void lines_backward(index_t count, const T* from, T* to, T* scratch) const;
-  void invert_group(index_t first, index_t count, const GroupEnds<T>& ends, T* spectra, T* scratch) const;
+  void invert_group(index_t first, index_t count, const GroupTensors<T>& tensors, T* spectra, T* scratch) const;
   void make_groups(bool in_lanes);
   void make_overlapping_groups();
   fft::TileBox fresh_part(index_t tile) const;
@@ -97,7 +99,7 @@ class TiledVoxels {
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
   bool in_place() const { return source_.lies_as(target_) && !grid_.planar(); }
   std::size_t block_bytes() const { return bytes_of(source_.block_elements() + target_.block_elements()); }
-  /// Of run_group().
+  /// Returns the scratch of run_group().
   std::size_t group_scratch_bytes() const {
     return bytes_of(source_.elements()) + (in_place() ? 0 : bytes_of(target_.elements())) + block_bytes() +
            scratch_bytes() + 256;
@@ -105,20 +107,20 @@ class TiledVoxels {
 
   TileGrid grid_;
   bool conjugate_;
-  PhasedChannels terms_, results_;  ///< channels of the source, of the target
+  PhasedChannels terms_, results_;  ///< channels of the source, and of the target
   Layout source_layout_, target_layout_;
   fft::TilePlan<T> in_, kernel_, out_;
   WeightSpectra<T> weights_;
   index_t group_;  ///< tiles that are transformed together
-  index_t step_;   ///< of these, how many are multiplied and inverted together
+  index_t step_;   ///< tiles of a group that are multiplied and inverted together
   TileSpectra<T> source_, target_, kept_;
-  LaneSpectra<T> lane_spectra_;    ///< of the source, where its tiles share lanes
-  std::vector<TileGroup> groups_;  ///< of each sample; the first to come are first
-  plan::OverlapOrder order_;       ///< of tiles, where results overlap
+  LaneSpectra<T> lane_spectra_;    ///< of the source, if its tiles share lanes
+  std::vector<TileGroup> groups_;  ///< of each sample, in the order of their tasks
+  plan::OverlapOrder order_;       ///< of tiles, if their results overlap
   Extent3 window_, written_;       ///< voxels that a tile reads and writes
   Extent3 shift_{0, 0, 0};         ///< of a tile's window in the source
   Extent3 target_extent_;
-  index_t past_caches_from_;
+  index_t non_temporal_from_;
   Counted counted_;
   TransformMeter& meter_;
 };

@@ -7,7 +7,7 @@
 
 #include "conv/caches/caches.hpp"
 #include "conv/caches/scratch.hpp"
-#include "conv/tensor_io/tile_ends.hpp"
+#include "conv/tensor_io/tile_io.hpp"
 #include "conv/tiled/tiled_voxels.hpp"
 #include "convolume/cpu.hpp"
 #include "core/checked.hpp"
@@ -16,12 +16,12 @@
 
 namespace convolume::conv {
 
-/// The memory of one run of a graph. Two chunks in turn: one is transformed while the other is multiplied.
+/// The memory of one run of a graph. Two chunks alternate: one is transformed while the other is multiplied.
 template <class T>
 struct TiledWeightGradient<T>::Run {
   std::shared_ptr<BufferStore> own_x, own_dy, sums;
-  bool x_hat = false;                   // what is bound instead of own_x
-  std::shared_ptr<BufferStore> dy_hat;  // instead of own_dy
+  bool x_hat = false;                   // the bound x_hat replaces own_x
+  std::shared_ptr<BufferStore> dy_hat;  // if not null, replaces own_dy
 
   static std::size_t place(index_t chunk) { return static_cast<std::size_t>(chunk % 2); }
   T* x(index_t chunk) { return static_cast<T*>(own_x->acquire(place(chunk))); }
@@ -42,44 +42,45 @@ struct TiledWeightGradient<T>::Run {
 
 template <class T>
 TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& problem, bool transposed, const Activation& activation,
-                                            const plan::TiledWays& ways, TransformMeter& meter)
-    : shared_(ways.shared),
-      turned_(plan::exchanges_zy(problem)),
-      problem_(turned_ ? plan::exchange_zy(problem) : problem),
+                                            const plan::Tilings& tilings, TransformMeter& meter)
+    : shared_(tilings.shared),
+      turned_(plan::swaps_zy(problem)),
+      problem_(turned_ ? plan::swap_zy(problem) : problem),
       transposed_(transposed),
       activation_(activation),
-      grid_{ways.weights, problem.batch, plan::Lattices(problem_, ways.weights.unfolded)},
-      in_(grid_.way.tile, grid_.way.tile),
-      gradient_(grid_.way.tile, grid_.way.valid),
-      kernel_(grid_.way.tile, grid_.lattices.dense.kernel),
-      few_(!(transposed && activated()) && tiles_in_lanes<T>(problem.in_channels, problem.x_layout)),
-      rows_(phased_channels<T>(grid_.lattices.phases(), problem.in_channels, grid_.lattices.phases() > 1 && !few_)),
-      weights_(grid_.way.tile, rows_.phases * rows_.channels, problem.out_channels),
+      grid_{tilings.weights, problem.batch, plan::Polyphase(problem_, tilings.weights.z_unrolled)},
+      in_(grid_.tiling.tile, grid_.tiling.tile),
+      gradient_(grid_.tiling.tile, grid_.tiling.valid),
+      kernel_(grid_.tiling.tile, grid_.polyphase.dense.kernel),
+      small_channels_(!(transposed && activated()) && tiles_in_lanes<T>(problem.in_channels, problem.x_layout)),
+      rows_(phased_channels<T>(grid_.polyphase.phases(), problem.in_channels,
+                               grid_.polyphase.phases() > 1 && !small_channels_)),
+      weights_(grid_.tiling.tile, rows_.phases * rows_.channels, problem.out_channels),
       meter_(meter) {
   constexpr index_t most_parts = 16;
   const index_t sums = static_cast<index_t>(sizeof(T)) * weights_.elements();
   const auto l2 = static_cast<index_t>(machine_model().l2_bytes);
-  if (few_ && sums <= l2) {
+  if (small_channels_ && sums <= l2) {
     lane_spectra_ = LaneSpectra<T>(grid_, problem.in_channels, lanes, true);
     columns_ = lane_spectra_.columns(grid_);
     parts_ = std::min(most_parts, problem.batch * static_cast<index_t>(columns_.size()));
-    const TileSpectra<T> one(grid_.way.tile, problem.out_channels, 1, false);
+    const TileSpectra<T> one(grid_.tiling.tile, problem.out_channels, 1, false);
     chunk_ = plan::tiles_of_step(static_cast<double>(bytes_of(one.elements())), lanes, machine_model());
     x_ = lane_spectra_.layout();
-    dy_ = TileSpectra<T>(grid_.way.tile, problem.out_channels, chunk_, false);
+    dy_ = TileSpectra<T>(grid_.tiling.tile, problem.out_channels, chunk_, false);
     return;
   }
   const auto bytes = [&](index_t tiles) {
     return static_cast<index_t>(sizeof(T)) *
-           (TileSpectra<T>(grid_.way.tile, rows_.all(), tiles, few_).elements() +
-            TileSpectra<T>(grid_.way.tile, problem.out_channels, tiles, false).elements());
+           (TileSpectra<T>(grid_.tiling.tile, rows_.all(), tiles, small_channels_).elements() +
+            TileSpectra<T>(grid_.tiling.tile, problem.out_channels, tiles, false).elements());
   };
   chunk_ =
       shared_ ? grid_.tiles() : std::clamp<index_t>(plan::sum_chunk_bytes * lanes / bytes(lanes), 1, grid_.tiles());
-  if (few_) chunk_ = round_up(chunk_, lanes);
-  x_ = TileSpectra<T>(grid_.way.tile, rows_.all(), chunk_, few_);
-  if (few_) lane_spectra_ = LaneSpectra<T>(grid_, problem.in_channels, chunk_, false);
-  dy_ = TileSpectra<T>(grid_.way.tile, problem.out_channels, chunk_, false);
+  if (small_channels_) chunk_ = round_up(chunk_, lanes);
+  x_ = TileSpectra<T>(grid_.tiling.tile, rows_.all(), chunk_, small_channels_);
+  if (small_channels_) lane_spectra_ = LaneSpectra<T>(grid_, problem.in_channels, chunk_, false);
+  dy_ = TileSpectra<T>(grid_.tiling.tile, problem.out_channels, chunk_, false);
 }
 
 template <class T>
@@ -91,46 +92,48 @@ std::string TiledWeightGradient<T>::describe() const {
          grid_.describe();
 }
 
-/// A channel block of a tile's valid part of dy.
+/// Returns the source for one channel block of a tile's valid part of dy.
 template <class T>
 TileSource<T> TiledWeightGradient<T>::dy_source(const BackwardArguments& a, index_t tile, std::optional<index_t> next,
                                                 index_t o) const {
   const index_t n = grid_.sample(tile);
-  TileSource<T> source{.block = block_of(grid_.y_lattice(coarse(a), tile), problem_.y_layout, n, o),
+  TileSource<T> source{.block = block_of(grid_.y_component(low_res(a), tile), problem_.y_layout, n, o),
                        .origin = grid_.begin(tile),
-                       .window = grid_.way.valid};
-  // On another lattice the next tile begins elsewhere.
-  if (next && grid_.lattices.residues() == 1) source.next = grid_.begin(*next);
+                       .window = grid_.tiling.valid};
+  // With several residues the next tile belongs to another component of y and begins elsewhere, so it is not
+  // prefetched.
+  if (next && grid_.polyphase.residues() == 1) source.next = grid_.begin(*next);
   if (!transposed_ && activated()) {
     source.activation = &activation_;
-    source.y = block_of(grid_.y_lattice(turned(a.y.as<T>()), tile), problem_.y_layout, n, o);
+    source.y = block_of(grid_.y_component(turned(a.y.as<T>()), tile), problem_.y_layout, n, o);
   }
   return source;
 }
 
-/// A channel block of a tile's window of x, in one phase.
+/// Returns the source for one channel block of a tile's window of x, in one phase.
 template <class T>
 TileSource<T> TiledWeightGradient<T>::x_source(const BackwardArguments& a, index_t tile, index_t phase,
                                                index_t c) const {
   const index_t n = grid_.sample(tile);
-  TileSource<T> source{.block = block_of(grid_.x_lattice(fine(a), tile, phase), problem_.x_layout, n, c),
+  TileSource<T> source{.block = block_of(grid_.x_component(high_res(a), tile, phase), problem_.x_layout, n, c),
                        .origin = grid_.x_begin(tile, phase),
-                       .window = grid_.way.tile};
+                       .window = grid_.tiling.tile};
   if (transposed_ && activated()) {
     source.activation = &activation_;
-    source.y = block_of(grid_.x_lattice(turned(a.y.as<T>()), tile, phase), problem_.x_layout, n, c);
+    source.y = block_of(grid_.x_component(turned(a.y.as<T>()), tile, phase), problem_.x_layout, n, c);
   }
   return source;
 }
 
-/// Of all channels of a tile, source(phase, channel): planes in the L2, lines along Z of one frequency block after the
-/// other in the L1, and from there past the caches; memory sees a block of a tile at a stretch.
+/// Computes the spectra of all channels of a tile. `source(phase, channel)` returns the source of a channel block. The
+/// half-transformed planes stay in the L2. The lines along Z are transformed in the L1, one frequency block after the
+/// other, and written with non-temporal stores. Memory receives the whole frequency block of a tile at once.
 template <class T>
 template <class Source>
 void TiledWeightGradient<T>::stream_spectra(const fft::TilePlan<T>& plan, Counted what, const PhasedChannels& channels,
                                             const Source& source, const TileSpectra<T>& layout, T* spectra,
                                             T* scratch) const {
-  const TileSpectra<T> tile(grid_.way.tile, channels.all(), 1, false);
+  const TileSpectra<T> tile(grid_.tiling.tile, channels.all(), 1, false);
   T* planes = scratch + scratch_bytes() / sizeof(T);
   T* lines = planes + tile.elements();
   for (index_t phase = 0; phase < channels.phases; ++phase) {
@@ -153,18 +156,20 @@ void TiledWeightGradient<T>::stream_spectra(const fft::TilePlan<T>& plan, Counte
 
 template <class T>
 std::size_t TiledWeightGradient<T>::tile_scratch_bytes() const {
-  const TileSpectra<T> tile(grid_.way.tile, std::max(rows_.all(), problem_.out_channels), 1, false);
+  const TileSpectra<T> tile(grid_.tiling.tile, std::max(rows_.all(), problem_.out_channels), 1, false);
   return scratch_bytes() + sizeof(T) * static_cast<std::size_t>(tile.elements() + tile.block_elements());
 }
 
-/// Of one tile, or, where tiles are lanes, of all that share them with the first.
+/// Transforms x for one tile. If tiles share lanes, the call for the first of them transforms them all, and the calls
+/// for the others do nothing.
 template <class T>
 void TiledWeightGradient<T>::transform_x(const BackwardArguments& a, index_t tile, index_t place, T* spectra,
                                          T* scratch) const {
-  if (few_) {
+  if (small_channels_) {
     if (place % lanes != 0) return;
     const index_t count = std::min({lanes, chunk_ - place, grid_.tiles() - tile});
-    lane_spectra_.transform(in_, grid_, tile, count, fine(a), spectra + x_.offset(place / lanes, 0), scratch, meter_);
+    lane_spectra_.transform(in_, grid_, tile, count, high_res(a), spectra + x_.offset(place / lanes, 0), scratch,
+                            meter_);
     return;
   }
   stream_spectra(
@@ -181,8 +186,8 @@ void TiledWeightGradient<T>::transform_dy(const BackwardArguments& a, index_t ti
       scratch);
 }
 
-/// Adds the products of some tiles, in their order, to the sums of some frequencies: those of a block, or, where tiles
-/// are planes, of as many blocks.
+/// Adds the products of some tiles, in their order, to the sums of some frequencies. These are the frequencies of one
+/// block, or, if tiles are planes, of as many frequency blocks.
 template <class T>
 void TiledWeightGradient<T>::multiply_block(index_t frequencies, index_t tiles, const T* x, const T* dy, bool add,
                                             T* sums) const {
@@ -193,8 +198,8 @@ void TiledWeightGradient<T>::multiply_block(index_t frequencies, index_t tiles, 
   }
 }
 
-/// Tiles of a chunk lie pages apart, which no hardware asks for ahead: each frequency asks for the next one's lines.
-/// The few that share lanes are in the L2.
+/// The tiles of a chunk lie pages apart, so the hardware does not prefetch them. Instead, each frequency prefetches the
+/// cache lines of the next frequency. Tiles that share lanes are in the L2 already.
 template <class T>
 void TiledWeightGradient<T>::multiply_rows(index_t frequencies, index_t rows, index_t tiles, const T* x, const T* dy,
                                            bool add, T* sums) const {
@@ -219,21 +224,21 @@ void TiledWeightGradient<T>::multiply_rows(index_t frequencies, index_t rows, in
                              .columns = weights_.columns(),
                              .conjugate_b = true,
                              .add = add,
-                             .a_ahead = few_ ? 0 : x_.frequency_step(),
-                             .b_ahead = few_ ? 0 : dy_.frequency_step()});
+                             .a_ahead = small_channels_ ? 0 : x_.frequency_step(),
+                             .b_ahead = small_channels_ ? 0 : dy_.frequency_step()});
 }
 
-/// Adds a chunk of tiles to the sums of some frequency blocks.
+/// Adds the products of a chunk of tiles to the sums of some frequency blocks.
 template <class T>
 void TiledWeightGradient<T>::sum_products(index_t first_block, index_t last_block, index_t count, const T* x,
                                           const T* dy, bool add, T* sums) const {
-  const index_t together = few_ ? lanes : count;
+  const index_t together = small_channels_ ? lanes : count;
   const index_t blocks = grid_.planar() ? last_block - first_block : 1;
-  const index_t frequencies = grid_.planar() ? blocks : grid_.way.tile.z;
+  const index_t frequencies = grid_.planar() ? blocks : grid_.tiling.tile.z;
   for (index_t block = first_block; block < last_block; block += blocks) {
     for (index_t first = 0; first < count; first += together) {
       multiply_block(frequencies, std::min(together, count - first),
-                     x + x_.block_offset(block) + (few_ ? x_.offset(first / lanes, 0) : 0),
+                     x + x_.block_offset(block) + (small_channels_ ? x_.offset(first / lanes, 0) : 0),
                      dy + dy_.block_offset(block) + dy_.offset(first, 0), add || first > 0,
                      sums + weights_.block_offset(block));
     }
@@ -245,7 +250,8 @@ std::size_t TiledWeightGradient<T>::inverse_scratch_bytes(index_t channels) cons
   return static_cast<std::size_t>(channels) * planes_bytes(kernel_) + kernel_.scratch_bytes() + 128;
 }
 
-/// Some neighbouring channels of x (of all phases), whose sums lie side by side.
+/// Computes dw from the sums of `count` neighbouring channels of x, counted over all phases, and one output-channel
+/// block. The sums of these channels lie side by side.
 template <class T>
 void TiledWeightGradient<T>::invert(const BackwardArguments& a, index_t channel, index_t count, index_t column,
                                     const T* sums) const {
@@ -266,7 +272,7 @@ void TiledWeightGradient<T>::invert(const BackwardArguments& a, index_t channel,
   });
   for (index_t i = 0; i < count; ++i) {
     const index_t phase = (channel + i) / rows_.channels;
-    const View<T> taps = grid_.w_lattice(dw, phase);
+    const View<T> taps = grid_.w_component(dw, phase);
     const TileTarget<T> target{.block = {.data = taps.channel(first, (channel + i) % rows_.channels),
                                          .extent = taps.shape.extent,
                                          .channels = std::min(lanes, problem_.out_channels - first),
@@ -274,16 +280,17 @@ void TiledWeightGradient<T>::invert(const BackwardArguments& a, index_t channel,
                                          .plane_stride = taps.stride[2],
                                          .row_stride = taps.stride[3],
                                          .voxel_stride = taps.stride[4]},
-                               .window = grid_.lattices.dense.kernel,
-                               .scale = T{1} / static_cast<T>(grid_.way.tile.volume()),
+                               .window = grid_.polyphase.dense.kernel,
+                               .scale = T{1} / static_cast<T>(grid_.tiling.tile.volume()),
                                .add = a.add_dw};
     meter_.measure(Counted::inverse,
                    [&] { invert_planes(kernel_, static_cast<const T*>(planes + i * step), to, target, temporary); });
   }
 }
 
-/// Some tiles, from `first` on, then `next`, whose lanes stand at `x`: planes of dy, then, per frequency block, lines
-/// along Z in the L1 and the products. Planes are multiplied as they are.
+/// Adds the products of tiles [first, first + count). `x` points to their lanes in the spectra of x. The planes of dy
+/// are transformed first. Then, for each frequency block, the lines along Z are transformed in the L1 and multiplied.
+/// If tiles are planes, they are multiplied without this stage. `next` is the tile after these tiles, for prefetching.
 template <class T>
 void TiledWeightGradient<T>::sum_step(const BackwardArguments& a, index_t first, index_t count,
                                       std::optional<index_t> next, const T* x, bool add, T* sums, T* scratch) const {
@@ -311,7 +318,7 @@ void TiledWeightGradient<T>::sum_step(const BackwardArguments& a, index_t first,
                                 dy_.tile_step(), scratch);
       }
     });
-    multiply_block(grid_.way.tile.z, count, x + x_.block_offset(block), lines, add,
+    multiply_block(grid_.tiling.tile.z, count, x + x_.block_offset(block), lines, add,
                    sums + weights_.block_offset(block));
   }
 }
@@ -325,7 +332,8 @@ void TiledWeightGradient<T>::sum_part(const BackwardArguments& a, index_t part, 
   for (index_t i = first_column(part); i < first_column(part + 1); ++i) {
     const TileColumn& column = this->column(i);
     for (index_t plane = 0; plane < column.planes; ++plane) {
-      const T* window = lane_spectra_.transform(in_, grid_, column, sample(i), plane, fine(a), x, temporary, meter_);
+      const T* window =
+          lane_spectra_.transform(in_, grid_, column, sample(i), plane, high_res(a), x, temporary, meter_);
       const index_t first = first_tile(i) + plane * grid_.layer();
       std::optional<index_t> next_plane;
       if (plane + 1 < column.planes) next_plane = first + grid_.layer();
@@ -338,7 +346,7 @@ void TiledWeightGradient<T>::sum_part(const BackwardArguments& a, index_t part, 
   }
 }
 
-/// What a tile reads.
+/// Appends the tasks that complete what a tile reads.
 template <class T>
 void TiledWeightGradient<T>::collect(const ConvReady& ready, index_t tile, bool with_dy,
                                      std::vector<TaskId>& after) const {
@@ -349,12 +357,12 @@ void TiledWeightGradient<T>::collect(const ConvReady& ready, index_t tile, bool 
     if (with_dy) dy.collect(n, 0, problem_.out_channels, after);
     return;
   }
-  const index_t end = z + grid_.way.valid.z;
+  const index_t end = z + grid_.tiling.valid.z;
   grid_.collect_source(true, x, n, 0, problem_.in_channels, z, end, after);
   if (with_dy) grid_.collect_target(true, dy, n, 0, problem_.out_channels, z, end, after);
 }
 
-/// Parts, then, piece by piece of the frequencies, their sums in order.
+/// Appends the sums of all parts. Then tasks for ranges of frequency blocks add these sums in the order of the parts.
 template <class T>
 std::vector<TaskId> TiledWeightGradient<T>::append_parts(TaskGraph& graph, const ConvReady& ready,
                                                          const std::shared_ptr<const BackwardArguments>& a,
@@ -365,7 +373,7 @@ std::vector<TaskId> TiledWeightGradient<T>::append_parts(TaskGraph& graph, const
     index_t tiles = 0;
     for (index_t i = first_column(part); i < first_column(part + 1); ++i) {
       const TileColumn& column = this->column(i);
-      // Tiles of one layer read the same planes of both tensors.
+      // All tiles of a layer read the same planes of both tensors.
       const index_t last = (column.first + column.count - 1) / grid_.layer() + column.planes - 1;
       for (index_t layer = column.first / grid_.layer(); layer <= last; ++layer) {
         collect(ready, sample(i) * grid_.per_sample() + layer * grid_.layer(), true, after);
@@ -400,7 +408,7 @@ std::vector<TaskId> TiledWeightGradient<T>::append_transforms(TaskGraph& graph, 
   for (index_t place = 0; place < count; ++place) {
     const index_t tile = first + place;
     std::vector<TaskId> after = before;
-    const index_t together = few_ && place % lanes == 0 ? std::min(lanes, count - place) : 1;
+    const index_t together = small_channels_ && place % lanes == 0 ? std::min(lanes, count - place) : 1;
     for (index_t i = 0; i < together; ++i) collect(ready, tile + i, i == 0, after);
     tasks.push_back(graph.add(
         {.name = "tile spectra", .cost = 2 * in_.flops(), .scratch_bytes = tile_scratch_bytes()},
@@ -415,7 +423,7 @@ std::vector<TaskId> TiledWeightGradient<T>::append_transforms(TaskGraph& graph, 
   return tasks;
 }
 
-/// Pieces of the frequencies; each follows the same piece of the chunk before.
+/// Appends products for ranges of frequency blocks. Each task follows the task of the same range in the chunk before.
 template <class T>
 std::vector<TaskId> TiledWeightGradient<T>::append_products(TaskGraph& graph,
                                                             const std::shared_ptr<const BackwardArguments>& a,
@@ -444,7 +452,7 @@ std::vector<TaskId> TiledWeightGradient<T>::append_inverses(TaskGraph& graph,
                                                             const std::shared_ptr<const BackwardArguments>& a,
                                                             const std::shared_ptr<Run>& run,
                                                             const std::vector<TaskId>& products) const {
-  constexpr index_t together = 4;  // channels whose planes fit into the L2
+  constexpr index_t together = 4;  // channels whose planes fit into the L2 together
   const index_t groups = (weights_.channels() + together - 1) / together;
   const double cost = kernel_.flops() * static_cast<double>(together);
   const auto body = [=, this](index_t begin, index_t end) {
@@ -457,13 +465,14 @@ std::vector<TaskId> TiledWeightGradient<T>::append_inverses(TaskGraph& graph,
                             inverse_scratch_bytes(std::min(together, weights_.channels())));
 }
 
-/// Two chunks in turn: one is transformed while the other is multiplied.
+/// Appends the transforms and products of all chunks. Two chunks alternate: one is transformed while the other is
+/// multiplied.
 template <class T>
 std::vector<TaskId> TiledWeightGradient<T>::append_chunks(TaskGraph& graph, const ConvReady& ready,
                                                           const std::shared_ptr<const BackwardArguments>& a,
                                                           const std::shared_ptr<Run>& run,
                                                           const std::vector<TaskId>& before) const {
-  std::vector<TaskId> last, before_last;  // products of the chunks before
+  std::vector<TaskId> last, before_last;  // products of the last chunk, and of the chunk before it
   for (index_t chunk = 0; chunk < chunks(); ++chunk) {
     std::vector<TaskId> free = before_last;
     free.insert(free.end(), before.begin(), before.end());

@@ -1,4 +1,4 @@
-// The tiled way in the direction that sums over tiles: dw from x and dy.
+// Computes the direction of fft_tiled that sums over tiles: dw from x and dy.
 #pragma once
 
 #include <optional>
@@ -10,34 +10,40 @@
 #include "conv/spectra/tile_grid.hpp"
 #include "conv/spectra/tile_spectra.hpp"
 #include "conv/spectra/transform_meter.hpp"
-#include "conv/tensor_io/tile_ends.hpp"
+#include "conv/tensor_io/tile_io.hpp"
 #include "conv/tiled/lane_spectra.hpp"
 
 namespace convolume::conv {
 
-/// Spectra of all tiles that the forward pass (of x) and backward data (of dy) leave, and when they are complete.
+/// Spectra of all tiles that the forward pass (of x) and backward data (of dy) have stored, and the tasks that complete
+/// them.
 struct SharedSpectra {
-  bool x = false;  ///< in what is bound as x_hat
+  bool x = false;  ///< the bound x_hat holds the spectra of x
   std::shared_ptr<BufferStore> dy;
-  std::optional<RunBuffers> dy_buffers{};  ///< of `dy`; the weights' gradient ends them
+  std::optional<RunBuffers> dy_buffers{};  ///< memory of `dy`; the weight gradient ends its use
   std::vector<TaskId> ready;
 };
 
-/// Transforms of x, and of dy's valid part with zeros behind it; per frequency, products summed over tiles in their
-/// order; and one inverse per pair of channels. Rows of the products are input channels, lanes output channels.
-/// Where the tiles are those of the other directions, their spectra are read and all tiles are one chunk. Else all
-/// tiles go through one stage after the other, a chunk at a time; but where input channels are few, and all sums
-/// fit into the L2, parts of the tiles go through all stages and have sums of their own, which are added up in order:
-/// spectra of dy then never leave the L2. Of a transposed problem x and dy change places: `problem` is its
-/// untransposed(), and the activation's gradient belongs to what stands for x. Immutable and thread-safe.
+/// Transforms x, and the valid part of dy with zeros behind it. Sums products over tiles, in their order, for each
+/// frequency. Then there is one inverse transform per pair of channels. Rows of the products are input channels, lanes
+/// are output channels.
+///
+/// If the directions share tiles, the spectra of the other directions are read, and all tiles are one chunk.
+/// Otherwise all tiles go through one stage after the other, a chunk at a time. The exception is x with few channels
+/// whose sums all fit into the L2. Then the tiles are divided into parts, which go through all stages. Each part has
+/// its own sums, and these are added in order. So the spectra of dy never leave the L2.
+///
+/// For a transposed problem, x and dy swap roles: `problem` is its untransposed(), and the activation's gradient
+/// belongs to the tensor in the role of x. Immutable and thread-safe.
 template <class T>
 class TiledWeightGradient {
  public:
   TiledWeightGradient(const ConvProblem& problem, bool transposed, const Activation& activation,
-                      const plan::TiledWays& ways, TransformMeter& meter);
+                      const plan::Tilings& tilings, TransformMeter& meter);
 
   std::string describe() const;
-  /// Computes the spectra that are not there; others can be where ways.shared.
+  /// Appends tasks that compute the weight gradient. They also compute the spectra that `shared` does not have.
+  /// `shared` can have spectra only if ways.shared.
   Ready append(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a,
                const SharedSpectra& shared) const;
 
@@ -45,7 +51,8 @@ class TiledWeightGradient {
   static constexpr index_t lanes = fft::tile_lanes<T>;
   struct Run;  // the memory of one run of a graph
 
-  /// Columns of tiles that share lanes of x, of all samples: a range for each part.
+  /// Return the first column of a part. The columns of all samples, whose tiles share the lanes of x, are divided into
+  /// parts_ ranges. The functions below map the index of a column to its sample, its description and its first tile.
   index_t first_column(index_t part) const {
     return problem_.batch * static_cast<index_t>(columns_.size()) * part / parts_;
   }
@@ -56,11 +63,11 @@ class TiledWeightGradient {
   std::size_t scratch_bytes() const { return std::max(in_.scratch_bytes(), gradient_.scratch_bytes()); }
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
   std::size_t tile_scratch_bytes() const;
-  /// Of sum_step().
+  /// Returns the scratch of sum_step().
   std::size_t step_scratch_bytes() const { return scratch_bytes() + bytes_of(dy_.elements() + dy_.block_elements()); }
-  /// Of sum_part().
+  /// Returns the scratch of sum_part().
   std::size_t part_scratch_bytes() const { return bytes_of(x_.elements()) + step_scratch_bytes() + 128; }
-  /// Of invert(), for so many channels.
+  /// Returns the scratch of invert() for so many channels.
   std::size_t inverse_scratch_bytes(index_t channels) const;
   void transform_x(const BackwardArguments& a, index_t tile, index_t place, T* spectra, T* scratch) const;
   void transform_dy(const BackwardArguments& a, index_t tile, index_t place, T* spectra, T* scratch) const;
@@ -99,11 +106,11 @@ class TiledWeightGradient {
   bool activated() const { return activation_.kind != Activation::Kind::none; }
   Counted x_counted() const { return transposed_ ? Counted::gradient : Counted::input; }
   Counted dy_counted() const { return transposed_ ? Counted::input : Counted::gradient; }
-  /// What stands for x, and for dy.
-  View<const T> fine(const BackwardArguments& a) const { return turned((transposed_ ? a.dy : a.x).as<T>()); }
-  View<const T> coarse(const BackwardArguments& a) const { return turned((transposed_ ? a.x : a.dy).as<T>()); }
+  /// Return the tensors in the roles of x and of dy.
+  View<const T> high_res(const BackwardArguments& a) const { return turned((transposed_ ? a.dy : a.x).as<T>()); }
+  View<const T> low_res(const BackwardArguments& a) const { return turned((transposed_ ? a.x : a.dy).as<T>()); }
 
-  /// The tensor, with Z and Y exchanged where the problem's are.
+  /// Returns the tensor, with Z and Y swapped if they are swapped in the problem.
   template <class U>
   View<U> turned(View<U> tensor) const {
     if (turned_) {
@@ -113,21 +120,21 @@ class TiledWeightGradient {
     return tensor;
   }
 
-  bool shared_;  ///< tiles, and spectra where they are there, are those of the other directions
-  bool turned_;  ///< lines along Z are what is read at a stretch: a planar kernel has its rows stand for planes
+  bool shared_;  ///< tiles are those of the other directions; so are their spectra, if they were kept
+  bool turned_;  ///< Z and Y are swapped: lines along Z are streamed, and planar kernels have none
   ConvProblem problem_;
   bool transposed_;
   Activation activation_;
   TileGrid grid_;
   fft::TilePlan<T> in_, gradient_, kernel_;
-  bool few_;  ///< tiles of x in lanes
+  bool small_channels_;  ///< tiles of x share the lanes
   PhasedChannels rows_;
   WeightSpectra<T> weights_;
-  index_t parts_ = 0;  ///< 0: one stage after the other, in chunks
+  index_t parts_ = 0;  ///< 0 if all tiles go through one stage after the other, in chunks
   index_t chunk_ = 1;  ///< tiles of a chunk, or of a step of a part
   TileSpectra<T> x_, dy_;
-  LaneSpectra<T> lane_spectra_;      ///< of x, where its tiles share lanes
-  std::vector<TileColumn> columns_;  ///< of a sample, where parts go through them
+  LaneSpectra<T> lane_spectra_;      ///< of x, if its tiles share lanes
+  std::vector<TileColumn> columns_;  ///< of a sample, if there are parts
   TransformMeter& meter_;
 };
 

@@ -1,4 +1,4 @@
-// Sums over channels that several tasks may share.
+// Appends sums over channels. Several tasks can share one sum.
 #pragma once
 
 #include <algorithm>
@@ -16,22 +16,24 @@
 
 namespace convolume::conv {
 
-/// Some of a sum's terms.
+/// A range of a sum's terms.
 struct Terms {
   index_t begin, end;
 };
 
-/// One of `sums` sums of so many terms; each is a whole number of Ts.
+/// Size of one of `sums` sums of `terms` terms. `bytes` is a multiple of sizeof(T).
 struct SumSize {
   index_t terms, sums;
   std::size_t bytes;
 };
 
-/// Adds a task that computes a sum, part(terms, sum), and gives it to finish(sum), and returns what comes behind both.
-/// Where there are few sums, of many terms, several tasks share each: parts meet in a tree (ZNN's sums), and whoever
-/// completes the sum finishes it. `options` count no scratch of the sum itself. How many depends on `size` alone, and
-/// so do the bits. A part begins at a multiple of terms_per_pass, so that its own sum is the same whether it is
-/// computed at once or pass by pass.
+/// Appends tasks that compute a sum with part(terms, sum) and pass the result to finish(sum). Returns the task after
+/// which both are done.
+///
+/// If there are few sums of many terms, several tasks share each sum. The parts are added along a tree (ZNN's sums,
+/// scheduler/sum_tree.hpp), and the task that completes the sum calls finish(). The number of parts depends only on
+/// `size`, and so do the bits. A part begins at a multiple of terms_per_pass. So its sum has the same bits if it is
+/// computed in one call or pass by pass. `options` do not count the scratch of the sum itself.
 template <class T>
 TaskId append_sum(TaskGraph& graph, const TaskOptions& options, const SumSize& size, std::pmr::memory_resource* memory,
                   Workspace* workspace, const std::function<void(Terms, T*)>& part,
@@ -56,7 +58,7 @@ TaskId append_sum(TaskGraph& graph, const TaskOptions& options, const SumSize& s
   std::vector<TaskId> before = buffers.ready();
   before.insert(before.end(), after.begin(), after.end());
   const auto tree = std::make_shared<scheduler::SumTree<T>>(static_cast<std::size_t>(parts));
-  // The run before this one may have been cancelled in between.
+  // The previous run may have been cancelled while sums were left in the tree.
   const TaskId start = graph.add(
       {.name = "begin sum"}, [tree] { tree->reset(); }, before);
   const index_t passes = (size.terms + terms_per_pass - 1) / terms_per_pass;

@@ -1,6 +1,6 @@
-// Convolution of whole volumes in the frequency domain, ZNN's way (Feinberg 2015, equations 1-4 and 7): every spectrum
-// is computed once and used by all products that need it; sums over channels are taken in the frequency domain, so
-// that there is one inverse transform per output.
+// Convolution of whole volumes in the frequency domain, as in ZNN (Feinberg 2015, equations 1-4 and 7). Every spectrum
+// is computed once and used by all products that need it. Sums over channels are computed in the frequency domain, so
+// there is one inverse transform per output.
 #include "conv/volume/fft_volume_engine.hpp"
 
 #include <algorithm>
@@ -25,13 +25,13 @@
 namespace convolume::conv {
 namespace {
 
-/// The spectra alone.
+/// Returns the buffers of the spectra alone. They keep the whole cache alive.
 std::shared_ptr<BufferStore> maps_of(const std::shared_ptr<Spectra::Impl>& spectra) {
   return {spectra, &spectra->maps};
 }
 
 #ifndef NDEBUG
-/// A task that compares a feature map of x with the one that its spectrum was computed from.
+/// Appends a task that compares a feature map of x with the one from which its spectrum was computed.
 template <class Arguments>
 TaskId append_source_check(TaskGraph& graph, const std::shared_ptr<const Arguments>& a, index_t n, index_t c,
                            const std::vector<TaskId>& after) {
@@ -55,15 +55,15 @@ class FftVolumeEngine final : public ConvEngine {
   FftVolumeEngine(const ConvProblem& p, const ConvOptions& options)
       : problem_(p),
         geometry_(p),
-        fine_(geometry_, geometry_.fine, p.type, options.fft),
-        coarse_(geometry_, geometry_.coarse, p.type, fine_.options()),
-        kernel_(*fine_.forward, p.kernel, p.dilation, fine_.options()),
+        high_res_(geometry_, geometry_.high_res, p.type, options.fft),
+        low_res_(geometry_, geometry_.low_res, p.type, high_res_.options()),
+        kernel_(*high_res_.forward, p.kernel, p.dilation, high_res_.options()),
         cache_(options.cache_spectra) {
-    count_ = fine_.forward->spectrum_elements();
+    count_ = high_res_.forward->spectrum_elements();
     spectrum_stride_ = round_up(2 * count_, static_cast<index_t>(64 / sizeof(T)));
     map_bytes_ = bytes_of(spectrum_stride_ * geometry_.transforms);
     weight_bytes_ = bytes_of(spectrum_stride_);
-    pairs_ = geometry_.coarse.channels * fine_per_group();
+    pairs_ = geometry_.low_res.channels * high_res_per_group();
     const auto all = static_cast<double>(weight_bytes_) * static_cast<double>(pairs_);
     keep_weights_ = cache_ && (options.memory_budget == 0 || all <= static_cast<double>(options.memory_budget));
   }
@@ -86,20 +86,20 @@ class FftVolumeEngine final : public ConvEngine {
 
   std::string numerics() const override {
     return fmt::format("fft_volume {} transforms of {}, kernels {}; {}; {}", geometry_.transforms,
-                       to_string(geometry_.transform), kernel_.describe(), fine_.forward->describe(),
-                       fine_.inverse->describe());
+                       to_string(geometry_.transform), kernel_.describe(), high_res_.forward->describe(),
+                       high_res_.inverse->describe());
   }
   std::vector<CacheCost> caches() const override;
   TransformCounts transforms() const noexcept override { return meter_.counts(); }
 
  private:
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
-  index_t fine_per_group() const { return geometry_.fine.channels / problem_.groups; }
-  index_t coarse_per_group() const { return geometry_.coarse.channels / problem_.groups; }
-  const Side& x_side() const { return problem_.transposed ? geometry_.coarse : geometry_.fine; }
-  const Side& y_side() const { return problem_.transposed ? geometry_.fine : geometry_.coarse; }
-  const Transforms& x_transforms() const { return problem_.transposed ? coarse_ : fine_; }
-  const Transforms& y_transforms() const { return problem_.transposed ? fine_ : coarse_; }
+  index_t high_res_per_group() const { return geometry_.high_res.channels / problem_.groups; }
+  index_t low_res_per_group() const { return geometry_.low_res.channels / problem_.groups; }
+  const Side& x_side() const { return problem_.transposed ? geometry_.low_res : geometry_.high_res; }
+  const Side& y_side() const { return problem_.transposed ? geometry_.high_res : geometry_.low_res; }
+  const Transforms& x_transforms() const { return problem_.transposed ? low_res_ : high_res_; }
+  const Transforms& y_transforms() const { return problem_.transposed ? high_res_ : low_res_; }
   std::size_t volume_bytes() const { return bytes_of(geometry_.volume.plane_stride * geometry_.volume.extent.z); }
   std::size_t row_bytes() const { return bytes_of(geometry_.volume.extent.x); }
 
@@ -119,10 +119,11 @@ class FftVolumeEngine final : public ConvEngine {
     return pointers + weight_bytes_ + 64 + kernel_scratch_bytes();
   }
 
-  /// Plans with equal keys read each other's spectra.
+  /// Returns a text that is equal for plans that can read each other's spectra.
   std::string key() const {
-    return fmt::format("fft_volume {} {} {}x{} {}", fine_.options().backend == fft::Backend::fftw ? "fftw" : "native",
-                       name_of(problem_.type), geometry_.transforms, to_string(geometry_.transform),
+    return fmt::format("fft_volume {} {} {}x{} {}",
+                       high_res_.options().backend == fft::Backend::fftw ? "fftw" : "native", name_of(problem_.type),
+                       geometry_.transforms, to_string(geometry_.transform),
                        geometry_.order == fft::Order::rotated ? "rotated" : "natural");
   }
 
@@ -136,21 +137,22 @@ class FftVolumeEngine final : public ConvEngine {
   }
 
   void map_spectrum(Counted what, const Side& side, const Transforms& plans, const T* map,
-                    const std::array<index_t, 5>& stride, const LoadEnd<T>& end, std::pmr::memory_resource* memory,
-                    T* spectrum) const;
+                    const std::array<index_t, 5>& stride, const VolumePrologue<T>& end,
+                    std::pmr::memory_resource* memory, T* spectrum) const;
   void weight_spectrum(const T* kernel, const std::array<index_t, 5>& stride, std::pmr::memory_resource* memory,
                        T* spectrum) const;
-  void map_from_spectrum(const Side& side, const Transforms& plans, const T* spectrum, const StoreEnd<T>& end,
+  void map_from_spectrum(const Side& side, const Transforms& plans, const T* spectrum, const VolumeEpilogue<T>& end,
                          std::pmr::memory_resource* memory, T* map, const std::array<index_t, 5>& stride) const;
 
-  /// Index of the spectrum that relates coarse channel `o` and fine channel `c` of the same group.
-  index_t pair(index_t o, index_t c) const { return o * fine_per_group() + c % fine_per_group(); }
+  /// Returns the index of the spectrum for low-resolution channel `o` and high-resolution channel `c` of the same
+  /// group.
+  index_t pair(index_t o, index_t c) const { return o * high_res_per_group() + c % high_res_per_group(); }
 
-  void sum_over_channels(const Spectra::Impl& from, const PreparedWeights::Impl& w, bool to_coarse, index_t n,
+  void sum_over_channels(const Spectra::Impl& from, const PreparedWeights::Impl& w, bool to_low_res, index_t n,
                          index_t channel, Terms some, std::pmr::memory_resource* memory, T* sum) const;
   void weight_gradient(const Spectra::Impl& x_hat, const Spectra::Impl& dy_hat, index_t o, index_t c,
                        const BackwardArguments& arguments) const;
-  void collect_weights(const Ready& ready, bool to_coarse, index_t channel, std::vector<TaskId>& out) const;
+  void collect_weights(const Ready& ready, bool to_low_res, index_t channel, std::vector<TaskId>& out) const;
 
   std::vector<TaskId> append_gradient_spectra(TaskGraph& graph, const ConvReady& ready,
                                               const std::shared_ptr<const BackwardArguments>& a,
@@ -165,11 +167,11 @@ class FftVolumeEngine final : public ConvEngine {
 
   ConvProblem problem_;
   FftVolumeGeometry geometry_;
-  Transforms fine_, coarse_;
+  Transforms high_res_, low_res_;
   KernelTransform<T> kernel_;
   bool cache_;
   index_t count_ = 0;            // complex numbers of one transform
-  index_t spectrum_stride_ = 0;  // real numbers between the transforms of a map
+  index_t spectrum_stride_ = 0;  // real numbers between the transforms of a feature map
   std::size_t map_bytes_ = 0, weight_bytes_ = 0;
   index_t pairs_ = 0;
   bool keep_weights_ = true;
@@ -178,7 +180,7 @@ class FftVolumeEngine final : public ConvEngine {
 
 template <class T>
 void FftVolumeEngine<T>::map_spectrum(Counted what, const Side& side, const Transforms& plans, const T* map,
-                                      const std::array<index_t, 5>& stride, const LoadEnd<T>& end,
+                                      const std::array<index_t, 5>& stride, const VolumePrologue<T>& end,
                                       std::pmr::memory_resource* memory, T* spectrum) const {
   const std::size_t fft_bytes = plans.forward->scratch_bytes();
   Scratch scratch(memory, volume_bytes() + row_bytes() + fft_bytes + 192);
@@ -205,7 +207,7 @@ void FftVolumeEngine<T>::weight_spectrum(const T* kernel, const std::array<index
 
 template <class T>
 void FftVolumeEngine<T>::map_from_spectrum(const Side& side, const Transforms& plans, const T* spectrum,
-                                           const StoreEnd<T>& end, std::pmr::memory_resource* memory, T* map,
+                                           const VolumeEpilogue<T>& end, std::pmr::memory_resource* memory, T* map,
                                            const std::array<index_t, 5>& stride) const {
   const std::size_t fft_bytes = plans.inverse->scratch_bytes();
   Scratch scratch(memory, volume_bytes() + row_bytes() + fft_bytes + 192);
@@ -217,19 +219,20 @@ void FftVolumeEngine<T>::map_from_spectrum(const Side& side, const Transforms& p
       plans.inverse->execute(spectrum + t * spectrum_stride_, volume + t * geometry_.volume.plane_stride, fft_scratch);
     }
   });
-  StoreEnd<T> scaled = end;
+  VolumeEpilogue<T> scaled = end;
   scaled.scale = static_cast<T>(1.0 / static_cast<double>(geometry_.transform.volume()));
   store_map(side, geometry_.volume, volume, scaled, row, map, stride);
 }
 
-/// Equations 1 and 2: the sum over some of the channels of the other side that share a group with `channel`.
+/// Computes equations 1 and 2: the sum over some of the channels of the other side that are in the same group as
+/// `channel`.
 template <class T>
-void FftVolumeEngine<T>::sum_over_channels(const Spectra::Impl& from, const PreparedWeights::Impl& w, bool to_coarse,
+void FftVolumeEngine<T>::sum_over_channels(const Spectra::Impl& from, const PreparedWeights::Impl& w, bool to_low_res,
                                            index_t n, index_t channel, Terms some, std::pmr::memory_resource* memory,
                                            T* sum) const {
-  const index_t all = to_coarse ? fine_per_group() : coarse_per_group(), terms = some.end - some.begin;
-  const index_t group = channel / (to_coarse ? coarse_per_group() : fine_per_group());
-  const index_t source_channels = to_coarse ? geometry_.fine.channels : geometry_.coarse.channels;
+  const index_t all = to_low_res ? high_res_per_group() : low_res_per_group(), terms = some.end - some.begin;
+  const index_t group = channel / (to_low_res ? low_res_per_group() : high_res_per_group());
+  const index_t source_channels = to_low_res ? geometry_.high_res.channels : geometry_.low_res.channels;
   std::pmr::vector<const T*> maps(static_cast<std::size_t>(terms), memory), weights(maps.size(), memory);
   const auto map_of = [&](index_t t) {
     return static_cast<const T*>(
@@ -237,7 +240,7 @@ void FftVolumeEngine<T>::sum_over_channels(const Spectra::Impl& from, const Prep
   };
   const auto pair_of = [&](index_t t) {
     const index_t other = group * all + some.begin + t;
-    return to_coarse ? pair(channel, other) : pair(other, channel);
+    return to_low_res ? pair(channel, other) : pair(other, channel);
   };
   if (keep_weights_) {
     for (index_t t = 0; t < terms; ++t) {
@@ -245,11 +248,12 @@ void FftVolumeEngine<T>::sum_over_channels(const Spectra::Impl& from, const Prep
     }
     for (index_t p = 0; p < geometry_.transforms; ++p) {
       for (index_t t = 0; t < terms; ++t) maps[static_cast<std::size_t>(t)] = map_of(t) + p * spectrum_stride_;
-      sum_of_products(maps.data(), weights.data(), terms, to_coarse, count_, sum + p * spectrum_stride_);
+      sum_of_products(maps.data(), weights.data(), terms, to_low_res, count_, sum + p * spectrum_stride_);
     }
     return;
   }
-  // Recomputed a pass of terms at a time: the same additions in the same order, so the same bits.
+  // Weight spectra are recomputed for terms_per_pass terms at a time. The additions and their order are the same, so
+  // the bits are the same.
   Scratch scratch(memory, terms_per_pass * weight_bytes_);
   std::array<T*, terms_per_pass> spectra{};
   for (T*& spectrum : spectra) spectrum = scratch.take<T>(weight_bytes_);
@@ -259,29 +263,31 @@ void FftVolumeEngine<T>::sum_over_channels(const Spectra::Impl& from, const Prep
     for (index_t t = 0; t < pass; ++t) {
       const index_t index = pair_of(begin + t);
       T* spectrum = spectra[static_cast<std::size_t>(t)];
-      weight_spectrum(packed.channel(index / fine_per_group(), index % fine_per_group()), packed.stride, memory,
+      weight_spectrum(packed.channel(index / high_res_per_group(), index % high_res_per_group()), packed.stride, memory,
                       spectrum);
       weights[static_cast<std::size_t>(t)] = spectrum;
     }
     for (index_t p = 0; p < geometry_.transforms; ++p) {
       for (index_t t = 0; t < pass; ++t) maps[static_cast<std::size_t>(t)] = map_of(begin + t) + p * spectrum_stride_;
       const auto add = begin == 0 ? sum_of_products<T> : add_products<T>;
-      add(maps.data(), weights.data(), pass, to_coarse, count_, sum + p * spectrum_stride_);
+      add(maps.data(), weights.data(), pass, to_low_res, count_, sum + p * spectrum_stride_);
     }
   }
 }
 
-/// Equation 3, summed over samples (and planes) before the one inverse.
+/// Computes equation 3. The sum over samples (and planes) is computed before the only inverse transform.
 template <class T>
 void FftVolumeEngine<T>::weight_gradient(const Spectra::Impl& x_hat, const Spectra::Impl& dy_hat, index_t o, index_t c,
                                          const BackwardArguments& a) const {
-  const Spectra::Impl& fine = problem_.transposed ? dy_hat : x_hat;
-  const Spectra::Impl& coarse = problem_.transposed ? x_hat : dy_hat;
+  const Spectra::Impl& high_res = problem_.transposed ? dy_hat : x_hat;
+  const Spectra::Impl& low_res = problem_.transposed ? x_hat : dy_hat;
   std::pmr::vector<const T*> left(a.memory), right(a.memory);
   for (auto* side : {&left, &right}) side->reserve(static_cast<std::size_t>(problem_.batch * geometry_.transforms));
   for (index_t n = 0; n < problem_.batch; ++n) {
-    const auto* f = static_cast<const T*>(fine.maps.get(static_cast<std::size_t>(n * geometry_.fine.channels + c)));
-    const auto* g = static_cast<const T*>(coarse.maps.get(static_cast<std::size_t>(n * geometry_.coarse.channels + o)));
+    const auto* f =
+        static_cast<const T*>(high_res.maps.get(static_cast<std::size_t>(n * geometry_.high_res.channels + c)));
+    const auto* g =
+        static_cast<const T*>(low_res.maps.get(static_cast<std::size_t>(n * geometry_.low_res.channels + o)));
     for (index_t p = 0; p < geometry_.transforms; ++p) {
       left.push_back(f + p * spectrum_stride_);
       right.push_back(g + p * spectrum_stride_);
@@ -296,25 +302,25 @@ void FftVolumeEngine<T>::weight_gradient(const Spectra::Impl& x_hat, const Spect
   const auto dw = a.dw.as<T>();
   const T scale = static_cast<T>(1.0 / static_cast<double>(geometry_.transform.volume()));
   copy_kernel(problem_.kernel, static_cast<const T*>(dense), View<T>(dense, {1, 1, problem_.kernel}).stride,
-              dw.channel(o, c % fine_per_group()), dw.stride, a.add_dw, scale);
+              dw.channel(o, c % high_res_per_group()), dw.stride, a.add_dw, scale);
 }
 
 template <class T>
 Ready FftVolumeEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
                                          std::shared_ptr<const PrepareArguments> a) const {
   std::vector<TaskId> tasks;
-  const double cost = static_cast<double>(fine_per_group()) * kernel_.flops();
-  for (index_t o = 0; o < geometry_.coarse.channels; ++o) {
+  const double cost = static_cast<double>(high_res_per_group()) * kernel_.flops();
+  for (index_t o = 0; o < geometry_.low_res.channels; ++o) {
     std::vector<TaskId> after;
     ready.collect(0, 0, 1, after);
-    if (!tasks.empty() && !keep_weights_) after.push_back(tasks.back());  // one packed buffer, one allocation
+    if (!tasks.empty() && !keep_weights_) after.push_back(tasks.back());  // the first task allocates the packed buffer
     tasks.push_back(graph.add(
         {.name = keep_weights_ ? "weight spectra" : "pack weights",
          .cost = cost,
          .scratch_bytes = keep_weights_ ? kernel_scratch_bytes() : 0},
         [this, a, o] {
           const auto w = a->w.as<T>();
-          for (index_t c = 0; c < fine_per_group(); ++c) {
+          for (index_t c = 0; c < high_res_per_group(); ++c) {
             if (keep_weights_) {
               auto* spectrum = static_cast<T*>(a->prepared->spectra.acquire(static_cast<std::size_t>(pair(o, c))));
               weight_spectrum(w.channel(o, c), w.stride, a->prepared->memory, spectrum);
@@ -326,17 +332,17 @@ Ready FftVolumeEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
         },
         after));
   }
-  return Ready::per_channel(std::move(tasks), geometry_.coarse.channels);
+  return Ready::per_channel(std::move(tasks), geometry_.low_res.channels);
 }
 
 template <class T>
-void FftVolumeEngine<T>::collect_weights(const Ready& ready, bool to_coarse, index_t channel,
+void FftVolumeEngine<T>::collect_weights(const Ready& ready, bool to_low_res, index_t channel,
                                          std::vector<TaskId>& out) const {
-  if (to_coarse) {
+  if (to_low_res) {
     ready.collect(0, channel, channel + 1, out);
   } else {
-    const index_t group = channel / fine_per_group();
-    ready.collect(0, group * coarse_per_group(), (group + 1) * coarse_per_group(), out);
+    const index_t group = channel / high_res_per_group();
+    ready.collect(0, group * low_res_per_group(), (group + 1) * low_res_per_group(), out);
   }
 }
 
@@ -344,8 +350,8 @@ template <class T>
 Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready,
                                          std::shared_ptr<const ForwardArguments> a) const {
   const index_t in = problem_.in_channels, out = problem_.out_channels;
-  const double transform_cost = fine_.forward->flops() * static_cast<double>(geometry_.transforms);
-  // Without a cache from the caller the spectra live from the first use to the last, within the run.
+  const double transform_cost = high_res_.forward->flops() * static_cast<double>(geometry_.transforms);
+  // If the caller passes no cache, the spectra live from their first use to their last use within the run.
   const auto own = std::make_shared<Spectra::Impl>();
   own->memory = a->memory;
   if (a->x_hat == nullptr) init_input_spectra(*own);
@@ -368,7 +374,7 @@ Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& read
         },
         after));
   }
-  const bool to_coarse = !problem_.transposed;
+  const bool to_low_res = !problem_.transposed;
   const double product_cost = transform_cost + 8.0 * static_cast<double>(count_ * geometry_.transforms) *
                                                    static_cast<double>(in / problem_.groups);
   std::vector<TaskId> outputs;
@@ -379,9 +385,9 @@ Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& read
     for (index_t c = group * per_group; c < (group + 1) * per_group; ++c) {
       after.push_back(spectra[static_cast<std::size_t>(n * in + c)]);
     }
-    collect_weights(ready.w, to_coarse, o, after);
-    const auto part = [this, a, own, n, o, to_coarse](Terms terms, T* sum) {
-      sum_over_channels(a->x_hat != nullptr ? *a->x_hat : *own, *a->w, to_coarse, n, o, terms, a->memory, sum);
+    collect_weights(ready.w, to_low_res, o, after);
+    const auto part = [this, a, own, n, o, to_low_res](Terms terms, T* sum) {
+      sum_over_channels(a->x_hat != nullptr ? *a->x_hat : *own, *a->w, to_low_res, n, o, terms, a->memory, sum);
     };
     outputs.push_back(append_sum<T>(
         graph,
@@ -390,7 +396,7 @@ Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& read
          .scratch_bytes = std::max(sum_scratch_bytes(per_group), map_scratch_bytes(y_transforms()))},
         {.terms = per_group, .sums = problem_.batch * out, .bytes = map_bytes_}, a->memory, a->workspace, part,
         [this, a, n, o](T* sum) {
-          StoreEnd<T> end{.activation = problem_.epilogue.activation};
+          VolumeEpilogue<T> end{.activation = problem_.epilogue.activation};
           if (problem_.epilogue.bias) end.bias = a->bias.as<T>()(0, o, 0, 0, 0);
           const auto y = a->y.as<T>();
           map_from_spectrum(y_side(), y_transforms(), sum, end, a->memory, y.channel(n, o), y.stride);
@@ -413,12 +419,12 @@ std::vector<TaskId> FftVolumeEngine<T>::append_gradient_spectra(
     ready.dy.collect(i / out, i % out, i % out + 1, after);
     tasks.push_back(graph.add(
         {.name = "gradient spectrum",
-         .cost = fine_.forward->flops() * static_cast<double>(geometry_.transforms),
+         .cost = high_res_.forward->flops() * static_cast<double>(geometry_.transforms),
          .scratch_bytes = map_scratch_bytes(y_transforms())},
         [this, a, own_dy, sums, i, out] {
           Spectra::Impl& s = a->dy_hat != nullptr ? *a->dy_hat : *own_dy;
           const auto dy = a->dy.as<T>();
-          LoadEnd<T> end{.sum = sums ? &(*sums)[static_cast<std::size_t>(i)] : nullptr};
+          VolumePrologue<T> end{.sum = sums ? &(*sums)[static_cast<std::size_t>(i)] : nullptr};
           if (problem_.epilogue.activation.kind != Activation::Kind::none) {
             const auto y = a->y.as<T>();
             end.activation = &problem_.epilogue.activation;
@@ -434,7 +440,8 @@ std::vector<TaskId> FftVolumeEngine<T>::append_gradient_spectra(
   return tasks;
 }
 
-/// Spectra of x for the weight gradient: computed here, or, where the forward pass kept them, checked in debug builds.
+/// Returns the tasks that provide the spectra of x for the weight gradient. They compute the spectra. If the forward
+/// pass kept the spectra, they only check them, in debug builds.
 template <class T>
 std::vector<TaskId> FftVolumeEngine<T>::append_input_spectra(TaskGraph& graph, const Ready& ready,
                                                              const std::shared_ptr<const BackwardArguments>& a,
@@ -447,11 +454,12 @@ std::vector<TaskId> FftVolumeEngine<T>::append_input_spectra(TaskGraph& graph, c
     std::vector<TaskId> after = before;
     ready.collect(i / in, i % in, i % in + 1, after);
     if (a->x_hat == nullptr) {
-      // In a graph that goes both ways x is there long before dy: recomputed then, x_hat would be kept all the same.
+      // In a graph with both passes, x is complete long before dy. Without the next line, the recomputed x_hat would be
+      // kept for a long time, although spectra are not to be cached.
       if (!cache_) after.insert(after.end(), gradient.begin(), gradient.end());
       tasks.push_back(graph.add(
           {.name = "input spectrum",
-           .cost = fine_.forward->flops() * static_cast<double>(geometry_.transforms),
+           .cost = high_res_.forward->flops() * static_cast<double>(geometry_.transforms),
            .scratch_bytes = map_scratch_bytes(x_transforms())},
           [this, a, own_x, i, in] {
             const auto x = a->x.as<T>();
@@ -463,7 +471,7 @@ std::vector<TaskId> FftVolumeEngine<T>::append_input_spectra(TaskGraph& graph, c
       continue;
     }
 #ifndef NDEBUG
-    // Behind the gradient, and so behind the forward pass that fills the cache.
+    // The check comes after the gradient, and so after the forward pass that fills the cache.
     after.insert(after.end(), gradient.begin(), gradient.end());
     tasks.push_back(append_source_check(graph, a, i / in, i % in, after));
 #endif
@@ -480,26 +488,26 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
   auto own_x = std::make_shared<Spectra::Impl>();
   own_dy->memory = own_x->memory = a->memory;
   if (a->dy_hat == nullptr) init_gradient_spectra(*own_dy);
-  // Without caching each product has its own spectra of dy.
-  const bool apart = !cache_ && a->dy_hat == nullptr && want_dx && want_dw;
+  // If spectra are not cached, each product has its own spectra of dy.
+  const bool separate = !cache_ && a->dy_hat == nullptr && want_dx && want_dw;
   auto own_dy_for_dw = own_dy;
-  if (apart) {
+  if (separate) {
     own_dy_for_dw = std::make_shared<Spectra::Impl>();
     own_dy_for_dw->memory = a->memory;
     init_gradient_spectra(*own_dy_for_dw);
   }
   if (a->x_hat == nullptr && want_dw) init_input_spectra(*own_x);
   const RunBuffers dy_buffers(graph, a->workspace, maps_of(own_dy)), x_buffers(graph, a->workspace, maps_of(own_x));
-  // Where they are not apart, the same as the first.
-  const RunBuffers dw_buffers = apart ? RunBuffers(graph, a->workspace, maps_of(own_dy_for_dw)) : dy_buffers;
+  // If `apart` is false, the spectra for dw are those for dx.
+  const RunBuffers dw_buffers = separate ? RunBuffers(graph, a->workspace, maps_of(own_dy_for_dw)) : dy_buffers;
   std::shared_ptr<std::vector<double>> sums;
   if (a->dbias) sums = std::make_shared<std::vector<double>>(static_cast<std::size_t>(problem_.batch * out), 0.0);
 
   const auto gradient = append_gradient_spectra(graph, ready, a, own_dy, dy_buffers.ready(), sums);
   const auto gradient_for_dw =
-      apart ? append_gradient_spectra(graph, ready, a, own_dy_for_dw, dw_buffers.ready(), nullptr) : gradient;
+      separate ? append_gradient_spectra(graph, ready, a, own_dy_for_dw, dw_buffers.ready(), nullptr) : gradient;
   ConvGradientReady result;
-  std::vector<TaskId> users;  // of the gradient's spectra
+  std::vector<TaskId> users;  // tasks that read the spectra of dy
   if (a->dbias) {
     const TaskId task = graph.add(
         {.name = "bias gradient"},
@@ -516,7 +524,7 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
     result.dbias = Ready::all_of({task});
   }
   if (want_dx) {
-    const bool to_coarse = problem_.transposed;
+    const bool to_low_res = problem_.transposed;
     const index_t per_group = out / problem_.groups;
     std::vector<TaskId> tasks;
     for (index_t i = 0; i < problem_.batch * in; ++i) {
@@ -525,15 +533,15 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
       for (index_t o = group * per_group; o < (group + 1) * per_group; ++o) {
         after.push_back(gradient[static_cast<std::size_t>(n * out + o)]);
       }
-      collect_weights(ready.w, to_coarse, c, after);
+      collect_weights(ready.w, to_low_res, c, after);
       ready.dx.collect(n, c, c + 1, after);
-      const auto part = [this, a, own_dy, n, c, to_coarse](Terms terms, T* sum) {
-        sum_over_channels(a->dy_hat != nullptr ? *a->dy_hat : *own_dy, *a->w, to_coarse, n, c, terms, a->memory, sum);
+      const auto part = [this, a, own_dy, n, c, to_low_res](Terms terms, T* sum) {
+        sum_over_channels(a->dy_hat != nullptr ? *a->dy_hat : *own_dy, *a->w, to_low_res, n, c, terms, a->memory, sum);
       };
       tasks.push_back(append_sum<T>(
           graph,
           {.name = "input gradient",
-           .cost = fine_.inverse->flops() * static_cast<double>(geometry_.transforms),
+           .cost = high_res_.inverse->flops() * static_cast<double>(geometry_.transforms),
            .scratch_bytes = std::max(sum_scratch_bytes(per_group), map_scratch_bytes(x_transforms()))},
           {.terms = per_group, .sums = problem_.batch * in, .bytes = map_bytes_}, a->memory, a->workspace, part,
           [this, a, n, c](T* sum) {
@@ -552,9 +560,10 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
     std::vector<TaskId> tasks;
     const double cost = kernel_.flops() + 8.0 * static_cast<double>(count_ * geometry_.transforms * problem_.batch);
     for (index_t i = 0; i < pairs_; ++i) {
-      const index_t o = i / fine_per_group();
-      const index_t c = o / coarse_per_group() * fine_per_group() + i % fine_per_group();
-      // A pair waits for its own maps only: pairs times maps would be more dependencies than memory holds.
+      const index_t o = i / high_res_per_group();
+      const index_t c = o / low_res_per_group() * high_res_per_group() + i % high_res_per_group();
+      // A pair waits only for its own feature maps. If each pair waited for all maps, the dependencies would not fit
+      // into memory.
       const index_t x_channel = problem_.transposed ? o : c, y_channel = problem_.transposed ? c : o;
       std::vector<TaskId> after;
       for (index_t n = 0; n < problem_.batch; ++n) {
@@ -570,20 +579,20 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
           after));
     }
     input_users = tasks;
-    if (!apart) users.insert(users.end(), tasks.begin(), tasks.end());
+    if (!separate) users.insert(users.end(), tasks.begin(), tasks.end());
     result.dw = Ready::all_of(std::move(tasks));
   }
   if (users.empty()) users = gradient;
   dy_buffers.end(graph, "free gradient spectra", users);
   x_buffers.end(graph, "free input spectra", input_users);
-  if (apart) dw_buffers.end(graph, "free gradient spectra", input_users);
+  if (separate) dw_buffers.end(graph, "free gradient spectra", input_users);
   return result;
 }
 
 template <class T>
 std::vector<CacheCost> FftVolumeEngine<T>::caches() const {
   const auto& machine = machine_model();
-  const double one = plan::transform_seconds(fine_.forward->flops(), machine);
+  const double one = plan::transform_seconds(high_res_.forward->flops(), machine);
   const double maps = static_cast<double>(problem_.batch * geometry_.transforms);
   const auto bytes = [&](index_t count, std::size_t each) { return static_cast<std::size_t>(count) * each; };
   return {{"x_hat", bytes(problem_.batch * problem_.in_channels, map_bytes_),

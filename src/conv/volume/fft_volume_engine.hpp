@@ -1,5 +1,5 @@
-// Whole volumes in the frequency domain, ZNN's way (Feinberg 2015): cached spectra, sums over channels in the frequency
-// domain. Serves huge kernels and few channels, on plain tensors.
+// Convolution of whole volumes in the frequency domain, as in ZNN (Feinberg 2015): spectra are cached, and sums over
+// channels are computed in the frequency domain. Serves huge kernels and few channels, on plain tensors.
 #pragma once
 
 #include "conv/engine.hpp"

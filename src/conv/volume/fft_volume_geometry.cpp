@@ -6,23 +6,24 @@ namespace convolume::conv {
 
 FftVolumeGeometry::FftVolumeGeometry(const ConvProblem& p) {
   const Extent3 x = p.input, y = p.output();
-  fine = {.channels = p.transposed ? p.out_channels : p.in_channels,
-          .extent = p.transposed ? y : x,
-          .offset = p.pad_before};
-  coarse = {.channels = p.transposed ? p.in_channels : p.out_channels,
-            .extent = p.transposed ? x : y,
-            .offset = {0, 0, 0},
-            .step = p.stride};
-  // A kernel of one plane relates equal planes: nothing is transformed along Z and its spectrum is one plane.
-  planar = p.kernel.z == 1 && p.stride.z == 1 && p.pad_before.z == 0 && fine.extent.z == coarse.extent.z;
-  const Extent3 padded = fine.extent + p.pad_before + p.pad_after;
+  high_res = {.channels = p.transposed ? p.out_channels : p.in_channels,
+              .extent = p.transposed ? y : x,
+              .offset = p.pad_before};
+  low_res = {.channels = p.transposed ? p.in_channels : p.out_channels,
+             .extent = p.transposed ? x : y,
+             .offset = {0, 0, 0},
+             .step = p.stride};
+  // A kernel of one plane relates equal planes. Then nothing is transformed along Z, and the spectrum of the kernel is
+  // one plane.
+  planar = p.kernel.z == 1 && p.stride.z == 1 && p.pad_before.z == 0 && high_res.extent.z == low_res.extent.z;
+  const Extent3 padded = high_res.extent + p.pad_before + p.pad_after;
   const Extent3 full{planar ? 1 : fft::good_size(padded.z), fft::good_size(padded.y), fft::good_size(padded.x)};
   transform = full;
-  transforms = planar ? fine.extent.z : 1;
+  transforms = planar ? high_res.extent.z : 1;
   const index_t unit = planar ? static_cast<index_t>(64 / size_of(p.type)) : 1;
-  volume = {.extent = {planar ? fine.extent.z : full.z, full.y, full.x},
+  volume = {.extent = {planar ? high_res.extent.z : full.z, full.y, full.x},
             .plane_stride = round_up(full.y * full.x, unit)};
-  // The rotated order pads its inner axis Z; where that costs more than it saves, the natural order serves.
+  // The rotated order pads its inner axis Z. If this costs more than the order saves, the natural order is used.
   const auto z_unit = static_cast<index_t>(64 / (2 * size_of(p.type)));
   const bool rotated = !planar && 4 * round_up(full.z, z_unit) <= 5 * full.z;
   order = rotated ? fft::Order::rotated : fft::Order::natural;
@@ -32,7 +33,7 @@ Transforms::Transforms(const FftVolumeGeometry& g, const Side& side, DataType ty
     : options_(options) {
   fft::Problem problem{.type = type, .kind = fft::Kind::r2c, .extent = g.transform, .order = g.order};
   planes = g.planar ? side.extent.z : g.transform.z;
-  // Only the rotated order can skip the planes that hold nothing.
+  // Only the rotated order can skip planes that are zero.
   if (g.order == fft::Order::rotated) planes = problem.support.z = std::min(side.last_plane(), g.transform.z);
   forward = std::make_unique<fft::Plan>(fft::Plan::make(problem, options));
   options_.backend = forward->backend();

@@ -1,4 +1,5 @@
-// What fft_volume transforms: the padded volume, where both tensors lie in it, and the plans of their ends.
+// Describes what fft_volume transforms: the padded volume, the places of both tensors in it, and the plans of both
+// sides.
 #pragma once
 
 #include <memory>
@@ -9,26 +10,26 @@
 
 namespace convolume::conv {
 
-/// The geometry of a problem seen without direction; see Side.
+/// The geometry of a problem, independent of the direction; see Side.
 struct FftVolumeGeometry {
   explicit FftVolumeGeometry(const ConvProblem& problem);
 
-  Side fine, coarse;
-  bool planar;         ///< a kernel of one plane relates equal planes: nothing is transformed along Z
-  Extent3 transform;   ///< what one transform covers
+  Side high_res, low_res;
+  bool planar;         ///< the kernel has one plane and relates equal planes, so nothing is transformed along Z
+  Extent3 transform;   ///< extent of one transform
   index_t transforms;  ///< transforms per feature map
   VolumeGeometry volume;
   fft::Order order;
 };
 
-/// What crosses between space and frequencies on one side: forward and backward plans for its extent.
+/// The transforms of one side: forward and backward plans for its extent.
 struct Transforms {
   Transforms(const FftVolumeGeometry& geometry, const Side& side, DataType type, const fft::Options& options);
 
-  /// Options under which other plans get the backend of these, also where it was to be found by measuring.
+  /// Returns options with which other plans get the same FFT backend, even if these plans selected it by measuring.
   const fft::Options& options() const { return options_; }
 
-  index_t planes;  ///< of the volume, that are loaded
+  index_t planes;  ///< planes of the volume that are loaded
   std::unique_ptr<fft::Plan> forward, inverse;
 
  private:

@@ -9,16 +9,17 @@
 namespace convolume::conv {
 namespace {
 
-/// Of the voxels of one feature map.
+/// Returns the strides of the voxels of one feature map without gaps.
 std::array<index_t, 5> dense_stride(const Extent3& extent) { return {0, 0, extent.y * extent.x, extent.x, 1}; }
 
 }  // namespace
 
-// Measured at 7 to 256 points an axis and kernels of 1 to 7 voxels (Zen 4, AVX-512, float; docs/adr/0008). A pruned
-// pass costs as many multiply-adds per frequency as the kernel has voxels along the outermost axis in memory, a
-// transform that skips zeros hardly depends on the kernel. In rotated order the innermost axis is padded to whole
-// vectors, which pruned passes need to be fast. Forward they write each frequency once where a plan goes over the
-// spectrum twice: with a spectrum that is not in the caches, as kept ones are not, that decides.
+// Measured for 7 to 256 points per axis and kernels of 1 to 7 voxels (Zen 4, AVX-512, float; docs/adr/0008). A pruned
+// pass costs one multiply-add per frequency for each voxel of the kernel along the axis that is outermost in memory.
+// The time of a transform that skips zeros hardly depends on the kernel. In rotated order the innermost axis is padded
+// to whole vectors, without which pruned passes are slow. The forward pruned pass writes each frequency once, but a
+// plan goes over the spectrum twice. This decides if the spectrum is not in the caches, as is true for spectra that are
+// kept.
 bool pruned_is_faster(const fft::Problem& volume, const Extent3& kernel, const Extent3& dilation, bool forward) {
   if (dilation != Extent3::all(1)) return true;
   if (volume.order == fft::Order::rotated) return kernel.y <= (forward ? 7 : 4);
@@ -64,8 +65,8 @@ double KernelTransform<T>::flops() const noexcept {
 
 template <class T>
 std::string KernelTransform<T>::describe() const {
-  const auto way = [](const std::optional<fft::Plan>& plan) { return plan ? plan->describe() : "pruned"; };
-  return fmt::format("{} and back {}", way(forward_), way(inverse_));
+  const auto tiling = [](const std::optional<fft::Plan>& plan) { return plan ? plan->describe() : "pruned"; };
+  return fmt::format("{} and back {}", tiling(forward_), tiling(inverse_));
 }
 
 template <class T>

@@ -1,4 +1,4 @@
-// Convolution kernels to spectra of the whole volume and back, whichever way is chosen.
+// Transforms convolution kernels to spectra of the whole volume and back.
 #pragma once
 
 #include <array>
@@ -10,39 +10,43 @@
 
 namespace convolume::conv {
 
-/// The spectrum of a volume that is zero but for the voxels of one kernel, at multiples of `dilation`, and from a
-/// spectrum those voxels alone. Each direction is either pruned, or a plan of the volume whose support is the kernel,
-/// with zeros between dilated voxels. Where FFTW transforms the volumes it transforms the kernels too; elsewhere
-/// pruned_is_faster() chooses (docs/adr/0001 and 0008). Immutable and thread-safe.
+/// Transforms the voxels of one kernel, at multiples of `dilation` in a volume that is otherwise zero, into the
+/// spectrum of the volume. The inverse computes only these voxels from a spectrum. Each direction is either pruned, or
+/// a plan of the volume whose support is the kernel, with zeros between dilated voxels. If FFTW transforms the volumes,
+/// it transforms the kernels too. Otherwise pruned_is_faster() decides (docs/adr/0001 and 0008). Immutable and
+/// thread-safe.
 template <class T>
 class KernelTransform {
  public:
-  /// Spectra are laid out as those of `volume`, an r2c plan of one volume that `options` would give again.
+  /// Spectra have the layout of the spectra of `volume`. `volume` is an r2c plan of one volume, which Plan::make() with
+  /// `options` would return again.
   KernelTransform(const fft::Plan& volume, const Extent3& kernel, const Extent3& dilation, const fft::Options& options);
 
-  /// `voxels` is dense, kernel.z x kernel.y x kernel.x. Writes all of the spectrum; padding is finite.
+  /// Computes the spectrum. `voxels` has kernel.z x kernel.y x kernel.x values without gaps. Writes the whole spectrum,
+  /// including the padding, which gets finite values.
   void forward(const T* voxels, T* spectrum, T* scratch) const;
-  /// The unnormalised c2r transform at the kernel's voxels. The spectrum must be that of a real volume.
+  /// Computes the unnormalised c2r transform at the voxels of the kernel. The spectrum must be the spectrum of a real
+  /// volume.
   void inverse(const T* spectrum, T* voxels, T* scratch) const;
 
   std::size_t scratch_bytes() const noexcept;
-  double flops() const noexcept;  ///< of one direction
-  /// Everything that decides the rounding, as text.
+  double flops() const noexcept;  ///< operations of one direction
+  /// Returns everything that decides rounding, as text.
   std::string describe() const;
 
  private:
-  Extent3 kernel_{}, box_{};                                  // box: the kernel with what lies between dilated voxels
-  std::array<index_t, 5> volume_stride_{}, kernel_stride_{};  // from voxel to voxel in the volume
+  Extent3 kernel_{}, box_{};                                  // box_: the kernel with the voxels between dilated voxels
+  std::array<index_t, 5> volume_stride_{}, kernel_stride_{};  // in the volume, between voxels and between taps
   std::optional<fft::PrunedTransform<T>> pruned_;
-  std::optional<fft::Plan> forward_, inverse_;  // where a direction is not pruned
+  std::optional<fft::Plan> forward_, inverse_;  // empty if the direction is pruned
   std::size_t volume_bytes_ = 0;
 };
 
-/// Whether a direction of a kernel's transform is faster axis by axis by the definition than by a native plan of the
-/// volume. Depends on the arguments alone.
+/// Returns whether a direction of a kernel's transform is faster axis by axis, by the definition of the DFT, than by a
+/// native plan of the volume. Depends only on the arguments.
 bool pruned_is_faster(const fft::Problem& volume, const Extent3& kernel, const Extent3& dilation, bool forward);
 
-/// target = scale * source over the voxels of one kernel, or added to it.
+/// Computes target = scale * source over the voxels of one kernel, or adds this to target.
 template <class T>
 void copy_kernel(const Extent3& kernel, const T* source, const std::array<index_t, 5>& from, T* target,
                  const std::array<index_t, 5>& to, bool add = false, T scale = 1) {

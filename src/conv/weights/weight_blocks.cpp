@@ -19,7 +19,7 @@ namespace rows = simd::HWY_NAMESPACE;
 template <class T>
 using RowPointers = std::array<T*, static_cast<std::size_t>(fft::tile_lanes<T>)>;
 
-/// Rows [begin, end) of a kernel's voxels, one per lane, from squares that lie `square` apart.
+/// Stores `count` taps of every lane, side by side, to `to[lane]`. In `from` the taps are one square apart.
 template <class T>
 void StoreTaps(const T* from, index_t count, const RowPointers<T>& to) {
   const hn::ScalableTag<T> d;
@@ -29,7 +29,7 @@ void StoreTaps(const T* from, index_t count, const RowPointers<T>& to) {
   }
 }
 
-/// body(z, y, first tap, taps) for stretches of a kernel whose voxels lie side by side.
+/// Calls body(z, y, first tap, number of taps) for the parts of a kernel whose voxels lie side by side.
 template <class T, class Body>
 void ForEachStretch(const View<T>& w, const Body& body) {
   const Extent3& k = w.shape.extent;
@@ -42,18 +42,19 @@ void ForEachStretch(const View<T>& w, const Body& body) {
   }
 }
 
-/// A cache line, which stays in no cache where so wanted.
-template <bool past_caches, class T>
+/// Copies one cache line, or zeros if `from` is null. With `non_temporal` it uses non-temporal stores.
+template <bool non_temporal, class T>
 HWY_INLINE void CopyLine(const T* from, T* to) {
   const hn::ScalableTag<T> d;
   for (index_t lane = 0; lane < WeightBlocks<T>::block; lane += static_cast<index_t>(hn::Lanes(d))) {
     const auto value = from == nullptr ? hn::Zero(d) : hn::LoadU(d, from + lane);
-    past_caches ? hn::Stream(value, d, to + lane) : hn::StoreU(value, d, to + lane);
+    non_temporal ? hn::Stream(value, d, to + lane) : hn::StoreU(value, d, to + lane);
   }
 }
 
-/// Kernels of some rows of w and `terms` neighbouring columns, [term][tap][lane]; lanes without a row get zeros, of
-/// which there are terms * taps. Where kernels lie side by side those of a row are one stretch.
+/// Copies the kernels of some rows of w and `terms` neighbouring columns to staged[term][tap][lane]. Lanes without a
+/// row get zeros, which are read from `zeros` (terms * taps elements). If the kernels lie side by side, the kernels of
+/// a row are copied at once.
 template <class T>
 void StageKernels(const View<const T>& w, const WeightBlocks<T>& layout, index_t first_o, index_t lanes,
                   index_t first_c, index_t terms, T* zeros, T* staged) {
@@ -77,7 +78,7 @@ void StageKernels(const View<const T>& w, const WeightBlocks<T>& layout, index_t
   }
 }
 
-template <bool past_caches, class T>
+template <bool non_temporal, class T>
 void Pack(const View<const T>& w, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block, T* to,
           T* scratch) {
   constexpr index_t block = WeightBlocks<T>::block;
@@ -87,13 +88,13 @@ void Pack(const View<const T>& w, const WeightBlocks<T>& layout, index_t lane_bl
   StageKernels(w, layout, first_o, lanes, first_c, terms, staged + block * layout.taps * block, staged);
   for (index_t tap = 0; tap < layout.taps; ++tap) {
     for (index_t c = 0; c < block; ++c, to += block) {
-      CopyLine<past_caches>(c < terms ? staged + (c * layout.taps + tap) * block : nullptr, to);
+      CopyLine<non_temporal>(c < terms ? staged + (c * layout.taps + tap) * block : nullptr, to);
     }
   }
-  if (past_caches) hwy::FlushStream();
+  if (non_temporal) hwy::FlushStream();
 }
 
-/// Whether the kernels of `terms` neighbouring columns of a row of w are whole lines of the cache.
+/// Returns whether the kernels of `terms` neighbouring columns of a row of w are whole cache lines.
 template <class T>
 bool IsWholeLines(const View<T>& w, const WeightBlocks<T>& layout, index_t terms) {
   const auto lines = [](index_t elements) { return elements % WeightBlocks<T>::block == 0; };
@@ -101,7 +102,8 @@ bool IsWholeLines(const View<T>& w, const WeightBlocks<T>& layout, index_t terms
          lines(WeightBlocks<T>::block * layout.taps) && reinterpret_cast<std::uintptr_t>(w.data.get()) % 64 == 0;
 }
 
-/// Kernels of a row of w side by side in scratch, and from there past the caches, whose lines are not read first.
+/// Puts the kernels of each row of w side by side into scratch, and copies them to w with non-temporal stores, which do
+/// not read the cache lines first.
 template <class T>
 void UnpackPastCaches(const T* from, const WeightBlocks<T>& layout, index_t first_o, index_t lanes, index_t first_c,
                       index_t terms, const View<T>& w, T* scratch) {
@@ -121,11 +123,11 @@ void UnpackPastCaches(const T* from, const WeightBlocks<T>& layout, index_t firs
 
 template <class T>
 void Unpack(const T* from, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block, bool add,
-            bool past_caches, const View<T>& w, T* scratch) {
+            bool non_temporal, const View<T>& w, T* scratch) {
   constexpr index_t block = WeightBlocks<T>::block, square = WeightBlocks<T>::square;
   const index_t first_o = lane_block * block, lanes = std::min(block, layout.lanes - first_o);
   const index_t first_c = term_block * block, terms = std::min(block, layout.terms - first_c);
-  if (past_caches && !add && IsWholeLines(w, layout, terms)) {
+  if (non_temporal && !add && IsWholeLines(w, layout, terms)) {
     UnpackPastCaches(from, layout, first_o, lanes, first_c, terms, w, scratch);
     return;
   }
@@ -145,46 +147,46 @@ void Unpack(const T* from, const WeightBlocks<T>& layout, index_t lane_block, in
   }
 }
 
-template <bool past_caches, class T>
+template <bool non_temporal, class T>
 void Transpose(const T* from, index_t count, T* to) {
   constexpr index_t block = WeightBlocks<T>::block, square = WeightBlocks<T>::square;
   const hn::ScalableTag<T> d;
-  HWY_ALIGN T staged[past_caches ? square : 1];
+  HWY_ALIGN T staged[non_temporal ? square : 1];
   for (index_t i = 0; i < count; ++i, from += square, to += square) {
     RowPointers<T> pointers;
     for (index_t r = 0; r < block; ++r) pointers[static_cast<std::size_t>(r)] = const_cast<T*>(from) + r * block;
-    T* const exchanged = past_caches ? staged : to;
+    T* const transposed_squares = non_temporal ? staged : to;
     for (index_t lane = 0; lane < block; lane += static_cast<index_t>(hn::Lanes(d))) {
-      rows::LoadRows(d, pointers.data() + lane, 1, exchanged + lane, block, block);
+      rows::LoadRows(d, pointers.data() + lane, 1, transposed_squares + lane, block, block);
     }
-    for (index_t line = 0; past_caches && line < square; line += block) CopyLine<true>(staged + line, to + line);
+    for (index_t line = 0; non_temporal && line < square; line += block) CopyLine<true>(staged + line, to + line);
   }
-  if (past_caches) hwy::FlushStream();
+  if (non_temporal) hwy::FlushStream();
 }
 
 }  // namespace
 
 void PackFloat(const View<const float>& w, const WeightBlocks<float>& layout, index_t lanes, index_t terms,
-               bool past_caches, float* to, float* scratch) {
-  past_caches ? Pack<true>(w, layout, lanes, terms, to, scratch) : Pack<false>(w, layout, lanes, terms, to, scratch);
+               bool non_temporal, float* to, float* scratch) {
+  non_temporal ? Pack<true>(w, layout, lanes, terms, to, scratch) : Pack<false>(w, layout, lanes, terms, to, scratch);
 }
 void PackDouble(const View<const double>& w, const WeightBlocks<double>& layout, index_t lanes, index_t terms,
-                bool past_caches, double* to, double* scratch) {
-  past_caches ? Pack<true>(w, layout, lanes, terms, to, scratch) : Pack<false>(w, layout, lanes, terms, to, scratch);
+                bool non_temporal, double* to, double* scratch) {
+  non_temporal ? Pack<true>(w, layout, lanes, terms, to, scratch) : Pack<false>(w, layout, lanes, terms, to, scratch);
 }
 void UnpackFloat(const float* from, const WeightBlocks<float>& layout, index_t lanes, index_t terms, bool add,
-                 bool past_caches, const View<float>& w, float* scratch) {
-  Unpack(from, layout, lanes, terms, add, past_caches, w, scratch);
+                 bool non_temporal, const View<float>& w, float* scratch) {
+  Unpack(from, layout, lanes, terms, add, non_temporal, w, scratch);
 }
 void UnpackDouble(const double* from, const WeightBlocks<double>& layout, index_t lanes, index_t terms, bool add,
-                  bool past_caches, const View<double>& w, double* scratch) {
-  Unpack(from, layout, lanes, terms, add, past_caches, w, scratch);
+                  bool non_temporal, const View<double>& w, double* scratch) {
+  Unpack(from, layout, lanes, terms, add, non_temporal, w, scratch);
 }
-void TransposeFloat(const float* from, index_t count, bool past_caches, float* to) {
-  past_caches ? Transpose<true>(from, count, to) : Transpose<false>(from, count, to);
+void TransposeFloat(const float* from, index_t count, bool non_temporal, float* to) {
+  non_temporal ? Transpose<true>(from, count, to) : Transpose<false>(from, count, to);
 }
-void TransposeDouble(const double* from, index_t count, bool past_caches, double* to) {
-  past_caches ? Transpose<true>(from, count, to) : Transpose<false>(from, count, to);
+void TransposeDouble(const double* from, index_t count, bool non_temporal, double* to) {
+  non_temporal ? Transpose<true>(from, count, to) : Transpose<false>(from, count, to);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -203,31 +205,31 @@ HWY_EXPORT(TransposeDouble);
 
 template <>
 void pack_weights(const View<const float>& w, const WeightBlocks<float>& layout, index_t lane_block, index_t term_block,
-                  bool past_caches, float* to, float* scratch) {
-  HWY_DYNAMIC_DISPATCH(PackFloat)(w, layout, lane_block, term_block, past_caches, to, scratch);
+                  bool non_temporal, float* to, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(PackFloat)(w, layout, lane_block, term_block, non_temporal, to, scratch);
 }
 template <>
 void pack_weights(const View<const double>& w, const WeightBlocks<double>& layout, index_t lane_block,
-                  index_t term_block, bool past_caches, double* to, double* scratch) {
-  HWY_DYNAMIC_DISPATCH(PackDouble)(w, layout, lane_block, term_block, past_caches, to, scratch);
+                  index_t term_block, bool non_temporal, double* to, double* scratch) {
+  HWY_DYNAMIC_DISPATCH(PackDouble)(w, layout, lane_block, term_block, non_temporal, to, scratch);
 }
 template <>
 void unpack_weights(const float* from, const WeightBlocks<float>& layout, index_t lane_block, index_t term_block,
-                    bool add, bool past_caches, const View<float>& w, float* scratch) {
-  HWY_DYNAMIC_DISPATCH(UnpackFloat)(from, layout, lane_block, term_block, add, past_caches, w, scratch);
+                    bool add, bool non_temporal, const View<float>& w, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(UnpackFloat)(from, layout, lane_block, term_block, add, non_temporal, w, scratch);
 }
 template <>
 void unpack_weights(const double* from, const WeightBlocks<double>& layout, index_t lane_block, index_t term_block,
-                    bool add, bool past_caches, const View<double>& w, double* scratch) {
-  HWY_DYNAMIC_DISPATCH(UnpackDouble)(from, layout, lane_block, term_block, add, past_caches, w, scratch);
+                    bool add, bool non_temporal, const View<double>& w, double* scratch) {
+  HWY_DYNAMIC_DISPATCH(UnpackDouble)(from, layout, lane_block, term_block, add, non_temporal, w, scratch);
 }
 template <>
-void transpose_squares(const float* from, index_t count, bool past_caches, float* to) {
-  HWY_DYNAMIC_DISPATCH(TransposeFloat)(from, count, past_caches, to);
+void transpose_squares(const float* from, index_t count, bool non_temporal, float* to) {
+  HWY_DYNAMIC_DISPATCH(TransposeFloat)(from, count, non_temporal, to);
 }
 template <>
-void transpose_squares(const double* from, index_t count, bool past_caches, double* to) {
-  HWY_DYNAMIC_DISPATCH(TransposeDouble)(from, count, past_caches, to);
+void transpose_squares(const double* from, index_t count, bool non_temporal, double* to) {
+  HWY_DYNAMIC_DISPATCH(TransposeDouble)(from, count, non_temporal, to);
 }
 
 }  // namespace convolume::conv

@@ -1,17 +1,17 @@
-// Weights of a direct convolution in squares of channels, as its products read them.
+// The packed weights of a direct convolution: squares of channels, in the order in which products read them.
 #pragma once
 
 #include "conv/tensor_io/block_view.hpp"
 
 namespace convolume::conv {
 
-/// [lane block][term block][tap][term][lane]: lanes are the channels of a product's result, terms those of its source.
-/// Squares have channel_block of each; where there is no channel they hold zero. Taps are in the order of a kernel's
-/// voxels.
+/// The layout [lane block][term block][tap][term][lane]. Lanes are the channels of a product's result. Terms are the
+/// channels of its source (the reduction channels). A square has channel_block terms and channel_block lanes, with
+/// zeros where there is no channel. Taps are in the order of the kernel's voxels.
 template <class T>
 struct WeightBlocks {
   static constexpr index_t block = fft::tile_lanes<T>, square = block * block;
-  index_t terms = 1, lanes = 1, taps = 1;  ///< channels and voxels of the kernel
+  index_t terms = 1, lanes = 1, taps = 1;  ///< channels of both sides, and voxels of the kernel
 
   index_t term_blocks() const noexcept { return (terms + block - 1) / block; }
   index_t lane_blocks() const noexcept { return (lanes + block - 1) / block; }
@@ -22,30 +22,31 @@ struct WeightBlocks {
   }
 };
 
-/// The squares of one lane block and one term block: to[tap][c][o] = w(o, c, tap), with `past_caches` written past
-/// them. `to` is aligned to 64 bytes. Takes scratch of pack_scratch_bytes().
+/// Writes the squares of one lane block and one term block: to[tap][c][o] = w(o, c, tap). If `non_temporal`,
+/// non-temporal stores are used. `to` is aligned to 64 bytes. `scratch` holds pack_scratch_bytes().
 template <class T>
 void pack_weights(const View<const T>& w, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block,
-                  bool past_caches, T* to, T* scratch);
+                  bool non_temporal, T* to, T* scratch);
 template <class T>
 std::size_t pack_scratch_bytes(const WeightBlocks<T>& layout) noexcept {
   return 64 * static_cast<std::size_t>(layout.taps * (layout.block + 1));
 }
 
-/// The other way: w(o, c, tap) = from[tap][c][o], or += that. What is overwritten by whole lines of the cache goes past
-/// them where so wanted. Scratch as of pack_weights().
+/// Does the inverse: w(o, c, tap) = from[tap][c][o], or adds it to w. If `non_temporal`, non-temporal stores are used
+/// for results that overwrite whole cache lines. `scratch` holds pack_scratch_bytes().
 template <class T>
 void unpack_weights(const T* from, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block, bool add,
-                    bool past_caches, const View<T>& w, T* scratch);
+                    bool non_temporal, const View<T>& w, T* scratch);
 
-/// Whether copies of the weights are so large that none would stay in the caches.
+/// Returns whether a copy of the weights is so large that none of it would stay in the caches.
 template <class T>
-bool passes_caches(const WeightBlocks<T>& layout) {
-  return static_cast<index_t>(sizeof(T)) * layout.elements() > 4 * past_caches_from();
+bool writes_copies_non_temporal(const WeightBlocks<T>& layout) {
+  return static_cast<index_t>(sizeof(T)) * layout.elements() > 4 * non_temporal_from();
 }
 
-/// to = from with terms and lanes exchanged, `count` squares; `to` as of pack_weights().
+/// Copies `count` squares with terms and lanes transposed. `non_temporal` and the alignment of `to` are as in
+/// pack_weights().
 template <class T>
-void transpose_squares(const T* from, index_t count, bool past_caches, T* to);
+void transpose_squares(const T* from, index_t count, bool non_temporal, T* to);
 
 }  // namespace convolume::conv

@@ -18,8 +18,9 @@ struct RaceRules {
 /// Runs an autotuning run: measures the candidates in turns. Returns the median seconds of each candidate; for a
 /// dropped candidate, what was measured until then. `seconds` is called twice for each candidate before the rounds, or
 /// once if it is far slower than `hopeless`. The run ends early, after a whole round, if `go_on` returns false.
-std::vector<double> race(std::size_t candidates, const RaceRules& rules,
-                         const std::function<double(std::size_t)>& seconds, const std::function<bool()>& go_on = {});
+std::vector<double> autotune(std::size_t candidates, const RaceRules& rules,
+                             const std::function<double(std::size_t)>& seconds,
+                             const std::function<bool()>& go_on = {});
 
 /// Returns the fastest candidate. Returns the first one if no other is faster by more than the noise of two equal
 /// measurements.

@@ -1,20 +1,20 @@
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "conv/tensor_io/tile_ends.cpp"
+#define HWY_TARGET_INCLUDE "conv/tensor_io/tile_io.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
-// Behind it, for its macros.
+// This header comes after hwy/highway.h because it needs the macros of that header.
 #include "hwy/cache_control.h"
 
-#include "conv/tensor_io/tile_ends-inl.hpp"
+#include "conv/tensor_io/tile_io-inl.hpp"
 
 #ifndef CONVOLUME_CONV_TILE_END_FUNCTIONS
 #define CONVOLUME_CONV_TILE_END_FUNCTIONS
 namespace convolume::conv {
 namespace {
 
-/// The templates of fft/tile-inl.hpp with the ends of this room.
+/// The templates of fft/tile-inl.hpp, instantiated with the prologues and epilogues of this folder.
 template <class T>
-struct TileEndFunctions {
+struct TileIoFunctions {
   using Plan = fft::TilePlan<T>;
   void (*transform)(const Plan&, const TileSource<T>&, T*, const fft::TileStrides&, T*);
   void (*transform_planes)(const Plan&, const TileSource<T>&, T*, const fft::TileStrides&, T*);
@@ -39,7 +39,8 @@ void StreamCopy(const T* from, index_t count, T* to) {
   for (index_t i = 0; i < count; i += step) hn::Stream(hn::Load(d, from + i), d, to + i);
 }
 
-/// Lines along Z, one frequency block after the other, from the L1 past the other caches.
+/// Transforms lines along Z, one frequency block after the other. The lines stay in the L1 and are written with
+/// non-temporal stores.
 template <class T>
 void StreamLines(const fft::TilePlan<T>& plan, const T* planes, T* spectrum, const fft::TileStrides& strides, T* lines,
                  T* scratch) {
@@ -65,7 +66,7 @@ void StreamLines(const fft::TilePlan<T>& plan, const T* planes, T* spectrum, con
 }
 
 template <class T>
-TileEndFunctions<T> Functions() {
+TileIoFunctions<T> Functions() {
   using Plan = fft::TilePlan<T>;
   return {[](const Plan& plan, const TileSource<T>& source, T* spectrum, const fft::TileStrides& strides, T* scratch) {
             tile::ForwardTile(plan, SourceLoad<T>(plan, source), spectrum, strides, scratch);
@@ -87,8 +88,8 @@ TileEndFunctions<T> Functions() {
           StreamCopy<T>};
 }
 
-void FunctionsFloat(TileEndFunctions<float>& functions) { functions = Functions<float>(); }
-void FunctionsDouble(TileEndFunctions<double>& functions) { functions = Functions<double>(); }
+void FunctionsFloat(TileIoFunctions<float>& functions) { functions = Functions<float>(); }
+void FunctionsDouble(TileIoFunctions<double>& functions) { functions = Functions<double>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace convolume::conv
@@ -103,8 +104,8 @@ HWY_EXPORT(FunctionsFloat);
 HWY_EXPORT(FunctionsDouble);
 
 template <class T>
-TileEndFunctions<T> functions() {
-  TileEndFunctions<T> result;
+TileIoFunctions<T> functions() {
+  TileIoFunctions<T> result;
   if constexpr (std::is_same_v<T, float>) {
     HWY_DYNAMIC_DISPATCH(FunctionsFloat)(result);
   } else {

@@ -1,4 +1,4 @@
-#include "plan/lattices.hpp"
+#include "plan/polyphase.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -17,7 +17,7 @@ Extent3 effective_dilation(const ConvProblem& problem) noexcept {
   return dilation;
 }
 
-Lattices::Lattices(const ConvProblem& p, bool unfold_z)
+Polyphase::Polyphase(const ConvProblem& p, bool unroll_z)
     : y_step(effective_dilation(p)),
       w_step(p.stride),
       dense(p),
@@ -25,7 +25,7 @@ Lattices::Lattices(const ConvProblem& p, bool unfold_z)
       dilation_(y_step),
       pad_(p.pad_before) {
   x_step = y_step * w_step;
-  if (unfold_z) w_step.z = p.kernel.z;
+  if (unroll_z) w_step.z = p.kernel.z;
   dense.batch = p.batch * residues();
   dense.stride = dense.dilation = Extent3::all(1);
   const Extent3 output = p.output();
@@ -52,11 +52,11 @@ Lattices::Lattices(const ConvProblem& p, bool unfold_z)
   }
 }
 
-Extent3 Lattices::x_first(const Extent3& residue, const Extent3& phase) const noexcept {
+Extent3 Polyphase::x_first(const Extent3& residue, const Extent3& phase) const noexcept {
   return base(residue, phase) - x_shift(residue, phase) * x_step;
 }
 
-Extent3 Lattices::x_shift(const Extent3& residue, const Extent3& phase) const noexcept {
+Extent3 Polyphase::x_shift(const Extent3& residue, const Extent3& phase) const noexcept {
   Extent3 shift = base(residue, phase);
   for (int axis = 0; axis < 3; ++axis) shift[axis] = floor_quotient(shift[axis], x_step[axis]);
   return shift;

@@ -1,4 +1,4 @@
-#include "bench/net/net_entrant.hpp"
+#include "bench/net/net_competitor.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -17,26 +17,25 @@ constexpr auto idle = std::chrono::milliseconds(50);  // equal to the rest in to
 
 }  // namespace
 
-double NetEntrant::median() const { return quantile(seconds, 0.5); }
-double NetEntrant::low() const { return quantile(seconds, 0.25); }
-double NetEntrant::high() const { return quantile(seconds, 0.75); }
+double NetCompetitor::median() const { return quantile(seconds, 0.5); }
+double NetCompetitor::low() const { return quantile(seconds, 0.25); }
+double NetCompetitor::high() const { return quantile(seconds, 0.75); }
 
-std::string to_string(const Way& way) {
-  // `automatic` is what users run, so its rows do not name it.
-  const std::string engine = way.engine == Engine::automatic ? "" : fmt::format("{}, ", name_of(way.engine));
-  return fmt::format("{}{}, cache {}, {}{}", engine, name_of(way.backend), name_of_cache(way.cache),
-                     name_of(way.memory), checks_of(way));
+std::string to_string(const Variant& variant) {
+  return fmt::format("{}, cache {}, {}{}", name_of(variant.backend), name_of_cache(variant.cache),
+                     name_of(variant.memory), checks_of(variant));
 }
 
 void OurNet::prepare() {
   const nets::NetworkOptions options{
-      .engine = way_.engine,
+      .engine = variant_.engine,
       .memory_budget = 0,
-      .fft = {.backend = way_.backend, .rigor = way_.backend == fft::Backend::native ? fft::Rigor::estimate : o_.rigor},
-      .cache_spectra = way_.cache,
-      .memory_mode = way_.memory};
+      .fft = {.backend = variant_.backend,
+              .rigor = variant_.backend == fft::Backend::native ? fft::Rigor::estimate : o_.rigor},
+      .cache_spectra = variant_.cache,
+      .memory_mode = variant_.memory};
   const ResidentPeak resident;
-  net_ = MeasuredNet::make(work(), spec_, options, o_.threads, o_.scheduling, {.hardened = way_.hardened});
+  net_ = MeasuredNet::make(work(), spec_, options, o_.threads, o_.scheduling, {.hardened = variant_.hardened});
   net_->call();
   net_->forget_peak();
   net_->call();
@@ -60,16 +59,23 @@ double OurNet::sample() {
   return taken;
 }
 
-std::string OurNet::name() const { return fmt::format("{}, {}", name_of(work()), to_string(way_)); }
+std::string OurNet::label() const {
+  const std::string variant = to_string(variant_);
+  return o_.engines.size() > 1 ? fmt::format("{}, {}", name_of(variant_.engine), variant) : variant;
+}
 
-double TorchEntrant::sample() {
+std::string OurNet::name() const { return fmt::format("{}, {}", name_of(work()), label()); }
+
+double TorchCompetitor::sample() {
   const TorchNet::Call call = net_->call(work());
   // A process has one peak. The peak of an inference is measured before any training.
   if (work() == Work::training || !resident_bytes_) resident_bytes_ = call.peak_bytes;
   return call.seconds;
 }
 
-const char* checks_of(const Way& way) { return !way.hardened ? "" : *way.hardened ? ", hardened" : ", plain"; }
+const char* checks_of(const Variant& variant) {
+  return !variant.hardened ? "" : *variant.hardened ? ", hardened" : ", plain";
+}
 
 const char* name_of_cache(bool cache) { return cache ? "on" : "off"; }
 

@@ -14,12 +14,12 @@
 namespace convolume::bench {
 
 /// A net with one kind of work, which is called once per round.
-class NetEntrant {
+class NetCompetitor {
  public:
-  explicit NetEntrant(Work work) : work_(work) {}
-  virtual ~NetEntrant() = default;
-  NetEntrant(const NetEntrant&) = delete;
-  NetEntrant& operator=(const NetEntrant&) = delete;
+  explicit NetCompetitor(Work work) : work_(work) {}
+  virtual ~NetCompetitor() = default;
+  NetCompetitor(const NetCompetitor&) = delete;
+  NetCompetitor& operator=(const NetCompetitor&) = delete;
 
   /// Makes the net and calls it, so that all memory is allocated.
   virtual void prepare() = 0;
@@ -41,32 +41,34 @@ class NetEntrant {
 };
 
 /// The settings of one of our competitors.
-struct Way {
+struct Variant {
   Engine engine;
   fft::Backend backend;
   bool cache;
   nets::MemoryMode memory;
   std::optional<bool> hardened{};  ///< without a value, the environment decides
-  friend bool operator==(const Way&, const Way&) = default;
+  friend bool operator==(const Variant&, const Variant&) = default;
 };
-std::string to_string(const Way& way);
-const char* checks_of(const Way& way);  ///< ", hardened" or ", plain"; empty if the environment decides
+std::string to_string(const Variant& variant);
+const char* checks_of(const Variant& variant);  ///< ", hardened" or ", plain"; empty if the environment decides
 
-class OurNet : public NetEntrant {
+class OurNet : public NetCompetitor {
  public:
   /// If `rest` is set, each timed call follows 50 ms of rest and one untimed call. This is needed beside competitors
   /// whose threads stay busy for a while after each call.
-  OurNet(Work work, const Way& way, bool rest, const NetContestOptions& options, const nets::NetSpec& spec)
-      : NetEntrant(work), way_(way), rest_(rest), o_(options), spec_(spec) {}
+  OurNet(Work work, const Variant& variant, bool rest, const NetContestOptions& options, const nets::NetSpec& spec)
+      : NetCompetitor(work), variant_(variant), rest_(rest), o_(options), spec_(spec) {}
 
   void prepare() override;
   double sample() override;
   std::string name() const override;
+  /// Returns the variant as text, with the engine if several engines compete.
+  std::string label() const;
   std::size_t resident_bytes() const override { return resident_bytes_; }
   /// Returns the peak of the allocated bytes; see MeasuredNet.
   std::size_t peak_bytes() const { return net_->peak_bytes(); }
 
-  const Way& way() const { return way_; }
+  const Variant& variant() const { return variant_; }
   const MeasuredNet& net() const { return *net_; }
   /// Returns the transforms of one call; all calls are equal.
   const TransformCounts& transforms() const { return transforms_; }
@@ -76,7 +78,7 @@ class OurNet : public NetEntrant {
   std::vector<TraceEvent> last_call() const { return trace_->events(); }
 
  private:
-  Way way_;
+  Variant variant_;
   bool rest_;
   const NetContestOptions& o_;
   const nets::NetSpec& spec_;
@@ -89,10 +91,10 @@ class OurNet : public NetEntrant {
 };
 
 /// PyTorch in one memory format. The two kinds of work of a format share a process.
-class TorchEntrant : public NetEntrant {
+class TorchCompetitor : public NetCompetitor {
  public:
-  TorchEntrant(Work work, std::string format, std::shared_ptr<TorchNet> net)
-      : NetEntrant(work), format_(std::move(format)), net_(std::move(net)) {}
+  TorchCompetitor(Work work, std::string format, std::shared_ptr<TorchNet> net)
+      : NetCompetitor(work), format_(std::move(format)), net_(std::move(net)) {}
 
   void prepare() override { sample(); }
   double sample() override;

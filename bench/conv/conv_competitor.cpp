@@ -1,4 +1,4 @@
-#include "bench/conv/conv_contestant.hpp"
+#include "bench/conv/conv_competitor.hpp"
 
 #include <chrono>
 #include <cmath>
@@ -128,12 +128,12 @@ void PlannedConvolution::build(Direction direction, Planned& one) {
                        &memory_);
 }
 
-double PassTimer::seconds(ConvContestant& contestant, Direction direction) {
+double PassTimer::seconds(ConvCompetitor& competitor, Direction direction) {
   using Clock = std::chrono::steady_clock;
   constexpr double short_pass = 20e-3, sample_seconds = 1e-3;
   const auto passes = [&](int n) {
     const auto begin = Clock::now();
-    for (int i = 0; i < n; ++i) contestant.execute(direction);
+    for (int i = 0; i < n; ++i) competitor.execute(direction);
     return std::chrono::duration<double>(Clock::now() - begin).count() / n;
   };
   const int repetitions = last_ == 0 ? 1 : static_cast<int>(std::ceil(sample_seconds / last_));

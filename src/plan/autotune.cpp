@@ -1,4 +1,4 @@
-#include "plan/race.hpp"
+#include "plan/autotune.hpp"
 
 #include <algorithm>
 
@@ -16,8 +16,8 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-std::vector<double> race(std::size_t candidates, const RaceRules& rules,
-                         const std::function<double(std::size_t)>& seconds, const std::function<bool()>& go_on) {
+std::vector<double> autotune(std::size_t candidates, const RaceRules& rules,
+                             const std::function<double(std::size_t)>& seconds, const std::function<bool()>& go_on) {
   if (candidates == 0) return {};
   std::vector<double> seen(candidates);
   std::vector<std::vector<double>> samples(candidates);

@@ -1,4 +1,4 @@
-// The load and store ends of tile_ends.hpp (see fft/tile-inl.hpp). Compiled once per SIMD target.
+// The prologues and epilogues of tile_ends.hpp (see fft/tile-inl.hpp). Compiled once per SIMD target.
 #if defined(CONVOLUME_CONV_TILE_ENDS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef CONVOLUME_CONV_TILE_ENDS_INL_HPP
 #undef CONVOLUME_CONV_TILE_ENDS_INL_HPP
@@ -6,9 +6,9 @@
 #define CONVOLUME_CONV_TILE_ENDS_INL_HPP
 #endif
 
-#include "conv/tensor_io/tile_ends.hpp"
+#include "conv/tensor_io/tile_io.hpp"
 #include "fft/tile-inl.hpp"
-#include "ops/activation.hpp"
+#include "ops/activation-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convolume::conv {
@@ -17,12 +17,12 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace tile = fft::HWY_NAMESPACE;
 
-inline constexpr std::ptrdiff_t largest_extent = 64;  ///< of a TilePlan
+inline constexpr std::ptrdiff_t largest_extent = 64;  ///< the largest extent of a TilePlan
 
 template <class T>
 using BlockRows = std::array<T*, hn::MaxLanes(hn::ScalableTag<T>())>;
 
-/// Voxels of [origin, origin + window) that a tensor has, in coordinates of the window.
+/// Returns the voxels of [origin, origin + window) that lie inside the tensor, in coordinates of the window.
 inline fft::TileBox WindowBox(const Extent3& origin, const Extent3& window, const Extent3& extent) {
   fft::TileBox box;
   for (int axis = 0; axis < 3; ++axis) {
@@ -38,7 +38,8 @@ class SourceLoad {
   SourceLoad(const fft::TilePlan<T>& plan, const TileSource<T>& source)
       : plan_(plan), source_(source), box_(WindowBox(source.origin, source.window, source.block.extent)) {}
 
-  /// The next plane; of tiles that have but one, that of the next tile.
+  /// Returns what to prefetch: the next plane of the tile. If tiles have only one plane, it is the plane of the next
+  /// tile.
   tile::PlanePrefetch<T> Next(index_t point, index_t lane) const {
     const bool single = source_.window.z == 1;
     if (!source_.block.blocked || (single && !source_.next)) return {};
@@ -73,7 +74,8 @@ class SourceLoad {
       if (source_.activation == nullptr || DifferentiatesInPlace()) continue;
       T* outputs = buffer + n.y * n.x * lanes;
       LoadRow(source_.y, z, window_y, lane, outputs);
-      ops::activation_gradient(*source_.activation, outputs, static_cast<const T*>(row), row, n.x * lanes);
+      ops::HWY_NAMESPACE::ActivationGradient(*source_.activation, outputs, static_cast<const T*>(row), row,
+                                             n.x * lanes);
     }
     return {buffer, lanes, n.x * lanes, plan_.support().y, n.x};
   }
@@ -81,12 +83,14 @@ class SourceLoad {
  private:
   index_t WindowPlane(index_t point) const { return (point + source_.shift.z) % plan_.extent().z; }
   bool HoldsPlane(index_t z) const { return z >= box_.begin.z && z < box_.end.z; }
-  /// Whether points of a plane are voxels where these stand, up to an end behind which all is zero.
+  /// Returns whether the rows of a plane can be read in the tensor itself: the window begins at point 0, and all points
+  /// after its end are zero.
   bool BeginsInPlace() const {
     return source_.shift.y == 0 && source_.shift.x == 0 && box_.begin.y == 0 && box_.begin.x == 0 &&
            (box_.end.x == plan_.extent().x || plan_.line(2).has_real());
   }
-  /// Whether rows of dy and y lie in the tensors as vectors need them, so that neither is copied before they meet.
+  /// Returns whether rows of dy and y lie in the tensors in the form that vectors need. Then the activation's gradient
+  /// reads the tensors directly, and nothing is copied first.
   bool DifferentiatesInPlace() const {
     return source_.activation != nullptr && source_.block.blocked && hn::Lanes(d_) == fft::tile_lanes<T> &&
            source_.block.dense_rows() && source_.y.dense_rows();
@@ -99,19 +103,19 @@ class SourceLoad {
            (origin.x + x) * block.voxel_stride;
   }
 
-  /// Row (z, y) of the window, shifted.
+  /// Loads row (z, y) of the window, rotated by the shift.
   void LoadRow(const BlockView<const T>& block, index_t z, index_t y, index_t lane, T* row) const {
     const index_t n = plan_.extent().x, shift = source_.shift.x;
     const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
-    // Before the shift and behind it; each has zeros at its ends.
+    // Loads the part from the shift on, then the part before the shift. Each part may have zeros at both ends.
     for (const auto [begin, end, to] : {std::array{shift, n, index_t{0}}, std::array{index_t{0}, shift, n - shift}}) {
       const index_t first = std::clamp(box_.begin.x, begin, end), last = std::clamp(box_.end.x, first, end);
       T* at = row + to * lanes;
       std::fill(at, at + (first - begin) * lanes, T{0});
       T* voxels = at + (first - begin) * lanes;
       if (first < last && DifferentiatesInPlace()) {
-        ops::activation_gradient(*source_.activation, Voxel(source_.y, z, y, first), Voxel(block, z, y, first), voxels,
-                                 (last - first) * lanes);
+        ops::HWY_NAMESPACE::ActivationGradient(*source_.activation, Voxel(source_.y, z, y, first),
+                                               Voxel(block, z, y, first), voxels, (last - first) * lanes);
       } else if (first < last) {
         LoadVoxels(block, Voxel(block, z, y, first), last - first, lane, voxels);
       }
@@ -134,18 +138,19 @@ class SourceLoad {
       }
       return;
     }
-    // Lanes without a channel repeat the last one and are cleared.
+    // Lanes without a channel repeat the last channel and are set to zero afterwards.
     BlockRows<T> rows{};
     const index_t there = std::clamp<index_t>(block.channels - first_lane, 0, lanes);
     for (std::ptrdiff_t lane = 0; lane < lanes; ++lane) {
       const index_t channel = std::min<index_t>(first_lane + lane, block.channels - 1);
       rows[static_cast<std::size_t>(lane)] = const_cast<T*>(from) + channel * block.channel_stride;
     }
-    // Rows with gaps are put together first.
+    // Rows with gaps between voxels are copied into rows without gaps first.
     HWY_ALIGN T staged[hn::MaxLanes(hn::ScalableTag<T>()) * largest_extent];
     for (std::ptrdiff_t lane = 0; lane < lanes && block.voxel_stride != 1; ++lane) {
       T*& row = rows[static_cast<std::size_t>(lane)];
-      simd::HWY_NAMESPACE::CopyStepped(static_cast<const T*>(row), block.voxel_stride, count, staged + lane * largest_extent);
+      simd::HWY_NAMESPACE::CopyStepped(static_cast<const T*>(row), block.voxel_stride, count,
+                                       staged + lane * largest_extent);
       row = staged + lane * largest_extent;
     }
     simd::HWY_NAMESPACE::LoadRows(d_, rows.data(), 1, to, lanes, count);
@@ -173,27 +178,27 @@ class TargetStore {
     if (z < box_.begin.z || z >= box_.end.z) return;
     const index_t n = plan_.extent().x;
     const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
-    const Ending ending(target_, lane);
-    T* staged = const_cast<T*>(buffer) + plan_.extent().y * n * lanes;  // behind the plane, which scratch has room for
+    const TileEpilogue epilogue(target_, lane);
+    T* staged = const_cast<T*>(buffer) + plan_.extent().y * n * lanes;  // behind the plane, where the scratch has room
     for (index_t y = box_.begin.y; y < box_.end.y; ++y) {
       T* row = const_cast<T*>(buffer) + (y * n + box_.begin.x) * lanes;
       const index_t count = box_.end.x - box_.begin.x;
-      if (!ending.in_one_sweep) Finish(ending, row, count);
+      if (!epilogue.in_one_sweep) Finish(epilogue, row, count);
       const auto [begin, end] = FreshPart(z, y);
-      if (target_.add && begin > 0) StorePart(z, y, lane, row, {0, begin, true}, ending, staged);
-      if (!target_.add || begin < end) StorePart(z, y, lane, row, {begin, end, false}, ending, staged);
-      if (target_.add && end < count) StorePart(z, y, lane, row, {end, count, true}, ending, staged);
+      if (target_.add && begin > 0) StorePart(z, y, lane, row, {0, begin, true}, epilogue, staged);
+      if (!target_.add || begin < end) StorePart(z, y, lane, row, {begin, end, false}, epilogue, staged);
+      if (target_.add && end < count) StorePart(z, y, lane, row, {end, count, true}, epilogue, staged);
     }
   }
 
  private:
-  /// Some voxels of a row of the box.
+  /// A part of a row of the box.
   struct Part {
     index_t begin, end;
     bool add;
   };
 
-  /// Which voxels of row (z, y) of the box are stored, not added to.
+  /// Returns which voxels of row (z, y) of the box are overwritten. The other voxels are added to.
   std::array<index_t, 2> FreshPart(index_t z, index_t y) const {
     const index_t count = box_.end.x - box_.begin.x;
     if (!target_.add) return {0, count};
@@ -210,9 +215,10 @@ class TargetStore {
   }
 
   using V = hn::Vec<hn::ScalableTag<T>>;
-  /// What happens to values on their way out: scale, bias, activation; lanes without a channel become zero.
-  struct Ending {
-    Ending(const TileTarget<T>& target, index_t first_lane) {
+  /// Applies the scale, the bias and, if requested, ReLU. Lanes without a channel become zero. In all other
+  /// cases Finish() applies the activation.
+  struct TileEpilogue {
+    TileEpilogue(const TileTarget<T>& target, index_t first_lane) {
       const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
       const index_t there = std::clamp<index_t>(target.block.channels - first_lane, 0, lanes);
       HWY_ALIGN T bias[hn::MaxLanes(hn::ScalableTag<T>())] = {};
@@ -226,37 +232,37 @@ class TargetStore {
     template <bool Relu>
     HWY_INLINE V Apply(V value) const {
       value = hn::IfThenElseZero(channels, hn::MulAdd(value, scale, shift));
-      return Relu ? hn::IfThenZeroElse(hn::Le(value, hn::Zero(d_)), value) : value;  // NaN stays
+      return Relu ? hn::IfThenZeroElse(hn::Le(value, hn::Zero(d_)), value) : value;  // keeps NaN
     }
     V shift, scale;
     hn::Mask<hn::ScalableTag<T>> channels;
-    bool relu, in_one_sweep;  ///< where nothing but this happens to blocked values, on their way
+    bool relu, in_one_sweep;  ///< in_one_sweep: the epilogue is complete after Apply() and runs while values are stored
   };
 
-  void StorePart(index_t z, index_t y, index_t lane, const T* row, const Part& part, const Ending& ending,
+  void StorePart(index_t z, index_t y, index_t lane, const T* row, const Part& part, const TileEpilogue& epilogue,
                  T* staged) const {
     row += part.begin * static_cast<index_t>(hn::Lanes(d_));
     T* to = Voxel(z, y, part.begin) + lane;
     if (!target_.block.blocked) {
       StorePlain(z, y, lane, row, part, staged);
-    } else if (!ending.in_one_sweep) {
+    } else if (!epilogue.in_one_sweep) {
       StoreBlocked(row, to, part, [](V value) HWY_ATTR { return value; });
-    } else if (ending.relu) {
-      StoreBlocked(row, to, part, [e = ending](V value) HWY_ATTR { return e.template Apply<true>(value); });
+    } else if (epilogue.relu) {
+      StoreBlocked(row, to, part, [e = epilogue](V value) HWY_ATTR { return e.template Apply<true>(value); });
     } else {
-      StoreBlocked(row, to, part, [e = ending](V value) HWY_ATTR { return e.template Apply<false>(value); });
+      StoreBlocked(row, to, part, [e = epilogue](V value) HWY_ATTR { return e.template Apply<false>(value); });
     }
   }
 
-  void Finish(const Ending& ending, T* row, index_t count) const {
+  void Finish(const TileEpilogue& epilogue, T* row, index_t count) const {
     const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
     for (index_t x = 0; x < count; ++x) {
-      hn::StoreU(ending.template Apply<false>(hn::LoadU(d_, row + x * lanes)), d_, row + x * lanes);
+      hn::StoreU(epilogue.template Apply<false>(hn::LoadU(d_, row + x * lanes)), d_, row + x * lanes);
     }
     if (target_.activation.kind == Activation::Kind::none) return;
-    ops::activate(target_.activation, static_cast<const T*>(row), row, count * lanes);
+    ops::HWY_NAMESPACE::Activate(target_.activation, static_cast<const T*>(row), row, count * lanes);
     for (index_t x = 0; x < count; ++x) {
-      hn::StoreU(hn::IfThenElseZero(ending.channels, hn::LoadU(d_, row + x * lanes)), d_, row + x * lanes);
+      hn::StoreU(hn::IfThenElseZero(epilogue.channels, hn::LoadU(d_, row + x * lanes)), d_, row + x * lanes);
     }
   }
 
@@ -264,8 +270,8 @@ class TargetStore {
   HWY_INLINE void StoreBlocked(const T* row, T* to, const Part& part, const End& end) const {
     const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d_));
     const index_t count = part.end - part.begin, step = target_.block.voxel_stride;
-    // Narrower vectors would leave lines of the cache half written.
-    if (target_.past_caches && lanes == fft::tile_lanes<T>) {
+    // Non-temporal stores of narrower vectors would leave cache lines half written.
+    if (target_.non_temporal && lanes == fft::tile_lanes<T>) {
       for (index_t x = 0; x < count; ++x) hn::Stream(end(hn::LoadU(d_, row + x * lanes)), d_, to + x * step);
     } else if (part.add) {
       for (index_t x = 0; x < count; ++x, to += step) {

@@ -12,14 +12,14 @@
 namespace convolume::bench {
 
 /// Throws the exceptions of fft::Plan::make().
-std::unique_ptr<Contestant> native_contestant(const fft::Problem& problem, fft::PrimeAlgorithm prime);
+std::unique_ptr<Competitor> native_contestant(const fft::Problem& problem, fft::PrimeAlgorithm prime);
 
 /// Makes a competitor with Backend::fftw of this library, planned with FFTW_ESTIMATE.
-std::unique_ptr<Contestant> algorithm2_contestant(const fft::Problem& problem);
+std::unique_ptr<Competitor> algorithm2_contestant(const fft::Problem& problem);
 
 /// Makes a competitor with FFTW's own plan of a cube of edge n, out of place, in natural order. It is made with
 /// FFTW_ESTIMATE: fast, and equal every time.
-std::unique_ptr<Contestant> fftw_estimate_contestant(DataType type, fft::Kind kind, index_t n);
+std::unique_ptr<Competitor> fftw_estimate_contestant(DataType type, fft::Kind kind, index_t n);
 
 /// Plans with FFTW, and stores the knowledge of its planner (wisdom) on disk, so that each size is measured once. One
 /// thread at a time.
@@ -33,7 +33,7 @@ class FftwPlanner {
   FftwPlanner(FftwPlanner&&) noexcept;
 
   /// Makes a competitor for cubes of edge n, out of place, in natural order. The planner must outlive the competitor.
-  std::unique_ptr<Contestant> contestant(fft::Kind kind, index_t n, Implementation rigor);
+  std::unique_ptr<Competitor> competitor(fft::Kind kind, index_t n, Implementation rigor);
 
   class Impl;
 

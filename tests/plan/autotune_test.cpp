@@ -1,5 +1,5 @@
 // Tests the autotuning run. A callback reports how long each call took.
-#include "plan/race.hpp"
+#include "plan/autotune.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -13,9 +13,9 @@ struct Runners {
   double first_call = 1;
   std::vector<int> calls = std::vector<int>(seconds.size(), 0);
 
-  std::vector<double> race(const plan::RaceRules& rules) {
-    return plan::race(seconds.size(), rules,
-                      [this](std::size_t i) { return (calls[i]++ == 0 ? first_call : 1) * seconds[i]; });
+  std::vector<double> autotune(const plan::RaceRules& rules) {
+    return plan::autotune(seconds.size(), rules,
+                          [this](std::size_t i) { return (calls[i]++ == 0 ? first_call : 1) * seconds[i]; });
   }
 };
 
@@ -23,35 +23,35 @@ struct Runners {
 
 TEST_CASE("medians of interleaved rounds decide, and first calls do not count") {
   Runners runners{.seconds = {0.4, 0.3, 0.35}, .first_call = 3};
-  CHECK(runners.race({.rounds = 5, .max_seconds = 1e9}) == runners.seconds);
+  CHECK(runners.autotune({.rounds = 5, .max_seconds = 1e9}) == runners.seconds);
   CHECK(runners.calls == std::vector{7, 7, 7});
   CHECK(plan::winner(runners.seconds) == 1);
   // One delayed call must not change the median.
   int calls = 0;
   const auto seconds =
-      plan::race(1, {.rounds = 5, .max_seconds = 1e9}, [&](std::size_t) { return ++calls == 4 ? 100.0 : 1.0; });
+      plan::autotune(1, {.rounds = 5, .max_seconds = 1e9}, [&](std::size_t) { return ++calls == 4 ? 100.0 : 1.0; });
   CHECK(seconds == std::vector{1.0});
 }
 
 TEST_CASE("what is hopeless is called once or twice, what stays behind for three rounds") {
   Runners runners{.seconds = {1, 6, 1.6, 1.4, 0.9, 26}};
-  CHECK(runners.race({.rounds = 9, .max_seconds = 1e9}) == runners.seconds);
+  CHECK(runners.autotune({.rounds = 9, .max_seconds = 1e9}) == runners.seconds);
   CHECK(runners.calls == std::vector{11, 2, 5, 5, 11, 1});
   // One slow first call must not exclude a candidate.
   int calls = 0;
   const auto held_up = [&](std::size_t i) { return i == 1 && ++calls == 1 ? 20.0 : i == 1 ? 0.5 : 1.0; };
-  CHECK(plan::race(2, {.max_seconds = 1e9}, held_up) == std::vector{1.0, 0.5});
+  CHECK(plan::autotune(2, {.max_seconds = 1e9}, held_up) == std::vector{1.0, 0.5});
 }
 
 TEST_CASE("rounds go on for the least time and end after the most") {
   Runners quick{.seconds = {0.01}};
-  quick.race({.rounds = 5, .min_seconds = 0.095});
+  quick.autotune({.rounds = 5, .min_seconds = 0.095});
   CHECK(quick.calls == std::vector{2 + 10});
   Runners slow{.seconds = {2.0}};
-  slow.race({.rounds = 50, .max_seconds = 1});
+  slow.autotune({.rounds = 50, .max_seconds = 1});
   CHECK(slow.calls == std::vector{2 + 3});
   int asked = 0;
-  plan::race(
+  plan::autotune(
       1, {.rounds = 50}, [](std::size_t) { return 0.001; }, [&] { return ++asked < 3; });
   CHECK(asked == 3);
 }

@@ -1,5 +1,6 @@
-// Transforms of tiles with the ends of a convolution: windows of a tensor in either layout, shifted, with an
-// activation's gradient on the way in; bias, activation or a sum on the way out.
+// Transforms tiles with the prologues and epilogues of a convolution. The prologue loads a shifted window of a tensor
+// in either layout and can multiply it by an activation's gradient. The epilogue applies bias and activation, or adds
+// to the tensor.
 #pragma once
 
 #include <array>
@@ -10,20 +11,20 @@
 
 namespace convolume::conv {
 
-/// Voxels [origin, origin + window) of a block; those outside the tensor count as zero. Window voxel i stands at point
-/// (i - shift) mod T of the tile, the rest is zero.
+/// Voxels [origin, origin + window) of a block. Voxels outside the tensor count as zero. Voxel i of the window is point
+/// (i - shift) mod T of the tile, where T is the extent of the tile. All other points are zero.
 template <class T>
 struct TileSource {
   BlockView<const T> block;
   Extent3 origin{0, 0, 0}, window{}, shift{0, 0, 0};
-  /// Where the next tile's window begins, of tiles of one plane, which are asked for ahead.
+  /// First voxel of the next tile's window. It is used only if tiles have one plane, to prefetch the next tile.
   std::optional<Extent3> next{};
-  /// Multiplies by the gradient that `activation` has at y (the same voxels), where given.
+  /// If not null, the voxels are multiplied by the gradient that the activation has at the same voxels of y.
   const Activation* activation = nullptr;
   BlockView<const T> y{};
 };
 
-/// Points [0, window) of a tile to voxels from origin on; those outside the tensor are dropped.
+/// Stores points [0, window) of a tile into the voxels from `origin` on. Points outside the tensor are dropped.
 ///   target = activation(scale * value + bias[lane]), or target += scale * value.
 template <class T>
 struct TileTarget {
@@ -33,18 +34,20 @@ struct TileTarget {
   const T* bias = nullptr;  ///< one value per channel of the block
   Activation activation{};
   bool add = false;
-  fft::TileBox fresh{};  ///< with `add`: voxels of the window that hold nothing yet
-  /// For invert_planes, where the tensor is blocked, aligned to 64 bytes and not added to: voxels do not stay in the
-  /// caches, nor are their lines read first. Whoever lets others read them calls fence_streams() before.
-  bool past_caches = false;
+  fft::TileBox fresh{};  ///< with `add`: voxels of the window that hold nothing yet, so they are overwritten
+  /// Uses non-temporal stores, only in invert_planes(): voxels do not stay in the caches, and their cache lines are not
+  /// read first. The tensor must be blocked and aligned to 64 bytes, and `add` must be false. Call fence_streams()
+  /// before other threads read the voxels.
+  bool non_temporal = false;
 };
 
-/// As TilePlan::forward and inverse; the plan's support must hold what the source fills or the target wants.
+/// Does the same as TilePlan::forward() and inverse(). The plan's support must include all points that the source fills
+/// or the target needs.
 template <class T>
 void transform_tile(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectrum,
                     const fft::TileStrides& strides, T* scratch);
-/// The same past the caches, for a spectrum that is read much later; it is aligned to 64 bytes, as are its strides.
-/// `scratch` holds stream_bytes().
+/// Does the same with non-temporal stores, for a spectrum that is read much later. The spectrum and its strides must be
+/// aligned to 64 bytes. `scratch` holds stream_bytes().
 template <class T>
 void stream_tile(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectrum,
                  const fft::TileStrides& strides, T* scratch);
@@ -52,8 +55,8 @@ template <class T>
 void invert_tile(const fft::TilePlan<T>& plan, T* spectrum, const fft::TileStrides& strides,
                  const TileTarget<T>& target, T* scratch);
 
-/// Where the planes of one channel block stand, side by side, before lines along Z make a spectrum of them:
-/// [frequency block][z][re, im][lane].
+/// Returns the layout of the half-transformed planes of one channel block, before lines along Z are transformed:
+/// [frequency block][z][re, im][lane], without gaps.
 template <class T>
 fft::TileStrides plane_strides(const fft::TilePlan<T>& plan) {
   constexpr index_t lanes = fft::tile_lanes<T>;
@@ -63,19 +66,19 @@ template <class T>
 std::size_t planes_bytes(const fft::TilePlan<T>& plan) {
   return static_cast<std::size_t>(plan.blocks() * plane_strides(plan).block) * sizeof(T);
 }
-/// Copies `count` elements past the caches, all aligned to 64 bytes. fence_streams() comes before other threads read
-/// them.
+/// Copies `count` elements with non-temporal stores. Both addresses are aligned to 64 bytes, and so is the size. Call
+/// fence_streams() before other threads read the copy.
 template <class T>
 void stream_copy(const T* from, index_t count, T* to);
 void fence_streams();
 
-/// The plan's scratch, planes, and one line of spectra.
+/// Returns the bytes of the plan's scratch, of the half-transformed planes and of one line along Z.
 template <class T>
 std::size_t stream_bytes(const fft::TilePlan<T>& plan) {
   return plan.scratch_bytes() + planes_bytes(plan) + 128 * static_cast<std::size_t>(plan.extent().z);
 }
 
-/// Without the lines along Z, which TilePlan::forward_lines and inverse_lines do.
+/// Transform without the lines along Z, which TilePlan::forward_lines() and inverse_lines() transform.
 template <class T>
 void transform_planes(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectrum,
                       const fft::TileStrides& strides, T* scratch);

@@ -27,9 +27,9 @@ struct ConvData {
   ConvTensor x, w, dy;
 };
 
-class ConvContestant {
+class ConvCompetitor {
  public:
-  virtual ~ConvContestant() = default;
+  virtual ~ConvCompetitor() = default;
   /// Executes one pass. The first pass of a direction sets up what later passes use.
   virtual void execute(Direction direction) = 0;
   /// Copies the last result to a plain tensor.
@@ -39,7 +39,7 @@ class ConvContestant {
 /// A problem with its tensors, threads and memory, and a plan and a task graph for each direction. The plan for forward
 /// is made as for inference, the plan for a single gradient together with the forward pass, and the plan for training
 /// with both gradients. The layouts are those of the problem.
-class PlannedConvolution final : public ConvContestant {
+class PlannedConvolution final : public ConvCompetitor {
  public:
   struct Options {
     ConvOptions conv{};
@@ -93,7 +93,7 @@ class PlannedConvolution final : public ConvContestant {
 class PassTimer {
  public:
   /// Returns the seconds of one pass.
-  double seconds(ConvContestant& contestant, Direction direction);
+  double seconds(ConvCompetitor& competitor, Direction direction);
 
  private:
   double last_ = 0;  // 0: no pass has been timed

@@ -11,13 +11,13 @@ namespace convolume::plan {
 /// of the kernel is a further set of channels of x, which is a polyphase component of x. The components of one tensor
 /// differ by at most one voxel in extent. `dense` has room for the largest one; missing voxels count as zero.
 ///
-/// With `unfold_z`, Z is unrolled into channels (im2col along Z): every tap along Z is a phase, as if the stride were
+/// With `unroll_z`, Z is unrolled into channels (im2col along Z): every tap along Z is a phase, as if the stride were
 /// as long as the kernel. Then the dense convolution is planar. The components of x overlap, so they can be read but
 /// not written.
-struct Lattices {
-  Lattices() = default;
+struct Polyphase {
+  Polyphase() = default;
   /// `problem` must not be transposed.
-  explicit Lattices(const ConvProblem& problem, bool unfold_z = false);
+  explicit Polyphase(const ConvProblem& problem, bool unroll_z = false);
 
   Extent3 x_step{1, 1, 1}, y_step{1, 1, 1}, w_step{1, 1, 1};  ///< between voxels of a component, in voxels
   /// The dense convolution. Its batch includes the residues; its channels are those of one phase. Its voxel 0 of x is

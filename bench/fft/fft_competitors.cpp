@@ -1,4 +1,4 @@
-#include "bench/fft/fft_contestants.hpp"
+#include "bench/fft/fft_competitors.hpp"
 
 #include <array>
 #include <cstdio>
@@ -17,7 +17,7 @@ namespace {
 
 bool to_space(fft::Kind kind) { return kind == fft::Kind::c2r || kind == fft::Kind::c2c_backward; }
 
-class Ours final : public Contestant {
+class Ours final : public Competitor {
  public:
   Ours(const fft::Problem& problem, const fft::Options& options)
       : plan_(fft::Plan::make(problem, options)), scratch_(plan_.scratch_bytes()) {
@@ -137,7 +137,7 @@ class Wisdom {
 };
 
 template <class T>
-class Fftw final : public Contestant {
+class Fftw final : public Competitor {
  public:
   /// If `wisdom` is null, plans are made anew.
   Fftw(fft::Kind kind, index_t n, unsigned rigor, Wisdom<T>* wisdom)
@@ -198,7 +198,7 @@ class Fftw final : public Contestant {
 class FftwPlanner::Impl {
  public:
   virtual ~Impl() = default;
-  virtual std::unique_ptr<Contestant> contestant(fft::Kind kind, index_t n, Implementation rigor) = 0;
+  virtual std::unique_ptr<Competitor> competitor(fft::Kind kind, index_t n, Implementation rigor) = 0;
 };
 
 namespace {
@@ -208,7 +208,7 @@ class PlannerOf final : public FftwPlanner::Impl {
  public:
   explicit PlannerOf(const std::filesystem::path& file) : measured_(file), patient_(file.string() + "-patient") {}
 
-  std::unique_ptr<Contestant> contestant(fft::Kind kind, index_t n, Implementation rigor) override {
+  std::unique_ptr<Competitor> competitor(fft::Kind kind, index_t n, Implementation rigor) override {
     const bool patient = rigor == Implementation::fftw_patient;
     return std::make_unique<Fftw<T>>(kind, n, patient ? FFTW_PATIENT : FFTW_MEASURE, patient ? &patient_ : &measured_);
   }
@@ -230,19 +230,19 @@ FftwPlanner::FftwPlanner(DataType type, std::filesystem::path wisdom) {
 FftwPlanner::~FftwPlanner() = default;
 FftwPlanner::FftwPlanner(FftwPlanner&&) noexcept = default;
 
-std::unique_ptr<Contestant> FftwPlanner::contestant(fft::Kind kind, index_t n, Implementation rigor) {
-  return impl_->contestant(kind, n, rigor);
+std::unique_ptr<Competitor> FftwPlanner::competitor(fft::Kind kind, index_t n, Implementation rigor) {
+  return impl_->competitor(kind, n, rigor);
 }
 
-std::unique_ptr<Contestant> native_contestant(const fft::Problem& problem, fft::PrimeAlgorithm prime) {
+std::unique_ptr<Competitor> native_contestant(const fft::Problem& problem, fft::PrimeAlgorithm prime) {
   return std::make_unique<Ours>(problem, fft::Options{.backend = fft::Backend::native, .prime = prime});
 }
 
-std::unique_ptr<Contestant> algorithm2_contestant(const fft::Problem& problem) {
+std::unique_ptr<Competitor> algorithm2_contestant(const fft::Problem& problem) {
   return std::make_unique<Ours>(problem, fft::Options{.backend = fft::Backend::fftw});
 }
 
-std::unique_ptr<Contestant> fftw_estimate_contestant(DataType type, fft::Kind kind, index_t n) {
+std::unique_ptr<Competitor> fftw_estimate_contestant(DataType type, fft::Kind kind, index_t n) {
   if (type == DataType::f32) return std::make_unique<Fftw<float>>(kind, n, FFTW_ESTIMATE, nullptr);
   return std::make_unique<Fftw<double>>(kind, n, FFTW_ESTIMATE, nullptr);
 }
