@@ -170,10 +170,10 @@ void VolumePlan<T>::init_stages() {
   // A Z range has as many planes as fit into 384 KiB, less than half of the L2. With more planes, lanes fill the
   // vectors better and runs along Z are longer. If a Z range were more than an eighth of a volume, there would be too
   // few items for several threads. Small volumes do not need several threads.
-  constexpr index_t z_range_bytes = 384 * 1024, small_bytes = 64 * 1024;
+  constexpr index_t slab_bytes = 384 * 1024, small_bytes = 64 * 1024;
   const index_t plane_bytes = checked_mul(n.y * g.x_star, static_cast<index_t>(2 * sizeof(T)), "fft slab");
   const index_t fills_vectors = (4 * lanes_ + g.x_star - 1) / g.x_star;
-  const index_t fits = std::max<index_t>(1, z_range_bytes / plane_bytes);
+  const index_t fits = std::max<index_t>(1, slab_bytes / plane_bytes);
   const index_t share = std::max({fills_vectors, (planes_ + 7) / 8, small_bytes / plane_bytes});
   index_t most = planar() ? std::min({fits, share, planes_}) : std::min(planes_, 4 * lanes_);
   // Rows of a pair share rounding errors. Volumes of a batch must not share a pair, because one volume would change the

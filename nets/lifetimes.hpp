@@ -45,7 +45,7 @@ class Lifetimes {
   /// Returns whether graphs are appended twice, first as a draft.
   bool planned() const { return mode_ != MemoryMode::separate; }
   Buffer add(std::size_t bytes);
-  /// Adds the cache of a plan, which must outlive this object. In mode `apart` (separate) it allocates its own memory.
+  /// Adds the cache of a plan, which must outlive this object. In mode `separate` it allocates its own memory.
   Buffer add(Spectra& spectra, bool lasting = false);
   Buffer add(PreparedWeights& weights, bool lasting = false);
   /// Returns the pointer for Address::in(). It points to null until a task has given memory to the buffer.

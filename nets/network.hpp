@@ -30,7 +30,7 @@ struct NetworkOptions {
   Scheduler* tune_on = nullptr;
   /// Choices that were tuned before, by node name. They are used without measuring.
   std::map<std::string, std::string> tuned{};
-  /// In every mode except `apart` (separate), the passes are first appended to a draft; see append_planned().
+  /// In every mode except `separate`, the passes are first appended to a draft; see append_planned().
   MemoryMode memory_mode = MemoryMode::arena;
   bool poison_freed = false;  ///< fill buffers that are freed within a run with NaN: a test of the memory plan
 };

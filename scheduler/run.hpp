@@ -25,8 +25,9 @@ namespace convolume::scheduler {
 ///   its task has ended. So as long as idle_ < active_, the ready set will be looked at again. If idle_ == active_ and
 ///   the set is empty, the run is over. The same holds for tasks that wait for scratch: a worker that holds scratch has
 ///   a task.
-/// - A worker that finds the set empty leaves (a helper) or sleeps (the caller) only while idle_ < active_.
-/// - `first_ready_` is the first element of the set that may start, or 0 once the run is over.
+/// - If the set is empty, a helper may leave and the caller may sleep, but only while idle_ < active_.
+/// - `first_ready_` is the first task of the set that may start, or `none`. It is 0 once the run is over, so that
+///   spinning workers stop.
 ///
 /// An invitation may be read long after its run. Therefore it shares the ownership of this object. A helper that comes
 /// when no run is on goes away again. Unread invitations stay valid for the next run.
@@ -43,10 +44,10 @@ class Run : public std::enable_shared_from_this<Run> {
   static constexpr std::int32_t none = ReadyTasks::none;
   enum class Role { caller, helper };
 
-  /// A worker and the tasks that it has taken. If tasks end sooner than two workers can pass a lock to each other, the
-  /// worker takes several tasks at once, and adds the tasks that these made ready together. This gives up the priority
-  /// order among a few very short tasks. As soon as another worker is idle, the worker hands over all its tasks except
-  /// the one that runs.
+  /// A worker and the tasks that it has taken. If tasks are so short that passing the lock takes longer, the worker
+  /// takes several tasks under one lock. Under the next lock it adds all tasks that these have made ready. A few very
+  /// short tasks may then run out of priority order. As soon as another worker is idle, the worker hands over all its
+  /// tasks except the one that runs.
   struct Worker {
     static constexpr std::size_t most = 8;
     Role role;
@@ -81,7 +82,7 @@ class Run : public std::enable_shared_from_this<Run> {
   void sleep() noexcept;
   int spin(int patience) const noexcept;
 
-  /// The workers to wake for new work: determined under the lock, woken outside.
+  /// The workers to wake for new work. They are determined under the lock and woken without it.
   struct Call {
     bool caller = false;
     int helpers = 0;
@@ -100,7 +101,7 @@ class Run : public std::enable_shared_from_this<Run> {
   SpinLock lock_;  // guards all members up to the next comment
   ReadyTasks ready_;
   int active_ = 0, idle_ = 0;
-  int spinning_ = 0;            // of the idle workers: they see changes of first_ready_ by themselves
+  int spinning_ = 0;            // idle workers that poll first_ready_, so nobody must wake them
   int invited_ = 0;             // approximate: an invitation whose sending failed may still arrive
   bool can_invite_ = true;      // false after an invitation has failed
   bool over_ = true;            // no task is left

@@ -32,8 +32,10 @@ run_suite() {
   shift
   log=$(mktemp)
   echo "== $preset"
+  local begin=$SECONDS built
   cmake --preset "$preset" "${configure[@]}" >"$log" 2>&1 || { cat "$log"; exit 1; }
   cmake --build --preset "$preset" >"$log" 2>&1 || { tail -n 60 "$log"; exit 1; }
+  built=$SECONDS
   ctest --test-dir "build/$preset" --output-on-failure "$@" 2>&1 | tee "$log" || status=$?
   local total bad
   total=$(sed -n 's/.*tests passed, .* tests failed out of \([0-9]*\).*/\1/p' "$log" | tail -n 1)
@@ -44,6 +46,7 @@ run_suite() {
   # Each skipped test prints one line.
   skipped=$((skipped + $(cat "build/$preset"/Testing/Temporary/LastTest.log 2>/dev/null | grep -c '^SKIPPED:' || true)))
   rm -f "$log"
+  echo "== $preset: built in $((built - begin)) s, tested in $((SECONDS - built)) s"
 }
 
 configure=()

@@ -68,15 +68,15 @@ Buffer::Buffer(std::size_t bytes)
 Buffer::~Buffer() { mmap_resource()->deallocate(data_, bytes_, huge_page); }
 
 Arena::Arena(std::vector<std::unique_ptr<Competitor>> competitors, DataType type, bool restore)
-    : contestants_(std::move(competitors)) {
+    : competitors_(std::move(competitors)) {
   std::size_t in_bytes = 0, out_bytes = 0;
-  for (const auto& competitor : contestants_) {
+  for (const auto& competitor : competitors_) {
     in_bytes = std::max(in_bytes, competitor->in_bytes());
     out_bytes = std::max(out_bytes, competitor->out_bytes());
   }
   in_ = std::make_unique<Buffer>(in_bytes);
   out_ = std::make_unique<Buffer>(out_bytes);
-  for (const auto& competitor : contestants_) competitor->bind(in_->get(), out_->get());
+  for (const auto& competitor : competitors_) competitor->bind(in_->get(), out_->get());
   // Fill the buffers after planning, because planners overwrite them. This also touches all pages for the first time.
   fill(*in_, type);
   std::memset(out_->get(), 0, out_->bytes());
@@ -86,7 +86,7 @@ Arena::Arena(std::vector<std::unique_ptr<Competitor>> competitors, DataType type
 }
 
 double Arena::time(std::size_t competitor, int repetitions) {
-  Competitor& runs = *contestants_[competitor];
+  Competitor& runs = *competitors_[competitor];
   if (!restores()) {
     const auto begin = Clock::now();
     for (int i = 0; i < repetitions; ++i) runs.execute();

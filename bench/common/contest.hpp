@@ -45,13 +45,13 @@ class Arena {
   /// If `restore` is set, the input is written anew before every call, because some competitor destroys it.
   Arena(std::vector<std::unique_ptr<Competitor>> competitors, DataType type, bool restore);
 
-  std::size_t size() const { return contestants_.size(); }
+  std::size_t size() const { return competitors_.size(); }
   bool restores() const { return pristine_ != nullptr; }
   /// Returns the seconds of a call, as a mean over `repetitions`. The time to restore the input is not counted.
   double time(std::size_t competitor, int repetitions);
 
  private:
-  std::vector<std::unique_ptr<Competitor>> contestants_;
+  std::vector<std::unique_ptr<Competitor>> competitors_;
   std::unique_ptr<Buffer> in_, out_, pristine_;
 };
 

@@ -65,7 +65,7 @@ class ChoiceContest {
     const std::vector<std::size_t> racing = different(direction);
     for (const std::size_t i : racing) candidates_[i].convolution->plan(direction);  // plan before anything is timed
     std::vector<PassTimer> timers(racing.size());
-    const plan::RaceRules rules{.rounds = o_.rounds, .min_seconds = o_.min_seconds, .max_seconds = o_.max_seconds};
+    const plan::AutotuneRules rules{.rounds = o_.rounds, .min_seconds = o_.min_seconds, .max_seconds = o_.max_seconds};
     const auto seconds = plan::autotune(
         racing.size(), rules,
         [&](std::size_t i) { return timers[i].seconds(*candidates_[racing[i]].convolution, direction); }, go_on);

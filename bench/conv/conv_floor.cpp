@@ -17,14 +17,14 @@ constexpr index_t largest_tile = 64;
 /// A convolution along one axis, as a set of dense convolutions. A stride splits x into phases, each with its part of
 /// the kernel. The part of the dilation that is not a divisor of the stride splits y into residues.
 struct Axis {
-  index_t phases, kernel, polyphase, outputs;
+  index_t phases, kernel, residues, outputs;
 
   Axis(const ConvProblem& p, int axis) {
     const index_t common = std::gcd(p.stride[axis], p.dilation[axis]), period = p.stride[axis] / common;
     phases = std::min(p.kernel[axis], period);
     kernel = (p.kernel[axis] + period - 1) / period;
-    polyphase = kernel > 1 ? p.dilation[axis] / common : 1;
-    outputs = (p.output()[axis] + polyphase - 1) / polyphase;
+    residues = kernel > 1 ? p.dilation[axis] / common : 1;
+    outputs = (p.output()[axis] + residues - 1) / residues;
   }
   /// Returns the tile length: at most `extent`, and no longer than what covers the whole axis.
   index_t tile(index_t extent) const {
@@ -32,7 +32,7 @@ struct Axis {
   }
   index_t tiles(index_t extent) const {
     const index_t valid = extent - kernel + 1;
-    return polyphase * ((outputs + valid - 1) / valid);
+    return residues * ((outputs + valid - 1) / valid);
   }
 };
 

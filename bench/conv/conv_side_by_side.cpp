@@ -71,16 +71,16 @@ class ConvContest {
     for (const Engine engine : o_.engines) {
       for (const Layout layout : o_.layouts) add_ours(engine, layout);
     }
-    if (entrants_.empty()) return;
+    if (competitors_.empty()) return;
     if (o_.has(Peer::fft_volume)) add_fft_volume();
     if (o_.has(Peer::onednn)) add_onednn();
   }
 
-  bool empty() const { return entrants_.empty(); }
+  bool empty() const { return competitors_.empty(); }
 
   Rows measure(Direction direction, const std::function<bool(double)>& go_on) {
     std::vector<Competitor*> running;
-    for (Competitor& competitor : entrants_) {
+    for (Competitor& competitor : competitors_) {
       competitor.seconds.clear();
       if (warm_up(competitor, direction)) running.push_back(&competitor);
     }
@@ -93,7 +93,7 @@ class ConvContest {
     auto seconds = take_turns(running.size(), protocol, sample, go_on);
     for (std::size_t i = 0; i < running.size(); ++i) running[i]->seconds = std::move(seconds[i]);
     Rows rows;
-    for (const Competitor& competitor : entrants_) {
+    for (const Competitor& competitor : competitors_) {
       if (competitor.who == Who::ours) rows.push_back(row_of(competitor, direction));
     }
     return rows;
@@ -134,12 +134,12 @@ class ConvContest {
       const auto same = [&](const Competitor& other) {
         return layout_of(other.problem) == layout && choose_alike(*planned_one, ours(other));
       };
-      if (std::any_of(entrants_.begin(), entrants_.end(), same)) return;
-      entrants_.push_back({.who = Who::ours,
-                           .competitor = std::move(planned_one),
-                           .name = fmt::format("{} {}", convolume::name_of(engine), convolume::name_of(layout)),
-                           .problem = problem,
-                           .asked = engine});
+      if (std::any_of(competitors_.begin(), competitors_.end(), same)) return;
+      competitors_.push_back({.who = Who::ours,
+                              .competitor = std::move(planned_one),
+                              .name = fmt::format("{} {}", convolume::name_of(engine), convolume::name_of(layout)),
+                              .problem = problem,
+                              .asked = engine});
     } catch (const Unsupported& error) {
       if (only || layout == Layout::plain) {
         notes_.say(fmt::format("{} left out: {} {}", name_, convolume::name_of(engine), refusal(error, engine)));
@@ -162,9 +162,9 @@ class ConvContest {
              std::all_of(o_.directions.begin(), o_.directions.end(),
                          [&](Direction d) { return ours(e).plan(d).engine() == Engine::fft_volume; });
     };
-    if (std::any_of(entrants_.begin(), entrants_.end(), runs)) return;
+    if (std::any_of(competitors_.begin(), competitors_.end(), runs)) return;
     try {
-      entrants_.push_back(
+      competitors_.push_back(
           {.who = Who::fft_volume,
            .competitor = std::make_unique<PlannedConvolution>(problem_, data_, planned(Engine::fft_volume)),
            .name = "fft_volume",
@@ -176,10 +176,10 @@ class ConvContest {
 
   void add_onednn() {
     try {
-      entrants_.push_back({.who = Who::onednn,
-                           .competitor = onednn_convolution(problem_, data_, o_.threads),
-                           .name = "oneDNN",
-                           .problem = problem_});
+      competitors_.push_back({.who = Who::onednn,
+                              .competitor = onednn_convolution(problem_, data_, o_.threads),
+                              .name = "oneDNN",
+                              .problem = problem_});
     } catch (const Unsupported& error) {
       notes_.say_once(fmt::format("oneDNN left out: {}", error.what()));
     }
@@ -200,14 +200,14 @@ class ConvContest {
     }
     const double bound = problem_.type == DataType::f32 ? 1e-4 : 1e-10;
     for (const Output output : outputs_of(direction)) {
-      if (&competitor == &entrants_.front()) break;
+      if (&competitor == &competitors_.front()) break;
       ConvTensor wanted(problem_.type, shape_of(problem_, output)), got(problem_.type, shape_of(problem_, output));
-      entrants_.front().competitor->read(output, wanted);
+      competitors_.front().competitor->read(output, wanted);
       competitor.competitor->read(output, got);
       const double error = relative_error(got, wanted);
       if (error <= bound) continue;
       throw NumericalError(fmt::format("{} {}: {} of {} and of {} differ by {:.3g}; at most {:.3g} is allowed", name_,
-                                       name_of(direction), name_of(output), competitor.name, entrants_.front().name,
+                                       name_of(direction), name_of(output), competitor.name, competitors_.front().name,
                                        error, bound));
     }
     return true;
@@ -232,17 +232,17 @@ class ConvContest {
 
   const Competitor* find(Who who) const {
     const auto found =
-        std::find_if(entrants_.begin(), entrants_.end(), [&](const Competitor& e) { return e.who == who; });
-    return found == entrants_.end() || found->seconds.empty() ? nullptr : &*found;
+        std::find_if(competitors_.begin(), competitors_.end(), [&](const Competitor& e) { return e.who == who; });
+    return found == competitors_.end() || found->seconds.empty() ? nullptr : &*found;
   }
 
   /// Returns the competitor fft_volume in plain layout, which may be one of our engines.
   const Competitor* fft_volume(Direction direction) const {
-    const auto found = std::find_if(entrants_.begin(), entrants_.end(), [&](const Competitor& e) {
+    const auto found = std::find_if(competitors_.begin(), competitors_.end(), [&](const Competitor& e) {
       return e.who != Who::onednn && ours(e).plan(direction).engine() == Engine::fft_volume &&
              layout_of(e.problem) == Layout::plain;
     });
-    return found == entrants_.end() || found->seconds.empty() ? nullptr : &*found;
+    return found == competitors_.end() || found->seconds.empty() ? nullptr : &*found;
   }
 
   static std::optional<Comparison> compare(const Competitor* other, const Competitor& ours) {
@@ -278,7 +278,7 @@ class ConvContest {
   ConvProblem problem_;
   Notes& notes_;
   ConvData data_;
-  std::vector<Competitor> entrants_;
+  std::vector<Competitor> competitors_;
   int onednn_threads_ = 0;
 };
 

@@ -155,9 +155,9 @@ void transform(benchmark::State& state, std::unique_ptr<Competitor> competitor, 
   state.counters["GFLOP/s"] = 1e-9 * flops * static_cast<double>(state.iterations()) / seconds;
 }
 
-using MakeContestant = std::function<std::unique_ptr<Competitor>()>;
+using MakeCompetitor = std::function<std::unique_ptr<Competitor>()>;
 
-void add(const std::string& name, fft::Kind kind, DataType type, index_t n, const MakeContestant& make) {
+void add(const std::string& name, fft::Kind kind, DataType type, index_t n, const MakeCompetitor& make) {
   benchmark::RegisterBenchmark(name.c_str(),
                                [=](benchmark::State& state) {
                                  try {

@@ -261,9 +261,16 @@ class NetContest {
 
   std::vector<Ratio> ratios() const {
     std::vector<Ratio> all;
+    // With several engines, each comparison names the engine.
+    const auto engine_of_row = [this](const OurNet& one) {
+      return o_.engines.size() > 1 ? fmt::format(", {}", name_of(one.variant().engine)) : std::string();
+    };
     const auto compare = [&](const OurNet& fast, const Variant& slower, const std::string& what) {
       const OurNet* slow = find(fast.work(), slower);
-      if (slow != nullptr && slow != &fast) all.emplace_back(what, *slow, fast);
+      const bool same_engine = slower.engine == fast.variant().engine;
+      if (slow != nullptr && slow != &fast) {
+        all.emplace_back(same_engine ? what + engine_of_row(fast) : what, *slow, fast);
+      }
     };
     for (const auto& one : ours_) {
       const Variant& variant = one->variant();
@@ -300,7 +307,7 @@ class NetContest {
                             name_of(variant.backend)));
       }
       if (const TorchCompetitor* torch = faster_torch(one->work())) {
-        all.emplace_back(fmt::format("PyTorch's time ({}) over ours ({})", torch->format(), to_string(variant)), *torch,
+        all.emplace_back(fmt::format("PyTorch's time ({}) over ours ({})", torch->format(), one->label()), *torch,
                          *one);
       }
     }

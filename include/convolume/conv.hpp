@@ -36,7 +36,7 @@ CONVOLUME_API Engine engine_of(const std::string& name);
 struct ConvOptions {
   Engine engine = Engine::automatic;
   /// Which gradients the caller computes. The cost model minimises the time of the forward pass and these gradients
-  /// together. The plan can compute the others too. A first layer needs no dx; inference needs neither.
+  /// together. The plan can still compute the other gradients. A first layer needs no dx; inference needs neither.
   bool want_dx = true, want_dw = true;
   /// A result of ConvPlan::choice() or ConvPlan::tune(): the engine and, for fft_tiled, the tile of each direction and
   /// whether the directions share tiles. It replaces the cost model's choice. A plan made from another plan's choice
@@ -58,9 +58,9 @@ struct ConvOptions {
 
 class ConvPlan;
 
-/// Weights in the form that an engine multiplies: spectra, or a packed copy. A cache beside the weights. It fits all
-/// plans with the same geometry as the plan that made it. At most one writer at a time, and no reader during the
-/// writing; readers may run concurrently.
+/// Weights in the form that an engine reads: spectra, or a packed copy. A cache beside the weights. It fits all plans
+/// with the same geometry as the plan that made it. Several threads may read it at once. Only one thread may write it,
+/// and no thread may read it meanwhile.
 class CONVOLUME_API PreparedWeights {
  public:
   PreparedWeights();
@@ -90,8 +90,8 @@ class CONVOLUME_API PreparedWeights {
 
 /// The spectra of one tensor for one geometry. If a forward pass gets a cache for x, it fills the cache, and the
 /// backward pass reads it. Plans of the same geometry can share it. Debug builds hash the source and throw StaleCache
-/// if the spectra belong to other data. At most one writer at a time, and no reader during the writing; readers may run
-/// concurrently.
+/// if the spectra belong to other data. Several threads may read the cache at once. Only one thread may write it, and
+/// no thread may read it meanwhile.
 class CONVOLUME_API Spectra {
  public:
   Spectra();
@@ -220,8 +220,8 @@ inline bool more_saved_per_byte(const CacheCost& a, const CacheCost& b) noexcept
 /// them.
 ///
 /// Layout: plain tensors have x stride 1. Blocked tensors (ConvProblem::x_layout, y_layout) are views of the logical
-/// shape. Their strides lie between samples, channel blocks, planes and rows, with channel_block() elements between
-/// voxels. Lanes without a channel hold zero. x, w, dy, y, dx and dw must not overlap.
+/// shape. Their strides are the distances between samples, channel blocks, planes and rows. Neighbouring voxels of a
+/// row are channel_block() elements apart. Lanes without a channel hold zero. x, w, dy, y, dx and dw must not overlap.
 ///
 /// Errors: ShapeMismatch for tensors that do not match the problem, StaleCache, std::bad_alloc, MemoryBudgetExceeded.
 class CONVOLUME_API ConvPlan {
@@ -231,8 +231,8 @@ class CONVOLUME_API ConvPlan {
   static ConvPlan make(const ConvProblem& problem, const ConvOptions& options = {});
   /// Measures the candidates that the cost model ranks first (engines that `options` admits, and tiles of each
   /// direction). Returns the fastest choice for the forward pass and the wanted gradients, as text for
-  /// ConvOptions::choice. Store the choice with the results, because the next measurement may return another one. Takes
-  /// seconds. Tensors and spectra come from run.memory. Throws the exceptions of make().
+  /// ConvOptions::choice. Store the choice with the results, because the next measurement may return another one. A
+  /// call takes seconds and allocates tensors and spectra from run.memory. Throws the exceptions of make().
   static std::string tune(const ConvProblem& problem, const ConvOptions& options, const Execution& run);
 
   /// Converts weights of shape problem.w_shape(), plain layout, to the engine's form.
@@ -249,7 +249,7 @@ class CONVOLUME_API ConvPlan {
   void forward(const Execution& run, const ForwardBindings& bindings) const;
   void backward(const Execution& run, const BackwardBindings& bindings) const;
 
-  /// Appends tasks that convert `w` into `prepared`. Returns when `prepared` is complete.
+  /// Appends tasks that convert `w` into `prepared`. Returns the tasks that complete `prepared`.
   Ready append_prepare(TaskGraph& graph, const Ready& w_ready, const ConstTensorView& w,
                        PreparedWeights& prepared) const;
   /// Append the tasks of a forward or backward pass, and return the tasks that complete the results. Shapes and layouts
@@ -272,7 +272,7 @@ class CONVOLUME_API ConvPlan {
   std::string explain() const;
   /// Returns the caches of the chosen engine.
   std::vector<CacheCost> caches() const;
-  /// Returns what this plan and its copies have executed so far, on all threads.
+  /// Returns the transforms that this plan and its copies have executed so far, on all threads.
   TransformCounts transforms() const noexcept;
 
   struct Impl;

@@ -30,7 +30,8 @@ struct SchedulerOptions {
 /// Threads that run task graphs. Movable. Several graphs may run on one scheduler at once, from any threads.
 class CONVOLUME_API Scheduler {
  public:
-  /// At most `threads` threads work on a run, the caller included. With 1, the caller runs all tasks in priority order.
+  /// Creates a scheduler. At most `threads` threads work on a run, the caller included. With 1, the caller runs all
+  /// tasks in priority order.
   /// More threads than CPUs are allowed. Throws InvalidArgument if threads < 1 or above the maximum of 1024, and
   /// Unsupported if the system cannot start the threads.
   explicit Scheduler(int threads, const SchedulerOptions& options = {});
@@ -85,8 +86,8 @@ struct TaskOptions {
   double cost = 1;  ///< in any unit, the same for a whole graph; a task's priority is the cost of its costliest path to
                     ///< the end of the graph
   TaskClass task_class = TaskClass::normal;
-  double bytes = 0;               ///< that the task reads and writes, for traces; 0 means unknown
-  std::size_t scratch_bytes = 0;  ///< that the task holds while it runs; see SchedulerOptions
+  double bytes = 0;               ///< bytes that the task reads and writes, for traces; 0 means unknown
+  std::size_t scratch_bytes = 0;  ///< bytes that the task holds while it runs; see SchedulerOptions
 };
 
 /// A task as it was added to a graph.
@@ -210,7 +211,7 @@ CONVOLUME_API std::string chrome_trace(const std::vector<TracedProcess>& process
 /// How the time of the traced runs was spent.
 struct TraceSummary {
   struct Thread {
-    double busy = 0, between = 0, idle = 0;  ///< seconds: in tasks; between tasks (at most 2 us per gap); otherwise
+    double busy = 0, between = 0, idle = 0;  ///< seconds in tasks, between tasks (at most 2 us per gap), and idle
   };
   /// The path through a run whose tasks took longest in total.
   struct CriticalPath {

@@ -29,7 +29,8 @@ constexpr index_t channel_block(DataType type) noexcept { return type == DataTyp
 
 /// An element-wise function that can be fused into a convolution. Its gradient follows from its output alone.
 struct Activation {
-  enum class Kind { none, relu, leaky_relu, sigmoid, tanh };
+  enum class Kind { none, relu, leaky_relu, sigmoid, tanh };  ///< numbered as in the C API
+  static constexpr Kind last_kind = Kind::tanh;
   Kind kind = Kind::none;
   double slope = 0.01;  ///< slope of leaky_relu for negative input; must be positive
   friend constexpr bool operator==(const Activation&, const Activation&) = default;

@@ -94,10 +94,6 @@ void store(const Extent3& extent, std::int64_t (&values)[3]) {
 
 constexpr DataType types[] = {DataType::f32, DataType::f64};
 constexpr Layout layouts[] = {Layout::plain, Layout::blocked};
-constexpr Activation::Kind activations[] = {Activation::Kind::none, Activation::Kind::relu,
-                                            Activation::Kind::leaky_relu, Activation::Kind::sigmoid,
-                                            Activation::Kind::tanh};
-
 ConvProblem problem_of(const convolume_conv_problem& c) {
   ConvProblem problem{.type = types[choice(c.data_type, 1, "data_type")],
                       .batch = c.batch,
@@ -115,7 +111,9 @@ ConvProblem problem_of(const convolume_conv_problem& c) {
                       .x_layout = layouts[choice(c.x_layout, 1, "x_layout")],
                       .y_layout = layouts[choice(c.y_layout, 1, "y_layout")]};
   problem.epilogue = {.bias = choice(c.bias, 1, "bias") != 0,
-                      .activation = {activations[choice(c.activation, 4, "activation")], c.activation_slope}};
+                      .activation = {static_cast<Activation::Kind>(
+                                         choice(c.activation, static_cast<int>(Activation::last_kind), "activation")),
+                                     c.activation_slope}};
   return problem;
 }
 

@@ -49,10 +49,11 @@ constexpr std::array direction_names{"fwd", "bwd_d", "bwd_w"};
 static_assert(direction_names.size() == plan::directions.size());
 
 [[noreturn]] void refuse(const std::string& text, const std::string& why) {
-  throw InvalidArgument(fmt::format(
-      "choice '{}': {}; write an engine, or \"fft_tiled fwd=18x11x15*4 bwd_d=16x16x16*4 bwd_w=20x20x20*1\", "
-      "and \"shared\" behind it where all directions have the same tiles",
-      text, why));
+  throw InvalidArgument(
+      fmt::format("choice '{}': {}; write the name of an engine, or \"fft_tiled fwd=18x11x15*4 bwd_d=16x16x16*4 "
+                  "bwd_w=20x20x20*1\", "
+                  "followed by \"shared\" if all directions use the same tiles",
+                  text, why));
 }
 
 /// Parses text such as "18x11x15*4", which follows the direction and "=" in a word of a choice.

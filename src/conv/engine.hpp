@@ -14,8 +14,8 @@ namespace convolume::conv {
 using plan::is_depthwise;
 using plan::one_group;
 
-/// Tensors and caches that the tasks of a graph use. The plan may replace the contents between runs of the graph, but
-/// never during a run.
+/// Tensors and caches of a call. All tasks of a graph read the same object. Between runs of the graph, the plan may
+/// write other tensors and caches into it. This also holds for the next two structs.
 struct PrepareArguments {
   ConstTensorView w;
   PreparedWeights::Impl* prepared = nullptr;
@@ -41,10 +41,13 @@ struct BackwardArguments {
   Workspace* workspace = nullptr;  ///< may be null; used only while tasks are appended
 };
 
+/// An engine for one problem. All members are const and thread-safe.
 class ConvEngine {
  public:
   virtual ~ConvEngine() = default;
 
+  /// Append tasks to `graph`, which wait for what they read. Return the tasks that complete the results. A
+  /// gradient is computed only if its tensor is bound.
   virtual Ready append_prepare(TaskGraph& graph, const Ready& w_ready,
                                std::shared_ptr<const PrepareArguments> arguments) const = 0;
   virtual Ready append_forward(TaskGraph& graph, const ConvReady& ready,
@@ -52,10 +55,12 @@ class ConvEngine {
   virtual ConvGradientReady append_backward(TaskGraph& graph, const ConvReady& ready,
                                             std::shared_ptr<const BackwardArguments> arguments) const = 0;
 
+  /// Describe an empty cache: its geometry and its buffers. Plans can share a cache if their geometries are equal.
   virtual void init_weights(PreparedWeights::Impl& prepared) const = 0;
   virtual void init_input_spectra(Spectra::Impl& spectra) const = 0;
   virtual void init_gradient_spectra(Spectra::Impl& spectra) const = 0;
 
+  /// Returns everything in the engine that decides rounding, as text; see ConvPlan::numerics().
   virtual std::string numerics() const = 0;
   virtual std::vector<CacheCost> caches() const { return {}; }
   virtual TransformCounts transforms() const noexcept { return {}; }

@@ -1,5 +1,7 @@
 #include "ops/activation.hpp"
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 #undef HWY_TARGET_INCLUDE
@@ -79,6 +81,38 @@ void activate_padded(const Activation& act, const T* x, T* y, index_t channels, 
 }
 
 }  // namespace
+
+double activation_value(const Activation& act, double value) noexcept {
+  switch (act.kind) {
+    case Activation::Kind::none:
+      return value;
+    case Activation::Kind::relu:
+      return value < 0 ? 0 : value;
+    case Activation::Kind::leaky_relu:
+      return value < 0 ? act.slope * value : value;
+    case Activation::Kind::sigmoid:
+      return 1 / (1 + std::exp(-value));
+    case Activation::Kind::tanh:
+      return std::tanh(value);
+  }
+  return value;
+}
+
+double activation_slope(const Activation& act, double y) noexcept {
+  switch (act.kind) {
+    case Activation::Kind::none:
+      return 1;
+    case Activation::Kind::relu:
+      return y > 0 ? 1 : 0;
+    case Activation::Kind::leaky_relu:
+      return y > 0 ? 1 : act.slope;
+    case Activation::Kind::sigmoid:
+      return y * (1 - y);
+    case Activation::Kind::tanh:
+      return 1 - y * y;
+  }
+  return 1;
+}
 
 template <class T>
 void activate(const Activation& act, const T* x, T* y, index_t n) noexcept {

@@ -18,6 +18,11 @@ void activate(const Activation& act, const T* x, T* y, index_t n) noexcept;
 template <class T>
 void activation_gradient(const Activation& act, const T* y, const T* dy, T* dz, index_t n, bool add = false) noexcept;
 
+/// Returns act(value) in double, by its definition: the reference for the kernels above.
+double activation_value(const Activation& act, double value) noexcept;
+/// Returns act'(x) in double, from the output y = act(x).
+double activation_slope(const Activation& act, double y) noexcept;
+
 /// Appends y = act(x). x and y have the same shape, the same layout and dense channel blocks. y may be x. Throws
 /// ShapeMismatch or InvalidArgument for unsuitable views, and InvalidArgument for a leaky_relu slope that is not
 /// positive.

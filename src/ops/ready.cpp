@@ -48,9 +48,9 @@ void Ready::collect(std::int64_t n, std::int64_t c0, std::int64_t c1, std::int64
     const auto first = std::max<std::int64_t>(0, c0 - grid.first_channel), end = c1 - grid.first_channel;
     if (end <= 0) continue;
     const auto last_block = std::min((end - 1) / grid.channels, grid.channel_blocks - 1);
-    const auto last_slab = std::min((z1 - 1) / grid.planes, grid.z_ranges - 1);
+    const auto last_z_range = std::min((z1 - 1) / grid.planes, grid.z_ranges - 1);
     for (auto block = first / grid.channels; block <= last_block; ++block) {
-      for (auto z_range = z0 / grid.planes; z_range <= last_slab; ++z_range) {
+      for (auto z_range = z0 / grid.planes; z_range <= last_z_range; ++z_range) {
         out.push_back(
             grid.tasks.at(static_cast<std::size_t>((n * grid.channel_blocks + block) * grid.z_ranges + z_range)));
       }

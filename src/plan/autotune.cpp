@@ -16,7 +16,7 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-std::vector<double> autotune(std::size_t candidates, const RaceRules& rules,
+std::vector<double> autotune(std::size_t candidates, const AutotuneRules& rules,
                              const std::function<double(std::size_t)>& seconds, const std::function<bool()>& go_on) {
   if (candidates == 0) return {};
   std::vector<double> seen(candidates);

@@ -7,7 +7,7 @@
 
 namespace convolume::plan {
 
-struct RaceRules {
+struct AutotuneRules {
   int rounds = 5;             ///< minimum number of rounds
   double min_seconds = 0.05;  ///< minimum for all rounds together
   double max_seconds = 2;     ///< no round begins after this time, except the first three
@@ -18,7 +18,7 @@ struct RaceRules {
 /// Runs an autotuning run: measures the candidates in turns. Returns the median seconds of each candidate; for a
 /// dropped candidate, what was measured until then. `seconds` is called twice for each candidate before the rounds, or
 /// once if it is far slower than `hopeless`. The run ends early, after a whole round, if `go_on` returns false.
-std::vector<double> autotune(std::size_t candidates, const RaceRules& rules,
+std::vector<double> autotune(std::size_t candidates, const AutotuneRules& rules,
                              const std::function<double(std::size_t)>& seconds,
                              const std::function<bool()>& go_on = {});
 

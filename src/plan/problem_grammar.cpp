@@ -28,7 +28,7 @@ Tokens tokenize(std::string_view text) {
       ++at;
       continue;
     }
-    if (text[at] == 'n' && at + 1 < text.size() && text[at + 1] == '"') break;  // n"a name" tensors a descriptor
+    if (text[at] == 'n' && at + 1 < text.size() && text[at + 1] == '"') break;  // n"a name" ends a descriptor
     std::size_t end = at;
     while (end < text.size() && text[end] >= 'a' && text[end] <= 'z') ++end;
     const std::string name(text.substr(at, end - at));

@@ -29,7 +29,7 @@ bool few_channels(const ConvProblem& p) { return p.groups == 1 && 2 * p.in_chann
 
 /// Returns whether Z can be unrolled into channels. Each tap along Z then transforms x again, which is cheap only if
 /// tiles share lanes.
-bool can_unfold(const ConvProblem& p, Direction direction) {
+bool can_unroll_z(const ConvProblem& p, Direction direction) {
   return direction != Direction::backward_data && few_channels(p) && p.x_layout == Layout::plain && p.kernel.z > 1;
 }
 
@@ -62,7 +62,7 @@ double seconds_per_byte(double bytes, const MachineModel& machine) {
 
 class Model {
  public:
-  /// `shared`: the tiles and spectra are those of the other directions. `unfolded`: see Tiling::unfolded.
+  /// `shared`: the tiles and spectra are those of the other directions. `z_unrolled`: see Tiling::z_unrolled.
   Model(const ConvProblem& p, Direction direction, bool shared, bool z_unrolled, const MachineModel& machine)
       : polyphase_(p, z_unrolled),
         problem_(polyphase_.dense),
@@ -153,8 +153,8 @@ class Model {
     const double layers = static_cast<double>(problem_.batch / polyphase_.residues() * tiling.count.z);
     const auto share = static_cast<index_t>(of_layer * layers / tasks);
     const index_t planes = std::min(std::clamp(share, least, most), tiling.count.z);
-    const double separate = tiles_of_layer(tiling) / lanes * static_cast<double>(polyphase_.w_step.z);
-    return of_layer * transforms_of_plane(planes) < separate ? planes : 1;
+    const double separate_cost = tiles_of_layer(tiling) / lanes * static_cast<double>(polyphase_.w_step.z);
+    return of_layer * transforms_of_plane(planes) < separate_cost ? planes : 1;
   }
   /// Returns how often a plane of x is transformed, including the extra planes before the first layer.
   double transforms_of_plane(index_t planes) const {
@@ -394,16 +394,16 @@ void search_tiles(const Extent3& kernel, const Useful& useful, const Consider& c
 double seconds_of(const Tiling& tiling) { return tiling.cost.seconds(); }
 double seconds_of(const Tilings& tilings) { return tilings.seconds(); }
 
-template <class Way>
-bool faster(const Way& a, const Way& b) {
+template <class AnyTiling>
+bool faster(const AnyTiling& a, const AnyTiling& b) {
   return seconds_of(a) < seconds_of(b);
 }
 
 /// Returns every tiling that is considered.
-std::vector<Tiling> all_ways(const ConvProblem& problem, Direction direction, const MachineModel& machine) {
+std::vector<Tiling> all_tilings(const ConvProblem& problem, Direction direction, const MachineModel& machine) {
   std::vector<Tiling> all;
   for (const bool z_unrolled : {false, true}) {
-    if (z_unrolled && !can_unfold(problem, direction)) continue;
+    if (z_unrolled && !can_unroll_z(problem, direction)) continue;
     const Model model(problem, direction, false, z_unrolled, machine);
     const auto first = static_cast<std::ptrdiff_t>(all.size());
     search_tiles(
@@ -432,7 +432,7 @@ bool shareable(const Extent3& tile, const Extent3& kernel) {
 }
 
 /// Returns the tilings that use the same tiles of y in all directions.
-std::vector<Tilings> all_shared_ways(const ConvProblem& problem, const MachineModel& machine) {
+std::vector<Tilings> all_shared_tilings(const ConvProblem& problem, const MachineModel& machine) {
   const Model forward(problem, Direction::forward, true, false, machine);
   const Model data(problem, Direction::backward_data, true, false, machine);
   const Model weights(problem, Direction::backward_weights, true, false, machine);
@@ -456,7 +456,7 @@ std::vector<Tilings> all_shared_ways(const ConvProblem& problem, const MachineMo
 }
 
 /// Returns whether two tilings are so similar that measuring one of them is enough.
-bool equal_run(const Tiling& a, const Tiling& b) {
+bool similar(const Tiling& a, const Tiling& b) {
   const auto factor = [](index_t m, index_t n) {
     return static_cast<double>(std::max(m, n)) / static_cast<double>(std::min(m, n));
   };
@@ -464,18 +464,18 @@ bool equal_run(const Tiling& a, const Tiling& b) {
   for (int axis = 0; axis < 3; ++axis) same = same && factor(a.tile[axis], b.tile[axis]) < 1.2;
   return same;
 }
-bool equal_run(const Tilings& a, const Tilings& b) {
-  return equal_run(a.forward, b.forward) && equal_run(a.data, b.data) && equal_run(a.weights, b.weights);
+bool similar(const Tilings& a, const Tilings& b) {
+  return similar(a.forward, b.forward) && similar(a.data, b.data) && similar(a.weights, b.weights);
 }
 
 /// Returns at most `most` tilings, the best first, without tilings that are similar to a better one.
-template <class Way>
-std::vector<Way> rank(std::vector<Way> all, std::size_t most) {
-  std::stable_sort(all.begin(), all.end(), faster<Way>);
-  std::vector<Way> ranked;
-  for (const Way& tiling : all) {
+template <class AnyTiling>
+std::vector<AnyTiling> rank(std::vector<AnyTiling> all, std::size_t most) {
+  std::stable_sort(all.begin(), all.end(), faster<AnyTiling>);
+  std::vector<AnyTiling> ranked;
+  for (const AnyTiling& tiling : all) {
     if (ranked.size() == most) break;
-    const auto like = [&](const Way& better) { return equal_run(better, tiling); };
+    const auto like = [&](const AnyTiling& better) { return similar(better, tiling); };
     if (std::none_of(ranked.begin(), ranked.end(), like)) ranked.push_back(tiling);
   }
   return ranked;
@@ -486,10 +486,10 @@ ConvProblem tiled_problem(const ConvProblem& problem, Direction direction) {
   return direction == Direction::backward_weights && swaps_zy(problem) ? swap_zy(problem) : problem;
 }
 
-Tiling tiled_way(const ConvProblem& problem, Direction direction, bool shared, const MachineModel& machine,
-                 const TileChoice& choice) {
+Tiling tiling_of_choice(const ConvProblem& problem, Direction direction, bool shared, const MachineModel& machine,
+                        const TileChoice& choice) {
   const auto& [tile, group] = choice;
-  const bool z_unrolled = tile.z == 1 && !shared && can_unfold(problem, direction);
+  const bool z_unrolled = tile.z == 1 && !shared && can_unroll_z(problem, direction);
   const Model model(problem, direction, shared, z_unrolled, machine);
   for (int axis = 0; axis < 3; ++axis) {
     const index_t kernel = model.kernel()[axis];
@@ -536,7 +536,7 @@ std::vector<Tilings> rank_tilings(const ConvProblem& problem, const Wanted& want
   std::array<std::vector<Tiling>, directions.size()> ranked;
   std::size_t ranks = 0;
   for (std::size_t i = 0; i < ranked.size(); ++i) {
-    ranked[i] = rank(all_ways(tiled_problem(problem, directions[i]), directions[i], machine), most);
+    ranked[i] = rank(all_tilings(tiled_problem(problem, directions[i]), directions[i], machine), most);
     ranks = std::max(ranks, ranked[i].size());
   }
   std::vector<Tilings> together;
@@ -551,7 +551,7 @@ std::vector<Tilings> rank_shared_tilings(const ConvProblem& problem, bool may_sh
                                          const MachineModel& machine, std::size_t most) {
   // If one of the directions is not run, sharing spectra gains nothing.
   if (!can_share(problem, may_share) || wanted.count() < 3) return {};
-  return rank(all_shared_ways(problem, machine), most);
+  return rank(all_shared_tilings(problem, machine), most);
 }
 
 Tilings tilings_of(const ConvProblem& problem, bool may_share, const Wanted& wanted, const MachineModel& machine,
@@ -567,7 +567,7 @@ Tilings tilings_of(const ConvProblem& problem, bool may_share, const Wanted& wan
                     to_string(problem.kernel)));
   }
   const auto tiling = [&](std::size_t i) {
-    return tiled_way(tiled_problem(problem, directions[i]), directions[i], shared, machine, tiles[i]);
+    return tiling_of_choice(tiled_problem(problem, directions[i]), directions[i], shared, machine, tiles[i]);
   };
   return {tiling(0), tiling(1), tiling(2), shared, wanted};
 }

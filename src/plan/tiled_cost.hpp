@@ -34,11 +34,11 @@ struct TiledCost {
 struct Tiling {
   Extent3 tile{}, valid{}, domain{}, count{};
   index_t group = 1;
-  /// Z is unrolled into channels (im2col along Z): taps along Z are phases of x (Lattices), and tiles are planes. Not
+  /// Z is unrolled into channels (im2col along Z): taps along Z are phases of x (Polyphase), and tiles are planes. Not
   /// for backward data.
   bool z_unrolled = false;
-  /// If `unfolded`: layers of tiles that one task handles, so that their taps share planes of x. (Sums that do not fit
-  /// into the L2 are computed in chunks of tiles, which share no planes.)
+  /// If `z_unrolled`: layers of tiles that one task handles, so that their taps share planes of x. (Sums that do not
+  /// fit into the L2 are computed in chunks of tiles, which share no planes.)
   index_t planes = 1;
   /// Backward data only: the tiles cover y. Their results overlap by kernel - 1 voxels of dx and are added.
   bool overlap_add = false;

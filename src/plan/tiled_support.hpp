@@ -11,7 +11,7 @@ namespace convolume::plan {
 /// those of the convolution whose gradient it is.
 std::string tiles_unsupported_reason(const ConvProblem& problem);
 
-/// Returns the estimated bytes that the directions hold beside the tensors: spectra of the weights and of their
+/// Returns the estimated bytes that the wanted directions hold beside the tensors: spectra of the weights and of their
 /// gradient. The problem must not be transposed.
 double tiled_bytes(const ConvProblem& problem, const Tilings& tilings);
 

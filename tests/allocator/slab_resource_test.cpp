@@ -228,7 +228,7 @@ TEST_CASE("large blocks are joined with their free neighbours at once") {
   for (const std::size_t bytes : {2_MiB, 3_MiB, 48_MiB, 64_MiB / 1024, 1_MiB}) CHECK(use(bytes) == used);
 }
 
-TEST_CASE("slabs lie apart from large blocks, but where upstream has no more") {
+TEST_CASE("slabs lie apart from large blocks unless upstream has no more memory") {
   Upstream upstream;
   upstream.refuse_above(4_MiB);
   SlabResource slab({.upstream = &upstream, .hardened = false});

@@ -188,7 +188,7 @@ TEST_CASE("candidates are different choices, the cost model's first, and all of 
   }
 }
 
-TEST_CASE("candidates have tiles apart and, where directions can share them, shared ones") {
+TEST_CASE("candidates have separate tiles and, if directions can share them, shared ones") {
   const auto counted = [](const char* text) {
     const auto choices = conv::candidates(parse_problem(text), {.engine = Engine::fft_tiled}, 4);
     const auto separate =
@@ -203,7 +203,7 @@ TEST_CASE("candidates have tiles apart and, where directions can share them, sha
   CHECK(counted("g16ic16oc16id24kd3").second == 0);
 }
 
-TEST_CASE("tuning returns a choice that serves the problem and keeps to the engine that was asked for") {
+TEST_CASE("tuning returns a choice that serves the problem and keeps to the requested engine") {
   for (const Layout layout : {Layout::plain, Layout::blocked}) {
     auto p = parse_problem("ic16id10oc17kd3pd1");
     p.x_layout = p.y_layout = layout;

@@ -1,6 +1,7 @@
 // Tests what plans promise besides the numbers: caches, reuse, threads, errors.
 #include <thread>
 
+#include "convolume/convolume.h"
 #include "testing/conv_case.hpp"
 #include "testing/engine_checks.hpp"
 #include <catch2/catch.hpp>
@@ -389,4 +390,22 @@ TEST_CASE("caches of other channels, kernels or types are refused") {
     auto narrow = ConvPlan::make(parse_problem("ic2id8oc4kd3"), {.engine = engine}).input_spectra(&c.memory);
     CHECK_THROWS_AS(c.plan.forward(run, {.x = c.x, .w = prepared, .y = c.y, .x_hat = &narrow}), StaleCache);
   }
+}
+
+TEST_CASE(
+    "an implementation that would hold absurdly much is unsupported, with the reason, and planes are counted once") {
+  CHECK_THROWS_WITH(ConvPlan::make(parse_problem("g1ic32oc1_id192kd192"), {.engine = Engine::direct}),
+                    Catch::Contains("direct: unsupported, would hold"));
+  CHECK(ConvPlan::make(parse_problem("g1ic32oc1_id192kd192")).engine() == Engine::fft_volume);
+  // A planar kernel has one spectrum per pair of channels, not one per plane.
+  const auto planar = parse_problem("ic64id16ih256iw256oc64kd1kh3kw3ph1pw1pd0");
+  CHECK(ConvPlan::make(planar, {.engine = Engine::fft_volume}).engine() == Engine::fft_volume);
+}
+
+TEST_CASE("the activations of the C API have the numbers of the C++ API") {
+  CHECK(static_cast<int>(Activation::Kind::none) == CONVOLUME_NO_ACTIVATION);
+  CHECK(static_cast<int>(Activation::Kind::relu) == CONVOLUME_RELU);
+  CHECK(static_cast<int>(Activation::Kind::leaky_relu) == CONVOLUME_LEAKY_RELU);
+  CHECK(static_cast<int>(Activation::Kind::sigmoid) == CONVOLUME_SIGMOID);
+  CHECK(static_cast<int>(Activation::last_kind) == CONVOLUME_TANH);
 }

@@ -70,7 +70,7 @@ TEST_CASE("direct has the same bits on 1, 2 and 8 threads") {
       direct, direct);
 }
 
-TEST_CASE("direct gives a sample the same bits alone, where regions exchange weights themselves, and in a batch") {
+TEST_CASE("direct gives a sample the same bits alone, if regions transpose weights themselves, and in a batch") {
   for (const char* text : {"ic40id4oc36kd3pd1", "ic17id5oc50kd3sd2pd1", "ic1id7oc20kd5pd2", "ic20id6oc1kd3",
                            "ic70id4oc170kd2", "ic33id5oc330kd1kh2kw2"}) {
     CAPTURE(text);
@@ -104,7 +104,7 @@ TEST_CASE("direct gives the same bits in blocked memory, and zero in lanes witho
   }
 }
 
-TEST_CASE("direct gives the same where results are written past the caches") {
+TEST_CASE("direct gives the same bits with non-temporal stores") {
   if (test::sanitized) return;
   // y and dx of 5 MB are stored with non-temporal stores, with and without an epilogue. One pass over many taps, and
   // two.
@@ -212,7 +212,7 @@ TEST_CASE("direct refuses weights of other channels or kernels, and weights that
   CHECK(tiny.statistics().live_bytes == 0);
 }
 
-TEST_CASE("direct: weights that no cache holds, and their gradient, go past the caches") {
+TEST_CASE("direct stores weights that no cache holds, and their gradient, with non-temporal stores") {
   test::check_against_reference<float>(parse_problem("ic416id3oc424kd3"), direct, 1e-5);
 }
 

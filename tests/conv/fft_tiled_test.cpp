@@ -124,7 +124,7 @@ TEST_CASE("fft_tiled has the same bits with kept or recomputed weights, on 1, 2 
                       tiled, {.engine = Engine::fft_tiled, .memory_budget = 1});
 }
 
-TEST_CASE("fft_tiled gives the same where results are written past the caches") {
+TEST_CASE("fft_tiled gives the same bits with non-temporal stores") {
   if (test::sanitized) return;
   test::check_layouts<float>("ic8id40oc17kd3", tiled, true, true, Activation::Kind::relu);  // 7 MB of y
   test::check_layouts<double>("mb2ic9id30oc3kd3", tiled, true, false, Activation::Kind::none);

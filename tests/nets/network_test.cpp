@@ -496,7 +496,7 @@ TEST_CASE("a net of many channels runs on blocked tensors and gives what it give
   CHECK_THAT(record.to_text(), Catch::Contains("node.b.layout"));
 }
 
-TEST_CASE("tensors that share an arena, or come and go as tasks run, give the bits of tensors apart", "[network]") {
+TEST_CASE("tensors that share an arena, or come and go as tasks run, give the bits of separate tensors", "[network]") {
   const std::string wide = widened(everything), twice = head + R"(
 [[node]]
 name = "a"
@@ -553,7 +553,7 @@ kernel = [1, 1, 1]
   }
 }
 
-TEST_CASE("what engines keep between tasks has a place in the arena, and gives the bits of tensors apart",
+TEST_CASE("what engines keep between tasks has a place in the arena, and gives the bits of separate buffers",
           "[network]") {
   for (const Engine engine : {Engine::fft_tiled, Engine::fft_volume, Engine::direct}) {
     for (const std::size_t budget : {std::size_t{0}, std::size_t{1}}) {

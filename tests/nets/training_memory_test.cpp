@@ -99,7 +99,7 @@ TEST_CASE("the predicted peak of a training iteration is the measured one within
   }
 }
 
-TEST_CASE("an arena takes less than its buffers apart, and holds the largest together") {
+TEST_CASE("an arena takes less than separate buffers, and holds the largest together") {
   const NetSpec spec = parse_net(unet, "net.toml");
   const TrainingMemory peak = predicted(spec, Engine::automatic, 1);
   CHECK(peak.arena < peak.tensors + peak.spectra + peak.weights + peak.working);

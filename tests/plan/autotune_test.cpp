@@ -13,7 +13,7 @@ struct Runners {
   double first_call = 1;
   std::vector<int> calls = std::vector<int>(seconds.size(), 0);
 
-  std::vector<double> autotune(const plan::RaceRules& rules) {
+  std::vector<double> autotune(const plan::AutotuneRules& rules) {
     return plan::autotune(seconds.size(), rules,
                           [this](std::size_t i) { return (calls[i]++ == 0 ? first_call : 1) * seconds[i]; });
   }

@@ -138,7 +138,7 @@ TEST_CASE("a helper's processors that somebody else has chosen stay chosen") {
   CHECK(same(processors_of(helper.number), chosen));
 }
 
-TEST_CASE("a helper restores its processors when somebody has set them back to where it was kept off") {
+TEST_CASE("a helper restores its processors when somebody has set them back to processors that were removed") {
   if (available_cpus() < 2) return;
   CallerAndHelper both;
   auto& [threads, helper, all, here] = both;

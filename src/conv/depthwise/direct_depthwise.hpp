@@ -48,8 +48,8 @@ struct DepthwiseDirection {
   RegionGrid grid;
 };
 
-/// Returns the bytes of scratch that run_depthwise() takes. They depend on the shapes and layouts of `ends`, not on the
-/// addresses of the data.
+/// Returns the bytes of scratch that run_depthwise() takes. They depend on the shapes and layouts of `tensors`, not on
+/// the addresses of the data.
 template <class T>
 std::size_t depthwise_scratch_bytes(const DepthwiseDirection& direction, const Region& region,
                                     const DirectionTensors<T>& tensors);

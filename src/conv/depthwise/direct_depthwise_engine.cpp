@@ -96,7 +96,7 @@ Ready DirectDepthwiseEngine<T>::append_prepare(TaskGraph& graph, const Ready& re
       {graph.add({.name = "pack weights", .cost = static_cast<double>(problem_.in_channels * taps())}, pack, after)});
 }
 
-/// Appends the tasks that compute one side from the other. `ends()` returns the tensors that a box reads and writes.
+/// Appends the tasks that compute one side from the other. `tensors()` returns the tensors that a box reads and writes.
 template <class T>
 template <class Arguments, class Tensors>
 Ready DirectDepthwiseEngine<T>::append_boxes(TaskGraph& graph, bool high_res, const Ready& source, const Ready& target,
@@ -202,11 +202,9 @@ Ready DirectDepthwiseEngine<T>::append_weights(TaskGraph& graph, const ConvReady
 template <class T>
 ConvGradientReady DirectDepthwiseEngine<T>::append_backward(TaskGraph& graph, const ConvReady& ready,
                                                             std::shared_ptr<const BackwardArguments> a) const {
-  ConvGradientReady result;
-  if (a->dx) result.dx = append_data(graph, ready, a);
-  if (a->dw) result.dw = append_weights(graph, ready, a);
-  if (a->dbias) result.dbias = append_bias_gradient<T>(graph, ready.dy, problem_, a);
-  return result;
+  return append_gradients<T>(
+      graph, ready, problem_, a, [&] { return append_data(graph, ready, a); },
+      [&] { return append_weights(graph, ready, a); });
 }
 
 std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {

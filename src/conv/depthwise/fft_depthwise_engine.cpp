@@ -253,7 +253,7 @@ void FftDepthwiseEngine<T>::sweep(const DepthwiseTiling<T>& d, index_t tile, ind
   }
 }
 
-/// Appends a task for each channel block of each tile. A task calls `ends(block)` when it runs, which returns the
+/// Appends a task for each channel block of each tile. A task calls `tensors(block)` when it runs, which returns the
 /// block's weight spectra, too.
 template <class T>
 template <class Tensors>
@@ -426,11 +426,9 @@ Ready FftDepthwiseEngine<T>::append_weights(TaskGraph& graph, const ConvReady& r
 template <class T>
 ConvGradientReady FftDepthwiseEngine<T>::append_backward(TaskGraph& graph, const ConvReady& ready,
                                                          std::shared_ptr<const BackwardArguments> a) const {
-  ConvGradientReady result;
-  if (a->dx) result.dx = append_data(graph, ready, a);
-  if (a->dw) result.dw = append_weights(graph, ready, a);
-  if (a->dbias) result.dbias = append_bias_gradient<T>(graph, ready.dy, problem_, a);
-  return result;
+  return append_gradients<T>(
+      graph, ready, problem_, a, [&] { return append_data(graph, ready, a); },
+      [&] { return append_weights(graph, ready, a); });
 }
 
 plan::Tilings chosen_tilings(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {

@@ -125,7 +125,7 @@ Ready DirectEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
       ops::append_ranges(graph, "pack weights", pairs, cost, {memory}, body, pack_scratch_bytes(layout)));
 }
 
-/// Appends a task body(region) for each region. `ends()` returns the tensors that a region reads and writes.
+/// Appends a task body(region) for each region. `tensors()` returns the tensors that a region reads and writes.
 template <class T>
 template <class Tensors, class Body>
 Ready DirectEngine<T>::append_regions(TaskGraph& graph, const VoxelDirection<T>& d, const Ready& source,
@@ -185,7 +185,8 @@ std::vector<TaskId> DirectEngine<T>::append_transposed_weights(TaskGraph& graph,
                             });
 }
 
-/// Appends the tasks that compute one side from the other. `ends()` returns the tensors that a region reads and writes.
+/// Appends the tasks that compute one side from the other. `tensors()` returns the tensors that a region reads and
+/// writes.
 template <class T>
 template <class Arguments, class Tensors>
 Ready DirectEngine<T>::append_voxels(TaskGraph& graph, bool high_res, const Ready& source, const Ready& target,
@@ -288,11 +289,9 @@ Ready DirectEngine<T>::append_weights(TaskGraph& graph, const ConvReady& ready,
 template <class T>
 ConvGradientReady DirectEngine<T>::append_backward(TaskGraph& graph, const ConvReady& ready,
                                                    std::shared_ptr<const BackwardArguments> a) const {
-  ConvGradientReady result;
-  if (a->dx) result.dx = append_data(graph, ready, a);
-  if (a->dw) result.dw = append_weights(graph, ready, a);
-  if (a->dbias) result.dbias = append_bias_gradient<T>(graph, ready.dy, problem_, a);
-  return result;
+  return append_gradients<T>(
+      graph, ready, problem_, a, [&] { return append_data(graph, ready, a); },
+      [&] { return append_weights(graph, ready, a); });
 }
 
 /// Returns the seconds that it takes to copy the rows between the taps of a dilated kernel. A region may be as small as

@@ -28,7 +28,7 @@ struct VoxelDirection {
   index_t non_temporal_from = conv::non_temporal_from();
 };
 
-/// Returns the bytes of scratch that run_region() takes. They depend on the shapes and layouts of `ends`, not on the
+/// Returns the bytes of scratch that run_region() takes. They depend on the shapes and layouts of `tensors`, not on the
 /// addresses of the data.
 template <class T>
 std::size_t region_scratch_bytes(const VoxelDirection<T>& direction, const Region& region,

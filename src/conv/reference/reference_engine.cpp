@@ -3,49 +3,16 @@
 #include "conv/reference/reference_engine.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 
 #include "conv/caches/caches.hpp"
 #include "conv/choice.hpp"
+#include "ops/activation.hpp"
 #include "plan/cost_model.hpp"
 
 namespace convolume::conv {
 namespace {
-
-double activate(const Activation& a, double v) {
-  switch (a.kind) {
-    case Activation::Kind::none:
-      return v;
-    case Activation::Kind::relu:
-      return v < 0 ? 0 : v;
-    case Activation::Kind::leaky_relu:
-      return v < 0 ? a.slope * v : v;
-    case Activation::Kind::sigmoid:
-      return 1 / (1 + std::exp(-v));
-    case Activation::Kind::tanh:
-      return std::tanh(v);
-  }
-  return v;
-}
-
-/// Returns the derivative at the output y.
-double activation_slope(const Activation& a, double y) {
-  switch (a.kind) {
-    case Activation::Kind::none:
-      return 1;
-    case Activation::Kind::relu:
-      return y > 0 ? 1 : 0;
-    case Activation::Kind::leaky_relu:
-      return y > 0 ? 1 : a.slope;
-    case Activation::Kind::sigmoid:
-      return y * (1 - y);
-    case Activation::Kind::tanh:
-      return 1 - y * y;
-  }
-  return 1;
-}
 
 /// Calls body() for the voxels [begin, end), in the order in which x changes fastest.
 template <class Body>
@@ -150,7 +117,7 @@ class ReferenceEngine final : public ConvEngine {
   }
 
  private:
-  /// Returns the position on the high-resolution side (fine) that the low-resolution voxel `i` (coarse) uses with
+  /// Returns the position on the high-resolution side that the low-resolution voxel `i` uses with
   /// kernel voxel `j`.
   Extent3 high_res_position(const Extent3& i, const Extent3& j) const {
     return i * p_.stride + j * p_.dilation - p_.pad_before;
@@ -223,7 +190,7 @@ class ReferenceEngine final : public ConvEngine {
     const auto read = [&](index_t c, const Extent3& i) { return static_cast<double>(at(x, n, c, i)); };
     for_each_voxel(output_, [&](const Extent3& i) {
       const double sum = p_.transposed ? to_high_res(w, o, i, p_.input, read) : to_low_res(w, o, i, p_.input, read);
-      at(y, n, o, i) = static_cast<T>(activate(p_.epilogue.activation, sum + bias));
+      at(y, n, o, i) = static_cast<T>(ops::activation_value(p_.epilogue.activation, sum + bias));
     });
   }
 
@@ -231,7 +198,7 @@ class ReferenceEngine final : public ConvEngine {
   double dz(const BackwardArguments& a, index_t n, index_t o, const Extent3& i) const {
     const double dy = static_cast<double>(at(a.dy.as<T>(), n, o, i));
     if (p_.epilogue.activation.kind == Activation::Kind::none) return dy;
-    return dy * activation_slope(p_.epilogue.activation, static_cast<double>(at(a.y.as<T>(), n, o, i)));
+    return dy * ops::activation_slope(p_.epilogue.activation, static_cast<double>(at(a.y.as<T>(), n, o, i)));
   }
 
   void input_gradient(const BackwardArguments& a, index_t n, index_t c) const {

@@ -14,7 +14,7 @@
 namespace convolume::conv {
 
 /// The tiles of one direction, numbered in the order (sample, z, y, x, polyphase component of y). Below, "component"
-/// means a polyphase component (plan/lattices.hpp). "Domain" means the tensor that the tiles cover.
+/// means a polyphase component (plan/polyphase.hpp). "Domain" means the tensor that the tiles cover.
 struct TileGrid {
   plan::Tiling tiling{};
   index_t batch = 1;

@@ -1,4 +1,4 @@
-// Computes the gradient of a convolution's bias.
+// The gradient of a convolution's bias, and the outline that all gradients share.
 #pragma once
 
 #include "conv/engine.hpp"
@@ -14,5 +14,18 @@ void bias_gradient(const BackwardArguments& arguments, const ConvProblem& proble
 template <class T>
 Ready append_bias_gradient(TaskGraph& graph, const Ready& dy_ready, const ConvProblem& problem,
                            const std::shared_ptr<const BackwardArguments>& arguments);
+
+/// Appends the gradients that are bound: append_data() appends dx, append_weights() appends dw, and dbias is the same
+/// for all engines.
+template <class T, class Data, class Weights>
+ConvGradientReady append_gradients(TaskGraph& graph, const ConvReady& ready, const ConvProblem& problem,
+                                   const std::shared_ptr<const BackwardArguments>& arguments, const Data& append_data,
+                                   const Weights& append_weights) {
+  ConvGradientReady result;
+  if (arguments->dx) result.dx = append_data();
+  if (arguments->dw) result.dw = append_weights();
+  if (arguments->dbias) result.dbias = append_bias_gradient<T>(graph, ready.dy, problem, arguments);
+  return result;
+}
 
 }  // namespace convolume::conv

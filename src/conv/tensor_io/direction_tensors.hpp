@@ -8,7 +8,7 @@
 namespace convolume::conv {
 
 /// The tensors that one direction reads and writes, besides weights, with the prologue (`gradient`) and the epilogue
-/// (`bias`, `activation`, `add`). Every engine reads its bindings through this struct.
+/// (`bias`, `activation`, `add`). The engines fft_tiled and direct read their bindings through this struct.
 template <class T>
 struct DirectionTensors {
   View<const T> source;

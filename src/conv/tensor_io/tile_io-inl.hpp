@@ -1,9 +1,9 @@
-// The prologues and epilogues of tile_ends.hpp (see fft/tile-inl.hpp). Compiled once per SIMD target.
-#if defined(CONVOLUME_CONV_TILE_ENDS_INL_HPP) == defined(HWY_TARGET_TOGGLE)
-#ifdef CONVOLUME_CONV_TILE_ENDS_INL_HPP
-#undef CONVOLUME_CONV_TILE_ENDS_INL_HPP
+// The prologues and epilogues of tile_io.hpp (see fft/tile-inl.hpp). Compiled once per SIMD target.
+#if defined(CONVOLUME_CONV_TILE_IO_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef CONVOLUME_CONV_TILE_IO_INL_HPP
+#undef CONVOLUME_CONV_TILE_IO_INL_HPP
 #else
-#define CONVOLUME_CONV_TILE_ENDS_INL_HPP
+#define CONVOLUME_CONV_TILE_IO_INL_HPP
 #endif
 
 #include "conv/tensor_io/tile_io.hpp"

@@ -7,8 +7,8 @@
 
 #include "conv/tensor_io/tile_io-inl.hpp"
 
-#ifndef CONVOLUME_CONV_TILE_END_FUNCTIONS
-#define CONVOLUME_CONV_TILE_END_FUNCTIONS
+#ifndef CONVOLUME_CONV_TILE_IO_FUNCTIONS
+#define CONVOLUME_CONV_TILE_IO_FUNCTIONS
 namespace convolume::conv {
 namespace {
 

@@ -14,7 +14,7 @@ struct VolumeGeometry {
 };
 
 /// One side of a convolution, independent of the direction. In the frequency domain a convolution relates a
-/// high-resolution side, `fine` (x of a plain problem, y of a transposed one), to a low-resolution side, `coarse`.
+/// high-resolution side (x of a plain problem, y of a transposed one), to a low-resolution side.
 /// Voxel i of a side lies at offset + step * i in the padded volume.
 struct Side {
   index_t channels = 0;

@@ -6,7 +6,7 @@
 // forward pass stores the spectra of x for the weight gradient, and backward data stores the spectra of dy. Backward
 // data then adds the overlapping results of neighbouring tiles.
 //
-// Strided and dilated convolutions are split into dense convolutions of polyphase components (plan/lattices.hpp).
+// Strided and dilated convolutions are split into dense convolutions of polyphase components (plan/polyphase.hpp).
 // Transposed convolutions swap forward and backward data.
 #include "conv/tiled/fft_tiled_engine.hpp"
 
@@ -265,16 +265,16 @@ Ready FftTiledEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
 template <class T>
 ConvGradientReady FftTiledEngine<T>::append_backward(TaskGraph& graph, const ConvReady& ready,
                                                      std::shared_ptr<const BackwardArguments> a) const {
-  ConvGradientReady result;
   SharedSpectra shared;
-  if (a->dx) result.dx = append_data(graph, ready, a, shared);
-  if (a->dw && keep_input_ && a->x_hat != nullptr) {
-    shared.x = true;
-    for (const TaskId task : check_source(graph, ready.x & ready.dy, a)) shared.ready.push_back(task);
-  }
-  if (a->dw) result.dw = weights_.append(graph, ready, a, shared);
-  if (a->dbias) result.dbias = append_bias_gradient<T>(graph, ready.dy, problem_, a);
-  return result;
+  const auto append_weights = [&] {
+    if (keep_input_ && a->x_hat != nullptr) {
+      shared.x = true;
+      for (const TaskId task : check_source(graph, ready.x & ready.dy, a)) shared.ready.push_back(task);
+    }
+    return weights_.append(graph, ready, a, shared);
+  };
+  return append_gradients<T>(
+      graph, ready, problem_, a, [&] { return append_data(graph, ready, a, shared); }, append_weights);
 }
 
 std::optional<Choice> forced_choice(const ConvOptions& options) {

@@ -23,7 +23,7 @@ struct TileColumn {
 
 /// Transforms x for 16 tiles (8 of double) at a time, one phase after the other and one channel of x after the other.
 ///
-/// If Z is unrolled into channels (Lattices), the taps along Z are phases. The plane of x that the first tap reads
+/// If Z is unrolled into channels (Polyphase), the taps along Z are phases. The plane of x that the first tap reads
 /// for one layer of tiles is the plane that the second tap reads for the layer before. So each plane of a column is
 /// transformed once. The spectra of the taps are a window that slides over the planes. Immutable and thread-safe.
 template <class T>

@@ -335,8 +335,8 @@ void TiledVoxels<T>::make_overlapping_groups() {
     TileGroup group{{(at.z * count.y + at.y * piece.y) * count.x + at.x * piece.x, 0, 1}, {}};
     group.count = std::min(piece.y, count.y - at.y * piece.y) * std::min(piece.x, count.x - at.x * piece.x);
     for (std::size_t i = 0; i < places.size(); ++i) {
-      const Extent3 separate = places[i] - at;
-      if (std::max({std::abs(separate.z), std::abs(separate.y), std::abs(separate.x)}) <= 1) group.before.push_back(i);
+      const Extent3 distance = places[i] - at;
+      if (std::max({std::abs(distance.z), std::abs(distance.y), std::abs(distance.x)}) <= 1) group.before.push_back(i);
     }
     places.push_back(at);
     groups_.push_back(std::move(group));

@@ -32,7 +32,7 @@ struct TileGroup : TileColumn {
 template <class T>
 class TiledVoxels {
  public:
-  /// `counted` says what the source is, to count its transforms. `differentiated` says whether groups may multiply the
+  /// `counted` names the counter for transforms of the source. `differentiated` is true if groups may multiply the
   /// source by an activation's gradient.
   TiledVoxels(const ConvProblem& problem, plan::Direction direction, const plan::Tiling& tiling, Counted counted,
               bool differentiated, TransformMeter& meter);
@@ -41,16 +41,18 @@ class TiledVoxels {
   /// Returns the layout of the spectra of all tiles of the source.
   const TileSpectra<T>& kept() const noexcept { return kept_; }
   const Extent3& tile() const noexcept { return grid_.tiling.tile; }
-  double kernel_flops() const noexcept;  ///< to transform all weights
-  double source_flops() const noexcept;  ///< to transform one tile of the source
+  double kernel_flops() const noexcept;  ///< operations that transform all weights
+  double source_flops() const noexcept;  ///< operations that transform one tile of the source
   std::string describe() const;
 
-  /// Appends tasks that compute weight spectra from weights. The first task calls `spectra`, which takes the memory.
+  /// Appends tasks that compute weight spectra from weights. `spectra` returns the memory for the results. A first task
+  /// calls it alone, because the first call may allocate.
   std::vector<TaskId> append_weight_spectra(TaskGraph& graph, std::function<View<const T>()> weights,
                                             std::function<T*()> spectra, std::pmr::memory_resource* memory,
                                             const std::vector<TaskId>& after) const;
 
-  /// Appends a task for each group of tiles. A task calls `ends` when it runs. The result becomes ready layer by layer.
+  /// Appends a task for each group of tiles. A task calls `tensors` when it runs. The result becomes ready layer by
+  /// layer.
   Ready append_groups(TaskGraph& graph, const Ready& source, const Ready& target, const std::vector<TaskId>& weights,
                       std::function<GroupTensors<T>()> tensors) const;
 
@@ -114,13 +116,13 @@ class TiledVoxels {
   index_t group_;  ///< tiles that are transformed together
   index_t step_;   ///< tiles of a group that are multiplied and inverted together
   TileSpectra<T> source_, target_, kept_;
-  LaneSpectra<T> lane_spectra_;    ///< of the source, if its tiles share lanes
-  std::vector<TileGroup> groups_;  ///< of each sample, in the order of their tasks
-  plan::OverlapOrder order_;       ///< of tiles, if their results overlap
+  LaneSpectra<T> lane_spectra_;    ///< transforms the source if its tiles share lanes
+  std::vector<TileGroup> groups_;  ///< groups of a sample, in the order of their tasks
+  plan::OverlapOrder order_;       ///< order of tiles, if their results overlap
   Extent3 window_, written_;       ///< voxels that a tile reads and writes
-  Extent3 shift_{0, 0, 0};         ///< of a tile's window in the source
+  Extent3 shift_{0, 0, 0};         ///< shift of a tile's window in the source
   Extent3 target_extent_;
-  index_t non_temporal_from_;
+  index_t non_temporal_from_;  ///< bytes of a target from which its stores are non-temporal
   Counted counted_;
   TransformMeter& meter_;
 };

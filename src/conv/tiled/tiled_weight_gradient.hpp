@@ -43,7 +43,7 @@ class TiledWeightGradient {
 
   std::string describe() const;
   /// Appends tasks that compute the weight gradient. They also compute the spectra that `shared` does not have.
-  /// `shared` can have spectra only if ways.shared.
+  /// `shared` can have spectra only if tilings.shared.
   Ready append(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a,
                const SharedSpectra& shared) const;
 

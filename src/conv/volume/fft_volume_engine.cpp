@@ -489,23 +489,23 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
   own_dy->memory = own_x->memory = a->memory;
   if (a->dy_hat == nullptr) init_gradient_spectra(*own_dy);
   // If spectra are not cached, each product has its own spectra of dy.
-  const bool separate = !cache_ && a->dy_hat == nullptr && want_dx && want_dw;
+  const bool separate_dy = !cache_ && a->dy_hat == nullptr && want_dx && want_dw;
   auto own_dy_for_dw = own_dy;
-  if (separate) {
+  if (separate_dy) {
     own_dy_for_dw = std::make_shared<Spectra::Impl>();
     own_dy_for_dw->memory = a->memory;
     init_gradient_spectra(*own_dy_for_dw);
   }
   if (a->x_hat == nullptr && want_dw) init_input_spectra(*own_x);
   const RunBuffers dy_buffers(graph, a->workspace, maps_of(own_dy)), x_buffers(graph, a->workspace, maps_of(own_x));
-  // If `apart` is false, the spectra for dw are those for dx.
-  const RunBuffers dw_buffers = separate ? RunBuffers(graph, a->workspace, maps_of(own_dy_for_dw)) : dy_buffers;
+  // If `separate is false, the spectra for dw are those for dx.
+  const RunBuffers dw_buffers = separate_dy ? RunBuffers(graph, a->workspace, maps_of(own_dy_for_dw)) : dy_buffers;
   std::shared_ptr<std::vector<double>> sums;
   if (a->dbias) sums = std::make_shared<std::vector<double>>(static_cast<std::size_t>(problem_.batch * out), 0.0);
 
   const auto gradient = append_gradient_spectra(graph, ready, a, own_dy, dy_buffers.ready(), sums);
   const auto gradient_for_dw =
-      separate ? append_gradient_spectra(graph, ready, a, own_dy_for_dw, dw_buffers.ready(), nullptr) : gradient;
+      separate_dy ? append_gradient_spectra(graph, ready, a, own_dy_for_dw, dw_buffers.ready(), nullptr) : gradient;
   ConvGradientReady result;
   std::vector<TaskId> users;  // tasks that read the spectra of dy
   if (a->dbias) {
@@ -579,13 +579,13 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
           after));
     }
     input_users = tasks;
-    if (!separate) users.insert(users.end(), tasks.begin(), tasks.end());
+    if (!separate_dy) users.insert(users.end(), tasks.begin(), tasks.end());
     result.dw = Ready::all_of(std::move(tasks));
   }
   if (users.empty()) users = gradient;
   dy_buffers.end(graph, "free gradient spectra", users);
   x_buffers.end(graph, "free input spectra", input_users);
-  if (separate) dw_buffers.end(graph, "free gradient spectra", input_users);
+  if (separate_dy) dw_buffers.end(graph, "free gradient spectra", input_users);
   return result;
 }
 
@@ -611,10 +611,12 @@ Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const 
   const FftVolumeGeometry geometry(problem);
   const double seconds =
       plan::fft_volume_seconds(problem, geometry.transform, geometry.transforms, wanted_of(options), machine);
-  const double map = static_cast<double>(geometry.transforms * geometry.transform.volume()) *
-                     static_cast<double>(size_of(problem.type));
-  const double maps = map * static_cast<double>(problem.batch * (problem.in_channels + problem.out_channels));
-  const double weights = map * static_cast<double>(problem.w_shape().n * problem.w_shape().c);
+  // A map of several planes has a spectrum for each plane; a pair of channels has one spectrum for all planes.
+  const double spectrum = static_cast<double>(geometry.transform.volume()) * static_cast<double>(size_of(problem.type));
+  const plan::Wanted wanted = wanted_of(options);
+  const index_t channels = problem.in_channels + (wanted.data || wanted.weights ? problem.out_channels : 0);
+  const double maps = spectrum * static_cast<double>(geometry.transforms * problem.batch * channels);
+  const double weights = spectrum * static_cast<double>(problem.w_shape().n * problem.w_shape().c);
   const bool kept =
       options.cache_spectra && (options.memory_budget == 0 || weights <= static_cast<double>(options.memory_budget));
   return {seconds, maps + (kept ? weights : 0)};

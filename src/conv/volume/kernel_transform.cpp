@@ -65,8 +65,10 @@ double KernelTransform<T>::flops() const noexcept {
 
 template <class T>
 std::string KernelTransform<T>::describe() const {
-  const auto tiling = [](const std::optional<fft::Plan>& plan) { return plan ? plan->describe() : "pruned"; };
-  return fmt::format("{} and back {}", tiling(forward_), tiling(inverse_));
+  const auto describe_direction = [](const std::optional<fft::Plan>& plan) {
+    return plan ? plan->describe() : "pruned";
+  };
+  return fmt::format("{} and back {}", describe_direction(forward_), describe_direction(inverse_));
 }
 
 template <class T>
