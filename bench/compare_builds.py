@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LIMIT = 1.03
 COMMANDS = {
     "conv": ["bench_conv", "--speed-up", "--problems", str(ROOT / "bench/problems/headline.txt"), "--layout", "blocked",
-             "--threads", "2", "--dir", "fwd,training", "--rounds", "5", "--min-seconds", "0", "--max-seconds", "0.3"],
+             "--threads", "2", "--dir", "fwd,training", "--rounds", "5", "--min-seconds", "0", "--max-seconds", "0.1"],
     "net": ["bench_net", "--side-by-side", "--net", str(ROOT / "nets/zoo/width_depth.toml"),
             str(ROOT / "nets/zoo/unet_isotropic.toml"), str(ROOT / "nets/zoo/unet_anisotropic.toml"), "--engine",
             "automatic", "--backend", "native", "--cache", "on", "--threads", "2", "--rounds", "3", "--min-seconds",

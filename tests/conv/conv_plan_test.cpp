@@ -396,7 +396,7 @@ TEST_CASE(
     "an implementation that would hold absurdly much is unsupported, with the reason, and planes are counted once") {
   CHECK_THROWS_WITH(ConvPlan::make(parse_problem("g1ic32oc1_id192kd192"), {.engine = Engine::direct}),
                     Catch::Contains("direct: unsupported, would hold"));
-  CHECK(ConvPlan::make(parse_problem("g1ic32oc1_id192kd192")).engine() == Engine::fft_volume);
+  CHECK(ConvPlan::make(parse_problem("g1ic32oc1_id192kd192")).engine() != Engine::direct);
   // A planar kernel has one spectrum per pair of channels, not one per plane.
   const auto planar = parse_problem("ic64id16ih256iw256oc64kd1kh3kw3ph1pw1pd0");
   CHECK(ConvPlan::make(planar, {.engine = Engine::fft_volume}).engine() == Engine::fft_volume);
