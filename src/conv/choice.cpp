@@ -144,4 +144,9 @@ plan::Tilings tilings_of(const ConvProblem& problem, const plan::Wanted& wanted,
   return plan::tilings_of(dense, !problem.transposed, wanted, machine, tiles, choice->shared);
 }
 
+plan::Tilings tilings_of(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
+  const auto choice = options.choice.empty() ? std::nullopt : std::optional(parse_choice(options.choice));
+  return tilings_of(problem, wanted_of(problem, options), choice, machine);
+}
+
 }  // namespace convolume::conv

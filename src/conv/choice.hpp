@@ -42,5 +42,7 @@ plan::Wanted wanted_of(const ConvProblem& problem, const ConvOptions& options);
 /// directions.
 plan::Tilings tilings_of(const ConvProblem& problem, const plan::Wanted& wanted, const std::optional<Choice>& choice,
                          const MachineModel& machine);
+/// Returns the tilings of `options.choice`, or the best ones if it is empty.
+plan::Tilings tilings_of(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine);
 
 }  // namespace convolume::conv

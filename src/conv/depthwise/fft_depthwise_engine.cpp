@@ -431,23 +431,18 @@ ConvGradientReady FftDepthwiseEngine<T>::append_backward(TaskGraph& graph, const
       [&] { return append_weights(graph, ready, a); });
 }
 
-plan::Tilings chosen_tilings(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
-  const auto choice = options.choice.empty() ? std::nullopt : std::optional(parse_choice(options.choice));
-  return tilings_of(problem, wanted_of(problem, options), choice, machine);
-}
-
 std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
   if (!is_depthwise(problem)) return depthwise_only;
   return plan::tiles_unsupported_reason(problem);
 }
 
 Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
-  const plan::Tilings tilings = chosen_tilings(problem, options, machine);
+  const plan::Tilings tilings = tilings_of(problem, options, machine);
   return {tilings.seconds(), plan::tiled_bytes(untransposed(problem), tilings), to_string(choice_of(problem, tilings))};
 }
 
 std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions& options) {
-  return create_for_type<FftDepthwiseEngine>(problem, chosen_tilings(problem, options, machine_model()));
+  return create_for_type<FftDepthwiseEngine>(problem, tilings_of(problem, options, machine_model()));
 }
 
 }  // namespace

@@ -277,23 +277,18 @@ ConvGradientReady FftTiledEngine<T>::append_backward(TaskGraph& graph, const Con
       graph, ready, problem_, a, [&] { return append_data(graph, ready, a, shared); }, append_weights);
 }
 
-std::optional<Choice> forced_choice(const ConvOptions& options) {
-  return options.choice.empty() ? std::nullopt : std::optional(parse_choice(options.choice));
-}
-
 std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
   if (is_depthwise(problem)) return not_depthwise;
   return plan::tiles_unsupported_reason(problem);
 }
 
 Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
-  const plan::Tilings tilings = tilings_of(problem, wanted_of(problem, options), forced_choice(options), machine);
+  const plan::Tilings tilings = tilings_of(problem, options, machine);
   return {tilings.seconds(), plan::tiled_bytes(untransposed(problem), tilings), to_string(choice_of(problem, tilings))};
 }
 
 std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions& options) {
-  const plan::Tilings tilings =
-      tilings_of(problem, wanted_of(problem, options), forced_choice(options), machine_model());
+  const plan::Tilings tilings = tilings_of(problem, options, machine_model());
   return create_for_type<FftTiledEngine>(problem, options, tilings);
 }
 
