@@ -8,8 +8,8 @@
 
 #include "hwy/highway.h"
 
-#include "convolume/tensor.hpp"
 #include "core/simd/complex_pairs-inl.hpp"
+#include "fft/linear_combination.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convolume::fft {
@@ -80,13 +80,8 @@ HWY_INLINE void LinearCombination(const T* const* x, const T* c, index_t terms, 
 }
 #endif
 
-void LinearCombinationF32(const float* const* x, const float* c, index_t terms, index_t count, bool add, float* sum) {
-  LinearCombination(x, c, terms, count, add, sum);
-}
-void LinearCombinationF64(const double* const* x, const double* c, index_t terms, index_t count, bool add,
-                          double* sum) {
-  LinearCombination(x, c, terms, count, add, sum);
-}
+CombinationKernels<float> CombinationKernelsF32() { return {LinearCombination<float>}; }
+CombinationKernels<double> CombinationKernelsF64() { return {LinearCombination<double>}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace convolume::fft

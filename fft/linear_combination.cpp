@@ -6,23 +6,18 @@
 #include "fft/linear_combination-inl.hpp"
 
 #if HWY_ONCE
-#include "fft/pruned_transform.hpp"
-
 namespace convolume::fft {
 
-HWY_EXPORT(LinearCombinationF32);
-HWY_EXPORT(LinearCombinationF64);
+HWY_EXPORT(CombinationKernelsF32);
+HWY_EXPORT(CombinationKernelsF64);
 
 template <>
-void linear_combination<float>(const float* const* x, const float* c, index_t terms, index_t count, bool add,
-                               float* sum) noexcept {
-  HWY_DYNAMIC_DISPATCH(LinearCombinationF32)(x, c, terms, count, add, sum);
+CombinationKernels<float> combination_kernels() noexcept {
+  return HWY_DYNAMIC_DISPATCH(CombinationKernelsF32)();
 }
-
 template <>
-void linear_combination<double>(const double* const* x, const double* c, index_t terms, index_t count, bool add,
-                                double* sum) noexcept {
-  HWY_DYNAMIC_DISPATCH(LinearCombinationF64)(x, c, terms, count, add, sum);
+CombinationKernels<double> combination_kernels() noexcept {
+  return HWY_DYNAMIC_DISPATCH(CombinationKernelsF64)();
 }
 
 }  // namespace convolume::fft

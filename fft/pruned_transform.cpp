@@ -89,15 +89,15 @@ void PrunedTransform<T>::forward(const T* voxels, T* spectrum, T* scratch) const
             voxels[a * outer.voxel_stride + b * middle.voxel_stride + c * inner.voxel_stride];
         terms[static_cast<std::size_t>(c)] = inner.by_voxel.data() + c * line;
       }
-      linear_combination(terms.data(), values.data(), inner.support, inner.frequencies, false,
-                         lines + (a * middle.support + b) * line);
+      kernels_.combine(terms.data(), values.data(), inner.support, inner.frequencies, false,
+                       lines + (a * middle.support + b) * line);
     }
     for (index_t b = 0; b < middle.support; ++b) {
       terms[static_cast<std::size_t>(b)] = lines + (a * middle.support + b) * line;
     }
     for (index_t f = 0; f < middle.frequencies; ++f) {
-      linear_combination(terms.data(), middle.by_frequency.data() + 2 * f * middle.support, middle.support,
-                         inner.frequencies, false, planes + 2 * a * plane() + f * line);
+      kernels_.combine(terms.data(), middle.by_frequency.data() + 2 * f * middle.support, middle.support,
+                       inner.frequencies, false, planes + 2 * a * plane() + f * line);
     }
   }
   for (index_t begin = 0; begin < plane(); begin += chunk) {
@@ -105,8 +105,8 @@ void PrunedTransform<T>::forward(const T* voxels, T* spectrum, T* scratch) const
       terms[static_cast<std::size_t>(a)] = planes + 2 * (a * plane() + begin);
     }
     for (index_t f = 0; f < outer.frequencies; ++f) {
-      linear_combination(terms.data(), outer.by_frequency.data() + 2 * f * outer.support, outer.support,
-                         std::min(chunk, plane() - begin), false, spectrum + 2 * (f * plane() + begin));
+      kernels_.combine(terms.data(), outer.by_frequency.data() + 2 * f * outer.support, outer.support,
+                       std::min(chunk, plane() - begin), false, spectrum + 2 * (f * plane() + begin));
     }
   }
 }
@@ -123,8 +123,8 @@ void PrunedTransform<T>::inverse(const T* spectrum, T* voxels, T* scratch) const
       terms[static_cast<std::size_t>(f)] = spectrum + 2 * (f * plane() + begin);
     }
     for (index_t a = 0; a < outer.support; ++a) {
-      linear_combination(terms.data(), outer.inverse_by_voxel.data() + 2 * a * outer.frequencies, outer.frequencies,
-                         std::min(chunk, plane() - begin), false, planes + 2 * (a * plane() + begin));
+      kernels_.combine(terms.data(), outer.inverse_by_voxel.data() + 2 * a * outer.frequencies, outer.frequencies,
+                       std::min(chunk, plane() - begin), false, planes + 2 * (a * plane() + begin));
     }
   }
   for (index_t a = 0; a < outer.support; ++a) {
@@ -132,8 +132,8 @@ void PrunedTransform<T>::inverse(const T* spectrum, T* voxels, T* scratch) const
       terms[static_cast<std::size_t>(f)] = planes + 2 * a * plane() + f * line;
     }
     for (index_t b = 0; b < middle.support; ++b) {
-      linear_combination(terms.data(), middle.inverse_by_voxel.data() + 2 * b * middle.frequencies, middle.frequencies,
-                         inner.frequencies, false, sum);
+      kernels_.combine(terms.data(), middle.inverse_by_voxel.data() + 2 * b * middle.frequencies, middle.frequencies,
+                       inner.frequencies, false, sum);
       for (index_t c = 0; c < inner.support; ++c) {
         const T* twiddle = inner.inverse_by_voxel.data() + c * line;
         double value = 0;

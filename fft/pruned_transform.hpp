@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "convolume/fft.hpp"
+#include "fft/linear_combination.hpp"
 
 namespace convolume::fft {
 
@@ -45,11 +46,7 @@ class PrunedTransform {
   index_t plane() const { return axes_[1].frequencies * axes_[2].frequencies; }
 
   std::array<Axis, 3> axes_;
+  CombinationKernels<T> kernels_ = combination_kernels<T>();
 };
-
-/// Computes sum[i] = sum over t < terms of c[t] * x[t][i] for i < count, or adds it to sum[i] if `add`. All numbers are
-/// complex.
-template <class T>
-void linear_combination(const T* const* x, const T* c, index_t terms, index_t count, bool add, T* sum) noexcept;
 
 }  // namespace convolume::fft

@@ -11,7 +11,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 template <class T>
-TileFunctions<T> Functions() {
+TileKernels<T> Kernels() {
   return {[](const TilePlan<T>& plan, const BlockedTile<const T>& source, T* spectrum, const TileStrides& strides,
              T* scratch) { ForwardTile(plan, BlockedLoad<T>(plan, source), spectrum, strides, scratch); },
           [](const TilePlan<T>& plan, const PlainTile<const T>& source, T* spectrum, const TileStrides& strides,
@@ -26,8 +26,8 @@ TileFunctions<T> Functions() {
 
 }  // namespace
 
-void TileFunctionsFloat(TileFunctions<float>& functions) { functions = Functions<float>(); }
-void TileFunctionsDouble(TileFunctions<double>& functions) { functions = Functions<double>(); }
+TileKernels<float> TileKernelsF32() { return Kernels<float>(); }
+TileKernels<double> TileKernelsF64() { return Kernels<double>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace convolume::fft
@@ -43,8 +43,8 @@ HWY_AFTER_NAMESPACE();
 namespace convolume::fft {
 namespace {
 
-HWY_EXPORT(TileFunctionsFloat);
-HWY_EXPORT(TileFunctionsDouble);
+HWY_EXPORT(TileKernelsF32);
+HWY_EXPORT(TileKernelsF64);
 
 constexpr index_t largest_tile = 64;
 
@@ -65,16 +65,12 @@ const Extent3& checked(const Extent3& extent, const Extent3& support) {
 }  // namespace
 
 template <>
-TileFunctions<float> TileFunctions<float>::current() {
-  TileFunctions functions;
-  HWY_DYNAMIC_DISPATCH(TileFunctionsFloat)(functions);
-  return functions;
+TileKernels<float> tile_kernels() noexcept {
+  return HWY_DYNAMIC_DISPATCH(TileKernelsF32)();
 }
 template <>
-TileFunctions<double> TileFunctions<double>::current() {
-  TileFunctions functions;
-  HWY_DYNAMIC_DISPATCH(TileFunctionsDouble)(functions);
-  return functions;
+TileKernels<double> tile_kernels() noexcept {
+  return HWY_DYNAMIC_DISPATCH(TileKernelsF64)();
 }
 
 template <class T>
@@ -83,7 +79,7 @@ TilePlan<T>::TilePlan(const Extent3& extent, const Extent3& support)
       support_(support),
       lines_{Line<T>(extent.z, PrimeAlgorithm::automatic), Line<T>(extent.y, PrimeAlgorithm::automatic),
              Line<T>(extent.x, PrimeAlgorithm::automatic)},
-      functions_(TileFunctions<T>::current()) {}
+      kernels_(tile_kernels<T>()) {}
 
 template <class T>
 index_t TilePlan<T>::rows_offset() const noexcept {

@@ -70,13 +70,16 @@ class TilePlan;
 /// Transforms with the prologues and epilogues of this folder, for the SIMD target in use. fft/tile-inl.hpp makes
 /// others.
 template <class T>
-struct TileFunctions {
+struct TileKernels {
   void (*forward_blocked)(const TilePlan<T>&, const BlockedTile<const T>&, T*, const TileStrides&, T*);
   void (*forward_plain)(const TilePlan<T>&, const PlainTile<const T>&, T*, const TileStrides&, T*);
   void (*inverse_blocked)(const TilePlan<T>&, T*, const TileStrides&, const BlockedTile<T>&, const TileStore<T>&, T*);
   void (*inverse_plain)(const TilePlan<T>&, T*, const TileStrides&, const PlainTile<T>&, const TileStore<T>&, T*);
-  static TileFunctions current();
 };
+
+/// Returns the kernels of the current SIMD target. Plans call this when they are made.
+template <class T>
+TileKernels<T> tile_kernels() noexcept;
 
 /// A transform of tiles of one extent. Immutable; execution is thread-safe and allocates nothing.
 template <class T>
@@ -89,19 +92,19 @@ class TilePlan {
   /// Computes the unnormalised r2c transform spectrum(ky * X* + kx, kz) of the source inside the support. `scratch`
   /// holds scratch_bytes() and is aligned to 64 bytes. The buffers must not overlap.
   void forward(const BlockedTile<const T>& source, T* spectrum, const TileStrides& strides, T* scratch) const {
-    functions_.forward_blocked(*this, source, spectrum, strides, scratch);
+    kernels_.forward_blocked(*this, source, spectrum, strides, scratch);
   }
   void forward(const PlainTile<const T>& source, T* spectrum, const TileStrides& strides, T* scratch) const {
-    functions_.forward_plain(*this, source, spectrum, strides, scratch);
+    kernels_.forward_plain(*this, source, spectrum, strides, scratch);
   }
   /// Computes the unnormalised c2r transform and multiplies it by `store.scale`. Overwrites the spectrum.
   void inverse(T* spectrum, const TileStrides& strides, const BlockedTile<T>& target, const TileStore<T>& store,
                T* scratch) const {
-    functions_.inverse_blocked(*this, spectrum, strides, target, store, scratch);
+    kernels_.inverse_blocked(*this, spectrum, strides, target, store, scratch);
   }
   void inverse(T* spectrum, const TileStrides& strides, const PlainTile<T>& target, const TileStore<T>& store,
                T* scratch) const {
-    functions_.inverse_plain(*this, spectrum, strides, target, store, scratch);
+    kernels_.inverse_plain(*this, spectrum, strides, target, store, scratch);
   }
 
   /// Compute the last stage of forward() and the first stage of inverse(), for callers that run it separately.
@@ -129,7 +132,7 @@ class TilePlan {
  private:
   Extent3 extent_, support_;
   std::array<Line<T>, 3> lines_;  // along Z, Y, X
-  TileFunctions<T> functions_;
+  TileKernels<T> kernels_;
 };
 
 }  // namespace convolume::fft

@@ -53,11 +53,6 @@ struct ConvProblem {
   friend bool operator==(const ConvProblem&, const ConvProblem&) = default;
 };
 
-/// Returns the convolution whose gradient with respect to its input the transposed `problem` computes. Its x is the y
-/// of `problem`, its y is the x, and the weights are the same. It has no epilogue. A problem that is not transposed is
-/// returned unchanged.
-CONVOLUME_API ConvProblem untransposed(const ConvProblem& problem);
-
 /// Reads a problem in the grammar of oneDNN's benchdnn, e.g. "mb1ic32id48oc32od44kd5". "g48" means 48 groups, "pd2"
 /// padding 2, and "dd1" one skipped voxel, which is dilation 2 here. A missing height repeats the depth, a missing
 /// width the height. If the output is given, the padding behind the input follows from it. Throws InvalidArgument that

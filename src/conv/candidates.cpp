@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "conv/implementations.hpp"
+#include "plan/sides.hpp"
 
 namespace convolume::conv {
 namespace {
@@ -14,14 +15,15 @@ constexpr double hopeless = 8;
 /// Returns choices of fft_tiled, best first: those with separate tiles, then those with shared tiles.
 std::vector<Choice> tiled_candidates(const ConvProblem& problem, const ConvOptions& options, std::size_t most) {
   const ConvProblem one = problem.groups > 1 && !is_depthwise(problem) ? one_group(problem) : problem;
-  const ConvProblem dense = untransposed(one);
+  const plan::Sides sides(one);
+  const ConvProblem& dense = sides.convolution();
   const plan::Wanted wanted = wanted_of(problem, options);
   std::vector<Choice> choices;
   for (const auto& tilings : plan::rank_tilings(dense, wanted, machine_model(), most)) {
     choices.push_back(choice_of(one, tilings));
   }
   for (const auto& tilings :
-       plan::rank_shared_tilings(dense, !one.transposed, wanted, machine_model(), (most + 1) / 2)) {
+       plan::rank_shared_tilings(dense, sides.may_share_tiles(), wanted, machine_model(), (most + 1) / 2)) {
     choices.push_back(choice_of(one, tilings));
   }
   return choices;

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "convolume/cpu.hpp"
+#include "plan/sides.hpp"
 
 namespace convolume {
 
@@ -76,19 +77,13 @@ std::optional<TileChoice> parse_tiles(const std::string& word, const std::string
 
 constexpr const char* shared_word = "shared";
 
-/// Returns the direction of the untransposed problem that an entry of a choice belongs to.
-plan::Direction tiled_direction(const ConvProblem& problem, std::size_t entry) {
-  const plan::Direction direction = plan::directions[entry];
-  if (!problem.transposed || direction == plan::Direction::backward_weights) return direction;
-  return direction == plan::Direction::forward ? plan::Direction::backward_data : plan::Direction::forward;
-}
-
 }  // namespace
 
 Choice choice_of(const ConvProblem& problem, const plan::Tilings& tilings) {
+  const plan::Sides sides(problem);
   Choice choice{.engine = Engine::fft_tiled, .tiles = plan::TileChoices(), .shared = tilings.shared};
   for (std::size_t i = 0; i < choice.tiles->size(); ++i) {
-    const plan::Tiling& tiling = tilings.of(tiled_direction(problem, i));
+    const plan::Tiling& tiling = tilings.of(sides.direction(plan::directions[i]));
     (*choice.tiles)[i] = {tiling.tile, tiling.group};
   }
   return choice;
@@ -128,20 +123,19 @@ plan::Wanted wanted_of(const ConvOptions& options) {
 }
 
 plan::Wanted wanted_of(const ConvProblem& problem, const ConvOptions& options) {
-  plan::Wanted wanted = wanted_of(options);
-  if (problem.transposed) std::swap(wanted.forward, wanted.data);
-  return wanted;
+  return plan::Sides(problem).wanted(wanted_of(options));
 }
 
 plan::Tilings tilings_of(const ConvProblem& problem, const plan::Wanted& wanted, const std::optional<Choice>& choice,
                          const MachineModel& machine) {
-  const ConvProblem dense = untransposed(problem);
-  if (!choice || !choice->tiles) return plan::choose_tilings(dense, !problem.transposed, wanted, machine);
+  const plan::Sides sides(problem);
+  const ConvProblem& dense = sides.convolution();
+  if (!choice || !choice->tiles) return plan::choose_tilings(dense, sides.may_share_tiles(), wanted, machine);
   plan::TileChoices tiles;
   for (std::size_t i = 0; i < tiles.size(); ++i) {
-    tiles[static_cast<std::size_t>(tiled_direction(problem, i))] = (*choice->tiles)[i];
+    tiles[static_cast<std::size_t>(sides.direction(plan::directions[i]))] = (*choice->tiles)[i];
   }
-  return plan::tilings_of(dense, !problem.transposed, wanted, machine, tiles, choice->shared);
+  return plan::tilings_of(dense, sides.may_share_tiles(), wanted, machine, tiles, choice->shared);
 }
 
 plan::Tilings tilings_of(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {

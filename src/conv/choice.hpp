@@ -16,10 +16,9 @@ using plan::TileChoice;
 
 struct Choice {
   Engine engine = Engine::reference;
-  /// The tiles of the directions of the problem itself, in the order of plan::directions; only for fft_tiled. (The
-  /// untransposed form of a transposed problem has forward and backward data swapped.) If groups of channels are
-  /// computed one after the other, these are the tiles of one group. If the kernel is planar, Z and Y of the weight
-  /// gradient's tile are swapped (plan::swaps_zy).
+  /// The tiles of the directions of the problem itself, in the order of plan::directions; only for fft_tiled. If groups
+  /// of channels are computed one after the other, these are the tiles of one group. If the kernel is planar, Z and Y
+  /// of the weight gradient's tile are swapped (plan::swaps_zy).
   std::optional<plan::TileChoices> tiles{};
   bool shared = false;  ///< plan::Tilings::shared
   friend bool operator==(const Choice&, const Choice&) = default;
@@ -27,19 +26,20 @@ struct Choice {
   bool has_separate_tiles() const { return tiles && !shared; }
 };
 
-/// Returns the choice with the given tilings of untransposed(problem). If groups of channels are computed one after the
-/// other, `problem` is one group, as in tilings_of().
+/// Returns the choice with the given tilings. They belong to the directions of plan::Sides::convolution(). If groups of
+/// channels are computed one after the other, `problem` is one group, as in tilings_of().
 Choice choice_of(const ConvProblem& problem, const plan::Tilings& tilings);
 std::string to_string(const Choice& choice);
 /// Parses the text that to_string() returns. Throws InvalidArgument that names the invalid word.
 Choice parse_choice(const std::string& text);
 
-/// Return the directions that `options` want. With a problem, they are the directions of untransposed(problem).
+/// Return the directions that `options` want: those of the problem itself, or, if the problem is passed, those of
+/// plan::Sides::convolution().
 plan::Wanted wanted_of(const ConvOptions& options);
 plan::Wanted wanted_of(const ConvProblem& problem, const ConvOptions& options);
 
-/// Returns the tilings of `choice` for untransposed(problem). Without a choice, returns the best tilings for the wanted
-/// directions.
+/// Returns the tilings of `choice` for the directions of plan::Sides::convolution(). Without a choice, returns the best
+/// tilings for the wanted directions.
 plan::Tilings tilings_of(const ConvProblem& problem, const plan::Wanted& wanted, const std::optional<Choice>& choice,
                          const MachineModel& machine);
 /// Returns the tilings of `options.choice`, or the best ones if it is empty.

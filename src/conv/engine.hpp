@@ -64,6 +64,13 @@ class ConvEngine {
   virtual std::string numerics() const = 0;
   virtual std::vector<CacheCost> caches() const { return {}; }
   virtual TransformCounts transforms() const noexcept { return {}; }
+
+ protected:
+  /// Returns the SIMD target that was current when the engine was made. Its kernels belong to this target.
+  const std::string& kernel_target() const noexcept { return kernel_target_; }
+
+ private:
+  std::string kernel_target_ = simd_target();
 };
 
 /// Reasons of an implementation that leaves a problem to the other implementation of the same engine.

@@ -12,19 +12,6 @@
 
 #include "ops/activation-inl.hpp"
 
-#ifndef CONVOLUME_OPS_ACTIVATION_KERNELS
-#define CONVOLUME_OPS_ACTIVATION_KERNELS
-namespace convolume::ops {
-namespace {
-template <class T>
-struct ActivationKernels {
-  void (*forward)(const Activation&, const T* x, T* y, index_t n);
-  void (*gradient)(const Activation&, const T* y, const T* dy, T* dz, index_t n, bool add);
-};
-}  // namespace
-}  // namespace convolume::ops
-#endif
-
 HWY_BEFORE_NAMESPACE();
 namespace convolume::ops::HWY_NAMESPACE {
 namespace {
@@ -48,19 +35,20 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace convolume::ops {
-namespace {
 
 HWY_EXPORT(activation_kernels_f32);
 HWY_EXPORT(activation_kernels_f64);
 
-template <class T>
-ActivationKernels<T> kernels() {
-  if constexpr (std::is_same_v<T, float>) {
-    return HWY_DYNAMIC_DISPATCH(activation_kernels_f32)();
-  } else {
-    return HWY_DYNAMIC_DISPATCH(activation_kernels_f64)();
-  }
+template <>
+ActivationKernels<float> activation_kernels() noexcept {
+  return HWY_DYNAMIC_DISPATCH(activation_kernels_f32)();
 }
+template <>
+ActivationKernels<double> activation_kernels() noexcept {
+  return HWY_DYNAMIC_DISPATCH(activation_kernels_f64)();
+}
+
+namespace {
 
 void require_slope(const Activation& act) {
   if (act.kind != Activation::Kind::leaky_relu || act.slope > 0) return;
@@ -116,12 +104,12 @@ double activation_slope(const Activation& act, double y) noexcept {
 
 template <class T>
 void activate(const Activation& act, const T* x, T* y, index_t n) noexcept {
-  kernels<T>().forward(act, x, y, n);
+  activation_kernels<T>().forward(act, x, y, n);
 }
 
 template <class T>
 void activation_gradient(const Activation& act, const T* y, const T* dy, T* dz, index_t n, bool add) noexcept {
-  kernels<T>().gradient(act, y, dy, dz, n, add);
+  activation_kernels<T>().gradient(act, y, dy, dz, n, add);
 }
 
 template <class T>

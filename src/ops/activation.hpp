@@ -8,6 +8,17 @@
 
 namespace convolume::ops {
 
+/// The kernels of one SIMD target. They compute what activate() and activation_gradient() compute.
+template <class T>
+struct ActivationKernels {
+  void (*forward)(const Activation&, const T* x, T* y, index_t n);
+  void (*gradient)(const Activation&, const T* y, const T* dy, T* dz, index_t n, bool add);
+};
+
+/// Returns the kernels of the current SIMD target. Plans call this when they are made.
+template <class T>
+ActivationKernels<T> activation_kernels() noexcept;
+
 /// Computes y[i] = act(x[i]) for i in [0, n). y may equal x. NaN stays NaN, also for relu (as in PyTorch). The bits of
 /// an element do not depend on its position. Thread-safe; allocates nothing. T is float or double here and below.
 template <class T>

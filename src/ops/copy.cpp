@@ -24,6 +24,12 @@ struct Rows {
   index_t stride_z, stride_y;
   T* at(index_t z, index_t y) const { return data + z * stride_z + y * stride_y; }
 };
+
+template <class T>
+struct CopyKernels {
+  /// Computes sum = a + b. `extent` is planes, rows and elements of a row.
+  void (*add_rows)(const Extent3& extent, const Rows<const T>& a, const Rows<const T>& b, const Rows<T>& sum);
+};
 }  // namespace
 }  // namespace convolume::ops
 #endif
@@ -45,14 +51,8 @@ void add_rows(const Extent3& extent, const Rows<const T>& a, const Rows<const T>
   }
 }
 
-void add_rows_f32(const Extent3& extent, const Rows<const float>& a, const Rows<const float>& b,
-                  const Rows<float>& sum) {
-  add_rows(extent, a, b, sum);
-}
-void add_rows_f64(const Extent3& extent, const Rows<const double>& a, const Rows<const double>& b,
-                  const Rows<double>& sum) {
-  add_rows(extent, a, b, sum);
-}
+CopyKernels<float> copy_kernels_f32() { return {add_rows<float>}; }
+CopyKernels<double> copy_kernels_f64() { return {add_rows<double>}; }
 
 }  // namespace
 }  // namespace convolume::ops::HWY_NAMESPACE
@@ -62,8 +62,17 @@ HWY_AFTER_NAMESPACE();
 namespace convolume::ops {
 namespace {
 
-HWY_EXPORT(add_rows_f32);
-HWY_EXPORT(add_rows_f64);
+HWY_EXPORT(copy_kernels_f32);
+HWY_EXPORT(copy_kernels_f64);
+
+template <class T>
+CopyKernels<T> kernels() {
+  if constexpr (std::is_same_v<T, float>) {
+    return HWY_DYNAMIC_DISPATCH(copy_kernels_f32)();
+  } else {
+    return HWY_DYNAMIC_DISPATCH(copy_kernels_f64)();
+  }
+}
 
 template <class T>
 Rows<T> rows(const View<T>& view, const Part& part) {
@@ -80,11 +89,7 @@ Extent3 row_extent(const View<T>& view, const Part& part, bool dense) {
 template <class T>
 void add_part(const View<const T>& a, const View<const T>& b, const View<T>& y, const Part& part) {
   const Extent3 extent = row_extent(y, part, a.dense_blocks() && b.dense_blocks() && y.dense_blocks());
-  if constexpr (std::is_same_v<T, float>) {
-    HWY_DYNAMIC_DISPATCH(add_rows_f32)(extent, rows(a, part), rows(b, part), rows(y, part));
-  } else {
-    HWY_DYNAMIC_DISPATCH(add_rows_f64)(extent, rows(a, part), rows(b, part), rows(y, part));
-  }
+  kernels<T>().add_rows(extent, rows(a, part), rows(b, part), rows(y, part));
 }
 
 template <class T>

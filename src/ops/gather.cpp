@@ -45,6 +45,11 @@ struct Gather {
   std::size_t count = 0;
 };
 
+template <class T>
+struct GatherKernels {
+  void (*gather)(const Gather<T>& job);
+};
+
 /// Number of voxels that are moved at once if lanes are permuted. They stay in the L1.
 inline constexpr index_t run_voxels = 64;
 
@@ -175,8 +180,8 @@ void gather_part(const Gather<T>& job) {
   }
 }
 
-void gather_f32(const Gather<float>& job) { gather_part(job); }
-void gather_f64(const Gather<double>& job) { gather_part(job); }
+GatherKernels<float> gather_kernels_f32() { return {gather_part<float>}; }
+GatherKernels<double> gather_kernels_f64() { return {gather_part<double>}; }
 
 }  // namespace
 }  // namespace convolume::ops::HWY_NAMESPACE
@@ -186,8 +191,17 @@ HWY_AFTER_NAMESPACE();
 namespace convolume::ops {
 namespace {
 
-HWY_EXPORT(gather_f32);
-HWY_EXPORT(gather_f64);
+HWY_EXPORT(gather_kernels_f32);
+HWY_EXPORT(gather_kernels_f64);
+
+template <class T>
+GatherKernels<T> kernels() {
+  if constexpr (std::is_same_v<T, float>) {
+    return HWY_DYNAMIC_DISPATCH(gather_kernels_f32)();
+  } else {
+    return HWY_DYNAMIC_DISPATCH(gather_kernels_f64)();
+  }
+}
 
 template <class T>
 Channels<T> channels_of(const View<T>& view, index_t n, index_t channel, index_t plane) {
@@ -233,11 +247,7 @@ void gather(std::span<const Origin<T>> origins, const View<T>& target, const Par
     dense = dense && origin.view.dense_blocks();
   }
   if (dense) job.extent = {1, 1, job.extent.z * job.extent.y * job.extent.x};  // one long row
-  if constexpr (std::is_same_v<T, float>) {
-    HWY_DYNAMIC_DISPATCH(gather_f32)(job);
-  } else {
-    HWY_DYNAMIC_DISPATCH(gather_f64)(job);
-  }
+  kernels<T>().gather(job);
 }
 
 template Cut gather_cut(std::span<const Origin<float>>, const View<float>&);

@@ -8,21 +8,6 @@
 
 #include "ops/simd-inl.hpp"
 
-#ifndef CONVOLUME_OPS_REDUCE_KERNELS
-#define CONVOLUME_OPS_REDUCE_KERNELS
-namespace convolume::ops {
-namespace {
-template <class T>
-struct ReduceKernels {
-  double (*sum)(const T* x, index_t n);
-  double (*squares)(const T* x, index_t n, double center);
-  double (*products)(const T* a, const T* b, index_t n, double center);
-  bool (*finite)(const T* x, index_t n);
-};
-}  // namespace
-}  // namespace convolume::ops
-#endif
-
 HWY_BEFORE_NAMESPACE();
 namespace convolume::ops::HWY_NAMESPACE {
 namespace {
@@ -73,11 +58,11 @@ bool range_finite(const T* x, index_t n) {
 }
 
 template <class T>
-ReduceKernels<T> reduce_kernels() {
+ReduceKernels<T> kernels() {
   return {range_sum<T>, range_squares<T>, range_products<T>, range_finite<T>};
 }
-ReduceKernels<float> reduce_kernels_f32() { return reduce_kernels<float>(); }
-ReduceKernels<double> reduce_kernels_f64() { return reduce_kernels<double>(); }
+ReduceKernels<float> reduce_kernels_f32() { return kernels<float>(); }
+ReduceKernels<double> reduce_kernels_f64() { return kernels<double>(); }
 
 }  // namespace
 }  // namespace convolume::ops::HWY_NAMESPACE
@@ -85,40 +70,37 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace convolume::ops {
-namespace {
 
 HWY_EXPORT(reduce_kernels_f32);
 HWY_EXPORT(reduce_kernels_f64);
 
-template <class T>
-ReduceKernels<T> kernels() {
-  if constexpr (std::is_same_v<T, float>) {
-    return HWY_DYNAMIC_DISPATCH(reduce_kernels_f32)();
-  } else {
-    return HWY_DYNAMIC_DISPATCH(reduce_kernels_f64)();
-  }
+template <>
+ReduceKernels<float> reduce_kernels() noexcept {
+  return HWY_DYNAMIC_DISPATCH(reduce_kernels_f32)();
 }
-
-}  // namespace
+template <>
+ReduceKernels<double> reduce_kernels() noexcept {
+  return HWY_DYNAMIC_DISPATCH(reduce_kernels_f64)();
+}
 
 template <class T>
 double sum(const T* x, index_t n) noexcept {
-  return kernels<T>().sum(x, n);
+  return reduce_kernels<T>().sum(x, n);
 }
 
 template <class T>
 double sum_of_squares(const T* x, index_t n, double center) noexcept {
-  return kernels<T>().squares(x, n, center);
+  return reduce_kernels<T>().squares(x, n, center);
 }
 
 template <class T>
 double sum_of_products(const T* a, const T* b, index_t n, double center) noexcept {
-  return kernels<T>().products(a, b, n, center);
+  return reduce_kernels<T>().products(a, b, n, center);
 }
 
 template <class T>
 bool all_finite(const T* x, index_t n) noexcept {
-  return kernels<T>().finite(x, n);
+  return reduce_kernels<T>().finite(x, n);
 }
 
 template double sum(const float*, index_t) noexcept;

@@ -71,18 +71,6 @@ void ConvProblem::validate() const {
   static_cast<void>(w_shape().elements());
 }
 
-ConvProblem untransposed(const ConvProblem& problem) {
-  if (!problem.transposed) return problem;
-  ConvProblem q = problem;
-  std::swap(q.in_channels, q.out_channels);
-  std::swap(q.x_layout, q.y_layout);
-  q.input = problem.output();
-  q.transposed = false;
-  q.output_padding = {0, 0, 0};
-  q.epilogue = {};
-  return q;
-}
-
 double ConvProblem::flops() const {
   const Extent3 voxels = transposed ? input : output();
   return 2.0 * static_cast<double>(batch) * static_cast<double>(in_channels) * static_cast<double>(out_channels) /

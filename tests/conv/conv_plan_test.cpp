@@ -1,10 +1,12 @@
 // Tests what plans promise besides the numbers: caches, reuse, threads, errors.
 #include <thread>
 
-#include "convolume/convolume.h"
 #include "testing/conv_case.hpp"
 #include "testing/engine_checks.hpp"
 #include <catch2/catch.hpp>
+
+#include "convolume/convolume.h"
+#include "convolume/cpu.hpp"
 
 using namespace convolume;
 using test::ConvCase;
@@ -94,6 +96,36 @@ TEST_CASE("without caching spectra are computed for each product that reads them
   auto dy_hat = c.plan.gradient_spectra(&c.memory);
   c.plan.backward(run, {.x = c.x, .dy = c.dy, .w = prepared, .dy_hat = &dy_hat, .dx = c.dx, .dw = c.dw});
   CHECK(c.plan.transforms().gradient == counts.gradient + 5);
+}
+
+TEST_CASE("a plan runs the kernels of the SIMD target for which it was made, and says so") {
+  const std::string before = simd_target();
+  const Epilogue epilogue{.bias = true, .activation = {.kind = Activation::Kind::leaky_relu, .slope = 0.1}};
+  for (const auto& [text, engine] : {std::pair{"ic5id9oc7kd3", Engine::fft_volume},
+                                     {"ic5id9oc7kd3", Engine::fft_tiled},
+                                     {"ic5id9oc7kd3pd1", Engine::direct},
+                                     {"ic5id9oc7kd1", Engine::direct},
+                                     {"g6ic6id9oc6kd3", Engine::fft_tiled},
+                                     {"g6ic6id9oc6kd3", Engine::direct}}) {
+    auto p = parse_problem(text);
+    p.epilogue = epilogue;
+    for (const std::string& target : available_simd_targets()) {
+      set_simd_target(target);
+      ConvCase<float> there(p, {.engine = engine}), elsewhere(p, {.engine = engine});
+      there.run();
+      CAPTURE(text, target);
+      for (const std::string& other : available_simd_targets()) {
+        set_simd_target(other);
+        elsewhere.run();
+        CHECK(test::same_bits(there.y, elsewhere.y));
+        CHECK(test::same_bits(there.dx, elsewhere.dx));
+        CHECK(test::same_bits(there.dw, elsewhere.dw));
+        CHECK(test::same_bits(there.dbias, elsewhere.dbias));
+        CHECK_THAT(elsewhere.plan.numerics(), Catch::Contains(target));
+      }
+    }
+  }
+  set_simd_target(before);
 }
 
 TEST_CASE("caches of the other backend are refused") {

@@ -160,16 +160,15 @@ void MultiplyTaps(const TapSums<T>& product) {
   p.x_tap == block<T> ? SumAllTaps<true>(p) : SumAllTaps<false>(p);
 }
 
-}  // namespace
-
-void VoxelsFloat(const TapProduct<float>& p) { MultiplyVoxels(p); }
-void VoxelsDouble(const TapProduct<double>& p) { MultiplyVoxels(p); }
-void TapsFloat(const TapSums<float>& p) { MultiplyTaps(p); }
-void TapsDouble(const TapSums<double>& p) { MultiplyTaps(p); }
 index_t RowsTogether(index_t taps) {
   const index_t pieces = (taps + most_taps - 1) / most_taps, longest = (taps + pieces - 1) / pieces;
   return std::clamp<index_t>(most_sums / longest, 1, most_tap_rows);
 }
+
+}  // namespace
+
+DepthwiseKernels<float> DepthwiseKernelsF32() { return {MultiplyVoxels<float>, MultiplyTaps<float>, RowsTogether}; }
+DepthwiseKernels<double> DepthwiseKernelsF64() { return {MultiplyVoxels<double>, MultiplyTaps<double>, RowsTogether}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace convolume::conv
@@ -178,29 +177,17 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace convolume::conv {
 
-HWY_EXPORT(VoxelsFloat);
-HWY_EXPORT(VoxelsDouble);
-HWY_EXPORT(TapsFloat);
-HWY_EXPORT(TapsDouble);
-HWY_EXPORT(RowsTogether);
+HWY_EXPORT(DepthwiseKernelsF32);
+HWY_EXPORT(DepthwiseKernelsF64);
 
 template <>
-void multiply(const TapProduct<float>& product) {
-  HWY_DYNAMIC_DISPATCH(VoxelsFloat)(product);
+DepthwiseKernels<float> depthwise_kernels() noexcept {
+  return HWY_DYNAMIC_DISPATCH(DepthwiseKernelsF32)();
 }
 template <>
-void multiply(const TapProduct<double>& product) {
-  HWY_DYNAMIC_DISPATCH(VoxelsDouble)(product);
+DepthwiseKernels<double> depthwise_kernels() noexcept {
+  return HWY_DYNAMIC_DISPATCH(DepthwiseKernelsF64)();
 }
-template <>
-void multiply(const TapSums<float>& product) {
-  HWY_DYNAMIC_DISPATCH(TapsFloat)(product);
-}
-template <>
-void multiply(const TapSums<double>& product) {
-  HWY_DYNAMIC_DISPATCH(TapsDouble)(product);
-}
-index_t tap_rows_together(index_t taps) noexcept { return HWY_DYNAMIC_DISPATCH(RowsTogether)(taps); }
 
 }  // namespace convolume::conv
 #endif  // HWY_ONCE

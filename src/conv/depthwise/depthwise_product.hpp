@@ -29,10 +29,6 @@ struct TapProduct {
   bool add;
 };
 
-/// Thread-safe. Allocates nothing. T is float or double, here and below.
-template <class T>
-void multiply(const TapProduct<T>& product);
-
 /// The most rows of taps that are summed together.
 inline constexpr std::size_t most_tap_rows = 4;
 
@@ -51,10 +47,17 @@ struct TapSums {
   Extent3 count;
 };
 
+/// The kernels of one SIMD target. All are thread-safe and allocate nothing. T is float or double.
 template <class T>
-void multiply(const TapSums<T>& product);
+struct DepthwiseKernels {
+  void (*voxels)(const TapProduct<T>& product);
+  void (*taps)(const TapSums<T>& product);
+  /// Returns how many rows of `taps` taps fit into the registers of the SIMD target; at least 1.
+  index_t (*rows_together)(index_t taps);
+};
 
-/// Returns how many rows of `taps` taps fit into the registers of the SIMD target in use; at least 1.
-index_t tap_rows_together(index_t taps) noexcept;
+/// Returns the kernels of the current SIMD target. Plans call this when they are made.
+template <class T>
+DepthwiseKernels<T> depthwise_kernels() noexcept;
 
 }  // namespace convolume::conv

@@ -64,13 +64,14 @@ class BoxReader {
   index_t blocks(const Box& box) const { return in_place(box) ? 0 : volume(box.extent()) + box.extent().x; }
 
   /// Returns the voxels of a box. If they are staged, `scratch` must hold blocks(box) * 64 bytes.
-  BlockedBox<const T> read(index_t sample, index_t channels, const Box& box, T* scratch) const {
+  BlockedBox<const T> read(const BoxKernels<T>& boxes, index_t sample, index_t channels, const Box& box,
+                           T* scratch) const {
     const BlockView<const T> from = block_of(tensor_, tensor_.layout, sample, channels * block);
     if (in_place(box)) return {from.data, {0, 0, 0}, {block, tensor_.stride[3], tensor_.stride[2]}, 0};
     const Extent3 e = box.extent();
     BoxSource<T> source{.block = from, .origin = box.begin, .extent = e, .activation = gradient_};
     if (gradient_ != nullptr) source.y = block_of(y_, y_.layout, sample, channels * block);
-    load_box(source, scratch, scratch + volume(e) * block);
+    boxes.load(source, scratch, scratch + volume(e) * block);
     return {scratch, box.begin, {block, e.x * block, e.y * e.x * block}, 0};
   }
 
@@ -83,7 +84,7 @@ class BoxReader {
 template <class T>
 class BoxRun {
  public:
-  BoxRun(const DepthwiseDirection& d, const Region& region, const DirectionTensors<T>& tensors, const T* weights,
+  BoxRun(const DepthwiseDirection<T>& d, const Region& region, const DirectionTensors<T>& tensors, const T* weights,
          std::pmr::memory_resource* memory)
       : d_(d),
         region_(region),
@@ -98,7 +99,7 @@ class BoxRun {
     };
     bias_ = take(1);
     T* staged = take(reader_.blocks(window_));
-    source_ = reader_.read(region.sample, region.first_column, window_, staged);
+    source_ = reader_.read(d.boxes, region.sample, region.first_column, window_, staged);
     const Extent3 e = region.box.extent();
     if (target_in_place_) {
       const View<T>& to = tensors.target;
@@ -109,7 +110,7 @@ class BoxRun {
     }
   }
 
-  static std::size_t scratch_bytes(const DepthwiseDirection& d, const Region& region,
+  static std::size_t scratch_bytes(const DepthwiseDirection<T>& d, const Region& region,
                                    const DirectionTensors<T>& tensors) {
     const Extent3 e = region.box.extent();
     const BoxReader<T> reader(tensors.source, tensors.gradient, tensors.y);
@@ -133,7 +134,7 @@ class BoxRun {
  private:
   static constexpr index_t block = fft::tile_lanes<T>;
 
-  static bool target_in_place(const DepthwiseDirection& d, const DirectionTensors<T>& tensors) {
+  static bool target_in_place(const DepthwiseDirection<T>& d, const DirectionTensors<T>& tensors) {
     return d.target_layout == Layout::blocked && !tensors.add;
   }
   BlockView<T> view() const {
@@ -167,7 +168,7 @@ class BoxRun {
         steps[static_cast<std::size_t>(product.step_count++)] = {
             .source = source_.offset(row.offset), .weights = row.tap * block, .terms = static_cast<int>(rows.taps)};
       }
-      if (product.step_count > 0 || !product.add) multiply(product);
+      if (product.step_count > 0 || !product.add) d_.products.voxels(product);
       product.add = true;
     }
   }
@@ -181,10 +182,10 @@ class BoxRun {
     // Results that were computed in place may still need the activation, and zeros in lanes without a channel.
     const bool complete = tensors_.activation.kind == Activation::Kind::none && box.block.channels == block;
     if (target_in_place_ && complete) return;
-    target_in_place_ ? activate_box(box) : store_box(target_.data, box, row_);
+    target_in_place_ ? d_.boxes.activate(box) : d_.boxes.store(target_.data, box, row_);
   }
 
-  const DepthwiseDirection& d_;
+  const DepthwiseDirection<T>& d_;
   const Region& region_;
   const DirectionTensors<T>& tensors_;
   const T* weights_;
@@ -240,7 +241,8 @@ RegionGrid choose_boxes(const DirectMap& map, const ConvProblem& p) {
   return grid;
 }
 
-DepthwiseDirection::DepthwiseDirection(const ConvProblem& p, plan::Direction direction)
+template <class T>
+DepthwiseDirection<T>::DepthwiseDirection(const ConvProblem& p, plan::Direction direction)
     : map(p, direction),
       taps(p.kernel.volume()),
       source(direction == plan::Direction::forward ? p.input : p.output()),
@@ -250,24 +252,29 @@ DepthwiseDirection::DepthwiseDirection(const ConvProblem& p, plan::Direction dir
   for (const DirectPhase& phase : map.phases()) phases.emplace_back(phase);
 }
 
+template struct DepthwiseDirection<float>;
+template struct DepthwiseDirection<double>;
+
 template <class T>
-std::size_t depthwise_scratch_bytes(const DepthwiseDirection& direction, const Region& region,
+std::size_t depthwise_scratch_bytes(const DepthwiseDirection<T>& direction, const Region& region,
                                     const DirectionTensors<T>& tensors) {
   return BoxRun<T>::scratch_bytes(direction, region, tensors);
 }
-template std::size_t depthwise_scratch_bytes(const DepthwiseDirection&, const Region&, const DirectionTensors<float>&);
-template std::size_t depthwise_scratch_bytes(const DepthwiseDirection&, const Region&, const DirectionTensors<double>&);
+template std::size_t depthwise_scratch_bytes(const DepthwiseDirection<float>&, const Region&,
+                                             const DirectionTensors<float>&);
+template std::size_t depthwise_scratch_bytes(const DepthwiseDirection<double>&, const Region&,
+                                             const DirectionTensors<double>&);
 
 template <class T>
-void run_depthwise(const DepthwiseDirection& direction, const Region& region, const DirectionTensors<T>& tensors,
+void run_depthwise(const DepthwiseDirection<T>& direction, const Region& region, const DirectionTensors<T>& tensors,
                    const T* weights, std::pmr::memory_resource* memory) {
   BoxRun<T>(direction, region, tensors, weights + region.first_column * direction.taps * fft::tile_lanes<T>, memory)
       .run();
 }
-template void run_depthwise(const DepthwiseDirection&, const Region&, const DirectionTensors<float>&, const float*,
-                            std::pmr::memory_resource*);
-template void run_depthwise(const DepthwiseDirection&, const Region&, const DirectionTensors<double>&, const double*,
-                            std::pmr::memory_resource*);
+template void run_depthwise(const DepthwiseDirection<float>&, const Region&, const DirectionTensors<float>&,
+                            const float*, std::pmr::memory_resource*);
+template void run_depthwise(const DepthwiseDirection<double>&, const Region&, const DirectionTensors<double>&,
+                            const double*, std::pmr::memory_resource*);
 
 namespace {
 
@@ -275,7 +282,7 @@ namespace {
 template <class T>
 class BoxSum {
  public:
-  BoxSum(const ConvProblem& p, const DepthwiseDirection& forward, const BlockedBox<const T>& x,
+  BoxSum(const ConvProblem& p, const DepthwiseDirection<T>& forward, const BlockedBox<const T>& x,
          const BlockedBox<const T>& dy, T* sums)
       : p_(p), forward_(forward), x_(x), dy_(dy), sums_(sums) {}
 
@@ -307,7 +314,7 @@ class BoxSum {
   void add_piece(const Box& piece) const {
     const TapRows& rows = forward_.phases.front();
     const auto all = static_cast<index_t>(rows.rows.size());
-    const index_t most = tap_rows_together(rows.taps);
+    const index_t most = forward_.products.rows_together(rows.taps);
     index_t row = 0;
     while (row < all) {
       const Box inside = met_by(piece, row);
@@ -341,11 +348,11 @@ class BoxSum {
       product.sums[static_cast<std::size_t>(i)] = sums_ + at.tap * block;
     }
     lengthen(product.count, product.x_strides, product.dy_strides);
-    multiply(product);
+    forward_.products.taps(product);
   }
 
   const ConvProblem& p_;
-  const DepthwiseDirection& forward_;
+  const DepthwiseDirection<T>& forward_;
   const BlockedBox<const T>& x_;
   const BlockedBox<const T>& dy_;
   T* sums_;
@@ -354,7 +361,7 @@ class BoxSum {
 }  // namespace
 
 template <class T>
-DepthwiseGradient<T>::DepthwiseGradient(const ConvProblem& p, const DepthwiseDirection& forward)
+DepthwiseGradient<T>::DepthwiseGradient(const ConvProblem& p, const DepthwiseDirection<T>& forward)
     : problem_(p),
       forward_(forward),
       blocks_(blocks_of(p)),
@@ -408,8 +415,8 @@ void DepthwiseGradient<T>::sum(const GradientTensors<T>& a, index_t part, index_
     const Box window = clipped(forward_.map.window(box), forward_.source);
     const std::size_t x_bytes = staged_bytes(x, window), dy_bytes = staged_bytes(dy, box);
     Scratch scratch(a.memory, x_bytes + dy_bytes + 64);
-    const BlockedBox<const T> high_res = x.read(sample, channels, window, scratch.take<T>(x_bytes));
-    const BlockedBox<const T> low_res = dy.read(sample, channels, box, scratch.take<T>(dy_bytes));
+    const BlockedBox<const T> high_res = x.read(forward_.boxes, sample, channels, window, scratch.take<T>(x_bytes));
+    const BlockedBox<const T> low_res = dy.read(forward_.boxes, sample, channels, box, scratch.take<T>(dy_bytes));
     BoxSum<T>(problem_, forward_, high_res, low_res, sums).add(box);
   }
 }

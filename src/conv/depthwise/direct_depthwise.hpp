@@ -6,6 +6,7 @@
 
 #include "conv/depthwise/depthwise_product.hpp"
 #include "conv/taps/tap_geometry.hpp"
+#include "conv/tensor_io/block_box.hpp"
 #include "conv/tensor_io/direction_tensors.hpp"
 #include "fft/tile_plan.hpp"
 
@@ -37,6 +38,7 @@ struct TapRows {
 RegionGrid choose_boxes(const DirectMap& map, const ConvProblem& problem);
 
 /// One direction that yields voxels, y or dx, of a problem that is not transposed.
+template <class T>
 struct DepthwiseDirection {
   DepthwiseDirection(const ConvProblem& problem, plan::Direction direction);
 
@@ -46,19 +48,21 @@ struct DepthwiseDirection {
   Extent3 source{};
   Layout source_layout, target_layout;
   RegionGrid grid;
+  DepthwiseKernels<T> products = depthwise_kernels<T>();
+  BoxKernels<T> boxes = box_kernels<T>();
 };
 
 /// Returns the bytes of scratch that run_depthwise() takes. They depend on the shapes and layouts of `tensors`, not on
 /// the addresses of the data.
 template <class T>
-std::size_t depthwise_scratch_bytes(const DepthwiseDirection& direction, const Region& region,
+std::size_t depthwise_scratch_bytes(const DepthwiseDirection<T>& direction, const Region& region,
                                     const DirectionTensors<T>& tensors);
 
 /// Computes a box of one channel block (the region's first column). Takes scratch from `memory`. The layout of the
 /// weights is [channel block][tap][lane]. The bits of a result depend neither on the box nor on the layouts.
 /// Thread-safe for boxes that do not overlap.
 template <class T>
-void run_depthwise(const DepthwiseDirection& direction, const Region& region, const DirectionTensors<T>& tensors,
+void run_depthwise(const DepthwiseDirection<T>& direction, const Region& region, const DirectionTensors<T>& tensors,
                    const T* weights, std::pmr::memory_resource* memory);
 
 /// The weight gradient. The boxes of dy of a part are added to the part's sums in their order. At the end the parts are
@@ -66,7 +70,7 @@ void run_depthwise(const DepthwiseDirection& direction, const Region& region, co
 template <class T>
 class DepthwiseGradient {
  public:
-  DepthwiseGradient(const ConvProblem& problem, const DepthwiseDirection& forward);
+  DepthwiseGradient(const ConvProblem& problem, const DepthwiseDirection<T>& forward);
 
   std::string describe() const;
   index_t parts() const noexcept { return parts_; }
@@ -86,7 +90,7 @@ class DepthwiseGradient {
   index_t block_elements() const noexcept { return problem_.kernel.volume() * fft::tile_lanes<T>; }
 
   ConvProblem problem_;
-  const DepthwiseDirection& forward_;
+  const DepthwiseDirection<T>& forward_;
   index_t blocks_, boxes_, parts_;
 };
 

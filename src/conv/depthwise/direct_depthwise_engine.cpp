@@ -15,6 +15,7 @@
 #include "conv/tensor_io/direction_tensors.hpp"
 #include "convolume/cpu.hpp"
 #include "plan/cost_model.hpp"
+#include "plan/sides.hpp"
 
 namespace convolume::conv {
 namespace {
@@ -26,10 +27,10 @@ class DirectDepthwiseEngine final : public ConvEngine {
  public:
   explicit DirectDepthwiseEngine(const ConvProblem& p)
       : problem_(p),
-        untransposed_(untransposed(p)),
-        to_low_res_(untransposed_, Direction::forward),
-        to_high_res_(untransposed_, Direction::backward_data),
-        gradient_(untransposed_, to_low_res_),
+        sides_(p),
+        to_low_res_(sides_.convolution(), Direction::forward),
+        to_high_res_(sides_.convolution(), Direction::backward_data),
+        gradient_(sides_.convolution(), to_low_res_),
         blocks_((p.in_channels + lanes - 1) / lanes) {}
 
   Ready append_prepare(TaskGraph& graph, const Ready& ready,
@@ -48,7 +49,7 @@ class DirectDepthwiseEngine final : public ConvEngine {
 
   std::string numerics() const override {
     return fmt::format("direct depthwise {} {}: sums of rows of taps, {} taps or one row together; backward weights {}",
-                       name_of(problem_.type), simd_target(), depthwise_taps_per_pass, gradient_.describe());
+                       name_of(problem_.type), kernel_target(), depthwise_taps_per_pass, gradient_.describe());
   }
 
  private:
@@ -67,10 +68,12 @@ class DirectDepthwiseEngine final : public ConvEngine {
   Ready append_weights(TaskGraph& graph, const ConvReady& ready,
                        const std::shared_ptr<const BackwardArguments>& a) const;
 
-  ConvProblem problem_, untransposed_;
-  // From the high-resolution side (x, or y if transposed) to the low-resolution side, and back.
-  DepthwiseDirection to_low_res_, to_high_res_;
+  ConvProblem problem_;
+  plan::Sides sides_;
+  // From the high-resolution side to the low-resolution side, and back.
+  DepthwiseDirection<T> to_low_res_, to_high_res_;
   DepthwiseGradient<T> gradient_;
+  BiasGradient<T> bias_{problem_};
   index_t blocks_;  // of channels
 };
 
@@ -102,7 +105,7 @@ template <class Arguments, class Tensors>
 Ready DirectDepthwiseEngine<T>::append_boxes(TaskGraph& graph, bool high_res, const Ready& source, const Ready& target,
                                              const Ready& weights, const std::shared_ptr<const Arguments>& a,
                                              const Tensors& tensors) const {
-  const DepthwiseDirection& d = high_res ? to_high_res_ : to_low_res_;
+  const DepthwiseDirection<T>& d = high_res ? to_high_res_ : to_low_res_;
   const RegionGrid& grid = d.grid;
   const double cost = problem_.flops() / static_cast<double>(problem_.batch * blocks_ * grid.per_sample());
   std::vector<TaskId> done;
@@ -136,14 +139,14 @@ Ready DirectDepthwiseEngine<T>::append_boxes(TaskGraph& graph, bool high_res, co
 template <class T>
 Ready DirectDepthwiseEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready,
                                                std::shared_ptr<const ForwardArguments> a) const {
-  return append_boxes(graph, problem_.transposed, ready.x, {}, ready.w, a,
+  return append_boxes(graph, sides_.y_is_high_res(), ready.x, {}, ready.w, a,
                       [this, a] { return direction_tensors<T>(problem_, *a); });
 }
 
 template <class T>
 Ready DirectDepthwiseEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
                                             const std::shared_ptr<const BackwardArguments>& a) const {
-  return append_boxes(graph, !problem_.transposed, ready.dy, ready.dx, ready.w, a,
+  return append_boxes(graph, !sides_.y_is_high_res(), ready.dy, ready.dx, ready.w, a,
                       [this, a] { return direction_tensors<T>(problem_, *a); });
 }
 
@@ -153,7 +156,7 @@ std::vector<TaskId> DirectDepthwiseEngine<T>::append_sums(TaskGraph& graph, cons
                                                           const std::shared_ptr<const BackwardArguments>& a,
                                                           const std::shared_ptr<BufferStore>& own, TaskId memory,
                                                           index_t block) const {
-  const Ready &high_res = problem_.transposed ? ready.dy : ready.x, &low_res = problem_.transposed ? ready.x : ready.dy;
+  const Ready &high_res = sides_.high_res(ready.x, ready.dy), &low_res = sides_.low_res(ready.x, ready.dy);
   const RegionGrid& grid = to_low_res_.grid;
   const double cost = problem_.flops() / static_cast<double>(gradient_.parts() * blocks_);
   std::vector<TaskId> tasks;
@@ -161,7 +164,7 @@ std::vector<TaskId> DirectDepthwiseEngine<T>::append_sums(TaskGraph& graph, cons
     std::vector<TaskId> after{memory};
     for (index_t i = gradient_.first_box(part); i < gradient_.first_box(part + 1); ++i) {
       const Box box = grid.box(i % grid.per_sample(), to_low_res_.map.domain()),
-                window = input_window(untransposed_, box);
+                window = input_window(sides_.convolution(), box);
       const index_t n = i / grid.per_sample();
       high_res.collect(n, block * lanes, end_channel(block), window.begin.z, window.end.z, after);
       low_res.collect(n, block * lanes, end_channel(block), box.begin.z, box.end.z, after);
@@ -169,9 +172,9 @@ std::vector<TaskId> DirectDepthwiseEngine<T>::append_sums(TaskGraph& graph, cons
     tasks.push_back(graph.add(
         {.name = "depthwise sums",
          .cost = cost,
-         .scratch_bytes = gradient_.scratch_bytes(gradient_tensors<T>(problem_, *a), part)},
+         .scratch_bytes = gradient_.scratch_bytes(gradient_tensors<T>(problem_, sides_, *a), part)},
         [this, a, own, part, block] {
-          gradient_.sum(gradient_tensors<T>(problem_, *a), part, block, static_cast<T*>(own->acquire(0)));
+          gradient_.sum(gradient_tensors<T>(problem_, sides_, *a), part, block, static_cast<T*>(own->acquire(0)));
         },
         after));
   }
@@ -203,7 +206,7 @@ template <class T>
 ConvGradientReady DirectDepthwiseEngine<T>::append_backward(TaskGraph& graph, const ConvReady& ready,
                                                             std::shared_ptr<const BackwardArguments> a) const {
   return append_gradients<T>(
-      graph, ready, problem_, a, [&] { return append_data(graph, ready, a); },
+      graph, ready, bias_, a, [&] { return append_data(graph, ready, a); },
       [&] { return append_weights(graph, ready, a); });
 }
 
@@ -213,7 +216,8 @@ std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
 
 Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
   const double weights = static_cast<double>(problem.w_shape().elements()) * static_cast<double>(size_of(problem.type));
-  return {plan::direct_seconds(untransposed(problem), wanted_of(problem, options), machine), 2 * weights};
+  const plan::Sides sides(problem);
+  return {plan::direct_seconds(sides.convolution(), sides.wanted(wanted_of(options)), machine), 2 * weights};
 }
 
 std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions&) {

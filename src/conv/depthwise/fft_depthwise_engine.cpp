@@ -20,6 +20,7 @@
 #include "conv/tensor_io/tile_io.hpp"
 #include "convolume/cpu.hpp"
 #include "plan/cost_constants.hpp"
+#include "plan/sides.hpp"
 #include "plan/tiled_support.hpp"
 
 namespace convolume::conv {
@@ -37,7 +38,7 @@ struct DepthwiseTiling {
         valid(grid.tiling.tile, grid.tiling.valid),
         kernel(grid.tiling.tile, grid.polyphase.dense.kernel) {}
 
-  bool to_y;  ///< the results are y of the untransposed problem; otherwise they are dx
+  bool to_y;  ///< the results are the low-resolution side; otherwise they are the high-resolution side
   TileGrid grid;
   fft::TilePlan<T> in, valid, kernel;
 
@@ -59,10 +60,10 @@ class FftDepthwiseEngine final : public ConvEngine {
  public:
   FftDepthwiseEngine(const ConvProblem& p, const plan::Tilings& tilings)
       : problem_(p),
-        dense_(untransposed(p)),
-        forward_(dense_, p.transposed ? Direction::backward_data : Direction::forward, tilings),
-        data_(dense_, p.transposed ? Direction::forward : Direction::backward_data, tilings),
-        weights_(dense_, Direction::backward_weights, tilings),
+        sides_(p),
+        forward_(sides_.convolution(), sides_.direction(Direction::forward), tilings),
+        data_(sides_.convolution(), sides_.direction(Direction::backward_data), tilings),
+        weights_(sides_.convolution(), Direction::backward_weights, tilings),
         blocks_((p.in_channels + lanes - 1) / lanes) {}
 
   Ready append_prepare(TaskGraph& graph, const Ready& ready,
@@ -75,7 +76,7 @@ class FftDepthwiseEngine final : public ConvEngine {
   void init_weights(PreparedWeights::Impl& w) const override {
     w.geometry = fmt::format("{} forward {} backward {} of {} step {}{}", key(), to_string(forward_.grid.tiling.tile),
                              to_string(data_.grid.tiling.tile), to_string(problem_.w_shape()),
-                             to_string(problem_.stride), problem_.transposed ? " transposed" : "");
+                             to_string(problem_.stride), sides_.y_is_high_res() ? " transposed" : "");
     w.spectra.init(w.memory, static_cast<std::size_t>(blocks_) * 2, spectra_bytes());
     w.packed.init(w.memory, 0, 0);
   }
@@ -102,7 +103,7 @@ class FftDepthwiseEngine final : public ConvEngine {
     return static_cast<std::size_t>(spectra) * bytes_of(d.elements()) + d.scratch_bytes() + 192;
   }
   static int sweep_spectra(const DepthwiseTiling<T>& d) { return d.phases() == 1 ? 1 : 2; }
-  std::string key() const { return fmt::format("fft_tiled depthwise {} {}", name_of(problem_.type), simd_target()); }
+  std::string key() const { return fmt::format("fft_tiled depthwise {} {}", name_of(problem_.type), kernel_target()); }
   /// Returns the number of partial sums of a channel block's weight gradient. It does not depend on the number of
   /// threads, so the additions do not either.
   index_t partial_sums() const { return std::min<index_t>(weights_.grid.tiles(), 8); }
@@ -142,8 +143,12 @@ class FftDepthwiseEngine final : public ConvEngine {
   Ready append_weights(TaskGraph& graph, const ConvReady& ready,
                        const std::shared_ptr<const BackwardArguments>& a) const;
 
-  ConvProblem problem_, dense_;
+  ConvProblem problem_;
+  plan::Sides sides_;
   DepthwiseTiling<T> forward_, data_, weights_;
+  TileIoKernels<T> tile_io_ = tile_io_kernels<T>();
+  BiasGradient<T> bias_{problem_};
+  ComplexKernels<T> products_ = complex_kernels<T>();
   index_t blocks_;  // of channels
   mutable TransformMeter meter_;
 };
@@ -241,14 +246,14 @@ void FftDepthwiseEngine<T>::sweep(const DepthwiseTiling<T>& d, index_t tile, ind
   for (index_t phase = 0; phase < d.phases(); ++phase) {
     if (d.to_y || phase == 0) {
       meter_.measure(&d == &forward_ ? Counted::input : Counted::gradient, [&] {
-        transform_tile(d.in, source(d, tile, phase, block, tensors), spectrum, d.strides(), temporary);
+        tile_io_.transform(d.in, source(d, tile, phase, block, tensors), spectrum, d.strides(), temporary);
       });
     }
-    multiply_lanes(LaneProduct<T>{spectrum, tensors.weights + phase * d.elements(), product, d.in.frequencies(), d.to_y,
-                                  d.to_y && phase > 0});
+    products_.multiply_lanes(LaneProduct<T>{spectrum, tensors.weights + phase * d.elements(), product,
+                                            d.in.frequencies(), d.to_y, d.to_y && phase > 0});
     if (d.to_y && phase + 1 < d.phases()) continue;
     meter_.measure(Counted::inverse, [&] {
-      invert_tile(d.valid, product, d.strides(), target(d, tile, phase, block, tensors), temporary);
+      tile_io_.invert(d.valid, product, d.strides(), target(d, tile, phase, block, tensors), temporary);
     });
   }
 }
@@ -305,8 +310,7 @@ Ready FftDepthwiseEngine<T>::append_data(TaskGraph& graph, const ConvReady& read
   return append_tiles(graph, data_, ready.w, ready.dy, ready.dx, tensors);
 }
 
-/// Return the source for a tile of the tensor in the role of x, and of the tensor in the role of dy, in the weight
-/// gradient. If the problem is transposed, x and dy swap roles.
+/// Return the source for a tile of the high-resolution side, and of the low-resolution side, in the weight gradient.
 template <class T>
 TileSource<T> FftDepthwiseEngine<T>::high_res(const BackwardArguments& a, index_t tile, index_t phase,
                                               index_t block) const {
@@ -314,10 +318,9 @@ TileSource<T> FftDepthwiseEngine<T>::high_res(const BackwardArguments& a, index_
   const auto of_tile = [&](const ConstTensorView& tensor) {
     return block_of(grid.x_component(tensor.as<T>(), tile, phase), tensor.layout, grid.sample(tile), block * lanes);
   };
-  TileSource<T> source{.block = of_tile(problem_.transposed ? a.dy : a.x),
-                       .origin = grid.x_begin(tile, phase),
-                       .window = grid.tiling.tile};
-  if (!problem_.transposed || !activated()) return source;
+  TileSource<T> source{
+      .block = of_tile(sides_.high_res(a.x, a.dy)), .origin = grid.x_begin(tile, phase), .window = grid.tiling.tile};
+  if (!sides_.y_is_high_res() || !activated()) return source;
   source.activation = &problem_.epilogue.activation;
   source.y = of_tile(a.y);
   return source;
@@ -330,8 +333,8 @@ TileSource<T> FftDepthwiseEngine<T>::low_res(const BackwardArguments& a, index_t
     return block_of(grid.y_component(tensor.as<T>(), tile), tensor.layout, grid.sample(tile), block * lanes);
   };
   TileSource<T> source{
-      .block = of_tile(problem_.transposed ? a.x : a.dy), .origin = grid.begin(tile), .window = grid.tiling.valid};
-  if (problem_.transposed || !activated()) return source;
+      .block = of_tile(sides_.low_res(a.x, a.dy)), .origin = grid.begin(tile), .window = grid.tiling.valid};
+  if (sides_.y_is_high_res() || !activated()) return source;
   source.activation = &problem_.epilogue.activation;
   source.y = of_tile(a.y);
   return source;
@@ -346,13 +349,15 @@ void FftDepthwiseEngine<T>::sum_tiles(const BackwardArguments& a, index_t block,
   T* x_hat = scratch.take<T>(bytes_of(d.elements()));
   T* dy_hat = scratch.take<T>(bytes_of(d.elements()));
   T* temporary = scratch.take<T>(d.scratch_bytes());
-  const Counted x = problem_.transposed ? Counted::gradient : Counted::input;
-  const Counted dy = problem_.transposed ? Counted::input : Counted::gradient;
+  const Counted high_res_count = sides_.high_res(Counted::input, Counted::gradient);
+  const Counted low_res_count = sides_.low_res(Counted::input, Counted::gradient);
   for (index_t tile = first; tile < last; ++tile) {
-    meter_.measure(dy, [&] { transform_tile(d.valid, low_res(a, tile, block), dy_hat, d.strides(), temporary); });
+    meter_.measure(low_res_count,
+                   [&] { tile_io_.transform(d.valid, low_res(a, tile, block), dy_hat, d.strides(), temporary); });
     for (index_t phase = 0; phase < d.phases(); ++phase) {
-      meter_.measure(x, [&] { transform_tile(d.in, high_res(a, tile, phase, block), x_hat, d.strides(), temporary); });
-      multiply_lanes(
+      meter_.measure(high_res_count,
+                     [&] { tile_io_.transform(d.in, high_res(a, tile, phase, block), x_hat, d.strides(), temporary); });
+      products_.multiply_lanes(
           LaneProduct<T>{x_hat, dy_hat, sums + phase * d.elements(), d.in.frequencies(), true, tile > first});
     }
   }
@@ -427,7 +432,7 @@ template <class T>
 ConvGradientReady FftDepthwiseEngine<T>::append_backward(TaskGraph& graph, const ConvReady& ready,
                                                          std::shared_ptr<const BackwardArguments> a) const {
   return append_gradients<T>(
-      graph, ready, problem_, a, [&] { return append_data(graph, ready, a); },
+      graph, ready, bias_, a, [&] { return append_data(graph, ready, a); },
       [&] { return append_weights(graph, ready, a); });
 }
 
@@ -438,7 +443,8 @@ std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
 
 Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
   const plan::Tilings tilings = tilings_of(problem, options, machine);
-  return {tilings.seconds(), plan::tiled_bytes(untransposed(problem), tilings), to_string(choice_of(problem, tilings))};
+  return {tilings.seconds(), plan::tiled_bytes(plan::Sides(problem).convolution(), tilings),
+          to_string(choice_of(problem, tilings))};
 }
 
 std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions& options) {

@@ -20,6 +20,7 @@
 #include "convolume/cpu.hpp"
 #include "ops/append.hpp"
 #include "plan/cost_model.hpp"
+#include "plan/sides.hpp"
 
 namespace convolume::conv {
 namespace {
@@ -29,7 +30,7 @@ using plan::Direction;
 /// Returns the bytes that the forward direction writes when it copies its source first.
 template <class T>
 double staged_bytes(const ConvProblem& problem) {
-  const VoxelDirection<T> direction(untransposed(problem), Direction::forward);
+  const VoxelDirection<T> direction(plan::Sides(problem).convolution(), Direction::forward);
   const RegionGrid& grid = direction.grid;
   index_t voxels = 0;
   for (index_t i = 0; i < grid.per_sample(); ++i) {
@@ -43,10 +44,10 @@ class DirectEngine final : public ConvEngine {
  public:
   explicit DirectEngine(const ConvProblem& p)
       : problem_(p),
-        untransposed_(untransposed(p)),
-        to_low_res_(untransposed_, Direction::forward),
-        to_high_res_(untransposed_, Direction::backward_data),
-        gradient_(untransposed_),
+        sides_(p),
+        to_low_res_(sides_.convolution(), Direction::forward),
+        to_high_res_(sides_.convolution(), Direction::backward_data),
+        gradient_(sides_.convolution()),
         non_temporal_(writes_copies_non_temporal(to_low_res_.weights)) {}
 
   Ready append_prepare(TaskGraph& graph, const Ready& ready,
@@ -68,7 +69,7 @@ class DirectEngine final : public ConvEngine {
     return fmt::format(
         "direct {} {}: sums of {} taps of {} channels, {} blocks of them together towards the low-resolution side, {} "
         "back; backward weights in pieces of {}, {} parts",
-        name_of(problem_.type), simd_target(), steps_per_pass, block, to_low_res_.group, to_high_res_.group,
+        name_of(problem_.type), kernel_target(), steps_per_pass, block, to_low_res_.group, to_high_res_.group,
         to_string(pieces.extent), pieces.parts);
   }
 
@@ -94,10 +95,12 @@ class DirectEngine final : public ConvEngine {
   Ready append_weights(TaskGraph& graph, const ConvReady& ready,
                        const std::shared_ptr<const BackwardArguments>& a) const;
 
-  ConvProblem problem_, untransposed_;
-  // From the high-resolution side (x, or y if transposed) to the low-resolution side, and back.
+  ConvProblem problem_;
+  plan::Sides sides_;
+  // From the high-resolution side to the low-resolution side, and back.
   VoxelDirection<T> to_low_res_, to_high_res_;
   WeightGradient<T> gradient_;
+  BiasGradient<T> bias_{problem_};
   bool non_temporal_;  ///< copies of the weights are so large that no cache would hold them, so stores are non-temporal
 };
 
@@ -118,7 +121,7 @@ Ready DirectEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
     T* temporary = scratch.take<T>(pack_scratch_bytes(to));
     for (index_t i = begin; i < end; ++i) {
       const index_t o = i / to.term_blocks(), c = i % to.term_blocks();
-      pack_weights(a->w.as<T>(), to, o, c, non_temporal_, packed + to.offset(o, c, 0), temporary);
+      to_low_res_.squares.pack(a->w.as<T>(), to, o, c, non_temporal_, packed + to.offset(o, c, 0), temporary);
     }
   };
   return Ready::all_of(
@@ -161,8 +164,7 @@ Ready DirectEngine<T>::append_regions(TaskGraph& graph, const VoxelDirection<T>&
   return Ready(std::move(done), grid.column_groups, grid.count.z, grid.columns * block, grid.extent.z);
 }
 
-/// Appends tasks that transpose terms and lanes of the packed weights, for results on the high-resolution side (x, or y
-/// if transposed).
+/// Appends tasks that transpose terms and lanes of the packed weights, for results on the high-resolution side.
 template <class T>
 template <class Arguments>
 std::vector<TaskId> DirectEngine<T>::append_transposed_weights(TaskGraph& graph, const std::vector<TaskId>& after,
@@ -179,8 +181,8 @@ std::vector<TaskId> DirectEngine<T>::append_transposed_weights(TaskGraph& graph,
                               T* to = static_cast<T*>(own->acquire(0));
                               for (index_t i = begin; i < end; ++i) {
                                 const index_t c = i / result.term_blocks(), o = i % result.term_blocks();
-                                transpose_squares(packed + to_low_res_.weights.offset(o, c, 0), result.taps,
-                                                  non_temporal_, to + result.offset(c, o, 0));
+                                to_high_res_.squares.transpose(packed + to_low_res_.weights.offset(o, c, 0),
+                                                               result.taps, non_temporal_, to + result.offset(c, o, 0));
                               }
                             });
 }
@@ -216,14 +218,14 @@ Ready DirectEngine<T>::append_voxels(TaskGraph& graph, bool high_res, const Read
 template <class T>
 Ready DirectEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready,
                                       std::shared_ptr<const ForwardArguments> a) const {
-  return append_voxels(graph, problem_.transposed, ready.x, {}, ready.w, a,
+  return append_voxels(graph, sides_.y_is_high_res(), ready.x, {}, ready.w, a,
                        [this, a] { return direction_tensors<T>(problem_, *a); });
 }
 
 template <class T>
 Ready DirectEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
                                    const std::shared_ptr<const BackwardArguments>& a) const {
-  return append_voxels(graph, !problem_.transposed, ready.dy, ready.dx, ready.w, a,
+  return append_voxels(graph, !sides_.y_is_high_res(), ready.dy, ready.dx, ready.w, a,
                        [this, a] { return direction_tensors<T>(problem_, *a); });
 }
 
@@ -233,25 +235,26 @@ template <class Body>
 std::vector<TaskId> DirectEngine<T>::append_groups(TaskGraph& graph, const ConvReady& ready,
                                                    const std::shared_ptr<const BackwardArguments>& a,
                                                    const std::vector<TaskId>& first, const Body& body) const {
-  const Ready &high_res = problem_.transposed ? ready.dy : ready.x, &low_res = problem_.transposed ? ready.x : ready.dy;
+  const Ready &high_res = sides_.high_res(ready.x, ready.dy), &low_res = sides_.low_res(ready.x, ready.dy);
   const WeightPieces& pieces = gradient_.pieces();
   const double cost = problem_.flops() / static_cast<double>(pieces.parts * pieces.in_groups * pieces.out_groups);
   std::vector<TaskId> tasks;
   for (index_t part = 0; part < pieces.parts; ++part) {
     std::vector<TaskId> after = first;
     for (index_t piece = pieces.first_piece(part); piece < pieces.first_piece(part + 1); ++piece) {
-      const Box box = pieces.box(piece, untransposed_.output()), window = input_window(untransposed_, box);
+      const Box box = pieces.box(piece, sides_.convolution().output()),
+                window = input_window(sides_.convolution(), box);
       const index_t n = piece / pieces.per_sample();
-      high_res.collect(n, 0, untransposed_.in_channels, window.begin.z, window.end.z, after);
-      low_res.collect(n, 0, untransposed_.out_channels, box.begin.z, box.end.z, after);
+      high_res.collect(n, 0, sides_.convolution().in_channels, window.begin.z, window.end.z, after);
+      low_res.collect(n, 0, sides_.convolution().out_channels, box.begin.z, box.end.z, after);
     }
     for (index_t i = 0; i < pieces.in_groups * pieces.out_groups; ++i) {
       const PairGroup group = gradient_.group(part, i / pieces.out_groups, i % pieces.out_groups);
       tasks.push_back(graph.add(
           {.name = "weight gradient sums",
            .cost = cost,
-           .scratch_bytes = gradient_.scratch_bytes(gradient_tensors<T>(problem_, *a), group)},
-          [this, a, group, body] { body(gradient_tensors<T>(problem_, *a), group); }, after));
+           .scratch_bytes = gradient_.scratch_bytes(gradient_tensors<T>(problem_, sides_, *a), group)},
+          [this, a, group, body] { body(gradient_tensors<T>(problem_, sides_, *a), group); }, after));
     }
   }
   return tasks;
@@ -290,7 +293,7 @@ template <class T>
 ConvGradientReady DirectEngine<T>::append_backward(TaskGraph& graph, const ConvReady& ready,
                                                    std::shared_ptr<const BackwardArguments> a) const {
   return append_gradients<T>(
-      graph, ready, problem_, a, [&] { return append_data(graph, ready, a); },
+      graph, ready, bias_, a, [&] { return append_data(graph, ready, a); },
       [&] { return append_weights(graph, ready, a); });
 }
 
@@ -299,7 +302,7 @@ ConvGradientReady DirectEngine<T>::append_backward(TaskGraph& graph, const ConvR
 /// these copies.
 double staging_seconds(const ConvProblem& p, const plan::Wanted& wanted, const MachineModel& machine) {
   const bool in_place = p.x_layout == Layout::blocked && p.pad_before == Extent3::all(0) &&
-                        p.pad_after == Extent3::all(0) && !p.transposed;
+                        p.pad_after == Extent3::all(0) && !plan::Sides(p).y_is_high_res();
   if (p.dilation == Extent3::all(1) || in_place) return 0;
   const double bytes = p.type == DataType::f32 ? staged_bytes<float>(p) : staged_bytes<double>(p);
   return wanted.count() * bytes / (machine.dram_gb_per_s * 1e9);
@@ -317,7 +320,7 @@ std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
 
 Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
   const plan::Wanted wanted = wanted_of(problem, options);
-  const double seconds = plan::direct_seconds(untransposed(problem), wanted, machine);
+  const double seconds = plan::direct_seconds(plan::Sides(problem).convolution(), wanted, machine);
   return {seconds + staging_seconds(problem, wanted, machine), 2 * plan::packed_weight_bytes(problem)};
 }
 

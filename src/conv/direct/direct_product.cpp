@@ -269,10 +269,8 @@ void MultiplyChannels(const ChannelProduct<T>& product) {
 
 }  // namespace
 
-void VoxelsFloat(const VoxelProduct<float>& p) { MultiplyVoxels(p); }
-void VoxelsDouble(const VoxelProduct<double>& p) { MultiplyVoxels(p); }
-void ChannelsFloat(const ChannelProduct<float>& p) { MultiplyChannels(p); }
-void ChannelsDouble(const ChannelProduct<double>& p) { MultiplyChannels(p); }
+DirectKernels<float> DirectKernelsF32() { return {MultiplyVoxels<float>, MultiplyChannels<float>}; }
+DirectKernels<double> DirectKernelsF64() { return {MultiplyVoxels<double>, MultiplyChannels<double>}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace convolume::conv
@@ -281,26 +279,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace convolume::conv {
 
-HWY_EXPORT(VoxelsFloat);
-HWY_EXPORT(VoxelsDouble);
-HWY_EXPORT(ChannelsFloat);
-HWY_EXPORT(ChannelsDouble);
+HWY_EXPORT(DirectKernelsF32);
+HWY_EXPORT(DirectKernelsF64);
 
 template <>
-void multiply(const VoxelProduct<float>& product) {
-  HWY_DYNAMIC_DISPATCH(VoxelsFloat)(product);
+DirectKernels<float> direct_kernels() noexcept {
+  return HWY_DYNAMIC_DISPATCH(DirectKernelsF32)();
 }
 template <>
-void multiply(const VoxelProduct<double>& product) {
-  HWY_DYNAMIC_DISPATCH(VoxelsDouble)(product);
-}
-template <>
-void multiply(const ChannelProduct<float>& product) {
-  HWY_DYNAMIC_DISPATCH(ChannelsFloat)(product);
-}
-template <>
-void multiply(const ChannelProduct<double>& product) {
-  HWY_DYNAMIC_DISPATCH(ChannelsDouble)(product);
+DirectKernels<double> direct_kernels() noexcept {
+  return HWY_DYNAMIC_DISPATCH(DirectKernelsF64)();
 }
 
 }  // namespace convolume::conv

@@ -35,10 +35,6 @@ struct VoxelProduct {
   bool non_temporal;
 };
 
-/// Thread-safe. Allocates nothing. T is float or double, here and below.
-template <class T>
-void multiply(const VoxelProduct<T>& product);
-
 /// Computes sums[channel](lane) = start + sum over voxels i of x[i](channel) * dy[i](lane), for `columns` blocks of
 /// lanes. `start` is the contents of sums (if `add`), or 0. The products of the voxels are summed in their order before
 /// start is added. The sums of neighbouring channels lie 64 bytes apart.
@@ -59,7 +55,15 @@ struct ChannelProduct {
   std::array<BoxStrides, 2> next_strides;
 };
 
+/// The kernels of one SIMD target. All are thread-safe and allocate nothing. T is float or double.
 template <class T>
-void multiply(const ChannelProduct<T>& product);
+struct DirectKernels {
+  void (*voxels)(const VoxelProduct<T>& product);
+  void (*channels)(const ChannelProduct<T>& product);
+};
+
+/// Returns the kernels of the current SIMD target. Plans call this when they are made.
+template <class T>
+DirectKernels<T> direct_kernels() noexcept;
 
 }  // namespace convolume::conv

@@ -199,7 +199,7 @@ class RegionRun {
       if (tensors_.gradient != nullptr) {
         box.y = block_of(tensors_.y, d_.source_layout, region_.sample, (first + i) * block);
       }
-      load_box(box, staged_source_ + i * step, row_);
+      d_.boxes.load(box, staged_source_ + i * step, row_);
     }
     return {staged_source_, window_.begin, dense(window_.extent()), step};
   }
@@ -257,7 +257,7 @@ class RegionRun {
     for (index_t i = 0; i < region_.columns; ++i) {
       T* to = exchanged_ + i * exchanged_column(d_);
       for (index_t b = 0; b < blocks; ++b, to += d_.weights.taps * d_.weights.square) {
-        transpose_squares(not_exchanged(first + b, i), d_.weights.taps, false, to);
+        d_.squares.transpose(not_exchanged(first + b, i), d_.weights.taps, false, to);
       }
     }
     return exchanged_;
@@ -289,21 +289,22 @@ class RegionRun {
                 const BlockedBox<T>& target) const {
     const bool add = first > 0 || !pass.starts;
     if (add && pass.step_count == 0) return;
-    multiply(VoxelProduct<T>{.source = source.data + pass.source,
-                             .source_strides = source.strides * d_.map.source_step(),
-                             .steps = pass.steps,
-                             .step_count = pass.step_count,
-                             .weights = weights,
-                             .weights_column = d_.transposes_weights ? exchanged_column(d_) : d_.weights.column_step(),
-                             .weights_next = next_weights(first, weights),
-                             .target = target.data + pass.target,
-                             .target_strides = target.strides * d_.map.target_step(),
-                             .target_column = target.block,
-                             .bias = bias_,
-                             .count = pass.count,
-                             .columns = region_.columns,
-                             .add = add,
-                             .non_temporal = non_temporal_});
+    d_.products.voxels(
+        VoxelProduct<T>{.source = source.data + pass.source,
+                        .source_strides = source.strides * d_.map.source_step(),
+                        .steps = pass.steps,
+                        .step_count = pass.step_count,
+                        .weights = weights,
+                        .weights_column = d_.transposes_weights ? exchanged_column(d_) : d_.weights.column_step(),
+                        .weights_next = next_weights(first, weights),
+                        .target = target.data + pass.target,
+                        .target_strides = target.strides * d_.map.target_step(),
+                        .target_column = target.block,
+                        .bias = bias_,
+                        .count = pass.count,
+                        .columns = region_.columns,
+                        .add = add,
+                        .non_temporal = non_temporal_});
   }
 
   void finish() {
@@ -317,7 +318,8 @@ class RegionRun {
       // Results that were computed in place may still need the activation, and zeros in lanes without a channel.
       const bool complete = tensors_.activation.kind == Activation::Kind::none && box.block.channels == block;
       if (target_in_place_ && complete) continue;
-      target_in_place_ ? activate_box(box) : store_box(staged_target_ + i * volume(region_.box) * block, box, row_);
+      target_in_place_ ? d_.boxes.activate(box)
+                       : d_.boxes.store(staged_target_ + i * volume(region_.box) * block, box, row_);
     }
   }
 
@@ -367,20 +369,20 @@ void run_lines(const VoxelDirection<T>& d, const Region& region, const Direction
     for (index_t line = 0; line < lines; ++line) {
       const index_t y = region.box.begin.y + line;
       T* target = &tensors.target(region.sample, first, z, y, 0);
-      multiply(LineProduct<T>{.source = &tensors.source(region.sample, 0, z, y, 0),
-                              .source_channel = tensors.source.stride[1],
-                              .weights = weights + region.first_column * d.weights.column_step(),
-                              .weights_column = d.weights.column_step(),
-                              .target = target,
-                              .target_channel = tensors.target.stride[1],
-                              .bias = bias,
-                              .voxels = voxels,
-                              .terms = d.weights.terms,
-                              .results = results,
-                              .add = tensors.add});
+      d.line_products.multiply(LineProduct<T>{.source = &tensors.source(region.sample, 0, z, y, 0),
+                                              .source_channel = tensors.source.stride[1],
+                                              .weights = weights + region.first_column * d.weights.column_step(),
+                                              .weights_column = d.weights.column_step(),
+                                              .target = target,
+                                              .target_channel = tensors.target.stride[1],
+                                              .bias = bias,
+                                              .voxels = voxels,
+                                              .terms = d.weights.terms,
+                                              .results = results,
+                                              .add = tensors.add});
       for (index_t i = 0; i < results && tensors.activation.kind != Activation::Kind::none; ++i) {
         T* channel = target + i * tensors.target.stride[1];
-        ops::activate(tensors.activation, static_cast<const T*>(channel), channel, voxels);
+        d.activations.forward(tensors.activation, channel, channel, voxels);
       }
     }
   }

@@ -4,9 +4,12 @@
 #include <memory_resource>
 
 #include "conv/direct/direct_product.hpp"
+#include "conv/direct/line_product.hpp"
 #include "conv/taps/tap_geometry.hpp"
+#include "conv/tensor_io/block_box.hpp"
 #include "conv/tensor_io/direction_tensors.hpp"
 #include "conv/weights/weight_blocks.hpp"
+#include "ops/activation.hpp"
 
 namespace convolume::conv {
 
@@ -26,6 +29,11 @@ struct VoxelDirection {
   /// blocks. This is done only if no other region reads the same blocks.
   bool transposes_weights = false;
   index_t non_temporal_from = conv::non_temporal_from();
+  DirectKernels<T> products = direct_kernels<T>();
+  LineProductKernels<T> line_products = line_product_kernels<T>();
+  BoxKernels<T> boxes = box_kernels<T>();
+  WeightKernels<T> squares = weight_kernels<T>();
+  ops::ActivationKernels<T> activations = ops::activation_kernels<T>();
 };
 
 /// Returns the bytes of scratch that run_region() takes. They depend on the shapes and layouts of `tensors`, not on the

@@ -28,7 +28,7 @@ class PieceSide {
   bool in_place() const { return layout_ == Layout::blocked && activation_ == nullptr; }
   index_t blocks(index_t voxels) const { return in_place() ? 0 : (last_ - first_) * voxels; }
 
-  void load(index_t n, const Box& box, T* staged, T* row) {
+  void load(const BoxKernels<T>& boxes, index_t n, const Box& box, T* staged, T* row) {
     const Extent3 e = box.extent();
     if (in_place()) {
       data_ = block_of(tensor_, layout_, n, first_ * block).data;
@@ -44,7 +44,7 @@ class PieceSide {
                           .extent = e,
                           .activation = activation_};
       if (activation_ != nullptr) source.y = block_of(y_, layout_, n, i * block);
-      load_box(source, staged + (i - first_) * step_, row);
+      boxes.load(source, staged + (i - first_) * step_, row);
     }
     data_ = staged;
     origin_ = box.begin;
@@ -74,8 +74,8 @@ index_t volume(const Extent3& e) { return e.z * e.y * e.x; }
 
 /// Both sides of a group's pieces.
 template <class T>
-struct Sides {
-  Sides(const ConvProblem& p, const GradientTensors<T>& a, const PairGroup& g)
+struct GroupSides {
+  GroupSides(const ConvProblem& p, const GradientTensors<T>& a, const PairGroup& g)
       : x(a.high_res, p.x_layout, g.first_in, g.last_in), dy(a.low_res, p.y_layout, g.first_out, g.last_out) {
     if (a.activation != nullptr) (a.y_is_high_res ? x : dy).set_gradient(*a.activation, a.y);
   }
@@ -92,7 +92,7 @@ struct PieceTap {
 /// Bytes of scratch for the largest piece, for a row, and for the taps.
 template <class T>
 struct StagedBytes {
-  StagedBytes(const ConvProblem& p, const WeightPieces& pieces, const Sides<T>& sides)
+  StagedBytes(const ConvProblem& p, const WeightPieces& pieces, const GroupSides<T>& sides)
       : taps(whole_lines(sizeof(PieceTap<T>) * static_cast<std::size_t>(p.kernel.volume()))) {
     const Extent3 widest = p.span() + (pieces.extent - Extent3::all(1)) * p.stride;
     x = 64 * static_cast<std::size_t>(sides.x.blocks(widest.z * widest.y * p.input.x));
@@ -107,10 +107,11 @@ struct StagedBytes {
 template <class T>
 class StagedSides {
  public:
-  StagedSides(const ConvProblem& p, const WeightPieces& pieces, const Sides<T>& sides,
+  StagedSides(const ConvProblem& p, const WeightPieces& pieces, const GroupSides<T>& sides, const BoxKernels<T>& boxes,
               std::pmr::memory_resource* memory)
       : x(sides.x),
         dy(sides.dy),
+        boxes_(boxes),
         bytes_(p, pieces, sides),
         scratch_(memory, bytes_.all()),
         staged_x_(scratch_.template take<T>(bytes_.x)),
@@ -119,8 +120,8 @@ class StagedSides {
         taps_(scratch_.template take<PieceTap<T>>(bytes_.taps)) {}
 
   void load(index_t n, const Box& x_box, const Box& dy_box) {
-    x.load(n, x_box, staged_x_, row_);
-    dy.load(n, dy_box, staged_dy_, row_);
+    x.load(boxes_, n, x_box, staged_x_, row_);
+    dy.load(boxes_, n, dy_box, staged_dy_, row_);
   }
 
   /// Returns room for the taps of a piece, one for each tap of the kernel. The caller fills it.
@@ -129,6 +130,7 @@ class StagedSides {
   PieceSide<T> x, dy;
 
  private:
+  const BoxKernels<T>& boxes_;
   StagedBytes<T> bytes_;
   Scratch scratch_;
   T *staged_x_, *staged_dy_, *row_;
@@ -139,8 +141,9 @@ class StagedSides {
 template <class T>
 class PieceSum {
  public:
-  PieceSum(const ConvProblem& p, const WeightBlocks<T>& layout, const PairGroup& group, const StagedSides<T>& sides)
-      : p_(p), layout_(layout), group_(group), sides_(sides) {}
+  PieceSum(const ConvProblem& p, const WeightBlocks<T>& layout, const PairGroup& group, const StagedSides<T>& sides,
+           const DirectKernels<T>& products)
+      : p_(p), layout_(layout), group_(group), sides_(sides), products_(products) {}
 
   /// Calls body(in, out) for all pairs of the group. `out` is the first of two blocks of dy.
   template <class Body>
@@ -196,7 +199,7 @@ class PieceSum {
       product.x = tap.x + x;
       product.dy = tap.dy + dy;
       for (std::size_t n = 0; n < product.next.size(); ++n) fetch_next(product, n, tap);
-      multiply(product);
+      products_.channels(product);
     }
   }
 
@@ -221,6 +224,7 @@ class PieceSum {
   const WeightBlocks<T>& layout_;
   const PairGroup& group_;
   const StagedSides<T>& sides_;
+  const DirectKernels<T>& products_;
   bool fetches_ = false;
   std::ptrdiff_t x_ahead_ = 0, dy_ahead_ = 0;
   index_t fetched_ = 0;  // channel blocks of the next piece that were prefetched
@@ -247,15 +251,15 @@ PairGroup WeightGradient<T>::group(index_t part, index_t in, index_t out) const 
 
 template <class T>
 std::size_t WeightGradient<T>::scratch_bytes(const GradientTensors<T>& a, const PairGroup& g) const {
-  const std::size_t staged = StagedBytes<T>(problem_, pieces_, Sides<T>(problem_, a, g)).all();
+  const std::size_t staged = StagedBytes<T>(problem_, pieces_, GroupSides<T>(problem_, a, g)).all();
   return at_once() ? staged + pair_bytes() + finish_scratch_bytes() : staged;
 }
 
 template <class T>
 void WeightGradient<T>::sum(const GradientTensors<T>& a, const PairGroup& g, T* sums) const {
   sums += g.part * layout_.elements();
-  StagedSides<T> staged(problem_, pieces_, Sides<T>(problem_, a, g), a.memory);
-  PieceSum<T> sum(problem_, layout_, g, staged);
+  StagedSides<T> staged(problem_, pieces_, GroupSides<T>(problem_, a, g), kernels_.boxes, a.memory);
+  PieceSum<T> sum(problem_, layout_, g, staged, kernels_.products);
   const index_t first = pieces_.first_piece(g.part), end = pieces_.first_piece(g.part + 1);
   for (index_t piece = first; piece < end; ++piece) {
     const Box box = pieces_.box(piece, a.low_res.shape.extent);
@@ -272,11 +276,11 @@ void WeightGradient<T>::sum(const GradientTensors<T>& a, const PairGroup& g, T* 
 template <class T>
 void WeightGradient<T>::write(const BackwardArguments& arguments, const GradientTensors<T>& a,
                               const PairGroup& g) const {
-  StagedSides<T> staged(problem_, pieces_, Sides<T>(problem_, a, g), a.memory);
+  StagedSides<T> staged(problem_, pieces_, GroupSides<T>(problem_, a, g), kernels_.boxes, a.memory);
   Scratch scratch(a.memory, pair_bytes() + finish_scratch_bytes());
   T* sums = scratch.take<T>(pair_bytes());
   T* rows = scratch.take<T>(finish_scratch_bytes());
-  PieceSum<T> sum(problem_, layout_, g, staged);
+  PieceSum<T> sum(problem_, layout_, g, staged, kernels_.products);
   const Box box = pieces_.box(0, a.low_res.shape.extent);
   staged.load(0, input_window(problem_, box), box);
   sum.start(box, box);
@@ -284,8 +288,8 @@ void WeightGradient<T>::write(const BackwardArguments& arguments, const Gradient
   sum.for_each_pair([&](index_t in, index_t out) {
     sum.sum_pair(in, out, false, sums, column);
     for (index_t i = out; i < std::min(out + 2, g.last_out); ++i) {
-      unpack_weights(static_cast<const T*>(sums + (i - out) * column), layout_, i, in, arguments.add_dw, non_temporal_,
-                     arguments.dw.as<T>(), rows);
+      kernels_.squares.unpack(sums + (i - out) * column, layout_, i, in, arguments.add_dw, non_temporal_,
+                              arguments.dw.as<T>(), rows);
     }
   });
 }
@@ -302,8 +306,8 @@ void WeightGradient<T>::finish(const BackwardArguments& a, index_t pair, T* sums
     }
   }
   Scratch scratch(a.memory, finish_scratch_bytes());
-  unpack_weights(static_cast<const T*>(total), layout_, out, in, a.add_dw, non_temporal_, a.dw.as<T>(),
-                 scratch.take<T>(finish_scratch_bytes()));
+  kernels_.squares.unpack(total, layout_, out, in, a.add_dw, non_temporal_, a.dw.as<T>(),
+                          scratch.take<T>(finish_scratch_bytes()));
 }
 
 template class WeightGradient<float>;

@@ -2,8 +2,10 @@
 // threads.
 #pragma once
 
+#include "conv/direct/direct_product.hpp"
 #include "conv/engine.hpp"
 #include "conv/taps/tap_geometry.hpp"
+#include "conv/tensor_io/block_box.hpp"
 #include "conv/tensor_io/direction_tensors.hpp"
 #include "conv/weights/weight_blocks.hpp"
 
@@ -13,6 +15,14 @@ namespace convolume::conv {
 struct PairGroup {
   index_t part = 0;
   index_t first_in = 0, last_in = 1, first_out = 0, last_out = 1;
+};
+
+/// The kernels of the weight gradient, for one SIMD target.
+template <class T>
+struct GradientKernels {
+  DirectKernels<T> products = direct_kernels<T>();
+  BoxKernels<T> boxes = box_kernels<T>();
+  WeightKernels<T> squares = weight_kernels<T>();
 };
 
 /// The weight gradient. The layout of the sums is [part][weights as in WeightBlocks], where lanes are channels of dy
@@ -50,6 +60,7 @@ class WeightGradient {
   WeightBlocks<T> layout_;
   bool non_temporal_;  ///< the gradient is so large that it is written with non-temporal stores
   WeightPieces pieces_;
+  GradientKernels<T> kernels_;
 };
 
 }  // namespace convolume::conv

@@ -101,8 +101,8 @@ void Multiply(const LineProduct<T>& product) {
 
 }  // namespace
 
-void LinesFloat(const LineProduct<float>& p) { Multiply(p); }
-void LinesDouble(const LineProduct<double>& p) { Multiply(p); }
+LineProductKernels<float> LineProductKernelsF32() { return {Multiply<float>}; }
+LineProductKernels<double> LineProductKernelsF64() { return {Multiply<double>}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace convolume::conv
@@ -111,16 +111,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace convolume::conv {
 
-HWY_EXPORT(LinesFloat);
-HWY_EXPORT(LinesDouble);
+HWY_EXPORT(LineProductKernelsF32);
+HWY_EXPORT(LineProductKernelsF64);
 
 template <>
-void multiply(const LineProduct<float>& product) {
-  HWY_DYNAMIC_DISPATCH(LinesFloat)(product);
+LineProductKernels<float> line_product_kernels() noexcept {
+  return HWY_DYNAMIC_DISPATCH(LineProductKernelsF32)();
 }
 template <>
-void multiply(const LineProduct<double>& product) {
-  HWY_DYNAMIC_DISPATCH(LinesDouble)(product);
+LineProductKernels<double> line_product_kernels() noexcept {
+  return HWY_DYNAMIC_DISPATCH(LineProductKernelsF64)();
 }
 
 }  // namespace convolume::conv

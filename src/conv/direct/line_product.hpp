@@ -24,8 +24,14 @@ struct LineProduct {
   bool add;
 };
 
-/// Thread-safe. Allocates nothing. T is float or double.
+/// The kernel of one SIMD target. Thread-safe. Allocates nothing. T is float or double.
 template <class T>
-void multiply(const LineProduct<T>& product);
+struct LineProductKernels {
+  void (*multiply)(const LineProduct<T>& product);
+};
+
+/// Returns the kernel of the current SIMD target. Plans call this when they are made.
+template <class T>
+LineProductKernels<T> line_product_kernels() noexcept;
 
 }  // namespace convolume::conv

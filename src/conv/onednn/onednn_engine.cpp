@@ -260,7 +260,7 @@ class OneDnnEngine final : public ConvEngine {
         run.reorder(to, run.wrap(plain_weights(dw), dw.data), a->add_dw);
       });
     }
-    if (a->dbias) result.dbias = append_bias_gradient<float>(graph, ready.dy, p_, a);
+    if (a->dbias) result.dbias = bias_.append(graph, ready.dy, a);
     return result;
   }
 
@@ -311,6 +311,7 @@ class OneDnnEngine final : public ConvEngine {
   }
 
   ConvProblem p_;
+  BiasGradient<float> bias_{p_};
   Description d_;
   dnnl::engine engine_;
   dnnl::convolution_forward::primitive_desc forward_;

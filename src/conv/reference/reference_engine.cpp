@@ -10,6 +10,7 @@
 #include "conv/choice.hpp"
 #include "ops/activation.hpp"
 #include "plan/cost_model.hpp"
+#include "plan/sides.hpp"
 
 namespace convolume::conv {
 namespace {
@@ -40,7 +41,7 @@ bool inside(const Extent3& i, const Extent3& e) {
 template <class T>
 class ReferenceEngine final : public ConvEngine {
  public:
-  explicit ReferenceEngine(const ConvProblem& p) : p_(p), output_(p.output()) {}
+  explicit ReferenceEngine(const ConvProblem& p) : p_(p), sides_(p), output_(p.output()) {}
 
   void init_weights(PreparedWeights::Impl& w) const override {
     w.geometry = fmt::format("reference {} of {}", name_of(p_.type), to_string(p_.w_shape()));
@@ -189,7 +190,8 @@ class ReferenceEngine final : public ConvEngine {
     const double bias = p_.epilogue.bias ? static_cast<double>(a.bias.as<T>()(0, o, 0, 0, 0)) : 0.0;
     const auto read = [&](index_t c, const Extent3& i) { return static_cast<double>(at(x, n, c, i)); };
     for_each_voxel(output_, [&](const Extent3& i) {
-      const double sum = p_.transposed ? to_high_res(w, o, i, p_.input, read) : to_low_res(w, o, i, p_.input, read);
+      const double sum =
+          sides_.y_is_high_res() ? to_high_res(w, o, i, p_.input, read) : to_low_res(w, o, i, p_.input, read);
       at(y, n, o, i) = static_cast<T>(ops::activation_value(p_.epilogue.activation, sum + bias));
     });
   }
@@ -206,7 +208,8 @@ class ReferenceEngine final : public ConvEngine {
     const auto dx = a.dx.as<T>();
     const auto read = [&](index_t o, const Extent3& i) { return dz(a, n, o, i); };
     for_each_voxel(p_.input, [&](const Extent3& i) {
-      const double sum = p_.transposed ? to_low_res(w, c, i, output_, read) : to_high_res(w, c, i, output_, read);
+      const double sum =
+          sides_.y_is_high_res() ? to_low_res(w, c, i, output_, read) : to_high_res(w, c, i, output_, read);
       T& target = at(dx, n, c, i);
       target = static_cast<T>(a.add_dx ? static_cast<double>(target) + sum : sum);
     });
@@ -216,7 +219,7 @@ class ReferenceEngine final : public ConvEngine {
     const auto x = a.x.as<T>();
     const auto dw = a.dw.as<T>();
     const index_t group = low_res_channel / (dw.shape.n / p_.groups);
-    const Extent3 low_res = p_.transposed ? p_.input : output_, high_res = p_.transposed ? output_ : p_.input;
+    const Extent3 low_res = sides_.low_res(p_.input, output_), high_res = sides_.high_res(p_.input, output_);
     for (index_t c = 0; c < dw.shape.c; ++c) {
       const index_t high_res_channel = group * dw.shape.c + c;
       for_each_voxel(p_.kernel, [&](const Extent3& j) {
@@ -225,7 +228,7 @@ class ReferenceEngine final : public ConvEngine {
           for_each_voxel(low_res, [&](const Extent3& i) {
             const Extent3 at_high_res = high_res_position(i, j);
             if (!inside(at_high_res, high_res)) return;
-            sum += p_.transposed
+            sum += sides_.y_is_high_res()
                        ? static_cast<double>(at(x, n, low_res_channel, i)) * dz(a, n, high_res_channel, at_high_res)
                        : static_cast<double>(at(x, n, high_res_channel, at_high_res)) * dz(a, n, low_res_channel, i);
           });
@@ -249,6 +252,7 @@ class ReferenceEngine final : public ConvEngine {
   }
 
   ConvProblem p_;
+  plan::Sides sides_;
   Extent3 output_;
 };
 

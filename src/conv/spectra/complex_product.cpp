@@ -101,10 +101,8 @@ void MultiplyLanes(const LaneProduct<T>& product) {
 
 }  // namespace
 
-void MultiplyFloat(const ComplexProduct<float>& p) { Multiply(p); }
-void MultiplyDouble(const ComplexProduct<double>& p) { Multiply(p); }
-void MultiplyLanesFloat(const LaneProduct<float>& p) { MultiplyLanes(p); }
-void MultiplyLanesDouble(const LaneProduct<double>& p) { MultiplyLanes(p); }
+ComplexKernels<float> ComplexKernelsF32() { return {Multiply<float>, MultiplyLanes<float>}; }
+ComplexKernels<double> ComplexKernelsF64() { return {Multiply<double>, MultiplyLanes<double>}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace convolume::conv
@@ -113,26 +111,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace convolume::conv {
 
-HWY_EXPORT(MultiplyFloat);
-HWY_EXPORT(MultiplyDouble);
-HWY_EXPORT(MultiplyLanesFloat);
-HWY_EXPORT(MultiplyLanesDouble);
+HWY_EXPORT(ComplexKernelsF32);
+HWY_EXPORT(ComplexKernelsF64);
 
 template <>
-void multiply(const ComplexProduct<float>& product) {
-  HWY_DYNAMIC_DISPATCH(MultiplyFloat)(product);
+ComplexKernels<float> complex_kernels() noexcept {
+  return HWY_DYNAMIC_DISPATCH(ComplexKernelsF32)();
 }
 template <>
-void multiply(const ComplexProduct<double>& product) {
-  HWY_DYNAMIC_DISPATCH(MultiplyDouble)(product);
-}
-template <>
-void multiply_lanes(const LaneProduct<float>& product) {
-  HWY_DYNAMIC_DISPATCH(MultiplyLanesFloat)(product);
-}
-template <>
-void multiply_lanes(const LaneProduct<double>& product) {
-  HWY_DYNAMIC_DISPATCH(MultiplyLanesDouble)(product);
+ComplexKernels<double> complex_kernels() noexcept {
+  return HWY_DYNAMIC_DISPATCH(ComplexKernelsF64)();
 }
 
 }  // namespace convolume::conv

@@ -31,9 +31,6 @@ struct ComplexProduct {
   std::ptrdiff_t a_ahead = 0, b_ahead = 0;
 };
 
-template <class T>
-void multiply(const ComplexProduct<T>& product);
-
 /// Computes c(lane) = a(lane) * b(lane), or a * conj(b), for `count` pairs (re, im) of lane blocks without gaps. c may
 /// be a.
 template <class T>
@@ -46,7 +43,15 @@ struct LaneProduct {
   bool add = false;
 };
 
+/// The kernels of one SIMD target. All are thread-safe and allocate nothing.
 template <class T>
-void multiply_lanes(const LaneProduct<T>& product);
+struct ComplexKernels {
+  void (*multiply)(const ComplexProduct<T>& product);
+  void (*multiply_lanes)(const LaneProduct<T>& product);
+};
+
+/// Returns the kernels of the current SIMD target. Plans call this when they are made.
+template <class T>
+ComplexKernels<T> complex_kernels() noexcept;
 
 }  // namespace convolume::conv

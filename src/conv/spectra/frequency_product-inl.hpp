@@ -10,6 +10,7 @@
 
 #include "hwy/highway.h"
 
+#include "conv/spectra/frequency_product.hpp"
 #include "convolume/tensor.hpp"
 #include "core/simd/complex_pairs-inl.hpp"
 
@@ -122,19 +123,18 @@ HWY_INLINE void ScaleShift(const T* HWY_RESTRICT x, T scale, T shift, bool add, 
   for (index_t k = 0; i + k < n; ++k) y[i + k] = ty[k];
 }
 
-void AddProductsF32(const float* const* a, const float* const* b, index_t terms, index_t begin, bool conjugate_b,
-                    index_t count, bool first, float* sum) {
-  AddProducts(a, b, terms, begin, conjugate_b, count, first, sum);
-}
-void AddProductsF64(const double* const* a, const double* const* b, index_t terms, index_t begin, bool conjugate_b,
-                    index_t count, bool first, double* sum) {
-  AddProducts(a, b, terms, begin, conjugate_b, count, first, sum);
-}
-void ScaleShiftF32(const float* x, float scale, float shift, bool add, float* y, index_t n) {
-  ScaleShift(x, scale, shift, add, y, n);
-}
-void ScaleShiftF64(const double* x, double scale, double shift, bool add, double* y, index_t n) {
-  ScaleShift(x, scale, shift, add, y, n);
+/// Computes SpectrumKernels::sum_products(). The sums of `chunk` frequencies stay in the L1 while the terms are read.
+template <class T>
+void SumProducts(const T* const* a, const T* const* b, index_t terms, bool conjugate_b, index_t count, bool add,
+                 T* sum) {
+  constexpr index_t chunk = 512;
+  for (index_t begin = 0; begin < count; begin += chunk) {
+    const index_t n = std::min(chunk, count - begin);
+    for (index_t t = 0; t < terms; t += terms_per_pass) {
+      const bool first = t == 0 && !add;
+      AddProducts(a + t, b + t, std::min(terms_per_pass, terms - t), 2 * begin, conjugate_b, n, first, sum + 2 * begin);
+    }
+  }
 }
 
 }  // namespace HWY_NAMESPACE

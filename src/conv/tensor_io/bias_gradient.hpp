@@ -2,29 +2,42 @@
 #pragma once
 
 #include "conv/engine.hpp"
+#include "ops/activation.hpp"
+#include "ops/norm_kernels.hpp"
+#include "ops/reduce.hpp"
 
 namespace convolume::conv {
 
-/// Computes dbias of one channel block: the sum over samples and voxels, in their order and in double, of dy times the
-/// activation's gradient at y. dy and y have the problem's y_layout. Takes scratch for one row from arguments.memory.
+/// Computes dbias with the kernels of the SIMD target that was current when the object was made. Thread-safe.
 template <class T>
-void bias_gradient(const BackwardArguments& arguments, const ConvProblem& problem, index_t first_channel);
+class BiasGradient {
+ public:
+  explicit BiasGradient(const ConvProblem& problem) : problem_(problem) {}
 
-/// Appends tasks that do the same, one per channel block.
-template <class T>
-Ready append_bias_gradient(TaskGraph& graph, const Ready& dy_ready, const ConvProblem& problem,
-                           const std::shared_ptr<const BackwardArguments>& arguments);
+  /// Appends tasks that compute dbias, one per channel block.
+  Ready append(TaskGraph& graph, const Ready& dy_ready,
+               const std::shared_ptr<const BackwardArguments>& arguments) const;
+
+ private:
+  void run(const BackwardArguments& arguments, index_t first_channel) const;
+  void add_row(const T* row, index_t voxels, bool blocked, index_t channel, ops::LaneSums<T>& sums) const;
+
+  ConvProblem problem_;
+  ops::ActivationKernels<T> activations_ = ops::activation_kernels<T>();
+  ops::ReduceKernels<T> sums_ = ops::reduce_kernels<T>();
+  ops::NormKernels<T> lane_sums_ = ops::norm_kernels<T>();
+};
 
 /// Appends the gradients that are bound: append_data() appends dx, append_weights() appends dw, and dbias is the same
 /// for all engines.
 template <class T, class Data, class Weights>
-ConvGradientReady append_gradients(TaskGraph& graph, const ConvReady& ready, const ConvProblem& problem,
+ConvGradientReady append_gradients(TaskGraph& graph, const ConvReady& ready, const BiasGradient<T>& bias,
                                    const std::shared_ptr<const BackwardArguments>& arguments, const Data& append_data,
                                    const Weights& append_weights) {
   ConvGradientReady result;
   if (arguments->dx) result.dx = append_data();
   if (arguments->dw) result.dw = append_weights();
-  if (arguments->dbias) result.dbias = append_bias_gradient<T>(graph, ready.dy, problem, arguments);
+  if (arguments->dbias) result.dbias = bias.append(graph, ready.dy, arguments);
   return result;
 }
 

@@ -149,12 +149,8 @@ void ActivateBox(const BoxTarget<T>& t) {
 
 }  // namespace
 
-void LoadFloat(const BoxSource<float>& s, float* to, float* row) { LoadBox(s, to, row); }
-void LoadDouble(const BoxSource<double>& s, double* to, double* row) { LoadBox(s, to, row); }
-void StoreFloat(float* from, const BoxTarget<float>& t, float* row) { StoreBox(from, t, row); }
-void StoreDouble(double* from, const BoxTarget<double>& t, double* row) { StoreBox(from, t, row); }
-void ActivateFloat(const BoxTarget<float>& t) { ActivateBox(t); }
-void ActivateDouble(const BoxTarget<double>& t) { ActivateBox(t); }
+BoxKernels<float> BoxKernelsF32() { return {LoadBox<float>, StoreBox<float>, ActivateBox<float>}; }
+BoxKernels<double> BoxKernelsF64() { return {LoadBox<double>, StoreBox<double>, ActivateBox<double>}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace convolume::conv
@@ -163,36 +159,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace convolume::conv {
 
-HWY_EXPORT(LoadFloat);
-HWY_EXPORT(LoadDouble);
-HWY_EXPORT(StoreFloat);
-HWY_EXPORT(StoreDouble);
-HWY_EXPORT(ActivateFloat);
-HWY_EXPORT(ActivateDouble);
+HWY_EXPORT(BoxKernelsF32);
+HWY_EXPORT(BoxKernelsF64);
 
 template <>
-void load_box(const BoxSource<float>& source, float* to, float* row_scratch) {
-  HWY_DYNAMIC_DISPATCH(LoadFloat)(source, to, row_scratch);
+BoxKernels<float> box_kernels() noexcept {
+  return HWY_DYNAMIC_DISPATCH(BoxKernelsF32)();
 }
 template <>
-void load_box(const BoxSource<double>& source, double* to, double* row_scratch) {
-  HWY_DYNAMIC_DISPATCH(LoadDouble)(source, to, row_scratch);
-}
-template <>
-void store_box(float* from, const BoxTarget<float>& target, float* row_scratch) {
-  HWY_DYNAMIC_DISPATCH(StoreFloat)(from, target, row_scratch);
-}
-template <>
-void store_box(double* from, const BoxTarget<double>& target, double* row_scratch) {
-  HWY_DYNAMIC_DISPATCH(StoreDouble)(from, target, row_scratch);
-}
-template <>
-void activate_box(const BoxTarget<float>& target) {
-  HWY_DYNAMIC_DISPATCH(ActivateFloat)(target);
-}
-template <>
-void activate_box(const BoxTarget<double>& target) {
-  HWY_DYNAMIC_DISPATCH(ActivateDouble)(target);
+BoxKernels<double> box_kernels() noexcept {
+  return HWY_DYNAMIC_DISPATCH(BoxKernelsF64)();
 }
 
 }  // namespace convolume::conv

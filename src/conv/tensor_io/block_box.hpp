@@ -15,11 +15,6 @@ struct BoxSource {
   BlockView<const T> y{};
 };
 
-/// Loads a box into to[z][y][x][channel_block] without gaps. Lanes without a channel become zero. `row_scratch` holds a
-/// row of y, 64 bytes per voxel; it is needed only with an activation. All functions of this file are thread-safe.
-template <class T>
-void load_box(const BoxSource<T>& source, T* to, T* row_scratch);
-
 /// Voxels [origin, origin + extent) of a block. All of them must be inside the tensor.
 template <class T>
 struct BoxTarget {
@@ -29,13 +24,21 @@ struct BoxTarget {
   bool add = false;
 };
 
-/// Computes target = activation(from), or target += from. `from` has the layout that load_box() writes, and is
-/// overwritten. `row_scratch` holds a row.
+/// The kernels of one SIMD target. All are thread-safe and allocate nothing.
 template <class T>
-void store_box(T* from, const BoxTarget<T>& target, T* row_scratch);
+struct BoxKernels {
+  /// Loads a box into to[z][y][x][channel_block] without gaps. Lanes without a channel become zero. `row_scratch` holds
+  /// a row of y, 64 bytes per voxel; it is needed only with an activation.
+  void (*load)(const BoxSource<T>& source, T* to, T* row_scratch);
+  /// Computes target = activation(from), or target += from. `from` has the layout that load() writes, and is
+  /// overwritten. `row_scratch` holds a row.
+  void (*store)(T* from, const BoxTarget<T>& target, T* row_scratch);
+  /// Computes target = activation(target) for a blocked target. Lanes without a channel become zero.
+  void (*activate)(const BoxTarget<T>& target);
+};
 
-/// Computes target = activation(target) for a blocked target. Lanes without a channel become zero.
+/// Returns the kernels of the current SIMD target. Plans call this when they are made.
 template <class T>
-void activate_box(const BoxTarget<T>& target);
+BoxKernels<T> box_kernels() noexcept;
 
 }  // namespace convolume::conv

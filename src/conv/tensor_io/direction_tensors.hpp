@@ -4,6 +4,7 @@
 #include <memory_resource>
 
 #include "conv/engine.hpp"
+#include "plan/sides.hpp"
 
 namespace convolume::conv {
 
@@ -20,8 +21,8 @@ struct DirectionTensors {
   bool add = false;
 };
 
-/// The tensors that the weight gradient of an untransposed convolution reads: x on the high-resolution side
-/// (`high_res`) and dy on the low-resolution side (`low_res`).
+/// The tensors that the weight gradient reads, on the sides of plan::Sides. In a plain problem x is on the
+/// high-resolution side and dy on the low-resolution side.
 template <class T>
 struct GradientTensors {
   View<const T> high_res, low_res;
@@ -51,16 +52,15 @@ DirectionTensors<T> direction_tensors(const ConvProblem& problem, const Backward
   return tensors;
 }
 
-/// Returns the tensors for the weight gradient. If the problem is transposed, x and dy swap roles.
+/// Returns the tensors for the weight gradient.
 template <class T>
-GradientTensors<T> gradient_tensors(const ConvProblem& problem, const BackwardArguments& a) {
+GradientTensors<T> gradient_tensors(const ConvProblem& problem, const plan::Sides& sides, const BackwardArguments& a) {
   const View<const T> x = a.x.as<T>(), dy = a.dy.as<T>();
-  GradientTensors<T> tensors{
-      .high_res = problem.transposed ? dy : x, .low_res = problem.transposed ? x : dy, .memory = a.memory};
+  GradientTensors<T> tensors{.high_res = sides.high_res(x, dy), .low_res = sides.low_res(x, dy), .memory = a.memory};
   if (problem.epilogue.activation.kind != Activation::Kind::none) {
     tensors.activation = &problem.epilogue.activation;
     tensors.y = a.y.as<T>();
-    tensors.y_is_high_res = problem.transposed;
+    tensors.y_is_high_res = sides.y_is_high_res();
   }
   return tensors;
 }

@@ -7,27 +7,6 @@
 
 #include "conv/tensor_io/tile_io-inl.hpp"
 
-#ifndef CONVOLUME_CONV_TILE_IO_FUNCTIONS
-#define CONVOLUME_CONV_TILE_IO_FUNCTIONS
-namespace convolume::conv {
-namespace {
-
-/// The templates of fft/tile-inl.hpp, instantiated with the prologues and epilogues of this folder.
-template <class T>
-struct TileIoFunctions {
-  using Plan = fft::TilePlan<T>;
-  void (*transform)(const Plan&, const TileSource<T>&, T*, const fft::TileStrides&, T*);
-  void (*transform_planes)(const Plan&, const TileSource<T>&, T*, const fft::TileStrides&, T*);
-  void (*stream)(const Plan&, const TileSource<T>&, T*, const fft::TileStrides&, T*);
-  void (*invert)(const Plan&, T*, const fft::TileStrides&, const TileTarget<T>&, T*);
-  void (*invert_planes)(const Plan&, const T*, const fft::TileStrides&, const TileTarget<T>&, T*);
-  void (*stream_copy)(const T*, index_t, T*);
-};
-
-}  // namespace
-}  // namespace convolume::conv
-#endif
-
 HWY_BEFORE_NAMESPACE();
 namespace convolume::conv {
 namespace HWY_NAMESPACE {
@@ -66,30 +45,50 @@ void StreamLines(const fft::TilePlan<T>& plan, const T* planes, T* spectrum, con
 }
 
 template <class T>
-TileIoFunctions<T> Functions() {
-  using Plan = fft::TilePlan<T>;
-  return {[](const Plan& plan, const TileSource<T>& source, T* spectrum, const fft::TileStrides& strides, T* scratch) {
-            tile::ForwardTile(plan, SourceLoad<T>(plan, source), spectrum, strides, scratch);
-          },
-          [](const Plan& plan, const TileSource<T>& source, T* spectrum, const fft::TileStrides& strides, T* scratch) {
-            tile::ForwardPlanes(plan, SourceLoad<T>(plan, source), spectrum, strides, scratch);
-          },
-          [](const Plan& plan, const TileSource<T>& source, T* spectrum, const fft::TileStrides& strides, T* scratch) {
-            T* planes = scratch + plan.scratch_bytes() / sizeof(T);
-            T* lines = planes + planes_bytes(plan) / sizeof(T);
-            tile::ForwardPlanes(plan, SourceLoad<T>(plan, source), planes, plane_strides(plan), scratch);
-            StreamLines(plan, planes, spectrum, strides, lines, scratch);
-          },
-          [](const Plan& plan, T* spectrum, const fft::TileStrides& strides, const TileTarget<T>& target, T* scratch) {
-            tile::InverseTile(plan, spectrum, strides, TargetStore<T>(plan, target), scratch);
-          },
-          [](const Plan& plan, const T* spectrum, const fft::TileStrides& strides, const TileTarget<T>& target,
-             T* scratch) { tile::InversePlanes(plan, spectrum, strides, TargetStore<T>(plan, target), scratch); },
-          StreamCopy<T>};
+void Transform(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectrum, const fft::TileStrides& strides,
+               T* scratch) {
+  tile::ForwardTile(plan, SourceLoad<T>(plan, source), spectrum, strides, scratch);
 }
 
-void FunctionsFloat(TileIoFunctions<float>& functions) { functions = Functions<float>(); }
-void FunctionsDouble(TileIoFunctions<double>& functions) { functions = Functions<double>(); }
+template <class T>
+void TransformPlanes(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectrum,
+                     const fft::TileStrides& strides, T* scratch) {
+  tile::ForwardPlanes(plan, SourceLoad<T>(plan, source), spectrum, strides, scratch);
+}
+
+template <class T>
+void Stream(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectrum, const fft::TileStrides& strides,
+            T* scratch) {
+  T* planes = scratch + plan.scratch_bytes() / sizeof(T);
+  T* lines = planes + planes_bytes(plan) / sizeof(T);
+  tile::ForwardPlanes(plan, SourceLoad<T>(plan, source), planes, plane_strides(plan), scratch);
+  StreamLines(plan, planes, spectrum, strides, lines, scratch);
+}
+
+template <class T>
+void Invert(const fft::TilePlan<T>& plan, T* spectrum, const fft::TileStrides& strides, const TileTarget<T>& target,
+            T* scratch) {
+  tile::InverseTile(plan, spectrum, strides, TargetStore<T>(plan, target), scratch);
+}
+
+template <class T>
+void InvertPlanes(const fft::TilePlan<T>& plan, const T* spectrum, const fft::TileStrides& strides,
+                  const TileTarget<T>& target, T* scratch) {
+  tile::InversePlanes(plan, spectrum, strides, TargetStore<T>(plan, target), scratch);
+}
+
+template <class T>
+TileIoKernels<T> Kernels() {
+  return {.transform = Transform<T>,
+          .invert = Invert<T>,
+          .transform_planes = TransformPlanes<T>,
+          .invert_planes = InvertPlanes<T>,
+          .stream = Stream<T>,
+          .stream_copy = StreamCopy<T>};
+}
+
+TileIoKernels<float> TileIoKernelsF32() { return Kernels<float>(); }
+TileIoKernels<double> TileIoKernelsF64() { return Kernels<double>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace convolume::conv
@@ -98,66 +97,19 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace convolume::conv {
 
-namespace {
+HWY_EXPORT(TileIoKernelsF32);
+HWY_EXPORT(TileIoKernelsF64);
 
-HWY_EXPORT(FunctionsFloat);
-HWY_EXPORT(FunctionsDouble);
-
-template <class T>
-TileIoFunctions<T> functions() {
-  TileIoFunctions<T> result;
-  if constexpr (std::is_same_v<T, float>) {
-    HWY_DYNAMIC_DISPATCH(FunctionsFloat)(result);
-  } else {
-    HWY_DYNAMIC_DISPATCH(FunctionsDouble)(result);
-  }
-  return result;
+template <>
+TileIoKernels<float> tile_io_kernels() noexcept {
+  return HWY_DYNAMIC_DISPATCH(TileIoKernelsF32)();
+}
+template <>
+TileIoKernels<double> tile_io_kernels() noexcept {
+  return HWY_DYNAMIC_DISPATCH(TileIoKernelsF64)();
 }
 
-}  // namespace
-
-template <class T>
-void transform_tile(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectrum,
-                    const fft::TileStrides& strides, T* scratch) {
-  functions<T>().transform(plan, source, spectrum, strides, scratch);
-}
-template <class T>
-void stream_tile(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectrum,
-                 const fft::TileStrides& strides, T* scratch) {
-  functions<T>().stream(plan, source, spectrum, strides, scratch);
-}
-template <class T>
-void invert_tile(const fft::TilePlan<T>& plan, T* spectrum, const fft::TileStrides& strides,
-                 const TileTarget<T>& target, T* scratch) {
-  functions<T>().invert(plan, spectrum, strides, target, scratch);
-}
-template <class T>
-void transform_planes(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectrum,
-                      const fft::TileStrides& strides, T* scratch) {
-  functions<T>().transform_planes(plan, source, spectrum, strides, scratch);
-}
-template <class T>
-void invert_planes(const fft::TilePlan<T>& plan, const T* spectrum, const fft::TileStrides& strides,
-                   const TileTarget<T>& target, T* scratch) {
-  functions<T>().invert_planes(plan, spectrum, strides, target, scratch);
-}
-
-template <class T>
-void stream_copy(const T* from, index_t count, T* to) {
-  functions<T>().stream_copy(from, count, to);
-}
 void fence_streams() { hwy::FlushStream(); }
-
-#define CONVOLUME_INSTANTIATE(T)                                                                                     \
-  template void transform_tile(const fft::TilePlan<T>&, const TileSource<T>&, T*, const fft::TileStrides&, T*);      \
-  template void stream_tile(const fft::TilePlan<T>&, const TileSource<T>&, T*, const fft::TileStrides&, T*);         \
-  template void invert_tile(const fft::TilePlan<T>&, T*, const fft::TileStrides&, const TileTarget<T>&, T*);         \
-  template void transform_planes(const fft::TilePlan<T>&, const TileSource<T>&, T*, const fft::TileStrides&, T*);    \
-  template void invert_planes(const fft::TilePlan<T>&, const T*, const fft::TileStrides&, const TileTarget<T>&, T*); \
-  template void stream_copy(const T*, index_t, T*)
-CONVOLUME_INSTANTIATE(float);
-CONVOLUME_INSTANTIATE(double);
-#undef CONVOLUME_INSTANTIATE
 
 }  // namespace convolume::conv
 #endif  // HWY_ONCE

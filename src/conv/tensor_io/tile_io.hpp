@@ -41,20 +41,6 @@ struct TileTarget {
   bool non_temporal = false;
 };
 
-/// Does the same as TilePlan::forward() and inverse(). The plan's support must include all points that the source fills
-/// or the target needs.
-template <class T>
-void transform_tile(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectrum,
-                    const fft::TileStrides& strides, T* scratch);
-/// Does the same with non-temporal stores, for a spectrum that is read much later. The spectrum and its strides must be
-/// aligned to 64 bytes. `scratch` holds stream_bytes().
-template <class T>
-void stream_tile(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectrum,
-                 const fft::TileStrides& strides, T* scratch);
-template <class T>
-void invert_tile(const fft::TilePlan<T>& plan, T* spectrum, const fft::TileStrides& strides,
-                 const TileTarget<T>& target, T* scratch);
-
 /// Returns the layout of the half-transformed planes of one channel block, before lines along Z are transformed:
 /// [frequency block][z][re, im][lane], without gaps.
 template <class T>
@@ -66,24 +52,37 @@ template <class T>
 std::size_t planes_bytes(const fft::TilePlan<T>& plan) {
   return static_cast<std::size_t>(plan.blocks() * plane_strides(plan).block) * sizeof(T);
 }
-/// Copies `count` elements with non-temporal stores. Both addresses are aligned to 64 bytes, and so is the size. Call
-/// fence_streams() before other threads read the copy.
-template <class T>
-void stream_copy(const T* from, index_t count, T* to);
-void fence_streams();
-
 /// Returns the bytes of the plan's scratch, of the half-transformed planes and of one line along Z.
 template <class T>
 std::size_t stream_bytes(const fft::TilePlan<T>& plan) {
   return plan.scratch_bytes() + planes_bytes(plan) + 128 * static_cast<std::size_t>(plan.extent().z);
 }
 
-/// Transform without the lines along Z, which TilePlan::forward_lines() and inverse_lines() transform.
+/// The kernels of one SIMD target. The support of the plan that is passed must include all points that the source fills
+/// or the target needs. All are thread-safe and allocate nothing.
 template <class T>
-void transform_planes(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectrum,
-                      const fft::TileStrides& strides, T* scratch);
+struct TileIoKernels {
+  using Plan = fft::TilePlan<T>;
+  /// Do the same as TilePlan::forward() and inverse().
+  void (*transform)(const Plan&, const TileSource<T>& source, T* spectrum, const fft::TileStrides&, T* scratch);
+  void (*invert)(const Plan&, T* spectrum, const fft::TileStrides&, const TileTarget<T>& target, T* scratch);
+  /// Do the same without the lines along Z, which TilePlan::forward_lines() and inverse_lines() transform.
+  void (*transform_planes)(const Plan&, const TileSource<T>& source, T* spectrum, const fft::TileStrides&, T* scratch);
+  void (*invert_planes)(const Plan&, const T* spectrum, const fft::TileStrides&, const TileTarget<T>& target,
+                        T* scratch);
+  /// Transforms with non-temporal stores, for a spectrum that is read much later. The spectrum and its strides must be
+  /// aligned to 64 bytes. `scratch` holds stream_bytes().
+  void (*stream)(const Plan&, const TileSource<T>& source, T* spectrum, const fft::TileStrides&, T* scratch);
+  /// Copies `count` elements with non-temporal stores. Both addresses are aligned to 64 bytes, and so is the size. Call
+  /// fence_streams() before other threads read the copy.
+  void (*stream_copy)(const T* from, index_t count, T* to);
+};
+
+/// Returns the kernels of the current SIMD target. Plans call this when they are made.
 template <class T>
-void invert_planes(const fft::TilePlan<T>& plan, const T* spectrum, const fft::TileStrides& strides,
-                   const TileTarget<T>& target, T* scratch);
+TileIoKernels<T> tile_io_kernels() noexcept;
+
+/// Waits until the non-temporal stores of this thread are in memory.
+void fence_streams();
 
 }  // namespace convolume::conv

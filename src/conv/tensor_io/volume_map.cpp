@@ -2,15 +2,12 @@
 
 #include <algorithm>
 
-#include "conv/spectra/frequency_product.hpp"
-#include "ops/activation.hpp"
-#include "ops/reduce.hpp"
-
 namespace convolume::conv {
 
 template <class T>
-void load_map(const Side& side, const VolumeGeometry& volume, const T* map, const std::array<index_t, 5>& stride,
-              index_t planes, const VolumePrologue<T>& end, T* row, T* target) {
+void VolumeMaps<T>::load(const Side& side, const VolumeGeometry& volume, const T* map,
+                         const std::array<index_t, 5>& stride, index_t planes, const VolumePrologue<T>& end, T* row,
+                         T* target) const {
   const index_t width = volume.extent.x;
   double total = 0;
   for (index_t plane = 0; plane < planes; ++plane) {
@@ -24,12 +21,12 @@ void load_map(const Side& side, const VolumeGeometry& volume, const T* map, cons
       T* out = to + (side.offset.y + y * side.step.y) * width + side.offset.x;
       T* dense = side.step.x == 1 ? out : row;
       if (end.activation != nullptr && end.activation->kind != Activation::Kind::none) {
-        ops::activation_gradient(*end.activation, end.y + z * end.y_stride[2] + y * end.y_stride[3], from, dense,
-                                 side.extent.x);
+        activations_.gradient(*end.activation, end.y + z * end.y_stride[2] + y * end.y_stride[3], from, dense,
+                              side.extent.x, false);
       } else {
         std::copy_n(from, side.extent.x, dense);
       }
-      if (end.sum != nullptr) total += ops::sum(static_cast<const T*>(dense), side.extent.x);
+      if (end.sum != nullptr) total += sums_.sum(dense, side.extent.x);
       if (dense == row) {
         for (index_t x = 0; x < side.extent.x; ++x) out[x * side.step.x] = row[x];
       }
@@ -39,8 +36,8 @@ void load_map(const Side& side, const VolumeGeometry& volume, const T* map, cons
 }
 
 template <class T>
-void store_map(const Side& side, const VolumeGeometry& volume, const T* source, const VolumeEpilogue<T>& end, T* row,
-               T* map, const std::array<index_t, 5>& stride) {
+void VolumeMaps<T>::store(const Side& side, const VolumeGeometry& volume, const T* source, const VolumeEpilogue<T>& end,
+                          T* row, T* map, const std::array<index_t, 5>& stride) const {
   const index_t width = volume.extent.x;
   for (index_t z = 0; z < side.extent.z; ++z) {
     const T* plane = source + (side.offset.z + z * side.step.z) * volume.plane_stride;
@@ -51,21 +48,15 @@ void store_map(const Side& side, const VolumeGeometry& volume, const T* source, 
         from = row;
       }
       T* to = map + z * stride[2] + y * stride[3];
-      scale_shift(from, end.scale, end.bias, end.add, to, side.extent.x);
+      spectra_.scale_shift(from, end.scale, end.bias, end.add, to, side.extent.x);
       if (end.activation.kind != Activation::Kind::none) {
-        ops::activate(end.activation, static_cast<const T*>(to), to, side.extent.x);
+        activations_.forward(end.activation, to, to, side.extent.x);
       }
     }
   }
 }
 
-template void load_map(const Side&, const VolumeGeometry&, const float*, const std::array<index_t, 5>&, index_t,
-                       const VolumePrologue<float>&, float*, float*);
-template void load_map(const Side&, const VolumeGeometry&, const double*, const std::array<index_t, 5>&, index_t,
-                       const VolumePrologue<double>&, double*, double*);
-template void store_map(const Side&, const VolumeGeometry&, const float*, const VolumeEpilogue<float>&, float*, float*,
-                        const std::array<index_t, 5>&);
-template void store_map(const Side&, const VolumeGeometry&, const double*, const VolumeEpilogue<double>&, double*,
-                        double*, const std::array<index_t, 5>&);
+template class VolumeMaps<float>;
+template class VolumeMaps<double>;
 
 }  // namespace convolume::conv

@@ -3,7 +3,10 @@
 
 #include <memory_resource>
 
+#include "conv/spectra/frequency_product.hpp"
 #include "convolume/conv.hpp"
+#include "ops/activation.hpp"
+#include "ops/reduce.hpp"
 
 namespace convolume::conv {
 
@@ -43,15 +46,24 @@ struct VolumeEpilogue {
   bool add = false;
 };
 
-/// Copies a feature map into the first `planes` planes of a volume and sets every other voxel of these planes to zero.
-/// `row` is scratch of extent.x elements. It is used only if the step along X is not 1.
+/// Copies feature maps into volumes and back, with the kernels of the SIMD target that was current when the object was
+/// made. Thread-safe.
 template <class T>
-void load_map(const Side& side, const VolumeGeometry& volume, const T* map, const std::array<index_t, 5>& stride,
-              index_t planes, const VolumePrologue<T>& end, T* row, T* target);
+class VolumeMaps {
+ public:
+  /// Copies a feature map into the first `planes` planes of a volume and sets every other voxel of these planes to
+  /// zero. `row` is scratch of extent.x elements. It is used only if the step along X is not 1.
+  void load(const Side& side, const VolumeGeometry& volume, const T* map, const std::array<index_t, 5>& stride,
+            index_t planes, const VolumePrologue<T>& prologue, T* row, T* target) const;
 
-/// Copies a feature map out of a volume and applies the epilogue.
-template <class T>
-void store_map(const Side& side, const VolumeGeometry& volume, const T* source, const VolumeEpilogue<T>& end, T* row,
-               T* map, const std::array<index_t, 5>& stride);
+  /// Copies a feature map out of a volume and applies the epilogue.
+  void store(const Side& side, const VolumeGeometry& volume, const T* source, const VolumeEpilogue<T>& epilogue, T* row,
+             T* map, const std::array<index_t, 5>& stride) const;
+
+ private:
+  ops::ActivationKernels<T> activations_ = ops::activation_kernels<T>();
+  ops::ReduceKernels<T> sums_ = ops::reduce_kernels<T>();
+  SpectrumKernels<T> spectra_ = spectrum_kernels<T>();
+};
 
 }  // namespace convolume::conv

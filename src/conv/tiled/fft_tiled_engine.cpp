@@ -25,6 +25,7 @@
 #include "conv/tiled/tiled_weight_gradient.hpp"
 #include "convolume/cpu.hpp"
 #include "plan/cost_constants.hpp"
+#include "plan/sides.hpp"
 #include "plan/tiled_support.hpp"
 
 namespace convolume::conv {
@@ -63,7 +64,17 @@ template <class T>
 class FftTiledEngine final : public ConvEngine {
  public:
   FftTiledEngine(const ConvProblem& p, const ConvOptions& options, const plan::Tilings& tilings)
-      : FftTiledEngine(p, untransposed(p), options, tilings) {}
+      : problem_(p),
+        sides_(p),
+        tilings_(tilings),
+        forward_(sides_.convolution(), sides_.direction(Direction::forward),
+                 tilings_.of(sides_.direction(Direction::forward)), Counted::input, false, meter_),
+        data_(sides_.convolution(), sides_.direction(Direction::backward_data),
+              tilings_.of(sides_.direction(Direction::backward_data)), Counted::gradient,
+              p.epilogue.activation.kind != Activation::Kind::none, meter_),
+        weights_(sides_, p.epilogue.activation, tilings_, meter_) {
+    share_out(options);
+  }
 
   Ready append_prepare(TaskGraph& graph, const Ready& ready,
                        std::shared_ptr<const PrepareArguments> arguments) const override;
@@ -75,7 +86,7 @@ class FftTiledEngine final : public ConvEngine {
   void init_weights(PreparedWeights::Impl& w) const override {
     w.geometry = fmt::format("{} forward {} of {} step {}{}, {}", key(), to_string(forward_.tile()),
                              to_string(problem_.w_shape()), to_string(problem_.stride),
-                             problem_.transposed ? " transposed" : "", keep_weights_ ? "spectra" : "packed");
+                             sides_.y_is_high_res() ? " transposed" : "", keep_weights_ ? "spectra" : "packed");
     w.spectra.init(w.memory, keep_weights_ ? 1 : 0, bytes_of(forward_.weights().elements()));
     w.packed.init(w.memory, 1, bytes_of(problem_.w_shape().elements()));
   }
@@ -99,22 +110,9 @@ class FftTiledEngine final : public ConvEngine {
   TransformCounts transforms() const noexcept override { return meter_.counts(); }
 
  private:
-  FftTiledEngine(const ConvProblem& p, const ConvProblem& dense, const ConvOptions& options,
-                 const plan::Tilings& tilings)
-      : problem_(p),
-        tilings_(tilings),
-        forward_(dense, p.transposed ? Direction::backward_data : Direction::forward,
-                 p.transposed ? tilings_.data : tilings_.forward, Counted::input, false, meter_),
-        data_(dense, p.transposed ? Direction::forward : Direction::backward_data,
-              p.transposed ? tilings_.forward : tilings_.data, Counted::gradient,
-              p.epilogue.activation.kind != Activation::Kind::none, meter_),
-        weights_(dense, p.transposed, p.epilogue.activation, tilings_, meter_) {
-    share_out(options);
-  }
-
   void share_out(const ConvOptions& options);
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
-  std::string key() const { return fmt::format("fft_tiled {} {}", name_of(problem_.type), simd_target()); }
+  std::string key() const { return fmt::format("fft_tiled {} {}", name_of(problem_.type), kernel_target()); }
 
   View<const T> packed(const PreparedWeights::Impl& w) const {
     return {static_cast<const T*>(w.packed.get(0)), problem_.w_shape()};
@@ -131,10 +129,12 @@ class FftTiledEngine final : public ConvEngine {
                     SharedSpectra& shared) const;
 
   ConvProblem problem_;
+  plan::Sides sides_;
   plan::Tilings tilings_;
   mutable TransformMeter meter_;
   TiledVoxels<T> forward_, data_;
   TiledWeightGradient<T> weights_;
+  BiasGradient<T> bias_{problem_};
   std::vector<CacheCost> caches_;
   bool keep_weights_ = true, keep_input_ = false, share_gradient_ = false;
 };
@@ -274,7 +274,7 @@ ConvGradientReady FftTiledEngine<T>::append_backward(TaskGraph& graph, const Con
     return weights_.append(graph, ready, a, shared);
   };
   return append_gradients<T>(
-      graph, ready, problem_, a, [&] { return append_data(graph, ready, a, shared); }, append_weights);
+      graph, ready, bias_, a, [&] { return append_data(graph, ready, a, shared); }, append_weights);
 }
 
 std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
@@ -284,7 +284,8 @@ std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
 
 Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
   const plan::Tilings tilings = tilings_of(problem, options, machine);
-  return {tilings.seconds(), plan::tiled_bytes(untransposed(problem), tilings), to_string(choice_of(problem, tilings))};
+  return {tilings.seconds(), plan::tiled_bytes(plan::Sides(problem).convolution(), tilings),
+          to_string(choice_of(problem, tilings))};
 }
 
 std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions& options) {

@@ -90,7 +90,7 @@ void TiledVoxels<T>::weight_spectra(const View<const T>& w, index_t term, index_
   Scratch scratch(memory, stream_bytes(kernel_));
   T* temporary = scratch.take<T>(stream_bytes(kernel_));
   meter_.measure(Counted::weights, [&] {
-    stream_tile(kernel_, source, spectra + weights_.offset(term, column), weights_.strides(), temporary);
+    tile_io_.stream(kernel_, source, spectra + weights_.offset(term, column), weights_.strides(), temporary);
   });
 }
 
@@ -141,7 +141,7 @@ void TiledVoxels<T>::transform_phase(index_t tile, index_t phase, const GroupTen
       source.next = source_begin(tile + 1, phase);
     }
     if (tensors.gradient != nullptr) source.y = block_of(y, source_layout_, n, c);
-    transform_planes(in_, source, spectra + c, source_.strides(), scratch);
+    tile_io_.transform_planes(in_, source, spectra + c, source_.strides(), scratch);
   }
 }
 
@@ -192,7 +192,7 @@ void TiledVoxels<T>::multiply_group(index_t first, index_t begin, index_t count,
       spectra += source_.offset(begin / lanes, 0) + begin % lanes;
     } else {
       meter_.sample_part(counted_, block, in_.blocks(), [&] { lines_forward(count, spectra, blocks, scratch); });
-      if (tensors.keep != nullptr) stream_copy(blocks, source_.offset(count, 0), tensors.keep + all);
+      if (tensors.keep != nullptr) tile_io_.stream_copy(blocks, source_.offset(count, 0), tensors.keep + all);
       spectra = blocks;
     }
     multiply_block(count, spectra, tensors.weights + weights_.block_offset(block), products);
@@ -207,7 +207,7 @@ void TiledVoxels<T>::multiply_planes(index_t first, index_t begin, index_t count
                                      const T* in, T* out) const {
   const index_t all = kept_.offset(first + begin, 0);
   if (source_.tiles_in_lanes()) in += source_.offset(begin / lanes, 0) + begin % lanes;
-  if (tensors.keep != nullptr) stream_copy(in, count * source_.tile_step(), tensors.keep + all);
+  if (tensors.keep != nullptr) tile_io_.stream_copy(in, count * source_.tile_step(), tensors.keep + all);
   multiply_block(count, in, tensors.weights, out);
 }
 
@@ -244,28 +244,28 @@ void TiledVoxels<T>::multiply_block(index_t count, const T* spectra, const T* we
 template <class T>
 void TiledVoxels<T>::multiply_phases(index_t count, index_t phases, const T* spectra, const T* weights, bool add,
                                      T* products) const {
-  multiply(ComplexProduct<T>{.a = spectra,
-                             .a_row = source_.tile_step(),
-                             .a_term = source_.channel_step(),
-                             .a_im = source_.im(),
-                             .a_frequency = source_.frequency_step(),
-                             .b = weights,
-                             .b_term = weights_.channel_step(),
-                             .b_im = lanes,
-                             .b_frequency = weights_.frequency_step(),
-                             .b_column = weights_.column_step(),
-                             .c = products,
-                             .c_row = target_.tile_step(),
-                             .c_im = target_.im(),
-                             .c_frequency = target_.frequency_step(),
-                             .c_column = lanes,
-                             .rows = count,
-                             .terms = phases * terms_.channels,
-                             .frequencies = grid_.planar() ? in_.blocks() : grid_.tiling.tile.z,
-                             .columns = weights_.columns(),
-                             .conjugate_b = conjugate_,
-                             .add = add,
-                             .b_ahead = static_cast<std::ptrdiff_t>(8192 / sizeof(T))});
+  products_.multiply(ComplexProduct<T>{.a = spectra,
+                                       .a_row = source_.tile_step(),
+                                       .a_term = source_.channel_step(),
+                                       .a_im = source_.im(),
+                                       .a_frequency = source_.frequency_step(),
+                                       .b = weights,
+                                       .b_term = weights_.channel_step(),
+                                       .b_im = lanes,
+                                       .b_frequency = weights_.frequency_step(),
+                                       .b_column = weights_.column_step(),
+                                       .c = products,
+                                       .c_row = target_.tile_step(),
+                                       .c_im = target_.im(),
+                                       .c_frequency = target_.frequency_step(),
+                                       .c_column = lanes,
+                                       .rows = count,
+                                       .terms = phases * terms_.channels,
+                                       .frequencies = grid_.planar() ? in_.blocks() : grid_.tiling.tile.z,
+                                       .columns = weights_.columns(),
+                                       .conjugate_b = conjugate_,
+                                       .add = add,
+                                       .b_ahead = static_cast<std::ptrdiff_t>(8192 / sizeof(T))});
 }
 
 /// Returns the voxels written by a tile that no earlier tile has written.
@@ -304,7 +304,7 @@ void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupTenso
                                  .fresh = fresh,
                                  .non_temporal = past};
       const T* from = spectra + target_.offset(i, block * lanes);
-      invert_planes(out_, from, target_.strides(), target, scratch);
+      tile_io_.invert_planes(out_, from, target_.strides(), target, scratch);
     }
   }
 }

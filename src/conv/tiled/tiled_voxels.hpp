@@ -27,8 +27,8 @@ struct TileGroup : TileColumn {
   std::vector<std::size_t> before;
 };
 
-/// One direction of fft_tiled. `problem` is not transposed. The caller replaces a transposed problem by its
-/// untransposed() and swaps forward and backward data. Immutable and thread-safe.
+/// One direction of fft_tiled. `problem` is the convolution of plan::Sides, so it is not transposed, and `direction` is
+/// a direction of this convolution. Immutable and thread-safe.
 template <class T>
 class TiledVoxels {
  public:
@@ -124,6 +124,8 @@ class TiledVoxels {
   Extent3 target_extent_;
   index_t non_temporal_from_;  ///< bytes of a target from which its stores are non-temporal
   Counted counted_;
+  TileIoKernels<T> tile_io_ = tile_io_kernels<T>();
+  ComplexKernels<T> products_ = complex_kernels<T>();
   TransformMeter& meter_;
 };
 

@@ -41,46 +41,47 @@ struct TiledWeightGradient<T>::Run {
 };
 
 template <class T>
-TiledWeightGradient<T>::TiledWeightGradient(const ConvProblem& problem, bool transposed, const Activation& activation,
+TiledWeightGradient<T>::TiledWeightGradient(const plan::Sides& sides, const Activation& activation,
                                             const plan::Tilings& tilings, TransformMeter& meter)
     : shared_(tilings.shared),
-      turned_(plan::swaps_zy(problem)),
-      problem_(turned_ ? plan::swap_zy(problem) : problem),
-      transposed_(transposed),
+      turned_(plan::swaps_zy(sides.convolution())),
+      problem_(turned_ ? plan::swap_zy(sides.convolution()) : sides.convolution()),
+      sides_(sides),
       activation_(activation),
-      grid_{tilings.weights, problem.batch, plan::Polyphase(problem_, tilings.weights.z_unrolled)},
+      grid_{tilings.weights, problem_.batch, plan::Polyphase(problem_, tilings.weights.z_unrolled)},
       in_(grid_.tiling.tile, grid_.tiling.tile),
       gradient_(grid_.tiling.tile, grid_.tiling.valid),
       kernel_(grid_.tiling.tile, grid_.polyphase.dense.kernel),
-      small_channels_(!(transposed && activated()) && tiles_in_lanes<T>(problem.in_channels, problem.x_layout)),
-      rows_(phased_channels<T>(grid_.polyphase.phases(), problem.in_channels,
+      small_channels_(!(sides.y_is_high_res() && activated()) &&
+                      tiles_in_lanes<T>(problem_.in_channels, problem_.x_layout)),
+      rows_(phased_channels<T>(grid_.polyphase.phases(), problem_.in_channels,
                                grid_.polyphase.phases() > 1 && !small_channels_)),
-      weights_(grid_.tiling.tile, rows_.phases * rows_.channels, problem.out_channels),
+      weights_(grid_.tiling.tile, rows_.phases * rows_.channels, problem_.out_channels),
       meter_(meter) {
   constexpr index_t most_parts = 16;
   const index_t sums = static_cast<index_t>(sizeof(T)) * weights_.elements();
   const auto l2 = static_cast<index_t>(machine_model().l2_bytes);
   if (small_channels_ && sums <= l2) {
-    lane_spectra_ = LaneSpectra<T>(grid_, problem.in_channels, lanes, true);
+    lane_spectra_ = LaneSpectra<T>(grid_, problem_.in_channels, lanes, true);
     columns_ = lane_spectra_.columns(grid_);
-    parts_ = std::min(most_parts, problem.batch * static_cast<index_t>(columns_.size()));
-    const TileSpectra<T> one(grid_.tiling.tile, problem.out_channels, 1, false);
+    parts_ = std::min(most_parts, problem_.batch * static_cast<index_t>(columns_.size()));
+    const TileSpectra<T> one(grid_.tiling.tile, problem_.out_channels, 1, false);
     chunk_ = plan::tiles_of_step(static_cast<double>(bytes_of(one.elements())), lanes, machine_model());
     x_ = lane_spectra_.layout();
-    dy_ = TileSpectra<T>(grid_.tiling.tile, problem.out_channels, chunk_, false);
+    dy_ = TileSpectra<T>(grid_.tiling.tile, problem_.out_channels, chunk_, false);
     return;
   }
   const auto bytes = [&](index_t tiles) {
     return static_cast<index_t>(sizeof(T)) *
            (TileSpectra<T>(grid_.tiling.tile, rows_.all(), tiles, small_channels_).elements() +
-            TileSpectra<T>(grid_.tiling.tile, problem.out_channels, tiles, false).elements());
+            TileSpectra<T>(grid_.tiling.tile, problem_.out_channels, tiles, false).elements());
   };
   chunk_ =
       shared_ ? grid_.tiles() : std::clamp<index_t>(plan::sum_chunk_bytes * lanes / bytes(lanes), 1, grid_.tiles());
   if (small_channels_) chunk_ = round_up(chunk_, lanes);
   x_ = TileSpectra<T>(grid_.tiling.tile, rows_.all(), chunk_, small_channels_);
-  if (small_channels_) lane_spectra_ = LaneSpectra<T>(grid_, problem.in_channels, chunk_, false);
-  dy_ = TileSpectra<T>(grid_.tiling.tile, problem.out_channels, chunk_, false);
+  if (small_channels_) lane_spectra_ = LaneSpectra<T>(grid_, problem_.in_channels, chunk_, false);
+  dy_ = TileSpectra<T>(grid_.tiling.tile, problem_.out_channels, chunk_, false);
 }
 
 template <class T>
@@ -103,7 +104,7 @@ TileSource<T> TiledWeightGradient<T>::dy_source(const BackwardArguments& a, inde
   // With several residues the next tile belongs to another component of y and begins elsewhere, so it is not
   // prefetched.
   if (next && grid_.polyphase.residues() == 1) source.next = grid_.begin(*next);
-  if (!transposed_ && activated()) {
+  if (!sides_.y_is_high_res() && activated()) {
     source.activation = &activation_;
     source.y = block_of(grid_.y_component(turned(a.y.as<T>()), tile), problem_.y_layout, n, o);
   }
@@ -118,7 +119,7 @@ TileSource<T> TiledWeightGradient<T>::x_source(const BackwardArguments& a, index
   TileSource<T> source{.block = block_of(grid_.x_component(high_res(a), tile, phase), problem_.x_layout, n, c),
                        .origin = grid_.x_begin(tile, phase),
                        .window = grid_.tiling.tile};
-  if (transposed_ && activated()) {
+  if (sides_.y_is_high_res() && activated()) {
     source.activation = &activation_;
     source.y = block_of(grid_.x_component(turned(a.y.as<T>()), tile, phase), problem_.x_layout, n, c);
   }
@@ -139,7 +140,7 @@ void TiledWeightGradient<T>::stream_spectra(const fft::TilePlan<T>& plan, Counte
   for (index_t phase = 0; phase < channels.phases; ++phase) {
     for (index_t c = 0; c < channels.channels; c += lanes) {
       T* const to = planes + tile.offset(0, phase * channels.step + c);
-      meter_.measure(what, [&] { transform_planes(plan, source(phase, c), to, tile.strides(), scratch); });
+      meter_.measure(what, [&] { tile_io_.transform_planes(plan, source(phase, c), to, tile.strides(), scratch); });
     }
   }
   meter_.measure_part(what, [&] {
@@ -148,7 +149,7 @@ void TiledWeightGradient<T>::stream_spectra(const fft::TilePlan<T>& plan, Counte
       for (index_t c = 0; c < channels.all(); c += lanes)
         plan.forward_lines({from + c, lines + c, tile.strides(), tile.strides(), tile.block_elements()}, 1, 0, 0,
                            scratch);
-      stream_copy(lines, tile.block_elements(), spectra + layout.block_offset(block));
+      tile_io_.stream_copy(lines, tile.block_elements(), spectra + layout.block_offset(block));
     }
     fence_streams();
   });
@@ -203,29 +204,29 @@ void TiledWeightGradient<T>::multiply_block(index_t frequencies, index_t tiles, 
 template <class T>
 void TiledWeightGradient<T>::multiply_rows(index_t frequencies, index_t rows, index_t tiles, const T* x, const T* dy,
                                            bool add, T* sums) const {
-  multiply(ComplexProduct<T>{.a = x,
-                             .a_row = x_.channel_step(),
-                             .a_term = x_.tile_step(),
-                             .a_im = x_.im(),
-                             .a_frequency = x_.frequency_step(),
-                             .b = dy,
-                             .b_term = dy_.tile_step(),
-                             .b_im = dy_.im(),
-                             .b_frequency = dy_.frequency_step(),
-                             .b_column = lanes,
-                             .c = sums,
-                             .c_row = weights_.channel_step(),
-                             .c_im = lanes,
-                             .c_frequency = weights_.frequency_step(),
-                             .c_column = weights_.column_step(),
-                             .rows = rows,
-                             .terms = tiles,
-                             .frequencies = frequencies,
-                             .columns = weights_.columns(),
-                             .conjugate_b = true,
-                             .add = add,
-                             .a_ahead = small_channels_ ? 0 : x_.frequency_step(),
-                             .b_ahead = small_channels_ ? 0 : dy_.frequency_step()});
+  products_.multiply(ComplexProduct<T>{.a = x,
+                                       .a_row = x_.channel_step(),
+                                       .a_term = x_.tile_step(),
+                                       .a_im = x_.im(),
+                                       .a_frequency = x_.frequency_step(),
+                                       .b = dy,
+                                       .b_term = dy_.tile_step(),
+                                       .b_im = dy_.im(),
+                                       .b_frequency = dy_.frequency_step(),
+                                       .b_column = lanes,
+                                       .c = sums,
+                                       .c_row = weights_.channel_step(),
+                                       .c_im = lanes,
+                                       .c_frequency = weights_.frequency_step(),
+                                       .c_column = weights_.column_step(),
+                                       .rows = rows,
+                                       .terms = tiles,
+                                       .frequencies = frequencies,
+                                       .columns = weights_.columns(),
+                                       .conjugate_b = true,
+                                       .add = add,
+                                       .a_ahead = small_channels_ ? 0 : x_.frequency_step(),
+                                       .b_ahead = small_channels_ ? 0 : dy_.frequency_step()});
 }
 
 /// Adds the products of a chunk of tiles to the sums of some frequency blocks.
@@ -283,8 +284,9 @@ void TiledWeightGradient<T>::invert(const BackwardArguments& a, index_t channel,
                                .window = grid_.polyphase.dense.kernel,
                                .scale = T{1} / static_cast<T>(grid_.tiling.tile.volume()),
                                .add = a.add_dw};
-    meter_.measure(Counted::inverse,
-                   [&] { invert_planes(kernel_, static_cast<const T*>(planes + i * step), to, target, temporary); });
+    meter_.measure(Counted::inverse, [&] {
+      tile_io_.invert_planes(kernel_, static_cast<const T*>(planes + i * step), to, target, temporary);
+    });
   }
 }
 
@@ -300,8 +302,8 @@ void TiledWeightGradient<T>::sum_step(const BackwardArguments& a, index_t first,
     for (index_t i = 0; i < count; ++i) {
       for (index_t o = 0; o < problem_.out_channels; o += lanes) {
         const std::optional<index_t> after = i + 1 < count ? first + i + 1 : next;
-        transform_planes(gradient_, dy_source(a, first + i, after, o), planes + dy_.offset(i, o), dy_.strides(),
-                         scratch);
+        tile_io_.transform_planes(gradient_, dy_source(a, first + i, after, o), planes + dy_.offset(i, o),
+                                  dy_.strides(), scratch);
       }
     }
   };
@@ -350,7 +352,7 @@ void TiledWeightGradient<T>::sum_part(const BackwardArguments& a, index_t part, 
 template <class T>
 void TiledWeightGradient<T>::collect(const ConvReady& ready, index_t tile, bool with_dy,
                                      std::vector<TaskId>& after) const {
-  const Ready &x = transposed_ ? ready.dy : ready.x, &dy = transposed_ ? ready.x : ready.dy;
+  const Ready &x = sides_.high_res(ready.x, ready.dy), &dy = sides_.low_res(ready.x, ready.dy);
   const index_t n = grid_.sample(tile), z = grid_.begin(tile).z;
   if (turned_) {
     x.collect(n, 0, problem_.in_channels, after);

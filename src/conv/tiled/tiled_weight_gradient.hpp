@@ -12,6 +12,7 @@
 #include "conv/spectra/transform_meter.hpp"
 #include "conv/tensor_io/tile_io.hpp"
 #include "conv/tiled/lane_spectra.hpp"
+#include "plan/sides.hpp"
 
 namespace convolume::conv {
 
@@ -33,13 +34,13 @@ struct SharedSpectra {
 /// whose sums all fit into the L2. Then the tiles are divided into parts, which go through all stages. Each part has
 /// its own sums, and these are added in order. So the spectra of dy never leave the L2.
 ///
-/// For a transposed problem, x and dy swap roles: `problem` is its untransposed(), and the activation's gradient
-/// belongs to the tensor in the role of x. Immutable and thread-safe.
+/// "x" and "dy" are here the tensors of the high-resolution and of the low-resolution side; see plan::Sides. The
+/// activation's gradient belongs to the side that y is on. Immutable and thread-safe.
 template <class T>
 class TiledWeightGradient {
  public:
-  TiledWeightGradient(const ConvProblem& problem, bool transposed, const Activation& activation,
-                      const plan::Tilings& tilings, TransformMeter& meter);
+  TiledWeightGradient(const plan::Sides& sides, const Activation& activation, const plan::Tilings& tilings,
+                      TransformMeter& meter);
 
   std::string describe() const;
   /// Appends tasks that compute the weight gradient. They also compute the spectra that `shared` does not have.
@@ -104,11 +105,11 @@ class TiledWeightGradient {
                                       const std::shared_ptr<Run>& run, const std::vector<TaskId>& products) const;
 
   bool activated() const { return activation_.kind != Activation::Kind::none; }
-  Counted x_counted() const { return transposed_ ? Counted::gradient : Counted::input; }
-  Counted dy_counted() const { return transposed_ ? Counted::input : Counted::gradient; }
-  /// Return the tensors in the roles of x and of dy.
-  View<const T> high_res(const BackwardArguments& a) const { return turned((transposed_ ? a.dy : a.x).as<T>()); }
-  View<const T> low_res(const BackwardArguments& a) const { return turned((transposed_ ? a.x : a.dy).as<T>()); }
+  Counted x_counted() const { return sides_.high_res(Counted::input, Counted::gradient); }
+  Counted dy_counted() const { return sides_.low_res(Counted::input, Counted::gradient); }
+  /// Return the tensors of both sides.
+  View<const T> high_res(const BackwardArguments& a) const { return turned(sides_.high_res(a.x, a.dy).as<T>()); }
+  View<const T> low_res(const BackwardArguments& a) const { return turned(sides_.low_res(a.x, a.dy).as<T>()); }
 
   /// Returns the tensor, with Z and Y swapped if they are swapped in the problem.
   template <class U>
@@ -123,7 +124,7 @@ class TiledWeightGradient {
   bool shared_;  ///< tiles are those of the other directions; so are their spectra, if they were kept
   bool turned_;  ///< Z and Y are swapped: lines along Z are streamed, and planar kernels have none
   ConvProblem problem_;
-  bool transposed_;
+  plan::Sides sides_;
   Activation activation_;
   TileGrid grid_;
   fft::TilePlan<T> in_, gradient_, kernel_;
@@ -135,6 +136,8 @@ class TiledWeightGradient {
   TileSpectra<T> x_, dy_;
   LaneSpectra<T> lane_spectra_;      ///< of x, if its tiles share lanes
   std::vector<TileColumn> columns_;  ///< of a sample, if there are parts
+  TileIoKernels<T> tile_io_ = tile_io_kernels<T>();
+  ComplexKernels<T> products_ = complex_kernels<T>();
   TransformMeter& meter_;
 };
 

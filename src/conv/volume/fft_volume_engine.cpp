@@ -96,10 +96,9 @@ class FftVolumeEngine final : public ConvEngine {
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
   index_t high_res_per_group() const { return geometry_.high_res.channels / problem_.groups; }
   index_t low_res_per_group() const { return geometry_.low_res.channels / problem_.groups; }
-  const Side& x_side() const { return problem_.transposed ? geometry_.low_res : geometry_.high_res; }
-  const Side& y_side() const { return problem_.transposed ? geometry_.high_res : geometry_.low_res; }
-  const Transforms& x_transforms() const { return problem_.transposed ? low_res_ : high_res_; }
-  const Transforms& y_transforms() const { return problem_.transposed ? high_res_ : low_res_; }
+  const plan::Sides& sides() const { return geometry_.sides; }
+  const Transforms& x_transforms() const { return sides().x(high_res_, low_res_); }
+  const Transforms& y_transforms() const { return sides().y(high_res_, low_res_); }
   std::size_t volume_bytes() const { return bytes_of(geometry_.volume.plane_stride * geometry_.volume.extent.z); }
   std::size_t row_bytes() const { return bytes_of(geometry_.volume.extent.x); }
 
@@ -128,7 +127,7 @@ class FftVolumeEngine final : public ConvEngine {
   }
 
   void init_spectra(Spectra::Impl& s, index_t channels, const char* of) const {
-    const Side& side = *of == 'x' ? x_side() : y_side();
+    const Side& side = *of == 'x' ? geometry_.x_side() : geometry_.y_side();
     s.geometry = fmt::format("{} of {} at {} step {}", key(), to_string(Shape5{problem_.batch, channels, side.extent}),
                              to_string(side.offset), to_string(side.step));
     const auto maps = static_cast<std::size_t>(problem_.batch * channels);
@@ -175,6 +174,8 @@ class FftVolumeEngine final : public ConvEngine {
   std::size_t map_bytes_ = 0, weight_bytes_ = 0;
   index_t pairs_ = 0;
   bool keep_weights_ = true;
+  VolumeMaps<T> maps_;
+  SpectrumKernels<T> products_ = spectrum_kernels<T>();
   mutable TransformMeter meter_;
 };
 
@@ -187,7 +188,7 @@ void FftVolumeEngine<T>::map_spectrum(Counted what, const Side& side, const Tran
   T* volume = scratch.take<T>(volume_bytes());
   T* row = scratch.take<T>(row_bytes());
   T* fft_scratch = scratch.take<T>(fft_bytes);
-  load_map(side, geometry_.volume, map, stride, plans.planes, end, row, volume);
+  maps_.load(side, geometry_.volume, map, stride, plans.planes, end, row, volume);
   meter_.measure(what, [&] {
     for (index_t t = 0; t < geometry_.transforms; ++t) {
       plans.forward->execute(volume + t * geometry_.volume.plane_stride, spectrum + t * spectrum_stride_, fft_scratch);
@@ -221,7 +222,7 @@ void FftVolumeEngine<T>::map_from_spectrum(const Side& side, const Transforms& p
   });
   VolumeEpilogue<T> scaled = end;
   scaled.scale = static_cast<T>(1.0 / static_cast<double>(geometry_.transform.volume()));
-  store_map(side, geometry_.volume, volume, scaled, row, map, stride);
+  maps_.store(side, geometry_.volume, volume, scaled, row, map, stride);
 }
 
 /// Computes equations 1 and 2: the sum over some of the channels of the other side that are in the same group as
@@ -248,7 +249,7 @@ void FftVolumeEngine<T>::sum_over_channels(const Spectra::Impl& from, const Prep
     }
     for (index_t p = 0; p < geometry_.transforms; ++p) {
       for (index_t t = 0; t < terms; ++t) maps[static_cast<std::size_t>(t)] = map_of(t) + p * spectrum_stride_;
-      sum_of_products(maps.data(), weights.data(), terms, to_low_res, count_, sum + p * spectrum_stride_);
+      products_.sum_products(maps.data(), weights.data(), terms, to_low_res, count_, false, sum + p * spectrum_stride_);
     }
     return;
   }
@@ -269,8 +270,8 @@ void FftVolumeEngine<T>::sum_over_channels(const Spectra::Impl& from, const Prep
     }
     for (index_t p = 0; p < geometry_.transforms; ++p) {
       for (index_t t = 0; t < pass; ++t) maps[static_cast<std::size_t>(t)] = map_of(begin + t) + p * spectrum_stride_;
-      const auto add = begin == 0 ? sum_of_products<T> : add_products<T>;
-      add(maps.data(), weights.data(), pass, to_low_res, count_, sum + p * spectrum_stride_);
+      products_.sum_products(maps.data(), weights.data(), pass, to_low_res, count_, begin > 0,
+                             sum + p * spectrum_stride_);
     }
   }
 }
@@ -279,8 +280,7 @@ void FftVolumeEngine<T>::sum_over_channels(const Spectra::Impl& from, const Prep
 template <class T>
 void FftVolumeEngine<T>::weight_gradient(const Spectra::Impl& x_hat, const Spectra::Impl& dy_hat, index_t o, index_t c,
                                          const BackwardArguments& a) const {
-  const Spectra::Impl& high_res = problem_.transposed ? dy_hat : x_hat;
-  const Spectra::Impl& low_res = problem_.transposed ? x_hat : dy_hat;
+  const Spectra::Impl &high_res = sides().high_res(x_hat, dy_hat), &low_res = sides().low_res(x_hat, dy_hat);
   std::pmr::vector<const T*> left(a.memory), right(a.memory);
   for (auto* side : {&left, &right}) side->reserve(static_cast<std::size_t>(problem_.batch * geometry_.transforms));
   for (index_t n = 0; n < problem_.batch; ++n) {
@@ -297,7 +297,7 @@ void FftVolumeEngine<T>::weight_gradient(const Spectra::Impl& x_hat, const Spect
   T* sum = scratch.take<T>(weight_bytes_);
   T* dense = scratch.take<T>(kernel_bytes());
   T* kernel_scratch = scratch.take<T>(kernel_.scratch_bytes());
-  sum_of_products(left.data(), right.data(), static_cast<index_t>(left.size()), true, count_, sum);
+  products_.sum_products(left.data(), right.data(), static_cast<index_t>(left.size()), true, count_, false, sum);
   meter_.measure(Counted::inverse, [&] { kernel_.inverse(sum, dense, kernel_scratch); });
   const auto dw = a.dw.as<T>();
   const T scale = static_cast<T>(1.0 / static_cast<double>(geometry_.transform.volume()));
@@ -366,15 +366,15 @@ Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& read
           Spectra::Impl& s = a->x_hat != nullptr ? *a->x_hat : *own;
           const auto x = a->x.as<T>();
           auto* spectrum = static_cast<T*>(s.maps.acquire(static_cast<std::size_t>(i)));
-          map_spectrum(Counted::input, x_side(), x_transforms(), x.channel(i / in, i % in), x.stride, {}, a->memory,
-                       spectrum);
+          map_spectrum(Counted::input, geometry_.x_side(), x_transforms(), x.channel(i / in, i % in), x.stride, {},
+                       a->memory, spectrum);
 #ifndef NDEBUG
           s.source_hash[static_cast<std::size_t>(i)] = hash_map(a->x, i / in, i % in);
 #endif
         },
         after));
   }
-  const bool to_low_res = !problem_.transposed;
+  const bool to_low_res = !sides().y_is_high_res();
   const double product_cost = transform_cost + 8.0 * static_cast<double>(count_ * geometry_.transforms) *
                                                    static_cast<double>(in / problem_.groups);
   std::vector<TaskId> outputs;
@@ -399,7 +399,7 @@ Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& read
           VolumeEpilogue<T> end{.activation = problem_.epilogue.activation};
           if (problem_.epilogue.bias) end.bias = a->bias.as<T>()(0, o, 0, 0, 0);
           const auto y = a->y.as<T>();
-          map_from_spectrum(y_side(), y_transforms(), sum, end, a->memory, y.channel(n, o), y.stride);
+          map_from_spectrum(geometry_.y_side(), y_transforms(), sum, end, a->memory, y.channel(n, o), y.stride);
         },
         after));
   }
@@ -432,8 +432,8 @@ std::vector<TaskId> FftVolumeEngine<T>::append_gradient_spectra(
             end.y_stride = y.stride;
           }
           auto* spectrum = static_cast<T*>(s.maps.acquire(static_cast<std::size_t>(i)));
-          map_spectrum(Counted::gradient, y_side(), y_transforms(), dy.channel(i / out, i % out), dy.stride, end,
-                       a->memory, spectrum);
+          map_spectrum(Counted::gradient, geometry_.y_side(), y_transforms(), dy.channel(i / out, i % out), dy.stride,
+                       end, a->memory, spectrum);
         },
         after));
   }
@@ -464,8 +464,8 @@ std::vector<TaskId> FftVolumeEngine<T>::append_input_spectra(TaskGraph& graph, c
           [this, a, own_x, i, in] {
             const auto x = a->x.as<T>();
             auto* spectrum = static_cast<T*>(own_x->maps.acquire(static_cast<std::size_t>(i)));
-            map_spectrum(Counted::input, x_side(), x_transforms(), x.channel(i / in, i % in), x.stride, {}, a->memory,
-                         spectrum);
+            map_spectrum(Counted::input, geometry_.x_side(), x_transforms(), x.channel(i / in, i % in), x.stride, {},
+                         a->memory, spectrum);
           },
           after));
       continue;
@@ -524,7 +524,7 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
     result.dbias = Ready::all_of({task});
   }
   if (want_dx) {
-    const bool to_low_res = problem_.transposed;
+    const bool to_low_res = sides().y_is_high_res();
     const index_t per_group = out / problem_.groups;
     std::vector<TaskId> tasks;
     for (index_t i = 0; i < problem_.batch * in; ++i) {
@@ -546,7 +546,7 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
           {.terms = per_group, .sums = problem_.batch * in, .bytes = map_bytes_}, a->memory, a->workspace, part,
           [this, a, n, c](T* sum) {
             const auto dx = a->dx.as<T>();
-            map_from_spectrum(x_side(), x_transforms(), sum, {.add = a->add_dx}, a->memory, dx.channel(n, c),
+            map_from_spectrum(geometry_.x_side(), x_transforms(), sum, {.add = a->add_dx}, a->memory, dx.channel(n, c),
                               dx.stride);
           },
           after));
@@ -564,7 +564,7 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
       const index_t c = o / low_res_per_group() * high_res_per_group() + i % high_res_per_group();
       // A pair waits only for its own feature maps. If each pair waited for all maps, the dependencies would not fit
       // into memory.
-      const index_t x_channel = problem_.transposed ? o : c, y_channel = problem_.transposed ? c : o;
+      const index_t x_channel = sides().low_res(o, c), y_channel = sides().low_res(c, o);
       std::vector<TaskId> after;
       for (index_t n = 0; n < problem_.batch; ++n) {
         if (!input.empty()) after.push_back(input[static_cast<std::size_t>(n * in + x_channel)]);

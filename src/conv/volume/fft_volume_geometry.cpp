@@ -4,15 +4,10 @@
 
 namespace convolume::conv {
 
-FftVolumeGeometry::FftVolumeGeometry(const ConvProblem& p) {
-  const Extent3 x = p.input, y = p.output();
-  high_res = {.channels = p.transposed ? p.out_channels : p.in_channels,
-              .extent = p.transposed ? y : x,
-              .offset = p.pad_before};
-  low_res = {.channels = p.transposed ? p.in_channels : p.out_channels,
-             .extent = p.transposed ? x : y,
-             .offset = {0, 0, 0},
-             .step = p.stride};
+FftVolumeGeometry::FftVolumeGeometry(const ConvProblem& problem) : sides(problem) {
+  const ConvProblem& p = sides.convolution();
+  high_res = {.channels = p.in_channels, .extent = p.input, .offset = p.pad_before};
+  low_res = {.channels = p.out_channels, .extent = p.output(), .offset = {0, 0, 0}, .step = p.stride};
   // A kernel of one plane relates equal planes. Then nothing is transformed along Z, and the spectrum of the kernel is
   // one plane.
   planar = p.kernel.z == 1 && p.stride.z == 1 && p.pad_before.z == 0 && high_res.extent.z == low_res.extent.z;

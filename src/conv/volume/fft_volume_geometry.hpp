@@ -7,6 +7,7 @@
 #include "conv/tensor_io/volume_map.hpp"
 #include "convolume/fft.hpp"
 #include "core/checked.hpp"
+#include "plan/sides.hpp"
 
 namespace convolume::conv {
 
@@ -14,6 +15,10 @@ namespace convolume::conv {
 struct FftVolumeGeometry {
   explicit FftVolumeGeometry(const ConvProblem& problem);
 
+  const Side& x_side() const noexcept { return sides.x(high_res, low_res); }
+  const Side& y_side() const noexcept { return sides.y(high_res, low_res); }
+
+  plan::Sides sides;
   Side high_res, low_res;
   bool planar;         ///< the kernel has one plane and relates equal planes, so nothing is transformed along Z
   Extent3 transform;   ///< extent of one transform

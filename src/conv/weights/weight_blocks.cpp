@@ -78,9 +78,9 @@ void StageKernels(const View<const T>& w, const WeightBlocks<T>& layout, index_t
   }
 }
 
-template <bool non_temporal, class T>
-void Pack(const View<const T>& w, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block, T* to,
-          T* scratch) {
+template <class T>
+void Pack(const View<const T>& w, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block,
+          bool non_temporal, T* to, T* scratch) {
   constexpr index_t block = WeightBlocks<T>::block;
   const index_t first_o = lane_block * block, lanes = std::min(block, layout.lanes - first_o);
   const index_t first_c = term_block * block, terms = std::min(block, layout.terms - first_c);
@@ -88,7 +88,8 @@ void Pack(const View<const T>& w, const WeightBlocks<T>& layout, index_t lane_bl
   StageKernels(w, layout, first_o, lanes, first_c, terms, staged + block * layout.taps * block, staged);
   for (index_t tap = 0; tap < layout.taps; ++tap) {
     for (index_t c = 0; c < block; ++c, to += block) {
-      CopyLine<non_temporal>(c < terms ? staged + (c * layout.taps + tap) * block : nullptr, to);
+      const T* line = c < terms ? staged + (c * layout.taps + tap) * block : nullptr;
+      non_temporal ? CopyLine<true>(line, to) : CopyLine<false>(line, to);
     }
   }
   if (non_temporal) hwy::FlushStream();
@@ -148,7 +149,7 @@ void Unpack(const T* from, const WeightBlocks<T>& layout, index_t lane_block, in
 }
 
 template <bool non_temporal, class T>
-void Transpose(const T* from, index_t count, T* to) {
+void TransposeSquares(const T* from, index_t count, T* to) {
   constexpr index_t block = WeightBlocks<T>::block, square = WeightBlocks<T>::square;
   const hn::ScalableTag<T> d;
   HWY_ALIGN T staged[non_temporal ? square : 1];
@@ -164,30 +165,15 @@ void Transpose(const T* from, index_t count, T* to) {
   if (non_temporal) hwy::FlushStream();
 }
 
+template <class T>
+void Transpose(const T* from, index_t count, bool non_temporal, T* to) {
+  non_temporal ? TransposeSquares<true>(from, count, to) : TransposeSquares<false>(from, count, to);
+}
+
 }  // namespace
 
-void PackFloat(const View<const float>& w, const WeightBlocks<float>& layout, index_t lanes, index_t terms,
-               bool non_temporal, float* to, float* scratch) {
-  non_temporal ? Pack<true>(w, layout, lanes, terms, to, scratch) : Pack<false>(w, layout, lanes, terms, to, scratch);
-}
-void PackDouble(const View<const double>& w, const WeightBlocks<double>& layout, index_t lanes, index_t terms,
-                bool non_temporal, double* to, double* scratch) {
-  non_temporal ? Pack<true>(w, layout, lanes, terms, to, scratch) : Pack<false>(w, layout, lanes, terms, to, scratch);
-}
-void UnpackFloat(const float* from, const WeightBlocks<float>& layout, index_t lanes, index_t terms, bool add,
-                 bool non_temporal, const View<float>& w, float* scratch) {
-  Unpack(from, layout, lanes, terms, add, non_temporal, w, scratch);
-}
-void UnpackDouble(const double* from, const WeightBlocks<double>& layout, index_t lanes, index_t terms, bool add,
-                  bool non_temporal, const View<double>& w, double* scratch) {
-  Unpack(from, layout, lanes, terms, add, non_temporal, w, scratch);
-}
-void TransposeFloat(const float* from, index_t count, bool non_temporal, float* to) {
-  non_temporal ? Transpose<true>(from, count, to) : Transpose<false>(from, count, to);
-}
-void TransposeDouble(const double* from, index_t count, bool non_temporal, double* to) {
-  non_temporal ? Transpose<true>(from, count, to) : Transpose<false>(from, count, to);
-}
+WeightKernels<float> WeightKernelsF32() { return {Pack<float>, Unpack<float>, Transpose<float>}; }
+WeightKernels<double> WeightKernelsF64() { return {Pack<double>, Unpack<double>, Transpose<double>}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace convolume::conv
@@ -196,40 +182,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace convolume::conv {
 
-HWY_EXPORT(PackFloat);
-HWY_EXPORT(PackDouble);
-HWY_EXPORT(UnpackFloat);
-HWY_EXPORT(UnpackDouble);
-HWY_EXPORT(TransposeFloat);
-HWY_EXPORT(TransposeDouble);
+HWY_EXPORT(WeightKernelsF32);
+HWY_EXPORT(WeightKernelsF64);
 
 template <>
-void pack_weights(const View<const float>& w, const WeightBlocks<float>& layout, index_t lane_block, index_t term_block,
-                  bool non_temporal, float* to, float* scratch) {
-  HWY_DYNAMIC_DISPATCH(PackFloat)(w, layout, lane_block, term_block, non_temporal, to, scratch);
+WeightKernels<float> weight_kernels() noexcept {
+  return HWY_DYNAMIC_DISPATCH(WeightKernelsF32)();
 }
 template <>
-void pack_weights(const View<const double>& w, const WeightBlocks<double>& layout, index_t lane_block,
-                  index_t term_block, bool non_temporal, double* to, double* scratch) {
-  HWY_DYNAMIC_DISPATCH(PackDouble)(w, layout, lane_block, term_block, non_temporal, to, scratch);
-}
-template <>
-void unpack_weights(const float* from, const WeightBlocks<float>& layout, index_t lane_block, index_t term_block,
-                    bool add, bool non_temporal, const View<float>& w, float* scratch) {
-  HWY_DYNAMIC_DISPATCH(UnpackFloat)(from, layout, lane_block, term_block, add, non_temporal, w, scratch);
-}
-template <>
-void unpack_weights(const double* from, const WeightBlocks<double>& layout, index_t lane_block, index_t term_block,
-                    bool add, bool non_temporal, const View<double>& w, double* scratch) {
-  HWY_DYNAMIC_DISPATCH(UnpackDouble)(from, layout, lane_block, term_block, add, non_temporal, w, scratch);
-}
-template <>
-void transpose_squares(const float* from, index_t count, bool non_temporal, float* to) {
-  HWY_DYNAMIC_DISPATCH(TransposeFloat)(from, count, non_temporal, to);
-}
-template <>
-void transpose_squares(const double* from, index_t count, bool non_temporal, double* to) {
-  HWY_DYNAMIC_DISPATCH(TransposeDouble)(from, count, non_temporal, to);
+WeightKernels<double> weight_kernels() noexcept {
+  return HWY_DYNAMIC_DISPATCH(WeightKernelsF64)();
 }
 
 }  // namespace convolume::conv

@@ -22,31 +22,35 @@ struct WeightBlocks {
   }
 };
 
-/// Writes the squares of one lane block and one term block: to[tap][c][o] = w(o, c, tap). If `non_temporal`,
-/// non-temporal stores are used. `to` is aligned to 64 bytes. `scratch` holds pack_scratch_bytes().
-template <class T>
-void pack_weights(const View<const T>& w, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block,
-                  bool non_temporal, T* to, T* scratch);
+/// Returns the bytes of scratch that WeightKernels::pack() and unpack() take.
 template <class T>
 std::size_t pack_scratch_bytes(const WeightBlocks<T>& layout) noexcept {
   return 64 * static_cast<std::size_t>(layout.taps * (layout.block + 1));
 }
 
-/// Does the inverse: w(o, c, tap) = from[tap][c][o], or adds it to w. If `non_temporal`, non-temporal stores are used
-/// for results that overwrite whole cache lines. `scratch` holds pack_scratch_bytes().
+/// The kernels of one SIMD target. All are thread-safe and allocate nothing.
 template <class T>
-void unpack_weights(const T* from, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block, bool add,
-                    bool non_temporal, const View<T>& w, T* scratch);
+struct WeightKernels {
+  /// Writes the squares of one lane block and one term block: to[tap][c][o] = w(o, c, tap). If `non_temporal`,
+  /// non-temporal stores are used. `to` is aligned to 64 bytes. `scratch` holds pack_scratch_bytes().
+  void (*pack)(const View<const T>& w, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block,
+               bool non_temporal, T* to, T* scratch);
+  /// Does the inverse: w(o, c, tap) = from[tap][c][o], or adds it to w. If `non_temporal`, non-temporal stores are used
+  /// for results that overwrite whole cache lines. `scratch` holds pack_scratch_bytes().
+  void (*unpack)(const T* from, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block, bool add,
+                 bool non_temporal, const View<T>& w, T* scratch);
+  /// Copies `count` squares with terms and lanes transposed. `non_temporal` and the alignment of `to` are as in pack().
+  void (*transpose)(const T* from, index_t count, bool non_temporal, T* to);
+};
+
+/// Returns the kernels of the current SIMD target. Plans call this when they are made.
+template <class T>
+WeightKernels<T> weight_kernels() noexcept;
 
 /// Returns whether a copy of the weights is so large that none of it would stay in the caches.
 template <class T>
 bool writes_copies_non_temporal(const WeightBlocks<T>& layout) {
   return static_cast<index_t>(sizeof(T)) * layout.elements() > 4 * non_temporal_from();
 }
-
-/// Copies `count` squares with terms and lanes transposed. `non_temporal` and the alignment of `to` are as in
-/// pack_weights().
-template <class T>
-void transpose_squares(const T* from, index_t count, bool non_temporal, T* to);
 
 }  // namespace convolume::conv
