@@ -14,7 +14,7 @@
 
 #include <fmt/format.h>
 
-#include "convolume/cpu.hpp"
+#include "convolume/machine.hpp"
 #include "core/checked.hpp"
 #include "fft/line.hpp"
 #include "fft/line_grid.hpp"

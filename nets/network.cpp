@@ -30,6 +30,20 @@ Layout layout_for(index_t channels) {
 
 /// Suffix of the key of a node's tuned choice in the numerics record.
 constexpr const char* tuned_key = ".tuned";
+/// Suffixes of the keys of every node's choice and layout.
+constexpr const char* choice_key = ".choice";
+constexpr const char* layout_key = ".layout";
+
+/// Returns the values of the keys "node.NAME<suffix>", by name.
+std::map<std::string, std::string> values_of_nodes(const NumericsRecord& record, std::string_view suffix) {
+  std::map<std::string, std::string> values;
+  constexpr std::string_view node = "node.";
+  for (const auto& [key, value] : record.entries()) {
+    if (!key.starts_with(node) || !key.ends_with(suffix)) continue;
+    values[key.substr(node.size(), key.size() - node.size() - suffix.size())] = value;
+  }
+  return values;
+}
 
 ops::GroupNorm norm_of(const GroupNormNode& node, index_t channels) {
   return {.groups = node.groups == 0 ? channels : node.groups, .epsilon = node.epsilon};
@@ -38,13 +52,11 @@ ops::GroupNorm norm_of(const GroupNormNode& node, index_t channels) {
 }  // namespace
 
 std::map<std::string, std::string> tuned_choices(const NumericsRecord& record) {
-  std::map<std::string, std::string> choices;
-  constexpr std::string_view node = "node.";
-  for (const auto& [key, value] : record.entries()) {
-    if (!key.starts_with(node) || !key.ends_with(tuned_key)) continue;
-    choices[key.substr(node.size(), key.size() - node.size() - std::string_view(tuned_key).size())] = value;
-  }
-  return choices;
+  return values_of_nodes(record, tuned_key);
+}
+
+RecordedPlans recorded_plans(const NumericsRecord& record) {
+  return {.choices = values_of_nodes(record, choice_key), .layouts = values_of_nodes(record, layout_key)};
 }
 
 Network::Network(const NetSpec& spec, const Extent3& patch, Parameters& parameters, const NetworkOptions& options,
@@ -117,8 +129,10 @@ ConvOptions Network::conv_options(std::size_t i, std::size_t weight_budget) cons
 
 ConvPlan Network::plan_of_node(std::size_t i, const Layout x, const Layout y, std::size_t weight_budget) const {
   ConvOptions options = conv_options(i, weight_budget);
-  const auto tuned = options_.tuned.find(spec_.nodes[i].name);
-  if (tuned != options_.tuned.end()) options.choice = tuned->second;
+  for (const auto* choices : {&options_.recorded.choices, &options_.tuned}) {
+    const auto found = choices->find(spec_.nodes[i].name);
+    if (found != choices->end()) options.choice = found->second;
+  }
   return ConvPlan::make(problem_of(i, x, y), options);
 }
 
@@ -164,6 +178,11 @@ void Network::choose_layouts() {
     }
   }
   for (const bool one : plain) layouts_.push_back(one ? Layout::plain : Layout::blocked);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto recorded = options_.recorded.layouts.find(spec_.nodes[i].name);
+    if (recorded == options_.recorded.layouts.end()) continue;
+    layouts_[i + 1] = recorded->second == name_of(Layout::plain) ? Layout::plain : Layout::blocked;
+  }
 }
 
 /// Measures once for all nodes that have the same problem and want the same gradients.
@@ -515,14 +534,15 @@ std::optional<std::string> Network::first_non_finite() const {
 
 void Network::add_numerics(NumericsRecord& record) const {
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    record.set("node." + spec_.nodes[i].name + ".layout", name_of(layout_of(i)));
+    record.set("node." + spec_.nodes[i].name + layout_key, name_of(layout_of(i)));
     if (!nodes_[i].plan) continue;
     record.set("node." + spec_.nodes[i].name, nodes_[i].plan->numerics());
+    record.set("node." + spec_.nodes[i].name + choice_key, nodes_[i].plan->choice());
     const auto tuned = options_.tuned.find(spec_.nodes[i].name);
     if (tuned != options_.tuned.end()) record.set("node." + tuned->first + tuned_key, tuned->second);
     for (const CacheCost& cache : nodes_[i].plan->caches()) {
       if (cache.budgeted)
-        record.set("node." + spec_.nodes[i].name + "." + cache.name, cache.kept ? "kept" : "recomputed");
+        record.inform("node." + spec_.nodes[i].name + "." + cache.name, cache.kept ? "kept" : "recomputed");
     }
   }
 }

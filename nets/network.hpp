@@ -16,6 +16,15 @@
 
 namespace convolume::nets {
 
+/// The choices and the layouts of an earlier run's convolutions and tensors, by node name. With them a run has the same
+/// bits on a machine whose cost model would choose otherwise.
+struct RecordedPlans {
+  std::map<std::string, std::string> choices{}, layouts{};
+};
+
+/// Reads them from a run's numerics record.
+RecordedPlans recorded_plans(const NumericsRecord& record);
+
 struct NetworkOptions {
   index_t batch = 1;
   bool training = false;
@@ -30,6 +39,8 @@ struct NetworkOptions {
   Scheduler* tune_on = nullptr;
   /// Choices that were tuned before, by node name. They are used without measuring.
   std::map<std::string, std::string> tuned{};
+  /// Choices and layouts of the run that is continued. They replace those of the cost model.
+  RecordedPlans recorded{};
   /// In every mode except `separate`, the passes are first appended to a draft; see append_planned().
   MemoryMode memory_mode = MemoryMode::arena;
   bool poison_freed = false;  ///< fill buffers that are freed within a run with NaN: a test of the memory plan

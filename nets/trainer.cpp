@@ -154,13 +154,14 @@ void Trainer::append_gradient_norm(TaskGraph& graph, const ParameterReady& gradi
 }
 
 /// Returns the name of the first layer whose output is not finite. The arena may have overwritten the activations, so
-/// the forward pass is rerun with separate buffers. The weights, patches, dropout keys and tuned choices are still
+/// the forward pass is rerun with separate buffers. The weights, patches, dropout keys and choices are still
 /// those of this iteration.
 std::string Trainer::not_finite() try {
   NetworkOptions options = options_;
   options.memory_mode = MemoryMode::separate;
   options.tune_on = nullptr;
   options.tuned = tuned_choices(numerics());
+  options.recorded = recorded_plans(numerics());
   Network again(spec_, spec_.patch, parameters_, options, memory_);
   again.set_iteration(seed_, static_cast<std::uint64_t>(iteration_));
   TaskGraph forward;

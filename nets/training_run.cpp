@@ -92,6 +92,7 @@ class TrainingRun {
                            .cache_spectra = options.cache_spectra};
     if (header) {
       network.tuned = recorded_choices(*header);
+      network.recorded = recorded_plans(NumericsRecord::from_text(header->numerics));
     } else if (options.tune) {
       network.tune_on = &scheduler_;
     }
@@ -181,8 +182,8 @@ class TrainingRun {
     const auto difference = trainer_->numerics().first_difference(NumericsRecord::from_text(header.numerics));
     if (!difference) return;
     throw FormatError(
-        fmt::format("{}: cannot be continued bit for bit here; {}. Use the same build, machine type, "
-                    "CONVOLUME_SIMD, --engine and --memory-budget, or start a new run",
+        fmt::format("{}: cannot be continued bit for bit here; {}. Use the same build, "
+                    "CONVOLUME_SIMD and --engine, or start a new run",
                     folder_.last().string(), *difference));
   }
 

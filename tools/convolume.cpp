@@ -1,4 +1,4 @@
-// The convolume command: train, infer, eval, info, export, simulate.
+// The convolume command: train, infer, eval, info, machine, export, simulate.
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -8,6 +8,7 @@
 
 #include "tools/info.hpp"
 #include "tools/jemalloc_resource.hpp"
+#include "tools/machine.hpp"
 #include "tools/progress.hpp"
 #include "tools/simulate.hpp"
 #include <CLI/CLI.hpp>
@@ -15,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "convolume/cpu.hpp"
+#include "convolume/machine.hpp"
 #include "convolume/nets.hpp"
 #include "convolume/version.hpp"
 
@@ -240,6 +242,31 @@ struct InfoCommand {
   }
 };
 
+struct MachineCommand {
+  std::string save;
+  bool json = false, row = false;
+  int threads = 0;
+
+  void add_to(CLI::App& app) {
+    auto* file = app.add_option("--save", save,
+                                "Measure this machine, in about a minute, and write its row to this file (TOML)");
+    app.add_flag("--json", json, "Print one JSON object instead of a table")->excludes(file);
+    app.add_flag("--row", row, "Print the row in use as a file that --machine accepts")->excludes(file);
+    app.add_option("--threads", threads, "Threads that load from memory together; 0 means the default of train")
+        ->check(CLI::Range(0, 1024));
+  }
+
+  int run() const {
+    if (save.empty()) {
+      fmt::print("{}", json ? tools::machine_json() : row ? machine_row_text() : tools::machine_table());
+      return 0;
+    }
+    tools::ProgressDisplay display(false);
+    fmt::print("{}", tools::save_machine(save, threads, display));
+    return 0;
+  }
+};
+
 struct ExportCommand {
   std::string data, split = "validation", image, label;
 
@@ -278,6 +305,7 @@ struct SimulateCommand {
 template <class Command>
 CLI::App* add_command(CLI::App& app, const char* name, const char* what, Command& command) {
   CLI::App* sub = app.add_subcommand(name, what);
+  sub->fallthrough();  // options of the command itself may follow the subcommand
   command.add_to(*sub);
   return sub;
 }
@@ -290,6 +318,7 @@ int run(int argc, char** argv) {
   InferCommand infer;
   EvalCommand eval;
   InfoCommand info;
+  MachineCommand machine;
   ExportCommand export_split;
   SimulateCommand simulate;
   const auto* train_app = add_command(app, "train", "Train a net", train);
@@ -299,12 +328,21 @@ int run(int argc, char** argv) {
   const auto* simulate_app = add_command(
       app, "simulate", "Show how the time of a trace was spent, and simulate its tasks on more cores", simulate);
   add_command(app, "export", "Write a data description's volumes as training reads them", export_split);
+  const auto* machine_app = add_command(app, "machine", "Print what is known of this machine, or measure it", machine);
+  std::string selected;
+  app.add_option(
+      "--machine", selected,
+      "Machine row for all choices: a name from `convolume machine`, or a file from `convolume machine --save`; "
+      "default: CONVOLUME_MACHINE, or this machine");
   CLI11_PARSE(app, argc, argv);
   static_cast<void>(simd_target());  // an unknown CONVOLUME_SIMD throws here
+  if (!selected.empty()) select_machine(selected);
+  static_cast<void>(machine_model());  // a wrong CONVOLUME_MACHINE throws here
   if (*train_app) return train.run();
   if (*infer_app) return infer.run();
   if (*eval_app) return eval.run();
   if (*info_app) return info.run();
+  if (*machine_app) return machine.run();
   if (*simulate_app) return simulate.run();
   return export_split.run();
 }

@@ -3,7 +3,7 @@
 #   tools/install_packages.sh [--long] [--peers] [--lint]
 set -euo pipefail
 
-packages=(g++ cmake ninja-build pkg-config libhwy-dev libfftw3-dev libtbb-dev libjemalloc-dev libtiff-dev libhdf5-dev
+packages=(g++ cmake ninja-build pkg-config libhwy-dev libhwloc-dev libfftw3-dev libtbb-dev libjemalloc-dev libtiff-dev libhdf5-dev
   zlib1g-dev libpng-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libcli11-dev libxxhash-dev catch2
   libbenchmark-dev relacy-dev python3)
 for option in "$@"; do

@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <functional>
+#include <thread>
 
 #include <fmt/format.h>
 
 #include "convolume/cpu.hpp"
+#include "convolume/machine.hpp"
 #include "convolume/version.hpp"
 #include "core/files.hpp"
+#include "core/probes.hpp"
 
 namespace convolume::bench {
 namespace {
@@ -25,11 +29,44 @@ std::string compiler() {
 
 }  // namespace
 
-// The model stores the peak of single precision; double precision reaches half of it.
-double peak_flops(DataType type) { return 1e9 * machine_model().gflops_per_core / (type == DataType::f64 ? 2 : 1); }
+const MachineModel& measured_machine() {
+  static const MachineModel measured = [] {
+    constexpr double budget = 0.15;
+    MachineModel model = machine_model();
+    const ProbeKernels kernels = probe_kernels();
+    const auto l1 = static_cast<double>(model.l1_bytes), l2 = static_cast<double>(model.l2_bytes);
+    const auto l3 = static_cast<double>(model.l3_bytes);
+    model.gflops_per_core = 1e-9 * probe::peak(kernels, budget) * 2 * static_cast<double>(kernels.vector_bytes) / 4;
+    model.l1_gb_per_s = 1e-9 * probe::loads(kernels, l1 / 2, budget);
+    model.l2_gb_per_s = 1e-9 * probe::loads(kernels, l2 / 2, budget);
+    model.l3_gb_per_s = 1e-9 * probe::loads(kernels, std::max(4 * l2, l3 / 4), budget);
+    const double beyond = std::clamp(4 * l3, 64.0 * (1 << 20), 256.0 * (1 << 20));
+    model.dram_gb_per_s = 1e-9 * probe::loads(kernels, beyond, budget);
+    const int threads = default_threads();
+    const auto together = [](int bodies, const std::function<void(int)>& body) {
+      std::vector<std::jthread> all;
+      for (int i = 0; i < bodies; ++i) all.emplace_back([&body, i] { body(i); });
+    };
+    model.dram_gb_per_s_of_all =
+        std::max(model.dram_gb_per_s, 1e-9 * probe::loads_of_all(kernels, threads, beyond / threads, budget, together));
+    return model;
+  }();
+  return measured;
+}
+
+// Double precision reaches half of the peak of single precision.
+double peak_flops(DataType type) { return 1e9 * measured_machine().gflops_per_core / (type == DataType::f64 ? 2 : 1); }
+
+std::string floor_warning(const std::string& name, double floor_fraction) {
+  if (floor_fraction <= 1) return {};
+  return fmt::format(
+      "WARNING: {} takes {:.0f} % of its floor. Nothing can be faster than the floor: something else ran "
+      "while peak and bandwidths were measured, or the floor is wrong.\n",
+      name, 100 / floor_fraction);
+}
 
 nlohmann::ordered_json describe_machine(DataType type) {
-  const MachineModel& machine = machine_model();
+  const MachineModel& machine = measured_machine();
   return {{"cpu", cpu_name()},
           {"cpus", available_cpus()},
           {"model", machine.row},

@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "convolume/machine.hpp"
 #include "convolume/tensor.hpp"
 
 namespace convolume::bench {
@@ -16,8 +17,16 @@ namespace convolume::bench {
 /// Returns the CPU, the constants of its machine model, the compiler and the version.
 nlohmann::ordered_json describe_machine(DataType type);
 
-/// Returns the peak rate of one core in FLOP/s, by the machine model (fused multiply-adds count as two).
+/// Returns the machine model with the peak and the bandwidths that this process measures at the first call, in about a
+/// second. Floors follow from these values, because most rows of the table hold published ones.
+const MachineModel& measured_machine();
+
+/// Returns the measured peak rate of one core in FLOP/s (fused multiply-adds count as two).
 double peak_flops(DataType type);
+
+/// Returns a warning for a result that takes less time than its floor, or an empty string. Either the floor was
+/// measured while something else ran, or it is computed wrongly.
+std::string floor_warning(const std::string& name, double floor_fraction);
 
 /// A report file that is rewritten every few seconds during a run, so that a killed run leaves a valid file.
 class ReportFile {

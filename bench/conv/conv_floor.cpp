@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "bench/common/report.hpp"
-#include "convolume/cpu.hpp"
 #include "convolume/fft.hpp"
+#include "convolume/machine.hpp"
 
 namespace convolume::bench {
 namespace {
@@ -59,10 +59,15 @@ Passes passes(const ConvProblem& p, Direction direction, bool cached_weights) {
   return {2, 2, 2, 3, 2 * (x + y + w)};
 }
 
-/// Returns the longer time: the operations at the peak of all cores, or the bytes at their common bandwidth.
+/// Returns the longer time: the operations at the peak of all cores, or the bytes at the bandwidth of the smallest
+/// cache that holds them.
 double slower_of(DataType type, double flops, double bytes, int threads) {
-  const MachineModel& machine = machine_model();
-  const double bandwidth = std::min(threads * machine.dram_gb_per_s, machine.dram_gb_per_s_of_all);
+  const MachineModel& machine = measured_machine();
+  // Bytes that stay in a cache between two runs move at its bandwidth.
+  const double bandwidth = bytes <= threads * static_cast<double>(machine.l2_bytes) ? threads * machine.l2_gb_per_s
+                           : bytes <= static_cast<double>(machine.l3_bytes)
+                               ? threads * machine.l3_gb_per_s
+                               : std::min(threads * machine.dram_gb_per_s, machine.dram_gb_per_s_of_all);
   return std::max(flops / (peak_flops(type) * threads), bytes / (1e9 * bandwidth));
 }
 

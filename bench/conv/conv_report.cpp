@@ -130,7 +130,7 @@ void print(const ConvBenchOptions& options, const ConvRow& row) {
   fmt::print("{:9} {:7} {:10} {:>11}", name_of(row.direction), name_of(layout_of(row.problem)), name_of(row.engine),
              time_text(row.ours));
   for (const Peer peer : options.peers) fmt::print("{}", columns_of(row.*member_of(peer)));
-  fmt::print(" {:4.0f} %\n", 100 * row.floor_fraction);
+  fmt::print(" {:4.0f} %\n{}", 100 * row.floor_fraction, floor_warning("this row", row.floor_fraction));
   std::fflush(stdout);
 }
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "bench/fft/fft_competitors.hpp"
-#include "convolume/cpu.hpp"
+#include "convolume/machine.hpp"
 
 namespace convolume::bench {
 namespace {
@@ -12,7 +12,8 @@ namespace {
 bool is_real(fft::Kind kind) { return kind == fft::Kind::r2c || kind == fft::Kind::c2r; }
 
 double bytes_per_second(double bytes) {
-  const MachineModel& machine = machine_model();
+  const MachineModel& machine = measured_machine();
+  if (bytes <= static_cast<double>(machine.l1_bytes)) return 1e9 * machine.l1_gb_per_s;
   if (bytes <= static_cast<double>(machine.l2_bytes)) return 1e9 * machine.l2_gb_per_s;
   if (bytes <= static_cast<double>(machine.l3_bytes)) return 1e9 * machine.l3_gb_per_s;
   return 1e9 * machine.dram_gb_per_s;

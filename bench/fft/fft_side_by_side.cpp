@@ -76,6 +76,7 @@ void print(const Row& row) {
              row.patient ? fmt::format(" {:>11}", time_text(*row.patient)) : "", 1e-9 * row.flops / row.native,
              1e-9 * row.flops / row.fftw, row.ratio, fmt::format("{:.3f} .. {:.3f}", row.ratio_low, row.ratio_high),
              100 * row.floor_fraction);
+  fmt::print("{}", floor_warning(fmt::format("N = {}", row.n), row.floor_fraction));
   std::fflush(stdout);
 }
 

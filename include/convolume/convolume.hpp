@@ -5,6 +5,7 @@
 #include "convolume/conv.hpp"
 #include "convolume/conv_problem.hpp"
 #include "convolume/cpu.hpp"
+#include "convolume/machine.hpp"
 #include "convolume/error.hpp"
 #include "convolume/fft.hpp"
 #include "convolume/memory.hpp"

@@ -1,4 +1,4 @@
-// The machine, and the instruction set of the SIMD kernels.
+// The processor: its name, its cores, and the instruction set of the SIMD kernels.
 #pragma once
 
 #include <string>
@@ -8,29 +8,18 @@
 
 namespace convolume {
 
-/// What the cost models know of a machine. Sizes are in bytes. The row is selected by CPU family and SIMD target.
-struct MachineModel {
-  std::string row;  ///< name of the row in the table of constants
-  long long l1_bytes, l2_bytes, l3_bytes;
-  double gflops_per_core;                          ///< peak of fused multiply-adds in single precision
-  double l2_gb_per_s, l3_gb_per_s, dram_gb_per_s;  ///< bandwidth of loads, one core
-  double dram_gb_per_s_of_all;                     ///< bandwidth of loads, all cores together
-};
-
-/// Returns the row for this machine and the current SIMD target. Deterministic; reads no clock.
-CONVOLUME_API const MachineModel& machine_model();
-
-/// Returns the brand string of the CPU, e.g. "AMD EPYC".
+/// Returns the brand string of the CPU, e.g. "AMD EPYC", or what identifies it.
 CONVOLUME_API std::string cpu_name();
 /// Returns the number of CPUs in the affinity mask of the process; at least 1.
 CONVOLUME_API int available_cpus();
 /// Returns the number of threads for compute-bound work: one per physical core in the affinity mask, because a
-/// hyper-thread slows its core down more than it adds (Feinberg 2015). At most the CPU quota of the process's control
-/// groups, rounded up; at least 1.
+/// hyper-thread slows its core down more than it adds (Feinberg 2015). On a machine with two kinds of cores only the
+/// faster ones count, unless the mask has none of them. At most the CPU quota of the process's control groups, rounded
+/// up; at least 1.
 CONVOLUME_API int default_threads();
 
 /// Returns the instruction sets that are compiled in and supported by this machine, best first: a subset of {"AVX3",
-/// "AVX2", "SSE4", "EMU128", "SCALAR"}.
+/// "AVX2", "SSE4", "NEON", "EMU128", "SCALAR"}.
 CONVOLUME_API std::vector<std::string> available_simd_targets();
 /// Returns the instruction set in use. The environment variable CONVOLUME_SIMD selects one at program start. If its
 /// value is unknown or not available here, this function throws Unsupported.

@@ -6,6 +6,7 @@
 
 #include "convolume/conv.hpp"
 #include "convolume/cpu.hpp"
+#include "convolume/machine.hpp"
 #include "convolume/ready.hpp"
 #include "plan/groups.hpp"
 

@@ -5,6 +5,7 @@
 
 #include "convolume/cpu.hpp"
 #include "convolume/error.hpp"
+#include "convolume/machine.hpp"
 #include "convolume/version.hpp"
 
 namespace convolume {
@@ -41,7 +42,7 @@ std::string unescape(std::string_view text) {
 
 NumericsRecord NumericsRecord::of_this_build() {
   NumericsRecord record;
-  record.set("texts", "2");  // the version of the wording of these facts
+  record.set("texts", "3");  // the version of the wording of these facts
   record.set("version", version());
 #if defined(__clang__)
   record.set("compiler", fmt::format("clang {}.{}", __clang_major__, __clang_minor__));
@@ -50,7 +51,8 @@ NumericsRecord NumericsRecord::of_this_build() {
 #endif
   record.set("fp_contract", "off");
   record.set("simd", simd_target());
-  record.set("machine_model", machine_model().row);
+  // Choices stand in the record, so the row that made them is only of interest.
+  record.inform("machine_row", fmt::format("{} {}", machine_model().row, machine_digest()));
   // The optimisers use powers from the C library. Highway has its own exponentials.
   record.set("libc", gnu_get_libc_version());
   record.set("highway", CONVOLUME_HIGHWAY_VERSION);
@@ -92,13 +94,15 @@ std::optional<std::string> NumericsRecord::first_difference(const NumericsRecord
     };
     return fmt::format("{}: '{}' here, '{}' there", key, shown(ours), shown(other));
   };
+  const auto informs = [](const std::string& key) { return key.starts_with("info."); };
   for (const auto& [key, value] : entries_) {
+    if (informs(key)) continue;
     const auto found = theirs.entries_.find(key);
     if (found == theirs.entries_.end()) return describe(key, &value, nullptr);
     if (found->second != value) return describe(key, &value, &found->second);
   }
   for (const auto& [key, value] : theirs.entries_) {
-    if (!entries_.contains(key)) return describe(key, nullptr, &value);
+    if (!informs(key) && !entries_.contains(key)) return describe(key, nullptr, &value);
   }
   return std::nullopt;
 }

@@ -18,11 +18,13 @@ class NumericsRecord {
   static NumericsRecord from_text(std::string_view text);
 
   void set(std::string key, std::string value);
+  /// Adds a fact for readers that decides no rounding. Its key begins with "info.", and first_difference() ignores it.
+  void inform(const std::string& key, std::string value) { set("info." + key, std::move(value)); }
   const std::map<std::string, std::string>& entries() const noexcept { return entries_; }
   /// Returns one "key = value" line per entry, sorted by key. Newlines in values are escaped.
   std::string to_text() const;
-  /// Returns the first entry in which the records differ, as "key: 'ours' here, 'theirs' there", or nothing if they are
-  /// equal.
+  /// Returns the first entry in which the records differ and that decides rounding, as "key: 'ours' here, 'theirs'
+  /// there", or nothing if they are equal.
   std::optional<std::string> first_difference(const NumericsRecord& theirs) const;
 
  private:

@@ -7,7 +7,6 @@
 #include <set>
 #include <string>
 
-#include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -34,14 +33,23 @@ std::optional<double> number_of(const std::optional<std::string>& text) {
   }
 }
 
-/// Returns the number of physical cores. Hyper-threads of one core have the same list of siblings.
-int cores_of(const std::vector<int>& processors, const fs::path& root) {
-  std::set<std::string> cores;
-  for (const int cpu : processors) {
-    const fs::path siblings = root / fmt::format("sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu);
-    cores.insert(first_line(siblings).value_or(fmt::format("processor {}", cpu)));
+/// Returns the number of physical cores with one of the processors: faster cores, or efficiency cores if there are no
+/// others.
+int cores_of(const std::vector<int>& processors, const Topology& machine) {
+  const std::set<int> wanted(processors.begin(), processors.end());
+  std::set<int> found;
+  int fast = 0, efficiency = 0;
+  for (const Topology::Core& core : machine.cores) {
+    bool has = false;
+    for (const int processor : core.processors) {
+      if (!wanted.contains(processor)) continue;
+      has = true;
+      found.insert(processor);
+    }
+    if (has) ++(core.efficiency ? efficiency : fast);
   }
-  return static_cast<int>(cores.size());
+  fast += static_cast<int>(wanted.size() - found.size());
+  return fast > 0 ? fast : efficiency;
 }
 
 /// Returns how many CPUs a control group may keep busy. Version 2 has "quota period" in one file, version 1 has two
@@ -85,9 +93,9 @@ double cgroup_quota(const fs::path& root) {
 
 }  // namespace
 
-int usable_cores(const std::vector<int>& processors, const fs::path& root) {
+int usable_cores(const std::vector<int>& processors, const Topology& machine, const fs::path& root) {
   const double quota = cgroup_quota(root);
-  const int cores = cores_of(processors, root);
+  const int cores = cores_of(processors, machine);
   const int allowed = quota < cores ? static_cast<int>(std::ceil(quota)) : cores;
   return std::max(1, allowed);
 }
@@ -100,7 +108,7 @@ int default_threads() {
   for (int cpu = 0; cpu < CPU_SETSIZE && known; ++cpu) {
     if (CPU_ISSET(cpu, &set)) processors.push_back(cpu);
   }
-  return processors.empty() ? available_cpus() : usable_cores(processors, "/");
+  return processors.empty() ? available_cpus() : usable_cores(processors, topology(), "/");
 }
 
 }  // namespace convolume

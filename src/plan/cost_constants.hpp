@@ -1,6 +1,6 @@
 // The constants of the cost models, in one place. Each has its unit and the command that measures it. They were fitted
-// on a Zen 4 with AVX-512. A share is a fraction of the FMA peak of one core (MachineModel::gflops_per_core), unless
-// the comment names another whole.
+// on a Zen 4 with AVX-512. What differs most between machines is in their rows (MachineModel). A share is a fraction of
+// the FMA peak of one core (MachineModel::gflops_per_core), unless the comment names another whole.
 #pragma once
 
 #include "convolume/tensor.hpp"
@@ -9,29 +9,23 @@ namespace convolume::plan {
 
 // --- Whole volumes (fft_volume). Command: bench_fft --side-by-side --sizes 8:256, and bench_conv --side-by-side
 // --engine fft_volume --problems bench/problems/kernels.txt.
-inline constexpr double volume_transform_share =
-    0.16;                                              ///< share that transforms of volumes reach (FFTW: 19-25 GFLOP/s)
 inline constexpr double pruned_transform_share = 0.2;  ///< share that pruned transforms of kernels reach
 inline constexpr double volume_product_share = 0.5;    ///< share that pointwise products of spectra reach
 inline constexpr double call_seconds = 1e-6;  ///< seconds to set up the buffers, the task and the plan of one transform
 
 // --- Sums over taps (direct). Command: bench_conv --side-by-side --engine direct --layout blocked --problems
 // bench/problems/headline.txt bench/problems/depthwise.txt.
-inline constexpr double direct_share = 0.92;     ///< share that the microkernel reaches
-inline constexpr double least_direct_rows = 4;   ///< channels of x that keep the multiply-add units busy
-inline constexpr double depthwise_share = 0.66;  ///< every operand is loaded, and the boxes that are read overlap
-inline constexpr double depthwise_row = 16;      ///< voxels of a row from which that share is reached
+inline constexpr double least_direct_rows = 4;             ///< channels of x that keep the multiply-add units busy
+inline constexpr double depthwise_row = 16;                ///< voxels of a row from which that share is reached
 inline constexpr double depthwise_voxel_seconds = 1.1e-8;  ///< seconds to load and store a voxel of a channel block
 inline constexpr double depthwise_tap_seconds = 1.2e-8;    ///< seconds to reorder a tap of a channel block
 
 // --- Tiles (fft_tiled). Commands: bench_fft --tiles 5:64 for transforms; bench_conv --stages --layout blocked
 // --problems bench/problems/headline.txt for all others.
-/// Share that products of complex matrices reach. It grows with the rows (tiles) that read a weight spectrum together.
-constexpr double tile_product_share(double rows) noexcept {
-  return rows >= 6 ? 0.9 : rows >= 4 ? 0.87 : rows >= 3 ? 0.84 : rows >= 2 ? 0.75 : 0.5;
+/// Factor to MachineModel::tile_product_share for few rows (tiles) that read a weight spectrum together.
+constexpr double few_rows_factor(double rows) noexcept {
+  return rows >= 6 ? 1 : rows >= 4 ? 0.967 : rows >= 3 ? 0.933 : rows >= 2 ? 0.833 : 0.556;
 }
-inline constexpr double best_transform_share = 0.55;   ///< of a tile whose spectrum takes little of the L2
-inline constexpr double worst_transform_share = 0.38;  ///< of a tile whose spectrum takes much of the L2
 inline constexpr double spilled_share = 0.08;          ///< share of these lost per L2 size that a group needs above two
 inline constexpr double least_spilled_share = 0.75;    ///< share of these that always remains
 inline constexpr index_t register_points = 16;         ///< points of the longest line that fits into the registers
@@ -51,12 +45,12 @@ inline constexpr double idle_share = 0.3;  ///< of a worker's waiting that is lo
 inline constexpr double separate_sums_factor = 1.4;
 /// Bytes of the spectra of x and dy above which no direction keeps them for another one.
 inline constexpr double most_kept_spectra_bytes = 1 << 28;
-/// Bytes of a chunk of tiles. The sum over tiles is cut into chunks of this size, so it decides rounding.
+/// Bytes of a chunk of tiles. The sum over tiles is cut into chunks of this size, so it decides rounding. It is a
+/// constant, because a choice text has the same bits on every machine.
 inline constexpr index_t sum_chunk_bytes = 32 << 20;
-/// Bytes of a chunk of tiles as the estimate counts them.
-inline constexpr double estimated_chunk_bytes = 32e6;
-/// Share that transforms of tiles reach in the estimate of what a cache saves.
-inline constexpr double cached_transform_share = 0.35;
+/// Bytes of a weight gradient's sums, and of the tiles beside them, that are assumed to stay in the L2. They decide
+/// whether the sum is cut into parts, and into which steps, so this is a constant too.
+inline constexpr index_t sum_step_bytes = 1 << 20;
 
 // --- Other implementations. Command: bench_conv --side-by-side --engine reference (or onednn).
 inline constexpr double reference_share = 0.004;  ///< plain loops in double, one voxel at a time, with a test per tap

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "convolume/conv_problem.hpp"
-#include "convolume/cpu.hpp"
+#include "convolume/machine.hpp"
 
 namespace convolume::plan {
 

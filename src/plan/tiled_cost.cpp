@@ -45,8 +45,8 @@ double transform_rate(const Extent3& tile, double held, const MachineModel& mach
   // Either the tile or its group exceeds the L2. Data that has left the L2 cannot leave it again, so only the larger
   // loss counts.
   const double spilled = std::clamp(1 - spilled_share * (held / l2 - 2), least_spilled_share, 1.0);
-  double efficiency = std::min(best_transform_share + outgrown * (worst_transform_share - best_transform_share),
-                               best_transform_share * spilled);
+  const double best = machine.tile_transform_share;
+  double efficiency = std::min(best + outgrown * (machine.spilled_tile_transform_share - best), best * spilled);
   if (tile.x > register_points) efficiency *= long_x_share;
   if (std::max(tile.z, tile.y) > register_points) efficiency *= long_zy_share;
   for (int axis = 0; axis < 3; ++axis) efficiency *= tile[axis] % 11 == 0 || tile[axis] % 13 == 0 ? 0.94 : 1;
@@ -215,7 +215,7 @@ class Model {
   TiledCost sums_cost(const Tiling& tiling) const {
     const Parts p = parts(tiling);
     const double spectra = p.tiles * p.tile_bytes;
-    const double products = p.multiplications / tile_product_share(channels_.terms);
+    const double products = p.multiplications / product_share(channels_.terms);
     const auto l2 = static_cast<double>(machine_.l2_bytes);
     if (shared_) {
       const double seconds =
@@ -239,9 +239,10 @@ class Model {
           .products = {products + staged_seconds(tiling, p) + spilled * 1e-9 / (machine_.l3_gb_per_s / 2), spilled}};
     }
     // Both sides are transformed. Sums are read and written once per chunk; spectra go to memory and back.
-    const double chunks = std::max(1.0, spectra / estimated_chunk_bytes);
-    const double seconds = 2 * p.w_bytes * chunks * seconds_per_byte(p.w_bytes, machine_) +
-                           2 * spectra * seconds_per_byte(std::min(spectra, estimated_chunk_bytes), machine_);
+    const double chunks = std::max(1.0, spectra / static_cast<double>(sum_chunk_bytes));
+    const double seconds =
+        2 * p.w_bytes * chunks * seconds_per_byte(p.w_bytes, machine_) +
+        2 * spectra * seconds_per_byte(std::min(spectra, static_cast<double>(sum_chunk_bytes)), machine_);
     return {.weights = {separate_sums_factor * p.kernels, p.w_bytes},
             .transforms = {separate_sums_factor * transforms, voxels + spectra},
             .products = {separate_sums_factor * overlapped(products, seconds), spectra + 2 * p.w_bytes * chunks}};
@@ -268,10 +269,9 @@ class Model {
                              ? 0
                              : grouping.rounds * static_cast<double>(tiling.tile.y * (tiling.tile.x / 2 + 1)) *
                                    (1 + channels_.in_blocks + channels_.out_blocks);
-    const StageCost products{
-        overlapped(p.multiplications / tile_product_share(grouping.tiles), grouping.rounds * w_time) +
-            staged_seconds(tiling, p) + calls * block_seconds,
-        w_time == 0 ? 0 : grouping.rounds * p.w_bytes};
+    const StageCost products{overlapped(p.multiplications / product_share(grouping.tiles), grouping.rounds * w_time) +
+                                 staged_seconds(tiling, p) + calls * block_seconds,
+                             w_time == 0 ? 0 : grouping.rounds * p.w_bytes};
     return {.weights = {p.kernels + w_time, p.w_bytes},
             .transforms = transforms,
             .products = products,
@@ -281,8 +281,8 @@ class Model {
   /// Returns the bytes of sums that go to the L3 and back, once per step of a few tiles, if the sums leave the L2.
   double spilled_sums(const Parts& p) const {
     const double tile = p.pair_bytes * channels_.lanes;
-    const auto step = static_cast<double>(tiles_of_step(tile, channel_block(problem_.type), machine_));
-    return p.w_bytes + step * tile > static_cast<double>(machine_.l2_bytes) ? 2 * p.w_bytes * p.tiles / step : 0;
+    const auto step = static_cast<double>(tiles_of_step(tile, channel_block(problem_.type)));
+    return p.w_bytes + step * tile > sum_step_bytes ? 2 * p.w_bytes * p.tiles / step : 0;
   }
 
   /// Returns the time to write planes to the L2 on one side of the products and to read them on the other.
@@ -347,6 +347,8 @@ class Model {
   }
 
   double peak() const { return machine_.gflops_per_core * 1e9 * 4 / element_; }
+  /// Returns the share that products reach whose weight spectra are read by so many rows together.
+  double product_share(double rows) const { return machine_.tile_product_share * few_rows_factor(rows); }
 
   plan::Polyphase polyphase_;
   const ConvProblem& problem_;  // the dense problem of the components
@@ -507,10 +509,10 @@ Tiling tiling_of_choice(const ConvProblem& problem, Direction direction, bool sh
 
 }  // namespace
 
-index_t tiles_of_step(double tile_bytes, index_t lanes, const MachineModel& machine) {
+index_t tiles_of_step(double tile_bytes, index_t lanes) {
   constexpr index_t least = 4;
   index_t step = lanes;
-  while (step > least && static_cast<double>(step) * tile_bytes > static_cast<double>(machine.l2_bytes) / 2) step /= 2;
+  while (step > least && static_cast<double>(step) * tile_bytes > sum_step_bytes / 2) step /= 2;
   return step;
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "convolume/conv_problem.hpp"
-#include "convolume/cpu.hpp"
+#include "convolume/machine.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/polyphase.hpp"
 
@@ -88,7 +88,7 @@ std::vector<Tilings> rank_shared_tilings(const ConvProblem& problem, bool may_sh
 /// Returns how many of the `lanes` tiles that share the lanes of x are added together to the weight gradient, if its
 /// sums stay in the L2. Sums are read and written once per step. The smaller the tiles of dy, the more of them fit
 /// beside the sums.
-index_t tiles_of_step(double tile_bytes, index_t lanes, const MachineModel& machine);
+index_t tiles_of_step(double tile_bytes, index_t lanes);
 
 /// The choice for one direction. The rest of a Tiling follows from it. (Z is unrolled into channels if tiles are
 /// planes and the kernel has several.)

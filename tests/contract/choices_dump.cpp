@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "convolume/conv.hpp"
-#include "convolume/cpu.hpp"
+#include "convolume/machine.hpp"
 
 namespace {
 

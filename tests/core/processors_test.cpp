@@ -18,52 +18,55 @@ void write(const fs::path& file, const std::string& text) {
   std::ofstream(file) << text << '\n';
 }
 
-/// Writes a topology of eight logical processors on four cores.
-void write_topology(const fs::path& root) {
-  for (int cpu = 0; cpu < 8; ++cpu) {
-    write(root / "sys/devices/system/cpu" / ("cpu" + std::to_string(cpu)) / "topology/thread_siblings_list",
-          std::to_string(cpu % 4) + "," + std::to_string(cpu % 4 + 4));
-  }
-}
-
 }  // namespace
 
 TEST_CASE("hyper-threads of one core count once") {
   const test::TemporaryFolder folder;
-  write_topology(folder.path());
-  CHECK(usable_cores({0, 1, 2, 3, 4, 5, 6, 7}, folder.path()) == 4);
-  CHECK(usable_cores({0, 4}, folder.path()) == 1);
-  CHECK(usable_cores({0, 1, 5}, folder.path()) == 2);
-  CHECK(usable_cores({17, 18}, folder.path()) == 2);  // without topology each counts as a core
+  const Topology machine = synthetic_topology("node:1 core:4 pu:2");
+  CHECK(usable_cores({0, 1, 2, 3, 4, 5, 6, 7}, machine, folder.path()) == 4);
+  CHECK(usable_cores({0, 1}, machine, folder.path()) == 1);
+  CHECK(usable_cores({0, 2, 3}, machine, folder.path()) == 2);
+  CHECK(usable_cores({17, 18}, machine, folder.path()) == 2);  // processors that the topology lacks count as cores
+}
+
+TEST_CASE("efficiency cores do not count beside faster ones") {
+  const test::TemporaryFolder folder;
+  Topology machine = synthetic_topology("node:1 core:6 pu:1");
+  for (std::size_t i = 2; i < 6; ++i) machine.cores[i].efficiency = true;
+  CHECK(usable_cores({0, 1, 2, 3, 4, 5}, machine, folder.path()) == 2);
+  CHECK(usable_cores({1, 2, 3}, machine, folder.path()) == 1);
+  CHECK(usable_cores({2, 3, 4}, machine, folder.path()) == 3);  // there are no others in the mask
 }
 
 TEST_CASE("a control group's quota limits threads, and so do the groups around it") {
   const test::TemporaryFolder folder;
   const fs::path root = folder.path(), groups = root / "sys/fs/cgroup";
   const std::vector<int> all{0, 1, 2, 3};
+  const Topology machine = synthetic_topology("node:1 core:4 pu:1");
   write(root / "proc/self/cgroup", "0::/box/inner");
-  CHECK(usable_cores(all, root) == 4);
+  CHECK(usable_cores(all, machine, root) == 4);
   write(groups / "box/inner/cpu.max", "max 100000");
-  CHECK(usable_cores(all, root) == 4);
+  CHECK(usable_cores(all, machine, root) == 4);
   write(groups / "box/cpu.max", "250000 100000");
-  CHECK(usable_cores(all, root) == 3);
+  CHECK(usable_cores(all, machine, root) == 3);
   write(groups / "box/inner/cpu.max", "50000 100000");
-  CHECK(usable_cores(all, root) == 1);
+  CHECK(usable_cores(all, machine, root) == 1);
   write(groups / "box/inner/cpu.max", "nonsense");
-  CHECK(usable_cores(all, root) == 3);
+  CHECK(usable_cores(all, machine, root) == 3);
   write(groups / "cpu.max", "150000 100000");
-  CHECK(usable_cores(all, root) == 2);
+  CHECK(usable_cores(all, machine, root) == 2);
 }
 
 TEST_CASE("quotas of control groups of version 1 count as well") {
   const test::TemporaryFolder folder;
   const fs::path root = folder.path(), group = root / "sys/fs/cgroup/cpu,cpuacct/docker/abc";
+  const Topology machine = synthetic_topology("node:1 core:4 pu:1");
   write(root / "proc/self/cgroup", "12:cpuset:/\n4:cpu,cpuacct:/docker/abc\n1:name=systemd:/");
   write(group / "cpu.cfs_quota_us", "-1");
   write(group / "cpu.cfs_period_us", "100000");
-  CHECK(usable_cores({0, 1, 2}, root) == 3);
+  CHECK(usable_cores({0, 1, 2}, machine, root) == 3);
   write(group / "cpu.cfs_quota_us", "200000");
-  CHECK(usable_cores({0, 1, 2}, root) == 2);
+  CHECK(usable_cores({0, 1, 2}, machine, root) == 2);
 }
 
 TEST_CASE("threads by default keep to the process's affinity") {

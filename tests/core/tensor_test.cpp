@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "convolume/cpu.hpp"
+#include "convolume/machine.hpp"
 #include "core/checked.hpp"
 #include "core/random.hpp"
 

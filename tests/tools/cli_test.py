@@ -103,6 +103,16 @@ class Cli(unittest.TestCase):
     def digest(self, out="run"):
         return hashlib.sha256(self.last(out).read_bytes()).hexdigest()
 
+    def parts(self, out):
+        """The header of the last checkpoint, and the bytes of its tensors."""
+        data = self.last(out).read_bytes()
+        size = int.from_bytes(data[:8], "little")
+        return json.loads(data[8:8 + size]), data[8 + size:]
+
+    def choices(self, out):
+        lines = self.parts(out)[0]["__metadata__"]["numerics"].splitlines()
+        return [line for line in lines if ".choice = " in line]
+
     # What works ------------------------------------------------------------------------------------------------------
 
     def test_train_writes_log_checkpoints_and_report(self):
@@ -126,6 +136,24 @@ class Cli(unittest.TestCase):
             self.assertEqual(self.digest(f"k{k}"), self.digest("whole"), f"k = {k}")
         lines = (self.folder / "k3/metrics.jsonl").read_text().splitlines()
         self.assertEqual([json.loads(line)["iteration"] for line in lines], [1, 2, 3, 4, 5, 6])
+
+    def test_a_run_goes_on_with_the_same_bits_on_a_machine_that_would_choose_otherwise(self):
+        # A machine whose direct sums are slow transforms everything; one whose transforms are slow sums everything.
+        rows = {}
+        for name, direct, transform in [("sums", 1.0, 0.005), ("transforms", 0.005, 1.0)]:
+            text = self.run_cli("machine", "--row")
+            for value, share in [("direct", direct), ("tile_transform", transform), ("spilled_tile_transform", transform),
+                                 ("volume_transform", transform)]:
+                text = re.sub(rf"^{value} = {{ value = [0-9.e-]+,", f"{value} = {{ value = {share},", text, flags=re.M)
+            rows[name] = f"{name}.toml"
+            (self.folder / rows[name]).write_text(text)
+        for row, other in [("sums", "transforms"), ("transforms", "sums")]:
+            self.train(f"{row}-whole", "--machine", rows[row])
+            self.train(f"{row}-half", "--machine", rows[row], "--iterations", 2)
+            self.train(f"{row}-half", "--machine", rows[other], "--resume", "--threads", 2)
+            self.assertEqual(self.choices(f"{row}-whole"), self.choices(f"{row}-half"))
+            self.assertEqual(self.parts(f"{row}-whole")[1], self.parts(f"{row}-half")[1])
+        self.assertNotEqual(self.choices("sums-whole"), self.choices("transforms-whole"))
 
     def test_a_tuned_run_is_resumed_with_its_choices_whether_asked_to_tune_or_not(self):
         self.train("tuned", "--tune", "--iterations", 2)

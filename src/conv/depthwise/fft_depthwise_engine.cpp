@@ -18,7 +18,7 @@
 #include "conv/tensor_io/bias_gradient.hpp"
 #include "conv/tensor_io/group_tensors.hpp"
 #include "conv/tensor_io/tile_io.hpp"
-#include "convolume/cpu.hpp"
+#include "convolume/machine.hpp"
 #include "plan/cost_constants.hpp"
 #include "plan/sides.hpp"
 #include "plan/tiled_support.hpp"
@@ -89,7 +89,8 @@ class FftDepthwiseEngine final : public ConvEngine {
                        weights_.in.describe(), partial_sums(), weights_.kernel.describe(), weights_.grid.describe());
   }
   std::vector<CacheCost> caches() const override {
-    const double rate = plan::cached_transform_share * 1e9 * machine_model().gflops_per_core;
+    const MachineModel& machine = machine_model();
+    const double rate = machine.spilled_tile_transform_share * 1e9 * machine.gflops_per_core;
     return {{"w_hat", 2 * static_cast<std::size_t>(blocks_) * spectra_bytes(),
              static_cast<double>(blocks_ * forward_.phases()) * forward_.kernel.flops() / rate, true, false}};
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "convolume/cpu.hpp"
+#include "convolume/machine.hpp"
 
 namespace convolume::conv {
 

@@ -23,7 +23,7 @@
 #include "conv/tensor_io/bias_gradient.hpp"
 #include "conv/tiled/tiled_voxels.hpp"
 #include "conv/tiled/tiled_weight_gradient.hpp"
-#include "convolume/cpu.hpp"
+#include "convolume/machine.hpp"
 #include "plan/cost_constants.hpp"
 #include "plan/sides.hpp"
 #include "plan/tiled_support.hpp"
@@ -143,7 +143,8 @@ class FftTiledEngine final : public ConvEngine {
 /// do not count, because they exist during one backward pass only.
 template <class T>
 void FftTiledEngine<T>::share_out(const ConvOptions& options) {
-  const double rate = plan::cached_transform_share * 1e9 * machine_model().gflops_per_core;
+  const MachineModel& machine = machine_model();
+  const double rate = machine.spilled_tile_transform_share * 1e9 * machine.gflops_per_core;
   const double tiles = static_cast<double>(problem_.batch * tilings_.forward.count.volume());
   caches_ = {{"w_hat", bytes_of(forward_.weights().elements()), forward_.kernel_flops() / rate},
              {"x_hat", bytes_of(forward_.kept().elements()), tiles * forward_.source_flops() / rate},

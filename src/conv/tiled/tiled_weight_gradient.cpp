@@ -9,7 +9,7 @@
 #include "conv/caches/scratch.hpp"
 #include "conv/tensor_io/tile_io.hpp"
 #include "conv/tiled/tiled_voxels.hpp"
-#include "convolume/cpu.hpp"
+#include "convolume/machine.hpp"
 #include "core/checked.hpp"
 #include "ops/append.hpp"
 #include "plan/cost_constants.hpp"
@@ -60,13 +60,12 @@ TiledWeightGradient<T>::TiledWeightGradient(const plan::Sides& sides, const Acti
       meter_(meter) {
   constexpr index_t most_parts = 16;
   const index_t sums = static_cast<index_t>(sizeof(T)) * weights_.elements();
-  const auto l2 = static_cast<index_t>(machine_model().l2_bytes);
-  if (small_channels_ && sums <= l2) {
+  if (small_channels_ && sums <= plan::sum_step_bytes) {
     lane_spectra_ = LaneSpectra<T>(grid_, problem_.in_channels, lanes, true);
     columns_ = lane_spectra_.columns(grid_);
     parts_ = std::min(most_parts, problem_.batch * static_cast<index_t>(columns_.size()));
     const TileSpectra<T> one(grid_.tiling.tile, problem_.out_channels, 1, false);
-    chunk_ = plan::tiles_of_step(static_cast<double>(bytes_of(one.elements())), lanes, machine_model());
+    chunk_ = plan::tiles_of_step(static_cast<double>(bytes_of(one.elements())), lanes);
     x_ = lane_spectra_.layout();
     dy_ = TileSpectra<T>(grid_.tiling.tile, problem_.out_channels, chunk_, false);
     return;

@@ -1,0 +1,76 @@
+// What the cost models know of a machine: caches, rates and bandwidths.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "convolume/version.hpp"
+
+namespace convolume {
+
+/// What the cost models know of a machine, for one SIMD target. It comes from a row of a table (see docs/machines.md),
+/// and reads neither the clock nor the load. Shares are fractions of the FMA peak of a core.
+struct MachineModel {
+  std::string row;  ///< name of the row and of the SIMD target, e.g. "zen4/AVX3"
+  /// Bytes of the data caches that a core can use: those of this machine, or those of the row if they are unknown here
+  /// or if the row was named (CONVOLUME_MACHINE).
+  long long l1_bytes, l2_bytes, l3_bytes;
+  double ghz;                                      ///< nominal frequency; all rates are at this frequency
+  double gflops_per_core;                          ///< peak of fused multiply-adds in single precision
+  double l1_gb_per_s;                              ///< bandwidth of loads from the L1, one core
+  double l2_gb_per_s, l3_gb_per_s, dram_gb_per_s;  ///< bandwidth of loads, one core
+  double dram_gb_per_s_of_all;                     ///< bandwidth of loads from memory, all cores together
+  double tile_transform_share;                     ///< transforms of tiles whose spectra take little of the L2
+  double spilled_tile_transform_share;             ///< transforms of tiles whose spectra take much of the L2
+  double tile_product_share;                       ///< products of complex matrices with many rows
+  double direct_share;                             ///< sums over taps, with channels in the lanes
+  double depthwise_share;                          ///< the same for depthwise convolutions
+  double volume_transform_share;                   ///< transforms of whole volumes
+};
+
+/// Returns the model of this machine, or of the machine that was selected, for the current SIMD target. The environment
+/// variable CONVOLUME_MACHINE selects one at program start; if its value is wrong, this function throws. Deterministic.
+CONVOLUME_API const MachineModel& machine_model();
+
+/// Selects a machine: the name of a built-in row, which may be of another processor, or a file that `convolume machine
+/// --save` wrote on this kind of processor. An empty text selects this machine again. Throws NotFound that lists the
+/// rows, or FormatError that names the file and the field. Not thread-safe; call it while nothing runs.
+CONVOLUME_API void select_machine(const std::string& name_or_file);
+
+/// Returns the names of the built-in rows, sorted.
+CONVOLUME_API std::vector<std::string> machine_rows();
+
+/// A value of the row in use, and where it comes from.
+struct MachineValue {
+  std::string name;  ///< e.g. "l2_load"
+  double value;
+  std::string unit;    ///< e.g. "bytes/cycle"
+  std::string origin;  ///< "measured", "public", "estimated" or "inherited"
+  std::string source;  ///< command, document or row
+};
+
+/// Returns the values of the row in use for the current SIMD target, in the order of docs/machines.md.
+CONVOLUME_API std::vector<MachineValue> machine_values();
+/// Returns the row in use as the text of a file, for this processor, with all values for all SIMD targets of this
+/// machine. select_machine() accepts it.
+CONVOLUME_API std::string machine_row_text();
+/// Returns 16 hexadecimal digits that change if a value of the row in use or a cache size changes.
+CONVOLUME_API std::string machine_digest();
+/// Returns why this row is used, e.g. "row of this processor" or "relative of GenuineIntel family 0x6 model 0xcf".
+CONVOLUME_API std::string machine_reason();
+
+struct MeasureOptions {
+  std::string name = "measured";              ///< name of the row
+  int threads = 0;                            ///< threads that load together; 0 means default_threads()
+  double seconds = 1;                         ///< seconds per value and SIMD target; about a minute in all with 1
+  std::function<void(double)> on_progress{};  ///< called with the share that is done, from 0 to 1
+};
+
+/// Measures what a row holds: the peak, loads and stores of each cache, bandwidths, latencies, and the rates of tile
+/// transforms, products and direct kernels, for each SIMD target with vectors. Returns the text of a row for this kind
+/// of processor, which select_machine() accepts as a file. Nothing else should run meanwhile. Not thread-safe: it
+/// changes the SIMD target and restores it.
+CONVOLUME_API std::string measure_machine(const MeasureOptions& options = {});
+
+}  // namespace convolume

@@ -1,0 +1,210 @@
+// Measures the values of a machine row, with the kernels that the cost models rate.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "conv/spectra/complex_product.hpp"
+#include "convolume/conv.hpp"
+#include "convolume/cpu.hpp"
+#include "convolume/fft.hpp"
+#include "convolume/machine.hpp"
+#include "convolume/memory.hpp"
+#include "convolume/scheduler.hpp"
+#include "core/machine_row.hpp"
+#include "core/probes.hpp"
+#include "fft/tile_plan.hpp"
+
+namespace convolume {
+namespace {
+
+using probe::Buffer;
+using probe::least_seconds;
+
+/// Returns the operations per second of forward transforms of cubic tiles from a blocked volume.
+double measure_tiles(index_t extent, double budget) {
+  constexpr index_t lanes = fft::tile_lanes<float>, tiles = 8;
+  const fft::TilePlan<float> plan(Extent3::all(extent), Extent3::all(extent));
+  const index_t voxels = extent * extent * extent, spectrum = plan.frequencies() * 2 * lanes;
+  const Buffer volume(static_cast<std::size_t>(tiles * voxels * lanes) * sizeof(float));
+  const Buffer spectra(static_cast<std::size_t>(spectrum) * sizeof(float)), scratch(plan.scratch_bytes());
+  const fft::TileStrides strides{
+      .block = extent * 2 * lanes, .frequency = 2 * lanes, .tile = 0, .channel_block = 0, .re_im = lanes};
+  const double seconds = least_seconds(budget, [&] {
+    for (index_t i = 0; i < tiles; ++i) {
+      const fft::BlockedTile<const float> tile{volume.as<float>() + i * voxels * lanes,
+                                               extent * extent * lanes,
+                                               extent * lanes,
+                                               lanes,
+                                               {{0, 0, 0}, Extent3::all(extent)}};
+      plan.forward(tile, spectra.as<float>(), strides, scratch.as<float>());
+    }
+  });
+  return static_cast<double>(tiles) * plan.flops() / seconds;
+}
+
+/// Returns the operations per second of products of complex matrices whose operands lie in the L2.
+double measure_products(double budget) {
+  constexpr index_t lanes = fft::tile_lanes<float>, rows = 12, terms = 32, frequencies = 24;
+  constexpr index_t a = frequencies * rows * terms * 2, b = frequencies * terms * 2 * lanes,
+                    c = frequencies * rows * 2 * lanes;
+  const Buffer buffer(static_cast<std::size_t>(a + b + c + 64) * sizeof(float));
+  float *x = buffer.as<float>(), *w = x + a, *y = w + b;
+  const conv::ComplexProduct<float> product{.a = x,
+                                            .a_row = terms * 2,
+                                            .a_term = 1,
+                                            .a_im = terms,
+                                            .a_frequency = rows * terms * 2,
+                                            .b = w,
+                                            .b_term = 2 * lanes,
+                                            .b_im = lanes,
+                                            .b_frequency = terms * 2 * lanes,
+                                            .b_column = 0,
+                                            .c = y,
+                                            .c_row = 2 * lanes,
+                                            .c_im = lanes,
+                                            .c_frequency = rows * 2 * lanes,
+                                            .c_column = 0,
+                                            .rows = rows,
+                                            .terms = terms,
+                                            .frequencies = frequencies,
+                                            .columns = 1};
+  const auto kernels = conv::complex_kernels<float>();
+  const double seconds = least_seconds(budget, [&] { kernels.multiply(product); });
+  return 8.0 * rows * terms * lanes * frequencies / seconds;
+}
+
+/// Returns the operations per second of the forward direction of a blocked problem on one thread.
+double measure_direct(const char* text, double budget) {
+  ConvProblem problem = parse_problem(text);
+  problem.x_layout = problem.y_layout = Layout::blocked;
+  const ConvPlan plan = ConvPlan::make(problem, {.engine = Engine::direct, .want_dx = false, .want_dw = false});
+  SlabResource memory;
+  Scheduler scheduler(1);
+  Tensor<float> x(problem.x_shape(), Layout::blocked), y(problem.y_shape(), Layout::blocked), w(problem.w_shape());
+  std::fill_n(x.data(), x.elements(), 0.5f);
+  std::fill_n(w.data(), w.elements(), 0.25f);
+  const Execution run{scheduler, &memory};
+  const auto prepared = plan.prepare(run, w);
+  const double seconds = least_seconds(budget, [&] { plan.forward(run, {.x = x, .w = prepared, .y = y}); });
+  return problem.flops() / seconds;
+}
+
+/// Returns the operations per second of real transforms of a volume of 64 cubed.
+double measure_volume(double budget) {
+  const fft::Problem problem{.type = DataType::f32, .kind = fft::Kind::r2c, .extent = Extent3::all(64)};
+  const fft::Plan plan = fft::Plan::make(problem);
+  const Buffer x(64 * 64 * 64 * sizeof(float)),
+      y(static_cast<std::size_t>(plan.spectrum_elements()) * 2 * sizeof(float));
+  const Buffer scratch(plan.scratch_bytes() + 64);
+  const double seconds =
+      least_seconds(budget, [&] { plan.execute(x.as<float>(), y.as<float>(), scratch.as<float>()); });
+  return plan.flops() / seconds;
+}
+
+/// Collects the values of a row, and counts progress.
+class Probes {
+ public:
+  explicit Probes(const MeasureOptions& options) : options_(options) {}
+
+  MachineRow measure() {
+    const CpuIdentity& identity = cpu_identity();
+    row_.name = options_.name;
+    row_.part = fmt::format("{}, {} cores", cpu_name(), topology().cores.size());
+    row_.vendor = identity.vendor;
+    row_.family = identity.family;
+    row_.models = {{identity.model, identity.model}};
+    row_.implementer = identity.implementer;
+    row_.parts = {identity.part};
+    measure_common();
+    const std::string before = simd_target();
+    for (const std::string& target : targets()) {
+      set_simd_target(target);
+      measure_target(row_.targets[target]);
+    }
+    set_simd_target(before);
+    return row_;
+  }
+
+ private:
+  static std::vector<std::string> targets() {
+    std::vector<std::string> all = available_simd_targets();
+    std::erase_if(all, [](const std::string& name) { return name == "SCALAR" || name == "EMU128"; });
+    return all.empty() ? available_simd_targets() : all;
+  }
+
+  void put(RowValues& values, const char* name, double value, const std::string& source) {
+    // Four digits are more than a measurement on a shared machine is worth.
+    values[name] = {std::stod(fmt::format("{:.4g}", value)), "measured", source};
+    ++done_;
+    const double all = 12 + 11 * static_cast<double>(targets().size());
+    if (options_.on_progress) options_.on_progress(std::min(1.0, done_ / all));
+  }
+
+  void measure_common() {
+    const double budget = options_.seconds;
+    const MachineModel model = machine_model();
+    const auto l1 = static_cast<double>(model.l1_bytes), l2 = static_cast<double>(model.l2_bytes);
+    const auto l3 = static_cast<double>(model.l3_bytes);
+    const ProbeKernels kernels = probe_kernels();
+    const int threads = options_.threads > 0 ? options_.threads : default_threads();
+    Scheduler scheduler(threads);
+    const auto together = [&](int bodies, const std::function<void(int)>& body) {
+      TaskGraph graph;
+      for (int i = 0; i < bodies; ++i) graph.add({.name = "load", .cost = 1}, [&body, i] { body(i); });
+      graph.run(scheduler);
+    };
+    RowValues& values = row_.common;
+    // The frequency is that under vector code, so the units are warmed up first.
+    probe::peak(kernels, budget);
+    ghz_ = probe::ghz(budget);
+    put(values, "ghz", ghz_, "dependent rotations");
+    put(values, "l1_kib", l1 / 1024, "topology");
+    put(values, "l2_kib", l2 / 1024, "topology");
+    put(values, "l3_mib", std::max(l3, 1.0) / 1024 / 1024, "topology");
+    put(values, "l3_cores", topology().l3.cores, "topology");
+    const double beyond = std::clamp(4 * l3, 64.0 * (1 << 20), 512.0 * (1 << 20));
+    put(values, "memory_gb_per_s", 1e-9 * probe::loads(kernels, beyond, budget), "one core loads");
+    put(values, "memory_gb_per_s_of_all",
+        std::max(values["memory_gb_per_s"].value,
+                 1e-9 * probe::loads_of_all(kernels, threads, beyond / threads, budget, together)),
+        fmt::format("{} threads load", threads));
+    put(values, "l1_cycles", 1e9 * ghz_ * probe::latency(l1 / 2, budget), "dependent loads");
+    put(values, "l2_cycles", 1e9 * ghz_ * probe::latency(l2 / 2, budget), "dependent loads");
+    put(values, "l3_cycles", 1e9 * ghz_ * probe::latency(std::max(4 * l2, l3 / 4), budget), "dependent loads");
+    put(values, "memory_ns", 1e9 * probe::latency(beyond / 2, budget), "dependent loads");
+  }
+
+  void measure_target(RowValues& values) {
+    const double budget = options_.seconds, hertz = 1e9 * ghz_;
+    const MachineModel model = machine_model();
+    const auto l1 = static_cast<double>(model.l1_bytes), l2 = static_cast<double>(model.l2_bytes);
+    const ProbeKernels kernels = probe_kernels();
+    const double vectors = probe::peak(kernels, budget);
+    const double flops = vectors * 2 * static_cast<double>(kernels.vector_bytes) / 4;
+    const auto share = [&](double rate) { return std::clamp(rate / flops, 0.005, 1.0); };
+    put(values, "fma_per_cycle", vectors / hertz, "multiply-adds in registers");
+    put(values, "l1_load", probe::loads(kernels, l1 / 2, budget) / hertz, "loads from half the L1");
+    put(values, "l1_store", probe::stores(kernels, l1 / 2, budget) / hertz, "stores to half the L1");
+    put(values, "l2_load", probe::loads(kernels, l2 / 2, budget) / hertz, "loads from half the L2");
+    const auto l3 = std::max(4 * l2, static_cast<double>(model.l3_bytes) / 4);
+    put(values, "l3_load", probe::loads(kernels, l3, budget) / hertz, "loads from a quarter of the L3");
+    put(values, "tile_transform", share(measure_tiles(12, budget)), "tiles of 12 cubed");
+    put(values, "spilled_tile_transform", share(measure_tiles(28, budget)), "tiles of 28 cubed");
+    put(values, "tile_product", share(measure_products(budget)), "12 rows, 32 terms, one block of channels");
+    put(values, "direct", share(measure_direct("ic32id18oc32od16kd3", budget)), "32 to 32 channels, kernel 3");
+    put(values, "depthwise", share(measure_direct("g32ic32id20oc32od16kd5", budget)), "32 channels, kernel 5");
+    put(values, "volume_transform", share(measure_volume(budget)), "real transforms of 64 cubed");
+  }
+
+  const MeasureOptions& options_;
+  MachineRow row_{};
+  double ghz_ = 1;
+  int done_ = 0;
+};
+
+}  // namespace
+
+std::string measure_machine(const MeasureOptions& options) { return to_text(Probes(options).measure()); }
+
+}  // namespace convolume

@@ -1,0 +1,89 @@
+#include "core/probes.hpp"
+
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <vector>
+
+namespace convolume::probe {
+namespace {
+
+volatile double sink;  // keeps results alive
+
+index_t floats_of(const ProbeKernels& kernels, double bytes) {
+  const index_t step = 8 * kernels.vector_bytes;
+  return std::max<index_t>(1, static_cast<index_t>(bytes) / step) * step / static_cast<index_t>(sizeof(float));
+}
+
+}  // namespace
+
+double ghz(double budget) {
+  constexpr int rounds = 200000, unrolled = 16;
+  const double seconds = least_seconds(budget, [] {
+    std::uint64_t x = 1;
+    for (int i = 0; i < rounds; ++i) {
+      for (int k = 0; k < unrolled; ++k) {
+        x = x << 5 | x >> 59;
+        asm volatile("" : "+r"(x));
+      }
+    }
+    sink = static_cast<double>(x);
+  });
+  return 1e-9 * rounds * unrolled / seconds;
+}
+
+double peak(const ProbeKernels& kernels, double budget) {
+  constexpr index_t rounds = 200000;
+  const double seconds = least_seconds(budget, [&] { sink = static_cast<double>(kernels.multiply_adds(rounds)); });
+  return 10 * rounds / seconds;  // vectors per second
+}
+
+double loads(const ProbeKernels& kernels, double bytes, double budget) {
+  const index_t n = floats_of(kernels, bytes), rounds = std::max<index_t>(1, (1 << 22) / n);
+  const Buffer buffer(static_cast<std::size_t>(n) * sizeof(float));
+  const double seconds =
+      least_seconds(budget, [&] { sink = static_cast<double>(kernels.load(buffer.as<float>(), n, rounds)); });
+  return static_cast<double>(n * rounds) * sizeof(float) / seconds;
+}
+
+double stores(const ProbeKernels& kernels, double bytes, double budget) {
+  const index_t n = floats_of(kernels, bytes), rounds = std::max<index_t>(1, (1 << 22) / n);
+  const Buffer buffer(static_cast<std::size_t>(n) * sizeof(float));
+  const double seconds = least_seconds(budget, [&] { kernels.store(buffer.as<float>(), n, rounds); });
+  return static_cast<double>(n * rounds) * sizeof(float) / seconds;
+}
+
+double loads_of_all(const ProbeKernels& kernels, int threads, double bytes, double budget, const Together& together) {
+  const index_t n = floats_of(kernels, bytes);
+  std::vector<Buffer> buffers;
+  for (int i = 0; i < threads; ++i) buffers.emplace_back(static_cast<std::size_t>(n) * sizeof(float));
+  const double seconds = least_seconds(budget, [&] {
+    together(threads, [&](int i) {
+      sink = static_cast<double>(kernels.load(buffers[static_cast<std::size_t>(i)].as<float>(), n, 1));
+    });
+  });
+  return static_cast<double>(n * threads) * sizeof(float) / seconds;
+}
+
+double latency(double bytes, double budget) {
+  constexpr std::size_t line = 64;
+  const auto count = std::max<std::size_t>(8, static_cast<std::size_t>(bytes) / line);
+  const Buffer buffer(count * line);
+  std::vector<std::uint32_t> order(count);
+  std::iota(order.begin(), order.end(), 0u);
+  std::shuffle(order.begin(), order.end(), std::mt19937(1));
+  const auto place = [&](std::size_t i) { return buffer.as<char>() + order[i] * line; };
+  for (std::size_t i = 0; i < count; ++i) {
+    const char* next = place((i + 1) % count);
+    std::memcpy(place(i), &next, sizeof next);
+  }
+  constexpr int steps = 1 << 18;
+  const double seconds = least_seconds(budget, [&] {
+    const char* at = place(0);
+    for (int i = 0; i < steps; ++i) std::memcpy(&at, at, sizeof at);
+    sink = static_cast<double>(reinterpret_cast<std::uintptr_t>(at) & 1);
+  });
+  return seconds / steps;
+}
+
+}  // namespace convolume::probe

@@ -1,0 +1,170 @@
+#include "core/machine_row.hpp"
+
+#include <cmath>
+#include <fstream>
+
+#include "testing/temporary_folder.hpp"
+#include <catch2/catch.hpp>
+
+#include "convolume/cpu.hpp"
+#include "convolume/error.hpp"
+
+using namespace convolume;
+
+namespace {
+
+const MachineRow& row(const std::string& name) {
+  for (const MachineRow& candidate : built_in_rows()) {
+    if (candidate.name == name) return candidate;
+  }
+  throw InvalidArgument(name);
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+/// Returns a row that describes this processor.
+MachineRow row_of_this_processor() {
+  MachineRow mine = row("zen4");
+  const CpuIdentity& identity = cpu_identity();
+  mine.name = "mine";
+  mine.vendor = identity.vendor;
+  mine.family = identity.family;
+  mine.models = {{identity.model, identity.model}};
+  mine.implementer = identity.implementer;
+  mine.parts = {identity.part};
+  return mine;
+}
+
+}  // namespace
+
+TEST_CASE("every built-in row has a model for every SIMD target, with positive values") {
+  REQUIRE(built_in_rows().size() >= 15);
+  for (const MachineRow& candidate : built_in_rows()) {
+    for (const char* target : {"AVX3", "AVX2", "SSE4", "NEON", "EMU128", "SCALAR"}) {
+      CAPTURE(candidate.name, target);
+      const MachineModel model = model_of(candidate, target, nullptr);
+      CHECK(model.row == candidate.name + "/" + target);
+      for (const double value :
+           {model.ghz, model.gflops_per_core, model.l1_gb_per_s, model.l2_gb_per_s, model.l3_gb_per_s,
+            model.dram_gb_per_s, model.dram_gb_per_s_of_all, model.tile_transform_share, model.direct_share}) {
+        CHECK(std::isfinite(value));
+        CHECK(value > 0);
+      }
+      CHECK(model.l1_bytes < model.l2_bytes);
+      CHECK(model.l1_gb_per_s >= model.l2_gb_per_s);
+      CHECK(model.l2_gb_per_s >= model.l3_gb_per_s);
+      CHECK(model.dram_gb_per_s_of_all >= model.dram_gb_per_s);
+    }
+  }
+}
+
+TEST_CASE("the row of Zen 4 has the values that were measured") {
+  const MachineModel wide = model_of(row("zen4"), "AVX3", nullptr), narrow = model_of(row("zen4"), "AVX2", nullptr);
+  CHECK(wide.gflops_per_core == Approx(117));
+  CHECK(wide.l2_gb_per_s == Approx(117));
+  CHECK(wide.l3_gb_per_s == Approx(98));
+  CHECK(narrow.gflops_per_core == Approx(117));
+  CHECK(narrow.l2_gb_per_s == Approx(100));
+  CHECK(narrow.l3_gb_per_s == Approx(90));
+  CHECK(wide.l3_bytes == 32 << 20);
+}
+
+TEST_CASE("processors get their own row, or that of their nearest relative") {
+  const auto name = [](const CpuIdentity& identity, const char* widest) {
+    return choose_row(identity, widest).row->name;
+  };
+  CHECK(name({.vendor = "AuthenticAMD", .family = 0x19, .model = 0x11}, "AVX3") == "zen4");
+  CHECK(name({.vendor = "AuthenticAMD", .family = 0x19, .model = 0x01}, "AVX2") == "zen3");
+  CHECK(name({.vendor = "AuthenticAMD", .family = 0x1A, .model = 0x02}, "AVX3") == "zen5");
+  CHECK(name({.vendor = "GenuineIntel", .family = 6, .model = 106}, "AVX3") == "ice_lake_sp");
+  CHECK(name({.vendor = "GenuineIntel", .family = 6, .model = 85}, "AVX3") == "skylake_sp");
+  CHECK(name({.vendor = "", .implementer = 0x41, .part = 0xd40}, "NEON") == "neoverse_v1");
+  // Relatives.
+  CHECK(name({.vendor = "AuthenticAMD", .family = 0x1B, .model = 1}, "AVX3") == "zen5");
+  CHECK(name({.vendor = "AuthenticAMD", .family = 0x19, .model = 0xF0}, "AVX3") == "zen4");
+  CHECK(name({.vendor = "GenuineIntel", .family = 19, .model = 1}, "AVX3") == "sapphire_rapids");
+  CHECK(name({.vendor = "GenuineIntel", .family = 6, .model = 0xFE}, "AVX2") == "alder_lake_p");
+  CHECK(name({.vendor = "Unheard Of", .family = 1, .model = 1}, "SSE4") == "haswell");
+  CHECK(name({.implementer = 0x61, .part = 0xFFF}, "NEON") == "apple_m3");
+  CHECK_THAT(choose_row({.vendor = "GenuineIntel", .family = 19, .model = 1}, "AVX3").reason,
+             Catch::Contains("relative") && Catch::Contains("0x13"));
+}
+
+TEST_CASE("a model has the caches of the machine, and those of the row where they are unknown") {
+  const Topology machine = synthetic_topology("node:1 l3:1(size=8388608) l2:2(size=524288) core:1 pu:1");
+  const MachineModel model = model_of(row("zen4"), "AVX3", &machine);
+  CHECK(model.l3_bytes == 8 << 20);
+  CHECK(model.l2_bytes == 512 << 10);
+  CHECK(model.l1_bytes == 32 << 10);
+}
+
+TEST_CASE("a row survives writing and reading") {
+  for (const MachineRow& candidate : built_in_rows()) {
+    const MachineRow again = parse_machine_row(to_text(candidate), "again");
+    CHECK(again.name == candidate.name);
+    CHECK(again.models == candidate.models);
+    CHECK(again.parts == candidate.parts);
+    for (const char* target : {"AVX3", "AVX2", "SSE4"}) {
+      CHECK(model_of(again, target, nullptr).gflops_per_core == model_of(candidate, target, nullptr).gflops_per_core);
+      CHECK(model_of(again, target, nullptr).l3_gb_per_s == model_of(candidate, target, nullptr).l3_gb_per_s);
+    }
+  }
+}
+
+TEST_CASE("a damaged row is refused with the name of the field") {
+  const std::string good = to_text(row("zen4"));
+  const auto message = [](const std::string& text) -> std::string {
+    try {
+      static_cast<void>(parse_machine_row(text, "a.toml"));
+    } catch (const FormatError& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  CHECK_THAT(message(replaced(good, "format = 1", "format = 2")), Catch::Contains("a.toml: format: is 2"));
+  CHECK_THAT(message(replaced(good, "format = 1\n", "")), Catch::Contains("format: is missing"));
+  CHECK_THAT(message(replaced(good, "ghz", "gigahertz")), Catch::Contains("[common] gigahertz"));
+  CHECK_THAT(message(replaced(good, "ghz = { value = ", "ghz = { value = -")), Catch::Contains("[common] ghz: is -"));
+  CHECK_THAT(message(replaced(good, "[AVX3]", "[AVX9]")), Catch::Contains("AVX9"));
+  CHECK_THAT(message(replaced(good, "vendor", "seller")), Catch::Contains("[cpu]"));
+  CHECK_THAT(message(replaced(good, "origin = \"measured\"", "origin = \"felt\"")), Catch::Contains("felt"));
+  CHECK_THAT(message(good.substr(0, good.size() / 2)), Catch::Contains("a.toml"));
+  CHECK_THAT(message(""), Catch::Contains("format: is missing"));
+}
+
+TEST_CASE("a machine is selected by the name of a row, or by a file for this processor") {
+  const std::string before = machine_model().row;
+  select_machine("zen5");
+  CHECK(machine_model().row == "zen5/" + simd_target());
+  CHECK(machine_model().l3_bytes == 32 << 20);  // a named row brings its caches
+  CHECK_THROWS_WITH(select_machine("zen17"), Catch::Contains("zen17") && Catch::Contains("neoverse_v1"));
+  CHECK(machine_model().row == "zen5/" + simd_target());  // the selection stays
+
+  const test::TemporaryFolder folder;
+  const std::string file = folder.path() / "row.toml";
+  std::ofstream(file) << to_text(row_of_this_processor());
+  select_machine(file);
+  CHECK(machine_model().row == "mine/" + simd_target());
+  CHECK_THAT(machine_reason(), Catch::Contains(file));
+
+  const std::string name = cpu_identity().vendor == "AuthenticAMD" ? "skylake_sp" : "zen4";
+  std::ofstream(file) << to_text(row(name));
+  CHECK_THROWS_WITH(select_machine(file), Catch::Contains("[cpu]") && Catch::Contains("another processor"));
+  select_machine("");
+  CHECK(machine_model().row == before);
+}
+
+TEST_CASE("every value of the row in use names its unit and its origin") {
+  const auto values = machine_values();
+  CHECK(values.size() == row_fields().size());
+  for (const MachineValue& value : values) {
+    CAPTURE(value.name);
+    CHECK(!value.unit.empty());
+    CHECK(!value.origin.empty());
+    CHECK(!value.source.empty());
+  }
+}

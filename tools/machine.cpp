@@ -1,0 +1,90 @@
+#include "tools/machine.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "tools/info.hpp"
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "convolume/convolume.hpp"
+
+namespace convolume::tools {
+namespace {
+
+/// Writes the whole file, or throws IoError and leaves nothing behind.
+void write_text(const std::string& file, const std::string& text) {
+  const std::string temporary = file + ".tmp";
+  std::ofstream stream(temporary, std::ios::trunc);
+  stream << text << std::flush;
+  std::error_code error;
+  if (stream.good()) std::filesystem::rename(temporary, file, error);
+  if (stream.good() && !error) return;
+  std::filesystem::remove(temporary, error);
+  throw IoError(fmt::format("{}: cannot be written; check that the folder exists and has room", file));
+}
+
+}  // namespace
+
+std::string machine_table() {
+  std::string text = machine_text();
+  text += fmt::format("why             {}\n\n", machine_reason());
+  text += fmt::format("{:<24}{:>10}  {:<18}{:<11}{}\n", "value", "", "unit", "origin", "source");
+  for (const MachineValue& value : machine_values()) {
+    text += fmt::format("{:<24}{:>10.4g}  {:<18}{:<11}{}\n", value.name, value.value, value.unit, value.origin,
+                        value.source);
+  }
+  return text + fmt::format("\nrows            {}\n", fmt::join(machine_rows(), ", "));
+}
+
+std::string machine_json() {
+  const MachineModel& model = machine_model();
+  nlohmann::ordered_json values = nlohmann::ordered_json::array();
+  for (const MachineValue& value : machine_values()) {
+    values.push_back({{"name", value.name},
+                      {"value", value.value},
+                      {"unit", value.unit},
+                      {"origin", value.origin},
+                      {"source", value.source}});
+  }
+  const nlohmann::ordered_json all{{"processor", cpu_name()},
+                                   {"usable_processors", available_cpus()},
+                                   {"default_threads", default_threads()},
+                                   {"simd", simd_target()},
+                                   {"row", model.row},
+                                   {"reason", machine_reason()},
+                                   {"l1_bytes", model.l1_bytes},
+                                   {"l2_bytes", model.l2_bytes},
+                                   {"l3_bytes", model.l3_bytes},
+                                   {"gflops_per_core", model.gflops_per_core},
+                                   {"values", values},
+                                   {"rows", machine_rows()}};
+  return all.dump(2) + "\n";
+}
+
+std::string save_machine(const std::string& file, int threads, ProgressDisplay& display) {
+  const std::string row = machine_model().row;
+  const auto before = machine_values();
+  const std::filesystem::path path(file);
+  const std::string measured =
+      measure_machine({.name = path.stem().string(), .threads = threads, .on_progress = [&](double share) {
+                         display.show_share("measuring", share);
+                       }});
+  display.finish();
+  write_text(file, measured);
+  select_machine(file);
+  std::string text = fmt::format("{:<24}{:>12}{:>12}  {:<18}{}\n", "value", "measured", "in use", "unit", "ratio");
+  for (const MachineValue& value : machine_values()) {
+    const auto old =
+        std::find_if(before.begin(), before.end(), [&](const auto& other) { return other.name == value.name; });
+    if (old == before.end() || value.origin != "measured") continue;
+    text += fmt::format("{:<24}{:>12.4g}{:>12.4g}  {:<18}{:.2f}\n", value.name, value.value, old->value, value.unit,
+                        value.value / old->value);
+  }
+  return text + fmt::format("\nThe row in use is {}. The measured row is in {}; use it with CONVOLUME_MACHINE={}\n",
+                            row, file, file);
+}
+
+}  // namespace convolume::tools
