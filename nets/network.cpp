@@ -63,7 +63,7 @@ Network::Network(const NetSpec& spec, const Extent3& patch, Parameters& paramete
                  std::pmr::memory_resource* memory)
     : spec_(spec), shapes_(infer_shapes(spec, patch)), options_(options), memory_(memory) {
   lifetimes_ = std::make_unique<Lifetimes>(options.memory_mode, memory, options.poison_freed);
-  choose_layouts();
+  options_.recorded.layouts.empty() ? choose_layouts() : take_recorded_layouts();
   make_tensors(parameters);
   if (options_.tune_on != nullptr) tune();
   make_plans();
@@ -178,10 +178,19 @@ void Network::choose_layouts() {
     }
   }
   for (const bool one : plain) layouts_.push_back(one ? Layout::plain : Layout::blocked);
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto recorded = options_.recorded.layouts.find(spec_.nodes[i].name);
-    if (recorded == options_.recorded.layouts.end()) continue;
-    layouts_[i + 1] = recorded->second == name_of(Layout::plain) ? Layout::plain : Layout::blocked;
+}
+
+/// Takes the layouts of the run that is continued.
+void Network::take_recorded_layouts() {
+  layouts_.assign(1, Layout::plain);
+  for (const NodeSpec& node : spec_.nodes) {
+    const auto recorded = options_.recorded.layouts.find(node.name);
+    const std::string text = recorded == options_.recorded.layouts.end() ? "" : recorded->second;
+    if (text != name_of(Layout::plain) && text != name_of(Layout::blocked)) {
+      throw FormatError(
+          fmt::format("numerics record: node.{}{} is '{}'; it must be plain or blocked", node.name, layout_key, text));
+    }
+    layouts_.push_back(text == name_of(Layout::plain) ? Layout::plain : Layout::blocked);
   }
 }
 

@@ -146,6 +146,7 @@ class Network {
   /// the layout conversions of its neighbours pay off.
   bool better_blocked(std::size_t index) const;
   void choose_layouts();
+  void take_recorded_layouts();
   void tune();
   void make_plans();
   void make_tensors(Parameters& parameters);

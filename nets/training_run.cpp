@@ -96,7 +96,14 @@ class TrainingRun {
     } else if (options.tune) {
       network.tune_on = &scheduler_;
     }
-    trainer_ = std::make_unique<Trainer>(spec_, data_, seed, network, scheduler_, &memory_);
+    if (header) check_build(*header);
+    try {
+      trainer_ = std::make_unique<Trainer>(spec_, data_, seed, network, scheduler_, &memory_);
+    } catch (const Error& error) {
+      // A choice of the record that cannot be planned here, for example because --engine asks for another engine.
+      if (!header) throw;
+      refuse_to_continue(error.what());
+    }
     if (header) {
       check_numerics(*header);
       load_checkpoint(folder_.last(), trainer_->parameters());
@@ -178,13 +185,23 @@ class TrainingRun {
     return choices;
   }
 
+  [[noreturn]] void refuse_to_continue(const std::string& reason) const {
+    throw FormatError(
+        fmt::format("{}: cannot be continued bit for bit here; {}. Use the same build, CONVOLUME_SIMD and "
+                    "--engine, or start a new run",
+                    folder_.last().string(), reason));
+  }
+
+  /// Compares what the build alone decides, before plans are made from the recorded choices.
+  void check_build(const CheckpointHeader& header) const {
+    const auto difference = NumericsRecord::of_this_build().first_difference(NumericsRecord::from_text(header.numerics),
+                                                                             NumericsRecord::Compare::own_keys);
+    if (difference) refuse_to_continue(*difference);
+  }
+
   void check_numerics(const CheckpointHeader& header) const {
     const auto difference = trainer_->numerics().first_difference(NumericsRecord::from_text(header.numerics));
-    if (!difference) return;
-    throw FormatError(
-        fmt::format("{}: cannot be continued bit for bit here; {}. Use the same build, "
-                    "CONVOLUME_SIMD and --engine, or start a new run",
-                    folder_.last().string(), *difference));
+    if (difference) refuse_to_continue(*difference);
   }
 
   /// Makes one predictor per validation volume; volumes of equal extent share one. It runs at the start, so a patch

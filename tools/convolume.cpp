@@ -328,7 +328,8 @@ int run(int argc, char** argv) {
   const auto* simulate_app = add_command(
       app, "simulate", "Show how the time of a trace was spent, and simulate its tasks on more cores", simulate);
   add_command(app, "export", "Write a data description's volumes as training reads them", export_split);
-  const auto* machine_app = add_command(app, "machine", "Print what is known of this machine, or measure it", machine);
+  const auto* machine_app =
+      add_command(app, "machine", "Print the machine row in use, or measure this machine", machine);
   std::string selected;
   app.add_option(
       "--machine", selected,

@@ -65,16 +65,23 @@ std::string machine_json() {
 }
 
 std::string save_machine(const std::string& file, int threads, ProgressDisplay& display) {
+  const std::vector<std::string> built_in = machine_rows();
+  const std::filesystem::path target(file);
+  const std::string name = target.stem().string();
+  if (name.empty() || std::find(built_in.begin(), built_in.end(), name) != built_in.end()) {
+    throw InvalidArgument(
+        fmt::format("--save {}: the name of the file becomes the name of the row, and must neither be empty "
+                    "nor that of a built-in row",
+                    file));
+  }
+  write_text(file, "");  // a folder that is missing or full ends the command here, not after a minute
   const std::string row = machine_model().row;
   const auto before = machine_values();
-  const std::filesystem::path path(file);
-  const std::string measured =
-      measure_machine({.name = path.stem().string(), .threads = threads, .on_progress = [&](double share) {
-                         display.show_share("measuring", share);
-                       }});
+  const std::string measured = measure_machine(
+      {.name = name, .threads = threads, .on_progress = [&](double share) { display.show_share("measuring", share); }});
   display.finish();
   write_text(file, measured);
-  select_machine(file);
+  select_machine(std::filesystem::absolute(target).string());
   std::string text = fmt::format("{:<24}{:>12}{:>12}  {:<18}{}\n", "value", "measured", "in use", "unit", "ratio");
   for (const MachineValue& value : machine_values()) {
     const auto old =

@@ -13,6 +13,7 @@
 #include "convolume/version.hpp"
 #include "core/files.hpp"
 #include "core/probes.hpp"
+#include "core/topology.hpp"
 
 namespace convolume::bench {
 namespace {
@@ -40,15 +41,16 @@ const MachineModel& measured_machine() {
     model.l1_gb_per_s = 1e-9 * probe::loads(kernels, l1 / 2, budget);
     model.l2_gb_per_s = 1e-9 * probe::loads(kernels, l2 / 2, budget);
     model.l3_gb_per_s = 1e-9 * probe::loads(kernels, std::max(4 * l2, l3 / 4), budget);
-    const double beyond = std::clamp(4 * l3, 64.0 * (1 << 20), 256.0 * (1 << 20));
+    const double beyond = std::max({4 * l3, 16 * l2, 64.0 * (1 << 20)});
     model.dram_gb_per_s = 1e-9 * probe::loads(kernels, beyond, budget);
     const int threads = default_threads();
+    const double each = std::max(beyond / threads, 4 * std::max(l2, l3 / topology().l3.cores));
     const auto together = [](int bodies, const std::function<void(int)>& body) {
       std::vector<std::jthread> all;
       for (int i = 0; i < bodies; ++i) all.emplace_back([&body, i] { body(i); });
     };
     model.dram_gb_per_s_of_all =
-        std::max(model.dram_gb_per_s, 1e-9 * probe::loads_of_all(kernels, threads, beyond / threads, budget, together));
+        std::max(model.dram_gb_per_s, 1e-9 * probe::loads_of_all(kernels, threads, each, budget, together));
     return model;
   }();
   return measured;

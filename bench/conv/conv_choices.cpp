@@ -10,7 +10,7 @@
 #include "bench/common/progress_bar.hpp"
 #include "bench/common/report.hpp"
 #include "bench/conv/conv_competitor.hpp"
-#include "conv/candidates.hpp"
+#include "bench/conv/conv_field.hpp"
 #include "plan/autotune.hpp"
 
 namespace convolume::bench {
@@ -20,7 +20,6 @@ using conv::Choice;
 using Json = nlohmann::ordered_json;
 
 constexpr double close_enough = 1.15;
-constexpr std::size_t tiled_candidates = 6;
 
 /// Returns the part of a choice that matters in one direction. In training, all of it matters.
 std::string text_of(const Choice& choice, Direction direction) {
@@ -39,6 +38,8 @@ struct ChoiceRow {
   double picked = 0, fastest = 0;
   std::vector<std::pair<std::string, double>> candidates;  ///< all candidates with their seconds
 
+  bool held_out = false;  ///< belongs to the quarter of the problems that no constant was fitted on
+
   double ratio() const { return picked / fastest; }
   bool close() const { return ratio() <= close_enough; }
 };
@@ -55,7 +56,7 @@ class ChoiceContest {
       : o_(options), name_(named.name), problem_(with_layout(named.problem, layout)), data_(named.problem) {
     if (layout_of(problem_) != layout) return;
     data_.fill_normal();
-    for (const Choice& choice : conv::candidates(problem_, o_.conv(Engine::automatic), tiled_candidates)) add(choice);
+    for (const Choice& choice : choice_field(problem_, o_.conv(Engine::automatic))) add(choice);
   }
 
   bool empty() const { return candidates_.empty(); }
@@ -82,7 +83,8 @@ class ChoiceContest {
             .best = text_of(candidates_[racing[best]].choice, direction),
             .picked = seconds[0],
             .fastest = seconds[best],
-            .candidates = std::move(candidates)};
+            .candidates = std::move(candidates),
+            .held_out = is_held_out(problem_)};
   }
 
  private:
@@ -142,6 +144,20 @@ std::string summary(const ChoiceRows& rows) {
                      rows.empty() ? 100.0 : 100.0 * static_cast<double>(close) / static_cast<double>(rows.size()));
 }
 
+/// Returns the least ratio of the best choice's seconds to those of the pick.
+std::string worst(const ChoiceRows& rows) {
+  const auto row = std::max_element(rows.begin(), rows.end(),
+                                    [](const ChoiceRow& a, const ChoiceRow& b) { return a.ratio() < b.ratio(); });
+  return row == rows.end() ? "no rows"
+                           : fmt::format("{:.2f}, {} {}", 1 / row->ratio(), row->name, name_of(row->direction));
+}
+
+ChoiceRows held_out(const ChoiceRows& rows) {
+  ChoiceRows some;
+  std::copy_if(rows.begin(), rows.end(), std::back_inserter(some), [](const ChoiceRow& row) { return row.held_out; });
+  return some;
+}
+
 ChoiceRows rows_of(const ChoiceRows& rows, Direction direction) {
   ChoiceRows some;
   std::copy_if(rows.begin(), rows.end(), std::back_inserter(some),
@@ -163,6 +179,7 @@ Json to_json(const ConvBenchOptions& options, const ChoiceRows& rows) {
                                  {"pick_s", row.picked},
                                  {"best", row.best},
                                  {"best_s", row.fastest},
+                                 {"held_out", row.held_out},
                                  {"ratio", row.ratio()}});
   }
   report["within"] = Json::object();
@@ -170,12 +187,14 @@ Json to_json(const ConvBenchOptions& options, const ChoiceRows& rows) {
     report["within"][name_of(direction)] = summary(rows_of(rows, direction));
   }
   report["within"]["all"] = summary(rows);
+  report["within"]["held_out"] = summary(held_out(rows));
+  report["worst"] = worst(rows);
   return report;
 }
 
 void print(const ChoiceRow& row) {
-  fmt::print("{:9} {:7} {:>11}  {}", name_of(row.direction), name_of(layout_of(row.problem)), time_text(row.picked),
-             row.pick);
+  fmt::print("{:9} {:7} {:>11}  {}  ({} choices)", name_of(row.direction), name_of(layout_of(row.problem)),
+             time_text(row.picked), row.pick, row.candidates.size());
   if (row.best != row.pick) fmt::print("\n{:17} {:>11}  {}", "  best", time_text(row.fastest), row.best);
   fmt::print("  {:.3f}{}\n", row.ratio(), row.close() ? "" : "  <--");
   std::fflush(stdout);
@@ -188,6 +207,8 @@ void print_summary(const ConvBenchOptions& options, const ChoiceRows& rows) {
       fmt::print("{}: {}\n", name_of(direction), summary(rows_of(rows, direction)));
     }
   }
+  fmt::print("problems that no constant was fitted on: {}\n", summary(held_out(rows)));
+  fmt::print("worst, best choice over pick: {}\n", worst(rows));
   fmt::print("{}\n", summary(rows));
 }
 

@@ -8,6 +8,7 @@
 #include "bench/common/report.hpp"
 #include "convolume/fft.hpp"
 #include "convolume/machine.hpp"
+#include "core/topology.hpp"
 
 namespace convolume::bench {
 namespace {
@@ -64,8 +65,9 @@ Passes passes(const ConvProblem& p, Direction direction, bool cached_weights) {
 double slower_of(DataType type, double flops, double bytes, int threads) {
   const MachineModel& machine = measured_machine();
   // Bytes that stay in a cache between two runs move at its bandwidth.
+  const double level_3 = std::ceil(static_cast<double>(threads) / topology().l3.cores);  // caches of that level
   const double bandwidth = bytes <= threads * static_cast<double>(machine.l2_bytes) ? threads * machine.l2_gb_per_s
-                           : bytes <= static_cast<double>(machine.l3_bytes)
+                           : bytes <= level_3 * static_cast<double>(machine.l3_bytes)
                                ? threads * machine.l3_gb_per_s
                                : std::min(threads * machine.dram_gb_per_s, machine.dram_gb_per_s_of_all);
   return std::max(flops / (peak_flops(type) * threads), bytes / (1e9 * bandwidth));

@@ -13,8 +13,8 @@ namespace convolume {
 /// and reads neither the clock nor the load. Shares are fractions of the FMA peak of a core.
 struct MachineModel {
   std::string row;  ///< name of the row and of the SIMD target, e.g. "zen4/AVX3"
-  /// Bytes of the data caches that a core can use: those of this machine, or those of the row if they are unknown here
-  /// or if the row was named (CONVOLUME_MACHINE).
+  /// Bytes of the data caches that a core can use. The sizes are this machine's. If a size is unknown here, or if the
+  /// row was selected by name, it is the row's.
   long long l1_bytes, l2_bytes, l3_bytes;
   double ghz;                                      ///< nominal frequency; all rates are at this frequency
   double gflops_per_core;                          ///< peak of fused multiply-adds in single precision
@@ -34,8 +34,9 @@ struct MachineModel {
 CONVOLUME_API const MachineModel& machine_model();
 
 /// Selects a machine: the name of a built-in row, which may be of another processor, or a file that `convolume machine
-/// --save` wrote on this kind of processor. An empty text selects this machine again. Throws NotFound that lists the
-/// rows, or FormatError that names the file and the field. Not thread-safe; call it while nothing runs.
+/// --save` wrote on this kind of processor. An empty text selects this machine again. Throws InvalidArgument that
+/// lists the rows, FormatError that names the file and the field, or IoError. References that machine_model() returned
+/// stay valid. Plans that exist keep their choices. Not thread-safe; call it while nothing runs.
 CONVOLUME_API void select_machine(const std::string& name_or_file);
 
 /// Returns the names of the built-in rows, sorted.

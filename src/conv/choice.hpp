@@ -33,7 +33,7 @@ std::string to_string(const Choice& choice);
 /// Parses the text that to_string() returns. Throws InvalidArgument that names the invalid word.
 Choice parse_choice(const std::string& text);
 
-/// Return the directions that `options` want: those of the problem itself, or, if the problem is passed, those of
+/// Return the directions that `options` want. If the problem is passed, the directions are mapped to
 /// plan::Sides::convolution().
 plan::Wanted wanted_of(const ConvOptions& options);
 plan::Wanted wanted_of(const ConvProblem& problem, const ConvOptions& options);

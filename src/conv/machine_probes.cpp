@@ -14,6 +14,7 @@
 #include "core/machine_row.hpp"
 #include "core/probes.hpp"
 #include "fft/tile_plan.hpp"
+#include "plan/cost_constants.hpp"
 
 namespace convolume {
 namespace {
@@ -74,8 +75,11 @@ double measure_products(double budget) {
   return 8.0 * rows * terms * lanes * frequencies / seconds;
 }
 
-/// Returns the operations per second of the forward direction of a blocked problem on one thread.
-double measure_direct(const char* text, double budget) {
+/// Operations per second, and seconds, of the forward direction of a blocked problem on one thread.
+struct Measured {
+  double rate, seconds;
+};
+Measured measure_direct(const char* text, double budget) {
   ConvProblem problem = parse_problem(text);
   problem.x_layout = problem.y_layout = Layout::blocked;
   const ConvPlan plan = ConvPlan::make(problem, {.engine = Engine::direct, .want_dx = false, .want_dw = false});
@@ -87,7 +91,7 @@ double measure_direct(const char* text, double budget) {
   const Execution run{scheduler, &memory};
   const auto prepared = plan.prepare(run, w);
   const double seconds = least_seconds(budget, [&] { plan.forward(run, {.x = x, .w = prepared, .y = y}); });
-  return problem.flops() / seconds;
+  return {problem.flops() / seconds, seconds};
 }
 
 /// Returns the operations per second of real transforms of a volume of 64 cubed.
@@ -101,6 +105,18 @@ double measure_volume(double budget) {
       least_seconds(budget, [&] { plan.execute(x.as<float>(), y.as<float>(), scratch.as<float>()); });
   return plan.flops() / seconds;
 }
+
+/// Restores the SIMD target.
+class RestoredTarget {
+ public:
+  RestoredTarget() = default;
+  ~RestoredTarget() { set_simd_target(before_); }
+  RestoredTarget(const RestoredTarget&) = delete;
+  RestoredTarget& operator=(const RestoredTarget&) = delete;
+
+ private:
+  std::string before_ = simd_target();
+};
 
 /// Collects the values of a row, and counts progress.
 class Probes {
@@ -117,12 +133,11 @@ class Probes {
     row_.implementer = identity.implementer;
     row_.parts = {identity.part};
     measure_common();
-    const std::string before = simd_target();
+    const RestoredTarget restored;
     for (const std::string& target : targets()) {
       set_simd_target(target);
       measure_target(row_.targets[target]);
     }
-    set_simd_target(before);
     return row_;
   }
 
@@ -135,17 +150,25 @@ class Probes {
 
   void put(RowValues& values, const char* name, double value, const std::string& source) {
     // Four digits are more than a measurement on a shared machine is worth.
-    values[name] = {std::stod(fmt::format("{:.4g}", value)), "measured", source};
+    const double digits = std::pow(10, 3 - std::floor(std::log10(std::max(value, 1e-9))));
+    values[name] = {std::round(value * digits) / digits, "measured", source};
     ++done_;
-    const double all = 12 + 11 * static_cast<double>(targets().size());
+    const double all = 11 + 11 * static_cast<double>(targets().size());
     if (options_.on_progress) options_.on_progress(std::min(1.0, done_ / all));
+  }
+
+  /// Puts a cache size: that of the topology, or that of this processor's row if hwloc does not know it.
+  void put_size(const char* name, double known) {
+    const RowValue& of_row = own_.common.at(name);
+    if (known > 0) {
+      put(row_.common, name, known, "hwloc");
+    } else {
+      row_.common[name] = {of_row.value, "inherited", own_.name};
+    }
   }
 
   void measure_common() {
     const double budget = options_.seconds;
-    const MachineModel model = machine_model();
-    const auto l1 = static_cast<double>(model.l1_bytes), l2 = static_cast<double>(model.l2_bytes);
-    const auto l3 = static_cast<double>(model.l3_bytes);
     const ProbeKernels kernels = probe_kernels();
     const int threads = options_.threads > 0 ? options_.threads : default_threads();
     Scheduler scheduler(threads);
@@ -159,15 +182,18 @@ class Probes {
     probe::peak(kernels, budget);
     ghz_ = probe::ghz(budget);
     put(values, "ghz", ghz_, "dependent rotations");
-    put(values, "l1_kib", l1 / 1024, "topology");
-    put(values, "l2_kib", l2 / 1024, "topology");
-    put(values, "l3_mib", std::max(l3, 1.0) / 1024 / 1024, "topology");
-    put(values, "l3_cores", topology().l3.cores, "topology");
-    const double beyond = std::clamp(4 * l3, 64.0 * (1 << 20), 512.0 * (1 << 20));
+    const Topology& machine = topology();
+    put_size("l1_kib", static_cast<double>(machine.l1.bytes) / 1024);
+    put_size("l2_kib", static_cast<double>(machine.l2.bytes) / machine.l2.cores / 1024);
+    put_size("l3_mib", static_cast<double>(machine.l3.bytes) / 1024 / 1024);
+    put(values, "l3_cores", machine.l3.cores, "hwloc");
+    const double l1 = 1024 * values["l1_kib"].value, l2 = 1024 * values["l2_kib"].value;
+    const double l3 = 1024 * 1024 * values["l3_mib"].value;
+    const double beyond = std::max({4 * l3, 16 * l2, 64.0 * (1 << 20)});
     put(values, "memory_gb_per_s", 1e-9 * probe::loads(kernels, beyond, budget), "one core loads");
+    const double each = std::max(beyond / threads, 4 * std::max(l2, l3 / machine.l3.cores));
     put(values, "memory_gb_per_s_of_all",
-        std::max(values["memory_gb_per_s"].value,
-                 1e-9 * probe::loads_of_all(kernels, threads, beyond / threads, budget, together)),
+        std::max(values["memory_gb_per_s"].value, 1e-9 * probe::loads_of_all(kernels, threads, each, budget, together)),
         fmt::format("{} threads load", threads));
     put(values, "l1_cycles", 1e9 * ghz_ * probe::latency(l1 / 2, budget), "dependent loads");
     put(values, "l2_cycles", 1e9 * ghz_ * probe::latency(l2 / 2, budget), "dependent loads");
@@ -177,8 +203,8 @@ class Probes {
 
   void measure_target(RowValues& values) {
     const double budget = options_.seconds, hertz = 1e9 * ghz_;
-    const MachineModel model = machine_model();
-    const auto l1 = static_cast<double>(model.l1_bytes), l2 = static_cast<double>(model.l2_bytes);
+    const double l1 = 1024 * row_.common["l1_kib"].value, l2 = 1024 * row_.common["l2_kib"].value;
+    const double l3 = 1024 * 1024 * row_.common["l3_mib"].value;
     const ProbeKernels kernels = probe_kernels();
     const double vectors = probe::peak(kernels, budget);
     const double flops = vectors * 2 * static_cast<double>(kernels.vector_bytes) / 4;
@@ -187,18 +213,25 @@ class Probes {
     put(values, "l1_load", probe::loads(kernels, l1 / 2, budget) / hertz, "loads from half the L1");
     put(values, "l1_store", probe::stores(kernels, l1 / 2, budget) / hertz, "stores to half the L1");
     put(values, "l2_load", probe::loads(kernels, l2 / 2, budget) / hertz, "loads from half the L2");
-    const auto l3 = std::max(4 * l2, static_cast<double>(model.l3_bytes) / 4);
-    put(values, "l3_load", probe::loads(kernels, l3, budget) / hertz, "loads from a quarter of the L3");
+    put(values, "l3_load", probe::loads(kernels, std::max(4 * l2, l3 / 4), budget) / hertz,
+        "loads from a quarter of the L3");
     put(values, "tile_transform", share(measure_tiles(12, budget)), "tiles of 12 cubed");
-    put(values, "spilled_tile_transform", share(measure_tiles(28, budget)), "tiles of 28 cubed");
+    // The model rates long lines by factors of their own.
+    put(values, "spilled_tile_transform", share(measure_tiles(28, budget) / (plan::long_x_share * plan::long_zy_share)),
+        "tiles of 28 cubed");
     put(values, "tile_product", share(measure_products(budget)), "12 rows, 32 terms, one block of channels");
-    put(values, "direct", share(measure_direct("ic32id18oc32od16kd3", budget)), "32 to 32 channels, kernel 3");
-    put(values, "depthwise", share(measure_direct("g32ic32id20oc32od16kd5", budget)), "32 channels, kernel 5");
+    put(values, "direct", share(measure_direct("ic32id18oc32od16kd3", budget).rate), "32 to 32 channels, kernel 3");
+    // The model adds the time to load and store voxels to that of the sums.
+    const Measured sums = measure_direct("g32ic32id22oc32od16kd7", budget);
+    constexpr double voxels = 2.0 * (22 * 22 * 22 + 16 * 16 * 16) / 2;
+    const double rest = std::max(0.2 * sums.seconds, sums.seconds - voxels * plan::depthwise_voxel_seconds);
+    put(values, "depthwise", share(sums.rate * sums.seconds / rest), "32 channels, kernel 7");
     put(values, "volume_transform", share(measure_volume(budget)), "real transforms of 64 cubed");
   }
 
   const MeasureOptions& options_;
   MachineRow row_{};
+  const MachineRow& own_ = *choose_row(cpu_identity(), available_simd_targets().front()).row;
   double ghz_ = 1;
   int done_ = 0;
 };

@@ -1,6 +1,8 @@
 #include "core/cpu_identity.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 
@@ -47,15 +49,17 @@ std::string brand() {
 
 #else
 
-/// Returns the first value of a field of /proc/cpuinfo, or 0.
+/// Returns the largest value of a field of /proc/cpuinfo, or 0. Of two kinds of cores, the faster one has the larger
+/// part number.
 unsigned cpuinfo_value(const char* field) {
   std::ifstream stream("/proc/cpuinfo");
+  unsigned largest = 0;
   for (std::string line; std::getline(stream, line);) {
     const std::size_t colon = line.find(':');
     if (!line.starts_with(field) || colon == std::string::npos) continue;
-    return static_cast<unsigned>(std::strtoul(line.c_str() + colon + 1, nullptr, 0));
+    largest = std::max(largest, static_cast<unsigned>(std::strtoul(line.c_str() + colon + 1, nullptr, 0)));
   }
-  return 0;
+  return largest;
 }
 
 CpuIdentity identify() { return {.implementer = cpuinfo_value("CPU implementer"), .part = cpuinfo_value("CPU part")}; }

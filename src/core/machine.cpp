@@ -36,7 +36,7 @@ Selected named(const std::string& name_or_file) {
         fmt::format("machine '{}': there is neither a file nor a built-in row of this name; the rows are {}",
                     name_or_file, fmt::join(machine_rows(), ", ")));
   }
-  constexpr std::size_t most_bytes = 1 << 20;
+  constexpr std::size_t most_bytes = 64 << 10;
   Selected selected{.from_file = parse_machine_row(read_file(file, most_bytes), name_or_file),
                     .reason = fmt::format("selected file {}", name_or_file),
                     .own_caches = true};
@@ -56,16 +56,17 @@ class Machine {
     Selected selected = name_or_file.empty() ? here() : named(name_or_file);
     const std::lock_guard lock(mutex_);
     selected_ = std::move(selected);
-    models_.clear();
+    ++selection_;
   }
 
   const MachineModel& model() {
     const std::string target = simd_target();
     const std::lock_guard lock(mutex_);
-    const auto found = models_.find(target);
-    if (found != models_.end()) return found->second;
     const Selected& selected = current();
-    return models_.emplace(target, model_of(row(selected), target, selected.own_caches ? &topology() : nullptr))
+    const std::pair key(selection_, target);
+    const auto found = models_.find(key);
+    if (found != models_.end()) return found->second;
+    return models_.emplace(key, model_of(row(selected), target, selected.own_caches ? &topology() : nullptr))
         .first->second;
   }
 
@@ -93,13 +94,16 @@ class Machine {
   /// Applies CONVOLUME_MACHINE at the first use. The caller holds the lock.
   const Selected& current() {
     if (!selected_) {
+      constexpr const char* variable = "CONVOLUME_MACHINE: ";
       const char* name = std::getenv("CONVOLUME_MACHINE");
       try {
         selected_ = name == nullptr || *name == '\0' ? here() : named(name);
       } catch (const FormatError& error) {
-        throw FormatError(std::string("CONVOLUME_MACHINE: ") + error.what());
+        throw FormatError(std::string(variable) + error.what());
+      } catch (const IoError& error) {
+        throw IoError(std::string(variable) + error.what());
       } catch (const InvalidArgument& error) {
-        throw InvalidArgument(std::string("CONVOLUME_MACHINE: ") + error.what());
+        throw InvalidArgument(std::string(variable) + error.what());
       }
     }
     return *selected_;
@@ -107,7 +111,9 @@ class Machine {
 
   std::mutex mutex_;
   std::optional<Selected> selected_;
-  std::map<std::string, MachineModel> models_;
+  int selection_ = 0;  // counts selections
+  // Models are never removed, because callers keep references to them.
+  std::map<std::pair<int, std::string>, MachineModel> models_;
 };
 
 Machine& machine() {

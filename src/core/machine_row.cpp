@@ -72,6 +72,22 @@ void require_fields(const RowValues& values, bool of_target, const std::string& 
   }
 }
 
+/// Refuses lines whose keys are nested deeply. Each dot is a table in a table, and the parser has no limit for them.
+void refuse_deep_keys(std::string_view text, const std::string& where) {
+  constexpr int most_dots = 16;
+  int line = 1, dots = 0;
+  bool quoted = false;
+  for (const char c : text) {
+    if (c == '"') quoted = !quoted;
+    if (c == '\n') {
+      ++line;
+      dots = 0;
+      quoted = false;
+    }
+    if (!quoted && c == '.' && ++dots > most_dots) refuse(where, fmt::format("line {}", line), "has too many dots");
+  }
+}
+
 unsigned read_number(const toml::node_view<const toml::node>& node, const std::string& where, const std::string& name) {
   const auto value = node.value<std::int64_t>();
   if (!value || *value < 0 || *value > 0xFFFFF) refuse(where, name, "is missing or not a number from 0 to 0xfffff");
@@ -89,6 +105,9 @@ void read_cpu(const toml::table& cpu, const std::string& where, MachineRow& row)
     for (const toml::node& range : *models) {
       const toml::node_view<const toml::node> ends(&range);
       row.models.emplace_back(read_number(ends[0], where, "[cpu] models"), read_number(ends[1], where, "[cpu] models"));
+      if (row.models.back().first > row.models.back().second) {
+        refuse(where, "[cpu] models", "has a range that ends before it begins");
+      }
     }
     return;
   }
@@ -132,14 +151,16 @@ constexpr std::array relatives{
 
 constexpr unsigned apple = 0x61;
 
-/// Returns the values of a target that a row does not have, from its next wider target. Multiplications and additions
-/// of targets below AVX2 are separate instructions.
+/// Returns the values of a target that a row does not have, from its next wider target, or from its widest one.
+/// Multiplications and additions of targets below AVX2 are separate instructions.
 RowValues narrowed(const RowValues& wider, const std::string& from, const std::string& target) {
   const double bytes = bytes_of(target), wide = bytes_of(from);
   const bool fused = target == "AVX2" || target == "NEON";
   RowValues values = wider;
   for (auto& [name, value] : values) value = {value.value, "inherited", fmt::format("{} of this row", from)};
-  if (bytes < wide && !fused) values["fma_per_cycle"].value = std::max(1.0, values["fma_per_cycle"].value / 2);
+  double& multiply_adds = values["fma_per_cycle"].value;
+  if (bytes < wide && !fused) multiply_adds = std::max(1.0, multiply_adds / 2);
+  if (bytes > wide) multiply_adds *= wide / bytes;  // the processor itself has no such vectors
   values["l1_load"].value = std::min(values["l1_load"].value, 2 * bytes);
   values["l1_store"].value = std::min(values["l1_store"].value, bytes);
   for (const char* level : {"l2_load", "l3_load"}) {
@@ -186,10 +207,12 @@ bool MachineRow::describes(const CpuIdentity& identity) const noexcept {
              return range.first <= identity.model && identity.model <= range.second;
            });
   }
-  return implementer == identity.implementer && std::find(parts.begin(), parts.end(), identity.part) != parts.end();
+  return identity.vendor.empty() && implementer > 0 && implementer == identity.implementer &&
+         std::find(parts.begin(), parts.end(), identity.part) != parts.end();
 }
 
 MachineRow parse_machine_row(std::string_view text, const std::string& where) {
+  refuse_deep_keys(text, where);
   toml::table root;
   try {
     root = toml::parse(text);
@@ -297,9 +320,11 @@ RowValues values_of(const MachineRow& row, const std::string& target) {
 MachineModel model_of(const MachineRow& row, const std::string& target, const Topology* machine) {
   const RowValues values = values_of(row, target);
   const auto value = [&](const char* name) { return values.at(name).value; };
+  // An L2 that several cores share counts in equal parts. An L3 counts as a whole.
   const auto cache = [&](const Topology::Cache Topology::*level, double of_row) {
     const long long own = machine == nullptr ? 0 : (machine->*level).bytes;
-    return own > 0 ? own : static_cast<long long>(of_row);
+    const int cores = machine != nullptr && level == &Topology::l2 ? machine->l2.cores : 1;
+    return own > 0 ? own / cores : static_cast<long long>(of_row);
   };
   const double ghz = value("ghz");
   return {.row = fmt::format("{}/{}", row.name, target),

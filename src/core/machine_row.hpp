@@ -42,7 +42,7 @@ std::string to_text(const MachineRow& row);
 /// Returns all built-in rows, sorted by name.
 const std::vector<MachineRow>& built_in_rows();
 
-/// A row, and why it was chosen.
+/// Holds a row and the reason for which it was chosen.
 struct RowChoice {
   const MachineRow* row;
   std::string reason;
@@ -55,8 +55,8 @@ RowChoice choose_row(const CpuIdentity& identity, std::string_view widest);
 /// zen4, rates of narrower targets from the next wider one.
 RowValues values_of(const MachineRow& row, const std::string& target);
 
-/// Returns the model of a row for a SIMD target. The caches are those of `machine`, or those of the row if `machine` is
-/// null or does not know them.
+/// Returns the model of a row for a SIMD target. The cache sizes come from `machine`. If it is null, or
+/// does not know a size, they come from the row.
 MachineModel model_of(const MachineRow& row, const std::string& target, const Topology* machine);
 
 /// The fields of rows in their order, with units.

@@ -85,7 +85,7 @@ std::string NumericsRecord::to_text() const {
   return text;
 }
 
-std::optional<std::string> NumericsRecord::first_difference(const NumericsRecord& theirs) const {
+std::optional<std::string> NumericsRecord::first_difference(const NumericsRecord& theirs, Compare compare) const {
   const auto describe = [](const std::string& key, const std::string* ours, const std::string* other) {
     const auto shown = [](const std::string* value) {
       constexpr std::size_t most = 120;  // the text of a plan has many lines
@@ -101,6 +101,7 @@ std::optional<std::string> NumericsRecord::first_difference(const NumericsRecord
     if (found == theirs.entries_.end()) return describe(key, &value, nullptr);
     if (found->second != value) return describe(key, &value, &found->second);
   }
+  if (compare == Compare::own_keys) return std::nullopt;
   for (const auto& [key, value] : theirs.entries_) {
     if (!informs(key) && !entries_.contains(key)) return describe(key, nullptr, &value);
   }

@@ -11,6 +11,9 @@ namespace convolume {
 /// A list of named facts, sorted by name. Equal records promise equal bits.
 class NumericsRecord {
  public:
+  /// Which entries first_difference() compares: all, or only the entries that this record has.
+  enum class Compare { all_keys, own_keys };
+
   /// Returns the facts of this build and machine: library version, compiler, floating-point contraction, SIMD target,
   /// machine-model row, C library, Highway.
   static NumericsRecord of_this_build();
@@ -25,7 +28,7 @@ class NumericsRecord {
   std::string to_text() const;
   /// Returns the first entry in which the records differ and that decides rounding, as "key: 'ours' here, 'theirs'
   /// there", or nothing if they are equal.
-  std::optional<std::string> first_difference(const NumericsRecord& theirs) const;
+  std::optional<std::string> first_difference(const NumericsRecord& theirs, Compare compare = Compare::all_keys) const;
 
  private:
   std::map<std::string, std::string> entries_;

@@ -2,8 +2,12 @@
 #define HWY_TARGET_INCLUDE "core/probe_kernels.cpp"
 #include "core/probe_kernels.hpp"
 
+#include <array>
+
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+
+#include "core/simd/unroll-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convolume::HWY_NAMESPACE {
@@ -13,50 +17,43 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 
-/// Adds eight vectors and returns the first lane. Callers only need a value that depends on all of them.
-HWY_INLINE float Collapse(V a, V b, V c, V d, V e, V f, V g, V h) {
-  return hn::GetLane(hn::Add(hn::Add(hn::Add(a, b), hn::Add(c, d)), hn::Add(hn::Add(e, f), hn::Add(g, h))));
+using simd::HWY_NAMESPACE::Unroll;
+
+/// Chains of multiply-adds that fill the units: four units with a latency of four cycles, where the registers suffice.
+constexpr int chains = HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON ? 20 : 12;
+constexpr int streams = 8;  // vectors that are loaded together
+
+template <int N>
+HWY_INLINE float Collapse(const std::array<V, N>& values) {
+  V total = values[0];
+  Unroll<N>([&](auto i) CONVOLUME_ALWAYS_INLINE { total = hn::Add(total, values[i]); });
+  return hn::GetLane(total);
 }
 
 float MultiplyAdds(index_t rounds) {
   const D d;
   const V factor = hn::Set(d, 0.999f), term = hn::Set(d, 0.001f);
   // The chains begin differently. Otherwise the compiler would find out that they are equal and compute one.
-  const auto start = [d](float value) HWY_ATTR { return hn::Set(d, value); };
-  V a = start(0.1f), b = start(0.2f), c = start(0.3f), e = start(0.4f), f = start(0.5f);
-  V g = start(0.6f), h = start(0.7f), i = start(0.8f), j = start(0.9f), k = start(1.0f);
+  std::array<V, chains> x;
+  Unroll<chains>([&](auto i) CONVOLUME_ALWAYS_INLINE { x[i] = hn::Set(d, 0.01f * static_cast<float>(i + 1)); });
   for (index_t round = 0; round < rounds; ++round) {
-    a = hn::MulAdd(a, factor, term);
-    b = hn::MulAdd(b, factor, term);
-    c = hn::MulAdd(c, factor, term);
-    e = hn::MulAdd(e, factor, term);
-    f = hn::MulAdd(f, factor, term);
-    g = hn::MulAdd(g, factor, term);
-    h = hn::MulAdd(h, factor, term);
-    i = hn::MulAdd(i, factor, term);
-    j = hn::MulAdd(j, factor, term);
-    k = hn::MulAdd(k, factor, term);
+    Unroll<chains>([&](auto i) CONVOLUME_ALWAYS_INLINE { x[i] = hn::MulAdd(x[i], factor, term); });
   }
-  return Collapse(a, b, c, e, f, g, hn::Add(h, i), hn::Add(j, k));
+  return Collapse<chains>(x);
 }
 
 float Load(const float* x, index_t n, index_t rounds) {
   const D d;
   const auto lanes = static_cast<index_t>(hn::Lanes(d));
-  V a = hn::Zero(d), b = a, c = a, e = a, f = a, g = a, h = a, i = a;
+  std::array<V, streams> all;
+  Unroll<streams>([&](auto i) CONVOLUME_ALWAYS_INLINE { all[i] = hn::Zero(d); });
   for (index_t round = 0; round < rounds; ++round) {
-    for (const float* p = x; p < x + n; p += 8 * lanes) {
-      a = hn::Add(a, hn::Load(d, p));
-      b = hn::Add(b, hn::Load(d, p + lanes));
-      c = hn::Add(c, hn::Load(d, p + 2 * lanes));
-      e = hn::Add(e, hn::Load(d, p + 3 * lanes));
-      f = hn::Add(f, hn::Load(d, p + 4 * lanes));
-      g = hn::Add(g, hn::Load(d, p + 5 * lanes));
-      h = hn::Add(h, hn::Load(d, p + 6 * lanes));
-      i = hn::Add(i, hn::Load(d, p + 7 * lanes));
+    for (const float* p = x; p < x + n; p += streams * lanes) {
+      // Processors have as many units for Or as for loads, and fewer for additions.
+      Unroll<streams>([&](auto i) CONVOLUME_ALWAYS_INLINE { all[i] = hn::Or(all[i], hn::Load(d, p + i * lanes)); });
     }
   }
-  return Collapse(a, b, c, e, f, g, h, i);
+  return Collapse<streams>(all);
 }
 
 void Store(float* x, index_t n, index_t rounds) {
@@ -77,7 +74,9 @@ void Store(float* x, index_t n, index_t rounds) {
 
 }  // namespace
 
-ProbeKernels Kernels() { return {static_cast<index_t>(hn::Lanes(D()) * sizeof(float)), MultiplyAdds, Load, Store}; }
+ProbeKernels Kernels() {
+  return {static_cast<index_t>(hn::Lanes(D()) * sizeof(float)), chains, MultiplyAdds, Load, Store};
+}
 
 }  // namespace convolume::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

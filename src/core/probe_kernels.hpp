@@ -8,7 +8,8 @@ namespace convolume {
 /// The kernels of one SIMD target. Thread-safe. Allocate nothing.
 struct ProbeKernels {
   index_t vector_bytes;
-  /// Computes 10 * `rounds` independent multiply-adds of vectors in registers. Returns a value that depends on all.
+  int chains;
+  /// Computes `chains` times `rounds` multiply-adds of vectors in registers. Returns a value that depends on all.
   float (*multiply_adds)(index_t rounds);
   /// Loads n floats `rounds` times. n is a multiple of 8 vectors, and x is aligned to a vector.
   float (*load)(const float* x, index_t n, index_t rounds);

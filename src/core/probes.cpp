@@ -1,5 +1,6 @@
 #include "core/probes.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <numeric>
 #include <random>
@@ -8,7 +9,9 @@
 namespace convolume::probe {
 namespace {
 
-volatile double sink;  // keeps results alive
+std::atomic<double> sink;  // keeps results alive
+
+void keep(double value) { sink.store(value, std::memory_order_relaxed); }
 
 index_t floats_of(const ProbeKernels& kernels, double bytes) {
   const index_t step = 8 * kernels.vector_bytes;
@@ -27,22 +30,22 @@ double ghz(double budget) {
         asm volatile("" : "+r"(x));
       }
     }
-    sink = static_cast<double>(x);
+    keep(static_cast<double>(x));
   });
   return 1e-9 * rounds * unrolled / seconds;
 }
 
 double peak(const ProbeKernels& kernels, double budget) {
   constexpr index_t rounds = 200000;
-  const double seconds = least_seconds(budget, [&] { sink = static_cast<double>(kernels.multiply_adds(rounds)); });
-  return 10 * rounds / seconds;  // vectors per second
+  const double seconds = least_seconds(budget, [&] { keep(static_cast<double>(kernels.multiply_adds(rounds))); });
+  return static_cast<double>(kernels.chains * rounds) / seconds;  // vectors per second
 }
 
 double loads(const ProbeKernels& kernels, double bytes, double budget) {
   const index_t n = floats_of(kernels, bytes), rounds = std::max<index_t>(1, (1 << 22) / n);
   const Buffer buffer(static_cast<std::size_t>(n) * sizeof(float));
   const double seconds =
-      least_seconds(budget, [&] { sink = static_cast<double>(kernels.load(buffer.as<float>(), n, rounds)); });
+      least_seconds(budget, [&] { keep(static_cast<double>(kernels.load(buffer.as<float>(), n, rounds))); });
   return static_cast<double>(n * rounds) * sizeof(float) / seconds;
 }
 
@@ -59,7 +62,7 @@ double loads_of_all(const ProbeKernels& kernels, int threads, double bytes, doub
   for (int i = 0; i < threads; ++i) buffers.emplace_back(static_cast<std::size_t>(n) * sizeof(float));
   const double seconds = least_seconds(budget, [&] {
     together(threads, [&](int i) {
-      sink = static_cast<double>(kernels.load(buffers[static_cast<std::size_t>(i)].as<float>(), n, 1));
+      keep(static_cast<double>(kernels.load(buffers[static_cast<std::size_t>(i)].as<float>(), n, 1)));
     });
   });
   return static_cast<double>(n * threads) * sizeof(float) / seconds;
@@ -78,10 +81,11 @@ double latency(double bytes, double budget) {
     std::memcpy(place(i), &next, sizeof next);
   }
   constexpr int steps = 1 << 18;
+  // Each call goes on where the last one ended, so that all lines are visited.
+  const char* at = place(0);
   const double seconds = least_seconds(budget, [&] {
-    const char* at = place(0);
     for (int i = 0; i < steps; ++i) std::memcpy(&at, at, sizeof at);
-    sink = static_cast<double>(reinterpret_cast<std::uintptr_t>(at) & 1);
+    keep(static_cast<double>(reinterpret_cast<std::uintptr_t>(at) & 1));
   });
   return seconds / steps;
 }

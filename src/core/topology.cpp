@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -65,29 +64,44 @@ struct Bitmap {
   hwloc_bitmap_t set;
 };
 
-/// Finds the processors of the slower kind. Kinds of one core type differ in their highest frequency only, so they
-/// count as one kind.
+/// A kind of cores, as hwloc describes it.
+struct Kind {
+  std::string type;                  // "IntelCore", "IntelAtom", or empty
+  double capacity = 0, max_mhz = 0;  // 0 if unknown
+};
+
+/// Returns whether cores of one kind are so much slower than the best that they are efficiency cores. Kinds of one core
+/// type, or with nearly the same capacity, differ in their highest frequency only.
+bool is_efficiency(const Kind& kind, const Kind& best) {
+  constexpr double slow = 0.6;
+  if (!kind.type.empty() && !best.type.empty()) return kind.type != best.type;
+  if (kind.capacity > 0 && best.capacity > 0) return kind.capacity < slow * best.capacity;
+  return kind.max_mhz > 0 && best.max_mhz > 0 && kind.max_mhz < slow * best.max_mhz;
+}
+
+/// Finds the processors of efficiency cores.
 void find_efficiency_processors(hwloc_topology_t machine, hwloc_bitmap_t processors) {
   const int kinds = hwloc_cpukinds_get_nr(machine, 0);
-  const char* best_type = nullptr;
+  Kind best;
   // Kinds are in ascending order of performance.
-  for (int kind = kinds - 1; kind >= 0; --kind) {
+  for (int i = kinds - 1; i >= 0; --i) {
     const Bitmap of_kind;
     int efficiency = -1;
     unsigned count = 0;
     hwloc_info_s* infos = nullptr;
-    if (hwloc_cpukinds_get_info(machine, static_cast<unsigned>(kind), of_kind.set, &efficiency, &count, &infos, 0) !=
-            0 ||
+    if (hwloc_cpukinds_get_info(machine, static_cast<unsigned>(i), of_kind.set, &efficiency, &count, &infos, 0) != 0 ||
         efficiency < 0) {
       return;
     }
-    const char* type = "";
-    for (unsigned i = 0; i < count; ++i) {
-      if (std::strcmp(infos[i].name, "CoreType") == 0) type = infos[i].value;
+    Kind kind;
+    for (unsigned k = 0; k < count; ++k) {
+      const std::string name = infos[k].name;
+      if (name == "CoreType") kind.type = infos[k].value;
+      if (name == "LinuxCapacity") kind.capacity = std::atof(infos[k].value);
+      if (name == "FrequencyMaxMHz") kind.max_mhz = std::atof(infos[k].value);
     }
-    if (best_type == nullptr) best_type = type;
-    const bool same_type = *type != '\0' && std::strcmp(type, best_type) == 0;
-    if (kind < kinds - 1 && !same_type) hwloc_bitmap_or(processors, processors, of_kind.set);
+    if (i == kinds - 1) best = kind;
+    if (is_efficiency(kind, best)) hwloc_bitmap_or(processors, processors, of_kind.set);
   }
 }
 

@@ -62,6 +62,34 @@ TEST_CASE("every built-in row has a model for every SIMD target, with positive v
   }
 }
 
+TEST_CASE("a wider SIMD target than the processor has does not raise the peak") {
+  for (const MachineRow& candidate : built_in_rows()) {
+    const double own =
+        std::max(model_of(candidate, "AVX2", nullptr).gflops_per_core,
+                 candidate.targets.contains("AVX3") ? model_of(candidate, "AVX3", nullptr).gflops_per_core : 0);
+    CAPTURE(candidate.name);
+    CHECK(model_of(candidate, "AVX3", nullptr).gflops_per_core <= own * (1 + 1e-12));
+    CHECK(model_of(candidate, "SSE4", nullptr).gflops_per_core <= own * (1 + 1e-12));
+  }
+  CHECK(model_of(row("haswell"), "AVX3", nullptr).gflops_per_core ==
+        model_of(row("haswell"), "AVX2", nullptr).gflops_per_core);
+}
+
+TEST_CASE("no two built-in rows have a name or a model in common, and sources are whole") {
+  for (const MachineRow& a : built_in_rows()) {
+    for (const MachineRow& b : built_in_rows()) {
+      if (&a == &b) continue;
+      CAPTURE(a.name, b.name);
+      CHECK(a.name != b.name);
+      if (a.vendor != b.vendor || a.family != b.family || a.vendor.empty()) continue;
+      for (const auto& x : a.models) {
+        for (const auto& y : b.models) CHECK((x.second < y.first || y.second < x.first));
+      }
+    }
+    for (const auto& [name, value] : a.common) CHECK(!value.source.ends_with("..."));
+  }
+}
+
 TEST_CASE("the row of Zen 4 has the values that were measured") {
   const MachineModel wide = model_of(row("zen4"), "AVX3", nullptr), narrow = model_of(row("zen4"), "AVX2", nullptr);
   CHECK(wide.gflops_per_core == Approx(117));
@@ -133,6 +161,8 @@ TEST_CASE("a damaged row is refused with the name of the field") {
   CHECK_THAT(message(replaced(good, "vendor", "seller")), Catch::Contains("[cpu]"));
   CHECK_THAT(message(replaced(good, "origin = \"measured\"", "origin = \"felt\"")), Catch::Contains("felt"));
   CHECK_THAT(message(good.substr(0, good.size() / 2)), Catch::Contains("a.toml"));
+  CHECK_THAT(message(replaced(good, "models = [[0x10, 0x1f]", "models = [[0x1f, 0x10]")), Catch::Contains("models"));
+  CHECK_THAT(message(good + "\na.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a = 1\n"), Catch::Contains("dots"));
   CHECK_THAT(message(""), Catch::Contains("format: is missing"));
 }
 

@@ -155,6 +155,17 @@ class Cli(unittest.TestCase):
             self.assertEqual(self.parts(f"{row}-whole")[1], self.parts(f"{row}-half")[1])
         self.assertNotEqual(self.choices("sums-whole"), self.choices("transforms-whole"))
 
+    def test_machine_prints_json_and_refuses_wrong_files_before_it_measures(self):
+        known = json.loads(self.run_cli("machine", "--json", "--machine", "zen4"))
+        self.assertTrue(known["row"].startswith("zen4/"))
+        self.assertTrue(all(value["origin"] and value["unit"] for value in known["values"]))
+        self.fails("machine", "--machine", "zen99", says=["zen99", "zen4"])
+        self.fails("machine", says=["CONVOLUME_MACHINE", "nowhere"], env={"CONVOLUME_MACHINE": "nowhere"})
+        self.fails("machine", "--save", "zen4.toml", says=["built-in row"])
+        self.fails("machine", "--save", "no/such/folder/here.toml", says=["folder"])
+        (self.folder / "damaged.toml").write_text("format = 1\nname = 3\n")
+        self.fails("machine", "--machine", "damaged.toml", says=["damaged.toml", "name"])
+
     def test_a_tuned_run_is_resumed_with_its_choices_whether_asked_to_tune_or_not(self):
         self.train("tuned", "--tune", "--iterations", 2)
         shutil.copytree(self.folder / "tuned", self.folder / "copy")

@@ -1,0 +1,19 @@
+// The choices against which bench_conv --choices measures the model's pick.
+#pragma once
+
+#include <vector>
+
+#include "conv/choice.hpp"
+
+namespace convolume::bench {
+
+/// Returns the model's pick, then what the model picks with every built-in machine row, then every other engine, then a
+/// fixed grid of tiles: cubes of 8 to 32 voxels in groups of 4 and 16, separate and shared. Estimates cut nothing off;
+/// only choices that no engine supports, or that would take too much memory, are left out. oneDNN and the reference are
+/// left out too.
+std::vector<conv::Choice> choice_field(const ConvProblem& problem, const ConvOptions& options);
+
+/// Returns whether a problem belongs to the quarter that no constant was fitted on. A hash of its text decides.
+bool is_held_out(const ConvProblem& problem);
+
+}  // namespace convolume::bench
