@@ -14,7 +14,10 @@ namespace convolume {
 namespace {
 
 constexpr int format_version = 1;
-constexpr const char* share_row = "zen4";  // the row whose shares others inherit
+// The rows whose shares others inherit. Two units for vectors of 512 bits double the peak, but transforms and products
+// then wait for the caches.
+constexpr const char* share_row = "zen4";
+constexpr const char* intel_share_row = "ice_lake_sp";
 
 /// SIMD targets, widest first, with the bytes of a vector.
 struct TargetWidth {
@@ -308,11 +311,15 @@ RowValues values_of(const MachineRow& row, const std::string& target) {
     const RowValues narrow = narrowed(from->second, from->first, target);
     values.insert(narrow.begin(), narrow.end());
   }
-  const RowValues& shares = row_named(share_row).targets.at("AVX3");
+  const bool two_wide_units = target == "AVX3" && values.at("fma_per_cycle").value > 1.5;
+  const bool like_intel = row.vendor == "GenuineIntel" || two_wide_units;
+  const MachineRow& from = row_named(like_intel ? intel_share_row : share_row);
+  const std::string of_target = from.targets.contains(target) ? target : target == "AVX3" ? "AVX3" : "AVX2";
+  const RowValues& shares = from.targets.at(of_target);
   for (const RowField& field : row_fields()) {
     const auto found = shares.find(field.name);
     if (!field.of_target || field.required || found == shares.end() || values.contains(field.name)) continue;
-    values[field.name] = {found->second.value, "inherited", fmt::format("{}, AVX3", share_row)};
+    values[field.name] = {found->second.value, "inherited", fmt::format("{}, {}", from.name, of_target)};
   }
   return values;
 }
