@@ -14,24 +14,37 @@
 namespace convolume::tools {
 namespace {
 
+std::string temporary_of(const std::string& file) { return file + ".tmp"; }
+
+[[noreturn]] void refuse_to_write(const std::string& file) {
+  std::error_code error;
+  std::filesystem::remove(temporary_of(file), error);
+  throw IoError(fmt::format("{}: cannot be written; check that the folder exists and has room", file));
+}
+
+/// Throws IoError if the file cannot be written. A file that exists stays as it is.
+void require_writable(const std::string& file) {
+  if (!std::ofstream(temporary_of(file), std::ios::trunc).good()) refuse_to_write(file);
+  std::error_code error;
+  std::filesystem::remove(temporary_of(file), error);
+}
+
 /// Writes the whole file, or throws IoError and leaves nothing behind.
 void write_text(const std::string& file, const std::string& text) {
-  const std::string temporary = file + ".tmp";
+  const std::string temporary = temporary_of(file);
   std::ofstream stream(temporary, std::ios::trunc);
   stream << text << std::flush;
   std::error_code error;
   if (stream.good()) std::filesystem::rename(temporary, file, error);
   if (stream.good() && !error) return;
-  std::filesystem::remove(temporary, error);
-  throw IoError(fmt::format("{}: cannot be written; check that the folder exists and has room", file));
+  refuse_to_write(file);
 }
 
 }  // namespace
 
 std::string machine_table() {
   std::string text = machine_text();
-  text += fmt::format("why             {}\n\n", machine_reason());
-  text += fmt::format("{:<24}{:>10}  {:<18}{:<11}{}\n", "value", "", "unit", "origin", "source");
+  text += fmt::format("\n{:<24}{:>10}  {:<18}{:<11}{}\n", "value", "", "unit", "origin", "source");
   for (const MachineValue& value : machine_values()) {
     text += fmt::format("{:<24}{:>10.4g}  {:<18}{:<11}{}\n", value.name, value.value, value.unit, value.origin,
                         value.source);
@@ -74,7 +87,7 @@ std::string save_machine(const std::string& file, int threads, ProgressDisplay& 
                     "nor that of a built-in row",
                     file));
   }
-  write_text(file, "");  // a folder that is missing or full ends the command here, not after a minute
+  require_writable(file);  // a folder that is missing ends the command here, not after a minute
   const std::string row = machine_model().row;
   const auto before = machine_values();
   const std::string measured = measure_machine(

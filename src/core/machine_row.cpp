@@ -129,8 +129,8 @@ const MachineRow& row_named(std::string_view name) {
   throw InvalidArgument(fmt::format("machine: there is no built-in row '{}'", name));
 }
 
-/// Relatives of processors without a row of their own. The first line that fits counts; an empty vendor or target and a
-/// family of 0 fit all.
+/// Relatives of processors without a row of their own. The first line that fits counts. An empty vendor and an
+/// empty target fit all.
 struct Relative {
   const char* vendor;
   unsigned first_family, last_family;
