@@ -166,6 +166,16 @@ class Cli(unittest.TestCase):
         (self.folder / "damaged.toml").write_text("format = 1\nname = 3\n")
         self.fails("machine", "--machine", "damaged.toml", says=["damaged.toml", "name"])
 
+    def test_a_measurement_that_is_killed_leaves_the_old_row(self):
+        (self.folder / "here.toml").write_text("the old row")
+        process = subprocess.Popen([CONVOLUME, "machine", "--save", "here.toml"], cwd=self.folder,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(1)
+        self.assertIsNone(process.poll(), "ended before it was killed")
+        process.kill()
+        process.wait()
+        self.assertEqual((self.folder / "here.toml").read_text(), "the old row")
+
     def test_a_tuned_run_is_resumed_with_its_choices_whether_asked_to_tune_or_not(self):
         self.train("tuned", "--tune", "--iterations", 2)
         shutil.copytree(self.folder / "tuned", self.folder / "copy")
