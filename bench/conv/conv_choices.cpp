@@ -38,7 +38,7 @@ struct ChoiceRow {
   double picked = 0, fastest = 0;
   std::vector<std::pair<std::string, double>> candidates;  ///< all candidates with their seconds
 
-  bool held_out = false;  ///< belongs to the quarter of the problems that no constant was fitted on
+  bool held_out = false;  ///< belongs to the quarter of the problems that is held out from fitting
 
   double ratio() const { return picked / fastest; }
   bool close() const { return ratio() <= close_enough; }
@@ -207,7 +207,7 @@ void print_summary(const ConvBenchOptions& options, const ChoiceRows& rows) {
       fmt::print("{}: {}\n", name_of(direction), summary(rows_of(rows, direction)));
     }
   }
-  fmt::print("problems that no constant was fitted on: {}\n", summary(held_out(rows)));
+  fmt::print("problems that are held out from fitting: {}\n", summary(held_out(rows)));
   fmt::print("worst, best choice over pick: {}\n", worst(rows));
   fmt::print("{}\n", summary(rows));
 }

@@ -13,7 +13,8 @@ namespace convolume::bench {
 /// left out too.
 std::vector<conv::Choice> choice_field(const ConvProblem& problem, const ConvOptions& options);
 
-/// Returns whether a problem belongs to the quarter that no constant was fitted on. A hash of its text decides.
+/// Returns whether a problem belongs to the quarter that is held out from fitting constants. A hash of its text
+/// decides.
 bool is_held_out(const ConvProblem& problem);
 
 }  // namespace convolume::bench
