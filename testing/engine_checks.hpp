@@ -81,8 +81,8 @@ inline void check_threads(std::initializer_list<const char*> problems, const Con
   CHECK(other.scheduler.distinct_workers() > 1);
 }
 
-/// Checks that blocked tensors on one or both sides give the same bits as plain ones, and zeros in lanes without a
-/// channel.
+/// Checks that one choice gives the same bits with blocked tensors on one or both sides as with plain ones, and zeros
+/// in lanes without a channel. Without a choice, the model may choose other tiles for another layout.
 template <class T>
 void check_layouts(ConvProblem p, const ConvOptions& options, bool blocked_x, bool blocked_y, Activation::Kind kind) {
   const std::string text = to_string(p);
@@ -92,7 +92,9 @@ void check_layouts(ConvProblem p, const ConvOptions& options, bool blocked_x, bo
   p = plain.problem;
   if (blocked_x) p.x_layout = Layout::blocked;
   if (blocked_y) p.y_layout = Layout::blocked;
-  const auto plan = ConvPlan::make(p, options);
+  ConvOptions chosen = options;
+  chosen.choice = plain.plan.choice();
+  const auto plan = ConvPlan::make(p, chosen);
   const Execution run{plain.scheduler, &plain.memory};
   Blocked<T> x(plain.x), dy(plain.dy), y(p.y_shape()), dx(p.x_shape());
   auto plain_y = poisoned<T>(p.y_shape()), plain_dx = poisoned<T>(p.x_shape());

@@ -1,12 +1,15 @@
 #include "bench/common/support.hpp"
 
 #include <cstdio>
+#include <cstdlib>
 #include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "convolume/cpu.hpp"
+#include "convolume/error.hpp"
+#include "convolume/machine.hpp"
 #include "convolume/version.hpp"
 #include "core/random.hpp"
 
@@ -51,8 +54,19 @@ int run(CLI::App& app, int argc, char** argv, const std::function<void()>& add_b
   std::vector<char*> google{argv[0]}, ours{argv[0]};
   for (int i = 1; i < argc; ++i) (for_google(argv[i]) ? google : ours).push_back(argv[i]);
   app.footer(footer);
+  std::string machine;
+  app.add_option("--machine", machine,
+                 "Machine row for the cost models: a file, or the name of a built-in row (default: CONVOLUME_MACHINE)")
+      ->option_text("ROW");
   try {
     app.parse(static_cast<int>(ours.size()), ours.data());
+    if (!machine.empty()) {
+      ::setenv("CONVOLUME_MACHINE", machine.c_str(), 1);  // for child processes too
+      select_machine(machine);
+    }
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s: %s\n", name.c_str(), error.what());
+    return 2;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }

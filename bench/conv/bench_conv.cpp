@@ -33,10 +33,12 @@ constexpr const char* description =
     "  --choices       Compares the cost model's choice with other choices, in turn: with what the model would\n"
     "                  choose under each machine row, with the other engines, and with a fixed grid of tiles.\n"
     "                  Prints the model's choice, the number of choices, the best one, and the ratio of their\n"
-    "                  times. Choices that are several times slower in the first call are left out. In training,\n"
+    "                  least times. Choices that are several times slower in the first call are left out. In "
+    "training,\n"
     "                  the best tiles of each direction that was measured before are combined into one more\n"
     "                  choice. A hash of its text puts a quarter of the problems aside. The constants of the model\n"
-    "                  are to be fitted on the others; those of today were fitted on all.\n"
+    "                  are to be fitted on the others; some of today were fitted on all. At the end it says how\n"
+    "                  good the choices of every built-in row are on this machine.\n"
     "  --speed-up      Times one thread and all threads in turn. Prints the speed-up, the speed-up that the floor\n"
     "                  allows, and the quotient of the two.\n"
     "  --stages        Compares the stages of fft_tiled (weight transforms, tile transforms, products, idle\n"
@@ -174,6 +176,7 @@ void check_scopes(const CLI::App& app, const Flags& flags) {
   constexpr unsigned in_contest = in_side_by_side | in_choices | in_speed_up, in_reports = in_contest | in_stages;
   constexpr std::array scopes{Scope{"--weights", in_contest},
                               Scope{"--peers", in_side_by_side},
+                              Scope{"--recorded", in_choices},
                               Scope{"--json", in_reports},
                               Scope{"--rounds", in_reports},
                               Scope{"--min-seconds", in_reports},
@@ -266,6 +269,11 @@ void add_contest_options(CLI::App& app, Flags& flags) {
       ->check(CLI::Range(0.0, 86400.0))
       ->option_text("NUMBER [30]");
   app.add_option("--json", o.json, "File for the results")->option_text("FILE");
+  app.add_option(
+         "--recorded", o.recorded,
+         "With --choices: judge today's choices by the seconds of an earlier run (its --json) instead of measuring")
+      ->check(CLI::ExistingFile)
+      ->option_text("FILE");
 }
 
 int run_conv(int argc, char** argv) {
@@ -293,8 +301,9 @@ int run_conv(int argc, char** argv) {
     if (mode == in_benchmark) return {};
     return [&, mode] {
       read();
-      return mode == in_verify     ? conv_verify(flags.options)
-             : mode == in_choices  ? conv_choices(flags.options)
+      return mode == in_verify ? conv_verify(flags.options)
+             : mode == in_choices
+                 ? flags.options.recorded.empty() ? conv_choices(flags.options) : judge_recorded_choices(flags.options)
              : mode == in_speed_up ? conv_speed_up(flags.options)
              : mode == in_stages   ? conv_stages(flags.options)
                                    : conv_side_by_side(flags.options);

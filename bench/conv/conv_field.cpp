@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include <fmt/format.h>
 #include <xxhash.h>
@@ -32,10 +33,20 @@ class Field {
  public:
   Field(const ConvProblem& problem, const ConvOptions& options) : problem_(problem), options_(options) {}
 
-  void add(const Choice& choice) {
-    if (std::find(choices_.begin(), choices_.end(), choice) == choices_.end()) choices_.push_back(choice);
+  /// Returns the index of the choice.
+  std::size_t add(const Choice& choice) {
+    const auto at = std::find(field_.choices.begin(), field_.choices.end(), choice);
+    const auto index = static_cast<std::size_t>(at - field_.choices.begin());
+    if (at == field_.choices.end()) field_.choices.push_back(choice);
+    return index;
   }
-  void add_pick() { add(conv::parse_choice(ConvPlan::make(problem_, options_).choice())); }
+  std::size_t add_pick() { return add(conv::parse_choice(ConvPlan::make(problem_, options_).choice())); }
+  void add_rows() {
+    for (const std::string& row : machine_rows()) {
+      const OtherRow other(row);
+      field_.picks.push_back({row, add_pick()});
+    }
+  }
 
   void add_engines() {
     for (const conv::Implementation& implementation : conv::implementations()) {
@@ -63,7 +74,7 @@ class Field {
     }
   }
 
-  const std::vector<Choice>& choices() const { return choices_; }
+  ChoiceField take() { return std::move(field_); }
 
  private:
   static Extent3 tile_of(const ConvProblem& p, index_t edge, bool swapped) {
@@ -87,22 +98,19 @@ class Field {
 
   const ConvProblem& problem_;
   const ConvOptions& options_;
-  std::vector<Choice> choices_;
+  ChoiceField field_;
 };
 
 }  // namespace
 
-std::vector<Choice> choice_field(const ConvProblem& problem, const ConvOptions& options) {
+ChoiceField choice_field(const ConvProblem& problem, const ConvOptions& options) {
   Field field(problem, options);
   field.add_pick();
-  if (!options.choice.empty()) return field.choices();
-  for (const std::string& row : machine_rows()) {
-    const OtherRow other(row);
-    field.add_pick();
-  }
+  if (!options.choice.empty()) return field.take();
+  field.add_rows();
   field.add_engines();
   field.add_grid();
-  return field.choices();
+  return field.take();
 }
 
 bool is_held_out(const ConvProblem& problem) {

@@ -32,21 +32,8 @@ const std::map<std::string, Direction>& direction_names() {
 
 std::vector<Engine> all_engines() {
   // Take the names from the library, so that no list has to be maintained here.
-  std::vector<Engine> engines;
-  for (int i = static_cast<int>(Engine::automatic) + 1;
-       convolume::name_of(static_cast<Engine>(i)) != std::string_view("unknown"); ++i) {
-    engines.push_back(static_cast<Engine>(i));
-  }
-  return engines;
-}
-
-const std::map<std::string, Engine>& engine_names() {
-  static const std::map<std::string, Engine> names = [] {
-    std::map<std::string, Engine> all{{convolume::name_of(Engine::automatic), Engine::automatic}};
-    for (const Engine engine : all_engines()) all.emplace(convolume::name_of(engine), engine);
-    return all;
-  }();
-  return names;
+  const auto all = engines();
+  return {all.begin() + 1, all.end()};
 }
 
 const std::map<std::string, Peer>& peer_names() {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/common/engine_names.hpp"
 #include "bench/conv/conv_problems.hpp"
 #include "convolume/conv.hpp"
 
@@ -32,13 +33,13 @@ struct ConvBenchOptions {
   double min_seconds = 0.5, max_seconds = 30;
   double memory_gib = 8;  ///< limit for cached spectra of a plan; 0 means no limit
   std::filesystem::path json;
+  std::filesystem::path recorded;  ///< report of an earlier run of --choices
 
   bool has(Peer peer) const;
   ConvOptions conv(Engine engine) const;
 };
 
 const std::map<std::string, Direction>& direction_names();
-const std::map<std::string, Engine>& engine_names();
 const std::map<std::string, Peer>& peer_names();
 const std::map<std::string, DataType>& type_names();
 const std::map<std::string, std::vector<Layout>>& layout_names();

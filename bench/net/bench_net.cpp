@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "bench/common/engine_names.hpp"
 #include "bench/common/support.hpp"
 #include "bench/net/measured_net.hpp"
 #include "bench/net/net_side_by_side.hpp"
@@ -188,15 +189,6 @@ void use_defaults_for_peers(const CLI::App& app, NetContestOptions& o) {
   if (app.count("--backend") == 0) o.backends = {fft::Backend::native};
   if (app.count("--cache") == 0) o.caches = {true};
   if (app.count("--work") == 0) o.works = {Work::training, Work::inference};
-}
-
-std::map<std::string, Engine> engine_names() {
-  std::map<std::string, Engine> names;
-  for (const Engine engine :
-       {Engine::automatic, Engine::fft_tiled, Engine::fft_volume, Engine::direct, Engine::reference, Engine::onednn}) {
-    names.emplace(name_of(engine), engine);
-  }
-  return names;
 }
 
 int describe_net(const Options& options) {

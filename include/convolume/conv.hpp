@@ -29,6 +29,8 @@ enum class Engine {
 };
 /// Returns the name as the enumerator spells it.
 CONVOLUME_API const char* name_of(Engine engine) noexcept;
+/// Returns all engines, `automatic` first.
+CONVOLUME_API std::span<const Engine> engines() noexcept;
 /// Returns the engine of a name. Throws InvalidArgument that lists the names.
 CONVOLUME_API Engine engine_of(const std::string& name);
 

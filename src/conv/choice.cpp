@@ -32,13 +32,19 @@ const char* name_of(Engine engine) noexcept {
   return "unknown";
 }
 
+std::span<const Engine> engines() noexcept {
+  static constexpr std::array all{Engine::automatic, Engine::fft_tiled, Engine::fft_volume,
+                                  Engine::direct,    Engine::reference, Engine::onednn};
+  return all;
+}
+
 Engine engine_of(const std::string& name) {
-  for (const Engine engine :
-       {Engine::automatic, Engine::fft_tiled, Engine::fft_volume, Engine::direct, Engine::reference, Engine::onednn}) {
+  std::string names;
+  for (const Engine engine : engines()) {
     if (name == name_of(engine)) return engine;
+    names += fmt::format("{}{}", engine == engines().back() ? " or " : names.empty() ? "" : ", ", name_of(engine));
   }
-  throw InvalidArgument(
-      fmt::format("engine '{}' is unknown; use automatic, fft_tiled, fft_volume, direct, reference or onednn", name));
+  throw InvalidArgument(fmt::format("engine '{}' is unknown; use {}", name, names));
 }
 
 }  // namespace convolume

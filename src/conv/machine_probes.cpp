@@ -224,7 +224,7 @@ class Probes {
     // The model adds the time to load and store voxels to that of the sums.
     const Measured sums = measure_direct("g32ic32id22oc32od16kd7", budget);
     constexpr double voxels = 2.0 * (22 * 22 * 22 + 16 * 16 * 16) / 2;
-    const double rest = std::max(0.2 * sums.seconds, sums.seconds - voxels * plan::depthwise_voxel_seconds);
+    const double rest = std::max(0.2 * sums.seconds, sums.seconds - voxels * plan::depthwise_voxel_operations / flops);
     put(values, "depthwise", share(sums.rate * sums.seconds / rest), "32 channels, kernel 7");
     put(values, "volume_transform", share(measure_volume(budget)), "real transforms of 64 cubed");
   }

@@ -1,8 +1,10 @@
 #include "core/files.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -31,11 +33,7 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const { return fd_; }
-  int close() {
-    const int result = ::close(fd_);
-    fd_ = -1;
-    return result;
-  }
+  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_;
@@ -52,6 +50,18 @@ void write_all(int fd, const std::filesystem::path& file, std::span<const std::b
   }
 }
 
+void write_all_at(int fd, const std::filesystem::path& file, std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const auto written = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      fail(file, "writing", errno);
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+    offset += static_cast<std::uint64_t>(written);
+  }
+}
+
 }  // namespace
 
 void sync_directory(const std::filesystem::path& directory) {
@@ -60,21 +70,85 @@ void sync_directory(const std::filesystem::path& directory) {
   if (fd.get() >= 0) static_cast<void>(::fsync(fd.get()));
 }
 
-void write_file_atomically(const std::filesystem::path& file, std::span<const std::span<const std::byte>> parts) {
-  const auto directory = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
-  const std::filesystem::path temporary = file.string() + fmt::format(".tmp-{}", ::getpid());
-  try {
-    Descriptor fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-    if (fd.get() < 0) fail(temporary, "creating", errno);
-    for (const auto part : parts) write_all(fd.get(), temporary, part);
-    if (::fsync(fd.get()) != 0) fail(temporary, "syncing", errno);
-    if (fd.close() != 0) fail(temporary, "closing", errno);
-    if (::rename(temporary.c_str(), file.c_str()) != 0) fail(file, "renaming onto it", errno);
-  } catch (...) {
-    ::unlink(temporary.c_str());
-    throw;
+AtomicFile::AtomicFile(std::filesystem::path target)
+    : target_(std::move(target)), temporary_(target_.string() + fmt::format(".tmp-{}", ::getpid())) {
+  fd_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd_ < 0) fail(temporary_, "creating", errno);
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::append(std::span<const std::byte> bytes) { write_all(fd_, temporary_, bytes); }
+
+void AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+  write_all_at(fd_, temporary_, offset, bytes);
+}
+
+void AtomicFile::commit() {
+  if (::fsync(fd_) != 0) fail(temporary_, "syncing", errno);
+  if (::close(std::exchange(fd_, -1)) != 0) fail(temporary_, "closing", errno);
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail(target_, "renaming onto it", errno);
+  temporary_.clear();
+  sync_directory(target_.has_parent_path() ? target_.parent_path() : std::filesystem::path("."));
+}
+
+ReadableFile::ReadableFile(std::filesystem::path file) : path_(std::move(file)) {
+  // O_NONBLOCK: opening a pipe without a writer must fail below rather than wait.
+  Descriptor fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd.get() < 0) fail(path_, "opening", errno);
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) fail(path_, "reading the size", errno);
+  if (!S_ISREG(status.st_mode)) {
+    throw IoError(fmt::format("{}: is {}; name a file", path_.string(),
+                              S_ISDIR(status.st_mode) ? "a directory" : "not a regular file"));
   }
-  sync_directory(directory);
+  size_ = static_cast<std::uint64_t>(status.st_size);
+  fd_ = fd.release();
+}
+
+ReadableFile ReadableFile::temporary(const std::filesystem::path& folder) {
+  ReadableFile made;
+  made.path_ = folder / fmt::format(".convolume.tmp-{}", ::getpid());
+  made.fd_ = ::open(folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+  if (made.fd_ < 0) {  // some file systems have no nameless files
+    made.fd_ = ::open(made.path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (made.fd_ < 0) fail(made.path_, "creating", errno);
+    ::unlink(made.path_.c_str());
+  }
+  return made;
+}
+
+ReadableFile::ReadableFile(ReadableFile&& other) noexcept
+    : path_(std::move(other.path_)), size_(other.size_), fd_(std::exchange(other.fd_, -1)) {}
+
+ReadableFile::~ReadableFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+std::size_t ReadableFile::read_at(std::uint64_t offset, std::span<std::byte> bytes) const {
+  std::size_t filled = 0;
+  while (filled < bytes.size()) {
+    const auto got = ::pread(fd_, bytes.data() + filled, bytes.size() - filled, static_cast<off_t>(offset + filled));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail(path_, "reading", errno);
+    if (got == 0) break;
+    filled += static_cast<std::size_t>(got);
+  }
+  return filled;
+}
+
+void ReadableFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+  write_all_at(fd_, path_, offset, bytes);
+  size_ = std::max(size_, offset + bytes.size());
+}
+
+void write_file_atomically(const std::filesystem::path& file, std::span<const std::span<const std::byte>> parts) {
+  AtomicFile written(file);
+  for (const auto part : parts) written.append(part);
+  written.commit();
 }
 
 void write_file_atomically(const std::filesystem::path& file, std::string_view text) {

@@ -1,12 +1,61 @@
-// Reading and writing of whole files. A written file is either complete or absent.
+// Reading and writing of files. A written file is either complete or absent.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace convolume {
+
+/// A file that is being written under a temporary name beside its target. Not thread-safe.
+class AtomicFile {
+ public:
+  /// Creates the temporary file. Throws IoError that names the file and the reason, as all functions here do.
+  explicit AtomicFile(std::filesystem::path target);
+  /// Removes the temporary file, unless commit() returned.
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  const std::filesystem::path& temporary() const noexcept { return temporary_; }
+  /// Returns the descriptor, open for reading and writing.
+  int descriptor() const noexcept { return fd_; }
+  void append(std::span<const std::byte> bytes);
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+  /// Syncs the file, renames it to its target, and syncs the folder.
+  void commit();
+
+ private:
+  std::filesystem::path target_, temporary_;
+  int fd_ = -1;
+};
+
+/// A file that is open for reading at any position. Several threads may read at once.
+class ReadableFile {
+ public:
+  /// Throws IoError if the file is missing, unreadable, or no regular file.
+  explicit ReadableFile(std::filesystem::path file);
+  /// A nameless temporary file in `folder` that can also be written.
+  static ReadableFile temporary(const std::filesystem::path& folder);
+  ReadableFile(ReadableFile&& other) noexcept;
+  ReadableFile& operator=(ReadableFile&& other) = delete;
+  ~ReadableFile();
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+  std::uint64_t size() const noexcept { return size_; }
+  /// Fills `bytes` from `offset` on. Returns the number of bytes that the file has there, at most `bytes.size()`.
+  std::size_t read_at(std::uint64_t offset, std::span<std::byte> bytes) const;
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+
+ private:
+  ReadableFile() = default;
+  std::filesystem::path path_;
+  std::uint64_t size_ = 0;
+  int fd_ = -1;
+};
 
 /// Replaces `file` by the concatenation of `parts`. Writes a temporary file beside it, syncs and renames it, and syncs
 /// the directory. On failure it removes the temporary file and throws IoError that names the file and the reason. The

@@ -14,10 +14,11 @@ namespace convolume {
 namespace {
 
 constexpr int format_version = 1;
-// The rows whose shares others inherit. Two units for vectors of 512 bits double the peak, but transforms and products
-// then wait for the caches.
-constexpr const char* share_row = "zen4";
+// The rows whose shares others inherit: Intel processors, others with two units for vectors of 512 bits, and all
+// others. Two such units double the peak, but transforms and products then wait for the caches.
 constexpr const char* intel_share_row = "ice_lake_sp";
+constexpr const char* wide_share_row = "zen5";
+constexpr const char* share_row = "zen4";
 
 /// SIMD targets, widest first, with the bytes of a vector.
 struct TargetWidth {
@@ -312,8 +313,9 @@ RowValues values_of(const MachineRow& row, const std::string& target) {
     values.insert(narrow.begin(), narrow.end());
   }
   const bool two_wide_units = target == "AVX3" && values.at("fma_per_cycle").value > 1.5;
-  const bool like_intel = row.vendor == "GenuineIntel" || two_wide_units;
-  const MachineRow& from = row_named(like_intel ? intel_share_row : share_row);
+  const MachineRow& from = row_named(row.vendor == "GenuineIntel" ? intel_share_row
+                                     : two_wide_units             ? wide_share_row
+                                                                  : share_row);
   const std::string of_target = from.targets.contains(target) ? target : target == "AVX3" ? "AVX3" : "AVX2";
   const RowValues& shares = from.targets.at(of_target);
   for (const RowField& field : row_fields()) {

@@ -52,7 +52,7 @@ struct RowChoice {
 RowChoice choose_row(const CpuIdentity& identity, std::string_view widest);
 
 /// Returns the values of a row for a SIMD target. A value that the row does not have is inherited: shares from the row
-/// zen4 or ice_lake_sp, rates of narrower targets from the next wider one.
+/// zen4, zen5 or ice_lake_sp, rates of narrower targets from the next wider one.
 RowValues values_of(const MachineRow& row, const std::string& target);
 
 /// Returns the model of a row for a SIMD target. The cache sizes come from `machine`. If it is null, or

@@ -10,15 +10,19 @@ namespace convolume::plan {
 // --- Whole volumes (fft_volume). Command: bench_fft --side-by-side --sizes 8:256, and bench_conv --side-by-side
 // --engine fft_volume --problems bench/problems/kernels.txt.
 inline constexpr double pruned_transform_share = 0.2;  ///< share that pruned transforms of kernels reach
-inline constexpr double volume_product_share = 0.5;    ///< share that pointwise products of spectra reach
+/// Of the rate of single transforms. The engine also copies lines of tensors, and its threads share the caches.
+inline constexpr double volume_engine_share = 0.7;
+inline constexpr double volume_product_share = 0.5;  ///< share that pointwise products of spectra reach
 inline constexpr double call_seconds = 1e-6;  ///< seconds to set up the buffers, the task and the plan of one transform
 
 // --- Sums over taps (direct). Command: bench_conv --side-by-side --engine direct --layout blocked --problems
 // bench/problems/headline.txt bench/problems/depthwise.txt.
-inline constexpr double least_direct_rows = 4;             ///< channels of x that keep the multiply-add units busy
-inline constexpr double depthwise_row = 16;                ///< voxels of a row from which that share is reached
-inline constexpr double depthwise_voxel_seconds = 1.1e-8;  ///< seconds to load and store a voxel of a channel block
-inline constexpr double depthwise_tap_seconds = 1.2e-8;    ///< seconds to reorder a tap of a channel block
+inline constexpr double direct_engine_share = 0.9;          ///< of the rate of the kernel alone that whole layers reach
+inline constexpr double direct_row = 8;                     ///< voxels of a row from which that rate is reached
+inline constexpr double least_direct_rows = 4;              ///< channels of x that keep the multiply-add units busy
+inline constexpr double depthwise_row = 16;                 ///< voxels of a row from which that share is reached
+inline constexpr double depthwise_voxel_operations = 1000;  ///< that take as long as a voxel's loads and stores
+inline constexpr double depthwise_tap_seconds = 1.2e-8;     ///< seconds to reorder a tap of a channel block
 
 // --- Tiles (fft_tiled). Commands: bench_fft --tiles 5:64 for transforms; bench_conv --stages --layout blocked
 // --problems bench/problems/headline.txt for all others.
@@ -31,15 +35,21 @@ inline constexpr double least_spilled_share = 0.75;    ///< share of these that 
 inline constexpr index_t register_points = 16;         ///< points of the longest line that fits into the registers
 inline constexpr double long_x_share = 0.85;           ///< share of these that longer lines along X reach
 inline constexpr double long_zy_share = 0.88;          ///< the same for longer lines along Z or Y
+inline constexpr double long_plane_share = 0.78;       ///< the same along Y of a tile of one plane
 inline constexpr double kernel_transform_share = 0.2;  ///< of transforms of kernels, most of whose lines are zero
 inline constexpr double kernel_operations_share = 0.4;  ///< of a full transform's operations that a kernel needs
 inline constexpr double kernel_seconds = 3e-6;          ///< seconds to set up the transform of one kernel
 inline constexpr double cropped_share = 0.75;           ///< of an inverse's operations if only the valid part is needed
 inline constexpr double tile_seconds = 1e-6;            ///< seconds to set up one tile of one channel block
 inline constexpr double plane_seconds = 1e-7;           ///< the same for a tile of one plane
-inline constexpr double block_seconds = 1.2e-7;         ///< seconds of a call for one frequency block of a group
-inline constexpr double waiting_share = 0.08;           ///< of all time: tasks begin and end at different times
-inline constexpr double idle_share = 0.3;  ///< of a worker's waiting that is lost; otherwise it finds other work
+/// Seconds to transpose 64 bytes of channels of one voxel between a plain tensor and a tile; in a tile of one plane.
+inline constexpr double plain_seconds = 5e-9, plain_plane_seconds = 1e-8;
+inline constexpr double block_seconds = 1.5e-7;  ///< seconds of a call for one frequency block of a group
+inline constexpr double l2_free_share = 0.6;     ///< of the L2 whose bytes cost nothing to move
+inline constexpr double l3_kept_share = 0.15;    ///< of the L3 up to which a core finds a buffer there
+inline constexpr double l3_lost_share = 0.6;     ///< of the L3 from which on all of it comes from memory
+inline constexpr double waiting_share = 0.08;    ///< of all time: tasks begin and end at different times
+inline constexpr double idle_share = 0.3;        ///< of a worker's waiting that is lost; otherwise it finds other work
 /// Factor for the weight gradient if its tiles have spectra of their own: every stage then waits for memory in its
 /// prologue and its epilogue.
 inline constexpr double separate_sums_factor = 1.4;

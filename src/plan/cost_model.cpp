@@ -35,8 +35,9 @@ double direct_depthwise_seconds(const ConvProblem& p, const Wanted& wanted, cons
       blocks * static_cast<double>(p.batch) * static_cast<double>(p.input.volume() + p.output().volume()) / 2;
   const double filled = std::min(1.0, static_cast<double>(p.output().x) / depthwise_row);
   const double taps = static_cast<double>(p.in_channels * p.kernel.volume());
-  return wanted.count() * (flops / (machine.gflops_per_core * 1e9 * machine.depthwise_share * filled) +
-                           voxels * depthwise_voxel_seconds + call_seconds) +
+  const double peak = machine.gflops_per_core * 1e9;
+  return wanted.count() * (flops / (peak * machine.depthwise_share * filled) +
+                           voxels * depthwise_voxel_operations / peak + call_seconds) +
          2.0 / 3 * wanted.count() * taps * depthwise_tap_seconds;
 }
 
@@ -68,7 +69,8 @@ double fft_volume_seconds(const ConvProblem& p, const Extent3& transform, index_
   const double y = one_if(wanted.data || wanted.weights) + one_if(wanted.forward);
   const double maps = batch * (x * in + y * out) * planes;
   const double kernels = pairs * (one_if(wanted.forward || wanted.data) + one_if(wanted.weights));
-  const Work transforming{.flops = maps * one, .efficiency = machine.volume_transform_share, .calls = maps};
+  const Work transforming{
+      .flops = maps * one, .efficiency = machine.volume_transform_share * volume_engine_share, .calls = maps};
   const auto taps = static_cast<double>(p.kernel.z > 1 ? p.kernel.z : p.kernel.y);
   const Work pruning{.flops = kernels * 8 * taps * points / 2, .efficiency = pruned_transform_share, .calls = kernels};
   const double complex_bytes = 2.0 * static_cast<double>(size_of(p.type));
@@ -90,7 +92,9 @@ double direct_seconds(const ConvProblem& p, const Wanted& wanted, const MachineM
                             one_if(wanted.data) * out * padded(p.in_channels) +
                             one_if(wanted.weights) * std::max(in, least_direct_rows) * padded(p.out_channels);
   const double flops = p.flops() / (in * out) * multiplied * share_inside(p) * element / 4;
-  const double computing = flops / (machine.gflops_per_core * 1e9 * machine.direct_share);
+  const double filled = std::min(1.0, static_cast<double>(p.output().x) / direct_row);
+  const double computing =
+      flops / (machine.gflops_per_core * 1e9 * machine.direct_share * direct_engine_share * filled);
   const double x = static_cast<double>(p.x_shape().elements()), y = static_cast<double>(p.y_shape().elements());
   const double w = padded(p.in_channels) * padded(p.out_channels) * static_cast<double>(p.kernel.volume());
   const double moving = element * wanted.count() * (x + y) / (machine.dram_gb_per_s * 1e9);

@@ -34,11 +34,11 @@ class Sides {
   /// Return the argument that belongs to x or y. The arguments belong to the high-resolution and low-resolution sides.
   template <class V>
   const V& x(const V& of_high_res, const V& of_low_res) const noexcept {
-    return y_is_high_res_ ? of_low_res : of_high_res;
+    return high_res(of_high_res, of_low_res);  // the mapping is its own inverse
   }
   template <class V>
   const V& y(const V& of_high_res, const V& of_low_res) const noexcept {
-    return y_is_high_res_ ? of_high_res : of_low_res;
+    return low_res(of_high_res, of_low_res);
   }
 
   /// Maps a direction of the problem to the direction of convolution() that computes the same, and the reverse.

@@ -48,16 +48,18 @@ double transform_rate(const Extent3& tile, double held, const MachineModel& mach
   const double best = machine.tile_transform_share;
   double efficiency = std::min(best + outgrown * (machine.spilled_tile_transform_share - best), best * spilled);
   if (tile.x > register_points) efficiency *= long_x_share;
-  if (std::max(tile.z, tile.y) > register_points) efficiency *= long_zy_share;
+  if (std::max(tile.z, tile.y) > register_points) efficiency *= tile.z == 1 ? long_plane_share : long_zy_share;
   for (int axis = 0; axis < 3; ++axis) efficiency *= tile[axis] % 11 == 0 || tile[axis] % 13 == 0 ? 0.94 : 1;
   return efficiency * machine.gflops_per_core * 1e9;
 }
 
-/// Returns seconds per byte of a buffer of `bytes` bytes, if one of several cores reads it.
+/// Returns seconds per byte of a buffer of `bytes` bytes, if one of several cores reads it. The L3 also holds what
+/// other cores use, so more and more of a larger buffer comes from memory.
 double seconds_per_byte(double bytes, const MachineModel& machine) {
-  if (bytes <= 0.5 * static_cast<double>(machine.l2_bytes)) return 0;
-  const bool cached = bytes <= 0.6 * static_cast<double>(machine.l3_bytes);
-  return 1e-9 / (cached ? machine.l3_gb_per_s / 2 : machine.dram_gb_per_s / 2);
+  if (bytes <= l2_free_share * static_cast<double>(machine.l2_bytes)) return 0;
+  const double part = bytes / static_cast<double>(machine.l3_bytes);
+  const double missed = std::clamp((part - l3_kept_share) / (l3_lost_share - l3_kept_share), 0.0, 1.0);
+  return 1e-9 * 2 * ((1 - missed) / machine.l3_gb_per_s + missed / machine.dram_gb_per_s);
 }
 
 class Model {
@@ -87,6 +89,8 @@ class Model {
     if (!to_input) channels_.terms *= phases;
     channels_.lanes = channels_.out_blocks * block;
     element_ = static_cast<double>(size_of(p.type));
+    plain_in_ = (to_input ? p.y_layout : p.x_layout) == Layout::plain && !small_channels_;
+    plain_out_ = (to_input ? p.x_layout : p.y_layout) == Layout::plain;
   }
 
   /// Returns whether tiles go through all stages in groups. The weight gradient and depthwise convolutions do not use
@@ -211,6 +215,16 @@ class Model {
     return p.tiles * block_bytes * (read * channels_.in_blocks + written * channels_.out_blocks);
   }
 
+  /// Returns the time to transpose the channels of plain tensors.
+  double plain_time(const Tiling& tiling, const Parts& p) const {
+    const bool sums = direction_ == Direction::backward_weights;
+    const auto read = static_cast<double>(tiling.overlap_add ? tiling.valid.volume() : tiling.tile.volume());
+    const auto written = static_cast<double>(tiling.overlap_add || sums ? tiling.tile.volume() : tiling.valid.volume());
+    const double blocks =
+        p.tiles * ((plain_in_ ? read * channels_.in_blocks : 0) + (plain_out_ ? written * channels_.out_blocks : 0));
+    return blocks * (tiling.tile.z == 1 ? plain_plane_seconds : plain_seconds);
+  }
+
   /// Returns the cost of the weight gradient, which sums over tiles.
   TiledCost sums_cost(const Tiling& tiling) const {
     const Parts p = parts(tiling);
@@ -226,7 +240,7 @@ class Model {
     const auto transforms_of = [&](double blocks) {
       return p.tiles * (blocks + channels_.out_blocks) * (p.transform / rate + setting_up(tiling));
     };
-    const double transforms = transforms_of(channels_.in_blocks);
+    const double transforms = transforms_of(channels_.in_blocks) + plain_time(tiling, p);
     const double voxels = voxel_bytes(tiling, p);
     // The sums and the spectra of one channel block stay in the L2.
     if (depthwise()) return {.weights = {p.kernels, 0}, .transforms = {transforms, voxels}, .products = {products, 0}};
@@ -235,7 +249,7 @@ class Model {
       const double spilled = spilled_sums(p);
       return {
           .weights = {p.kernels, p.w_bytes},
-          .transforms = {transforms_of(in_blocks(tiling)), voxels},
+          .transforms = {transforms_of(in_blocks(tiling)) + plain_time(tiling, p), voxels},
           .products = {products + staged_seconds(tiling, p) + spilled * 1e-9 / (machine_.l3_gb_per_s / 2), spilled}};
     }
     // Both sides are transformed. Sums are read and written once per chunk; spectra go to memory and back.
@@ -257,7 +271,7 @@ class Model {
     const double spilled = depthwise() || seconds_per_byte(held, machine_) == 0 ? 0 : 2 * p.tiles * p.tile_bytes;
     StageCost transforms{
         p.tiles * (in_blocks(tiling) + out_share * channels_.out_blocks) * (p.transform / rate + setting_up(tiling)) +
-            spilled * seconds_per_byte(held, machine_),
+            spilled * seconds_per_byte(held, machine_) + plain_time(tiling, p),
         voxel_bytes(tiling, p) + spilled};
     if (shared_) transforms.seconds += shared_seconds(tiling, p);
     if (shared_) transforms.bytes += kept_bytes(p);
@@ -358,6 +372,7 @@ class Model {
   Extent3 domain_{};
   Channels channels_{};
   bool small_channels_ = false;
+  bool plain_in_ = false, plain_out_ = false;  // the tensor that is transformed, and the other one
   double element_ = 4;
 };
 
