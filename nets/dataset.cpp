@@ -9,7 +9,6 @@
 
 #include "core/files.hpp"
 #include "nets/io/synthetic.hpp"
-#include "nets/io/volume.hpp"
 #include "nets/toml_reader.hpp"
 
 namespace convolume::nets {
@@ -41,13 +40,6 @@ std::string expand(TomlTable& t, const std::string& key, const std::string& valu
   return path.is_absolute() ? result : (directory / path).string();
 }
 
-Tensor<float> slices_of(const Tensor<float>& volume, index_t begin, index_t end, std::pmr::memory_resource* memory) {
-  const Extent3 e = volume.shape().extent;
-  Tensor<float> part({1, 1, {end - begin, e.y, e.x}}, memory);
-  std::copy_n(volume.data() + begin * e.y * e.x, part.elements(), part.data());
-  return part;
-}
-
 class Loader {
  public:
   Loader(const std::filesystem::path& file, std::pmr::memory_resource* memory)
@@ -58,7 +50,12 @@ class Loader {
   Dataset load() {
     data_.name = root_.text("name");
     if (auto label = root_.table("label")) {
-      label_.positive = label->numbers("positive");
+      label_.positive = label->exact_numbers("positive");
+      label_.classes = label->number_lists("classes");
+      label_.ignore = label->exact_numbers("ignore");
+      if (!label_.positive.empty() && !label_.classes.empty()) {
+        label->fail("'positive' and 'classes' exclude each other; keep one", "positive");
+      }
       label->finish();
     }
     if (auto intensity = root_.table("intensity")) {
@@ -97,68 +94,76 @@ class Loader {
     o.blur = t.number("blur", 0, 8, o.blur);
     t.finish();
     auto made = make_synthetic_volume(o, memory_);
-    synthetic_ = LabelledVolume{std::move(made.image), std::move(made.label), {}, "synthetic"};
+    synthetic_ =
+        LabelledVolume{StoredVolume(std::move(made.image)), StoredVolume(std::move(made.label)), {}, "synthetic"};
   }
 
   void read_split(const char* key, std::vector<LabelledVolume>& list) {
     for (TomlTable& t : root_.tables(key)) {
-      LabelledVolume volume = synthetic_ ? from_synthetic() : from_files(t);
-      cut(t, volume);
+      LabelledVolume volume = synthetic_ ? from_synthetic(t) : from_files(t);
       t.finish();
-      for (index_t i = 0; i < volume.label.elements(); ++i) map_label(volume.label.data()[i]);
       normalise(volume.image, data_.normalisation);
       list.push_back(std::move(volume));
     }
   }
 
-  LabelledVolume from_synthetic() {
-    const index_t planes = synthetic_->image.shape().extent.z;
-    return {slices_of(synthetic_->image, 0, planes, memory_),
-            slices_of(synthetic_->label, 0, planes, memory_),
-            {},
-            synthetic_->name};
+  LabelledVolume from_synthetic(TomlTable& t) {
+    const auto [begin, end] = slices(t, synthetic_->image.shape().extent.z, synthetic_->name);
+    LabelledVolume volume{
+        synthetic_->image.cut(begin, end, memory_), synthetic_->label.cut(begin, end, memory_), {}, synthetic_->name};
+    volume.label.map_labels(label_);
+    return volume;
   }
 
   LabelledVolume from_files(TomlTable& t) {
     LabelledVolume volume;
-    const std::string image = t.text("image");
-    volume.name = std::filesystem::path(image).filename().string();
-    volume.image = read(t, "image", image);
-    volume.label = read(t, "label", t.text("label"));
-    if (t.has("mask")) volume.mask = read(t, "mask", t.text("mask"));
-    for (const auto* other : {&volume.label, &volume.mask}) {
-      if (*other && other->shape() != volume.image.shape()) {
-        t.fail(fmt::format("{} has {} voxels, but '{}' has {}; they must be equal",
-                           other == &volume.label ? "label" : "mask", to_string(other->shape().extent), image,
-                           to_string(volume.image.shape().extent)));
-      }
+    const std::string name = t.text("image");
+    volume.name = std::filesystem::path(name).filename().string();
+    const auto image = open(t, "image", name), label = open(t, "label", t.text("label"));
+    const auto mask = t.has("mask") ? open(t, "mask", t.text("mask")) : nullptr;
+    for (const io::VolumeSource* other : {label.get(), mask.get()}) {
+      if (other != nullptr) check_equal(t, *image, *other, other == label.get() ? "label" : "mask", name);
     }
+    const Extent3& e = image->info().extent;
+    const auto [begin, end] = slices(t, e.z, volume.name);
+    const io::VoxelBox box{{begin, 0, 0}, {end - begin, e.y, e.x}};
+    volume.image = StoredVolume::read(*image, box, memory_);
+    volume.label = StoredVolume::read_labels(*label, box, label_, memory_);
+    if (mask) volume.mask = StoredVolume::read_labels(*mask, box, {}, memory_);
     return volume;
   }
 
-  Tensor<float> read(TomlTable& t, const std::string& key, const std::string& value) {
-    const auto [file, dataset] = io::split_volume_path(expand(t, key, value, directory_));
-    return io::read_volume(file, {.dataset = dataset}, memory_);
+  std::unique_ptr<io::VolumeSource> open(TomlTable& t, const std::string& key, const std::string& value) {
+    return io::open_volume(expand(t, key, value, directory_));
   }
 
-  void cut(TomlTable& t, LabelledVolume& volume) {
-    const auto slices = t.numbers("slices");
-    if (slices.empty()) return;
-    const index_t planes = volume.image.shape().extent.z;
-    const bool good = slices.size() == 2 && slices[0] >= 0 && slices[1] > slices[0] &&
-                      slices[1] <= static_cast<double>(planes) && std::trunc(slices[0]) == slices[0] &&
-                      std::trunc(slices[1]) == slices[1];
-    if (!good) t.fail(fmt::format("must be [first, end) within the {} slices of '{}'", planes, volume.name), "slices");
-    const auto begin = static_cast<index_t>(slices[0]), end = static_cast<index_t>(slices[1]);
-    for (auto* part : {&volume.image, &volume.label, &volume.mask}) {
-      if (*part) *part = slices_of(*part, begin, end, memory_);
+  static void check_equal(TomlTable& t, const io::VolumeSource& image, const io::VolumeSource& other, const char* what,
+                          const std::string& name) {
+    const io::VolumeInfo &a = image.info(), &b = other.info();
+    if (a.extent != b.extent) {
+      t.fail(fmt::format("{} has {} voxels, but '{}' has {}; they must be equal", what, to_string(b.extent), name,
+                         to_string(a.extent)));
+    }
+    constexpr double most = 1e-3;  // voxels
+    if (!a.geometry || !b.geometry) return;
+    const double distance = io::distance_in_voxels(*a.geometry, *b.geometry, a.extent);
+    if (distance > most) {
+      t.fail(
+          fmt::format("{} lies up to {:.3g} voxels away from '{}', by the geometries of the files; resample it, or "
+                      "correct its header",
+                      what, distance, name));
     }
   }
 
-  void map_label(float& value) const {
-    if (label_.positive.empty()) return;
-    const auto& list = label_.positive;
-    value = std::find(list.begin(), list.end(), static_cast<double>(value)) != list.end() ? 1.0f : 0.0f;
+  /// Returns the range of the key `slices`, or all planes.
+  static std::pair<index_t, index_t> slices(TomlTable& t, index_t planes, const std::string& name) {
+    const auto slices = t.numbers("slices");
+    if (slices.empty()) return {0, planes};
+    const bool good = slices.size() == 2 && slices[0] >= 0 && slices[1] > slices[0] &&
+                      slices[1] <= static_cast<double>(planes) && std::trunc(slices[0]) == slices[0] &&
+                      std::trunc(slices[1]) == slices[1];
+    if (!good) t.fail(fmt::format("must be [first, end) within the {} slices of '{}'", planes, name), "slices");
+    return {static_cast<index_t>(slices[0]), static_cast<index_t>(slices[1])};
   }
 
   std::string digest() const {
@@ -168,11 +173,7 @@ class Loader {
     XXH64_hash_t hash = XXH3_64bits(settings.data(), settings.size());
     for (const LabelledVolume& volume : data_.train) {
       for (const auto* part : {&volume.image, &volume.label, &volume.mask}) {
-        if (*part) {
-          const std::string extent = to_string(part->shape().extent);
-          hash = XXH3_64bits_withSeed(extent.data(), extent.size(), hash);
-          hash = XXH3_64bits_withSeed(part->data(), static_cast<std::size_t>(part->elements()) * sizeof(float), hash);
-        }
+        if (*part) hash = part->digest(hash);
       }
     }
     return fmt::format("{:016x}", hash);
@@ -192,21 +193,8 @@ Dataset load_dataset(const std::filesystem::path& file, std::pmr::memory_resourc
   return Loader(file, memory).load();
 }
 
-void normalise(Tensor<float>& volume, Normalisation how) {
-  if (how == Normalisation::none) return;
-  const auto count = static_cast<double>(volume.elements());
-  double sum = 0, squares = 0;
-  for (index_t i = 0; i < volume.elements(); ++i) sum += static_cast<double>(volume.data()[i]);
-  const double mean = sum / count;
-  for (index_t i = 0; i < volume.elements(); ++i) {
-    const double d = static_cast<double>(volume.data()[i]) - mean;
-    squares += d * d;
-  }
-  const double deviation = std::sqrt(squares / count);
-  const double scale = deviation > 0 ? 1 / deviation : 1;
-  for (index_t i = 0; i < volume.elements(); ++i) {
-    volume.data()[i] = static_cast<float>((static_cast<double>(volume.data()[i]) - mean) * scale);
-  }
+void normalise(StoredVolume& volume, Normalisation how) {
+  if (how == Normalisation::volume) volume.normalise();
 }
 
 PatchDraw PatchDraw::draw(const Dataset& data, const Extent3& patch, std::uint64_t seed, std::uint64_t iteration,
@@ -234,12 +222,12 @@ PatchDraw PatchDraw::draw(const Dataset& data, const Extent3& patch, std::uint64
   return draw;
 }
 
-void copy_patch(const Tensor<float>& volume, const PatchDraw& draw, const Extent3& patch, const Extent3& offset,
+void copy_patch(const StoredVolume& volume, const PatchDraw& draw, const Extent3& patch, const Extent3& offset,
                 const View<float>& target, index_t n) {
   const Extent3 e = volume.shape().extent;
   const index_t stride[3] = {e.y * e.x, e.x, 1};
   // Voxel (z, y, x) of the flipped and transposed patch is source + z * step[0] + y * step[1] + x * step[2].
-  const float* source = volume.data();
+  index_t source = 0;
   index_t step[3];
   for (int axis = 0; axis < 3; ++axis) {
     const index_t first = draw.origin[axis] + (draw.flip[axis] ? patch[axis] - 1 : 0);
@@ -248,34 +236,50 @@ void copy_patch(const Tensor<float>& volume, const PatchDraw& draw, const Extent
   }
   if (draw.transpose) std::swap(step[1], step[2]);
   const Extent3& out = target.shape.extent;
-  for (index_t z = 0; z < out.z; ++z) {
-    for (index_t y = 0; y < out.y; ++y) {
-      const float* from = source + (z + offset.z) * step[0] + (y + offset.y) * step[1] + offset.x * step[2];
-      float* to = &target(n, 0, z, y, 0);
-      for (index_t x = 0; x < out.x; ++x) to[x] = from[x * step[2]];
+  for (index_t c = 0; c < target.shape.c; ++c) {
+    for (index_t z = 0; z < out.z; ++z) {
+      for (index_t y = 0; y < out.y; ++y) {
+        const index_t from = source + (z + offset.z) * step[0] + (y + offset.y) * step[1] + offset.x * step[2];
+        volume.gather(c * e.volume() + from, step[2], out.x, &target(n, c, z, y, 0));
+      }
     }
   }
 }
 
 void check_labels(const Dataset& data, index_t classes) {
-  const auto check = [&](const LabelledVolume& volume, const Tensor<float>& values, const char* what, index_t limit) {
+  const auto check = [&](const LabelledVolume& volume, const StoredVolume& values, const char* what, index_t limit) {
     const Extent3 e = values.shape().extent;
+    std::vector<float> row(static_cast<std::size_t>(e.x));
     for (index_t i = 0; i < values.elements(); ++i) {
-      const float v = values.data()[i];
+      if (i % e.x == 0) values.gather(i, 1, e.x, row.data());
+      const float v = row[static_cast<std::size_t>(i % e.x)];
+      if (v == ignored_label && &values == &volume.label) continue;
       const bool fits = limit == 0 ? v >= 0 && v <= 1 : v >= 0 && v < static_cast<float>(limit) && v == std::floor(v);
       if (fits) continue;
-      throw ConfigError(fmt::format("data set '{}': {} of '{}' at voxel ({}, {}, {}) is {}; {}", data.name, what,
-                                    volume.name, i / (e.y * e.x), i / e.x % e.y, i % e.x, v,
-                                    limit == 0
-                                        ? "it must lie in [0, 1]. Name the stored values that are positive: [label] "
-                                          "positive = [...]"
-                                        : fmt::format("it must be a class from 0 to {}", limit - 1)));
+      throw ConfigError(fmt::format(
+          "data set '{}': {} of '{}' at voxel ({}, {}, {}) is {}; {}", data.name, what, volume.name, i / (e.y * e.x),
+          i / e.x % e.y, i % e.x, std::isnan(v) ? values.stored_text(i) : fmt::format("{}", v),
+          std::isnan(v) ? "list it in [label] classes, or in ignore"
+          : limit == 0  ? "it must lie in [0, 1]. Name the stored values that are positive: [label] "
+                          "positive = [...]"
+                        : fmt::format("it must be a class from 0 to {}", limit - 1)));
     }
   };
   for (const auto* list : {&data.train, &data.validation}) {
     for (const LabelledVolume& volume : *list) {
       check(volume, volume.label, "the label", classes);
       if (volume.mask) check(volume, volume.mask, "the mask", 0);
+    }
+  }
+}
+
+void check_channels(const Dataset& data, index_t channels) {
+  for (const auto* list : {&data.train, &data.validation}) {
+    for (const LabelledVolume& volume : *list) {
+      if (volume.image.shape().c == channels) continue;
+      throw ConfigError(
+          fmt::format("data set '{}': '{}' has {} channels, but the net reads {} channels; set input.channels",
+                      data.name, volume.name, volume.image.shape().c, channels));
     }
   }
 }

@@ -9,13 +9,9 @@
 
 #include "convolume/tensor.hpp"
 #include "core/random.hpp"
+#include "nets/stored_volume.hpp"
 
 namespace convolume::nets {
-
-/// Says how stored label values become targets.
-struct LabelSpec {
-  std::vector<double> positive;  ///< stored values that become 1, all others become 0; if empty, values are kept
-};
 
 enum class Normalisation { none, volume };  ///< `volume` scales a volume to mean 0 and variance 1
 
@@ -24,9 +20,10 @@ struct AugmentSpec {
   bool rotate = false;  ///< by 90 degrees in the Y-X plane; needs square patches
 };
 
-/// An image with its labels and an optional mask (1: the voxel counts, 0: it does not). All have shape {1, 1, Z, Y, X}.
+/// An image {1, C, Z, Y, X} with its labels and an optional mask (1: the voxel counts, 0: it does not), which have one
+/// channel.
 struct LabelledVolume {
-  Tensor<float> image, label, mask;
+  StoredVolume image, label, mask;
   std::string name;
 };
 
@@ -43,8 +40,8 @@ struct Dataset {
 /// paths are relative to the file's folder. Throws ConfigError, IoError, FormatError.
 Dataset load_dataset(const std::filesystem::path& file, std::pmr::memory_resource* memory);
 
-/// Normalises a volume in place.
-void normalise(Tensor<float>& volume, Normalisation how);
+/// Sets how the voxels of a volume become numbers.
+void normalise(StoredVolume& volume, Normalisation how);
 
 /// One drawn patch: the volume, the position in it, and the flips and the transpose.
 struct PatchDraw {
@@ -58,14 +55,17 @@ struct PatchDraw {
                         index_t sample);
 };
 
-/// Copies the part [offset, offset + target.extent) of the flipped and transposed patch into channel 0 of batch element
-/// `n` of `target`.
-void copy_patch(const Tensor<float>& volume, const PatchDraw& draw, const Extent3& patch, const Extent3& offset,
+/// Copies the part [offset, offset + target.extent) of the flipped and transposed patch, all channels, into batch
+/// element `n` of `target`.
+void copy_patch(const StoredVolume& volume, const PatchDraw& draw, const Extent3& patch, const Extent3& offset,
                 const View<float>& target, index_t n);
 
-/// Checks labels and masks. A label must be a whole number in [0, classes), or lie in [0, 1] if `classes` is 0; a mask
-/// must lie in [0, 1]. Throws ConfigError naming volume, voxel and value.
+/// Checks labels and masks. A label must be a whole number in [0, classes), or lie in [0, 1] if `classes` is 0, or be
+/// ignored; a mask must lie in [0, 1]. Throws ConfigError naming volume, voxel and value.
 void check_labels(const Dataset& data, index_t classes);
+
+/// Throws ConfigError if an image does not have so many channels.
+void check_channels(const Dataset& data, index_t channels);
 
 /// Throws ConfigError if a volume cannot hold a patch, or if rotation is on and the patch is not square in Y-X.
 void check_patch(const Dataset& data, const Extent3& patch);

@@ -5,6 +5,7 @@
 #include "convolume/memory.hpp"
 #include "convolume/nets.hpp"
 #include "convolume/version.hpp"
+#include "nets/checkpoint.hpp"
 #include "nets/io/volume.hpp"
 #include "nets/training_memory.hpp"
 
@@ -96,6 +97,18 @@ std::string describe_net(const std::filesystem::path& file, const std::vector<st
   text += fmt::format("operations      {:.3f} GFLOP forward, {:.3f} GFLOP per training iteration (direct way)\n",
                       flops / 1e9, 3 * flops / 1e9);
   return text;
+}
+
+std::string describe_checkpoint(const std::filesystem::path& file) {
+  const CheckpointHeader header = read_checkpoint_header(file);
+  const NetSpec& net = header.net;
+  std::string text = fmt::format("{:<16}{}\n{:<16}{}\n{:<16}{}\n{:<16}{}\n", "checkpoint", file.string(), "net",
+                                 net.name, "iteration", header.iteration, "seed", header.seed);
+  text += fmt::format("{:<16}{} channel{}, patch {}\n", "input", net.in_channels, net.in_channels == 1 ? "" : "s",
+                      to_string(net.patch));
+  text +=
+      fmt::format("{:<16}{}, intensities normalised per {}\n", "data digest", header.data_digest, header.normalisation);
+  return text + fmt::format("\nnumerics record\n{}\n", header.numerics);
 }
 
 std::string library_versions() {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -8,16 +9,12 @@
 #include "nets/checkpoint.hpp"
 #include "nets/dataset.hpp"
 #include "nets/io/volume.hpp"
+#include "nets/io/volume_sink.hpp"
 #include "nets/predictor.hpp"
 #include "nets/scores.hpp"
 
 namespace convolume::nets {
 namespace {
-
-Tensor<float> read(const std::string& text, std::pmr::memory_resource* memory) {
-  const auto [file, dataset] = io::split_volume_path(text);
-  return io::read_volume(file, {.dataset = dataset}, memory);
-}
 
 /// Checks the overlap against the longest axis of the patch. One number may stand for all axes, so a thin patch is no
 /// error as long as some axis can hold the overlap.
@@ -38,61 +35,115 @@ bool infer(const InferOptions& o) {
   const CheckpointHeader header = read_checkpoint_header(o.checkpoint);
   const Extent3 patch = o.patch.value_or(header.net.patch);
   // These checks come first: after the inference they could come hours later.
-  io::check_writable(o.output, infer_shapes(header.net, patch).output().channels);
+  const io::VolumePath target = io::split_volume_path(o.output.string());
+  io::check_writable(target, {.channels = infer_shapes(header.net, patch).output().channels});
   check_overlap(o.overlap, patch);
   Parameters parameters(header.net, false, 0, &memory);
   load_checkpoint(o.checkpoint, parameters);
-  auto volume = read(o.volume, &memory);
-  if (header.net.in_channels != 1) {
-    throw Unsupported(fmt::format("{}: the net reads {} channels, but volumes have 1; use a net with one input channel",
-                                  o.checkpoint.string(), header.net.in_channels));
+  const auto source = io::open_volume(o.volume);
+  const index_t channels = source->info().channels;
+  if (header.net.in_channels != channels) {
+    throw ShapeMismatch(fmt::format("{}: the net reads {} channels, but {} has {}; use a volume with as many channels",
+                                    o.checkpoint.string(), header.net.in_channels, o.volume, channels));
   }
+  auto volume = StoredVolume::read(*source, {{0, 0, 0}, source->info().extent}, &memory);
   normalise(volume, header.normalisation == "volume" ? Normalisation::volume : Normalisation::none);
   Predictor predictor(header.net, parameters, volume.shape().extent,
                       {.patch = o.patch, .overlap = o.overlap, .engine = o.engine}, scheduler, &memory);
   const auto probabilities = predictor.run(volume, o.on_progress, o.stop);
   if (!probabilities) return false;
-  io::write_volume(o.output, probabilities.view(),
+  io::write_volume(target, probabilities.view(),
                    {.element_type = o.as_uint8 ? io::ElementType::uint8 : io::ElementType::float32});
   return true;
 }
 
-Scores evaluate_files(const std::string& prediction, const std::string& label, const std::vector<double>& positive,
-                      double threshold, std::optional<std::pair<index_t, index_t>> slices) {
+namespace {
+
+/// Reads the boxes of a prediction as floats, and checks them.
+class Prediction {
+ public:
+  Prediction(const std::string& name, index_t classes) : name_(name), source_(io::open_volume(name)) {
+    const io::VolumeInfo& info = source_->info();
+    if (classes > 0 && info.channels > 1 && info.channels != classes) {
+      throw InvalidArgument(fmt::format("--classes {}: {} has the probabilities of {}; leave the option out", classes,
+                                        name, info.channels));
+    }
+    classes_ = info.channels > 1 ? info.channels : classes;
+    probabilities_ = info.channels > 1 || classes == 0;
+    bytes_ = info.type == io::VoxelType::uint8;
+  }
+
+  index_t classes() const { return classes_; }  ///< 0 for binary predictions
+  const io::VolumeInfo& info() const { return source_->info(); }
+
+  Tensor<float> read(const io::VoxelBox& box, std::pmr::memory_resource* memory) const {
+    auto values = StoredVolume::read(*source_, box, memory).floats(memory);
+    for (index_t i = 0; i < values.elements() && probabilities_; ++i) {
+      float& p = values.data()[i];
+      if (bytes_) p /= 255;
+      if (p >= 0 && p <= 1) continue;
+      const Extent3& e = box.extent;
+      throw FormatError(
+          fmt::format("{}: voxel (z {}, y {}, x {}) holds {}, not a probability; write 0..1 as float or "
+                      "0..255 as uint8, or name the number of classes with --classes",
+                      name_, box.begin.z + i / (e.y * e.x) % e.z, i / e.x % e.y, i % e.x, p));
+    }
+    return values;
+  }
+
+ private:
+  const std::string& name_;
+  std::unique_ptr<io::VolumeSource> source_;
+  index_t classes_ = 0;
+  bool probabilities_ = true, bytes_ = false;
+};
+
+io::VoxelBox label_box(const EvaluateOptions& o, const Extent3& extent) {
+  Extent3 begin = o.begin.value_or(Extent3{0, 0, 0}), end = o.end.value_or(extent);
+  if (o.slices) {
+    std::tie(begin.z, end.z) = *o.slices;
+    if (begin.z < 0 || end.z <= begin.z || end.z > extent.z) {
+      throw InvalidArgument(fmt::format("--slices {} {}: the range is not within the {} slices of {}", begin.z, end.z,
+                                        extent.z, o.label));
+    }
+  }
+  for (int axis = 0; axis < 3; ++axis) {
+    if (begin[axis] >= 0 && begin[axis] < end[axis] && end[axis] <= extent[axis]) continue;
+    throw InvalidArgument(fmt::format("--box {}:{} along {} is not within the {} voxels of {}", begin[axis], end[axis],
+                                      "zyx"[axis], extent[axis], o.label));
+  }
+  return {begin, end - begin};
+}
+
+}  // namespace
+
+Scores evaluate_files(const EvaluateOptions& o) {
   SlabResource memory;
-  auto probabilities = read(prediction, &memory);
-  const auto [file, dataset] = io::split_volume_path(prediction);
-  const bool bytes = io::inspect_volume(file, dataset).element_type == "uint8";
-  for (index_t i = 0; i < probabilities.elements(); ++i) {
-    float& p = probabilities.data()[i];
-    if (bytes) p /= 255;
-    if (p < 0 || p > 1) {
-      throw FormatError(fmt::format("{}: voxel {} holds {}, not a probability; write 0..1 as float or 0..255 as uint8",
-                                    prediction, i, p));
-    }
+  const Prediction prediction(o.prediction, o.classes);
+  if (prediction.classes() > 0 && !o.positive.empty()) {
+    throw InvalidArgument("--positive is for binary predictions, and this one has classes; leave it out");
   }
-  auto labels = read(label, &memory);
-  for (index_t i = 0; i < labels.elements() && !positive.empty(); ++i) {
-    const bool hit =
-        std::find(positive.begin(), positive.end(), static_cast<double>(labels.data()[i])) != positive.end();
-    labels.data()[i] = hit ? 1.0f : 0.0f;
+  const auto label = io::open_volume(o.label);
+  const io::VoxelBox box = label_box(o, label->info().extent);
+  if (box.extent != prediction.info().extent) {
+    throw ShapeMismatch(
+        fmt::format("{} has {} voxels, but {} has {}; use --slices or --box if only a part was predicted", o.prediction,
+                    to_string(prediction.info().extent), o.label, to_string(box.extent)));
   }
-  View<const float> part = std::as_const(labels).view();
-  if (slices) {
-    if (slices->first < 0 || slices->second <= slices->first || slices->second > part.shape.extent.z) {
-      throw InvalidArgument(fmt::format("--slices {} {}: the range is not within the {} slices of {}", slices->first,
-                                        slices->second, part.shape.extent.z, label));
-    }
-    part.data += slices->first * part.stride[2];
-    part.shape.extent.z = slices->second - slices->first;
+  LabelSpec spec;
+  spec.positive.assign(o.positive.begin(), o.positive.end());
+  spec.ignore.assign(o.ignore.begin(), o.ignore.end());
+  ScoreSums sums(prediction.classes(), o.threshold);
+  constexpr index_t voxels = index_t{1} << 24;  // at a time
+  const index_t planes = std::max<index_t>(1, voxels / (box.extent.y * box.extent.x));
+  for (index_t z = 0; z < box.extent.z; z += planes) {
+    const Extent3 part{std::min(planes, box.extent.z - z), box.extent.y, box.extent.x};
+    const auto predicted = prediction.read({{z, 0, 0}, part}, &memory);
+    const auto labels =
+        StoredVolume::read_labels(*label, {box.begin + Extent3{z, 0, 0}, part}, spec, &memory).floats(&memory);
+    sums.add(predicted.view(), labels.view(), {});
   }
-  if (part.shape != probabilities.shape()) {
-    throw ShapeMismatch(fmt::format("{} has {} voxels, but {} has {}; use --slices if only some slices were predicted",
-                                    prediction, to_string(probabilities.shape().extent), label,
-                                    to_string(part.shape.extent)));
-  }
-  const View<const float> predicted = std::as_const(probabilities).view(), none{};
-  return score({&predicted, 1}, {&part, 1}, {&none, 1}, threshold, &memory);
+  return sums.result();
 }
 
 void export_split(const std::filesystem::path& data_file, const std::string& split, const std::filesystem::path& image,
@@ -107,8 +158,8 @@ void export_split(const std::filesystem::path& data_file, const std::string& spl
     throw InvalidArgument(fmt::format("{}: split '{}' has {} volumes, but only a split with 1 volume can be exported",
                                       data_file.string(), split, list.size()));
   }
-  io::write_volume(image, list[0].image.view());
-  io::write_volume(label, list[0].label.view(), {.element_type = io::ElementType::uint8});
+  io::write_volume(image, list[0].image.floats(&memory).view());
+  io::write_volume(label, list[0].label.floats(&memory).view(), {.element_type = io::ElementType::uint8});
 }
 
 }  // namespace convolume::nets

@@ -134,16 +134,20 @@ std::size_t Predictor::patches() const {
 }
 
 /// Loads the input of the output patch that starts at `at`. Voxels outside the volume are mirrored.
-void Predictor::load_patch(const Tensor<float>& volume, const Extent3& at) {
+void Predictor::load_patch(const StoredVolume& volume, const Extent3& at) {
   const auto target = network_->input().view();
-  const auto source = volume.view();
-  const Extent3& e = target.shape.extent;
-  for (index_t z = 0; z < e.z; ++z) {
-    const index_t from_z = mirrored(at.z - axes_[0].offset + z, volume_.z);
-    for (index_t y = 0; y < e.y; ++y) {
-      const index_t from_y = mirrored(at.y - axes_[1].offset + y, volume_.y);
-      for (index_t x = 0; x < e.x; ++x) {
-        target(0, 0, z, y, x) = source(0, 0, from_z, from_y, mirrored(at.x - axes_[2].offset + x, volume_.x));
+  const Extent3 &e = target.shape.extent, first = at - Extent3{axes_[0].offset, axes_[1].offset, axes_[2].offset};
+  // Voxels [inside, behind) of a row lie in the volume and are copied at once.
+  const index_t inside = std::clamp<index_t>(-first.x, 0, e.x), behind = std::clamp(volume_.x - first.x, inside, e.x);
+  for (index_t c = 0; c < target.shape.c; ++c) {
+    for (index_t z = 0; z < e.z; ++z) {
+      const index_t plane = c * volume_.z + mirrored(first.z + z, volume_.z);
+      for (index_t y = 0; y < e.y; ++y) {
+        const index_t row = (plane * volume_.y + mirrored(first.y + y, volume_.y)) * volume_.x;
+        float* const to = &target(0, c, z, y, 0);
+        volume.gather(row + first.x + inside, 1, behind - inside, to + inside);
+        for (index_t x = 0; x < inside; ++x) to[x] = volume.value(row + mirrored(first.x + x, volume_.x));
+        for (index_t x = behind; x < e.x; ++x) to[x] = volume.value(row + mirrored(first.x + x, volume_.x));
       }
     }
   }
@@ -195,11 +199,12 @@ void Predictor::blend(const Extent3& tile, Tensor<float>& sum, Tensor<float>& we
   }
 }
 
-Tensor<float> Predictor::run(const Tensor<float>& volume, const std::function<void(double)>& progress,
+Tensor<float> Predictor::run(const StoredVolume& volume, const std::function<void(double)>& progress,
                              std::stop_token stop) {
-  if (volume.shape() != Shape5{1, 1, volume_}) {
+  const Shape5 expected{1, spec_.in_channels, volume_};
+  if (volume.shape() != expected) {
     throw ShapeMismatch(fmt::format("inference: the volume has shape {}, but the predictor was made for {}",
-                                    to_string(volume.shape()), to_string(volume_)));
+                                    to_string(volume.shape()), to_string(expected)));
   }
   prepare_graph_.run(scheduler_);
   Tensor<float> sum({1, network_->logits().shape().c, volume_}, memory_), weight({1, 1, volume_}, memory_);

@@ -6,6 +6,7 @@
 #include <stop_token>
 
 #include "nets/network.hpp"
+#include "nets/stored_volume.hpp"
 
 namespace convolume::nets {
 
@@ -35,17 +36,17 @@ class Predictor {
   Predictor(const NetSpec& spec, Parameters& parameters, const Extent3& extent, const PredictorOptions& options,
             Scheduler& scheduler, std::pmr::memory_resource* memory);
 
-  /// Returns probabilities {1, C, Z, Y, X} of a volume {1, 1, Z, Y, X} that is normalised as in training. C is 1, or
-  /// the number of classes for softmax. Parameters may have changed after the last call. `progress` receives the
-  /// finished share in 0..1. The result is empty if a stop request ended the run.
-  Tensor<float> run(const Tensor<float>& volume, const std::function<void(double)>& progress = {},
+  /// Returns probabilities {1, C, Z, Y, X} of a volume with the net's input channels that is normalised as in training.
+  /// C is 1, or the number of classes for softmax. Parameters may have changed after the last call. `progress` receives
+  /// the finished share in 0..1. The result is empty if a stop request ended the run.
+  Tensor<float> run(const StoredVolume& volume, const std::function<void(double)>& progress = {},
                     std::stop_token stop = {});
 
   std::size_t patches() const;
   const Network& network() const { return *network_; }
 
  private:
-  void load_patch(const Tensor<float>& volume, const Extent3& at);
+  void load_patch(const StoredVolume& volume, const Extent3& at);
   void blend(const Extent3& tile, Tensor<float>& sum, Tensor<float>& weight) const;
   void to_probabilities();
 

@@ -1,5 +1,6 @@
 #include "nets/run_log.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 
@@ -37,7 +38,10 @@ RunLog::RunLog(std::filesystem::path file, bool resume, std::int64_t iteration) 
       if (std::isfinite(value("seconds"))) seconds_before_ = value("seconds");
       std::optional<Scores> scores;
       if (object.contains("pixel_error")) {
-        scores = Scores{.pixel_error = value("pixel_error"), .roc_auc = value("roc_auc")};
+        scores.emplace();
+        for (const char* name : {"pixel_error", "roc_auc", "dice"}) {
+          if (object.contains(name)) scores->values.push_back({name, value(name)});
+        }
       }
       note(at, value("loss"), scores);
     }
@@ -49,17 +53,18 @@ RunLog::RunLog(std::filesystem::path file, bool resume, std::int64_t iteration) 
 
 void RunLog::note(std::int64_t iteration, double loss, const std::optional<Scores>& validation) {
   losses_.push_back({iteration, loss});
-  if (validation) validations_.push_back({iteration, validation->pixel_error, validation->roc_auc});
+  if (!validation) return;
+  const auto named = [](const char* name) { return [name](const Score& score) { return score.name == name; }; };
+  const bool binary = std::any_of(validation->values.begin(), validation->values.end(), named("roc_auc"));
+  second_score_ = binary ? "roc_auc" : "dice";
+  validations_.push_back({iteration, validation->at("pixel_error"), validation->at(second_score_)});
 }
 
 void RunLog::write(std::int64_t iteration, double seconds, double loss, const std::optional<Scores>& validation) {
   nlohmann::ordered_json line{
       {"iteration", iteration}, {"seconds", std::round(seconds * 1e3) / 1e3}, {"loss", number(loss)}};
   if (validation) {
-    line["pixel_error"] = number(validation->pixel_error);
-    line["roc_auc"] = number(validation->roc_auc);
-    line["dice"] = number(validation->dice);
-    line["iou"] = number(validation->iou);
+    for (const Score& score : validation->values) line[score.name] = number(score.value);
   }
   stream_ << line.dump() << '\n' << std::flush;
   if (!stream_) throw IoError(fmt::format("{}: writing failed; free some space and resume the run", file_.string()));

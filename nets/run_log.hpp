@@ -21,6 +21,8 @@ class RunLog {
   double seconds_before() const { return seconds_before_; }  ///< seconds of the run that is continued
   const std::vector<io::LossPoint>& losses() const { return losses_; }
   const std::vector<io::ValidationPoint>& validations() const { return validations_; }
+  /// Returns what ValidationPoint::second holds: the score that the net has beside its pixel error.
+  const std::string& second_score() const { return second_score_; }
 
  private:
   void note(std::int64_t iteration, double loss, const std::optional<Scores>& validation);
@@ -30,6 +32,7 @@ class RunLog {
   double seconds_before_ = 0;
   std::vector<io::LossPoint> losses_;
   std::vector<io::ValidationPoint> validations_;
+  std::string second_score_ = "roc_auc";
 };
 
 }  // namespace convolume::nets

@@ -1,9 +1,10 @@
-// Computes scores from probabilities.
+// Computes scores from predictions.
 #pragma once
 
-#include <span>
+#include <optional>
 
 #include "convolume/nets.hpp"
+#include "nets/io/metrics.hpp"
 #include "nets/net_spec.hpp"
 
 namespace convolume::nets {
@@ -11,8 +12,28 @@ namespace convolume::nets {
 /// Returns the probability of any class but class 0: the only channel of a sigmoid, or 1 - p[0] of a softmax.
 Tensor<float> foreground(const NetSpec& spec, Tensor<float> probabilities);
 
-/// Returns scores over several volumes together. If a mask is empty, every voxel of its volume counts.
-Scores score(std::span<const View<const float>> probabilities, std::span<const View<const float>> labels,
-             std::span<const View<const float>> masks, double threshold, std::pmr::memory_resource* memory);
+/// Sums up scores over volumes, box by box.
+class ScoreSums {
+ public:
+  /// `classes` is 0 for binary predictions.
+  ScoreSums(index_t classes, double threshold);
+
+  /// Adds a box. `prediction` is {1, C, Z, Y, X} with the probabilities of C classes or of one; with one channel and
+  /// `classes` above 0 it holds the numbers of classes. `label` is {1, 1, Z, Y, X} with a class, or 0..1; voxels of
+  /// `ignored_label` do not count, nor those whose mask is below 0.5. `mask` may be empty. Throws ShapeMismatch, and
+  /// FormatError for a class that does not exist.
+  void add(const View<const float>& prediction, const View<const float>& label, const View<const float>& mask);
+  /// Throws InvalidArgument if no voxel counts.
+  Scores result() const;
+
+ private:
+  void add_binary(const View<const float>& prediction, index_t channel, const View<const float>& label,
+                  const View<const float>& mask);
+  void add_classes(const View<const float>& prediction, const View<const float>& label, const View<const float>& mask);
+
+  std::size_t classes_;
+  std::optional<BinarySums> binary_;  // of binary predictions, and of two classes
+  ClassSums sums_;
+};
 
 }  // namespace convolume::nets

@@ -194,14 +194,40 @@ std::vector<std::string> TomlTable::texts(const std::string& key) {
 }
 
 std::vector<double> TomlTable::numbers(const std::string& key) {
+  std::vector<double> result;
+  for (const ExactNumber& number : exact_numbers(key)) {
+    result.push_back(std::visit([](auto value) { return static_cast<double>(value); }, number));
+  }
+  return result;
+}
+
+std::vector<ExactNumber> TomlTable::exact_numbers(const std::string& key) {
+  std::vector<ExactNumber> all;
+  for (const auto& list : number_lists(key)) {
+    if (list.size() != 1) fail("must be an array of numbers", key);
+    all.push_back(list.front());
+  }
+  return all;
+}
+
+std::vector<std::vector<ExactNumber>> TomlTable::number_lists(const std::string& key) {
   const toml::node* node = impl_->find(key);
   if (node == nullptr) return {};
+  const auto number_of = [&](const toml::node& element) -> ExactNumber {
+    if (!element.is_number()) fail("must be an array of numbers", key);
+    if (const auto* integer = element.as_integer()) return integer->get();
+    return *element.value<double>();
+  };
   const toml::array* array = node->as_array();
   if (array == nullptr) fail("must be an array of numbers", key);
-  std::vector<double> result;
+  std::vector<std::vector<ExactNumber>> result;
   for (const auto& element : *array) {
-    if (!element.is_number()) fail("must be an array of numbers", key);
-    result.push_back(*element.value<double>());
+    auto& list = result.emplace_back();
+    if (const toml::array* inner = element.as_array()) {
+      for (const auto& number : *inner) list.push_back(number_of(number));
+    } else {
+      list.push_back(number_of(element));
+    }
   }
   return result;
 }

@@ -4,11 +4,15 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "convolume/tensor.hpp"
 
 namespace convolume::nets {
+
+/// A number of a description: an integer, which is exact, or a float.
+using ExactNumber = std::variant<std::int64_t, double>;
 
 class TomlTable {
  public:
@@ -36,6 +40,10 @@ class TomlTable {
   Extent3 extent(const std::string& key, index_t least, const std::optional<Extent3>& fallback = std::nullopt);
   std::vector<std::string> texts(const std::string& key);
   std::vector<double> numbers(const std::string& key);
+  /// Returns numbers as they are written: integers are exact.
+  std::vector<ExactNumber> exact_numbers(const std::string& key);
+  /// Returns lists of numbers. A number alone is a list of one: [0, 1, [2, 3]].
+  std::vector<std::vector<ExactNumber>> number_lists(const std::string& key);
 
   /// Replaces a value in this table by a value in TOML text ("width" = "30"). Throws ConfigError if the text does not
   /// parse. finish() reports a replaced key that is never read.

@@ -14,10 +14,7 @@ namespace {
 const NetSpec& fitting(const NetSpec& spec, const Dataset& data) {
   check_patch(data, spec.patch);
   const NetShapes shapes = infer_shapes(spec, spec.patch);
-  if (spec.in_channels != 1) {
-    throw ConfigError(fmt::format("{}: the net reads {} channels, but volumes have 1; set input.channels to 1",
-                                  spec.origin, spec.in_channels));
-  }
+  check_channels(data, spec.in_channels);
   if (!spec.softmax() && shapes.output().channels != 1) {
     throw ConfigError(
         fmt::format("{}: the net writes {} channels, but {} compares with one label channel; use 1 channel "
@@ -49,7 +46,7 @@ Trainer::Trainer(const NetSpec& spec, const Dataset& data, std::uint64_t seed, c
   const Shape5 labels{spec.training.batch, 1, network_.shapes().output().extent};
   target_ = Tensor<float>(labels, memory);
   for (const LabelledVolume& volume : data.train) {
-    if (volume.mask && !mask_) mask_ = Tensor<float>(labels, memory);
+    if ((volume.mask || volume.label.may_be_ignored()) && !mask_) mask_ = Tensor<float>(labels, memory);
   }
   squares_.resize(parameters_.all().size());
   network_.append_planned([this](TaskGraph& graph) { append_iteration(graph); }, graph_);
@@ -121,9 +118,19 @@ Ready Trainer::append_patches(TaskGraph& graph, Network& network) {
           } else {
             std::fill_n(mask_.view().channel(n, 0), mask_.shape().extent.volume(), 1.0f);
           }
+          leave_out_ignored(n);
         }));
   }
   return Ready::per_channel(std::move(tasks), 1);
+}
+
+/// Masks voxels whose label is ignored. Their label becomes 0, so that no loss computes with infinity.
+void Trainer::leave_out_ignored(index_t n) {
+  float* const label = target_.view().channel(n, 0);
+  float* const mask = mask_.view().channel(n, 0);
+  for (index_t i = 0; i < target_.shape().extent.volume(); ++i) {
+    if (label[i] == ignored_label) label[i] = mask[i] = 0;
+  }
 }
 
 /// Appends the norm of all gradients together, and the scale factor that clipping derives from it. The sum follows the

@@ -39,6 +39,7 @@ class Trainer {
   ParameterReady append_updates(TaskGraph& graph);
   void update(std::size_t parameter) noexcept;
   Ready append_patches(TaskGraph& graph, Network& network);
+  void leave_out_ignored(index_t n);
   void append_gradient_norm(TaskGraph& graph, const ParameterReady& gradients);
   void check_finite();
   std::string not_finite();

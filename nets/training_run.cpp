@@ -254,21 +254,18 @@ class TrainingRun {
     if (data_.validation.empty()) return std::nullopt;
     const auto start = Clock::now();
     trainer_->flush();
-    std::vector<Tensor<float>> predictions;
+    const index_t channels = trainer_->network().logits().shape().c;
+    ScoreSums sums(spec_.softmax() ? channels : 0, 0.5);
     for (std::size_t v = 0; v < data_.validation.size(); ++v) {
       const LabelledVolume& volume = data_.validation[v];
       auto probabilities = predictors_[v]->run(volume.image, {}, o_.stop);
       if (!probabilities) return std::nullopt;
-      predictions.push_back(foreground(spec_, std::move(probabilities)));
+      const Tensor<float> label = volume.label.floats(&memory_);
+      const Tensor<float> mask = volume.mask ? volume.mask.floats(&memory_) : Tensor<float>();
+      sums.add(std::as_const(probabilities).view(), label.view(), mask ? mask.view() : View<const float>{});
+      if (v == 0) shown_ = foreground(spec_, std::move(probabilities));
     }
-    std::vector<View<const float>> predicted, labels, masks;
-    for (std::size_t v = 0; v < predictions.size(); ++v) {
-      predicted.push_back(std::as_const(predictions[v]).view());
-      labels.push_back(data_.validation[v].label.view());
-      masks.push_back(data_.validation[v].mask ? data_.validation[v].mask.view() : View<const float>{});
-    }
-    validation_ = score(predicted, labels, masks, 0.5, &memory_);
-    shown_ = std::move(predictions[0]);
+    validation_ = sums.result();
     validation_seconds_ += seconds_since(start);
     return validation_;
   }
@@ -331,12 +328,17 @@ class TrainingRun {
                        .loss_curve = folder_.root / "report" / "loss.svg",
                        .slice = {},
                        .traced = trace_.events()};
-    io::write_loss_curve(result.loss_curve, log_->losses(), log_->validations());
+    io::write_loss_curve(result.loss_curve, log_->losses(), log_->validations(), log_->second_score());
     if (shown_) {
       result.slice = folder_.root / "report" / "slice.png";
       const LabelledVolume& volume = data_.validation[0];
-      io::write_slice_panel(result.slice, volume.image.view(), std::as_const(shown_).view(), volume.label.view(),
-                            volume.image.shape().extent.z / 2);
+      const index_t z = volume.image.shape().extent.z / 2;
+      const Tensor<float> image = volume.image.planes(z, z + 1, &memory_);
+      const Tensor<float> label = volume.label.planes(z, z + 1, &memory_);
+      View<const float> prediction = std::as_const(shown_).view();
+      prediction.data += z * prediction.stride[2];
+      prediction.shape.extent.z = 1;
+      io::write_slice_panel(result.slice, image.view(), prediction, label.view(), 0);
     }
     return result;
   }

@@ -72,8 +72,8 @@ inline nets::Dataset small_data() {
   nets::Dataset data;
   data.name = "test";
   data.augment = {.flip_z = true, .flip_y = true, .flip_x = true, .rotate = true};
-  nets::normalise(volume.image, nets::Normalisation::volume);
   data.train.push_back({std::move(volume.image), std::move(volume.label), {}, "synthetic"});
+  nets::normalise(data.train[0].image, nets::Normalisation::volume);
   return data;
 }
 

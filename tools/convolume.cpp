@@ -1,4 +1,5 @@
-// The convolume command: train, infer, eval, info, machine, export, simulate.
+// The convolume command: train, infer, eval, info, convert, machine, export, simulate.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -10,6 +11,7 @@
 #include "tools/jemalloc_resource.hpp"
 #include "tools/machine.hpp"
 #include "tools/progress.hpp"
+#include "tools/scores.hpp"
 #include "tools/simulate.hpp"
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -131,8 +133,7 @@ struct TrainCommand {
     fmt::print("{} iteration {}, loss {:.4f}\n", result.interrupted ? "interrupted at" : "finished at",
                result.iteration, result.loss);
     if (result.validation) {
-      fmt::print("pixel error   {:.4f}\nROC AUC       {:.4f}\n", result.validation->pixel_error,
-                 result.validation->roc_auc);
+      fmt::print("{}", tools::score_table(*result.validation));
     }
     fmt::print("checkpoint    {}\nmetrics       {}\nloss curve    {}\n", result.checkpoint.string(),
                result.metrics.string(), result.loss_curve.string());
@@ -151,8 +152,9 @@ struct InferCommand {
 
   void add_to(CLI::App& app) {
     app.add_option("checkpoint", options.checkpoint, "Checkpoint (*.safetensors); it contains the net")->required();
-    app.add_option("volume", options.volume, "Volume to segment: TIFF stack or HDF5 (file.h5:/dataset)")->required();
-    app.add_option("--out", options.output, "Probability volume to write: .tif or .h5")->required();
+    app.add_option("volume", options.volume, "Volume to segment, in any format that convert reads")->required();
+    app.add_option("--out", options.output, "Probability volume to write: .tif, .h5, .nii, .nii.gz or .zarr")
+        ->required();
     app.add_flag("--uint8", options.as_uint8, "Write 0..255 instead of float");
     app.add_option("--patch", patch, "Input patch: z,y,x or one number; default: the training patch")->delimiter(',');
     app.add_option("--overlap", overlap,
@@ -183,51 +185,84 @@ struct InferCommand {
   }
 };
 
+/// Returns the range [first, end) of "0:64" along an axis; a number alone is a range of one voxel.
+void add_range(const std::string& text, int axis, Extent3& begin, Extent3& end) {
+  const auto colon = text.find(':');
+  const auto number = [&](const std::string& digits) -> index_t {
+    const bool good = !digits.empty() && digits.size() < 18 && digits.find_first_not_of("0123456789") == digits.npos;
+    if (!good)
+      throw InvalidArgument(fmt::format("--box: '{}' is no range of voxels; write FIRST:END, e.g. 0:64", text));
+    return std::stoll(digits);
+  };
+  begin[axis] = number(text.substr(0, colon));
+  end[axis] = colon == std::string::npos ? begin[axis] + 1 : number(text.substr(colon + 1));
+}
+
+/// Reads --box into a begin and an end; they stay empty without the option.
+void read_box(const std::vector<std::string>& box, std::optional<Extent3>& begin, std::optional<Extent3>& end) {
+  if (box.empty()) return;
+  Extent3 first, last;
+  for (int axis = 0; axis < 3; ++axis) add_range(box[static_cast<std::size_t>(axis)], axis, first, last);
+  begin = first;
+  end = last;
+}
+
+CLI::Option* add_box(CLI::App& app, std::vector<std::string>& box, const char* what) {
+  return app.add_option("--box", box, what)->delimiter(',')->expected(3);
+}
+
 struct EvalCommand {
-  std::string prediction, label;
-  std::vector<double> positive;
+  nets::EvaluateOptions options;
   std::vector<std::int64_t> slices;
-  double threshold = 0.5;
+  std::vector<std::string> box, metrics;
   bool json = false;
 
   void add_to(CLI::App& app) {
-    app.add_option("prediction", prediction, "Probability volume (TIFF or HDF5)")->required();
-    app.add_option("label", label, "Label volume")->required();
-    app.add_option("--positive", positive, "Label values that count as positive, e.g. 0; default: 0.5 and above")
+    app.add_option("prediction", options.prediction,
+                   "Probability volume, in any format that convert reads; with several channels, those of classes. Or "
+                   "a folder with one volume per case")
+        ->required();
+    app.add_option("label", options.label, "Label volume, or the folder of the labels, which have the same names")
+        ->required();
+    auto* positive = app.add_option("--positive", options.positive,
+                                    "Label values that count as positive, e.g. 0; default: 0.5 and above")
+                         ->delimiter(',');
+    app.add_option("--classes", options.classes,
+                   "The prediction holds the numbers of so many classes, not probabilities")
+        ->check(CLI::Range(2, 65536))
+        ->excludes(positive);
+    app.add_option("--ignore", options.ignore, "Label values that do not count, e.g. 255")->delimiter(',');
+    auto* range =
+        app.add_option("--slices", slices, "First slice and end slice (exclusive) of the label volume, e.g. 24 30")
+            ->expected(2);
+    add_box(app, box, "Part of the label volume that was predicted: three ranges z,y,x, e.g. 0:64,0:512,0:512")
+        ->excludes(range);
+    app.add_option("--metrics", metrics, "Scores to print, separated by commas, e.g. dice,iou; default: all")
         ->delimiter(',');
-    app.add_option("--slices", slices, "First slice and end slice (exclusive) of the label volume, e.g. 24 30")
-        ->expected(2);
-    app.add_option("--threshold", threshold, "Probability from which on a voxel is positive")->capture_default_str();
+    app.add_option("--threshold", options.threshold, "Probability from which on a voxel is positive")
+        ->capture_default_str();
     app.add_flag("--json", json, "Print one JSON object instead of a table");
   }
 
-  int run() const {
-    std::optional<std::pair<index_t, index_t>> range;
-    if (slices.size() == 2) range = {slices[0], slices[1]};
-    const auto s = nets::evaluate_files(prediction, label, positive, threshold, range);
-    if (json) {
-      nlohmann::ordered_json object{
-          {"pixel_error", s.pixel_error}, {"roc_auc", nullptr},      {"dice", s.dice}, {"iou", s.iou},
-          {"voxels", s.voxels},           {"positives", s.positives}};
-      if (std::isfinite(s.roc_auc)) object["roc_auc"] = s.roc_auc;
-      fmt::print("{}\n", object.dump());
-      return 0;
-    }
-    fmt::print("pixel error   {:.4f}\nROC AUC       {:.4f}\nDice          {:.4f}\nIoU           {:.4f}\n",
-               s.pixel_error, s.roc_auc, s.dice, s.iou);
-    fmt::print("voxels        {} ({} positive)\n", s.voxels, s.positives);
+  int run() {
+    read_box(box, options.begin, options.end);
+    if (slices.size() == 2) options.slices = {slices[0], slices[1]};
+    const auto cases = tools::evaluate_cases(options);
+    fmt::print("{}", json ? tools::scores_json(cases, metrics) : tools::scores_text(cases, metrics));
     return 0;
   }
 };
 
 struct InfoCommand {
-  std::string net;
+  std::string file;
   std::vector<std::string> overrides;
   std::vector<std::int64_t> patch;
   int threads = 0;
 
   void add_to(CLI::App& app) {
-    app.add_option("net", net, "Net description (TOML); if absent, only the machine and the libraries are described");
+    app.add_option(
+        "file", file,
+        "Net description (TOML), checkpoint or volume; if absent, the machine and the libraries are described");
     app.add_option("--set", overrides, "Replace a value of the net: table.key=value");
     app.add_option("--patch", patch, "Input patch: z,y,x or one number")->delimiter(',');
     app.add_option("--threads", threads,
@@ -236,8 +271,60 @@ struct InfoCommand {
   }
 
   int run() const {
+    const nets::FileKind kind = file.empty() ? nets::FileKind::net : nets::kind_of_file(file);
+    if (kind != nets::FileKind::net && (!overrides.empty() || !patch.empty())) {
+      throw InvalidArgument(fmt::format("{}: is no net, so --set and --patch have no meaning; leave them out", file));
+    }
+    if (kind == nets::FileKind::volume) {
+      fmt::print("{}", nets::describe_volume(file));
+      return 0;
+    }
+    if (kind == nets::FileKind::checkpoint) {
+      fmt::print("{}", nets::describe_checkpoint(file));
+      return 0;
+    }
     fmt::print("{}", tools::machine_text());
-    if (!net.empty()) fmt::print("\n{}", nets::describe_net(net, overrides, extent_of(patch, "--patch"), threads));
+    if (!file.empty()) fmt::print("\n{}", nets::describe_net(file, overrides, extent_of(patch, "--patch"), threads));
+    return 0;
+  }
+};
+
+struct ConvertCommand {
+  nets::ConvertOptions options;
+  std::vector<std::string> box;
+  std::vector<std::int64_t> chunk;
+  std::int64_t channel = 0;
+  CLI::Option* channel_given = nullptr;
+  bool quiet = false;
+
+  void add_to(CLI::App& app) {
+    app.add_option("input", options.input,
+                   "Volume: a.tif, a.h5:/data, a.nii, a.nii.gz, a.hdr, a.zarr, a.zarr:/s0, 'slices/*.png'")
+        ->required();
+    app.add_option("output", options.output, "Volume to write; its name decides the format")->required();
+    add_box(app, box, "Part to copy: three ranges z,y,x, e.g. 0:64,0:512,0:512");
+    channel_given = app.add_option("--channel", channel, "Channel to copy, counted from 0; default: all");
+    app.add_option("--type", options.type,
+                   "Type of the written voxels: uint8, int8, uint16, int16, uint32, int32, uint64, int64, float32 or "
+                   "float64; default: that of the input");
+    app.add_option("--chunk", chunk, "Extent of chunks of HDF5 and Zarr: z,y,x or one number")->delimiter(',');
+    app.add_option("--codec", options.codec, "Compression: raw, deflate (TIFF, HDF5), zstd or blosc (Zarr)");
+    app.add_flag("--quiet", quiet, "Print results only");
+  }
+
+  int run() {
+    tools::ProgressDisplay display(quiet);
+    read_box(box, options.begin, options.end);
+    if (*channel_given) options.channel = channel;
+    options.chunk = extent_of(chunk, "--chunk");
+    if (options.chunk && std::min({options.chunk->z, options.chunk->y, options.chunk->x}) < 1) {
+      throw InvalidArgument(
+          fmt::format("--chunk {}: a chunk has at least one voxel along each axis", to_string(*options.chunk)));
+    }
+    options.on_progress = [&](double share) { display.show_share("converting", share); };
+    nets::convert_volume(options);
+    display.finish();
+    fmt::print("volume        {}\n", options.output);
     return 0;
   }
 };
@@ -319,15 +406,17 @@ int run(int argc, char** argv) {
   EvalCommand eval;
   InfoCommand info;
   MachineCommand machine;
+  ConvertCommand convert;
   ExportCommand export_split;
   SimulateCommand simulate;
   const auto* train_app = add_command(app, "train", "Train a net", train);
   const auto* infer_app = add_command(app, "infer", "Write the probability volume of a trained net", infer);
   const auto* eval_app = add_command(app, "eval", "Compare a probability volume with labels", eval);
-  const auto* info_app = add_command(app, "info", "Describe the machine, the libraries and a net", info);
+  const auto* info_app = add_command(app, "info", "Describe a net, a checkpoint or a volume, or the machine", info);
   const auto* simulate_app = add_command(
       app, "simulate", "Show how the time of a trace was spent, and simulate its tasks on more cores", simulate);
   add_command(app, "export", "Write a data description's volumes as training reads them", export_split);
+  const auto* convert_app = add_command(app, "convert", "Copy a volume, or a part of it, to another format", convert);
   const auto* machine_app =
       add_command(app, "machine", "Print the machine row in use, or measure this machine", machine);
   std::string selected;
@@ -344,6 +433,7 @@ int run(int argc, char** argv) {
   if (*eval_app) return eval.run();
   if (*info_app) return info.run();
   if (*machine_app) return machine.run();
+  if (*convert_app) return convert.run();
   if (*simulate_app) return simulate.run();
   return export_split.run();
 }

@@ -4,12 +4,12 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build pkg-config libhwy-dev libhwloc-dev libfftw3-dev libtbb-dev libjemalloc-dev libtiff-dev libhdf5-dev
-  zlib1g-dev libpng-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libcli11-dev libxxhash-dev catch2
+  zlib1g-dev libzstd-dev libblosc-dev libnifti2-dev libpng-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libcli11-dev libxxhash-dev catch2
   libbenchmark-dev relacy-dev python3)
 for option in "$@"; do
   case "$option" in
     --long) packages+=(valgrind) ;;
-    --peers) packages+=(python3-torch python3-numpy libdnnl-dev libmimalloc-dev) ;;
+    --peers) packages+=(python3-torch python3-numpy python3-nibabel python3-zarr libdnnl-dev libmimalloc-dev) ;;
     --lint) packages+=(clang-format) ;;
     *) echo "install_packages.sh: unknown option '$option'; use --long, --peers or --lint" >&2; exit 2 ;;
   esac

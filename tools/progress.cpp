@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "tools/scores.hpp"
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -58,8 +59,7 @@ void ProgressDisplay::show(const nets::TrainProgress& p) {
       fmt::format("{}{} / {}  loss {:.4f}  {}  {} left", terminal_ ? bar(share) : "iteration ", p.iteration, p.total,
                   p.loss, rate_text(p.voxels_per_second), clock_text(p.seconds_left));
   if (p.validation) {
-    print(fmt::format("iteration {}  loss {:.4f}  validation: pixel error {:.4f}  ROC AUC {:.4f}", p.iteration, p.loss,
-                      p.validation->pixel_error, p.validation->roc_auc),
+    print(fmt::format("iteration {}  loss {:.4f}  validation: {}", p.iteration, p.loss, score_line(*p.validation)),
           true);
   } else {
     print(line, false);

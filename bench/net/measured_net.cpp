@@ -11,8 +11,8 @@ nets::Dataset synthetic_data(const Extent3& patch, std::pmr::memory_resource* me
   nets::Dataset data;
   data.name = "synthetic";
   auto made = nets::make_synthetic_volume({.extent = patch + Extent3::all(8)}, memory);
-  nets::normalise(made.image, data.normalisation);
   data.train.push_back({.image = std::move(made.image), .label = std::move(made.label), .mask = {}, .name = data.name});
+  nets::normalise(data.train[0].image, data.normalisation);
   return data;
 }
 

@@ -7,6 +7,8 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "convolume/conv.hpp"
@@ -16,10 +18,24 @@
 
 namespace convolume::nets {
 
-/// Agreement between probabilities and labels; see evaluate_files().
+/// One score of a prediction, from 0 to 1; NaN if it is undefined.
+struct Score {
+  std::string name;
+  double value = 0;
+};
+
+/// Agreement between a prediction and labels; see evaluate_files().
+///
+/// Binary nets have `pixel_error`, `roc_auc`, `dice` and `iou`. Nets with classes have `pixel_error` (share of voxels
+/// of a wrong class), `dice` and `iou` (means over the classes but class 0), and `dice_1`, `iou_1`, `dice_2`, ... per
+/// class; with two classes also `roc_auc`. A class that is absent from label and prediction is NaN and is not averaged.
 struct Scores {
-  double pixel_error = 0, roc_auc = 0, dice = 0, iou = 0;  ///< from 0 to 1; roc_auc is NaN if one class is missing
-  std::int64_t voxels = 0, positives = 0;
+  std::vector<Score> values;
+  std::int64_t voxels = 0;     ///< that count
+  std::int64_t positives = 0;  ///< of these, voxels that are positive, or of any class but class 0, in the label
+  std::string note;            ///< what a reader should know, e.g. that roc_auc was computed from bins; mostly empty
+  /// Returns the value of a name; NaN if there is none.
+  CONVOLUME_API double at(std::string_view name) const;
 };
 
 /// The state of a training run after an iteration.
@@ -76,8 +92,8 @@ CONVOLUME_API TrainResult train(const TrainOptions& options);
 /// Input, output and settings of an inference.
 struct InferOptions {
   std::filesystem::path checkpoint;
-  std::string volume;            ///< TIFF or HDF5; "file.h5:/dataset" names a data set
-  std::filesystem::path output;  ///< .tif or .h5
+  std::string volume;            ///< in any format; "file.h5:/dataset" names a data set (docs/formats.md)
+  std::filesystem::path output;  ///< in any format; its name decides which
   bool as_uint8 = false;         ///< store 0..255 instead of float values in 0..1
   std::optional<Extent3> patch, overlap;
   int threads = 0;
@@ -92,18 +108,57 @@ struct InferOptions {
 /// stop request came first.
 CONVOLUME_API bool infer(const InferOptions& options);
 
-/// Compares a volume of probabilities with a volume of labels. A label voxel is positive if its value is in `positive`.
-/// If `positive` is empty, values of 0.5 and above are positive, which suits labels stored as 0 and 255 or as 0 and 1.
-/// `slices` is the range [first, end) of slices of the label volume that was predicted; if absent, all of them.
-CONVOLUME_API Scores evaluate_files(const std::string& prediction, const std::string& label,
-                                    const std::vector<double>& positive = {}, double threshold = 0.5,
-                                    std::optional<std::pair<index_t, index_t>> slices = std::nullopt);
+/// Input and settings of a comparison.
+struct EvaluateOptions {
+  std::string prediction, label;  ///< volumes in any format
+  /// Label values that are positive. If it is empty, values of 0.5 and above are positive, which suits labels stored as
+  /// 0 and 255 or as 0 and 1. For binary predictions only.
+  std::vector<double> positive;
+  /// Number of classes; 0 means as many as the prediction has channels, or a binary prediction if it has one. If the
+  /// prediction has one channel, `classes` says that it holds the numbers of classes instead of probabilities.
+  std::int64_t classes = 0;
+  std::vector<double> ignore;  ///< label values that do not count
+  double threshold = 0.5;      ///< probability from which on a voxel is positive; for binary predictions only
+  /// The box [begin, end) of the label volume that was predicted, or its slices [first, end); if absent, all of it.
+  std::optional<Extent3> begin, end;
+  std::optional<std::pair<index_t, index_t>> slices;
+};
 
-/// Writes the image and the labels of a split ("train" or "validation") of a data description to TIFF or HDF5, as
+/// Compares a prediction with labels, box by box. A prediction of several channels holds the probabilities of classes,
+/// as infer() writes them for such nets. Probabilities are floats of 0..1 or uint8 of 0..255. Throws any Error.
+CONVOLUME_API Scores evaluate_files(const EvaluateOptions& options);
+
+/// Writes the image and the labels of a split ("train" or "validation") of a data description to volumes, as
 /// training reads them: labels mapped, intensities normalised. Throws InvalidArgument for an unknown split, or if the
 /// split does not have exactly one volume.
 CONVOLUME_API void export_split(const std::filesystem::path& data, const std::string& split,
                                 const std::filesystem::path& image, const std::filesystem::path& label);
+
+/// Input and output of a conversion of volumes. Paths are "a.tif", "a.h5:/data", "a.nii.gz", "a.zarr:/s0",
+/// "slices/*.png"; docs/formats.md lists the formats.
+struct ConvertOptions {
+  std::string input, output;
+  std::optional<Extent3> begin, end;  ///< the box [begin, end) along z, y, x; if absent, all voxels
+  std::optional<index_t> channel;     ///< if absent, all channels
+  std::string type;                   ///< "uint8", "float32", ...; if empty, that of the input
+  std::optional<Extent3> chunk;       ///< extent of the chunks of HDF5 and Zarr
+  std::string codec;                  ///< "raw", "deflate", "zstd" or "blosc"; if empty, the format's usual one
+  std::function<void(double share)> on_progress;
+};
+
+/// Copies a volume, or a part of it, to a file of another format, box by box. Throws InvalidArgument, also if a voxel
+/// does not fit the type (the voxel is named), IoError, FormatError. After a failure the output is as it was before.
+CONVOLUME_API void convert_volume(const ConvertOptions& options);
+
+/// Returns a text with format, channels, voxels, type, spacing, geometry and chunks of a volume.
+CONVOLUME_API std::string describe_volume(const std::string& volume);
+
+/// Returns a text with iteration, net and numerics record of a checkpoint.
+CONVOLUME_API std::string describe_checkpoint(const std::filesystem::path& checkpoint);
+
+enum class FileKind { net, checkpoint, volume };
+/// Tells nets, checkpoints and volumes apart by their contents. What is neither of the first two is called a volume.
+CONVOLUME_API FileKind kind_of_file(const std::string& file);
 
 /// Returns a text with the layers, shapes, field of view, parameters and floating-point operations of a net, and the
 /// memory of a training iteration on `threads` threads (0 means default_threads()).

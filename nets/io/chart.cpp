@@ -191,7 +191,8 @@ class Chart {
 
 }  // namespace
 
-std::string loss_curve_svg(std::span<const LossPoint> loss, std::span<const ValidationPoint> validation) {
+std::string loss_curve_svg(std::span<const LossPoint> loss, std::span<const ValidationPoint> validation,
+                           const std::string& second) {
   std::vector<Point> raw, error, auc;
   std::vector<double> raw_values, error_values, auc_values;
   double last = 1;
@@ -204,9 +205,9 @@ std::string loss_curve_svg(std::span<const LossPoint> loss, std::span<const Vali
   for (const auto& point : validation) {
     const auto x = static_cast<double>(point.iteration);
     error.push_back({x, point.pixel_error});
-    auc.push_back({x, point.roc_auc});
+    auc.push_back({x, point.second});
     error_values.push_back(point.pixel_error);
-    auc_values.push_back(point.roc_auc);
+    auc_values.push_back(point.second);
     last = std::max(last, x);
   }
   const Range x{0, last};
@@ -219,13 +220,14 @@ std::string loss_curve_svg(std::span<const LossPoint> loss, std::span<const Vali
   chart.key(width - 30, 30, "per iteration", light);
   chart.panel("Validation: pixel error", {70, 440, 330, 160}, x, range_of(error_values, 0),
               {{thin(error), red, 1.5, true}});
-  chart.panel("Validation: ROC AUC", {500, 440, 330, 160}, x, range_of(auc_values, 0), {{thin(auc), green, 1.5, true}});
+  chart.panel("Validation: " + (second == "roc_auc" ? "ROC AUC" : second), {500, 440, 330, 160}, x,
+              range_of(auc_values, 0), {{thin(auc), green, 1.5, true}});
   return std::move(chart).finish();
 }
 
 void write_loss_curve(const std::filesystem::path& file, std::span<const LossPoint> loss,
-                      std::span<const ValidationPoint> validation) {
-  write_file_atomically(file, loss_curve_svg(loss, validation));
+                      std::span<const ValidationPoint> validation, const std::string& second) {
+  write_file_atomically(file, loss_curve_svg(loss, validation, second));
 }
 
 }  // namespace convolume::nets::io

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <functional>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "testing/temporary_folder.hpp"
@@ -14,6 +15,7 @@
 
 #include "convolume/error.hpp"
 #include "nets/io/volume.hpp"
+#include "nets/io/volume_sink.hpp"
 
 namespace convolume::nets {
 namespace {
@@ -55,9 +57,10 @@ Dataset indexed(const Extent3& extent, const AugmentSpec& augment) {
   data.name = "indexed";
   data.augment = augment;
   LabelledVolume volume;
-  volume.image = Tensor<float>({1, 1, extent});
-  volume.label = Tensor<float>({1, 1, extent});
-  for (index_t i = 0; i < volume.image.elements(); ++i) volume.image.data()[i] = volume.label.data()[i] = itself(i);
+  for (StoredVolume* part : {&volume.image, &volume.label}) {
+    *part = Tensor<float>({1, 1, extent});
+    for (index_t i = 0; i < part->elements(); ++i) part->data()[i] = itself(i);
+  }
   volume.name = "volume";
   data.train.push_back(std::move(volume));
   return data;
@@ -93,14 +96,13 @@ TEST_CASE("volumes, labels, masks and slices are read", "[dataset]") {
   bool right = true;
   for (index_t i = 0; i < cut.image.elements(); ++i) {
     const index_t whole = i + 2 * 12;
-    right = right && cut.image.data()[i] == static_cast<float>(whole) &&
-            cut.label.data()[i] == (whole % 3 == 1 ? 0.0f : 1.0f) &&
-            cut.mask.data()[i] == static_cast<float>(whole % 2);
+    right = right && cut.image.value(i) == static_cast<float>(whole) &&
+            cut.label.value(i) == (whole % 3 == 1 ? 0.0f : 1.0f) && cut.mask.value(i) == static_cast<float>(whole % 2);
   }
   CHECK(right);
   CHECK(data.train[1].image.shape().extent == extent);
   CHECK_FALSE(static_cast<bool>(data.train[1].mask));
-  CHECK(data.validation[0].image.data()[0] == 60);
+  CHECK(data.validation[0].image.value(0) == 60);
   CHECK(data.augment.flip_z);
   CHECK_FALSE(data.augment.flip_y);
   CHECK(data.augment.flip_x);
@@ -112,9 +114,9 @@ TEST_CASE("labels are taken as they are unless values are named", "[dataset]") {
   const Folder folder;
   folder.volume("v.tif", {1, 2, 3}, itself);
   const std::string volumes = "name = 'd'\n[[train]]\nimage = 'v.tif'\nlabel = 'v.tif'\n";
-  CHECK(folder.load(volumes).train[0].label.data()[5] == 5);
+  CHECK(folder.load(volumes).train[0].label.value(5) == 5);
   const Dataset mapped = folder.load(volumes + "[label]\npositive = [5, 1.0]\n");
-  for (index_t i = 0; i < 6; ++i) CHECK(mapped.train[0].label.data()[i] == (i == 5 || i == 1 ? 1.0f : 0.0f));
+  for (index_t i = 0; i < 6; ++i) CHECK(mapped.train[0].label.value(i) == (i == 5 || i == 1 ? 1.0f : 0.0f));
 }
 
 TEST_CASE("paths name environment variables", "[dataset]") {
@@ -220,26 +222,97 @@ TEST_CASE("a digest is of voxels and settings", "[dataset]") {
   }
 }
 
-TEST_CASE("normalised volumes have mean 0 and variance 1", "[dataset]") {
-  Tensor<float> volume({1, 1, {3, 17, 11}});
-  for (index_t i = 0; i < volume.elements(); ++i) volume.data()[i] = 1000 + static_cast<float>((i * 7919) % 251);
-  Tensor<float> copy({1, 1, {3, 17, 11}});
-  std::copy_n(volume.data(), volume.elements(), copy.data());
-  normalise(copy, Normalisation::none);
-  CHECK(std::equal(copy.data(), copy.data() + copy.elements(), volume.data()));
+TEST_CASE("normalised volumes have mean 0 and variance 1 in every channel", "[dataset]") {
+  Tensor<float> voxels({1, 2, {3, 17, 11}});
+  for (index_t i = 0; i < voxels.elements(); ++i)
+    voxels.data()[i] = 1000 + static_cast<float>((i * 7919) % 251 + i / 561);
+  StoredVolume volume = StoredVolume::view_of(voxels);
+  normalise(volume, Normalisation::none);
+  CHECK(volume.value(5) == voxels.data()[5]);
   normalise(volume, Normalisation::volume);
-  double sum = 0, squares = 0;
-  for (index_t i = 0; i < volume.elements(); ++i) {
-    sum += static_cast<double>(volume.data()[i]);
-    squares += static_cast<double>(volume.data()[i]) * static_cast<double>(volume.data()[i]);
+  for (index_t c = 0; c < 2; ++c) {
+    double sum = 0, squares = 0;
+    for (index_t i = 0; i < 561; ++i) {
+      const double value = static_cast<double>(volume.value(c * 561 + i));
+      sum += value;
+      squares += value * value;
+    }
+    CHECK(sum / 561 == Approx(0).margin(1e-6));
+    CHECK(squares / 561 == Approx(1).epsilon(1e-6));
   }
-  const double n = static_cast<double>(volume.elements());
-  CHECK(sum / n == Approx(0).margin(1e-6));
-  CHECK(squares / n == Approx(1).epsilon(1e-6));
-  CHECK((volume.data()[1] > volume.data()[0]) == (copy.data()[1] > copy.data()[0]));
-  copy.fill(3);
-  normalise(copy, Normalisation::volume);
-  CHECK(std::all_of(copy.data(), copy.data() + copy.elements(), [](float value) { return value == 0; }));
+  CHECK((volume.value(1) > volume.value(0)) == (voxels.data()[1] > voxels.data()[0]));
+  voxels.fill(3);
+  normalise(volume, Normalisation::volume);
+  CHECK(volume.value(7) == 0);
+}
+
+TEST_CASE("volumes stay in their stored type, and labels keep their ids apart", "[dataset]") {
+  const Folder folder;
+  // Neighbouring ids beyond 2^53, which neither floats nor doubles tell apart, and CREMI's background.
+  const std::vector<std::uint64_t> ids{0, 1, std::uint64_t{1} << 60, (std::uint64_t{1} << 60) + 1, ~std::uint64_t{0},
+                                       7};
+  const auto write = [&](const std::string& name, io::VoxelType type, const auto& voxels) {
+    const auto sink = io::create_volume({folder / name, ""}, {.extent = {1, 2, 3}, .type = type});
+    sink->write({0, 1}, {{0, 0, 0}, {1, 2, 3}}, std::as_bytes(std::span(voxels)));
+    sink->finish();
+  };
+  write("ids.h5", io::VoxelType::uint64, ids);
+  write("image.nii.gz", io::VoxelType::uint16, std::vector<std::uint16_t>{1, 2, 3, 4, 5, 60000});
+  write("signed.nii", io::VoxelType::int16, std::vector<std::int16_t>{-1, 0, 1, 2, -300, 300});
+  const auto labels = [&](const std::string& file, const std::string& positive) {
+    const Dataset data = folder.load("name = 'd'\n[[train]]\nimage = 'image.nii.gz'\nlabel = '" + file +
+                                     "'\n[label]\npositive = [" + positive + "]\n");
+    CHECK(data.train[0].image.type() == io::VoxelType::uint16);
+    std::vector<float> values(6);
+    data.train[0].label.gather(0, 1, 6, values.data());
+    return values;
+  };
+  CHECK(labels("ids.h5", "-1") == std::vector<float>{0, 0, 0, 0, 1, 0});
+  CHECK(labels("ids.h5", "0, 7") == std::vector<float>{1, 0, 0, 0, 0, 1});
+  CHECK(labels("ids.h5", "1152921504606846976") == std::vector<float>{0, 0, 1, 0, 0, 0});
+  CHECK(labels("signed.nii", "-1, 300") == std::vector<float>{1, 0, 0, 0, 0, 1});
+  CHECK(labels("image.nii.gz", "60000") == std::vector<float>{0, 0, 0, 0, 0, 1});
+}
+
+TEST_CASE("classes and ignored values are told by stored values", "[dataset]") {
+  const Folder folder;
+  folder.volume("v.tif", {1, 2, 3}, itself);
+  const std::string head = "name = 'd'\n[[train]]\nimage = 'v.tif'\nlabel = 'v.tif'\n[label]\n";
+  const auto values = [&](const std::string& label) {
+    const Dataset data = folder.load(head + label);
+    std::vector<float> all(6);
+    data.train[0].label.gather(0, 1, 6, all.data());
+    return all;
+  };
+  CHECK(values("classes = [0, 1, [2, 3]]\nignore = [4, 5]\n") ==
+        std::vector<float>{0, 1, 2, 2, ignored_label, ignored_label});
+  CHECK(values("positive = [1]\nignore = [5]\n") == std::vector<float>{0, 1, 0, 0, 0, ignored_label});
+  CHECK(values("ignore = [3]\n") == std::vector<float>{0, 1, 2, ignored_label, 4, 5});
+  const Dataset data = folder.load(head + "classes = [0, 1, [2, 3]]\n");
+  CHECK(std::isnan(data.train[0].label.value(4)));
+  CHECK_THROWS_WITH(check_labels(data, 3), Catch::Contains("(0, 1, 1)") && Catch::Contains("is 4") &&
+                                               Catch::Contains("[label] classes, or in ignore"));
+  CHECK_NOTHROW(check_labels(folder.load(head + "classes = [0, 1, [2, 3]]\nignore = [4, 5]\n"), 3));
+  CHECK_THAT(folder.complaint(head + "classes = [0, 1]\npositive = [1]\n"), Catch::Contains("exclude each other"));
+  CHECK_THAT(folder.complaint(head + "classes = [0, ['a']]\n"), Catch::Contains("array of numbers"));
+  CHECK_THAT(folder.complaint(head + "ignore = 3\n"), Catch::Contains("array of numbers"));
+}
+
+TEST_CASE("images with channels are drawn with all of them, and must agree with the net", "[dataset]") {
+  Tensor<float> voxels({1, 3, {2, 4, 5}});
+  for (index_t i = 0; i < voxels.elements(); ++i) voxels.data()[i] = itself(i);
+  Dataset data;
+  data.name = "colours";
+  data.train.push_back({StoredVolume::view_of(voxels), StoredVolume(Tensor<float>({1, 1, {2, 4, 5}})), {}, "v"});
+  CHECK_NOTHROW(check_channels(data, 3));
+  CHECK_THROWS_WITH(check_channels(data, 1),
+                    Catch::Contains("'v' has 3 channels") && Catch::Contains("input.channels"));
+  PatchDraw draw;
+  draw.origin = {1, 2, 1};
+  draw.flip[2] = true;
+  Tensor<float> patch({1, 3, {1, 2, 3}});
+  copy_patch(data.train[0].image, draw, {1, 2, 3}, {0, 0, 0}, patch, 0);
+  for (index_t c = 0; c < 3; ++c) CHECK(patch.view()(0, c, 0, 1, 0) == itself(((c * 2 + 1) * 4 + 3) * 5 + 3));
 }
 
 TEST_CASE("a draw is a pure function of seed, iteration and sample", "[dataset]") {

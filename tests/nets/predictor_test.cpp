@@ -160,7 +160,7 @@ void check_tiles(const std::string& nodes, const Extent3& extent, const Extent3&
   const auto volume = random_volume(extent, 9);
   Predictor big = on.predictor(extent, whole), small = on.predictor(extent, patch, overlap);
   REQUIRE(big.patches() == 1);
-  const auto expected = big.run(volume), found = small.run(volume);
+  const auto expected = big.run(StoredVolume::view_of(volume)), found = small.run(StoredVolume::view_of(volume));
   CHECK(all_finite(expected));
   CHECK(largest_difference(found, expected) < 1e-5);
 }
@@ -243,7 +243,7 @@ TEST_CASE("a patch that holds all is the net on the mirrored volume", "[predicto
     }
   }
   graph.run(on.scheduler);
-  const auto found = on.predictor(extent, patch).run(volume);
+  const auto found = on.predictor(extent, patch).run(StoredVolume::view_of(volume));
   REQUIRE(network.logits().shape() == found.shape());
   for (index_t i = 0; i < found.elements(); ++i) {
     const double expected = 1 / (1 + std::exp(-static_cast<double>(network.logits().data()[i])));
@@ -263,7 +263,7 @@ TEST_CASE("every voxel is covered, however small the patches", "[predictor]") {
         std::optional<Extent3> wish;
         if (overlap >= 0) wish = Extent3::all(overlap);
         const Extent3 size = valid ? Extent3{patch + 2, patch + 12, patch + 12} : Extent3::all(patch);
-        CHECK(all_finite(on.predictor(extent, size, wish).run(volume)));
+        CHECK(all_finite(on.predictor(extent, size, wish).run(StoredVolume::view_of(volume))));
       }
     }
   }
@@ -282,7 +282,7 @@ TEST_CASE("a patch of one pooling cell covers the volume too", "[predictor]") {
       INFO("patch " << patch << ", overlap " << overlap);
       std::optional<Extent3> wish;
       if (overlap >= 0) wish = Extent3::all(overlap);
-      CHECK(all_finite(on.predictor(extent, Extent3{2, patch, patch}, wish).run(volume)));
+      CHECK(all_finite(on.predictor(extent, Extent3{2, patch, patch}, wish).run(StoredVolume::view_of(volume))));
     }
   }
 }
@@ -293,7 +293,7 @@ TEST_CASE("a training patch off the pooling grid is rounded up", "[predictor]") 
   const auto volume = random_volume(extent, 4);
   Predictor predictor = on.predictor(extent);
   CHECK(predictor.network().shapes().input.extent == Extent3{6, 18, 16});
-  CHECK(all_finite(predictor.run(volume)));
+  CHECK(all_finite(predictor.run(StoredVolume::view_of(volume))));
 }
 
 TEST_CASE("patches that cannot tile are refused", "[predictor]") {
@@ -316,7 +316,7 @@ TEST_CASE("what comes out follows from the loss", "[predictor]") {
   SECTION("softmax over the classes") {
     const std::string three = "[[node]]\nname = 'd'\ntype = 'conv'\nout_channels = 3\nkernel = 1\n";
     Setup on(net(same_net + three, "[loss]\nkind = 'softmax_cross_entropy'\n"));
-    const auto found = on.predictor(extent, Extent3{3, 8, 8}).run(volume);
+    const auto found = on.predictor(extent, Extent3{3, 8, 8}).run(StoredVolume::view_of(volume));
     REQUIRE(found.shape() == Shape5{1, 3, extent});
     const index_t voxels = extent.volume();
     bool positive = true;
@@ -336,7 +336,8 @@ TEST_CASE("what comes out follows from the loss", "[predictor]") {
   }
   SECTION("the value itself for the square loss, else a sigmoid") {
     Setup plain(net(same_net, "[loss]\nkind = 'square'\n")), sigmoid(net(same_net, "[loss]\nkind = 'dice'\n"));
-    const auto value = plain.predictor(extent).run(volume), probability = sigmoid.predictor(extent).run(volume);
+    const auto value = plain.predictor(extent).run(StoredVolume::view_of(volume)),
+               probability = sigmoid.predictor(extent).run(StoredVolume::view_of(volume));
     double most = 0, below = 0;
     for (index_t i = 0; i < value.elements(); ++i) {
       const double x = static_cast<double>(value.data()[i]);
@@ -355,20 +356,20 @@ TEST_CASE("a stop request gives an empty tensor, and the next run is whole", "[p
   Predictor predictor = on.predictor(extent, Extent3{4, 16, 16});
   REQUIRE(predictor.patches() >= 4);
   std::vector<double> shares;
-  const auto expected = predictor.run(volume, [&](double share) { shares.push_back(share); });
+  const auto expected = predictor.run(StoredVolume::view_of(volume), [&](double share) { shares.push_back(share); });
   CHECK(shares.size() == predictor.patches());
   CHECK(std::is_sorted(shares.begin(), shares.end()));
   CHECK(shares.back() == 1);
   {
     std::stop_source stop;
     stop.request_stop();
-    CHECK_FALSE(static_cast<bool>(predictor.run(volume, {}, stop.get_token())));
+    CHECK_FALSE(static_cast<bool>(predictor.run(StoredVolume::view_of(volume), {}, stop.get_token())));
   }
   {
     std::stop_source stop;
     std::size_t calls = 0;
     const auto cancelled = predictor.run(
-        volume,
+        StoredVolume::view_of(volume),
         [&](double) {
           if (++calls == 2) stop.request_stop();
         },
@@ -376,7 +377,7 @@ TEST_CASE("a stop request gives an empty tensor, and the next run is whole", "[p
     CHECK_FALSE(static_cast<bool>(cancelled));
     CHECK(calls == 2);
   }
-  const auto again = predictor.run(volume);
+  const auto again = predictor.run(StoredVolume::view_of(volume));
   CHECK(std::memcmp(again.data(), expected.data(), static_cast<std::size_t>(again.elements()) * sizeof(float)) == 0);
 }
 
@@ -385,13 +386,13 @@ TEST_CASE("a predictor reads the parameters anew and checks the volume", "[predi
   const Extent3 extent{3, 9, 10};
   const auto volume = random_volume(extent, 6);
   Predictor predictor = on.predictor(extent);
-  const auto before = predictor.run(volume);
+  const auto before = predictor.run(StoredVolume::view_of(volume));
   on.parameters.find("b.weight")->value.fill(0);
   on.parameters.find("b.bias")->value.fill(0);
-  const auto after = predictor.run(volume);
+  const auto after = predictor.run(StoredVolume::view_of(volume));
   CHECK(largest_difference(before, after) > 1e-3);
   CHECK(std::all_of(after.data(), after.data() + after.elements(), [](float p) { return p == 0.5f; }));
-  CHECK_THROWS_AS(predictor.run(random_volume({3, 9, 11}, 1)), ShapeMismatch);
+  CHECK_THROWS_AS(predictor.run(StoredVolume(random_volume({3, 9, 11}, 1))), ShapeMismatch);
 }
 
 }  // namespace convolume::nets

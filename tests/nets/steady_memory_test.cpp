@@ -187,8 +187,8 @@ TEST_CASE("iterations of training take nothing from the system from the second o
   nets::Dataset data;
   data.name = "test";
   data.augment = {.flip_z = true, .flip_y = true, .flip_x = true, .rotate = true};
-  nets::normalise(volume.image, nets::Normalisation::volume);
   data.train.push_back({std::move(volume.image), std::move(volume.label), {}, "synthetic"});
+  nets::normalise(data.train[0].image, nets::Normalisation::volume);
   for (const auto mode : {nets::MemoryMode::arena, nets::MemoryMode::slab, nets::MemoryMode::separate}) {
     CAPTURE(name_of(mode));
     SlabResource memory;

@@ -388,6 +388,126 @@ class Cli(unittest.TestCase):
     def test_an_unknown_instruction_set_is_refused_with_those_available(self):
         self.fails("info", says=["CONVOLUME_SIMD", "AVX9", "available"], env={"CONVOLUME_SIMD": "AVX9"})
 
+    def test_volumes_are_converted_and_described(self):
+        (self.folder / "v.tif").write_bytes(tiff(3, 30, 20, value=9))
+        for name in ("v.h5:/raw", "v.nii", "v.nii.gz", "v.zarr", "w.zarr:/s0"):
+            self.run_cli("convert", "v.tif", name, "--quiet")
+            text = self.run_cli("info", name)
+            for part in ("3 x 20 x 30", "uint8", "channels        1"):
+                self.assertIn(part, text)
+        self.run_cli("convert", "w.zarr:/s0", "part.nii.gz", "--box", "1:3,0:10,5:25", "--type", "uint16")
+        text = self.run_cli("info", "part.nii.gz")
+        self.assertIn("2 x 10 x 20", text)
+        self.assertIn("uint16", text)
+        (self.folder / "slices").mkdir()
+        self.run_cli("convert", "part.nii.gz", "slices/*.png", "--quiet")
+        self.assertEqual(sorted(p.name for p in (self.folder / "slices").iterdir()), ["0.png", "1.png"])
+        self.assertIn("slices (PNG)", self.run_cli("info", "slices/*.png"))
+        before = sorted(p.name for p in self.folder.iterdir())
+        self.fails("convert", "v.tif", "x.png", says=["x.png", ".nii.gz"])
+        self.fails("convert", "v.tif", "v.tif", says="same file")
+        self.fails("convert", "v.tif", "x.nii", "--box", "0:4,0:20,0:30", says=["--box 0:4 along z", "3 voxels"])
+        self.fails("convert", "v.tif", "x.nii", "--box", "0:1,a:20,0:30", says="'a:20' is no range")
+        self.fails("convert", "v.tif", "x.nii", "--channel", 1, says="counted from 0")
+        self.fails("convert", "v.tif", "x.nii", "--type", "float16", says="uint8, int8")
+        self.fails("convert", "v.tif", "x.zarr", "--codec", "lzma", says="raw, deflate, zstd or blosc")
+        self.fails("convert", "v.tif", "x.nii", "--codec", "zstd", says=".nii.gz")
+        self.fails("convert", "gone.tif", "x.nii", says="gone.tif")
+        self.fails("convert", "net.toml", "x.nii", says=["no format takes it", "NIfTI: "])
+        self.fails("info", "v.tif", "--set", "a.b=1", says="is no net")
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), before)
+
+    def test_classes_are_trained_inferred_and_scored_in_every_format(self):
+        net = (self.folder / "net.toml").read_text().replace("out_channels = 1\n", "out_channels = 3\n")
+        (self.folder / "net.toml").write_text(net + '[loss]\nkind = "softmax_cross_entropy"\n')
+        # Stored values 10, 20, 30 and 255, which does not count.
+        (self.folder / "a.tif").write_bytes(tiff(4, 20, 20, value=10))
+        self.run_cli("convert", "a.tif", "a.nii", "--quiet")
+        raw = bytearray((self.folder / "a.nii").read_bytes())
+        stored = [10, 20, 30, 10, 20, 255]
+        raw[352:] = bytes(stored[i // 7 % 6] for i in range(1600))
+        (self.folder / "label.nii").write_bytes(bytes(raw))
+        raw[352:] = bytes(i * 37 % 251 for i in range(1600))
+        (self.folder / "image.nii").write_bytes(bytes(raw))
+        (self.folder / "data.toml").write_text(
+            'name = "c"\n[[train]]\nimage = "image.nii"\nlabel = "label.nii"\n[[validation]]\nimage = "image.nii"\n'
+            'label = "label.nii"\n[label]\nclasses = [10, 20, 30]\nignore = [255]\n')
+        text = self.train("run", "--iterations", 3)
+        self.assertIn("Dice 2", text)
+        line = json.loads((self.folder / "run/metrics.jsonl").read_text().splitlines()[-1])
+        for key in ("pixel_error", "dice", "dice_1", "dice_2", "iou", "iou_1", "iou_2"):
+            self.assertIn(key, line)
+        # eval takes the numbers of classes: 0, 1, 2.
+        raw[352:] = bytes({10: 0, 20: 1, 30: 2, 255: 255}[stored[i // 7 % 6]] for i in range(1600))
+        (self.folder / "classes.nii").write_bytes(bytes(raw))
+        expected = None
+        for name in ("p.h5", "p.nii", "p.nii.gz", "p.zarr"):
+            self.run_cli("infer", self.last(), "image.nii", "--out", name, "--quiet")
+            scores = json.loads(self.run_cli("eval", name, "classes.nii", "--ignore", 255, "--json"))
+            self.assertEqual(scores["voxels"], sum(stored[i // 7 % 6] != 255 for i in range(1600)))
+            self.assertEqual(scores, expected or scores)
+            expected = scores
+        # The validation scored the same checkpoint and the same volume.
+        for key in ("pixel_error", "dice", "iou_2"):
+            self.assertAlmostEqual(expected[key] or 0, line[key] or 0, delta=1e-6)
+        self.fails("eval", "p.nii", "classes.nii", says=["label", "255", "classes 0 to 2", "--ignore"])
+        self.fails("eval", "p.nii", "classes.nii", "--classes", 4, says="--classes 4")
+        self.fails("eval", "p.nii", "classes.nii", "--positive", 1, says="--positive")
+        # Numbers of classes instead of probabilities, compared with themselves.
+        same = json.loads(self.run_cli("eval", "classes.nii", "classes.nii", "--classes", 256, "--metrics", "dice", "--json"))
+        self.assertEqual(same["dice"], 1)
+        self.assertIsNone(same["dice_7"])
+        self.assertNotIn("iou", same)
+
+    def test_folders_are_scored_case_by_case(self):
+        for folder in ("pred", "truth"):
+            (self.folder / folder).mkdir()
+        for name, value in (("b", 255), ("a", 0)):
+            (self.folder / "v.tif").write_bytes(tiff(2, 8, 8, value=255))
+            self.run_cli("convert", "v.tif", f"truth/{name}.nii.gz", "--quiet")
+            (self.folder / "v.tif").write_bytes(tiff(2, 8, 8, value=value))
+            self.run_cli("convert", "v.tif", f"pred/{name}.nii.gz", "--quiet")
+        text = self.run_cli("eval", "pred", "truth", "--metrics", "dice,pixel_error")
+        lines = text.splitlines()
+        self.assertEqual([line.split()[0] for line in lines], ["case", "a.nii.gz", "b.nii.gz", "mean"])
+        self.assertEqual(lines[-1].split()[1:], ["0.5000", "0.5000"])
+        report = json.loads(self.run_cli("eval", "pred/*.nii.gz", "truth/*.nii.gz", "--json"))
+        self.assertEqual([case["case"] for case in report["cases"]], ["a", "b"])
+        self.assertEqual(report["mean"]["dice"], 0.5)
+        box = json.loads(self.run_cli("eval", "pred/b.nii.gz", "truth/b.nii.gz", "--box", "0:2,0:8,0:8", "--json"))
+        self.assertEqual(box["voxels"], 128)
+        (self.folder / "truth/a.nii.gz").unlink()
+        self.fails("eval", "pred", "truth", says="truth/a.nii.gz")
+        self.fails("eval", "pred", "pred/b.nii.gz", says="folder")
+        self.fails("eval", "pred/b.nii.gz", "truth/b.nii.gz", "--metrics", "hausdorff", says="pixel_error, roc_auc")
+
+    def test_info_tells_nets_and_checkpoints_apart(self):
+        self.train("run", "--iterations", 1)
+        text = self.run_cli("info", self.last())
+        for part in ("iteration       1", "numerics record", "data digest"):
+            self.assertIn(part, text)
+        self.assertIn("field of view", self.run_cli("info", "net.toml"))
+
+    def test_nets_with_two_channels_are_trained_and_used_on_nifti(self):
+        net = (self.folder / "net.toml").read_text()
+        self.assertIn("[input]", net)
+        (self.folder / "two.toml").write_text(net.replace("[input]", "[input]\nchannels = 2", 1))
+        (self.folder / "v.tif").write_bytes(tiff(3, 20, 20, value=9))
+        self.run_cli("convert", "v.tif", "v.nii", "--quiet")
+        # Two channels: the voxels twice, and a fourth axis in the header.
+        image = bytearray((self.folder / "v.nii").read_bytes())
+        struct.pack_into("<5h", image, 40, 4, 20, 20, 3, 2)
+        voxels = bytes(i * 37 % 251 for i in range(2 * 1200))
+        (self.folder / "two.nii").write_bytes(bytes(image[:352]) + voxels)
+        self.assertIn("channels        2", self.run_cli("info", "two.nii"))
+        (self.folder / "data.toml").write_text('name = "two"\n[[train]]\nimage = "two.nii"\nlabel = "v.nii"\n'
+                                               "[label]\npositive = [9]\n")
+        self.run_cli("train", "two.toml", "--data", "data.toml", "--out", "run2", "--iterations", 2)
+        self.run_cli("infer", self.last("run2"), "two.nii", "--out", "p.nii.gz")
+        self.assertIn("3 x 20 x 20", self.run_cli("info", "p.nii.gz"))
+        self.fails("infer", self.last("run2"), "v.nii", "--out", "q.nii", says=["reads 2 channels", "v.nii has 1"])
+        self.fails("train", "net.toml", "--data", "data.toml", "--out", "run3", says=["2 channels", "input.channels"])
+
     # Failures during a run -------------------------------------------------------------------------------------------
 
     def test_a_full_disk_leaves_the_last_good_checkpoint_and_no_rest(self):

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "io_testing.hpp"
@@ -123,4 +124,60 @@ TEST_CASE("strided views are evaluated, and millions of voxels do not take long"
   CHECK(metrics.voxels == shape.elements());
   CHECK(metrics.roc_auc == Approx(0.5).margin(0.01));
   CHECK(seconds.count() < 5);  // it takes about 0.1 s; sanitizers are slower
+}
+
+TEST_CASE("sums over boxes equal the whole", "[io][metrics]") {
+  const RandomKey key{.seed = 5};
+  std::vector<float> probability(1000), label(1000), mask(1000);
+  for (std::size_t i = 0; i < 1000; ++i) {
+    probability[i] = static_cast<float>(uniform_below(key, 3 * i, 50)) / 50;
+    label[i] = uniform_below(key, 3 * i + 1, 3) == 0 ? 1.0f : 0.0f;
+    mask[i] = uniform_below(key, 3 * i + 2, 4) == 0 ? 0.0f : 1.0f;
+  }
+  BinarySums whole, parts;
+  whole.add(probability, label, mask);
+  for (std::size_t at = 0; at < 1000; at += 130) {
+    const std::size_t n = std::min<std::size_t>(130, 1000 - at);
+    parts.add(std::span(probability).subspan(at, n), std::span(label).subspan(at, n), std::span(mask).subspan(at, n));
+  }
+  const auto a = whole.result(), b = parts.result();
+  CHECK(a.pixel_error == b.pixel_error);
+  CHECK(a.roc_auc == b.roc_auc);
+  CHECK(a.dice == b.dice);
+  CHECK(a.voxels == b.voxels);
+}
+
+TEST_CASE("beyond so many voxels the AUC is computed from bins, and says so", "[io][metrics]") {
+  const RandomKey key{.seed = 6};
+  std::vector<float> probability(4000), label(4000);
+  for (std::size_t i = 0; i < probability.size(); ++i) {
+    label[i] = uniform_below(key, 2 * i, 2) == 0 ? 1.0f : 0.0f;
+    probability[i] = static_cast<float>(uniform_below(key, 2 * i + 1, 1000)) / 1000 * 0.7f + 0.3f * label[i];
+  }
+  BinarySums exact, binned(0.5, 1000);
+  exact.add(probability, label, {});
+  for (std::size_t at = 0; at < 4000; at += 400) {  // bins begin in the middle
+    binned.add(std::span(probability).subspan(at, 400), std::span(label).subspan(at, 400), {});
+  }
+  CHECK_FALSE(exact.result().binned);
+  CHECK(binned.result().binned);
+  CHECK(binned.result().roc_auc == Approx(exact.result().roc_auc).margin(1e-4));
+  CHECK(binned.result().dice == exact.result().dice);
+}
+
+TEST_CASE("classes that are absent are not averaged", "[io][metrics]") {
+  ClassSums sums(4);
+  // Class 1: two right, one missed, one wrong. Class 2: predicted once, wrongly. Class 3 is absent.
+  for (const auto& [predicted, actual] : {std::pair{1, 1}, {1, 1}, {0, 1}, {1, 0}, {2, 0}, {0, 0}}) {
+    sums.add(static_cast<std::size_t>(predicted), static_cast<std::size_t>(actual));
+  }
+  CHECK(sums.voxels() == 6);
+  CHECK(sums.error() == Approx(3.0 / 6));
+  CHECK(sums.of(1).dice == Approx(4.0 / 6));
+  CHECK(sums.of(1).iou == Approx(2.0 / 4));
+  CHECK(sums.of(2).dice == 0);
+  CHECK(std::isnan(sums.of(3).dice));
+  CHECK(sums.mean().dice == Approx((4.0 / 6 + 0) / 2));
+  CHECK(sums.mean().iou == Approx(0.25));
+  CHECK(std::isnan(ClassSums(3).mean().dice));
 }

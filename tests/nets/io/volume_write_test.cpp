@@ -6,6 +6,7 @@
 #include "io_testing.hpp"
 
 #include "nets/io/volume.hpp"
+#include "nets/io/volume_source.hpp"
 
 using namespace convolume;
 using namespace convolume::nets;
@@ -16,9 +17,10 @@ TEST_CASE("equal volumes give equal bytes at any time", "[io][volume]") {
   const Directory directory;
   const auto volume = ramp({1, 1, {2, 3, 4}});
   for (const char* dataset : {"/volume", "/deep/er/volume", "flat"}) {
-    write_volume(directory / "first.h5", volume, {.dataset = dataset});
+    for (const char* name : {"first.h5", "second.h5"}) std::filesystem::remove(directory / name);
+    write_volume(VolumePath{directory / "first.h5", dataset}, volume);
     std::this_thread::sleep_for(std::chrono::milliseconds(1050));  // HDF5 stores times in seconds
-    write_volume(directory / "second.h5", volume, {.dataset = dataset});
+    write_volume(VolumePath{directory / "second.h5", dataset}, volume);
     CHECK(read_bytes(directory / "first.h5") == read_bytes(directory / "second.h5"));
   }
 }
@@ -76,9 +78,8 @@ TEST_CASE("volumes that a format cannot hold are refused with a remedy", "[io][v
   CHECK_THROWS_AS(write_volume(directory / "none.h5", {}), InvalidArgument);
   CHECK_THROWS_AS(write_volume(directory / "batch.h5", ramp({2, 1, {2, 3, 4}})), InvalidArgument);
   CHECK_THROWS_AS(write_volume(directory / "empty.h5", ramp({1, 1, {0, 3, 4}})), InvalidArgument);
-  CHECK_THROWS_AS(write_volume(directory / "name.h5", two, {.dataset = ""}), InvalidArgument);
-  CHECK_THROWS_AS(write_volume(directory / "name.h5", two, {.dataset = "/a/"}), InvalidArgument);
-  CHECK(contains(message_of<IoError>([&] { write_volume(directory / "no/such/dir.h5", two); }), "No such file"));
+  CHECK_THROWS_AS(write_volume(VolumePath{directory / "name.h5", "/a/"}, two), InvalidArgument);
+  CHECK(contains(message_of<IoError>([&] { write_volume(directory / "no/such/dir.h5", two); }), "does not exist"));
   std::filesystem::create_directory(directory / "directory.tif");
   CHECK_THROWS_AS(write_volume(directory / "directory.tif", ramp({1, 1, {2, 3, 4}})), IoError);
   CHECK(directory.files() == 1);
@@ -108,11 +109,25 @@ TEST_CASE("a full disk leaves the old volume and nothing else", "[io][volume]") 
   CHECK(contains(full, "/dev/full/x.tif"));
 }
 
+TEST_CASE("a file with other datasets is not replaced", "[io][volume]") {
+  const Directory directory;
+  const auto volume = ramp({1, 1, {2, 3, 4}});
+  const VolumePath first{directory / "a.h5", "/first"};
+  write_volume(first, volume);
+  write_volume(first, volume);
+  CHECK(contains(message_of<IoError>([&] { write_volume(VolumePath{first.file, "/second"}, volume); }), "/first too"));
+  CHECK(equal(read_volume(first), volume));
+}
+
 TEST_CASE("path and dataset are told apart", "[io][volume]") {
-  using Split = std::pair<std::filesystem::path, std::string>;
-  CHECK(split_volume_path("file.h5:/raw") == Split{"file.h5", "/raw"});
-  CHECK(split_volume_path("/a:b/file.HDF5:g/raw") == Split{"/a:b/file.HDF5", "g/raw"});
-  CHECK(split_volume_path("file.h5") == Split{"file.h5", ""});
-  CHECK(split_volume_path("a:/b.tif") == Split{"a:/b.tif", ""});
-  CHECK(split_volume_path("").first.empty());
+  const auto is = [](const char* text, const char* file, const char* inside) {
+    const VolumePath path = split_volume_path(text);
+    return path.file == file && path.inside == inside;
+  };
+  CHECK(is("file.h5:/raw", "file.h5", "/raw"));
+  CHECK(is("/a:b/file.HDF5:g/raw", "/a:b/file.HDF5", "g/raw"));
+  CHECK(is("file.h5", "file.h5", ""));
+  CHECK(is("a:/b.tif", "a:/b.tif", ""));
+  CHECK(is("a.zarr:/s0/1", "a.zarr", "/s0/1"));
+  CHECK(is("", "", ""));
 }

@@ -1,0 +1,308 @@
+// Reads HDF5 datasets of integers or floats, [z][y][x] or [c][z][y][x]. Virtual datasets, and datasets whose data lie
+// in other files, are rejected. The attribute `element_size_um` holds the spacing along Z, Y and X.
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include <fmt/ranges.h>
+
+#include "nets/io/hdf5_library.hpp"
+#include "nets/io/hdf5_volume.hpp"
+
+namespace convolume::nets::io::detail {
+namespace {
+
+/// Visits the groups of a file and lists 3-D datasets, or 4-D ones if there are no others. The search is bounded,
+/// because hard links may form cycles.
+class DataSets {
+ public:
+  explicit DataSets(hid_t file) {
+    visit(file, "", 0);
+    if (names_.empty()) names_ = std::move(with_channels_);
+  }
+  const std::vector<std::string>& names() const noexcept { return names_; }
+  std::string list() const {
+    return names_.empty() ? "it holds no 3-D dataset" : fmt::format("3-D datasets: {}", fmt::join(names_, ", "));
+  }
+
+ private:
+  void visit(hid_t group, const std::string& prefix, int depth) {
+    H5G_info_t info{};
+    if (H5Gget_info(group, &info) < 0) return;
+    for (hsize_t i = 0; i < info.nlinks && seen_ < most_objects; ++i, ++seen_) {
+      const auto length = H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, i, nullptr, 0, H5P_DEFAULT);
+      if (length <= 0 || length > 4096) continue;
+      std::string name(static_cast<std::size_t>(length) + 1, '\0');
+      H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, i, name.data(), name.size(), H5P_DEFAULT);
+      name.pop_back();
+      H5L_info_t link{};
+      // Soft and external links lead to objects that are listed elsewhere, or out of the file.
+      if (H5Lget_info(group, name.c_str(), &link, H5P_DEFAULT) < 0 || link.type != H5L_TYPE_HARD) continue;
+      const Hdf5Handle object(H5Oopen(group, name.c_str(), H5P_DEFAULT), H5Oclose);
+      if (!object) continue;
+      const std::string full = prefix + "/" + name;
+      const auto kind = H5Iget_type(object.get());
+      if (kind == H5I_GROUP && depth < deepest_group) {
+        visit(object.get(), full, depth + 1);
+      } else if (kind == H5I_DATASET) {
+        const Hdf5Handle space(H5Dget_space(object.get()), H5Sclose);
+        const int rank = space ? H5Sget_simple_extent_ndims(space.get()) : -1;
+        if (rank == 3) names_.push_back(full);
+        if (rank == 4) with_channels_.push_back(full);
+      }
+    }
+  }
+
+  static constexpr int most_objects = 4096, deepest_group = 8;
+  int seen_ = 0;
+  std::vector<std::string> names_, with_channels_;
+};
+
+class Hdf5Source final : public VolumeSource {
+ public:
+  explicit Hdf5Source(const VolumePath& path) : VolumeSource(path) {
+    const Hdf5Session session;
+    try {
+      open();
+    } catch (...) {
+      close();
+      throw;
+    }
+  }
+  ~Hdf5Source() override {
+    const Hdf5Session session;
+    close();
+  }
+
+ private:
+  void open() {
+    file_ = {H5Fopen(path().file.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose};
+    if (!file_) {
+      throw FormatError(
+          fmt::format("{}: not a readable HDF5 file: truncated, damaged, being written, or of another "
+                      "kind; write or copy it again{}",
+                      path().file.string(), Hdf5Session::complaint()));
+    }
+    choose();
+    inspect();
+    inspect_storage();
+    read_spacing();
+  }
+  void close() {
+    data_set_.close();
+    file_.close();
+  }
+
+  [[noreturn]] void fail(std::string_view field, std::string_view found, std::string_view remedy,
+                         const std::string& complaint = "") const {
+    throw FormatError(
+        fmt::format("{}: dataset {}: {}: {}; {}{}", path().file.string(), name_, field, found, remedy, complaint));
+  }
+
+  void choose() {
+    name_ = path().inside;
+    if (name_.empty()) {
+      const DataSets sets(file_.get());
+      if (sets.names().size() != 1) {
+        throw FormatError(
+            fmt::format("{}: which dataset? {}; name one as FILE:/NAME", path().file.string(), sets.list()));
+      }
+      name_ = sets.names().front();
+    }
+    const Hdf5Handle object(H5Oopen(file_.get(), name_.c_str(), H5P_DEFAULT), H5Oclose);
+    if (!object || H5Iget_type(object.get()) != H5I_DATASET) {
+      fail("name", object ? "a group or type, not a dataset" : "not in the file",
+           fmt::format("name another ({})", DataSets(file_.get()).list()));
+    }
+    data_set_ = {H5Dopen2(file_.get(), name_.c_str(), H5P_DEFAULT), H5Dclose};
+    if (!data_set_) fail("header", "unreadable", "the file is damaged", Hdf5Session::complaint());
+  }
+
+  void inspect() {
+    const Hdf5Handle space(H5Dget_space(data_set_.get()), H5Sclose);
+    rank_ = space ? H5Sget_simple_extent_ndims(space.get()) : -1;
+    if (rank_ != 3 && rank_ != 4) {
+      fail("rank", std::to_string(rank_),
+           fmt::format("a volume has 3 axes [z][y][x], or 4 axes [c][z][y][x]; name another dataset ({})",
+                       DataSets(file_.get()).list()));
+    }
+    std::array<hsize_t, 4> size{1, 0, 0, 0};
+    H5Sget_simple_extent_dims(space.get(), size.data() + 4 - rank_, nullptr);
+    for (const hsize_t n : size) {
+      if (n == 0 || !std::in_range<index_t>(n)) {
+        fail("size", fmt::format("{}", fmt::join(size.begin() + 4 - rank_, size.end(), " x ")),
+             "every axis needs at least one voxel");
+      }
+    }
+    const auto at = [&](std::size_t i) { return static_cast<index_t>(size[i]); };
+    info_.format = "HDF5";
+    info_.channels = at(0);
+    info_.extent = {at(1), at(2), at(3)};
+
+    const Hdf5Handle type(H5Dget_type(data_set_.get()), H5Tclose);
+    const auto kind = type ? H5Tget_class(type.get()) : H5T_NO_CLASS;
+    const std::size_t bytes = type ? H5Tget_size(type.get()) : 0;
+    const bool integer = kind == H5T_INTEGER && (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8);
+    const bool floating = kind == H5T_FLOAT && (bytes == 2 || bytes == 4 || bytes == 8);
+    if (!integer && !floating) {
+      const char* const found = kind == H5T_COMPOUND ? "compound (complex numbers are stored like this)"
+                                : kind == H5T_ENUM   ? "an enumeration (booleans are stored like this)"
+                                : kind == H5T_STRING ? "text"
+                                                     : "of another class or width";
+      fail("element type", found, "store integers of 8 to 64 bits or floats of 16 to 64 bits");
+    }
+    const bool is_signed = integer && H5Tget_sign(type.get()) == H5T_SGN_2;
+    info_.type = voxel_type(floating, is_signed, floating ? std::max<std::size_t>(bytes, 4) : bytes);
+    info_.element_type = fmt::format("{}{}", floating ? "float" : is_signed ? "int" : "uint", 8 * bytes);
+    element_bytes_ = bytes;
+    check_extent(path().text(), info_);
+  }
+
+  /// Compares the declared size with the stored bytes, because a header may declare any size.
+  void inspect_storage() {
+    const Hdf5Handle creation(H5Dget_create_plist(data_set_.get()), H5Pclose);
+    if (!creation) fail("header", "unreadable", "the file is damaged", Hdf5Session::complaint());
+    const auto layout = H5Pget_layout(creation.get());
+    if (layout == H5D_VIRTUAL || (layout == H5D_CONTIGUOUS && H5Pget_external_count(creation.get()) != 0)) {
+      fail("layout", "the data are in other files", "copy them into one file, e.g. with h5repack");
+    }
+    const auto declared = static_cast<std::uint64_t>(info_.channels * info_.extent.volume()) * element_bytes_;
+    info_.chunk = {1, 1, info_.extent.x};
+    info_.details = "contiguous";
+    if (layout == H5D_CHUNKED) inspect_chunks(creation.get(), declared);
+    const std::uint64_t stored = H5Dget_storage_size(data_set_.get());
+    if (layout == H5D_CHUNKED ? declared / largest_compression_ratio > stored || stored == 0 : declared > stored) {
+      fail("size",
+           fmt::format("{} of {} declared, {} bytes stored", to_string(info_.extent), info_.element_type, stored),
+           "the data were never written or the file is damaged");
+    }
+    info_.stored_bytes = stored;
+  }
+
+  void inspect_chunks(hid_t creation, std::uint64_t declared) {
+    info_.details = "chunks";
+    std::array<hsize_t, 4> chunk{1, 1, 1, 1};
+    std::uint64_t bytes = element_bytes_;
+    bool fits = H5Pget_chunk(creation, rank_, chunk.data() + 4 - rank_) == rank_;
+    for (const hsize_t n : chunk) fits = fits && !__builtin_mul_overflow(bytes, std::uint64_t{n}, &bytes);
+    // HDF5 decodes a chunk as a whole. A header could make a chunk up to 4 GiB for a few voxels.
+    if (!fits || bytes > std::max<std::uint64_t>(2 * declared, std::uint64_t{64} << 20)) {
+      fail("chunk size", fmt::format("{}", fmt::join(chunk.begin() + 4 - rank_, chunk.end(), " x ")),
+           "store smaller chunks");
+    }
+    info_.chunk_channels = static_cast<index_t>(chunk[0]);
+    info_.chunk = {static_cast<index_t>(chunk[1]), static_cast<index_t>(chunk[2]), static_cast<index_t>(chunk[3])};
+    for (int i = 0; i < H5Pget_nfilters(creation); ++i) {
+      std::array<char, 64> name{};
+      unsigned flags = 0, config = 0;
+      std::size_t values = 0;
+      H5Pget_filter2(creation, static_cast<unsigned>(i), &flags, &values, nullptr, name.size() - 1, name.data(),
+                     &config);
+      info_.details += fmt::format("{} {}", i == 0 ? " with" : ",", name.data());
+    }
+  }
+
+  void read_spacing() {
+    if (H5Aexists(data_set_.get(), "element_size_um") <= 0) return;
+    const Hdf5Handle attribute(H5Aopen(data_set_.get(), "element_size_um", H5P_DEFAULT), H5Aclose);
+    const Hdf5Handle space(attribute ? H5Aget_space(attribute.get()) : -1, H5Sclose);
+    std::array<double, 3> zyx{};
+    if (!space || H5Sget_simple_extent_npoints(space.get()) != 3 ||
+        H5Aread(attribute.get(), H5T_NATIVE_DOUBLE, zyx.data()) < 0 ||
+        std::any_of(zyx.begin(), zyx.end(), [](double d) { return !(d > 0); })) {
+      fail("element_size_um", "not three positive numbers", "store the spacing along z, y and x, in micrometres");
+    }
+    info_.spacing = Spacing{zyx, "um"};
+  }
+
+  hid_t memory_type() const {
+    switch (info_.type) {
+      case VoxelType::uint8:
+        return H5T_NATIVE_UINT8;
+      case VoxelType::int8:
+        return H5T_NATIVE_INT8;
+      case VoxelType::uint16:
+        return H5T_NATIVE_UINT16;
+      case VoxelType::int16:
+        return H5T_NATIVE_INT16;
+      case VoxelType::uint32:
+        return H5T_NATIVE_UINT32;
+      case VoxelType::int32:
+        return H5T_NATIVE_INT32;
+      case VoxelType::uint64:
+        return H5T_NATIVE_UINT64;
+      case VoxelType::int64:
+        return H5T_NATIVE_INT64;
+      case VoxelType::float32:
+        return H5T_NATIVE_FLOAT;
+      case VoxelType::float64:
+        break;
+    }
+    return H5T_NATIVE_DOUBLE;
+  }
+
+  void do_read(ChannelRange channels, const VoxelBox& box, std::byte* voxels) const override {
+    const Hdf5Session session;
+    const auto size = [](index_t n) { return static_cast<hsize_t>(n); };
+    const std::array<hsize_t, 4> start{size(channels.begin), size(box.begin.z), size(box.begin.y), size(box.begin.x)};
+    const std::array<hsize_t, 4> count{size(channels.count), size(box.extent.z), size(box.extent.y),
+                                       size(box.extent.x)};
+    const int skip = 4 - rank_;
+    const Hdf5Handle space(H5Dget_space(data_set_.get()), H5Sclose);
+    const Hdf5Handle target(H5Screate_simple(rank_, count.data() + skip, nullptr), H5Sclose);
+    if (!space || !target ||
+        H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data() + skip, nullptr, count.data() + skip, nullptr) <
+            0 ||
+        H5Dread(data_set_.get(), memory_type(), target.get(), space.get(), H5P_DEFAULT, voxels) < 0) {
+      fail("data", "cannot be read", "the file is truncated, damaged, or needs a filter that HDF5 does not find here",
+           Hdf5Session::complaint());
+    }
+  }
+
+  std::string name_;
+  Hdf5Handle file_, data_set_;
+  int rank_ = 3;
+  std::size_t element_bytes_ = 0;
+};
+
+std::string reason_against_hdf5(const Candidate& candidate) {
+  using namespace std::string_view_literals;
+  if (candidate.folder) return "a folder; name a file";
+  if (candidate.head.starts_with("\x89HDF\r\n\x1a\n"sv)) return "";
+  // A user block may precede the signature; HDF5 itself knows where to look.
+  return writes_hdf5(candidate.path) ? "" : "does not begin with an HDF5 signature";
+}
+
+std::string hdf5_version() {
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  return fmt::format("HDF5 {}.{}.{}", major, minor, release);
+}
+
+}  // namespace
+
+std::vector<std::string> hdf5_volumes(const std::filesystem::path& file) {
+  const Hdf5Session session;
+  const Hdf5Handle handle(H5Fopen(file.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose);
+  return handle ? DataSets(handle.get()).names() : std::vector<std::string>();
+}
+
+bool writes_hdf5(const VolumePath& path) {
+  const std::string extension = extension_of(path.file);
+  return extension == ".h5" || extension == ".hdf5";
+}
+
+VolumeFormat hdf5_format() {
+  return {.name = "HDF5",
+          .extensions = ".h5, .hdf5",
+          .reason_against = reason_against_hdf5,
+          .open = [](const VolumePath& path, const OpenOptions&) -> std::unique_ptr<VolumeSource> {
+            return std::make_unique<Hdf5Source>(path);
+          },
+          .writes = writes_hdf5,
+          .check = check_hdf5,
+          .create = create_hdf5,
+          .version = hdf5_version};
+}
+
+}  // namespace convolume::nets::io::detail

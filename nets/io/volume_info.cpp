@@ -1,0 +1,73 @@
+#include "nets/io/volume_info.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "nets/io/volume_formats.hpp"
+
+namespace convolume::nets::io {
+namespace {
+
+/// Returns the affine map of a qform: a rotation as a unit quaternion, distances, and the sign of k.
+std::array<double, 12> qform_of(const Geometry& g) {
+  const auto [b, c, d] = g.quatern;
+  const double rest = 1 - (b * b + c * c + d * d);
+  const double a = rest > 0 ? std::sqrt(rest) : 0;
+  const double x = g.pixdim[1], y = g.pixdim[2], z = g.pixdim[3] * (g.pixdim[0] < 0 ? -1 : 1);
+  return {(a * a + b * b - c * c - d * d) * x,
+          2 * (b * c - a * d) * y,
+          2 * (b * d + a * c) * z,
+          g.offset[0],
+          2 * (b * c + a * d) * x,
+          (a * a + c * c - b * b - d * d) * y,
+          2 * (c * d - a * b) * z,
+          g.offset[1],
+          2 * (b * d - a * c) * x,
+          2 * (c * d + a * b) * y,
+          (a * a + d * d - b * b - c * c) * z,
+          g.offset[2]};
+}
+
+/// Returns the length of the vector from the origin of space along a column of the map.
+double step(const std::array<double, 12>& m, std::size_t column) {
+  return std::hypot(m[column], m[4 + column], m[8 + column]);
+}
+
+}  // namespace
+
+std::array<double, 12> Geometry::affine() const {
+  if (sform_code > 0) return srow;
+  if (qform_code > 0) return qform_of(*this);
+  return {pixdim[1], 0, 0, 0, 0, pixdim[2], 0, 0, 0, 0, pixdim[3], 0};
+}
+
+double distance_in_voxels(const Geometry& a, const Geometry& b, const Extent3& extent) {
+  const auto m = a.affine(), n = b.affine();
+  const double voxel = std::max({1e-12, std::min({step(m, 0), step(m, 1), step(m, 2)})});
+  double most = 0;
+  for (int corner = 0; corner < 8; ++corner) {
+    const double i = corner & 1 ? static_cast<double>(extent.x - 1) : 0;
+    const double j = corner & 2 ? static_cast<double>(extent.y - 1) : 0;
+    const double k = corner & 4 ? static_cast<double>(extent.z - 1) : 0;
+    std::array<double, 3> away{};
+    for (std::size_t row = 0; row < 3; ++row) {
+      const std::size_t at = 4 * row;
+      away[row] =
+          (m[at] - n[at]) * i + (m[at + 1] - n[at + 1]) * j + (m[at + 2] - n[at + 2]) * k + m[at + 3] - n[at + 3];
+    }
+    most = std::max(most, std::hypot(away[0], away[1], away[2]));
+  }
+  return most / voxel;
+}
+
+VolumePath split_volume_path(std::string_view text) {
+  for (std::size_t colon = text.find(':'); colon != text.npos; colon = text.find(':', colon + 1)) {
+    const std::filesystem::path file(text.substr(0, colon));
+    if (detail::has_data_sets(file)) return {file, std::string(text.substr(colon + 1))};
+  }
+  return {std::filesystem::path(text), std::string()};
+}
+
+}  // namespace convolume::nets::io

@@ -1,0 +1,89 @@
+#include "nets/io/volume_sink.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "nets/io/volume_formats.hpp"
+
+namespace convolume::nets::io {
+namespace {
+
+/// Returns the format that the file's name selects. Throws if it cannot hold the volume.
+const detail::VolumeFormat& format_for(const VolumePath& path, const SinkOptions& options) {
+  std::string extensions;
+  for (const detail::VolumeFormat& format : detail::volume_formats()) {
+    if (format.writes(path)) {
+      format.check(path, options);
+      return format;
+    }
+    extensions += fmt::format("{}{}", extensions.empty() ? "" : ", ", format.extensions);
+  }
+  throw InvalidArgument(fmt::format("{}: unknown extension '{}'; use one of {}", path.text(),
+                                    path.file.extension().string(), extensions));
+}
+
+void check_volume(const VolumePath& path, const SinkOptions& options) {
+  const Extent3& e = options.extent;
+  if (options.channels < 1 || e.z < 1 || e.y < 1 || e.x < 1) {
+    throw InvalidArgument(fmt::format("{}: {} channels of {} voxels cannot be written; pass a volume with voxels",
+                                      path.text(), options.channels, to_string(e)));
+  }
+}
+
+}  // namespace
+
+void VolumeSink::write(ChannelRange channels, const VoxelBox& box, std::span<const std::byte> voxels) {
+  for (int axis = 0; axis < 3; ++axis) {
+    if (box.begin[axis] < 0 || box.extent[axis] < 1 || box.end()[axis] > options_.extent[axis]) {
+      throw InvalidArgument(fmt::format("{}: the box {}:{} along {} is not within the {} voxels of the volume",
+                                        path_.text(), box.begin[axis], box.end()[axis], "zyx"[axis],
+                                        options_.extent[axis]));
+    }
+  }
+  if (channels.begin < 0 || channels.count < 1 || channels.begin + channels.count > options_.channels) {
+    throw InvalidArgument(fmt::format("{}: channels {} to {} are not within the {} of the volume", path_.text(),
+                                      channels.begin, channels.begin + channels.count - 1, options_.channels));
+  }
+  const index_t count = channels.count * box.extent.volume();
+  if (voxels.size() != static_cast<std::size_t>(count) * size_of(options_.type)) {
+    throw InvalidArgument(fmt::format("{}: a box of {} voxels of {} is written from {} bytes", path_.text(), count,
+                                      name_of(options_.type), voxels.size()));
+  }
+  do_write(channels, box, voxels.data());
+  written_ += count;
+}
+
+void VolumeSink::finish() {
+  const index_t all = options_.channels * options_.extent.volume();
+  if (written_ != all) {
+    throw InvalidArgument(fmt::format("{}: {} of {} voxels were written", path_.text(), written_, all));
+  }
+  do_finish();
+}
+
+std::unique_ptr<VolumeSink> create_volume(const VolumePath& path, const SinkOptions& options) {
+  check_writable(path, options);
+  return format_for(path, options).create(path, options);
+}
+
+void check_writable(const VolumePath& path, const SinkOptions& options) {
+  check_volume(path, options);
+  const detail::VolumeFormat& format = format_for(path, options);
+  const std::filesystem::path& file = path.file;
+  const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+  if (!std::filesystem::is_directory(folder)) {
+    throw IoError(fmt::format("{}: the folder {} does not exist; make it first", file.string(), folder.string()));
+  }
+  if (::access(folder.c_str(), W_OK) != 0) {
+    throw IoError(fmt::format("{}: writing to the folder {} is not allowed: {}", file.string(), folder.string(),
+                              std::strerror(errno)));
+  }
+  if (!format.is_folder && std::filesystem::is_directory(file)) {
+    throw IoError(fmt::format("{}: is a folder; name a file", file.string()));
+  }
+}
+
+}  // namespace convolume::nets::io

@@ -1,0 +1,65 @@
+// Writes volumes box by box, in any of the formats of volume_formats.hpp.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "nets/io/volume_info.hpp"
+
+namespace convolume::nets::io {
+
+enum class Codec { automatic, raw, deflate, zstd, blosc };
+
+/// The volume to be written.
+struct SinkOptions {
+  index_t channels = 1;
+  Extent3 extent{};
+  VoxelType type = VoxelType::float32;
+  std::optional<Spacing> spacing{};
+  std::optional<Geometry> geometry{};
+  Extent3 chunk{0, 0, 0};  ///< HDF5 and Zarr; 0 means the format's default
+  Codec codec = Codec::automatic;
+  std::size_t memory = std::size_t{64} << 20;  ///< bytes of unfinished chunks that are kept in memory
+};
+
+/// A volume that is being written. The file appears under its name when finish() returns, complete and synced. Until
+/// then, and after a failure, what had the name before is unchanged. Equal voxels that are written in the same order
+/// give equal bytes.
+class VolumeSink {
+ public:
+  /// Removes what was written, unless finish() returned.
+  virtual ~VolumeSink() = default;
+  VolumeSink(const VolumeSink&) = delete;
+  VolumeSink& operator=(const VolumeSink&) = delete;
+
+  const VolumePath& path() const noexcept { return path_; }
+  const SinkOptions& options() const noexcept { return options_; }
+
+  /// Writes a box of some channels, stored as [c][z][y][x] without gaps in options().type. Boxes come in any order, and
+  /// each voxel once. It is fastest if boxes consist of whole chunks, or of whole pages in their order. One thread at a
+  /// time. Throws InvalidArgument (the box is not within the volume, size of `voxels`), IoError.
+  void write(ChannelRange channels, const VoxelBox& box, std::span<const std::byte> voxels);
+
+  /// Throws InvalidArgument if voxels are missing, and IoError.
+  void finish();
+
+ protected:
+  VolumeSink(VolumePath path, SinkOptions options) : path_(std::move(path)), options_(std::move(options)) {}
+
+ private:
+  virtual void do_write(ChannelRange channels, const VoxelBox& box, const std::byte* voxels) = 0;
+  virtual void do_finish() = 0;
+
+  VolumePath path_;
+  SinkOptions options_;
+  index_t written_ = 0;  // voxels of all channels
+};
+
+/// Begins to write a volume. The extension decides the format. Throws InvalidArgument (unknown extension, something
+/// that the format cannot hold), IoError (missing folder, no permission).
+std::unique_ptr<VolumeSink> create_volume(const VolumePath& path, const SinkOptions& options);
+
+/// Throws what create_volume() would throw, and writes nothing.
+void check_writable(const VolumePath& path, const SinkOptions& options);
+
+}  // namespace convolume::nets::io

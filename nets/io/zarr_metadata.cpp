@@ -1,0 +1,390 @@
+#include "nets/io/zarr_metadata.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "core/files.hpp"
+#include "nets/io/volume_formats.hpp"
+
+namespace convolume::nets::io::detail {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using std::filesystem::path;
+
+constexpr std::size_t most_metadata = std::size_t{4} << 20;
+
+/// Parses a JSON file. Throws FormatError with the place of the error.
+Json parse_json(const path& file) {
+  const std::string text = read_file(file, most_metadata);
+  try {
+    return Json::parse(text);
+  } catch (const Json::exception& error) {
+    throw FormatError(fmt::format("{}: is no valid JSON: {}", file.string(), error.what()));
+  }
+}
+
+/// Throws FormatError unless a path within the Zarr stays within it.
+void check_inside(const path& zarr, std::string_view field, const std::string& inside) {
+  const path part(inside);
+  const bool absolute = part.is_absolute() && field != "path";
+  if (!absolute && std::none_of(part.begin(), part.end(), [](const path& p) { return p == ".."; })) return;
+  fail_format(zarr.string(), field, "'" + inside + "'", "a path within the Zarr has no '..' and begins within it");
+}
+
+class ArrayParser {
+ public:
+  ArrayParser(const path& folder, const Json& attributes) : file_((folder / ".zarray").string()) {
+    json_ = parse_json(folder / ".zarray");
+    if (!json_.is_object()) fail_format(file_, "contents", "no object", "the file is damaged");
+    read_axes(attributes);
+    read_type();
+    read_layout();
+    read_codec();
+    read_fill();
+  }
+
+  ZarrArray take() { return std::move(array_); }
+
+ private:
+  [[noreturn]] void fail(std::string_view field, std::string_view found, std::string_view remedy) const {
+    fail_format(file_, field, found, remedy);
+  }
+  const Json& at(const char* key) const {
+    const auto found = json_.find(key);
+    if (found == json_.end()) fail(key, "missing", "the file is damaged");
+    return *found;
+  }
+
+  std::vector<index_t> lengths(const char* key) const {
+    std::vector<index_t> all;
+    const Json& list = at(key);
+    if (!list.is_array() || list.size() > 8) fail(key, list.dump(), "it must be a list of 3 to 5 lengths");
+    for (const Json& length : list) {
+      const bool good =
+          length.is_number_integer() &&
+          !(length.is_number_unsigned() &&
+            length.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<index_t>::max()));
+      if (!good || length.get<index_t>() < 1) fail(key, list.dump(), "every axis needs at least one voxel");
+      all.push_back(length.get<index_t>());
+    }
+    return all;
+  }
+
+  void read_axes(const Json& attributes) {
+    if (at("zarr_format") != 2) fail("zarr_format", at("zarr_format").dump(), "only version 2 is read; convert it");
+    const std::vector<index_t> shape = lengths("shape"), chunks = lengths("chunks");
+    array_.rank = static_cast<int>(shape.size());
+    if (array_.rank < 3 || array_.rank > 5 || chunks.size() != shape.size()) {
+      fail("shape", fmt::format("{} axes and chunks of {}", shape.size(), chunks.size()),
+           "a volume has the axes [z][y][x], [c][z][y][x], or [t][c][z][y][x] with one t");
+    }
+    check_names(attributes);
+    std::array<index_t, 5> size{1, 1, 1, 1, 1}, chunk{1, 1, 1, 1, 1};
+    std::copy(shape.begin(), shape.end(), size.end() - array_.rank);
+    std::copy(chunks.begin(), chunks.end(), chunk.end() - array_.rank);
+    if (size[0] != 1) fail("shape", fmt::format("{} times", size[0]), "only one time can be read; split the array");
+    array_.channels = size[1];
+    array_.extent = {size[2], size[3], size[4]};
+    array_.chunk_channels = chunk[1];
+    array_.chunk = {chunk[2], chunk[3], chunk[4]};
+  }
+
+  /// Checks the names of the axes, if an OME-Zarr has them.
+  void check_names(const Json& attributes) const {
+    if (!attributes.contains("axes")) return;
+    std::string names;
+    for (const Json& axis : attributes["axes"]) {
+      if (axis.is_object() && axis.contains("name") && axis["name"].is_string())
+        names += axis["name"].get<std::string>();
+      if (axis.is_string()) names += axis.get<std::string>();
+    }
+    constexpr std::string_view all = "tczyx";
+    if (names == all.substr(all.size() - static_cast<std::size_t>(array_.rank))) return;
+    fail("axes", "'" + names + "'", "the axes must be zyx, czyx or tczyx; transpose the array");
+  }
+
+  void read_type() {
+    const Json& dtype = at("dtype");
+    constexpr std::string_view types = "store integers of 8 to 64 bits, or floats of 32 or 64 bits";
+    if (!dtype.is_string()) fail("dtype", dtype.dump(), types);
+    const auto text = dtype.get<std::string>();
+    const bool form = text.size() == 3 && (text[0] == '<' || text[0] == '>' || text[0] == '|') &&
+                      (text[1] == 'u' || text[1] == 'i' || text[1] == 'f');
+    const int bytes = form ? text[2] - '0' : 0;
+    const bool known = bytes == 4 || bytes == 8 || (form && text[1] != 'f' && (bytes == 1 || bytes == 2));
+    if (!known) fail("dtype", "'" + text + "'", types);
+    array_.type = voxel_type(text[1] == 'f', text[1] == 'i', static_cast<std::size_t>(bytes));
+    array_.big_endian = text[0] == '>';
+  }
+
+  void read_layout() {
+    const Json& order = at("order");
+    if (order != "C" && order != "F") fail("order", order.dump(), "it is \"C\" or \"F\"");
+    array_.column_major = order == "F";
+    if (json_.contains("filters") && !json_["filters"].is_null() && !json_["filters"].empty()) {
+      fail("filters", json_["filters"].dump(), "filters are not applied; write the array without them");
+    }
+    if (json_.contains("dimension_separator")) {
+      const Json& separator = json_["dimension_separator"];
+      if (separator != "." && separator != "/") fail("dimension_separator", separator.dump(), "it is \".\" or \"/\"");
+      array_.separator = separator.get<std::string>().front();
+    }
+    std::uint64_t bytes = size_of(array_.type);
+    bool fits = true;
+    for (const index_t n : {array_.chunk_channels, array_.chunk.z, array_.chunk.y, array_.chunk.x}) {
+      fits = fits && !__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(n), &bytes);
+    }
+    if (!fits || bytes > std::numeric_limits<std::uint32_t>::max()) {
+      fail("chunks", at("chunks").dump(), "a chunk has at most 4 GiB; write smaller ones");
+    }
+  }
+
+  void read_codec() {
+    const Json& compressor = at("compressor");
+    if (compressor.is_null()) return;
+    using Kind = ZarrCodec::Kind;
+    constexpr std::pair<std::string_view, Kind> known[] = {
+        {"zlib", Kind::zlib}, {"gzip", Kind::gzip}, {"zstd", Kind::zstd}, {"blosc", Kind::blosc}};
+    const std::string id = compressor.is_object() && compressor.contains("id") && compressor["id"].is_string()
+                               ? compressor["id"].get<std::string>()
+                               : compressor.dump();
+    for (const auto& [name, kind] : known) {
+      if (id != name) continue;
+      array_.codec.kind = kind;
+      if (kind == Kind::blosc && compressor.contains("cname") && compressor["cname"].is_string()) {
+        array_.codec.blosc_name = compressor["cname"].get<std::string>();
+      }
+      return;
+    }
+    fail("compressor", id, "zlib, gzip, zstd and blosc are read, and null; write it with one of them");
+  }
+
+  void read_fill() {
+    array_.fill.assign(size_of(array_.type), std::byte{0});
+    if (!json_.contains("fill_value") || json_["fill_value"].is_null()) return;
+    const Json& fill = json_["fill_value"];
+    const auto put = [&]<class V>(V value) {
+      with_type(array_.type, [&]<class T>(T) {
+        T stored{};
+        if constexpr (std::is_integral_v<T> && std::is_integral_v<V>) {
+          if (!std::in_range<T>(value))
+            fail("fill_value", fill.dump(), fmt::format("it is no {}", name_of(array_.type)));
+          stored = static_cast<T>(value);
+        } else if constexpr (std::is_integral_v<T>) {
+          // A number with a fraction, or too large for the type, is damage.
+          const double number = value, most = std::ldexp(1.0, std::numeric_limits<T>::digits);
+          if (!(number == std::floor(number)) || number >= most || number < (std::is_signed_v<T> ? -most : 0)) {
+            fail("fill_value", fill.dump(), fmt::format("it is no {}", name_of(array_.type)));
+          }
+          stored = static_cast<T>(value);
+        } else {
+          stored = static_cast<T>(value);
+        }
+        std::memcpy(array_.fill.data(), &stored, sizeof(T));
+      });
+    };
+    if (fill.is_number_unsigned()) return put(fill.get<std::uint64_t>());
+    if (fill.is_number_integer()) return put(fill.get<std::int64_t>());
+    if (fill.is_number_float()) return put(fill.get<double>());
+    if (fill == "NaN" && is_floating(array_.type)) return put(std::numeric_limits<double>::quiet_NaN());
+    if (fill == "Infinity" && is_floating(array_.type)) return put(std::numeric_limits<double>::infinity());
+    if (fill == "-Infinity" && is_floating(array_.type)) return put(-std::numeric_limits<double>::infinity());
+    fail("fill_value", fill.dump(), "it must be a number, or null");
+  }
+
+  std::string file_;
+  Json json_;
+  ZarrArray array_;
+};
+
+Json attributes_of(const path& folder) {
+  const path file = folder / ".zattrs";
+  std::error_code error;
+  if (!std::filesystem::exists(file, error)) return Json::object();
+  Json attributes = parse_json(file);
+  return attributes.is_object() ? attributes : Json::object();
+}
+
+/// Returns the entry of an OME-Zarr's first multiscale that lists its levels, or null.
+Json multiscale_of(const Json& attributes) {
+  if (!attributes.contains("multiscales") || !attributes["multiscales"].is_array() ||
+      attributes["multiscales"].empty() || !attributes["multiscales"][0].is_object()) {
+    return nullptr;
+  }
+  return attributes["multiscales"][0];
+}
+
+std::string short_unit(const std::string& unit) {
+  return unit == "micrometer" ? "um" : unit == "nanometer" ? "nm" : unit == "millimeter" ? "mm" : unit;
+}
+
+/// Returns the unit of the last axis.
+std::string unit_of(const Json& multiscale) {
+  if (!multiscale.contains("axes") || !multiscale["axes"].is_array() || multiscale["axes"].empty()) return "";
+  const Json& axis = multiscale["axes"].back();
+  return axis.is_object() && axis.contains("unit") && axis["unit"].is_string()
+             ? short_unit(axis["unit"].get<std::string>())
+             : "";
+}
+
+/// Returns the last three numbers of a list of positive numbers.
+std::optional<std::array<double, 3>> last_three(const Json& list) {
+  if (!list.is_array() || list.size() < 3) return std::nullopt;
+  std::array<double, 3> zyx{};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Json& number = list[list.size() - 3 + i];
+    if (!number.is_number() || !(number.get<double>() > 0)) return std::nullopt;
+    zyx[i] = number.get<double>();
+  }
+  return zyx;
+}
+
+/// Returns the spacing of a level of an OME-Zarr.
+std::optional<Spacing> spacing_of_level(const Json& multiscale, const Json& level) {
+  if (!level.contains("coordinateTransformations") || !level["coordinateTransformations"].is_array()) {
+    return std::nullopt;
+  }
+  for (const Json& transformation : level["coordinateTransformations"]) {
+    if (!transformation.is_object() || !transformation.contains("scale")) continue;
+    if (const auto zyx = last_three(transformation["scale"])) return Spacing{*zyx, unit_of(multiscale)};
+  }
+  return std::nullopt;
+}
+
+/// Returns the name of the only array directly below a group.
+std::string only_array(const path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::error_code error;
+    if (std::filesystem::exists(entry.path() / ".zarray", error)) names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  if (names.size() == 1) return names.front();
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  throw FormatError(fmt::format("{}: which array? it holds {}; name one as {}:/NAME", folder.string(),
+                                names.empty() ? "none directly below it" : list, folder.string()));
+}
+
+std::vector<std::string> split(const std::string& path_text) {
+  std::vector<std::string> parts;
+  for (const path& part : path(path_text)) {
+    if (part != "/" && !part.empty()) parts.push_back(part.string());
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::string ZarrArray::key(index_t c, const Extent3& index) const {
+  std::string key;
+  const auto add = [&](index_t n) { key += fmt::format("{}{}", key.empty() ? "" : std::string(1, separator), n); };
+  if (rank == 5) add(0);
+  if (rank >= 4) add(c);
+  add(index.z);
+  add(index.y);
+  add(index.x);
+  return key;
+}
+
+ZarrArray read_zarr(const VolumePath& where, path& folder) {
+  check_inside(where.file, "path", where.inside);
+  folder = where.file;
+  std::vector<std::string> parts = split(where.inside);
+  std::error_code error;
+  Json group;
+  const auto is_array = [&] { return std::filesystem::exists(folder / ".zarray", error); };
+  const auto refuse_version_3 = [&] {
+    if (!std::filesystem::exists(folder / "zarr.json", error) || is_array()) return;
+    fail_format((folder / "zarr.json").string(), "zarr_format", "3", "only version 2 is read; convert the array");
+  };
+  refuse_version_3();
+  if (parts.empty() && !is_array()) {
+    group = multiscale_of(attributes_of(folder));
+    if (group.is_object() && group.contains("datasets") && group["datasets"].is_array() && !group["datasets"].empty() &&
+        group["datasets"][0].is_object() && group["datasets"][0].contains("path") &&
+        group["datasets"][0]["path"].is_string()) {
+      const auto level = group["datasets"][0]["path"].get<std::string>();
+      check_inside(where.file, "multiscales.datasets.path", level);
+      parts = split(level);
+    } else {
+      parts = {only_array(folder)};
+    }
+  }
+  for (const std::string& part : parts) {
+    group = multiscale_of(attributes_of(folder));
+    folder /= part;
+  }
+  refuse_version_3();
+  if (!is_array()) {
+    fail_format(where.text(), "path", "there is no array (.zarray) in " + folder.string(),
+                "name an array of the Zarr as FILE.zarr:/NAME");
+  }
+  const Json own = attributes_of(folder);
+  ZarrArray array = ArrayParser(folder, group.is_object() ? group : own).take();
+  if (own.contains("element_size_um")) {
+    if (const auto zyx = last_three(own["element_size_um"])) array.spacing = Spacing{*zyx, "um"};
+  }
+  if (group.is_object() && group.contains("datasets") && group["datasets"].is_array()) {
+    for (const Json& level : group["datasets"]) {
+      const bool same = level.is_object() && level.contains("path") && level["path"].is_string() && !parts.empty() &&
+                        split(level["path"].get<std::string>()).back() == parts.back();
+      if (same && !array.spacing) array.spacing = spacing_of_level(group, level);
+    }
+  }
+  return array;
+}
+
+std::string zarray_text(const ZarrArray& array) {
+  const Extent3 &e = array.extent, &c = array.chunk;
+  Json shape{e.z, e.y, e.x}, chunks{c.z, c.y, c.x};
+  if (array.rank == 4) {
+    shape.insert(shape.begin(), array.channels);
+    chunks.insert(chunks.begin(), array.chunk_channels);
+  }
+  Json compressor;
+  if (array.codec.kind == ZarrCodec::Kind::zstd) compressor = {{"id", "zstd"}, {"level", array.codec.level}};
+  if (array.codec.kind == ZarrCodec::Kind::blosc) {
+    compressor = {{"id", "blosc"},
+                  {"cname", array.codec.blosc_name},
+                  {"clevel", array.codec.level},
+                  {"shuffle", array.codec.shuffle},
+                  {"blocksize", 0}};
+  }
+  const std::size_t bytes = size_of(array.type);
+  const std::string dtype = fmt::format("{}{}{}", bytes == 1 ? '|' : '<',
+                                        is_floating(array.type) ? 'f'
+                                        : is_signed(array.type) ? 'i'
+                                                                : 'u',
+                                        bytes);
+  const Json all{
+      {"zarr_format", 2}, {"shape", shape},           {"chunks", chunks},
+      {"dtype", dtype},   {"compressor", compressor}, {"fill_value", 0},
+      {"order", "C"},     {"filters", nullptr},       {"dimension_separator", std::string(1, array.separator)}};
+  return all.dump(2) + "\n";
+}
+
+std::string zattrs_text(const ZarrArray& array) {
+  Json names{"z", "y", "x"};
+  if (array.rank == 4) names.insert(names.begin(), "c");
+  Json all{{"_ARRAY_DIMENSIONS", names}};
+  if (array.spacing) {
+    const auto& unit = array.spacing->unit;
+    const double micrometres = unit == "mm" ? 1e3 : unit == "nm" ? 1e-3 : unit == "m" ? 1e6 : 1;
+    Json sizes = Json::array();
+    for (const double d : array.spacing->zyx) sizes.push_back(d * micrometres);
+    all["element_size_um"] = sizes;
+  }
+  return all.dump(2) + "\n";
+}
+
+}  // namespace convolume::nets::io::detail

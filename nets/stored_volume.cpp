@@ -1,0 +1,282 @@
+#include "nets/stored_volume.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <unordered_map>
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include "convolume/error.hpp"
+
+namespace convolume::nets {
+namespace {
+
+using io::VoxelType;
+
+bool is_code(VoxelType type) {
+  return type == VoxelType::uint8 || type == VoxelType::uint16 || type == VoxelType::uint32;
+}
+
+/// Returns the stored number that has these bits.
+template <class T>
+T stored_number(std::uint64_t bits) {
+  T number;
+  std::memcpy(&number, &bits, sizeof(T));  // the low bytes, as they were read
+  return number;
+}
+
+/// Returns whether a stored number, given by its bits, is the number of a description.
+bool is_number(std::uint64_t bits, VoxelType type, const ExactNumber& number) {
+  const auto* const integer = std::get_if<std::int64_t>(&number);
+  return io::with_type(type, [&]<class T>(T) {
+    const T stored = stored_number<T>(bits);
+    if constexpr (std::is_integral_v<T>) {
+      if (integer == nullptr) {
+        const double value = std::get<double>(number);
+        const bool exact = value == std::floor(value) && std::abs(value) <= 9007199254740992;  // 2^53
+        return exact && std::cmp_equal(stored, static_cast<std::int64_t>(value));
+      }
+      // CREMI marks background by the largest number of uint64, which TOML cannot write.
+      if (std::is_unsigned_v<T> && *integer == -1) return stored == std::numeric_limits<T>::max();
+      return std::cmp_equal(stored, *integer);
+    } else {
+      const double value = integer != nullptr ? static_cast<double>(*integer) : std::get<double>(number);
+      return static_cast<double>(stored) == value;
+    }
+  });
+}
+
+float float_of(std::uint64_t bits, VoxelType type) {
+  return io::with_type(type, [&]<class T>(T) { return static_cast<float>(stored_number<T>(bits)); });
+}
+
+}  // namespace
+
+StoredVolume::StoredVolume(Tensor<float> voxels)
+    : storage_(std::move(voxels)),
+      voxels_(reinterpret_cast<const std::byte*>(storage_.data())),
+      channels_(storage_.shape().c),
+      extent_(storage_.shape().extent) {}
+
+StoredVolume::StoredVolume(index_t channels, const Extent3& extent, VoxelType type, std::pmr::memory_resource* memory)
+    : channels_(channels), extent_(extent), type_(type) {
+  const auto floats = static_cast<index_t>((bytes() + sizeof(float) - 1) / sizeof(float));
+  storage_ = Tensor<float>({1, 1, {1, 1, floats}}, memory);
+  voxels_ = bytes_of_storage();
+}
+
+StoredVolume StoredVolume::view_of(const Tensor<float>& voxels) {
+  StoredVolume volume;
+  volume.voxels_ = reinterpret_cast<const std::byte*>(voxels.data());
+  volume.channels_ = voxels.shape().c;
+  volume.extent_ = voxels.shape().extent;
+  return volume;
+}
+
+StoredVolume StoredVolume::read(const io::VolumeSource& source, const io::VoxelBox& box,
+                                std::pmr::memory_resource* memory) {
+  const io::VolumeInfo& info = source.info();
+  StoredVolume volume(info.channels, box.extent, info.type, memory);
+  source.read({0, info.channels}, box, {volume.bytes_of_storage(), volume.bytes()});
+  volume.require_finite(source.path().text(), box.begin);
+  return volume;
+}
+
+StoredVolume StoredVolume::read_labels(const io::VolumeSource& source, const io::VoxelBox& box, const LabelSpec& spec,
+                                       std::pmr::memory_resource* memory) {
+  if (source.info().channels != 1) {
+    throw FormatError(
+        fmt::format("{}: has {} channels, but labels have one; copy one of them with convolume convert "
+                    "--channel",
+                    source.path().text(), source.info().channels));
+  }
+  StoredVolume volume = read(source, box, memory);
+  if (!io::is_floating(volume.type_) && io::size_of(volume.type_) >= 4) volume.renumber(memory);
+  volume.map_labels(spec);
+  return volume;
+}
+
+void StoredVolume::require_finite(const std::string& name, const Extent3& origin) const {
+  if (!io::is_floating(type_)) return;
+  const index_t row = extent_.x;
+  std::vector<float> values(static_cast<std::size_t>(row));
+  for (index_t first = 0; first < elements(); first += row) {
+    gather(first, 1, row, values.data());
+    for (index_t x = 0; x < row; ++x) {
+      const float value = values[static_cast<std::size_t>(x)];
+      if (std::isfinite(value)) continue;
+      const index_t plane = first / extent_.x;
+      throw FormatError(fmt::format(
+          "{}: voxel (z {}, y {}, x {}) is {} as float; only finite values can be used, so replace it", name,
+          origin.z + plane / extent_.y % extent_.z, origin.y + plane % extent_.y, origin.x + x, value));
+    }
+  }
+}
+
+/// Gives each stored number a code, in the order in which they appear. Codes take 16 bits if they suffice.
+void StoredVolume::renumber(std::pmr::memory_resource* memory) {
+  const auto count = static_cast<std::size_t>(elements());
+  const std::size_t stored = io::size_of(type_);
+  std::unordered_map<std::uint64_t, std::uint32_t> codes;
+  StoredVolume coded(1, extent_, VoxelType::uint32, memory);
+  std::uint64_t last = 0;
+  std::uint32_t code = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, voxels_ + i * stored, stored);
+    if (bits != last || ids_.empty()) {  // neighbours are mostly equal
+      const auto [at, added] = codes.try_emplace(bits, static_cast<std::uint32_t>(ids_.size()));
+      if (added) ids_.push_back(bits);
+      code = at->second;
+      last = bits;
+    }
+    std::memcpy(coded.bytes_of_storage() + 4 * i, &code, 4);
+  }
+  const VoxelType narrow = ids_.size() <= 256     ? VoxelType::uint8
+                           : ids_.size() <= 65536 ? VoxelType::uint16
+                                                  : VoxelType::uint32;
+  StoredVolume result(1, extent_, narrow, memory);
+  io::convert_voxels(coded.voxels_, VoxelType::uint32, result.bytes_of_storage(), narrow, count);
+  result.ids_ = std::move(ids_);
+  result.id_type_ = type_;
+  *this = std::move(result);
+}
+
+void StoredVolume::map_labels(const LabelSpec& spec) {
+  may_be_ignored_ = !spec.ignore.empty();
+  const bool keeps = spec.positive.empty() && spec.classes.empty();
+  table_.clear();
+  if (keeps && spec.ignore.empty() && ids_.empty()) return;
+  // `is` tells whether a voxel is a number of the description; `kept` is its own value.
+  const auto target = [&](const auto& is, float kept) {
+    const auto any = [&](const std::vector<ExactNumber>& list) { return std::any_of(list.begin(), list.end(), is); };
+    if (any(spec.ignore)) return ignored_label;
+    if (!spec.positive.empty()) return any(spec.positive) ? 1.0f : 0.0f;
+    for (std::size_t c = 0; c < spec.classes.size(); ++c) {
+      if (any(spec.classes[c])) return static_cast<float>(c);
+    }
+    return keeps ? kept : std::numeric_limits<float>::quiet_NaN();
+  };
+  const auto of_number = [&](std::uint64_t bits, VoxelType type) {
+    return target([&](const ExactNumber& number) { return is_number(bits, type, number); }, float_of(bits, type));
+  };
+  if (!ids_.empty()) {
+    for (const std::uint64_t id : ids_) table_.push_back(of_number(id, id_type_));
+    return;
+  }
+  if (is_code(type_)) {
+    const std::uint64_t codes = std::uint64_t{1} << (8 * io::size_of(type_));
+    for (std::uint64_t code = 0; code < codes; ++code) table_.push_back(of_number(code, type_));
+    return;
+  }
+  // Floats, and signed integers of few bits.
+  renumber(std::pmr::get_default_resource());
+  map_labels(spec);
+}
+
+void StoredVolume::gather(index_t first, index_t step, index_t count, float* to) const {
+  if (count == 0) return;
+  const Affine* affine = nullptr;
+  if (!affine_.empty()) affine = &affine_[static_cast<std::size_t>(first / extent_.volume())];
+  io::with_type(type_, [&]<class T>(T) {
+    const T* from = reinterpret_cast<const T*>(voxels_) + first;
+    if constexpr (std::is_integral_v<T> && std::is_unsigned_v<T> && sizeof(T) <= 4) {
+      if (!table_.empty()) {
+        for (index_t i = 0; i < count; ++i) to[i] = table_[from[i * step]];
+        return;
+      }
+    }
+    if (affine != nullptr) {
+      for (index_t i = 0; i < count; ++i) {
+        to[i] = static_cast<float>((static_cast<double>(from[i * step]) - affine->shift) * affine->scale);
+      }
+      return;
+    }
+    for (index_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i * step]);
+  });
+}
+
+float StoredVolume::value(index_t i) const {
+  float result = 0;
+  gather(i, 1, 1, &result);
+  return result;
+}
+
+std::string StoredVolume::stored_text(index_t i) const {
+  const std::byte* const voxel = voxels_ + static_cast<std::size_t>(i) * io::size_of(type_);
+  if (ids_.empty()) return io::text_of(voxel, type_);
+  std::uint32_t code = 0;
+  std::memcpy(&code, voxel, io::size_of(type_));
+  return io::text_of(reinterpret_cast<const std::byte*>(&ids_[code]), id_type_);
+}
+
+Tensor<float> StoredVolume::planes(index_t begin, index_t end, std::pmr::memory_resource* memory) const {
+  const index_t plane = extent_.y * extent_.x, count = (end - begin) * plane;
+  Tensor<float> result({1, channels_, {end - begin, extent_.y, extent_.x}}, memory);
+  for (index_t c = 0; c < channels_; ++c) {
+    gather((c * extent_.z + begin) * plane, 1, count, result.data() + c * count);
+  }
+  return result;
+}
+
+StoredVolume StoredVolume::cut(index_t begin, index_t end, std::pmr::memory_resource* memory) const {
+  StoredVolume part(channels_, {end - begin, extent_.y, extent_.x}, type_, memory);
+  const std::size_t plane = static_cast<std::size_t>(extent_.y * extent_.x) * io::size_of(type_);
+  const std::size_t bytes = static_cast<std::size_t>(end - begin) * plane;
+  for (index_t c = 0; c < channels_; ++c) {
+    std::memcpy(part.bytes_of_storage() + static_cast<std::size_t>(c) * bytes,
+                voxels_ + static_cast<std::size_t>(c * extent_.z + begin) * plane, bytes);
+  }
+  part.affine_ = affine_;
+  part.ids_ = ids_;
+  part.id_type_ = id_type_;
+  part.table_ = table_;
+  part.may_be_ignored_ = may_be_ignored_;
+  return part;
+}
+
+void StoredVolume::normalise() {
+  const index_t count = extent_.volume();
+  std::vector<Affine> affine;
+  affine_.clear();
+  constexpr index_t block = 4096;
+  std::vector<float> values(block);
+  for (index_t c = 0; c < channels_; ++c) {
+    const auto for_each = [&](const auto& body) {
+      for (index_t i = 0; i < count; i += block) {
+        const index_t n = std::min(block, count - i);
+        gather(c * count + i, 1, n, values.data());
+        for (index_t j = 0; j < n; ++j) body(static_cast<double>(values[static_cast<std::size_t>(j)]));
+      }
+    };
+    double sum = 0, squares = 0;
+    for_each([&](double value) { sum += value; });
+    const double mean = sum / static_cast<double>(count);
+    for_each([&](double value) {
+      const double d = value - mean;
+      squares += d * d;
+    });
+    const double deviation = std::sqrt(squares / static_cast<double>(count));
+    affine.push_back({mean, deviation > 0 ? 1 / deviation : 1});
+  }
+  affine_ = std::move(affine);
+}
+
+std::uint64_t StoredVolume::digest(std::uint64_t seed) const {
+  const std::string kind = fmt::format("{} {} {}", channels_, to_string(extent_), io::name_of(type_));
+  std::uint64_t hash = XXH3_64bits_withSeed(kind.data(), kind.size(), seed);
+  const auto add = [&](const void* data, std::size_t bytes) { hash = XXH3_64bits_withSeed(data, bytes, hash); };
+  add(voxels_, bytes());
+  add(table_.data(), table_.size() * sizeof(float));
+  for (const Affine& affine : affine_) {
+    add(&affine.shift, sizeof affine.shift);
+    add(&affine.scale, sizeof affine.scale);
+  }
+  return hash;
+}
+
+}  // namespace convolume::nets

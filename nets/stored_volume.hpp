@@ -1,0 +1,100 @@
+// A volume in memory, in the type in which it is stored on disk.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "convolume/tensor.hpp"
+#include "nets/io/volume_source.hpp"
+#include "nets/toml_reader.hpp"
+
+namespace convolume::nets {
+
+/// What a label becomes that does not count.
+inline constexpr float ignored_label = -std::numeric_limits<float>::infinity();
+
+/// Says how stored label values become targets.
+struct LabelSpec {
+  std::vector<ExactNumber> positive;              ///< values that become 1; all others become 0
+  std::vector<std::vector<ExactNumber>> classes;  ///< values that become class 0, 1, ...; all others become NaN
+  std::vector<ExactNumber> ignore;                ///< values that become `ignored_label`
+};
+
+/// The voxels of a volume, [c][z][y][x], and how they become numbers: as they are, shifted and scaled per channel, or
+/// by a table of codes.
+class StoredVolume {
+ public:
+  StoredVolume() = default;
+  /// Takes floats {1, C, Z, Y, X} over.
+  StoredVolume(Tensor<float> voxels);  // NOLINT(google-explicit-constructor)
+  /// Uses floats that live elsewhere, and at least as long as the result.
+  static StoredVolume view_of(const Tensor<float>& voxels);
+
+  /// Reads a box of all channels. Throws what VolumeSource::read() throws, and FormatError if a float is not finite.
+  static StoredVolume read(const io::VolumeSource& source, const io::VoxelBox& box, std::pmr::memory_resource* memory);
+  /// Reads a box of labels. Integers of 32 and 64 bits are renumbered, so that no two of them become one. In `spec`, -1
+  /// stands for the largest number of an unsigned type too. Values that it does not mention are kept if it has neither
+  /// `positive` nor `classes`. Throws FormatError if the labels have several channels.
+  static StoredVolume read_labels(const io::VolumeSource& source, const io::VoxelBox& box, const LabelSpec& spec,
+                                  std::pmr::memory_resource* memory);
+
+  explicit operator bool() const noexcept { return extent_.z > 0; }
+  Shape5 shape() const noexcept { return {1, channels_, extent_}; }
+  index_t elements() const { return channels_ * extent_.volume(); }
+  io::VoxelType type() const noexcept { return type_; }
+  std::size_t bytes() const { return static_cast<std::size_t>(elements()) * io::size_of(type_); }
+
+  /// Writes `count` voxels as floats: voxel `first` in the order [c][z][y][x], and those `step` voxels apart.
+  void gather(index_t first, index_t step, index_t count, float* to) const;
+  /// Returns one voxel as a float.
+  float value(index_t i) const;
+  /// Returns a voxel as it is stored, for messages.
+  std::string stored_text(index_t i) const;
+  /// Returns the planes [begin, end) of all channels as floats.
+  Tensor<float> planes(index_t begin, index_t end, std::pmr::memory_resource* memory) const;
+  Tensor<float> floats(std::pmr::memory_resource* memory) const { return planes(0, extent_.z, memory); }
+  /// Returns a copy of planes, in the same type. Shifts and tables are kept.
+  StoredVolume cut(index_t begin, index_t end, std::pmr::memory_resource* memory) const;
+
+  /// Voxels of a volume of type float32, for tests that change them.
+  float* data() noexcept { return storage_.data(); }
+  const float* data() const noexcept { return reinterpret_cast<const float*>(voxels_); }
+  void fill(float value) noexcept { storage_.fill(value); }
+
+  /// Shifts and scales each channel to mean 0 and variance 1.
+  void normalise();
+  /// Maps the voxels of a label volume as read_labels() does.
+  void map_labels(const LabelSpec& spec);
+  /// Returns whether a voxel may be `ignored_label`.
+  bool may_be_ignored() const noexcept { return may_be_ignored_; }
+  /// Returns a hash of everything that decides the values, continued from another hash.
+  std::uint64_t digest(std::uint64_t seed) const;
+
+ private:
+  /// How a channel is shifted and scaled: (voxel - shift) * scale, in double.
+  struct Affine {
+    double shift = 0, scale = 1;
+  };
+
+  StoredVolume(index_t channels, const Extent3& extent, io::VoxelType type, std::pmr::memory_resource* memory);
+  std::byte* bytes_of_storage() noexcept { return reinterpret_cast<std::byte*>(storage_.data()); }
+  void require_finite(const std::string& name, const Extent3& origin) const;
+  void renumber(std::pmr::memory_resource* memory);
+
+  Tensor<float> storage_;              // memory for the voxels, whatever their type
+  const std::byte* voxels_ = nullptr;  // in storage_, or elsewhere
+  index_t channels_ = 0;
+  Extent3 extent_{0, 0, 0};
+  io::VoxelType type_ = io::VoxelType::float32;
+  std::vector<Affine> affine_;      // one per channel, or empty
+  std::vector<std::uint64_t> ids_;  // of renumbered labels: the stored bits of each code
+  io::VoxelType id_type_ = io::VoxelType::uint8;
+  std::vector<float> table_;  // value of each code, or empty
+  bool may_be_ignored_ = false;
+};
+
+}  // namespace convolume::nets

@@ -1,0 +1,117 @@
+#include <array>
+#include <vector>
+
+#include "io_testing.hpp"
+#include <fmt/format.h>
+#include <png.h>
+#include <zlib.h>
+
+#include "nets/io/png_file.hpp"
+#include "nets/io/volume.hpp"
+#include "nets/io/volume_sink.hpp"
+#include "nets/io/volume_source.hpp"
+
+using namespace convolume;
+using namespace convolume::nets;
+using namespace convolume::nets::io;
+using namespace convolume::nets::testing;
+
+namespace {
+
+void write_png(const std::filesystem::path& file, const detail::PngInfo& info, std::uint8_t first) {
+  std::vector<std::byte> pixels(static_cast<std::size_t>(info.height * info.width * info.channels * info.bits / 8));
+  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::byte>(first + i);
+  const auto encoded = detail::encode_png(file, info, pixels);
+  write_bytes(file, {reinterpret_cast<const char*>(encoded.data()), encoded.size()});
+}
+
+std::string refusal(const std::filesystem::path& pattern) {
+  const auto message = message_of<FormatError>([&] { read_volume(pattern); });
+  CHECK(contains(message, pattern.parent_path().string()));
+  return message;
+}
+
+}  // namespace
+
+TEST_CASE("slices are read in the order of their numbers", "[io][slices]") {
+  const Directory directory;
+  for (const int number : {9, 10, 11}) {
+    write_png(directory / fmt::format("s{}.png", number), {2, 3, 1, 8}, static_cast<std::uint8_t>(number));
+  }
+  const auto volume = read_volume(directory / "s*.png");
+  REQUIRE(volume.shape() == Shape5{1, 1, {3, 2, 3}});
+  CHECK(volume.data()[0] == 9);
+  CHECK(volume.data()[6] == 10);
+  CHECK(volume.data()[17] == 16);
+}
+
+TEST_CASE("colour PNG are three channels, and 16 bits keep their values", "[io][slices]") {
+  const Directory directory;
+  write_png(directory / "0.png", {2, 3, 3, 8}, 100);
+  const auto colour = read_volume(directory / "*.png");
+  REQUIRE(colour.shape() == Shape5{1, 3, {1, 2, 3}});
+  CHECK(colour.view()(0, 1, 0, 0, 0) == 101);
+  CHECK(colour.view()(0, 2, 0, 1, 2) == 117);
+  const Directory deep;
+  write_png(deep / "0.png", {1, 2, 1, 16}, 1);
+  CHECK(inspect_volume(deep / "*.png").element_type == "uint16");
+  CHECK(read_volume(deep / "*.png").data()[1] == 0x0403);
+}
+
+TEST_CASE("folders of slices with gaps, twins or mixtures are refused", "[io][slices]") {
+  const Directory directory;
+  write_png(directory / "s1.png", {2, 3, 1, 8}, 0);
+  write_png(directory / "s3.png", {2, 3, 1, 8}, 0);
+  CHECK(contains(refusal(directory / "s*.png"), "2 is missing: 3 follows 1"));
+  write_png(directory / "s02.png", {2, 3, 1, 8}, 0);
+  CHECK(read_volume(directory / "s*.png").shape().extent.z == 3);
+  write_png(directory / "s2.png", {2, 3, 1, 8}, 0);
+  CHECK(contains(refusal(directory / "s*.png"), "2 stands for two files"));
+  std::filesystem::remove(directory / "s2.png");
+  write_png(directory / "s3.png", {2, 4, 1, 8}, 0);
+  CHECK(contains(refusal(directory / "s*.png"), "all slices must be equal"));
+  write_png(directory / "s3.png", {2, 3, 1, 16}, 0);
+  CHECK(contains(refusal(directory / "s*.png"), "all slices must be equal"));
+  write_bytes(directory / "sum.png", "x");
+  CHECK(contains(refusal(directory / "s*.png"), "'sum.png' has no number"));
+  CHECK(contains(message_of<IoError>([&] { read_volume(directory / "t*.png"); }), "no file matches"));
+  CHECK(contains(message_of<IoError>([&] { read_volume(directory / "no" / "*.png"); }), "no folder"));
+}
+
+TEST_CASE("PNG that are palettes, transparent, interlaced or damaged are refused", "[io][slices]") {
+  const Directory directory;
+  write_png(directory / "0.png", {20, 30, 1, 8}, 0);
+  const std::string whole = read_bytes(directory / "0.png");
+  for (std::size_t length = 0; length + 12 < whole.size(); length += 5) {  // the end of the file is not needed
+    CAPTURE(length);
+    write_bytes(directory / "0.png", whole.substr(0, length));
+    CHECK(contains(refusal(directory / "*.png"), "0.png"));
+  }
+  const auto with_header = [&](std::size_t at, char value) {
+    std::string bytes = whole;
+    bytes[at] = value;
+    const auto crc = crc32(0, reinterpret_cast<const Bytef*>(bytes.data() + 12), 17);
+    for (std::size_t i = 0; i < 4; ++i) bytes[29 + i] = static_cast<char>(crc >> (24 - 8 * i));
+    write_bytes(directory / "0.png", bytes);
+    return refusal(directory / "*.png");
+  };
+  CHECK(contains(with_header(25, 6), "alpha"));
+  CHECK(contains(with_header(25, 4), "alpha"));
+  CHECK(contains(with_header(28, 1), "Adam7"));
+  CHECK(contains(with_header(24, 4), "bit depth"));
+}
+
+TEST_CASE("slices are written into folders without others of their name", "[io][slices]") {
+  const Directory directory;
+  const auto volume = ramp({1, 1, {12, 2, 3}}, 1.0f / 255);
+  write_volume(directory / "p*.png", volume, {.element_type = ElementType::uint8});
+  CHECK(std::filesystem::exists(directory / "p00.png"));
+  CHECK(std::filesystem::exists(directory / "p11.png"));
+  CHECK(read_volume(directory / "p*.png").data()[70] == 70);
+  CHECK(contains(
+      message_of<IoError>([&] { write_volume(directory / "p*.png", volume, {.element_type = ElementType::uint8}); }),
+      "matches already"));
+  CHECK(contains(message_of<InvalidArgument>([&] { write_volume(directory / "f*.png", volume); }), "float32"));
+  write_volume(directory / "f*.tif", volume);
+  CHECK(equal(read_volume(directory / "f*.tif"), volume));
+}
