@@ -48,7 +48,8 @@ class ZarrSource final : public VolumeSource {
     std::uint64_t bytes = 0;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_)) {
       std::error_code error;
-      if (entry.is_regular_file(error)) bytes += entry.file_size(error);
+      const std::uint64_t size = entry.is_regular_file(error) ? entry.file_size(error) : 0;
+      if (!error) bytes += size;
     }
     return bytes;
   }
@@ -165,8 +166,8 @@ class ZarrSink final : public VolumeSink {
                     : temporary_),
         chunks_(options, 1, array_.chunk, false, temporary_,
                 [this](const ChunkPlace& place, std::span<const std::byte> voxels) { put(place, voxels); }) {
-    std::filesystem::remove_all(temporary_);
     try {
+      std::filesystem::remove_all(temporary_);
       std::filesystem::create_directories(folder_);
       for (std::filesystem::path group = folder_; group != temporary_;) {
         group = group.parent_path();
