@@ -48,8 +48,8 @@ bool infer(const InferOptions& o) {
   }
   auto volume = StoredVolume::read(*source, {{0, 0, 0}, source->info().extent}, &memory);
   normalise(volume, header.normalisation == "volume" ? Normalisation::volume : Normalisation::none);
-  Predictor predictor(header.net, parameters, volume.shape().extent,
-                      {.patch = o.patch, .overlap = o.overlap, .engine = o.engine}, scheduler, &memory);
+  Predictor predictor(header.net, parameters, {.patches = {.patch = o.patch, .overlap = o.overlap}, .engine = o.engine},
+                      scheduler, &memory);
   const auto probabilities = predictor.run(volume, o.on_progress, o.stop);
   if (!probabilities) return false;
   io::write_volume(target, probabilities.view(),

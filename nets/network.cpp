@@ -77,6 +77,7 @@ std::pair<View<float>, Lifetimes::Buffer> Network::make_tensor(const Shape5& sha
 
 void Network::make_tensors(Parameters& parameters) {
   input_ = Tensor<float>({options_.batch, spec_.in_channels, shapes_.input.extent}, memory_);
+  input_slot_ = input_.data();
   for (std::size_t i = 0; i < spec_.nodes.size(); ++i) {
     const NodeSpec& node_spec = spec_.nodes[i];
     const NodeShape& shape = shapes_.nodes[i];
@@ -84,7 +85,8 @@ void Network::make_tensors(Parameters& parameters) {
     const Shape5 full{options_.batch, shape.channels, shape.extent};
     if (i + 1 == spec_.nodes.size()) {
       logits_ = Tensor<float>(full, layouts_[i + 1], memory_);
-      node.y = logits_;
+      logits_slot_ = logits_.data();
+      node.y = View<float>(Address<float>::in(&logits_slot_), full, layouts_[i + 1]);
       if (options_.training) logits_gradient_ = Tensor<float>(full, layouts_[i + 1], memory_);
       node.dy = logits_gradient_;
     } else {
@@ -264,7 +266,8 @@ void Network::make_plans() {
 }
 
 View<const float> Network::output_of(std::size_t reference) const {
-  return reference == 0 ? input_.view() : nodes_[reference - 1].y;
+  if (reference > 0) return nodes_[reference - 1].y;
+  return View<const float>(Address<const float>::in(&input_slot_), input_.shape());
 }
 
 std::vector<Ready> Network::append_prepare(TaskGraph& graph, const ParameterReady& ready) {

@@ -64,11 +64,22 @@ class Network {
   Network(const NetSpec& spec, const Extent3& patch, Parameters& parameters, const NetworkOptions& options,
           std::pmr::memory_resource* memory);
 
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+
   const NetShapes& shapes() const { return shapes_; }
   const NetSpec& spec() const { return spec_; }
   /// The net's input: batch x channels x patch.
   Tensor<float>& input() { return input_; }
   const Tensor<float>& logits() const { return logits_; }
+  Tensor<float>& logits() { return logits_; }
+  /// Makes later runs read the input and write the logits at other addresses, which hold as much as input() and
+  /// logits(). So one group of patches can be loaded, and another one read, while a third one is computed. Call it
+  /// between runs only.
+  void use_buffers(float* input, float* logits) {
+    input_slot_ = input;
+    logits_slot_ = logits;
+  }
   /// The gradient of the loss with respect to the logits. The backward pass reads it.
   Tensor<float>& logits_gradient() { return logits_gradient_; }
 
@@ -172,8 +183,9 @@ class Network {
   NetShapes shapes_;
   NetworkOptions options_;
   std::pmr::memory_resource* memory_;
-  std::vector<Layout> layouts_;                     // of the input, then of the nodes' outputs
-  Tensor<float> input_, logits_, logits_gradient_;  // used between runs, so they lie outside the memory plan
+  std::vector<Layout> layouts_;                          // of the input, then of the nodes' outputs
+  Tensor<float> input_, logits_, logits_gradient_;       // used between runs, so they lie outside the memory plan
+  void *input_slot_ = nullptr, *logits_slot_ = nullptr;  // the graphs read and write here
   std::deque<Node> nodes_;
   std::unique_ptr<Lifetimes> lifetimes_;
   Ready input_ready_;

@@ -2,39 +2,45 @@
 #pragma once
 
 #include <functional>
-#include <optional>
+#include <memory>
+#include <span>
 #include <stop_token>
+#include <vector>
 
-#include "nets/network.hpp"
-#include "nets/stored_volume.hpp"
+#include "nets/blender.hpp"
+#include "nets/patch_network.hpp"
 
 namespace convolume::nets {
 
 struct PredictorOptions {
-  std::optional<Extent3> patch{};    ///< input extent; if absent, the net's training patch
-  std::optional<Extent3> overlap{};  ///< of neighbouring outputs; if absent, 0 for a net without padding, otherwise a
-                                     ///< field of view but at most half a patch
+  PatchOptions patches{};
+  std::array<bool, 3> mirror{};  ///< along Z, Y, X: predictions are means over all mirrored forms of a patch
+  index_t batch = 1;             ///< patches that are computed together
   Engine engine = Engine::automatic;
-  std::size_t memory_budget = std::size_t{4} << 30;
+  std::size_t memory_budget = std::size_t{4} << 30;  ///< see NetworkOptions
   fft::Options fft{};
   MemoryMode memory_mode = MemoryMode::arena;
+  RecordedPlans recorded{};  ///< see NetworkOptions
 };
 
-/// Positions of patches along one axis, and their blending weights. If a net pads, the outermost output voxels depend
-/// on padding that does not exist in the volume. They count only if the overlap is too small to do without them.
-struct AxisTiling {
-  index_t extent = 0;                       ///< voxels of the (extended) volume
-  index_t patch = 0, output = 0;            ///< input and output voxels of a patch
-  index_t offset = 0;                       ///< position of output voxel 0 in the patch
-  std::vector<index_t> starts;              ///< first output voxel of each patch
-  std::vector<std::vector<float>> weights;  ///< per start, per output voxel
-};
+/// Returns how many patches are computed for columns. Patches that two columns share count twice.
+index_t computed_patches(const PatchGrid& grid, std::span<const io::VoxelBox> columns);
 
+/// Predicts volumes. Plans and memory are made once per patch extent and are used for all volumes. The bits of a
+/// prediction do not depend on threads, nor on the columns and the order in which a region is computed. Not
+/// thread-safe.
 class Predictor {
  public:
-  /// Makes a predictor for volumes of `extent`. Throws ConfigError if the patch does not fit the net.
-  Predictor(const NetSpec& spec, Parameters& parameters, const Extent3& extent, const PredictorOptions& options,
-            Scheduler& scheduler, std::pmr::memory_resource* memory);
+  Predictor(const NetSpec& spec, Parameters& parameters, const PredictorOptions& options, Scheduler& scheduler,
+            std::pmr::memory_resource* memory);
+
+  Predictor(const Predictor&) = delete;
+  Predictor& operator=(const Predictor&) = delete;
+
+  /// Returns the patches of a region. Throws ConfigError if the patch does not fit the net.
+  PatchGrid grid(const Extent3& region) const { return make_patch_grid(spec_, region, options_.patches); }
+  /// Makes plans and memory for a grid, unless they exist. They stay until the predictor ends.
+  PatchNetwork& network(const PatchGrid& grid);
 
   /// Returns probabilities {1, C, Z, Y, X} of a volume with the net's input channels that is normalised as in training.
   /// C is 1, or the number of classes for softmax. Parameters may have changed after the last call. `progress` receives
@@ -42,22 +48,32 @@ class Predictor {
   Tensor<float> run(const StoredVolume& volume, const std::function<void(double)>& progress = {},
                     std::stop_token stop = {});
 
-  std::size_t patches() const;
-  const Network& network() const { return *network_; }
+  /// Predicts what `sink` misses in a region of the volume of `window`, column by column. The columns cover the region.
+  /// Returns false if a stop request ended the run.
+  bool run(VolumeWindow& window, const PatchGrid& grid, const io::VoxelBox& region,
+           std::span<const io::VoxelBox> columns, PredictionSink& sink,
+           const std::function<void(double)>& progress = {}, const std::stop_token& stop = {});
+
+  /// Returns how often the net is computed for a patch: once per mirrored form.
+  std::size_t forms() const { return mirrors_.size(); }
+  index_t channels() const { return channels_; }
 
  private:
-  void load_patch(const StoredVolume& volume, const Extent3& at);
-  void blend(const Extent3& tile, Tensor<float>& sum, Tensor<float>& weight) const;
-  void to_probabilities();
+  struct Planned {
+    Extent3 patch;
+    std::unique_ptr<PatchNetwork> network;
+  };
+  void check(const Shape5& volume) const;
 
-  NetSpec spec_;
-  Extent3 volume_;
+  const NetSpec spec_;
+  Parameters& parameters_;
+  PredictorOptions options_;
   Scheduler& scheduler_;
   std::pmr::memory_resource* memory_;
-  std::array<AxisTiling, 3> axes_;
-  std::unique_ptr<Network> network_;
-  Tensor<float> probabilities_;
-  TaskGraph prepare_graph_, forward_graph_;
+  index_t channels_;
+  std::vector<unsigned> mirrors_;
+  std::vector<Planned> planned_;
+  Blender* blender_ = nullptr;  // of the current run
 };
 
 }  // namespace convolume::nets

@@ -1,6 +1,7 @@
 #include "nets/stored_volume.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -77,11 +78,10 @@ StoredVolume StoredVolume::view_of(const Tensor<float>& voxels) {
   return volume;
 }
 
-StoredVolume StoredVolume::read(const io::VolumeSource& source, const io::VoxelBox& box,
+StoredVolume StoredVolume::read(const io::VolumeSource& source, io::ChannelRange channels, const io::VoxelBox& box,
                                 std::pmr::memory_resource* memory) {
-  const io::VolumeInfo& info = source.info();
-  StoredVolume volume(info.channels, box.extent, info.type, memory);
-  source.read({0, info.channels}, box, {volume.bytes_of_storage(), volume.bytes()});
+  StoredVolume volume(channels.count, box.extent, source.info().type, memory);
+  source.read(channels, box, {volume.bytes_of_storage(), volume.bytes()});
   volume.require_finite(source.path().text(), box.begin);
   return volume;
 }
@@ -180,8 +180,8 @@ void StoredVolume::map_labels(const LabelSpec& spec) {
 
 void StoredVolume::gather(index_t first, index_t step, index_t count, float* to) const {
   if (count == 0) return;
-  const Affine* affine = nullptr;
-  if (!affine_.empty()) affine = &affine_[static_cast<std::size_t>(first / extent_.volume())];
+  const Scaling* scaling = nullptr;
+  if (!scaling_.empty()) scaling = &scaling_[static_cast<std::size_t>(first / extent_.volume())];
   io::with_type(type_, [&]<class T>(T) {
     const T* from = reinterpret_cast<const T*>(voxels_) + first;
     if constexpr (std::is_integral_v<T> && std::is_unsigned_v<T> && sizeof(T) <= 4) {
@@ -190,9 +190,9 @@ void StoredVolume::gather(index_t first, index_t step, index_t count, float* to)
         return;
       }
     }
-    if (affine != nullptr) {
+    if (scaling != nullptr) {
       for (index_t i = 0; i < count; ++i) {
-        to[i] = static_cast<float>((static_cast<double>(from[i * step]) - affine->shift) * affine->scale);
+        to[i] = static_cast<float>((static_cast<double>(from[i * step]) - scaling->shift) * scaling->scale);
       }
       return;
     }
@@ -231,7 +231,7 @@ StoredVolume StoredVolume::cut(index_t begin, index_t end, std::pmr::memory_reso
     std::memcpy(part.bytes_of_storage() + static_cast<std::size_t>(c) * bytes,
                 voxels_ + static_cast<std::size_t>(c * extent_.z + begin) * plane, bytes);
   }
-  part.affine_ = affine_;
+  part.scaling_ = scaling_;
   part.ids_ = ids_;
   part.id_type_ = id_type_;
   part.table_ = table_;
@@ -239,31 +239,97 @@ StoredVolume StoredVolume::cut(index_t begin, index_t end, std::pmr::memory_reso
   return part;
 }
 
-void StoredVolume::normalise() {
-  const index_t count = extent_.volume();
-  std::vector<Affine> affine;
-  affine_.clear();
+void StoredVolume::copy_overlap(const StoredVolume& from, const io::VoxelBox& from_box, const io::VoxelBox& own_box) {
+  const std::size_t voxel = io::size_of(type_), of_channel = static_cast<std::size_t>(extent_.volume()) * voxel;
+  const std::size_t of_other = static_cast<std::size_t>(from.extent_.volume()) * voxel;
+  for (std::size_t c = 0; c < static_cast<std::size_t>(channels_); ++c) {
+    io::copy_overlap(from.voxels_ + c * of_other, from_box, bytes_of_storage() + c * of_channel, own_box, voxel);
+  }
+}
+
+void StoredVolume::move_planes(index_t from, index_t to, index_t count) {
+  const std::size_t plane = static_cast<std::size_t>(extent_.y * extent_.x) * io::size_of(type_);
+  const auto at = [&](index_t c, index_t z) {
+    return bytes_of_storage() + static_cast<std::size_t>(c * extent_.z + z) * plane;
+  };
+  for (index_t c = 0; c < channels_; ++c) {
+    std::memmove(at(c, to), at(c, from), static_cast<std::size_t>(count) * plane);
+  }
+}
+
+namespace {
+
+/// Returns the scaling of a channel to mean 0 and variance 1. for_each(body) calls body(values, count) for all voxels
+/// in their order, which decides the rounding. It returns false to give up.
+template <class ForEach>
+std::optional<Scaling> unit_scaling(index_t voxels, const ForEach& for_each) {
+  double sum = 0, squares = 0;
+  const auto add = [&](const float* values, index_t count) {
+    for (index_t i = 0; i < count; ++i) sum += static_cast<double>(values[i]);
+  };
+  if (!for_each(add)) return std::nullopt;
+  const double mean = sum / static_cast<double>(voxels);
+  const auto add_squares = [&](const float* values, index_t count) {
+    for (index_t i = 0; i < count; ++i) {
+      const double d = static_cast<double>(values[i]) - mean;
+      squares += d * d;
+    }
+  };
+  if (!for_each(add_squares)) return std::nullopt;
+  const double deviation = std::sqrt(squares / static_cast<double>(voxels));
+  return Scaling{mean, deviation > 0 ? 1 / deviation : 1};
+}
+
+/// Calls body(values, count) for a channel of a volume, in blocks.
+template <class Body>
+void for_each_block(const StoredVolume& volume, index_t channel, const Body& body) {
   constexpr index_t block = 4096;
-  std::vector<float> values(block);
+  std::array<float, block> values{};
+  const index_t voxels = volume.shape().extent.volume();
+  for (index_t i = 0; i < voxels; i += block) {
+    const index_t count = std::min(block, voxels - i);
+    volume.gather(channel * voxels + i, 1, count, values.data());
+    body(values.data(), count);
+  }
+}
+
+}  // namespace
+
+void StoredVolume::normalise() {
+  scaling_.clear();
+  std::vector<Scaling> scaling;
   for (index_t c = 0; c < channels_; ++c) {
     const auto for_each = [&](const auto& body) {
-      for (index_t i = 0; i < count; i += block) {
-        const index_t n = std::min(block, count - i);
-        gather(c * count + i, 1, n, values.data());
-        for (index_t j = 0; j < n; ++j) body(static_cast<double>(values[static_cast<std::size_t>(j)]));
-      }
+      for_each_block(*this, c, body);
+      return true;
     };
-    double sum = 0, squares = 0;
-    for_each([&](double value) { sum += value; });
-    const double mean = sum / static_cast<double>(count);
-    for_each([&](double value) {
-      const double d = value - mean;
-      squares += d * d;
-    });
-    const double deviation = std::sqrt(squares / static_cast<double>(count));
-    affine.push_back({mean, deviation > 0 ? 1 / deviation : 1});
+    scaling.push_back(*unit_scaling(extent_.volume(), for_each));
   }
-  affine_ = std::move(affine);
+  scaling_ = std::move(scaling);
+}
+
+std::vector<Scaling> StoredVolume::scaling_of(const io::VolumeSource& source, std::size_t bytes,
+                                              std::pmr::memory_resource* memory, const std::stop_token& stop) {
+  const io::VolumeInfo& info = source.info();
+  const Extent3& e = info.extent;
+  const auto plane = static_cast<index_t>(static_cast<std::uint64_t>(e.y * e.x) * info.bytes_per_voxel());
+  index_t planes = std::max<index_t>(1, static_cast<index_t>(bytes) / plane);
+  if (planes > info.chunk.z) planes -= planes % std::max<index_t>(1, info.chunk.z);
+  std::vector<Scaling> scaling;
+  for (index_t c = 0; c < info.channels; ++c) {
+    const auto for_each = [&](const auto& body) {
+      for (index_t z = 0; z < e.z; z += planes) {
+        if (stop.stop_requested()) return false;
+        const io::VoxelBox box{{z, 0, 0}, {std::min(planes, e.z - z), e.y, e.x}};
+        for_each_block(read(source, {c, 1}, box, memory), 0, body);
+      }
+      return true;
+    };
+    const auto one = unit_scaling(e.volume(), for_each);
+    if (!one) return {};
+    scaling.push_back(*one);
+  }
+  return scaling;
 }
 
 std::uint64_t StoredVolume::digest(std::uint64_t seed) const {
@@ -272,9 +338,9 @@ std::uint64_t StoredVolume::digest(std::uint64_t seed) const {
   const auto add = [&](const void* data, std::size_t bytes) { hash = XXH3_64bits_withSeed(data, bytes, hash); };
   add(voxels_, bytes());
   add(table_.data(), table_.size() * sizeof(float));
-  for (const Affine& affine : affine_) {
-    add(&affine.shift, sizeof affine.shift);
-    add(&affine.scale, sizeof affine.scale);
+  for (const Scaling& scaling : scaling_) {
+    add(&scaling.shift, sizeof scaling.shift);
+    add(&scaling.scale, sizeof scaling.scale);
   }
   return hash;
 }

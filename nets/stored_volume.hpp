@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,11 @@ struct LabelSpec {
   std::vector<ExactNumber> ignore;                ///< values that become `ignored_label`
 };
 
+/// How the voxels of a channel are shifted and scaled: (voxel - shift) * scale, in double.
+struct Scaling {
+  double shift = 0, scale = 1;
+};
+
 /// The voxels of a volume, [c][z][y][x], and how they become numbers: as they are, shifted and scaled per channel, or
 /// by a table of codes.
 class StoredVolume {
@@ -31,11 +37,18 @@ class StoredVolume {
   StoredVolume() = default;
   /// Takes floats {1, C, Z, Y, X} over.
   StoredVolume(Tensor<float> voxels);  // NOLINT(google-explicit-constructor)
+  /// Makes a volume whose voxels copy_overlap() has to set.
+  StoredVolume(index_t channels, const Extent3& extent, io::VoxelType type, std::pmr::memory_resource* memory);
   /// Uses floats that live elsewhere, and at least as long as the result.
   static StoredVolume view_of(const Tensor<float>& voxels);
 
-  /// Reads a box of all channels. Throws what VolumeSource::read() throws, and FormatError if a float is not finite.
-  static StoredVolume read(const io::VolumeSource& source, const io::VoxelBox& box, std::pmr::memory_resource* memory);
+  /// Reads a box of some channels, or of all. Throws what VolumeSource::read() throws, and FormatError if a float is
+  /// not finite.
+  static StoredVolume read(const io::VolumeSource& source, io::ChannelRange channels, const io::VoxelBox& box,
+                           std::pmr::memory_resource* memory);
+  static StoredVolume read(const io::VolumeSource& source, const io::VoxelBox& box, std::pmr::memory_resource* memory) {
+    return read(source, {0, source.info().channels}, box, memory);
+  }
   /// Reads a box of labels. Integers of 32 and 64 bits are renumbered, so that no two of them become one. In `spec`, -1
   /// stands for the largest number of an unsigned type too. Values that it does not mention are kept if it has neither
   /// `positive` nor `classes`. Throws FormatError if the labels have several channels.
@@ -65,8 +78,20 @@ class StoredVolume {
   const float* data() const noexcept { return reinterpret_cast<const float*>(voxels_); }
   void fill(float value) noexcept { storage_.fill(value); }
 
+  /// Copies the voxels that both boxes have. `from_box` and `own_box` say where in a common volume the voxels of `from`
+  /// and of this one lie. Both have the same channels and the same type.
+  void copy_overlap(const StoredVolume& from, const io::VoxelBox& from_box, const io::VoxelBox& own_box);
+  /// Moves `count` planes of all channels from one place to another one.
+  void move_planes(index_t from, index_t to, index_t count);
+
   /// Shifts and scales each channel to mean 0 and variance 1.
   void normalise();
+  /// Shifts and scales as is given; an empty list leaves the voxels as they are.
+  void scale(std::vector<Scaling> scaling) { scaling_ = std::move(scaling); }
+  /// Returns what normalise() would do with a file. Reads it twice, at most `bytes` at once and at least a plane. The
+  /// result is empty if a stop request came first. Throws what read() throws.
+  static std::vector<Scaling> scaling_of(const io::VolumeSource& source, std::size_t bytes,
+                                         std::pmr::memory_resource* memory, const std::stop_token& stop);
   /// Maps the voxels of a label volume as read_labels() does.
   void map_labels(const LabelSpec& spec);
   /// Returns whether a voxel may be `ignored_label`.
@@ -75,12 +100,6 @@ class StoredVolume {
   std::uint64_t digest(std::uint64_t seed) const;
 
  private:
-  /// How a channel is shifted and scaled: (voxel - shift) * scale, in double.
-  struct Affine {
-    double shift = 0, scale = 1;
-  };
-
-  StoredVolume(index_t channels, const Extent3& extent, io::VoxelType type, std::pmr::memory_resource* memory);
   std::byte* bytes_of_storage() noexcept { return reinterpret_cast<std::byte*>(storage_.data()); }
   void require_finite(const std::string& name, const Extent3& origin) const;
   void renumber(std::pmr::memory_resource* memory);
@@ -90,7 +109,7 @@ class StoredVolume {
   index_t channels_ = 0;
   Extent3 extent_{0, 0, 0};
   io::VoxelType type_ = io::VoxelType::float32;
-  std::vector<Affine> affine_;      // one per channel, or empty
+  std::vector<Scaling> scaling_;    // one per channel, or empty
   std::vector<std::uint64_t> ids_;  // of renumbered labels: the stored bits of each code
   io::VoxelType id_type_ = io::VoxelType::uint8;
   std::vector<float> table_;  // value of each code, or empty

@@ -115,7 +115,7 @@ class TrainingRun {
                         folder_.last().string(), header->iteration, total_));
       }
     }
-    make_predictors();
+    make_predictor();
     if (!options.trace.empty()) write_trace();  // a path that cannot be written ends the run here
     log_ = std::make_unique<RunLog>(folder_.root / "metrics.jsonl", options.resume, trainer_->iteration());
   }
@@ -204,21 +204,14 @@ class TrainingRun {
     if (difference) refuse_to_continue(*difference);
   }
 
-  /// Makes one predictor per validation volume; volumes of equal extent share one. It runs at the start, so a patch
-  /// that does not tile a volume is an error before the first iteration.
-  void make_predictors() {
+  /// Plans the validation at the start, so a patch that does not tile a volume is an error before the first iteration.
+  void make_predictor() {
+    if (data_.validation.empty()) return;
+    predictor_ = std::make_unique<Predictor>(
+        spec_, trainer_->parameters(),
+        PredictorOptions{.engine = o_.engine, .memory_budget = o_.memory_budget, .fft = o_.fft}, scheduler_, &memory_);
     for (const LabelledVolume& volume : data_.validation) {
-      std::shared_ptr<Predictor> predictor;
-      for (std::size_t v = 0; v < predictors_.size(); ++v) {
-        if (data_.validation[v].image.shape() == volume.image.shape()) predictor = predictors_[v];
-      }
-      if (!predictor) {
-        predictor = std::make_shared<Predictor>(
-            spec_, trainer_->parameters(), volume.image.shape().extent,
-            PredictorOptions{.engine = o_.engine, .memory_budget = o_.memory_budget, .fft = o_.fft}, scheduler_,
-            &memory_);
-      }
-      predictors_.push_back(std::move(predictor));
+      predictor_->network(predictor_->grid(volume.image.shape().extent));
     }
   }
 
@@ -258,7 +251,7 @@ class TrainingRun {
     ScoreSums sums(spec_.softmax() ? channels : 0, 0.5);
     for (std::size_t v = 0; v < data_.validation.size(); ++v) {
       const LabelledVolume& volume = data_.validation[v];
-      auto probabilities = predictors_[v]->run(volume.image, {}, o_.stop);
+      auto probabilities = predictor_->run(volume.image, {}, o_.stop);
       if (!probabilities) return std::nullopt;
       const Tensor<float> label = volume.label.floats(&memory_);
       const Tensor<float> mask = volume.mask ? volume.mask.floats(&memory_) : Tensor<float>();
@@ -352,7 +345,7 @@ class TrainingRun {
   Dataset data_;
   std::int64_t total_;
   std::unique_ptr<Trainer> trainer_;
-  std::vector<std::shared_ptr<Predictor>> predictors_;
+  std::unique_ptr<Predictor> predictor_;
   std::unique_ptr<RunLog> log_;
   Clock::time_point start_ = Clock::now();
   double validation_seconds_ = 0, loss_ = std::nan("");

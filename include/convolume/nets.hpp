@@ -89,6 +89,10 @@ struct TrainResult {
 /// any Error. A failure does not damage files that were complete before.
 CONVOLUME_API TrainResult train(const TrainOptions& options);
 
+/// How the outputs of overlapping patches become one: by weights that fall linearly in the overlap, that fall as a
+/// Gaussian from the centre of a patch, or that are all equal.
+enum class Blend { ramp, gaussian, uniform };
+
 /// Input, output and settings of an inference.
 struct InferOptions {
   std::filesystem::path checkpoint;

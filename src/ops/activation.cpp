@@ -26,8 +26,33 @@ void gradient(const Activation& act, const T* y, const T* dy, T* dz, index_t n, 
   ActivationGradient(act, y, dy, dz, n, add);
 }
 
-ActivationKernels<float> activation_kernels_f32() { return {forward<float>, gradient<float>}; }
-ActivationKernels<double> activation_kernels_f64() { return {forward<double>, gradient<double>}; }
+template <class T>
+void softmax(const T* x, index_t x_stride, T* p, index_t p_stride, index_t n, index_t classes) {
+  using D = hn::ScalableTag<T>;
+  const D d;
+  const index_t lanes = lanes_of(d);
+  for (index_t i = 0; i < n; i += lanes) {
+    const index_t count = std::min(lanes, n - i);
+    auto largest = load_lanes(d, x + i, count);
+    for (index_t c = 1; c < classes; ++c) {
+      const auto logit = load_lanes(d, x + c * x_stride + i, count);
+      largest = hn::IfThenElse(hn::Gt(logit, largest), logit, largest);
+    }
+    auto sum = hn::Zero(d);
+    for (index_t c = 0; c < classes; ++c) {
+      const auto e = exp_nonpositive(d, hn::Sub(load_lanes(d, x + c * x_stride + i, count), largest));
+      sum = hn::Add(sum, e);
+      store_lanes(e, d, p + c * p_stride + i, count);
+    }
+    for (index_t c = 0; c < classes; ++c) {
+      T* const to = p + c * p_stride + i;
+      store_lanes(hn::Div(load_lanes(d, static_cast<const T*>(to), count), sum), d, to, count);
+    }
+  }
+}
+
+ActivationKernels<float> activation_kernels_f32() { return {forward<float>, gradient<float>, softmax<float>}; }
+ActivationKernels<double> activation_kernels_f64() { return {forward<double>, gradient<double>, softmax<double>}; }
 
 }  // namespace
 }  // namespace convolume::ops::HWY_NAMESPACE
@@ -113,6 +138,11 @@ void activation_gradient(const Activation& act, const T* y, const T* dy, T* dz, 
 }
 
 template <class T>
+void softmax(const T* x, index_t x_stride, T* p, index_t p_stride, index_t n, index_t classes) noexcept {
+  activation_kernels<T>().softmax(x, x_stride, p, p_stride, n, classes);
+}
+
+template <class T>
 Ready append_activation_forward(TaskGraph& graph, const Ready& ready, const ConstView<T>& x, const View<T>& y,
                                 const Activation& act) {
   require_slope(act);
@@ -154,6 +184,8 @@ template void activate(const Activation&, const float*, float*, index_t) noexcep
 template void activate(const Activation&, const double*, double*, index_t) noexcept;
 template void activation_gradient(const Activation&, const float*, const float*, float*, index_t, bool) noexcept;
 template void activation_gradient(const Activation&, const double*, const double*, double*, index_t, bool) noexcept;
+template void softmax(const float*, index_t, float*, index_t, index_t, index_t) noexcept;
+template void softmax(const double*, index_t, double*, index_t, index_t, index_t) noexcept;
 template Ready append_activation_forward<float>(TaskGraph&, const Ready&, const ConstView<float>&, const View<float>&,
                                                 const Activation&);
 template Ready append_activation_forward<double>(TaskGraph&, const Ready&, const ConstView<double>&,

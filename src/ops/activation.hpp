@@ -1,4 +1,4 @@
-// Element-wise activations and their gradients. The gradients need only the output.
+// Element-wise activations and their gradients, and the softmax over channels. The gradients need only the output.
 #pragma once
 
 #include "convolume/ready.hpp"
@@ -8,11 +8,12 @@
 
 namespace convolume::ops {
 
-/// The kernels of one SIMD target. They compute what activate() and activation_gradient() compute.
+/// The kernels of one SIMD target. They compute what activate(), activation_gradient() and softmax() compute.
 template <class T>
 struct ActivationKernels {
   void (*forward)(const Activation&, const T* x, T* y, index_t n);
   void (*gradient)(const Activation&, const T* y, const T* dy, T* dz, index_t n, bool add);
+  void (*softmax)(const T* x, index_t x_stride, T* p, index_t p_stride, index_t n, index_t classes);
 };
 
 /// Returns the kernels of the current SIMD target. Plans call this when they are made.
@@ -28,6 +29,13 @@ void activate(const Activation& act, const T* x, T* y, index_t n) noexcept;
 /// or y.
 template <class T>
 void activation_gradient(const Activation& act, const T* y, const T* dy, T* dz, index_t n, bool add = false) noexcept;
+
+/// Computes the probabilities of classes for n voxels: p[c][i] = exp(x[c][i]) / sum of exp(x[k][i]) over the classes k.
+/// Class c begins c * x_stride elements after x, and c * p_stride elements after p. p may equal x if the strides are
+/// equal. If a logit of a voxel is NaN, all its probabilities are NaN. The bits of a voxel do not depend on its
+/// position. Thread-safe; allocates nothing.
+template <class T>
+void softmax(const T* x, index_t x_stride, T* p, index_t p_stride, index_t n, index_t classes) noexcept;
 
 /// Returns act(value) in double, by its definition: the reference for the kernels above.
 double activation_value(const Activation& act, double value) noexcept;

@@ -129,9 +129,12 @@ Tensor<float> random_volume(const Extent3& extent, std::uint64_t seed) {
 
 struct Setup {
   explicit Setup(NetSpec s) : spec(std::move(s)), parameters(spec, false, 5, std::pmr::get_default_resource()) {}
-  Predictor predictor(const Extent3& extent, std::optional<Extent3> patch = {}, std::optional<Extent3> overlap = {}) {
-    return Predictor(spec, parameters, extent, {.patch = patch, .overlap = overlap, .engine = Engine::reference},
-                     scheduler, std::pmr::get_default_resource());
+  Predictor predictor(std::optional<Extent3> patch = {}, std::optional<Extent3> overlap = {}) {
+    return predictor({.patches = {.patch = patch, .overlap = overlap}});
+  }
+  Predictor predictor(PredictorOptions options) {
+    options.engine = Engine::reference;
+    return Predictor(spec, parameters, options, scheduler, std::pmr::get_default_resource());
   }
   NetSpec spec;
   Parameters parameters;
@@ -158,8 +161,8 @@ void check_tiles(const std::string& nodes, const Extent3& extent, const Extent3&
   INFO("volume " << to_string(extent) << ", patch " << to_string(patch) << nodes);
   Setup on(net(nodes));
   const auto volume = random_volume(extent, 9);
-  Predictor big = on.predictor(extent, whole), small = on.predictor(extent, patch, overlap);
-  REQUIRE(big.patches() == 1);
+  Predictor big = on.predictor(whole), small = on.predictor(patch, overlap);
+  REQUIRE(big.grid(extent).patches() == 1);
   const auto expected = big.run(StoredVolume::view_of(volume)), found = small.run(StoredVolume::view_of(volume));
   CHECK(all_finite(expected));
   CHECK(largest_difference(found, expected) < 1e-5);
@@ -243,7 +246,7 @@ TEST_CASE("a patch that holds all is the net on the mirrored volume", "[predicto
     }
   }
   graph.run(on.scheduler);
-  const auto found = on.predictor(extent, patch).run(StoredVolume::view_of(volume));
+  const auto found = on.predictor(patch).run(StoredVolume::view_of(volume));
   REQUIRE(network.logits().shape() == found.shape());
   for (index_t i = 0; i < found.elements(); ++i) {
     const double expected = 1 / (1 + std::exp(-static_cast<double>(network.logits().data()[i])));
@@ -263,7 +266,7 @@ TEST_CASE("every voxel is covered, however small the patches", "[predictor]") {
         std::optional<Extent3> wish;
         if (overlap >= 0) wish = Extent3::all(overlap);
         const Extent3 size = valid ? Extent3{patch + 2, patch + 12, patch + 12} : Extent3::all(patch);
-        CHECK(all_finite(on.predictor(extent, size, wish).run(StoredVolume::view_of(volume))));
+        CHECK(all_finite(on.predictor(size, wish).run(StoredVolume::view_of(volume))));
       }
     }
   }
@@ -282,7 +285,7 @@ TEST_CASE("a patch of one pooling cell covers the volume too", "[predictor]") {
       INFO("patch " << patch << ", overlap " << overlap);
       std::optional<Extent3> wish;
       if (overlap >= 0) wish = Extent3::all(overlap);
-      CHECK(all_finite(on.predictor(extent, Extent3{2, patch, patch}, wish).run(StoredVolume::view_of(volume))));
+      CHECK(all_finite(on.predictor(Extent3{2, patch, patch}, wish).run(StoredVolume::view_of(volume))));
     }
   }
 }
@@ -291,8 +294,8 @@ TEST_CASE("a training patch off the pooling grid is rounded up", "[predictor]") 
   Setup on(parse_net("name = 'net'\n[input]\npatch = [6, 17, 15]\n" + same_pooled_net, "net.toml"));
   const Extent3 extent{6, 40, 41};
   const auto volume = random_volume(extent, 4);
-  Predictor predictor = on.predictor(extent);
-  CHECK(predictor.network().shapes().input.extent == Extent3{6, 18, 16});
+  Predictor predictor = on.predictor();
+  CHECK(predictor.network(predictor.grid(extent)).network().shapes().input.extent == Extent3{6, 18, 16});
   CHECK(all_finite(predictor.run(StoredVolume::view_of(volume))));
 }
 
@@ -302,12 +305,12 @@ TEST_CASE("patches that cannot tile are refused", "[predictor]") {
       net("[[node]]\nname = 'a'\ntype = 'max_pool'\nwindow = 4\n"
           "[[node]]\nname = 'b'\ntype = 'upsample'\nfactor = 4\n"
           "[[node]]\nname = 'c'\ntype = 'conv'\nout_channels = 1\nkernel = 3\n"));
-  CHECK_THROWS_AS(on.predictor({20, 20, 20}, Extent3::all(4)), ConfigError);
-  CHECK_NOTHROW(on.predictor({20, 20, 20}, Extent3::all(8)));
+  CHECK_THROWS_AS(on.predictor(Extent3::all(4)).grid({20, 20, 20}), ConfigError);
+  CHECK_NOTHROW(on.predictor(Extent3::all(8)).grid({20, 20, 20}));
   Setup padded(net(same_pooled_net));
-  CHECK_THROWS_AS(padded.predictor({20, 20, 20}, Extent3{4, 9, 8}), ConfigError);
+  CHECK_THROWS_AS(padded.predictor(Extent3{4, 9, 8}).grid({20, 20, 20}), ConfigError);
   Setup valid(net(valid_net));
-  CHECK_THROWS_AS(valid.predictor({20, 20, 20}, Extent3{2, 9, 9}), ConfigError);
+  CHECK_THROWS_AS(valid.predictor(Extent3{2, 9, 9}).grid({20, 20, 20}), ConfigError);
 }
 
 TEST_CASE("what comes out follows from the loss", "[predictor]") {
@@ -316,7 +319,7 @@ TEST_CASE("what comes out follows from the loss", "[predictor]") {
   SECTION("softmax over the classes") {
     const std::string three = "[[node]]\nname = 'd'\ntype = 'conv'\nout_channels = 3\nkernel = 1\n";
     Setup on(net(same_net + three, "[loss]\nkind = 'softmax_cross_entropy'\n"));
-    const auto found = on.predictor(extent, Extent3{3, 8, 8}).run(StoredVolume::view_of(volume));
+    const auto found = on.predictor(Extent3{3, 8, 8}).run(StoredVolume::view_of(volume));
     REQUIRE(found.shape() == Shape5{1, 3, extent});
     const index_t voxels = extent.volume();
     bool positive = true;
@@ -336,8 +339,8 @@ TEST_CASE("what comes out follows from the loss", "[predictor]") {
   }
   SECTION("the value itself for the square loss, else a sigmoid") {
     Setup plain(net(same_net, "[loss]\nkind = 'square'\n")), sigmoid(net(same_net, "[loss]\nkind = 'dice'\n"));
-    const auto value = plain.predictor(extent).run(StoredVolume::view_of(volume)),
-               probability = sigmoid.predictor(extent).run(StoredVolume::view_of(volume));
+    const auto value = plain.predictor().run(StoredVolume::view_of(volume)),
+               probability = sigmoid.predictor().run(StoredVolume::view_of(volume));
     double most = 0, below = 0;
     for (index_t i = 0; i < value.elements(); ++i) {
       const double x = static_cast<double>(value.data()[i]);
@@ -353,11 +356,12 @@ TEST_CASE("a stop request gives an empty tensor, and the next run is whole", "[p
   Setup on(net(same_pooled_net));
   const Extent3 extent{4, 30, 30};
   const auto volume = random_volume(extent, 6);
-  Predictor predictor = on.predictor(extent, Extent3{4, 16, 16});
-  REQUIRE(predictor.patches() >= 4);
+  Predictor predictor = on.predictor(Extent3{4, 16, 16});
+  const auto patches = static_cast<std::size_t>(predictor.grid(extent).patches());
+  REQUIRE(patches >= 4);
   std::vector<double> shares;
   const auto expected = predictor.run(StoredVolume::view_of(volume), [&](double share) { shares.push_back(share); });
-  CHECK(shares.size() == predictor.patches());
+  CHECK(shares.size() == patches);
   CHECK(std::is_sorted(shares.begin(), shares.end()));
   CHECK(shares.back() == 1);
   {
@@ -385,14 +389,14 @@ TEST_CASE("a predictor reads the parameters anew and checks the volume", "[predi
   Setup on(net(same_net));
   const Extent3 extent{3, 9, 10};
   const auto volume = random_volume(extent, 6);
-  Predictor predictor = on.predictor(extent);
+  Predictor predictor = on.predictor();
   const auto before = predictor.run(StoredVolume::view_of(volume));
   on.parameters.find("b.weight")->value.fill(0);
   on.parameters.find("b.bias")->value.fill(0);
   const auto after = predictor.run(StoredVolume::view_of(volume));
   CHECK(largest_difference(before, after) > 1e-3);
   CHECK(std::all_of(after.data(), after.data() + after.elements(), [](float p) { return p == 0.5f; }));
-  CHECK_THROWS_AS(predictor.run(StoredVolume(random_volume({3, 9, 11}, 1))), ShapeMismatch);
+  CHECK_THROWS_AS(predictor.run(StoredVolume(Tensor<float>({1, 2, extent}))), ShapeMismatch);
 }
 
 }  // namespace convolume::nets
