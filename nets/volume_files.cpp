@@ -6,6 +6,7 @@
 
 #include "convolume/nets.hpp"
 #include "core/files.hpp"
+#include "nets/io/copy_volume.hpp"
 #include "nets/io/volume_sink.hpp"
 #include "nets/io/volume_source.hpp"
 
@@ -37,87 +38,6 @@ io::Codec codec_of(const std::string& name) {
   throw InvalidArgument(fmt::format("--codec '{}' is unknown; use raw, deflate, zstd or blosc", name));
 }
 
-/// Returns the geometry of a part that begins at a voxel: its origin moves.
-std::optional<io::Geometry> geometry_of_part(std::optional<io::Geometry> geometry, const Extent3& begin) {
-  if (!geometry || begin == Extent3{0, 0, 0}) return geometry;
-  const auto moved = [&](const std::array<double, 12>& m, std::size_t row) {
-    return m[4 * row] * static_cast<double>(begin.x) + m[4 * row + 1] * static_cast<double>(begin.y) +
-           m[4 * row + 2] * static_cast<double>(begin.z) + m[4 * row + 3];
-  };
-  io::Geometry qform = *geometry;
-  qform.sform_code = 0;
-  const auto q = qform.affine();
-  for (std::size_t row = 0; row < 3; ++row) {
-    if (geometry->qform_code > 0) geometry->offset[row] = moved(q, row);
-    geometry->srow[4 * row + 3] = moved(qform.srow, row);
-  }
-  return geometry;
-}
-
-/// Reads boxes that suit both files, converts them and writes them.
-class Conversion {
- public:
-  Conversion(const io::VolumeSource& source, io::VolumeSink& sink, const io::VoxelBox& box, index_t first_channel)
-      : source_(source), sink_(sink), box_(box), first_channel_(first_channel) {}
-
-  void run(const std::function<void(double)>& progress) {
-    const Extent3 &e = box_.extent, step = steps();
-    index_t done = 0;
-    const index_t all = sink_.options().channels * e.volume();
-    for (index_t c = 0; c < sink_.options().channels; ++c) {
-      for (index_t z = 0; z < e.z; z += step.z) {
-        for (index_t y = 0; y < e.y; y += step.y) {
-          const io::VoxelBox part{{z, y, 0}, {std::min(step.z, e.z - z), std::min(step.y, e.y - y), e.x}};
-          copy(c, part);
-          done += part.extent.volume();
-          if (progress) progress(static_cast<double>(done) / static_cast<double>(all));
-        }
-      }
-    }
-  }
-
- private:
-  /// Returns the extent of a part: layers of chunks of the target, and parts of layers if these are too large.
-  Extent3 steps() const {
-    constexpr index_t target = index_t{64} << 20;
-    const Extent3& e = box_.extent;
-    const auto bytes = static_cast<index_t>(
-        std::max(source_.info().bytes_per_voxel(), std::uint64_t{io::size_of(sink_.options().type)}));
-    const index_t chunk = sink_.options().chunk.z > 0 ? sink_.options().chunk.z : 64;
-    const index_t plane = e.y * e.x * bytes;
-    if (chunk * plane <= target) return {std::min(e.z, target / plane / chunk * chunk), e.y, e.x};
-    // Rows of chunks, so that each chunk is written once.
-    const index_t rows = std::max<index_t>(1, target / (chunk * e.x * bytes) / 64) * 64;
-    return {std::min(chunk, e.z), std::min(rows, e.y), e.x};
-  }
-
-  void copy(index_t c, const io::VoxelBox& part) {
-    const io::VoxelType from = source_.info().type, to = sink_.options().type;
-    const auto count = static_cast<std::size_t>(part.extent.volume());
-    read_.resize(count * io::size_of(from));
-    const io::VoxelBox box{box_.begin + part.begin, part.extent};
-    source_.read({first_channel_ + c, 1}, box, read_);
-    if (from == to) return sink_.write({c, 1}, part, read_);
-    converted_.resize(count * io::size_of(to));
-    const std::size_t wrong = io::convert_voxels(read_.data(), from, converted_.data(), to, count);
-    if (wrong < count) {
-      const auto i = static_cast<index_t>(wrong);
-      const Extent3& e = part.extent;
-      throw InvalidArgument(fmt::format(
-          "{}: voxel (z {}, y {}, x {}) is {}, which {} cannot hold; use a wider type (--type)", source_.path().text(),
-          box.begin.z + i / (e.y * e.x), box.begin.y + i / e.x % e.y, box.begin.x + i % e.x,
-          io::text_of(read_.data() + wrong * io::size_of(from), from), io::name_of(to)));
-    }
-    sink_.write({c, 1}, part, converted_);
-  }
-
-  const io::VolumeSource& source_;
-  io::VolumeSink& sink_;
-  io::VoxelBox box_;
-  index_t first_channel_;
-  std::vector<std::byte> read_, converted_;
-};
-
 std::string bytes_text(std::uint64_t bytes) {
   const auto number = static_cast<double>(bytes);
   return bytes < 1 << 10   ? fmt::format("{} bytes", bytes)
@@ -145,10 +65,10 @@ void convert_volume(const ConvertOptions& o) {
                                                .extent = box.extent,
                                                .type = o.type.empty() ? info.type : io::parse_voxel_type(o.type),
                                                .spacing = info.spacing,
-                                               .geometry = geometry_of_part(info.geometry, box.begin),
+                                               .geometry = io::geometry_of_part(info.geometry, box.begin),
                                                .chunk = o.chunk.value_or(Extent3{0, 0, 0}),
                                                .codec = codec_of(o.codec)});
-  Conversion(*source, *sink, box, o.channel.value_or(0)).run(o.on_progress);
+  io::copy_volume(*source, *sink, box.begin, o.channel.value_or(0), o.on_progress);
   sink->finish();
 }
 

@@ -53,6 +53,21 @@ void decode_blosc(const std::string& file, std::span<const std::byte> stored, st
 
 }  // namespace
 
+std::size_t most_decoded_bytes(const ZarrCodec& codec, std::span<const std::byte> stored) {
+  constexpr std::size_t deflate_ratio = 1032, some = 64;
+  switch (codec.kind) {
+    case ZarrCodec::Kind::raw:
+      return stored.size();
+    case ZarrCodec::Kind::zlib:
+    case ZarrCodec::Kind::gzip:
+      return stored.size() * deflate_ratio + some;
+    case ZarrCodec::Kind::zstd:
+    case ZarrCodec::Kind::blosc:
+      break;
+  }
+  return stored.size() * largest_compression_ratio;
+}
+
 std::size_t most_encoded_bytes(std::size_t bytes) noexcept {
   // Each of the codecs adds less than this to what cannot be compressed.
   return bytes + bytes / 64 + 4096;

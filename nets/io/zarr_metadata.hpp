@@ -52,6 +52,8 @@ void decode_chunk(const ZarrCodec& codec, const std::string& file, std::span<con
 /// Encodes a chunk. Equal bytes give equal results. Throws IoError.
 std::vector<std::byte> encode_chunk(const ZarrCodec& codec, const std::string& file, std::span<const std::byte> voxels,
                                     std::size_t voxel_bytes);
+/// Returns the most bytes that a stored chunk can be decoded to.
+std::size_t most_decoded_bytes(const ZarrCodec& codec, std::span<const std::byte> stored);
 /// Returns the most bytes that a chunk of `bytes` bytes may take when it is encoded.
 std::size_t most_encoded_bytes(std::size_t bytes) noexcept;
 

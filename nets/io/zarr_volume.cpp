@@ -14,7 +14,7 @@
 #include "core/files.hpp"
 #include "nets/io/chunk_assembler.hpp"
 #include "nets/io/volume_formats.hpp"
-#include "nets/io/zarr_metadata.hpp"
+#include "nets/io/zarr_folder.hpp"
 
 namespace convolume::nets::io::detail {
 namespace {
@@ -46,8 +46,10 @@ class ZarrSource final : public VolumeSource {
 
   std::uint64_t stored_bytes() const override {
     std::uint64_t bytes = 0;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_)) {
-      std::error_code error;
+    std::error_code unreadable, error;
+    for (auto at = std::filesystem::recursive_directory_iterator(folder_, unreadable);
+         at != std::filesystem::recursive_directory_iterator() && !unreadable; at.increment(unreadable)) {
+      const auto& entry = *at;
       const std::uint64_t size = entry.is_regular_file(error) ? entry.file_size(error) : 0;
       if (!error) bytes += size;
     }
@@ -61,17 +63,18 @@ class ZarrSource final : public VolumeSource {
       const std::filesystem::path file = folder_ / array_.key(place.c, place.index);
       // A chunk is stored whole, even where it extends beyond the volume.
       const VoxelBox whole{place.box.begin, array_.chunk};
-      if (!read_file_if_there(file, stored)) {
-        chunk.resize(array_.chunk_bytes());
-        for (std::size_t i = 0; i < chunk.size(); i += array_.fill.size()) {
-          std::copy(array_.fill.begin(), array_.fill.end(), chunk.begin() + static_cast<std::ptrdiff_t>(i));
-        }
-      } else {
-        chunk.resize(array_.chunk_bytes());
-        decode_chunk(array_.codec, file.string(), stored, chunk);
-        if (array_.big_endian) swap_bytes(chunk.data(), array_.type, chunk.size() / size_of(array_.type));
-        if (array_.column_major) turn(chunk, turned);
+      if (!read_file_if_there(file, stored)) return fill_channels(place, channels, box, voxels);
+      if (array_.chunk_bytes() > most_decoded_bytes(array_.codec, stored)) {
+        const std::string found =
+            array_.codec.kind == ZarrCodec::Kind::raw
+                ? fmt::format("has {} bytes instead of {}", stored.size(), array_.chunk_bytes())
+                : fmt::format("has {} bytes, too few for {}", stored.size(), array_.chunk_bytes());
+        fail_format(file.string(), "chunk", found, "the file is truncated or damaged");
       }
+      chunk.resize(array_.chunk_bytes());
+      decode_chunk(array_.codec, file.string(), stored, chunk);
+      if (array_.big_endian) swap_bytes(chunk.data(), array_.type, chunk.size() / size_of(array_.type));
+      if (array_.column_major) turn(chunk, turned);
       copy_channels(chunk, place, whole, channels, box, voxels);
     });
   }
@@ -110,6 +113,25 @@ class ZarrSource final : public VolumeSource {
     chunk.swap(turned);
   }
 
+  /// Sets the voxels of a box that lie in a chunk without a file.
+  void fill_channels(const ChunkPlace& place, ChannelRange channels, const VoxelBox& box, std::byte* voxels) const {
+    const auto bytes = size_of(array_.type);
+    const VoxelBox both = intersection(place.box, box);
+    const index_t first = std::max(channels.begin, place.channels.begin);
+    const index_t end = std::min(channels.begin + channels.count, place.channels.begin + place.channels.count);
+    for (index_t c = first; c < end; ++c) {
+      for (index_t z = both.begin.z; z < both.end().z; ++z) {
+        for (index_t y = both.begin.y; y < both.end().y; ++y) {
+          const index_t row = ((c - channels.begin) * box.extent.z + z - box.begin.z) * box.extent.y + y - box.begin.y;
+          std::byte* to = voxels + static_cast<std::size_t>(row * box.extent.x + both.begin.x - box.begin.x) * bytes;
+          for (index_t x = 0; x < both.extent.x; ++x, to += bytes) {
+            std::memcpy(to, array_.fill.data(), bytes);
+          }
+        }
+      }
+    }
+  }
+
   void copy_channels(const std::vector<std::byte>& chunk, const ChunkPlace& place, const VoxelBox& whole,
                      ChannelRange channels, const VoxelBox& box, std::byte* voxels) const {
     const auto bytes = size_of(array_.type);
@@ -129,52 +151,25 @@ class ZarrSource final : public VolumeSource {
   ChunkGrid grid_;
 };
 
-ZarrArray array_for(const SinkOptions& options) {
-  ZarrArray array;
-  array.rank = options.channels > 1 ? 4 : 3;
-  array.channels = options.channels;
-  array.extent = options.extent;
-  constexpr index_t usual = 64;
-  for (int axis = 0; axis < 3; ++axis) {
-    array.chunk[axis] = std::min(options.extent[axis], options.chunk[axis] > 0 ? options.chunk[axis] : usual);
-  }
-  array.type = options.type;
-  array.spacing = options.spacing;
-  using Kind = ZarrCodec::Kind;
-  array.codec.kind = options.codec == Codec::raw ? Kind::raw : options.codec == Codec::zstd ? Kind::zstd : Kind::blosc;
-  if (array.codec.kind == Kind::blosc) array.codec.blosc_name = "zstd";
-  return array;
-}
-
-/// Returns the folder that is replaced: the array in a Zarr that exists, otherwise the whole Zarr.
-path target_of(const VolumePath& where) {
-  std::error_code error;
-  const bool exists = std::filesystem::exists(where.file, error);
-  return exists && !where.inside.empty() ? where.file / path(where.inside).relative_path() : where.file;
-}
-
 /// Writes the array into a folder beside its target, which is renamed at the end.
 class ZarrSink final : public VolumeSink {
  public:
   ZarrSink(const VolumePath& path, const SinkOptions& options)
       : VolumeSink(path, options),
-        array_(array_for(options)),
-        target_(target_of(path)),
-        temporary_(target_.string() + fmt::format(".tmp-{}", ::getpid())),
-        folder_(target_ == path.file && !path.inside.empty()
-                    ? temporary_ / std::filesystem::path(path.inside).relative_path()
-                    : temporary_),
+        array_(zarr_array(options)),
+        target_(zarr_target(path)),
+        in_group_(target_ != path.file),
+        // In a group that exists, the array is made beside the group's other members.
+        temporary_((in_group_ ? path.file / inside_zarr(path).filename() : target_).string() +
+                   fmt::format(".tmp-{}", ::getpid())),
+        folder_(in_group_ || inside_zarr(path).empty() ? temporary_ : temporary_ / inside_zarr(path)),
         chunks_(options, 1, array_.chunk, false, temporary_,
                 [this](const ChunkPlace& place, std::span<const std::byte> voxels) { put(place, voxels); }) {
     try {
       std::filesystem::remove_all(temporary_);
       std::filesystem::create_directories(folder_);
-      for (std::filesystem::path group = folder_; group != temporary_;) {
-        group = group.parent_path();
-        write_text(group / ".zgroup", "{\n  \"zarr_format\": 2\n}\n");
-      }
-      write_text(folder_ / ".zarray", zarray_text(array_));
-      write_text(folder_ / ".zattrs", zattrs_text(array_));
+      write_groups(temporary_, folder_);
+      write_metadata(array_, folder_);
     } catch (const std::filesystem::filesystem_error& error) {
       remove();
       throw IoError(fmt::format("{}: making the folder failed: {}", temporary_.string(), error.code().message()));
@@ -193,84 +188,26 @@ class ZarrSink final : public VolumeSink {
     std::filesystem::remove_all(temporary_, error);
   }
 
-  [[noreturn]] static void fail(const std::filesystem::path& file, const char* action, int error) {
-    throw IoError(fmt::format("{}: {} failed: {}{}", file.string(), action, std::strerror(error),
-                              error == ENOSPC ? "; free some space and try again" : ""));
-  }
-
-  /// Writes a new file. The whole folder is synced at the end.
-  static void write_new(const std::filesystem::path& file, std::span<const std::byte> bytes) {
-    const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) fail(file, "creating", errno);
-    while (!bytes.empty()) {
-      const auto written = ::write(fd, bytes.data(), bytes.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) {
-        const int error = errno;
-        ::close(fd);
-        fail(file, "writing", error);
-      }
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-    }
-    if (::close(fd) != 0) fail(file, "closing", errno);
-  }
-  static void write_text(const std::filesystem::path& file, const std::string& text) {
-    write_new(file, std::as_bytes(std::span(text)));
-  }
-
   void do_write(ChannelRange channels, const VoxelBox& box, const std::byte* voxels) override {
     chunks_.write(channels, box, voxels);
   }
 
   void put(const ChunkPlace& place, std::span<const std::byte> voxels) {
-    const std::filesystem::path file = folder_ / array_.key(place.c, place.index);
-    const VoxelBox whole{place.box.begin, array_.chunk};
-    std::span<const std::byte> chunk = voxels;
-    if (place.box != whole) {  // a chunk at the end of an axis is filled up
-      padded_.assign(array_.chunk_bytes(), std::byte{0});
-      copy_overlap(voxels.data(), place.box, padded_.data(), whole, size_of(array_.type));
-      chunk = padded_;
-    }
-    const std::vector<std::byte> stored = encode_chunk(array_.codec, file.string(), chunk, size_of(array_.type));
-    write_new(file, stored);
+    write_chunk(array_, folder_ / array_.key(place.c, place.index), place, voxels);
   }
 
   void do_finish() override {
-    const int fd = ::open(temporary_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool synced = fd >= 0 && ::syncfs(fd) == 0;
-    const int error = errno;
-    if (fd >= 0) ::close(fd);
-    if (!synced) fail(temporary_, "syncing", error);
-    replace();
-    sync_directory(target_.has_parent_path() ? target_.parent_path() : std::filesystem::path("."));
+    if (in_group_) make_groups(path().file, target_);
+    sync_folder(temporary_);
+    replace_folder(temporary_, target_);
     temporary_.clear();
   }
 
-  /// Puts the folder in the place of what had its name. If the two cannot be exchanged at once, an old array has
-  /// another name for a moment.
-  void replace() {
-    std::error_code error;
-    if (!std::filesystem::exists(target_, error)) {
-      if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail(target_, "renaming onto it", errno);
-      return;
-    }
-    if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) != 0) {
-      const std::filesystem::path old = target_.string() + fmt::format(".old-{}", ::getpid());
-      if (::rename(target_.c_str(), old.c_str()) != 0) fail(target_, "renaming it", errno);
-      if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
-        const int reason = errno;
-        ::rename(old.c_str(), target_.c_str());
-        fail(target_, "renaming onto it", reason);
-      }
-      temporary_ = old;
-    }
-    std::filesystem::remove_all(temporary_, error);  // what had the name before
-  }
-
   ZarrArray array_;
-  std::filesystem::path target_, temporary_, folder_;
+  std::filesystem::path target_;
+  bool in_group_;  // the Zarr exists, and gets an array or a new version of one
+  std::filesystem::path temporary_, folder_;
   ChunkAssembler chunks_;
-  std::vector<std::byte> padded_;
 };
 
 bool writes_zarr(const VolumePath& path) { return extension_of(path.file) == ".zarr"; }
@@ -278,7 +215,7 @@ bool writes_zarr(const VolumePath& path) { return extension_of(path.file) == ".z
 /// Throws IoError if something would be lost that is no array of this name.
 void check_target(const VolumePath& where) {
   std::error_code error;
-  const path target = target_of(where);
+  const path target = zarr_target(where);
   const auto has = [&](const path& folder, const char* name) { return std::filesystem::exists(folder / name, error); };
   if (target != where.file && !has(where.file, ".zgroup")) {
     throw IoError(fmt::format("{}: exists and is no group of arrays; use another name", where.file.string()));
@@ -302,9 +239,9 @@ void check_zarr(const VolumePath& path, const SinkOptions& options) {
     throw InvalidArgument(
         fmt::format("{}: Zarr is written with the codec raw, zstd or blosc; use one of them", path.text()));
   }
-  if (array_for(options).chunk_bytes() > std::size_t{BLOSC_MAX_BUFFERSIZE}) {
+  if (zarr_array(options).chunk_bytes() > std::size_t{BLOSC_MAX_BUFFERSIZE}) {
     throw InvalidArgument(fmt::format("{}: chunks of {} voxels have more than 2 GiB; use smaller ones (--chunk)",
-                                      path.text(), to_string(array_for(options).chunk)));
+                                      path.text(), to_string(zarr_array(options).chunk)));
   }
   check_target(path);
 }
