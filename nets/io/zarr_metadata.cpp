@@ -278,9 +278,20 @@ std::string only_array(const path& folder) {
 std::vector<std::string> split(const std::string& path_text) {
   std::vector<std::string> parts;
   for (const path& part : path(path_text)) {
-    if (part != "/" && !part.empty()) parts.push_back(part.string());
+    if (part != "/" && part != "." && !part.empty()) parts.push_back(part.string());
   }
   return parts;
+}
+
+/// Returns the level of a multiscale that lies at these parts of a path below its group, or null.
+Json level_of(const Json& multiscale, std::span<const std::string> parts) {
+  if (!multiscale.is_object() || !multiscale.contains("datasets") || !multiscale["datasets"].is_array()) return nullptr;
+  for (const Json& level : multiscale["datasets"]) {
+    if (!level.is_object() || !level.contains("path") || !level["path"].is_string()) continue;
+    const std::vector<std::string> own = split(level["path"].get<std::string>());
+    if (std::equal(own.begin(), own.end(), parts.begin(), parts.end())) return level;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -301,7 +312,6 @@ ZarrArray read_zarr(const VolumePath& where, path& folder) {
   folder = where.file;
   std::vector<std::string> parts = split(where.inside);
   std::error_code error;
-  Json group;
   const auto is_array = [&] { return std::filesystem::exists(folder / ".zarray", error); };
   const auto refuse_version_3 = [&] {
     if (!std::filesystem::exists(folder / "zarr.json", error) || is_array()) return;
@@ -309,20 +319,30 @@ ZarrArray read_zarr(const VolumePath& where, path& folder) {
   };
   refuse_version_3();
   if (parts.empty() && !is_array()) {
-    group = multiscale_of(attributes_of(folder));
+    const Json group = multiscale_of(attributes_of(folder));
     if (group.is_object() && group.contains("datasets") && group["datasets"].is_array() && !group["datasets"].empty() &&
         group["datasets"][0].is_object() && group["datasets"][0].contains("path") &&
         group["datasets"][0]["path"].is_string()) {
       const auto level = group["datasets"][0]["path"].get<std::string>();
       check_inside(where.file, "multiscales.datasets.path", level);
       parts = split(level);
+      if (parts.empty()) {
+        fail_format((where.file / ".zattrs").string(), "multiscales.datasets.path", "'" + level + "'",
+                    "it must name an array below the group");
+      }
     } else {
       parts = {only_array(folder)};
     }
   }
-  for (const std::string& part : parts) {
-    group = multiscale_of(attributes_of(folder));
-    folder /= part;
+  // The innermost group that lists the array as one of its levels.
+  Json group, level;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    Json multiscale = multiscale_of(attributes_of(folder));
+    if (Json found = level_of(multiscale, std::span(parts).subspan(i)); !found.is_null()) {
+      group = std::move(multiscale);
+      level = std::move(found);
+    }
+    folder /= parts[i];
   }
   refuse_version_3();
   if (!is_array()) {
@@ -334,13 +354,7 @@ ZarrArray read_zarr(const VolumePath& where, path& folder) {
   if (own.contains("element_size_um")) {
     if (const auto zyx = last_three(own["element_size_um"])) array.spacing = Spacing{*zyx, "um"};
   }
-  if (group.is_object() && group.contains("datasets") && group["datasets"].is_array()) {
-    for (const Json& level : group["datasets"]) {
-      const bool same = level.is_object() && level.contains("path") && level["path"].is_string() && !parts.empty() &&
-                        split(level["path"].get<std::string>()).back() == parts.back();
-      if (same && !array.spacing) array.spacing = spacing_of_level(group, level);
-    }
-  }
+  if (!level.is_null() && !array.spacing) array.spacing = spacing_of_level(group, level);
   return array;
 }
 

@@ -1,11 +1,14 @@
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "io_testing.hpp"
 #include <blosc.h>
+#include <sys/stat.h>
 #include <zlib.h>
 #include <zstd.h>
 
+#include "nets/io/chunk_assembler.hpp"
 #include "nets/io/volume.hpp"
 #include "nets/io/volume_source.hpp"
 
@@ -284,4 +287,41 @@ TEST_CASE("a Zarr replaces a Zarr, but not a folder of other things", "[io][zarr
   write_bytes(directory / "b.zarr" / "thesis.txt", "important");
   CHECK(contains(message_of<IoError>([&] { write_volume(directory / "b.zarr", first); }), "is no array"));
   CHECK(read_bytes(directory / "b.zarr" / "thesis.txt") == "important");
+}
+
+TEST_CASE("levels of an OME-Zarr without a name of their own are refused, and do not hide others", "[io][zarr]") {
+  Zarr zarr;
+  const auto outer = zarr.folder;
+  zarr.folder = outer / "s0";
+  std::filesystem::create_directory(zarr.folder);
+  zarr.write(metadata(), '.', false, same);
+  zarr.folder = outer;
+  for (const char* path : {"", "/", "."}) {
+    CAPTURE(path);
+    write_bytes(outer / ".zattrs", std::string(R"({"multiscales": [{"datasets": [{"path": ")") + path + R"("}]}]})");
+    CHECK(contains(zarr.refusal(), path[0] == '/' ? "multiscales.datasets.path" : "must name an array"));
+    CHECK(inspect_volume(VolumePath{outer, "/s0"}).extent == Extent3{3, 4, 5});
+  }
+}
+
+TEST_CASE("the level of an OME-Zarr may lie in a group within the group that lists it", "[io][zarr]") {
+  Zarr zarr;
+  const auto outer = zarr.folder;
+  const auto group = [](const std::string& path, const std::string& scale) {
+    return R"({"multiscales": [{"axes": [{"name": "z", "unit": "nanometer"}, {"name": "y", "unit": "nanometer"},
+      {"name": "x", "unit": "nanometer"}], "datasets": [{"path": ")" +
+           path + R"(", "coordinateTransformations": [{"type": "scale", "scale": )" + scale + "}]}]}]}";
+  };
+  zarr.folder = outer / "scale0" / "image";
+  std::filesystem::create_directories(zarr.folder);
+  zarr.write(metadata(), '.', false, same);
+  zarr.folder = outer;
+  write_bytes(outer / ".zattrs", group("scale0/image", "[50, 4, 4]"));
+  zarr.check();
+  CHECK(inspect_volume(outer).spacing == Spacing{{50, 4, 4}, "nm"});
+  CHECK(inspect_volume(VolumePath{outer, "/scale0/image"}).spacing == Spacing{{50, 4, 4}, "nm"});
+  write_bytes(outer / "scale0" / ".zattrs", group("other", "[1, 2, 3]"));
+  CHECK(inspect_volume(outer).spacing == Spacing{{50, 4, 4}, "nm"});
+  write_bytes(outer / "scale0" / ".zattrs", group("image", "[1, 2, 3]"));
+  CHECK(inspect_volume(outer).spacing == Spacing{{1, 2, 3}, "nm"});
 }
