@@ -21,12 +21,18 @@ using Json = nlohmann::ordered_json;
 using std::filesystem::path;
 
 constexpr std::size_t most_metadata = std::size_t{4} << 20;
+constexpr int deepest_metadata = 64;
 
-/// Parses a JSON file. Throws FormatError with the place of the error.
+/// Parses a JSON file. Throws FormatError with the place of the error, or if values are nested so deeply that functions
+/// that visit them would need a large stack.
 Json parse_json(const path& file) {
   const std::string text = read_file(file, most_metadata);
   try {
-    return Json::parse(text);
+    return Json::parse(text, [&](int depth, Json::parse_event_t, const Json&) {
+      if (depth <= deepest_metadata) return true;
+      fail_format(file.string(), "nesting", fmt::format("more than {} levels", deepest_metadata),
+                  "the file is damaged; write the metadata again");
+    });
   } catch (const Json::exception& error) {
     throw FormatError(fmt::format("{}: is no valid JSON: {}", file.string(), error.what()));
   }

@@ -325,3 +325,15 @@ TEST_CASE("the level of an OME-Zarr may lie in a group within the group that lis
   write_bytes(outer / "scale0" / ".zattrs", group("image", "[1, 2, 3]"));
   CHECK(inspect_volume(outer).spacing == Spacing{{1, 2, 3}, "nm"});
 }
+
+TEST_CASE("metadata of a Zarr that are nested without end are refused", "[io][zarr]") {
+  Zarr zarr;
+  const std::size_t levels = 1'000'000;
+  const std::string deep = std::string(levels, '[') + std::string(levels, ']');
+  CHECK(contains(zarr.refusal(metadata("filters", deep)), "nesting: more than 64 levels"));
+  zarr.write(metadata(), '.', false, same);
+  write_bytes(zarr.folder / ".zattrs", "{\"multiscales\": " + deep + "}");
+  CHECK(contains(zarr.refusal(), "nesting: more than 64 levels"));
+  write_bytes(zarr.folder / ".zattrs", "{\"other\": " + std::string(60, '[') + std::string(60, ']') + "}");
+  zarr.check();
+}
