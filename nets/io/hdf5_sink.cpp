@@ -205,12 +205,7 @@ void check_hdf5(const VolumePath& path, const SinkOptions& options) {
   }
   std::error_code error;
   if (std::filesystem::is_regular_file(path.file, error)) {
-    const std::string ours = name_of_data_set(path);
-    for (const std::string& other : hdf5_volumes(path.file)) {
-      if (other == ours || other == "/" + ours) continue;
-      throw IoError(fmt::format("{}: holds the dataset {} too, and the file would be replaced; use another file",
-                                path.file.string(), other));
-    }
+    require_nothing_else(path.file, name_of_data_set(path));
   }
   const Extent3 chunk = chunk_of(options);
   if (chunk.volume() * static_cast<index_t>(size_of(options.type)) > std::numeric_limits<std::uint32_t>::max()) {

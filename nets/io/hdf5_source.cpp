@@ -12,8 +12,8 @@
 namespace convolume::nets::io::detail {
 namespace {
 
-/// Visits the groups of a file and lists 3-D datasets, or 4-D ones if there are no others. The search is bounded,
-/// because hard links may form cycles.
+/// Visits the groups of a file and lists 3-D datasets, or 4-D ones if there are no others. It also lists all datasets
+/// and links. The search is bounded, because hard links may form cycles.
 class DataSets {
  public:
   explicit DataSets(hid_t file) {
@@ -21,6 +21,10 @@ class DataSets {
     if (names_.empty()) names_ = std::move(with_channels_);
   }
   const std::vector<std::string>& names() const noexcept { return names_; }
+  /// Returns datasets of any rank, and links that are not followed.
+  const std::vector<std::string>& all() const noexcept { return all_; }
+  /// Returns whether the search has seen every object of the file.
+  bool complete() const noexcept { return complete_; }
   std::string list() const {
     return names_.empty() ? "it holds no 3-D dataset" : fmt::format("3-D datasets: {}", fmt::join(names_, ", "));
   }
@@ -28,23 +32,38 @@ class DataSets {
  private:
   void visit(hid_t group, const std::string& prefix, int depth) {
     H5G_info_t info{};
-    if (H5Gget_info(group, &info) < 0) return;
-    for (hsize_t i = 0; i < info.nlinks && seen_ < most_objects; ++i, ++seen_) {
+    if (H5Gget_info(group, &info) < 0) {
+      complete_ = false;
+      return;
+    }
+    for (hsize_t i = 0; i < info.nlinks; ++i) {
+      if (seen_++ >= most_objects) {
+        complete_ = false;
+        return;
+      }
       const auto length = H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, i, nullptr, 0, H5P_DEFAULT);
-      if (length <= 0 || length > 4096) continue;
+      if (length <= 0 || length > 4096) {
+        complete_ = false;
+        continue;
+      }
       std::string name(static_cast<std::size_t>(length) + 1, '\0');
       H5Lget_name_by_idx(group, ".", H5_INDEX_NAME, H5_ITER_INC, i, name.data(), name.size(), H5P_DEFAULT);
       name.pop_back();
       H5L_info_t link{};
-      // Soft and external links lead to objects that are listed elsewhere, or out of the file.
-      if (H5Lget_info(group, name.c_str(), &link, H5P_DEFAULT) < 0 || link.type != H5L_TYPE_HARD) continue;
-      const Hdf5Handle object(H5Oopen(group, name.c_str(), H5P_DEFAULT), H5Oclose);
-      if (!object) continue;
       const std::string full = prefix + "/" + name;
-      const auto kind = H5Iget_type(object.get());
-      if (kind == H5I_GROUP && depth < deepest_group) {
+      const bool readable = H5Lget_info(group, name.c_str(), &link, H5P_DEFAULT) >= 0;
+      if (readable && link.type != H5L_TYPE_HARD) {
+        all_.push_back(full);  // soft and external links lead to objects that are listed elsewhere, or out of the file
+        continue;
+      }
+      const Hdf5Handle object(readable ? H5Oopen(group, name.c_str(), H5P_DEFAULT) : -1, H5Oclose);
+      const auto kind = object ? H5Iget_type(object.get()) : H5I_BADID;
+      if (!object || (kind == H5I_GROUP && depth >= deepest_group)) {
+        complete_ = false;
+      } else if (kind == H5I_GROUP) {
         visit(object.get(), full, depth + 1);
       } else if (kind == H5I_DATASET) {
+        all_.push_back(full);
         const Hdf5Handle space(H5Dget_space(object.get()), H5Sclose);
         const int rank = space ? H5Sget_simple_extent_ndims(space.get()) : -1;
         if (rank == 3) names_.push_back(full);
@@ -55,7 +74,8 @@ class DataSets {
 
   static constexpr int most_objects = 4096, deepest_group = 8;
   int seen_ = 0;
-  std::vector<std::string> names_, with_channels_;
+  bool complete_ = true;
+  std::vector<std::string> names_, with_channels_, all_;
 };
 
 class Hdf5Source final : public VolumeSource {
@@ -281,10 +301,27 @@ std::string hdf5_version() {
 
 }  // namespace
 
-std::vector<std::string> hdf5_volumes(const std::filesystem::path& file) {
+void require_nothing_else(const std::filesystem::path& file, std::string_view name) {
   const Hdf5Session session;
   const Hdf5Handle handle(H5Fopen(file.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose);
-  return handle ? DataSets(handle.get()).names() : std::vector<std::string>();
+  if (!handle) {
+    throw IoError(
+        fmt::format("{}: exists, would be replaced, and is not a readable HDF5 file{}; remove it, or use "
+                    "another file",
+                    file.string(), Hdf5Session::complaint()));
+  }
+  const DataSets sets(handle.get());
+  for (const std::string& other : sets.all()) {
+    if (other == name || std::string_view(other).substr(1) == name) continue;
+    throw IoError(fmt::format("{}: holds the dataset or link {} too, and the file would be replaced; use another file",
+                              file.string(), other));
+  }
+  if (!sets.complete()) {
+    throw IoError(
+        fmt::format("{}: would be replaced, but holds too many or unreadable objects to tell whether a "
+                    "dataset would be lost; remove it, or use another file",
+                    file.string()));
+  }
 }
 
 bool writes_hdf5(const VolumePath& path) {

@@ -1,14 +1,16 @@
 // HDF5 files. Private to this room.
 #pragma once
 
-#include <vector>
+#include <filesystem>
+#include <string_view>
 
 #include "nets/io/volume_formats.hpp"
 
 namespace convolume::nets::io::detail {
 
-/// Returns the names of the volumes in a file; none if it is no readable HDF5 file.
-std::vector<std::string> hdf5_volumes(const std::filesystem::path& file);
+/// Throws IoError if a file holds anything that would be lost if the dataset `name` replaced the file: another dataset
+/// of any rank, or a link to one. Throws it also if the file is no readable HDF5 file, or holds too much for a search.
+void require_nothing_else(const std::filesystem::path& file, std::string_view name);
 
 bool writes_hdf5(const VolumePath& path);
 void check_hdf5(const VolumePath& path, const SinkOptions& options);

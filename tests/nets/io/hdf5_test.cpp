@@ -260,3 +260,50 @@ TEST_CASE("HDF5 files can be used from several threads, and the caller's error h
   H5Eget_auto2(H5E_DEFAULT, &after, &after_data);
   CHECK(before == after);
 }
+
+TEST_CASE("an HDF5 file is replaced only if nothing else in it would be lost", "[io][hdf5]") {
+  const Directory directory;
+  const auto file = directory / "a.h5";
+  const auto volume = ramp({1, 1, {2, 3, 4}});
+  const auto kept = [&](const char* says) {
+    const std::string before = read_bytes(file);
+    StandardError printed(directory / "stderr");
+    const auto message = message_of<IoError>([&] { write_volume(VolumePath{file, "/raw"}, volume); });
+    CHECK(printed.text().empty());
+    CHECK(contains(message, file.string()));
+    CHECK(contains(message, says));
+    CHECK(read_bytes(file) == before);
+  };
+  for (const std::vector<hsize_t>& size : {std::vector<hsize_t>{5}, {4, 5}, {2, 3, 4, 5}, {1, 2, 3, 4, 5}}) {
+    CAPTURE(size.size());
+    {
+      File writer(file);
+      writer.add("/raw", H5T_STD_U8LE, {2, 3, 4});
+      writer.add("/group/other", H5T_STD_U8LE, size);
+    }
+    kept("/group/other too");
+  }
+  {
+    File writer(file);
+    writer.add("/1/2/3/4/5/6/7/8/9/10/other", H5T_STD_U8LE, {4});
+  }
+  kept("too many or unreadable objects");
+  {
+    File writer(file);
+    for (int i = 0; i < 5000; ++i) {
+      H5Gclose(H5Gcreate2(writer.id(), std::to_string(i).c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    }
+  }
+  kept("too many or unreadable objects");
+  {
+    File writer(file);
+    writer.add("/raw", H5T_STD_U8LE, {2, 3, 4});
+    H5Lcreate_external("b.h5", "/raw", writer.id(), "/elsewhere", H5P_DEFAULT, H5P_DEFAULT);
+  }
+  kept("/elsewhere too");
+  write_bytes(file, "measurements of a year");
+  kept("not a readable HDF5 file");
+  File(file).add("/raw", H5T_STD_U8LE, {2, 3, 4});
+  write_volume(VolumePath{file, "raw"}, volume);
+  CHECK(equal(read_volume(file), volume));
+}
