@@ -57,6 +57,10 @@ struct Callbacks {
   static void flush(png_structp) {}
 };
 
+std::size_t row_bytes_of(const PngInfo& info) {
+  return static_cast<std::size_t>(info.width * info.channels * info.bits / 8);
+}
+
 /// A libpng reader that has read the header.
 class Reader {
  public:
@@ -89,11 +93,13 @@ class Reader {
     if (png_get_interlace_type(png_, info_) != PNG_INTERLACE_NONE) {
       fail_format(name, "interlace method", "Adam7", "store it without interlacing");
     }
+    require_stored_data(found);
     return found;
   }
 
-  void rows(std::byte* pixels, std::size_t row_bytes, index_t count) {
-    if (!read_rows(pixels, row_bytes, count)) fail();
+  /// Decodes rows [begin, begin + count).
+  void rows(std::byte* pixels, std::size_t row_bytes, index_t begin, index_t count) {
+    if (!read_rows(pixels, row_bytes, begin, count)) fail();
   }
 
  private:
@@ -101,16 +107,30 @@ class Reader {
     if (callbacks_.failure) std::rethrow_exception(callbacks_.failure);
     fail_format(file_.path().string(), "PNG", callbacks_.message, "the file is damaged; write or copy it again");
   }
+  /// Rejects pictures that cannot fit into the file, because a header may declare any size.
+  void require_stored_data(const PngInfo& info) const {
+    constexpr std::uint64_t deflate_ratio = 1032;  // 258 bytes from two bits
+    std::uint64_t bytes = 0;
+    if (!__builtin_mul_overflow(std::uint64_t{row_bytes_of(info)}, static_cast<std::uint64_t>(info.height), &bytes) &&
+        bytes / deflate_ratio <= file_.size()) {
+      return;
+    }
+    fail_format(file_.path().string(), "size",
+                fmt::format("{} x {}, {} channels of {} bits do not fit into a file of {} bytes", info.height,
+                            info.width, info.channels, info.bits, file_.size()),
+                "the file is truncated or damaged; write or copy it again");
+  }
   bool read_header() {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     png_read_info(png_, info_);
     return true;
   }
-  bool read_rows(std::byte* pixels, std::size_t row_bytes, index_t count) {
+  bool read_rows(std::byte* pixels, std::size_t row_bytes, index_t begin, index_t count) {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     if (std::endian::native == std::endian::little && png_get_bit_depth(png_, info_) == 16) png_set_swap(png_);
     png_read_update_info(png_, info_);
     if (png_get_rowbytes(png_, info_) != row_bytes) return false;
+    for (index_t y = 0; y < begin; ++y) png_read_row(png_, nullptr, nullptr);
     for (index_t y = 0; y < count; ++y) {
       png_read_row(png_, reinterpret_cast<png_bytep>(pixels + static_cast<std::size_t>(y) * row_bytes), nullptr);
     }
@@ -122,10 +142,6 @@ class Reader {
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
 };
-
-std::size_t row_bytes_of(const PngInfo& info) {
-  return static_cast<std::size_t>(info.width * info.channels * info.bits / 8);
-}
 
 bool write_all(png_structp png, png_infop header, const PngInfo& info, const std::byte* pixels) {
   if (setjmp(png_jmpbuf(png)) != 0) return false;
@@ -145,13 +161,13 @@ bool write_all(png_structp png, png_infop header, const PngInfo& info, const std
 
 PngInfo inspect_png(const std::filesystem::path& file) { return Reader(file).header(); }
 
-std::vector<std::byte> read_png(const std::filesystem::path& file, const PngInfo& info, index_t rows) {
+std::vector<std::byte> read_png(const std::filesystem::path& file, const PngInfo& info, index_t begin, index_t rows) {
   Reader reader(file);
   if (reader.header() != info) {
     fail_format(file.string(), "size or type", "changed since the folder was read", "do not write to it meanwhile");
   }
   std::vector<std::byte> pixels(static_cast<std::size_t>(rows) * row_bytes_of(info));
-  reader.rows(pixels.data(), row_bytes_of(info), rows);
+  reader.rows(pixels.data(), row_bytes_of(info), begin, rows);
   return pixels;
 }
 

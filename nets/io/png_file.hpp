@@ -17,12 +17,12 @@ struct PngInfo {
   friend bool operator==(const PngInfo&, const PngInfo&) = default;
 };
 
-/// Reads the header of a PNG. Throws FormatError (palettes, alpha, fewer than 8 bits, interlaced pictures, damage),
-/// IoError.
+/// Reads the header of a PNG. Throws FormatError (palettes, alpha, fewer than 8 bits, interlaced pictures, more pixels
+/// than the file can hold, damage), IoError.
 PngInfo inspect_png(const std::filesystem::path& file);
 
-/// Returns rows [0, rows) as [y][x][channel] in the machine's byte order.
-std::vector<std::byte> read_png(const std::filesystem::path& file, const PngInfo& info, index_t rows);
+/// Returns rows [begin, begin + rows) as [y][x][channel] in the machine's byte order.
+std::vector<std::byte> read_png(const std::filesystem::path& file, const PngInfo& info, index_t begin, index_t rows);
 
 /// Returns a PNG of the pixels [y][x][channel], in the machine's byte order. Equal pixels give equal bytes.
 std::vector<std::byte> encode_png(const std::filesystem::path& file, const PngInfo& info,

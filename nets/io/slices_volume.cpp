@@ -114,12 +114,12 @@ class PngSlices final : public VolumeSource {
     const index_t all = info_.channels;
     for (index_t z = 0; z < box.extent.z; ++z) {
       const std::vector<std::byte> pixels =
-          read_png(slices_[static_cast<std::size_t>(box.begin.z + z)].file, png_, box.end().y);
+          read_png(slices_[static_cast<std::size_t>(box.begin.z + z)].file, png_, box.begin.y, box.extent.y);
       for (index_t c = 0; c < channels.count; ++c) {
         for (index_t y = 0; y < box.extent.y; ++y) {
           std::byte* to =
               voxels + static_cast<std::size_t>(((c * box.extent.z + z) * box.extent.y + y) * box.extent.x) * bytes;
-          const index_t first = ((box.begin.y + y) * png_.width + box.begin.x) * all + channels.begin + c;
+          const index_t first = (y * png_.width + box.begin.x) * all + channels.begin + c;
           const std::byte* from = pixels.data() + static_cast<std::size_t>(first) * bytes;
           const auto step = static_cast<std::size_t>(all) * bytes;
           for (index_t x = 0; x < box.extent.x; ++x, to += bytes, from += step) std::memcpy(to, from, bytes);

@@ -8,6 +8,7 @@
 
 #include "nets/io/png_file.hpp"
 #include "nets/io/volume.hpp"
+#include "nets/io/volume_formats.hpp"
 #include "nets/io/volume_sink.hpp"
 #include "nets/io/volume_source.hpp"
 
@@ -99,6 +100,24 @@ TEST_CASE("PNG that are palettes, transparent, interlaced or damaged are refused
   CHECK(contains(with_header(25, 4), "alpha"));
   CHECK(contains(with_header(28, 1), "Adam7"));
   CHECK(contains(with_header(24, 4), "bit depth"));
+}
+
+TEST_CASE("a PNG is no larger than its file can hold, and boxes of it are decoded without the rest", "[io][slices]") {
+  const Directory directory;
+  write_png(directory / "0.png", {20, 30, 1, 8}, 0);
+  const auto box = open_volume({directory / "*.png", ""});
+  std::vector<std::byte> voxels(2 * 5);
+  box->read({0, 1}, {{0, 17, 4}, {1, 2, 5}}, voxels);
+  CHECK(voxels[0] == static_cast<std::byte>((17 * 30 + 4) % 256));
+  CHECK(voxels[9] == static_cast<std::byte>((18 * 30 + 8) % 256));
+
+  std::string bytes = read_bytes(directory / "0.png");
+  for (const std::size_t at : {16, 20}) bytes.replace(at, 4, std::string("\0\0\x75\x30", 4));  // 30000
+  const auto crc = crc32(0, reinterpret_cast<const Bytef*>(bytes.data() + 12), 17);
+  for (std::size_t i = 0; i < 4; ++i) bytes[29 + i] = static_cast<char>(crc >> (24 - 8 * i));
+  write_bytes(directory / "0.png", bytes);
+  const auto message = message_of<FormatError>([&] { open_volume({directory / "*.png", ""}); });
+  CHECK(contains(message, "0.png: size: 30000 x 30000, 1 channels of 8 bits do not fit into a file of"));
 }
 
 TEST_CASE("slices are written into folders without others of their name", "[io][slices]") {
