@@ -43,7 +43,7 @@ class Inflater {
       } else if (result != Z_OK && result != Z_BUF_ERROR) {
         fail(members_ > 0 && stream_.total_out == 0 ? "something that is not gzip follows its end"
                                                     : (stream_.msg != nullptr ? stream_.msg : "damaged"));
-      } else if (stream_.avail_in == 0 && at_ == file_.size() && stream_.avail_out == out.size()) {
+      } else if (ended_ && stream_.avail_out == out.size()) {
         fail("it ends too early");
       }
     }
@@ -58,6 +58,7 @@ class Inflater {
   void refill() {
     const std::size_t got = file_.read_at(at_, in_);
     at_ += got;
+    ended_ = got == 0;  // the size of the file may have changed since it was opened
     stream_.next_in = reinterpret_cast<Bytef*>(in_.data());
     stream_.avail_in = static_cast<uInt>(got);
   }
@@ -66,7 +67,7 @@ class Inflater {
   std::vector<std::byte> in_;
   std::uint64_t at_ = 0;
   z_stream stream_{};
-  bool between_members_ = false;
+  bool between_members_ = false, ended_ = false;
   int members_ = 0;
 };
 

@@ -4,6 +4,7 @@
 
 #include "io_testing.hpp"
 
+#include "nets/io/gzip_file.hpp"
 #include "nets/io/nifti_header.hpp"
 #include "nets/io/volume.hpp"
 #include "nets/io/volume_sink.hpp"
@@ -191,4 +192,16 @@ TEST_CASE("axes beyond 32767 voxels make a NIfTI-2 file", "[io][nifti]") {
   write_volume(directory / "long.nii", volume);
   CHECK(inspect_volume(directory / "long.nii").format == "NIfTI-2");
   CHECK(equal(read_volume(directory / "long.nii"), volume));
+}
+
+TEST_CASE("a gzip file that becomes shorter while it is decoded is refused as truncated", "[io][nifti]") {
+  const Directory directory;
+  const auto file = directory / "a.nii.gz";
+  write_volume(file, ramp({1, 1, {9, 40, 50}}, 0.37f));
+  const ReadableFile opened(file);
+  std::filesystem::resize_file(file, opened.size() / 2);
+  const auto message = message_of<FormatError>([&] {
+    const detail::DecodedFile decoded(opened, std::size_t{1} << 20, std::uint64_t{1} << 30, directory.path());
+  });
+  CHECK(contains(message, "a.nii.gz: gzip: it ends too early"));
 }
