@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -70,9 +72,29 @@ void sync_directory(const std::filesystem::path& directory) {
   if (fd.get() >= 0) static_cast<void>(::fsync(fd.get()));
 }
 
-AtomicFile::AtomicFile(std::filesystem::path target)
-    : target_(std::move(target)), temporary_(target_.string() + fmt::format(".tmp-{}", ::getpid())) {
-  fd_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+std::string temporary_suffix() {
+  static std::atomic<std::uint64_t> count{0};
+  return fmt::format(".tmp-{}-{}", ::getpid(), count.fetch_add(1, std::memory_order_relaxed));
+}
+
+void rename_without_replacing(const std::filesystem::path& from, const std::filesystem::path& to) {
+  int error = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0 ? 0 : errno;
+  if (error == EINVAL || error == ENOSYS) {  // some file systems cannot do both in one step
+    struct stat status {};
+    error = ::lstat(to.c_str(), &status) == 0 ? EEXIST : 0;
+    if (error == 0 && ::rename(from.c_str(), to.c_str()) != 0) error = errno;
+  }
+  if (error == EEXIST) {
+    throw IoError(fmt::format("{}: exists already and is not replaced; remove it, or use another name", to.string()));
+  }
+  if (error != 0) fail(to, "renaming onto it", error);
+}
+
+AtomicFile::AtomicFile(std::filesystem::path target) : target_(std::move(target)) {
+  do {
+    temporary_ = target_.string() + temporary_suffix();
+    fd_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (fd_ < 0 && errno == EEXIST);
   if (fd_ < 0) fail(temporary_, "creating", errno);
 }
 
@@ -111,13 +133,15 @@ ReadableFile::ReadableFile(std::filesystem::path file) : path_(std::move(file)) 
 
 ReadableFile ReadableFile::temporary(const std::filesystem::path& folder) {
   ReadableFile made;
-  made.path_ = folder / fmt::format(".convolume.tmp-{}", ::getpid());
+  made.path_ = folder / (".convolume" + temporary_suffix());
   made.fd_ = ::open(folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
-  if (made.fd_ < 0) {  // some file systems have no nameless files
+  if (made.fd_ >= 0) return made;
+  do {  // some file systems have no nameless files
+    made.path_ = folder / (".convolume" + temporary_suffix());
     made.fd_ = ::open(made.path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (made.fd_ < 0) fail(made.path_, "creating", errno);
-    ::unlink(made.path_.c_str());
-  }
+  } while (made.fd_ < 0 && errno == EEXIST);
+  if (made.fd_ < 0) fail(made.path_, "creating", errno);
+  ::unlink(made.path_.c_str());
   return made;
 }
 
@@ -157,26 +181,13 @@ void write_file_atomically(const std::filesystem::path& file, std::string_view t
 }
 
 std::string read_file(const std::filesystem::path& file, std::size_t limit) {
-  const Descriptor fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) fail(file, "opening", errno);
-  struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) fail(file, "reading the size", errno);
-  if (S_ISDIR(status.st_mode)) fail(file, "reading", EISDIR);
-  const auto size = static_cast<std::size_t>(status.st_size);
-  if (size > limit) {
+  const ReadableFile opened(file);
+  if (opened.size() > limit) {
     throw IoError(fmt::format("{}: the file has {} bytes, but at most {} are expected; check that it is the right file",
-                              file.string(), size, limit));
+                              file.string(), opened.size(), limit));
   }
-  std::string text(size, '\0');
-  std::size_t filled = 0;
-  while (filled < size) {
-    const auto got = ::read(fd.get(), text.data() + filled, size - filled);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail(file, "reading", errno);
-    if (got == 0) break;
-    filled += static_cast<std::size_t>(got);
-  }
-  text.resize(filled);
+  std::string text(static_cast<std::size_t>(opened.size()), '\0');
+  text.resize(opened.read_at(0, std::as_writable_bytes(std::span(text))));
   return text;
 }
 

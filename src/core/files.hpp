@@ -10,6 +10,13 @@
 
 namespace convolume {
 
+/// Returns the end of a temporary name, which differs at every call and in every running process: ".tmp-4711-0".
+/// Whoever makes the file still has to refuse one that exists, because an earlier process may have left it.
+std::string temporary_suffix();
+
+/// Renames a file or folder within a file system. Throws IoError if `to` exists, and then leaves it unchanged.
+void rename_without_replacing(const std::filesystem::path& from, const std::filesystem::path& to);
+
 /// A file that is being written under a temporary name beside its target. Not thread-safe.
 class AtomicFile {
  public:
@@ -66,7 +73,8 @@ void write_file_atomically(const std::filesystem::path& file, std::string_view t
 /// Makes renames within a directory survive a power cut, if the file system supports it.
 void sync_directory(const std::filesystem::path& directory);
 
-/// Returns the whole file. Throws IoError that names the file and the reason, also if it is larger than `limit` bytes.
+/// Returns the whole file. Throws IoError that names the file and the reason, also if it is no regular file or larger
+/// than `limit` bytes.
 std::string read_file(const std::filesystem::path& file, std::size_t limit = std::size_t{1} << 32);
 
 }  // namespace convolume

@@ -265,6 +265,24 @@ TEST_CASE("spacing goes through every format that has a place for it", "[io][box
   }
 }
 
+TEST_CASE("two volumes of one name are written at once, and the last to finish has the name", "[io][boxes]") {
+  for (const char* name : {"a.tif", "a.h5", "a.nii", "a.nii.gz"}) {
+    CAPTURE(name);
+    const Directory directory;
+    const VolumePath path = path_of(directory, name);
+    const Volume one(1, {2, 4, 5}, VoxelType::uint8), two(1, {3, 6, 7}, VoxelType::uint16);
+    const auto first = create_volume(path, {.extent = one.extent, .type = one.type});
+    const auto second = create_volume(path, {.extent = two.extent, .type = two.type});
+    first->write({0, 1}, {{0, 0, 0}, one.extent}, one.voxels);
+    second->write({0, 1}, {{0, 0, 0}, two.extent}, two.voxels);
+    second->finish();
+    CHECK(read(*open_volume(path), {0, 1}, {{0, 0, 0}, two.extent}) == two.voxels);
+    first->finish();
+    CHECK(read(*open_volume(path), {0, 1}, {{0, 0, 0}, one.extent}) == one.voxels);
+    CHECK(directory.files() == 1);
+  }
+}
+
 TEST_CASE("a path that no format takes is refused with a reason per format", "[io][boxes]") {
   const Directory directory;
   write_bytes(directory / "notes.txt", "no volume");

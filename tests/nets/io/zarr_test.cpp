@@ -337,3 +337,9 @@ TEST_CASE("metadata of a Zarr that are nested without end are refused", "[io][za
   write_bytes(zarr.folder / ".zattrs", "{\"other\": " + std::string(60, '[') + std::string(60, ']') + "}");
   zarr.check();
 }
+
+TEST_CASE("a pipe in place of the metadata of a Zarr is refused", "[io][zarr]") {
+  const Zarr zarr;
+  REQUIRE(::mkfifo((zarr.folder / ".zarray").c_str(), 0600) == 0);
+  CHECK(contains(message_of<IoError>([&] { read_volume(zarr.folder); }), ".zarray: is not a regular file"));
+}
