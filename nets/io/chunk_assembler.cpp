@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include <fmt/format.h>
+
 #include "nets/io/volume_source.hpp"
 
 namespace convolume::nets::io {
@@ -79,7 +81,7 @@ void ChunkAssembler::write(ChannelRange channels, const VoxelBox& box, const std
   grid_.for_each(channels, box, [&](const ChunkPlace& place) {
     const std::byte* whole = without_gaps(place, channels, box, voxels, voxel_bytes_);
     if (whole != nullptr && (!in_order_ || place.number == next_)) {
-      put_(place, {whole, bytes_of(place)});
+      put(place, {whole, bytes_of(place)});
       next_ = place.number + 1;
       return put_next();
     }
@@ -87,6 +89,20 @@ void ChunkAssembler::write(ChannelRange channels, const VoxelBox& box, const std
     fill(chunk, place, channels, box, voxels);
     if (chunk.missing == 0) complete(place);
   });
+}
+
+void ChunkAssembler::put(const ChunkPlace& place, std::span<const std::byte> voxels) {
+  put_(place, voxels);
+  const auto number = static_cast<std::size_t>(place.number);
+  if (number >= is_put_.size()) is_put_.resize(number + 1);
+  if (!is_put_[number]) ++put_count_;
+  is_put_[number] = true;
+}
+
+void ChunkAssembler::check_complete(const VolumePath& path) const {
+  if (put_count_ == grid_.count() && pending_.empty()) return;
+  throw InvalidArgument(fmt::format("{}: {} of {} chunks were written, and {} are not complete; write each voxel once",
+                                    path.text(), put_count_, grid_.count(), pending_.size()));
 }
 
 ChunkAssembler::Pending& ChunkAssembler::pending(const ChunkPlace& place) {
@@ -154,7 +170,7 @@ void ChunkAssembler::put_next() {
     } else {
       held_ -= chunk.memory.size();
     }
-    put_(place, chunk.memory);
+    put(place, chunk.memory);
     pending_.erase(at);
     ++next_;
   }

@@ -49,6 +49,9 @@ class ChunkAssembler {
 
   void write(ChannelRange channels, const VoxelBox& box, const std::byte* voxels);
 
+  /// Throws InvalidArgument that names `path`, unless every chunk has been put and none waits for voxels.
+  void check_complete(const VolumePath& path) const;
+
  private:
   struct Pending {
     std::vector<std::byte> memory;           // empty if the chunk lies in the temporary file
@@ -61,6 +64,7 @@ class ChunkAssembler {
             const std::byte* voxels);
   void complete(const ChunkPlace& place);
   void put_next();
+  void put(const ChunkPlace& place, std::span<const std::byte> voxels);
   std::size_t bytes_of(const ChunkPlace& place) const;
 
   std::size_t voxel_bytes_, limit_, held_ = 0;
@@ -68,9 +72,10 @@ class ChunkAssembler {
   std::vector<std::uint64_t> free_slots_;
   ChunkGrid grid_;
   bool in_order_;
-  index_t next_ = 0;
+  index_t next_ = 0, put_count_ = 0;
   std::filesystem::path folder_;
   Put put_;
+  std::vector<bool> is_put_;  // by the chunk's number
   std::map<index_t, std::pair<ChunkPlace, Pending>> pending_;
   std::optional<ReadableFile> file_;
 };

@@ -175,6 +175,7 @@ class Hdf5Sink final : public VolumeSink {
   }
 
   void do_finish() override {
+    chunks_.check_complete(path());
     {
       const Hdf5Session session;
       check(H5Fflush(file_.get(), H5F_SCOPE_GLOBAL));

@@ -255,6 +255,7 @@ class PackedNiftiSink final : public VolumeSink {
     planes_.write(channels, box, voxels);
   }
   void do_finish() override {
+    planes_.check_complete(path());
     gzip_.finish();
     file_.commit();
   }

@@ -137,6 +137,7 @@ class TiffSink final : public VolumeSink {
   }
 
   void do_finish() override {
+    pages_.check_complete(path());
     if (!TIFFFlush(tiff_.get())) fail();
     tiff_.reset();
     if (!complaint_.text.empty() || stream_.error != 0) fail();  // closing reports its failures only this way

@@ -35,7 +35,14 @@ void check_volume(const VolumePath& path, const SinkOptions& options) {
 
 }  // namespace
 
+void VolumeSink::check_not_failed() const {
+  if (!failed_) return;
+  throw IoError(fmt::format("{}: an earlier write failed, so the volume is not complete; write it again from the start",
+                            path_.text()));
+}
+
 void VolumeSink::write(ChannelRange channels, const VoxelBox& box, std::span<const std::byte> voxels) {
+  check_not_failed();
   for (int axis = 0; axis < 3; ++axis) {
     if (box.begin[axis] < 0 || box.extent[axis] < 1 || box.end()[axis] > options_.extent[axis]) {
       throw InvalidArgument(fmt::format("{}: the box {}:{} along {} is not within the {} voxels of the volume",
@@ -52,16 +59,21 @@ void VolumeSink::write(ChannelRange channels, const VoxelBox& box, std::span<con
     throw InvalidArgument(fmt::format("{}: a box of {} voxels of {} is written from {} bytes", path_.text(), count,
                                       name_of(options_.type), voxels.size()));
   }
+  failed_ = true;
   do_write(channels, box, voxels.data());
+  failed_ = false;
   written_ += count;
 }
 
 void VolumeSink::finish() {
+  check_not_failed();
   const index_t all = options_.channels * options_.extent.volume();
   if (written_ != all) {
     throw InvalidArgument(fmt::format("{}: {} of {} voxels were written", path_.text(), written_, all));
   }
+  failed_ = true;
   do_finish();
+  failed_ = false;
 }
 
 std::unique_ptr<VolumeSink> create_volume(const VolumePath& path, const SinkOptions& options) {
@@ -74,7 +86,12 @@ void check_writable(const VolumePath& path, const SinkOptions& options) {
   const detail::VolumeFormat& format = format_for(path, options);
   const std::filesystem::path& file = path.file;
   const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
-  if (!std::filesystem::is_directory(folder)) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error)) {
+    if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory) {
+      throw IoError(fmt::format("{}: finding the folder {} failed: {}; check the path", file.string(), folder.string(),
+                                error.message()));
+    }
     throw IoError(fmt::format("{}: the folder {} does not exist; make it first", file.string(), folder.string()));
   }
   if (::access(folder.c_str(), W_OK) != 0) {

@@ -37,7 +37,8 @@ class VolumeSink {
 
   /// Writes a box of some channels, stored as [c][z][y][x] without gaps in options().type. Boxes come in any order, and
   /// each voxel once. It is fastest if boxes consist of whole chunks, or of whole pages in their order. One thread at a
-  /// time. Throws InvalidArgument (the box is not within the volume, size of `voxels`), IoError.
+  /// time. Throws InvalidArgument (the box is not within the volume, size of `voxels`), IoError. After a write that
+  /// failed in the middle, write() and finish() throw IoError.
   void write(ChannelRange channels, const VoxelBox& box, std::span<const std::byte> voxels);
 
   /// Throws InvalidArgument if voxels are missing, and IoError.
@@ -49,10 +50,12 @@ class VolumeSink {
  private:
   virtual void do_write(ChannelRange channels, const VoxelBox& box, const std::byte* voxels) = 0;
   virtual void do_finish() = 0;
+  void check_not_failed() const;
 
   VolumePath path_;
   SinkOptions options_;
   index_t written_ = 0;  // voxels of all channels
+  bool failed_ = false;
 };
 
 /// Begins to write a volume. The extension decides the format. Throws InvalidArgument (unknown extension, something

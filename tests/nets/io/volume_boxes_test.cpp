@@ -265,6 +265,29 @@ TEST_CASE("spacing goes through every format that has a place for it", "[io][box
   }
 }
 
+TEST_CASE("a volume is not finished after a write that failed", "[io][boxes]") {
+  for (const Case& format : cases()) {
+    CAPTURE(format.name);
+    const Directory directory;
+    const VolumePath path = path_of(directory, format.name);
+    const Volume volume(1, {2, 64, 64}, VoxelType::uint16);
+    {
+      const auto sink = create_volume(path, {.extent = volume.extent, .type = volume.type, .memory = 0});
+      const auto write_plane = [&](index_t z) {
+        const VoxelBox plane{{z, 0, 0}, {1, 64, 64}};
+        sink->write({0, 1}, plane, volume.box({0, 1}, plane));
+      };
+      {
+        const FullDisk full(16);
+        CHECK_THROWS_AS((write_plane(1), write_plane(0)), IoError);
+      }
+      CHECK(contains(message_of<IoError>([&] { write_plane(1); }), "an earlier write failed"));
+      CHECK(contains(message_of<IoError>([&] { sink->finish(); }), "an earlier write failed"));
+    }
+    CHECK(std::filesystem::is_empty(path.file.parent_path()));
+  }
+}
+
 TEST_CASE("two volumes of one name are written at once, and the last to finish has the name", "[io][boxes]") {
   for (const char* name : {"a.tif", "a.h5", "a.nii", "a.nii.gz"}) {
     CAPTURE(name);
