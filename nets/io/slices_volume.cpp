@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 #include <png.h>
-#include <unistd.h>
 
 #include "core/files.hpp"
 #include "nets/io/chunk_assembler.hpp"
@@ -177,12 +176,14 @@ class SlicesSink final : public VolumeSink {
   SlicesSink(const VolumePath& path, const SinkOptions& options)
       : VolumeSink(path, options),
         pattern_(path.file),
-        temporary_(pattern_.folder / fmt::format(".slices.tmp-{}", ::getpid())),
         digits_(std::to_string(options.extent.z - 1).size()),
         slices_(options, options.channels, {1, options.extent.y, options.extent.x}, false, pattern_.folder,
                 [this](const ChunkPlace& place, std::span<const std::byte> voxels) { put(place, voxels); }) {
     std::error_code error;
-    if (!std::filesystem::create_directory(temporary_, error) && error) {
+    do {
+      temporary_ = pattern_.folder / (".slices" + temporary_suffix());
+    } while (!std::filesystem::create_directory(temporary_, error) && !error);
+    if (error) {
       throw IoError(fmt::format("{}: making the folder failed: {}", temporary_.string(), error.message()));
     }
   }
@@ -230,11 +231,21 @@ class SlicesSink final : public VolumeSink {
     return encode_png(file, info, pixels);
   }
 
+  /// Moves the slices to their place one by one. A failure moves those back that are already there. A process that is
+  /// killed meanwhile can leave some slices.
   void do_finish() override {
-    for (index_t z = 0; z < options().extent.z; ++z) {
-      std::error_code error;
-      std::filesystem::rename(temporary_ / file_name(z), pattern_.folder / file_name(z), error);
-      if (error) throw IoError(fmt::format("{}: renaming failed: {}", file_name(z).string(), error.message()));
+    slices_.check_complete(path());
+    index_t placed = 0;
+    try {
+      for (; placed < options().extent.z; ++placed) {
+        rename_without_replacing(temporary_ / file_name(placed), pattern_.folder / file_name(placed));
+      }
+    } catch (...) {
+      while (placed-- > 0) {
+        std::error_code error;
+        std::filesystem::rename(pattern_.folder / file_name(placed), temporary_ / file_name(placed), error);
+      }
+      throw;
     }
     sync_directory(pattern_.folder);
   }

@@ -24,7 +24,8 @@ struct SinkOptions {
 
 /// A volume that is being written. The file appears under its name when finish() returns, complete and synced. Until
 /// then, and after a failure, what had the name before is unchanged. Equal voxels that are written in the same order
-/// give equal bytes.
+/// give equal bytes. A folder of slices gets its files one after the other while finish() runs. A failure takes them
+/// back, but a process that is killed in the meantime can leave some of them.
 class VolumeSink {
  public:
   /// Removes what was written, unless finish() returned.

@@ -134,3 +134,33 @@ TEST_CASE("slices are written into folders without others of their name", "[io][
   write_volume(directory / "f*.tif", volume);
   CHECK(equal(read_volume(directory / "f*.tif"), volume));
 }
+
+TEST_CASE("slices do not replace a file that appears meanwhile, and leave nothing behind then", "[io][slices]") {
+  const Directory directory;
+  const Extent3 extent{12, 2, 3};
+  {
+    const auto sink = create_volume({directory / "p*.png", ""}, {.extent = extent, .type = VoxelType::uint8});
+    sink->write({0, 1}, {{0, 0, 0}, extent}, std::vector<std::byte>(72));
+    write_bytes(directory / "p05.png", "important");
+    CHECK(contains(message_of<IoError>([&] { sink->finish(); }), "p05.png: exists already"));
+    CHECK(contains(message_of<IoError>([&] { sink->finish(); }), "an earlier write failed"));
+  }
+  CHECK(read_bytes(directory / "p05.png") == "important");
+  CHECK(directory.files() == 1);
+}
+
+TEST_CASE("two volumes of slices are written into one folder at once", "[io][slices]") {
+  const Directory directory;
+  const Extent3 extent{2, 1, 3};
+  const SinkOptions options{.extent = extent, .type = VoxelType::uint8};
+  const auto first = create_volume({directory / "a*.png", ""}, options);
+  {
+    const auto second = create_volume({directory / "b*.png", ""}, options);
+    second->write({0, 1}, {{0, 0, 0}, extent}, std::vector<std::byte>(6, std::byte{2}));
+    second->finish();
+  }
+  first->write({0, 1}, {{0, 0, 0}, extent}, std::vector<std::byte>(6, std::byte{1}));
+  first->finish();
+  CHECK(read_volume(directory / "a*.png").data()[5] == 1);
+  CHECK(read_volume(directory / "b*.png").data()[5] == 2);
+}

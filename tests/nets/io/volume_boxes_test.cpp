@@ -288,6 +288,19 @@ TEST_CASE("a volume is not finished after a write that failed", "[io][boxes]") {
   }
 }
 
+TEST_CASE("a volume with voxels that were written twice and others never is not finished", "[io][boxes]") {
+  for (const char* name : {"a.tif", "a.h5", "a.nii.gz", "slices/*.png"}) {
+    CAPTURE(name);
+    const Directory directory;
+    const VolumePath path = path_of(directory, name);
+    const Volume volume(1, {2, 4, 5}, VoxelType::uint8);
+    const auto sink = create_volume(path, {.extent = volume.extent, .type = volume.type, .chunk = {1, 4, 5}});
+    const VoxelBox plane{{0, 0, 0}, {1, 4, 5}};
+    for (int i = 0; i < 2; ++i) sink->write({0, 1}, plane, volume.box({0, 1}, plane));
+    CHECK(contains(message_of<InvalidArgument>([&] { sink->finish(); }), "write each voxel once"));
+  }
+}
+
 TEST_CASE("two volumes of one name are written at once, and the last to finish has the name", "[io][boxes]") {
   for (const char* name : {"a.tif", "a.h5", "a.nii", "a.nii.gz"}) {
     CAPTURE(name);
