@@ -139,13 +139,12 @@ class Hdf5Sink final : public VolumeSink {
     data_set_ = {check(H5Dcreate2(file_.get(), name.c_str(), stored_type(options().type), space.get(), H5P_DEFAULT,
                                   creation.get(), H5P_DEFAULT)),
                  H5Dclose};
-    if (options().spacing) write_spacing(*options().spacing);
+    // A spacing in pixels or in an unknown unit has no place here.
+    const auto zyx = options().spacing ? spacing_in_micrometres(*options().spacing) : std::nullopt;
+    if (zyx) write_spacing(*zyx);
   }
 
-  void write_spacing(const Spacing& spacing) const {
-    const double micrometres = spacing.unit == "mm" ? 1e3 : spacing.unit == "nm" ? 1e-3 : spacing.unit == "m" ? 1e6 : 1;
-    std::array<double, 3> zyx = spacing.zyx;
-    for (double& distance : zyx) distance *= micrometres;
+  void write_spacing(const std::array<double, 3>& zyx) const {
     constexpr hsize_t three = 3;
     const Hdf5Handle space(check(H5Screate_simple(1, &three, nullptr)), H5Sclose);
     const Hdf5Handle attribute(

@@ -281,13 +281,18 @@ std::string nifti_header_bytes(const NiftiHeader& header) {
 Geometry geometry_of(const Spacing& spacing) {
   Geometry g;
   g.pixdim = {1, spacing.zyx[2], spacing.zyx[1], spacing.zyx[0], 1, 1, 1, 1};
-  const auto& unit = spacing.unit;
-  g.xyzt_units = unit == "m" ? NIFTI_UNITS_METER : unit == "um" ? NIFTI_UNITS_MICRON : NIFTI_UNITS_MM;
-  if (unit == "nm") {
-    for (std::size_t i = 1; i < 4; ++i) g.pixdim[i] *= 1e-3;
-    g.xyzt_units = NIFTI_UNITS_MICRON;
-  } else if (unit.empty()) {
+  const std::optional<double> micrometres = micrometres_per(spacing.unit);
+  const std::string unit = unit_symbol(spacing.unit);
+  if (!micrometres) {
     g.xyzt_units = NIFTI_UNITS_UNKNOWN;
+  } else if (unit == "m") {
+    g.xyzt_units = NIFTI_UNITS_METER;
+  } else if (unit == "mm") {
+    g.xyzt_units = NIFTI_UNITS_MM;
+  } else {  // NIfTI has no other units: short ones become micrometres, and long ones millimetres
+    const bool shorter = *micrometres <= 1;
+    g.xyzt_units = shorter ? NIFTI_UNITS_MICRON : NIFTI_UNITS_MM;
+    for (std::size_t i = 1; i < 4; ++i) g.pixdim[i] *= shorter ? *micrometres : *micrometres * 1e-3;
   }
   return g;
 }

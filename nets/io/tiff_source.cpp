@@ -56,7 +56,7 @@ struct ImageJ {
       if (std::from_chars(at, end, spacing).ec != std::errc()) spacing = 0;
     }
     if (const char* at = value("\nunit=")) unit.assign(at, std::strcspn(at, "\n"));
-    if (unit == "micron" || unit == "microns" || unit == "\\u00B5m") unit = "um";
+    unit = unit_symbol(unit);
   }
 };
 

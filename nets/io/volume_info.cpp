@@ -30,12 +30,82 @@ std::array<double, 12> qform_of(const Geometry& g) {
           g.offset[2]};
 }
 
+/// A unit of length: another name for it, the symbol that a Spacing has, and its length.
+struct LengthUnit {
+  std::string_view name, symbol;
+  double micrometres;
+};
+
+// The names are those of OME-Zarr, and what ImageJ calls the same units. ImageJ writes the Greek letter as an escape
+// sequence, and Unicode has two characters for it.
+constexpr LengthUnit length_units[] = {{"yoctometer", "ym", 1e-18},
+                                       {"zeptometer", "zm", 1e-15},
+                                       {"attometer", "am", 1e-12},
+                                       {"femtometer", "fm", 1e-9},
+                                       {"picometer", "pm", 1e-6},
+                                       {"angstrom", "A", 1e-4},
+                                       {"\u00c5", "A", 1e-4},
+                                       {"nanometer", "nm", 1e-3},
+                                       {"micrometer", "um", 1},
+                                       {"micron", "um", 1},
+                                       {"microns", "um", 1},
+                                       {"\u00b5m", "um", 1},
+                                       {"\u03bcm", "um", 1},
+                                       {"\\u00B5m", "um", 1},
+                                       {"millimeter", "mm", 1e3},
+                                       {"centimeter", "cm", 1e4},
+                                       {"decimeter", "dm", 1e5},
+                                       {"meter", "m", 1e6},
+                                       {"dekameter", "dam", 1e7},
+                                       {"hectometer", "hm", 1e8},
+                                       {"kilometer", "km", 1e9},
+                                       {"megameter", "Mm", 1e12},
+                                       {"gigameter", "Gm", 1e15},
+                                       {"terameter", "Tm", 1e18},
+                                       {"petameter", "Pm", 1e21},
+                                       {"exameter", "Em", 1e24},
+                                       {"zettameter", "Zm", 1e27},
+                                       {"yottameter", "Ym", 1e30},
+                                       {"in", "inch", 25400},
+                                       {"inches", "inch", 25400},
+                                       {"ft", "foot", 304800},
+                                       {"feet", "foot", 304800},
+                                       {"yd", "yard", 914400},
+                                       {"mi", "mile", 1609344e3},
+                                       {"parsec", "pc", 3.0856775814913673e22}};
+
+/// Returns the unit of this name or symbol, or nullptr.
+const LengthUnit* length_unit(std::string_view text) {
+  const auto* const found = std::find_if(std::begin(length_units), std::end(length_units), [&](const LengthUnit& unit) {
+    return unit.name == text || unit.symbol == text;
+  });
+  return found == std::end(length_units) ? nullptr : found;
+}
+
 /// Returns the length of the vector from the origin of space along a column of the map.
 double step(const std::array<double, 12>& m, std::size_t column) {
   return std::hypot(m[column], m[4 + column], m[8 + column]);
 }
 
 }  // namespace
+
+std::optional<double> micrometres_per(std::string_view unit) {
+  const LengthUnit* const found = length_unit(unit);
+  return found == nullptr ? std::nullopt : std::optional(found->micrometres);
+}
+
+std::string unit_symbol(std::string_view unit) {
+  const LengthUnit* const found = length_unit(unit);
+  return std::string(found == nullptr ? unit : found->symbol);
+}
+
+std::optional<std::array<double, 3>> spacing_in_micrometres(const Spacing& spacing) {
+  const std::optional<double> micrometres = micrometres_per(spacing.unit);
+  if (!micrometres) return std::nullopt;
+  std::array<double, 3> zyx = spacing.zyx;
+  for (double& distance : zyx) distance *= *micrometres;
+  return zyx;
+}
 
 std::array<double, 12> Geometry::affine() const {
   if (sform_code > 0) return srow;

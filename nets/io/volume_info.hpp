@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "convolume/tensor.hpp"
 #include "nets/io/voxel_type.hpp"
@@ -15,9 +16,19 @@ namespace convolume::nets::io {
 /// The distance of neighbouring voxels along Z, Y and X.
 struct Spacing {
   std::array<double, 3> zyx{1, 1, 1};
-  std::string unit;  ///< as the file names it: "um", "mm", ...; empty if the file does not say
+  std::string unit;  ///< "um", "mm", ...; the file's own word if it is unknown; empty if the file does not say
   friend bool operator==(const Spacing&, const Spacing&) = default;
 };
+
+/// Returns how many micrometres a unit of length has, which has a name of OME-Zarr ("micrometer"), of ImageJ ("micron")
+/// or a symbol ("um"). Returns nothing for any other text, for example "pixel".
+std::optional<double> micrometres_per(std::string_view unit);
+
+/// Returns the symbol of a unit of length: "um" for "micrometer". Returns any other text as it is.
+std::string unit_symbol(std::string_view unit);
+
+/// Returns the spacing in micrometres, or nothing if its unit is no known unit of length.
+std::optional<std::array<double, 3>> spacing_in_micrometres(const Spacing& spacing);
 
 /// Where a NIfTI volume lies in space. The fields are those of the NIfTI header, and keep its axes: i is our X, k is
 /// our Z.

@@ -229,16 +229,12 @@ Json multiscale_of(const Json& attributes) {
   return attributes["multiscales"][0];
 }
 
-std::string short_unit(const std::string& unit) {
-  return unit == "micrometer" ? "um" : unit == "nanometer" ? "nm" : unit == "millimeter" ? "mm" : unit;
-}
-
 /// Returns the unit of the last axis.
 std::string unit_of(const Json& multiscale) {
   if (!multiscale.contains("axes") || !multiscale["axes"].is_array() || multiscale["axes"].empty()) return "";
   const Json& axis = multiscale["axes"].back();
   return axis.is_object() && axis.contains("unit") && axis["unit"].is_string()
-             ? short_unit(axis["unit"].get<std::string>())
+             ? unit_symbol(axis["unit"].get<std::string>())
              : "";
 }
 
@@ -397,12 +393,9 @@ std::string zattrs_text(const ZarrArray& array) {
   Json names{"z", "y", "x"};
   if (array.rank == 4) names.insert(names.begin(), "c");
   Json all{{"_ARRAY_DIMENSIONS", names}};
-  if (array.spacing) {
-    const auto& unit = array.spacing->unit;
-    const double micrometres = unit == "mm" ? 1e3 : unit == "nm" ? 1e-3 : unit == "m" ? 1e6 : 1;
-    Json sizes = Json::array();
-    for (const double d : array.spacing->zyx) sizes.push_back(d * micrometres);
-    all["element_size_um"] = sizes;
+  // A spacing in pixels or in an unknown unit has no place here.
+  if (const auto zyx = array.spacing ? spacing_in_micrometres(*array.spacing) : std::nullopt) {
+    all["element_size_um"] = *zyx;
   }
   return all.dump(2) + "\n";
 }

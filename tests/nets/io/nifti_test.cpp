@@ -205,3 +205,18 @@ TEST_CASE("a gzip file that becomes shorter while it is decoded is refused as tr
   });
   CHECK(contains(message, "a.nii.gz: gzip: it ends too early"));
 }
+
+TEST_CASE("NIfTI has no unit that it does not know, and converts the others", "[io][nifti]") {
+  const auto stored = [](const char* unit) {
+    return detail::spacing_of(detail::geometry_of(Spacing{{4, 2, 1}, unit}));
+  };
+  CHECK(stored("mm") == Spacing{{4, 2, 1}, "mm"});
+  CHECK(stored("meter") == Spacing{{4, 2, 1}, "m"});
+  CHECK(stored("micron") == Spacing{{4, 2, 1}, "um"});
+  CHECK(stored("nm").unit == "um");
+  CHECK(stored("nm").zyx[0] == Approx(0.004));
+  CHECK(stored("cm").unit == "mm");
+  CHECK(stored("cm").zyx[1] == Approx(20));
+  CHECK(stored("inch").zyx[2] == Approx(25.4));
+  for (const char* unit : {"", "pixel", "furlong"}) CHECK(stored(unit) == Spacing{{4, 2, 1}, ""});
+}

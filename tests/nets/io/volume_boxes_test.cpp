@@ -265,6 +265,27 @@ TEST_CASE("spacing goes through every format that has a place for it", "[io][box
   }
 }
 
+TEST_CASE("units of length are converted, and unknown ones are not taken for micrometres", "[io][boxes]") {
+  using Unit = std::pair<const char*, double>;
+  for (const char* name : {"a.h5", "a.zarr"}) {
+    for (const auto& [unit, micrometres] :
+         {Unit{"nm", 1e-3}, Unit{"nanometer", 1e-3}, Unit{"angstrom", 1e-4}, Unit{"um", 1}, Unit{"micron", 1},
+          Unit{"\u00b5m", 1}, Unit{"mm", 1e3}, Unit{"centimeter", 1e4}, Unit{"m", 1e6}, Unit{"kilometer", 1e9},
+          Unit{"inch", 25400}, Unit{"yard", 914400}, Unit{"", 0}, Unit{"pixel", 0}, Unit{"second", 0}}) {
+      CAPTURE(name, unit);
+      const Directory directory;
+      const VolumePath path = path_of(directory, name);
+      write(path, Volume(1, {2, 3, 4}, VoxelType::uint8), {.spacing = Spacing{{4, 2, 1}, unit}});
+      const auto spacing = open_volume(path)->info().spacing;
+      REQUIRE(spacing.has_value() == (micrometres > 0));
+      if (!spacing) continue;
+      CHECK(spacing->unit == "um");
+      CHECK(spacing->zyx[0] == Approx(4 * micrometres));
+      CHECK(spacing->zyx[2] == Approx(micrometres));
+    }
+  }
+}
+
 TEST_CASE("a volume is not finished after a write that failed", "[io][boxes]") {
   for (const Case& format : cases()) {
     CAPTURE(format.name);
