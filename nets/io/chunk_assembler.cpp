@@ -10,7 +10,7 @@
 namespace convolume::nets::io {
 namespace {
 
-index_t parts_of(index_t whole, index_t part) { return (whole + part - 1) / part; }
+index_t parts_of(index_t whole, index_t part) { return (whole - 1) / part + 1; }
 
 /// Returns the voxels of a chunk if they lie without gaps within an array of a box, otherwise nullptr.
 const std::byte* without_gaps(const ChunkPlace& place, ChannelRange channels, const VoxelBox& box,

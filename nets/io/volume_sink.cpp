@@ -44,15 +44,15 @@ void VolumeSink::check_not_failed() const {
 void VolumeSink::write(ChannelRange channels, const VoxelBox& box, std::span<const std::byte> voxels) {
   check_not_failed();
   for (int axis = 0; axis < 3; ++axis) {
-    if (box.begin[axis] < 0 || box.extent[axis] < 1 || box.end()[axis] > options_.extent[axis]) {
-      throw InvalidArgument(fmt::format("{}: the box {}:{} along {} is not within the {} voxels of the volume",
-                                        path_.text(), box.begin[axis], box.end()[axis], "zyx"[axis],
+    if (box.begin[axis] < 0 || box.extent[axis] < 1 || box.extent[axis] > options_.extent[axis] - box.begin[axis]) {
+      throw InvalidArgument(fmt::format("{}: {} voxels from {} on along {} are not within the {} of the volume",
+                                        path_.text(), box.extent[axis], box.begin[axis], "zyx"[axis],
                                         options_.extent[axis]));
     }
   }
-  if (channels.begin < 0 || channels.count < 1 || channels.begin + channels.count > options_.channels) {
-    throw InvalidArgument(fmt::format("{}: channels {} to {} are not within the {} of the volume", path_.text(),
-                                      channels.begin, channels.begin + channels.count - 1, options_.channels));
+  if (channels.begin < 0 || channels.count < 1 || channels.count > options_.channels - channels.begin) {
+    throw InvalidArgument(fmt::format("{}: {} channels from {} on are not within the {} of the volume", path_.text(),
+                                      channels.count, channels.begin, options_.channels));
   }
   const index_t count = channels.count * box.extent.volume();
   if (voxels.size() != static_cast<std::size_t>(count) * size_of(options_.type)) {

@@ -58,14 +58,14 @@ struct Look {
 
 void VolumeSource::read(ChannelRange channels, const VoxelBox& box, std::span<std::byte> voxels) const {
   const auto name = [&] { return path_.text(); };
-  if (channels.begin < 0 || channels.count < 1 || channels.begin + channels.count > info_.channels) {
-    throw InvalidArgument(fmt::format("{}: channels {} to {} are not within the {} of the volume", name(),
-                                      channels.begin, channels.begin + channels.count - 1, info_.channels));
+  if (channels.begin < 0 || channels.count < 1 || channels.count > info_.channels - channels.begin) {
+    throw InvalidArgument(fmt::format("{}: {} channels from {} on are not within the {} of the volume", name(),
+                                      channels.count, channels.begin, info_.channels));
   }
   for (int axis = 0; axis < 3; ++axis) {
-    if (box.begin[axis] < 0 || box.extent[axis] < 1 || box.end()[axis] > info_.extent[axis]) {
-      throw InvalidArgument(fmt::format("{}: the box {}:{} along {} is not within the {} voxels of the volume", name(),
-                                        box.begin[axis], box.end()[axis], "zyx"[axis], info_.extent[axis]));
+    if (box.begin[axis] < 0 || box.extent[axis] < 1 || box.extent[axis] > info_.extent[axis] - box.begin[axis]) {
+      throw InvalidArgument(fmt::format("{}: {} voxels from {} on along {} are not within the {} of the volume", name(),
+                                        box.extent[axis], box.begin[axis], "zyx"[axis], info_.extent[axis]));
     }
   }
   const auto bytes = static_cast<std::uint64_t>(channels.count * box.extent.volume()) * info_.bytes_per_voxel();
@@ -95,7 +95,9 @@ VoxelBox intersection(const VoxelBox& a, const VoxelBox& b) noexcept {
   VoxelBox both;
   for (int axis = 0; axis < 3; ++axis) {
     both.begin[axis] = std::max(a.begin[axis], b.begin[axis]);
-    both.extent[axis] = std::max<index_t>(0, std::min(a.end()[axis], b.end()[axis]) - both.begin[axis]);
+    // A chunk may extend so far beyond the volume that its end is no index.
+    both.extent[axis] = std::max<index_t>(0, std::min(a.extent[axis] - (both.begin[axis] - a.begin[axis]),
+                                                      b.extent[axis] - (both.begin[axis] - b.begin[axis])));
   }
   return both;
 }

@@ -343,3 +343,23 @@ TEST_CASE("a pipe in place of the metadata of a Zarr is refused", "[io][zarr]") 
   REQUIRE(::mkfifo((zarr.folder / ".zarray").c_str(), 0600) == 0);
   CHECK(contains(message_of<IoError>([&] { read_volume(zarr.folder); }), ".zarray: is not a regular file"));
 }
+
+TEST_CASE("a Zarr with an axis that is as long as numbers go is read", "[io][zarr]") {
+  Zarr zarr;
+  constexpr index_t most = std::numeric_limits<index_t>::max();
+  for (const char* dtype : {"\"|u1\"", "\"|i1\""}) {
+    std::string text = metadata("shape", "[1, 1, 9223372036854775807]");
+    text.replace(text.find("[2, 4, 3]"), 9, "[1, 1, 1000]");
+    text.replace(text.find("\"<u2\""), 5, dtype);
+    write_bytes(zarr.folder / ".zarray", text);
+    const auto source = open_volume(VolumePath{zarr.folder, ""});
+    std::vector<std::byte> voxels(3);
+    source->read({0, 1}, {{0, 0, most - 3}, {1, 1, 3}}, voxels);
+    CHECK(voxels == std::vector<std::byte>(3, std::byte{7}));
+    CHECK_THROWS_AS(source->read({0, 1}, {{0, 0, most - 1}, {1, 1, 3}}, voxels), InvalidArgument);
+    CHECK_THROWS_AS(source->read({most, most}, {{0, 0, 0}, {1, 1, 3}}, voxels), InvalidArgument);
+  }
+  const ChunkGrid grid(1, {1, 1, most}, 1, {1, 1, 1000});
+  CHECK(grid.count() == most / 1000 + 1);
+  CHECK(grid.place(0, {0, 0, grid.count() - 1}).box == VoxelBox{{0, 0, most / 1000 * 1000}, {1, 1, most % 1000}});
+}
