@@ -98,6 +98,7 @@ class ArrayParser {
     std::copy(shape.begin(), shape.end(), size.end() - array_.rank);
     std::copy(chunks.begin(), chunks.end(), chunk.end() - array_.rank);
     if (size[0] != 1) fail("shape", fmt::format("{} times", size[0]), "only one time can be read; split the array");
+    if (chunk[0] != 1) fail("chunks", fmt::format("{} times", chunk[0]), "a chunk has one time; write the array again");
     array_.channels = size[1];
     array_.extent = {size[2], size[3], size[4]};
     array_.chunk_channels = chunk[1];

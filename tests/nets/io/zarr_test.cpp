@@ -344,6 +344,13 @@ TEST_CASE("a pipe in place of the metadata of a Zarr is refused", "[io][zarr]") 
   CHECK(contains(message_of<IoError>([&] { read_volume(zarr.folder); }), ".zarray: is not a regular file"));
 }
 
+TEST_CASE("Zarr chunks of several times are refused by name", "[io][zarr]") {
+  const Zarr zarr;
+  std::string text = metadata("shape", "[1, 1, 3, 4, 5]");
+  text.replace(text.find("[2, 4, 3]"), 9, "[2, 1, 2, 4, 3]");
+  CHECK(contains(zarr.refusal(text), ".zarray: chunks: 2 times"));
+}
+
 TEST_CASE("a Zarr with an axis that is as long as numbers go is read", "[io][zarr]") {
   Zarr zarr;
   constexpr index_t most = std::numeric_limits<index_t>::max();
