@@ -54,8 +54,7 @@ std::vector<Slice> slices_of(const VolumePath& where) {
     throw IoError(fmt::format("{}: there is no folder {}; check the path", where.text(), pattern.folder.string()));
   }
   std::vector<Slice> slices;
-  for (const auto& entry : std::filesystem::directory_iterator(pattern.folder)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : names_in(pattern.folder)) {
     const auto star = pattern.star(name);
     if (!star) continue;
     std::uint64_t number = 0;
@@ -64,7 +63,7 @@ std::vector<Slice> slices_of(const VolumePath& where) {
       fail_format(where.text(), "file name", "'" + name + "' has no number where the star is",
                   "name the slices by numbers, or use a pattern that only they match");
     }
-    slices.push_back({number, entry.path()});
+    slices.push_back({number, pattern.folder / name});
   }
   if (slices.empty()) {
     throw IoError(fmt::format("{}: no file matches; check the pattern, and quote it for the shell", where.text()));
@@ -277,10 +276,10 @@ void check_slices(const VolumePath& where, const SinkOptions& options) {
   }
   std::error_code error;
   if (!std::filesystem::is_directory(pattern.folder, error)) return;  // reported with the other errors of folders
-  for (const auto& entry : std::filesystem::directory_iterator(pattern.folder)) {
-    if (!pattern.star(entry.path().filename().string())) continue;
+  for (const std::string& name : names_in(pattern.folder)) {
+    if (!pattern.star(name)) continue;
     throw IoError(fmt::format("{}: {} matches already, and old slices would mix with new ones; use an empty folder",
-                              where.text(), entry.path().filename().string()));
+                              where.text(), name));
   }
 }
 

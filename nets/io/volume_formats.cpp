@@ -24,6 +24,17 @@ std::string extension_of(const std::filesystem::path& file) {
   return last == ".gz" ? lower(file.stem().extension().string()) + last : last;
 }
 
+std::vector<std::string> names_in(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    names.push_back(at->path().filename().string());
+  }
+  if (error) throw IoError(fmt::format("{}: listing the folder failed: {}", folder.string(), error.message()));
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 bool has_data_sets(const std::filesystem::path& file) {
   const std::string extension = extension_of(file);
   return extension == ".h5" || extension == ".hdf5" || extension == ".zarr";

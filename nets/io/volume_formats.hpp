@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "nets/io/volume_sink.hpp"
 #include "nets/io/volume_source.hpp"
@@ -51,6 +52,8 @@ VolumeFormat slices_format();
 
 /// Returns the extension in lower case: ".nii.gz", ".tif", ...
 std::string extension_of(const std::filesystem::path& file);
+/// Returns the sorted names of the entries of a folder. Throws IoError.
+std::vector<std::string> names_in(const std::filesystem::path& folder);
 /// Returns whether files of this name may hold several data sets, so that a path may go on after a colon.
 bool has_data_sets(const std::filesystem::path& file);
 

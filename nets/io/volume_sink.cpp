@@ -98,7 +98,7 @@ void check_writable(const VolumePath& path, const SinkOptions& options) {
     throw IoError(fmt::format("{}: writing to the folder {} is not allowed: {}", file.string(), folder.string(),
                               std::strerror(errno)));
   }
-  if (!format.is_folder && std::filesystem::is_directory(file)) {
+  if (!format.is_folder && std::filesystem::is_directory(file, error)) {
     throw IoError(fmt::format("{}: is a folder; name a file", file.string()));
   }
 }

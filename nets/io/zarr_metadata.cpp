@@ -266,11 +266,10 @@ std::optional<Spacing> spacing_of_level(const Json& multiscale, const Json& leve
 /// Returns the name of the only array directly below a group.
 std::string only_array(const path& folder) {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  for (const std::string& name : names_in(folder)) {
     std::error_code error;
-    if (std::filesystem::exists(entry.path() / ".zarray", error)) names.push_back(entry.path().filename().string());
+    if (std::filesystem::exists(folder / name / ".zarray", error)) names.push_back(name);
   }
-  std::sort(names.begin(), names.end());
   if (names.size() == 1) return names.front();
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;

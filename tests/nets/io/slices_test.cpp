@@ -164,3 +164,16 @@ TEST_CASE("two volumes of slices are written into one folder at once", "[io][sli
   CHECK(read_volume(directory / "a*.png").data()[5] == 1);
   CHECK(read_volume(directory / "b*.png").data()[5] == 2);
 }
+
+TEST_CASE("a folder that cannot be listed is reported by name", "[io][slices]") {
+  const Directory directory;
+  CHECK(
+      contains(message_of<IoError>([&] { detail::names_in(directory / "none"); }), "none: listing the folder failed"));
+  const std::string name(1000, 'x');
+  CHECK(contains(message_of<IoError>([&] { read_volume(directory / name / "*.png"); }), "no folder"));
+  for (const char* file : {"a.tif", "*.png"}) {
+    const VolumePath path{directory / name / file, ""};
+    const SinkOptions options{.extent = {2, 3, 4}, .type = VoxelType::uint8};
+    CHECK(contains(message_of<IoError>([&] { create_volume(path, options); }), "finding the folder"));
+  }
+}
