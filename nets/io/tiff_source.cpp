@@ -138,6 +138,7 @@ class TiffReader {
       fail("header", "unreadable the second time", "check the disk");
     }
     if (read_format() != format_) fail("size or type", "changed while reading", "do not write to the file meanwhile");
+    if (expansion() == 0) fail("compression", "changed while reading", "do not write to the file meanwhile");
     const VoxelBox plane{{0, box.begin.y, box.begin.x}, {1, box.extent.y, box.extent.x}};
     if (TIFFIsTiled(tiff_.get())) {
       read_tiles(plane, voxels);

@@ -10,6 +10,7 @@
 #include <tiffio.h>
 
 #include "nets/io/volume.hpp"
+#include "nets/io/volume_source.hpp"
 
 using namespace convolume;
 using namespace convolume::nets;
@@ -351,4 +352,25 @@ TEST_CASE("an ImageJ stack behind one page header is not read as one slice", "[i
   TIFFWriteScanline(tiff, row.data(), 0, 0);
   TIFFClose(tiff);
   CHECK(contains(refusal(directory, file), "ImageJ stack of 40 images"));
+}
+
+TEST_CASE("a TIFF that gets another compression after it was opened is refused", "[io][tiff]") {
+  const Directory directory;
+  const auto file = directory / "a.tif";
+  make_tiff<std::uint8_t>(file, {.tiled = true});
+  const auto source = open_volume({file, ""});
+  std::vector<std::byte> voxels(pages * height * width);
+  const VoxelBox all{{0, 0, 0}, source->info().extent};
+  source->read({0, 1}, all, voxels);
+
+  std::string bytes = read_bytes(file);
+  const std::string old("\x03\x01\x03\0\x01\0\0\0\x01\0", 10), jpeg("\x03\x01\x03\0\x01\0\0\0\x07\0", 10);
+  std::size_t changed = 0;
+  for (auto at = bytes.find(old); at != bytes.npos; at = bytes.find(old, at)) {
+    bytes.replace(at, jpeg.size(), jpeg);
+    ++changed;
+  }
+  REQUIRE(changed == pages);
+  write_bytes(file, bytes);
+  CHECK(contains(message_of<FormatError>([&] { source->read({0, 1}, all, voxels); }), "compression: "));
 }
