@@ -1,20 +1,29 @@
+// Segments volumes of any size: checks, windows, an array that survives interruptions, and the final file.
 #include <algorithm>
-#include <tuple>
+#include <chrono>
 
 #include <fmt/format.h>
 
 #include "convolume/cpu.hpp"
 #include "convolume/memory.hpp"
 #include "convolume/nets.hpp"
+#include "core/files.hpp"
+#include "core/processors.hpp"
 #include "nets/checkpoint.hpp"
-#include "nets/dataset.hpp"
-#include "nets/io/volume.hpp"
-#include "nets/io/volume_sink.hpp"
+#include "nets/inference_manifest.hpp"
+#include "nets/inference_windows.hpp"
+#include "nets/io/copy_volume.hpp"
+#include "nets/part_sink.hpp"
 #include "nets/predictor.hpp"
-#include "nets/scores.hpp"
 
 namespace convolume::nets {
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t mebibyte = std::size_t{1} << 20;
+/// Bytes of the program, its libraries, threads and small objects.
+constexpr std::size_t program_bytes = 48 * mebibyte;
 
 /// Checks the overlap against the longest axis of the patch. One number may stand for all axes, so a thin patch is no
 /// error as long as some axis can hold the overlap.
@@ -27,139 +36,300 @@ void check_overlap(const std::optional<Extent3>& overlap, const Extent3& patch) 
   }
 }
 
-}  // namespace
-
-bool infer(const InferOptions& o) {
-  SlabResource memory({.upstream = o.upstream});
-  Scheduler scheduler(o.threads > 0 ? o.threads : default_threads());
-  const CheckpointHeader header = read_checkpoint_header(o.checkpoint);
-  const Extent3 patch = o.patch.value_or(header.net.patch);
-  // These checks come first: after the inference they could come hours later.
-  const io::VolumePath target = io::split_volume_path(o.output.string());
-  io::check_writable(target, {.channels = infer_shapes(header.net, patch).output().channels});
-  check_overlap(o.overlap, patch);
-  Parameters parameters(header.net, false, 0, &memory);
-  load_checkpoint(o.checkpoint, parameters);
-  const auto source = io::open_volume(o.volume);
-  const index_t channels = source->info().channels;
-  if (header.net.in_channels != channels) {
-    throw ShapeMismatch(fmt::format("{}: the net reads {} channels, but {} has {}; use a volume with as many channels",
-                                    o.checkpoint.string(), header.net.in_channels, o.volume, channels));
-  }
-  auto volume = StoredVolume::read(*source, {{0, 0, 0}, source->info().extent}, &memory);
-  normalise(volume, header.normalisation == "volume" ? Normalisation::volume : Normalisation::none);
-  Predictor predictor(header.net, parameters, {.patches = {.patch = o.patch, .overlap = o.overlap}, .engine = o.engine},
-                      scheduler, &memory);
-  const auto probabilities = predictor.run(volume, o.on_progress, o.stop);
-  if (!probabilities) return false;
-  io::write_volume(target, probabilities.view(),
-                   {.element_type = o.as_uint8 ? io::ElementType::uint8 : io::ElementType::float32});
-  return true;
+std::size_t memory_limit(const InferOptions& o) {
+  if (o.memory > 0) return o.memory;
+  const std::uint64_t usable = usable_memory("/");
+  return usable > 0 ? static_cast<std::size_t>(usable / 4 * 3) : std::size_t{4} << 30;
 }
 
-namespace {
-
-/// Reads the boxes of a prediction as floats, and checks them.
-class Prediction {
- public:
-  Prediction(const std::string& name, index_t classes) : name_(name), source_(io::open_volume(name)) {
-    const io::VolumeInfo& info = source_->info();
-    if (classes > 0 && info.channels > 1 && info.channels != classes) {
-      throw InvalidArgument(fmt::format("--classes {}: {} has the probabilities of {}; leave the option out", classes,
-                                        name, info.channels));
-    }
-    classes_ = info.channels > 1 ? info.channels : classes;
-    probabilities_ = info.channels > 1 || classes == 0;
-    bytes_ = info.type == io::VoxelType::uint8;
-  }
-
-  index_t classes() const { return classes_; }  ///< 0 for binary predictions
-  const io::VolumeInfo& info() const { return source_->info(); }
-
-  Tensor<float> read(const io::VoxelBox& box, std::pmr::memory_resource* memory) const {
-    auto values = StoredVolume::read(*source_, box, memory).floats(memory);
-    for (index_t i = 0; i < values.elements() && probabilities_; ++i) {
-      float& p = values.data()[i];
-      if (bytes_) p /= 255;
-      if (p >= 0 && p <= 1) continue;
-      const Extent3& e = box.extent;
-      throw FormatError(
-          fmt::format("{}: voxel (z {}, y {}, x {}) holds {}, not a probability; write 0..1 as float or "
-                      "0..255 as uint8, or name the number of classes with --classes",
-                      name_, box.begin.z + i / (e.y * e.x) % e.z, i / e.x % e.y, i % e.x, p));
-    }
-    return values;
-  }
-
- private:
-  const std::string& name_;
-  std::unique_ptr<io::VolumeSource> source_;
-  index_t classes_ = 0;
-  bool probabilities_ = true, bytes_ = false;
-};
-
-io::VoxelBox label_box(const EvaluateOptions& o, const Extent3& extent) {
-  Extent3 begin = o.begin.value_or(Extent3{0, 0, 0}), end = o.end.value_or(extent);
-  if (o.slices) {
-    std::tie(begin.z, end.z) = *o.slices;
-    if (begin.z < 0 || end.z <= begin.z || end.z > extent.z) {
-      throw InvalidArgument(fmt::format("--slices {} {}: the range is not within the {} slices of {}", begin.z, end.z,
-                                        extent.z, o.label));
-    }
-  }
+/// Returns the region of the volume that is segmented.
+io::VoxelBox region_of(const InferOptions& o, const Extent3& extent) {
+  const Extent3 begin = o.begin.value_or(Extent3{0, 0, 0}), end = o.end.value_or(extent);
   for (int axis = 0; axis < 3; ++axis) {
     if (begin[axis] >= 0 && begin[axis] < end[axis] && end[axis] <= extent[axis]) continue;
     throw InvalidArgument(fmt::format("--box {}:{} along {} is not within the {} voxels of {}", begin[axis], end[axis],
-                                      "zyx"[axis], extent[axis], o.label));
+                                      "zyx"[axis], extent[axis], o.volume));
   }
   return {begin, end - begin};
 }
 
+/// Returns the folder in which finished chunks are kept.
+fs::path part_of(const io::VolumePath& target) {
+  const bool pattern = target.file.filename().string().find('*') != std::string::npos;
+  fs::path whole = pattern ? target.file.parent_path() : target.file;
+  if (!whole.has_filename()) whole = whole.parent_path();  // "out.zarr/"
+  return whole.string() + ".part";
+}
+
+fs::path folder_of(const fs::path& file) { return file.has_parent_path() ? file.parent_path() : fs::path("."); }
+
+Stored stored_of(const InferOptions& o) {
+  if (o.labels && o.as_uint8) {
+    throw InvalidArgument("--labels and --uint8: labels are no probabilities; leave one of them out");
+  }
+  return o.labels ? Stored::labels : o.as_uint8 ? Stored::bytes : Stored::probabilities;
+}
+
+class Inference {
+ public:
+  explicit Inference(const InferOptions& o)
+      : o_(o),
+        limit_(memory_limit(o)),
+        target_(io::split_volume_path(o.output.string())),
+        part_(part_of(target_)),
+        stored_(stored_of(o)),
+        memory_({.upstream = o.upstream}),
+        scheduler_(o.threads > 0 ? o.threads : default_threads()),
+        header_(read_checkpoint_header(o.checkpoint)) {
+    check_options();
+    Parameters parameters(header_.net, false, 0, &memory_);
+    load_checkpoint(o.checkpoint, parameters);
+    parameters_ = std::make_unique<Parameters>(std::move(parameters));
+    source_ = io::open_volume(io::split_volume_path(o.volume),
+                              {.decode_in_memory = limit_ / 8, .temporary = folder_of(part_)});
+    check_channels();
+    region_ = region_of(o, source_->info().extent);
+    sink_ = stored_as(stored_, channels_, region_.extent);
+    sink_.spacing = source_->info().spacing;
+    sink_.geometry = io::geometry_of_part(source_->info().geometry, region_.begin);
+    io::check_writable(target_, sink_);
+    if (o.resume) {
+      zarr_ = io::PartialZarr::open(part_);
+      manifest_ = InferenceManifest::from_text(part_, zarr_->manifest());
+    }
+    make_predictor();
+    choose_columns();
+    check_disk();
+  }
+
+  InferencePlan plan() {
+    PatchNetwork& net = predictor_->network(grid_);
+    net.prepare(scheduler_);
+    net.run_alone(scheduler_);
+    const auto start = std::chrono::steady_clock::now();
+    net.run_alone(scheduler_);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const auto computed = windows_.patches * static_cast<index_t>(predictor_->forms());
+    return {.patch = grid_.patch,
+            .overlap = grid_.overlap,
+            .patches = grid_.patches(),
+            .computed = computed,
+            .windows = static_cast<std::int64_t>(windows_.columns.size()),
+            .memory_bytes = windows_.bytes,
+            .memory_limit = limit_,
+            .disk_bytes = disk_needed(),
+            .disk_free = fs::space(folder_of(part_)).available,
+            .seconds = seconds * static_cast<double>(computed) / static_cast<double>(net.batch())};
+  }
+
+  bool run() {
+    if (header_.normalisation == "volume" && scaling_.empty()) {
+      scaling_ = manifest_ ? manifest_->scaling
+                           : StoredVolume::scaling_of(*source_, std::min(limit_ / 4, most_read), &memory_, o_.stop);
+      if (scaling_.empty()) return false;
+    }
+    open_part();
+    try {
+      if (!predict()) return false;
+      finish();
+    } catch (const IoError& error) {
+      const index_t finished = zarr_->finished();
+      if (finished == 0) throw;
+      throw IoError(fmt::format("{}; {} keeps {} of {} parts, continue with --resume", error.what(), part_.string(),
+                                finished, zarr_->grid().count()));
+    }
+    return true;
+  }
+
+  ~Inference() {
+    if (!fresh_ || !zarr_ || zarr_->finished() > 0) return;
+    try {
+      zarr_->remove();  // nothing in it is worth a later --resume
+    } catch (const Error&) {
+      // It stays, and the next run names it.
+    }
+  }
+  Inference(const Inference&) = delete;
+  Inference& operator=(const Inference&) = delete;
+
+ private:
+  static constexpr std::size_t most_read = 512 * mebibyte;
+
+  /// Checks what needs no volume. After the inference these errors could come hours later.
+  void check_options() {
+    const Extent3 patch = o_.patch.value_or(header_.net.patch);
+    channels_ = infer_shapes(header_.net, patch).output().channels;
+    io::check_writable(target_, stored_as(stored_, channels_, Extent3::all(1)));
+    check_overlap(o_.overlap, patch);
+    if (o_.batch < 1) throw InvalidArgument(fmt::format("--batch is {}; at least 1 is needed", o_.batch));
+    std::error_code error;
+    if (!o_.resume && fs::exists(part_, error)) {
+      throw IoError(
+          fmt::format("{}: is left from an interrupted inference; continue it with --resume, or remove the folder",
+                      part_.string()));
+    }
+    if (!o_.trace.empty()) write_file_atomically(o_.trace, chrome_trace({}));
+  }
+
+  void check_channels() const {
+    const index_t channels = source_->info().channels;
+    if (header_.net.in_channels == channels) return;
+    throw ShapeMismatch(fmt::format("{}: the net reads {} channels, but {} has {}; use a volume with as many channels",
+                                    o_.checkpoint.string(), header_.net.in_channels, o_.volume, channels));
+  }
+
+  void make_predictor() {
+    PredictorOptions options{.patches = {.patch = o_.patch, .overlap = o_.overlap, .blend = o_.blend},
+                             .mirror = o_.flip,
+                             .batch = o_.batch,
+                             .engine = o_.engine};
+    // Weights that are not kept as spectra are transformed again, with the same bits.
+    options.memory_budget = std::min(options.memory_budget, limit_ / 2);
+    if (manifest_) options.recorded = recorded_plans(NumericsRecord::from_text(manifest_->numerics));
+    predictor_ = std::make_unique<Predictor>(header_.net, *parameters_, options, scheduler_, &memory_);
+    grid_ = predictor_->grid(region_.extent);
+    try {
+      predictor_->network(grid_);
+    } catch (const Error& error) {
+      if (!manifest_) throw;
+      throw InvalidArgument(fmt::format("{}: its plans cannot be made here: {}", part_.string(), error.what()));
+    }
+  }
+
+  void choose_columns() {
+    const io::VolumeInfo& info = source_->info();
+    const std::uint64_t decoded =
+        static_cast<std::uint64_t>(info.channels * info.extent.volume()) * info.bytes_per_voxel();
+    std::size_t fixed = program_bytes + predictor_->network(grid_).bytes(scheduler_.threads()) +
+                        static_cast<std::size_t>(parameters_->count()) * sizeof(float);
+    if (decodes_first() && decoded <= limit_ / 8) fixed += static_cast<std::size_t>(decoded);
+    windows_ = choose_windows({.grid = grid_,
+                               .region = region_,
+                               .volume = info,
+                               .channels = channels_,
+                               .stored = sink_,
+                               .threads = scheduler_.threads(),
+                               .fixed = fixed},
+                              limit_);
+  }
+
+  bool decodes_first() const { return source_->path().file.extension() == ".gz"; }
+
+  /// Returns the bytes that are written besides those that an interrupted inference has written.
+  std::uint64_t disk_needed() const {
+    const auto bytes = static_cast<std::uint64_t>(sink_.channels * region_.extent.volume()) * io::size_of(sink_.type);
+    std::uint64_t needed = bytes;
+    if (zarr_) {
+      const auto all = static_cast<double>(zarr_->grid().count());
+      needed -= static_cast<std::uint64_t>(static_cast<double>(bytes) * static_cast<double>(zarr_->finished()) / all);
+    }
+    return is_zarr() ? needed : needed + bytes;
+  }
+
+  void check_disk() const {
+    std::error_code error;
+    const auto space = fs::space(folder_of(part_), error);
+    if (error || disk_needed() <= space.available) return;
+    throw IoError(fmt::format("{}: up to {} MiB are written for {}{}, but {} MiB are free; free some space{}",
+                              folder_of(part_).string(), disk_needed() / mebibyte, part_.filename().string(),
+                              is_zarr() ? "" : " and for the file itself", space.available / mebibyte,
+                              is_zarr() ? "" : ", or write a .zarr, which needs half of that"));
+  }
+
+  bool is_zarr() const { return target_.file.extension() == ".zarr"; }
+
+  /// Makes the folder of finished chunks, or checks that the folder of an interrupted inference fits this one.
+  void open_part() {
+    InferenceManifest now{.scaling = scaling_};
+    auto numerics = NumericsRecord::of_this_build();
+    predictor_->network(grid_).network().add_numerics(numerics);
+    now.numerics = numerics.to_text();
+    constexpr const char* blends[] = {"ramp", "gaussian", "uniform"};
+    constexpr const char* kinds[] = {"float32", "uint8", "labels"};
+    now.facts = {{"net", digest_of(header_.net, *parameters_)},
+                 {"volume", digest_of(*source_, &memory_)},
+                 {"--patch", to_string(grid_.patch)},
+                 {"--overlap", to_string(grid_.overlap)},
+                 {"--box", fmt::format("{} + {}", to_string(region_.begin), to_string(region_.extent))},
+                 {"--blend", blends[static_cast<int>(o_.blend)]},
+                 {"--flip", fmt::format("{}{}{}", o_.flip[0] ? "z" : "", o_.flip[1] ? "y" : "", o_.flip[2] ? "x" : "")},
+                 {"--batch", std::to_string(o_.batch)},
+                 {"--engine", name_of(o_.engine)},
+                 {"voxels", kinds[static_cast<int>(stored_)]},
+                 {"normalisation", header_.normalisation}};
+    if (manifest_) return manifest_->require_equal(now, part_);
+    zarr_ = io::PartialZarr::create(part_, sink_, now.to_text());
+    fresh_ = true;
+  }
+
+  bool predict() {
+    int patches = 0;
+    constexpr int first_traced = 1, last_traced = 4;
+    const double share_of_net = is_zarr() ? 1 : 0.97;
+    const auto progress = [&](double share) {
+      if (!o_.trace.empty() && ++patches == first_traced) scheduler_.record(&trace_);
+      if (patches == last_traced) scheduler_.record(nullptr);
+      if (o_.on_progress) o_.on_progress(share * share_of_net);
+    };
+    bool complete = false;
+    {
+      PartSink sink(*zarr_, stored_, channels_, o_.output.string());
+      VolumeWindow window(*source_, scaling_, &memory_);
+      complete = predictor_->run(window, grid_, region_, windows_.columns, sink, progress, o_.stop);
+    }
+    scheduler_.record(nullptr);
+    if (!o_.trace.empty()) write_file_atomically(o_.trace, chrome_trace({{"inference", trace_.events()}}));
+    return complete;
+  }
+
+  /// Makes the output from the finished chunks.
+  void finish() {
+    predictor_.reset();  // its memory
+    if (is_zarr()) {
+      zarr_->move_to(target_);
+      zarr_.reset();
+      return;
+    }
+    io::SinkOptions options = sink_;
+    options.memory = std::clamp(limit_ / 8, 4 * mebibyte, 64 * mebibyte);
+    const auto from = io::open_volume(io::VolumePath{part_, ""});
+    const auto to = io::create_volume(target_, options);
+    const auto progress = [&](double share) {
+      if (o_.on_progress) o_.on_progress(0.97 + 0.03 * share);
+    };
+    io::copy_volume(*from, *to, {0, 0, 0}, 0, progress, options.memory);
+    to->finish();
+    zarr_->remove();
+    zarr_.reset();
+  }
+
+  const InferOptions& o_;
+  std::size_t limit_;
+  io::VolumePath target_;
+  fs::path part_;
+  Stored stored_;
+  SlabResource memory_;
+  Trace trace_;
+  Scheduler scheduler_;
+  CheckpointHeader header_;
+  index_t channels_ = 1;
+  std::unique_ptr<Parameters> parameters_;
+  std::unique_ptr<io::VolumeSource> source_;
+  io::VoxelBox region_{};
+  io::SinkOptions sink_;
+  std::unique_ptr<io::PartialZarr> zarr_;
+  bool fresh_ = false;                         // this call has made the folder
+  std::optional<InferenceManifest> manifest_;  // of the inference that is continued
+  std::vector<Scaling> scaling_;
+  std::unique_ptr<Predictor> predictor_;
+  PatchGrid grid_;
+  InferenceWindows windows_;
+};
+
 }  // namespace
 
-Scores evaluate_files(const EvaluateOptions& o) {
-  SlabResource memory;
-  const Prediction prediction(o.prediction, o.classes);
-  if (prediction.classes() > 0 && !o.positive.empty()) {
-    throw InvalidArgument("--positive is for binary predictions, and this one has classes; leave it out");
-  }
-  const auto label = io::open_volume(o.label);
-  const io::VoxelBox box = label_box(o, label->info().extent);
-  if (box.extent != prediction.info().extent) {
-    throw ShapeMismatch(
-        fmt::format("{} has {} voxels, but {} has {}; use --slices or --box if only a part was predicted", o.prediction,
-                    to_string(prediction.info().extent), o.label, to_string(box.extent)));
-  }
-  LabelSpec spec;
-  spec.positive.assign(o.positive.begin(), o.positive.end());
-  spec.ignore.assign(o.ignore.begin(), o.ignore.end());
-  ScoreSums sums(prediction.classes(), o.threshold);
-  constexpr index_t voxels = index_t{1} << 24;  // at a time
-  const index_t planes = std::max<index_t>(1, voxels / (box.extent.y * box.extent.x));
-  for (index_t z = 0; z < box.extent.z; z += planes) {
-    const Extent3 part{std::min(planes, box.extent.z - z), box.extent.y, box.extent.x};
-    const auto predicted = prediction.read({{z, 0, 0}, part}, &memory);
-    const auto labels =
-        StoredVolume::read_labels(*label, {box.begin + Extent3{z, 0, 0}, part}, spec, &memory).floats(&memory);
-    sums.add(predicted.view(), labels.view(), {});
-  }
-  return sums.result();
-}
+bool infer(const InferOptions& options) { return Inference(options).run(); }
 
-void export_split(const std::filesystem::path& data_file, const std::string& split, const std::filesystem::path& image,
-                  const std::filesystem::path& label) {
-  SlabResource memory;
-  if (split != "train" && split != "validation") {
-    throw InvalidArgument(fmt::format("split '{}' is unknown; use train or validation", split));
-  }
-  const Dataset data = load_dataset(data_file, &memory);
-  const auto& list = split == "train" ? data.train : data.validation;
-  if (list.size() != 1) {
-    throw InvalidArgument(fmt::format("{}: split '{}' has {} volumes, but only a split with 1 volume can be exported",
-                                      data_file.string(), split, list.size()));
-  }
-  io::write_volume(image, list[0].image.floats(&memory).view());
-  io::write_volume(label, list[0].label.floats(&memory).view(), {.element_type = io::ElementType::uint8});
-}
+InferencePlan plan_inference(const InferOptions& options) { return Inference(options).plan(); }
 
 }  // namespace convolume::nets

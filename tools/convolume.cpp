@@ -145,46 +145,6 @@ struct TrainCommand {
   }
 };
 
-struct InferCommand {
-  nets::InferOptions options;
-  Common common;
-  std::vector<std::int64_t> patch, overlap;
-
-  void add_to(CLI::App& app) {
-    app.add_option("checkpoint", options.checkpoint, "Checkpoint (*.safetensors); it contains the net")->required();
-    app.add_option("volume", options.volume, "Volume to segment, in any format that convert reads")->required();
-    app.add_option("--out", options.output, "Probability volume to write: .tif, .h5, .nii, .nii.gz or .zarr")
-        ->required();
-    app.add_flag("--uint8", options.as_uint8, "Write 0..255 instead of float");
-    app.add_option("--patch", patch, "Input patch: z,y,x or one number; default: the training patch")->delimiter(',');
-    app.add_option("--overlap", overlap,
-                   "Overlap of patches: z,y,x or one number; default: 0 for a net without padding, otherwise the field "
-                   "of view, but at most half a patch")
-        ->delimiter(',');
-    common.add_to(app);
-  }
-
-  int run() {
-    tools::ProgressDisplay display(common.quiet);
-    const StopOnSignal stop;
-    options.patch = extent_of(patch, "--patch");
-    options.overlap = extent_of(overlap, "--overlap");
-    options.threads = common.threads;
-    options.engine = engine_of(common.engine);
-    options.upstream = tools::slab_upstream();
-    options.stop = stop.token();
-    options.on_progress = [&](double share) { display.show_share("inference", share); };
-    const bool done = nets::infer(options);
-    display.finish();
-    if (!done) {
-      fmt::print("interrupted; {} was not written\n", options.output.string());
-      return interrupted;
-    }
-    fmt::print("probabilities {}\n", options.output.string());
-    return 0;
-  }
-};
-
 /// Returns the range [first, end) of "0:64" along an axis; a number alone is a range of one voxel.
 void add_range(const std::string& text, int axis, Extent3& begin, Extent3& end) {
   const auto colon = text.find(':');
@@ -210,6 +170,104 @@ void read_box(const std::vector<std::string>& box, std::optional<Extent3>& begin
 CLI::Option* add_box(CLI::App& app, std::vector<std::string>& box, const char* what) {
   return app.add_option("--box", box, what)->delimiter(',')->expected(3);
 }
+
+/// Returns the bytes of "512M": K, M and G are powers of 1024.
+std::size_t bytes_of(const std::string& text) {
+  const std::size_t digits = text.find_first_not_of("0123456789");
+  const std::string unit = digits == std::string::npos ? "" : text.substr(digits);
+  const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
+  if (digits == 0 || shift < 0 || text.size() > 15) {
+    throw InvalidArgument(fmt::format("--memory '{}' is no number of bytes; write e.g. 512M or 2G", text));
+  }
+  return static_cast<std::size_t>(std::stoull(text)) << shift;
+}
+
+struct InferCommand {
+  nets::InferOptions options;
+  Common common;
+  std::vector<std::int64_t> patch, overlap;
+  std::vector<std::string> box, flip;
+  std::string memory, blend = "ramp";
+  bool dry_run = false;
+
+  void add_to(CLI::App& app) {
+    app.add_option("checkpoint", options.checkpoint, "Checkpoint (*.safetensors); it contains the net")->required();
+    app.add_option("volume", options.volume, "Volume to segment, in any format that convert reads")->required();
+    app.add_option("--out", options.output,
+                   "Volume to write: .tif, .h5, .nii, .nii.gz or .zarr. Finished parts lie in OUT.part until the end")
+        ->required();
+    auto* bytes = app.add_flag("--uint8", options.as_uint8, "Write probabilities as 0..255 instead of float");
+    app.add_flag("--labels", options.labels, "Write the most probable class instead of probabilities")->excludes(bytes);
+    add_box(app, box, "Part of the volume to segment: three ranges z,y,x, e.g. 0:64,0:512,0:512");
+    app.add_option("--patch", patch, "Input patch: z,y,x or one number; default: the training patch")->delimiter(',');
+    app.add_option("--overlap", overlap,
+                   "Overlap of patches: z,y,x or one number; default: 0 for a net without padding, otherwise the field "
+                   "of view, but at most half a patch")
+        ->delimiter(',');
+    app.add_option("--blend", blend,
+                   "Weights of overlapping patches: ramp (linear in the overlap), gaussian (around the centre of a "
+                   "patch) or uniform")
+        ->check(CLI::IsMember({"ramp", "gaussian", "uniform"}))
+        ->capture_default_str();
+    app.add_option("--flip", flip, "Axes, e.g. y,x: the result is the mean over all mirrored forms of a patch")
+        ->delimiter(',')
+        ->check(CLI::IsMember({"z", "y", "x"}));
+    app.add_option("--batch", options.batch, "Patches that are computed together")
+        ->check(CLI::Range(1, 4096))
+        ->capture_default_str();
+    app.add_option("--memory", memory,
+                   "Bytes that the process may hold, e.g. 512M or 2G; default: three quarters of the system's memory. "
+                   "It does not change the result");
+    app.add_flag("--resume", options.resume, "Continue an interrupted inference from OUT.part, with the same bits");
+    app.add_flag("--dry-run", dry_run, "Print what the inference would take, and write nothing");
+    app.add_option("--trace", options.trace, "File for a trace of the tasks of three patches, for ui.perfetto.dev");
+    common.add_to(app);
+  }
+
+  void read_options() {
+    read_box(box, options.begin, options.end);
+    options.patch = extent_of(patch, "--patch");
+    options.overlap = extent_of(overlap, "--overlap");
+    options.blend = blend == "gaussian"  ? nets::Blend::gaussian
+                    : blend == "uniform" ? nets::Blend::uniform
+                                         : nets::Blend::ramp;
+    for (const std::string& axis : flip) options.flip[axis == "z" ? 0 : axis == "y" ? 1 : 2] = true;
+    if (!memory.empty()) options.memory = bytes_of(memory);
+    options.threads = common.threads;
+    options.engine = engine_of(common.engine);
+    options.upstream = tools::slab_upstream();
+  }
+
+  int print_plan() const {
+    const nets::InferencePlan plan = nets::plan_inference(options);
+    const auto mebibytes = [](auto bytes) { return static_cast<double>(bytes) / (1 << 20); };
+    fmt::print("patches       {} of {}, overlap {}\n", plan.patches, to_string(plan.patch), to_string(plan.overlap));
+    fmt::print("windows       {}; {} passes of the net\n", plan.windows, plan.computed);
+    fmt::print("memory        {:.0f} MiB of {:.0f} MiB\n", mebibytes(plan.memory_bytes), mebibytes(plan.memory_limit));
+    fmt::print("disk          {:.0f} MiB at most; {:.0f} MiB are free\n", mebibytes(plan.disk_bytes),
+               mebibytes(plan.disk_free));
+    fmt::print("time          about {} ({:.1f} s), from one measured pass\n", tools::clock_text(plan.seconds),
+               plan.seconds);
+    return 0;
+  }
+
+  int run() {
+    read_options();
+    if (dry_run) return print_plan();
+    tools::ProgressDisplay display(common.quiet);
+    const StopOnSignal stop;
+    options.stop = stop.token();
+    options.on_progress = [&](double share) { display.show_share("inference", share); };
+    const bool done = nets::infer(options);
+    display.finish();
+    if (!done) {
+      fmt::print("interrupted; {} was not written. Continue with --resume\n", options.output.string());
+      return interrupted;
+    }
+    fmt::print("{} {}\n", options.labels ? "labels       " : "probabilities", options.output.string());
+    return 0;
+  }
+};
 
 struct EvalCommand {
   nets::EvaluateOptions options;

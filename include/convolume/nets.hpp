@@ -1,6 +1,7 @@
 // Training, inference and description of nets that are defined in TOML files.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -98,19 +99,53 @@ struct InferOptions {
   std::filesystem::path checkpoint;
   std::string volume;            ///< in any format; "file.h5:/dataset" names a data set (docs/formats.md)
   std::filesystem::path output;  ///< in any format; its name decides which
-  bool as_uint8 = false;         ///< store 0..255 instead of float values in 0..1
+  bool as_uint8 = false;         ///< store probabilities as 0..255 instead of float values in 0..1
+  bool labels = false;           ///< store the most probable class (uint8 or uint16) instead of probabilities
+
+  /// These change the result. If absent, `patch` is the training patch and `overlap` follows from the net.
   std::optional<Extent3> patch, overlap;
-  int threads = 0;
+  /// The box [begin, end) of the volume that is segmented; if absent, all of it. Patches read beyond the box.
+  std::optional<Extent3> begin, end;
+  Blend blend = Blend::ramp;
+  std::array<bool, 3> flip{};  ///< along Z, Y, X: the result is the mean over all mirrored forms of a patch
+  std::int64_t batch = 1;      ///< patches that are computed together
   Engine engine = Engine::automatic;
+
+  /// These do not change the result.
+  std::size_t memory = 0;  ///< bytes that the process may hold; 0 means three quarters of what the system allows
+  int threads = 0;         ///< 0 means default_threads()
+  bool resume = false;     ///< continue from the `.part` folder of an interrupted inference
+  std::filesystem::path
+      trace;  ///< file for a trace of the tasks of three patches, as JSON; if empty, nothing is traced
   std::pmr::memory_resource* upstream = mmap_resource();
   std::function<void(double share)> on_progress;
   std::stop_token stop;
 };
 
-/// Predicts probabilities for a volume with the net of a checkpoint, in overlapping, blended patches, and writes them.
-/// If absent, `patch` is the training patch and `overlap` follows from the net. Returns false, and writes nothing, if a
-/// stop request came first.
+/// Predicts probabilities or classes for a volume of any size with the net of a checkpoint, in overlapping, blended
+/// patches.
+///
+/// Finished parts are kept in a folder beside the output, whose name is that of the output and ".part". At the end it
+/// becomes the output. So what had the output's name before is unchanged until the result is complete. After a kill, a
+/// full disk or a stop request the folder stays, and `resume` continues with the same bits. Returns false if a stop
+/// request came first. Throws any Error: IoError if a `.part` folder exists and `resume` is not set, or if the disk
+/// cannot hold the result, and InvalidArgument if `memory` is too small or if a resumed inference differs in net,
+/// volume or options.
 CONVOLUME_API bool infer(const InferOptions& options);
+
+/// What an inference will take.
+struct InferencePlan {
+  Extent3 patch, overlap;
+  std::int64_t patches = 0;   ///< that cover the region
+  std::int64_t computed = 0;  ///< passes of the net: patches that lie in two windows count twice, flips count
+  std::int64_t windows = 0;   ///< columns of the output that are computed one after the other
+  std::size_t memory_bytes = 0, memory_limit = 0;
+  std::uint64_t disk_bytes = 0, disk_free = 0;  ///< free bytes that the inference needs, and that there are
+  double seconds = 0;                           ///< of the net alone, from one measured pass
+};
+
+/// Checks everything that infer() checks before it starts, measures one pass of the net, and writes nothing.
+CONVOLUME_API InferencePlan plan_inference(const InferOptions& options);
 
 /// Input and settings of a comparison.
 struct EvaluateOptions {

@@ -116,6 +116,7 @@ const fs::path& PartialZarr::folder() const noexcept { return state_->folder; }
 const std::string& PartialZarr::manifest() const noexcept { return state_->manifest; }
 const ChunkGrid& PartialZarr::grid() const noexcept { return state_->grid; }
 const Extent3& PartialZarr::chunk() const noexcept { return state_->array.chunk; }
+const Extent3& PartialZarr::extent() const noexcept { return state_->array.extent; }
 index_t PartialZarr::finished() const noexcept { return state_->finished; }
 
 bool PartialZarr::has(const ChunkPlace& place) const {

@@ -32,6 +32,7 @@ class PartialZarr {
   const std::string& manifest() const noexcept;
   const ChunkGrid& grid() const noexcept;
   const Extent3& chunk() const noexcept;
+  const Extent3& extent() const noexcept;
   index_t finished() const noexcept;  ///< number of chunks that are complete
   bool has(const ChunkPlace& place) const;
   /// Returns whether all chunks with voxels of the box, in all channels, are complete.

@@ -66,38 +66,65 @@ std::optional<double> quota_of(const fs::path& group) {
   return quota && *quota > 0 && period && *period > 0 ? std::optional(*quota / *period) : std::nullopt;
 }
 
-/// Lowers `least` to the smallest quota of a control group and of the groups that contain it.
-void limit_by(const fs::path& mount, const fs::path& group, double& least) {
+/// Returns how many bytes a control group may hold, in version 2 or version 1.
+std::optional<double> memory_of(const fs::path& group) {
+  const auto limit = first_line(group / "memory.max");
+  return number_of(limit ? limit : first_line(group / "memory.limit_in_bytes"));
+}
+
+/// Returns the smallest limit of a control group and of the groups that contain it.
+template <class Limit>
+double least_limit(const fs::path& mount, const fs::path& group, const Limit& limit) {
+  double least = HUGE_VAL;
   for (fs::path at = group.relative_path();; at = at.parent_path()) {
-    if (const auto quota = quota_of(mount / at)) least = std::min(least, *quota);
-    if (at.empty()) return;
+    if (const auto one = limit(mount / at)) least = std::min(least, *one);
+    if (at.empty()) return least;
   }
 }
 
-double cgroup_quota(const fs::path& root) {
+/// Returns the smallest limit that the control groups of this process set for a controller; limit(folder) reads one.
+template <class Limit>
+double cgroup_limit(const fs::path& root, const char* controller, const Limit& limit) {
   double least = HUGE_VAL;
   std::ifstream groups(root / "proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     // Format: "id:controllers:path". Version 2 has id 0 and names no controller.
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
-    const std::string controllers = fmt::format(",{},", line.substr(first + 1, second - first - 1));
+    const std::string names = line.substr(first + 1, second - first - 1);
     const fs::path group = line.substr(second + 1), mounts = root / "sys/fs/cgroup";
-    if (controllers == ",,") limit_by(mounts, group, least);
-    if (controllers.find(",cpu,") == std::string::npos) continue;
-    limit_by(mounts / "cpu", group, least);
-    limit_by(mounts / "cpu,cpuacct", group, least);
+    if (names.empty()) least = std::min(least, least_limit(mounts, group, limit));
+    if (fmt::format(",{},", names).find(fmt::format(",{},", controller)) == std::string::npos) continue;
+    // Version 1 mounts a controller under its name, and under the names of all that are mounted together.
+    for (const std::string& mount : {std::string(controller), names}) {
+      least = std::min(least, least_limit(mounts / mount, group, limit));
+    }
   }
   return least;
+}
+
+/// Returns the bytes of the machine's memory; 0 if the system does not say.
+double physical_memory(const fs::path& root) {
+  std::ifstream facts(root / "proc/meminfo");
+  for (std::string line; std::getline(facts, line);) {
+    if (line.starts_with("MemTotal:")) return 1024 * number_of(line.substr(line.find(':') + 1)).value_or(0);
+  }
+  return 0;
 }
 
 }  // namespace
 
 int usable_cores(const std::vector<int>& processors, const Topology& machine, const fs::path& root) {
-  const double quota = cgroup_quota(root);
+  const double quota = cgroup_limit(root, "cpu", quota_of);
   const int cores = cores_of(processors, machine);
   const int allowed = quota < cores ? static_cast<int>(std::ceil(quota)) : cores;
   return std::max(1, allowed);
+}
+
+std::uint64_t usable_memory(const fs::path& root) {
+  const double limit = cgroup_limit(root, "memory", memory_of), physical = physical_memory(root);
+  const double least = physical > 0 ? std::min(limit, physical) : limit;
+  return least < 9e18 ? static_cast<std::uint64_t>(least) : 0;
 }
 
 int default_threads() {

@@ -1,6 +1,8 @@
-// Determines how many threads suit this process: the physical cores that its affinity mask and control groups allow.
+// Determines how many threads and how much memory suit this process: what its affinity mask and its control groups
+// allow.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <vector>
 
@@ -13,5 +15,9 @@ namespace convolume {
 /// groups (version 2 or 1) of this process; at least 1. `root` is the folder that contains /sys and /proc. If a file
 /// cannot be read, it sets no limit. A processor that `machine` does not have counts as a core.
 int usable_cores(const std::vector<int>& processors, const Topology& machine, const std::filesystem::path& root);
+
+/// Returns the bytes of memory that this process may use: those of the machine, or less if its control groups (version
+/// 2 or 1) limit it. Returns 0 if nothing is known. `root` is as above.
+std::uint64_t usable_memory(const std::filesystem::path& root);
 
 }  // namespace convolume

@@ -1,0 +1,83 @@
+#include "nets/inference_manifest.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <xxhash.h>
+
+#include "convolume/error.hpp"
+#include "core/numerics_record.hpp"
+
+namespace convolume::nets {
+
+using Json = nlohmann::ordered_json;
+
+std::string InferenceManifest::to_text() const {
+  Json json;
+  json["inference"] = 1;
+  for (const auto& [name, value] : facts) json["facts"][name] = value;
+  json["scaling"] = Json::array();
+  for (const Scaling& one : scaling) json["scaling"].push_back({one.shift, one.scale});
+  json["numerics"] = numerics;
+  return json.dump(2) + "\n";
+}
+
+InferenceManifest InferenceManifest::from_text(const std::filesystem::path& folder, const std::string& text) {
+  try {
+    const Json json = Json::parse(text);
+    InferenceManifest manifest;
+    if (json.at("inference") != 1) throw FormatError("unknown version");
+    for (const auto& [name, value] : json.at("facts").items()) {
+      manifest.facts.emplace_back(name, value.get<std::string>());
+    }
+    for (const Json& one : json.at("scaling")) manifest.scaling.push_back({one.at(0), one.at(1)});
+    manifest.numerics = json.at("numerics").get<std::string>();
+    return manifest;
+  } catch (const std::exception& error) {
+    throw FormatError(fmt::format("{}: its manifest cannot be read ({}); remove the folder and run without --resume",
+                                  folder.string(), error.what()));
+  }
+}
+
+void InferenceManifest::require_equal(const InferenceManifest& other, const std::filesystem::path& folder) const {
+  for (std::size_t i = 0; i < std::max(facts.size(), other.facts.size()); ++i) {
+    if (i < facts.size() && i < other.facts.size() && facts[i] == other.facts[i]) continue;
+    const auto text = [&](const auto& list) {
+      return i < list.size() ? fmt::format("{} '{}'", list[i].first, list[i].second) : "nothing";
+    };
+    throw InvalidArgument(fmt::format(
+        "{}: was begun with {}, but this inference has {}; resume with the same net, volume and options, or "
+        "remove the folder and begin again",
+        folder.string(), text(facts), text(other.facts)));
+  }
+  const auto difference =
+      NumericsRecord::from_text(numerics).first_difference(NumericsRecord::from_text(other.numerics));
+  if (!difference) return;
+  throw InvalidArgument(
+      fmt::format("{}: this program would round differently ({}); resume with the program that began it, or remove the "
+                  "folder and begin again",
+                  folder.string(), *difference));
+}
+
+std::string digest_of(const NetSpec& spec, const Parameters& parameters) {
+  const std::string text = spec.architecture() + fmt::format("{}", static_cast<int>(spec.loss.kind));
+  std::uint64_t hash = XXH3_64bits(text.data(), text.size());
+  for (const Parameter& p : parameters.all()) {
+    hash = XXH3_64bits_withSeed(p.value.data(), static_cast<std::size_t>(p.value.elements()) * sizeof(float), hash);
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+std::string digest_of(const io::VolumeSource& source, std::pmr::memory_resource* memory) {
+  const Extent3& e = source.info().extent;
+  const index_t planes = std::min<index_t>(8, e.z);
+  std::uint64_t hash = static_cast<std::uint64_t>(e.z);
+  for (index_t i = 0; i < planes; ++i) {
+    const io::VoxelBox plane{{i * (e.z - 1) / std::max<index_t>(1, planes - 1), 0, 0}, {1, e.y, e.x}};
+    hash = StoredVolume::read(source, plane, memory).digest(hash);
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+}  // namespace convolume::nets

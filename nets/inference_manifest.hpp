@@ -1,0 +1,33 @@
+// Says what an interrupted inference was computing.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nets/net_spec.hpp"
+#include "nets/parameters.hpp"
+#include "nets/stored_volume.hpp"
+
+namespace convolume::nets {
+
+/// Everything that decides the voxels of an inference. It lies beside the finished chunks as JSON.
+struct InferenceManifest {
+  std::vector<std::pair<std::string, std::string>> facts{};  ///< net, volume and options, by name
+  std::vector<Scaling> scaling{};                            ///< of the input's channels; empty if they are not scaled
+  std::string numerics{};                                    ///< text of the numerics record
+
+  std::string to_text() const;
+  /// Throws FormatError that names the folder.
+  static InferenceManifest from_text(const std::filesystem::path& folder, const std::string& text);
+  /// Throws InvalidArgument that names the first fact in which the other inference differs from this one.
+  void require_equal(const InferenceManifest& other, const std::filesystem::path& folder) const;
+};
+
+/// Returns a digest of a net's nodes and parameters.
+std::string digest_of(const NetSpec& spec, const Parameters& parameters);
+/// Returns a digest of a volume's shape and type and of eight of its planes.
+std::string digest_of(const io::VolumeSource& source, std::pmr::memory_resource* memory);
+
+}  // namespace convolume::nets
