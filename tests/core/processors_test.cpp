@@ -83,3 +83,21 @@ TEST_CASE("threads by default keep to the process's affinity") {
   CHECK(default_threads() == 1);
   REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
 }
+
+TEST_CASE("memory is that of the machine, unless a control group has less") {
+  const test::TemporaryFolder folder;
+  const fs::path root = folder.path(), groups = root / "sys/fs/cgroup";
+  CHECK(usable_memory(root) == 0);
+  write(root / "proc/meminfo", "MemTotal:       24000 kB\nMemFree:  1 kB");
+  CHECK(usable_memory(root) == 24000 * 1024);
+  write(root / "proc/self/cgroup", "0::/box/inner");
+  write(groups / "box/inner/memory.max", "max");
+  CHECK(usable_memory(root) == 24000 * 1024);
+  write(groups / "box/memory.max", "1048576");
+  CHECK(usable_memory(root) == 1048576);
+  write(root / "proc/self/cgroup", "4:memory:/docker/abc\n1:name=systemd:/");
+  write(groups / "memory/docker/abc/memory.limit_in_bytes", "9223372036854771712");
+  CHECK(usable_memory(root) == 24000 * 1024);
+  write(groups / "memory/docker/memory.limit_in_bytes", "2097152");
+  CHECK(usable_memory(root) == 2097152);
+}

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <span>
 
+#include "testing/temporary_folder.hpp"
 #include <catch2/catch.hpp>
 
 #include "convolume/error.hpp"
 #include "core/random.hpp"
+#include "nets/io/volume_sink.hpp"
 
 namespace convolume::nets {
 namespace {
@@ -349,6 +353,257 @@ TEST_CASE("what comes out follows from the loss", "[predictor]") {
     }
     CHECK(most < 1e-6);
     CHECK(below < 0);
+  }
+}
+
+TEST_CASE("the weights of all patches at a voxel sum up to 1", "[predictor]") {
+  for (const auto* nodes : {&same_net, &same_pooled_net, &valid_net, &valid_pooled_net}) {
+    const NetSpec spec = net(*nodes);
+    for (const Blend blend : {Blend::ramp, Blend::gaussian, Blend::uniform}) {
+      for (const index_t overlap : {0, 3, 7}) {
+        const Extent3 region{9, 41, 37};
+        const PatchGrid grid = make_patch_grid(
+            spec, region, {.patch = Extent3{8, 24, 22}, .overlap = Extent3::all(overlap), .blend = blend});
+        for (int a = 0; a < 3; ++a) {
+          const AxisPatches& axis = grid.axis(a);
+          for (const auto* weights : {&axis.weights, &axis.mirrored_weights}) {
+            for (index_t v = 0; v < region[a]; ++v) {
+              double sum = 0;
+              const auto [first, end] = axis.touching(v, v + 1);
+              for (index_t p = first; p < end; ++p) {
+                const auto i = static_cast<std::size_t>(p);
+                sum += static_cast<double>((*weights)[i][static_cast<std::size_t>(v - axis.starts[i])]);
+              }
+              REQUIRE(sum == Approx(1).margin(1e-6));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a Gaussian trusts the centre of a patch most", "[predictor]") {
+  const PatchGrid grid =
+      make_patch_grid(net(valid_net), {2, 40, 40}, {.overlap = Extent3{0, 8, 8}, .blend = Blend::gaussian});
+  const auto& first = grid.axis(1).weights.front();
+  CHECK(std::is_sorted(first.rbegin(), first.rend() - grid.axis(1).output + 4));
+  CHECK(first.back() < 0.01f);
+  CHECK(first.front() == 1);
+}
+
+TEST_CASE("touching patches are those with voxels in a range", "[predictor]") {
+  const PatchGrid grid = make_patch_grid(net(same_net), {6, 60, 60}, {.overlap = Extent3{0, 4, 4}});
+  const AxisPatches& axis = grid.axis(1);
+  for (index_t begin = 0; begin < 60; begin += 7) {
+    for (index_t end = begin + 1; end <= 60; end += 5) {
+      const auto [first, behind] = axis.touching(begin, end);
+      for (index_t p = 0; p < axis.count(); ++p) {
+        const index_t start = axis.starts[static_cast<std::size_t>(p)];
+        CHECK((p >= first && p < behind) == (start < end && start + axis.output > begin));
+      }
+    }
+  }
+}
+
+namespace {
+
+/// Collects predictions, column by column, and may miss a part only.
+class CollectingSink final : public PredictionSink {
+ public:
+  CollectingSink(Tensor<float>& to, io::VoxelBox missing, index_t planes)
+      : to_(to), missing_(missing), planes_(planes) {}
+  bool needs(const io::VoxelBox& box) const override { return io::intersection(box, missing_).extent.volume() > 0; }
+  void begin(const io::VoxelBox& column) override { column_ = column; }
+  index_t layer_end(index_t z) const override { return std::min(to_.shape().extent.z, (z / planes_ + 1) * planes_); }
+  void put(index_t z, const float* values, index_t stride) override {
+    for (index_t c = 0; c < to_.shape().c; ++c) {
+      for (index_t y = 0; y < column_.extent.y; ++y) {
+        std::copy_n(values + c * stride + y * column_.extent.x, column_.extent.x,
+                    &to_.view()(0, c, z, column_.begin.y + y, column_.begin.x));
+      }
+    }
+  }
+  void finished(index_t end, Scheduler&) override { ends.push_back(end); }
+  std::vector<index_t> ends;
+
+ private:
+  Tensor<float>& to_;
+  io::VoxelBox missing_, column_{};
+  index_t planes_;
+};
+
+}  // namespace
+
+TEST_CASE("columns and threads do not change the bits of a prediction", "[predictor]") {
+  const Extent3 extent{9, 37, 41};
+  const io::VoxelBox all{{0, 0, 0}, extent};
+  const std::vector<io::VoxelBox> columns{
+      {{0, 0, 0}, {9, 20, 30}}, {{0, 0, 30}, {9, 20, 11}}, {{0, 20, 0}, {9, 17, 41}}};
+  for (const auto* nodes : {&same_pooled_net, &valid_pooled_net}) {
+    Setup on(net(*nodes));
+    const auto volume = random_volume(extent, 8);
+    const StoredVolume stored = StoredVolume::view_of(volume);
+    const PredictorOptions options{.patches = {.patch = Extent3{6, 18, 20}, .overlap = Extent3{2, 5, 6}}, .batch = 2};
+    Predictor reference = on.predictor(options);
+    const auto expected = reference.run(stored);
+    for (const int threads : {1, 2, 8}) {
+      Scheduler scheduler(threads);
+      Predictor predictor(on.spec, on.parameters, {.patches = options.patches, .batch = 2, .engine = Engine::reference},
+                          scheduler, std::pmr::get_default_resource());
+      for (const index_t planes : {1, 4, 9}) {
+        Tensor<float> found({1, 1, extent});
+        found.fill(std::numeric_limits<float>::quiet_NaN());
+        CollectingSink sink(found, all, planes);
+        VolumeWindow window(stored);
+        double last = 0;
+        REQUIRE(predictor.run(window, predictor.grid(extent), all, columns, sink, [&](double share) { last = share; }));
+        CHECK(last == 1);
+        CHECK(sink.ends.back() == extent.z);
+        CHECK(std::memcmp(found.data(), expected.data(), static_cast<std::size_t>(found.elements()) * sizeof(float)) ==
+              0);
+      }
+    }
+  }
+}
+
+TEST_CASE("only missing voxels are computed, with the same bits", "[predictor]") {
+  const Extent3 extent{9, 37, 41};
+  const io::VoxelBox all{{0, 0, 0}, extent}, missing{{4, 30, 3}, {3, 7, 9}};
+  Setup on(net(same_pooled_net));
+  const auto volume = random_volume(extent, 8);
+  const StoredVolume stored = StoredVolume::view_of(volume);
+  Predictor predictor = on.predictor(Extent3{6, 18, 20}, Extent3{2, 5, 6});
+  const auto expected = predictor.run(stored);
+  Tensor<float> found({1, 1, extent});
+  found.fill(-1);
+  CollectingSink sink(found, missing, 3);
+  VolumeWindow window(stored);
+  std::size_t reports = 0;
+  REQUIRE(predictor.run(window, predictor.grid(extent), all, {&all, 1}, sink, [&](double) { ++reports; }));
+  CHECK(reports < static_cast<std::size_t>(predictor.grid(extent).patches()));
+  for (index_t z = missing.begin.z; z < missing.end().z; ++z) {
+    for (index_t y = missing.begin.y; y < missing.end().y; ++y) {
+      for (index_t x = missing.begin.x; x < missing.end().x; ++x) {
+        REQUIRE(found.view()(0, 0, z, y, x) == expected.view()(0, 0, z, y, x));
+      }
+    }
+  }
+}
+
+TEST_CASE("a region within a volume sees the voxels around it", "[predictor]") {
+  const Extent3 extent{6, 40, 42};
+  Setup on(net(valid_net));
+  const auto volume = random_volume(extent, 8);
+  const StoredVolume stored = StoredVolume::view_of(volume);
+  Predictor predictor = on.predictor(Extent3{5, 20, 20});
+  const auto whole = predictor.run(stored);
+  const io::VoxelBox region{{1, 9, 12}, {4, 19, 17}}, column{{0, 0, 0}, region.extent};
+  Tensor<float> found({1, 1, region.extent});
+  CollectingSink sink(found, column, 2);
+  VolumeWindow window(stored);
+  REQUIRE(predictor.run(window, predictor.grid(region.extent), region, {&column, 1}, sink));
+  double most = 0;
+  for (index_t z = 0; z < region.extent.z; ++z) {
+    for (index_t y = 0; y < region.extent.y; ++y) {
+      for (index_t x = 0; x < region.extent.x; ++x) {
+        const float expected = whole.view()(0, 0, region.begin.z + z, region.begin.y + y, region.begin.x + x);
+        most = std::max(most, static_cast<double>(std::abs(found.view()(0, 0, z, y, x) - expected)));
+      }
+    }
+  }
+  CHECK(most < 1e-6);
+}
+
+TEST_CASE("mirrored forms are averaged", "[predictor]") {
+  // Even kernels read further to one side, so the mirrored patch begins elsewhere.
+  for (const auto* nodes : {&same_net, &valid_net, &same_pooled_net}) {
+    Setup on(net(*nodes));
+    const Extent3 extent{4, 20, 24};
+    const auto volume = random_volume(extent, 11);
+    const auto mirrored = [&](const Tensor<float>& from, unsigned axes) {
+      Tensor<float> to({1, 1, extent});
+      for (index_t z = 0; z < extent.z; ++z) {
+        for (index_t y = 0; y < extent.y; ++y) {
+          for (index_t x = 0; x < extent.x; ++x) {
+            to.view()(0, 0, (axes & 1) != 0 ? extent.z - 1 - z : z, (axes & 2) != 0 ? extent.y - 1 - y : y,
+                      (axes & 4) != 0 ? extent.x - 1 - x : x) = from.view()(0, 0, z, y, x);
+          }
+        }
+      }
+      return to;
+    };
+    const Extent3 margin = on.spec.patch - infer_shapes(on.spec, on.spec.patch).output().extent;
+    const PatchOptions whole{.patch = extent + margin};
+    Predictor plain = on.predictor({.patches = whole});
+    REQUIRE(plain.grid(extent).patches() == 1);
+    Tensor<float> expected({1, 1, extent});
+    expected.fill(0);
+    for (unsigned axes = 0; axes < 8; ++axes) {
+      const auto turned = mirrored(volume, axes);
+      const auto back = mirrored(plain.run(StoredVolume::view_of(turned)), axes);
+      for (index_t i = 0; i < expected.elements(); ++i) expected.data()[i] += back.data()[i] / 8;
+    }
+    Predictor all = on.predictor({.patches = whole, .mirror = {true, true, true}});
+    CHECK(all.forms() == 8);
+    CHECK(largest_difference(all.run(StoredVolume::view_of(volume)), expected) < 1e-6);
+    Predictor tiles = on.predictor({.patches = {.patch = Extent3{4, 14, 14} + margin, .overlap = Extent3{0, 7, 7}},
+                                    .mirror = {false, true, true}});
+    CHECK(all_finite(tiles.run(StoredVolume::view_of(volume))));
+  }
+}
+
+TEST_CASE("a batch of patches gives what single patches give", "[predictor]") {
+  Setup on(net(same_pooled_net));
+  const auto volume = random_volume({5, 30, 34}, 2);
+  Predictor one = on.predictor({.patches = {.patch = Extent3{4, 16, 16}}});
+  Predictor four = on.predictor({.patches = {.patch = Extent3{4, 16, 16}}, .batch = 4});
+  CHECK(largest_difference(four.run(StoredVolume::view_of(volume)), one.run(StoredVolume::view_of(volume))) < 1e-6);
+}
+
+TEST_CASE("one predictor serves volumes of several extents", "[predictor]") {
+  Setup on(net(same_pooled_net));
+  Predictor predictor = on.predictor(Extent3{4, 16, 16});
+  for (const Extent3 extent : {Extent3{4, 30, 30}, Extent3{9, 17, 40}, Extent3{2, 5, 6}, Extent3{4, 30, 30}}) {
+    const auto volume = random_volume(extent, 3);
+    Predictor fresh = on.predictor(Extent3{4, 16, 16});
+    const auto expected = fresh.run(StoredVolume::view_of(volume)),
+               found = predictor.run(StoredVolume::view_of(volume));
+    CHECK(std::memcmp(found.data(), expected.data(), static_cast<std::size_t>(found.elements()) * sizeof(float)) == 0);
+  }
+  PatchNetwork* const large = &predictor.network(predictor.grid({4, 30, 30}));
+  CHECK(large == &predictor.network(predictor.grid({9, 17, 40})));
+}
+
+TEST_CASE("a volume in a file gives the bits of the same volume in memory", "[predictor]") {
+  const test::TemporaryFolder folder;
+  const Extent3 extent{21, 50, 46};
+  Tensor<float> numbers({1, 2, extent});
+  const RandomKey key{.seed = 3};
+  for (index_t i = 0; i < numbers.elements(); ++i) {
+    numbers.data()[i] = std::floor(100 + 20 * static_cast<float>(normal(key, static_cast<std::uint64_t>(i))));
+  }
+  Setup on(parse_net("name = 'net'\n[input]\npatch = [6, 16, 16]\nchannels = 2\n" + same_pooled_net, "net.toml"));
+  for (const Extent3 chunk : {Extent3{4, 16, 16}, Extent3{64, 64, 64}, Extent3{1, 50, 46}}) {
+    const io::VolumePath file{folder.path() / "v.zarr", ""};
+    const auto sink = io::create_volume(file, {.channels = 2, .extent = extent, .chunk = chunk});
+    sink->write({0, 2}, {{0, 0, 0}, extent},
+                std::as_bytes(std::span(numbers.data(), static_cast<std::size_t>(numbers.elements()))));
+    sink->finish();
+    const auto source = io::open_volume(file);
+    StoredVolume stored = StoredVolume::read(*source, {{0, 0, 0}, extent}, std::pmr::get_default_resource());
+    stored.normalise();
+    Predictor predictor = on.predictor(Extent3{6, 16, 18}, Extent3{2, 4, 4});
+    const auto expected = predictor.run(stored);
+    // As many bytes as a plane has: the volume is read plane by plane.
+    const auto scaling = StoredVolume::scaling_of(*source, 50 * 46 * 4, std::pmr::get_default_resource(), {});
+    REQUIRE(scaling.size() == 2);
+    const std::vector<io::VoxelBox> columns{{{0, 0, 0}, {21, 20, 46}}, {{0, 20, 0}, {21, 30, 46}}};
+    Tensor<float> found({1, 1, extent});
+    CollectingSink sink_of_all(found, {{0, 0, 0}, extent}, 5);
+    VolumeWindow window(*source, scaling, std::pmr::get_default_resource());
+    REQUIRE(predictor.run(window, predictor.grid(extent), {{0, 0, 0}, extent}, columns, sink_of_all));
+    CHECK(std::memcmp(found.data(), expected.data(), static_cast<std::size_t>(found.elements()) * sizeof(float)) == 0);
   }
 }
 

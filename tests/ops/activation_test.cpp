@@ -75,6 +75,41 @@ TEMPLATE_TEST_CASE("activations match a double reference", "[ops]", float, doubl
   });
 }
 
+TEMPLATE_TEST_CASE("the softmax matches a double reference", "[ops]", float, double) {
+  using T = TestType;
+  on_every_target([] {
+    for (const index_t classes : {1, 2, 3, 17}) {
+      for (const index_t n : {1, 3, 16, 37}) {
+        const index_t x_stride = n + 5, p_stride = n + 2;
+        std::vector<T> x(static_cast<std::size_t>(classes * x_stride)),
+            p(static_cast<std::size_t>(classes * p_stride), std::numeric_limits<T>::quiet_NaN());
+        for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<T>(40 * std::sin(static_cast<double>(i) * 1.7));
+        softmax(x.data(), x_stride, p.data(), p_stride, n, classes);
+        for (index_t i = 0; i < n; ++i) {
+          double most = -1e300, sum = 0;
+          const auto logit = [&](index_t c) {
+            return static_cast<double>(x[static_cast<std::size_t>(c * x_stride + i)]);
+          };
+          for (index_t c = 0; c < classes; ++c) most = std::max(most, logit(c));
+          for (index_t c = 0; c < classes; ++c) sum += std::exp(logit(c) - most);
+          for (index_t c = 0; c < classes; ++c) {
+            const double expected = std::exp(logit(c) - most) / sum;
+            CHECK(static_cast<double>(p[static_cast<std::size_t>(c * p_stride + i)]) ==
+                  Approx(expected).epsilon(sizeof(T) == 4 ? 2e-5 : 1e-13).margin(1e-30));
+          }
+        }
+        std::vector<T> in_place = x;
+        softmax(in_place.data(), x_stride, in_place.data(), x_stride, n, classes);
+        CHECK(in_place[0] == p[0]);
+        in_place = x;
+        in_place[0] = std::numeric_limits<T>::quiet_NaN();
+        softmax(in_place.data(), x_stride, in_place.data(), x_stride, n, classes);
+        for (index_t c = 0; c < classes; ++c) CHECK(std::isnan(in_place[static_cast<std::size_t>(c * x_stride)]));
+      }
+    }
+  });
+}
+
 TEMPLATE_TEST_CASE("the bits of an activation do not depend on where a chunk begins", "[ops]", float, double) {
   using T = TestType;
   on_every_target([] {
