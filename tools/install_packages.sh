@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages for building and testing. It is quick if they are installed already.
-#   tools/install_packages.sh [--long] [--peers] [--lint]
+#   tools/install_packages.sh [--long] [--peers] [--lint] [--fuzz]
 set -euo pipefail
 
 packages=(g++ cmake ninja-build pkg-config libhwy-dev libhwloc-dev libfftw3-dev libtbb-dev libjemalloc-dev libtiff-dev libhdf5-dev
@@ -11,7 +11,8 @@ for option in "$@"; do
     --long) packages+=(valgrind) ;;
     --peers) packages+=(python3-torch python3-numpy python3-nibabel python3-zarr libdnnl-dev libmimalloc-dev) ;;
     --lint) packages+=(clang-format) ;;
-    *) echo "install_packages.sh: unknown option '$option'; use --long, --peers or --lint" >&2; exit 2 ;;
+    --fuzz) packages+=(clang) ;;
+    *) echo "install_packages.sh: unknown option '$option'; use --long, --peers, --lint or --fuzz" >&2; exit 2 ;;
   esac
 done
 

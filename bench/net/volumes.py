@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Measures how volumes are read: seconds over those of cp, and bytes read for a box over those of its chunks.
+"""Measures how volumes are read and segmented.
 
-  bench/net/volumes.py [--build build/release] [--gib 1] [--json FILE]
+  bench/net/volumes.py [--build build/release] [--only reading|inference] [--gib 1] [--large] [--json FILE]
 
-It makes a volume of random bytes in each format in a temporary folder, so it needs about ten times as much disk space.
+Reading: seconds over those of cp, and bytes read for a box over those of its chunks. Inference: seconds over those of
+the net alone, PyTorch's sliding window, and, with --large, the memory for 2 Gvoxel (about ten minutes). Reading makes a volume of random bytes in each format in a temporary folder, so it needs about ten times as much disk space.
 All times are with a warm cache. The commands alternate, and the least of five times counts for both.
 """
 import argparse
@@ -15,6 +16,8 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+
+import inference
 
 CHUNK = 64
 
@@ -44,12 +47,8 @@ def touched(extent, box, chunk):
     return total
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=Path, default=Path("build/release"))
-    parser.add_argument("--gib", type=float, default=1)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+def reading(options):
+    """Prints the table, and returns its numbers."""
     convolume, bench = options.build / "tools/convolume", options.build / "bench/bench_volumes"
     # 2000 pages, as large as asked for.
     edge = int(math.sqrt(options.gib * 2**30 / 2000)) // CHUNK * CHUNK
@@ -94,8 +93,28 @@ def main():
     for row in rows:
         print(f"| {row['format']} | {row['seconds']:.3f} s | {row['cp_seconds']:.3f} s | {row['over_cp']:.2f} | "
               f"{row['over_touched']:.2f} |")
+    return {"extent": extent, "rows": rows}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, default=Path("build/release"))
+    parser.add_argument("--only", choices=["reading", "inference"])
+    parser.add_argument("--gib", type=float, default=1, help="size of the volume that is read")
+    parser.add_argument("--rounds", type=int, default=5, help="of inferences")
+    parser.add_argument("--threads", type=int, default=2, help="of inferences")
+    parser.add_argument("--large", action="store_true", help="segment 2 Gvoxel too")
+    parser.add_argument("--memory", default="1G", help="for the large volume")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    report = {}
+    if options.only != "inference":
+        report["reading"] = reading(options)
+    if options.only != "reading":
+        with tempfile.TemporaryDirectory() as name:
+            report["inference"] = inference.table(options.build.resolve(), Path(name), options)
     if options.json:
-        options.json.write_text(json.dumps({"extent": extent, "rows": rows}, indent=2) + "\n")
+        options.json.write_text(json.dumps(report, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ double latency(double bytes, double budget) {
   // Each call goes on where the last one ended, so that all lines are visited.
   const char* at = place(0);
   const double seconds = least_seconds(budget, [&] {
-    for (int i = 0; i < steps; ++i) std::memcpy(&at, at, sizeof at);
+    for (int i = 0; i < steps; ++i) std::memcpy(&at, at, sizeof(const char*));
     keep(static_cast<double>(reinterpret_cast<std::uintptr_t>(at) & 1));
   });
   return seconds / steps;

@@ -245,6 +245,34 @@ class Infer(unittest.TestCase):
         self.infer("other.zarr", expect=1, preexec=tiny_files)
         self.assertEqual(self.names(), ["out.tif", "v.zarr", "whole.tif"])
 
+    def test_a_disk_that_is_too_small_is_refused_before_work_starts(self):
+        volume(self.folder / "v.zarr", 70, 100, 100)
+        disk = self.folder / "disk"
+        disk.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2M", "tmpfs", disk], capture_output=True).returncode != 0:
+            self.skipTest("no file system may be mounted here")
+        try:
+            self.fails("disk/p.nii", says=["disk", "5 MiB", "p.nii.part", "free some space"])
+            self.assertEqual(list(disk.iterdir()), [])
+            # It fits, but a file that appears later fills the disk. Afterwards the parts that are there are taken.
+            process = self.start("--out", "disk/l.nii", "--labels", "--threads", "1")
+            self.wait_for_chunks(process, disk / "l.nii.part")
+            with open(disk / "big", "wb", buffering=0) as big:
+                try:
+                    while big.write(bytes(4096)):
+                        pass
+                except OSError:
+                    pass
+            text = process.communicate(timeout=60)[0]
+            self.assertEqual(process.returncode, 1, text)
+            self.assertIn("--resume", text)
+            (disk / "big").unlink()
+            self.infer("disk/l.nii", "--labels", "--resume")
+            self.infer("whole.nii", "--labels")
+            self.assertEqual(contents(disk / "l.nii"), contents(self.folder / "whole.nii"))
+        finally:
+            subprocess.run(["umount", disk], check=True)
+
     def test_what_makes_no_sense_is_refused_before_work_starts(self):
         volume(self.folder / "v.zarr", 4, 40, 40)
         self.fails("p.tif", "--memory", "2T", says=["--memory '2T'", "512M"])
