@@ -6,6 +6,7 @@
 #include "convolume/memory.hpp"
 #include "convolume/nets.hpp"
 #include "nets/dataset.hpp"
+#include "nets/io/copy_volume.hpp"
 #include "nets/io/volume.hpp"
 #include "nets/scores.hpp"
 
@@ -68,6 +69,20 @@ io::VoxelBox label_box(const EvaluateOptions& o, const Extent3& extent) {
   return {begin, end - begin};
 }
 
+/// Throws ShapeMismatch if the files say that the prediction and its part of the label lie elsewhere in space.
+void check_geometry(const EvaluateOptions& o, const io::VolumeInfo& prediction, const io::VolumeInfo& label,
+                    const io::VoxelBox& box) {
+  const auto part = io::geometry_of_part(label.geometry, box.begin);
+  if (!prediction.geometry || !part) return;
+  constexpr double most = 1e-3;  // voxels
+  const double distance = io::distance_in_voxels(*prediction.geometry, *part, box.extent);
+  if (distance <= most) return;
+  throw ShapeMismatch(fmt::format(
+      "{} lies up to {:.3g} voxels away from {}, by the geometries of the files; resample it, or correct its "
+      "header",
+      o.prediction, distance, o.label));
+}
+
 }  // namespace
 
 Scores evaluate_files(const EvaluateOptions& o) {
@@ -83,6 +98,7 @@ Scores evaluate_files(const EvaluateOptions& o) {
         fmt::format("{} has {} voxels, but {} has {}; use --slices or --box if only a part was predicted", o.prediction,
                     to_string(prediction.info().extent), o.label, to_string(box.extent)));
   }
+  check_geometry(o, prediction.info(), label->info(), box);
   LabelSpec spec;
   spec.positive.assign(o.positive.begin(), o.positive.end());
   spec.ignore.assign(o.ignore.begin(), o.ignore.end());

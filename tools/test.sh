@@ -2,7 +2,8 @@
 # Installs what is missing, builds and tests.
 #   tools/test.sh             release build and all short tests; ASan+UBSan and TSan builds with the tests that matter there
 #   tools/test.sh --quick     without the sanitizers
-#   tools/test.sh --long      also the tests labelled `long` (installs valgrind), and those of kernels under TSan
+#   tools/test.sh --long      also the tests labelled `long` (installs valgrind), those of kernels under TSan, and a minute
+#                             of each fuzz target (installs clang)
 #   tools/test.sh --peers     also parity with PyTorch (installs python3-torch, and libdnnl-dev for bench_conv)
 # The last line counts: 'N passed, N failed, N skipped'. CONVOLUME_DATA_DIR names the folder with real volumes; tests
 # that need it are skipped, and counted, without.
@@ -15,7 +16,7 @@ for option in "$@"; do
     --quick) sanitizers=0 ;;
     --long) long=1 ;;
     --peers) peers=1 ;;
-    -h | --help) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "test.sh: unknown option '$option'; see --help" >&2; exit 2 ;;
   esac
 done
@@ -59,6 +60,9 @@ run_suite release -j 2 -LE "$labels_out"
 if [ "$sanitizers" = 1 ]; then
   run_suite asan -j 2 -L '^sanitize$' -LE "$labels_out"
   TSAN_OPTIONS="halt_on_error=1 ${TSAN_OPTIONS:-}" run_suite tsan -j 2 -L '^sanitize$' -LE "$labels_out"
+fi
+if [ "$long" = 1 ]; then
+  if tools/fuzz.sh 60; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 fi
 [ "$peers" = 1 ] && run_suite release -L '^peers$'
 

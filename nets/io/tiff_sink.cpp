@@ -105,6 +105,8 @@ class TiffSink final : public VolumeSink {
     if (options().codec != Codec::raw && !is_floating(options().type)) {
       set(TIFFTAG_PREDICTOR, PREDICTOR_HORIZONTAL);
     }
+    // Floats hardly shrink, so more effort would be wasted.
+    if (options().codec != Codec::raw && is_floating(options().type)) set(TIFFTAG_ZIPQUALITY, 1);
     set(TIFFTAG_ROWSPERSTRIP, static_cast<std::uint32_t>(rows_per_strip));
     if (page_++ == 0) describe();
     // The predictor changes its input, so each strip is copied.

@@ -123,7 +123,7 @@ void replace_folder(const fs::path& folder, const fs::path& target) {
   } else if (::renameat2(AT_FDCWD, folder.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
     old = folder;
   } else {
-    old = target.string() + fmt::format(".old-{}", ::getpid());
+    old = target.string() + temporary_suffix();
     if (::rename(target.c_str(), old.c_str()) != 0) fail(target, "renaming it", errno);
     if (::rename(folder.c_str(), target.c_str()) != 0) {
       const int reason = errno;

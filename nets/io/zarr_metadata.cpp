@@ -188,7 +188,7 @@ class ArrayParser {
           stored = static_cast<T>(value);
         } else if constexpr (std::is_integral_v<T>) {
           // A number with a fraction, or too large for the type, is damage.
-          const double number = value, most = std::ldexp(1.0, std::numeric_limits<T>::digits);
+          const double number = static_cast<double>(value), most = std::ldexp(1.0, std::numeric_limits<T>::digits);
           if (!(number == std::floor(number)) || number >= most || number < (std::is_signed_v<T> ? -most : 0)) {
             fail("fill_value", fill.dump(), fmt::format("it is no {}", name_of(array_.type)));
           }

@@ -160,8 +160,7 @@ class ZarrSink final : public VolumeSink {
         target_(zarr_target(path)),
         in_group_(target_ != path.file),
         // In a group that exists, the array is made beside the group's other members.
-        temporary_((in_group_ ? path.file / inside_zarr(path).filename() : target_).string() +
-                   fmt::format(".tmp-{}", ::getpid())),
+        temporary_((in_group_ ? path.file / inside_zarr(path).filename() : target_).string() + temporary_suffix()),
         folder_(in_group_ || inside_zarr(path).empty() ? temporary_ : temporary_ / inside_zarr(path)),
         chunks_(options, 1, array_.chunk, false, temporary_,
                 [this](const ChunkPlace& place, std::span<const std::byte> voxels) { put(place, voxels); }) {
@@ -197,6 +196,7 @@ class ZarrSink final : public VolumeSink {
   }
 
   void do_finish() override {
+    chunks_.check_complete(path());
     if (in_group_) make_groups(path().file, target_);
     sync_folder(temporary_);
     replace_folder(temporary_, target_);

@@ -1,4 +1,5 @@
-// Data set descriptions. Volumes that they name do not exist, and the built-in volume is left out, because it takes long.
+// Data set descriptions. Volumes that they name do not exist, and the built-in volume is left out, because it takes
+// long.
 #include "nets/dataset.hpp"
 #include "tests/fuzz/fuzz_support.hpp"
 

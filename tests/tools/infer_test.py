@@ -141,6 +141,11 @@ class Infer(unittest.TestCase):
             self.assertEqual(list(labels), [int(one) for one in expected])
             score = json.loads(self.run_cli("eval", "l.nii", "l.nii", "--classes", 2, "--json"))
             self.assertEqual(score["pixel_error"], 0)
+            wider = bytearray((self.folder / "l.nii").read_bytes())
+            struct.pack_into("<f", wider, 80, 2.0)  # the distance of voxels along x
+            (self.folder / "wider.nii").write_bytes(wider)
+            text = self.run_cli("eval", "l.nii", "wider.nii", "--classes", 2, expect=1)
+            self.assertIn("voxels away from wider.nii", text)
 
     def test_a_box_is_what_the_whole_has_there_if_it_begins_on_the_grid_of_patches(self):
         volume(self.folder / "v.zarr", 4, 60, 60)
