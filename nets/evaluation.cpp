@@ -5,7 +5,7 @@
 
 #include "convolume/memory.hpp"
 #include "convolume/nets.hpp"
-#include "nets/dataset.hpp"
+#include "nets/data/dataset.hpp"
 #include "nets/io/copy_volume.hpp"
 #include "nets/io/volume.hpp"
 #include "nets/scores.hpp"

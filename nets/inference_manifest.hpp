@@ -8,7 +8,7 @@
 
 #include "nets/net_spec.hpp"
 #include "nets/parameters.hpp"
-#include "nets/stored_volume.hpp"
+#include "nets/data/stored_volume.hpp"
 
 namespace convolume::nets {
 

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "nets/stored_volume.hpp"
+#include "nets/data/stored_volume.hpp"
 
 namespace convolume::nets {
 namespace {

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <stop_token>
 
-#include "nets/dataset.hpp"
+#include "nets/data/dataset.hpp"
 #include "nets/network.hpp"
 
 namespace convolume::nets {

@@ -1,6 +1,6 @@
 // Data set descriptions. Volumes that they name do not exist, and the built-in volume is left out, because it takes
 // long.
-#include "nets/dataset.hpp"
+#include "nets/data/dataset.hpp"
 #include "tests/fuzz/fuzz_support.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

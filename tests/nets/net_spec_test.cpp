@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "convolume/error.hpp"
-#include "nets/dataset.hpp"
+#include "nets/data/dataset.hpp"
 #include "nets/net_json.hpp"
 #include "nets/net_shapes.hpp"
 

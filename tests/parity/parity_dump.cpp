@@ -15,7 +15,7 @@
 #include "convolume/memory.hpp"
 #include "convolume/scheduler.hpp"
 #include "core/files.hpp"
-#include "nets/dataset.hpp"
+#include "nets/data/dataset.hpp"
 #include "nets/io/safetensors.hpp"
 #include "nets/net_json.hpp"
 #include "nets/trainer.hpp"

@@ -1,4 +1,4 @@
-#include "nets/dataset.hpp"
+#include "nets/data/dataset.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "nets/stored_volume.hpp"
+#include "nets/data/stored_volume.hpp"
 
 #include <algorithm>
 #include <array>

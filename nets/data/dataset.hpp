@@ -9,7 +9,7 @@
 
 #include "convolume/tensor.hpp"
 #include "core/random.hpp"
-#include "nets/stored_volume.hpp"
+#include "nets/data/stored_volume.hpp"
 
 namespace convolume::nets {
 

@@ -1,4 +1,4 @@
-#include "nets/volume_window.hpp"
+#include "nets/data/volume_window.hpp"
 
 #include <algorithm>
 

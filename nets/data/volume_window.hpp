@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "convolume/scheduler.hpp"
-#include "nets/stored_volume.hpp"
+#include "nets/data/stored_volume.hpp"
 
 namespace convolume::nets {
 
