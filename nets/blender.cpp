@@ -3,19 +3,12 @@
 #include <algorithm>
 #include <bit>
 
+#include "nets/data/mirror.hpp"
 #include "nets/parallel.hpp"
 #include "ops/activation.hpp"
 
 namespace convolume::nets {
 namespace {
-
-/// Maps an index into [0, n) by mirroring at the first and last voxel.
-index_t mirrored_index(index_t i, index_t n) {
-  if (n == 1) return 0;
-  const index_t period = 2 * (n - 1);
-  i = ((i % period) + period) % period;
-  return i < n ? i : period - i;
-}
 
 struct Range {
   index_t begin, end;

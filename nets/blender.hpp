@@ -7,9 +7,9 @@
 #include <stop_token>
 #include <vector>
 
+#include "nets/data/volume_window.hpp"
 #include "nets/net_spec.hpp"
 #include "nets/patch_grid.hpp"
-#include "nets/data/volume_window.hpp"
 
 namespace convolume::nets {
 

@@ -6,6 +6,7 @@
 #include "convolume/nets.hpp"
 #include "convolume/version.hpp"
 #include "nets/checkpoint.hpp"
+#include "nets/data/intensity.hpp"
 #include "nets/io/volume.hpp"
 #include "nets/training_memory.hpp"
 
@@ -40,7 +41,7 @@ std::string memory_text(const TrainingMemory& memory, std::int64_t parameters, d
                                  mebibytes(memory.peak()), threads, threads == 1 ? "" : "s");
   text += fmt::format("  parameters    {} ({} with gradients and optimiser state)\n", parameters,
                       mebibytes(memory.parameters));
-  text += fmt::format("  lasting       {} of input, labels, logits and sums\n", mebibytes(memory.lasting));
+  text += fmt::format("  lasting       {} of patches, labels, logits and sums\n", mebibytes(memory.lasting));
   text += fmt::format(
       "  arena         {}, shared by {} of activations and gradients, {} of spectra of tensors, {} of prepared "
       "weights ({} spectra that are kept), {} of engines between tasks\n",
@@ -106,8 +107,8 @@ std::string describe_checkpoint(const std::filesystem::path& file) {
                                  net.name, "iteration", header.iteration, "seed", header.seed);
   text += fmt::format("{:<16}{} channel{}, patch {}\n", "input", net.in_channels, net.in_channels == 1 ? "" : "s",
                       to_string(net.patch));
-  text +=
-      fmt::format("{:<16}{}, intensities normalised per {}\n", "data digest", header.data_digest, header.normalisation);
+  text += fmt::format("{:<16}{}, intensities normalised per {}\n", "data digest", header.data_digest,
+                      name_of(parse_intensity(header.normalisation, file.string()).first.normalise));
   return text + fmt::format("\nnumerics record\n{}\n", header.numerics);
 }
 

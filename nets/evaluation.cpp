@@ -121,7 +121,7 @@ void export_split(const std::filesystem::path& data_file, const std::string& spl
   if (split != "train" && split != "validation") {
     throw InvalidArgument(fmt::format("split '{}' is unknown; use train or validation", split));
   }
-  const Dataset data = load_dataset(data_file, &memory);
+  const Dataset data = load_dataset(data_file, {.memory = &memory});
   const auto& list = split == "train" ? data.train : data.validation;
   if (list.size() != 1) {
     throw InvalidArgument(fmt::format("{}: split '{}' has {} volumes, but only a split with 1 volume can be exported",

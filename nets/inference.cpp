@@ -8,11 +8,12 @@
 #include "convolume/memory.hpp"
 #include "convolume/nets.hpp"
 #include "core/files.hpp"
-#include "core/processors.hpp"
 #include "nets/checkpoint.hpp"
+#include "nets/data/intensity.hpp"
 #include "nets/inference_manifest.hpp"
 #include "nets/inference_windows.hpp"
 #include "nets/io/copy_volume.hpp"
+#include "nets/memory_limit.hpp"
 #include "nets/part_sink.hpp"
 #include "nets/predictor.hpp"
 
@@ -22,8 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t mebibyte = std::size_t{1} << 20;
-/// Bytes of the program, its libraries, threads and small objects.
-constexpr std::size_t program_bytes = 48 * mebibyte;
 
 /// Checks the overlap against the longest axis of the patch. One number may stand for all axes, so a thin patch is no
 /// error as long as some axis can hold the overlap.
@@ -34,12 +33,6 @@ void check_overlap(const std::optional<Extent3>& overlap, const Extent3& patch) 
     throw InvalidArgument(fmt::format("--overlap {} along {} does not fit a patch of {}; use 0 to {}", (*overlap)[axis],
                                       "zyx"[axis], to_string(patch), most));
   }
-}
-
-std::size_t memory_limit(const InferOptions& o) {
-  if (o.memory > 0) return o.memory;
-  const std::uint64_t usable = usable_memory("/");
-  return usable > 0 ? static_cast<std::size_t>(usable / 4 * 3) : std::size_t{4} << 30;
 }
 
 /// Returns the region of the volume that is segmented.
@@ -74,7 +67,7 @@ class Inference {
  public:
   explicit Inference(const InferOptions& o)
       : o_(o),
-        limit_(memory_limit(o)),
+        limit_(memory_limit(o.memory)),
         target_(io::split_volume_path(o.output.string())),
         part_(part_of(target_)),
         stored_(stored_of(o)),
@@ -123,11 +116,7 @@ class Inference {
   }
 
   bool run() {
-    if (header_.normalisation == "volume" && scaling_.empty()) {
-      scaling_ = manifest_ ? manifest_->scaling
-                           : StoredVolume::scaling_of(*source_, std::min(limit_ / 4, most_read), &memory_, o_.stop);
-      if (scaling_.empty()) return false;
-    }
+    if (!find_scaling()) return false;
     open_part();
     try {
       if (!predict()) return false;
@@ -154,6 +143,36 @@ class Inference {
 
  private:
   static constexpr std::size_t most_read = 512 * mebibyte;
+
+  /// Finds how intensities are scaled: as the data set was, or by statistics of this volume. Returns false if a stop
+  /// request came first.
+  bool find_scaling() {
+    if (scaling_) return true;
+    const auto [spec, of_dataset] = parse_intensity(header_.normalisation, o_.checkpoint.string());
+    if (manifest_) {
+      scaling_ = std::make_shared<VolumeScaling>(manifest_->scaling);
+    } else if (spec.normalise == Normalise::dataset) {
+      scaling_ = std::make_shared<VolumeScaling>(of_dataset);
+    } else {
+      const io::VoxelBox all{{0, 0, 0}, source_->info().extent};
+      const auto pieces =
+          pieces_of(source_->info(), all, std::min(limit_ / 4, most_read),
+                    [this](const io::VoxelBox& box) { return StoredVolume::read(*source_, box, &memory_); });
+      const bool scales = spec.normalise != Normalise::none || spec.clip;
+      const auto found = scales ? intensity_statistics(pieces, spec, &scheduler_, o_.stop) : IntensityStatistics{};
+      if (!found) return false;
+      scaling_ = std::make_shared<VolumeScaling>(scaling_of(*found, spec));
+    }
+    const auto channels = static_cast<std::size_t>(source_->info().channels);
+    const auto planes = static_cast<std::size_t>(scaling_->planes);
+    const bool fits = planes == 0
+                          ? scaling_->list.size() == channels
+                          : scaling_->planes == source_->info().extent.z && scaling_->list.size() == channels * planes;
+    if (scaling_->list.empty() || fits) return true;
+    throw FormatError(fmt::format("{}: normalisation: {} scalings for {} channels; {}",
+                                  manifest_ ? part_.string() : o_.checkpoint.string(), scaling_->list.size(), channels,
+                                  manifest_ ? "remove the folder and begin again" : "train again"));
+  }
 
   /// Checks what needs no volume. After the inference these errors could come hours later.
   void check_options() {
@@ -240,7 +259,7 @@ class Inference {
 
   /// Makes the folder of finished chunks, or checks that the folder of an interrupted inference fits this one.
   void open_part() {
-    InferenceManifest now{.scaling = scaling_};
+    InferenceManifest now{.scaling = *scaling_};
     auto numerics = NumericsRecord::of_this_build();
     predictor_->network(grid_).network().add_numerics(numerics);
     now.numerics = numerics.to_text();
@@ -318,9 +337,9 @@ class Inference {
   io::VoxelBox region_{};
   io::SinkOptions sink_;
   std::unique_ptr<io::PartialZarr> zarr_;
-  bool fresh_ = false;                         // this call has made the folder
-  std::optional<InferenceManifest> manifest_;  // of the inference that is continued
-  std::vector<Scaling> scaling_;
+  bool fresh_ = false;                            // this call has made the folder
+  std::optional<InferenceManifest> manifest_;     // of the inference that is continued
+  std::shared_ptr<const VolumeScaling> scaling_;  // null before find_scaling()
   std::unique_ptr<Predictor> predictor_;
   PatchGrid grid_;
   InferenceWindows windows_;

@@ -8,6 +8,7 @@
 
 #include "convolume/error.hpp"
 #include "core/numerics_record.hpp"
+#include "nets/data/scaling_json.hpp"
 
 namespace convolume::nets {
 
@@ -17,8 +18,7 @@ std::string InferenceManifest::to_text() const {
   Json json;
   json["inference"] = 1;
   for (const auto& [name, value] : facts) json["facts"][name] = value;
-  json["scaling"] = Json::array();
-  for (const Scaling& one : scaling) json["scaling"].push_back({one.shift, one.scale});
+  json["scaling"] = to_json(scaling);
   json["numerics"] = numerics;
   return json.dump(2) + "\n";
 }
@@ -31,7 +31,7 @@ InferenceManifest InferenceManifest::from_text(const std::filesystem::path& fold
     for (const auto& [name, value] : json.at("facts").items()) {
       manifest.facts.emplace_back(name, value.get<std::string>());
     }
-    for (const Json& one : json.at("scaling")) manifest.scaling.push_back({one.at(0), one.at(1)});
+    manifest.scaling = scaling_from_json(json.at("scaling"));
     manifest.numerics = json.at("numerics").get<std::string>();
     return manifest;
   } catch (const std::exception& error) {
@@ -75,7 +75,8 @@ std::string digest_of(const io::VolumeSource& source, std::pmr::memory_resource*
   std::uint64_t hash = static_cast<std::uint64_t>(e.z);
   for (index_t i = 0; i < planes; ++i) {
     const io::VoxelBox plane{{i * (e.z - 1) / std::max<index_t>(1, planes - 1), 0, 0}, {1, e.y, e.x}};
-    hash = StoredVolume::read(source, plane, memory).digest(hash);
+    const StoredVolume voxels = StoredVolume::read(source, plane, memory);
+    hash = XXH3_64bits_withSeed(voxels.stored(0), voxels.bytes(), hash);
   }
   return fmt::format("{:016x}", hash);
 }

@@ -6,16 +6,16 @@
 #include <utility>
 #include <vector>
 
+#include "nets/data/stored_volume.hpp"
 #include "nets/net_spec.hpp"
 #include "nets/parameters.hpp"
-#include "nets/data/stored_volume.hpp"
 
 namespace convolume::nets {
 
 /// Everything that decides the voxels of an inference. It lies beside the finished chunks as JSON.
 struct InferenceManifest {
   std::vector<std::pair<std::string, std::string>> facts{};  ///< net, volume and options, by name
-  std::vector<Scaling> scaling{};                            ///< of the input's channels; empty if they are not scaled
+  VolumeScaling scaling{};                                   ///< of the input's channels; empty if they are not scaled
   std::string numerics{};                                    ///< text of the numerics record
 
   std::string to_text() const;

@@ -33,11 +33,14 @@ int line_of(const toml::node& node) { return static_cast<int>(node.source().begi
 }  // namespace
 
 void TomlTable::fail(const std::string& message, const std::string& key) const {
-  const toml::node* node = key.empty() ? nullptr : impl_->table->get(key);
-  const int line = node != nullptr && line_of(*node) > 0 ? line_of(*node) : impl_->line;
   const std::string place = impl_->name.empty() ? "" : fmt::format("[{}] ", impl_->name);
   throw ConfigError(
-      fmt::format("{}: {}{}{}", where(impl_->origin, line), place, key.empty() ? "" : key + ": ", message));
+      fmt::format("{}: {}{}{}", where(impl_->origin, line(key)), place, key.empty() ? "" : key + ": ", message));
+}
+
+int TomlTable::line(const std::string& key) const {
+  const toml::node* node = key.empty() ? nullptr : impl_->table->get(key);
+  return node != nullptr && line_of(*node) > 0 ? line_of(*node) : impl_->line;
 }
 
 TomlTable TomlTable::parse(const std::string& text, const std::string& origin) {

@@ -53,6 +53,8 @@ class TomlTable {
   /// Throws ConfigError at the line of this table, or of `key`.
   [[noreturn]] void fail(const std::string& message, const std::string& key = "") const;
   int line() const;
+  /// Returns the line of a key, or that of the table if the key is absent.
+  int line(const std::string& key) const;
 
   struct Impl;
 

@@ -1,5 +1,6 @@
 #include "nets/trainer.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -34,7 +35,7 @@ NetworkOptions for_training(NetworkOptions options, const NetSpec& spec) {
 }  // namespace
 
 Trainer::Trainer(const NetSpec& spec, const Dataset& data, std::uint64_t seed, const NetworkOptions& options,
-                 Scheduler& scheduler, std::pmr::memory_resource* memory)
+                 Scheduler& scheduler, std::pmr::memory_resource* memory, std::size_t cache_bytes)
     : spec_(fitting(spec, data)),
       options_(for_training(options, spec)),
       data_(data),
@@ -42,24 +43,34 @@ Trainer::Trainer(const NetSpec& spec, const Dataset& data, std::uint64_t seed, c
       scheduler_(scheduler),
       memory_(memory),
       parameters_(spec, true, seed, memory),
-      network_(spec, spec.patch, parameters_, options_, memory) {
+      network_(spec, spec.patch, parameters_, options_, memory),
+      source_(data, spec.patch, {.batch = spec.training.batch, .seed = seed, .cache_bytes = cache_bytes}, memory) {
   const Shape5 labels{spec.training.batch, 1, network_.shapes().output().extent};
-  target_ = Tensor<float>(labels, memory);
-  for (const LabelledVolume& volume : data.train) {
-    if ((volume.mask || volume.label.may_be_ignored()) && !mask_) mask_ = Tensor<float>(labels, memory);
+  const bool masks = std::any_of(data.train.begin(), data.train.end(), [](const LabelledVolume& volume) {
+    return volume.has_mask() || volume.may_be_ignored();
+  });
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (i > 0) patches_[i].input = Tensor<float>(network_.input().shape(), memory);  // the network has the other one
+    patches_[i].target = Tensor<float>(labels, memory);
+    if (masks) patches_[i].mask = Tensor<float>(labels, memory);
+  }
+  for (index_t n = 0; n < spec.training.batch; ++n) {
+    loaders_.emplace_back(data, spec.patch, network_.shapes().offset(), labels.extent, masks, memory);
   }
   squares_.resize(parameters_.all().size());
   network_.append_planned([this](TaskGraph& graph) { append_iteration(graph); }, graph_);
   append_updates(flush_graph_);
+  append_patches(patch_graph_);
   network_.place_memory();
 }
 
 void Trainer::append_iteration(TaskGraph& graph) {
   const ParameterReady updated = append_updates(graph);
-  const Ready patches = append_patches(graph, network_);
-  Labels labels{.target = target_, .loss = &loss_};
-  if (mask_) labels.mask = mask_;
-  append_gradient_norm(graph, network_.append_training(graph, updated, patches, labels));
+  const Shape5& shape = patches_[0].target.shape();
+  Labels labels{.target = View<const float>(Address<const float>::in(&target_slot_), shape), .loss = &loss_};
+  if (patches_[0].mask) labels.mask = View<const float>(Address<const float>::in(&mask_slot_), shape);
+  append_gradient_norm(graph, network_.append_training(graph, updated, {}, labels));
+  append_patches(graph);
 }
 
 /// Appends one update task per parameter. These tasks come first in the rotated iteration: they apply the gradient of
@@ -99,38 +110,46 @@ void Trainer::update(std::size_t index) noexcept {
   }
 }
 
-Ready Trainer::append_patches(TaskGraph& graph, Network& network) {
-  std::vector<TaskId> tasks;
-  const Extent3 offset = network.shapes().offset();
-  for (index_t n = 0; n < spec_.training.batch; ++n) {
-    const auto voxels = static_cast<double>(spec_.patch.volume());
-    const auto labels = static_cast<double>(network.shapes().output().extent.volume());
-    tasks.push_back(graph.add(
-        {.name = "draw patch", .cost = 4.0 * voxels, .bytes = 2 * sizeof(float) * (voxels + labels)},
-        [this, n, offset, input = network.input().view()] {
-          const auto draw = PatchDraw::draw(data_, spec_.patch, seed_, static_cast<std::uint64_t>(iteration_), n);
-          const LabelledVolume& volume = data_.train[draw.volume];
-          copy_patch(volume.image, draw, spec_.patch, {0, 0, 0}, input, n);
-          copy_patch(volume.label, draw, spec_.patch, offset, target_, n);
-          if (!mask_) return;
-          if (volume.mask) {
-            copy_patch(volume.mask, draw, spec_.patch, offset, mask_, n);
-          } else {
-            std::fill_n(mask_.view().channel(n, 0), mask_.shape().extent.volume(), 1.0f);
-          }
-          leave_out_ignored(n);
-        }));
-  }
-  return Ready::per_channel(std::move(tasks), 1);
+PatchTarget Trainer::target_of(index_t n) {
+  Patches& to = patches_[filled_];
+  const auto sample = [n](Tensor<float>& tensor) {
+    if (!tensor) return View<float>();
+    const Shape5 one{1, tensor.shape().c, tensor.shape().extent};
+    return View<float>(tensor.data() + n * one.c * one.extent.volume(), one);
+  };
+  return {sample(filled_ == 0 ? network_.input() : to.input), sample(to.target), sample(to.mask)};
 }
 
-/// Masks voxels whose label is ignored. Their label becomes 0, so that no loss computes with infinity.
-void Trainer::leave_out_ignored(index_t n) {
-  float* const label = target_.view().channel(n, 0);
-  float* const mask = mask_.view().channel(n, 0);
-  for (index_t i = 0; i < target_.shape().extent.volume(); ++i) {
-    if (label[i] == ignored_label) label[i] = mask[i] = 0;
+void Trainer::append_patches(TaskGraph& graph) {
+  constexpr double voxels_per_task = 1 << 15;
+  const auto voxels = static_cast<double>(spec_.patch.volume());
+  const auto shares = std::clamp<index_t>(static_cast<index_t>(voxels / voxels_per_task), 1, 16);
+  const double share = voxels / static_cast<double>(shares);
+  for (std::size_t n = 0; n < loaders_.size(); ++n) {
+    PatchLoader* const loader = &loaders_[n];
+    const auto number = static_cast<index_t>(n);
+    std::vector<TaskId> loads, places;
+    for (index_t i = 0; i < shares; ++i) {
+      loads.push_back(graph.add({.name = "load patch", .cost = 4 * share, .bytes = 8 * share},
+                                [loader, i, shares] { loader->load(i, shares); }));
+    }
+    for (index_t i = 0; i < shares; ++i) {
+      places.push_back(graph.add(
+          {.name = "place patch", .cost = 8 * share, .bytes = 8 * share},
+          [this, loader, number, i, shares] { loader->place(target_of(number), i, shares); }, loads));
+    }
+    graph.add(
+        {.name = "change patch", .cost = 4 * voxels, .bytes = 8 * voxels},
+        [this, loader, number] { loader->change(target_of(number)); }, places);
   }
+}
+
+void Trainer::begin_patches(std::uint64_t iteration) {
+  filled_ = iteration % 2;
+  patches_[filled_].iteration = std::nullopt;
+  const auto samples = source_.take(iteration);
+  for (std::size_t n = 0; n < samples.size(); ++n)
+    loaders_[n].begin(samples[n].draw, samples[n].map, samples[n].voxels);
 }
 
 /// Appends the norm of all gradients together, and the scale factor that clipping derives from it. The sum follows the
@@ -171,9 +190,11 @@ std::string Trainer::not_finite() try {
   options.recorded = recorded_plans(numerics());
   Network again(spec_, spec_.patch, parameters_, options, memory_);
   again.set_iteration(seed_, static_cast<std::uint64_t>(iteration_));
+  const Tensor<float>& used = iteration_ % 2 == 0 ? network_.input() : patches_[1].input;
+  std::copy_n(used.data(), used.elements(), again.input().data());
   TaskGraph forward;
   auto prepared = again.append_prepare(forward, {});
-  again.append_forward(forward, append_patches(forward, again), std::move(prepared), {});
+  again.append_forward(forward, {}, std::move(prepared), {});
   forward.run(scheduler_);
   return again.first_non_finite().value_or("the loss itself");
 } catch (const std::bad_alloc&) {
@@ -198,8 +219,24 @@ void Trainer::check_finite() {
   }
 }
 
+bool Trainer::prepare(std::stop_token stop) {
+  const auto now = static_cast<std::uint64_t>(iteration_);
+  Patches& used = patches_[now % 2];
+  if (used.iteration != now) {  // the first iteration of a run, or one that was cancelled
+    begin_patches(now);
+    if (patch_graph_.run(scheduler_, std::move(stop)) == RunResult::cancelled) return false;
+    used.iteration = now;
+  }
+  begin_patches(now + 1);
+  network_.use_buffers(now % 2 == 0 ? network_.input().data() : used.input.data(), network_.logits().data());
+  target_slot_ = used.target.data();
+  mask_slot_ = used.mask.data();
+  network_.set_iteration(seed_, now);
+  return true;
+}
+
 std::optional<double> Trainer::step(std::stop_token stop) {
-  network_.set_iteration(seed_, static_cast<std::uint64_t>(iteration_));
+  if (!prepare(stop)) return std::nullopt;
   // Every run of the graph executes the updates, even if it fails or is cancelled later. Only a run that could not
   // start executes none.
   updated_.store(0, std::memory_order_relaxed);
@@ -217,6 +254,7 @@ std::optional<double> Trainer::step(std::stop_token stop) {
   }
   updates_done();
   if (result == RunResult::cancelled) return std::nullopt;
+  patches_[filled_].iteration = static_cast<std::uint64_t>(iteration_) + 1;
   check_finite();
   ++iteration_;
   pending_ = true;

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <vector>
 
+#include "nets/data/patch_loader.hpp"
+
 namespace convolume::nets {
 namespace {
 
@@ -54,11 +56,15 @@ TrainingMemory plan_training_memory(Network& network, const Parameters& paramete
         draft = std::exchange(tasks, to.describe());
       },
       graph);
+  // Patches are prepared in a second input and second labels, by way of a box of voxels per sample.
+  const Shape5& input = network.input().shape();
+  const std::size_t prepared = bytes_of(network.input()) + bytes_of(labels) +
+                               static_cast<std::size_t>(input.n) * PatchLoader::bytes(input.c, input.extent);
   const Lifetimes& held = network.lifetimes();
   using Content = Lifetimes::Content;
   const std::size_t state = bytes_of(parameters);
   return {.parameters = state,
-          .lasting = memory.live() - state,
+          .lasting = memory.live() - state + prepared,
           .arena = held.arena_bytes(),
           .tensors = held.buffer_bytes(Content::tensor),
           .spectra = held.buffer_bytes(Content::spectra),

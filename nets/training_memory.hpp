@@ -13,8 +13,8 @@ namespace convolume::nets {
 /// itself, are not included.
 struct TrainingMemory {
   std::size_t parameters = 0;  ///< values, gradients and the optimiser's state
-  /// Other bytes that are held between iterations: input, labels, logits and their gradient, sums of norms and of the
-  /// loss. Data with masks need one more label map.
+  /// Other bytes that are held between iterations: two inputs and labels, a box of voxels per sample, logits and their
+  /// gradient, sums of norms and of the loss. Data with masks, rotations or deformations need more; see PatchLoader.
   std::size_t lasting = 0;
   std::size_t arena = 0;
   // Sums of the buffers that share the arena, as if they were separate.

@@ -15,10 +15,12 @@
 #include "nets/io/chart.hpp"
 #include "nets/io/metrics.hpp"
 #include "nets/io/png.hpp"
+#include "nets/memory_limit.hpp"
 #include "nets/predictor.hpp"
 #include "nets/run_log.hpp"
 #include "nets/scores.hpp"
 #include "nets/trainer.hpp"
+#include "nets/training_memory.hpp"
 
 namespace convolume::nets {
 namespace {
@@ -29,8 +31,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kept_checkpoints = 3;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-const char* text_of(Normalisation n) { return n == Normalisation::volume ? "volume" : "none"; }
 
 /// Knows the paths in a run's folder, and makes sure that no file of a run is overwritten by accident.
 struct RunFolder {
@@ -79,7 +79,15 @@ class TrainingRun {
         memory_({.upstream = options.upstream}),
         scheduler_(options.threads > 0 ? options.threads : default_threads(),
                    {.scratch_budget = options.scratch_budget}),
-        data_(load_dataset(options.data, &memory_)),
+        volume_bytes_(bytes_for_volumes()),
+        data_(load_dataset(options.data, {.memory = &memory_,
+                                          .scheduler = &scheduler_,
+                                          .volume_bytes = volume_bytes_,
+                                          .validation_bytes = validation_bytes(),
+                                          .summaries = folder_.root / "data.json",
+                                          .resume = options.resume,
+                                          .verify = options.verify_data,
+                                          .stop = options.stop})),
         total_(options.iterations.value_or(spec_.training.iterations)) {
     if (total_ < 1) throw InvalidArgument(fmt::format("--iterations is {}; at least 1 is needed", total_));
     std::optional<CheckpointHeader> header;
@@ -98,7 +106,8 @@ class TrainingRun {
     }
     if (header) check_build(*header);
     try {
-      trainer_ = std::make_unique<Trainer>(spec_, data_, seed, network, scheduler_, &memory_);
+      const std::size_t cache = volume_bytes_ - std::min(volume_bytes_, data_.bytes());
+      trainer_ = std::make_unique<Trainer>(spec_, data_, seed, network, scheduler_, &memory_, cache);
     } catch (const Error& error) {
       // A choice of the record that cannot be planned here, for example because --engine asks for another engine.
       if (!header) throw;
@@ -138,6 +147,37 @@ class TrainingRun {
   }
 
  private:
+  /// Returns the bytes that a whole validation volume takes per voxel while it is predicted: probabilities, the label
+  /// and the mask as floats.
+  std::size_t validation_bytes() const {
+    return static_cast<std::size_t>(infer_shapes(spec_, spec_.patch).output().channels + 2) * sizeof(float);
+  }
+
+  /// Returns the bytes of --memory that training and validation leave for volumes. The validation's network takes no
+  /// more than the arena of the training.
+  std::size_t bytes_for_volumes() const {
+    constexpr std::size_t least = std::size_t{16} << 20, mebibyte = std::size_t{1} << 20;
+    SlabResource slabs;
+    CountedMemory counted(&slabs);
+    Parameters parameters(spec_, true, 1, &counted);
+    Network network(spec_, spec_.patch, parameters,
+                    {.batch = spec_.training.batch,
+                     .training = true,
+                     .engine = o_.engine,
+                     .memory_budget = o_.memory_budget,
+                     .fft = o_.fft,
+                     .cache_spectra = o_.cache_spectra},
+                    &counted);
+    const TrainingMemory needed = plan_training_memory(network, parameters, counted, scheduler_.threads());
+    const std::size_t taken = program_bytes + needed.peak() + needed.arena, limit = memory_limit(o_.memory);
+    if (limit >= taken + least) return limit - taken;
+    if (o_.memory == 0) return least;  // the system decides whether that is too much
+    throw InvalidArgument(
+        fmt::format("--memory {}M: training this net needs at least {}M; see convolume info for what "
+                    "takes it",
+                    limit / mebibyte, (taken + least + mebibyte - 1) / mebibyte));
+  }
+
   /// Runs one iteration. It traces iterations 2 to 4 of this process, because the first iteration allocates memory from
   /// the system and later ones do not.
   std::optional<double> step() {
@@ -272,7 +312,7 @@ class TrainingRun {
                      .seed = trainer_->seed(),
                      .numerics = trainer_->numerics().to_text(),
                      .data_digest = data_.digest,
-                     .normalisation = text_of(data_.normalisation)},
+                     .normalisation = intensity_text(data_.intensity, data_.scaling)},
                     trainer_->parameters());
     point_last_at(file);
     saved_ = trainer_->iteration();
@@ -315,6 +355,7 @@ class TrainingRun {
                        .loss = loss_,
                        .interrupted = interrupted,
                        .workers = scheduler_.distinct_workers(),
+                       .waited = trainer_->waited(),
                        .validation = validation_,
                        .checkpoint = folder_.last(),
                        .metrics = folder_.root / "metrics.jsonl",
@@ -342,6 +383,7 @@ class TrainingRun {
   SlabResource memory_;
   Trace trace_;
   Scheduler scheduler_;
+  std::size_t volume_bytes_;
   Dataset data_;
   std::int64_t total_;
   std::unique_ptr<Trainer> trainer_;
@@ -356,6 +398,14 @@ class TrainingRun {
 
 }  // namespace
 
-TrainResult train(const TrainOptions& options) { return TrainingRun(options).run(); }
+TrainResult train(const TrainOptions& options) {
+  try {
+    return TrainingRun(options).run();
+  } catch (const StopRequested&) {
+    TrainResult result;  // before the first iteration
+    result.interrupted = true;
+    return result;
+  }
+}
 
 }  // namespace convolume::nets

@@ -71,9 +71,9 @@ inline nets::Dataset small_data() {
   auto volume = nets::make_synthetic_volume({.extent = {6, 24, 24}, .cell_diameter = 8});
   nets::Dataset data;
   data.name = "test";
-  data.augment = {.flip_z = true, .flip_y = true, .flip_x = true, .rotate = true};
+  data.augment = {.flip_z = true, .flip_y = true, .flip_x = true, .rotate90 = true};
   data.train.push_back({std::move(volume.image), std::move(volume.label), {}, "synthetic"});
-  nets::normalise(data.train[0].image, nets::Normalisation::volume);
+  nets::normalise(data.train[0].image);
   return data;
 }
 

@@ -82,12 +82,24 @@ struct Common {
   }
 };
 
+/// Returns the bytes of "512M": K, M and G are powers of 1024.
+std::size_t bytes_of(const std::string& text) {
+  const std::size_t digits = text.find_first_not_of("0123456789");
+  const std::string unit = digits == std::string::npos ? "" : text.substr(digits);
+  const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
+  if (digits == 0 || shift < 0 || text.size() > 15) {
+    throw InvalidArgument(fmt::format("--memory '{}' is no number of bytes; write e.g. 512M or 2G", text));
+  }
+  return static_cast<std::size_t>(std::stoull(text)) << shift;
+}
+
 struct TrainCommand {
   nets::TrainOptions options;
   Common common;
   std::int64_t iterations = 0;
   std::uint64_t seed = 1;
   std::size_t budget_mib = 4096, scratch_mib = 0;
+  std::string memory;
   CLI::Option *iterations_given = nullptr, *seed_given = nullptr;
 
   void add_to(CLI::App& app) {
@@ -100,7 +112,12 @@ struct TrainCommand {
         ->check(CLI::Range(0.0, 1e6));
     seed_given = app.add_option("--seed", seed, "Seed of all random numbers (default 1)");
     app.add_flag("--resume", options.resume, "Continue from OUT/checkpoints/last.safetensors, with the same bits");
+    app.add_flag("--verify-data", options.verify_data,
+                 "With --resume: read all volumes again, instead of comparing sizes and times of their files");
     app.add_option("--set", options.overrides, "Replace a value of the net: table.key=value, e.g. generator.width=30");
+    app.add_option("--memory", memory,
+                   "Bytes that the process may hold, e.g. 4G; default: three quarters of the system's memory. Training "
+                   "volumes that do not fit are read chunk by chunk. It does not change the result");
     app.add_option("--memory-budget", budget_mib, "MiB that cached spectra may hold")
         ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30))
         ->capture_default_str();
@@ -123,6 +140,7 @@ struct TrainCommand {
     if (*seed_given) options.seed = seed;
     options.threads = common.threads;
     options.engine = engine_of(common.engine);
+    if (!memory.empty()) options.memory = bytes_of(memory);
     options.memory_budget = budget_mib << 20;
     options.scratch_budget = scratch_mib << 20;
     options.upstream = tools::slab_upstream();
@@ -130,6 +148,10 @@ struct TrainCommand {
     options.on_progress = [&](const nets::TrainProgress& p) { display.show(p); };
     const auto result = nets::train(options);
     display.finish();
+    if (result.checkpoint.empty()) {
+      fmt::print("interrupted while the volumes were read; there is no checkpoint yet\n");
+      return interrupted;
+    }
     fmt::print("{} iteration {}, loss {:.4f}\n", result.interrupted ? "interrupted at" : "finished at",
                result.iteration, result.loss);
     if (result.validation) {
@@ -169,17 +191,6 @@ void read_box(const std::vector<std::string>& box, std::optional<Extent3>& begin
 
 CLI::Option* add_box(CLI::App& app, std::vector<std::string>& box, const char* what) {
   return app.add_option("--box", box, what)->delimiter(',')->expected(3);
-}
-
-/// Returns the bytes of "512M": K, M and G are powers of 1024.
-std::size_t bytes_of(const std::string& text) {
-  const std::size_t digits = text.find_first_not_of("0123456789");
-  const std::string unit = digits == std::string::npos ? "" : text.substr(digits);
-  const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
-  if (digits == 0 || shift < 0 || text.size() > 15) {
-    throw InvalidArgument(fmt::format("--memory '{}' is no number of bytes; write e.g. 512M or 2G", text));
-  }
-  return static_cast<std::size_t>(std::stoull(text)) << shift;
 }
 
 struct InferCommand {
@@ -447,6 +458,26 @@ struct SimulateCommand {
   }
 };
 
+struct PreviewCommand {
+  nets::PreviewOptions options;
+
+  void add_to(CLI::App& app) {
+    app.add_option("data", options.data, "Data description (TOML)")->required();
+    app.add_option("--net", options.net, "Net description (TOML), whose patches are drawn")->required();
+    app.add_option("--out", options.out, "Picture to write (PNG)")->required();
+    app.add_option("--count", options.count, "Number of patches")->check(CLI::Range(1, 1024))->capture_default_str();
+    app.add_option("--seed", options.seed, "Seed of the training run whose patches are drawn")->capture_default_str();
+    app.add_option("--set", options.overrides, "Replace a value of the net: table.key=value, e.g. input.patch=64");
+  }
+
+  int run() const {
+    nets::preview(options);
+    fmt::print("preview       {} (middle slices of {} patches, labels outlined)\n", options.out.string(),
+               options.count);
+    return 0;
+  }
+};
+
 template <class Command>
 CLI::App* add_command(CLI::App& app, const char* name, const char* what, Command& command) {
   CLI::App* sub = app.add_subcommand(name, what);
@@ -467,6 +498,7 @@ int run(int argc, char** argv) {
   ConvertCommand convert;
   ExportCommand export_split;
   SimulateCommand simulate;
+  PreviewCommand preview;
   const auto* train_app = add_command(app, "train", "Train a net", train);
   const auto* infer_app = add_command(app, "infer", "Write the probability volume of a trained net", infer);
   const auto* eval_app = add_command(app, "eval", "Compare a probability volume with labels", eval);
@@ -475,6 +507,8 @@ int run(int argc, char** argv) {
       app, "simulate", "Show how the time of a trace was spent, and simulate its tasks on more cores", simulate);
   add_command(app, "export", "Write a data description's volumes as training reads them", export_split);
   const auto* convert_app = add_command(app, "convert", "Copy a volume, or a part of it, to another format", convert);
+  const auto* preview_app =
+      add_command(app, "preview", "Draw patches of a data set as a net gets them, with labels outlined", preview);
   const auto* machine_app =
       add_command(app, "machine", "Print the machine row in use, or measure this machine", machine);
   std::string selected;
@@ -493,6 +527,7 @@ int run(int argc, char** argv) {
   if (*machine_app) return machine.run();
   if (*convert_app) return convert.run();
   if (*simulate_app) return simulate.run();
+  if (*preview_app) return preview.run();
   return export_split.run();
 }
 

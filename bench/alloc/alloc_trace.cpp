@@ -63,7 +63,7 @@ AllocTrace record_training(const nets::NetSpec& spec, nets::MemoryMode mode, int
     nets::Dataset data;
     auto made = nets::make_synthetic_volume({.extent = spec.patch + Extent3::all(8)}, &unrecorded);
     data.train.push_back({.image = std::move(made.image), .label = std::move(made.label), .mask = {}, .name = "made"});
-    nets::normalise(data.train[0].image, data.normalisation);
+    nets::normalise(data.train[0].image);
     Scheduler scheduler(threads);
     nets::Trainer trainer(spec, data, 1, {.engine = Engine::automatic, .memory_budget = 4_GiB, .memory_mode = mode},
                           scheduler, &recorder);

@@ -57,6 +57,10 @@ struct TrainOptions {
   std::optional<std::uint64_t> seed;       ///< if absent: 1, or the checkpoint's seed if resumed
   int threads = 0;                         ///< 0 means default_threads()
   bool resume = false;                     ///< continue from out/checkpoints/last.safetensors with the same bits
+  bool verify_data = false;                ///< if resumed, read all volumes again instead of comparing their times
+  /// Bytes that the process may hold; 0 means three quarters of what the system allows. What a training iteration takes
+  /// comes off first. Training volumes that do not fit into the rest are read chunk by chunk. It changes no bit.
+  std::size_t memory = 0;
   Engine engine = Engine::automatic;
   std::size_t memory_budget = std::size_t{4} << 30;  ///< limit in bytes for cached spectra
   std::size_t scratch_budget = 0;                    ///< see SchedulerOptions
@@ -78,17 +82,30 @@ struct TrainResult {
   std::int64_t iteration = 0;
   double loss = 0;
   bool interrupted = false;
-  int workers = 1;  ///< distinct threads that ran tasks
+  int workers = 1;    ///< distinct threads that ran tasks
+  double waited = 0;  ///< seconds that iterations waited for patches from files
   std::optional<Scores> validation;
   std::filesystem::path checkpoint, metrics, loss_curve, slice;  ///< files; slice is empty without validation data
   std::vector<TraceEvent> traced;                                ///< empty unless TrainOptions::trace is set
 };
 
 /// Trains a net. Writes to `out`: checkpoints/*.safetensors (the newest one also as last.safetensors), metrics.jsonl,
-/// and at the end report/loss.svg and report/slice.png. The bits of a checkpoint depend only on net, data, seed and
-/// iteration, and on the choices if they were measured. They do not depend on threads, time or interruptions. Throws
-/// any Error. A failure does not damage files that were complete before.
+/// data.json, and at the end report/loss.svg and report/slice.png. The bits of a checkpoint depend only on net, data,
+/// seed and iteration, and on the choices if they were measured. They do not depend on threads, time or interruptions.
+/// Throws any Error. A failure does not damage files that were complete before.
 CONVOLUME_API TrainResult train(const TrainOptions& options);
+
+/// Input and output of a preview.
+struct PreviewOptions {
+  std::filesystem::path data, net, out;
+  std::vector<std::string> overrides;  ///< "table.key=value", replaces values of the net's file
+  std::int64_t count = 16;
+  std::uint64_t seed = 1;
+};
+
+/// Writes a PNG with the middle slices of the first patches that a training run with this seed gets. Labels are
+/// outlined. Throws any Error.
+CONVOLUME_API void preview(const PreviewOptions& options);
 
 /// How the outputs of overlapping patches become one: by weights that fall linearly in the overlap, that fall as a
 /// Gaussian from the centre of a patch, or that are all equal.

@@ -2,298 +2,481 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
+#include <numeric>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <xxhash.h>
 
-#include "core/files.hpp"
-#include "nets/io/synthetic.hpp"
-#include "nets/toml_reader.hpp"
+#include "nets/data/summary_file.hpp"
+#include "nets/io/stacked_source.hpp"
 
 namespace convolume::nets {
 namespace {
 
-constexpr std::uint32_t sampling = 0x20000000;  // purpose word in the keys of the random numbers drawn here
+constexpr std::size_t piece_bytes = std::size_t{64} << 20;  // that statistics read at once
 
-/// Replaces "${NAME}" by the environment variable. Relative paths are relative to the folder of the description.
-std::string expand(TomlTable& t, const std::string& key, const std::string& value,
-                   const std::filesystem::path& directory) {
-  std::string result;
-  std::size_t at = 0;
-  for (std::size_t begin = value.find("${"); begin != std::string::npos; begin = value.find("${", at)) {
-    const std::size_t end = value.find('}', begin);
-    if (end == std::string::npos) t.fail("'" + value + "': a '${' is not closed; add a '}'", key);
-    const std::string name = value.substr(begin + 2, end - begin - 2);
-    const char* variable = std::getenv(name.c_str());
-    if (variable == nullptr) {
-      t.fail(fmt::format("the environment variable {} is not set; set it to the folder that holds '{}'", name,
-                         value.substr(end + 1)),
-             key);
-    }
-    // The variable's value is inserted as it is: a "${" in the value is not expanded again.
-    result += value.substr(at, begin - at) + variable;
-    at = end + 1;
+/// A case whose files are open.
+struct OpenCase {
+  const CaseSpec* spec = nullptr;
+  bool training = false;
+  std::shared_ptr<VolumeFiles> files;  // null: built in
+  LabelledVolume volume;
+  std::vector<FileState> states;
+  std::size_t bytes() const {
+    if (!files) return 0;
+    std::size_t voxel =
+        static_cast<std::size_t>(files->image->info().channels) * files->image->info().bytes_per_voxel();
+    voxel += files->label->info().bytes_per_voxel();
+    if (files->mask) voxel += files->mask->info().bytes_per_voxel();
+    return static_cast<std::size_t>(files->box.extent.volume()) * voxel;
   }
-  result += value.substr(at);
-  const std::filesystem::path path(result);
-  return path.is_absolute() ? result : (directory / path).string();
+};
+
+std::string text_of(const ExactNumber& number) {
+  return std::visit([](auto v) { return fmt::format("{}", v); }, number);
+}
+
+/// Returns everything that decides how stored labels become values.
+std::string text_of(const LabelSpec& label) {
+  std::string text;
+  const auto add = [&](const std::vector<ExactNumber>& list) {
+    text += '[';
+    for (const ExactNumber& number : list) text += text_of(number) + ' ';
+    text += ']';
+  };
+  add(label.positive);
+  for (const auto& one : label.classes) add(one);
+  add(label.ignore);
+  return text;
 }
 
 class Loader {
  public:
-  Loader(const std::filesystem::path& file, std::pmr::memory_resource* memory)
-      : root_(TomlTable::parse(read_file(file, std::size_t{1} << 24), file.string())),
-        directory_(file.has_parent_path() ? file.parent_path() : "."),
-        memory_(memory) {}
+  Loader(const std::filesystem::path& file, const DatasetOptions& options)
+      : o_(options), spec_(read_dataset_spec(file)), summaries_(options.summaries) {}
 
   Dataset load() {
-    data_.name = root_.text("name");
-    if (auto label = root_.table("label")) {
-      label_.positive = label->exact_numbers("positive");
-      label_.classes = label->number_lists("classes");
-      label_.ignore = label->exact_numbers("ignore");
-      if (!label_.positive.empty() && !label_.classes.empty()) {
-        label->fail("'positive' and 'classes' exclude each other; keep one", "positive");
-      }
-      label->finish();
+    data_.name = spec_.name;
+    data_.intensity = spec_.intensity;
+    data_.sampling = spec_.sampling;
+    data_.augment = spec_.augment;
+    if (spec_.synthetic) {
+      auto made = make_synthetic_volume(*spec_.synthetic, o_.memory);
+      synthetic_image_ = StoredVolume(std::move(made.image));
+      synthetic_label_ = StoredVolume(std::move(made.label));
     }
-    if (auto intensity = root_.table("intensity")) {
-      const std::string how = intensity->choice("normalise", {"volume", "none"}, "volume");
-      data_.normalisation = how == "none" ? Normalisation::none : Normalisation::volume;
-      intensity->finish();
-    }
-    if (auto augment = root_.table("augment")) read_augment(*augment);
-    if (auto synthetic = root_.table("synthetic")) make_synthetic(*synthetic);
-    read_split("train", data_.train);
-    read_split("validation", data_.validation);
-    root_.finish();
-    if (data_.train.empty()) root_.fail("there is nothing to train on; add a [[train]] table");
+    for (const CaseSpec& one : spec_.train) cases_.push_back(open(one, true));
+    for (const CaseSpec& one : spec_.validation) cases_.push_back(open(one, false));
+    check_unchanged();
+    choose_memory();
+    for (OpenCase& one : cases_) summarise(one);
+    if (spec_.intensity.normalise == Normalise::dataset) scale_by_dataset();
+    summaries_.replace(kept_);
+    for (std::size_t i = 0; i < cases_.size(); ++i) scale(cases_[i], found_[i]);
     data_.digest = digest();
+    for (OpenCase& one : cases_) {
+      (one.training ? data_.train : data_.validation).push_back(std::move(one.volume));
+    }
     return std::move(data_);
   }
 
  private:
-  void read_augment(TomlTable& t) {
-    for (const auto& axis : t.texts("flip")) {
-      if (axis != "z" && axis != "y" && axis != "x") t.fail("'" + axis + "' is not an axis; use z, y, x", "flip");
-      (axis == "z" ? data_.augment.flip_z : axis == "y" ? data_.augment.flip_y : data_.augment.flip_x) = true;
+  [[noreturn]] void fail(const CaseSpec& one, const std::string& message) const {
+    fail_at(spec_.file, one.line, message);
+  }
+
+  // Opening -----------------------------------------------------------------------------------------------------------
+
+  OpenCase open(const CaseSpec& one, bool training) {
+    OpenCase result{.spec = &one, .training = training, .files = {}, .volume = {}, .states = {}};
+    result.volume.name = one.name;
+    result.volume.weight = one.weight;
+    if (spec_.synthetic) {
+      const io::VoxelBox box = box_of(one, synthetic_image_.shape().extent);
+      if (one.box.size() == 3) fail(one, "box: the built-in volume is cut by 'slices' only");
+      result.volume.image = synthetic_image_.cut(box.begin.z, box.end().z, o_.memory);
+      result.volume.label = synthetic_label_.cut(box.begin.z, box.end().z, o_.memory);
+      result.volume.label.map_labels(spec_.label);
+      result.volume.spacing = {spec_.synthetic->anisotropy, 1, 1};
+      return result;
     }
-    data_.augment.rotate = t.boolean("rotate90", false);
-    t.finish();
+    auto files = std::make_shared<VolumeFiles>();
+    std::vector<std::unique_ptr<io::VolumeSource>> channels;
+    for (const std::string& path : one.image) channels.push_back(open_file(path, result));
+    files->image = io::stack_channels(std::move(channels));
+    files->label = open_file(one.label, result);
+    if (!one.mask.empty()) files->mask = open_file(one.mask, result);
+    check_equal(one, *files->image, *files->label, "label");
+    if (files->mask) check_equal(one, *files->image, *files->mask, "mask");
+    files->box = box_of(one, files->image->info().extent);
+    files->label_spec = spec_.label;
+    const auto& spacing = files->image->info().spacing;
+    result.volume.spacing = one.spacing ? *one.spacing : spacing ? spacing->zyx : result.volume.spacing;
+    result.files = std::move(files);
+    return result;
   }
 
-  void make_synthetic(TomlTable& t) {
-    SyntheticOptions o;
-    o.extent = t.extent("extent", 1, o.extent);
-    o.seed = static_cast<std::uint64_t>(t.integer("seed", 0, 1));
-    o.cell_diameter = t.number("cell_diameter", 2, 1e6, o.cell_diameter);
-    o.anisotropy = t.number("anisotropy", 0.01, 1e3, o.anisotropy);
-    o.membrane_width = t.number("membrane_width", 0, 1e3, o.membrane_width);
-    o.noise = t.number("noise", 0, 1e3, o.noise);
-    o.blur = t.number("blur", 0, 8, o.blur);
-    t.finish();
-    auto made = make_synthetic_volume(o, memory_);
-    synthetic_ =
-        LabelledVolume{StoredVolume(std::move(made.image)), StoredVolume(std::move(made.label)), {}, "synthetic"};
+  std::unique_ptr<io::VolumeSource> open_file(const std::string& path, OpenCase& result) const {
+    auto source = io::open_volume(path);
+    std::filesystem::path file = source->path().file;
+    if (file.filename().string().find('*') != std::string::npos) file = file.parent_path();
+    result.states.push_back(FileState::of(file));
+    return source;
   }
 
-  void read_split(const char* key, std::vector<LabelledVolume>& list) {
-    for (TomlTable& t : root_.tables(key)) {
-      LabelledVolume volume = synthetic_ ? from_synthetic(t) : from_files(t);
-      t.finish();
-      normalise(volume.image, data_.normalisation);
-      list.push_back(std::move(volume));
-    }
-  }
-
-  LabelledVolume from_synthetic(TomlTable& t) {
-    const auto [begin, end] = slices(t, synthetic_->image.shape().extent.z, synthetic_->name);
-    LabelledVolume volume{
-        synthetic_->image.cut(begin, end, memory_), synthetic_->label.cut(begin, end, memory_), {}, synthetic_->name};
-    volume.label.map_labels(label_);
-    return volume;
-  }
-
-  LabelledVolume from_files(TomlTable& t) {
-    LabelledVolume volume;
-    const std::string name = t.text("image");
-    volume.name = std::filesystem::path(name).filename().string();
-    const auto image = open(t, "image", name), label = open(t, "label", t.text("label"));
-    const auto mask = t.has("mask") ? open(t, "mask", t.text("mask")) : nullptr;
-    for (const io::VolumeSource* other : {label.get(), mask.get()}) {
-      if (other != nullptr) check_equal(t, *image, *other, other == label.get() ? "label" : "mask", name);
-    }
-    const Extent3& e = image->info().extent;
-    const auto [begin, end] = slices(t, e.z, volume.name);
-    const io::VoxelBox box{{begin, 0, 0}, {end - begin, e.y, e.x}};
-    volume.image = StoredVolume::read(*image, box, memory_);
-    volume.label = StoredVolume::read_labels(*label, box, label_, memory_);
-    if (mask) volume.mask = StoredVolume::read_labels(*mask, box, {}, memory_);
-    return volume;
-  }
-
-  std::unique_ptr<io::VolumeSource> open(TomlTable& t, const std::string& key, const std::string& value) {
-    return io::open_volume(expand(t, key, value, directory_));
-  }
-
-  static void check_equal(TomlTable& t, const io::VolumeSource& image, const io::VolumeSource& other, const char* what,
-                          const std::string& name) {
+  void check_equal(const CaseSpec& one, const io::VolumeSource& image, const io::VolumeSource& other,
+                   const char* what) const {
     const io::VolumeInfo &a = image.info(), &b = other.info();
     if (a.extent != b.extent) {
-      t.fail(fmt::format("{} has {} voxels, but '{}' has {}; they must be equal", what, to_string(b.extent), name,
-                         to_string(a.extent)));
+      fail(one, fmt::format("{}: {} has {} voxels, but {} has {}; they must be equal", what, other.path().text(),
+                            to_string(b.extent), image.path().text(), to_string(a.extent)));
+    }
+    if (b.channels != 1) {
+      fail(one, fmt::format("{}: {} has {} channels, but a {} has one; copy one of them with convolume convert "
+                            "--channel",
+                            what, other.path().text(), b.channels, what));
     }
     constexpr double most = 1e-3;  // voxels
     if (!a.geometry || !b.geometry) return;
     const double distance = io::distance_in_voxels(*a.geometry, *b.geometry, a.extent);
-    if (distance > most) {
-      t.fail(
-          fmt::format("{} lies up to {:.3g} voxels away from '{}', by the geometries of the files; resample it, or "
-                      "correct its header",
-                      what, distance, name));
+    if (distance <= most) return;
+    fail(one, fmt::format("{}: {} lies up to {:.3g} voxels away from {}, by the geometries of the files; resample it, "
+                          "or correct its header",
+                          what, other.path().text(), distance, image.path().text()));
+  }
+
+  /// Returns the box of the keys `box` and `slices`, or everything.
+  io::VoxelBox box_of(const CaseSpec& one, const Extent3& extent) const {
+    io::VoxelBox box{{0, 0, 0}, extent};
+    for (std::size_t i = 0; i < one.box.size(); ++i) {
+      const int axis = static_cast<int>(i);
+      const auto [first, end] = one.box[i];
+      if (end > extent[axis]) {
+        const bool slices = one.box.size() == 1;
+        fail_at(
+            spec_.file, one.box_line,
+            fmt::format("{}: [{}, {}] must be [first, end) within the {} {} of '{}'", slices ? "slices" : "box", first,
+                        end, extent[axis], slices ? "slices" : fmt::format("voxels along {}", "zyx"[axis]), one.name));
+      }
+      box.begin[axis] = first;
+      box.extent[axis] = end - first;
+    }
+    return box;
+  }
+
+  void check_unchanged() const {
+    if (!o_.resume || o_.verify) return;
+    for (const OpenCase& one : cases_) {
+      for (const FileState& now : one.states) {
+        const auto then = summaries_.changed(now);
+        if (!then) continue;
+        throw FormatError(
+            fmt::format("{}: changed after the run had begun: it had {} bytes, and has {}{}; put the file back, or use "
+                        "--verify-data, which reads it and continues if the voxels are the same",
+                        now.path, then->bytes, now.bytes, then->bytes == now.bytes ? " written at another time" : ""));
+      }
     }
   }
 
-  /// Returns the range of the key `slices`, or all planes.
-  static std::pair<index_t, index_t> slices(TomlTable& t, index_t planes, const std::string& name) {
-    const auto slices = t.numbers("slices");
-    if (slices.empty()) return {0, planes};
-    const bool good = slices.size() == 2 && slices[0] >= 0 && slices[1] > slices[0] &&
-                      slices[1] <= static_cast<double>(planes) && std::trunc(slices[0]) == slices[0] &&
-                      std::trunc(slices[1]) == slices[1];
-    if (!good) t.fail(fmt::format("must be [first, end) within the {} slices of '{}'", planes, name), "slices");
-    return {static_cast<index_t>(slices[0]), static_cast<index_t>(slices[1])};
+  /// Decides which volumes are read into memory: validation volumes, then training volumes, small ones first.
+  void choose_memory() {
+    std::vector<OpenCase*> order;
+    std::size_t left = o_.volume_bytes;
+    for (OpenCase& one : cases_) {
+      if (one.training) {
+        order.push_back(&one);
+      } else {
+        const auto voxels = static_cast<std::size_t>(one.files ? one.files->box.extent.volume() : 0);
+        left -= std::min(left, one.bytes() + voxels * o_.validation_bytes);
+      }
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [](const OpenCase* a, const OpenCase* b) { return a->bytes() < b->bytes(); });
+    for (OpenCase* one : order) {
+      if (one->bytes() <= left) {
+        left -= one->bytes();
+      } else {
+        one->volume.files = one->files;
+      }
+    }
+  }
+
+  // Statistics --------------------------------------------------------------------------------------------------------
+
+  std::string settings_of(const OpenCase& one) const {
+    const IntensitySpec& i = spec_.intensity;
+    const io::VoxelBox box = one.files ? one.files->box : io::VoxelBox{{0, 0, 0}, one.volume.extent()};
+    return fmt::format("{} + {}; {} {} {} {}; {}", to_string(box.begin), to_string(box.extent), name_of(i.normalise),
+                       i.needs_percentiles() ? fmt::format("{}", fmt::join(i.percentiles, " ")) : "-", i.clip,
+                       i.nonzero, text_of(spec_.label));
+  }
+
+  void read(OpenCase& one) const {
+    if (!one.files || one.volume.files) return;
+    const io::VoxelBox all{{0, 0, 0}, one.files->box.extent};
+    one.volume.image = one.files->read_image(all, o_.memory);
+    one.volume.label = one.files->read_label(all, o_.memory);
+    if (one.files->mask) one.volume.mask = one.files->read_mask(all, o_.memory);
+  }
+
+  VoxelPieces pieces(const OpenCase& one, const StoredVolume& stored, const io::VolumeSource* source,
+                     StoredVolume (VolumeFiles::*read)(const io::VoxelBox&, std::pmr::memory_resource*) const) const {
+    if (!one.volume.files) return pieces_of(stored);
+    const VolumeFiles* const files = one.volume.files.get();
+    return pieces_of(
+        source->info(), {{0, 0, 0}, files->box.extent}, piece_bytes,
+        [files, read, memory = o_.memory](const io::VoxelBox& box) { return (files->*read)(box, memory); });
+  }
+  VoxelPieces image_pieces(const OpenCase& one) const {
+    return pieces(one, one.volume.image, one.files ? one.files->image.get() : nullptr, &VolumeFiles::read_image);
+  }
+
+  void summarise(OpenCase& one) {
+    read(one);
+    const std::string settings = settings_of(one);
+    const CaseSummary* known = o_.verify || !one.files ? nullptr : summaries_.find(one.states, settings);
+    CaseSummary summary = known != nullptr && fits(*known, one) ? *known : compute(one, settings);
+    check_label(one, summary.label);
+    one.volume.labels = std::make_shared<LabelSummary>(summary.label);
+    found_.push_back({summary.image, summary.mask_digest});
+    if (one.files) kept_.push_back(std::move(summary));
+  }
+
+  /// Returns whether a kept summary has an entry for everything, as one that was written by this program does.
+  static bool fits(const CaseSummary& summary, const OpenCase& one) {
+    const auto channels = static_cast<std::size_t>(one.volume.channels());
+    const std::size_t slices = summary.image.voxels.slices.size();
+    return summary.image.voxels.channels.size() == channels &&
+           (slices == 0 || slices == channels * static_cast<std::size_t>(one.volume.extent().z));
+  }
+
+  CaseSummary compute(const OpenCase& one, const std::string& settings) const {
+    CaseSummary summary{.files = one.states, .settings = settings, .image = {}, .label = {}};
+    IntensitySpec own = spec_.intensity;
+    if (own.normalise == Normalise::dataset) own.clip = false;  // its percentiles need all volumes
+    auto image = intensity_statistics(image_pieces(one), own, o_.scheduler, o_.stop);
+    const io::VolumeSource* const label_file = one.files ? one.files->label.get() : nullptr;
+    auto label =
+        summarise_labels(pieces(one, one.volume.label, label_file, &VolumeFiles::read_label), o_.scheduler, o_.stop);
+    if (!image || !label) throw StopRequested();
+    summary.image = std::move(*image);
+    summary.label = std::move(*label);
+    if (!one.volume.has_mask() && !(one.files && one.files->mask)) return summary;
+    const auto mask = summarise_labels(pieces(one, one.volume.mask, one.files->mask.get(), &VolumeFiles::read_mask),
+                                       o_.scheduler, o_.stop);
+    if (!mask) throw StopRequested();
+    if (mask->not_unit)
+      fail_voxel(one, "the mask", *mask->not_unit, fmt::format("{}", mask->not_unit->value), "it must lie in [0, 1]");
+    summary.mask_digest = mask->digest;
+    return summary;
+  }
+
+  [[noreturn]] void fail_voxel(const OpenCase& one, const char* what, const FoundVoxel& voxel, const std::string& value,
+                               const std::string& remedy) const {
+    const Extent3 e = one.volume.extent();
+    const Extent3 begin = one.files ? one.files->box.begin : Extent3{0, 0, 0};
+    const auto i = static_cast<index_t>(voxel.index);
+    throw ConfigError(fmt::format("data set '{}': {} of '{}' at voxel ({}, {}, {}) is {}; {}", spec_.name, what,
+                                  one.volume.name, begin.z + i / (e.y * e.x), begin.y + i / e.x % e.y,
+                                  begin.x + i % e.x, value, remedy));
+  }
+
+  void check_label(const OpenCase& one, const LabelSummary& label) const {
+    if (!label.not_listed) return;
+    const auto i = static_cast<index_t>(label.not_listed->index);
+    std::string stored = "not listed";
+    if (!one.volume.files) {
+      stored = one.volume.label.stored_text(i);
+    } else {
+      const Extent3 e = one.volume.extent();
+      const io::VoxelBox voxel{{i / (e.y * e.x), i / e.x % e.y, i % e.x}, Extent3::all(1)};
+      stored = one.volume.files->read_label(voxel, o_.memory).stored_text(0);
+    }
+    fail_voxel(one, "the label", *label.not_listed, stored, "list it in [label] classes, or in ignore");
+  }
+
+  /// Computes the scaling of all training volumes together.
+  void scale_by_dataset() {
+    std::vector<VoxelPieces> volumes;
+    std::vector<std::size_t> numbers;
+    for (std::size_t i = 0; i < cases_.size(); ++i) {
+      if (!cases_[i].training) continue;
+      volumes.push_back(image_pieces(cases_[i]));
+      numbers.push_back(i);
+    }
+    const index_t channels = volumes.front().channels;
+    for (const std::size_t i : numbers) {
+      if (cases_[i].volume.channels() == channels) continue;
+      fail(*cases_[i].spec,
+           fmt::format("image: '{}' has {} channels, but '{}' has {}; volumes of a data set that is "
+                       "normalised as a whole must have as many",
+                       cases_[i].volume.name, cases_[i].volume.channels(), cases_[0].volume.name, channels));
+    }
+    IntensityStatistics all;
+    StatisticsOptions options{.nonzero = spec_.intensity.nonzero};
+    for (index_t c = 0; c < channels && spec_.intensity.clip; ++c) {
+      const auto found =
+          percentiles_of(volumes, c, spec_.intensity.percentiles, spec_.intensity.nonzero, o_.scheduler, o_.stop);
+      if (!found) throw StopRequested();
+      all.percentiles.push_back({(*found)[0], (*found)[1]});
+      options.clip.emplace_back((*found)[0], (*found)[1]);
+    }
+    for (std::size_t v = 0; v < volumes.size(); ++v) {
+      const auto clipped = spec_.intensity.clip ? statistics_of(volumes[v], options, o_.scheduler, o_.stop)
+                                                : std::optional(found_[numbers[v]].image.voxels);
+      if (!clipped) throw StopRequested();
+      if (v == 0) {
+        all.voxels.channels = clipped->channels;
+        continue;
+      }
+      for (std::size_t c = 0; c < all.voxels.channels.size(); ++c) {
+        auto& to = all.voxels.channels[c];
+        to.moments = to.moments.joined(clipped->channels[c].moments);
+        to.least = std::min(to.least, clipped->channels[c].least);
+        to.largest = std::max(to.largest, clipped->channels[c].largest);
+      }
+    }
+    data_.scaling = scaling_of(all, spec_.intensity, fmt::format("data set '{}'", spec_.name));
+  }
+
+  struct Found {
+    IntensityStatistics image;
+    std::uint64_t mask_digest = 0;
+  };
+
+  void scale(OpenCase& one, const Found& found) const {
+    const bool common = spec_.intensity.normalise == Normalise::dataset;
+    auto scaling = std::make_shared<const VolumeScaling>(
+        common
+            ? data_.scaling
+            : scaling_of(found.image, spec_.intensity, fmt::format("data set '{}': '{}'", spec_.name, one.spec->name)));
+    if (one.volume.files) {
+      one.files->scaling = std::move(scaling);
+    } else {
+      one.volume.image.scale(std::move(scaling));
+    }
   }
 
   std::string digest() const {
-    const std::string settings =
-        fmt::format("{} {} {} {} {}", static_cast<int>(data_.normalisation), data_.augment.flip_z, data_.augment.flip_y,
-                    data_.augment.flip_x, data_.augment.rotate);
-    XXH64_hash_t hash = XXH3_64bits(settings.data(), settings.size());
-    for (const LabelledVolume& volume : data_.train) {
-      for (const auto* part : {&volume.image, &volume.label, &volume.mask}) {
-        if (*part) hash = part->digest(hash);
-      }
+    std::string text = spec_.settings();
+    for (std::size_t i = 0; i < cases_.size(); ++i) {
+      const OpenCase& one = cases_[i];
+      if (!one.training) continue;
+      text += fmt::format("\n{:016x} {:016x} {:016x} {} {}", found_[i].image.voxels.digest, one.volume.labels->digest,
+                          found_[i].mask_digest, one.volume.weight, fmt::join(one.volume.spacing, " "));
     }
-    return fmt::format("{:016x}", hash);
+    return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
   }
 
-  TomlTable root_;
-  std::filesystem::path directory_;
-  std::pmr::memory_resource* memory_;
-  LabelSpec label_;
-  std::optional<LabelledVolume> synthetic_;
+  const DatasetOptions& o_;
+  DatasetSpec spec_;
+  SummaryFile summaries_;
+  StoredVolume synthetic_image_, synthetic_label_;
+  std::vector<OpenCase> cases_;
+  std::vector<Found> found_;       // of each case
+  std::vector<CaseSummary> kept_;  // of the cases with files
   Dataset data_;
 };
 
 }  // namespace
 
-Dataset load_dataset(const std::filesystem::path& file, std::pmr::memory_resource* memory) {
-  return Loader(file, memory).load();
+StoredVolume VolumeFiles::read_image(const io::VoxelBox& part, std::pmr::memory_resource* memory) const {
+  StoredVolume voxels = StoredVolume::read(*image, {box.begin + part.begin, part.extent}, memory);
+  voxels.scale(scaling, part.begin.z);
+  return voxels;
 }
 
-void normalise(StoredVolume& volume, Normalisation how) {
-  if (how == Normalisation::volume) volume.normalise();
+StoredVolume VolumeFiles::read_label(const io::VoxelBox& part, std::pmr::memory_resource* memory) const {
+  return StoredVolume::read_labels(*label, {box.begin + part.begin, part.extent}, label_spec, memory);
 }
 
-PatchDraw PatchDraw::draw(const Dataset& data, const Extent3& patch, std::uint64_t seed, std::uint64_t iteration,
-                          index_t sample) {
-  const RandomKey key{.seed = seed, .a = static_cast<std::uint32_t>(iteration), .b = sampling};
-  std::uint64_t counter = static_cast<std::uint64_t>(sample) * 16;
-  const auto below = [&](index_t n) {
-    return static_cast<index_t>(uniform_below(key, counter++, static_cast<std::uint64_t>(n)));
-  };
-  PatchDraw draw;
-  // A volume is drawn with a probability proportional to the number of patches that it holds.
-  const auto places_of = [&](const LabelledVolume& volume) {
-    return volume.image.shape().extent - patch + Extent3::all(1);
-  };
-  index_t total = 0;
-  for (const LabelledVolume& volume : data.train) total += places_of(volume).volume();
-  index_t place = below(total);
-  while (place >= places_of(data.train[draw.volume]).volume()) place -= places_of(data.train[draw.volume++]).volume();
-  const Extent3 places = places_of(data.train[draw.volume]);
-  for (int axis = 0; axis < 3; ++axis) draw.origin[axis] = below(places[axis]);
-  const bool allowed[3] = {data.augment.flip_z, data.augment.flip_y, data.augment.flip_x};
-  for (int axis = 0; axis < 3; ++axis)
-    draw.flip[axis] = below(2) == 1 && (allowed[axis] || (axis > 0 && data.augment.rotate));
-  draw.transpose = below(2) == 1 && data.augment.rotate;
-  return draw;
+StoredVolume VolumeFiles::read_mask(const io::VoxelBox& part, std::pmr::memory_resource* memory) const {
+  return StoredVolume::read_labels(*mask, {box.begin + part.begin, part.extent}, {}, memory);
 }
 
-void copy_patch(const StoredVolume& volume, const PatchDraw& draw, const Extent3& patch, const Extent3& offset,
-                const View<float>& target, index_t n) {
-  const Extent3 e = volume.shape().extent;
-  const index_t stride[3] = {e.y * e.x, e.x, 1};
-  // Voxel (z, y, x) of the flipped and transposed patch is source + z * step[0] + y * step[1] + x * step[2].
-  index_t source = 0;
-  index_t step[3];
-  for (int axis = 0; axis < 3; ++axis) {
-    const index_t first = draw.origin[axis] + (draw.flip[axis] ? patch[axis] - 1 : 0);
-    source += first * stride[axis];
-    step[axis] = draw.flip[axis] ? -stride[axis] : stride[axis];
+std::size_t Dataset::bytes() const {
+  std::size_t sum = 0;
+  for (const auto* list : {&train, &validation}) {
+    for (const LabelledVolume& volume : *list) sum += volume.image.bytes() + volume.label.bytes() + volume.mask.bytes();
   }
-  if (draw.transpose) std::swap(step[1], step[2]);
-  const Extent3& out = target.shape.extent;
-  for (index_t c = 0; c < target.shape.c; ++c) {
-    for (index_t z = 0; z < out.z; ++z) {
-      for (index_t y = 0; y < out.y; ++y) {
-        const index_t from = source + (z + offset.z) * step[0] + (y + offset.y) * step[1] + offset.x * step[2];
-        volume.gather(c * e.volume() + from, step[2], out.x, &target(n, c, z, y, 0));
-      }
-    }
-  }
+  return sum;
+}
+
+Dataset load_dataset(const std::filesystem::path& file, const DatasetOptions& options) {
+  return Loader(file, options).load();
 }
 
 void check_labels(const Dataset& data, index_t classes) {
-  const auto check = [&](const LabelledVolume& volume, const StoredVolume& values, const char* what, index_t limit) {
-    const Extent3 e = values.shape().extent;
-    std::vector<float> row(static_cast<std::size_t>(e.x));
-    for (index_t i = 0; i < values.elements(); ++i) {
-      if (i % e.x == 0) values.gather(i, 1, e.x, row.data());
-      const float v = row[static_cast<std::size_t>(i % e.x)];
-      if (v == ignored_label && &values == &volume.label) continue;
-      const bool fits = limit == 0 ? v >= 0 && v <= 1 : v >= 0 && v < static_cast<float>(limit) && v == std::floor(v);
-      if (fits) continue;
-      throw ConfigError(fmt::format(
-          "data set '{}': {} of '{}' at voxel ({}, {}, {}) is {}; {}", data.name, what, volume.name, i / (e.y * e.x),
-          i / e.x % e.y, i % e.x, std::isnan(v) ? values.stored_text(i) : fmt::format("{}", v),
-          std::isnan(v) ? "list it in [label] classes, or in ignore"
-          : limit == 0  ? "it must lie in [0, 1]. Name the stored values that are positive: [label] "
-                          "positive = [...]"
-                        : fmt::format("it must be a class from 0 to {}", limit - 1)));
+  std::vector<std::uint64_t> voxels(static_cast<std::size_t>(std::max<index_t>(classes, 0)));
+  const auto check = [&](const LabelledVolume& volume, bool training) {
+    const auto summary =
+        volume.labels ? volume.labels
+                      : std::make_shared<const LabelSummary>(*summarise_labels(pieces_of(volume.label), nullptr));
+    const auto fail = [&](const FoundVoxel& voxel, const std::string& remedy) {
+      const Extent3 e = volume.extent();
+      const auto i = static_cast<index_t>(voxel.index);
+      throw ConfigError(fmt::format("data set '{}': the label of '{}' at voxel ({}, {}, {}) is {}; {}", data.name,
+                                    volume.name, i / (e.y * e.x), i / e.x % e.y, i % e.x, voxel.value, remedy));
+    };
+    if (classes == 0) {
+      if (summary->not_unit) {
+        fail(*summary->not_unit,
+             "it must lie in [0, 1]. Name the stored values that are positive: [label] positive = [...]");
+      }
+      return;
+    }
+    const std::string remedy = fmt::format("it must be a class from 0 to {}", classes - 1);
+    if (summary->not_whole) fail(*summary->not_whole, remedy);
+    if (summary->largest && !(summary->largest->value < static_cast<float>(classes))) fail(*summary->largest, remedy);
+    if (summary->not_unit && summary->not_unit->value < 0) fail(*summary->not_unit, remedy);
+    for (std::size_t c = 0; training && c < std::min(voxels.size(), summary->classes.size()); ++c) {
+      voxels[c] += summary->classes[c].count;
     }
   };
-  for (const auto* list : {&data.train, &data.validation}) {
-    for (const LabelledVolume& volume : *list) {
-      check(volume, volume.label, "the label", classes);
-      if (volume.mask) check(volume, volume.mask, "the mask", 0);
-    }
+  for (const LabelledVolume& volume : data.train) check(volume, true);
+  for (const LabelledVolume& volume : data.validation) check(volume, false);
+  for (std::size_t c = 0; c < voxels.size(); ++c) {
+    if (voxels[c] > 0) continue;
+    throw ConfigError(fmt::format(
+        "data set '{}': class {} occurs in no training volume, so it cannot be learned; add a volume that has it, or "
+        "remove it from [label] classes and from the net's outputs",
+        data.name, c));
   }
 }
 
 void check_channels(const Dataset& data, index_t channels) {
   for (const auto* list : {&data.train, &data.validation}) {
     for (const LabelledVolume& volume : *list) {
-      if (volume.image.shape().c == channels) continue;
+      if (volume.channels() == channels) continue;
       throw ConfigError(
           fmt::format("data set '{}': '{}' has {} channels, but the net reads {} channels; set input.channels",
-                      data.name, volume.name, volume.image.shape().c, channels));
+                      data.name, volume.name, volume.channels(), channels));
     }
   }
 }
 
 void check_patch(const Dataset& data, const Extent3& patch) {
+  bool foreground = false;
   for (const LabelledVolume& volume : data.train) {
-    const Extent3 e = volume.image.shape().extent;
-    if (patch.z > e.z || patch.y > e.y || patch.x > e.x) {
+    const Extent3 e = volume.extent();
+    if (data.sampling.pad == Pad::none && (patch.z > e.z || patch.y > e.y || patch.x > e.x)) {
       throw ConfigError(
-          fmt::format("training volume '{}' has {} voxels, but the net's patch has {}; use a smaller input.patch",
+          fmt::format("training volume '{}' has {} voxels, but the net's patch has {}; use a smaller input.patch, or "
+                      "set [sampling] pad = \"mirror\"",
                       volume.name, to_string(e), to_string(patch)));
     }
+    for (std::size_t c = 1; volume.labels && c < volume.labels->classes.size(); ++c) {
+      foreground = foreground || volume.labels->classes[c].count > 0;
+    }
   }
-  if (data.augment.rotate && patch.y != patch.x) {
+  if (data.sampling.foreground > 0 && !foreground) {
+    throw ConfigError(
+        fmt::format("data set '{}': [sampling] foreground = {}, but no training volume has a voxel of a class above 0; "
+                    "correct [label], or leave 'foreground' out",
+                    data.name, data.sampling.foreground));
+  }
+  if (data.augment.rotate90 && patch.y != patch.x) {
     throw ConfigError(fmt::format("data set '{}' rotates by 90 degrees, which needs square patches; the net's is {}",
                                   data.name, to_string(patch)));
   }

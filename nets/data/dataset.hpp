@@ -1,73 +1,94 @@
-// Volumes and labels for training. Counter-based random numbers decide which patches are drawn.
+// Volumes and labels for training.
 #pragma once
 
 #include <filesystem>
+#include <limits>
 #include <memory>
-#include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
-#include "convolume/tensor.hpp"
-#include "core/random.hpp"
+#include "convolume/scheduler.hpp"
+#include "nets/data/dataset_spec.hpp"
+#include "nets/data/intensity.hpp"
+#include "nets/data/label_summary.hpp"
 #include "nets/data/stored_volume.hpp"
+#include "nets/io/volume_source.hpp"
 
 namespace convolume::nets {
 
-enum class Normalisation { none, volume };  ///< `volume` scales a volume to mean 0 and variance 1
-
-struct AugmentSpec {
-  bool flip_z = false, flip_y = false, flip_x = false;
-  bool rotate = false;  ///< by 90 degrees in the Y-X plane; needs square patches
+/// The files of a volume whose voxels are read when patches need them.
+struct VolumeFiles {
+  std::unique_ptr<io::VolumeSource> image, label, mask;  ///< mask: may be null
+  io::VoxelBox box;                                      ///< the part of the files that is the volume
+  LabelSpec label_spec;
+  std::shared_ptr<const VolumeScaling> scaling;
+  /// Reads a part of the volume; box.begin counts from the begin of `box`.
+  StoredVolume read_image(const io::VoxelBox& part, std::pmr::memory_resource* memory) const;
+  StoredVolume read_label(const io::VoxelBox& part, std::pmr::memory_resource* memory) const;
+  StoredVolume read_mask(const io::VoxelBox& part, std::pmr::memory_resource* memory) const;
 };
 
 /// An image {1, C, Z, Y, X} with its labels and an optional mask (1: the voxel counts, 0: it does not), which have one
 /// channel.
 struct LabelledVolume {
-  StoredVolume image, label, mask;
+  StoredVolume image, label, mask;  ///< empty if the voxels stay in files
   std::string name;
+  double weight = 1;                             ///< for VolumeChoice::weights
+  std::array<double, 3> spacing{1, 1, 1};        ///< of voxels along Z, Y, X; only ratios matter
+  std::shared_ptr<const LabelSummary> labels{};  ///< null: not computed
+  std::shared_ptr<const VolumeFiles> files{};    ///< null: the voxels are in memory
+
+  Extent3 extent() const { return files ? files->box.extent : image.shape().extent; }
+  index_t channels() const { return files ? files->image->info().channels : image.shape().c; }
+  bool has_mask() const { return files ? files->mask != nullptr : static_cast<bool>(mask); }
+  bool may_be_ignored() const { return files ? !files->label_spec.ignore.empty() : label.may_be_ignored(); }
 };
 
 struct Dataset {
   std::string name;
   std::vector<LabelledVolume> train, validation;
-  Normalisation normalisation = Normalisation::volume;
+  IntensitySpec intensity{};
+  VolumeScaling scaling{};  ///< of all training volumes together, if Normalise::dataset
+  SamplingSpec sampling{};
   AugmentSpec augment{};
+  /// Returns the bytes of all volumes in memory.
+  std::size_t bytes() const;
   /// Hash over all training voxels and the settings above. A checkpoint stores it to identify its training data.
   std::string digest;
 };
 
-/// Reads a data set description (TOML). "${NAME}" in a path is replaced by the environment variable NAME. Relative
-/// paths are relative to the file's folder. Throws ConfigError, IoError, FormatError.
-Dataset load_dataset(const std::filesystem::path& file, std::pmr::memory_resource* memory);
-
-/// Sets how the voxels of a volume become numbers.
-void normalise(StoredVolume& volume, Normalisation how);
-
-/// One drawn patch: the volume, the position in it, and the flips and the transpose.
-struct PatchDraw {
-  std::size_t volume = 0;
-  Extent3 origin{0, 0, 0};
-  bool flip[3] = {false, false, false};
-  bool transpose = false;  ///< Y and X are transposed after the flips
-
-  /// Draws a patch. The result is a pure function of (seed, iteration, sample).
-  static PatchDraw draw(const Dataset& data, const Extent3& patch, std::uint64_t seed, std::uint64_t iteration,
-                        index_t sample);
+struct DatasetOptions {
+  std::pmr::memory_resource* memory = std::pmr::get_default_resource();
+  Scheduler* scheduler = nullptr;  ///< computes statistics; null: the calling thread does
+  /// Bytes that volumes may take. Training volumes that do not fit stay in their files. Changes no bit.
+  std::size_t volume_bytes = std::numeric_limits<std::size_t>::max();
+  std::size_t validation_bytes = 0;  ///< of a voxel of a validation volume, besides its stored bytes
+  /// File in which statistics are kept, with the size and the time of each volume file; empty: none.
+  std::filesystem::path summaries{};
+  bool resume = false;  ///< a file that has changed is an error, unless `verify` is set
+  bool verify = false;  ///< statistics are computed again
+  std::stop_token stop{};
 };
 
-/// Copies the part [offset, offset + target.extent) of the flipped and transposed patch, all channels, into batch
-/// element `n` of `target`.
-void copy_patch(const StoredVolume& volume, const PatchDraw& draw, const Extent3& patch, const Extent3& offset,
-                const View<float>& target, index_t n);
+/// Reads a data set. Throws ConfigError, IoError, FormatError. A stop request ends it with StopRequested.
+Dataset load_dataset(const std::filesystem::path& file, const DatasetOptions& options = {});
+
+/// What load_dataset() throws if a stop request came first.
+struct StopRequested : std::exception {
+  const char* what() const noexcept override { return "a stop was requested"; }
+};
 
 /// Checks labels and masks. A label must be a whole number in [0, classes), or lie in [0, 1] if `classes` is 0, or be
-/// ignored; a mask must lie in [0, 1]. Throws ConfigError naming volume, voxel and value.
+/// ignored; a mask must lie in [0, 1]. Each class must occur in a training volume. Throws ConfigError naming volume,
+/// voxel and value.
 void check_labels(const Dataset& data, index_t classes);
 
 /// Throws ConfigError if an image does not have so many channels.
 void check_channels(const Dataset& data, index_t channels);
 
-/// Throws ConfigError if a volume cannot hold a patch, or if rotation is on and the patch is not square in Y-X.
+/// Throws ConfigError if a volume cannot hold a patch, if quarter turns are on and the patch is not square in Y-X, or
+/// if patches are to be centred on a foreground that no training volume has.
 void check_patch(const Dataset& data, const Extent3& patch);
 
 }  // namespace convolume::nets

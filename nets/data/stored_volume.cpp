@@ -1,15 +1,12 @@
 #include "nets/data/stored_volume.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <span>
 #include <unordered_map>
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include "convolume/error.hpp"
 
@@ -95,9 +92,13 @@ StoredVolume StoredVolume::read_labels(const io::VolumeSource& source, const io:
                     source.path().text(), source.info().channels));
   }
   StoredVolume volume = read(source, box, memory);
-  if (!io::is_floating(volume.type_) && io::size_of(volume.type_) >= 4) volume.renumber(memory);
-  volume.map_labels(spec);
+  volume.become_labels(spec, memory);
   return volume;
+}
+
+void StoredVolume::become_labels(const LabelSpec& spec, std::pmr::memory_resource* memory) {
+  if (!io::is_floating(type_) && io::size_of(type_) >= 4) renumber(memory);
+  map_labels(spec);
 }
 
 void StoredVolume::require_finite(const std::string& name, const Extent3& origin) const {
@@ -105,7 +106,7 @@ void StoredVolume::require_finite(const std::string& name, const Extent3& origin
   const index_t row = extent_.x;
   std::vector<float> values(static_cast<std::size_t>(row));
   for (index_t first = 0; first < elements(); first += row) {
-    gather(first, 1, row, values.data());
+    gather(first, row, values.data());
     for (index_t x = 0; x < row; ++x) {
       const float value = values[static_cast<std::size_t>(x)];
       if (std::isfinite(value)) continue;
@@ -178,31 +179,42 @@ void StoredVolume::map_labels(const LabelSpec& spec) {
   map_labels(spec);
 }
 
-void StoredVolume::gather(index_t first, index_t step, index_t count, float* to) const {
-  if (count == 0) return;
-  const Scaling* scaling = nullptr;
-  if (!scaling_.empty()) scaling = &scaling_[static_cast<std::size_t>(first / extent_.volume())];
+void StoredVolume::gather(index_t first, index_t count, float* to) const {
+  if (!scaling_ || scaling_->list.empty()) return gather_plane(first, count, nullptr, to);
+  const index_t plane = extent_.y * extent_.x;
+  while (count > 0) {
+    const index_t z = first / plane, part = std::min(count, (z + 1) * plane - first);
+    gather_plane(first, part, scaling_->at(z / extent_.z, first_plane_ + z % extent_.z), to);
+    first += part;
+    to += part;
+    count -= part;
+  }
+}
+
+void StoredVolume::gather_plane(index_t first, index_t count, const Scaling* scaling, float* to) const {
   io::with_type(type_, [&]<class T>(T) {
     const T* from = reinterpret_cast<const T*>(voxels_) + first;
     if constexpr (std::is_integral_v<T> && std::is_unsigned_v<T> && sizeof(T) <= 4) {
       if (!table_.empty()) {
-        for (index_t i = 0; i < count; ++i) to[i] = table_[from[i * step]];
+        for (index_t i = 0; i < count; ++i) to[i] = table_[from[i]];
         return;
       }
     }
     if (scaling != nullptr) {
+      const Scaling s = *scaling;
       for (index_t i = 0; i < count; ++i) {
-        to[i] = static_cast<float>((static_cast<double>(from[i * step]) - scaling->shift) * scaling->scale);
+        const double voxel = std::min(std::max(static_cast<double>(from[i]), s.low), s.high);
+        to[i] = static_cast<float>((voxel - s.shift) * s.scale);
       }
       return;
     }
-    for (index_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i * step]);
+    for (index_t i = 0; i < count; ++i) to[i] = static_cast<float>(from[i]);
   });
 }
 
 float StoredVolume::value(index_t i) const {
   float result = 0;
-  gather(i, 1, 1, &result);
+  gather(i, 1, &result);
   return result;
 }
 
@@ -218,7 +230,7 @@ Tensor<float> StoredVolume::planes(index_t begin, index_t end, std::pmr::memory_
   const index_t plane = extent_.y * extent_.x, count = (end - begin) * plane;
   Tensor<float> result({1, channels_, {end - begin, extent_.y, extent_.x}}, memory);
   for (index_t c = 0; c < channels_; ++c) {
-    gather((c * extent_.z + begin) * plane, 1, count, result.data() + c * count);
+    gather((c * extent_.z + begin) * plane, count, result.data() + c * count);
   }
   return result;
 }
@@ -231,7 +243,7 @@ StoredVolume StoredVolume::cut(index_t begin, index_t end, std::pmr::memory_reso
     std::memcpy(part.bytes_of_storage() + static_cast<std::size_t>(c) * bytes,
                 voxels_ + static_cast<std::size_t>(c * extent_.z + begin) * plane, bytes);
   }
-  part.scaling_ = scaling_;
+  part.scale(scaling_, first_plane_ + begin);
   part.ids_ = ids_;
   part.id_type_ = id_type_;
   part.table_ = table_;
@@ -255,94 +267,6 @@ void StoredVolume::move_planes(index_t from, index_t to, index_t count) {
   for (index_t c = 0; c < channels_; ++c) {
     std::memmove(at(c, to), at(c, from), static_cast<std::size_t>(count) * plane);
   }
-}
-
-namespace {
-
-/// Returns the scaling of a channel to mean 0 and variance 1. for_each(body) calls body(values, count) for all voxels
-/// in their order, which decides the rounding. It returns false to give up.
-template <class ForEach>
-std::optional<Scaling> unit_scaling(index_t voxels, const ForEach& for_each) {
-  double sum = 0, squares = 0;
-  const auto add = [&](const float* values, index_t count) {
-    for (index_t i = 0; i < count; ++i) sum += static_cast<double>(values[i]);
-  };
-  if (!for_each(add)) return std::nullopt;
-  const double mean = sum / static_cast<double>(voxels);
-  const auto add_squares = [&](const float* values, index_t count) {
-    for (index_t i = 0; i < count; ++i) {
-      const double d = static_cast<double>(values[i]) - mean;
-      squares += d * d;
-    }
-  };
-  if (!for_each(add_squares)) return std::nullopt;
-  const double deviation = std::sqrt(squares / static_cast<double>(voxels));
-  return Scaling{mean, deviation > 0 ? 1 / deviation : 1};
-}
-
-/// Calls body(values, count) for a channel of a volume, in blocks.
-template <class Body>
-void for_each_block(const StoredVolume& volume, index_t channel, const Body& body) {
-  constexpr index_t block = 4096;
-  std::array<float, block> values{};
-  const index_t voxels = volume.shape().extent.volume();
-  for (index_t i = 0; i < voxels; i += block) {
-    const index_t count = std::min(block, voxels - i);
-    volume.gather(channel * voxels + i, 1, count, values.data());
-    body(values.data(), count);
-  }
-}
-
-}  // namespace
-
-void StoredVolume::normalise() {
-  scaling_.clear();
-  std::vector<Scaling> scaling;
-  for (index_t c = 0; c < channels_; ++c) {
-    const auto for_each = [&](const auto& body) {
-      for_each_block(*this, c, body);
-      return true;
-    };
-    scaling.push_back(*unit_scaling(extent_.volume(), for_each));
-  }
-  scaling_ = std::move(scaling);
-}
-
-std::vector<Scaling> StoredVolume::scaling_of(const io::VolumeSource& source, std::size_t bytes,
-                                              std::pmr::memory_resource* memory, const std::stop_token& stop) {
-  const io::VolumeInfo& info = source.info();
-  const Extent3& e = info.extent;
-  const auto plane = static_cast<index_t>(static_cast<std::uint64_t>(e.y * e.x) * info.bytes_per_voxel());
-  index_t planes = std::max<index_t>(1, static_cast<index_t>(bytes) / plane);
-  if (planes > info.chunk.z) planes -= planes % std::max<index_t>(1, info.chunk.z);
-  std::vector<Scaling> scaling;
-  for (index_t c = 0; c < info.channels; ++c) {
-    const auto for_each = [&](const auto& body) {
-      for (index_t z = 0; z < e.z; z += planes) {
-        if (stop.stop_requested()) return false;
-        const io::VoxelBox box{{z, 0, 0}, {std::min(planes, e.z - z), e.y, e.x}};
-        for_each_block(read(source, {c, 1}, box, memory), 0, body);
-      }
-      return true;
-    };
-    const auto one = unit_scaling(e.volume(), for_each);
-    if (!one) return {};
-    scaling.push_back(*one);
-  }
-  return scaling;
-}
-
-std::uint64_t StoredVolume::digest(std::uint64_t seed) const {
-  const std::string kind = fmt::format("{} {} {}", channels_, to_string(extent_), io::name_of(type_));
-  std::uint64_t hash = XXH3_64bits_withSeed(kind.data(), kind.size(), seed);
-  const auto add = [&](const void* data, std::size_t bytes) { hash = XXH3_64bits_withSeed(data, bytes, hash); };
-  add(voxels_, bytes());
-  add(table_.data(), table_.size() * sizeof(float));
-  for (const Scaling& scaling : scaling_) {
-    add(&scaling.shift, sizeof scaling.shift);
-    add(&scaling.scale, sizeof scaling.scale);
-  }
-  return hash;
 }
 
 }  // namespace convolume::nets

@@ -3,8 +3,7 @@
 
 #include <cstdint>
 #include <limits>
-#include <optional>
-#include <stop_token>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,9 +24,23 @@ struct LabelSpec {
   std::vector<ExactNumber> ignore;                ///< values that become `ignored_label`
 };
 
-/// How the voxels of a channel are shifted and scaled: (voxel - shift) * scale, in double.
+/// How voxels become numbers: (voxel - shift) * scale, in double, after clipping to [low, high].
 struct Scaling {
   double shift = 0, scale = 1;
+  double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
+  friend bool operator==(const Scaling&, const Scaling&) = default;
+};
+
+/// The scalings of a whole volume: one per channel, or [c][z] with one per channel and plane. An empty list leaves the
+/// voxels as they are.
+struct VolumeScaling {
+  std::vector<Scaling> list{};
+  index_t planes = 0;  ///< of the volume, if each plane has its own; otherwise 0
+  /// Returns the scaling of a plane, or null.
+  const Scaling* at(index_t channel, index_t z) const {
+    if (list.empty()) return nullptr;
+    return &list[static_cast<std::size_t>(planes == 0 ? channel : channel * planes + z)];
+  }
 };
 
 /// The voxels of a volume, [c][z][y][x], and how they become numbers: as they are, shifted and scaled per channel, or
@@ -55,14 +68,17 @@ class StoredVolume {
   static StoredVolume read_labels(const io::VolumeSource& source, const io::VoxelBox& box, const LabelSpec& spec,
                                   std::pmr::memory_resource* memory);
 
+  /// Makes labels of stored voxels of one channel, as read_labels() does.
+  void become_labels(const LabelSpec& spec, std::pmr::memory_resource* memory);
+
   explicit operator bool() const noexcept { return extent_.z > 0; }
   Shape5 shape() const noexcept { return {1, channels_, extent_}; }
   index_t elements() const { return channels_ * extent_.volume(); }
   io::VoxelType type() const noexcept { return type_; }
   std::size_t bytes() const { return static_cast<std::size_t>(elements()) * io::size_of(type_); }
 
-  /// Writes `count` voxels as floats: voxel `first` in the order [c][z][y][x], and those `step` voxels apart.
-  void gather(index_t first, index_t step, index_t count, float* to) const;
+  /// Writes `count` voxels as floats: voxel `first` in the order [c][z][y][x], and the ones after it.
+  void gather(index_t first, index_t count, float* to) const;
   /// Returns one voxel as a float.
   float value(index_t i) const;
   /// Returns a voxel as it is stored, for messages.
@@ -84,22 +100,24 @@ class StoredVolume {
   /// Moves `count` planes of all channels from one place to another one.
   void move_planes(index_t from, index_t to, index_t count);
 
-  /// Shifts and scales each channel to mean 0 and variance 1.
-  void normalise();
-  /// Shifts and scales as is given; an empty list leaves the voxels as they are.
-  void scale(std::vector<Scaling> scaling) { scaling_ = std::move(scaling); }
-  /// Returns what normalise() would do with a file. Reads it twice, at most `bytes` at once and at least a plane. The
-  /// result is empty if a stop request came first. Throws what read() throws.
-  static std::vector<Scaling> scaling_of(const io::VolumeSource& source, std::size_t bytes,
-                                         std::pmr::memory_resource* memory, const std::stop_token& stop);
+  /// Scales voxels as is given. Plane 0 is plane `first_plane` of the volume that the scalings are for.
+  void scale(std::shared_ptr<const VolumeScaling> scaling, index_t first_plane = 0) {
+    scaling_ = std::move(scaling);
+    first_plane_ = first_plane;
+  }
+  /// Says which plane of the volume plane 0 has become.
+  void set_first_plane(index_t z) noexcept { first_plane_ = z; }
   /// Maps the voxels of a label volume as read_labels() does.
   void map_labels(const LabelSpec& spec);
   /// Returns whether a voxel may be `ignored_label`.
   bool may_be_ignored() const noexcept { return may_be_ignored_; }
-  /// Returns a hash of everything that decides the values, continued from another hash.
-  std::uint64_t digest(std::uint64_t seed) const;
+  /// Returns the address of a voxel as it is stored.
+  const std::byte* stored(index_t i) const noexcept {
+    return voxels_ + static_cast<std::size_t>(i) * io::size_of(type_);
+  }
 
  private:
+  void gather_plane(index_t first, index_t count, const Scaling* scaling, float* to) const;
   std::byte* bytes_of_storage() noexcept { return reinterpret_cast<std::byte*>(storage_.data()); }
   void require_finite(const std::string& name, const Extent3& origin) const;
   void renumber(std::pmr::memory_resource* memory);
@@ -109,7 +127,8 @@ class StoredVolume {
   index_t channels_ = 0;
   Extent3 extent_{0, 0, 0};
   io::VoxelType type_ = io::VoxelType::float32;
-  std::vector<Scaling> scaling_;    // one per channel, or empty
+  std::shared_ptr<const VolumeScaling> scaling_;
+  index_t first_plane_ = 0;
   std::vector<std::uint64_t> ids_;  // of renumbered labels: the stored bits of each code
   io::VoxelType id_type_ = io::VoxelType::uint8;
   std::vector<float> table_;  // value of each code, or empty

@@ -26,7 +26,7 @@ index_t stored_planes(const io::VolumeInfo& info, index_t needed) {
 
 }  // namespace
 
-VolumeWindow::VolumeWindow(const io::VolumeSource& source, std::vector<Scaling> scaling,
+VolumeWindow::VolumeWindow(const io::VolumeSource& source, std::shared_ptr<const VolumeScaling> scaling,
                            std::pmr::memory_resource* memory)
     : source_(&source),
       scaling_(std::move(scaling)),
@@ -46,10 +46,11 @@ void VolumeWindow::begin(const io::VoxelBox& box) {
   box_ = box;
   box_.extent.z = stored_planes(source_->info(), box.extent.z);
   loaded_ = 0;
+  planes_.set_first_plane(box_.begin.z);
   if (planes_ && planes_.shape().extent == box_.extent) return;
   planes_ = StoredVolume();  // first, so that both are never in memory
   planes_ = StoredVolume(shape_.c, box_.extent, source_->info().type, memory_);
-  planes_.scale(scaling_);
+  planes_.scale(scaling_, box_.begin.z);
 }
 
 bool VolumeWindow::load(index_t first, index_t end, Scheduler& scheduler, const std::stop_token& stop) {
@@ -59,6 +60,7 @@ bool VolumeWindow::load(index_t first, index_t end, Scheduler& scheduler, const 
   const index_t kept = first >= box_.begin.z ? std::max<index_t>(0, available - first) : 0;
   if (kept > 0) planes_.move_planes(first - box_.begin.z, 0, kept);
   box_.begin.z = first;
+  planes_.set_first_plane(first);
   loaded_ = kept;
   const io::VolumeInfo& info = source_->info();
   const Extent3 piece = piece_extent(info, box_.extent.x);
@@ -91,7 +93,7 @@ void VolumeWindow::gather(index_t c, index_t z, index_t y, index_t x, index_t co
   const StoredVolume& from = voxels();
   const Extent3& e = from.shape().extent;
   const Extent3 at = whole_ != nullptr ? Extent3{z, y, x} : Extent3{z, y, x} - box_.begin;
-  from.gather(((c * e.z + at.z) * e.y + at.y) * e.x + at.x, 1, count, to);
+  from.gather(((c * e.z + at.z) * e.y + at.y) * e.x + at.x, count, to);
 }
 
 }  // namespace convolume::nets

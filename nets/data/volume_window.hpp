@@ -1,6 +1,7 @@
 // The part of a volume that lies in memory while patches are cut out of it.
 #pragma once
 
+#include <memory>
 #include <memory_resource>
 #include <stop_token>
 #include <utility>
@@ -20,8 +21,9 @@ class VolumeWindow {
  public:
   /// Uses a volume that is in memory, and that outlives the window.
   explicit VolumeWindow(const StoredVolume& volume) : whole_(&volume), shape_(volume.shape()) {}
-  /// Reads from a file. `scaling` has an entry per channel, or is empty.
-  VolumeWindow(const io::VolumeSource& source, std::vector<Scaling> scaling, std::pmr::memory_resource* memory);
+  /// Reads from a file, and scales the voxels.
+  VolumeWindow(const io::VolumeSource& source, std::shared_ptr<const VolumeScaling> scaling,
+               std::pmr::memory_resource* memory);
 
   /// Returns the shape of the whole volume.
   const Shape5& shape() const noexcept { return shape_; }
@@ -43,7 +45,7 @@ class VolumeWindow {
 
   const StoredVolume* whole_ = nullptr;  // null if planes are read from a file
   const io::VolumeSource* source_ = nullptr;
-  std::vector<Scaling> scaling_;
+  std::shared_ptr<const VolumeScaling> scaling_;
   std::pmr::memory_resource* memory_ = nullptr;
   Shape5 shape_;
   io::VoxelBox box_{};  // where the stored planes lie in the volume

@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto file = fuzz::folder() / "data.toml";
   fuzz::write(file, text);
   try {
-    static_cast<void>(nets::load_dataset(file, std::pmr::get_default_resource()));
+    static_cast<void>(nets::load_dataset(file));
   } catch (const Error&) {
     // Refused.
   }

@@ -465,7 +465,7 @@ TEST_CASE("all nets of the zoo make sense", "[net_spec]") {
   for (const auto& entry : std::filesystem::directory_iterator(zoo / "data")) {
     INFO(entry.path().string());
     try {
-      const Dataset data = load_dataset(entry.path(), std::pmr::get_default_resource());
+      const Dataset data = load_dataset(entry.path());
       CHECK_FALSE(data.train.empty());
     } catch (const ConfigError& error) {
       const std::string message = error.what();

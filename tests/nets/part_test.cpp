@@ -208,13 +208,13 @@ TEST_CASE("columns consist of whole chunks, fit into memory, and cover the regio
 
 TEST_CASE("a manifest names the fact that differs", "[part]") {
   const InferenceManifest manifest{.facts = {{"net", "abc"}, {"--patch", "8 x 8 x 8"}},
-                                   .scaling = {{0.1, 1.0 / 3}, {2, 3}},
+                                   .scaling = {{{0.1, 1.0 / 3}, {.shift = 2, .low = -1, .high = 3}}, 2},
                                    .numerics = "simd = AVX2\n"};
   const auto read = InferenceManifest::from_text("x.part", manifest.to_text());
   CHECK(read.facts == manifest.facts);
   CHECK(read.numerics == manifest.numerics);
-  REQUIRE(read.scaling.size() == 2);
-  CHECK(read.scaling[0].scale == 1.0 / 3);
+  CHECK(read.scaling.list == manifest.scaling.list);
+  CHECK(read.scaling.planes == 2);
   CHECK_NOTHROW(read.require_equal(manifest, "x.part"));
   InferenceManifest other = manifest;
   other.facts[1].second = "4 x 8 x 8";

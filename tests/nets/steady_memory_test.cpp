@@ -188,7 +188,7 @@ TEST_CASE("iterations of training take nothing from the system from the second o
   data.name = "test";
   data.augment = {.flip_z = true, .flip_y = true, .flip_x = true, .rotate = true};
   data.train.push_back({std::move(volume.image), std::move(volume.label), {}, "synthetic"});
-  nets::normalise(data.train[0].image, nets::Normalisation::volume);
+  nets::normalise(data.train[0].image);
   for (const auto mode : {nets::MemoryMode::arena, nets::MemoryMode::slab, nets::MemoryMode::separate}) {
     CAPTURE(name_of(mode));
     SlabResource memory;

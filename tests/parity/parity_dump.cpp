@@ -12,10 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "testing/patches.hpp"
+
 #include "convolume/memory.hpp"
 #include "convolume/scheduler.hpp"
 #include "core/files.hpp"
-#include "nets/data/dataset.hpp"
 #include "nets/io/safetensors.hpp"
 #include "nets/net_json.hpp"
 #include "nets/trainer.hpp"
@@ -51,8 +52,9 @@ void add_patches(Record& record, const std::string& prefix, const NetSpec& spec,
   Tensor<float> image({spec.training.batch, 1, spec.patch}), label({spec.training.batch, 1, spec.patch});
   for (index_t n = 0; n < spec.training.batch; ++n) {
     const auto draw = PatchDraw::draw(data, spec.patch, seed, static_cast<std::uint64_t>(iteration), n);
-    copy_patch(data.train[draw.volume].image, draw, spec.patch, {0, 0, 0}, image, n);
-    copy_patch(data.train[draw.volume].label, draw, spec.patch, {0, 0, 0}, label, n);
+    const test::MadePatch made = test::make_patch(data, draw, spec.patch);
+    std::copy_n(made.image.data(), made.image.elements(), image.view().channel(n, 0));
+    std::copy_n(made.label.data(), made.label.elements(), label.view().channel(n, 0));
   }
   record.add(prefix + "input", image);
   record.add(prefix + "label", label);
@@ -63,7 +65,7 @@ void dump(const char* net, const char* data_file, const char* out, const char* j
   Scheduler scheduler(2);
   SlabResource memory;
   {
-    const Dataset data = load_dataset(data_file, &memory);
+    const Dataset data = load_dataset(data_file, {.memory = &memory});
     const NetSpec spec = load_net(net);
     write_file_atomically(json, to_json(spec));
     Trainer trainer(spec, data, seed, {}, scheduler, &memory);

@@ -320,14 +320,14 @@ class Cli(unittest.TestCase):
         def data(image, label, *says):
             (self.folder / "image.tif").write_bytes(image)
             (self.folder / "label.tif").write_bytes(label)
-            (self.folder / "data.toml").write_text('name = "files"\n[[train]]\nimage = "image.tif"\nlabel = "label.tif"\n')
+            (self.folder / "data.toml").write_text('name = "files"\n[[train]]\nimage = "image.tif"\nlabel = "label.tif"\n[intensity]\nnormalise = "none"\n')
             self.fails("train", "net.toml", "--data", "data.toml", "--out", "bad", says=says)
         good = tiff(3, 20, 20)
         data(b"", good, "image.tif")
         data(good[:-100], good, "image.tif")
         data(b"not a tiff at all", good, "image.tif")
         data(tiff(3, 20, 20, samples=3, photometric=2), good, "image.tif", "gray")
-        data(good, tiff(2, 20, 20), "label has 2 x 20 x 20", "3 x 20 x 20")
+        data(good, tiff(2, 20, 20), "label.tif has 2 x 20 x 20", "3 x 20 x 20")
         data(tiff(1, 20, 20), tiff(1, 20, 20), "image.tif", "patch")
         nan = struct.unpack("<I", struct.pack("<f", float("nan")))[0]
         floats = bytearray(tiff(3, 20, 20, bits=32, value=0))

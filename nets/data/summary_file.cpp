@@ -1,0 +1,154 @@
+#include "nets/data/summary_file.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+
+#include "convolume/error.hpp"
+#include "core/files.hpp"
+
+namespace convolume::nets {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr int version = 1;
+
+Json to_json(const Moments& m) { return {m.count, m.mean, m.squares}; }
+Moments moments_from(const Json& j) { return {j.at(0), j.at(1), j.at(2)}; }
+
+Json to_json(const std::optional<FoundVoxel>& found) { return found ? Json{found->index, found->value} : Json(); }
+std::optional<FoundVoxel> found_from(const Json& j) {
+  if (j.is_null()) return std::nullopt;
+  return FoundVoxel{j.at(0), j.at(1)};
+}
+
+Json to_json(const IntensityStatistics& image) {
+  Json json{{"digest", image.voxels.digest}, {"channels", Json::array()}, {"slices", Json::array()}};
+  for (const auto& c : image.voxels.channels) {
+    json["channels"].push_back({{"moments", to_json(c.moments)}, {"least", c.least}, {"largest", c.largest}});
+  }
+  for (const Moments& slice : image.voxels.slices) json["slices"].push_back(to_json(slice));
+  json["percentiles"] = image.percentiles;
+  return json;
+}
+
+IntensityStatistics image_from(const Json& json) {
+  IntensityStatistics image;
+  image.voxels.digest = json.at("digest");
+  for (const Json& c : json.at("channels")) {
+    image.voxels.channels.push_back({moments_from(c.at("moments")), c.at("least"), c.at("largest")});
+  }
+  for (const Json& slice : json.at("slices")) image.voxels.slices.push_back(moments_from(slice));
+  image.percentiles = json.at("percentiles").get<std::vector<std::array<double, 2>>>();
+  return image;
+}
+
+Json to_json(const LabelSummary& label) {
+  Json json{{"digest", label.digest},
+            {"ignored", label.ignored},
+            {"not_whole", to_json(label.not_whole)},
+            {"not_unit", to_json(label.not_unit)},
+            {"largest", to_json(label.largest)},
+            {"classes", Json::array()}};
+  for (const ClassVoxels& c : label.classes) {
+    json["classes"].push_back({{"count", c.count}, {"positions", c.positions}});
+  }
+  return json;
+}
+
+LabelSummary label_from(const Json& json) {
+  LabelSummary label;
+  label.digest = json.at("digest");
+  label.ignored = json.at("ignored");
+  label.not_whole = found_from(json.at("not_whole"));
+  label.not_unit = found_from(json.at("not_unit"));
+  label.largest = found_from(json.at("largest"));
+  for (const Json& c : json.at("classes")) {
+    label.classes.push_back({c.at("count"), c.at("positions").get<std::vector<std::uint64_t>>()});
+  }
+  return label;
+}
+
+CaseSummary case_from(const Json& json) {
+  CaseSummary one;
+  for (const Json& f : json.at("files")) one.files.push_back({f.at("path"), f.at("bytes"), f.at("modified")});
+  one.settings = json.at("settings");
+  one.image = image_from(json.at("image"));
+  one.label = label_from(json.at("label"));
+  one.mask_digest = json.at("mask_digest");
+  return one;
+}
+
+/// Adds the size and the time of a file or of what a folder holds.
+void add_state(const std::filesystem::path& path, FileState& state) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return;  // whoever opens it says so
+  const std::int64_t modified = std::int64_t{info.st_mtim.tv_sec} * 1000000000 + info.st_mtim.tv_nsec;
+  state.modified = std::max(state.modified, modified);
+  if (S_ISREG(info.st_mode)) state.bytes += static_cast<std::uint64_t>(info.st_size);
+}
+
+}  // namespace
+
+FileState FileState::of(const std::filesystem::path& path) {
+  std::error_code error;
+  FileState state{.path = std::filesystem::absolute(path, error).lexically_normal().string()};
+  add_state(path, state);
+  if (!std::filesystem::is_directory(path, error)) return state;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path, error)) add_state(entry.path(), state);
+  return state;
+}
+
+SummaryFile::SummaryFile(std::filesystem::path file) : file_(std::move(file)) {
+  std::error_code error;
+  if (file_.empty() || !std::filesystem::exists(file_, error)) return;
+  try {
+    const Json json = Json::parse(read_file(file_));
+    if (json.at("version") != version) return;
+    for (const Json& one : json.at("cases")) cases_.push_back(case_from(one));
+  } catch (const std::exception&) {
+    cases_.clear();
+  }
+}
+
+const CaseSummary* SummaryFile::find(const std::vector<FileState>& files, const std::string& settings) const {
+  for (const CaseSummary& one : cases_) {
+    if (one.files == files && one.settings == settings) return &one;
+  }
+  return nullptr;
+}
+
+std::optional<FileState> SummaryFile::changed(const FileState& now) const {
+  std::optional<FileState> other;
+  for (const CaseSummary& one : cases_) {
+    for (const FileState& then : one.files) {
+      if (then.path != now.path) continue;
+      if (then == now) return std::nullopt;
+      other = then;
+    }
+  }
+  return other;
+}
+
+void SummaryFile::replace(std::vector<CaseSummary> cases) {
+  cases_ = std::move(cases);
+  if (file_.empty()) return;
+  Json json{{"version", version}, {"cases", Json::array()}};
+  for (const CaseSummary& one : cases_) {
+    Json files = Json::array();
+    for (const FileState& f : one.files) {
+      files.push_back({{"path", f.path}, {"bytes", f.bytes}, {"modified", f.modified}});
+    }
+    json["cases"].push_back({{"files", std::move(files)},
+                             {"settings", one.settings},
+                             {"image", to_json(one.image)},
+                             {"label", to_json(one.label)},
+                             {"mask_digest", one.mask_digest}});
+  }
+  write_file_atomically(file_, json.dump());
+}
+
+}  // namespace convolume::nets
