@@ -59,6 +59,14 @@ Pattern split(const std::string& path, std::size_t star) {
   return pattern;
 }
 
+/// Returns whether a path names something. Of a path with a star, the folder counts.
+bool exists(const std::string& path) {
+  fs::path file = io::split_volume_path(path).file;
+  if (file.filename().string().find('*') != std::string::npos) file = file.parent_path();
+  std::error_code error;
+  return fs::exists(file, error);
+}
+
 /// Returns what the star stands for in the names of a folder, in order.
 std::vector<std::string> matches(TomlTable& t, const std::string& key, const Pattern& pattern) {
   std::vector<std::string> texts;
@@ -68,7 +76,9 @@ std::vector<std::string> matches(TomlTable& t, const std::string& key, const Pat
     if (name.size() <= pattern.before.size() + pattern.after.size()) continue;
     if (name.starts_with(".") && !pattern.before.starts_with(".")) continue;
     if (!name.starts_with(pattern.before) || !name.ends_with(pattern.after)) continue;
-    texts.push_back(name.substr(pattern.before.size(), name.size() - pattern.before.size() - pattern.after.size()));
+    const std::string text =
+        name.substr(pattern.before.size(), name.size() - pattern.before.size() - pattern.after.size());
+    if (pattern.rest.empty() || exists(pattern.with(text))) texts.push_back(text);
   }
   if (error) t.fail(fmt::format("{}: {}", pattern.folder.string(), error.message()), key);
   std::sort(texts.begin(), texts.end());
@@ -151,10 +161,9 @@ CaseSpec make_case(TomlTable& t, const std::vector<Entry>& entries, const std::s
   for (const Entry& entry : entries) {
     const std::string path = entry.pattern ? entry.pattern->with(name) : entry.path;
     if (entry.pattern) {
-      const fs::path file = io::split_volume_path(path).file;
-      if (file.string().find('*') == std::string::npos && !fs::exists(file)) {
+      if (!exists(path)) {
         t.fail(fmt::format("there is no {} for the case '{}'; add the file, or name the case in not_cases",
-                           file.string(), name),
+                           io::split_volume_path(path).file.string(), name),
                entry.key);
       }
     }
