@@ -45,6 +45,7 @@ CheckpointHeader header_of(const io::SafetensorsFile& file, const std::filesyste
   header.numerics = field(file, path, "numerics");
   header.data_digest = field(file, path, "data");
   header.normalisation = field(file, path, "normalisation");
+  if (const auto best = file.metadata().find("best"); best != file.metadata().end()) header.best = best->second;
   return header;
 }
 
@@ -76,14 +77,15 @@ void save_checkpoint(const std::filesystem::path& file, const CheckpointHeader& 
            .bytes = std::as_bytes(std::span(tensor.data(), static_cast<std::size_t>(tensor.elements())))});
     }
   }
-  io::write_safetensors(file, tensors,
-                        {{"format", format_name},
-                         {"net", header.net.source},
-                         {"iteration", std::to_string(header.iteration)},
-                         {"seed", std::to_string(header.seed)},
-                         {"numerics", header.numerics},
-                         {"data", header.data_digest},
-                         {"normalisation", header.normalisation}});
+  std::map<std::string, std::string> metadata{{"format", format_name},
+                                              {"net", header.net.source},
+                                              {"iteration", std::to_string(header.iteration)},
+                                              {"seed", std::to_string(header.seed)},
+                                              {"numerics", header.numerics},
+                                              {"data", header.data_digest},
+                                              {"normalisation", header.normalisation}};
+  if (!header.best.empty()) metadata.emplace("best", header.best);
+  io::write_safetensors(file, tensors, metadata);
 }
 
 CheckpointHeader read_checkpoint_header(const std::filesystem::path& file) {

@@ -7,30 +7,29 @@
 #include <xxhash.h>
 
 #include "convolume/error.hpp"
+#include "core/json.hpp"
 #include "core/numerics_record.hpp"
 #include "nets/data/scaling_json.hpp"
 
 namespace convolume::nets {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 std::string InferenceManifest::to_text() const {
   Json json;
   json["inference"] = 1;
-  for (const auto& [name, value] : facts) json["facts"][name] = value;
+  for (const auto& [name, value] : facts) json["facts"].push_back({name, value});
   json["scaling"] = to_json(scaling);
   json["numerics"] = numerics;
-  return json.dump(2) + "\n";
+  return convolume::to_text(json, 2) + "\n";
 }
 
 InferenceManifest InferenceManifest::from_text(const std::filesystem::path& folder, const std::string& text) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = parse_json(text);
     InferenceManifest manifest;
     if (json.at("inference") != 1) throw FormatError("unknown version");
-    for (const auto& [name, value] : json.at("facts").items()) {
-      manifest.facts.emplace_back(name, value.get<std::string>());
-    }
+    for (const Json& fact : json.at("facts")) manifest.facts.emplace_back(fact.at(0), fact.at(1));
     manifest.scaling = scaling_from_json(json.at("scaling"));
     manifest.numerics = json.at("numerics").get<std::string>();
     return manifest;

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/json.hpp"
 #include "nets/net_shapes.hpp"
 
 namespace convolume::nets {
@@ -123,7 +124,7 @@ std::string to_json(const NetSpec& spec) {
     entry["extent"] = json_of(shapes.nodes[i].extent);
     json["node"].push_back(std::move(entry));
   }
-  return json.dump(1) + "\n";
+  return to_text(json, 1) + "\n";
 }
 
 }  // namespace convolume::nets

@@ -198,6 +198,11 @@ TrainingSpec read_training(TomlTable t) {
   s.iterations = t.integer("iterations", 1, 1000);
   s.validate_every = t.integer("validate_every", 1, 200);
   s.checkpoint_every = t.integer("checkpoint_every", 1, 200);
+  s.best = t.text("best", "");
+  s.early_stop = t.integer("early_stop", 0, 0);
+  if (s.early_stop > 0 && s.best.empty()) {
+    t.fail("early_stop needs to know what is better: name a score, e.g. best = \"dice\"", "early_stop");
+  }
   t.finish();
   return s;
 }

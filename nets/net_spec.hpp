@@ -74,6 +74,8 @@ struct OptimizerSpec {
 struct TrainingSpec {
   index_t batch = 1;
   index_t iterations = 1000, validate_every = 200, checkpoint_every = 200;
+  std::string best;        ///< score of the validation whose best checkpoint is kept; empty: none
+  index_t early_stop = 0;  ///< validations without a better one that end the training; 0: it never ends early
 };
 
 struct NetSpec {

@@ -1,7 +1,7 @@
 // Writes a picture of patches as a net gets them.
-#include <algorithm>
 #include <array>
 #include <cmath>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -30,27 +30,13 @@ struct Picture {
   }
 };
 
-/// Returns the gray value of a voxel: from its 1st to its 99th percentile, a slice is stretched from black to white.
-std::vector<std::uint8_t> gray(const float* slice, index_t count) {
-  std::vector<float> sorted(slice, slice + count);
-  std::sort(sorted.begin(), sorted.end());
-  const auto at = [&](double share) {
-    return sorted[static_cast<std::size_t>(share * static_cast<double>(count - 1))];
-  };
-  const float low = at(0.01), range = std::max(at(0.99) - low, 1e-30f);
-  std::vector<std::uint8_t> result;
-  for (index_t i = 0; i < count; ++i) {
-    result.push_back(static_cast<std::uint8_t>(std::lround(255 * std::clamp((slice[i] - low) / range, 0.0f, 1.0f))));
-  }
-  return result;
-}
-
 /// Draws the middle slice of a patch, and the outlines of its labels.
 void draw_tile(Picture& picture, index_t top, index_t left, index_t scale, const Tensor<float>& image,
                const Tensor<float>& label, const Extent3& label_begin) {
   const Extent3 &e = image.shape().extent, &l = label.shape().extent;
   const index_t label_z = l.z / 2, z = label_begin.z + label_z;
-  const auto shades = gray(image.data() + z * e.y * e.x, e.y * e.x);
+  const float* const slice = image.data() + z * e.y * e.x;
+  const io::GrayRange range = io::robust_range(std::vector<float>(slice, slice + e.y * e.x));
   const auto class_at = [&](index_t y, index_t x) -> index_t {
     const index_t ly = y - label_begin.y, lx = x - label_begin.x;
     if (ly < 0 || lx < 0 || ly >= l.y || lx >= l.x) return 0;
@@ -59,7 +45,7 @@ void draw_tile(Picture& picture, index_t top, index_t left, index_t scale, const
   for (index_t py = 0; py < e.y * scale; ++py) {
     for (index_t px = 0; px < e.x * scale; ++px) {
       const index_t y = py / scale, x = px / scale;
-      const std::uint8_t shade = shades[static_cast<std::size_t>(y * e.x + x)];
+      const std::uint8_t shade = io::gray(slice[y * e.x + x], range);
       const index_t own = class_at(y, x);
       // An outline lies on the pixels of a class that have a neighbour of another class.
       const bool edge = (py % scale == 0 && class_at(y - 1, x) != own) ||

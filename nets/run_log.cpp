@@ -1,6 +1,5 @@
 #include "nets/run_log.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <sstream>
 
@@ -8,14 +7,47 @@
 #include <nlohmann/json.hpp>
 
 #include "core/files.hpp"
+#include "core/json.hpp"
 
 namespace convolume::nets {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 /// Returns null for NaN and infinity, because JSON has neither.
-nlohmann::ordered_json number(double value) {
+Json number(double value) {
   if (std::isfinite(value)) return value;
   return nullptr;
+}
+
+/// Returns an entry of the log, or null if the line is none.
+nlohmann::json log_entry(const std::string& line) {
+  try {
+    return parse_json(line);
+  } catch (const FormatError&) {
+    return nullptr;
+  }
+}
+
+Json line_of(std::int64_t iteration, double seconds, double loss, const std::optional<Scores>& validation) {
+  Json line{{"iteration", iteration}, {"seconds", std::round(seconds * 1e3) / 1e3}, {"loss", number(loss)}};
+  if (validation) {
+    for (const Score& score : validation->values) line[score.name] = number(score.value);
+  }
+  return line;
+}
+
+/// Returns the scores of an entry: its numbers, and what was undefined. An entry without a pixel error was not
+/// validated.
+std::optional<Scores> scores_of(const nlohmann::json& entry) {
+  if (!entry.contains("pixel_error")) return std::nullopt;
+  Scores scores;
+  for (const auto& [name, value] : entry.items()) {
+    if (name == "iteration" || name == "seconds" || name == "loss") continue;
+    if (value.is_number()) scores.values.push_back({name, value.get<double>()});
+    if (value.is_null()) scores.values.push_back({name, std::nan("")});
+  }
+  return scores;
 }
 
 }  // namespace
@@ -25,50 +57,52 @@ RunLog::RunLog(std::filesystem::path file, bool resume, std::int64_t iteration) 
   if (resume && std::filesystem::exists(file_)) {
     std::istringstream lines(read_file(file_));
     for (std::string line; std::getline(lines, line);) {
-      const auto object = nlohmann::json::parse(line, nullptr, false);
       // The last line of a killed run may be incomplete. The first line that is not a log entry ends the log.
-      if (!object.is_object() || !object.contains("iteration") || !object["iteration"].is_number_integer()) break;
-      const auto at = object["iteration"].get<std::int64_t>();
+      const auto entry = log_entry(line);
+      if (!entry.is_object() || !entry.contains("iteration") || !entry["iteration"].is_number_integer()) break;
+      const auto at = entry["iteration"].get<std::int64_t>();
       if (at > iteration) break;
       kept += line + "\n";
       const auto value = [&](const char* key) {
-        const auto found = object.find(key);
-        return found != object.end() && found->is_number() ? found->get<double>() : std::nan("");
+        const auto found = entry.find(key);
+        return found != entry.end() && found->is_number() ? found->get<double>() : std::nan("");
       };
       if (std::isfinite(value("seconds"))) seconds_before_ = value("seconds");
-      std::optional<Scores> scores;
-      if (object.contains("pixel_error")) {
-        scores.emplace();
-        for (const char* name : {"pixel_error", "roc_auc", "dice"}) {
-          if (object.contains(name)) scores->values.push_back({name, value(name)});
-        }
-      }
-      note(at, value("loss"), scores);
+      losses_.push_back({at, value("loss")});
+      if (auto scores = scores_of(entry)) validations_.push_back({at, std::move(*scores)});
     }
   }
   write_file_atomically(file_, kept);
+  open();
+}
+
+void RunLog::open() {
   stream_.open(file_, std::ios::app);
   if (!stream_) throw IoError(fmt::format("{}: opening for appending failed; check the permissions", file_.string()));
 }
 
-void RunLog::note(std::int64_t iteration, double loss, const std::optional<Scores>& validation) {
-  losses_.push_back({iteration, loss});
-  if (!validation) return;
-  const auto named = [](const char* name) { return [name](const Score& score) { return score.name == name; }; };
-  const bool binary = std::any_of(validation->values.begin(), validation->values.end(), named("roc_auc"));
-  second_score_ = binary ? "roc_auc" : "dice";
-  validations_.push_back({iteration, validation->at("pixel_error"), validation->at(second_score_)});
+void RunLog::append(const std::string& line) {
+  stream_ << line << '\n' << std::flush;
+  if (!stream_) throw IoError(fmt::format("{}: writing failed; free some space and resume the run", file_.string()));
 }
 
 void RunLog::write(std::int64_t iteration, double seconds, double loss, const std::optional<Scores>& validation) {
-  nlohmann::ordered_json line{
-      {"iteration", iteration}, {"seconds", std::round(seconds * 1e3) / 1e3}, {"loss", number(loss)}};
-  if (validation) {
-    for (const Score& score : validation->values) line[score.name] = number(score.value);
-  }
-  stream_ << line.dump() << '\n' << std::flush;
-  if (!stream_) throw IoError(fmt::format("{}: writing failed; free some space and resume the run", file_.string()));
-  note(iteration, loss, validation);
+  append(to_text(line_of(iteration, seconds, loss, validation)));
+  losses_.push_back({iteration, loss});
+  if (validation) validations_.push_back({iteration, *validation});
+}
+
+void RunLog::add_scores(const Scores& validation) {
+  if (losses_.empty()) return;  // the log was lost
+  const LossPoint last = losses_.back();
+  if (!validations_.empty() && validations_.back().iteration == last.iteration) return;
+  std::string text = read_file(file_);
+  text.pop_back();
+  text.resize(text.rfind('\n') == text.npos ? 0 : text.rfind('\n') + 1);
+  stream_.close();
+  write_file_atomically(file_, text + to_text(line_of(last.iteration, seconds_before_, last.loss, validation)) + "\n");
+  open();
+  validations_.push_back({last.iteration, validation});
 }
 
 }  // namespace convolume::nets

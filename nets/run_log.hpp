@@ -1,14 +1,25 @@
 // Writes metrics.jsonl: one JSON object per iteration, with the validation scores if the iteration was validated.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <string>
 #include <vector>
 
 #include "convolume/nets.hpp"
-#include "nets/io/chart.hpp"
 
 namespace convolume::nets {
+
+struct LossPoint {
+  std::int64_t iteration = 0;
+  double loss = 0;
+};
+
+struct Validation {
+  std::int64_t iteration = 0;
+  Scores scores;
+};
 
 class RunLog {
  public:
@@ -18,21 +29,21 @@ class RunLog {
 
   /// Throws IoError if the line cannot be written.
   void write(std::int64_t iteration, double seconds, double loss, const std::optional<Scores>& validation);
+  /// Adds scores to the last line, whose iteration had been interrupted before its validation. Throws IoError.
+  void add_scores(const Scores& validation);
   double seconds_before() const { return seconds_before_; }  ///< seconds of the run that is continued
-  const std::vector<io::LossPoint>& losses() const { return losses_; }
-  const std::vector<io::ValidationPoint>& validations() const { return validations_; }
-  /// Returns what ValidationPoint::second holds: the score that the net has beside its pixel error.
-  const std::string& second_score() const { return second_score_; }
+  const std::vector<LossPoint>& losses() const { return losses_; }
+  const std::vector<Validation>& validations() const { return validations_; }
 
  private:
-  void note(std::int64_t iteration, double loss, const std::optional<Scores>& validation);
+  void open();
+  void append(const std::string& line);
 
   std::filesystem::path file_;
   std::ofstream stream_;
   double seconds_before_ = 0;
-  std::vector<io::LossPoint> losses_;
-  std::vector<io::ValidationPoint> validations_;
-  std::string second_score_ = "roc_auc";
+  std::vector<LossPoint> losses_;
+  std::vector<Validation> validations_;
 };
 
 }  // namespace convolume::nets

@@ -104,6 +104,18 @@ void ScoreSums::add_classes(const View<const float>& prediction, const View<cons
                });
 }
 
+std::vector<std::string> score_names(index_t classes) {
+  std::vector<std::string> names{"pixel_error"};
+  if (classes == 0 || classes == 2) names.emplace_back("roc_auc");
+  names.emplace_back("dice");
+  names.emplace_back("iou");
+  for (index_t c = 1; c < classes; ++c) {
+    names.push_back(fmt::format("dice_{}", c));
+    names.push_back(fmt::format("iou_{}", c));
+  }
+  return names;
+}
+
 Scores ScoreSums::result() const {
   Scores scores;
   const auto put = [&](std::string name, double value) { scores.values.push_back({std::move(name), value}); };

@@ -12,6 +12,9 @@ namespace convolume::nets {
 /// Returns the probability of any class but class 0: the only channel of a sigmoid, or 1 - p[0] of a softmax.
 Tensor<float> foreground(const NetSpec& spec, Tensor<float> probabilities);
 
+/// Returns the names of the scores of nets with so many classes, in the order of Scores; 0 classes means a binary net.
+std::vector<std::string> score_names(index_t classes);
+
 /// Sums up scores over volumes, box by box.
 class ScoreSums {
  public:

@@ -11,12 +11,13 @@
 #include "convolume/memory.hpp"
 #include "convolume/nets.hpp"
 #include "core/files.hpp"
+#include "nets/best_validation.hpp"
 #include "nets/checkpoint.hpp"
-#include "nets/io/chart.hpp"
 #include "nets/io/metrics.hpp"
 #include "nets/io/png.hpp"
 #include "nets/memory_limit.hpp"
 #include "nets/predictor.hpp"
+#include "nets/report/run_report.hpp"
 #include "nets/run_log.hpp"
 #include "nets/scores.hpp"
 #include "nets/trainer.hpp"
@@ -53,6 +54,8 @@ struct RunFolder {
     return root / "checkpoints" / fmt::format("iteration-{:08}.safetensors", iteration);
   }
   fs::path last() const { return root / "checkpoints" / "last.safetensors"; }
+  fs::path best() const { return root / "checkpoints" / "best.safetensors"; }
+  fs::path report() const { return root / "report" / "report.html"; }
   fs::path root;
 };
 
@@ -90,6 +93,7 @@ class TrainingRun {
                                           .stop = options.stop})),
         total_(options.iterations.value_or(spec_.training.iterations)) {
     if (total_ < 1) throw InvalidArgument(fmt::format("--iterations is {}; at least 1 is needed", total_));
+    check_best();
     std::optional<CheckpointHeader> header;
     if (options.resume) header = read_checkpoint_header(folder_.last());
     if (header) check_same_run(*header);
@@ -118,6 +122,7 @@ class TrainingRun {
       load_checkpoint(folder_.last(), trainer_->parameters());
       trainer_->set_iteration(header->iteration);
       saved_ = header->iteration;
+      read_best(*header);
       if (header->iteration >= total_) {
         throw InvalidArgument(
             fmt::format("{}: the run is already at iteration {} of {}; raise --iterations to continue",
@@ -131,7 +136,13 @@ class TrainingRun {
 
   TrainResult run() {
     bool interrupted = false;
-    while (trainer_->iteration() < total_) {
+    if (lacks_validation()) {
+      if (const auto scores = validate()) {
+        log_->add_scores(*scores);
+        count_validation(*scores);
+      }
+    }
+    while (trainer_->iteration() < total_ && !ends_early()) {
       const auto loss = step();
       interrupted = !loss || o_.stop.stop_requested();
       const bool late = out_of_time();
@@ -178,12 +189,63 @@ class TrainingRun {
                     limit / mebibyte, (taken + least + mebibyte - 1) / mebibyte));
   }
 
+  /// Checks what the net's [training] says about the best checkpoint.
+  void check_best() const {
+    const std::string& best = spec_.training.best;
+    if (best.empty()) return;
+    const auto names = score_names(classes());
+    if (std::find(names.begin(), names.end(), best) == names.end()) {
+      throw ConfigError(fmt::format("{}: training.best = \"{}\": this net has no such score; it has {}", spec_.origin,
+                                    best, fmt::join(names, ", ")));
+    }
+    if (data_.validation.empty()) {
+      throw ConfigError(fmt::format("{}: training.best = \"{}\" needs a validation volume; add [[validation]] to {}",
+                                    spec_.origin, best, o_.data.string()));
+    }
+  }
+
+  void read_best(const CheckpointHeader& header) {
+    if (spec_.training.best.empty() || header.best.empty()) return;
+    try {
+      best_ = BestValidation::from_text(header.best);
+    } catch (const FormatError& error) {
+      throw FormatError(fmt::format("{}: {}", folder_.last().string(), error.what()));
+    }
+    if (!ends_early()) return;
+    throw InvalidArgument(
+        fmt::format("{}: the run has ended early, because {} validations after iteration {} were not better; raise "
+                    "training.early_stop, for example with --set training.early_stop={}, to continue",
+                    folder_.last().string(), best_.worse, best_.iteration, 2 * spec_.training.early_stop));
+  }
+
+  bool ends_early() const { return spec_.training.early_stop > 0 && best_.worse >= spec_.training.early_stop; }
+
+  /// Returns whether validations after this iteration count for the best checkpoint. The validation at the end of a run
+  /// may come at any iteration. It does not count, because a longer run would not have it.
+  bool counts(std::int64_t iteration) const { return iteration % spec_.training.validate_every == 0; }
+
+  /// Returns whether the run was interrupted between an iteration and a validation that counts.
+  bool lacks_validation() const {
+    const std::int64_t i = trainer_->iteration();
+    return !spec_.training.best.empty() && i > 0 && counts(i) && best_.validated < i;
+  }
+
+  /// Keeps the checkpoint if it is the best one so far.
+  void count_validation(const Scores& scores) {
+    const std::string& name = spec_.training.best;
+    if (name.empty() || !best_.count(trainer_->iteration(), name, scores.at(name))) return;
+    save_checkpoint(folder_.best(), checkpoint_header(), trainer_->parameters());
+  }
+
+  /// Returns the number of classes; 0 for binary nets.
+  index_t classes() const { return spec_.softmax() ? infer_shapes(spec_, spec_.patch).output().channels : 0; }
+
   /// Runs one iteration. It traces iterations 2 to 4 of this process, because the first iteration allocates memory from
   /// the system and later ones do not.
   std::optional<double> step() {
     constexpr std::int64_t first_traced = 2, last_traced = 4;
     ++steps_begun_;
-    const bool traced = !o_.trace.empty() && steps_begun_ >= first_traced && steps_begun_ <= last_traced;
+    const bool traced = steps_begun_ >= first_traced && steps_begun_ <= last_traced;
     if (traced) scheduler_.record(&trace_);
     const auto loss = trainer_->step(o_.stop);
     scheduler_.record(nullptr);
@@ -261,23 +323,26 @@ class TrainingRun {
     const std::int64_t i = trainer_->iteration();
     loss_ = loss;
     const bool last = i == total_ || late;
+    const bool due = !interrupted && (last || i % spec_.training.validate_every == 0);
     std::optional<Scores> scores;
-    if (!interrupted && (last || i % spec_.training.validate_every == 0)) scores = validate();
+    if (due) scores = validate();
+    if (scores && counts(i)) count_validation(*scores);
     log_->write(i, log_->seconds_before() + seconds_since(start_), loss, scores);
     if (!last && !interrupted && i % spec_.training.checkpoint_every == 0) {
       trainer_->flush();
       save();
     }
+    if (due && !last) write_report("It is running");
+    ++steps_;
     if (!o_.on_progress) return;
-    const double step_seconds = (seconds_since(start_) - validation_seconds_) / static_cast<double>(++steps_);
     const double voxels =
         static_cast<double>(trainer_->network().logits().shape().extent.volume() * spec_.training.batch);
-    double left = step_seconds * static_cast<double>(total_ - i);
+    double left = step_seconds() * static_cast<double>(total_ - i);
     if (o_.max_minutes > 0) left = std::min(left, std::max(0.0, 60 * o_.max_minutes - seconds_since(start_)));
     o_.on_progress({.iteration = i,
                     .total = total_,
                     .loss = loss,
-                    .voxels_per_second = voxels / step_seconds,
+                    .voxels_per_second = voxels / step_seconds(),
                     .seconds_left = left,
                     .validation = scores});
   }
@@ -287,8 +352,7 @@ class TrainingRun {
     if (data_.validation.empty()) return std::nullopt;
     const auto start = Clock::now();
     trainer_->flush();
-    const index_t channels = trainer_->network().logits().shape().c;
-    ScoreSums sums(spec_.softmax() ? channels : 0, 0.5);
+    ScoreSums sums(classes(), 0.5);
     for (std::size_t v = 0; v < data_.validation.size(); ++v) {
       const LabelledVolume& volume = data_.validation[v];
       auto probabilities = predictor_->run(volume.image, {}, o_.stop);
@@ -296,24 +360,30 @@ class TrainingRun {
       const Tensor<float> label = volume.label.floats(&memory_);
       const Tensor<float> mask = volume.mask ? volume.mask.floats(&memory_) : Tensor<float>();
       sums.add(std::as_const(probabilities).view(), label.view(), mask ? mask.view() : View<const float>{});
-      if (v == 0) shown_ = foreground(spec_, std::move(probabilities));
+      if (v > 0) continue;
+      if (slices_.slices().empty()) slices_ = VolumeSlices(volume, classes(), &memory_);
+      slices_.predict(std::as_const(probabilities).view());
+      shown_ = foreground(spec_, std::move(probabilities));
     }
     validation_ = sums.result();
     validation_seconds_ += seconds_since(start);
     return validation_;
   }
 
+  CheckpointHeader checkpoint_header() const {
+    return {.net = spec_,
+            .iteration = trainer_->iteration(),
+            .seed = trainer_->seed(),
+            .numerics = trainer_->numerics().to_text(),
+            .data_digest = data_.digest,
+            .normalisation = intensity_text(data_.intensity, data_.scaling),
+            .best = spec_.training.best.empty() ? "" : best_.to_text()};
+  }
+
   void save() {
     if (saved_ == trainer_->iteration()) return;
     const fs::path file = folder_.checkpoint(trainer_->iteration());
-    save_checkpoint(file,
-                    {.net = spec_,
-                     .iteration = trainer_->iteration(),
-                     .seed = trainer_->seed(),
-                     .numerics = trainer_->numerics().to_text(),
-                     .data_digest = data_.digest,
-                     .normalisation = intensity_text(data_.intensity, data_.scaling)},
-                    trainer_->parameters());
+    save_checkpoint(file, checkpoint_header(), trainer_->parameters());
     point_last_at(file);
     saved_ = trainer_->iteration();
     remove_old();
@@ -350,7 +420,63 @@ class TrainingRun {
     throw IoError(fmt::format("{}: replacing it failed: {}", folder_.last().string(), error.message()));
   }
 
+  /// Writes report.html. `state` is the begin of a sentence about the run.
+  void write_report(const std::string& state) {
+    const auto begin = Clock::now();
+    const double seconds = log_->seconds_before() + seconds_since(start_);
+    const auto traced = trace_.events();
+    Report report{.title = spec_.name + " on " + data_.name,
+                  .state = fmt::format("{} at iteration {} of {}, after {:.1f} minutes.", state, trainer_->iteration(),
+                                       total_, seconds / 60),
+                  .losses = log_->losses(),
+                  .validations = log_->validations(),
+                  .volume = slices_.slices().empty() ? nullptr : &slices_,
+                  .trace = traced};
+    report.cards = {{"iteration", std::to_string(trainer_->iteration())}, {"loss", fmt::format("{:.4f}", loss_)}};
+    if (!log_->validations().empty()) {
+      for (const Score& score : log_->validations().back().scores.values) {
+        if (report.cards.size() < 6) report.cards.emplace_back(score.name, fmt::format("{:.4f}", score.value));
+      }
+    }
+    if (best_.iteration > 0) {
+      report.cards.emplace_back(fmt::format("best {}, iteration {}", spec_.training.best, best_.iteration),
+                                fmt::format("{:.4f}", best_.value));
+    }
+    if (steps_ > 0) {
+      report.cards.emplace_back("ms per iteration", fmt::format("{:.1f}", 1e3 * step_seconds()));
+      report.cards.emplace_back(
+          "of it waiting for files",
+          fmt::format("{:.1f} %", 100 * trainer_->waited() / (step_seconds() * static_cast<double>(steps_))));
+    }
+    report.tables = {run_table(), data_table(data_), machine_table()};
+    report.texts = {{"Net and recipe", spec_.source}, {"Choices", trainer_->numerics().to_text()}};
+    std::error_code error;
+    if (fs::is_regular_file(o_.data, error))
+      report.texts.insert(report.texts.begin() + 1, {"Data", read_file(o_.data)});
+    nets::write_report(folder_.report(), report);
+    validation_seconds_ += seconds_since(begin);
+  }
+
+  ReportTable run_table() const {
+    return {"Run",
+            {},
+            {{"net", o_.net.string()},
+             {"data", o_.data.string()},
+             {"seed", std::to_string(trainer_->seed())},
+             {"threads", std::to_string(scheduler_.threads())},
+             {"patch", fmt::format("{}, {} per iteration", to_string(spec_.patch), spec_.training.batch)},
+             {"engine", name_of(o_.engine)},
+             {"data digest", data_.digest}}};
+  }
+
+  /// Returns the mean seconds of an iteration of this process, validations left out.
+  double step_seconds() const {
+    return (seconds_since(start_) - validation_seconds_) / static_cast<double>(std::max<std::int64_t>(1, steps_));
+  }
+
   TrainResult report(bool interrupted) {
+    const bool early = !interrupted && ends_early();
+    write_report(interrupted ? "It was interrupted" : early ? "It ended early" : "It finished");
     TrainResult result{.iteration = trainer_->iteration(),
                        .loss = loss_,
                        .interrupted = interrupted,
@@ -359,10 +485,13 @@ class TrainingRun {
                        .validation = validation_,
                        .checkpoint = folder_.last(),
                        .metrics = folder_.root / "metrics.jsonl",
-                       .loss_curve = folder_.root / "report" / "loss.svg",
+                       .report = folder_.report(),
                        .slice = {},
                        .traced = trace_.events()};
-    io::write_loss_curve(result.loss_curve, log_->losses(), log_->validations(), log_->second_score());
+    result.ended_early = early;
+    if (best_.iteration > 0) {
+      result.best = BestCheckpoint{folder_.best(), {spec_.training.best, best_.value}, best_.iteration};
+    }
     if (shown_) {
       result.slice = folder_.root / "report" / "slice.png";
       const LabelledVolume& volume = data_.validation[0];
@@ -394,6 +523,8 @@ class TrainingRun {
   std::int64_t steps_ = 0, steps_begun_ = 0, saved_ = -1;
   std::optional<Scores> validation_;
   Tensor<float> shown_;
+  VolumeSlices slices_;
+  BestValidation best_;
 };
 
 }  // namespace

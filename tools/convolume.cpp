@@ -152,13 +152,20 @@ struct TrainCommand {
       fmt::print("interrupted while the volumes were read; there is no checkpoint yet\n");
       return interrupted;
     }
-    fmt::print("{} iteration {}, loss {:.4f}\n", result.interrupted ? "interrupted at" : "finished at",
+    fmt::print("{} iteration {}, loss {:.4f}\n",
+               result.interrupted   ? "interrupted at"
+               : result.ended_early ? "ended early at"
+                                    : "finished at",
                result.iteration, result.loss);
     if (result.validation) {
       fmt::print("{}", tools::score_table(*result.validation));
     }
-    fmt::print("checkpoint    {}\nmetrics       {}\nloss curve    {}\n", result.checkpoint.string(),
-               result.metrics.string(), result.loss_curve.string());
+    fmt::print("checkpoint    {}\n", result.checkpoint.string());
+    if (const auto& best = result.best) {
+      fmt::print("best          {} ({} {:.4f} at iteration {})\n", best->file.string(), best->score.name,
+                 best->score.value, best->iteration);
+    }
+    fmt::print("metrics       {}\nreport        {}\n", result.metrics.string(), result.report.string());
     if (!options.trace.empty()) {
       fmt::print("trace         {}\n{}", options.trace.string(), to_string(summarize(result.traced)));
     }

@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(g++ cmake ninja-build pkg-config libhwy-dev libhwloc-dev libfftw3-dev libtbb-dev libjemalloc-dev libtiff-dev libhdf5-dev
-  zlib1g-dev libzstd-dev libblosc-dev libnifti2-dev libpng-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libcli11-dev libxxhash-dev catch2
+  zlib1g-dev libzstd-dev libblosc-dev libnifti2-dev libpng-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libcli11-dev libxxhash-dev libjs-chart.js catch2
   libbenchmark-dev relacy-dev python3)
 for option in "$@"; do
   case "$option" in

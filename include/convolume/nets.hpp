@@ -77,20 +77,30 @@ struct TrainOptions {
   std::stop_token stop;  ///< a stop request ends the run with a checkpoint
 };
 
+/// The best checkpoint of a run, by the score that the net's `[training] best` names.
+struct BestCheckpoint {
+  std::filesystem::path file;
+  Score score;
+  std::int64_t iteration = 0;
+};
+
 /// The result of a training run.
 struct TrainResult {
   std::int64_t iteration = 0;
   double loss = 0;
   bool interrupted = false;
+  bool ended_early = false;  ///< because of the net's `[training] early_stop`
+  std::optional<BestCheckpoint> best{};
   int workers = 1;    ///< distinct threads that ran tasks
   double waited = 0;  ///< seconds that iterations waited for patches from files
   std::optional<Scores> validation;
-  std::filesystem::path checkpoint, metrics, loss_curve, slice;  ///< files; slice is empty without validation data
-  std::vector<TraceEvent> traced;                                ///< empty unless TrainOptions::trace is set
+  std::filesystem::path checkpoint, metrics, report, slice;  ///< files; slice is empty without validation data
+  std::vector<TraceEvent> traced;                            ///< tasks of iterations 2 to 4
 };
 
-/// Trains a net. Writes to `out`: checkpoints/*.safetensors (the newest one also as last.safetensors), metrics.jsonl,
-/// data.json, and at the end report/loss.svg and report/slice.png. The bits of a checkpoint depend only on net, data,
+/// Trains a net. Writes to `out`: checkpoints/*.safetensors (the newest one also as last.safetensors, the best one as
+/// best.safetensors if the net says what is better), metrics.jsonl, data.json, at every validation and at the end
+/// report/report.html, and at the end report/slice.png. The bits of a checkpoint depend only on net, data,
 /// seed and iteration, and on the choices if they were measured. They do not depend on threads, time or interruptions.
 /// Throws any Error. A failure does not damage files that were complete before.
 CONVOLUME_API TrainResult train(const TrainOptions& options);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "convolume/error.hpp"
+#include "core/json.hpp"
 #include "nets/data/scaling_json.hpp"
 
 namespace convolume::nets {
@@ -95,11 +96,17 @@ std::string intensity_text(const IntensitySpec& spec, const VolumeScaling& of_da
                       {"clip", spec.clip},
                       {"nonzero", spec.nonzero}};
   if (!of_dataset.list.empty()) json["scaling"] = to_json(of_dataset);
-  return json.dump();
+  return to_text(json);
 }
 
 std::pair<IntensitySpec, VolumeScaling> parse_intensity(const std::string& text, const std::string& file) try {
-  const auto json = nlohmann::json::parse(text);
+  const auto json = [&] {
+    try {
+      return parse_json(text);
+    } catch (const FormatError& error) {
+      throw FormatError(fmt::format("{}: normalisation: {}; train again", file, error.what()));
+    }
+  }();
   IntensitySpec spec;
   const std::string how = json.at("normalise");
   bool known = false;

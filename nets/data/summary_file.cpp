@@ -9,11 +9,12 @@
 
 #include "convolume/error.hpp"
 #include "core/files.hpp"
+#include "core/json.hpp"
 
 namespace convolume::nets {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 constexpr int version = 1;
 
 Json to_json(const Moments& m) { return {m.count, m.mean, m.squares}; }
@@ -106,7 +107,7 @@ SummaryFile::SummaryFile(std::filesystem::path file) : file_(std::move(file)) {
   std::error_code error;
   if (file_.empty() || !std::filesystem::exists(file_, error)) return;
   try {
-    const Json json = Json::parse(read_file(file_));
+    const Json json = parse_json(read_file(file_));
     if (json.at("version") != version) return;
     for (const Json& one : json.at("cases")) cases_.push_back(case_from(one));
   } catch (const std::exception&) {
@@ -148,7 +149,7 @@ void SummaryFile::replace(std::vector<CaseSummary> cases) {
                              {"label", to_json(one.label)},
                              {"mask_digest", one.mask_digest}});
   }
-  write_file_atomically(file_, json.dump());
+  write_file_atomically(file_, to_text(json));
 }
 
 }  // namespace convolume::nets

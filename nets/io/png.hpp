@@ -5,13 +5,28 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <vector>
 
 #include "convolume/tensor.hpp"
 
 namespace convolume::nets::io {
 
-/// Writes rows of 8-bit gray (channels 1) or RGB (channels 3) pixels, top row first: `width * height * channels` bytes.
-/// The file is replaced as a whole. Throws InvalidArgument (sizes, channels, number of bytes) and IoError.
+/// Values that become black and white.
+struct GrayRange {
+  float low = 0, high = 1;
+};
+
+/// Returns the 1st and 99th percentile of the finite values; 0 and 1 if there is none.
+GrayRange robust_range(std::vector<float> values);
+
+/// Returns the shade of a value, from 0 to 255. NaN is black, and everything is gray if the range is empty.
+std::uint8_t gray(float value, const GrayRange& range);
+
+/// Returns rows of 8-bit gray (channels 1) or RGB (channels 3) pixels, top row first, as a PNG: the pixels take `width
+/// * height * channels` bytes. Throws InvalidArgument (sizes, channels, number of bytes).
+std::vector<std::byte> encode_png(index_t width, index_t height, int channels, std::span<const std::uint8_t> pixels);
+
+/// Writes what encode_png() returns. The file is replaced as a whole. Throws what encode_png() throws, and IoError.
 void write_png(const std::filesystem::path& file, index_t width, index_t height, int channels,
                std::span<const std::uint8_t> pixels);
 

@@ -15,6 +15,7 @@
 
 #include "core/checked.hpp"
 #include "core/files.hpp"
+#include "core/json.hpp"
 
 namespace convolume::nets::io {
 
@@ -76,8 +77,8 @@ std::size_t bytes_of(std::span<const index_t> shape, StoredType type) {
 
 std::string quote(const path& file, std::string_view text) {
   try {
-    return json(text).dump();
-  } catch (const json::exception&) {
+    return to_text(json(text));
+  } catch (const FormatError&) {
     throw InvalidArgument(fmt::format("{}: a name or metadata value is not valid UTF-8; encode it", file.string()));
   }
 }
@@ -196,35 +197,20 @@ class SafetensorsParser {
     data_ = all.substr(prefix_bytes + length);
   }
 
-  /// Parses the header. The JSON library keeps the last of two equal keys and nests without limit; this format allows
-  /// neither.
   json parse_header() const {
-    std::vector<std::set<std::string>> keys;
-    const auto check = [&](int depth, json::parse_event_t event, const json& value) {
-      if (depth > 3) fail("header", "nested too deeply");
-      if (event == json::parse_event_t::object_start) {
-        keys.emplace_back();
-      } else if (event == json::parse_event_t::object_end) {
-        keys.pop_back();
-      } else if (event == json::parse_event_t::key) {
-        const auto& key = value.get_ref<const std::string&>();
-        if (!keys.back().insert(key).second) fail(fmt::format("header key '{}'", key), "used twice");
-      }
-      return true;
-    };
     try {
-      auto header = json::parse(header_.begin(), header_.end(), check);
+      auto header = parse_json(header_, 3);
       if (!header.is_object()) fail("header", "not a JSON object");
       return header;
-    } catch (const json::exception& error) {
-      fail("header", fmt::format("not valid JSON ({})", error.what()));
+    } catch (const FormatError& error) {
+      fail("header", error.what());
     }
   }
 
   /// Returns a number of the header. It must be a whole number that fits index_t.
   index_t number(std::string_view field, const json& value) const {
     if (!value.is_number_unsigned() || !std::in_range<index_t>(value.get<std::uint64_t>())) {
-      fail(field, fmt::format("{} is not a size", value.dump()));
+      fail(field, fmt::format("{} is not a size", to_text(value)));
     }
     return value.get<index_t>();
   }
@@ -240,7 +226,7 @@ class SafetensorsParser {
     tensor.name = name;
     const json& dtype = entry["dtype"];
     const auto type = dtype.is_string() ? type_of(dtype.get_ref<const std::string&>()) : std::nullopt;
-    if (!type) fail(field + " dtype", fmt::format("{} is unknown; known types are F32, F64, I64, U8", dtype.dump()));
+    if (!type) fail(field + " dtype", fmt::format("{} is unknown; known types are F32, F64, I64, U8", to_text(dtype)));
     tensor.type = *type;
     if (!entry["shape"].is_array()) fail(field + " shape", "not a list");
     for (const auto& n : entry["shape"]) tensor.shape.push_back(number(field + " shape", n));

@@ -12,29 +12,24 @@
 #include <nlohmann/json.hpp>
 
 #include "core/files.hpp"
+#include "core/json.hpp"
 #include "nets/io/volume_formats.hpp"
 
 namespace convolume::nets::io::detail {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 using std::filesystem::path;
 
 constexpr std::size_t most_metadata = std::size_t{4} << 20;
-constexpr int deepest_metadata = 64;
 
-/// Parses a JSON file. Throws FormatError with the place of the error, or if values are nested so deeply that functions
-/// that visit them would need a large stack.
-Json parse_json(const path& file) {
+/// Reads and parses a JSON file. Throws FormatError with the place of the error.
+Json read_json(const path& file) {
   const std::string text = read_file(file, most_metadata);
   try {
-    return Json::parse(text, [&](int depth, Json::parse_event_t, const Json&) {
-      if (depth <= deepest_metadata) return true;
-      fail_format(file.string(), "nesting", fmt::format("more than {} levels", deepest_metadata),
-                  "the file is damaged; write the metadata again");
-    });
-  } catch (const Json::exception& error) {
-    throw FormatError(fmt::format("{}: is no valid JSON: {}", file.string(), error.what()));
+    return parse_json(text);
+  } catch (const FormatError& error) {
+    throw FormatError(fmt::format("{}: {}; write the metadata again", file.string(), error.what()));
   }
 }
 
@@ -49,7 +44,7 @@ void check_inside(const path& zarr, std::string_view field, const std::string& i
 class ArrayParser {
  public:
   ArrayParser(const path& folder, const Json& attributes) : file_((folder / ".zarray").string()) {
-    json_ = parse_json(folder / ".zarray");
+    json_ = read_json(folder / ".zarray");
     if (!json_.is_object()) fail_format(file_, "contents", "no object", "the file is damaged");
     read_axes(attributes);
     read_type();
@@ -73,20 +68,20 @@ class ArrayParser {
   std::vector<index_t> lengths(const char* key) const {
     std::vector<index_t> all;
     const Json& list = at(key);
-    if (!list.is_array() || list.size() > 8) fail(key, list.dump(), "it must be a list of 3 to 5 lengths");
+    if (!list.is_array() || list.size() > 8) fail(key, to_text(list), "it must be a list of 3 to 5 lengths");
     for (const Json& length : list) {
       const bool good =
           length.is_number_integer() &&
           !(length.is_number_unsigned() &&
             length.get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<index_t>::max()));
-      if (!good || length.get<index_t>() < 1) fail(key, list.dump(), "every axis needs at least one voxel");
+      if (!good || length.get<index_t>() < 1) fail(key, to_text(list), "every axis needs at least one voxel");
       all.push_back(length.get<index_t>());
     }
     return all;
   }
 
   void read_axes(const Json& attributes) {
-    if (at("zarr_format") != 2) fail("zarr_format", at("zarr_format").dump(), "only version 2 is read; convert it");
+    if (at("zarr_format") != 2) fail("zarr_format", to_text(at("zarr_format")), "only version 2 is read; convert it");
     const std::vector<index_t> shape = lengths("shape"), chunks = lengths("chunks");
     array_.rank = static_cast<int>(shape.size());
     if (array_.rank < 3 || array_.rank > 5 || chunks.size() != shape.size()) {
@@ -122,7 +117,7 @@ class ArrayParser {
   void read_type() {
     const Json& dtype = at("dtype");
     constexpr std::string_view types = "store integers of 8 to 64 bits, or floats of 32 or 64 bits";
-    if (!dtype.is_string()) fail("dtype", dtype.dump(), types);
+    if (!dtype.is_string()) fail("dtype", to_text(dtype), types);
     const auto text = dtype.get<std::string>();
     const bool form = text.size() == 3 && (text[0] == '<' || text[0] == '>' || text[0] == '|') &&
                       (text[1] == 'u' || text[1] == 'i' || text[1] == 'f');
@@ -135,14 +130,14 @@ class ArrayParser {
 
   void read_layout() {
     const Json& order = at("order");
-    if (order != "C" && order != "F") fail("order", order.dump(), "it is \"C\" or \"F\"");
+    if (order != "C" && order != "F") fail("order", to_text(order), "it is \"C\" or \"F\"");
     array_.column_major = order == "F";
     if (json_.contains("filters") && !json_["filters"].is_null() && !json_["filters"].empty()) {
-      fail("filters", json_["filters"].dump(), "filters are not applied; write the array without them");
+      fail("filters", to_text(json_["filters"]), "filters are not applied; write the array without them");
     }
     if (json_.contains("dimension_separator")) {
       const Json& separator = json_["dimension_separator"];
-      if (separator != "." && separator != "/") fail("dimension_separator", separator.dump(), "it is \".\" or \"/\"");
+      if (separator != "." && separator != "/") fail("dimension_separator", to_text(separator), "it is \".\" or \"/\"");
       array_.separator = separator.get<std::string>().front();
     }
     std::uint64_t bytes = size_of(array_.type);
@@ -151,7 +146,7 @@ class ArrayParser {
       fits = fits && !__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(n), &bytes);
     }
     if (!fits || bytes > std::numeric_limits<std::uint32_t>::max()) {
-      fail("chunks", at("chunks").dump(), "a chunk has at most 4 GiB; write smaller ones");
+      fail("chunks", to_text(at("chunks")), "a chunk has at most 4 GiB; write smaller ones");
     }
   }
 
@@ -163,7 +158,7 @@ class ArrayParser {
         {"zlib", Kind::zlib}, {"gzip", Kind::gzip}, {"zstd", Kind::zstd}, {"blosc", Kind::blosc}};
     const std::string id = compressor.is_object() && compressor.contains("id") && compressor["id"].is_string()
                                ? compressor["id"].get<std::string>()
-                               : compressor.dump();
+                               : to_text(compressor);
     for (const auto& [name, kind] : known) {
       if (id != name) continue;
       array_.codec.kind = kind;
@@ -184,13 +179,13 @@ class ArrayParser {
         T stored{};
         if constexpr (std::is_integral_v<T> && std::is_integral_v<V>) {
           if (!std::in_range<T>(value))
-            fail("fill_value", fill.dump(), fmt::format("it is no {}", name_of(array_.type)));
+            fail("fill_value", to_text(fill), fmt::format("it is no {}", name_of(array_.type)));
           stored = static_cast<T>(value);
         } else if constexpr (std::is_integral_v<T>) {
           // A number with a fraction, or too large for the type, is damage.
           const double number = static_cast<double>(value), most = std::ldexp(1.0, std::numeric_limits<T>::digits);
           if (!(number == std::floor(number)) || number >= most || number < (std::is_signed_v<T> ? -most : 0)) {
-            fail("fill_value", fill.dump(), fmt::format("it is no {}", name_of(array_.type)));
+            fail("fill_value", to_text(fill), fmt::format("it is no {}", name_of(array_.type)));
           }
           stored = static_cast<T>(value);
         } else {
@@ -205,7 +200,7 @@ class ArrayParser {
     if (fill == "NaN" && is_floating(array_.type)) return put(std::numeric_limits<double>::quiet_NaN());
     if (fill == "Infinity" && is_floating(array_.type)) return put(std::numeric_limits<double>::infinity());
     if (fill == "-Infinity" && is_floating(array_.type)) return put(-std::numeric_limits<double>::infinity());
-    fail("fill_value", fill.dump(), "it must be a number, or null");
+    fail("fill_value", to_text(fill), "it must be a number, or null");
   }
 
   std::string file_;
@@ -217,7 +212,7 @@ Json attributes_of(const path& folder) {
   const path file = folder / ".zattrs";
   std::error_code error;
   if (!std::filesystem::exists(file, error)) return Json::object();
-  Json attributes = parse_json(file);
+  Json attributes = read_json(file);
   return attributes.is_object() ? attributes : Json::object();
 }
 
@@ -386,7 +381,7 @@ std::string zarray_text(const ZarrArray& array) {
       {"zarr_format", 2}, {"shape", shape},           {"chunks", chunks},
       {"dtype", dtype},   {"compressor", compressor}, {"fill_value", 0},
       {"order", "C"},     {"filters", nullptr},       {"dimension_separator", std::string(1, array.separator)}};
-  return all.dump(2) + "\n";
+  return to_text(all, 2) + "\n";
 }
 
 std::string zattrs_text(const ZarrArray& array) {
@@ -397,7 +392,7 @@ std::string zattrs_text(const ZarrArray& array) {
   if (const auto zyx = array.spacing ? spacing_in_micrometres(*array.spacing) : std::nullopt) {
     all["element_size_um"] = *zyx;
   }
-  return all.dump(2) + "\n";
+  return to_text(all, 2) + "\n";
 }
 
 }  // namespace convolume::nets::io::detail

@@ -1,6 +1,7 @@
 // Tests engines against the reference in double, over generated shapes.
 #include "testing/engine_checks.hpp"
 #include "testing/random_problem.hpp"
+#include "testing/sanitizers.hpp"
 
 #include "convolume/cpu.hpp"
 
@@ -36,7 +37,7 @@ void check_against_reference(const ConvProblem& p, double tolerance) {
 }  // namespace
 
 TEST_CASE("fft_volume agrees with the double reference over random problems, in double and float") {
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+  for (std::uint64_t seed = 0; seed < (test::thread_sanitized ? 10 : 60); ++seed) {
     CAPTURE(seed);
     auto p = test::random_problem(small_problems, seed);
     check_against_reference<double>(p, 1e-12);
@@ -46,7 +47,7 @@ TEST_CASE("fft_volume agrees with the double reference over random problems, in 
   }
 }
 
-TEST_CASE("fft_volume is accurate to 2e-6 on a layer of ordinary size, on every SIMD target") {
+TEST_CASE("fft_volume is accurate to 2e-6 on a layer of ordinary size, on every SIMD target", "[serial]") {
   const std::string before = simd_target();
   for (const auto& target : available_simd_targets()) {
     set_simd_target(target);

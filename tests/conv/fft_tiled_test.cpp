@@ -110,6 +110,7 @@ TEST_CASE("fft_tiled: planes of y, dx and dw are complete for whoever waits for 
         "ic18id40oc3ih9iw9kd4sd3", "g3ic6id20oc12kd3pd1", "g4ic4id20oc4kd3pd2dd1", "g17ic17id33ih9iw9oc17kd5sd2pd2",
         "ic2id80ih6iw6oc3kd3sd2pd1", "g2ic2id83ih6iw6oc2kd3sd2pd1"}) {
     auto p = parse_problem(text);
+    if (test::thread_sanitized && p.input.z > 30) continue;
     test::check_ready(p, tiled);
     p.input.z /= 2;
     p.transposed = true;
@@ -130,7 +131,7 @@ TEST_CASE("fft_tiled gives the same bits with non-temporal stores") {
   test::check_layouts<double>("mb2ic9id30oc3kd3", tiled, true, false, Activation::Kind::none);
 }
 
-TEST_CASE("fft_tiled gives the same in blocked memory, and zero in lanes without a channel") {
+TEST_CASE("fft_tiled gives the same in blocked memory, and zero in lanes without a channel", "[serial]") {
   for (const char* text : {"mb2ic20id12oc18kd3pd1", "ic16id10ih20iw11oc32kd3kh5kw2", "ic12id1ih20iw19oc9kd1kh3kw3",
                            "mb2g20ic20id14oc20kd3pd1"}) {
     test::check_layouts<float>(text, tiled, true, true, Activation::Kind::tanh);
@@ -138,7 +139,7 @@ TEST_CASE("fft_tiled gives the same in blocked memory, and zero in lanes without
   }
 }
 
-TEST_CASE("fft_tiled gives the same in blocked memory with stride, dilation, transposition and groups") {
+TEST_CASE("fft_tiled gives the same in blocked memory with stride, dilation, transposition and groups", "[serial]") {
   for (const char* text : {"mb2ic20id12oc18kd3pd2dd1", "ic16id13oc18kd3sd2pd1", "g2ic32id10oc64kd3pd1",
                            "g20ic20id13oc20kd3sd2pd1", "mb2g20ic20id12oc20kd3pd2dd1", "mb2g3ic48id9oc48kd3pd2dd1",
                            "ic18id8ih11iw13oc9kd3kh5kw3sd1sh2sw2", "ic9id14oc17kd4sd3dd1pd2"}) {
@@ -220,7 +221,7 @@ struct TilesOf {
   const char *problem, *tiles;
 };
 
-TEST_CASE("fft_tiled with taps along Z as channels, in planes") {
+TEST_CASE("fft_tiled with taps along Z as channels, in planes", "[serial]") {
   const TilesOf cases[] = {{"ic1oc17id9ih14iw15kd3", "fwd=1x8x9*3 bwd_d=8x8x8*2 bwd_w=1x7x16*1"},
                            {"mb2ic3oc5id6ih9iw8kd5kh3kw2pd2ph1pw0", "fwd=1x4x8*16 bwd_d=8x8x8*2 bwd_w=1x9x3*1"},
                            {"ic2oc33id11ih12iw13kd4kh1kw3sd2sh1sw2", "fwd=1x1x8*4 bwd_d=4x1x8*1 bwd_w=1x1x12*1"},

@@ -23,7 +23,7 @@ ConvProblem activated(const char* text) {
 
 }  // namespace
 
-TEST_CASE("dx is added up from overlapping tiles, whatever their number and their groups") {
+TEST_CASE("dx is added up from overlapping tiles, whatever their number and their groups", "[serial]") {
   for (const char* text :
        {"ic9id14oc8kd3", "mb2ic17id5ih13iw16oc9kd2kh3kw4ph1pd0pw3", "ic8id21ih6iw4oc8kd3pd2", "ic8id3ih3iw3oc8kd3",
         "ic10id4ih22iw9oc12kd1kh1kw3", "ic8id16ih4iw15oc9kd3kh1kw3pd1ph0pw1"}) {

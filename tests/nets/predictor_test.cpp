@@ -175,7 +175,7 @@ void check_tiles(const std::string& nodes, const Extent3& extent, const Extent3&
 
 }  // namespace
 
-TEST_CASE("tiles of a net that keeps the extent equal one patch", "[predictor]") {
+TEST_CASE("tiles of a net that keeps the extent equal one patch", "[predictor][serial]") {
   const Extent3 view = infer_shapes(net(same_net), {6, 16, 16}).field_of_view();
   CHECK(view == Extent3{3, 5, 5});
   const Extent3 extent{7, 23, 30};
@@ -187,7 +187,7 @@ TEST_CASE("tiles of a net that keeps the extent equal one patch", "[predictor]")
   check_tiles(same_net, {3, 5, 40}, {8, 8, 8}, view, {3, 5, 40});
 }
 
-TEST_CASE("tiles of a pooled net that keeps the extent equal one patch", "[predictor]") {
+TEST_CASE("tiles of a pooled net that keeps the extent equal one patch", "[predictor][serial]") {
   const NetShapes shapes = infer_shapes(net(same_pooled_net), {6, 16, 16});
   const Extent3 view = shapes.field_of_view();
   CHECK(shapes.alignment() == Extent3{1, 2, 2});
@@ -198,7 +198,7 @@ TEST_CASE("tiles of a pooled net that keeps the extent equal one patch", "[predi
   }
 }
 
-TEST_CASE("tiles of a valid net equal one patch, whatever the overlap", "[predictor]") {
+TEST_CASE("tiles of a valid net equal one patch, whatever the overlap", "[predictor][serial]") {
   const Extent3 view = infer_shapes(net(valid_net), {6, 16, 16}).field_of_view();
   CHECK(view == Extent3{3, 8, 7});
   for (const Extent3 extent : {Extent3{5, 19, 23}, Extent3{1, 19, 2}, Extent3{1, 1, 1}}) {
@@ -209,7 +209,7 @@ TEST_CASE("tiles of a valid net equal one patch, whatever the overlap", "[predic
   }
 }
 
-TEST_CASE("tiles of a pooled valid net equal one patch, whatever the extent", "[predictor]") {
+TEST_CASE("tiles of a pooled valid net equal one patch, whatever the extent", "[predictor][serial]") {
   const Extent3 margin = Extent3{6, 16, 16} - infer_shapes(net(valid_pooled_net), {6, 16, 16}).output().extent;
   for (const Extent3 extent : {Extent3{4, 24, 24}, Extent3{3, 21, 26}, Extent3{1, 27, 3}, Extent3{1, 1, 1}}) {
     const Extent3 whole = Extent3{extent.z, (extent.y + 1) / 2 * 2, (extent.x + 1) / 2 * 2} + margin;
@@ -218,7 +218,7 @@ TEST_CASE("tiles of a pooled valid net equal one patch, whatever the extent", "[
   }
 }
 
-TEST_CASE("tiles of a net that pads here and there equal one patch", "[predictor]") {
+TEST_CASE("tiles of a net that pads here and there equal one patch", "[predictor][serial]") {
   const std::string mixed =
       "[[node]]\nname = 'a'\ntype = 'conv'\nout_channels = 3\nkernel = [1, 3, 5]\npadding = 'same'\nactivation = "
       "'tanh'\n"
@@ -227,7 +227,7 @@ TEST_CASE("tiles of a net that pads here and there equal one patch", "[predictor
   check_tiles(mixed, {2, 31, 29}, {4, 14, 14}, Extent3{0, 5, 7}, {4, 33, 31});
 }
 
-TEST_CASE("a patch that holds all is the net on the mirrored volume", "[predictor]") {
+TEST_CASE("a patch that holds all is the net on the mirrored volume", "[predictor][serial]") {
   Setup on(net(valid_net));
   const Extent3 extent{2, 5, 6}, view{3, 8, 7};
   const auto volume = random_volume(extent, 3);
@@ -259,7 +259,7 @@ TEST_CASE("a patch that holds all is the net on the mirrored volume", "[predicto
   }
 }
 
-TEST_CASE("every voxel is covered, however small the patches", "[predictor]") {
+TEST_CASE("every voxel is covered, however small the patches", "[predictor][serial]") {
   for (const auto* nodes : {&same_net, &same_pooled_net, &valid_pooled_net}) {
     Setup on(net(*nodes));
     const bool valid = nodes == &valid_pooled_net;
@@ -277,7 +277,7 @@ TEST_CASE("every voxel is covered, however small the patches", "[predictor]") {
   }
 }
 
-TEST_CASE("a patch of one pooling cell covers the volume too", "[predictor]") {
+TEST_CASE("a patch of one pooling cell covers the volume too", "[predictor][serial]") {
   Setup on(
       net("[[node]]\nname = 'a'\ntype = 'conv'\nout_channels = 2\nkernel = 3\npadding = 'same'\n"
           "[[node]]\nname = 'b'\ntype = 'max_pool'\nwindow = [1, 4, 4]\n"
@@ -357,7 +357,7 @@ TEST_CASE("what comes out follows from the loss", "[predictor]") {
   }
 }
 
-TEST_CASE("the weights of all patches at a voxel sum up to 1", "[predictor]") {
+TEST_CASE("the weights of all patches at a voxel sum up to 1", "[predictor][serial]") {
   for (const auto* nodes : {&same_net, &same_pooled_net, &valid_net, &valid_pooled_net}) {
     const NetSpec spec = net(*nodes);
     for (const Blend blend : {Blend::ramp, Blend::gaussian, Blend::uniform}) {
@@ -445,13 +445,13 @@ TEST_CASE("columns and threads do not change the bits of a prediction", "[predic
     Setup on(net(*nodes));
     const auto volume = random_volume(extent, 8);
     const StoredVolume stored = StoredVolume::view_of(volume);
-    const PredictorOptions options{.patches = {.patch = Extent3{6, 18, 20}, .overlap = Extent3{2, 5, 6}}, .batch = 2};
-    Predictor reference = on.predictor(options);
+    const PredictorOptions options{
+        .patches = {.patch = Extent3{6, 18, 20}, .overlap = Extent3{2, 5, 6}}, .batch = 2, .engine = Engine::automatic};
+    Predictor reference(on.spec, on.parameters, options, on.scheduler, std::pmr::get_default_resource());
     const auto expected = reference.run(stored);
     for (const auto& [threads, planes] : {std::pair<int, index_t>{1, 9}, {2, 4}, {8, 1}}) {
       Scheduler scheduler(threads);
-      Predictor predictor(on.spec, on.parameters, {.patches = options.patches, .batch = 2, .engine = Engine::reference},
-                          scheduler, std::pmr::get_default_resource());
+      Predictor predictor(on.spec, on.parameters, options, scheduler, std::pmr::get_default_resource());
       Tensor<float> found({1, 1, extent});
       found.fill(std::numeric_limits<float>::quiet_NaN());
       CollectingSink sink(found, all, planes);
@@ -490,7 +490,7 @@ TEST_CASE("only missing voxels are computed, with the same bits", "[predictor]")
   }
 }
 
-TEST_CASE("a region within a volume sees the voxels around it", "[predictor]") {
+TEST_CASE("a region within a volume sees the voxels around it", "[predictor][serial]") {
   const Extent3 extent{6, 40, 42};
   Setup on(net(valid_net));
   const auto volume = random_volume(extent, 8);
@@ -514,7 +514,7 @@ TEST_CASE("a region within a volume sees the voxels around it", "[predictor]") {
   CHECK(most < 1e-6);
 }
 
-TEST_CASE("mirrored forms are averaged", "[predictor]") {
+TEST_CASE("mirrored forms are averaged", "[predictor][serial]") {
   // Even kernels read further to one side, so the mirrored patch begins elsewhere.
   for (const auto* nodes : {&same_net, &valid_net, &same_pooled_net}) {
     Setup on(net(*nodes));
@@ -552,7 +552,7 @@ TEST_CASE("mirrored forms are averaged", "[predictor]") {
   }
 }
 
-TEST_CASE("a batch of patches gives what single patches give", "[predictor]") {
+TEST_CASE("a batch of patches gives what single patches give", "[predictor][serial]") {
   Setup on(net(same_pooled_net));
   const auto volume = random_volume({5, 30, 34}, 2);
   Predictor one = on.predictor({.patches = {.patch = Extent3{4, 16, 16}}});
@@ -593,7 +593,8 @@ TEST_CASE("a volume in a file gives the bits of the same volume in memory", "[pr
     StoredVolume stored = StoredVolume::read(*source, {{0, 0, 0}, extent}, std::pmr::get_default_resource());
     const IntensitySpec how{.normalise = chunk.z == 4 ? Normalise::slice : Normalise::volume, .clip = chunk.z == 64};
     normalise(stored, how);
-    Predictor predictor = on.predictor(Extent3{6, 16, 18}, Extent3{2, 4, 4});
+    Predictor predictor(on.spec, on.parameters, {.patches = {.patch = Extent3{6, 16, 18}, .overlap = Extent3{2, 4, 4}}},
+                        on.scheduler, std::pmr::get_default_resource());
     const auto expected = predictor.run(stored);
     const auto pieces = pieces_of(source->info(), {{0, 0, 0}, extent}, 1, [&](const io::VoxelBox& box) {
       return StoredVolume::read(*source, box, std::pmr::get_default_resource());

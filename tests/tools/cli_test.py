@@ -18,142 +18,11 @@ import tempfile
 import time
 import unittest
 
-CONVOLUME = sys.argv.pop(1)
-
-NET = """
-name = "small"
-[input]
-patch = [2, 16, 16]
-[[node]]
-name = "conv1"
-type = "conv"
-out_channels = 4
-kernel = [1, 3, 3]
-padding = "same"
-activation = "relu"
-[[node]]
-name = "logits"
-type = "conv"
-out_channels = 1
-kernel = [1, 3, 3]
-padding = "same"
-[optimizer]
-learning_rate = 0.01
-[training]
-iterations = 6
-validate_every = 3
-checkpoint_every = 2
-"""
-
-DATA = """
-name = "synthetic"
-[synthetic]
-extent = [6, 32, 32]
-cell_diameter = 10
-[[train]]
-slices = [0, 4]
-[[validation]]
-slices = [4, 6]
-"""
+from command import CONVOLUME, DATA, NET, CliTest, tiff
 
 
-def tiff(pages, width=8, height=8, samples=1, bits=8, photometric=1, value=7):
-    """A minimal little-endian TIFF of uncompressed pages."""
-    out = bytearray(b"II*\0" + struct.pack("<I", 8))
-    for page in range(pages):
-        begin = len(out)
-        data = bytes([value]) * (width * height * samples * bits // 8)
-        tags = [(256, 4, 1, width), (257, 4, 1, height), (258, 3, 1, bits), (259, 3, 1, 1), (262, 3, 1, photometric),
-                (273, 4, 1, begin + 2 + 12 * 9 + 4), (277, 3, 1, samples), (278, 4, 1, height), (279, 4, 1, len(data))]
-        after = begin + 2 + 12 * len(tags) + 4 + len(data)
-        out += struct.pack("<H", len(tags))
-        for tag, kind, count, content in tags:
-            out += struct.pack("<HHII", tag, kind, count, content)
-        out += struct.pack("<I", after if page + 1 < pages else 0) + data
-    return bytes(out)
-
-
-class Cli(unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="convolume-cli-"))
-        (self.folder / "net.toml").write_text(NET)
-        (self.folder / "data.toml").write_text(DATA)
-
-    def tearDown(self):
-        shutil.rmtree(self.folder)
-
-    def run_cli(self, *arguments, expect=0, env=None, preexec=None):
-        result = subprocess.run([CONVOLUME, *map(str, arguments)], cwd=self.folder, capture_output=True, text=True,
-                                timeout=120, env={**os.environ, **(env or {})}, preexec_fn=preexec)
-        self.assertEqual(result.returncode, expect, f"{arguments}\n{result.stdout}\n{result.stderr}")
-        return result.stdout + result.stderr
-
-    def train(self, out="run", *more, expect=0, **kwargs):
-        return self.run_cli("train", "net.toml", "--data", "data.toml", "--out", out, *more, expect=expect, **kwargs)
-
-    def fails(self, *arguments, says, env=None):
-        text = self.run_cli(*arguments, expect=1, env=env)
-        for part in says if isinstance(says, (list, tuple)) else [says]:
-            self.assertIn(part, text)
-        return text
-
-    def last(self, out="run"):
-        return self.folder / out / "checkpoints" / "last.safetensors"
-
-    def digest(self, out="run"):
-        return hashlib.sha256(self.last(out).read_bytes()).hexdigest()
-
-    def parts(self, out):
-        """The header of the last checkpoint, and the bytes of its tensors."""
-        data = self.last(out).read_bytes()
-        size = int.from_bytes(data[:8], "little")
-        return json.loads(data[8:8 + size]), data[8 + size:]
-
-    def choices(self, out):
-        lines = self.parts(out)[0]["__metadata__"]["numerics"].splitlines()
-        return [line for line in lines if ".choice = " in line]
-
+class Cli(CliTest):
     # What works ------------------------------------------------------------------------------------------------------
-
-    def test_train_writes_log_checkpoints_and_report(self):
-        text = self.train()
-        for part in ("pixel error", "ROC AUC", "last.safetensors", "metrics.jsonl", "loss.svg", "slice.png"):
-            self.assertIn(part, text)
-        lines = [json.loads(line) for line in (self.folder / "run/metrics.jsonl").read_text().splitlines()]
-        self.assertEqual([line["iteration"] for line in lines], [1, 2, 3, 4, 5, 6])
-        self.assertEqual([i + 1 for i, line in enumerate(lines) if "roc_auc" in line], [3, 6])
-        self.assertTrue(all({"seconds", "loss"} <= line.keys() for line in lines))
-        names = sorted(path.name for path in self.last().parent.iterdir())
-        self.assertEqual(names, ["iteration-00000002.safetensors", "iteration-00000004.safetensors",
-                                 "iteration-00000006.safetensors", "last.safetensors"])
-        self.assertEqual(self.last().read_bytes(), (self.last().parent / names[2]).read_bytes())
-
-    def test_resume_gives_the_bytes_of_an_uninterrupted_run_for_any_k_and_any_threads(self):
-        self.train("whole", "--threads", 1)
-        for k in range(1, 6):
-            self.train(f"k{k}", "--iterations", k, "--threads", 2)
-            self.train(f"k{k}", "--resume", "--threads", 3)
-            self.assertEqual(self.digest(f"k{k}"), self.digest("whole"), f"k = {k}")
-        lines = (self.folder / "k3/metrics.jsonl").read_text().splitlines()
-        self.assertEqual([json.loads(line)["iteration"] for line in lines], [1, 2, 3, 4, 5, 6])
-
-    def test_a_run_goes_on_with_the_same_bits_on_a_machine_that_would_choose_otherwise(self):
-        # A machine whose direct sums are slow transforms everything; one whose transforms are slow sums everything.
-        rows = {}
-        for name, direct, transform in [("sums", 1.0, 0.005), ("transforms", 0.005, 1.0)]:
-            text = self.run_cli("machine", "--row")
-            for value, share in [("direct", direct), ("tile_transform", transform), ("spilled_tile_transform", transform),
-                                 ("volume_transform", transform)]:
-                text = re.sub(rf"^{value} = {{ value = [0-9.e-]+,", f"{value} = {{ value = {share},", text, flags=re.M)
-            rows[name] = f"{name}.toml"
-            (self.folder / rows[name]).write_text(text)
-        for row, other in [("sums", "transforms"), ("transforms", "sums")]:
-            self.train(f"{row}-whole", "--machine", rows[row])
-            self.train(f"{row}-half", "--machine", rows[row], "--iterations", 2)
-            self.train(f"{row}-half", "--machine", rows[other], "--resume", "--threads", 2)
-            self.assertEqual(self.choices(f"{row}-whole"), self.choices(f"{row}-half"))
-            self.assertEqual(self.parts(f"{row}-whole")[1], self.parts(f"{row}-half")[1])
-        self.assertNotEqual(self.choices("sums-whole"), self.choices("transforms-whole"))
 
     def test_machine_prints_json_and_refuses_wrong_files_before_it_measures(self):
         known = json.loads(self.run_cli("machine", "--json", "--machine", "zen4"))
@@ -175,17 +44,6 @@ class Cli(unittest.TestCase):
         process.kill()
         process.wait()
         self.assertEqual((self.folder / "here.toml").read_text(), "the old row")
-
-    def test_a_tuned_run_is_resumed_with_its_choices_whether_asked_to_tune_or_not(self):
-        self.train("tuned", "--tune", "--iterations", 2)
-        shutil.copytree(self.folder / "tuned", self.folder / "copy")
-        self.train("tuned", "--resume", "--tune", "--threads", 1)
-        self.train("copy", "--resume", "--threads", 3)
-        self.assertEqual(self.digest("tuned"), self.digest("copy"))
-        self.assertIn(b".tuned = ", self.last("copy").read_bytes())
-        self.train("untuned", "--iterations", 2)
-        self.fails("train", "net.toml", "--data", "data.toml", "--out", "untuned", "--resume", "--tune",
-                   says=["without --tune"])
 
     def test_infer_eval_and_export_work_on_tiff_and_hdf5(self):
         self.train()
@@ -282,28 +140,6 @@ class Cli(unittest.TestCase):
 
     # What is rejected ------------------------------------------------------------------------------------------------
 
-    def test_a_run_is_never_overwritten_by_accident(self):
-        self.train("run", "--iterations", 2)
-        before = self.digest()
-        self.fails("train", "net.toml", "--data", "data.toml", "--out", "run", says=["run:", "--resume"])
-        self.assertEqual(self.digest(), before)
-        self.fails("train", "net.toml", "--data", "data.toml", "--out", "new", "--resume", says=["no checkpoint"])
-
-    def test_resume_refuses_another_net_seed_data_or_instruction_set(self):
-        self.train("run", "--iterations", 2)
-        before = self.digest()
-        resume = ["train", "net.toml", "--data", "data.toml", "--out", "run", "--resume"]
-        self.fails(*resume, "--seed", 99, says=["--seed 1", "99"])
-        self.fails(*resume, "--set", "optimizer.learning_rate=0.5", says=["optimizer", "0.01", "0.5", "--set"])
-        targets = self.run_cli("info").split("available: ")[1].split(";")[0].split(", ")
-        self.fails(*resume, says="bit for bit", env={"CONVOLUME_SIMD": targets[1]})
-        (self.folder / "data.toml").write_text(DATA.replace("cell_diameter = 10", "cell_diameter = 11"))
-        self.fails(*resume, says=["other data"])
-        (self.folder / "data.toml").write_text(DATA)
-        (self.folder / "net.toml").write_text(NET.replace("out_channels = 4", "out_channels = 5"))
-        self.fails(*resume, says=["another net", "small"])
-        self.assertEqual(self.digest(), before)
-
     def test_nets_that_make_no_sense_name_file_line_and_node(self):
         def net(old, new, says):
             (self.folder / "net.toml").write_text(NET.replace(old, new, 1))
@@ -365,25 +201,6 @@ class Cli(unittest.TestCase):
         self.fails("infer", self.last(), "v.tif", "--out", "no/p.tif", says=["folder no does not exist"])
         self.fails("infer", self.last(), "v.tif", "--out", "p.tif", "--overlap", 1000, says=["--overlap 1000"])
         self.fails("infer", self.last(), "v.tif", "--out", "p.tif", "--overlap", "0,-1,0", says=["--overlap -1"])
-
-    def test_a_damaged_log_does_not_stop_a_resume(self):
-        self.train("run", "--iterations", 3)
-        log = self.folder / "run/metrics.jsonl"
-        for rest in ('{"iteration": "a"}\n', '{"iteration": 3}\n', "[1]\n", '{"iteration": 3, "lo'):
-            log.write_text("".join(log.read_text().splitlines(True)[:2]) + rest)
-            shutil.copytree(self.folder / "run", self.folder / "copy")
-            self.train("copy", "--resume", "--iterations", 5)
-            lines = [json.loads(line) for line in (self.folder / "copy/metrics.jsonl").read_text().splitlines()]
-            self.assertEqual(lines[-1]["iteration"], 5)
-            shutil.rmtree(self.folder / "copy")
-
-    def test_old_checkpoints_go_after_resumes_too(self):
-        for total in (2, 4, 6, 8, 10):
-            self.train("run", "--iterations", total, *(["--resume"] if total > 2 else []))
-        names = sorted(path.name for path in self.last().parent.iterdir())
-        self.assertEqual(names, [f"iteration-{i:08}.safetensors" for i in (6, 8, 10)] + ["last.safetensors"])
-        self.fails("train", "net.toml", "--data", "data.toml", "--out", "run", "--resume", "--iterations", 10,
-                   says=["at iteration 10 of 10"])
 
     def test_an_unknown_instruction_set_is_refused_with_those_available(self):
         self.fails("info", says=["CONVOLUME_SIMD", "AVX9", "available"], env={"CONVOLUME_SIMD": "AVX9"})
@@ -510,71 +327,6 @@ class Cli(unittest.TestCase):
 
     # Failures during a run -------------------------------------------------------------------------------------------
 
-    def test_a_full_disk_leaves_the_last_good_checkpoint_and_no_rest(self):
-        self.train("run", "--iterations", 2)
-        before = self.digest()
-        size = self.last().stat().st_size
-
-        def small_files():
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, size // 2))
-        text = self.train("run", "--resume", expect=1, preexec=small_files)
-        self.assertIn("safetensors", text)
-        self.assertEqual(self.digest(), before)
-        self.assertFalse([p for p in self.last().parent.iterdir() if "tmp" in p.name])
-        self.train("run", "--resume")
-        (self.folder / "v.tif").write_bytes(tiff(2, 16, 16))
-
-        def tiny_files():
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))
-        self.run_cli("infer", self.last(), "v.tif", "--out", "p.tif", expect=1, preexec=tiny_files)
-        self.assertFalse([p for p in self.folder.iterdir() if p.name.startswith("p.tif")])
-
-    def wait_for_lines(self, process, count):
-        log = self.folder / "run/metrics.jsonl"
-        for _ in range(2000):
-            if log.exists() and log.read_text().count("\n") >= count:
-                return
-            self.assertIsNone(process.poll(), "training ended too early")
-            time.sleep(0.005)
-        self.fail("training did not start")
-
-    def start(self):
-        return subprocess.Popen([CONVOLUME, "train", "net.toml", "--data", "data.toml", "--out", "run", "--iterations",
-                                 "100000"], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-    def test_ctrl_c_saves_a_checkpoint_and_the_run_can_be_resumed_exactly(self):
-        process = self.start()
-        self.wait_for_lines(process, 5)
-        process.send_signal(signal.SIGINT)
-        text = process.communicate(timeout=60)[0]
-        self.assertEqual(process.returncode, 130, text)
-        self.assertIn("interrupted at iteration", text)
-        done = int(text.split("interrupted at iteration ")[1].split(",")[0])
-        self.train("run", "--resume", "--iterations", done + 3)
-        self.train("whole", "--iterations", done + 3)
-        self.assertEqual(self.digest(), self.digest("whole"))
-
-    def test_a_killed_run_leaves_a_whole_checkpoint(self):
-        process = self.start()
-        self.wait_for_lines(process, 9)
-        process.kill()
-        process.communicate()
-        self.train("run", "--resume", "--iterations", 40000, "--max-minutes", 0.01)
-        lines = [json.loads(line)["iteration"] for line in (self.folder / "run/metrics.jsonl").read_text().splitlines()]
-        self.assertEqual(lines, list(range(1, len(lines) + 1)))
-
-    def test_a_loss_that_explodes_stops_with_iteration_and_layer_and_keeps_the_last_checkpoint(self):
-        (self.folder / "net.toml").write_text(NET.replace("[optimizer]\nlearning_rate = 0.01",
-                                                          '[optimizer]\nkind = "sgd"\nlearning_rate = 1e6')
-                                              .replace("checkpoint_every = 2", "checkpoint_every = 1"))
-        text = self.train("run", "--iterations", 200, expect=1)
-        self.assertRegex(text, r"iteration \d+: the (loss|gradient)")
-        self.assertTrue("layer" in text or "gradient of" in text, text)
-        self.assertIn("the weights were not changed", text)
-        (self.folder / "v.tif").write_bytes(tiff(2, 16, 16))
-        self.run_cli("infer", self.last(), "v.tif", "--out", "p.tif")
 
 
 if __name__ == "__main__":

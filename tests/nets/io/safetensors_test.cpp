@@ -146,7 +146,7 @@ TEST_CASE("headers that promise what the file does not hold are refused by field
                  "tensor 'b' data_offsets: overlap"));
   CHECK(contains(tensor("\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
                         "\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}"),
-                 "header key 'a': used twice"));
+                 "key 'a' is used twice"));
   CHECK(contains(message_of<IoError>([&] { read_safetensors(directory / "none"); }), "none"));
   CHECK(contains(message_of<IoError>([&] { read_safetensors(directory / ""); }), "directory"));
   CHECK(contains(message_of<IoError>([&] { read_safetensors(file, 10); }), "at most 10"));

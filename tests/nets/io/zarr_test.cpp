@@ -179,7 +179,7 @@ TEST_CASE("damaged Zarr metadata is refused by key, value and remedy", "[io][zar
     CHECK(contains(message, says));
   }
   CHECK(contains(zarr.refusal(metadata("dimension_separator", "\"-\"")), "dimension_separator"));
-  CHECK(contains(zarr.refusal("{"), "no valid JSON"));
+  CHECK(contains(zarr.refusal("{"), "not valid JSON"));
   CHECK(contains(zarr.refusal("[]"), "no object"));
   CHECK(contains(zarr.refusal("{}"), "zarr_format: missing"));
 }
@@ -330,10 +330,10 @@ TEST_CASE("metadata of a Zarr that are nested without end are refused", "[io][za
   Zarr zarr;
   const std::size_t levels = 1'000'000;
   const std::string deep = std::string(levels, '[') + std::string(levels, ']');
-  CHECK(contains(zarr.refusal(metadata("filters", deep)), "nesting: more than 64 levels"));
+  CHECK(contains(zarr.refusal(metadata("filters", deep)), "nested more than 64 deep"));
   zarr.write(metadata(), '.', false, same);
   write_bytes(zarr.folder / ".zattrs", "{\"multiscales\": " + deep + "}");
-  CHECK(contains(zarr.refusal(), "nesting: more than 64 levels"));
+  CHECK(contains(zarr.refusal(), "nested more than 64 deep"));
   write_bytes(zarr.folder / ".zattrs", "{\"other\": " + std::string(60, '[') + std::string(60, ']') + "}");
   zarr.check();
 }
