@@ -157,6 +157,7 @@ struct TrainCommand {
                : result.ended_early ? "ended early at"
                                     : "finished at",
                result.iteration, result.loss);
+    if (result.waited > 0) fmt::print("waited {:.3f} s for patches from files\n", result.waited);
     if (result.validation) {
       fmt::print("{}", tools::score_table(*result.validation));
     }

@@ -19,8 +19,8 @@ struct TargetName {
   std::int64_t bit;
 };
 
-// The targets that the kernels are compiled for, best first. Highway 1.0.3 has no SSE2. The x86-64 baseline is
-// therefore its portable emulation EMU128, or SCALAR if the compiler cannot build EMU128.
+// The targets that the kernels are compiled for, best first. On other processors than x86-64 and ARM, there is only
+// Highway's portable emulation EMU128, or SCALAR if the compiler cannot build EMU128.
 constexpr std::array targets{TargetName{"AVX3", HWY_AVX3},     TargetName{"AVX2", HWY_AVX2},
                              TargetName{"SSE4", HWY_SSE4},     TargetName{"NEON", HWY_NEON},
                              TargetName{"EMU128", HWY_EMU128}, TargetName{"SCALAR", HWY_SCALAR}};
@@ -72,6 +72,9 @@ std::vector<std::string> available_simd_targets() {
 }
 
 std::string simd_target() {
+#if defined(__x86_64__)
+  if (!__builtin_cpu_supports("sse4.2")) throw Unsupported("this processor has no SSE4.2, which all kernels need");
+#endif
   const TargetName* target = current_target();
   if (target == nullptr && !forcing_error.empty()) throw Unsupported(forcing_error);
   return target != nullptr ? target->name : best_target()->name;
