@@ -2,8 +2,10 @@
 
 #include <charconv>
 #include <cstring>
+#include <sstream>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "nets/io/safetensors.hpp"
 
@@ -45,6 +47,16 @@ CheckpointHeader header_of(const io::SafetensorsFile& file, const std::filesyste
   header.numerics = field(file, path, "numerics");
   header.data_digest = field(file, path, "data");
   header.normalisation = field(file, path, "normalisation");
+  if (file.metadata().contains("spacing")) {
+    std::istringstream text(field(file, path, "spacing"));
+    Spacing& spacing = header.spacing.emplace();
+    for (double& length : spacing) {
+      if (!(text >> length) || !(length > 0)) {
+        throw FormatError(fmt::format("{}: metadata field 'spacing' is '{}', not three lengths", path.string(),
+                                      field(file, path, "spacing")));
+      }
+    }
+  }
   if (const auto best = file.metadata().find("best"); best != file.metadata().end()) header.best = best->second;
   return header;
 }
@@ -84,6 +96,7 @@ void save_checkpoint(const std::filesystem::path& file, const CheckpointHeader& 
                                               {"numerics", header.numerics},
                                               {"data", header.data_digest},
                                               {"normalisation", header.normalisation}};
+  if (header.spacing) metadata.emplace("spacing", fmt::format("{}", fmt::join(*header.spacing, " ")));
   if (!header.best.empty()) metadata.emplace("best", header.best);
   io::write_safetensors(file, tensors, metadata);
 }

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "convolume/cpu.hpp"
 #include "convolume/memory.hpp"
@@ -10,9 +11,11 @@
 #include "core/files.hpp"
 #include "nets/checkpoint.hpp"
 #include "nets/data/intensity.hpp"
+#include "nets/data/resampling.hpp"
 #include "nets/inference_manifest.hpp"
 #include "nets/inference_windows.hpp"
 #include "nets/io/copy_volume.hpp"
+#include "nets/io/stacked_source.hpp"
 #include "nets/memory_limit.hpp"
 #include "nets/part_sink.hpp"
 #include "nets/predictor.hpp"
@@ -78,14 +81,10 @@ class Inference {
     Parameters parameters(header_.net, false, 0, &memory_);
     load_checkpoint(o.checkpoint, parameters);
     parameters_ = std::make_unique<Parameters>(std::move(parameters));
-    source_ = io::open_volume(io::split_volume_path(o.volume),
-                              {.decode_in_memory = limit_ / 8, .temporary = folder_of(part_)});
+    open_source();
     check_channels();
-    region_ = region_of(o, source_->info().extent);
-    sink_ = stored_as(stored_, channels_, region_.extent);
-    sink_.spacing = source_->info().spacing;
-    sink_.geometry = io::geometry_of_part(source_->info().geometry, region_.begin);
-    io::check_writable(target_, sink_);
+    choose_grid();
+    io::check_writable(target_, output_);
     if (o.resume) {
       zarr_ = io::PartialZarr::open(part_);
       manifest_ = InferenceManifest::from_text(part_, zarr_->manifest());
@@ -190,11 +189,59 @@ class Inference {
     if (!o_.trace.empty()) write_file_atomically(o_.trace, chrome_trace({}));
   }
 
+  void open_source() {
+    std::vector<std::string> names{o_.volume};
+    names.insert(names.end(), o_.channels.begin(), o_.channels.end());
+    std::vector<std::unique_ptr<io::VolumeSource>> volumes;
+    for (const std::string& name : names) {
+      volumes.push_back(io::open_volume(io::split_volume_path(name), {.decode_in_memory = limit_ / (8 * names.size()),
+                                                                      .temporary = folder_of(part_)}));
+    }
+    source_ = io::stack_channels(std::move(volumes));
+  }
+
   void check_channels() const {
     const index_t channels = source_->info().channels;
     if (header_.net.in_channels == channels) return;
-    throw ShapeMismatch(fmt::format("{}: the net reads {} channels, but {} has {}; use a volume with as many channels",
-                                    o_.checkpoint.string(), header_.net.in_channels, o_.volume, channels));
+    throw ShapeMismatch(
+        fmt::format("{}: the net reads {} channels, but {} has {}; use a volume with as many channels, or add volumes "
+                    "with --channel",
+                    o_.checkpoint.string(), header_.net.in_channels, o_.volume, channels));
+  }
+
+  /// Decides which voxels the net reads: those of the volume, or those of a grid with the spacing of the training.
+  void choose_grid() {
+    const io::VolumeInfo& info = source_->info();
+    input_ = source_;
+    region_ = region_of(o_, info.extent);
+    output_ = stored_as(stored_, channels_, region_.extent);
+    output_.spacing = info.spacing;
+    output_.geometry = io::geometry_of_part(info.geometry, region_.begin);
+    sink_ = output_;
+    if (!header_.spacing) {
+      if (!o_.spacing) return;
+      throw InvalidArgument(
+          fmt::format("--spacing: {} was trained without [spacing]; leave the option out", o_.checkpoint.string()));
+    }
+    if (!o_.spacing && !info.spacing) {
+      throw InvalidArgument(
+          fmt::format("{}: has no spacing, and {} was trained with voxels of {}; give --spacing z,y,x", o_.volume,
+                      o_.checkpoint.string(), fmt::join(*header_.spacing, " x ")));
+    }
+    std::optional<Resampling> how;
+    try {
+      how = resampling_of(info.extent, o_.spacing ? *o_.spacing : info.spacing->zyx, *header_.spacing);
+    } catch (const InvalidArgument& error) {
+      throw InvalidArgument(fmt::format("{}: {}", o_.volume, error.what()));
+    }
+    if (!how) return;
+    input_ = resampled(source_, *how, true);
+    Resampling back = how->inverse();
+    back.nearest = o_.labels;
+    region_ = back.needed(region_);
+    back_ = back.cut(region_of(o_, info.extent));
+    sink_ = stored_as(stored_, channels_, region_.extent);
+    sink_.spacing = input_->info().spacing;
   }
 
   void make_predictor() {
@@ -216,15 +263,14 @@ class Inference {
   }
 
   void choose_columns() {
-    const io::VolumeInfo& info = source_->info();
-    const std::uint64_t decoded =
-        static_cast<std::uint64_t>(info.channels * info.extent.volume()) * info.bytes_per_voxel();
+    constexpr std::size_t resampled_at_once = 48 * mebibyte;
     std::size_t fixed = program_bytes + predictor_->network(grid_).bytes(scheduler_.threads()) +
                         static_cast<std::size_t>(parameters_->count()) * sizeof(float);
-    if (decodes_first() && decoded <= limit_ / 8) fixed += static_cast<std::size_t>(decoded);
+    if (back_) fixed += resampled_at_once * static_cast<std::size_t>(scheduler_.threads());
+    if (decoded_bytes() <= limit_ / 8) fixed += static_cast<std::size_t>(decoded_bytes());
     windows_ = choose_windows({.grid = grid_,
                                .region = region_,
-                               .volume = info,
+                               .volume = input_->info(),
                                .channels = channels_,
                                .stored = sink_,
                                .threads = scheduler_.threads(),
@@ -232,17 +278,26 @@ class Inference {
                               limit_);
   }
 
-  bool decodes_first() const { return source_->path().file.extension() == ".gz"; }
+  /// Returns the bytes of a volume that is decoded before it is read: in memory, or in a temporary file.
+  std::uint64_t decoded_bytes() const {
+    const io::VolumeInfo& info = source_->info();
+    if (source_->path().file.extension() != ".gz") return 0;
+    return static_cast<std::uint64_t>(info.channels * info.extent.volume()) * info.bytes_per_voxel();
+  }
 
   /// Returns the bytes that are written besides those that an interrupted inference has written.
   std::uint64_t disk_needed() const {
-    const auto bytes = static_cast<std::uint64_t>(sink_.channels * region_.extent.volume()) * io::size_of(sink_.type);
+    const auto bytes_of = [](const io::SinkOptions& voxels) {
+      return static_cast<std::uint64_t>(voxels.channels * voxels.extent.volume()) * io::size_of(voxels.type);
+    };
+    const std::uint64_t bytes = bytes_of(sink_);
     std::uint64_t needed = bytes;
     if (zarr_) {
       const auto all = static_cast<double>(zarr_->grid().count());
       needed -= static_cast<std::uint64_t>(static_cast<double>(bytes) * static_cast<double>(zarr_->finished()) / all);
     }
-    return is_zarr() ? needed : needed + bytes;
+    if (decoded_bytes() > limit_ / 8) needed += decoded_bytes();
+    return renames() ? needed : needed + bytes_of(output_);
   }
 
   void check_disk() const {
@@ -251,11 +306,12 @@ class Inference {
     if (error || disk_needed() <= space.available) return;
     throw IoError(fmt::format("{}: up to {} MiB are written for {}{}, but {} MiB are free; free some space{}",
                               folder_of(part_).string(), disk_needed() / mebibyte, part_.filename().string(),
-                              is_zarr() ? "" : " and for the file itself", space.available / mebibyte,
-                              is_zarr() ? "" : ", or write a .zarr, which needs half of that"));
+                              renames() ? "" : " and for the file itself", space.available / mebibyte,
+                              renames() || back_ ? "" : ", or write a .zarr, which needs half of that"));
   }
 
-  bool is_zarr() const { return target_.file.extension() == ".zarr"; }
+  /// Returns whether the array of finished chunks is the output.
+  bool renames() const { return target_.file.extension() == ".zarr" && !back_; }
 
   /// Makes the folder of finished chunks, or checks that the folder of an interrupted inference fits this one.
   void open_part() {
@@ -276,6 +332,7 @@ class Inference {
                  {"--engine", name_of(o_.engine)},
                  {"voxels", kinds[static_cast<int>(stored_)]},
                  {"normalisation", header_.normalisation}};
+    if (back_) now.facts.emplace_back("--spacing", fmt::format("{}", fmt::join(back_->zoom, " ")));
     if (manifest_) return manifest_->require_equal(now, part_);
     zarr_ = io::PartialZarr::create(part_, sink_, now.to_text());
     fresh_ = true;
@@ -284,7 +341,7 @@ class Inference {
   bool predict() {
     int patches = 0;
     constexpr int first_traced = 1, last_traced = 4;
-    const double share_of_net = is_zarr() ? 1 : 0.97;
+    const double share_of_net = renames() ? 1 : 0.97;
     const auto progress = [&](double share) {
       if (!o_.trace.empty() && ++patches == first_traced) scheduler_.record(&trace_);
       if (patches == last_traced) scheduler_.record(nullptr);
@@ -293,7 +350,7 @@ class Inference {
     bool complete = false;
     {
       PartSink sink(*zarr_, stored_, channels_, o_.output.string());
-      VolumeWindow window(*source_, scaling_, &memory_);
+      VolumeWindow window(*input_, scaling_, &memory_);
       complete = predictor_->run(window, grid_, region_, windows_.columns, sink, progress, o_.stop);
     }
     scheduler_.record(nullptr);
@@ -304,14 +361,15 @@ class Inference {
   /// Makes the output from the finished chunks.
   void finish() {
     predictor_.reset();  // its memory
-    if (is_zarr()) {
+    if (renames()) {
       zarr_->move_to(target_);
       zarr_.reset();
       return;
     }
-    io::SinkOptions options = sink_;
+    io::SinkOptions options = output_;
     options.memory = std::clamp(limit_ / 8, 4 * mebibyte, 64 * mebibyte);
-    const auto from = io::open_volume(io::VolumePath{part_, ""});
+    std::shared_ptr<const io::VolumeSource> from = io::open_volume(io::VolumePath{part_, ""});
+    if (back_) from = resampled(from, *back_, false);
     const auto to = io::create_volume(target_, options);
     const auto progress = [&](double share) {
       if (o_.on_progress) o_.on_progress(0.97 + 0.03 * share);
@@ -333,9 +391,11 @@ class Inference {
   CheckpointHeader header_;
   index_t channels_ = 1;
   std::unique_ptr<Parameters> parameters_;
-  std::unique_ptr<io::VolumeSource> source_;
-  io::VoxelBox region_{};
-  io::SinkOptions sink_;
+  std::shared_ptr<const io::VolumeSource> source_;  // the volume
+  std::shared_ptr<const io::VolumeSource> input_;   // what the net reads: the volume, maybe with another spacing
+  std::optional<Resampling> back_;                  // from the region that is predicted to the output
+  io::VoxelBox region_{};                           // of the input
+  io::SinkOptions sink_, output_;                   // what is kept in the folder, and what is written at the end
   std::unique_ptr<io::PartialZarr> zarr_;
   bool fresh_ = false;                            // this call has made the folder
   std::optional<InferenceManifest> manifest_;     // of the inference that is continued

@@ -312,9 +312,7 @@ class TrainingRun {
     predictor_ = std::make_unique<Predictor>(
         spec_, trainer_->parameters(),
         PredictorOptions{.engine = o_.engine, .memory_budget = o_.memory_budget, .fft = o_.fft}, scheduler_, &memory_);
-    for (const LabelledVolume& volume : data_.validation) {
-      predictor_->network(predictor_->grid(volume.image.shape().extent));
-    }
+    for (const LabelledVolume& volume : data_.validation) predictor_->network(predictor_->grid(volume.grid()));
   }
 
   bool out_of_time() const { return o_.max_minutes > 0 && seconds_since(start_) >= 60 * o_.max_minutes; }
@@ -355,8 +353,11 @@ class TrainingRun {
     ScoreSums sums(classes(), 0.5);
     for (std::size_t v = 0; v < data_.validation.size(); ++v) {
       const LabelledVolume& volume = data_.validation[v];
-      auto probabilities = predictor_->run(volume.image, {}, o_.stop);
+      auto probabilities = predictor_->run(volume.resampled ? volume.resampled : volume.image, {}, o_.stop);
       if (!probabilities) return std::nullopt;
+      if (volume.resampling) {
+        probabilities = resample(volume.resampling->inverse(), std::as_const(probabilities).view(), &memory_);
+      }
       const Tensor<float> label = volume.label.floats(&memory_);
       const Tensor<float> mask = volume.mask ? volume.mask.floats(&memory_) : Tensor<float>();
       sums.add(std::as_const(probabilities).view(), label.view(), mask ? mask.view() : View<const float>{});
@@ -377,6 +378,7 @@ class TrainingRun {
             .numerics = trainer_->numerics().to_text(),
             .data_digest = data_.digest,
             .normalisation = intensity_text(data_.intensity, data_.scaling),
+            .spacing = data_.target_spacing,
             .best = spec_.training.best.empty() ? "" : best_.to_text()};
   }
 

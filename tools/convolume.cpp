@@ -206,6 +206,7 @@ struct InferCommand {
   Common common;
   std::vector<std::int64_t> patch, overlap;
   std::vector<std::string> box, flip;
+  std::vector<double> spacing;
   std::string memory, blend = "ramp";
   bool dry_run = false;
 
@@ -215,6 +216,10 @@ struct InferCommand {
     app.add_option("--out", options.output,
                    "Volume to write: .tif, .h5, .nii, .nii.gz or .zarr. Finished parts lie in OUT.part until the end")
         ->required();
+    app.add_option("--channel", options.channels,
+                   "Another volume of the same extent, whose channels follow; may be repeated")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     auto* bytes = app.add_flag("--uint8", options.as_uint8, "Write probabilities as 0..255 instead of float");
     app.add_flag("--labels", options.labels, "Write the most probable class instead of probabilities")->excludes(bytes);
     add_box(app, box, "Part of the volume to segment: three ranges z,y,x, e.g. 0:64,0:512,0:512");
@@ -223,6 +228,13 @@ struct InferCommand {
                    "Overlap of patches: z,y,x or one number; default: 0 for a net without padding, otherwise the field "
                    "of view, but at most half a patch")
         ->delimiter(',');
+    app.add_option(
+           "--spacing", spacing,
+           "Lengths of a voxel, z,y,x, in the unit of the training data, where the volume has none or wrong ones; "
+           "only for nets that were trained with [spacing]")
+        ->delimiter(',')
+        ->expected(3)
+        ->check(CLI::PositiveNumber);
     app.add_option("--blend", blend,
                    "Weights of overlapping patches: ramp (linear in the overlap), gaussian (around the centre of a "
                    "patch) or uniform")
@@ -245,6 +257,7 @@ struct InferCommand {
 
   void read_options() {
     read_box(box, options.begin, options.end);
+    if (!spacing.empty()) options.spacing = {spacing[0], spacing[1], spacing[2]};
     options.patch = extent_of(patch, "--patch");
     options.overlap = extent_of(overlap, "--overlap");
     options.blend = blend == "gaussian"  ? nets::Blend::gaussian

@@ -124,7 +124,9 @@ enum class Blend { ramp, gaussian, uniform };
 /// Input, output and settings of an inference.
 struct InferOptions {
   std::filesystem::path checkpoint;
-  std::string volume;            ///< in any format; "file.h5:/dataset" names a data set (docs/formats.md)
+  std::string volume;  ///< in any format; "file.h5:/dataset" names a data set (docs/formats.md)
+  /// Volumes of the same extent whose channels follow those of `volume`, as in a data set with several images.
+  std::vector<std::string> channels;
   std::filesystem::path output;  ///< in any format; its name decides which
   bool as_uint8 = false;         ///< store probabilities as 0..255 instead of float values in 0..1
   bool labels = false;           ///< store the most probable class (uint8 or uint16) instead of probabilities
@@ -133,6 +135,9 @@ struct InferOptions {
   std::optional<Extent3> patch, overlap;
   /// The box [begin, end) of the volume that is segmented; if absent, all of it. Patches read beyond the box.
   std::optional<Extent3> begin, end;
+  /// Lengths of a voxel along Z, Y, X, in the unit of the training data, where the file has none or wrong ones. Only
+  /// nets that were trained with a target spacing need it.
+  std::optional<std::array<double, 3>> spacing;
   Blend blend = Blend::ramp;
   std::array<bool, 3> flip{};  ///< along Z, Y, X: the result is the mean over all mirrored forms of a patch
   std::int64_t batch = 1;      ///< patches that are computed together

@@ -59,6 +59,7 @@ class Loader {
   Dataset load() {
     data_.name = spec_.name;
     data_.intensity = spec_.intensity;
+    data_.target_spacing = spec_.target_spacing;
     data_.sampling = spec_.sampling;
     data_.augment = spec_.augment;
     if (spec_.synthetic) {
@@ -76,6 +77,10 @@ class Loader {
     for (std::size_t i = 0; i < cases_.size(); ++i) scale(cases_[i], found_[i]);
     data_.digest = digest();
     for (OpenCase& one : cases_) {
+      LabelledVolume& volume = one.volume;
+      if (!one.training && volume.resampling) {
+        volume.resampled = resample(*volume.resampling, volume.image.floats(o_.memory).view(), o_.memory);
+      }
       (one.training ? data_.train : data_.validation).push_back(std::move(one.volume));
     }
     return std::move(data_);
@@ -99,6 +104,7 @@ class Loader {
       result.volume.label = synthetic_label_.cut(box.begin.z, box.end().z, o_.memory);
       result.volume.label.map_labels(spec_.label);
       result.volume.spacing = {spec_.synthetic->anisotropy, 1, 1};
+      set_resampling(one, result.volume, box.extent, true);
       return result;
     }
     auto files = std::make_shared<VolumeFiles>();
@@ -113,8 +119,23 @@ class Loader {
     files->label_spec = spec_.label;
     const auto& spacing = files->image->info().spacing;
     result.volume.spacing = one.spacing ? *one.spacing : spacing ? spacing->zyx : result.volume.spacing;
+    set_resampling(one, result.volume, files->box.extent, one.spacing || spacing);
     result.files = std::move(files);
     return result;
+  }
+
+  /// Decides how a volume is brought to the spacing of [spacing].
+  void set_resampling(const CaseSpec& one, LabelledVolume& volume, const Extent3& extent, bool known) const {
+    if (!spec_.target_spacing) return;
+    if (!known) {
+      fail(one,
+           fmt::format("[spacing] target: {} has no spacing; add spacing = [z, y, x] to the table", one.image.front()));
+    }
+    try {
+      volume.resampling = resampling_of(extent, volume.spacing, *spec_.target_spacing);
+    } catch (const InvalidArgument& error) {
+      fail(one, error.what());
+    }
   }
 
   std::unique_ptr<io::VolumeSource> open_file(const std::string& path, OpenCase& result) const {
@@ -459,7 +480,7 @@ void check_channels(const Dataset& data, index_t channels) {
 void check_patch(const Dataset& data, const Extent3& patch) {
   bool foreground = false;
   for (const LabelledVolume& volume : data.train) {
-    const Extent3 e = volume.extent();
+    const Extent3 e = volume.grid();
     if (data.sampling.pad == Pad::none && (patch.z > e.z || patch.y > e.y || patch.x > e.x)) {
       throw ConfigError(
           fmt::format("training volume '{}' has {} voxels, but the net's patch has {}; use a smaller input.patch, or "

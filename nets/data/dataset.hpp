@@ -12,6 +12,7 @@
 #include "nets/data/dataset_spec.hpp"
 #include "nets/data/intensity.hpp"
 #include "nets/data/label_summary.hpp"
+#include "nets/data/resampling.hpp"
 #include "nets/data/stored_volume.hpp"
 #include "nets/io/volume_source.hpp"
 
@@ -34,12 +35,22 @@ struct VolumeFiles {
 struct LabelledVolume {
   StoredVolume image, label, mask;  ///< empty if the voxels stay in files
   std::string name;
-  double weight = 1;                             ///< for VolumeChoice::weights
-  std::array<double, 3> spacing{1, 1, 1};        ///< of voxels along Z, Y, X; only ratios matter
+  double weight = 1;  ///< for VolumeChoice::weights
+  Spacing spacing{1, 1, 1};
+  /// How voxels are brought to the spacing that the net gets; absent: they have it.
+  std::optional<Resampling> resampling{};
+  StoredVolume resampled{};                      ///< the image of a validation volume with that spacing
   std::shared_ptr<const LabelSummary> labels{};  ///< null: not computed
   std::shared_ptr<const VolumeFiles> files{};    ///< null: the voxels are in memory
 
   Extent3 extent() const { return files ? files->box.extent : image.shape().extent; }
+  /// Returns the voxels and the spacing that the net gets.
+  Extent3 grid() const { return resampling ? resampling->to.extent : extent(); }
+  Spacing grid_spacing() const {
+    Spacing all = spacing;
+    for (std::size_t a = 0; resampling && a < 3; ++a) all[a] *= resampling->zoom[a];
+    return all;
+  }
   index_t channels() const { return files ? files->image->info().channels : image.shape().c; }
   bool has_mask() const { return files ? files->mask != nullptr : static_cast<bool>(mask); }
   bool may_be_ignored() const { return files ? !files->label_spec.ignore.empty() : label.may_be_ignored(); }
@@ -50,6 +61,7 @@ struct Dataset {
   std::vector<LabelledVolume> train, validation;
   IntensitySpec intensity{};
   VolumeScaling scaling{};  ///< of all training volumes together, if Normalise::dataset
+  std::optional<Spacing> target_spacing{};
   SamplingSpec sampling{};
   AugmentSpec augment{};
   /// Returns the bytes of all volumes in memory.

@@ -62,6 +62,13 @@ SamplingSpec read_sampling(TomlTable& t) {
   return sampling;
 }
 
+Spacing read_spacing(TomlTable& t) {
+  const Spacing target = read_three(t, "target", 1e-9, 1e9);
+  t.choice("image", {"linear"}, "linear");
+  t.finish();
+  return target;
+}
+
 /// Calls read(table) for a change that the description has.
 template <class Read>
 void with_change(TomlTable& t, const char* key, const Read& read) {
@@ -202,6 +209,14 @@ DatasetSpec read_dataset_spec(const std::filesystem::path& file) {
   DatasetSpec spec{.file = file.string(), .name = root.text("name"), .train = {}, .validation = {}};
   if (auto label = root.table("label")) spec.label = read_label(*label);
   if (auto intensity = root.table("intensity")) spec.intensity = read_intensity(*intensity);
+  if (auto spacing = root.table("spacing")) {
+    spec.target_spacing = read_spacing(*spacing);
+    if (spec.intensity.normalise == Normalise::slice) {
+      spacing->fail(
+          "slices of another spacing have no normalisation of their own; use [intensity] normalise = "
+          "\"volume\"");
+    }
+  }
   if (auto sampling = root.table("sampling")) spec.sampling = read_sampling(*sampling);
   if (auto augment = root.table("augment")) spec.augment = read_augment(*augment);
   if (auto synthetic = root.table("synthetic")) spec.synthetic = read_synthetic(*synthetic);
@@ -221,6 +236,7 @@ std::string DatasetSpec::settings() const {
       fmt::format("{} {} {} {} {} {} {} {}", name_of(intensity.normalise), intensity.percentiles[0],
                   intensity.percentiles[1], intensity.clip, intensity.nonzero, static_cast<int>(sampling.volumes),
                   sampling.foreground, static_cast<int>(sampling.pad));
+  if (target_spacing) text += fmt::format(" spacing {}", fmt::join(*target_spacing, " "));
   text += fmt::format(" flip {} {} {} {}", a.flip_z, a.flip_y, a.flip_x, a.rotate90);
   text += fmt::format(" rotate {} {}", a.rotate.probability, fmt::join(a.rotate.degrees, " "));
   text += fmt::format(" scale {} {}", a.scale.probability, fmt::join(a.scale.range, " "));

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "nets/data/resampling.hpp"
 #include "nets/data/stored_volume.hpp"
 #include "nets/io/synthetic.hpp"
 #include "nets/toml_reader.hpp"
@@ -106,7 +107,7 @@ struct CaseSpec {
   /// [first, end) along Z, or along Z, Y and X; empty: everything.
   std::vector<std::array<index_t, 2>> box{};
   int box_line = 0;  ///< of the key
-  std::optional<std::array<double, 3>> spacing{};
+  std::optional<Spacing> spacing{};
   double weight = 1;
   int line = 0;  ///< of the table, for messages
 };
@@ -116,6 +117,7 @@ struct DatasetSpec {
   std::vector<CaseSpec> train, validation;
   LabelSpec label{};
   IntensitySpec intensity{};
+  std::optional<Spacing> target_spacing{};  ///< of the voxels that the net gets; if absent, those of each volume
   SamplingSpec sampling{};
   AugmentSpec augment{};
   std::optional<SyntheticOptions> synthetic{};

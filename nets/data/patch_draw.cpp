@@ -28,7 +28,7 @@ double weight_of(const LabelledVolume& volume, const Extent3& patch, VolumeChoic
   }
   double places = 1;
   for (int axis = 0; axis < 3; ++axis) {
-    const auto [least, largest] = origins(volume.extent()[axis], patch[axis]);
+    const auto [least, largest] = origins(volume.grid()[axis], patch[axis]);
     places *= static_cast<double>(largest - least + 1);
   }
   return places;
@@ -65,7 +65,12 @@ std::optional<Extent3> draw_foreground(const LabelledVolume& volume, const Patch
   const auto voxel = static_cast<index_t>(positions[static_cast<std::size_t>(
       random.below(Purpose::place, of_voxel, static_cast<index_t>(positions.size())))]);
   const Extent3 e = volume.extent();
-  return Extent3{voxel / (e.y * e.x), voxel / e.x % e.y, voxel % e.x};
+  Extent3 at{voxel / (e.y * e.x), voxel / e.x % e.y, voxel % e.x};
+  for (int axis = 0; volume.resampling && axis < 3; ++axis) {
+    const double zoom = volume.resampling->zoom[static_cast<std::size_t>(axis)];
+    at[axis] = static_cast<index_t>((static_cast<double>(at[axis]) + 0.5) / zoom);
+  }
+  return at;
 }
 
 void draw_place(PatchDraw& draw, const Dataset& data, const Extent3& patch) {
@@ -77,7 +82,7 @@ void draw_place(PatchDraw& draw, const Dataset& data, const Extent3& patch) {
     centre = draw_foreground(volume, random);
   }
   for (int axis = 0; axis < 3; ++axis) {
-    const auto [least, largest] = origins(volume.extent()[axis], patch[axis]);
+    const auto [least, largest] = origins(volume.grid()[axis], patch[axis]);
     draw.origin[axis] = centre ? std::clamp((*centre)[axis] - patch[axis] / 2, least, largest)
                                : least + random.below(Purpose::place, of_origin + static_cast<std::uint64_t>(axis),
                                                       largest - least + 1);

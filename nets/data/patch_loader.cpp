@@ -17,7 +17,7 @@ constexpr index_t most_radius = 24;  // of a filter
 Extent3 largest_box(const Dataset& data, const Extent3& patch) {
   Extent3 extent = patch;
   for (const LabelledVolume& volume : data.train) {
-    const Extent3 own = PatchMap::largest_box(data.augment, patch, volume.spacing);
+    const Extent3 own = PatchMap::largest_box(data.augment, patch, volume.spacing, volume.resampling);
     for (int axis = 0; axis < 3; ++axis) extent[axis] = std::max(extent[axis], own[axis]);
   }
   return extent;
@@ -180,7 +180,7 @@ void PatchLoader::change_channel(float* voxels, index_t c) {
                    counter);
   }
   if (drawn(a.blur, Purpose::blur)) {
-    const auto& spacing = data_.train[draw_.volume].spacing;
+    const Spacing spacing = data_.train[draw_.volume].grid_spacing();
     const double sigma = amount(a.blur, Purpose::blur) * *std::min_element(spacing.begin(), spacing.end());
     blur(voxels, patch_, sigma / spacing[0], sigma / spacing[1], sigma / spacing[2]);
   }

@@ -7,7 +7,6 @@ namespace convolume::nets {
 namespace {
 
 using Matrix = std::array<std::array<double, 3>, 3>;
-using Spacing = std::array<double, 3>;
 
 constexpr double most_sigmas = 3;  // displacements beyond are clipped, so that boxes have a limit
 
@@ -54,23 +53,23 @@ std::array<float, 4> spline_weights(double share) {
           static_cast<float>((3 * u * u * u - 6 * u * u + 4) / 6), static_cast<float>(t * t * t / 6)};
 }
 
-/// Returns the axis that is more than three times as coarse as both others, or -1.
-int coarse_axis(const Spacing& spacing) {
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    const double a = spacing[(axis + 1) % 3], b = spacing[(axis + 2) % 3];
-    if (spacing[axis] > 3 * std::max(a, b)) return static_cast<int>(axis);
-  }
-  return -1;
+/// Returns the spacing of the voxels that the net gets.
+Spacing grid_spacing(Spacing spacing, const std::optional<Resampling>& resampling) {
+  for (std::size_t a = 0; resampling && a < 3; ++a) spacing[a] *= resampling->zoom[a];
+  return spacing;
 }
 
 }  // namespace
 
-PatchMap::PatchMap(const PatchDraw& draw, const AugmentSpec& augment, const Extent3& patch, const Spacing& spacing)
+PatchMap::PatchMap(const PatchDraw& draw, const AugmentSpec& augment, const Extent3& patch, const Spacing& spacing,
+                   const std::optional<Resampling>& resampling)
     : patch_(patch),
-      exact_(!draw.interpolates()),
+      exact_(!draw.interpolates() && !resampling),
       misaligned_(draw.misaligned),
       slips_(draw.slips),
-      shift_(draw.shift) {
+      shift_(draw.shift),
+      zoom_(resampling ? resampling->zoom : std::array<double, 3>{1, 1, 1}) {
+  const Spacing grid = grid_spacing(spacing, resampling);
   // q = turned(p): axis `from[a]` of the patch runs along axis a of the volume.
   const std::array<std::size_t, 3> from{0, draw.transpose ? 2U : 1U, draw.transpose ? 1U : 2U};
   Matrix turn{};
@@ -86,16 +85,18 @@ PatchMap::PatchMap(const PatchDraw& draw, const AugmentSpec& augment, const Exte
   if (!exact_) {
     m = product(rotation(draw.radians[0], 1, 2),
                 product(rotation(draw.radians[1], 0, 2), rotation(draw.radians[2], 0, 1)));
-    m = in_voxels(m, draw.growth, spacing);
+    m = in_voxels(m, draw.growth, grid);
     coarse_axis_ = coarse_axis(spacing);
     if (coarse_axis_ == 0) interpolation_ = ops::Interpolation::linear_in_slice;
   }
   steps_ = product(m, turn);
-  if (draw.elastic) make_controls(draw, augment, spacing);
+  if (draw.elastic) make_controls(draw, augment, grid);
   for (std::size_t a = 0; a < 3; ++a) {
     const int axis = static_cast<int>(a);
     double place = static_cast<double>(draw.origin[axis]) + centre[a];
     for (std::size_t b = 0; b < 3; ++b) place += m[a][b] * of_zero[b];
+    if (resampling) place = (place + 0.5) * zoom_[a] - 0.5;
+    for (double& step : steps_[a]) step *= zoom_[a];
     double least = place, largest = place;
     for (std::size_t b = 0; b < 3; ++b) {
       const double span = steps_[a][b] * static_cast<double>(patch[static_cast<int>(b)] - 1);
@@ -109,8 +110,8 @@ PatchMap::PatchMap(const PatchDraw& draw, const AugmentSpec& augment, const Exte
       largest += static_cast<double>(*high);
     }
     if (a > 0 && misaligned_ >= 0) {
-      least += static_cast<double>(std::min<index_t>(0, shift_[a - 1]));
-      largest += static_cast<double>(std::max<index_t>(0, shift_[a - 1]));
+      least += zoom_[a] * static_cast<double>(std::min<index_t>(0, shift_[a - 1]));
+      largest += zoom_[a] * static_cast<double>(std::max<index_t>(0, shift_[a - 1]));
     }
     // A float holds a place within the box to 1e-3 of a voxel, so a margin covers its rounding.
     const double margin = exact_ ? 0 : 0.01;
@@ -121,9 +122,12 @@ PatchMap::PatchMap(const PatchDraw& draw, const AugmentSpec& augment, const Exte
   }
 }
 
-Extent3 PatchMap::largest_box(const AugmentSpec& augment, const Extent3& patch, const Spacing& spacing) {
-  Extent3 extent = patch;
+Extent3 PatchMap::largest_box(const AugmentSpec& augment, const Extent3& patch, const Spacing& spacing,
+                              const std::optional<Resampling>& resampling) {
+  std::array<double, 3> length{};  // in voxels of the patch, from the first place to the last
+  for (std::size_t a = 0; a < 3; ++a) length[a] = static_cast<double>(patch[static_cast<int>(a)] - 1);
   if (augment.interpolates()) {
+    const Spacing grid = grid_spacing(spacing, resampling);
     std::array<double, 3> sine{};
     for (std::size_t a = 0; a < 3; ++a) {
       const double degrees = augment.rotate.probability > 0 ? std::min(augment.rotate.degrees[a], 90.0) : 0;
@@ -135,20 +139,21 @@ Extent3 PatchMap::largest_box(const AugmentSpec& augment, const Extent3& patch, 
     m[1][2] = m[2][1] = std::min(1.0, sine[0] + sine[1] * sine[2]);
     m[0][2] = m[2][0] = std::min(1.0, sine[1] + sine[0] * sine[2]);
     m[0][1] = m[1][0] = std::min(1.0, sine[2] + sine[0] * sine[1]);
-    m = in_voxels(m, augment.scale.probability > 0 ? std::min(1.0, augment.scale.range[0]) : 1, spacing);
+    m = in_voxels(m, augment.scale.probability > 0 ? std::min(1.0, augment.scale.range[0]) : 1, grid);
     for (std::size_t a = 0; a < 3; ++a) {
-      double length = 0;
-      for (std::size_t b = 0; b < 3; ++b) length += m[a][b] * static_cast<double>(patch[static_cast<int>(b)] - 1);
-      if (augment.elastic.probability > 0) {
-        length += 2 * most_sigmas * augment.elastic.sigma * finest(spacing) / spacing[a];
-      }
-      extent[static_cast<int>(a)] = static_cast<index_t>(std::ceil(length)) + 3;
+      length[a] = 0;
+      for (std::size_t b = 0; b < 3; ++b) length[a] += m[a][b] * static_cast<double>(patch[static_cast<int>(b)] - 1);
+      if (augment.elastic.probability > 0)
+        length[a] += 2 * most_sigmas * augment.elastic.sigma * finest(grid) / grid[a];
     }
-    if (augment.rotate90) extent.y = extent.x = std::max(extent.y, extent.x);
+    if (augment.rotate90) length[1] = length[2] = std::max(length[1], length[2]);
   }
-  if (augment.misalign.probability > 0) {
-    extent.y += augment.misalign.pixels;
-    extent.x += augment.misalign.pixels;
+  Extent3 extent;
+  const bool exact = !augment.interpolates() && !resampling;
+  for (std::size_t a = 0; a < 3; ++a) {
+    if (a > 0 && augment.misalign.probability > 0) length[a] += static_cast<double>(augment.misalign.pixels);
+    const double zoom = resampling ? resampling->zoom[a] : 1;
+    extent[static_cast<int>(a)] = static_cast<index_t>(std::ceil(length[a] * zoom)) + (exact ? 1 : 3);
   }
   return extent;
 }
@@ -164,7 +169,8 @@ void PatchMap::make_controls(const PatchDraw& draw, const AugmentSpec& augment, 
   for (std::size_t i = 0; i < 3 * count; ++i) {
     const double sigmas =
         std::clamp(draw.random.normal(PatchRandom::Purpose::displacement, i), -most_sigmas, most_sigmas);
-    controls_[i] = static_cast<float>(sigmas * augment.elastic.sigma * finest(spacing) / spacing[i / count]);
+    const std::size_t axis = i / count;
+    controls_[i] = static_cast<float>(sigmas * augment.elastic.sigma * finest(spacing) / spacing[axis] * zoom_[axis]);
   }
 }
 
@@ -178,7 +184,7 @@ void PatchMap::places(index_t z, index_t y, index_t x, index_t n, float* to_z, f
   const auto shift = shift_of(z);
   for (std::size_t a = 0; a < 3; ++a) {
     const double begin = first_[a] + steps_[a][0] * static_cast<double>(z) + steps_[a][1] * static_cast<double>(y) +
-                         steps_[a][2] * static_cast<double>(x) + static_cast<double>(shift[a]);
+                         steps_[a][2] * static_cast<double>(x) + zoom_[a] * static_cast<double>(shift[a]);
     const double step = steps_[a][2];
     for (index_t i = 0; i < n; ++i) to[a][i] = static_cast<float>(begin + step * static_cast<double>(i));
   }

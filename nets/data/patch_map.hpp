@@ -11,15 +11,18 @@ namespace convolume::nets {
 
 /// The one map of a patch: flips, quarter turns, rotation, scale, elastic deformation and shifts of sections. For voxel
 /// p of the patch, with q(p) the voxel after flips and quarter turns, c the centre of the patch and d its random
-/// displacement, the place in the volume is origin + c + M (q - c) + d + shift of the section.
+/// displacement, the place in the volume is origin + c + M (q - c) + d + shift of the section. If the net gets voxels
+/// of another spacing, this is a place in its grid, and `Resampling` says which place in the volume it is.
 class PatchMap {
  public:
   PatchMap() = default;
-  PatchMap(const PatchDraw& draw, const AugmentSpec& augment, const Extent3& patch,
-           const std::array<double, 3>& spacing);
+  /// `spacing` is that of the volume.
+  PatchMap(const PatchDraw& draw, const AugmentSpec& augment, const Extent3& patch, const Spacing& spacing,
+           const std::optional<Resampling>& resampling = {});
 
   /// Returns the largest extent that box() can have for any draw.
-  static Extent3 largest_box(const AugmentSpec& augment, const Extent3& patch, const std::array<double, 3>& spacing);
+  static Extent3 largest_box(const AugmentSpec& augment, const Extent3& patch, const Spacing& spacing,
+                             const std::optional<Resampling>& resampling = {});
 
   /// The box of the volume that holds every place that is read. It may lie outside the volume in part.
   const io::VoxelBox& box() const { return box_; }
@@ -34,7 +37,7 @@ class PatchMap {
   std::pair<index_t, index_t> row(index_t z, index_t y, index_t x) const;
 
  private:
-  void make_controls(const PatchDraw& draw, const AugmentSpec& augment, const std::array<double, 3>& spacing);
+  void make_controls(const PatchDraw& draw, const AugmentSpec& augment, const Spacing& spacing);
   void add_displacements(index_t z, index_t y, index_t x, index_t n, float* const to[3]) const;
   std::array<index_t, 3> shift_of(index_t z) const;
 
@@ -47,6 +50,7 @@ class PatchMap {
   index_t misaligned_ = -1;
   bool slips_ = false;
   std::array<index_t, 2> shift_{0, 0};
+  std::array<double, 3> zoom_{1, 1, 1};  // voxels of the volume per voxel of the patch
   // Elastic deformation: cubic B-splines over a grid of displacements, [axis][z][y][x].
   Extent3 grid_{0, 0, 0}, controls_extent_{0, 0, 0};
   std::vector<float> controls_;

@@ -323,7 +323,18 @@ class Cli(CliTest):
         self.run_cli("infer", self.last("run2"), "two.nii", "--out", "p.nii.gz")
         self.assertIn("3 x 20 x 20", self.run_cli("info", "p.nii.gz"))
         self.fails("infer", self.last("run2"), "v.nii", "--out", "q.nii", says=["reads 2 channels", "v.nii has 1"])
-        self.fails("train", "net.toml", "--data", "data.toml", "--out", "run3", says=["2 channels", "input.channels"])
+        # The same from one file per channel.
+        single = bytearray((self.folder / "v.nii").read_bytes()[:352])
+        for name, part in (("one.nii", voxels[:1200]), ("other.nii", voxels[1200:])):
+            (self.folder / name).write_bytes(bytes(single) + part)
+        (self.folder / "data.toml").write_text('name = "two"\n[[train]]\nimage = ["one.nii", "other.nii"]\n'
+                                               'label = "v.nii"\n[label]\npositive = [9]\n')
+        self.run_cli("train", "two.toml", "--data", "data.toml", "--out", "run3", "--iterations", 2)
+        self.assertEqual(self.parts("run2")[1], self.parts("run3")[1])
+        self.run_cli("infer", self.last("run3"), "one.nii", "--channel", "other.nii", "--out", "r.nii.gz")
+        self.assertEqual((self.folder / "p.nii.gz").read_bytes(), (self.folder / "r.nii.gz").read_bytes())
+        self.fails("infer", self.last("run3"), "one.nii", "--out", "q.nii", says=["reads 2 channels", "--channel"])
+        self.fails("train", "net.toml", "--data", "data.toml", "--out", "run4", says=["2 channels", "input.channels"])
 
     # Failures during a run -------------------------------------------------------------------------------------------
 

@@ -335,6 +335,34 @@ class Runs(CliTest):
         self.train("whole")
         self.assertEqual(self.digest(), self.digest("whole"))
 
+    def test_scores_are_those_of_an_inference_with_another_spacing(self):
+        self.write_cases("a", "b", "c")
+        text = (self.folder / "data.toml").read_text()
+        text = text.replace("[[train]]", "[spacing]\ntarget = [2, 2, 4]\n[[train]]\nspacing = [2, 2, 3]")
+        (self.folder / "data.toml").write_text(text.replace("[[validation]]", "[[validation]]\nspacing = [2, 2, 3]"))
+        self.train("run", "--iterations", 6, "--set", "optimizer.learning_rate=0.1")
+        infer = ["infer", self.last(), "images/c.zarr", "--out"]
+        self.fails(*infer, "p.zarr", says=["images/c.zarr", "--spacing"])
+        self.fails(*infer, "p.zarr", "--spacing", "200,200,300", says=["200 x 200 x 300", "2 x 2 x 4"])
+        for name, more in (("p.zarr", []), ("p.h5", []), ("p.tif", ["--uint8"]), ("l.zarr", ["--labels"])):
+            self.run_cli(*infer, name, "--spacing", "2,2,3", *more)
+            classes = ["--classes", 2] if "--labels" in more else []
+            score = json.loads(self.run_cli("eval", name, "labels/c.zarr", "--json", *classes))
+            for key in ("dice", "pixel_error"):
+                self.assertAlmostEqual(score[key], self.metrics()[-1][key], delta=0.15 if "--labels" in more else 0.02)
+        # Parts and threads do not change the bits.
+        self.run_cli(*infer, "one.zarr", "--spacing", "2,2,3", "--threads", 1)
+        self.run_cli(*infer, "box.h5", "--spacing", "2,2,3", "--box", "1:3,4:20,5:24")
+        self.run_cli("convert", "one.zarr", "cut.h5", "--box", "1:3,4:20,5:24")
+        whole = self.run_cli("eval", "one.zarr", "labels/c.zarr", "--json")
+        self.assertEqual(whole, self.run_cli("eval", "p.zarr", "labels/c.zarr", "--json"))
+        self.assertIn("2 x 16 x 19", self.run_cli("info", "box.h5"))
+        # Without [spacing], the option is an error.
+        (self.folder / "data.toml").write_text(DATA)
+        self.train("plain")
+        self.fails("infer", self.last("plain"), "images/c.zarr", "--out", "q.zarr", "--spacing", "1,1,1",
+                   says=["--spacing", "leave the option out"])
+
     def test_patterns_that_find_nothing_are_refused(self):
         self.write_cases("a", "b", "c")
         text = (self.folder / "data.toml").read_text()
