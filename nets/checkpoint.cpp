@@ -49,7 +49,7 @@ CheckpointHeader header_of(const io::SafetensorsFile& file, const std::filesyste
   header.normalisation = field(file, path, "normalisation");
   if (file.metadata().contains("spacing")) {
     std::istringstream text(field(file, path, "spacing"));
-    Spacing& spacing = header.spacing.emplace();
+    VoxelLengths& spacing = header.spacing.emplace();
     for (double& length : spacing) {
       if (!(text >> length) || !(length > 0)) {
         throw FormatError(fmt::format("{}: metadata field 'spacing' is '{}', not three lengths", path.string(),

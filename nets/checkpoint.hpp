@@ -18,11 +18,11 @@ struct CheckpointHeader {
   NetSpec net;
   std::int64_t iteration = 0;
   std::uint64_t seed = 0;
-  std::string numerics;              ///< text of the numerics record
-  std::string data_digest;           ///< digest of the training data
-  std::string normalisation;         ///< intensity_text()
-  std::optional<Spacing> spacing{};  ///< of the voxels that the net gets; absent: those of each volume
-  std::string best{};                ///< BestValidation::to_text(); empty if the net names no score
+  std::string numerics;                   ///< text of the numerics record
+  std::string data_digest;                ///< digest of the training data
+  std::string normalisation;              ///< intensity_text()
+  std::optional<VoxelLengths> spacing{};  ///< of the voxels that the net gets; absent: those of each volume
+  std::string best{};                     ///< BestValidation::to_text(); empty if the net names no score
 };
 
 /// Replaces the file as a whole. Throws IoError.

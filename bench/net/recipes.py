@@ -84,9 +84,10 @@ def recipe(options, name, folder):
     return rows
 
 
-def seconds_per_iteration(lines, skip=5):
-    times = [line["seconds"] for line in lines]
-    return statistics.median(b - a for a, b in zip(times[skip:], times[skip + 1:]))
+def seconds_per_iteration(lines, skip=5, window=15):
+    """The median over windows of some iterations, because the log has milliseconds."""
+    times = [line["seconds"] for line in lines][skip:]
+    return statistics.median((b - a) / window for a, b in zip(times[::window], times[window::window]))
 
 
 def compare(options, folder, name, net, first, second, rounds, iterations):
@@ -96,7 +97,8 @@ def compare(options, folder, name, net, first, second, rounds, iterations):
         seconds = []
         for i, (data, more) in enumerate((first, second)):
             lines, waited = train(options, folder / f"{name}-{turn}-{i}", net, data, "--iterations", iterations, "--set",
-                                  "training.validate_every=100000", "--set", "training.checkpoint_every=100000", *more)
+                                  "training.validate_every=100000", "--set", "training.checkpoint_every=100000", "--set",
+                                  'training.best=""', *more)
             seconds.append(seconds_per_iteration(lines))
             if i == 1:
                 shares.append(waited / lines[-1]["seconds"])
@@ -130,12 +132,13 @@ def write_zarr(path, planes, side):
         "zarr_format": 2, "shape": [planes, side, side], "chunks": [64, 64, 64], "dtype": "|u1", "compressor": None,
         "fill_value": 0, "order": "C", "filters": None}))
     some = [os.urandom(64 ** 3) for _ in range(16)]
+    if "label" in path.name:
+        some = [bytes(b & 1 for b in chunk) for chunk in some]
     i = 0
     for z in range(planes // 64):
         for y in range(side // 64):
             for x in range(side // 64):
-                (path / f"{z}.{y}.{x}").write_bytes(bytes(b & 1 for b in some[i % 16]) if "label" in path.name else
-                                                    some[i % 16])
+                (path / f"{z}.{y}.{x}").write_bytes(some[i % 16])
                 i += 1
 
 

@@ -36,7 +36,7 @@ struct LabelledVolume {
   StoredVolume image, label, mask;  ///< empty if the voxels stay in files
   std::string name;
   double weight = 1;  ///< for VolumeChoice::weights
-  Spacing spacing{1, 1, 1};
+  VoxelLengths spacing{1, 1, 1};
   /// How voxels are brought to the spacing that the net gets; absent: they have it.
   std::optional<Resampling> resampling{};
   StoredVolume resampled{};                      ///< the image of a validation volume with that spacing
@@ -46,8 +46,8 @@ struct LabelledVolume {
   Extent3 extent() const { return files ? files->box.extent : image.shape().extent; }
   /// Returns the voxels and the spacing that the net gets.
   Extent3 grid() const { return resampling ? resampling->to.extent : extent(); }
-  Spacing grid_spacing() const {
-    Spacing all = spacing;
+  VoxelLengths grid_spacing() const {
+    VoxelLengths all = spacing;
     for (std::size_t a = 0; resampling && a < 3; ++a) all[a] *= resampling->zoom[a];
     return all;
   }
@@ -61,7 +61,7 @@ struct Dataset {
   std::vector<LabelledVolume> train, validation;
   IntensitySpec intensity{};
   VolumeScaling scaling{};  ///< of all training volumes together, if Normalise::dataset
-  std::optional<Spacing> target_spacing{};
+  std::optional<VoxelLengths> target_spacing{};
   SamplingSpec sampling{};
   AugmentSpec augment{};
   /// Returns the bytes of all volumes in memory.

@@ -62,8 +62,8 @@ SamplingSpec read_sampling(TomlTable& t) {
   return sampling;
 }
 
-Spacing read_spacing(TomlTable& t) {
-  const Spacing target = read_three(t, "target", 1e-9, 1e9);
+VoxelLengths read_spacing(TomlTable& t) {
+  const VoxelLengths target = read_three(t, "target", 1e-9, 1e9);
   t.choice("image", {"linear"}, "linear");
   t.finish();
   return target;

@@ -107,7 +107,7 @@ struct CaseSpec {
   /// [first, end) along Z, or along Z, Y and X; empty: everything.
   std::vector<std::array<index_t, 2>> box{};
   int box_line = 0;  ///< of the key
-  std::optional<Spacing> spacing{};
+  std::optional<VoxelLengths> spacing{};
   double weight = 1;
   int line = 0;  ///< of the table, for messages
 };
@@ -117,7 +117,7 @@ struct DatasetSpec {
   std::vector<CaseSpec> train, validation;
   LabelSpec label{};
   IntensitySpec intensity{};
-  std::optional<Spacing> target_spacing{};  ///< of the voxels that the net gets; if absent, those of each volume
+  std::optional<VoxelLengths> target_spacing{};  ///< of the voxels that the net gets; if absent, those of each volume
   SamplingSpec sampling{};
   AugmentSpec augment{};
   std::optional<SyntheticOptions> synthetic{};

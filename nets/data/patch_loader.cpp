@@ -180,7 +180,7 @@ void PatchLoader::change_channel(float* voxels, index_t c) {
                    counter);
   }
   if (drawn(a.blur, Purpose::blur)) {
-    const Spacing spacing = data_.train[draw_.volume].grid_spacing();
+    const VoxelLengths spacing = data_.train[draw_.volume].grid_spacing();
     const double sigma = amount(a.blur, Purpose::blur) * *std::min_element(spacing.begin(), spacing.end());
     blur(voxels, patch_, sigma / spacing[0], sigma / spacing[1], sigma / spacing[2]);
   }

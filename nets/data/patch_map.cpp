@@ -31,14 +31,14 @@ Matrix rotation(double radians, std::size_t a, std::size_t b) {
 }
 
 /// Turns a map of lengths into one of voxels: divides by the scale, and takes the spacing into account.
-Matrix in_voxels(Matrix m, double growth, const Spacing& spacing) {
+Matrix in_voxels(Matrix m, double growth, const VoxelLengths& spacing) {
   for (std::size_t i = 0; i < 3; ++i) {
     for (std::size_t j = 0; j < 3; ++j) m[i][j] *= spacing[j] / spacing[i] / growth;
   }
   return m;
 }
 
-double finest(const Spacing& spacing) { return *std::min_element(spacing.begin(), spacing.end()); }
+double finest(const VoxelLengths& spacing) { return *std::min_element(spacing.begin(), spacing.end()); }
 
 Extent3 controls_for(const Extent3& patch, const Extent3& grid) {
   Extent3 e;
@@ -54,14 +54,14 @@ std::array<float, 4> spline_weights(double share) {
 }
 
 /// Returns the spacing of the voxels that the net gets.
-Spacing grid_spacing(Spacing spacing, const std::optional<Resampling>& resampling) {
+VoxelLengths grid_spacing(VoxelLengths spacing, const std::optional<Resampling>& resampling) {
   for (std::size_t a = 0; resampling && a < 3; ++a) spacing[a] *= resampling->zoom[a];
   return spacing;
 }
 
 }  // namespace
 
-PatchMap::PatchMap(const PatchDraw& draw, const AugmentSpec& augment, const Extent3& patch, const Spacing& spacing,
+PatchMap::PatchMap(const PatchDraw& draw, const AugmentSpec& augment, const Extent3& patch, const VoxelLengths& spacing,
                    const std::optional<Resampling>& resampling)
     : patch_(patch),
       exact_(!draw.interpolates() && !resampling),
@@ -69,7 +69,7 @@ PatchMap::PatchMap(const PatchDraw& draw, const AugmentSpec& augment, const Exte
       slips_(draw.slips),
       shift_(draw.shift),
       zoom_(resampling ? resampling->zoom : std::array<double, 3>{1, 1, 1}) {
-  const Spacing grid = grid_spacing(spacing, resampling);
+  const VoxelLengths grid = grid_spacing(spacing, resampling);
   // q = turned(p): axis `from[a]` of the patch runs along axis a of the volume.
   const std::array<std::size_t, 3> from{0, draw.transpose ? 2U : 1U, draw.transpose ? 1U : 2U};
   Matrix turn{};
@@ -122,12 +122,12 @@ PatchMap::PatchMap(const PatchDraw& draw, const AugmentSpec& augment, const Exte
   }
 }
 
-Extent3 PatchMap::largest_box(const AugmentSpec& augment, const Extent3& patch, const Spacing& spacing,
+Extent3 PatchMap::largest_box(const AugmentSpec& augment, const Extent3& patch, const VoxelLengths& spacing,
                               const std::optional<Resampling>& resampling) {
   std::array<double, 3> length{};  // in voxels of the patch, from the first place to the last
   for (std::size_t a = 0; a < 3; ++a) length[a] = static_cast<double>(patch[static_cast<int>(a)] - 1);
   if (augment.interpolates()) {
-    const Spacing grid = grid_spacing(spacing, resampling);
+    const VoxelLengths grid = grid_spacing(spacing, resampling);
     std::array<double, 3> sine{};
     for (std::size_t a = 0; a < 3; ++a) {
       const double degrees = augment.rotate.probability > 0 ? std::min(augment.rotate.degrees[a], 90.0) : 0;
@@ -158,7 +158,7 @@ Extent3 PatchMap::largest_box(const AugmentSpec& augment, const Extent3& patch, 
   return extent;
 }
 
-void PatchMap::make_controls(const PatchDraw& draw, const AugmentSpec& augment, const Spacing& spacing) {
+void PatchMap::make_controls(const PatchDraw& draw, const AugmentSpec& augment, const VoxelLengths& spacing) {
   grid_ = augment.elastic.grid;
   controls_extent_ = controls_for(patch_, grid_);
   const auto count = static_cast<std::size_t>(controls_extent_.volume());

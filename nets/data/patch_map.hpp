@@ -17,11 +17,11 @@ class PatchMap {
  public:
   PatchMap() = default;
   /// `spacing` is that of the volume.
-  PatchMap(const PatchDraw& draw, const AugmentSpec& augment, const Extent3& patch, const Spacing& spacing,
+  PatchMap(const PatchDraw& draw, const AugmentSpec& augment, const Extent3& patch, const VoxelLengths& spacing,
            const std::optional<Resampling>& resampling = {});
 
   /// Returns the largest extent that box() can have for any draw.
-  static Extent3 largest_box(const AugmentSpec& augment, const Extent3& patch, const Spacing& spacing,
+  static Extent3 largest_box(const AugmentSpec& augment, const Extent3& patch, const VoxelLengths& spacing,
                              const std::optional<Resampling>& resampling = {});
 
   /// The box of the volume that holds every place that is read. It may lie outside the volume in part.
@@ -37,7 +37,7 @@ class PatchMap {
   std::pair<index_t, index_t> row(index_t z, index_t y, index_t x) const;
 
  private:
-  void make_controls(const PatchDraw& draw, const AugmentSpec& augment, const Spacing& spacing);
+  void make_controls(const PatchDraw& draw, const AugmentSpec& augment, const VoxelLengths& spacing);
   void add_displacements(index_t z, index_t y, index_t x, index_t n, float* const to[3]) const;
   std::array<index_t, 3> shift_of(index_t z) const;
 

@@ -8,15 +8,17 @@
 namespace convolume::nets {
 namespace {
 
-/// Returns the extent of what the cache reads at once: whole chunks of the file, at least 128 KiB.
+/// Returns the extent of what the cache reads at once: whole chunks of the file, at least 128 KiB, or some planes of
+/// chunks, at least 64 KiB, if they can be read alone.
 Extent3 unit_of(const io::VolumeInfo& info) {
-  constexpr std::uint64_t least = 128 << 10;
+  constexpr std::uint64_t least = 128 << 10, least_planes = 64 << 10;
   Extent3 unit;
   for (int axis = 0; axis < 3; ++axis) unit[axis] = std::clamp<index_t>(info.chunk[axis], 1, info.extent[axis]);
   const auto bytes = [&] { return static_cast<std::uint64_t>(unit.volume() * info.channels) * info.bytes_per_voxel(); };
   for (const int axis : {2, 1, 0}) {
     while (bytes() < least && unit[axis] < info.extent[axis]) unit[axis] = std::min(2 * unit[axis], info.extent[axis]);
   }
+  while (info.planes_of_chunks && unit.z % 2 == 0 && bytes() >= 2 * least_planes) unit.z /= 2;
   return unit;
 }
 

@@ -89,7 +89,7 @@ class ResampledSource final : public io::VolumeSource {
 
 }  // namespace
 
-int coarse_axis(const Spacing& spacing) {
+int coarse_axis(const VoxelLengths& spacing) {
   for (std::size_t axis = 0; axis < 3; ++axis) {
     const double a = spacing[(axis + 1) % 3], b = spacing[(axis + 2) % 3];
     if (spacing[axis] > 3 * std::max(a, b)) return static_cast<int>(axis);
@@ -121,7 +121,8 @@ io::VoxelBox Resampling::needed(const io::VoxelBox& box) const {
   return all;
 }
 
-std::optional<Resampling> resampling_of(const Extent3& extent, const Spacing& spacing, const Spacing& target) {
+std::optional<Resampling> resampling_of(const Extent3& extent, const VoxelLengths& spacing,
+                                        const VoxelLengths& target) {
   constexpr double most = 16;
   if (spacing == target) return std::nullopt;
   Resampling how{.from = {{0, 0, 0}, extent}, .to = {}, .nearest_axis = coarse_axis(spacing)};

@@ -10,12 +10,12 @@
 
 namespace convolume::nets {
 
-/// Lengths of a voxel along Z, Y, X. Only ratios matter.
-using Spacing = std::array<double, 3>;
+/// Lengths of a voxel along Z, Y, X, in the unit of the file (io::Spacing has the unit).
+using VoxelLengths = std::array<double, 3>;
 
 /// Returns the axis that is more than three times as coarse as both others, or -1. Between its slices, nothing is
 /// interpolated.
-int coarse_axis(const Spacing& spacing);
+int coarse_axis(const VoxelLengths& spacing);
 
 /// A map from the voxels of one grid to places in another grid. Both cover the same space, so voxel t of one has its
 /// centre at place (t + 0.5) zoom - 0.5 of the other. `from` and `to` are boxes of these grids.
@@ -41,7 +41,7 @@ struct Resampling {
 /// Returns how a volume is brought to the spacing `target`; nothing if it has this spacing. The grid has at least one
 /// voxel per axis. Throws InvalidArgument if voxels would become more than 16 times as long or as short, which means
 /// that units differ.
-std::optional<Resampling> resampling_of(const Extent3& extent, const Spacing& spacing, const Spacing& target);
+std::optional<Resampling> resampling_of(const Extent3& extent, const VoxelLengths& spacing, const VoxelLengths& target);
 
 /// Computes a box of one channel by linear interpolation. `from` holds the voxels of `from_box`, which contains
 /// how.needed(box). Places outside the volume take its nearest voxel.

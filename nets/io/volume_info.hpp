@@ -72,6 +72,7 @@ struct VolumeInfo {
   /// What is read or decoded as a whole: a chunk, a page, a strip, a row.
   index_t chunk_channels = 1;
   Extent3 chunk{};
+  bool planes_of_chunks = false;   ///< planes of a chunk can be read without its other planes
   std::uint64_t stored_bytes = 0;  ///< of the voxels in the file; 0 for Zarr, see VolumeSource::stored_bytes()
   std::string details{};           ///< compression and the like, for `convolume info`
 

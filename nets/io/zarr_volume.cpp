@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <optional>
 
 #include <blosc.h>
@@ -41,6 +42,7 @@ class ZarrSource final : public VolumeSource {
                                 array_.codec.blosc_name.empty() ? "" : " with " + array_.codec.blosc_name,
                                 array_.column_major ? "F" : "C", array_.big_endian ? ", big endian" : "");
     check_extent(path.text(), info_);
+    info_.planes_of_chunks = stores_voxels();
     grid_ = ChunkGrid(array_.channels, array_.extent, array_.chunk_channels, array_.chunk);
   }
 
@@ -61,6 +63,7 @@ class ZarrSource final : public VolumeSource {
     std::vector<std::byte> stored, chunk, turned;
     grid_.for_each(channels, box, [&](const ChunkPlace& place) {
       const std::filesystem::path file = folder_ / array_.key(place.c, place.index);
+      if (stores_voxels()) return read_planes(file, place, channels, box, voxels);
       // A chunk is stored whole, even where it extends beyond the volume.
       const VoxelBox whole{place.box.begin, array_.chunk};
       if (!read_file_if_there(file, stored)) return fill_channels(place, channels, box, voxels);
@@ -79,10 +82,52 @@ class ZarrSource final : public VolumeSource {
     });
   }
 
+  /// Returns whether files of chunks hold the voxels as they are in memory.
+  bool stores_voxels() const {
+    return array_.codec.kind == ZarrCodec::Kind::raw && !array_.column_major && !array_.big_endian;
+  }
+
+  /// Reads the planes of such a chunk that lie in a box: into their place if the box has the chunk's rows and columns.
+  void read_planes(const std::filesystem::path& file, const ChunkPlace& place, ChannelRange channels,
+                   const VoxelBox& box, std::byte* voxels) const {
+    if (!exists(file)) return fill_channels(place, channels, box, voxels);
+    const ReadableFile stored(file);
+    if (stored.size() != array_.chunk_bytes()) {
+      fail_format(file.string(), "chunk",
+                  fmt::format("has {} bytes instead of {}", stored.size(), array_.chunk_bytes()),
+                  "the file is truncated or damaged");
+    }
+    const auto bytes = size_of(array_.type);
+    const VoxelBox both = intersection(place.box, box);
+    const std::size_t plane = static_cast<std::size_t>(array_.chunk.y * array_.chunk.x) * bytes;
+    const std::size_t size = static_cast<std::size_t>(both.extent.z) * plane;
+    const VoxelBox planes{{both.begin.z, place.box.begin.y, place.box.begin.x},
+                          {both.extent.z, array_.chunk.y, array_.chunk.x}};
+    const bool in_place = planes.begin.y == box.begin.y && planes.begin.x == box.begin.x &&
+                          planes.extent.y == box.extent.y && planes.extent.x == box.extent.x;
+    const auto own = in_place ? nullptr : std::make_unique_for_overwrite<std::byte[]>(size);
+    const index_t first = std::max(channels.begin, place.channels.begin);
+    const index_t end = std::min(channels.begin + channels.count, place.channels.begin + place.channels.count);
+    for (index_t c = first; c < end; ++c) {
+      const index_t skipped = (c - place.channels.begin) * array_.chunk.z + both.begin.z - place.box.begin.z;
+      std::byte* const channel = voxels + static_cast<std::size_t>((c - channels.begin) * box.extent.volume()) * bytes;
+      std::byte* const to =
+          in_place ? channel + static_cast<std::size_t>(both.begin.z - box.begin.z) * plane : own.get();
+      if (stored.read_at(static_cast<std::uint64_t>(skipped) * plane, {to, size}) != size) {
+        fail_format(file.string(), "chunk", "became shorter while it was read", "the file is truncated or damaged");
+      }
+      if (!in_place) copy_overlap(to, planes, channel, box, bytes);
+    }
+  }
+
+  static bool exists(const std::filesystem::path& file) {
+    struct stat status {};
+    return ::stat(file.c_str(), &status) == 0 || (errno != ENOENT && errno != ENOTDIR);
+  }
+
   /// Returns false if there is no such file: then every voxel of the chunk has the fill value.
   bool read_file_if_there(const std::filesystem::path& file, std::vector<std::byte>& stored) const {
-    struct stat status {};
-    if (::stat(file.c_str(), &status) != 0 && (errno == ENOENT || errno == ENOTDIR)) return false;
+    if (!exists(file)) return false;
     const ReadableFile chunk(file);
     if (chunk.size() > most_encoded_bytes(array_.chunk_bytes())) {
       fail_format(file.string(), "chunk", fmt::format("has {} bytes, more than it could need", chunk.size()),

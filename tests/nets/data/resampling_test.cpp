@@ -48,7 +48,7 @@ TEST_CASE("a grid covers the space of its volume, and equal spacings need none",
   const auto how = resampling_of({10, 30, 31}, {2, 1, 1}, {1, 1.5, 2});
   REQUIRE(how);
   CHECK(how->to.extent == Extent3{20, 20, 16});
-  CHECK(how->zoom == Spacing{0.5, 1.5, 2});
+  CHECK(how->zoom == VoxelLengths{0.5, 1.5, 2});
   CHECK(how->inverse().to.extent == Extent3{10, 30, 31});
   CHECK(resampling_of({1, 1, 3}, {1, 1, 1}, {4, 8, 16})->to.extent == Extent3{1, 1, 1});
   CHECK_THROWS_WITH(resampling_of({4, 4, 4}, {0.001, 0.001, 0.001}, {1, 1, 1}),
@@ -61,7 +61,8 @@ TEST_CASE("a grid covers the space of its volume, and equal spacings need none",
 
 TEST_CASE("linear functions are resampled exactly, except half a voxel from the faces", "[resampling]") {
   const auto plane = [](double z, double y, double x) { return 0.5 * z - 0.25 * y + 2 * x + 3; };
-  for (const Spacing target : {Spacing{0.7, 0.9, 1.3}, Spacing{2.2, 1.7, 0.4}, Spacing{1, 1, 0.5}}) {
+  for (const VoxelLengths target :
+       {VoxelLengths{0.7, 0.9, 1.3}, VoxelLengths{2.2, 1.7, 0.4}, VoxelLengths{1, 1, 0.5}}) {
     const auto how = *resampling_of({12, 14, 16}, {1, 1, 1}, target);
     const auto from = volume_of(how.from.extent, plane);
     const auto to = resample(how, from.view(), std::pmr::get_default_resource());
@@ -112,7 +113,7 @@ TEST_CASE("boxes of a resampled file, and a part of a map, have the bits of the 
               std::as_bytes(std::span(voxels.data(), static_cast<std::size_t>(voxels.elements()))));
   sink->finish();
   const std::shared_ptr<const io::VolumeSource> file = io::open_volume(path);
-  for (const Spacing target : {Spacing{0.6, 1.4, 2.3}, Spacing{3.5, 0.8, 1}}) {
+  for (const VoxelLengths target : {VoxelLengths{0.6, 1.4, 2.3}, VoxelLengths{3.5, 0.8, 1}}) {
     const auto how = *resampling_of(extent, {1, 1, 1}, target);
     const auto whole = resample(how, voxels.view(), std::pmr::get_default_resource());
     const auto source = resampled(file, how, true);
@@ -169,7 +170,7 @@ TEST_CASE("patches of another spacing are parts of the resampled volume", "[resa
       extent, [](double z, double y, double x) { return std::sin(0.2 * z) + std::cos(0.15 * y) * std::sin(0.1 * x); });
   Tensor<float> label({1, 1, extent});
   std::iota(label.data(), label.data() + label.elements(), 0.0f);
-  for (const Spacing target : {Spacing{1, 1.5, 1.5}, Spacing{1.25, 0.5, 2}, Spacing{0.5, 1, 1}}) {
+  for (const VoxelLengths target : {VoxelLengths{1, 1.5, 1.5}, VoxelLengths{1.25, 0.5, 2}, VoxelLengths{0.5, 1, 1}}) {
     data.train.clear();
     Tensor<float> own(image.shape()), own_label(label.shape());
     std::copy_n(image.data(), image.elements(), own.data());
@@ -219,7 +220,7 @@ TEST_CASE("boxes of patches have a limit, whatever the spacing and the changes",
   augment.elastic = {0.5, {5, 6, 7}, 1.2};
   augment.misalign = {0.5, 4};
   const Extent3 patch{6, 12, 12}, extent{60, 90, 90};
-  for (const Spacing target : {Spacing{1, 1.5, 0.75}, Spacing{4, 1, 3}, Spacing{0.4, 2, 2}}) {
+  for (const VoxelLengths target : {VoxelLengths{1, 1.5, 0.75}, VoxelLengths{4, 1, 3}, VoxelLengths{0.4, 2, 2}}) {
     Dataset data;
     data.name = "limits";
     data.augment = augment;

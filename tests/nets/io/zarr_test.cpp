@@ -196,7 +196,7 @@ TEST_CASE("damaged chunks of a Zarr are refused by file", "[io][zarr]") {
   };
   CHECK(contains(damaged("null", bytes.substr(1)), "47 bytes instead of 48"));
   CHECK(contains(damaged("null", bytes + bytes), "96 bytes instead of 48"));
-  CHECK(contains(damaged("null", std::string(100000, 'x')), "more than it could need"));
+  CHECK(contains(damaged("null", std::string(100000, 'x')), "has 100000 bytes instead of"));
   for (const char* codec : {"zlib", "zstd", "blosc", "gzip"}) {
     CAPTURE(codec);
     const auto encode = [&](const std::string& text) {
