@@ -8,7 +8,7 @@
 
 namespace convolume::nets {
 
-bool BestValidation::count(std::int64_t at, const std::string& score, double now) {
+bool BestValidation::count(std::int64_t at, double now) {
   validated = at;
   const bool less_is_better = score == "pixel_error";
   const bool better = std::isnan(value) ? !std::isnan(now) : less_is_better ? now < value : now > value;
@@ -21,8 +21,12 @@ bool BestValidation::count(std::int64_t at, const std::string& score, double now
 
 std::string BestValidation::to_text() const {
   const nlohmann::json stored = std::isnan(value) ? nlohmann::json() : nlohmann::json(value);
-  return convolume::to_text(
-      nlohmann::json{{"value", stored}, {"iteration", iteration}, {"validated", validated}, {"worse", worse}});
+  return convolume::to_text(nlohmann::json{{"value", stored},
+                                           {"iteration", iteration},
+                                           {"validated", validated},
+                                           {"worse", worse},
+                                           {"score", score},
+                                           {"data", data}});
 }
 
 BestValidation BestValidation::from_text(const std::string& text) {
@@ -33,6 +37,8 @@ BestValidation BestValidation::from_text(const std::string& text) {
     best.iteration = json.at("iteration").get<std::int64_t>();
     best.validated = json.at("validated").get<std::int64_t>();
     best.worse = json.at("worse").get<std::int64_t>();
+    best.score = json.at("score").get<std::string>();
+    best.data = json.at("data").get<std::string>();
     return best;
   } catch (const nlohmann::json::exception& error) {
     throw FormatError(fmt::format("best validation: {}", error.what()));

@@ -92,8 +92,8 @@ void RunLog::write(std::int64_t iteration, double seconds, double loss, const st
   if (validation) validations_.push_back({iteration, *validation});
 }
 
-void RunLog::add_scores(const Scores& validation) {
-  if (losses_.empty()) return;  // the log was lost
+void RunLog::add_scores(std::int64_t iteration, const Scores& validation) {
+  if (losses_.empty() || losses_.back().iteration != iteration) return;  // a part of the log was lost
   const LossPoint last = losses_.back();
   if (!validations_.empty() && validations_.back().iteration == last.iteration) return;
   std::string text = read_file(file_);

@@ -29,8 +29,9 @@ class RunLog {
 
   /// Throws IoError if the line cannot be written.
   void write(std::int64_t iteration, double seconds, double loss, const std::optional<Scores>& validation);
-  /// Adds scores to the last line, whose iteration had been interrupted before its validation. Throws IoError.
-  void add_scores(const Scores& validation);
+  /// Adds scores to the last line, if it is that of an iteration that had been interrupted before its validation.
+  /// Throws IoError.
+  void add_scores(std::int64_t iteration, const Scores& validation);
   double seconds_before() const { return seconds_before_; }  ///< seconds of the run that is continued
   const std::vector<LossPoint>& losses() const { return losses_; }
   const std::vector<Validation>& validations() const { return validations_; }

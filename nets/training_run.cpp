@@ -94,6 +94,8 @@ class TrainingRun {
         total_(options.iterations.value_or(spec_.training.iterations)) {
     if (total_ < 1) throw InvalidArgument(fmt::format("--iterations is {}; at least 1 is needed", total_));
     check_best();
+    best_.score = spec_.training.best;
+    best_.data = data_.validation_digest;
     std::optional<CheckpointHeader> header;
     if (options.resume) header = read_checkpoint_header(folder_.last());
     if (header) check_same_run(*header);
@@ -123,7 +125,7 @@ class TrainingRun {
       trainer_->set_iteration(header->iteration);
       saved_ = header->iteration;
       read_best(*header);
-      if (header->iteration >= total_) {
+      if (header->iteration >= total_ && !lacks_validation()) {
         throw InvalidArgument(
             fmt::format("{}: the run is already at iteration {} of {}; raise --iterations to continue",
                         folder_.last().string(), header->iteration, total_));
@@ -138,8 +140,9 @@ class TrainingRun {
     bool interrupted = false;
     if (lacks_validation()) {
       if (const auto scores = validate()) {
-        log_->add_scores(*scores);
+        log_->add_scores(trainer_->iteration(), *scores);
         count_validation(*scores);
+        saved_ = -1;  // the checkpoint has to hold this validation
       }
     }
     while (trainer_->iteration() < total_ && !ends_early()) {
@@ -211,6 +214,12 @@ class TrainingRun {
     } catch (const FormatError& error) {
       throw FormatError(fmt::format("{}: {}", folder_.last().string(), error.what()));
     }
+    if (best_.score != spec_.training.best || best_.data != data_.validation_digest) {
+      throw FormatError(fmt::format(
+          "{}: keeps the checkpoint with the best {} on validation volumes with digest {}, but this run compares {} on "
+          "volumes with digest {}; use the [training] best and the [[validation]] of that run, or another --out",
+          folder_.last().string(), best_.score, best_.data, spec_.training.best, data_.validation_digest));
+    }
     if (!ends_early()) return;
     throw InvalidArgument(
         fmt::format("{}: the run has ended early, because {} validations after iteration {} were not better; raise "
@@ -233,7 +242,7 @@ class TrainingRun {
   /// Keeps the checkpoint if it is the best one so far.
   void count_validation(const Scores& scores) {
     const std::string& name = spec_.training.best;
-    if (name.empty() || !best_.count(trainer_->iteration(), name, scores.at(name))) return;
+    if (name.empty() || !best_.count(trainer_->iteration(), scores.at(name))) return;
     save_checkpoint(folder_.best(), checkpoint_header(), trainer_->parameters());
   }
 

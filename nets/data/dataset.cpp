@@ -75,7 +75,8 @@ class Loader {
     if (spec_.intensity.normalise == Normalise::dataset) scale_by_dataset();
     summaries_.replace(kept_);
     for (std::size_t i = 0; i < cases_.size(); ++i) scale(cases_[i], found_[i]);
-    data_.digest = digest();
+    data_.digest = digest(true);
+    data_.validation_digest = digest(false);
     for (OpenCase& one : cases_) {
       LabelledVolume& volume = one.volume;
       if (!one.training && volume.resampling) {
@@ -117,6 +118,7 @@ class Loader {
     if (files->mask) check_equal(one, *files->image, *files->mask, "mask");
     files->box = box_of(one, files->image->info().extent);
     files->label_spec = spec_.label;
+    result.volume.begin = files->box.begin;
     const auto& spacing = files->image->info().spacing;
     result.volume.spacing = one.spacing ? *one.spacing : spacing ? spacing->zyx : result.volume.spacing;
     set_resampling(one, result.volume, files->box.extent, one.spacing || spacing);
@@ -140,9 +142,7 @@ class Loader {
 
   std::unique_ptr<io::VolumeSource> open_file(const std::string& path, OpenCase& result) const {
     auto source = io::open_volume(path);
-    std::filesystem::path file = source->path().file;
-    if (file.filename().string().find('*') != std::string::npos) file = file.parent_path();
-    result.states.push_back(FileState::of(file));
+    result.states.push_back(FileState::of(source->path()));
     return source;
   }
 
@@ -379,11 +379,12 @@ class Loader {
     }
   }
 
-  std::string digest() const {
+  /// Returns the digest of the training volumes, or of the validation volumes.
+  std::string digest(bool training) const {
     std::string text = spec_.settings();
     for (std::size_t i = 0; i < cases_.size(); ++i) {
       const OpenCase& one = cases_[i];
-      if (!one.training) continue;
+      if (one.training != training) continue;
       text += fmt::format("\n{:016x} {:016x} {:016x} {} {}", found_[i].image.voxels.digest, one.volume.labels->digest,
                           found_[i].mask_digest, one.volume.weight, fmt::join(one.volume.spacing, " "));
     }
@@ -435,10 +436,11 @@ void check_labels(const Dataset& data, index_t classes) {
         volume.labels ? volume.labels
                       : std::make_shared<const LabelSummary>(*summarise_labels(pieces_of(volume.label), nullptr));
     const auto fail = [&](const FoundVoxel& voxel, const std::string& remedy) {
-      const Extent3 e = volume.extent();
+      const Extent3 e = volume.extent(), begin = volume.begin;
       const auto i = static_cast<index_t>(voxel.index);
       throw ConfigError(fmt::format("data set '{}': the label of '{}' at voxel ({}, {}, {}) is {}; {}", data.name,
-                                    volume.name, i / (e.y * e.x), i / e.x % e.y, i % e.x, voxel.value, remedy));
+                                    volume.name, begin.z + i / (e.y * e.x), begin.y + i / e.x % e.y, begin.x + i % e.x,
+                                    voxel.value, remedy));
     };
     if (classes == 0) {
       if (summary->not_unit) {
@@ -450,7 +452,7 @@ void check_labels(const Dataset& data, index_t classes) {
     const std::string remedy = fmt::format("it must be a class from 0 to {}", classes - 1);
     if (summary->not_whole) fail(*summary->not_whole, remedy);
     if (summary->largest && !(summary->largest->value < static_cast<float>(classes))) fail(*summary->largest, remedy);
-    if (summary->not_unit && summary->not_unit->value < 0) fail(*summary->not_unit, remedy);
+    if (summary->negative) fail(*summary->negative, remedy);
     for (std::size_t c = 0; training && c < std::min(voxels.size(), summary->classes.size()); ++c) {
       voxels[c] += summary->classes[c].count;
     }

@@ -35,7 +35,8 @@ struct VolumeFiles {
 struct LabelledVolume {
   StoredVolume image, label, mask;  ///< empty if the voxels stay in files
   std::string name;
-  double weight = 1;  ///< for VolumeChoice::weights
+  double weight = 1;       ///< for VolumeChoice::weights
+  Extent3 begin{0, 0, 0};  ///< where the volume lies in its files, for messages
   VoxelLengths spacing{1, 1, 1};
   /// How voxels are brought to the spacing that the net gets; absent: they have it.
   std::optional<Resampling> resampling{};
@@ -68,6 +69,7 @@ struct Dataset {
   std::size_t bytes() const;
   /// Hash over all training voxels and the settings above. A checkpoint stores it to identify its training data.
   std::string digest;
+  std::string validation_digest{};  ///< the same for validation voxels
 };
 
 struct DatasetOptions {

@@ -72,6 +72,7 @@ struct Found {
     if (std::isnan(value)) return keep_first(summary.not_listed, index, value);
     if (!summary.largest || value > summary.largest->value) keep_largest(summary.largest, index, value);
     if (!(value >= 0) || !(value <= 1)) keep_first(summary.not_unit, index, value);
+    if (value < 0) keep_first(summary.negative, index, value);
     if (value != std::floor(value)) keep_first(summary.not_whole, index, value);
     const float rounded = std::floor(value + 0.5f);
     if (!(rounded >= 0) || !(rounded < static_cast<float>(most_classes))) return;
@@ -92,6 +93,7 @@ struct Found {
     if (o.not_listed) keep_first(summary.not_listed, o.not_listed->index, o.not_listed->value);
     if (o.not_whole) keep_first(summary.not_whole, o.not_whole->index, o.not_whole->value);
     if (o.not_unit) keep_first(summary.not_unit, o.not_unit->index, o.not_unit->value);
+    if (o.negative) keep_first(summary.negative, o.negative->index, o.negative->value);
     if (o.largest) keep_largest(summary.largest, o.largest->index, o.largest->value);
   }
 

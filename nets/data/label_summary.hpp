@@ -33,9 +33,9 @@ struct LabelSummary {
   std::uint64_t digest = 0;          ///< of the values
   std::vector<ClassVoxels> classes;  ///< by class: a label of 0.5 to 1.5 counts as class 1
   std::uint64_t ignored = 0;         ///< voxels that do not count
-  /// The first voxels whose value is not listed (NaN), is not a whole number, lies outside of [0, 1], or is the largest
-  /// one. Ignored voxels are left out.
-  std::optional<FoundVoxel> not_listed{}, not_whole{}, not_unit{}, largest{};
+  /// The first voxels whose value is not listed (NaN), is not a whole number, lies outside of [0, 1], is the largest
+  /// one, or is negative. Ignored voxels are left out.
+  std::optional<FoundVoxel> not_listed{}, not_whole{}, not_unit{}, largest{}, negative{};
   friend bool operator==(const LabelSummary&, const LabelSummary&) = default;
 };
 

@@ -86,14 +86,19 @@ void PatchLoader::load_row(const StoredVolume& from, index_t c, index_t z, index
   const io::VoxelBox& box = map_.box();
   const index_t at_z = box.begin.z + z, at_y = box.begin.y + y;
   const bool zero = data_.sampling.pad == Pad::zero;
-  const auto outside = [](index_t i, index_t n) { return i < 0 || i >= n; };
+  // Voxels of another spacing lie up to half a voxel outside of the volume, which is continued for them.
+  const index_t continued = zero && data_.train[draw_.volume].resampling ? 1 : 0;
+  const auto outside = [&](index_t i, index_t n) { return i < -continued || i >= n + continued; };
+  const auto inside = [&](index_t i, index_t n) {
+    return zero ? std::clamp<index_t>(i, 0, n - 1) : mirrored_index(i, n);
+  };
   if (zero && (outside(at_z, volume.z) || outside(at_y, volume.y))) {
     std::fill_n(to, box.extent.x, 0.0f);
     return;
   }
   const Extent3 stored = voxels_.box.extent;
-  const index_t row = ((c * stored.z + mirrored_index(at_z, volume.z) - voxels_.box.begin.z) * stored.y +
-                       mirrored_index(at_y, volume.y) - voxels_.box.begin.y) *
+  const index_t row = ((c * stored.z + inside(at_z, volume.z) - voxels_.box.begin.z) * stored.y +
+                       inside(at_y, volume.y) - voxels_.box.begin.y) *
                           stored.x -
                       voxels_.box.begin.x;
   const index_t first = std::clamp<index_t>(-box.begin.x, 0, box.extent.x);
@@ -102,10 +107,10 @@ void PatchLoader::load_row(const StoredVolume& from, index_t c, index_t z, index
   for (index_t x = 0; x < box.extent.x; ++x) {
     if (x == first) x = end;
     if (x >= box.extent.x) break;
-    if (zero) {
+    if (zero && outside(box.begin.x + x, volume.x)) {
       to[x] = 0;
     } else {
-      from.gather(row + mirrored_index(box.begin.x + x, volume.x), 1, to + x);
+      from.gather(row + inside(box.begin.x + x, volume.x), 1, to + x);
     }
   }
 }

@@ -146,13 +146,20 @@ void PatchSource::run() {
   }
 }
 
+bool PatchSource::reads_towards(std::uint64_t iteration) {
+  const std::lock_guard lock(mutex_);
+  const Slot& slot = slots_[iteration % slots_.size()];
+  if (iteration < wanted_ || iteration > wanted_ + 1) return false;
+  return !failure_ || (slot.full && slot.iteration == iteration);
+}
+
 std::span<const PatchSource::Sample> PatchSource::take(std::uint64_t iteration) {
   Slot& slot = slots_[iteration % slots_.size()];
   if (!streams_) {
     fill(slot, iteration);
     return slot.samples;
   }
-  if (reader_.joinable() && (iteration < wanted_ || iteration > wanted_ + 1 || failure_)) stop();
+  if (reader_.joinable() && !reads_towards(iteration)) stop();
   if (!reader_.joinable()) {
     failure_ = nullptr;
     for (Slot& one : slots_) one.full = false;

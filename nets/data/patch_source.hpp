@@ -69,6 +69,8 @@ class PatchSource {
   double waited() const { return waited_; }
 
  private:
+  /// Returns whether the reader thread has read an iteration, or will.
+  bool reads_towards(std::uint64_t iteration);
   static constexpr std::uint64_t ahead = 4;  // iterations
   struct Slot {
     std::uint64_t iteration = 0;

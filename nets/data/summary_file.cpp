@@ -15,7 +15,7 @@ namespace convolume::nets {
 namespace {
 
 using Json = nlohmann::json;
-constexpr int version = 1;
+constexpr int version = 2;
 
 Json to_json(const Moments& m) { return {m.count, m.mean, m.squares}; }
 Moments moments_from(const Json& j) { return {j.at(0), j.at(1), j.at(2)}; }
@@ -53,6 +53,7 @@ Json to_json(const LabelSummary& label) {
             {"not_whole", to_json(label.not_whole)},
             {"not_unit", to_json(label.not_unit)},
             {"largest", to_json(label.largest)},
+            {"negative", to_json(label.negative)},
             {"classes", Json::array()}};
   for (const ClassVoxels& c : label.classes) {
     json["classes"].push_back({{"count", c.count}, {"positions", c.positions}});
@@ -67,6 +68,7 @@ LabelSummary label_from(const Json& json) {
   label.not_whole = found_from(json.at("not_whole"));
   label.not_unit = found_from(json.at("not_unit"));
   label.largest = found_from(json.at("largest"));
+  label.negative = found_from(json.at("negative"));
   for (const Json& c : json.at("classes")) {
     label.classes.push_back({c.at("count"), c.at("positions").get<std::vector<std::uint64_t>>()});
   }
@@ -92,14 +94,36 @@ void add_state(const std::filesystem::path& path, FileState& state) {
   if (S_ISREG(info.st_mode)) state.bytes += static_cast<std::uint64_t>(info.st_size);
 }
 
+/// Adds the states of the files that a pattern with one `*` stands for.
+void add_slices(const std::filesystem::path& pattern, FileState& state) {
+  const std::string name = pattern.filename().string();
+  const std::string begin = name.substr(0, name.find('*')), end = name.substr(name.find('*') + 1);
+  const auto folder = pattern.has_parent_path() ? pattern.parent_path() : std::filesystem::path(".");
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), last; !error && at != last; at.increment(error)) {
+    const std::string file = at->path().filename().string();
+    const bool matches = file.size() >= begin.size() + end.size() && file.starts_with(begin) && file.ends_with(end);
+    if (matches) add_state(at->path(), state);
+  }
+}
+
 }  // namespace
 
-FileState FileState::of(const std::filesystem::path& path) {
+FileState FileState::of(const io::VolumePath& volume) {
   std::error_code error;
-  FileState state{.path = std::filesystem::absolute(path, error).lexically_normal().string()};
-  add_state(path, state);
-  if (!std::filesystem::is_directory(path, error)) return state;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(path, error)) add_state(entry.path(), state);
+  const io::VolumePath whole{std::filesystem::absolute(volume.file, error).lexically_normal(), volume.inside};
+  FileState state{.path = whole.text()};
+  if (volume.file.filename().string().find('*') != std::string::npos) {
+    add_slices(volume.file, state);
+    return state;
+  }
+  add_state(volume.file, state);
+  if (volume.file.extension() == ".hdr") add_state(std::filesystem::path(volume.file).replace_extension(".img"), state);
+  if (!std::filesystem::is_directory(volume.file, error)) return state;
+  for (std::filesystem::recursive_directory_iterator at(volume.file, error), last; !error && at != last;
+       at.increment(error)) {
+    add_state(at->path(), state);
+  }
   return state;
 }
 

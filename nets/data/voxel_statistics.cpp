@@ -83,11 +83,13 @@ BlockStatistics block_statistics(const StoredVolume& piece, const VoxelBox& piec
     result.digest = XXH3_64bits_withSeed(row, static_cast<std::size_t>(count) * sizeof(T), result.digest);
     if (limits.nonzero) counts[at].add(row, count, [&](double v) { return v != 0 ? 1.0 : 0.0; });
     sums[at].add(row, count, [&](double v) { return limits.counts(v) ? limits.clip(v) : 0.0; });
-    T least = row[0], largest = row[0];
-    for (index_t i = 1; i < count; ++i) {
-      least = std::min(least, row[i]);
-      largest = std::max(largest, row[i]);
+    T least = std::numeric_limits<T>::max(), largest = std::numeric_limits<T>::lowest();
+    for (index_t i = 0; i < count; ++i) {
+      const bool counts = !limits.nonzero || row[i] != T{0};
+      least = counts ? std::min(least, row[i]) : least;
+      largest = counts ? std::max(largest, row[i]) : largest;
     }
+    if (least > largest) return;  // no voxel of the row counts
     result.least = std::min(result.least, limits.clip(static_cast<double>(least)));
     result.largest = std::max(result.largest, limits.clip(static_cast<double>(largest)));
   });
@@ -343,6 +345,7 @@ std::optional<VoxelStatistics> statistics_of(const VoxelPieces& voxels, const St
       channel.largest = std::max(channel.largest, block.largest);
       result.digest = XXH3_64bits_withSeed(&block.digest, sizeof block.digest, result.digest);
     }
+    if (channel.least > channel.largest) channel.least = channel.largest = 0;  // no voxel counts
     channel.moments = join_all(std::move(moments));
     result.channels.push_back(channel);
     if (!options.slices) continue;

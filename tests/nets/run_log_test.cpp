@@ -23,31 +23,36 @@ Scores scores(double dice, double auc) {
 
 TEST_CASE("the best validation has the largest score, or the least pixel error, and is never NaN") {
   BestValidation best;
-  CHECK_FALSE(best.count(10, "dice", std::nan("")));
+  CHECK_FALSE(best.count(10, std::nan("")));
   CHECK(best.worse == 1);
-  CHECK(best.count(20, "dice", 0.5));
-  CHECK_FALSE(best.count(30, "dice", 0.5));
-  CHECK_FALSE(best.count(40, "dice", std::nan("")));
+  CHECK(best.count(20, 0.5));
+  CHECK_FALSE(best.count(30, 0.5));
+  CHECK_FALSE(best.count(40, std::nan("")));
   CHECK(best.worse == 2);
-  CHECK(best.count(50, "dice", 0.6));
+  CHECK(best.count(50, 0.6));
   CHECK(best.iteration == 50);
   CHECK(best.worse == 0);
   BestValidation least;
-  CHECK(least.count(10, "pixel_error", 0.3));
-  CHECK_FALSE(least.count(20, "pixel_error", 0.4));
-  CHECK(least.count(30, "pixel_error", 0.2));
+  least.score = "pixel_error";
+  CHECK(least.count(10, 0.3));
+  CHECK_FALSE(least.count(20, 0.4));
+  CHECK(least.count(30, 0.2));
 }
 
 TEST_CASE("the best validation is kept as text, to the bit") {
   BestValidation best;
   CHECK(std::isnan(BestValidation::from_text(best.to_text()).value));
-  best.count(7, "dice", 1.0 / 3);
-  best.count(8, "dice", 0.1);
+  best.score = "dice";
+  best.data = "0123";
+  best.count(7, 1.0 / 3);
+  best.count(8, 0.1);
   const auto read = BestValidation::from_text(best.to_text());
   CHECK(read.value == 1.0 / 3);
   CHECK(read.iteration == 7);
   CHECK(read.validated == 8);
   CHECK(read.worse == 1);
+  CHECK(read.score == "dice");
+  CHECK(read.data == "0123");
   for (const char* text : {"", "{}", "[]", "{\"value\": \"a\", \"iteration\": 1, \"validated\": 1, \"worse\": 0}"}) {
     CHECK_THROWS_AS(BestValidation::from_text(text), FormatError);
   }
@@ -73,8 +78,9 @@ TEST_CASE("a log goes on after an iteration with all of its scores") {
   CHECK(std::isnan(log.validations()[0].scores.at("roc_auc")));
 
   // The validation of iteration 3 had been interrupted.
-  log.add_scores(scores(0.5, 0.5));
-  log.add_scores(scores(0.6, 0.6));  // it has scores now
+  log.add_scores(2, scores(0.9, 0.9));  // not the last line
+  log.add_scores(3, scores(0.5, 0.5));
+  log.add_scores(3, scores(0.6, 0.6));  // it has scores now
   log.write(4, 2.5, 1, std::nullopt);
   const std::string text = read_file(file);
   CHECK(text.substr(text.find("{\"iteration\":3")) ==
@@ -83,6 +89,6 @@ TEST_CASE("a log goes on after an iteration with all of its scores") {
   CHECK(log.validations().size() == 2);
 
   RunLog lost(folder.path() / "lost.jsonl", true, 3);
-  lost.add_scores(scores(0.5, 0.5));
+  lost.add_scores(3, scores(0.5, 0.5));
   CHECK(lost.losses().empty());
 }

@@ -226,6 +226,16 @@ class Runs(CliTest):
         text = self.train("run", "--resume", "--iterations", 100, "--set", "training.early_stop=6")
         self.assertIn("ended early at iteration 14", text)
 
+    def test_another_score_or_another_validation_volume_is_refused_on_a_resume(self):
+        self.write_net('best = "dice"\nvalidate_every = 2\n')
+        self.train("run", "--iterations", 2)
+        resume = ["train", "net.toml", "--data", "data.toml", "--out", "run", "--resume", "--iterations", 4]
+        self.fails(*resume, "--set", 'training.best="iou"', says=["best dice", "compares iou", "training"])
+        (self.folder / "data.toml").write_text(DATA.replace("slices = [4, 6]", "slices = [3, 5]"))
+        self.fails(*resume, says=["best dice", "[[validation]]"])
+        (self.folder / "data.toml").write_text(DATA)
+        self.run_cli(*resume)
+
     def test_scores_that_make_no_best_are_refused_by_key(self):
         train = ["train", "net.toml", "--data", "data.toml", "--out", "run"]
         self.write_net('best = "dices"\n')
@@ -287,17 +297,21 @@ class Runs(CliTest):
 
     # Data sets ----------------------------------------------------------------------------------------------------------
 
+    def write_array(self, folder, labels, shape=(4, 24, 24)):
+        """Noise, or labels of 0 and 1."""
+        folder.mkdir(parents=True)
+        (folder / ".zarray").write_text(json.dumps({
+            "zarr_format": 2, "shape": shape, "chunks": shape, "dtype": "|u1", "compressor": None, "fill_value": 0,
+            "order": "C", "filters": None}))
+        voxels = random.randbytes(shape[0] * shape[1] * shape[2])
+        (folder / "0.0.0").write_bytes(voxels.translate(bytes(i & 1 for i in range(256))) if labels else voxels)
+
     def write_cases(self, *cases):
-        """Cases of 4 x 24 x 24 voxels: images/NAME.zarr with noise, labels/NAME.zarr with 0 and 1."""
+        """Cases of 4 x 24 x 24 voxels: images/NAME.zarr and labels/NAME.zarr."""
         random.seed(7)
         for case in cases:
-            for kind, most in (("images", 255), ("labels", 1)):
-                zarr = self.folder / kind / f"{case}.zarr"
-                zarr.mkdir(parents=True)
-                (zarr / ".zarray").write_text(json.dumps({
-                    "zarr_format": 2, "shape": [4, 24, 24], "chunks": [4, 24, 24], "dtype": "|u1", "compressor": None,
-                    "fill_value": 0, "order": "C", "filters": None}))
-                (zarr / "0.0.0").write_bytes(bytes(random.randint(0, most) for _ in range(4 * 24 * 24)))
+            self.write_array(self.folder / "images" / f"{case}.zarr", False)
+            self.write_array(self.folder / "labels" / f"{case}.zarr", True)
         (self.folder / "data.toml").write_text("""
             name = "cases"
             [[train]]
@@ -331,9 +345,55 @@ class Runs(CliTest):
                           says=["--memory 1M", "at least"])
         least = int(re.search(r"at least (\d+)M", text).group(1))
         self.write_cases("a", "b", "c")
+        # This volume is larger than the least memory for volumes, 16 MiB.
+        self.write_array(self.folder / "images/d.zarr", False, (20, 1024, 1024))
+        self.write_array(self.folder / "labels/d.zarr", True, (20, 1024, 1024))
         self.train("run", "--memory", f"{least}M")
+        self.assertEqual([row[-1] for row in self.report()["tables"][1]["rows"]],
+                         ["in memory", "in memory", "read when needed", "in memory"])
         self.train("whole")
         self.assertEqual(self.digest(), self.digest("whole"))
+
+    def test_volumes_of_one_file_have_statistics_of_their_own(self):
+        random.seed(7)
+        for name in ("t", "v"):
+            (self.folder / f"all.zarr/{name}").mkdir(parents=True)
+            (self.folder / f"all.zarr/{name}/.zgroup").write_text('{"zarr_format": 2}')
+            self.write_array(self.folder / f"all.zarr/{name}/raw", False)
+            self.write_array(self.folder / f"all.zarr/{name}/label", True)
+        (self.folder / "all.zarr/.zgroup").write_text('{"zarr_format": 2}')
+        chunk = self.folder / "all.zarr/v/raw/0.0.0"
+        chunk.write_bytes(bytes(b // 8 + 100 for b in chunk.read_bytes()))
+        case = 'image = "all.zarr:/{0}/raw"\nlabel = "all.zarr:/{0}/label"\n'
+        text = 'name = "one file"\n[[train]]\n' + case.format("t") + "[[validation]]\n" + case.format("v")
+        (self.folder / "data.toml").write_text(text)
+        self.train("whole")
+        self.train("run", "--iterations", 3)
+        self.train("run", "--resume")
+        self.assertEqual(self.metrics()[-1]["dice"], self.metrics("whole")[-1]["dice"])
+        self.assertEqual(self.digest(), self.digest("whole"))
+        (self.folder / "data.toml").write_text(text.replace(case.format("t"), case.format("v"), 1))
+        self.fails("train", "net.toml", "--data", "data.toml", "--out", "run", "--resume", "--iterations", 9,
+                   says=["other data"])
+
+    def test_all_files_of_a_volume_are_compared_and_no_others(self):
+        # A pair of NIfTI files, and slices in the folder of the run.
+        (self.folder / "v.tif").write_bytes(tiff(6, 24, 24, value=9))
+        self.run_cli("convert", "v.tif", "v.nii")
+        header = bytearray((self.folder / "v.nii").read_bytes()[:348])
+        header[344:348] = b"ni1\0"
+        header[108:112] = b"\0\0\0\0"
+        (self.folder / "p.hdr").write_bytes(bytes(header))
+        random.seed(7)
+        (self.folder / "p.img").write_bytes(random.randbytes(6 * 24 * 24))
+        self.write_array(self.folder / "s.zarr", True, (6, 24, 24))
+        self.run_cli("convert", "s.zarr", "l_*.tif")
+        (self.folder / "data.toml").write_text('name = "files"\n[[train]]\nimage = "p.hdr"\nlabel = "l_*.tif"\n')
+        self.train("run", "--iterations", 2)
+        resume = ["train", "net.toml", "--data", "data.toml", "--out", "run", "--resume", "--iterations"]
+        self.run_cli(*resume, 3)
+        os.utime(self.folder / "p.img", ns=(1, 1 << 62))
+        self.fails(*resume, 4, says=["p.hdr", "--verify-data"])
 
     def test_scores_are_those_of_an_inference_with_another_spacing(self):
         self.write_cases("a", "b", "c")

@@ -194,6 +194,15 @@ TEST_CASE("labels and volumes that cannot be used are named", "[cases]") {
   CHECK_THROWS_WITH(check_labels(data, 2), Catch::Contains("voxel (0, 0, 2) is 2") && Catch::Contains("from 0 to 1"));
   CHECK_THROWS_WITH(check_labels(data, 4), Catch::Contains("class 3 occurs in no training volume"));
   CHECK_THROWS_WITH(check_labels(data, 0), Catch::Contains("voxel (0, 0, 2) is 2") && Catch::Contains("positive"));
+  // A class below 0 is named, also behind a class above 1.
+  Dataset negative;
+  negative.name = "negative";
+  Tensor<float> label({1, 1, {1, 1, 4}});
+  const float classes[] = {1, 2, 0, -1};
+  std::copy_n(classes, 4, label.data());
+  negative.train.push_back({StoredVolume(Tensor<float>({1, 1, {1, 1, 4}})), StoredVolume(std::move(label)), {}, "v"});
+  negative.train[0].begin = {5, 0, 10};
+  CHECK_THROWS_WITH(check_labels(negative, 3), Catch::Contains("voxel (5, 0, 13) is -1"));
   CHECK_THAT(folder.complaint("[[train]]\nimage = 'flat.nii'\nlabel = 'label.nii'\n"),
              Catch::Contains("'flat.nii'") && Catch::Contains("all equal to 5"));
   CHECK_THAT(folder.complaint(head + "[augment]\nnoise = { probability = 1.5, sigma = [0, 1] }\n"),

@@ -211,6 +211,26 @@ TEST_CASE("patches of another spacing are parts of the resampled volume", "[resa
   }
 }
 
+TEST_CASE("the faces of a volume are continued for voxels of another spacing, whatever pads it", "[resampling]") {
+  const Extent3 extent{2, 11, 11}, patch{2, 6, 6};
+  for (const Pad pad : {Pad::none, Pad::mirror, Pad::zero}) {
+    Dataset data;
+    data.name = "faces";
+    data.sampling.pad = pad;
+    Tensor<float> image({1, 1, extent}), label({1, 1, extent});
+    image.fill(3);
+    label.fill(1);
+    data.train.push_back({StoredVolume(std::move(image)), StoredVolume(std::move(label)), {}, "v"});
+    data.train[0].resampling = resampling_of(extent, {1, 1, 1}, {1, 2, 2});
+    REQUIRE(data.train[0].grid() == patch);
+    const auto made = test::make_patch(data, PatchDraw::draw(data, patch, 1, 0, 0), patch);
+    for (index_t i = 0; i < patch.volume(); ++i) {
+      REQUIRE(made.image.data()[i] == 3);
+      REQUIRE(made.label.data()[i] == 1);
+    }
+  }
+}
+
 TEST_CASE("boxes of patches have a limit, whatever the spacing and the changes", "[resampling]") {
   AugmentSpec augment;
   augment.flip_y = true;

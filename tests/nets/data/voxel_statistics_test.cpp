@@ -180,6 +180,14 @@ TEST_CASE("each way to normalise does what it says", "[statistics]") {
   clipped.clip = true;
   const auto limited = scaled(clipped);
   CHECK(*std::max_element(limited.begin(), limited.end()) == Approx(1));
+  // Without the zeros, the least voxel is 100.
+  const auto of_foreground = scaled({.normalise = Normalise::min_max, .nonzero = true});
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    REQUIRE(of_foreground[i] == Approx((plain[i] - 100) / (359 - 100)).margin(1e-6));
+  }
+  StoredVolume flat =
+      made_of<std::uint8_t>(1, extent, io::VoxelType::uint8, [](index_t i) { return i % 3 == 0 ? 7 : 0; });
+  CHECK_THROWS_WITH(normalise(flat, {.nonzero = true}), Catch::Contains("7"));
   // Without the zeros, the voxels that are not 0 have mean 0.
   const auto foreground = scaled({.nonzero = true});
   double sum = 0;
