@@ -10,8 +10,10 @@
 #include "convolume/nets.hpp"
 #include "core/files.hpp"
 #include "nets/checkpoint.hpp"
+#include "nets/data/dataset.hpp"
 #include "nets/data/intensity.hpp"
 #include "nets/data/resampling.hpp"
+#include "nets/data/summary_file.hpp"
 #include "nets/inference_manifest.hpp"
 #include "nets/inference_windows.hpp"
 #include "nets/io/copy_volume.hpp"
@@ -85,9 +87,16 @@ class Inference {
     check_channels();
     choose_grid();
     io::check_writable(target_, output_);
+    const PatchOptions patches{.patch = o_.patch, .overlap = o_.overlap, .blend = o_.blend};
+    grid_ = make_patch_grid(header_.net, region_.extent, patches);
     if (o.resume) {
       zarr_ = io::PartialZarr::open(part_);
       manifest_ = InferenceManifest::from_text(part_, zarr_->manifest());
+      // Numerics are compared when there are plans.
+      InferenceManifest now;
+      now.facts = facts();
+      now.numerics = manifest_->numerics;
+      manifest_->require_equal(now, part_);
     }
     make_predictor();
     choose_columns();
@@ -115,11 +124,14 @@ class Inference {
   }
 
   bool run() {
+    if (!o_.trace.empty()) write_file_atomically(o_.trace, chrome_trace({}));  // it may end hours later
     if (!find_scaling()) return false;
     open_part();
     try {
       if (!predict()) return false;
       finish();
+    } catch (const StopRequested&) {
+      return false;
     } catch (const IoError& error) {
       const index_t finished = zarr_->finished();
       if (finished == 0) throw;
@@ -175,6 +187,7 @@ class Inference {
 
   /// Checks what needs no volume. After the inference these errors could come hours later.
   void check_options() {
+    check_output();
     const Extent3 patch = o_.patch.value_or(header_.net.patch);
     channels_ = infer_shapes(header_.net, patch).output().channels;
     io::check_writable(target_, stored_as(stored_, channels_, Extent3::all(1)));
@@ -186,7 +199,21 @@ class Inference {
           fmt::format("{}: is left from an interrupted inference; continue it with --resume, or remove the folder",
                       part_.string()));
     }
-    if (!o_.trace.empty()) write_file_atomically(o_.trace, chrome_trace({}));
+  }
+
+  /// Refuses an output that would replace what is read.
+  void check_output() const {
+    std::vector<std::string> inputs{o_.volume, o_.checkpoint.string()};
+    inputs.insert(inputs.end(), o_.channels.begin(), o_.channels.end());
+    for (const std::string& name : inputs) {
+      const io::VolumePath input = io::split_volume_path(name);
+      std::error_code error;
+      if (!fs::equivalent(target_.file, input.file, error) || error) continue;
+      const bool another_array = target_.file.extension() == ".zarr" && !target_.inside.empty() &&
+                                 !input.inside.empty() && target_.inside != input.inside;
+      if (another_array) continue;
+      throw InvalidArgument(fmt::format("{}: input and output are the same file; use another name", name));
+    }
   }
 
   void open_source() {
@@ -253,7 +280,6 @@ class Inference {
     options.memory_budget = std::min(options.memory_budget, limit_ / 2);
     if (manifest_) options.recorded = recorded_plans(NumericsRecord::from_text(manifest_->numerics));
     predictor_ = std::make_unique<Predictor>(header_.net, *parameters_, options, scheduler_, &memory_);
-    grid_ = predictor_->grid(region_.extent);
     try {
       predictor_->network(grid_);
     } catch (const Error& error) {
@@ -267,6 +293,11 @@ class Inference {
     std::size_t fixed = program_bytes + predictor_->network(grid_).bytes(scheduler_.threads()) +
                         static_cast<std::size_t>(parameters_->count()) * sizeof(float);
     if (back_) fixed += resampled_at_once * static_cast<std::size_t>(scheduler_.threads());
+    if (decoded_bytes() == 0 && !source_->info().planes_of_chunks) {
+      const io::VolumeInfo& info = source_->info();  // a chunk as it is stored, and decoded
+      fixed += 2 * static_cast<std::size_t>(scheduler_.threads() * info.chunk_channels * info.chunk.volume()) *
+               info.bytes_per_voxel();
+    }
     if (decoded_bytes() <= limit_ / 8) fixed += static_cast<std::size_t>(decoded_bytes());
     windows_ = choose_windows({.grid = grid_,
                                .region = region_,
@@ -319,23 +350,42 @@ class Inference {
     auto numerics = NumericsRecord::of_this_build();
     predictor_->network(grid_).network().add_numerics(numerics);
     now.numerics = numerics.to_text();
-    constexpr const char* blends[] = {"ramp", "gaussian", "uniform"};
-    constexpr const char* kinds[] = {"float32", "uint8", "labels"};
-    now.facts = {{"net", digest_of(header_.net, *parameters_)},
-                 {"volume", digest_of(*source_, &memory_)},
-                 {"--patch", to_string(grid_.patch)},
-                 {"--overlap", to_string(grid_.overlap)},
-                 {"--box", fmt::format("{} + {}", to_string(region_.begin), to_string(region_.extent))},
-                 {"--blend", blends[static_cast<int>(o_.blend)]},
-                 {"--flip", fmt::format("{}{}{}", o_.flip[0] ? "z" : "", o_.flip[1] ? "y" : "", o_.flip[2] ? "x" : "")},
-                 {"--batch", std::to_string(o_.batch)},
-                 {"--engine", name_of(o_.engine)},
-                 {"voxels", kinds[static_cast<int>(stored_)]},
-                 {"normalisation", header_.normalisation}};
-    if (back_) now.facts.emplace_back("--spacing", fmt::format("{}", fmt::join(back_->zoom, " ")));
+    now.facts = facts();
     if (manifest_) return manifest_->require_equal(now, part_);
     zarr_ = io::PartialZarr::create(part_, sink_, now.to_text());
     fresh_ = true;
+  }
+
+  /// Returns everything but the numerics that decides the result, by name.
+  std::vector<std::pair<std::string, std::string>> facts() const {
+    constexpr const char* blends[] = {"ramp", "gaussian", "uniform"};
+    constexpr const char* kinds[] = {"float32", "uint8", "labels"};
+    std::vector<std::pair<std::string, std::string>> all{
+        {"net", digest_of(header_.net, *parameters_)},
+        {"volume", digest_of(*source_)},
+        {"state of its files", states()},
+        {"--patch", to_string(grid_.patch)},
+        {"--overlap", to_string(grid_.overlap)},
+        {"--box", fmt::format("{} + {}", to_string(region_.begin), to_string(region_.extent))},
+        {"--blend", blends[static_cast<int>(o_.blend)]},
+        {"--flip", fmt::format("{}{}{}", o_.flip[0] ? "z" : "", o_.flip[1] ? "y" : "", o_.flip[2] ? "x" : "")},
+        {"--batch", std::to_string(o_.batch)},
+        {"--engine", name_of(o_.engine)},
+        {"voxels", kinds[static_cast<int>(stored_)]},
+        {"normalisation", header_.normalisation}};
+    if (back_) all.emplace_back("--spacing", fmt::format("{}", fmt::join(back_->zoom, " ")));
+    return all;
+  }
+
+  /// Returns the sizes and times of the files that are read.
+  std::string states() const {
+    std::vector<std::string> names{o_.volume}, texts;
+    names.insert(names.end(), o_.channels.begin(), o_.channels.end());
+    for (const std::string& name : names) {
+      const FileState state = FileState::of(io::split_volume_path(name));
+      texts.push_back(fmt::format("{} bytes at {}", state.bytes, state.modified));
+    }
+    return fmt::format("{}", fmt::join(texts, ", "));
   }
 
   bool predict() {
@@ -358,6 +408,18 @@ class Inference {
     return complete;
   }
 
+  /// Removes files that an earlier process began to make from the finished chunks before it was killed.
+  void remove_leftovers() const {
+    const std::string begin = target_.file.filename().string() + ".tmp-";
+    std::vector<fs::path> found;
+    std::error_code ignored;
+    for (fs::directory_iterator at(folder_of(target_.file), ignored), last; !ignored && at != last;
+         at.increment(ignored)) {
+      if (at->path().filename().string().starts_with(begin)) found.push_back(at->path());
+    }
+    for (const fs::path& path : found) fs::remove_all(path, ignored);
+  }
+
   /// Makes the output from the finished chunks.
   void finish() {
     predictor_.reset();  // its memory
@@ -366,12 +428,14 @@ class Inference {
       zarr_.reset();
       return;
     }
+    if (o_.resume) remove_leftovers();
     io::SinkOptions options = output_;
     options.memory = std::clamp(limit_ / 8, 4 * mebibyte, 64 * mebibyte);
     std::shared_ptr<const io::VolumeSource> from = io::open_volume(io::VolumePath{part_, ""});
     if (back_) from = resampled(from, *back_, false);
     const auto to = io::create_volume(target_, options);
     const auto progress = [&](double share) {
+      if (o_.stop.stop_requested()) throw StopRequested();
       if (o_.on_progress) o_.on_progress(0.97 + 0.03 * share);
     };
     io::copy_volume(*from, *to, {0, 0, 0}, 0, progress, options.memory);

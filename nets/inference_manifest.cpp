@@ -68,14 +68,23 @@ std::string digest_of(const NetSpec& spec, const Parameters& parameters) {
   return fmt::format("{:016x}", hash);
 }
 
-std::string digest_of(const io::VolumeSource& source, std::pmr::memory_resource* memory) {
-  const Extent3& e = source.info().extent;
+std::string digest_of(const io::VolumeSource& source) {
+  const io::VolumeInfo& info = source.info();
+  const Extent3& e = info.extent;
+  const std::string kind = fmt::format("{} {} {}", info.channels, to_string(e), name_of(info.type));
+  std::uint64_t hash = XXH3_64bits(kind.data(), kind.size());
+  // Some rows at a time, because a plane may be larger than the memory of the inference.
+  constexpr index_t most_bytes = index_t{4} << 20;
+  const index_t row = info.channels * e.x * static_cast<index_t>(info.bytes_per_voxel());
+  const index_t rows = std::clamp<index_t>(most_bytes / row, 1, e.y);
   const index_t planes = std::min<index_t>(8, e.z);
-  std::uint64_t hash = static_cast<std::uint64_t>(e.z);
   for (index_t i = 0; i < planes; ++i) {
-    const io::VoxelBox plane{{i * (e.z - 1) / std::max<index_t>(1, planes - 1), 0, 0}, {1, e.y, e.x}};
-    const StoredVolume voxels = StoredVolume::read(source, plane, memory);
-    hash = XXH3_64bits_withSeed(voxels.stored(0), voxels.bytes(), hash);
+    const index_t z = i * (e.z - 1) / std::max<index_t>(1, planes - 1);
+    for (index_t y = 0; y < e.y; y += rows) {
+      const io::VoxelBox part{{z, y, 0}, {1, std::min(rows, e.y - y), e.x}};
+      const StoredVolume voxels = StoredVolume::read(source, part, std::pmr::new_delete_resource());
+      hash = XXH3_64bits_withSeed(voxels.stored(0), voxels.bytes(), hash);
+    }
   }
   return fmt::format("{:016x}", hash);
 }

@@ -28,6 +28,6 @@ struct InferenceManifest {
 /// Returns a digest of a net's nodes and parameters.
 std::string digest_of(const NetSpec& spec, const Parameters& parameters);
 /// Returns a digest of a volume's shape and type and of eight of its planes.
-std::string digest_of(const io::VolumeSource& source, std::pmr::memory_resource* memory);
+std::string digest_of(const io::VolumeSource& source);
 
 }  // namespace convolume::nets

@@ -105,6 +105,15 @@ Extent3 patch_on_grid(const NetSpec& spec, const PatchOptions& options, const Ex
   return patch;
 }
 
+/// Returns the output voxels of a patch along an axis; 0 if the net cannot read it.
+index_t output_along(const NetSpec& spec, const Extent3& patch, int axis) {
+  try {
+    return infer_shapes(spec, patch).output().extent[axis];
+  } catch (const ConfigError&) {
+    return 0;
+  }
+}
+
 }  // namespace
 
 std::pair<index_t, index_t> AxisPatches::touching(index_t begin, index_t behind) const {
@@ -118,10 +127,15 @@ PatchGrid make_patch_grid(const NetSpec& spec, const Extent3& region, const Patc
   const Extent3 alignment = infer_shapes(spec, options.patch.value_or(spec.patch)).alignment();
   Extent3 patch = patch_on_grid(spec, options, alignment);
   NetShapes shapes = infer_shapes(spec, patch);
+  const Extent3 whole = shapes.output().extent;
   for (int axis = 0; axis < 3; ++axis) {
     // A patch need not be larger than the region.
-    const index_t margin = patch[axis] - shapes.output().extent[axis];
-    patch[axis] = std::min(patch[axis], round_up(region[axis], alignment[axis]) + margin);
+    const index_t most = patch[axis], wanted = std::min(region[axis], whole[axis]);
+    patch[axis] = std::min(most, round_up(region[axis], alignment[axis]) + most - whole[axis]);
+    // Smaller patches may have a larger margin, because pooling drops voxels that fill no window.
+    while (patch[axis] < most && output_along(spec, patch, axis) < wanted) {
+      patch[axis] = std::min(most, patch[axis] + alignment[axis]);
+    }
   }
   shapes = infer_shapes(spec, patch);
   PatchGrid grid;

@@ -1,6 +1,9 @@
 #include "nets/run_log.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdlib>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -37,6 +40,17 @@ Json line_of(std::int64_t iteration, double seconds, double loss, const std::opt
   return line;
 }
 
+/// Returns the place of a score in the order of Scores: its class, and its place within the class.
+std::pair<int, std::size_t> place_of(const std::string& name) {
+  constexpr std::array<std::string_view, 4> order{"pixel_error", "roc_auc", "dice", "iou"};
+  const auto line = name.find_last_of('_');
+  const bool of_class = line != name.npos && name.find_first_not_of("0123456789", line + 1) == name.npos;
+  const std::string_view kind = std::string_view(name).substr(0, of_class ? line : name.size());
+  const auto found = std::find(order.begin(), order.end(), kind);
+  return {of_class && name.size() < line + 6 ? std::atoi(name.c_str() + line + 1) : 0,
+          static_cast<std::size_t>(found - order.begin())};
+}
+
 /// Returns the scores of an entry: its numbers, and what was undefined. An entry without a pixel error was not
 /// validated.
 std::optional<Scores> scores_of(const nlohmann::json& entry) {
@@ -47,6 +61,8 @@ std::optional<Scores> scores_of(const nlohmann::json& entry) {
     if (value.is_number()) scores.values.push_back({name, value.get<double>()});
     if (value.is_null()) scores.values.push_back({name, std::nan("")});
   }
+  std::stable_sort(scores.values.begin(), scores.values.end(),
+                   [](const Score& a, const Score& b) { return place_of(a.name) < place_of(b.name); });
   return scores;
 }
 

@@ -293,7 +293,9 @@ struct InferCommand {
     const bool done = nets::infer(options);
     display.finish();
     if (!done) {
-      fmt::print("interrupted; {} was not written. Continue with --resume\n", options.output.string());
+      const bool kept = std::filesystem::exists(options.output.string() + ".part");
+      fmt::print("interrupted; {} was not written. {}\n", options.output.string(),
+                 kept ? "Continue with --resume" : "No part is finished, so run it again");
       return interrupted;
     }
     fmt::print("{} {}\n", options.labels ? "labels       " : "probabilities", options.output.string());

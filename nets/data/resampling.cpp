@@ -57,23 +57,29 @@ class ResampledSource final : public io::VolumeSource {
 
   void do_read(io::ChannelRange channels, const io::VoxelBox& box, std::byte* voxels) const override {
     const io::VoxelBox all = how_.needed(box);
-    const std::size_t plane =
-        static_cast<std::size_t>(all.extent.y * all.extent.x) * (sizeof(float) + io::size_of(source_->info().type));
-    const auto planes = static_cast<index_t>(std::max<std::size_t>(2, most_bytes / plane));
-    const auto step = std::max<index_t>(1, static_cast<index_t>(static_cast<double>(planes - 1) / how_.zoom[0]));
+    // As many planes are read at once as fit into most_bytes, or as many rows of two planes.
+    const std::size_t row =
+        static_cast<std::size_t>(all.extent.x) * (sizeof(float) + io::size_of(source_->info().type));
+    const auto rows = static_cast<index_t>(most_bytes / row);
+    const auto step_of = [](index_t from, double zoom) {
+      return std::max<index_t>(1, static_cast<index_t>(static_cast<double>(from - 2) / zoom));
+    };
+    const index_t step = step_of(rows / all.extent.y, how_.zoom[0]);
+    const index_t step_y = rows / 2 >= all.extent.y ? box.extent.y : step_of(rows / 2, how_.zoom[1]);
     const std::size_t size = io::size_of(info_.type);
     const index_t slice = box.extent.y * box.extent.x;
     std::vector<float> values;
     for (index_t c = 0; c < channels.count; ++c) {
-      for (index_t z = 0; z < box.extent.z; z += step) {
-        const io::VoxelBox part{box.begin + Extent3{z, 0, 0},
-                                {std::min(step, box.extent.z - z), box.extent.y, box.extent.x}};
+      for (index_t z = 0, y = 0; z < box.extent.z; y + step_y < box.extent.y ? y += step_y : (y = 0, z += step)) {
+        const io::VoxelBox part{box.begin + Extent3{z, y, 0},
+                                {std::min(step, box.extent.z - z), std::min(step_y, box.extent.y - y), box.extent.x}};
         const auto from =
             StoredVolume::read(*source_, {channels.begin + c, 1}, how_.needed(part), std::pmr::get_default_resource())
                 .floats(std::pmr::get_default_resource());
         values.resize(static_cast<std::size_t>(part.extent.volume()));
         resample(how_, from.data(), how_.needed(part), values.data(), part);
-        std::byte* const to = voxels + static_cast<std::size_t>((c * box.extent.z + z) * slice) * size;
+        std::byte* const to =
+            voxels + static_cast<std::size_t>((c * box.extent.z + z) * slice + y * box.extent.x) * size;
         if (!io::is_floating(info_.type)) {
           for (float& value : values) value = std::floor(value + 0.5f);
         }

@@ -295,6 +295,27 @@ TEST_CASE("a patch of one pooling cell covers the volume too", "[predictor][seri
   }
 }
 
+TEST_CASE("a valid net with two poolings takes any region, with as few patches as a whole patch needs", "[predictor]") {
+  const std::string conv = "type = 'conv'\nout_channels = 2\nkernel = [1, 3, 3]\n",
+                    pool = "type = 'max_pool'\nwindow = [1, 2, 2]\n";
+  const std::string nodes = "[[node]]\nname = 'a'\n" + conv + "[[node]]\nname = 'p'\n" + pool +
+                            "[[node]]\nname = 'b'\n" + conv + "[[node]]\nname = 'q'\n" + pool +
+                            "[[node]]\nname = 'c'\n" + conv +
+                            "[[node]]\nname = 'u'\ntype = 'upsample'\nfactor = [1, 4, 4]\n" +
+                            "[[node]]\nname = 'd'\ntype = 'conv'\nout_channels = 1\nkernel = [1, 3, 3]\n";
+  const NetSpec spec = net(nodes);
+  for (const index_t patch : {46, 47, 62}) {
+    const Extent3 whole{2, patch, patch};
+    const index_t output = infer_shapes(spec, whole).output().extent.y;
+    for (index_t extent = 1; extent <= 2 * output; ++extent) {
+      CAPTURE(patch, extent);
+      const PatchGrid grid = make_patch_grid(spec, {4, extent, 60}, {.patch = whole});
+      CHECK(grid.patch.y <= patch);
+      if (extent <= output) CHECK(grid.axis(1).count() == 1);
+    }
+  }
+}
+
 TEST_CASE("a training patch off the pooling grid is rounded up", "[predictor]") {
   Setup on(parse_net("name = 'net'\n[input]\npatch = [6, 17, 15]\n" + same_pooled_net, "net.toml"));
   const Extent3 extent{6, 40, 41};

@@ -76,6 +76,8 @@ TEST_CASE("a log goes on after an iteration with all of its scores") {
   CHECK(log.validations()[0].iteration == 2);
   CHECK(log.validations()[0].scores.at("dice") == 0.75);
   CHECK(std::isnan(log.validations()[0].scores.at("roc_auc")));
+  CHECK(log.validations()[0].scores.values[1].name == "roc_auc");
+  CHECK(log.validations()[0].scores.values[2].name == "dice");
 
   // The validation of iteration 3 had been interrupted.
   log.add_scores(2, scores(0.9, 0.9));  // not the last line

@@ -16,7 +16,7 @@ import tempfile
 import time
 import unittest
 
-CONVOLUME = sys.argv.pop(1)
+CONVOLUME = os.path.abspath(sys.argv.pop(1))
 
 NET = """
 name = "small"
@@ -240,7 +240,17 @@ class Infer(unittest.TestCase):
         text = self.infer("out.tif", expect=1, preexec=small_files)
         self.assertIn("--resume", text)
         self.assertEqual((self.folder / "out.tif").read_bytes(), b"old")
+        # A plane that the digest does not read has changed since then.
+        chunk = self.folder / "v.zarr/5.0.0"
+        voxels, state = chunk.read_bytes(), chunk.stat()
+        chunk.write_bytes(bytes(len(voxels)))
+        self.fails("out.tif", "--resume", says=["out.tif.part", "state of its files"])
+        chunk.write_bytes(voxels)
+        os.utime(chunk, ns=(state.st_atime_ns, state.st_mtime_ns))
+        # What a killed process left of the final file is removed.
+        (self.folder / "out.tif.tmp-123-1").write_bytes(b"half")
         self.infer("out.tif", "--resume")
+        self.assertEqual(self.names(), ["out.tif", "v.zarr"])
         self.infer("whole.tif")
         self.assertEqual(contents(self.folder / "out.tif"), contents(self.folder / "whole.tif"))
 
@@ -282,6 +292,7 @@ class Infer(unittest.TestCase):
         volume(self.folder / "v.zarr", 4, 40, 40)
         self.fails("p.tif", "--memory", "2T", says=["--memory '2T'", "512M"])
         self.fails("p.xyz", says=["p.xyz", ".tif"])
+        self.fails("v.zarr", says=["v.zarr", "same file"])
         self.fails("p.zarr", "--resume", says=["p.zarr.part", "nothing to resume"])
         text = self.infer("p.tif", "--labels", "--uint8", expect=108)
         self.assertIn("--labels", text)
