@@ -6,14 +6,11 @@
 
 #include "convolume/conv_problem.hpp"
 #include "convolume/machine.hpp"
+#include "convolume/nest.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/polyphase.hpp"
 
 namespace convolume::plan {
-
-/// The direction decides what a product per frequency sums over and yields. Otherwise the three directions are equal.
-enum class Direction { forward, backward_data, backward_weights };
-inline constexpr std::array directions{Direction::forward, Direction::backward_data, Direction::backward_weights};
 
 /// The cost of a stage on one core. `bytes` is the traffic beyond the L2.
 struct StageCost {
