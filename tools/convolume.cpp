@@ -1,4 +1,4 @@
-// The convolume command: train, infer, eval, info, convert, machine, export, simulate.
+// The convolume command: train, infer, eval, info, convert, machine, plan and others.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -10,6 +10,7 @@
 #include "tools/info.hpp"
 #include "tools/jemalloc_resource.hpp"
 #include "tools/machine.hpp"
+#include "tools/plan.hpp"
 #include "tools/progress.hpp"
 #include "tools/scores.hpp"
 #include "tools/simulate.hpp"
@@ -522,6 +523,7 @@ int run(int argc, char** argv) {
   ExportCommand export_split;
   SimulateCommand simulate;
   PreviewCommand preview;
+  tools::PlanCommand plan;
   const auto* train_app = add_command(app, "train", "Train a net", train);
   const auto* infer_app = add_command(app, "infer", "Write the probability volume of a trained net", infer);
   const auto* eval_app = add_command(app, "eval", "Compare a probability volume with labels", eval);
@@ -534,6 +536,7 @@ int run(int argc, char** argv) {
       add_command(app, "preview", "Draw patches of a data set as a net gets them, with labels outlined", preview);
   const auto* machine_app =
       add_command(app, "machine", "Print the machine row in use, or measure this machine", machine);
+  const auto* plan_app = add_command(app, "plan", "Count the memory traffic of loop nests", plan);
   std::string selected;
   app.add_option(
       "--machine", selected,
@@ -551,6 +554,7 @@ int run(int argc, char** argv) {
   if (*convert_app) return convert.run();
   if (*simulate_app) return simulate.run();
   if (*preview_app) return preview.run();
+  if (*plan_app) return plan.run();
   return export_split.run();
 }
 

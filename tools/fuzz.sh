@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets with Clang, and runs each for some time. Crashes are kept in build/fuzz/crashes.
-#   tools/fuzz.sh [SECONDS] [TARGET...]   60 seconds each by default; targets: nifti zarr slices net data safetensors tiff hdf5
+#   tools/fuzz.sh [SECONDS] [TARGET...]   60 seconds each by default; targets: nifti zarr slices net data safetensors nest tiff hdf5
 # Seeds come from $CONVOLUME_DATA_DIR/formats, from nets/zoo, and from what convolume writes (build/release).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,7 +11,7 @@ if [[ "${1:-}" =~ ^[0-9]+$ ]]; then
   shift
 fi
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(nifti zarr slices net data safetensors tiff hdf5)
+[ ${#targets[@]} -gt 0 ] || targets=(nifti zarr slices net data safetensors nest tiff hdf5)
 
 tools/install_packages.sh --fuzz
 cmake --preset fuzz >/dev/null

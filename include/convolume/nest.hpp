@@ -139,6 +139,7 @@ CONVOLUME_API Footprint footprint(const NestSpace& space, const Extents& begin, 
 struct Fetch {
   double words = 0, runs = 0;  ///< of all loads together
   double loads = 0;
+  index_t held = 0;  ///< words of the largest load
 };
 CONVOLUME_API Fetch fetch(const LoopNest& nest, const NestSpace& space, std::size_t depth, Operand operand,
                           Layout layout);

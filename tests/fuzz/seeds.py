@@ -35,6 +35,8 @@ def main():
         if (folder / target).is_dir() and len(content) <= MOST:
             (folder / target / name).write_bytes(content)
 
+    add("nest", "direct", b"n* k* z* y* c k32 x | kz ky kx c16 x14 k16")
+    add("nest", "blocking", b"FwFhFdX0(4)Y0(2)C0(3)|K0(2)Z0C1K1X1Y1N")
     add("zarr", "raw", zarr())
     add("zarr", "big", zarr(">u2", None, bytes(48), order="F", dimension_separator="."))
     add("zarr", "zlib", zarr("<f4", {"id": "zlib", "level": 1}, zlib.compress(bytes(96))))

@@ -81,6 +81,25 @@ class Counter {
     return {.words = words, .runs = words - joined};
   }
 
+  /// Returns the words of the largest tile.
+  index_t largest(Operand operand) const {
+    double words = operand == Operand::w ? 1 : longest(of(Dim::n));
+    if (operand != Operand::x) words *= longest(of(Dim::k));
+    if (operand != Operand::y) words *= longest(of(Dim::c));
+    for (int i = 0; i < 3; ++i) {
+      if (operand != space_.windowed) {
+        words *= longest(of(operand == Operand::w ? tap_dim(i) : result_dim(i)));
+        continue;
+      }
+      double most = 0;
+      for (const Range& results : of(result_dim(i))) {
+        for (const Range& taps : of(tap_dim(i))) most = std::max(most, windowed_counts(space_, i, results, taps).size);
+      }
+      words *= most;
+    }
+    return static_cast<index_t>(words);
+  }
+
   Fetch weights(Layout layout) const {
     std::array<AxisCounts, 3> axes;
     for (int i = 0; i < 3; ++i) {
@@ -150,13 +169,21 @@ class Counter {
     return sum;
   }
 
+  static double longest(const Tiles& tiles) {
+    index_t most = 0;
+    for (const Range& tile : tiles) most = std::max(most, tile.size());
+    return static_cast<double>(most);
+  }
+
   const NestSpace& space_;
   const Cut& tiles_;
 };
 
 Fetch count(const NestSpace& space, const Cut& tiles, Operand operand, Layout layout) {
   const Counter counter(space, tiles);
-  return operand == Operand::w ? counter.weights(layout) : counter.voxels(operand, layout);
+  Fetch counted = operand == Operand::w ? counter.weights(layout) : counter.voxels(operand, layout);
+  counted.held = counter.largest(operand);
+  return counted;
 }
 
 /// Returns the number of loops from the outermost to the last one before `depth` that moves the operand's footprint.
@@ -233,38 +260,9 @@ class Blocking {
     return words;
   }
 
-  /// Returns the words of the largest tile that the loops from `depth` on cover.
-  index_t words(Operand operand, std::size_t depth) const {
-    const Cut tiles = cut(space_, std::span(loops_).first(depth));
-    double words = operand == Operand::w ? 1 : largest(tiles, Dim::n);
-    if (operand != Operand::x) words *= largest(tiles, Dim::k);
-    if (operand != Operand::y) words *= largest(tiles, Dim::c);
-    for (int axis = 0; axis < 3; ++axis) {
-      if (operand == Operand::w) {
-        words *= largest(tiles, tap_dim(axis));
-      } else if (operand != space_.windowed) {
-        words *= largest(tiles, result_dim(axis));
-      } else {
-        double most = 0;
-        for (const Range& results : tiles[index_of(result_dim(axis))]) {
-          for (const Range& taps : tiles[index_of(tap_dim(axis))]) {
-            most = std::max(most, windowed_counts(space_, axis, results, taps).size);
-          }
-        }
-        words *= most;
-      }
-    }
-    return static_cast<index_t>(words);
-  }
-  static double largest(const Cut& tiles, Dim dim) {
-    index_t most = 0;
-    for (const Range& tile : tiles[index_of(dim)]) most = std::max(most, tile.size());
-    return static_cast<double>(most);
-  }
-
   Buffer buffer(Operand operand, std::size_t outside, std::size_t depth, double asked) const {
-    Buffer buffer{.operand = operand, .depth = outside, .words = words(operand, outside)};
-    buffer.loads = fetch(space_, loops_, outside, operand, Layout::plain).loads;
+    const Fetch filled = fetch(space_, loops_, outside, operand, Layout::plain);
+    Buffer buffer{.operand = operand, .depth = outside, .words = filled.held, .loads = filled.loads};
     buffer.passes = passes(outside, depth);
     buffer.reads_exact = touched(operand, depth);
     buffer.reads_plain = asked;

@@ -1,0 +1,224 @@
+#include "tools/plan.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+#include "tools/nest_counts.hpp"
+#include "tools/text_file.hpp"
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "convolume/error.hpp"
+#include "convolume/nest.hpp"
+
+namespace convolume::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using plan::Operand;
+
+constexpr std::array<const char*, 3> direction_names{"fwd", "bwd_d", "bwd_w"};
+
+plan::Direction direction_of(const std::string& name) {
+  const auto found = std::find(direction_names.begin(), direction_names.end(), name);
+  return plan::directions[static_cast<std::size_t>(found - direction_names.begin())];
+}
+
+/// Blocking strings have capital letters, nests have none.
+plan::LoopNest read_nest(const std::string& text) {
+  const bool blocking = std::any_of(text.begin(), text.end(), [](unsigned char c) { return std::isupper(c) != 0; });
+  return blocking ? plan::parse_blocking_string(text) : plan::parse_nest(text);
+}
+
+/// Makes the microkernel a datapath that multiplies C channels of x and K channels of y at once.
+plan::LoopNest with_datapath(plan::LoopNest nest, const std::string& text) {
+  std::array<index_t, 2> size{};
+  const char *at = text.data(), *end = text.data() + text.size();
+  for (std::size_t i = 0; i < size.size(); ++i) {
+    const auto [next, error] = std::from_chars(at, end, size[i]);
+    const bool ends = i == 0 ? next != end && *next == ',' : next == end;
+    if (error != std::errc() || size[i] < 1 || !ends) {
+      throw InvalidArgument(fmt::format(
+          "--datapath '{}' is not C,K; write the channels of x and of y that are multiplied at once, for example 16,16",
+          text));
+    }
+    at = next + 1;
+  }
+  nest.microkernel = nest.loops.size();
+  nest.loops.push_back({.dim = plan::Dim::c, .extent = size[0]});
+  nest.loops.push_back({.dim = plan::Dim::k, .extent = size[1]});
+  return nest;
+}
+
+NestCounts count(const CountOptions& o) {
+  ConvProblem problem = parse_problem(o.problem);
+  problem.type = o.type == "f64" ? DataType::f64 : DataType::f32;
+  const auto spaces = plan::spaces(problem, direction_of(o.direction));
+  plan::LoopNest nest = read_nest(o.nest);
+  if (!o.datapath.empty()) nest = with_datapath(std::move(nest), o.datapath);
+  plan::validate(nest, spaces);
+  if (o.phase < 0 || static_cast<std::size_t>(o.phase) >= spaces.size()) {
+    throw InvalidArgument(
+        fmt::format("--phase {}: the direction {} of this problem has {} phase{}; phases count from 0", o.phase,
+                    o.direction, spaces.size(), spaces.size() == 1 ? "" : "s"));
+  }
+  NestCounts counts{.problem = to_string(problem),
+                    .direction = o.direction,
+                    .layout = o.layout,
+                    .space = spaces[static_cast<std::size_t>(o.phase)],
+                    .nest = nest,
+                    .phases = spaces.size(),
+                    .phase = static_cast<std::size_t>(o.phase),
+                    .element_bytes = size_of(problem.type),
+                    .levels = {},
+                    .buffers = plan::buffers(nest, spaces[static_cast<std::size_t>(o.phase)])};
+  const auto loops = plan::bind(nest, counts.space);
+  const Layout layout = o.layout == "blocked" ? Layout::blocked : Layout::plain;
+  plan::Extents tile = counts.space.extent;
+  for (std::size_t i = 0; i < loops.size(); ++i) {
+    NestLevel level{.loop = to_string(nest.loops[i]),
+                    .bound = loops[i],
+                    .parallel = nest.loops[i].parallel,
+                    .in_microkernel = i >= nest.microkernel,
+                    .tile = tile,
+                    .fetches = {}};
+    for (const Operand operand : plan::operands) {
+      level.fetches.push_back(plan::fetch(nest, counts.space, i, operand, layout));
+    }
+    counts.levels.push_back(std::move(level));
+    tile[static_cast<std::size_t>(loops[i].dim)] = loops[i].step;
+  }
+  return counts;
+}
+
+Json fetch_json(const plan::Fetch& fetch, std::size_t element_bytes) {
+  return {{"words", fetch.held},
+          {"loads", fetch.loads},
+          {"fetched", fetch.words},
+          {"runs", fetch.runs},
+          {"run_bytes", run_bytes(fetch, element_bytes)}};
+}
+
+Json to_json(const NestCounts& counts) {
+  Json json{{"problem", counts.problem},
+            {"direction", counts.direction},
+            {"layout", counts.layout},
+            {"phase", counts.phase},
+            {"phases", counts.phases},
+            {"groups", counts.space.groups},
+            {"element_bytes", counts.element_bytes},
+            {"macs", counts.space.macs()},
+            {"nest", to_string(counts.nest)},
+            {"blocking_string", blocking_string(counts.nest)},
+            {"levels", Json::array()},
+            {"buffers", Json::array()}};
+  for (const NestLevel& level : counts.levels) {
+    Json tile;
+    for (const plan::Dim dim : plan::all_dims) tile[name_of(dim)] = level.tile[static_cast<std::size_t>(dim)];
+    Json one{{"loop", level.loop}, {"trips", level.bound.trips()}, {"tile", std::move(tile)}};
+    for (const Operand operand : plan::operands) {
+      one[name_of(operand)] = fetch_json(level.fetches[static_cast<std::size_t>(operand)], counts.element_bytes);
+    }
+    json["levels"].push_back(std::move(one));
+  }
+  for (const plan::Buffer& buffer : counts.buffers) {
+    json["buffers"].push_back(
+        {{"operand", name_of(buffer.operand)},
+         {"loop", counts.levels[buffer.depth].loop},
+         {"depth", buffer.depth},
+         {"words", buffer.words},
+         {"loads", buffer.loads},
+         {"passes", buffer.passes},
+         {"reads", {{"exact", buffer.reads_exact}, {"table2", buffer.reads_table2}, {"plain", buffer.reads_plain}}}});
+  }
+  return json;
+}
+
+std::string table(const NestCounts& c) {
+  std::string text = fmt::format("problem        {}\ndirection      {}", c.problem, c.direction);
+  if (c.phases > 1) text += fmt::format(", phase {} of {} (--phase)", c.phase, c.phases);
+  if (c.space.groups > 1) text += fmt::format(", one of {} groups", c.space.groups);
+  text += fmt::format("\nnest           {}\nblocking       {}\nmultiply-adds  {:.6g}\n\n", to_string(c.nest),
+                      blocking_string(c.nest), c.space.macs());
+  text += fmt::format("{:<10}{:>7}", "loop", "trips");
+  for (const Operand operand : plan::operands) {
+    text +=
+        fmt::format("  | {0:<1} {1:>9} {2:>10} {3:>10} {4:>8}", name_of(operand), "holds", "loads", "fetches", "run");
+  }
+  text += "\n";
+  for (const NestLevel& level : c.levels) {
+    text += fmt::format("{:<10}{:>7}", (level.in_microkernel ? "| " : "") + level.loop, level.bound.trips());
+    for (const plan::Fetch& fetch : level.fetches) {
+      const auto bytes = static_cast<double>(c.element_bytes);
+      text += fmt::format("  |   {:>9} {:>10.5g} {:>10} {:>8}", bytes_text(bytes * static_cast<double>(fetch.held)),
+                          fetch.loads, bytes_text(bytes * fetch.words), bytes_text(run_bytes(fetch, c.element_bytes)));
+    }
+    text += "\n";
+  }
+  text += fmt::format("\n{:<8}{:<10}{:>10}{:>12}{:>10}{:>14}{:>14}{:>14}\n", "buffer", "at loop", "words", "loads",
+                      "passes", "reads exact", "table 2", "plain");
+  for (const plan::Buffer& b : c.buffers) {
+    text +=
+        fmt::format("{:<8}{:<10}{:>10}{:>12.6g}{:>10.5g}{:>14.6g}{:>14.6g}{:>14.6g}\n", name_of(b.operand),
+                    c.levels[b.depth].loop, b.words, b.loads, b.passes, b.reads_exact, b.reads_table2, b.reads_plain);
+  }
+  return text;
+}
+
+}  // namespace
+
+double run_bytes(const plan::Fetch& fetch, std::size_t element_bytes) {
+  return fetch.runs > 0 ? fetch.words * static_cast<double>(element_bytes) / fetch.runs : 0;
+}
+
+std::string bytes_text(double bytes) {
+  constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  std::size_t unit = 0;
+  while (bytes >= 1024 && unit + 1 < units.size()) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return fmt::format("{:.{}f} {}", bytes, unit == 0 || bytes >= 100 ? 0 : 1, units[unit]);
+}
+
+std::string count_nest(const CountOptions& options) {
+  const NestCounts counts = count(options);
+  if (!options.svg.empty()) write_text(options.svg, nest_picture(counts));
+  return options.json ? to_json(counts).dump(2) + "\n" : table(counts);
+}
+
+void PlanCommand::add_to(CLI::App& app) {
+  app.require_subcommand(1);
+  CLI::App* count = app.add_subcommand("count", "Count the elements that the loops of a nest touch and fetch");
+  count->fallthrough();
+  count->footer(
+      "A nest lists loops, the outermost first: dimensions (n k c z y x kz ky kx), each with an extent if it is not\n"
+      "all of it, '*' for parallel loops, and '|' before the microkernel. docs/planning.md explains it.");
+  count->add_option("--problem", count_.problem, "Problem in benchdnn's grammar, e.g. ic32id48oc32kd3pd1")->required();
+  count
+      ->add_option("--nest", count_.nest,
+                   "Loops, e.g. \"n* k* y* c x | kz ky kx c16 x14 k32\", or a blocking string, e.g. \"FwFhX0(8)Y0(8)C0"
+                   "(16)K0(16)C1K1X1Y1\"")
+      ->required();
+  count->add_option("--dir", count_.direction, "Direction")
+      ->check(CLI::IsMember({"fwd", "bwd_d", "bwd_w"}))
+      ->capture_default_str();
+  count->add_option("--layout", count_.layout, "Layout of the tensors, for runs of neighbouring addresses")
+      ->check(CLI::IsMember({"plain", "blocked"}))
+      ->capture_default_str();
+  count->add_option("--type", count_.type, "Element type")->check(CLI::IsMember({"f32", "f64"}))->capture_default_str();
+  count->add_option("--phase", count_.phase, "Phase of a stride in backward data")->capture_default_str();
+  count->add_option("--datapath", count_.datapath,
+                    "C,K: channels of x and y that hardware multiplies at once; they become the microkernel");
+  count->add_option("--svg", count_.svg, "Picture of the loops to write");
+  count->add_flag("--json", count_.json, "Print one JSON object");
+}
+
+int PlanCommand::run() const {
+  fmt::print("{}", count_nest(count_));
+  return 0;
+}
+
+}  // namespace convolume::tools

@@ -1,0 +1,34 @@
+// The `plan` subcommand: loop nests of convolutions, counted.
+#pragma once
+
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace convolume::tools {
+
+/// What `plan count` counts.
+struct CountOptions {
+  std::string problem, nest;
+  std::string direction = "fwd", layout = "plain", type = "f32";
+  std::string datapath;  ///< channels of x and of y that are multiplied at once, "C,K"
+  std::string svg;       ///< picture to write
+  int phase = 0;
+  bool json = false;
+};
+
+/// Returns the counts as a table, or as one JSON object, and writes the picture. Throws InvalidArgument for nonsense.
+std::string count_nest(const CountOptions& options);
+
+class PlanCommand {
+ public:
+  void add_to(CLI::App& app);
+  int run() const;
+
+ private:
+  CountOptions count_;
+};
+
+}  // namespace convolume::tools
