@@ -21,6 +21,19 @@ class Draws {
   std::uint64_t next_ = 0;
 };
 
+/// Marks as many of the outermost loops as may be, if `wanted`.
+void mark_outermost(plan::LoopNest& nest, std::span<const plan::NestSpace> spaces, bool Loop::*mark, bool wanted) {
+  for (std::size_t i = 0; i < nest.microkernel && wanted; ++i) {
+    nest.loops[i].*mark = true;
+    try {
+      plan::validate(nest, spaces);
+    } catch (const InvalidArgument&) {
+      nest.loops[i].*mark = false;
+      return;
+    }
+  }
+}
+
 }  // namespace
 
 plan::LoopNest random_nest(std::span<const plan::NestSpace> spaces, std::uint64_t seed) {
@@ -47,16 +60,8 @@ plan::LoopNest random_nest(std::span<const plan::NestSpace> spaces, std::uint64_
   }
   if (nest.loops.empty()) nest.loops.push_back({.dim = Dim::x});
   nest.microkernel = static_cast<std::size_t>(draws.below(static_cast<index_t>(nest.loops.size())));
-  // As many of the outermost loops as may be are parallel, in half of the nests.
-  for (std::size_t i = 0; i < nest.microkernel && seed % 2 == 0; ++i) {
-    nest.loops[i].parallel = true;
-    try {
-      plan::validate(nest, spaces);
-    } catch (const InvalidArgument&) {
-      nest.loops[i].parallel = false;
-      break;
-    }
-  }
+  mark_outermost(nest, spaces, &Loop::separate, draws.below(2) == 0);
+  mark_outermost(nest, spaces, &Loop::parallel, draws.below(2) == 0);
   return nest;
 }
 

@@ -71,9 +71,10 @@ struct Loop {
   Dim dim = Dim::n;
   index_t extent = all;
   bool parallel = false;  ///< iterations are tasks
+  bool separate = false;  ///< iterations have sums of their own, which are added in order at the end
   friend bool operator==(const Loop&, const Loop&) = default;
 };
-CONVOLUME_API std::string to_string(const Loop& loop);  ///< for example "k32*"
+CONVOLUME_API std::string to_string(const Loop& loop);  ///< for example "k32*" or "z+*"
 
 /// An ordered list of loops, the outermost first. Loops from `microkernel` on are one call of a kernel. Two nests are
 /// equal if their texts are.
@@ -84,7 +85,8 @@ struct LoopNest {
 };
 
 /// Reads a nest, for example "n* k* y* c x | kz ky kx c16 x14 k32". Tokens are a dimension, an extent (without one: all
-/// of it), and "*" for parallel loops, which are the outermost. "|" stands before the microkernel. Throws
+/// of it), "+" for loops with separate sums, and "*" for parallel loops, which are the outermost. "|" stands before the
+/// microkernel. Throws
 /// InvalidArgument that shows the text, names the token and its position, and says what is valid.
 CONVOLUME_API LoopNest parse_nest(std::string_view text);
 CONVOLUME_API std::string to_string(const LoopNest& nest);
@@ -98,10 +100,10 @@ CONVOLUME_API LoopNest parse_blocking_string(std::string_view text);
 CONVOLUME_API std::string blocking_string(const LoopNest& nest);
 
 /// Checks that a nest covers the spaces of a direction: each dimension of more than one iteration has a loop, its
-/// outermost loop covers all of it (in the space that has the most), extents fall from one loop to the next, and
-/// parallel loops are the outermost, in the order n, k, c, z, y, and not over a dimension that is summed over. (For
-/// backward weights, n and z may be parallel, because their parts have sums of their own.) Throws InvalidArgument that
-/// names the loop, the value and the remedy.
+/// outermost loop covers all of it (in the space that has the most), and extents fall from one loop to the next.
+/// Parallel loops are the outermost, in the order n, k, c, z, y, and not over a dimension that is summed over. Only
+/// backward weights may have loops with separate sums. These are the outermost loops, over n, z and y in this order,
+/// and they may be parallel too, before k and c. Throws InvalidArgument that names the loop, the value and the remedy.
 CONVOLUME_API void validate(const LoopNest& nest, std::span<const NestSpace> spaces);
 
 /// A loop of a nest in one space.

@@ -58,8 +58,8 @@ static_assert(direction_names.size() == plan::directions.size());
 [[noreturn]] void refuse(const std::string& text, const std::string& why) {
   throw InvalidArgument(
       fmt::format("choice '{}': {}; write the name of an engine, or \"fft_tiled fwd=18x11x15*4 bwd_d=16x16x16*4 "
-                  "bwd_w=20x20x20*1\", "
-                  "followed by \"shared\" if all directions use the same tiles",
+                  "bwd_w=20x20x20*1\", followed by \"shared\" if all directions use the same tiles, or \"direct "
+                  "fwd=NEST bwd_d=NEST bwd_w=NEST\", where a nest has points for spaces",
                   text, why));
 }
 
@@ -83,6 +83,22 @@ std::optional<TileChoice> parse_tiles(const std::string& word, const std::string
 
 constexpr const char* shared_word = "shared";
 
+/// Parses text such as "c.x.|.kx.c16.x14.k32", which follows the direction and "=" in a word of a choice.
+plan::LoopNest parse_nest_word(const std::string& text, const std::string& word, const std::string& direction) {
+  if (!word.starts_with(direction + "=")) {
+    refuse(text, fmt::format("'{}' does not say the nest of {}", word, direction));
+  }
+  std::string nest = word.substr(direction.size() + 1);
+  std::replace(nest.begin(), nest.end(), '.', ' ');
+  return plan::parse_nest(nest);
+}
+
+std::string nest_word(const plan::LoopNest& nest) {
+  std::string text = plan::to_string(nest);
+  std::replace(text.begin(), text.end(), ' ', '.');
+  return text;
+}
+
 }  // namespace
 
 Choice choice_of(const ConvProblem& problem, const plan::Tilings& tilings) {
@@ -101,6 +117,9 @@ std::string to_string(const Choice& choice) {
     const auto& [tile, group] = (*choice.tiles)[i];
     text += fmt::format(" {}={}x{}x{}*{}", direction_names[i], tile.z, tile.y, tile.x, group);
   }
+  for (std::size_t i = 0; choice.nests && i < direction_names.size(); ++i) {
+    text += fmt::format(" {}={}", direction_names[i], nest_word((*choice.nests)[i]));
+  }
   return choice.shared ? fmt::format("{} {}", text, shared_word) : text;
 }
 
@@ -111,6 +130,14 @@ Choice parse_choice(const std::string& text) {
   Choice choice{.engine = engine_of(words[0])};
   if (choice.engine == Engine::automatic) refuse(text, "'automatic' is not one");
   if (words.size() == 1) return choice;
+  if (choice.engine == Engine::direct) {
+    if (words.size() != 1 + direction_names.size()) refuse(text, "it has to say the nests of three directions");
+    choice.nests.emplace();
+    for (std::size_t i = 0; i < direction_names.size(); ++i) {
+      (*choice.nests)[i] = parse_nest_word(text, words[1 + i], direction_names[i]);
+    }
+    return choice;
+  }
   if (choice.engine != Engine::fft_tiled) refuse(text, fmt::format("{} has no tiles", words[0]));
   choice.shared = words.back() == shared_word;
   if (choice.shared) words.pop_back();

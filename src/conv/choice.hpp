@@ -1,8 +1,10 @@
-// Everything that decides how a problem is convolved, also as text. Examples: "direct", or "fft_tiled fwd=18x11x15*4
-// bwd_d=16x16x16*4 bwd_w=20x20x20*1". The second text gives the tile of each direction and the number of tiles in a
-// group. It ends with "shared" if the directions share tiles.
+// Everything that decides how a problem is convolved, also as text. Examples: "reference", "fft_tiled fwd=18x11x15*4
+// bwd_d=16x16x16*4 bwd_w=20x20x20*1", or "direct fwd=n*.y*.c.x.|.kz.ky.kx.c16.x14.k32 bwd_d=... bwd_w=...". The second
+// text gives the tile of each direction and the number of tiles in a group. It ends with "shared" if the directions
+// share tiles. The third text gives the loop nest of each direction, with points for spaces.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +16,9 @@ namespace convolume::conv {
 
 using plan::TileChoice;
 
+/// The loop nests of all directions of a problem, in the order of plan::directions.
+using Nests = std::array<plan::LoopNest, plan::directions.size()>;
+
 struct Choice {
   Engine engine = Engine::reference;
   /// The tiles of the directions of the problem itself, in the order of plan::directions; only for fft_tiled. If groups
@@ -21,6 +26,8 @@ struct Choice {
   /// of the weight gradient's tile are swapped (plan::swaps_zy).
   std::optional<plan::TileChoices> tiles{};
   bool shared = false;  ///< plan::Tilings::shared
+  /// Only for direct. If groups of channels are computed one after the other, these are the nests of one group.
+  std::optional<Nests> nests{};
   friend bool operator==(const Choice&, const Choice&) = default;
 
   bool has_separate_tiles() const { return tiles && !shared; }

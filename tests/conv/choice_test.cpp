@@ -47,6 +47,11 @@ TEST_CASE("a choice is read as it was written") {
   shared.shared = true;
   CHECK(to_string(shared) == to_string(tiled) + " shared");
   CHECK(conv::parse_choice(to_string(shared)) == shared);
+  const Choice nests{.engine = Engine::direct,
+                     .nests = {{plan::parse_nest("n* y* c x | kx c16 x14 k"), plan::parse_nest("| x"),
+                                plan::parse_nest("z+* k* y | x c16 k32")}}};
+  CHECK(to_string(nests) == "direct fwd=n*.y*.c.x.|.kx.c16.x14.k bwd_d=|.x bwd_w=z+*.k*.y.|.x.c16.k32");
+  CHECK(conv::parse_choice(to_string(nests)) == nests);
   for (const Engine engine : {Engine::fft_tiled, Engine::fft_volume, Engine::direct, Engine::reference}) {
     CHECK(conv::parse_choice(name_of(engine)) == Choice{.engine = engine});
   }
@@ -61,11 +66,14 @@ TEST_CASE("a choice that makes no sense is refused with the word that is wrong")
   refuses("fastest", "'fastest' is unknown");
   refuses("automatic", "not one");
   refuses(" ", "empty");
-  refuses("direct fwd=4x4x4*1 bwd_d=4x4x4*1 bwd_w=4x4x4*1", "direct has no tiles");
+  refuses("direct fwd=4x4x4*1 bwd_d=4x4x4*1 bwd_w=4x4x4*1", "nest '4x4x4*1': '4x4x4*1' at position 0");
+  refuses("direct fwd=|.x bwd_d=|.x", "three directions");
+  refuses("direct fwd=|.x bwd_w=|.x bwd_d=|.x", "'bwd_w=|.x' does not say the nest of bwd_d");
+  refuses("fft_volume fwd=|.x bwd_d=|.x bwd_w=|.x", "fft_volume has no tiles");
   refuses("fft_tiled fwd=4x4x4*1", "three directions");
   refuses("fft_tiled fwd=4x4x4*1 bwd_d=4x4x4*1 shared", "three directions");
   refuses("fft_tiled shared fwd=4x4x4*1 bwd_d=4x4x4*1 bwd_w=4x4x4*1", "three directions");
-  refuses("direct shared", "direct has no tiles");
+  refuses("direct shared", "three directions");
   refuses("fft_tiled fwd=4x4x4*1 bwd_w=4x4x4*1 bwd_d=4x4x4*1", "'bwd_w=4x4x4*1'");
   for (const char* tiles : {"fwd=4x4x4", "fwd=4x4*1", "fwd=4x4x4*0", "fwd=4x4x4*1x", "fwd=-4x4x4*1", "fwd=4x4x4*1.5"}) {
     refuses(std::string("fft_tiled ") + tiles + " bwd_d=4x4x4*1 bwd_w=4x4x4*1", tiles);
@@ -160,7 +168,7 @@ TEST_CASE("automatic sums dilated kernels directly where rows between taps need 
   const auto engine_of = [](const char* text) {
     ConvProblem p = parse_problem(text);
     p.x_layout = p.y_layout = Layout::blocked;
-    return ConvPlan::make(p, {}).choice();
+    return std::string(name_of(ConvPlan::make(p, {}).engine()));
   };
   CHECK(engine_of("ic16id40oc16od17kd3sd2dd2") == "direct");
   CHECK(engine_of("ic64id12oc64kd3dd3pd4") == "direct");
@@ -214,7 +222,8 @@ TEST_CASE("tuning returns a choice that serves the problem and keeps to the requ
     const std::string any = ConvPlan::tune(p, {}, run), tiled = ConvPlan::tune(p, {.engine = Engine::fft_tiled}, run);
     CHECK(ConvPlan::make(p, {.choice = any}).choice() == any);
     CHECK(ConvPlan::make(p, {.choice = tiled}).engine() == Engine::fft_tiled);
-    CHECK(ConvPlan::tune(p, {.choice = "direct"}, run) == "direct");
+    const std::string direct = ConvPlan::make(p, {.engine = Engine::direct}).choice();
+    CHECK(ConvPlan::tune(p, {.choice = direct}, run) == direct);
     CHECK(memory.statistics().live_bytes == 0);
   }
 }

@@ -79,7 +79,7 @@ TEST_CASE("blocking strings of paper 000 are read and written") {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     const auto all = test::nest_case({.stream = 18}, seed).spaces;
     LoopNest random = test::random_nest(all, seed);
-    for (Loop& loop : random.loops) loop.parallel = false;
+    for (Loop& loop : random.loops) loop.parallel = loop.separate = false;
     INFO(to_string(random));
     CHECK(parse_blocking_string(blocking_string(random)) == random);
   }
@@ -133,6 +133,8 @@ TEST_CASE("a nest that does not fit its problem is refused, with loop, value and
   CHECK_THAT(refusal_of("n* k128 z y c x | kz ky kx", p),
              Contains("loop 2 'k128' covers 128 of 64 iterations") && Contains("write 'k' or 'k64'"));
   CHECK_THAT(refusal_of("n* k32 z y c x | kz ky kx", p), Contains("covers 32 of 64"));
+  CHECK_THAT(refusal_of("n* k z y c x | kz ky kx x21", p),
+             Contains("loop 10 'x21' covers more than the 20 iterations"));
   CHECK_THAT(refusal_of("n* c* k z y x | kz ky kx", p), Contains("loop 2 'c*'") && Contains("summed over"));
   CHECK_THAT(refusal_of("n k* z y c x | kz ky kx", p), Contains("parallel inside of one that is not"));
   CHECK_THAT(refusal_of("n* z* k* y c x | kz ky kx", p), Contains("order n k c z y"));
@@ -141,8 +143,14 @@ TEST_CASE("a nest that does not fit its problem is refused, with loop, value and
   CHECK_THAT(refusal_of("n* k z y x c | kz ky kx*", p), Contains("parallel inside"));
   CHECK_THAT(refusal_of("n* k* z y x c | kz ky kx", p, Direction::backward_data), Contains("summed over"));
   CHECK(refusal_of("n* c* z y x k | kz ky kx", p, Direction::backward_data).empty());
-  CHECK(refusal_of("n* k* c* z* y x | kz ky kx", p, Direction::backward_weights).empty());
-  CHECK_THAT(refusal_of("n* y* k c z x | kz ky kx", p, Direction::backward_weights), Contains("summed over"));
+  const auto weights = Direction::backward_weights;
+  CHECK(refusal_of("n+* z+* y+* k* c* y2 x | kz ky kx", p, weights).empty());
+  CHECK(refusal_of("n+ z+ k c y x | kz ky kx", p, weights).empty());
+  CHECK_THAT(refusal_of("n* k c z y x | kz ky kx", p, weights), Contains("summed over") && Contains("write '+*'"));
+  CHECK_THAT(refusal_of("n k c z y x | kz+ ky kx", p, weights), Contains("only loops over n, z and y"));
+  CHECK_THAT(refusal_of("n k c z+ y x | kz ky kx", p, weights), Contains("inside of a loop without"));
+  CHECK_THAT(refusal_of("z+ n+ k c y x | kz ky kx", p, weights), Contains("order n z y"));
+  CHECK_THAT(refusal_of("n+ k c z y x | kz ky kx", p), Contains("only backward weights"));
   CHECK_THROWS_AS(bind(parse_nest("n k c x | kz ky kx"), spaces(p, Direction::forward).front()), InvalidArgument);
 }
 

@@ -12,6 +12,7 @@
 #include "conv/caches/run_buffers.hpp"
 #include "conv/caches/scratch.hpp"
 #include "conv/choice.hpp"
+#include "conv/direct/direct_nest.hpp"
 #include "conv/direct/direct_region.hpp"
 #include "conv/direct/direct_weights.hpp"
 #include "conv/taps/tap_geometry.hpp"
@@ -29,9 +30,10 @@ using plan::Direction;
 
 /// Returns the bytes that the forward direction writes when it copies its source first.
 template <class T>
-double staged_bytes(const ConvProblem& problem) {
-  const VoxelDirection<T> direction(plan::Sides(problem).convolution(), Direction::forward);
-  const RegionGrid& grid = direction.grid;
+double staged_bytes(const ConvProblem& problem, const Nests& nests) {
+  const Direction to_low_res = plan::Sides(problem).direction(Direction::forward);
+  const VoxelDirection<T> direction(problem, to_low_res, nests[static_cast<std::size_t>(to_low_res)]);
+  const RegionGrid& grid = direction.nest.grid;
   index_t voxels = 0;
   for (index_t i = 0; i < grid.per_sample(); ++i) {
     voxels += direction.map.window(grid.box(i, direction.map.domain())).extent().volume();
@@ -42,12 +44,12 @@ double staged_bytes(const ConvProblem& problem) {
 template <class T>
 class DirectEngine final : public ConvEngine {
  public:
-  explicit DirectEngine(const ConvProblem& p)
+  DirectEngine(const ConvProblem& p, const Nests& nests)
       : problem_(p),
         sides_(p),
-        to_low_res_(sides_.convolution(), Direction::forward),
-        to_high_res_(sides_.convolution(), Direction::backward_data),
-        gradient_(sides_.convolution()),
+        to_low_res_(voxels(p, nests, Direction::forward)),
+        to_high_res_(voxels(p, nests, Direction::backward_data)),
+        gradient_(p, nests[static_cast<std::size_t>(Direction::backward_weights)]),
         non_temporal_(writes_copies_non_temporal(to_low_res_.weights)) {}
 
   Ready append_prepare(TaskGraph& graph, const Ready& ready,
@@ -64,17 +66,16 @@ class DirectEngine final : public ConvEngine {
   void init_input_spectra(Spectra::Impl& s) const override { s.geometry = "direct"; }
   void init_gradient_spectra(Spectra::Impl& s) const override { s.geometry = "direct"; }
 
-  std::string numerics() const override {
-    const WeightPieces& pieces = gradient_.pieces();
-    return fmt::format(
-        "direct {} {}: sums of {} taps of {} channels, {} blocks of them together towards the low-resolution side, {} "
-        "back; backward weights in pieces of {}, {} parts",
-        name_of(problem_.type), kernel_target(), steps_per_pass, block, to_low_res_.group, to_high_res_.group,
-        to_string(pieces.extent), pieces.parts);
-  }
+  /// The choice says the rest: its nests are the order of all sums.
+  std::string numerics() const override { return fmt::format("direct {} {}", name_of(problem_.type), kernel_target()); }
 
  private:
   static constexpr index_t block = fft::tile_lanes<T>;
+  /// Returns the direction of `p` that is `of_convolution` of its convolution without transposition.
+  static VoxelDirection<T> voxels(const ConvProblem& p, const Nests& nests, Direction of_convolution) {
+    const Direction direction = plan::Sides(p).direction(of_convolution);
+    return VoxelDirection<T>(p, direction, nests[static_cast<std::size_t>(direction)]);
+  }
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
 
   template <class Tensors, class Body>
@@ -134,11 +135,14 @@ template <class Tensors, class Body>
 Ready DirectEngine<T>::append_regions(TaskGraph& graph, const VoxelDirection<T>& d, const Ready& source,
                                       const Ready& target, const std::vector<TaskId>& weights, const Tensors& tensors,
                                       const Body& body) const {
-  const RegionGrid& grid = d.grid;
+  const RegionGrid& grid = d.nest.grid;
   const Extent3& domain = d.map.domain();
-  const double cost = problem_.flops() / static_cast<double>(problem_.batch * grid.per_sample() * grid.column_groups);
+  const index_t samples = d.nest.samples, sample_tiles = (problem_.batch + samples - 1) / samples;
+  const double cost = problem_.flops() / static_cast<double>(sample_tiles * grid.per_sample() * grid.column_groups);
   std::vector<TaskId> done;
-  for (index_t n = 0; n < problem_.batch; ++n) {
+  for (index_t n = 0; n < problem_.batch; n += samples) {
+    const std::size_t first_done = done.size();
+    const index_t last = std::min(problem_.batch, n + samples);
     for (index_t group = 0; group < grid.column_groups; ++group) {
       const index_t first = group * grid.columns, columns = std::min(grid.columns, d.weights.lane_blocks() - first);
       for (index_t z = 0; z < grid.count.z; ++z) {
@@ -146,11 +150,13 @@ Ready DirectEngine<T>::append_regions(TaskGraph& graph, const VoxelDirection<T>&
         for (index_t y = 0; y < grid.count.y; ++y) {
           const Box box = grid.box(z * grid.count.y + y, domain), window = d.map.window(box);
           std::vector<TaskId> after = weights;
-          source.collect(n, 0, d.weights.terms, std::max<index_t>(0, window.begin.z),
-                         std::max<index_t>(1, window.end.z), after);
-          target.collect(n, first * block, std::min((first + columns) * block, d.weights.lanes), box.begin.z, box.end.z,
-                         after);
-          const Region region{.sample = n, .box = box, .first_column = first, .columns = columns};
+          for (index_t i = n; i < last; ++i) {
+            source.collect(i, 0, d.weights.terms, std::max<index_t>(0, window.begin.z),
+                           std::max<index_t>(1, window.end.z), after);
+            target.collect(i, first * block, std::min((first + columns) * block, d.weights.lanes), box.begin.z,
+                           box.end.z, after);
+          }
+          const Region region{.sample = n, .samples = last - n, .box = box, .first_column = first, .columns = columns};
           z_range.push_back(graph.add(
               {.name = "direct region", .cost = cost, .scratch_bytes = region_scratch_bytes(d, region, tensors())},
               [body, region] { body(region); }, after));
@@ -160,6 +166,9 @@ Ready DirectEngine<T>::append_regions(TaskGraph& graph, const VoxelDirection<T>&
                                                  {.name = "join regions"}, [] {}, z_range));
       }
     }
+    // The samples of a tile are complete together.
+    const std::vector<TaskId> tile(done.begin() + static_cast<std::ptrdiff_t>(first_done), done.end());
+    for (index_t i = n + 1; i < last; ++i) done.insert(done.end(), tile.begin(), tile.end());
   }
   return Ready(std::move(done), grid.column_groups, grid.count.z, grid.columns * block, grid.extent.z);
 }
@@ -236,20 +245,19 @@ std::vector<TaskId> DirectEngine<T>::append_groups(TaskGraph& graph, const ConvR
                                                    const std::shared_ptr<const BackwardArguments>& a,
                                                    const std::vector<TaskId>& first, const Body& body) const {
   const Ready &high_res = sides_.high_res(ready.x, ready.dy), &low_res = sides_.low_res(ready.x, ready.dy);
-  const WeightPieces& pieces = gradient_.pieces();
-  const double cost = problem_.flops() / static_cast<double>(pieces.parts * pieces.in_groups * pieces.out_groups);
+  const WeightNest& nest = gradient_.nest();
+  const double cost = problem_.flops() / static_cast<double>(nest.parts() * nest.in_groups * nest.out_groups);
   std::vector<TaskId> tasks;
-  for (index_t part = 0; part < pieces.parts; ++part) {
+  for (index_t part = 0; part < nest.parts(); ++part) {
     std::vector<TaskId> after = first;
-    for (index_t piece = pieces.first_piece(part); piece < pieces.first_piece(part + 1); ++piece) {
-      const Box box = pieces.box(piece, sides_.convolution().output()),
-                window = input_window(sides_.convolution(), box);
-      const index_t n = piece / pieces.per_sample();
+    const PairGroup all = gradient_.group(part, 0, 0);
+    const Box window = input_window(sides_.convolution(), all.box);
+    for (index_t n = all.first_sample; n < all.last_sample; ++n) {
       high_res.collect(n, 0, sides_.convolution().in_channels, window.begin.z, window.end.z, after);
-      low_res.collect(n, 0, sides_.convolution().out_channels, box.begin.z, box.end.z, after);
+      low_res.collect(n, 0, sides_.convolution().out_channels, all.box.begin.z, all.box.end.z, after);
     }
-    for (index_t i = 0; i < pieces.in_groups * pieces.out_groups; ++i) {
-      const PairGroup group = gradient_.group(part, i / pieces.out_groups, i % pieces.out_groups);
+    for (index_t i = 0; i < nest.in_groups * nest.out_groups; ++i) {
+      const PairGroup group = gradient_.group(part, i / nest.out_groups, i % nest.out_groups);
       tasks.push_back(graph.add(
           {.name = "weight gradient sums",
            .cost = cost,
@@ -300,11 +308,12 @@ ConvGradientReady DirectEngine<T>::append_backward(TaskGraph& graph, const ConvR
 /// Returns the seconds that it takes to copy the rows between the taps of a dilated kernel. A region may be as small as
 /// one row, so these rows may be copied many times. Other problems copy little, and the measured rate of sums includes
 /// these copies.
-double staging_seconds(const ConvProblem& p, const plan::Wanted& wanted, const MachineModel& machine) {
+double staging_seconds(const ConvProblem& p, const Nests& nests, const plan::Wanted& wanted,
+                       const MachineModel& machine) {
   const bool in_place = p.x_layout == Layout::blocked && p.pad_before == Extent3::all(0) &&
                         p.pad_after == Extent3::all(0) && !plan::Sides(p).y_is_high_res();
   if (p.dilation == Extent3::all(1) || in_place) return 0;
-  const double bytes = p.type == DataType::f32 ? staged_bytes<float>(p) : staged_bytes<double>(p);
+  const double bytes = p.type == DataType::f32 ? staged_bytes<float>(p, nests) : staged_bytes<double>(p, nests);
   return wanted.count() * bytes / (machine.dram_gb_per_s * 1e9);
 }
 
@@ -318,14 +327,30 @@ std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
   return {};
 }
 
-Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
-  const plan::Wanted wanted = wanted_of(problem, options);
-  const double seconds = plan::direct_seconds(plan::Sides(problem).convolution(), wanted, machine);
-  return {seconds + staging_seconds(problem, wanted, machine), 2 * plan::packed_weight_bytes(problem)};
+/// Returns the nests of `options.choice`, or the usual ones.
+Nests nests_of(const ConvProblem& problem, const ConvOptions& options) {
+  if (!options.choice.empty()) {
+    const Choice choice = parse_choice(options.choice);
+    if (choice.nests) {
+      for (std::size_t i = 0; i < choice.nests->size(); ++i) {
+        plan::validate((*choice.nests)[i], plan::spaces(problem, plan::directions[i]));
+      }
+      return *choice.nests;
+    }
+  }
+  return usual_nests(problem);
 }
 
-std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions&) {
-  return create_for_type<DirectEngine>(problem);
+Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
+  const plan::Wanted wanted = wanted_of(problem, options);
+  const Nests nests = nests_of(problem, options);
+  const double seconds = plan::direct_seconds(plan::Sides(problem).convolution(), wanted, machine);
+  return {seconds + staging_seconds(problem, nests, wanted, machine), 2 * plan::packed_weight_bytes(problem),
+          to_string(Choice{.engine = Engine::direct, .nests = nests})};
+}
+
+std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions& options) {
+  return create_for_type<DirectEngine>(problem, nests_of(problem, options));
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include "conv/direct/direct_region.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 
 #include "conv/caches/cache_lines.hpp"
@@ -9,9 +11,12 @@
 #include "conv/direct/line_product.hpp"
 #include "conv/tensor_io/block_box.hpp"
 #include "ops/activation.hpp"
+#include "plan/sides.hpp"
 
 namespace convolume::conv {
 namespace {
+
+using plan::Dim;
 
 /// Limit for the weights that a region transposes at once. They must stay in the L2 beside the data that the region
 /// reads and writes.
@@ -32,13 +37,16 @@ class RegionRun {
         non_temporal_(target_in_place_ && written_once() && writes_non_temporal(tensors.target, d.non_temporal_from)),
         scratch_(memory, scratch_bytes(d, region, tensors)) {
     if (!source_in_place_) staged_source_ = take(staged_blocks(d, window_, tensors));
-    if (!target_in_place_) staged_target_ = take(region.columns * volume(region.box));
+    if (!target_in_place_) staged_target_ = take(region.samples * region.columns * volume(region.box));
     row_ = take(std::max(window_.extent().x, region.box.extent().x));
     bias_ = take(region.columns);
     if (d.transposes_weights) exchanged_ = take(region.columns * exchanged_column(d) / block);
-    const PassCount most = count_passes(d, region);
+    const ListCount most = count_lists(d, region);
+    lists_ = scratch_.template take<PassList>(bytes_of<PassList>(most.lists));
+    std::fill_n(lists_, most.lists, PassList{});
     passes_ = scratch_.template take<Pass>(bytes_of<Pass>(most.passes));
     steps_ = scratch_.template take<DirectStep>(bytes_of<DirectStep>(most.steps));
+    order_ = scratch_.template take<StepPlace>(bytes_of<StepPlace>(most.order));
   }
 
   static std::size_t scratch_bytes(const VoxelDirection<T>& d, const Region& region,
@@ -46,30 +54,37 @@ class RegionRun {
     const Box window = d.map.window(region.box);
     index_t blocks = std::max(window.extent().x, region.box.extent().x) + region.columns;
     if (!source_in_place(d, window, tensors)) blocks += staged_blocks(d, window, tensors);
-    if (!target_in_place(d, tensors)) blocks += region.columns * volume(region.box);
+    if (!target_in_place(d, tensors)) blocks += region.samples * region.columns * volume(region.box);
     if (d.transposes_weights) blocks += region.columns * exchanged_column(d) / block;
-    const PassCount most = count_passes(d, region);
-    return static_cast<std::size_t>(blocks) * 64 + bytes_of<Pass>(most.passes) + bytes_of<DirectStep>(most.steps);
+    const ListCount most = count_lists(d, region);
+    return static_cast<std::size_t>(blocks) * 64 + bytes_of<PassList>(most.lists) + bytes_of<Pass>(most.passes) +
+           bytes_of<DirectStep>(most.steps) + bytes_of<StepPlace>(most.order);
   }
 
   void run() {
     fill_bias();
-    const BlockedBox<T> target = target_box();
-    for (index_t first = 0; first < d_.weights.term_blocks(); first += d_.group) {
-      const index_t blocks = std::min(d_.group, d_.weights.term_blocks() - first);
-      const BlockedBox<const T> source = source_box(first, blocks);
-      // The last group can have fewer blocks, and its last block can have fewer channels. Then the passes are
-      // different.
-      const bool whole = blocks == d_.group && (first + blocks) * block <= d_.weights.terms;
-      if (first == 0 || !whole) list_passes(first, blocks, source, target);
-      const T* weights = weights_of(first, blocks);
-      for (index_t i = 0; i < pass_count_; ++i) run_pass(passes_[i], first, weights, source, target);
+    ranges_[at(Dim::n)] = {region_.sample, region_.sample + region_.samples};
+    ranges_[at(Dim::k)] = {0, region_.columns};
+    ranges_[at(Dim::c)] = {0, d_.weights.term_blocks()};
+    const Extent3 results = region_.box.extent(), step = d_.map.target_step();
+    for (int axis = 0; axis < 3; ++axis) {
+      ranges_[at(Dim::z) + static_cast<std::size_t>(axis)] = {0, (results[axis] + step[axis] - 1) / step[axis]};
+      ranges_[at(Dim::kz) + static_cast<std::size_t>(axis)] = {0, d_.nest.taps[axis]};
     }
-    finish();
+    walk(0);
+    for (index_t i = 0; i < region_.samples; ++i) finish(region_.sample + i);
   }
 
  private:
   static constexpr index_t block = fft::tile_lanes<T>;
+
+  /// Iterations from begin to before end.
+  struct Range {
+    index_t begin = 0, end = 0;
+    index_t size() const { return end - begin; }
+  };
+  static constexpr std::size_t at(Dim dim) { return static_cast<std::size_t>(dim); }
+  const Range& of(Dim dim) const { return ranges_[at(dim)]; }
 
   /// Some taps of results that the same taps reach. Registers hold the sum over these taps before it is added to
   /// memory.
@@ -78,22 +93,61 @@ class RegionRun {
     Extent3 count;
     const DirectStep* steps;
     index_t step_count;
-    bool starts;  // no other taps of these blocks come before
   };
-  /// Upper limits for the passes of a group of blocks, and for the steps of all these passes.
-  struct PassCount {
-    index_t passes = 0, steps = 0;
+  /// The passes of one tile of results and taps. They serve all blocks of lanes, and all groups of `blocks` term blocks
+  /// whose last block has `last_terms` channels.
+  struct PassList {
+    Pass* passes = nullptr;
+    DirectStep* steps = nullptr;
+    index_t count = 0, blocks = 0, last_terms = 0;
   };
-  static PassCount count_passes(const VoxelDirection<T>& d, const Region& region) {
-    PassCount most;
-    for (const DirectPhase& phase : d.map.phases()) {
-      const index_t steps = d.group * static_cast<index_t>(phase.taps.size());
-      d.map.for_each_equal_run(phase, region.box, [&](const Extent3&, const Extent3&) {
-        most.passes += std::max<index_t>(1, (steps + steps_per_pass - 1) / steps_per_pass);
-        most.steps += steps;
-      });
+  /// A step of a sum: a term block, and an index of a phase's taps.
+  struct StepPlace {
+    index_t block, tap;
+  };
+  /// Upper limits for the lists of a region.
+  struct ListCount {
+    index_t lists = 1, passes = 0, steps = 0, order = 0;
+  };
+  static ListCount count_lists(const VoxelDirection<T>& d, const Region& region) {
+    ListCount most;
+    index_t tap_tiles = 1;
+    for (std::size_t i = 0; i < d.nest.begins.size(); ++i) {
+      most.lists *= std::ssize(d.nest.begins[i]);
+      if (i >= 3) tap_tiles *= std::ssize(d.nest.begins[i]);
+    }
+    const auto& begins = d.nest.begins;
+    for (std::size_t z = 0; z < begins[0].size(); ++z) {
+      for (std::size_t y = 0; y < begins[1].size(); ++y) {
+        for (std::size_t x = 0; x < begins[2].size(); ++x) {
+          const Box box = tile_box(d, region, {tile(begins[0], z), tile(begins[1], y), tile(begins[2], x)});
+          for (const DirectPhase& phase : d.map.phases()) {
+            const index_t steps = d.nest.product_blocks * std::ssize(phase.taps);
+            d.map.for_each_equal_run(phase, box, [&](const Extent3&, const Extent3&) {
+              most.passes += tap_tiles;
+              most.steps += steps;
+            });
+            most.order = std::max(most.order, steps);
+          }
+        }
+      }
     }
     return most;
+  }
+  /// Returns the tile number i of those that begin at `begins`. The last one goes to the end.
+  static Range tile(const std::vector<index_t>& begins, std::size_t i) {
+    return {begins[i], i + 1 < begins.size() ? begins[i + 1] : std::numeric_limits<index_t>::max() / 2};
+  }
+  /// Returns the voxels of a tile of a region's results. The tile may extend beyond the region.
+  static Box tile_box(const VoxelDirection<T>& d, const Region& region, const std::array<Range, 3>& tile) {
+    Box box;
+    for (int axis = 0; axis < 3; ++axis) {
+      const Range& range = tile[static_cast<std::size_t>(axis)];
+      const index_t step = d.map.target_step()[axis], voxels = region.box.extent()[axis];
+      box.begin[axis] = region.box.begin[axis] + std::min(voxels, range.begin * step);
+      box.end[axis] = region.box.begin[axis] + (range.end > voxels / step ? voxels : range.end * step);
+    }
+    return box;
   }
   /// Returns the bytes that `count` items take in the scratch.
   template <class Item>
@@ -102,7 +156,9 @@ class RegionRun {
   }
 
   /// Returns the elements that are transposed at once for one column.
-  static index_t exchanged_column(const VoxelDirection<T>& d) { return d.group * d.weights.taps * d.weights.square; }
+  static index_t exchanged_column(const VoxelDirection<T>& d) {
+    return d.nest.held_blocks * d.weights.taps * d.weights.square;
+  }
 
   static index_t volume(const Box& box) {
     const Extent3 e = box.extent();
@@ -128,7 +184,7 @@ class RegionRun {
   }
   /// Returns the size of the staged source in units of 64 bytes.
   static index_t staged_blocks(const VoxelDirection<T>& d, const Box& window, const DirectionTensors<T>& tensors) {
-    return reads_rows(d, tensors) ? (volume(window) + block - 1) / block : d.group * volume(window);
+    return reads_rows(d, tensors) ? (volume(window) + block - 1) / block : d.nest.held_blocks * volume(window);
   }
   static bool target_in_place(const VoxelDirection<T>& d, const DirectionTensors<T>& tensors) {
     return d.target_layout == Layout::blocked && !tensors.add;
@@ -136,8 +192,7 @@ class RegionRun {
 
   /// Returns whether one pass sums all taps and channels, and nothing remains to be done to the result.
   bool written_once() const {
-    const bool one_pass = d_.group * d_.weights.taps <= steps_per_pass && d_.group == d_.weights.term_blocks();
-    return one_pass && tensors_.activation.kind == Activation::Kind::none && d_.weights.lanes % block == 0;
+    return d_.nest.sums_once && tensors_.activation.kind == Activation::Kind::none && d_.weights.lanes % block == 0;
   }
   /// Returns whether a tap reads padding for this result of a row.
   bool is_padding(const DirectTap& tap, const Extent3& base, index_t result) const {
@@ -153,19 +208,23 @@ class RegionRun {
     for (index_t i = 0; i < count; ++i) bias_[i] = tensors_.bias(0, first + i, 0, 0, 0);
   }
 
-  BlockedBox<T> target_box() const {
+  /// Returns the staged results of a sample.
+  T* staged_target(index_t sample) const {
+    return staged_target_ + (sample - region_.sample) * region_.columns * volume(region_.box) * block;
+  }
+  BlockedBox<T> target_box(index_t sample) const {
     if (!target_in_place_) {
-      return {staged_target_, region_.box.begin, dense(region_.box.extent()), volume(region_.box) * block};
+      return {staged_target(sample), region_.box.begin, dense(region_.box.extent()), volume(region_.box) * block};
     }
-    const auto view = block_of(tensors_.target, Layout::blocked, region_.sample, region_.first_column * block);
+    const auto view = block_of(tensors_.target, Layout::blocked, sample, region_.first_column * block);
     return {view.data, {0, 0, 0}, strides_of(tensors_.target), tensors_.target.stride[1]};
   }
 
   /// Returns the window of the only channel. Its voxels lie side by side; voxels outside of the tensor are zero.
-  BlockedBox<const T> row_box() const {
+  BlockedBox<const T> row_box(index_t sample) const {
     const View<const T>& from = tensors_.source;
     if (source_in_place_) {
-      return {&from(region_.sample, 0, 0, 0, 0), {0, 0, 0}, {1, from.stride[3], from.stride[2]}, 0};
+      return {&from(sample, 0, 0, 0, 0), {0, 0, 0}, {1, from.stride[3], from.stride[2]}, 0};
     }
     const Extent3 e = window_.extent(), all = from.shape.extent;
     const index_t begin = std::clamp<index_t>(-window_.begin.x, 0, e.x);
@@ -176,7 +235,7 @@ class RegionRun {
         const bool inside = z >= 0 && z < all.z && y >= 0 && y < all.y && begin < end;
         std::fill_n(to, inside ? begin : e.x, T{0});
         if (!inside) continue;
-        std::copy_n(&from(region_.sample, 0, z, y, window_.begin.x + begin), end - begin, to + begin);
+        std::copy_n(&from(sample, 0, z, y, window_.begin.x + begin), end - begin, to + begin);
         std::fill_n(to + end, e.x - end, T{0});
       }
     }
@@ -184,71 +243,160 @@ class RegionRun {
   }
 
   /// Returns the channel blocks [first, first + blocks) of the source's window.
-  BlockedBox<const T> source_box(index_t first, index_t blocks) const {
-    if (reads_rows(d_, tensors_)) return row_box();
+  BlockedBox<const T> source_box(index_t sample, index_t first, index_t blocks) const {
+    if (reads_rows(d_, tensors_)) return row_box(sample);
     if (source_in_place_) {
-      const auto view = block_of(tensors_.source, Layout::blocked, region_.sample, first * block);
+      const auto view = block_of(tensors_.source, Layout::blocked, sample, first * block);
       return {view.data, {0, 0, 0}, strides_of(tensors_.source), tensors_.source.stride[1]};
     }
     const index_t step = volume(window_) * block;
     for (index_t i = 0; i < blocks; ++i) {
-      BoxSource<T> box{.block = block_of(tensors_.source, d_.source_layout, region_.sample, (first + i) * block),
+      BoxSource<T> box{.block = block_of(tensors_.source, d_.source_layout, sample, (first + i) * block),
                        .origin = window_.begin,
                        .extent = window_.extent(),
                        .activation = tensors_.gradient};
       if (tensors_.gradient != nullptr) {
-        box.y = block_of(tensors_.y, d_.source_layout, region_.sample, (first + i) * block);
+        box.y = block_of(tensors_.y, d_.source_layout, sample, (first + i) * block);
       }
       d_.boxes.load(box, staged_source_ + i * step, row_);
     }
     return {staged_source_, window_.begin, dense(window_.extent()), step};
   }
 
-  /// Adds all passes of results that the same taps reach. If no tap reaches them, one pass without steps sets them to
-  /// the bias.
-  void list_alike(const DirectPhase& phase, const Extent3& begin, const Extent3& count, index_t first, index_t blocks,
-                  const BlockedBox<const T>& source, const BlockedBox<T>& target, DirectStep*& step) {
-    const Extent3 base = d_.map.base(begin);
-    const auto taps = static_cast<index_t>(phase.taps.size());
-    Pass pass{.source = source.offset(base - source.origin),
-              .target = target.offset(begin - target.origin),
-              .count = count,
-              .steps = nullptr,
-              .step_count = 0,
-              .starts = true};
-    index_t b = taps > 0 ? 0 : blocks, t = 0;  // channel block and tap of the next step
-    do {
-      pass.steps = step;
-      for (index_t i = 0; i < steps_per_pass && b < blocks; ++i) {
-        const DirectTap& tap = phase.taps[static_cast<std::size_t>(t)];
-        if (d_.map.meets(tap, base)) {
-          *step++ = {.source = b * source.block + source.offset(tap.offset),
-                     .weights = d_.weights.offset(0, b, tap.tap),
-                     .terms = static_cast<int>(std::min(block, d_.weights.terms - (first + b) * block)),
-                     .pads_first = is_padding(tap, base, 0),
-                     .pads_last = is_padding(tap, base, count.x - 1)};
-        }
-        if (++t == taps) {
-          ++b;
-          t = 0;
-        }
-      }
-      pass.step_count = step - pass.steps;
-      if (pass.step_count > 0 || pass.starts) passes_[pass_count_++] = pass;
-      pass.starts = false;
-    } while (b < blocks);
+  /// Runs the loops of the nest from `level` on.
+  void walk(std::size_t level) {
+    if (level == d_.nest.walk.size()) {
+      multiply();
+      return;
+    }
+    const TaskLoop& loop = d_.nest.walk[level];
+    Range& range = ranges_[at(loop.dim)];
+    const Range all = range;
+    for (index_t i = all.begin; i < all.end; i += loop.step) {
+      range = {i, std::min(all.end, i + loop.step)};
+      walk(level + 1);
+    }
+    range = all;
   }
 
-  /// Lists the passes for `blocks` channel blocks of the source from `first` on. The same list serves other groups with
-  /// the same number of full blocks.
-  void list_passes(index_t first, index_t blocks, const BlockedBox<const T>& source, const BlockedBox<T>& target) {
-    pass_count_ = 0;
-    DirectStep* step = steps_;
+  /// Runs the products of the current ranges.
+  void multiply() {
+    hold();
+    PassList& list = lists_[list_index()];
+    const index_t blocks = of(Dim::c).size();
+    const index_t last_terms = std::min(block, d_.weights.terms - (of(Dim::c).end - 1) * block);
+    if (list.blocks != blocks || list.last_terms != last_terms) make_list(list, blocks, last_terms);
+    const index_t first = of(Dim::c).begin - held_first_;
+    const T* weights =
+        held_weights_ + of(Dim::k).begin * weights_column() + first * d_.weights.taps * d_.weights.square;
+    const bool starts = of(Dim::c).begin == 0 && is_first_tap_tile();
+    for (index_t i = 0; i < list.count; ++i) run_pass(list.passes[i], first, weights, !starts);
+  }
+
+  bool is_first_tap_tile() const { return of(Dim::kz).begin + of(Dim::ky).begin + of(Dim::kx).begin == 0; }
+  std::ptrdiff_t weights_column() const {
+    return d_.transposes_weights ? exchanged_column(d_) : d_.weights.column_step();
+  }
+
+  /// Makes the sample and the term blocks of the current ranges available.
+  void hold() {
+    const index_t sample = of(Dim::n).begin, first = of(Dim::c).begin / d_.nest.held_blocks * d_.nest.held_blocks;
+    if (sample == sample_ && first == held_first_) return;
+    const index_t blocks = std::min(d_.nest.held_blocks, d_.weights.term_blocks() - first);
+    if (sample != sample_) target_ = target_box(sample);
+    if (first != held_first_) held_weights_ = weights_of(first, blocks);
+    source_ = source_box(sample, first, blocks);
+    sample_ = sample;
+    held_first_ = first;
+  }
+
+  std::size_t list_index() const {
+    constexpr std::array dims{Dim::z, Dim::y, Dim::x, Dim::kz, Dim::ky, Dim::kx};
+    std::size_t index = 0;
+    for (std::size_t i = 0; i < dims.size(); ++i) {
+      const std::vector<index_t>& begins = d_.nest.begins[i];
+      if (begins.size() == 1) continue;
+      const auto tile = std::lower_bound(begins.begin(), begins.end(), of(dims[i]).begin) - begins.begin();
+      index = index * begins.size() + static_cast<std::size_t>(tile);
+    }
+    return index;
+  }
+
+  /// Lists the passes of the current tile of results and taps.
+  void make_list(PassList& list, index_t blocks, index_t last_terms) {
+    if (list.passes == nullptr) {
+      list.passes = passes_ + pass_count_;
+      list.steps = steps_ + step_count_;
+    }
+    const bool is_new = list.blocks == 0;
+    list.count = 0;
+    list.blocks = blocks;
+    list.last_terms = last_terms;
+    DirectStep* step = list.steps;
+    const Box box = tile_box(d_, region_, {of(Dim::z), of(Dim::y), of(Dim::x)});
     for (const DirectPhase& phase : d_.map.phases()) {
-      d_.map.for_each_equal_run(phase, region_.box, [&](const Extent3& begin, const Extent3& count) {
-        list_alike(phase, begin, count, first, blocks, source, target, step);
+      const index_t places = order_steps(phase, blocks);
+      d_.map.for_each_equal_run(phase, box, [&](const Extent3& begin, const Extent3& count) {
+        list_run(list, phase, places, begin, count, step);
       });
     }
+    if (!is_new) return;  // the first group of blocks has the most steps
+    pass_count_ += list.count;
+    step_count_ += step - list.steps;
+  }
+
+  /// Writes the order in which a product sums the current taps of a phase. Returns the number of steps.
+  index_t order_steps(const DirectPhase& phase, index_t blocks) {
+    std::array<Range, 4> range{Range{0, blocks}, Range{}, Range{}, Range{}};
+    for (int axis = 0; axis < 3; ++axis) {
+      const Range& taps = ranges_[at(Dim::kz) + static_cast<std::size_t>(axis)];
+      range[static_cast<std::size_t>(axis) + 1] = {taps.begin, std::min(taps.end, phase.count[axis])};
+    }
+    for (const Range& one : range) {
+      if (one.size() <= 0) return 0;
+    }
+    index_t places = 0;
+    order_from(0, phase, range, places);
+    return places;
+  }
+  void order_from(std::size_t level, const DirectPhase& phase, std::array<Range, 4>& range, index_t& places) {
+    if (level == d_.nest.sums.size()) {
+      const index_t tap = (range[1].begin * phase.count.y + range[2].begin) * phase.count.x + range[3].begin;
+      order_[places++] = {range[0].begin, tap};
+      return;
+    }
+    const TaskLoop& loop = d_.nest.sums[level];
+    Range& one = range[loop.dim == Dim::c ? 0 : 1 + at(loop.dim) - at(Dim::kz)];
+    const Range all = one;
+    for (index_t i = all.begin; i < all.end; i += loop.step) {
+      one = {i, std::min(all.end, i + loop.step)};
+      order_from(level + 1, phase, range, places);
+    }
+    one = all;
+  }
+
+  /// Adds the pass of results that the same taps reach. If no tap of the first tile reaches them, a pass without steps
+  /// sets them to the bias.
+  void list_run(PassList& list, const DirectPhase& phase, index_t places, const Extent3& begin, const Extent3& count,
+                DirectStep*& step) {
+    const Extent3 base = d_.map.base(begin);
+    Pass pass{.source = source_.offset(base - source_.origin),
+              .target = target_.offset(begin - target_.origin),
+              .count = count,
+              .steps = step,
+              .step_count = 0};
+    for (index_t i = 0; i < places; ++i) {
+      const DirectTap& tap = phase.taps[static_cast<std::size_t>(order_[i].tap)];
+      if (!d_.map.meets(tap, base)) continue;
+      const index_t b = order_[i].block;
+      *step++ = {.source = b * source_.block + source_.offset(tap.offset),
+                 .weights = d_.weights.offset(0, b, tap.tap),
+                 .terms = static_cast<int>(b + 1 < list.blocks ? block : list.last_terms),
+                 .pads_first = is_padding(tap, base, 0),
+                 .pads_last = is_padding(tap, base, count.x - 1)};
+    }
+    pass.step_count = step - pass.steps;
+    if (pass.step_count > 0 || is_first_tap_tile()) list.passes[list.count++] = pass;
   }
 
   /// Returns the weights of the blocks [first, first + blocks) for this region's columns.
@@ -267,17 +415,19 @@ class RegionRun {
     return weights_ + other.offset(term_block, region_.first_column + column, 0);
   }
 
-  /// Returns the distance from `weights`, which belong to the blocks from `first` on, to the weights that are read
-  /// next, for prefetching. These are the weights of the next group of blocks, or, after the last group, of the next
-  /// two columns. 0 means none.
-  std::ptrdiff_t next_weights(index_t first, const T* weights) const {
-    const bool last = first + d_.group >= d_.weights.term_blocks();
+  /// Returns the distance from the weights of the current products to the weights that are read next, for prefetching.
+  /// These are the weights of the next term blocks, or, after the last ones, of the next two columns. 0 means none.
+  std::ptrdiff_t next_weights(const T* weights) const {
+    const Range& terms = of(Dim::c);
+    const bool last = terms.end >= d_.weights.term_blocks();
     // If several blocks are transposed at once, the order of the transposed weights differs from that of the packed
     // weights.
-    if (d_.transposes_weights) return last || d_.group > 1 ? 0 : distance(weights, not_exchanged(first + 1, 0));
-    if (!last) return d_.weights.offset(0, d_.group, 0);
-    const bool end = region_.first_column + region_.columns >= d_.weights.lane_blocks();
-    return end ? 0 : 2 * d_.weights.column_step() - d_.weights.offset(0, first, 0);
+    if (d_.transposes_weights) {
+      return last || d_.nest.held_blocks > 1 ? 0 : distance(weights, not_exchanged(terms.begin + 1, 0));
+    }
+    if (!last) return d_.weights.offset(0, terms.size(), 0);
+    const bool end = region_.first_column + of(Dim::k).end >= d_.weights.lane_blocks();
+    return end ? 0 : 2 * d_.weights.column_step() - d_.weights.offset(0, terms.begin, 0);
   }
   /// Returns the distance between elements of different arrays.
   static std::ptrdiff_t distance(const T* from, const T* to) {
@@ -285,32 +435,31 @@ class RegionRun {
            static_cast<std::ptrdiff_t>(sizeof(T));
   }
 
-  void run_pass(const Pass& pass, index_t first, const T* weights, const BlockedBox<const T>& source,
-                const BlockedBox<T>& target) const {
-    const bool add = first > 0 || !pass.starts;
+  /// `first` counts term blocks from the first one that is held.
+  void run_pass(const Pass& pass, index_t first, const T* weights, bool add) const {
     if (add && pass.step_count == 0) return;
-    d_.products.voxels(
-        VoxelProduct<T>{.source = source.data + pass.source,
-                        .source_strides = source.strides * d_.map.source_step(),
-                        .steps = pass.steps,
-                        .step_count = pass.step_count,
-                        .weights = weights,
-                        .weights_column = d_.transposes_weights ? exchanged_column(d_) : d_.weights.column_step(),
-                        .weights_next = next_weights(first, weights),
-                        .target = target.data + pass.target,
-                        .target_strides = target.strides * d_.map.target_step(),
-                        .target_column = target.block,
-                        .bias = bias_,
-                        .count = pass.count,
-                        .columns = region_.columns,
-                        .add = add,
-                        .non_temporal = non_temporal_});
+    const Range& columns = of(Dim::k);
+    d_.products.voxels(VoxelProduct<T>{.source = source_.data + pass.source + first * source_.block,
+                                       .source_strides = source_.strides * d_.map.source_step(),
+                                       .steps = pass.steps,
+                                       .step_count = pass.step_count,
+                                       .weights = weights,
+                                       .weights_column = weights_column(),
+                                       .weights_next = next_weights(weights),
+                                       .target = target_.data + pass.target + columns.begin * target_.block,
+                                       .target_strides = target_.strides * d_.map.target_step(),
+                                       .target_column = target_.block,
+                                       .bias = bias_ + columns.begin * block,
+                                       .count = pass.count,
+                                       .columns = columns.size(),
+                                       .add = add,
+                                       .non_temporal = non_temporal_});
   }
 
-  void finish() {
+  void finish(index_t sample) {
     for (index_t i = 0; i < region_.columns; ++i) {
       const BoxTarget<T> box{
-          .block = block_of(tensors_.target, d_.target_layout, region_.sample, (region_.first_column + i) * block),
+          .block = block_of(tensors_.target, d_.target_layout, sample, (region_.first_column + i) * block),
           .origin = region_.box.begin,
           .extent = region_.box.extent(),
           .activation = tensors_.activation,
@@ -319,7 +468,7 @@ class RegionRun {
       const bool complete = tensors_.activation.kind == Activation::Kind::none && box.block.channels == block;
       if (target_in_place_ && complete) continue;
       target_in_place_ ? d_.boxes.activate(box)
-                       : d_.boxes.store(staged_target_ + i * volume(region_.box) * block, box, row_);
+                       : d_.boxes.store(staged_target(sample) + i * volume(region_.box) * block, box, row_);
     }
   }
 
@@ -331,9 +480,17 @@ class RegionRun {
   bool source_in_place_, target_in_place_, non_temporal_;
   Scratch scratch_;
   T *staged_source_ = nullptr, *staged_target_ = nullptr, *row_ = nullptr, *bias_ = nullptr, *exchanged_ = nullptr;
-  Pass* passes_ = nullptr;
+  PassList* lists_ = nullptr;
+  Pass* passes_ = nullptr;  // of all lists, as they are made
   DirectStep* steps_ = nullptr;
-  index_t pass_count_ = 0;
+  StepPlace* order_ = nullptr;
+  index_t pass_count_ = 0, step_count_ = 0;
+
+  std::array<Range, plan::all_dims.size()> ranges_{};  // of the current products
+  index_t sample_ = -1, held_first_ = -1;
+  BlockedBox<const T> source_{};
+  BlockedBox<T> target_{};
+  const T* held_weights_ = nullptr;
 };
 
 /// Returns the number of channels that a region computes.
@@ -365,25 +522,25 @@ void run_lines(const VoxelDirection<T>& d, const Region& region, const Direction
   const Extent3 extent = region.box.extent();
   const bool joined = tensors.source.stride[3] == extent.x && tensors.target.stride[3] == extent.x;
   const index_t lines = joined ? 1 : extent.y, voxels = joined ? extent.y * extent.x : extent.x;
-  for (index_t z = region.box.begin.z; z < region.box.end.z; ++z) {
-    for (index_t line = 0; line < lines; ++line) {
-      const index_t y = region.box.begin.y + line;
-      T* target = &tensors.target(region.sample, first, z, y, 0);
-      d.line_products.multiply(LineProduct<T>{.source = &tensors.source(region.sample, 0, z, y, 0),
-                                              .source_channel = tensors.source.stride[1],
-                                              .weights = weights + region.first_column * d.weights.column_step(),
-                                              .weights_column = d.weights.column_step(),
-                                              .target = target,
-                                              .target_channel = tensors.target.stride[1],
-                                              .bias = bias,
-                                              .voxels = voxels,
-                                              .terms = d.weights.terms,
-                                              .results = results,
-                                              .add = tensors.add});
-      for (index_t i = 0; i < results && tensors.activation.kind != Activation::Kind::none; ++i) {
-        T* channel = target + i * tensors.target.stride[1];
-        d.activations.forward(tensors.activation, channel, channel, voxels);
-      }
+  const index_t planes = extent.z, all = region.samples * planes * lines;
+  for (index_t i = 0; i < all; ++i) {
+    const index_t sample = region.sample + i / (planes * lines);
+    const index_t z = region.box.begin.z + i / lines % planes, y = region.box.begin.y + i % lines;
+    T* target = &tensors.target(sample, first, z, y, 0);
+    d.line_products.multiply(LineProduct<T>{.source = &tensors.source(sample, 0, z, y, 0),
+                                            .source_channel = tensors.source.stride[1],
+                                            .weights = weights + region.first_column * d.weights.column_step(),
+                                            .weights_column = d.weights.column_step(),
+                                            .target = target,
+                                            .target_channel = tensors.target.stride[1],
+                                            .bias = bias,
+                                            .voxels = voxels,
+                                            .terms = d.weights.terms,
+                                            .results = results,
+                                            .add = tensors.add});
+    for (index_t k = 0; k < results && tensors.activation.kind != Activation::Kind::none; ++k) {
+      T* channel = target + k * tensors.target.stride[1];
+      d.activations.forward(tensors.activation, channel, channel, voxels);
     }
   }
 }
@@ -394,9 +551,10 @@ bool are_lines(const VoxelDirection<T>& d, const ConvProblem& p) {
   const Box window = d.map.window(all);
   const bool plain = d.source_layout == Layout::plain && d.target_layout == Layout::plain;
   return plain && d.weights.taps == 1 && p.input == p.output() && window.begin == all.begin && window.end == all.end &&
-         d.group == d.weights.term_blocks();
+         d.nest.sums_once;
 }
 
+/// Returns the packed weights of a problem that is not transposed.
 template <class T>
 WeightBlocks<T> weights_of(const ConvProblem& p, bool forward) {
   return {.terms = forward ? p.in_channels : p.out_channels,
@@ -407,18 +565,20 @@ WeightBlocks<T> weights_of(const ConvProblem& p, bool forward) {
 }  // namespace
 
 template <class T>
-VoxelDirection<T>::VoxelDirection(const ConvProblem& p, plan::Direction direction)
-    : map(p, direction),
-      weights(weights_of<T>(p, direction == plan::Direction::forward)),
-      source_layout(direction == plan::Direction::forward ? p.x_layout : p.y_layout),
-      target_layout(direction == plan::Direction::forward ? p.y_layout : p.x_layout),
-      group(std::clamp<index_t>(steps_per_pass / weights.taps, 1, weights.term_blocks())),
-      grid(choose_regions(map, p.batch, group, weights.lane_blocks())) {
+VoxelDirection<T>::VoxelDirection(const ConvProblem& problem, plan::Direction direction, const plan::LoopNest& given) {
+  const plan::Sides sides(problem);
+  const ConvProblem& p = sides.convolution();
+  const bool forward = sides.direction(direction) == plan::Direction::forward;
+  map = DirectMap(p, sides.direction(direction));
+  weights = weights_of<T>(p, forward);
+  source_layout = forward ? p.x_layout : p.y_layout;
+  target_layout = forward ? p.y_layout : p.x_layout;
+  nest = compile_voxel_nest(given, problem, direction, map);
   lines = are_lines(*this, p);
   const index_t transposed_squares =
-      grid.columns * group * weights.taps * weights.square * static_cast<index_t>(sizeof(T));
-  transposes_weights = direction == plan::Direction::backward_data && p.batch * grid.per_sample() == 1 && !lines &&
-                       transposed_squares <= most_transposed_bytes;
+      nest.grid.columns * nest.held_blocks * weights.taps * weights.square * static_cast<index_t>(sizeof(T));
+  const index_t regions = (p.batch + nest.samples - 1) / nest.samples * nest.grid.per_sample();
+  transposes_weights = !forward && regions == 1 && !lines && transposed_squares <= most_transposed_bytes;
 }
 
 template struct VoxelDirection<float>;

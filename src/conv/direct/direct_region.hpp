@@ -3,6 +3,7 @@
 
 #include <memory_resource>
 
+#include "conv/direct/direct_nest.hpp"
 #include "conv/direct/direct_product.hpp"
 #include "conv/direct/line_product.hpp"
 #include "conv/taps/tap_geometry.hpp"
@@ -17,14 +18,14 @@ namespace convolume::conv {
 /// of its results.
 template <class T>
 struct VoxelDirection {
-  VoxelDirection(const ConvProblem& problem, plan::Direction direction);
+  /// `nest` is that of `direction` of `problem`. Throws Unsupported if the engine has no such microkernel.
+  VoxelDirection(const ConvProblem& problem, plan::Direction direction, const plan::LoopNest& nest);
 
   DirectMap map;
   WeightBlocks<T> weights;
   Layout source_layout, target_layout;
   bool lines = false;  ///< one tap, plain tensors, equal extents: computed by LineProduct, without copies
-  index_t group = 1;   ///< channel blocks of the source that are held at once
-  RegionGrid grid;
+  VoxelNest nest;
   /// Backward data: the packed weights are in forward order, so each region transposes terms and lanes of its own
   /// blocks. This is done only if no other region reads the same blocks.
   bool transposes_weights = false;

@@ -6,6 +6,7 @@
 #include "conv/caches/scratch.hpp"
 #include "conv/direct/direct_product.hpp"
 #include "conv/tensor_io/block_box.hpp"
+#include "plan/sides.hpp"
 
 namespace convolume::conv {
 namespace {
@@ -92,12 +93,12 @@ struct PieceTap {
 /// Bytes of scratch for the largest piece, for a row, and for the taps.
 template <class T>
 struct StagedBytes {
-  StagedBytes(const ConvProblem& p, const WeightPieces& pieces, const GroupSides<T>& sides)
+  StagedBytes(const ConvProblem& p, const Extent3& piece, const GroupSides<T>& sides)
       : taps(whole_lines(sizeof(PieceTap<T>) * static_cast<std::size_t>(p.kernel.volume()))) {
-    const Extent3 widest = p.span() + (pieces.extent - Extent3::all(1)) * p.stride;
+    const Extent3 widest = p.span() + (piece - Extent3::all(1)) * p.stride;
     x = 64 * static_cast<std::size_t>(sides.x.blocks(widest.z * widest.y * p.input.x));
-    dy = 64 * static_cast<std::size_t>(sides.dy.blocks(volume(pieces.extent)));
-    row = 64 * static_cast<std::size_t>(std::max(p.input.x, pieces.extent.x));
+    dy = 64 * static_cast<std::size_t>(sides.dy.blocks(volume(piece)));
+    row = 64 * static_cast<std::size_t>(std::max(p.input.x, piece.x));
   }
   std::size_t all() const { return x + dy + row + taps; }
   std::size_t x, dy, row, taps;
@@ -107,12 +108,12 @@ struct StagedBytes {
 template <class T>
 class StagedSides {
  public:
-  StagedSides(const ConvProblem& p, const WeightPieces& pieces, const GroupSides<T>& sides, const BoxKernels<T>& boxes,
+  StagedSides(const ConvProblem& p, const Extent3& piece, const GroupSides<T>& sides, const BoxKernels<T>& boxes,
               std::pmr::memory_resource* memory)
       : x(sides.x),
         dy(sides.dy),
         boxes_(boxes),
-        bytes_(p, pieces, sides),
+        bytes_(p, piece, sides),
         scratch_(memory, bytes_.all()),
         staged_x_(scratch_.template take<T>(bytes_.x)),
         staged_dy_(scratch_.template take<T>(bytes_.dy)),
@@ -145,14 +146,6 @@ class PieceSum {
            const DirectKernels<T>& products)
       : p_(p), layout_(layout), group_(group), sides_(sides), products_(products) {}
 
-  /// Calls body(in, out) for all pairs of the group. `out` is the first of two blocks of dy.
-  template <class Body>
-  void for_each_pair(const Body& body) const {
-    for (index_t in = group_.first_in; in < group_.last_in; ++in) {
-      for (index_t out = group_.first_out; out < group_.last_out; out += 2) body(in, out);
-    }
-  }
-
   /// Prepares the sums of the piece that the sides hold. The voxels of the piece `next`, of the same sample, are
   /// prefetched meanwhile if they are read in place.
   void start(const Box& box, const Box& next) {
@@ -170,9 +163,9 @@ class PieceSum {
     fetched_ = 0;
   }
 
-  /// Sums one tap after the other. The squares of the second block of dy lie `column` elements behind those of the
-  /// first.
-  void sum_pair(index_t in, index_t out, bool add, T* sums, std::ptrdiff_t column) {
+  /// Sums one tap after the other, for the blocks `out` to before `last_out` of dy, which are one or two. The squares
+  /// of the second block lie `column` elements behind those of the first.
+  void sum_pair(index_t in, index_t out, index_t last_out, const Box& taps, bool add, T* sums, std::ptrdiff_t column) {
     ChannelProduct<T> product{.x = nullptr,
                               .x_strides = sides_.x.strides() * p_.stride,
                               .dy = nullptr,
@@ -182,28 +175,39 @@ class PieceSum {
                               .sums_column = column,
                               .count = {},
                               .channels = std::min(layout_.block, p_.in_channels - in * layout_.block),
-                              .columns = std::min<index_t>(2, group_.last_out - out),
+                              .columns = last_out - out,
                               .add = add,
                               .next = {},
                               .next_strides = {}};
     const std::ptrdiff_t x = (in - group_.first_in) * sides_.x.step(), dy = (out - group_.first_out) * sides_.dy.step();
-    for (index_t i = 0; i < layout_.taps; ++i, product.sums += layout_.square) {
+    for_each_tap(taps, [&](index_t i) {
       const PieceTap<T>& tap = sides_.taps()[i];
+      product.sums = sums + i * layout_.square;
       product.count = tap.count;
       if (tap.count.z <= 0 || tap.count.y <= 0 || tap.count.x <= 0) {
         for (index_t c = 0; c < product.columns && !add; ++c) {
           std::fill_n(product.sums + c * column, layout_.square, T{0});
         }
-        continue;
+        return;
       }
       product.x = tap.x + x;
       product.dy = tap.dy + dy;
       for (std::size_t n = 0; n < product.next.size(); ++n) fetch_next(product, n, tap);
       products_.channels(product);
-    }
+    });
   }
 
  private:
+  /// Calls body(index of a tap in the kernel) for the taps of a box.
+  template <class Body>
+  void for_each_tap(const Box& taps, const Body& body) const {
+    for (index_t z = taps.begin.z; z < taps.end.z; ++z) {
+      for (index_t y = taps.begin.y; y < taps.end.y; ++y) {
+        for (index_t x = taps.begin.x; x < taps.end.x; ++x) body((z * p_.kernel.y + y) * p_.kernel.x + x);
+      }
+    }
+  }
+
   /// Selects the next channel block of x or dy that was not prefetched yet. At the end it selects data that is in the
   /// caches already.
   void fetch_next(ChannelProduct<T>& product, std::size_t i, const PieceTap<T>& tap) {
@@ -230,68 +234,166 @@ class PieceSum {
   index_t fetched_ = 0;  // channel blocks of the next piece that were prefetched
 };
 
+/// What a task multiplies at once: a piece of voxels, for some channel blocks and taps.
+struct PieceWork {
+  index_t sample = -1;
+  Box box{}, taps{};
+  index_t first_in = 0, last_in = 0, first_out = 0, last_out = 0;
+  bool add = false;
+};
+
+/// Runs the loops of a task.
+template <class T>
+class PartSum {
+ public:
+  PartSum(const ConvProblem& p, const WeightNest& nest, const WeightBlocks<T>& layout, const PairGroup& group,
+          StagedSides<T>& sides, const DirectKernels<T>& products, T* sums)
+      : p_(p),
+        nest_(nest),
+        layout_(layout),
+        group_(group),
+        sides_(sides),
+        sum_(p, layout, group, sides, products),
+        sums_(sums) {
+    range(Dim::n) = {group.first_sample, group.last_sample};
+    range(Dim::k) = {group.first_out, group.last_out};
+    range(Dim::c) = {group.first_in, group.last_in};
+    for (int axis = 0; axis < 3; ++axis) {
+      range(Dim::z, axis) = {group.box.begin[axis], group.box.end[axis]};
+      range(Dim::kz, axis) = {0, p.kernel[axis]};
+    }
+  }
+
+  void run() {
+    walk(0);
+    multiply(pending_, pending_);
+  }
+
+ private:
+  using Dim = plan::Dim;
+  struct Range {
+    index_t begin = 0, end = 0;
+  };
+  Range& range(Dim dim, int axis = 0) {
+    return ranges_[static_cast<std::size_t>(dim) + static_cast<std::size_t>(axis)];
+  }
+
+  void walk(std::size_t level) {
+    if (level == nest_.walk.size()) {
+      // A piece is multiplied when the next one is known, because the next one is prefetched meanwhile.
+      const PieceWork next = work();
+      if (pending_.sample >= 0) multiply(pending_, next);
+      pending_ = next;
+      return;
+    }
+    const TaskLoop& loop = nest_.walk[level];
+    Range& one = range(loop.dim);
+    const Range all = one;
+    for (index_t i = all.begin; i < all.end; i += loop.step) {
+      one = {i, std::min(all.end, i + loop.step)};
+      walk(level + 1);
+    }
+    one = all;
+  }
+
+  PieceWork work() {
+    PieceWork work{.sample = range(Dim::n).begin,
+                   .first_in = range(Dim::c).begin,
+                   .last_in = range(Dim::c).end,
+                   .first_out = range(Dim::k).begin,
+                   .last_out = range(Dim::k).end};
+    for (int axis = 0; axis < 3; ++axis) {
+      work.box.begin[axis] = range(Dim::z, axis).begin;
+      work.box.end[axis] = range(Dim::z, axis).end;
+      work.taps.begin[axis] = range(Dim::kz, axis).begin;
+      work.taps.end[axis] = range(Dim::kz, axis).end;
+    }
+    work.add = work.sample > group_.first_sample || work.box.begin != group_.box.begin;
+    return work;
+  }
+
+  void multiply(const PieceWork& w, const PieceWork& next) {
+    if (w.sample != held_.sample || w.box.begin != held_.box.begin) {
+      sides_.load(w.sample, input_window(p_, w.box), w.box);
+      held_ = w;
+    }
+    sum_.start(w.box, next.sample == w.sample ? next.box : w.box);
+    for (index_t in = w.first_in; in < w.last_in; ++in) {
+      for (index_t out = w.first_out; out < w.last_out; out += 2) {
+        sum_.sum_pair(in, out, std::min(out + 2, w.last_out), w.taps, w.add, sums_ + layout_.offset(out, in, 0),
+                      layout_.column_step());
+      }
+    }
+  }
+
+  const ConvProblem& p_;
+  const WeightNest& nest_;
+  const WeightBlocks<T>& layout_;
+  const PairGroup& group_;
+  StagedSides<T>& sides_;
+  PieceSum<T> sum_;
+  T* sums_;
+  std::array<Range, plan::all_dims.size()> ranges_{};
+  PieceWork pending_, held_;
+};
+
 }  // namespace
 
 template <class T>
-WeightGradient<T>::WeightGradient(const ConvProblem& p)
-    : problem_(p),
-      layout_{.terms = p.in_channels, .lanes = p.out_channels, .taps = p.kernel.volume()},
+WeightGradient<T>::WeightGradient(const ConvProblem& problem, const plan::LoopNest& nest)
+    : problem_(plan::Sides(problem).convolution()),
+      layout_{.terms = problem_.in_channels, .lanes = problem_.out_channels, .taps = problem_.kernel.volume()},
       non_temporal_(writes_copies_non_temporal(layout_)),
-      pieces_(choose_pieces(p, layout_.term_blocks(), layout_.lane_blocks())) {}
+      nest_(compile_weight_nest(nest, problem)) {}
 
 template <class T>
 PairGroup WeightGradient<T>::group(index_t part, index_t in, index_t out) const noexcept {
-  const index_t pairs = (layout_.lane_blocks() + 1) / 2, ins = layout_.term_blocks();
+  const Extent3 &count = nest_.part_count, &extent = nest_.part_extent, domain = problem_.output();
+  const index_t n = part / (count.z * count.y), z = part / count.y % count.z, y = part % count.y;
   return {.part = part,
-          .first_in = ins * in / pieces_.in_groups,
-          .last_in = ins * (in + 1) / pieces_.in_groups,
-          .first_out = 2 * (pairs * out / pieces_.out_groups),
-          .last_out = std::min(layout_.lane_blocks(), 2 * (pairs * (out + 1) / pieces_.out_groups))};
+          .first_sample = n * nest_.part_samples,
+          .last_sample = std::min(problem_.batch, (n + 1) * nest_.part_samples),
+          .box = {{z * extent.z, y * extent.y, 0},
+                  {std::min(domain.z, (z + 1) * extent.z), std::min(domain.y, (y + 1) * extent.y), domain.x}},
+          .first_in = in * nest_.in_blocks,
+          .last_in = std::min(layout_.term_blocks(), (in + 1) * nest_.in_blocks),
+          .first_out = out * nest_.out_blocks,
+          .last_out = std::min(layout_.lane_blocks(), (out + 1) * nest_.out_blocks)};
 }
 
 template <class T>
 std::size_t WeightGradient<T>::scratch_bytes(const GradientTensors<T>& a, const PairGroup& g) const {
-  const std::size_t staged = StagedBytes<T>(problem_, pieces_, GroupSides<T>(problem_, a, g)).all();
+  const std::size_t staged = StagedBytes<T>(problem_, nest_.piece, GroupSides<T>(problem_, a, g)).all();
   return at_once() ? staged + pair_bytes() + finish_scratch_bytes() : staged;
 }
 
 template <class T>
 void WeightGradient<T>::sum(const GradientTensors<T>& a, const PairGroup& g, T* sums) const {
-  sums += g.part * layout_.elements();
-  StagedSides<T> staged(problem_, pieces_, GroupSides<T>(problem_, a, g), kernels_.boxes, a.memory);
-  PieceSum<T> sum(problem_, layout_, g, staged, kernels_.products);
-  const index_t first = pieces_.first_piece(g.part), end = pieces_.first_piece(g.part + 1);
-  for (index_t piece = first; piece < end; ++piece) {
-    const Box box = pieces_.box(piece, a.low_res.shape.extent);
-    const index_t n = piece / pieces_.per_sample();
-    const bool last = piece + 1 == end || (piece + 1) / pieces_.per_sample() != n;
-    staged.load(n, input_window(problem_, box), box);
-    sum.start(box, last ? box : pieces_.box(piece + 1, a.low_res.shape.extent));
-    sum.for_each_pair([&](index_t in, index_t out) {
-      sum.sum_pair(in, out, piece > first, sums + layout_.offset(out, in, 0), layout_.column_step());
-    });
-  }
+  StagedSides<T> staged(problem_, nest_.piece, GroupSides<T>(problem_, a, g), kernels_.boxes, a.memory);
+  PartSum<T>(problem_, nest_, layout_, g, staged, kernels_.products, sums + g.part * layout_.elements()).run();
 }
 
 template <class T>
 void WeightGradient<T>::write(const BackwardArguments& arguments, const GradientTensors<T>& a,
                               const PairGroup& g) const {
-  StagedSides<T> staged(problem_, pieces_, GroupSides<T>(problem_, a, g), kernels_.boxes, a.memory);
+  StagedSides<T> staged(problem_, nest_.piece, GroupSides<T>(problem_, a, g), kernels_.boxes, a.memory);
   Scratch scratch(a.memory, pair_bytes() + finish_scratch_bytes());
   T* sums = scratch.take<T>(pair_bytes());
   T* rows = scratch.take<T>(finish_scratch_bytes());
   PieceSum<T> sum(problem_, layout_, g, staged, kernels_.products);
-  const Box box = pieces_.box(0, a.low_res.shape.extent);
-  staged.load(0, input_window(problem_, box), box);
-  sum.start(box, box);
+  staged.load(0, input_window(problem_, g.box), g.box);
+  sum.start(g.box, g.box);
   const index_t column = layout_.taps * layout_.square;
-  sum.for_each_pair([&](index_t in, index_t out) {
-    sum.sum_pair(in, out, false, sums, column);
-    for (index_t i = out; i < std::min(out + 2, g.last_out); ++i) {
-      kernels_.squares.unpack(sums + (i - out) * column, layout_, i, in, arguments.add_dw, non_temporal_,
-                              arguments.dw.as<T>(), rows);
+  for (index_t in = g.first_in; in < g.last_in; ++in) {
+    for (index_t out = g.first_out; out < g.last_out; out += 2) {
+      const index_t last_out = std::min(out + 2, g.last_out);
+      sum.sum_pair(in, out, last_out, {{0, 0, 0}, problem_.kernel}, false, sums, column);
+      for (index_t i = out; i < last_out; ++i) {
+        kernels_.squares.unpack(sums + (i - out) * column, layout_, i, in, arguments.add_dw, non_temporal_,
+                                arguments.dw.as<T>(), rows);
+      }
     }
-  });
+  }
 }
 
 template <class T>
@@ -299,7 +401,7 @@ void WeightGradient<T>::finish(const BackwardArguments& a, index_t pair, T* sums
   const index_t out = pair / layout_.term_blocks(), in = pair % layout_.term_blocks();
   const index_t count = layout_.block * std::min(layout_.block, problem_.in_channels - in * layout_.block);
   T* total = sums + layout_.offset(out, in, 0);
-  for (index_t part = 1; part < pieces_.parts; ++part) {
+  for (index_t part = 1; part < nest_.parts(); ++part) {
     const T* other = total + part * layout_.elements();
     for (index_t tap = 0; tap < layout_.taps; ++tap) {
       for (index_t i = tap * layout_.square; i < tap * layout_.square + count; ++i) total[i] += other[i];

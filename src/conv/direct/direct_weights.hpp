@@ -2,6 +2,7 @@
 // threads.
 #pragma once
 
+#include "conv/direct/direct_nest.hpp"
 #include "conv/direct/direct_product.hpp"
 #include "conv/engine.hpp"
 #include "conv/taps/tap_geometry.hpp"
@@ -11,9 +12,11 @@
 
 namespace convolume::conv {
 
-/// The work of one task: the pieces of a part, for some channel blocks of x and of dy.
+/// The work of one task: a part of the voxels of dy, for some channel blocks of x and of dy.
 struct PairGroup {
   index_t part = 0;
+  index_t first_sample = 0, last_sample = 1;
+  Box box{};
   index_t first_in = 0, last_in = 1, first_out = 0, last_out = 1;
 };
 
@@ -31,11 +34,13 @@ struct GradientKernels {
 template <class T>
 class WeightGradient {
  public:
-  explicit WeightGradient(const ConvProblem& problem);
+  /// `nest` is that of backward weights of `problem`, which may be transposed. Throws Unsupported if the engine has no
+  /// such microkernel.
+  WeightGradient(const ConvProblem& problem, const plan::LoopNest& nest);
 
-  const WeightPieces& pieces() const noexcept { return pieces_; }
-  bool at_once() const noexcept { return pieces_.pieces == 1; }
-  index_t elements() const noexcept { return pieces_.parts * layout_.elements(); }
+  const WeightNest& nest() const noexcept { return nest_; }
+  bool at_once() const noexcept { return nest_.one_piece; }
+  index_t elements() const noexcept { return nest_.parts() * layout_.elements(); }
   index_t pairs() const noexcept { return layout_.lane_blocks() * layout_.term_blocks(); }
   PairGroup group(index_t part, index_t in_group, index_t out_group) const noexcept;
 
@@ -56,10 +61,10 @@ class WeightGradient {
     return 2 * sizeof(T) * static_cast<std::size_t>(layout_.taps * layout_.square);
   }
 
-  ConvProblem problem_;
+  ConvProblem problem_;  ///< not transposed
   WeightBlocks<T> layout_;
   bool non_temporal_;  ///< the gradient is so large that it is written with non-temporal stores
-  WeightPieces pieces_;
+  WeightNest nest_;
   GradientKernels<T> kernels_;
 };
 

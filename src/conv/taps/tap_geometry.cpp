@@ -8,11 +8,9 @@ namespace {
 using plan::Direction;
 
 constexpr index_t block_bytes = 64;
-constexpr index_t region_bytes = 384 << 10;  // of sources and results; the rest of the L2 is for weights
-constexpr index_t region_voxels = 128;       // the weights of a pass are read once for at least so many voxels
-constexpr index_t piece_voxels = 512;        // more terms in one sum would increase the rounding error
-constexpr index_t part_voxels = 1024;        // for fewer voxels another set of sums costs more than it saves
-constexpr index_t part_bytes = 64ll << 20;   // of all sets of sums together
+constexpr index_t piece_voxels = 512;       // more terms in one sum would increase the rounding error
+constexpr index_t part_voxels = 1024;       // for fewer voxels another set of sums costs more than it saves
+constexpr index_t part_bytes = 64ll << 20;  // of all sets of sums together
 constexpr index_t most_parts = 32, tasks = 16;
 
 index_t floor_div(index_t a, index_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
@@ -57,10 +55,14 @@ DirectMap::DirectMap(const ConvProblem& p, Direction direction)
   const Extent3& residues = target_step_;
   for (index_t i = 0; i < residues.z * residues.y * residues.x; ++i) {
     DirectPhase phase{.residue = {i / (residues.y * residues.x), i / residues.x % residues.y, i % residues.x},
+                      .count = {},
                       .taps = {}};
-    const auto x_taps = axis_taps(p, 2, to_input_, phase.residue.x);
-    for (const AxisTap& z : axis_taps(p, 0, to_input_, phase.residue.z)) {
-      for (const AxisTap& y : axis_taps(p, 1, to_input_, phase.residue.y)) {
+    const auto z_taps = axis_taps(p, 0, to_input_, phase.residue.z),
+               y_taps = axis_taps(p, 1, to_input_, phase.residue.y),
+               x_taps = axis_taps(p, 2, to_input_, phase.residue.x);
+    phase.count = {std::ssize(z_taps), std::ssize(y_taps), std::ssize(x_taps)};
+    for (const AxisTap& z : z_taps) {
+      for (const AxisTap& y : y_taps) {
         for (const AxisTap& x : x_taps) {
           phase.taps.push_back({{z.offset, y.offset, x.offset}, (z.tap * p.kernel.y + y.tap) * p.kernel.x + x.tap});
         }
@@ -112,8 +114,10 @@ Extent3 DirectMap::base(const Extent3& result) const noexcept {
 
 index_t DirectMap::equal_run(const DirectPhase& phase, int axis, index_t result, index_t count) const noexcept {
   const index_t begin = base(result, axis), step = source_step_[axis], extent = source_[axis];
-  for (const DirectTap& tap : phase.taps) {
-    const index_t at = begin + tap.offset[axis];
+  // Taps with the same place along the axis have the same offset along it.
+  const index_t apart = axis == 0 ? phase.count.y * phase.count.x : axis == 1 ? phase.count.x : 1;
+  for (index_t i = 0; i < phase.count[axis] && !phase.taps.empty(); ++i) {
+    const index_t at = begin + phase.taps[static_cast<std::size_t>(i * apart)].offset[axis];
     // The taps that reach the source stay the same for all results before the next tap enters or leaves the source.
     if (at < 0)
       count = std::min(count, ceil_div(-at, step));
@@ -130,54 +134,6 @@ bool DirectMap::meets(const DirectTap& tap, const Extent3& base) const noexcept 
 
 Box RegionGrid::box(index_t region, const Extent3& domain) const noexcept {
   return box_of(region, extent, count, domain);
-}
-
-RegionGrid choose_regions(const DirectMap& map, index_t batch, index_t source_blocks, index_t result_blocks) {
-  const Extent3& n = map.domain();
-  const auto bytes = [&](const Extent3& e) {
-    const Extent3 window = map.window({{0, 0, 0}, e}).extent();
-    return block_bytes * (source_blocks * window.z * window.y * window.x + result_blocks * e.z * e.y * e.x);
-  };
-  const index_t wanted = std::max(region_voxels, batch * n.z * n.y * n.x / (2 * tasks));
-  const auto fits = [&](const Extent3& e) {
-    const Extent3 shorter{e.z > 1 ? e.z - 1 : 1, e.z > 1 ? e.y : e.y - 1, e.x};
-    return shorter.z * shorter.y * shorter.x < wanted && bytes(e) <= region_bytes;
-  };
-  RegionGrid grid{.extent = {1, 1, n.x}};
-  while (grid.extent.y < n.y && fits(grid.extent + Extent3{0, 1, 0})) ++grid.extent.y;
-  while (grid.extent.y == n.y && grid.extent.z < n.z && fits(grid.extent + Extent3{1, 0, 0})) ++grid.extent.z;
-  grid.extent = {even(n.z, grid.extent.z), even(n.y, grid.extent.y), n.x};
-  grid.count = {ceil_div(n.z, grid.extent.z), ceil_div(n.y, grid.extent.y), 1};
-  // Each group of columns stages the sources again, so there are no more groups than needed.
-  const index_t pairs = ceil_div(result_blocks, 2);
-  const index_t groups = std::min(pairs, ceil_div(tasks, batch * grid.per_sample()));
-  grid.columns = std::min(result_blocks, 2 * ceil_div(pairs, groups));
-  grid.column_groups = ceil_div(result_blocks, grid.columns);
-  return grid;
-}
-
-Box WeightPieces::box(index_t piece, const Extent3& domain) const noexcept {
-  return box_of(piece % per_sample(), extent, count, domain);
-}
-
-WeightPieces choose_pieces(const ConvProblem& p, index_t in_blocks, index_t out_blocks) {
-  const Extent3 n = p.output();
-  WeightPieces w{.extent = {1, even(n.y, piece_voxels / n.x), n.x}};
-  if (w.extent.y == n.y) w.extent.z = even(n.z, piece_voxels / (n.x * n.y));
-  w.count = {ceil_div(n.z, w.extent.z), ceil_div(n.y, w.extent.y), 1};
-  w.pieces = p.batch * w.per_sample();
-  const index_t lanes = channel_block(p.type);
-  const index_t sums = in_blocks * out_blocks * lanes * block_bytes * p.kernel.volume();
-  w.parts = std::min({most_parts, w.pieces, ceil_div(p.batch * n.z * n.y * n.x, part_voxels), part_bytes / sums});
-  w.parts = std::max<index_t>(1, w.parts);
-  const index_t out_pairs = ceil_div(out_blocks, 2);
-  while (w.parts * w.in_groups * w.out_groups < tasks) {
-    const bool split_out = out_pairs / w.out_groups >= in_blocks / w.in_groups && w.out_groups < out_pairs;
-    if (!split_out && w.in_groups >= in_blocks) break;
-    index_t& groups = split_out ? w.out_groups : w.in_groups;
-    groups = std::min(2 * groups, split_out ? out_pairs : in_blocks);
-  }
-  return w;
 }
 
 Box clipped_taps(const ConvProblem& p, const Box& box, const Extent3& tap) noexcept {

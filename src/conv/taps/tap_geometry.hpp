@@ -18,7 +18,8 @@ struct DirectTap {
 /// Results that the same taps reach: all voxels of y, or every stride-th voxel of dx per axis.
 struct DirectPhase {
   Extent3 residue{0, 0, 0};
-  std::vector<DirectTap> taps;  ///< in the kernel's order; empty if the stride skips the kernel
+  Extent3 count{0, 0, 0};       ///< taps along each axis; 0 if the stride skips the kernel
+  std::vector<DirectTap> taps;  ///< in the kernel's order, X fastest
 };
 
 /// Voxels [begin, end) of a tensor. The box may extend beyond the tensor.
@@ -78,9 +79,8 @@ class DirectMap {
   std::vector<DirectPhase> phases_;
 };
 
-/// The most taps of a channel block that are summed in registers before the sum is added to memory. Their weights, for
-/// two blocks of lanes, fill a part of the L2. Also, a sum of partial sums has less rounding error than one long sum.
-inline constexpr index_t steps_per_pass = 32;
+/// The most voxels of a row that a product computes at once, on any SIMD target.
+inline constexpr index_t most_row_voxels = 14;
 
 /// Divides n into nearly equal pieces of at most `most`, as few as possible. Returns the length of the longest piece.
 index_t even(index_t n, index_t most) noexcept;
@@ -94,33 +94,14 @@ struct RegionGrid {
   Box box(index_t region, const Extent3& domain) const noexcept;
 };
 
-/// Returns regions whose sources and results fit into the L2. They are so large that weights are read seldom, and there
-/// are enough of them for many threads. `source_blocks` channel blocks of the source are held at once.
-RegionGrid choose_regions(const DirectMap& map, index_t batch, index_t source_blocks, index_t result_blocks);
-
-/// Divides the sum over samples and voxels of dy in the weight gradient into pieces of whole rows. Each piece is summed
-/// alone, and is added to the sums of its part, in order. A part is a range of pieces. The parts are added in order at
-/// the end.
-struct WeightPieces {
-  Extent3 extent{}, count{};  ///< voxels of a piece, and number of pieces along each axis of a sample
-  index_t pieces = 1, parts = 1;
-  index_t in_groups = 1, out_groups = 1;  ///< tasks per part: groups of channel blocks; they do not affect rounding
-
-  index_t per_sample() const noexcept { return count.z * count.y; }
-  index_t first_piece(index_t part) const noexcept { return pieces * part / parts; }
-  Box box(index_t piece, const Extent3& domain) const noexcept;
-};
-
-WeightPieces choose_pieces(const ConvProblem& problem, index_t in_blocks, index_t out_blocks);
-
 /// Returns the voxels of dy in a box for which the source voxel of `tap` lies inside x.
 Box clipped_taps(const ConvProblem& problem, const Box& box, const Extent3& tap) noexcept;
 /// Returns the voxels of x that a box of dy reads (the input window, clipped to x).
 Box input_window(const ConvProblem& problem, const Box& box) noexcept;
 
-/// A box of results of one sample, for some columns (output-channel blocks).
+/// A box of results of some samples, for some columns (output-channel blocks).
 struct Region {
-  index_t sample = 0;
+  index_t sample = 0, samples = 1;
   Box box;
   index_t first_column = 0, columns = 1;
 };

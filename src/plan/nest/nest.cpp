@@ -14,8 +14,9 @@ namespace {
 
 constexpr std::array<const char*, all_dims.size()> dim_names{"n", "k", "c", "z", "y", "x", "kz", "ky", "kx"};
 constexpr const char* valid_tokens =
-    "write dimensions (n k c z y x kz ky kx), each with an extent if it is not all of it and with '*' if it is "
-    "parallel, and '|' before the microkernel, for example \"n* k* y* c x | kz ky kx c16 x14 k32\"";
+    "write dimensions (n k c z y x kz ky kx), each with an extent if it is not all of it, with '+' if it has separate "
+    "sums, and with '*' if it is parallel, and '|' before the microkernel, for example \"n* k* y* c x | kz ky kx c16 "
+    "x14 k32\"";
 
 std::string where(const LoopNest& nest, std::size_t loop) {
   return fmt::format("nest '{}': loop {} '{}'", to_string(nest), loop + 1, to_string(nest.loops[loop]));
@@ -39,6 +40,10 @@ Loop parse_token(const Word& word) {
     if (error != std::errc()) word.refuse("has an extent that does not fit into 64 bits", "write the loop's extent");
     if (loop.extent < 1) word.refuse("has no iterations", "extents are at least 1; without an extent it is all of it");
     rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+  }
+  if (rest.starts_with('+')) {
+    loop.separate = true;
+    rest.remove_prefix(1);
   }
   if (rest == "*") {
     loop.parallel = true;
@@ -95,9 +100,32 @@ bool sums_over(const NestSpace& space, Dim dim) {
   return true;
 }
 
+/// Throws InvalidArgument if loops with separate sums are not the outermost ones of backward weights, over n, z and y
+/// in this order.
+void check_separate(const LoopNest& nest, const NestSpace& space) {
+  for (std::size_t i = 0; i < nest.loops.size(); ++i) {
+    const Loop& loop = nest.loops[i];
+    if (!loop.separate) continue;
+    const auto refuse = [&](const std::string& why) { throw InvalidArgument(where(nest, i) + why); };
+    if (space.written != Operand::w) refuse(" has separate sums, which only backward weights has; leave out its '+'");
+    if (loop.dim != Dim::n && loop.dim != Dim::z && loop.dim != Dim::y) {
+      refuse(" has separate sums, which only loops over n, z and y have; leave out its '+'");
+    }
+    if (i >= nest.microkernel) refuse(" has separate sums inside of the microkernel; leave out its '+'");
+    if (i > 0 && !nest.loops[i - 1].separate) {
+      refuse(" has separate sums inside of a loop without; move it outwards or leave out its '+'");
+    }
+    if (i > 0 && nest.loops[i - 1].dim >= loop.dim) {
+      refuse(fmt::format(" has separate sums inside of '{}'; such loops stand in the order n z y, each once",
+                         to_string(nest.loops[i - 1])));
+    }
+  }
+}
+
 /// Throws InvalidArgument if parallel loops are not the outermost ones, or are not over n, k, c, z and y in this order.
+/// Loops with separate sums come before the others.
 void check_parallel(const LoopNest& nest, const NestSpace& space) {
-  std::optional<Dim> before;
+  std::optional<Loop> before;
   for (std::size_t i = 0; i < nest.loops.size(); ++i) {
     const Loop& loop = nest.loops[i];
     if (!loop.parallel) continue;
@@ -106,19 +134,20 @@ void check_parallel(const LoopNest& nest, const NestSpace& space) {
       refuse(" is parallel inside of one that is not; move it outwards or leave out its '*'");
     }
     if (i >= nest.microkernel) refuse(" is parallel inside of the microkernel; leave out its '*'");
-    const bool has_parts = space.written == Operand::w && (loop.dim == Dim::n || loop.dim == Dim::z);
-    if (sums_over(space, loop.dim) && !has_parts) {
-      refuse(
-          fmt::format(" is parallel, but '{}' is summed over, and sums of tasks would depend on their order; leave "
-                      "out its '*'",
-                      name_of(loop.dim)));
+    if (sums_over(space, loop.dim) && !loop.separate) {
+      const bool may_be = space.written == Operand::w && loop.dim != Dim::x;
+      refuse(fmt::format(" is parallel, but '{}' is summed over, and sums of tasks would depend on their order; {}",
+                         name_of(loop.dim), may_be ? "write '+*', or leave out its '*'" : "leave out its '*'"));
     }
-    if (loop.dim == Dim::x) refuse(" is parallel, but tasks have whole rows; leave out its '*'");
-    if (before && *before == loop.dim) refuse(" is parallel, and so is the loop outside of it; leave out its '*'");
-    if (before && *before > loop.dim) {
-      refuse(fmt::format(" is parallel inside of '{}'; parallel loops stand in the order n k c z y", name_of(*before)));
+    if (loop.dim >= Dim::x) {
+      refuse(" is parallel, but tasks have whole rows and all taps; leave out its '*'");
     }
-    before = loop.dim;
+    if (before && before->dim == loop.dim) refuse(" is parallel, and so is the loop outside of it; leave out its '*'");
+    if (before && before->separate == loop.separate && before->dim > loop.dim) {
+      refuse(fmt::format(" is parallel inside of '{}'; parallel loops stand in the order n k c z y",
+                         name_of(before->dim)));
+    }
+    before = loop;
   }
 }
 
@@ -147,8 +176,8 @@ void Word::refuse(const std::string& why, const std::string& valid) const {
 }
 
 std::string to_string(const Loop& loop) {
-  return fmt::format("{}{}{}", name_of(loop.dim), loop.extent == Loop::all ? "" : fmt::to_string(loop.extent),
-                     loop.parallel ? "*" : "");
+  return fmt::format("{}{}{}{}", name_of(loop.dim), loop.extent == Loop::all ? "" : fmt::to_string(loop.extent),
+                     loop.separate ? "+" : "", loop.parallel ? "*" : "");
 }
 
 std::string to_string(const LoopNest& nest) {
@@ -204,7 +233,16 @@ void validate(const LoopNest& nest, std::span<const NestSpace> spaces) {
                     "them: write '{3}' or '{3}{2}'",
                     where(nest, loop), outermost->extent, all, name_of(dim)));
   }
-  for (const NestSpace& space : spaces) check_parallel(nest, space);
+  for (std::size_t i = 0; i < nest.loops.size(); ++i) {
+    const Loop& loop = nest.loops[i];
+    const index_t all = extent[static_cast<std::size_t>(loop.dim)];
+    if (loop.extent > all) {
+      throw InvalidArgument(fmt::format("{} covers more than the {} iterations of its dimension; write '{}'",
+                                        where(nest, i), all, name_of(loop.dim)));
+    }
+  }
+  check_separate(nest, spaces.front());
+  check_parallel(nest, spaces.front());
 }
 
 std::vector<BoundLoop> bind(const LoopNest& nest, const NestSpace& space) {

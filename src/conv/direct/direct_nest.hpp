@@ -1,0 +1,59 @@
+// What the direct engine makes of a loop nest: tasks, the loops of a task, and single products.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "conv/choice.hpp"
+#include "conv/taps/tap_geometry.hpp"
+#include "convolume/nest.hpp"
+
+namespace convolume::conv {
+
+/// A loop of a task. Dimensions are those of the direction: `k` counts blocks of result channels (lanes), `c` blocks
+/// of source channels (terms), and z, y and x count results of a phase.
+struct TaskLoop {
+  plan::Dim dim = plan::Dim::n;
+  index_t step = 1;
+};
+
+/// A nest that yields voxels, y or dx.
+struct VoxelNest {
+  RegionGrid grid;               ///< the results of a task
+  index_t samples = 1;           ///< of a task
+  Extent3 taps{1, 1, 1};         ///< the most taps of a phase along each axis
+  std::vector<TaskLoop> walk{};  ///< the loops of a task around products, the outermost first
+  std::vector<TaskLoop> sums{};  ///< the order of the steps of a product, the outermost loop first
+  index_t held_blocks = 1;       ///< term blocks whose voxels a task holds at once
+  index_t product_blocks = 1;    ///< the most term blocks of a product
+  bool sums_once = false;        ///< a product sums all taps and terms of its results
+  /// Where the tiles of products begin, for z, y, x, kz, ky and kx, counted from the first result or tap of a task.
+  std::array<std::vector<index_t>, 6> begins{};
+};
+
+/// Compiles the nest of a direction of `problem` that yields voxels. `map` belongs to the same direction. Throws
+/// Unsupported that names the loop and the reason if the engine has no such microkernel.
+VoxelNest compile_voxel_nest(const plan::LoopNest& nest, const ConvProblem& problem, plan::Direction direction,
+                             const DirectMap& map);
+
+/// A nest that yields dw. Here `k` counts channel blocks of the low-resolution side (lanes), and `c` those of the
+/// high-resolution side (terms).
+struct WeightNest {
+  Extent3 part_extent{}, part_count{};       ///< voxels of the low-resolution side with sums of their own, and parts
+  index_t part_samples = 1, part_batch = 1;  ///< samples of a part, and number of parts along the batch
+  index_t in_blocks = 1, out_blocks = 1;     ///< term and lane blocks of a task
+  index_t in_groups = 1, out_groups = 1;     ///< tasks per part
+  std::vector<TaskLoop> walk{};              ///< the loops of a task around products, the outermost first
+  Extent3 piece{};                           ///< the most voxels of a product
+  bool one_piece = false;                    ///< there is one part, and each product sums all of its voxels
+
+  index_t parts() const noexcept { return part_batch * part_count.z * part_count.y; }
+};
+
+/// Compiles the nest of backward weights of `problem`. Throws Unsupported as compile_voxel_nest() does.
+WeightNest compile_weight_nest(const plan::LoopNest& nest, const ConvProblem& problem);
+
+/// Returns the nests that the engine takes if none are given. `problem` must not have groups.
+Nests usual_nests(const ConvProblem& problem);
+
+}  // namespace convolume::conv

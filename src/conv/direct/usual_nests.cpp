@@ -1,0 +1,214 @@
+// The nests that the direct engine takes if none are given. They depend on the problem alone.
+#include <algorithm>
+
+#include "conv/direct/direct_nest.hpp"
+#include "plan/sides.hpp"
+
+namespace convolume::conv {
+namespace {
+
+using plan::Dim;
+using plan::Direction;
+using plan::Loop;
+using plan::LoopNest;
+
+constexpr index_t block_bytes = 64;
+constexpr index_t region_bytes = 384 << 10;  // of sources and results; the rest of the L2 is for weights
+constexpr index_t region_voxels = 128;       // the weights of a product are read once for at least so many voxels
+constexpr index_t tasks = 16;
+constexpr index_t piece_voxels = 512;       // more terms in one sum would increase the rounding error
+constexpr index_t part_voxels = 1024;       // for fewer voxels another set of sums costs more than it saves
+constexpr index_t part_bytes = 64ll << 20;  // of all sets of sums together
+constexpr index_t most_parts = 32;
+constexpr index_t product_steps = 32;  // taps of a block in one product; a longer sum has more rounding error
+
+index_t ceil_div(index_t a, index_t b) { return (a + b - 1) / b; }
+
+/// The results of a task: voxels and columns (blocks of result channels).
+struct TaskTile {
+  Extent3 extent{};
+  index_t columns = 1;
+};
+
+/// Returns tasks whose sources and results fit into the L2. They are so large that weights are read seldom, and there
+/// are enough of them for many threads. `source_blocks` channel blocks of the source are held at once.
+TaskTile choose_tasks(const DirectMap& map, index_t batch, index_t source_blocks, index_t result_blocks) {
+  const Extent3& n = map.domain();
+  const auto bytes = [&](const Extent3& e) {
+    const Extent3 window = map.window({{0, 0, 0}, e}).extent();
+    return block_bytes * (source_blocks * window.z * window.y * window.x + result_blocks * e.z * e.y * e.x);
+  };
+  const index_t wanted = std::max(region_voxels, batch * n.z * n.y * n.x / (2 * tasks));
+  const auto fits = [&](const Extent3& e) {
+    const Extent3 shorter{e.z > 1 ? e.z - 1 : 1, e.z > 1 ? e.y : e.y - 1, e.x};
+    return shorter.z * shorter.y * shorter.x < wanted && bytes(e) <= region_bytes;
+  };
+  TaskTile tile{.extent = {1, 1, n.x}};
+  while (tile.extent.y < n.y && fits(tile.extent + Extent3{0, 1, 0})) ++tile.extent.y;
+  while (tile.extent.y == n.y && tile.extent.z < n.z && fits(tile.extent + Extent3{1, 0, 0})) ++tile.extent.z;
+  tile.extent = {even(n.z, tile.extent.z), even(n.y, tile.extent.y), n.x};
+  // Each group of columns stages the sources again, so there are no more groups than needed.
+  const index_t regions = ceil_div(n.z, tile.extent.z) * ceil_div(n.y, tile.extent.y);
+  const index_t pairs = ceil_div(result_blocks, 2);
+  const index_t groups = std::min(pairs, ceil_div(tasks, batch * regions));
+  tile.columns = std::min(result_blocks, 2 * ceil_div(pairs, groups));
+  return tile;
+}
+
+/// Builds a nest loop by loop. Dimensions of one iteration have no loop.
+class NestBuilder {
+ public:
+  explicit NestBuilder(const plan::Extents& extent) : extent_(extent), left_(extent) {}
+
+  /// Adds a loop, if it has more than one iteration, that runs in steps of `step`.
+  void add(Dim dim, index_t step, bool parallel = false, bool separate = false) {
+    index_t& left = left_[static_cast<std::size_t>(dim)];
+    if (step >= left) return;
+    nest_.loops.push_back({.dim = dim, .extent = label(dim), .parallel = parallel, .separate = separate});
+    left = step;
+  }
+  /// Adds the loop over what is left of a dimension, in single iterations.
+  void add_rest(Dim dim) {
+    if (left_[static_cast<std::size_t>(dim)] > 1) nest_.loops.push_back({.dim = dim, .extent = label(dim)});
+  }
+  void begin_microkernel() { nest_.microkernel = nest_.loops.size(); }
+  LoopNest take() {
+    if (nest_.loops.size() == nest_.microkernel) nest_.loops.push_back({.dim = Dim::x});
+    return std::move(nest_);
+  }
+
+ private:
+  index_t label(Dim dim) const {
+    const auto i = static_cast<std::size_t>(dim);
+    return left_[i] == extent_[i] ? Loop::all : left_[i];
+  }
+
+  plan::Extents extent_, left_;
+  LoopNest nest_;
+};
+
+/// Returns the taps that a product sums, along each axis: whole rows, planes or boxes.
+Extent3 taps_of_product(const Extent3& taps) {
+  Extent3 box = taps;
+  for (int axis = 0; axis < 3 && box.z * box.y * box.x > product_steps; ++axis) {
+    const index_t others = box.z * box.y * box.x / box[axis];
+    box[axis] = even(taps[axis], std::max<index_t>(1, product_steps / others));
+  }
+  return box;
+}
+
+LoopNest usual_voxel_nest(const ConvProblem& problem, Direction direction) {
+  const plan::Sides sides(problem);
+  const DirectMap map(sides.convolution(), sides.direction(direction));
+  Extent3 taps{1, 1, 1};
+  for (const DirectPhase& phase : map.phases()) {
+    for (int axis = 0; axis < 3; ++axis) taps[axis] = std::max(taps[axis], phase.count[axis]);
+  }
+  const Extent3 step = map.target_step(), results = map.domain() + step - Extent3::all(1);
+  const plan::Extents extent{problem.batch,
+                             problem.out_channels,
+                             problem.in_channels,
+                             results.z / step.z,
+                             results.y / step.y,
+                             results.x / step.x,
+                             taps.z,
+                             taps.y,
+                             taps.x};
+  const index_t block = channel_block(problem.type);
+  const bool forward = direction == Direction::forward;
+  const Dim lanes = forward ? Dim::k : Dim::c, terms = forward ? Dim::c : Dim::k;
+  const index_t result_blocks = ceil_div(forward ? problem.out_channels : problem.in_channels, block);
+  const index_t source_blocks = ceil_div(forward ? problem.in_channels : problem.out_channels, block);
+  const index_t held = std::clamp<index_t>(product_steps / problem.kernel.volume(), 1, source_blocks);
+  const TaskTile tile = choose_tasks(map, problem.batch, held, result_blocks);
+  NestBuilder nest(extent);
+  nest.add(Dim::n, 1, true);
+  nest.add(lanes, tile.columns * block, true);
+  nest.add(Dim::z, ceil_div(tile.extent.z, step.z), true);
+  nest.add(Dim::y, ceil_div(tile.extent.y, step.y), true);
+  nest.add(terms, held * block);
+  const Extent3 product = taps_of_product(taps);
+  nest.add(Dim::kz, product.z);
+  nest.add(Dim::ky, product.y);
+  nest.add(Dim::kx, product.x);
+  nest.add(lanes, 2 * block);
+  nest.add(Dim::z, 1);
+  nest.add(Dim::y, 1);
+  nest.add(Dim::x, most_row_voxels);
+  nest.begin_microkernel();
+  nest.add(terms, block);
+  nest.add_rest(Dim::kz);
+  nest.add_rest(Dim::ky);
+  nest.add_rest(Dim::kx);
+  nest.add_rest(terms);
+  nest.add_rest(Dim::x);
+  nest.add_rest(lanes);
+  return nest.take();
+}
+
+/// Divides an axis of `n` into at most `most` ranges of whole pieces. Returns the length of a range.
+index_t range_of_pieces(index_t n, index_t piece, index_t most) {
+  const index_t pieces = ceil_div(n, piece);
+  return piece * ceil_div(pieces, std::min(pieces, std::max<index_t>(1, most)));
+}
+
+/// Returns the nest of the weight gradient: parts with sums of their own, groups of channel blocks, and pieces of whole
+/// rows.
+LoopNest usual_weight_nest(const ConvProblem& problem) {
+  const plan::Sides sides(problem);
+  const ConvProblem& p = sides.convolution();
+  const Extent3 n = p.output(), &taps = p.kernel;
+  const index_t block = channel_block(p.type);
+  const index_t in_blocks = ceil_div(p.in_channels, block), out_blocks = ceil_div(p.out_channels, block);
+  Extent3 piece{1, even(n.y, piece_voxels / n.x), n.x};
+  if (piece.y == n.y) piece.z = even(n.z, piece_voxels / (n.x * n.y));
+  const index_t sums = in_blocks * out_blocks * block * block_bytes * p.kernel.volume();
+  index_t parts = std::min({most_parts, ceil_div(p.batch * n.z * n.y * n.x, part_voxels), part_bytes / sums});
+  const index_t part_samples = ceil_div(p.batch, std::clamp<index_t>(parts, 1, p.batch));
+  parts /= ceil_div(p.batch, part_samples);
+  const index_t part_z = range_of_pieces(n.z, piece.z, parts);
+  parts /= ceil_div(n.z, part_z);
+  const index_t part_y = range_of_pieces(n.y, piece.y, parts);
+  const index_t all_parts = ceil_div(p.batch, part_samples) * ceil_div(n.z, part_z) * ceil_div(n.y, part_y);
+  const index_t out_pairs = ceil_div(out_blocks, 2);
+  index_t in_groups = 1, out_groups = 1;  // tasks per part
+  while (all_parts * in_groups * out_groups < tasks) {
+    const bool split_out = out_pairs / out_groups >= in_blocks / in_groups && out_groups < out_pairs;
+    if (!split_out && in_groups >= in_blocks) break;
+    index_t& groups = split_out ? out_groups : in_groups;
+    groups = std::min(2 * groups, split_out ? out_pairs : in_blocks);
+  }
+  const Dim lanes = problem.transposed ? Dim::c : Dim::k, terms = problem.transposed ? Dim::k : Dim::c;
+  NestBuilder nest({p.batch, problem.out_channels, problem.in_channels, n.z, n.y, n.x, taps.z, taps.y, taps.x});
+  nest.add(Dim::n, part_samples, true, true);
+  nest.add(Dim::z, part_z, true, true);
+  nest.add(Dim::y, part_y, true, true);
+  const index_t lane_step = 2 * block * ceil_div(out_pairs, out_groups),
+                term_step = block * ceil_div(in_blocks, in_groups);
+  nest.add(Dim::k, lanes == Dim::k ? lane_step : term_step, true);
+  nest.add(Dim::c, lanes == Dim::c ? lane_step : term_step, true);
+  nest.add(Dim::n, 1);
+  nest.add(Dim::z, piece.z);
+  nest.add(Dim::y, piece.y);
+  nest.add(terms, block);
+  nest.add(lanes, 2 * block);
+  nest.add(Dim::kz, 1);
+  nest.add(Dim::ky, 1);
+  nest.add(Dim::kx, 1);
+  nest.begin_microkernel();
+  nest.add_rest(Dim::z);
+  nest.add_rest(Dim::y);
+  nest.add_rest(Dim::x);
+  nest.add_rest(terms);
+  nest.add_rest(lanes);
+  return nest.take();
+}
+
+}  // namespace
+
+Nests usual_nests(const ConvProblem& problem) {
+  return {usual_voxel_nest(problem, Direction::forward), usual_voxel_nest(problem, Direction::backward_data),
+          usual_weight_nest(problem)};
+}
+
+}  // namespace convolume::conv

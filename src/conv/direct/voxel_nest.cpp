@@ -1,0 +1,153 @@
+// Compiles nests that yield voxels.
+#include <algorithm>
+
+#include "conv/direct/nest_compiler.hpp"
+
+namespace convolume::conv {
+namespace {
+
+using plan::Direction;
+using plan::LoopNest;
+
+/// Reads a nest from the outside to the inside.
+class VoxelCompiler : NestCompiler {
+ public:
+  VoxelCompiler(const LoopNest& nest, const ConvProblem& p, Direction direction, const DirectMap& map)
+      : NestCompiler(nest, direction == Direction::backward_data, channel_block(p.type)),
+        step_(map.target_step()),
+        domain_(map.domain()) {
+    const bool forward = direction == Direction::forward;
+    space_.extent[index_of(Dim::n)] = p.batch;
+    space_.extent[index_of(Dim::k)] = forward ? p.out_channels : p.in_channels;
+    space_.extent[index_of(Dim::c)] = forward ? p.in_channels : p.out_channels;
+    Extent3& taps = result_.taps;
+    for (const DirectPhase& phase : map.phases()) {
+      for (int axis = 0; axis < 3; ++axis) taps[axis] = std::max(taps[axis], phase.count[axis]);
+    }
+    for (int axis = 0; axis < 3; ++axis) {
+      const auto i = static_cast<std::size_t>(axis);
+      space_.extent[index_of(Dim::z) + i] = ceil_div(domain_[axis], step_[axis]);
+      space_.extent[index_of(Dim::kz) + i] = taps[axis];
+    }
+    bind_all();
+  }
+
+  VoxelNest compile() {
+    read_tasks();
+    read_microkernel();
+    read_walk();
+    set_begins();
+    return std::move(result_);
+  }
+
+ private:
+  void read_tasks() {
+    while (first_ < loops_.size() && nest_.loops[first_].parallel) check_blocks(first_++);
+    const Extent3 tile{inside(Dim::z, first_), inside(Dim::y, first_), extent(Dim::x)};
+    RegionGrid& grid = result_.grid;
+    grid.extent = {std::min(domain_.z, tile.z * step_.z), std::min(domain_.y, tile.y * step_.y), domain_.x};
+    grid.count = {ceil_div(domain_.z, grid.extent.z), ceil_div(domain_.y, grid.extent.y), 1};
+    grid.columns = blocks(inside(Dim::k, first_));
+    grid.column_groups = ceil_div(blocks(extent(Dim::k)), grid.columns);
+    result_.samples = inside(Dim::n, first_);
+  }
+
+  /// Reads the loops behind the bar: sums in any order, then a block of terms, voxels of a row, and one or two blocks
+  /// of lanes.
+  void read_microkernel() {
+    std::size_t end = loops_.size();
+    product_lanes_ = check_lanes(read_last(Dim::k, end));
+    const index_t voxels = read_last(Dim::x, end);
+    if (voxels > most_row_voxels) {
+      refuse(fmt::format("has no microkernel of {} voxels of a row; its microkernels have at most {}", voxels,
+                         most_row_voxels));
+    }
+    product_voxels_ = voxels;
+    for (std::size_t i = nest_.microkernel; i < end; ++i) {
+      if (trivial(i)) continue;
+      const Dim dim = loops_[i].dim;
+      if (dim != Dim::c && dim < Dim::kz) {
+        refuse(i, fmt::format("sums over channels and taps behind '|' and has no loop over '{}' there; write it before "
+                              "'|'",
+                              plan::name_of(names_.loops[i].dim)));
+      }
+      const bool within_block = dim == Dim::c && loops_[i].extent <= block_;
+      if (within_block) {
+        // The terms of a block are summed in their order, inside of everything else.
+        for (std::size_t inner = i + 1; inner < end; ++inner) {
+          if (!trivial(inner)) refuse(inner, "sums the terms of a block innermost; write the loop further out");
+        }
+        continue;
+      }
+      if (dim == Dim::c && loops_[i].step % block_ != 0 && loops_[i].step != 1) check_blocks(i);
+      const bool single = dim == Dim::c && loops_[i].step < block_;
+      for (std::size_t inner = i + 1; single && inner < end; ++inner) {
+        if (!trivial(inner)) refuse(inner, "sums the terms of a block innermost; write the loop further out");
+      }
+      result_.sums.push_back({dim, dim == Dim::c ? std::max<index_t>(1, loops_[i].step / block_) : loops_[i].step});
+    }
+    const index_t terms = inside(Dim::c, nest_.microkernel);
+    if (terms % block_ != 0 && terms != extent(Dim::c)) {
+      refuse(fmt::format("has no microkernel of {} summed channels; use a multiple of {}, or all", terms, block_));
+    }
+    result_.product_blocks = blocks(terms);
+  }
+
+  void read_walk() {
+    std::vector<std::size_t> loops = task_loops(first_);
+    // One product computes rows, planes and all columns, if the innermost loops say so in this order.
+    const bool usual_row = product_voxels_ >= std::min(most_row_voxels, extent(Dim::x));
+    const bool usual_columns = product_lanes_ == std::min<index_t>(2, blocks(extent(Dim::k)));
+    if (usual_row) fuse(loops, Dim::x);
+    if (usual_row || (!loops.empty() && loops_[loops.back()].dim != Dim::x)) {
+      fuse(loops, Dim::y);
+      fuse(loops, Dim::z);
+      if (usual_columns) fuse(loops, Dim::k);
+    }
+    result_.held_blocks = blocks(extent(Dim::c));
+    bool outermost = true;
+    for (const std::size_t i : loops) {
+      result_.walk.push_back(task_loop(i));
+      const TaskLoop& loop = result_.walk.back();
+      if (loop.dim == Dim::c && outermost) result_.held_blocks = loop.step;
+      outermost = outermost && loop.dim == Dim::n;
+    }
+    result_.sums_once = std::none_of(result_.walk.begin(), result_.walk.end(),
+                                     [](const TaskLoop& loop) { return loop.dim == Dim::c || loop.dim >= Dim::kz; });
+  }
+
+  void set_begins() {
+    constexpr std::array dims{Dim::z, Dim::y, Dim::x, Dim::kz, Dim::ky, Dim::kx};
+    for (std::size_t i = 0; i < dims.size(); ++i) {
+      std::vector<index_t> steps;
+      for (const TaskLoop& loop : result_.walk) {
+        if (loop.dim == dims[i]) steps.push_back(loop.step);
+      }
+      append_begins(0, inside(dims[i], first_), steps, 0, result_.begins[i]);
+    }
+  }
+  static void append_begins(index_t begin, index_t end, const std::vector<index_t>& steps, std::size_t level,
+                            std::vector<index_t>& begins) {
+    if (level == steps.size()) {
+      begins.push_back(begin);
+      return;
+    }
+    for (index_t i = begin; i < end; i += steps[level]) {
+      append_begins(i, std::min(end, i + steps[level]), steps, level + 1, begins);
+    }
+  }
+
+  Extent3 step_{}, domain_{};
+  std::size_t first_ = 0;  // loop inside of the tasks
+  index_t product_lanes_ = 1, product_voxels_ = 1;
+  VoxelNest result_;
+};
+
+}  // namespace
+
+VoxelNest compile_voxel_nest(const LoopNest& nest, const ConvProblem& problem, Direction direction,
+                             const DirectMap& map) {
+  return VoxelCompiler(nest, problem, direction, map).compile();
+}
+
+}  // namespace convolume::conv

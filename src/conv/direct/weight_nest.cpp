@@ -1,0 +1,101 @@
+// Compiles nests of backward weights.
+#include <algorithm>
+
+#include "conv/direct/nest_compiler.hpp"
+#include "plan/sides.hpp"
+
+namespace convolume::conv {
+namespace {
+
+/// Reads a nest from the outside to the inside.
+class WeightCompiler : NestCompiler {
+ public:
+  WeightCompiler(const plan::LoopNest& nest, const ConvProblem& problem)
+      : NestCompiler(nest, problem.transposed, channel_block(problem.type)) {
+    const plan::Sides sides(problem);
+    const ConvProblem& p = sides.convolution();
+    const Extent3 voxels = p.output();
+    space_.extent[index_of(Dim::n)] = p.batch;
+    space_.extent[index_of(Dim::k)] = p.out_channels;
+    space_.extent[index_of(Dim::c)] = p.in_channels;
+    for (int axis = 0; axis < 3; ++axis) {
+      const auto i = static_cast<std::size_t>(axis);
+      space_.extent[index_of(Dim::z) + i] = voxels[axis];
+      space_.extent[index_of(Dim::kz) + i] = p.kernel[axis];
+    }
+    bind_all();
+  }
+
+  WeightNest compile() {
+    read_parts();
+    read_microkernel();
+    read_walk();
+    return std::move(result_);
+  }
+
+ private:
+  void read_parts() {
+    while (first_ < loops_.size() && nest_.loops[first_].separate) ++first_;
+    result_.part_samples = inside(Dim::n, first_);
+    result_.part_extent = {inside(Dim::z, first_), inside(Dim::y, first_), extent(Dim::x)};
+    result_.part_batch = ceil_div(extent(Dim::n), result_.part_samples);
+    result_.part_count = {ceil_div(extent(Dim::z), result_.part_extent.z),
+                          ceil_div(extent(Dim::y), result_.part_extent.y), 1};
+    while (first_ < loops_.size() && nest_.loops[first_].parallel) check_blocks(first_++);
+    result_.out_blocks = blocks(inside(Dim::k, first_));
+    result_.in_blocks = blocks(inside(Dim::c, first_));
+    result_.out_groups = ceil_div(blocks(extent(Dim::k)), result_.out_blocks);
+    result_.in_groups = ceil_div(blocks(extent(Dim::c)), result_.in_blocks);
+  }
+
+  /// Reads the loops behind the bar: voxels of a piece in the order of memory, then a block of terms, and one or two
+  /// blocks of lanes.
+  void read_microkernel() {
+    std::size_t end = loops_.size();
+    product_lanes_ = check_lanes(read_last(Dim::k, end));
+    const index_t terms = read_last(Dim::c, end);
+    if (terms > block_ || (terms < block_ && terms != extent(Dim::c))) {
+      refuse(fmt::format("has no microkernel of {} channels of the high-resolution side; use {}", terms, block_));
+    }
+    Dim before = Dim::n;
+    for (std::size_t i = nest_.microkernel; i < end; ++i) {
+      if (trivial(i)) continue;
+      const Dim dim = loops_[i].dim;
+      if (dim != Dim::z && dim != Dim::y && dim != Dim::x) {
+        refuse(i, fmt::format("sums over voxels behind '|' and has no loop over '{}' there; write it before '|'",
+                              plan::name_of(names_.loops[i].dim)));
+      }
+      if (dim <= before) refuse(i, "sums voxels in the order z y x, each loop once; write the loops in this order");
+      before = dim;
+    }
+    result_.piece = {inside(Dim::z, nest_.microkernel), inside(Dim::y, nest_.microkernel),
+                     inside(Dim::x, nest_.microkernel)};
+  }
+
+  void read_walk() {
+    std::vector<std::size_t> loops = task_loops(first_);
+    // A piece is multiplied for all pairs of channel blocks and all taps, if the innermost loops say so in this order.
+    fuse(loops, Dim::kx);
+    fuse(loops, Dim::ky);
+    fuse(loops, Dim::kz);
+    if (product_lanes_ == std::min<index_t>(2, blocks(extent(Dim::k)))) fuse(loops, Dim::k);
+    if (loops.empty() || loops_[loops.back()].dim != Dim::k) fuse(loops, Dim::c);
+    for (const std::size_t i : loops) result_.walk.push_back(task_loop(i));
+    const auto sums = [](const TaskLoop& loop) {
+      return loop.dim != Dim::k && loop.dim != Dim::c && loop.dim < Dim::kz;
+    };
+    result_.one_piece = result_.parts() == 1 && std::none_of(result_.walk.begin(), result_.walk.end(), sums);
+  }
+
+  std::size_t first_ = 0;  // loop inside of the tasks
+  index_t product_lanes_ = 1;
+  WeightNest result_;
+};
+
+}  // namespace
+
+WeightNest compile_weight_nest(const plan::LoopNest& nest, const ConvProblem& problem) {
+  return WeightCompiler(nest, problem).compile();
+}
+
+}  // namespace convolume::conv

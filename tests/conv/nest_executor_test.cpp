@@ -1,0 +1,296 @@
+// The direct engine runs loop nests: any order of loops around its microkernels, in all directions, layouts and types.
+#include <algorithm>
+
+#include "testing/engine_checks.hpp"
+#include "testing/random_problem.hpp"
+#include "testing/sanitizers.hpp"
+#include <fmt/format.h>
+
+#include "conv/choice.hpp"
+#include "convolume/cpu.hpp"
+#include "core/random.hpp"
+#include "plan/groups.hpp"
+
+using namespace convolume;
+using Catch::Contains;
+using plan::Dim;
+using plan::Direction;
+using plan::Loop;
+using plan::LoopNest;
+using test::ConvCase;
+
+namespace {
+
+/// Draws nests that end with a microkernel of the engine.
+class NestDraws {
+ public:
+  NestDraws(const ConvProblem& p, std::uint64_t seed) : p_(p), key_{.seed = seed, .a = 77} {}
+
+  conv::Nests nests() { return {voxel_nest(Direction::forward), voxel_nest(Direction::backward_data), weight_nest()}; }
+
+ private:
+  index_t below(index_t n) { return static_cast<index_t>(uniform_below(key_, next_++, static_cast<std::uint64_t>(n))); }
+
+  index_t extent(Direction direction, Dim dim) const {
+    index_t most = 1;
+    for (const plan::NestSpace& space : plan::spaces(p_, direction)) most = std::max(most, space.of(dim));
+    return most;
+  }
+  /// Returns falling extents of up to two loops outside of a tile of `last`, in multiples of `unit`.
+  std::vector<Loop> outer(Dim dim, index_t all, index_t last, index_t unit) {
+    std::vector<Loop> loops;
+    if (all <= last) return loops;
+    loops.push_back({.dim = dim});
+    const index_t middle = last + unit * below((all - last + unit - 1) / unit);
+    if (middle > last && middle < all) loops.push_back({.dim = dim, .extent = middle});
+    return loops;
+  }
+  /// Merges lists of loops in a random order. The loops of a list keep their order.
+  void merge(std::vector<std::vector<Loop>> lists, LoopNest& nest) {
+    std::erase_if(lists, [](const auto& list) { return list.empty(); });
+    while (!lists.empty()) {
+      auto& list = lists[static_cast<std::size_t>(below(static_cast<index_t>(lists.size())))];
+      nest.loops.push_back(list.front());
+      list.erase(list.begin());
+      std::erase_if(lists, [](const auto& one) { return one.empty(); });
+    }
+  }
+  /// Moves the outermost loops of some dimensions to the front, and marks some of them.
+  void take_prefix(std::initializer_list<Dim> dims, bool Loop::*mark, bool Loop::*also,
+                   std::vector<std::vector<Loop>>& lists, LoopNest& nest) {
+    for (const Dim dim : dims) {
+      for (auto& list : lists) {
+        if (list.empty() || list.front().dim != dim || below(3) == 0) continue;
+        Loop loop = list.front();
+        loop.*mark = true;
+        if (also != nullptr) loop.*also = true;
+        nest.loops.push_back(loop);
+        list.erase(list.begin());
+      }
+    }
+  }
+
+  LoopNest voxel_nest(Direction direction) {
+    const bool forward = direction == Direction::forward;
+    const Dim lanes = forward ? Dim::k : Dim::c, terms = forward ? Dim::c : Dim::k;
+    const index_t block = channel_block(p_.type), all_lanes = extent(direction, lanes),
+                  all_terms = extent(direction, terms);
+    const index_t lane_tile = std::min(all_lanes, block * (1 + below(2)));
+    const index_t row = std::min<index_t>(extent(direction, Dim::x), 1 + below(14));
+    const index_t held = std::min(all_terms, block * (1 + below(3)));
+    std::vector<std::vector<Loop>> lists{
+        outer(Dim::n, p_.batch, 1, 1), outer(lanes, all_lanes, lane_tile, block), outer(terms, all_terms, held, block),
+        // A loop over results ends before the microkernel with single planes and rows.
+        outer(Dim::z, extent(direction, Dim::z), 1, 1), outer(Dim::y, extent(direction, Dim::y), 1, 1),
+        outer(Dim::x, extent(direction, Dim::x), row, 1)};
+    std::vector<std::vector<Loop>> sums;
+    if (held > block) sums.push_back({{.dim = terms, .extent = held}});
+    for (const Dim dim : {Dim::kz, Dim::ky, Dim::kx}) {
+      const index_t taps = extent(direction, dim), tile = 1 + below(taps);
+      lists.push_back(outer(dim, taps, tile, 1));
+      if (tile > 1) sums.push_back({{.dim = dim, .extent = tile}});
+    }
+    LoopNest nest;
+    take_prefix(forward ? std::initializer_list<Dim>{Dim::n, Dim::k, Dim::z, Dim::y}
+                        : std::initializer_list<Dim>{Dim::n, Dim::c, Dim::z, Dim::y},
+                &Loop::parallel, nullptr, lists, nest);
+    merge(std::move(lists), nest);
+    nest.microkernel = nest.loops.size();
+    merge(std::move(sums), nest);
+    if (std::min(all_terms, block) > 1) nest.loops.push_back({.dim = terms, .extent = std::min(all_terms, block)});
+    if (row > 1) nest.loops.push_back({.dim = Dim::x, .extent = row});
+    nest.loops.push_back({.dim = lanes, .extent = lane_tile});
+    return nest;
+  }
+
+  LoopNest weight_nest() {
+    const Direction direction = Direction::backward_weights;
+    const Dim lanes = p_.transposed ? Dim::c : Dim::k, terms = p_.transposed ? Dim::k : Dim::c;
+    const index_t block = channel_block(p_.type), all_lanes = extent(direction, lanes),
+                  all_terms = extent(direction, terms);
+    const index_t lane_tile = std::min(all_lanes, block * (1 + below(2))), term_tile = std::min(all_terms, block);
+    const Extent3 piece{1 + below(extent(direction, Dim::z)), 1 + below(extent(direction, Dim::y)),
+                        1 + below(extent(direction, Dim::x))};
+    std::vector<std::vector<Loop>> lists{outer(Dim::n, p_.batch, 1, 1),
+                                         outer(Dim::z, extent(direction, Dim::z), piece.z, 1),
+                                         outer(Dim::y, extent(direction, Dim::y), piece.y, 1),
+                                         outer(Dim::x, extent(direction, Dim::x), piece.x, 1),
+                                         outer(lanes, all_lanes, lane_tile, block),
+                                         outer(terms, all_terms, term_tile, block),
+                                         outer(Dim::kz, p_.kernel.z, 1, 1),
+                                         outer(Dim::ky, p_.kernel.y, 1, 1),
+                                         outer(Dim::kx, p_.kernel.x, 1, 1)};
+    LoopNest nest;
+    take_prefix({Dim::n, Dim::z, Dim::y}, &Loop::separate, &Loop::parallel, lists, nest);
+    take_prefix({Dim::k, Dim::c}, &Loop::parallel, nullptr, lists, nest);
+    merge(std::move(lists), nest);
+    nest.microkernel = nest.loops.size();
+    for (const auto& [dim, tile] :
+         {std::pair{Dim::z, piece.z}, std::pair{Dim::y, piece.y}, std::pair{Dim::x, piece.x}}) {
+      if (tile > 1) nest.loops.push_back({.dim = dim, .extent = tile});
+    }
+    if (term_tile > 1) nest.loops.push_back({.dim = terms, .extent = term_tile});
+    nest.loops.push_back({.dim = lanes, .extent = lane_tile});
+    return nest;
+  }
+
+  ConvProblem p_;
+  RandomKey key_;
+  std::uint64_t next_ = 0;
+};
+
+std::string choice_text(const conv::Nests& nests) {
+  return to_string(conv::Choice{.engine = Engine::direct, .nests = nests});
+}
+
+/// A problem with nests for one of its groups.
+struct NestProblem {
+  ConvProblem problem;
+  conv::Nests nests;
+  std::string choice;
+};
+
+NestProblem draw(std::uint64_t seed, DataType type) {
+  for (std::uint64_t again = seed;; again += 1'000'000) {
+    ConvProblem p = test::random_problem(
+        {.stream = 80, .most_channels = 70, .most_voxels = 9, .depthwise = false, .most_flops = 4e6}, again);
+    p.type = type;
+    const ConvProblem one = p.groups > 1 ? plan::one_group(p) : p;
+    // If every window lies in the padding, nothing is multiplied, and there is nothing to order.
+    const bool empty = plan::is_depthwise(p) || plan::spaces(one, Direction::backward_data).empty() ||
+                       plan::spaces(one, Direction::forward).empty();
+    if (empty) continue;
+    const conv::Nests nests = NestDraws(one, seed).nests();
+    return {p, nests, choice_text(nests)};
+  }
+}
+
+std::string refusal_of(const char* fwd) {
+  const ConvProblem p = parse_problem("mb2ic40id6oc48kd3pd1");
+  conv::Nests nests = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
+  try {
+    nests[0] = plan::parse_nest(fwd);
+    ConvPlan::make(p, {.choice = choice_text(nests)});
+  } catch (const Unsupported& error) {
+    return std::string("unsupported: ") + error.what();
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("direct runs random nests: integers are exact, random data is accurate") {
+  for (std::uint64_t seed = 0; seed < (test::sanitized ? 25 : 200); ++seed) {
+    const NestProblem one = draw(seed, seed % 4 == 3 ? DataType::f64 : DataType::f32);
+    CAPTURE(seed, to_string(one.problem), one.problem.transposed, one.choice);
+    const ConvOptions options{.choice = one.choice};
+    // Gradients of activations would add errors of their own. Other tests have them.
+    ConvProblem plain = one.problem;
+    plain.epilogue.activation = {};
+    if (plain.type == DataType::f64) {
+      test::check_against_reference<double>(plain, options, 1e-14);
+      continue;
+    }
+    test::check_against_reference<float>(plain, options, 2e-6);
+    if (test::too_slow_here(plain)) continue;
+    ConvCase<float> ours(plain, options, true), reference(plain, {.engine = Engine::reference}, true);
+    CHECK(ours.plan.choice() == one.choice);
+    ours.run();
+    reference.run();
+    test::check_same_bits(ours, reference);
+  }
+}
+
+TEST_CASE("random nests give the same bits on 1, 2 and 8 threads and for any parallel loops") {
+  for (std::uint64_t seed = 500; seed < (test::sanitized ? 506 : 540); ++seed) {
+    const NestProblem one = draw(seed, DataType::f32);
+    CAPTURE(seed, to_string(one.problem), one.choice);
+    ConvCase<float> first(one.problem, {.choice = one.choice});
+    first.run();
+    for (const int threads : {2, 8}) {
+      ConvCase<float> other(one.problem, {.choice = one.choice}, false, threads);
+      other.run();
+      test::check_same_bits(first, other);
+    }
+    // Fewer parallel loops: all but the outermost ones.
+    conv::Nests nests = one.nests;
+    for (LoopNest& nest : nests) {
+      auto kept = static_cast<std::ptrdiff_t>(seed % 3);
+      for (Loop& loop : nest.loops) loop.parallel = loop.parallel && kept-- > 0;
+    }
+    ConvCase<float> fewer(one.problem, {.choice = choice_text(nests)}, false, 2);
+    fewer.run();
+    test::check_same_bits(first, fewer);
+  }
+}
+
+TEST_CASE("random nests give the same bits in both layouts") {
+  for (std::uint64_t seed = 600; seed < (test::sanitized ? 604 : 625); ++seed) {
+    NestProblem one = draw(seed, DataType::f32);
+    if (one.problem.groups > 1) continue;  // groups have to fill channel blocks
+    CAPTURE(seed, one.choice);
+    test::check_layouts<float>(one.problem, {.choice = one.choice}, seed % 3 != 0, seed % 3 != 1,
+                               Activation::Kind::leaky_relu);
+  }
+}
+
+TEST_CASE("random nests are accurate on every SIMD target") {
+  const std::string before = simd_target();
+  for (const auto& target : available_simd_targets()) {
+    if (test::sanitized && target != before) continue;
+    set_simd_target(target);
+    for (std::uint64_t seed = 700; seed < (test::sanitized ? 702 : 715); ++seed) {
+      NestProblem one = draw(seed, DataType::f32);
+      one.problem.epilogue.activation = {};
+      CAPTURE(target, seed, one.choice);
+      test::check_against_reference<float>(one.problem, {.choice = one.choice}, 2e-6);
+    }
+  }
+  set_simd_target(before);
+}
+
+TEST_CASE("the order of sums decides the bits of direct, and nothing else in a nest does") {
+  ConvProblem p = parse_problem("ic40id6oc48kd3pd1");
+  const conv::Nests usual = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
+  const auto run = [&](const char* fwd) {
+    conv::Nests nests = usual;
+    nests[0] = plan::parse_nest(fwd);
+    ConvCase<float> one(p, {.choice = choice_text(nests)});
+    one.run();
+    return std::move(one.y);
+  };
+  const auto first = run("z* y* c k y2 x | kz ky kx c16 x6 k32");
+  for (const char* same : {"k* z* c k16 z2 y x | kz ky kx c16 x6 k16", "c x y z k | kz ky kx c16 x3 k32",
+                           "k c z y x | kz ky kx c16 x k16"}) {
+    CAPTURE(same);
+    CHECK(test::same_bits(first, run(same)));
+  }
+  for (const char* other : {"z* y* c k y2 x | ky kz kx c16 x6 k32", "z* y* kz c k y2 x | ky kx c16 x6 k32",
+                            "z* y* k y2 x | c kz ky kx c16 x6 k32"}) {
+    CAPTURE(other);
+    CHECK(!test::same_bits(first, run(other)));
+  }
+}
+
+TEST_CASE("direct refuses nests that it cannot run, and says why") {
+  CHECK(refusal_of("n* z* y* c k x | kz ky kx c16 x5 k32").empty());
+  CHECK_THAT(refusal_of("n* z* y* c k x | kz ky kx c16 x5 k2"),
+             Contains("unsupported") && Contains("2 result channels"));
+  CHECK_THAT(refusal_of("n* z* y* c k20 x | kz ky kx c16 x5 k16"), Contains("covers 20 of 48"));
+  CHECK_THAT(refusal_of("n* z* y* c k k20 x | kz ky kx c16 x5 k16"),
+             Contains("loop 5 'k'") && Contains("multiples of 16"));
+  CHECK_THAT(refusal_of("n* z* y* c k x | kz ky kx c16 k32 x5"), Contains("unsupported") && Contains("k32"));
+  CHECK_THAT(refusal_of("n* z* c k x | y kz ky kx c16 x5 k32"), Contains("no loop over 'y' there"));
+  CHECK_THAT(refusal_of("n* z* y* c k x | kz ky kx c4 x5 k32"), Contains("4 summed channels"));
+  CHECK_THAT(refusal_of("n* z* y* c c24 k x | kz ky kx c16 x5 k32"),
+             Contains("loop 4 'c'") && Contains("multiples of 16"));
+  CHECK_THAT(refusal_of("n* z* y* k x | c kz ky kx x5 k32"), Contains("terms of a block innermost"));
+  CHECK_THAT(refusal_of("n* z* y* c | kz ky kx c16 x k"), Contains("no microkernel of 48 result channels"));
+  CHECK_THAT(refusal_of("n* c* z* y* k x | kz ky kx c16 x5 k32"), Contains("summed over"));
+  CHECK_THAT(refusal_of("n* z* y* c k x | kz ky kx c16 x5 k32 junk"), Contains("position"));
+  // The nests of another problem.
+  const std::string choice = ConvPlan::make(parse_problem("ic40id7oc480kd3pd1"), {.engine = Engine::direct}).choice();
+  CHECK_THROWS_WITH(ConvPlan::make(parse_problem("ic40id7oc20kd3pd1"), {.choice = choice}), Contains("nest '"));
+}
