@@ -40,9 +40,11 @@ struct ConvOptions {
   /// Which gradients the caller computes. The cost model minimises the time of the forward pass and these gradients
   /// together. The plan can still compute the other gradients. A first layer needs no dx; inference needs neither.
   bool want_dx = true, want_dw = true;
-  /// A result of ConvPlan::choice() or ConvPlan::tune(): the engine and, for fft_tiled, the tile of each direction and
-  /// whether the directions share tiles. It replaces the cost model's choice. A plan made from another plan's choice
-  /// computes the same bits. If empty, the cost model chooses. `engine` must be automatic or the engine of the choice.
+  /// A result of ConvPlan::choice() or ConvPlan::tune(): the engine; for fft_tiled, the tile of each direction and
+  /// whether the directions share tiles; for direct, the loop nest of each direction (docs/planning.md), for example
+  /// "direct fwd=y*.c.x.|.ky.kx.c16.x14.k32 bwd_d=... bwd_w=...". It replaces the cost model's choice. A plan made from
+  /// another plan's choice computes the same bits. If empty, the cost model chooses. `engine` must be automatic or the
+  /// engine of the choice. make() throws Unsupported if direct has no microkernel for a nest.
   std::string choice{};
   /// Limit in bytes for cached spectra of weights and, for fft_tiled with shared tiles, of x. Spectra beyond the limit
   /// are recomputed with the same bits. 0 means no limit. Depthwise convolutions ignore the limit, because their

@@ -7,12 +7,6 @@ namespace {
 
 using plan::Direction;
 
-constexpr index_t block_bytes = 64;
-constexpr index_t piece_voxels = 512;       // more terms in one sum would increase the rounding error
-constexpr index_t part_voxels = 1024;       // for fewer voxels another set of sums costs more than it saves
-constexpr index_t part_bytes = 64ll << 20;  // of all sets of sums together
-constexpr index_t most_parts = 32, tasks = 16;
-
 index_t floor_div(index_t a, index_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 index_t ceil_div(index_t a, index_t b) { return -floor_div(-a, b); }
 

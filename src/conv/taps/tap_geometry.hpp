@@ -1,5 +1,4 @@
-// Says which voxels a direct convolution multiplies, and how its work is divided into tasks. Nothing here depends on
-// the number of threads. Only WeightPieces affects the order of additions.
+// Says which voxels a direct convolution multiplies.
 #pragma once
 
 #include <vector>
