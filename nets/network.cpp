@@ -212,6 +212,7 @@ void Network::tune() {
     const auto same = [&](const Tuned& one) { return one.problem == problem && one.want_dx == conv.want_dx; };
     auto found = std::find_if(known.begin(), known.end(), same);
     if (found == known.end()) {
+      if (options_.on_tune) options_.on_tune(node.name, ConvPlan::tuning_seconds(problem, conv));
       const Execution run{*options_.tune_on, memory_};
       found = known.insert(known.end(), {problem, conv.want_dx, ConvPlan::tune(problem, conv, run)});
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -37,6 +38,7 @@ struct NetworkOptions {
   /// If set, convolution choices are measured on this scheduler (ConvPlan::tune). They then join the numerics record as
   /// tuned choices.
   Scheduler* tune_on = nullptr;
+  std::function<void(const std::string& layer, double seconds)> on_tune{};  ///< see TrainOptions
   /// Choices that were tuned before, by node name. They are used without measuring.
   std::map<std::string, std::string> tuned{};
   /// Choices and layouts of the run that is continued. They replace those of the cost model.

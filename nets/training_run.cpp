@@ -109,6 +109,7 @@ class TrainingRun {
       network.recorded = recorded_plans(NumericsRecord::from_text(header->numerics));
     } else if (options.tune) {
       network.tune_on = &scheduler_;
+      network.on_tune = options.on_tune;
     }
     if (header) check_build(*header);
     try {

@@ -127,8 +127,9 @@ struct TrainCommand {
         ->check(CLI::Range(std::size_t{0}, std::size_t{1} << 30))
         ->capture_default_str();
     app.add_flag("--tune", options.tune,
-                 "Select the fastest convolution of each layer by measurement, up to a few seconds per layer, instead "
-                 "of the cost model; a resumed run keeps the measured choices");
+                 "Select the fastest convolution of each layer by measurement instead of the cost model. This takes up "
+                 "to 2 s per layer, or three executions of each candidate if that is longer (announced). A resumed "
+                 "run keeps the measured choices");
     app.add_option("--trace", options.trace,
                    "File for a trace of iterations 2 to 4, for ui.perfetto.dev and convolume simulate");
     common.add_to(app);
@@ -147,6 +148,7 @@ struct TrainCommand {
     options.upstream = tools::slab_upstream();
     options.stop = stop.token();
     options.on_progress = [&](const nets::TrainProgress& p) { display.show(p); };
+    options.on_tune = [&](const std::string& layer, double seconds) { display.show_tuning(layer, seconds); };
     const auto result = nets::train(options);
     display.finish();
     if (result.checkpoint.empty()) {
@@ -351,6 +353,7 @@ struct InfoCommand {
   std::vector<std::string> overrides;
   std::vector<std::int64_t> patch;
   int threads = 0;
+  bool blocking = false, json = false;
 
   void add_to(CLI::App& app) {
     app.add_option(
@@ -361,12 +364,26 @@ struct InfoCommand {
     app.add_option("--threads", threads,
                    "Threads of the training whose memory is computed; 0 means the default of train")
         ->check(CLI::Range(0, 1024));
+    auto* blocking_given =
+        app.add_flag("--blocking", blocking,
+                     "Count the bytes that each convolution of the net moves between the caches, and say "
+                     "what bounds it");
+    app.add_flag("--json", json, "With --blocking: print one JSON object")->needs(blocking_given);
   }
 
   int run() const {
     const nets::FileKind kind = file.empty() ? nets::FileKind::net : nets::kind_of_file(file);
     if (kind != nets::FileKind::net && (!overrides.empty() || !patch.empty())) {
       throw InvalidArgument(fmt::format("{}: is no net, so --set and --patch have no meaning; leave them out", file));
+    }
+    if (blocking && (file.empty() || kind != nets::FileKind::net)) {
+      throw InvalidArgument(fmt::format("{}: --blocking counts the layers of a net; name a net description (TOML)",
+                                        file.empty() ? "info" : file));
+    }
+    if (blocking) {
+      const auto layers = nets::count_blocking(file, overrides, extent_of(patch, "--patch"));
+      fmt::print("{}", json ? tools::blocking_json(layers) : tools::blocking_table(layers));
+      return 0;
     }
     if (kind == nets::FileKind::volume) {
       fmt::print("{}", nets::describe_volume(file));

@@ -1,7 +1,10 @@
 #include "tools/info.hpp"
 
+#include <array>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "convolume/cpu.hpp"
 #include "convolume/machine.hpp"
@@ -25,6 +28,73 @@ std::string machine_text() {
     libraries.replace(at, 1, ", ");
   }
   return text + "libraries       " + libraries + "\n";
+}
+
+namespace {
+
+/// Names of the levels that data come from.
+constexpr std::array<const char*, plan::NestCost::levels> sources{"L2", "L3", "memory"};
+
+std::array<double, plan::NestCost::levels> bandwidths() {
+  const MachineModel& m = machine_model();
+  return {m.l2_gb_per_s, m.l3_gb_per_s, m.dram_gb_per_s};
+}
+
+/// Returns the level whose bandwidth is used most.
+std::size_t busiest_level(const plan::NestCost& cost) {
+  std::size_t busiest = 0;
+  const auto available = bandwidths();
+  for (std::size_t i = 0; i < available.size(); ++i) {
+    const auto use = [&](std::size_t level) { return cost.needed_bandwidth(level) / available[level]; };
+    if (use(i) > use(busiest)) busiest = i;
+  }
+  return busiest;
+}
+
+/// Returns what bounds a direction: computation, or the level that cannot deliver as fast.
+std::string bound_of(const plan::NestCost& cost) {
+  const std::size_t level = busiest_level(cost);
+  return cost.needed_bandwidth(level) > 1e9 * bandwidths()[level] ? sources[level] : "computation";
+}
+
+}  // namespace
+
+std::string blocking_table(const std::vector<nets::LayerBlocking>& layers) {
+  std::string text = fmt::format("{:<20} {:<10} {:<6} {:>10} {:>10} {:>10} {:>10}  {:<12} {}\n", "layer", "engine",
+                                 "dir", "ms", "MB of L2", "of L3", "of memory", "bound", "busiest level");
+  for (const nets::LayerBlocking& layer : layers) {
+    const plan::NestCost& cost = layer.cost;
+    const std::size_t level = busiest_level(cost);
+    text += fmt::format(
+        "{:<20} {:<10} {:<6} {:>10.3f} {:>10.2f} {:>10.2f} {:>10.2f}  {:<12} {}: needs {:.3g} of {:.3g} GB/s\n",
+        layer.layer, name_of(layer.engine), name_of(layer.direction), 1e3 * cost.seconds(), 1e-6 * cost.bytes[0],
+        1e-6 * cost.bytes[1], 1e-6 * cost.bytes[2], bound_of(cost), sources[level], 1e-9 * cost.needed_bandwidth(level),
+        bandwidths()[level]);
+  }
+  return text + "\nAll columns but the second are of the engine direct on one core.\n";
+}
+
+std::string blocking_json(const std::vector<nets::LayerBlocking>& layers) {
+  nlohmann::ordered_json all{{"machine", machine_model().row}, {"layers", nlohmann::ordered_json::array()}};
+  for (const nets::LayerBlocking& layer : layers) {
+    const plan::NestCost& cost = layer.cost;
+    nlohmann::ordered_json levels = nlohmann::ordered_json::array();
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      levels.push_back({{"from", sources[i]},
+                        {"bytes", cost.bytes[i]},
+                        {"needs_gb_per_s", 1e-9 * cost.needed_bandwidth(i)},
+                        {"has_gb_per_s", bandwidths()[i]}});
+    }
+    all["layers"].push_back({{"layer", layer.layer},
+                             {"engine", name_of(layer.engine)},
+                             {"dir", name_of(layer.direction)},
+                             {"nest", to_string(layer.nest)},
+                             {"direct_s", cost.seconds()},
+                             {"compute_s", cost.compute_seconds + cost.tile_seconds},
+                             {"bound", bound_of(cost)},
+                             {"levels", levels}});
+  }
+  return all.dump(2) + "\n";
 }
 
 }  // namespace convolume::tools

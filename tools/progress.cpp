@@ -72,6 +72,12 @@ void ProgressDisplay::show_share(const std::string& what, double share) {
   print(fmt::format("{}{} {:.0f} %", terminal_ ? bar(share) : "", what, 100 * share), false);
 }
 
+void ProgressDisplay::show_tuning(const std::string& layer, double seconds) {
+  constexpr double worth_a_line = 2.5;
+  if (quiet_ || seconds < worth_a_line) return;
+  print(fmt::format("tuning layer {}: up to {:.0f} s", layer, seconds), true);
+}
+
 void ProgressDisplay::finish() {
   if (open_) fmt::print("\n");
   open_ = false;

@@ -14,6 +14,8 @@ class ProgressDisplay {
 
   void show(const nets::TrainProgress& progress);
   void show_share(const std::string& what, double share);
+  /// Announces that the choice of a layer is measured, if this takes more than 2 s.
+  void show_tuning(const std::string& layer, double seconds);
   /// Ends the line of the bar.
   void finish();
 

@@ -265,7 +265,8 @@ void add_contest_options(CLI::App& app, Flags& flags) {
   app.add_option("--min-seconds", o.min_seconds, "Least total time of all rounds of a problem in a direction")
       ->check(CLI::Range(0.0, 3600.0))
       ->option_text("NUMBER [0.5]");
-  app.add_option("--max-seconds", o.max_seconds, "No round begins after this time, except the first three")
+  app.add_option("--max-seconds", o.max_seconds,
+                 "No round begins that would end after this time, except the first three")
       ->check(CLI::Range(0.0, 86400.0))
       ->option_text("NUMBER [30]");
   app.add_option("--json", o.json, "File for the results")->option_text("FILE");

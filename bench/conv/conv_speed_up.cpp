@@ -10,6 +10,7 @@
 #include "bench/common/progress_bar.hpp"
 #include "bench/common/report.hpp"
 #include "bench/conv/conv_competitor.hpp"
+#include "bench/conv/conv_field.hpp"
 #include "bench/conv/conv_floor.hpp"
 
 namespace convolume::bench {
@@ -19,6 +20,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr double wanted = 0.9;
 
+/// Returns whether a plan's estimate is that of a direction alone. A plan of a gradient includes the forward direction.
+bool is_modelled(Direction direction) { return direction == Direction::forward || direction == Direction::training; }
+
 struct SpeedUpRow {
   std::string name;
   ConvProblem problem;
@@ -26,6 +30,8 @@ struct SpeedUpRow {
   std::string choice;
   double one = 0, all = 0;                 ///< median seconds on one thread and on all threads
   double speed_up = 0, low = 0, high = 0;  ///< median and quartiles over the rounds
+  double model = 0;                        ///< the cost model's seconds on one thread; 0 for one gradient alone
+  bool held_out = false;                   ///< belongs to the quarter of the problems that is held out from fitting
   double allowed = 0;                      ///< floor on one thread divided by the floor on all threads
 
   double share() const { return speed_up / allowed; }
@@ -67,6 +73,8 @@ class SpeedUpContest {
             .speed_up = quantile(ratios, 0.5),
             .low = quantile(ratios, 0.25),
             .high = quantile(ratios, 0.75),
+            .model = is_modelled(direction) ? runs_[0]->plan(direction).seconds() : 0,
+            .held_out = is_held_out(problem_),
             .allowed = floor(1) / floor(o_.threads)};
   }
 
@@ -85,6 +93,26 @@ std::string summary(const SpeedUpRows& rows) {
                      wanted);
 }
 
+/// Returns how far the cost model's seconds are from those of one thread: the geometric mean of the distance from one,
+/// a factor of at least 1, and the range of the quotients.
+std::string model_summary(const SpeedUpRows& rows) {
+  const auto part = [&](const char* name, bool all) {
+    Mean distance;
+    double least = 1, most = 1;
+    for (const SpeedUpRow& row : rows) {
+      if (row.model == 0 || (!all && !row.held_out)) continue;
+      const double quotient = row.model / row.one;
+      distance.add(std::max(quotient, 1 / quotient));
+      least = std::min(least, quotient);
+      most = std::max(most, quotient);
+    }
+    return distance.count() == 0 ? std::string()
+                                 : fmt::format("; {} {}: {:.3f} ({:.2f} .. {:.2f})", distance.count(), name,
+                                               *distance.value(), least, most);
+  };
+  return "cost model over one thread, mean distance (range)" + part("rows", true) + part("held out", false);
+}
+
 Json to_json(const ConvBenchOptions& options, const SpeedUpRows& rows) {
   Json report{{"machine", describe_machine(options.types.front())}, {"speed_ups", Json::array()}};
   for (const SpeedUpRow& row : rows) {
@@ -96,6 +124,8 @@ Json to_json(const ConvBenchOptions& options, const SpeedUpRows& rows) {
                                    {"threads", options.threads},
                                    {"one_s", row.one},
                                    {"all_s", row.all},
+                                   {"model_s", row.model},
+                                   {"held_out", row.held_out},
                                    {"speed_up", row.speed_up},
                                    {"speed_up_low", row.low},
                                    {"speed_up_high", row.high},
@@ -103,14 +133,16 @@ Json to_json(const ConvBenchOptions& options, const SpeedUpRows& rows) {
                                    {"share", row.share()}});
   }
   report["summary"] = summary(rows);
+  report["model"] = model_summary(rows);
   return report;
 }
 
 void print(const SpeedUpRow& row) {
-  fmt::print("{:9} {:7} {:10} {:>11} {:>11} {:6.2f}  {:13} {:6.2f} {:6.2f}{}\n", name_of(row.direction),
+  const std::string model = row.model > 0 ? fmt::format("{:.2f}", row.model / row.one) : "-";
+  fmt::print("{:9} {:7} {:10} {:>11} {:>11} {:6.2f}  {:13} {:6.2f} {:6.2f} {:>6}{}\n", name_of(row.direction),
              name_of(layout_of(row.problem)), row.choice.substr(0, row.choice.find(' ')), time_text(row.one),
              time_text(row.all), row.speed_up, fmt::format("{:.2f} .. {:.2f}", row.low, row.high), row.allowed,
-             row.share(), row.share() >= wanted ? "" : "  <--");
+             row.share(), model, row.share() >= wanted ? "" : "  <--");
   std::fflush(stdout);
 }
 
@@ -119,10 +151,11 @@ class SpeedUps {
   explicit SpeedUps(const ConvBenchOptions& options) : o_(options), file_(o_.json, to_json(o_, rows_)) {}
 
   int run() {
-    fmt::print("weights {}; allowed is the speed-up of the floor on {} threads\n",
-               o_.cached_weights ? "cached" : "fresh", o_.threads);
-    fmt::print("{:9} {:7} {:10} {:>11} {:>11} {:>8}  {:11} {:>6} {:>6}\n", "dir", "layout", "engine", "1 thread",
-               fmt::format("{} threads", o_.threads), "speed-up", "quartiles", "allowed", "share");
+    fmt::print(
+        "weights {}; allowed is the speed-up of the floor on {} threads; model is the cost model over one thread\n",
+        o_.cached_weights ? "cached" : "fresh", o_.threads);
+    fmt::print("{:9} {:7} {:10} {:>11} {:>11} {:>8}  {:11} {:>6} {:>6} {:>6}\n", "dir", "layout", "engine", "1 thread",
+               fmt::format("{} threads", o_.threads), "speed-up", "quartiles", "allowed", "share", "model");
     for (; at_ < o_.problems.size() && !stop_.pending(); ++at_) {
       bar_.clear();
       fmt::print("{}\n", o_.problems[at_].name);
@@ -132,7 +165,7 @@ class SpeedUps {
       if (file_.due()) file_.write(to_json(o_, rows_));
     }
     bar_.clear();
-    fmt::print("\n{}\n", summary(rows_));
+    fmt::print("\n{}\n{}\n", summary(rows_), model_summary(rows_));
     file_.write(to_json(o_, rows_));
     return stop_.pending() ? interrupted_status : failed_ ? 1 : 0;
   }

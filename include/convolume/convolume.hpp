@@ -2,6 +2,7 @@
 #pragma once
 
 #include "convolume/address.hpp"
+#include "convolume/blocking.hpp"
 #include "convolume/conv.hpp"
 #include "convolume/conv_problem.hpp"
 #include "convolume/cpu.hpp"
@@ -9,6 +10,7 @@
 #include "convolume/fft.hpp"
 #include "convolume/machine.hpp"
 #include "convolume/memory.hpp"
+#include "convolume/nest.hpp"
 #include "convolume/nets.hpp"
 #include "convolume/ready.hpp"
 #include "convolume/scheduler.hpp"

@@ -1,6 +1,7 @@
 // What the cost models know of a machine: caches, rates and bandwidths.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <string>
 #include <vector>
@@ -8,6 +9,20 @@
 #include "convolume/version.hpp"
 
 namespace convolume {
+
+/// What a core issues. A register tile is a set of sums in registers that one call of a kernel computes.
+struct IssueTable {
+  double multiply_adds;  ///< of vectors, per cycle
+  double loads;          ///< of vectors, or of one value into all lanes, per cycle
+  double latency;        ///< cycles of a multiply-add, for which the next one in the same register waits
+  double tile;           ///< cycles to begin and end a register tile, beside the loads and stores of its sums
+};
+
+/// Seconds of one transfer from a level into the L1 (paper 001, eq. 1): start + jump * runs + element * elements. A run
+/// is a stretch of neighbouring addresses. An element has 4 bytes.
+struct TransferPrice {
+  double start_s, jump_s, element_s;
+};
 
 /// What the cost models know of a machine, for one SIMD target. It comes from a row of a table (see docs/machines.md),
 /// and reads neither the clock nor the load. Shares are fractions of the FMA peak of a core.
@@ -27,6 +42,10 @@ struct MachineModel {
   double direct_share;                             ///< sums over taps, with channels in the lanes
   double depthwise_share;                          ///< the same for depthwise convolutions
   double volume_transform_share;                   ///< transforms of whole volumes
+  IssueTable issue;                                ///< for `direct`
+  std::array<TransferPrice, 3> transfers;          ///< from the L2, from the L3 and from memory
+  double task_s;                                   ///< seconds to begin and end a task
+  double transpose_s;  ///< seconds to transpose 64 bytes of channels between a plain tensor and scratch memory
 };
 
 /// Returns the model of this machine, or of the machine that was selected, for the current SIMD target. The environment
@@ -68,10 +87,10 @@ struct MeasureOptions {
   std::function<void(double)> on_progress{};  ///< called with the share that is done, from 0 to 1
 };
 
-/// Measures what a row holds: the peak, loads and stores of each cache, bandwidths, latencies, and the rates of tile
-/// transforms, products and direct kernels, for each SIMD target with vectors. Returns the text of a row for this kind
-/// of processor, which select_machine() accepts as a file. Nothing else should run meanwhile. Not thread-safe: it
-/// changes the SIMD target and restores it.
+/// Measures what a row holds: the peak, loads and stores of each cache, bandwidths, latencies, transfer prices, the
+/// issue table, and the rates of tile transforms, products and direct kernels, for each SIMD target with vectors.
+/// Returns the text of a row for this kind of processor, which select_machine() accepts as a file. Nothing else should
+/// run meanwhile. Not thread-safe: it changes the SIMD target and restores it.
 CONVOLUME_API std::string measure_machine(const MeasureOptions& options = {});
 
 }  // namespace convolume

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "convolume/blocking.hpp"
 #include "convolume/conv.hpp"
 #include "convolume/memory.hpp"
 #include "convolume/scheduler.hpp"
@@ -74,6 +75,8 @@ struct TrainOptions {
   std::filesystem::path trace;
   std::pmr::memory_resource* upstream = mmap_resource();  ///< source of the memory
   std::function<void(const TrainProgress&)> on_progress;
+  /// Called before the choice of a layer is measured, with its name and ConvPlan::tuning_seconds().
+  std::function<void(const std::string& layer, double seconds)> on_tune;
   std::stop_token stop;  ///< a stop request ends the run with a checkpoint
 };
 
@@ -235,6 +238,20 @@ CONVOLUME_API FileKind kind_of_file(const std::string& file);
 /// memory of a training iteration on `threads` threads (0 means default_threads()).
 CONVOLUME_API std::string describe_net(const std::filesystem::path& net, const std::vector<std::string>& overrides = {},
                                        std::optional<Extent3> patch = std::nullopt, int threads = 0);
+
+/// The memory traffic of a direction of a convolution layer, on one core.
+struct LayerBlocking {
+  std::string layer;
+  Engine engine;  ///< that computes the layer; what is counted is the engine `direct` in any case
+  plan::Direction direction;
+  plan::LoopNest nest;  ///< of one group
+  plan::NestCost cost;  ///< of all groups
+};
+/// Returns the traffic of all convolutions of a net in a training iteration, in the order of the layers. The nests are
+/// those that the engine `direct` would run. Depthwise layers have no nest and are left out.
+CONVOLUME_API std::vector<LayerBlocking> count_blocking(const std::filesystem::path& net,
+                                                        const std::vector<std::string>& overrides = {},
+                                                        std::optional<Extent3> patch = std::nullopt);
 
 /// Returns names and versions of the libraries in use, one per line.
 CONVOLUME_API std::string library_versions();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "conv/direct/direct_nest.hpp"
 #include "conv/implementations.hpp"
 #include "plan/sides.hpp"
 
@@ -29,9 +30,27 @@ std::vector<Choice> tiled_candidates(const ConvProblem& problem, const ConvOptio
   return choices;
 }
 
+/// Returns choices of direct, best first. A direction with fewer nests repeats its last one.
+std::vector<Choice> nest_choices(const ConvProblem& problem, std::size_t most) {
+  const ConvProblem one = problem.groups > 1 ? one_group(problem) : problem;
+  std::array<std::vector<RankedNest>, plan::directions.size()> ranked;
+  std::size_t count = 0;
+  for (std::size_t d = 0; d < ranked.size(); ++d) {
+    ranked[d] = rank_nests(one, plan::directions[d], machine_model());
+    count = std::max(count, std::min(most, ranked[d].size()));
+  }
+  std::vector<Choice> choices;
+  for (std::size_t i = 0; i < count; ++i) {
+    Nests nests;
+    for (std::size_t d = 0; d < ranked.size(); ++d) nests[d] = ranked[d][std::min(i, ranked[d].size() - 1)].nest;
+    choices.push_back({.engine = Engine::direct, .nests = std::move(nests)});
+  }
+  return choices;
+}
+
 }  // namespace
 
-std::vector<Choice> candidates(const ConvProblem& problem, const ConvOptions& options, std::size_t tiled) {
+std::vector<Choice> candidates(const ConvProblem& problem, const ConvOptions& options, std::size_t most) {
   const ConvPlan pick = ConvPlan::make(problem, options);
   std::vector<Choice> choices{parse_choice(pick.choice())};
   if (!options.choice.empty()) return choices;
@@ -44,11 +63,15 @@ std::vector<Choice> candidates(const ConvProblem& problem, const ConvOptions& op
     const auto estimate = assess(implementation, problem, other).estimate;
     if (estimate && estimate->seconds <= hopeless * pick.seconds()) choices.push_back(parse_choice(estimate->choice));
   }
-  const auto has_tiles = [](const Choice& choice) { return choice.tiles.has_value(); };
-  if (std::none_of(choices.begin(), choices.end(), has_tiles)) return choices;
-  for (const Choice& choice : tiled_candidates(problem, options, tiled)) {
-    if (std::find(choices.begin(), choices.end(), choice) == choices.end()) choices.push_back(choice);
-  }
+  const auto add = [&](const std::vector<Choice>& others) {
+    for (const Choice& choice : others) {
+      if (std::find(choices.begin(), choices.end(), choice) == choices.end()) choices.push_back(choice);
+    }
+  };
+  const bool tiles = std::any_of(choices.begin(), choices.end(), [](const Choice& one) { return bool(one.tiles); });
+  const bool nests = std::any_of(choices.begin(), choices.end(), [](const Choice& one) { return bool(one.nests); });
+  if (tiles) add(tiled_candidates(problem, options, most));
+  if (nests) add(nest_choices(problem, most));
   return choices;
 }
 

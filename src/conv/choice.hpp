@@ -31,6 +31,8 @@ struct Choice {
   friend bool operator==(const Choice&, const Choice&) = default;
 
   bool has_separate_tiles() const { return tiles && !shared; }
+  /// Returns whether the parts of the directions, tiles or nests, can be exchanged one by one.
+  bool has_separate_parts() const { return has_separate_tiles() || nests; }
 };
 
 /// Returns the choice with the given tilings. They belong to the directions of plan::Sides::convolution(). If groups of

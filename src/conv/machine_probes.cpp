@@ -4,7 +4,10 @@
 
 #include <fmt/format.h>
 
+#include "conv/choice.hpp"
+#include "conv/direct/direct_product.hpp"
 #include "conv/spectra/complex_product.hpp"
+#include "conv/tensor_io/block_box.hpp"
 #include "convolume/conv.hpp"
 #include "convolume/cpu.hpp"
 #include "convolume/fft.hpp"
@@ -79,10 +82,16 @@ double measure_products(double budget) {
 struct Measured {
   double rate, seconds;
 };
-Measured measure_direct(const char* text, double budget) {
+Measured measure_direct(const std::string& text, double budget, const std::string& nest = {}) {
   ConvProblem problem = parse_problem(text);
   problem.x_layout = problem.y_layout = Layout::blocked;
-  const ConvPlan plan = ConvPlan::make(problem, {.engine = Engine::direct, .want_dx = false, .want_dw = false});
+  ConvOptions options{.engine = Engine::direct, .want_dx = false, .want_dw = false};
+  if (!nest.empty()) {
+    conv::Choice choice = conv::parse_choice(ConvPlan::make(problem, options).choice());
+    choice.nests->front() = plan::parse_nest(nest);
+    options.choice = to_string(choice);
+  }
+  const ConvPlan plan = ConvPlan::make(problem, options);
   SlabResource memory;
   Scheduler scheduler(1);
   Tensor<float> x(problem.x_shape(), Layout::blocked), y(problem.y_shape(), Layout::blocked), w(problem.w_shape());
@@ -92,6 +101,67 @@ Measured measure_direct(const char* text, double budget) {
   const auto prepared = plan.prepare(run, w);
   const double seconds = least_seconds(budget, [&] { plan.forward(run, {.x = x, .w = prepared, .y = y}); });
   return {problem.flops() / seconds, seconds};
+}
+
+/// Returns the cycles to begin and end a register tile, beside the loads and stores of its sums: those of tiles with
+/// one term, less the term's share of the difference to tiles with many terms.
+double measure_tile(double hertz, double budget) {
+  constexpr index_t block = 16, voxels = 6, rows = 16, columns = 2, calls = 100, terms = 15, steps = 8;
+  constexpr index_t weights = columns * block * block, blocks = rows * voxels * block;
+  const Buffer buffer(static_cast<std::size_t>(weights + blocks + columns * blocks + block) * sizeof(float));
+  float *w = buffer.as<float>(), *x = w + weights, *y = x + blocks;
+  const auto kernels = conv::direct_kernels<float>();
+  const auto seconds_of = [&](index_t step_count, int step_terms) {
+    const std::vector<conv::DirectStep> list(static_cast<std::size_t>(step_count), {.terms = step_terms});
+    const conv::VoxelProduct<float> product{.source = x,
+                                            .source_strides = {block, voxels * block, blocks},
+                                            .steps = list.data(),
+                                            .step_count = step_count,
+                                            .weights = w,
+                                            .weights_column = block * block,
+                                            .weights_next = 0,
+                                            .target = y,
+                                            .target_strides = {block, voxels * block, blocks},
+                                            .target_column = blocks,
+                                            .bias = nullptr,
+                                            .count = {1, rows, voxels},
+                                            .columns = columns,
+                                            .add = true,
+                                            .non_temporal = false};
+    return least_seconds(budget / 2,
+                         [&] {
+                           for (index_t i = 0; i < calls; ++i) kernels.voxels(product);
+                         }) /
+           (calls * rows);
+  };
+  const double one = seconds_of(1, 1), all = seconds_of(steps, terms);
+  const double term = (all - one) / (steps * terms - 1);
+  const auto vectors = static_cast<double>(columns * block * 4 / probe_kernels().vector_bytes);
+  const double tiles = vectors / 2;
+  const double sums = static_cast<double>(voxels) * vectors;  // a vector is loaded and stored in a cycle
+  return std::max(0.0, ((one - term) * hertz - sums) / tiles);
+}
+
+/// Returns the seconds to transpose 64 bytes of channels of a plain tensor.
+double measure_transpose(double budget) {
+  constexpr Extent3 extent{4, 16, 64};
+  constexpr index_t channels = 16;
+  const Tensor<float> plain(Shape5{1, channels, extent});
+  const Buffer blocked(static_cast<std::size_t>(channels * extent.volume()) * sizeof(float));
+  const conv::BoxSource<float> source{.block = conv::block_of(plain.view(), Layout::plain, 0, 0), .extent = extent};
+  const auto kernels = conv::box_kernels<float>();
+  return least_seconds(budget, [&] { kernels.load(source, blocked.as<float>(), nullptr); }) /
+         static_cast<double>(extent.volume());
+}
+
+/// Returns the seconds to begin and end a task: the difference of a forward direction with a task per plane, and the
+/// same in one task.
+double measure_task(double budget) {
+  constexpr index_t tasks = 512;
+  const std::string problem = fmt::format("ic16id{0}ih1iw8oc16od{0}oh1ow8kd1kh1kw1", tasks);
+  const double one = measure_direct(problem, budget / 2, "z | c x k").seconds;
+  const double all = measure_direct(problem, budget / 2, "z* | c x k").seconds;
+  return std::max(0.0, all - one) / (tasks - 1);
 }
 
 /// Returns the operations per second of real transforms of a volume of 64 cubed.
@@ -153,7 +223,7 @@ class Probes {
     const double digits = std::pow(10, 3 - std::floor(std::log10(std::max(value, 1e-9))));
     values[name] = {std::round(value * digits) / digits, "measured", source};
     ++done_;
-    const double all = 11 + 11 * static_cast<double>(targets().size());
+    const double all = 22 + 13 * static_cast<double>(targets().size());
     if (options_.on_progress) options_.on_progress(std::min(1.0, done_ / all));
   }
 
@@ -199,6 +269,20 @@ class Probes {
     put(values, "l2_cycles", 1e9 * ghz_ * probe::latency(l2 / 2, budget), "dependent loads");
     put(values, "l3_cycles", 1e9 * ghz_ * probe::latency(std::max(4 * l2, l3 / 4), budget), "dependent loads");
     put(values, "memory_ns", 1e9 * probe::latency(beyond / 2, budget), "dependent loads");
+    put(values, "fma_cycles", 1e9 * ghz_ * probe::multiply_add_latency(kernels, budget), "dependent multiply-adds");
+    put_price("l2", probe::transfer_price(l2 / 2, budget));
+    put_price("l3", probe::transfer_price(std::max(4 * l2, l3 / 4), budget));
+    put_price("memory", probe::transfer_price(beyond, budget));
+    put(values, "task_ns", 1e9 * measure_task(budget), "direct, 512 tasks and one, one thread");
+  }
+
+  void put_price(const std::string& level, const TransferPrice& price) {
+    const auto put_ns = [&](const char* name, double seconds) {
+      put(row_.common, (level + name).c_str(), 1e9 * seconds, "copies of 1 to 16 runs of 64 to 1024 bytes");
+    };
+    put_ns("_start", price.start_s);
+    put_ns("_jump", price.jump_s);
+    put_ns("_element", price.element_s);
   }
 
   void measure_target(RowValues& values) {
@@ -227,6 +311,8 @@ class Probes {
     const double rest = std::max(0.2 * sums.seconds, sums.seconds - voxels * plan::depthwise_voxel_operations / flops);
     put(values, "depthwise", share(sums.rate * sums.seconds / rest), "32 channels, kernel 7");
     put(values, "volume_transform", share(measure_volume(budget)), "real transforms of 64 cubed");
+    put(values, "tile_cycles", measure_tile(hertz, budget), "rows of 6 voxels, 32 channels, one term and 120 terms");
+    put(values, "transpose_ns", 1e9 * measure_transpose(budget), "16 channels from the L2");
   }
 
   const MeasureOptions& options_;

@@ -13,7 +13,8 @@ namespace {
 using conv::Choice;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t tiled_candidates = 5;
+constexpr std::size_t most_candidates = 5;  // of each engine and direction
+constexpr double most_seconds = 2;          // of a call
 constexpr std::size_t directions = plan::directions.size();
 
 /// Tensors of a problem, all zero. Run times do not depend on the values, as long as no value is denormal.
@@ -79,6 +80,30 @@ struct Measured {
   }
 };
 
+bool wants(const ConvOptions& options, std::size_t direction) {
+  return direction == 0 || (direction == 1 && options.want_dx) || (direction == 2 && options.want_dw);
+}
+double wanted_directions(const ConvOptions& options) { return 1 + options.want_dx + options.want_dw; }
+
+/// Divides choices into groups. The tiles, or nests, of a group's directions are exchanged for one another. A choice
+/// whose directions share tiles is a group of its own.
+std::vector<std::vector<Choice>> by_engine(const std::vector<Choice>& choices) {
+  std::vector<std::vector<Choice>> groups;
+  for (const Choice& choice : choices) {
+    const auto group = std::find_if(groups.begin(), groups.end(), [&](const std::vector<Choice>& other) {
+      return other[0].engine == choice.engine && other[0].has_separate_parts() && choice.has_separate_parts();
+    });
+    if (group == groups.end()) {
+      groups.push_back({choice});
+    } else {
+      group->push_back(choice);
+    }
+  }
+  return groups;
+}
+
+bool has_rivals(const std::vector<Choice>& group) { return group.size() > 1; }
+
 /// The candidates of one problem, which are measured on the same tensors.
 template <class T>
 class Field {
@@ -86,25 +111,27 @@ class Field {
   Field(const ConvProblem& problem, const ConvOptions& options, const Execution& run)
       : problem_(problem), options_(options), run_(run), tensors_(problem, run.memory) {}
 
-  /// Returns a choice with the fastest tile of each direction. Separate tiles can be the fastest in one direction and
-  /// not in another.
-  Choice best_tiles(const std::vector<Choice>& choices) {
+  /// Returns a choice of one engine with the fastest tile, or nest, of each direction. It can be the fastest in one
+  /// direction and not in another.
+  Choice best_parts(const std::vector<Choice>& choices, double seconds) {
     if (choices.size() == 1) return choices[0];
     auto measured = measure_all(choices);
     Choice best = choices[0];
     for (std::size_t d = 0; d < directions; ++d) {
-      if ((d == 1 && !options_.want_dx) || (d == 2 && !options_.want_dw)) continue;
+      if (!wants(options_, d)) continue;
       // Directions 1 and 2 read the weights w. The run of direction 0 has prepared them for every candidate.
       for (auto& one : measured) one.build(d);
-      (*best.tiles)[d] = (*choices[fastest(measured, d)].tiles)[d];
+      const Choice& fastest_one = choices[fastest(measured, d, seconds / wanted_directions(options_))];
+      if (best.tiles) (*best.tiles)[d] = (*fastest_one.tiles)[d];
+      if (best.nests) (*best.nests)[d] = (*fastest_one.nests)[d];
     }
     return best;
   }
   /// Returns the choice with the fastest whole iteration.
-  const Choice& best(const std::vector<Choice>& choices) {
+  const Choice& best(const std::vector<Choice>& choices, double seconds) {
     auto measured = measure_all(choices);
     for (auto& one : measured) one.build_iteration();
-    return choices[fastest(measured, directions)];
+    return choices[fastest(measured, directions, seconds)];
   }
 
  private:
@@ -117,12 +144,13 @@ class Field {
     }
     return measured;
   }
-  std::size_t fastest(std::deque<Measured<T>>& measured, std::size_t graph) {
-    return plan::winner(plan::autotune(measured.size(), {}, [&](std::size_t i) {
-      const auto begin = Clock::now();
-      measured[i].graphs[graph].run(run_.scheduler);
-      return std::chrono::duration<double>(Clock::now() - begin).count();
-    }));
+  std::size_t fastest(std::deque<Measured<T>>& measured, std::size_t graph, double seconds) {
+    return plan::winner(
+        plan::autotune(measured.size(), {.least_rounds = 1, .max_seconds = seconds}, [&](std::size_t i) {
+          const auto begin = Clock::now();
+          measured[i].graphs[graph].run(run_.scheduler);
+          return std::chrono::duration<double>(Clock::now() - begin).count();
+        }));
   }
 
   const ConvProblem& problem_;
@@ -133,20 +161,14 @@ class Field {
 
 template <class T>
 std::string tune(const ConvProblem& problem, const ConvOptions& options, const Execution& run) {
-  const std::vector<Choice> choices = conv::candidates(problem, options, tiled_candidates);
+  const std::vector<Choice> choices = conv::candidates(problem, options, most_candidates);
   if (choices.size() == 1) return to_string(choices[0]);
   Field<T> field(problem, options, run);
-  std::vector<Choice> separate, finalists;
-  std::copy_if(choices.begin(), choices.end(), std::back_inserter(separate),
-               [](const Choice& choice) { return choice.has_separate_tiles(); });
-  for (const Choice& choice : choices) {
-    if (!choice.has_separate_tiles()) {
-      finalists.push_back(choice);
-    } else if (choice == separate.front()) {
-      finalists.push_back(field.best_tiles(separate));
-    }
-  }
-  return to_string(field.best(finalists));
+  const auto groups = by_engine(choices);
+  const auto runs = static_cast<double>(std::count_if(groups.begin(), groups.end(), has_rivals)) + 1;
+  std::vector<Choice> finalists;
+  for (const auto& group : groups) finalists.push_back(field.best_parts(group, most_seconds / runs));
+  return to_string(field.best(finalists, most_seconds / runs));
 }
 
 }  // namespace
@@ -155,6 +177,21 @@ std::string ConvPlan::tune(const ConvProblem& problem, const ConvOptions& option
   problem.validate();
   return problem.type == DataType::f32 ? convolume::tune<float>(problem, options, run)
                                        : convolume::tune<double>(problem, options, run);
+}
+
+double ConvPlan::tuning_seconds(const ConvProblem& problem, const ConvOptions& options) {
+  constexpr int executions = 3;
+  double seconds = 0;
+  for (const auto& group : by_engine(conv::candidates(problem, options, most_candidates))) {
+    for (const Choice& choice : group) {
+      ConvOptions chosen = options;
+      chosen.choice = to_string(choice);
+      seconds += executions * make(problem, chosen).seconds() * (has_rivals(group) ? 1 : 0);
+      // The finalist of each group is about as fast as its first candidate.
+      if (&choice == &group.front()) seconds += executions * make(problem, chosen).seconds();
+    }
+  }
+  return std::max(seconds, most_seconds);
 }
 
 }  // namespace convolume

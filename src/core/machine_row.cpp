@@ -173,6 +173,25 @@ RowValues narrowed(const RowValues& wider, const std::string& from, const std::s
   return values;
 }
 
+/// Adds the transfer prices that a row does not have, from its latencies and bandwidths. A jump loads half a line
+/// before and half a line behind the run in vain.
+void add_transfer_prices(RowValues& values) {
+  constexpr double line = 64, element = 4;
+  const double ghz = values.at("ghz").value;
+  const auto add = [&](const std::string& level, const std::string& cycles, double gb_per_s) {
+    const auto latency = values.find(cycles);
+    const auto put = [&](const char* name, double ns) {
+      values.try_emplace(level + name, RowValue{ns, "estimated", "latency and bandwidth of this row"});
+    };
+    if (latency != values.end()) put("_start", latency->second.value / (level == "memory" ? 1 : ghz));
+    put("_jump", line / gb_per_s);
+    put("_element", element / gb_per_s);
+  };
+  add("l2", "l2_cycles", ghz * values.at("l2_load").value);
+  add("l3", "l3_cycles", ghz * values.at("l3_load").value);
+  add("memory", "memory_ns", values.at("memory_gb_per_s").value);
+}
+
 }  // namespace
 
 const std::vector<RowField>& row_fields() {
@@ -189,6 +208,16 @@ const std::vector<RowField>& row_fields() {
       {"l2_cycles", "cycles", false, false, 1, 1000},
       {"l3_cycles", "cycles", false, false, 1, 1000},
       {"memory_ns", "ns", false, false, 1, 10000},
+      {"l2_start", "ns", false, false, 0, 1e4},
+      {"l2_jump", "ns", false, false, 0, 1e4},
+      {"l2_element", "ns", false, false, 1e-4, 100},
+      {"l3_start", "ns", false, false, 0, 1e4},
+      {"l3_jump", "ns", false, false, 0, 1e4},
+      {"l3_element", "ns", false, false, 1e-4, 100},
+      {"memory_start", "ns", false, false, 0, 1e5},
+      {"memory_jump", "ns", false, false, 0, 1e5},
+      {"memory_element", "ns", false, false, 1e-4, 100},
+      {"task_ns", "ns", false, false, 1, 1e6},
       {"fma_per_cycle", "vectors/cycle", true, true, 0.1, 16},
       {"l1_load", "bytes/cycle", true, true, 1, 4096},
       {"l1_store", "bytes/cycle", true, true, 1, 4096},
@@ -200,6 +229,8 @@ const std::vector<RowField>& row_fields() {
       {"direct", "of the FMA peak", true, false, 0.005, 1},
       {"depthwise", "of the FMA peak", true, false, 0.005, 1},
       {"volume_transform", "of the FMA peak", true, false, 0.005, 1},
+      {"tile_cycles", "cycles", true, false, 0, 1000},
+      {"transpose_ns", "ns", true, false, 0.01, 1000},
   };
   return fields;
 }
@@ -318,22 +349,33 @@ RowValues values_of(const MachineRow& row, const std::string& target) {
                                                                   : share_row);
   const std::string of_target = from.targets.contains(target) ? target : target == "AVX3" ? "AVX3" : "AVX2";
   const RowValues& shares = from.targets.at(of_target);
-  for (const RowField& field : row_fields()) {
-    const auto found = shares.find(field.name);
-    if (!field.of_target || field.required || found == shares.end() || values.contains(field.name)) continue;
-    values[field.name] = {found->second.value, "inherited", fmt::format("{}, {}", from.name, of_target)};
-  }
+  const auto inherit = [&](const RowValues& others, const std::string& source) {
+    for (const RowField& field : row_fields()) {
+      const auto found = others.find(field.name);
+      if (field.required || found == others.end() || values.contains(field.name)) continue;
+      values[field.name] = {found->second.value, "inherited", source};
+    }
+  };
+  inherit(shares, fmt::format("{}, {}", from.name, of_target));
+  add_transfer_prices(values);
+  // Not every row was measured completely. This row was.
+  const MachineRow& complete = row_named(wide_share_row);
+  inherit(complete.targets.at(complete.targets.contains(target) ? target : "AVX2"), complete.name);
+  inherit(complete.common, complete.name);
   return values;
 }
 
 MachineModel model_of(const MachineRow& row, const std::string& target, const Topology* machine) {
   const RowValues values = values_of(row, target);
-  const auto value = [&](const char* name) { return values.at(name).value; };
+  const auto value = [&](const std::string& name) { return values.at(name).value; };
   // An L2 that several cores share counts in equal parts. An L3 counts as a whole.
   const auto cache = [&](const Topology::Cache Topology::*level, double of_row) {
     const long long own = machine == nullptr ? 0 : (machine->*level).bytes;
     const int cores = machine != nullptr && level == &Topology::l2 ? machine->l2.cores : 1;
     return own > 0 ? own / cores : static_cast<long long>(of_row);
+  };
+  const auto price = [&](const std::string& level) -> TransferPrice {
+    return {1e-9 * value(level + "_start"), 1e-9 * value(level + "_jump"), 1e-9 * value(level + "_element")};
   };
   const double ghz = value("ghz");
   return {.row = fmt::format("{}/{}", row.name, target),
@@ -352,7 +394,14 @@ MachineModel model_of(const MachineRow& row, const std::string& target, const To
           .tile_product_share = value("tile_product"),
           .direct_share = value("direct"),
           .depthwise_share = value("depthwise"),
-          .volume_transform_share = value("volume_transform")};
+          .volume_transform_share = value("volume_transform"),
+          .issue = {.multiply_adds = value("fma_per_cycle"),
+                    .loads = value("l1_load") / bytes_of(target),
+                    .latency = value("fma_cycles"),
+                    .tile = value("tile_cycles")},
+          .transfers = {price("l2"), price("l3"), price("memory")},
+          .task_s = 1e-9 * value("task_ns"),
+          .transpose_s = 1e-9 * value("transpose_ns")};
 }
 
 }  // namespace convolume

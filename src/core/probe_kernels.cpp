@@ -42,6 +42,14 @@ float MultiplyAdds(index_t rounds) {
   return Collapse<chains>(x);
 }
 
+float DependentMultiplyAdds(index_t rounds) {
+  const D d;
+  const V factor = hn::Set(d, 0.999f), term = hn::Set(d, 0.001f);
+  V x = term;
+  for (index_t round = 0; round < rounds; ++round) x = hn::MulAdd(x, factor, term);
+  return hn::GetLane(x);
+}
+
 float Load(const float* x, index_t n, index_t rounds) {
   const D d;
   const auto lanes = static_cast<index_t>(hn::Lanes(d));
@@ -75,7 +83,8 @@ void Store(float* x, index_t n, index_t rounds) {
 }  // namespace
 
 ProbeKernels Kernels() {
-  return {static_cast<index_t>(hn::Lanes(D()) * sizeof(float)), chains, MultiplyAdds, Load, Store};
+  return {
+      static_cast<index_t>(hn::Lanes(D()) * sizeof(float)), chains, MultiplyAdds, DependentMultiplyAdds, Load, Store};
 }
 
 }  // namespace convolume::HWY_NAMESPACE

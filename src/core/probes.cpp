@@ -1,5 +1,6 @@
 #include "core/probes.hpp"
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <numeric>
@@ -16,6 +17,22 @@ void keep(double value) { sink.store(value, std::memory_order_relaxed); }
 index_t floats_of(const ProbeKernels& kernels, double bytes) {
   const index_t step = 8 * kernels.vector_bytes;
   return std::max<index_t>(1, static_cast<index_t>(bytes) / step) * step / static_cast<index_t>(sizeof(float));
+}
+
+/// Solves a system of three linear equations by Gaussian elimination with pivots. `a` holds the right side in its last
+/// column.
+std::array<double, 3> solve(std::array<std::array<double, 4>, 3> a) {
+  for (std::size_t i = 0; i < 3; ++i) {
+    const auto pivot = std::max_element(a.begin() + static_cast<std::ptrdiff_t>(i), a.end(),
+                                        [&](const auto& p, const auto& q) { return std::abs(p[i]) < std::abs(q[i]); });
+    std::swap(a[i], *pivot);
+    for (std::size_t row = 0; row < 3; ++row) {
+      if (row == i) continue;
+      const double factor = a[row][i] / a[i][i];
+      for (std::size_t k = i; k < 4; ++k) a[row][k] -= factor * a[i][k];
+    }
+  }
+  return {a[0][3] / a[0][0], a[1][3] / a[1][1], a[2][3] / a[2][2]};
 }
 
 }  // namespace
@@ -39,6 +56,13 @@ double peak(const ProbeKernels& kernels, double budget) {
   constexpr index_t rounds = 200000;
   const double seconds = least_seconds(budget, [&] { keep(static_cast<double>(kernels.multiply_adds(rounds))); });
   return static_cast<double>(kernels.chains * rounds) / seconds;  // vectors per second
+}
+
+double multiply_add_latency(const ProbeKernels& kernels, double budget) {
+  constexpr index_t rounds = 200000;
+  const double seconds =
+      least_seconds(budget, [&] { keep(static_cast<double>(kernels.dependent_multiply_adds(rounds))); });
+  return seconds / rounds;
 }
 
 double loads(const ProbeKernels& kernels, double bytes, double budget) {
@@ -88,6 +112,38 @@ double latency(double bytes, double budget) {
     keep(static_cast<double>(reinterpret_cast<std::uintptr_t>(at) & 1));
   });
   return seconds / steps;
+}
+
+TransferPrice transfer_price(double bytes, double budget) {
+  constexpr std::size_t line = 64, pitch = 4096 + line, most_runs = 16, most_run = 1024, transfers = 256;
+  const auto size = static_cast<std::size_t>(bytes);
+  const std::size_t places = (size - most_runs * pitch) / line;
+  const Buffer source(size), target(most_runs * most_run);
+  std::mt19937 random(1);
+  // Each row of the system belongs to start, jump or element; its equations are divided by the measured seconds.
+  std::array<std::array<double, 4>, 3> normal{};
+  for (const std::size_t runs : {1, 4, 16}) {
+    for (const std::size_t run : {64, 256, 1024}) {
+      const double seconds = least_seconds(budget / 9,
+                                           [&] {
+                                             for (std::size_t i = 0; i < transfers; ++i) {
+                                               const char* from = source.as<char>() + random() % places * line;
+                                               for (std::size_t k = 0; k < runs; ++k)
+                                                 std::memcpy(target.as<char>() + k * run, from + k * pitch, run);
+                                               asm volatile("" : : "r"(target.as<char>()) : "memory");
+                                             }
+                                           }) /
+                             transfers;
+      const std::array<double, 3> terms{1 / seconds, static_cast<double>(runs) / seconds,
+                                        static_cast<double>(runs * run) / sizeof(float) / seconds};
+      for (std::size_t i = 0; i < 3; ++i) {
+        for (std::size_t k = 0; k < 3; ++k) normal[i][k] += terms[i] * terms[k];
+        normal[i][3] += terms[i];
+      }
+    }
+  }
+  const auto [start, jump, element] = solve(normal);
+  return {std::max(start, 0.0), std::max(jump, 0.0), element};
 }
 
 }  // namespace convolume::probe

@@ -26,26 +26,33 @@ std::vector<double> autotune(std::size_t candidates, const AutotuneRules& rules,
     const double best = *std::min_element(seen.begin(), seen.end());
     for (std::size_t i = 0; i < candidates; ++i) running[i] = running[i] && seen[i] <= factor * best;
   };
-  double least = 0;
+  double least = 0, total = 0;
+  const auto measured = [&](std::size_t i) {
+    const double now = seconds(i);
+    total += now;
+    return now;
+  };
   for (std::size_t i = 0; i < candidates; ++i) {
-    seen[i] = seconds(i);
+    seen[i] = measured(i);
     // The first call of a candidate builds and allocates, or may be interrupted, so each candidate is called twice. A
     // candidate that is this much slower is not called again.
-    if (i == 0 || seen[i] <= rules.hopeless * rules.hopeless * least) seen[i] = std::min(seen[i], seconds(i));
+    if (i == 0 || seen[i] <= rules.hopeless * rules.hopeless * least) seen[i] = std::min(seen[i], measured(i));
     least = i == 0 ? seen[i] : std::min(least, seen[i]);
   }
   drop(rules.hopeless);
-  double total = 0;
+  const double first_calls = total;
+  double last_round = 0;
   for (int round = 0;; ++round) {
-    const bool enough = round >= rules.rounds && total >= rules.min_seconds;
-    const bool late = round >= rounds_before_dropping && total >= rules.max_seconds;
+    const bool enough = round >= rules.rounds && total - first_calls >= rules.min_seconds;
+    const bool late = round >= rules.least_rounds && total + last_round > rules.max_seconds;
     if (enough || late || (go_on && !go_on())) break;
+    last_round = -total;
     for (std::size_t i = 0; i < candidates; ++i) {
       if (!running[i]) continue;
-      samples[i].push_back(seconds(i));
-      total += samples[i].back();
+      samples[i].push_back(measured(i));
       seen[i] = median(samples[i]);
     }
+    last_round += total;
     if (round + 1 == rounds_before_dropping) drop(rules.behind);
   }
   return seen;

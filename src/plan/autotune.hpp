@@ -10,7 +10,8 @@ namespace convolume::plan {
 struct AutotuneRules {
   int rounds = 5;             ///< minimum number of rounds
   double min_seconds = 0.05;  ///< minimum for all rounds together
-  double max_seconds = 2;     ///< no round begins after this time, except the first three
+  int least_rounds = 3;       ///< rounds that are always run
+  double max_seconds = 2;     ///< of all calls together; no other round begins that would end later
   double hopeless = 5;        ///< drop a candidate that is this many times slower than the best in its first calls
   double behind = 1.5;        ///< drop a candidate that is this many times slower than the best after three rounds
 };

@@ -8,8 +8,8 @@
 namespace convolume::plan {
 namespace {
 
-/// Returns the share of (tap, output) pairs whose input voxel lies on a plane and a row of the input. The direct engine
-/// skips the other pairs.
+/// Returns the share of (tap, output) pairs whose input voxel lies on a plane and a row of the input. The depthwise
+/// engine skips the other pairs.
 double share_inside(const ConvProblem& p) {
   double share = 1;
   const Extent3 output = p.output();
@@ -23,22 +23,6 @@ double share_inside(const ConvProblem& p) {
     share *= static_cast<double>(inside) / static_cast<double>(p.kernel[axis] * output[axis]);
   }
   return share;
-}
-
-double direct_depthwise_seconds(const ConvProblem& p, const Wanted& wanted, const MachineModel& machine) {
-  const index_t block = channel_block(p.type);
-  const auto blocks = static_cast<double>((p.in_channels + block - 1) / block);
-  const double element = static_cast<double>(size_of(p.type));
-  const double lanes = blocks * static_cast<double>(block) / static_cast<double>(p.in_channels);
-  const double flops = p.flops() * lanes * share_inside(p) * element / 4;
-  const double voxels =
-      blocks * static_cast<double>(p.batch) * static_cast<double>(p.input.volume() + p.output().volume()) / 2;
-  const double filled = std::min(1.0, static_cast<double>(p.output().x) / depthwise_row);
-  const double taps = static_cast<double>(p.in_channels * p.kernel.volume());
-  const double peak = machine.gflops_per_core * 1e9;
-  return wanted.count() * (flops / (peak * machine.depthwise_share * filled) +
-                           voxels * depthwise_voxel_operations / peak + call_seconds) +
-         2.0 / 3 * wanted.count() * taps * depthwise_tap_seconds;
 }
 
 }  // namespace
@@ -80,29 +64,20 @@ double fft_volume_seconds(const ConvProblem& p, const Extent3& transform, index_
   return seconds(transforming, machine) + seconds(pruning, machine) + seconds(multiplying, machine);
 }
 
-double direct_seconds(const ConvProblem& p, const Wanted& wanted, const MachineModel& machine) {
-  if (p.groups > 1) return direct_depthwise_seconds(p, wanted, machine);
+double direct_depthwise_seconds(const ConvProblem& p, const Wanted& wanted, const MachineModel& machine) {
   const index_t block = channel_block(p.type);
-  const auto padded = [&](index_t channels) { return static_cast<double>((channels + block - 1) / block * block); };
-  const auto in = static_cast<double>(p.in_channels), out = static_cast<double>(p.out_channels);
+  const auto blocks = static_cast<double>((p.in_channels + block - 1) / block);
   const double element = static_cast<double>(size_of(p.type));
-  // The lanes are channels of y (forward), of dx, and of dy (weight gradient). The weight gradient needs at least a few
-  // channels of x to keep the multiply-add units busy.
-  const double multiplied = one_if(wanted.forward) * in * padded(p.out_channels) +
-                            one_if(wanted.data) * out * padded(p.in_channels) +
-                            one_if(wanted.weights) * std::max(in, least_direct_rows) * padded(p.out_channels);
-  const double flops = p.flops() / (in * out) * multiplied * share_inside(p) * element / 4;
-  const double filled = std::min(1.0, static_cast<double>(p.output().x) / direct_row);
-  const double computing =
-      flops / (machine.gflops_per_core * 1e9 * machine.direct_share * direct_engine_share * filled);
-  const double x = static_cast<double>(p.x_shape().elements()), y = static_cast<double>(p.y_shape().elements());
-  const double w = padded(p.in_channels) * padded(p.out_channels) * static_cast<double>(p.kernel.volume());
-  const double moving = element * wanted.count() * (x + y) / (machine.dram_gb_per_s * 1e9);
-  const double packing =
-      element * 4 / 3 * wanted.count() * w / (machine.dram_gb_per_s * 1e9);  // weights, transposed; sums
-  // Blocked tensors are read during the computation, plain tensors before and after it.
-  const bool plain = p.x_layout == Layout::plain || p.y_layout == Layout::plain;
-  return (plain ? computing + moving : std::max(computing, moving)) + packing + wanted.count() * call_seconds;
+  const double lanes = blocks * static_cast<double>(block) / static_cast<double>(p.in_channels);
+  const double flops = p.flops() * lanes * share_inside(p) * element / 4;
+  const double voxels =
+      blocks * static_cast<double>(p.batch) * static_cast<double>(p.input.volume() + p.output().volume()) / 2;
+  const double filled = std::min(1.0, static_cast<double>(p.output().x) / depthwise_row);
+  const double taps = static_cast<double>(p.in_channels * p.kernel.volume());
+  const double peak = machine.gflops_per_core * 1e9;
+  return wanted.count() * (flops / (peak * machine.depthwise_share * filled) +
+                           voxels * depthwise_voxel_operations / peak + call_seconds) +
+         2.0 / 3 * wanted.count() * taps * depthwise_tap_seconds;
 }
 
 double packed_weight_bytes(const ConvProblem& p) {

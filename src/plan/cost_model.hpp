@@ -8,8 +8,9 @@ namespace convolume::plan {
 
 constexpr double one_if(bool counted) noexcept { return counted ? 1 : 0; }
 
-/// The directions that will be run. Estimates are sums over them. The tiled and the direct estimates take a problem
-/// that is not transposed, so for a transposed problem `forward` and `data` are swapped there. The other estimates use
+/// The directions that will be run. Estimates are sums over them. The tiled and the
+/// depthwise estimates take a problem that is not transposed, so for a transposed problem `forward` and `data` are
+/// swapped there. The other estimates use
 /// the directions of the problem itself.
 struct Wanted {
   bool forward = true, data = true, weights = true;
@@ -35,9 +36,8 @@ double transform_seconds(double flops, const MachineModel& machine);
 double fft_volume_seconds(const ConvProblem& problem, const Extent3& transform, index_t transforms,
                           const Wanted& wanted, const MachineModel& machine);
 
-/// Returns the estimated time of the direct engine: sums over taps, with channels in the lanes. A problem with groups
-/// must be depthwise, so that a lane sums over its own channel only.
-double direct_seconds(const ConvProblem& problem, const Wanted& wanted, const MachineModel& machine);
+/// Returns the estimated time of sums over the taps of a depthwise problem: a lane sums over its own channel only.
+double direct_depthwise_seconds(const ConvProblem& problem, const Wanted& wanted, const MachineModel& machine);
 
 /// Returns the bytes of the weights of one group in squares of whole channel blocks.
 double packed_weight_bytes(const ConvProblem& problem);

@@ -211,6 +211,25 @@ TEST_CASE("candidates have separate tiles and, if directions can share them, sha
   CHECK(counted("g16ic16oc16id24kd3").second == 0);
 }
 
+TEST_CASE("candidates of direct are different nests, at most so many") {
+  ConvProblem problem = parse_problem("ic64oc64id24kd3pd1");
+  problem.x_layout = problem.y_layout = Layout::blocked;
+  const auto choices = conv::candidates(problem, {.engine = Engine::direct}, 5);
+  CHECK(choices.size() > 1);
+  CHECK(choices.size() <= 5);
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    CHECK(choices[i].nests);
+    CHECK(std::count(choices.begin(), choices.end(), choices[i]) == 1);
+  }
+}
+
+TEST_CASE("tuning is announced to take 2 s, or longer for a large problem") {
+  CHECK(ConvPlan::tuning_seconds(parse_problem("ic16id10oc17kd3pd1"), {}) == 2);
+  ConvProblem large = parse_problem("mb8ic128oc128id64kd3pd1");
+  const ConvOptions direct{.engine = Engine::direct};
+  CHECK(ConvPlan::tuning_seconds(large, direct) > 3 * 2 * ConvPlan::make(large, direct).seconds());
+}
+
 TEST_CASE("tuning returns a choice that serves the problem and keeps to the requested engine") {
   for (const Layout layout : {Layout::plain, Layout::blocked}) {
     auto p = parse_problem("ic16id10oc17kd3pd1");
@@ -222,6 +241,9 @@ TEST_CASE("tuning returns a choice that serves the problem and keeps to the requ
     const std::string any = ConvPlan::tune(p, {}, run), tiled = ConvPlan::tune(p, {.engine = Engine::fft_tiled}, run);
     CHECK(ConvPlan::make(p, {.choice = any}).choice() == any);
     CHECK(ConvPlan::make(p, {.choice = tiled}).engine() == Engine::fft_tiled);
+    const std::string nests = ConvPlan::tune(p, {.engine = Engine::direct}, run);
+    CHECK(ConvPlan::make(p, {.choice = nests}).choice() == nests);
+    CHECK(conv::parse_choice(nests).nests);
     const std::string direct = ConvPlan::make(p, {.engine = Engine::direct}).choice();
     CHECK(ConvPlan::tune(p, {.choice = direct}, run) == direct);
     CHECK(memory.statistics().live_bytes == 0);

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include "conv/choice.hpp"
+#include "conv/direct/direct_nest.hpp"
+#include "convolume/blocking.hpp"
 #include "convolume/cpu.hpp"
 #include "core/random.hpp"
 #include "plan/groups.hpp"
@@ -293,4 +295,44 @@ TEST_CASE("direct refuses nests that it cannot run, and says why") {
   // The nests of another problem.
   const std::string choice = ConvPlan::make(parse_problem("ic40id7oc480kd3pd1"), {.engine = Engine::direct}).choice();
   CHECK_THROWS_WITH(ConvPlan::make(parse_problem("ic40id7oc20kd3pd1"), {.choice = choice}), Contains("nest '"));
+}
+
+TEST_CASE("direct takes other tiles on a machine with a small L2 and a slow L3") {
+  ConvProblem problem = parse_problem("ic64oc64id40kd3pd1");
+  problem.x_layout = problem.y_layout = Layout::blocked;
+  MachineModel small = machine_model();
+  small.l2_bytes = 128 << 10;
+  small.l3_gb_per_s /= 40;
+  for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward_data}) {
+    const auto usual = conv::rank_nests(problem, direction, machine_model());
+    const auto smaller = conv::rank_nests(problem, direction, small);
+    CHECK(usual.front().nest == conv::candidate_nests(problem, direction).front());
+    CHECK(smaller.front().nest != usual.front().nest);
+    const auto bytes = [&](const plan::LoopNest& nest) { return nest_cost(nest, problem, direction, small).bytes[1]; };
+    CHECK(bytes(smaller.front().nest) < bytes(usual.front().nest));
+  }
+}
+
+TEST_CASE("nests are ranked by their seconds, and all of them run") {
+  for (const char* text : {"ic32oc48id12kd3pd1", "ic3oc16id9kd5", "ic16oc16id8od4kd3sd2pd1", "ic48oc40id9kd1"}) {
+    for (const Layout layout : {Layout::plain, Layout::blocked}) {
+      ConvProblem problem = parse_problem(text);
+      problem.x_layout = problem.y_layout = layout;
+      conv::Nests nests = conv::choose_nests(problem, machine_model());
+      for (const plan::Direction direction : plan::directions) {
+        const auto ranked = conv::rank_nests(problem, direction, machine_model());
+        // The first may be the usual one, which is kept for small differences.
+        CHECK(std::is_sorted(ranked.begin() + 1, ranked.end(),
+                             [](const auto& a, const auto& b) { return a.seconds < b.seconds; }));
+        CHECK(ranked.front().seconds <= 1.05 * ranked.back().seconds);
+        CHECK(ranked.front().nest == nests[static_cast<std::size_t>(direction)]);
+        for (const conv::RankedNest& one : ranked) {
+          conv::Nests tried = nests;
+          tried[static_cast<std::size_t>(direction)] = one.nest;
+          CHECK_NOTHROW(ConvPlan::make(
+              problem, {.choice = to_string(conv::Choice{.engine = Engine::direct, .nests = std::move(tried)})}));
+        }
+      }
+    }
+  }
 }

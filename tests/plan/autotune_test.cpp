@@ -50,6 +50,12 @@ TEST_CASE("rounds go on for the least time and end after the most") {
   Runners slow{.seconds = {2.0}};
   slow.autotune({.rounds = 50, .max_seconds = 1});
   CHECK(slow.calls == std::vector{2 + 3});
+  Runners slower{.seconds = {2.0, 1.9}};
+  slower.autotune({.rounds = 50, .least_rounds = 1, .max_seconds = 1});
+  CHECK(slower.calls == std::vector{2 + 1, 2 + 1});
+  Runners measured{.seconds = {0.1}};
+  measured.autotune({.rounds = 50, .least_rounds = 1, .max_seconds = 1.05});
+  CHECK(measured.calls == std::vector{10});  // another round would end too late
   int asked = 0;
   plan::autotune(
       1, {.rounds = 50}, [](std::size_t) { return 0.001; }, [&] { return ++asked < 3; });

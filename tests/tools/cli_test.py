@@ -88,6 +88,26 @@ class Cli(CliTest):
                      "MiB"):
             self.assertIn(part, text)
 
+    def test_info_counts_the_traffic_of_each_convolution(self):
+        table = self.run_cli("info", "net.toml", "--blocking")
+        self.assertRegex(table, r"(L2|L3|memory): needs [0-9.e+]+ of [0-9.e+]+ GB/s")
+        layers = json.loads(self.run_cli("info", "net.toml", "--blocking", "--json"))["layers"]
+        self.assertEqual({"fwd", "bwd_d", "bwd_w"}, {layer["dir"] for layer in layers})
+        for layer in layers:
+            self.assertIn(f"{layer['layer']} ", table)
+            self.assertEqual(["L2", "L3", "memory"], [level["from"] for level in layer["levels"]])
+            self.assertGreater(layer["direct_s"], 0)
+            for level in layer["levels"]:
+                self.assertAlmostEqual(level["needs_gb_per_s"], 1e-9 * level["bytes"] / layer["compute_s"], 6)
+                if layer["bound"] == level["from"]:
+                    self.assertGreater(level["needs_gb_per_s"], level["has_gb_per_s"])
+        larger = json.loads(self.run_cli("info", "net.toml", "--blocking", "--json", "--patch", "4,40,40"))["layers"]
+        self.assertGreater(larger[0]["levels"][2]["bytes"], layers[0]["levels"][2]["bytes"])
+        self.fails("info", "--blocking", says="name a net")
+        (self.folder / "v.tif").write_bytes(tiff(2, 40, 40))
+        self.fails("info", "v.tif", "--blocking", says=["v.tif", "layers of a net"])
+        self.run_cli("info", "net.toml", "--json", expect=107)
+
     def test_info_adds_up_the_memory_of_training(self):
         def mebibytes(line, text):
             return float(re.search(rf"^ *{line} .*?([0-9.]+) MiB", text, re.MULTILINE)[1])

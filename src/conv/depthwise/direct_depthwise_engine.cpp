@@ -217,7 +217,7 @@ std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
 Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
   const double weights = static_cast<double>(problem.w_shape().elements()) * static_cast<double>(size_of(problem.type));
   const plan::Sides sides(problem);
-  return {plan::direct_seconds(sides.convolution(), sides.wanted(wanted_of(options)), machine), 2 * weights};
+  return {plan::direct_depthwise_seconds(sides.convolution(), sides.wanted(wanted_of(options)), machine), 2 * weights};
 }
 
 std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions&) {

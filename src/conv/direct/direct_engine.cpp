@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -18,6 +19,7 @@
 #include "conv/taps/tap_geometry.hpp"
 #include "conv/tensor_io/bias_gradient.hpp"
 #include "conv/tensor_io/direction_tensors.hpp"
+#include "convolume/blocking.hpp"
 #include "convolume/cpu.hpp"
 #include "ops/append.hpp"
 #include "plan/cost_model.hpp"
@@ -27,19 +29,6 @@ namespace convolume::conv {
 namespace {
 
 using plan::Direction;
-
-/// Returns the bytes that the forward direction writes when it copies its source first.
-template <class T>
-double staged_bytes(const ConvProblem& problem, const Nests& nests) {
-  const Direction to_low_res = plan::Sides(problem).direction(Direction::forward);
-  const VoxelDirection<T> direction(problem, to_low_res, nests[static_cast<std::size_t>(to_low_res)]);
-  const RegionGrid& grid = direction.nest.grid;
-  index_t voxels = 0;
-  for (index_t i = 0; i < grid.per_sample(); ++i) {
-    voxels += direction.map.window(grid.box(i, direction.map.domain())).extent().volume();
-  }
-  return 64.0 * static_cast<double>(problem.batch * grid.column_groups * direction.weights.term_blocks() * voxels);
-}
 
 template <class T>
 class DirectEngine final : public ConvEngine {
@@ -305,18 +294,6 @@ ConvGradientReady DirectEngine<T>::append_backward(TaskGraph& graph, const ConvR
       [&] { return append_weights(graph, ready, a); });
 }
 
-/// Returns the seconds that it takes to copy the rows between the taps of a dilated kernel. A region may be as small as
-/// one row, so these rows may be copied many times. Other problems copy little, and the measured rate of sums includes
-/// these copies.
-double staging_seconds(const ConvProblem& p, const Nests& nests, const plan::Wanted& wanted,
-                       const MachineModel& machine) {
-  const bool in_place = p.x_layout == Layout::blocked && p.pad_before == Extent3::all(0) &&
-                        p.pad_after == Extent3::all(0) && !plan::Sides(p).y_is_high_res();
-  if (p.dilation == Extent3::all(1) || in_place) return 0;
-  const double bytes = p.type == DataType::f32 ? staged_bytes<float>(p, nests) : staged_bytes<double>(p, nests);
-  return wanted.count() * bytes / (machine.dram_gb_per_s * 1e9);
-}
-
 std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
   if (is_depthwise(problem)) return not_depthwise;
   // The rows between the taps are staged as well, so the span of a dilated kernel is limited.
@@ -327,30 +304,33 @@ std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
   return {};
 }
 
-/// Returns the nests of `options.choice`, or the usual ones.
-Nests nests_of(const ConvProblem& problem, const ConvOptions& options) {
-  if (!options.choice.empty()) {
-    const Choice choice = parse_choice(options.choice);
-    if (choice.nests) {
-      for (std::size_t i = 0; i < choice.nests->size(); ++i) {
-        plan::validate((*choice.nests)[i], plan::spaces(problem, plan::directions[i]));
-      }
-      return *choice.nests;
-    }
+/// Returns the nests of `options.choice`, or those that the cost model chooses.
+Nests nests_of(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
+  const auto choice = options.choice.empty() ? std::nullopt : std::optional(parse_choice(options.choice));
+  if (!choice || !choice->nests) return choose_nests(problem, machine);
+  for (const Direction direction : plan::directions) {
+    plan::validate((*choice->nests)[static_cast<std::size_t>(direction)], plan::spaces(problem, direction));
   }
-  return usual_nests(problem);
+  return *choice->nests;
 }
 
 Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
-  const plan::Wanted wanted = wanted_of(problem, options);
-  const Nests nests = nests_of(problem, options);
-  const double seconds = plan::direct_seconds(plan::Sides(problem).convolution(), wanted, machine);
-  return {seconds + staging_seconds(problem, nests, wanted, machine), 2 * plan::packed_weight_bytes(problem),
-          to_string(Choice{.engine = Engine::direct, .nests = nests})};
+  const plan::Wanted wanted = wanted_of(options);
+  const Nests nests = nests_of(problem, options, machine);
+  Estimate estimate{.bytes = 2 * plan::packed_weight_bytes(problem),
+                    .choice = to_string(Choice{.engine = Engine::direct, .nests = nests})};
+  for (const auto& [direction, is_wanted] :
+       {std::pair{Direction::forward, wanted.forward}, std::pair{Direction::backward_data, wanted.data},
+        std::pair{Direction::backward_weights, wanted.weights}}) {
+    if (!is_wanted) continue;
+    const plan::LoopNest& nest = nests[static_cast<std::size_t>(direction)];
+    estimate.seconds += plan::nest_cost(nest, problem, direction, machine).seconds();
+  }
+  return estimate;
 }
 
 std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions& options) {
-  return create_for_type<DirectEngine>(problem, nests_of(problem, options));
+  return create_for_type<DirectEngine>(problem, nests_of(problem, options, machine_model()));
 }
 
 }  // namespace

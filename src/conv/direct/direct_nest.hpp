@@ -53,7 +53,20 @@ struct WeightNest {
 /// Compiles the nest of backward weights of `problem`. Throws Unsupported as compile_voxel_nest() does.
 WeightNest compile_weight_nest(const plan::LoopNest& nest, const ConvProblem& problem);
 
-/// Returns the nests that the engine takes if none are given. `problem` must not have groups.
-Nests usual_nests(const ConvProblem& problem);
+/// A nest with its estimated seconds on one core.
+struct RankedNest {
+  plan::LoopNest nest;
+  double seconds = 0;
+};
+
+// The functions below are deterministic. `problem` must not have groups.
+
+/// Returns different nests that are worth a thought, the usual one first.
+std::vector<plan::LoopNest> candidate_nests(const ConvProblem& problem, plan::Direction direction);
+/// Returns the candidates, the best by estimated seconds first. The usual one stays first unless another one is clearly
+/// faster.
+std::vector<RankedNest> rank_nests(const ConvProblem& problem, plan::Direction direction, const MachineModel& machine);
+/// Returns the best nest of each direction.
+Nests choose_nests(const ConvProblem& problem, const MachineModel& machine);
 
 }  // namespace convolume::conv

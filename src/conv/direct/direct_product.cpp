@@ -25,6 +25,7 @@ inline constexpr index_t vector_lanes = hn::MaxLanes(hn::ScalableTag<T>());
 /// The largest numbers of voxels, and of channels of x, whose sums fit into the registers. Each needs two vectors,
 /// beside the registers for the factors.
 constexpr int most_voxels = HWY_TARGET <= HWY_AVX3 ? 14 : 6;
+constexpr index_t most_gap_steps = 16;
 constexpr int most_channels = HWY_TARGET <= HWY_AVX3 ? 8 : 6;
 
 /// Returns the distance between two vectors that are computed together. They lie in one block of lanes, or in two
@@ -50,6 +51,9 @@ enum class Source {
   blocks,  ///< one block of channels
   rows,    ///< side by side, of one channel
   apart,   ///< any distance
+  /// Any distance, and the same voxels of the next row are prefetched: processors do not recognise rows with gaps of
+  /// cache lines.
+  gaps,
 };
 
 /// Adds the terms of a step to the sums of the voxels [Begin, End) of a piece of R voxels, in each of `Rows` rows.
@@ -62,6 +66,12 @@ HWY_INLINE void AddStep(const VoxelProduct<T>& p, const DirectStep& step, const 
   const std::ptrdiff_t second = SecondVector<T>(p.weights_column);
   const T* a = source + step.source;
   const T* b = weights + step.weights;
+  if constexpr (S == Source::gaps) {
+    Unroll<(End - Begin) * Rows>([&](auto i) CONVOLUME_ALWAYS_INLINE {
+      constexpr int row = i / (End - Begin), r = Begin + i % (End - Begin);
+      __builtin_prefetch(a + row * next_row + r * voxel + p.source_strides.row);
+    });
+  }
   for (const T* const last = a + step.terms; a != last; ++a, b += block<T>) {
     std::array<V, C> w;
     Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE {
@@ -182,7 +192,10 @@ void SumColumns(const VoxelProduct<T>& p, index_t vector) {
     case 1:
       return SumRows<C, Source::rows>(p, weights, target, bias);
     default:
-      return SumRows<C, Source::apart>(p, weights, target, bias);
+      // With more taps a line is read more often, and the prefetches cost more than they save.
+      return p.source_strides.voxel > block<T> && p.step_count <= most_gap_steps
+                 ? SumRows<C, Source::gaps>(p, weights, target, bias)
+                 : SumRows<C, Source::apart>(p, weights, target, bias);
   }
 }
 

@@ -1,7 +1,8 @@
-// The nests that the direct engine takes if none are given. They depend on the problem alone.
+// The nests that the direct engine takes if none are given: candidates, of which the cost model selects one.
 #include <algorithm>
 
 #include "conv/direct/direct_nest.hpp"
+#include "convolume/blocking.hpp"
 #include "plan/sides.hpp"
 
 namespace convolume::conv {
@@ -13,8 +14,7 @@ using plan::Loop;
 using plan::LoopNest;
 
 constexpr index_t block_bytes = 64;
-constexpr index_t region_bytes = 384 << 10;  // of sources and results; the rest of the L2 is for weights
-constexpr index_t region_voxels = 128;       // the weights of a product are read once for at least so many voxels
+constexpr index_t region_voxels = 128;  // the weights of a product are read once for at least so many voxels
 constexpr index_t tasks = 16;
 constexpr index_t piece_voxels = 512;       // more terms in one sum would increase the rounding error
 constexpr index_t part_voxels = 1024;       // for fewer voxels another set of sums costs more than it saves
@@ -30,9 +30,18 @@ struct TaskTile {
   index_t columns = 1;
 };
 
-/// Returns tasks whose sources and results fit into the L2. They are so large that weights are read seldom, and there
-/// are enough of them for many threads. `source_blocks` channel blocks of the source are held at once.
-TaskTile choose_tasks(const DirectMap& map, index_t batch, index_t source_blocks, index_t result_blocks) {
+/// What distinguishes the candidates.
+struct Variant {
+  index_t task_bytes = 384 << 10;  ///< of sources and results; the rest of the L2 is for weights
+  index_t steps = product_steps;   ///< the most taps of a block in one product
+  bool all_columns = false;        ///< a task computes all channels
+  bool columns_inside = false;     ///< columns are the loop around a row, not around all voxels of a task
+};
+
+/// Returns tasks whose sources and results fit into `task_bytes`. They are so large that weights are read seldom, and
+/// there are enough of them for many threads. `source_blocks` channel blocks of the source are held at once.
+TaskTile choose_tasks(const DirectMap& map, index_t batch, index_t source_blocks, index_t result_blocks,
+                      const Variant& variant) {
   const Extent3& n = map.domain();
   const auto bytes = [&](const Extent3& e) {
     const Extent3 window = map.window({{0, 0, 0}, e}).extent();
@@ -41,7 +50,7 @@ TaskTile choose_tasks(const DirectMap& map, index_t batch, index_t source_blocks
   const index_t wanted = std::max(region_voxels, batch * n.z * n.y * n.x / (2 * tasks));
   const auto fits = [&](const Extent3& e) {
     const Extent3 shorter{e.z > 1 ? e.z - 1 : 1, e.z > 1 ? e.y : e.y - 1, e.x};
-    return shorter.z * shorter.y * shorter.x < wanted && bytes(e) <= region_bytes;
+    return shorter.z * shorter.y * shorter.x < wanted && bytes(e) <= variant.task_bytes;
   };
   TaskTile tile{.extent = {1, 1, n.x}};
   while (tile.extent.y < n.y && fits(tile.extent + Extent3{0, 1, 0})) ++tile.extent.y;
@@ -50,7 +59,7 @@ TaskTile choose_tasks(const DirectMap& map, index_t batch, index_t source_blocks
   // Each group of columns stages the sources again, so there are no more groups than needed.
   const index_t regions = ceil_div(n.z, tile.extent.z) * ceil_div(n.y, tile.extent.y);
   const index_t pairs = ceil_div(result_blocks, 2);
-  const index_t groups = std::min(pairs, ceil_div(tasks, batch * regions));
+  const index_t groups = variant.all_columns ? 1 : std::min(pairs, ceil_div(tasks, batch * regions));
   tile.columns = std::min(result_blocks, 2 * ceil_div(pairs, groups));
   return tile;
 }
@@ -88,16 +97,16 @@ class NestBuilder {
 };
 
 /// Returns the taps that a product sums, along each axis: whole rows, planes or boxes.
-Extent3 taps_of_product(const Extent3& taps) {
+Extent3 taps_of_product(const Extent3& taps, index_t steps) {
   Extent3 box = taps;
-  for (int axis = 0; axis < 3 && box.z * box.y * box.x > product_steps; ++axis) {
+  for (int axis = 0; axis < 3 && box.z * box.y * box.x > steps; ++axis) {
     const index_t others = box.z * box.y * box.x / box[axis];
-    box[axis] = even(taps[axis], std::max<index_t>(1, product_steps / others));
+    box[axis] = even(taps[axis], std::max<index_t>(1, steps / others));
   }
   return box;
 }
 
-LoopNest usual_voxel_nest(const ConvProblem& problem, Direction direction) {
+LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Variant& variant) {
   const plan::Sides sides(problem);
   const DirectMap map(sides.convolution(), sides.direction(direction));
   Extent3 taps{1, 1, 1};
@@ -119,21 +128,22 @@ LoopNest usual_voxel_nest(const ConvProblem& problem, Direction direction) {
   const Dim lanes = forward ? Dim::k : Dim::c, terms = forward ? Dim::c : Dim::k;
   const index_t result_blocks = ceil_div(forward ? problem.out_channels : problem.in_channels, block);
   const index_t source_blocks = ceil_div(forward ? problem.in_channels : problem.out_channels, block);
-  const index_t held = std::clamp<index_t>(product_steps / problem.kernel.volume(), 1, source_blocks);
-  const TaskTile tile = choose_tasks(map, problem.batch, held, result_blocks);
+  const index_t held = std::clamp<index_t>(variant.steps / problem.kernel.volume(), 1, source_blocks);
+  const TaskTile tile = choose_tasks(map, problem.batch, held, result_blocks, variant);
   NestBuilder nest(extent);
   nest.add(Dim::n, 1, true);
   nest.add(lanes, tile.columns * block, true);
   nest.add(Dim::z, ceil_div(tile.extent.z, step.z), true);
   nest.add(Dim::y, ceil_div(tile.extent.y, step.y), true);
   nest.add(terms, held * block);
-  const Extent3 product = taps_of_product(taps);
+  const Extent3 product = taps_of_product(taps, variant.steps);
   nest.add(Dim::kz, product.z);
   nest.add(Dim::ky, product.y);
   nest.add(Dim::kx, product.x);
-  nest.add(lanes, 2 * block);
+  if (!variant.columns_inside) nest.add(lanes, 2 * block);
   nest.add(Dim::z, 1);
   nest.add(Dim::y, 1);
+  nest.add(lanes, 2 * block);
   nest.add(Dim::x, most_row_voxels);
   nest.begin_microkernel();
   nest.add(terms, block);
@@ -154,14 +164,14 @@ index_t range_of_pieces(index_t n, index_t piece, index_t most) {
 
 /// Returns the nest of the weight gradient: parts with sums of their own, groups of channel blocks, and pieces of whole
 /// rows.
-LoopNest usual_weight_nest(const ConvProblem& problem) {
+LoopNest weight_nest(const ConvProblem& problem, index_t most_piece_voxels) {
   const plan::Sides sides(problem);
   const ConvProblem& p = sides.convolution();
   const Extent3 n = p.output(), &taps = p.kernel;
   const index_t block = channel_block(p.type);
   const index_t in_blocks = ceil_div(p.in_channels, block), out_blocks = ceil_div(p.out_channels, block);
-  Extent3 piece{1, even(n.y, piece_voxels / n.x), n.x};
-  if (piece.y == n.y) piece.z = even(n.z, piece_voxels / (n.x * n.y));
+  Extent3 piece{1, even(n.y, most_piece_voxels / n.x), n.x};
+  if (piece.y == n.y) piece.z = even(n.z, most_piece_voxels / (n.x * n.y));
   const index_t sums = in_blocks * out_blocks * block * block_bytes * p.kernel.volume();
   index_t parts = std::min({most_parts, ceil_div(p.batch * n.z * n.y * n.x, part_voxels), part_bytes / sums});
   const index_t part_samples = ceil_div(p.batch, std::clamp<index_t>(parts, 1, p.batch));
@@ -204,11 +214,56 @@ LoopNest usual_weight_nest(const ConvProblem& problem) {
   return nest.take();
 }
 
+/// A candidate is taken before those that precede it if the model says that it is faster by more than this factor.
+/// Smaller differences are within the error of the model.
+constexpr double clearly_faster = 1.05;
+
 }  // namespace
 
-Nests usual_nests(const ConvProblem& problem) {
-  return {usual_voxel_nest(problem, Direction::forward), usual_voxel_nest(problem, Direction::backward_data),
-          usual_weight_nest(problem)};
+std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction direction) {
+  std::vector<LoopNest> nests;
+  const auto add = [&](LoopNest nest) {
+    if (std::find(nests.begin(), nests.end(), nest) == nests.end()) nests.push_back(std::move(nest));
+  };
+  if (direction == Direction::backward_weights) {
+    for (const index_t voxels : {piece_voxels, piece_voxels / 2, piece_voxels / 4}) add(weight_nest(problem, voxels));
+    return nests;
+  }
+  for (const bool columns_inside : {false, true}) {
+    for (const bool all_columns : {false, true}) {
+      for (const index_t bytes : {384 << 10, 192 << 10, 96 << 10}) {
+        for (const index_t steps : {product_steps, product_steps / 2}) {
+          add(voxel_nest(
+              problem, direction,
+              {.task_bytes = bytes, .steps = steps, .all_columns = all_columns, .columns_inside = columns_inside}));
+        }
+      }
+    }
+  }
+  return nests;
+}
+
+std::vector<RankedNest> rank_nests(const ConvProblem& problem, Direction direction, const MachineModel& machine) {
+  std::vector<RankedNest> ranked;
+  for (LoopNest& nest : candidate_nests(problem, direction)) {
+    const double seconds = plan::nest_cost(nest, problem, direction, machine).seconds();
+    ranked.push_back({std::move(nest), seconds});
+  }
+  const double first = ranked.front().seconds;
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const RankedNest& a, const RankedNest& b) { return a.seconds < b.seconds; });
+  const auto usual =
+      std::find_if(ranked.begin(), ranked.end(), [&](const RankedNest& nest) { return nest.seconds == first; });
+  if (first <= clearly_faster * ranked.front().seconds) std::rotate(ranked.begin(), usual, usual + 1);
+  return ranked;
+}
+
+Nests choose_nests(const ConvProblem& problem, const MachineModel& machine) {
+  Nests nests;
+  for (const Direction direction : plan::directions) {
+    nests[static_cast<std::size_t>(direction)] = rank_nests(problem, direction, machine).front().nest;
+  }
+  return nests;
 }
 
 }  // namespace convolume::conv

@@ -1,0 +1,272 @@
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "convolume/blocking.hpp"
+#include "convolume/cpu.hpp"
+
+namespace convolume::plan {
+namespace {
+
+/// Shares of the caches that a nest's tiles may fill. The rest is for what the caches hold besides, and for the limits
+/// of their replacement. The share of the L3 is fixed, because a choice must not depend on the number of threads.
+constexpr std::array<double, NestCost::levels> usable{0.5, 0.75, 0.25};
+
+/// Rows whose voxels are not neighbours have more addresses than registers hold. Each value then takes two loads.
+constexpr double strided_loads = 1.3;
+
+constexpr std::size_t index_of(Dim dim) { return static_cast<std::size_t>(dim); }
+
+double padded(index_t channels, index_t block) { return static_cast<double>((channels + block - 1) / block * block); }
+
+/// Returns the (result, tap) pairs along an axis whose windowed voxel lies in the tensor.
+double pairs_inside(const NestSpace& space, int axis) {
+  const index_t results = space.extent[index_of(Dim::z) + static_cast<std::size_t>(axis)];
+  const index_t taps = space.extent[index_of(Dim::kz) + static_cast<std::size_t>(axis)];
+  const index_t step = space.result_step[axis];
+  double pairs = 0;
+  for (index_t t = 0; t < taps; ++t) {
+    const index_t shift = t * space.tap_step[axis] - space.offset[axis];
+    const index_t first = shift >= 0 ? 0 : (-shift + step - 1) / step;
+    const index_t last = space.source_extent[axis] - 1 - shift;
+    if (last >= 0) pairs += static_cast<double>(std::max<index_t>(0, std::min(results, last / step + 1) - first));
+  }
+  return pairs;
+}
+
+/// Counts one space of a direction.
+class SpaceCost {
+ public:
+  SpaceCost(const LoopNest& nest, const NestSpace& space, const ConvProblem& problem, const MachineModel& machine)
+      : nest_(nest),
+        space_(space),
+        loops_(bind(nest, space)),
+        machine_(machine),
+        element_(static_cast<double>(size_of(problem.type))),
+        problem_(problem) {
+    lanes_ = space.written == Operand::x || (space.written == Operand::w && space.transposed) ? Dim::c : Dim::k;
+    terms_ = lanes_ == Dim::k ? Dim::c : Dim::k;
+    for (std::size_t i = 0; i <= loops_.size(); ++i) {
+      for (const Operand operand : operands) {
+        fetches_[index_of(operand)].push_back(fetch(nest, space, i, operand, Layout::plain));
+      }
+    }
+  }
+
+  void add_to(NestCost& cost) const {
+    add_moves(cost);
+    add_copies(cost);
+    space_.written == Operand::w ? add_weight_products(cost) : add_voxel_products(cost);
+  }
+
+ private:
+  static std::size_t index_of(Dim dim) { return static_cast<std::size_t>(dim); }
+  static std::size_t index_of(Operand operand) { return static_cast<std::size_t>(operand); }
+
+  /// Returns the bytes that the blocked layout takes per word of an operand.
+  double word_bytes(Operand operand) const {
+    const auto share = [&](Dim dim) {
+      return padded(space_.of(dim), space_.channel_block) / static_cast<double>(space_.of(dim));
+    };
+    switch (operand) {
+      case Operand::x:
+        return element_ * (space_.of(Dim::c) == 1 ? 1 : share(Dim::c));
+      case Operand::w:
+        return element_ * share(lanes_);  // terms without a channel are never read
+      case Operand::y:
+        return element_ * (space_.of(Dim::k) == 1 && space_.written != Operand::y ? 1 : share(Dim::k));
+    }
+    return element_;
+  }
+
+  double held_bytes(std::size_t depth) const {
+    double bytes = 0;
+    for (const Operand operand : operands) {
+      bytes += static_cast<double>(fetches_[index_of(operand)][depth].held) * word_bytes(operand);
+    }
+    return bytes;
+  }
+
+  /// Adds the traffic into each level: the loads of the outermost loops whose tiles fit into it.
+  void add_moves(NestCost& cost) const {
+    const std::array capacity{static_cast<double>(machine_.l1_bytes), static_cast<double>(machine_.l2_bytes),
+                              static_cast<double>(machine_.l3_bytes)};
+    const std::array bandwidth{machine_.l2_gb_per_s, machine_.l3_gb_per_s, machine_.dram_gb_per_s};
+    for (std::size_t level = 0; level < NestCost::levels; ++level) {
+      std::size_t depth = 0;
+      while (depth < loops_.size() && held_bytes(depth) > usable[level] * capacity[level]) ++depth;
+      double bytes = 0;
+      for (const Operand operand : operands) {
+        const auto& fetches = fetches_[index_of(operand)];
+        double words = fetches[depth].words;
+        // What is written is read too, but for the first time.
+        if (operand == space_.written) words = 2 * words - fetches[0].words;
+        bytes += words * word_bytes(operand);
+      }
+      cost.bytes[level] += bytes;
+      cost.move_seconds[level] += bytes / (bandwidth[level] * 1e9);
+    }
+  }
+
+  /// Returns the number of tasks, and the iterations of a dimension that a task covers.
+  double tasks() const {
+    double tasks = 1;
+    for (std::size_t i = 0; i < task_depth(); ++i) tasks *= static_cast<double>(loops_[i].trips());
+    return tasks;
+  }
+  std::size_t task_depth() const {
+    std::size_t depth = 0;
+    while (depth < nest_.loops.size() && (nest_.loops[depth].parallel || nest_.loops[depth].separate)) ++depth;
+    return depth;
+  }
+  index_t of_task(Dim dim) const {
+    index_t covered = space_.of(dim);
+    for (std::size_t i = 0; i < task_depth(); ++i) {
+      if (loops_[i].dim == dim) covered = loops_[i].step;
+    }
+    return covered;
+  }
+
+  Layout layout_of(Operand operand) const { return operand == Operand::x ? problem_.x_layout : problem_.y_layout; }
+  index_t channels_of_task(Operand operand) const { return of_task(operand == Operand::x ? Dim::c : Dim::k); }
+
+  /// Adds what tasks copy: voxels of plain tensors, and windows that reach into the padding.
+  void add_copies(NestCost& cost) const {
+    const Operand target = space_.windowed == Operand::x ? Operand::y : Operand::x;
+    double window = 1, results = 1;
+    bool padded_window = false;
+    for (int axis = 0; axis < 3; ++axis) {
+      const auto i = static_cast<std::size_t>(axis);
+      const auto result_dim = static_cast<Dim>(index_of(Dim::z) + i), tap_dim = static_cast<Dim>(index_of(Dim::kz) + i);
+      const index_t reach = (space_.of(tap_dim) - 1) * std::abs(space_.tap_step[axis]) + 1;
+      window *= static_cast<double>((of_task(result_dim) - 1) * space_.result_step[axis] + reach);
+      results *= static_cast<double>(of_task(result_dim));
+      const index_t last = (space_.of(result_dim) - 1) * space_.result_step[axis] - space_.offset[axis] + reach;
+      padded_window = padded_window || space_.offset[axis] > 0 || last > space_.source_extent[axis];
+    }
+    const double samples = tasks() * static_cast<double>(of_task(Dim::n));
+    const auto blocks = [&](Operand operand) {
+      return std::ceil(static_cast<double>(channels_of_task(operand)) / static_cast<double>(space_.channel_block));
+    };
+    const auto copied = [&](Operand operand, double voxels, bool copies_blocked) {
+      const double lines = samples * voxels * blocks(operand);
+      if (layout_of(operand) == Layout::plain && channels_of_task(operand) > 1) {
+        cost.copy_seconds += lines * machine_.transpose_s;
+      } else if (copies_blocked) {
+        cost.copy_seconds += 2 * 64 * lines / (machine_.l3_gb_per_s * 1e9);
+      }
+    };
+    // One tap without strides: lines of plain tensors are multiplied in place.
+    const bool one_tap = space_.of(Dim::kz) * space_.of(Dim::ky) * space_.of(Dim::kx) == 1;
+    const bool lines = one_tap && !padded_window && space_.written != Operand::w &&
+                       space_.result_step == Extent3{1, 1, 1} && problem_.x_layout == Layout::plain &&
+                       problem_.y_layout == Layout::plain;
+    cost.task_seconds += tasks() * machine_.task_s;
+    if (lines) return;
+    copied(space_.windowed, window, padded_window && space_.written != Operand::w);
+    copied(target, results, false);
+  }
+
+  /// Returns the share of the peak that a tile of `rows` times `vectors` registers reaches. Each step loads `vectors`
+  /// vectors, and one value per row.
+  double issue_share(double rows, double vectors) const {
+    const IssueTable& issue = machine_.issue;
+    const double products = rows * vectors / issue.multiply_adds;
+    const bool strided = space_.written != Operand::w && space_.result_step.x > 1;
+    const double loads = (vectors + rows * (strided ? strided_loads : 1)) / issue.loads;
+    return products / std::max({products, loads, issue.latency});
+  }
+
+  double cycle_seconds() const { return 1e-9 / machine_.ghz; }
+  double peak() const { return machine_.gflops_per_core * 1e9 * 4 / element_; }
+  static bool wide() { return simd_target() == "AVX3"; }
+  static double most_rows() { return wide() ? 14 : 6; }
+
+  double tile_of(Dim dim) const {
+    for (std::size_t i = nest_.microkernel; i < loops_.size(); ++i) {
+      if (loops_[i].dim == dim) return static_cast<double>(loops_[i].extent);
+    }
+    return 1;
+  }
+
+  void add_voxel_products(NestCost& cost) const {
+    const double row = tile_of(Dim::x), rows = std::ceil(row / most_rows());
+    const double voxels = row / rows, block = static_cast<double>(space_.channel_block);
+    const double vectors = wide() ? std::min(2.0, std::ceil(tile_of(lanes_) / block)) : 2;
+    const double lanes = padded(space_.of(lanes_), space_.channel_block);
+    const double pairs = pairs_inside(space_, 0) * pairs_inside(space_, 1);
+    const double products = static_cast<double>(space_.of(Dim::n)) * pairs *
+                            static_cast<double>(space_.of(Dim::x) * space_.of(Dim::kx) * space_.of(terms_)) * lanes;
+    cost.compute_seconds += 2 * products / (peak() * machine_.direct_share * issue_share(voxels, vectors));
+    // Each register tile of each pass begins and ends a sum.
+    const double results =
+        static_cast<double>(space_.of(Dim::n) * space_.of(Dim::z) * space_.of(Dim::y) * space_.of(Dim::x));
+    const double tiles = results / voxels * std::ceil(lanes / (vectors * block / (wide() ? 1 : 2))) * passes();
+    cost.tile_seconds += tiles * (machine_.issue.tile + voxels * vectors) * cycle_seconds();
+  }
+
+  void add_weight_products(NestCost& cost) const {
+    const double block = static_cast<double>(space_.channel_block), terms = static_cast<double>(space_.of(terms_));
+    const double most = wide() ? 8 : 6, in_block = std::min(block, terms), pieces = std::ceil(in_block / most);
+    const double rows = in_block / pieces;
+    const double vectors = wide() ? std::min(2.0, std::ceil(tile_of(lanes_) / block)) : 2;
+    const double lanes = padded(space_.of(lanes_), space_.channel_block);
+    const double pairs = pairs_inside(space_, 0) * pairs_inside(space_, 1) * pairs_inside(space_, 2);
+    const double products = static_cast<double>(space_.of(Dim::n)) * pairs * terms * lanes;
+    cost.compute_seconds += 2 * products / (peak() * machine_.direct_share * issue_share(rows, vectors));
+    const double squares = terms / rows * std::ceil(lanes / (vectors * block / (wide() ? 1 : 2))) *
+                           static_cast<double>(space_.of(Dim::kz) * space_.of(Dim::ky) * space_.of(Dim::kx));
+    double voxel_pieces = 1;
+    for (std::size_t i = 0; i < nest_.microkernel; ++i) {
+      const Dim dim = loops_[i].dim;
+      if (dim == Dim::n || dim == Dim::z || dim == Dim::y || dim == Dim::x)
+        voxel_pieces *= static_cast<double>(loops_[i].trips());
+    }
+    cost.tile_seconds += squares * voxel_pieces * (machine_.issue.tile + rows * vectors) * cycle_seconds();
+  }
+
+  /// Returns how often a result is added to: the trips of loops outside of the microkernel that sum.
+  double passes() const {
+    double passes = 1;
+    for (std::size_t i = 0; i < nest_.microkernel; ++i) {
+      if (loops_[i].dim == terms_ || loops_[i].dim >= Dim::kz) passes *= static_cast<double>(loops_[i].trips());
+    }
+    return passes;
+  }
+
+  const LoopNest& nest_;
+  const NestSpace& space_;
+  std::vector<BoundLoop> loops_;
+  const MachineModel& machine_;
+  double element_;
+  const ConvProblem& problem_;
+  Dim lanes_ = Dim::k, terms_ = Dim::c;
+  std::array<std::vector<Fetch>, operands.size()> fetches_;
+};
+
+}  // namespace
+
+std::size_t NestCost::slowest_level() const noexcept {
+  return static_cast<std::size_t>(std::max_element(move_seconds.begin(), move_seconds.end()) - move_seconds.begin());
+}
+
+double NestCost::seconds() const noexcept {
+  return std::max({compute_seconds + tile_seconds, move_seconds[0], move_seconds[1]}) + move_seconds[2] + copy_seconds +
+         pack_seconds + task_seconds;
+}
+
+NestCost nest_cost(const LoopNest& nest, const ConvProblem& problem, Direction direction, const MachineModel& machine) {
+  NestCost cost;
+  for (const NestSpace& space : spaces(problem, direction)) {
+    SpaceCost(nest, space, problem, machine).add_to(cost);
+  }
+  // Weights are read once and written once in the order of the products, or the gradient's sums the other way.
+  const double weights = padded(problem.in_channels / problem.groups, channel_block(problem.type)) *
+                         padded(problem.out_channels / problem.groups, channel_block(problem.type)) *
+                         static_cast<double>(problem.kernel.volume()) * static_cast<double>(size_of(problem.type));
+  const bool cached = weights < usable[2] * static_cast<double>(machine.l3_bytes);
+  cost.pack_seconds = 2 * weights / ((cached ? machine.l3_gb_per_s : machine.dram_gb_per_s) * 1e9);
+  return cost;
+}
+
+}  // namespace convolume::plan

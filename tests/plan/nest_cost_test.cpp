@@ -1,0 +1,120 @@
+// The estimated seconds and the traffic of loop nests.
+#include <catch2/catch.hpp>
+
+#include "convolume/blocking.hpp"
+#include "convolume/error.hpp"
+
+using namespace convolume;
+using namespace convolume::plan;
+
+namespace {
+
+ConvProblem blocked(const char* text) {
+  ConvProblem problem = parse_problem(text);
+  problem.x_layout = problem.y_layout = Layout::blocked;
+  return problem;
+}
+
+NestCost forward_cost(const char* nest, const ConvProblem& problem, const MachineModel& machine = machine_model()) {
+  return nest_cost(parse_nest(nest), problem, Direction::forward, machine);
+}
+
+double tensor_bytes(const ConvProblem& p) {
+  return 4.0 * static_cast<double>(p.x_shape().elements() + p.y_shape().elements() + p.w_shape().elements());
+}
+
+}  // namespace
+
+TEST_CASE("a nest whose tensors fit into a cache loads each element into it once") {
+  const ConvProblem problem = blocked("ic32oc48id6kd3");  // 4 x 4 x 4 results
+  const NestCost cost = forward_cost("k* z* y* | c kz ky kx c16 x k32", problem);
+  CHECK(cost.bytes[2] == tensor_bytes(problem));
+  CHECK(cost.bytes[1] == tensor_bytes(problem));
+  CHECK(cost.bytes[0] > tensor_bytes(problem));  // the weights alone are larger than the L1
+}
+
+TEST_CASE("pad lanes of blocked tensors are traffic") {
+  const NestCost one = forward_cost("k* z* y* | kz ky kx c x k", blocked("ic16oc16id6kd3"));
+  const NestCost padded = forward_cost("k* z* y* | kz ky kx c x k", blocked("ic16oc9id6kd3"));
+  CHECK(one.bytes == padded.bytes);
+  CHECK(one.compute_seconds == padded.compute_seconds);
+}
+
+TEST_CASE("a smaller cache never loads less, and only its own traffic changes") {
+  const ConvProblem problem = blocked("ic64oc64id20kd3pd1");
+  const char* nest = "k* z y c x | kz ky kx c16 x14 k32";
+  MachineModel small = machine_model();
+  const NestCost before = forward_cost(nest, problem, small);
+  for (small.l2_bytes /= 2; small.l2_bytes > 1024; small.l2_bytes /= 2) {
+    const NestCost after = forward_cost(nest, problem, small);
+    CHECK(after.bytes[1] >= before.bytes[1]);
+    CHECK(after.bytes[0] == before.bytes[0]);
+    CHECK(after.bytes[2] == before.bytes[2]);
+    CHECK(after.compute_seconds == before.compute_seconds);
+  }
+  CHECK(forward_cost(nest, problem, small).bytes[1] > before.bytes[1]);
+}
+
+TEST_CASE("sums that leave the registers are read and written again") {
+  const ConvProblem problem = blocked("ic64oc32id20kd3");
+  const NestCost inside = forward_cost("z* y* x | c kz ky kx c16 x14 k32", problem);
+  const NestCost outside = forward_cost("z* y* c kz ky kx x | c16 x14 k32", problem);
+  CHECK(outside.tile_seconds > 10 * inside.tile_seconds);
+  CHECK(outside.seconds() > inside.seconds());
+}
+
+TEST_CASE("narrow register tiles compute slower") {
+  const ConvProblem problem = blocked("ic32oc32id24kd3");
+  const double wide = forward_cost("z* y* x | c kz ky kx c16 x14 k32", problem).compute_seconds;
+  const double narrow = forward_cost("z* y* x | c kz ky kx c16 x2 k32", problem).compute_seconds;
+  const double one = forward_cost("k* z* y* x | c kz ky kx c16 x1 k16", problem).compute_seconds;
+  CHECK(wide < narrow);
+  CHECK(narrow < one);
+}
+
+TEST_CASE("the issue table decides what a register tile reaches") {
+  const ConvProblem problem = blocked("ic32oc32id24kd3");
+  const char* nest = "z* y* x | c kz ky kx c16 x2 k32";
+  MachineModel machine = machine_model();
+  const double before = forward_cost(nest, problem, machine).compute_seconds;
+  machine.issue.latency *= 2;
+  CHECK(forward_cost(nest, problem, machine).compute_seconds == Approx(2 * before));
+  machine.issue.latency = 1;
+  machine.issue.loads = 0.5;
+  CHECK(forward_cost(nest, problem, machine).compute_seconds > before);
+}
+
+TEST_CASE("twice the batch costs twice the work, but weights are packed once") {
+  const ConvProblem one = blocked("mb2ic32oc32id20kd3"), two = blocked("mb4ic32oc32id20kd3");
+  for (const Direction direction : directions) {
+    const auto nest = parse_nest(direction == Direction::forward         ? "n* z* y* x | c kz ky kx c16 x14 k32"
+                                 : direction == Direction::backward_data ? "n* z* y* x | k kz ky kx k16 x14 c32"
+                                                                         : "n+* z c k32 kz ky kx | y x c16 k32");
+    const NestCost a = nest_cost(nest, one, direction, machine_model());
+    const NestCost b = nest_cost(nest, two, direction, machine_model());
+    CHECK(b.compute_seconds == Approx(2 * a.compute_seconds));
+    CHECK(b.task_seconds == Approx(2 * a.task_seconds));
+    CHECK(b.pack_seconds == a.pack_seconds);
+    CHECK(b.seconds() > a.seconds());
+  }
+}
+
+TEST_CASE("plain tensors are copied, blocked ones without padding are not") {
+  ConvProblem problem = blocked("ic32oc32id20kd3");
+  const char* nest = "z* y* x | c kz ky kx c16 x14 k32";
+  CHECK(forward_cost(nest, problem).copy_seconds == 0);
+  CHECK(forward_cost(nest, blocked("ic32oc32id18kd3pd1")).copy_seconds > 0);
+  problem.x_layout = problem.y_layout = Layout::plain;
+  CHECK(forward_cost(nest, problem).copy_seconds > 0);
+}
+
+TEST_CASE("the needed bandwidth is that at which traffic takes as long as the computation") {
+  const NestCost cost = forward_cost("z* y* x | c kz ky kx c16 x14 k32", blocked("ic32oc32id20kd3"));
+  for (std::size_t level = 0; level < NestCost::levels; ++level) {
+    CHECK(cost.bytes[level] / cost.needed_bandwidth(level) == Approx(cost.compute_seconds + cost.tile_seconds));
+  }
+}
+
+TEST_CASE("a nest of another problem has no cost") {
+  CHECK_THROWS_AS(forward_cost("k64 c | k32", blocked("ic32oc32id20kd3")), InvalidArgument);
+}
