@@ -40,20 +40,9 @@ std::array<double, plan::NestCost::levels> bandwidths() {
   return {m.l2_gb_per_s, m.l3_gb_per_s, m.dram_gb_per_s};
 }
 
-/// Returns the level whose bandwidth is used most.
-std::size_t busiest_level(const plan::NestCost& cost) {
-  std::size_t busiest = 0;
-  const auto available = bandwidths();
-  for (std::size_t i = 0; i < available.size(); ++i) {
-    const auto use = [&](std::size_t level) { return cost.needed_bandwidth(level) / available[level]; };
-    if (use(i) > use(busiest)) busiest = i;
-  }
-  return busiest;
-}
-
 /// Returns what bounds a direction: computation, or the level that cannot deliver as fast.
 std::string bound_of(const plan::NestCost& cost) {
-  const std::size_t level = busiest_level(cost);
+  const std::size_t level = cost.slowest_level();
   return cost.needed_bandwidth(level) > 1e9 * bandwidths()[level] ? sources[level] : "computation";
 }
 
@@ -64,7 +53,7 @@ std::string blocking_table(const std::vector<nets::LayerBlocking>& layers) {
                                  "dir", "ms", "MB of L2", "of L3", "of memory", "bound", "busiest level");
   for (const nets::LayerBlocking& layer : layers) {
     const plan::NestCost& cost = layer.cost;
-    const std::size_t level = busiest_level(cost);
+    const std::size_t level = cost.slowest_level();
     text += fmt::format(
         "{:<20} {:<10} {:<6} {:>10.3f} {:>10.2f} {:>10.2f} {:>10.2f}  {:<12} {}: needs {:.3g} of {:.3g} GB/s\n",
         layer.layer, name_of(layer.engine), name_of(layer.direction), 1e3 * cost.seconds(), 1e-6 * cost.bytes[0],

@@ -321,7 +321,7 @@ TEST_CASE("nests are ranked by their seconds, and all of them run") {
       conv::Nests nests = conv::choose_nests(problem, machine_model());
       for (const plan::Direction direction : plan::directions) {
         const auto ranked = conv::rank_nests(problem, direction, machine_model());
-        // The first may be the usual one, which is kept for small differences.
+        // The first candidate stays first if the differences are small.
         CHECK(std::is_sorted(ranked.begin() + 1, ranked.end(),
                              [](const auto& a, const auto& b) { return a.seconds < b.seconds; }));
         CHECK(ranked.front().seconds <= 1.05 * ranked.back().seconds);

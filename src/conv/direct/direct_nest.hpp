@@ -61,10 +61,10 @@ struct RankedNest {
 
 // The functions below are deterministic. `problem` must not have groups.
 
-/// Returns different nests that are worth a thought, the usual one first.
+/// Returns candidates, all different. The first one is fast on most machines: it fits an L2 of 1 MiB.
 std::vector<plan::LoopNest> candidate_nests(const ConvProblem& problem, plan::Direction direction);
-/// Returns the candidates, the best by estimated seconds first. The usual one stays first unless another one is clearly
-/// faster.
+/// Returns the candidates, the best by estimated seconds first. The first candidate stays first unless another one is
+/// faster by more than the error of the model.
 std::vector<RankedNest> rank_nests(const ConvProblem& problem, plan::Direction direction, const MachineModel& machine);
 /// Returns the best nest of each direction.
 Nests choose_nests(const ConvProblem& problem, const MachineModel& machine);

@@ -214,8 +214,8 @@ LoopNest weight_nest(const ConvProblem& problem, index_t most_piece_voxels) {
   return nest.take();
 }
 
-/// A candidate is taken before those that precede it if the model says that it is faster by more than this factor.
-/// Smaller differences are within the error of the model.
+/// Another candidate replaces the first one if the model says that it is faster by more than this factor. Smaller
+/// differences are within the error of the model.
 constexpr double clearly_faster = 1.05;
 
 }  // namespace
@@ -252,9 +252,9 @@ std::vector<RankedNest> rank_nests(const ConvProblem& problem, Direction directi
   const double first = ranked.front().seconds;
   std::stable_sort(ranked.begin(), ranked.end(),
                    [](const RankedNest& a, const RankedNest& b) { return a.seconds < b.seconds; });
-  const auto usual =
+  const auto it =
       std::find_if(ranked.begin(), ranked.end(), [&](const RankedNest& nest) { return nest.seconds == first; });
-  if (first <= clearly_faster * ranked.front().seconds) std::rotate(ranked.begin(), usual, usual + 1);
+  if (first <= clearly_faster * ranked.front().seconds) std::rotate(ranked.begin(), it, it + 1);
   return ranked;
 }
 

@@ -9,10 +9,10 @@ namespace convolume::plan {
 namespace {
 
 /// Shares of the caches that a nest's tiles may fill. The rest is for what the caches hold besides, and for the limits
-/// of their replacement. The share of the L3 is fixed, because a choice must not depend on the number of threads.
+/// of their replacement. The share of the L3 is constant, because a choice must not depend on the number of threads.
 constexpr std::array<double, NestCost::levels> usable{0.5, 0.75, 0.25};
 
-/// Rows whose voxels are not neighbours have more addresses than registers hold. Each value then takes two loads.
+/// Factor to the loads of a row whose voxels are not neighbours: it has more addresses than registers hold.
 constexpr double strided_loads = 1.3;
 
 constexpr std::size_t index_of(Dim dim) { return static_cast<std::size_t>(dim); }
@@ -108,17 +108,19 @@ class SpaceCost {
     }
   }
 
-  /// Returns the number of tasks, and the iterations of a dimension that a task covers.
+  /// Returns the number of tasks.
   double tasks() const {
     double tasks = 1;
     for (std::size_t i = 0; i < task_depth(); ++i) tasks *= static_cast<double>(loops_[i].trips());
     return tasks;
   }
+  /// Returns the number of loops whose iterations are tasks.
   std::size_t task_depth() const {
     std::size_t depth = 0;
     while (depth < nest_.loops.size() && (nest_.loops[depth].parallel || nest_.loops[depth].separate)) ++depth;
     return depth;
   }
+  /// Returns how many iterations of a dimension a task covers.
   index_t of_task(Dim dim) const {
     index_t covered = space_.of(dim);
     for (std::size_t i = 0; i < task_depth(); ++i) {
