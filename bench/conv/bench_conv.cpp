@@ -221,6 +221,10 @@ void add_options(CLI::App& app, Flags& flags) {
       ->excludes("--verify")
       ->excludes("--choices")
       ->excludes("--speed-up");
+  app.add_flag("--one-thread-too", o.one_thread_too,
+               "With --side-by-side: measure one thread beside all threads. The summary then takes the worse ratio of "
+               "each problem: on all threads that of the lower quartiles, on one thread that of the medians")
+      ->needs(side_by_side);
   app.add_flag("--tune", o.tune, "Select choices by measurement instead of the cost model (ConvPlan::tune)");
   app.add_option("--problem", flags.texts, "Problems; without this and --problems, a short built-in list")
       ->option_text("PROBLEM ...");

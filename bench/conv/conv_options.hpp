@@ -29,6 +29,7 @@ struct ConvBenchOptions {
   std::vector<Peer> peers{Peer::onednn, Peer::fft_volume};
   bool tune = false;            ///< choose by measurement
   bool cached_weights = false;  ///< forward passes use weights that are already prepared
+  bool one_thread_too = false;  ///< side by side: measure one thread beside `threads`
   int threads = 1, rounds = 9;
   double min_seconds = 0.5, max_seconds = 30;
   double memory_gib = 8;  ///< limit for cached spectra of a plan; 0 means no limit

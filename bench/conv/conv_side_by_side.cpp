@@ -108,7 +108,13 @@ class ConvContest {
         const bool forward = row.direction == Direction::forward;
         if (!forward && row.direction != Direction::training) continue;
         const auto& t = forward ? times.forward : times.training;
-        row.torch = {t.median, t.median / row.ours, t.low / row.ours, t.high / row.ours};
+        row.torch = Comparison{.seconds = t.median,
+                               .seconds_low = t.low,
+                               .seconds_high = t.high,
+                               .ratio = t.median / row.ours,
+                               .low = t.low / row.ours,
+                               .high = t.high / row.ours,
+                               .in_time = t.low / row.ours_low};
       }
     } catch (const Unsupported& error) {
       notes_.say_once(fmt::format("left out: {}", error.what()));
@@ -247,15 +253,22 @@ class ConvContest {
 
   static std::optional<Comparison> compare(const Competitor* other, const Competitor& ours) {
     if (other == nullptr) return {};
-    const double seconds = quantile(other->seconds, 0.5);
     const auto ratios = quotients(other->seconds, ours.seconds);
-    return Comparison{seconds, seconds / quantile(ours.seconds, 0.5), quantile(ratios, 0.25), quantile(ratios, 0.75)};
+    Comparison result{.seconds = quantile(other->seconds, 0.5),
+                      .seconds_low = quantile(other->seconds, 0.25),
+                      .seconds_high = quantile(other->seconds, 0.75),
+                      .low = quantile(ratios, 0.25),
+                      .high = quantile(ratios, 0.75)};
+    result.ratio = result.seconds / quantile(ours.seconds, 0.5);
+    result.in_time = result.seconds_low / quantile(ours.seconds, 0.25);
+    return result;
   }
 
   ConvRow row_of(const Competitor& competitor, Direction direction) const {
     ConvRow row{.name = name_,
                 .problem = competitor.problem,
                 .direction = direction,
+                .threads = o_.threads,
                 .asked = competitor.asked,
                 .engine = ours(competitor).plan(direction).engine(),
                 .rounds = competitor.seconds.size()};
@@ -284,7 +297,11 @@ class ConvContest {
 
 class SideBySide {
  public:
-  explicit SideBySide(const ConvBenchOptions& options) : o_(options), file_(o_.json, to_json(o_, rows_)) {}
+  explicit SideBySide(const ConvBenchOptions& options) : o_(options), runs_{o_}, file_(o_.json, to_json(o_, rows_)) {
+    if (!o_.one_thread_too || o_.threads == 1) return;
+    runs_.push_back(o_);
+    runs_.back().threads = 1;
+  }
 
   int run() {
     print_header(o_);
@@ -305,19 +322,10 @@ class SideBySide {
  private:
   void measure(NamedProblem named) {
     named.problem.type = o_.types.front();
-    show(named, 0, "plans");
-    ConvContest contest(o_, named, notes_);
-    if (contest.empty()) return;
     Rows rows;
-    for (std::size_t i = 0; i < o_.directions.size() && !stop_.pending(); ++i) {
-      const Direction direction = o_.directions[i];
-      const auto go_on = [&](double share) {
-        show(named, (static_cast<double>(i) + share) / static_cast<double>(o_.directions.size()), name_of(direction));
-        return !stop_.pending();
-      };
-      for (ConvRow& row : contest.measure(direction, go_on)) rows.push_back(std::move(row));
+    for (const ConvBenchOptions& run : runs_) {
+      if (!stop_.pending()) measure(named, run, rows);
     }
-    if (o_.has(Peer::torch) && !stop_.pending()) contest.add_torch(rows);
     bar_.clear();
     print_title(named);
     for (ConvRow& row : rows) {
@@ -327,12 +335,30 @@ class SideBySide {
     if (file_.due()) file_.write(to_json(o_, rows_));
   }
 
+  void measure(const NamedProblem& named, const ConvBenchOptions& run, Rows& rows) {
+    show(named, 0, "plans");
+    ConvContest contest(run, named, notes_);
+    if (contest.empty()) return;
+    Rows measured;
+    for (std::size_t i = 0; i < o_.directions.size() && !stop_.pending(); ++i) {
+      const Direction direction = o_.directions[i];
+      const auto go_on = [&](double share) {
+        show(named, (static_cast<double>(i) + share) / static_cast<double>(o_.directions.size()), name_of(direction));
+        return !stop_.pending();
+      };
+      for (ConvRow& row : contest.measure(direction, go_on)) measured.push_back(std::move(row));
+    }
+    if (o_.has(Peer::torch) && !stop_.pending()) contest.add_torch(measured);
+    std::move(measured.begin(), measured.end(), std::back_inserter(rows));
+  }
+
   void show(const NamedProblem& named, double share, const std::string& what) {
     bar_.show((static_cast<double>(at_) + share) / static_cast<double>(o_.problems.size()),
               fmt::format("{} {}", named.name, what));
   }
 
   const ConvBenchOptions& o_;
+  std::vector<ConvBenchOptions> runs_;  // one per number of threads
   Rows rows_;
   const StopRequest stop_;
   ReportFile file_;

@@ -94,7 +94,7 @@ std::string summary(const SpeedUpRows& rows) {
 }
 
 /// Returns how far the cost model's seconds are from those of one thread: the geometric mean of the distance from one,
-/// a factor of at least 1, and the range of the quotients.
+/// a factor of at least 1, and the range of the quotients. Returns nothing if no row has an estimate.
 std::string model_summary(const SpeedUpRows& rows) {
   const auto part = [&](const char* name, bool all) {
     Mean distance;
@@ -110,7 +110,8 @@ std::string model_summary(const SpeedUpRows& rows) {
                                  : fmt::format("; {} {}: {:.3f} ({:.2f} .. {:.2f})", distance.count(), name,
                                                *distance.value(), least, most);
   };
-  return "cost model over one thread, mean distance (range)" + part("rows", true) + part("held out", false);
+  const std::string all = part("rows", true);
+  return all.empty() ? all : "cost model over one thread, mean distance (range)" + all + part("held out", false);
 }
 
 Json to_json(const ConvBenchOptions& options, const SpeedUpRows& rows) {
@@ -165,7 +166,8 @@ class SpeedUps {
       if (file_.due()) file_.write(to_json(o_, rows_));
     }
     bar_.clear();
-    fmt::print("\n{}\n{}\n", summary(rows_), model_summary(rows_));
+    fmt::print("\n{}\n", summary(rows_));
+    if (const std::string model = model_summary(rows_); !model.empty()) fmt::print("{}\n", model);
     file_.write(to_json(o_, rows_));
     return stop_.pending() ? interrupted_status : failed_ ? 1 : 0;
   }
