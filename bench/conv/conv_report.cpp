@@ -143,10 +143,10 @@ Json to_json(const ConvBenchOptions& options, const ConvRow& row) {
 }  // namespace
 
 void print_header(const ConvBenchOptions& options) {
-  fmt::print("{} thread{}, weights {}, load average {:.1f}; a ratio is the competitor's time divided by "
-             "ours; in time: of the lower quartiles\n",
-             options.threads, options.threads == 1 ? "" : "s", options.cached_weights ? "cached" : "fresh",
-             load_average());
+  fmt::print(
+      "{} thread{}, weights {}, load average {:.1f}; a ratio is the competitor's time divided by "
+      "ours; in time: of the lower quartiles\n",
+      options.threads, options.threads == 1 ? "" : "s", options.cached_weights ? "cached" : "fresh", load_average());
   fmt::print("{:11} {:7} {:10} {:>11}", "dir", "layout", "engine", "ours");
   for (const Peer peer : options.peers) {
     fmt::print(" {:>11} {:>7}  {:17} {:>7}", name_of(peer), "ratio", "quartiles", "in time");
@@ -173,9 +173,8 @@ void print_summary(const ConvBenchOptions& options, const Rows& rows) {
   for (const std::string& group : groups(rows)) {
     fmt::print("{}:", group);
     for (const Peer peer : options.peers) {
-      const Mean all = mean(rows, peer, [&](const ConvRow& row) {
-        return group_of(row) == group && row.threads == options.threads;
-      });
+      const Mean all = mean(
+          rows, peer, [&](const ConvRow& row) { return group_of(row) == group && row.threads == options.threads; });
       fmt::print(" {} {}{}", name_of(peer), all.text("problems"), peer == options.peers.back() ? "\n" : ",");
     }
     if (options.peers.empty()) fmt::print(" no competitor\n");
@@ -220,10 +219,9 @@ Json to_json(const ConvBenchOptions& options, const Rows& rows) {
   report["geomean_by"] = Json::object();
   for (const std::string& group : groups(rows)) {
     for (const Peer peer : options.peers) {
-      report["geomean_by"][group][name_of(peer)] =
-          mean(rows, peer, [&](const ConvRow& row) {
-            return group_of(row) == group && row.threads == options.threads;
-          }).json();
+      report["geomean_by"][group][name_of(peer)] = mean(rows, peer, [&](const ConvRow& row) {
+                                                     return group_of(row) == group && row.threads == options.threads;
+                                                   }).json();
     }
   }
   return report;

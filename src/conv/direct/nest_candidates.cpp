@@ -106,9 +106,7 @@ Extent3 taps_of_product(const Extent3& taps, index_t steps) {
   return box;
 }
 
-LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Variant& variant) {
-  const plan::Sides sides(problem);
-  const DirectMap map(sides.convolution(), sides.direction(direction));
+LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const DirectMap& map, const Variant& variant) {
   Extent3 taps{1, 1, 1};
   for (const DirectPhase& phase : map.phases()) {
     for (int axis = 0; axis < 3; ++axis) taps[axis] = std::max(taps[axis], phase.count[axis]);
@@ -229,12 +227,14 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
     for (const index_t voxels : {piece_voxels, piece_voxels / 2, piece_voxels / 4}) add(weight_nest(problem, voxels));
     return nests;
   }
+  const plan::Sides sides(problem);
+  const DirectMap map(sides.convolution(), sides.direction(direction));  // large for large kernels
   for (const bool columns_inside : {false, true}) {
     for (const bool all_columns : {false, true}) {
       for (const index_t bytes : {384 << 10, 192 << 10, 96 << 10}) {
         for (const index_t steps : {product_steps, product_steps / 2}) {
           add(voxel_nest(
-              problem, direction,
+              problem, direction, map,
               {.task_bytes = bytes, .steps = steps, .all_columns = all_columns, .columns_inside = columns_inside}));
         }
       }
