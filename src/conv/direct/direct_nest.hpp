@@ -29,7 +29,18 @@ struct VoxelNest {
   bool sums_once = false;        ///< a product sums all taps and terms of its results
   /// Where the tiles of products begin, for z, y, x, kz, ky and kx, counted from the first result or tap of a task.
   std::array<std::vector<index_t>, 6> begins{};
+
+  std::size_t tap_tiles() const noexcept { return begins[3].size() * begins[4].size() * begins[5].size(); }
 };
+
+/// A step of a sum: a tap of a block of terms.
+struct StepPlace {
+  index_t block = 0;
+  DirectTap tap;
+};
+/// Returns the order in which products sum: the steps of each phase, for each tile of taps. Index: tile * number of
+/// phases + phase. Products of fewer blocks leave out the steps of the others.
+std::vector<std::vector<StepPlace>> order_steps(const VoxelNest& nest, const DirectMap& map);
 
 /// Compiles the nest of a direction of `problem` that yields voxels. `map` belongs to the same direction. Throws
 /// Unsupported that names the loop and the reason if the engine has no such microkernel.

@@ -22,10 +22,10 @@ inline constexpr index_t block = channel_block(data_type_of<T>());
 template <class T>
 inline constexpr index_t vector_lanes = hn::MaxLanes(hn::ScalableTag<T>());
 
-/// The largest numbers of voxels, and of channels of x, whose sums fit into the registers. Each needs two vectors,
-/// beside the registers for the factors.
+/// The largest number of voxels whose sums fit into the registers, beside the registers for the factors. Each voxel has
+/// two vectors.
 constexpr int most_voxels = HWY_TARGET <= HWY_AVX3 ? 14 : 6;
-constexpr index_t most_gap_steps = 16;
+/// The same for channels of x.
 constexpr int most_channels = HWY_TARGET <= HWY_AVX3 ? 8 : 6;
 
 /// Returns the distance between two vectors that are computed together. They lie in one block of lanes, or in two
@@ -46,14 +46,52 @@ struct RowEnds {
   bool first, last;
 };
 
-/// The distance between voxels of the source. If the compiler knows the distance, addresses need no registers.
+/// What a product reads. If the compiler knows the distance between voxels, addresses need no registers.
 enum class Source {
-  blocks,  ///< one block of channels
-  rows,    ///< side by side, of one channel
-  apart,   ///< any distance
-  /// Any distance, and the same voxels of the next row are prefetched: processors do not recognise rows with gaps of
-  /// cache lines.
-  gaps,
+  blocks,       ///< blocks of channels, side by side
+  apart,        ///< blocks of channels, at any distance
+  row,          ///< a single channel, side by side
+  strided_row,  ///< a single channel, at any distance
+};
+constexpr bool side_by_side(Source source) { return source == Source::blocks || source == Source::row; }
+constexpr bool one_channel(Source source) { return source == Source::row || source == Source::strided_row; }
+
+/// The largest number of voxels whose sums of C vectors fit into the registers. Voxels at any distance need registers
+/// for their addresses.
+template <int C, Source S>
+inline constexpr int most_voxels_of = C == 1 && side_by_side(S) ? 2 * most_voxels : most_voxels;
+
+/// Reads a term of the R voxels of a piece, in each of `Rows` rows. Of voxels at any distance every third one has a
+/// pointer, because an address can add once and twice the distance.
+template <int R, int Rows, Source S, class T>
+class TermReader {
+ public:
+  HWY_INLINE TermReader(const T* first, std::ptrdiff_t next_row, std::ptrdiff_t distance)
+      : next_row_(next_row), distance_(distance) {
+    CONVOLUME_UNROLL
+    for (std::size_t i = 0; i < count; ++i) {
+      pointers_[i] = first + 3 * static_cast<std::ptrdiff_t>(i) * distance;
+      // Hides how the pointers are related. Otherwise the compiler would keep one pointer and a multiple per voxel.
+      if constexpr (count > 1) __asm__("" : "+r"(pointers_[i]));
+    }
+  }
+  HWY_INLINE T get(int row, int r) const {
+    if constexpr (side_by_side(S)) {
+      return pointers_[0][row * next_row_ + r * (S == Source::row ? 1 : block<T>)];
+    } else {
+      return pointers_[static_cast<std::size_t>(r / 3)][r % 3 * distance_];
+    }
+  }
+  HWY_INLINE void next_term() {
+    CONVOLUME_UNROLL
+    for (std::size_t i = 0; i < count; ++i) ++pointers_[i];
+  }
+
+ private:
+  static_assert(Rows == 1 || side_by_side(S));
+  static constexpr std::size_t count = side_by_side(S) ? 1 : (R + 2) / 3;
+  std::array<const T*, count> pointers_;
+  std::ptrdiff_t next_row_, distance_;
 };
 
 /// Adds the terms of a step to the sums of the voxels [Begin, End) of a piece of R voxels, in each of `Rows` rows.
@@ -62,27 +100,45 @@ HWY_INLINE void AddStep(const VoxelProduct<T>& p, const DirectStep& step, const 
                         const T* weights, Sums& sums) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  const std::ptrdiff_t voxel = S == Source::blocks ? block<T> : S == Source::rows ? 1 : p.source_strides.voxel;
   const std::ptrdiff_t second = SecondVector<T>(p.weights_column);
   const T* a = source + step.source;
   const T* b = weights + step.weights;
-  if constexpr (S == Source::gaps) {
-    Unroll<(End - Begin) * Rows>([&](auto i) CONVOLUME_ALWAYS_INLINE {
-      constexpr int row = i / (End - Begin), r = Begin + i % (End - Begin);
-      __builtin_prefetch(a + row * next_row + r * voxel + p.source_strides.row);
-    });
-  }
-  for (const T* const last = a + step.terms; a != last; ++a, b += block<T>) {
+  TermReader<R, Rows, S, T> terms(a, next_row, p.source_strides.voxel);
+  const T* const last = b + (one_channel(S) ? 1 : step.terms) * block<T>;
+  do {
     std::array<V, C> w;
-    Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE {
-      w[c] = hn::LoadU(d, b + c * second);
-      __builtin_prefetch(b + c * second + p.weights_next, 0, simd::HWY_NAMESPACE::into_l2);
-    });
-    Unroll<(End - Begin) * Rows>([&](auto i) CONVOLUME_ALWAYS_INLINE {
-      constexpr int row = i / (End - Begin), r = Begin + i % (End - Begin), sum = (row * R + r) * C;
-      const V x = hn::Set(d, a[row * next_row + r * voxel]);
-      Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE { sums[sum + c] = hn::MulAdd(x, w[c], sums[sum + c]); });
-    });
+    CONVOLUME_UNROLL
+    for (std::size_t c = 0; c < C; ++c) w[c] = hn::LoadU(d, b + static_cast<std::ptrdiff_t>(c) * second);
+    CONVOLUME_UNROLL
+    for (int row = 0; row < Rows; ++row) {
+      CONVOLUME_UNROLL
+      for (int r = Begin; r < End; ++r) {
+        const V x = hn::Set(d, terms.get(row, r));
+        V* const sum = &sums[static_cast<std::size_t>((row * R + r) * C)];
+        CONVOLUME_UNROLL
+        for (std::size_t c = 0; c < C; ++c) sum[c] = hn::MulAdd(x, w[c], sum[c]);
+      }
+    }
+    terms.next_term();
+    b += block<T>;
+  } while (!one_channel(S) && b != last);
+}
+
+/// Prefetches what a step reads in the next row: processors do not recognise rows with gaps of cache lines.
+template <int R, class T>
+HWY_INLINE void PrefetchRow(const VoxelProduct<T>& p, const DirectStep& step, const T* source) {
+  const T* a = source + step.source + p.source_strides.row;
+  for (int r = 0; r < R; ++r, a += p.source_strides.voxel) __builtin_prefetch(a);
+}
+
+/// Prefetches what the next product reads in the place of a step's weights.
+template <int C, class T>
+HWY_INLINE void PrefetchWeights(const VoxelProduct<T>& p, const DirectStep& step, const T* weights) {
+  const T* b = weights + step.weights + p.weights_next;
+  for (int term = 0; term < step.terms; ++term, b += block<T>) {
+    for (int c = 0; c < C; ++c) {
+      __builtin_prefetch(b + c * SecondVector<T>(p.weights_column), 0, simd::HWY_NAMESPACE::into_l2);
+    }
   }
 }
 
@@ -94,19 +150,36 @@ struct RowPiece {
   T* target;
   std::ptrdiff_t next_source, next_target;
   RowEnds ends;
+  bool prefetches;  ///< the weights of the next product are prefetched meanwhile
 };
+
+/// Calls store(sum, vector, place in the target) for all sums of a piece.
+template <int R, int Rows, int C, class T, class Sums, class Store>
+HWY_INLINE void StoreSums(const VoxelProduct<T>& p, const RowPiece<T>& piece, const Sums& sums, const Store& store) {
+  const std::ptrdiff_t second = SecondVector<T>(p.target_column), voxel = p.target_strides.voxel;
+  T* to = piece.target;
+  CONVOLUME_UNROLL
+  for (std::size_t i = 0; i < Rows * R; ++i, to += voxel) {
+    if (Rows == 2 && i == R) to = piece.target + piece.next_target;
+    __asm__("" : "+r"(to));  // otherwise the compiler would compute all places first, for which registers are missing
+    CONVOLUME_UNROLL
+    for (std::size_t c = 0; c < C; ++c) store(sums[i * C + c], c, to + static_cast<std::ptrdiff_t>(c) * second);
+  }
+}
 
 /// Computes R neighbouring voxels of C vectors of lanes, in one row or in two.
 template <int R, int Rows, int C, Source S, class T>
 void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weights, const T* bias) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  // Padding is left out only in the kernels that take most of the time. The other kernels multiply it.
-  constexpr bool leaves_out_padding = S == Source::blocks && C == 2 && R > 1;
+  constexpr bool leaves_out_padding = !one_channel(S) && R > 1;
   std::array<V, Rows * R * C> sums;
-  Unroll<Rows * R * C>([&](auto i) CONVOLUME_ALWAYS_INLINE { sums[i] = hn::Zero(d); });
+  CONVOLUME_UNROLL
+  for (V& sum : sums) sum = hn::Zero(d);
   const DirectStep* const end = p.steps + p.step_count;
   for (const DirectStep* step = p.steps; step != end; ++step) {
+    if (piece.prefetches) PrefetchWeights<C>(p, *step, weights);
+    if (!one_channel(S)) PrefetchRow<R>(p, *step, piece.source);
     if (leaves_out_padding && piece.ends.first && step->pads_first) {
       AddStep<R, Rows, leaves_out_padding, R, C, S>(p, *step, piece.source, piece.next_source, weights, sums);
     } else if (leaves_out_padding && piece.ends.last && step->pads_last) {
@@ -115,17 +188,24 @@ void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weig
       AddStep<R, Rows, 0, R, C, S>(p, *step, piece.source, piece.next_source, weights, sums);
     }
   }
-  const std::ptrdiff_t second_target = SecondVector<T>(p.target_column);
   // Non-temporal stores of narrower vectors would leave cache lines half written.
-  const bool non_temporal = p.non_temporal && vector_lanes<T> == block<T>;
-  Unroll<Rows * R>([&](auto i) CONVOLUME_ALWAYS_INLINE {
-    Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE {
-      T* to = piece.target + i / R * piece.next_target + i % R * p.target_strides.voxel + c * second_target;
-      const T* start = p.add ? to : bias != nullptr ? bias + c * vector_lanes<T> : nullptr;
-      const V sum = start != nullptr ? hn::Add(hn::LoadU(d, start), sums[i * C + c]) : sums[i * C + c];
-      non_temporal ? hn::Stream(sum, d, to) : hn::StoreU(sum, d, to);
+  if (p.add) {
+    StoreSums<R, Rows, C>(p, piece, sums, [&](V sum, std::size_t, T* to) CONVOLUME_ALWAYS_INLINE {
+      hn::StoreU(hn::Add(hn::LoadU(d, to), sum), d, to);
     });
-  });
+    return;
+  }
+  std::array<V, C> start;
+  for (std::size_t c = 0; c < C; ++c) start[c] = hn::LoadU(d, bias + c * vector_lanes<T>);
+  if (p.non_temporal && vector_lanes<T> == block<T>) {
+    StoreSums<R, Rows, C>(p, piece, sums, [&](V sum, std::size_t c, T* to) CONVOLUME_ALWAYS_INLINE {
+      hn::Stream(hn::Add(start[c], sum), d, to);
+    });
+  } else {
+    StoreSums<R, Rows, C>(p, piece, sums, [&](V sum, std::size_t c, T* to) CONVOLUME_ALWAYS_INLINE {
+      hn::StoreU(hn::Add(start[c], sum), d, to);
+    });
+  }
 }
 
 template <class T>
@@ -144,7 +224,8 @@ HWY_INLINE RowPiece<T> RowOf(const VoxelProduct<T>& p, T* target, index_t i) {
           target + z * p.target_strides.plane + y * p.target_strides.row,
           0,
           0,
-          {}};
+          {},
+          p.weights_next != 0 && i == 0};
 }
 
 /// Computes all voxels of C vectors of lanes. A row is divided into nearly equal pieces, so that no piece leaves many
@@ -152,10 +233,10 @@ HWY_INLINE RowPiece<T> RowOf(const VoxelProduct<T>& p, T* target, index_t i) {
 /// the weights once.
 template <int C, Source S, class T>
 void SumRows(const VoxelProduct<T>& p, const T* weights, T* target, const T* bias) {
-  constexpr int longest_pair = S == Source::blocks && C == 2 ? most_voxels / 2 : 0;
-  static constexpr auto kernels = VoxelKernels<1, C, S, T>(std::make_index_sequence<most_voxels>());
+  constexpr int most = most_voxels_of<C, S>, longest_pair = S == Source::blocks ? most_voxels / 2 : 0;
+  static constexpr auto kernels = VoxelKernels<1, C, S, T>(std::make_index_sequence<most>());
   static constexpr auto pair_kernels = VoxelKernels<2, C, S, T>(std::make_index_sequence<longest_pair>());
-  const index_t pieces = (p.count.x + most_voxels - 1) / most_voxels;
+  const index_t pieces = (p.count.x + most - 1) / most;
   const index_t least = p.count.x / pieces, longer = p.count.x % pieces;
   const index_t rows = p.count.z * p.count.y;
   index_t row = 0;
@@ -177,6 +258,7 @@ void SumRows(const VoxelProduct<T>& p, const T* weights, T* target, const T* bia
       kernels[static_cast<std::size_t>(voxels - 1)](p, piece, weights, bias);
       piece.source += voxels * p.source_strides.voxel;
       piece.target += voxels * p.target_strides.voxel;
+      piece.prefetches = false;
     }
   }
 }
@@ -185,18 +267,12 @@ template <int C, class T>
 void SumColumns(const VoxelProduct<T>& p, index_t vector) {
   const T* weights = p.weights + VectorOffset<T>(vector, p.weights_column);
   T* target = p.target + VectorOffset<T>(vector, p.target_column);
-  const T* bias = p.bias != nullptr ? p.bias + vector * vector_lanes<T> : nullptr;
-  switch (p.source_strides.voxel) {
-    case block<T>:
-      return SumRows<C, Source::blocks>(p, weights, target, bias);
-    case 1:
-      return SumRows<C, Source::rows>(p, weights, target, bias);
-    default:
-      // With more taps a line is read more often, and the prefetches cost more than they save.
-      return p.source_strides.voxel > block<T> && p.step_count <= most_gap_steps
-                 ? SumRows<C, Source::gaps>(p, weights, target, bias)
-                 : SumRows<C, Source::apart>(p, weights, target, bias);
-  }
+  const T* bias = p.bias + vector * vector_lanes<T>;
+  const index_t voxel = p.source_strides.voxel;
+  if (voxel == block<T>) return SumRows<C, Source::blocks>(p, weights, target, bias);
+  if (voxel == 1) return SumRows<C, Source::row>(p, weights, target, bias);
+  if (voxel < block<T>) return SumRows<C, Source::strided_row>(p, weights, target, bias);
+  SumRows<C, Source::apart>(p, weights, target, bias);
 }
 
 template <class T>

@@ -10,7 +10,7 @@ namespace convolume::conv {
 
 /// Computes, for `columns` blocks of lanes (64 bytes each) and `count` voxels:
 ///   target[voxel](lane) = start + sum over steps and their terms k of source[voxel + step.source + k] * w[k](lane).
-/// `start` is the contents of target (if `add`), or bias(lane), or 0. w[k] is the vector at weights + step.weights +
+/// `start` is the contents of target (if `add`), or bias(lane). w[k] is the vector at weights + step.weights +
 /// block * k. The terms are summed in their order, and then start is added. This order does not depend on which voxels
 /// are computed together, so the bits do not either. target overlaps nothing.
 template <class T>
@@ -26,7 +26,7 @@ struct VoxelProduct {
   T* target;
   BoxStrides target_strides;
   std::ptrdiff_t target_column;
-  const T* bias;  ///< columns * 64 bytes, or null
+  const T* bias;  ///< columns * 64 bytes
   Extent3 count;
   index_t columns;
   bool add;

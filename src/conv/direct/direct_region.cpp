@@ -46,7 +46,6 @@ class RegionRun {
     std::fill_n(lists_, most.lists, PassList{});
     passes_ = scratch_.template take<Pass>(bytes_of<Pass>(most.passes));
     steps_ = scratch_.template take<DirectStep>(bytes_of<DirectStep>(most.steps));
-    order_ = scratch_.template take<StepPlace>(bytes_of<StepPlace>(most.order));
   }
 
   static std::size_t scratch_bytes(const VoxelDirection<T>& d, const Region& region,
@@ -58,7 +57,7 @@ class RegionRun {
     if (d.transposes_weights) blocks += region.columns * exchanged_column(d) / block;
     const ListCount most = count_lists(d, region);
     return static_cast<std::size_t>(blocks) * 64 + bytes_of<PassList>(most.lists) + bytes_of<Pass>(most.passes) +
-           bytes_of<DirectStep>(most.steps) + bytes_of<StepPlace>(most.order);
+           bytes_of<DirectStep>(most.steps);
   }
 
   void run() {
@@ -101,21 +100,15 @@ class RegionRun {
     DirectStep* steps = nullptr;
     index_t count = 0, blocks = 0, last_terms = 0;
   };
-  /// A step of a sum: a term block, and an index of a phase's taps.
-  struct StepPlace {
-    index_t block, tap;
-  };
   /// Upper limits for the lists of a region.
   struct ListCount {
-    index_t lists = 1, passes = 0, steps = 0, order = 0;
+    index_t lists = 1, passes = 0, steps = 0;
   };
   static ListCount count_lists(const VoxelDirection<T>& d, const Region& region) {
     ListCount most;
-    index_t tap_tiles = 1;
-    for (std::size_t i = 0; i < d.nest.begins.size(); ++i) {
-      most.lists *= std::ssize(d.nest.begins[i]);
-      if (i >= 3) tap_tiles *= std::ssize(d.nest.begins[i]);
-    }
+    const auto tap_tiles = static_cast<index_t>(d.nest.tap_tiles());
+    most.lists = tap_tiles;
+    for (std::size_t i = 0; i < 3; ++i) most.lists *= std::ssize(d.nest.begins[i]);
     const auto& begins = d.nest.begins;
     for (std::size_t z = 0; z < begins[0].size(); ++z) {
       for (std::size_t y = 0; y < begins[1].size(); ++y) {
@@ -127,7 +120,6 @@ class RegionRun {
               most.passes += tap_tiles;
               most.steps += steps;
             });
-            most.order = std::max(most.order, steps);
           }
         }
       }
@@ -171,11 +163,13 @@ class RegionRun {
   }
   T* take(index_t blocks) { return scratch_.template take<T>(static_cast<std::size_t>(blocks) * 64); }
   static bool source_in_place(const VoxelDirection<T>& d, const Box& window, const DirectionTensors<T>& tensors) {
+    const bool blocked = d.source_layout == Layout::blocked && tensors.gradient == nullptr;
+    if (blocked && d.leaves_out_padding) return true;
     const Extent3& e = tensors.source.shape.extent;
     for (int axis = 0; axis < 3; ++axis) {
       if (window.begin[axis] < 0 || window.end[axis] > e[axis]) return false;
     }
-    return (d.source_layout == Layout::blocked && tensors.gradient == nullptr) || reads_rows(d, tensors);
+    return blocked || reads_rows(d, tensors);
   }
   /// Returns whether the source is read as rows of its only channel. In channel blocks the rows would take up to
   /// sixteen times as much memory.
@@ -310,10 +304,13 @@ class RegionRun {
     held_first_ = first;
   }
 
-  std::size_t list_index() const {
+  std::size_t list_index() const { return tile_index(0, 3) * d_.nest.tap_tiles() + tap_tile_index(); }
+  std::size_t tap_tile_index() const { return tile_index(3, 6); }
+  /// Returns the index of the current tile of the dimensions [first, last) of those that have tiles.
+  std::size_t tile_index(std::size_t first, std::size_t last) const {
     constexpr std::array dims{Dim::z, Dim::y, Dim::x, Dim::kz, Dim::ky, Dim::kx};
     std::size_t index = 0;
-    for (std::size_t i = 0; i < dims.size(); ++i) {
+    for (std::size_t i = first; i < last; ++i) {
       const std::vector<index_t>& begins = d_.nest.begins[i];
       if (begins.size() == 1) continue;
       const auto tile = std::lower_bound(begins.begin(), begins.end(), of(dims[i]).begin) - begins.begin();
@@ -334,50 +331,20 @@ class RegionRun {
     list.last_terms = last_terms;
     DirectStep* step = list.steps;
     const Box box = tile_box(d_, region_, {of(Dim::z), of(Dim::y), of(Dim::x)});
+    const auto* order = d_.step_orders.data() + tap_tile_index() * d_.map.phases().size();
     for (const DirectPhase& phase : d_.map.phases()) {
-      const index_t places = order_steps(phase, blocks);
-      d_.map.for_each_equal_run(phase, box, [&](const Extent3& begin, const Extent3& count) {
-        list_run(list, phase, places, begin, count, step);
-      });
+      d_.map.for_each_equal_run(
+          phase, box, [&](const Extent3& begin, const Extent3& count) { list_run(list, *order, begin, count, step); });
+      ++order;
     }
     if (!is_new) return;  // the first group of blocks has the most steps
     pass_count_ += list.count;
     step_count_ += step - list.steps;
   }
 
-  /// Writes the order in which a product sums the current taps of a phase. Returns the number of steps.
-  index_t order_steps(const DirectPhase& phase, index_t blocks) {
-    std::array<Range, 4> range{Range{0, blocks}, Range{}, Range{}, Range{}};
-    for (int axis = 0; axis < 3; ++axis) {
-      const Range& taps = ranges_[at(Dim::kz) + static_cast<std::size_t>(axis)];
-      range[static_cast<std::size_t>(axis) + 1] = {taps.begin, std::min(taps.end, phase.count[axis])};
-    }
-    for (const Range& one : range) {
-      if (one.size() <= 0) return 0;
-    }
-    index_t places = 0;
-    order_from(0, phase, range, places);
-    return places;
-  }
-  void order_from(std::size_t level, const DirectPhase& phase, std::array<Range, 4>& range, index_t& places) {
-    if (level == d_.nest.sums.size()) {
-      const index_t tap = (range[1].begin * phase.count.y + range[2].begin) * phase.count.x + range[3].begin;
-      order_[places++] = {range[0].begin, tap};
-      return;
-    }
-    const TaskLoop& loop = d_.nest.sums[level];
-    Range& one = range[loop.dim == Dim::c ? 0 : 1 + at(loop.dim) - at(Dim::kz)];
-    const Range all = one;
-    for (index_t i = all.begin; i < all.end; i += loop.step) {
-      one = {i, std::min(all.end, i + loop.step)};
-      order_from(level + 1, phase, range, places);
-    }
-    one = all;
-  }
-
   /// Adds the pass of results that the same taps reach. If no tap of the first tile reaches them, a pass without steps
   /// sets them to the bias.
-  void list_run(PassList& list, const DirectPhase& phase, index_t places, const Extent3& begin, const Extent3& count,
+  void list_run(PassList& list, const std::vector<StepPlace>& order, const Extent3& begin, const Extent3& count,
                 DirectStep*& step) {
     const Extent3 base = d_.map.base(begin);
     Pass pass{.source = source_.offset(base - source_.origin),
@@ -385,10 +352,9 @@ class RegionRun {
               .count = count,
               .steps = step,
               .step_count = 0};
-    for (index_t i = 0; i < places; ++i) {
-      const DirectTap& tap = phase.taps[static_cast<std::size_t>(order_[i].tap)];
-      if (!d_.map.meets(tap, base)) continue;
-      const index_t b = order_[i].block;
+    for (const StepPlace& place : order) {
+      const auto& [b, tap] = place;
+      if (b >= list.blocks || !d_.map.meets(tap, base) || (count.x == 1 && is_padding(tap, base, 0))) continue;
       *step++ = {.source = b * source_.block + source_.offset(tap.offset),
                  .weights = d_.weights.offset(0, b, tap.tap),
                  .terms = static_cast<int>(b + 1 < list.blocks ? block : list.last_terms),
@@ -483,7 +449,6 @@ class RegionRun {
   PassList* lists_ = nullptr;
   Pass* passes_ = nullptr;  // of all lists, as they are made
   DirectStep* steps_ = nullptr;
-  StepPlace* order_ = nullptr;
   index_t pass_count_ = 0, step_count_ = 0;
 
   std::array<Range, plan::all_dims.size()> ranges_{};  // of the current products
@@ -573,7 +538,9 @@ VoxelDirection<T>::VoxelDirection(const ConvProblem& problem, plan::Direction di
   weights = weights_of<T>(p, forward);
   source_layout = forward ? p.x_layout : p.y_layout;
   target_layout = forward ? p.y_layout : p.x_layout;
+  leaves_out_padding = map.pads_one_result();
   nest = compile_voxel_nest(given, problem, direction, map);
+  step_orders = order_steps(nest, map);
   lines = are_lines(*this, p);
   const index_t transposed_squares =
       nest.grid.columns * nest.held_blocks * weights.taps * weights.square * static_cast<index_t>(sizeof(T));

@@ -24,8 +24,11 @@ struct VoxelDirection {
   DirectMap map;
   WeightBlocks<T> weights;
   Layout source_layout, target_layout;
+  /// Blocked sources are read in place even if windows reach into the padding, because products leave the padding out.
+  bool leaves_out_padding = false;
   bool lines = false;  ///< one tap, plain tensors, equal extents: computed by LineProduct, without copies
   VoxelNest nest;
+  std::vector<std::vector<StepPlace>> step_orders;  ///< of order_steps()
   /// Backward data: the packed weights are in forward order, so each region transposes terms and lanes of its own
   /// blocks. This is done only if no other region reads the same blocks.
   bool transposes_weights = false;

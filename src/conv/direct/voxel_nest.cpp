@@ -143,7 +143,54 @@ class VoxelCompiler : NestCompiler {
   VoxelNest result_;
 };
 
+/// Iterations from begin to before end.
+struct Range {
+  index_t begin = 0, end = 0;
+};
+
+/// Appends the steps of a phase in the order of the loops `sums` from `level` on. The ranges are those of term blocks
+/// and of the taps along each axis.
+void append_steps(const std::vector<TaskLoop>& sums, std::size_t level, const DirectPhase& phase,
+                  std::array<Range, 4>& range, std::vector<StepPlace>& steps) {
+  if (level == sums.size()) {
+    const index_t tap = (range[1].begin * phase.count.y + range[2].begin) * phase.count.x + range[3].begin;
+    steps.push_back({range[0].begin, phase.taps[static_cast<std::size_t>(tap)]});
+    return;
+  }
+  const TaskLoop& loop = sums[level];
+  constexpr auto first_tap = static_cast<std::size_t>(plan::Dim::kz);
+  Range& one = range[loop.dim == plan::Dim::c ? 0 : 1 + static_cast<std::size_t>(loop.dim) - first_tap];
+  const Range all = one;
+  for (index_t i = all.begin; i < all.end; i += loop.step) {
+    one = {i, std::min(all.end, i + loop.step)};
+    append_steps(sums, level + 1, phase, range, steps);
+  }
+  one = all;
+}
+
 }  // namespace
+
+std::vector<std::vector<StepPlace>> order_steps(const VoxelNest& nest, const DirectMap& map) {
+  const auto tile = [&](std::size_t i, std::size_t number, index_t end) {
+    const std::vector<index_t>& begins = nest.begins[i];
+    return Range{begins[number], std::min(end, number + 1 < begins.size() ? begins[number + 1] : end)};
+  };
+  std::vector<std::vector<StepPlace>> orders;
+  for (std::size_t z = 0; z < nest.begins[3].size(); ++z) {
+    for (std::size_t y = 0; y < nest.begins[4].size(); ++y) {
+      for (std::size_t x = 0; x < nest.begins[5].size(); ++x) {
+        for (const DirectPhase& phase : map.phases()) {
+          std::array<Range, 4> range{Range{0, nest.product_blocks}, tile(3, z, phase.count.z),
+                                     tile(4, y, phase.count.y), tile(5, x, phase.count.x)};
+          std::vector<StepPlace>& steps = orders.emplace_back();
+          const bool empty = std::any_of(range.begin(), range.end(), [](const Range& r) { return r.end <= r.begin; });
+          if (!empty) append_steps(nest.sums, 0, phase, range, steps);
+        }
+      }
+    }
+  }
+  return orders;
+}
 
 VoxelNest compile_voxel_nest(const LoopNest& nest, const ConvProblem& problem, Direction direction,
                              const DirectMap& map) {

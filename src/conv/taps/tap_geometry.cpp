@@ -106,6 +106,20 @@ Extent3 DirectMap::base(const Extent3& result) const noexcept {
   return {base(result.z, 0), base(result.y, 1), base(result.x, 2)};
 }
 
+bool DirectMap::pads_one_result() const noexcept {
+  return std::all_of(phases_.begin(), phases_.end(), [&](const DirectPhase& phase) {
+    const Extent3 begin = first(phase, {0, 0, 0}), all = count(begin, domain_);
+    // The taps of the first row are those of all rows.
+    const auto row = phase.taps.begin(), end = row + (all.x > 0 && !phase.taps.empty() ? phase.count.x : 0);
+    return std::all_of(row, end, [&](const DirectTap& tap) {
+      const index_t at = base(begin.x, 2) + tap.offset.x, step = source_step_.x;
+      const index_t before = at < 0 ? ceil_div(-at, step) : 0;
+      const index_t inside = at < source_.x ? ceil_div(source_.x - at, step) : 0;
+      return before + std::max<index_t>(0, all.x - inside) <= 1;
+    });
+  });
+}
+
 index_t DirectMap::equal_run(const DirectPhase& phase, int axis, index_t result, index_t count) const noexcept {
   const index_t begin = base(result, axis), step = source_step_[axis], extent = source_[axis];
   // Taps with the same place along the axis have the same offset along it.
@@ -119,11 +133,6 @@ index_t DirectMap::equal_run(const DirectPhase& phase, int axis, index_t result,
       count = std::min(count, ceil_div(extent - at, step));
   }
   return count;
-}
-
-bool DirectMap::meets(const DirectTap& tap, const Extent3& base) const noexcept {
-  const index_t z = base.z + tap.offset.z, y = base.y + tap.offset.y;
-  return z >= 0 && z < source_.z && y >= 0 && y < source_.y;
 }
 
 Box RegionGrid::box(index_t region, const Extent3& domain) const noexcept {

@@ -43,6 +43,8 @@ class DirectMap {
   Box window(const Box& results) const noexcept;
   /// Returns the source voxel from which the offsets of a phase's taps count, for one of its results.
   Extent3 base(const Extent3& result) const noexcept;
+  /// Returns whether each tap reads padding along X for at most one result of a row, the first or the last one.
+  bool pads_one_result() const noexcept;
   /// Divides the results of a phase in a box into parts of whole rows that read padding along Z and Y with the same
   /// taps, and calls body(first result, count along each axis) for each part. The taps that read only padding can then
   /// be clipped. This does not change the bits of any sum.
@@ -62,7 +64,10 @@ class DirectMap {
     }
   }
   /// Returns whether a tap of a result with this base reads from a plane and a row of the source that exist.
-  bool meets(const DirectTap& tap, const Extent3& base) const noexcept;
+  bool meets(const DirectTap& tap, const Extent3& base) const noexcept {
+    const index_t z = base.z + tap.offset.z, y = base.y + tap.offset.y;
+    return z >= 0 && z < source_.z && y >= 0 && y < source_.y;
+  }
 
  private:
   /// Return the first result of a phase in a box, and the count of results along each axis (0 if there are none).

@@ -16,6 +16,16 @@
 #define CONVOLUME_ALWAYS_INLINE HWY_ATTR __attribute__((always_inline))
 #endif
 
+// Before a loop with a constant number of rounds: unrolls all of them, so that the arrays that it indexes stay in
+// registers. Compiles several times as fast as Unroll(), whose index is a constant in the body too.
+#ifndef CONVOLUME_UNROLL
+#ifdef __clang__
+#define CONVOLUME_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define CONVOLUME_UNROLL _Pragma("GCC unroll 64")
+#endif
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace convolume::simd {
 namespace HWY_NAMESPACE {

@@ -132,6 +132,15 @@ class SpaceCost {
   Layout layout_of(Operand operand) const { return operand == Operand::x ? problem_.x_layout : problem_.y_layout; }
   index_t channels_of_task(Operand operand) const { return of_task(operand == Operand::x ? Dim::c : Dim::k); }
 
+  /// Returns how many results at one end of a row read padding along X. Products leave out the padding of one result.
+  index_t padded_results() const {
+    const index_t step = space_.result_step.x, spread = (space_.of(Dim::kx) - 1) * space_.tap_step.x;
+    const index_t first = std::min<index_t>(0, spread) - space_.offset.x;
+    const index_t last = (space_.of(Dim::x) - 1) * step + std::max<index_t>(0, spread) - space_.offset.x;
+    const index_t beyond = std::max(-first, last - (space_.source_extent.x - 1));
+    return std::max<index_t>(0, beyond + step - 1) / step;
+  }
+
   /// Adds what tasks copy: voxels of plain tensors, and windows that reach into the padding.
   void add_copies(NestCost& cost) const {
     const Operand target = space_.windowed == Operand::x ? Operand::y : Operand::x;
@@ -165,7 +174,7 @@ class SpaceCost {
                        problem_.y_layout == Layout::plain;
     cost.task_seconds += tasks() * machine_.task_s;
     if (lines) return;
-    copied(space_.windowed, window, padded_window && space_.written != Operand::w);
+    copied(space_.windowed, window, padded_results() > 1 && space_.written != Operand::w);
     copied(target, results, false);
   }
 
