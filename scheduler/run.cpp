@@ -6,7 +6,6 @@
 
 #include "core/fp_environment.hpp"
 #include "scheduler/helper_threads.hpp"
-#include "scheduler/tsan.hpp"
 
 namespace convolume::scheduler {
 namespace {
@@ -90,12 +89,11 @@ void Run::work(Role role) noexcept {
   }
 }
 
-void Run::help() noexcept {
-  if (!enter()) return;
-  HelperThreads::instance().came();
+bool Run::help() noexcept {
+  if (!enter()) return false;
   work(Role::helper);
-  HelperThreads::instance().left();
   leave();
+  return true;
 }
 
 bool Run::enter() noexcept {
@@ -335,18 +333,9 @@ void Run::make(Call call) noexcept {
 /// Invites helpers. If there is no memory or no thread for them, the run continues with the workers that it has. (TBB
 /// does not ask again for a thread that the system has refused.)
 void Run::invite(int helpers) noexcept {
-  HelperThreads::instance().keep_off_caller(this);
   int sent = 0;
   try {
-    tsan_release(this);
-    const TsanIgnore ignore;
-    for (; sent < helpers; ++sent) {
-      workers_.arena->enqueue([self = shared_from_this()] {
-        const TsanWatch watch;
-        tsan_acquire(self.get());
-        self->help();
-      });
-    }
+    for (; sent < helpers; ++sent) workers_.arena->invite(shared_from_this(), 2 * workers_.patience);
   } catch (...) {
     const std::lock_guard lock(lock_);
     can_invite_ = false;

@@ -39,6 +39,8 @@ class Run : public std::enable_shared_from_this<Run> {
   bool is_for(const Scheduler::Impl& workers) const noexcept { return &workers_ == &workers; }
   /// Runs the graph as TaskGraph::run() says.
   RunResult execute(std::stop_token stop);
+  /// Works on the run until it is over. Returns false if it was over, or had enough workers.
+  bool help() noexcept;
 
  private:
   static constexpr std::int32_t none = ReadyTasks::none;
@@ -64,7 +66,6 @@ class Run : public std::enable_shared_from_this<Run> {
   void begin(std::stop_token stop);
   void end() noexcept;
   void work(Role role) noexcept;
-  void help() noexcept;
   bool enter() noexcept;
   void leave() noexcept;
 

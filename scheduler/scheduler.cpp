@@ -21,7 +21,7 @@
 namespace convolume {
 namespace {
 
-/// The TBB arenas, one for each number of threads, shared by all schedulers until the process ends. An arena must
+/// The arenas, one for each number of threads, shared by all schedulers until the process ends. An arena must
 /// outlive its schedulers: it may not send requested helpers before a scheduler ends, and the invitations that still
 /// wait in it would never be freed. TBB never runs more threads than its global limit, which starts at the number of
 /// CPUs. So the limit is raised for the largest arena.
@@ -31,7 +31,7 @@ class Arenas {
     static auto& arenas = *new Arenas;  // never destroyed: static schedulers may outlive it
     return arenas;
   }
-  tbb::task_arena& of(int threads) {
+  scheduler::HelperArena& of(int threads) {
     const std::lock_guard lock(mutex_);
     raise_limit(threads);
     const auto [at, made] = arenas_.try_emplace(threads, threads);
@@ -49,7 +49,7 @@ class Arenas {
   }
 
   std::mutex mutex_;
-  std::map<int, tbb::task_arena> arenas_;
+  std::map<int, scheduler::HelperArena> arenas_;
   int limit_ = 0;
   std::unique_ptr<tbb::global_control> control_;
 };

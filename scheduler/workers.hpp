@@ -1,13 +1,12 @@
-// The implementation of a Scheduler: a TBB arena, and which of its places have been used.
+// The implementation of a Scheduler: an arena, and which of its places have been used.
 #pragma once
 
 #include <bitset>
 #include <cstddef>
 #include <mutex>
 
-#include <tbb/task_arena.h>
-
 #include "convolume/scheduler.hpp"
+#include "scheduler/helper_arena.hpp"
 
 namespace convolume {
 
@@ -23,9 +22,9 @@ struct Scheduler::Impl {
   void note_worker(int place) noexcept;
   const int threads;
   const SchedulerOptions options;
-  const int patience;                // turns that an idle worker waits before it leaves
-  tbb::task_arena* arena = nullptr;  // for helpers; null if threads is 1. Callers work outside it.
-  Trace* trace = nullptr;            // changes only between runs
+  const int patience;                       // turns that an idle worker waits before it leaves
+  scheduler::HelperArena* arena = nullptr;  // for helpers; null if threads is 1. Callers work outside it.
+  Trace* trace = nullptr;                   // changes only between runs
   mutable std::mutex mutex;
   std::bitset<most_threads> worked;  // guarded by mutex
 };

@@ -1,0 +1,43 @@
+// Where runs get their helpers from.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include <tbb/task_arena.h>
+
+#include "scheduler/spin_lock.hpp"
+
+namespace convolume::scheduler {
+
+class Run;
+
+/// A TBB arena whose helper threads stay for a while after a run. Waking a sleeping thread takes 40 to 100 us, which is
+/// longer than many convolutions. A program that calls one after the other finds its helpers awake.
+///
+/// Invariant, under `lock_`: there are at most as many invitations in `mail_` as `staying_` helpers, and each of these
+/// looks into `mail_` before it leaves. So each invitation is read.
+class HelperArena {
+ public:
+  /// The arena has places for `threads` threads, callers included.
+  explicit HelperArena(int threads);
+
+  /// Invites a helper to a run: one that stays here, or else one of TBB's threads. A helper that stays looks for
+  /// invitations `patience` times. Throws if there is neither memory nor a thread.
+  void invite(const std::shared_ptr<Run>& run, int patience);
+
+ private:
+  bool mail(const std::shared_ptr<Run>& run) noexcept;
+  void help(const std::shared_ptr<Run>& run, int patience) noexcept;
+  std::shared_ptr<Run> stay(int patience) noexcept;
+
+  tbb::task_arena arena_;
+  SpinLock lock_;  // guards the members up to the next comment
+  int staying_ = 0;
+  std::vector<std::shared_ptr<Run>> mail_;  // never grows beyond its first capacity
+  // The size of mail_. It is written under the lock, but read without it.
+  alignas(64) std::atomic<std::size_t> letters_{0};
+};
+
+}  // namespace convolume::scheduler
