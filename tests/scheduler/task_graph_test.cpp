@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -253,4 +254,30 @@ TEST_CASE("of hundreds of tasks that one makes ready every one runs, the costlie
     if (threads > 1) std::sort(order.begin(), order.end(), std::greater<>());  // a thread may start its task late
     for (int i = 0; i < width; ++i) REQUIRE(order[static_cast<std::size_t>(i)] == width - 1 - i);
   }
+}
+
+TEST_CASE("short runs that follow each other, on several schedulers and from several threads, run all tasks") {
+  // Helpers stay for a while after a run and are invited by the next one, or leave while it begins.
+  constexpr int callers = 3, runs = 400, tasks = 8;
+  std::array<std::atomic<int>, callers> ran{};
+  std::vector<std::thread> threads;
+  for (std::size_t caller = 0; caller < callers; ++caller) {
+    threads.emplace_back([&, caller] {
+      Scheduler two(2), three(3);
+      TaskGraph graph;
+      for (int i = 0; i < tasks; ++i) graph.add({.name = "count"}, [&, caller] { ran[caller].fetch_add(1); });
+      for (int i = 0; i < runs; ++i) {
+        graph.run(i % 3 == 0 ? three : two);
+        if (i % 50 == 0) std::this_thread::sleep_for(std::chrono::microseconds(i));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& count : ran) CHECK(count == runs * tasks);
+}
+
+TEST_CASE("a helper that stays after a run takes part in the next one") {
+  Scheduler scheduler(2);
+  for (int i = 0; i < 20; ++i) meet(scheduler, 2);
+  CHECK(scheduler.distinct_workers() == 2);
 }
