@@ -233,7 +233,7 @@ HWY_INLINE RowPiece<T> RowOf(const VoxelProduct<T>& p, T* target, index_t i) {
 /// the weights once.
 template <int C, Source S, class T>
 void SumRows(const VoxelProduct<T>& p, const T* weights, T* target, const T* bias) {
-  constexpr int most = most_voxels_of<C, S>, longest_pair = S == Source::blocks ? most_voxels / 2 : 0;
+  constexpr int most = most_voxels_of<C, S>, longest_pair = S == Source::blocks ? most / 2 : 0;
   static constexpr auto kernels = VoxelKernels<1, C, S, T>(std::make_index_sequence<most>());
   static constexpr auto pair_kernels = VoxelKernels<2, C, S, T>(std::make_index_sequence<longest_pair>());
   const index_t pieces = (p.count.x + most - 1) / most;

@@ -142,7 +142,7 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
   nest.add(Dim::z, 1);
   nest.add(Dim::y, 1);
   nest.add(lanes, 2 * block);
-  nest.add(Dim::x, most_row_voxels);
+  nest.add(Dim::x, most_row_voxels(std::min<index_t>(2, result_blocks)));
   nest.begin_microkernel();
   nest.add(terms, block);
   nest.add_rest(Dim::kz);

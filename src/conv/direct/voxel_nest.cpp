@@ -58,9 +58,9 @@ class VoxelCompiler : NestCompiler {
     std::size_t end = loops_.size();
     product_lanes_ = check_lanes(read_last(Dim::k, end));
     const index_t voxels = read_last(Dim::x, end);
-    if (voxels > most_row_voxels) {
+    if (voxels > most_row_voxels(product_lanes_)) {
       refuse(fmt::format("has no microkernel of {} voxels of a row; its microkernels have at most {}", voxels,
-                         most_row_voxels));
+                         most_row_voxels(product_lanes_)));
     }
     product_voxels_ = voxels;
     for (std::size_t i = nest_.microkernel; i < end; ++i) {
@@ -96,7 +96,7 @@ class VoxelCompiler : NestCompiler {
   void read_walk() {
     std::vector<std::size_t> loops = task_loops(first_);
     // One product computes rows, planes and all columns, if the innermost loops say so in this order.
-    const bool usual_row = product_voxels_ >= std::min(most_row_voxels, extent(Dim::x));
+    const bool usual_row = product_voxels_ >= std::min(most_row_voxels(2), extent(Dim::x));
     const bool usual_columns = product_lanes_ == std::min<index_t>(2, blocks(extent(Dim::k)));
     if (usual_row) fuse(loops, Dim::x);
     if (usual_row || (!loops.empty() && loops_[loops.back()].dim != Dim::x)) {

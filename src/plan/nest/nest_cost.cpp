@@ -12,9 +12,6 @@ namespace {
 /// of their replacement. The share of the L3 is constant, because a choice must not depend on the number of threads.
 constexpr std::array<double, NestCost::levels> usable{0.5, 0.75, 0.25};
 
-/// Factor to the loads of a row whose voxels are not neighbours: it has more addresses than registers hold.
-constexpr double strided_loads = 1.3;
-
 constexpr std::size_t index_of(Dim dim) { return static_cast<std::size_t>(dim); }
 
 double padded(index_t channels, index_t block) { return static_cast<double>((channels + block - 1) / block * block); }
@@ -183,15 +180,14 @@ class SpaceCost {
   double issue_share(double rows, double vectors) const {
     const IssueTable& issue = machine_.issue;
     const double products = rows * vectors / issue.multiply_adds;
-    const bool strided = space_.written != Operand::w && space_.result_step.x > 1;
-    const double loads = (vectors + rows * (strided ? strided_loads : 1)) / issue.loads;
+    const double loads = (vectors + rows) / issue.loads;
     return products / std::max({products, loads, issue.latency});
   }
 
   double cycle_seconds() const { return 1e-9 / machine_.ghz; }
   double peak() const { return machine_.gflops_per_core * 1e9 * 4 / element_; }
   static bool wide() { return simd_target() == "AVX3"; }
-  static double most_rows() { return wide() ? 14 : 6; }
+  static double most_rows(double vectors) { return wide() ? 28 / vectors : 6; }
 
   double tile_of(Dim dim) const {
     for (std::size_t i = nest_.microkernel; i < loops_.size(); ++i) {
@@ -201,9 +197,9 @@ class SpaceCost {
   }
 
   void add_voxel_products(NestCost& cost) const {
-    const double row = tile_of(Dim::x), rows = std::ceil(row / most_rows());
-    const double voxels = row / rows, block = static_cast<double>(space_.channel_block);
+    const double block = static_cast<double>(space_.channel_block);
     const double vectors = wide() ? std::min(2.0, std::ceil(tile_of(lanes_) / block)) : 2;
+    const double row = tile_of(Dim::x), voxels = row / std::ceil(row / most_rows(vectors));
     const double lanes = padded(space_.of(lanes_), space_.channel_block);
     const double pairs = pairs_inside(space_, 0) * pairs_inside(space_, 1);
     const double products = static_cast<double>(space_.of(Dim::n)) * pairs *
