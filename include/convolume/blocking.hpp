@@ -17,15 +17,14 @@ struct NestCost {
   static constexpr std::size_t levels = 3;
   double compute_seconds = 0;  ///< of multiply-adds, at the rate of the register tile
   double tile_seconds = 0;     ///< to begin and end the sums of register tiles
-  double copy_seconds = 0;     ///< to copy voxels of plain tensors and windows that reach into the padding
+  double copy_seconds = 0;     ///< to copy voxels of plain tensors, and windows with padding for several results
   double pack_seconds = 0;     ///< to reorder the weights, or the sums of their gradient
   double task_seconds = 0;     ///< to begin and end tasks
   std::array<double, levels> bytes{}, move_seconds{};
 
   /// Returns the index of the level whose traffic takes longest.
   CONVOLUME_API std::size_t slowest_level() const noexcept;
-  /// Returns the sum of what does not overlap. Multiply-adds overlap with loads from the caches. Loads from memory are
-  /// waited for, because the results of a task are written at its end.
+  /// Returns the sum of what does not overlap. Multiply-adds overlap with moves, which are prefetched.
   CONVOLUME_API double seconds() const noexcept;
   /// Returns the bandwidth that a level must have so that its traffic takes as long as the computation, in bytes per
   /// second.

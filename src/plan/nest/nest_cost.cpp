@@ -258,7 +258,7 @@ std::size_t NestCost::slowest_level() const noexcept {
 }
 
 double NestCost::seconds() const noexcept {
-  return std::max({compute_seconds + tile_seconds, move_seconds[0], move_seconds[1]}) + move_seconds[2] + copy_seconds +
+  return std::max({compute_seconds + tile_seconds, move_seconds[0], move_seconds[1], move_seconds[2]}) + copy_seconds +
          pack_seconds + task_seconds;
 }
 
