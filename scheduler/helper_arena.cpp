@@ -9,53 +9,63 @@
 
 namespace convolume::scheduler {
 
-HelperArena::HelperArena(int threads) : arena_(threads) { mail_.reserve(static_cast<std::size_t>(threads)); }
+HelperArena::HelperArena(int threads) : arena_(threads) { invitations_.reserve(static_cast<std::size_t>(threads)); }
+
+/// What TBB calls. The helper may stay for long, so the run that invited it is let go as soon as it is over.
+struct HelperArena::Invitation {
+  HelperArena& arena;
+  mutable std::shared_ptr<Run> run;  // mutable, because TBB calls a constant copy, once
+  int patience;
+
+  void operator()() const {
+    const TsanWatch watch;
+    tsan_acquire(run.get());
+    arena.help(std::move(run), patience);
+  }
+};
 
 void HelperArena::invite(const std::shared_ptr<Run>& run, int patience) {
-  if (mail(run)) return;
+  if (invite_waiting(run)) return;
   HelperThreads::instance().keep_off_caller(run.get());
   tsan_release(run.get());
   const TsanIgnore ignore;
-  arena_.enqueue([this, run, patience] {
-    const TsanWatch watch;
-    tsan_acquire(run.get());
-    help(run, patience);
-  });
+  arena_.enqueue(Invitation{*this, run, patience});
 }
 
 /// Leaves an invitation for a helper that stays and has none yet. Returns whether there is one.
-bool HelperArena::mail(const std::shared_ptr<Run>& run) noexcept {
+bool HelperArena::invite_waiting(const std::shared_ptr<Run>& run) noexcept {
   const std::lock_guard lock(lock_);
-  if (std::ssize(mail_) == staying_ || mail_.size() == mail_.capacity()) return false;
-  mail_.push_back(run);
+  if (std::ssize(invitations_) == waiting_ || invitations_.size() == invitations_.capacity()) return false;
+  invitations_.push_back(run);
   // relaxed: a hint; the lock passes the invitation on.
-  letters_.store(mail_.size(), std::memory_order_relaxed);
+  invitation_count_.store(invitations_.size(), std::memory_order_relaxed);
   return true;
 }
 
 /// Helps a run, and then others that invite this helper while it stays.
-void HelperArena::help(const std::shared_ptr<Run>& run, int patience) noexcept {
+void HelperArena::help(std::shared_ptr<Run> run, int patience) noexcept {
   HelperThreads::instance().came();
   if (run->help()) {
-    while (const std::shared_ptr<Run> next = stay(patience)) next->help();
+    for (run = wait_for_invitation(patience); run != nullptr; run = wait_for_invitation(patience)) run->help();
   }
   HelperThreads::instance().left();
 }
 
 /// Waits for an invitation. Returns null if none has come.
-std::shared_ptr<Run> HelperArena::stay(int patience) noexcept {
-  {
-    const std::lock_guard lock(lock_);
-    ++staying_;
+std::shared_ptr<Run> HelperArena::wait_for_invitation(int patience) noexcept {
+  std::unique_lock lock(lock_);
+  ++waiting_;
+  while (invitations_.empty() && patience > 0) {  // another helper may take the invitation that ended a turn
+    lock.unlock();
+    do pause();
+    while (--patience > 0 && invitation_count_.load(std::memory_order_relaxed) == 0);
+    lock.lock();
   }
-  for (; patience > 0 && letters_.load(std::memory_order_relaxed) == 0; --patience) pause();
-  std::shared_ptr<Run> next;
-  const std::lock_guard lock(lock_);
-  --staying_;
-  if (mail_.empty()) return next;
-  next = std::move(mail_.back());
-  mail_.pop_back();
-  letters_.store(mail_.size(), std::memory_order_relaxed);
+  --waiting_;
+  if (invitations_.empty()) return nullptr;
+  std::shared_ptr<Run> next = std::move(invitations_.back());
+  invitations_.pop_back();
+  invitation_count_.store(invitations_.size(), std::memory_order_relaxed);
   return next;
 }
 

@@ -16,8 +16,9 @@ class Run;
 /// A TBB arena whose helper threads stay for a while after a run. Waking a sleeping thread takes 40 to 100 us, which is
 /// longer than many convolutions. A program that calls one after the other finds its helpers awake.
 ///
-/// Invariant, under `lock_`: there are at most as many invitations in `mail_` as `staying_` helpers, and each of these
-/// looks into `mail_` before it leaves. So each invitation is read.
+/// Invariant, under `lock_`: there are at most as many invitations in `invitations_` as `waiting_` helpers, and each of
+/// these looks into `invitations_` before it leaves. So each invitation is read. A child of fork() has no helpers, but
+/// may believe that some stay; it must not run graphs.
 class HelperArena {
  public:
   /// The arena has places for `threads` threads, callers included.
@@ -28,16 +29,18 @@ class HelperArena {
   void invite(const std::shared_ptr<Run>& run, int patience);
 
  private:
-  bool mail(const std::shared_ptr<Run>& run) noexcept;
-  void help(const std::shared_ptr<Run>& run, int patience) noexcept;
-  std::shared_ptr<Run> stay(int patience) noexcept;
+  struct Invitation;
+
+  bool invite_waiting(const std::shared_ptr<Run>& run) noexcept;
+  void help(std::shared_ptr<Run> run, int patience) noexcept;
+  std::shared_ptr<Run> wait_for_invitation(int patience) noexcept;
 
   tbb::task_arena arena_;
   SpinLock lock_;  // guards the members up to the next comment
-  int staying_ = 0;
-  std::vector<std::shared_ptr<Run>> mail_;  // never grows beyond its first capacity
-  // The size of mail_. It is written under the lock, but read without it.
-  alignas(64) std::atomic<std::size_t> letters_{0};
+  int waiting_ = 0;
+  std::vector<std::shared_ptr<Run>> invitations_;  // never grows beyond its first capacity
+  // The size of invitations_. It is written under the lock, but read without it.
+  alignas(64) std::atomic<std::size_t> invitation_count_{0};
 };
 
 }  // namespace convolume::scheduler

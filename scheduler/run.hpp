@@ -30,7 +30,7 @@ namespace convolume::scheduler {
 ///   spinning workers stop.
 ///
 /// An invitation may be read long after its run. Therefore it shares the ownership of this object. A helper that comes
-/// when no run is on goes away again. Unread invitations stay valid for the next run.
+/// when no run is on waits for another invitation or goes away. Unread invitations stay valid for the next run.
 class Run : public std::enable_shared_from_this<Run> {
  public:
   /// Allocates everything that runs need. The graph must be prepared.

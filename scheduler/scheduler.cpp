@@ -94,9 +94,9 @@ void try_threads(int count) {
   proven = count;
 }
 
-/// Returns how many turns an idle worker waits: about 50 us on Zen 4, where a turn takes 27 ns. This is longer than TBB
-/// takes to wake one of its workers. If threads share CPUs, they do not wait, because waiting would keep others from
-/// working.
+/// Returns how many turns an idle worker of a run waits: about 50 us on Zen 4, where a turn takes 27 ns. This is longer
+/// than TBB takes to wake one of its workers. After a run a helper waits twice as long for the next one. If threads
+/// share CPUs, they do not wait, because waiting would keep others from working.
 int patience_of(int threads) { return threads <= available_cpus() ? 2000 : 0; }
 
 }  // namespace
