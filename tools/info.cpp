@@ -52,6 +52,10 @@ std::string blocking_table(const std::vector<nets::LayerBlocking>& layers) {
   std::string text = fmt::format("{:<20} {:<10} {:<6} {:>10} {:>10} {:>10} {:>10}  {:<12} {}\n", "layer", "engine",
                                  "dir", "ms", "MB of L2", "of L3", "of memory", "bound", "busiest level");
   for (const nets::LayerBlocking& layer : layers) {
+    if (!layer.unsupported.empty()) {
+      text += fmt::format("{:<20} {:<10} {}\n", layer.layer, name_of(layer.engine), layer.unsupported);
+      continue;
+    }
     const plan::NestCost& cost = layer.cost;
     const std::size_t level = cost.slowest_level();
     text += fmt::format(
@@ -66,6 +70,11 @@ std::string blocking_table(const std::vector<nets::LayerBlocking>& layers) {
 std::string blocking_json(const std::vector<nets::LayerBlocking>& layers) {
   nlohmann::ordered_json all{{"machine", machine_model().row}, {"layers", nlohmann::ordered_json::array()}};
   for (const nets::LayerBlocking& layer : layers) {
+    if (!layer.unsupported.empty()) {
+      all["layers"].push_back(
+          {{"layer", layer.layer}, {"engine", name_of(layer.engine)}, {"unsupported", layer.unsupported}});
+      continue;
+    }
     const plan::NestCost& cost = layer.cost;
     nlohmann::ordered_json levels = nlohmann::ordered_json::array();
     for (std::size_t i = 0; i < sources.size(); ++i) {

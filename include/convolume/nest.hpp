@@ -86,8 +86,7 @@ struct LoopNest {
 
 /// Reads a nest, for example "n* k* y* c x | kz ky kx c16 x14 k32". Tokens are a dimension, an extent (without one: all
 /// of it), "+" for loops with separate sums, and "*" for parallel loops, which are the outermost. "|" stands before the
-/// microkernel. Throws
-/// InvalidArgument that shows the text, names the token and its position, and says what is valid.
+/// microkernel. Throws InvalidArgument that shows the text, names the token and its position, and says what is valid.
 CONVOLUME_API LoopNest parse_nest(std::string_view text);
 CONVOLUME_API std::string to_string(const LoopNest& nest);
 

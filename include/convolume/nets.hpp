@@ -243,9 +243,12 @@ CONVOLUME_API std::string describe_net(const std::filesystem::path& net, const s
 struct LayerBlocking {
   std::string layer;
   Engine engine;  ///< that computes the layer; what is counted is the engine `direct` in any case
-  plan::Direction direction;
-  plan::LoopNest nest;  ///< of one group
-  plan::NestCost cost;  ///< of all groups
+  /// If `direct` does not support the layer: the reason. The members below then mean nothing, and there is one entry
+  /// for the layer.
+  std::string unsupported{};
+  plan::Direction direction{};
+  plan::LoopNest nest{};  ///< of one group
+  plan::NestCost cost{};  ///< of all groups
 };
 /// Returns the traffic of all convolutions of a net in a training iteration, in the order of the layers. The nests are
 /// those that the engine `direct` would run. Depthwise layers have no nest and are left out.

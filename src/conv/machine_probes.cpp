@@ -108,8 +108,8 @@ Measured measure_direct(const std::string& text, double budget, const std::strin
 double measure_tile(double hertz, double budget) {
   constexpr index_t block = 16, voxels = 6, rows = 16, columns = 2, calls = 100, terms = 15, steps = 8;
   constexpr index_t weights = columns * block * block, blocks = rows * voxels * block;
-  const Buffer buffer(static_cast<std::size_t>(weights + blocks + columns * blocks + block) * sizeof(float));
-  float *w = buffer.as<float>(), *x = w + weights, *y = x + blocks;
+  const Buffer buffer(static_cast<std::size_t>(weights + blocks + columns * (blocks + block)) * sizeof(float));
+  float *w = buffer.as<float>(), *x = w + weights, *y = x + blocks, *bias = y + columns * blocks;
   const auto kernels = conv::direct_kernels<float>();
   const auto seconds_of = [&](index_t step_count, int step_terms) {
     const std::vector<conv::DirectStep> list(static_cast<std::size_t>(step_count), {.terms = step_terms});
@@ -123,7 +123,7 @@ double measure_tile(double hertz, double budget) {
                                             .target = y,
                                             .target_strides = {block, voxels * block, blocks},
                                             .target_column = blocks,
-                                            .bias = nullptr,
+                                            .bias = bias,
                                             .count = {1, rows, voxels},
                                             .columns = columns,
                                             .add = true,

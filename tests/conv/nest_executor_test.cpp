@@ -1,11 +1,14 @@
 // The direct engine runs loop nests: any order of loops around its microkernels, in all directions, layouts and types.
 #include <algorithm>
+#include <array>
+#include <optional>
 
 #include "testing/engine_checks.hpp"
 #include "testing/random_problem.hpp"
 #include "testing/sanitizers.hpp"
 #include <fmt/format.h>
 
+#include "conv/caches/source_hash.hpp"
 #include "conv/choice.hpp"
 #include "conv/direct/direct_nest.hpp"
 #include "convolume/blocking.hpp"
@@ -251,6 +254,108 @@ TEST_CASE("random nests are accurate on every SIMD target") {
     }
   }
   set_simd_target(before);
+}
+
+TEST_CASE("direct computes rows of up to 28 voxels of one lane block, on every SIMD target and in both layouts") {
+  const std::string before = simd_target();
+  const auto row_of = [](const ConvProblem& p, index_t voxels) {
+    conv::Nests nests = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
+    nests[0] = plan::parse_nest(fmt::format("z* y* c k x | kz ky kx c16 x{} k16", voxels));
+    nests[1] = plan::parse_nest(fmt::format("z* y* k c x | kz ky kx k16 x{} c16", voxels));
+    return choice_text(nests);
+  };
+  for (const auto& target : available_simd_targets()) {
+    if (test::sanitized && target != before) continue;
+    set_simd_target(target);
+    // Kernel 3 pads one result at each end of a row, and kernel 5 pads two.
+    for (const char* text : {"ic20iw61oc16ih5kd3pd1", "ic32ih6iw59oc16kh5kw5ph2pw2", "ic17ih9iw61oc16kh1kw3pw1sw2"}) {
+      ConvProblem p = parse_problem(text);
+      std::optional<std::array<Tensor<float>, 2>> first;
+      for (const index_t voxels : {28, 27, 15, 9, 1}) {
+        CAPTURE(target, text, voxels);
+        if (voxels > 9) test::check_against_reference<float>(p, {.choice = row_of(p, voxels)}, 2e-6);
+        test::check_layouts<float>(p, {.choice = row_of(p, voxels)}, true, true, Activation::Kind::none);
+        ConvCase<float> other(p, {.choice = row_of(p, voxels)});
+        other.run();
+        if (!first) first = {std::move(other.y), std::move(other.dx)};
+        CHECK((voxels == 28 || (test::same_bits((*first)[0], other.y) && test::same_bits((*first)[1], other.dx))));
+      }
+    }
+  }
+  set_simd_target(before);
+}
+
+TEST_CASE("a choice text of direct keeps its bits") {
+  // The texts have all kinds of loops. A change of these numbers is a change of what users have stored.
+  struct Recorded {
+    const char *problem, *choice;
+    std::uint64_t fused, other;  // with fused multiply-adds, and without
+  };
+  const std::string before = simd_target();
+  for (const Recorded& one :
+       {Recorded{"mb2ic40id6oc48kd3pd1",
+                 "direct fwd=n*.z*.c.k.y.x.|.kz.ky.kx.c16.x5.k32 bwd_d=n*.z*.k.c.y.x.|.k32.kx.ky.kz.k16.x6.c32 "
+                 "bwd_w=n+*.z+.k.c.kz.ky.kx.|.z3.y.x.c16.k32",
+                 0x61515bbcf3d065f1, 0x4741b62a99f4db57},
+        Recorded{"ic16ih30iw30oc16kh4kw4sh2sw2ph1pw1",
+                 "direct fwd=y*.y4.x.|.ky.kx.c16.x15.k16 bwd_d=y*.ky.y4.x.|.kx.k16.x9.c16 "
+                 "bwd_w=y+*.ky.kx.y8.|.y2.x.c16.k16",
+                 0x70bc408cfbf8e525, 0x5d9a8815e4b9949f}}) {
+    for (const auto& target : available_simd_targets()) {
+      if (test::sanitized && target != before) continue;
+      set_simd_target(target);
+      ConvCase<float> run(parse_problem(one.problem), {.choice = one.choice});
+      // Draws that depend on no mathematical function of the C library.
+      for (const auto& [tensor, seed] : {std::pair{&run.x, 1}, std::pair{&run.w, 2}, std::pair{&run.dy, 3}}) {
+        const RandomKey key{.seed = static_cast<std::uint64_t>(seed)};
+        for (index_t i = 0; i < tensor->elements(); ++i) {
+          tensor->data()[i] = static_cast<float>(uniform(key, static_cast<std::uint64_t>(i))) - 0.5F;
+        }
+      }
+      run.run();
+      const std::uint64_t digest =
+          conv::hash_tensor(run.y.view()) ^ 3 * conv::hash_tensor(run.dx.view()) ^ 5 * conv::hash_tensor(run.dw.view());
+      CAPTURE(target, one.choice);
+      CHECK(digest == (target == "AVX3" || target == "AVX2" ? one.fused : one.other));
+    }
+  }
+  set_simd_target(before);
+}
+
+TEST_CASE("plans of very long rows and of very many phases are made at once") {
+  CHECK(ConvPlan::make(parse_problem("ic16ih1iw70000000oc16kh1kw9"), {.engine = Engine::direct}).choice().size() > 10);
+  CHECK(ConvPlan::make(parse_problem("ic1oc768id96kd16sd16"), {.engine = Engine::direct}).choice().size() > 10);
+}
+
+TEST_CASE("a nest that would need a list for each of millions of tiles is refused") {
+  const ConvProblem p = parse_problem("ic16oc16id128kd7pd3");
+  conv::Nests nests = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
+  nests[0] = plan::parse_nest("n z y x k c kz ky kx | c16 k16");
+  CHECK_THROWS_WITH(ConvPlan::make(p, {.choice = choice_text(nests)}), Contains("lists") && Contains("larger tiles"));
+}
+
+TEST_CASE("nests are refused for depthwise problems") {
+  const std::string nests = ConvPlan::make(parse_problem("ic40id6oc48kd3pd1"), {.engine = Engine::direct}).choice();
+  CHECK_THROWS_WITH(ConvPlan::make(parse_problem("g16ic16id6oc16kd3pd1"), {.choice = nests}),
+                    Contains("leave the nests out"));
+}
+
+TEST_CASE("no candidate has fewer tasks than threads could use, if the first has enough") {
+  ConvProblem problem = parse_problem("ic512oc512id8kd3pd1");
+  for (const Layout layout : {Layout::plain, Layout::blocked}) {
+    problem.x_layout = problem.y_layout = layout;
+    for (const Direction direction : {Direction::forward, Direction::backward_data}) {
+      const plan::NestSpace space = plan::spaces(problem, direction).front();
+      for (const conv::RankedNest& one : conv::rank_nests(problem, direction, machine_model())) {
+        double tasks = 1;
+        const auto loops = plan::bind(one.nest, space);
+        for (std::size_t i = 0; i < loops.size(); ++i) {
+          if (one.nest.loops[i].parallel) tasks *= static_cast<double>(loops[i].trips());
+        }
+        CHECK(tasks >= 16);
+      }
+    }
+  }
 }
 
 TEST_CASE("the order of sums decides the bits of direct, and nothing else in a nest does") {

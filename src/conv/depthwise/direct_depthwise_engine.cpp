@@ -210,8 +210,12 @@ ConvGradientReady DirectDepthwiseEngine<T>::append_backward(TaskGraph& graph, co
       [&] { return append_weights(graph, ready, a); });
 }
 
-std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
-  return is_depthwise(problem) ? "" : depthwise_only;
+std::string unsupported_reason(const ConvProblem& problem, const ConvOptions& options) {
+  if (!is_depthwise(problem)) return depthwise_only;
+  if (!options.choice.empty() && parse_choice(options.choice).nests) {
+    return "depthwise convolutions sum over no channels and run no nests; leave the nests out";
+  }
+  return {};
 }
 
 Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {

@@ -6,6 +6,8 @@
 #include <limits>
 #include <optional>
 
+#include <fmt/format.h>
+
 #include "conv/caches/cache_lines.hpp"
 #include "conv/caches/scratch.hpp"
 #include "conv/direct/line_product.hpp"
@@ -21,6 +23,9 @@ using plan::Dim;
 /// Limit for the weights that a region transposes at once. They must stay in the L2 beside the data that the region
 /// reads and writes.
 constexpr index_t most_transposed_bytes = 256 << 10;
+
+/// Limit for the lists of a task. A nest with a list for each of millions of tiny tiles is refused.
+constexpr std::size_t most_list_bytes = 64 << 20;
 
 template <class T>
 class RegionRun {
@@ -40,7 +45,7 @@ class RegionRun {
     if (!target_in_place_) staged_target_ = take(region.samples * region.columns * volume(region.box));
     row_ = take(std::max(window_.extent().x, region.box.extent().x));
     bias_ = take(region.columns);
-    if (d.transposes_weights) exchanged_ = take(region.columns * exchanged_column(d) / block);
+    if (d.transposes_weights) transposed_ = take(region.columns * transposed_column(d) / block);
     const ListCount most = count_lists(d, region);
     lists_ = scratch_.template take<PassList>(bytes_of<PassList>(most.lists));
     std::fill_n(lists_, most.lists, PassList{});
@@ -54,10 +59,19 @@ class RegionRun {
     index_t blocks = std::max(window.extent().x, region.box.extent().x) + region.columns;
     if (!source_in_place(d, window, tensors)) blocks += staged_blocks(d, window, tensors);
     if (!target_in_place(d, tensors)) blocks += region.samples * region.columns * volume(region.box);
-    if (d.transposes_weights) blocks += region.columns * exchanged_column(d) / block;
-    const ListCount most = count_lists(d, region);
-    return static_cast<std::size_t>(blocks) * 64 + bytes_of<PassList>(most.lists) + bytes_of<Pass>(most.passes) +
-           bytes_of<DirectStep>(most.steps);
+    if (d.transposes_weights) blocks += region.columns * transposed_column(d) / block;
+    return static_cast<std::size_t>(blocks) * 64 + list_bytes(d, region);
+  }
+
+  /// Throws Unsupported if the lists of a region would take more than most_list_bytes.
+  static void check_lists(const VoxelDirection<T>& d, const Region& region) {
+    double tiles = 1;
+    for (const std::vector<index_t>& begins : d.nest.begins) tiles *= static_cast<double>(begins.size());
+    if (tiles * sizeof(PassList) <= most_list_bytes && list_bytes(d, region) <= most_list_bytes) return;
+    throw Unsupported(fmt::format(
+        "direct would keep lists of more than {} MiB for the {:.0f} tiles of a task; use larger tiles, or fewer loops "
+        "before '|'",
+        most_list_bytes >> 20, tiles));
   }
 
   void run() {
@@ -126,6 +140,11 @@ class RegionRun {
     }
     return most;
   }
+  /// Returns the bytes that the lists of a region take in the scratch.
+  static std::size_t list_bytes(const VoxelDirection<T>& d, const Region& region) {
+    const ListCount most = count_lists(d, region);
+    return bytes_of<PassList>(most.lists) + bytes_of<Pass>(most.passes) + bytes_of<DirectStep>(most.steps);
+  }
   /// Returns the tile number i of those that begin at `begins`. The last one goes to the end.
   static Range tile(const std::vector<index_t>& begins, std::size_t i) {
     return {begins[i], i + 1 < begins.size() ? begins[i + 1] : std::numeric_limits<index_t>::max() / 2};
@@ -148,7 +167,7 @@ class RegionRun {
   }
 
   /// Returns the elements that are transposed at once for one column.
-  static index_t exchanged_column(const VoxelDirection<T>& d) {
+  static index_t transposed_column(const VoxelDirection<T>& d) {
     return d.nest.held_blocks * d.weights.taps * d.weights.square;
   }
 
@@ -289,7 +308,7 @@ class RegionRun {
 
   bool is_first_tap_tile() const { return of(Dim::kz).begin + of(Dim::ky).begin + of(Dim::kx).begin == 0; }
   std::ptrdiff_t weights_column() const {
-    return d_.transposes_weights ? exchanged_column(d_) : d_.weights.column_step();
+    return d_.transposes_weights ? transposed_column(d_) : d_.weights.column_step();
   }
 
   /// Makes the sample and the term blocks of the current ranges available.
@@ -369,14 +388,14 @@ class RegionRun {
   const T* weights_of(index_t first, index_t blocks) const {
     if (!d_.transposes_weights) return weights_ + d_.weights.offset(region_.first_column, first, 0);
     for (index_t i = 0; i < region_.columns; ++i) {
-      T* to = exchanged_ + i * exchanged_column(d_);
+      T* to = transposed_ + i * transposed_column(d_);
       for (index_t b = 0; b < blocks; ++b, to += d_.weights.taps * d_.weights.square) {
-        d_.squares.transpose(not_exchanged(first + b, i), d_.weights.taps, false, to);
+        d_.squares.transpose(packed_weights(first + b, i), d_.weights.taps, false, to);
       }
     }
-    return exchanged_;
+    return transposed_;
   }
-  const T* not_exchanged(index_t term_block, index_t column) const {
+  const T* packed_weights(index_t term_block, index_t column) const {
     const WeightBlocks<T> other{.terms = d_.weights.lanes, .lanes = d_.weights.terms, .taps = d_.weights.taps};
     return weights_ + other.offset(term_block, region_.first_column + column, 0);
   }
@@ -389,7 +408,7 @@ class RegionRun {
     // If several blocks are transposed at once, the order of the transposed weights differs from that of the packed
     // weights.
     if (d_.transposes_weights) {
-      return last || d_.nest.held_blocks > 1 ? 0 : distance(weights, not_exchanged(terms.begin + 1, 0));
+      return last || d_.nest.held_blocks > 1 ? 0 : distance(weights, packed_weights(terms.begin + 1, 0));
     }
     if (!last) return d_.weights.offset(0, terms.size(), 0);
     const bool end = region_.first_column + of(Dim::k).end >= d_.weights.lane_blocks();
@@ -445,7 +464,7 @@ class RegionRun {
   Box window_;
   bool source_in_place_, target_in_place_, non_temporal_;
   Scratch scratch_;
-  T *staged_source_ = nullptr, *staged_target_ = nullptr, *row_ = nullptr, *bias_ = nullptr, *exchanged_ = nullptr;
+  T *staged_source_ = nullptr, *staged_target_ = nullptr, *row_ = nullptr, *bias_ = nullptr, *transposed_ = nullptr;
   PassList* lists_ = nullptr;
   Pass* passes_ = nullptr;  // of all lists, as they are made
   DirectStep* steps_ = nullptr;
@@ -546,6 +565,10 @@ VoxelDirection<T>::VoxelDirection(const ConvProblem& problem, plan::Direction di
       nest.grid.columns * nest.held_blocks * weights.taps * weights.square * static_cast<index_t>(sizeof(T));
   const index_t regions = (p.batch + nest.samples - 1) / nest.samples * nest.grid.per_sample();
   transposes_weights = !forward && regions == 1 && !lines && transposed_squares <= most_transposed_bytes;
+  if (!lines) {
+    RegionRun<T>::check_lists(
+        *this, {.samples = nest.samples, .box = nest.grid.box(0, map.domain()), .columns = nest.grid.columns});
+  }
 }
 
 template struct VoxelDirection<float>;

@@ -216,6 +216,16 @@ LoopNest weight_nest(const ConvProblem& problem, index_t most_piece_voxels) {
 /// differences are within the error of the model.
 constexpr double clearly_faster = 1.05;
 
+/// Returns the number of tasks of a nest.
+double tasks_of(const LoopNest& nest, const plan::NestSpace& space) {
+  const std::vector<plan::BoundLoop> loops = plan::bind(nest, space);
+  double tasks = 1;
+  for (std::size_t i = 0; i < loops.size(); ++i) {
+    if (nest.loops[i].parallel || nest.loops[i].separate) tasks *= static_cast<double>(loops[i].trips());
+  }
+  return tasks;
+}
+
 }  // namespace
 
 std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction direction) {
@@ -245,7 +255,13 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
 
 std::vector<RankedNest> rank_nests(const ConvProblem& problem, Direction direction, const MachineModel& machine) {
   std::vector<RankedNest> ranked;
-  for (LoopNest& nest : candidate_nests(problem, direction)) {
+  std::vector<LoopNest> nests = candidate_nests(problem, direction);
+  const std::vector<plan::NestSpace> spaces = plan::spaces(problem, direction);
+  const auto tasks_in = [&](const LoopNest& nest) { return spaces.empty() ? 1 : tasks_of(nest, spaces.front()); };
+  // The model knows one core. A nest with too few tasks would leave others idle.
+  const double needed = std::min<double>(tasks, tasks_in(nests.front()));
+  for (LoopNest& nest : nests) {
+    if (tasks_in(nest) < needed) continue;
     const double seconds = plan::nest_cost(nest, problem, direction, machine).seconds();
     ranked.push_back({std::move(nest), seconds});
   }

@@ -43,17 +43,14 @@ class SpaceCost {
         problem_(problem) {
     lanes_ = space.written == Operand::x || (space.written == Operand::w && space.transposed) ? Dim::c : Dim::k;
     terms_ = lanes_ == Dim::k ? Dim::c : Dim::k;
-    for (std::size_t i = 0; i <= loops_.size(); ++i) {
-      for (const Operand operand : operands) {
-        fetches_[index_of(operand)].push_back(fetch(nest, space, i, operand, Layout::plain));
-      }
-    }
   }
 
-  void add_to(NestCost& cost) const {
+  NestCost cost() const {
+    NestCost cost;
     add_moves(cost);
     add_copies(cost);
     space_.written == Operand::w ? add_weight_products(cost) : add_voxel_products(cost);
+    return cost;
   }
 
  private:
@@ -76,28 +73,41 @@ class SpaceCost {
     return element_;
   }
 
-  double held_bytes(std::size_t depth) const {
+  using Fetches = std::array<Fetch, operands.size()>;
+
+  Fetches fetches(std::size_t depth) const {
+    Fetches all;
+    for (const Operand operand : operands) {
+      all[index_of(operand)] = fetch(nest_, space_, depth, operand, Layout::plain);
+    }
+    return all;
+  }
+
+  double held_bytes(const Fetches& fetches) const {
     double bytes = 0;
     for (const Operand operand : operands) {
-      bytes += static_cast<double>(fetches_[index_of(operand)][depth].held) * word_bytes(operand);
+      bytes += static_cast<double>(fetches[index_of(operand)].held) * word_bytes(operand);
     }
     return bytes;
   }
 
-  /// Adds the traffic into each level: the loads of the outermost loops whose tiles fit into it.
+  /// Adds the traffic into each level: the loads of the outermost loops whose tiles fit into it. Loops further in are
+  /// not counted, because they cut the space into many tiles.
   void add_moves(NestCost& cost) const {
     const std::array capacity{static_cast<double>(machine_.l1_bytes), static_cast<double>(machine_.l2_bytes),
                               static_cast<double>(machine_.l3_bytes)};
     const std::array bandwidth{machine_.l2_gb_per_s, machine_.l3_gb_per_s, machine_.dram_gb_per_s};
+    std::vector<Fetches> tiles{fetches(0)};
     for (std::size_t level = 0; level < NestCost::levels; ++level) {
       std::size_t depth = 0;
-      while (depth < loops_.size() && held_bytes(depth) > usable[level] * capacity[level]) ++depth;
+      while (depth < loops_.size() && held_bytes(tiles[depth]) > usable[level] * capacity[level]) {
+        if (++depth == tiles.size()) tiles.push_back(fetches(depth));
+      }
       double bytes = 0;
       for (const Operand operand : operands) {
-        const auto& fetches = fetches_[index_of(operand)];
-        double words = fetches[depth].words;
+        double words = tiles[depth][index_of(operand)].words;
         // What is written is read too, but for the first time.
-        if (operand == space_.written) words = 2 * words - fetches[0].words;
+        if (operand == space_.written) words = 2 * words - tiles[0][index_of(operand)].words;
         bytes += words * word_bytes(operand);
       }
       cost.bytes[level] += bytes;
@@ -248,8 +258,49 @@ class SpaceCost {
   double element_;
   const ConvProblem& problem_;
   Dim lanes_ = Dim::k, terms_ = Dim::c;
-  std::array<std::vector<Fetch>, operands.size()> fetches_;
 };
+
+/// Returns whether two spaces cost the same. Phases of a stride differ only in the voxels and taps at which they begin.
+bool equal_cost(const NestSpace& a, const NestSpace& b) {
+  return a.extent == b.extent && a.result_step == b.result_step && a.tap_step == b.tap_step && a.offset == b.offset &&
+         a.source_extent == b.source_extent;
+}
+
+/// Rows of millions of voxels have millions of tiles, which would take seconds to count. Of a longer axis only so many
+/// results are counted.
+constexpr index_t most_results = 1 << 14;
+
+/// Shortens the long axes of a space. Returns by which factor the results become fewer.
+double shorten(NestSpace& space) {
+  double factor = 1;
+  for (int axis = 0; axis < 3; ++axis) {
+    index_t& results = space.extent[index_of(Dim::z) + static_cast<std::size_t>(axis)];
+    const index_t left_out = results - most_results;
+    if (left_out <= 0) continue;
+    factor *= static_cast<double>(results) / static_cast<double>(most_results);
+    results = most_results;
+    space.source_extent[axis] -= left_out * space.result_step[axis];
+    space.target_extent[axis] -= left_out * space.target_step[axis];
+  }
+  index_t& samples = space.extent[index_of(Dim::n)];
+  if (samples > most_results) {
+    factor *= static_cast<double>(samples) / static_cast<double>(most_results);
+    samples = most_results;
+  }
+  return factor;
+}
+
+/// Adds `times` the cost of a space.
+void add(NestCost& cost, const NestCost& space, double times) {
+  cost.compute_seconds += times * space.compute_seconds;
+  cost.tile_seconds += times * space.tile_seconds;
+  cost.copy_seconds += times * space.copy_seconds;
+  cost.task_seconds += times * space.task_seconds;
+  for (std::size_t level = 0; level < NestCost::levels; ++level) {
+    cost.bytes[level] += times * space.bytes[level];
+    cost.move_seconds[level] += times * space.move_seconds[level];
+  }
+}
 
 }  // namespace
 
@@ -264,8 +315,14 @@ double NestCost::seconds() const noexcept {
 
 NestCost nest_cost(const LoopNest& nest, const ConvProblem& problem, Direction direction, const MachineModel& machine) {
   NestCost cost;
-  for (const NestSpace& space : spaces(problem, direction)) {
-    SpaceCost(nest, space, problem, machine).add_to(cost);
+  std::vector<NestSpace> left = spaces(problem, direction);
+  while (!left.empty()) {
+    NestSpace space = left.back();
+    const auto equal =
+        std::remove_if(left.begin(), left.end(), [&](const NestSpace& s) { return equal_cost(s, space); });
+    const auto times = static_cast<double>(left.end() - equal) * shorten(space);
+    left.erase(equal, left.end());
+    add(cost, SpaceCost(nest, space, problem, machine).cost(), times);
   }
   // Weights are read once and written once in the order of the products, or the gradient's sums the other way.
   const double weights = padded(problem.in_channels / problem.groups, channel_block(problem.type)) *
