@@ -167,8 +167,7 @@ void Blender::probabilities(const View<const float>& logits, index_t z, index_t 
     ops::softmax(from, logits.stride[1], row.data(), n, n, channels_);
     return;
   }
-  const bool plain = spec_.loss.kind == ops::LossKind::square;
-  const Activation activation{plain ? Activation::Kind::none : Activation::Kind::sigmoid};
+  const Activation activation{spec_.sigmoid() ? Activation::Kind::sigmoid : Activation::Kind::none};
   for (index_t c = 0; c < channels_; ++c) {
     ops::activate(activation, from + c * logits.stride[1], row.data() + c * n, n);
   }
@@ -222,7 +221,7 @@ void Blender::leave(index_t layer, Scheduler& scheduler) {
       last ? region_.extent.z : std::min(region_.extent.z, axis.starts[static_cast<std::size_t>(layer + 1)]);
   const Extent3& e = sums_.shape().extent;
   const index_t plane = e.y * e.x, stride = e.z * plane;
-  const bool bounded = spec_.softmax() || spec_.loss.kind != ops::LossKind::square;
+  const bool bounded = spec_.softmax() || spec_.sigmoid();
   while (finished_ < end) {
     const index_t begin = finished_, layer_end = sink_.layer_end(begin), stop = std::min(end, layer_end);
     const io::VoxelBox planes{{begin, column_.begin.y, column_.begin.x}, {stop - begin, e.y, e.x}};

@@ -16,41 +16,108 @@ namespace {
 /// Reads the boxes of a prediction as floats, and checks them.
 class Prediction {
  public:
-  Prediction(const std::string& name, index_t classes) : name_(name), source_(io::open_volume(name)) {
-    const io::VolumeInfo& info = source_->info();
-    if (classes > 0 && info.channels > 1 && info.channels != classes) {
-      throw InvalidArgument(fmt::format("--classes {}: {} has the probabilities of {}; leave the option out", classes,
-                                        name, info.channels));
-    }
-    classes_ = info.channels > 1 ? info.channels : classes;
-    probabilities_ = info.channels > 1 || classes == 0;
-    bytes_ = info.type == io::VoxelType::uint8;
+  explicit Prediction(const EvaluateOptions& o) : name_(o.prediction), source_(io::open_volume(o.prediction)) {
+    bytes_ = info().type == io::VoxelType::uint8;
+    o.regions.empty() ? choose_classes(o.classes) : choose_regions(o);
   }
 
-  index_t classes() const { return classes_; }  ///< 0 for binary predictions
+  const Targets& targets() const { return targets_; }
   const io::VolumeInfo& info() const { return source_->info(); }
 
-  Tensor<float> read(const io::VoxelBox& box, std::pmr::memory_resource* memory) const {
+  Tensor<float> read(const io::VoxelBox& box, std::pmr::memory_resource* memory) {
     auto values = StoredVolume::read(*source_, box, memory).floats(memory);
-    for (index_t i = 0; i < values.elements() && probabilities_; ++i) {
+    for (index_t i = 0; i < values.elements() && content_ != Content::numbers; ++i) {
       float& p = values.data()[i];
-      if (bytes_) p /= 255;
-      if (p >= 0 && p <= 1) continue;
+      largest_ = std::max(largest_, p);
+      if (bytes_ && content_ == Content::probabilities) p /= 255;
+      if (content_ == Content::binary ? p == 0 || p == 1 : p >= 0 && p <= 1) continue;
       const Extent3& e = box.extent;
-      throw FormatError(
-          fmt::format("{}: voxel (z {}, y {}, x {}) holds {}, not a probability; write 0..1 as float or "
-                      "0..255 as uint8, or name the number of classes with --classes",
-                      name_, box.begin.z + i / (e.y * e.x) % e.z, i / e.x % e.y, i % e.x, p));
+      throw FormatError(fmt::format("{}: voxel (z {}, y {}, x {}) holds {}, not {}", name_,
+                                    box.begin.z + i / (e.y * e.x) % e.z, i / e.x % e.y, i % e.x, p, expected()));
     }
     return values;
   }
 
+  /// Returns what a reader of the scores should know after all boxes were read.
+  std::string note() const {
+    if (targets_.regions == 0 || content_ != Content::probabilities || !bytes_ || largest_ != 1) return "";
+    return "the prediction holds only 0 and 1, which were read as probabilities of 0 and 1/255; use --classes 2 if "
+           "they "
+           "are labels";
+  }
+
  private:
+  enum class Content {
+    probabilities,  ///< of classes, of regions, or of one channel
+    binary,         ///< 0 and 1 for each region
+    numbers         ///< of classes
+  };
+
+  void choose_classes(index_t classes) {
+    if (classes > 0 && info().channels > 1 && info().channels != classes) {
+      throw InvalidArgument(fmt::format("--classes {}: {} has the probabilities of {}; leave the option out", classes,
+                                        name_, info().channels));
+    }
+    targets_.classes = info().channels > 1 ? info().channels : classes;
+    if (info().channels == 1 && classes > 0) content_ = Content::numbers;
+  }
+
+  void choose_regions(const EvaluateOptions& o) {
+    targets_.regions = static_cast<index_t>(o.regions.size());
+    if (o.classes != 0 && o.classes != 2) {
+      throw InvalidArgument(
+          fmt::format("--classes {}: with --regions a prediction holds probabilities, or 0 and 1 with --classes 2; use "
+                      "2, or leave the option out",
+                      o.classes));
+    }
+    if (info().channels != targets_.regions) {
+      throw InvalidArgument(
+          fmt::format("--regions: {} regions are listed, but {} has {} channels; list the label values of as many "
+                      "regions as the prediction has channels",
+                      targets_.regions, name_, info().channels));
+    }
+    if (o.classes == 2) content_ = Content::binary;
+  }
+
+  std::string expected() const {
+    if (content_ == Content::binary) return "0 or 1; leave --classes 2 out if the prediction holds probabilities";
+    return std::string("a probability; write 0..1 as float or 0..255 as uint8, or ") +
+           (targets_.regions > 0 ? "use --classes 2 if the prediction holds 0 and 1"
+                                 : "name the number of classes with --classes");
+  }
+
   const std::string& name_;
   std::unique_ptr<io::VolumeSource> source_;
-  index_t classes_ = 0;
-  bool probabilities_ = true, bytes_ = false;
+  Targets targets_;
+  Content content_ = Content::probabilities;
+  bool bytes_ = false;
+  float largest_ = 0;  // largest stored number so far
 };
+
+/// Checks the options that say what a label value means, and returns them.
+LabelSpec label_spec(const EvaluateOptions& o, const Targets& targets) {
+  if (!o.positive.empty() && targets.regions > 0) {
+    throw InvalidArgument("--positive and --regions exclude each other; keep one");
+  }
+  if (!o.positive.empty() && targets.classes > 0) {
+    throw InvalidArgument("--positive is for binary predictions, and this one has classes; leave it out");
+  }
+  if (o.regions.size() > most_regions) {
+    throw InvalidArgument(
+        fmt::format("--regions: {} regions are listed; list at most {}", o.regions.size(), most_regions));
+  }
+  LabelSpec spec;
+  spec.positive.assign(o.positive.begin(), o.positive.end());
+  spec.ignore.assign(o.ignore.begin(), o.ignore.end());
+  for (const std::vector<double>& region : o.regions) {
+    if (region.empty()) {
+      throw InvalidArgument(fmt::format("--regions: region {} is empty; list its label values, or leave it out",
+                                        spec.regions.size() + 1));
+    }
+    spec.regions.emplace_back(region.begin(), region.end());
+  }
+  return spec;
+}
 
 io::VoxelBox label_box(const EvaluateOptions& o, const Extent3& extent) {
   Extent3 begin = o.begin.value_or(Extent3{0, 0, 0}), end = o.end.value_or(extent);
@@ -83,14 +150,25 @@ void check_geometry(const EvaluateOptions& o, const io::VolumeInfo& prediction, 
       o.prediction, distance, o.label));
 }
 
+/// Returns labels of a data set with regions as one channel of 0 and 1 per region. Ignored voxels become 0.
+Tensor<float> region_channels(const Tensor<float>& labels, index_t regions, std::pmr::memory_resource* memory) {
+  Tensor<float> channels({1, regions, labels.shape().extent}, memory);
+  const index_t voxels = labels.elements();
+  for (index_t r = 0; r < regions; ++r) {
+    for (index_t v = 0; v < voxels; ++v) {
+      const float label = labels.data()[v];
+      channels.data()[r * voxels + v] = label != ignored_label && in_region(label, r) ? 1.0f : 0.0f;
+    }
+  }
+  return channels;
+}
+
 }  // namespace
 
 Scores evaluate_files(const EvaluateOptions& o) {
   SlabResource memory;
-  const Prediction prediction(o.prediction, o.classes);
-  if (prediction.classes() > 0 && !o.positive.empty()) {
-    throw InvalidArgument("--positive is for binary predictions, and this one has classes; leave it out");
-  }
+  Prediction prediction(o);
+  const LabelSpec spec = label_spec(o, prediction.targets());
   const auto label = io::open_volume(o.label);
   const io::VoxelBox box = label_box(o, label->info().extent);
   if (box.extent != prediction.info().extent) {
@@ -99,10 +177,7 @@ Scores evaluate_files(const EvaluateOptions& o) {
                     to_string(prediction.info().extent), o.label, to_string(box.extent)));
   }
   check_geometry(o, prediction.info(), label->info(), box);
-  LabelSpec spec;
-  spec.positive.assign(o.positive.begin(), o.positive.end());
-  spec.ignore.assign(o.ignore.begin(), o.ignore.end());
-  ScoreSums sums(prediction.classes(), o.threshold);
+  ScoreSums sums(prediction.targets(), o.threshold);
   constexpr index_t voxels = index_t{1} << 24;  // at a time
   const index_t planes = std::max<index_t>(1, voxels / (box.extent.y * box.extent.x));
   for (index_t z = 0; z < box.extent.z; z += planes) {
@@ -112,7 +187,9 @@ Scores evaluate_files(const EvaluateOptions& o) {
         StoredVolume::read_labels(*label, {box.begin + Extent3{z, 0, 0}, part}, spec, &memory).floats(&memory);
     sums.add(predicted.view(), labels.view(), {});
   }
-  return sums.result();
+  Scores scores = sums.result();
+  if (scores.note.empty()) scores.note = prediction.note();
+  return scores;
 }
 
 void export_split(const std::filesystem::path& data_file, const std::string& split, const std::filesystem::path& image,
@@ -128,7 +205,9 @@ void export_split(const std::filesystem::path& data_file, const std::string& spl
                                       data_file.string(), split, list.size()));
   }
   io::write_volume(image, list[0].image.floats(&memory).view());
-  io::write_volume(label, list[0].label.floats(&memory).view(), {.element_type = io::ElementType::uint8});
+  const Tensor<float> labels = list[0].label.floats(&memory);
+  const Tensor<float> regions = data.regions > 0 ? region_channels(labels, data.regions, &memory) : Tensor<float>();
+  io::write_volume(label, (regions ? regions : labels).view(), {.element_type = io::ElementType::uint8});
 }
 
 }  // namespace convolume::nets

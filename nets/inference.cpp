@@ -61,11 +61,12 @@ fs::path part_of(const io::VolumePath& target) {
 
 fs::path folder_of(const fs::path& file) { return file.has_parent_path() ? file.parent_path() : fs::path("."); }
 
-Stored stored_of(const InferOptions& o) {
+Stored stored_of(const InferOptions& o, const NetSpec& spec) {
   if (o.labels && o.as_uint8) {
     throw InvalidArgument("--labels and --uint8: labels are no probabilities; leave one of them out");
   }
-  return o.labels ? Stored::labels : o.as_uint8 ? Stored::bytes : Stored::probabilities;
+  if (o.labels) return spec.softmax() ? Stored::classes : Stored::binary;
+  return o.as_uint8 ? Stored::bytes : Stored::probabilities;
 }
 
 class Inference {
@@ -75,10 +76,10 @@ class Inference {
         limit_(memory_limit(o.memory)),
         target_(io::split_volume_path(o.output.string())),
         part_(part_of(target_)),
-        stored_(stored_of(o)),
         memory_({.upstream = o.upstream}),
         scheduler_(o.threads > 0 ? o.threads : default_threads()),
-        header_(read_checkpoint_header(o.checkpoint)) {
+        header_(read_checkpoint_header(o.checkpoint)),
+        stored_(stored_of(o, header_.net)) {
     check_options();
     Parameters parameters(header_.net, false, 0, &memory_);
     load_checkpoint(o.checkpoint, parameters);
@@ -359,7 +360,7 @@ class Inference {
   /// Returns everything but the numerics that decides the result, by name.
   std::vector<std::pair<std::string, std::string>> facts() const {
     constexpr const char* blends[] = {"ramp", "gaussian", "uniform"};
-    constexpr const char* kinds[] = {"float32", "uint8", "labels"};
+    constexpr const char* kinds[] = {"float32", "uint8", "labels", "labels"};
     std::vector<std::pair<std::string, std::string>> all{
         {"net", digest_of(header_.net, *parameters_)},
         {"volume", digest_of(*source_)},
@@ -448,11 +449,11 @@ class Inference {
   std::size_t limit_;
   io::VolumePath target_;
   fs::path part_;
-  Stored stored_;
   SlabResource memory_;
   Trace trace_;
   Scheduler scheduler_;
   CheckpointHeader header_;
+  Stored stored_;
   index_t channels_ = 1;
   std::unique_ptr<Parameters> parameters_;
   std::shared_ptr<const io::VolumeSource> source_;  // the volume

@@ -88,8 +88,10 @@ struct NetSpec {
   TrainingSpec training{};
   std::string source;  ///< the TOML text followed by the overrides; parse_net reads it back
 
-  /// Returns whether the loss makes probabilities a softmax over channels; otherwise they are a sigmoid per channel.
+  /// Returns whether the loss makes probabilities a softmax over channels.
   bool softmax() const { return loss.kind == ops::LossKind::softmax_cross_entropy; }
+  /// Returns whether the loss makes probabilities a sigmoid per channel. The loss `square` has neither.
+  bool sigmoid() const { return !softmax() && loss.kind != ops::LossKind::square; }
   /// Returns the nodes as text. Nets with equal text compute the same function of equal parameters.
   std::string architecture() const;
   /// Returns as text everything that decides what an iteration does to the parameters.

@@ -16,7 +16,6 @@ namespace {
 constexpr index_t most_classes_of_a_byte = 256;
 
 std::uint16_t most_probable(const float* values, index_t stride, index_t channels) {
-  if (channels == 1) return values[0] >= 0.5f ? 1 : 0;
   index_t best = 0;
   for (index_t c = 1; c < channels; ++c) {
     if (values[c * stride] > values[best * stride]) best = c;
@@ -24,12 +23,16 @@ std::uint16_t most_probable(const float* values, index_t stride, index_t channel
   return static_cast<std::uint16_t>(best);
 }
 
+std::uint16_t byte_of(float probability) {
+  return static_cast<std::uint16_t>(std::clamp(probability, 0.0f, 1.0f) * 255.0f + 0.5f);
+}
+
 }  // namespace
 
 io::SinkOptions stored_as(Stored stored, index_t channels, const Extent3& extent) {
-  io::SinkOptions options{.channels = stored == Stored::labels ? 1 : channels, .extent = extent};
-  if (stored == Stored::bytes) options.type = io::VoxelType::uint8;
-  if (stored == Stored::labels) {
+  io::SinkOptions options{.channels = stored == Stored::classes ? 1 : channels, .extent = extent};
+  if (stored == Stored::bytes || stored == Stored::binary) options.type = io::VoxelType::uint8;
+  if (stored == Stored::classes) {
     options.type = channels <= most_classes_of_a_byte ? io::VoxelType::uint8 : io::VoxelType::uint16;
   }
   return options;
@@ -78,9 +81,9 @@ void PartSink::put(index_t z, const float* values, index_t stride) {
             z, column_.begin.y + v / column_.extent.x, column_.begin.x + v % column_.extent.x,
             io::name_of(voxels_.type)));
       }
-      const std::uint16_t number = stored_ == Stored::bytes
-                                       ? static_cast<std::uint16_t>(std::clamp(from[v], 0.0f, 1.0f) * 255.0f + 0.5f)
-                                       : most_probable(from + v, stride, channels_);
+      const std::uint16_t number = stored_ == Stored::bytes    ? byte_of(from[v])
+                                   : stored_ == Stored::binary ? static_cast<std::uint16_t>(from[v] >= 0.5f)
+                                                               : most_probable(from + v, stride, channels_);
       std::memcpy(to + static_cast<std::size_t>(v) * voxel, &number, voxel);  // the low bytes come first
     }
   }

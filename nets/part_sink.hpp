@@ -13,7 +13,8 @@ namespace convolume::nets {
 enum class Stored {
   probabilities,  ///< float32
   bytes,          ///< probabilities as uint8, 0..255
-  labels          ///< the number of the most probable class; for one channel, 1 from probability 0.5 on
+  classes,        ///< the number of the most probable class
+  binary          ///< uint8: for each channel, 1 from probability 0.5 on, else 0
 };
 
 /// Returns the channels and the type of the stored voxels of a net with so many output channels.

@@ -7,10 +7,11 @@
 
 #include <fmt/format.h>
 
-#include "nets/data/stored_volume.hpp"
-
 namespace convolume::nets {
 namespace {
+
+constexpr const char* no_voxels =
+    "scores: there is no voxel to compare; check the extents, the mask and what is ignored";
 
 /// Calls body(offset of a row, row of the label, row of weights) for all rows that have voxels that count. Weights are
 /// 0 or 1.
@@ -39,15 +40,26 @@ double Scores::at(std::string_view name) const {
 }
 
 Tensor<float> foreground(const NetSpec& spec, Tensor<float> probabilities) {
-  if (!spec.softmax()) return probabilities;
+  const index_t channels = probabilities.shape().c;
+  if (!spec.softmax() && channels == 1) return probabilities;
   Tensor<float> result({1, 1, probabilities.shape().extent});
-  for (index_t v = 0; v < result.elements(); ++v) result.data()[v] = 1 - probabilities.data()[v];
+  const index_t voxels = result.elements();
+  for (index_t v = 0; v < voxels; ++v) {
+    const float* const p = probabilities.data() + v;
+    float& to = result.data()[v];
+    to = spec.softmax() ? 1 - *p : *p;
+    for (index_t c = 1; c < channels && !spec.softmax(); ++c) to = std::max(to, p[c * voxels]);
+  }
   return result;
 }
 
-ScoreSums::ScoreSums(index_t classes, double threshold)
-    : classes_(static_cast<std::size_t>(classes)), sums_(std::max<std::size_t>(1, classes_)) {
-  if (classes_ == 0 || classes_ == 2) binary_.emplace(threshold);
+ScoreSums::ScoreSums(const Targets& targets, double threshold)
+    : classes_(static_cast<std::size_t>(targets.classes)),
+      threshold_(threshold),
+      sums_(std::max<std::size_t>(1, classes_)),
+      regions_(static_cast<std::size_t>(targets.regions), ClassSums(2)) {
+  if (!regions_.empty() && std::isnan(threshold)) throw InvalidArgument("evaluate: the threshold is NaN");
+  if (regions_.empty() && (classes_ == 0 || classes_ == 2)) binary_.emplace(threshold);
 }
 
 void ScoreSums::add(const View<const float>& prediction, const View<const float>& label,
@@ -57,6 +69,7 @@ void ScoreSums::add(const View<const float>& prediction, const View<const float>
     throw ShapeMismatch(fmt::format("scores: the prediction is {}, the label {}; crop them to the same box",
                                     to_string(prediction.shape), to_string(label.shape)));
   }
+  if (!regions_.empty()) return add_regions(prediction, label, mask);
   if (classes_ == 0) return add_binary(prediction, 0, label, mask);
   if (classes_ == 2 && prediction.shape.c == 2) add_binary(prediction, 1, label, mask);
   add_classes(prediction, label, mask);
@@ -104,19 +117,64 @@ void ScoreSums::add_classes(const View<const float>& prediction, const View<cons
                });
 }
 
-std::vector<std::string> score_names(index_t classes) {
+void ScoreSums::add_regions(const View<const float>& prediction, const View<const float>& label,
+                            const View<const float>& mask) {
+  for_each_row(label, mask,
+               [&](index_t z, index_t y, const std::vector<float>& truth, const std::vector<float>& weight) {
+                 for (std::size_t i = 0; i < truth.size(); ++i) {
+                   if (weight[i] == 0) continue;
+                   const auto x = static_cast<index_t>(i);
+                   in_regions_ += truth[i] > 0;
+                   for (std::size_t r = 0; r < regions_.size(); ++r) {
+                     const auto region = static_cast<index_t>(r);
+                     const float p = prediction(0, region, z, y, x);
+                     if (std::isnan(p)) {
+                       throw NumericalError(fmt::format(
+                           "evaluate: the probability of region {} at (z {}, y {}, x {}) is NaN; check the step that "
+                           "made it",
+                           r + 1, z, y, x));
+                     }
+                     const bool predicted = static_cast<double>(p) >= threshold_;
+                     regions_[r].add(predicted, in_region(truth[i], region));
+                   }
+                 }
+               });
+}
+
+std::vector<std::string> score_names(const Targets& targets) {
+  const auto [classes, regions] = targets;
   std::vector<std::string> names{"pixel_error"};
-  if (classes == 0 || classes == 2) names.emplace_back("roc_auc");
+  if (regions == 0 && (classes == 0 || classes == 2)) names.emplace_back("roc_auc");
   names.emplace_back("dice");
   names.emplace_back("iou");
-  for (index_t c = 1; c < classes; ++c) {
+  for (index_t c = 1; c < std::max(classes, regions + 1); ++c) {
     names.push_back(fmt::format("dice_{}", c));
     names.push_back(fmt::format("iou_{}", c));
   }
   return names;
 }
 
+Scores ScoreSums::result_of_regions() const {
+  Scores scores{.values = {}, .voxels = regions_.front().voxels(), .positives = in_regions_, .note = {}};
+  if (scores.voxels == 0) throw InvalidArgument(no_voxels);
+  std::vector<ClassSums::PerClass> all;
+  double error = 0;
+  for (const ClassSums& region : regions_) {
+    all.push_back(region.of(1));
+    error += region.error();
+  }
+  const auto mean = ClassSums::mean_of(all);
+  scores.values = {
+      {"pixel_error", error / static_cast<double>(regions_.size())}, {"dice", mean.dice}, {"iou", mean.iou}};
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    scores.values.push_back({fmt::format("dice_{}", r + 1), all[r].dice});
+    scores.values.push_back({fmt::format("iou_{}", r + 1), all[r].iou});
+  }
+  return scores;
+}
+
 Scores ScoreSums::result() const {
+  if (!regions_.empty()) return result_of_regions();
   Scores scores;
   const auto put = [&](std::string name, double value) { scores.values.push_back({std::move(name), value}); };
   std::optional<SegmentationMetrics> binary;
@@ -132,9 +190,7 @@ Scores ScoreSums::result() const {
     return scores;
   }
   scores.voxels = sums_.voxels();
-  if (scores.voxels == 0) {
-    throw InvalidArgument("scores: there is no voxel to compare; check the extents, the mask and what is ignored");
-  }
+  if (scores.voxels == 0) throw InvalidArgument(no_voxels);
   scores.positives = scores.voxels - sums_.actual(0);
   put("pixel_error", sums_.error());
   if (binary) put("roc_auc", binary->roc_auc);

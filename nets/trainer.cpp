@@ -11,18 +11,45 @@
 namespace convolume::nets {
 namespace {
 
+/// Throws ConfigError unless the net has the outputs that the labels of the data set need.
+void check_outputs(const NetSpec& spec, const Dataset& data, index_t channels) {
+  const char* const loss = ops::name_of(spec.loss.kind);
+  if (data.regions > 0 && !spec.sigmoid()) {
+    throw ConfigError(
+        fmt::format("{}: loss.kind = \"{}\" cannot learn the {} overlapping regions that [label] regions of data set "
+                    "'{}' lists; use binary_cross_entropy or dice, or replace 'regions' by 'classes'",
+                    spec.origin, loss, data.regions, data.name));
+  }
+  if (data.regions > 0 && channels != data.regions) {
+    throw ConfigError(
+        fmt::format("{}: the net writes {} channels, but [label] regions of data set '{}' lists {} regions; use as "
+                    "many output channels as regions",
+                    spec.origin, channels, data.name, data.regions));
+  }
+  if (data.regions > 0 || spec.softmax() || channels == 1) return;
+  if (spec.sigmoid()) {
+    throw ConfigError(
+        fmt::format("{}: the net writes {} channels with loss.kind = \"{}\", but data set '{}' has no [label] regions; "
+                    "list the stored values of {} regions there, or use 1 channel or softmax_cross_entropy",
+                    spec.origin, channels, loss, data.name, channels));
+  }
+  throw ConfigError(
+      fmt::format("{}: the net writes {} channels, but {} compares with one label channel; use 1 channel, or another "
+                  "loss.kind",
+                  spec.origin, channels, loss));
+}
+
 /// Returns the net if it can be trained on the data. The check comes before any allocation.
 const NetSpec& fitting(const NetSpec& spec, const Dataset& data) {
   check_patch(data, spec.patch);
   const NetShapes shapes = infer_shapes(spec, spec.patch);
   check_channels(data, spec.in_channels);
-  if (!spec.softmax() && shapes.output().channels != 1) {
-    throw ConfigError(
-        fmt::format("{}: the net writes {} channels, but {} compares with one label channel; use 1 channel "
-                    "or softmax_cross_entropy",
-                    spec.origin, shapes.output().channels, ops::name_of(spec.loss.kind)));
+  check_outputs(spec, data, shapes.output().channels);
+  if (data.regions > 0) {
+    check_regions(data);
+  } else if (spec.loss.kind != ops::LossKind::square) {
+    check_labels(data, spec.softmax() ? shapes.output().channels : 0);
   }
-  if (spec.loss.kind != ops::LossKind::square) check_labels(data, spec.softmax() ? shapes.output().channels : 0);
   return spec;
 }
 
@@ -45,17 +72,18 @@ Trainer::Trainer(const NetSpec& spec, const Dataset& data, std::uint64_t seed, c
       parameters_(spec, true, seed, memory),
       network_(spec, spec.patch, parameters_, options_, memory),
       source_(data, spec.patch, {.batch = spec.training.batch, .seed = seed, .cache_bytes = cache_bytes}, memory) {
-  const Shape5 labels{spec.training.batch, 1, network_.shapes().output().extent};
+  const Shape5 mask{spec.training.batch, 1, network_.shapes().output().extent};
+  const Shape5 target{mask.n, std::max<index_t>(1, data.regions), mask.extent};
   const bool masks = std::any_of(data.train.begin(), data.train.end(), [](const LabelledVolume& volume) {
     return volume.has_mask() || volume.may_be_ignored();
   });
   for (std::size_t i = 0; i < 2; ++i) {
     if (i > 0) patches_[i].input = Tensor<float>(network_.input().shape(), memory);  // the network has the other one
-    patches_[i].target = Tensor<float>(labels, memory);
-    if (masks) patches_[i].mask = Tensor<float>(labels, memory);
+    patches_[i].target = Tensor<float>(target, memory);
+    if (masks) patches_[i].mask = Tensor<float>(mask, memory);
   }
   for (index_t n = 0; n < spec.training.batch; ++n) {
-    loaders_.emplace_back(data, spec.patch, network_.shapes().offset(), labels.extent, masks, memory);
+    loaders_.emplace_back(data, spec.patch, network_.shapes().offset(), mask.extent, masks, memory);
   }
   squares_.resize(parameters_.all().size());
   network_.append_planned([this](TaskGraph& graph) { append_iteration(graph); }, graph_);
@@ -66,9 +94,11 @@ Trainer::Trainer(const NetSpec& spec, const Dataset& data, std::uint64_t seed, c
 
 void Trainer::append_iteration(TaskGraph& graph) {
   const ParameterReady updated = append_updates(graph);
-  const Shape5& shape = patches_[0].target.shape();
-  Labels labels{.target = View<const float>(Address<const float>::in(&target_slot_), shape), .loss = &loss_};
-  if (patches_[0].mask) labels.mask = View<const float>(Address<const float>::in(&mask_slot_), shape);
+  const auto view = [](void** slot, const Tensor<float>& tensor) {
+    return View<const float>(Address<const float>::in(slot), tensor.shape());
+  };
+  Labels labels{.target = view(&target_slot_, patches_[0].target), .loss = &loss_};
+  if (patches_[0].mask) labels.mask = view(&mask_slot_, patches_[0].mask);
   append_gradient_norm(graph, network_.append_training(graph, updated, {}, labels));
   append_patches(graph);
 }

@@ -46,7 +46,9 @@ double critical_cost(const std::vector<TaskDescription>& tasks) {
 
 TrainingMemory plan_training_memory(Network& network, const Parameters& parameters, CountedMemory& memory,
                                     int threads) {
-  const Tensor<float> labels({network.input().shape().n, 1, network.shapes().output().extent}, &memory);
+  const NodeShape& output = network.shapes().output();
+  const index_t targets = network.spec().softmax() ? 1 : output.channels;
+  const Tensor<float> labels({network.input().shape().n, targets, output.extent}, &memory);
   double loss = 0;
   std::vector<TaskDescription> draft, tasks;
   TaskGraph graph;

@@ -197,7 +197,7 @@ class TrainingRun {
   void check_best() const {
     const std::string& best = spec_.training.best;
     if (best.empty()) return;
-    const auto names = score_names(classes());
+    const auto names = score_names(targets());
     if (std::find(names.begin(), names.end(), best) == names.end()) {
       throw ConfigError(fmt::format("{}: training.best = \"{}\": this net has no such score; it has {}", spec_.origin,
                                     best, fmt::join(names, ", ")));
@@ -247,8 +247,10 @@ class TrainingRun {
     save_checkpoint(folder_.best(), checkpoint_header(), trainer_->parameters());
   }
 
-  /// Returns the number of classes; 0 for binary nets.
-  index_t classes() const { return spec_.softmax() ? infer_shapes(spec_, spec_.patch).output().channels : 0; }
+  Targets targets() const {
+    return {.classes = spec_.softmax() ? infer_shapes(spec_, spec_.patch).output().channels : 0,
+            .regions = data_.regions};
+  }
 
   /// Runs one iteration. It traces iterations 2 to 4 of this process, because the first iteration allocates memory from
   /// the system and later ones do not.
@@ -360,7 +362,7 @@ class TrainingRun {
     if (data_.validation.empty()) return std::nullopt;
     const auto start = Clock::now();
     trainer_->flush();
-    ScoreSums sums(classes(), 0.5);
+    ScoreSums sums(targets(), 0.5);
     for (std::size_t v = 0; v < data_.validation.size(); ++v) {
       const LabelledVolume& volume = data_.validation[v];
       auto probabilities = predictor_->run(volume.resampled ? volume.resampled : volume.image, {}, o_.stop);
@@ -372,7 +374,7 @@ class TrainingRun {
       const Tensor<float> mask = volume.mask ? volume.mask.floats(&memory_) : Tensor<float>();
       sums.add(std::as_const(probabilities).view(), label.view(), mask ? mask.view() : View<const float>{});
       if (v > 0) continue;
-      if (slices_.slices().empty()) slices_ = VolumeSlices(volume, classes(), &memory_);
+      if (slices_.slices().empty()) slices_ = VolumeSlices(volume, targets(), &memory_);
       slices_.predict(std::as_const(probabilities).view());
       shown_ = foreground(spec_, std::move(probabilities));
     }

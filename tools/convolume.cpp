@@ -224,7 +224,9 @@ struct InferCommand {
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     auto* bytes = app.add_flag("--uint8", options.as_uint8, "Write probabilities as 0..255 instead of float");
-    app.add_flag("--labels", options.labels, "Write the most probable class instead of probabilities")->excludes(bytes);
+    app.add_flag("--labels", options.labels,
+                 "Write labels instead of probabilities: the most probable class, or 0 and 1 for each region")
+        ->excludes(bytes);
     add_box(app, box, "Part of the volume to segment: three ranges z,y,x, e.g. 0:64,0:512,0:512");
     app.add_option("--patch", patch, "Input patch: z,y,x or one number; default: the training patch")->delimiter(',');
     app.add_option("--overlap", overlap,
@@ -310,22 +312,30 @@ struct EvalCommand {
   nets::EvaluateOptions options;
   std::vector<std::int64_t> slices;
   std::vector<std::string> box, metrics;
+  std::string regions;
+  CLI::Option* regions_given = nullptr;
   bool json = false;
 
   void add_to(CLI::App& app) {
     app.add_option("prediction", options.prediction,
-                   "Probability volume, in any format that convert reads; with several channels, those of classes. Or "
-                   "a folder with one volume per case")
+                   "Probability volume, in any format that convert reads; with several channels, those of classes, or "
+                   "of regions with --regions. Or a folder with one volume per case")
         ->required();
     app.add_option("label", options.label, "Label volume, or the folder of the labels, which have the same names")
         ->required();
     auto* positive = app.add_option("--positive", options.positive,
                                     "Label values that count as positive, e.g. 0; default: 0.5 and above")
                          ->delimiter(',');
-    app.add_option("--classes", options.classes,
-                   "The prediction holds the numbers of so many classes, not probabilities")
+    app.add_option(
+           "--classes", options.classes,
+           "The prediction holds the numbers of so many classes, not probabilities; 2 with --regions: it holds 0 "
+           "and 1 for each region, as infer --labels writes them")
         ->check(CLI::Range(2, 65536))
         ->excludes(positive);
+    regions_given = app.add_option("--regions", regions,
+                                   "Label values of regions that may overlap, e.g. \"1,2,3;2,3;3\"; the prediction has "
+                                   "one channel per region")
+                        ->excludes(positive);
     app.add_option("--ignore", options.ignore, "Label values that do not count, e.g. 255")->delimiter(',');
     auto* range =
         app.add_option("--slices", slices, "First slice and end slice (exclusive) of the label volume, e.g. 24 30")
@@ -342,6 +352,7 @@ struct EvalCommand {
   int run() {
     read_box(box, options.begin, options.end);
     if (slices.size() == 2) options.slices = {slices[0], slices[1]};
+    if (*regions_given) options.regions = tools::regions_of(regions);
     const auto cases = tools::evaluate_cases(options);
     fmt::print("{}", json ? tools::scores_json(cases, metrics) : tools::scores_text(cases, metrics));
     return 0;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <stdexcept>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -75,6 +76,14 @@ std::vector<Pair> pairs_of(const fs::path& prediction, const fs::path& label) {
   if (pairs.empty()) throw IoError(fmt::format("{}: there is no case; check the path", prediction.string()));
   std::sort(pairs.begin(), pairs.end(), [](const Pair& a, const Pair& b) { return a.name < b.name; });
   return pairs;
+}
+
+std::vector<std::string> parts_of(const std::string& text, char separator) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    c == separator ? static_cast<void>(parts.emplace_back()) : parts.back().push_back(c);
+  }
+  return parts;
 }
 
 std::string title_of(const std::string& name) {
@@ -159,6 +168,26 @@ std::vector<CaseScores> evaluate_cases(const nets::EvaluateOptions& options) {
   return cases;
 }
 
+std::vector<std::vector<double>> regions_of(const std::string& text) {
+  const auto value_of = [&](const std::string& number) {
+    std::size_t used = 0;
+    try {
+      const double value = std::stod(number, &used);
+      if (used == number.size() && std::isfinite(value)) return value;
+    } catch (const std::logic_error&) {
+      // It is no number, or beyond the range of a double.
+    }
+    throw InvalidArgument(
+        fmt::format("--regions '{}': '{}' is no label value; write e.g. \"1,2,3;2,3;3\"", text, number));
+  };
+  std::vector<std::vector<double>> regions;
+  for (const std::string& list : parts_of(text, ';')) {
+    auto& region = regions.emplace_back();
+    for (const std::string& number : parts_of(list, ',')) region.push_back(value_of(number));
+  }
+  return regions;
+}
+
 std::string score_table(const Scores& scores) { return table_of(scores.values); }
 
 std::string score_line(const Scores& scores) {
@@ -195,6 +224,9 @@ std::string scores_text(const std::vector<CaseScores>& cases, const std::vector<
     add(one.name, all.back());
   }
   add("mean", mean_of(all));
+  for (const CaseScores& one : cases) {
+    if (!one.scores.note.empty()) text += fmt::format("{}: {}\n", one.name, one.scores.note);
+  }
   return text;
 }
 

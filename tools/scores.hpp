@@ -19,9 +19,12 @@ struct CaseScores {
 /// stands for the same text. Throws IoError if a case has no label, and what evaluate_files() throws.
 std::vector<CaseScores> evaluate_cases(const nets::EvaluateOptions& options);
 
+/// Returns the label values of each region in "1,2,3;2,3;3". Throws InvalidArgument for a text that is no such list.
+std::vector<std::vector<double>> regions_of(const std::string& text);
+
 /// Returns one score per line, e.g. "pixel error   0.1234".
 std::string score_table(const nets::Scores& scores);
-/// Returns the scores in one line, those per class left out.
+/// Returns the scores in one line, those per class or region left out.
 std::string score_line(const nets::Scores& scores);
 
 /// Returns a table of one case; or a line per case, and then the mean. `metrics` selects scores; if it is empty, all.

@@ -30,11 +30,13 @@ struct Score {
 ///
 /// Binary nets have `pixel_error`, `roc_auc`, `dice` and `iou`. Nets with classes have `pixel_error` (share of voxels
 /// of a wrong class), `dice` and `iou` (means over the classes but class 0), and `dice_1`, `iou_1`, `dice_2`, ... per
-/// class; with two classes also `roc_auc`. A class that is absent from label and prediction is NaN and is not averaged.
+/// class; with two classes also `roc_auc`. Nets with overlapping regions have `pixel_error` (share of wrong pairs of a
+/// voxel and a region), `dice` and `iou` (means over the regions), and `dice_1`, `iou_1`, `dice_2`, ... per region. A
+/// class or region that is absent from label and prediction is NaN and is not averaged.
 struct Scores {
   std::vector<Score> values;
   std::int64_t voxels = 0;     ///< that count
-  std::int64_t positives = 0;  ///< of these, voxels that are positive, or of any class but class 0, in the label
+  std::int64_t positives = 0;  ///< of these, voxels that are positive, or of a class above 0 or a region, in the label
   std::string note;            ///< what a reader should know, e.g. that roc_auc was computed from bins; mostly empty
   /// Returns the value of a name; NaN if there is none.
   CONVOLUME_API double at(std::string_view name) const;
@@ -132,7 +134,9 @@ struct InferOptions {
   std::vector<std::string> channels;
   std::filesystem::path output;  ///< in any format; its name decides which
   bool as_uint8 = false;         ///< store probabilities as 0..255 instead of float values in 0..1
-  bool labels = false;           ///< store the most probable class (uint8 or uint16) instead of probabilities
+  /// Store labels instead of probabilities: the most probable class (uint8 or uint16) for a softmax, else a channel of
+  /// 0 and 1 (uint8) per output channel.
+  bool labels = false;
 
   /// These change the result. If absent, `patch` is the training patch and `overlap` follows from the net.
   std::optional<Extent3> patch, overlap;
@@ -192,14 +196,18 @@ struct EvaluateOptions {
   /// prediction has one channel, `classes` says that it holds the numbers of classes instead of probabilities.
   std::int64_t classes = 0;
   std::vector<double> ignore;  ///< label values that do not count
-  double threshold = 0.5;      ///< probability from which on a voxel is positive; for binary predictions only
+  double threshold = 0.5;  ///< probability from which on a voxel is positive; for binary predictions and regions only
   /// The box [begin, end) of the label volume that was predicted, or its slices [first, end); if absent, all of it.
   std::optional<Extent3> begin, end;
   std::optional<std::pair<index_t, index_t>> slices;
+  /// The label values of each region, for a prediction of regions that may overlap. It has one channel per region, with
+  /// probabilities; if `classes` is 2, with 0 and 1 instead. Excludes `positive`. If it is empty, there are no regions.
+  std::vector<std::vector<double>> regions{};
 };
 
-/// Compares a prediction with labels, box by box. A prediction of several channels holds the probabilities of classes,
-/// as infer() writes them for such nets. Probabilities are floats of 0..1 or uint8 of 0..255. Throws any Error.
+/// Compares a prediction with labels, box by box. A prediction of several channels holds the probabilities of classes
+/// or of regions, as infer() writes them for such nets. Probabilities are floats of 0..1 or uint8 of 0..255. Throws any
+/// Error.
 CONVOLUME_API Scores evaluate_files(const EvaluateOptions& options);
 
 /// Writes the image and the labels of a split ("train" or "validation") of a data description to volumes, as

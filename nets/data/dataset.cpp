@@ -48,6 +48,8 @@ std::string text_of(const LabelSpec& label) {
   add(label.positive);
   for (const auto& one : label.classes) add(one);
   add(label.ignore);
+  if (!label.regions.empty()) text += "regions";
+  for (const auto& one : label.regions) add(one);
   return text;
 }
 
@@ -62,6 +64,7 @@ class Loader {
     data_.target_spacing = spec_.target_spacing;
     data_.sampling = spec_.sampling;
     data_.augment = spec_.augment;
+    data_.regions = regions();
     if (spec_.synthetic) {
       auto made = make_synthetic_volume(*spec_.synthetic, o_.memory);
       synthetic_image_ = StoredVolume(std::move(made.image));
@@ -91,6 +94,8 @@ class Loader {
   [[noreturn]] void fail(const CaseSpec& one, const std::string& message) const {
     fail_at(spec_.file, one.line, message);
   }
+
+  index_t regions() const { return static_cast<index_t>(spec_.label.regions.size()); }
 
   // Opening -----------------------------------------------------------------------------------------------------------
 
@@ -278,13 +283,13 @@ class Loader {
     if (own.normalise == Normalise::dataset) own.clip = false;  // its percentiles need all volumes
     auto image = intensity_statistics(image_pieces(one), own, o_.scheduler, o_.stop);
     const io::VolumeSource* const label_file = one.files ? one.files->label.get() : nullptr;
-    auto label =
-        summarise_labels(pieces(one, one.volume.label, label_file, &VolumeFiles::read_label), o_.scheduler, o_.stop);
+    auto label = summarise_labels(pieces(one, one.volume.label, label_file, &VolumeFiles::read_label), regions(),
+                                  o_.scheduler, o_.stop);
     if (!image || !label) throw StopRequested();
     summary.image = std::move(*image);
     summary.label = std::move(*label);
     if (!one.volume.has_mask() && !(one.files && one.files->mask)) return summary;
-    const auto mask = summarise_labels(pieces(one, one.volume.mask, one.files->mask.get(), &VolumeFiles::read_mask),
+    const auto mask = summarise_labels(pieces(one, one.volume.mask, one.files->mask.get(), &VolumeFiles::read_mask), 0,
                                        o_.scheduler, o_.stop);
     if (!mask) throw StopRequested();
     if (mask->not_unit)
@@ -382,6 +387,8 @@ class Loader {
   /// Returns the digest of the training volumes, or of the validation volumes.
   std::string digest(bool training) const {
     std::string text = spec_.settings();
+    // Other regions are other data, even if no voxel tells them apart.
+    if (regions() > 0) text += fmt::format(" {}", text_of(spec_.label));
     for (std::size_t i = 0; i < cases_.size(); ++i) {
       const OpenCase& one = cases_[i];
       if (one.training != training) continue;
@@ -434,7 +441,7 @@ void check_labels(const Dataset& data, index_t classes) {
   const auto check = [&](const LabelledVolume& volume, bool training) {
     const auto summary =
         volume.labels ? volume.labels
-                      : std::make_shared<const LabelSummary>(*summarise_labels(pieces_of(volume.label), nullptr));
+                      : std::make_shared<const LabelSummary>(*summarise_labels(pieces_of(volume.label), 0, nullptr));
     const auto fail = [&](const FoundVoxel& voxel, const std::string& remedy) {
       const Extent3 e = volume.extent(), begin = volume.begin;
       const auto i = static_cast<index_t>(voxel.index);
@@ -468,6 +475,20 @@ void check_labels(const Dataset& data, index_t classes) {
   }
 }
 
+void check_regions(const Dataset& data) {
+  for (index_t r = 1; r <= data.regions; ++r) {
+    const bool found = std::any_of(data.train.begin(), data.train.end(), [&](const LabelledVolume& volume) {
+      const auto of_region = static_cast<std::size_t>(r);
+      return volume.labels && of_region < volume.labels->classes.size() && volume.labels->classes[of_region].count > 0;
+    });
+    if (found) continue;
+    throw ConfigError(fmt::format(
+        "data set '{}': region {} of [label] regions occurs in no training volume, so it cannot be learned; correct "
+        "its stored values, add a volume that has it, or remove it there and from the net's outputs",
+        data.name, r));
+  }
+}
+
 void check_channels(const Dataset& data, index_t channels) {
   for (const auto* list : {&data.train, &data.validation}) {
     for (const LabelledVolume& volume : *list) {
@@ -495,9 +516,9 @@ void check_patch(const Dataset& data, const Extent3& patch) {
   }
   if (data.sampling.foreground > 0 && !foreground) {
     throw ConfigError(
-        fmt::format("data set '{}': [sampling] foreground = {}, but no training volume has a voxel of a class above 0; "
-                    "correct [label], or leave 'foreground' out",
-                    data.name, data.sampling.foreground));
+        fmt::format("data set '{}': [sampling] foreground = {}, but no training volume has a voxel of a {}; correct "
+                    "[label], or leave 'foreground' out",
+                    data.name, data.sampling.foreground, data.regions > 0 ? "region" : "class above 0"));
   }
   if (data.augment.rotate90 && patch.y != patch.x) {
     throw ConfigError(fmt::format("data set '{}' rotates by 90 degrees, which needs square patches; the net's is {}",

@@ -57,6 +57,12 @@ struct LabelledVolume {
   bool may_be_ignored() const { return files ? !files->label_spec.ignore.empty() : label.may_be_ignored(); }
 };
 
+/// What the channels of a net stand for. If both numbers are 0, the net is binary and has one channel.
+struct Targets {
+  index_t classes = 0;  ///< classes of a softmax, one per channel
+  index_t regions = 0;  ///< regions that may overlap, one per channel
+};
+
 struct Dataset {
   std::string name;
   std::vector<LabelledVolume> train, validation;
@@ -65,6 +71,7 @@ struct Dataset {
   std::optional<VoxelLengths> target_spacing{};
   SamplingSpec sampling{};
   AugmentSpec augment{};
+  index_t regions = 0;  ///< overlapping regions that the labels hold; see LabelSpec::regions. 0: none
   /// Returns the bytes of all volumes in memory.
   std::size_t bytes() const;
   /// Hash over all training voxels and the settings above. A checkpoint stores it to identify its training data.
@@ -97,6 +104,9 @@ struct StopRequested : std::exception {
 /// ignored; a mask must lie in [0, 1]. Each class must occur in a training volume. Throws ConfigError naming volume,
 /// voxel and value.
 void check_labels(const Dataset& data, index_t classes);
+
+/// Throws ConfigError if a region of the data set occurs in no training volume.
+void check_regions(const Dataset& data);
 
 /// Throws ConfigError if an image does not have so many channels.
 void check_channels(const Dataset& data, index_t channels);

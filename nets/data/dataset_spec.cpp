@@ -37,14 +37,34 @@ std::array<double, 3> read_three(TomlTable& t, const std::string& key, double le
   return three;
 }
 
+void check_region_lists(const TomlTable& t, const LabelSpec& label) {
+  if (!t.has("regions")) return;
+  for (const char* other : {"positive", "classes"}) {
+    if (t.has(other)) t.fail(fmt::format("'regions' and '{}' exclude each other; keep one", other), "regions");
+  }
+  const std::size_t count = label.regions.size();
+  if (count == 0 || count > most_regions) {
+    t.fail(fmt::format("there are {} regions; list the stored values of 1 to {} regions, for example [[1, 2], [2]]",
+                       count, most_regions),
+           "regions");
+  }
+  for (std::size_t r = 0; r < count; ++r) {
+    if (label.regions[r].empty()) {
+      t.fail(fmt::format("region {} is empty; list its stored values, or leave it out", r + 1), "regions");
+    }
+  }
+}
+
 LabelSpec read_label(TomlTable& t) {
   LabelSpec label;
   label.positive = t.exact_numbers("positive");
   label.classes = t.number_lists("classes");
+  label.regions = t.number_lists("regions");
   label.ignore = t.exact_numbers("ignore");
   if (!label.positive.empty() && !label.classes.empty()) {
     t.fail("'positive' and 'classes' exclude each other; keep one", "positive");
   }
+  check_region_lists(t, label);
   t.finish();
   return label;
 }

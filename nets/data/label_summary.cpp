@@ -76,7 +76,21 @@ struct Found {
     if (value != std::floor(value)) keep_first(summary.not_whole, index, value);
     const float rounded = std::floor(value + 0.5f);
     if (!(rounded >= 0) || !(rounded < static_cast<float>(most_classes))) return;
-    const auto of_class = static_cast<std::size_t>(rounded);
+    count(static_cast<std::size_t>(rounded), index);
+  }
+
+  void add_regions(float value, index_t regions, std::uint64_t index) {
+    if (value == ignored_label) {
+      ++summary.ignored;
+      return;
+    }
+    if (value == 0) count(0, index);
+    for (index_t r = 0; r < regions; ++r) {
+      if (in_region(value, r)) count(static_cast<std::size_t>(r) + 1, index);
+    }
+  }
+
+  void count(std::size_t of_class, std::uint64_t index) {
     grow(of_class + 1);
     ++summary.classes[of_class].count;
     if (of_class > 0) positions[of_class].add(index);
@@ -104,7 +118,8 @@ struct Found {
   }
 };
 
-Found of_block(const StoredVolume& piece, const VoxelBox& piece_box, const VoxelBox& block, const Extent3& volume) {
+Found of_block(const StoredVolume& piece, const VoxelBox& piece_box, const VoxelBox& block, const Extent3& volume,
+               index_t regions) {
   Found found;
   float row[statistics_block];
   const Extent3 from = block.begin - piece_box.begin;
@@ -116,7 +131,10 @@ Found of_block(const StoredVolume& piece, const VoxelBox& piece_box, const Voxel
       digest = XXH3_64bits_withSeed(row, static_cast<std::size_t>(block.extent.x) * sizeof(float), digest);
       const auto first =
           static_cast<std::uint64_t>(((block.begin.z + z) * volume.y + block.begin.y + y) * volume.x + block.begin.x);
-      for (index_t x = 0; x < block.extent.x; ++x) found.add(row[x], first + static_cast<std::uint64_t>(x));
+      for (index_t x = 0; x < block.extent.x; ++x) {
+        const std::uint64_t index = first + static_cast<std::uint64_t>(x);
+        regions > 0 ? found.add_regions(row[x], regions, index) : found.add(row[x], index);
+      }
     }
   }
   return found;
@@ -124,14 +142,14 @@ Found of_block(const StoredVolume& piece, const VoxelBox& piece_box, const Voxel
 
 }  // namespace
 
-std::optional<LabelSummary> summarise_labels(const VoxelPieces& labels, Scheduler* scheduler,
+std::optional<LabelSummary> summarise_labels(const VoxelPieces& labels, index_t regions, Scheduler* scheduler,
                                              const std::stop_token& stop) {
   Found total;
   std::vector<std::uint64_t> digests(blocks_of(labels.extent));
   const bool complete = labels.for_each([&](const StoredVolume& piece, const VoxelBox& box) {
     std::mutex mutex;
     return for_each_block(labels.extent, box, scheduler, stop, [&](std::size_t block, const VoxelBox& part) {
-      const Found found = of_block(piece, box, part, labels.extent);
+      const Found found = of_block(piece, box, part, labels.extent, regions);
       digests[block] = found.summary.digest;
       const std::lock_guard lock(mutex);
       total.add(found);

@@ -11,7 +11,7 @@
 
 namespace convolume::nets {
 
-/// The voxels of a class.
+/// The voxels of a class or a region.
 struct ClassVoxels {
   std::uint64_t count = 0;
   /// Numbers of voxels, in order: all of them, or the `most_positions` whose numbers have the smallest hashes. Empty
@@ -30,17 +30,20 @@ struct FoundVoxel {
 };
 
 struct LabelSummary {
-  std::uint64_t digest = 0;          ///< of the values
-  std::vector<ClassVoxels> classes;  ///< by class: a label of 0.5 to 1.5 counts as class 1
-  std::uint64_t ignored = 0;         ///< voxels that do not count
+  std::uint64_t digest = 0;  ///< of the values
+  /// By class: a label of 0.5 to 1.5 counts as class 1. Of labels with regions: the voxels of no region, then those of
+  /// each region.
+  std::vector<ClassVoxels> classes;
+  std::uint64_t ignored = 0;  ///< voxels that do not count
   /// The first voxels whose value is not listed (NaN), is not a whole number, lies outside of [0, 1], is the largest
   /// one, or is negative. Ignored voxels are left out.
   std::optional<FoundVoxel> not_listed{}, not_whole{}, not_unit{}, largest{}, negative{};
   friend bool operator==(const LabelSummary&, const LabelSummary&) = default;
 };
 
-/// Passes once over labels, of one channel and mapped. Returns nothing if a stop request came first.
-std::optional<LabelSummary> summarise_labels(const VoxelPieces& labels, Scheduler* scheduler,
+/// Passes once over labels, of one channel and mapped. `regions` is the number of regions that they hold (see
+/// LabelSpec::regions), or 0. Returns nothing if a stop request came first.
+std::optional<LabelSummary> summarise_labels(const VoxelPieces& labels, index_t regions, Scheduler* scheduler,
                                              const std::stop_token& stop = {});
 
 }  // namespace convolume::nets

@@ -153,12 +153,23 @@ void PatchLoader::place_label_row(const PatchTarget& target, index_t z, index_t 
   };
   float* const label = &target.label(0, 0, z, y, 0);
   place(channels_, label);
-  if (!masks_) return;
-  float* const mask = &target.mask(0, 0, z, y, 0);
-  place(channels_ + 1, mask);
-  // No loss computes with infinity.
-  for (index_t x = 0; x < n; ++x) {
-    if (label[x] == ignored_label) label[x] = mask[x] = 0;
+  if (masks_) {
+    float* const mask = &target.mask(0, 0, z, y, 0);
+    place(channels_ + 1, mask);
+    // No loss computes with infinity.
+    for (index_t x = 0; x < n; ++x) {
+      if (label[x] == ignored_label) label[x] = mask[x] = 0;
+    }
+  }
+  if (target.label.shape.c > 1) split_regions(target.label, z, y);
+}
+
+/// Replaces a row of labels, which lies in the first channel, by the regions in their channels.
+void PatchLoader::split_regions(const View<float>& label, index_t z, index_t y) {
+  const float* const all = &label(0, 0, z, y, 0);
+  for (index_t region = label.shape.c - 1; region >= 0; --region) {  // the first one overwrites the labels
+    float* const to = &label(0, region, z, y, 0);
+    for (index_t x = 0; x < label.shape.extent.x; ++x) to[x] = in_region(all[x], region) ? 1.0f : 0.0f;
   }
 }
 

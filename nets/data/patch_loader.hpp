@@ -13,7 +13,8 @@ struct PatchVoxels {
   io::VoxelBox box;                                                        ///< where they lie in the volume
 };
 
-/// Where a patch goes: one sample each. The mask may be empty.
+/// Where a patch goes: one sample each. If the label has several channels, each one gets whether a voxel lies in that
+/// region of the data set. A label of one channel gets the label as it is. The mask may be empty.
 struct PatchTarget {
   View<float> image, label, mask;
 };
@@ -46,6 +47,7 @@ class PatchLoader {
   void load_row(const StoredVolume& from, index_t c, index_t z, index_t y, float* to) const;
   void place_row(ops::Interpolation how, const float* box, index_t z, index_t y, index_t x, index_t n, float* to) const;
   void place_label_row(const PatchTarget& target, index_t z, index_t y) const;
+  static void split_regions(const View<float>& label, index_t z, index_t y);
   void change_channel(float* voxels, index_t c);
   void change_sections(const View<float>& image);
   void blur(float* voxels, const Extent3& extent, double sigma_z, double sigma_y, double sigma_x);

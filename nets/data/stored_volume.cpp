@@ -149,7 +149,7 @@ void StoredVolume::renumber(std::pmr::memory_resource* memory) {
 
 void StoredVolume::map_labels(const LabelSpec& spec) {
   may_be_ignored_ = !spec.ignore.empty();
-  const bool keeps = spec.positive.empty() && spec.classes.empty();
+  const bool keeps = spec.positive.empty() && spec.classes.empty() && spec.regions.empty();
   table_.clear();
   if (keeps && spec.ignore.empty() && ids_.empty()) return;
   // `is` tells whether a voxel is a number of the description; `kept` is its own value.
@@ -157,6 +157,13 @@ void StoredVolume::map_labels(const LabelSpec& spec) {
     const auto any = [&](const std::vector<ExactNumber>& list) { return std::any_of(list.begin(), list.end(), is); };
     if (any(spec.ignore)) return ignored_label;
     if (!spec.positive.empty()) return any(spec.positive) ? 1.0f : 0.0f;
+    if (!spec.regions.empty()) {
+      std::uint32_t sum = 0;
+      for (std::size_t r = 0; r < spec.regions.size(); ++r) {
+        if (any(spec.regions[r])) sum |= std::uint32_t{1} << r;
+      }
+      return static_cast<float>(sum);
+    }
     for (std::size_t c = 0; c < spec.classes.size(); ++c) {
       if (any(spec.classes[c])) return static_cast<float>(c);
     }

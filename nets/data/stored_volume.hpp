@@ -17,12 +17,24 @@ namespace convolume::nets {
 /// What a label becomes that does not count.
 inline constexpr float ignored_label = -std::numeric_limits<float>::infinity();
 
-/// Says how stored label values become targets.
+/// Largest number of regions. A float holds each sum of 2^r over so many regions exactly.
+inline constexpr std::size_t most_regions = 24;
+
+/// Says how stored label values become targets. At most one of `positive`, `classes` and `regions` is set.
 struct LabelSpec {
   std::vector<ExactNumber> positive;              ///< values that become 1; all others become 0
   std::vector<std::vector<ExactNumber>> classes;  ///< values that become class 0, 1, ...; all others become NaN
-  std::vector<ExactNumber> ignore;                ///< values that become `ignored_label`
+  /// The values of each region. A value becomes the sum of 2^r over all regions r that list it, counted from 0. So one
+  /// volume holds regions that overlap, and a value that no region lists becomes 0.
+  std::vector<std::vector<ExactNumber>> regions;
+  std::vector<ExactNumber> ignore;  ///< values that become `ignored_label`
 };
+
+/// Returns whether a label of a data set with regions lies in a region, counted from 0. The label must not be
+/// `ignored_label`.
+inline bool in_region(float label, index_t region) {
+  return (static_cast<std::uint32_t>(label) >> static_cast<std::uint32_t>(region) & 1U) != 0;
+}
 
 /// How voxels become numbers: (voxel - shift) * scale, in double, after clipping to [low, high].
 struct Scaling {
@@ -63,8 +75,8 @@ class StoredVolume {
     return read(source, {0, source.info().channels}, box, memory);
   }
   /// Reads a box of labels. Integers of 32 and 64 bits are renumbered, so that no two of them become one. In `spec`, -1
-  /// stands for the largest number of an unsigned type too. Values that it does not mention are kept if it has neither
-  /// `positive` nor `classes`. Throws FormatError if the labels have several channels.
+  /// stands for the largest number of an unsigned type too. Values that it does not mention are kept if it has none of
+  /// `positive`, `classes` and `regions`. Throws FormatError if the labels have several channels.
   static StoredVolume read_labels(const io::VolumeSource& source, const io::VoxelBox& box, const LabelSpec& spec,
                                   std::pmr::memory_resource* memory);
 

@@ -163,11 +163,16 @@ ClassSums::PerClass ClassSums::of(std::size_t c) const noexcept {
   return both == 0 ? PerClass{none, none} : PerClass{share(2 * true_[c], both), share(true_[c], both - true_[c])};
 }
 
-ClassSums::PerClass ClassSums::mean() const noexcept {
+ClassSums::PerClass ClassSums::mean() const {
+  std::vector<PerClass> all;
+  for (std::size_t c = 1; c < classes(); ++c) all.push_back(of(c));
+  return mean_of(all);
+}
+
+ClassSums::PerClass ClassSums::mean_of(std::span<const PerClass> classes) noexcept {
   PerClass sum;
   int present = 0;
-  for (std::size_t c = 1; c < classes(); ++c) {
-    const PerClass one = of(c);
+  for (const PerClass& one : classes) {
     if (std::isnan(one.dice)) continue;
     sum.dice += one.dice;
     sum.iou += one.iou;

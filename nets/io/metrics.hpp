@@ -69,7 +69,9 @@ class ClassSums {
   double error() const noexcept;
   PerClass of(std::size_t c) const noexcept;
   /// Returns the means over all classes but class 0 that are not absent; NaN if all are.
-  PerClass mean() const noexcept;
+  PerClass mean() const;
+  /// Returns the means over the classes that are not NaN; NaN if all are.
+  static PerClass mean_of(std::span<const PerClass> classes) noexcept;
 
  private:
   std::vector<std::int64_t> true_, predicted_, actual_;

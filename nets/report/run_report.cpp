@@ -66,8 +66,12 @@ Json validations_of(std::span<const Validation> validations) {
 }
 
 Json volume_of(const VolumeSlices& volume) {
-  Json json{
-      {"name", volume.name()}, {"classes", volume.classes()}, {"width", volume.width()}, {"height", volume.height()}};
+  const auto [classes, regions] = volume.targets();
+  Json json{{"name", volume.name()},
+            {"classes", regions > 0 ? regions + 1 : classes},
+            {"regions", regions},
+            {"width", volume.width()},
+            {"height", volume.height()}};
   for (const VolumeSlices::Slice& slice : volume.slices()) {
     json["z"].push_back(slice.z);
     json["image"].push_back(base64(slice.image));
@@ -179,8 +183,8 @@ void write_report(const std::filesystem::path& file, const Report& report) {
 }
 
 ReportTable data_table(const Dataset& data) {
-  ReportTable table{
-      "Data: " + data.name, {"split", "volume", "voxels (z, y, x)", "channels", "voxels per class", ""}, {}};
+  const char* const counted = data.regions > 0 ? "voxels outside, and per region" : "voxels per class";
+  ReportTable table{"Data: " + data.name, {"split", "volume", "voxels (z, y, x)", "channels", counted, ""}, {}};
   add_volumes(table, "train", data.train);
   add_volumes(table, "validation", data.validation);
   return table;

@@ -1,6 +1,7 @@
 #include "nets/report/volume_slices.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "nets/io/png.hpp"
@@ -17,6 +18,11 @@ std::uint8_t byte(float value) {
   return std::isnan(value) ? std::uint8_t{0} : static_cast<std::uint8_t>(std::lround(std::clamp(value, 0.0f, 255.0f)));
 }
 
+/// Returns the number of the last region that a label lies in, counted from 1; 0 if there is none.
+std::uint8_t last_region(float label) {
+  return static_cast<std::uint8_t>(std::bit_width(static_cast<std::uint32_t>(label)));
+}
+
 }  // namespace
 
 template <class Pixel>
@@ -29,8 +35,8 @@ std::vector<std::byte> VolumeSlices::picture(const Pixel& pixel) const {
   return io::encode_png(width_, height_, 1, pixels);
 }
 
-VolumeSlices::VolumeSlices(const LabelledVolume& volume, index_t classes, std::pmr::memory_resource* memory)
-    : name_(volume.name), classes_(classes) {
+VolumeSlices::VolumeSlices(const LabelledVolume& volume, const Targets& targets, std::pmr::memory_resource* memory)
+    : name_(volume.name), targets_(targets) {
   const Extent3 extent = volume.extent();
   step_ = (std::max(extent.y, extent.x) + largest_side - 1) / largest_side;
   width_ = (extent.x + step_ - 1) / step_;
@@ -47,6 +53,7 @@ VolumeSlices::VolumeSlices(const LabelledVolume& volume, index_t classes, std::p
     slice.label = picture([&](index_t y, index_t x) {
       const float value = label.view()(0, 0, 0, y, x);
       if (value == ignored_label || (mask && mask.view()(0, 0, 0, y, x) < 0.5f)) return not_counted;
+      if (targets_.regions > 0) return last_region(value);
       return std::min(byte(value), std::uint8_t{254});
     });
     slices_.push_back(std::move(slice));
@@ -55,15 +62,23 @@ VolumeSlices::VolumeSlices(const LabelledVolume& volume, index_t classes, std::p
 
 void VolumeSlices::predict(const View<const float>& probabilities) {
   for (Slice& slice : slices_) {
-    slice.prediction = picture([&](index_t y, index_t x) {
-      if (classes_ == 0) return byte(255 * probabilities(0, 0, slice.z, y, x));
-      index_t best = 0;
-      for (index_t c = 1; c < classes_; ++c) {
-        if (probabilities(0, c, slice.z, y, x) > probabilities(0, best, slice.z, y, x)) best = c;
-      }
-      return static_cast<std::uint8_t>(std::min<index_t>(best, 254));
-    });
+    slice.prediction = picture([&](index_t y, index_t x) { return predicted(probabilities, slice.z, y, x); });
   }
+}
+
+std::uint8_t VolumeSlices::predicted(const View<const float>& probabilities, index_t z, index_t y, index_t x) const {
+  const auto p = [&](index_t c) { return probabilities(0, c, z, y, x); };
+  if (targets_.regions > 0) {
+    index_t region = targets_.regions;
+    while (region > 0 && !(p(region - 1) >= 0.5f)) --region;
+    return static_cast<std::uint8_t>(region);
+  }
+  if (targets_.classes == 0) return byte(255 * p(0));
+  index_t best = 0;
+  for (index_t c = 1; c < targets_.classes; ++c) {
+    if (p(c) > p(best)) best = c;
+  }
+  return static_cast<std::uint8_t>(std::min<index_t>(best, 254));
 }
 
 }  // namespace convolume::nets

@@ -14,20 +14,21 @@ namespace convolume::nets {
 class VolumeSlices {
  public:
   VolumeSlices() = default;
-  /// Takes the image and the label. `classes` is 0 for binary nets.
-  VolumeSlices(const LabelledVolume& volume, index_t classes, std::pmr::memory_resource* memory);
+  /// Takes the image and the label.
+  VolumeSlices(const LabelledVolume& volume, const Targets& targets, std::pmr::memory_resource* memory);
 
   /// Takes the probabilities {1, C, Z, Y, X} that a net predicts.
   void predict(const View<const float>& probabilities);
 
   /// Pictures, 8 bits per pixel. Images are stretched from the 1st percentile to the 99th. Labels hold the class, and
-  /// 255 where a voxel does not count. Predictions hold the class, or the probability times 255 for binary nets.
+  /// 255 where a voxel does not count. Predictions hold the class, or the probability times 255 for binary nets. Of
+  /// regions, both hold the number of the last region that a voxel lies in, counted from 1, or 0.
   struct Slice {
     index_t z = 0;
     std::vector<std::byte> image{}, label{}, prediction{};
   };
   const std::string& name() const { return name_; }
-  index_t classes() const { return classes_; }
+  const Targets& targets() const { return targets_; }
   index_t width() const { return width_; }
   index_t height() const { return height_; }
   const std::vector<Slice>& slices() const { return slices_; }
@@ -36,9 +37,11 @@ class VolumeSlices {
   /// Returns the picture of a plane, whose voxels become pixels by pixel(y, x).
   template <class Pixel>
   std::vector<std::byte> picture(const Pixel& pixel) const;
+  std::uint8_t predicted(const View<const float>& probabilities, index_t z, index_t y, index_t x) const;
 
   std::string name_;
-  index_t classes_ = 0, width_ = 0, height_ = 0, step_ = 1;
+  Targets targets_;
+  index_t width_ = 0, height_ = 0, step_ = 1;
   std::vector<Slice> slices_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <fmt/format.h>
@@ -34,9 +35,9 @@ class Loss {
         weights_(memory),
         rounded_weights_(memory),
         coefficients_(memory) {
-    counts_.resize(size(samples_ * slabs_ * classes()));
-    weights_.resize(size(classes()));
-    rounded_weights_.resize(size(classes()));
+    counts_.resize(size(samples_ * slabs_ * weights()));
+    weights_.resize(size(weights()));
+    rounded_weights_.resize(size(weights()));
     partials_.resize(size(samples_ * slabs_ * (channels_ / chunk_channels())));
     if (options.kind == LossKind::dice) {
       sums_.resize(partials_.size());
@@ -73,16 +74,16 @@ class Loss {
   /// Sums the mask per class, for one Z range.
   void count(index_t n, index_t slab) {
     const Range at = range(slab);
-    double* to = &counts_[size((n * slabs_ + slab) * classes())];
-    std::fill_n(to, classes(), 0.0);
+    double* to = &counts_[size((n * slabs_ + slab) * weights())];
+    std::fill_n(to, weights(), 0.0);
     const T* mask = mask_of(n, at);
     switch (options_.kind) {
       case LossKind::binary_cross_entropy:
         for (index_t c = 0; c < channels_; ++c) {
           const BinaryCounts found =
               loss_kernels<T>().count_binary(on_.target.channel(n, c) + at.first, mask, at.voxels);
-          to[0] += found.negatives;
-          to[1] += found.positives;
+          to[2 * c] = found.negatives;
+          to[2 * c + 1] = found.positives;
         }
         break;
       case LossKind::softmax_cross_entropy:
@@ -96,7 +97,7 @@ class Loss {
     }
   }
 
-  /// Computes the weight of each class, divided by the sum of all weights.
+  /// Computes the weight of each class, divided by the sum of all weights and by the number of weighted channels.
   void weigh() {
     weigh_classes();
     std::transform(weights_.begin(), weights_.end(), rounded_weights_.begin(),
@@ -114,7 +115,8 @@ class Loss {
     const LossKernels<T> kernels = loss_kernels<T>();
     switch (options_.kind) {
       case LossKind::binary_cross_entropy:
-        partial = kernels.binary(x, target, mask, gradient, at.voxels, rounded_weights_[0], rounded_weights_[1]);
+        partial = kernels.binary(x, target, mask, gradient, at.voxels, rounded_weights_[size(2 * c)],
+                                 rounded_weights_[size(2 * c + 1)]);
         break;
       case LossKind::softmax_cross_entropy:
         partial = kernels.softmax(x, on_.logits.stride[1], target, mask, gradient, on_.dlogits.stride[1], at.voxels,
@@ -181,6 +183,9 @@ class Loss {
   std::size_t index(index_t n, index_t c, index_t slab) const {
     return size((n * (channels_ / chunk_channels()) + c) * slabs_ + slab);
   }
+  /// Returns how many channels have weights of their own. All other losses weight their channels together.
+  index_t weighted_channels() const { return options_.kind == LossKind::binary_cross_entropy ? channels_ : 1; }
+  index_t weights() const { return weighted_channels() * classes(); }
   index_t classes() const {
     switch (options_.kind) {
       case LossKind::binary_cross_entropy:
@@ -204,12 +209,18 @@ class Loss {
       std::fill(weights_.begin(), weights_.end(), 1 / elements);
       return;
     }
+    for (index_t c = 0; c < weighted_channels(); ++c) weigh_channel(size(c));
+  }
+
+  void weigh_channel(std::size_t channel) {
     const auto k = size(classes());
-    std::pmr::vector<double>& weight = weights_;
+    const std::span<double> weight(&weights_[channel * k], k);
     double total = 0;
-    for (std::size_t i = 0; i < counts_.size(); ++i) {
-      weight[i % k] += counts_[i];
-      total += counts_[i];
+    for (std::size_t i = channel * k; i < counts_.size(); i += weights_.size()) {
+      for (std::size_t j = 0; j < k; ++j) {
+        weight[j] += counts_[i + j];
+        total += counts_[i + j];
+      }
     }
     double norm = 0;
     for (std::size_t i = 0; i < k; ++i) {
@@ -220,6 +231,7 @@ class Loss {
       weight[i] = w;
       norm += w * counted;
     }
+    norm *= static_cast<double>(weighted_channels());
     for (double& w : weight) w = norm > 0 ? w / norm : 0;
   }
 
@@ -247,7 +259,7 @@ class Loss {
   std::pmr::vector<double> counts_;
   std::pmr::vector<DiceSums> sums_;
   std::pmr::vector<double> partials_;
-  std::pmr::vector<double> weights_;  // per class, divided by the sum of all weights
+  std::pmr::vector<double> weights_;  // per weighted channel and class; see weigh()
   std::pmr::vector<T> rounded_weights_;
   std::pmr::vector<Coefficients> coefficients_;
 };

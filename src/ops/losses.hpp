@@ -11,7 +11,8 @@
 namespace convolume::ops {
 
 enum class LossKind {
-  /// l = bce(sigmoid(logit), target), target in [0, 1], computed from the logit. Loss = Σ m·w·l / Σ m·w.
+  /// l = bce(sigmoid(logit), target), target in [0, 1], computed from the logit. Loss = the mean over channels of
+  /// Σ m·w·l / Σ m·w.
   binary_cross_entropy,
   /// l = logsumexp(logits of a voxel) - logit of its class. Loss = Σ m·w·l / Σ m·w.
   softmax_cross_entropy,
@@ -29,8 +30,8 @@ const char* name_of(LossKind kind) noexcept;
 struct LossOptions {
   LossKind kind = LossKind::binary_cross_entropy;
   /// Gives all classes the same total weight: the factor is total / (classes · count of the class). Counts are sums of
-  /// m over the tensor, all channels together. A class that is absent contributes nothing. Only the cross entropies use
-  /// this option.
+  /// m over the batch and the voxels; for binary_cross_entropy, each channel has counts of its own. A class that is
+  /// absent contributes nothing. Only the cross entropies use this option.
   bool rebalance = false;
   double positive_weight = 1;  ///< a further factor of w if target >= 0.5; only for binary_cross_entropy
   double smooth = 1;           ///< s of dice; not negative

@@ -147,7 +147,7 @@ TEST_CASE("stored voxels are probabilities, bytes or the most probable classes",
     zarr->remove();
     return volume;
   };
-  const StoredVolume labels = stored(Stored::labels, 3), bytes = stored(Stored::bytes, 3),
+  const StoredVolume labels = stored(Stored::classes, 3), bytes = stored(Stored::bytes, 3),
                      floats = stored(Stored::probabilities, 3);
   CHECK(labels.type() == io::VoxelType::uint8);
   CHECK(labels.shape().c == 1);
@@ -158,11 +158,17 @@ TEST_CASE("stored voxels are probabilities, bytes or the most probable classes",
     CHECK(bytes.value(v) == 51);
     CHECK(floats.value(24 + v) == (v % 2 == 0 ? 0.5f : 0.2f));
   }
-  const StoredVolume binary = stored(Stored::labels, 1);
-  CHECK(binary.value(0) == 0);
+  const StoredVolume binary = stored(Stored::binary, 3);
+  CHECK(binary.type() == io::VoxelType::uint8);
+  CHECK(binary.shape().c == 3);
+  for (index_t v = 0; v < extent.volume(); ++v) {
+    CHECK(binary.value(v) == 0);
+    CHECK(binary.value(24 + v) == (v % 2 == 0 ? 1.0f : 0.0f));
+    CHECK(binary.value(48 + v) == (v % 2 == 0 ? 0.0f : 1.0f));
+  }
   p[0] = 0.5f;
-  CHECK(stored(Stored::labels, 1).value(0) == 1);
-  CHECK(stored_as(Stored::labels, 257, extent).type == io::VoxelType::uint16);
+  CHECK(stored(Stored::binary, 1).value(0) == 1);
+  CHECK(stored_as(Stored::classes, 257, extent).type == io::VoxelType::uint16);
   p[3] = std::numeric_limits<float>::quiet_NaN();
   CHECK_THROWS_AS(stored(Stored::bytes, 1), NumericalError);
 }

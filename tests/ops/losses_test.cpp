@@ -48,6 +48,16 @@ struct Case {
   double loss = nan<double>;
 };
 
+/// Returns one channel of a case, with the same mask.
+template <class T>
+Case<T> channel_of(const Case<T>& on, index_t channel) {
+  Case<T> one(on.options, {on.shape.n, 1, on.shape.extent}, 1, on.masked);
+  one.logits.set([&](index_t n, index_t, index_t v) { return on.logits.at(n, channel, v); });
+  one.target.set([&](index_t n, index_t, index_t v) { return on.target.at(n, channel, v); });
+  one.mask.set([&](index_t n, index_t, index_t v) { return on.mask.at(n, 0, v); });
+  return one;
+}
+
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 /// Computes the loss by its definition, in double.
@@ -72,6 +82,11 @@ double reference(const Case<T>& on) {
       }
       mean += (1 - (2 * overlap + smooth) / (predicted + labelled + smooth)) / static_cast<double>(on.shape.c);
     }
+    return mean;
+  }
+  if (kind == LossKind::binary_cross_entropy && on.shape.c > 1) {
+    double mean = 0;
+    for (index_t c = 0; c < on.shape.c; ++c) mean += reference(channel_of(on, c)) / static_cast<double>(on.shape.c);
     return mean;
   }
   std::vector<double> counts(kind == LossKind::softmax_cross_entropy ? static_cast<std::size_t>(on.shape.c) : 2);
@@ -250,6 +265,28 @@ TEMPLATE_TEST_CASE("losses are stable for large logits and propagate NaN", "[ops
       }
     }
   });
+}
+
+TEST_CASE("a sigmoid loss of several channels is the mean of the losses of each channel", "[ops]") {
+  for (const LossOptions& options : all_options) {
+    if (options.kind != LossKind::binary_cross_entropy && options.kind != LossKind::dice) continue;
+    for (const bool masked : {false, true}) {
+      INFO(name_of(options.kind) << ", rebalance " << options.rebalance << ", masked " << masked);
+      Case<double> on(options, {2, 3, {2, 3, 7}}, 32, masked);
+      // One channel has few positives, and one has none.
+      on.target.set([](index_t n, index_t c, index_t v) { return c == 0 ? v % 2 : c == 1 ? n == 0 && v == 9 : 0; });
+      on.evaluate();
+      double mean = 0;
+      for (index_t c = 0; c < 3; ++c) {
+        Case<double> one = channel_of(on, c);
+        mean += one.evaluate() / 3;
+        one.dlogits.for_each([&](index_t n, index_t, index_t v) {
+          REQUIRE(close(on.dlogits.at(n, c, v), one.dlogits.at(n, 0, v) / 3, 1e-14, 1));
+        });
+      }
+      CHECK(close(on.loss, mean, 1e-14, 1));
+    }
+  }
 }
 
 TEST_CASE("a class that is absent has no part in the balance", "[ops]") {
