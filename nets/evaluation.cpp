@@ -18,7 +18,7 @@ class Prediction {
  public:
   explicit Prediction(const EvaluateOptions& o) : name_(o.prediction), source_(io::open_volume(o.prediction)) {
     bytes_ = info().type == io::VoxelType::uint8;
-    o.regions.empty() ? choose_classes(o.classes) : choose_regions(o);
+    o.regions.empty() ? choose_classes(o.classes, o.threshold.has_value()) : choose_regions(o);
   }
 
   const Targets& targets() const { return targets_; }
@@ -50,16 +50,17 @@ class Prediction {
   enum class Content {
     probabilities,  ///< of classes, of regions, or of one channel
     binary,         ///< 0 and 1 for each region
-    numbers         ///< of classes
+    numbers         ///< of classes, or any floats that a threshold divides
   };
 
-  void choose_classes(index_t classes) {
+  void choose_classes(index_t classes, bool threshold) {
     if (classes > 0 && info().channels > 1 && info().channels != classes) {
       throw InvalidArgument(fmt::format("--classes {}: {} has the probabilities of {}; leave the option out", classes,
                                         name_, info().channels));
     }
     targets_.classes = info().channels > 1 ? info().channels : classes;
     if (info().channels == 1 && classes > 0) content_ = Content::numbers;
+    if (info().channels == 1 && classes == 0 && threshold && io::is_floating(info().type)) content_ = Content::numbers;
   }
 
   void choose_regions(const EvaluateOptions& o) {
@@ -83,7 +84,8 @@ class Prediction {
     if (content_ == Content::binary) return "0 or 1; leave --classes 2 out if the prediction holds probabilities";
     return std::string("a probability; write 0..1 as float or 0..255 as uint8, or ") +
            (targets_.regions > 0 ? "use --classes 2 if the prediction holds 0 and 1"
-                                 : "name the number of classes with --classes");
+                                 : "name the number of classes with --classes, or what any floats are compared with "
+                                   "by --threshold");
   }
 
   const std::string& name_;
@@ -177,7 +179,7 @@ Scores evaluate_files(const EvaluateOptions& o) {
                     to_string(prediction.info().extent), o.label, to_string(box.extent)));
   }
   check_geometry(o, prediction.info(), label->info(), box);
-  ScoreSums sums(prediction.targets(), o.threshold);
+  ScoreSums sums(prediction.targets(), o.threshold.value_or(0.5));
   constexpr index_t voxels = index_t{1} << 24;  // at a time
   const index_t planes = std::max<index_t>(1, voxels / (box.extent.y * box.extent.x));
   for (index_t z = 0; z < box.extent.z; z += planes) {

@@ -344,8 +344,9 @@ struct EvalCommand {
         ->excludes(range);
     app.add_option("--metrics", metrics, "Scores to print, separated by commas, e.g. dice,iou; default: all")
         ->delimiter(',');
-    app.add_option("--threshold", options.threshold, "Probability from which on a voxel is positive")
-        ->capture_default_str();
+    app.add_option("--threshold", options.threshold,
+                   "Probability from which on a voxel is positive; default: 0.5. With it, a binary prediction may hold "
+                   "any floats");
     app.add_flag("--json", json, "Print one JSON object instead of a table");
   }
 

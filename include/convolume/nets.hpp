@@ -196,7 +196,9 @@ struct EvaluateOptions {
   /// prediction has one channel, `classes` says that it holds the numbers of classes instead of probabilities.
   std::int64_t classes = 0;
   std::vector<double> ignore;  ///< label values that do not count
-  double threshold = 0.5;  ///< probability from which on a voxel is positive; for binary predictions and regions only
+  /// Probability from which on a voxel is positive, for binary predictions and regions only; absent means 0.5. If it is
+  /// given, a binary prediction may hold any floats but NaN, as nets with the loss "square" write them.
+  std::optional<double> threshold{};
   /// The box [begin, end) of the label volume that was predicted, or its slices [first, end); if absent, all of it.
   std::optional<Extent3> begin, end;
   std::optional<std::pair<index_t, index_t>> slices;
