@@ -19,6 +19,7 @@
 #include "nets/io/copy_volume.hpp"
 #include "nets/io/stacked_source.hpp"
 #include "nets/memory_limit.hpp"
+#include "nets/parallel.hpp"
 #include "nets/part_sink.hpp"
 #include "nets/predictor.hpp"
 
@@ -353,7 +354,10 @@ class Inference {
     now.numerics = numerics.to_text();
     now.facts = facts();
     if (manifest_) return manifest_->require_equal(now, part_);
-    zarr_ = io::PartialZarr::create(part_, sink_, now.to_text());
+    io::SinkOptions kept = sink_;
+    // Floats hardly shrink. If another file is made from them, compressing them twice would take longer than it saves.
+    if (!renames() && io::is_floating(kept.type)) kept.codec = io::Codec::raw;
+    zarr_ = io::PartialZarr::create(part_, kept, now.to_text());
     fresh_ = true;
   }
 
@@ -432,6 +436,9 @@ class Inference {
     if (o_.resume) remove_leftovers();
     io::SinkOptions options = output_;
     options.memory = std::clamp(limit_ / 8, 4 * mebibyte, 64 * mebibyte);
+    options.parallel = [this](index_t count, const std::function<void(index_t)>& body) {
+      run_parallel(scheduler_, "compress", count, body);
+    };
     std::shared_ptr<const io::VolumeSource> from = io::open_volume(io::VolumePath{part_, ""});
     if (back_) from = resampled(from, *back_, false);
     const auto to = io::create_volume(target_, options);
