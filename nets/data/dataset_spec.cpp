@@ -125,6 +125,7 @@ AugmentSpec read_augment(TomlTable& t) {
   a.gamma = change("gamma", "range", 0.01, 100);
   a.noise = change("noise", "sigma", 0, most);
   a.blur = change("blur", "sigma", 0, 8);
+  a.low_resolution = change("low_resolution", "factor", 1, 16);
   a.blurred_section = change("blurred_section", "sigma", 0, 8);
   with_change(t, "missing_section", [&](TomlTable& c) {
     a.missing_section = {read_probability(c), c.integer("sections", 1, 1)};
@@ -266,7 +267,12 @@ std::string DatasetSpec::settings() const {
     text += fmt::format(" {} {}", one->probability, fmt::join(one->range, " "));
   }
   text += fmt::format(" missing {} {}", a.missing_section.probability, a.missing_section.sections);
-  return text + fmt::format(" cut {} {}", a.cut_out.probability, to_string(a.cut_out.extent));
+  text += fmt::format(" cut {} {}", a.cut_out.probability, to_string(a.cut_out.extent));
+  // Data sets without the keys below keep the digests that they had before these keys existed.
+  if (a.low_resolution.probability > 0) {
+    text += fmt::format(" low_resolution {} {}", a.low_resolution.probability, fmt::join(a.low_resolution.range, " "));
+  }
+  return text;
 }
 
 void fail_at(const std::string& file, int line, const std::string& message) {

@@ -83,6 +83,7 @@ struct AugmentSpec {
     Range range{0, 0};
   };
   Intensity brightness{}, contrast{}, gamma{}, noise{}, blur{};
+  Intensity low_resolution{};  ///< its range is that of the factor; all channels have the same draw
 
   // Changes of sections and boxes.
   struct {

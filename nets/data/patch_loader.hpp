@@ -50,6 +50,7 @@ class PatchLoader {
   static void split_regions(const View<float>& label, index_t z, index_t y);
   void change_channel(float* voxels, index_t c);
   void change_sections(const View<float>& image);
+  void lower_resolution(float* voxels, double factor);
   void blur(float* voxels, const Extent3& extent, double sigma_z, double sigma_y, double sigma_x);
   void filter_lines(float* voxels, index_t slabs, index_t n, index_t inner, const float* weights, index_t radius);
 

@@ -217,6 +217,8 @@ TEST_CASE("a digest is of voxels and settings", "[dataset]") {
         text("v.tif", "v.tif") + "slices = [0, 1]\n", text("v.tif", "v.tif") + "[label]\npositive = [3]\n",
         text("v.tif", "v.tif") + "[augment]\nflip = ['x']\n", text("v.tif", "v.tif") + "[augment]\nflip = ['y']\n",
         text("v.tif", "v.tif") + "[augment]\nrotate90 = true\n",
+        text("v.tif", "v.tif") + "[augment]\nlow_resolution = { probability = 0.25, factor = [1.5, 3] }\n",
+        text("v.tif", "v.tif") + "[augment]\nlow_resolution = { probability = 0.25, factor = [1.5, 2] }\n",
         text("v.tif", "v.tif") + "[intensity]\nnormalise = 'none'\n"}) {
     INFO(other);
     CHECK(digests.insert(folder.load(other).digest).second);
