@@ -391,6 +391,7 @@ class TrainingRun {
             .data_digest = data_.digest,
             .normalisation = intensity_text(data_.intensity, data_.scaling),
             .spacing = data_.target_spacing,
+            .cubic = data_.cubic,
             .best = spec_.training.best.empty() ? "" : best_.to_text()};
   }
 

@@ -82,11 +82,10 @@ SamplingSpec read_sampling(TomlTable& t) {
   return sampling;
 }
 
-VoxelLengths read_spacing(TomlTable& t) {
-  const VoxelLengths target = read_three(t, "target", 1e-9, 1e9);
-  t.choice("image", {"linear"}, "linear");
+void read_spacing(TomlTable& t, DatasetSpec& spec) {
+  spec.target_spacing = read_three(t, "target", 1e-9, 1e9);
+  spec.cubic = t.choice("image", {"linear", "cubic"}, "linear") == "cubic";
   t.finish();
-  return target;
 }
 
 /// Calls read(table) for a change that the description has.
@@ -231,7 +230,7 @@ DatasetSpec read_dataset_spec(const std::filesystem::path& file) {
   if (auto label = root.table("label")) spec.label = read_label(*label);
   if (auto intensity = root.table("intensity")) spec.intensity = read_intensity(*intensity);
   if (auto spacing = root.table("spacing")) {
-    spec.target_spacing = read_spacing(*spacing);
+    read_spacing(*spacing, spec);
     if (spec.intensity.normalise == Normalise::slice) {
       spacing->fail(
           "slices of another spacing have no normalisation of their own; use [intensity] normalise = "
@@ -258,6 +257,7 @@ std::string DatasetSpec::settings() const {
                   intensity.percentiles[1], intensity.clip, intensity.nonzero, static_cast<int>(sampling.volumes),
                   sampling.foreground, static_cast<int>(sampling.pad));
   if (target_spacing) text += fmt::format(" spacing {}", fmt::join(*target_spacing, " "));
+  if (cubic) text += " cubic";
   text += fmt::format(" flip {} {} {} {}", a.flip_z, a.flip_y, a.flip_x, a.rotate90);
   text += fmt::format(" rotate {} {}", a.rotate.probability, fmt::join(a.rotate.degrees, " "));
   text += fmt::format(" scale {} {}", a.scale.probability, fmt::join(a.scale.range, " "));

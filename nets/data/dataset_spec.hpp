@@ -119,6 +119,7 @@ struct DatasetSpec {
   LabelSpec label{};
   IntensitySpec intensity{};
   std::optional<VoxelLengths> target_spacing{};  ///< of the voxels that the net gets; if absent, those of each volume
+  bool cubic = false;                            ///< images are interpolated cubically instead of linearly
   SamplingSpec sampling{};
   AugmentSpec augment{};
   std::optional<SyntheticOptions> synthetic{};

@@ -17,7 +17,7 @@ constexpr index_t most_radius = 24;  // of a filter
 Extent3 largest_box(const Dataset& data, const Extent3& patch) {
   Extent3 extent = patch;
   for (const LabelledVolume& volume : data.train) {
-    const Extent3 own = PatchMap::largest_box(data.augment, patch, volume.spacing, volume.resampling);
+    const Extent3 own = PatchMap::largest_box(data.augment, patch, volume.spacing, volume.resampling, data.cubic);
     for (int axis = 0; axis < 3; ++axis) extent[axis] = std::max(extent[axis], own[axis]);
   }
   return extent;
@@ -109,8 +109,9 @@ void PatchLoader::load_row(const StoredVolume& from, index_t c, index_t z, index
   const io::VoxelBox& box = map_.box();
   const index_t at_z = box.begin.z + z, at_y = box.begin.y + y;
   const bool zero = data_.sampling.pad == Pad::zero;
-  // Voxels of another spacing lie up to half a voxel outside of the volume, which is continued for them.
-  const index_t continued = zero && data_.train[draw_.volume].resampling ? 1 : 0;
+  // Voxels of another spacing lie up to half a voxel outside of the volume, which is continued for them. A cubic
+  // interpolation reads one voxel more.
+  const index_t continued = zero && data_.train[draw_.volume].resampling ? (data_.cubic ? 2 : 1) : 0;
   const auto outside = [&](index_t i, index_t n) { return i < -continued || i >= n + continued; };
   const auto inside = [&](index_t i, index_t n) {
     return zero ? std::clamp<index_t>(i, 0, n - 1) : mirrored_index(i, n);

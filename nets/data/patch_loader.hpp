@@ -37,7 +37,7 @@ class PatchLoader {
   const PatchMap& map() const { return map_; }
   /// Copies a share of the voxels, as floats and continued beyond the volume, to a box in memory.
   void load(index_t share, index_t shares) noexcept;
-  /// Writes a share of the patch: images by linear interpolation, labels and masks from the nearest voxel. Labels that
+  /// Writes a share of the patch: images by interpolation, labels and masks from the nearest voxel. Labels that
   /// are ignored become 0, and their masks too.
   void place(const PatchTarget& target, index_t share, index_t shares) noexcept;
   /// Changes the intensities.

@@ -285,6 +285,9 @@ TEST_CASE("an axis that is more than three times as coarse takes the nearest sli
   }
   CHECK(whole);
   CHECK(between);
+  const PatchMap cubic(draw, augment, patch, data.train[0].spacing, {}, true);
+  CHECK(cubic.interpolation() == ops::Interpolation::cubic_in_slice);
+  CHECK(cubic.box().extent == map.box().extent + Extent3{0, 2, 2});
   CHECK(PatchMap(draw, augment, patch, {3, 1, 1}).interpolation() == ops::Interpolation::linear);
 }
 
