@@ -57,6 +57,14 @@ CheckpointHeader header_of(const io::SafetensorsFile& file, const std::filesyste
       }
     }
   }
+  if (file.metadata().contains("interpolation")) {
+    const std::string& text = field(file, path, "interpolation");
+    if (text != "cubic") {
+      throw FormatError(
+          fmt::format("{}: metadata field 'interpolation' is '{}', expected 'cubic'", path.string(), text));
+    }
+    header.cubic = true;
+  }
   if (const auto best = file.metadata().find("best"); best != file.metadata().end()) header.best = best->second;
   return header;
 }
@@ -97,6 +105,7 @@ void save_checkpoint(const std::filesystem::path& file, const CheckpointHeader& 
                                               {"data", header.data_digest},
                                               {"normalisation", header.normalisation}};
   if (header.spacing) metadata.emplace("spacing", fmt::format("{}", fmt::join(*header.spacing, " ")));
+  if (header.cubic) metadata.emplace("interpolation", "cubic");
   if (!header.best.empty()) metadata.emplace("best", header.best);
   io::write_safetensors(file, tensors, metadata);
 }

@@ -22,6 +22,7 @@ struct CheckpointHeader {
   std::string data_digest;                ///< digest of the training data
   std::string normalisation;              ///< intensity_text()
   std::optional<VoxelLengths> spacing{};  ///< of the voxels that the net gets; absent: those of each volume
+  bool cubic = false;                     ///< images are brought to this spacing by cubic interpolation
   std::string best{};                     ///< BestValidation::to_text(); empty if the net names no score
 };
 

@@ -264,6 +264,7 @@ class Inference {
       throw InvalidArgument(fmt::format("{}: {}", o_.volume, error.what()));
     }
     if (!how) return;
+    how->cubic = header_.cubic;
     input_ = resampled(source_, *how, true);
     Resampling back = how->inverse();
     back.nearest = o_.labels;
@@ -379,6 +380,7 @@ class Inference {
         {"voxels", kinds[static_cast<int>(stored_)]},
         {"normalisation", header_.normalisation}};
     if (back_) all.emplace_back("--spacing", fmt::format("{}", fmt::join(back_->zoom, " ")));
+    if (back_ && header_.cubic) all.emplace_back("interpolation", "cubic");
     return all;
   }
 

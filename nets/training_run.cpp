@@ -17,6 +17,7 @@
 #include "nets/io/png.hpp"
 #include "nets/memory_limit.hpp"
 #include "nets/predictor.hpp"
+#include "nets/report/event_files.hpp"
 #include "nets/report/run_report.hpp"
 #include "nets/run_log.hpp"
 #include "nets/scores.hpp"
@@ -55,6 +56,7 @@ struct RunFolder {
   }
   fs::path last() const { return root / "checkpoints" / "last.safetensors"; }
   fs::path best() const { return root / "checkpoints" / "best.safetensors"; }
+  fs::path events() const { return root / "tensorboard"; }
   fs::path report() const { return root / "report" / "report.html"; }
   fs::path root;
 };
@@ -135,6 +137,8 @@ class TrainingRun {
     make_predictor();
     if (!options.trace.empty()) write_trace();  // a path that cannot be written ends the run here
     log_ = std::make_unique<RunLog>(folder_.root / "metrics.jsonl", options.resume, trainer_->iteration());
+    if (o_.tensorboard) events_ = std::make_unique<EventFiles>(folder_.events(), options.resume);
+    update_events();
   }
 
   TrainResult run() {
@@ -142,6 +146,7 @@ class TrainingRun {
     if (lacks_validation()) {
       if (const auto scores = validate()) {
         log_->add_scores(trainer_->iteration(), *scores);
+        update_events();
         count_validation(*scores);
         saved_ = -1;  // the checkpoint has to hold this validation
       }
@@ -327,6 +332,10 @@ class TrainingRun {
     for (const LabelledVolume& volume : data_.validation) predictor_->network(predictor_->grid(volume.grid()));
   }
 
+  void update_events() {
+    if (events_) events_->update(*log_);
+  }
+
   bool out_of_time() const { return o_.max_minutes > 0 && seconds_since(start_) >= 60 * o_.max_minutes; }
 
   void finish_iteration(double loss, bool interrupted, bool late) {
@@ -338,6 +347,7 @@ class TrainingRun {
     if (due) scores = validate();
     if (scores && counts(i)) count_validation(*scores);
     log_->write(i, log_->seconds_before() + seconds_since(start_), loss, scores);
+    update_events();
     if (!last && !interrupted && i % spec_.training.checkpoint_every == 0) {
       trainer_->flush();
       save();
@@ -391,6 +401,7 @@ class TrainingRun {
             .data_digest = data_.digest,
             .normalisation = intensity_text(data_.intensity, data_.scaling),
             .spacing = data_.target_spacing,
+            .cubic = data_.cubic,
             .best = spec_.training.best.empty() ? "" : best_.to_text()};
   }
 
@@ -503,6 +514,7 @@ class TrainingRun {
                        .slice = {},
                        .traced = trace_.events()};
     result.ended_early = early;
+    if (events_) result.tensorboard = folder_.events();
     if (best_.iteration > 0) {
       result.best = BestCheckpoint{folder_.best(), {spec_.training.best, best_.value}, best_.iteration};
     }
@@ -532,6 +544,7 @@ class TrainingRun {
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Predictor> predictor_;
   std::unique_ptr<RunLog> log_;
+  std::unique_ptr<EventFiles> events_;  // null without --tensorboard
   Clock::time_point start_ = Clock::now();
   double validation_seconds_ = 0, loss_ = std::nan("");
   std::int64_t steps_ = 0, steps_begun_ = 0, saved_ = -1;

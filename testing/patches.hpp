@@ -19,7 +19,7 @@ inline MadePatch make_patch(const nets::Dataset& data, const nets::PatchDraw& dr
                  .mask = Tensor<float>({1, 1, label_extent})};
   for (auto* tensor : {&made.image, &made.label, &made.mask}) tensor->fill(std::numeric_limits<float>::quiet_NaN());
   PatchLoader loader(data, patch, label_begin, label_extent, true, std::pmr::get_default_resource());
-  loader.begin(draw, PatchMap(draw, data.augment, patch, volume.spacing, volume.resampling),
+  loader.begin(draw, PatchMap(draw, data.augment, patch, volume.spacing, volume.resampling, data.cubic),
                {.image = &volume.image,
                 .label = &volume.label,
                 .mask = volume.mask ? &volume.mask : nullptr,

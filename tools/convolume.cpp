@@ -132,6 +132,8 @@ struct TrainCommand {
                  "run keeps the measured choices");
     app.add_option("--trace", options.trace,
                    "File for a trace of iterations 2 to 4, for ui.perfetto.dev and convolume simulate");
+    app.add_flag("--tensorboard", options.tensorboard,
+                 "Also write OUT/tensorboard: the loss and the validation scores by iteration, for TensorBoard");
     common.add_to(app);
   }
 
@@ -170,6 +172,7 @@ struct TrainCommand {
                  best->score.value, best->iteration);
     }
     fmt::print("metrics       {}\nreport        {}\n", result.metrics.string(), result.report.string());
+    if (!result.tensorboard.empty()) fmt::print("tensorboard   {}\n", result.tensorboard.string());
     if (!options.trace.empty()) {
       fmt::print("trace         {}\n{}", options.trace.string(), to_string(summarize(result.traced)));
     }

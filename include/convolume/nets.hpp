@@ -75,6 +75,7 @@ struct TrainOptions {
   /// File for a trace of the tasks of iterations 2 to 4 of this call, as JSON (chrome_trace()). If empty, nothing is
   /// traced.
   std::filesystem::path trace;
+  bool tensorboard = false;  ///< also writes out/tensorboard/: event files with the loss and the scores by iteration
   std::pmr::memory_resource* upstream = mmap_resource();  ///< source of the memory
   std::function<void(const TrainProgress&)> on_progress;
   /// Called before the choice of a layer is measured, with its name and ConvPlan::tuning_seconds().
@@ -101,6 +102,7 @@ struct TrainResult {
   std::optional<Scores> validation;
   std::filesystem::path checkpoint, metrics, report, slice;  ///< files; slice is empty without validation data
   std::vector<TraceEvent> traced;                            ///< tasks of iterations 2 to 4
+  std::filesystem::path tensorboard{};                       ///< folder; empty without TrainOptions::tensorboard
 };
 
 /// Trains a net. Writes to `out`: checkpoints/*.safetensors (the newest one also as last.safetensors, the best one as

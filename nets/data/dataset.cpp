@@ -62,6 +62,7 @@ class Loader {
     data_.name = spec_.name;
     data_.intensity = spec_.intensity;
     data_.target_spacing = spec_.target_spacing;
+    data_.cubic = spec_.cubic;
     data_.sampling = spec_.sampling;
     data_.augment = spec_.augment;
     data_.regions = regions();
@@ -140,6 +141,7 @@ class Loader {
     }
     try {
       volume.resampling = resampling_of(extent, volume.spacing, *spec_.target_spacing);
+      if (volume.resampling) volume.resampling->cubic = spec_.cubic;
     } catch (const InvalidArgument& error) {
       fail(one, error.what());
     }

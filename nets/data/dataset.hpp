@@ -69,6 +69,7 @@ struct Dataset {
   IntensitySpec intensity{};
   VolumeScaling scaling{};  ///< of all training volumes together, if Normalise::dataset
   std::optional<VoxelLengths> target_spacing{};
+  bool cubic = false;  ///< images are interpolated cubically instead of linearly
   SamplingSpec sampling{};
   AugmentSpec augment{};
   index_t regions = 0;  ///< overlapping regions that the labels hold; see LabelSpec::regions. 0: none

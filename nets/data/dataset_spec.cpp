@@ -82,11 +82,10 @@ SamplingSpec read_sampling(TomlTable& t) {
   return sampling;
 }
 
-VoxelLengths read_spacing(TomlTable& t) {
-  const VoxelLengths target = read_three(t, "target", 1e-9, 1e9);
-  t.choice("image", {"linear"}, "linear");
+void read_spacing(TomlTable& t, DatasetSpec& spec) {
+  spec.target_spacing = read_three(t, "target", 1e-9, 1e9);
+  spec.cubic = t.choice("image", {"linear", "cubic"}, "linear") == "cubic";
   t.finish();
-  return target;
 }
 
 /// Calls read(table) for a change that the description has.
@@ -125,6 +124,7 @@ AugmentSpec read_augment(TomlTable& t) {
   a.gamma = change("gamma", "range", 0.01, 100);
   a.noise = change("noise", "sigma", 0, most);
   a.blur = change("blur", "sigma", 0, 8);
+  a.low_resolution = change("low_resolution", "factor", 1, 16);
   a.blurred_section = change("blurred_section", "sigma", 0, 8);
   with_change(t, "missing_section", [&](TomlTable& c) {
     a.missing_section = {read_probability(c), c.integer("sections", 1, 1)};
@@ -230,7 +230,7 @@ DatasetSpec read_dataset_spec(const std::filesystem::path& file) {
   if (auto label = root.table("label")) spec.label = read_label(*label);
   if (auto intensity = root.table("intensity")) spec.intensity = read_intensity(*intensity);
   if (auto spacing = root.table("spacing")) {
-    spec.target_spacing = read_spacing(*spacing);
+    read_spacing(*spacing, spec);
     if (spec.intensity.normalise == Normalise::slice) {
       spacing->fail(
           "slices of another spacing have no normalisation of their own; use [intensity] normalise = "
@@ -257,6 +257,7 @@ std::string DatasetSpec::settings() const {
                   intensity.percentiles[1], intensity.clip, intensity.nonzero, static_cast<int>(sampling.volumes),
                   sampling.foreground, static_cast<int>(sampling.pad));
   if (target_spacing) text += fmt::format(" spacing {}", fmt::join(*target_spacing, " "));
+  if (cubic) text += " cubic";
   text += fmt::format(" flip {} {} {} {}", a.flip_z, a.flip_y, a.flip_x, a.rotate90);
   text += fmt::format(" rotate {} {}", a.rotate.probability, fmt::join(a.rotate.degrees, " "));
   text += fmt::format(" scale {} {}", a.scale.probability, fmt::join(a.scale.range, " "));
@@ -266,7 +267,12 @@ std::string DatasetSpec::settings() const {
     text += fmt::format(" {} {}", one->probability, fmt::join(one->range, " "));
   }
   text += fmt::format(" missing {} {}", a.missing_section.probability, a.missing_section.sections);
-  return text + fmt::format(" cut {} {}", a.cut_out.probability, to_string(a.cut_out.extent));
+  text += fmt::format(" cut {} {}", a.cut_out.probability, to_string(a.cut_out.extent));
+  // Data sets without the keys below keep the digests that they had before these keys existed.
+  if (a.low_resolution.probability > 0) {
+    text += fmt::format(" low_resolution {} {}", a.low_resolution.probability, fmt::join(a.low_resolution.range, " "));
+  }
+  return text;
 }
 
 void fail_at(const std::string& file, int line, const std::string& message) {

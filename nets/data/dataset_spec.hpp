@@ -83,6 +83,7 @@ struct AugmentSpec {
     Range range{0, 0};
   };
   Intensity brightness{}, contrast{}, gamma{}, noise{}, blur{};
+  Intensity low_resolution{};  ///< its range is that of the factor; all channels have the same draw
 
   // Changes of sections and boxes.
   struct {
@@ -118,6 +119,7 @@ struct DatasetSpec {
   LabelSpec label{};
   IntensitySpec intensity{};
   std::optional<VoxelLengths> target_spacing{};  ///< of the voxels that the net gets; if absent, those of each volume
+  bool cubic = false;                            ///< images are interpolated cubically instead of linearly
   SamplingSpec sampling{};
   AugmentSpec augment{};
   std::optional<SyntheticOptions> synthetic{};

@@ -25,7 +25,8 @@ class PatchRandom {
     gamma,
     blurred_section,
     missing_section,
-    cut_out
+    cut_out,
+    low_resolution
   };
   PatchRandom() = default;
   PatchRandom(std::uint64_t seed, std::uint64_t iteration, index_t sample)

@@ -17,7 +17,7 @@ constexpr index_t most_radius = 24;  // of a filter
 Extent3 largest_box(const Dataset& data, const Extent3& patch) {
   Extent3 extent = patch;
   for (const LabelledVolume& volume : data.train) {
-    const Extent3 own = PatchMap::largest_box(data.augment, patch, volume.spacing, volume.resampling);
+    const Extent3 own = PatchMap::largest_box(data.augment, patch, volume.spacing, volume.resampling, data.cubic);
     for (int axis = 0; axis < 3; ++axis) extent[axis] = std::max(extent[axis], own[axis]);
   }
   return extent;
@@ -28,6 +28,29 @@ index_t layers_of(const Dataset& data, bool masks) { return data.train.front().c
 /// Returns the elements of a loader's box. A line with both ends of a filter fits as well.
 index_t box_elements(index_t layers, const Extent3& box, const Extent3& patch) {
   return std::max(layers * box.volume(), std::max({patch.z, patch.y, patch.x}) + 2 * most_radius);
+}
+
+/// Computes the voxels of a grid from the voxels of another grid that covers the same space.
+void resize(ops::Interpolation how, const float* from, const Extent3& from_extent, float* to,
+            const Extent3& to_extent) {
+  // The place in `from` of the centre of voxel i of `to`. It is exact in the middle of two voxels.
+  const auto place = [&](int axis, index_t i) {
+    const index_t n = from_extent[axis], m = to_extent[axis];
+    return static_cast<float>(static_cast<double>((2 * i + 1) * n - m) / static_cast<double>(2 * m));
+  };
+  std::array<float, piece> at_z{}, at_y{}, at_x{};
+  for (index_t x = 0; x < to_extent.x; x += piece) {
+    const index_t count = std::min(piece, to_extent.x - x);
+    for (index_t i = 0; i < count; ++i) at_x[static_cast<std::size_t>(i)] = place(2, x + i);
+    for (index_t z = 0; z < to_extent.z; ++z) {
+      at_z.fill(place(0, z));
+      for (index_t y = 0; y < to_extent.y; ++y) {
+        at_y.fill(place(1, y));
+        ops::sample_row(how, from, from_extent, at_z.data(), at_y.data(), at_x.data(),
+                        to + (z * to_extent.y + y) * to_extent.x + x, count);
+      }
+    }
+  }
 }
 
 std::pair<index_t, index_t> share_of(index_t count, index_t share, index_t shares) {
@@ -86,8 +109,9 @@ void PatchLoader::load_row(const StoredVolume& from, index_t c, index_t z, index
   const io::VoxelBox& box = map_.box();
   const index_t at_z = box.begin.z + z, at_y = box.begin.y + y;
   const bool zero = data_.sampling.pad == Pad::zero;
-  // Voxels of another spacing lie up to half a voxel outside of the volume, which is continued for them.
-  const index_t continued = zero && data_.train[draw_.volume].resampling ? 1 : 0;
+  // Voxels of another spacing lie up to half a voxel outside of the volume, which is continued for them. A cubic
+  // interpolation reads one voxel more.
+  const index_t continued = zero && data_.train[draw_.volume].resampling ? (data_.cubic ? 2 : 1) : 0;
   const auto outside = [&](index_t i, index_t n) { return i < -continued || i >= n + continued; };
   const auto inside = [&](index_t i, index_t n) {
     return zero ? std::clamp<index_t>(i, 0, n - 1) : mirrored_index(i, n);
@@ -207,6 +231,10 @@ void PatchLoader::change_channel(float* voxels, index_t c) {
     const double factor = amount(a.contrast, Purpose::contrast), mean = ops::range_of(voxels, n).mean;
     ops::scale_and_shift(voxels, n, static_cast<float>(factor), static_cast<float>(mean * (1 - factor)));
   }
+  // The draw is the same for all channels, because a patch has one resolution.
+  if (const double at = a.low_resolution.probability; at > 0 && random.uniform(Purpose::low_resolution, 0) < at) {
+    lower_resolution(voxels, random.within(Purpose::low_resolution, 1, a.low_resolution.range));
+  }
   if (drawn(a.gamma, Purpose::gamma)) {
     const ops::ValueRange range = ops::range_of(voxels, n);
     if (range.largest > range.least) {
@@ -250,6 +278,19 @@ void PatchLoader::change_sections(const View<float>& image) {
       }
     }
   }
+}
+
+/// Replaces the voxels by the nearest ones of a grid that is `factor` times as coarse, interpolated linearly. An axis
+/// that is already more than three times as coarse as both others keeps its resolution.
+void PatchLoader::lower_resolution(float* voxels, double factor) {
+  const int kept = coarse_axis(data_.train[draw_.volume].grid_spacing());
+  Extent3 low = patch_;
+  for (int axis = 0; axis < 3; ++axis) {
+    const auto fewer = static_cast<index_t>(std::llround(static_cast<double>(patch_[axis]) / factor));
+    if (axis != kept) low[axis] = std::max<index_t>(1, fewer);
+  }
+  resize(ops::Interpolation::nearest, voxels, patch_, box_.data(), low);
+  resize(ops::Interpolation::linear, box_.data(), low, voxels, patch_);
 }
 
 /// Convolves with a Gaussian along each axis. Beyond its ends a line is mirrored.

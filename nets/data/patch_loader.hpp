@@ -37,7 +37,7 @@ class PatchLoader {
   const PatchMap& map() const { return map_; }
   /// Copies a share of the voxels, as floats and continued beyond the volume, to a box in memory.
   void load(index_t share, index_t shares) noexcept;
-  /// Writes a share of the patch: images by linear interpolation, labels and masks from the nearest voxel. Labels that
+  /// Writes a share of the patch: images by interpolation, labels and masks from the nearest voxel. Labels that
   /// are ignored become 0, and their masks too.
   void place(const PatchTarget& target, index_t share, index_t shares) noexcept;
   /// Changes the intensities.
@@ -50,6 +50,7 @@ class PatchLoader {
   static void split_regions(const View<float>& label, index_t z, index_t y);
   void change_channel(float* voxels, index_t c);
   void change_sections(const View<float>& image);
+  void lower_resolution(float* voxels, double factor);
   void blur(float* voxels, const Extent3& extent, double sigma_z, double sigma_y, double sigma_x);
   void filter_lines(float* voxels, index_t slabs, index_t n, index_t inner, const float* weights, index_t radius);
 

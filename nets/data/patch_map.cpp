@@ -62,7 +62,7 @@ VoxelLengths grid_spacing(VoxelLengths spacing, const std::optional<Resampling>&
 }  // namespace
 
 PatchMap::PatchMap(const PatchDraw& draw, const AugmentSpec& augment, const Extent3& patch, const VoxelLengths& spacing,
-                   const std::optional<Resampling>& resampling)
+                   const std::optional<Resampling>& resampling, bool cubic)
     : patch_(patch),
       exact_(!draw.interpolates() && !resampling),
       misaligned_(draw.misaligned),
@@ -87,7 +87,10 @@ PatchMap::PatchMap(const PatchDraw& draw, const AugmentSpec& augment, const Exte
                 product(rotation(draw.radians[1], 0, 2), rotation(draw.radians[2], 0, 1)));
     m = in_voxels(m, draw.growth, grid);
     coarse_axis_ = coarse_axis(spacing);
-    if (coarse_axis_ == 0) interpolation_ = ops::Interpolation::linear_in_slice;
+    interpolation_ = cubic ? ops::Interpolation::cubic : ops::Interpolation::linear;
+    if (coarse_axis_ == 0) {
+      interpolation_ = cubic ? ops::Interpolation::cubic_in_slice : ops::Interpolation::linear_in_slice;
+    }
   }
   steps_ = product(m, turn);
   if (draw.elastic) make_controls(draw, augment, grid);
@@ -115,15 +118,17 @@ PatchMap::PatchMap(const PatchDraw& draw, const AugmentSpec& augment, const Exte
     }
     // A float holds a place within the box to 1e-3 of a voxel, so a margin covers its rounding.
     const double margin = exact_ ? 0 : 0.01;
-    box_.begin[axis] = static_cast<index_t>(exact_ ? std::round(least) : std::floor(least - margin));
-    const auto end = static_cast<index_t>(exact_ ? std::round(largest) : std::ceil(largest + margin));
+    // A cubic interpolation reads one voxel more on either side.
+    const index_t more = cubic && !exact_ && axis != coarse_axis_ ? 1 : 0;
+    box_.begin[axis] = static_cast<index_t>(exact_ ? std::round(least) : std::floor(least - margin)) - more;
+    const index_t end = static_cast<index_t>(exact_ ? std::round(largest) : std::ceil(largest + margin)) + more;
     box_.extent[axis] = end - box_.begin[axis] + 1;
     first_[a] = place - static_cast<double>(box_.begin[axis]);
   }
 }
 
 Extent3 PatchMap::largest_box(const AugmentSpec& augment, const Extent3& patch, const VoxelLengths& spacing,
-                              const std::optional<Resampling>& resampling) {
+                              const std::optional<Resampling>& resampling, bool cubic) {
   std::array<double, 3> length{};  // in voxels of the patch, from the first place to the last
   for (std::size_t a = 0; a < 3; ++a) length[a] = static_cast<double>(patch[static_cast<int>(a)] - 1);
   if (augment.interpolates()) {
@@ -153,7 +158,8 @@ Extent3 PatchMap::largest_box(const AugmentSpec& augment, const Extent3& patch, 
   for (std::size_t a = 0; a < 3; ++a) {
     if (a > 0 && augment.misalign.probability > 0) length[a] += static_cast<double>(augment.misalign.pixels);
     const double zoom = resampling ? resampling->zoom[a] : 1;
-    extent[static_cast<int>(a)] = static_cast<index_t>(std::ceil(length[a] * zoom)) + (exact ? 1 : 3);
+    const index_t more = exact ? 1 : cubic ? 5 : 3;
+    extent[static_cast<int>(a)] = static_cast<index_t>(std::ceil(length[a] * zoom)) + more;
   }
   return extent;
 }

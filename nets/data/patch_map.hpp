@@ -16,15 +16,15 @@ namespace convolume::nets {
 class PatchMap {
  public:
   PatchMap() = default;
-  /// `spacing` is that of the volume.
+  /// `spacing` is that of the volume. `cubic`: images are interpolated cubically, wherever a place lies between voxels.
   PatchMap(const PatchDraw& draw, const AugmentSpec& augment, const Extent3& patch, const VoxelLengths& spacing,
-           const std::optional<Resampling>& resampling = {});
+           const std::optional<Resampling>& resampling = {}, bool cubic = false);
 
   /// Returns the largest extent that box() can have for any draw.
   static Extent3 largest_box(const AugmentSpec& augment, const Extent3& patch, const VoxelLengths& spacing,
-                             const std::optional<Resampling>& resampling = {});
+                             const std::optional<Resampling>& resampling = {}, bool cubic = false);
 
-  /// The box of the volume that holds every place that is read. It may lie outside the volume in part.
+  /// The box of the volume that holds every voxel that is read. It may lie outside the volume in part.
   const io::VoxelBox& box() const { return box_; }
   /// Returns whether all places are voxels.
   bool exact() const { return exact_; }
@@ -46,7 +46,7 @@ class PatchMap {
   std::array<std::array<double, 3>, 3> steps_{};  // steps_[axis][b]: change along `axis` of the place per step along b
   bool exact_ = true;
   ops::Interpolation interpolation_ = ops::Interpolation::linear;
-  int coarse_axis_ = -1;  // of a linear map: its places are rounded
+  int coarse_axis_ = -1;  // of a map that interpolates: its places are rounded
   index_t misaligned_ = -1;
   bool slips_ = false;
   std::array<index_t, 2> shift_{0, 0};

@@ -94,7 +94,7 @@ void PatchSource::fill(Slot& slot, std::uint64_t iteration) {
     Sample& sample = slot.samples[n];
     sample.draw = PatchDraw::draw(data_, patch_, options_.seed, iteration, static_cast<index_t>(n));
     const LabelledVolume& volume = data_.train[sample.draw.volume];
-    sample.map = PatchMap(sample.draw, data_.augment, patch_, volume.spacing, volume.resampling);
+    sample.map = PatchMap(sample.draw, data_.augment, patch_, volume.spacing, volume.resampling, data_.cubic);
     if (volume.files) {
       read(sample, *volume.files);
       continue;

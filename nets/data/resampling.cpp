@@ -31,7 +31,64 @@ Between between(const Resampling& how, int axis, index_t t) {
   return {low, std::min(last, low + 1), static_cast<float>(place - static_cast<double>(low))};
 }
 
+/// The four voxels around a place, and their weights in a cubic convolution with a = -0.5.
+struct Taps {
+  std::array<index_t, 4> at{};
+  std::array<float, 4> weight{0, 1, 0, 0};
+};
+
+Taps taps(const Resampling& how, int axis, index_t t) {
+  const Between cell = between(how, axis, t);
+  Taps result;
+  result.at.fill(cell.low);
+  if (how.nearest || how.nearest_axis == axis) return result;
+  const index_t last = how.from.extent[axis] - 1;
+  result.at = {std::max<index_t>(0, cell.low - 1), cell.low, cell.high, std::min(last, cell.low + 2)};
+  const auto u = static_cast<double>(cell.weight);
+  const double weights[4] = {u * (u * (1 - u / 2) - 0.5), u * u * (1.5 * u - 2.5) + 1, u * (u * (2 - 1.5 * u) + 0.5),
+                             u * u * (u - 1) / 2};
+  for (std::size_t k = 0; k < 4; ++k) result.weight[k] = static_cast<float>(weights[k]);
+  return result;
+}
+
+/// Returns the first and the last voxel that voxel t is made of.
+std::pair<index_t, index_t> reach(const Resampling& how, int axis, index_t t) {
+  const Between cell = between(how, axis, t);
+  if (!how.cubic) return {cell.low, cell.high};
+  const Taps all = taps(how, axis, t);
+  return {all.at.front(), all.at.back()};
+}
+
 float mix(float a, float b, float weight) { return weight == 0 ? a : a + (b - a) * weight; }
+
+void resample_cubic(const Resampling& how, const float* from, const io::VoxelBox& from_box, float* to,
+                    const io::VoxelBox& box) {
+  std::vector<Taps> columns;
+  for (index_t x = 0; x < box.extent.x; ++x) {
+    columns.push_back(taps(how, 2, box.begin.x + x));
+    for (index_t& at : columns.back().at) at -= from_box.begin.x;
+  }
+  std::vector<float> line(static_cast<std::size_t>(from_box.extent.x));  // interpolated along Z and Y
+  for (index_t z = 0; z < box.extent.z; ++z) {
+    const Taps at_z = taps(how, 0, box.begin.z + z);
+    for (index_t y = 0; y < box.extent.y; ++y) {
+      const Taps at_y = taps(how, 1, box.begin.y + y);
+      std::fill(line.begin(), line.end(), 0.0f);
+      for (std::size_t i = 0; i < 16; ++i) {
+        const float weight = at_z.weight[i / 4] * at_y.weight[i % 4];
+        if (weight == 0) continue;
+        const index_t row_z = at_z.at[i / 4] - from_box.begin.z, row_y = at_y.at[i % 4] - from_box.begin.y;
+        const float* const row = from + (row_z * from_box.extent.y + row_y) * from_box.extent.x;
+        for (std::size_t x = 0; x < line.size(); ++x) line[x] += weight * row[x];
+      }
+      for (const Taps& at_x : columns) {
+        float sum = 0;
+        for (std::size_t k = 0; k < 4; ++k) sum += at_x.weight[k] * line[static_cast<std::size_t>(at_x.at[k])];
+        *to++ = sum;
+      }
+    }
+  }
+}
 
 class ResampledSource final : public io::VolumeSource {
  public:
@@ -57,15 +114,16 @@ class ResampledSource final : public io::VolumeSource {
 
   void do_read(io::ChannelRange channels, const io::VoxelBox& box, std::byte* voxels) const override {
     const io::VoxelBox all = how_.needed(box);
-    // As many planes are read at once as fit into most_bytes, or as many rows of two planes.
+    // As many planes are read at once as fit into most_bytes, or as many rows of the planes of one slice.
     const std::size_t row =
         static_cast<std::size_t>(all.extent.x) * (sizeof(float) + io::size_of(source_->info().type));
     const auto rows = static_cast<index_t>(most_bytes / row);
-    const auto step_of = [](index_t from, double zoom) {
-      return std::max<index_t>(1, static_cast<index_t>(static_cast<double>(from - 2) / zoom));
+    const index_t planes = how_.cubic ? 4 : 2;  // of a slice
+    const auto step_of = [&](index_t from, double zoom) {
+      return std::max<index_t>(1, static_cast<index_t>(static_cast<double>(from - planes) / zoom));
     };
     const index_t step = step_of(rows / all.extent.y, how_.zoom[0]);
-    const index_t step_y = rows / 2 >= all.extent.y ? box.extent.y : step_of(rows / 2, how_.zoom[1]);
+    const index_t step_y = rows / planes >= all.extent.y ? box.extent.y : step_of(rows / planes, how_.zoom[1]);
     const std::size_t size = io::size_of(info_.type);
     const index_t slice = box.extent.y * box.extent.x;
     std::vector<float> values;
@@ -107,6 +165,7 @@ Resampling Resampling::inverse() const {
   Resampling back = *this;
   std::swap(back.from, back.to);
   for (double& z : back.zoom) z = 1 / z;
+  back.cubic = false;
   return back;
 }
 
@@ -121,8 +180,8 @@ Resampling Resampling::cut(const io::VoxelBox& box) const {
 io::VoxelBox Resampling::needed(const io::VoxelBox& box) const {
   io::VoxelBox all;
   for (int axis = 0; axis < 3; ++axis) {
-    all.begin[axis] = between(*this, axis, box.begin[axis]).low;
-    all.extent[axis] = between(*this, axis, box.end()[axis] - 1).high - all.begin[axis] + 1;
+    all.begin[axis] = reach(*this, axis, box.begin[axis]).first;
+    all.extent[axis] = reach(*this, axis, box.end()[axis] - 1).second - all.begin[axis] + 1;
   }
   return all;
 }
@@ -148,6 +207,7 @@ std::optional<Resampling> resampling_of(const Extent3& extent, const VoxelLength
 
 void resample(const Resampling& how, const float* from, const io::VoxelBox& from_box, float* to,
               const io::VoxelBox& box) {
+  if (how.cubic) return resample_cubic(how, from, from_box, to, box);
   std::vector<Between> columns;
   for (index_t x = 0; x < box.extent.x; ++x) {
     columns.push_back(between(how, 2, box.begin.x + x));

@@ -61,6 +61,54 @@ HWY_INLINE V in_slice(const float* voxels, VI at, const Cell& y, const Cell& x) 
   return between(upper, lower, y.share);
 }
 
+/// The offsets of the four voxels around a place along an axis, and their weights.
+struct Taps {
+  VI at[4];
+  V weight[4];
+};
+
+/// Returns the taps of a cubic convolution with a = -0.5 (Keys, "Cubic convolution interpolation for digital image
+/// processing", 1981). At a voxel, its weight is exactly 1 and the others are 0.
+HWY_INLINE Taps taps_of(V place, index_t extent, index_t stride) {
+  const D d;
+  const DI di;
+  const V inside = clamped(place, extent);
+  const VI below = hn::ConvertTo(di, inside), last = hn::Set(di, static_cast<std::int32_t>(extent - 1));
+  const VI units = hn::Set(di, static_cast<std::int32_t>(stride));
+  const V t = hn::Sub(inside, hn::ConvertTo(d, below)), half = hn::Set(d, 0.5f);
+  const V squared = hn::Mul(t, t);
+  Taps taps;
+  for (std::int32_t k = 0; k < 4; ++k) {
+    const VI voxel = hn::Add(below, hn::Set(di, k - 1));
+    taps.at[k] = hn::Mul(hn::Min(hn::Max(voxel, hn::Zero(di)), last), units);
+  }
+  taps.weight[0] = hn::Mul(t, hn::NegMulAdd(t, hn::MulSub(half, t, hn::Set(d, 1.0f)), hn::Neg(half)));
+  taps.weight[1] = hn::MulAdd(squared, hn::MulSub(hn::Set(d, 1.5f), t, hn::Set(d, 2.5f)), hn::Set(d, 1.0f));
+  taps.weight[2] = hn::Mul(t, hn::MulAdd(t, hn::NegMulAdd(hn::Set(d, 1.5f), t, hn::Set(d, 2.0f)), half));
+  taps.weight[3] = hn::Mul(squared, hn::MulSub(half, t, half));
+  return taps;
+}
+
+HWY_INLINE V cubic_in_slice(const float* voxels, VI slice, const Taps& y, const Taps& x) {
+  const D d;
+  V sum = hn::Zero(d);
+  for (int j = 0; j < 4; ++j) {
+    const VI row = hn::Add(slice, y.at[j]);
+    V along_x = hn::Zero(d);
+    for (int k = 0; k < 4; ++k) {
+      along_x = hn::MulAdd(x.weight[k], hn::GatherIndex(d, voxels, hn::Add(row, x.at[k])), along_x);
+    }
+    sum = hn::MulAdd(y.weight[j], along_x, sum);
+  }
+  return sum;
+}
+
+HWY_INLINE V cubic(const float* voxels, const Taps& z, const Taps& y, const Taps& x) {
+  V sum = hn::Zero(D());
+  for (int i = 0; i < 4; ++i) sum = hn::MulAdd(z.weight[i], cubic_in_slice(voxels, z.at[i], y, x), sum);
+  return sum;
+}
+
 template <Interpolation how>
 void sample(const float* voxels, const Extent3& e, const float* z, const float* y, const float* x, float* to,
             index_t n) {
@@ -74,6 +122,10 @@ void sample(const float* voxels, const Extent3& e, const float* z, const float* 
       const VI at =
           hn::Add(hn::Add(nearest_of(at_z, e.z, plane), nearest_of(at_y, e.y, row)), nearest_of(at_x, e.x, 1));
       value = hn::GatherIndex(d, voxels, at);
+    } else if constexpr (how == Interpolation::cubic) {
+      value = cubic(voxels, taps_of(at_z, e.z, plane), taps_of(at_y, e.y, row), taps_of(at_x, e.x, 1));
+    } else if constexpr (how == Interpolation::cubic_in_slice) {
+      value = cubic_in_slice(voxels, nearest_of(at_z, e.z, plane), taps_of(at_y, e.y, row), taps_of(at_x, e.x, 1));
     } else {
       const Cell cell_y = cell_of(at_y, e.y, row), cell_x = cell_of(at_x, e.x, 1);
       const VI in_plane = hn::Add(cell_y.first, cell_x.first);
@@ -99,6 +151,10 @@ void sample_row_(Interpolation how, const float* voxels, const Extent3& e, const
       return sample<Interpolation::linear>(voxels, e, z, y, x, to, n);
     case Interpolation::linear_in_slice:
       return sample<Interpolation::linear_in_slice>(voxels, e, z, y, x, to, n);
+    case Interpolation::cubic:
+      return sample<Interpolation::cubic>(voxels, e, z, y, x, to, n);
+    case Interpolation::cubic_in_slice:
+      return sample<Interpolation::cubic_in_slice>(voxels, e, z, y, x, to, n);
   }
 }
 

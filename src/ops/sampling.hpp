@@ -12,10 +12,13 @@ enum class Interpolation {
   nearest,
   linear,           ///< from the eight voxels around it
   linear_in_slice,  ///< from the four voxels around it in the nearest slice
+  cubic,            ///< from the 64 voxels around it, by cubic convolution with a = -0.5 (Catmull-Rom)
+  cubic_in_slice,   ///< from the 16 voxels around it in the nearest slice
 };
 
-/// Writes to[i] = the voxel at (z[i], y[i], x[i]) of a dense volume. Places outside are moved to the nearest voxel. The
-/// volume has fewer than 2^31 voxels. No aliasing; thread-safe; allocates nothing.
+/// Writes to[i] = the voxel at (z[i], y[i], x[i]) of a dense volume. Places outside are moved to the nearest voxel. If
+/// a cubic interpolation reads voxels outside, the nearest voxels stand for them. The volume has fewer than 2^31
+/// voxels. No aliasing; thread-safe; allocates nothing.
 void sample_row(Interpolation interpolation, const float* voxels, const Extent3& extent, const float* z, const float* y,
                 const float* x, float* to, index_t n) noexcept;
 

@@ -49,6 +49,11 @@ TEST_CASE("a checkpoint gives back every number, and equal states give equal byt
   CHECK(read.iteration == 12);
   CHECK(read.seed == 7);
   CHECK(read.numerics == "simd = AVX2\n");
+  CHECK_FALSE(read.cubic);
+  CheckpointHeader cubic = header(spec);
+  cubic.cubic = true;
+  save_checkpoint(folder.path() / "c.safetensors", cubic, saved);
+  CHECK(read_checkpoint_header(folder.path() / "c.safetensors").cubic);
   CHECK(read.net.training.batch == 3);
   CHECK(read.net.recipe() == spec.recipe());
   for (std::size_t i = 0; i < saved.all().size(); ++i) {

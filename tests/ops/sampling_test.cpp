@@ -5,32 +5,47 @@
 namespace convolume::ops::test {
 namespace {
 
-/// The voxel at a place between voxels, in double. Along an axis with `nearest`, the nearest voxel counts.
+/// Weight of a voxel at a distance from a place: 1 at the nearest voxel, linear, or Keys' cubic kernel with a = -0.5.
+double weight_at(Interpolation how, double distance) {
+  const double x = std::abs(distance);
+  if (how == Interpolation::nearest) return distance >= -0.5 && distance < 0.5 ? 1 : 0;
+  if (how == Interpolation::linear) return std::max(0.0, 1 - x);
+  if (x < 1) return 1.5 * x * x * x - 2.5 * x * x + 1;
+  return x < 2 ? -0.5 * x * x * x + 2.5 * x * x - 4 * x + 2 : 0;
+}
+
+/// The voxel at a place between voxels, in double. `how` is nearest, linear or cubic along each axis.
 double voxel_at(const std::vector<float>& voxels, const Extent3& e, std::array<double, 3> place,
-                const std::array<bool, 3>& nearest) {
-  index_t first[3], second[3];
-  double share[3];
+                const std::array<Interpolation, 3>& how) {
   for (std::size_t a = 0; a < 3; ++a) {
-    const auto last = static_cast<double>(e[static_cast<int>(a)] - 1);
-    if (nearest[a]) place[a] = std::floor(place[a] + 0.5);
-    place[a] = std::clamp(place[a], 0.0, last);
-    first[a] = static_cast<index_t>(place[a]);
-    second[a] = std::min<index_t>(first[a] + 1, static_cast<index_t>(last));
-    share[a] = place[a] - static_cast<double>(first[a]);
+    place[a] = std::clamp(place[a], 0.0, static_cast<double>(e[static_cast<int>(a)] - 1));
   }
+  const auto below = [&](std::size_t a) { return static_cast<index_t>(std::floor(place[a])); };
+  const auto weight = [&](std::size_t a, index_t i) { return weight_at(how[a], place[a] - static_cast<double>(i)); };
+  const auto inside = [](index_t i, index_t n) { return std::clamp<index_t>(i, 0, n - 1); };
   double sum = 0;
-  for (int corner = 0; corner < 8; ++corner) {
-    double weight = 1;
-    index_t at[3];
-    for (std::size_t a = 0; a < 3; ++a) {
-      const bool upper = (corner >> a & 1) != 0;
-      at[a] = upper ? second[a] : first[a];
-      weight *= upper ? share[a] : 1 - share[a];
+  for (index_t z = below(0) - 1; z < below(0) + 3; ++z) {
+    for (index_t y = below(1) - 1; y < below(1) + 3; ++y) {
+      for (index_t x = below(2) - 1; x < below(2) + 3; ++x) {
+        const index_t at = (inside(z, e.z) * e.y + inside(y, e.y)) * e.x + inside(x, e.x);
+        sum += weight(0, z) * weight(1, y) * weight(2, x) * static_cast<double>(voxels[static_cast<std::size_t>(at)]);
+      }
     }
-    sum += weight * static_cast<double>(voxels[static_cast<std::size_t>((at[0] * e.y + at[1]) * e.x + at[2])]);
   }
   return sum;
 }
+
+/// What an interpolation is along Z, Y and X.
+std::array<Interpolation, 3> axes_of(Interpolation how) {
+  using enum Interpolation;
+  if (how == linear_in_slice) return {nearest, linear, linear};
+  if (how == cubic_in_slice) return {nearest, cubic, cubic};
+  return {how, how, how};
+}
+
+constexpr Interpolation all_interpolations[] = {Interpolation::nearest, Interpolation::linear,
+                                                Interpolation::linear_in_slice, Interpolation::cubic,
+                                                Interpolation::cubic_in_slice};
 
 }  // namespace
 
@@ -46,19 +61,38 @@ TEST_CASE("voxels between voxels match a double reference", "[ops]") {
           places[axis] = random.uniform<float>(n, -1, static_cast<double>(e[axis]));
           for (std::size_t i = 0; i < places[axis].size(); i += 5) places[axis][i] = std::round(places[axis][i]);
         }
-        for (const auto how : {Interpolation::nearest, Interpolation::linear, Interpolation::linear_in_slice}) {
+        for (const Interpolation how : all_interpolations) {
           std::vector<float> to(static_cast<std::size_t>(n) + 1, nan<float>);
           sample_row(how, voxels.data(), e, places[0].data(), places[1].data(), places[2].data(), to.data(), n);
-          const bool all = how == Interpolation::nearest;
           for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
             const double expected = voxel_at(voxels, e,
                                              {static_cast<double>(places[0][i]), static_cast<double>(places[1][i]),
                                               static_cast<double>(places[2][i])},
-                                             {how != Interpolation::linear, all, all});
-            REQUIRE(static_cast<double>(to[i]) == Approx(expected).margin(2e-6));
+                                             axes_of(how));
+            REQUIRE(static_cast<double>(to[i]) == Approx(expected).margin(4e-6));
           }
           CHECK(std::isnan(to.back()));
         }
+      }
+    }
+  });
+}
+
+TEST_CASE("at its own place, a voxel is read exactly", "[ops]") {
+  on_every_target([] {
+    Random random(6);
+    for (const Extent3 e : {Extent3{1, 1, 1}, Extent3{1, 4, 1}, Extent3{5, 4, 9}}) {
+      const auto voxels = random.uniform<float>(e.volume(), -2, 2);
+      std::vector<float> places[3];
+      for (index_t i = 0; i < e.volume(); ++i) {
+        places[0].push_back(static_cast<float>(i / (e.y * e.x)));
+        places[1].push_back(static_cast<float>(i / e.x % e.y));
+        places[2].push_back(static_cast<float>(i % e.x));
+      }
+      for (const Interpolation how : all_interpolations) {
+        std::vector<float> to(voxels.size());
+        sample_row(how, voxels.data(), e, places[0].data(), places[1].data(), places[2].data(), to.data(), e.volume());
+        CHECK(to == voxels);
       }
     }
   });

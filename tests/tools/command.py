@@ -116,6 +116,6 @@ class CliTest(unittest.TestCase):
             time.sleep(0.005)
         self.fail("training did not start")
 
-    def start(self):
+    def start(self, *more):
         return subprocess.Popen([CONVOLUME, "train", "net.toml", "--data", "data.toml", "--out", "run", "--iterations",
-                                 "100000"], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                                 "100000", *more], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -423,6 +423,23 @@ class Runs(CliTest):
         self.fails("infer", self.last("plain"), "images/c.zarr", "--out", "q.zarr", "--spacing", "1,1,1",
                    says=["--spacing", "leave the option out"])
 
+    def test_images_are_interpolated_cubically_in_training_and_in_inference(self):
+        self.write_cases("a", "b", "c")
+        text = (self.folder / "data.toml").read_text().replace("[[validation]]", "[[validation]]\nspacing = [2, 2, 3]")
+        text = text.replace("[[train]]", "[spacing]\ntarget = [2, 3, 2]\n%s[[train]]\nspacing = [2, 2, 3]")
+        scores = []
+        for name, image in (("linear", ""), ("cubic", 'image = "cubic"\n')):
+            (self.folder / "data.toml").write_text(text % image)
+            self.train(name, "--set", "optimizer.learning_rate=0.1", "--iterations", 3)
+            self.train(name, "--set", "optimizer.learning_rate=0.1", "--resume")
+            self.run_cli("infer", self.last(name), "images/c.zarr", "--out", f"{name}.zarr", "--spacing", "2,2,3")
+            score = json.loads(self.run_cli("eval", f"{name}.zarr", "labels/c.zarr", "--json"))
+            self.assertAlmostEqual(score["roc_auc"], self.metrics(name)[-1]["roc_auc"], delta=1e-4)
+            scores.append(score["roc_auc"])
+        self.assertNotAlmostEqual(*scores, delta=1e-4)
+        resume = ["train", "net.toml", "--data", "data.toml", "--out", "linear", "--resume", "--iterations", 9]
+        self.fails(*resume, "--set", "optimizer.learning_rate=0.1", says=["other data"])
+
     def test_patterns_that_find_nothing_are_refused(self):
         self.write_cases("a", "b", "c")
         text = (self.folder / "data.toml").read_text()

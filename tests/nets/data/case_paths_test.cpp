@@ -213,6 +213,8 @@ TEST_CASE("labels and volumes that cannot be used are named", "[cases]") {
              Catch::Contains("range"));
   CHECK_THAT(folder.complaint(head + "[augment]\nrotate = { probability = 1, degrees = [1, 2] }\n"),
              Catch::Contains("degrees"));
+  CHECK_THAT(folder.complaint(head + "[augment]\nlow_resolution = { probability = 1, factor = [0.5, 2] }\n"),
+             Catch::Contains("factor") && Catch::Contains("between 1 and 16"));
   CHECK_THAT(folder.complaint(head + "[augment]\nblurr = { probability = 1 }\n"), Catch::Contains("blurr"));
   CHECK_THAT(folder.complaint(head + "[intensity]\npercentiles = [1, 99]\n"), Catch::Contains("clip = true"));
   CHECK_THAT(folder.complaint(head + "[sampling]\nforeground = 2\n"), Catch::Contains("foreground"));

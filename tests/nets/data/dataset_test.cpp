@@ -200,6 +200,32 @@ TEST_CASE("the synthetic volume is cut into splits", "[dataset]") {
   CHECK(other.digest != whole.digest);
 }
 
+TEST_CASE("images are interpolated cubically if [spacing] says so", "[dataset]") {
+  const Folder folder;
+  folder.volume("v.tif", {4, 6, 6}, [](index_t i) { return static_cast<float>(i * i % 13); });
+  const std::string table = "image = 'v.tif'\nlabel = 'v.tif'\nspacing = [1, 1, 1]\n";
+  const auto text = [&](const std::string& image) {
+    return "name = 'd'\n[spacing]\ntarget = [1, 1.5, 1.5]\n" + image + "[[train]]\n" + table + "[[validation]]\n" +
+           table;
+  };
+  const Dataset linear = folder.load(text("")), cubic = folder.load(text("image = 'cubic'\n"));
+  CHECK(folder.load(text("image = 'linear'\n")).digest == linear.digest);
+  CHECK(cubic.digest != linear.digest);
+  CHECK(cubic.cubic);
+  Resampling how = *cubic.train[0].resampling;
+  CHECK(how.cubic);
+  CHECK_FALSE(linear.train[0].resampling->cubic);
+  for (const Dataset* data : {&linear, &cubic}) {
+    how.cubic = data == &cubic;
+    const LabelledVolume& volume = data->validation[0];
+    const auto image = volume.image.floats(std::pmr::get_default_resource());
+    const auto expected = resample(how, image.view(), std::pmr::get_default_resource());
+    const auto found = volume.resampled.floats(std::pmr::get_default_resource());
+    CHECK(std::equal(found.data(), found.data() + found.elements(), expected.data()));
+  }
+  CHECK_THAT(folder.complaint(text("image = 'quintic'\n")), Catch::Contains("quintic") && Catch::Contains("cubic"));
+}
+
 TEST_CASE("a digest is of voxels and settings", "[dataset]") {
   const Folder folder;
   folder.volume("v.tif", {2, 3, 3}, itself);
@@ -217,6 +243,8 @@ TEST_CASE("a digest is of voxels and settings", "[dataset]") {
         text("v.tif", "v.tif") + "slices = [0, 1]\n", text("v.tif", "v.tif") + "[label]\npositive = [3]\n",
         text("v.tif", "v.tif") + "[augment]\nflip = ['x']\n", text("v.tif", "v.tif") + "[augment]\nflip = ['y']\n",
         text("v.tif", "v.tif") + "[augment]\nrotate90 = true\n",
+        text("v.tif", "v.tif") + "[augment]\nlow_resolution = { probability = 0.25, factor = [1.5, 3] }\n",
+        text("v.tif", "v.tif") + "[augment]\nlow_resolution = { probability = 0.25, factor = [1.5, 2] }\n",
         text("v.tif", "v.tif") + "[intensity]\nnormalise = 'none'\n"}) {
     INFO(other);
     CHECK(digests.insert(folder.load(other).digest).second);

@@ -38,6 +38,44 @@ Dataset smooth_data(const Extent3& extent, const AugmentSpec& augment = {}, Pad 
   return data;
 }
 
+/// A data set of one volume with two channels of noise.
+Dataset noise_data(const Extent3& extent, const AugmentSpec& augment = {}) {
+  Dataset data = smooth_data(extent, augment);
+  Tensor<float> image({1, 2, extent});
+  for (index_t i = 0; i < image.elements(); ++i) {
+    image.data()[i] = static_cast<float>(uniform({.seed = 8}, static_cast<std::uint64_t>(i)));
+  }
+  data.train[0].image = StoredVolume(std::move(image));
+  return data;
+}
+
+/// Returns a channel that was reduced to the nearest voxels of `low` voxels, and interpolated back, in double.
+std::vector<double> of_low_resolution(const Tensor<float>& image, index_t c, const Extent3& low) {
+  const Extent3 e = image.shape().extent;
+  std::vector<double> all;
+  for (index_t v = 0; v < e.volume(); ++v) {
+    const index_t at[3] = {v / (e.y * e.x), v / e.x % e.y, v % e.x};
+    double sum = 0;
+    for (int corner = 0; corner < 8; ++corner) {
+      double weight = 1;
+      Extent3 nearest;
+      for (int axis = 0; axis < 3; ++axis) {
+        const index_t n = e[axis], m = low[axis];
+        const double centre = (static_cast<double>(at[axis]) + 0.5) * static_cast<double>(m) / static_cast<double>(n);
+        const double place = std::clamp(centre - 0.5, 0.0, static_cast<double>(m - 1));
+        const bool upper = (corner >> axis & 1) != 0;
+        const double share = place - std::floor(place);
+        weight *= upper ? share : 1 - share;
+        const index_t t = std::min(m - 1, static_cast<index_t>(place) + (upper ? 1 : 0));
+        nearest[axis] = (2 * t + 1) * n / (2 * m);  // the voxel that holds the centre of voxel t
+      }
+      sum += weight * static_cast<double>(image.view()(0, c, nearest.z, nearest.y, nearest.x));
+    }
+    all.push_back(sum);
+  }
+  return all;
+}
+
 /// Draws until a change occurs.
 template <class Wanted>
 PatchDraw draw_with(const Dataset& data, const Extent3& patch, const Wanted& wanted) {
@@ -67,6 +105,7 @@ AugmentSpec everything() {
   a.gamma = {0.5, {0.7, 1.5}};
   a.noise = {0.5, {0, 0.2}};
   a.blur = {0.5, {0.5, 1}};
+  a.low_resolution = {0.5, {1, 2}};
   a.blurred_section = {0.5, {1, 2}};
   a.missing_section = {0.5, 2};
   a.cut_out = {0.5, {2, 4, 4}};
@@ -246,6 +285,9 @@ TEST_CASE("an axis that is more than three times as coarse takes the nearest sli
   }
   CHECK(whole);
   CHECK(between);
+  const PatchMap cubic(draw, augment, patch, data.train[0].spacing, {}, true);
+  CHECK(cubic.interpolation() == ops::Interpolation::cubic_in_slice);
+  CHECK(cubic.box().extent == map.box().extent + Extent3{0, 2, 2});
   CHECK(PatchMap(draw, augment, patch, {3, 1, 1}).interpolation() == ops::Interpolation::linear);
 }
 
@@ -345,6 +387,48 @@ TEST_CASE("changes of intensities leave labels alone and follow their draw", "[p
   }
 }
 
+TEST_CASE("a patch of low resolution has few voxels, which are interpolated linearly", "[patches]") {
+  AugmentSpec augment;
+  augment.low_resolution = {1, {1.5, 3}};
+  const Extent3 patch{6, 20, 17};
+  for (const VoxelLengths spacing : {VoxelLengths{1, 1, 1}, VoxelLengths{4, 1, 1}, VoxelLengths{1, 1, 3.5}}) {
+    Dataset plain = noise_data({10, 30, 30}), data = noise_data({10, 30, 30}, augment);
+    plain.train[0].spacing = data.train[0].spacing = spacing;
+    std::set<double> factors;
+    for (std::uint64_t i = 0; i < 6; ++i) {
+      const PatchDraw draw = PatchDraw::draw(data, patch, 1, i, 0);
+      const auto before = make_patch(plain, draw, patch), after = make_patch(data, draw, patch);
+      CHECK(same(before.label, after.label));
+      const double factor = draw.random.within(PatchRandom::Purpose::low_resolution, 1, {1.5, 3});
+      factors.insert(factor);
+      Extent3 low;
+      for (int axis = 0; axis < 3; ++axis) {
+        const bool kept = spacing[static_cast<std::size_t>(axis)] > 3;
+        low[axis] = kept ? patch[axis] : std::lround(static_cast<double>(patch[axis]) / factor);
+      }
+      for (index_t c = 0; c < 2; ++c) {
+        const auto expected = of_low_resolution(before.image, c, low);
+        for (index_t v = 0; v < patch.volume(); ++v) {
+          REQUIRE(static_cast<double>(after.image.data()[c * patch.volume() + v]) ==
+                  Approx(expected[static_cast<std::size_t>(v)]).margin(2e-6));
+        }
+      }
+    }
+    CHECK(factors.size() == 6);
+  }
+}
+
+TEST_CASE("a factor of 1 keeps every voxel, and all other draws", "[patches]") {
+  AugmentSpec one = everything(), none = everything();
+  one.low_resolution = {1, {1, 1}};
+  none.low_resolution = {0, {1, 2}};
+  const Dataset with = noise_data({14, 40, 40}, one), without = noise_data({14, 40, 40}, none);
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    const PatchDraw draw = PatchDraw::draw(with, {6, 16, 16}, 1, i, 0);
+    CHECK(same(make_patch(with, draw, {6, 16, 16}).image, make_patch(without, draw, {6, 16, 16}).image));
+  }
+}
+
 TEST_CASE("sections from one on are shifted, or one alone slips", "[patches]") {
   AugmentSpec augment;
   augment.misalign = {1, 5};
@@ -416,6 +500,7 @@ elastic = { probability = 0.5, grid = 8, sigma = 1 }
 noise = { probability = 0.5, sigma = [0, 0.1] }
 gamma = { probability = 0.5, range = [0.7, 1.5] }
 misalign = { probability = 0.3, pixels = 4 }
+low_resolution = { probability = 0.5, factor = [1, 2] }
 )";
   const auto weights = [&](int threads, std::size_t bytes, std::size_t cache) {
     const Dataset data = load_dataset(file, {.volume_bytes = bytes});

@@ -86,19 +86,62 @@ TEST_CASE("linear functions are resampled exactly, except half a voxel from the 
   }
 }
 
+TEST_CASE("cubic interpolation matches Keys' kernel in double, and keeps voxels at their places", "[resampling]") {
+  const auto kernel = [](double distance) {
+    const double x = std::abs(distance);
+    if (x < 1) return 1.5 * x * x * x - 2.5 * x * x + 1;
+    return x < 2 ? -0.5 * x * x * x + 2.5 * x * x - 4 * x + 2 : 0;
+  };
+  for (const Extent3 extent : {Extent3{7, 9, 8}, Extent3{1, 9, 1}, Extent3{1, 1, 1}, Extent3{2, 3, 2}}) {
+    const auto from = noise(extent);
+    for (const VoxelLengths target : {VoxelLengths{0.7, 0.9, 1.3}, VoxelLengths{2.2, 1, 0.4}}) {
+      auto how = *resampling_of(extent, {1, 1, 1}, target);
+      how.cubic = true;
+      const auto to = resample(how, from.view(), std::pmr::get_default_resource());
+      const Extent3 e = how.to.extent;
+      // Sums over all voxels and a margin, where the outer voxels go on.
+      const auto weights = [&](int axis, index_t t) {
+        const index_t n = extent[axis];
+        const double place = std::clamp(how.place(axis, t), 0.0, static_cast<double>(n - 1));
+        std::vector<double> all(static_cast<std::size_t>(n));
+        for (index_t i = -2; i < n + 2; ++i) {
+          all[static_cast<std::size_t>(std::clamp<index_t>(i, 0, n - 1))] += kernel(place - static_cast<double>(i));
+        }
+        return all;
+      };
+      for (index_t i = 0; i < e.volume(); ++i) {
+        const auto z = weights(0, i / (e.y * e.x)), y = weights(1, i / e.x % e.y), x = weights(2, i % e.x);
+        double sum = 0;
+        for (index_t v = 0; v < extent.volume(); ++v) {
+          sum += z[static_cast<std::size_t>(v / (extent.y * extent.x))] *
+                 y[static_cast<std::size_t>(v / extent.x % extent.y)] * x[static_cast<std::size_t>(v % extent.x)] *
+                 static_cast<double>(from.data()[v]);
+        }
+        REQUIRE(static_cast<double>(to.data()[i]) == Approx(sum).margin(5e-4));  // voxels are up to 250
+      }
+    }
+    const Resampling identity{.from = {{0, 0, 0}, extent}, .to = {{0, 0, 0}, extent}, .cubic = true};
+    CHECK(same(resample(identity, from.view(), std::pmr::get_default_resource()).data(), from.data(), extent.volume()));
+    CHECK_FALSE(identity.inverse().cubic);
+  }
+}
+
 TEST_CASE("a coarse axis takes the nearest slice, and labels the nearest voxel", "[resampling]") {
   const auto from = volume_of({3, 4, 4}, [](double z, double y, double x) { return 100 * z + 10 * y + x; });
-  const auto sections = *resampling_of({3, 4, 4}, {5, 1, 1}, {2, 1, 1});
+  auto sections = *resampling_of({3, 4, 4}, {5, 1, 1}, {2, 1, 1});
   CHECK(sections.nearest_axis == 0);
-  const auto to = resample(sections, from.view(), std::pmr::get_default_resource());
-  REQUIRE(to.shape().extent == Extent3{8, 4, 4});
-  // Centres at 0.2, 0.6, ... sections from the first face on.
-  const int nearest[8] = {0, 0, 1, 1, 1, 2, 2, 2};
-  for (index_t z = 0; z < 8; ++z) {
-    CHECK(to.view()(0, 0, z, 2, 3) == Approx(100 * nearest[z] + 23));
+  for (const bool cubic : {false, true}) {
+    sections.cubic = cubic;
+    const auto to = resample(sections, from.view(), std::pmr::get_default_resource());
+    REQUIRE(to.shape().extent == Extent3{8, 4, 4});
+    // Centres at 0.2, 0.6, ... sections from the first face on.
+    const int nearest[8] = {0, 0, 1, 1, 1, 2, 2, 2};
+    for (index_t z = 0; z < 8; ++z) {
+      CHECK(to.view()(0, 0, z, 2, 3) == 100.0f * static_cast<float>(nearest[z]) + 23);
+    }
   }
   auto labels = *resampling_of({3, 4, 4}, {1, 1, 1}, {1, 0.7, 1.9});
-  labels.nearest = true;
+  labels.nearest = labels.cubic = true;
   const auto classes = resample(labels, from.view(), std::pmr::get_default_resource());
   for (index_t i = 0; i < classes.elements(); ++i) CHECK(classes.data()[i] == std::round(classes.data()[i]));
 }
@@ -113,8 +156,10 @@ TEST_CASE("boxes of a resampled file, and a part of a map, have the bits of the 
               std::as_bytes(std::span(voxels.data(), static_cast<std::size_t>(voxels.elements()))));
   sink->finish();
   const std::shared_ptr<const io::VolumeSource> file = io::open_volume(path);
-  for (const VoxelLengths target : {VoxelLengths{0.6, 1.4, 2.3}, VoxelLengths{3.5, 0.8, 1}}) {
-    const auto how = *resampling_of(extent, {1, 1, 1}, target);
+  for (const bool cubic : {false, true, false, true}) {
+    const VoxelLengths target = cubic ? VoxelLengths{0.6, 1.4, 2.3} : VoxelLengths{3.5, 0.8, 1};
+    auto how = *resampling_of(extent, {1, 1, 1}, target);
+    how.cubic = cubic;
     const auto whole = resample(how, voxels.view(), std::pmr::get_default_resource());
     const auto source = resampled(file, how, true);
     REQUIRE(source->info().extent == how.to.extent);
@@ -170,7 +215,10 @@ TEST_CASE("patches of another spacing are parts of the resampled volume", "[resa
       extent, [](double z, double y, double x) { return std::sin(0.2 * z) + std::cos(0.15 * y) * std::sin(0.1 * x); });
   Tensor<float> label({1, 1, extent});
   std::iota(label.data(), label.data() + label.elements(), 0.0f);
-  for (const VoxelLengths target : {VoxelLengths{1, 1.5, 1.5}, VoxelLengths{1.25, 0.5, 2}, VoxelLengths{0.5, 1, 1}}) {
+  const VoxelLengths targets[] = {{1, 1.5, 1.5}, {1.25, 0.5, 2}, {0.5, 1, 1}};
+  for (std::size_t k = 0; k < 6; ++k) {
+    const VoxelLengths& target = targets[k / 2];
+    const bool cubic = k % 2 == 1;
     data.train.clear();
     Tensor<float> own(image.shape()), own_label(label.shape());
     std::copy_n(image.data(), image.elements(), own.data());
@@ -178,6 +226,7 @@ TEST_CASE("patches of another spacing are parts of the resampled volume", "[resa
     data.train.push_back({StoredVolume(std::move(own)), StoredVolume(std::move(own_label)), {}, "v"});
     data.train[0].spacing = {1, 1, 1};
     data.train[0].resampling = resampling_of(extent, {1, 1, 1}, target);
+    data.train[0].resampling->cubic = data.cubic = cubic;
     Resampling how = *data.train[0].resampling;
     const auto whole = resample(how, image.view(), std::pmr::get_default_resource());
     how.nearest = true;
@@ -191,9 +240,12 @@ TEST_CASE("patches of another spacing are parts of the resampled volume", "[resa
         const index_t z = v / (patch.y * patch.x), y = v / patch.x % patch.y, x = v % patch.x;
         const Extent3 at = draw.origin + Extent3{z, y, x};
         const double found = static_cast<double>(made.image.data()[v]);
-        // Beyond the outer voxels, patches mirror and resample() continues: they differ by less than half a voxel.
-        const bool inner = at.z > 1 && at.y > 1 && at.x > 1 && at.z < whole.shape().extent.z - 2 &&
-                           at.y < whole.shape().extent.y - 2 && at.x < whole.shape().extent.x - 2;
+        // Beyond the outer voxels, patches mirror and resample() continues the volume.
+        bool inner = true;
+        for (int axis = 0; axis < 3; ++axis) {
+          const double place = how.place(axis, at[axis]);
+          inner = inner && place >= 1 && place <= static_cast<double>(extent[axis] - 2);
+        }
         if (!inner) continue;
         worst = std::max(worst, std::abs(found - static_cast<double>(whole.view()(0, 0, at.z, at.y, at.x))));
         const float there = labels.view()(0, 0, at.z, at.y, at.x);
@@ -213,10 +265,11 @@ TEST_CASE("patches of another spacing are parts of the resampled volume", "[resa
 
 TEST_CASE("the faces of a volume are continued for voxels of another spacing, whatever pads it", "[resampling]") {
   const Extent3 extent{2, 11, 11}, patch{2, 6, 6};
-  for (const Pad pad : {Pad::none, Pad::mirror, Pad::zero}) {
+  for (int k = 0; k < 6; ++k) {
     Dataset data;
     data.name = "faces";
-    data.sampling.pad = pad;
+    data.sampling.pad = static_cast<Pad>(k / 2);
+    data.cubic = k % 2 == 1;
     Tensor<float> image({1, 1, extent}), label({1, 1, extent});
     image.fill(3);
     label.fill(1);
@@ -225,7 +278,7 @@ TEST_CASE("the faces of a volume are continued for voxels of another spacing, wh
     REQUIRE(data.train[0].grid() == patch);
     const auto made = test::make_patch(data, PatchDraw::draw(data, patch, 1, 0, 0), patch);
     for (index_t i = 0; i < patch.volume(); ++i) {
-      REQUIRE(made.image.data()[i] == 3);
+      REQUIRE(made.image.data()[i] == Approx(3).margin(data.cubic ? 1e-5 : 0));
       REQUIRE(made.label.data()[i] == 1);
     }
   }
@@ -240,7 +293,11 @@ TEST_CASE("boxes of patches have a limit, whatever the spacing and the changes",
   augment.elastic = {0.5, {5, 6, 7}, 1.2};
   augment.misalign = {0.5, 4};
   const Extent3 patch{6, 12, 12}, extent{60, 90, 90};
-  for (const VoxelLengths target : {VoxelLengths{1, 1.5, 0.75}, VoxelLengths{4, 1, 3}, VoxelLengths{0.4, 2, 2}}) {
+  const VoxelLengths targets[] = {{1, 1.5, 0.75}, {4, 1, 3}, {0.4, 2, 2}};
+  for (std::size_t k = 0; k < 6; ++k) {
+    const VoxelLengths& target = targets[k / 2];
+    const bool cubic = k % 2 == 1;
+    const float margin = cubic ? 1 : 0;  // of voxels that are read beside a place
     Dataset data;
     data.name = "limits";
     data.augment = augment;
@@ -250,17 +307,18 @@ TEST_CASE("boxes of patches have a limit, whatever the spacing and the changes",
     data.train[0].spacing = {2, 1, 1};
     data.train[0].resampling = resampling_of(extent, data.train[0].spacing, target);
     const auto& how = data.train[0].resampling;
-    const Extent3 most = PatchMap::largest_box(augment, patch, data.train[0].spacing, how);
+    const Extent3 most = PatchMap::largest_box(augment, patch, data.train[0].spacing, how, cubic);
     for (std::uint64_t i = 0; i < 50; ++i) {
       const PatchDraw draw = PatchDraw::draw(data, patch, 1, i, 0);
-      const PatchMap map(draw, augment, patch, data.train[0].spacing, how);
+      const PatchMap map(draw, augment, patch, data.train[0].spacing, how, cubic);
+      CHECK(map.interpolation() == (cubic ? ops::Interpolation::cubic : ops::Interpolation::linear));
       for (int axis = 0; axis < 3; ++axis) REQUIRE(map.box().extent[axis] <= most[axis]);
       float at[3];
       for (index_t v = 0; v < patch.volume(); v += 7) {
         map.places(v / (patch.y * patch.x), v / patch.x % patch.y, v % patch.x, 1, &at[0], &at[1], &at[2]);
         for (int axis = 0; axis < 3; ++axis) {
-          REQUIRE(at[axis] >= 0);
-          REQUIRE(at[axis] <= static_cast<float>(map.box().extent[axis] - 1));
+          REQUIRE(at[axis] >= margin);
+          REQUIRE(at[axis] <= static_cast<float>(map.box().extent[axis] - 1) - margin);
         }
       }
     }
