@@ -12,25 +12,26 @@ import unittest
 
 CONVOLUME, SOURCE = os.path.abspath(sys.argv.pop(1)), pathlib.Path(sys.argv.pop(1)).resolve()
 
-# Net of the zoo, patch, extent of the volume, the classes of its output (0: a binary net), and options of eval. The
-# loss "square" bounds no output, so its numbers are not probabilities.
+# Net of the zoo, patch, extent of the volume, the classes of its output (0: a binary net), options of eval, and
+# settings that make the net small. The loss "square" bounds no output, so its numbers are not probabilities.
 NETS = [
-    ("demo", [8, 32, 32], (9, 40, 44), 0, []),
-    ("hippocampus", [8, 16, 16], (9, 20, 24), 3, []),
-    ("n4", [1, 100, 100], (2, 104, 108), 2, []),
-    ("unet_anisotropic", [8, 32, 32], (9, 40, 44), 0, []),
-    ("unet_isotropic", [16, 16, 16], (18, 20, 24), 0, []),
-    ("width_depth", [36, 36, 36], (38, 40, 42), 0, ["--threshold", 0.5]),
+    ("demo", [8, 32, 32], (9, 40, 44), 0, [], []),
+    ("hippocampus", [8, 16, 16], (9, 20, 24), 3, [], []),
+    ("n4", [1, 140, 140], (2, 140, 144), 2, [], []),
+    ("unet_anisotropic", [8, 32, 32], (9, 40, 44), 0, [], []),
+    ("unet_isotropic", [16, 16, 16], (18, 20, 24), 0, [], []),
+    ("width_depth", [24, 24, 24], (25, 26, 28), 0, ["--threshold", 0.5], ["generator.width=4", "generator.depth=3"]),
 ]
 FORMATS = ["p.tif", "p.h5:/p", "p.nii", "p.nii.gz", "p.zarr"]
 LABEL_FORMATS = [*FORMATS, "p/*.png", "t/*.tif"]
 DATA = """
-name = "synthetic"
-[synthetic]
-extent = {extent}
-cell_diameter = 10
+name = "random"
 [[train]]
+image = "v.zarr"
+label = "label.zarr"
 [[validation]]
+image = "v.zarr"
+label = "label.zarr"
 """
 
 
@@ -49,16 +50,17 @@ class Zoo(unittest.TestCase):
         self.assertEqual(done.returncode, expect, f"{arguments}\n{done.stdout}\n{done.stderr}")
         return done.stdout + done.stderr
 
-    def check(self, net, patch, extent, classes, evaluate):
+    def check(self, net, patch, extent, classes, evaluate, settings):
         with tempfile.TemporaryDirectory(prefix="convolume-zoo-") as name:
             folder = pathlib.Path(name)
-            (folder / "data.toml").write_text(DATA.format(extent=[max(e, p) for e, p in zip(extent, patch)]))
-            self.run_cli(folder, "train", SOURCE / f"nets/zoo/{net}.toml", "--data", "data.toml", "--out", "run",
-                         "--iterations", 1, "--quiet", f"--set=input.patch={patch}")
             voxels = extent[0] * extent[1] * extent[2]
             numbers = random.Random(1)
             zarr(folder / "v.zarr", extent, numbers.randbytes(voxels))
             zarr(folder / "label.zarr", extent, bytes(numbers.randrange(max(2, classes)) for _ in range(voxels)))
+            (folder / "data.toml").write_text(DATA)
+            self.run_cli(folder, "train", SOURCE / f"nets/zoo/{net}.toml", "--data", "data.toml", "--out", "run",
+                         "--iterations", 1, "--quiet", f"--set=input.patch={patch}",
+                         *[f"--set={setting}" for setting in settings])
             self.compare(folder, classes, FORMATS, [], evaluate)
             (folder / "lp").mkdir()
             (folder / "lt").mkdir()
