@@ -19,7 +19,6 @@
 #include "nets/io/copy_volume.hpp"
 #include "nets/io/stacked_source.hpp"
 #include "nets/memory_limit.hpp"
-#include "nets/parallel.hpp"
 #include "nets/part_sink.hpp"
 #include "nets/predictor.hpp"
 
@@ -438,9 +437,6 @@ class Inference {
     if (o_.resume) remove_leftovers();
     io::SinkOptions options = output_;
     options.memory = std::clamp(limit_ / 8, 4 * mebibyte, 64 * mebibyte);
-    options.parallel = [this](index_t count, const std::function<void(index_t)>& body) {
-      run_parallel(scheduler_, "compress", count, body);
-    };
     std::shared_ptr<const io::VolumeSource> from = io::open_volume(io::VolumePath{part_, ""});
     if (back_) from = resampled(from, *back_, false);
     const auto to = io::create_volume(target_, options);

@@ -9,7 +9,7 @@ packages=(g++ cmake ninja-build pkg-config libhwy-dev libhwloc-dev libfftw3-dev 
 for option in "$@"; do
   case "$option" in
     --long) packages+=(valgrind) ;;
-    --peers) packages+=(python3-torch python3-numpy python3-nibabel python3-zarr libdnnl-dev libmimalloc-dev libisl-dev) ;;
+    --peers) packages+=(python3-torch python3-numpy python3-pil python3-nibabel python3-zarr libdnnl-dev libmimalloc-dev libisl-dev) ;;
     --lint) packages+=(clang-format) ;;
     --fuzz) packages+=(clang) ;;
     *) echo "install_packages.sh: unknown option '$option'; use --long, --peers, --lint or --fuzz" >&2; exit 2 ;;

@@ -131,11 +131,11 @@ class Hdf5Sink final : public VolumeSink {
     check(H5Pset_obj_track_times(creation.get(), false));
     check(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER));  // every voxel is written
     check(H5Pset_chunk(creation.get(), rank_, piece.data() + skip));
-    if (options().codec != Codec::raw) {
+    if (deflates(options())) {
       check(H5Pset_shuffle(creation.get()));
       check(H5Pset_deflate(creation.get(), 4));
-      check(H5Pset_fletcher32(creation.get()));
     }
+    if (options().codec != Codec::raw) check(H5Pset_fletcher32(creation.get()));
     data_set_ = {check(H5Dcreate2(file_.get(), name.c_str(), stored_type(options().type), space.get(), H5P_DEFAULT,
                                   creation.get(), H5P_DEFAULT)),
                  H5Dclose};

@@ -2,10 +2,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <new>
 
 #include <unistd.h>
-#include <zlib.h>
 
 #include "core/checked.hpp"
 #include "core/files.hpp"
@@ -103,53 +101,24 @@ class TiffSink final : public VolumeSink {
                                                           : SAMPLEFORMAT_UINT);
     set(TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISBLACK);
     set(TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG);
-    set(TIFFTAG_COMPRESSION, options().codec == Codec::raw ? COMPRESSION_NONE : COMPRESSION_ADOBE_DEFLATE);
-    if (options().codec != Codec::raw && !is_floating(options().type)) {
-      set(TIFFTAG_PREDICTOR, PREDICTOR_HORIZONTAL);
-    }
+    const bool deflated = deflates(options());
+    set(TIFFTAG_COMPRESSION, deflated ? COMPRESSION_ADOBE_DEFLATE : COMPRESSION_NONE);
+    if (deflated && !is_floating(options().type)) set(TIFFTAG_PREDICTOR, PREDICTOR_HORIZONTAL);
     set(TIFFTAG_ROWSPERSTRIP, static_cast<std::uint32_t>(rows_per_strip));
     if (page_++ == 0) describe();
-    const auto strip_bytes = static_cast<std::size_t>(rows_per_strip * row_bytes);
-    options().codec != Codec::raw&& is_floating(options().type) ? put_floats(page, strip_bytes)
-                                                                : put_strips(page, strip_bytes);
-    if (!TIFFWriteDirectory(tiff_.get())) fail();
-  }
-
-  /// Has libtiff encode the strips of a page.
-  void put_strips(std::span<const std::byte> page, std::size_t strip_bytes) {
+    // The predictor changes its input, so each strip is copied.
     std::vector<std::byte> strip;
-    for (std::uint32_t number = 0; !page.empty(); ++number) {
-      const auto voxels = page.first(std::min(strip_bytes, page.size()));
-      strip.assign(voxels.begin(), voxels.end());  // the predictor changes its input
-      const auto size = static_cast<tmsize_t>(strip.size());
-      if (TIFFWriteEncodedStrip(tiff_.get(), number, strip.data(), size) != size) fail();
-      page = page.subspan(voxels.size());
+    for (index_t y = 0; y < e.y; y += rows_per_strip) {
+      const auto bytes = static_cast<std::size_t>(std::min(rows_per_strip, e.y - y) * row_bytes);
+      const auto* const first = page.data() + y * row_bytes;
+      strip.assign(first, first + bytes);
+      const auto number = static_cast<std::uint32_t>(y / rows_per_strip);
+      if (std::cmp_not_equal(TIFFWriteEncodedStrip(tiff_.get(), number, strip.data(), static_cast<tmsize_t>(bytes)),
+                             bytes)) {
+        fail();
+      }
     }
-  }
-
-  /// Compresses the strips of a page side by side. Floats hardly shrink, so more than the least effort would be wasted.
-  void put_floats(std::span<const std::byte> page, std::size_t strip_bytes) {
-    std::vector<std::vector<Bytef>> strips((page.size() + strip_bytes - 1) / strip_bytes);
-    const auto compress_strip = [&](index_t i) {
-      const std::size_t first = static_cast<std::size_t>(i) * strip_bytes;
-      const auto voxels = page.subspan(first, std::min(strip_bytes, page.size() - first));
-      std::vector<Bytef>& strip = strips[static_cast<std::size_t>(i)];
-      uLongf size = compressBound(voxels.size());
-      strip.resize(size);
-      constexpr int least_effort = 1;
-      const auto* const from = reinterpret_cast<const Bytef*>(voxels.data());
-      if (compress2(strip.data(), &size, from, voxels.size(), least_effort) != Z_OK) throw std::bad_alloc();
-      strip.resize(size);
-    };
-    if (options().parallel) {
-      options().parallel(std::ssize(strips), compress_strip);
-    } else {
-      for (index_t i = 0; i < std::ssize(strips); ++i) compress_strip(i);
-    }
-    for (std::uint32_t number = 0; std::vector<Bytef> & strip : strips) {
-      const auto size = static_cast<tmsize_t>(strip.size());
-      if (TIFFWriteRawStrip(tiff_.get(), number++, strip.data(), size) != size) fail();
-    }
+    if (!TIFFWriteDirectory(tiff_.get())) fail();
   }
 
   /// Writes the spacing as ImageJ does.

@@ -35,6 +35,10 @@ void check_volume(const VolumePath& path, const SinkOptions& options) {
 
 }  // namespace
 
+bool deflates(const SinkOptions& options) noexcept {
+  return options.codec == Codec::deflate || (options.codec == Codec::automatic && !is_floating(options.type));
+}
+
 void VolumeSink::check_not_failed() const {
   if (!failed_) return;
   throw IoError(fmt::format("{}: an earlier write failed, so the volume is not complete; write it again from the start",

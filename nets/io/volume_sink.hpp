@@ -1,7 +1,6 @@
 // Writes volumes box by box, in any of the formats of volume_formats.hpp.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <span>
 
@@ -21,10 +20,11 @@ struct SinkOptions {
   Extent3 chunk{0, 0, 0};  ///< HDF5 and Zarr; 0 means the format's default
   Codec codec = Codec::automatic;
   std::size_t memory = std::size_t{64} << 20;  ///< bytes of unfinished chunks that are kept in memory
-  /// Calls body(i) for each i in [0, count), possibly on several threads, and rethrows what it throws. If it is given,
-  /// formats may compress with it. The bytes of a file do not depend on it.
-  std::function<void(index_t count, const std::function<void(index_t i)>& body)> parallel{};
 };
+
+/// Returns whether TIFF and HDF5 are compressed with deflate. Floats are not, unless the codec says so: they hardly
+/// shrink, and compressing them takes longer than writing them.
+bool deflates(const SinkOptions& options) noexcept;
 
 /// A volume that is being written. The file appears under its name when finish() returns, complete and synced. Until
 /// then, and after a failure, what had the name before is unchanged. Equal voxels that are written in the same order

@@ -226,10 +226,10 @@ TEST_CASE("a flipped bit in the voxels of our HDF5 files is noticed", "[io][hdf5
   const auto volume = ramp({1, 1, {4, 9, 11}});
   write_volume(file, volume);
   const std::string whole = read_bytes(file);
-  // Deflate streams begin with these two bytes; the bytes after them belong to the chunk.
-  const auto chunk = whole.find("\x78\x5e");
+  // Floats are stored as they are. A checksum follows the chunk.
+  const auto chunk = whole.find(std::string_view(reinterpret_cast<const char*>(volume.data()), 64));
   REQUIRE(chunk != whole.npos);
-  for (std::size_t at = chunk + 2; at < chunk + 60; ++at) {
+  for (std::size_t at = chunk; at < chunk + 60; ++at) {
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
     write_bytes(file, damaged);
