@@ -59,8 +59,28 @@ class ZarrSource final : public VolumeSource {
   }
 
  private:
+  /// A decoded chunk. Its pages are taken as it is filled. So a damaged chunk that claims a ratio that its codec could
+  /// reach takes no more memory than it decodes to.
+  class ChunkBuffer {
+   public:
+    /// Gives the buffer a size. What it held is lost, if the size is new.
+    void resize(std::size_t size) {
+      if (size == size_) return;
+      data_ = std::make_unique_for_overwrite<std::byte[]>(size);
+      size_ = size;
+    }
+    std::byte* data() noexcept { return data_.get(); }
+    const std::byte* data() const noexcept { return data_.get(); }
+    std::span<std::byte> bytes() noexcept { return {data_.get(), size_}; }
+
+   private:
+    std::unique_ptr<std::byte[]> data_;
+    std::size_t size_ = 0;
+  };
+
   void do_read(ChannelRange channels, const VoxelBox& box, std::byte* voxels) const override {
-    std::vector<std::byte> stored, chunk, turned;
+    std::vector<std::byte> stored;
+    ChunkBuffer chunk, turned;
     grid_.for_each(channels, box, [&](const ChunkPlace& place) {
       const std::filesystem::path file = folder_ / array_.key(place.c, place.index);
       if (stores_voxels()) return read_planes(file, place, channels, box, voxels);
@@ -75,8 +95,8 @@ class ZarrSource final : public VolumeSource {
         fail_format(file.string(), "chunk", found, "the file is truncated or damaged");
       }
       chunk.resize(array_.chunk_bytes());
-      decode_chunk(array_.codec, file.string(), stored, chunk);
-      if (array_.big_endian) swap_bytes(chunk.data(), array_.type, chunk.size() / size_of(array_.type));
+      decode_chunk(array_.codec, file.string(), stored, chunk.bytes());
+      if (array_.big_endian) swap_bytes(chunk.data(), array_.type, chunk.bytes().size() / size_of(array_.type));
       if (array_.column_major) turn(chunk, turned);
       copy_channels(chunk, place, whole, channels, box, voxels);
     });
@@ -139,11 +159,11 @@ class ZarrSource final : public VolumeSource {
   }
 
   /// Makes a chunk whose first axis is the fastest into one whose last axis is.
-  void turn(std::vector<std::byte>& chunk, std::vector<std::byte>& turned) const {
+  void turn(ChunkBuffer& chunk, ChunkBuffer& turned) const {
     const Extent3& e = array_.chunk;
     const index_t channels = array_.chunk_channels;
     const auto bytes = size_of(array_.type);
-    turned.resize(chunk.size());
+    turned.resize(chunk.bytes().size());
     std::byte* to = turned.data();
     for (index_t c = 0; c < channels; ++c) {
       for (index_t z = 0; z < e.z; ++z) {
@@ -155,7 +175,7 @@ class ZarrSource final : public VolumeSource {
         }
       }
     }
-    chunk.swap(turned);
+    std::swap(chunk, turned);
   }
 
   /// Sets the voxels of a box that lie in a chunk without a file.
@@ -177,8 +197,8 @@ class ZarrSource final : public VolumeSource {
     }
   }
 
-  void copy_channels(const std::vector<std::byte>& chunk, const ChunkPlace& place, const VoxelBox& whole,
-                     ChannelRange channels, const VoxelBox& box, std::byte* voxels) const {
+  void copy_channels(const ChunkBuffer& chunk, const ChunkPlace& place, const VoxelBox& whole, ChannelRange channels,
+                     const VoxelBox& box, std::byte* voxels) const {
     const auto bytes = size_of(array_.type);
     const auto of_chunk = static_cast<std::size_t>(whole.extent.volume()) * bytes;
     const auto of_box = static_cast<std::size_t>(box.extent.volume()) * bytes;

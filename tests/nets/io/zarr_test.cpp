@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "io_testing.hpp"
+#include "testing/sanitizers.hpp"
 #include <blosc.h>
 #include <sys/stat.h>
 #include <zlib.h>
@@ -262,6 +263,39 @@ TEST_CASE("a huge Zarr without chunks is opened, but not read into memory", "[io
   source->read({0, 1}, {{999998, 99998, 99998}, {2, 2, 2}}, std::as_writable_bytes(std::span(voxels)));
   CHECK(voxels == std::vector<std::uint16_t>(8, 7));
   CHECK(contains(zarr.refusal(), "bytes are stored"));
+}
+
+TEST_CASE("a Zarr chunk that claims a large ratio takes no more memory than it decodes to", "[io][zarr]") {
+  if (test::sanitized) return;  // sanitizers mark all memory that is allocated
+  Zarr zarr;
+  // Three GiB, and a stream that deflate could have made of them, but that ends after three MiB.
+  std::string array = metadata("shape", "[1, 32768, 49152]");
+  array.replace(array.find("[2, 4, 3]"), 9, "[1, 32768, 49152]");
+  array.replace(array.find("\"compressor\": null"), 18, "\"compressor\": {\"id\": \"zlib\"}");
+  write_bytes(zarr.folder / ".zarray", array);
+  std::string noise(std::size_t{3} << 20, '\0');
+  std::uint32_t state = 1;
+  for (char& c : noise) c = static_cast<char>((state = state * 1664525 + 1013904223) >> 24);
+  std::string stream(compressBound(noise.size()), '\0');
+  uLongf size = stream.size();
+  REQUIRE(compress(reinterpret_cast<Bytef*>(stream.data()), &size, reinterpret_cast<const Bytef*>(noise.data()),
+                   noise.size()) == Z_OK);
+  stream.resize(size);
+  write_bytes(zarr.folder / "0.0.0", stream);
+  const auto memory = [](const char* name) {
+    const std::string status = read_bytes("/proc/self/status");
+    return std::stol(status.substr(status.find(name) + std::string_view(name).size() + 1));
+  };
+  write_bytes("/proc/self/clear_refs", "5");  // the peak begins anew
+  const long before = memory("VmRSS");
+  const auto source = open_volume(VolumePath{zarr.folder, ""});
+  std::vector<std::uint16_t> voxels(8);
+  const std::string message = message_of<FormatError>([&] {
+    source->read({0, 1}, {{0, 0, 0}, {1, 2, 4}}, std::as_writable_bytes(std::span(voxels)));
+  });
+  CAPTURE(message);
+  CHECK(contains(message, "instead of 3221225472"));
+  CHECK(memory("VmHWM") - before < (64 << 10) + 2 * (3 << 10));  // KiB
 }
 
 TEST_CASE("a Zarr replaces a Zarr, but not a folder of other things", "[io][zarr]") {
