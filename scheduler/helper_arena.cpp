@@ -11,25 +11,16 @@ namespace convolume::scheduler {
 
 HelperArena::HelperArena(int threads) : arena_(threads) { invitations_.reserve(static_cast<std::size_t>(threads)); }
 
-/// What TBB calls. The helper may stay for long, so the run that invited it is let go as soon as it is over.
-struct HelperArena::Invitation {
-  HelperArena& arena;
-  mutable std::shared_ptr<Run> run;  // mutable, because TBB calls a constant copy, once
-  int patience;
-
-  void operator()() const {
-    const TsanWatch watch;
-    tsan_acquire(run.get());
-    arena.help(std::move(run), patience);
-  }
-};
-
 void HelperArena::invite(const std::shared_ptr<Run>& run, int patience) {
   if (invite_waiting(run)) return;
   HelperThreads::instance().keep_off_caller(run.get());
   tsan_release(run.get());
   const TsanIgnore ignore;
-  arena_.enqueue(Invitation{*this, run, patience});
+  arena_.enqueue([this, run, patience] {
+    const TsanWatch watch;
+    tsan_acquire(run.get());
+    help(run, patience);
+  });
 }
 
 /// Leaves an invitation for a helper that stays and has none yet. Returns whether there is one.

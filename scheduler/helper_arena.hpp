@@ -29,8 +29,6 @@ class HelperArena {
   void invite(const std::shared_ptr<Run>& run, int patience);
 
  private:
-  struct Invitation;
-
   bool invite_waiting(const std::shared_ptr<Run>& run) noexcept;
   void help(std::shared_ptr<Run> run, int patience) noexcept;
   std::shared_ptr<Run> wait_for_invitation(int patience) noexcept;
