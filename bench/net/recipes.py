@@ -30,6 +30,7 @@ brightness = { probability = 1, range = [-0.2, 0.2] }
 contrast = { probability = 1, range = [0.75, 1.25] }
 gamma = { probability = 1, range = [0.7, 1.5] }
 noise = { probability = 1, sigma = [0, 0.1] }
+low_resolution = { probability = 1, factor = [1.5, 3] }
 blur = { probability = 1, sigma = [0.5, 1] }
 missing_section = { probability = 1 }
 misalign = { probability = 1, pixels = 8 }
