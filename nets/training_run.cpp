@@ -89,6 +89,7 @@ class TrainingRun {
                                           .scheduler = &scheduler_,
                                           .volume_bytes = volume_bytes_,
                                           .validation_bytes = validation_bytes(),
+                                          .validation_must_fit = o_.memory != 0,
                                           .summaries = folder_.root / "data.json",
                                           .resume = options.resume,
                                           .verify = options.verify_data,

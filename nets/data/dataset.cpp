@@ -207,18 +207,28 @@ class Loader {
     }
   }
 
+  [[noreturn]] void fail_validation(std::size_t needed) const {
+    constexpr std::size_t mebibyte = std::size_t{1} << 20;
+    throw InvalidArgument(fmt::format(
+        "--memory leaves {}M for volumes, but the validation volumes of data set '{}' stay in memory and "
+        "need {}M; raise --memory by {}M, or validate on a part of them (box)",
+        o_.volume_bytes / mebibyte, spec_.name, needed / mebibyte + 1, (needed - o_.volume_bytes) / mebibyte + 1));
+  }
+
   /// Decides which volumes are read into memory: validation volumes, then training volumes, small ones first.
   void choose_memory() {
     std::vector<OpenCase*> order;
-    std::size_t left = o_.volume_bytes;
+    std::size_t validation = 0;
     for (OpenCase& one : cases_) {
       if (one.training) {
         order.push_back(&one);
       } else {
         const auto voxels = static_cast<std::size_t>(one.files ? one.files->box.extent.volume() : 0);
-        left -= std::min(left, one.bytes() + voxels * o_.validation_bytes);
+        validation += one.bytes() + voxels * o_.validation_bytes;
       }
     }
+    if (o_.validation_must_fit && validation > o_.volume_bytes) fail_validation(validation);
+    std::size_t left = o_.volume_bytes - std::min(validation, o_.volume_bytes);
     std::stable_sort(order.begin(), order.end(),
                      [](const OpenCase* a, const OpenCase* b) { return a->bytes() < b->bytes(); });
     for (OpenCase* one : order) {

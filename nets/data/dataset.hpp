@@ -86,6 +86,8 @@ struct DatasetOptions {
   /// Bytes that volumes may take. Training volumes that do not fit stay in their files. Changes no bit.
   std::size_t volume_bytes = std::numeric_limits<std::size_t>::max();
   std::size_t validation_bytes = 0;  ///< of a voxel of a validation volume, besides its stored bytes
+  /// Throws InvalidArgument if the validation volumes, which are always in memory, take more than `volume_bytes`.
+  bool validation_must_fit = false;
   /// File in which statistics are kept, with the size and the time of each volume file; empty: none.
   std::filesystem::path summaries{};
   bool resume = false;  ///< a file that has changed is an error, unless `verify` is set

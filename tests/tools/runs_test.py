@@ -354,6 +354,21 @@ class Runs(CliTest):
         self.train("whole")
         self.assertEqual(self.digest(), self.digest("whole"))
 
+    def test_validation_volumes_that_do_not_fit_into_memory_are_refused(self):
+        text = self.fails("train", "net.toml", "--data", "data.toml", "--out", "small", "--memory", "1M",
+                          says=["at least"])
+        least = int(re.search(r"at least (\d+)M", text).group(1))
+        self.write_cases("a", "b", "c")
+        for kind in ("images", "labels"):
+            self.write_array(self.folder / f"{kind}/z.zarr", kind == "labels", (4, 600, 600))
+        data = (self.folder / "data.toml").read_text().split("[[validation]]")[0]
+        (self.folder / "data.toml").write_text(
+            data + '[[validation]]\nimage = "images/z.zarr"\nlabel = "labels/z.zarr"\n')
+        text = self.fails("train", "net.toml", "--data", "data.toml", "--out", "run", "--memory", f"{least}M",
+                          says=["validation volumes", "raise --memory by"])
+        more = int(re.search(r"raise --memory by (\d+)M", text).group(1))
+        self.train("run", "--memory", f"{least + more}M", "--iterations", 1)
+
     def test_volumes_of_one_file_have_statistics_of_their_own(self):
         random.seed(7)
         for name in ("t", "v"):
