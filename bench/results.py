@@ -7,9 +7,9 @@
     bench/results.py --list
 
 --run writes one JSON file per measurement to docs/performance/data: the report of the benchmark with the machine, the
-commit, the date and the command. --render writes docs/performance/results.md, losses.md and plots/*.svg from these
-files. --check compares the committed pages with what --render would write and exits with status 1 if they differ.
-docs/performance/method.md says how the benchmarks measure. Needs Python 3 only.
+commit, the date and the command. --render writes docs/performance/results.md, losses.md, plots/*.svg and the
+table of README.md from these files. --check compares what is committed with what --render would write and exits with
+status 1 if they differ. docs/performance/method.md says how the benchmarks measure. Needs Python 3 only.
 """
 import argparse
 import dataclasses
@@ -52,7 +52,8 @@ class Measurement:
         return self.quick_minutes if quick else self.minutes
 
 
-HEADLINE = "--side-by-side --problems bench/problems/headline.txt --layout blocked --threads 2 --peers onednn"
+BESIDE_ONEDNN = "--side-by-side --layout blocked --threads 2 --one-thread-too --peers onednn"
+HEADLINE = f"{BESIDE_ONEDNN} --problems bench/problems/headline.txt"
 FFT = "--side-by-side --kind r2c"
 TORCH = "--peers torch --threads 2"
 ONEDNN = "--side-by-side --engine automatic,onednn --backend native --cache on --threads 2 --work training,inference"
@@ -65,9 +66,9 @@ SHORT = "--rounds 2 --min-seconds 0 --work training"
 
 def conv_list(name: str, minutes: float, quick_minutes: float = 0.0) -> Measurement:
     """The measurement of a list of problems: forward and training beside oneDNN."""
-    common = f"--side-by-side --problems bench/problems/{name}.txt --layout blocked --threads 2 --peers onednn"
+    common = f"{BESIDE_ONEDNN} --problems bench/problems/{name}.txt"
     quick = f"{common} --dir fwd --rounds 3 --max-seconds 0.1" if quick_minutes > 0 else ""
-    return Measurement(f"conv_{name}", "conv", "bench_conv", f"{common} --dir fwd,training --max-seconds 0.5", minutes,
+    return Measurement(f"conv_{name}", "conv", "bench_conv", f"{common} --dir fwd,training --max-seconds 0.3", minutes,
                        quick, quick_minutes)
 
 
@@ -76,7 +77,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     Measurement("fft_r2c", "fft", "bench_fft", f"{FFT} --sizes 8:256", 9,
                 f"{FFT} --sizes 8,12,16,17,20,24,30,31,32,40,48,61,64,80,96,97,128", 0.5),
     Measurement("conv_headline_blocked", "conv peers onednn headline", "bench_conv",
-                f"{HEADLINE} --dir fwd,bwd_w,training --max-seconds 1.2", 5,
+                f"{HEADLINE} --dir fwd,bwd_w,training --max-seconds 0.8", 5,
                 f"{HEADLINE} --dir fwd,training --rounds 3 --max-seconds 0.2", 2),
     conv_list("anisotropic", 2),
     conv_list("depthwise", 5),
@@ -233,24 +234,31 @@ def run(build: str, quick: bool, only: str, data: pathlib.Path) -> int:
     return 1 if failures else 0
 
 
-def render(data: pathlib.Path, out: pathlib.Path) -> int:
-    """Writes the pages and plots; removes plots whose data are gone."""
-    for name, text in results_pages.pages(data).items():
+def render(data: pathlib.Path, out: pathlib.Path, readme: pathlib.Path) -> int:
+    """Writes the pages, the plots and the README's table; removes plots whose data are gone."""
+    for file, text in rendered(data, out, readme).items():
         if text is None:
-            (out / name).unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
         else:
-            write_atomically(out / name, text)
-            print(f"wrote {out / name}")
+            write_atomically(file, text)
+            print(f"wrote {file}")
     return 0
 
 
-def check(data: pathlib.Path, out: pathlib.Path) -> int:
-    """1 if a page or plot differs from what render() would write, else 0."""
-    different = []
-    for name, text in results_pages.pages(data).items():
-        file = out / name
-        if (file.read_text(encoding="utf-8") if file.is_file() else None) != text:
-            different.append(str(file))
+def rendered(data: pathlib.Path, out: pathlib.Path, readme: pathlib.Path) -> dict[pathlib.Path, Optional[str]]:
+    """{file: its text}, None for a plot without data."""
+    texts = {out / name: text for name, text in results_pages.pages(data).items()}
+    try:
+        texts[readme] = results_pages.readme(data, readme.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RunError(f"{readme}: cannot be read ({error.strerror}); name the README with --readme") from error
+    return texts
+
+
+def check(data: pathlib.Path, out: pathlib.Path, readme: pathlib.Path) -> int:
+    """1 if a page, a plot or the README differs from what render() would write, else 0."""
+    different = [str(file) for file, text in rendered(data, out, readme).items()
+                 if (file.read_text(encoding="utf-8") if file.is_file() else None) != text]
     for file in different:
         print(f"results.py: {file} differs from the data; run bench/results.py --render", file=sys.stderr)
     return 1 if different else 0
@@ -278,6 +286,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
     pages = SOURCE / "docs/performance"
     parser.add_argument("--data", type=pathlib.Path, default=pages / "data", help="folder of the JSON files")
     parser.add_argument("--out", type=pathlib.Path, default=pages, help="folder of the pages")
+    parser.add_argument("--readme", type=pathlib.Path, default=SOURCE / "README.md", help="file with the short table")
     return parser.parse_args(words)
 
 
@@ -289,7 +298,7 @@ def main(words: list[str]) -> int:
             return run(options.build, options.quick, options.only, options.data)
         if options.list:
             return list_measurements(options.build, options.quick, options.only)
-        return (render if options.render else check)(options.data, options.out)
+        return (render if options.render else check)(options.data, options.out, options.readme)
     except (RunError, results_pages.DataError) as error:
         print(f"results.py: {error}", file=sys.stderr)
         return 1

@@ -51,7 +51,7 @@ REASONS: dict[tuple[str, str], str] = {
 UNKNOWN = "not explained yet"
 
 PASSES = {"fwd": "forward", "bwd_d": "backward data", "bwd_w": "weight gradient", "training": "training"}
-PEERS = (("onednn", "oneDNN", ""), ("fft_volume", "fft_volume", "fft_volume_"), ("torch", "PyTorch", "torch_"))
+NOTICEABLE = 0.95  # ratios from here to 1 are within the noise of the machine
 LISTS = ("anisotropic", "depthwise", "dilated_strided", "grouped", "kernels", "paper_nets", "planar", "unet3d")
 NETS = ("width_depth", "unet_isotropic", "unet_anisotropic")
 RUNNERS = {"flow_graph": "`tbb::flow::graph`", "task_group": "`tbb::task_group`"}
@@ -63,9 +63,24 @@ INTRODUCTION = """# Results
 A ratio is the peer's time over our time, so more than 1 means that we are faster.
 Times are medians over interleaved rounds.
 Brackets hold the quartiles of the ratios of single rounds. A ratio below 1 is bold.
+"In time" divides the lower quartiles of both sides on two threads, "one thread" the medians on one.
+The worse of these two is the ratio that counts ([method.md](method.md), rule 4).
 [method.md](method.md) says how we measure, [losses.md](losses.md) lists every row with a ratio
 below 1, and [log/zen4.md](log/zen4.md) has the tables of earlier runs.
 """
+
+
+# The README's table: what a row is called there, and its name in the headline list.
+README_PROBLEMS = (
+    ("kernel 3: 32 to 32 channels, 64³", "32-to-32-64-k3"), ("kernel 5: 32 to 32 channels, 64³", "32-to-32-64-k5"),
+    ("kernel 7: 32 to 32 channels, 48³", "32-to-32-48-k7"), ("first layer: 1 to 32 channels, 96³, kernel 5",
+                                                             "1-to-32-96-k5"),
+    ("kernel 1: 32 to 32 channels, 48³", "32-to-32-48-k1"),
+    ("depthwise: 48 channels, 48³, kernel 7", "depthwise-48-48-k7-padded"),
+    ("small deep layer: 256 to 256 channels, 8³, kernel 3", "256-to-256-8-k3-padded"))
+README_NETS = (("8 layers of 30 channels, kernel 5", "width_depth"), ("isotropic U-Net, 64³", "unet_isotropic"),
+               ("anisotropic U-Net, 8 x 128 x 128", "unet_anisotropic"))
+README_BEGIN, README_END = "<!-- results: bench/results.py --render writes this part -->\n", "<!-- end of results -->\n"
 
 
 # --- words and numbers ---
@@ -237,31 +252,51 @@ def short_name(row: Json) -> str:
     return row["name"].split(":", 1)[-1]
 
 
-def conv_peers(rows: Sequence[Json]) -> list[tuple[str, str, str]]:
-    """Peers that took part; oneDNN also where it was missing, so that the table says so."""
-    return [peer for peer in PEERS if peer[0] == "onednn" or any(row.get(peer[0] + "_s") for row in rows)]
+class Compared(NamedTuple):
+    """A problem in one pass: the row on all threads, the row on one thread if there is one, and what counts."""
+    row: Json
+    one_thread: Optional[Json]
+    ratio: Optional[float]  # the worse of both, see method.md; None without oneDNN
 
 
-def conv_row(row: Json, peers: Sequence[tuple[str, str, str]]) -> list[str]:
+def compared(data: Json) -> list[Compared]:
+    """Rows of a report, joined to those on one thread."""
+    rows = data["report"]["results"]
+    one_thread = {(row["name"], row["dir"]): row for row in rows if row["threads"] == 1}
+    joined = []
+    for row in rows:
+        if row["threads"] == 1:
+            continue
+        single = one_thread.get((row["name"], row["dir"]))
+        ratios = [row["ratio_in_time"]] + ([single["ratio"]] if single else []) if row.get("onednn_s") else []
+        joined.append(Compared(row, single, min(ratios, default=None)))
+    return joined
+
+
+def plain_ratio(value: float) -> str:
+    return f"**{digits(value)}**" if value < 1 else digits(value)
+
+
+def conv_row(problem: Compared) -> list[str]:
     """The cells of one problem in one pass."""
+    row, single = problem.row, problem.one_thread
     cells = [short_name(row), f"`{row['engine']}`", seconds_text(row["ours_s"])]
-    for key, _, prefix in peers:
-        measured = row.get(key + "_s")
-        cells += [seconds_text(measured), ratio_text(row, prefix)] if measured else ["-", "-"]
+    if row.get("onednn_s"):
+        cells += [seconds_text(row["onednn_s"]), ratio_text(row), plain_ratio(row["ratio_in_time"]),
+                  f"{plain_ratio(single['ratio'])} ({seconds_text(single['ours_s'])})" if single else "-"]
+    else:
+        cells += ["-"] * 4
     return cells + [f"{100 * row['floor_fraction']:.0f} %"]
 
 
 def conv_tables(data: Json) -> str:
     """A table for each pass."""
-    rows = data["report"]["results"]
-    peers = conv_peers(rows)
-    head = ["problem", "engine", "our time"]
-    for _, name, _ in peers:
-        head += [f"{name}'s time", "ratio"]
-    text = "" if any(row.get("onednn_s") for row in rows) else "oneDNN did not take part.\n\n"
-    for direction in dict.fromkeys(row["dir"] for row in rows):
-        cells = [conv_row(row, peers) for row in rows if row["dir"] == direction]
-        text += f"{PASSES[direction].capitalize()}:\n\n" + table([*head, "share of the floor"], cells) + "\n"
+    problems = compared(data)
+    head = ["problem", "engine", "our time", "oneDNN's time", "ratio", "in time", "one thread (our time)", "share of the floor"]
+    text = "" if any(problem.ratio for problem in problems) else "oneDNN did not take part.\n\n"
+    for direction in dict.fromkeys(problem.row["dir"] for problem in problems):
+        cells = [conv_row(problem) for problem in problems if problem.row["dir"] == direction]
+        text += f"{PASSES[direction].capitalize()}:\n\n" + table(head, cells) + "\n"
     return text
 
 
@@ -271,43 +306,47 @@ def conv_summary(all_data: dict[str, Json], folder: pathlib.Path) -> str:
     for name in ("headline_blocked", *LISTS):
         data = all_data.get(f"conv_{name}")
         if data:
-            cells += guarded(folder, f"conv_{name}", lambda: conv_means(name, data["report"]["results"]))
+            cells += guarded(folder, f"conv_{name}", lambda: conv_means(name, compared(data)))
     if not cells:
         return ""
-    head = ["list", "pass", "problems", "geometric mean of the ratios", "least", "rows below 1"]
+    head = ["list", "pass", "problems", "geometric mean of the ratios", "of the ratios that count", "least",
+            f"rows below {NOTICEABLE}"]
     return table(head, cells) + "\n"
 
 
-def conv_means(name: str, rows: Sequence[Json]) -> list[list[str]]:
+def conv_means(name: str, problems: Sequence[Compared]) -> list[list[str]]:
     """A row of the summary for each pass of one list."""
     cells = []
-    for direction in dict.fromkeys(row["dir"] for row in rows):
-        ratios = [row["ratio"] for row in rows if row["dir"] == direction and row.get("onednn_s")]
-        if ratios:
-            cells.append([name, PASSES[direction], str(len(ratios)), digits(mean(ratios)), digits(min(ratios)),
-                          str(sum(ratio < 1 for ratio in ratios))])
+    for direction in dict.fromkeys(problem.row["dir"] for problem in problems):
+        chosen = [problem for problem in problems if problem.row["dir"] == direction and problem.ratio]
+        if chosen:
+            ratios = [problem.ratio for problem in chosen]
+            cells.append([name, PASSES[direction], str(len(ratios)),
+                          digits(mean([problem.row["ratio"] for problem in chosen])), digits(mean(ratios)),
+                          digits(min(ratios)), str(sum(ratio < NOTICEABLE for ratio in ratios))])
     return cells
 
 
 def conv_plot(data: Json) -> Optional[str]:
     """The plot of forward and training ratios, None without oneDNN."""
     bars = [results_svg.Bar(short_name(row), PASSES[row["dir"]], row["ratio"], row["ratio_low"], row["ratio_high"])
-            for row in data["report"]["results"] if row.get("onednn_s") and row["dir"] in ("fwd", "training")]
+            for row, _, ratio in compared(data) if ratio and row["dir"] in ("fwd", "training")]
     if not bars:
         return None
     return results_svg.ratio_bars("Headline convolutions: oneDNN's time over ours", "ratio, logarithmic axis", bars)
 
 
 def conv_losses(data: Json) -> list[Loss]:
-    """Problems and passes in which a peer is faster."""
+    """Problems and passes in which oneDNN is faster by the ratio that counts."""
     losses = []
-    for row in data["report"]["results"]:
-        for key, peer, prefix in PEERS:
-            if row.get(key + "_s") and row[prefix + "ratio"] < 1:
-                losses.append(Loss(row[prefix + "ratio"], data["name"],
-                                   f"{short_name(row)}, {PASSES[row['dir']]}", peer,
-                                   f"{seconds_text(row['ours_s'])}, {seconds_text(row[key + '_s'])}",
-                                   spread(row, prefix), row["engine"], reason(row["engine"], kind_of(row))))
+    for row, single, ratio in compared(data):
+        if ratio is None or ratio >= 1:
+            continue
+        what, times, worse = f"{short_name(row)}, {PASSES[row['dir']]}", ("ours_low_s", "onednn_low_s"), row
+        if single and single["ratio"] == ratio:
+            what, times, worse = f"{what}, one thread", ("ours_s", "onednn_s"), single
+        losses.append(Loss(ratio, data["name"], what, "oneDNN", ", ".join(seconds_text(worse[key]) for key in times),
+                           spread(worse), row["engine"], reason(row["engine"], kind_of(row))))
     return losses
 
 
@@ -469,22 +508,86 @@ def losses_page(all_data: dict[str, Json], folder: pathlib.Path) -> str:
         make = next((make for prefix, make in LOSSES if name.startswith(prefix)), None)
         if make:
             losses += guarded(folder, name, lambda: make(data))
+    names = ["fft_r2c", "conv_headline_blocked", *(f"conv_{name}" for name in LISTS),
+             *(f"net_{peer}_{net}" for net in NETS for peer in ("torch", "onednn")), "scheduler", "alloc"]
+    missing = [name for name in names if name not in all_data]
+    quick = [name for name in names if all_data.get(name, {}).get("quick")]
     text = """# Where a peer is faster
 
 `bench/results.py --render` makes this page from the files in `data/`; do not edit it.
 It lists every measured row in which a peer takes less time than this library, the worst first.
+Of convolutions it shows the ratio that counts: lower quartiles on two threads, or medians on one
+thread if that is worse ([method.md](method.md), rule 4).
 [results.md](results.md) has all rows with machine, date and command.
 The reasons come from the [log](README.md#the-log). "Not explained yet" means that nobody has looked
 into the row.
 """
     if not all_data:
         return text + "\n" + not_measured("fft,conv,net,scheduler,alloc")
+    for what, some in (("Not measured", missing), ("From a quick run", quick)):
+        if some:
+            text += f"\n{what}: {', '.join(some)}.\n"
     if not losses:
         return text + "\nNo peer is faster in any measured row.\n"
     cells = [[loss.measurement, loss.what, loss.peer, loss.times, f"{digits(loss.ratio)} ({loss.quartiles})",
               loss.engine, loss.reason] for loss in sorted(losses)]
     head = ["measurement", "row", "peer", "our time, its time", "ratio", "engine", "reason"]
     return text + f"\n{len(losses)} rows:\n\n" + table(head, cells)
+
+
+def readme_conv_rows(data: Json) -> list[list[str]]:
+    """Forward passes of the headline list: the ratio that counts, and the quartiles of its row."""
+    forward = {short_name(problem.row): problem for problem in compared(data) if problem.row["dir"] == "fwd"}
+    cells = []
+    for title, name in README_PROBLEMS:
+        problem = forward.get(name)
+        if problem and problem.ratio:
+            row, single, ratio = problem
+            worse = single if single and single["ratio"] == ratio else row
+            cells.append([f"{title}, forward", seconds_text(row["ours_s"]), "oneDNN", seconds_text(row["onednn_s"]),
+                          f"{plain_ratio(ratio)} ({spread(worse)})"])
+    return cells
+
+
+def readme_net_rows(title: str, data: Json) -> list[list[str]]:
+    """The training iteration of one net beside one peer."""
+    report, cells = data["report"], []
+    for ratio in net_ratios(report):
+        if ratio["work"] == "training":
+            ours, (name, peer) = our_net(report, ratio), peer_net(report, ratio)
+            name = "our framework with oneDNN's convolutions" if name == "engine onednn" else name
+            cells.append([f"{title}, training iteration", seconds_text(ours["seconds"]), name,
+                          seconds_text(peer["seconds"]) if peer else "-", ratio_text(ratio)])
+    return cells
+
+
+def readme_table(all_data: dict[str, Json], folder: pathlib.Path) -> str:
+    """What the README says between its marks: machine, commit and one table."""
+    headline, cells = all_data.get("conv_headline_blocked"), []
+    if headline:
+        cells = guarded(folder, headline["name"], lambda: readme_conv_rows(headline))
+    for title, net in README_NETS:
+        for key in ("torch", "onednn"):
+            data = all_data.get(f"net_{key}_{net}")
+            if data:
+                cells += guarded(folder, data["name"], lambda: readme_net_rows(title, data))
+    if not cells:
+        return "\nNot measured yet; run `bench/results.py --run`.\n\n"
+    source = headline or next(data for name, data in all_data.items() if name.startswith("net_"))
+    machine = source["machine"]
+    return (f"\n{machine['processor']} (machine row `{machine['row']}`), {machine['threads']} cores, "
+            f"{source['date'].split()[0]}, commit `{source['commit']}`.\n\n"
+            + table(["float, two threads", "our time", "peer", "its time", "ratio"], cells) + "\n")
+
+
+def readme(data: pathlib.Path, text: str) -> str:
+    """The README's text with the table of `data`. Raises DataError if the marks are missing."""
+    before, begin, rest = text.partition(README_BEGIN)
+    _, end, after = rest.partition(README_END)
+    if not begin or not end:
+        raise DataError(f"README.md: the lines {README_BEGIN.strip()} and {README_END.strip()} are missing; put them "
+                        "around the place of the table")
+    return before + begin + readme_table(load(data), data) + end + after
 
 
 def conv_plot_of(all_data: dict[str, Json], folder: pathlib.Path) -> Optional[str]:

@@ -7,18 +7,6 @@
 #include "plan/groups.hpp"
 
 namespace convolume::nets {
-namespace {
-
-void repeat(plan::NestCost& cost, double times) {
-  for (double* seconds :
-       {&cost.compute_seconds, &cost.tile_seconds, &cost.copy_seconds, &cost.pack_seconds, &cost.task_seconds}) {
-    *seconds *= times;
-  }
-  for (double& bytes : cost.bytes) bytes *= times;
-  for (double& seconds : cost.move_seconds) seconds *= times;
-}
-
-}  // namespace
 
 std::vector<LayerBlocking> count_blocking(const std::filesystem::path& file, const std::vector<std::string>& overrides,
                                           std::optional<Extent3> patch) {
@@ -44,8 +32,8 @@ std::vector<LayerBlocking> count_blocking(const std::filesystem::path& file, con
     const ConvProblem one = problem.groups > 1 ? plan::one_group(problem) : problem;
     for (const plan::Direction direction : plan::directions) {
       const plan::LoopNest& nest = (*choice.nests)[static_cast<std::size_t>(direction)];
-      plan::NestCost cost = plan::nest_cost(nest, one, direction, machine_model());
-      repeat(cost, static_cast<double>(problem.groups));
+      plan::NestCost cost;
+      cost.add(plan::nest_cost(nest, one, direction, machine_model()), static_cast<double>(problem.groups));
       layers.push_back({spec.nodes[i].name, plan->engine(), {}, direction, nest, cost});
     }
   }

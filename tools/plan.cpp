@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "convolume/conv.hpp"
 #include "convolume/error.hpp"
 #include "convolume/nest.hpp"
 
@@ -52,9 +53,14 @@ plan::LoopNest with_datapath(plan::LoopNest nest, const std::string& text) {
   return nest;
 }
 
+ConvProblem read_problem(const std::string& text, const std::string& type) {
+  ConvProblem problem = parse_problem(text);
+  problem.type = type == "f64" ? DataType::f64 : DataType::f32;
+  return problem;
+}
+
 NestCounts count(const CountOptions& o) {
-  ConvProblem problem = parse_problem(o.problem);
-  problem.type = o.type == "f64" ? DataType::f64 : DataType::f32;
+  const ConvProblem problem = read_problem(o.problem, o.type);
   const auto spaces = plan::spaces(problem, direction_of(o.direction));
   plan::LoopNest nest = read_nest(o.nest);
   if (!o.datapath.empty()) nest = with_datapath(std::move(nest), o.datapath);
@@ -189,14 +195,35 @@ std::string count_nest(const CountOptions& options) {
   return options.json ? to_json(counts).dump(2) + "\n" : table(counts);
 }
 
+std::string explain_plan(const ExplainOptions& o) {
+  ConvProblem problem = read_problem(o.problem, o.type);
+  problem.x_layout = problem.y_layout = o.layout == "blocked" ? Layout::blocked : Layout::plain;
+  return ConvPlan::make(problem, {.engine = engine_of(o.engine), .choice = o.choice}).explain();
+}
+
 void PlanCommand::add_to(CLI::App& app) {
   app.require_subcommand(1);
+  const auto add_problem = [](CLI::App& command, std::string& problem, std::string& layout, std::string& type) {
+    command.add_option("--problem", problem, "Problem in benchdnn's grammar, e.g. ic32id48oc32kd3pd1")->required();
+    command.add_option("--layout", layout, "Layout of x and y")
+        ->check(CLI::IsMember({"plain", "blocked"}))
+        ->capture_default_str();
+    command.add_option("--type", type, "Element type")->check(CLI::IsMember({"f32", "f64"}))->capture_default_str();
+  };
+  CLI::App* explain = app.add_subcommand(
+      "explain",
+      "Print why a problem goes to an engine: each engine's estimate or reason, the choice and its rounding");
+  add_problem(*explain, explain_.problem, explain_.layout, explain_.type);
+  explain->add_option("--engine", explain_.engine, "Engine, or automatic")->capture_default_str();
+  explain->add_option("--choice", explain_.choice, "Choice text instead of the cost model's, as a plan prints it");
+
   CLI::App* count = app.add_subcommand("count", "Count the elements that the loops of a nest touch and fetch");
+  count_command_ = count;
   count->fallthrough();
   count->footer(
       "A nest lists loops, the outermost first: dimensions (n k c z y x kz ky kx), each with an extent if it is not\n"
       "all of it, '*' for parallel loops, and '|' before the microkernel. docs/planning.md explains it.");
-  count->add_option("--problem", count_.problem, "Problem in benchdnn's grammar, e.g. ic32id48oc32kd3pd1")->required();
+  add_problem(*count, count_.problem, count_.layout, count_.type);
   count
       ->add_option("--nest", count_.nest,
                    "Loops, e.g. \"n* k* y* c x | kz ky kx c16 x14 k32\", or a blocking string, e.g. \"FwFhX0(8)Y0(8)C0"
@@ -205,10 +232,6 @@ void PlanCommand::add_to(CLI::App& app) {
   count->add_option("--dir", count_.direction, "Direction")
       ->check(CLI::IsMember({"fwd", "bwd_d", "bwd_w"}))
       ->capture_default_str();
-  count->add_option("--layout", count_.layout, "Layout of the tensors, for runs of neighbouring addresses")
-      ->check(CLI::IsMember({"plain", "blocked"}))
-      ->capture_default_str();
-  count->add_option("--type", count_.type, "Element type")->check(CLI::IsMember({"f32", "f64"}))->capture_default_str();
   count->add_option("--phase", count_.phase, "Phase of a stride in backward data")->capture_default_str();
   count->add_option("--datapath", count_.datapath,
                     "C,K: channels of x and y that hardware multiplies at once; they become the microkernel");
@@ -217,7 +240,7 @@ void PlanCommand::add_to(CLI::App& app) {
 }
 
 int PlanCommand::run() const {
-  fmt::print("{}", count_nest(count_));
+  fmt::print("{}", count_command_->parsed() ? count_nest(count_) : explain_plan(explain_));
   return 0;
 }
 

@@ -1,4 +1,4 @@
-// The `plan` subcommand: loop nests of convolutions, counted.
+// The `plan` subcommand: loop nests of convolutions, counted, and the report on a plan.
 #pragma once
 
 #include <string>
@@ -22,13 +22,25 @@ struct CountOptions {
 /// Returns the counts as a table, or as one JSON object, and writes the picture. Throws InvalidArgument for nonsense.
 std::string count_nest(const CountOptions& options);
 
+/// A plan that `plan explain` makes.
+struct ExplainOptions {
+  std::string problem;
+  std::string layout = "plain", type = "f32", engine = "automatic";
+  std::string choice;  ///< ConvOptions::choice
+};
+
+/// Returns the report of the plan. Throws InvalidArgument for nonsense, Unsupported if the engine cannot serve it.
+std::string explain_plan(const ExplainOptions& options);
+
 class PlanCommand {
  public:
   void add_to(CLI::App& app);
   int run() const;
 
  private:
+  CLI::App* count_command_ = nullptr;
   CountOptions count_;
+  ExplainOptions explain_;
 };
 
 }  // namespace convolume::tools

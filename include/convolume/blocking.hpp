@@ -22,6 +22,8 @@ struct NestCost {
   double task_seconds = 0;     ///< to begin and end tasks
   std::array<double, levels> bytes{}, move_seconds{};
 
+  /// Adds `times` the cost of `other`.
+  CONVOLUME_API void add(const NestCost& other, double times) noexcept;
   /// Returns the index of the level whose traffic takes longest.
   CONVOLUME_API std::size_t slowest_level() const noexcept;
   /// Returns the sum of what does not overlap. Multiply-adds overlap with moves, which are prefetched.

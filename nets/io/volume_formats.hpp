@@ -1,7 +1,6 @@
 // The list of formats, and what they share. Private to this room.
 //
-// Adding a format: write its functions into a file of its own, declare them here, and add a line to the list in
-// volume_formats.cpp.
+// docs/architecture.md, "A file format", lists what a new format needs.
 #pragma once
 
 #include <cstdint>

@@ -15,11 +15,8 @@ inline constexpr double volume_engine_share = 0.7;
 inline constexpr double volume_product_share = 0.5;  ///< share that pointwise products of spectra reach
 inline constexpr double call_seconds = 1e-6;  ///< seconds to set up the buffers, the task and the plan of one transform
 
-// --- Sums over taps (direct). Command: bench_conv --side-by-side --engine direct --layout blocked --problems
-// bench/problems/headline.txt bench/problems/depthwise.txt.
-inline constexpr double direct_engine_share = 0.9;          ///< of the rate of the kernel alone that whole layers reach
-inline constexpr double direct_row = 8;                     ///< voxels of a row from which that rate is reached
-inline constexpr double least_direct_rows = 4;              ///< channels of x that keep the multiply-add units busy
+// --- Depthwise sums over taps (direct). Command: bench_conv --side-by-side --engine direct --layout blocked
+// --problems bench/problems/depthwise.txt.
 inline constexpr double depthwise_row = 16;                 ///< voxels of a row from which that share is reached
 inline constexpr double depthwise_voxel_operations = 1000;  ///< that take as long as a voxel's loads and stores
 inline constexpr double depthwise_tap_seconds = 1.2e-8;     ///< seconds to reorder a tap of a channel block

@@ -25,9 +25,10 @@ def fft_row(n, value):
     return {"n": n, "kind": "r2c", "native_s": 1e-6, "fftw_s": value * 1e-6, **ratio(value)}
 
 
-def conv_row(name, problem, direction, engine, value):
-    return {"name": f"headline:{name}", "problem": problem, "dir": direction, "engine": engine, "ours_s": 2e-3,
-            "onednn_s": value * 2e-3, "floor_fraction": 0.4, **ratio(value)}
+def conv_row(name, problem, direction, engine, value, in_time, threads=2):
+    return {"name": f"headline:{name}", "problem": problem, "dir": direction, "engine": engine, "threads": threads,
+            "ours_s": 2e-3, "ours_low_s": 1e-3, "onednn_s": value * 2e-3, "onednn_low_s": in_time * 1e-3,
+            "floor_fraction": 0.4, "ratio_in_time": in_time, **ratio(value)}
 
 
 def runner(name, value):
@@ -40,13 +41,18 @@ def allocator(name, value):
             "live_peak_bytes": 0, **ratio(value)}
 
 
+MARKS = "<!-- results: bench/results.py --render writes this part -->", "<!-- end of results -->"
 DENSE, STRIDED = "mb1ic32id64oc32od62kd3kh3kw3", "mb1ic16id48oc32od24kd2kh2kw2sd2sh2sw2"
 NET = {"net": "fixture_net", "work": "training"}
 REPORTS = {
     "fft_r2c": {"results": [fft_row(8, 2.0), fft_row(16, 8.0), fft_row(17, 6.0)]},
-    "conv_headline_blocked": {"results": [conv_row("dense", DENSE, "fwd", "fft_tiled", 3.5),
-                                          conv_row("strided", STRIDED, "fwd", "direct", 0.65),
-                                          conv_row("dense", DENSE, "training", "fft_tiled", 0.8)]},
+    "conv_headline_blocked": {"results": [conv_row("dense", DENSE, "fwd", "fft_tiled", 3.5, 3.0),
+                                          conv_row("dense", DENSE, "fwd", "fft_tiled", 2.0, 2.1, threads=1),
+                                          conv_row("32-to-32-48-k1", DENSE, "bwd_d", "direct", 9.0, 8.0),
+                                          conv_row("strided", STRIDED, "fwd", "direct", 5.0, 0.65),
+                                          conv_row("strided", STRIDED, "fwd", "direct", 0.9, 0.9, threads=1),
+                                          conv_row("dense", DENSE, "training", "fft_tiled", 1.1, 1.2),
+                                          conv_row("dense", DENSE, "training", "fft_tiled", 0.8, 0.9, threads=1)]},
     "net_torch_width_depth": {
         "results": [{**NET, "seconds": 0.1, "peak_bytes": 3 * 2**20, "resident_bytes": 4 * 2**20}],
         "peers": [{**NET, "seconds": 0.6, "version": "1.13", "faster": False, "resident_bytes": 2**20},
@@ -75,9 +81,11 @@ class Pages(unittest.TestCase):
         self.data, self.out = pathlib.Path(self.folder.name) / "data", pathlib.Path(self.folder.name) / "out"
         self.data.mkdir()
         self.out.mkdir()
+        self.readme = self.out / "README.md"
+        self.readme.write_text(f"# Title\n\n{MARKS[0]}\nold\n{MARKS[1]}\nEnd.\n")
 
     def act(self, mode):
-        return call(mode, "--data", self.data, "--out", self.out)
+        return call(mode, "--data", self.data, "--out", self.out, "--readme", self.readme)
 
     def rendered(self, name):
         result = self.act("--render")
@@ -92,9 +100,9 @@ class Pages(unittest.TestCase):
                      "```\nbuild/release/bench/of_fft_r2c --fixture\n```",
                      "| all | 3 | 4.58 | 2.00 |", "| prime factors up to 13 | 2 | 4.00 | 2.00 |",
                      "| primes from 17 | 1 | 6.00 | 6.00 |",
-                     "| dense | `fft_tiled` | 2.00 ms | 7.00 ms | 3.50 (3.15-3.85) | 40 % |",
-                     "| strided | `direct` | 2.00 ms | 1.30 ms | **0.650** (0.585-0.715) | 40 % |",
-                     "| headline_blocked | forward | 2 | 1.51 | 0.650 | 1 |",
+                     "| dense | `fft_tiled` | 2.00 ms | 7.00 ms | 3.50 (3.15-3.85) | 3.00 | 2.00 (2.00 ms) | 40 % |",
+                     "| strided | `direct` | 2.00 ms | 10.0 ms | 5.00 (4.50-5.50) | **0.650** | **0.900** (2.00 ms) | 40 % |",
+                     "| headline_blocked | forward | 2 | 4.18 | 1.14 | 0.650 | 1 |",
                      "| training | 100 ms | PyTorch 1.13 | 500 ms | 5.00 (4.50-5.50) | 3.0 | 4.0 | 1.0 |",
                      "| chain of 10 | 10 | 9 | 2 | 20.0 (19.0-21.0) | 3.00 (2.70-3.30) | **0.500** (0.450-0.550) |",
                      "| larson | 1 | 1.00 ms | 4.00 (3.60-4.40) | - | - |",
@@ -107,9 +115,31 @@ class Pages(unittest.TestCase):
         rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")][2:]
         self.assertEqual([row[4].split()[0] for row in rows], ["0.500", "0.650", "0.800"])
         self.assertEqual([row[5] for row in rows], ["scheduler", "direct", "fft_tiled"])
+        # The lower quartiles on two threads count for one row, the medians on one thread for the other.
+        self.assertEqual(rows[1][1:4], ["strided, forward", "oneDNN", "1.00 ms, 650 µs"])
+        self.assertEqual(rows[2][1:4], ["dense, training, one thread", "oneDNN", "2.00 ms, 1.60 ms"])
         self.assertIn("strided kernels", rows[1][6])
         self.assertIn("not explained yet", rows[2][6])
         self.assertIn("3 rows:", page)
+        self.assertIn("Not measured: conv_anisotropic, conv_depthwise", page)
+        self.assertNotIn("quick run:", page)
+
+    def test_the_readme_gets_its_table_between_the_marks(self):
+        write_fixture(self.data)
+        data = self.data / "conv_headline_blocked.json"
+        data.write_text(data.read_text().replace("headline:dense", "headline:32-to-32-64-k3"))
+        text = self.rendered("README.md")
+        self.assertTrue(text.startswith(f"# Title\n\n{MARKS[0]}\n\nFixture CPU (machine row `fixture/AVX3`), 2 cores"))
+        self.assertTrue(text.endswith(f" |\n\n{MARKS[1]}\nEnd.\n"))
+        self.assertNotIn("old", text)
+        # The medians of one thread count, because they are worse.
+        self.assertIn("| kernel 3: 32 to 32 channels, 64³, forward | 2.00 ms | oneDNN | 7.00 ms | 2.00 (1.80-2.20) |",
+                      text)
+        self.assertIn("| 8 layers of 30 channels, kernel 5, training iteration | 100 ms | PyTorch 1.13 | 500 ms | "
+                      "5.00 (4.50-5.50) |", text)
+        self.assertNotIn("48³", text)  # that row has no forward pass
+        self.readme.write_text("# Title\n")
+        self.assertIn("README.md: the lines", self.act("--render").stderr)
 
     def test_plots_are_svg(self):
         write_fixture(self.data)
@@ -150,7 +180,7 @@ class Pages(unittest.TestCase):
         (self.data / "conv_headline_blocked.json").write_text(json.dumps(data))
         page = self.rendered("results.md")
         self.assertIn("oneDNN did not take part.", page)
-        self.assertIn("| dense | `fft_tiled` | 2.00 ms | - | - | 40 % |", page)
+        self.assertIn("| dense | `fft_tiled` | 2.00 ms | - | - | - | - | 40 % |", page)
 
     def test_a_broken_file_is_named(self):
         write_fixture(self.data)

@@ -35,6 +35,16 @@ class Plan(CliTest):
         self.assertEqual(set(counts["buffers"][0]), {"operand", "loop", "depth", "words", "loads", "passes", "reads"})
         self.assertEqual(set(counts["buffers"][0]["reads"]), {"exact", "table2", "plain"})
 
+    def test_explain_says_which_engine_and_why(self):
+        text = self.run_cli("plan", "explain", "--problem", "ic256id8oc256kd3pd1", "--layout", "blocked")
+        for part in ("direct", "fft_tiled", "fft_volume", "reference", "ms"):
+            self.assertIn(part, text)
+        forced = self.run_cli("plan", "explain", "--problem", PROBLEM, "--engine", "fft_tiled", "--type", "f64")
+        self.assertIn("fft_tiled", forced)
+        self.assertNotEqual(forced, text)
+        for option, value in (("--engine", "cudnn"), ("--choice", "direct fwd=q")):
+            self.fails("plan", "explain", "--problem", PROBLEM, option, value, says=[value])
+
     def test_a_blocking_string_of_the_paper_is_a_nest(self):
         arguments = ("--problem", "ic128ih56iw56oc256kh3ph1", "--nest")
         string = self.count(*arguments, "FwFhX0(8)Y0(8)C0(16)K0(16)C1K1X1Y1")

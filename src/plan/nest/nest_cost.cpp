@@ -290,19 +290,19 @@ double shorten(NestSpace& space) {
   return factor;
 }
 
-/// Adds `times` the cost of a space.
-void add(NestCost& cost, const NestCost& space, double times) {
-  cost.compute_seconds += times * space.compute_seconds;
-  cost.tile_seconds += times * space.tile_seconds;
-  cost.copy_seconds += times * space.copy_seconds;
-  cost.task_seconds += times * space.task_seconds;
-  for (std::size_t level = 0; level < NestCost::levels; ++level) {
-    cost.bytes[level] += times * space.bytes[level];
-    cost.move_seconds[level] += times * space.move_seconds[level];
+}  // namespace
+
+void NestCost::add(const NestCost& other, double times) noexcept {
+  compute_seconds += times * other.compute_seconds;
+  tile_seconds += times * other.tile_seconds;
+  copy_seconds += times * other.copy_seconds;
+  pack_seconds += times * other.pack_seconds;
+  task_seconds += times * other.task_seconds;
+  for (std::size_t level = 0; level < levels; ++level) {
+    bytes[level] += times * other.bytes[level];
+    move_seconds[level] += times * other.move_seconds[level];
   }
 }
-
-}  // namespace
 
 std::size_t NestCost::slowest_level() const noexcept {
   return static_cast<std::size_t>(std::max_element(move_seconds.begin(), move_seconds.end()) - move_seconds.begin());
@@ -322,7 +322,7 @@ NestCost nest_cost(const LoopNest& nest, const ConvProblem& problem, Direction d
         std::remove_if(left.begin(), left.end(), [&](const NestSpace& s) { return equal_cost(s, space); });
     const auto times = static_cast<double>(left.end() - equal) * shorten(space);
     left.erase(equal, left.end());
-    add(cost, SpaceCost(nest, space, problem, machine).cost(), times);
+    cost.add(SpaceCost(nest, space, problem, machine).cost(), times);
   }
   // Weights are read once and written once in the order of the products, or the gradient's sums the other way.
   const double weights = padded(problem.in_channels / problem.groups, channel_block(problem.type)) *
