@@ -2,7 +2,7 @@
 """Compares the speed of two builds of this project.
 
     bench/compare_builds.py --old OLD/bench --new NEW/bench [--pairs 5] [--repetitions 3] [--json FILE]
-                            [--only conv,net,direct] [--limit 1.03]
+                            [--only conv,net,direct] [--limit 1.03] [--zoo OLD/nets/zoo]
 
 The benchmarks of both folders run in turn, each in a process of its own. `conv` is the list of headline problems
 (forward and training), `net` are training iterations of three nets, and `direct` is the engine `direct` on all lists of
@@ -23,9 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = {
     "conv": [["bench_conv", "--speed-up", "--problems", str(ROOT / "bench/problems/headline.txt"), "--layout", "blocked",
              "--threads", "2", "--dir", "fwd,training", "--rounds", "5", "--min-seconds", "0", "--max-seconds", "0.1"]],
-    "net": [["bench_net", "--side-by-side", "--net", str(ROOT / "nets/zoo/width_depth.toml"),
-            str(ROOT / "nets/zoo/unet_isotropic.toml"), str(ROOT / "nets/zoo/unet_anisotropic.toml"), "--engine",
-            "automatic", "--backend", "native", "--cache", "on", "--threads", "2", "--rounds", "3", "--min-seconds",
+    "net": [["bench_net", "--side-by-side", "--net", "ZOO/width_depth.toml", "ZOO/unet_isotropic.toml",
+            "ZOO/unet_anisotropic.toml", "--engine", "automatic", "--backend", "native", "--cache", "on", "--threads", "2", "--rounds", "3", "--min-seconds",
             "0.3"]],
     "direct": [["bench_conv", "--speed-up", "--engine", "direct", "--problems", str(problems), "--layout", layout,
                 "--threads", "2", "--dir", "fwd,training", "--rounds", "5", "--min-seconds", "0", "--max-seconds", "0.1"]
@@ -76,6 +75,8 @@ def main() -> int:
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--only", default="conv,net", help="conv, net, direct or several, separated by commas")
     parser.add_argument("--limit", type=float, default=1.03, help="most seconds of a row, over those of the old build")
+    parser.add_argument("--zoo", default=str(ROOT / "nets/zoo"),
+                        help="folder of the nets; an old build may not know keys of today's")
     parser.add_argument("--json", help="file for all runs")
     options = parser.parse_args()
     record: dict[str, list] = {}
@@ -84,7 +85,8 @@ def main() -> int:
         record[name] = []
         for number in range(options.repetitions):
             print(f"{name}, repetition {number + 1} of {options.repetitions}", file=sys.stderr)
-            runs = repetition(options.old, options.new, COMMANDS[name], options.pairs)
+            commands = [[word.replace("ZOO", options.zoo) for word in words] for words in COMMANDS[name]]
+            runs = repetition(options.old, options.new, commands, options.pairs)
             record[name].append(runs)
             for row, ratio in median_ratios(runs).items():
                 ratios.setdefault(row, []).append(ratio)

@@ -36,9 +36,9 @@ bool HelperArena::invite_waiting(const std::shared_ptr<Run>& run) noexcept {
 /// Helps a run, and then others that invite this helper while it stays.
 void HelperArena::help(std::shared_ptr<Run> run, int patience) noexcept {
   HelperThreads::instance().came();
-  if (run->help()) {
-    for (run = wait_for_invitation(patience); run != nullptr; run = wait_for_invitation(patience)) run->help();
-  }
+  // A helper that comes after the end of a short run waits as well: it took long to wake, and the next run may be
+  // short.
+  for (; run != nullptr; run = wait_for_invitation(patience)) run->help();
   HelperThreads::instance().left();
 }
 

@@ -39,13 +39,18 @@ class ReadySet {
   }
 
   /// Returns the smallest element, or `none`.
-  std::int32_t first() const noexcept {
-    if (size_ == 0) return none;
-    std::size_t index = 0;
-    for (std::size_t i = levels_.size(); i-- > 0;) {
-      index = index * 64 + static_cast<std::size_t>(std::countr_zero(levels_[i][index]));
+  std::int32_t first() const noexcept { return size_ == 0 ? none : first_below(levels_.size(), 0); }
+
+  /// Returns the smallest element that is not below `from`, or `none`.
+  std::int32_t first_from(std::int32_t from) const noexcept {
+    auto index = static_cast<std::size_t>(from);
+    for (std::size_t i = 0; i < levels_.size(); ++i) {
+      if (index / 64 >= levels_[i].size()) return none;
+      const std::uint64_t left = levels_[i][index / 64] >> index % 64;
+      if (left != 0) return first_below(i, index + static_cast<std::size_t>(std::countr_zero(left)));
+      index = index / 64 + 1;  // at the next level: the words behind this one
     }
-    return static_cast<std::int32_t>(index);
+    return none;
   }
 
   void erase(std::int32_t element) noexcept {
@@ -60,6 +65,12 @@ class ReadySet {
   }
 
  private:
+  /// Returns the smallest element below the word, or below the bit of level `level - 1`, with this index.
+  std::int32_t first_below(std::size_t level, std::size_t index) const noexcept {
+    while (level-- > 0) index = index * 64 + static_cast<std::size_t>(std::countr_zero(levels_[level][index]));
+    return static_cast<std::int32_t>(index);
+  }
+
   std::vector<std::vector<std::uint64_t>> levels_;  // from the bits of the elements to the single word
   std::size_t size_ = 0;
 };

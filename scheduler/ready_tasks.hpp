@@ -36,6 +36,9 @@ class ReadyTasks {
   /// Returns the first task that may start, or `none`.
   std::int32_t first() const noexcept { return std::min(free_.first(), admits() ? holding_.first() : none); }
 
+  /// Returns the first task without scratch whose rank is not below `from`, or `none`.
+  std::int32_t first_free_from(std::int32_t from) const noexcept { return free_.first_from(from); }
+
   void insert(std::int32_t rank) noexcept { (holds(rank) ? holding_ : free_).insert(rank); }
   /// Removes a task that first() has returned, because it starts.
   void erase(std::int32_t rank) noexcept {

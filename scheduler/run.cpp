@@ -79,9 +79,10 @@ void Run::end() noexcept {
 
 void Run::work(Role role) noexcept {
   const DefaultFpEnvironment environment;
-  workers_.note_worker(role == Role::caller ? 0 : tbb::this_task_arena::current_thread_index());
+  const int place = role == Role::caller ? 0 : tbb::this_task_arena::current_thread_index();
+  workers_.note_worker(place);
   TraceStretch stretch(trace_, graph_.labels, traced_run_);
-  Worker me{.role = role};
+  Worker me{.role = role, .place = std::clamp(place, 0, workers_.threads - 1)};
   for (std::int32_t rank = take(me); rank != none;) {
     run_step(rank, stretch);
     rank = pass_on(rank, me);
@@ -89,11 +90,10 @@ void Run::work(Role role) noexcept {
   }
 }
 
-bool Run::help() noexcept {
-  if (!enter()) return false;
+void Run::help() noexcept {
+  if (!enter()) return;
   work(Role::helper);
   leave();
-  return true;
 }
 
 bool Run::enter() noexcept {
@@ -221,19 +221,36 @@ void Run::measure(Worker& me) noexcept {
   me.ran = 0;
 }
 
-/// Takes the first ready task. If tasks are short and there are many, it also takes some that follow. The caller holds
+/// Returns the task that a worker takes next, or `none`: one of the most urgent ready tasks. If there are several, the
+/// worker prefers those in its own share of them. A layer computes its results in order, so each worker then reads and
+/// writes the same part of the tensors in each layer and in each run, and finds it in its own caches. The caller holds
 /// the lock.
-std::int32_t Run::take_some(Worker& me) noexcept {
+std::int32_t Run::first_for(const Worker& me) const noexcept {
   const std::int32_t first = ready_.first();
+  if (first == none || me.place == 0 || ready_.holds(first)) return first;
+  const Step& step = graph_.steps[static_cast<std::size_t>(first)];
+  const std::int64_t equal = step.last_equal - step.first_equal;
+  const auto own = static_cast<std::int32_t>(step.first_equal + equal * me.place / workers_.threads);
+  if (own <= first) return first;
+  const std::int32_t preferred = ready_.first_free_from(own);
+  return preferred < step.last_equal ? preferred : first;
+}
+
+/// Takes the next task. If tasks are short and there are many, it also takes some that follow. The caller holds the
+/// lock.
+std::int32_t Run::take_some(Worker& me) noexcept {
+  const std::int32_t first = first_for(me);
   me.next = me.count = 0;
   if (first != none) {
     ready_.erase(first);
     if (ready_.holds(first)) me.holding = first;
     const std::size_t fair = ready_.size() / static_cast<std::size_t>(2 * workers_.threads);
     const std::size_t more = idle_ > 0 || me.holding != none ? 0 : std::min(me.together - 1, fair);
-    for (; me.count < more && !ready_.holds(ready_.first()); ++me.count) {
-      me.tasks[me.count] = ready_.first();
-      ready_.erase(me.tasks[me.count]);
+    for (; me.count < more; ++me.count) {
+      const std::int32_t next = first_for(me);
+      if (ready_.holds(next)) break;
+      me.tasks[me.count] = next;
+      ready_.erase(next);
     }
   }
   // relaxed: a hint for workers that read it without the lock.

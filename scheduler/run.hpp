@@ -39,8 +39,8 @@ class Run : public std::enable_shared_from_this<Run> {
   bool is_for(const Scheduler::Impl& workers) const noexcept { return &workers_ == &workers; }
   /// Runs the graph as TaskGraph::run() says.
   RunResult execute(std::stop_token stop);
-  /// Works on the run until it is over. Returns false if it was over, or had enough workers.
-  bool help() noexcept;
+  /// Works on the run until it is over. Does nothing if it is over, or has enough workers.
+  void help() noexcept;
 
  private:
   static constexpr std::int32_t none = ReadyTasks::none;
@@ -53,6 +53,7 @@ class Run : public std::enable_shared_from_this<Run> {
   struct Worker {
     static constexpr std::size_t most = 8;
     Role role;
+    int place;  ///< from 0, below the scheduler's threads: which share of equally urgent tasks the worker prefers
     std::array<std::int32_t, most> tasks{};
     std::size_t next = 0, count = 0;
     std::array<std::int32_t, 64> woken{};
@@ -78,6 +79,7 @@ class Run : public std::enable_shared_from_this<Run> {
   void measure(Worker& me) noexcept;
   std::int32_t take(Worker& me) noexcept;
   std::int32_t take_some(Worker& me) noexcept;
+  std::int32_t first_for(const Worker& me) const noexcept;
   void insert_woken(Worker& me) noexcept;
   bool out_of_work() noexcept;
   void sleep() noexcept;

@@ -71,6 +71,14 @@ void TaskGraph::Impl::prepare() {
     steps[rank].predecessors = static_cast<std::int32_t>(node.predecessors.size());
     steps[rank].task_class = node.options.task_class;
   }
+  for (std::size_t begin = 0, end = 0; begin < nodes.size(); begin = end) {
+    const scheduler::Urgency& first = urgency[static_cast<std::size_t>(by_rank[begin])];
+    while (end < nodes.size() && !(first > urgency[static_cast<std::size_t>(by_rank[end])])) ++end;
+    for (std::size_t rank = begin; rank < end; ++rank) {
+      steps[rank].first_equal = static_cast<std::int32_t>(begin);
+      steps[rank].last_equal = static_cast<std::int32_t>(end);
+    }
+  }
   successors.resize(static_cast<std::size_t>(edges));
   // Visit successors by ascending rank, so that each list is ascending.
   for (std::size_t rank = 0; rank < nodes.size(); ++rank) {

@@ -23,6 +23,7 @@ struct Step {
   TaskId task;
   std::int32_t first_successor;  // in TaskGraph::Impl::successors; the list ends where that of the next step begins
   std::int32_t predecessors;
+  std::int32_t first_equal, last_equal;  // ranks [first_equal, last_equal) of the tasks that are as urgent as this one
   TaskClass task_class;
 };
 

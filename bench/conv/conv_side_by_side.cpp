@@ -25,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 using Rows = std::vector<ConvRow>;
 
 /// Long enough for the threads of every runtime to stop polling and fall asleep.
-constexpr auto idle = std::chrono::milliseconds(50);
+constexpr auto idle = std::chrono::milliseconds(50), waking = std::chrono::milliseconds(1);
 
 double seconds_of(ConvCompetitor& competitor, Direction direction) {
   const auto begin = Clock::now();
@@ -87,7 +87,10 @@ class ConvContest {
     const Protocol protocol{.rounds = o_.rounds, .min_seconds = o_.min_seconds, .max_seconds = o_.max_seconds};
     const auto sample = [&](std::size_t i) {
       std::this_thread::sleep_for(idle);
-      running[i]->competitor->execute(direction);
+      // A thread that sleeps takes up to 0.4 ms to come, on either side.
+      const auto begin = std::chrono::steady_clock::now();
+      do running[i]->competitor->execute(direction);
+      while (std::chrono::steady_clock::now() - begin < waking);
       return seconds_of(*running[i]->competitor, direction);
     };
     auto seconds = take_turns(running.size(), protocol, sample, go_on);

@@ -126,6 +126,7 @@ double measure_tile(double hertz, double budget) {
                                             .bias = bias,
                                             .count = {1, rows, voxels},
                                             .columns = columns,
+                                            .lanes = columns * block,
                                             .add = true,
                                             .non_temporal = false};
     return least_seconds(budget / 2,

@@ -163,11 +163,13 @@ void clear_pad_lanes(T* block, index_t channels, index_t voxels) noexcept {
 }
 
 /// Adds tasks body(begin, end) over at most 64 ranges of [0, count): enough for many workers, and few enough to be
-/// cheap. `cost` is the cost of one of `count`; each task holds `scratch_bytes`.
+/// cheap. `cost` is the cost of one of `count`; each task holds `scratch_bytes`. All ranges but the last have at least
+/// `least` numbers.
 template <class Body>
 std::vector<TaskId> append_ranges(TaskGraph& graph, const char* name, index_t count, double cost,
-                                  const std::vector<TaskId>& after, const Body& body, std::size_t scratch_bytes = 0) {
-  const index_t per_task = (count + 63) / 64;
+                                  const std::vector<TaskId>& after, const Body& body, std::size_t scratch_bytes = 0,
+                                  index_t least = 1) {
+  const index_t per_task = std::max(least, (count + 63) / 64);
   std::vector<TaskId> tasks;
   for (index_t begin = 0; begin < count; begin += per_task) {
     const index_t end = std::min(count, begin + per_task);

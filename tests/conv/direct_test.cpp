@@ -1,5 +1,8 @@
 // Tests the direct engine against the reference in double: any stride, dilation and padding, channels that fill blocks
 // partly, both layouts, and what the engine promises besides the numbers.
+#include <algorithm>
+#include <cmath>
+
 #include "testing/engine_checks.hpp"
 #include "testing/random_problem.hpp"
 #include "testing/sanitizers.hpp"
@@ -102,6 +105,40 @@ TEST_CASE("direct gives the same bits in blocked memory, and zero in lanes witho
       test::check_layouts<double>(text, direct, true, true, kind);
     }
   }
+}
+
+TEST_CASE("direct keeps lanes without a channel zero, even if voxels are infinite") {
+  // Weights of these lanes are zero, and zero times infinity is not zero.
+  const std::string before = simd_target();
+  for (const auto& target : available_simd_targets()) {
+    set_simd_target(target);
+    for (const char* text : {"ic17id5oc9kd3pd1", "ic40id3oc20kd3pd1", "ic16id4ih4iw40oc41kd1"}) {
+      CAPTURE(target, text);
+      ConvProblem p = parse_problem(text);
+      p.x_layout = p.y_layout = Layout::blocked;
+      SlabResource memory;
+      Scheduler scheduler(1);
+      const Execution run{scheduler, &memory};
+      const ConvPlan plan = ConvPlan::make(p, direct);
+      Tensor<float> x(p.x_shape(), Layout::blocked, &memory), w(p.w_shape(), &memory);
+      Tensor<float> y(p.y_shape(), Layout::blocked, &memory);
+      w.fill(1);
+      std::fill_n(x.data(), x.elements(), 0.0F);
+      std::fill_n(y.data(), y.elements(), NAN);
+      const index_t in_voxels = p.input.volume(), voxels = p.output().volume();
+      for (index_t c = 0; c < p.in_channels; ++c) {
+        for (index_t v = 0; v < in_voxels; ++v) x.data()[(c / 16 * in_voxels + v) * 16 + c % 16] = INFINITY;
+      }
+      plan.forward(run, {.x = x, .w = plan.prepare(run, w), .y = y});
+      for (index_t c = 0; c < (p.out_channels + 15) / 16 * 16; ++c) {
+        for (index_t v = 0; v < voxels; ++v) {
+          const float wanted = c < p.out_channels ? INFINITY : 0;
+          REQUIRE(y.data()[(c / 16 * voxels + v) * 16 + c % 16] == wanted);
+        }
+      }
+    }
+  }
+  set_simd_target(before);
 }
 
 TEST_CASE("direct gives the same bits with non-temporal stores") {

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <random>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -199,6 +201,38 @@ TEST_CASE("a run inside a task that holds memory does not wait for it") {
   }
   CHECK(outer.run(scheduler) == RunResult::completed);
   CHECK(inner_ran == 16);
+}
+
+TEST_CASE("a ready set finds the first element from any number on") {
+  using scheduler::ReadySet;
+  std::mt19937 random(1);
+  for (const std::int32_t capacity : {1, 63, 64, 65, 4096, 4097, 300000}) {
+    ReadySet set(static_cast<std::size_t>(capacity));
+    std::set<std::int32_t> wanted;
+    std::uniform_int_distribution<std::int32_t> any(0, capacity - 1);
+    const auto lower = [&](std::int32_t from) {
+      const auto found = wanted.lower_bound(from);
+      return found == wanted.end() ? ReadySet::none : *found;
+    };
+    for (int i = 0; i < 2000; ++i) {
+      const std::int32_t element = any(random);
+      if (wanted.insert(element).second) {
+        set.insert(element);
+      } else {
+        set.erase(element);
+        wanted.erase(element);
+      }
+      const std::int32_t from = any(random);
+      REQUIRE(set.first_from(from) == lower(from));
+      REQUIRE(set.first_from(element) == lower(element));
+      REQUIRE(set.first() == lower(0));
+      if (i % 500 == 499) {  // few elements, far apart
+        for (const std::int32_t left : wanted) set.erase(left);
+        wanted.clear();
+        REQUIRE(set.first_from(0) == ReadySet::none);
+      }
+    }
+  }
 }
 
 TEST_CASE("the head of those that hold memory is admitted when it fits, or when nobody holds any") {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include <catch2/catch.hpp>
 
@@ -274,6 +275,41 @@ TEST_CASE("short runs that follow each other, on several schedulers and from sev
   }
   for (std::thread& thread : threads) thread.join();
   for (const auto& count : ran) CHECK(count == runs * tasks);
+}
+
+TEST_CASE("each worker begins with its own share of the most urgent tasks") {
+  // Each group of tasks is equally urgent. The first task of each worker waits until both workers have one.
+  const auto first_tasks = [](const std::vector<int>& groups) {
+    Scheduler scheduler(2);
+    TaskGraph graph;
+    std::mutex mutex;
+    std::vector<std::pair<std::thread::id, int>> began;
+    std::atomic<int> workers{0};
+    double cost = static_cast<double>(groups.size());
+    int number = 0;
+    for (const int count : groups) {
+      for (int i = 0; i < count; ++i, ++number) {
+        graph.add({.name = "task", .cost = cost}, [&, number] {
+          {
+            const std::lock_guard lock(mutex);
+            if (began.size() == 2) return;
+            began.emplace_back(std::this_thread::get_id(), number);
+          }
+          workers.fetch_add(1);
+          while (workers.load() < 2) std::this_thread::yield();
+        });
+      }
+      cost -= 1;
+    }
+    graph.run(scheduler);
+    REQUIRE(began.size() == 2);
+    const bool in_order = began[0].first == std::this_thread::get_id();
+    return in_order ? std::pair(began[0].second, began[1].second) : std::pair(began[1].second, began[0].second);
+  };
+  CHECK(first_tasks({64}) == std::pair(0, 32));
+  CHECK(first_tasks({5}) == std::pair(0, 2));
+  CHECK(first_tasks({32, 100}) == std::pair(0, 16));  // never a less urgent task
+  CHECK(first_tasks({1, 40}) == std::pair(0, 21));
 }
 
 TEST_CASE("a helper that stays after a run takes part in the next one") {

@@ -30,6 +30,10 @@ namespace {
 
 using plan::Direction;
 
+/// Elements of weights that a task reorders at least: about 2 us. Smaller tasks would take less time than to hand them
+/// out.
+constexpr index_t least_packed_elements = 8192;
+
 template <class T>
 class DirectEngine final : public ConvEngine {
  public:
@@ -114,8 +118,9 @@ Ready DirectEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
       to_low_res_.squares.pack(a->w.as<T>(), to, o, c, non_temporal_, packed + to.offset(o, c, 0), temporary);
     }
   };
-  return Ready::all_of(
-      ops::append_ranges(graph, "pack weights", pairs, cost, {memory}, body, pack_scratch_bytes(layout)));
+  return Ready::all_of(ops::append_ranges(graph, "pack weights", pairs, cost, {memory}, body,
+                                          pack_scratch_bytes(layout),
+                                          std::max<index_t>(1, least_packed_elements / (layout.taps * layout.square))));
 }
 
 /// Appends a task body(region) for each region. `tensors()` returns the tensors that a region reads and writes.

@@ -2,6 +2,8 @@
 #define HWY_TARGET_INCLUDE "conv/direct/direct_product.cpp"
 #include "conv/direct/direct_product.hpp"
 
+#include <algorithm>
+
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 // This header comes after hwy/highway.h because it needs the macros of that header.
@@ -167,9 +169,10 @@ HWY_INLINE void StoreSums(const VoxelProduct<T>& p, const RowPiece<T>& piece, co
   }
 }
 
-/// Computes R neighbouring voxels of C vectors of lanes, in one row or in two.
+/// Computes R neighbouring voxels of C vectors of lanes, in one row or in two. `lanes` of all vectors belong to a
+/// channel.
 template <int R, int Rows, int C, Source S, class T>
-void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weights, const T* bias) {
+void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weights, const T* bias, index_t lanes) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   constexpr bool leaves_out_padding = !one_channel(S) && R > 1;
@@ -188,28 +191,33 @@ void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weig
       AddStep<R, Rows, 0, R, C, S>(p, *step, piece.source, piece.next_source, weights, sums);
     }
   }
-  // Non-temporal stores of narrower vectors would leave cache lines half written.
+  std::array<hn::Mask<decltype(d)>, C> used;
+  for (std::size_t c = 0; c < C; ++c) {
+    const index_t left = lanes - static_cast<index_t>(c) * vector_lanes<T>;
+    used[c] = hn::FirstN(d, static_cast<std::size_t>(std::clamp<index_t>(left, 0, vector_lanes<T>)));
+  }
   if (p.add) {
-    StoreSums<R, Rows, C>(p, piece, sums, [&](V sum, std::size_t, T* to) CONVOLUME_ALWAYS_INLINE {
-      hn::StoreU(hn::Add(hn::LoadU(d, to), sum), d, to);
+    StoreSums<R, Rows, C>(p, piece, sums, [&](V sum, std::size_t c, T* to) CONVOLUME_ALWAYS_INLINE {
+      hn::StoreU(hn::IfThenElseZero(used[c], hn::Add(hn::LoadU(d, to), sum)), d, to);
     });
     return;
   }
   std::array<V, C> start;
   for (std::size_t c = 0; c < C; ++c) start[c] = hn::LoadU(d, bias + c * vector_lanes<T>);
+  // Non-temporal stores of narrower vectors would leave cache lines half written.
   if (p.non_temporal && vector_lanes<T> == block<T>) {
     StoreSums<R, Rows, C>(p, piece, sums, [&](V sum, std::size_t c, T* to) CONVOLUME_ALWAYS_INLINE {
-      hn::Stream(hn::Add(start[c], sum), d, to);
+      hn::Stream(hn::IfThenElseZero(used[c], hn::Add(start[c], sum)), d, to);
     });
   } else {
     StoreSums<R, Rows, C>(p, piece, sums, [&](V sum, std::size_t c, T* to) CONVOLUME_ALWAYS_INLINE {
-      hn::StoreU(hn::Add(start[c], sum), d, to);
+      hn::StoreU(hn::IfThenElseZero(used[c], hn::Add(start[c], sum)), d, to);
     });
   }
 }
 
 template <class T>
-using VoxelKernel = void (*)(const VoxelProduct<T>&, const RowPiece<T>&, const T*, const T*);
+using VoxelKernel = void (*)(const VoxelProduct<T>&, const RowPiece<T>&, const T*, const T*, index_t);
 
 template <int Rows, int C, Source S, class T, std::size_t... R>
 constexpr std::array<VoxelKernel<T>, sizeof...(R)> VoxelKernels(std::index_sequence<R...>) {
@@ -232,7 +240,7 @@ HWY_INLINE RowPiece<T> RowOf(const VoxelProduct<T>& p, T* target, index_t i) {
 /// registers idle. If rows are so short that the registers hold two of them, two rows are computed together and read
 /// the weights once.
 template <int C, Source S, class T>
-void SumRows(const VoxelProduct<T>& p, const T* weights, T* target, const T* bias) {
+void SumRows(const VoxelProduct<T>& p, const T* weights, T* target, const T* bias, index_t lanes) {
   constexpr int most = most_voxels_of<C, S>, longest_pair = S == Source::blocks ? most / 2 : 0;
   static constexpr auto kernels = VoxelKernels<1, C, S, T>(std::make_index_sequence<most>());
   static constexpr auto pair_kernels = VoxelKernels<2, C, S, T>(std::make_index_sequence<longest_pair>());
@@ -247,7 +255,7 @@ void SumRows(const VoxelProduct<T>& p, const T* weights, T* target, const T* bia
       piece.next_source = next.source - piece.source;
       piece.next_target = next.target - piece.target;
       piece.ends = {.first = true, .last = true};
-      pair_kernels[static_cast<std::size_t>(p.count.x - 1)](p, piece, weights, bias);
+      pair_kernels[static_cast<std::size_t>(p.count.x - 1)](p, piece, weights, bias, lanes);
     }
   }
   for (; row < rows; ++row) {
@@ -255,7 +263,7 @@ void SumRows(const VoxelProduct<T>& p, const T* weights, T* target, const T* bia
     for (index_t i = 0; i < pieces; ++i) {
       const index_t voxels = least + (i < longer ? 1 : 0);
       piece.ends = {.first = i == 0, .last = i + 1 == pieces};
-      kernels[static_cast<std::size_t>(voxels - 1)](p, piece, weights, bias);
+      kernels[static_cast<std::size_t>(voxels - 1)](p, piece, weights, bias, lanes);
       piece.source += voxels * p.source_strides.voxel;
       piece.target += voxels * p.target_strides.voxel;
       piece.prefetches = false;
@@ -268,11 +276,11 @@ void SumColumns(const VoxelProduct<T>& p, index_t vector) {
   const T* weights = p.weights + VectorOffset<T>(vector, p.weights_column);
   T* target = p.target + VectorOffset<T>(vector, p.target_column);
   const T* bias = p.bias + vector * vector_lanes<T>;
-  const index_t voxel = p.source_strides.voxel;
-  if (voxel == block<T>) return SumRows<C, Source::blocks>(p, weights, target, bias);
-  if (voxel == 1) return SumRows<C, Source::row>(p, weights, target, bias);
-  if (voxel < block<T>) return SumRows<C, Source::strided_row>(p, weights, target, bias);
-  SumRows<C, Source::apart>(p, weights, target, bias);
+  const index_t voxel = p.source_strides.voxel, lanes = p.lanes - vector * vector_lanes<T>;
+  if (voxel == block<T>) return SumRows<C, Source::blocks>(p, weights, target, bias, lanes);
+  if (voxel == 1) return SumRows<C, Source::row>(p, weights, target, bias, lanes);
+  if (voxel < block<T>) return SumRows<C, Source::strided_row>(p, weights, target, bias, lanes);
+  SumRows<C, Source::apart>(p, weights, target, bias, lanes);
 }
 
 template <class T>

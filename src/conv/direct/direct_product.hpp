@@ -12,7 +12,7 @@ namespace convolume::conv {
 ///   target[voxel](lane) = start + sum over steps and their terms k of source[voxel + step.source + k] * w[k](lane).
 /// `start` is the contents of target (if `add`), or bias(lane). w[k] is the vector at weights + step.weights +
 /// block * k. The terms are summed in their order, and then start is added. This order does not depend on which voxels
-/// are computed together, so the bits do not either. target overlaps nothing.
+/// are computed together, so the bits do not either. Lanes from `lanes` on become zero. target overlaps nothing.
 template <class T>
 struct VoxelProduct {
   const T* source;
@@ -29,6 +29,7 @@ struct VoxelProduct {
   const T* bias;  ///< columns * 64 bytes
   Extent3 count;
   index_t columns;
+  index_t lanes;  ///< of all columns that belong to a channel
   bool add;
   /// Uses non-temporal stores: target does not stay in the caches, and its cache lines are not read first. `add` must
   /// be false, and the vectors of target must be aligned to 64 bytes.

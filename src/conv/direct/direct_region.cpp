@@ -204,9 +204,7 @@ class RegionRun {
   }
 
   /// Returns whether one pass sums all taps and channels, and nothing remains to be done to the result.
-  bool written_once() const {
-    return d_.nest.sums_once && tensors_.activation.kind == Activation::Kind::none && d_.weights.lanes % block == 0;
-  }
+  bool written_once() const { return d_.nest.sums_once && tensors_.activation.kind == Activation::Kind::none; }
   /// Returns whether a tap reads padding for this result of a row.
   bool is_padding(const DirectTap& tap, const Extent3& base, index_t result) const {
     const index_t x = base.x + tap.offset.x + result * d_.map.source_step().x;
@@ -437,6 +435,7 @@ class RegionRun {
                                        .bias = bias_ + columns.begin * block,
                                        .count = pass.count,
                                        .columns = columns.size(),
+                                       .lanes = d_.weights.lanes - (region_.first_column + columns.begin) * block,
                                        .add = add,
                                        .non_temporal = non_temporal_});
   }
@@ -449,9 +448,8 @@ class RegionRun {
           .extent = region_.box.extent(),
           .activation = tensors_.activation,
           .add = tensors_.add};
-      // Results that were computed in place may still need the activation, and zeros in lanes without a channel.
-      const bool complete = tensors_.activation.kind == Activation::Kind::none && box.block.channels == block;
-      if (target_in_place_ && complete) continue;
+      // Results that were computed in place may still need the activation.
+      if (target_in_place_ && tensors_.activation.kind == Activation::Kind::none) continue;
       target_in_place_ ? d_.boxes.activate(box)
                        : d_.boxes.store(staged_target(sample) + i * volume(region_.box) * block, box, row_);
     }
