@@ -126,7 +126,8 @@ HWY_INLINE void AddStep(const VoxelProduct<T>& p, const DirectStep& step, const 
   } while (!one_channel(S) && b != last);
 }
 
-/// Prefetches what a step reads in the next row: processors do not recognise rows with gaps of cache lines.
+/// Prefetches what a step reads in the next row: processors do not recognise rows with gaps of cache lines. Each voxel
+/// is prefetched by one tap only, because prefetches of rows in the L2 take the places of loads.
 template <int R, class T>
 HWY_INLINE void PrefetchRow(const VoxelProduct<T>& p, const DirectStep& step, const T* source) {
   const T* a = source + step.source + p.source_strides.row;
@@ -182,7 +183,7 @@ void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weig
   const DirectStep* const end = p.steps + p.step_count;
   for (const DirectStep* step = p.steps; step != end; ++step) {
     if (piece.prefetches) PrefetchWeights<C>(p, *step, weights);
-    if (!one_channel(S)) PrefetchRow<R>(p, *step, piece.source);
+    if (!one_channel(S) && step->meets_first) PrefetchRow<R>(p, *step, piece.source);
     if (leaves_out_padding && piece.ends.first && step->pads_first) {
       AddStep<R, Rows, leaves_out_padding, R, C, S>(p, *step, piece.source, piece.next_source, weights, sums);
     } else if (leaves_out_padding && piece.ends.last && step->pads_last) {

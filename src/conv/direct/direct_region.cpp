@@ -376,7 +376,8 @@ class RegionRun {
                  .weights = d_.weights.offset(0, b, tap.tap),
                  .terms = static_cast<int>(b + 1 < list.blocks ? block : list.last_terms),
                  .pads_first = is_padding(tap, base, 0),
-                 .pads_last = is_padding(tap, base, count.x - 1)};
+                 .pads_last = is_padding(tap, base, count.x - 1),
+                 .meets_first = tap.meets_first};
     }
     pass.step_count = step - pass.steps;
     if (pass.step_count > 0 || is_first_tap_tile()) list.passes[list.count++] = pass;

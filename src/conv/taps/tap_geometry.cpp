@@ -33,6 +33,18 @@ std::vector<AxisTap> axis_taps(const ConvProblem& p, int axis, bool to_input, in
   return taps;
 }
 
+/// Marks the taps that read a voxel before the others do, if rows of results follow each other: those of the last rows,
+/// and of the first voxels of these.
+void mark_first(std::vector<DirectTap>& taps, const Extent3& step) {
+  if (taps.empty()) return;
+  index_t last = taps.front().offset.y, first = taps.front().offset.x;
+  for (const DirectTap& tap : taps) {
+    last = std::max(last, tap.offset.y);
+    first = std::min(first, tap.offset.x);
+  }
+  for (DirectTap& tap : taps) tap.meets_first = tap.offset.y > last - step.y && tap.offset.x < first + step.x;
+}
+
 }  // namespace
 
 index_t even(index_t n, index_t most) noexcept { return ceil_div(n, ceil_div(n, std::max<index_t>(1, most))); }
@@ -58,10 +70,12 @@ DirectMap::DirectMap(const ConvProblem& p, Direction direction)
     for (const AxisTap& z : z_taps) {
       for (const AxisTap& y : y_taps) {
         for (const AxisTap& x : x_taps) {
-          phase.taps.push_back({{z.offset, y.offset, x.offset}, (z.tap * p.kernel.y + y.tap) * p.kernel.x + x.tap});
+          phase.taps.push_back(
+              {.offset = {z.offset, y.offset, x.offset}, .tap = (z.tap * p.kernel.y + y.tap) * p.kernel.x + x.tap});
         }
       }
     }
+    mark_first(phase.taps, source_step_);
     phases_.push_back(std::move(phase));
   }
 }

@@ -11,7 +11,8 @@ namespace convolume::conv {
 /// A voxel of the kernel, and the distance of its source voxel from the voxel at which a phase begins.
 struct DirectTap {
   Extent3 offset{};
-  index_t tap = 0;  ///< index of the voxel in the kernel
+  index_t tap = 0;           ///< index of the voxel in the kernel
+  bool meets_first = false;  ///< of the taps of a phase, it is the first to read a voxel, from row to row of results
 };
 
 /// Results that the same taps reach: all voxels of y, or every stride-th voxel of dx per axis.

@@ -14,6 +14,7 @@ struct DirectStep {
   int terms = 0;  ///< channels of the block, 1 to channel_block; for depthwise products, taps of a row
   /// Whether the first, or the last, voxel of each row reads only padding. Padding is zero and need not be multiplied.
   bool pads_first = false, pads_last = false;
+  bool meets_first = false;  ///< see DirectTap
 };
 
 /// Distances between voxels, rows and planes of a box, in elements.
