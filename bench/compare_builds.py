@@ -24,8 +24,8 @@ COMMANDS = {
     "conv": [["bench_conv", "--speed-up", "--problems", str(ROOT / "bench/problems/headline.txt"), "--layout", "blocked",
              "--threads", "2", "--dir", "fwd,training", "--rounds", "5", "--min-seconds", "0", "--max-seconds", "0.1"]],
     "net": [["bench_net", "--side-by-side", "--net", "ZOO/width_depth.toml", "ZOO/unet_isotropic.toml",
-            "ZOO/unet_anisotropic.toml", "--engine", "automatic", "--backend", "native", "--cache", "on", "--threads", "2", "--rounds", "3", "--min-seconds",
-            "0.3"]],
+            "ZOO/unet_anisotropic.toml", "--engine", "automatic", "--backend", "native", "--cache", "on",
+            "--threads", "2", "--rounds", "3", "--min-seconds", "0.3"]],
     "direct": [["bench_conv", "--speed-up", "--engine", "direct", "--problems", str(problems), "--layout", layout,
                 "--threads", "2", "--dir", "fwd,training", "--rounds", "5", "--min-seconds", "0", "--max-seconds", "0.1"]
                for problems in sorted(ROOT.glob("bench/problems/*.txt")) for layout in ("plain", "blocked")],

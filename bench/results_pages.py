@@ -1,4 +1,5 @@
 """Makes the pages of bench/results.py from its data: tables, the list of losses, plots. Reads files, writes none."""
+import functools
 import json
 import math
 import pathlib
@@ -258,6 +259,10 @@ class Compared(NamedTuple):
     one_thread: Optional[Json]
     ratio: Optional[float]  # the worse of both, see method.md; None without oneDNN
 
+    def worse(self) -> Json:
+        """The row that `ratio` comes from."""
+        return self.one_thread if self.one_thread and self.one_thread["ratio"] == self.ratio else self.row
+
 
 def compared(data: Json) -> list[Compared]:
     """Rows of a report, joined to those on one thread."""
@@ -292,7 +297,8 @@ def conv_row(problem: Compared) -> list[str]:
 def conv_tables(data: Json) -> str:
     """A table for each pass."""
     problems = compared(data)
-    head = ["problem", "engine", "our time", "oneDNN's time", "ratio", "in time", "one thread (our time)", "share of the floor"]
+    head = ["problem", "engine", "our time", "oneDNN's time", "ratio", "in time", "one thread (our time)",
+            "share of the floor"]
     text = "" if any(problem.ratio for problem in problems) else "oneDNN did not take part.\n\n"
     for direction in dict.fromkeys(problem.row["dir"] for problem in problems):
         cells = [conv_row(problem) for problem in problems if problem.row["dir"] == direction]
@@ -339,12 +345,13 @@ def conv_plot(data: Json) -> Optional[str]:
 def conv_losses(data: Json) -> list[Loss]:
     """Problems and passes in which oneDNN is faster by the ratio that counts."""
     losses = []
-    for row, single, ratio in compared(data):
+    for problem in compared(data):
+        row, worse, ratio = problem.row, problem.worse(), problem.ratio
         if ratio is None or ratio >= 1:
             continue
-        what, times, worse = f"{short_name(row)}, {PASSES[row['dir']]}", ("ours_low_s", "onednn_low_s"), row
-        if single and single["ratio"] == ratio:
-            what, times, worse = f"{what}, one thread", ("ours_s", "onednn_s"), single
+        what, times = f"{short_name(row)}, {PASSES[row['dir']]}", ("ours_low_s", "onednn_low_s")
+        if worse is problem.one_thread:
+            what, times = f"{what}, one thread", ("ours_s", "onednn_s")
         losses.append(Loss(ratio, data["name"], what, "oneDNN", ", ".join(seconds_text(worse[key]) for key in times),
                            spread(worse), row["engine"], reason(row["engine"], kind_of(row))))
     return losses
@@ -542,10 +549,9 @@ def readme_conv_rows(data: Json) -> list[list[str]]:
     for title, name in README_PROBLEMS:
         problem = forward.get(name)
         if problem and problem.ratio:
-            row, single, ratio = problem
-            worse = single if single and single["ratio"] == ratio else row
+            row = problem.row
             cells.append([f"{title}, forward", seconds_text(row["ours_s"]), "oneDNN", seconds_text(row["onednn_s"]),
-                          f"{plain_ratio(ratio)} ({spread(worse)})"])
+                          f"{plain_ratio(problem.ratio)} ({spread(problem.worse())})"])
     return cells
 
 
@@ -562,21 +568,23 @@ def readme_net_rows(title: str, data: Json) -> list[list[str]]:
 
 
 def readme_table(all_data: dict[str, Json], folder: pathlib.Path) -> str:
-    """What the README says between its marks: machine, commit and one table."""
-    headline, cells = all_data.get("conv_headline_blocked"), []
-    if headline:
-        cells = guarded(folder, headline["name"], lambda: readme_conv_rows(headline))
+    """What the README says between its marks: machines, commits and one table, without quick runs."""
+    makers = {"conv_headline_blocked": readme_conv_rows}
     for title, net in README_NETS:
         for key in ("torch", "onednn"):
-            data = all_data.get(f"net_{key}_{net}")
-            if data:
-                cells += guarded(folder, data["name"], lambda: readme_net_rows(title, data))
+            makers[f"net_{key}_{net}"] = functools.partial(readme_net_rows, title)
+    sources: list[str] = []
+    cells: list[list[str]] = []
+    for name, make in makers.items():
+        data = all_data.get(name)
+        if data and not data.get("quick"):
+            cells += guarded(folder, name, lambda: make(data))
+            machine = data["machine"]
+            sources.append(f"{machine['processor']} (machine row `{machine['row']}`), {machine['threads']} cores, "
+                           f"{data['date'].split()[0]}, commit `{data['commit']}`.")
     if not cells:
         return "\nNot measured yet; run `bench/results.py --run`.\n\n"
-    source = headline or next(data for name, data in all_data.items() if name.startswith("net_"))
-    machine = source["machine"]
-    return (f"\n{machine['processor']} (machine row `{machine['row']}`), {machine['threads']} cores, "
-            f"{source['date'].split()[0]}, commit `{source['commit']}`.\n\n"
+    return ("\n" + "\n".join(dict.fromkeys(sources)) + "\n\n"
             + table(["float, two threads", "our time", "peer", "its time", "ratio"], cells) + "\n")
 
 

@@ -138,6 +138,9 @@ class Pages(unittest.TestCase):
         self.assertIn("| 8 layers of 30 channels, kernel 5, training iteration | 100 ms | PyTorch 1.13 | 500 ms | "
                       "5.00 (4.50-5.50) |", text)
         self.assertNotIn("48³", text)  # that row has no forward pass
+        net = self.data / "net_torch_width_depth.json"
+        net.write_text(net.read_text().replace('"quick": false', '"quick": true'))
+        self.assertNotIn("8 layers", self.rendered("README.md"))
         self.readme.write_text("# Title\n")
         self.assertIn("README.md: the lines", self.act("--render").stderr)
 
