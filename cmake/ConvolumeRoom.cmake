@@ -15,6 +15,10 @@ if(CONVOLUME_SANITIZE)
     # found by AddressSanitizer too, and these checks take another sixth.
     target_compile_options(convolume_private INTERFACE -fno-sanitize-recover=undefined
       -fno-sanitize=null,alignment,object-size,vptr)
+    if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+      # Clang's check of the types of called functions needs a part of the runtime that C programs are not linked with.
+      target_compile_options(convolume_private INTERFACE -fno-sanitize=function)
+    endif()
   endif()
   target_link_options(convolume_private INTERFACE -fsanitize=${CONVOLUME_SANITIZE})
 endif()

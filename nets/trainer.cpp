@@ -65,7 +65,6 @@ Trainer::Trainer(const NetSpec& spec, const Dataset& data, std::uint64_t seed, c
                  Scheduler& scheduler, std::pmr::memory_resource* memory, std::size_t cache_bytes)
     : spec_(fitting(spec, data)),
       options_(for_training(options, spec)),
-      data_(data),
       seed_(seed),
       scheduler_(scheduler),
       memory_(memory),

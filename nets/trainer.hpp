@@ -58,7 +58,6 @@ class Trainer {
 
   NetSpec spec_;
   NetworkOptions options_;
-  const Dataset& data_;
   std::uint64_t seed_;
   Scheduler& scheduler_;
   std::pmr::memory_resource* memory_;

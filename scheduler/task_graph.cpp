@@ -7,9 +7,10 @@
 #include <fmt/format.h>
 
 #include "convolume/error.hpp"
+#include "core/sanitizers.hpp"
 #include "scheduler/run.hpp"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if CONVOLUME_ADDRESS_SANITIZER
 #include <sanitizer/lsan_interface.h>
 #endif
 
@@ -177,7 +178,7 @@ RunResult TaskGraph::run(Scheduler& scheduler, std::stop_token stop) {
   impl_->prepare();
   if (!impl_->run || !impl_->run->is_for(scheduler.impl())) {
     impl_->run = std::make_shared<scheduler::Run>(*impl_, scheduler.impl());
-#if defined(__SANITIZE_ADDRESS__)
+#if CONVOLUME_ADDRESS_SANITIZER
     // If the process ends with unread invitations, these are in TBB's memory. LeakSanitizer does not search that memory
     // for owners.
     __lsan_ignore_object(impl_->run.get());

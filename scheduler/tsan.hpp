@@ -1,15 +1,9 @@
 // Annotations for ThreadSanitizer. Debian's TBB is not instrumented, so its synchronisation is annotated here.
 #pragma once
 
-#if defined(__SANITIZE_THREAD__)
-#define CONVOLUME_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define CONVOLUME_TSAN 1
-#endif
-#endif
+#include "core/sanitizers.hpp"
 
-#ifdef CONVOLUME_TSAN
+#if CONVOLUME_THREAD_SANITIZER
 #include <sanitizer/tsan_interface.h>
 extern "C" {
 void AnnotateIgnoreReadsBegin(const char* file, int line);
@@ -24,13 +18,13 @@ namespace convolume::scheduler {
 /// Makes the calling thread's writes so far visible to every thread that later calls tsan_acquire with the same
 /// address.
 inline void tsan_release([[maybe_unused]] void* address) noexcept {
-#ifdef CONVOLUME_TSAN
+#if CONVOLUME_THREAD_SANITIZER
   __tsan_release(address);
 #endif
 }
 
 inline void tsan_acquire([[maybe_unused]] void* address) noexcept {
-#ifdef CONVOLUME_TSAN
+#if CONVOLUME_THREAD_SANITIZER
   __tsan_acquire(address);
 #endif
 }
@@ -38,7 +32,7 @@ inline void tsan_acquire([[maybe_unused]] void* address) noexcept {
 /// Hides accesses inside TBB from ThreadSanitizer, which cannot see how TBB synchronises. Scopes nest.
 class TsanIgnore {
  public:
-#ifdef CONVOLUME_TSAN
+#if CONVOLUME_THREAD_SANITIZER
   TsanIgnore() noexcept { begin(); }
   ~TsanIgnore() { end(); }
 
@@ -64,7 +58,7 @@ class TsanIgnore {
 /// Ends the effect of TsanIgnore for our own code that TBB calls, until the end of the scope.
 class TsanWatch {
  public:
-#ifdef CONVOLUME_TSAN
+#if CONVOLUME_THREAD_SANITIZER
   TsanWatch() noexcept : depth_(TsanIgnore::depth) {
     for (int i = 0; i < depth_; ++i) TsanIgnore::end();
   }
@@ -78,7 +72,7 @@ class TsanWatch {
   TsanWatch(const TsanWatch&) = delete;
   TsanWatch& operator=(const TsanWatch&) = delete;
 
-#ifdef CONVOLUME_TSAN
+#if CONVOLUME_THREAD_SANITIZER
  private:
   int depth_;
 #endif

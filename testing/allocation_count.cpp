@@ -73,7 +73,7 @@ std::atomic<bool> failed{false};
 
 }  // namespace
 
-#if defined(__GLIBC__) && !CONVOLUME_TEST_SANITIZED
+#if defined(__GLIBC__) && !CONVOLUME_ADDRESS_SANITIZER && !CONVOLUME_THREAD_SANITIZER
 
 extern "C" {
 

@@ -13,7 +13,7 @@ fi
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || targets=(nifti zarr slices net data safetensors nest tiff hdf5)
 
-tools/install_packages.sh --fuzz
+tools/install_packages.sh --clang
 cmake --preset fuzz >/dev/null
 cmake --build --preset fuzz --target "${targets[@]/#/fuzz_}" | tail -n 1
 

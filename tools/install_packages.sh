@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages for building and testing. It is quick if they are installed already.
-#   tools/install_packages.sh [--long] [--peers] [--lint] [--fuzz]
+#   tools/install_packages.sh [--long] [--peers] [--lint] [--clang]
 set -euo pipefail
 
 packages=(g++ cmake ninja-build pkg-config libhwy-dev libhwloc-dev libfftw3-dev libtbb-dev libjemalloc-dev libtiff-dev libhdf5-dev
@@ -11,8 +11,8 @@ for option in "$@"; do
     --long) packages+=(valgrind) ;;
     --peers) packages+=(python3-torch python3-numpy python3-pil python3-nibabel python3-zarr libdnnl-dev libmimalloc-dev libisl-dev) ;;
     --lint) packages+=(clang-format) ;;
-    --fuzz) packages+=(clang) ;;
-    *) echo "install_packages.sh: unknown option '$option'; use --long, --peers, --lint or --fuzz" >&2; exit 2 ;;
+    --clang) packages+=(clang) ;;
+    *) echo "install_packages.sh: unknown option '$option'; use --long, --peers, --lint or --clang" >&2; exit 2 ;;
   esac
 done
 

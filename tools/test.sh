@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds and tests.
-#   tools/test.sh             release build and all short tests; ASan+UBSan and TSan builds with the tests that matter there
+#   tools/test.sh             release build (GCC) and all short tests; ASan+UBSan and TSan builds (Clang) with the tests
+#                             that matter there
 #   tools/test.sh --quick     without the sanitizers
 #   tools/test.sh --long      also the tests labelled `long` (installs valgrind), those of kernels under TSan, and a minute
-#                             of each fuzz target (installs clang)
+#                             of each fuzz target
 #   tools/test.sh --peers     also parity with PyTorch (installs python3-torch, and libdnnl-dev for bench_conv)
 # The last line counts: 'N passed, N failed, N skipped'. CONVOLUME_DATA_DIR names the folder with real volumes; tests
 # that need it are skipped, and counted, without.
@@ -16,7 +17,7 @@ for option in "$@"; do
     --quick) sanitizers=0 ;;
     --long) long=1 ;;
     --peers) peers=1 ;;
-    -h | --help) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "test.sh: unknown option '$option'; see --help" >&2; exit 2 ;;
   esac
 done
@@ -24,6 +25,7 @@ done
 install=()
 [ "$long" = 1 ] && install+=(--long)
 [ "$peers" = 1 ] && install+=(--peers)
+[ "$sanitizers" = 1 ] && install+=(--clang)
 tools/install_packages.sh "${install[@]}"
 
 passed=0 failed=0 skipped=0

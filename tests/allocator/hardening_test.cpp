@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "testing/sanitizers.hpp"
 #include "testing/upstream.hpp"
 #include <catch2/catch.hpp>
 #include <sys/wait.h>
@@ -202,7 +203,7 @@ TEST_CASE("hardened: another size than it was allocated with is reported") {
   check_dies([](SlabResource& slab) { slab.deallocate(slab.allocate(1000, 64), 999, 64); }, "with another size");
 }
 
-#if !defined(__SANITIZE_ADDRESS__)  // AddressSanitizer finds these earlier
+#if !CONVOLUME_ADDRESS_SANITIZER  // AddressSanitizer finds these earlier
 TEST_CASE("hardened: a size or an alignment that no block has is reported like any other") {
   SlabResource slab(remembering());
   void* block = slab.allocate(1000, 64);

@@ -17,7 +17,7 @@
 #include "convolume/memory.hpp"
 #include "core/random.hpp"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if CONVOLUME_ADDRESS_SANITIZER
 #include <sanitizer/asan_interface.h>
 #endif
 
@@ -301,7 +301,7 @@ TEST_CASE("free blocks of other sizes are joined where upstream has no more") {
   }
 }
 
-#if !CONVOLUME_TEST_SANITIZED
+#if !CONVOLUME_ADDRESS_SANITIZER && !CONVOLUME_THREAD_SANITIZER
 TEST_CASE("large slabs lie on huge pages where the system gives them") {
   std::string policy;
   std::getline(std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled"), policy);
@@ -328,7 +328,7 @@ TEST_CASE("large slabs lie on huge pages where the system gives them") {
 }
 #endif
 
-#if defined(__SANITIZE_ADDRESS__)
+#if CONVOLUME_ADDRESS_SANITIZER
 TEST_CASE("a freed block is poisoned under AddressSanitizer") {
   SlabResource slab;
   void* block = slab.allocate(256, 64);

@@ -23,7 +23,7 @@ using namespace convolume;
 
 namespace {
 
-#if !defined(__SANITIZE_ADDRESS__)  // AddressSanitizer has its own operator new
+#if !CONVOLUME_ADDRESS_SANITIZER && !CONVOLUME_THREAD_SANITIZER  // sanitizers have their own operator new
 
 /// How many calls of operator new by this thread succeed from now on. If negative, all do.
 thread_local constinit long heap_calls_left = -1;
@@ -49,7 +49,7 @@ void to_heap(void* memory) {
 
 }  // namespace
 
-#if !defined(__SANITIZE_ADDRESS__)
+#if !CONVOLUME_ADDRESS_SANITIZER && !CONVOLUME_THREAD_SANITIZER
 // Not inlined, because GCC would see free() of a pointer from operator new, and warn.
 [[gnu::noinline]] void* operator new(std::size_t bytes) { return from_heap(bytes); }
 [[gnu::noinline]] void* operator new[](std::size_t bytes) { return from_heap(bytes); }
@@ -124,7 +124,7 @@ void free_across_threads(SlabOptions options, int threads, int rounds, int steps
   CHECK(slab.statistics().live_bytes == 0);
 }
 
-#if defined(__SANITIZE_THREAD__)
+#if CONVOLUME_THREAD_SANITIZER
 constexpr int many_threads = 8, many_rounds = 25;
 #else
 constexpr int many_threads = 32, many_rounds = 50;
@@ -341,7 +341,7 @@ TEST_CASE("slabs that others free while upstream is asked are carved again, each
   for (void* block : live) slab.deallocate(block, bytes, 64);
 }
 
-#if !defined(__SANITIZE_ADDRESS__)
+#if !CONVOLUME_ADDRESS_SANITIZER && !CONVOLUME_THREAD_SANITIZER
 namespace {
 
 /// Allocates blocks of all sizes on a new thread, whose first call makes its caches. Returns whether operator new

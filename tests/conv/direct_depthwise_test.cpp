@@ -11,7 +11,7 @@ using test::ConvCase;
 
 namespace {
 
-constexpr ConvOptions direct{.engine = Engine::direct};
+const ConvOptions direct{.engine = Engine::direct};
 
 ConvProblem random_problem(std::uint64_t seed) {
   const RandomKey key{.seed = 83};

@@ -13,7 +13,7 @@
 #include "convolume/error.hpp"
 #include "tests/fft/fft_harness.hpp"
 
-#if CONVOLUME_TEST_SANITIZED
+#if CONVOLUME_ADDRESS_SANITIZER || CONVOLUME_THREAD_SANITIZER
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -241,7 +241,7 @@ std::string current_case;
 
 /// Prints the current case if a sanitizer ends the program.
 void name_case_at_death() {
-#if CONVOLUME_TEST_SANITIZED
+#if CONVOLUME_ADDRESS_SANITIZER || CONVOLUME_THREAD_SANITIZER
   __sanitizer_set_death_callback([] { std::cout << current_case << "ended the program" << std::endl; });
 #endif
 }

@@ -228,11 +228,11 @@ TEST_CASE("scores of regions match their definition", "[regions][metrics]") {
   }
   ScoreSums sums({.regions = regions}, threshold);
   // In two boxes of planes.
-  for (const auto& [begin, end] : {std::pair<index_t, index_t>{0, 2}, {2, extent.z}}) {
+  for (const auto& planes : {std::pair<index_t, index_t>{0, 2}, {2, extent.z}}) {
     const auto part = [&](const Tensor<float>& tensor) {
       View<const float> view = tensor.view();
-      view.data += begin * view.stride[2];
-      view.shape.extent.z = end - begin;
+      view.data += planes.first * view.stride[2];
+      view.shape.extent.z = planes.second - planes.first;
       return view;
     };
     sums.add(part(prediction), part(label), part(mask));

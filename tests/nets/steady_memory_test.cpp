@@ -186,7 +186,7 @@ TEST_CASE("iterations of training take nothing from the system from the second o
   auto volume = nets::make_synthetic_volume({.extent = {8, 32, 32}, .cell_diameter = 8});
   nets::Dataset data;
   data.name = "test";
-  data.augment = {.flip_z = true, .flip_y = true, .flip_x = true, .rotate = true};
+  data.augment = {.flip_z = true, .flip_y = true, .flip_x = true, .rotate90 = true};
   data.train.push_back({std::move(volume.image), std::move(volume.label), {}, "synthetic"});
   nets::normalise(data.train[0].image);
   for (const auto mode : {nets::MemoryMode::arena, nets::MemoryMode::slab, nets::MemoryMode::separate}) {

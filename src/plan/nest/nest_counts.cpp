@@ -17,7 +17,6 @@ constexpr std::size_t index_of(Dim dim) { return static_cast<std::size_t>(dim); 
 constexpr Dim result_dim(int axis) { return static_cast<Dim>(index_of(Dim::z) + static_cast<std::size_t>(axis)); }
 constexpr Dim tap_dim(int axis) { return static_cast<Dim>(index_of(Dim::kz) + static_cast<std::size_t>(axis)); }
 constexpr bool is_tap(Dim dim) { return dim >= Dim::kz; }
-constexpr bool is_result(Dim dim) { return dim == Dim::z || dim == Dim::y || dim == Dim::x; }
 
 bool touches(const NestSpace& space, Operand operand, Dim dim) {
   if (operand == Operand::w) return dim == Dim::k || dim == Dim::c || is_tap(dim);
