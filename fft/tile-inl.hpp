@@ -90,50 +90,56 @@ void InvertRows(const TilePlan<T>& plan, const T* plane, const Prefetch<T>& next
   }
 }
 
-/// Transforms planes along X and Y and writes them into the memory of the spectrum. So the half-transformed tile needs
+/// Transforms plane z along X and Y and writes it into the memory of the spectrum. So the half-transformed tile needs
 /// no memory of its own.
 template <class T, class Load>
-void ForwardPlanes(const TilePlan<T>& plan, const Load& load, T* spectrum, const TileStrides& strides, T* scratch) {
+void ForwardPlane(const TilePlan<T>& plan, const Load& load, index_t z, index_t lane, T* spectrum,
+                  const TileStrides& strides, T* scratch) {
   const std::ptrdiff_t lanes = plan.line(0).lanes(), point = 2 * lanes, row = plan.x_star() * point;
   const std::ptrdiff_t spectrum_row = plan.x_star() * strides.block;
   const Extent3& support = plan.support();
-  T* line_scratch = scratch + plan.line_offset();
-  for (index_t lane = 0; lane < tile_lanes<T>; lane += lanes) {
-    for (index_t z = 0; z < support.z; ++z) {
-      const TileRows<const T> rows = load.Rows(z, lane, scratch + plan.rows_offset());
-      const PlanePrefetch<T> next = load.Next(z, lane);
-      TransformRows(plan, rows, next.along_x, scratch, scratch);
-      // The points of the next plane lie beside these. Without this prefetch, their cache lines would be read when they
-      // are written.
-      const std::ptrdiff_t ahead = z + 1 < support.z ? strides.frequency : 0;
-      plan.line(1).complex_lines(
-          {scratch, row, lanes}, {spectrum + lane + z * strides.frequency, spectrum_row, strides.re_im, ahead},
-          line_scratch, support.y, plan.extent().y, plan.x_star(), point, strides.block, next.along_y);
-    }
+  const TileRows<const T> rows = load.Rows(z, lane, scratch + plan.rows_offset());
+  const PlanePrefetch<T> next = load.Next(z, lane);
+  TransformRows(plan, rows, next.along_x, scratch, scratch);
+  // The points of the next plane lie beside these. Without this prefetch, their cache lines would be read when they are
+  // written.
+  const std::ptrdiff_t ahead = z + 1 < support.z ? strides.frequency : 0;
+  plan.line(1).complex_lines(
+      {scratch, row, lanes}, {spectrum + lane + z * strides.frequency, spectrum_row, strides.re_im, ahead},
+      scratch + plan.line_offset(), support.y, plan.extent().y, plan.x_star(), point, strides.block, next.along_y);
+}
+
+/// Transforms plane z along Y and X, after inverse_lines() has transformed the lines along Z.
+template <class T, class Store>
+void InversePlane(const TilePlan<T>& plan, const T* spectrum, const TileStrides& strides, const Store& store, index_t z,
+                  index_t lane, T* scratch) {
+  const std::ptrdiff_t lanes = plan.line(0).lanes(), point = 2 * lanes, row = plan.x_star() * point;
+  const std::ptrdiff_t spectrum_row = plan.x_star() * strides.block;
+  const Extent3& support = plan.support();
+  T* buffer = scratch + plan.rows_offset();
+  const PlanePrefetch<T> next = store.Next(z, lane);
+  // Real and imaginary parts are swapped, because these transforms are backward. The points of the next plane lie
+  // beside these.
+  const std::ptrdiff_t ahead = z + 1 < support.z ? strides.frequency : 0;
+  const Points<const T> in{spectrum + lane + z * strides.frequency, spectrum_row, strides.re_im, ahead};
+  plan.line(1).complex_lines(in.swapped(), Points<T>{scratch, row, lanes}.swapped(), scratch + plan.line_offset(),
+                             plan.extent().y, support.y, plan.x_star(), strides.block, point, next.along_y);
+  InvertRows(plan, static_cast<const T*>(scratch), next.along_x, buffer, scratch);
+  store.Store(z, lane, buffer);
+}
+
+template <class T, class Load>
+void ForwardPlanes(const TilePlan<T>& plan, const Load& load, T* spectrum, const TileStrides& strides, T* scratch) {
+  for (index_t lane = 0; lane < tile_lanes<T>; lane += plan.line(0).lanes()) {
+    for (index_t z = 0; z < plan.support().z; ++z) ForwardPlane(plan, load, z, lane, spectrum, strides, scratch);
   }
 }
 
-/// Transforms planes along Y and X, after inverse_lines() has transformed the lines along Z.
 template <class T, class Store>
 void InversePlanes(const TilePlan<T>& plan, const T* spectrum, const TileStrides& strides, const Store& store,
                    T* scratch) {
-  const std::ptrdiff_t lanes = plan.line(0).lanes(), point = 2 * lanes, row = plan.x_star() * point;
-  const std::ptrdiff_t spectrum_row = plan.x_star() * strides.block;
-  const Extent3& support = plan.support();
-  T* line_scratch = scratch + plan.line_offset();
-  T* buffer = scratch + plan.rows_offset();
-  for (index_t lane = 0; lane < tile_lanes<T>; lane += lanes) {
-    for (index_t z = 0; z < support.z; ++z) {
-      const PlanePrefetch<T> next = store.Next(z, lane);
-      // Real and imaginary parts are swapped, because these transforms are backward. The points of the next plane lie
-      // beside these.
-      const std::ptrdiff_t ahead = z + 1 < support.z ? strides.frequency : 0;
-      const Points<const T> in{spectrum + lane + z * strides.frequency, spectrum_row, strides.re_im, ahead};
-      plan.line(1).complex_lines(in.swapped(), Points<T>{scratch, row, lanes}.swapped(), line_scratch, plan.extent().y,
-                                 support.y, plan.x_star(), strides.block, point, next.along_y);
-      InvertRows(plan, static_cast<const T*>(scratch), next.along_x, buffer, scratch);
-      store.Store(z, lane, buffer);
-    }
+  for (index_t lane = 0; lane < tile_lanes<T>; lane += plan.line(0).lanes()) {
+    for (index_t z = 0; z < plan.support().z; ++z) InversePlane(plan, spectrum, strides, store, z, lane, scratch);
   }
 }
 

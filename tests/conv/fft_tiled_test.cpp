@@ -39,6 +39,10 @@ ConvProblem random_strided(std::uint64_t seed) {
   }
 }
 
+struct TilesOf {
+  const char *problem, *tiles;
+};
+
 }  // namespace
 
 TEST_CASE("fft_tiled agrees with the double reference over random problems, in double and float") {
@@ -129,6 +133,26 @@ TEST_CASE("fft_tiled gives the same bits with non-temporal stores") {
   if (test::sanitized) return;
   test::check_layouts<float>("ic8id40oc17kd3", tiled, true, true, Activation::Kind::relu);  // 7 MB of y
   test::check_layouts<double>("mb2ic9id30oc3kd3", tiled, true, false, Activation::Kind::none);
+  test::check_layouts<float>("ic8id34ih50iw50oc17kd3", tiled, true, true, Activation::Kind::none);  // aligned rows
+}
+
+TEST_CASE("fft_tiled gives the same bits in plain memory, whose tiles are staged together, on every SIMD target") {
+  const TilesOf cases[] = {
+      {"mb2ic18id7ih20iw50oc20kd3pd1", "fwd=8x8x8*7 bwd_d=9x9x10*5 bwd_w=8x8x8*1"},
+      {"ic20id1ih23iw70oc17kd1kh3kw5pd0ph1pw2", "fwd=1x8x9*24 bwd_d=1x8x16*3 bwd_w=1x8x9*1"},
+      {"ic9id12ih13iw60oc17kd4sd2dd0pd2", "fwd=6x6x8*4 bwd_d=6x6x8*8 bwd_w=6x6x8*1"},
+  };
+  const std::string before = simd_target();
+  for (const auto& target : available_simd_targets()) {
+    set_simd_target(target);
+    for (const TilesOf& c : cases) {
+      CAPTURE(target, c.problem);
+      const ConvOptions chosen{.choice = std::string("fft_tiled ") + c.tiles};
+      test::check_layouts<float>(c.problem, chosen, true, true, Activation::Kind::tanh);
+      test::check_layouts<double>(c.problem, chosen, true, true, Activation::Kind::relu);
+    }
+  }
+  set_simd_target(before);
 }
 
 TEST_CASE("fft_tiled gives the same in blocked memory, and zero in lanes without a channel", "[serial]") {
@@ -216,10 +240,6 @@ TEST_CASE("fft_tiled with few channels, whose tiles share lanes, in groups of an
   }
   test::check_against_reference<double>(parse_problem("ic1id16oc64kd1kh2kw2pd0"), tiled, 1e-13);
 }
-
-struct TilesOf {
-  const char *problem, *tiles;
-};
 
 TEST_CASE("fft_tiled with taps along Z as channels, in planes", "[serial]") {
   const TilesOf cases[] = {{"ic1oc17id9ih14iw15kd3", "fwd=1x8x9*3 bwd_d=8x8x8*2 bwd_w=1x7x16*1"},

@@ -32,8 +32,9 @@ bool writes_non_temporal(const View<T>& target, index_t from) {
   constexpr auto size = static_cast<index_t>(sizeof(T));
   const index_t bytes = size * stored_elements(target.shape, target.layout, data_type_of<T>());
   bool aligned = reinterpret_cast<std::uintptr_t>(target.data.get()) % 64 == 0;
-  for (const index_t stride : target.stride) aligned = aligned && stride * size % 64 == 0;
-  return target.layout == Layout::blocked && aligned && bytes > from;
+  for (std::size_t i = 0; i < 4; ++i) aligned = aligned && target.stride[i] * size % 64 == 0;
+  const index_t voxel = target.stride[4] * size;
+  return aligned && (target.layout == Layout::blocked ? voxel % 64 == 0 : voxel == size) && bytes > from;
 }
 template bool writes_non_temporal(const View<float>&, index_t);
 template bool writes_non_temporal(const View<double>&, index_t);

@@ -31,8 +31,9 @@ BlockView<T> block_of(const View<T>& tensor, Layout layout, index_t n, index_t f
 /// Returns the size in bytes from which a tensor is so large that the caches would hold little of it when it is read.
 /// The machine model decides. The query is slow, so callers store the result.
 index_t non_temporal_from();
-/// Returns whether results that fill a tensor once are written with non-temporal stores: the tensor is blocked, aligned
-/// to 64 bytes, and has more than `from` bytes (see non_temporal_from()). This does not affect rounding.
+/// Returns whether results that fill a tensor once are written with non-temporal stores: all rows of the tensor are
+/// aligned to 64 bytes, it has no gaps between the voxels of a row, and it has more than `from` bytes (see
+/// non_temporal_from()). This does not affect rounding.
 template <class T>
 bool writes_non_temporal(const View<T>& target, index_t from);
 

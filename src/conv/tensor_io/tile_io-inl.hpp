@@ -32,6 +32,46 @@ inline fft::TileBox WindowBox(const Extent3& origin, const Extent3& window, cons
   return box;
 }
 
+/// Loads neighbouring voxels of a row of a plain tensor, for the lanes from `first_lane` on. Writes a vector of lanes
+/// for each voxel, `step` elements apart. `ahead` is the distance in elements from each voxel to the voxel that is
+/// prefetched with it; 0 prefetches nothing.
+template <class T>
+void LoadPlainVoxels(const BlockView<const T>& block, const T* from, index_t count, index_t first_lane, T* to,
+                     std::ptrdiff_t step, std::ptrdiff_t ahead = 0) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d));
+  // Lanes without a channel repeat the last channel and are set to zero afterwards.
+  BlockRows<T> rows{};
+  for (std::ptrdiff_t lane = 0; lane < lanes; ++lane) {
+    const index_t channel = std::min<index_t>(first_lane + lane, block.channels - 1);
+    rows[static_cast<std::size_t>(lane)] = const_cast<T*>(from) + channel * block.channel_stride;
+  }
+  if (block.voxel_stride == 1) {
+    simd::HWY_NAMESPACE::LoadRows(d, rows.data(), 1, to, step, count, ahead);
+  } else {
+    // Rows with gaps between voxels are copied into rows without gaps first.
+    HWY_ALIGN T staged[hn::MaxLanes(hn::ScalableTag<T>()) * largest_extent];
+    BlockRows<T> dense{};
+    for (std::ptrdiff_t lane = 0; lane < lanes; ++lane) {
+      dense[static_cast<std::size_t>(lane)] = staged + lane * largest_extent;
+    }
+    for (index_t x = 0; x < count; x += largest_extent) {
+      const index_t part = std::min(count - x, largest_extent);
+      for (std::ptrdiff_t lane = 0; lane < lanes; ++lane) {
+        const T* row = rows[static_cast<std::size_t>(lane)] + x * block.voxel_stride;
+        simd::HWY_NAMESPACE::CopyStepped(row, block.voxel_stride, part, dense[static_cast<std::size_t>(lane)]);
+      }
+      simd::HWY_NAMESPACE::LoadRows(d, dense.data(), 1, to + x * step, step, part);
+    }
+  }
+  const index_t there = std::clamp<index_t>(block.channels - first_lane, 0, lanes);
+  if (there == lanes) return;
+  const auto mask = hn::FirstN(d, static_cast<std::size_t>(there));
+  for (index_t x = 0; x < count; ++x) {
+    hn::StoreU(hn::IfThenElseZero(mask, hn::LoadU(d, to + x * step)), d, to + x * step);
+  }
+}
+
 template <class T>
 class SourceLoad {
  public:
@@ -42,7 +82,8 @@ class SourceLoad {
   /// tile.
   tile::PlanePrefetch<T> Next(index_t point, index_t lane) const {
     const bool single = source_.window.z == 1;
-    if (!source_.block.blocked || (single && !source_.next)) return {};
+    // A staged plane (tile_run-inl.hpp) has no next plane, and is in the caches.
+    if (!source_.block.blocked || source_.block.plane_stride == 0 || (single && !source_.next)) return {};
     const Extent3& origin = single ? *source_.next : source_.origin;
     const index_t z = single ? 0 : WindowPlane(point + 1);
     const fft::TileBox box = single ? WindowBox(origin, source_.window, source_.block.extent) : box_;
@@ -138,27 +179,7 @@ class SourceLoad {
       }
       return;
     }
-    // Lanes without a channel repeat the last channel and are set to zero afterwards.
-    BlockRows<T> rows{};
-    const index_t there = std::clamp<index_t>(block.channels - first_lane, 0, lanes);
-    for (std::ptrdiff_t lane = 0; lane < lanes; ++lane) {
-      const index_t channel = std::min<index_t>(first_lane + lane, block.channels - 1);
-      rows[static_cast<std::size_t>(lane)] = const_cast<T*>(from) + channel * block.channel_stride;
-    }
-    // Rows with gaps between voxels are copied into rows without gaps first.
-    HWY_ALIGN T staged[hn::MaxLanes(hn::ScalableTag<T>()) * largest_extent];
-    for (std::ptrdiff_t lane = 0; lane < lanes && block.voxel_stride != 1; ++lane) {
-      T*& row = rows[static_cast<std::size_t>(lane)];
-      simd::HWY_NAMESPACE::CopyStepped(static_cast<const T*>(row), block.voxel_stride, count,
-                                       staged + lane * largest_extent);
-      row = staged + lane * largest_extent;
-    }
-    simd::HWY_NAMESPACE::LoadRows(d_, rows.data(), 1, to, lanes, count);
-    if (there == lanes) return;
-    const auto mask = hn::FirstN(d_, static_cast<std::size_t>(there));
-    for (index_t x = 0; x < count; ++x) {
-      hn::StoreU(hn::IfThenElseZero(mask, hn::LoadU(d_, to + x * lanes)), d_, to + x * lanes);
-    }
+    LoadPlainVoxels(block, from, count, first_lane, to, lanes);
   }
 
   static constexpr hn::ScalableTag<T> d_{};

@@ -6,6 +6,7 @@
 #include "hwy/cache_control.h"
 
 #include "conv/tensor_io/tile_io-inl.hpp"
+#include "conv/tensor_io/tile_run-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convolume::conv {
@@ -50,10 +51,15 @@ void Transform(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spe
   tile::ForwardTile(plan, SourceLoad<T>(plan, source), spectrum, strides, scratch);
 }
 
+/// Tiles of a blocked tensor are transformed one after the other, and so is a single tile of a plain tensor.
 template <class T>
-void TransformPlanes(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectrum,
+void TransformPlanes(const fft::TilePlan<T>& plan, const TileSource<T>& source, const TileRun& run, T* spectrum,
                      const fft::TileStrides& strides, T* scratch) {
-  tile::ForwardPlanes(plan, SourceLoad<T>(plan, source), spectrum, strides, scratch);
+  if (!source.block.blocked && run.count > 1) return TransformStaged(plan, source, run, spectrum, strides, scratch);
+  TileSource<T> one = source;
+  for (index_t i = 0; i < run.count; ++i, one.origin.x += run.step) {
+    tile::ForwardPlanes(plan, SourceLoad<T>(plan, one), spectrum + i * run.spectrum, strides, scratch);
+  }
 }
 
 template <class T>
@@ -73,8 +79,14 @@ void Invert(const fft::TilePlan<T>& plan, T* spectrum, const fft::TileStrides& s
 
 template <class T>
 void InvertPlanes(const fft::TilePlan<T>& plan, const T* spectrum, const fft::TileStrides& strides,
-                  const TileTarget<T>& target, T* scratch) {
-  tile::InversePlanes(plan, spectrum, strides, TargetStore<T>(plan, target), scratch);
+                  const TileTarget<T>& target, const TileRun& run, T* scratch) {
+  if (!target.block.blocked && run.count > 1) {
+    return InvertStaged(plan, spectrum, strides, target, run, scratch);
+  }
+  TileTarget<T> one = target;
+  for (index_t i = 0; i < run.count; ++i, one.origin.x += run.step) {
+    tile::InversePlanes(plan, spectrum + i * run.spectrum, strides, TargetStore<T>(plan, one), scratch);
+  }
 }
 
 template <class T>

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <optional>
 
 #include "conv/tensor_io/block_view.hpp"
@@ -36,10 +37,26 @@ struct TileTarget {
   bool add = false;
   fft::TileBox fresh{};  ///< with `add`: voxels of the window that hold nothing yet, so they are overwritten
   /// Uses non-temporal stores, only in invert_planes(): voxels do not stay in the caches, and their cache lines are not
-  /// read first. The tensor must be blocked and aligned to 64 bytes, and `add` must be false. Call fence_streams()
-  /// before other threads read the voxels.
+  /// read first. All rows of the tensor must be aligned to 64 bytes, and `add` must be false. If the tensor is plain,
+  /// only runs of several tiles use such stores. Call fence_streams() before other threads read the voxels.
   bool non_temporal = false;
 };
+
+/// Neighbouring tiles along X that are transformed together. A TileSource or a TileTarget describes the first of them.
+struct TileRun {
+  index_t count = 1;
+  index_t step = 0;             ///< voxels from one tile to the next
+  std::ptrdiff_t spectrum = 0;  ///< elements from the spectrum of one tile to the next
+};
+/// Returns the bytes that a run with tiles of the plan's extent needs behind the plan's scratch, if its tensor is
+/// plain. With `differentiated`, the source is multiplied by an activation's gradient.
+template <class T>
+std::size_t run_bytes(const fft::TilePlan<T>& plan, const TileRun& run, bool differentiated) {
+  if (run.count == 1) return 0;
+  const auto width = static_cast<std::size_t>((run.count - 1) * run.step + plan.extent().x + fft::tile_lanes<T>);
+  // One more row receives lanes without a channel.
+  return 64 * width * static_cast<std::size_t>(plan.extent().y * (differentiated ? 2 : 1) + 1);
+}
 
 /// Returns the layout of the half-transformed planes of one channel block, before lines along Z are transformed:
 /// [frequency block][z][re, im][lane], without gaps.
@@ -66,10 +83,12 @@ struct TileIoKernels {
   /// Do the same as TilePlan::forward() and inverse().
   void (*transform)(const Plan&, const TileSource<T>& source, T* spectrum, const fft::TileStrides&, T* scratch);
   void (*invert)(const Plan&, T* spectrum, const fft::TileStrides&, const TileTarget<T>& target, T* scratch);
-  /// Do the same without the lines along Z, which TilePlan::forward_lines() and inverse_lines() transform.
-  void (*transform_planes)(const Plan&, const TileSource<T>& source, T* spectrum, const fft::TileStrides&, T* scratch);
+  /// Do the same for a run of tiles, without the lines along Z, which TilePlan::forward_lines() and inverse_lines()
+  /// transform. If the tensor is plain, `scratch` has run_bytes() more.
+  void (*transform_planes)(const Plan&, const TileSource<T>& source, const TileRun&, T* spectrum,
+                           const fft::TileStrides&, T* scratch);
   void (*invert_planes)(const Plan&, const T* spectrum, const fft::TileStrides&, const TileTarget<T>& target,
-                        T* scratch);
+                        const TileRun&, T* scratch);
   /// Transforms with non-temporal stores, for a spectrum that is read much later. The spectrum and its strides must be
   /// aligned to 64 bytes. `scratch` holds stream_bytes().
   void (*stream)(const Plan&, const TileSource<T>& source, T* spectrum, const fft::TileStrides&, T* scratch);

@@ -110,23 +110,34 @@ std::vector<TaskId> TiledVoxels<T>::append_weight_spectra(TaskGraph& graph, std:
   return ops::append_ranges(graph, "weight spectra", pairs, kernel_.flops(), {allocation}, body, stream_bytes(kernel_));
 }
 
+/// Returns the run of tiles along X that begins with tile `first` and has at most `most` tiles. Tiles of blocked
+/// tensors gain nothing from runs. The next tile of another component lies elsewhere.
+template <class T>
+TileRun TiledVoxels<T>::run_of(index_t first, index_t most, Layout layout, index_t spectrum) const {
+  if (layout == Layout::blocked || grid_.polyphase.residues() != 1) return {};
+  const index_t in_row = grid_.tiling.count.x - grid_.place(first).x;
+  return {.count = std::min(most, in_row), .step = grid_.tiling.valid.x, .spectrum = spectrum};
+}
+
 template <class T>
 void TiledVoxels<T>::transform_group(index_t first, index_t count, const GroupTensors<T>& tensors, T* spectra,
                                      T* scratch) const {
   const auto transform = [&] {
-    for (index_t i = 0; i < count; ++i) {
+    for (index_t i = 0; i < count;) {
+      const TileRun run = run_of(first + i, count - i, source_layout_, source_.tile_step());
       for (index_t phase = 0; phase < terms_.phases; ++phase) {
-        transform_phase(first + i, phase, tensors, spectra + source_.offset(i, phase * terms_.step), scratch);
+        transform_phase(first + i, run, phase, tensors, spectra + source_.offset(i, phase * terms_.step), scratch);
       }
+      i += run.count;
     }
   };
   meter_.measure(counted_, transform, count * terms_.phases * ((terms_.channels + lanes - 1) / lanes));
 }
 
-/// Transforms all channels of one phase of a tile.
+/// Transforms all channels of one phase of a run of tiles.
 template <class T>
-void TiledVoxels<T>::transform_phase(index_t tile, index_t phase, const GroupTensors<T>& tensors, T* spectra,
-                                     T* scratch) const {
+void TiledVoxels<T>::transform_phase(index_t tile, const TileRun& run, index_t phase, const GroupTensors<T>& tensors,
+                                     T* spectra, T* scratch) const {
   const index_t n = grid_.sample(tile);
   const View<const T> from = source_component(tensors.source, tile, phase),
                       y = source_component(tensors.y, tile, phase);
@@ -141,7 +152,7 @@ void TiledVoxels<T>::transform_phase(index_t tile, index_t phase, const GroupTen
       source.next = source_begin(tile + 1, phase);
     }
     if (tensors.gradient != nullptr) source.y = block_of(y, source_layout_, n, c);
-    tile_io_.transform_planes(in_, source, spectra + c, source_.strides(), scratch);
+    tile_io_.transform_planes(in_, source, run, spectra + c, source_.strides(), scratch);
   }
 }
 
@@ -155,7 +166,7 @@ void TiledVoxels<T>::run_group(index_t n, const TileGroup& group, const GroupTen
   T* in = scratch.take<T>(bytes_of(source_.elements()));
   T* out = in_place() ? in : scratch.take<T>(bytes_of(target_.elements()));
   T* blocks = scratch.take<T>(block_bytes());
-  T* temporary = scratch.take<T>(scratch_bytes());
+  T* temporary = scratch.take<T>(run_scratch_bytes());
   for (index_t plane = 0; plane < group.planes; ++plane) {
     const index_t first = n * grid_.per_sample() + group.first + plane * grid_.layer(), count = group.count;
     const T* spectra = in;
@@ -287,8 +298,10 @@ template <class T>
 void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupTensors<T>& tensors, T* spectra,
                                   T* scratch) const {
   const bool overlap = grid_.tiling.overlap_add;
-  const bool past = !tensors.add && !overlap && writes_non_temporal(tensors.target, non_temporal_from_);
-  for (index_t i = 0; i < count; ++i) {
+  const bool non_temporal = !tensors.add && !overlap && writes_non_temporal(tensors.target, non_temporal_from_);
+  for (index_t i = 0; i < count;) {
+    // The voxels of overlapping tiles that are fresh differ from tile to tile.
+    const TileRun run = run_of(first + i, overlap ? 1 : count - i, target_layout_, target_.tile_step());
     const fft::TileBox fresh = overlap && !tensors.add ? fresh_part(first + i) : fft::TileBox{};
     for (index_t block = 0; block < weights_.columns(); ++block) {
       const index_t columns = weights_.columns() / results_.phases, phase = block / columns, tile = first + i;
@@ -302,10 +315,11 @@ void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupTenso
                                  .activation = tensors.activation,
                                  .add = tensors.add || overlap,
                                  .fresh = fresh,
-                                 .non_temporal = past};
+                                 .non_temporal = non_temporal};
       const T* from = spectra + target_.offset(i, block * lanes);
-      tile_io_.invert_planes(out_, from, target_.strides(), target, scratch);
+      tile_io_.invert_planes(out_, from, target_.strides(), target, run, scratch);
     }
+    i += run.count;
   }
 }
 

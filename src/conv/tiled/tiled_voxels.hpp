@@ -82,7 +82,9 @@ class TiledVoxels {
                       T* spectra) const;
   void run_group(index_t n, const TileGroup& group, const GroupTensors<T>& tensors) const;
   void transform_group(index_t first, index_t count, const GroupTensors<T>& tensors, T* spectra, T* scratch) const;
-  void transform_phase(index_t tile, index_t phase, const GroupTensors<T>& tensors, T* spectra, T* scratch) const;
+  TileRun run_of(index_t first, index_t most, Layout layout, index_t spectrum) const;
+  void transform_phase(index_t tile, const TileRun& run, index_t phase, const GroupTensors<T>& tensors, T* spectra,
+                       T* scratch) const;
   void multiply_group(index_t first, index_t begin, index_t count, const GroupTensors<T>& tensors, const T* in, T* out,
                       T* blocks, T* scratch) const;
   void multiply_planes(index_t first, index_t begin, index_t count, const GroupTensors<T>& tensors, const T* in,
@@ -98,13 +100,21 @@ class TiledVoxels {
   std::size_t scratch_bytes() const {
     return std::max({in_.scratch_bytes(), kernel_.scratch_bytes(), out_.scratch_bytes()});
   }
+  /// Returns the scratch of the transforms of a group.
+  std::size_t run_scratch_bytes() const {
+    const index_t most = std::min(group_, grid_.tiling.count.x);
+    const bool in_lanes = source_.tiles_in_lanes();
+    const TileRun in = in_lanes ? TileRun{} : run_of(0, most, source_layout_, 0),
+                  out = run_of(0, most, target_layout_, 0);
+    return scratch_bytes() + std::max(run_bytes(in_, in, true), run_bytes(out_, out, false));
+  }
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
   bool in_place() const { return source_.lies_as(target_) && !grid_.planar(); }
   std::size_t block_bytes() const { return bytes_of(source_.block_elements() + target_.block_elements()); }
   /// Returns the scratch of run_group().
   std::size_t group_scratch_bytes() const {
     return bytes_of(source_.elements()) + (in_place() ? 0 : bytes_of(target_.elements())) + block_bytes() +
-           scratch_bytes() + 256;
+           run_scratch_bytes() + 256;
   }
 
   TileGrid grid_;

@@ -139,7 +139,7 @@ void TiledWeightGradient<T>::stream_spectra(const fft::TilePlan<T>& plan, Counte
   for (index_t phase = 0; phase < channels.phases; ++phase) {
     for (index_t c = 0; c < channels.channels; c += lanes) {
       T* const to = planes + tile.offset(0, phase * channels.step + c);
-      meter_.measure(what, [&] { tile_io_.transform_planes(plan, source(phase, c), to, tile.strides(), scratch); });
+      meter_.measure(what, [&] { tile_io_.transform_planes(plan, source(phase, c), {}, to, tile.strides(), scratch); });
     }
   }
   meter_.measure_part(what, [&] {
@@ -284,7 +284,7 @@ void TiledWeightGradient<T>::invert(const BackwardArguments& a, index_t channel,
                                .scale = T{1} / static_cast<T>(grid_.tiling.tile.volume()),
                                .add = a.add_dw};
     meter_.measure(Counted::inverse, [&] {
-      tile_io_.invert_planes(kernel_, static_cast<const T*>(planes + i * step), to, target, temporary);
+      tile_io_.invert_planes(kernel_, static_cast<const T*>(planes + i * step), to, target, {}, temporary);
     });
   }
 }
@@ -301,7 +301,7 @@ void TiledWeightGradient<T>::sum_step(const BackwardArguments& a, index_t first,
     for (index_t i = 0; i < count; ++i) {
       for (index_t o = 0; o < problem_.out_channels; o += lanes) {
         const std::optional<index_t> after = i + 1 < count ? first + i + 1 : next;
-        tile_io_.transform_planes(gradient_, dy_source(a, first + i, after, o), planes + dy_.offset(i, o),
+        tile_io_.transform_planes(gradient_, dy_source(a, first + i, after, o), {}, planes + dy_.offset(i, o),
                                   dy_.strides(), scratch);
       }
     }

@@ -140,13 +140,20 @@ HWY_NOINLINE void LoadSquare(D d, T* const* rows, index_t at, T* points, std::pt
   TransposeSquare(d, v);
   Unroll<n>([&](auto i) CONVOLUME_ALWAYS_INLINE { hn::StoreU(v[i], d, points + i * point_step); });
 }
-template <class D, class T = hn::TFromD<D>>
+/// With `NonTemporal`, the rows from `at` on must be aligned to a vector.
+template <bool NonTemporal, class D, class T = hn::TFromD<D>>
 HWY_NOINLINE void StoreSquare(D d, const T* points, std::ptrdiff_t point_step, T* const* rows, index_t at) {
   constexpr std::size_t n = hn::MaxLanes(D());
   std::array<hn::Vec<D>, n> v;
   Unroll<n>([&](auto i) CONVOLUME_ALWAYS_INLINE { v[i] = hn::LoadU(d, points + i * point_step); });
   TransposeSquare(d, v);
-  Unroll<n>([&](auto i) CONVOLUME_ALWAYS_INLINE { hn::StoreU(v[i], d, rows[i] + at); });
+  Unroll<n>([&](auto i) CONVOLUME_ALWAYS_INLINE {
+    if constexpr (NonTemporal) {
+      hn::Stream(v[i], d, rows[i] + at);
+    } else {
+      hn::StoreU(v[i], d, rows[i] + at);
+    }
+  });
 }
 #endif
 
@@ -208,8 +215,9 @@ HWY_INLINE void LoadRows(D d, T* const* rows, std::ptrdiff_t row_step, T* points
   }
 }
 
-/// Stores points[i] to element i * row_step of every row, i < count.
-template <class D, class T = hn::TFromD<D>>
+/// Stores points[i] to element i * row_step of every row, i < count. With `NonTemporal`, squares are written
+/// with non-temporal stores. Then row_step is 1, and the rows must be aligned to a vector.
+template <bool NonTemporal = false, class D, class T = hn::TFromD<D>>
 HWY_INLINE void StoreRows(D d, const T* points, std::ptrdiff_t point_step, T* const* rows, std::ptrdiff_t row_step,
                           index_t count) {
   const auto lanes = static_cast<int>(hn::Lanes(d));
@@ -218,7 +226,9 @@ HWY_INLINE void StoreRows(D d, const T* points, std::ptrdiff_t point_step, T* co
   constexpr int s = row_block<T>;
   if (row_step == 1 && count >= s) {
     if constexpr (has_squares<D>) {
-      for (; i + lanes <= count; i += lanes) StoreSquare(d, points + i * point_step, point_step, rows, i);
+      for (; i + lanes <= count; i += lanes) {
+        StoreSquare<NonTemporal>(d, points + i * point_step, point_step, rows, i);
+      }
     }
     for (; i < count; i += s) {
       const index_t at = HWY_MIN(i, count - s);
