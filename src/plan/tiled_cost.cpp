@@ -17,7 +17,7 @@ namespace {
 // Extents whose transforms take few operations per voxel.
 constexpr std::array<index_t, 32> extents{2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 18,
                                           20, 21, 22, 24, 25, 26, 27, 28, 30, 32, 36, 40, 44, 48, 56, 64};
-constexpr std::array<index_t, 9> groups{1, 2, 3, 4, 6, 8, 12, 16, 24};
+constexpr std::array<index_t, 9> groups{1, 2, 3, 4, 6, 8, 12, 16, most_tiles_of_group};
 
 struct Channels {
   double terms, lanes;           // reduction channels and lanes of the products
@@ -120,14 +120,24 @@ class Model {
            tile >= domain_[axis] + std::max<index_t>({0, problem_.pad_before[axis], problem_.pad_after[axis]});
   }
 
+  /// Returns the number of tiles along each axis.
+  Extent3 counts(const Extent3& tile) const {
+    Extent3 count;
+    for (int axis = 0; axis < 3; ++axis) {
+      const index_t valid = covers(axis, tile[axis]) ? domain_[axis] : tile[axis] - problem_.kernel[axis] + 1;
+      count[axis] = (domain_[axis] + valid - 1) / valid;
+    }
+    return count;
+  }
+
   Tiling tiling(const Extent3& tile, index_t group) const {
     Tiling tiling{.tile = tile, .valid = tile - problem_.kernel + Extent3::all(1), .domain = domain_, .group = group};
     tiling.z_unrolled = z_unrolled_;
-    tiling.overlap_add = shared_ && direction_ == Direction::backward_data;
+    tiling.overlap_add = overlapping();
     for (int axis = 0; axis < 3; ++axis) {
       if (covers(axis, tile[axis])) tiling.valid[axis] = domain_[axis];
-      tiling.count[axis] = (domain_[axis] + tiling.valid[axis] - 1) / tiling.valid[axis];
     }
+    tiling.count = counts(tile);
     tiling.planes = planes_of(tiling);
     tiling.cost = direction_ == Direction::backward_weights ? sums_cost(tiling) : voxels_cost(tiling);
     return tiling;
@@ -136,13 +146,30 @@ class Model {
   /// Returns the tilings for all group sizes that are considered.
   std::vector<Tiling> tilings(const Extent3& tile) const {
     std::vector<Tiling> all;
-    for (const index_t group : groups) {
-      if (group == 1 || grouped()) all.push_back(tiling(tile, group));
+    index_t before = 0;
+    for (const index_t any : groups) {
+      if (any > 1 && !grouped()) break;
+      const index_t group = prefers_rows() ? whole_rows(any, counts(tile).x) : any;
+      if (group != before) all.push_back(tiling(tile, group));
+      before = group;
     }
     return all;
   }
 
  private:
+  bool overlapping() const { return shared_ && direction_ == Direction::backward_data; }
+  /// Returns whether neighbouring tiles of a plain tensor are staged together.
+  bool staged() const { return grouped() && polyphase_.residues() == 1; }
+  /// Returns whether groups should be whole rows, because a plain tensor is staged. Overlapping tiles already come in
+  /// rows or parts of a row (OverlapOrder), and tiles that share lanes come in fixed numbers.
+  bool prefers_rows() const { return staged() && (plain_in_ || plain_out_) && !small_channels_ && !overlapping(); }
+  /// Returns the number of tiles near `group` that is whole rows, or, if rows are longer, an even part of a row.
+  static index_t whole_rows(index_t group, index_t row) {
+    if (group >= row) return std::min((2 * group + row) / (2 * row), most_tiles_of_group / row) * row;
+    const index_t parts = (row + group - 1) / group;
+    return (row + parts - 1) / parts;
+  }
+
   double tiles_of_layer(const Tiling& tiling) const {
     return static_cast<double>(tiling.count.y * tiling.count.x * polyphase_.residues());
   }
@@ -222,6 +249,7 @@ class Model {
     const auto written = static_cast<double>(tiling.overlap_add || sums ? tiling.tile.volume() : tiling.valid.volume());
     const double blocks =
         p.tiles * ((plain_in_ ? read * channels_.in_blocks : 0) + (plain_out_ ? written * channels_.out_blocks : 0));
+    if (staged()) return blocks * staged_plain_seconds;
     return blocks * (tiling.tile.z == 1 ? plain_plane_seconds : plain_seconds);
   }
 
@@ -516,8 +544,8 @@ Tiling tiling_of_choice(const ConvProblem& problem, Direction direction, bool sh
                     "at least and {} at most, but 1 where the kernel has 1",
                     to_string(tile), to_string(model.kernel()), extents.back()));
   }
-  if (group < 1 || group > groups.back()) {
-    throw InvalidArgument(fmt::format("{} tiles in a group; use 1 to {}", group, groups.back()));
+  if (group < 1 || group > most_tiles_of_group) {
+    throw InvalidArgument(fmt::format("{} tiles in a group; use 1 to {}", group, most_tiles_of_group));
   }
   return model.tiling(tile, group);
 }

@@ -25,6 +25,9 @@ struct TiledCost {
   double seconds() const noexcept { return weights.seconds + transforms.seconds + products.seconds + idle; }
 };
 
+/// Limit for the tiles of a group.
+inline constexpr index_t most_tiles_of_group = 24;
+
 /// A tiling. Tiles of `tile` voxels yield valid = tile - kernel + 1 voxels each, unless one tile covers the axis.
 /// `count` tiles along each axis cover `domain` (y or dx, or each of their polyphase components). `group` tiles are
 /// transformed, multiplied and inverted together.

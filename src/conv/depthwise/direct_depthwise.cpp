@@ -178,7 +178,9 @@ class BoxRun {
                            .origin = region_.box.begin,
                            .extent = region_.box.extent(),
                            .activation = tensors_.activation,
-                           .add = tensors_.add};
+                           .add = tensors_.add,
+                           .non_temporal = d_.target_layout == Layout::plain && !tensors_.add &&
+                                           writes_non_temporal(tensors_.target, d_.non_temporal_from)};
     // Results that were computed in place may still need the activation, and zeros in lanes without a channel.
     const bool complete = tensors_.activation.kind == Activation::Kind::none && box.block.channels == block;
     if (target_in_place_ && complete) return;

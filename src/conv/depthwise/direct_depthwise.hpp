@@ -48,6 +48,7 @@ struct DepthwiseDirection {
   Extent3 source{};
   Layout source_layout, target_layout;
   RegionGrid grid;
+  index_t non_temporal_from = conv::non_temporal_from();
   DepthwiseKernels<T> products = depthwise_kernels<T>();
   BoxKernels<T> boxes = box_kernels<T>();
 };

@@ -448,7 +448,9 @@ class RegionRun {
           .origin = region_.box.begin,
           .extent = region_.box.extent(),
           .activation = tensors_.activation,
-          .add = tensors_.add};
+          .add = tensors_.add,
+          .non_temporal = !target_in_place_ && d_.target_layout == Layout::plain && !tensors_.add &&
+                          writes_non_temporal(tensors_.target, d_.non_temporal_from)};
       // Results that were computed in place may still need the activation.
       if (target_in_place_ && tensors_.activation.kind == Activation::Kind::none) continue;
       target_in_place_ ? d_.boxes.activate(box)

@@ -4,6 +4,8 @@
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+// This header comes after hwy/highway.h because it needs the macros of that header.
+#include "hwy/cache_control.h"
 
 #include "core/simd/rows-inl.hpp"
 #include "ops/activation-inl.hpp"
@@ -42,6 +44,10 @@ void ClearLanes(T* row, index_t channels, index_t count) {
   }
 }
 
+/// While a row of a plain tensor is read, the row of the same channel that lies this many rows ahead is prefetched. The
+/// rows of many channels are more streams than the hardware follows.
+constexpr index_t prefetched_rows = 2;
+
 /// Loads voxels that lie side by side. All of them are inside the tensor.
 template <class T>
 void LoadVoxels(const BlockView<const T>& block, const T* from, index_t count, T* to) {
@@ -58,7 +64,7 @@ void LoadVoxels(const BlockView<const T>& block, const T* from, index_t count, T
         const_cast<T*>(from) + std::min(lane, block.channels - 1) * block.channel_stride;
   }
   for (index_t lane = 0; lane < block_lanes<T>; lane += lanes) {
-    rows::LoadRows(d, pointers.data() + lane, 1, to + lane, block_lanes<T>, count);
+    rows::LoadRows(d, pointers.data() + lane, 1, to + lane, block_lanes<T>, count, prefetched_rows * block.row_stride);
   }
   if (block.channels < block_lanes<T>) ClearLanes(to, block.channels, count);
 }
@@ -98,7 +104,13 @@ void StorePlain(const BoxTarget<T>& t, const T* row, T* first, T* staged) {
   RowPointers<T> pointers;
   for (index_t lane = 0; lane < block_lanes<T>; ++lane) {
     const bool direct = !t.add && lane < t.block.channels;
-    pointers[static_cast<std::size_t>(lane)] = direct ? first + lane * t.block.channel_stride : staged + lane * count;
+    // With non-temporal stores, lanes without a channel need a row that is aligned as the others are.
+    T* const unused = t.non_temporal ? staged + t.origin.x % block_lanes<T> : staged + lane * count;
+    pointers[static_cast<std::size_t>(lane)] = direct ? first + lane * t.block.channel_stride : unused;
+  }
+  if (t.non_temporal && lanes == block_lanes<T>) {
+    const index_t head = (lanes - t.origin.x % lanes) % lanes;
+    return rows::StoreRowsNonTemporal(d, row, lanes, pointers, head, count);
   }
   for (index_t lane = 0; lane < std::min(t.block.channels, block_lanes<T>); lane += lanes) {
     rows::StoreRows(d, row + lane, block_lanes<T>, pointers.data() + lane, 1, count);
@@ -136,6 +148,7 @@ void StoreBox(T* from, const BoxTarget<T>& t, T* row_scratch) {
       t.block.blocked ? StoreBlocked(t, from, to) : StorePlain(t, from, to, row_scratch);
     }
   }
+  if (t.non_temporal) hwy::FlushStream();
 }
 
 template <class T>

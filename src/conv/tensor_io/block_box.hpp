@@ -22,6 +22,8 @@ struct BoxTarget {
   Extent3 origin{0, 0, 0}, extent{};
   Activation activation{};
   bool add = false;
+  /// Uses non-temporal stores. The tensor must be plain, all its rows aligned to 64 bytes, and `add` false.
+  bool non_temporal = false;
 };
 
 /// The kernels of one SIMD target. All are thread-safe and allocate nothing.

@@ -223,7 +223,8 @@ class TargetStore {
   std::array<index_t, 2> FreshPart(index_t z, index_t y) const {
     const index_t count = box_.end.x - box_.begin.x;
     if (!target_.add) return {0, count};
-    const fft::TileBox& fresh = target_.fresh;
+    if (target_.fresh == nullptr) return {count, count};
+    const fft::TileBox& fresh = *target_.fresh;
     if (z < fresh.begin.z || z >= fresh.end.z || y < fresh.begin.y || y >= fresh.end.y) return {count, count};
     const index_t begin = std::clamp<index_t>(fresh.begin.x - box_.begin.x, 0, count);
     return {begin, std::clamp<index_t>(fresh.end.x - box_.begin.x, begin, count)};

@@ -85,6 +85,7 @@ void InvertPlanes(const fft::TilePlan<T>& plan, const T* spectrum, const fft::Ti
   }
   TileTarget<T> one = target;
   for (index_t i = 0; i < run.count; ++i, one.origin.x += run.step) {
+    if (target.fresh != nullptr) one.fresh = target.fresh + i;
     tile::InversePlanes(plan, spectrum + i * run.spectrum, strides, TargetStore<T>(plan, one), scratch);
   }
 }

@@ -35,7 +35,9 @@ struct TileTarget {
   const T* bias = nullptr;  ///< one value per channel of the block
   Activation activation{};
   bool add = false;
-  fft::TileBox fresh{};  ///< with `add`: voxels of the window that hold nothing yet, so they are overwritten
+  /// With `add`: the voxels of the window that hold nothing yet, so they are overwritten; a box for each tile of the
+  /// run. Null means none.
+  const fft::TileBox* fresh = nullptr;
   /// Uses non-temporal stores, only in invert_planes(): voxels do not stay in the caches, and their cache lines are not
   /// read first. All rows of the tensor must be aligned to 64 bytes, and `add` must be false. If the tensor is plain,
   /// only runs of several tiles use such stores. Call fence_streams() before other threads read the voxels.

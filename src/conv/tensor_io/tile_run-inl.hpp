@@ -99,16 +99,12 @@ class StagedPlane {
     for (index_t i = 0; i < step(); ++i) {
       rows[static_cast<std::size_t>(i)] = lane + i < plain_.channels ? first + i * plain_.channel_stride : unused;
     }
-    // Non-temporal stores of narrower vectors would leave cache lines half written.
-    if (!non_temporal || step() != lanes) {
+    if (non_temporal) {
+      const index_t head = (lanes - begin_.x % lanes) % lanes;
+      simd::HWY_NAMESPACE::StoreRowsNonTemporal(d_, points, lanes, rows, head, width());
+    } else {
       simd::HWY_NAMESPACE::StoreRows(d_, points, lanes, rows.data(), 1, width());
-      return;
     }
-    // The voxels before the first whole cache line are stored separately.
-    const index_t head = std::min(width(), (lanes - begin_.x % lanes) % lanes);
-    simd::HWY_NAMESPACE::StoreRows(d_, points, lanes, rows.data(), 1, head);
-    for (Element*& row : rows) row += head;
-    simd::HWY_NAMESPACE::StoreRows<true>(d_, points + head * lanes, lanes, rows.data(), 1, width() - head);
   }
 
   /// Stores a row whose voxels do not lie side by side in the tensor.
@@ -173,6 +169,7 @@ void InvertStaged(const fft::TilePlan<T>& plan, const T* spectrum, const fft::Ti
     if (target.add) plane.Load(at);
     for (index_t i = 0; i < run.count; ++i) {
       one.origin.x = target.origin.x + i * run.step;
+      if (target.fresh != nullptr) one.fresh = target.fresh + i;
       const TargetStore<T> store(plan, one);
       for (index_t lane = 0; lane < fft::tile_lanes<T>; lane += plan.line(0).lanes()) {
         tile::InversePlane(plan, spectrum + i * run.spectrum, strides, store, z, lane, scratch);

@@ -300,9 +300,9 @@ void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupTenso
   const bool overlap = grid_.tiling.overlap_add;
   const bool non_temporal = !tensors.add && !overlap && writes_non_temporal(tensors.target, non_temporal_from_);
   for (index_t i = 0; i < count;) {
-    // The voxels of overlapping tiles that are fresh differ from tile to tile.
-    const TileRun run = run_of(first + i, overlap ? 1 : count - i, target_layout_, target_.tile_step());
-    const fft::TileBox fresh = overlap && !tensors.add ? fresh_part(first + i) : fft::TileBox{};
+    const TileRun run = run_of(first + i, count - i, target_layout_, target_.tile_step());
+    std::array<fft::TileBox, plan::most_tiles_of_group> fresh;
+    for (index_t j = 0; j < run.count && overlap; ++j) fresh[static_cast<std::size_t>(j)] = fresh_part(first + i + j);
     for (index_t block = 0; block < weights_.columns(); ++block) {
       const index_t columns = weights_.columns() / results_.phases, phase = block / columns, tile = first + i;
       const index_t o = block % columns * lanes;
@@ -314,7 +314,7 @@ void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupTenso
                                  .bias = tensors.bias ? tensors.bias.data.get() + o : nullptr,
                                  .activation = tensors.activation,
                                  .add = tensors.add || overlap,
-                                 .fresh = fresh,
+                                 .fresh = overlap && !tensors.add ? fresh.data() : nullptr,
                                  .non_temporal = non_temporal};
       const T* from = spectra + target_.offset(i, block * lanes);
       tile_io_.invert_planes(out_, from, target_.strides(), target, run, scratch);

@@ -242,6 +242,22 @@ HWY_INLINE void StoreRows(D d, const T* points, std::ptrdiff_t point_step, T* co
   }
 }
 
+/// Does the same with non-temporal stores. Element `head` of every row is aligned to a cache line; the elements before
+/// it are stored as usual. So are all elements if vectors are narrower than cache lines, because non-temporal stores of
+/// such vectors would leave cache lines half written.
+template <class D, std::size_t N, class T = hn::TFromD<D>>
+HWY_INLINE void StoreRowsNonTemporal(D d, const T* points, std::ptrdiff_t point_step, std::array<T*, N> rows,
+                                     index_t head, index_t count) {
+  if constexpr (hn::MaxLanes(D()) * sizeof(T) == 64) {
+    head = HWY_MIN(head, count);
+    StoreRows(d, points, point_step, rows.data(), 1, head);
+    for (T*& row : rows) row += head;
+    StoreRows<true>(d, points + head * point_step, point_step, rows.data(), 1, count - head);
+  } else {
+    StoreRows(d, points, point_step, rows.data(), 1, count);
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace convolume::simd
 HWY_AFTER_NAMESPACE();
