@@ -36,11 +36,20 @@ struct DepthwiseTiling {
         grid{tilings.of(direction), p.batch, plan::Polyphase(p)},
         in(grid.tiling.tile, grid.tiling.tile),
         valid(grid.tiling.tile, grid.tiling.valid),
-        kernel(grid.tiling.tile, grid.polyphase.dense.kernel) {}
+        kernel(grid.tiling.tile, grid.polyphase.dense.kernel) {
+    const auto l2 = static_cast<index_t>(machine_model().l2_bytes);
+    const index_t spectra = (phases() == 1 ? 1 : 2) * elements() * static_cast<index_t>(sizeof(T));
+    const index_t most = std::clamp<index_t>(l2 * 3 / 4 / spectra, 1, grid.tiling.count.x);
+    const index_t runs = (grid.tiling.count.x + most - 1) / most;
+    const bool plain = p.x_layout == Layout::plain || p.y_layout == Layout::plain;
+    if (plain && grid.polyphase.residues() == 1) run = (grid.tiling.count.x + runs - 1) / runs;
+  }
 
   bool to_y;  ///< the results are the low-resolution side; otherwise they are the high-resolution side
   TileGrid grid;
   fft::TilePlan<T> in, valid, kernel;
+  /// Most tiles along X that are handled together, because a tensor is plain. Their spectra stay in the L2.
+  index_t run = 1;
 
   index_t phases() const { return grid.polyphase.phases(); }
   fft::TileStrides strides() const {
@@ -51,7 +60,10 @@ struct DepthwiseTiling {
   index_t elements() const { return in.frequencies() * 2 * fft::tile_lanes<T>; }
   T scale() const { return T{1} / static_cast<T>(grid.tiling.tile.volume()); }
   std::size_t scratch_bytes() const {
-    return std::max({in.scratch_bytes(), valid.scratch_bytes(), kernel.scratch_bytes()});
+    // Staging takes this much if both tensors are plain. The weight gradient reads dy by `valid`.
+    const TileRun all = run_of(grid, 0, run, Layout::plain, 0);
+    return std::max({in.scratch_bytes() + run_bytes(in, all, true), valid.scratch_bytes() + run_bytes(valid, all, true),
+                     kernel.scratch_bytes()});
   }
 };
 
@@ -103,7 +115,7 @@ class FftDepthwiseEngine final : public ConvEngine {
   static std::size_t scratch_bytes(const DepthwiseTiling<T>& d, int spectra) {
     return static_cast<std::size_t>(spectra) * bytes_of(d.elements()) + d.scratch_bytes() + 192;
   }
-  static int sweep_spectra(const DepthwiseTiling<T>& d) { return d.phases() == 1 ? 1 : 2; }
+  static int sweep_spectra(const DepthwiseTiling<T>& d) { return static_cast<int>(d.run) * (d.phases() == 1 ? 1 : 2); }
   std::string key() const { return fmt::format("fft_tiled depthwise {} {}", name_of(problem_.type), kernel_target()); }
   /// Returns the number of partial sums of a channel block's weight gradient. It does not depend on the number of
   /// threads, so the additions do not either.
@@ -123,7 +135,8 @@ class FftDepthwiseEngine final : public ConvEngine {
   fft::PlainTile<Element> kernel_lanes(const View<Element>& w, index_t block) const;
   void weight_spectra(const DepthwiseTiling<T>& direction, const View<const T>& w, index_t block, T* spectra,
                       std::pmr::memory_resource* memory) const;
-  void sweep(const DepthwiseTiling<T>& direction, index_t tile, index_t block, const GroupTensors<T>& tensors) const;
+  void sweep(const DepthwiseTiling<T>& direction, index_t tile, index_t count, index_t block,
+             const GroupTensors<T>& tensors) const;
   TileSource<T> source(const DepthwiseTiling<T>& direction, index_t tile, index_t phase, index_t block,
                        const GroupTensors<T>& tensors) const;
   TileTarget<T> target(const DepthwiseTiling<T>& direction, index_t tile, index_t phase, index_t block,
@@ -234,33 +247,39 @@ TileTarget<T> FftDepthwiseEngine<T>::target(const DepthwiseTiling<T>& d, index_t
           .add = tensors.add};
 }
 
-/// Transforms a channel block of a tile, multiplies it and inverts the products. For y the products of the phases of x
-/// are summed. For dx each phase has its own product.
+/// Transforms a channel block of `count` neighbouring tiles, multiplies it and inverts the products. For y the products
+/// of the phases of x are summed. For dx each phase has its own product.
 template <class T>
-void FftDepthwiseEngine<T>::sweep(const DepthwiseTiling<T>& d, index_t tile, index_t block,
+void FftDepthwiseEngine<T>::sweep(const DepthwiseTiling<T>& d, index_t tile, index_t count, index_t block,
                                   const GroupTensors<T>& tensors) const {
-  const bool in_place = sweep_spectra(d) == 1;
+  const bool in_place = d.phases() == 1;
+  const TileRun run{.count = count, .step = d.grid.tiling.valid.x, .spectrum = d.elements()};
+  const std::size_t bytes = bytes_of(d.run * d.elements());
   Scratch scratch(tensors.memory, scratch_bytes(d, sweep_spectra(d)));
-  T* spectrum = scratch.take<T>(bytes_of(d.elements()));
-  T* product = in_place ? spectrum : scratch.take<T>(bytes_of(d.elements()));
+  T* spectrum = scratch.take<T>(bytes);
+  T* product = in_place ? spectrum : scratch.take<T>(bytes);
   T* temporary = scratch.take<T>(d.scratch_bytes());
   for (index_t phase = 0; phase < d.phases(); ++phase) {
     if (d.to_y || phase == 0) {
-      meter_.measure(&d == &forward_ ? Counted::input : Counted::gradient, [&] {
-        tile_io_.transform(d.in, source(d, tile, phase, block, tensors), spectrum, d.strides(), temporary);
-      });
+      const auto transform = [&] {
+        tile_io_.transform(d.in, source(d, tile, phase, block, tensors), run, spectrum, d.strides(), temporary);
+      };
+      meter_.measure(&d == &forward_ ? Counted::input : Counted::gradient, transform, count);
     }
-    products_.multiply_lanes(LaneProduct<T>{spectrum, tensors.weights + phase * d.elements(), product,
-                                            d.in.frequencies(), d.to_y, d.to_y && phase > 0});
+    for (index_t i = 0; i < count * d.elements(); i += d.elements()) {
+      products_.multiply_lanes(LaneProduct<T>{spectrum + i, tensors.weights + phase * d.elements(), product + i,
+                                              d.in.frequencies(), d.to_y, d.to_y && phase > 0});
+    }
     if (d.to_y && phase + 1 < d.phases()) continue;
-    meter_.measure(Counted::inverse, [&] {
-      tile_io_.invert(d.valid, product, d.strides(), target(d, tile, phase, block, tensors), temporary);
-    });
+    const auto invert = [&] {
+      tile_io_.invert(d.valid, product, d.strides(), target(d, tile, phase, block, tensors), run, temporary);
+    };
+    meter_.measure(Counted::inverse, invert, count);
   }
 }
 
-/// Appends a task for each channel block of each tile. A task calls `tensors(block)` when it runs, which returns the
-/// block's weight spectra, too.
+/// Appends a task for each channel block of each run of tiles. A task calls `tensors(block)` when it runs, which
+/// returns the block's weight spectra, too.
 template <class T>
 template <class Tensors>
 Ready FftDepthwiseEngine<T>::append_tiles(TaskGraph& graph, const DepthwiseTiling<T>& d, const Ready& weights,
@@ -278,11 +297,14 @@ Ready FftDepthwiseEngine<T>::append_tiles(TaskGraph& graph, const DepthwiseTilin
         weights.collect(0, c0, c1, after);
         d.grid.collect_source(d.to_y, source, n, c0, c1, begin, end, after);
         d.grid.collect_target(d.to_y, target, n, c0, c1, begin, end, after);
-        for (index_t i = 0; i < layer; ++i) {
+        for (index_t i = 0, count = 1; i < layer; i += count) {
           const index_t tile = (n * tiling.count.z + z) * layer + i;
+          count = d.run == 1 ? 1 : std::min(d.run, tiling.count.x - d.grid.place(tile).x);
           const TaskId task = graph.add(
-              {.name = "depthwise tile", .cost = 2 * d.in.flops(), .scratch_bytes = scratch_bytes(d, sweep_spectra(d))},
-              [this, &d, tensors, block, tile] { sweep(d, tile, block, tensors(block)); }, after);
+              {.name = "depthwise tiles",
+               .cost = 2 * d.in.flops() * static_cast<double>(count),
+               .scratch_bytes = scratch_bytes(d, sweep_spectra(d))},
+              [this, &d, tensors, block, tile, count] { sweep(d, tile, count, block, tensors(block)); }, after);
           for (index_t z_range = d.grid.first_z_range(d.to_y, z); z_range <= z; ++z_range)
             of_z_range[static_cast<std::size_t>(z_range)].push_back(task);
         }
@@ -350,14 +372,16 @@ void FftDepthwiseEngine<T>::sum_tiles(const BackwardArguments& a, index_t block,
   T* x_hat = scratch.take<T>(bytes_of(d.elements()));
   T* dy_hat = scratch.take<T>(bytes_of(d.elements()));
   T* temporary = scratch.take<T>(d.scratch_bytes());
+  const TileRun one{.step = d.grid.tiling.valid.x};
   const Counted high_res_count = sides_.high_res(Counted::input, Counted::gradient);
   const Counted low_res_count = sides_.low_res(Counted::input, Counted::gradient);
   for (index_t tile = first; tile < last; ++tile) {
     meter_.measure(low_res_count,
-                   [&] { tile_io_.transform(d.valid, low_res(a, tile, block), dy_hat, d.strides(), temporary); });
+                   [&] { tile_io_.transform(d.valid, low_res(a, tile, block), one, dy_hat, d.strides(), temporary); });
     for (index_t phase = 0; phase < d.phases(); ++phase) {
-      meter_.measure(high_res_count,
-                     [&] { tile_io_.transform(d.in, high_res(a, tile, phase, block), x_hat, d.strides(), temporary); });
+      meter_.measure(high_res_count, [&] {
+        tile_io_.transform(d.in, high_res(a, tile, phase, block), one, x_hat, d.strides(), temporary);
+      });
       products_.multiply_lanes(
           LaneProduct<T>{x_hat, dy_hat, sums + phase * d.elements(), d.in.frequencies(), true, tile > first});
     }

@@ -508,6 +508,8 @@ void run_lines(const VoxelDirection<T>& d, const Region& region, const Direction
   const bool joined = tensors.source.stride[3] == extent.x && tensors.target.stride[3] == extent.x;
   const index_t lines = joined ? 1 : extent.y, voxels = joined ? extent.y * extent.x : extent.x;
   const index_t planes = extent.z, all = region.samples * planes * lines;
+  const bool non_temporal = !tensors.add && tensors.activation.kind == Activation::Kind::none &&
+                            writes_non_temporal(tensors.target, d.non_temporal_from);
   for (index_t i = 0; i < all; ++i) {
     const index_t sample = region.sample + i / (planes * lines);
     const index_t z = region.box.begin.z + i / lines % planes, y = region.box.begin.y + i % lines;
@@ -522,7 +524,8 @@ void run_lines(const VoxelDirection<T>& d, const Region& region, const Direction
                                             .voxels = voxels,
                                             .terms = d.weights.terms,
                                             .results = results,
-                                            .add = tensors.add});
+                                            .add = tensors.add,
+                                            .non_temporal = non_temporal});
     for (index_t k = 0; k < results && tensors.activation.kind != Activation::Kind::none; ++k) {
       T* channel = target + k * tensors.target.stride[1];
       d.activations.forward(tensors.activation, channel, channel, voxels);

@@ -4,6 +4,8 @@
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+// This header comes after hwy/highway.h because it needs the macros of that header.
+#include "hwy/cache_control.h"
 
 #include "core/simd/partial_vectors-inl.hpp"
 #include "core/simd/unroll-inl.hpp"
@@ -48,14 +50,18 @@ void SumLines(const LineProduct<T>& p, const T* source, const T* weights, T* tar
       Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE { sums[r * C + c] = hn::MulAdd(w, x[c], sums[r * C + c]); });
     });
   }
+  // Non-temporal stores of narrower vectors would leave cache lines half written.
+  const bool non_temporal = p.non_temporal && vector_lanes<T> * sizeof(T) == 64;
   Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
     Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE {
       T* to = target + r * p.target_channel + c * vector_lanes<T>;
-      __builtin_prefetch(to + C * vector_lanes<T>, 1);
+      if (!non_temporal) __builtin_prefetch(to + C * vector_lanes<T>, 1);
       const index_t count = c + 1 < C ? vector_lanes<T> : last;
       const V start = p.add ? simd::HWY_NAMESPACE::load_lanes(d, to, count) : hn::Set(d, bias[r]);
       const V result = hn::Add(start, sums[r * C + c]);
-      if (count == vector_lanes<T>) {
+      if (count == vector_lanes<T> && non_temporal) {
+        hn::Stream(result, d, to);
+      } else if (count == vector_lanes<T>) {
         hn::StoreU(result, d, to);
       } else {
         simd::HWY_NAMESPACE::store_first(result, d, to, count);
@@ -97,6 +103,7 @@ void Multiply(const LineProduct<T>& product) {
   index_t v = 0;
   for (; v + tile <= p.voxels; v += tile) SumVoxels<most_vectors>(p, v, lanes);
   for (; v < p.voxels; v += lanes) SumVoxels<1>(p, v, std::min(lanes, p.voxels - v));
+  if (p.non_temporal) hwy::FlushStream();
 }
 
 }  // namespace

@@ -22,6 +22,8 @@ struct LineProduct {
   const T* bias;  ///< one value per result
   index_t voxels, terms, results;
   bool add;
+  /// Uses non-temporal stores. Voxel 0 of every result is aligned to 64 bytes, and `add` is false.
+  bool non_temporal = false;
 };
 
 /// The kernel of one SIMD target. Thread-safe. Allocates nothing. T is float or double.

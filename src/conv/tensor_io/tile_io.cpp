@@ -45,20 +45,25 @@ void StreamLines(const fft::TilePlan<T>& plan, const T* planes, T* spectrum, con
   hwy::FlushStream();
 }
 
-template <class T>
-void Transform(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectrum, const fft::TileStrides& strides,
-               T* scratch) {
-  tile::ForwardTile(plan, SourceLoad<T>(plan, source), spectrum, strides, scratch);
-}
-
-/// Tiles of a blocked tensor are transformed one after the other, and so is a single tile of a plain tensor.
+/// Tiles of a blocked tensor are transformed one after the other.
 template <class T>
 void TransformPlanes(const fft::TilePlan<T>& plan, const TileSource<T>& source, const TileRun& run, T* spectrum,
                      const fft::TileStrides& strides, T* scratch) {
-  if (!source.block.blocked && run.count > 1) return TransformStaged(plan, source, run, spectrum, strides, scratch);
+  if (!source.block.blocked && run.step > 0) return TransformStaged(plan, source, run, spectrum, strides, scratch);
   TileSource<T> one = source;
   for (index_t i = 0; i < run.count; ++i, one.origin.x += run.step) {
     tile::ForwardPlanes(plan, SourceLoad<T>(plan, one), spectrum + i * run.spectrum, strides, scratch);
+  }
+}
+
+/// Transforms planes, and then lines along Z in place.
+template <class T>
+void Transform(const fft::TilePlan<T>& plan, const TileSource<T>& source, const TileRun& run, T* spectrum,
+               const fft::TileStrides& strides, T* scratch) {
+  TransformPlanes(plan, source, run, spectrum, strides, scratch);
+  for (index_t i = 0; i < run.count; ++i) {
+    T* const one = spectrum + i * run.spectrum;
+    plan.forward_lines({one, one, strides, strides}, plan.blocks(), strides.block, strides.block, scratch);
   }
 }
 
@@ -71,12 +76,7 @@ void Stream(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectr
   StreamLines(plan, planes, spectrum, strides, lines, scratch);
 }
 
-template <class T>
-void Invert(const fft::TilePlan<T>& plan, T* spectrum, const fft::TileStrides& strides, const TileTarget<T>& target,
-            T* scratch) {
-  tile::InverseTile(plan, spectrum, strides, TargetStore<T>(plan, target), scratch);
-}
-
+/// A single tile gains nothing from staging, because its rows would not become longer.
 template <class T>
 void InvertPlanes(const fft::TilePlan<T>& plan, const T* spectrum, const fft::TileStrides& strides,
                   const TileTarget<T>& target, const TileRun& run, T* scratch) {
@@ -88,6 +88,16 @@ void InvertPlanes(const fft::TilePlan<T>& plan, const T* spectrum, const fft::Ti
     if (target.fresh != nullptr) one.fresh = target.fresh + i;
     tile::InversePlanes(plan, spectrum + i * run.spectrum, strides, TargetStore<T>(plan, one), scratch);
   }
+}
+
+template <class T>
+void Invert(const fft::TilePlan<T>& plan, T* spectrum, const fft::TileStrides& strides, const TileTarget<T>& target,
+            const TileRun& run, T* scratch) {
+  for (index_t i = 0; i < run.count; ++i) {
+    T* const one = spectrum + i * run.spectrum;
+    plan.inverse_lines({one, one, strides, strides}, plan.blocks(), strides.block, strides.block, scratch);
+  }
+  InvertPlanes(plan, static_cast<const T*>(spectrum), strides, target, run, scratch);
 }
 
 template <class T>

@@ -3,10 +3,11 @@
 // to the tensor.
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 
+#include "conv/spectra/tile_grid.hpp"
 #include "conv/tensor_io/block_view.hpp"
 #include "fft/tile_plan.hpp"
 
@@ -45,17 +46,25 @@ struct TileTarget {
 };
 
 /// Neighbouring tiles along X that are transformed together. A TileSource or a TileTarget describes the first of them.
+/// The default is a single tile that is not staged (tile_run-inl.hpp).
 struct TileRun {
   index_t count = 1;
-  index_t step = 0;             ///< voxels from one tile to the next
+  index_t step = 0;             ///< voxels from one tile to the next; 0 only in the default
   std::ptrdiff_t spectrum = 0;  ///< elements from the spectrum of one tile to the next
 };
+/// Returns the run that begins with tile `first` and has at most `most` tiles. Tiles of blocked tensors gain nothing
+/// from runs. The next tile of another component lies elsewhere.
+inline TileRun run_of(const TileGrid& grid, index_t first, index_t most, Layout layout, std::ptrdiff_t spectrum) {
+  if (layout == Layout::blocked) return {};
+  const index_t in_row = grid.polyphase.residues() == 1 ? grid.tiling.count.x - grid.place(first).x : 1;
+  return {.count = std::min(most, in_row), .step = grid.tiling.valid.x, .spectrum = spectrum};
+}
 /// Returns the bytes that a run with tiles of the plan's extent needs behind the plan's scratch, if its tensor is
 /// plain. With `differentiated`, the source is multiplied by an activation's gradient.
 template <class T>
 std::size_t run_bytes(const fft::TilePlan<T>& plan, const TileRun& run, bool differentiated) {
-  if (run.count == 1) return 0;
-  const auto width = static_cast<std::size_t>((run.count - 1) * run.step + plan.extent().x + fft::tile_lanes<T>);
+  if (run.step == 0) return 0;
+  const auto width = static_cast<std::size_t>((run.count - 1) * run.step + plan.extent().x + 2 * fft::tile_lanes<T>);
   // One more row receives lanes without a channel.
   return 64 * width * static_cast<std::size_t>(plan.extent().y * (differentiated ? 2 : 1) + 1);
 }
@@ -82,11 +91,13 @@ std::size_t stream_bytes(const fft::TilePlan<T>& plan) {
 template <class T>
 struct TileIoKernels {
   using Plan = fft::TilePlan<T>;
-  /// Do the same as TilePlan::forward() and inverse().
-  void (*transform)(const Plan&, const TileSource<T>& source, T* spectrum, const fft::TileStrides&, T* scratch);
-  void (*invert)(const Plan&, T* spectrum, const fft::TileStrides&, const TileTarget<T>& target, T* scratch);
-  /// Do the same for a run of tiles, without the lines along Z, which TilePlan::forward_lines() and inverse_lines()
-  /// transform. If the tensor is plain, `scratch` has run_bytes() more.
+  /// Do the same as TilePlan::forward() and inverse() for a run of tiles. If the tensor is plain, `scratch` has
+  /// run_bytes() more.
+  void (*transform)(const Plan&, const TileSource<T>& source, const TileRun&, T* spectrum, const fft::TileStrides&,
+                    T* scratch);
+  void (*invert)(const Plan&, T* spectrum, const fft::TileStrides&, const TileTarget<T>& target, const TileRun&,
+                 T* scratch);
+  /// Do the same without the lines along Z, which TilePlan::forward_lines() and inverse_lines() transform.
   void (*transform_planes)(const Plan&, const TileSource<T>& source, const TileRun&, T* spectrum,
                            const fft::TileStrides&, T* scratch);
   void (*invert_planes)(const Plan&, const T* spectrum, const fft::TileStrides&, const TileTarget<T>& target,

@@ -26,8 +26,8 @@ class StagedPlane {
   using Element = std::remove_const_t<T>;
   static constexpr index_t lanes = fft::tile_lanes<Element>;
 
-  /// `first` is the first tile's origin and `window` the voxels of one tile. If `whole_lines`, the part begins at a
-  /// voxel whose address may be that of a cache line; it may then begin before the window.
+  /// `first` is the first tile's origin and `window` the voxels of one tile. If `whole_lines`, the part begins and ends
+  /// at voxels whose addresses may be those of cache lines, so it may be larger than the windows.
   StagedPlane(const BlockView<T>& plain, const Extent3& first, const Extent3& window, const TileRun& run,
               bool whole_lines, Element* memory)
       : plain_(plain), memory_(memory) {
@@ -35,7 +35,9 @@ class StagedPlane {
     end_.y = std::clamp<index_t>(first.y + window.y, begin_.y, plain.extent.y);
     begin_.x = std::clamp<index_t>(first.x, 0, plain.extent.x);
     end_.x = std::clamp<index_t>(first.x + (run.count - 1) * run.step + window.x, begin_.x, plain.extent.x);
-    if (whole_lines && plain.voxel_stride == 1) begin_.x -= begin_.x % lanes;
+    if (!whole_lines || plain.voxel_stride != 1 || begin_.x == end_.x) return;
+    begin_.x -= begin_.x % lanes;
+    end_.x = std::min(plain.extent.x, (end_.x + lanes - 1) / lanes * lanes);
   }
 
   index_t width() const { return end_.x - begin_.x; }

@@ -110,21 +110,12 @@ std::vector<TaskId> TiledVoxels<T>::append_weight_spectra(TaskGraph& graph, std:
   return ops::append_ranges(graph, "weight spectra", pairs, kernel_.flops(), {allocation}, body, stream_bytes(kernel_));
 }
 
-/// Returns the run of tiles along X that begins with tile `first` and has at most `most` tiles. Tiles of blocked
-/// tensors gain nothing from runs. The next tile of another component lies elsewhere.
-template <class T>
-TileRun TiledVoxels<T>::run_of(index_t first, index_t most, Layout layout, index_t spectrum) const {
-  if (layout == Layout::blocked || grid_.polyphase.residues() != 1) return {};
-  const index_t in_row = grid_.tiling.count.x - grid_.place(first).x;
-  return {.count = std::min(most, in_row), .step = grid_.tiling.valid.x, .spectrum = spectrum};
-}
-
 template <class T>
 void TiledVoxels<T>::transform_group(index_t first, index_t count, const GroupTensors<T>& tensors, T* spectra,
                                      T* scratch) const {
   const auto transform = [&] {
     for (index_t i = 0; i < count;) {
-      const TileRun run = run_of(first + i, count - i, source_layout_, source_.tile_step());
+      const TileRun run = run_of(grid_, first + i, count - i, source_layout_, source_.tile_step());
       for (index_t phase = 0; phase < terms_.phases; ++phase) {
         transform_phase(first + i, run, phase, tensors, spectra + source_.offset(i, phase * terms_.step), scratch);
       }
@@ -300,7 +291,7 @@ void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupTenso
   const bool overlap = grid_.tiling.overlap_add;
   const bool non_temporal = !tensors.add && !overlap && writes_non_temporal(tensors.target, non_temporal_from_);
   for (index_t i = 0; i < count;) {
-    const TileRun run = run_of(first + i, count - i, target_layout_, target_.tile_step());
+    const TileRun run = run_of(grid_, first + i, count - i, target_layout_, target_.tile_step());
     std::array<fft::TileBox, plan::most_tiles_of_group> fresh;
     for (index_t j = 0; j < run.count && overlap; ++j) fresh[static_cast<std::size_t>(j)] = fresh_part(first + i + j);
     for (index_t block = 0; block < weights_.columns(); ++block) {

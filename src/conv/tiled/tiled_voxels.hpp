@@ -82,7 +82,6 @@ class TiledVoxels {
                       T* spectra) const;
   void run_group(index_t n, const TileGroup& group, const GroupTensors<T>& tensors) const;
   void transform_group(index_t first, index_t count, const GroupTensors<T>& tensors, T* spectra, T* scratch) const;
-  TileRun run_of(index_t first, index_t most, Layout layout, index_t spectrum) const;
   void transform_phase(index_t tile, const TileRun& run, index_t phase, const GroupTensors<T>& tensors, T* spectra,
                        T* scratch) const;
   void multiply_group(index_t first, index_t begin, index_t count, const GroupTensors<T>& tensors, const T* in, T* out,
@@ -104,8 +103,8 @@ class TiledVoxels {
   std::size_t run_scratch_bytes() const {
     const index_t most = std::min(group_, grid_.tiling.count.x);
     const bool in_lanes = source_.tiles_in_lanes();
-    const TileRun in = in_lanes ? TileRun{} : run_of(0, most, source_layout_, 0),
-                  out = run_of(0, most, target_layout_, 0);
+    const TileRun in = in_lanes ? TileRun{} : run_of(grid_, 0, most, source_layout_, 0),
+                  out = run_of(grid_, 0, most, target_layout_, 0);
     return scratch_bytes() + std::max(run_bytes(in_, in, true), run_bytes(out_, out, false));
   }
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }

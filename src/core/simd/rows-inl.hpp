@@ -155,6 +155,36 @@ HWY_NOINLINE void StoreSquare(D d, const T* points, std::ptrdiff_t point_step, T
     }
   });
 }
+
+/// Whether parts of squares are transposed too: vectors have masks, so that no element beside the part is accessed.
+/// Blocks of columns would access each row several times. If rows lie a power of two apart, they share one set of the
+/// L1, which has fewer ways than there are rows, so each of these accesses would miss.
+template <class D>
+inline constexpr bool has_part_squares = has_squares<D>&& HWY_TARGET <= HWY_AVX3;
+
+/// Transposes `count` columns, fewer than a square has.
+template <class D, class T = hn::TFromD<D>>
+HWY_NOINLINE void LoadPartSquare(D d, T* const* rows, index_t at, index_t count, T* points, std::ptrdiff_t point_step) {
+  constexpr std::size_t n = hn::MaxLanes(D());
+  const auto mask = hn::FirstN(d, static_cast<std::size_t>(count));
+  std::array<hn::Vec<D>, n> v;
+  Unroll<n>([&](auto i) CONVOLUME_ALWAYS_INLINE { v[i] = hn::MaskedLoad(mask, d, rows[i] + at); });
+  TransposeSquare(d, v);
+  Unroll<n>([&](auto i) CONVOLUME_ALWAYS_INLINE {
+    if (i < count) hn::StoreU(v[i], d, points + i * point_step);
+  });
+}
+template <class D, class T = hn::TFromD<D>>
+HWY_NOINLINE void StorePartSquare(D d, const T* points, std::ptrdiff_t point_step, T* const* rows, index_t at,
+                                  index_t count) {
+  constexpr std::size_t n = hn::MaxLanes(D());
+  const auto mask = hn::FirstN(d, static_cast<std::size_t>(count));
+  std::array<hn::Vec<D>, n> v;
+  Unroll<n>([&](auto i)
+                CONVOLUME_ALWAYS_INLINE { v[i] = i < count ? hn::LoadU(d, points + i * point_step) : hn::Zero(d); });
+  TransposeSquare(d, v);
+  Unroll<n>([&](auto i) CONVOLUME_ALWAYS_INLINE { hn::BlendedStore(v[i], mask, d, rows[i] + at); });
+}
 #endif
 
 inline constexpr int cache_line_blocks = 4;  // 64 bytes
@@ -201,6 +231,15 @@ HWY_INLINE void LoadRows(D d, T* const* rows, std::ptrdiff_t row_step, T* points
         LoadSquare(d, rows, i, points + i * point_step, point_step);
       }
     }
+    if constexpr (has_part_squares<D>) {
+      if (count - i > s) {
+        for (int quarter = 0; quarter < cache_line_blocks && ahead != 0; ++quarter) {
+          PrefetchRows(rows, ahead + i, lanes, quarter);
+        }
+        LoadPartSquare(d, rows, i, count - i, points + i * point_step, point_step);
+        return;
+      }
+    }
     // The last block of columns may overlap the block before it.
     for (; i < count; i += s) {
       if (ahead != 0) PrefetchRows(rows, ahead + i, lanes, static_cast<int>(i / s) % cache_line_blocks);
@@ -229,6 +268,9 @@ HWY_INLINE void StoreRows(D d, const T* points, std::ptrdiff_t point_step, T* co
       for (; i + lanes <= count; i += lanes) {
         StoreSquare<NonTemporal>(d, points + i * point_step, point_step, rows, i);
       }
+    }
+    if constexpr (has_part_squares<D>) {
+      if (count - i > s) return StorePartSquare(d, points + i * point_step, point_step, rows, i, count - i);
     }
     for (; i < count; i += s) {
       const index_t at = HWY_MIN(i, count - s);
