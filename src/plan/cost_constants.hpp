@@ -40,9 +40,7 @@ inline constexpr double cropped_share = 0.75;           ///< of an inverse's ope
 inline constexpr double tile_seconds = 1e-6;            ///< seconds to set up one tile of one channel block
 inline constexpr double plane_seconds = 1e-7;           ///< the same for a tile of one plane
 /// Seconds to transpose 64 bytes of channels of one voxel between a plain tensor and a tile; in a tile of one plane.
-inline constexpr double plain_seconds = 1.5e-9, plain_plane_seconds = 1e-8;
-/// The same if the tiles of a row are staged together.
-inline constexpr double staged_plain_seconds = 1.5e-9;
+inline constexpr double plain_seconds = 5e-9, plain_plane_seconds = 1e-8;
 inline constexpr double block_seconds = 1.5e-7;  ///< seconds of a call for one frequency block of a group
 inline constexpr double l2_free_share = 0.6;     ///< of the L2 whose bytes cost nothing to move
 inline constexpr double l3_kept_share = 0.15;    ///< of the L3 up to which a core finds a buffer there

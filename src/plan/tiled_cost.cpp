@@ -149,7 +149,7 @@ class Model {
     index_t before = 0;
     for (const index_t any : groups) {
       if (any > 1 && !grouped()) break;
-      const index_t group = prefers_rows() ? whole_rows(any, counts(tile).x) : any;
+      const index_t group = prefers_rows() && grouped() ? whole_rows(any, counts(tile).x) : any;
       if (group != before) all.push_back(tiling(tile, group));
       before = group;
     }
@@ -158,11 +158,12 @@ class Model {
 
  private:
   bool overlapping() const { return shared_ && direction_ == Direction::backward_data; }
-  /// Returns whether neighbouring tiles of a plain tensor are staged together.
-  bool staged() const { return grouped() && polyphase_.residues() == 1; }
-  /// Returns whether groups should be whole rows, because a plain tensor is staged. Overlapping tiles already come in
-  /// rows or parts of a row (OverlapOrder), and tiles that share lanes come in fixed numbers.
-  bool prefers_rows() const { return staged() && (plain_in_ || plain_out_) && !small_channels_ && !overlapping(); }
+  /// Returns whether groups should be whole rows of tiles, because neighbouring tiles of a plain tensor are staged
+  /// together. Overlapping tiles already come in rows or parts of a row (OverlapOrder), and tiles that share lanes come
+  /// in fixed numbers.
+  bool prefers_rows() const {
+    return (plain_in_ || plain_out_) && !small_channels_ && !overlapping() && polyphase_.residues() == 1;
+  }
   /// Returns the number of tiles near `group` that is whole rows, or, if rows are longer, an even part of a row.
   static index_t whole_rows(index_t group, index_t row) {
     if (group >= row) return std::min((2 * group + row) / (2 * row), most_tiles_of_group / row) * row;
@@ -249,7 +250,6 @@ class Model {
     const auto written = static_cast<double>(tiling.overlap_add || sums ? tiling.tile.volume() : tiling.valid.volume());
     const double blocks =
         p.tiles * ((plain_in_ ? read * channels_.in_blocks : 0) + (plain_out_ ? written * channels_.out_blocks : 0));
-    if (staged()) return blocks * staged_plain_seconds;
     return blocks * (tiling.tile.z == 1 ? plain_plane_seconds : plain_seconds);
   }
 
