@@ -40,16 +40,16 @@ struct DepthwiseTiling {
     const auto l2 = static_cast<index_t>(machine_model().l2_bytes);
     const index_t spectra = (phases() == 1 ? 1 : 2) * elements() * static_cast<index_t>(sizeof(T));
     const index_t most = std::clamp<index_t>(l2 * 3 / 4 / spectra, 1, grid.tiling.count.x);
-    const index_t runs = (grid.tiling.count.x + most - 1) / most;
+    const index_t rows = (grid.tiling.count.x + most - 1) / most;
     const bool plain = p.x_layout == Layout::plain || p.y_layout == Layout::plain;
-    if (plain && grid.polyphase.residues() == 1) run = (grid.tiling.count.x + runs - 1) / runs;
+    if (plain && grid.polyphase.residues() == 1) together = (grid.tiling.count.x + rows - 1) / rows;
   }
 
   bool to_y;  ///< the results are the low-resolution side; otherwise they are the high-resolution side
   TileGrid grid;
   fft::TilePlan<T> in, valid, kernel;
   /// Most tiles along X that are handled together, because a tensor is plain. Their spectra stay in the L2.
-  index_t run = 1;
+  index_t together = 1;
 
   index_t phases() const { return grid.polyphase.phases(); }
   fft::TileStrides strides() const {
@@ -61,8 +61,8 @@ struct DepthwiseTiling {
   T scale() const { return T{1} / static_cast<T>(grid.tiling.tile.volume()); }
   std::size_t scratch_bytes() const {
     // Staging takes this much if both tensors are plain. The weight gradient reads dy by `valid`.
-    const TileRun all = run_of(grid, 0, run, Layout::plain, 0);
-    return std::max({in.scratch_bytes() + run_bytes(in, all, true), valid.scratch_bytes() + run_bytes(valid, all, true),
+    const TileRow all = row_of(grid, 0, together, Layout::plain, 0);
+    return std::max({in.scratch_bytes() + row_bytes(in, all, true), valid.scratch_bytes() + row_bytes(valid, all, true),
                      kernel.scratch_bytes()});
   }
 };
@@ -115,7 +115,9 @@ class FftDepthwiseEngine final : public ConvEngine {
   static std::size_t scratch_bytes(const DepthwiseTiling<T>& d, int spectra) {
     return static_cast<std::size_t>(spectra) * bytes_of(d.elements()) + d.scratch_bytes() + 192;
   }
-  static int sweep_spectra(const DepthwiseTiling<T>& d) { return static_cast<int>(d.run) * (d.phases() == 1 ? 1 : 2); }
+  static int sweep_spectra(const DepthwiseTiling<T>& d) {
+    return static_cast<int>(d.together) * (d.phases() == 1 ? 1 : 2);
+  }
   std::string key() const { return fmt::format("fft_tiled depthwise {} {}", name_of(problem_.type), kernel_target()); }
   /// Returns the number of partial sums of a channel block's weight gradient. It does not depend on the number of
   /// threads, so the additions do not either.
@@ -253,8 +255,8 @@ template <class T>
 void FftDepthwiseEngine<T>::sweep(const DepthwiseTiling<T>& d, index_t tile, index_t count, index_t block,
                                   const GroupTensors<T>& tensors) const {
   const bool in_place = d.phases() == 1;
-  const TileRun run{.count = count, .step = d.grid.tiling.valid.x, .spectrum = d.elements()};
-  const std::size_t bytes = bytes_of(d.run * d.elements());
+  const TileRow row{.count = count, .step = d.grid.tiling.valid.x, .spectrum = d.elements()};
+  const std::size_t bytes = bytes_of(d.together * d.elements());
   Scratch scratch(tensors.memory, scratch_bytes(d, sweep_spectra(d)));
   T* spectrum = scratch.take<T>(bytes);
   T* product = in_place ? spectrum : scratch.take<T>(bytes);
@@ -262,7 +264,7 @@ void FftDepthwiseEngine<T>::sweep(const DepthwiseTiling<T>& d, index_t tile, ind
   for (index_t phase = 0; phase < d.phases(); ++phase) {
     if (d.to_y || phase == 0) {
       const auto transform = [&] {
-        tile_io_.transform(d.in, source(d, tile, phase, block, tensors), run, spectrum, d.strides(), temporary);
+        tile_io_.transform(d.in, source(d, tile, phase, block, tensors), row, spectrum, d.strides(), temporary);
       };
       meter_.measure(&d == &forward_ ? Counted::input : Counted::gradient, transform, count);
     }
@@ -272,13 +274,13 @@ void FftDepthwiseEngine<T>::sweep(const DepthwiseTiling<T>& d, index_t tile, ind
     }
     if (d.to_y && phase + 1 < d.phases()) continue;
     const auto invert = [&] {
-      tile_io_.invert(d.valid, product, d.strides(), target(d, tile, phase, block, tensors), run, temporary);
+      tile_io_.invert(d.valid, product, d.strides(), target(d, tile, phase, block, tensors), row, temporary);
     };
     meter_.measure(Counted::inverse, invert, count);
   }
 }
 
-/// Appends a task for each channel block of each run of tiles. A task calls `tensors(block)` when it runs, which
+/// Appends a task for each channel block of each row of tiles. A task calls `tensors(block)` when it runs, which
 /// returns the block's weight spectra, too.
 template <class T>
 template <class Tensors>
@@ -299,7 +301,7 @@ Ready FftDepthwiseEngine<T>::append_tiles(TaskGraph& graph, const DepthwiseTilin
         d.grid.collect_target(d.to_y, target, n, c0, c1, begin, end, after);
         for (index_t i = 0, count = 1; i < layer; i += count) {
           const index_t tile = (n * tiling.count.z + z) * layer + i;
-          count = d.run == 1 ? 1 : std::min(d.run, tiling.count.x - d.grid.place(tile).x);
+          count = d.together == 1 ? 1 : std::min(d.together, tiling.count.x - d.grid.place(tile).x);
           const TaskId task = graph.add(
               {.name = "depthwise tiles",
                .cost = 2 * d.in.flops() * static_cast<double>(count),
@@ -372,7 +374,7 @@ void FftDepthwiseEngine<T>::sum_tiles(const BackwardArguments& a, index_t block,
   T* x_hat = scratch.take<T>(bytes_of(d.elements()));
   T* dy_hat = scratch.take<T>(bytes_of(d.elements()));
   T* temporary = scratch.take<T>(d.scratch_bytes());
-  const TileRun one{.step = d.grid.tiling.valid.x};
+  const TileRow one{.step = d.grid.tiling.valid.x};
   const Counted high_res_count = sides_.high_res(Counted::input, Counted::gradient);
   const Counted low_res_count = sides_.low_res(Counted::input, Counted::gradient);
   for (index_t tile = first; tile < last; ++tile) {

@@ -82,7 +82,7 @@ class SourceLoad {
   /// tile.
   tile::PlanePrefetch<T> Next(index_t point, index_t lane) const {
     const bool single = source_.window.z == 1;
-    // A staged plane (tile_run-inl.hpp) has no next plane, and is in the caches.
+    // A staged plane (tile_row-inl.hpp) has no next plane, and is in the caches.
     if (!source_.block.blocked || source_.block.plane_stride == 0 || (single && !source_.next)) return {};
     const Extent3& origin = single ? *source_.next : source_.origin;
     const index_t z = single ? 0 : WindowPlane(point + 1);

@@ -6,7 +6,7 @@
 #include "hwy/cache_control.h"
 
 #include "conv/tensor_io/tile_io-inl.hpp"
-#include "conv/tensor_io/tile_run-inl.hpp"
+#include "conv/tensor_io/tile_row-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace convolume::conv {
@@ -47,22 +47,22 @@ void StreamLines(const fft::TilePlan<T>& plan, const T* planes, T* spectrum, con
 
 /// Tiles of a blocked tensor are transformed one after the other.
 template <class T>
-void TransformPlanes(const fft::TilePlan<T>& plan, const TileSource<T>& source, const TileRun& run, T* spectrum,
+void TransformPlanes(const fft::TilePlan<T>& plan, const TileSource<T>& source, const TileRow& row, T* spectrum,
                      const fft::TileStrides& strides, T* scratch) {
-  if (!source.block.blocked && run.step > 0) return TransformStaged(plan, source, run, spectrum, strides, scratch);
+  if (!source.block.blocked && row.step > 0) return TransformStaged(plan, source, row, spectrum, strides, scratch);
   TileSource<T> one = source;
-  for (index_t i = 0; i < run.count; ++i, one.origin.x += run.step) {
-    tile::ForwardPlanes(plan, SourceLoad<T>(plan, one), spectrum + i * run.spectrum, strides, scratch);
+  for (index_t i = 0; i < row.count; ++i, one.origin.x += row.step) {
+    tile::ForwardPlanes(plan, SourceLoad<T>(plan, one), spectrum + i * row.spectrum, strides, scratch);
   }
 }
 
 /// Transforms planes, and then lines along Z in place.
 template <class T>
-void Transform(const fft::TilePlan<T>& plan, const TileSource<T>& source, const TileRun& run, T* spectrum,
+void Transform(const fft::TilePlan<T>& plan, const TileSource<T>& source, const TileRow& row, T* spectrum,
                const fft::TileStrides& strides, T* scratch) {
-  TransformPlanes(plan, source, run, spectrum, strides, scratch);
-  for (index_t i = 0; i < run.count; ++i) {
-    T* const one = spectrum + i * run.spectrum;
+  TransformPlanes(plan, source, row, spectrum, strides, scratch);
+  for (index_t i = 0; i < row.count; ++i) {
+    T* const one = spectrum + i * row.spectrum;
     plan.forward_lines({one, one, strides, strides}, plan.blocks(), strides.block, strides.block, scratch);
   }
 }
@@ -79,25 +79,25 @@ void Stream(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectr
 /// A single tile gains nothing from staging, because its rows would not become longer.
 template <class T>
 void InvertPlanes(const fft::TilePlan<T>& plan, const T* spectrum, const fft::TileStrides& strides,
-                  const TileTarget<T>& target, const TileRun& run, T* scratch) {
-  if (!target.block.blocked && run.count > 1) {
-    return InvertStaged(plan, spectrum, strides, target, run, scratch);
+                  const TileTarget<T>& target, const TileRow& row, T* scratch) {
+  if (!target.block.blocked && row.count > 1) {
+    return InvertStaged(plan, spectrum, strides, target, row, scratch);
   }
   TileTarget<T> one = target;
-  for (index_t i = 0; i < run.count; ++i, one.origin.x += run.step) {
+  for (index_t i = 0; i < row.count; ++i, one.origin.x += row.step) {
     if (target.fresh != nullptr) one.fresh = target.fresh + i;
-    tile::InversePlanes(plan, spectrum + i * run.spectrum, strides, TargetStore<T>(plan, one), scratch);
+    tile::InversePlanes(plan, spectrum + i * row.spectrum, strides, TargetStore<T>(plan, one), scratch);
   }
 }
 
 template <class T>
 void Invert(const fft::TilePlan<T>& plan, T* spectrum, const fft::TileStrides& strides, const TileTarget<T>& target,
-            const TileRun& run, T* scratch) {
-  for (index_t i = 0; i < run.count; ++i) {
-    T* const one = spectrum + i * run.spectrum;
+            const TileRow& row, T* scratch) {
+  for (index_t i = 0; i < row.count; ++i) {
+    T* const one = spectrum + i * row.spectrum;
     plan.inverse_lines({one, one, strides, strides}, plan.blocks(), strides.block, strides.block, scratch);
   }
-  InvertPlanes(plan, static_cast<const T*>(spectrum), strides, target, run, scratch);
+  InvertPlanes(plan, static_cast<const T*>(spectrum), strides, target, row, scratch);
 }
 
 template <class T>

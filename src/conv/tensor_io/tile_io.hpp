@@ -37,34 +37,34 @@ struct TileTarget {
   Activation activation{};
   bool add = false;
   /// With `add`: the voxels of the window that hold nothing yet, so they are overwritten; a box for each tile of the
-  /// run. Null means none.
+  /// row. Null means none.
   const fft::TileBox* fresh = nullptr;
   /// Uses non-temporal stores, only in invert_planes(): voxels do not stay in the caches, and their cache lines are not
   /// read first. All rows of the tensor must be aligned to 64 bytes, and `add` must be false. If the tensor is plain,
-  /// only runs of several tiles use such stores. Call fence_streams() before other threads read the voxels.
+  /// only rows of several tiles use such stores. Call fence_streams() before other threads read the voxels.
   bool non_temporal = false;
 };
 
 /// Neighbouring tiles along X that are transformed together. A TileSource or a TileTarget describes the first of them.
-/// The default is a single tile that is not staged (tile_run-inl.hpp).
-struct TileRun {
+/// The default is a single tile that is not staged (tile_row-inl.hpp).
+struct TileRow {
   index_t count = 1;
   index_t step = 0;             ///< voxels from one tile to the next; 0 only in the default
   std::ptrdiff_t spectrum = 0;  ///< elements from the spectrum of one tile to the next
 };
-/// Returns the run that begins with tile `first` and has at most `most` tiles. Tiles of blocked tensors gain nothing
-/// from runs. The next tile of another component lies elsewhere.
-inline TileRun run_of(const TileGrid& grid, index_t first, index_t most, Layout layout, std::ptrdiff_t spectrum) {
+/// Returns the row that begins with tile `first` and has at most `most` tiles. Tiles of blocked tensors gain nothing
+/// from rows. The next tile of another component lies elsewhere.
+inline TileRow row_of(const TileGrid& grid, index_t first, index_t most, Layout layout, std::ptrdiff_t spectrum) {
   if (layout == Layout::blocked) return {};
   const index_t in_row = grid.polyphase.residues() == 1 ? grid.tiling.count.x - grid.place(first).x : 1;
   return {.count = std::min(most, in_row), .step = grid.tiling.valid.x, .spectrum = spectrum};
 }
-/// Returns the bytes that a run with tiles of the plan's extent needs behind the plan's scratch, if its tensor is
+/// Returns the bytes that a row with tiles of the plan's extent needs behind the plan's scratch, if its tensor is
 /// plain. With `differentiated`, the source is multiplied by an activation's gradient.
 template <class T>
-std::size_t run_bytes(const fft::TilePlan<T>& plan, const TileRun& run, bool differentiated) {
-  if (run.step == 0) return 0;
-  const auto width = static_cast<std::size_t>((run.count - 1) * run.step + plan.extent().x + 2 * fft::tile_lanes<T>);
+std::size_t row_bytes(const fft::TilePlan<T>& plan, const TileRow& row, bool differentiated) {
+  if (row.step == 0) return 0;
+  const auto width = static_cast<std::size_t>((row.count - 1) * row.step + plan.extent().x + 2 * fft::tile_lanes<T>);
   // One more row receives lanes without a channel.
   return 64 * width * static_cast<std::size_t>(plan.extent().y * (differentiated ? 2 : 1) + 1);
 }
@@ -91,17 +91,17 @@ std::size_t stream_bytes(const fft::TilePlan<T>& plan) {
 template <class T>
 struct TileIoKernels {
   using Plan = fft::TilePlan<T>;
-  /// Do the same as TilePlan::forward() and inverse() for a run of tiles. If the tensor is plain, `scratch` has
-  /// run_bytes() more.
-  void (*transform)(const Plan&, const TileSource<T>& source, const TileRun&, T* spectrum, const fft::TileStrides&,
+  /// Do the same as TilePlan::forward() and inverse() for a row of tiles. If the tensor is plain, `scratch` has
+  /// row_bytes() more.
+  void (*transform)(const Plan&, const TileSource<T>& source, const TileRow&, T* spectrum, const fft::TileStrides&,
                     T* scratch);
-  void (*invert)(const Plan&, T* spectrum, const fft::TileStrides&, const TileTarget<T>& target, const TileRun&,
+  void (*invert)(const Plan&, T* spectrum, const fft::TileStrides&, const TileTarget<T>& target, const TileRow&,
                  T* scratch);
   /// Do the same without the lines along Z, which TilePlan::forward_lines() and inverse_lines() transform.
-  void (*transform_planes)(const Plan&, const TileSource<T>& source, const TileRun&, T* spectrum,
+  void (*transform_planes)(const Plan&, const TileSource<T>& source, const TileRow&, T* spectrum,
                            const fft::TileStrides&, T* scratch);
   void (*invert_planes)(const Plan&, const T* spectrum, const fft::TileStrides&, const TileTarget<T>& target,
-                        const TileRun&, T* scratch);
+                        const TileRow&, T* scratch);
   /// Transforms with non-temporal stores, for a spectrum that is read much later. The spectrum and its strides must be
   /// aligned to 64 bytes. `scratch` holds stream_bytes().
   void (*stream)(const Plan&, const TileSource<T>& source, T* spectrum, const fft::TileStrides&, T* scratch);

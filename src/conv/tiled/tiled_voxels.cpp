@@ -115,19 +115,19 @@ void TiledVoxels<T>::transform_group(index_t first, index_t count, const GroupTe
                                      T* scratch) const {
   const auto transform = [&] {
     for (index_t i = 0; i < count;) {
-      const TileRun run = run_of(grid_, first + i, count - i, source_layout_, source_.tile_step());
+      const TileRow row = row_of(grid_, first + i, count - i, source_layout_, source_.tile_step());
       for (index_t phase = 0; phase < terms_.phases; ++phase) {
-        transform_phase(first + i, run, phase, tensors, spectra + source_.offset(i, phase * terms_.step), scratch);
+        transform_phase(first + i, row, phase, tensors, spectra + source_.offset(i, phase * terms_.step), scratch);
       }
-      i += run.count;
+      i += row.count;
     }
   };
   meter_.measure(counted_, transform, count * terms_.phases * ((terms_.channels + lanes - 1) / lanes));
 }
 
-/// Transforms all channels of one phase of a run of tiles.
+/// Transforms all channels of one phase of a row of tiles.
 template <class T>
-void TiledVoxels<T>::transform_phase(index_t tile, const TileRun& run, index_t phase, const GroupTensors<T>& tensors,
+void TiledVoxels<T>::transform_phase(index_t tile, const TileRow& row, index_t phase, const GroupTensors<T>& tensors,
                                      T* spectra, T* scratch) const {
   const index_t n = grid_.sample(tile);
   const View<const T> from = source_component(tensors.source, tile, phase),
@@ -143,7 +143,7 @@ void TiledVoxels<T>::transform_phase(index_t tile, const TileRun& run, index_t p
       source.next = source_begin(tile + 1, phase);
     }
     if (tensors.gradient != nullptr) source.y = block_of(y, source_layout_, n, c);
-    tile_io_.transform_planes(in_, source, run, spectra + c, source_.strides(), scratch);
+    tile_io_.transform_planes(in_, source, row, spectra + c, source_.strides(), scratch);
   }
 }
 
@@ -157,7 +157,7 @@ void TiledVoxels<T>::run_group(index_t n, const TileGroup& group, const GroupTen
   T* in = scratch.take<T>(bytes_of(source_.elements()));
   T* out = in_place() ? in : scratch.take<T>(bytes_of(target_.elements()));
   T* blocks = scratch.take<T>(block_bytes());
-  T* temporary = scratch.take<T>(run_scratch_bytes());
+  T* temporary = scratch.take<T>(row_scratch_bytes());
   for (index_t plane = 0; plane < group.planes; ++plane) {
     const index_t first = n * grid_.per_sample() + group.first + plane * grid_.layer(), count = group.count;
     const T* spectra = in;
@@ -291,9 +291,9 @@ void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupTenso
   const bool overlap = grid_.tiling.overlap_add;
   const bool non_temporal = !tensors.add && !overlap && writes_non_temporal(tensors.target, non_temporal_from_);
   for (index_t i = 0; i < count;) {
-    const TileRun run = run_of(grid_, first + i, count - i, target_layout_, target_.tile_step());
+    const TileRow row = row_of(grid_, first + i, count - i, target_layout_, target_.tile_step());
     std::array<fft::TileBox, plan::most_tiles_of_group> fresh;
-    for (index_t j = 0; j < run.count && overlap; ++j) fresh[static_cast<std::size_t>(j)] = fresh_part(first + i + j);
+    for (index_t j = 0; j < row.count && overlap; ++j) fresh[static_cast<std::size_t>(j)] = fresh_part(first + i + j);
     for (index_t block = 0; block < weights_.columns(); ++block) {
       const index_t columns = weights_.columns() / results_.phases, phase = block / columns, tile = first + i;
       const index_t o = block % columns * lanes;
@@ -308,9 +308,9 @@ void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupTenso
                                  .fresh = overlap && !tensors.add ? fresh.data() : nullptr,
                                  .non_temporal = non_temporal};
       const T* from = spectra + target_.offset(i, block * lanes);
-      tile_io_.invert_planes(out_, from, target_.strides(), target, run, scratch);
+      tile_io_.invert_planes(out_, from, target_.strides(), target, row, scratch);
     }
-    i += run.count;
+    i += row.count;
   }
 }
 

@@ -82,7 +82,7 @@ class TiledVoxels {
                       T* spectra) const;
   void run_group(index_t n, const TileGroup& group, const GroupTensors<T>& tensors) const;
   void transform_group(index_t first, index_t count, const GroupTensors<T>& tensors, T* spectra, T* scratch) const;
-  void transform_phase(index_t tile, const TileRun& run, index_t phase, const GroupTensors<T>& tensors, T* spectra,
+  void transform_phase(index_t tile, const TileRow& row, index_t phase, const GroupTensors<T>& tensors, T* spectra,
                        T* scratch) const;
   void multiply_group(index_t first, index_t begin, index_t count, const GroupTensors<T>& tensors, const T* in, T* out,
                       T* blocks, T* scratch) const;
@@ -100,12 +100,12 @@ class TiledVoxels {
     return std::max({in_.scratch_bytes(), kernel_.scratch_bytes(), out_.scratch_bytes()});
   }
   /// Returns the scratch of the transforms of a group.
-  std::size_t run_scratch_bytes() const {
+  std::size_t row_scratch_bytes() const {
     const index_t most = std::min(group_, grid_.tiling.count.x);
     const bool in_lanes = source_.tiles_in_lanes();
-    const TileRun in = in_lanes ? TileRun{} : run_of(grid_, 0, most, source_layout_, 0),
-                  out = run_of(grid_, 0, most, target_layout_, 0);
-    return scratch_bytes() + std::max(run_bytes(in_, in, true), run_bytes(out_, out, false));
+    const TileRow in = in_lanes ? TileRow{} : row_of(grid_, 0, most, source_layout_, 0),
+                  out = row_of(grid_, 0, most, target_layout_, 0);
+    return scratch_bytes() + std::max(row_bytes(in_, in, true), row_bytes(out_, out, false));
   }
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
   bool in_place() const { return source_.lies_as(target_) && !grid_.planar(); }
@@ -113,7 +113,7 @@ class TiledVoxels {
   /// Returns the scratch of run_group().
   std::size_t group_scratch_bytes() const {
     return bytes_of(source_.elements()) + (in_place() ? 0 : bytes_of(target_.elements())) + block_bytes() +
-           run_scratch_bytes() + 256;
+           row_scratch_bytes() + 256;
   }
 
   TileGrid grid_;

@@ -140,8 +140,8 @@ void TiledWeightGradient<T>::stream_spectra(const fft::TilePlan<T>& plan, Counte
     for (index_t c = 0; c < channels.channels; c += lanes) {
       T* const to = planes + tile.offset(0, phase * channels.step + c);
       const TileSource<T> one = source(phase, c);
-      const TileRun run = run_of(grid_, 0, 1, one.block.blocked ? Layout::blocked : Layout::plain, 0);
-      meter_.measure(what, [&] { tile_io_.transform_planes(plan, one, run, to, tile.strides(), scratch); });
+      const TileRow row = row_of(grid_, 0, 1, one.block.blocked ? Layout::blocked : Layout::plain, 0);
+      meter_.measure(what, [&] { tile_io_.transform_planes(plan, one, row, to, tile.strides(), scratch); });
     }
   }
   meter_.measure_part(what, [&] {
@@ -301,13 +301,13 @@ void TiledWeightGradient<T>::sum_step(const BackwardArguments& a, index_t first,
   T* lines = planes + dy_.elements();
   const auto transform = [&] {
     for (index_t i = 0; i < count;) {
-      const TileRun run = run_of(grid_, first + i, count - i, problem_.y_layout, dy_.tile_step());
+      const TileRow row = row_of(grid_, first + i, count - i, problem_.y_layout, dy_.tile_step());
       for (index_t o = 0; o < problem_.out_channels; o += lanes) {
         const std::optional<index_t> after = i + 1 < count ? first + i + 1 : next;
-        tile_io_.transform_planes(gradient_, dy_source(a, first + i, after, o), run, planes + dy_.offset(i, o),
+        tile_io_.transform_planes(gradient_, dy_source(a, first + i, after, o), row, planes + dy_.offset(i, o),
                                   dy_.strides(), scratch);
       }
-      i += run.count;
+      i += row.count;
     }
   };
   meter_.measure(dy_counted(), transform, count * ((problem_.out_channels + lanes - 1) / lanes));

@@ -61,12 +61,12 @@ class TiledWeightGradient {
   const TileColumn& column(index_t i) const { return columns_[static_cast<std::size_t>(i) % columns_.size()]; }
   index_t first_tile(index_t i) const { return sample(i) * grid_.per_sample() + column(i).first; }
   index_t chunks() const { return (grid_.tiles() + chunk_ - 1) / chunk_; }
-  /// Returns the scratch of the transforms of a run of tiles of x, or of dy. Only steps have runs of several tiles.
+  /// Returns the scratch of the transforms of a row of tiles of x, or of dy. Only steps have rows of several tiles.
   std::size_t scratch_bytes() const {
     const index_t most = parts_ > 0 ? std::min(chunk_, grid_.tiling.count.x) : 1;
     return std::max(
-        in_.scratch_bytes() + run_bytes(in_, run_of(grid_, 0, 1, problem_.x_layout, 0), true),
-        gradient_.scratch_bytes() + run_bytes(gradient_, run_of(grid_, 0, most, problem_.y_layout, 0), true));
+        in_.scratch_bytes() + row_bytes(in_, row_of(grid_, 0, 1, problem_.x_layout, 0), true),
+        gradient_.scratch_bytes() + row_bytes(gradient_, row_of(grid_, 0, most, problem_.y_layout, 0), true));
   }
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
   std::size_t tile_scratch_bytes() const;

@@ -1,13 +1,13 @@
-// Transforms runs of tiles (see tile_io.hpp) between spectra and plain tensors. A tile's rows are shorter than most
+// Transforms rows of tiles (see tile_io.hpp) between spectra and plain tensors. A tile's rows are shorter than most
 // cache lines, and in a plain tensor each channel has rows of its own. Tile by tile, each cache line would be read
-// several times, and the channels of one voxel often lie in the same set of the cache. So each plane of a run is
-// staged: whole rows are transposed into a blocked plane, once, and the tiles of the run read this plane. Results go
-// the opposite way. Compiled once per SIMD target.
-#if defined(CONVOLUME_CONV_TILE_RUN_INL_HPP) == defined(HWY_TARGET_TOGGLE)
-#ifdef CONVOLUME_CONV_TILE_RUN_INL_HPP
-#undef CONVOLUME_CONV_TILE_RUN_INL_HPP
+// several times, and the channels of one voxel often lie in the same set of the cache. So each plane of a row of tiles
+// is staged: whole rows are transposed into a blocked plane, once, and the tiles read this plane. Results go the
+// opposite way. Compiled once per SIMD target.
+#if defined(CONVOLUME_CONV_TILE_ROW_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef CONVOLUME_CONV_TILE_ROW_INL_HPP
+#undef CONVOLUME_CONV_TILE_ROW_INL_HPP
 #else
-#define CONVOLUME_CONV_TILE_RUN_INL_HPP
+#define CONVOLUME_CONV_TILE_ROW_INL_HPP
 #endif
 
 #include <cstdint>
@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace convolume::conv {
 namespace HWY_NAMESPACE {
 
-/// The part of a plane that the tiles of a run read or write, as a blocked plane in scratch memory. Coordinates are
+/// The part of a plane that the tiles of a row read or write, as a blocked plane in scratch memory. Coordinates are
 /// those of the tensor.
 template <class T>
 class StagedPlane {
@@ -28,13 +28,13 @@ class StagedPlane {
 
   /// `first` is the first tile's origin and `window` the voxels of one tile. If `whole_lines`, the part begins and ends
   /// at voxels whose addresses may be those of cache lines, so it may be larger than the windows.
-  StagedPlane(const BlockView<T>& plain, const Extent3& first, const Extent3& window, const TileRun& run,
+  StagedPlane(const BlockView<T>& plain, const Extent3& first, const Extent3& window, const TileRow& row,
               bool whole_lines, Element* memory)
       : plain_(plain), memory_(memory) {
     begin_.y = std::clamp<index_t>(first.y, 0, plain.extent.y);
     end_.y = std::clamp<index_t>(first.y + window.y, begin_.y, plain.extent.y);
     begin_.x = std::clamp<index_t>(first.x, 0, plain.extent.x);
-    end_.x = std::clamp<index_t>(first.x + (run.count - 1) * run.step + window.x, begin_.x, plain.extent.x);
+    end_.x = std::clamp<index_t>(first.x + (row.count - 1) * row.step + window.x, begin_.x, plain.extent.x);
     if (!whole_lines || plain.voxel_stride != 1 || begin_.x == end_.x) return;
     begin_.x -= begin_.x % lanes;
     end_.x = std::min(plain.extent.x, (end_.x + lanes - 1) / lanes * lanes);
@@ -46,13 +46,13 @@ class StagedPlane {
 
   /// Returns the staged plane as a tensor in which all planes are this plane.
   BlockView<T> view() const {
-    const index_t row = width() * lanes;
-    return {.data = memory_ - begin_.y * row - begin_.x * lanes,
+    const index_t row_stride = width() * lanes;
+    return {.data = memory_ - begin_.y * row_stride - begin_.x * lanes,
             .extent = plain_.extent,
             .channels = plain_.channels,
             .channel_stride = 1,
             .plane_stride = 0,
-            .row_stride = row,
+            .row_stride = row_stride,
             .voxel_stride = lanes,
             .blocked = true};
   }
@@ -127,17 +127,17 @@ class StagedPlane {
   Extent3 begin_{0, 0, 0}, end_{0, 0, 0};
 };
 
-/// Transforms planes of a run whose source is plain.
+/// Transforms planes of a row of tiles whose source is plain.
 template <class T>
-void TransformStaged(const fft::TilePlan<T>& plan, const TileSource<T>& source, const TileRun& run, T* spectrum,
+void TransformStaged(const fft::TilePlan<T>& plan, const TileSource<T>& source, const TileRow& row, T* spectrum,
                      const fft::TileStrides& strides, T* scratch) {
   T* memory = scratch + plan.scratch_bytes() / sizeof(T);
-  const StagedPlane<const T> plane(source.block, source.origin, source.window, run, true, memory);
+  const StagedPlane<const T> plane(source.block, source.origin, source.window, row, true, memory);
   TileSource<T> one = source;
   one.block = plane.view();
   std::optional<StagedPlane<const T>> y;
   if (source.activation != nullptr) {
-    y.emplace(source.y, source.origin, source.window, run, true, memory + plane.elements());
+    y.emplace(source.y, source.origin, source.window, row, true, memory + plane.elements());
     one.y = source.y.blocked ? source.y : y->view();
   }
   for (index_t z = 0; z < plan.support().z; ++z) {
@@ -146,21 +146,21 @@ void TransformStaged(const fft::TilePlan<T>& plan, const TileSource<T>& source, 
       plane.Load(at);
       if (y && !source.y.blocked) y->Load(at);
     }
-    for (index_t i = 0; i < run.count; ++i) {
-      one.origin.x = source.origin.x + i * run.step;
+    for (index_t i = 0; i < row.count; ++i) {
+      one.origin.x = source.origin.x + i * row.step;
       const SourceLoad<T> load(plan, one);
       for (index_t lane = 0; lane < fft::tile_lanes<T>; lane += plan.line(0).lanes()) {
-        tile::ForwardPlane(plan, load, z, lane, spectrum + i * run.spectrum, strides, scratch);
+        tile::ForwardPlane(plan, load, z, lane, spectrum + i * row.spectrum, strides, scratch);
       }
     }
   }
 }
 
-/// Inverts planes of a run whose target is plain.
+/// Inverts planes of a row of tiles whose target is plain.
 template <class T>
 void InvertStaged(const fft::TilePlan<T>& plan, const T* spectrum, const fft::TileStrides& strides,
-                  const TileTarget<T>& target, const TileRun& run, T* scratch) {
-  const StagedPlane<T> plane(target.block, target.origin, target.window, run, false,
+                  const TileTarget<T>& target, const TileRow& row, T* scratch) {
+  const StagedPlane<T> plane(target.block, target.origin, target.window, row, false,
                              scratch + plan.scratch_bytes() / sizeof(T));
   TileTarget<T> one = target;
   one.block = plane.view();
@@ -169,12 +169,12 @@ void InvertStaged(const fft::TilePlan<T>& plan, const T* spectrum, const fft::Ti
     const index_t at = target.origin.z + z;
     if (z >= target.window.z || !plane.holds(at)) continue;
     if (target.add) plane.Load(at);
-    for (index_t i = 0; i < run.count; ++i) {
-      one.origin.x = target.origin.x + i * run.step;
+    for (index_t i = 0; i < row.count; ++i) {
+      one.origin.x = target.origin.x + i * row.step;
       if (target.fresh != nullptr) one.fresh = target.fresh + i;
       const TargetStore<T> store(plan, one);
       for (index_t lane = 0; lane < fft::tile_lanes<T>; lane += plan.line(0).lanes()) {
-        tile::InversePlane(plan, spectrum + i * run.spectrum, strides, store, z, lane, scratch);
+        tile::InversePlane(plan, spectrum + i * row.spectrum, strides, store, z, lane, scratch);
       }
     }
     plane.Store(at, target.non_temporal);
