@@ -11,7 +11,7 @@ for option in "$@"; do
     --long) packages+=(valgrind) ;;
     --peers) packages+=(python3-torch python3-numpy python3-pil python3-nibabel python3-zarr libdnnl-dev libmimalloc-dev libisl-dev) ;;
     --lint) packages+=(clang-format) ;;
-    --clang) packages+=(clang) ;;
+    --clang) packages+=(clang libclang-rt-dev) ;;
     *) echo "install_packages.sh: unknown option '$option'; use --long, --peers, --lint or --clang" >&2; exit 2 ;;
   esac
 done
