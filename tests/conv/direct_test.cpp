@@ -149,6 +149,11 @@ TEST_CASE("direct gives the same bits with non-temporal stores") {
   test::check_layouts<float>("ic32id34oc32kd1", direct, true, true, Activation::Kind::relu);
   test::check_layouts<float>("ic18id34oc48kd2", direct, true, true, Activation::Kind::none);
   test::check_layouts<float>("ic20id36oc32kd3", direct, true, true, Activation::Kind::none);
+  // Plain tensors whose rows are aligned: lines, boxes, and blocks that are not full.
+  test::check_layouts<float>("ic17id32ih48iw48oc20kd1", direct, true, true, Activation::Kind::none);
+  test::check_layouts<float>("ic4id34ih50iw50oc17kd3", direct, true, true, Activation::Kind::none);
+  test::check_layouts<double>("ic9id32ih32iw32oc17kd1", direct, true, true, Activation::Kind::none);
+  test::check_layouts<float>("g20ic20id32ih48iw48oc20kd3pd1", direct, true, true, Activation::Kind::none);
 }
 
 TEST_CASE("direct leaves out what padding would be multiplied with") {
