@@ -35,9 +35,9 @@ inline fft::TileBox WindowBox(const Extent3& origin, const Extent3& window, cons
 /// Loads neighbouring voxels of a row of a plain tensor, for the lanes from `first_lane` on. Writes a vector of lanes
 /// for each voxel, `step` elements apart. `ahead` is the distance in elements from each voxel to the voxel that is
 /// prefetched with it; 0 prefetches nothing.
-template <class T>
-void LoadPlainVoxels(const BlockView<const T>& block, const T* from, index_t count, index_t first_lane, T* to,
-                     std::ptrdiff_t step, std::ptrdiff_t ahead = 0) {
+template <class T, class Block>
+void LoadPlainVoxels(const Block& block, const T* from, index_t count, index_t first_lane, T* to, std::ptrdiff_t step,
+                     std::ptrdiff_t ahead = 0) {
   const hn::ScalableTag<T> d;
   const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d));
   // Lanes without a channel repeat the last channel and are set to zero afterwards.

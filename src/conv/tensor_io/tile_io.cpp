@@ -45,7 +45,7 @@ void StreamLines(const fft::TilePlan<T>& plan, const T* planes, T* spectrum, con
   hwy::FlushStream();
 }
 
-/// Tiles of a blocked tensor are transformed one after the other.
+/// Transforms planes. Tiles of a blocked tensor are transformed one after the other.
 template <class T>
 void TransformPlanes(const fft::TilePlan<T>& plan, const TileSource<T>& source, const TileRow& row, T* spectrum,
                      const fft::TileStrides& strides, T* scratch) {
@@ -76,7 +76,7 @@ void Stream(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectr
   StreamLines(plan, planes, spectrum, strides, lines, scratch);
 }
 
-/// A single tile gains nothing from staging, because its rows would not become longer.
+/// Inverts planes. A single tile gains nothing from staging, because its rows would not become longer.
 template <class T>
 void InvertPlanes(const fft::TilePlan<T>& plan, const T* spectrum, const fft::TileStrides& strides,
                   const TileTarget<T>& target, const TileRow& row, T* scratch) {

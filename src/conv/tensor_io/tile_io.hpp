@@ -39,9 +39,9 @@ struct TileTarget {
   /// With `add`: the voxels of the window that hold nothing yet, so they are overwritten; a box for each tile of the
   /// row. Null means none.
   const fft::TileBox* fresh = nullptr;
-  /// Uses non-temporal stores, only in invert_planes(): voxels do not stay in the caches, and their cache lines are not
-  /// read first. All rows of the tensor must be aligned to 64 bytes, and `add` must be false. If the tensor is plain,
-  /// only rows of several tiles use such stores. Call fence_streams() before other threads read the voxels.
+  /// Uses non-temporal stores, in invert() and invert_planes(): voxels do not stay in the caches, and their cache lines
+  /// are not read first. All rows of the tensor must be aligned to 64 bytes, and `add` must be false. If the tensor is
+  /// plain, only rows of several tiles use such stores. Call fence_streams() before other threads read the voxels.
   bool non_temporal = false;
 };
 

@@ -1,5 +1,5 @@
-// Transforms rows of tiles (see tile_io.hpp) between spectra and plain tensors. A tile's rows are shorter than most
-// cache lines, and in a plain tensor each channel has rows of its own. Tile by tile, each cache line would be read
+// Transforms rows of tiles (see tile_io.hpp) between spectra and plain tensors. A row of a tile has one or two cache
+// lines, and in a plain tensor each channel has rows of its own. Tile by tile, each cache line would be read
 // several times, and the channels of one voxel often lie in the same set of the cache. So each plane of a row of tiles
 // is staged: whole rows are transposed into a blocked plane, once, and the tiles read this plane. Results go the
 // opposite way. Compiled once per SIMD target.
@@ -10,7 +10,8 @@
 #define CONVOLUME_CONV_TILE_ROW_INL_HPP
 #endif
 
-#include <cstdint>
+#include <algorithm>
+#include <optional>
 
 #include "conv/tensor_io/tile_io-inl.hpp"
 
@@ -62,7 +63,7 @@ class StagedPlane {
     const index_t ahead = z + 1 < plain_.extent.z ? plain_.plane_stride : 0;
     for (index_t y = begin_.y; y < end_.y; ++y) {
       for (index_t lane = 0; lane < lanes; lane += step()) {
-        LoadPlainVoxels<Element>(source(), Row(z, y), width(), lane, Staged(y) + lane, lanes, ahead);
+        LoadPlainVoxels<Element>(plain_, Row(z, y), width(), lane, Staged(y) + lane, lanes, ahead);
       }
     }
   }
@@ -80,16 +81,6 @@ class StagedPlane {
     return plain_.data + z * plain_.plane_stride + y * plain_.row_stride + begin_.x * plain_.voxel_stride;
   }
   Element* Staged(index_t y) const { return memory_ + (y - begin_.y) * width() * lanes; }
-  BlockView<const Element> source() const {
-    return {.data = plain_.data,
-            .extent = plain_.extent,
-            .channels = plain_.channels,
-            .channel_stride = plain_.channel_stride,
-            .plane_stride = plain_.plane_stride,
-            .row_stride = plain_.row_stride,
-            .voxel_stride = plain_.voxel_stride,
-            .blocked = false};
-  }
 
   void StoreRow(index_t z, index_t y, index_t lane, bool non_temporal) const {
     BlockRows<Element> rows{};
@@ -136,15 +127,15 @@ void TransformStaged(const fft::TilePlan<T>& plan, const TileSource<T>& source, 
   TileSource<T> one = source;
   one.block = plane.view();
   std::optional<StagedPlane<const T>> y;
-  if (source.activation != nullptr) {
+  if (source.activation != nullptr && !source.y.blocked) {
     y.emplace(source.y, source.origin, source.window, row, true, memory + plane.elements());
-    one.y = source.y.blocked ? source.y : y->view();
+    one.y = y->view();
   }
   for (index_t z = 0; z < plan.support().z; ++z) {
     const index_t at = source.origin.z + (z + source.shift.z) % plan.extent().z;
     if (plane.holds(at)) {
       plane.Load(at);
-      if (y && !source.y.blocked) y->Load(at);
+      if (y) y->Load(at);
     }
     for (index_t i = 0; i < row.count; ++i) {
       one.origin.x = source.origin.x + i * row.step;

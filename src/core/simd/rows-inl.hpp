@@ -284,9 +284,9 @@ HWY_INLINE void StoreRows(D d, const T* points, std::ptrdiff_t point_step, T* co
   }
 }
 
-/// Does the same with non-temporal stores. Element `head` of every row is aligned to a cache line; the elements before
-/// it are stored as usual. So are all elements if vectors are narrower than cache lines, because non-temporal stores of
-/// such vectors would leave cache lines half written.
+/// Does the same as StoreRows() with non-temporal stores. Element `head` of every row is aligned to a cache line. The
+/// elements before it are stored as usual. All elements are stored as usual if vectors are narrower than cache lines,
+/// because non-temporal stores of such vectors would leave cache lines half written.
 template <class D, std::size_t N, class T = hn::TFromD<D>>
 HWY_INLINE void StoreRowsNonTemporal(D d, const T* points, std::ptrdiff_t point_step, std::array<T*, N> rows,
                                      index_t head, index_t count) {
