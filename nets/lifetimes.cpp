@@ -57,6 +57,18 @@ Lifetimes::Buffer Lifetimes::add(PreparedWeights& weights, bool lasting) {
   return held_.size() - 1;
 }
 
+std::pair<Lifetimes::Buffer, Lifetimes::Buffer> Lifetimes::add_for_training(PreparedWeights& weights) {
+  const std::size_t forward_bytes = weights.forward_capacity();
+  if (mode_ != MemoryMode::arena || forward_bytes == 0) return {no_buffer, add(weights)};
+  held_.push_back({.bytes = forward_bytes, .content = Content::weights});
+  const Held& forward = held_.back();
+  held_.push_back({.bytes = weights.capacity() - forward_bytes,
+                   .content = Content::weights,
+                   .place = [&weights, &forward](void* rest) { weights.place(forward.address, rest); },
+                   .release = [&weights] { weights.release(); }});
+  return {held_.size() - 2, held_.size() - 1};
+}
+
 void Lifetimes::take(Held& held) {
   if (held.address == nullptr && held.bytes > 0) held.address = memory_->allocate(held.bytes, 64);
 }
@@ -183,9 +195,10 @@ void Lifetimes::place() {
   if (mode_ != MemoryMode::arena || arena_bytes_ == 0) return;
   arena_ = memory_->allocate(arena_bytes_, 64);
   for (Held& held : held_) {
-    if (!in_arena(held)) continue;
-    held.address = static_cast<std::byte*>(arena_) + held.offset;
-    if (held.place) held.place(held.address);
+    if (in_arena(held)) held.address = static_cast<std::byte*>(arena_) + held.offset;
+  }
+  for (Held& held : held_) {
+    if (held.address != nullptr && held.place) held.place(held.address);
   }
 }
 

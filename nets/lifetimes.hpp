@@ -48,6 +48,9 @@ class Lifetimes {
   /// Adds the cache of a plan, which must outlive this object. In mode `separate` it allocates its own memory.
   Buffer add(Spectra& spectra, bool lasting = false);
   Buffer add(PreparedWeights& weights, bool lasting = false);
+  /// Adds prepared weights for training: what only forward passes read, and the rest. The first is `no_buffer` if there
+  /// is no such part, or if the memory is not planned by lifetimes.
+  std::pair<Buffer, Buffer> add_for_training(PreparedWeights& weights);
   /// Returns the pointer for Address::in(). It points to null until a task has given memory to the buffer.
   void* const* slot(Buffer buffer) const { return &held_[buffer].address; }
 

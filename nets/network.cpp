@@ -259,7 +259,11 @@ void Network::make_plans() {
   for (Node& node : nodes_) {
     if (!node.plan) continue;
     node.weights = node.plan->prepared_weights(memory_);
-    node.weights_buffer = lifetimes_->add(node.weights, !options_.training);
+    if (options_.training) {
+      std::tie(node.forward_weights_buffer, node.weights_buffer) = lifetimes_->add_for_training(node.weights);
+    } else {
+      node.weights_buffer = lifetimes_->add(node.weights, true);
+    }
     if (!keeps_x_hat()) continue;
     node.x_hat = node.plan->input_spectra(memory_);
     node.x_hat_buffer = lifetimes_->add(node.x_hat);
@@ -278,7 +282,7 @@ std::vector<Ready> Network::append_prepare(TaskGraph& graph, const ParameterRead
     if (!node.plan) continue;
     const LayerScope layer(graph, spec_.nodes[i].name);
     const Ready weight = ready_or_now(ready, node.weight);
-    prepared[i] = lifetimes_->step(graph, {node.weights_buffer}, weight, [&](const Ready& gate) {
+    prepared[i] = lifetimes_->step(graph, {node.forward_weights_buffer, node.weights_buffer}, weight, [&](const Ready& gate) {
       return node.plan->append_prepare(graph, weight & gate, node.weight->value, node.weights);
     });
   }
@@ -308,6 +312,7 @@ std::vector<Lifetimes::Buffer> Network::forward_buffers(std::size_t index) const
   for (const std::size_t input : spec_.nodes[index].inputs) buffers.push_back(buffer_of(input));
   if (node.taps.bound()) buffers.push_back(node.taps_buffer);
   if (!node.plan) return buffers;
+  buffers.push_back(node.forward_weights_buffer);
   buffers.push_back(node.weights_buffer);
   if (keeps_x_hat()) buffers.push_back(node.x_hat_buffer);
   return buffers;
@@ -414,7 +419,9 @@ std::vector<Lifetimes::Buffer> Network::backward_buffers(std::size_t index) {
   const bool reads_y = std::holds_alternative<ActivationNode>(spec.kind) ||
                        (conv != nullptr && conv->activation.kind != Activation::Kind::none);
   if (reads_y) buffers.push_back(node.y_buffer);
-  if (conv != nullptr || std::holds_alternative<GroupNormNode>(spec.kind)) buffers.push_back(buffer_of(spec.inputs[0]));
+  const bool reads_x = conv != nullptr ? !keeps_x_hat() || !node.plan->x_hat_replaces_x()
+                                       : std::holds_alternative<GroupNormNode>(spec.kind);
+  if (reads_x) buffers.push_back(buffer_of(spec.inputs[0]));
   if (node.taps.bound()) buffers.push_back(node.taps_buffer);
   if (conv == nullptr) return buffers;
   buffers.push_back(node.weights_buffer);

@@ -137,6 +137,7 @@ class Network {
     std::optional<ConvPlan> plan;
     PreparedWeights weights;
     Spectra x_hat;
+    Buffer forward_weights_buffer = no_buffer;  // the part of `weights` that only the forward pass reads
     Buffer weights_buffer = no_buffer, x_hat_buffer = no_buffer;
     Ready weights_ready;          // in the graph that is being built
     Parameter* weight = nullptr;  // or gamma

@@ -80,6 +80,12 @@ class CONVOLUME_API PreparedWeights {
   /// append_prepare(). Must not run while the cache is read or written. Throws InvalidArgument, and changes nothing, if
   /// capacity() is not 0 and `memory` is null or misaligned.
   void place(void* memory);
+  /// Returns the bytes of capacity() that only the preparation and forward passes use, for example spectra of weights
+  /// for the tiles of the forward pass. Backward passes read the rest.
+  std::size_t forward_capacity() const noexcept;
+  /// Does what place(memory) does, with the cache in two parts: `forward` holds forward_capacity() bytes, `rest` the
+  /// others. `forward` may hold other data from the last forward pass to the next append_prepare().
+  void place(void* forward, void* rest);
   /// Frees the memory, except placed memory. The next append_prepare() allocates again. Must not run while the cache is
   /// read or written.
   void release() noexcept;
@@ -280,6 +286,9 @@ class CONVOLUME_API ConvPlan {
   std::string explain() const;
   /// Returns the caches of the chosen engine.
   std::vector<CacheCost> caches() const;
+  /// Returns whether a backward pass does not read x if it gets an x_hat, because it computes dw from x_hat alone. The
+  /// memory of x may then hold other data. Debug builds always read x, to check x_hat.
+  bool x_hat_replaces_x() const noexcept;
   /// Returns the transforms that this plan and its copies have executed so far, on all threads.
   TransformCounts transforms() const noexcept;
 

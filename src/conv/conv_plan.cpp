@@ -356,6 +356,7 @@ const std::string& ConvPlan::choice() const noexcept { return impl_->choice; }
 std::string ConvPlan::numerics() const { return fmt::format("{}: {}", impl_->choice, impl_->engine->numerics()); }
 std::string ConvPlan::explain() const { return impl_->report; }
 std::vector<CacheCost> ConvPlan::caches() const { return impl_->engine->caches(); }
+bool ConvPlan::x_hat_replaces_x() const noexcept { return impl_->engine->x_hat_replaces_x(); }
 TransformCounts ConvPlan::transforms() const noexcept { return impl_->engine->transforms(); }
 
 }  // namespace convolume

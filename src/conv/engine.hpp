@@ -65,6 +65,8 @@ class ConvEngine {
   virtual std::string numerics() const = 0;
   virtual std::vector<CacheCost> caches() const { return {}; }
   virtual TransformCounts transforms() const noexcept { return {}; }
+  /// See ConvPlan::x_hat_replaces_x().
+  virtual bool x_hat_replaces_x() const noexcept { return false; }
 
  protected:
   /// Returns the SIMD target that was current when the engine was made. Its kernels belong to this target.

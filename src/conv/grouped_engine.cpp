@@ -66,6 +66,7 @@ class GroupedEngine final : public ConvEngine {
     return caches;
   }
   TransformCounts transforms() const noexcept override { return engine_->transforms(); }
+  bool x_hat_replaces_x() const noexcept override { return engine_->x_hat_replaces_x(); }
 
  private:
   /// Gives each group a cache of its own.

@@ -20,6 +20,13 @@ std::byte* checked_place(void* memory, std::size_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
+/// Returns the bytes of the stores that backward passes do not read.
+std::size_t forward_bytes(const PreparedWeights::Impl& weights) noexcept {
+  std::size_t bytes = weights.forward_only_spectra ? weights.spectra.capacity() : 0;
+  for (const auto& group : weights.groups) bytes += forward_bytes(*group);
+  return bytes;
+}
+
 }  // namespace
 
 }  // namespace conv
@@ -32,7 +39,9 @@ std::uint64_t Spectra::version() const noexcept { return impl_ ? impl_->version.
 std::size_t Spectra::bytes() const noexcept { return impl_ ? conv::bytes_of_cache(*impl_) : 0; }
 std::size_t Spectra::capacity() const noexcept { return impl_ ? conv::capacity_of(*impl_) : 0; }
 void Spectra::place(void* memory) {
-  if (impl_) conv::place_cache(*impl_, conv::checked_place(memory, capacity()));
+  if (!impl_) return;
+  std::byte* next = conv::checked_place(memory, capacity());
+  conv::place_cache(*impl_, [&](const Impl&, const conv::BufferStore&) -> std::byte*& { return next; });
 }
 void Spectra::release() noexcept {
   if (impl_) conv::release_cache(*impl_);
@@ -48,7 +57,18 @@ std::uint64_t PreparedWeights::version() const noexcept {
 std::size_t PreparedWeights::bytes() const noexcept { return impl_ ? conv::bytes_of_cache(*impl_) : 0; }
 std::size_t PreparedWeights::capacity() const noexcept { return impl_ ? conv::capacity_of(*impl_) : 0; }
 void PreparedWeights::place(void* memory) {
-  if (impl_) conv::place_cache(*impl_, conv::checked_place(memory, capacity()));
+  if (!impl_) return;
+  std::byte* next = conv::checked_place(memory, capacity());
+  conv::place_cache(*impl_, [&](const Impl&, const conv::BufferStore&) -> std::byte*& { return next; });
+}
+std::size_t PreparedWeights::forward_capacity() const noexcept { return impl_ ? conv::forward_bytes(*impl_) : 0; }
+void PreparedWeights::place(void* forward, void* rest) {
+  if (!impl_) return;
+  std::byte* next_forward = conv::checked_place(forward, forward_capacity());
+  std::byte* next_rest = conv::checked_place(rest, capacity() - forward_capacity());
+  conv::place_cache(*impl_, [&](const Impl& weights, const conv::BufferStore& store) -> std::byte*& {
+    return weights.forward_only_spectra && &store == &weights.spectra ? next_forward : next_rest;
+  });
 }
 void PreparedWeights::release() noexcept {
   if (impl_) conv::release_cache(*impl_);

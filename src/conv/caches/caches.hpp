@@ -29,15 +29,17 @@ std::size_t bytes_of_cache(const Cache& cache) noexcept {
   for (const auto& group : cache.groups) bytes += bytes_of_cache(*group);
   return bytes;
 }
-template <class Cache>
-std::byte* place_cache(Cache& cache, std::byte* memory) noexcept {
+/// Places the stores of a cache. `memory_of(cache, store)` returns the pointer to the memory for a store; the pointer is
+/// then moved behind it.
+template <class Cache, class MemoryOf>
+void place_cache(Cache& cache, const MemoryOf& memory_of) noexcept {
   for (BufferStore* store : cache.stores()) {
+    std::byte*& memory = memory_of(cache, *store);
     store->place(memory);
     memory += store->capacity();
   }
-  for (const auto& group : cache.groups) memory = place_cache(*group, memory);
+  for (const auto& group : cache.groups) place_cache(*group, memory_of);
   cache.version.store(0, std::memory_order_relaxed);  // the contents of the memory are unknown
-  return memory;
 }
 template <class Cache>
 void release_cache(Cache& cache) noexcept {
@@ -65,6 +67,7 @@ struct PreparedWeights::Impl {
   std::pmr::memory_resource* memory = nullptr;
   std::string geometry;
   conv::BufferStore spectra;                  ///< as many as the engine needs; empty if spectra are recomputed
+  bool forward_only_spectra = false;          ///< whether backward passes do not read `spectra`
   conv::BufferStore packed;                   ///< the weights as the engine packs them, in one buffer
   std::vector<std::unique_ptr<Impl>> groups;  ///< one per group, if the engine handles groups of channels one by one
 

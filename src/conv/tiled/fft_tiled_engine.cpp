@@ -33,23 +33,16 @@ namespace {
 
 using plan::Direction;
 
-// Debug builds check from which x the spectra were computed.
-#ifdef NDEBUG
-constexpr bool debugging = false;
-#else
-constexpr bool debugging = true;
-#endif
-
 template <class Arguments>
 std::vector<TaskId> hash_source(TaskGraph& graph, const Ready& x, const std::shared_ptr<const Arguments>& a) {
-  if (!debugging) return {};
+  if (!checks_sources) return {};
   return {graph.add(
       {.name = "hash input"}, [a] { a->x_hat->source_hash[0] = hash_tensor(a->x); }, x.tasks())};
 }
 
 template <class Arguments>
 std::vector<TaskId> check_source(TaskGraph& graph, const Ready& x, const std::shared_ptr<const Arguments>& a) {
-  if (!debugging) return {};
+  if (!checks_sources) return {};
   return {graph.add(
       {.name = "check input spectra"},
       [a] {
@@ -89,6 +82,7 @@ class FftTiledEngine final : public ConvEngine {
                              sides_.y_is_high_res() ? " transposed" : "", keep_weights_ ? "spectra" : "packed");
     w.spectra.init(w.memory, keep_weights_ ? 1 : 0, bytes_of(forward_.weights().elements()));
     w.packed.init(w.memory, 1, bytes_of(problem_.w_shape().elements()));
+    w.forward_only_spectra = true;  // backward data computes spectra for its own tiles from the packed weights
   }
   void init_input_spectra(Spectra::Impl& s) const override {
     s.geometry = key() + " x: none kept";
@@ -108,6 +102,7 @@ class FftTiledEngine final : public ConvEngine {
   }
   std::vector<CacheCost> caches() const override { return caches_; }
   TransformCounts transforms() const noexcept override { return meter_.counts(); }
+  bool x_hat_replaces_x() const noexcept override { return keep_input_ && !checks_sources; }
 
  private:
   void share_out(const ConvOptions& options);

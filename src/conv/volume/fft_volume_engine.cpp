@@ -91,6 +91,7 @@ class FftVolumeEngine final : public ConvEngine {
   }
   std::vector<CacheCost> caches() const override;
   TransformCounts transforms() const noexcept override { return meter_.counts(); }
+  bool x_hat_replaces_x() const noexcept override { return !checks_sources; }
 
  private:
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
