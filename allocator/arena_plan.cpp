@@ -41,6 +41,23 @@ ArenaPlan place(std::span<const std::size_t> bytes, const std::vector<Order>& co
   return plan;
 }
 
+/// Places the buffers in this order, then again and again with the buffer that ends highest halfway to the front.
+/// Replaces `best` if an arena is smaller.
+void promote_highest(std::span<const std::size_t> bytes, const std::vector<Order>& conflicts, Order& order,
+                     ArenaPlan& best) {
+  constexpr int rounds = 48;  // on the nets of the zoo, later rounds gain less than 1 %
+  for (int round = 0; round < rounds; ++round) {
+    ArenaPlan plan = place(bytes, conflicts, order);
+    const auto ends_highest = [&](std::size_t buffer) {
+      return plan.offsets[buffer] + aligned(bytes[buffer]) == plan.bytes;
+    };
+    const auto highest = std::find_if(order.begin(), order.end(), ends_highest);
+    if (plan.bytes < best.bytes) best = std::move(plan);
+    if (highest == order.begin() || highest == order.end()) return;
+    std::rotate(order.begin() + (highest - order.begin()) / 2, highest, highest + 1);
+  }
+}
+
 }  // namespace
 
 ArenaPlan plan_arena(std::span<const std::size_t> bytes,
@@ -65,10 +82,10 @@ ArenaPlan plan_arena(std::span<const std::size_t> bytes,
     for (const std::size_t other : conflicts[buffer]) sum += bytes[other];
     return sum;
   };
-  ArenaPlan best = place(bytes, conflicts, descending([&](std::size_t buffer) { return bytes[buffer]; }));
-  for (const Order& order : {descending(crowd), Order(given.rbegin(), given.rend()), given}) {
-    ArenaPlan plan = place(bytes, conflicts, order);
-    if (plan.bytes < best.bytes) best = std::move(plan);
+  const Order largest_first = descending([&](std::size_t buffer) { return bytes[buffer]; });
+  ArenaPlan best = place(bytes, conflicts, largest_first);
+  for (Order order : {largest_first, descending(crowd), Order(given.rbegin(), given.rend()), given}) {
+    promote_highest(bytes, conflicts, order, best);
   }
   return best;
 }

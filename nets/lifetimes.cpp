@@ -17,7 +17,7 @@ constexpr int slack = 1;
 /// The same for an engine's working buffers. Weight spectra of the backward pass depend only on the weights, so they
 /// fill the time in which small layers leave workers idle. With the smaller slack of other buffers they had to wait: on
 /// a U-Net workers were idle for 7 % of an iteration instead of 3 %.
-constexpr int working_slack = 3;
+constexpr int working_slack = 1;
 
 constexpr int not_a_number = 0xFF;  // in every byte: NaN as float and as double
 

@@ -55,6 +55,9 @@ inline constexpr double most_kept_spectra_bytes = 1 << 28;
 /// Bytes of a chunk of tiles. The sum over tiles is cut into chunks of this size, so it decides rounding. It is a
 /// constant, because a choice text has the same bits on every machine.
 inline constexpr index_t sum_chunk_bytes = 32 << 20;
+/// Bytes of a chunk of tiles if the directions share tiles, but some spectra are not kept. All chunks add to the same
+/// sums in the order of the tiles, so this size does not decide rounding.
+inline constexpr index_t shared_chunk_bytes = 16 << 20;
 /// Bytes of a weight gradient's sums, and of the tiles beside them, that are assumed to stay in the L2. They decide
 /// whether the sum is cut into parts, and into which steps, so this is a constant too.
 inline constexpr index_t sum_step_bytes = 1 << 20;

@@ -233,12 +233,16 @@ Ready FftTiledEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready
 template <class T>
 Ready FftTiledEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
                                      const std::shared_ptr<const BackwardArguments>& a, SharedSpectra& shared) const {
-  const auto own = make_store(a->memory, 1, bytes_of(data_.weights().elements()));
+  // The weight gradient begins when all spectra of dy are complete. Then the spectra of the weights are no longer
+  // needed, and their memory serves for its sums.
+  const bool shares = share_gradient_ && a->dw;
+  const std::size_t bytes = bytes_of(data_.weights().elements());
+  const auto own = make_store(a->memory, 1, shares ? std::max(bytes, weights_.sums_bytes()) : bytes);
   const RunBuffers buffers(graph, a->workspace, own);
   std::vector<TaskId> weights = buffers.ready();
   ready.w.collect(0, 0, problem_.w_shape().n, weights);
   auto before = append_own_spectra(graph, data_, a, own, std::move(weights));
-  if (share_gradient_ && a->dw) {
+  if (shares) {
     shared.dy = make_store(a->memory, 1, bytes_of(data_.kept().elements()));
     shared.dy_buffers.emplace(graph, a->workspace, shared.dy);
     // The memory is taken only when it is needed, because later layers may still hold their own spectra of dy.
@@ -253,8 +257,13 @@ Ready FftTiledEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
     return result;
   };
   Ready done = data_.append_groups(graph, ready.dy, ready.dx, before, tensors);
-  if (shared.dy) shared.ready = done.tasks();
-  buffers.end(graph, "free weight spectra", done.tasks());
+  if (shares) {
+    shared.ready = done.tasks();
+    shared.sums = own;
+    shared.sums_buffers = buffers;
+  } else {
+    buffers.end(graph, "free weight spectra", done.tasks());
+  }
   return done;
 }
 

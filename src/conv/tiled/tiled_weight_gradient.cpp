@@ -22,22 +22,21 @@ struct TiledWeightGradient<T>::Run {
   std::shared_ptr<BufferStore> own_x, own_dy, sums;
   bool x_hat = false;                   // the bound x_hat replaces own_x
   std::shared_ptr<BufferStore> dy_hat;  // if not null, replaces own_dy
+  index_t tiles = 0, chunk = 1;         // all tiles; tiles of a chunk
 
-  static std::size_t place(index_t chunk) { return static_cast<std::size_t>(chunk % 2); }
-  T* x(index_t chunk) { return static_cast<T*>(own_x->acquire(place(chunk))); }
-  T* dy(index_t chunk) { return static_cast<T*>(own_dy->acquire(place(chunk))); }
-  T* total() { return static_cast<T*>(sums->acquire(0)); }
-  void take(index_t chunks) {
-    for (index_t chunk = 0; chunk < chunks; ++chunk) {
-      if (!x_hat) x(chunk);
-      if (!dy_hat) dy(chunk);
+  index_t chunks() const { return (tiles + chunk - 1) / chunk; }
+  index_t tiles_of(index_t number) const { return std::min(chunk, tiles - number * chunk); }
+  static std::size_t place(index_t number) { return static_cast<std::size_t>(number % 2); }
+  T* x(index_t number) const { return static_cast<T*>(own_x->acquire(place(number))); }
+  T* dy(index_t number) const { return static_cast<T*>(own_dy->acquire(place(number))); }
+  T* total() const { return static_cast<T*>(sums->acquire(0)); }
+  void take(index_t buffers) {
+    for (index_t number = 0; number < buffers; ++number) {
+      if (!x_hat) x(number);
+      if (!dy_hat) dy(number);
     }
     total();
   }
-  const T* x_of(index_t chunk, const BackwardArguments& a) {
-    return x_hat ? static_cast<const T*>(a.x_hat->maps.get(0)) : x(chunk);
-  }
-  const T* dy_of(index_t chunk) { return dy_hat ? static_cast<const T*>(dy_hat->get(0)) : dy(chunk); }
 };
 
 template <class T>
@@ -75,9 +74,13 @@ TiledWeightGradient<T>::TiledWeightGradient(const plan::Sides& sides, const Acti
            (TileSpectra<T>(grid_.tiling.tile, rows_.all(), tiles, small_channels_).elements() +
             TileSpectra<T>(grid_.tiling.tile, problem_.out_channels, tiles, false).elements());
   };
-  chunk_ =
-      shared_ ? grid_.tiles() : std::clamp<index_t>(plan::sum_chunk_bytes * lanes / bytes(lanes), 1, grid_.tiles());
+  const index_t chunk_bytes = shared_ ? plan::shared_chunk_bytes : plan::sum_chunk_bytes;
+  chunk_ = std::clamp<index_t>(chunk_bytes * lanes / bytes(lanes), 1, grid_.tiles());
   if (small_channels_) chunk_ = round_up(chunk_, lanes);
+  if (shared_) {
+    all_x_ = TileSpectra<T>(grid_.tiling.tile, rows_.all(), grid_.tiles(), small_channels_);
+    all_dy_ = TileSpectra<T>(grid_.tiling.tile, problem_.out_channels, grid_.tiles(), false);
+  }
   x_ = TileSpectra<T>(grid_.tiling.tile, rows_.all(), chunk_, small_channels_);
   if (small_channels_) lane_spectra_ = LaneSpectra<T>(grid_, problem_.in_channels, chunk_, false);
   dy_ = TileSpectra<T>(grid_.tiling.tile, problem_.out_channels, chunk_, false);
@@ -232,16 +235,23 @@ void TiledWeightGradient<T>::multiply_rows(index_t frequencies, index_t rows, in
 
 /// Adds the products of a chunk of tiles to the sums of some frequency blocks.
 template <class T>
-void TiledWeightGradient<T>::sum_products(index_t first_block, index_t last_block, index_t count, const T* x,
-                                          const T* dy, bool add, T* sums) const {
+void TiledWeightGradient<T>::sum_products(const Run& run, index_t first_block, index_t last_block, index_t chunk,
+                                          const BackwardArguments& a, T* sums) const {
+  const index_t count = run.tiles_of(chunk), first_tile = chunk * run.chunk;
+  const TileSpectra<T>&x_layout = run.x_hat ? all_x_ : x_, &dy_layout = run.dy_hat ? all_dy_ : dy_;
+  const T* x = run.x_hat ? static_cast<const T*>(a.x_hat->maps.get(0)) +
+                               x_layout.offset(small_channels_ ? first_tile / lanes : first_tile, 0)
+                         : run.x(chunk);
+  const T* dy =
+      run.dy_hat ? static_cast<const T*>(run.dy_hat->get(0)) + dy_layout.offset(first_tile, 0) : run.dy(chunk);
   const index_t together = small_channels_ ? lanes : count;
   const index_t blocks = grid_.planar() ? last_block - first_block : 1;
   const index_t frequencies = grid_.planar() ? blocks : grid_.tiling.tile.z;
   for (index_t block = first_block; block < last_block; block += blocks) {
     for (index_t first = 0; first < count; first += together) {
       multiply_block(frequencies, std::min(together, count - first),
-                     x + x_.block_offset(block) + (small_channels_ ? x_.offset(first / lanes, 0) : 0),
-                     dy + dy_.block_offset(block) + dy_.offset(first, 0), add || first > 0,
+                     x + x_layout.block_offset(block) + (small_channels_ ? x_layout.offset(first / lanes, 0) : 0),
+                     dy + dy_layout.block_offset(block) + dy_layout.offset(first, 0), chunk > 0 || first > 0,
                      sums + weights_.block_offset(block));
     }
   }
@@ -407,7 +417,7 @@ std::vector<TaskId> TiledWeightGradient<T>::append_transforms(TaskGraph& graph, 
                                                               const std::shared_ptr<const BackwardArguments>& a,
                                                               const std::shared_ptr<Run>& run, index_t chunk,
                                                               const std::vector<TaskId>& before) const {
-  const index_t first = chunk * chunk_, count = std::min(chunk_, grid_.tiles() - first);
+  const index_t first = chunk * run->chunk, count = run->tiles_of(chunk);
   std::vector<TaskId> tasks;
   if (run->x_hat && run->dy_hat) return before;
   for (index_t place = 0; place < count; ++place) {
@@ -436,7 +446,6 @@ std::vector<TaskId> TiledWeightGradient<T>::append_products(TaskGraph& graph,
                                                             const std::vector<TaskId>& transforms,
                                                             const std::vector<TaskId>& previous) const {
   const index_t blocks = in_.blocks(), pieces = std::min<index_t>(blocks, 32);
-  const index_t count = std::min(chunk_, grid_.tiles() - chunk * chunk_);
   std::vector<TaskId> tasks;
   for (index_t piece = 0; piece < pieces; ++piece) {
     std::vector<TaskId> after = transforms;
@@ -444,9 +453,7 @@ std::vector<TaskId> TiledWeightGradient<T>::append_products(TaskGraph& graph,
     const index_t begin = blocks * piece / pieces, end = blocks * (piece + 1) / pieces;
     tasks.push_back(graph.add(
         {.name = "weight gradient products", .cost = in_.flops()},
-        [this, a, run, begin, end, count, chunk] {
-          sum_products(begin, end, count, run->x_of(chunk, *a), run->dy_of(chunk), chunk > 0, run->total());
-        },
+        [this, a, run, begin, end, chunk] { sum_products(*run, begin, end, chunk, *a, run->total()); },
         after));
   }
   return tasks;
@@ -478,7 +485,7 @@ std::vector<TaskId> TiledWeightGradient<T>::append_chunks(TaskGraph& graph, cons
                                                           const std::shared_ptr<Run>& run,
                                                           const std::vector<TaskId>& before) const {
   std::vector<TaskId> last, before_last;  // products of the last chunk, and of the chunk before it
-  for (index_t chunk = 0; chunk < chunks(); ++chunk) {
+  for (index_t chunk = 0; chunk < run->chunks(); ++chunk) {
     std::vector<TaskId> free = before_last;
     free.insert(free.end(), before.begin(), before.end());
     const auto transforms = append_transforms(graph, ready, a, run, chunk, free);
@@ -492,16 +499,18 @@ Ready TiledWeightGradient<T>::append(TaskGraph& graph, const ConvReady& ready,
                                      const std::shared_ptr<const BackwardArguments>& a,
                                      const SharedSpectra& shared) const {
   const auto run = std::make_shared<Run>();
-  const index_t buffers = parts_ > 0 ? 0 : std::min<index_t>(2, chunks());
+  run->tiles = grid_.tiles();
+  run->chunk = shared.x && shared.dy ? run->tiles : chunk_;
+  const index_t buffers = parts_ > 0 ? 0 : std::min<index_t>(2, run->chunks());
   const auto places = [&](bool elsewhere) { return static_cast<std::size_t>(elsewhere ? 0 : buffers); };
   run->own_x = make_store(a->memory, places(shared.x), bytes_of(x_.elements()));
   run->own_dy = make_store(a->memory, places(shared.dy != nullptr), bytes_of(dy_.elements()));
-  run->sums = make_store(a->memory, 1, bytes_of(weights_.elements() * std::max<index_t>(1, parts_)));
+  run->sums = shared.sums ? shared.sums : make_store(a->memory, 1, sums_bytes());
   run->x_hat = shared.x;
   run->dy_hat = shared.dy;
   std::vector<RunBuffers> spectra;
   for (const auto& store : {run->own_x, run->own_dy}) spectra.emplace_back(graph, a->workspace, store);
-  const RunBuffers total(graph, a->workspace, run->sums);
+  const RunBuffers total = shared.sums ? *shared.sums_buffers : RunBuffers(graph, a->workspace, run->sums);
   std::vector<TaskId> before = shared.ready;
   std::vector<TaskId> first = before;
   if (first.empty()) ready.dy.collect(0, 0, 1, 0, 1, first);

@@ -22,6 +22,10 @@ struct SharedSpectra {
   bool x = false;  ///< the bound x_hat holds the spectra of x
   std::shared_ptr<BufferStore> dy;
   std::optional<RunBuffers> dy_buffers{};  ///< memory of `dy`; the weight gradient ends its use
+  /// Memory that backward data no longer needs when the tasks in `ready` are complete, or null. It is used for the sums
+  /// of the weight gradient and holds at least sums_bytes() bytes; the weight gradient ends its use.
+  std::shared_ptr<BufferStore> sums{};
+  std::optional<RunBuffers> sums_buffers{};
   std::vector<TaskId> ready;
 };
 
@@ -29,8 +33,9 @@ struct SharedSpectra {
 /// frequency. Then there is one inverse transform per pair of channels. Rows of the products are input channels, lanes
 /// are output channels.
 ///
-/// If the directions share tiles, the spectra of the other directions are read, and all tiles are one chunk.
-/// Otherwise all tiles go through one stage after the other, a chunk at a time. The exception is x with few channels
+/// If the directions share tiles, the spectra of the other directions are read, and all tiles are one chunk. Spectra
+/// that were not kept are computed again, a chunk at a time; the chunks add to the same sums in the order of the tiles,
+/// which gives the same bits. Otherwise all tiles go through one stage after the other, a chunk at a time. The exception is x with few channels
 /// whose sums all fit into the L2. Then the tiles are divided into parts, which go through all stages. Each part has
 /// its own sums, and these are added in order. So the spectra of dy never leave the L2.
 ///
@@ -43,6 +48,8 @@ class TiledWeightGradient {
                       TransformMeter& meter);
 
   std::string describe() const;
+  /// Returns the bytes of the sums of a run.
+  std::size_t sums_bytes() const { return bytes_of(weights_.elements() * std::max<index_t>(1, parts_)); }
   /// Appends tasks that compute the weight gradient. They also compute the spectra that `shared` does not have.
   /// `shared` can have spectra only if tilings.shared.
   Ready append(TaskGraph& graph, const ConvReady& ready, const std::shared_ptr<const BackwardArguments>& a,
@@ -60,7 +67,6 @@ class TiledWeightGradient {
   index_t sample(index_t column) const { return column / static_cast<index_t>(columns_.size()); }
   const TileColumn& column(index_t i) const { return columns_[static_cast<std::size_t>(i) % columns_.size()]; }
   index_t first_tile(index_t i) const { return sample(i) * grid_.per_sample() + column(i).first; }
-  index_t chunks() const { return (grid_.tiles() + chunk_ - 1) / chunk_; }
   /// Returns the scratch of the transforms of a row of tiles of x, or of dy. Only steps have rows of several tiles.
   std::size_t scratch_bytes() const {
     const index_t most = parts_ > 0 ? std::min(chunk_, grid_.tiling.count.x) : 1;
@@ -86,7 +92,7 @@ class TiledWeightGradient {
   void multiply_block(index_t frequencies, index_t tiles, const T* x, const T* dy, bool add, T* sums) const;
   void multiply_rows(index_t frequencies, index_t rows, index_t tiles, const T* x, const T* dy, bool add,
                      T* sums) const;
-  void sum_products(index_t first_block, index_t last_block, index_t count, const T* x, const T* dy, bool add,
+  void sum_products(const Run& run, index_t first_block, index_t last_block, index_t chunk, const BackwardArguments& a,
                     T* sums) const;
   void invert(const BackwardArguments& a, index_t channel, index_t count, index_t column, const T* sums) const;
 
@@ -138,8 +144,9 @@ class TiledWeightGradient {
   PhasedChannels rows_;
   WeightSpectra<T> weights_;
   index_t parts_ = 0;  ///< 0 if all tiles go through one stage after the other, in chunks
-  index_t chunk_ = 1;  ///< tiles of a chunk, or of a step of a part
-  TileSpectra<T> x_, dy_;
+  index_t chunk_ = 1;  ///< tiles of a chunk of spectra that are computed here, or of a step of a part
+  TileSpectra<T> x_, dy_;            ///< of a chunk
+  TileSpectra<T> all_x_, all_dy_;    ///< of all tiles: spectra that other directions have stored
   LaneSpectra<T> lane_spectra_;      ///< of x, if its tiles share lanes
   std::vector<TileColumn> columns_;  ///< of a sample, if there are parts
   TileIoKernels<T> tile_io_ = tile_io_kernels<T>();
