@@ -49,6 +49,13 @@ ops::GroupNorm norm_of(const GroupNormNode& node, index_t channels) {
   return {.groups = node.groups == 0 ? channels : node.groups, .epsilon = node.epsilon};
 }
 
+/// Returns whether the backward pass of a node reads the node's output.
+bool reads_output_backward(const NodeSpec& node) {
+  const auto* conv = std::get_if<ConvNode>(&node.kind);
+  return std::holds_alternative<ActivationNode>(node.kind) ||
+         (conv != nullptr && conv->activation.kind != Activation::Kind::none);
+}
+
 }  // namespace
 
 std::map<std::string, std::string> tuned_choices(const NumericsRecord& record) {
@@ -87,11 +94,12 @@ void Network::make_tensors(Parameters& parameters) {
       logits_ = Tensor<float>(full, layouts_[i + 1], memory_);
       logits_slot_ = logits_.data();
       node.y = View<float>(Address<float>::in(&logits_slot_), full, layouts_[i + 1]);
-      if (options_.training) logits_gradient_ = Tensor<float>(full, layouts_[i + 1], memory_);
-      node.dy = logits_gradient_;
+    } else if (output_in_place(i)) {
+      const Node& input = nodes_[node_spec.inputs[0] - 1];
+      node.y = input.y;
+      node.y_buffer = input.y_buffer;
     } else {
       std::tie(node.y, node.y_buffer) = make_tensor(full, layouts_[i + 1]);
-      if (options_.training) std::tie(node.dy, node.dy_buffer) = make_tensor(full, layouts_[i + 1]);
     }
     if (std::holds_alternative<ConvNode>(node_spec.kind)) {
       node.weight = parameters.find(node_spec.name + ".weight");
@@ -108,6 +116,57 @@ void Network::make_tensors(Parameters& parameters) {
       node.taps = Address<std::uint8_t>::in(lifetimes_->slot(node.taps_buffer));
     }
   }
+  if (options_.training) make_gradients();
+}
+
+/// Makes the gradients, the last node's first, because a gradient may lie in the memory of a later node's gradient.
+void Network::make_gradients() {
+  logits_gradient_ = Tensor<float>(logits_.shape(), layouts_.back(), memory_);
+  nodes_.back().dy = logits_gradient_;
+  for (std::size_t i = nodes_.size() - 1; i-- > 0;) {
+    Node& node = nodes_[i];
+    if (gradient_in_place(i)) {
+      const Node& reader = nodes_[static_cast<std::size_t>(only_reader(i) - spec_.nodes.data())];
+      node.dy = reader.dy;
+      node.dy_buffer = reader.dy_buffer;
+    } else {
+      std::tie(node.dy, node.dy_buffer) = make_tensor(node.y.shape, layouts_[i + 1]);
+    }
+  }
+}
+
+const NodeSpec* Network::only_reader(std::size_t index) const {
+  const NodeSpec* reader = nullptr;
+  for (const NodeSpec& node : spec_.nodes) {
+    for (const std::size_t input : node.inputs) {
+      if (input != index + 1) continue;
+      if (reader != nullptr) return nullptr;
+      reader = &node;
+    }
+  }
+  return reader;
+}
+
+bool Network::output_in_place(std::size_t index) const {
+  const NodeSpec& node = spec_.nodes[index];
+  const bool activation = std::holds_alternative<ActivationNode>(node.kind);
+  const bool norm = std::holds_alternative<GroupNormNode>(node.kind);
+  const std::size_t input = node.inputs[0];
+  // In separate memory, every tensor can be looked at after a run.
+  if (!lifetimes_->planned() || input == 0 || !(activation || norm)) return false;
+  if (only_reader(input - 1) == nullptr || layouts_[input] != layouts_[index + 1]) return false;
+  // The backward pass of a norm reads its input; the backward pass of an activation reads its output.
+  return !options_.training || (activation && !reads_output_backward(spec_.nodes[input - 1]));
+}
+
+bool Network::gradient_in_place(std::size_t index) const {
+  const NodeSpec* reader = only_reader(index);
+  if (!lifetimes_->planned() || reader == nullptr || reader == &spec_.nodes.back()) return false;
+  const auto position = static_cast<std::size_t>(reader - spec_.nodes.data());
+  const bool elementwise = std::holds_alternative<ActivationNode>(reader->kind) ||
+                           std::holds_alternative<GroupNormNode>(reader->kind) ||
+                           std::holds_alternative<DropoutNode>(reader->kind);
+  return elementwise && layouts_[index + 1] == layouts_[position + 1];
 }
 
 ConvProblem Network::problem_of(std::size_t i, const Layout x, const Layout y) const {
@@ -416,9 +475,7 @@ std::vector<Lifetimes::Buffer> Network::backward_buffers(std::size_t index) {
     if (input != 0) buffers.push_back(nodes_[input - 1].dy_buffer);
   }
   const auto* conv = std::get_if<ConvNode>(&spec.kind);
-  const bool reads_y = std::holds_alternative<ActivationNode>(spec.kind) ||
-                       (conv != nullptr && conv->activation.kind != Activation::Kind::none);
-  if (reads_y) buffers.push_back(node.y_buffer);
+  if (reads_output_backward(spec)) buffers.push_back(node.y_buffer);
   const bool reads_x = conv != nullptr ? !keeps_x_hat() || !node.plan->x_hat_replaces_x()
                                        : std::holds_alternative<GroupNormNode>(spec.kind);
   if (reads_x) buffers.push_back(buffer_of(spec.inputs[0]));

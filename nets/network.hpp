@@ -164,6 +164,13 @@ class Network {
   void tune();
   void make_plans();
   void make_tensors(Parameters& parameters);
+  void make_gradients();
+  /// Return whether a node computes its output in the memory of its input, and whether the gradient of a node's output
+  /// lies in the memory of the gradient of the only node that reads it. The bits are the same.
+  bool output_in_place(std::size_t index) const;
+  bool gradient_in_place(std::size_t index) const;
+  /// Returns the only node that reads a node's output, or null if there are several nodes, or none.
+  const NodeSpec* only_reader(std::size_t index) const;
   /// Returns a new buffer for the shape, and a view of it.
   std::pair<View<float>, Buffer> make_tensor(const Shape5& shape, Layout layout);
   View<const float> output_of(std::size_t reference) const;
