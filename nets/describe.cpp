@@ -8,6 +8,7 @@
 #include "nets/checkpoint.hpp"
 #include "nets/data/intensity.hpp"
 #include "nets/io/volume.hpp"
+#include "nets/memory_plan.hpp"
 #include "nets/training_memory.hpp"
 
 namespace convolume::nets {
@@ -57,12 +58,13 @@ std::string memory_text(const TrainingMemory& memory, std::int64_t parameters, d
 
 std::string describe_net(const std::filesystem::path& file, const std::vector<std::string>& overrides,
                          std::optional<Extent3> patch, int threads) {
-  const NetSpec spec = load_net(file, overrides);
+  NetSpec spec = load_net(file, overrides);
+  const Extent3 input = spec.patch = patch.value_or(spec.patch);
   SlabResource slabs;
   CountedMemory memory(&slabs);
-  const Extent3 input = patch.value_or(spec.patch);
   Parameters parameters(spec, true, 1, &memory);
-  Network network(spec, input, parameters, {.batch = spec.training.batch, .training = true}, &memory);
+  Network network(spec, input, parameters,
+                  with_memory_plan(spec, {.batch = spec.training.batch, .training = true}), &memory);
   const int workers = threads > 0 ? threads : default_threads();
   const TrainingMemory peak = plan_training_memory(network, parameters, memory, workers);
   const NetShapes& shapes = network.shapes();

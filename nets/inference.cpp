@@ -279,7 +279,7 @@ class Inference {
                              .batch = o_.batch,
                              .engine = o_.engine};
     // Weights that are not kept as spectra are transformed again, with the same bits.
-    options.memory_budget = std::min(options.memory_budget, limit_ / 2);
+    options.memory_budget = std::min(usual_memory_budget, limit_ / 2);
     if (manifest_) options.recorded = recorded_plans(NumericsRecord::from_text(manifest_->numerics));
     predictor_ = std::make_unique<Predictor>(header_.net, *parameters_, options, scheduler_, &memory_);
     try {

@@ -11,20 +11,12 @@
 namespace convolume::nets {
 namespace {
 
-/// Least number of steps between the last use of a buffer and the first use of a buffer that takes over its bytes. So
-/// many layers may run at the same time as if they shared no memory.
-constexpr int slack = 1;
-/// The same for an engine's working buffers. Weight spectra of the backward pass depend only on the weights, so they
-/// fill the time in which small layers leave workers idle. With the smaller slack of other buffers they had to wait: on
-/// a U-Net workers were idle for 7 % of an iteration instead of 3 %.
-constexpr int working_slack = 1;
-
 constexpr int not_a_number = 0xFF;  // in every byte: NaN as float and as double
 
 }  // namespace
 
-Lifetimes::Lifetimes(MemoryMode mode, std::pmr::memory_resource* memory, bool poison)
-    : mode_(mode), memory_(memory), poison_(poison) {}
+Lifetimes::Lifetimes(MemoryMode mode, const Slack& slack, std::pmr::memory_resource* memory, bool poison)
+    : mode_(mode), slack_(slack), memory_(memory), poison_(poison) {}
 
 Lifetimes::~Lifetimes() {
   for (Held& held : held_) {
@@ -174,7 +166,7 @@ void Lifetimes::plan() {
   std::vector<std::size_t> bytes;
   for (const Held& held : held_) bytes.push_back(in_arena(held) ? held.bytes : 0);
   const auto before = [this](Buffer a, Buffer b) {
-    const int between = held_[b].content == Content::working ? working_slack : slack;
+    const int between = held_[b].content == Content::working ? slack_.working : slack_.tensors;
     return !held_[a].lasting && !held_[b].lasting && held_[a].last + between < held_[b].first;
   };
   const auto arena = allocator::plan_arena(bytes, [&](Buffer a, Buffer b) { return !before(a, b) && !before(b, a); });

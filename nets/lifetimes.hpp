@@ -17,6 +17,15 @@
 
 namespace convolume::nets {
 
+/// Least number of steps between the last use of a buffer and the first use of a buffer that takes over its bytes. With
+/// 1, as many layers may run at the same time as if they shared no memory. With 0, memory is reused at once, and some
+/// tasks wait for others that they do not read from.
+struct Slack {
+  int tensors = 1;  ///< before a tensor or a cache
+  int working = 1;  ///< before an engine's buffer within one step
+  friend bool operator==(const Slack&, const Slack&) = default;
+};
+
 /// Assigns memory to the buffers of a task graph. The graph's steps (for example a layer's forward pass) are appended
 /// one after the other, each with the buffers that its tasks use. In a memory mode that frees buffers within a run, the
 /// graph is appended twice. The first graph is a draft: it never runs, and it shows the first and the last use of every
@@ -37,7 +46,7 @@ class Lifetimes {
   static constexpr Buffer no_buffer = static_cast<Buffer>(-1);  ///< allowed in a step's list of buffers; ignored
 
   /// If `poison` is set, buffers that are freed within a run are filled with NaN. This is a test of the memory plan.
-  Lifetimes(MemoryMode mode, std::pmr::memory_resource* memory, bool poison);
+  Lifetimes(MemoryMode mode, const Slack& slack, std::pmr::memory_resource* memory, bool poison);
   ~Lifetimes();
   Lifetimes(const Lifetimes&) = delete;
   Lifetimes& operator=(const Lifetimes&) = delete;
@@ -135,6 +144,7 @@ class Lifetimes {
   void free(Held& held) noexcept;
 
   MemoryMode mode_;
+  Slack slack_;
   std::pmr::memory_resource* memory_;
   bool poison_, planned_ = false;
   std::deque<Held> held_;  // a deque, because a slot must not move

@@ -69,7 +69,7 @@ RecordedPlans recorded_plans(const NumericsRecord& record) {
 Network::Network(const NetSpec& spec, const Extent3& patch, Parameters& parameters, const NetworkOptions& options,
                  std::pmr::memory_resource* memory)
     : spec_(spec), shapes_(infer_shapes(spec, patch)), options_(options), memory_(memory) {
-  lifetimes_ = std::make_unique<Lifetimes>(options.memory_mode, memory, options.poison_freed);
+  lifetimes_ = std::make_unique<Lifetimes>(options.memory_mode, options.slack, memory, options.poison_freed);
   options_.recorded.layouts.empty() ? choose_layouts() : take_recorded_layouts();
   make_tensors(parameters);
   if (options_.tune_on != nullptr) tune();
@@ -300,11 +300,12 @@ void Network::make_plans() {
   }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return more_saved_per_byte(a.cache, b.cache); });
+  const std::size_t budget = options_.memory_budget.value_or(usual_memory_budget);
   std::size_t held = 0;
   std::vector<std::size_t> share(nodes_.size(), 0);
   std::vector<bool> short_of(nodes_.size(), false);
   for (const Candidate& candidate : candidates) {
-    const bool keep = options_.memory_budget == 0 || held + candidate.cache.bytes <= options_.memory_budget;
+    const bool keep = budget == 0 || held + candidate.cache.bytes <= budget;
     if (keep) {
       held += candidate.cache.bytes;
       share[candidate.node] += candidate.cache.bytes;

@@ -26,13 +26,18 @@ struct RecordedPlans {
 /// Reads them from a run's numerics record.
 RecordedPlans recorded_plans(const NumericsRecord& record);
 
+/// Limit of the bytes of kept spectra if NetworkOptions has none.
+inline constexpr std::size_t usual_memory_budget = std::size_t{4} << 30;
+
 struct NetworkOptions {
   index_t batch = 1;
   bool training = false;
   Engine engine = Engine::automatic;  ///< for every layer that it supports; see engine_for()
   /// Limit of the bytes of all kept spectra. It is distributed by seconds saved per byte; ties are broken by layer
-  /// order. 0: no limit.
-  std::size_t memory_budget = std::size_t{4} << 30;
+  /// order. 0: no limit. Without a value, a Trainer takes the default plan (nets/memory_plan.hpp), and a
+  /// net for inference has usual_memory_budget.
+  std::optional<std::size_t> memory_budget{};
+  Slack slack{};  ///< how soon buffers take over the memory of others
   fft::Options fft{};         ///< FFT backend, for engines that use FFTs
   bool cache_spectra = true;  ///< keep x_hat and w_hat from forward to backward, and share dy_hat; see ConvOptions
   /// If set, convolution choices are measured on this scheduler (ConvPlan::tune). They then join the numerics record as

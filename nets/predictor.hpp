@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <vector>
@@ -17,7 +18,7 @@ struct PredictorOptions {
   std::array<bool, 3> mirror{};  ///< along Z, Y, X: predictions are means over all mirrored forms of a patch
   index_t batch = 1;             ///< patches that are computed together
   Engine engine = Engine::automatic;
-  std::size_t memory_budget = std::size_t{4} << 30;  ///< see NetworkOptions
+  std::optional<std::size_t> memory_budget{};  ///< see NetworkOptions
   fft::Options fft{};
   MemoryMode memory_mode = MemoryMode::arena;
   RecordedPlans recorded{};  ///< see NetworkOptions

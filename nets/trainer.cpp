@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "nets/memory_plan.hpp"
 #include "ops/append.hpp"
 #include "ops/reduce.hpp"
 
@@ -64,7 +65,7 @@ NetworkOptions for_training(NetworkOptions options, const NetSpec& spec) {
 Trainer::Trainer(const NetSpec& spec, const Dataset& data, std::uint64_t seed, const NetworkOptions& options,
                  Scheduler& scheduler, std::pmr::memory_resource* memory, std::size_t cache_bytes)
     : spec_(fitting(spec, data)),
-      options_(for_training(options, spec)),
+      options_(with_memory_plan(spec, for_training(options, spec))),
       seed_(seed),
       scheduler_(scheduler),
       memory_(memory),

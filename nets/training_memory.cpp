@@ -4,6 +4,8 @@
 #include <numeric>
 #include <vector>
 
+#include "convolume/memory.hpp"
+
 #include "nets/data/patch_loader.hpp"
 
 namespace convolume::nets {
@@ -31,6 +33,12 @@ std::size_t largest_scratch(const std::vector<TaskDescription>& tasks, int threa
   return std::accumulate(scratch.begin(), last, std::size_t{0});
 }
 
+double moved_bytes(const std::vector<TaskDescription>& tasks) {
+  double bytes = 0;
+  for (const TaskDescription& task : tasks) bytes += task.options.bytes;
+  return bytes;
+}
+
 double critical_cost(const std::vector<TaskDescription>& tasks) {
   std::vector<double> until(tasks.size(), 0);  // end of each task; a task comes after the tasks that it waits for
   double longest = 0;
@@ -43,6 +51,30 @@ double critical_cost(const std::vector<TaskDescription>& tasks) {
 }
 
 }  // namespace
+
+std::size_t validation_network_bytes(const NetSpec& spec, const NetworkOptions& options, int threads) {
+  SlabResource slabs;
+  CountedMemory memory(&slabs);
+  Parameters parameters(spec, false, 1, &memory);
+  const std::size_t trained = memory.live();  // the parameters of the training
+  NetworkOptions inference = options;
+  inference.batch = 1;
+  inference.training = false;
+  inference.tune_on = nullptr;
+  Network network(spec, spec.patch, parameters, inference, &memory);
+  std::vector<TaskDescription> tasks;
+  TaskGraph prepare, forward;
+  network.append_planned(
+      [&](TaskGraph& first, TaskGraph& second) {
+        network.append_prepare(first, {});
+        network.append_forward(second, {}, {}, {});
+        tasks = second.describe();
+      },
+      prepare, forward);
+  const std::size_t second_buffers = bytes_of(network.input()) + bytes_of(network.logits());
+  return memory.live() - trained + second_buffers + network.lifetimes().arena_bytes() +
+         largest_scratch(tasks, threads);
+}
 
 TrainingMemory plan_training_memory(Network& network, const Parameters& parameters, CountedMemory& memory,
                                     int threads) {
@@ -73,6 +105,7 @@ TrainingMemory plan_training_memory(Network& network, const Parameters& paramete
           .weights = held.buffer_bytes(Content::weights),
           .working = held.buffer_bytes(Content::working),
           .scratch = largest_scratch(tasks, threads),
+          .moved_bytes = moved_bytes(tasks),
           .critical_cost = critical_cost(tasks),
           .critical_cost_apart = critical_cost(draft)};
 }

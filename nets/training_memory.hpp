@@ -23,11 +23,16 @@ struct TrainingMemory {
   std::size_t weights = 0;  ///< prepared weights: spectra, or packed weights
   std::size_t working = 0;  ///< working buffers of engines between their tasks
   std::size_t scratch = 0;  ///< of the tasks with the largest scratch, one per thread
+  double moved_bytes = 0;   ///< that tasks move whose time is bound by memory: layers other than convolutions
   /// Cost of the critical path by TaskOptions::cost: with the dependencies that the arena adds, and without them.
   double critical_cost = 0, critical_cost_apart = 0;
 
   std::size_t peak() const noexcept { return parameters + lasting + arena + scratch; }
 };
+
+/// Predicts the memory that the validation of training takes: a net with prepared weights, for patches of the training
+/// patch's extent, and the scratch of tasks on so many threads.
+std::size_t validation_network_bytes(const NetSpec& spec, const NetworkOptions& options, int threads);
 
 /// Predicts the memory of a network for training. `memory` must serve the network and `parameters` and nothing else. It
 /// appends an iteration to graphs that never run; the arena is planned, but not allocated.

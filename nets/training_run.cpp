@@ -16,6 +16,7 @@
 #include "nets/io/metrics.hpp"
 #include "nets/io/png.hpp"
 #include "nets/memory_limit.hpp"
+#include "nets/memory_plan.hpp"
 #include "nets/predictor.hpp"
 #include "nets/report/event_files.hpp"
 #include "nets/report/run_report.hpp"
@@ -84,7 +85,7 @@ class TrainingRun {
         memory_({.upstream = options.upstream}),
         scheduler_(options.threads > 0 ? options.threads : default_threads(),
                    {.scratch_budget = options.scratch_budget}),
-        volume_bytes_(bytes_for_volumes()),
+        volume_bytes_(plan_memory()),
         data_(load_dataset(options.data, {.memory = &memory_,
                                           .scheduler = &scheduler_,
                                           .volume_bytes = volume_bytes_,
@@ -103,10 +104,7 @@ class TrainingRun {
     if (options.resume) header = read_checkpoint_header(folder_.last());
     if (header) check_same_run(*header);
     const std::uint64_t seed = header ? header->seed : options.seed.value_or(1);
-    NetworkOptions network{.engine = options.engine,
-                           .memory_budget = options.memory_budget,
-                           .fft = options.fft,
-                           .cache_spectra = options.cache_spectra};
+    NetworkOptions network = memory_plan_.apply(network_options());
     if (header) {
       network.tuned = recorded_choices(*header);
       network.recorded = recorded_plans(NumericsRecord::from_text(header->numerics));
@@ -174,29 +172,29 @@ class TrainingRun {
     return static_cast<std::size_t>(infer_shapes(spec_, spec_.patch).output().channels + 2) * sizeof(float);
   }
 
-  /// Returns the bytes of --memory that training and validation leave for volumes. The validation's network takes no
-  /// more than the arena of the training.
-  std::size_t bytes_for_volumes() const {
-    constexpr std::size_t least = std::size_t{16} << 20, mebibyte = std::size_t{1} << 20;
-    SlabResource slabs;
-    CountedMemory counted(&slabs);
-    Parameters parameters(spec_, true, 1, &counted);
-    Network network(spec_, spec_.patch, parameters,
-                    {.batch = spec_.training.batch,
-                     .training = true,
-                     .engine = o_.engine,
-                     .memory_budget = o_.memory_budget,
-                     .fft = o_.fft,
-                     .cache_spectra = o_.cache_spectra},
-                    &counted);
-    const TrainingMemory needed = plan_training_memory(network, parameters, counted, scheduler_.threads());
-    const std::size_t taken = program_bytes + needed.peak() + needed.arena, limit = memory_limit(o_.memory);
-    if (limit >= taken + least) return limit - taken;
-    if (o_.memory == 0) return least;  // the system decides whether that is too much
-    throw InvalidArgument(
-        fmt::format("--memory {}M: training this net needs at least {}M; see convolume info for what "
-                    "takes it",
-                    limit / mebibyte, (taken + least + mebibyte - 1) / mebibyte));
+  NetworkOptions network_options() const {
+    return {.engine = o_.engine, .memory_budget = o_.memory_budget, .fft = o_.fft, .cache_spectra = o_.cache_spectra};
+  }
+
+  /// Chooses the memory plan of the training, and returns the bytes of --memory that training and validation leave for
+  /// volumes.
+  std::size_t plan_memory() {
+    constexpr std::size_t mebibyte = std::size_t{1} << 20, volumes = 16 * mebibyte;
+    const std::size_t limit = memory_limit(o_.memory);
+    const std::size_t fixed = fixed_process_bytes(spec_, network_options(), scheduler_.threads());
+    const auto plans = memory_plans(spec_, network_options(), scheduler_.threads());
+    const MemoryPlan* plan = &default_plan(plans);
+    if (fixed + plan->memory.peak() > limit) plan = fastest_within(plans, limit - std::min(limit, fixed));
+    if (plan == nullptr && o_.memory != 0) {
+      throw InvalidArgument(
+          fmt::format("--memory {}M: training this net needs at least {}M; see convolume info --memory-curve for what "
+                      "takes it",
+                      limit / mebibyte, (fixed + plans.back().memory.peak() + mebibyte - 1) / mebibyte));
+    }
+    // Without --memory, the system decides whether the smallest plan is too much.
+    memory_plan_ = plan != nullptr ? *plan : plans.back();
+    const std::size_t taken = fixed - volumes + memory_plan_.memory.peak();
+    return limit >= taken + volumes ? limit - taken : volumes;
   }
 
   /// Checks what the net's [training] says about the best checkpoint.
@@ -539,6 +537,7 @@ class TrainingRun {
   SlabResource memory_;
   Trace trace_;
   Scheduler scheduler_;
+  MemoryPlan memory_plan_;
   std::size_t volume_bytes_;
   Dataset data_;
   std::int64_t total_;

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "tools/arguments.hpp"
 #include "tools/info.hpp"
 #include "tools/jemalloc_resource.hpp"
 #include "tools/machine.hpp"
@@ -26,6 +27,8 @@
 namespace {
 
 using namespace convolume;
+using tools::bytes_of;
+using tools::extent_of;
 
 // Exit codes beside 0. CLI11 uses 100 and more for a wrong command line.
 constexpr int failed = 1;
@@ -59,14 +62,6 @@ class StopOnSignal {
   std::jthread watcher_;
 };
 
-/// Returns the extent of "8,128,128" (z,y,x) or of one number for all axes.
-std::optional<Extent3> extent_of(const std::vector<std::int64_t>& values, const char* option) {
-  if (values.empty()) return std::nullopt;
-  if (values.size() == 1) return Extent3::all(values[0]);
-  if (values.size() == 3) return Extent3{values[0], values[1], values[2]};
-  throw InvalidArgument(fmt::format("{}: give one number or three (z,y,x), not {}", option, values.size()));
-}
-
 struct Common {
   int threads = 0;
   std::string engine = "automatic";
@@ -83,25 +78,14 @@ struct Common {
   }
 };
 
-/// Returns the bytes of "512M": K, M and G are powers of 1024.
-std::size_t bytes_of(const std::string& text) {
-  const std::size_t digits = text.find_first_not_of("0123456789");
-  const std::string unit = digits == std::string::npos ? "" : text.substr(digits);
-  const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
-  if (digits == 0 || shift < 0 || text.size() > 15) {
-    throw InvalidArgument(fmt::format("--memory '{}' is no number of bytes; write e.g. 512M or 2G", text));
-  }
-  return static_cast<std::size_t>(std::stoull(text)) << shift;
-}
-
 struct TrainCommand {
   nets::TrainOptions options;
   Common common;
   std::int64_t iterations = 0;
   std::uint64_t seed = 1;
-  std::size_t budget_mib = 4096, scratch_mib = 0;
+  std::size_t budget_mib = 0, scratch_mib = 0;
   std::string memory;
-  CLI::Option *iterations_given = nullptr, *seed_given = nullptr;
+  CLI::Option *iterations_given = nullptr, *seed_given = nullptr, *budget_given = nullptr;
 
   void add_to(CLI::App& app) {
     app.add_option("net", options.net, "Net description (TOML), e.g. nets/zoo/unet_anisotropic.toml")->required();
@@ -117,11 +101,13 @@ struct TrainCommand {
                  "With --resume: read all volumes again, instead of comparing sizes and times of their files");
     app.add_option("--set", options.overrides, "Replace a value of the net: table.key=value, e.g. generator.width=30");
     app.add_option("--memory", memory,
-                   "Bytes that the process may hold, e.g. 4G; default: three quarters of the system's memory. Training "
-                   "volumes that do not fit are read chunk by chunk. It does not change the result");
-    app.add_option("--memory-budget", budget_mib, "MiB that cached spectra may hold")
-        ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30))
-        ->capture_default_str();
+                   "Bytes that the process may hold, e.g. 4G; default: three quarters of the system's memory. If it is "
+                   "little, training takes longer, and volumes that do not fit are read chunk by chunk. It does not "
+                   "change the result. See convolume info NET --memory-curve");
+    budget_given = app.add_option("--memory-budget", budget_mib,
+                                  "MiB that cached spectra may hold; default: those that save much time for their "
+                                  "memory, as far as --memory allows")
+                       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30));
     app.add_option("--scratch-budget", scratch_mib,
                    "MiB of scratch that running tasks may hold together; further tasks wait; 0 means no limit")
         ->check(CLI::Range(std::size_t{0}, std::size_t{1} << 30))
@@ -145,7 +131,7 @@ struct TrainCommand {
     options.threads = common.threads;
     options.engine = engine_of(common.engine);
     if (!memory.empty()) options.memory = bytes_of(memory);
-    options.memory_budget = budget_mib << 20;
+    if (*budget_given) options.memory_budget = budget_mib << 20;
     options.scratch_budget = scratch_mib << 20;
     options.upstream = tools::slab_upstream();
     options.stop = stop.token();
@@ -363,57 +349,6 @@ struct EvalCommand {
   }
 };
 
-struct InfoCommand {
-  std::string file;
-  std::vector<std::string> overrides;
-  std::vector<std::int64_t> patch;
-  int threads = 0;
-  bool blocking = false, json = false;
-
-  void add_to(CLI::App& app) {
-    app.add_option(
-        "file", file,
-        "Net description (TOML), checkpoint or volume; if absent, the machine and the libraries are described");
-    app.add_option("--set", overrides, "Replace a value of the net: table.key=value");
-    app.add_option("--patch", patch, "Input patch: z,y,x or one number")->delimiter(',');
-    app.add_option("--threads", threads,
-                   "Threads of the training whose memory is computed; 0 means the default of train")
-        ->check(CLI::Range(0, 1024));
-    auto* blocking_given =
-        app.add_flag("--blocking", blocking,
-                     "Count the bytes that each convolution of the net moves between the caches, and say "
-                     "what bounds it");
-    app.add_flag("--json", json, "With --blocking: print one JSON object")->needs(blocking_given);
-  }
-
-  int run() const {
-    const nets::FileKind kind = file.empty() ? nets::FileKind::net : nets::kind_of_file(file);
-    if (kind != nets::FileKind::net && (!overrides.empty() || !patch.empty())) {
-      throw InvalidArgument(fmt::format("{}: is no net, so --set and --patch have no meaning; leave them out", file));
-    }
-    if (blocking && (file.empty() || kind != nets::FileKind::net)) {
-      throw InvalidArgument(fmt::format("{}: --blocking counts the layers of a net; name a net description (TOML)",
-                                        file.empty() ? "info" : file));
-    }
-    if (blocking) {
-      const auto layers = nets::count_blocking(file, overrides, extent_of(patch, "--patch"));
-      fmt::print("{}", json ? tools::blocking_json(layers) : tools::blocking_table(layers));
-      return 0;
-    }
-    if (kind == nets::FileKind::volume) {
-      fmt::print("{}", nets::describe_volume(file));
-      return 0;
-    }
-    if (kind == nets::FileKind::checkpoint) {
-      fmt::print("{}", nets::describe_checkpoint(file));
-      return 0;
-    }
-    fmt::print("{}", tools::machine_text());
-    if (!file.empty()) fmt::print("\n{}", nets::describe_net(file, overrides, extent_of(patch, "--patch"), threads));
-    return 0;
-  }
-};
-
 struct ConvertCommand {
   nets::ConvertOptions options;
   std::vector<std::string> box;
@@ -549,7 +484,7 @@ int run(int argc, char** argv) {
   TrainCommand train;
   InferCommand infer;
   EvalCommand eval;
-  InfoCommand info;
+  tools::InfoCommand info;
   MachineCommand machine;
   ConvertCommand convert;
   ExportCommand export_split;

@@ -1,0 +1,26 @@
+#include "tools/arguments.hpp"
+
+#include <fmt/format.h>
+
+#include "convolume/error.hpp"
+
+namespace convolume::tools {
+
+std::optional<Extent3> extent_of(const std::vector<std::int64_t>& values, const char* option) {
+  if (values.empty()) return std::nullopt;
+  if (values.size() == 1) return Extent3::all(values[0]);
+  if (values.size() == 3) return Extent3{values[0], values[1], values[2]};
+  throw InvalidArgument(fmt::format("{}: give one number or three (z,y,x), not {}", option, values.size()));
+}
+
+std::size_t bytes_of(const std::string& text) {
+  const std::size_t digits = text.find_first_not_of("0123456789");
+  const std::string unit = digits == std::string::npos ? "" : text.substr(digits);
+  const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
+  if (digits == 0 || shift < 0 || text.size() > 15) {
+    throw InvalidArgument(fmt::format("--memory '{}' is no number of bytes; write e.g. 512M or 2G", text));
+  }
+  return static_cast<std::size_t>(std::stoull(text)) << shift;
+}
+
+}  // namespace convolume::tools
