@@ -64,6 +64,7 @@ class Drafts {
     plan.seconds = (convolution_seconds(network) + moved) / threads_ * waiting_factor(slack);
     return plan;
   }
+
  private:
   const NetSpec& spec_;
   NetworkOptions options_;
@@ -128,8 +129,8 @@ const MemoryPlan& default_plan(const std::vector<MemoryPlan>& plans) {
 }
 
 const MemoryPlan* fastest_within(const std::vector<MemoryPlan>& plans, std::size_t bytes) {
-  const auto found = std::find_if(plans.begin(), plans.end(),
-                                  [&](const MemoryPlan& plan) { return plan.memory.peak() <= bytes; });
+  const auto found =
+      std::find_if(plans.begin(), plans.end(), [&](const MemoryPlan& plan) { return plan.memory.peak() <= bytes; });
   return found == plans.end() ? nullptr : &*found;
 }
 

@@ -37,7 +37,7 @@ struct NetworkOptions {
   /// order. 0: no limit. Without a value, a Trainer takes the default plan (nets/memory_plan.hpp), and a
   /// net for inference has usual_memory_budget.
   std::optional<std::size_t> memory_budget{};
-  Slack slack{};  ///< how soon buffers take over the memory of others
+  Slack slack{};              ///< how soon buffers take over the memory of others
   fft::Options fft{};         ///< FFT backend, for engines that use FFTs
   bool cache_spectra = true;  ///< keep x_hat and w_hat from forward to backward, and share dy_hat; see ConvOptions
   /// If set, convolution choices are measured on this scheduler (ConvPlan::tune). They then join the numerics record as

@@ -7,8 +7,9 @@
 namespace convolume::tools {
 
 void InfoCommand::add_to(CLI::App& app) {
-  app.add_option("file", file_,
-                 "Net description (TOML), checkpoint or volume; if absent, the machine and the libraries are described");
+  app.add_option(
+      "file", file_,
+      "Net description (TOML), checkpoint or volume; if absent, the machine and the libraries are described");
   app.add_option("--set", overrides_, "Replace a value of the net: table.key=value");
   app.add_option("--patch", patch_, "Input patch: z,y,x or one number")->delimiter(',');
   app.add_option("--threads", threads_,
@@ -34,9 +35,9 @@ void InfoCommand::check_options(nets::FileKind kind) const {
     throw InvalidArgument("info: --json needs --blocking or --memory-curve; other information is text");
   }
   if ((blocking_ || memory_curve_) && (file_.empty() || !net)) {
-    throw InvalidArgument(fmt::format("{}: {}; name a net description (TOML)", file_.empty() ? "info" : file_,
-                                      blocking_ ? "--blocking counts the layers of a net"
-                                                : "--memory-curve describes the training of a net"));
+    throw InvalidArgument(fmt::format(
+        "{}: {}; name a net description (TOML)", file_.empty() ? "info" : file_,
+        blocking_ ? "--blocking counts the layers of a net" : "--memory-curve describes the training of a net"));
   }
 }
 

@@ -42,8 +42,8 @@ std::string memory_table(const std::vector<nets::MemoryPoint>& points) {
   std::string text = fmt::format("{:>12} {:>14} {:>14} {:>14}  {}\n", "MiB at peak", "--memory", "kept spectra",
                                  "time, relative", "memory is reused");
   for (const nets::MemoryPoint& point : points) {
-    text += fmt::format("{:>12.1f} {:>13}M {:>10.1f} MiB {:>14.3f}  {}{}\n", mebibytes(point.peak), memory_option(point),
-                        mebibytes(point.kept_spectra), point.seconds / usual, reuse_text(point),
+    text += fmt::format("{:>12.1f} {:>13}M {:>10.1f} MiB {:>14.3f}  {}{}\n", mebibytes(point.peak),
+                        memory_option(point), mebibytes(point.kept_spectra), point.seconds / usual, reuse_text(point),
                         point.usual ? ", the default" : "");
   }
   return text +
@@ -76,7 +76,8 @@ std::string memory_picture(const std::vector<nets::MemoryPoint>& points, const s
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 370\" width=\"640\" height=\"370\" role=\"img\">\n"
       "<title>Predicted time against memory, {0}</title>\n<style>text {{ font: 12px sans-serif; fill: #1c2733; }}"
       "</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<text x=\"70\" y=\"24\">{0}: predicted time "
-      "of a training iteration, relative to the default</text>\n<text x=\"345\" y=\"360\" text-anchor=\"middle\">MiB at "
+      "of a training iteration, relative to the default</text>\n<text x=\"345\" y=\"360\" text-anchor=\"middle\">MiB "
+      "at "
       "the peak</text>\n",
       net);
   for (double value = 0; value <= x.to; value += step_of(x.to)) {

@@ -123,9 +123,9 @@ constexpr const char* description =
     "checks), other (no task runs).";
 
 /// The options that only --side-by-side has. Each of them selects it.
-constexpr std::array contest_flags{"--backend",     "--cache",  "--hardened", "--width", "--depth",
-                                   "--kernel",      "--extent", "--rigor",    "--peers", "--work",
-                                   "--min-seconds", "--rounds", "--json",     "--trace"};
+constexpr std::array contest_flags{"--backend", "--cache",       "--hardened", "--limit", "--width",
+                                   "--depth",   "--kernel",      "--extent",   "--rigor", "--peers",
+                                   "--work",    "--min-seconds", "--rounds",   "--json",  "--trace"};
 
 void add_contest_options(CLI::App& app, NetContestOptions& o) {
   const std::map<std::string, bool> switches{{"on", true}, {"off", false}};
@@ -147,6 +147,12 @@ void add_contest_options(CLI::App& app, NetContestOptions& o) {
       ->delimiter(',')
       ->check(CLI::IsMember({"on", "off"}))
       ->option_text("NAMES [as the environment says]");
+  app.add_option("--limit", o.limits,
+                 "Memory of training, separated by commas: usual (what `convolume train` takes), all (keeps all "
+                 "spectra), or MiB at the peak (the fastest way within them)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"usual", "all"}) | CLI::PositiveNumber)
+      ->option_text("NAMES OR NUMBERS [usual]");
   const std::map<std::string, Work> works{{"training", Work::training}, {"inference", Work::inference}};
   app.add_option("--work", o.works, "What is timed: training, inference, separated by commas")
       ->delimiter(',')

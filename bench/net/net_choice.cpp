@@ -51,7 +51,7 @@ double estimated_gib(const nets::NetSpec& spec, const NetContestOptions& o) {
   for (const bool cache : o.caches) {
     for (const Work work : o.works) {
       for (const Engine engine : o.engines) {
-        bytes += static_cast<double>(o.backends.size() * o.memory.size() * o.hardened.size()) *
+        bytes += static_cast<double>(o.backends.size() * o.memory.size() * o.hardened.size() * o.limits.size()) *
                  estimated_bytes(spec, engine, cache, work);
       }
     }
@@ -73,11 +73,11 @@ nets::NetSpec width_depth_net(const NetContestOptions& o, index_t width, index_t
 }
 
 [[noreturn]] void refuse_memory(const nets::NetSpec& spec, const NetContestOptions& o, const char* remedy) {
-  throw InvalidArgument(
-      fmt::format("{} of {} voxels needs about {:.1f} GiB for {} competitors, --memory-budget allows {}; {}", spec.name,
-                  to_string(spec.patch), estimated_gib(spec, o),
-                  o.engines.size() * o.backends.size() * o.caches.size() * o.memory.size() * o.hardened.size(),
-                  o.memory_gib, remedy));
+  throw InvalidArgument(fmt::format(
+      "{} of {} voxels needs about {:.1f} GiB for {} competitors, --memory-budget allows {}; {}", spec.name,
+      to_string(spec.patch), estimated_gib(spec, o),
+      o.engines.size() * o.backends.size() * o.caches.size() * o.memory.size() * o.hardened.size() * o.limits.size(),
+      o.memory_gib, remedy));
 }
 
 /// Returns the net of this width, with the largest extent at which all competitors fit into memory together.

@@ -9,11 +9,23 @@
 #include "bench/common/contest.hpp"
 #include "bench/common/support.hpp"
 #include "bench/net/resident_peak.hpp"
+#include "nets/memory_plan.hpp"
 
 namespace convolume::bench {
 namespace {
 
 constexpr auto idle = std::chrono::milliseconds(50);  // equal to the rest in torch_net.py
+
+/// Returns the options of training within so many MiB.
+nets::NetworkOptions within(const nets::NetSpec& spec, const nets::NetworkOptions& options, const std::string& limit,
+                            int threads) {
+  const double bytes = std::stod(limit) * (1 << 20);
+  const auto plans = nets::memory_plans(spec, options, threads);
+  const nets::MemoryPlan* plan = nets::fastest_within(plans, static_cast<std::size_t>(bytes));
+  if (plan != nullptr) return plan->apply(options);
+  throw InvalidArgument(fmt::format("--limit {}: training {} takes at least {:.1f} MiB", limit, spec.name,
+                                    static_cast<double>(plans.back().memory.peak()) / (1 << 20)));
+}
 
 }  // namespace
 
@@ -22,18 +34,23 @@ double NetCompetitor::low() const { return quantile(seconds, 0.25); }
 double NetCompetitor::high() const { return quantile(seconds, 0.75); }
 
 std::string to_string(const Variant& variant) {
-  return fmt::format("{}, cache {}, {}{}", name_of(variant.backend), name_of_cache(variant.cache),
-                     name_of(variant.memory), checks_of(variant));
+  return fmt::format("{}, cache {}, {}{}{}", name_of(variant.backend), name_of_cache(variant.cache),
+                     name_of(variant.memory), checks_of(variant),
+                     variant.limit == "usual" ? "" : fmt::format(", limit {}", variant.limit));
 }
 
 void OurNet::prepare() {
-  const nets::NetworkOptions options{
+  nets::NetworkOptions options{
       .engine = variant_.engine,
-      .memory_budget = 0,
       .fft = {.backend = variant_.backend,
               .rigor = variant_.backend == fft::Backend::native ? fft::Rigor::estimate : o_.rigor},
       .cache_spectra = variant_.cache,
       .memory_mode = variant_.memory};
+  if (variant_.limit == "all") {
+    options.memory_budget = 0;
+  } else if (work() == Work::training && variant_.limit != "usual") {
+    options = within(spec_, options, variant_.limit, o_.threads);
+  }
   const ResidentPeak resident;
   net_ = MeasuredNet::make(work(), spec_, options, o_.threads, o_.scheduling, {.hardened = variant_.hardened});
   net_->call();

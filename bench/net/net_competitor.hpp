@@ -47,6 +47,7 @@ struct Variant {
   bool cache;
   nets::MemoryMode memory;
   std::optional<bool> hardened{};  ///< without a value, the environment decides
+  std::string limit = "usual";     ///< of the memory of training: usual, all (keeps all spectra), or MiB at the peak
   friend bool operator==(const Variant&, const Variant&) = default;
 };
 std::string to_string(const Variant& variant);

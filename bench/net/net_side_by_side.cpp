@@ -138,7 +138,10 @@ class NetContest {
       for (const fft::Backend backend : o_.backends) {
         for (const bool cache : o_.caches) {
           for (const nets::MemoryMode memory : o_.memory) {
-            for (const auto hardened : o_.hardened) all.push_back({engine, backend, cache, memory, hardened});
+            for (const auto hardened : o_.hardened) {
+              for (const std::string& limit : o_.limits)
+                all.push_back({engine, backend, cache, memory, hardened, limit});
+            }
           }
         }
       }
@@ -218,7 +221,8 @@ class NetContest {
     row.update(Json{{"engine", name_of(one.variant().engine)},
                     {"backend", name_of(one.variant().backend)},
                     {"cache", name_of_cache(one.variant().cache)},
-                    {"memory", name_of(one.variant().memory)}});
+                    {"memory", name_of(one.variant().memory)},
+                    {"limit", one.variant().limit}});
     if (one.variant().hardened) row["hardened"] = *one.variant().hardened;
     row.update(common_json(one));
     row.update(Json{{"peak_bytes", one.peak_bytes()},
@@ -301,6 +305,11 @@ class NetContest {
                               checks_of(variant)));
         }
       }
+      if (variant.limit == o_.limits.front()) {
+        for (const std::string& limit : o_.limits) {
+          compare(*one, with(&Variant::limit, limit), fmt::format("time of limit {} over {}", limit, variant.limit));
+        }
+      }
       if (variant.hardened == false) {
         compare(*one, with(&Variant::hardened, std::optional(true)),
                 fmt::format("time of hardened over plain memory, {}, {}", name_of(variant.memory),
@@ -321,7 +330,7 @@ class NetContest {
     for (const auto& one : ours_) {
       if (one->work() != Work::training) continue;
       const OurNet& same = *find(Work::training, {one->variant().engine, one->variant().backend, o_.caches.front(),
-                                                  o_.memory.front(), o_.hardened.front()});
+                                                  o_.memory.front(), o_.hardened.front(), o_.limits.front()});
       const OurNet& first = *find(Work::training, front.variant());
       const double loss = one->losses().front(), expected = first.losses().front();
       if (one->losses() == same.losses() && std::abs(loss - expected) <= 1e-3 * std::abs(expected)) continue;

@@ -23,6 +23,7 @@ struct NetContestOptions {
   std::vector<bool> caches{true, false};
   std::vector<nets::MemoryMode> memory{nets::MemoryMode::arena};
   std::vector<std::optional<bool>> hardened{std::nullopt};  ///< see SlabOptions
+  std::vector<std::string> limits{"usual"};                 ///< of the memory of training: usual, all, or MiB
   std::vector<Work> works{Work::training};
   bool torch = false;
   fft::Rigor rigor = fft::Rigor::measure;  ///< for FFTW's plans
