@@ -45,10 +45,6 @@ std::map<std::string, std::string> values_of_nodes(const NumericsRecord& record,
   return values;
 }
 
-ops::GroupNorm norm_of(const GroupNormNode& node, index_t channels) {
-  return {.groups = node.groups == 0 ? channels : node.groups, .epsilon = node.epsilon};
-}
-
 /// Returns whether the backward pass of a node reads the node's output.
 bool reads_output_backward(const NodeSpec& node) {
   const auto* conv = std::get_if<ConvNode>(&node.kind);
@@ -104,10 +100,10 @@ void Network::make_tensors(Parameters& parameters) {
     if (std::holds_alternative<ConvNode>(node_spec.kind)) {
       node.weight = parameters.find(node_spec.name + ".weight");
       node.bias = parameters.find(node_spec.name + ".bias");
-    } else if (const auto* norm = std::get_if<GroupNormNode>(&node_spec.kind)) {
+    } else if (std::holds_alternative<GroupNormNode>(node_spec.kind)) {
       node.weight = parameters.find(node_spec.name + ".gamma");
       node.bias = parameters.find(node_spec.name + ".beta");
-      const auto statistics = static_cast<std::size_t>(options_.batch * norm_of(*norm, shape.channels).groups);
+      const auto statistics = static_cast<std::size_t>(options_.batch * norm_of(i).groups);
       node.mean.resize(statistics);
       node.rstd.resize(statistics);
     } else if (std::holds_alternative<MaxPoolNode>(node_spec.kind)) {
@@ -157,6 +153,26 @@ bool Network::output_in_place(std::size_t index) const {
   if (only_reader(input - 1) == nullptr || layouts_[input] != layouts_[index + 1]) return false;
   // The backward pass of a norm reads its input; the backward pass of an activation reads its output.
   return !options_.training || (activation && !reads_output_backward(spec_.nodes[input - 1]));
+}
+
+bool Network::fused_into_norm(std::size_t index) const {
+  const std::size_t norm = spec_.nodes[index].inputs[0];
+  if (!std::holds_alternative<ActivationNode>(spec_.nodes[index].kind) || !output_in_place(index)) return false;
+  if (!std::holds_alternative<GroupNormNode>(spec_.nodes[norm - 1].kind)) return false;
+  if (!options_.training) return true;
+  // The norm then replaces the gradient of its output by that of its input.
+  const std::size_t input = spec_.nodes[norm - 1].inputs[0];
+  return input != 0 && gradient_in_place(norm - 1) && gradient_in_place(input - 1);
+}
+
+ops::GroupNorm Network::norm_of(std::size_t index) const {
+  const auto& node = std::get<GroupNormNode>(spec_.nodes[index].kind);
+  const index_t channels = shapes_.nodes[index].channels;
+  ops::GroupNorm norm{.groups = node.groups == 0 ? channels : node.groups, .epsilon = node.epsilon};
+  const NodeSpec* reader = only_reader(index);
+  if (reader == nullptr || !fused_into_norm(static_cast<std::size_t>(reader - spec_.nodes.data()))) return norm;
+  norm.activation = std::get<ActivationNode>(reader->kind).activation;
+  return norm;
 }
 
 bool Network::gradient_in_place(std::size_t index) const {
@@ -342,9 +358,10 @@ std::vector<Ready> Network::append_prepare(TaskGraph& graph, const ParameterRead
     if (!node.plan) continue;
     const LayerScope layer(graph, spec_.nodes[i].name);
     const Ready weight = ready_or_now(ready, node.weight);
-    prepared[i] = lifetimes_->step(graph, {node.forward_weights_buffer, node.weights_buffer}, weight, [&](const Ready& gate) {
-      return node.plan->append_prepare(graph, weight & gate, node.weight->value, node.weights);
-    });
+    prepared[i] =
+        lifetimes_->step(graph, {node.forward_weights_buffer, node.weights_buffer}, weight, [&](const Ready& gate) {
+          return node.plan->append_prepare(graph, weight & gate, node.weight->value, node.weights);
+        });
   }
   return prepared;
 }
@@ -390,6 +407,7 @@ Ready Network::forward_node(TaskGraph& graph, std::size_t index, const Ready& ga
     const Ready weights = node.weights_ready & ready_or_now(parameter_ready_, node.bias);
     return node.plan->append_forward(graph, {.x = ready, .w = weights}, bindings, memory_, lifetimes_->workspace());
   }
+  if (fused_into_norm(index)) return ready;
   if (const auto* n = std::get_if<ActivationNode>(&spec.kind)) {
     return ops::append_activation_forward<float>(graph, ready, x, node.y, n->activation);
   }
@@ -406,11 +424,10 @@ Ready Network::forward_node(TaskGraph& graph, std::size_t index, const Ready& ga
     if (!options_.training) return ops::append_copy<float>(graph, ready, x, node.y, false);
     return ops::append_dropout_forward<float>(graph, ready, x, node.y, n->rate, &node.dropout_key);
   }
-  if (const auto* n = std::get_if<GroupNormNode>(&spec.kind)) {
+  if (std::holds_alternative<GroupNormNode>(spec.kind)) {
     const Ready all = ready & ready_or_now(parameter_ready_, node.weight) & ready_or_now(parameter_ready_, node.bias);
     return ops::append_group_norm_forward<float>(graph, all, x, node.weight->value.data(), node.bias->value.data(),
-                                                 node.y, {node.mean.data(), node.rstd.data()}, norm_of(*n, x.shape.c),
-                                                 memory_);
+                                                 node.y, {node.mean.data(), node.rstd.data()}, norm_of(index), memory_);
   }
   return forward_join(graph, index, gate);
 }
@@ -476,7 +493,7 @@ std::vector<Lifetimes::Buffer> Network::backward_buffers(std::size_t index) {
     if (input != 0) buffers.push_back(nodes_[input - 1].dy_buffer);
   }
   const auto* conv = std::get_if<ConvNode>(&spec.kind);
-  if (reads_output_backward(spec)) buffers.push_back(node.y_buffer);
+  if (reads_output_backward(spec) && !fused_into_norm(index)) buffers.push_back(node.y_buffer);
   const bool reads_x = conv != nullptr ? !keeps_x_hat() || !node.plan->x_hat_replaces_x()
                                        : std::holds_alternative<GroupNormNode>(spec.kind);
   if (reads_x) buffers.push_back(buffer_of(spec.inputs[0]));
@@ -495,13 +512,13 @@ void Network::backward_node(TaskGraph& graph, std::size_t index, const Ready& ga
   if (node.plan) return backward_conv(graph, index, done);
   Node* target = gradient_target(spec.inputs[0]);
   const bool add = target != nullptr && target->dy_written;
-  if (const auto* n = std::get_if<GroupNormNode>(&spec.kind)) {
+  if (std::holds_alternative<GroupNormNode>(spec.kind)) {
     const Ready after = node.dy_ready & ready_of(index + 1);
     const Ready ready = target != nullptr ? after & target->dy_ready : after;
     const auto gradients = ops::append_group_norm_backward<float>(
-        graph, ready, output_of(spec.inputs[0]), node.weight->value.data(), {node.mean.data(), node.rstd.data()},
-        node.dy, target != nullptr ? target->dy : View<float>{}, add, node.weight->gradient.data(),
-        node.bias->gradient.data(), false, norm_of(*n, node.y.shape.c), memory_);
+        graph, ready, output_of(spec.inputs[0]), node.weight->value.data(), node.bias->value.data(),
+        {node.mean.data(), node.rstd.data()}, node.dy, target != nullptr ? target->dy : View<float>{}, add,
+        node.weight->gradient.data(), node.bias->gradient.data(), false, norm_of(index), memory_);
     done[node.weight->name] = done[node.bias->name] = gradients.parameters;
     if (target != nullptr) written(*target, gradients.dx);
     return;
@@ -514,6 +531,7 @@ void Network::backward_node(TaskGraph& graph, std::size_t index, const Ready& ga
   // The gradient also waits for the forward results that it reads. dy alone does not imply them: parts of dy whose
   // voxels no later node reads are cleared at once.
   const Ready ready = node.dy_ready & ready_of(index + 1) & target->dy_ready;
+  if (fused_into_norm(index)) return written(*target, ready);
   if (const auto* n = std::get_if<ActivationNode>(&spec.kind)) {
     written(*target,
             ops::append_activation_backward<float>(graph, ready, node.y, node.dy, target->dy, n->activation, add));

@@ -174,6 +174,11 @@ class Network {
   /// lies in the memory of the gradient of the only node that reads it. The bits are the same.
   bool output_in_place(std::size_t index) const;
   bool gradient_in_place(std::size_t index) const;
+  /// Returns whether a node is an activation that the norm before it computes, in one sweep over the tensor. Then its
+  /// own passes have no tasks.
+  bool fused_into_norm(std::size_t index) const;
+  /// Returns the options of a norm, with the activation that it computes.
+  ops::GroupNorm norm_of(std::size_t index) const;
   /// Returns the only node that reads a node's output, or null if there are several nodes, or none.
   const NodeSpec* only_reader(std::size_t index) const;
   /// Returns a new buffer for the shape, and a view of it.

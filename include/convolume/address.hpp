@@ -49,6 +49,11 @@ class Address {
   }
   /// Returns whether there is memory, or will be when the tasks run.
   bool bound() const noexcept { return slot_ != nullptr || pointer_ != nullptr; }
+  /// Returns whether both addresses were made as the same place. Never reads a slot.
+  template <class U>
+  bool same_place(const Address<U>& other) const noexcept {
+    return pointer_ == other.pointer_ && slot_ == other.slot_ && bytes_ == other.bytes_;
+  }
   /// Returns the same place as an address of elements of type U.
   template <class U>
   Address<U> as() const noexcept {

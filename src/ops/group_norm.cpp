@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "convolume/error.hpp"
+#include "ops/activation.hpp"
 #include "ops/norm_kernels.hpp"
 
 namespace convolume::ops {
@@ -175,16 +176,60 @@ double parameter(const T* values, index_t c, double otherwise) {
   return values != nullptr ? static_cast<double>(values[c]) : otherwise;
 }
 
+/// Elements that the stages of a part pass to each other in the L1.
+constexpr index_t piece_elements = 1024;
+
+/// Returns the constants of the norm itself. They are zero in pad lanes, so that these stay zero.
 template <class T>
-void normalise(const Groups& groups, const View<const T>& x, const View<T>& y, const T* gamma, const T* beta,
-               const NormStatistics& statistics, const Part& part) {
-  LaneAffine<T> affine{};  // zero in pad lanes, so that these stay zero
+LaneAffine<T> norm_constants(const Groups& groups, const T* gamma, const T* beta, const NormStatistics& statistics,
+                             const Part& part) {
+  LaneAffine<T> affine{};
   for_each_lane<T>(groups, part, [&](index_t lane, index_t c) {
     const std::size_t group = groups.group(part.n, c);
     set_lane(affine, lane, statistics.mean[group], parameter(gamma, c, 1) * statistics.rstd[group], 0,
              parameter(beta, c, 0));
   });
-  norm_kernels<T>().forward(affine, first_of(x, part), first_of(y, part), elements_of(y, part));
+  return affine;
+}
+
+template <class T>
+void normalise(const Groups& groups, const View<const T>& x, const View<T>& y, const T* gamma, const T* beta,
+               const NormStatistics& statistics, const Activation& activation, const Part& part) {
+  const LaneAffine<T> affine = norm_constants(groups, gamma, beta, statistics, part);
+  const NormKernels<T> norm = norm_kernels<T>();
+  const T* from = first_of(x, part);
+  T* to = first_of(y, part);
+  const index_t elements = elements_of(y, part);
+  if (activation.kind == Activation::Kind::none) return norm.forward(affine, from, to, elements);
+  const ActivationKernels<T> act = activation_kernels<T>();
+  // The sigmoid is the only activation that is not zero at zero.
+  const bool fills_pad_lanes = activation.kind == Activation::Kind::sigmoid && groups.parts.block_channels > 1 &&
+                               part.c1 - part.c0 < View<T>::lanes;
+  for (index_t i = 0; i < elements; i += piece_elements) {
+    const index_t count = std::min(piece_elements, elements - i);
+    norm.forward(affine, from + i, to + i, count);
+    act.forward(activation, to + i, to + i, count);
+    if (fills_pad_lanes) clear_pad_lanes(to + i, part.c1 - part.c0, count / View<T>::lanes);
+  }
+}
+
+/// Replaces dy by the gradient before the activation, whose output is computed again from x.
+template <class T>
+void undo_activation(const Groups& groups, const View<const T>& x, const View<T>& dy, const T* gamma, const T* beta,
+                     const NormStatistics& statistics, const Activation& activation, const Part& part) {
+  const LaneAffine<T> affine = norm_constants(groups, gamma, beta, statistics, part);
+  const NormKernels<T> norm = norm_kernels<T>();
+  const ActivationKernels<T> act = activation_kernels<T>();
+  const T* from = first_of(x, part);
+  T* gradient = first_of(dy, part);
+  const index_t elements = elements_of(dy, part);
+  alignas(64) T y[piece_elements];
+  for (index_t i = 0; i < elements; i += piece_elements) {
+    const index_t count = std::min(piece_elements, elements - i);
+    norm.forward(affine, from + i, y, count);
+    act.forward(activation, y, y, count);
+    act.gradient(activation, y, gradient + i, gradient + i, count, false);
+  }
 }
 
 /// Computes first = Σ dy and second = Σ dy · h of each channel of a part, where h = (x - mean) · rstd.
@@ -264,7 +309,8 @@ Ready append_group_norm_forward(TaskGraph& graph, const Ready& ready, const Cons
   const auto finish = [=](index_t n, const Cluster& cluster) {
     finish_statistics(*groups, statistics, epsilon, n, cluster);
   };
-  const auto write = [=](const Part& part) { normalise<T>(*groups, x, y, gamma, beta, statistics, part); };
+  const Activation activation = norm.activation;
+  const auto write = [=](const Part& part) { normalise<T>(*groups, x, y, gamma, beta, statistics, activation, part); };
 
   if (groups->local()) {
     auto tasks =
@@ -287,9 +333,10 @@ Ready append_group_norm_forward(TaskGraph& graph, const Ready& ready, const Cons
 
 template <class T>
 GroupNormGradients append_group_norm_backward(TaskGraph& graph, const Ready& ready, const ConstView<T>& x,
-                                              const T* gamma, const NormStatistics& statistics, const ConstView<T>& dy,
-                                              const View<T>& dx, bool add_dx, T* dgamma, T* dbeta, bool add_parameters,
-                                              const GroupNorm& norm, std::pmr::memory_resource* memory) {
+                                              const T* gamma, const T* beta, const NormStatistics& statistics,
+                                              const ConstView<T>& dy, const View<T>& dx, bool add_dx, T* dgamma,
+                                              T* dbeta, bool add_parameters, const GroupNorm& norm,
+                                              std::pmr::memory_resource* memory) {
   require_dense("group_norm gradient", "x", x);
   require_dense("group_norm gradient", "dy", dy);
   require_like("group_norm gradient", "dy", dy, x);
@@ -299,7 +346,15 @@ GroupNormGradients append_group_norm_backward(TaskGraph& graph, const Ready& rea
     require_like("group_norm gradient", "dx", dx, x);
   }
   const auto groups = std::make_shared<Groups>(x.shape, cut(x), norm, memory);
-  const auto sum = [=](const Part& part) { sum_gradients<T>(*groups, x, dy, statistics, part); };
+  const Activation activation = norm.activation;
+  const bool activated = activation.kind != Activation::Kind::none;
+  if (activated && (add_dx || !dx.data.same_place(dy.data))) {
+    throw InvalidArgument("group_norm gradient: with an activation, dx must be dy and must not be added to");
+  }
+  const auto sum = [=](const Part& part) {
+    if (activated) undo_activation<T>(*groups, x, dx, gamma, beta, statistics, activation, part);
+    sum_gradients<T>(*groups, x, dy, statistics, part);
+  };
   const auto total = [=](index_t n, const Cluster& cluster) { total_gradients(*groups, gamma, n, cluster); };
   const auto write = [=](const Part& part) { gradient<T>(*groups, x, dy, dx, gamma, statistics, add_dx, part); };
   const auto collect = same_part(ready, x, dy, dx ? View<const T>(dx) : x);
@@ -338,12 +393,12 @@ template Ready append_group_norm_forward<double>(TaskGraph&, const Ready&, const
                                                  const double*, const View<double>&, const NormStatistics&,
                                                  const GroupNorm&, std::pmr::memory_resource*);
 template GroupNormGradients append_group_norm_backward<float>(TaskGraph&, const Ready&, const ConstView<float>&,
-                                                              const float*, const NormStatistics&,
+                                                              const float*, const float*, const NormStatistics&,
                                                               const ConstView<float>&, const View<float>&, bool, float*,
                                                               float*, bool, const GroupNorm&,
                                                               std::pmr::memory_resource*);
 template GroupNormGradients append_group_norm_backward<double>(TaskGraph&, const Ready&, const ConstView<double>&,
-                                                               const double*, const NormStatistics&,
+                                                               const double*, const double*, const NormStatistics&,
                                                                const ConstView<double>&, const View<double>&, bool,
                                                                double*, double*, bool, const GroupNorm&,
                                                                std::pmr::memory_resource*);

@@ -50,6 +50,9 @@ inline constexpr double idle_share = 0.3;        ///< of a worker's waiting that
 /// Factor for the weight gradient if its tiles have spectra of their own: every stage then waits for memory in its
 /// prologue and its epilogue.
 inline constexpr double separate_sums_factor = 1.4;
+/// Factor for a transform that is repeated because its spectrum was not kept: such transforms are made a tile at a time,
+/// and their spectra go through memory. Command: bench_net --limit all,MIB on the nets of the zoo (2.3 to 6).
+inline constexpr double repeated_transform_factor = 4;
 /// Bytes of the spectra of x and dy above which no direction keeps them for another one.
 inline constexpr double most_kept_spectra_bytes = 1 << 28;
 /// Bytes of a chunk of tiles. The sum over tiles is cut into chunks of this size, so it decides rounding. It is a

@@ -28,8 +28,8 @@ struct Case {
                                      {mean.data(), rstd.data()}, norm, std::pmr::get_default_resource());
   }
   void backward(TaskGraph& graph, bool add_dx = false, bool add_parameters = false) {
-    append_group_norm_backward(graph, done, x.view(), gamma.data(), {mean.data(), rstd.data()}, dy.view(), dx.view(),
-                               add_dx, dgamma.data(), dbeta.data(), add_parameters, norm,
+    append_group_norm_backward(graph, done, x.view(), gamma.data(), beta.data(), {mean.data(), rstd.data()}, dy.view(),
+                               dx.view(), add_dx, dgamma.data(), dbeta.data(), add_parameters, norm,
                                std::pmr::get_default_resource());
   }
 
@@ -286,8 +286,9 @@ TEST_CASE("group norm without parameters, and what it refuses", "[ops]") {
   run(1, [&](TaskGraph& graph) {
     append_group_norm_forward<double>(graph, {}, on.x.view(), nullptr, nullptr, on.y.view(), statistics, on.norm,
                                       memory);
-    const auto done = append_group_norm_backward<double>(graph, {}, on.x.view(), nullptr, statistics, on.dy.view(), {},
-                                                         false, nullptr, nullptr, false, on.norm, memory);
+    const auto done =
+        append_group_norm_backward<double>(graph, {}, on.x.view(), nullptr, nullptr, statistics, on.dy.view(), {},
+                                           false, nullptr, nullptr, false, on.norm, memory);
     REQUIRE(done.dx.tasks().empty());
   });
   REQUIRE(on.y.same_bits(with_parameters));

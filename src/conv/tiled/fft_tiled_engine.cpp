@@ -141,9 +141,10 @@ void FftTiledEngine<T>::share_out(const ConvOptions& options) {
   const MachineModel& machine = machine_model();
   const double rate = machine.spilled_tile_transform_share * 1e9 * machine.gflops_per_core;
   const double tiles = static_cast<double>(problem_.batch * tilings_.forward.count.volume());
+  const double repeated = plan::repeated_transform_factor * tiles;
   caches_ = {{"w_hat", bytes_of(forward_.weights().elements()), forward_.kernel_flops() / rate},
-             {"x_hat", bytes_of(forward_.kept().elements()), tiles * forward_.source_flops() / rate},
-             {"dy_hat", bytes_of(data_.kept().elements()), tiles * data_.source_flops() / rate, true, false}};
+             {"x_hat", bytes_of(forward_.kept().elements()), repeated * forward_.source_flops() / rate},
+             {"dy_hat", bytes_of(data_.kept().elements()), repeated * data_.source_flops() / rate, true, false}};
   if (!tilings_.shared) caches_.resize(1);
   std::stable_sort(caches_.begin(), caches_.end(), more_saved_per_byte);
   std::size_t held = 0;
