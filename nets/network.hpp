@@ -170,6 +170,8 @@ class Network {
   void make_plans();
   void make_tensors(Parameters& parameters);
   void make_gradients();
+  /// Returns whether the backward pass of a node reads the node's output.
+  static bool reads_output_backward(const NodeSpec& node);
   /// Return whether a node computes its output in the memory of its input, and whether the gradient of a node's output
   /// lies in the memory of the gradient of the only node that reads it. The bits are the same.
   bool output_in_place(std::size_t index) const;

@@ -240,6 +240,35 @@ TEST_CASE("spectra and prepared weights may live in memory of the caller, which 
   }
 }
 
+TEST_CASE("a backward pass reads neither the forward part of the weights nor an x that x_hat replaces") {
+  for (const char* text :
+       {"ic2id8oc2kd3", "ic20id20oc18kd3", "g2ic4id9oc6kd3", "g2ic64id16oc64kd5"}) {
+    for (const Engine engine : {Engine::fft_volume, Engine::fft_tiled, Engine::direct}) {
+      CAPTURE(text, name_of(engine));
+      ConvCase<float> c(parse_problem(text), {.engine = engine});
+      const Execution run{c.scheduler, &c.memory};
+      auto w = c.plan.prepared_weights(&c.memory);
+      REQUIRE(w.forward_capacity() <= w.capacity());
+      std::pmr::vector<std::byte> forward(w.forward_capacity() + 64, &c.memory);
+      std::pmr::vector<std::byte> rest(w.capacity() - w.forward_capacity() + 64, &c.memory);
+      w.place(forward.data(), rest.data());
+      TaskGraph graph;
+      c.plan.append_prepare(graph, {}, c.w, w);
+      graph.run(c.scheduler);
+      auto x_hat = c.plan.input_spectra(&c.memory);
+      auto dx = test::poisoned<float>(c.problem.x_shape());
+      auto dw = test::poisoned<float>(c.problem.w_shape());
+      c.plan.forward(run, {.x = c.x, .w = w, .y = c.y, .x_hat = &x_hat});
+      c.plan.backward(run, {.x = c.x, .dy = c.dy, .w = w, .x_hat = &x_hat, .dx = c.dx, .dw = c.dw});
+      std::fill(forward.begin(), forward.end(), std::byte{0xFF});
+      if (c.plan.x_hat_replaces_x()) c.x = test::poisoned<float>(c.problem.x_shape());
+      c.plan.backward(run, {.x = c.x, .dy = c.dy, .w = w, .x_hat = &x_hat, .dx = dx, .dw = dw});
+      CHECK(test::same_bits(dx, c.dx));
+      CHECK(test::same_bits(dw, c.dw));
+    }
+  }
+}
+
 TEST_CASE("no memory, or memory off its alignment, is refused as a place and changes nothing") {
   ConvCase<float> c(parse_problem("ic2id8oc2kd3"), {.engine = Engine::fft_volume});
   const Execution run{c.scheduler, &c.memory};
@@ -256,6 +285,7 @@ TEST_CASE("no memory, or memory off its alignment, is refused as a place and cha
   auto weights = c.plan.prepared_weights(&c.memory);
   CHECK_THROWS_AS(weights.place(nullptr), InvalidArgument);
   CHECK_THROWS_AS(weights.place(memory.data() + 8), InvalidArgument);
+  CHECK_THROWS_AS(weights.place(memory.data(), nullptr), InvalidArgument);
   Spectra none;
   CHECK_NOTHROW(none.place(nullptr));  // needs no memory
 }

@@ -7,6 +7,7 @@
 
 #include "convolume/memory.hpp"
 #include "nets/io/synthetic.hpp"
+#include "nets/memory_plan.hpp"
 #include "nets/trainer.hpp"
 
 using namespace convolume;
@@ -59,8 +60,8 @@ TrainingMemory predicted(const NetSpec& spec, Engine engine, int threads) {
   SlabResource slabs;
   CountedMemory memory(&slabs);
   Parameters parameters(spec, true, 1, &memory);
-  Network network(spec, spec.patch, parameters, {.batch = spec.training.batch, .training = true, .engine = engine},
-                  &memory);
+  const NetworkOptions options{.batch = spec.training.batch, .training = true, .engine = engine};
+  Network network(spec, spec.patch, parameters, with_memory_plan(spec, options), &memory);
   return plan_training_memory(network, parameters, memory, threads);
 }
 
@@ -98,6 +99,53 @@ TEST_CASE("the predicted peak of a training iteration is the measured one within
       }
     }
   }
+}
+
+TEST_CASE("every memory plan has the predicted peak and trains the same bits") {
+  for (const char* text : {width_depth, unet}) {
+    const NetSpec spec = parse_net(text, "net.toml");
+    const Dataset data = data_for(spec);
+    const auto plans = memory_plans(spec, {}, 1);
+    REQUIRE(plans.size() >= 3);
+    std::vector<float> expected;
+    for (const MemoryPlan& plan : plans) {
+      CAPTURE(spec.name, plan.memory_budget, plan.slack.tensors, plan.slack.working);
+      SlabResource slabs;
+      CountedMemory memory(&slabs);
+      Scheduler scheduler(1);
+      Trainer trainer(spec, data, 1, plan.apply({}), scheduler, &memory);
+      REQUIRE(trainer.step().has_value());
+      memory.forget_peak();
+      REQUIRE(trainer.step().has_value());
+      CHECK(memory.peak() == plan.memory.peak());
+      trainer.flush();
+      std::vector<float> values;
+      for (const Parameter& p : trainer.parameters().all()) {
+        values.insert(values.end(), p.value.data(), p.value.data() + p.value.elements());
+      }
+      if (expected.empty()) expected = values;
+      CHECK(values == expected);
+    }
+  }
+}
+
+TEST_CASE("memory plans trade time for memory, and a limit selects the fastest within it") {
+  const NetSpec spec = parse_net(unet, "net.toml");
+  const auto plans = memory_plans(spec, {}, 2);
+  REQUIRE(plans.size() >= 3);
+  for (std::size_t i = 1; i < plans.size(); ++i) {
+    CHECK(plans[i].memory.peak() < plans[i - 1].memory.peak());
+    CHECK(plans[i].seconds >= plans[i - 1].seconds);
+    CHECK(fastest_within(plans, plans[i].memory.peak()) == &plans[i]);
+    CHECK(fastest_within(plans, plans[i].memory.peak() + 1) == &plans[i]);
+  }
+  CHECK(fastest_within(plans, plans.front().memory.peak()) == &plans.front());
+  CHECK(fastest_within(plans, plans.back().memory.peak() - 1) == nullptr);
+  CHECK(default_plan(plans).slack == Slack{});
+  CHECK(with_memory_plan(spec, {}).memory_budget == default_plan(plans).memory_budget);
+  CHECK(with_memory_plan(spec, {.memory_budget = 7}).memory_budget == std::size_t{7});
+  CHECK(memory_plans(spec, {.memory_budget = 1}, 2).front().kept_spectra <= 1);
+  CHECK(memory_plans(spec, {.memory_mode = MemoryMode::slab}, 2).size() == 1);
 }
 
 TEST_CASE("an arena takes less than separate buffers, and holds the largest together") {

@@ -2,6 +2,7 @@
 
 #include "testing/sanitizers.hpp"
 
+#include "ops/activation.hpp"
 #include "tests/ops/ops_test.hpp"
 
 namespace convolume::ops::test {
@@ -273,6 +274,63 @@ TEMPLATE_TEST_CASE("group norm gives the same bits on any number of threads, in 
     });
     REQUIRE(in_place.x.same_bits(first.y));
   }
+}
+
+/// Compares a norm that computes an activation with the two operations one after the other, in every bit.
+template <class T>
+void check_activation(const Activation& activation, Layout layout, index_t groups, const Extent3& extent) {
+  const Shape5 shape{2, 20, extent};
+  Case<T> two(shape, {.groups = groups}, 31, 0.5, layout), one(shape, {.groups = groups}, 31, 0.5, layout);
+  one.norm.activation = activation;
+  Gapped<T> y(shape, layout);
+  run(3, [&](TaskGraph& graph) {
+    two.forward(graph);
+    const Ready done = append_activation_forward<T>(graph, two.done, two.y.view(), y.view(), activation);
+    const Ready before =
+        append_activation_backward<T>(graph, done, y.view(), two.dy.view(), two.dy.view(), activation, false);
+    append_group_norm_backward<T>(graph, before, two.x.view(), two.gamma.data(), two.beta.data(),
+                                  {two.mean.data(), two.rstd.data()}, two.dy.view(), two.dx.view(), false,
+                                  two.dgamma.data(), two.dbeta.data(), false, two.norm,
+                                  std::pmr::get_default_resource());
+  });
+  run(3, [&](TaskGraph& graph) {
+    one.forward(graph);
+    append_group_norm_backward<T>(graph, one.done, one.x.view(), one.gamma.data(), one.beta.data(),
+                                  {one.mean.data(), one.rstd.data()}, one.dy.view(), one.dy.view(), false,
+                                  one.dgamma.data(), one.dbeta.data(), false, one.norm,
+                                  std::pmr::get_default_resource());
+  });
+  CHECK(one.y.same_bits(y));
+  CHECK(one.y.pads_zero());
+  CHECK(one.y.gaps_untouched());
+  CHECK(one.dy.same_bits(two.dx));
+  CHECK(one.dy.pads_zero());
+  CHECK(one.dgamma == two.dgamma);
+  CHECK(one.dbeta == two.dbeta);
+}
+
+TEST_CASE("a norm with an activation has the bits of a norm and an activation", "[ops]") {
+  using Kind = Activation::Kind;
+  on_every_target([] {
+    for (const Kind kind : {Kind::relu, Kind::leaky_relu, Kind::sigmoid, Kind::tanh}) {
+      for (const Layout layout : {Layout::plain, Layout::blocked}) {
+        for (const index_t groups : {index_t{1}, index_t{4}, index_t{20}}) {
+          for (const Extent3& extent : {Extent3{1, 1, 3}, Extent3{3, 5, 7}, Extent3{5, 40, 43}}) {
+            CAPTURE(name_of(kind), name_of(layout), groups, to_string(extent));
+            check_activation<float>({kind, 0.25}, layout, groups, extent);
+            check_activation<double>({kind, 0.25}, layout, groups, extent);
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("a norm with an activation refuses a gradient of its input in other memory", "[ops]") {
+  Case<float> on({1, 4, {1, 2, 3}}, {.groups = 2, .activation = {Activation::Kind::relu, 0}}, 22);
+  TaskGraph graph;
+  on.forward(graph);
+  CHECK_THROWS_WITH(on.backward(graph), Catch::Contains("dx must be dy"));
 }
 
 TEST_CASE("group norm without parameters, and what it refuses", "[ops]") {

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 import unittest
+from xml.etree import ElementTree
 
 from command import CONVOLUME, DATA, NET, CliTest, tiff
 
@@ -106,7 +107,24 @@ class Cli(CliTest):
         self.fails("info", "--blocking", says="name a net")
         (self.folder / "v.tif").write_bytes(tiff(2, 40, 40))
         self.fails("info", "v.tif", "--blocking", says=["v.tif", "layers of a net"])
-        self.run_cli("info", "net.toml", "--json", expect=107)
+        self.fails("info", "net.toml", "--json", says=["--blocking", "--memory-curve"])
+
+    def test_info_draws_time_against_memory(self):
+        points = json.loads(self.run_cli("info", "net.toml", "--memory-curve", "--json", "--threads", 1))["points"]
+        self.assertEqual(1, sum(point["default"] for point in points))
+        for faster, smaller in zip(points, points[1:]):
+            self.assertGreater(faster["peak_bytes"], smaller["peak_bytes"])
+            self.assertLessEqual(faster["predicted_s"], smaller["predicted_s"])
+        table = self.run_cli("info", "net.toml", "--memory-curve", "--threads", 1, "--svg", "curve.svg")
+        self.assertEqual(len(points), len(re.findall(r"^ +[0-9.]+ +\d+M .* MiB ", table, re.MULTILINE)))
+        self.assertIn(", the default", table)
+        picture = (self.folder / "curve.svg").read_text()
+        self.assertEqual(len(points), picture.count("<circle"))
+        ElementTree.fromstring(picture)
+        self.fails("info", "net.toml", "--memory-curve", "--svg", "no/such/folder/c.svg", says="no/such/folder")
+        self.fails("info", "--memory-curve", says="name a net")
+        self.run_cli("info", "net.toml", "--memory-curve", "--blocking", expect=108)
+        self.run_cli("info", "net.toml", "--svg", "c.svg", expect=107)
 
     def test_info_adds_up_the_memory_of_training(self):
         def mebibytes(line, text):

@@ -354,6 +354,22 @@ class Runs(CliTest):
         self.train("whole")
         self.assertEqual(self.digest(), self.digest("whole"))
 
+    def test_little_memory_trains_the_same_bits(self):
+        layers = "".join(f'[[node]]\nname = "c{i}"\ntype = "conv"\nout_channels = 32\nkernel = 5\npadding = "same"\n'
+                         'activation = "relu"\n' for i in range(4))
+        net = NET.replace("[2, 16, 16]", "16").replace('[[node]]\nname = "conv1"', layers + '[[node]]\nname = "conv1"')
+        (self.folder / "net.toml").write_text(net)
+        (self.folder / "data.toml").write_text(DATA.replace("[6, ", "[36, ").replace("4]", "20]").replace(
+            "[4, 6]", "[20, 36]"))
+        points = json.loads(self.run_cli("info", "net.toml", "--memory-curve", "--json", "--threads", 2))["points"]
+        self.assertGreater(len(points), 1)
+        least = points[-1]["memory_option_bytes"] >> 20
+        self.fails("train", "net.toml", "--data", "data.toml", "--out", "small", "--threads", 2, "--memory",
+                   f"{least - 1}M", says=[f"--memory {least - 1}M", f"at least {least}M", "--memory-curve"])
+        self.train("run", "--threads", 2, "--memory", f"{least}M")
+        self.train("whole", "--threads", 2)
+        self.assertEqual(self.digest(), self.digest("whole"))
+
     def test_validation_volumes_that_do_not_fit_into_memory_are_refused(self):
         text = self.fails("train", "net.toml", "--data", "data.toml", "--out", "small", "--memory", "1M",
                           says=["at least"])
