@@ -23,6 +23,15 @@ std::string reuse_text(const nets::MemoryPoint& point) {
   return texts[std::clamp(point.reuse, 0, 2)];
 }
 
+/// Returns the text with the characters replaced that XML reserves.
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : std::string(1, c);
+  }
+  return out;
+}
+
 /// Maps values to a range of the picture.
 struct Axis {
   double from, to, begin, end;
@@ -76,10 +85,9 @@ std::string memory_picture(const std::vector<nets::MemoryPoint>& points, const s
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 370\" width=\"640\" height=\"370\" role=\"img\">\n"
       "<title>Predicted time against memory, {0}</title>\n<style>text {{ font: 12px sans-serif; fill: #1c2733; }}"
       "</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<text x=\"70\" y=\"24\">{0}: predicted time "
-      "of a training iteration, relative to the default</text>\n<text x=\"345\" y=\"360\" text-anchor=\"middle\">MiB "
-      "at "
-      "the peak</text>\n",
-      net);
+      "of a training iteration, relative to the default</text>\n<text x=\"345\" y=\"360\" "
+      "text-anchor=\"middle\">MiB at the peak</text>\n",
+      escaped(net));
   for (double value = 0; value <= x.to; value += step_of(x.to)) {
     out += fmt::format("<text x=\"{:.1f}\" y=\"338\" text-anchor=\"middle\">{:g}</text>\n", x.at(value), value);
   }
