@@ -63,8 +63,8 @@ std::string describe_net(const std::filesystem::path& file, const std::vector<st
   SlabResource slabs;
   CountedMemory memory(&slabs);
   Parameters parameters(spec, true, 1, &memory);
-  Network network(spec, input, parameters,
-                  with_memory_plan(spec, {.batch = spec.training.batch, .training = true}), &memory);
+  Network network(spec, input, parameters, with_memory_plan(spec, {.batch = spec.training.batch, .training = true}),
+                  &memory);
   const int workers = threads > 0 ? threads : default_threads();
   const TrainingMemory peak = plan_training_memory(network, parameters, memory, workers);
   const NetShapes& shapes = network.shapes();

@@ -24,14 +24,17 @@ std::size_t kept_bytes(const Network& network) {
   return bytes;
 }
 
-/// Returns the seconds on one core of all convolutions, and of the transforms of x that are repeated.
+/// Returns the seconds on one core of all convolutions, and of the transforms that are repeated. In training, fft_tiled
+/// transforms the weights once per iteration in any case.
 double convolution_seconds(const Network& network) {
   double seconds = 0;
   for (std::size_t i = 0; i < network.spec().nodes.size(); ++i) {
-    if (network.plan_of(i) == nullptr) continue;
-    seconds += network.plan_of(i)->seconds();
-    for (const CacheCost& cache : network.plan_of(i)->caches()) {
-      if (cache.name == "x_hat" && !cache.kept) seconds += cache.seconds_saved;
+    const ConvPlan* plan = network.plan_of(i);
+    if (plan == nullptr) continue;
+    seconds += plan->seconds();
+    for (const CacheCost& cache : plan->caches()) {
+      const bool free = cache.kept || (plan->engine() == Engine::fft_tiled && cache.name == "w_hat");
+      if (!free) seconds += cache.seconds_saved;
     }
   }
   return seconds;
@@ -74,8 +77,23 @@ class Drafts {
   Parameters parameters_{spec_, true, 1, &memory_};
 };
 
-/// Removes plans that take no less memory than a faster one.
+/// Marks the plan with the least product of time and fourth root of memory. Scratch does not count, because it depends
+/// on the number of threads. All plans have the usual slack.
+void mark_default(std::vector<MemoryPlan>& plans) {
+  const auto cost = [](const MemoryPlan& plan) {
+    return plan.seconds * std::pow(static_cast<double>(plan.memory.peak() - plan.memory.scratch), 0.25);
+  };
+  std::min_element(plans.begin(), plans.end(), [&](const MemoryPlan& a, const MemoryPlan& b) {
+    return cost(a) < cost(b);
+  })->by_default = true;
+}
+
+/// Removes plans that take no less memory than a faster one. The default stays; what would replace it is removed.
 std::vector<MemoryPlan> best_of(std::vector<MemoryPlan> plans) {
+  const MemoryPlan chosen = *std::find_if(plans.begin(), plans.end(), [](const MemoryPlan& p) { return p.by_default; });
+  std::erase_if(plans, [&](const MemoryPlan& plan) {
+    return !plan.by_default && plan.seconds <= chosen.seconds && plan.memory.peak() <= chosen.memory.peak();
+  });
   std::stable_sort(plans.begin(), plans.end(),
                    [](const MemoryPlan& a, const MemoryPlan& b) { return a.seconds < b.seconds; });
   std::vector<MemoryPlan> best;
@@ -87,18 +105,22 @@ std::vector<MemoryPlan> best_of(std::vector<MemoryPlan> plans) {
 
 std::vector<MemoryPlan> plans_with(const NetSpec& spec, const NetworkOptions& options, int threads,
                                    std::span<const Slack> slacks) {
-  // Eighths of all spectra that a budget may leave.
+  if (options.memory_mode != MemoryMode::arena) {
+    return {{.memory_budget = options.memory_budget.value_or(usual_memory_budget), .by_default = true}};
+  }
+  // Shares of the spectra that a budget limits, in eighths.
   constexpr std::array<std::size_t, 5> eighths{6, 4, 2, 1, 0};
   Drafts drafts(spec, options, threads);
   std::vector<MemoryPlan> plans;
   for (const Slack& slack : slacks) {
     plans.push_back(drafts.draft(options.memory_budget.value_or(0), slack));
-    if (options.memory_mode != MemoryMode::arena) return plans;
-    if (options.memory_budget || !options.cache_spectra) continue;
-    const std::size_t all = plans.back().kept_spectra;
-    for (const std::size_t share : eighths) {
-      plans.push_back(drafts.draft(std::max<std::size_t>(1, all / 8 * share), slack));
+    if (!options.memory_budget && options.cache_spectra) {
+      const std::size_t all = plans.back().kept_spectra;
+      for (const std::size_t share : eighths) {
+        plans.push_back(drafts.draft(std::max<std::size_t>(1, all / 8 * share), slack));
+      }
     }
+    if (slack == Slack{}) mark_default(plans);
   }
   return best_of(std::move(plans));
 }
@@ -117,15 +139,7 @@ std::vector<MemoryPlan> memory_plans(const NetSpec& spec, const NetworkOptions& 
 }
 
 const MemoryPlan& default_plan(const std::vector<MemoryPlan>& plans) {
-  const auto cost = [](const MemoryPlan& plan) {
-    // The scratch depends on the number of threads.
-    return plan.seconds * std::pow(static_cast<double>(plan.memory.peak() - plan.memory.scratch), 0.25);
-  };
-  const MemoryPlan* best = &plans.front();
-  for (const MemoryPlan& plan : plans) {
-    if (plan.slack == Slack{} && cost(plan) < cost(*best)) best = &plan;
-  }
-  return *best;
+  return *std::find_if(plans.begin(), plans.end(), [](const MemoryPlan& plan) { return plan.by_default; });
 }
 
 const MemoryPlan* fastest_within(const std::vector<MemoryPlan>& plans, std::size_t bytes) {
@@ -135,8 +149,7 @@ const MemoryPlan* fastest_within(const std::vector<MemoryPlan>& plans, std::size
 }
 
 std::size_t fixed_process_bytes(const NetSpec& spec, const NetworkOptions& options, int threads) {
-  constexpr std::size_t volumes = std::size_t{16} << 20;
-  return program_bytes + validation_network_bytes(spec, options, threads) + volumes;
+  return program_bytes + validation_network_bytes(spec, options, threads) + least_volume_bytes;
 }
 
 std::vector<MemoryPoint> memory_curve(const std::filesystem::path& file, const std::vector<std::string>& overrides,
@@ -154,7 +167,7 @@ std::vector<MemoryPoint> memory_curve(const std::filesystem::path& file, const s
                       .kept_spectra = plan.kept_spectra,
                       .reuse = usual.tensors - plan.slack.tensors + usual.working - plan.slack.working,
                       .seconds = plan.seconds,
-                      .usual = &plan == &default_plan(plans)});
+                      .by_default = plan.by_default});
   }
   return points;
 }

@@ -16,21 +16,22 @@ struct MemoryPlan {
   Slack slack{};                  ///< see NetworkOptions
   TrainingMemory memory{};
   std::size_t kept_spectra = 0;  ///< bytes
-  /// Of an iteration, by the cost model. Only ratios of two plans of a net are meaningful.
+  /// Predicted seconds of an iteration, by the cost model. Only ratios of two plans of a net are meaningful.
   double seconds = 0;
+  bool by_default = false;  ///< whether training takes this plan if there is no limit
 
   /// Returns the options with this plan in them.
   NetworkOptions apply(NetworkOptions options) const;
 };
 
-/// Returns the plans for training a net, the fastest first. Each takes less memory and more predicted time than the one
-/// before. Deterministic; tunes nothing. Takes up to a second for a large net, because every plan is drafted. The
-/// options' budget and slack are replaced, unless their memory mode or cache_spectra leaves nothing to choose.
+/// Returns the plans for training a net, the fastest first. Each takes less memory and no less predicted time than the
+/// one before. Deterministic; tunes nothing. Takes one to two seconds for a large net, because every plan is drafted. A
+/// budget in the options is kept. In a memory mode other than `arena` there is one plan, without a prediction.
 std::vector<MemoryPlan> memory_plans(const NetSpec& spec, const NetworkOptions& options, int threads);
 
-/// Returns the plan of training without a limit of memory: the one with the least product of its predicted time and the
-/// fourth root of its memory, among those with the usual slack. So spectra are given up if 1 % more time saves more
-/// than 4 % of the memory. Does not depend on threads. `plans` must not be empty.
+/// Returns the default: among the plans with the usual slack, the one with the least product of its predicted time and
+/// the fourth root of its memory. So spectra are given up if 1 % more time saves more than 4 % of the memory. Does not
+/// depend on threads.
 const MemoryPlan& default_plan(const std::vector<MemoryPlan>& plans);
 
 /// Returns the fastest plan that takes at most `bytes` at its peak, or null if there is none.

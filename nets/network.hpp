@@ -34,8 +34,8 @@ struct NetworkOptions {
   bool training = false;
   Engine engine = Engine::automatic;  ///< for every layer that it supports; see engine_for()
   /// Limit of the bytes of all kept spectra. It is distributed by seconds saved per byte; ties are broken by layer
-  /// order. 0: no limit. Without a value, a Trainer takes the default plan (nets/memory_plan.hpp), and a
-  /// net for inference has usual_memory_budget.
+  /// order. 0: no limit. Without a value, it is usual_memory_budget; a Trainer takes the default
+  /// plan instead (nets/memory_plan.hpp).
   std::optional<std::size_t> memory_budget{};
   Slack slack{};              ///< how soon buffers take over the memory of others
   fft::Options fft{};         ///< FFT backend, for engines that use FFTs

@@ -133,8 +133,8 @@ bool Network::output_in_place(std::size_t index) const {
   const bool activation = std::holds_alternative<ActivationNode>(node.kind);
   const bool norm = std::holds_alternative<GroupNormNode>(node.kind);
   const std::size_t input = node.inputs[0];
-  // In separate memory, every tensor can be looked at after a run.
-  if (!lifetimes_->planned() || input == 0 || !(activation || norm)) return false;
+  // The logits have memory of their own. In separate memory, every tensor can be looked at after a run.
+  if (index + 1 == spec_.nodes.size() || !lifetimes_->planned() || input == 0 || !(activation || norm)) return false;
   if (only_reader(input - 1) == nullptr || layouts_[input] != layouts_[index + 1]) return false;
   // The backward pass of a norm reads its input; the backward pass of an activation reads its output.
   return !options_.training || (activation && !reads_output_backward(spec_.nodes[input - 1]));

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "convolume/memory.hpp"
-
 #include "nets/data/patch_loader.hpp"
 
 namespace convolume::nets {
@@ -61,6 +60,7 @@ std::size_t validation_network_bytes(const NetSpec& spec, const NetworkOptions& 
   inference.batch = 1;
   inference.training = false;
   inference.tune_on = nullptr;
+  inference.cache_spectra = true;  // as a Predictor has it
   Network network(spec, spec.patch, parameters, inference, &memory);
   std::vector<TaskDescription> tasks;
   TaskGraph prepare, forward;
@@ -72,8 +72,7 @@ std::size_t validation_network_bytes(const NetSpec& spec, const NetworkOptions& 
       },
       prepare, forward);
   const std::size_t second_buffers = bytes_of(network.input()) + bytes_of(network.logits());
-  return memory.live() - trained + second_buffers + network.lifetimes().arena_bytes() +
-         largest_scratch(tasks, threads);
+  return memory.live() - trained + second_buffers + network.lifetimes().arena_bytes() + largest_scratch(tasks, threads);
 }
 
 TrainingMemory plan_training_memory(Network& network, const Parameters& parameters, CountedMemory& memory,

@@ -23,7 +23,7 @@ struct TrainingMemory {
   std::size_t weights = 0;  ///< prepared weights: spectra, or packed weights
   std::size_t working = 0;  ///< working buffers of engines between their tasks
   std::size_t scratch = 0;  ///< of the tasks with the largest scratch, one per thread
-  double moved_bytes = 0;   ///< that tasks move whose time is bound by memory: layers other than convolutions
+  double moved_bytes = 0;   ///< bytes that the tasks of layers other than convolutions move
   /// Cost of the critical path by TaskOptions::cost: with the dependencies that the arena adds, and without them.
   double critical_cost = 0, critical_cost_apart = 0;
 

@@ -85,6 +85,7 @@ class TrainingRun {
         memory_({.upstream = options.upstream}),
         scheduler_(options.threads > 0 ? options.threads : default_threads(),
                    {.scratch_budget = options.scratch_budget}),
+        header_(options.resume ? std::optional(read_checkpoint_header(folder_.last())) : std::nullopt),
         volume_bytes_(plan_memory()),
         data_(load_dataset(options.data, {.memory = &memory_,
                                           .scheduler = &scheduler_,
@@ -100,15 +101,11 @@ class TrainingRun {
     check_best();
     best_.score = spec_.training.best;
     best_.data = data_.validation_digest;
-    std::optional<CheckpointHeader> header;
-    if (options.resume) header = read_checkpoint_header(folder_.last());
+    const std::optional<CheckpointHeader>& header = header_;
     if (header) check_same_run(*header);
     const std::uint64_t seed = header ? header->seed : options.seed.value_or(1);
     NetworkOptions network = memory_plan_.apply(network_options());
-    if (header) {
-      network.tuned = recorded_choices(*header);
-      network.recorded = recorded_plans(NumericsRecord::from_text(header->numerics));
-    } else if (options.tune) {
+    if (!header && options.tune) {
       network.tune_on = &scheduler_;
       network.on_tune = options.on_tune;
     }
@@ -121,6 +118,7 @@ class TrainingRun {
       if (!header) throw;
       refuse_to_continue(error.what());
     }
+    check_memory_of_tuned();
     if (header) {
       check_numerics(*header);
       load_checkpoint(folder_.last(), trainer_->parameters());
@@ -173,28 +171,61 @@ class TrainingRun {
   }
 
   NetworkOptions network_options() const {
-    return {.engine = o_.engine, .memory_budget = o_.memory_budget, .fft = o_.fft, .cache_spectra = o_.cache_spectra};
+    NetworkOptions network{
+        .engine = o_.engine, .memory_budget = o_.memory_budget, .fft = o_.fft, .cache_spectra = o_.cache_spectra};
+    if (header_) {
+      network.tuned = recorded_choices(*header_);
+      network.recorded = recorded_plans(NumericsRecord::from_text(header_->numerics));
+    }
+    return network;
+  }
+
+  /// Drafts the memory of the training. Returns the bytes of the process beside an iteration, and all plans.
+  std::pair<std::size_t, std::vector<MemoryPlan>> draft_memory() const {
+    NetworkOptions network = network_options();
+    const auto draft = [&] {
+      return std::pair(fixed_process_bytes(spec_, network, scheduler_.threads()),
+                       memory_plans(spec_, network, scheduler_.threads()));
+    };
+    try {
+      return draft();
+    } catch (const Error&) {
+      if (!header_) throw;
+      // The record does not fit this net or this build. The checks of the checkpoint will say so.
+      network.tuned = {};
+      network.recorded = {};
+      return draft();
+    }
   }
 
   /// Chooses the memory plan of the training, and returns the bytes of --memory that training and validation leave for
   /// volumes.
   std::size_t plan_memory() {
-    constexpr std::size_t mebibyte = std::size_t{1} << 20, volumes = 16 * mebibyte;
+    const auto [fixed, plans] = draft_memory();
     const std::size_t limit = memory_limit(o_.memory);
-    const std::size_t fixed = fixed_process_bytes(spec_, network_options(), scheduler_.threads());
-    const auto plans = memory_plans(spec_, network_options(), scheduler_.threads());
     const MemoryPlan* plan = &default_plan(plans);
-    if (fixed + plan->memory.peak() > limit) plan = fastest_within(plans, limit - std::min(limit, fixed));
-    if (plan == nullptr && o_.memory != 0) {
-      throw InvalidArgument(
-          fmt::format("--memory {}M: training this net needs at least {}M; see convolume info --memory-curve for what "
-                      "takes it",
-                      limit / mebibyte, (fixed + plans.back().memory.peak() + mebibyte - 1) / mebibyte));
+    if (o_.memory != 0 || fixed + plan->memory.peak() > limit) {
+      plan = fastest_within(plans, limit - std::min(limit, fixed));
     }
+    if (plan == nullptr && o_.memory != 0) refuse_memory(fixed + plans.back().memory.peak());
     // Without --memory, the system decides whether the smallest plan is too much.
     memory_plan_ = plan != nullptr ? *plan : plans.back();
-    const std::size_t taken = fixed - volumes + memory_plan_.memory.peak();
-    return limit >= taken + volumes ? limit - taken : volumes;
+    const std::size_t taken = fixed - least_volume_bytes + memory_plan_.memory.peak();
+    return limit >= taken + least_volume_bytes ? limit - taken : least_volume_bytes;
+  }
+
+  [[noreturn]] void refuse_memory(std::size_t needed) const {
+    constexpr std::size_t mebibyte = std::size_t{1} << 20;
+    throw InvalidArgument(fmt::format(
+        "--memory {}M: training this net{} needs at least {}M; see convolume info --memory-curve for what takes it",
+        o_.memory / mebibyte, o_.tune ? " with measured choices" : "", (needed + mebibyte - 1) / mebibyte));
+  }
+
+  /// Refuses measured choices for which the memory plan, which was made before, does not suffice.
+  void check_memory_of_tuned() const {
+    if (!o_.tune || o_.memory == 0) return;
+    const std::size_t planned = memory_plan_.memory.arena, taken = trainer_->network().lifetimes().arena_bytes();
+    if (taken > planned + volume_bytes_ - least_volume_bytes) refuse_memory(o_.memory + taken - planned);
   }
 
   /// Checks what the net's [training] says about the best checkpoint.
@@ -537,6 +568,7 @@ class TrainingRun {
   SlabResource memory_;
   Trace trace_;
   Scheduler scheduler_;
+  std::optional<CheckpointHeader> header_;  // of the checkpoint that is continued
   MemoryPlan memory_plan_;
   std::size_t volume_bytes_;
   Dataset data_;

@@ -1,5 +1,7 @@
 #include "tools/arguments.hpp"
 
+#include <limits>
+
 #include <fmt/format.h>
 
 #include "convolume/error.hpp"
@@ -20,7 +22,11 @@ std::size_t bytes_of(const std::string& text) {
   if (digits == 0 || shift < 0 || text.size() > 15) {
     throw InvalidArgument(fmt::format("--memory '{}' is no number of bytes; write e.g. 512M or 2G", text));
   }
-  return static_cast<std::size_t>(std::stoull(text)) << shift;
+  const auto number = static_cast<std::size_t>(std::stoull(text));
+  if (number > std::numeric_limits<std::size_t>::max() >> shift) {
+    throw InvalidArgument(fmt::format("--memory '{}' is more than 64 bits can address; write e.g. 512M or 2G", text));
+  }
+  return number << shift;
 }
 
 }  // namespace convolume::tools

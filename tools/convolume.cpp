@@ -102,7 +102,7 @@ struct TrainCommand {
     app.add_option("--set", options.overrides, "Replace a value of the net: table.key=value, e.g. generator.width=30");
     app.add_option("--memory", memory,
                    "Bytes that the process may hold, e.g. 4G; default: three quarters of the system's memory. If it is "
-                   "little, training takes longer, and volumes that do not fit are read chunk by chunk. It does not "
+                   "small, training takes longer, and volumes that do not fit are read chunk by chunk. It does not "
                    "change the result. See convolume info NET --memory-curve");
     budget_given = app.add_option("--memory-budget", budget_mib,
                                   "MiB that cached spectra may hold; default: those that save much time for their "

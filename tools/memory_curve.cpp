@@ -14,12 +14,12 @@ double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 
 /// Returns the value of --memory for a point, rounded up to MiB.
 std::size_t memory_option(const nets::MemoryPoint& point) { return (point.process + (1 << 20) - 1) >> 20; }
 
-const nets::MemoryPoint& usual_point(const std::vector<nets::MemoryPoint>& points) {
-  return *std::find_if(points.begin(), points.end(), [](const nets::MemoryPoint& point) { return point.usual; });
+const nets::MemoryPoint& default_point(const std::vector<nets::MemoryPoint>& points) {
+  return *std::find_if(points.begin(), points.end(), [](const nets::MemoryPoint& point) { return point.by_default; });
 }
 
 std::string reuse_text(const nets::MemoryPoint& point) {
-  constexpr const char* const texts[]{"a layer later", "engines' buffers at once", "at once"};
+  constexpr const char* const texts[]{"one step later", "engines' buffers at once", "at once"};
   return texts[std::clamp(point.reuse, 0, 2)];
 }
 
@@ -47,13 +47,13 @@ double step_of(double range) {
 }  // namespace
 
 std::string memory_table(const std::vector<nets::MemoryPoint>& points) {
-  const double usual = usual_point(points).seconds;
+  const double normal = default_point(points).seconds;
   std::string text = fmt::format("{:>12} {:>14} {:>14} {:>14}  {}\n", "MiB at peak", "--memory", "kept spectra",
                                  "time, relative", "memory is reused");
   for (const nets::MemoryPoint& point : points) {
     text += fmt::format("{:>12.1f} {:>13}M {:>10.1f} MiB {:>14.3f}  {}{}\n", mebibytes(point.peak),
-                        memory_option(point), mebibytes(point.kept_spectra), point.seconds / usual, reuse_text(point),
-                        point.usual ? ", the default" : "");
+                        memory_option(point), mebibytes(point.kept_spectra), point.seconds / normal, reuse_text(point),
+                        point.by_default ? ", the default" : "");
   }
   return text +
          "\nThe peak is that of a training iteration. --memory also holds the program, a validation and 16 MiB of "
@@ -68,17 +68,17 @@ std::string memory_json(const std::vector<nets::MemoryPoint>& points) {
                              {"kept_spectra_bytes", point.kept_spectra},
                              {"reused", reuse_text(point)},
                              {"predicted_s", point.seconds},
-                             {"default", point.usual}});
+                             {"default", point.by_default}});
   }
   return all.dump(2) + "\n";
 }
 
 std::string memory_picture(const std::vector<nets::MemoryPoint>& points, const std::string& net) {
-  const double usual = usual_point(points).seconds;
+  const double normal = default_point(points).seconds;
   double most_memory = 0, most_time = 0;
   for (const nets::MemoryPoint& point : points) {
     most_memory = std::max(most_memory, mebibytes(point.peak));
-    most_time = std::max(most_time, point.seconds / usual);
+    most_time = std::max(most_time, point.seconds / normal);
   }
   const Axis x{0, 1.05 * most_memory, 70, 620}, y{0, 1.1 * most_time, 320, 50};
   std::string out = fmt::format(
@@ -99,10 +99,10 @@ std::string memory_picture(const std::vector<nets::MemoryPoint>& points, const s
   }
   std::string path;
   for (const nets::MemoryPoint& point : points) {
-    const double at_x = x.at(mebibytes(point.peak)), at_y = y.at(point.seconds / usual);
+    const double at_x = x.at(mebibytes(point.peak)), at_y = y.at(point.seconds / normal);
     path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : "L", at_x, at_y);
     out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"#0b6e8f\"/>\n", at_x, at_y,
-                       point.usual ? 6 : 3);
+                       point.by_default ? 6 : 3);
   }
   return out + fmt::format("<path d=\"{}\" fill=\"none\" stroke=\"#0b6e8f\"/>\n</svg>\n", path);
 }

@@ -151,7 +151,7 @@ void add_contest_options(CLI::App& app, NetContestOptions& o) {
                  "Memory of training, separated by commas: usual (what `convolume train` takes), all (keeps all "
                  "spectra), or MiB at the peak (the fastest way within them)")
       ->delimiter(',')
-      ->check(CLI::IsMember({"usual", "all"}) | CLI::PositiveNumber)
+      ->check(CLI::IsMember({"usual", "all"}) | CLI::Range(1.0, 1e9))
       ->option_text("NAMES OR NUMBERS [usual]");
   const std::map<std::string, Work> works{{"training", Work::training}, {"inference", Work::inference}};
   app.add_option("--work", o.works, "What is timed: training, inference, separated by commas")
@@ -195,6 +195,17 @@ void use_defaults_for_peers(const CLI::App& app, NetContestOptions& o) {
   if (app.count("--backend") == 0) o.backends = {fft::Backend::native};
   if (app.count("--cache") == 0) o.caches = {true};
   if (app.count("--work") == 0) o.works = {Work::training, Work::inference};
+}
+
+/// A number of MiB limits training in an arena only.
+void check_limits(const NetContestOptions& o) {
+  const bool training = o.works == std::vector{Work::training};
+  const bool arena = o.memory == std::vector{nets::MemoryMode::arena};
+  for (const std::string& limit : o.limits) {
+    if (limit == "usual" || limit == "all" || (training && arena)) continue;
+    throw CLI::ValidationError("--limit",
+                               "MiB limit training in an arena; use --work training and --memory-mode arena");
+  }
 }
 
 int describe_net(const Options& options) {
@@ -264,6 +275,7 @@ int run_net(int argc, char** argv) {
     if (o.torch) use_defaults_for_peers(app, o);
     if (app.count("--engine") > 0) o.engines = options.engines;
     if (app.count("--memory-budget") > 0) o.memory_gib = options.memory_gib;
+    check_limits(o);
   });
   return run(
       app, argc, argv, [&] { add(options, last); },

@@ -49,7 +49,8 @@ class Address {
   }
   /// Returns whether there is memory, or will be when the tasks run.
   bool bound() const noexcept { return slot_ != nullptr || pointer_ != nullptr; }
-  /// Returns whether both addresses were made as the same place. Never reads a slot.
+  /// Returns whether both refer to the same place: the same pointer, or the same offset behind the same slot. Never
+  /// reads a slot.
   template <class U>
   bool same_place(const Address<U>& other) const noexcept {
     return pointer_ == other.pointer_ && slot_ == other.slot_ && bytes_ == other.bytes_;

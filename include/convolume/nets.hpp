@@ -62,9 +62,10 @@ struct TrainOptions {
   bool resume = false;                     ///< continue from out/checkpoints/last.safetensors with the same bits
   bool verify_data = false;                ///< if resumed, read all volumes again instead of comparing their times
   /// Bytes that the process may hold; 0 means three quarters of what the system allows. What a training iteration takes
-  /// comes off first. If it takes more, spectra are computed again instead of being kept, and memory is reused sooner.
-  /// Training volumes that do not fit into the rest are read chunk by chunk. It changes no bit. train() throws
-  /// InvalidArgument that names the least value if the net cannot be trained within it.
+  /// comes off first: the fastest way that fits, of memory_curve(); without a limit, the default. With `tune`, the way
+  /// is chosen before the measurement; train() throws InvalidArgument if the measured choices need more. Training
+  /// volumes that do not fit into the rest are read chunk by chunk. It changes no bit. train() throws InvalidArgument
+  /// that names the least value if the net cannot be trained within it.
   std::size_t memory = 0;
   Engine engine = Engine::automatic;
   /// Limit in bytes for cached spectra; 0 means no limit. If absent, spectra are kept that save much time for their
@@ -258,16 +259,16 @@ CONVOLUME_API std::string describe_net(const std::filesystem::path& net, const s
 /// A way to train a net: its memory, and the time that the cost model predicts. All ways give the same bits.
 struct MemoryPoint {
   std::size_t peak = 0;          ///< bytes of a training iteration, without the volumes and the program
-  std::size_t process = 0;       ///< least TrainOptions::memory that allows it
+  std::size_t process = 0;       ///< least TrainOptions::memory that leads to it
   std::size_t kept_spectra = 0;  ///< bytes of spectra of weights and tensors that are kept, not computed again
-  /// When memory is reused: 0, a layer later than possible; 1, at once for what engines pass between their tasks; 2, at
+  /// When memory is reused: 0, one step after the last use; 1, at once for what engines pass between their tasks; 2, at
   /// once. Then more tasks wait for others.
   int reuse = 0;
-  double seconds = 0;  ///< of an iteration; only ratios are meaningful
-  bool usual = false;  ///< whether training uses it without a limit of memory
+  double seconds = 0;       ///< of an iteration; only ratios are meaningful
+  bool by_default = false;  ///< whether training uses it if there is no limit of memory
 };
 /// Returns the ways to train a net on `threads` threads (0 means default_threads()), the fastest first. Each takes less
-/// memory and more time than the one before.
+/// memory and no less time than the one before. A limit between two of them leads to the smaller one.
 CONVOLUME_API std::vector<MemoryPoint> memory_curve(const std::filesystem::path& net,
                                                     const std::vector<std::string>& overrides = {},
                                                     std::optional<Extent3> patch = std::nullopt, int threads = 0);

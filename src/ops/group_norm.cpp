@@ -362,14 +362,15 @@ GroupNormGradients append_group_norm_backward(TaskGraph& graph, const Ready& rea
   GroupNormGradients done;
   std::vector<TaskId> summed;
   if (dx && groups->local()) {
-    summed = append_parts(graph, groups->parts, "group_norm_gradient", bytes_of<T>(5), collect, [=](const Part& part) {
-      sum(part);
-      total(part.n, {part.c0, part.c1});
-      write(part);
-    });
+    summed = append_parts(graph, groups->parts, "group_norm_gradient", bytes_of<T>(activated ? 6 : 5), collect,
+                          [=](const Part& part) {
+                            sum(part);
+                            total(part.n, {part.c0, part.c1});
+                            write(part);
+                          });
     done.dx = ready_of(graph, groups->parts, summed, dx);
   } else {
-    summed = append_parts(graph, groups->parts, "group_norm_sums", bytes_of<T>(2), collect, sum);
+    summed = append_parts(graph, groups->parts, "group_norm_sums", bytes_of<T>(activated ? 3 : 2), collect, sum);
   }
   if (dx && !groups->local()) {
     const auto totals = append_clusters(graph, *groups, "group_norm_totals", summed, total);

@@ -14,7 +14,7 @@ namespace convolume::ops {
 struct GroupNorm {
   index_t groups = 1;
   double epsilon = 1e-5;
-  Activation activation{};  ///< of the result, with the bits of append_activation_forward() and _backward()
+  Activation activation{};  ///< applied to the result, with the bits of append_activation_forward() and _backward()
 };
 
 /// Mean and 1 / sqrt(variance + epsilon) of each (sample, group), at [n * groups + g]. The forward pass writes them for

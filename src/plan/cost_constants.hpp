@@ -50,16 +50,16 @@ inline constexpr double idle_share = 0.3;        ///< of a worker's waiting that
 /// Factor for the weight gradient if its tiles have spectra of their own: every stage then waits for memory in its
 /// prologue and its epilogue.
 inline constexpr double separate_sums_factor = 1.4;
-/// Factor for a transform that is repeated because its spectrum was not kept: such transforms are made a tile at a time,
-/// and their spectra go through memory. Command: bench_net --limit all,MIB on the nets of the zoo (2.3 to 6).
+/// Factor for a transform that is repeated because its spectrum was not kept: such transforms are made a tile at a
+/// time, and their spectra go through memory. Command: bench_net --limit all,MIB on the nets of the zoo (2.3 to 6).
 inline constexpr double repeated_transform_factor = 4;
 /// Bytes of the spectra of x and dy above which no direction keeps them for another one.
 inline constexpr double most_kept_spectra_bytes = 1 << 28;
 /// Bytes of a chunk of tiles. The sum over tiles is cut into chunks of this size, so it decides rounding. It is a
 /// constant, because a choice text has the same bits on every machine.
 inline constexpr index_t sum_chunk_bytes = 32 << 20;
-/// Bytes of a chunk of tiles if the directions share tiles, but some spectra are not kept. All chunks add to the same
-/// sums in the order of the tiles, so this size does not decide rounding.
+/// Bytes of a chunk of tiles if the directions share tiles, but some spectra are not kept. The product of a chunk
+/// begins with the sums of the chunks before, so one chunk of all tiles has the same bits.
 inline constexpr index_t shared_chunk_bytes = 16 << 20;
 /// Bytes of a weight gradient's sums, and of the tiles beside them, that are assumed to stay in the L2. They decide
 /// whether the sum is cut into parts, and into which steps, so this is a constant too.

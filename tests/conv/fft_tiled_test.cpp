@@ -45,6 +45,35 @@ struct TilesOf {
 
 }  // namespace
 
+TEST_CASE("spectra that are computed again in several chunks give the bits of spectra that are kept") {
+  const ConvProblem problem = parse_problem("ic32id48oc32kd3");
+  const ConvOptions options{.engine = Engine::fft_tiled};
+  ConvCase<float> kept(problem, options), again(problem, options);
+  const auto x_hat_bytes = [](const ConvPlan& plan) {
+    for (const CacheCost& cache : plan.caches()) {
+      if (cache.name == "x_hat") return cache.bytes;
+    }
+    return std::size_t{0};
+  };
+  REQUIRE(x_hat_bytes(kept.plan) > std::size_t{16} << 20);  // more than a chunk
+  for (const bool sharing : {true, false}) {
+    CAPTURE(sharing);
+    again.plan = ConvPlan::make(
+        problem,
+        {.engine = Engine::fft_tiled, .choice = kept.plan.choice(), .memory_budget = 1, .cache_spectra = sharing});
+    for (ConvCase<float>* one : {&kept, &again}) {
+      const Execution run{one->scheduler, &one->memory};
+      const auto w = one->plan.prepare(run, one->w);
+      auto x_hat = one->plan.input_spectra(&one->memory);
+      one->plan.forward(run, {.x = one->x, .w = w, .y = one->y, .x_hat = &x_hat});
+      one->plan.backward(run, {.x = one->x, .dy = one->dy, .w = w, .x_hat = &x_hat, .dx = one->dx, .dw = one->dw});
+    }
+    CHECK(test::same_bits(again.y, kept.y));
+    CHECK(test::same_bits(again.dx, kept.dx));
+    CHECK(test::same_bits(again.dw, kept.dw));
+  }
+}
+
 TEST_CASE("fft_tiled agrees with the double reference over random problems, in double and float") {
   for (std::uint64_t seed = 0; seed < (test::sanitized ? 10 : 60); ++seed) {
     CAPTURE(seed);

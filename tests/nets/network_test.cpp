@@ -632,6 +632,41 @@ kernel = [1, 1, 1]
   }
 }
 
+TEST_CASE("inference gives the same bits in every memory mode, also where the net ends with a norm and an activation") {
+  const std::string wide = widened(everything);
+  for (const auto* text : {&everything, &convolutions, &wide, &normalised}) {
+    const NetSpec spec = parse_net(*text, "net.toml");
+    std::vector<float> expected;
+    for (const MemoryMode mode : {MemoryMode::separate, MemoryMode::arena, MemoryMode::slab}) {
+      CAPTURE(spec.name, name_of(mode));
+      Scheduler scheduler(2);
+      Poison memory;
+      Parameters parameters(spec, false, 3, &memory);
+      Network network(spec, spec.patch, parameters, {.batch = 2, .memory_mode = mode, .poison_freed = true}, &memory);
+      for (index_t i = 0; i < network.input().elements(); ++i) {
+        network.input().data()[i] = static_cast<float>(normal({.seed = 1}, static_cast<std::uint64_t>(i)));
+      }
+      TaskGraph prepare, forward;
+      network.append_planned(
+          [&](TaskGraph& first, TaskGraph& second) {
+            network.append_prepare(first, {});
+            network.append_forward(second, {}, {}, {});
+          },
+          prepare, forward);
+      network.place_memory();
+      prepare.run(scheduler);
+      for (int run = 0; run < 2; ++run) {
+        forward.run(scheduler);
+        const float* logits = network.logits().data();
+        const std::vector<float> values(logits, logits + network.logits().elements());
+        if (expected.empty()) expected = values;
+        REQUIRE(std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); }));
+        CHECK(values == expected);
+      }
+    }
+  }
+}
+
 TEST_CASE("what engines keep between tasks has a place in the arena, and gives the bits of separate buffers",
           "[network]") {
   for (const Engine engine : {Engine::fft_tiled, Engine::fft_volume, Engine::direct}) {

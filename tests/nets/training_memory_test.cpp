@@ -148,6 +148,24 @@ TEST_CASE("memory plans trade time for memory, and a limit selects the fastest w
   CHECK(memory_plans(spec, {.memory_mode = MemoryMode::slab}, 2).size() == 1);
 }
 
+TEST_CASE("spectra that are not kept cost predicted time, and the default does not depend on threads") {
+  const NetSpec spec = parse_net(width_depth, "net.toml");
+  for (const Engine engine : {Engine::fft_volume, Engine::fft_tiled}) {
+    CAPTURE(name_of(engine));
+    const auto plans = memory_plans(spec, {.engine = engine}, 1);
+    REQUIRE(plans.size() > 1);
+    for (std::size_t i = 1; i < plans.size(); ++i) {
+      // In training, fft_tiled transforms the weights once per iteration in any case.
+      const bool costs = engine == Engine::fft_volume && plans[i].slack == plans[i - 1].slack;
+      if (costs) CHECK(plans[i].seconds > plans[i - 1].seconds);
+    }
+    CHECK(with_memory_plan(spec, {.engine = engine}).memory_budget == default_plan(plans).memory_budget);
+    CHECK(default_plan(memory_plans(spec, {.engine = engine}, 8)).memory_budget == default_plan(plans).memory_budget);
+  }
+  // On a chain of large kernels, repeated transforms cost more than their memory is worth.
+  CHECK(with_memory_plan(spec, {.engine = Engine::fft_tiled}).memory_budget == std::size_t{0});
+}
+
 TEST_CASE("an arena takes less than separate buffers, and holds the largest together") {
   const NetSpec spec = parse_net(unet, "net.toml");
   const TrainingMemory peak = predicted(spec, Engine::automatic, 1);

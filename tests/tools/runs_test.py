@@ -363,6 +363,8 @@ class Runs(CliTest):
             "[4, 6]", "[20, 36]"))
         points = json.loads(self.run_cli("info", "net.toml", "--memory-curve", "--json", "--threads", 2))["points"]
         self.assertGreater(len(points), 1)
+        for point in points:
+            self.assertEqual(point["memory_option_bytes"] % (1 << 20), 0)
         least = points[-1]["memory_option_bytes"] >> 20
         self.fails("train", "net.toml", "--data", "data.toml", "--out", "small", "--threads", 2, "--memory",
                    f"{least - 1}M", says=[f"--memory {least - 1}M", f"at least {least}M", "--memory-curve"])

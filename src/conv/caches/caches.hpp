@@ -29,8 +29,8 @@ std::size_t bytes_of_cache(const Cache& cache) noexcept {
   for (const auto& group : cache.groups) bytes += bytes_of_cache(*group);
   return bytes;
 }
-/// Places the stores of a cache. `memory_of(cache, store)` returns the pointer to the memory for a store; the pointer is
-/// then moved behind it.
+/// Places the stores of a cache. `memory_of(cache, store)` returns the pointer to the memory for a store; the pointer
+/// is then moved behind it.
 template <class Cache, class MemoryOf>
 void place_cache(Cache& cache, const MemoryOf& memory_of) noexcept {
   for (BufferStore* store : cache.stores()) {

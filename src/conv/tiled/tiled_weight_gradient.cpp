@@ -78,7 +78,8 @@ TiledWeightGradient<T>::TiledWeightGradient(const plan::Sides& sides, const Acti
   chunk_ = std::clamp<index_t>(chunk_bytes * lanes / bytes(lanes), 1, grid_.tiles());
   if (small_channels_) chunk_ = round_up(chunk_, lanes);
   if (shared_) {
-    all_x_ = TileSpectra<T>(grid_.tiling.tile, rows_.all(), grid_.tiles(), small_channels_);
+    // Tilings with few channels are never shared, so no tiles share lanes here.
+    all_x_ = TileSpectra<T>(grid_.tiling.tile, rows_.all(), grid_.tiles(), false);
     all_dy_ = TileSpectra<T>(grid_.tiling.tile, problem_.out_channels, grid_.tiles(), false);
   }
   x_ = TileSpectra<T>(grid_.tiling.tile, rows_.all(), chunk_, small_channels_);
@@ -239,9 +240,7 @@ void TiledWeightGradient<T>::sum_products(const Run& run, index_t first_block, i
                                           const BackwardArguments& a, T* sums) const {
   const index_t count = run.tiles_of(chunk), first_tile = chunk * run.chunk;
   const TileSpectra<T>&x_layout = run.x_hat ? all_x_ : x_, &dy_layout = run.dy_hat ? all_dy_ : dy_;
-  const T* x = run.x_hat ? static_cast<const T*>(a.x_hat->maps.get(0)) +
-                               x_layout.offset(small_channels_ ? first_tile / lanes : first_tile, 0)
-                         : run.x(chunk);
+  const T* x = run.x_hat ? static_cast<const T*>(a.x_hat->maps.get(0)) + x_layout.offset(first_tile, 0) : run.x(chunk);
   const T* dy =
       run.dy_hat ? static_cast<const T*>(run.dy_hat->get(0)) + dy_layout.offset(first_tile, 0) : run.dy(chunk);
   const index_t together = small_channels_ ? lanes : count;
@@ -453,8 +452,7 @@ std::vector<TaskId> TiledWeightGradient<T>::append_products(TaskGraph& graph,
     const index_t begin = blocks * piece / pieces, end = blocks * (piece + 1) / pieces;
     tasks.push_back(graph.add(
         {.name = "weight gradient products", .cost = in_.flops()},
-        [this, a, run, begin, end, chunk] { sum_products(*run, begin, end, chunk, *a, run->total()); },
-        after));
+        [this, a, run, begin, end, chunk] { sum_products(*run, begin, end, chunk, *a, run->total()); }, after));
   }
   return tasks;
 }

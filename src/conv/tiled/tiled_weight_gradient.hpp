@@ -35,9 +35,10 @@ struct SharedSpectra {
 ///
 /// If the directions share tiles, the spectra of the other directions are read, and all tiles are one chunk. Spectra
 /// that were not kept are computed again, a chunk at a time; the chunks add to the same sums in the order of the tiles,
-/// which gives the same bits. Otherwise all tiles go through one stage after the other, a chunk at a time. The exception is x with few channels
-/// whose sums all fit into the L2. Then the tiles are divided into parts, which go through all stages. Each part has
-/// its own sums, and these are added in order. So the spectra of dy never leave the L2.
+/// which gives the same bits. Otherwise all tiles go through one stage after the other, a chunk at a time. The
+/// exception is x with few channels whose sums all fit into the L2. Then the tiles are divided into parts, which go
+/// through all stages. Each part has its own sums, and these are added in order. So the spectra of dy never leave the
+/// L2.
 ///
 /// "x" and "dy" are here the tensors of the high-resolution and of the low-resolution side; see plan::Sides. The
 /// activation's gradient belongs to the side that y is on. Immutable and thread-safe.
@@ -143,10 +144,10 @@ class TiledWeightGradient {
   bool small_channels_;  ///< tiles of x share the lanes
   PhasedChannels rows_;
   WeightSpectra<T> weights_;
-  index_t parts_ = 0;  ///< 0 if all tiles go through one stage after the other, in chunks
-  index_t chunk_ = 1;  ///< tiles of a chunk of spectra that are computed here, or of a step of a part
-  TileSpectra<T> x_, dy_;            ///< of a chunk
-  TileSpectra<T> all_x_, all_dy_;    ///< of all tiles: spectra that other directions have stored
+  index_t parts_ = 0;                ///< 0 if all tiles go through one stage after the other, in chunks
+  index_t chunk_ = 1;                ///< tiles of a chunk of spectra that are computed here, or of a step of a part
+  TileSpectra<T> x_, dy_;            ///< layouts of a chunk
+  TileSpectra<T> all_x_, all_dy_;    ///< layouts of all tiles, for spectra that other directions have stored
   LaneSpectra<T> lane_spectra_;      ///< of x, if its tiles share lanes
   std::vector<TileColumn> columns_;  ///< of a sample, if there are parts
   TileIoKernels<T> tile_io_ = tile_io_kernels<T>();

@@ -596,11 +596,13 @@ std::vector<CacheCost> FftVolumeEngine<T>::caches() const {
   const double one = plan::transform_seconds(high_res_.forward->flops(), machine);
   const double maps = static_cast<double>(problem_.batch * geometry_.transforms);
   const auto bytes = [&](index_t count, std::size_t each) { return static_cast<std::size_t>(count) * each; };
+  // Without w_hat, both passes transform the weights again for each sample.
+  const auto repeated = static_cast<double>(pairs_ * (2 * problem_.batch - 1));
   return {{"x_hat", bytes(problem_.batch * problem_.in_channels, map_bytes_),
            one * maps * static_cast<double>(problem_.in_channels), cache_, false},
           {"dy_hat", bytes(problem_.batch * problem_.out_channels, map_bytes_),
            one * maps * static_cast<double>(problem_.out_channels), cache_, false},
-          {"w_hat", bytes(pairs_, weight_bytes_), one * static_cast<double>(pairs_), keep_weights_}};
+          {"w_hat", bytes(pairs_, weight_bytes_), one * repeated, keep_weights_}};
 }
 
 std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
