@@ -165,11 +165,26 @@ void Lifetimes::plan() {
   if (mode_ != MemoryMode::arena) return;
   std::vector<std::size_t> bytes;
   for (const Held& held : held_) bytes.push_back(in_arena(held) ? held.bytes : 0);
-  const auto before = [this](Buffer a, Buffer b) {
-    const int between = held_[b].content == Content::working ? slack_.working : slack_.tensors;
+  Slack slack = slack_;
+  const auto before = [&](Buffer a, Buffer b) {
+    const int between = held_[b].content == Content::working ? slack.working : slack.tensors;
     return !held_[a].lasting && !held_[b].lasting && held_[a].last + between < held_[b].first;
   };
-  const auto arena = allocator::plan_arena(bytes, [&](Buffer a, Buffer b) { return !before(a, b) && !before(b, a); });
+  const auto conflict = [&](Buffer a, Buffer b) { return !before(a, b) && !before(b, a); };
+  auto arena = allocator::plan_arena(bytes, conflict);
+  // Weight spectra of backward data depend on the weights only. With more slack they fill the time in which small
+  // layers leave workers idle.
+  constexpr int most_working_slack = 3;
+  constexpr double most_growth = 1.01;
+  if (slack == Slack{}) {
+    slack.working = most_working_slack;
+    auto larger = allocator::plan_arena(bytes, conflict);
+    if (static_cast<double>(larger.bytes) <= most_growth * static_cast<double>(arena.bytes)) {
+      arena = std::move(larger);
+    } else {
+      slack = slack_;
+    }
+  }
   arena_bytes_ = arena.bytes;
   for (Buffer b = 0; b < held_.size(); ++b) {
     held_[b].offset = arena.offsets[b];

@@ -22,7 +22,8 @@ namespace convolume::nets {
 /// tasks wait for others that they do not read from.
 struct Slack {
   int tensors = 1;  ///< before a tensor or a cache
-  int working = 1;  ///< before an engine's buffer within one step
+  /// Before an engine's buffer within one step. If both are 1 and the arena grows by at most 1 %, such buffers get 3.
+  int working = 1;
   friend bool operator==(const Slack&, const Slack&) = default;
 };
 
