@@ -339,10 +339,6 @@ void Network::add_numerics(NumericsRecord& record) const {
     record.set("node." + spec_.nodes[i].name + choice_key, nodes_[i].plan->choice());
     const auto tuned = options_.tuned.find(spec_.nodes[i].name);
     if (tuned != options_.tuned.end()) record.set("node." + tuned->first + tuned_key, tuned->second);
-    for (const CacheCost& cache : nodes_[i].plan->caches()) {
-      if (cache.budgeted)
-        record.inform("node." + spec_.nodes[i].name + "." + cache.name, cache.kept ? "kept" : "recomputed");
-    }
   }
 }
 
