@@ -241,8 +241,7 @@ TEST_CASE("spectra and prepared weights may live in memory of the caller, which 
 }
 
 TEST_CASE("a backward pass reads neither the forward part of the weights nor an x that x_hat replaces") {
-  for (const char* text :
-       {"ic2id8oc2kd3", "ic20id20oc18kd3", "g2ic4id9oc6kd3", "g2ic64id16oc64kd5"}) {
+  for (const char* text : {"ic2id8oc2kd3", "ic20id20oc18kd3", "g2ic4id9oc6kd3", "g2ic64id16oc64kd5"}) {
     for (const Engine engine : {Engine::fft_volume, Engine::fft_tiled, Engine::direct}) {
       CAPTURE(text, name_of(engine));
       ConvCase<float> c(parse_problem(text), {.engine = engine});
