@@ -1,6 +1,7 @@
 #include "allocator/arena_plan.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace convolume::allocator {
@@ -83,7 +84,7 @@ ArenaPlan plan_arena(std::span<const std::size_t> bytes,
     return sum;
   };
   const Order largest_first = descending([&](std::size_t buffer) { return bytes[buffer]; });
-  ArenaPlan best = place(bytes, conflicts, largest_first);
+  ArenaPlan best{.offsets = {}, .bytes = std::numeric_limits<std::size_t>::max()};
   for (Order order : {largest_first, descending(crowd), Order(given.rbegin(), given.rend()), given}) {
     promote_highest(bytes, conflicts, order, best);
   }

@@ -150,10 +150,9 @@ Ready append_activation_forward(TaskGraph& graph, const Ready& ready, const Cons
   require_dense("activation", "y", y);
   require_like("activation", "y", y, x);
   const Cut parts = cut(y);
-  // The sigmoid is the only activation that is not zero at zero.
-  const bool fills_pad_lanes = act.kind == Activation::Kind::sigmoid && y.layout == Layout::blocked;
+  const bool clears = fills_pad_lanes(act) && y.layout == Layout::blocked;
   auto tasks = append_parts(graph, parts, "activation", bytes_of<T>(2), same_part(ready, x, y), [=](const Part& part) {
-    if (fills_pad_lanes && part.c1 - part.c0 < View<T>::lanes) {
+    if (clears && part.c1 - part.c0 < View<T>::lanes) {
       activate_padded(act, first_of(x, part), first_of(y, part), part.c1 - part.c0, elements_of(y, part));
     } else {
       activate(act, first_of(x, part), first_of(y, part), elements_of(y, part));

@@ -37,6 +37,9 @@ void activation_gradient(const Activation& act, const T* y, const T* dy, T* dz, 
 template <class T>
 void softmax(const T* x, index_t x_stride, T* p, index_t p_stride, index_t n, index_t classes) noexcept;
 
+/// Returns whether the activation of zero is not zero, so that pad lanes must be cleared after it.
+constexpr bool fills_pad_lanes(const Activation& act) noexcept { return act.kind == Activation::Kind::sigmoid; }
+
 /// Returns act(value) in double, by its definition: the reference for the kernels above.
 double activation_value(const Activation& act, double value) noexcept;
 /// Returns act'(x) in double, from the output y = act(x).

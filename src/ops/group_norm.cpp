@@ -202,14 +202,13 @@ void normalise(const Groups& groups, const View<const T>& x, const View<T>& y, c
   const index_t elements = elements_of(y, part);
   if (activation.kind == Activation::Kind::none) return norm.forward(affine, from, to, elements);
   const ActivationKernels<T> act = activation_kernels<T>();
-  // The sigmoid is the only activation that is not zero at zero.
-  const bool fills_pad_lanes = activation.kind == Activation::Kind::sigmoid && groups.parts.block_channels > 1 &&
-                               part.c1 - part.c0 < View<T>::lanes;
+  const bool clears =
+      fills_pad_lanes(activation) && groups.parts.block_channels > 1 && part.c1 - part.c0 < View<T>::lanes;
   for (index_t i = 0; i < elements; i += piece_elements) {
     const index_t count = std::min(piece_elements, elements - i);
     norm.forward(affine, from + i, to + i, count);
     act.forward(activation, to + i, to + i, count);
-    if (fills_pad_lanes) clear_pad_lanes(to + i, part.c1 - part.c0, count / View<T>::lanes);
+    if (clears) clear_pad_lanes(to + i, part.c1 - part.c0, count / View<T>::lanes);
   }
 }
 
