@@ -15,4 +15,5 @@
 #include "convolume/ready.hpp"
 #include "convolume/scheduler.hpp"
 #include "convolume/tensor.hpp"
+#include "convolume/transfer.hpp"
 #include "convolume/version.hpp"

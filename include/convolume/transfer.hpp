@@ -1,0 +1,135 @@
+// Tiles of convolutions whose tensors lie in a large, slow memory: which tiles a small memory with two halves should
+// hold, so that transfers cost least. Source: Cecconi et al., "Optimal Tiling Strategy for Memory Bandwidth Reduction
+// for CNNs" (paper 001). docs/planning.md explains it.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "convolume/nest.hpp"
+
+namespace convolume::plan {
+
+/// The price of a transfer (paper 001, equation 1): start + jumps * jump + words * element. A jump leads to the next
+/// stretch of neighbouring addresses. All three have the same unit, which may be any one; measured prices are seconds.
+/// (convolume::TransferPrice of machine.hpp is the same in seconds, for elements of 4 bytes.)
+struct TransferPrice {
+  double start = 0;    ///< C: per transfer
+  double jump = 0;     ///< p: per stretch
+  double element = 0;  ///< t: per word
+
+  double of(double calls, double jumps, double words) const noexcept {
+    return calls * start + jumps * jump + words * element;
+  }
+  /// Throws InvalidArgument that names the price if one is not positive and finite.
+  CONVOLUME_API void validate() const;
+  friend bool operator==(const TransferPrice&, const TransferPrice&) = default;
+};
+
+/// Prices for which the best tiles of FlowNet-S fill the memory about as Table 1 of paper 001 says. They are a fit: the
+/// paper does not print its prices. The unit is the price of an element.
+inline constexpr TransferPrice paper_001_price{.start = 5000, .jump = 20, .element = 1};
+
+/// What a tile of x takes in the small memory.
+enum class TransferFootprint {
+  halo,  ///< (sigma + kernel - 1) voxels along each axis
+  paper  ///< sigma voxels along each axis: section 4.2 of paper 001 to the letter
+};
+/// Returns "halo" or "paper".
+CONVOLUME_API const char* name_of(TransferFootprint footprint) noexcept;
+
+/// A forward convolution, and the memories between which its tiles move.
+struct TransferProblem {
+  ConvProblem problem;
+  TransferPrice price = paper_001_price;
+  index_t capacity_bytes = 256 * 1024;  ///< of the small memory, both halves together
+  index_t element_bytes = 4;
+  /// Loops over tiles, the outermost first: the letters z, y, x, c and k in any order. A letter may be left out if its
+  /// dimension has one iteration. The batch, and then the group, are outside of all. Paper 001 has s = y, t = x, k = c
+  /// and z = k, so its Listing 1.1 is "yxck".
+  std::string order = "zyxck";
+  TransferFootprint footprint = TransferFootprint::halo;
+
+  /// Throws InvalidArgument that names the field, its value and the valid values; Unsupported for a transposed problem.
+  CONVOLUME_API void validate() const;
+};
+
+/// Extents of a tile: z, y and x in voxels of y, c in channels of x, k in channels of y. Sigma of paper 001, in voxels
+/// of x, is the extent times the stride.
+struct TransferTile {
+  index_t z = 1, y = 1, x = 1, c = 1, k = 1;
+  friend auto operator<=>(const TransferTile&, const TransferTile&) = default;
+};
+CONVOLUME_API std::string to_string(const TransferTile& tile);  ///< for example "z1 y8 x16 c4 k32"
+
+/// Transfers of an operand during a whole convolution. A tile of y is read and written: its calls, jumps and words are
+/// those of both directions, which is the factor 2 of equation 3.
+struct TransferCost {
+  double calls = 0, jumps = 0, words = 0;
+  double cost = 0;  ///< in the unit of the price
+};
+
+/// The transfers of a convolution that is computed in tiles.
+struct TileCost {
+  TransferTile tile;
+  std::array<TransferCost, operands.size()> transfers{};  ///< indexed by Operand
+  double total = 0;                                       ///< T_tot, in the unit of the price
+  double held_words = 0;                                  ///< of one half: tiles of x, w and y, and biases
+  double usage = 0;                                       ///< share of a half that the tiles fill
+  bool feasible = false;                                  ///< usage is at most 1
+
+  const TransferCost& of(Operand operand) const noexcept { return transfers[static_cast<std::size_t>(operand)]; }
+};
+
+/// Returns the cost of a tile by equations 1 to 6 of paper 001. Their planar layers are the case of one plane. An
+/// operand is transferred once per iteration of the innermost loop that moves it, whether or not it has moved:
+///   x: c sigma_z sigma_y words of rows with sigma_x words each;
+///   w: k + 1 stretches, with k (c taps + 1) words, biases included;
+///   y: twice k z y rows of x words.
+/// Equations count neither the halo of x nor the border that padding saves. exact_cost() counts both.
+/// Throws InvalidArgument if the problem is invalid, or if an extent does not divide the extent of its dimension.
+CONVOLUME_API TileCost tile_cost(const TransferProblem& problem, const TransferTile& tile);
+
+/// Returns the cost of the same tiles with the exact counts of fetch(). It differs from tile_cost() as follows.
+/// - Tiles of x have their halo, and are clipped to the tensor.
+/// - A tile that has not moved is not transferred again.
+/// - A tile of y is read only if it has been written before.
+/// - Rows that touch in memory are one stretch.
+/// - Biases are not counted.
+/// Throws as tile_cost(), and Unsupported for depthwise problems.
+CONVOLUME_API TileCost exact_cost(const TransferProblem& problem, const TransferTile& tile);
+
+/// Returns the nest that the tiles are: loops over tiles, "|", and the loops of a tile.
+CONVOLUME_API LoopNest transfer_nest(const TransferProblem& problem, const TransferTile& tile);
+
+/// Returns the bytes of the smallest memory that holds the smallest tile twice.
+CONVOLUME_API index_t least_capacity(const TransferProblem& problem);
+
+/// Tiles that an exhaustive search found.
+struct TransferPlan {
+  TileCost best;                  ///< least total; of equal ones that of fewest words held, then of least extents
+  TileCost fullest;               ///< largest usage; of equal ones the cheapest
+  std::optional<TileCost> naive;  ///< median by total of all tiles that use at least 80 %, the lower one of two
+  double feasible_tiles = 0, naive_tiles = 0;
+
+  /// Returns the total of the naive tile over that of the best; 0 without a naive tile.
+  double ratio() const noexcept { return naive ? naive->total / best.total : 0; }
+};
+
+/// Tries all tiles whose extents divide those of their dimensions (paper 001, section 4.3). Deterministic. Throws
+/// InvalidArgument if the problem is invalid, if the capacity is below least_capacity(), or if there are more than
+/// 2^26 tiles.
+CONVOLUME_API TransferPlan plan_transfers(const TransferProblem& problem);
+
+/// A problem with a name.
+struct NamedProblem {
+  std::string name;
+  ConvProblem problem;
+};
+/// Returns the contracting layers of FlowNet-S for two images of 384 x 512, "conv_1" to "conv_6.1", which paper 001
+/// measures.
+CONVOLUME_API std::vector<NamedProblem> flownet_s_layers();
+
+}  // namespace convolume::plan
