@@ -15,16 +15,16 @@ std::optional<Extent3> extent_of(const std::vector<std::int64_t>& values, const 
   throw InvalidArgument(fmt::format("{}: give one number or three (z,y,x), not {}", option, values.size()));
 }
 
-std::size_t bytes_of(const std::string& text) {
+std::size_t bytes_of(const std::string& text, const char* option) {
   const std::size_t digits = text.find_first_not_of("0123456789");
   const std::string unit = digits == std::string::npos ? "" : text.substr(digits);
   const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
   if (digits == 0 || shift < 0 || text.size() > 15) {
-    throw InvalidArgument(fmt::format("--memory '{}' is no number of bytes; write e.g. 512M or 2G", text));
+    throw InvalidArgument(fmt::format("{} '{}' is no number of bytes; write e.g. 512M or 2G", option, text));
   }
   const auto number = static_cast<std::size_t>(std::stoull(text));
   if (number > std::numeric_limits<std::size_t>::max() >> shift) {
-    throw InvalidArgument(fmt::format("--memory '{}' is more than 64 bits can address; write e.g. 512M or 2G", text));
+    throw InvalidArgument(fmt::format("{} '{}' is more than 64 bits can address; write e.g. 512M or 2G", option, text));
   }
   return number << shift;
 }

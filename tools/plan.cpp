@@ -237,10 +237,17 @@ void PlanCommand::add_to(CLI::App& app) {
                     "C,K: channels of x and y that hardware multiplies at once; they become the microkernel");
   count->add_option("--svg", count_.svg, "Picture of the loops to write");
   count->add_flag("--json", count_.json, "Print one JSON object");
+
+  transfer_command_ = app.add_subcommand(
+      "transfer", "Choose tiles of a convolution so that transfers from a large, slow memory cost least");
+  transfer_command_->fallthrough();
+  add_transfer_options(*transfer_command_, transfer_);
 }
 
 int PlanCommand::run() const {
-  fmt::print("{}", count_command_->parsed() ? count_nest(count_) : explain_plan(explain_));
+  fmt::print("{}", count_command_->parsed()      ? count_nest(count_)
+                   : transfer_command_->parsed() ? plan_transfers(transfer_)
+                                                 : explain_plan(explain_));
   return 0;
 }
 

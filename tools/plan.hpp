@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "tools/plan_transfer.hpp"
+
 namespace CLI {
 class App;
 }
@@ -38,9 +40,10 @@ class PlanCommand {
   int run() const;
 
  private:
-  CLI::App* count_command_ = nullptr;
+  CLI::App *count_command_ = nullptr, *transfer_command_ = nullptr;
   CountOptions count_;
   ExplainOptions explain_;
+  TransferOptions transfer_;
 };
 
 }  // namespace convolume::tools

@@ -123,6 +123,32 @@ struct TransferPlan {
 /// 2^26 tiles.
 CONVOLUME_API TransferPlan plan_transfers(const TransferProblem& problem);
 
+/// What moving the tiles of a plan took, without any computation. Medians of all passes, in seconds.
+struct TransferRun {
+  double seconds = 0;           ///< of a pass, with the waits at each change of halves
+  double transfer_seconds = 0;  ///< of the copies alone
+  double words = 0;             ///< that a pass moves, in both directions
+  int passes = 0;
+};
+
+/// Moves all tiles of a convolution between tensors in memory and two halves of a small buffer, as Listing 1.1 of paper
+/// 001 does. A helper thread copies the tiles of the next computation, while the caller releases the half before. Tiles
+/// of x have their halo and are clipped to the tensor. Passes go on for about `budget` seconds, and there are at least
+/// three. Throws as tile_cost(), and InvalidArgument if the tensors have more than 8 GiB. Nothing else should run
+/// meanwhile.
+CONVOLUME_API TransferRun run_transfers(const TransferProblem& problem, const TransferTile& tile, double budget = 0.5);
+
+/// The price of reading a file, in seconds, for elements of 4 bytes.
+struct FilePrice {
+  TransferPrice price;
+  bool direct = false;  ///< read past the page cache (O_DIRECT)
+};
+/// Measures the price of reads from a file in `folder`, into half of a small memory. It writes a nameless temporary
+/// file of 256 MiB and reads stretches of 4, 16 and 64 KiB at random places, 1, 4 or 16 in a transfer, for about
+/// `budget` seconds. The price has the least relative error (root mean square) over these transfers. If the file system
+/// has no O_DIRECT, reads come from the page cache. Throws IoError that names the folder.
+CONVOLUME_API FilePrice measure_file_price(const std::string& folder, double budget = 3);
+
 /// A problem with a name.
 struct NamedProblem {
   std::string name;

@@ -164,6 +164,12 @@ std::size_t ReadableFile::read_at(std::uint64_t offset, std::span<std::byte> byt
   return filled;
 }
 
+bool ReadableFile::bypass_cache() {
+  if (::fdatasync(fd_) != 0) fail(path_, "syncing", errno);
+  const int flags = ::fcntl(fd_, F_GETFL);
+  return flags >= 0 && ::fcntl(fd_, F_SETFL, flags | O_DIRECT) == 0;
+}
+
 void ReadableFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
   write_all_at(fd_, path_, offset, bytes);
   size_ = std::max(size_, offset + bytes.size());

@@ -56,6 +56,9 @@ class ReadableFile {
   /// Fills `bytes` from `offset` on. Returns the number of bytes that the file has there, at most `bytes.size()`.
   std::size_t read_at(std::uint64_t offset, std::span<std::byte> bytes) const;
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+  /// Syncs the file and reads past the page cache from now on (O_DIRECT). Offsets, sizes and addresses must then be
+  /// multiples of 4096. Returns false if the file system cannot do that.
+  bool bypass_cache();
 
  private:
   ReadableFile() = default;

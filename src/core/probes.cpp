@@ -37,6 +37,19 @@ std::array<double, 3> solve(std::array<std::array<double, 4>, 3> a) {
 
 }  // namespace
 
+void PriceFit::add(double runs, double elements, double seconds) {
+  const std::array<double, 3> terms{1 / seconds, runs / seconds, elements / seconds};
+  for (std::size_t i = 0; i < 3; ++i) {
+    for (std::size_t k = 0; k < 3; ++k) normal_[i][k] += terms[i] * terms[k];
+    normal_[i][3] += terms[i];
+  }
+}
+
+TransferPrice PriceFit::price() const {
+  const auto [start, jump, element] = solve(normal_);
+  return {std::max(start, 0.0), std::max(jump, 0.0), element};
+}
+
 double ghz(double budget) {
   constexpr int rounds = 200000, unrolled = 16;
   const double seconds = least_seconds(budget, [] {
@@ -120,8 +133,7 @@ TransferPrice transfer_price(double bytes, double budget) {
   const std::size_t places = (size - most_runs * pitch) / line;
   const Buffer source(size), target(most_runs * most_run);
   std::mt19937 random(1);
-  // Each row of the system belongs to start, jump or element; its equations are divided by the measured seconds.
-  std::array<std::array<double, 4>, 3> normal{};
+  PriceFit fit;
   for (const std::size_t runs : {1, 4, 16}) {
     for (const std::size_t run : {64, 256, 1024}) {
       const double seconds = least_seconds(budget / 9,
@@ -134,16 +146,10 @@ TransferPrice transfer_price(double bytes, double budget) {
                                              }
                                            }) /
                              transfers;
-      const std::array<double, 3> terms{1 / seconds, static_cast<double>(runs) / seconds,
-                                        static_cast<double>(runs * run) / sizeof(float) / seconds};
-      for (std::size_t i = 0; i < 3; ++i) {
-        for (std::size_t k = 0; k < 3; ++k) normal[i][k] += terms[i] * terms[k];
-        normal[i][3] += terms[i];
-      }
+      fit.add(static_cast<double>(runs), static_cast<double>(runs * run) / sizeof(float), seconds);
     }
   }
-  const auto [start, jump, element] = solve(normal);
-  return {std::max(start, 0.0), std::max(jump, 0.0), element};
+  return fit.price();
 }
 
 }  // namespace convolume::probe

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -72,6 +73,17 @@ double loads(const ProbeKernels& kernels, double bytes, double budget);
 double stores(const ProbeKernels& kernels, double bytes, double budget);
 /// Returns the seconds of a load whose address is the result of the load before, in a buffer of so many bytes.
 double latency(double bytes, double budget);
+
+/// Fits the price of least relative error (root mean square) to measured transfers. Prices below 0 become 0.
+class PriceFit {
+ public:
+  void add(double runs, double elements, double seconds);
+  TransferPrice price() const;
+
+ private:
+  /// The normal equations: each row belongs to start, jump or element, and the last column is the right side.
+  std::array<std::array<double, 4>, 3> normal_{};
+};
 
 /// Returns the price of transfers into the L1 from random places of a buffer of so many bytes. It is the price of least
 /// relative error (root mean square) over transfers of 1, 4 and 16 runs of 64, 256 and 1024 bytes.
