@@ -80,6 +80,15 @@ class ConvEngine {
 inline constexpr const char* not_depthwise = "depthwise problems have an implementation of their own";
 inline constexpr const char* depthwise_only = "serves depthwise problems only";
 
+/// Returns whether voxels of x are left out by negative padding, and the reason of engines that cannot do that.
+inline bool leaves_out_voxels(const ConvProblem& problem) noexcept {
+  for (int axis = 0; axis < 3; ++axis) {
+    if (problem.pad_before[axis] < 0 || problem.pad_after[axis] < 0) return true;
+  }
+  return false;
+}
+inline constexpr const char* no_cropped_volumes = "negative padding leaves out voxels; only fft_tiled does that";
+
 /// The estimated cost of an implementation for the directions that the options want.
 struct Estimate {
   double seconds = 0;    ///< on one core

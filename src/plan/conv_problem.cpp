@@ -54,8 +54,10 @@ void ConvProblem::validate() const {
     require(kernel[axis] >= 1, field("kernel"), kernel[axis], "at least 1 voxel is needed");
     require(stride[axis] >= 1, field("stride"), stride[axis], "at least 1 is needed");
     require(dilation[axis] >= 1, field("dilation"), dilation[axis], "at least 1 is needed");
-    require(pad_before[axis] >= 0, field("pad_before"), pad_before[axis], "it cannot be negative");
-    require(pad_after[axis] >= 0, field("pad_after"), pad_after[axis], "it cannot be negative");
+    require(pad_before[axis] > -input[axis], field("pad_before"), pad_before[axis],
+            "it cannot leave out all voxels of the input");
+    require(pad_after[axis] > -input[axis], field("pad_after"), pad_after[axis],
+            "it cannot leave out all voxels of the input");
     require(
         output_padding[axis] >= 0 && output_padding[axis] < stride[axis] && (transposed || output_padding[axis] == 0),
         field("output_padding"), output_padding[axis], "use 0 to stride - 1, and 0 unless transposed");

@@ -134,3 +134,51 @@ TEST_CASE("fft_volume agrees with the double reference over two thousand random 
     check_against_reference<float>(p, 1e-5);
   }
 }
+
+TEST_CASE("negative padding leaves out voxels, in every direction") {
+  const ConvProblem p{.batch = 2,
+                      .in_channels = 5,
+                      .out_channels = 18,
+                      .input = {13, 14, 22},
+                      .kernel = {3, 3, 3},
+                      .stride = {1, 2, 1},
+                      .pad_before = {-2, -1, 1},
+                      .pad_after = {1, -3, -4}};
+  ConvProblem depthwise = p;
+  depthwise.in_channels = depthwise.out_channels = depthwise.groups = 18;
+  test::check_against_reference<float>(p, {.engine = Engine::fft_tiled}, 2e-6);
+  test::check_against_reference<double>(depthwise, {.engine = Engine::fft_tiled}, 1e-13);
+  test::check_adjoint(p, {.engine = Engine::fft_tiled});
+  for (const Engine engine : {Engine::fft_volume, Engine::direct}) {
+    for (const ConvProblem& problem : {p, depthwise}) {
+      CHECK_THROWS_WITH(ConvPlan::make(problem, {.engine = engine}), Catch::Contains("leaves out voxels"));
+    }
+  }
+
+  // The reference itself: the same as a convolution of the voxels that remain.
+  ConvCase<double> all(p, {.engine = Engine::reference});
+  all.run();
+  ConvProblem rest = p;
+  rest.input = {11, 10, 18};
+  rest.pad_before = {0, 0, 1};
+  rest.pad_after = {1, 0, 0};
+  ConvCase<double> cropped(rest, {.engine = Engine::reference});
+  cropped.w = test::random_tensor<double>(p.w_shape(), 2);
+  cropped.bias = test::random_tensor<double>({1, 18, {1, 1, 1}}, 3);
+  const auto x = all.x.view();
+  for (index_t n = 0; n < 2; ++n) {
+    for (index_t c = 0; c < 5; ++c) {
+      for (index_t z = 0; z < 11; ++z) {
+        for (index_t y = 0; y < 10; ++y) {
+          for (index_t i = 0; i < 18; ++i) cropped.x.view()(n, c, z, y, i) = x(n, c, z + 2, y + 1, i);
+        }
+      }
+    }
+  }
+  cropped.run();
+  CHECK(test::same_bits(all.y, cropped.y));
+
+  ConvProblem nothing = p;
+  nothing.pad_before.z = -13;
+  CHECK_THROWS_WITH(ConvPlan::make(nothing), Catch::Contains("leave out all voxels"));
+}

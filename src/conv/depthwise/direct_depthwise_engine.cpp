@@ -212,6 +212,7 @@ ConvGradientReady DirectDepthwiseEngine<T>::append_backward(TaskGraph& graph, co
 
 std::string unsupported_reason(const ConvProblem& problem, const ConvOptions& options) {
   if (!is_depthwise(problem)) return depthwise_only;
+  if (leaves_out_voxels(problem)) return no_cropped_volumes;
   if (!options.choice.empty() && parse_choice(options.choice).nests) {
     return "depthwise convolutions sum over no channels and run no nests; leave the nests out";
   }

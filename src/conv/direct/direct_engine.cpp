@@ -301,6 +301,7 @@ ConvGradientReady DirectEngine<T>::append_backward(TaskGraph& graph, const ConvR
 
 std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
   if (is_depthwise(problem)) return not_depthwise;
+  if (leaves_out_voxels(problem)) return no_cropped_volumes;
   // The rows between the taps are staged as well, so the span of a dilated kernel is limited.
   const Extent3 span = problem.span();
   if (span.z * span.y > 16 * problem.kernel.z * problem.kernel.y) {

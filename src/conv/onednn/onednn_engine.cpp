@@ -325,6 +325,7 @@ class OneDnnEngine final : public ConvEngine {
 std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
   if (problem.type != DataType::f32) return "serves float only";
   if (problem.transposed) return "serves no transposed convolutions";
+  if (leaves_out_voxels(problem)) return no_cropped_volumes;
   // Only oneDNN knows what it supports, so this creates an engine.
   try {
     const OneDnnEngine trial(problem);

@@ -606,6 +606,7 @@ std::vector<CacheCost> FftVolumeEngine<T>::caches() const {
 }
 
 std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
+  if (leaves_out_voxels(problem)) return no_cropped_volumes;
   if (problem.x_layout == Layout::plain && problem.y_layout == Layout::plain) return {};
   return "reads and writes whole feature maps and needs plain layouts";
 }

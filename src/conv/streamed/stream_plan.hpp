@@ -1,0 +1,59 @@
+// Which tiles a streamed convolution cuts its tensors into, and what their transfers cost.
+#pragma once
+
+#include <vector>
+
+#include "convolume/streamed.hpp"
+
+namespace convolume::conv {
+
+/// The tiles into which a problem is cut: y into tiles of samples, output channels and voxels; the input channels that
+/// a tile sums into parts. With groups, a tile has whole groups of output channels, and their input channels.
+struct StreamCut {
+  ConvProblem problem;
+  StreamTile tile;
+  /// Windows of x begin at voxels that are as far from a multiple of this as those of the whole problem, because the
+  /// engine numbers voxels from there, and the numbers decide its rounding. 1 if they do not.
+  Extent3 alignment{1, 1, 1};
+  /// Output channels are the outermost loop. Otherwise they are the innermost, outside of the input channels only.
+  bool channels_outermost = false;
+};
+
+/// An execution of the engine: the boxes that it reads and writes, and what it computes.
+struct StreamStep {
+  TensorBox x, w, y;
+  ConvProblem problem;
+  bool first_part = true, last_part = true;  ///< of the input channels of this tile
+};
+/// Returns the steps in their order. The boxes of neighbouring steps are equal where nothing has to be read or written.
+std::vector<StreamStep> steps_of(const StreamCut& cut);
+
+/// Where the engine of a plan can cut its tensors without changing bits.
+struct StreamUnits {
+  StreamTile tile;  ///< extents of tiles are multiples of these, or cover the whole axis
+  Extent3 alignment{1, 1, 1};
+};
+StreamUnits units_of(const ConvPlan& plan);
+/// Returns the tile, rounded up to units and down to the problem. Throws InvalidArgument if an extent is not positive,
+/// or if all that a tile reads is padding.
+StreamTile rounded(const ConvProblem& problem, const StreamUnits& units, StreamTile tile);
+
+/// What does not depend on the tile.
+struct StreamTerms {
+  StreamPrices prices;
+  int buffers = 2;
+  double compute_seconds = 0;    ///< of the whole problem, on all threads
+  double prepare_seconds = 0;    ///< to prepare all weights once, on all threads
+  double prepared_bytes = 0;     ///< of all prepared weights
+  std::size_t engine_bytes = 0;  ///< working memory of the engine
+};
+
+/// Returns the costs of a cut. `peak_bytes` includes StreamTerms::engine_bytes and a share of prepared_bytes.
+StreamCosts costs_of(const StreamCut& cut, const StreamTerms& terms);
+
+/// Returns the cheapest cut whose peak_bytes are at most `memory`, or the cut of the least peak_bytes if none is.
+/// Deterministic.
+StreamCut cheapest_cut(const ConvProblem& problem, const StreamUnits& units, const StreamTerms& terms,
+                       std::size_t memory);
+
+}  // namespace convolume::conv

@@ -1,0 +1,207 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "conv/streamed/stream_plan.hpp"
+#include "conv/streamed/stream_run.hpp"
+#include "convolume/error.hpp"
+#include "convolume/machine.hpp"
+#include "convolume/streamed.hpp"
+
+namespace convolume {
+namespace {
+
+constexpr std::size_t no_limit = static_cast<std::size_t>(-1);
+/// Attempts to find tiles whose engine memory, which is known only when a tile has a plan, fits too.
+constexpr int most_attempts = 12;
+/// Weights are prepared about as fast as so many times their bytes are moved to and from memory.
+constexpr double preparation_moves = 4;
+
+constexpr const char* volume_reason = "fft_volume transforms whole volumes, so it is not streamed";
+
+ConvOptions forward_only(ConvOptions options) {
+  options.want_dx = options.want_dw = false;
+  return options;
+}
+
+/// Returns the fastest plan of an engine that can be streamed. `note` says why it is not the one for tensors in memory.
+ConvPlan streamable_plan(const ConvProblem& problem, const ConvOptions& options, std::string& note) {
+  const ConvPlan plan = ConvPlan::make(problem, options);
+  if (plan.engine() != Engine::fft_volume && plan.engine() != Engine::onednn) return plan;
+  if (options.engine != Engine::automatic || !options.choice.empty()) {
+    throw Unsupported(fmt::format("{}; leave the engine automatic, or use fft_tiled, direct or reference",
+                                  plan.engine() == Engine::onednn ? "onednn is not streamed" : volume_reason));
+  }
+  std::optional<ConvPlan> best;
+  for (const Engine engine : {Engine::fft_tiled, Engine::direct, Engine::reference}) {
+    ConvOptions named = options;
+    named.engine = engine;
+    try {
+      const ConvPlan other = ConvPlan::make(problem, named);
+      if (!best || other.seconds() < best->seconds()) best = other;
+    } catch (const Unsupported&) {
+      continue;  // the report on `best` says which engine serves the problem
+    }
+  }
+  if (!best) throw Unsupported(fmt::format("{}, and no other engine serves {}", volume_reason, to_string(problem)));
+  note = fmt::format("  {}: the next engine is taken\n", volume_reason);
+  return *best;
+}
+
+void check_options(const ConvProblem& problem, const StreamOptions& o) {
+  problem.validate();
+  if (problem.transposed) {
+    throw Unsupported("transposed convolutions are not streamed; convolve in memory, or crop the volume");
+  }
+  if (problem.x_layout != Layout::plain || problem.y_layout != Layout::plain) {
+    throw InvalidArgument("a streamed convolution reads and writes plain tensors; set x_layout and y_layout to plain");
+  }
+  if (o.threads < 1) throw InvalidArgument(fmt::format("threads = {}: use at least 1", o.threads));
+  if (o.buffers != 1 && o.buffers != 2) {
+    throw InvalidArgument(fmt::format("buffers = {}: use 2, or 1 to transfer and compute in turn", o.buffers));
+  }
+  for (const auto& [name, price] :
+       {std::pair("x", o.prices.x), std::pair("w", o.prices.w), std::pair("y", o.prices.y)}) {
+    for (const auto& [part, value] :
+         {std::pair("start", price.start_s), std::pair("jump", price.jump_s), std::pair("element", price.element_s)}) {
+      if (!(value > 0) || value > 1e6) {
+        throw InvalidArgument(fmt::format("the price of {}, {} = {}: use positive seconds", name, part, value));
+      }
+    }
+  }
+}
+
+conv::StreamTerms terms_of(const ConvPlan& plan, const StreamOptions& o) {
+  const double prepared = static_cast<double>(plan.prepared_weights(std::pmr::get_default_resource()).capacity());
+  const double bytes_per_second = 1e9 * machine_model().dram_gb_per_s;
+  return {.prices = o.prices,
+          .buffers = o.buffers,
+          .compute_seconds = plan.seconds() / o.threads,
+          .prepare_seconds = preparation_moves * prepared / bytes_per_second / o.threads,
+          .prepared_bytes = prepared};
+}
+
+/// Returns the costs of a cut with the memory that its engine really needs.
+StreamCosts exact_costs(const conv::StreamCut& cut, conv::StreamTerms terms, const conv::EngineMemory& engine) {
+  terms.prepared_bytes = 0;
+  terms.engine_bytes = engine.working + engine.prepared;
+  return conv::costs_of(cut, terms);
+}
+
+}  // namespace
+
+struct StreamedConv::Impl {
+  ConvOptions options;
+  ConvPlan plan;
+  std::string note;
+  int buffers = 2;
+  conv::StreamCut cut;
+  StreamCosts costs;
+
+  conv::StreamTask task() const { return {.whole = plan, .options = options, .cut = cut, .buffers = buffers}; }
+};
+
+namespace {
+
+/// Finds the cut of `impl` and its costs.
+void choose_cut(StreamedConv::Impl& impl, const StreamOptions& o) {
+  const ConvProblem& problem = impl.plan.problem();
+  const conv::StreamUnits units = conv::units_of(impl.plan);
+  conv::StreamTerms terms = terms_of(impl.plan, o);
+  const std::size_t memory = o.memory == 0 ? no_limit : o.memory;
+  const auto accept = [&](const conv::StreamCut& cut) {
+    impl.cut = cut;
+    const conv::EngineMemory engine = conv::engine_memory(impl.task(), o.threads);
+    impl.costs = exact_costs(cut, terms, engine);
+    terms.engine_bytes = std::max(terms.engine_bytes, engine.working);
+    return impl.costs.peak_bytes <= memory;
+  };
+  if (o.tile) {
+    conv::StreamCut cut{
+        .problem = problem, .tile = conv::rounded(problem, units, *o.tile), .alignment = units.alignment};
+    conv::StreamCut other = cut;
+    other.channels_outermost = true;
+    if (conv::costs_of(other, terms).seconds < conv::costs_of(cut, terms).seconds) cut = other;
+    if (accept(cut)) return;
+    throw InvalidArgument(fmt::format("memory = {}: tiles of {} need {} bytes; allow more, or use smaller tiles",
+                                      memory, to_string(cut.tile), impl.costs.peak_bytes));
+  }
+  std::size_t least = no_limit;
+  for (int attempt = 0; attempt < most_attempts; ++attempt) {
+    // Tiles of other shapes make the engine need other memory, so its last value is an estimate for the next tile.
+    terms.engine_bytes = attempt == 0 ? 0 : terms.engine_bytes;
+    const conv::StreamCut cut = conv::cheapest_cut(problem, units, terms, memory);
+    if (accept(cut)) return;
+    least = std::min(least, impl.costs.peak_bytes);
+  }
+  accept(conv::cheapest_cut(problem, units, terms, 0));
+  if (impl.costs.peak_bytes <= memory) return;
+  least = std::min(least, impl.costs.peak_bytes);
+  throw InvalidArgument(fmt::format("memory = {}: the tiles of {} that need least take {} bytes; allow at least that",
+                                    memory, to_string(problem), least));
+}
+
+std::string explain_costs(const StreamCosts& costs) {
+  std::string text = fmt::format("  streamed in {} tiles {}, {} outermost, {:.1f} MiB\n", costs.tiles,
+                                 to_string(costs.tile), costs.channels_outermost ? "output channels" : "voxels",
+                                 static_cast<double>(costs.peak_bytes) / (1 << 20));
+  constexpr std::array names{"x", "w", "y"};
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    text += fmt::format("  {}: {} transfers, {:.1f} MiB in {} stretches, {:.3g} s\n", names[i], costs.loads[i],
+                        costs.bytes[i] / (1 << 20), costs.runs[i], costs.transfer_seconds[i]);
+  }
+  return text +
+         fmt::format("  computation {:.3g} s, all together {:.3g} s estimated\n", costs.compute_seconds, costs.seconds);
+}
+
+void check_tensor(const char* name, const std::string& tensor, const Shape5& shape, DataType type, const Shape5& wanted,
+                  DataType wanted_type) {
+  if (shape == wanted && type == wanted_type) return;
+  throw ShapeMismatch(fmt::format("streamed convolution: {} ({}) is {} of {}, the problem needs {} of {}", name, tensor,
+                                  to_string(shape), name_of(type), to_string(wanted), name_of(wanted_type)));
+}
+
+}  // namespace
+
+std::string to_string(const StreamTile& t) {
+  return fmt::format("n{} k{} z{} y{} x{} c{}", t.n, t.k, t.y.z, t.y.y, t.y.x, t.c);
+}
+
+double StreamReport::overlap() const noexcept {
+  const double all = read_seconds + write_seconds + compute_seconds;
+  const double longest = std::max({read_seconds, write_seconds, compute_seconds});
+  return all > longest ? std::clamp((all - seconds) / (all - longest), 0.0, 1.0) : 1.0;
+}
+
+StreamedConv StreamedConv::make(const ConvProblem& problem, const StreamOptions& o) {
+  check_options(problem, o);
+  const ConvOptions options = forward_only(o.conv);
+  std::string note;
+  const ConvPlan plan = streamable_plan(problem, options, note);
+  auto impl = std::make_shared<Impl>(
+      Impl{.options = options, .plan = plan, .note = note, .buffers = o.buffers, .cut = {}, .costs = {}});
+  choose_cut(*impl, o);
+  return StreamedConv(std::move(impl));
+}
+
+const ConvProblem& StreamedConv::problem() const noexcept { return impl_->plan.problem(); }
+const ConvPlan& StreamedConv::plan() const noexcept { return impl_->plan; }
+const StreamCosts& StreamedConv::costs() const noexcept { return impl_->costs; }
+std::string StreamedConv::explain() const { return impl_->plan.explain() + impl_->note + explain_costs(impl_->costs); }
+
+std::optional<StreamReport> StreamedConv::run(const Execution& run, TensorSource& x, TensorSource& w,
+                                              const ConstTensorView& bias, TensorSink& y,
+                                              const std::function<void(index_t, index_t)>& progress,
+                                              std::stop_token stop) const {
+  const ConvProblem& p = problem();
+  check_tensor("x", x.name(), x.shape(), x.type(), p.x_shape(), p.type);
+  check_tensor("w", w.name(), w.shape(), w.type(), p.w_shape(), p.type);
+  check_tensor("y", y.name(), y.shape(), y.type(), p.y_shape(), p.type);
+  if (p.epilogue.bias) {
+    if (!bias || bias.data.get() == nullptr) throw ShapeMismatch("streamed convolution: bias is missing");
+    check_tensor("bias", "in memory", bias.shape, bias.type, {1, p.out_channels, {1, 1, 1}}, p.type);
+  }
+  return conv::run_stream(impl_->task(), run, {.x = x, .w = w, .bias = bias, .y = y}, progress, std::move(stop));
+}
+
+}  // namespace convolume
