@@ -2,10 +2,15 @@
 """`convolume plan transfer`: what it prints, and what it refuses."""
 
 import json
+import pathlib
+import subprocess
 import sys
 import unittest
+import xml.etree.ElementTree
 
-from command import CliTest
+from command import CONVOLUME, CliTest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 SMALL = "ic4ih16oc8kh3ph1"
 TABLE_1 = [88, 98, 98, 86, 85, 88, 76, 86, 90, 91]
@@ -114,6 +119,24 @@ class PlanTransfer(CliTest):
         pick = self.transfer("--problem", "g8ic8ih16oc8kh3ph1", "--capacity", "1K")["layers"][0]["picks"][0]
         self.assertIsNone(pick["exact"])
         self.assertGreater(pick["cost"]["total"], 0)
+
+    def test_the_script_of_the_paper_writes_table_1(self):
+        page = self.folder / "page.md"
+        page.write_text("before\n<!-- cecconi.py table 1 -->\nold\n<!-- end -->\nbehind\n")
+        command = [sys.executable, SOURCE / "bench/papers/cecconi.py", "--table", "1", "--out", self.folder / "table",
+                   "--convolume", CONVOLUME, "--into", page]
+        subprocess.run(command, check=True, timeout=120)
+        data = json.loads((self.folder / "table.json").read_text())
+        self.assertLessEqual(data["mean_deviation"], 3)
+        self.assertGreater(min(data["fullest_over_best"]), 1.5)
+        text = (self.folder / "table.md").read_text()
+        self.assertIn(f"{data['mean_deviation']:.2f} points", text)
+        self.assertEqual(page.read_text(), f"before\n<!-- cecconi.py table 1 -->\n\n{text}\n<!-- end -->\nbehind\n")
+        xml.etree.ElementTree.parse(self.folder / "table.svg")
+
+    def test_the_file_of_the_layers_has_the_built_in_layers(self):
+        built_in = self.transfer("--layer", "flownet_s")
+        self.assertEqual(self.transfer("--problems", SOURCE / "bench/problems/flownet_s.txt"), built_in)
 
     def test_nonsense_is_refused_with_the_value_and_the_remedy(self):
         def refused(*arguments, says, problem=("--problem", SMALL)):
