@@ -238,6 +238,13 @@ void PlanCommand::add_to(CLI::App& app) {
   count->add_option("--svg", count_.svg, "Picture of the loops to write");
   count->add_flag("--json", count_.json, "Print one JSON object");
 
+  energy_command_ = app.add_subcommand("energy", "Count or minimise the energy of a nest in a memory hierarchy");
+  energy_command_->fallthrough();
+  add_energy_options(*energy_command_, energy_);
+  system_command_ = app.add_subcommand("system", "Design the memories of a chip for several layers");
+  system_command_->fallthrough();
+  add_system_options(*system_command_, system_);
+
   transfer_command_ = app.add_subcommand(
       "transfer", "Choose tiles of a convolution so that transfers from a large, slow memory cost least");
   transfer_command_->fallthrough();
@@ -246,6 +253,8 @@ void PlanCommand::add_to(CLI::App& app) {
 
 int PlanCommand::run() const {
   fmt::print("{}", count_command_->parsed()      ? count_nest(count_)
+                   : energy_command_->parsed()   ? tools::plan_energy(energy_)
+                   : system_command_->parsed()   ? tools::plan_system(system_)
                    : transfer_command_->parsed() ? plan_transfers(transfer_)
                                                  : explain_plan(explain_));
   return 0;

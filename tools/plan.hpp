@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "tools/plan_energy.hpp"
 #include "tools/plan_transfer.hpp"
 
 namespace CLI {
@@ -40,9 +41,12 @@ class PlanCommand {
   int run() const;
 
  private:
-  CLI::App *count_command_ = nullptr, *transfer_command_ = nullptr;
+  CLI::App *count_command_ = nullptr, *energy_command_ = nullptr, *system_command_ = nullptr,
+           *transfer_command_ = nullptr;
   CountOptions count_;
   ExplainOptions explain_;
+  EnergyOptions energy_;
+  SystemOptions system_;
   TransferOptions transfer_;
 };
 

@@ -85,10 +85,10 @@ enum class Counts { exact, table2 };
 struct EnergyOptions {
   Counts counts = Counts::exact;
   double mac_pj = 1.0;                  ///< unpublished; an assumption
-  std::optional<double> register_pj{};  ///< per word of memories up to most_register_bytes; else by access_pj()
+  std::optional<double> register_pj{};  ///< of memories up to most_register_bytes or the latches; else by access_pj()
   int word_bits = 0;                    ///< width of all memories; 0: 256 bits for x and y, 512 for w
-  bool free_latches = true;             ///< what the datapath holds for one step costs no access
-  double limit_bytes = 0;               ///< of all memories of a free hierarchy together; 0: none
+  bool free_latches = true;  ///< what the datapath holds for one step costs no access; else it is a buffer as others
+  double limit_bytes = 0;    ///< of all memories of a free hierarchy together; 0: none
 };
 
 /// The accesses of a memory.

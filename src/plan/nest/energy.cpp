@@ -160,7 +160,8 @@ void EnergyModel::check_rising(Operand operand) const {
 }
 
 double EnergyModel::price(Operand operand, double bytes) const {
-  if (options_.register_pj && bytes <= most_register_bytes) return *options_.register_pj;
+  const double registers = std::max(most_register_bytes, energy_word_bytes * counts_.latch_words(operand));
+  if (options_.register_pj && bytes <= registers) return *options_.register_pj;
   constexpr int wide = 512, narrow = 256;
   const int bits = options_.word_bits != 0 ? options_.word_bits : operand == Operand::w ? wide : narrow;
   return access_pj(bytes, bits);
@@ -178,11 +179,6 @@ std::array<std::size_t, 3> EnergyModel::latched(const BufferChains& chains) cons
   return count;
 }
 
-double EnergyModel::latch_pj(const BufferChains& chains, Operand operand, std::size_t latched) const {
-  if (options_.free_latches || latched == 0) return 0;
-  return chains[index(operand)].buffers[0].reads * price(operand, energy_word_bytes * counts_.latch_words(operand));
-}
-
 EnergyModel::Cut EnergyModel::best_cut(const BufferChains& chains) const {
   constexpr std::size_t most = BufferChain::most + 1;
   const std::array<std::size_t, 3> first = latched(chains);
@@ -190,7 +186,7 @@ EnergyModel::Cut EnergyModel::best_cut(const BufferChains& chains) const {
   for (const Operand operand : operands) {
     const std::size_t o = index(operand);
     const BufferChain& chain = chains[o];
-    double inside = latch_pj(chains, operand, first[o]), held = 0;
+    double inside = 0, held = 0;
     for (std::size_t i = first[o]; i <= chain.count; ++i) {
       const double asked = i < chain.count ? chain.buffers[i].reads : chain.dram;
       pj[o][i] = inside + asked * dram_price();
@@ -228,7 +224,6 @@ double EnergyModel::memory_pj(const BlockLoops& loops) const {
   for (const Operand operand : operands) {
     const std::size_t o = index(operand);
     const BufferChain& chain = chains[o];
-    sum += latch_pj(chains, operand, first[o]);
     std::size_t before = hierarchy_.levels.size();
     for (std::size_t i = first[o]; i < chain.count; ++i) {
       if (placement[o][i] != before) sum += chain.buffers[i].reads * level_price(operand, placement[o][i]);
@@ -247,7 +242,6 @@ void EnergyModel::report_free(const BufferChains& chains, EnergyReport& report) 
   for (const Operand operand : operands) {
     const std::size_t o = index(operand);
     const BufferChain& chain = chains[o];
-    report.sram_pj[o] = latch_pj(chains, operand, first[o]);
     for (std::size_t i = first[o]; i < cut.memories[o]; ++i) {
       const BufferUse& buffer = chain.buffers[i];
       MemoryUse memory{.name = fmt::format("{}{}", buffer_names[o], i - first[o]),
@@ -278,7 +272,6 @@ void EnergyModel::report_fixed(const BufferChains& chains, EnergyReport& report)
   for (const Operand operand : operands) {
     const std::size_t o = index(operand), dram = hierarchy_.levels.size() - 1;
     const BufferChain& chain = chains[o];
-    report.sram_pj[o] = latch_pj(chains, operand, first[o]);
     std::size_t before = hierarchy_.levels.size();
     for (std::size_t i = first[o]; i < chain.count; ++i) {
       MemoryUse& memory = report.memories[placement[o][i]];
@@ -326,14 +319,15 @@ std::vector<std::string> energy_assumptions(const EnergyLayer& layer, const Hier
   all.emplace_back("The area is our fit to two points of the paper: 0.8 mm2 + 5.5 mm2 per MiB.");
   if (options.word_bits == 0) all.emplace_back("Memories of x and y are 256 bits wide, those of w 512 bits.");
   if (options.register_pj) {
-    all.push_back(fmt::format("Memories up to {:g} bytes are register files of {} pJ per word.", most_register_bytes,
-                              *options.register_pj));
+    all.push_back(
+        fmt::format("Memories up to {:g} bytes, and latches of the datapath, are register files of {} pJ per word.",
+                    most_register_bytes, *options.register_pj));
   } else {
     all.push_back(
         fmt::format("Memories below 1 KiB go on with the slope of Table 3, down to {} pJ.", least_register_pj));
   }
   all.emplace_back(options.free_latches ? "What the datapath holds for one step costs no access."
-                                        : "What the datapath holds for one step costs an access of a register file.");
+                                        : "What the datapath holds for one step is a buffer as others are.");
   all.emplace_back(options.counts == Counts::exact
                        ? "A buffer is read once per pass; a window that slides inside of a tile shifts its registers."
                        : "Reads follow Table 2 and equation 1 to the letter.");

@@ -22,8 +22,10 @@ class EnergyModel {
     return level_price_[static_cast<std::size_t>(operand)][level];
   }
   double dram_price() const noexcept;
-  /// Returns whether the datapath's latches hold a buffer.
-  bool in_latches(Operand operand, double words) const noexcept { return words <= counts_.latch_words(operand); }
+  /// Returns whether the datapath's latches hold a buffer, so that its accesses cost nothing.
+  bool in_latches(Operand operand, double words) const noexcept {
+    return options_.free_latches && words <= counts_.latch_words(operand);
+  }
 
   /// Returns the energy of all accesses.
   double memory_pj(const BlockLoops& loops) const;
@@ -39,7 +41,6 @@ class EnergyModel {
   void check_rising(Operand operand) const;
   Cut best_cut(const BufferChains& chains) const;
   std::array<std::size_t, 3> latched(const BufferChains& chains) const noexcept;
-  double latch_pj(const BufferChains& chains, Operand operand, std::size_t latched) const;
   void report_free(const BufferChains& chains, EnergyReport& report) const;
   void report_fixed(const BufferChains& chains, EnergyReport& report) const;
 

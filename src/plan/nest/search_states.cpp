@@ -96,10 +96,7 @@ SearchStates::TileCosts SearchStates::costs(const Tile& tile) const {
     costs.accesses[o] = model_.counts().accesses(operand, tile);
     costs.bytes[o] = energy_word_bytes * words;
     costs.latched[o] = model_.in_latches(operand, words);
-    if (costs.latched[o]) {
-      const double latch = model_.price(operand, energy_word_bytes * model_.counts().latch_words(operand));
-      costs.sram_pj[o] = model_.options().free_latches ? 0 : costs.accesses[o] * latch;
-    } else if (free_) {
+    if (free_) {
       costs.sram_pj[o] = costs.accesses[o] * model_.price(operand, costs.bytes[o]);
     } else {
       const std::vector<MemoryLevel>& levels = model_.hierarchy().levels;
@@ -128,12 +125,8 @@ void SearchStates::add_buffer(const TileCosts& costs, std::size_t o, std::vector
   const std::size_t dram = radix_ - 1U, count = choices.size();
   for (std::size_t i = 0; i < count; ++i) {
     LoopCost& choice = choices[i];
-    if (costs.latched[o]) {
-      choice.pj += costs.sram_pj[o];
-      continue;
-    }
     const std::size_t status = of(choice.status, o);
-    if (status == dram) continue;
+    if (status == dram || costs.latched[o]) continue;
     if (free_) {
       LoopCost other = choice;
       other.pj += costs.accesses[o] * model_.dram_price();
