@@ -1,6 +1,7 @@
 // Exhaustive search by branch and bound. The bound of a partial nest is the least energy of its completions, tabulated
 // beforehand for every state (search_states.hpp), so that the search goes straight to the best nests.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <queue>
 #include <set>
@@ -9,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "convolume/error.hpp"
+#include "plan/nest/blocking_search.hpp"
 #include "plan/nest/search_options.hpp"
 #include "plan/nest/search_states.hpp"
 
@@ -42,12 +44,45 @@ struct Entry {
   }
 };
 
+/// Returns the price of a byte that gives about the largest bound, found with few levels. Any price gives a bound.
+double byte_price(const EnergyModel& model, int levels) {
+  const double limit = model.options().limit_bytes;
+  if (limit == 0) return 0;
+  constexpr int few_levels = 2, steps = 12;
+  const auto bound = [&](double price) {
+    return SearchStates(model, std::min(levels, few_levels), price).least() - price * limit;
+  };
+  double best_price = 0, best = bound(0);
+  const double largest = best / limit;
+  for (int step = 0; step < steps; ++step) {
+    const double price = largest * std::exp2(-step);
+    const double one = bound(price);
+    if (one > best) {
+      best = one;
+      best_price = price;
+    }
+  }
+  for (const double factor : {0.6, 0.8, 1.25, 1.5}) {
+    const double price = best_price * factor, one = price > 0 ? bound(price) : 0;
+    if (one <= best) continue;
+    best = one;
+    best_price = price;
+    break;
+  }
+  return best_price;
+}
+
 class Search {
  public:
   Search(const EnergyModel& model, const SearchOptions& options)
-      : model_(model), options_(options), states_(model, options.levels), limit_(model.options().limit_bytes) {}
+      : model_(model),
+        options_(options),
+        limit_(model.options().limit_bytes),
+        states_(model, options.levels, byte_price(model, options.levels)) {}
 
   SearchResult run() {
+    const bool shared = !model_.hierarchy().free && !is_separate(model_.hierarchy());
+    if (shared) begin_with_known_nests();
     begin();
     double bound = 0;
     while (!queue_.empty() && static_cast<double>(labels_.size()) < options_.most_labels) {
@@ -66,6 +101,12 @@ class Search {
   /// Returns the energy of the last nest that is to be returned.
   double worst() const { return std::next(found_.begin(), static_cast<std::ptrdiff_t>(wanted() - 1))->pj; }
 
+  /// The bounds of shared memories are not tight. Good nests that are known from the beginning leave out most others.
+  void begin_with_known_nests() {
+    double tried = 0;
+    for (const BlockLoops& loops : iterative_nests(model_, options_, &tried)) add(loops);
+  }
+
   void begin() {
     for (const LoopCost& choice : states_.begin(states_.costs(states_.tile(0)))) {
       push({.state = 0, .parent = no_parent, .dim = 0, .open = 0, .status = choice.status, .pj = choice.pj});
@@ -76,7 +117,7 @@ class Search {
     if (limit_ > 0 && label.bytes > limit_) return;
     const double to_go = rounding * states_.to_go(label.state, label.open, label.status);
     if (to_go == std::numeric_limits<double>::infinity()) return;
-    const double bound = label.pj + to_go;
+    const double bound = label.pj + to_go + states_.byte_pj() * (label.bytes - limit_);
     if (found_.size() >= wanted() && bound >= worst() * (1 - equal_pj)) return;
     labels_.push_back(label);
     queue_.push({bound, label.state, static_cast<std::uint32_t>(labels_.size() - 1)});
@@ -102,7 +143,7 @@ class Search {
   void expand(std::uint32_t index) {
     const Label label = labels_[index];
     if (label.state == states_.last()) {
-      complete(index);
+      add(loops(index));
       return;
     }
     if (is_dominated(label)) return;
@@ -165,15 +206,14 @@ class Search {
     return loops;
   }
 
-  void complete(std::uint32_t index) {
-    const BlockLoops loops = this->loops(index);
+  void add(const BlockLoops& loops) {
     const double pj = model_.memory_pj(loops);
     if (pj == std::numeric_limits<double>::infinity()) return;
     // Nests of the same energy differ in nothing that costs something.
     const auto same = std::find_if(found_.begin(), found_.end(), [&](const Found& f) {
       return f.pj >= pj * (1 - equal_pj) && f.pj <= pj * (1 + equal_pj);
     });
-    if (same == found_.end()) found_.insert({pj, index, loops});
+    if (same == found_.end()) found_.insert({pj, loops});
     if (found_.size() > wanted()) found_.erase(std::prev(found_.end()));
   }
 
@@ -188,15 +228,14 @@ class Search {
 
   struct Found {
     double pj;
-    std::uint32_t index;
     BlockLoops loops;
-    bool operator<(const Found& other) const { return pj != other.pj ? pj < other.pj : index < other.index; }
+    bool operator<(const Found& other) const { return pj < other.pj; }
   };
 
   const EnergyModel& model_;
   SearchOptions options_;
-  SearchStates states_;
   double limit_;
+  SearchStates states_;
   std::vector<Label> labels_;
   std::priority_queue<Entry> queue_;
   std::unordered_map<std::uint64_t, std::vector<std::pair<double, double>>> seen_;

@@ -47,8 +47,11 @@ SearchDim search_dim(Dim dim, const std::vector<index_t>& sizes, int levels) {
 
 }  // namespace
 
-SearchStates::SearchStates(const EnergyModel& model, int levels)
-    : model_(model), free_(model.hierarchy().free), separate_(free_ || is_separate(model.hierarchy())) {
+SearchStates::SearchStates(const EnergyModel& model, int levels, double byte_pj)
+    : model_(model),
+      free_(model.hierarchy().free),
+      separate_(free_ || is_separate(model.hierarchy())),
+      byte_pj_(byte_pj) {
   radix_ = static_cast<Status>(free_ ? 2 : model.hierarchy().levels.size() + 1);
   power_ = {1, radix_, static_cast<Status>(radix_ * radix_)};
   statuses_ = static_cast<Status>(radix_ * radix_ * radix_);
@@ -173,6 +176,12 @@ std::vector<LoopCost> SearchStates::begin(const TileCosts& costs) const {
   return choices;
 }
 
+double SearchStates::least() const {
+  double least = infinity;
+  for (const LoopCost& choice : begin(costs(tile(0)))) least = std::min(least, choice.pj + to_go(0, 0, choice.status));
+  return least;
+}
+
 double SearchStates::end_pj(const TileCosts& costs, std::size_t open, Status status) const noexcept {
   const std::size_t dram = radix_ - 1U;
   double sum = 0;
@@ -215,7 +224,8 @@ void SearchStates::fill() {
       for (std::size_t i = 0; i < open_sets * statuses_; ++i) {
         this->choices(costs, i / statuses_, to, static_cast<Status>(i % statuses_), choices);
         for (const LoopCost& choice : choices) {
-          to_go[i] = std::min(to_go[i], static_cast<float>(choice.pj) + behind[to][choice.status]);
+          to_go[i] =
+              std::min(to_go[i], static_cast<float>(choice.pj + byte_pj_ * choice.bytes) + behind[to][choice.status]);
         }
       }
     }

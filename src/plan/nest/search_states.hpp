@@ -39,8 +39,10 @@ struct LoopCost {
 /// The tables of a search. A state of all dimensions is a number, and tells the tile that the loops so far cover.
 class SearchStates {
  public:
-  /// Throws InvalidArgument if there are too many states.
-  SearchStates(const EnergyModel& model, int levels);
+  /// With a limit of bytes, each byte of a memory costs `byte_pj` besides in the tables: the sum for the cheapest nest,
+  /// less the price of the limit, is at most the energy of any nest within the limit (a Lagrangian bound). Throws
+  /// InvalidArgument if there are too many states.
+  SearchStates(const EnergyModel& model, int levels, double byte_pj = 0);
 
   const std::vector<SearchDim>& dims() const noexcept { return dims_; }
   std::uint32_t last() const noexcept { return states_ - 1; }
@@ -69,7 +71,10 @@ class SearchStates {
   /// Returns the choices before the first loop.
   std::vector<LoopCost> begin(const TileCosts& costs) const;
 
-  /// Returns the least energy that completes a state.
+  double byte_pj() const noexcept { return byte_pj_; }
+  /// Returns the least energy of all nests, the price of their bytes included.
+  double least() const;
+  /// Returns the least energy that completes a state, the price of bytes included.
   double to_go(std::uint32_t state, std::size_t open, Status status) const noexcept {
     return to_go_[(state * open_sets + open) * statuses_ + status];
   }
@@ -85,6 +90,7 @@ class SearchStates {
 
   const EnergyModel& model_;
   bool free_, separate_;
+  double byte_pj_;
   std::vector<SearchDim> dims_;
   std::uint32_t states_ = 1;
   Status radix_ = 2, statuses_ = 8;
