@@ -14,7 +14,7 @@ struct TransferOptions {
   std::string problem, problems, layer;  ///< one of these: a problem, a file of problems, a built-in layer
   std::string capacity = "256K";         ///< bytes of the small memory, both halves
   long long element_bytes = 4;
-  std::string cost = "5000,20,1", order = "zyxck", footprint = "halo", pick = "best";
+  std::string cost = "5000,20,1", order = "zyxck", footprint = "halo", counts = "equations", pick = "best";
   bool run = false;  ///< measure the transfers of the picked tiles
   bool json = false;
 };

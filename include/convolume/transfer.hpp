@@ -40,6 +40,14 @@ enum class TransferFootprint {
 /// Returns "halo" or "paper".
 CONVOLUME_API const char* name_of(TransferFootprint footprint) noexcept;
 
+/// How transfers are counted.
+enum class TransferCounts {
+  equations,  ///< by tile_cost()
+  exact       ///< by exact_cost(), which takes longer
+};
+/// Returns "equations" or "exact".
+CONVOLUME_API const char* name_of(TransferCounts counts) noexcept;
+
 /// A forward convolution, and the memories between which its tiles move.
 struct TransferProblem {
   ConvProblem problem;
@@ -51,6 +59,7 @@ struct TransferProblem {
   /// and z = k, so its Listing 1.1 is "yxck".
   std::string order = "zyxck";
   TransferFootprint footprint = TransferFootprint::halo;
+  TransferCounts counts = TransferCounts::equations;  ///< of plan_transfers()
 
   /// Throws InvalidArgument that names the field, its value and the valid values; Unsupported for a transposed problem.
   CONVOLUME_API void validate() const;
@@ -118,9 +127,9 @@ struct TransferPlan {
   double ratio() const noexcept { return naive ? naive->total / best.total : 0; }
 };
 
-/// Tries all tiles whose extents divide those of their dimensions (paper 001, section 4.3). Deterministic. Throws
-/// InvalidArgument if the problem is invalid, if the capacity is below least_capacity(), or if there are more than
-/// 2^26 tiles.
+/// Tries all tiles whose extents divide those of their dimensions (paper 001, section 4.3). Costs are by
+/// TransferProblem::counts. Deterministic. Throws InvalidArgument if the problem is invalid, if the capacity is below
+/// least_capacity(), or if there are more than 2^26 tiles; Unsupported for exact counts of a depthwise problem.
 CONVOLUME_API TransferPlan plan_transfers(const TransferProblem& problem);
 
 /// What moving the tiles of a plan took, without any computation. Medians of all passes, in seconds.

@@ -224,6 +224,24 @@ TEST_CASE("the search finds what brute force finds") {
   }
 }
 
+TEST_CASE("the search by exact counts finds what brute force finds") {
+  for (const char* problem : {"ic4ih12oc6kh3ph1", "mb2ic4id6ih4iw6oc4kd3pd1"}) {
+    TransferProblem p = transfers(problem, 4000);
+    p.counts = TransferCounts::exact;
+    std::vector<TileCost> all;
+    for (const TileCost& cost : all_tiles(p)) all.push_back(exact_cost(p, cost.tile));
+    const auto by_total = [](const TileCost& a, const TileCost& b) { return a.total < b.total; };
+    const TransferPlan plan = plan_transfers(p);
+    CHECK(plan.best.total == std::min_element(all.begin(), all.end(), by_total)->total);
+    p.counts = TransferCounts::equations;
+    CHECK(plan.best.total <= exact_cost(p, plan_transfers(p).best.tile).total);
+    std::erase_if(all, [](const TileCost& cost) { return cost.usage < 0.8; });
+    std::sort(all.begin(), all.end(), by_total);
+    REQUIRE(plan.naive);
+    CHECK(plan.naive->total == all[(all.size() - 1) / 2].total);
+  }
+}
+
 TEST_CASE("of equal tiles the best is the one that holds least, and the fullest is the cheapest") {
   // Tiles of 8 voxels have equally many calls. With their halo, y1 x8 takes 48 words, y2 x4 and y4 x2 take 42.
   TransferProblem p = transfers("ic1ih8oc1kh3ph1", 2 * 4 * 50);

@@ -22,8 +22,8 @@ class PlanTransfer(CliTest):
 
     def test_json_has_all_keys_and_costs_follow_from_counts(self):
         plans = self.transfer("--problem", SMALL, "--capacity", "4K", "--cost", "100,10,1", "--pick", "all")
-        self.assertEqual(set(plans), {"order", "footprint", "capacity_bytes", "element_bytes", "price", "layers",
-                                      "total"})
+        self.assertEqual(set(plans), {"order", "footprint", "counts", "capacity_bytes", "element_bytes", "price",
+                                      "layers", "total"})
         self.assertEqual((plans["order"], plans["footprint"], plans["capacity_bytes"]), ("zyxck", "halo", 4096))
         layer = plans["layers"][0]
         self.assertEqual(set(layer), {"name", "problem", "tiles", "naive_tiles", "picks", "best", "naive", "fullest",
@@ -82,6 +82,16 @@ class PlanTransfer(CliTest):
         self.assertNotEqual(other["layers"][0]["best"]["total"], listing["layers"][0]["best"]["total"])
         wide = self.transfer("--problem", SMALL, "--capacity", "8K", "--element", "8")
         self.assertEqual(wide["layers"][0]["best"], listing["layers"][0]["best"])
+
+    def test_exact_counts_find_tiles_that_are_cheaper_by_them(self):
+        arguments = ("--problem", "ic8id24oc8kd3pd1", "--capacity", "64K", "--cost", "1,1000,1")
+        by_equations, by_counts = self.transfer(*arguments), self.transfer(*arguments, "--counts", "exact")
+        one, other = (plans["layers"][0]["picks"][0] for plans in (by_equations, by_counts))
+        self.assertEqual(by_counts["counts"], "exact")
+        self.assertEqual(by_counts["layers"][0]["best"]["total"], other["exact"]["cost"]["total"])
+        self.assertLess(other["exact"]["cost"]["total"], one["exact"]["cost"]["total"])
+        self.assertGreater(other["cost"]["total"], one["cost"]["total"])
+        self.fails("plan", "transfer", "--problem", "g8ic8ih16oc8kh3ph1", "--counts", "exact", says=["depthwise"])
 
     def test_a_run_moves_the_tiles_with_their_halo(self):
         plans = self.transfer("--problem", SMALL, "--capacity", "4K", "--cost", "memory", "--pick", "all", "--run")

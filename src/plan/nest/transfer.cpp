@@ -81,6 +81,16 @@ TileCost without_transfers(const TransferProblem& p, const TransferTile& tile) {
   return cost;
 }
 
+LoopNest nest_of(const TransferProblem& problem, const TransferTile& tile) {
+  LoopNest nest;
+  if (problem.problem.batch > 1) nest.loops.push_back({.dim = Dim::n});
+  for (const char letter : problem.order) nest.loops.push_back({.dim = dim_of(letter)});
+  nest.microkernel = nest.loops.size();
+  for (const char letter : letters) nest.loops.push_back({.dim = dim_of(letter), .extent = extent_of(tile, letter)});
+  for (const Dim dim : {Dim::kz, Dim::ky, Dim::kx}) nest.loops.push_back({.dim = dim});
+  return nest;
+}
+
 }  // namespace
 
 void TransferPrice::validate() const {
@@ -96,6 +106,10 @@ void TransferPrice::validate() const {
 
 const char* name_of(TransferFootprint footprint) noexcept {
   return footprint == TransferFootprint::halo ? "halo" : "paper";
+}
+
+const char* name_of(TransferCounts counts) noexcept {
+  return counts == TransferCounts::equations ? "equations" : "exact";
 }
 
 void TransferProblem::validate() const {
@@ -191,30 +205,25 @@ TileCost tile_cost(const TransferProblem& problem, const TransferTile& tile) {
 LoopNest transfer_nest(const TransferProblem& problem, const TransferTile& tile) {
   problem.validate();
   check_tile(problem, tile);
-  LoopNest nest;
-  if (problem.problem.batch > 1) nest.loops.push_back({.dim = Dim::n});
-  for (const char letter : problem.order) nest.loops.push_back({.dim = dim_of(letter)});
-  nest.microkernel = nest.loops.size();
-  for (const char letter : letters) nest.loops.push_back({.dim = dim_of(letter), .extent = extent_of(tile, letter)});
-  for (const Dim dim : {Dim::kz, Dim::ky, Dim::kx}) nest.loops.push_back({.dim = dim});
-  return nest;
+  return nest_of(problem, tile);
 }
 
-TileCost exact_cost(const TransferProblem& problem, const TransferTile& tile) {
-  const LoopNest nest = transfer_nest(problem, tile);
-  const NestSpace space = spaces(problem.problem, Direction::forward).front();
+TileCost counted_cost(const TransferProblem& problem, const NestSpace& space, const TransferTile& tile) {
+  const auto fetch_of = [&](const TransferTile& of, Operand operand) {
+    const LoopNest nest = nest_of(problem, of);
+    return fetch(nest, space, nest.microkernel, operand, Layout::plain);
+  };
   TileCost cost = without_transfers(problem, tile);
   for (const Operand operand : operands) {
-    Fetch all = fetch(nest, space, nest.microkernel, operand, Layout::plain);
+    Fetch all = fetch_of(tile, operand);
     if (operand == Operand::y) {
       // Each tile of y is fetched once by a nest whose tiles hold all input channels. These first reads are saved.
       TransferTile first = tile;
       first.c = whole_tile(problem).c;
-      const LoopNest once = transfer_nest(problem, first);
-      const Fetch saved = fetch(once, space, once.microkernel, operand, Layout::plain);
-      all = {.words = 2 * all.words - saved.words,
-             .runs = 2 * all.runs - saved.runs,
-             .loads = 2 * all.loads - saved.loads};
+      const Fetch saved = fetch_of(first, operand);
+      all.words = 2 * all.words - saved.words;
+      all.runs = 2 * all.runs - saved.runs;
+      all.loads = 2 * all.loads - saved.loads;
     }
     const auto groups = static_cast<double>(problem.problem.groups);
     cost.transfers[static_cast<std::size_t>(operand)] =
@@ -222,6 +231,12 @@ TileCost exact_cost(const TransferProblem& problem, const TransferTile& tile) {
   }
   add_total(cost);
   return cost;
+}
+
+TileCost exact_cost(const TransferProblem& problem, const TransferTile& tile) {
+  problem.validate();
+  check_tile(problem, tile);
+  return counted_cost(problem, spaces(problem.problem, Direction::forward).front(), tile);
 }
 
 }  // namespace convolume::plan

@@ -15,5 +15,7 @@ double half_words(const TransferProblem& problem);
 double held_words(const TransferProblem& problem, const TransferTile& tile);
 /// tile_cost() without checks.
 TileCost equation_cost(const TransferProblem& problem, const TransferTile& tile);
+/// exact_cost() without checks, in the space of the forward direction.
+TileCost counted_cost(const TransferProblem& problem, const NestSpace& space, const TransferTile& tile);
 
 }  // namespace convolume::plan

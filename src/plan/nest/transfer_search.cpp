@@ -31,10 +31,12 @@ auto fullest_first(const TileCost& cost) { return std::tuple(-cost.usage, cost.t
 /// Collects what the search looks for. Naive tiles are kept as short records, because there may be millions.
 class Found {
  public:
-  explicit Found(const TransferProblem& problem) : problem_(problem) {}
+  explicit Found(const TransferProblem& problem) : problem_(problem) {
+    if (problem.counts == TransferCounts::exact) space_ = spaces(problem.problem, Direction::forward).front();
+  }
 
   void add(const TransferTile& tile) {
-    const TileCost cost = equation_cost(problem_, tile);
+    const TileCost cost = cost_of(tile);
     if (plan_.feasible_tiles == 0 || cheapest_first(cost) < cheapest_first(plan_.best)) plan_.best = cost;
     if (plan_.feasible_tiles == 0 || fullest_first(cost) < fullest_first(plan_.fullest)) plan_.fullest = cost;
     ++plan_.feasible_tiles;
@@ -46,13 +48,18 @@ class Found {
     if (!full_.empty()) {
       const auto middle = full_.begin() + static_cast<std::ptrdiff_t>((full_.size() - 1) / 2);
       std::nth_element(full_.begin(), middle, full_.end());
-      plan_.naive = equation_cost(problem_, middle->second);
+      plan_.naive = cost_of(middle->second);
     }
     return plan_;
   }
 
  private:
+  TileCost cost_of(const TransferTile& tile) const {
+    return space_ ? counted_cost(problem_, *space_, tile) : equation_cost(problem_, tile);
+  }
+
   const TransferProblem& problem_;
+  std::optional<NestSpace> space_;  ///< only for exact counts
   TransferPlan plan_;
   std::vector<std::pair<double, TransferTile>> full_;
 };
