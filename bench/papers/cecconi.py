@@ -82,6 +82,16 @@ def mean_deviation(values: Sequence[float], paper: Sequence[float]) -> float:
     return sum(abs(a - b) for a, b in zip(values, paper)) / len(paper)
 
 
+def least_deviation(arguments: argparse.Namespace) -> tuple[float, str]:
+    """The least deviation from Table 1 without halos, over a grid of prices, and the prices."""
+    costs = [f"{10.0 ** start:g},{10.0 ** jump:g},1" for start in range(6) for jump in range(-1, 5)]
+    found = []
+    for cost in costs:
+        plans = transfers(arguments, "--footprint", "paper", "--cost", cost)
+        found.append((mean_deviation(usages(plans, "best"), OPTIMAL), cost))
+    return min(found)
+
+
 def fullest_ratios(plans: dict[str, Any]) -> list[float]:
     return [layer["fullest"]["total"] / layer["best"]["total"] for layer in plans["layers"]]
 
@@ -117,6 +127,7 @@ def table_1(arguments: argparse.Namespace) -> Result:
     optimal, literal = usages(halo, "best"), usages(paper, "best")
     deviation, literal_deviation = mean_deviation(optimal, OPTIMAL), mean_deviation(literal, OPTIMAL)
     naive, fullest = usages(halo, "naive"), fullest_ratios(halo)
+    least, least_cost = least_deviation(arguments)
     rows = []
     for i, layer in enumerate(halo["layers"]):
         rows.append([layer["name"], str(OPTIMAL[i]), f"{optimal[i]:.0f}", f"{literal[i]:.0f}",
@@ -130,7 +141,8 @@ def table_1(arguments: argparse.Namespace) -> Result:
         "The paper does not print its prices. C : p : t = 5000 : 20 : 1 is **our fit** to the row \"Opt.\" of the "
         "table. The code marks it as a fit (`paper_001_price`).",
         "The constraint of section 4.2 counts tiles of x without their halo. With it, to the letter, the deviation is "
-        f"{literal_deviation:.2f} points at the same prices. So our default counts the halo (`--footprint halo`).",
+        f"{literal_deviation:.2f} points at the same prices, and at least {least:.2f} at others (36 prices, C 1 to 10^5 "
+        f"and p 0.1 to 10^4; the least at {least_cost}). So our default counts the halo (`--footprint halo`).",
         "The paper chose its naive tiles by hand and does not print them. Ours are the median by cost of all tiles "
         "that use at least 80 % of a half. In all layers together they cost "
         f"{halo['total']['ratio']:.2f} times as much as the optimal tiles. The paper measures about 5. "
@@ -142,7 +154,8 @@ def table_1(arguments: argparse.Namespace) -> Result:
                            [Series("paper", PAPER, OPTIMAL), Series("ours, with halo", OURS, optimal),
                             Series("ours, constraint to the letter", OTHER, literal)], logarithmic=False)
     data = {"paper": {"optimal": OPTIMAL, "naive": NAIVE}, "mean_deviation": deviation,
-            "mean_deviation_without_halo": literal_deviation, "fullest_over_best": fullest, "halo": halo,
+            "mean_deviation_without_halo": literal_deviation,
+            "least_deviation_without_halo": {"deviation": least, "cost": least_cost}, "fullest_over_best": fullest, "halo": halo,
             "without_halo": paper}
     return Result(data, text, picture)
 
