@@ -141,8 +141,8 @@ def table_1(arguments: argparse.Namespace) -> Result:
         "The paper does not print its prices. C : p : t = 5000 : 20 : 1 is **our fit** to the row \"Opt.\" of the "
         "table. The code marks it as a fit (`paper_001_price`).",
         "The constraint of section 4.2 counts tiles of x without their halo. With it, to the letter, the deviation is "
-        f"{literal_deviation:.2f} points at the same prices, and at least {least:.2f} at others (36 prices, C 1 to 10^5 "
-        f"and p 0.1 to 10^4; the least at {least_cost}). So our default counts the halo (`--footprint halo`).",
+        f"{literal_deviation:.2f} points at the same prices, and at least {least:.2f} at others (36 prices, C 1 to "
+        f"10^5 and p 0.1 to 10^4; the least at {least_cost}). So our default counts the halo (`--footprint halo`).",
         "The paper chose its naive tiles by hand and does not print them. Ours are the median by cost of all tiles "
         "that use at least 80 % of a half. In all layers together they cost "
         f"{halo['total']['ratio']:.2f} times as much as the optimal tiles. The paper measures about 5. "
@@ -155,8 +155,8 @@ def table_1(arguments: argparse.Namespace) -> Result:
                             Series("ours, constraint to the letter", OTHER, literal)], logarithmic=False)
     data = {"paper": {"optimal": OPTIMAL, "naive": NAIVE}, "mean_deviation": deviation,
             "mean_deviation_without_halo": literal_deviation,
-            "least_deviation_without_halo": {"deviation": least, "cost": least_cost}, "fullest_over_best": fullest, "halo": halo,
-            "without_halo": paper}
+            "least_deviation_without_halo": {"deviation": least, "cost": least_cost}, "fullest_over_best": fullest,
+            "halo": halo, "without_halo": paper}
     return Result(data, text, picture)
 
 
