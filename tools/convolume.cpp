@@ -1,4 +1,4 @@
-// The convolume command: train, infer, eval, info, convert, machine, plan and others.
+// The convolume command: train, infer, eval, info, convert, convolve, machine, plan and others.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "tools/arguments.hpp"
+#include "tools/convolve.hpp"
 #include "tools/info.hpp"
 #include "tools/jemalloc_resource.hpp"
 #include "tools/machine.hpp"
@@ -469,6 +470,18 @@ struct PreviewCommand {
   }
 };
 
+struct ConvolveCommand {
+  tools::ConvolveCommand command;
+
+  void add_to(CLI::App& app) { command.add_to(app); }
+  int run() {
+    const StopOnSignal stop;
+    if (command.run(stop.token())) return 0;
+    fmt::print("interrupted; nothing was written\n");
+    return interrupted;
+  }
+};
+
 template <class Command>
 CLI::App* add_command(CLI::App& app, const char* name, const char* what, Command& command) {
   CLI::App* sub = app.add_subcommand(name, what);
@@ -491,6 +504,7 @@ int run(int argc, char** argv) {
   SimulateCommand simulate;
   PreviewCommand preview;
   tools::PlanCommand plan;
+  ConvolveCommand convolve;
   const auto* train_app = add_command(app, "train", "Train a net", train);
   const auto* infer_app = add_command(app, "infer", "Write the probability volume of a trained net", infer);
   const auto* eval_app = add_command(app, "eval", "Compare a probability volume with labels", eval);
@@ -504,6 +518,8 @@ int run(int argc, char** argv) {
   const auto* machine_app =
       add_command(app, "machine", "Print the machine row in use, or measure this machine", machine);
   const auto* plan_app = add_command(app, "plan", "Count the memory traffic of loop nests", plan);
+  const auto* convolve_app =
+      add_command(app, "convolve", "Convolve tensors in files that need not fit into memory", convolve);
   std::string selected;
   app.add_option(
       "--machine", selected,
@@ -522,6 +538,7 @@ int run(int argc, char** argv) {
   if (*simulate_app) return simulate.run();
   if (*preview_app) return preview.run();
   if (*plan_app) return plan.run();
+  if (*convolve_app) return convolve.run();
   return export_split.run();
 }
 

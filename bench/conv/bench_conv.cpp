@@ -14,6 +14,7 @@
 #include "bench/conv/conv_side_by_side.hpp"
 #include "bench/conv/conv_speed_up.hpp"
 #include "bench/conv/conv_stages.hpp"
+#include "bench/conv/conv_streamed.hpp"
 #include "bench/conv/conv_verify.hpp"
 #include "convolume/cpu.hpp"
 
@@ -44,6 +45,9 @@ constexpr const char* description =
     "  --stages        Compares the stages of fft_tiled (weight transforms, tile transforms, products, idle\n"
     "                  threads) with the cost model. If directions share tiles, the model's numbers are their\n"
     "                  parts of training.\n"
+    "  --streamed      Convolves forward tile by tile, in a quarter of the memory of x and y, between sources and\n"
+    "                  sinks whose transfers take a given time: from a quarter of the time of the computation to four\n"
+    "                  times as long. Times transfers alone, computation alone, both in turn, and both at once.\n"
     "  --verify        Checks results instead of timing them. Compares every engine in every direction, type and\n"
     "                  layout that it supports with the definition in double precision. Small integers must give\n"
     "                  exact results; random numbers must agree within 2e-6 (float) or 1e-13 (double). The exit\n"
@@ -129,7 +133,7 @@ struct Flags {
   std::vector<std::string> texts, files;
   DataType type = DataType::f32;
   std::string layout = "both", weights = "fresh";
-  bool side_by_side = false, verify = false, choices = false, speed_up = false, stages = false;
+  bool side_by_side = false, verify = false, choices = false, speed_up = false, stages = false, streamed = false;
 };
 
 enum Modes : unsigned {
@@ -138,7 +142,8 @@ enum Modes : unsigned {
   in_verify = 4,
   in_choices = 8,
   in_speed_up = 16,
-  in_stages = 32
+  in_stages = 32,
+  in_streamed = 64
 };
 
 Modes mode_of(const Flags& flags) {
@@ -147,6 +152,7 @@ Modes mode_of(const Flags& flags) {
          : flags.choices    ? in_choices
          : flags.speed_up   ? in_speed_up
          : flags.stages     ? in_stages
+         : flags.streamed   ? in_streamed
                             : in_benchmark;
 }
 
@@ -162,6 +168,8 @@ const char* name_of(Modes mode) {
       return "--speed-up";
     case in_stages:
       return "--stages";
+    case in_streamed:
+      return "--streamed";
     case in_benchmark:
       break;
   }
@@ -173,7 +181,8 @@ void check_scopes(const CLI::App& app, const Flags& flags) {
     const char* flag;
     unsigned modes;
   };
-  constexpr unsigned in_contest = in_side_by_side | in_choices | in_speed_up, in_reports = in_contest | in_stages;
+  constexpr unsigned in_contest = in_side_by_side | in_choices | in_speed_up,
+                     in_reports = in_contest | in_stages | in_streamed;
   constexpr std::array scopes{Scope{"--weights", in_contest},
                               Scope{"--peers", in_side_by_side},
                               Scope{"--recorded", in_choices},
@@ -181,9 +190,10 @@ void check_scopes(const CLI::App& app, const Flags& flags) {
                               Scope{"--rounds", in_reports},
                               Scope{"--min-seconds", in_reports},
                               Scope{"--max-seconds", in_reports},
-                              Scope{"--engine", in_benchmark | in_side_by_side | in_verify | in_speed_up},
+                              Scope{"--dir", ~static_cast<unsigned>(in_streamed)},
+                              Scope{"--engine", in_benchmark | in_side_by_side | in_verify | in_speed_up | in_streamed},
                               Scope{"--tune", in_benchmark | in_side_by_side | in_speed_up},
-                              Scope{"--layout", in_reports | in_verify}};
+                              Scope{"--layout", in_contest | in_stages | in_verify}};
   const Modes mode = mode_of(flags);
   for (const Scope& scope : scopes) {
     if ((scope.modes & mode) != 0 || app.count(scope.flag) == 0) continue;
@@ -221,6 +231,12 @@ void add_options(CLI::App& app, Flags& flags) {
       ->excludes("--verify")
       ->excludes("--choices")
       ->excludes("--speed-up");
+  app.add_flag("--streamed", flags.streamed, "Overlap transfers and computation of tensors that do not fit into memory")
+      ->excludes(side_by_side)
+      ->excludes("--verify")
+      ->excludes("--choices")
+      ->excludes("--speed-up")
+      ->excludes("--stages");
   app.add_flag("--one-thread-too", o.one_thread_too,
                "With --side-by-side: measure one thread beside all threads. The summary then takes the worse ratio of "
                "each problem: on all threads that of the lower quartiles, on one thread that of the medians")
@@ -311,6 +327,7 @@ int run_conv(int argc, char** argv) {
                  ? flags.options.recorded.empty() ? conv_choices(flags.options) : judge_recorded_choices(flags.options)
              : mode == in_speed_up ? conv_speed_up(flags.options)
              : mode == in_stages   ? conv_stages(flags.options)
+             : mode == in_streamed ? conv_streamed(flags.options)
                                    : conv_side_by_side(flags.options);
     };
   });

@@ -1,4 +1,5 @@
-// Writes HDF5 datasets, [z][y][x], or [c][z][y][x] if there is more than one channel. Chunks are compressed with
+// Writes HDF5 datasets, [z][y][x], [c][z][y][x] if there is more than one channel, or [n][c][z][y][x] if there is more
+// than one sample. Chunks are compressed with
 // deflate and have checksums.
 #include <algorithm>
 #include <array>
@@ -121,11 +122,12 @@ class Hdf5Sink final : public VolumeSink {
 
   void make_data_set(const std::string& name) {
     const Extent3 &e = options().extent, chunk = chunk_of(options());
-    rank_ = options().channels > 1 ? 4 : 3;
-    const int skip = 4 - rank_;
+    rank_ = options().samples > 1 ? 5 : options().channels > 1 ? 4 : 3;
+    const int skip = most_axes - rank_;
     const auto size = [](index_t n) { return static_cast<hsize_t>(n); };
-    const std::array<hsize_t, 4> whole{size(options().channels), size(e.z), size(e.y), size(e.x)};
-    const std::array<hsize_t, 4> piece{1, size(chunk.z), size(chunk.y), size(chunk.x)};
+    const std::array<hsize_t, most_axes> whole{size(options().samples), size(channels_per_sample()), size(e.z),
+                                               size(e.y), size(e.x)};
+    const std::array<hsize_t, most_axes> piece{1, 1, size(chunk.z), size(chunk.y), size(chunk.x)};
     const Hdf5Handle space(check(H5Screate_simple(rank_, whole.data() + skip, nullptr)), H5Sclose);
     const Hdf5Handle creation(check(H5Pcreate(H5P_DATASET_CREATE)), H5Pclose);
     check(H5Pset_obj_track_times(creation.get(), false));
@@ -161,10 +163,11 @@ class Hdf5Sink final : public VolumeSink {
     const Hdf5Session session;
     const auto size = [](index_t n) { return static_cast<hsize_t>(n); };
     const VoxelBox& box = place.box;
-    const std::array<hsize_t, 4> start{size(place.channels.begin), size(box.begin.z), size(box.begin.y),
-                                       size(box.begin.x)};
-    const std::array<hsize_t, 4> count{1, size(box.extent.z), size(box.extent.y), size(box.extent.x)};
-    const int skip = 4 - rank_;
+    const index_t n = place.channels.begin / channels_per_sample(), c = place.channels.begin % channels_per_sample();
+    const std::array<hsize_t, most_axes> start{size(n), size(c), size(box.begin.z), size(box.begin.y),
+                                               size(box.begin.x)};
+    const std::array<hsize_t, most_axes> count{1, 1, size(box.extent.z), size(box.extent.y), size(box.extent.x)};
+    const int skip = most_axes - rank_;
     const Hdf5Handle space(check(H5Dget_space(data_set_.get())), H5Sclose);
     const Hdf5Handle source(check(H5Screate_simple(rank_, count.data() + skip, nullptr)), H5Sclose);
     check(H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data() + skip, nullptr, count.data() + skip, nullptr));
@@ -184,6 +187,9 @@ class Hdf5Sink final : public VolumeSink {
     file_on_disk_.commit();
   }
 
+  index_t channels_per_sample() const { return options().channels / options().samples; }
+
+  static constexpr int most_axes = 5;
   AtomicFile file_on_disk_;
   Hdf5Target target_;
   Hdf5Handle file_, data_set_;

@@ -1,5 +1,6 @@
-// Reads HDF5 datasets of integers or floats, [z][y][x] or [c][z][y][x]. Virtual datasets, and datasets whose data lie
-// in other files, are rejected. The attribute `element_size_um` holds the spacing along Z, Y and X.
+// Reads HDF5 datasets of integers or floats, [z][y][x], [c][z][y][x] or, if asked to, [n][c][z][y][x]. Virtual
+// datasets, and datasets whose data lie in other files, are rejected. The attribute `element_size_um` holds the spacing
+// along Z, Y and X.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -80,7 +81,7 @@ class DataSets {
 
 class Hdf5Source final : public VolumeSource {
  public:
-  explicit Hdf5Source(const VolumePath& path) : VolumeSource(path) {
+  Hdf5Source(const VolumePath& path, bool samples) : VolumeSource(path), samples_(samples) {
     const Hdf5Session session;
     try {
       open();
@@ -123,11 +124,14 @@ class Hdf5Source final : public VolumeSource {
     name_ = path().inside;
     if (name_.empty()) {
       const DataSets sets(file_.get());
-      if (sets.names().size() != 1) {
+      if (samples_ && sets.all().size() == 1) {
+        name_ = sets.all().front();
+      } else if (sets.names().size() == 1) {
+        name_ = sets.names().front();
+      } else {
         throw FormatError(
             fmt::format("{}: which dataset? {}; name one as FILE:/NAME", path().file.string(), sets.list()));
       }
-      name_ = sets.names().front();
     }
     const Hdf5Handle object(H5Oopen(file_.get(), name_.c_str(), H5P_DEFAULT), H5Oclose);
     if (!object || H5Iget_type(object.get()) != H5I_DATASET) {
@@ -141,23 +145,26 @@ class Hdf5Source final : public VolumeSource {
   void inspect() {
     const Hdf5Handle space(H5Dget_space(data_set_.get()), H5Sclose);
     rank_ = space ? H5Sget_simple_extent_ndims(space.get()) : -1;
-    if (rank_ != 3 && rank_ != 4) {
+    if (rank_ != 3 && rank_ != 4 && !(samples_ && rank_ == most_axes)) {
       fail("rank", std::to_string(rank_),
-           fmt::format("a volume has 3 axes [z][y][x], or 4 axes [c][z][y][x]; name another dataset ({})",
-                       DataSets(file_.get()).list()));
+           fmt::format("a volume has 3 axes [z][y][x], or 4 axes [c][z][y][x]{}; name another dataset ({})",
+                       samples_ ? ", or 5 axes [n][c][z][y][x]" : "", DataSets(file_.get()).list()));
     }
-    std::array<hsize_t, 4> size{1, 0, 0, 0};
-    H5Sget_simple_extent_dims(space.get(), size.data() + 4 - rank_, nullptr);
+    std::array<hsize_t, most_axes> size{1, 1, 0, 0, 0};
+    H5Sget_simple_extent_dims(space.get(), size.data() + most_axes - rank_, nullptr);
     for (const hsize_t n : size) {
       if (n == 0 || !std::in_range<index_t>(n)) {
-        fail("size", fmt::format("{}", fmt::join(size.begin() + 4 - rank_, size.end(), " x ")),
+        fail("size", fmt::format("{}", fmt::join(size.begin() + most_axes - rank_, size.end(), " x ")),
              "every axis needs at least one voxel");
       }
     }
     const auto at = [&](std::size_t i) { return static_cast<index_t>(size[i]); };
     info_.format = "HDF5";
-    info_.channels = at(0);
-    info_.extent = {at(1), at(2), at(3)};
+    info_.samples = at(0);
+    if (__builtin_mul_overflow(at(0), at(1), &info_.channels)) {
+      fail("size", fmt::format("{}", fmt::join(size, " x ")), "no file can hold so many channels");
+    }
+    info_.extent = {at(2), at(3), at(4)};
 
     const Hdf5Handle type(H5Dget_type(data_set_.get()), H5Tclose);
     const auto kind = type ? H5Tget_class(type.get()) : H5T_NO_CLASS;
@@ -201,17 +208,18 @@ class Hdf5Source final : public VolumeSource {
 
   void inspect_chunks(hid_t creation, std::uint64_t declared) {
     info_.details = "chunks";
-    std::array<hsize_t, 4> chunk{1, 1, 1, 1};
+    std::array<hsize_t, most_axes> chunk{1, 1, 1, 1, 1};
     std::uint64_t bytes = element_bytes_;
-    bool fits = H5Pget_chunk(creation, rank_, chunk.data() + 4 - rank_) == rank_;
+    bool fits = H5Pget_chunk(creation, rank_, chunk.data() + most_axes - rank_) == rank_;
     for (const hsize_t n : chunk) fits = fits && !__builtin_mul_overflow(bytes, std::uint64_t{n}, &bytes);
     // HDF5 decodes a chunk as a whole. A header could make a chunk up to 4 GiB for a few voxels.
     if (!fits || bytes > std::max<std::uint64_t>(2 * declared, std::uint64_t{64} << 20)) {
-      fail("chunk size", fmt::format("{}", fmt::join(chunk.begin() + 4 - rank_, chunk.end(), " x ")),
+      fail("chunk size", fmt::format("{}", fmt::join(chunk.begin() + most_axes - rank_, chunk.end(), " x ")),
            "store smaller chunks");
     }
-    info_.chunk_channels = static_cast<index_t>(chunk[0]);
-    info_.chunk = {static_cast<index_t>(chunk[1]), static_cast<index_t>(chunk[2]), static_cast<index_t>(chunk[3])};
+    const auto at = [&](std::size_t i) { return static_cast<index_t>(chunk[i]); };
+    info_.chunk_channels = at(0) * at(1);
+    info_.chunk = {at(2), at(3), at(4)};
     for (int i = 0; i < H5Pget_nfilters(creation); ++i) {
       std::array<char, 64> name{};
       unsigned flags = 0, config = 0;
@@ -263,11 +271,23 @@ class Hdf5Source final : public VolumeSource {
 
   void do_read(ChannelRange channels, const VoxelBox& box, std::byte* voxels) const override {
     const Hdf5Session session;
+    const index_t per_sample = info_.channels / info_.samples, end = channels.begin + channels.count;
+    const std::size_t channel_bytes = static_cast<std::size_t>(box.extent.volume()) * info_.bytes_per_voxel();
+    for (index_t c = channels.begin; c < end;) {
+      const index_t count = std::min(end - c, per_sample - c % per_sample);
+      read_sample(c / per_sample, {c % per_sample, count}, box,
+                  voxels + static_cast<std::size_t>(c - channels.begin) * channel_bytes);
+      c += count;
+    }
+  }
+
+  void read_sample(index_t sample, ChannelRange channels, const VoxelBox& box, std::byte* voxels) const {
     const auto size = [](index_t n) { return static_cast<hsize_t>(n); };
-    const std::array<hsize_t, 4> start{size(channels.begin), size(box.begin.z), size(box.begin.y), size(box.begin.x)};
-    const std::array<hsize_t, 4> count{size(channels.count), size(box.extent.z), size(box.extent.y),
-                                       size(box.extent.x)};
-    const int skip = 4 - rank_;
+    const std::array<hsize_t, most_axes> start{size(sample), size(channels.begin), size(box.begin.z), size(box.begin.y),
+                                               size(box.begin.x)};
+    const std::array<hsize_t, most_axes> count{1, size(channels.count), size(box.extent.z), size(box.extent.y),
+                                               size(box.extent.x)};
+    const int skip = most_axes - rank_;
     const Hdf5Handle space(H5Dget_space(data_set_.get()), H5Sclose);
     const Hdf5Handle target(H5Screate_simple(rank_, count.data() + skip, nullptr), H5Sclose);
     if (!space || !target ||
@@ -279,6 +299,8 @@ class Hdf5Source final : public VolumeSource {
     }
   }
 
+  static constexpr int most_axes = 5;
+  bool samples_;
   std::string name_;
   Hdf5Handle file_, data_set_;
   int rank_ = 3;
@@ -333,8 +355,8 @@ VolumeFormat hdf5_format() {
   return {.name = "HDF5",
           .extensions = ".h5, .hdf5",
           .reason_against = reason_against_hdf5,
-          .open = [](const VolumePath& path, const OpenOptions&) -> std::unique_ptr<VolumeSource> {
-            return std::make_unique<Hdf5Source>(path);
+          .open = [](const VolumePath& path, const OpenOptions& options) -> std::unique_ptr<VolumeSource> {
+            return std::make_unique<Hdf5Source>(path, options.samples);
           },
           .writes = writes_hdf5,
           .check = check_hdf5,

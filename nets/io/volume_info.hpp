@@ -63,7 +63,8 @@ struct ChannelRange {
 /// What is known of a volume without reading its voxels.
 struct VolumeInfo {
   std::string format;  ///< "TIFF", "HDF5", ...
-  index_t channels = 1;
+  index_t channels = 1;  ///< of all samples
+  index_t samples = 1;   ///< more than 1 only if OpenOptions::samples allows it
   Extent3 extent;
   VoxelType type = VoxelType::float32;  ///< type of the voxels that are read
   std::string element_type;             ///< stored type: "uint8", "float16", "int16, scaled by 2 + 10", ...

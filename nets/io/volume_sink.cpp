@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "nets/io/hdf5_volume.hpp"
 #include "nets/io/volume_formats.hpp"
 
 namespace convolume::nets::io {
@@ -30,6 +31,13 @@ void check_volume(const VolumePath& path, const SinkOptions& options) {
   if (options.channels < 1 || e.z < 1 || e.y < 1 || e.x < 1) {
     throw InvalidArgument(fmt::format("{}: {} channels of {} voxels cannot be written; pass a volume with voxels",
                                       path.text(), options.channels, to_string(e)));
+  }
+  if (options.samples < 1 || options.channels % options.samples != 0) {
+    throw InvalidArgument(fmt::format("{}: {} channels cannot be divided among {} samples", path.text(),
+                                      options.channels, options.samples));
+  }
+  if (options.samples > 1 && !detail::writes_hdf5(path)) {
+    throw InvalidArgument(fmt::format("{}: only HDF5 files hold {} samples; write .h5", path.text(), options.samples));
   }
 }
 

@@ -12,7 +12,8 @@ enum class Codec { automatic, raw, deflate, zstd, blosc };
 
 /// The volume to be written.
 struct SinkOptions {
-  index_t channels = 1;
+  index_t channels = 1;  ///< of all samples
+  index_t samples = 1;   ///< more than 1 makes a 5-D dataset [n][c][z][y][x]; HDF5 only
   Extent3 extent{};
   VoxelType type = VoxelType::float32;
   std::optional<Spacing> spacing{};

@@ -42,6 +42,8 @@ struct OpenOptions {
   /// decoded to a temporary file in `temporary`.
   std::uint64_t decode_in_memory = std::uint64_t{1} << 30;
   std::filesystem::path temporary{};  ///< folder; empty means that of the file
+  /// Opens 5-D HDF5 datasets [n][c][z][y][x] too. The channels of the volume are those of all samples n.
+  bool samples = false;
 };
 
 /// Opens a volume. Its contents decide its format. Throws IoError (missing, unreadable), and FormatError that names

@@ -188,8 +188,9 @@ TEST_CASE("input channels are split only if nothing else fits, and then sums agr
                 .pad_after = {1, 1, 1},
                 .epilogue = {.bias = true, .activation = {Activation::Kind::relu}}};
   const auto engine = GENERATE(Engine::fft_tiled, Engine::direct);
-  const StreamedConv whole = StreamedConv::make(p, {.conv = {.engine = engine}});
-  CHECK(whole.costs().tile.c == 96);
+  CHECK(StreamedConv::make(p, {.conv = {.engine = engine}}).costs().tile.c == 96);
+  const StreamTile all{.n = 1, .k = 16, .c = 96, .y = {10, 12, 14}};
+  const StreamedConv whole = StreamedConv::make(p, {.conv = {.engine = engine}, .tile = all});
   CHECK(whole.costs().tiles == 1);
   const StreamTile split{.n = 1, .k = 16, .c = 32, .y = {10, 12, 14}};
   const StreamedConv conv = StreamedConv::make(p, {.conv = {.engine = engine}, .tile = split});

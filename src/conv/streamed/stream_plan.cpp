@@ -20,6 +20,9 @@ using plan::one_group;
 
 namespace {
 
+/// Seconds that each execution of the engine takes beside its work: its threads start together and end one by one.
+constexpr double execution_s = 2e-4;
+
 constexpr index_t parts_of(index_t extent, index_t tile) { return (extent + tile - 1) / tile; }
 constexpr index_t round_up(index_t value, index_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -174,7 +177,8 @@ StreamCosts costs_of(const ConvProblem& p, const std::array<AxisTiles, 3>& axes,
     ends += costs.transfer_seconds[i] / costs.loads[i];
   }
   const double preparations = counter.words_w() / static_cast<double>(p.w_shape().elements());
-  costs.compute_seconds = terms.compute_seconds + (preparations - 1) * terms.prepare_seconds;
+  costs.compute_seconds = terms.compute_seconds + (preparations - 1) * terms.prepare_seconds +
+                          static_cast<double>(costs.tiles) * execution_s;
   costs.seconds =
       terms.buffers == 1 ? transfers + costs.compute_seconds : std::max(transfers, costs.compute_seconds) + ends;
 
@@ -339,7 +343,8 @@ StreamCosts costs_of(const StreamCut& cut, const StreamTerms& terms) {
   return costs_of(cut.problem, axes_of(cut), cut.tile, cut.channels_outermost, terms);
 }
 
-StreamCut cheapest_cut(const ConvProblem& p, const StreamUnits& all, const StreamTerms& terms, std::size_t memory) {
+StreamCut cheapest_cut(const ConvProblem& p, const StreamUnits& all, const StreamTerms& terms, std::size_t memory,
+                       bool may_split) {
   const StreamTile& units = all.tile;
   const Extent3 output = p.output();
   std::array<std::vector<AxisTiles>, 3> axes;
@@ -372,9 +377,8 @@ StreamCut cheapest_cut(const ConvProblem& p, const StreamUnits& all, const Strea
       }
     }
   };
-  for (const index_t c : p.groups > 1 ? std::vector{p.in_channels} : lengths(p.in_channels, units.c)) {
+  for (const index_t c : may_split&& p.groups == 1 ? lengths(p.in_channels, units.c) : std::vector{p.in_channels}) {
     try_channels(c);
-    // Input channels are split only if nothing else fits, because that changes the rounding.
     if (best->peak_bytes <= memory) break;
   }
   return {.problem = p, .tile = best->tile, .alignment = all.alignment, .channels_outermost = best->channels_outermost};

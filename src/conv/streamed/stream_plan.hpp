@@ -52,8 +52,9 @@ struct StreamTerms {
 StreamCosts costs_of(const StreamCut& cut, const StreamTerms& terms);
 
 /// Returns the cheapest cut whose peak_bytes are at most `memory`, or the cut of the least peak_bytes if none is.
+/// Splits input channels only if `may_split` and if nothing else fits, because that changes the rounding.
 /// Deterministic.
 StreamCut cheapest_cut(const ConvProblem& problem, const StreamUnits& units, const StreamTerms& terms,
-                       std::size_t memory);
+                       std::size_t memory, bool may_split);
 
 }  // namespace convolume::conv

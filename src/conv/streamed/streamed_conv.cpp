@@ -12,8 +12,8 @@ namespace convolume {
 namespace {
 
 constexpr std::size_t no_limit = static_cast<std::size_t>(-1);
-/// Attempts to find tiles whose engine memory, which is known only when a tile has a plan, fits too.
-constexpr int most_attempts = 12;
+/// Factor by which the memory for tiles falls until that of the engine fits too.
+constexpr double less_memory = 0.85;
 /// Weights are prepared about as fast as so many times their bytes are moved to and from memory.
 constexpr double preparation_moves = 4;
 
@@ -103,43 +103,63 @@ struct StreamedConv::Impl {
 
 namespace {
 
-/// Finds the cut of `impl` and its costs.
-void choose_cut(StreamedConv::Impl& impl, const StreamOptions& o) {
-  const ConvProblem& problem = impl.plan.problem();
-  const conv::StreamUnits units = conv::units_of(impl.plan);
-  conv::StreamTerms terms = terms_of(impl.plan, o);
-  const std::size_t memory = o.memory == 0 ? no_limit : o.memory;
-  const auto accept = [&](const conv::StreamCut& cut) {
-    impl.cut = cut;
-    const conv::EngineMemory engine = conv::engine_memory(impl.task(), o.threads);
-    impl.costs = exact_costs(cut, terms, engine);
-    terms.engine_bytes = std::max(terms.engine_bytes, engine.working);
-    return impl.costs.peak_bytes <= memory;
-  };
-  if (o.tile) {
-    conv::StreamCut cut{
-        .problem = problem, .tile = conv::rounded(problem, units, *o.tile), .alignment = units.alignment};
+/// Finds the tiles of a streamed convolution.
+class CutSearch {
+ public:
+  CutSearch(StreamedConv::Impl& impl, const StreamOptions& options)
+      : impl_(impl),
+        o_(options),
+        units_(conv::units_of(impl.plan)),
+        memory_(options.memory == 0 ? no_limit : options.memory) {}
+
+  void take_given(const StreamTile& tile) {
+    const conv::StreamTerms terms = terms_of(impl_.plan, o_);
+    conv::StreamCut cut{.problem = impl_.plan.problem(),
+                        .tile = conv::rounded(impl_.plan.problem(), units_, tile),
+                        .alignment = units_.alignment};
     conv::StreamCut other = cut;
     other.channels_outermost = true;
     if (conv::costs_of(other, terms).seconds < conv::costs_of(cut, terms).seconds) cut = other;
-    if (accept(cut)) return;
+    if (accept(cut, terms)) return;
     throw InvalidArgument(fmt::format("memory = {}: tiles of {} need {} bytes; allow more, or use smaller tiles",
-                                      memory, to_string(cut.tile), impl.costs.peak_bytes));
+                                      memory_, to_string(cut.tile), impl_.costs.peak_bytes));
   }
-  std::size_t least = no_limit;
-  for (int attempt = 0; attempt < most_attempts; ++attempt) {
-    // Tiles of other shapes make the engine need other memory, so its last value is an estimate for the next tile.
-    terms.engine_bytes = attempt == 0 ? 0 : terms.engine_bytes;
-    const conv::StreamCut cut = conv::cheapest_cut(problem, units, terms, memory);
-    if (accept(cut)) return;
-    least = std::min(least, impl.costs.peak_bytes);
+
+  /// Splits input channels only if nothing else fits, because that changes the rounding.
+  void find_cheapest() {
+    if (find(false) || find(true)) return;
+    throw InvalidArgument(fmt::format("memory = {}: the tiles of {} that need least take {} bytes; allow at least that",
+                                      memory_, to_string(impl_.plan.problem()), least_));
   }
-  accept(conv::cheapest_cut(problem, units, terms, 0));
-  if (impl.costs.peak_bytes <= memory) return;
-  least = std::min(least, impl.costs.peak_bytes);
-  throw InvalidArgument(fmt::format("memory = {}: the tiles of {} that need least take {} bytes; allow at least that",
-                                    memory, to_string(problem), least));
-}
+
+ private:
+  /// Makes the cut that of `impl_`, with its exact costs, and returns whether it fits.
+  bool accept(const conv::StreamCut& cut, const conv::StreamTerms& terms) {
+    impl_.cut = cut;
+    impl_.costs = exact_costs(cut, terms, conv::engine_memory(impl_.task(), o_.threads));
+    least_ = std::min(least_, impl_.costs.peak_bytes);
+    return impl_.costs.peak_bytes <= memory_;
+  }
+
+  /// What the engine needs is known only when a tile has a plan. So this tries tiles for less and less memory until the
+  /// engine's part fits too.
+  bool find(bool may_split) {
+    const conv::StreamTerms terms = terms_of(impl_.plan, o_);
+    std::optional<StreamTile> last;
+    for (auto limit = static_cast<double>(memory_);; limit *= less_memory) {
+      const conv::StreamCut cut =
+          conv::cheapest_cut(impl_.plan.problem(), units_, terms, static_cast<std::size_t>(limit), may_split);
+      if (last != cut.tile && accept(cut, terms)) return true;
+      if (static_cast<double>(conv::costs_of(cut, terms).peak_bytes) > limit) return false;
+      last = cut.tile;
+    }
+  }
+
+  StreamedConv::Impl& impl_;
+  const StreamOptions& o_;
+  conv::StreamUnits units_;
+  std::size_t memory_, least_ = no_limit;
+};
 
 std::string explain_costs(const StreamCosts& costs) {
   std::string text = fmt::format("  streamed in {} tiles {}, {} outermost, {:.1f} MiB\n", costs.tiles,
@@ -180,7 +200,12 @@ StreamedConv StreamedConv::make(const ConvProblem& problem, const StreamOptions&
   const ConvPlan plan = streamable_plan(problem, options, note);
   auto impl = std::make_shared<Impl>(
       Impl{.options = options, .plan = plan, .note = note, .buffers = o.buffers, .cut = {}, .costs = {}});
-  choose_cut(*impl, o);
+  CutSearch search(*impl, o);
+  if (o.tile) {
+    search.take_given(*o.tile);
+  } else {
+    search.find_cheapest();
+  }
   return StreamedConv(std::move(impl));
 }
 

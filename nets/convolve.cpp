@@ -1,0 +1,68 @@
+#include "convolume/convolve.hpp"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "convolume/cpu.hpp"
+#include "convolume/error.hpp"
+#include "nets/memory_limit.hpp"
+#include "nets/tensor_files.hpp"
+
+namespace convolume::nets {
+namespace {
+
+/// The opened inputs of a convolution, and its plan.
+struct Prepared {
+  TensorFile<TensorSource> x, w;
+  StreamedConv conv;
+};
+
+void require_other_files(const ConvolveOptions& o) {
+  for (const auto& [name, input] : {std::pair("x", o.x), std::pair("w", o.w)}) {
+    std::error_code missing;
+    if (input == o.y || std::filesystem::equivalent(input, o.y, missing)) {
+      throw InvalidArgument(fmt::format("y is the same file as {}: {}; write to another file", name, o.y));
+    }
+  }
+}
+
+Prepared prepare(const ConvolveOptions& o, int threads) {
+  o.problem.validate();
+  if (o.problem.epilogue.bias) throw InvalidArgument("a convolution of files has no bias; add it to y, or use the API");
+  require_other_files(o);
+  const DataType type = o.problem.type;
+  check_tensor_writable(o.y, o.problem.y_shape(), type);
+  auto x = open_tensor(o.x, o.problem.x_shape(), type, o.direct);
+  auto w = open_weights(o.w, o.problem.w_shape(), type);
+  const StreamPrices prices{.x = o.price.value_or(x.price), .w = w.price, .y = o.price.value_or(price_of_writing(o.y))};
+  const std::size_t memory = o.memory != 0 ? o.memory : memory_limit(0) / 3 * 2;
+  StreamedConv conv = StreamedConv::make(
+      o.problem,
+      {.conv = o.conv, .memory = memory, .threads = threads, .prices = prices, .buffers = o.buffers, .tile = o.tile});
+  return {std::move(x), std::move(w), std::move(conv)};
+}
+
+int threads_of(const ConvolveOptions& o) { return o.threads > 0 ? o.threads : default_threads(); }
+
+}  // namespace
+
+ConvolveReport plan_convolution(const ConvolveOptions& o) {
+  const Prepared prepared = prepare(o, threads_of(o));
+  return {.costs = prepared.conv.costs(), .explanation = prepared.conv.explain(), .run = {}};
+}
+
+ConvolveReport convolve_files(const ConvolveOptions& o) {
+  Prepared prepared = prepare(o, threads_of(o));
+  const StreamedConv& conv = prepared.conv;
+  ConvolveReport report{.costs = conv.costs(), .explanation = conv.explain(), .run = {}};
+  const auto y = create_tensor(o.y, o.problem.y_shape(), o.problem.type);
+  SlabResource memory({.upstream = o.upstream});
+  Scheduler scheduler(threads_of(o));
+  report.run =
+      conv.run({scheduler, &memory}, *prepared.x.tensor, *prepared.w.tensor, {}, *y.tensor, o.on_progress, o.stop);
+  report.measured_peak_bytes = memory.statistics().peak_bytes;
+  return report;
+}
+
+}  // namespace convolume::nets

@@ -1,0 +1,206 @@
+#include "nets/tensor_files.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "convolume/error.hpp"
+#include "nets/io/safetensors.hpp"
+#include "nets/io/volume_sink.hpp"
+#include "nets/io/volume_source.hpp"
+
+namespace convolume::nets {
+namespace {
+
+/// Chunks, pages and strips are decoded or encoded on the way, so an element costs about five times what it costs in a
+/// raw file.
+constexpr TransferPrice encoded_price{.start_s = 1e-4, .jump_s = 1e-6, .element_s = 2e-8};
+constexpr TransferPrice memory_price{.start_s = 1e-6, .jump_s = 1e-8, .element_s = 4e-10};
+/// Bytes of unfinished chunks that a volume keeps in memory while it is written.
+constexpr std::size_t sink_bytes = std::size_t{8} << 20;
+/// Bytes of voxels that are converted at a time.
+constexpr std::size_t piece_bytes = std::size_t{256} << 10;
+
+bool is_raw(const std::string& file) { return file.ends_with(".raw") || file.ends_with(".bin"); }
+
+io::VoxelType voxels_of(DataType type) {
+  return type == DataType::f32 ? io::VoxelType::float32 : io::VoxelType::float64;
+}
+
+void require_shape(const std::string& name, const Shape5& found, const Shape5& wanted) {
+  if (found == wanted) return;
+  throw ShapeMismatch(fmt::format("{}: holds {}, the problem needs {}; check the problem, or name another file", name,
+                                  to_string(found), to_string(wanted)));
+}
+
+/// The channels of a volume are those of all samples, one sample after the other.
+class VolumeTensor final : public TensorSource {
+ public:
+  VolumeTensor(std::unique_ptr<io::VolumeSource> volume, DataType type)
+      : TensorSource(volume->path().text(), shape_of(volume->info()), type), volume_(std::move(volume)) {}
+
+ private:
+  static Shape5 shape_of(const io::VolumeInfo& info) {
+    return {info.samples, info.channels / info.samples, info.extent};
+  }
+
+  void do_read(const TensorBox& box, void* to) override {
+    auto* dense = static_cast<std::byte*>(to);
+    const io::VoxelBox voxels{box.begin, box.shape.extent};
+    const std::size_t element = size_of(type()), stored = volume_->info().bytes_per_voxel();
+    const auto count = static_cast<std::size_t>(box.shape.c * box.shape.extent.volume());
+    for (index_t n = 0; n < box.shape.n; ++n, dense += count * element) {
+      const io::ChannelRange channels{(box.n + n) * shape().c + box.c, box.shape.c};
+      if (volume_->info().type == voxels_of(type())) {
+        volume_->read(channels, voxels, {dense, count * element});
+      } else if (stored <= element) {
+        // Voxels are read to the end of their place, and grow from there towards its begin.
+        std::byte* const end = dense + count * (element - stored);
+        volume_->read(channels, voxels, {end, count * stored});
+        convert(end, dense, count);
+      } else {
+        read_plane_by_plane(channels, voxels, dense);
+      }
+    }
+  }
+
+  void read_plane_by_plane(const io::ChannelRange& channels, const io::VoxelBox& box, std::byte* dense) {
+    const Extent3 plane{1, box.extent.y, box.extent.x};
+    const auto count = static_cast<std::size_t>(plane.volume());
+    staging_.resize(count * volume_->info().bytes_per_voxel());
+    for (index_t c = 0; c < channels.count; ++c) {
+      for (index_t z = 0; z < box.extent.z; ++z, dense += count * size_of(type())) {
+        volume_->read({channels.begin + c, 1}, {{box.begin.z + z, box.begin.y, box.begin.x}, plane}, staging_);
+        convert(staging_.data(), dense, count);
+      }
+    }
+  }
+
+  /// Converts voxels in pieces. `from` may lie behind `to` in the same memory.
+  void convert(const std::byte* from, std::byte* to, std::size_t count) {
+    const std::size_t stored = volume_->info().bytes_per_voxel(), at_once = piece_bytes / stored;
+    piece_.resize(piece_bytes);
+    while (count > 0) {
+      const std::size_t now = std::min(count, at_once);
+      std::memcpy(piece_.data(), from, now * stored);
+      io::convert_voxels(piece_.data(), volume_->info().type, to, voxels_of(type()), now);
+      from += now * stored;
+      to += now * size_of(type());
+      count -= now;
+    }
+  }
+
+  std::unique_ptr<io::VolumeSource> volume_;
+  std::vector<std::byte> staging_, piece_;
+};
+
+class VolumeTensorSink final : public TensorSink {
+ public:
+  VolumeTensorSink(const io::VolumePath& path, const Shape5& shape, DataType type, const io::SinkOptions& options)
+      : TensorSink(path.text(), shape, type), volume_(io::create_volume(path, options)) {}
+  void finish() override { volume_->finish(); }
+
+ private:
+  void do_write(const TensorBox& box, const void* from) override {
+    const auto* dense = static_cast<const std::byte*>(from);
+    const std::size_t bytes = static_cast<std::size_t>(box.shape.c * box.shape.extent.volume()) * size_of(type());
+    for (index_t n = 0; n < box.shape.n; ++n, dense += bytes) {
+      volume_->write({(box.n + n) * shape().c + box.c, box.shape.c}, {box.begin, box.shape.extent}, {dense, bytes});
+    }
+  }
+  std::unique_ptr<io::VolumeSink> volume_;
+};
+
+/// Weights that were read as a whole, because they are small beside x and y.
+class OwnedTensor final : public TensorSource {
+ public:
+  OwnedTensor(const std::string& name, io::SafetensorsFile file, const io::NamedTensor& tensor, const Shape5& shape,
+              DataType type)
+      : TensorSource(name, shape, type), file_(std::move(file)), bytes_(tensor.bytes) {}
+
+ private:
+  void do_read(const TensorBox& box, void* to) override {
+    // The file's bytes may not be aligned, so only whole stretches are copied.
+    const std::size_t taps = static_cast<std::size_t>(shape().extent.volume()) * size_of(type());
+    auto* dense = static_cast<std::byte*>(to);
+    if (!(box.shape.extent == shape().extent)) throw InvalidArgument(name() + ": kernels are read as a whole");
+    for (index_t n = 0; n < box.shape.n; ++n) {
+      const auto first = static_cast<std::size_t>((box.n + n) * shape().c + box.c) * taps;
+      const std::size_t bytes = static_cast<std::size_t>(box.shape.c) * taps;
+      std::memcpy(dense, bytes_.data() + first, bytes);
+      dense += bytes;
+    }
+  }
+  io::SafetensorsFile file_;
+  std::span<const std::byte> bytes_;
+};
+
+std::unique_ptr<TensorSource> open_safetensors(const std::string& text, const Shape5& shape, DataType type) {
+  constexpr std::string_view extension = ".safetensors";
+  const std::size_t end = text.find(extension) + extension.size();
+  const std::string path = text.substr(0, end), name = end < text.size() ? text.substr(end + 1) : std::string();
+  io::SafetensorsFile file = io::read_safetensors(path);
+  if (name.empty() && file.tensors().size() != 1) {
+    std::vector<std::string> names;
+    for (const io::NamedTensor& tensor : file.tensors()) names.push_back(tensor.name);
+    throw FormatError(
+        fmt::format("{}: which tensor? name one as FILE:NAME; the file holds {}", path, fmt::join(names, ", ")));
+  }
+  const io::NamedTensor& tensor = name.empty() ? file.tensors().front() : file.at(name);
+  const std::vector<index_t> wanted{shape.n, shape.c, shape.extent.z, shape.extent.y, shape.extent.x};
+  if (tensor.shape != wanted || tensor.type != io::stored_type(type)) {
+    throw ShapeMismatch(fmt::format("{}: tensor {} has shape {}, the problem needs {} of {}; check the problem", path,
+                                    tensor.name, fmt::join(tensor.shape, " x "), to_string(shape), name_of(type)));
+  }
+  return std::make_unique<OwnedTensor>(text, std::move(file), tensor, shape, type);
+}
+
+io::SinkOptions sink_options(const Shape5& shape, DataType type) {
+  return {.channels = shape.n * shape.c,
+          .samples = shape.n,
+          .extent = shape.extent,
+          .type = voxels_of(type),
+          .memory = sink_bytes};
+}
+
+}  // namespace
+
+TensorFile<TensorSource> open_tensor(const std::string& file, const Shape5& shape, DataType type, bool direct) {
+  if (is_raw(file)) {
+    return {raw_source({.path = file, .shape = shape, .type = type, .direct = direct}), StreamPrices::file};
+  }
+  auto tensor = std::make_unique<VolumeTensor>(io::open_volume(file, {.samples = true}), type);
+  require_shape(file, tensor->shape(), shape);
+  return {std::move(tensor), encoded_price};
+}
+
+TensorFile<TensorSource> open_weights(const std::string& file, const Shape5& shape, DataType type) {
+  if (is_raw(file)) return {raw_source({.path = file, .shape = shape, .type = type}), StreamPrices::file};
+  if (file.find(".safetensors") != std::string::npos) return {open_safetensors(file, shape, type), memory_price};
+  auto volume = io::open_volume(file, {.samples = true});
+  if (volume->info().format != "HDF5") {
+    throw InvalidArgument(
+        fmt::format("{}: a {} file cannot hold weights; use .raw, .safetensors, or a 5-D HDF5 dataset", file,
+                    volume->info().format));
+  }
+  auto tensor = std::make_unique<VolumeTensor>(std::move(volume), type);
+  require_shape(file, tensor->shape(), shape);
+  return {std::move(tensor), encoded_price};
+}
+
+TensorFile<TensorSink> create_tensor(const std::string& file, const Shape5& shape, DataType type) {
+  if (is_raw(file)) return {raw_sink({.path = file, .shape = shape, .type = type}), StreamPrices::file};
+  return {std::make_unique<VolumeTensorSink>(io::split_volume_path(file), shape, type, sink_options(shape, type)),
+          encoded_price};
+}
+
+void check_tensor_writable(const std::string& file, const Shape5& shape, DataType type) {
+  if (!is_raw(file)) io::check_writable(io::split_volume_path(file), sink_options(shape, type));
+}
+
+TransferPrice price_of_writing(const std::string& file) { return is_raw(file) ? StreamPrices::file : encoded_price; }
+
+}  // namespace convolume::nets

@@ -1,0 +1,31 @@
+// Tensors in files, as sources and sinks of streamed convolutions.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "convolume/streamed.hpp"
+
+namespace convolume::nets {
+
+/// A tensor in a file, and what transfers from or to it cost.
+template <class Tensor>
+struct TensorFile {
+  std::unique_ptr<Tensor> tensor;
+  TransferPrice price;
+};
+
+/// Opens x: a raw file or a volume in any format. `shape` and `type` are those of the problem. Throws ShapeMismatch
+/// that names the file if its shape differs, and what opening throws.
+TensorFile<TensorSource> open_tensor(const std::string& file, const Shape5& shape, DataType type, bool direct);
+/// Opens w: a raw file, safetensors, or a 5-D HDF5 dataset.
+TensorFile<TensorSource> open_weights(const std::string& file, const Shape5& shape, DataType type);
+/// Begins to write y.
+TensorFile<TensorSink> create_tensor(const std::string& file, const Shape5& shape, DataType type);
+/// Throws what create_tensor() would throw for a name or a shape that no format takes, and writes nothing.
+void check_tensor_writable(const std::string& file, const Shape5& shape, DataType type);
+/// Returns the price of writing to a file of this name.
+TransferPrice price_of_writing(const std::string& file);
+
+}  // namespace convolume::nets

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""`convolume convolve`: formats, memory, interruptions, and what it refuses."""
+
+import json
+import resource
+import signal
+import struct
+import subprocess
+import time
+import unittest
+
+from command import CONVOLUME, CliTest
+
+PROBLEM = "ic3id12ih14iw40oc5kd3pd1"
+X, W, Y = 3 * 12 * 14 * 40, 5 * 3 * 27, 5 * 12 * 14 * 40
+
+
+def values(count, seed):
+    """Small integers, whose sums are exact in any order."""
+    state, out = seed, []
+    for _ in range(count):
+        state = (state * 1103515245 + 12345) % 2**31
+        out.append(float((state >> 16) % 7 - 3))
+    return out
+
+
+def floats(data):
+    return struct.unpack(f"<{len(data) // 4}f", data)
+
+
+class Convolve(CliTest):
+    def setUp(self):
+        super().setUp()
+        self.x, self.w = values(X, 1), values(W, 2)
+        self.write("x.raw", self.x)
+        self.write("w.raw", self.w)
+
+    def write(self, name, numbers, code="f"):
+        (self.folder / name).write_bytes(struct.pack(f"<{len(numbers)}{code}", *numbers))
+
+    def convolve(self, *more, problem=PROBLEM, x="x.raw", w="w.raw", y="y.raw", **kwargs):
+        return self.run_cli("convolve", "--problem", problem, "--x", x, "--w", w, "--y", y, *more, **kwargs)
+
+    def refuses(self, *more, says, problem=PROBLEM, x="x.raw", w="w.raw", y="y.raw"):
+        self.fails("convolve", "--problem", problem, "--x", x, "--w", w, "--y", y, *more, says=says)
+        self.assertFalse((self.folder / y).exists())
+
+    def expected(self, o, z, y, x):
+        total = 0.0
+        for c in range(3):
+            for dz in range(3):
+                for dy in range(3):
+                    for dx in range(3):
+                        at = (z + dz - 1, y + dy - 1, x + dx - 1)
+                        if all(0 <= i < n for i, n in zip(at, (12, 14, 40))):
+                            voxel = self.x[((c * 12 + at[0]) * 14 + at[1]) * 40 + at[2]]
+                            total += voxel * self.w[((o * 3 + c) * 9 + dz * 3 + dy) * 3 + dx]
+        return total
+
+    def test_the_result_is_the_convolution_and_does_not_depend_on_tiles(self):
+        report = json.loads(self.convolve("--json"))
+        self.assertLessEqual({"tile", "loads", "transfer_s", "compute_s", "seconds", "overlap", "peak_bytes"}, set(report))
+        self.assertEqual(set(report["tile"]), {"n", "k", "c", "z", "y", "x"})
+        y = (self.folder / "y.raw").read_bytes()
+        self.assertEqual(len(y), 4 * Y)
+        for o, at in ((0, (0, 0, 0)), (4, (11, 13, 39)), (2, (5, 6, 7)), (3, (11, 0, 20))):
+            got = floats(y)[((o * 12 + at[0]) * 14 + at[1]) * 40 + at[2]]
+            self.assertEqual(round(got), self.expected(o, *at))
+        for engine in ("direct", "fft_tiled"):
+            self.convolve("--engine", engine, y="whole.raw")
+            self.convolve("--engine", engine, "--tile", "1,5,3,3,5,40", "--unbuffered", y="tiles.raw")
+            self.convolve("--engine", engine, "--tile", "1,5,3,4,4,9", "--direct", "--threads", 1, y="more.raw")
+            whole = (self.folder / "whole.raw").read_bytes()
+            self.assertEqual((self.folder / "tiles.raw").read_bytes(), whole)
+            self.assertEqual((self.folder / "more.raw").read_bytes(), whole)
+
+    def test_a_dry_run_prints_the_plan_and_writes_nothing(self):
+        text = self.convolve("--dry-run")
+        for part in ("streamed in", "transfers", "estimated", "chosen"):
+            self.assertIn(part, text)
+        self.assertNotIn("seconds\": ", text)
+        self.assertFalse((self.folder / "y.raw").exists())
+        report = json.loads(self.convolve("--dry-run", "--json"))
+        self.assertNotIn("compute_s", report)
+        self.assertGreater(report["predicted"]["seconds"], 0)
+
+    def test_volumes_are_read_and_written_and_converted(self):
+        self.convolve()
+        y = (self.folder / "y.raw").read_bytes()
+        self.convolve(y="y.h5")
+        self.convolve(y="y.zarr")
+        self.write("one.raw", [1.0] * 5)
+        for name in ("y.h5", "y.zarr"):
+            self.assertRegex(self.run_cli("info", name), r"channels +5\n")
+            self.convolve(problem="g5ic5id12ih14iw40oc5kd1", x=name, w="one.raw", y="back.raw")
+            self.assertEqual([round(v) for v in floats((self.folder / "back.raw").read_bytes())],
+                             [round(v) for v in floats(y)])
+        # Integers of 8 bits grow in place.
+        self.write("bytes.raw", [float(v % 5) for v in range(12 * 14 * 40)])
+        self.write("unit.raw", [1.0])
+        self.convolve(problem="ic1id12ih14iw40oc1kd1", x="bytes.raw", w="unit.raw", y="bytes.h5")
+        self.run_cli("convert", "bytes.h5", "bytes8.tif", "--type", "uint8")
+        self.convolve(problem="ic1id12ih14iw40oc1kd1", x="bytes8.tif", w="unit.raw", y="again.raw")
+        self.assertEqual(floats((self.folder / "again.raw").read_bytes()),
+                         tuple(float(v % 5) for v in range(12 * 14 * 40)))
+
+    def test_batches_and_weights_in_5d_hdf5(self):
+        problem = "mb2ic3id12ih14iw40oc5kd3pd1"
+        self.write("x2.raw", self.x + self.x[::-1])
+        self.convolve(problem=problem, x="x2.raw")
+        y = (self.folder / "y.raw").read_bytes()
+        # The identity writes x and w as 5-D datasets.
+        self.write("one3.raw", [1.0] * 3)
+        self.convolve(problem="g3mb2ic3id12ih14iw40oc3kd1", x="x2.raw", w="one3.raw", y="x2.h5")
+        self.convolve(problem="g3mb5ic3id3oc3kd1", x="w.raw", w="one3.raw", y="w.h5")
+        self.convolve(problem=problem, x="x2.h5", w="w.h5", y="y2.raw")
+        self.assertEqual([round(v) for v in floats((self.folder / "y2.raw").read_bytes())],
+                         [round(v) for v in floats(y)])
+        self.refuses(problem=problem, x="x2.raw", y="y.tif", says=["y.tif", "only HDF5", "2 samples"])
+        self.refuses(x="x2.h5", y="y3.raw", says=["x2.h5", "2 x 3 x", "needs 1 x 3 x"])
+
+    def test_weights_of_a_checkpoint(self):
+        self.train(expect=0)
+        checkpoint = self.last()
+        self.write("image.raw", [0.5] * (2 * 16 * 16))
+        arguments = dict(problem="ic1id2ih16iw16oc4kd1kh3ph1", x="image.raw")
+        text = self.fails("convolve", "--problem", arguments["problem"], "--x", "image.raw", "--w", checkpoint, "--y", "y.raw",
+                          says=["which tensor?", "conv1.weight"])
+        self.assertIn("logits.weight", text)
+        self.convolve("--quiet", w=f"{checkpoint}:conv1.weight", **arguments)
+        self.assertEqual((self.folder / "y.raw").stat().st_size, 4 * 4 * 2 * 16 * 16)
+
+    def test_a_limit_of_memory_is_kept_and_the_least_value_is_named(self):
+        problem = "ic4id80oc4kd3pd1"
+        with open(self.folder / "large.raw", "wb") as file:
+            file.truncate(4 * 4 * 80**3)
+        self.write("w4.raw", values(4 * 4 * 27, 3))
+        arguments = dict(problem=problem, x="large.raw", w="w4.raw")
+        report = json.loads(self.convolve("--json", "--memory", "4M", **arguments))
+        self.assertLessEqual(report["peak_bytes"], 4 << 20)
+        self.assertLessEqual(report["measured_peak_bytes"], 4 << 20)
+        self.assertLess(report["resident_peak_bytes"], (4 + 64) << 20)
+        self.assertGreater(report["tiles"], 4)
+        self.refuses("--memory", "10K", y="z.raw", says=["memory = 10240", "need least take", "allow at least"], **arguments)
+
+    def test_bad_input_is_refused_before_anything_is_written(self):
+        self.refuses(x="none.raw", says=["none.raw", "No such file"])
+        self.refuses(problem="ic4id12ih14iw40oc5kd3pd1", w="w.raw", says=["x.raw", "bytes"])
+        self.refuses("--cost", "0,1,1", says=["start = 0", "positive"])
+        self.refuses("--tile", "1,5,3,0,1,1", says=["z = 0"])
+        self.refuses("--engine", "fft_volume", says=["whole volumes"])
+        self.refuses("--engine", "cudnn", says=["cudnn"])
+        self.refuses(w="x.tif", says=["x.tif"])
+        self.refuses(y="folder/y.raw", says=["folder"])
+        self.fails("convolve", "--problem", PROBLEM, "--x", "x.raw", "--w", "w.raw", "--y", "x.raw",
+                   says=["y is the same file as x"])
+        self.assertEqual((self.folder / "x.raw").stat().st_size, 4 * X)
+
+    def test_a_full_disk_or_a_kill_leaves_the_old_result(self):
+        (self.folder / "y.raw").write_bytes(b"old")
+
+        def small_files():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+        text = self.run_cli("convolve", "--problem", PROBLEM, "--x", "x.raw", "--w", "w.raw", "--y", "y.raw", expect=1,
+                            preexec=small_files)
+        self.assertIn("y.raw", text)
+        self.assertEqual((self.folder / "y.raw").read_bytes(), b"old")
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir() if "y.raw" in p.name), ["y.raw"])
+
+        with open(self.folder / "large.raw", "wb") as file:
+            file.truncate(4 * 160**3)
+        self.write("w5.raw", values(125, 3))
+        process = subprocess.Popen([CONVOLUME, "convolve", "--problem", "ic1id160oc1kd5pd2", "--x", "large.raw", "--w",
+                                    "w5.raw", "--y", "y.raw", "--tile", "1,1,1,1,1,160", "--engine", "reference"],
+                                   cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(2000):
+            if any(p.name.startswith("y.raw.tmp-") for p in self.folder.iterdir()):
+                break
+            self.assertIsNone(process.poll(), "the convolution ended too early")
+            time.sleep(0.005)
+        process.kill()
+        process.wait()
+        self.assertEqual((self.folder / "y.raw").read_bytes(), b"old")
+
+    def test_ctrl_c_ends_it_without_a_file(self):
+        with open(self.folder / "large.raw", "wb") as file:
+            file.truncate(4 * 160**3)
+        self.write("w5.raw", values(125, 3))
+        process = subprocess.Popen([CONVOLUME, "convolve", "--problem", "ic1id160oc1kd5pd2", "--x", "large.raw", "--w",
+                                    "w5.raw", "--y", "y.raw", "--tile", "1,1,1,1,160,160", "--engine", "reference"],
+                                   cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for _ in range(2000):
+            if any(p.name.startswith("y.raw.tmp-") for p in self.folder.iterdir()):
+                break
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        text = process.communicate(timeout=60)[0]
+        self.assertEqual(process.returncode, 130, text)
+        self.assertIn("interrupted", text)
+        self.assertEqual([p.name for p in self.folder.iterdir() if "y.raw" in p.name], [])
+
+
+if __name__ == "__main__":
+    unittest.main()
