@@ -142,7 +142,8 @@ Result compute(const EnergyOptions& o) {
   }
   for (const int cores : o.cores) {
     const auto split = o.split == "k" ? plan::CoreSplit::k : plan::CoreSplit::xy;
-    result.cores.push_back(plan::core_energy(result.found.best.front(), result.layer, result.options, cores, split));
+    result.cores.push_back(
+        plan::core_energy(result.found.best.front(), result.layer, result.hierarchy, result.options, cores, split));
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;

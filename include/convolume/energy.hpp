@@ -94,7 +94,8 @@ struct EnergyOptions {
 /// The accesses of a memory.
 struct MemoryUse {
   std::string name;
-  double bytes = 0;  ///< 0 for the DRAM
+  double bytes = 0;     ///< 0 for the DRAM
+  bool shared = false;  ///< by all cores
   std::array<double, 3> pj_per_word{};
   std::array<double, 3> accesses{};  ///< of words, by operand
   std::array<double, 3> held{};      ///< words of each operand
@@ -165,7 +166,7 @@ enum class CoreSplit { k, xy };
 struct CoreEnergy {
   int cores = 1;
   double private_pj = 0;               ///< of the memories inside of cores
-  std::array<double, 3> last_pj{};     ///< of the outermost memories of x, w, y, without broadcasts
+  std::array<double, 3> last_pj{};     ///< of the outermost or shared memories of x, w, y, without broadcasts
   double broadcast_pj = 0;             ///< of the shared memory, whose reads go to all cores
   double dram_pj = 0, shuffle_pj = 0;  ///< shuffle: results that other cores need in the next layer
   double total_pj() const noexcept {
@@ -173,12 +174,13 @@ struct CoreEnergy {
   }
 };
 
-/// Returns the energy of a nest that has been reported for one core, on `cores` cores. The outermost memories of the
-/// tensors that are split become `cores` memories of a part of the size. The shared one is read once for all cores, and
-/// such a read costs what a memory as large as all memories of the chip costs. Throws InvalidArgument if the dimension
-/// that is split is no multiple of the cores, and for a hierarchy that is not free.
-CONVOLUME_API CoreEnergy core_energy(const EnergyReport& report, const EnergyLayer& layer, const EnergyOptions& options,
-                                     int cores, CoreSplit split);
+/// Returns the energy of a nest that has been reported for one core, on `cores` cores. In a free hierarchy, the
+/// outermost memories of the tensors that are split become `cores` memories of a part of the size, and the other one is
+/// shared. In a fixed hierarchy, each core has memories of its own, except for shared levels. The shared memory of the
+/// tensor that is not split is read once for all cores, and such a read costs what a memory as large as all memories of
+/// the chip costs (section 3.4). Throws InvalidArgument if the dimension that is split is no multiple of the cores.
+CONVOLUME_API CoreEnergy core_energy(const EnergyReport& report, const EnergyLayer& layer, const Hierarchy& hierarchy,
+                                     const EnergyOptions& options, int cores, CoreSplit split);
 
 /// Memories for several layers.
 struct SystemDesign {

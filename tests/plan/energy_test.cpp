@@ -247,19 +247,39 @@ TEST_CASE("extents that do not divide each other and invalid layers are refused"
 TEST_CASE("more cores make a large shared memory of weights cheaper, and small memories of x dear") {
   const EnergyLayer layer = table4_layer("conv4");
   const EnergyReport report = nest_energy(parse_nest("y x k c y14 x14 | ky kx x2 y2"), layer, named_hierarchy("free"));
-  const CoreEnergy one = core_energy(report, layer, {}, 1, CoreSplit::xy);
+  const CoreEnergy one = core_energy(report, layer, named_hierarchy("free"), {}, 1, CoreSplit::xy);
   CHECK(one.total_pj() == Approx(report.memory_pj()));
-  CHECK(core_energy(report, layer, {}, 1, CoreSplit::k).total_pj() == Approx(report.memory_pj()));
+  CHECK(core_energy(report, layer, named_hierarchy("free"), {}, 1, CoreSplit::k).total_pj() ==
+        Approx(report.memory_pj()));
   double before = one.total_pj();
   for (const int cores : {2, 4, 8}) {
-    const CoreEnergy shared = core_energy(report, layer, {}, cores, CoreSplit::xy);
+    const CoreEnergy shared = core_energy(report, layer, named_hierarchy("free"), {}, cores, CoreSplit::xy);
     CHECK(shared.total_pj() < before);
     CHECK(shared.shuffle_pj == 0);
     CHECK(shared.dram_pj == one.dram_pj);
     before = shared.total_pj();
-    CHECK(core_energy(report, layer, {}, cores, CoreSplit::k).shuffle_pj > 0);
+    CHECK(core_energy(report, layer, named_hierarchy("free"), {}, cores, CoreSplit::k).shuffle_pj > 0);
   }
-  CHECK_THROWS_WITH(core_energy(report, layer, {}, 3, CoreSplit::k), Catch::Contains("3 cores"));
+  CHECK_THROWS_WITH(core_energy(report, layer, named_hierarchy("free"), {}, 3, CoreSplit::k),
+                    Catch::Contains("3 cores"));
+}
+
+TEST_CASE("cores share the levels of a hierarchy that are marked so") {
+  const EnergyLayer layer = table4_layer("conv4");
+  const Hierarchy x86 = named_hierarchy("x86");
+  const EnergyReport report = nest_energy(parse_nest("y x k c y14 x14 | ky kx x2 y2"), layer, x86);
+  for (const CoreSplit split : {CoreSplit::k, CoreSplit::xy}) {
+    CHECK(core_energy(report, layer, x86, {}, 1, split).total_pj() == Approx(report.memory_pj()));
+    const CoreEnergy four = core_energy(report, layer, x86, {}, 4, split);
+    const std::size_t shared = split == CoreSplit::k ? 0 : 1;
+    CHECK(four.last_pj[shared] == 0);
+    CHECK((four.broadcast_pj > 0) == (report.memories[2].accesses[shared] > 0));
+    CHECK(four.private_pj == Approx(core_energy(report, layer, x86, {}, 1, split).private_pj));
+  }
+  CHECK(core_energy(report, layer, x86, {}, 4, CoreSplit::xy).broadcast_pj > 0);
+  const Hierarchy diannao = named_hierarchy("diannao");
+  const EnergyReport separate = nest_energy(parse_nest("y x k c y14 x14 | ky kx x2 y2"), layer, diannao);
+  CHECK(core_energy(separate, layer, diannao, {}, 4, CoreSplit::xy).broadcast_pj == 0);
 }
 
 TEST_CASE("memories for several layers stay within the limit and serve every layer") {

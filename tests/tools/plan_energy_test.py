@@ -80,6 +80,8 @@ class PlanEnergy(CliTest):
         self.assertEqual(sorted(totals, reverse=True), totals)
         memory = report["energy_pj"]["total"] - report["energy_pj"]["mac"]
         self.assertAlmostEqual(totals[0] / memory, 1)
+        fixed = self.energy("--layer", "conv5", "--hierarchy", "x86", "--seeds", "4", "--cores", "4", "--split", "k")
+        self.assertGreater(fixed["cores"][0]["energy_pj"]["broadcast"], 0)
 
     def test_a_system_serves_several_layers(self):
         system = json.loads(self.run_cli("plan", "system", "--json", "--layers", "conv4,conv5", "--problem",
@@ -121,7 +123,6 @@ class PlanEnergy(CliTest):
         refused("--layer", "conv4", "--hierarchy", "gpu", says=["gpu", "diannao"])
         refused("--layer", "conv4", "--hierarchy", "none.toml", says=["none.toml", "cannot be read"])
         refused("--layer", "conv4", "--cores", "3", "--split", "k", says=["3 cores"])
-        refused("--layer", "conv4", "--hierarchy", "x86", "--cores", "2", says=["free"])
         refused("--problem", "g8ic8id5oc8kd3", says=["group"])
         self.fails("plan", "system", "--limit", "1M", says="layer")
         self.fails("plan", "system", "--layers", "conv5", says="limit")

@@ -31,49 +31,68 @@ const MemoryUse* last_memory(const EnergyReport& report, std::size_t operand) {
   return last;
 }
 
+/// Returns the energy of a read that goes through the whole chip.
+double broadcast_price(const EnergyModel& model, Operand operand, double embedded_bytes) {
+  return model.price(operand, std::min(embedded_bytes, most_sram_bytes));
+}
+
+/// Adds the memories of a hierarchy that each core has, except for shared levels. Returns the bytes of the chip.
+double add_fixed(const EnergyReport& report, const EnergyModel& model, std::size_t shared, CoreEnergy& energy) {
+  double embedded = 0;
+  for (const MemoryUse& memory : report.memories) embedded += memory.bytes * (memory.shared ? 1 : energy.cores);
+  for (const MemoryUse& memory : report.memories) {
+    if (memory.bytes == 0) continue;
+    for (std::size_t o = 0; o < operands.size(); ++o) {
+      const double pj = memory.accesses[o] * memory.pj_per_word[o];
+      if (!memory.shared) {
+        energy.private_pj += pj;
+      } else if (o == shared && energy.cores > 1) {
+        energy.broadcast_pj += memory.accesses[o] / energy.cores * broadcast_price(model, operands[o], embedded);
+      } else {
+        energy.last_pj[o] += pj;
+      }
+    }
+  }
+  return embedded;
+}
+
+/// Adds memories of single tensors, of which the outermost ones are split or shared. Returns the bytes of the chip.
+double add_free(const EnergyReport& report, const EnergyModel& model, std::size_t shared, CoreEnergy& energy) {
+  const std::array last{last_memory(report, x), last_memory(report, w), last_memory(report, y)};
+  double embedded = 0;
+  for (const MemoryUse& memory : report.memories) {
+    const bool is_last = std::find(last.begin(), last.end(), &memory) != last.end();
+    embedded += memory.bytes * (is_last ? 1 : energy.cores);  // the last one is shared, or split into parts
+    if (is_last || memory.bytes == 0) continue;
+    for (std::size_t o = 0; o < operands.size(); ++o) energy.private_pj += memory.accesses[o] * memory.pj_per_word[o];
+  }
+  for (std::size_t o = 0; o < operands.size(); ++o) {
+    if (last[o] == nullptr) continue;
+    if (o == shared && energy.cores > 1) {
+      energy.broadcast_pj = last[o]->accesses[o] / energy.cores * broadcast_price(model, operands[o], embedded);
+    } else {
+      energy.last_pj[o] =
+          last[o]->accesses[o] * model.price(operands[o], last[o]->bytes / (o == shared ? 1 : energy.cores));
+    }
+  }
+  return embedded;
+}
+
 }  // namespace
 
-CoreEnergy core_energy(const EnergyReport& report, const EnergyLayer& layer, const EnergyOptions& options, int cores,
-                       CoreSplit split) {
-  if (!std::all_of(report.memories.begin(), report.memories.end(), [](const MemoryUse& memory) {
-        return memory.bytes == 0 || std::count(memory.held.begin(), memory.held.end(), 0.0) == 2;
-      })) {
-    throw InvalidArgument("cores are counted for nests whose memories hold one tensor each; use the hierarchy 'free'");
-  }
+CoreEnergy core_energy(const EnergyReport& report, const EnergyLayer& layer, const Hierarchy& hierarchy,
+                       const EnergyOptions& options, int cores, CoreSplit split) {
   check_split(layer, cores, split);
-  EnergyOptions alone = options;
-  alone.limit_bytes = 0;
-  const EnergyModel model(layer, named_hierarchy("free"), alone);
+  const EnergyModel model(layer, hierarchy, options);
   const std::size_t shared = split == CoreSplit::k ? x : w;
-  const auto parts = static_cast<double>(cores);
   CoreEnergy energy{.cores = cores};
-  double embedded = 0, privates = 0;
-  for (const std::size_t o : {x, w, y}) {
-    energy.dram_pj += report.dram_pj[o];
-    const MemoryUse* last = last_memory(report, o);
-    privates += report.sram_pj[o];
-    if (last == nullptr) continue;
-    privates -= last->accesses[o] * last->pj_per_word[o];
-    for (const MemoryUse& memory : report.memories) {
-      if (memory.held[o] > 0 && &memory != last) embedded += parts * memory.bytes;
-    }
-    embedded += last->bytes;  // shared, or split into parts
-  }
-  energy.private_pj = std::max(0.0, privates);
-  for (const std::size_t o : {x, w, y}) {
-    const MemoryUse* last = last_memory(report, o);
-    if (last == nullptr) continue;
-    if (o == shared && cores > 1) {
-      energy.broadcast_pj = last->accesses[o] / parts * model.price(operands[o], embedded);
-    } else {
-      energy.last_pj[o] = last->accesses[o] * model.price(operands[o], last->bytes / (o == shared ? 1 : parts));
-    }
-  }
+  for (const double pj : report.dram_pj) energy.dram_pj += pj;
+  const double embedded =
+      hierarchy.free ? add_free(report, model, shared, energy) : add_fixed(report, model, shared, energy);
   if (split == CoreSplit::k && cores > 1) {
-    const double results = static_cast<double>(of(layer, Dim::n)) * static_cast<double>(of(layer, Dim::k)) *
-                           static_cast<double>(of(layer, Dim::z)) * static_cast<double>(of(layer, Dim::y)) *
-                           static_cast<double>(of(layer, Dim::x));
-    energy.shuffle_pj = results * model.price(Operand::y, embedded);
+    double results = 1;
+    for (const Dim dim : {Dim::n, Dim::k, Dim::z, Dim::y, Dim::x}) results *= static_cast<double>(of(layer, dim));
+    energy.shuffle_pj = results * broadcast_price(model, Operand::y, embedded);
   }
   return energy;
 }

@@ -264,7 +264,8 @@ void EnergyModel::report_fixed(const BufferChains& chains, EnergyReport& report)
   Placement placement;
   pack(chains, first, hierarchy_, placement);
   for (std::size_t i = 0; i < hierarchy_.levels.size(); ++i) {
-    MemoryUse memory{.name = hierarchy_.levels[i].name, .bytes = hierarchy_.levels[i].bytes};
+    const MemoryLevel& level = hierarchy_.levels[i];
+    MemoryUse memory{.name = level.name, .bytes = level.bytes, .shared = level.shared};
     for (const Operand operand : operands) memory.pj_per_word[index(operand)] = level_price(operand, i);
     report.memories.push_back(memory);
     report.sram_bytes += memory.bytes;
