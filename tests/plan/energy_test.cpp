@@ -264,6 +264,29 @@ TEST_CASE("more cores make a large shared memory of weights cheaper, and small m
                     Catch::Contains("3 cores"));
 }
 
+TEST_CASE("a broadcast costs a read of a memory as large as all memories of the chip") {
+  const EnergyLayer layer = table4_layer("conv4");
+  const Hierarchy free = named_hierarchy("free");
+  const EnergyReport report = nest_energy(parse_nest("y x k c y14 x14 | ky kx x2 y2"), layer, free);
+  // The outermost memory of each tensor exists once, or in parts; all others once per core.
+  std::array<const MemoryUse*, 3> last{};
+  double bytes = 0;
+  for (const MemoryUse& memory : report.memories) {
+    for (std::size_t o = 0; o < 3; ++o) {
+      if (memory.bytes > 0 && memory.held[o] > 0) last[o] = &memory;
+    }
+    bytes += 4 * memory.bytes;
+  }
+  for (const MemoryUse* memory : last) bytes -= memory == nullptr ? 0 : 3 * memory->bytes;
+  REQUIRE((last[0] != nullptr && last[1] != nullptr && last[2] != nullptr));
+  const CoreEnergy xy = core_energy(report, layer, free, {}, 4, CoreSplit::xy);
+  CHECK(xy.broadcast_pj == Approx(last[1]->accesses[1] / 4 * access_pj(bytes, 512)));
+  CHECK(xy.last_pj[0] == Approx(last[0]->accesses[0] * access_pj(last[0]->bytes / 4, 256)));
+  const CoreEnergy k = core_energy(report, layer, free, {}, 4, CoreSplit::k);
+  CHECK(k.broadcast_pj == Approx(last[0]->accesses[0] / 4 * access_pj(bytes, 256)));
+  CHECK(k.shuffle_pj == Approx(56.0 * 56 * 256 * access_pj(bytes, 256)));
+}
+
 TEST_CASE("cores share the levels of a hierarchy that are marked so") {
   const EnergyLayer layer = table4_layer("conv4");
   const Hierarchy x86 = named_hierarchy("x86");

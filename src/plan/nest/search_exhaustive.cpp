@@ -92,7 +92,7 @@ class Search {
       queue_.pop();
       expand(entry.label);
     }
-    if (queue_.empty()) bound = found_.empty() ? 0 : worst();
+    if (queue_.empty() && !found_.empty()) bound = found_.rbegin()->pj;  // nothing was left out
     return result(bound);
   }
 
