@@ -1,6 +1,8 @@
 // Segments volumes of any size: checks, windows, an array that survives interruptions, and the final file.
 #include <algorithm>
 #include <chrono>
+#include <cinttypes>
+#include <cstdio>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -20,7 +22,9 @@
 #include "nets/io/stacked_source.hpp"
 #include "nets/memory_limit.hpp"
 #include "nets/part_sink.hpp"
+#include "nets/patch_choice.hpp"
 #include "nets/predictor.hpp"
+#include "nets/tensor_files.hpp"
 
 namespace convolume::nets {
 namespace {
@@ -88,11 +92,14 @@ class Inference {
     check_channels();
     choose_grid();
     io::check_writable(target_, output_);
-    const PatchOptions patches{.patch = o_.patch, .overlap = o_.overlap, .blend = o_.blend};
-    grid_ = make_patch_grid(header_.net, region_.extent, patches);
+    patches_ = {.patch = o_.patch, .overlap = o_.overlap, .blend = o_.blend};
     if (o.resume) {
       zarr_ = io::PartialZarr::open(part_);
       manifest_ = InferenceManifest::from_text(part_, zarr_->manifest());
+    }
+    if (o.cheapest_patch) take_cheapest_patch();
+    grid_ = make_patch_grid(header_.net, region_.extent, patches_);
+    if (o.resume) {
       // Numerics are compared when there are plans.
       InferenceManifest now;
       now.facts = facts();
@@ -112,6 +119,9 @@ class Inference {
     net.run_alone(scheduler_);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const auto computed = windows_.patches * static_cast<index_t>(predictor_->forms());
+    const PatchDemand demand = patch_demand();
+    const PatchCost chosen = cost_of(demand, grid_, windows_);
+    const PatchChoice choice = o_.cheapest_patch ? PatchChoice{.cheapest = chosen} : choose_patch(demand, chosen);
     return {.patch = grid_.patch,
             .overlap = grid_.overlap,
             .patches = grid_.patches(),
@@ -121,7 +131,10 @@ class Inference {
             .memory_limit = limit_,
             .disk_bytes = disk_needed(),
             .disk_free = fs::space(folder_of(part_)).available,
-            .seconds = seconds * static_cast<double>(computed) / static_cast<double>(net.batch())};
+            .seconds = seconds * static_cast<double>(computed) / static_cast<double>(net.batch()),
+            .chosen = estimate_of(chosen),
+            .cheapest = estimate_of(choice.cheapest),
+            .patch_note = choice.reason};
   }
 
   bool run() {
@@ -193,6 +206,9 @@ class Inference {
     channels_ = infer_shapes(header_.net, patch).output().channels;
     io::check_writable(target_, stored_as(stored_, channels_, Extent3::all(1)));
     check_overlap(o_.overlap, patch);
+    if (o_.cheapest_patch && (o_.patch || o_.overlap)) {
+      throw InvalidArgument("--patch auto chooses the overlap too; leave --overlap out, or give the patch");
+    }
     if (o_.batch < 1) throw InvalidArgument(fmt::format("--batch is {}; at least 1 is needed", o_.batch));
     std::error_code error;
     if (!o_.resume && fs::exists(part_, error)) {
@@ -274,12 +290,7 @@ class Inference {
   }
 
   void make_predictor() {
-    PredictorOptions options{.patches = {.patch = o_.patch, .overlap = o_.overlap, .blend = o_.blend},
-                             .mirror = o_.flip,
-                             .batch = o_.batch,
-                             .engine = o_.engine};
-    // Weights that are not kept as spectra are transformed again, with the same bits.
-    options.memory_budget = std::min(usual_memory_budget, limit_ / 2);
+    PredictorOptions options = predictor_options();
     if (manifest_) options.recorded = recorded_plans(NumericsRecord::from_text(manifest_->numerics));
     predictor_ = std::make_unique<Predictor>(header_.net, *parameters_, options, scheduler_, &memory_);
     try {
@@ -290,10 +301,21 @@ class Inference {
     }
   }
 
-  void choose_columns() {
+  PredictorOptions predictor_options() const {
+    return {.patches = patches_,
+            .mirror = o_.flip,
+            .batch = o_.batch,
+            .engine = o_.engine,
+            // Weights that are not kept as spectra are transformed again, with the same bits.
+            .memory_budget = std::min(usual_memory_budget, limit_ / 2)};
+  }
+
+  void choose_columns() { windows_ = windows_for(grid_, predictor_->network(grid_).bytes(scheduler_.threads())); }
+
+  /// Returns the columns for a grid, beside a net of so many bytes.
+  InferenceWindows windows_for(const PatchGrid& grid, std::size_t net_bytes) const {
     constexpr std::size_t resampled_at_once = 48 * mebibyte;
-    std::size_t fixed = program_bytes + predictor_->network(grid_).bytes(scheduler_.threads()) +
-                        static_cast<std::size_t>(parameters_->count()) * sizeof(float);
+    std::size_t fixed = program_bytes + net_bytes + static_cast<std::size_t>(parameters_->count()) * sizeof(float);
     if (back_) fixed += resampled_at_once * static_cast<std::size_t>(scheduler_.threads());
     if (decoded_bytes() == 0 && !source_->info().planes_of_chunks) {
       const io::VolumeInfo& info = source_->info();  // a chunk as it is stored, and decoded
@@ -301,14 +323,82 @@ class Inference {
                info.bytes_per_voxel();
     }
     if (decoded_bytes() <= limit_ / 8) fixed += static_cast<std::size_t>(decoded_bytes());
-    windows_ = choose_windows({.grid = grid_,
-                               .region = region_,
-                               .volume = input_->info(),
-                               .channels = channels_,
-                               .stored = sink_,
-                               .threads = scheduler_.threads(),
-                               .fixed = fixed},
-                              limit_);
+    return choose_windows({.grid = grid,
+                           .region = region_,
+                           .volume = input_->info(),
+                           .channels = channels_,
+                           .stored = sink_,
+                           .threads = scheduler_.threads(),
+                           .fixed = fixed},
+                          limit_);
+  }
+
+  PatchDemand patch_demand() {
+    const io::VolumeInfo& info = input_->info();
+    return {.spec = header_.net,
+            .blend = o_.blend,
+            .region = region_.extent,
+            .batch = o_.batch,
+            .forms = static_cast<index_t>(1) << (o_.flip[0] + o_.flip[1] + o_.flip[2]),
+            .threads = scheduler_.threads(),
+            .engine = o_.engine,
+            .price = price_of_reading(info),
+            .windows = [this](const PatchGrid& grid,
+                              bool net_too) { return windows_for(grid, net_too ? net_bytes(grid) : 0); },
+            .read_box =
+                [this](const PatchGrid& grid, const io::VoxelBox& column) {
+                  return Blender::input_box(grid, region_, input_->info().extent, column);
+                },
+            .channels = info.channels,
+            .bytes_per_voxel = info.bytes_per_voxel()};
+  }
+
+  /// Plans a net to learn its memory.
+  std::size_t net_bytes(const PatchGrid& grid) {
+    PredictorOptions options = predictor_options();
+    options.patches = {.patch = grid.patch, .overlap = grid.overlap, .blend = o_.blend};
+    return Predictor(header_.net, *parameters_, options, scheduler_, &memory_)
+        .network(grid)
+        .bytes(scheduler_.threads());
+  }
+
+  /// Takes the patch that costs least, or that of the inference that is continued.
+  void take_cheapest_patch() {
+    if (manifest_) {
+      patches_.patch = parse_extent(manifest_->fact("--patch"));
+      patches_.overlap = parse_extent(manifest_->fact("--overlap"));
+    } else {
+      const PatchDemand demand = patch_demand();
+      const PatchGrid usual = make_patch_grid(header_.net, region_.extent, patches_);
+      const PatchGrid grid = choose_patch(demand, cost_of(demand, usual, demand.windows(usual, true))).cheapest.grid;
+      patches_.patch = grid.patch;
+      patches_.overlap = grid.overlap;
+    }
+    for (io::SinkOptions* options : {&sink_, &output_}) {
+      options->notes = {{"patch", to_string(*patches_.patch)}, {"overlap", to_string(*patches_.overlap)}};
+    }
+  }
+
+  /// Reads the text of an extent, as to_string() writes it.
+  Extent3 parse_extent(const std::string& text) const {
+    Extent3 extent;
+    char rest = 0;
+    if (std::sscanf(text.c_str(), "%" SCNd64 " x %" SCNd64 " x %" SCNd64 "%c", &extent.z, &extent.y, &extent.x,
+                    &rest) == 3) {
+      return extent;
+    }
+    throw FormatError(
+        fmt::format("{}: manifest: '{}' is no extent; remove the folder and begin again", part_.string(), text));
+  }
+
+  PatchEstimate estimate_of(const PatchCost& cost) const {
+    return {.patch = cost.grid.patch,
+            .overlap = cost.grid.overlap,
+            .windows = static_cast<std::int64_t>(cost.windows.columns.size()),
+            .computed = cost.windows.patches * static_cast<index_t>(predictor_->forms()),
+            .halo = cost.halo,
+            .compute_seconds = cost.compute_seconds,
+            .read_seconds = cost.transfer_seconds};
   }
 
   /// Returns the bytes of a volume that is decoded before it is read: in memory, or in a temporary file.
@@ -471,6 +561,7 @@ class Inference {
   std::optional<InferenceManifest> manifest_;     // of the inference that is continued
   std::shared_ptr<const VolumeScaling> scaling_;  // null before find_scaling()
   std::unique_ptr<Predictor> predictor_;
+  PatchOptions patches_{};
   PatchGrid grid_;
   InferenceWindows windows_;
 };

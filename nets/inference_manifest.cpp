@@ -15,6 +15,13 @@ namespace convolume::nets {
 
 using Json = nlohmann::json;
 
+std::string InferenceManifest::fact(const std::string& name) const {
+  for (const auto& [key, text] : facts) {
+    if (key == name) return text;
+  }
+  return {};
+}
+
 std::string InferenceManifest::to_text() const {
   Json json;
   json["inference"] = 1;

@@ -18,6 +18,8 @@ struct InferenceManifest {
   VolumeScaling scaling{};                                   ///< of the input's channels; empty if they are not scaled
   std::string numerics{};                                    ///< text of the numerics record
 
+  /// Returns the text of a fact; empty if there is none.
+  std::string fact(const std::string& name) const;
   std::string to_text() const;
   /// Throws FormatError that names the folder.
   static InferenceManifest from_text(const std::filesystem::path& folder, const std::string& text);

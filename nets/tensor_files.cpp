@@ -172,9 +172,11 @@ TensorFile<TensorSource> open_tensor(const std::string& file, const Shape5& shap
   if (is_raw(file)) {
     return {raw_source({.path = file, .shape = shape, .type = type, .direct = direct}), StreamPrices::file};
   }
-  auto tensor = std::make_unique<VolumeTensor>(io::open_volume(file, {.samples = true}), type);
+  auto volume = io::open_volume(file, {.samples = true});
+  const TransferPrice price = price_of_reading(volume->info());
+  auto tensor = std::make_unique<VolumeTensor>(std::move(volume), type);
   require_shape(file, tensor->shape(), shape);
-  return {std::move(tensor), encoded_price};
+  return {std::move(tensor), price};
 }
 
 TensorFile<TensorSource> open_weights(const std::string& file, const Shape5& shape, DataType type) {
@@ -199,6 +201,11 @@ TensorFile<TensorSink> create_tensor(const std::string& file, const Shape5& shap
 
 void check_tensor_writable(const std::string& file, const Shape5& shape, DataType type) {
   if (!is_raw(file)) io::check_writable(io::split_volume_path(file), sink_options(shape, type));
+}
+
+TransferPrice price_of_reading(const io::VolumeInfo& volume) {
+  const auto decoded = static_cast<std::uint64_t>(volume.channels * volume.extent.volume()) * volume.bytes_per_voxel();
+  return volume.stored_bytes >= decoded ? StreamPrices::file : encoded_price;
 }
 
 TransferPrice price_of_writing(const std::string& file) { return is_raw(file) ? StreamPrices::file : encoded_price; }

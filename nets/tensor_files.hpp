@@ -6,6 +6,7 @@
 #include <string>
 
 #include "convolume/streamed.hpp"
+#include "nets/io/volume_info.hpp"
 
 namespace convolume::nets {
 
@@ -25,6 +26,8 @@ TensorFile<TensorSource> open_weights(const std::string& file, const Shape5& sha
 TensorFile<TensorSink> create_tensor(const std::string& file, const Shape5& shape, DataType type);
 /// Throws what create_tensor() would throw for a name or a shape that no format takes, and writes nothing.
 void check_tensor_writable(const std::string& file, const Shape5& shape, DataType type);
+/// Returns the price of reading from a volume: that of raw files if nothing has to be decoded.
+TransferPrice price_of_reading(const io::VolumeInfo& volume);
 /// Returns the price of writing to a file of this name.
 TransferPrice price_of_writing(const std::string& file);
 

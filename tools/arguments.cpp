@@ -1,5 +1,6 @@
 #include "tools/arguments.hpp"
 
+#include <charconv>
 #include <limits>
 
 #include <fmt/format.h>
@@ -13,6 +14,19 @@ std::optional<Extent3> extent_of(const std::vector<std::int64_t>& values, const 
   if (values.size() == 1) return Extent3::all(values[0]);
   if (values.size() == 3) return Extent3{values[0], values[1], values[2]};
   throw InvalidArgument(fmt::format("{}: give one number or three (z,y,x), not {}", option, values.size()));
+}
+
+std::vector<std::int64_t> numbers_of(const std::vector<std::string>& texts, const char* option) {
+  std::vector<std::int64_t> numbers;
+  for (const std::string& text : texts) {
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || end != text.data() + text.size()) {
+      throw InvalidArgument(fmt::format("{}: '{}' is no number; write e.g. 64 or 16,128,128", option, text));
+    }
+    numbers.push_back(number);
+  }
+  return numbers;
 }
 
 std::size_t bytes_of(const std::string& text, const char* option) {

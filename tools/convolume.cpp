@@ -30,6 +30,7 @@ namespace {
 using namespace convolume;
 using tools::bytes_of;
 using tools::extent_of;
+using tools::numbers_of;
 
 // Exit codes beside 0. CLI11 uses 100 and more for a wrong command line.
 constexpr int failed = 1;
@@ -197,7 +198,8 @@ CLI::Option* add_box(CLI::App& app, std::vector<std::string>& box, const char* w
 struct InferCommand {
   nets::InferOptions options;
   Common common;
-  std::vector<std::int64_t> patch, overlap;
+  std::vector<std::string> patch;
+  std::vector<std::int64_t> overlap;
   std::vector<std::string> box, flip;
   std::vector<double> spacing;
   std::string memory, blend = "ramp";
@@ -218,7 +220,10 @@ struct InferCommand {
                  "Write labels instead of probabilities: the most probable class, or 0 and 1 for each region")
         ->excludes(bytes);
     add_box(app, box, "Part of the volume to segment: three ranges z,y,x, e.g. 0:64,0:512,0:512");
-    app.add_option("--patch", patch, "Input patch: z,y,x or one number; default: the training patch")->delimiter(',');
+    app.add_option("--patch", patch,
+                   "Input patch: z,y,x or one number; default: the training patch. auto: patch and overlap that take "
+                   "the least time within --memory, see --dry-run; this changes the result a little")
+        ->delimiter(',');
     app.add_option("--overlap", overlap,
                    "Overlap of patches: z,y,x or one number; default: 0 for a net without padding, otherwise the field "
                    "of view, but at most half a patch")
@@ -253,7 +258,8 @@ struct InferCommand {
   void read_options() {
     read_box(box, options.begin, options.end);
     if (!spacing.empty()) options.spacing = {spacing[0], spacing[1], spacing[2]};
-    options.patch = extent_of(patch, "--patch");
+    options.cheapest_patch = patch == std::vector<std::string>{"auto"};
+    if (!options.cheapest_patch) options.patch = extent_of(numbers_of(patch, "--patch"), "--patch");
     options.overlap = extent_of(overlap, "--overlap");
     options.blend = blend == "gaussian"  ? nets::Blend::gaussian
                     : blend == "uniform" ? nets::Blend::uniform
@@ -275,6 +281,15 @@ struct InferCommand {
                mebibytes(plan.disk_free));
     fmt::print("time          about {} ({:.1f} s), from one measured pass\n", tools::clock_text(plan.seconds),
                plan.seconds);
+    fmt::print("\n{:15}{:<18}{:<18}{:>8}{:>8}{:>7}{:>11}{:>11}\n", "by cost models", "patch", "overlap", "windows",
+               "passes", "halo", "net", "reading");
+    const auto print = [](const char* name, const nets::PatchEstimate& e) {
+      fmt::print("{:15}{:<18}{:<18}{:>8}{:>8}{:>6.0f}%{:>9.2f} s{:>9.2f} s\n", name, to_string(e.patch),
+                 to_string(e.overlap), e.windows, e.computed, 100 * e.halo, e.compute_seconds, e.read_seconds);
+    };
+    print("this plan", plan.chosen);
+    if (!options.cheapest_patch) print("--patch auto", plan.cheapest);
+    if (!plan.patch_note.empty()) fmt::print("--patch auto keeps the patch: {}\n", plan.patch_note);
     return 0;
   }
 

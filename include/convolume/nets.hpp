@@ -147,6 +147,10 @@ struct InferOptions {
 
   /// These change the result. If absent, `patch` is the training patch and `overlap` follows from the net.
   std::optional<Extent3> patch, overlap;
+  /// Takes patch and overlap that cost least by the cost models, for this machine, volume and `memory`. They are
+  /// written into the attributes of HDF5 and Zarr outputs. A resumed inference keeps them. Excludes `patch` and
+  /// `overlap`.
+  bool cheapest_patch = false;
   /// The box [begin, end) of the volume that is segmented; if absent, all of it. Patches read beyond the box.
   std::optional<Extent3> begin, end;
   /// Lengths of a voxel along Z, Y, X, in the unit of the training data, where the file has none or wrong ones. Only
@@ -179,6 +183,14 @@ struct InferOptions {
 /// volume or options.
 CONVOLUME_API bool infer(const InferOptions& options);
 
+/// What an inference costs with some patch, by the cost models: the plans of the net, and prices of reading the file.
+struct PatchEstimate {
+  Extent3 patch, overlap;
+  std::int64_t windows = 0, computed = 0;  ///< as in InferencePlan
+  double halo = 0;  ///< share of the net's output voxels that are computed more than once, or not needed
+  double compute_seconds = 0, read_seconds = 0;  ///< they overlap
+};
+
 /// What an inference will take.
 struct InferencePlan {
   Extent3 patch, overlap;
@@ -188,6 +200,8 @@ struct InferencePlan {
   std::size_t memory_bytes = 0, memory_limit = 0;
   std::uint64_t disk_bytes = 0, disk_free = 0;  ///< free bytes that the inference needs, and that there are
   double seconds = 0;                           ///< of the net alone, from one measured pass
+  PatchEstimate chosen, cheapest;               ///< the patch of this plan, and what InferOptions::cheapest_patch takes
+  std::string patch_note;                       ///< why another patch was not searched for; mostly empty
 };
 
 /// Checks everything that infer() checks before it starts, measures one pass of the net, and writes nothing.

@@ -144,6 +144,16 @@ class Hdf5Sink final : public VolumeSink {
     // A spacing in pixels or in an unknown unit has no place here.
     const auto zyx = options().spacing ? spacing_in_micrometres(*options().spacing) : std::nullopt;
     if (zyx) write_spacing(*zyx);
+    for (const auto& [name, text] : options().notes) write_note("convolume_" + name, text);
+  }
+
+  void write_note(const std::string& name, const std::string& text) const {
+    const Hdf5Handle type(check(H5Tcopy(H5T_C_S1)), H5Tclose);
+    check(H5Tset_size(type.get(), std::max<std::size_t>(1, text.size())));
+    const Hdf5Handle space(check(H5Screate(H5S_SCALAR)), H5Sclose);
+    const Hdf5Handle attribute(
+        check(H5Acreate2(data_set_.get(), name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT)), H5Aclose);
+    check(H5Awrite(attribute.get(), type.get(), text.c_str()));
   }
 
   void write_spacing(const std::array<double, 3>& zyx) const {

@@ -62,7 +62,7 @@ struct ChannelRange {
 
 /// What is known of a volume without reading its voxels.
 struct VolumeInfo {
-  std::string format;  ///< "TIFF", "HDF5", ...
+  std::string format;    ///< "TIFF", "HDF5", ...
   index_t channels = 1;  ///< of all samples
   index_t samples = 1;   ///< more than 1 only if OpenOptions::samples allows it
   Extent3 extent;

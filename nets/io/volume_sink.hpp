@@ -3,6 +3,9 @@
 
 #include <memory>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "nets/io/volume_info.hpp"
 
@@ -18,6 +21,8 @@ struct SinkOptions {
   VoxelType type = VoxelType::float32;
   std::optional<Spacing> spacing{};
   std::optional<Geometry> geometry{};
+  /// Texts by name that Zarr and HDF5 keep as attributes, with "convolume_" before the name. Other formats drop them.
+  std::vector<std::pair<std::string, std::string>> notes{};
   Extent3 chunk{0, 0, 0};  ///< HDF5 and Zarr; 0 means the format's default
   Codec codec = Codec::automatic;
   std::size_t memory = std::size_t{64} << 20;  ///< bytes of unfinished chunks that are kept in memory

@@ -53,6 +53,7 @@ ZarrArray zarr_array(const SinkOptions& options) {
   }
   array.type = options.type;
   array.spacing = options.spacing;
+  array.notes = options.notes;
   using Kind = ZarrCodec::Kind;
   array.codec.kind = options.codec == Codec::raw ? Kind::raw : options.codec == Codec::zstd ? Kind::zstd : Kind::blosc;
   if (array.codec.kind == Kind::blosc) array.codec.blosc_name = "zstd";

@@ -392,6 +392,7 @@ std::string zattrs_text(const ZarrArray& array) {
   if (const auto zyx = array.spacing ? spacing_in_micrometres(*array.spacing) : std::nullopt) {
     all["element_size_um"] = *zyx;
   }
+  for (const auto& [name, text] : array.notes) all["convolume_" + name] = text;
   return to_text(all, 2) + "\n";
 }
 

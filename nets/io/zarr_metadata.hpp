@@ -28,6 +28,7 @@ struct ZarrArray {
   ZarrCodec codec{};
   std::vector<std::byte> fill{};  ///< one voxel; zeros if the array says null
   std::optional<Spacing> spacing{};
+  std::vector<std::pair<std::string, std::string>> notes{};  ///< written only; see SinkOptions
 
   std::size_t chunk_bytes() const noexcept {
     return static_cast<std::size_t>(chunk_channels * chunk.z * chunk.y * chunk.x) * size_of(type);

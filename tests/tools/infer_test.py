@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import resource
 import shutil
 import signal
@@ -128,6 +129,60 @@ class Infer(unittest.TestCase):
         self.infer("b.tif", "--uint8", "--memory", f"{least}M")
         self.assertEqual(contents(self.folder / "a.tif"), contents(self.folder / "b.tif"))
         self.assertEqual(self.names(), ["a.tif", "a.zarr", "b.tif", "b.zarr", "c.zarr", "v.zarr"])
+
+    def estimates(self, *more, **kwargs):
+        """Patch, overlap, passes of each row of costs that a dry run prints."""
+        rows = {}
+        for line in self.infer("dry.zarr", "--dry-run", *more, **kwargs).splitlines():
+            found = re.match(r"(this plan|--patch auto) +(\S+ x \S+ x \S+) +(\S+ x \S+ x \S+) +(\d+) +(\d+) ", line)
+            if found:
+                rows[found[1]] = (found[2], found[3], int(found[5]))
+        return rows
+
+    def test_the_cheapest_patch_is_taken_only_if_asked_for_and_is_noted(self):
+        volume(self.folder / "v.zarr", 20, 100, 100)
+        rows = self.estimates()
+        self.assertEqual(rows["this plan"][0], "2 x 16 x 16")
+        self.assertLess(rows["--patch auto"][2], rows["this plan"][2])  # fewer passes of a larger patch
+        patch, overlap, _ = rows["--patch auto"]
+        self.assertEqual(self.estimates("--patch", "auto"), {"this plan": rows["--patch auto"]})
+        self.infer("auto.zarr", "--patch", "auto")
+        notes = json.loads((self.folder / "auto.zarr/.zattrs").read_text())
+        self.assertEqual((notes["convolume_patch"], notes["convolume_overlap"]), (patch, overlap))
+        number = lambda text: text.replace(" x ", ",")
+        self.infer("same.zarr", "--patch", number(patch), "--overlap", number(overlap))
+        self.assertNotIn("convolume_patch", (self.folder / "same.zarr/.zattrs").read_text())
+        for name in ("auto.zarr", "same.zarr"):
+            (self.folder / name / ".zattrs").unlink()
+        self.assertEqual(contents(self.folder / "auto.zarr"), contents(self.folder / "same.zarr"))
+        self.infer("auto.h5", "--patch", "auto")
+        for text in ("convolume_patch", patch):
+            self.assertIn(text.encode(), (self.folder / "auto.h5").read_bytes())
+        self.fails("p.tif", "--patch", "auto", "--overlap", 3, says=["--patch auto", "--overlap"])
+        self.fails("p.tif", "--patch", "many", says=["--patch", "'many'"])
+        self.fails("p.tif", "--patch", "auto", "--memory", "1M", says=["--memory 1M", "needs at least"])
+
+    def test_a_resumed_inference_keeps_the_patch_that_was_chosen(self):
+        volume(self.folder / "v.zarr", 400, 100, 100)
+        self.infer("whole.zarr", "--patch", "auto")
+        process = self.start("--out", "out.zarr", "--threads", "1", "--patch", "auto")
+        self.wait_for_chunks(process, self.folder / "out.zarr.part")
+        process.kill()
+        process.communicate()
+        self.fails("out.zarr", "--resume", says=["out.zarr.part", "--patch"])
+        self.infer("out.zarr", "--resume", "--patch", "auto", "--memory", "300M")
+        self.assertEqual(contents(self.folder / "out.zarr"), contents(self.folder / "whole.zarr"))
+
+    def test_a_net_that_normalises_over_a_patch_keeps_it(self):
+        normed = NET.replace('padding = "same"\nactivation = "relu"',
+                             'padding = "same"\n[[node]]\nname = "norm"\ntype = "group_norm"\ngroups = 2', 1)
+        (self.folder / "normed.toml").write_text(normed % (1, ""))
+        self.run_cli("train", "normed.toml", "--data", self.shared / "data.toml", "--out", "run", "--quiet")
+        volume(self.folder / "v.zarr", 20, 100, 100)
+        net = self.folder / "run/checkpoints/last.safetensors"
+        rows = self.estimates(net=net)
+        self.assertEqual(rows["this plan"], rows["--patch auto"])
+        self.assertIn("normalises over the voxels of a patch", self.infer("d.zarr", "--dry-run", net=net))
 
     def test_labels_are_the_most_probable_classes(self):
         volume(self.folder / "v.zarr", 4, 40, 40)
