@@ -7,28 +7,26 @@ Networks) with `convolume plan energy`.
 
 Writes PREFIX.json, PREFIX.md and PREFIX.svg: the paper's value, ours, and the reason for a difference. --into puts the
 text also into a document, between the comments that name the table or figure. --search compares the iterative with the
-exhaustive search, --system designs common memories for several layers, and --volumes blocks layers with three axes. Nothing is measured but the seconds of searches; the longest item takes about a minute. Figures 3 and
-4 need runs under a cache simulator and are not part of this script. Needs Python 3 only.
+exhaustive search, --system designs common memories for several layers, and --volumes blocks layers with three axes.
+Nothing is measured but the seconds of searches. The longest item takes about a minute. Figures 3 and 4 need runs under
+a cache simulator and are not part of this script. Needs Python 3 only.
 """
 import argparse
 import datetime
 import json
 import math
 import pathlib
-import subprocess
 import sys
 import tempfile
 from typing import Any, Callable, NamedTuple, Sequence
 
 sys.dont_write_bytecode = True
-BENCH = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(BENCH))
-import results_svg as svg  # noqa: E402
+from yang_common import (DRAM, OPERANDS, OTHER, PAPER, W, X, Y, Command, CommandFailed, Result, Stack, code, memory,
+                         operand, operand_stack, replace_block, stacked_bars, table, wrapped)  # noqa: E402
 
+BENCH = pathlib.Path(__file__).resolve().parent.parent
 CONVS = ["conv1", "conv2", "conv3", "conv4", "conv5"]
-X, W, Y, DRAM, PAPER, OTHER = "#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#999999", "#9467bd"
 DATAPATH = 16
-MIB = 1 << 20
 
 # Convolutions of networks as (input channels, output channels, output extent, kernel, groups).
 ALEXNET = [(3, 96, 55, 11, 1), (96, 256, 27, 5, 2), (256, 384, 13, 3, 1), (384, 384, 13, 3, 2), (384, 256, 13, 3, 2)]
@@ -53,91 +51,6 @@ BEST = ("--search", "exhaustive", "--levels", "3", "--top", "1")
 DIANNAO = ("--hierarchy", "diannao", "--latches", "counted")
 
 
-class Result(NamedTuple):
-    """What is written: numbers, Markdown and a picture."""
-    data: dict[str, Any]
-    text: str
-    picture: str
-
-
-class Stack(NamedTuple):
-    """A bar of several parts, each with a colour."""
-    label: str
-    parts: Sequence[tuple[str, float]]
-
-
-class CommandFailed(Exception):
-    pass
-
-
-class Command:
-    def __init__(self, binary: str):
-        self.binary = binary
-
-    def energy(self, *words: str) -> dict[str, Any]:
-        return self.run("plan", "energy", *words)
-
-    def run(self, *words: str) -> dict[str, Any]:
-        """Returns the JSON object that a command prints, with the command."""
-        command = [self.binary, *words, "--json"]
-        result = subprocess.run(command, capture_output=True, text=True)
-        if result.returncode != 0:
-            raise CommandFailed(f"{' '.join(command)} ended with {result.returncode}:\n{result.stderr.strip()}")
-        return {"command": " ".join(["convolume", *words]), **json.loads(result.stdout)}
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows]]
-    return "\n".join(lines) + "\n"
-
-
-def code(text: str) -> str:
-    """Code in a cell of a table."""
-    return "`" + text.replace("|", "\\|") + "`"
-
-
-def memory(report: dict[str, Any]) -> float:
-    return report["memory_pj_per_mac"]
-
-
-def operand(report: dict[str, Any], name: str) -> float:
-    """pJ per multiply-add of the accesses of a tensor, those of the DRAM included."""
-    return (report["energy_pj"][name] + report["dram_pj"][name]) / report["macs"]
-
-
-def stacked_bars(title: str, label: str, stacks: Sequence[Stack], legend: Sequence[tuple[str, str]]) -> str:
-    """Horizontal bars of parts, one below the other."""
-    left, right, top, row = 200, 70, 50, 18
-    width, height = 900, top + row * len(stacks) + 45
-    most = 1.05 * max(sum(value for _, value in stack.parts) for stack in stacks)
-    bottom = top + row * len(stacks)
-
-    def x(value: float) -> float:
-        return left + (width - left - right) * value / most
-
-    parts = []
-    for value in svg.ticks(most, 6):
-        parts += [svg.line(x(value), top, x(value), bottom, svg.GRID),
-                  svg.text(x(value), bottom + 16, f"{value:g}", "middle")]
-    for i, stack in enumerate(stacks):
-        at, y = 0.0, top + row * i
-        for color, value in stack.parts:
-            parts.append(f'<rect x="{svg.number(x(at))}" y="{svg.number(y + 3)}" '
-                         f'width="{svg.number(x(at + value) - x(at))}" height="{row - 6}" fill="{color}"/>')
-            at += value
-        parts += [svg.text(left - 6, y + row - 5, stack.label, "end"),
-                  svg.text(x(at) + 5, y + row - 5, f"{at:.3g}")]
-    parts += [svg.line(left, top, left, bottom, svg.INK), svg.text(left, height - 8, label)]
-    return svg.document(width, height, title, parts + svg.legend(left, 38, legend))
-
-
-OPERANDS = [(X, "x (IB)"), (W, "w (KB)"), (Y, "y (OB)")]
-
-
-def operand_stack(label: str, report: dict[str, Any], scale: float = 1) -> Stack:
-    return Stack(label, [(color, scale * operand(report, name)) for color, name in ((X, "x"), (W, "w"), (Y, "y"))])
-
-
 def conv_row(layers: Sequence[tuple[int, int, int, int, int]]) -> tuple[float, float]:
     """Multiply-adds in 10^9, and megabytes of weights of 16 bits."""
     macs = sum(c // g * k * e * e * f * f for c, k, e, f, g in layers)
@@ -153,7 +66,8 @@ def table_1(_: Command) -> Result:
     one_group = [(c, k, e, f, 1) for c, k, e, f, _ in ALEXNET]
     ours = [("AlexNet convolutions", 1.9, 2, *conv_row(ALEXNET)), ("the same, without groups", 1.9, 2,
                                                                     *conv_row(one_group)),
-            ("VGGNet-B convolutions", 11.2, 19, *conv_row(VGG_B)), ("VGGNet-D convolutions", 15.3, 29, *conv_row(VGG_D)),
+            ("VGGNet-B convolutions", 11.2, 19, *conv_row(VGG_B)),
+            ("VGGNet-D convolutions", 15.3, 29, *conv_row(VGG_D)),
             ("AlexNet fully connected", 0.065, 130, *fc_row(ALEXNET_FC)),
             ("VGGNet-B and D fully connected", 0.124, 247, *fc_row(VGG_FC))]
     text = table(["", "10^9 multiply-adds, paper", "ours", "MB, paper", "ours"],
@@ -240,7 +154,8 @@ def table_4(command: Command) -> Result:
         rows.append([name, f"{report['macs'] / 1e9:.4g}", code(report["string"]), f"{memory(report):.3f}",
                      f"{report['sram_bytes'] / 1024:.0f}"])
         stacks.append(operand_stack(name, report))
-    text = table(["layer", "10^9 multiply-adds", "best string, at most 8 MB", "memory, pJ per multiply-add", "KB"], rows)
+    text = table(["layer", "10^9 multiply-adds", "best string, at most 8 MB", "memory, pJ per multiply-add", "KB"],
+                 rows)
     text += f"""
 `convolume plan energy --layer NAME --limit 8M {" ".join(BEST)}`.
 
@@ -301,10 +216,12 @@ pJ per multiply-add of all accesses, DRAM included. `{data["conv4"]["baseline"][
 `{data["conv4"]["optimal"]["command"]}`.
 
 - The smallest IB of DianNao's own loops, Fw Fh C, overflows 2 KB in all five layers, as in the paper.
-- One more split of X shrinks IB to 2 KB. It saves {geometric_mean(inputs):.1f} times the DRAM accesses of inputs (geometric mean;
+- One more split of X shrinks IB to 2 KB. It saves {geometric_mean(inputs):.1f} times the DRAM accesses of inputs
+  (geometric mean;
   paper: 4). The paper prints neither its tiles nor its split. Ours are in the script, and the split is
   the largest one that fits.
-- The optimal schedule lowers the energy of KB by {min(kernels):.1f} to {max(kernels):.1f} (paper: 2 to 15) and the total in {"all five" if lower else "NOT all"}
+- The optimal schedule lowers the energy of KB by {min(kernels):.1f} to {max(kernels):.1f} (paper: 2 to 15) and the
+  total in {"all five" if lower else "NOT all"}
   layers. Inputs and outputs in DRAM dominate it, as in the paper.
 - DianNao reads its three buffers at each step, so latches are counted here.
 """
@@ -342,7 +259,8 @@ def figure_6(command: Command) -> Result:
 
         pj = register_energy(ratio, 13)
         compulsory = sum(ours["dram_pj"].values()) / ours["macs"]
-        ratios = {"baseline": memory(one.baseline) / memory(ours), "baseline_counted": memory(one.baseline) / memory(counted),
+        ratios = {"baseline": memory(one.baseline) / memory(ours),
+                  "baseline_counted": memory(one.baseline) / memory(counted),
                   "optimal": memory(one.optimal) / memory(ours), "optimal_free": memory(same) / memory(ours),
                   "optimal_counted": memory(one.optimal) / memory(counted)}
         worst = min(worst, ratios["baseline"])
@@ -373,15 +291,18 @@ pJ per multiply-add of all memories, and their ratios. `{data["conv4"]["ours"]["
 - The search is {"exhaustive, and proves that no nest with three levels needs less" if proven else "NOT proven"}.
 - Against DianNao's baseline schedule the designed memories need at least {worst:.1f} times less energy (paper:
   at least 13; required: 5 on Conv2 to Conv5). The caption of Figure 6 divides by DianNao with the optimal
-  schedule. Against that one they need {min(e["ratios"]["optimal"] for e in data.values()):.1f} to {max(e["ratios"]["optimal"] for e in data.values()):.1f} times less. Our optimal schedule
+  schedule. Against that one they need {min(e["ratios"]["optimal"] for e in data.values()):.1f} to
+  {max(e["ratios"]["optimal"] for e in data.values()):.1f} times less. Our optimal schedule
   of DianNao comes from an exhaustive search with three levels, and nothing says that the paper's does.
 - If both sides make the same assumption about latches (last two columns), the optimal schedule on DianNao
   needs only {same_least:.1f} to {same_most:.1f} times the energy of ours. That is below 5 in {same_below}.
 - No register file gives 13 against the optimal schedule in {", ".join(unreachable)}. If all memories on chip cost
-  nothing, the remaining accesses of the DRAM alone would leave {min(bounds.values()):.1f} to {max(bounds[n] for n in unreachable):.1f} there.
+  nothing, the remaining accesses of the DRAM alone would leave {min(bounds.values()):.1f} to
+  {max(bounds[n] for n in unreachable):.1f} there.
 - "Register pJ for 13": if what the datapath holds for one step (16 + 256 + 16 words) counts as register
   files, this energy per word gives 13 against the baseline. The paper does not publish its registers.
-  By the slope of Table 3 they would cost 0.17 to 0.48 pJ, and the ratio would be {min(counted_ratios):.1f} to {max(counted_ratios):.1f}.
+  By the slope of Table 3 they would cost 0.17 to 0.48 pJ, and the ratio would be {min(counted_ratios):.1f} to
+  {max(counted_ratios):.1f}.
 - DianNao reads its buffers at each step, so its latches are counted, except in the column "latches free in
   both".
 """
@@ -410,7 +331,8 @@ def figure_7(command: Command) -> Result:
         data[limit] = {"area_over_diannao": area, "baseline_over_ours": shares, "memory_pj_per_mac":
                        {name: memory(found[name]) for name in CONVS}}
         stacks.append(Stack(limit, [(X, 1 / geometric_mean(list(shares.values())))]))
-    text = table(["limit", "area over DianNao's", *CONVS, "geometric mean", "against the optimal schedule", "proven"], rows)
+    text = table(["limit", "area over DianNao's", *CONVS, "geometric mean", "against the optimal schedule",
+                  "proven"], rows)
     text += f"""
 Energy of DianNao's baseline over ours. `convolume plan energy --layer NAME --limit LIMIT {" ".join(BEST)}`.
 
@@ -436,7 +358,9 @@ def best_batch(command: Command, name: str) -> tuple[int | None, int, float]:
 
 def batch_text(found: tuple[int | None, int, float]) -> str:
     least, best, ratio = found
-    return f"never below 1; the best batch is {best}, with {ratio:.2f}" if least is None else f"below 1 from a batch of {least} on"
+    if least is None:
+        return f"never below 1; the best batch is {best}, with {ratio:.2f}"
+    return f"below 1 from a batch of {least} on"
 
 
 def figure_8(command: Command) -> Result:
@@ -504,7 +428,10 @@ Energy of all memories over that of one core; Conv1, the four best schedules.
 `{found["command"]}`, then `--nest NEST --cores 1,2,4,8 --split xy` and `k`.
 
 - With a shared KB the energy falls with the cores: {"yes" if falls else "NO"} (as in the paper).
-- A shared IB needs {min(two):.2f} to {max(two):.2f} of one core's energy on 2 cores, and {min(eight):.2f} to {max(eight):.2f} on 8. It {"is never better than a shared KB" if not gains else "is better than a shared KB in some schedule"} on 8 cores, because each
+- A shared IB needs {min(two):.2f} to {max(two):.2f} of one core's energy on 2 cores, and {min(eight):.2f} to
+  {max(eight):.2f} on 8. It
+  {"is never better than a shared KB" if not gains else "is better than a shared KB in some schedule"} on 8 cores,
+  because each
   of its reads crosses a chip whose size KB decides. The paper says that it does not gain at all.
 - Shuffling the results costs at most {100 * largest_shuffle:.1f} % of a total (required: less than 5).
 - The paper does not say how often a shared buffer is read. Ours is read once for all cores, and a read
@@ -542,7 +469,8 @@ def search(command: Command) -> Result:
     text += f"""
 Memory energy. `{command_text}`, and `--search iterative`.
 
-- The iterative search is at most {100 * (worst - 1):.2f} % above the exhaustive one with two and three levels (paper and
+- The iterative search is at most {100 * (worst - 1):.2f} % above the exhaustive one with two and three levels (paper
+  and
   required: 8 %).
 - It takes at most {slowest:.1f} s for a layer on one core (paper: a few minutes; required: 10 minutes).
 - The exhaustive search takes seconds where the paper's took about 24 hours: the least energy that
@@ -586,8 +514,8 @@ VOLUMES = ["ic32id64oc32kd3pd1", "ic64id32oc64kd3pd1", "ic256id8oc256kd3pd1", "i
 def volumes(command: Command) -> Result:
     rows, stacks, data = [], [], {}
     for problem in VOLUMES:
-        found = {limit: command.energy("--problem", problem, "--limit", limit, "--search", "exhaustive", "--levels", "2",
-                                       "--top", "1") for limit in ("64K", "1M")}
+        found = {limit: command.energy("--problem", problem, "--limit", limit, "--search", "exhaustive",
+                                       "--levels", "2", "--top", "1") for limit in ("64K", "1M")}
         data[problem] = found
         rows.append([code(problem), code(found["1M"]["string"]), f"{found['1M']['sram_bytes'] / 1024:.0f}",
                      f"{memory(found['1M']):.3f}", f"{memory(found['64K']):.3f}",
@@ -605,18 +533,6 @@ def volumes(command: Command) -> Result:
 TABLES = {1: table_1, 2: table_2, 3: table_3, 4: table_4}
 OTHERS = {"search": search, "system": system, "volumes": volumes}
 FIGURES = {5: figure_5, 6: figure_6, 7: figure_7, 8: figure_8, 9: figure_9}
-
-
-def replace_block(document: pathlib.Path, name: str, text: str) -> None:
-    """Replaces what stands between the comments of a table or figure."""
-    begin, end = f"<!-- yang.py {name} -->\n", "<!-- end -->"
-    page = document.read_text()
-    if begin not in page:
-        sys.exit(f"{document}: the line {begin.strip()} is missing; add it, and {end} behind it")
-    before, rest = page.split(begin, 1)
-    if end not in rest:
-        sys.exit(f"{document}: {end} is missing behind {begin.strip()}")
-    document.write_text(before + begin + "\n" + text + "\n" + end + rest.split(end, 1)[1])
 
 
 def main() -> None:
@@ -641,10 +557,11 @@ def main() -> None:
     except CommandFailed as failure:
         sys.exit(str(failure))
     data = {"paper": "000", "item": name, "date": datetime.date.today().isoformat(), **result.data}
-    for suffix, text in (("json", json.dumps(data, indent=1) + "\n"), ("md", result.text), ("svg", result.picture)):
-        pathlib.Path(f"{arguments.out}.{suffix}").write_text(text)
+    text = wrapped(result.text)
+    for suffix, content in (("json", json.dumps(data, indent=1) + "\n"), ("md", text), ("svg", result.picture)):
+        pathlib.Path(f"{arguments.out}.{suffix}").write_text(content)
     if arguments.into:
-        replace_block(arguments.into, name, result.text)
+        replace_block(arguments.into, name, text)
 
 
 if __name__ == "__main__":

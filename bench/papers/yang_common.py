@@ -1,0 +1,127 @@
+"""What the tables and figures of paper 000 share: running the command, text, and pictures."""
+import json
+import pathlib
+import subprocess
+import sys
+import textwrap
+from typing import Any, NamedTuple, Sequence
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import results_svg as svg  # noqa: E402
+
+X, W, Y, DRAM, PAPER, OTHER = "#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#999999", "#9467bd"
+
+
+class Result(NamedTuple):
+    """What is written: numbers, Markdown and a picture."""
+    data: dict[str, Any]
+    text: str
+    picture: str
+
+
+class Stack(NamedTuple):
+    """A bar of several parts, each with a colour."""
+    label: str
+    parts: Sequence[tuple[str, float]]
+
+
+class CommandFailed(Exception):
+    pass
+
+
+class Command:
+    def __init__(self, binary: str):
+        self.binary = binary
+
+    def energy(self, *words: str) -> dict[str, Any]:
+        return self.run("plan", "energy", *words)
+
+    def run(self, *words: str) -> dict[str, Any]:
+        """Returns the JSON object that a command prints, with the command."""
+        command = [self.binary, *words, "--json"]
+        result = subprocess.run(command, capture_output=True, text=True)
+        if result.returncode != 0:
+            raise CommandFailed(f"{' '.join(command)} ended with {result.returncode}:\n{result.stderr.strip()}")
+        return {"command": " ".join(["convolume", *words]), **json.loads(result.stdout)}
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows]]
+    return "\n".join(lines) + "\n"
+
+
+def code(text: str) -> str:
+    """Code in a cell of a table."""
+    return "`" + text.replace("|", "\\|") + "`"
+
+
+def memory(report: dict[str, Any]) -> float:
+    return report["memory_pj_per_mac"]
+
+
+def operand(report: dict[str, Any], name: str) -> float:
+    """pJ per multiply-add of the accesses of a tensor, those of the DRAM included."""
+    return (report["energy_pj"][name] + report["dram_pj"][name]) / report["macs"]
+
+
+def stacked_bars(title: str, label: str, stacks: Sequence[Stack], legend: Sequence[tuple[str, str]]) -> str:
+    """Horizontal bars of parts, one below the other."""
+    left, right, top, row = 200, 70, 50, 18
+    width, height = 900, top + row * len(stacks) + 45
+    most = 1.05 * max(sum(value for _, value in stack.parts) for stack in stacks)
+    bottom = top + row * len(stacks)
+
+    def x(value: float) -> float:
+        return left + (width - left - right) * value / most
+
+    parts = []
+    for value in svg.ticks(most, 6):
+        parts += [svg.line(x(value), top, x(value), bottom, svg.GRID),
+                  svg.text(x(value), bottom + 16, f"{value:g}", "middle")]
+    for i, stack in enumerate(stacks):
+        at, y = 0.0, top + row * i
+        for color, value in stack.parts:
+            parts.append(f'<rect x="{svg.number(x(at))}" y="{svg.number(y + 3)}" '
+                         f'width="{svg.number(x(at + value) - x(at))}" height="{row - 6}" fill="{color}"/>')
+            at += value
+        parts += [svg.text(left - 6, y + row - 5, stack.label, "end"),
+                  svg.text(x(at) + 5, y + row - 5, f"{at:.3g}")]
+    parts += [svg.line(left, top, left, bottom, svg.INK), svg.text(left, height - 8, label)]
+    return svg.document(width, height, title, parts + svg.legend(left, 38, legend))
+
+
+OPERANDS = [(X, "x (IB)"), (W, "w (KB)"), (Y, "y (OB)")]
+
+
+def operand_stack(label: str, report: dict[str, Any], scale: float = 1) -> Stack:
+    return Stack(label, [(color, scale * operand(report, name)) for color, name in ((X, "x"), (W, "w"), (Y, "y"))])
+
+
+def wrapped(text: str) -> str:
+    """Breaks paragraphs and list items at 100 columns. Tables stay."""
+    blocks = []
+    for block in text.strip().split("\n\n"):
+        if block.startswith("|"):
+            blocks.append(block)
+            continue
+        items: list[list[str]] = []
+        for line in block.split("\n"):
+            if line.startswith("- ") or not items:
+                items.append([])
+            items[-1].append(line.strip())
+        blocks.append("\n".join(textwrap.fill(" ".join(item), width=100, break_long_words=False, break_on_hyphens=False,
+                                              subsequent_indent="  " if item[0].startswith("- ") else "")
+                                for item in items))
+    return "\n\n".join(blocks) + "\n"
+
+
+def replace_block(document: pathlib.Path, name: str, text: str) -> None:
+    """Replaces what stands between the comments of a table or figure."""
+    begin, end = f"<!-- yang.py {name} -->\n", "<!-- end -->"
+    page = document.read_text()
+    if begin not in page:
+        sys.exit(f"{document}: the line {begin.strip()} is missing; add it, and {end} behind it")
+    before, rest = page.split(begin, 1)
+    if end not in rest:
+        sys.exit(f"{document}: {end} is missing behind {begin.strip()}")
+    document.write_text(before + begin + "\n" + text + "\n" + end + rest.split(end, 1)[1])
