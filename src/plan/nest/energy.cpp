@@ -14,7 +14,6 @@
 namespace convolume::plan {
 namespace {
 
-constexpr std::size_t index(Dim dim) { return static_cast<std::size_t>(dim); }
 constexpr std::size_t index(Operand operand) { return static_cast<std::size_t>(operand); }
 constexpr std::array buffer_names{"IB", "KB", "OB"};
 
