@@ -6,6 +6,7 @@
 
 #include "convolume/cpu.hpp"
 #include "convolume/error.hpp"
+#include "nets/io/volume_info.hpp"
 #include "nets/memory_limit.hpp"
 #include "nets/tensor_files.hpp"
 
@@ -18,10 +19,16 @@ struct Prepared {
   StreamedConv conv;
 };
 
+/// Refuses an output that would replace an input. Only a Zarr may get another array beside the one that is read.
 void require_other_files(const ConvolveOptions& o) {
-  for (const auto& [name, input] : {std::pair("x", o.x), std::pair("w", o.w)}) {
+  const io::VolumePath y = io::split_volume_path(o.y);
+  for (const auto& [name, text] : {std::pair("x", o.x), std::pair("w", o.w)}) {
+    const io::VolumePath input = io::split_volume_path(text);
     std::error_code missing;
-    if (input == o.y || std::filesystem::equivalent(input, o.y, missing)) {
+    if (!std::filesystem::equivalent(input.file, y.file, missing) || missing) continue;
+    const bool another_array =
+        y.file.extension() == ".zarr" && !y.inside.empty() && !input.inside.empty() && y.inside != input.inside;
+    if (!another_array) {
       throw InvalidArgument(fmt::format("y is the same file as {}: {}; write to another file", name, o.y));
     }
   }
@@ -34,7 +41,7 @@ Prepared prepare(const ConvolveOptions& o, int threads) {
   const DataType type = o.problem.type;
   check_tensor_writable(o.y, o.problem.y_shape(), type);
   auto x = open_tensor(o.x, o.problem.x_shape(), type, o.direct);
-  auto w = open_weights(o.w, o.problem.w_shape(), type);
+  auto w = open_weights(o.w, o.problem.w_shape(), type, o.direct);
   const StreamPrices prices{.x = o.price.value_or(x.price), .w = w.price, .y = o.price.value_or(price_of_writing(o.y))};
   const std::size_t memory = o.memory != 0 ? o.memory : memory_limit(0) / 3 * 2;
   StreamedConv conv = StreamedConv::make(

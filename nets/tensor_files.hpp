@@ -21,7 +21,7 @@ struct TensorFile {
 /// that names the file if its shape differs, and what opening throws.
 TensorFile<TensorSource> open_tensor(const std::string& file, const Shape5& shape, DataType type, bool direct);
 /// Opens w: a raw file, safetensors, or a 5-D HDF5 dataset.
-TensorFile<TensorSource> open_weights(const std::string& file, const Shape5& shape, DataType type);
+TensorFile<TensorSource> open_weights(const std::string& file, const Shape5& shape, DataType type, bool direct);
 /// Begins to write y.
 TensorFile<TensorSink> create_tensor(const std::string& file, const Shape5& shape, DataType type);
 /// Throws what create_tensor() would throw for a name or a shape that no format takes, and writes nothing.

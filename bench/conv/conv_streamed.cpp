@@ -35,10 +35,13 @@ index_t runs_of(const Shape5& whole, const Shape5& box) {
 /// A device that serves one transfer at a time, each for the time of its price.
 class Device {
  public:
-  void serve(const Shape5& whole, const TensorBox& box, const TransferPrice& price) {
+  static double seconds_of(const Shape5& whole, const TensorBox& box, const TransferPrice& price) {
     const double words = static_cast<double>(box.shape.elements());
-    const double seconds =
-        price.start_s + static_cast<double>(runs_of(whole, box.shape)) * price.jump_s + words * price.element_s;
+    return price.start_s + static_cast<double>(runs_of(whole, box.shape)) * price.jump_s + words * price.element_s;
+  }
+
+  void serve(const Shape5& whole, const TensorBox& box, const TransferPrice& price) {
+    const double seconds = seconds_of(whole, box, price);
     Clock::time_point until;
     {
       const std::lock_guard lock(mutex_);
@@ -115,27 +118,28 @@ class StreamedContest {
     const StreamedConv one = StreamedConv::make(p, options);
     price_ = options.prices;
     Device device;
-    const std::vector<std::function<double()>> ways{
-        [&] { return transfers_alone(two, device); }, [&] { return time(two, nullptr, 1); },
-        [&] { return time(one, &device, 1); }, [&] { return time(two, &device, 1); }};
+    const std::vector<std::function<double()>> ways{[&] { return time(two, nullptr, 1); },
+                                                    [&] { return time(one, &device, 1); },
+                                                    [&] { return time(two, &device, 1); }};
+    const double transfers = transfers_alone(two);
     const Protocol protocol{.rounds = o_.rounds, .min_seconds = o_.min_seconds, .max_seconds = o_.max_seconds};
     const auto seconds = take_turns(
         ways.size(), protocol, [&](std::size_t i) { return ways[i](); }, go_on);
     std::vector<double> longest;
-    for (std::size_t i = 0; i < seconds[0].size(); ++i) longest.push_back(std::max(seconds[0][i], seconds[1][i]));
-    const auto over = quotients(seconds[3], longest);
+    for (const double compute_alone : seconds[0]) longest.push_back(std::max(transfers, compute_alone));
+    const auto over = quotients(seconds[2], longest);
     return {.name = named_.name,
             .problem = p,
             .costs = two.costs(),
             .wanted = quotient,
-            .transfers = quantile(seconds[0], 0.5),
-            .compute = quantile(seconds[1], 0.5),
-            .in_turn = quantile(seconds[2], 0.5),
-            .at_once = quantile(seconds[3], 0.5),
+            .transfers = transfers,
+            .compute = quantile(seconds[0], 0.5),
+            .in_turn = quantile(seconds[1], 0.5),
+            .at_once = quantile(seconds[2], 0.5),
             .over_longest = quantile(over, 0.5),
             .over_low = quantile(over, 0.25),
             .over_high = quantile(over, 0.75),
-            .gain = quantile(quotients(seconds[2], seconds[3]), 0.5)};
+            .gain = quantile(quotients(seconds[1], seconds[2]), 0.5)};
   }
 
  private:
@@ -156,8 +160,9 @@ class StreamedContest {
     return least;
   }
 
-  /// Moves what a run moves, one transfer after the other, and computes nothing.
-  double transfers_alone(const StreamedConv& conv, Device& device) {
+  /// Returns the seconds of all transfers of a run on the device. They are added up, not measured, because each thread
+  /// that sleeps wakes up late.
+  double transfers_alone(const StreamedConv& conv) const {
     const ConvProblem& p = conv.problem();
     const StreamCosts& costs = conv.costs();
     const conv::StreamUnits units = conv::units_of(conv.plan());
@@ -165,16 +170,16 @@ class StreamedContest {
                                        .tile = costs.tile,
                                        .alignment = units.alignment,
                                        .channels_outermost = costs.channels_outermost});
-    const auto begin = Clock::now();
+    double seconds = 0;
     TensorBox x, w;
     for (const conv::StreamStep& step : steps) {
-      if (!(step.x == x)) device.serve(p.x_shape(), step.x, price_.x);
-      if (!(step.w == w)) device.serve(p.w_shape(), step.w, price_.w);
-      if (step.last_part) device.serve(p.y_shape(), step.y, price_.y);
+      if (!(step.x == x)) seconds += Device::seconds_of(p.x_shape(), step.x, price_.x);
+      if (!(step.w == w)) seconds += Device::seconds_of(p.w_shape(), step.w, price_.w);
+      if (step.last_part) seconds += Device::seconds_of(p.y_shape(), step.y, price_.y);
       x = step.x;
       w = step.w;
     }
-    return std::chrono::duration<double>(Clock::now() - begin).count();
+    return seconds;
   }
 
   const ConvBenchOptions& o_;

@@ -190,6 +190,8 @@ TEST_CASE("input channels are split only if nothing else fits, and then sums agr
   const auto engine = GENERATE(Engine::fft_tiled, Engine::direct);
   CHECK(StreamedConv::make(p, {.conv = {.engine = engine}}).costs().tile.c == 96);
   const StreamTile all{.n = 1, .k = 16, .c = 96, .y = {10, 12, 14}};
+  // Without a limit the cheapest tiles are not the smallest ones.
+  CHECK(StreamedConv::make(p, {.conv = {.engine = engine}}).costs().tiles < 50);
   const StreamedConv whole = StreamedConv::make(p, {.conv = {.engine = engine}, .tile = all});
   CHECK(whole.costs().tiles == 1);
   const StreamTile split{.n = 1, .k = 16, .c = 32, .y = {10, 12, 14}};
@@ -245,6 +247,10 @@ TEST_CASE("a limit of memory is kept, and a smaller one than possible names the 
     SlabResource memory({.budget = limit + limit / 8});  // blocks are rounded up
     tensors.convolve(conv, {two, &memory});
     if (conv.costs().tile.c == p.in_channels) CHECK(test::same_bits(tensors.streamed, tensors.in_memory));
+    Scheduler four(4);
+    const auto x = memory_source(tensors.x), w = memory_source(tensors.w);
+    const auto y = memory_sink(tensors.streamed);
+    CHECK_THROWS_WITH(conv.run({four, &memory}, *x, *w, {}, *y), Contains("4 threads would exceed"));
   }
 }
 
@@ -363,8 +369,9 @@ TEST_CASE("a failing source or sink ends the run with its error, and leaves no f
     out.write(reinterpret_cast<const char*>(tensors.x.data()), tensors.x.elements() * 4);
   }
   const auto buffers = GENERATE(1, 2);
-  const StreamedConv conv =
-      StreamedConv::make(p, {.buffers = buffers, .tile = StreamTile{.k = 4, .c = 4, .y = {3, 30, 30}}});
+  const StreamedConv conv = StreamedConv::make(
+      p,
+      {.conv = {.engine = Engine::direct}, .buffers = buffers, .tile = StreamTile{.k = 4, .c = 4, .y = {3, 30, 30}}});
   const auto w = memory_source(tensors.w);
   const RawFile x{.path = folder / "x.raw", .shape = p.x_shape()};
   CHECK_THROWS_WITH(raw_source({.path = folder / "x.raw", .shape = {2, 4, {30, 30, 30}}}), Contains("432000 bytes"));
@@ -391,7 +398,8 @@ TEST_CASE("a stop request ends a streamed run early, and y is not finished", "[s
   std::stop_source stop;
   index_t calls = 0;
   {
-    const StreamedConv conv = StreamedConv::make(p, {.tile = StreamTile{.k = 4, .c = 4, .y = {3, 30, 30}}});
+    const StreamedConv conv = StreamedConv::make(
+        p, {.conv = {.engine = Engine::direct}, .tile = StreamTile{.k = 4, .c = 4, .y = {3, 30, 30}}});
     const auto x = memory_source(tensors.x), w = memory_source(tensors.w);
     const auto y = raw_sink({.path = folder / "y.raw", .shape = p.y_shape()});
     const auto report = conv.run(

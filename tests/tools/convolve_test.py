@@ -2,7 +2,9 @@
 """`convolume convolve`: formats, memory, interruptions, and what it refuses."""
 
 import json
+import os
 import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -155,6 +157,16 @@ class Convolve(CliTest):
         self.fails("convolve", "--problem", PROBLEM, "--x", "x.raw", "--w", "w.raw", "--y", "x.raw",
                    says=["y is the same file as x"])
         self.assertEqual((self.folder / "x.raw").stat().st_size, 4 * X)
+        self.write("w3.raw", [1.0] * 3)
+        identity = "g3ic3id12ih14iw40oc3kd1"
+        self.convolve(problem=identity, w="w3.raw", y="x.h5")
+        before = (self.folder / "x.h5").read_bytes()
+        self.fails("convolve", "--problem", identity, "--x", "x.h5", "--w", "w3.raw", "--y", "x.h5:/volume",
+                   says=["y is the same file as x"])
+        self.assertEqual((self.folder / "x.h5").read_bytes(), before)
+        os.mkdir(self.folder / "a.safetensors.d")
+        shutil.copy(self.folder / "w3.raw", self.folder / "a.safetensors.d/w.raw")
+        self.convolve(problem=identity, w="a.safetensors.d/w.raw")
 
     def test_a_full_disk_or_a_kill_leaves_the_old_result(self):
         (self.folder / "y.raw").write_bytes(b"old")

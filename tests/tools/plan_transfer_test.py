@@ -146,7 +146,7 @@ class PlanTransfer(CliTest):
 
     def test_the_file_of_the_layers_has_the_built_in_layers(self):
         built_in = self.transfer("--layer", "flownet_s")
-        self.assertEqual(self.transfer("--problems", SOURCE / "bench/problems/flownet_s.txt"), built_in)
+        self.assertEqual(self.transfer("--problems", SOURCE / "bench/papers/flownet_s.txt"), built_in)
 
     def test_nonsense_is_refused_with_the_value_and_the_remedy(self):
         def refused(*arguments, says, problem=("--problem", SMALL)):

@@ -11,7 +11,7 @@
 namespace convolume {
 namespace {
 
-constexpr std::size_t no_limit = static_cast<std::size_t>(-1);
+constexpr std::size_t no_limit = std::size_t{1} << 62;  // a double can hold it
 /// Factor by which the memory for tiles falls until that of the engine fits too.
 constexpr double less_memory = 0.85;
 /// Weights are prepared about as fast as so many times their bytes are moved to and from memory.
@@ -94,7 +94,8 @@ struct StreamedConv::Impl {
   ConvOptions options;
   ConvPlan plan;
   std::string note;
-  int buffers = 2;
+  int buffers = 2, threads = 1;
+  bool limited = false;  ///< whether there is a limit of memory
   conv::StreamCut cut;
   StreamCosts costs;
 
@@ -198,8 +199,14 @@ StreamedConv StreamedConv::make(const ConvProblem& problem, const StreamOptions&
   const ConvOptions options = forward_only(o.conv);
   std::string note;
   const ConvPlan plan = streamable_plan(problem, options, note);
-  auto impl = std::make_shared<Impl>(
-      Impl{.options = options, .plan = plan, .note = note, .buffers = o.buffers, .cut = {}, .costs = {}});
+  auto impl = std::make_shared<Impl>(Impl{.options = options,
+                                          .plan = plan,
+                                          .note = note,
+                                          .buffers = o.buffers,
+                                          .threads = o.threads,
+                                          .limited = o.memory != 0,
+                                          .cut = {},
+                                          .costs = {}});
   CutSearch search(*impl, o);
   if (o.tile) {
     search.take_given(*o.tile);
@@ -222,6 +229,12 @@ std::optional<StreamReport> StreamedConv::run(const Execution& run, TensorSource
   check_tensor("x", x.name(), x.shape(), x.type(), p.x_shape(), p.type);
   check_tensor("w", w.name(), w.shape(), w.type(), p.w_shape(), p.type);
   check_tensor("y", y.name(), y.shape(), y.type(), p.y_shape(), p.type);
+  if (impl_->limited && run.scheduler.threads() > impl_->threads) {
+    throw InvalidArgument(
+        fmt::format("streamed convolution: {} threads would exceed the memory that was planned for {}; "
+                    "set StreamOptions::threads",
+                    run.scheduler.threads(), impl_->threads));
+  }
   if (p.epilogue.bias) {
     if (!bias || bias.data.get() == nullptr) throw ShapeMismatch("streamed convolution: bias is missing");
     check_tensor("bias", "in memory", bias.shape, bias.type, {1, p.out_channels, {1, 1, 1}}, p.type);
