@@ -115,7 +115,7 @@ bool ConvolveCommand::run(std::stop_token stop) {
   if (!tile_.empty()) {
     options_.tile = StreamTile{.n = tile_[0], .k = tile_[1], .c = tile_[2], .y = {tile_[3], tile_[4], tile_[5]}};
   }
-  options_.buffers = unbuffered_ ? 1 : 2;
+  if (unbuffered_) options_.buffers = 1;
   options_.upstream = slab_upstream();
   options_.stop = std::move(stop);
   ProgressDisplay display(quiet_ || json_ || dry_run_);

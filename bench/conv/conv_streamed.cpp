@@ -32,7 +32,8 @@ index_t runs_of(const Shape5& whole, const Shape5& box) {
   return box.c < whole.c ? box.n : 1;
 }
 
-/// A device that serves one transfer at a time, each for the time of its price.
+/// A device that works for the time of the price of a transfer. It serves one piece of a transfer at a time, and takes
+/// pieces of several transfers in turn, as disks and kernels do.
 class Device {
  public:
   static double seconds_of(const Shape5& whole, const TensorBox& box, const TransferPrice& price) {
@@ -42,17 +43,21 @@ class Device {
 
   void serve(const Shape5& whole, const TensorBox& box, const TransferPrice& price) {
     const double seconds = seconds_of(whole, box, price);
-    Clock::time_point until;
-    {
-      const std::lock_guard lock(mutex_);
-      free_ = std::max(free_, Clock::now()) +
-              std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-      until = free_;
+    const auto pieces = static_cast<int>(seconds / piece_s) + 1;
+    const auto piece = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds / pieces));
+    // The next piece is requested before the last one is done, so a thread that wakes up late delays nothing.
+    Clock::time_point requested = Clock::now();
+    for (int i = 0; i < pieces; ++i) {
+      {
+        const std::lock_guard lock(mutex_);
+        requested = free_ = std::max(free_, requested) + piece;
+      }
+      std::this_thread::sleep_until(requested);
     }
-    std::this_thread::sleep_until(until);
   }
 
  private:
+  static constexpr double piece_s = 5e-4;
   std::mutex mutex_;
   Clock::time_point free_{};
 };

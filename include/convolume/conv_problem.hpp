@@ -27,8 +27,8 @@ struct ConvProblem {
   index_t batch = 1, in_channels = 1, out_channels = 1, groups = 1;
   Extent3 input{}, kernel{};
   Extent3 stride{1, 1, 1};
-  Extent3 dilation{1, 1, 1};  ///< 1 means dense
-  Extent3 pad_before{0, 0, 0}, pad_after{0, 0, 0};
+  Extent3 dilation{1, 1, 1};                        ///< 1 means dense
+  Extent3 pad_before{0, 0, 0}, pad_after{0, 0, 0};  ///< voxels of zeros; negative: voxels of x that are left out
   bool transposed = false;
   Extent3 output_padding{0, 0, 0};  ///< only if transposed; less than stride on each axis
   Layout x_layout = Layout::plain, y_layout = Layout::plain;
@@ -59,6 +59,7 @@ struct ConvProblem {
 /// names the token.
 CONVOLUME_API ConvProblem parse_problem(std::string_view text);
 /// Writes a problem in the same grammar. Type, layouts, transposition and epilogue are not part of the text.
+/// parse_problem() refuses the text of a problem that leaves out voxels behind x, because benchdnn has none.
 CONVOLUME_API std::string to_string(const ConvProblem& problem);
 
 }  // namespace convolume

@@ -27,7 +27,7 @@ struct ConvolveOptions {
   int threads = 0;                       ///< 0 means default_threads()
   std::optional<TransferPrice> price{};  ///< of transfers from and to files; if absent, it follows from their formats
   std::optional<StreamTile> tile{};      ///< see StreamOptions
-  int buffers = 2;                       ///< see StreamOptions
+  int buffers = 4;                       ///< see StreamOptions
   bool direct = false;                   ///< reads raw files past the page cache
   std::pmr::memory_resource* upstream = mmap_resource();
   std::function<void(index_t done, index_t tiles)> on_progress;

@@ -1,5 +1,5 @@
 // Convolutions of tensors that do not fit into memory. Tiles of the tensors are read, convolved and written one after
-// the other, and transfers overlap with the computation (paper 001, section 2: two halves of a memory per operand).
+// the other, and transfers overlap with the computation (paper 001, which has two halves of a small memory).
 #pragma once
 
 #include <array>
@@ -129,8 +129,10 @@ struct StreamOptions {
   std::size_t memory = 0;
   int threads = 1;  ///< that will compute; they need working memory each
   StreamPrices prices{};
-  /// Buffers per operand. 2 overlaps transfers and computation. 1 does one after the other, for comparison.
-  int buffers = 2;
+  /// Buffers per operand, at most 8. 1 transfers and computes one after the other, for comparison. 2 are the two halves
+  /// of paper 001. More of them, of smaller tiles, even out steps that take different times. If nothing fits otherwise,
+  /// 2 are used.
+  int buffers = 4;
   /// Tiles to use instead of the cheapest ones. They are rounded up to what the engine can cut (see StreamedConv).
   std::optional<StreamTile> tile{};
 };
@@ -142,7 +144,7 @@ struct StreamCosts {
   index_t tiles = 0;                ///< executions of the engine
   std::array<double, 3> loads{}, bytes{}, runs{}, transfer_seconds{};
   double compute_seconds = 0;  ///< by the cost model, on all threads
-  double seconds = 0;          ///< transfers overlap with the computation if there are two buffers
+  double seconds = 0;          ///< transfers overlap with the computation if there are several buffers
   std::size_t peak_bytes = 0;  ///< of everything that StreamOptions::memory limits
 };
 

@@ -17,6 +17,7 @@ constexpr double less_memory = 0.85;
 /// Weights are prepared about as fast as so many times their bytes are moved to and from memory.
 constexpr double preparation_moves = 4;
 
+constexpr int most_buffers = 8;
 constexpr const char* volume_reason = "fft_volume transforms whole volumes, so it is not streamed";
 
 ConvOptions forward_only(ConvOptions options) {
@@ -57,8 +58,9 @@ void check_options(const ConvProblem& problem, const StreamOptions& o) {
     throw InvalidArgument("a streamed convolution reads and writes plain tensors; set x_layout and y_layout to plain");
   }
   if (o.threads < 1) throw InvalidArgument(fmt::format("threads = {}: use at least 1", o.threads));
-  if (o.buffers != 1 && o.buffers != 2) {
-    throw InvalidArgument(fmt::format("buffers = {}: use 2, or 1 to transfer and compute in turn", o.buffers));
+  if (o.buffers < 1 || o.buffers > most_buffers) {
+    throw InvalidArgument(fmt::format("buffers = {}: use 2 to {}, or 1 to transfer and compute in turn", o.buffers,
+                                      most_buffers));
   }
   for (const auto& [name, price] :
        {std::pair("x", o.prices.x), std::pair("w", o.prices.w), std::pair("y", o.prices.y)}) {
@@ -128,7 +130,12 @@ class CutSearch {
 
   /// Splits input channels only if nothing else fits, because that changes the rounding.
   void find_cheapest() {
-    if (find(false) || find(true)) return;
+    for (const bool may_split : {false, true}) {
+      for (const int buffers : {o_.buffers, std::min(o_.buffers, 2)}) {
+        impl_.buffers = buffers;
+        if (find(may_split)) return;
+      }
+    }
     throw InvalidArgument(fmt::format("memory = {}: the tiles of {} that need least take {} bytes; allow at least that",
                                       memory_, to_string(impl_.plan.problem()), least_));
   }
@@ -145,7 +152,8 @@ class CutSearch {
   /// What the engine needs is known only when a tile has a plan. So this tries tiles for less and less memory until the
   /// engine's part fits too.
   bool find(bool may_split) {
-    const conv::StreamTerms terms = terms_of(impl_.plan, o_);
+    conv::StreamTerms terms = terms_of(impl_.plan, o_);
+    terms.buffers = impl_.buffers;
     std::optional<StreamTile> last;
     for (auto limit = static_cast<double>(memory_);; limit *= less_memory) {
       const conv::StreamCut cut =
