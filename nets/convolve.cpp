@@ -1,5 +1,6 @@
 #include "convolume/convolve.hpp"
 
+#include <algorithm>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -19,16 +20,28 @@ struct Prepared {
   StreamedConv conv;
 };
 
-/// Refuses an output that would replace an input. Only a Zarr may get another array beside the one that is read.
+/// Returns where a file, or an array within a Zarr folder, lies.
+std::filesystem::path place_of(const std::string& text) {
+  const io::VolumePath path = io::split_volume_path(text);
+  std::filesystem::path place = path.file;
+  if (path.file.extension() == ".zarr") place /= std::filesystem::path(path.inside).relative_path();
+  std::error_code ignored;
+  place = std::filesystem::weakly_canonical(place, ignored).lexically_normal();
+  return place.has_filename() ? place : place.parent_path();  // "a.zarr/raw/"
+}
+
+bool lies_within(const std::filesystem::path& inner, const std::filesystem::path& outer) {
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
+/// Refuses an output that would replace an input, or that would lie in the same place as a part of one.
 void require_other_files(const ConvolveOptions& o) {
-  const io::VolumePath y = io::split_volume_path(o.y);
+  const std::filesystem::path y = place_of(o.y);
   for (const auto& [name, text] : {std::pair("x", o.x), std::pair("w", o.w)}) {
-    const io::VolumePath input = io::split_volume_path(text);
+    const std::filesystem::path input = place_of(text);
     std::error_code missing;
-    if (!std::filesystem::equivalent(input.file, y.file, missing) || missing) continue;
-    const bool another_array =
-        y.file.extension() == ".zarr" && !y.inside.empty() && !input.inside.empty() && y.inside != input.inside;
-    if (!another_array) {
+    const bool same = std::filesystem::equivalent(input, y, missing) && !missing;
+    if (same || lies_within(input, y) || lies_within(y, input)) {
       throw InvalidArgument(fmt::format("y is the same file as {}: {}; write to another file", name, o.y));
     }
   }
@@ -40,10 +53,15 @@ Prepared prepare(const ConvolveOptions& o, int threads) {
   require_other_files(o);
   const DataType type = o.problem.type;
   check_tensor_writable(o.y, o.problem.y_shape(), type);
-  auto x = open_tensor(o.x, o.problem.x_shape(), type, o.direct);
-  auto w = open_weights(o.w, o.problem.w_shape(), type, o.direct);
+  const std::size_t limit = o.memory != 0 ? o.memory : memory_limit(0) / 3 * 2;
+  const std::filesystem::path target = io::split_volume_path(o.y).file;
+  const TensorOptions how{.direct = o.direct,
+                          .memory = limit / 2,
+                          .temporary = target.has_parent_path() ? target.parent_path() : std::filesystem::path(".")};
+  auto x = open_tensor(o.x, o.problem.x_shape(), type, how);
+  auto w = open_weights(o.w, o.problem.w_shape(), type, how);
   const StreamPrices prices{.x = o.price.value_or(x.price), .w = w.price, .y = o.price.value_or(price_of_writing(o.y))};
-  const std::size_t memory = o.memory != 0 ? o.memory : memory_limit(0) / 3 * 2;
+  const std::size_t memory = limit - w.held;
   StreamedConv conv = StreamedConv::make(
       o.problem,
       {.conv = o.conv, .memory = memory, .threads = threads, .prices = prices, .buffers = o.buffers, .tile = o.tile});

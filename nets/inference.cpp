@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cinttypes>
 #include <cstdio>
+#include <exception>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -121,6 +122,9 @@ class Inference {
     const auto computed = windows_.patches * static_cast<index_t>(predictor_->forms());
     const PatchDemand demand = patch_demand();
     const PatchCost chosen = cost_of(demand, grid_, windows_);
+    PatchDemand to_raw_files = demand;
+    to_raw_files.price = StreamPrices::file;
+    const LayerwiseCost layerwise = layerwise_cost(to_raw_files).value_or(LayerwiseCost{});
     const PatchChoice choice = o_.cheapest_patch ? PatchChoice{.cheapest = chosen} : choose_patch(demand, chosen);
     return {.patch = grid_.patch,
             .overlap = grid_.overlap,
@@ -133,7 +137,9 @@ class Inference {
             .disk_free = fs::space(folder_of(part_)).available,
             .seconds = seconds * static_cast<double>(computed) / static_cast<double>(net.batch()),
             .chosen = estimate_of(chosen),
-            .cheapest = estimate_of(choice.cheapest),
+            .cheapest = estimate_of(*choice.cheapest),
+            .layerwise_compute_seconds = layerwise.compute_seconds,
+            .layerwise_transfer_seconds = layerwise.transfer_seconds,
             .patch_note = choice.reason};
   }
 
@@ -362,6 +368,20 @@ class Inference {
         .bytes(scheduler_.threads());
   }
 
+  /// Returns the grid of the cheapest patch. If no patch fits, the error is that of the usual one.
+  static PatchGrid cheapest_grid(const PatchDemand& demand, const PatchGrid& usual) {
+    std::optional<PatchCost> cost;
+    std::exception_ptr reason;
+    try {
+      cost = cost_of(demand, usual, demand.windows(usual, true));
+    } catch (const InvalidArgument&) {
+      reason = std::current_exception();
+    }
+    const PatchChoice choice = choose_patch(demand, cost);
+    if (!choice.cheapest) std::rethrow_exception(reason);
+    return choice.cheapest->grid;
+  }
+
   /// Takes the patch that costs least, or that of the inference that is continued.
   void take_cheapest_patch() {
     if (manifest_) {
@@ -370,7 +390,7 @@ class Inference {
     } else {
       const PatchDemand demand = patch_demand();
       const PatchGrid usual = make_patch_grid(header_.net, region_.extent, patches_);
-      const PatchGrid grid = choose_patch(demand, cost_of(demand, usual, demand.windows(usual, true))).cheapest.grid;
+      const PatchGrid grid = cheapest_grid(demand, usual);
       patches_.patch = grid.patch;
       patches_.overlap = grid.overlap;
     }

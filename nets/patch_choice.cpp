@@ -69,10 +69,8 @@ std::vector<PatchCost> rank_patches(const PatchDemand& d) {
       const bool known =
           std::any_of(all.begin(), all.end(), [&](const PatchCost& c) { return c.grid.patch == grid.patch; });
       if (!known) all.push_back(cost_of(d, grid, d.windows(grid, false)));
-    } catch (const ConfigError&) {
-      return;  // the net cannot read this extent
-    } catch (const InvalidArgument&) {
-      return;  // its windows alone do not fit into the memory
+    } catch (const Error&) {
+      return;  // the net or an engine cannot read this extent, or its windows alone do not fit into the memory
     }
   };
   for (const index_t z : along[0]) {
@@ -105,27 +103,53 @@ PatchCost cost_of(const PatchDemand& d, const PatchGrid& grid, InferenceWindows 
   return cost;
 }
 
-PatchChoice choose_patch(const PatchDemand& d, const PatchCost& usual) {
+std::optional<LayerwiseCost> layerwise_cost(const PatchDemand& d) {
+  const NetShapes trained = infer_shapes(d.spec, d.spec.patch);
+  Extent3 whole = d.spec.patch;
+  for (int axis = 0; axis < 3; ++axis) {
+    const index_t period = trained.alignment()[axis];
+    const index_t more = std::max<index_t>(0, d.region[axis] - trained.output().extent[axis]);
+    whole[axis] += round_up(more, period);
+  }
+  try {
+    const PatchGrid grid = make_patch_grid(d.spec, d.region, {.patch = whole, .overlap = {}, .blend = d.blend});
+    const NetShapes shapes = infer_shapes(d.spec, grid.patch);
+    LayerwiseCost cost{.compute_seconds = forward_seconds(d, grid.patch) * static_cast<double>(d.forms) / d.threads};
+    const auto elements = [&](const NodeShape& node) {
+      return static_cast<double>(node.channels) * static_cast<double>(node.extent.volume());
+    };
+    for (std::size_t i = 0; i < d.spec.nodes.size(); ++i) {
+      if (!std::holds_alternative<ConvNode>(d.spec.nodes[i].kind)) continue;
+      const double moved = elements(shapes.of(d.spec.nodes[i].inputs[0])) + elements(shapes.nodes[i]);
+      cost.transfer_seconds += moved * static_cast<double>(d.forms) * d.price.element_s;
+    }
+    return cost;
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  }
+}
+
+PatchChoice choose_patch(const PatchDemand& d, const std::optional<PatchCost>& usual) {
   const NetShapes shapes = infer_shapes(d.spec, d.spec.patch);
   if (shapes.output().global) {
     return {.cheapest = usual,
             .reason = "the net normalises over the voxels of a patch, so another extent changes the result"};
   }
-  PatchChoice choice{.cheapest = usual};
+  std::optional<PatchCost> best = usual;
   int planned = 0;
   for (const PatchCost& candidate : rank_patches(d)) {
     // Without the memory of the net a candidate looks at least as good as it is.
-    if (planned == most_planned || candidate.seconds() >= choice.cheapest.seconds()) break;
-    if (candidate.grid.patch == usual.grid.patch && candidate.grid.overlap == usual.grid.overlap) continue;
+    if (planned == most_planned || (best && candidate.seconds() >= best->seconds())) break;
+    if (usual && candidate.grid.patch == usual->grid.patch) continue;
     ++planned;
     try {
       PatchCost exact = cost_of(d, candidate.grid, d.windows(candidate.grid, true));
-      if (exact.seconds() < choice.cheapest.seconds()) choice.cheapest = std::move(exact);
-    } catch (const InvalidArgument&) {
-      continue;  // the net does not fit into the memory
+      if (!best || exact.seconds() < best->seconds()) best = std::move(exact);
+    } catch (const Error&) {
+      continue;  // most likely the net does not fit into the memory
     }
   }
-  return choice;
+  return {.cheapest = std::move(best)};
 }
 
 }  // namespace convolume::nets

@@ -44,14 +44,23 @@ struct PatchCost {
 /// Returns the cost of a grid whose windows are known.
 PatchCost cost_of(const PatchDemand& demand, const PatchGrid& grid, InferenceWindows windows);
 
+/// What it would cost to compute one layer of the whole region after the other, with every feature map in a file.
+struct LayerwiseCost {
+  double compute_seconds = 0;   ///< without any halo
+  double transfer_seconds = 0;  ///< convolutions read their input from a file and write their output to one
+};
+/// Returns the cost, or nothing if the net cannot read an extent that covers the region.
+std::optional<LayerwiseCost> layerwise_cost(const PatchDemand& demand);
+
 /// The patch that costs least, or the reason why the usual one is kept.
 struct PatchChoice {
-  PatchCost cheapest;
+  std::optional<PatchCost> cheapest;
   std::string reason{};  ///< empty if the cheapest patch was searched for
 };
 
-/// Searches patches of half to four times the training patch along each axis. Keeps `usual` for nets that normalise
-/// over the voxels of a patch, because their result depends on its extent. Deterministic for a demand.
-PatchChoice choose_patch(const PatchDemand& demand, const PatchCost& usual);
+/// Searches patches of half to four times the training patch along each axis. `usual` is absent if the usual patch does
+/// not fit into the memory. Keeps it for nets that normalise over the voxels of a patch, because their result depends
+/// on its extent. `cheapest` is absent if no patch fits. Deterministic for a demand.
+PatchChoice choose_patch(const PatchDemand& demand, const std::optional<PatchCost>& usual);
 
 }  // namespace convolume::nets

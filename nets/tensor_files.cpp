@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -66,19 +67,25 @@ class VolumeTensor final : public TensorSource {
         volume_->read(channels, voxels, {end, count * stored});
         convert(end, dense, count);
       } else {
-        read_plane_by_plane(channels, voxels, dense);
+        read_rows(channels, voxels, dense);
       }
     }
   }
 
-  void read_plane_by_plane(const io::ChannelRange& channels, const io::VoxelBox& box, std::byte* dense) {
-    const Extent3 plane{1, box.extent.y, box.extent.x};
-    const auto count = static_cast<std::size_t>(plane.volume());
-    staging_.resize(count * volume_->info().bytes_per_voxel());
+  /// Reads some rows at a time, so that little memory is taken beside the box.
+  void read_rows(const io::ChannelRange& channels, const io::VoxelBox& box, std::byte* dense) {
+    const std::size_t row_bytes = static_cast<std::size_t>(box.extent.x) * volume_->info().bytes_per_voxel();
+    const index_t rows = std::max<index_t>(1, static_cast<index_t>(piece_bytes / row_bytes));
     for (index_t c = 0; c < channels.count; ++c) {
-      for (index_t z = 0; z < box.extent.z; ++z, dense += count * size_of(type())) {
-        volume_->read({channels.begin + c, 1}, {{box.begin.z + z, box.begin.y, box.begin.x}, plane}, staging_);
-        convert(staging_.data(), dense, count);
+      for (index_t z = 0; z < box.extent.z; ++z) {
+        for (index_t y = 0; y < box.extent.y; y += rows) {
+          const Extent3 some{1, std::min(rows, box.extent.y - y), box.extent.x};
+          const auto count = static_cast<std::size_t>(some.volume());
+          staging_.resize(count * volume_->info().bytes_per_voxel());
+          volume_->read({channels.begin + c, 1}, {{box.begin.z + z, box.begin.y + y, box.begin.x}, some}, staging_);
+          convert(staging_.data(), dense, count);
+          dense += count * size_of(type());
+        }
       }
     }
   }
@@ -157,9 +164,14 @@ TensorFile<TensorSource> open_raw(const std::string& file, const Shape5& shape, 
           direct ? direct_price : StreamPrices::file};
 }
 
+std::unique_ptr<io::VolumeSource> open_volume(const std::string& file, const TensorOptions& options) {
+  return io::open_volume(file, {.decode_in_memory = 0, .temporary = options.temporary, .samples = true});
+}
+
+/// Safetensors are read as a whole, because their digest covers all of them.
 std::unique_ptr<TensorSource> open_safetensors(const std::string& path, const std::string& name, const Shape5& shape,
-                                               DataType type) {
-  io::SafetensorsFile file = io::read_safetensors(path);
+                                               DataType type, std::size_t most_bytes) {
+  io::SafetensorsFile file = io::read_safetensors(path, most_bytes);
   if (name.empty() && file.tensors().size() != 1) {
     std::vector<std::string> names;
     for (const io::NamedTensor& tensor : file.tensors()) names.push_back(tensor.name);
@@ -185,21 +197,24 @@ io::SinkOptions sink_options(const Shape5& shape, DataType type) {
 
 }  // namespace
 
-TensorFile<TensorSource> open_tensor(const std::string& file, const Shape5& shape, DataType type, bool direct) {
-  if (is_raw(file)) return open_raw(file, shape, type, direct);
-  auto volume = io::open_volume(file, {.samples = true});
+TensorFile<TensorSource> open_tensor(const std::string& file, const Shape5& shape, DataType type,
+                                     const TensorOptions& options) {
+  if (is_raw(file)) return open_raw(file, shape, type, options.direct);
+  auto volume = open_volume(file, options);
   const TransferPrice price = price_of_reading(volume->info());
   auto tensor = std::make_unique<VolumeTensor>(std::move(volume), type);
   require_shape(file, tensor->shape(), shape);
   return {std::move(tensor), price};
 }
 
-TensorFile<TensorSource> open_weights(const std::string& file, const Shape5& shape, DataType type, bool direct) {
-  if (is_raw(file)) return open_raw(file, shape, type, direct);
+TensorFile<TensorSource> open_weights(const std::string& file, const Shape5& shape, DataType type,
+                                      const TensorOptions& options) {
+  if (is_raw(file)) return open_raw(file, shape, type, options.direct);
   if (const auto named = split_safetensors(file)) {
-    return {open_safetensors(named->first, named->second, shape, type), memory_price};
+    const auto held = static_cast<std::size_t>(std::filesystem::file_size(named->first));
+    return {open_safetensors(named->first, named->second, shape, type, options.memory), memory_price, held};
   }
-  auto volume = io::open_volume(file, {.samples = true});
+  auto volume = open_volume(file, options);
   if (volume->info().format != "HDF5") {
     throw InvalidArgument(
         fmt::format("{}: a {} file cannot hold weights; use .raw, .safetensors, or a 5-D HDF5 dataset", file,

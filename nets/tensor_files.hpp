@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -15,13 +16,22 @@ template <class Tensor>
 struct TensorFile {
   std::unique_ptr<Tensor> tensor;
   TransferPrice price;
+  std::size_t held = 0;  ///< bytes of memory that it takes
+};
+
+struct TensorOptions {
+  bool direct = false;                ///< reads raw files past the page cache
+  std::size_t memory = 0;             ///< most bytes of a file that is read as a whole
+  std::filesystem::path temporary{};  ///< folder for compressed files that cannot be read in part
 };
 
 /// Opens x: a raw file or a volume in any format. `shape` and `type` are those of the problem. Throws ShapeMismatch
 /// that names the file if its shape differs, and what opening throws.
-TensorFile<TensorSource> open_tensor(const std::string& file, const Shape5& shape, DataType type, bool direct);
+TensorFile<TensorSource> open_tensor(const std::string& file, const Shape5& shape, DataType type,
+                                     const TensorOptions& options);
 /// Opens w: a raw file, safetensors, or a 5-D HDF5 dataset.
-TensorFile<TensorSource> open_weights(const std::string& file, const Shape5& shape, DataType type, bool direct);
+TensorFile<TensorSource> open_weights(const std::string& file, const Shape5& shape, DataType type,
+                                      const TensorOptions& options);
 /// Begins to write y.
 TensorFile<TensorSink> create_tensor(const std::string& file, const Shape5& shape, DataType type);
 /// Throws what create_tensor() would throw for a name or a shape that no format takes, and writes nothing.

@@ -289,6 +289,10 @@ struct InferCommand {
     };
     print("this plan", plan.chosen);
     if (!options.cheapest_patch) print("--patch auto", plan.cheapest);
+    if (plan.layerwise_compute_seconds > 0) {
+      fmt::print("{:15}{:<18}{:<18}{:>8}{:>8}{:>6.0f}%{:>9.2f} s{:>9.2f} s\n", "layer by layer", "-", "-", "-", "-",
+                 0.0, plan.layerwise_compute_seconds, plan.layerwise_transfer_seconds);
+    }
     if (!plan.patch_note.empty()) fmt::print("--patch auto keeps the patch: {}\n", plan.patch_note);
     return 0;
   }
@@ -563,7 +567,7 @@ int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "convolume: out of memory; make the patch, batch or net smaller\n");
+    fmt::print(stderr, "convolume: out of memory; make the patch, batch, net or problem smaller\n");
   } catch (const std::exception& error) {
     fmt::print(stderr, "convolume: {}\n", error.what());
   }

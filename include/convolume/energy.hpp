@@ -195,9 +195,8 @@ struct SystemResult {
   double tried = 0;                 ///< nests that were evaluated
 };
 /// Designs memories within options.limit_bytes for several layers (section 3.6): takes the memories of the ten best
-/// nests of each layer, and unions of these; computes the best nest of every
-/// layer on each of them; and returns the designs of the least energy of all layers. Throws InvalidArgument without
-/// layers and without a limit.
+/// nests of each layer, and unions of these; computes the best nest of every layer on each of them; and returns the
+/// designs of the least energy of all layers. Throws InvalidArgument without layers and without a limit.
 CONVOLUME_API SystemResult design_system(const std::vector<EnergyLayer>& layers, const EnergyOptions& options,
                                          const SearchOptions& search);
 

@@ -201,7 +201,11 @@ struct InferencePlan {
   std::uint64_t disk_bytes = 0, disk_free = 0;  ///< free bytes that the inference needs, and that there are
   double seconds = 0;                           ///< of the net alone, from one measured pass
   PatchEstimate chosen, cheapest;               ///< the patch of this plan, and what InferOptions::cheapest_patch takes
-  std::string patch_note;                       ///< why another patch was not searched for; mostly empty
+  /// Seconds to compute one layer of the whole region after the other, with every feature map in a file: of the net,
+  /// and of transfers to and from raw files. 0 if the net cannot read such an extent. Patches win unless disks are very
+  /// fast.
+  double layerwise_compute_seconds = 0, layerwise_transfer_seconds = 0;
+  std::string patch_note;  ///< why another patch was not searched for; mostly empty
 };
 
 /// Checks everything that infer() checks before it starts, measures one pass of the net, and writes nothing.

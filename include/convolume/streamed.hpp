@@ -130,8 +130,8 @@ struct StreamOptions {
   int threads = 1;  ///< that will compute; they need working memory each
   StreamPrices prices{};
   /// Buffers per operand, at most 8. 1 transfers and computes one after the other, for comparison. 2 are the two halves
-  /// of paper 001. More of them, of smaller tiles, even out steps that take different times. If nothing fits otherwise,
-  /// 2 are used.
+  /// of paper 001. More of them, of smaller tiles, even out steps that take different times. If no tile fits otherwise,
+  /// 2 are used, except for a given `tile`.
   int buffers = 4;
   /// Tiles to use instead of the cheapest ones. They are rounded up to what the engine can cut (see StreamedConv).
   std::optional<StreamTile> tile{};

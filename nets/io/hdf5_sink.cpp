@@ -1,6 +1,5 @@
 // Writes HDF5 datasets, [z][y][x], [c][z][y][x] if there is more than one channel, or [n][c][z][y][x] if there is more
-// than one sample. Chunks are compressed with
-// deflate and have checksums.
+// than one sample. Chunks are compressed with deflate and have checksums.
 #include <algorithm>
 #include <array>
 #include <cstring>

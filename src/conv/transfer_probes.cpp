@@ -269,7 +269,8 @@ void check_size(const TransferProblem& p) {
   const double elements = static_cast<double>(problem.x_shape().elements()) +
                           static_cast<double>(problem.w_shape().elements()) +
                           static_cast<double>(problem.y_shape().elements());
-  if (const double bytes = elements * static_cast<double>(p.element_bytes); bytes > most_bytes) {
+  const double bytes = elements * static_cast<double>(p.element_bytes) + static_cast<double>(p.capacity_bytes);
+  if (bytes > most_bytes) {
     throw InvalidArgument(
         fmt::format("the tensors of {} have {:.3g} bytes; to measure transfers, use a problem of at "
                     "most {:.3g}",

@@ -164,6 +164,13 @@ class Convolve(CliTest):
         self.fails("convolve", "--problem", identity, "--x", "x.h5", "--w", "w3.raw", "--y", "x.h5:/volume",
                    says=["y is the same file as x"])
         self.assertEqual((self.folder / "x.h5").read_bytes(), before)
+        self.convolve(problem=identity, w="w3.raw", y="a.zarr:raw")
+        whole = {path.name: path.read_bytes() for path in (self.folder / "a.zarr/raw").iterdir()}
+        for x, y in (("a.zarr:raw", "a.zarr:/raw"), ("a.zarr:raw", "a.zarr:raw/"), ("a.zarr:raw", "a.zarr:./raw"),
+                     ("a.zarr/raw", "a.zarr:raw"), ("a.zarr:raw", "a.zarr:raw/sub")):
+            self.fails("convolve", "--problem", identity, "--x", x, "--w", "w3.raw", "--y", y, says=["y is the same file as x"])
+        self.convolve(problem=identity, x="a.zarr:raw", w="w3.raw", y="a.zarr:other")
+        self.assertEqual({path.name: path.read_bytes() for path in (self.folder / "a.zarr/raw").iterdir()}, whole)
         os.mkdir(self.folder / "a.safetensors.d")
         shutil.copy(self.folder / "w3.raw", self.folder / "a.safetensors.d/w.raw")
         self.convolve(problem=identity, w="a.safetensors.d/w.raw")

@@ -146,6 +146,7 @@ class Infer(unittest.TestCase):
         self.assertLess(rows["--patch auto"][2], rows["this plan"][2])  # fewer passes of a larger patch
         patch, overlap, _ = rows["--patch auto"]
         self.assertEqual(self.estimates("--patch", "auto"), {"this plan": rows["--patch auto"]})
+        self.assertRegex(self.infer("dry.zarr", "--dry-run"), r"layer by layer .* 0% +\d+\.\d+ s +\d+\.\d+ s\n")
         self.infer("auto.zarr", "--patch", "auto")
         notes = json.loads((self.folder / "auto.zarr/.zattrs").read_text())
         self.assertEqual((notes["convolume_patch"], notes["convolume_overlap"]), (patch, overlap))

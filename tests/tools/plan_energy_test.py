@@ -128,6 +128,11 @@ class PlanEnergy(CliTest):
         self.fails("plan", "system", "--layers", "conv5", says="limit")
         self.fails("plan", "system", "--layers", "conv5", "--area", "0.1", says="--area")
 
+    def test_layers_with_nothing_to_block_and_axes_that_are_too_long(self):
+        self.run_cli("plan", "energy", "--dims", "1,1,16,16,1,1", "--levels", "3", "--seeds", "4", "--search", "iterative")
+        self.run_cli("plan", "system", "--problem", "ic16id1ih1iw1oc16kd1kh1kw1", "--limit", "1K", "--levels", "3", "--seeds", "2")
+        self.fails("plan", "energy", "--problem", "ic16iw100000000007oc16kw1", "--levels", "2", says=["100000000007", "at most"])
+
     def test_hierarchies_with_gaps_are_refused_with_the_field(self):
         def refused(text, *says):
             (self.folder / "bad.toml").write_text(text)

@@ -69,7 +69,11 @@ void for_each_run(const RawFile& file, const TensorBox& box, const Body& body) {
 }
 
 void check_length(const RawFile& file, std::uint64_t found) {
-  if (found >= file.offset + bytes_of(file)) return;
+  const Shape5& s = file.shape;
+  if (std::min({s.n, s.c, s.extent.z, s.extent.y, s.extent.x}) < 1) {
+    throw InvalidArgument(fmt::format("{}: the shape {} has no elements", file.path.string(), to_string(s)));
+  }
+  if (found >= file.offset && found - file.offset >= bytes_of(file)) return;
   throw FormatError(fmt::format("{}: the file has {} bytes, but {} of {} take {}; check shape, type and offset",
                                 file.path.string(), found, to_string(file.shape), name_of(file.type),
                                 file.offset + bytes_of(file)));
@@ -78,7 +82,8 @@ void check_length(const RawFile& file, std::uint64_t found) {
 /// A descriptor that reads past the page cache.
 class DirectFile {
  public:
-  explicit DirectFile(const std::filesystem::path& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT)) {}
+  explicit DirectFile(const std::filesystem::path& path)
+      : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT)) {}
   ~DirectFile() {
     if (fd_ >= 0) ::close(fd_);
   }
@@ -87,12 +92,13 @@ class DirectFile {
 
   explicit operator bool() const noexcept { return fd_ >= 0; }
   /// Reads whole blocks. Returns the bytes that the file has there.
-  std::uint64_t read(std::uint64_t offset, std::byte* to, std::uint64_t bytes) const noexcept {
+  std::uint64_t read(std::uint64_t offset, std::byte* to, std::uint64_t bytes) const {
     std::uint64_t filled = 0;
     while (filled < bytes) {
       const auto got = ::pread(fd_, to + filled, bytes - filled, static_cast<off_t>(offset + filled));
       if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) break;
+      if (got < 0) throw IoError(fmt::format("{}: reading failed: {}", path_.string(), std::strerror(errno)));
+      if (got == 0) break;
       filled += static_cast<std::uint64_t>(got);
       if (filled % device_block != 0) break;  // the end of the file
     }
@@ -100,6 +106,7 @@ class DirectFile {
   }
 
  private:
+  std::filesystem::path path_;
   int fd_ = -1;
 };
 

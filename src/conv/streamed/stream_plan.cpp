@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -22,6 +23,8 @@ namespace {
 
 /// Seconds that each execution of the engine takes beside its work: its threads start together and end one by one.
 constexpr double execution_s = 2e-4;
+
+constexpr double page = 4096;  ///< buffers take whole pages
 
 constexpr index_t parts_of(index_t extent, index_t tile) { return (extent + tile - 1) / tile; }
 constexpr index_t round_up(index_t value, index_t unit) { return (value + unit - 1) / unit * unit; }
@@ -184,10 +187,12 @@ StreamCosts costs_of(const ConvProblem& p, const std::array<AxisTiles, 3>& axes,
 
   const auto copies = [&](double loads) { return std::min<double>(terms.buffers, loads); };
   const double partial_sums = counter.c_parts() > 1 ? 1 : 0;
-  const double words = copies(costs.loads[0]) * counter.held_x() + copies(costs.loads[1]) * counter.held_w() +
-                       (copies(costs.loads[2]) + partial_sums) * counter.held_y();
+  const auto pages = [&](double words) { return page * std::ceil(element * words / page); };
+  const double buffers = copies(costs.loads[0]) * pages(counter.held_x()) +
+                         copies(costs.loads[1]) * pages(counter.held_w()) +
+                         (copies(costs.loads[2]) + partial_sums) * pages(counter.held_y());
   const double prepared = terms.prepared_bytes * counter.held_w() / static_cast<double>(p.w_shape().elements());
-  costs.peak_bytes = terms.engine_bytes + static_cast<std::size_t>(element * words + prepared);
+  costs.peak_bytes = terms.engine_bytes + static_cast<std::size_t>(buffers + prepared);
   return costs;
 }
 
@@ -369,7 +374,8 @@ StreamCut cheapest_cut(const ConvProblem& p, const StreamUnits& all, const Strea
               for (const bool k_outermost : {false, true}) {
                 const StreamTile tile{.n = n, .k = k, .c = c, .y = {z.tile, y.tile, x.tile}};
                 const StreamCosts costs = costs_of(p, {z, y, x}, tile, k_outermost, terms);
-                if (!best || better(costs, *best, memory)) best = costs;
+                if (costs.tiles > most_stream_tiles && best) continue;
+                if (!best || best->tiles > most_stream_tiles || better(costs, *best, memory)) best = costs;
               }
             }
           }

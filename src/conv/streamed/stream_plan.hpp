@@ -25,6 +25,9 @@ struct StreamStep {
   ConvProblem problem;
   bool first_part = true, last_part = true;  ///< of the input channels of this tile
 };
+/// Tiles of a cut. More of them would take memory of their own, up to 24 MiB, for the list of their boxes.
+inline constexpr index_t most_stream_tiles = index_t{1} << 15;
+
 /// Returns the steps in their order. The boxes of neighbouring steps are equal where nothing has to be read or written.
 std::vector<StreamStep> steps_of(const StreamCut& cut);
 

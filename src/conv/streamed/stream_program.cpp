@@ -114,6 +114,11 @@ TensorView written_view_in(void* const* slot, const Shape5& shape, DataType type
   return dense_view<TensorView>(slot, shape, type);
 }
 
+std::size_t block_bytes(std::size_t bytes) noexcept {
+  constexpr std::size_t page = 4096, largest_class = 32768;
+  return bytes > largest_class ? (bytes + page - 1) / page * page : bytes + bytes / 8 + alignment;
+}
+
 std::size_t largest_scratch(const TaskGraph& graph) {
   std::size_t most = 0;
   for (const TaskDescription& task : graph.describe()) most = std::max(most, task.options.scratch_bytes);
@@ -142,7 +147,7 @@ bool StreamProgram::append(const PreparedWeights& weights) {
 }
 
 std::size_t StreamProgram::scratch_bytes() const {
-  return static_cast<std::size_t>(threads_) * largest_scratch(graph_);
+  return static_cast<std::size_t>(threads_) * block_bytes(largest_scratch(graph_));
 }
 
 }  // namespace convolume::conv

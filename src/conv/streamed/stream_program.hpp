@@ -76,6 +76,8 @@ ConvPlan plan_of_tile(const ConvPlan& whole, const ConvOptions& options, const C
 ConstTensorView view_in(void* const* slot, const Shape5& shape, DataType type);
 TensorView written_view_in(void* const* slot, const Shape5& shape, DataType type);
 
+/// Returns the most bytes that a slab resource takes for a block of `bytes` bytes.
+std::size_t block_bytes(std::size_t bytes) noexcept;
 /// Returns the bytes of scratch of the task that takes most.
 std::size_t largest_scratch(const TaskGraph& graph);
 

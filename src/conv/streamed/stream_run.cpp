@@ -298,8 +298,10 @@ bool StreamRun::run_at_once(const Progress& progress, const std::stop_token& sto
   };
   bool completed = false;
   {
-    std::jthread reader(guarded, &StreamRun::read_all), writer(guarded, &StreamRun::write_all);
+    std::jthread reader, writer;  // they end before the failure is rethrown, also if one of them cannot start
     try {
+      reader = std::jthread(guarded, &StreamRun::read_all);
+      writer = std::jthread(guarded, &StreamRun::write_all);
       completed = compute_all(progress, stop);
       if (!completed) end(nullptr);
     } catch (...) {
@@ -369,9 +371,9 @@ EngineMemory engine_memory(const StreamTask& task, int threads) {
   TaskGraph prepare;
   program.plan().append_prepare(prepare, {}, view_in(&slots.w, largest.w.shape, largest.problem.type), weights);
   if (!program.append(weights)) throw StaleCache("streamed convolution: weights do not fit their own plan");
-  const std::size_t prepare_scratch = static_cast<std::size_t>(threads) * largest_scratch(prepare);
-  return {.working = program.workspace_bytes() + std::max(program.scratch_bytes(), prepare_scratch),
-          .prepared = weights.capacity()};
+  const std::size_t prepare_scratch = static_cast<std::size_t>(threads) * block_bytes(largest_scratch(prepare));
+  return {.working = block_bytes(program.workspace_bytes()) + std::max(program.scratch_bytes(), prepare_scratch),
+          .prepared = block_bytes(weights.capacity())};
 }
 
 }  // namespace convolume::conv

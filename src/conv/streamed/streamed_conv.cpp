@@ -59,8 +59,8 @@ void check_options(const ConvProblem& problem, const StreamOptions& o) {
   }
   if (o.threads < 1) throw InvalidArgument(fmt::format("threads = {}: use at least 1", o.threads));
   if (o.buffers < 1 || o.buffers > most_buffers) {
-    throw InvalidArgument(fmt::format("buffers = {}: use 2 to {}, or 1 to transfer and compute in turn", o.buffers,
-                                      most_buffers));
+    throw InvalidArgument(
+        fmt::format("buffers = {}: use 2 to {}, or 1 to transfer and compute in turn", o.buffers, most_buffers));
   }
   for (const auto& [name, price] :
        {std::pair("x", o.prices.x), std::pair("w", o.prices.w), std::pair("y", o.prices.y)}) {
@@ -123,6 +123,10 @@ class CutSearch {
     conv::StreamCut other = cut;
     other.channels_outermost = true;
     if (conv::costs_of(other, terms).seconds < conv::costs_of(cut, terms).seconds) cut = other;
+    if (const index_t tiles = conv::costs_of(cut, terms).tiles; tiles > conv::most_stream_tiles) {
+      throw InvalidArgument(fmt::format("tiles of {} are {} tiles; use larger ones, at most {} tiles",
+                                        to_string(cut.tile), tiles, conv::most_stream_tiles));
+    }
     if (accept(cut, terms)) return;
     throw InvalidArgument(fmt::format("memory = {}: tiles of {} need {} bytes; allow more, or use smaller tiles",
                                       memory_, to_string(cut.tile), impl_.costs.peak_bytes));
@@ -131,10 +135,10 @@ class CutSearch {
   /// Splits input channels only if nothing else fits, because that changes the rounding.
   void find_cheapest() {
     for (const bool may_split : {false, true}) {
-      for (const int buffers : {o_.buffers, std::min(o_.buffers, 2)}) {
-        impl_.buffers = buffers;
-        if (find(may_split)) return;
-      }
+      impl_.buffers = o_.buffers;
+      if (find(may_split)) return;
+      impl_.buffers = 2;
+      if (o_.buffers > 2 && find(may_split)) return;
     }
     throw InvalidArgument(fmt::format("memory = {}: the tiles of {} that need least take {} bytes; allow at least that",
                                       memory_, to_string(impl_.plan.problem()), least_));
@@ -246,6 +250,10 @@ std::optional<StreamReport> StreamedConv::run(const Execution& run, TensorSource
   if (p.epilogue.bias) {
     if (!bias || bias.data.get() == nullptr) throw ShapeMismatch("streamed convolution: bias is missing");
     check_tensor("bias", "in memory", bias.shape, bias.type, {1, p.out_channels, {1, 1, 1}}, p.type);
+    if (bias.stride[1] != 1 && p.out_channels > 1) {
+      throw ShapeMismatch(fmt::format("streamed convolution: bias has channel stride {}; its values must be contiguous",
+                                      bias.stride[1]));
+    }
   }
   return conv::run_stream(impl_->task(), run, {.x = x, .w = w, .bias = bias, .y = y}, progress, std::move(stop));
 }

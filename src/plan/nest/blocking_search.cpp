@@ -100,6 +100,7 @@ class IterativeSearch {
 
   /// Changes some sizes and exchanges some neighbouring loops.
   BlockLoops perturbed(BlockLoops loops) {
+    if (loops.size() < 2) return loops;  // nothing is blocked, or one dimension
     const std::size_t changes = 1 + draw(4);
     for (std::size_t i = 0; i < changes; ++i) {
       const std::size_t at = draw(loops.size() - 1);

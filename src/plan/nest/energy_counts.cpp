@@ -30,6 +30,9 @@ constexpr bool touches(Operand operand, Dim dim) {
   }
 }
 
+/// Longer axes would take seconds to divide.
+constexpr index_t most_iterations = index_t{1} << 20;
+
 index_t step_of(const EnergyLayer& layer, Dim dim) {
   return dim == Dim::c ? layer.datapath.c : dim == Dim::k ? layer.datapath.k : 1;
 }
@@ -40,6 +43,9 @@ TileCounts::TileCounts(const EnergyLayer& layer) : layer_(layer) {
   for (const Dim dim : all_dims) {
     const index_t all = layer.space.of(dim), step = step_of(layer, dim);
     std::vector<index_t>& sizes = sizes_[index(dim)];
+    if (all > most_iterations) {
+      throw InvalidArgument(fmt::format("'{}' has {} iterations; use at most {}", name_of(dim), all, most_iterations));
+    }
     for (index_t size = step; size <= all; size += step) {
       if (all % size == 0) sizes.push_back(size);
     }
@@ -137,7 +143,7 @@ void TileCounts::chains(const BlockLoops& loops, Counts counts, BufferChains& ch
       BufferChain& chain = chains[index(operand)];
       const bool reused = reuses(operand, loop.dim, tile);
       if (!reused && open[index(operand)]) close(operand);
-      if (reused && !open[index(operand)] && chain.count < BufferChain::most) {
+      if (reused && !open[index(operand)]) {
         chain.buffers[chain.count].reads = accesses(operand, tile);
         open[index(operand)] = true;
       }
@@ -218,6 +224,11 @@ BlockLoops block_loops(const LoopNest& nest, const TileCounts& counts) {
     if (!has) whole.loops.push_back({.dim = dim});
   }
   validate(whole, std::span(&layer.space, 1));
+  // Between two buffers of an operand lies a loop that moves its footprint.
+  if (whole.loops.size() >= 2 * BufferChain::most) {
+    throw InvalidArgument(
+        fmt::format("the nest has {} loops; use less than {}", whole.loops.size(), 2 * BufferChain::most));
+  }
   BlockLoops loops;
   for (const BoundLoop& loop : bind(whole, layer.space)) {
     const index_t least = loop.dim == Dim::c ? datapath.c : loop.dim == Dim::k ? datapath.k : 1;

@@ -68,7 +68,15 @@ class Found {
 
 index_t least_capacity(const TransferProblem& problem) {
   problem.validate();
-  return 2 * problem.element_bytes * static_cast<index_t>(held_words(problem, {}));
+  const double bytes = 2 * static_cast<double>(problem.element_bytes) * static_cast<double>(held_words(problem, {}));
+  constexpr double most = 1125899906842624;  // 2^50, the most that validate() allows
+  if (bytes > most) {
+    throw InvalidArgument(
+        fmt::format("{}: two halves with a tile of one voxel would take {:.3g} bytes, more than {:.3g}; "
+                    "the kernel spans too much",
+                    to_string(problem.problem), bytes, most));
+  }
+  return static_cast<index_t>(bytes);
 }
 
 TransferPlan plan_transfers(const TransferProblem& problem) {
