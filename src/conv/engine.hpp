@@ -87,7 +87,8 @@ inline bool leaves_out_voxels(const ConvProblem& problem) noexcept {
   }
   return false;
 }
-inline constexpr const char* no_cropped_volumes = "negative padding leaves out voxels, which only fft_tiled and reference do";
+inline constexpr const char* no_cropped_volumes =
+    "negative padding leaves out voxels, which only fft_tiled and reference do";
 
 /// The estimated cost of an implementation for the directions that the options want.
 struct Estimate {
