@@ -32,6 +32,7 @@ sys.dont_write_bytecode = True
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(BENCH))
 import results_svg as svg  # noqa: E402
+from paper_page import Result, replace_block, table  # noqa: E402
 
 NAIVE = [86, 92, 96, 83, 91, 89, 88, 88, 80, 91]
 OPTIMAL = [88, 98, 98, 86, 85, 88, 76, 86, 90, 91]
@@ -49,13 +50,6 @@ class Series(NamedTuple):
     values: Sequence[float]
 
 
-class Result(NamedTuple):
-    """What is written: numbers, Markdown and a picture."""
-    data: dict[str, Any]
-    text: str
-    picture: str
-
-
 def convolume(arguments: argparse.Namespace, *words: str) -> dict[str, Any]:
     """Returns the JSON object that a command prints, with the command."""
     command = [arguments.convolume, *words, "--json"]
@@ -67,11 +61,6 @@ def convolume(arguments: argparse.Namespace, *words: str) -> dict[str, Any]:
 
 def transfers(arguments: argparse.Namespace, *words: str) -> dict[str, Any]:
     return convolume(arguments, "plan", "transfer", "--layer", "flownet_s", *words)
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows]]
-    return "\n".join(lines) + "\n"
 
 
 def bullets(*sentences: str) -> str:
@@ -324,18 +313,6 @@ def figure_3(arguments: argparse.Namespace) -> Result:
     return Result(data, text, picture)
 
 
-def replace_block(document: pathlib.Path, name: str, text: str) -> None:
-    """Replaces what stands between the comments of a table or figure."""
-    begin, end = f"<!-- cecconi.py {name} -->\n", "<!-- end -->"
-    page = document.read_text()
-    if begin not in page:
-        sys.exit(f"{document}: the line {begin.strip()} is missing; add it, and {end} behind it")
-    before, rest = page.split(begin, 1)
-    if end not in rest:
-        sys.exit(f"{document}: {end} is missing behind {begin.strip()}")
-    document.write_text(before + begin + "\n" + text + "\n" + end + rest.split(end, 1)[1])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_mutually_exclusive_group(required=True)
@@ -352,7 +329,7 @@ def main() -> None:
     for suffix, text in (("json", json.dumps(data) + "\n"), ("md", result.text), ("svg", result.picture)):
         pathlib.Path(f"{arguments.out}.{suffix}").write_text(text)
     if arguments.into:
-        replace_block(arguments.into, name, result.text)
+        replace_block(arguments.into, "cecconi.py", name, result.text)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,9 @@ import tempfile
 from typing import Any, Callable, NamedTuple, Sequence
 
 sys.dont_write_bytecode = True
-from yang_common import (DRAM, OPERANDS, OTHER, PAPER, W, X, Y, Command, CommandFailed, Result, Stack, code, memory,
-                         operand, operand_stack, replace_block, stacked_bars, table, wrapped)  # noqa: E402
+from paper_page import Result, replace_block, table  # noqa: E402
+from yang_common import (DRAM, OPERANDS, OTHER, PAPER, W, X, Y, Command, CommandFailed, Stack, code, memory, operand,
+                         operand_stack, stacked_bars, wrapped)  # noqa: E402
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 CONVS = ["conv1", "conv2", "conv3", "conv4", "conv5"]
@@ -561,7 +562,7 @@ def main() -> None:
     for suffix, content in (("json", json.dumps(data, indent=1) + "\n"), ("md", text), ("svg", result.picture)):
         pathlib.Path(f"{arguments.out}.{suffix}").write_text(content)
     if arguments.into:
-        replace_block(arguments.into, name, text)
+        replace_block(arguments.into, "yang.py", name, text)
 
 
 if __name__ == "__main__":

@@ -12,13 +12,6 @@ import results_svg as svg  # noqa: E402
 X, W, Y, DRAM, PAPER, OTHER = "#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#999999", "#9467bd"
 
 
-class Result(NamedTuple):
-    """What is written: numbers, Markdown and a picture."""
-    data: dict[str, Any]
-    text: str
-    picture: str
-
-
 class Stack(NamedTuple):
     """A bar of several parts, each with a colour."""
     label: str
@@ -43,11 +36,6 @@ class Command:
         if result.returncode != 0:
             raise CommandFailed(f"{' '.join(command)} ended with {result.returncode}:\n{result.stderr.strip()}")
         return {"command": " ".join(["convolume", *words]), **json.loads(result.stdout)}
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows]]
-    return "\n".join(lines) + "\n"
 
 
 def code(text: str) -> str:
@@ -113,15 +101,3 @@ def wrapped(text: str) -> str:
                                               subsequent_indent="  " if item[0].startswith("- ") else "")
                                 for item in items))
     return "\n\n".join(blocks) + "\n"
-
-
-def replace_block(document: pathlib.Path, name: str, text: str) -> None:
-    """Replaces what stands between the comments of a table or figure."""
-    begin, end = f"<!-- yang.py {name} -->\n", "<!-- end -->"
-    page = document.read_text()
-    if begin not in page:
-        sys.exit(f"{document}: the line {begin.strip()} is missing; add it, and {end} behind it")
-    before, rest = page.split(begin, 1)
-    if end not in rest:
-        sys.exit(f"{document}: {end} is missing behind {begin.strip()}")
-    document.write_text(before + begin + "\n" + text + "\n" + end + rest.split(end, 1)[1])

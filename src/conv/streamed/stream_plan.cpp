@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "conv/choice.hpp"
 #include "convolume/error.hpp"
 #include "convolume/machine.hpp"
+#include "core/checked.hpp"
 #include "plan/groups.hpp"
 #include "plan/polyphase.hpp"
 
@@ -27,7 +27,6 @@ constexpr double execution_s = 2e-4;
 constexpr double page = 4096;  ///< buffers take whole pages
 
 constexpr index_t parts_of(index_t extent, index_t tile) { return (extent + tile - 1) / tile; }
-constexpr index_t round_up(index_t value, index_t unit) { return (value + unit - 1) / unit * unit; }
 
 /// The voxels of x, along one axis, that results [begin, end) read, and the padding around them.
 struct Window {

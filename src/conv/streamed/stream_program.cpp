@@ -14,17 +14,6 @@ constexpr std::size_t alignment = 64;
 
 std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
-template <class TensorViewType>
-TensorViewType dense_view(void* const* slot, const Shape5& shape, DataType type) {
-  TensorViewType view;
-  view.data = Address<void>::in(slot);
-  view.type = type;
-  view.shape = shape;
-  const Extent3& e = shape.extent;
-  view.stride = {shape.c * e.z * e.y * e.x, e.z * e.y * e.x, e.y * e.x, e.x, 1};
-  return view;
-}
-
 }  // namespace
 
 Workspace::Buffer BoundedWorkspace::take(TaskGraph&, std::size_t bytes) {
@@ -38,14 +27,12 @@ Workspace::Buffer BoundedWorkspace::take(TaskGraph&, std::size_t bytes) {
   }
   Held& held = **found;
   free_.erase(found);
-  held.used = true;
   return {.slot = &held.address, .ready = held.last};
 }
 
 void BoundedWorkspace::free(TaskGraph&, const Buffer& buffer, std::span<const TaskId> last) {
   for (Held& held : held_) {
     if (&held.address != buffer.slot) continue;
-    held.used = false;
     held.last.assign(last.begin(), last.end());
     free_.push_back(&held);
   }
@@ -106,12 +93,9 @@ ConvPlan plan_of_tile(const ConvPlan& whole, const ConvOptions& options, const C
   return ConvPlan::make(tile, mine);
 }
 
-ConstTensorView view_in(void* const* slot, const Shape5& shape, DataType type) {
-  return dense_view<TensorView>(slot, shape, type);
-}
-
-TensorView written_view_in(void* const* slot, const Shape5& shape, DataType type) {
-  return dense_view<TensorView>(slot, shape, type);
+TensorView view_in(void* const* slot, const Shape5& shape, DataType type) {
+  if (type == DataType::f32) return View<float>(Address<float>::in(slot), shape);
+  return View<double>(Address<double>::in(slot), shape);
 }
 
 std::size_t block_bytes(std::size_t bytes) noexcept {
@@ -136,7 +120,7 @@ StreamProgram::StreamProgram(const ConvPlan& whole, const ConvOptions& options, 
 bool StreamProgram::append(const PreparedWeights& weights) {
   const ConvProblem& p = plan_.problem();
   ForwardBindings bindings{
-      .x = view_in(&slots_.x, p.x_shape(), p.type), .w = weights, .y = written_view_in(&slots_.y, p.y_shape(), p.type)};
+      .x = view_in(&slots_.x, p.x_shape(), p.type), .w = weights, .y = view_in(&slots_.y, p.y_shape(), p.type)};
   if (p.epilogue.bias) bindings.bias = view_in(&slots_.bias, {1, p.out_channels, {1, 1, 1}}, p.type);
   try {
     plan_.append_forward(graph_, {}, bindings, memory_, &workspace_);

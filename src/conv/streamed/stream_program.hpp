@@ -34,7 +34,6 @@ class BoundedWorkspace final : public Workspace {
   struct Held {
     void* address = nullptr;
     std::size_t bytes = 0;
-    bool used = true;
     std::vector<TaskId> last{};  ///< tasks that end the use before this one
   };
   std::size_t most_;
@@ -73,8 +72,7 @@ class StreamProgram {
 ConvPlan plan_of_tile(const ConvPlan& whole, const ConvOptions& options, const ConvProblem& tile);
 
 /// Returns a view of a dense plain tensor whose memory is where `*slot` points when it is used.
-ConstTensorView view_in(void* const* slot, const Shape5& shape, DataType type);
-TensorView written_view_in(void* const* slot, const Shape5& shape, DataType type);
+TensorView view_in(void* const* slot, const Shape5& shape, DataType type);
 
 /// Returns the most bytes that a slab resource takes for a block of `bytes` bytes.
 std::size_t block_bytes(std::size_t bytes) noexcept;
