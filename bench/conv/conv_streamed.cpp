@@ -173,7 +173,7 @@ class StreamedContest {
     const conv::StreamUnits units = conv::units_of(conv.plan());
     const auto steps = conv::steps_of({.problem = p,
                                        .tile = costs.tile,
-                                       .alignment = units.alignment,
+                                       .whole_tile = units.whole_tile,
                                        .channels_outermost = costs.channels_outermost});
     double seconds = 0;
     TensorBox x, w;

@@ -179,6 +179,52 @@ TEST_CASE("streamed convolutions have the same bits for random problems and tile
   CHECK(streamed >= (test::sanitized ? 2 : 10));
 }
 
+TEST_CASE("streamed convolutions have the same bits at all strides and phases, and with voxels that no result needs",
+          "[streamed]") {
+  const auto engine = GENERATE(Engine::fft_tiled, Engine::direct);
+  const auto stride = GENERATE(range(1, 5));
+  const index_t step = test::sanitized ? 2 : 1;
+  for (const index_t kernel : {3, 4}) {
+    if (engine == Engine::fft_tiled && kernel < stride) continue;  // it leaps over no voxels
+    for (index_t pad = 0; pad < std::max(stride, 2); pad += step) {
+      for (index_t left = 0; left < std::max(stride, 3); left += step) {
+        // Behind the last result there are `left` voxels. Where strides do not leave them over, padding does.
+        ConvProblem p{.in_channels = 3,
+                      .out_channels = 5,
+                      .input = {6, 9 * stride + kernel + left - pad, 14},
+                      .kernel = {2, kernel, 3},
+                      .stride = {1, stride, 2},
+                      .pad_before = {0, pad, 1}};
+        if (left >= stride) p.pad_after.y = -left;
+        if (engine == Engine::direct && left >= stride) continue;  // it has no negative padding
+        const StreamOptions options{.conv = {.engine = engine}, .tile = StreamTile{.k = 5, .c = 3, .y = {2, 4, 3}}};
+        check_bits<float>(p, options);
+        check_bits<double>(p, options);
+      }
+    }
+  }
+}
+
+TEST_CASE("windows have the voxels that whole tiles of the engine read", "[streamed]") {
+  // Six results of stride 3 and kernel 4 need voxels 0 to 18. The tile of the engine has eight results and six taps.
+  ConvProblem p{.in_channels = 1, .out_channels = 1, .input = {1, 1, 30}, .kernel = {1, 1, 4}, .stride = {1, 1, 3}};
+  p.pad_after.x = -11;
+  conv::StreamCut cut{.problem = p, .tile = {.y = {1, 1, 6}}};
+  CHECK(conv::steps_of(cut).front().x.shape.extent.x == 19);
+  cut.whole_tile = {1, 1, 8};
+  const conv::StreamStep step = conv::steps_of(cut).front();
+  CHECK(step.x.shape.extent.x == 27);
+  CHECK(step.problem.pad_after.x == -8);
+  cut.problem.input.x = 25;
+  cut.problem.pad_after.x = -6;
+  CHECK(conv::steps_of(cut).front().x.shape.extent.x == 25);
+  // Voxels that only the transform reads do not make a tile that lies in the padding valid.
+  cut.problem.pad_before.x = 9;
+  cut.problem.pad_after.x = 0;
+  CHECK_THROWS_WITH(conv::rounded(cut.problem, {.tile = {.y = {1, 1, 1}}, .whole_tile = {1, 1, 8}}, {.y = {1, 1, 1}}),
+                    Contains("padding alone"));
+}
+
 TEST_CASE("input channels are split only if nothing else fits, and then sums agree to rounding", "[streamed]") {
   ConvProblem p{.in_channels = 96,
                 .out_channels = 16,

@@ -32,17 +32,21 @@ constexpr index_t parts_of(index_t extent, index_t tile) { return (extent + tile
 struct Window {
   index_t begin = 0, end = 0, pad_before = 0, pad_after = 0;
   index_t extent() const noexcept { return end - begin; }
+  bool in_padding() const noexcept { return extent() < 1 || extent() + pad_after < 1; }  ///< results read padding alone
 };
 
-/// `alignment` is StreamCut::alignment. An engine that needs one reads all phases of x as far as the longest phase of
-/// the kernel does: the product with missing taps is zero, but its rounding is part of the result.
-Window window_of(const ConvProblem& p, int axis, index_t alignment, index_t begin, index_t end) {
-  const index_t start = begin * p.stride[axis] - p.pad_before[axis];
-  const index_t stop = (end - 1) * p.stride[axis] - p.pad_before[axis] + p.span()[axis];
-  const index_t before = (alignment - p.pad_before[axis] % alignment) % alignment;
-  const index_t taps = alignment > 1 ? round_up(p.kernel[axis], p.stride[axis]) : p.kernel[axis];
-  const index_t behind = (taps - p.kernel[axis]) * p.dilation[axis];
-  Window window{.begin = std::max<index_t>(start - before, 0), .end = std::min(stop + behind, p.input[axis])};
+/// `whole_tile` is StreamCut::whole_tile along the axis.
+Window window_of(const ConvProblem& p, int axis, index_t whole_tile, index_t begin, index_t end) {
+  const index_t stride = p.stride[axis], dilation = p.dilation[axis];
+  const index_t start = begin * stride - p.pad_before[axis];
+  const index_t stop = (end - 1) * stride - p.pad_before[axis] + p.span()[axis];
+  index_t read = stop;
+  if (whole_tile > 0) {
+    // All phases of x are read as far as the longest phase of the kernel is.
+    const index_t last = begin + round_up(end - begin, whole_tile) - 1;
+    read = last * stride - p.pad_before[axis] + (round_up(p.kernel[axis], stride) - 1) * dilation + 1;
+  }
+  Window window{.begin = std::max<index_t>(start, 0), .end = std::min(read, p.input[axis])};
   window.pad_before = window.begin - start;
   window.pad_after = stop - window.end;
   return window;
@@ -56,13 +60,13 @@ struct AxisTiles {
   bool reads_x = true;                    ///< no tile lies in the padding alone
 };
 
-AxisTiles axis_tiles(const ConvProblem& p, const Extent3& output, int axis, index_t alignment, index_t tile) {
+AxisTiles axis_tiles(const ConvProblem& p, const Extent3& output, int axis, index_t whole_tile, index_t tile) {
   AxisTiles tiles{.tile = tile, .count = parts_of(output[axis], tile)};
   for (index_t begin = 0; begin < output[axis]; begin += tile) {
-    const index_t extent = window_of(p, axis, alignment, begin, std::min(begin + tile, output[axis])).extent();
-    tiles.reads_x = tiles.reads_x && extent > 0;
-    tiles.windows += extent;
-    tiles.largest = std::max(tiles.largest, extent);
+    const Window window = window_of(p, axis, whole_tile, begin, std::min(begin + tile, output[axis]));
+    tiles.reads_x = tiles.reads_x && !window.in_padding();
+    tiles.windows += window.extent();
+    tiles.largest = std::max(tiles.largest, window.extent());
   }
   tiles.whole_y = tiles.count == 1;
   tiles.whole_x = tiles.count == 1 && tiles.largest == p.input[axis];
@@ -217,7 +221,7 @@ bool better(const StreamCosts& a, const StreamCosts& b, std::size_t memory) {
 std::array<AxisTiles, 3> axes_of(const StreamCut& cut) {
   const Extent3 output = cut.problem.output();
   const auto tiles = [&](int axis) {
-    return axis_tiles(cut.problem, output, axis, cut.alignment[axis], cut.tile.y[axis]);
+    return axis_tiles(cut.problem, output, axis, cut.whole_tile[axis], cut.tile.y[axis]);
   };
   return {tiles(0), tiles(1), tiles(2)};
 }
@@ -225,7 +229,7 @@ std::array<AxisTiles, 3> axes_of(const StreamCut& cut) {
 /// Sets the part of a step that belongs to one axis of voxels.
 void set_axis(StreamStep& step, const StreamCut& cut, int axis, std::pair<index_t, index_t> results) {
   const auto [begin, end] = results;
-  const Window window = window_of(cut.problem, axis, cut.alignment[axis], begin, end);
+  const Window window = window_of(cut.problem, axis, cut.whole_tile[axis], begin, end);
   step.y.begin[axis] = begin;
   step.y.shape.extent[axis] = end - begin;
   step.x.begin[axis] = window.begin;
@@ -313,9 +317,8 @@ StreamUnits units_of(const ConvPlan& plan) {
   const plan::Polyphase polyphase(one, tiling.z_unrolled);
   const Extent3 output = p.output();
   for (int axis = 0; axis < 3; ++axis) {
-    units.tile.y[axis] =
-        tiling.count[axis] == 1 ? output[axis] : std::min(output[axis], tiling.valid[axis] * polyphase.y_step[axis]);
-    units.alignment[axis] = polyphase.x_step[axis];
+    units.whole_tile[axis] = tiling.valid[axis] * polyphase.y_step[axis];
+    units.tile.y[axis] = tiling.count[axis] == 1 ? output[axis] : std::min(output[axis], units.whole_tile[axis]);
   }
   return units;
 }
@@ -336,7 +339,7 @@ StreamTile rounded(const ConvProblem& problem, const StreamUnits& all, StreamTil
   round("y", tile.y.y, units.y.y, output.y);
   round("x", tile.y.x, units.y.x, output.x);
   for (int axis = 0; axis < 3; ++axis) {
-    if (axis_tiles(problem, output, axis, all.alignment[axis], tile.y[axis]).reads_x) continue;
+    if (axis_tiles(problem, output, axis, all.whole_tile[axis], tile.y[axis]).reads_x) continue;
     throw InvalidArgument(fmt::format("tile extent {} = {}: a tile would lie in the padding alone; use a longer one",
                                       "zyx"[axis], tile.y[axis]));
   }
@@ -354,7 +357,7 @@ StreamCut cheapest_cut(const ConvProblem& p, const StreamUnits& all, const Strea
   std::array<std::vector<AxisTiles>, 3> axes;
   for (int axis = 0; axis < 3; ++axis) {
     for (const index_t length : lengths(output[axis], units.y[axis])) {
-      const AxisTiles tiles = axis_tiles(p, output, axis, all.alignment[axis], length);
+      const AxisTiles tiles = axis_tiles(p, output, axis, all.whole_tile[axis], length);
       if (tiles.reads_x) axes[static_cast<std::size_t>(axis)].push_back(tiles);
     }
     if (axes[static_cast<std::size_t>(axis)].empty()) {
@@ -386,7 +389,8 @@ StreamCut cheapest_cut(const ConvProblem& p, const StreamUnits& all, const Strea
     try_channels(c);
     if (best->peak_bytes <= memory) break;
   }
-  return {.problem = p, .tile = best->tile, .alignment = all.alignment, .channels_outermost = best->channels_outermost};
+  return {
+      .problem = p, .tile = best->tile, .whole_tile = all.whole_tile, .channels_outermost = best->channels_outermost};
 }
 
 }  // namespace convolume::conv

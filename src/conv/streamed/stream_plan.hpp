@@ -12,9 +12,10 @@ namespace convolume::conv {
 struct StreamCut {
   ConvProblem problem;
   StreamTile tile;
-  /// Windows of x begin at voxels that are as far from a multiple of this as those of the whole problem, because the
-  /// engine numbers voxels from there, and the numbers decide its rounding. 1 if they do not.
-  Extent3 alignment{1, 1, 1};
+  /// Voxels of y that a tile of the engine computes, if the engine transforms whole tiles; otherwise 0. Such a tile
+  /// also reads voxels of x that none of its results needs: those behind the last result, and those that meet a missing
+  /// tap of the kernel's last phase. Their share of the results is zero but for rounding. So windows of x include them.
+  Extent3 whole_tile{0, 0, 0};
   /// Output channels are the outermost loop. Otherwise they are the innermost, outside of the input channels only.
   bool channels_outermost = false;
 };
@@ -33,8 +34,8 @@ std::vector<StreamStep> steps_of(const StreamCut& cut);
 
 /// Where the engine of a plan can cut its tensors without changing bits.
 struct StreamUnits {
-  StreamTile tile;  ///< extents of tiles are multiples of these, or cover the whole axis
-  Extent3 alignment{1, 1, 1};
+  StreamTile tile;              ///< extents of tiles are multiples of these, or cover the whole axis
+  Extent3 whole_tile{0, 0, 0};  ///< see StreamCut
 };
 StreamUnits units_of(const ConvPlan& plan);
 /// Returns the tile, rounded up to units and down to the problem. Throws InvalidArgument if an extent is not positive,

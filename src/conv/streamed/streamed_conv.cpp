@@ -119,7 +119,7 @@ class CutSearch {
     const conv::StreamTerms terms = terms_of(impl_.plan, o_);
     conv::StreamCut cut{.problem = impl_.plan.problem(),
                         .tile = conv::rounded(impl_.plan.problem(), units_, tile),
-                        .alignment = units_.alignment};
+                        .whole_tile = units_.whole_tile};
     conv::StreamCut other = cut;
     other.channels_outermost = true;
     if (conv::costs_of(other, terms).seconds < conv::costs_of(cut, terms).seconds) cut = other;
