@@ -41,6 +41,7 @@ Json to_json(const ConvProblem& problem, const nets::ConvolveReport& report) {
       {"tile", {{"n", t.n}, {"k", t.k}, {"c", t.c}, {"z", t.y.z}, {"y", t.y.y}, {"x", t.y.x}}},
       {"tiles", costs.tiles},
       {"outermost", costs.channels_outermost ? "k" : "zyx"},
+      {"buffers", costs.buffers},
       {"loads", by_operand(costs.loads)},
       {"bytes", by_operand(costs.bytes)},
       {"runs", by_operand(costs.runs)},

@@ -117,16 +117,16 @@ class StreamedContest {
     const double words = static_cast<double>(p.x_shape().elements() + p.y_shape().elements());
     const double compute = time(StreamedConv::make(p, options), nullptr, 3);
     options.prices = prices(quotient * compute / words);
-    const StreamedConv two = StreamedConv::make(p, options);
-    options.tile = two.costs().tile;
+    const StreamedConv overlapped = StreamedConv::make(p, options);
+    options.tile = overlapped.costs().tile;
     options.buffers = 1;
-    const StreamedConv one = StreamedConv::make(p, options);
+    const StreamedConv alone = StreamedConv::make(p, options);
     price_ = options.prices;
     Device device;
-    const std::vector<std::function<double()>> ways{[&] { return time(two, nullptr, 1); },
-                                                    [&] { return time(one, &device, 1); },
-                                                    [&] { return time(two, &device, 1); }};
-    const double transfers = transfers_alone(two);
+    const std::vector<std::function<double()>> ways{[&] { return time(overlapped, nullptr, 1); },
+                                                    [&] { return time(alone, &device, 1); },
+                                                    [&] { return time(overlapped, &device, 1); }};
+    const double transfers = transfers_alone(overlapped);
     const Protocol protocol{.rounds = o_.rounds, .min_seconds = o_.min_seconds, .max_seconds = o_.max_seconds};
     const auto seconds = take_turns(
         ways.size(), protocol, [&](std::size_t i) { return ways[i](); }, go_on);
@@ -135,7 +135,7 @@ class StreamedContest {
     const auto over = quotients(seconds[2], longest);
     return {.name = named_.name,
             .problem = p,
-            .costs = two.costs(),
+            .costs = overlapped.costs(),
             .wanted = quotient,
             .transfers = transfers,
             .compute = quantile(seconds[0], 0.5),
@@ -203,6 +203,7 @@ Json to_json(const ConvBenchOptions& options, const std::vector<StreamedRow>& ro
                                   {"threads", options.threads},
                                   {"tile", to_string(row.costs.tile)},
                                   {"tiles", row.costs.tiles},
+                                  {"buffers", row.costs.buffers},
                                   {"peak_bytes", row.costs.peak_bytes},
                                   {"wanted_quotient", row.wanted},
                                   {"transfers_s", row.transfers},
@@ -218,10 +219,10 @@ Json to_json(const ConvBenchOptions& options, const std::vector<StreamedRow>& ro
 }
 
 void print(const StreamedRow& row) {
-  fmt::print("  {:28} {:>5} {:>10} {:>10} {:>10} {:>10} {:6.3f}  {:15} {:6.2f}\n", to_string(row.costs.tile),
-             row.costs.tiles, time_text(row.transfers), time_text(row.compute), time_text(row.in_turn),
-             time_text(row.at_once), row.over_longest, fmt::format("{:.3f} .. {:.3f}", row.over_low, row.over_high),
-             row.gain);
+  fmt::print("  {:28} {:>5} {:>7} {:>10} {:>10} {:>10} {:>10} {:6.3f}  {:15} {:6.2f}\n", to_string(row.costs.tile),
+             row.costs.tiles, row.costs.buffers, time_text(row.transfers), time_text(row.compute),
+             time_text(row.in_turn), time_text(row.at_once), row.over_longest,
+             fmt::format("{:.3f} .. {:.3f}", row.over_low, row.over_high), row.gain);
   std::fflush(stdout);
 }
 
@@ -234,8 +235,8 @@ int conv_streamed(const ConvBenchOptions& o) {
   bool failed = false;
   fmt::print(
       "memory: a quarter of x and y; transfers from and to a device that serves one at a time\n"
-      "  {:28} {:>5} {:>10} {:>10} {:>10} {:>10} {:>6}  {:15} {:>6}\n",
-      "tile", "tiles", "transfers", "compute", "in turn", "at once", "ratio", "quartiles", "gain");
+      "  {:28} {:>5} {:>7} {:>10} {:>10} {:>10} {:>10} {:>6}  {:15} {:>6}\n",
+      "tile", "tiles", "buffers", "transfers", "compute", "in turn", "at once", "ratio", "quartiles", "gain");
   for (const NamedProblem& named : o.problems) {
     fmt::print("{}\n", named.name);
     try {

@@ -129,9 +129,10 @@ struct StreamOptions {
   std::size_t memory = 0;
   int threads = 1;  ///< that will compute; they need working memory each
   StreamPrices prices{};
-  /// Buffers per operand, at most 8. 1 transfers and computes one after the other, for comparison. 2 are the two halves
-  /// of paper 001. More of them, of smaller tiles, even out steps that take different times. If no tile fits otherwise,
-  /// 2 are used, except for a given `tile`.
+  /// Most buffers per operand, at most 8. 1 transfers and computes one after the other, for comparison. 2 are the two
+  /// halves of paper 001. More of them, of smaller tiles, even out steps that take different times. So the plan
+  /// compares the estimated times of 2 buffers to this many, each with its best tiles. With a given `tile`, this many
+  /// are used.
   int buffers = 4;
   /// Tiles to use instead of the cheapest ones. They are rounded up to what the engine can cut (see StreamedConv).
   std::optional<StreamTile> tile{};
@@ -141,10 +142,11 @@ struct StreamOptions {
 struct StreamCosts {
   StreamTile tile{};
   bool channels_outermost = false;  ///< output channels are the outermost loop, so x is read once per part of them
+  int buffers = 0;                  ///< per operand
   index_t tiles = 0;                ///< executions of the engine
   std::array<double, 3> loads{}, bytes{}, runs{}, transfer_seconds{};
   double compute_seconds = 0;  ///< by the cost model, on all threads
-  double seconds = 0;          ///< transfers overlap with the computation if there are several buffers
+  double seconds = 0;          ///< estimated; transfers overlap with the computation if there are several buffers
   std::size_t peak_bytes = 0;  ///< of everything that StreamOptions::memory limits
 };
 

@@ -26,6 +26,18 @@ constexpr double execution_s = 2e-4;
 
 constexpr double page = 4096;  ///< buffers take whole pages
 
+/// Returns which share of the shorter one of transfers and computation steps wait for each other if both take equally
+/// long. Steps do not take equal times, and more buffers even this out. Fitted to the first table of
+/// docs/performance/log/streaming.md.
+constexpr double waiting_share(int buffers) { return buffers == 2 ? 0.30 : buffers == 3 ? 0.20 : 0.08; }
+
+/// Returns the seconds that transfers and computation take together if they overlap, without the first load and the
+/// last store. The less equal they are, the less they wait for each other.
+double overlapped(double transfers, double compute, int buffers) {
+  const double longer = std::max(transfers, compute), shorter = std::min(transfers, compute);
+  return longer + waiting_share(buffers) * shorter * shorter / longer;
+}
+
 constexpr index_t parts_of(index_t extent, index_t tile) { return (extent + tile - 1) / tile; }
 
 /// The voxels of x, along one axis, that results [begin, end) read, and the padding around them.
@@ -171,7 +183,8 @@ StreamCosts costs_of(const ConvProblem& p, const std::array<AxisTiles, 3>& axes,
                      bool k_outermost, const StreamTerms& terms) {
   const Counter counter(p, axes, tile, k_outermost);
   const auto element = static_cast<double>(size_of(p.type));
-  StreamCosts costs{.tile = tile, .channels_outermost = k_outermost, .tiles = counter.tiles()};
+  StreamCosts costs{
+      .tile = tile, .channels_outermost = k_outermost, .buffers = terms.buffers, .tiles = counter.tiles()};
   costs.loads = {counter.loads_x(), counter.loads_w(), counter.loads_y()};
   costs.bytes = {element * counter.words_x(), element * counter.words_w(), element * counter.words_y()};
   costs.runs = {counter.runs_x(), counter.runs_w(), counter.runs_y()};
@@ -185,8 +198,8 @@ StreamCosts costs_of(const ConvProblem& p, const std::array<AxisTiles, 3>& axes,
   const double preparations = counter.words_w() / static_cast<double>(p.w_shape().elements());
   costs.compute_seconds = terms.compute_seconds + (preparations - 1) * terms.prepare_seconds +
                           static_cast<double>(costs.tiles) * execution_s;
-  costs.seconds =
-      terms.buffers == 1 ? transfers + costs.compute_seconds : std::max(transfers, costs.compute_seconds) + ends;
+  costs.seconds = terms.buffers == 1 ? transfers + costs.compute_seconds
+                                     : overlapped(transfers, costs.compute_seconds, terms.buffers) + ends;
 
   const auto copies = [&](double loads) { return std::min<double>(terms.buffers, loads); };
   const double partial_sums = counter.c_parts() > 1 ? 1 : 0;

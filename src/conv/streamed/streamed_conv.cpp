@@ -14,6 +14,8 @@ namespace {
 constexpr std::size_t no_limit = std::size_t{1} << 62;  // a double can hold it
 /// Factor by which the memory for tiles falls until that of the engine fits too.
 constexpr double less_memory = 0.85;
+/// Estimates of two numbers of buffers that are closer than this factor count as equal.
+constexpr double clearly_faster = 0.98;
 /// Weights are prepared about as fast as so many times their bytes are moved to and from memory.
 constexpr double preparation_moves = 4;
 
@@ -83,25 +85,19 @@ conv::StreamTerms terms_of(const ConvPlan& plan, const StreamOptions& o) {
           .prepared_bytes = prepared};
 }
 
-/// Returns the costs of a cut with the memory that its engine really needs.
-StreamCosts exact_costs(const conv::StreamCut& cut, conv::StreamTerms terms, const conv::EngineMemory& engine) {
-  terms.prepared_bytes = 0;
-  terms.engine_bytes = engine.working + engine.prepared;
-  return conv::costs_of(cut, terms);
-}
-
 }  // namespace
 
 struct StreamedConv::Impl {
   ConvOptions options;
   ConvPlan plan;
   std::string note;
-  int buffers = 2, threads = 1;
+  int threads = 1;
   bool limited = false;  ///< whether there is a limit of memory
   conv::StreamCut cut;
   StreamCosts costs;
+  std::vector<StreamCosts> others;  ///< of numbers of buffers that were compared and not taken
 
-  conv::StreamTask task() const { return {.whole = plan, .options = options, .cut = cut, .buffers = buffers}; }
+  conv::StreamTask task() const { return {.whole = plan, .options = options, .cut = cut, .buffers = costs.buffers}; }
 };
 
 namespace {
@@ -127,43 +123,76 @@ class CutSearch {
       throw InvalidArgument(fmt::format("tiles of {} are {} tiles; use larger ones, at most {} tiles",
                                         to_string(cut.tile), tiles, conv::most_stream_tiles));
     }
-    if (accept(cut, terms)) return;
-    throw InvalidArgument(fmt::format("memory = {}: tiles of {} need {} bytes; allow more, or use smaller tiles",
-                                      memory_, to_string(cut.tile), impl_.costs.peak_bytes));
+    const StreamCosts costs = exact_costs(cut, terms);
+    if (costs.peak_bytes > memory_) {
+      throw InvalidArgument(fmt::format("memory = {}: tiles of {} need {} bytes; allow more, or use smaller tiles",
+                                        memory_, to_string(cut.tile), costs.peak_bytes));
+    }
+    take({cut, costs});
   }
 
   /// Splits input channels only if nothing else fits, because that changes the rounding.
   void find_cheapest() {
-    for (const bool may_split : {false, true}) {
-      impl_.buffers = o_.buffers;
-      if (find(may_split)) return;
-      impl_.buffers = 2;
-      if (o_.buffers > 2 && find(may_split)) return;
-    }
+    if (find_buffers(false) || find_buffers(true)) return;
     throw InvalidArgument(fmt::format("memory = {}: the tiles of {} that need least take {} bytes; allow at least that",
                                       memory_, to_string(impl_.plan.problem()), least_));
   }
 
  private:
-  /// Makes the cut that of `impl_`, with its exact costs, and returns whether it fits.
-  bool accept(const conv::StreamCut& cut, const conv::StreamTerms& terms) {
-    impl_.cut = cut;
-    impl_.costs = exact_costs(cut, terms, conv::engine_memory(impl_.task(), o_.threads));
-    least_ = std::min(least_, impl_.costs.peak_bytes);
-    return impl_.costs.peak_bytes <= memory_;
+  /// A cut, and its costs with the memory that its engine really needs.
+  struct Candidate {
+    conv::StreamCut cut;
+    StreamCosts costs;
+  };
+
+  void take(const Candidate& candidate) {
+    impl_.cut = candidate.cut;
+    impl_.costs = candidate.costs;
+  }
+
+  StreamCosts exact_costs(const conv::StreamCut& cut, conv::StreamTerms terms) {
+    const conv::EngineMemory engine = conv::engine_memory(
+        {.whole = impl_.plan, .options = impl_.options, .cut = cut, .buffers = terms.buffers}, o_.threads);
+    terms.prepared_bytes = 0;
+    terms.engine_bytes = engine.working + engine.prepared;
+    const StreamCosts costs = conv::costs_of(cut, terms);
+    least_ = std::min(least_, costs.peak_bytes);
+    return costs;
+  }
+
+  /// Takes the number of buffers that is estimated to be fastest with its best tiles, the largest of equal ones.
+  /// Returns whether any fits.
+  bool find_buffers(bool may_split) {
+    std::vector<Candidate> found;
+    for (int buffers = o_.buffers; buffers >= std::min(2, o_.buffers); --buffers) {
+      if (const auto candidate = find(may_split, buffers)) found.push_back(*candidate);
+    }
+    if (found.empty()) return false;
+    auto best = found.begin();
+    for (auto it = best; it != found.end(); ++it) {
+      if (it->costs.seconds < clearly_faster * best->costs.seconds) best = it;
+    }
+    take(*best);
+    for (const Candidate& candidate : found) {
+      if (candidate.costs.buffers != best->costs.buffers) impl_.others.push_back(candidate.costs);
+    }
+    return true;
   }
 
   /// What the engine needs is known only when a tile has a plan. So this tries tiles for less and less memory until the
-  /// engine's part fits too.
-  bool find(bool may_split) {
+  /// engine's part fits too. Returns nothing if no tile fits.
+  std::optional<Candidate> find(bool may_split, int buffers) {
     conv::StreamTerms terms = terms_of(impl_.plan, o_);
-    terms.buffers = impl_.buffers;
+    terms.buffers = buffers;
     std::optional<StreamTile> last;
     for (auto limit = static_cast<double>(memory_);; limit *= less_memory) {
       const conv::StreamCut cut =
           conv::cheapest_cut(impl_.plan.problem(), units_, terms, static_cast<std::size_t>(limit), may_split);
-      if (last != cut.tile && accept(cut, terms)) return true;
-      if (static_cast<double>(conv::costs_of(cut, terms).peak_bytes) > limit) return false;
+      if (last != cut.tile) {
+        const StreamCosts costs = exact_costs(cut, terms);
+        if (costs.peak_bytes <= memory_) return Candidate{cut, costs};
+      }
+      if (static_cast<double>(conv::costs_of(cut, terms).peak_bytes) > limit) return std::nullopt;
       last = cut.tile;
     }
   }
@@ -173,6 +202,20 @@ class CutSearch {
   conv::StreamUnits units_;
   std::size_t memory_, least_ = no_limit;
 };
+
+/// Returns a line that says which numbers of buffers were compared.
+std::string explain_buffers(const StreamCosts& costs, const std::vector<StreamCosts>& others) {
+  std::string text = fmt::format("  {} buffers per operand: {:.3g} s estimated", costs.buffers, costs.seconds);
+  for (const StreamCosts& other : others) {
+    text +=
+        fmt::format("; {} of {} tiles {}: {:.3g} s", other.buffers, other.tiles, to_string(other.tile), other.seconds);
+  }
+  if (others.empty()) return text + "\n";
+  const bool fastest = std::all_of(others.begin(), others.end(), [&](const StreamCosts& other) {
+    return costs.seconds < other.seconds * clearly_faster;
+  });
+  return text + (fastest ? "; the fastest is taken\n" : "; of about equal ones, most buffers are taken\n");
+}
 
 std::string explain_costs(const StreamCosts& costs) {
   std::string text = fmt::format("  streamed in {} tiles {}, {} outermost, {:.1f} MiB\n", costs.tiles,
@@ -214,11 +257,11 @@ StreamedConv StreamedConv::make(const ConvProblem& problem, const StreamOptions&
   auto impl = std::make_shared<Impl>(Impl{.options = options,
                                           .plan = plan,
                                           .note = note,
-                                          .buffers = o.buffers,
                                           .threads = o.threads,
                                           .limited = o.memory != 0,
                                           .cut = {},
-                                          .costs = {}});
+                                          .costs = {},
+                                          .others = {}});
   CutSearch search(*impl, o);
   if (o.tile) {
     search.take_given(*o.tile);
@@ -231,7 +274,10 @@ StreamedConv StreamedConv::make(const ConvProblem& problem, const StreamOptions&
 const ConvProblem& StreamedConv::problem() const noexcept { return impl_->plan.problem(); }
 const ConvPlan& StreamedConv::plan() const noexcept { return impl_->plan; }
 const StreamCosts& StreamedConv::costs() const noexcept { return impl_->costs; }
-std::string StreamedConv::explain() const { return impl_->plan.explain() + impl_->note + explain_costs(impl_->costs); }
+std::string StreamedConv::explain() const {
+  return impl_->plan.explain() + impl_->note + explain_costs(impl_->costs) +
+         explain_buffers(impl_->costs, impl_->others);
+}
 
 std::optional<StreamReport> StreamedConv::run(const Execution& run, TensorSource& x, TensorSource& w,
                                               const ConstTensorView& bias, TensorSink& y,
