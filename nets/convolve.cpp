@@ -62,9 +62,13 @@ Prepared prepare(const ConvolveOptions& o, int threads) {
   auto w = open_weights(o.w, o.problem.w_shape(), type, how);
   const StreamPrices prices{.x = o.price.value_or(x.price), .w = w.price, .y = o.price.value_or(price_of_writing(o.y))};
   const std::size_t memory = limit - w.held;
-  StreamedConv conv = StreamedConv::make(
-      o.problem,
-      {.conv = o.conv, .memory = memory, .threads = threads, .prices = prices, .buffers = o.buffers, .tile = o.tile});
+  StreamedConv conv = StreamedConv::make(o.problem, {.conv = o.conv,
+                                                     .memory = memory,
+                                                     .threads = threads,
+                                                     .prices = prices,
+                                                     .x_chunk = x.tensor->chunk(),
+                                                     .buffers = o.buffers,
+                                                     .tile = o.tile});
   return {std::move(x), std::move(w), std::move(conv)};
 }
 

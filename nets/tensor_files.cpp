@@ -41,11 +41,27 @@ void require_shape(const std::string& name, const Shape5& found, const Shape5& w
                                   to_string(found), to_string(wanted)));
 }
 
+/// Returns whether reading decodes chunks, pages or strips.
+bool is_encoded(const io::VolumeInfo& volume) {
+  const auto decoded = static_cast<std::uint64_t>(volume.channels * volume.extent.volume()) * volume.bytes_per_voxel();
+  return volume.stored_bytes < decoded;
+}
+
 /// The channels of a volume are those of all samples, one sample after the other.
 class VolumeTensor final : public TensorSource {
  public:
   VolumeTensor(std::unique_ptr<io::VolumeSource> volume, DataType type)
       : TensorSource(volume->path().text(), shape_of(volume->info()), type), volume_(std::move(volume)) {}
+
+  /// Files that are priced like raw ones are read in part.
+  Shape5 chunk() const noexcept override {
+    const io::VolumeInfo& info = volume_->info();
+    if (!is_encoded(info)) return TensorSource::chunk();
+    const Extent3 e = info.chunk, all = info.extent;
+    const index_t planes = info.planes_of_chunks ? 1 : e.z;
+    const auto within = [](index_t chunk, index_t extent) { return std::clamp<index_t>(chunk, 1, extent); };
+    return {1, within(info.chunk_channels, shape().c), {within(planes, all.z), within(e.y, all.y), within(e.x, all.x)}};
+  }
 
  private:
   static Shape5 shape_of(const io::VolumeInfo& info) {
@@ -236,8 +252,7 @@ void check_tensor_writable(const std::string& file, const Shape5& shape, DataTyp
 }
 
 TransferPrice price_of_reading(const io::VolumeInfo& volume) {
-  const auto decoded = static_cast<std::uint64_t>(volume.channels * volume.extent.volume()) * volume.bytes_per_voxel();
-  return volume.stored_bytes >= decoded ? StreamPrices::file : encoded_price;
+  return is_encoded(volume) ? encoded_price : StreamPrices::file;
 }
 
 TransferPrice price_of_writing(const std::string& file) { return is_raw(file) ? StreamPrices::file : encoded_price; }

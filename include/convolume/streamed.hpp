@@ -35,6 +35,9 @@ class CONVOLUME_API TensorSource {
   const std::string& name() const noexcept { return name_; }  ///< for messages, for example the file
   const Shape5& shape() const noexcept { return shape_; }
   DataType type() const noexcept { return type_; }
+  /// Returns the shape of what is read or decoded as a whole, from multiples of it on: a chunk of a compressed file.
+  /// One element if any box can be read alone. StreamOptions::x_chunk makes a plan count whole chunks.
+  virtual Shape5 chunk() const noexcept { return {1, 1, {1, 1, 1}}; }
   /// Reads a box into `to`: box.shape.elements() elements in the plain layout, without gaps. NaN is read like any other
   /// value. One thread at a time. Throws InvalidArgument if the box does not lie within the tensor, and IoError or
   /// FormatError that name the file if it cannot be read.
@@ -129,6 +132,9 @@ struct StreamOptions {
   std::size_t memory = 0;
   int threads = 1;  ///< that will compute; they need working memory each
   StreamPrices prices{};
+  /// TensorSource::chunk() of x. Each tile reads all of the chunks that it meets, so tiles whose borders lie on those
+  /// of chunks are cheaper. Samples are counted one by one. Bits do not depend on it.
+  Shape5 x_chunk{1, 1, {1, 1, 1}};
   /// Most buffers per operand, at most 8. 1 transfers and computes one after the other, for comparison. 2 are the two
   /// halves of paper 001. More of them, of smaller tiles, even out steps that take different times. So the plan
   /// compares the estimated times of 2 buffers to this many, each with its best tiles. With a given `tile`, this many
@@ -144,6 +150,8 @@ struct StreamCosts {
   bool channels_outermost = false;  ///< output channels are the outermost loop, so x is read once per part of them
   int buffers = 0;                  ///< per operand
   index_t tiles = 0;                ///< executions of the engine
+  /// Transfers, bytes, stretches of neighbouring elements and seconds. If x has chunks, its bytes are those of whole
+  /// chunks, and each chunk is a stretch.
   std::array<double, 3> loads{}, bytes{}, runs{}, transfer_seconds{};
   double compute_seconds = 0;  ///< by the cost model, on all threads
   double seconds = 0;          ///< estimated; transfers overlap with the computation if there are several buffers

@@ -376,6 +376,41 @@ TEST_CASE("transfers are counted as loop nests count them", "[streamed]") {
   }
 }
 
+TEST_CASE("whole chunks of x are counted, and tiles prefer their borders", "[streamed]") {
+  // Without a halo, tiles of 8 x 16 x 16 voxels meet one chunk each. Chunks at the end of an axis are cut off.
+  const ConvProblem p{.batch = 2, .in_channels = 6, .out_channels = 4, .input = {20, 40, 56}, .kernel = {1, 1, 1}};
+  const Shape5 chunk{1, 4, {8, 16, 16}};
+  const auto costs = [&](const Extent3& tile) {
+    return conv::costs_of({.problem = p, .tile = {.n = 1, .k = 4, .c = 6, .y = tile}, .x_chunk = chunk},
+                          {.prices = {}});
+  };
+  const double all = 4.0 * static_cast<double>(p.x_shape().elements());
+  CHECK(costs({8, 16, 16}).bytes[0] == all);
+  CHECK(costs({8, 16, 16}).runs[0] == 2 * 2 * 3 * 3 * 4);  // samples, channels, z, y, x
+  // Planes 0 to 9 meet 16 planes, and planes 10 to 19 meet 12 of 20.
+  CHECK(costs({10, 16, 16}).bytes[0] == all * 28 / 20);
+  CHECK(costs({10, 16, 16}).runs[0] == 2 * 2 * 4 * 3 * 4);
+
+  ConvProblem large = p;
+  large.batch = 1;
+  large.input = {100, 100, 100};
+  StreamOptions options{.conv = {.engine = Engine::direct}, .memory = 8 << 20};
+  const StreamCosts free = StreamedConv::make(large, options).costs();
+  options.x_chunk = {1, 1, {16, 16, 16}};
+  const StreamedConv conv = StreamedConv::make(large, options);
+  INFO(to_string(free.tile) << "; " << to_string(conv.costs().tile));
+  CHECK_FALSE(free.tile == conv.costs().tile);
+  for (int axis = 0; axis < 3; ++axis) {
+    const index_t tile = conv.costs().tile.y[axis];
+    CHECK((tile == 100 || tile % 16 == 0));
+  }
+  CHECK(conv.costs().bytes[0] == 4.0 * static_cast<double>(large.x_shape().elements()));
+  options.x_chunk.extent.y = 0;
+  CHECK_THROWS_WITH(StreamedConv::make(large, options), Contains("x_chunk = ") && Contains("at least 1"));
+  const Tensor<float> tensor({1, 1, {2, 2, 2}});
+  CHECK(memory_source(tensor)->chunk() == Shape5{1, 1, {1, 1, 1}});
+}
+
 TEST_CASE("raw and mapped files hold what memory holds, also past the page cache", "[streamed]") {
   const test::TemporaryFolder folder;
   const ConvProblem p{.batch = 2, .in_channels = 5, .out_channels = 18, .input = {14, 17, 1030}, .kernel = {3, 3, 3}};

@@ -124,6 +124,19 @@ class Convolve(CliTest):
         self.refuses(problem=problem, x="x2.raw", y="y.tif", says=["y.tif", "only HDF5", "2 samples"])
         self.refuses(x="x2.h5", y="y3.raw", says=["x2.h5", "2 x 3 x", "needs 1 x 3 x"])
 
+    def test_whole_chunks_of_compressed_files_are_counted(self):
+        shape, tile = "g3ic3id12ih14iw40oc3kd1", ("--tile", "1,3,3,5,14,40", "--engine", "direct")
+        self.write("one3.raw", [1.0] * 3)
+        self.convolve(problem=shape, w="one3.raw", y="x.h5")
+        dense = json.loads(self.convolve(*tile, "--dry-run", "--json", problem=shape, w="one3.raw"))
+        self.assertEqual(dense["bytes"]["x"], 4 * X)
+        for name in ("x8.zarr", "x8.h5"):
+            self.run_cli("convert", "x.h5", name, "--chunk", "8")
+            chunked = json.loads(self.convolve(*tile, "--dry-run", "--json", problem=shape, x=name, w="one3.raw"))
+            # Planes 0 to 4, 5 to 9, and 10 to 11 meet 8, 12 and 4 of 12 planes.
+            self.assertEqual(chunked["bytes"]["x"], 4 * X * 24 // 12, name)
+            self.assertEqual(chunked["runs"]["x"], 3 * 4 * 2 * 5, name)
+
     def test_weights_of_a_checkpoint(self):
         self.train(expect=0)
         checkpoint = self.last()

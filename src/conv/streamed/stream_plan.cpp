@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -64,20 +66,33 @@ Window window_of(const ConvProblem& p, int axis, index_t whole_tile, index_t beg
   return window;
 }
 
+/// The chunks that some intervals of an axis meet: their number, and their elements that lie within the axis.
+struct MetChunks {
+  index_t count = 0, elements = 0;
+  void add(index_t begin, index_t end, index_t chunk, index_t axis) {
+    const index_t first = begin / chunk, last = parts_of(end, chunk);
+    count += last - first;
+    elements += std::min(last * chunk, axis) - first * chunk;
+  }
+};
+
 /// The tiles along one axis of voxels.
 struct AxisTiles {
   index_t tile = 1, count = 0;
+  MetChunks chunks{};                     ///< of x
   index_t windows = 0, largest = 0;       ///< voxels of x that all tiles read together, and that one tile reads at most
   bool whole_x = false, whole_y = false;  ///< one tile reads, or writes, the complete axis
   bool reads_x = true;                    ///< no tile lies in the padding alone
 };
 
-AxisTiles axis_tiles(const ConvProblem& p, const Extent3& output, int axis, index_t whole_tile, index_t tile) {
+AxisTiles axis_tiles(const ConvProblem& p, const Extent3& output, int axis, index_t whole_tile, index_t chunk,
+                     index_t tile) {
   AxisTiles tiles{.tile = tile, .count = parts_of(output[axis], tile)};
   for (index_t begin = 0; begin < output[axis]; begin += tile) {
     const Window window = window_of(p, axis, whole_tile, begin, std::min(begin + tile, output[axis]));
     tiles.reads_x = tiles.reads_x && !window.in_padding();
     tiles.windows += window.extent();
+    if (window.extent() > 0) tiles.chunks.add(window.begin, window.end, chunk, p.input[axis]);
     tiles.largest = std::max(tiles.largest, window.extent());
   }
   tiles.whole_y = tiles.count == 1;
@@ -88,7 +103,8 @@ AxisTiles axis_tiles(const ConvProblem& p, const Extent3& output, int axis, inde
 /// Counts what a cut loads, stores and holds.
 class Counter {
  public:
-  Counter(const ConvProblem& problem, const std::array<AxisTiles, 3>& axes, const StreamTile& tile, bool k_outermost)
+  Counter(const ConvProblem& problem, const std::array<AxisTiles, 3>& axes, const StreamTile& tile,
+          const Shape5& x_chunk, bool k_outermost)
       : p_(problem),
         output_(problem.output()),
         axes_(axes),
@@ -97,7 +113,14 @@ class Counter {
         k_parts_(parts_of(p_.out_channels, tile.k)),
         c_parts_(p_.groups > 1 ? 1 : parts_of(p_.in_channels, tile.c)),
         places_(n_parts_ * axes[0].count * axes[1].count * axes[2].count),
-        k_outermost_(k_outermost) {}
+        k_outermost_(k_outermost),
+        chunked_(x_chunk.elements() > 1) {
+    const index_t k_per_group = p_.out_channels / p_.groups, c_per_group = p_.in_channels / p_.groups;
+    const index_t channels = p_.groups > 1 ? tile.k / k_per_group * c_per_group : tile.c;
+    for (index_t c = 0; c < p_.in_channels; c += channels) {
+      x_channels_.add(c, std::min(c + channels, p_.in_channels), x_chunk.c, p_.in_channels);
+    }
+  }
 
   index_t c_parts() const { return c_parts_; }
   index_t tiles() const { return places_ * k_parts_ * c_parts_; }
@@ -105,9 +128,10 @@ class Counter {
     return static_cast<double>(places_ * c_parts_ * (p_.groups > 1 ? k_parts_ : 1)) * repeats_x();
   }
   double words_x() const {
-    return static_cast<double>(p_.batch * p_.in_channels) * product(&AxisTiles::windows) * repeats_x();
+    return static_cast<double>(p_.batch * x_channels_.elements) * of_chunks(&MetChunks::elements) * repeats_x();
   }
   double runs_x() const {
+    if (chunked_) return static_cast<double>(p_.batch * x_channels_.count) * of_chunks(&MetChunks::count) * repeats_x();
     const index_t split = c_parts_ * (p_.groups > 1 ? k_parts_ : 1);
     return runs(&AxisTiles::whole_x, &AxisTiles::windows, p_.in_channels, split) * repeats_x();
   }
@@ -137,9 +161,9 @@ class Counter {
   }
 
  private:
-  double product(index_t AxisTiles::*member) const {
+  double of_chunks(index_t MetChunks::*member) const {
     double all = 1;
-    for (const AxisTiles& axis : axes_) all *= static_cast<double>(axis.*member);
+    for (const AxisTiles& axis : axes_) all *= static_cast<double>(axis.chunks.*member);
     return all;
   }
   /// Returns how often all of x, or of w, is read.
@@ -172,7 +196,8 @@ class Counter {
   const std::array<AxisTiles, 3>& axes_;
   StreamTile tile_;
   index_t n_parts_, k_parts_, c_parts_, places_;
-  bool k_outermost_;
+  bool k_outermost_, chunked_;
+  MetChunks x_channels_;
 };
 
 double price_of(const TransferPrice& price, double loads, double runs, double bytes) {
@@ -180,8 +205,8 @@ double price_of(const TransferPrice& price, double loads, double runs, double by
 }
 
 StreamCosts costs_of(const ConvProblem& p, const std::array<AxisTiles, 3>& axes, const StreamTile& tile,
-                     bool k_outermost, const StreamTerms& terms) {
-  const Counter counter(p, axes, tile, k_outermost);
+                     const Shape5& x_chunk, bool k_outermost, const StreamTerms& terms) {
+  const Counter counter(p, axes, tile, x_chunk, k_outermost);
   const auto element = static_cast<double>(size_of(p.type));
   StreamCosts costs{
       .tile = tile, .channels_outermost = k_outermost, .buffers = terms.buffers, .tiles = counter.tiles()};
@@ -212,14 +237,20 @@ StreamCosts costs_of(const ConvProblem& p, const std::array<AxisTiles, 3>& axes,
   return costs;
 }
 
-/// Returns lengths of tiles that divide an axis about evenly, the longest first.
-std::vector<index_t> lengths(index_t extent, index_t unit) {
+/// Returns lengths of tiles that divide an axis about evenly, the longest first. For each of them there is also the
+/// next one that is a multiple of `chunk`, in voxels of y.
+std::vector<index_t> lengths(index_t extent, index_t unit, index_t chunk = 1) {
   std::vector<index_t> all;
-  const index_t most = parts_of(extent, unit);
+  const index_t most = parts_of(extent, unit), whole_chunks = std::lcm(unit, chunk);
+  const auto add = [&](index_t length) {
+    all.push_back(std::min(extent, round_up(length, unit)));
+    all.push_back(std::min(extent, round_up(length, whole_chunks)));
+  };
   for (index_t parts = 1; parts <= most; parts = parts < 8 ? parts + 1 : parts + parts / 6) {
-    all.push_back(std::min(extent, round_up(parts_of(extent, parts), unit)));
+    add(parts_of(extent, parts));
   }
-  all.push_back(std::min(extent, unit));
+  add(unit);
+  std::sort(all.begin(), all.end(), std::greater<>());
   all.erase(std::unique(all.begin(), all.end()), all.end());
   return all;
 }
@@ -234,7 +265,7 @@ bool better(const StreamCosts& a, const StreamCosts& b, std::size_t memory) {
 std::array<AxisTiles, 3> axes_of(const StreamCut& cut) {
   const Extent3 output = cut.problem.output();
   const auto tiles = [&](int axis) {
-    return axis_tiles(cut.problem, output, axis, cut.whole_tile[axis], cut.tile.y[axis]);
+    return axis_tiles(cut.problem, output, axis, cut.whole_tile[axis], cut.x_chunk.extent[axis], cut.tile.y[axis]);
   };
   return {tiles(0), tiles(1), tiles(2)};
 }
@@ -352,7 +383,7 @@ StreamTile rounded(const ConvProblem& problem, const StreamUnits& all, StreamTil
   round("y", tile.y.y, units.y.y, output.y);
   round("x", tile.y.x, units.y.x, output.x);
   for (int axis = 0; axis < 3; ++axis) {
-    if (axis_tiles(problem, output, axis, all.whole_tile[axis], tile.y[axis]).reads_x) continue;
+    if (axis_tiles(problem, output, axis, all.whole_tile[axis], 1, tile.y[axis]).reads_x) continue;
     throw InvalidArgument(fmt::format("tile extent {} = {}: a tile would lie in the padding alone; use a longer one",
                                       "zyx"[axis], tile.y[axis]));
   }
@@ -360,7 +391,7 @@ StreamTile rounded(const ConvProblem& problem, const StreamUnits& all, StreamTil
 }
 
 StreamCosts costs_of(const StreamCut& cut, const StreamTerms& terms) {
-  return costs_of(cut.problem, axes_of(cut), cut.tile, cut.channels_outermost, terms);
+  return costs_of(cut.problem, axes_of(cut), cut.tile, cut.x_chunk, cut.channels_outermost, terms);
 }
 
 StreamCut cheapest_cut(const ConvProblem& p, const StreamUnits& all, const StreamTerms& terms, std::size_t memory,
@@ -369,8 +400,9 @@ StreamCut cheapest_cut(const ConvProblem& p, const StreamUnits& all, const Strea
   const Extent3 output = p.output();
   std::array<std::vector<AxisTiles>, 3> axes;
   for (int axis = 0; axis < 3; ++axis) {
-    for (const index_t length : lengths(output[axis], units.y[axis])) {
-      const AxisTiles tiles = axis_tiles(p, output, axis, all.whole_tile[axis], length);
+    const index_t chunk = all.x_chunk.extent[axis], y_chunk = std::max<index_t>(1, chunk / p.stride[axis]);
+    for (const index_t length : lengths(output[axis], units.y[axis], y_chunk)) {
+      const AxisTiles tiles = axis_tiles(p, output, axis, all.whole_tile[axis], chunk, length);
       if (tiles.reads_x) axes[static_cast<std::size_t>(axis)].push_back(tiles);
     }
     if (axes[static_cast<std::size_t>(axis)].empty()) {
@@ -388,7 +420,7 @@ StreamCut cheapest_cut(const ConvProblem& p, const StreamUnits& all, const Strea
             for (const index_t n : ns) {
               for (const bool k_outermost : {false, true}) {
                 const StreamTile tile{.n = n, .k = k, .c = c, .y = {z.tile, y.tile, x.tile}};
-                const StreamCosts costs = costs_of(p, {z, y, x}, tile, k_outermost, terms);
+                const StreamCosts costs = costs_of(p, {z, y, x}, tile, all.x_chunk, k_outermost, terms);
                 if (costs.tiles > most_stream_tiles && best) continue;
                 if (!best || best->tiles > most_stream_tiles || better(costs, *best, memory)) best = costs;
               }
@@ -402,8 +434,11 @@ StreamCut cheapest_cut(const ConvProblem& p, const StreamUnits& all, const Strea
     try_channels(c);
     if (best->peak_bytes <= memory) break;
   }
-  return {
-      .problem = p, .tile = best->tile, .whole_tile = all.whole_tile, .channels_outermost = best->channels_outermost};
+  return {.problem = p,
+          .tile = best->tile,
+          .whole_tile = all.whole_tile,
+          .channels_outermost = best->channels_outermost,
+          .x_chunk = all.x_chunk};
 }
 
 }  // namespace convolume::conv

@@ -18,6 +18,7 @@ struct StreamCut {
   Extent3 whole_tile{0, 0, 0};
   /// Output channels are the outermost loop. Otherwise they are the innermost, outside of the input channels only.
   bool channels_outermost = false;
+  Shape5 x_chunk{1, 1, {1, 1, 1}};  ///< see StreamOptions
 };
 
 /// An execution of the engine: the boxes that it reads and writes, and what it computes.
@@ -34,9 +35,11 @@ std::vector<StreamStep> steps_of(const StreamCut& cut);
 
 /// Where the engine of a plan can cut its tensors without changing bits.
 struct StreamUnits {
-  StreamTile tile;              ///< extents of tiles are multiples of these, or cover the whole axis
-  Extent3 whole_tile{0, 0, 0};  ///< see StreamCut
+  StreamTile tile;                  ///< extents of tiles are multiples of these, or cover the whole axis
+  Extent3 whole_tile{0, 0, 0};      ///< see StreamCut
+  Shape5 x_chunk{1, 1, {1, 1, 1}};  ///< see StreamOptions
 };
+/// Returns the units without chunks.
 StreamUnits units_of(const ConvPlan& plan);
 /// Returns the tile, rounded up to units and down to the problem. Throws InvalidArgument if an extent is not positive,
 /// or if all that a tile reads is padding.

@@ -64,6 +64,10 @@ void check_options(const ConvProblem& problem, const StreamOptions& o) {
     throw InvalidArgument(
         fmt::format("buffers = {}: use 2 to {}, or 1 to transfer and compute in turn", o.buffers, most_buffers));
   }
+  const Extent3& chunk = o.x_chunk.extent;
+  if (std::min({o.x_chunk.n, o.x_chunk.c, chunk.z, chunk.y, chunk.x}) < 1) {
+    throw InvalidArgument(fmt::format("x_chunk = {}: use extents of at least 1", to_string(o.x_chunk)));
+  }
   for (const auto& [name, price] :
        {std::pair("x", o.prices.x), std::pair("w", o.prices.w), std::pair("y", o.prices.y)}) {
     for (const auto& [part, value] :
@@ -109,13 +113,16 @@ class CutSearch {
       : impl_(impl),
         o_(options),
         units_(conv::units_of(impl.plan)),
-        memory_(options.memory == 0 ? no_limit : options.memory) {}
+        memory_(options.memory == 0 ? no_limit : options.memory) {
+    units_.x_chunk = options.x_chunk;
+  }
 
   void take_given(const StreamTile& tile) {
     const conv::StreamTerms terms = terms_of(impl_.plan, o_);
     conv::StreamCut cut{.problem = impl_.plan.problem(),
                         .tile = conv::rounded(impl_.plan.problem(), units_, tile),
-                        .whole_tile = units_.whole_tile};
+                        .whole_tile = units_.whole_tile,
+                        .x_chunk = units_.x_chunk};
     conv::StreamCut other = cut;
     other.channels_outermost = true;
     if (conv::costs_of(other, terms).seconds < conv::costs_of(cut, terms).seconds) cut = other;
