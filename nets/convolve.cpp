@@ -18,6 +18,13 @@ namespace {
 struct Prepared {
   TensorFile<TensorSource> x, w;
   StreamedConv conv;
+  Tensor<float> bias_f32{};
+  Tensor<double> bias_f64{};
+
+  ConstTensorView bias() const {
+    if (bias_f32.elements() > 0) return bias_f32;
+    return bias_f64.elements() > 0 ? ConstTensorView(bias_f64) : ConstTensorView();
+  }
 };
 
 /// Returns where a file, or an array within a Zarr folder, lies.
@@ -37,7 +44,8 @@ bool lies_within(const std::filesystem::path& inner, const std::filesystem::path
 /// Refuses an output that would replace an input, or that would lie in the same place as a part of one.
 void require_other_files(const ConvolveOptions& o) {
   const std::filesystem::path y = place_of(o.y);
-  for (const auto& [name, text] : {std::pair("x", o.x), std::pair("w", o.w)}) {
+  for (const auto& [name, text] : {std::pair("x", o.x), std::pair("w", o.w), std::pair("bias", o.bias)}) {
+    if (text.empty()) continue;
     const std::filesystem::path input = place_of(text);
     std::error_code missing;
     const bool same = std::filesystem::equivalent(input, y, missing) && !missing;
@@ -48,8 +56,12 @@ void require_other_files(const ConvolveOptions& o) {
 }
 
 Prepared prepare(const ConvolveOptions& o, int threads) {
-  o.problem.validate();
-  if (o.problem.epilogue.bias) throw InvalidArgument("a convolution of files has no bias; add it to y, or use the API");
+  ConvProblem problem = o.problem;
+  if (problem.epilogue.bias && o.bias.empty()) {
+    throw InvalidArgument("the problem has a bias, but no file of it is named; set ConvolveOptions::bias");
+  }
+  problem.epilogue.bias = !o.bias.empty();
+  problem.validate();
   require_other_files(o);
   const DataType type = o.problem.type;
   check_tensor_writable(o.y, o.problem.y_shape(), type);
@@ -62,14 +74,18 @@ Prepared prepare(const ConvolveOptions& o, int threads) {
   auto w = open_weights(o.w, o.problem.w_shape(), type, how);
   const StreamPrices prices{.x = o.price.value_or(x.price), .w = w.price, .y = o.price.value_or(price_of_writing(o.y))};
   const std::size_t memory = limit - w.held;
-  StreamedConv conv = StreamedConv::make(o.problem, {.conv = o.conv,
-                                                     .memory = memory,
-                                                     .threads = threads,
-                                                     .prices = prices,
-                                                     .x_chunk = x.tensor->chunk(),
-                                                     .buffers = o.buffers,
-                                                     .tile = o.tile});
-  return {std::move(x), std::move(w), std::move(conv)};
+  StreamedConv conv = StreamedConv::make(problem, {.conv = o.conv,
+                                                   .memory = memory,
+                                                   .threads = threads,
+                                                   .prices = prices,
+                                                   .x_chunk = x.tensor->chunk(),
+                                                   .buffers = o.buffers,
+                                                   .tile = o.tile});
+  Prepared prepared{.x = std::move(x), .w = std::move(w), .conv = std::move(conv)};
+  if (!o.bias.empty() && type == DataType::f32) prepared.bias_f32 = read_bias<float>(o.bias, problem.out_channels, how);
+  if (!o.bias.empty() && type == DataType::f64)
+    prepared.bias_f64 = read_bias<double>(o.bias, problem.out_channels, how);
+  return prepared;
 }
 
 int threads_of(const ConvolveOptions& o) { return o.threads > 0 ? o.threads : default_threads(); }
@@ -88,8 +104,8 @@ ConvolveReport convolve_files(const ConvolveOptions& o) {
   const auto y = create_tensor(o.y, o.problem.y_shape(), o.problem.type);
   SlabResource memory({.upstream = o.upstream});
   Scheduler scheduler(threads_of(o));
-  report.run =
-      conv.run({scheduler, &memory}, *prepared.x.tensor, *prepared.w.tensor, {}, *y.tensor, o.on_progress, o.stop);
+  report.run = conv.run({scheduler, &memory}, *prepared.x.tensor, *prepared.w.tensor, prepared.bias(), *y.tensor,
+                        o.on_progress, o.stop);
   report.measured_peak_bytes = memory.statistics().peak_bytes;
   return report;
 }

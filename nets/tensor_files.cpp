@@ -53,11 +53,11 @@ class VolumeTensor final : public TensorSource {
   VolumeTensor(std::unique_ptr<io::VolumeSource> volume, DataType type)
       : TensorSource(volume->path().text(), shape_of(volume->info()), type), volume_(std::move(volume)) {}
 
-  /// Files that are priced like raw ones are read in part.
+  /// Rows that are not encoded are read in part.
   Shape5 chunk() const noexcept override {
     const io::VolumeInfo& info = volume_->info();
-    if (!is_encoded(info)) return TensorSource::chunk();
     const Extent3 e = info.chunk, all = info.extent;
+    if (!is_encoded(info) && info.chunk_channels * e.z * e.y == 1) return TensorSource::chunk();
     const index_t planes = info.planes_of_chunks ? 1 : e.z;
     const auto within = [](index_t chunk, index_t extent) { return std::clamp<index_t>(chunk, 1, extent); };
     return {1, within(info.chunk_channels, shape().c), {within(planes, all.z), within(e.y, all.y), within(e.x, all.x)}};
@@ -186,7 +186,8 @@ std::unique_ptr<io::VolumeSource> open_volume(const std::string& file, const Ten
 
 /// Safetensors are read as a whole, because their digest covers all of them.
 std::unique_ptr<TensorSource> open_safetensors(const std::string& path, const std::string& name, const Shape5& shape,
-                                               DataType type, std::size_t most_bytes) {
+                                               const std::vector<index_t>& wanted, DataType type,
+                                               std::size_t most_bytes) {
   io::SafetensorsFile file = io::read_safetensors(path, most_bytes);
   if (name.empty() && file.tensors().size() != 1) {
     std::vector<std::string> names;
@@ -195,12 +196,31 @@ std::unique_ptr<TensorSource> open_safetensors(const std::string& path, const st
         fmt::format("{}: which tensor? name one as FILE:NAME; the file holds {}", path, fmt::join(names, ", ")));
   }
   const io::NamedTensor& tensor = name.empty() ? file.tensors().front() : file.at(name);
-  const std::vector<index_t> wanted{shape.n, shape.c, shape.extent.z, shape.extent.y, shape.extent.x};
   if (tensor.shape != wanted || tensor.type != io::stored_type(type)) {
     throw ShapeMismatch(fmt::format("{}: tensor {} has shape {}, the problem needs {} of {}; check the problem", path,
-                                    tensor.name, fmt::join(tensor.shape, " x "), to_string(shape), name_of(type)));
+                                    tensor.name, fmt::join(tensor.shape, " x "), fmt::join(wanted, " x "),
+                                    name_of(type)));
   }
   return std::make_unique<OwnedTensor>(path, std::move(file), tensor, shape, type);
+}
+
+/// Opens the weights or the bias. `what` names them in messages. `stored` is their shape in safetensors.
+TensorFile<TensorSource> open_parameters(const std::string& file, const char* what, const Shape5& shape,
+                                         const std::vector<index_t>& stored, DataType type,
+                                         const TensorOptions& options) {
+  if (is_raw(file)) return open_raw(file, shape, type, options.direct);
+  if (const auto named = split_safetensors(file)) {
+    const auto held = static_cast<std::size_t>(std::filesystem::file_size(named->first));
+    return {open_safetensors(named->first, named->second, shape, stored, type, options.memory), memory_price, held};
+  }
+  auto volume = open_volume(file, options);
+  if (volume->info().format != "HDF5") {
+    throw InvalidArgument(fmt::format("{}: a {} file cannot hold {}; use .raw, .safetensors, or an HDF5 dataset", file,
+                                      volume->info().format, what));
+  }
+  auto tensor = std::make_unique<VolumeTensor>(std::move(volume), type);
+  require_shape(file, tensor->shape(), shape);
+  return {std::move(tensor), encoded_price};
 }
 
 io::SinkOptions sink_options(const Shape5& shape, DataType type) {
@@ -225,21 +245,19 @@ TensorFile<TensorSource> open_tensor(const std::string& file, const Shape5& shap
 
 TensorFile<TensorSource> open_weights(const std::string& file, const Shape5& shape, DataType type,
                                       const TensorOptions& options) {
-  if (is_raw(file)) return open_raw(file, shape, type, options.direct);
-  if (const auto named = split_safetensors(file)) {
-    const auto held = static_cast<std::size_t>(std::filesystem::file_size(named->first));
-    return {open_safetensors(named->first, named->second, shape, type, options.memory), memory_price, held};
-  }
-  auto volume = open_volume(file, options);
-  if (volume->info().format != "HDF5") {
-    throw InvalidArgument(
-        fmt::format("{}: a {} file cannot hold weights; use .raw, .safetensors, or a 5-D HDF5 dataset", file,
-                    volume->info().format));
-  }
-  auto tensor = std::make_unique<VolumeTensor>(std::move(volume), type);
-  require_shape(file, tensor->shape(), shape);
-  return {std::move(tensor), encoded_price};
+  const Extent3& e = shape.extent;
+  return open_parameters(file, "weights", shape, {shape.n, shape.c, e.z, e.y, e.x}, type, options);
 }
+
+template <class T>
+Tensor<T> read_bias(const std::string& file, index_t channels, const TensorOptions& options) {
+  Tensor<T> bias(Shape5{1, channels, {1, 1, 1}});
+  const auto opened = open_parameters(file, "a bias", bias.shape(), {channels}, data_type_of<T>(), options);
+  opened.tensor->read({.shape = bias.shape()}, bias.data());
+  return bias;
+}
+template Tensor<float> read_bias(const std::string&, index_t, const TensorOptions&);
+template Tensor<double> read_bias(const std::string&, index_t, const TensorOptions&);
 
 TensorFile<TensorSink> create_tensor(const std::string& file, const Shape5& shape, DataType type) {
   if (is_raw(file)) return {raw_sink({.path = file, .shape = shape, .type = type}), StreamPrices::file};

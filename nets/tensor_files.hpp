@@ -32,6 +32,10 @@ TensorFile<TensorSource> open_tensor(const std::string& file, const Shape5& shap
 /// Opens w: a raw file, safetensors, or a 5-D HDF5 dataset.
 TensorFile<TensorSource> open_weights(const std::string& file, const Shape5& shape, DataType type,
                                       const TensorOptions& options);
+/// Reads a bias of so many channels: a raw file, safetensors of shape [k], or an HDF5 dataset [k][1][1][1]. Throws as
+/// open_weights() does.
+template <class T>
+Tensor<T> read_bias(const std::string& file, index_t channels, const TensorOptions& options);
 /// Begins to write y.
 TensorFile<TensorSink> create_tensor(const std::string& file, const Shape5& shape, DataType type);
 /// Throws what create_tensor() would throw for a name or a shape that no format takes, and writes nothing.

@@ -79,6 +79,7 @@ void ConvolveCommand::add_to(CLI::App& app) {
                  "Input: .raw (or .bin), or a volume in any format. A batch above 1 needs .raw or a 5-D HDF5 dataset")
       ->required();
   app.add_option("--w", options_.w, "Weights: .raw, .safetensors (FILE:NAME), or a 5-D HDF5 dataset")->required();
+  app.add_option("--bias", options_.bias, "A value per output channel: .raw, .safetensors (FILE:NAME), or 4-D HDF5");
   app.add_option("--y", options_.y, "Output: .raw, or a volume in any format")->required();
   app.add_option("--type", type_, "Type of the computation and of raw files")
       ->check(CLI::IsMember({"f32", "f64"}))

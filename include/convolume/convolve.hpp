@@ -17,10 +17,12 @@ namespace convolume::nets {
 /// x and y are "a.raw" (or .bin: the elements of NCDHW without a header, in the machine's byte order), or volumes in
 /// any format of docs/formats.md, whose channels are those of the tensor. A batch of more than one needs raw files or
 /// 5-D HDF5 datasets [n][c][z][y][x]. Volumes of other types are converted. w is "w.raw", "w.safetensors" (with ":NAME"
-/// if it holds several tensors), or a 5-D HDF5 dataset [k][c][kz][ky][kx].
+/// if it holds several tensors), or a 5-D HDF5 dataset [k][c][kz][ky][kx]. bias is a file of the same kinds with k
+/// values: a tensor of shape [k] in safetensors, a 4-D dataset [k][1][1][1] in HDF5.
 struct ConvolveOptions {
   ConvProblem problem{};
   std::string x, w, y;
+  std::string bias{};  ///< empty for none; otherwise the problem gets a bias
   /// Bytes for tiles, prepared weights and the working memory of the engine; 0 means half of what the system allows.
   std::size_t memory = 0;
   ConvOptions conv{};

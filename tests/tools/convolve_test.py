@@ -137,6 +137,38 @@ class Convolve(CliTest):
             self.assertEqual(chunked["bytes"]["x"], 4 * X * 24 // 12, name)
             self.assertEqual(chunked["runs"]["x"], 3 * 4 * 2 * 5, name)
 
+    def test_a_bias_is_added_from_any_format(self):
+        self.convolve()
+        bias = [3.0, -1.0, 0.0, 7.0, 2.0]
+        want = [round(v) + bias[i // (Y // 5)] for i, v in enumerate(floats((self.folder / "y.raw").read_bytes()))]
+        self.write("bias.raw", bias)
+        self.write("one5.raw", [1.0] * 5)
+        self.convolve(problem="g5ic5id1oc5kd1", x="bias.raw", w="one5.raw", y="bias.h5")
+        for file in ("bias.raw", "bias.h5"):
+            self.convolve("--bias", file, "--tile", "1,5,3,3,5,40", y="biased.raw")
+            self.assertEqual([round(v) for v in floats((self.folder / "biased.raw").read_bytes())], want, file)
+        for name, numbers in (("x", self.x), ("w", self.w), ("bias", bias)):
+            self.write(f"{name}64.raw", numbers, "d")
+        self.convolve("--type", "f64", "--bias", "bias64.raw", x="x64.raw", w="w64.raw", y="y64.raw")
+        y64 = struct.unpack(f"<{Y}d", (self.folder / "y64.raw").read_bytes())
+        self.assertEqual([round(v) for v in y64], want)
+        # A bias is added once, behind the sum of all parts of the input channels.
+        self.write("x40.raw", values(40 * 27, 5))
+        self.write("w40.raw", values(5 * 40, 6))
+        for name, tile in (("whole", "1,5,40,3,3,3"), ("split", "1,5,16,3,3,3")):
+            self.convolve("--bias", "bias.raw", "--tile", tile, problem="ic40id3oc5kd1", x="x40.raw", w="w40.raw",
+                          y=f"{name}.raw")
+        self.assertEqual((self.folder / "whole.raw").read_bytes(), (self.folder / "split.raw").read_bytes())
+        self.write("short.raw", bias[:4])
+        self.refuses("--bias", "short.raw", y="z.raw", says=["short.raw", "16 bytes", "20", "check shape"])
+        self.refuses("--bias", "none.raw", y="z.raw", says=["none.raw", "No such file"])
+        self.refuses("--bias", "bias.h5", problem="ic3id12ih14iw40oc4kd3pd1", y="z.raw",
+                     says=["bias.h5", "1 x 5 x", "needs 1 x 4 x"])
+        self.convolve(y="y.zarr")
+        self.refuses("--bias", "y.zarr", y="z.raw", says=["y.zarr", "cannot hold a bias", "use .raw"])
+        self.fails("convolve", "--problem", PROBLEM, "--x", "x.raw", "--w", "w.raw", "--bias", "bias.raw", "--y", "bias.raw",
+                   says=["y is the same file as bias"])
+
     def test_weights_of_a_checkpoint(self):
         self.train(expect=0)
         checkpoint = self.last()
@@ -147,6 +179,15 @@ class Convolve(CliTest):
         self.assertIn("logits.weight", text)
         self.convolve("--quiet", w=f"{checkpoint}:conv1.weight", **arguments)
         self.assertEqual((self.folder / "y.raw").stat().st_size, 4 * 4 * 2 * 16 * 16)
+        without = floats((self.folder / "y.raw").read_bytes())
+        self.convolve("--quiet", "--bias", f"{checkpoint}:conv1.bias", w=f"{checkpoint}:conv1.weight", **arguments)
+        added = [a - b for a, b in zip(floats((self.folder / "y.raw").read_bytes()), without)]
+        for channel in range(4):
+            of_channel = added[channel * 512:(channel + 1) * 512]
+            self.assertLess(max(of_channel) - min(of_channel), 1e-5)
+        self.assertGreater(max(map(abs, added)), 1e-4)
+        self.fails("convolve", "--problem", arguments["problem"], "--x", "image.raw", "--w", f"{checkpoint}:conv1.weight",
+                   "--y", "z.raw", "--bias", f"{checkpoint}:conv1.weight", says=["conv1.weight", "has shape 4 x 1 x", "needs 4 of"])
 
     def test_a_limit_of_memory_is_kept_and_the_least_value_is_named(self):
         problem = "ic4id80oc4kd3pd1"
