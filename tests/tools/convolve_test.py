@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import random
 import resource
 import shutil
 import signal
@@ -260,6 +261,39 @@ class Convolve(CliTest):
         process.kill()
         process.wait()
         self.assertEqual((self.folder / "y.raw").read_bytes(), b"old")
+
+    def test_a_real_full_disk_leaves_no_half_written_result(self):
+        disk = self.folder / "disk"
+        disk.mkdir()
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], capture_output=True,
+                                 text=True)
+        if mounted.returncode != 0:
+            reason = f"mounting a tmpfs is not permitted: {mounted.stderr.strip()}"
+            print(reason)
+            self.skipTest(reason)
+        try:
+            self.fill_disk(disk)
+        finally:
+            subprocess.run(["umount", str(disk)], check=True)
+
+    def fill_disk(self, disk):
+        # y has 1 MiB, which does not fit into 256 KiB. Noise cannot be compressed to so little.
+        noise = random.Random(4)
+        self.write("noise.raw", [noise.random() for _ in range(64**3)])
+        self.write("unit.raw", [1.0])
+        for name in ("y.raw", "y.h5", "y.tif", "y.nii", "y.zarr"):
+            replaces = name in ("y.raw", "y.nii")  # the other formats refuse to replace a file that they cannot read
+            if replaces:
+                (disk / name).write_bytes(b"old")
+            text = self.run_cli("convolve", "--problem", "ic1id64oc1kd1", "--x", "noise.raw", "--w", "unit.raw", "--y",
+                                disk / name, "--tile", "1,1,1,4,64,64", "--engine", "direct", expect=1)
+            self.assertIn(name, text)
+            self.assertIn("No space left", text)
+            if replaces:
+                self.assertEqual((disk / name).read_bytes(), b"old", name)
+                (disk / name).unlink()
+            self.assertEqual(list(disk.rglob("*")), [], name)
+            self.assertEqual(os.statvfs(disk).f_bfree, os.statvfs(disk).f_blocks, name)
 
     def test_ctrl_c_ends_it_without_a_file(self):
         with open(self.folder / "large.raw", "wb") as file:
