@@ -345,7 +345,7 @@ class Inference {
             .blend = o_.blend,
             .region = region_.extent,
             .batch = o_.batch,
-            .forms = static_cast<index_t>(1) << (o_.flip[0] + o_.flip[1] + o_.flip[2]),
+            .forms = forms_of(o_.flip),
             .threads = scheduler_.threads(),
             .engine = o_.engine,
             .price = price_of_reading(info),

@@ -45,6 +45,8 @@ index_t patches_of_layer(const PatchGrid& grid, const io::VoxelBox& column) {
 
 }  // namespace
 
+index_t forms_of(const std::array<bool, 3>& mirror) { return static_cast<index_t>(mirrors_of(mirror).size()); }
+
 index_t computed_patches(const PatchGrid& grid, std::span<const io::VoxelBox> columns) {
   index_t patches = 0;
   for (const io::VoxelBox& column : columns) patches += patches_of_layer(grid, column);

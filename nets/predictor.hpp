@@ -24,6 +24,9 @@ struct PredictorOptions {
   RecordedPlans recorded{};  ///< see NetworkOptions
 };
 
+/// Returns how many mirrored forms of a patch there are (PredictorOptions::mirror), the patch itself included.
+index_t forms_of(const std::array<bool, 3>& mirror);
+
 /// Returns how many patches are computed for columns. Patches that two columns share count twice.
 index_t computed_patches(const PatchGrid& grid, std::span<const io::VoxelBox> columns);
 

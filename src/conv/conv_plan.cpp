@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "conv/caches/caches.hpp"
+#include "conv/check_bias.hpp"
 #include "conv/choice.hpp"
 #include "conv/implementations.hpp"
 #include "convolume/conv.hpp"
@@ -103,6 +104,14 @@ std::string_view geometry_of(const Spectra& spectra) {
 
 }  // namespace
 
+void conv::check_bias(const ConvProblem& problem, const ConstTensorView& bias) {
+  check("bias", bias, {1, problem.out_channels, {1, 1, 1}}, problem.type);
+  if (bias.stride[1] != 1 && problem.out_channels > 1) {
+    throw ShapeMismatch(
+        fmt::format("convolution: bias has channel stride {}; its values must be contiguous", bias.stride[1]));
+  }
+}
+
 struct ConvPlan::Impl {
   ConvProblem problem;
   Engine chosen = Engine::reference;
@@ -134,13 +143,7 @@ ForwardArguments ConvPlan::Impl::arguments(const ForwardBindings& b, std::pmr::m
   check("x", b.x, problem.x_shape(), problem.type, problem.x_layout);
   check("y", b.y, problem.y_shape(), problem.type, problem.y_layout);
   check_weights(b.w);
-  if (problem.epilogue.bias) {
-    check("bias", b.bias, bias_shape(), problem.type);
-    if (b.bias.stride[1] != 1 && problem.out_channels > 1) {
-      throw ShapeMismatch(
-          fmt::format("convolution: bias has channel stride {}; its values must be contiguous", b.bias.stride[1]));
-    }
-  }
+  if (problem.epilogue.bias) conv::check_bias(problem, b.bias);
   if (b.x_hat != nullptr) check_geometry("x_hat", geometry_of(*b.x_hat), x_geometry);
   return {.x = b.x,
           .bias = b.bias,

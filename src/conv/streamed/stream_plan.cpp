@@ -26,8 +26,6 @@ namespace {
 /// Seconds that each execution of the engine takes beside its work: its threads start together and end one by one.
 constexpr double execution_s = 2e-4;
 
-constexpr double page = 4096;  ///< buffers take whole pages
-
 /// Returns which share of the shorter one of transfers and computation steps wait for each other if both take equally
 /// long. Steps do not take equal times, and more buffers even this out. Fitted to the first table of
 /// docs/performance/log/streaming.md.
@@ -228,7 +226,10 @@ StreamCosts costs_of(const ConvProblem& p, const std::array<AxisTiles, 3>& axes,
 
   const auto copies = [&](double loads) { return std::min<double>(terms.buffers, loads); };
   const double partial_sums = counter.c_parts() > 1 ? 1 : 0;
-  const auto pages = [&](double words) { return page * std::ceil(element * words / page); };
+  const auto pages = [&](double words) {
+    constexpr auto page = static_cast<double>(page_bytes);
+    return page * std::ceil(element * words / page);
+  };
   const double buffers = copies(costs.loads[0]) * pages(counter.held_x()) +
                          copies(costs.loads[1]) * pages(counter.held_w()) +
                          (copies(costs.loads[2]) + partial_sums) * pages(counter.held_y());

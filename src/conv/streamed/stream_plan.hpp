@@ -1,11 +1,15 @@
 // Which tiles a streamed convolution cuts its tensors into, and what their transfers cost.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "convolume/streamed.hpp"
 
 namespace convolume::conv {
+
+/// Buffers begin at pages and take whole ones.
+inline constexpr std::size_t page_bytes = 4096;
 
 /// The tiles into which a problem is cut: y into tiles of samples, output channels and voxels; the input channels that
 /// a tile sums into parts. With groups, a tile has whole groups of output channels, and their input channels.

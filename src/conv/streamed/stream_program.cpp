@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "conv/choice.hpp"
+#include "conv/implementations.hpp"
+#include "conv/streamed/stream_plan.hpp"
 #include "convolume/error.hpp"
 #include "convolume/nest.hpp"
 #include "plan/groups.hpp"
@@ -73,6 +75,22 @@ plan::LoopNest clipped(const plan::LoopNest& nest, const plan::NestSpace& space)
 
 }  // namespace
 
+namespace {
+
+/// Returns the choice of the cost model for an engine that is given by name, without a plan. Empty if it does not serve
+/// the problem.
+Choice estimated_choice(const ConvProblem& problem, const ConvOptions& options) {
+  std::optional<Estimate> best;
+  for (const Implementation& implementation : implementations()) {
+    if (implementation.engine != options.engine) continue;
+    const Assessment assessment = assess(implementation, problem, options);
+    if (assessment.estimate && (!best || assessment.estimate->seconds < best->seconds)) best = assessment.estimate;
+  }
+  return best ? parse_choice(best->choice) : Choice();
+}
+
+}  // namespace
+
 ConvPlan plan_of_tile(const ConvPlan& whole, const ConvOptions& options, const ConvProblem& tile) {
   const Choice all = parse_choice(whole.choice());
   ConvOptions mine = options;
@@ -81,14 +99,14 @@ ConvPlan plan_of_tile(const ConvPlan& whole, const ConvOptions& options, const C
   mine.want_dx = mine.want_dw = false;
   // Tilings and nests of gradients may not fit the smaller tensors, and are not used: those of the tile's own plan are.
   if (all.tiles || all.nests) {
-    Choice choice = parse_choice(ConvPlan::make(tile, mine).choice());
-    if (all.tiles) (*choice.tiles)[0] = (*all.tiles)[0];
-    if (all.nests) {
+    Choice choice = estimated_choice(tile, mine);
+    if (all.tiles && choice.tiles) (*choice.tiles)[0] = (*all.tiles)[0];
+    if (all.nests && choice.nests) {
       const ConvProblem one = tile.groups > 1 ? plan::one_group(tile) : tile;
       (*choice.nests)[0] = clipped((*all.nests)[0], plan::spaces(one, plan::Direction::forward).front());
     }
     choice.shared = false;
-    mine.choice = to_string(choice);
+    if (choice.engine == mine.engine) mine.choice = to_string(choice);  // otherwise make() says why not
   }
   return ConvPlan::make(tile, mine);
 }
@@ -99,8 +117,8 @@ TensorView view_in(void* const* slot, const Shape5& shape, DataType type) {
 }
 
 std::size_t block_bytes(std::size_t bytes) noexcept {
-  constexpr std::size_t page = 4096, largest_class = 32768;
-  return bytes > largest_class ? (bytes + page - 1) / page * page : bytes + bytes / 8 + alignment;
+  constexpr std::size_t largest_class = 32768;
+  return bytes > largest_class ? (bytes + page_bytes - 1) / page_bytes * page_bytes : bytes + bytes / 8 + alignment;
 }
 
 std::size_t largest_scratch(const TaskGraph& graph) {

@@ -34,9 +34,9 @@ class Stopwatch {
 class Block {
  public:
   Block(std::size_t bytes, std::pmr::memory_resource* memory)
-      : memory_(memory), bytes_(bytes), data_(bytes == 0 ? nullptr : memory->allocate(bytes, alignment)) {}
+      : memory_(memory), bytes_(bytes), data_(bytes == 0 ? nullptr : memory->allocate(bytes, page_bytes)) {}
   ~Block() {
-    if (data_ != nullptr) memory_->deallocate(data_, bytes_, alignment);
+    if (data_ != nullptr) memory_->deallocate(data_, bytes_, page_bytes);
   }
   Block(Block&& other) noexcept
       : memory_(other.memory_), bytes_(other.bytes_), data_(std::exchange(other.data_, nullptr)) {}
@@ -44,7 +44,6 @@ class Block {
   std::byte* data() const noexcept { return static_cast<std::byte*>(data_); }
 
  private:
-  static constexpr std::size_t alignment = 4096;
   std::pmr::memory_resource* memory_;
   std::size_t bytes_;
   void* data_;

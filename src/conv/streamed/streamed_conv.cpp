@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "conv/check_bias.hpp"
 #include "conv/streamed/stream_plan.hpp"
 #include "conv/streamed/stream_run.hpp"
 #include "convolume/error.hpp"
@@ -301,12 +302,8 @@ std::optional<StreamReport> StreamedConv::run(const Execution& run, TensorSource
                     run.scheduler.threads(), impl_->threads));
   }
   if (p.epilogue.bias) {
-    if (!bias || bias.data.get() == nullptr) throw ShapeMismatch("streamed convolution: bias is missing");
-    check_tensor("bias", "in memory", bias.shape, bias.type, {1, p.out_channels, {1, 1, 1}}, p.type);
-    if (bias.stride[1] != 1 && p.out_channels > 1) {
-      throw ShapeMismatch(fmt::format("streamed convolution: bias has channel stride {}; its values must be contiguous",
-                                      bias.stride[1]));
-    }
+    conv::check_bias(p, bias);
+    if (bias.data.get() == nullptr) throw ShapeMismatch("streamed convolution: bias is missing");
   }
   return conv::run_stream(impl_->task(), run, {.x = x, .w = w, .bias = bias, .y = y}, progress, std::move(stop));
 }
