@@ -9,7 +9,7 @@ packages=(g++ cmake ninja-build pkg-config libhwy-dev libhwloc-dev libfftw3-dev 
 for option in "$@"; do
   case "$option" in
     --long) packages+=(valgrind) ;;
-    --peers) packages+=(python3-torch python3-numpy python3-pil python3-nibabel python3-zarr libdnnl-dev libmimalloc-dev libisl-dev) ;;
+    --peers) packages+=(python3-torch python3-numpy python3-pil python3-nibabel python3-zarr libdnnl-dev libmimalloc-dev libisl-dev libopenblas0-pthread libatlas3-base) ;;
     --lint) packages+=(clang-format) ;;
     --clang) packages+=(clang libclang-rt-dev) ;;
     *) echo "install_packages.sh: unknown option '$option'; use --long, --peers, --lint or --clang" >&2; exit 2 ;;

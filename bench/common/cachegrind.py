@@ -17,7 +17,11 @@ def count_events(command, l1, last_level, simd):
             "valgrind", "--tool=cachegrind", "--cache-sim=yes", f"--cachegrind-out-file={out}",
             f"--I1={l1}", f"--D1={l1}", f"--LL={last_level}", *command,
         ]  # fmt: skip
-        result = subprocess.run(watched, env=dict(os.environ, CONVOLUME_SIMD=simd), capture_output=True, text=True)
+        env = dict(os.environ, CONVOLUME_SIMD=simd)
+        timer = Path(command[0]).resolve().parent.parent / "testing/libconvolume_valgrind_timer.so"
+        if timer.exists():
+            env["LD_PRELOAD"] = str(timer)
+        result = subprocess.run(watched, env=env, capture_output=True, text=True)
         if result.returncode != 0:
             raise CachegrindError(f"{' '.join(watched)} ended with {result.returncode}:\n{result.stderr.strip()}")
         events, totals = None, None

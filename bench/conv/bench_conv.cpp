@@ -11,6 +11,7 @@
 #include "bench/conv/conv_choices.hpp"
 #include "bench/conv/conv_competitor.hpp"
 #include "bench/conv/conv_options.hpp"
+#include "bench/conv/conv_passes.hpp"
 #include "bench/conv/conv_side_by_side.hpp"
 #include "bench/conv/conv_speed_up.hpp"
 #include "bench/conv/conv_stages.hpp"
@@ -48,6 +49,8 @@ constexpr const char* description =
     "  --streamed      Convolves forward tile by tile, in a quarter of the memory of x and y, between sources and\n"
     "                  sinks whose transfers take a given time: from a quarter of the time of the computation to four\n"
     "                  times as long. Times transfers alone, computation alone, both in turn, and both at once.\n"
+    "  --passes        Executes passes of one competitor, --rounds of each direction, and does nothing else: for\n"
+    "                  profilers and cache simulators.\n"
     "  --verify        Checks results instead of timing them. Compares every engine in every direction, type and\n"
     "                  layout that it supports with the definition in double precision. Small integers must give\n"
     "                  exact results; random numbers must agree within 2e-6 (float) or 1e-13 (double). The exit\n"
@@ -132,7 +135,7 @@ struct Flags {
   ConvBenchOptions options;
   std::vector<std::string> texts, files;
   DataType type = DataType::f32;
-  std::string layout = "both", weights = "fresh";
+  std::string layout = "both", weights = "fresh", passes;
   bool side_by_side = false, verify = false, choices = false, speed_up = false, stages = false, streamed = false;
 };
 
@@ -143,17 +146,19 @@ enum Modes : unsigned {
   in_choices = 8,
   in_speed_up = 16,
   in_stages = 32,
-  in_streamed = 64
+  in_streamed = 64,
+  in_passes = 128
 };
 
 Modes mode_of(const Flags& flags) {
-  return flags.side_by_side ? in_side_by_side
-         : flags.verify     ? in_verify
-         : flags.choices    ? in_choices
-         : flags.speed_up   ? in_speed_up
-         : flags.stages     ? in_stages
-         : flags.streamed   ? in_streamed
-                            : in_benchmark;
+  return flags.side_by_side        ? in_side_by_side
+         : flags.verify            ? in_verify
+         : flags.choices           ? in_choices
+         : flags.speed_up          ? in_speed_up
+         : flags.stages            ? in_stages
+         : flags.streamed          ? in_streamed
+         : flags.passes.size() > 0 ? in_passes
+                                   : in_benchmark;
 }
 
 const char* name_of(Modes mode) {
@@ -170,6 +175,8 @@ const char* name_of(Modes mode) {
       return "--stages";
     case in_streamed:
       return "--streamed";
+    case in_passes:
+      return "--passes";
     case in_benchmark:
       break;
   }
@@ -183,17 +190,19 @@ void check_scopes(const CLI::App& app, const Flags& flags) {
   };
   constexpr unsigned in_contest = in_side_by_side | in_choices | in_speed_up,
                      in_reports = in_contest | in_stages | in_streamed;
-  constexpr std::array scopes{Scope{"--weights", in_contest},
-                              Scope{"--peers", in_side_by_side},
-                              Scope{"--recorded", in_choices},
-                              Scope{"--json", in_reports},
-                              Scope{"--rounds", in_reports},
-                              Scope{"--min-seconds", in_reports},
-                              Scope{"--max-seconds", in_reports},
-                              Scope{"--dir", ~static_cast<unsigned>(in_streamed)},
-                              Scope{"--engine", in_benchmark | in_side_by_side | in_verify | in_speed_up | in_streamed},
-                              Scope{"--tune", in_benchmark | in_side_by_side | in_speed_up},
-                              Scope{"--layout", in_contest | in_stages | in_verify}};
+  constexpr std::array scopes{
+      Scope{"--weights", in_contest | in_passes},
+      Scope{"--peers", in_side_by_side},
+      Scope{"--recorded", in_choices},
+      Scope{"--json", in_reports},
+      Scope{"--rounds", in_reports | in_passes},
+      Scope{"--min-seconds", in_reports},
+      Scope{"--max-seconds", in_reports},
+      Scope{"--dir", ~static_cast<unsigned>(in_streamed)},
+      Scope{"--engine", in_benchmark | in_side_by_side | in_verify | in_speed_up | in_streamed | in_passes},
+      Scope{"--choice", in_benchmark | in_side_by_side | in_speed_up | in_passes},
+      Scope{"--tune", in_benchmark | in_side_by_side | in_speed_up | in_passes},
+      Scope{"--layout", in_contest | in_stages | in_verify | in_passes}};
   const Modes mode = mode_of(flags);
   for (const Scope& scope : scopes) {
     if ((scope.modes & mode) != 0 || app.count(scope.flag) == 0) continue;
@@ -210,7 +219,9 @@ void set_defaults(const CLI::App& app, Flags& flags) {
     o.engines = all_engines();
     o.engines.erase(std::remove(o.engines.begin(), o.engines.end(), Engine::reference), o.engines.end());
   }
-  o.layouts = mode_of(flags) == in_benchmark ? std::vector{Layout::plain} : layout_names().at(flags.layout);
+  const bool plain_only = mode_of(flags) == in_benchmark || (mode_of(flags) == in_passes && flags.layout == "both");
+  o.layouts = plain_only ? std::vector{Layout::plain} : layout_names().at(flags.layout);
+  if (mode_of(flags) == in_passes && flags.passes != "ours") o.passes_of = peer_names().at(flags.passes);
   o.cached_weights = flags.weights == "cached";
   if (o.threads == 0) o.threads = default_threads();
 }
@@ -237,6 +248,15 @@ void add_options(CLI::App& app, Flags& flags) {
       ->excludes("--choices")
       ->excludes("--speed-up")
       ->excludes("--stages");
+  app.add_option("--passes", flags.passes, "Execute passes of one competitor: ours, or one of --peers")
+      ->check(CLI::IsMember({"ours", "onednn", "fft_volume", "im2col:openblas", "im2col:atlas"}))
+      ->excludes(side_by_side)
+      ->excludes("--verify")
+      ->excludes("--choices")
+      ->excludes("--speed-up")
+      ->excludes("--stages")
+      ->excludes("--streamed")
+      ->option_text("NAME");
   app.add_flag("--one-thread-too", o.one_thread_too,
                "With --side-by-side: measure one thread beside all threads. The summary then takes the worse ratio of "
                "each problem: on all threads that of the lower quartiles, on one thread that of the medians")
@@ -253,6 +273,8 @@ void add_options(CLI::App& app, Flags& flags) {
       ->delimiter(',')
       ->transform(CLI::CheckedTransformer(engine_names()))
       ->option_text("NAMES [automatic; all but reference with --verify]");
+  app.add_option("--choice", o.choice, "Choice text of our plans, as convolume plan explain prints it")
+      ->option_text("TEXT [the cost model's]");
   app.add_option("--precision,--type", flags.type, "float or double (also f32 and f64)")
       ->transform(CLI::CheckedTransformer(type_names()))
       ->option_text("NAME [float; both with --verify]");
@@ -273,9 +295,10 @@ void add_contest_options(CLI::App& app, Flags& flags) {
                  "Whether fwd includes the preparation of the weights: fresh (yes) or cached (no)")
       ->check(CLI::IsMember({"fresh", "cached"}))
       ->option_text("NAME [fresh]");
-  app.add_option("--peers", o.peers,
-                 "Competitors: onednn, fft_volume, torch (PyTorch in a separate process, fwd and training), separated "
-                 "by commas")
+  app.add_option(
+         "--peers", o.peers,
+         "Competitors: onednn, fft_volume, torch (PyTorch in a separate process, fwd and training), im2col:openblas "
+         "and im2col:atlas (windows copied to a matrix that a BLAS multiplies), separated by commas")
       ->delimiter(',')
       ->transform(CLI::CheckedTransformer(peer_names()))
       ->option_text("NAMES [onednn,fft_volume]");
@@ -328,6 +351,7 @@ int run_conv(int argc, char** argv) {
              : mode == in_speed_up ? conv_speed_up(flags.options)
              : mode == in_stages   ? conv_stages(flags.options)
              : mode == in_streamed ? conv_streamed(flags.options)
+             : mode == in_passes   ? conv_passes(flags.options)
                                    : conv_side_by_side(flags.options);
     };
   });

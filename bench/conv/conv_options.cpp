@@ -19,7 +19,7 @@ const std::string& name_in(const std::map<std::string, Value>& names, Value valu
 bool ConvBenchOptions::has(Peer peer) const { return std::find(peers.begin(), peers.end(), peer) != peers.end(); }
 
 ConvOptions ConvBenchOptions::conv(Engine engine) const {
-  return {.engine = engine, .memory_budget = static_cast<std::size_t>(memory_gib * (1u << 30))};
+  return {.engine = engine, .choice = choice, .memory_budget = static_cast<std::size_t>(memory_gib * (1u << 30))};
 }
 
 const std::map<std::string, Direction>& direction_names() {
@@ -37,8 +37,11 @@ std::vector<Engine> all_engines() {
 }
 
 const std::map<std::string, Peer>& peer_names() {
-  static const std::map<std::string, Peer> names{
-      {"onednn", Peer::onednn}, {"fft_volume", Peer::fft_volume}, {"torch", Peer::torch}};
+  static const std::map<std::string, Peer> names{{"onednn", Peer::onednn},
+                                                 {"fft_volume", Peer::fft_volume},
+                                                 {"torch", Peer::torch},
+                                                 {"im2col:openblas", Peer::im2col_openblas},
+                                                 {"im2col:atlas", Peer::im2col_atlas}};
   return names;
 }
 

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,7 @@ enum class Direction { forward, backward_data, backward_weights, training };
 constexpr std::size_t direction_count = 4;
 
 /// Competitors beside the engines that are measured.
-enum class Peer { onednn, fft_volume, torch };
+enum class Peer { onednn, fft_volume, torch, im2col_openblas, im2col_atlas };
 
 struct ConvBenchOptions {
   std::vector<NamedProblem> problems;
@@ -27,12 +28,14 @@ struct ConvBenchOptions {
   std::vector<DataType> types{DataType::f32};
   std::vector<Layout> layouts{Layout::plain, Layout::blocked};
   std::vector<Peer> peers{Peer::onednn, Peer::fft_volume};
-  bool tune = false;            ///< choose by measurement
-  bool cached_weights = false;  ///< forward passes use weights that are already prepared
-  bool one_thread_too = false;  ///< side by side: measure one thread beside `threads`
+  std::optional<Peer> passes_of{};  ///< whose passes are executed; none: ours
+  bool tune = false;                ///< choose by measurement
+  bool cached_weights = false;      ///< forward passes use weights that are already prepared
+  bool one_thread_too = false;      ///< side by side: measure one thread beside `threads`
   int threads = 1, rounds = 9;
   double min_seconds = 0.5, max_seconds = 30;
   double memory_gib = 8;  ///< limit for cached spectra of a plan; 0 means no limit
+  std::string choice{};   ///< text of the choice of our plans; empty: the cost model chooses
   std::filesystem::path json;
   std::filesystem::path recorded;  ///< report of an earlier run of --choices
 

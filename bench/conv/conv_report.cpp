@@ -35,6 +35,10 @@ Member member_of(Peer peer) {
       return &ConvRow::onednn;
     case Peer::fft_volume:
       return &ConvRow::fft_volume;
+    case Peer::im2col_openblas:
+      return &ConvRow::im2col_openblas;
+    case Peer::im2col_atlas:
+      return &ConvRow::im2col_atlas;
     case Peer::torch:
       break;
   }
@@ -136,6 +140,8 @@ Json to_json(const ConvBenchOptions& options, const ConvRow& row) {
   }
   add("fft_volume", "fft_volume_", row.fft_volume);
   if (options.has(Peer::torch)) add("torch", "torch_", row.torch);
+  if (options.has(Peer::im2col_openblas)) add("im2col_openblas", "im2col_openblas_", row.im2col_openblas);
+  if (options.has(Peer::im2col_atlas)) add("im2col_atlas", "im2col_atlas_", row.im2col_atlas);
   json["floor_fraction"] = row.floor_fraction;
   return json;
 }

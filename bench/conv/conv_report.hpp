@@ -30,7 +30,7 @@ struct ConvRow {
   std::size_t rounds = 0;
   double ours = 0, ours_low = 0, ours_high = 0;  ///< seconds: median and quartiles
   double floor_fraction = 0;
-  std::optional<Comparison> onednn{}, fft_volume{}, torch{};
+  std::optional<Comparison> onednn{}, fft_volume{}, torch{}, im2col_openblas{}, im2col_atlas{};
   std::string onednn_implementation{};
   int onednn_threads = 0;  ///< busy threads in a call
 };

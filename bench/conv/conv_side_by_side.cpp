@@ -15,6 +15,7 @@
 #include "bench/conv/conv_competitor.hpp"
 #include "bench/conv/conv_floor.hpp"
 #include "bench/conv/conv_report.hpp"
+#include "bench/peers/im2col_convolution.hpp"
 #include "bench/peers/onednn_convolution.hpp"
 #include "bench/peers/torch_peer.hpp"
 
@@ -51,7 +52,9 @@ class Notes {
   std::set<std::string> said_;
 };
 
-enum class Who { ours, fft_volume, onednn };
+enum class Who { ours, fft_volume, onednn, im2col_openblas, im2col_atlas };
+
+bool is_ours(Who who) { return who == Who::ours || who == Who::fft_volume; }
 
 struct Competitor {
   Who who;
@@ -73,7 +76,14 @@ class ConvContest {
     }
     if (competitors_.empty()) return;
     if (o_.has(Peer::fft_volume)) add_fft_volume();
-    if (o_.has(Peer::onednn)) add_onednn();
+    if (o_.has(Peer::onednn)) {
+      add_peer(Who::onednn, "oneDNN", [&] { return onednn_convolution(problem_, data_, o_.threads); });
+    }
+    const auto add_im2col = [&](Who who, const char* name, Blas blas) {
+      add_peer(who, name, [&] { return im2col_convolution(problem_, data_, blas, o_.threads); });
+    };
+    if (o_.has(Peer::im2col_openblas)) add_im2col(Who::im2col_openblas, "im2col:openblas", Blas::openblas);
+    if (o_.has(Peer::im2col_atlas)) add_im2col(Who::im2col_atlas, "im2col:atlas", Blas::atlas);
   }
 
   bool empty() const { return competitors_.empty(); }
@@ -173,24 +183,23 @@ class ConvContest {
     };
     if (std::any_of(competitors_.begin(), competitors_.end(), runs)) return;
     try {
-      competitors_.push_back(
-          {.who = Who::fft_volume,
-           .competitor = std::make_unique<PlannedConvolution>(problem_, data_, planned(Engine::fft_volume)),
-           .name = "fft_volume",
-           .problem = problem_});
+      PlannedConvolution::Options options = planned(Engine::fft_volume);
+      options.conv.choice.clear();
+      competitors_.push_back({.who = Who::fft_volume,
+                              .competitor = std::make_unique<PlannedConvolution>(problem_, data_, options),
+                              .name = "fft_volume",
+                              .problem = problem_});
     } catch (const Unsupported& error) {
       notes_.say(fmt::format("{}: fft_volume {}", name_, refusal(error, Engine::fft_volume)));
     }
   }
 
-  void add_onednn() {
+  template <class Make>
+  void add_peer(Who who, const char* name, const Make& make) {
     try {
-      competitors_.push_back({.who = Who::onednn,
-                              .competitor = onednn_convolution(problem_, data_, o_.threads),
-                              .name = "oneDNN",
-                              .problem = problem_});
+      competitors_.push_back({.who = who, .competitor = make(), .name = name, .problem = problem_});
     } catch (const Unsupported& error) {
-      notes_.say_once(fmt::format("oneDNN left out: {}", error.what()));
+      notes_.say_once(fmt::format("{} left out: {}", name, error.what()));
     }
   }
 
@@ -248,7 +257,7 @@ class ConvContest {
   /// Returns the competitor fft_volume in plain layout, which may be one of our engines.
   const Competitor* fft_volume(Direction direction) const {
     const auto found = std::find_if(competitors_.begin(), competitors_.end(), [&](const Competitor& e) {
-      return e.who != Who::onednn && ours(e).plan(direction).engine() == Engine::fft_volume &&
+      return is_ours(e.who) && ours(e).plan(direction).engine() == Engine::fft_volume &&
              layout_of(e.problem) == Layout::plain;
     });
     return found == competitors_.end() || found->seconds.empty() ? nullptr : &*found;
@@ -282,6 +291,8 @@ class ConvContest {
     if (o_.has(Peer::fft_volume)) row.fft_volume = compare(fft_volume(direction), competitor);
     const Competitor* onednn = find(Who::onednn);
     row.onednn = compare(onednn, competitor);
+    row.im2col_openblas = compare(find(Who::im2col_openblas), competitor);
+    row.im2col_atlas = compare(find(Who::im2col_atlas), competitor);
     if (onednn != nullptr) {
       row.onednn_implementation = static_cast<OneDnnConvolution&>(*onednn->competitor).implementation(direction);
       row.onednn_threads = onednn_threads_;

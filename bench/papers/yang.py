@@ -2,14 +2,16 @@
 """Reproduces tables and figures of paper 000 (Yang et al., A Systematic Approach to Blocking Convolutional Neural
 Networks) with `convolume plan energy`.
 
-    bench/papers/yang.py (--table 1|2|3|4 | --figure 5|6|7|8|9 | --search | --system | --volumes)
+    bench/papers/yang.py (--table 1|2|3|4 | --figure 3|4|5|6|7|8|9 | --search | --system | --volumes)
                          --out PREFIX [--into docs/papers.md] [--convolume build/release/tools/convolume]
 
 Writes PREFIX.json, PREFIX.md and PREFIX.svg: the paper's value, ours, and the reason for a difference. --into puts the
 text also into a document, between the comments that name the table or figure. --search compares the iterative with the
 exhaustive search, --system designs common memories for several layers, and --volumes blocks layers with three axes.
-Nothing is measured but the seconds of searches. The longest item takes about a minute. Figures 3 and 4 need runs under
-a cache simulator and are not part of this script. Needs Python 3 only.
+Nothing is measured but the seconds of searches. The longest item takes about a minute, except Figures 3 and 4: they
+run bench_conv, which stands beside --convolume, under a cache simulator for half an hour. --counts takes the counts of
+an earlier run from its PREFIX.json instead. They need Valgrind, ATLAS and OpenBLAS (on Debian: apt-get install valgrind
+libatlas3-base libopenblas0-pthread). The others need Python 3 only.
 """
 import argparse
 import datetime
@@ -22,6 +24,7 @@ from typing import Any, Callable, NamedTuple, Sequence
 
 sys.dont_write_bytecode = True
 from paper_page import Result, replace_block, table  # noqa: E402
+from yang_caches import cache_figure  # noqa: E402
 from yang_common import (DRAM, OPERANDS, OTHER, PAPER, W, X, Y, Command, CommandFailed, Stack, code, memory, operand,
                          operand_stack, stacked_bars, wrapped)  # noqa: E402
 
@@ -540,15 +543,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--table", type=int, choices=list(TABLES))
-    what.add_argument("--figure", type=int, choices=list(FIGURES))
+    what.add_argument("--figure", type=int, choices=[3, 4, *FIGURES])
     for name in OTHERS:
         what.add_argument(f"--{name}", action="store_true")
     parser.add_argument("--out", required=True, help="prefix of the files to write")
+    parser.add_argument("--counts", type=pathlib.Path, help="with --figure 3 or 4: PREFIX.json of an earlier run")
     parser.add_argument("--convolume", default=str(BENCH.parent / "build/release/tools/convolume"))
     parser.add_argument("--into", type=pathlib.Path, help="document to put the text into")
     arguments = parser.parse_args()
     if arguments.table:
         name, make = f"table {arguments.table}", TABLES[arguments.table]
+    elif arguments.figure in (3, 4):
+        name = f"figure {arguments.figure}"
+        make = lambda command: cache_figure(arguments.figure, command, arguments.counts)  # noqa: E731
     elif arguments.figure:
         name, make = f"figure {arguments.figure}", FIGURES[arguments.figure]
     else:

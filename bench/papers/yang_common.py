@@ -31,11 +31,15 @@ class Command:
 
     def run(self, *words: str) -> dict[str, Any]:
         """Returns the JSON object that a command prints, with the command."""
-        command = [self.binary, *words, "--json"]
+        return {"command": " ".join(["convolume", *words]), **json.loads(self.text(*words, "--json"))}
+
+    def text(self, *words: str) -> str:
+        """Returns what a command prints."""
+        command = [self.binary, *words]
         result = subprocess.run(command, capture_output=True, text=True)
         if result.returncode != 0:
             raise CommandFailed(f"{' '.join(command)} ended with {result.returncode}:\n{result.stderr.strip()}")
-        return {"command": " ".join(["convolume", *words]), **json.loads(result.stdout)}
+        return result.stdout
 
 
 def code(text: str) -> str:
