@@ -212,6 +212,9 @@ void check_scopes(const CLI::App& app, const Flags& flags) {
 
 void set_defaults(const CLI::App& app, Flags& flags) {
   ConvBenchOptions& o = flags.options;
+  if (o.rounds == 0 && mode_of(flags) != in_passes) {
+    throw CLI::ValidationError("--rounds", "0 is valid with --passes only; use at least 1");
+  }
   o.types = {flags.type};
   if (flags.verify && app.count("--precision") == 0) o.types = {DataType::f32, DataType::f64};
   if (flags.verify && app.count("--engine") == 0) {
@@ -302,8 +305,8 @@ void add_contest_options(CLI::App& app, Flags& flags) {
       ->delimiter(',')
       ->transform(CLI::CheckedTransformer(peer_names()))
       ->option_text("NAMES [onednn,fft_volume]");
-  app.add_option("--rounds", o.rounds, "Least number of rounds")
-      ->check(CLI::Range(1, 1000000))
+  app.add_option("--rounds", o.rounds, "Least number of rounds; with --passes, the number of passes, which may be 0")
+      ->check(CLI::Range(0, 1000000))
       ->option_text("NUMBER [9]");
   app.add_option("--min-seconds", o.min_seconds, "Least total time of all rounds of a problem in a direction")
       ->check(CLI::Range(0.0, 3600.0))

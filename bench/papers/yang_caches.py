@@ -95,14 +95,15 @@ def choice(command: Command, problem: str, nest: str) -> str:
 
 
 def count(bench: pathlib.Path, who: str, layer: Layer, chosen: str) -> dict[str, float]:
-    """Accesses of one forward pass: two passes less one. Lowering, and packing of the weights, are part of a pass."""
+    """Accesses of one forward pass: those of a process with one pass less those of a process with none. Lowering, and
+    packing of the weights, are part of a pass."""
     def process(passes: int) -> dict[str, int]:
         ours = ["--engine", "direct", "--layout", "blocked", "--choice", chosen] if who == "ours" else []
         return count_events([str(bench), "--passes", who, "--problem", layer.problem, "--dir", "fwd", "--threads", "1",
                              "--rounds", str(passes), *ours], f"{L1},{WAYS},{LINE}", f"{L2},{WAYS},{LINE}", "SSE4")
 
-    one, two = process(1), process(2)
-    return {name: float(sum(two[event] - one[event] for event in events))
+    none, one = process(0), process(1)
+    return {name: float(sum(one[event] - none[event] for event in events))
             for name, events in (("l2", ("D1mr", "D1mw")), ("l3", ("DLmr", "DLmw")))}
 
 
@@ -147,7 +148,7 @@ def figure(number: int, layers: dict[str, Any]) -> Result:
     means = ", ".join(f"{geometric_mean(ratios[who]):.1f} times fewer than {CODES[who]}" for who in peers)
     text = table(head, rows) + f"""
 Accesses to the {cache} in one forward pass of one core, in lines of {LINE} bytes, counted by cachegrind with
-`--D1={L1},{WAYS},{LINE} --LL={L2},{WAYS},{LINE}`: the difference between a process with two passes and one with one.
+`--D1={L1},{WAYS},{LINE} --LL={L2},{WAYS},{LINE}`: the difference between a process with one pass and one with none.
 
 - Ours is {"the least in all five layers" if fewest else "NOT the least in all layers"}. In the geometric mean it has
   {means}. The paper's code has {paper} fewer.
@@ -166,7 +167,7 @@ Accesses to the {cache} in one forward pass of one core, in lines of {LINE} byte
 
 
 def cache_figure(number: int, command: Command, counts: pathlib.Path | None) -> Result:
-    """Counts, which takes half an hour on two cores, or takes the counts of an earlier run."""
+    """Counts, which takes a quarter of an hour on two cores, or takes the counts of an earlier run."""
     if counts is not None:
         return figure(number, json.loads(counts.read_text())["layers"])
     try:
