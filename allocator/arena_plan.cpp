@@ -7,9 +7,9 @@
 namespace convolume::allocator {
 namespace {
 
-constexpr std::size_t alignment = 64;
+constexpr std::size_t arena_alignment = 64;
 
-std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+std::size_t aligned(std::size_t bytes) { return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment; }
 
 /// Returns the lowest offset at which `bytes` fit between the ranges [begin, end) of `taken`. Sorts `taken`.
 std::size_t lowest_gap(std::vector<std::pair<std::size_t, std::size_t>>& taken, std::size_t bytes) {

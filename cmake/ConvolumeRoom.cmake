@@ -44,9 +44,17 @@ target_link_libraries(convolume_precompiled PRIVATE convolume_private fmt::fmt)
 target_precompile_headers(convolume_precompiled PRIVATE <algorithm> <array> <functional> <map> <memory> <memory_resource>
   <optional> <span> <string> <vector> <fmt/format.h>)
 
-# convolume_room(NAME SOURCES ... ROOMS ... EXTERNAL ...)
+# convolume_unity(TARGET COUNT) compiles up to COUNT source files of a target as one. Headers are then read once, and
+# templates of JSON, TOML, the option parser and Catch2 are instantiated once. The dev preset compiles each file alone
+# and finds missing includes.
+function(convolume_unity target count)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${CONVOLUME_UNITY} UNITY_BUILD_BATCH_SIZE ${count})
+endfunction()
+
+# convolume_room(NAME [UNITY count] SOURCES ... ROOMS ... EXTERNAL ...)
+# UNITY compiles several files at a time in every build. In sanitizer builds all rooms are compiled in this way.
 function(convolume_room name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;ROOMS;EXTERNAL" ${ARGN})
+  cmake_parse_arguments(ARG "" "UNITY" "SOURCES;ROOMS;EXTERNAL" ${ARGN})
   add_library(convolume_${name} STATIC ${ARG_SOURCES})
   target_include_directories(convolume_${name} PUBLIC
     ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
@@ -57,6 +65,12 @@ function(convolume_room name)
   endforeach()
   target_link_libraries(convolume_${name} PRIVATE fmt::fmt)
   target_precompile_headers(convolume_${name} REUSE_FROM convolume_precompiled)
+  if(CONVOLUME_SANITIZE AND NOT ARG_UNITY)
+    set(ARG_UNITY 12)
+  endif()
+  if(ARG_UNITY)
+    convolume_unity(convolume_${name} ${ARG_UNITY})
+  endif()
   foreach(source IN LISTS ARG_SOURCES)
     get_source_file_property(generated ${source} GENERATED)
     if(NOT generated)
@@ -64,6 +78,7 @@ function(convolume_room name)
     endif()
     if(NOT generated AND per_target)
       set_property(SOURCE ${source} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
+      set_property(SOURCE ${source} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
     endif()
   endforeach()
   set_property(GLOBAL APPEND PROPERTY CONVOLUME_ROOMS ${name})

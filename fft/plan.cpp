@@ -35,17 +35,17 @@ void validate(const Problem& p) {
 }
 
 /// A stride and the number of points along it.
-struct Step {
+struct AxisStep {
   index_t stride, count;
   const char* name;
 };
 
 /// Returns the number of elements from the first to the last point of a strided grid. Throws if two points could share
 /// an address.
-index_t span_of(std::array<Step, 4> steps) {
-  std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.stride < b.stride; });
+index_t span_of(std::array<AxisStep, 4> steps) {
+  std::sort(steps.begin(), steps.end(), [](const AxisStep& a, const AxisStep& b) { return a.stride < b.stride; });
   index_t span = 1;
-  for (const Step& step : steps) {
+  for (const AxisStep& step : steps) {
     if (step.count == 1) continue;
     require(step.stride >= span, step.name, step.stride, "points would share addresses; use a larger stride");
     span = checked_add(span, checked_mul(step.stride, step.count - 1, "fft strides"), "fft strides");
@@ -73,9 +73,9 @@ Geometry::Geometry(const Problem& p) {
   space_stride.y = or_default(p.space_stride.y, checked_mul(row_points, space_stride.x, "fft extent"));
   space_stride.z = or_default(p.space_stride.z, checked_mul(space_stride.y, n.y, "fft extent"));
   const index_t volume = checked_mul(space_stride.z, n.z, "fft extent");
-  const Step space_steps[3] = {{space_stride.x, n.x, "space_stride.x"},
-                               {space_stride.y, n.y, "space_stride.y"},
-                               {space_stride.z, n.z, "space_stride.z"}};
+  const AxisStep space_steps[3] = {{space_stride.x, n.x, "space_stride.x"},
+                                   {space_stride.y, n.y, "space_stride.y"},
+                                   {space_stride.z, n.z, "space_stride.z"}};
   // Permuted strides may reach further than the number of planes times their distance.
   const index_t reach =
       p.in_place ? volume : std::max(volume, span_of({{space_steps[0], space_steps[1], space_steps[2], {0, 1, ""}}}));

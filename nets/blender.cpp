@@ -10,14 +10,14 @@
 namespace convolume::nets {
 namespace {
 
-struct Range {
+struct IndexRange {
   index_t begin, end;
 };
 
 /// Returns the voxels of [0, n) that the voxels [first, first + count) are, if voxels outside are mirrored.
-Range inside(index_t first, index_t count, index_t n) {
+IndexRange inside(index_t first, index_t count, index_t n) {
   if (first >= 0 && first + count <= n) return {first, first + count};
-  Range range{n, 0};
+  IndexRange range{n, 0};
   for (index_t i = first; i < first + count; ++i) {
     const index_t at = mirrored_index(i, n);
     range = {std::min(range.begin, at), std::max(range.end, at + 1)};
@@ -34,12 +34,12 @@ index_t input_start(const AxisPatches& axis, index_t start, bool mirrored) {
 }
 
 /// Returns the voxels that patches of an axis read, mirrored or not.
-Range input_range(const AxisPatches& axis, index_t region_begin, index_t volume, index_t first, index_t end) {
-  Range all{volume, 0};
+IndexRange input_range(const AxisPatches& axis, index_t region_begin, index_t volume, index_t first, index_t end) {
+  IndexRange all{volume, 0};
   for (index_t p = first; p < end; ++p) {
     for (const bool mirrored : {false, true}) {
       const index_t start = region_begin + input_start(axis, axis.starts[static_cast<std::size_t>(p)], mirrored);
-      const Range one = inside(start, axis.patch, volume);
+      const IndexRange one = inside(start, axis.patch, volume);
       all = {std::min(all.begin, one.begin), std::max(all.end, one.end)};
     }
   }
@@ -72,12 +72,12 @@ io::VoxelBox Blender::input_box(const PatchGrid& grid, const io::VoxelBox& regio
                                 const io::VoxelBox& column) {
   io::VoxelBox box;
   for (index_t layer = 0; layer < grid.axis(0).count(); ++layer) {
-    const Range planes = input_range(grid.axis(0), region.begin.z, volume.z, layer, layer + 1);
+    const IndexRange planes = input_range(grid.axis(0), region.begin.z, volume.z, layer, layer + 1);
     box.extent.z = std::max(layer == 0 ? 0 : box.extent.z, planes.end - planes.begin);
   }
   for (int axis = 1; axis < 3; ++axis) {
     const auto [first, end] = grid.axis(axis).touching(column.begin[axis], column.end()[axis]);
-    const Range range = input_range(grid.axis(axis), region.begin[axis], volume[axis], first, end);
+    const IndexRange range = input_range(grid.axis(axis), region.begin[axis], volume[axis], first, end);
     box.begin[axis] = range.begin;
     box.extent[axis] = range.end - range.begin;
   }
@@ -117,7 +117,7 @@ bool Blender::enter(index_t layer, std::vector<LayerPatch> patches, Scheduler& s
   layer_ = layer;
   patches_ = std::move(patches);
   if (patches_.empty()) return true;
-  const Range planes = input_range(grid_.axis(0), region_.begin.z, window_.shape().extent.z, layer, layer + 1);
+  const IndexRange planes = input_range(grid_.axis(0), region_.begin.z, window_.shape().extent.z, layer, layer + 1);
   return window_.load(planes.begin, planes.end, scheduler, stop);
 }
 
@@ -138,7 +138,7 @@ Extent3 Blender::input_of(const LayerPatch& patch) const {
 void Blender::load(std::size_t item, const View<float>& input, index_t first_row, index_t end_row) const {
   const LayerPatch& patch = patches_[item];
   const Extent3 &e = input.shape.extent, &volume = window_.shape().extent, first = input_of(patch);
-  const Range columns = inside(first.x, e.x, volume.x);
+  const IndexRange columns = inside(first.x, e.x, volume.x);
   const bool plain = first.x >= 0 && first.x + e.x <= volume.x;
   std::vector<float> row(static_cast<std::size_t>(plain ? 0 : columns.end - columns.begin));
   for (index_t c = 0; c < input.shape.c; ++c) {

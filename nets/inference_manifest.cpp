@@ -13,7 +13,7 @@
 
 namespace convolume::nets {
 
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
 std::string InferenceManifest::fact(const std::string& name) const {
   for (const auto& [key, text] : facts) {
@@ -23,7 +23,7 @@ std::string InferenceManifest::fact(const std::string& name) const {
 }
 
 std::string InferenceManifest::to_text() const {
-  Json json;
+  SortedJson json;
   json["inference"] = 1;
   for (const auto& [name, value] : facts) json["facts"].push_back({name, value});
   json["scaling"] = to_json(scaling);
@@ -33,10 +33,10 @@ std::string InferenceManifest::to_text() const {
 
 InferenceManifest InferenceManifest::from_text(const std::filesystem::path& folder, const std::string& text) {
   try {
-    const Json json = parse_json(text);
+    const SortedJson json = parse_json(text);
     InferenceManifest manifest;
     if (json.at("inference") != 1) throw FormatError("unknown version");
-    for (const Json& fact : json.at("facts")) manifest.facts.emplace_back(fact.at(0), fact.at(1));
+    for (const SortedJson& fact : json.at("facts")) manifest.facts.emplace_back(fact.at(0), fact.at(1));
     manifest.scaling = scaling_from_json(json.at("scaling"));
     manifest.numerics = json.at("numerics").get<std::string>();
     return manifest;

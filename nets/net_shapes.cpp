@@ -35,9 +35,9 @@ AxisView transposed(AxisView a, index_t span, index_t stride, index_t pad) {
 
 index_t floor_div(index_t a, index_t b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
 
-class Inference {
+class ShapeInference {
  public:
-  Inference(const NetSpec& spec, const Extent3& patch) : spec_(spec) {
+  ShapeInference(const NetSpec& spec, const Extent3& patch) : spec_(spec) {
     shapes_.input.channels = spec.in_channels;
     shapes_.input.extent = patch;
   }
@@ -280,7 +280,7 @@ ConvProblem conv_problem(const NetSpec& spec, const NodeSpec& node, const ConvNo
   return p;
 }
 
-NetShapes infer_shapes(const NetSpec& spec, const Extent3& patch) { return Inference(spec, patch).run(); }
+NetShapes infer_shapes(const NetSpec& spec, const Extent3& patch) { return ShapeInference(spec, patch).run(); }
 
 Extent3 NetShapes::offset() const {
   Extent3 result;

@@ -8,9 +8,9 @@ namespace convolume::nets {
 namespace {
 
 /// Collects a prediction in a tensor.
-class TensorSink final : public PredictionSink {
+class ProbabilitySink final : public PredictionSink {
  public:
-  explicit TensorSink(Tensor<float>& to) : to_(to) {}
+  explicit ProbabilitySink(Tensor<float>& to) : to_(to) {}
   bool needs(const io::VoxelBox&) const override { return true; }
   void begin(const io::VoxelBox&) override {}
   index_t layer_end(index_t) const override { return to_.shape().extent.z; }
@@ -97,7 +97,7 @@ Tensor<float> Predictor::run(const StoredVolume& volume, const std::function<voi
   check(shape);
   const io::VoxelBox all{{0, 0, 0}, shape.extent};
   Tensor<float> probabilities({1, channels_, shape.extent}, memory_);
-  TensorSink sink(probabilities);
+  ProbabilitySink sink(probabilities);
   VolumeWindow window(volume);
   const bool complete = run(window, grid(shape.extent), all, {&all, 1}, sink, progress, stop);
   return complete ? std::move(probabilities) : Tensor<float>();

@@ -41,7 +41,7 @@ Json line_of(std::int64_t iteration, double seconds, double loss, const std::opt
 }
 
 /// Returns the place of a score in the order of Scores: its class, and its place within the class.
-std::pair<int, std::size_t> place_of(const std::string& name) {
+std::pair<int, std::size_t> score_place(const std::string& name) {
   constexpr std::array<std::string_view, 4> order{"pixel_error", "roc_auc", "dice", "iou"};
   const auto line = name.find_last_of('_');
   const bool of_class = line != name.npos && name.find_first_not_of("0123456789", line + 1) == name.npos;
@@ -62,7 +62,7 @@ std::optional<Scores> scores_of(const nlohmann::json& entry) {
     if (value.is_null()) scores.values.push_back({name, std::nan("")});
   }
   std::stable_sort(scores.values.begin(), scores.values.end(),
-                   [](const Score& a, const Score& b) { return place_of(a.name) < place_of(b.name); });
+                   [](const Score& a, const Score& b) { return score_place(a.name) < score_place(b.name); });
   return scores;
 }
 

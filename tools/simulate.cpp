@@ -11,7 +11,7 @@
 namespace convolume::tools {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr double longest_trace_us = 1e12;  // eleven days; then nanoseconds fit their type
 

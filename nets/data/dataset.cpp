@@ -14,7 +14,7 @@
 namespace convolume::nets {
 namespace {
 
-constexpr std::size_t piece_bytes = std::size_t{64} << 20;  // that statistics read at once
+constexpr std::size_t statistics_bytes = std::size_t{64} << 20;  // that statistics read at once
 
 /// A case whose files are open.
 struct OpenCase {
@@ -263,7 +263,7 @@ class Loader {
     if (!one.volume.files) return pieces_of(stored);
     const VolumeFiles* const files = one.volume.files.get();
     return pieces_of(
-        source->info(), {{0, 0, 0}, files->box.extent}, piece_bytes,
+        source->info(), {{0, 0, 0}, files->box.extent}, statistics_bytes,
         [files, read, memory = o_.memory](const io::VoxelBox& box) { return (files->*read)(box, memory); });
   }
   VoxelPieces image_pieces(const OpenCase& one) const {

@@ -14,20 +14,22 @@
 namespace convolume::nets {
 namespace {
 
-using Json = nlohmann::json;
-constexpr int version = 2;
+using SortedJson = nlohmann::json;
+constexpr int summary_version = 2;
 
-Json to_json(const Moments& m) { return {m.count, m.mean, m.squares}; }
-Moments moments_from(const Json& j) { return {j.at(0), j.at(1), j.at(2)}; }
+SortedJson to_json(const Moments& m) { return {m.count, m.mean, m.squares}; }
+Moments moments_from(const SortedJson& j) { return {j.at(0), j.at(1), j.at(2)}; }
 
-Json to_json(const std::optional<FoundVoxel>& found) { return found ? Json{found->index, found->value} : Json(); }
-std::optional<FoundVoxel> found_from(const Json& j) {
+SortedJson to_json(const std::optional<FoundVoxel>& found) {
+  return found ? SortedJson{found->index, found->value} : SortedJson();
+}
+std::optional<FoundVoxel> found_from(const SortedJson& j) {
   if (j.is_null()) return std::nullopt;
   return FoundVoxel{j.at(0), j.at(1)};
 }
 
-Json to_json(const IntensityStatistics& image) {
-  Json json{{"digest", image.voxels.digest}, {"channels", Json::array()}, {"slices", Json::array()}};
+SortedJson to_json(const IntensityStatistics& image) {
+  SortedJson json{{"digest", image.voxels.digest}, {"channels", SortedJson::array()}, {"slices", SortedJson::array()}};
   for (const auto& c : image.voxels.channels) {
     json["channels"].push_back({{"moments", to_json(c.moments)}, {"least", c.least}, {"largest", c.largest}});
   }
@@ -36,32 +38,32 @@ Json to_json(const IntensityStatistics& image) {
   return json;
 }
 
-IntensityStatistics image_from(const Json& json) {
+IntensityStatistics image_from(const SortedJson& json) {
   IntensityStatistics image;
   image.voxels.digest = json.at("digest");
-  for (const Json& c : json.at("channels")) {
+  for (const SortedJson& c : json.at("channels")) {
     image.voxels.channels.push_back({moments_from(c.at("moments")), c.at("least"), c.at("largest")});
   }
-  for (const Json& slice : json.at("slices")) image.voxels.slices.push_back(moments_from(slice));
+  for (const SortedJson& slice : json.at("slices")) image.voxels.slices.push_back(moments_from(slice));
   image.percentiles = json.at("percentiles").get<std::vector<std::array<double, 2>>>();
   return image;
 }
 
-Json to_json(const LabelSummary& label) {
-  Json json{{"digest", label.digest},
-            {"ignored", label.ignored},
-            {"not_whole", to_json(label.not_whole)},
-            {"not_unit", to_json(label.not_unit)},
-            {"largest", to_json(label.largest)},
-            {"negative", to_json(label.negative)},
-            {"classes", Json::array()}};
+SortedJson to_json(const LabelSummary& label) {
+  SortedJson json{{"digest", label.digest},
+                  {"ignored", label.ignored},
+                  {"not_whole", to_json(label.not_whole)},
+                  {"not_unit", to_json(label.not_unit)},
+                  {"largest", to_json(label.largest)},
+                  {"negative", to_json(label.negative)},
+                  {"classes", SortedJson::array()}};
   for (const ClassVoxels& c : label.classes) {
     json["classes"].push_back({{"count", c.count}, {"positions", c.positions}});
   }
   return json;
 }
 
-LabelSummary label_from(const Json& json) {
+LabelSummary label_from(const SortedJson& json) {
   LabelSummary label;
   label.digest = json.at("digest");
   label.ignored = json.at("ignored");
@@ -69,15 +71,15 @@ LabelSummary label_from(const Json& json) {
   label.not_unit = found_from(json.at("not_unit"));
   label.largest = found_from(json.at("largest"));
   label.negative = found_from(json.at("negative"));
-  for (const Json& c : json.at("classes")) {
+  for (const SortedJson& c : json.at("classes")) {
     label.classes.push_back({c.at("count"), c.at("positions").get<std::vector<std::uint64_t>>()});
   }
   return label;
 }
 
-CaseSummary case_from(const Json& json) {
+CaseSummary case_from(const SortedJson& json) {
   CaseSummary one;
-  for (const Json& f : json.at("files")) one.files.push_back({f.at("path"), f.at("bytes"), f.at("modified")});
+  for (const SortedJson& f : json.at("files")) one.files.push_back({f.at("path"), f.at("bytes"), f.at("modified")});
   one.settings = json.at("settings");
   one.image = image_from(json.at("image"));
   one.label = label_from(json.at("label"));
@@ -131,9 +133,9 @@ SummaryFile::SummaryFile(std::filesystem::path file) : file_(std::move(file)) {
   std::error_code error;
   if (file_.empty() || !std::filesystem::exists(file_, error)) return;
   try {
-    const Json json = parse_json(read_file(file_));
-    if (json.at("version") != version) return;
-    for (const Json& one : json.at("cases")) cases_.push_back(case_from(one));
+    const SortedJson json = parse_json(read_file(file_));
+    if (json.at("version") != summary_version) return;
+    for (const SortedJson& one : json.at("cases")) cases_.push_back(case_from(one));
   } catch (const std::exception&) {
     cases_.clear();
   }
@@ -161,9 +163,9 @@ std::optional<FileState> SummaryFile::changed(const FileState& now) const {
 void SummaryFile::replace(std::vector<CaseSummary> cases) {
   cases_ = std::move(cases);
   if (file_.empty()) return;
-  Json json{{"version", version}, {"cases", Json::array()}};
+  SortedJson json{{"version", summary_version}, {"cases", SortedJson::array()}};
   for (const CaseSummary& one : cases_) {
-    Json files = Json::array();
+    SortedJson files = SortedJson::array();
     for (const FileState& f : one.files) {
       files.push_back({{"path", f.path}, {"bytes", f.bytes}, {"modified", f.modified}});
     }

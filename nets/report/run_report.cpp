@@ -22,7 +22,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t most_losses = 1000, most_events = 30000;
 
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+Json chart_number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
 std::string base64(std::span<const std::byte> bytes) {
   constexpr const char* digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -49,8 +49,8 @@ Json losses_of(std::span<const LossPoint> losses) {
       least = std::min(least, p.loss);
       largest = std::max(largest, p.loss);
     }
-    all.push_back(
-        {bin.back().iteration, number(sum / static_cast<double>(bin.size())), number(least), number(largest)});
+    all.push_back({bin.back().iteration, chart_number(sum / static_cast<double>(bin.size())), chart_number(least),
+                   chart_number(largest)});
   }
   return all;
 }
@@ -59,7 +59,7 @@ Json validations_of(std::span<const Validation> validations) {
   Json all = Json::array();
   for (const Validation& v : validations) {
     Json scores = Json::object();
-    for (const Score& score : v.scores.values) scores[score.name] = number(score.value);
+    for (const Score& score : v.scores.values) scores[score.name] = chart_number(score.value);
     all.push_back({{"iteration", v.iteration}, {"scores", std::move(scores)}});
   }
   return all;

@@ -79,10 +79,10 @@ double measure_products(double budget) {
 }
 
 /// Operations per second, and seconds, of the forward direction of a blocked problem on one thread.
-struct Measured {
+struct MeasuredPass {
   double rate, seconds;
 };
-Measured measure_direct(const std::string& text, double budget, const std::string& nest = {}) {
+MeasuredPass measure_direct(const std::string& text, double budget, const std::string& nest = {}) {
   ConvProblem problem = parse_problem(text);
   problem.x_layout = problem.y_layout = Layout::blocked;
   ConvOptions options{.engine = Engine::direct, .want_dx = false, .want_dw = false};
@@ -307,7 +307,7 @@ class Probes {
     put(values, "tile_product", share(measure_products(budget)), "12 rows, 32 terms, one block of channels");
     put(values, "direct", share(measure_direct("ic32id18oc32od16kd3", budget).rate), "32 to 32 channels, kernel 3");
     // The model adds the time to load and store voxels to that of the sums.
-    const Measured sums = measure_direct("g32ic32id22oc32od16kd7", budget);
+    const MeasuredPass sums = measure_direct("g32ic32id22oc32od16kd7", budget);
     constexpr double voxels = 2.0 * (22 * 22 * 22 + 16 * 16 * 16) / 2;
     const double rest = std::max(0.2 * sums.seconds, sums.seconds - voxels * plan::depthwise_voxel_operations / flops);
     put(values, "depthwise", share(sums.rate * sums.seconds / rest), "32 channels, kernel 7");

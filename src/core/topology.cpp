@@ -41,14 +41,14 @@ class WithoutVariables {
 struct Destroy {
   void operator()(hwloc_topology_t machine) const { hwloc_topology_destroy(machine); }
 };
-using Machine = std::unique_ptr<hwloc_topology, Destroy>;
+using HwlocTopology = std::unique_ptr<hwloc_topology, Destroy>;
 
 /// Loads this machine, or the one of a synthetic text. Returns null if hwloc fails.
-Machine load(const char* synthetic) {
+HwlocTopology load(const char* synthetic) {
   const WithoutVariables guard;
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return nullptr;
-  Machine machine(raw);
+  HwlocTopology machine(raw);
   if (synthetic != nullptr && hwloc_topology_set_synthetic(raw, synthetic) != 0) return nullptr;
   // The second flag keeps hwloc from binding this thread to one processor after the other.
   const unsigned long flags = HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED | HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING;
@@ -160,12 +160,12 @@ const Topology& topology() {
 }
 
 Topology find_topology() {
-  const Machine machine = load(nullptr);
+  const HwlocTopology machine = load(nullptr);
   return machine == nullptr ? unknown_machine() : describe(machine.get());
 }
 
 Topology synthetic_topology(const std::string& text) {
-  const Machine machine = load(text.c_str());
+  const HwlocTopology machine = load(text.c_str());
   if (machine == nullptr) {
     throw InvalidArgument(
         fmt::format("topology '{}': hwloc does not understand it; write for example "

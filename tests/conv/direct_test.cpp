@@ -15,7 +15,7 @@ using test::ConvCase;
 
 namespace {
 
-const ConvOptions direct{.engine = Engine::direct};
+const ConvOptions by_direct{.engine = Engine::direct};
 
 }  // namespace
 
@@ -23,8 +23,8 @@ TEST_CASE("direct agrees with the double reference over random problems, in doub
   for (std::uint64_t seed = 0; seed < (test::sanitized ? 12 : 60); ++seed) {
     CAPTURE(seed);
     const auto p = test::random_problem({.stream = 79}, seed);
-    test::check_against_reference<double>(p, direct, 1e-12);
-    test::check_against_reference<float>(p, direct, 1e-5);
+    test::check_against_reference<double>(p, by_direct, 1e-12);
+    test::check_against_reference<float>(p, by_direct, 1e-5);
   }
 }
 
@@ -34,14 +34,14 @@ TEST_CASE("direct is accurate to 2e-6 on layers of ordinary size, on every SIMD 
     if (test::sanitized && target != before) continue;
     set_simd_target(target);
     CAPTURE(target);
-    test::check_against_reference<float>(parse_problem("ic18id10ih9iw17oc20kd3pd1"), direct, 2e-6);
-    test::check_against_reference<float>(parse_problem("ic70id3oc40kd3pd1"), direct, 2e-6);
-    test::check_against_reference<float>(parse_problem("ic33id10ih20iw17oc17kd1pd0"), direct, 2e-6);
-    test::check_against_reference<float>(parse_problem("ic30id10ih20iw17oc3kd1"), direct, 2e-6);
-    test::check_against_reference<float>(parse_problem("ic4id5ih5iw5oc4od6oh5ow6kd1pd0"), direct,
+    test::check_against_reference<float>(parse_problem("ic18id10ih9iw17oc20kd3pd1"), by_direct, 2e-6);
+    test::check_against_reference<float>(parse_problem("ic70id3oc40kd3pd1"), by_direct, 2e-6);
+    test::check_against_reference<float>(parse_problem("ic33id10ih20iw17oc17kd1pd0"), by_direct, 2e-6);
+    test::check_against_reference<float>(parse_problem("ic30id10ih20iw17oc3kd1"), by_direct, 2e-6);
+    test::check_against_reference<float>(parse_problem("ic4id5ih5iw5oc4od6oh5ow6kd1pd0"), by_direct,
                                          2e-6);  // padded behind only
-    test::check_against_reference<float>(parse_problem("mb2ic8id9oc16kd2sd2"), direct, 2e-6);
-    test::check_against_reference<double>(parse_problem("ic9id9oc17kd3sd2pd1"), direct, 1e-14);
+    test::check_against_reference<float>(parse_problem("mb2ic8id9oc16kd2sd2"), by_direct, 2e-6);
+    test::check_against_reference<double>(parse_problem("ic9id9oc17kd3sd2pd1"), by_direct, 1e-14);
   }
   set_simd_target(before);
 }
@@ -49,7 +49,7 @@ TEST_CASE("direct is accurate to 2e-6 on layers of ordinary size, on every SIMD 
 TEST_CASE("direct is exact on small integers") {
   for (const char* text : {"mb2ic20id9oc33kd3pd1", "ic3id12oc3kd5", "ic40id10oc16kd1", "ic7id11oc5kd3sd2pd1"}) {
     if (test::too_slow_here(parse_problem(text))) continue;
-    ConvCase<float> ours(parse_problem(text), direct, true);
+    ConvCase<float> ours(parse_problem(text), by_direct, true);
     ConvCase<float> reference(ours.problem, {.engine = Engine::reference}, true);
     ours.run();
     reference.run();
@@ -63,14 +63,14 @@ TEST_CASE("direct: forward and backward are adjoint: <Ax, dy> = <x, A'dy> = <w, 
     auto p = test::random_problem({.stream = 79}, seed);
     p.epilogue = {};
     CAPTURE(seed, to_string(p));
-    test::check_adjoint(p, direct);
+    test::check_adjoint(p, by_direct);
   }
 }
 
 TEST_CASE("direct has the same bits on 1, 2 and 8 threads") {
   test::check_threads(
       {"mb2ic3id12oc20kd3pd1", "ic70id6oc66kd3pd1", "ic20id28oc17kd1", "ic5id17oc9kd3sd2pd1", "g3ic15id8oc6kd3"},
-      direct, direct);
+      by_direct, by_direct);
 }
 
 TEST_CASE("direct gives a sample the same bits alone, if regions transpose weights themselves, and in a batch") {
@@ -78,10 +78,10 @@ TEST_CASE("direct gives a sample the same bits alone, if regions transpose weigh
                            "ic70id4oc170kd2", "ic33id5oc330kd1kh2kw2"}) {
     CAPTURE(text);
     ConvProblem p = parse_problem(text);
-    ConvCase<float> alone(p, direct);
+    ConvCase<float> alone(p, by_direct);
     alone.run();
     p.batch = 3;
-    ConvCase<float> batch(p, direct);
+    ConvCase<float> batch(p, by_direct);
     const index_t x = alone.x.elements(), y = alone.y.elements();
     for (index_t n = 0; n < p.batch; ++n) {
       std::copy_n(alone.x.data(), x, batch.x.data() + n * x);
@@ -99,10 +99,10 @@ TEST_CASE("direct gives the same bits in blocked memory, and zero in lanes witho
   for (const char* text : {"mb2ic20id8oc18kd3pd1", "ic16id10ih12iw11oc32kd3kh5kw2", "ic12id3ih20iw19oc41kd1",
                            "ic33id3ih7iw9oc19kd1", "ic18id9oc9kd3sd2pd1", "g2ic32id6oc64kd3pd1"}) {
     for (const auto kind : {Activation::Kind::none, Activation::Kind::sigmoid}) {
-      test::check_layouts<float>(text, direct, true, true, kind);
-      test::check_layouts<float>(text, direct, false, true, kind);
-      test::check_layouts<float>(text, direct, true, false, kind);
-      test::check_layouts<double>(text, direct, true, true, kind);
+      test::check_layouts<float>(text, by_direct, true, true, kind);
+      test::check_layouts<float>(text, by_direct, false, true, kind);
+      test::check_layouts<float>(text, by_direct, true, false, kind);
+      test::check_layouts<double>(text, by_direct, true, true, kind);
     }
   }
 }
@@ -119,7 +119,7 @@ TEST_CASE("direct keeps lanes without a channel zero, even if voxels are infinit
       SlabResource memory;
       Scheduler scheduler(1);
       const Execution run{scheduler, &memory};
-      const ConvPlan plan = ConvPlan::make(p, direct);
+      const ConvPlan plan = ConvPlan::make(p, by_direct);
       Tensor<float> x(p.x_shape(), Layout::blocked, &memory), w(p.w_shape(), &memory);
       Tensor<float> y(p.y_shape(), Layout::blocked, &memory);
       w.fill(1);
@@ -145,15 +145,15 @@ TEST_CASE("direct gives the same bits with non-temporal stores") {
   if (test::sanitized) return;
   // y and dx of 5 MB are stored with non-temporal stores, with and without an epilogue. One pass over many taps, and
   // two.
-  test::check_layouts<float>("ic32id34oc32kd1", direct, true, true, Activation::Kind::none);
-  test::check_layouts<float>("ic32id34oc32kd1", direct, true, true, Activation::Kind::relu);
-  test::check_layouts<float>("ic18id34oc48kd2", direct, true, true, Activation::Kind::none);
-  test::check_layouts<float>("ic20id36oc32kd3", direct, true, true, Activation::Kind::none);
+  test::check_layouts<float>("ic32id34oc32kd1", by_direct, true, true, Activation::Kind::none);
+  test::check_layouts<float>("ic32id34oc32kd1", by_direct, true, true, Activation::Kind::relu);
+  test::check_layouts<float>("ic18id34oc48kd2", by_direct, true, true, Activation::Kind::none);
+  test::check_layouts<float>("ic20id36oc32kd3", by_direct, true, true, Activation::Kind::none);
   // Plain tensors whose rows are aligned: lines, boxes, and blocks that are not full.
-  test::check_layouts<float>("ic17id32ih48iw48oc20kd1", direct, true, true, Activation::Kind::none);
-  test::check_layouts<float>("ic4id34ih50iw50oc17kd3", direct, true, true, Activation::Kind::none);
-  test::check_layouts<double>("ic9id32ih32iw32oc17kd1", direct, true, true, Activation::Kind::none);
-  test::check_layouts<float>("g20ic20id32ih48iw48oc20kd3pd1", direct, true, true, Activation::Kind::none);
+  test::check_layouts<float>("ic17id32ih48iw48oc20kd1", by_direct, true, true, Activation::Kind::none);
+  test::check_layouts<float>("ic4id34ih50iw50oc17kd3", by_direct, true, true, Activation::Kind::none);
+  test::check_layouts<double>("ic9id32ih32iw32oc17kd1", by_direct, true, true, Activation::Kind::none);
+  test::check_layouts<float>("g20ic20id32ih48iw48oc20kd3pd1", by_direct, true, true, Activation::Kind::none);
 }
 
 TEST_CASE("direct leaves out what padding would be multiplied with") {
@@ -164,23 +164,23 @@ TEST_CASE("direct leaves out what padding would be multiplied with") {
         "ic18id4ih4iw14oc33kd3sd2pd1", "ic16id3ih3iw9oc32kd3dd1pd2", "ic16id3ih3iw17oc16kd3pd1",
         "ic16id3ih3iw45oc16kd3pd1", "ic16id3ih4iw33oc16kd3sd2pd1", "ic16id3ih3iw1od2oh2ow2oc16kd3sd2pd2",
         "ic16id3ih3iw3od2oh2ow2oc16kd3sd3pd2", "ic16id5ih5iw5oc16kd2sd4pd1"}) {
-    test::check_against_reference<float>(parse_problem(text), direct, 2e-6);
-    test::check_against_reference<double>(parse_problem(text), direct, 1e-14);
-    test::check_layouts<float>(text, direct, true, true, Activation::Kind::none);
+    test::check_against_reference<float>(parse_problem(text), by_direct, 2e-6);
+    test::check_against_reference<double>(parse_problem(text), by_direct, 1e-14);
+    test::check_layouts<float>(text, by_direct, true, true, Activation::Kind::none);
   }
 }
 
 TEST_CASE("direct adds to dx, dw and dbias where asked") {
   for (const char* text : {"ic3id10oc9kd3pd1", "ic3id10oc9kd2sd3", "ic20id5oc9kd1", "g2ic4id6oc6kd3"})
-    test::check_add(text, direct);
+    test::check_add(text, by_direct);
 }
 
 TEST_CASE("direct adds to a blocked dx, and keeps its lanes without a channel zero") {
   auto p = parse_problem("ic20id7oc9kd3pd1");
   p.x_layout = p.y_layout = Layout::blocked;
-  ConvCase<float> plain(parse_problem("ic20id7oc9kd3pd1"), direct);
+  ConvCase<float> plain(parse_problem("ic20id7oc9kd3pd1"), by_direct);
   plain.run();
-  const auto plan = ConvPlan::make(p, direct);
+  const auto plan = ConvPlan::make(p, by_direct);
   const Execution run{plain.scheduler, &plain.memory};
   Blocked<float> dy(plain.dy), dx(plain.x);
   const auto prepared = plan.prepare(run, plain.w);
@@ -191,7 +191,7 @@ TEST_CASE("direct adds to a blocked dx, and keeps its lanes without a channel ze
 }
 
 TEST_CASE("direct takes voxel-for-voxel products of cropped tensors") {
-  ConvCase<float> c(parse_problem("ic19id5ih4iw23oc35kd1"), direct);
+  ConvCase<float> c(parse_problem("ic19id5ih4iw23oc35kd1"), by_direct);
   c.run();
   const Execution run{c.scheduler, &c.memory};
   const auto prepared = c.plan.prepare(run, c.w);
@@ -219,7 +219,7 @@ TEST_CASE("direct takes voxel-for-voxel products of cropped tensors") {
 }
 
 TEST_CASE("direct takes kernels with strides of their own") {
-  ConvCase<float> c(parse_problem("ic5id6oc18kd3pd1"), direct);
+  ConvCase<float> c(parse_problem("ic5id6oc18kd3pd1"), by_direct);
   c.run();
   const Execution run{c.scheduler, &c.memory};
   const Shape5 wide{18, 5, {3, 3, 4}};
@@ -240,10 +240,10 @@ TEST_CASE("direct takes kernels with strides of their own") {
 }
 
 TEST_CASE("direct refuses weights of other channels or kernels, and weights that hold nothing") {
-  ConvCase<float> c(parse_problem("ic4id8oc4kd3"), direct);
+  ConvCase<float> c(parse_problem("ic4id8oc4kd3"), by_direct);
   const Execution run{c.scheduler, &c.memory};
   for (const char* text : {"ic2id8oc4kd3", "ic4id8oc2kd3", "ic4id8oc4kd2"}) {
-    ConvCase<float> other(parse_problem(text), direct);
+    ConvCase<float> other(parse_problem(text), by_direct);
     const auto foreign = other.plan.prepare(run, other.w);
     CHECK_THROWS_AS(c.plan.forward(run, {.x = c.x, .w = foreign, .y = c.y}), StaleCache);
   }
@@ -259,11 +259,12 @@ TEST_CASE("direct refuses weights of other channels or kernels, and weights that
 }
 
 TEST_CASE("direct stores weights that no cache holds, and their gradient, with non-temporal stores") {
-  test::check_against_reference<float>(parse_problem("ic416id3oc424kd3"), direct, 1e-5);
+  test::check_against_reference<float>(parse_problem("ic416id3oc424kd3"), by_direct, 1e-5);
 }
 
 TEST_CASE("direct says what it does not serve") {
-  CHECK_THROWS_WITH(ConvPlan::make(parse_problem("ic4id60oc4kd3dd9"), direct), Catch::Contains("taps too far apart"));
-  const auto plan = ConvPlan::make(parse_problem("ic4id6oc4kd3"), direct);
+  CHECK_THROWS_WITH(ConvPlan::make(parse_problem("ic4id60oc4kd3dd9"), by_direct),
+                    Catch::Contains("taps too far apart"));
+  const auto plan = ConvPlan::make(parse_problem("ic4id6oc4kd3"), by_direct);
   CHECK_THAT(plan.numerics(), Catch::Contains(simd_target()));
 }

@@ -16,7 +16,6 @@ namespace convolume::plan {
 namespace {
 
 constexpr int first_levels = 2;
-constexpr double equal_pj = 1e-9;  // relative
 
 /// A nest with the same number of loops over each dimension. Loops of one iteration count for nothing; they are there
 /// to be moved and to grow.

@@ -5,11 +5,10 @@
 
 #include "convolume/error.hpp"
 #include "plan/nest/energy_model.hpp"
+#include "plan/nest/index_of.hpp"
 
 namespace convolume::plan {
 namespace {
-
-constexpr std::size_t x = 0, w = 1, y = 2;
 
 index_t of(const EnergyLayer& layer, Dim dim) { return layer.space.of(dim); }
 
@@ -58,7 +57,8 @@ double add_fixed(const EnergyReport& report, const EnergyModel& model, std::size
 
 /// Adds memories of single tensors, of which the outermost ones are split or shared. Returns the bytes of the chip.
 double add_free(const EnergyReport& report, const EnergyModel& model, std::size_t shared, CoreEnergy& energy) {
-  const std::array last{last_memory(report, x), last_memory(report, w), last_memory(report, y)};
+  std::array<const MemoryUse*, 3> last{};
+  for (const Operand operand : operands) last[index_of(operand)] = last_memory(report, index_of(operand));
   double embedded = 0;
   for (const MemoryUse& memory : report.memories) {
     const bool is_last = std::find(last.begin(), last.end(), &memory) != last.end();
@@ -84,7 +84,7 @@ CoreEnergy core_energy(const EnergyReport& report, const EnergyLayer& layer, con
                        const EnergyOptions& options, int cores, CoreSplit split) {
   check_split(layer, cores, split);
   const EnergyModel model(layer, hierarchy, options);
-  const std::size_t shared = split == CoreSplit::k ? x : w;
+  const std::size_t shared = index_of(split == CoreSplit::k ? Operand::x : Operand::w);
   CoreEnergy energy{.cores = cores};
   for (const double pj : report.dram_pj) energy.dram_pj += pj;
   const double embedded =

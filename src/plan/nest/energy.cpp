@@ -10,11 +10,11 @@
 #include "convolume/error.hpp"
 #include "plan/groups.hpp"
 #include "plan/nest/energy_model.hpp"
+#include "plan/nest/index_of.hpp"
 
 namespace convolume::plan {
 namespace {
 
-constexpr std::size_t index(Operand operand) { return static_cast<std::size_t>(operand); }
 constexpr std::array buffer_names{"IB", "KB", "OB"};
 
 index_t padded(index_t channels, index_t step) { return (channels + step - 1) / step * step; }
@@ -136,7 +136,7 @@ EnergyModel::EnergyModel(const EnergyLayer& layer, const Hierarchy& hierarchy, c
     for (std::size_t i = 0; i < hierarchy.levels.size(); ++i) {
       const MemoryLevel& level = hierarchy.levels[i];
       const double bytes = i + 1 < hierarchy.levels.size() ? level.bytes : 2 * most_sram_bytes;
-      level_price_[index(operand)].push_back(level.pj_per_word.value_or(price(operand, bytes)));
+      level_price_[index_of(operand)].push_back(level.pj_per_word.value_or(price(operand, bytes)));
     }
     check_rising(operand);
   }
@@ -171,8 +171,8 @@ double EnergyModel::dram_price() const noexcept { return level_price_[0].back();
 std::array<std::size_t, 3> EnergyModel::latched(const BufferChains& chains) const noexcept {
   std::array<std::size_t, 3> count{};
   for (const Operand operand : operands) {
-    const BufferChain& chain = chains[index(operand)];
-    std::size_t& i = count[index(operand)];
+    const BufferChain& chain = chains[index_of(operand)];
+    std::size_t& i = count[index_of(operand)];
     while (i < chain.count && in_latches(operand, chain.buffers[i].words)) ++i;
   }
   return count;
@@ -183,7 +183,7 @@ EnergyModel::Cut EnergyModel::best_cut(const BufferChains& chains) const {
   const std::array<std::size_t, 3> first = latched(chains);
   std::array<std::array<double, most>, 3> pj{}, bytes{};
   for (const Operand operand : operands) {
-    const std::size_t o = index(operand);
+    const std::size_t o = index_of(operand);
     const BufferChain& chain = chains[o];
     double inside = 0, held = 0;
     for (std::size_t i = first[o]; i <= chain.count; ++i) {
@@ -221,7 +221,7 @@ double EnergyModel::memory_pj(const BlockLoops& loops) const {
   const std::size_t dram = hierarchy_.levels.size() - 1;
   double sum = 0;
   for (const Operand operand : operands) {
-    const std::size_t o = index(operand);
+    const std::size_t o = index_of(operand);
     const BufferChain& chain = chains[o];
     std::size_t before = hierarchy_.levels.size();
     for (std::size_t i = first[o]; i < chain.count; ++i) {
@@ -239,7 +239,7 @@ void EnergyModel::report_free(const BufferChains& chains, EnergyReport& report) 
   MemoryUse dram{.name = hierarchy_.levels.back().name};
   dram.pj_per_word.fill(dram_price());
   for (const Operand operand : operands) {
-    const std::size_t o = index(operand);
+    const std::size_t o = index_of(operand);
     const BufferChain& chain = chains[o];
     for (std::size_t i = first[o]; i < cut.memories[o]; ++i) {
       const BufferUse& buffer = chain.buffers[i];
@@ -265,12 +265,12 @@ void EnergyModel::report_fixed(const BufferChains& chains, EnergyReport& report)
   for (std::size_t i = 0; i < hierarchy_.levels.size(); ++i) {
     const MemoryLevel& level = hierarchy_.levels[i];
     MemoryUse memory{.name = level.name, .bytes = level.bytes, .shared = level.shared};
-    for (const Operand operand : operands) memory.pj_per_word[index(operand)] = level_price(operand, i);
+    for (const Operand operand : operands) memory.pj_per_word[index_of(operand)] = level_price(operand, i);
     report.memories.push_back(memory);
     report.sram_bytes += memory.bytes;
   }
   for (const Operand operand : operands) {
-    const std::size_t o = index(operand), dram = hierarchy_.levels.size() - 1;
+    const std::size_t o = index_of(operand), dram = hierarchy_.levels.size() - 1;
     const BufferChain& chain = chains[o];
     std::size_t before = hierarchy_.levels.size();
     for (std::size_t i = first[o]; i < chain.count; ++i) {

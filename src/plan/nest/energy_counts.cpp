@@ -8,15 +8,13 @@
 
 #include "convolume/error.hpp"
 #include "plan/nest/axis_sets.hpp"
+#include "plan/nest/index_of.hpp"
 
 namespace convolume::plan {
 namespace {
 
-constexpr std::size_t index(Dim dim) { return static_cast<std::size_t>(dim); }
-constexpr std::size_t index(Operand operand) { return static_cast<std::size_t>(operand); }
 constexpr std::array result_dims{Dim::z, Dim::y, Dim::x};
 constexpr std::array tap_dims{Dim::kz, Dim::ky, Dim::kx};
-constexpr bool is_tap(Dim dim) { return dim >= Dim::kz; }
 
 /// Whether a loop over `dim` moves to other elements of an operand.
 constexpr bool touches(Operand operand, Dim dim) {
@@ -42,7 +40,7 @@ index_t step_of(const EnergyLayer& layer, Dim dim) {
 TileCounts::TileCounts(const EnergyLayer& layer) : layer_(layer) {
   for (const Dim dim : all_dims) {
     const index_t all = layer.space.of(dim), step = step_of(layer, dim);
-    std::vector<index_t>& sizes = sizes_[index(dim)];
+    std::vector<index_t>& sizes = sizes_[index_of(dim)];
     if (all > most_iterations) {
       throw InvalidArgument(fmt::format("'{}' has {} iterations; use at most {}", name_of(dim), all, most_iterations));
     }
@@ -73,7 +71,7 @@ TileCounts::TileCounts(const EnergyLayer& layer) : layer_(layer) {
   }
 }
 
-std::uint8_t TileCounts::index_of(Dim dim, index_t size) const {
+std::uint8_t TileCounts::size_index(Dim dim, index_t size) const {
   const std::vector<index_t>& all = sizes(dim);
   const auto found = std::lower_bound(all.begin(), all.end(), size);
   if (found != all.end() && *found == size) return static_cast<std::uint8_t>(found - all.begin());
@@ -82,7 +80,7 @@ std::uint8_t TileCounts::index_of(Dim dim, index_t size) const {
 }
 
 const TileCounts::Window& TileCounts::window(std::size_t axis, const Tile& tile) const noexcept {
-  const std::size_t result = tile[index(result_dims[axis])], tap = tile[index(tap_dims[axis])];
+  const std::size_t result = tile[index_of(result_dims[axis])], tap = tile[index_of(tap_dims[axis])];
   return windows_[axis][result * sizes(tap_dims[axis]).size() + tap];
 }
 
@@ -120,38 +118,38 @@ double TileCounts::latch_words(Operand operand) const noexcept {
 bool TileCounts::reuses(Operand operand, Dim dim, const Tile& inside) const noexcept {
   if (!touches(operand, dim)) return true;
   if (operand != Operand::x || !is_tap(dim)) return false;
-  return inside[index(result_dims[index(dim) - index(Dim::kz)])] > 0;
+  return inside[index_of(result_dims[index_of(dim) - index_of(Dim::kz)])] > 0;
 }
 
 void TileCounts::chains(const BlockLoops& loops, Counts counts, BufferChains& chains) const noexcept {
   Tile tile = innermost();
   std::array<bool, 3> open{};
   for (BufferChain& chain : chains) chain.count = 0;
-  for (const Operand operand : operands) chains[index(operand)].dram = accesses(operand, tile);
+  for (const Operand operand : operands) chains[index_of(operand)].dram = accesses(operand, tile);
   const auto close = [&](Operand operand) {
-    BufferChain& chain = chains[index(operand)];
+    BufferChain& chain = chains[index_of(operand)];
     chain.buffers[chain.count++].words = footprint(operand, tile);
     chain.dram = accesses(operand, tile);
-    open[index(operand)] = false;
+    open[index_of(operand)] = false;
   };
   for (const BlockLoop& loop : loops) {
     const std::vector<index_t>& all = sizes(loop.dim);
     const auto next = static_cast<std::uint8_t>(std::lower_bound(all.begin(), all.end(), loop.extent) - all.begin());
-    if (next == tile[index(loop.dim)]) continue;  // one iteration
+    if (next == tile[index_of(loop.dim)]) continue;  // one iteration
     for (const Operand operand : operands) {
       if (operand == Operand::w && !layer_.weights) continue;
-      BufferChain& chain = chains[index(operand)];
+      BufferChain& chain = chains[index_of(operand)];
       const bool reused = reuses(operand, loop.dim, tile);
-      if (!reused && open[index(operand)]) close(operand);
-      if (reused && !open[index(operand)]) {
+      if (!reused && open[index_of(operand)]) close(operand);
+      if (reused && !open[index_of(operand)]) {
         chain.buffers[chain.count].reads = accesses(operand, tile);
-        open[index(operand)] = true;
+        open[index_of(operand)] = true;
       }
     }
-    tile[index(loop.dim)] = next;
+    tile[index_of(loop.dim)] = next;
   }
   for (const Operand operand : operands) {
-    if (open[index(operand)]) close(operand);
+    if (open[index_of(operand)]) close(operand);
   }
   if (counts == Counts::table2) set_table2(loops, chains);
 }
@@ -168,7 +166,7 @@ double TileCounts::table2_rate(Operand operand, const BlockLoops& loops, const T
     if (before == static_cast<double>(loop.extent)) continue;
     rate *= static_cast<double>(loop.extent) / before;
     has_border = has_border || (operand == Operand::x && !is_tap(loop.dim));
-    tile[index(loop.dim)] = index_of(loop.dim, loop.extent);
+    tile[index_of(loop.dim)] = size_index(loop.dim, loop.extent);
   }
   if (!has_border) return rate;
   for (std::size_t axis = 0; axis < 3; ++axis) {
@@ -180,7 +178,7 @@ double TileCounts::table2_rate(Operand operand, const BlockLoops& loops, const T
 
 void TileCounts::set_table2(const BlockLoops& loops, BufferChains& chains) const noexcept {
   for (const Operand operand : operands) {
-    BufferChain& chain = chains[index(operand)];
+    BufferChain& chain = chains[index_of(operand)];
     if (operand == Operand::w && !layer_.weights) continue;
     std::array<double, BufferChain::most> rates{};
     std::size_t found = 0;
@@ -192,12 +190,12 @@ void TileCounts::set_table2(const BlockLoops& loops, BufferChains& chains) const
         const Dim dim = loops[end].dim;
         const bool moves = size(dim, at) != static_cast<double>(loops[end].extent);
         if (moves && !reuses(operand, dim, at)) break;
-        at[index(dim)] = index_of(dim, loops[end].extent);
+        at[index_of(dim)] = size_index(dim, loops[end].extent);
         ++end;
       }
       if (at != tile && found < chain.count) rates[found++] = table2_rate(operand, loops, tile, i, end);
       if (end == i) {
-        at[index(loops[i].dim)] = index_of(loops[i].dim, loops[i].extent);
+        at[index_of(loops[i].dim)] = size_index(loops[i].dim, loops[i].extent);
         ++end;
       }
       tile = at;
@@ -233,7 +231,7 @@ BlockLoops block_loops(const LoopNest& nest, const TileCounts& counts) {
   for (const BoundLoop& loop : bind(whole, layer.space)) {
     const index_t least = loop.dim == Dim::c ? datapath.c : loop.dim == Dim::k ? datapath.k : 1;
     if (loop.extent <= least) continue;
-    counts.index_of(loop.dim, loop.extent);
+    counts.size_index(loop.dim, loop.extent);
     if (loop.step > least && loop.extent % loop.step != 0) {
       throw InvalidArgument(
           fmt::format("nest '{}': {} iterations of '{}' are no multiple of the inner loop's {}; "
@@ -249,14 +247,14 @@ BlockLoops block_loops(const LoopNest& nest, const TileCounts& counts) {
 LoopNest nest_of(const BlockLoops& loops, const EnergyLayer& layer) {
   LoopNest nest;
   Extents inside{};
-  for (const Dim dim : all_dims) inside[index(dim)] = step_of(layer, dim);
+  for (const Dim dim : all_dims) inside[index_of(dim)] = step_of(layer, dim);
   for (const Dim dim : {Dim::k, Dim::c}) {
-    if (inside[index(dim)] > 1) nest.loops.push_back({.dim = dim, .extent = inside[index(dim)]});
+    if (inside[index_of(dim)] > 1) nest.loops.push_back({.dim = dim, .extent = inside[index_of(dim)]});
   }
   const std::size_t datapath = nest.loops.size();
   for (const BlockLoop& loop : loops) {
-    if (loop.extent == inside[index(loop.dim)]) continue;
-    inside[index(loop.dim)] = loop.extent;
+    if (loop.extent == inside[index_of(loop.dim)]) continue;
+    inside[index_of(loop.dim)] = loop.extent;
     nest.loops.push_back({.dim = loop.dim, .extent = is_tap(loop.dim) ? Loop::all : loop.extent});
     if (is_tap(loop.dim) && loop.extent != layer.space.of(loop.dim)) nest.loops.back().extent = loop.extent;
   }

@@ -45,7 +45,7 @@ class TileCounts {
   /// Returns the divisors of an extent, rising. Sizes of c and k are multiples of the datapath's.
   const std::vector<index_t>& sizes(Dim dim) const noexcept { return sizes_[static_cast<std::size_t>(dim)]; }
   /// Returns the index of a size, or throws InvalidArgument that lists the sizes.
-  std::uint8_t index_of(Dim dim, index_t size) const;
+  std::uint8_t size_index(Dim dim, index_t size) const;
   Tile innermost() const noexcept { return {}; }
 
   /// Returns the elements that all iterations of the loops outside of a tile touch, each tile counted anew. Results

@@ -6,11 +6,10 @@
 #include <fmt/format.h>
 
 #include "convolume/error.hpp"
+#include "plan/nest/index_of.hpp"
 
 namespace convolume::plan {
 namespace {
-
-constexpr std::size_t index(Operand operand) { return static_cast<std::size_t>(operand); }
 
 Hierarchy diannao() {
   return {.name = "diannao",
@@ -79,12 +78,12 @@ class Packing {
  public:
   Packing(const BufferChains& chains, const std::array<std::size_t, 3>& first, const Hierarchy& hierarchy)
       : chains_(chains), head_(first), first_(first), levels_(hierarchy.levels) {
-    for (const Operand operand : operands) at_[index(operand)] = next_level(operand, 0);
+    for (const Operand operand : operands) at_[index_of(operand)] = next_level(operand, 0);
   }
 
   void run(Placement& placement) {
     for (std::optional<Operand> operand = busiest(); operand; operand = busiest()) {
-      const std::size_t o = index(*operand);
+      const std::size_t o = index_of(*operand);
       while (!fits(*operand)) close(at_[o]);
       used_[at_[o]] += growth(*operand);
       placement[o][head_[o]] = at_[o];
@@ -105,7 +104,7 @@ class Packing {
     std::optional<Operand> most;
     double reads = -1;
     for (const Operand operand : operands) {
-      const std::size_t o = index(operand);
+      const std::size_t o = index_of(operand);
       if (head_[o] == chains_[o].count || chains_[o].buffers[head_[o]].reads <= reads) continue;
       reads = chains_[o].buffers[head_[o]].reads;
       most = operand;
@@ -115,20 +114,20 @@ class Packing {
 
   /// Returns the bytes that the memory needs more. A buffer whose inner neighbour is there already replaces it.
   double growth(Operand operand) const {
-    const std::size_t o = index(operand);
+    const std::size_t o = index_of(operand);
     const double words = chains_[o].buffers[head_[o]].words;
     const bool replaces = head_[o] > first_[o] && inside_[o] == at_[o];
     return energy_word_bytes * (replaces ? words - chains_[o].buffers[head_[o] - 1].words : words);
   }
 
   bool fits(Operand operand) const {
-    const std::size_t level = at_[index(operand)];
+    const std::size_t level = at_[index_of(operand)];
     return level + 1 == levels_.size() || used_[level] + growth(operand) <= levels_[level].bytes;
   }
 
   void close(std::size_t level) {
     for (const Operand operand : operands) {
-      std::size_t& at = at_[index(operand)];
+      std::size_t& at = at_[index_of(operand)];
       if (at == level) at = next_level(operand, level + 1);
     }
   }
@@ -143,7 +142,7 @@ class Packing {
 
 bool serves(const MemoryLevel& level, Operand operand) {
   constexpr std::array names{'x', 'w', 'y'};
-  return level.operands.find(names[index(operand)]) != std::string::npos;
+  return level.operands.find(names[index_of(operand)]) != std::string::npos;
 }
 
 bool is_separate(const Hierarchy& hierarchy) {

@@ -4,6 +4,7 @@
 
 #include "convolume/blocking.hpp"
 #include "convolume/cpu.hpp"
+#include "plan/nest/index_of.hpp"
 
 namespace convolume::plan {
 namespace {
@@ -12,9 +13,9 @@ namespace {
 /// of their replacement. The share of the L3 is constant, because a choice must not depend on the number of threads.
 constexpr std::array<double, NestCost::levels> usable{0.5, 0.75, 0.25};
 
-constexpr std::size_t index_of(Dim dim) { return static_cast<std::size_t>(dim); }
-
-double padded(index_t channels, index_t block) { return static_cast<double>((channels + block - 1) / block * block); }
+double padded_channels(index_t channels, index_t block) {
+  return static_cast<double>((channels + block - 1) / block * block);
+}
 
 /// Returns the (result, tap) pairs along an axis whose windowed voxel lies in the tensor.
 double pairs_inside(const NestSpace& space, int axis) {
@@ -60,7 +61,7 @@ class SpaceCost {
   /// Returns the bytes that the blocked layout takes per word of an operand.
   double word_bytes(Operand operand) const {
     const auto share = [&](Dim dim) {
-      return padded(space_.of(dim), space_.channel_block) / static_cast<double>(space_.of(dim));
+      return padded_channels(space_.of(dim), space_.channel_block) / static_cast<double>(space_.of(dim));
     };
     switch (operand) {
       case Operand::x:
@@ -210,7 +211,7 @@ class SpaceCost {
     const double block = static_cast<double>(space_.channel_block);
     const double vectors = wide() ? std::min(2.0, std::ceil(tile_of(lanes_) / block)) : 2;
     const double row = tile_of(Dim::x), voxels = row / std::ceil(row / most_rows(vectors));
-    const double lanes = padded(space_.of(lanes_), space_.channel_block);
+    const double lanes = padded_channels(space_.of(lanes_), space_.channel_block);
     const double pairs = pairs_inside(space_, 0) * pairs_inside(space_, 1);
     const double products = static_cast<double>(space_.of(Dim::n)) * pairs *
                             static_cast<double>(space_.of(Dim::x) * space_.of(Dim::kx) * space_.of(terms_)) * lanes;
@@ -227,7 +228,7 @@ class SpaceCost {
     const double most = wide() ? 8 : 6, in_block = std::min(block, terms), pieces = std::ceil(in_block / most);
     const double rows = in_block / pieces;
     const double vectors = wide() ? std::min(2.0, std::ceil(tile_of(lanes_) / block)) : 2;
-    const double lanes = padded(space_.of(lanes_), space_.channel_block);
+    const double lanes = padded_channels(space_.of(lanes_), space_.channel_block);
     const double pairs = pairs_inside(space_, 0) * pairs_inside(space_, 1) * pairs_inside(space_, 2);
     const double products = static_cast<double>(space_.of(Dim::n)) * pairs * terms * lanes;
     cost.compute_seconds += 2 * products / (peak() * machine_.direct_share * issue_share(rows, vectors));
@@ -325,8 +326,8 @@ NestCost nest_cost(const LoopNest& nest, const ConvProblem& problem, Direction d
     cost.add(SpaceCost(nest, space, problem, machine).cost(), times);
   }
   // Weights are read once and written once in the order of the products, or the gradient's sums the other way.
-  const double weights = padded(problem.in_channels / problem.groups, channel_block(problem.type)) *
-                         padded(problem.out_channels / problem.groups, channel_block(problem.type)) *
+  const double weights = padded_channels(problem.in_channels / problem.groups, channel_block(problem.type)) *
+                         padded_channels(problem.out_channels / problem.groups, channel_block(problem.type)) *
                          static_cast<double>(problem.kernel.volume()) * static_cast<double>(size_of(problem.type));
   const bool cached = weights < usable[2] * static_cast<double>(machine.l3_bytes);
   cost.pack_seconds = 2 * weights / ((cached ? machine.l3_gb_per_s : machine.dram_gb_per_s) * 1e9);

@@ -7,16 +7,15 @@
 
 #include "convolume/nest.hpp"
 #include "plan/nest/axis_sets.hpp"
+#include "plan/nest/index_of.hpp"
 
 namespace convolume::plan {
 namespace {
 
 using Tiles = std::vector<Range>;
 
-constexpr std::size_t index_of(Dim dim) { return static_cast<std::size_t>(dim); }
 constexpr Dim result_dim(int axis) { return static_cast<Dim>(index_of(Dim::z) + static_cast<std::size_t>(axis)); }
 constexpr Dim tap_dim(int axis) { return static_cast<Dim>(index_of(Dim::kz) + static_cast<std::size_t>(axis)); }
-constexpr bool is_tap(Dim dim) { return dim >= Dim::kz; }
 
 bool touches(const NestSpace& space, Operand operand, Dim dim) {
   if (operand == Operand::w) return dim == Dim::k || dim == Dim::c || is_tap(dim);
@@ -26,7 +25,7 @@ bool touches(const NestSpace& space, Operand operand, Dim dim) {
 }
 
 /// More tiles of one dimension than this would take seconds to count.
-constexpr double most_tiles = 1 << 22;
+constexpr double most_counted_tiles = 1 << 22;
 
 void split(const Range& range, std::span<const index_t> steps, Tiles& tiles) {
   if (steps.empty()) {
@@ -50,10 +49,10 @@ Cut cut(const NestSpace& space, std::span<const BoundLoop> loops) {
       if (loop.dim == dim && (steps.empty() || loop.step < steps.back())) steps.push_back(loop.step);
     }
     const auto all = static_cast<double>(space.of(dim));
-    if (!steps.empty() && all / static_cast<double>(steps.back()) > most_tiles) {
+    if (!steps.empty() && all / static_cast<double>(steps.back()) > most_counted_tiles) {
       throw InvalidArgument(
           fmt::format("the loops cut the {} iterations of '{}' into more than {} tiles; use larger steps",
-                      space.of(dim), name_of(dim), most_tiles));
+                      space.of(dim), name_of(dim), most_counted_tiles));
     }
     split({0, space.of(dim)}, steps, tiles[index_of(dim)]);
   }

@@ -5,12 +5,12 @@
 
 #include "convolume/nest.hpp"
 #include "plan/groups.hpp"
+#include "plan/nest/index_of.hpp"
 #include "plan/sides.hpp"
 
 namespace convolume::plan {
 namespace {
 
-constexpr std::size_t index_of(Dim dim) { return static_cast<std::size_t>(dim); }
 constexpr std::size_t first_voxel = index_of(Dim::z), first_tap = index_of(Dim::kz);
 
 /// Sets what all directions share. `p` is not transposed; its x is the high-resolution side.

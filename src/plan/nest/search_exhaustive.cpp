@@ -18,7 +18,6 @@ namespace convolume::plan {
 namespace {
 
 constexpr std::uint32_t no_parent = std::numeric_limits<std::uint32_t>::max();
-constexpr double equal_pj = 1e-9;  // relative
 /// Tabulated energies are rounded to float. A bound must not lie above the energy.
 constexpr double rounding = 1 - 1e-6;
 

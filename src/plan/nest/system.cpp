@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::size_t designs_per_layer = 10;  // as in the paper
 constexpr std::size_t designs_searched = 8;    // the others are compared by the nests that are known already
-constexpr std::array names{"IB", "KB", "OB"};
-constexpr std::array letters{"x", "w", "y"};
+constexpr std::array memory_names{"IB", "KB", "OB"};
+constexpr std::array operand_letters{"x", "w", "y"};
 
 /// Bytes of the memories of x, w and y, rising.
 using Design = std::array<std::vector<double>, 3>;
@@ -32,7 +32,7 @@ Hierarchy hierarchy_of(const Design& design) {
   for (std::size_t o = 0; o < operands.size(); ++o) {
     for (std::size_t i = 0; i < design[o].size(); ++i) {
       hierarchy.levels.push_back(
-          {.name = fmt::format("{}{}", names[o], i), .bytes = design[o][i], .operands = letters[o]});
+          {.name = fmt::format("{}{}", memory_names[o], i), .bytes = design[o][i], .operands = operand_letters[o]});
     }
   }
   hierarchy.levels.push_back({.name = "DRAM"});

@@ -11,7 +11,7 @@
 namespace convolume::plan {
 namespace {
 
-constexpr double most_tiles = 1 << 26;
+constexpr double most_searched_tiles = 1 << 26;
 constexpr double naive_usage = 0.8;  ///< section 6.1
 
 std::vector<index_t> divisors(index_t n) {
@@ -90,9 +90,10 @@ TransferPlan plan_transfers(const TransferProblem& problem) {
   const std::array tiles{divisors(all.z), divisors(all.y), divisors(all.x), divisors(all.c), divisors(all.k)};
   double count = 1;
   for (const auto& extents : tiles) count *= static_cast<double>(extents.size());
-  if (count > most_tiles) {
-    throw InvalidArgument(fmt::format(
-        "the problem has {} tiles, more than {} take long; use extents with fewer divisors", count, most_tiles));
+  if (count > most_searched_tiles) {
+    throw InvalidArgument(
+        fmt::format("the problem has {} tiles, more than {} take long; use extents with fewer divisors", count,
+                    most_searched_tiles));
   }
   Found found(problem);
   // A tile that does not fit ends the innermost loop, because larger ones do not fit either.

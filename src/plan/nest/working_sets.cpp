@@ -10,6 +10,7 @@
 
 #include "convolume/nest.hpp"
 #include "plan/nest/axis_sets.hpp"
+#include "plan/nest/index_of.hpp"
 #include "plan/nest/nest_text.hpp"
 
 namespace convolume::plan {
@@ -20,7 +21,6 @@ using Mask = std::bitset<2 * most_loops + 1>;  // of boxes
 /// A box of iterations.
 using Box = std::array<Range, all_dims.size()>;
 
-constexpr std::size_t index_of(Dim dim) { return static_cast<std::size_t>(dim); }
 const Range& of(const Box& box, Dim dim) { return box[index_of(dim)]; }
 constexpr index_t to_the_end = std::numeric_limits<index_t>::max();
 

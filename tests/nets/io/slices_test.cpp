@@ -26,7 +26,7 @@ void write_png(const std::filesystem::path& file, const detail::PngInfo& info, s
   write_bytes(file, {reinterpret_cast<const char*>(encoded.data()), encoded.size()});
 }
 
-std::string refusal(const std::filesystem::path& pattern) {
+std::string slices_refusal(const std::filesystem::path& pattern) {
   const auto message = message_of<FormatError>([&] { read_volume(pattern); });
   CHECK(contains(message, pattern.parent_path().string()));
   return message;
@@ -63,18 +63,18 @@ TEST_CASE("folders of slices with gaps, twins or mixtures are refused", "[io][sl
   const Directory directory;
   write_png(directory / "s1.png", {2, 3, 1, 8}, 0);
   write_png(directory / "s3.png", {2, 3, 1, 8}, 0);
-  CHECK(contains(refusal(directory / "s*.png"), "2 is missing: 3 follows 1"));
+  CHECK(contains(slices_refusal(directory / "s*.png"), "2 is missing: 3 follows 1"));
   write_png(directory / "s02.png", {2, 3, 1, 8}, 0);
   CHECK(read_volume(directory / "s*.png").shape().extent.z == 3);
   write_png(directory / "s2.png", {2, 3, 1, 8}, 0);
-  CHECK(contains(refusal(directory / "s*.png"), "2 stands for two files"));
+  CHECK(contains(slices_refusal(directory / "s*.png"), "2 stands for two files"));
   std::filesystem::remove(directory / "s2.png");
   write_png(directory / "s3.png", {2, 4, 1, 8}, 0);
-  CHECK(contains(refusal(directory / "s*.png"), "all slices must be equal"));
+  CHECK(contains(slices_refusal(directory / "s*.png"), "all slices must be equal"));
   write_png(directory / "s3.png", {2, 3, 1, 16}, 0);
-  CHECK(contains(refusal(directory / "s*.png"), "all slices must be equal"));
+  CHECK(contains(slices_refusal(directory / "s*.png"), "all slices must be equal"));
   write_bytes(directory / "sum.png", "x");
-  CHECK(contains(refusal(directory / "s*.png"), "'sum.png' has no number"));
+  CHECK(contains(slices_refusal(directory / "s*.png"), "'sum.png' has no number"));
   CHECK(contains(message_of<IoError>([&] { read_volume(directory / "t*.png"); }), "no file matches"));
   CHECK(contains(message_of<IoError>([&] { read_volume(directory / "no" / "*.png"); }), "no folder"));
 }
@@ -86,7 +86,7 @@ TEST_CASE("PNG that are palettes, transparent, interlaced or damaged are refused
   for (std::size_t length = 0; length + 12 < whole.size(); length += 5) {  // the end of the file is not needed
     CAPTURE(length);
     write_bytes(directory / "0.png", whole.substr(0, length));
-    CHECK(contains(refusal(directory / "*.png"), "0.png"));
+    CHECK(contains(slices_refusal(directory / "*.png"), "0.png"));
   }
   const auto with_header = [&](std::size_t at, char value) {
     std::string bytes = whole;
@@ -94,7 +94,7 @@ TEST_CASE("PNG that are palettes, transparent, interlaced or damaged are refused
     const auto crc = crc32(0, reinterpret_cast<const Bytef*>(bytes.data() + 12), 17);
     for (std::size_t i = 0; i < 4; ++i) bytes[29 + i] = static_cast<char>(crc >> (24 - 8 * i));
     write_bytes(directory / "0.png", bytes);
-    return refusal(directory / "*.png");
+    return slices_refusal(directory / "*.png");
   };
   CHECK(contains(with_header(25, 6), "alpha"));
   CHECK(contains(with_header(25, 4), "alpha"));

@@ -122,7 +122,8 @@ void check_everywhere(const char* type, std::uint16_t sample_format) {
 }
 
 /// Returns the message of the FormatError. Nothing may reach the standard error stream.
-std::string refusal(const Directory& directory, const std::filesystem::path& file, const ReadOptions& options = {}) {
+std::string tiff_refusal(const Directory& directory, const std::filesystem::path& file,
+                         const ReadOptions& options = {}) {
   StandardError printed(directory / "stderr");
   const auto message = message_of<FormatError>([&] { read_volume(file, options); });
   CHECK(printed.text().empty());
@@ -148,7 +149,7 @@ TEST_CASE("TIFF pages that are no gray volume are refused by name", "[io][tiff]"
   const auto file = directory / "bad.tif";
   const auto message_for = [&](const Recipe& recipe) {
     make_tiff<std::uint8_t>(file, recipe);
-    return refusal(directory, file);
+    return tiff_refusal(directory, file);
   };
   Recipe recipe;
   SECTION("colour") {
@@ -186,18 +187,18 @@ TEST_CASE("TIFF pages that are no gray volume are refused by name", "[io][tiff]"
     recipe.sample_format = SAMPLEFORMAT_IEEEFP;
     recipe.bits = 16;
     make_tiff<std::uint16_t>(file, recipe);
-    CHECK(contains(refusal(directory, file), "bits per sample: 16 of float"));
+    CHECK(contains(tiff_refusal(directory, file), "bits per sample: 16 of float"));
   }
   SECTION("64-bit integers") {
     recipe.bits = 64;
     make_tiff<std::uint64_t>(file, recipe);
-    CHECK(contains(refusal(directory, file), "bits per sample: 64"));
+    CHECK(contains(tiff_refusal(directory, file), "bits per sample: 64"));
   }
   SECTION("complex") {
     recipe.sample_format = SAMPLEFORMAT_COMPLEXIEEEFP;
     recipe.bits = 64;
     make_tiff<double>(file, recipe);
-    CHECK(contains(refusal(directory, file), "complex"));
+    CHECK(contains(tiff_refusal(directory, file), "complex"));
   }
   SECTION("lossy compression") {
     recipe.compression = COMPRESSION_JPEG;
@@ -208,7 +209,7 @@ TEST_CASE("TIFF pages that are no gray volume are refused by name", "[io][tiff]"
     StandardError quiet(directory / "stderr0");
     make_tiff<std::uint8_t>(file, recipe);
     quiet.text();
-    CHECK(contains(refusal(directory, file), "ImageDepth: 2"));
+    CHECK(contains(tiff_refusal(directory, file), "ImageDepth: 2"));
   }
   SECTION("a page of another size") {
     recipe.adjust = [](TIFF* tiff, std::uint32_t z) {
@@ -232,16 +233,16 @@ TEST_CASE("files that are no TIFF volume are refused", "[io][tiff]") {
   CHECK(contains(message_of<FormatError>([&] { inspect_volume(directory / ""); }), "a folder"));
   CHECK(contains(message_of<IoError>([&] { read_volume("/dev/zero"); }), "not a regular file"));
   write_bytes(file, "");
-  CHECK(contains(refusal(directory, file), "empty"));
+  CHECK(contains(tiff_refusal(directory, file), "empty"));
   write_bytes(file, "hello, world, this is text");
-  CHECK(contains(refusal(directory, file), "TIFF header"));
+  CHECK(contains(tiff_refusal(directory, file), "TIFF header"));
   using namespace std::string_view_literals;
   write_bytes(file, "II*\0\0\0\0\0"sv);  // no first page
-  CHECK(contains(refusal(directory, file), "first page cannot be read"));
+  CHECK(contains(tiff_refusal(directory, file), "first page cannot be read"));
   write_bytes(file, "II*\0\x08\0\0\0\0\0\0\0\0\0"sv);  // a page without entries
-  refusal(directory, file);
+  tiff_refusal(directory, file);
   write_bytes(directory / "file.nii", "neither of them"sv);
-  const auto message = refusal(directory, directory / "file.nii");
+  const auto message = tiff_refusal(directory, directory / "file.nii");
   for (const char* format : {"slices: ", "Zarr: ", "TIFF: ", "NIfTI: ", "HDF5: "}) CHECK(contains(message, format));
 }
 
@@ -258,7 +259,7 @@ TEST_CASE("a truncated TIFF is refused wherever it ends", "[io][tiff]") {
       for (std::size_t length = 1; length < whole.size(); length += 13) {
         CAPTURE(compression, tiled, length, whole.size());
         write_bytes(file, std::string_view(whole).substr(0, length));
-        refusal(directory, file);
+        tiff_refusal(directory, file);
       }
     }
   }
@@ -303,12 +304,12 @@ TEST_CASE("sizes in a TIFF header are checked before memory is taken", "[io][tif
     std::array<std::uint8_t, 64> data{};
     TIFFWriteRawStrip(tiff, 0, data.data(), data.size());
     TIFFClose(tiff);
-    const auto message = refusal(directory, file);
+    const auto message = tiff_refusal(directory, file);
     CAPTURE(message);
     CHECK((contains(message, "do not fit into a file of") || contains(message, "libtiff")));
   }
   make_tiff<std::uint8_t>(file, {});
-  const auto message = refusal(directory, file, {.max_bytes = 4 * width * height * pages - 1});
+  const auto message = tiff_refusal(directory, file, {.max_bytes = 4 * width * height * pages - 1});
   CHECK(contains(message, "3 x 21 x 37 voxels take 9324 bytes"));
   CHECK(contains(message, "max_bytes"));
   CHECK_NOTHROW(read_volume(file, {.max_bytes = 4 * width * height * pages}));
@@ -320,7 +321,7 @@ TEST_CASE("values that are not finite are refused with their place, or read on r
   auto volume = ramp({1, 1, {2, 3, 5}});
   volume.view()(0, 0, 1, 2, 3) = std::numeric_limits<float>::quiet_NaN();
   write_volume(file, volume);
-  CHECK(contains(refusal(directory, file), "voxel (z 1, y 2, x 3) is nan"));
+  CHECK(contains(tiff_refusal(directory, file), "voxel (z 1, y 2, x 3) is nan"));
   CHECK(std::isnan(read_volume(file, {.require_finite = false}).view()(0, 0, 1, 2, 3)));
 }
 
@@ -336,7 +337,7 @@ TEST_CASE("a double beyond the range of float is refused", "[io][tiff]") {
   std::array<double, 2> row{1.0, 1e300};
   TIFFWriteScanline(tiff, row.data(), 0, 0);
   TIFFClose(tiff);
-  CHECK(contains(refusal(directory, file), "x 1) is inf as float"));
+  CHECK(contains(tiff_refusal(directory, file), "x 1) is inf as float"));
 }
 
 TEST_CASE("an ImageJ stack behind one page header is not read as one slice", "[io][tiff]") {
@@ -351,7 +352,7 @@ TEST_CASE("an ImageJ stack behind one page header is not read as one slice", "[i
   std::array<std::uint8_t, 2> row{1, 2};
   TIFFWriteScanline(tiff, row.data(), 0, 0);
   TIFFClose(tiff);
-  CHECK(contains(refusal(directory, file), "ImageJ stack of 40 images"));
+  CHECK(contains(tiff_refusal(directory, file), "ImageJ stack of 40 images"));
 }
 
 TEST_CASE("a TIFF that gets another compression after it was opened is refused", "[io][tiff]") {
