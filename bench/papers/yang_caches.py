@@ -151,7 +151,8 @@ Accesses to the {cache} in one forward pass of one core, in lines of {LINE} byte
 `--D1={L1},{WAYS},{LINE} --LL={L2},{WAYS},{LINE}`: the difference between a process with one pass and one with none.
 
 - Ours is {"the least in all five layers" if fewest else "NOT the least in all layers"}. In the geometric mean it has
-  {means}. The paper's code has {paper} fewer.
+  {means}. The paper's code has {paper} fewer, and its
+  lead falls from Conv1 to Conv5. Ours does not fall so.
 - Our nests have the least product of L2 and L3 accesses among about 60 candidates, by the counts of
   `convolume plan count` for tiles that fill three quarters of a cache. The model knows no conflicts between
   lines of the same set, and not what packing the weights costs.
