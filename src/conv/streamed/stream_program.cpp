@@ -73,10 +73,6 @@ plan::LoopNest clipped(const plan::LoopNest& nest, const plan::NestSpace& space)
   return kept;
 }
 
-}  // namespace
-
-namespace {
-
 /// Returns the choice of the cost model for an engine that is given by name, without a plan. Empty if it does not serve
 /// the problem.
 Choice estimated_choice(const ConvProblem& problem, const ConvOptions& options) {
