@@ -220,7 +220,7 @@ Json to_json(const ConvBenchOptions& options, const std::vector<StreamedRow>& ro
 
 void print(const StreamedRow& row) {
   fmt::print("  {:28} {:>5} {:>7} {:>10} {:>10} {:>10} {:>10} {:6.3f}  {:15} {:6.2f}\n", to_string(row.costs.tile),
-             row.costs.tiles, row.costs.buffers, time_text(row.transfers), time_text(row.compute),
+             row.costs.tiles, row.costs.buffers[0], time_text(row.transfers), time_text(row.compute),
              time_text(row.in_turn), time_text(row.at_once), row.over_longest,
              fmt::format("{:.3f} .. {:.3f}", row.over_low, row.over_high), row.gain);
   std::fflush(stdout);

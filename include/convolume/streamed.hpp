@@ -138,7 +138,7 @@ struct StreamOptions {
   /// Most buffers per operand, at most 8. 1 transfers and computes one after the other, for comparison. 2 are the two
   /// halves of paper 001. More of them, of smaller tiles, even out steps that take different times. So the plan
   /// compares the estimated times of 2 buffers to this many, each with its best tiles. With a given `tile`, this many
-  /// are used.
+  /// are used. Weights have at least 4 if their tiles are small: they are read in turn with x, and must not hold it up.
   int buffers = 4;
   /// Tiles to use instead of the cheapest ones. They are rounded up to what the engine can cut (see StreamedConv).
   std::optional<StreamTile> tile{};
@@ -148,7 +148,7 @@ struct StreamOptions {
 struct StreamCosts {
   StreamTile tile{};
   bool channels_outermost = false;  ///< output channels are the outermost loop, so x is read once per part of them
-  int buffers = 0;                  ///< per operand
+  std::array<int, 3> buffers{};     ///< of x, w and y
   index_t tiles = 0;                ///< executions of the engine
   /// Transfers, bytes, stretches of neighbouring elements and seconds. If x has chunks, its bytes are those of whole
   /// chunks, and each chunk is a stretch.

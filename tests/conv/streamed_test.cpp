@@ -306,30 +306,31 @@ TEST_CASE("the number of buffers with the least estimated time is taken, and the
     const TransferPrice price{.start_s = 2e-5, .jump_s = 1e-8, .element_s = element_s};
     return StreamPrices{.x = price, .w = price, .y = price};
   };
-  // Weights are prepared again for each tile of voxels, and only two buffers leave room for large ones.
+  // Weights are prepared again for each tile of voxels, and only few buffers leave room for large ones.
   const char* const costly_weights = "ic32id96oc32kd5pd2";
   const StreamOptions tiled{.conv = {.engine = Engine::fft_tiled}, .prices = prices(1e-9)};
-  const StreamedConv two = plan(costly_weights, tiled);
-  INFO(two.explain());
-  CHECK(two.costs().buffers == 2);
-  CHECK_THAT(two.explain(), Contains("2 buffers per operand") && Contains("; 4 of ") && Contains("fastest is taken"));
-  CHECK(plan(costly_weights, tiled).costs().tile == two.costs().tile);
+  const StreamedConv few = plan(costly_weights, tiled);
+  INFO(few.explain());
+  CHECK(few.costs().buffers[0] < 4);
+  CHECK(few.costs().buffers[1] == 4);  // tiles of weights are small
+  CHECK_THAT(few.explain(), Contains(", 4 of w, ") && Contains("; 4 of x in ") && Contains("fastest is taken"));
+  CHECK(plan(costly_weights, tiled).costs().tile == few.costs().tile);
   // Where transfers and computation take equally long, steps wait for each other, and four buffers even this out.
   const char* const balanced = "ic16id128oc16kd3pd1";
   StreamOptions equal = tiled;
   equal.prices = prices(plan(balanced, tiled).costs().compute_seconds / (2.0 * 16 * 128 * 128 * 128));
   const StreamedConv four = plan(balanced, equal);
   INFO(four.explain());
-  CHECK(four.costs().buffers == 4);
+  CHECK(four.costs().buffers[0] == 4);
   equal.buffers = 2;
   const StreamedConv limited = plan(balanced, equal);
-  CHECK(limited.costs().buffers == 2);
+  CHECK(limited.costs().buffers[0] == 2);
   CHECK(limited.costs().seconds > four.costs().seconds);
   // Equal estimates: there is one tile. A given tile has exactly the given buffers.
-  CHECK(StreamedConv::make(same3).costs().buffers == 4);
-  equal.tile = two.costs().tile;
+  CHECK(StreamedConv::make(same3).costs().buffers[0] == 4);
+  equal.tile = few.costs().tile;
   equal.buffers = 3;
-  CHECK(plan(costly_weights, equal).costs().buffers == 3);
+  CHECK(plan(costly_weights, equal).costs().buffers[0] == 3);
 }
 
 TEST_CASE("transfers are counted as loop nests count them", "[streamed]") {

@@ -27,9 +27,9 @@ namespace {
 constexpr double execution_s = 2e-4;
 
 /// Returns which share of the shorter one of transfers and computation steps wait for each other if both take equally
-/// long. Steps do not take equal times, and more buffers even this out. Fitted to the first table of
+/// long. Steps do not take equal times, and more buffers even this out. Fitted to the tables of
 /// docs/performance/log/streaming.md.
-constexpr double waiting_share(int buffers) { return buffers == 2 ? 0.30 : buffers == 3 ? 0.20 : 0.08; }
+constexpr double waiting_share(int buffers) { return buffers == 2 ? 0.30 : buffers == 3 ? 0.10 : 0.08; }
 
 /// Returns the seconds that transfers and computation take together if they overlap, without the first load and the
 /// last store. The less equal they are, the less they wait for each other.
@@ -198,6 +198,15 @@ class Counter {
   MetChunks x_channels_;
 };
 
+/// Returns the buffers of x, w and y. One thread reads x and w in the order of the steps. So few buffers of w would
+/// also delay the next tile of x, and small tiles of w get more of them.
+std::array<int, 3> buffers_of(int buffers, double held_x, double held_w) {
+  constexpr int of_small_weights = 4;
+  constexpr double small = 0.25;
+  const bool more = buffers > 1 && held_w <= small * held_x;
+  return {buffers, more ? std::max(buffers, of_small_weights) : buffers, buffers};
+}
+
 double price_of(const TransferPrice& price, double loads, double runs, double bytes) {
   return loads * price.start_s + runs * price.jump_s + bytes / 4 * price.element_s;
 }
@@ -206,8 +215,10 @@ StreamCosts costs_of(const ConvProblem& p, const std::array<AxisTiles, 3>& axes,
                      const Shape5& x_chunk, bool k_outermost, const StreamTerms& terms) {
   const Counter counter(p, axes, tile, x_chunk, k_outermost);
   const auto element = static_cast<double>(size_of(p.type));
-  StreamCosts costs{
-      .tile = tile, .channels_outermost = k_outermost, .buffers = terms.buffers, .tiles = counter.tiles()};
+  StreamCosts costs{.tile = tile,
+                    .channels_outermost = k_outermost,
+                    .buffers = buffers_of(terms.buffers, counter.held_x(), counter.held_w()),
+                    .tiles = counter.tiles()};
   costs.loads = {counter.loads_x(), counter.loads_w(), counter.loads_y()};
   costs.bytes = {element * counter.words_x(), element * counter.words_w(), element * counter.words_y()};
   costs.runs = {counter.runs_x(), counter.runs_w(), counter.runs_y()};
@@ -224,15 +235,16 @@ StreamCosts costs_of(const ConvProblem& p, const std::array<AxisTiles, 3>& axes,
   costs.seconds = terms.buffers == 1 ? transfers + costs.compute_seconds
                                      : overlapped(transfers, costs.compute_seconds, terms.buffers) + ends;
 
-  const auto copies = [&](double loads) { return std::min<double>(terms.buffers, loads); };
+  const auto copies = [&](std::size_t operand) {
+    return std::min<double>(costs.buffers[operand], costs.loads[operand]);
+  };
   const double partial_sums = counter.c_parts() > 1 ? 1 : 0;
   const auto pages = [&](double words) {
     constexpr auto page = static_cast<double>(page_bytes);
     return page * std::ceil(element * words / page);
   };
-  const double buffers = copies(costs.loads[0]) * pages(counter.held_x()) +
-                         copies(costs.loads[1]) * pages(counter.held_w()) +
-                         (copies(costs.loads[2]) + partial_sums) * pages(counter.held_y());
+  const double buffers = copies(0) * pages(counter.held_x()) + copies(1) * pages(counter.held_w()) +
+                         (copies(2) + partial_sums) * pages(counter.held_y());
   const double prepared = terms.prepared_bytes * counter.held_w() / static_cast<double>(p.w_shape().elements());
   costs.peak_bytes = terms.engine_bytes + static_cast<std::size_t>(buffers + prepared);
   return costs;

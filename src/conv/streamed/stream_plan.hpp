@@ -52,7 +52,7 @@ StreamTile rounded(const ConvProblem& problem, const StreamUnits& units, StreamT
 /// What does not depend on the tile.
 struct StreamTerms {
   StreamPrices prices;
-  int buffers = 2;
+  int buffers = 2;               ///< of x and y, and of w if its tiles are large
   double compute_seconds = 0;    ///< of the whole problem, on all threads
   double prepare_seconds = 0;    ///< to prepare all weights once, on all threads
   double prepared_bytes = 0;     ///< of all prepared weights

@@ -93,14 +93,15 @@ class StreamRun {
       w_.add(step.w);
       y_.add(step.y);
     }
-    for (Lane* lane : {&x_, &w_, &y_}) lane->allocate(task.buffers, element_, run.memory);
+    const std::array lanes{&x_, &w_, &y_};
+    for (std::size_t i = 0; i < lanes.size(); ++i) lanes[i]->allocate(task.buffers[i], element_, run.memory);
     for (auto& [problem, program] : programs_) program->place(working_.data());
   }
 
   std::optional<StreamReport> run(const Progress& progress, const std::stop_token& stop) {
     {
       const Stopwatch watch(report_.seconds);
-      if (task_.buffers == 1 ? !run_in_turn(progress, stop) : !run_at_once(progress, stop)) return std::nullopt;
+      if (task_.buffers[0] == 1 ? !run_in_turn(progress, stop) : !run_at_once(progress, stop)) return std::nullopt;
       const Stopwatch writing(report_.write_seconds);
       tensors_.y.finish();
     }

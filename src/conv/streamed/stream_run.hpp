@@ -16,7 +16,7 @@ struct StreamTask {
   const ConvPlan& whole;
   const ConvOptions& options;
   const StreamCut& cut;
-  int buffers = 2;
+  std::array<int, 3> buffers{2, 2, 2};  ///< of x, w and y; 1: in turn
 };
 
 /// The tensors of a run.

@@ -159,8 +159,8 @@ class CutSearch {
   }
 
   StreamCosts exact_costs(const conv::StreamCut& cut, conv::StreamTerms terms) {
-    const conv::EngineMemory engine = conv::engine_memory(
-        {.whole = impl_.plan, .options = impl_.options, .cut = cut, .buffers = terms.buffers}, o_.threads);
+    const conv::EngineMemory engine =
+        conv::engine_memory({.whole = impl_.plan, .options = impl_.options, .cut = cut}, o_.threads);
     terms.prepared_bytes = 0;
     terms.engine_bytes = engine.working + engine.prepared;
     const StreamCosts costs = conv::costs_of(cut, terms);
@@ -213,10 +213,11 @@ class CutSearch {
 
 /// Returns a line that says which numbers of buffers were compared.
 std::string explain_buffers(const StreamCosts& costs, const std::vector<StreamCosts>& others) {
-  std::string text = fmt::format("  {} buffers per operand: {:.3g} s estimated", costs.buffers, costs.seconds);
+  const auto [x, w, y] = costs.buffers;
+  std::string text = fmt::format("  {} buffers of x, {} of w, {} of y: {:.3g} s estimated", x, w, y, costs.seconds);
   for (const StreamCosts& other : others) {
-    text +=
-        fmt::format("; {} of {} tiles {}: {:.3g} s", other.buffers, other.tiles, to_string(other.tile), other.seconds);
+    text += fmt::format("; {} of x in {} tiles {}: {:.3g} s", other.buffers[0], other.tiles, to_string(other.tile),
+                        other.seconds);
   }
   if (others.empty()) return text + "\n";
   const bool fastest = std::all_of(others.begin(), others.end(), [&](const StreamCosts& other) {
