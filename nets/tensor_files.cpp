@@ -57,6 +57,7 @@ class VolumeTensor final : public TensorSource {
   Shape5 chunk() const noexcept override {
     const io::VolumeInfo& info = volume_->info();
     const Extent3 e = info.chunk, all = info.extent;
+    if (info.decoded_once) return TensorSource::chunk();
     if (!is_encoded(info) && info.chunk_channels * e.z * e.y == 1) return TensorSource::chunk();
     const index_t planes = info.planes_of_chunks ? 1 : e.z;
     const auto within = [](index_t chunk, index_t extent) { return std::clamp<index_t>(chunk, 1, extent); };

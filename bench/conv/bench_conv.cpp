@@ -210,8 +210,19 @@ void check_scopes(const CLI::App& app, const Flags& flags) {
   }
 }
 
+/// Passes have one competitor, and a peer has no options of ours.
+void check_passes(const CLI::App& app, const Flags& flags) {
+  if (flags.options.engines.size() > 1) throw CLI::ValidationError("--engine", "--passes takes one engine");
+  if (flags.passes == "ours") return;
+  for (const char* const flag : {"--engine", "--choice", "--layout", "--weights", "--tune"}) {
+    if (app.count(flag) == 0) continue;
+    throw CLI::ValidationError(flag, fmt::format("--passes {} does not use it; leave it out", flags.passes));
+  }
+}
+
 void set_defaults(const CLI::App& app, Flags& flags) {
   ConvBenchOptions& o = flags.options;
+  if (mode_of(flags) == in_passes) check_passes(app, flags);
   if (o.rounds == 0 && mode_of(flags) != in_passes) {
     throw CLI::ValidationError("--rounds", "0 is valid with --passes only; use at least 1");
   }

@@ -1,6 +1,7 @@
 #include "bench/conv/conv_passes.hpp"
 
 #include <cstdio>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -21,7 +22,7 @@ struct Passes {
 
   ConvData data;
   std::unique_ptr<ConvCompetitor> competitor;
-  std::string choice{};  // of our plans
+  std::map<Direction, std::string> choices{};  // of our plans
 
  private:
   std::unique_ptr<ConvCompetitor> make(const ConvBenchOptions& o, const ConvProblem& problem) {
@@ -30,7 +31,7 @@ struct Passes {
       PlannedConvolution::Options options{
           .conv = std::move(conv), .threads = o.threads, .prepare_forward = !o.cached_weights, .tune = o.tune};
       auto made = std::make_unique<PlannedConvolution>(laid_out, data, options);
-      choice = made->plan(o.directions.front()).choice();
+      for (const Direction direction : o.directions) choices[direction] = made->plan(direction).choice();
       return made;
     };
     if (!o.passes_of) return planned(o.conv(o.engines.front()));
@@ -38,7 +39,7 @@ struct Passes {
       case Peer::onednn:
         return onednn_convolution(problem, data, o.threads);
       case Peer::fft_volume:
-        return planned({.engine = Engine::fft_volume});
+        return planned(o.conv(Engine::fft_volume));
       case Peer::im2col_openblas:
         return im2col_convolution(problem, data, Blas::openblas, o.threads);
       case Peer::im2col_atlas:
@@ -63,7 +64,7 @@ int conv_passes(const ConvBenchOptions& options) {
         for (int i = 0; i < options.rounds && !stop.pending(); ++i) passes.competitor->execute(direction);
         if (stop.pending()) return interrupted_status;
         fmt::print("{}: {} passes of {} by {}\n", named.name, options.rounds, name_of(direction),
-                   options.passes_of ? name_of(*options.passes_of) : passes.choice);
+                   options.passes_of ? name_of(*options.passes_of) : passes.choices.at(direction));
       }
     } catch (const std::exception& error) {
       failed = true;

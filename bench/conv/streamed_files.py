@@ -45,7 +45,8 @@ def measure(arguments: argparse.Namespace, folder: pathlib.Path, ending: str) ->
     for _ in range(arguments.rounds):
         for way, words in (("at once", []), ("in turn", ["--unbuffered"])):
             text = run(arguments, "convolve", "--problem", arguments.problem, "--x", str(folder / f"x.{ending}"), "--w",
-                       str(folder / "w.raw"), "--y", str(folder / f"y.{ending}"), "--memory", arguments.memory, "--json",
+                       str(folder / "w.raw"), "--y", str(folder / f"y.{ending}"), "--memory",
+                        arguments.memory, "--json",
                        *words)
             runs[way].append(json.loads(text))
     middle = {(way, key): statistics.median(one[key] for one in runs[way])
@@ -68,9 +69,10 @@ def main() -> None:
     extents = [size.get("id", 0)] + [size.get(key, size.get("id", 0)) for key in ("ih", "iw")]
     kernel = [size.get("kd", 0)] + [size.get(key, size.get("kd", 0)) for key in ("kh", "kw")]
     channels, voxels = size.get("ic", 0), extents[0] * extents[1] * extents[2]
-    if min(channels, size.get("oc", 0), voxels, *kernel) < 1 or "g" in size or size.get("mb", 1) > 1 or arguments.rounds < 1:
-        sys.exit(f"--problem {arguments.problem} --rounds {arguments.rounds}: name ic, id, oc and kd, one sample, no groups, "
-                 "and at least one round")
+    positive = min(channels, size.get("oc", 0), voxels, *kernel, arguments.rounds) > 0
+    if not positive or "g" in size or size.get("mb", 1) > 1:
+        sys.exit(f"--problem {arguments.problem} --rounds {arguments.rounds}: name ic, id, oc and kd, one sample, no "
+                 "groups, and at least one round")
     with tempfile.TemporaryDirectory(prefix="convolume-streamed-", dir=arguments.folder) as name:
         folder = pathlib.Path(name)
         write_noise(folder / "x.raw", channels * voxels)
@@ -79,14 +81,15 @@ def main() -> None:
         identity = f"g{channels}ic{channels}id{extents[0]}ih{extents[1]}iw{extents[2]}oc{channels}kd1"
         for ending in FORMATS.values():
             if ending != "raw":  # a convolution with ones converts x
-                run(arguments, "convolve", "--problem", identity, "--x", str(folder / "x.raw"), "--w", str(folder / "one.raw"),
-                    "--y", str(folder / f"x.{ending}"), "--quiet")
-        print("| files | tiles | transfers alone | computation alone | in turn | at once | ratio |\n" + "|---" * 7 + "|")
+                run(arguments, "convolve", "--problem", identity, "--x", str(folder / "x.raw"),
+                    "--w", str(folder / "one.raw"), "--y", str(folder / f"x.{ending}"), "--quiet")
+        print("| files | tiles | transfers alone | computation alone | in turn | at once | ratio |")
+        print("|---" * 7 + "|")
         for format_name, ending in FORMATS.items():
             row = measure(arguments, folder, ending)
             longest = max(row["transfer"], row["compute"])
-            print(f"| {format_name} | {row['tiles']} of {row['tile']} | {row['transfer']:.2f} s | {row['compute']:.2f} s | "
-                  f"{row['in_turn']:.2f} s | {row['at_once']:.2f} s | {row['at_once'] / longest:.2f} |", flush=True)
+            print(f"| {format_name} | {row['tiles']} of {row['tile']} | {row['transfer']:.2f} s | "
+                  f"{row['compute']:.2f} s | {row['in_turn']:.2f} s | {row['at_once']:.2f} s | {row['at_once'] / longest:.2f} |", flush=True)
         print(f"\nload average at the end: {os.getloadavg()[0]:.1f}")
 
 

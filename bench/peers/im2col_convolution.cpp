@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <new>
 #include <vector>
 
 #include <dlfcn.h>
@@ -76,17 +77,14 @@ class Im2colConvolution final : public ConvCompetitor {
           fmt::format("im2col does not serve {}: the matrix is too large for a BLAS", to_string(problem)));
     copies_ = problem.kernel != one || problem.stride != one || problem.pad_before != none ||
               problem.output() != problem.input;
-    if (copies_) columns_.resize(static_cast<std::size_t>(channels_ * taps_ * results_));
+    if (copies_) allocate_columns();
     add_tasks();
   }
 
   void execute(Direction direction) override {
     const bool all = direction == Direction::training;
     if (all || direction == Direction::forward) for_each_group([this] { forward(); });
-    if (all || direction == Direction::backward_data) {
-      std::fill_n(of<T>(dx_), problem_.batch * problem_.in_channels * problem_.input.volume(), T(0));
-      for_each_group([this] { backward_data(); });
-    }
+    if (all || direction == Direction::backward_data) for_each_group([this] { backward_data(); });
     if (all || direction == Direction::backward_weights) for_each_group([this] { backward_weights(); });
   }
 
@@ -104,6 +102,16 @@ class Im2colConvolution final : public ConvCompetitor {
   void for_each_group(const Body& body) {
     for (sample_ = 0; sample_ < problem_.batch; ++sample_) {
       for (group_ = 0; group_ < problem_.groups; ++group_) body();
+    }
+  }
+
+  void allocate_columns() {
+    try {
+      columns_.resize(static_cast<std::size_t>(channels_ * taps_ * results_));
+    } catch (const std::bad_alloc&) {
+      throw Unsupported(
+          fmt::format("im2col does not serve {}: there is no memory for a matrix of {:.3g} GB", to_string(problem_),
+                      1e-9 * sizeof(T) * static_cast<double>(channels_ * taps_) * static_cast<double>(results_)));
     }
   }
 
@@ -175,6 +183,7 @@ class Im2colConvolution final : public ConvCompetitor {
   void add_windows(index_t channel) {
     T* const map = of<T>(dx_) + input_offset(channel);
     const index_t step = problem_.stride.x;
+    std::fill_n(map, problem_.input.volume(), T(0));
     for_each_tap(channel, [&](const T* column, const Extent3& tap) {
       for_each_row(tap, [&](const WindowRow& row) {
         const T* const from = column + row.column;

@@ -127,6 +127,7 @@ class NiftiSource final : public VolumeSource {
     }
     info_.chunk = contents_->packed() ? info_.extent : Extent3{1, 1, info_.extent.x};
     info_.chunk_channels = contents_->packed() ? info_.channels : 1;
+    info_.decoded_once = contents_->packed();
     info_.stored_bytes = contents_->stored_bytes();
     info_.details = fmt::format("{} endian{}", header_.swapped ? "big" : "little", contents_->packed() ? ", gzip" : "");
     check_extent(path.text(), info_);

@@ -74,6 +74,7 @@ struct VolumeInfo {
   index_t chunk_channels = 1;
   Extent3 chunk{};
   bool planes_of_chunks = false;   ///< planes of a chunk can be read without its other planes
+  bool decoded_once = false;       ///< the first read decodes all of it, and then any box can be read alone
   std::uint64_t stored_bytes = 0;  ///< of the voxels in the file; 0 for Zarr, see VolumeSource::stored_bytes()
   std::string details{};           ///< compression and the like, for `convolume info`
 

@@ -138,6 +138,13 @@ class Convolve(CliTest):
             self.assertEqual(chunked["bytes"]["x"], 4 * X * 24 // 12, name)
             self.assertEqual(chunked["runs"]["x"], 3 * 4 * 2 * 5, name)
 
+    def test_a_volume_that_is_decoded_once_has_no_chunks(self):
+        self.write("one3.raw", [1.0] * 3)
+        self.convolve(problem="g3ic3id12ih14iw40oc3kd1", w="one3.raw", y="packed.nii.gz")
+        report = json.loads(self.convolve("--tile", "1,3,3,5,14,40", "--engine", "direct", "--dry-run", "--json",
+                                          problem="g3ic3id12ih14iw40oc3kd1", x="packed.nii.gz", w="one3.raw"))
+        self.assertEqual(report["bytes"]["x"], 4 * X)
+
     def test_a_bias_is_added_from_any_format(self):
         self.convolve()
         bias = [3.0, -1.0, 0.0, 7.0, 2.0]

@@ -29,11 +29,15 @@ constexpr double execution_s = 2e-4;
 /// Returns which share of the shorter one of transfers and computation steps wait for each other if both take equally
 /// long. Steps do not take equal times, and more buffers even this out. Fitted to the tables of
 /// docs/performance/log/streaming.md.
-constexpr double waiting_share(int buffers) { return buffers == 2 ? 0.30 : buffers == 3 ? 0.10 : 0.08; }
+double waiting_share(const std::array<int, 3>& buffers) {
+  const auto [x, w, y] = buffers;
+  if (x == 2) return 0.30;
+  return x == 3 ? w > x ? 0.10 : 0.20 : 0.08;
+}
 
 /// Returns the seconds that transfers and computation take together if they overlap, without the first load and the
 /// last store. The less equal they are, the less they wait for each other.
-double overlapped(double transfers, double compute, int buffers) {
+double overlapped(double transfers, double compute, const std::array<int, 3>& buffers) {
   const double longer = std::max(transfers, compute), shorter = std::min(transfers, compute);
   return longer + waiting_share(buffers) * shorter * shorter / longer;
 }
@@ -233,7 +237,7 @@ StreamCosts costs_of(const ConvProblem& p, const std::array<AxisTiles, 3>& axes,
   costs.compute_seconds = terms.compute_seconds + (preparations - 1) * terms.prepare_seconds +
                           static_cast<double>(costs.tiles) * execution_s;
   costs.seconds = terms.buffers == 1 ? transfers + costs.compute_seconds
-                                     : overlapped(transfers, costs.compute_seconds, terms.buffers) + ends;
+                                     : overlapped(transfers, costs.compute_seconds, costs.buffers) + ends;
 
   const auto copies = [&](std::size_t operand) {
     return std::min<double>(costs.buffers[operand], costs.loads[operand]);

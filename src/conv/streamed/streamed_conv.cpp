@@ -115,7 +115,12 @@ class CutSearch {
         o_(options),
         units_(conv::units_of(impl.plan)),
         memory_(options.memory == 0 ? no_limit : options.memory) {
-    units_.x_chunk = options.x_chunk;
+    const Shape5 x = impl.plan.problem().x_shape();
+    const Shape5& chunk = options.x_chunk;
+    units_.x_chunk = {1, std::min(chunk.c, x.c), Extent3::all(1)};
+    for (int axis = 0; axis < 3; ++axis) {
+      units_.x_chunk.extent[axis] = std::min(chunk.extent[axis], std::max<index_t>(1, x.extent[axis]));
+    }
   }
 
   void take_given(const StreamTile& tile) {
@@ -176,10 +181,11 @@ class CutSearch {
       if (const auto candidate = find(may_split, buffers)) found.push_back(*candidate);
     }
     if (found.empty()) return false;
-    auto best = found.begin();
-    for (auto it = best; it != found.end(); ++it) {
-      if (it->costs.seconds < clearly_faster * best->costs.seconds) best = it;
-    }
+    const auto seconds = [](const Candidate& candidate) { return candidate.costs.seconds; };
+    const double least = seconds(*std::min_element(
+        found.begin(), found.end(), [&](const Candidate& a, const Candidate& b) { return seconds(a) < seconds(b); }));
+    const auto best = std::find_if(found.begin(), found.end(),
+                                   [&](const Candidate& one) { return clearly_faster * seconds(one) <= least; });
     take(*best);
     for (const Candidate& candidate : found) {
       if (candidate.costs.buffers != best->costs.buffers) impl_.others.push_back(candidate.costs);
