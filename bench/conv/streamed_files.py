@@ -89,7 +89,8 @@ def main() -> None:
             row = measure(arguments, folder, ending)
             longest = max(row["transfer"], row["compute"])
             print(f"| {format_name} | {row['tiles']} of {row['tile']} | {row['transfer']:.2f} s | "
-                  f"{row['compute']:.2f} s | {row['in_turn']:.2f} s | {row['at_once']:.2f} s | {row['at_once'] / longest:.2f} |", flush=True)
+                  f"{row['compute']:.2f} s | {row['in_turn']:.2f} s | {row['at_once']:.2f} s | "
+                  f"{row['at_once'] / longest:.2f} |", flush=True)
         print(f"\nload average at the end: {os.getloadavg()[0]:.1f}")
 
 

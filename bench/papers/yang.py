@@ -10,8 +10,8 @@ text also into a document, between the comments that name the table or figure. -
 exhaustive search, --system designs common memories for several layers, and --volumes blocks layers with three axes.
 Nothing is measured but the seconds of searches. The longest item takes about a minute, except Figures 3 and 4: they
 run bench_conv, which stands beside --convolume, under a cache simulator for a quarter of an hour. --counts takes the
-counts of an earlier run from its PREFIX.json instead. They need Valgrind, ATLAS and OpenBLAS (on Debian: apt-get install valgrind
-libatlas3-base libopenblas0-pthread). The others need Python 3 only.
+counts of an earlier run from its PREFIX.json instead. They need Valgrind, ATLAS and OpenBLAS (on Debian: apt-get
+install valgrind libatlas3-base libopenblas0-pthread). The others need Python 3 only.
 """
 import argparse
 import datetime
