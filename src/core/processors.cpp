@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include <fmt/format.h>
 #include <sched.h>
 #include <unistd.h>
 
