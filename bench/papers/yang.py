@@ -25,8 +25,8 @@ from typing import Any, Callable, NamedTuple, Sequence
 sys.dont_write_bytecode = True
 from paper_page import Result, replace_block, table  # noqa: E402
 from yang_caches import cache_figure  # noqa: E402
-from yang_common import (DRAM, OPERANDS, OTHER, PAPER, W, X, Y, Command, CommandFailed, Stack, code, memory, operand,
-                         operand_stack, stacked_bars, wrapped)  # noqa: E402
+from yang_common import (DRAM, OPERANDS, OTHER, PAPER, W, X, Y, Command, CommandFailed, Stack, code, geometric_mean,
+                         memory, operand, operand_stack, stacked_bars, wrapped)  # noqa: E402
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 CONVS = ["conv1", "conv2", "conv3", "conv4", "conv5"]
@@ -193,10 +193,6 @@ class DianNao(NamedTuple):
 def diannao(command: Command, name: str) -> DianNao:
     original, baseline = (command.energy("--layer", name, "--nest", nest, *DIANNAO) for nest in diannao_nests(name))
     return DianNao(original, baseline, command.energy("--layer", name, *DIANNAO, *BEST))
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    return math.exp(sum(math.log(value) for value in values) / len(values))
 
 
 def figure_5(command: Command) -> Result:

@@ -5,14 +5,13 @@ what misses the second an access to the L3. Westmere has SSE only, so all codes 
 """
 import concurrent.futures
 import json
-import math
 import os
 import pathlib
 import sys
 from typing import Any, Iterator, NamedTuple
 
 from paper_page import Result, table
-from yang_common import OTHER, PAPER, X, Command, CommandFailed, Stack, code, stacked_bars
+from yang_common import OTHER, PAPER, X, Command, CommandFailed, Stack, code, geometric_mean, stacked_bars
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(BENCH / "common"))
@@ -108,7 +107,7 @@ def count(bench: pathlib.Path, who: str, layer: Layer, chosen: str) -> dict[str,
             for name, events in (("l2", ("D1mr", "D1mw")), ("l3", ("DLmr", "DLmw")))}
 
 
-def count_all(command: Command, log: pathlib.Path) -> dict[str, Any]:
+def count_all(command: Command) -> dict[str, Any]:
     os.environ["OPENBLAS_CORETYPE"] = "Nehalem"  # the family of Westmere
     bench = pathlib.Path(command.binary).resolve().parent.parent / "bench/bench_conv"
     layers = {}
@@ -123,12 +122,8 @@ def count_all(command: Command, log: pathlib.Path) -> dict[str, Any]:
                 for name in reversed(LAYERS) for who in CODES}
         for (name, who), run in runs.items():
             layers[name][who] = run.result()
-            print(f"{log.name}: {name} {who}", file=sys.stderr, flush=True)
+            print(f"{name} {who}: counted", file=sys.stderr, flush=True)
     return layers
-
-
-def geometric_mean(values: list[float]) -> float:
-    return math.exp(sum(math.log(value) for value in values) / len(values))
 
 
 def figure(number: int, layers: dict[str, Any]) -> Result:
@@ -182,6 +177,6 @@ def cache_figure(number: int, command: Command, counts: pathlib.Path | None) -> 
     if counts is not None:
         return figure(number, json.loads(counts.read_text())["layers"])
     try:
-        return figure(number, count_all(command, pathlib.Path(sys.argv[0])))
+        return figure(number, count_all(command))
     except CachegrindError as error:
         raise CommandFailed(str(error)) from error

@@ -1,5 +1,6 @@
 """What the tables and figures of paper 000 share: running the command, text, and pictures."""
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -45,6 +46,10 @@ class Command:
 def code(text: str) -> str:
     """Code in a cell of a table."""
     return "`" + text.replace("|", "\\|") + "`"
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(sum(math.log(value) for value in values) / len(values))
 
 
 def memory(report: dict[str, Any]) -> float:
