@@ -27,12 +27,13 @@ namespace {
 constexpr double execution_s = 2e-4;
 
 /// Returns which share of the shorter one of transfers and computation steps wait for each other if both take equally
-/// long. Steps do not take equal times, and more buffers even this out. Fitted to the tables of
+/// long. Steps do not take equal times, and more buffers even this out. Chosen after the tables of
 /// docs/performance/log/streaming.md.
 double waiting_share(const std::array<int, 3>& buffers) {
-  const auto [x, w, y] = buffers;
+  const int x = buffers[0], w = buffers[1];
   if (x == 2) return 0.30;
-  return x == 3 ? w > x ? 0.10 : 0.20 : 0.08;
+  if (x == 3) return w > x ? 0.10 : 0.20;
+  return 0.08;
 }
 
 /// Returns the seconds that transfers and computation take together if they overlap, without the first load and the
@@ -116,11 +117,11 @@ class Counter {
         c_parts_(p_.groups > 1 ? 1 : parts_of(p_.in_channels, tile.c)),
         places_(n_parts_ * axes[0].count * axes[1].count * axes[2].count),
         k_outermost_(k_outermost),
-        chunked_(x_chunk.elements() > 1) {
-    const index_t k_per_group = p_.out_channels / p_.groups, c_per_group = p_.in_channels / p_.groups;
-    const index_t channels = p_.groups > 1 ? tile.k / k_per_group * c_per_group : tile.c;
-    for (index_t c = 0; c < p_.in_channels; c += channels) {
-      x_channels_.add(c, std::min(c + channels, p_.in_channels), x_chunk.c, p_.in_channels);
+        chunked_(x_chunk.elements() > 1),
+        tile_channels_(p_.groups > 1 ? tile.k / (p_.out_channels / p_.groups) * (p_.in_channels / p_.groups)
+                                     : std::min(tile.c, p_.in_channels)) {
+    for (index_t c = 0; c < p_.in_channels; c += tile_channels_) {
+      x_channels_.add(c, std::min(c + tile_channels_, p_.in_channels), x_chunk.c, p_.in_channels);
     }
   }
 
@@ -150,9 +151,7 @@ class Counter {
 
   /// Return the elements of the largest tile of an operand.
   double held_x() const {
-    const index_t channels = p_.groups > 1 ? tile_.k / (p_.out_channels / p_.groups) * (p_.in_channels / p_.groups)
-                                           : std::min(tile_.c, p_.in_channels);
-    return static_cast<double>(tile_.n * channels * axes_[0].largest * axes_[1].largest) *
+    return static_cast<double>(tile_.n * tile_channels_ * axes_[0].largest * axes_[1].largest) *
            static_cast<double>(axes_[2].largest);
   }
   double held_w() const {
@@ -199,6 +198,7 @@ class Counter {
   StreamTile tile_;
   index_t n_parts_, k_parts_, c_parts_, places_;
   bool k_outermost_, chunked_;
+  index_t tile_channels_;  // of x
   MetChunks x_channels_;
 };
 
