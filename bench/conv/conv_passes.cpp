@@ -14,8 +14,8 @@ namespace convolume::bench {
 namespace {
 
 /// Owns the data, and the competitor that reads it.
-struct Passes {
-  Passes(const ConvBenchOptions& options, const NamedProblem& named) : data(named.problem) {
+struct CompetitorPasses {
+  CompetitorPasses(const ConvBenchOptions& options, const NamedProblem& named) : data(named.problem) {
     data.fill_normal();
     competitor = make(options, named.problem);
   }
@@ -59,7 +59,7 @@ int conv_passes(const ConvBenchOptions& options) {
   for (NamedProblem named : options.problems) {
     named.problem.type = options.types.front();
     try {
-      const Passes passes(options, named);
+      const CompetitorPasses passes(options, named);
       for (const Direction direction : options.directions) {
         for (int i = 0; i < options.rounds && !stop.pending(); ++i) passes.competitor->execute(direction);
         if (stop.pending()) return interrupted_status;

@@ -7,6 +7,7 @@
 
 #include "bench/common/contest.hpp"
 #include "bench/fft/fft_options.hpp"
+#include "bench/fft/fft_report.hpp"
 #include "core/random.hpp"
 
 namespace convolume::bench {
@@ -19,7 +20,6 @@ constexpr double property_factor = 3;
 
 index_t wanted_points(DataType type) { return type == DataType::f32 ? float_points : double_points; }
 
-bool is_real(fft::Kind kind) { return kind == fft::Kind::r2c || kind == fft::Kind::c2r; }
 bool is_forward(fft::Kind kind) { return kind == fft::Kind::r2c || kind == fft::Kind::c2c_forward; }
 
 /// A point that is stored on one side of a transform.

@@ -25,7 +25,7 @@ constexpr double tolerance = 1.05;
 constexpr std::array algorithms{PrimeAlgorithm::generic, PrimeAlgorithm::rader, PrimeAlgorithm::rader_padded,
                                 PrimeAlgorithm::bluestein};
 
-struct Row {
+struct PrimeRow {
   index_t prime = 0;
   std::array<std::optional<double>, algorithms.size()> seconds{};
   std::size_t best = 0, pick = 0;
@@ -46,7 +46,7 @@ std::size_t pick_of(const fft::Problem& problem, const std::vector<std::size_t>&
   throw std::logic_error(fmt::format("no forced algorithm has the plan {}", automatic));
 }
 
-std::optional<Row> measure(const FftOptions& options, index_t prime) {
+std::optional<PrimeRow> measure(const FftOptions& options, index_t prime) {
   const DataType type = options.types.front();
   const fft::Problem problem = problem_of(type, prime);
   std::vector<std::unique_ptr<Competitor>> competitors;
@@ -63,7 +63,7 @@ std::optional<Row> measure(const FftOptions& options, index_t prime) {
   Arena arena(std::move(competitors), type, false);
   const auto seconds = contest(arena, {.rounds = options.rounds, .min_seconds = options.min_seconds});
 
-  Row row{.prime = prime, .best = entered.front()};
+  PrimeRow row{.prime = prime, .best = entered.front()};
   for (std::size_t i = 0; i < entered.size(); ++i) {
     row.seconds[entered[i]] = quantile(seconds[i], 0.5);
     if (*row.seconds[entered[i]] < *row.seconds[row.best]) row.best = entered[i];
@@ -84,21 +84,21 @@ void print_header(DataType type) {
   fmt::print("  {:13} {:13} {:>9}\n", "best", "model's pick", "pick/best");
 }
 
-void print(const Row& row) {
+void print(const PrimeRow& row) {
   fmt::print("{:5}", row.prime);
   for (const auto& seconds : row.seconds) fmt::print(" {:>13}", time_text(seconds));
   fmt::print("  {:13} {:13} {:9.3f}\n", name_of(algorithms[row.best]), name_of(algorithms[row.pick]), row.over_best());
   std::fflush(stdout);
 }
 
-std::size_t count_good(const std::vector<Row>& rows) {
+std::size_t count_good(const std::vector<PrimeRow>& rows) {
   return static_cast<std::size_t>(
-      std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.over_best() <= tolerance; }));
+      std::count_if(rows.begin(), rows.end(), [](const PrimeRow& row) { return row.over_best() <= tolerance; }));
 }
 
-Json to_json(const FftOptions& options, const std::vector<Row>& rows) {
+Json to_json(const FftOptions& options, const std::vector<PrimeRow>& rows) {
   Json report{{"machine", describe_fft_machine(options.types.front())}, {"primes", Json::array()}};
-  for (const Row& row : rows) {
+  for (const PrimeRow& row : rows) {
     Json json{{"prime", row.prime}, {"batch", batch}, {"precision", precision_name(options.types.front())}};
     for (std::size_t i = 0; i < algorithms.size(); ++i) {
       if (row.seconds[i]) json[name_of(algorithms[i]) + "_s"] = *row.seconds[i];
@@ -119,7 +119,7 @@ int primes(const FftOptions& options) {
   std::vector<index_t> lengths;
   std::copy_if(options.sizes.begin(), options.sizes.end(), std::back_inserter(lengths), is_large_prime);
   if (lengths.empty()) throw InvalidArgument("--sizes contains no prime of 17 or more; try 17:300");
-  std::vector<Row> rows;
+  std::vector<PrimeRow> rows;
   const StopRequest stop;
   ReportFile file(options.json, to_json(options, rows));
   ProgressBar bar;

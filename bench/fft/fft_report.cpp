@@ -9,8 +9,6 @@
 namespace convolume::bench {
 namespace {
 
-bool is_real(fft::Kind kind) { return kind == fft::Kind::r2c || kind == fft::Kind::c2r; }
-
 double bytes_per_second(double bytes) {
   const MachineModel& machine = measured_machine();
   if (bytes <= static_cast<double>(machine.l1_bytes)) return 1e9 * machine.l1_gb_per_s;
@@ -27,6 +25,8 @@ nlohmann::ordered_json describe_fft_machine(DataType type) {
   machine["fftw"] = fftw_name(type);
   return machine;
 }
+
+bool is_real(fft::Kind kind) { return kind == fft::Kind::r2c || kind == fft::Kind::c2r; }
 
 double nominal_flops(fft::Kind kind, double points) { return (is_real(kind) ? 2.5 : 5.0) * points * std::log2(points); }
 

@@ -10,6 +10,9 @@ namespace convolume::bench {
 /// Returns describe_machine() with the versions of the FFT libraries.
 nlohmann::ordered_json describe_fft_machine(DataType type);
 
+/// Returns whether one side of a transform is real.
+bool is_real(fft::Kind kind);
+
 /// Returns 2.5 n log2 n for real and 5 n log2 n for complex transforms of n points.
 double nominal_flops(fft::Kind kind, double points);
 

@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// One size in one order. Times are in seconds.
-struct Row {
+struct LengthRow {
   index_t n;
   fft::Kind kind;
   fft::Order order;
@@ -30,10 +30,10 @@ struct Row {
   double flops = 0, floor_fraction = 0;
 };
 
-using Rows = std::vector<Row>;
+using LengthRows = std::vector<LengthRow>;
 
 /// Measures all orders and FFTW in one contest.
-Rows measure(const FftOptions& options, FftwPlanner& planner, fft::Kind kind, index_t n) {
+LengthRows measure(const FftOptions& options, FftwPlanner& planner, fft::Kind kind, index_t n) {
   const DataType type = options.types.front();
   std::vector<std::unique_ptr<Competitor>> competitors;
   for (const fft::Order order : options.orders) {
@@ -46,10 +46,10 @@ Rows measure(const FftOptions& options, FftwPlanner& planner, fft::Kind kind, in
   Arena arena(std::move(competitors), type, kind == fft::Kind::c2r);
   const auto seconds = contest(arena, {.rounds = options.rounds, .min_seconds = options.min_seconds});
 
-  Rows rows;
+  LengthRows rows;
   const std::size_t fftw = options.orders.size();
   for (std::size_t i = 0; i < fftw; ++i) {
-    Row row{.n = n, .kind = kind, .order = options.orders[i]};
+    LengthRow row{.n = n, .kind = kind, .order = options.orders[i]};
     row.native = quantile(seconds[i], 0.5);
     row.fftw = quantile(seconds[fftw], 0.5);
     if (patient) row.patient = quantile(seconds[fftw + 1], 0.5);
@@ -70,7 +70,7 @@ void print_header(const FftOptions& options) {
              "quartiles", "floor");
 }
 
-void print(const Row& row) {
+void print(const LengthRow& row) {
   fmt::print("{:5}  {:12} {:8} {:>11} {:>11}{} {:8.2f} {:8.2f} {:7.3f}  {:14} {:4.0f} %\n", row.n, name_of(row.kind),
              name_of(row.order), time_text(row.native), time_text(row.fftw),
              row.patient ? fmt::format(" {:>11}", time_text(*row.patient)) : "", 1e-9 * row.flops / row.native,
@@ -94,44 +94,44 @@ struct Means {
   }
 };
 
-Means ratio_means(const Rows& rows) {
+Means ratio_means(const LengthRows& rows) {
   Means means;
-  for (const Row& row : rows) means.add(row.n, row.ratio);
+  for (const LengthRow& row : rows) means.add(row.n, row.ratio);
   return means;
 }
 
-Rows select(const Rows& rows, fft::Kind kind, fft::Order order) {
-  Rows selected;
+LengthRows select(const LengthRows& rows, fft::Kind kind, fft::Order order) {
+  LengthRows selected;
   std::copy_if(rows.begin(), rows.end(), std::back_inserter(selected),
-               [&](const Row& row) { return row.kind == kind && row.order == order; });
+               [&](const LengthRow& row) { return row.kind == kind && row.order == order; });
   return selected;
 }
 
 /// Returns the means of the time in natural order divided by the time in rotated order, for sizes with both.
-Means order_means(const Rows& rows, fft::Kind kind) {
+Means order_means(const LengthRows& rows, fft::Kind kind) {
   Means means;
-  const Rows natural = select(rows, kind, fft::Order::natural), rotated = select(rows, kind, fft::Order::rotated);
+  const LengthRows natural = select(rows, kind, fft::Order::natural), rotated = select(rows, kind, fft::Order::rotated);
   for (std::size_t i = 0; i < std::min(natural.size(), rotated.size()); ++i) {
     means.add(natural[i].n, natural[i].native / rotated[i].native);
   }
   return means;
 }
 
-std::string ratio_text(const Row& row) {
+std::string ratio_text(const LengthRow& row) {
   return fmt::format("{:.3f} ({:.3f} .. {:.3f})", row.ratio, row.ratio_low, row.ratio_high);
 }
 
-void print_summary(const FftOptions& options, const Rows& rows) {
+void print_summary(const FftOptions& options, const LengthRows& rows) {
   fmt::print("\nFFTW's time over ours, geometric means over sizes:\n");
   for (const fft::Kind kind : options.kinds) {
     for (const fft::Order order : options.orders) {
-      const Rows selected = select(rows, kind, order);
+      const LengthRows selected = select(rows, kind, order);
       if (selected.empty()) continue;
       fmt::print("{} {}: {}\n", name_of(kind), name_of(order), ratio_means(selected).text());
       const auto worst = std::min_element(selected.begin(), selected.end(),
-                                          [](const Row& a, const Row& b) { return a.ratio < b.ratio; });
+                                          [](const LengthRow& a, const LengthRow& b) { return a.ratio < b.ratio; });
       fmt::print("  worst: N = {} with {}\n", worst->n, ratio_text(*worst));
-      for (const Row& row : selected) {
+      for (const LengthRow& row : selected) {
         if (row.n != 256) continue;
         fmt::print("  N = 256: {}, {:.2f} GFLOP/s, {:.0f} % of the floor's speed\n", ratio_text(row),
                    1e-9 * row.flops / row.native, 100 * row.floor_fraction);
@@ -143,7 +143,7 @@ void print_summary(const FftOptions& options, const Rows& rows) {
   }
 }
 
-Json to_json(const FftOptions& options, const Row& row) {
+Json to_json(const FftOptions& options, const LengthRow& row) {
   Json json{{"n", row.n},
             {"kind", name_of(row.kind)},
             {"order", name_of(row.order)},
@@ -162,9 +162,9 @@ Json to_json(const FftOptions& options, const Row& row) {
   return json;
 }
 
-Json to_json(const FftOptions& options, const Rows& rows) {
+Json to_json(const FftOptions& options, const LengthRows& rows) {
   Json report{{"machine", describe_fft_machine(options.types.front())}, {"results", Json::array()}};
-  for (const Row& row : rows) report["results"].push_back(to_json(options, row));
+  for (const LengthRow& row : rows) report["results"].push_back(to_json(options, row));
   report["geomean"] = ratio_means(rows).json();
   Json by = Json::object(), natural = Json::object();
   for (const fft::Kind kind : options.kinds) {
@@ -192,7 +192,7 @@ int side_by_side(const FftOptions& options) {
   }
   if (options.has(Implementation::algorithm2))
     throw InvalidArgument("--side-by-side does not measure algorithm2; leave it out of --impl");
-  Rows rows;
+  LengthRows rows;
   const StopRequest stop;
   ReportFile file(options.json, to_json(options, rows));
   FftwPlanner planner(options.types.front(), options.fftw_wisdom);
@@ -206,9 +206,9 @@ int side_by_side(const FftOptions& options) {
       bar.show(done / total, fmt::format("{} N = {}", name_of(kind), n));
       done += work(options, n);
       try {
-        const Rows measured = measure(options, planner, kind, n);
+        const LengthRows measured = measure(options, planner, kind, n);
         bar.clear();
-        for (const Row& row : measured) print(row);
+        for (const LengthRow& row : measured) print(row);
         rows.insert(rows.end(), measured.begin(), measured.end());
       } catch (const Unsupported& error) {
         bar.clear();

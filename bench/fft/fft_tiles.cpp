@@ -33,7 +33,7 @@ constexpr std::array<const char*, parts> part_keys{"forward", "inverse_valid", "
 /// Seconds per tile of one part, one sample per round.
 using Samples = std::array<std::vector<double>, parts>;
 
-struct Row {
+struct TileRow {
   index_t extent = 0, kept = 0;
   Part part = forward;
   double median = 0, low = 0, high = 0;
@@ -116,8 +116,8 @@ class Tiles {
   Buffer source_, target_, spectra_, scratch_;
 };
 
-Row row_of(index_t extent, index_t kept, Part part, const std::vector<double>& seconds, double flops, double peak) {
-  Row row{.extent = extent, .kept = kept, .part = part};
+TileRow row_of(index_t extent, index_t kept, Part part, const std::vector<double>& seconds, double flops, double peak) {
+  TileRow row{.extent = extent, .kept = kept, .part = part};
   row.median = quantile(seconds, 0.5);
   row.low = quantile(seconds, 0.25);
   row.high = quantile(seconds, 0.75);
@@ -127,7 +127,7 @@ Row row_of(index_t extent, index_t kept, Part part, const std::vector<double>& s
 }
 
 template <class T>
-std::vector<Row> measure(const FftOptions& options, index_t extent) {
+std::vector<TileRow> measure(const FftOptions& options, index_t extent) {
   constexpr std::array kept{group, tile_count};
   std::array<Samples, kept.size()> samples;
   Tiles<T> tiles(extent);
@@ -146,7 +146,7 @@ std::vector<Row> measure(const FftOptions& options, index_t extent) {
        i < options.rounds || std::chrono::duration<double>(Clock::now() - begin).count() < options.min_seconds; ++i) {
     round(samples);
   }
-  std::vector<Row> rows;
+  std::vector<TileRow> rows;
   const double peak = peak_flops(options.types.front());
   for (std::size_t k = 0; k < kept.size(); ++k) {
     for (const Part part : {forward, inverse_valid, inverse_full}) {
@@ -164,17 +164,17 @@ void print_header(DataType type) {
              "GFLOP/s", "peak");
 }
 
-void print(const Row& row) {
+void print(const TileRow& row) {
   fmt::print("{:4}  {:7}  {:20} {:9.2f}  {:20} {:8.2f} {:4.0f} %\n", row.extent, row.kept, part_names[row.part],
              1e6 * row.median, fmt::format("{:.2f} .. {:.2f}", 1e6 * row.low, 1e6 * row.high), 1e-9 * row.flops,
              100 * row.peak_fraction);
   std::fflush(stdout);
 }
 
-Json to_json(const FftOptions& options, const std::vector<Row>& rows) {
+Json to_json(const FftOptions& options, const std::vector<TileRow>& rows) {
   const DataType type = options.types.front();
   Json report{{"machine", describe_fft_machine(type)}, {"tiles", Json::array()}};
-  for (const Row& row : rows) {
+  for (const TileRow& row : rows) {
     report["tiles"].push_back({{"tile", row.extent},
                                {"valid", row.extent - overlap},
                                {"count", tile_count},
@@ -199,7 +199,7 @@ int tiles(const FftOptions& options) {
                                       options.sizes.front() <= overlap ? options.sizes.front() : options.sizes.back(),
                                       overlap + 1, largest));
   }
-  std::vector<Row> rows;
+  std::vector<TileRow> rows;
   const StopRequest stop;
   ReportFile file(options.json, to_json(options, rows));
   ProgressBar bar;
@@ -210,7 +210,7 @@ int tiles(const FftOptions& options) {
     bar.show(static_cast<double>(i) / static_cast<double>(options.sizes.size()), fmt::format("tiles of {}", extent));
     const auto measured = type == DataType::f32 ? measure<float>(options, extent) : measure<double>(options, extent);
     bar.clear();
-    for (const Row& row : measured) print(row);
+    for (const TileRow& row : measured) print(row);
     rows.insert(rows.end(), measured.begin(), measured.end());
     if (file.due()) file.write(to_json(options, rows));
   }

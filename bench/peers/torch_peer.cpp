@@ -15,12 +15,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Output {
+struct CommandOutput {
   std::string text;
   int status;
 };
 
-Output run(const std::string& command) {
+CommandOutput run(const std::string& command) {
   std::FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) throw Unsupported("torch: starting a process failed");
   std::string text;
@@ -42,7 +42,7 @@ TorchTimes time_torch(const ConvProblem& problem, const ConvBenchOptions& option
       "{} '{}/torch_conv.py' --problem {} --threads {} --rounds {} --max-seconds {} --precision {} --json - 2>&1",
       torch_python, CONVOLUME_BENCH_PEERS, to_string(problem), options.threads, options.rounds, options.max_seconds,
       problem.type == DataType::f32 ? "float" : "double");
-  const Output output = run(command);
+  const CommandOutput output = run(command);
   if (output.status != 0) {
     const std::size_t end = output.text.find_last_not_of(" \n");
     const std::size_t line = output.text.rfind('\n', end);

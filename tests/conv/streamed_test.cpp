@@ -132,6 +132,7 @@ TEST_CASE("streamed convolutions have the bits of those in memory", "[streamed]"
         Case{"a planar kernel", planar, {.k = 16, .c = 16, .y = {2, 9, 13}}},
         Case{"a kernel of one voxel", voxel, {.k = 16, .c = 16, .y = {2, 5, 13}}}}) {
     if (engine == Engine::fft_tiled && c.problem.kernel.volume() == 1) continue;  // it does not serve this kernel
+    if (engine == Engine::reference && test::too_slow_here(c.problem)) continue;  // random problems are smaller
     INFO(c.name);
     const StreamOptions options{.conv = {.engine = engine}, .tile = c.tile};
     check_bits<float>(c.problem, options);
@@ -590,7 +591,8 @@ TEST_CASE("a bias with a stride and too many tiles are refused", "[streamed]") {
                     Contains("channel stride 2"));
 }
 
-TEST_CASE("where fft_volume would be chosen, the next engine is streamed, and the report says so", "[streamed]") {
+TEST_CASE("where fft_volume would be chosen, the next engine is streamed, and the report says so",
+          "[streamed][serial]") {
   const ConvProblem p{.in_channels = 1, .out_channels = 1, .input = {96, 96, 96}, .kernel = {65, 65, 65}};
   REQUIRE(ConvPlan::make(p, {.want_dx = false, .want_dw = false}).engine() == Engine::fft_volume);
   const StreamedConv conv = StreamedConv::make(p);

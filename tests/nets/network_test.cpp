@@ -16,13 +16,13 @@
 namespace convolume::nets {
 namespace {
 
-const std::string head = R"(
+const std::string net_head = R"(
 name = "net"
 [input]
 patch = [4, 12, 12]
 )";
 // Smooth except for the pooling. It has feature maps with several readers, crops, and a node that no other node reads.
-const std::string everything = head + R"(
+const std::string everything = net_head + R"(
 [[node]]
 name = "a"
 type = "conv"
@@ -91,7 +91,7 @@ type = "conv"
 out_channels = 2
 kernel = [1, 1, 2]
 )";
-const std::string convolutions = head + R"(
+const std::string convolutions = net_head + R"(
 [[node]]
 name = "a"
 type = "conv"
@@ -118,7 +118,7 @@ kernel = [2, 5, 5]
 )";
 
 /// Groups (some do not fill channel blocks), strides, dilations, and a transposed convolution.
-const std::string grouped = head + R"(
+const std::string grouped = net_head + R"(
 [[node]]
 name = "a"
 type = "conv"
@@ -500,7 +500,7 @@ TEST_CASE("a net of many channels runs on blocked tensors and gives what it give
 }
 
 /// Norms with activations behind them, with several readers, with dropout between, and at both ends of the net.
-const std::string normalised = head + R"(
+const std::string normalised = net_head + R"(
 [[node]]
 name = "n0"
 type = "group_norm"
@@ -576,7 +576,7 @@ activation = "tanh"
 )";
 
 TEST_CASE("tensors that share an arena, or come and go as tasks run, give the bits of separate tensors", "[network]") {
-  const std::string wide = widened(everything), twice = head + R"(
+  const std::string wide = widened(everything), twice = net_head + R"(
 [[node]]
 name = "a"
 type = "conv"

@@ -37,9 +37,9 @@ bool lies_in(int stored, index_t region) {
   return std::find(values.begin(), values.end(), stored) != values.end();
 }
 
-class Folder : public test::TemporaryFolder {
+class RegionFolder : public test::TemporaryFolder {
  public:
-  Folder() {
+  RegionFolder() {
     Tensor<float> image({1, 1, extent}), label({1, 1, extent});
     for (index_t i = 0; i < label.elements(); ++i) {
       label.data()[i] = static_cast<float>(stored_label(i));
@@ -69,7 +69,7 @@ std::string net_with(index_t channels, const std::string& loss) {
 }  // namespace
 
 TEST_CASE("a label holds the regions of each voxel", "[regions]") {
-  const Folder folder;
+  const RegionFolder folder;
   const Dataset data = folder.load(regions_key + "ignore = [4]\n");
   CHECK(data.regions == 3);
   std::vector<std::uint64_t> count(4);
@@ -108,7 +108,7 @@ TEST_CASE("a label holds the regions of each voxel", "[regions]") {
 }
 
 TEST_CASE("the data digest tells regions apart, even if no voxel does", "[regions]") {
-  const Folder folder;
+  const RegionFolder folder;
   const std::string digest = folder.load("regions = [[1, 2], [2]]\n").digest;
   CHECK(folder.load("regions = [[1, 2], [2]]\n").digest == digest);
   for (const char* other : {"regions = [[1, 2], [2, 9]]\n", "regions = [[2], [1, 2]]\n", "regions = [[1, 2]]\n",
@@ -118,7 +118,7 @@ TEST_CASE("the data digest tells regions apart, even if no voxel does", "[region
 }
 
 TEST_CASE("regions that make no sense are refused by key and line", "[regions]") {
-  const Folder folder;
+  const RegionFolder folder;
   const auto refused = [&](const std::string& label, const std::string& says) {
     CHECK_THROWS_AS(folder.load(label), ConfigError);
     CHECK_THROWS_WITH(folder.load(label), Catch::Contains("data.toml:6") && Catch::Contains(says));
@@ -161,7 +161,7 @@ TEST_CASE("patches are centred on regions that are drawn uniformly", "[regions][
 }
 
 TEST_CASE("each channel of a patch is the patch of its region", "[regions][patches]") {
-  const Folder folder;
+  const RegionFolder folder;
   const std::string more = R"(
     [augment]
     flip = ["z", "y", "x"]
@@ -264,7 +264,7 @@ TEST_CASE("scores of regions match their definition", "[regions][metrics]") {
 }
 
 TEST_CASE("regions are trained with the same bits on 1 and 3 threads, and from files", "[regions]") {
-  const Folder folder;
+  const RegionFolder folder;
   const std::string label = regions_key + "ignore = [4]\n", more = "[augment]\nflip = ['y']\nrotate90 = true\n";
   const Dataset data = folder.load(label, {}, more), in_files = folder.load(label, {.volume_bytes = 0}, more);
   for (const char* loss : {"kind = 'binary_cross_entropy'\n", "kind = 'dice'\n",
@@ -279,7 +279,7 @@ TEST_CASE("regions are trained with the same bits on 1 and 3 threads, and from f
 }
 
 TEST_CASE("one region is trained as a binary label is, bit for bit", "[regions]") {
-  const Folder folder;
+  const RegionFolder folder;
   const Dataset region = folder.load("regions = [[1, 3]]\n"), binary = folder.load("positive = [1, 3]\n");
   for (const char* loss : {"rebalance = true\n", "kind = 'dice'\n"}) {
     const std::string net = net_with(1, loss);
@@ -291,7 +291,7 @@ TEST_CASE("one region is trained as a binary label is, bit for bit", "[regions]"
 }
 
 TEST_CASE("a net learns regions that overlap", "[regions]") {
-  const Folder folder;
+  const RegionFolder folder;
   const Dataset data = folder.load(regions_key);
   for (const char* loss : {"kind = 'binary_cross_entropy'\n", "kind = 'dice'\n"}) {
     const std::string net = net_with(3, loss);
@@ -304,7 +304,7 @@ TEST_CASE("a net learns regions that overlap", "[regions]") {
 }
 
 TEST_CASE("nets whose outputs do not fit the regions are refused", "[regions]") {
-  const Folder folder;
+  const RegionFolder folder;
   const Dataset regions = folder.load(regions_key), plain = folder.load("positive = [1]\n");
   const auto refused = [](const Dataset& data, const std::string& net, const std::vector<std::string>& says) {
     const auto train = [&] { test::Session session(data, 1, net.c_str()); };
@@ -324,7 +324,7 @@ TEST_CASE("nets whose outputs do not fit the regions are refused", "[regions]") 
 }
 
 TEST_CASE("files of regions are scored, and options that contradict each other are refused", "[regions]") {
-  const Folder folder;
+  const RegionFolder folder;
   Tensor<float> perfect({1, 3, extent});
   for (index_t i = 0; i < extent.volume(); ++i) {
     for (index_t r = 0; r < 3; ++r) {
@@ -363,7 +363,7 @@ TEST_CASE("files of regions are scored, and options that contradict each other a
 }
 
 TEST_CASE("pictures of a report show the last region of a voxel", "[regions]") {
-  const Folder folder;
+  const RegionFolder folder;
   const Dataset data = folder.load(regions_key + "ignore = [4]\n");
   VolumeSlices slices(data.train[0], {.regions = 3}, std::pmr::get_default_resource());
   Tensor<float> probabilities({1, 3, extent});

@@ -89,7 +89,7 @@ TEST_CASE("the predicted peak of a training iteration is the measured one within
         // in none. Only the scratch of one thread is certain.
         const std::size_t certain = predicted(spec, engine, 1).peak();
         const double wanted = 0.97 * static_cast<double>(peak.peak()), least = 0.97 * static_cast<double>(certain);
-        constexpr int most = 60;
+        constexpr int most = test::sanitized ? 6 : 60;
         for (int i = 0; i < 2 || (i < most && static_cast<double>(memory.peak()) < wanted); ++i)
           REQUIRE(trainer.step().has_value());
         INFO(memory.peak() << " measured, " << peak.peak() << " predicted, of which scratch " << peak.scratch);
@@ -101,7 +101,7 @@ TEST_CASE("the predicted peak of a training iteration is the measured one within
   }
 }
 
-TEST_CASE("every memory plan has the predicted peak and trains the same bits") {
+TEST_CASE("every memory plan has the predicted peak and trains the same bits", "[serial]") {
   for (const char* text : {width_depth, unet}) {
     const NetSpec spec = parse_net(text, "net.toml");
     const Dataset data = data_for(spec);
@@ -129,7 +129,7 @@ TEST_CASE("every memory plan has the predicted peak and trains the same bits") {
   }
 }
 
-TEST_CASE("memory plans trade time for memory, and a limit selects the fastest within it") {
+TEST_CASE("memory plans trade time for memory, and a limit selects the fastest within it", "[serial]") {
   const NetSpec spec = parse_net(unet, "net.toml");
   const auto plans = memory_plans(spec, {}, 2);
   REQUIRE(plans.size() >= 3);
@@ -148,7 +148,7 @@ TEST_CASE("memory plans trade time for memory, and a limit selects the fastest w
   CHECK(memory_plans(spec, {.memory_mode = MemoryMode::slab}, 2).size() == 1);
 }
 
-TEST_CASE("spectra that are not kept cost predicted time, and the default does not depend on threads") {
+TEST_CASE("spectra that are not kept cost predicted time, and the default does not depend on threads", "[serial]") {
   const NetSpec spec = parse_net(width_depth, "net.toml");
   for (const Engine engine : {Engine::fft_volume, Engine::fft_tiled}) {
     CAPTURE(name_of(engine));
@@ -166,7 +166,7 @@ TEST_CASE("spectra that are not kept cost predicted time, and the default does n
   CHECK(with_memory_plan(spec, {.engine = Engine::fft_tiled}).memory_budget == std::size_t{0});
 }
 
-TEST_CASE("an arena takes less than separate buffers, and holds the largest together") {
+TEST_CASE("an arena takes less than separate buffers, and holds the largest together", "[serial]") {
   const NetSpec spec = parse_net(unet, "net.toml");
   const TrainingMemory peak = predicted(spec, Engine::automatic, 1);
   CHECK(peak.arena < peak.tensors + peak.spectra + peak.weights + peak.working);

@@ -166,6 +166,7 @@ TEST_CASE("a nest visits every iteration once, in its order") {
       std::vector<index_t> before;
       bool rising = true;
       const std::size_t depth = nest.loops.size();
+      const auto bound = bind(nest, space);
       for_each_tile(nest, space, depth, [&](const Extents& begin, const Extents& end) {
         std::size_t at = 0;
         for (std::size_t i = 0; i < begin.size(); ++i) {
@@ -174,7 +175,7 @@ TEST_CASE("a nest visits every iteration once, in its order") {
         }
         once = once && !seen[at];
         seen[at] = true;
-        const std::vector<index_t> time = test::positions_of(bind(nest, space), begin);
+        const std::vector<index_t> time = test::positions_of(bound, begin);
         rising = rising && (before.empty() || before < time);
         before = time;
       });

@@ -238,7 +238,7 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
     return nests;
   }
   const plan::Sides sides(problem);
-  const DirectMap map(sides.convolution(), sides.direction(direction));  // large for large kernels
+  const DirectMap map(sides.convolution(), sides.direction(direction), Taps::counted);
   for (const bool columns_inside : {false, true}) {
     for (const bool all_columns : {false, true}) {
       for (const index_t bytes : {384 << 10, 192 << 10, 96 << 10}) {

@@ -49,7 +49,7 @@ void mark_first(std::vector<DirectTap>& taps, const Extent3& step) {
 
 index_t even(index_t n, index_t most) noexcept { return ceil_div(n, ceil_div(n, std::max<index_t>(1, most))); }
 
-DirectMap::DirectMap(const ConvProblem& p, Direction direction)
+DirectMap::DirectMap(const ConvProblem& p, Direction direction, Taps taps)
     : to_input_(direction == Direction::backward_data),
       domain_(to_input_ ? p.input : p.output()),
       source_(to_input_ ? p.output() : p.input),
@@ -67,15 +67,18 @@ DirectMap::DirectMap(const ConvProblem& p, Direction direction)
                y_taps = axis_taps(p, 1, to_input_, phase.residue.y),
                x_taps = axis_taps(p, 2, to_input_, phase.residue.x);
     phase.count = {std::ssize(z_taps), std::ssize(y_taps), std::ssize(x_taps)};
-    for (const AxisTap& z : z_taps) {
-      for (const AxisTap& y : y_taps) {
-        for (const AxisTap& x : x_taps) {
-          phase.taps.push_back(
-              {.offset = {z.offset, y.offset, x.offset}, .tap = (z.tap * p.kernel.y + y.tap) * p.kernel.x + x.tap});
+    if (taps == Taps::listed) {
+      phase.taps.reserve(static_cast<std::size_t>(phase.count.volume()));
+      for (const AxisTap& z : z_taps) {
+        for (const AxisTap& y : y_taps) {
+          for (const AxisTap& x : x_taps) {
+            phase.taps.push_back(
+                {.offset = {z.offset, y.offset, x.offset}, .tap = (z.tap * p.kernel.y + y.tap) * p.kernel.x + x.tap});
+          }
         }
       }
+      mark_first(phase.taps, source_step_);
     }
-    mark_first(phase.taps, source_step_);
     phases_.push_back(std::move(phase));
   }
 }

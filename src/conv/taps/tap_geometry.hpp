@@ -19,7 +19,7 @@ struct DirectTap {
 struct DirectPhase {
   Extent3 residue{0, 0, 0};
   Extent3 count{0, 0, 0};       ///< taps along each axis; 0 if the stride skips the kernel
-  std::vector<DirectTap> taps;  ///< in the kernel's order, X fastest
+  std::vector<DirectTap> taps;  ///< in the kernel's order, X fastest; empty if they are only counted
 };
 
 /// Voxels [begin, end) of a tensor. The box may extend beyond the tensor.
@@ -28,13 +28,16 @@ struct Box {
   Extent3 extent() const noexcept { return end - begin; }
 };
 
+/// Whether a DirectMap lists the taps of its phases, which takes long for a huge kernel, or only counts them.
+enum class Taps { listed, counted };
+
 /// Relates results (y, or dx) to their source (x, or dy). In each phase, neighbouring results are `target_step` apart,
 /// and their source voxels are `source_step` apart.
 class DirectMap {
  public:
   DirectMap() = default;
-  /// `direction` is forward or backward_data.
-  DirectMap(const ConvProblem& problem, plan::Direction direction);
+  /// `direction` is forward or backward_data. With Taps::counted, each phase has its count and an empty list.
+  DirectMap(const ConvProblem& problem, plan::Direction direction, Taps taps = Taps::listed);
 
   const Extent3& domain() const noexcept { return domain_; }  ///< extent of the results
   const Extent3& source_step() const noexcept { return source_step_; }

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Folder : public test::TemporaryFolder {
+class CaseFolder : public test::TemporaryFolder {
  public:
   /// Writes a volume whose voxels are first, first + 1, ... modulo `period`.
   void volume(const std::string& name, int first, int period, const Extent3& extent = {2, 4, 5},
@@ -59,7 +59,7 @@ using Names = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE("a star stands for the same text in all paths of a table", "[cases]") {
-  const Folder folder;
+  const CaseFolder folder;
   for (const int i : {1, 2, 10}) {
     folder.volume(fmt::format("images/case_{:02}_t1.nii", i), i, 7);
     folder.volume(fmt::format("t2/{:02}/scan.nii", i), 100 + i, 7, {2, 4, 5}, io::VoxelType::uint16);
@@ -109,7 +109,7 @@ TEST_CASE("a star stands for the same text in all paths of a table", "[cases]") 
 }
 
 TEST_CASE("a star in the name of pictures stands for slices, and another one for cases", "[cases]") {
-  const Folder folder;
+  const CaseFolder folder;
   for (const std::string name : {"a", "b"}) {
     for (int z = 0; z < 3; ++z) folder.volume(name + "/image/" + std::to_string(z) + ".tif", 10 * z, 7, {1, 4, 5});
     folder.volume(name + "/label.tif", 0, 2, {3, 4, 5});
@@ -123,7 +123,7 @@ TEST_CASE("a star in the name of pictures stands for slices, and another one for
 }
 
 TEST_CASE("statistics are kept by path, size and time, and a changed file is named", "[cases]") {
-  const Folder folder;
+  const CaseFolder folder;
   folder.volume("image.nii", 3, 11);
   folder.volume("label.nii", 0, 3);
   const std::string text = "[[train]]\nimage = 'image.nii'\nlabel = 'label.nii'\n[label]\npositive = [1, 2]\n";
@@ -158,7 +158,7 @@ TEST_CASE("statistics are kept by path, size and time, and a changed file is nam
 }
 
 TEST_CASE("a data set is normalised as a whole, from memory or from files", "[cases]") {
-  const Folder folder;
+  const CaseFolder folder;
   folder.volume("a.nii", 0, 40);
   folder.volume("b.nii", 100, 40);
   folder.volume("label.nii", 0, 2);
@@ -184,7 +184,7 @@ TEST_CASE("a data set is normalised as a whole, from memory or from files", "[ca
 }
 
 TEST_CASE("labels and volumes that cannot be used are named", "[cases]") {
-  const Folder folder;
+  const CaseFolder folder;
   folder.volume("image.nii", 0, 40);
   folder.volume("label.nii", 0, 3);
   folder.volume("flat.nii", 5, 1);

@@ -22,7 +22,7 @@ namespace convolume::nets {
 namespace {
 
 /// A temporary folder for volumes and descriptions.
-class Folder : public test::TemporaryFolder {
+class DatasetFolder : public test::TemporaryFolder {
  public:
   void volume(const std::string& name, const Extent3& extent, const std::function<float(index_t)>& value) const {
     Tensor<float> tensor({1, 1, extent});
@@ -72,7 +72,7 @@ auto key_of(const PatchDraw& d) {
 }  // namespace
 
 TEST_CASE("volumes, labels, masks and slices are read", "[dataset]") {
-  const Folder folder;
+  const DatasetFolder folder;
   const Extent3 extent{6, 3, 4};
   folder.volume("image.tif", extent, itself);
   folder.volume("label.tif", extent, [](index_t i) { return static_cast<float>(i % 3); });
@@ -110,7 +110,7 @@ TEST_CASE("volumes, labels, masks and slices are read", "[dataset]") {
 }
 
 TEST_CASE("labels are taken as they are unless values are named", "[dataset]") {
-  const Folder folder;
+  const DatasetFolder folder;
   folder.volume("v.tif", {1, 2, 3}, itself);
   const std::string volumes = "name = 'd'\n[[train]]\nimage = 'v.tif'\nlabel = 'v.tif'\n";
   CHECK(folder.load(volumes).train[0].label.value(5) == 5);
@@ -119,7 +119,7 @@ TEST_CASE("labels are taken as they are unless values are named", "[dataset]") {
 }
 
 TEST_CASE("paths name environment variables", "[dataset]") {
-  const Folder folder;
+  const DatasetFolder folder;
   folder.volume("v.tif", {1, 2, 3}, itself);
   const std::string text = "name = 'd'\n[[train]]\nimage = '${CONVOLUME_TEST_FOLDER}/v.tif'\nlabel = 'v.tif'\n";
   ::unsetenv("CONVOLUME_TEST_FOLDER");
@@ -137,7 +137,7 @@ TEST_CASE("paths name environment variables", "[dataset]") {
 }
 
 TEST_CASE("descriptions that do not serve are refused by file, line and key", "[dataset]") {
-  const Folder folder;
+  const DatasetFolder folder;
   folder.volume("v.tif", {4, 3, 3}, itself);
   folder.volume("w.tif", {4, 3, 2}, itself);
   const std::string head = "name = 'd'\n", good = "[[train]]\nimage = 'v.tif'\nlabel = 'v.tif'\n";  // lines 1, 2 to 4
@@ -184,7 +184,7 @@ TEST_CASE("descriptions that do not serve are refused by file, line and key", "[
 }
 
 TEST_CASE("the synthetic volume is cut into splits", "[dataset]") {
-  const Folder folder;
+  const DatasetFolder folder;
   const Dataset data = folder.load(
       "name = 'd'\n[synthetic]\nextent = [6, 16, 16]\nseed = 3\n[[train]]\nslices = [0, 4]\n"
       "[[validation]]\nslices = [4, 6]\n[intensity]\nnormalise = 'none'\n");
@@ -201,7 +201,7 @@ TEST_CASE("the synthetic volume is cut into splits", "[dataset]") {
 }
 
 TEST_CASE("images are interpolated cubically if [spacing] says so", "[dataset]") {
-  const Folder folder;
+  const DatasetFolder folder;
   folder.volume("v.tif", {4, 6, 6}, [](index_t i) { return static_cast<float>(i * i % 13); });
   const std::string table = "image = 'v.tif'\nlabel = 'v.tif'\nspacing = [1, 1, 1]\n";
   const auto text = [&](const std::string& image) {
@@ -227,7 +227,7 @@ TEST_CASE("images are interpolated cubically if [spacing] says so", "[dataset]")
 }
 
 TEST_CASE("a digest is of voxels and settings", "[dataset]") {
-  const Folder folder;
+  const DatasetFolder folder;
   folder.volume("v.tif", {2, 3, 3}, itself);
   folder.volume("w.tif", {2, 3, 3}, [](index_t i) { return i == 17 ? 17.5f : itself(i); });
   folder.volume("m.tif", {2, 3, 3}, [](index_t i) { return static_cast<float>(i % 2); });
@@ -275,7 +275,7 @@ TEST_CASE("normalised volumes have mean 0 and variance 1 in every channel", "[da
 }
 
 TEST_CASE("volumes stay in their stored type, and labels keep their ids apart", "[dataset]") {
-  const Folder folder;
+  const DatasetFolder folder;
   // Neighbouring ids beyond 2^53, which neither floats nor doubles tell apart, and CREMI's background.
   const std::vector<std::uint64_t> ids{0, 1, std::uint64_t{1} << 60, (std::uint64_t{1} << 60) + 1, ~std::uint64_t{0},
                                        7};
@@ -303,7 +303,7 @@ TEST_CASE("volumes stay in their stored type, and labels keep their ids apart", 
 }
 
 TEST_CASE("classes and ignored values are told by stored values", "[dataset]") {
-  const Folder folder;
+  const DatasetFolder folder;
   folder.volume("v.tif", {1, 2, 3}, itself);
   const std::string head = "name = 'd'\n[[train]]\nimage = 'v.tif'\nlabel = 'v.tif'\n[label]\n";
   const auto values = [&](const std::string& label) {
