@@ -24,8 +24,15 @@ if(CONVOLUME_SANITIZE)
 endif()
 
 # Highway targets of x86-64: SSE4, AVX2 and AVX3. Without a baseline of SSE4, Highway 1.0.3 would compile each kernel a
-# fourth time, with plain loops for processors from before 2008.
+# fourth time, with plain loops for processors from before 2008. ARM64 has one target, NEON, which all its processors
+# have. Kernels keep vectors in arrays, which the types of SVE do not allow. The second definition switches run-time
+# dispatch off. With dispatch, Highway 1.0.3 compiles the operations of NEON for `+crypto`, and GCC cannot inline them
+# into constructors of other types, which are compiled without.
 set(CONVOLUME_HWY_DEFINITIONS "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_AVX3_DL)")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  set(CONVOLUME_HWY_DEFINITIONS "HWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)"
+      TOOLCHAIN_MISS_SYS_AUXV_H)
+endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT CONVOLUME_AVX2_ONLY)
   list(APPEND CONVOLUME_HWY_DEFINITIONS HWY_BASELINE_TARGETS=HWY_SSE4)
 endif()

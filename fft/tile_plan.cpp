@@ -101,7 +101,8 @@ template <class T>
 std::size_t TilePlan<T>::scratch_bytes() const noexcept {
   index_t line = 0;
   for (const Line<T>& l : lines_) line = std::max(line, l.scratch_elements());
-  return static_cast<std::size_t>(line_offset() + line) * sizeof(T);
+  // Whole cache lines, so that scratch areas may follow each other. Lines of narrow vectors may need less.
+  return static_cast<std::size_t>(round_up(line_offset() + line, tile_lanes<T>)) * sizeof(T);
 }
 
 template <class T>

@@ -48,7 +48,7 @@ std::shared_ptr<Run> HelperArena::wait_for_invitation(int patience) noexcept {
   ++waiting_;
   while (invitations_.empty() && patience > 0) {  // another helper may take the invitation that ended a turn
     lock.unlock();
-    do pause();
+    do spin_pause();
     while (--patience > 0 && invitation_count_.load(std::memory_order_relaxed) == 0);
     lock.lock();
   }

@@ -314,7 +314,7 @@ void Run::sleep() noexcept {
 /// Waits until a task is ready or `patience` turns have passed. Returns the turns that are left.
 int Run::spin(int patience) const noexcept {
   while (patience > 0 && first_ready_.load(std::memory_order_relaxed) == none) {
-    pause();
+    spin_pause();
     --patience;
   }
   return patience;

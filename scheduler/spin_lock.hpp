@@ -1,23 +1,12 @@
-// A lock for a few instructions, and a pause for a few microseconds.
+// A lock for a few instructions.
 #pragma once
 
 #include <atomic>
 #include <thread>
 
-#if defined(__x86_64__) || defined(__i386__)
-#include <immintrin.h>
-#endif
+#include "core/instruction_set.hpp"
 
 namespace convolume::scheduler {
-
-/// Tells the CPU that the thread is waiting.
-inline void pause() noexcept {
-#if defined(__x86_64__) || defined(__i386__)
-  _mm_pause();
-#else
-  std::this_thread::yield();
-#endif
-}
 
 /// A lock for critical sections of some tens of nanoseconds that do not allocate, wait or call user code. A std::mutex
 /// would put threads to sleep there, and waking a thread takes much longer than an empty task. Meets the requirements
@@ -37,7 +26,7 @@ class SpinLock {
     // relaxed: only a hint that exchange() may succeed; reading leaves the cache line with its holder.
     for (int i = 0; held_.load(std::memory_order_relaxed); ++i) {
       // If there are more threads than CPUs, the holder may have lost its CPU.
-      i < patience ? pause() : std::this_thread::yield();
+      i < patience ? spin_pause() : std::this_thread::yield();
     }
   }
 

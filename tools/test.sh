@@ -5,19 +5,21 @@
 #   tools/test.sh --quick     without the sanitizers
 #   tools/test.sh --long      also the tests labelled `long` (installs valgrind), those of kernels under TSan, and a minute
 #                             of each fuzz target
+#   tools/test.sh --arm64     only the build for ARM64 and its tests under QEMU (installs a cross compiler and QEMU)
 #   tools/test.sh --peers     also parity with PyTorch (installs python3-torch, and libdnnl-dev for bench_conv)
 # The last line counts: 'N passed, N failed, N skipped'. CONVOLUME_DATA_DIR names the folder with real volumes; tests
 # that need it are skipped, and counted, without.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-sanitizers=1 long=0 peers=0
+sanitizers=1 long=0 peers=0 arm64=0
 for option in "$@"; do
   case "$option" in
     --quick) sanitizers=0 ;;
     --long) long=1 ;;
     --peers) peers=1 ;;
-    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --arm64) arm64=1 sanitizers=0 ;;
+    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "test.sh: unknown option '$option'; see --help" >&2; exit 2 ;;
   esac
 done
@@ -26,6 +28,7 @@ install=()
 [ "$long" = 1 ] && install+=(--long)
 [ "$peers" = 1 ] && install+=(--peers)
 [ "$sanitizers" = 1 ] && install+=(--clang)
+[ "$arm64" = 1 ] && install+=(--arm64)
 tools/install_packages.sh "${install[@]}"
 
 passed=0 failed=0 skipped=0
@@ -58,6 +61,12 @@ labels_out='^peers$'
 [ "$long" = 1 ] || labels_out='^(peers|long)$'
 export CONVOLUME_WERROR=${CONVOLUME_WERROR:-${CI:+ON}}
 [ "$CONVOLUME_WERROR" = true ] && CONVOLUME_WERROR=ON
+if [ "$arm64" = 1 ]; then
+  run_suite arm64 -j 2 -L '^arm64$'
+  echo "$passed passed, $failed failed, $skipped skipped"
+  [ "$failed" -eq 0 ]
+  exit
+fi
 run_suite release -j 2 -LE "$labels_out"
 if [ "$sanitizers" = 1 ]; then
   # With ASan's default, 256 MiB of freed memory wait before they are used again. Each allocation then gets new pages,

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "convolume/error.hpp"
+#include "core/instruction_set.hpp"
 
 namespace convolume {
 namespace {
@@ -72,9 +73,9 @@ std::vector<std::string> available_simd_targets() {
 }
 
 std::string simd_target() {
-#if defined(__x86_64__)
-  if (!__builtin_cpu_supports("sse4.2")) throw Unsupported("this processor has no SSE4.2, which all kernels need");
-#endif
+  if (const char* missing = missing_instruction_set()) {
+    throw Unsupported(fmt::format("this processor has no {}, which all kernels need", missing));
+  }
   const TargetName* target = current_target();
   if (target == nullptr && !forcing_error.empty()) throw Unsupported(forcing_error);
   return target != nullptr ? target->name : best_target()->name;

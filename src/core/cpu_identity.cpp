@@ -1,77 +1,14 @@
 #include "core/cpu_identity.hpp"
 
-#include <algorithm>
-#include <array>
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
-
 #include <fmt/format.h>
-#if defined(__x86_64__) || defined(__i386__)
-#include <cpuid.h>
-#endif
 
 #include "convolume/cpu.hpp"
+#include "core/instruction_set.hpp"
 
 namespace convolume {
-namespace {
-
-#if defined(__x86_64__) || defined(__i386__)
-
-CpuIdentity identify() {
-  CpuIdentity found;
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid(0, &a, &b, &c, &d) == 0) return found;
-  std::array<char, 13> vendor{};
-  std::memcpy(vendor.data(), &b, 4);
-  std::memcpy(vendor.data() + 4, &d, 4);
-  std::memcpy(vendor.data() + 8, &c, 4);
-  found.vendor = vendor.data();
-  if (__get_cpuid(1, &a, &b, &c, &d) == 0) return found;
-  const unsigned family = (a >> 8) & 0xF, model = (a >> 4) & 0xF;
-  found.family = family == 0xF ? family + ((a >> 20) & 0xFF) : family;
-  found.model = family == 0x6 || family == 0xF ? model + ((a >> 12) & 0xF0) : model;
-  return found;
-}
-
-std::string brand() {
-  std::array<unsigned, 12> words{};
-  if (static_cast<unsigned>(__get_cpuid_max(0x80000000, nullptr)) < 0x80000004u) return "unknown";
-  for (unsigned leaf = 0; leaf < 3; ++leaf) {
-    __get_cpuid(0x80000002 + leaf, &words[4 * leaf], &words[4 * leaf + 1], &words[4 * leaf + 2], &words[4 * leaf + 3]);
-  }
-  std::array<char, 49> text{};
-  std::memcpy(text.data(), words.data(), 48);
-  std::string name(text.data());
-  while (!name.empty() && name.back() == ' ') name.pop_back();
-  return name;
-}
-
-#else
-
-/// Returns the largest value of a field of /proc/cpuinfo, or 0. Of two kinds of cores, the faster one has the larger
-/// part number.
-unsigned cpuinfo_value(const char* field) {
-  std::ifstream stream("/proc/cpuinfo");
-  unsigned largest = 0;
-  for (std::string line; std::getline(stream, line);) {
-    const std::size_t colon = line.find(':');
-    if (!line.starts_with(field) || colon == std::string::npos) continue;
-    largest = std::max(largest, static_cast<unsigned>(std::strtoul(line.c_str() + colon + 1, nullptr, 0)));
-  }
-  return largest;
-}
-
-CpuIdentity identify() { return {.implementer = cpuinfo_value("CPU implementer"), .part = cpuinfo_value("CPU part")}; }
-
-std::string brand() { return to_string(cpu_identity()); }
-
-#endif
-
-}  // namespace
 
 const CpuIdentity& cpu_identity() {
-  static const CpuIdentity found = identify();
+  static const CpuIdentity found = read_cpu_identity();
   return found;
 }
 
@@ -85,7 +22,10 @@ std::string to_string(const CpuIdentity& identity) {
 }
 
 std::string cpu_name() {
-  static const std::string name = brand();
+  static const std::string name = [] {
+    const std::string brand = read_cpu_brand();
+    return brand.empty() ? to_string(cpu_identity()) : brand;
+  }();
   return name;
 }
 

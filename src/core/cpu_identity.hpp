@@ -1,5 +1,4 @@
-// Identifies the processor. All code that is special to an instruction set outside of SIMD kernels is in
-// cpu_identity.cpp.
+// Identifies the processor.
 #pragma once
 
 #include <string>

@@ -176,10 +176,13 @@ TEST_CASE("a machine is selected by the name of a row, or by a file for this pro
 
   const test::TemporaryFolder folder;
   const std::string file = folder.path() / "row.toml";
-  std::ofstream(file) << to_text(row_of_this_processor());
-  select_machine(file);
-  CHECK(machine_model().row == "mine/" + simd_target());
-  CHECK_THAT(machine_reason(), Catch::Contains(file));
+  // An emulator may hide the processor. No file describes an unknown one.
+  if (cpu_identity() != CpuIdentity{}) {
+    std::ofstream(file) << to_text(row_of_this_processor());
+    select_machine(file);
+    CHECK(machine_model().row == "mine/" + simd_target());
+    CHECK_THAT(machine_reason(), Catch::Contains(file));
+  }
 
   const std::string name = cpu_identity().vendor == "AuthenticAMD" ? "skylake_sp" : "zen4";
   std::ofstream(file) << to_text(row(name));

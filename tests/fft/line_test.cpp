@@ -3,6 +3,7 @@
 #include "fft/line.hpp"
 
 #include "testing/sanitizers.hpp"
+#include "testing/simd_targets.hpp"
 #include <catch2/catch.hpp>
 
 #include "tests/fft/fft_harness.hpp"
@@ -125,7 +126,7 @@ Sample<T> complex_sample(index_t n, index_t lanes, const Case& c, std::uint64_t 
   return sample;
 }
 
-double slack_of(const std::string& target) { return target == "AVX3" || target == "AVX2" ? 1 : 1.25; }
+double slack_of(const std::string& target) { return has_fused_multiply_adds(target) ? 1 : 1.25; }
 
 template <class T>
 void check_complex(index_t n, PrimeAlgorithm algorithm, const Case& c) {

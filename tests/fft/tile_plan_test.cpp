@@ -1,6 +1,7 @@
 // Tests transforms of tiles: every extent, sources and targets in space, layouts of spectra, boxes, stored results, and
 // rejected arguments.
 #include "testing/sanitizers.hpp"
+#include "testing/simd_targets.hpp"
 #include <catch2/catch.hpp>
 
 #include "convolume/error.hpp"
@@ -14,10 +15,7 @@ using fft::TilePlan;
 namespace {
 
 /// Returns how many times the promised error is tolerated.
-double slack_of(const std::string& target) {
-  // Without fused multiply-adds every product is rounded once more.
-  return target == "AVX3" || target == "AVX2" ? 1 : 1.25;
-}
+double slack_of(const std::string& target) { return has_fused_multiply_adds(target) ? 1 : 1.25; }
 
 template <class T>
 fft::Problem problem_of(const Extent3& extent, const Extent3& support, fft::Kind kind) {
