@@ -12,6 +12,7 @@ convolume_arm64_test(conv conv_test "~[streamed]~[.]")
 convolume_arm64_test(core core_test)
 convolume_arm64_test(fft fft_test)
 convolume_arm64_test(ops ops_test)
+convolume_arm64_test(scheduler scheduler_test)
 convolume_arm64_test(c_api c_api_test)
 convolume_arm64_test(resume nets_test "N iterations equal k and N - k iterations*")
 
