@@ -4,6 +4,10 @@
 #   tools/demo.sh [OUT]        OUT defaults to runs/demo and is replaced
 set -euo pipefail
 cd "$(dirname "$0")/.."
+case "${1:-}" in
+  -h | --help) sed -n '2,4s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  -*) echo "demo.sh: unknown option '$1'; see --help" >&2; exit 2 ;;
+esac
 out=${1:-runs/demo}
 
 tools/install_packages.sh
