@@ -10,4 +10,7 @@ inline bool has_fused_multiply_adds(std::string_view target) {
   return target == "AVX3" || target == "AVX2" || target == "NEON";
 }
 
+/// Returns how many times the promised error of transforms a SIMD target may have.
+inline double slack_of(std::string_view target) { return has_fused_multiply_adds(target) ? 1 : 1.25; }
+
 }  // namespace convolume::test

@@ -71,7 +71,8 @@ run_suite release -j 2 -LE "$labels_out"
 if [ "$sanitizers" = 1 ]; then
   # With ASan's default, 256 MiB of freed memory wait before they are used again. Each allocation then gets new pages,
   # and this takes half of the time of a short process.
-  ASAN_OPTIONS="quarantine_size_mb=16:malloc_context_size=8:${ASAN_OPTIONS:-}" run_suite asan -j 2 -L '^sanitize$' -LE "$labels_out"
+  ASAN_OPTIONS="quarantine_size_mb=16:malloc_context_size=8:${ASAN_OPTIONS:-}" \
+    run_suite asan -j 2 -L '^sanitize$' -LE "$labels_out"
   TSAN_OPTIONS="halt_on_error=1 ${TSAN_OPTIONS:-}" run_suite tsan -j 2 -L '^sanitize$' -LE "$labels_out"
 fi
 if [ "$long" = 1 ]; then

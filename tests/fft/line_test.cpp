@@ -126,8 +126,6 @@ Sample<T> complex_sample(index_t n, index_t lanes, const Case& c, std::uint64_t 
   return sample;
 }
 
-double slack_of(const std::string& target) { return has_fused_multiply_adds(target) ? 1 : 1.25; }
-
 template <class T>
 void check_complex(index_t n, PrimeAlgorithm algorithm, const Case& c) {
   for (const auto& name : available_simd_targets()) {

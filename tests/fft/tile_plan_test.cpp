@@ -14,9 +14,6 @@ using fft::TilePlan;
 
 namespace {
 
-/// Returns how many times the promised error is tolerated.
-double slack_of(const std::string& target) { return has_fused_multiply_adds(target) ? 1 : 1.25; }
-
 template <class T>
 fft::Problem problem_of(const Extent3& extent, const Extent3& support, fft::Kind kind) {
   return {.type = data_type_of<T>(), .kind = kind, .extent = extent, .batch = fft::tile_lanes<T>, .support = support};
