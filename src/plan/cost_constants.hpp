@@ -41,6 +41,9 @@ inline constexpr double tile_seconds = 1e-6;            ///< seconds to set up o
 inline constexpr double plane_seconds = 1e-7;           ///< the same for a tile of one plane
 /// Seconds to transpose 64 bytes of channels of one voxel between a plain tensor and a tile; in a tile of one plane.
 inline constexpr double plain_seconds = 5e-9, plain_plane_seconds = 1e-8;
+/// The same if x has so few channels that tiles fill the lanes. Command: bench_conv --speed-up --layout plain, with
+/// --choice, on the first layers of all lists.
+inline constexpr double plain_small_channels_seconds = 3e-9;
 inline constexpr double block_seconds = 1.5e-7;  ///< seconds of a call for one frequency block of a group
 inline constexpr double l2_free_share = 0.6;     ///< of the L2 whose bytes cost nothing to move
 inline constexpr double l3_kept_share = 0.15;    ///< of the L3 up to which a core finds a buffer there
