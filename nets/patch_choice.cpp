@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "convolume/error.hpp"
 #include "core/checked.hpp"

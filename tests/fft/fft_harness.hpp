@@ -1,6 +1,7 @@
 // Runs a transform on buffers of exactly the promised size, filled with NaN, and checks what it has written.
 #pragma once
 
+#include <array>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -48,6 +49,11 @@ inline std::vector<Way> all_ways() {
   ways.push_back({fft::Backend::fftw, simd_target()});
   return ways;
 }
+
+inline constexpr std::array all_kinds{fft::Kind::r2c, fft::Kind::c2r, fft::Kind::c2c_forward, fft::Kind::c2c_backward};
+inline constexpr std::array all_prime_algorithms{fft::PrimeAlgorithm::automatic, fft::PrimeAlgorithm::generic,
+                                                 fft::PrimeAlgorithm::rader, fft::PrimeAlgorithm::rader_padded,
+                                                 fft::PrimeAlgorithm::bluestein};
 
 inline fft::Kind opposite(fft::Kind kind) {
   switch (kind) {

@@ -10,9 +10,6 @@ using fft::PrimeAlgorithm;
 
 namespace {
 
-constexpr PrimeAlgorithm algorithms[] = {PrimeAlgorithm::automatic, PrimeAlgorithm::generic, PrimeAlgorithm::rader,
-                                         PrimeAlgorithm::rader_padded, PrimeAlgorithm::bluestein};
-
 const char* name_of_algorithm(PrimeAlgorithm algorithm) {
   constexpr const char* names[] = {"automatic", "generic", "rader", "rader_padded", "bluestein"};
   return names[static_cast<int>(algorithm)];
@@ -26,7 +23,7 @@ void check(const fft::Problem& shape, std::uint64_t seed) {
   const auto sample = make_sample<T>(problem, Data::normal, seed);
   for (const auto& target : available_simd_targets()) {
     const SimdScope scope(target);
-    for (const auto algorithm : algorithms) {
+    for (const auto algorithm : all_prime_algorithms) {
       INFO(target << ' ' << name_of_algorithm(algorithm) << ": " << to_text(problem));
       const auto plan = fft::Plan::make(problem, {.prime = algorithm});
       const auto outcome = run(plan, sample.in);
@@ -119,7 +116,7 @@ TEST_CASE("primes along each axis of a volume are accurate by every algorithm") 
 TEST_CASE("the backward transform is the adjoint of the forward one for every prime and algorithm") {
   for (index_t n = 2; n < 300; n += sanitized && n > 60 ? 17 : 1) {
     if (!is_prime(n) && n % 34 != 0) continue;
-    for (const auto algorithm : algorithms) {
+    for (const auto algorithm : all_prime_algorithms) {
       check_adjoint<float>(n, algorithm);
       check_adjoint<double>(n, algorithm);
     }
@@ -132,7 +129,7 @@ TEST_CASE("lengths without a prime above 13 give the same bits whatever the algo
     const fft::Problem problem{.kind = fft::Kind::r2c, .extent = {1, 1, n}, .batch = 7};
     const auto sample = make_sample<float>(problem, Data::normal, 5);
     const auto expected = run(fft::Plan::make(problem), sample.in).out;
-    for (const auto algorithm : algorithms) {
+    for (const auto algorithm : all_prime_algorithms) {
       CAPTURE(name_of_algorithm(algorithm));
       REQUIRE(same_bits(run(fft::Plan::make(problem, {.prime = algorithm}), sample.in).out, expected));
     }

@@ -16,9 +16,6 @@ using fft::PrimeAlgorithm;
 
 namespace {
 
-constexpr PrimeAlgorithm algorithms[] = {PrimeAlgorithm::automatic, PrimeAlgorithm::generic, PrimeAlgorithm::rader,
-                                         PrimeAlgorithm::rader_padded, PrimeAlgorithm::bluestein};
-
 /// Positions of the points of several lines. A point is a vector; its imaginary part follows `im` elements later.
 struct Place {
   index_t step, im, line, elements;
@@ -234,7 +231,7 @@ TEST_CASE("pruned lines with a large prime among their factors are accurate by e
   int turn = 0;
   for (const index_t n : {17, 23, 34, 37, 51, 57, 68, 113, 136, 17 * 13, 17 * 19, 23 * 8}) {
     if (sanitized && n > 70) continue;
-    for (const auto algorithm : algorithms) check_length(n, algorithm, ++turn);
+    for (const auto algorithm : all_prime_algorithms) check_length(n, algorithm, ++turn);
   }
 }
 
