@@ -35,15 +35,6 @@ void check(const fft::Problem& shape, std::uint64_t seed) {
   }
 }
 
-template <class T>
-std::complex<long double> inner_product(const std::vector<std::complex<T>>& a, const std::vector<std::complex<T>>& b) {
-  std::complex<long double> sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    sum += std::complex<long double>(a[i]) * std::conj(std::complex<long double>(b[i]));
-  }
-  return sum;
-}
-
 /// Checks <Fx, y> = <x, F'y>: the backward transform F' is the adjoint of the forward transform F.
 template <class T>
 void check_adjoint(index_t n, PrimeAlgorithm algorithm) {

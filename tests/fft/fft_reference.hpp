@@ -189,4 +189,14 @@ inline double accuracy(const Extent3& e) {
   return scatter * std::max(0.5, factor * std::sqrt(std::log2(points)));
 }
 
+/// Returns the sum of a[i] * conj(b[i]).
+template <class T>
+std::complex<long double> inner_product(const std::vector<std::complex<T>>& a, const std::vector<std::complex<T>>& b) {
+  std::complex<long double> sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    sum += std::complex<long double>(a[i]) * std::conj(std::complex<long double>(b[i]));
+  }
+  return sum;
+}
+
 }  // namespace convolume::test

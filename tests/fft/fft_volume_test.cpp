@@ -9,7 +9,7 @@ using namespace convolume::test;
 
 namespace {
 
-const std::vector<Extent3> shapes{
+const std::vector<Extent3> volume_shapes{
     {1, 1, 1},   {1, 1, 2},   {1, 2, 1},    {2, 1, 1},    {2, 2, 2},    {1, 1, 17},  {1, 13, 1},  {7, 1, 1},
     {1, 5, 6},   {4, 1, 9},   {10, 6, 1},   {2, 3, 4},    {3, 3, 3},    {5, 7, 11},  {8, 8, 8},   {16, 4, 5},
     {3, 17, 9},  {9, 10, 31}, {6, 35, 2},   {1, 16, 24},  {70, 3, 4},   {3, 66, 5},  {2, 5, 130}, {97, 2, 3},
@@ -58,10 +58,10 @@ double relative_difference(const std::vector<std::complex<double>>& a, const std
 }  // namespace
 
 TEST_CASE("volumes agree with the reference in every kind, order and type on every instruction set") {
-  for (std::size_t i = 0; i < shapes.size(); ++i) {
+  for (std::size_t i = 0; i < volume_shapes.size(); ++i) {
     for (const auto kind : all_kinds) {
       for (const auto order : {fft::Order::natural, fft::Order::rotated}) {
-        const fft::Problem problem{.kind = kind, .extent = shapes[i], .order = order};
+        const fft::Problem problem{.kind = kind, .extent = volume_shapes[i], .order = order};
         const Data data = i % 3 == 1 ? Data::small_integers : Data::normal;
         check_volume<float>(problem, data);
         check_volume<double>(problem, data);
@@ -71,7 +71,7 @@ TEST_CASE("volumes agree with the reference in every kind, order and type on eve
 }
 
 TEST_CASE("a dense spectrum has the documented shape") {
-  for (const auto& e : shapes) {
+  for (const auto& e : volume_shapes) {
     for (const auto kind : all_kinds) {
       for (const auto type : {DataType::f32, DataType::f64}) {
         fft::Problem problem{.type = type, .kind = kind, .extent = e, .batch = 3};

@@ -120,20 +120,11 @@ void check_lengths(int axis) {
   }
 }
 
-std::vector<Extent3> shapes() {
+std::vector<Extent3> tile_shapes() {
   if (sanitized) return {{1, 1, 1}, {6, 7, 8}, {17, 5, 9}, {4, 19, 34}, {1, 18, 16}};
   return {{1, 1, 1},   {1, 1, 2},    {2, 1, 1},    {8, 8, 8},   {7, 9, 11},  {16, 16, 16}, {12, 10, 20}, {1, 24, 24},
           {18, 1, 17}, {13, 26, 1},  {17, 17, 17}, {19, 3, 31}, {31, 31, 5}, {2, 61, 6},   {61, 2, 3},   {5, 4, 61},
           {34, 6, 38}, {20, 20, 20}, {24, 24, 24}, {3, 5, 64},  {64, 3, 5},  {5, 64, 3},   {23, 29, 4}};
-}
-
-template <class T>
-std::complex<long double> inner_product(const std::vector<std::complex<T>>& a, const std::vector<std::complex<T>>& b) {
-  std::complex<long double> sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    sum += std::complex<long double>(a[i]) * std::conj(std::complex<long double>(b[i]));
-  }
-  return sum;
 }
 
 /// Doubles the points of half a spectrum that stand for two points of the whole one.
@@ -237,7 +228,7 @@ TEST_CASE("tiles of every length along X are accurate on every instruction set")
 
 TEST_CASE("tiles of many shapes are accurate from and to both ends") {
   int turn = 0;
-  for (const Extent3& e : shapes()) {
+  for (const Extent3& e : tile_shapes()) {
     const Extent3 kernel{std::min<index_t>(e.z, 3), std::min<index_t>(e.y, 5), std::min<index_t>(e.x, 4)};
     const Extent3 valid{std::max<index_t>(1, e.z - 4), std::max<index_t>(1, e.y - 2), std::max<index_t>(1, e.x - 4)};
     for (const Extent3& support : {e, kernel, valid}) {
@@ -339,7 +330,7 @@ TEST_CASE("a tile has the same bits in every layout and from both ends") {
 
 TEST_CASE("the inverse undoes a tile's transform and is its adjoint") {
   int kind = 0;
-  for (const Extent3& e : shapes()) {
+  for (const Extent3& e : tile_shapes()) {
     check_identities<float>(e, e, kind % 2);
     check_identities<double>(e, e, (kind + 1) % 2);
     const Extent3 support{(e.z + 1) / 2, (e.y + 2) / 3, std::max<index_t>(1, e.x - 3)};
