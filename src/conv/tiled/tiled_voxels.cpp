@@ -290,9 +290,9 @@ void TiledVoxels<T>::invert_group(index_t first, index_t count, const GroupTenso
                                   T* scratch) const {
   const bool overlap = grid_.tiling.overlap_add;
   const bool non_temporal = !tensors.add && !overlap && writes_non_temporal(tensors.target, non_temporal_from_);
+  std::array<fft::TileBox, plan::most_tiles_of_group> fresh;
   for (index_t i = 0; i < count;) {
     const TileRow row = row_of(grid_, first + i, count - i, target_layout_, target_.tile_step());
-    std::array<fft::TileBox, plan::most_tiles_of_group> fresh;
     for (index_t j = 0; j < row.count && overlap; ++j) fresh[static_cast<std::size_t>(j)] = fresh_part(first + i + j);
     for (index_t block = 0; block < weights_.columns(); ++block) {
       const index_t columns = weights_.columns() / results_.phases, phase = block / columns, tile = first + i;
