@@ -245,16 +245,16 @@ class Model {
 
   /// Returns the time to transpose the channels of plain tensors.
   double plain_time(const Tiling& tiling, const Parts& p) const {
-    const bool sums = direction_ == Direction::backward_weights;
-    const auto read = static_cast<double>(tiling.overlap_add ? tiling.valid.volume() : tiling.tile.volume());
-    const auto written = static_cast<double>(tiling.overlap_add || sums ? tiling.tile.volume() : tiling.valid.volume());
-    const double blocks =
-        p.tiles * ((plain_in_ ? read * channels_.in_blocks : 0) + (plain_out_ ? written * channels_.out_blocks : 0));
     // y or dy alone is transposed. Voxels of the last tiles beyond its end are not touched.
     if (small_channels_) {
       const auto voxels = static_cast<double>(domain_.volume() * problem_.batch);
       return plain_out_ ? voxels * channels_.out_blocks * plain_small_channels_seconds : 0;
     }
+    const bool sums = direction_ == Direction::backward_weights;
+    const auto read = static_cast<double>(tiling.overlap_add ? tiling.valid.volume() : tiling.tile.volume());
+    const auto written = static_cast<double>(tiling.overlap_add || sums ? tiling.tile.volume() : tiling.valid.volume());
+    const double blocks =
+        p.tiles * ((plain_in_ ? read * channels_.in_blocks : 0) + (plain_out_ ? written * channels_.out_blocks : 0));
     return blocks * (tiling.tile.z == 1 ? plain_plane_seconds : plain_seconds);
   }
 
