@@ -83,7 +83,7 @@ TEST_CASE("a large prime among other factors is accurate by every algorithm") {
                                  13 * 17, 16 * 61, 17 * 17, 17 * 19, 19 * 19, 2 * 2 * 3 * 37, 43 * 43, 23 * 29};
   std::size_t i = 0;
   for (const index_t n : lengths) {
-    for (const auto kind : {fft::Kind::r2c, fft::Kind::c2r, fft::Kind::c2c_forward, fft::Kind::c2c_backward}) {
+    for (const auto kind : all_kinds) {
       if (++i % 5 != 0 && (sanitized || n > 600)) continue;
       const fft::Problem problem{.kind = kind, .extent = {1, 1, n}, .batch = i % 2 == 0 ? 5 : 9};
       check<float>(problem, static_cast<std::uint64_t>(n));
