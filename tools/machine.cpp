@@ -38,6 +38,8 @@ std::string machine_json() {
                                    {"simd", simd_target()},
                                    {"row", model.row},
                                    {"reason", machine_reason()},
+                                   {"cores", model.cores},
+                                   {"l3_cores", model.l3_cores},
                                    {"l1_bytes", model.l1_bytes},
                                    {"l2_bytes", model.l2_bytes},
                                    {"l3_bytes", model.l3_bytes},

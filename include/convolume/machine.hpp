@@ -31,20 +31,26 @@ struct MachineModel {
   /// Bytes of the data caches that a core can use. The sizes are this machine's. If a size is unknown here, or if the
   /// row was selected by name, it is the row's.
   long long l1_bytes, l2_bytes, l3_bytes;
-  double ghz;                                      ///< nominal frequency; all rates are at this frequency
-  double gflops_per_core;                          ///< peak of fused multiply-adds in single precision
-  double l1_gb_per_s;                              ///< bandwidth of loads from the L1, one core
-  double l2_gb_per_s, l3_gb_per_s, dram_gb_per_s;  ///< bandwidth of loads, one core
-  double dram_gb_per_s_of_all;                     ///< bandwidth of loads from memory, all cores together
-  double tile_transform_share;                     ///< transforms of tiles whose spectra take little of the L2
-  double spilled_tile_transform_share;             ///< transforms of tiles whose spectra take much of the L2
-  double tile_product_share;                       ///< products of complex matrices with many rows
-  double direct_share;                             ///< sums over taps, with channels in the lanes
-  double depthwise_share;                          ///< the same for depthwise convolutions
-  double volume_transform_share;                   ///< transforms of whole volumes
-  IssueTable issue;                                ///< for `direct`
-  std::array<TransferPrice, 3> transfers;          ///< from the L2, from the L3 and from memory
-  double task_s;                                   ///< seconds to begin and end a task
+  /// Cores of the machine that are not efficiency cores, whether this process may use them or not. The models assume
+  /// that all of them compute. If the row was selected by name, they are the two cores of the machines on which the
+  /// constants of the models were fitted.
+  int cores;
+  int l3_cores;                            ///< how many of these cores share an L3
+  double ghz;                              ///< nominal frequency; all rates are at this frequency
+  double gflops_per_core;                  ///< peak of fused multiply-adds in single precision
+  double l1_gb_per_s;                      ///< bandwidth of loads from the L1, one core
+  double l2_gb_per_s, l3_gb_per_s;         ///< bandwidth of loads, one core
+  double dram_gb_per_s;                    ///< bandwidth of loads from memory that each of `cores` gets
+  double dram_gb_per_s_of_all;             ///< bandwidth of loads from memory, all cores together
+  double tile_transform_share;             ///< transforms of tiles whose spectra take little of the L2
+  double spilled_tile_transform_share;     ///< transforms of tiles whose spectra take much of the L2
+  double tile_product_share;               ///< products of complex matrices with many rows
+  double direct_share;                     ///< sums over taps, with channels in the lanes
+  double depthwise_share;                  ///< the same for depthwise convolutions
+  double volume_transform_share;           ///< transforms of whole volumes
+  IssueTable issue;                        ///< for `direct`
+  std::array<TransferPrice, 3> transfers;  ///< from the L2, from the L3 and from memory
+  double task_s;                           ///< seconds to begin and end a task
   double transpose_s;  ///< seconds to transpose 64 bytes of channels between a plain tensor and scratch memory
 };
 
@@ -75,7 +81,7 @@ CONVOLUME_API std::vector<MachineValue> machine_values();
 /// Returns the row in use as the text of a file, for this processor, with all values for all SIMD targets of this
 /// machine. select_machine() accepts it.
 CONVOLUME_API std::string machine_row_text();
-/// Returns 16 hexadecimal digits that change if a value of the row in use or a cache size changes.
+/// Returns 16 hexadecimal digits that change if a value of the row in use, a cache size or the number of cores changes.
 CONVOLUME_API std::string machine_digest();
 /// Returns why this row is used, e.g. "row of this processor" or "relative of GenuineIntel family 0x6 model 0xcf".
 CONVOLUME_API std::string machine_reason();

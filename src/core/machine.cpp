@@ -165,7 +165,8 @@ std::string machine_row_text() {
 
 std::string machine_digest() {
   const MachineModel& model = machine_model();
-  std::string text = fmt::format("{} {} {}", model.l1_bytes, model.l2_bytes, model.l3_bytes);
+  std::string text =
+      fmt::format("{} {} {} {} {}", model.l1_bytes, model.l2_bytes, model.l3_bytes, model.cores, model.l3_cores);
   for (const MachineValue& value : machine_values()) text += fmt::format(" {} {}", value.name, value.value);
   return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
 }

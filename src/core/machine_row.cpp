@@ -155,6 +155,12 @@ constexpr std::array relatives{
 
 constexpr unsigned apple = 0x61;
 
+/// Cores of the machines on which the constants of the models were fitted.
+constexpr int fitted_cores = 2;
+
+/// Not all cores wait for memory at once. Each gets this many times its part of the bandwidth of all.
+constexpr double loading_cores = 2;
+
 /// Returns the values of a target that a row does not have, from its next wider target, or from its widest one.
 /// Multiplications and additions of targets below AVX2 are separate instructions.
 RowValues narrowed(const RowValues& wider, const std::string& from, const std::string& target) {
@@ -242,7 +248,7 @@ bool MachineRow::describes(const CpuIdentity& identity) const noexcept {
              return range.first <= identity.model && identity.model <= range.second;
            });
   }
-  return identity.vendor.empty() && implementer > 0 && implementer == identity.implementer &&
+  return identity.vendor.empty() && implementer == identity.implementer &&
          std::find(parts.begin(), parts.end(), identity.part) != parts.end();
 }
 
@@ -378,16 +384,21 @@ MachineModel model_of(const MachineRow& row, const std::string& target, const To
     return {1e-9 * value(level + "_start"), 1e-9 * value(level + "_jump"), 1e-9 * value(level + "_element")};
   };
   const double ghz = value("ghz");
+  const int cores = machine == nullptr ? fitted_cores : machine->fast_cores();
+  const auto sharing =
+      machine != nullptr && machine->l3.bytes > 0 ? machine->l3.cores : static_cast<int>(value("l3_cores"));
   return {.row = fmt::format("{}/{}", row.name, target),
           .l1_bytes = cache(&Topology::l1, 1024 * value("l1_kib")),
           .l2_bytes = cache(&Topology::l2, 1024 * value("l2_kib")),
           .l3_bytes = cache(&Topology::l3, 1024 * 1024 * value("l3_mib")),
+          .cores = cores,
+          .l3_cores = std::min(cores, sharing),
           .ghz = ghz,
           .gflops_per_core = ghz * value("fma_per_cycle") * 2 * bytes_of(target) / 4,
           .l1_gb_per_s = ghz * value("l1_load"),
           .l2_gb_per_s = ghz * value("l2_load"),
           .l3_gb_per_s = ghz * value("l3_load"),
-          .dram_gb_per_s = value("memory_gb_per_s"),
+          .dram_gb_per_s = std::min(value("memory_gb_per_s"), loading_cores * value("memory_gb_per_s_of_all") / cores),
           .dram_gb_per_s_of_all = value("memory_gb_per_s_of_all"),
           .tile_transform_share = value("tile_transform"),
           .spilled_tile_transform_share = value("spilled_tile_transform"),

@@ -154,6 +154,11 @@ Topology describe(hwloc_topology_t machine) {
 
 }  // namespace
 
+int Topology::fast_cores() const noexcept {
+  const auto fast = std::count_if(cores.begin(), cores.end(), [](const Core& core) { return !core.efficiency; });
+  return static_cast<int>(fast > 0 ? fast : static_cast<std::ptrdiff_t>(cores.size()));
+}
+
 const Topology& topology() {
   static const Topology found = find_topology();
   return found;

@@ -21,6 +21,9 @@ struct Topology {
   std::vector<Core> cores;  ///< never empty
   Cache l1, l2, l3;         ///< data caches of the first core that is not an efficiency core
   int nodes = 1;            ///< NUMA nodes
+
+  /// Returns the number of cores that are not efficiency cores, or of all cores if there are no others.
+  int fast_cores() const noexcept;
 };
 
 /// Returns the topology of this machine, which is found at the first call. If nothing can be found out, it has one core

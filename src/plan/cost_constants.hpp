@@ -27,29 +27,30 @@ inline constexpr double depthwise_tap_seconds = 1.2e-8;     ///< seconds to reor
 constexpr double few_rows_factor(double rows) noexcept {
   return rows >= 6 ? 1 : rows >= 4 ? 0.967 : rows >= 3 ? 0.933 : rows >= 2 ? 0.833 : 0.556;
 }
-inline constexpr double spilled_share = 0.08;          ///< share of these lost per L2 size that a group needs above two
-inline constexpr double least_spilled_share = 0.75;    ///< share of these that always remains
-inline constexpr index_t register_points = 16;         ///< points of the longest line that fits into the registers
-inline constexpr double long_x_share = 0.85;           ///< share of these that longer lines along X reach
-inline constexpr double long_zy_share = 0.88;          ///< the same for longer lines along Z or Y
-inline constexpr double long_plane_share = 0.78;       ///< the same along Y of a tile of one plane
-inline constexpr double kernel_transform_share = 0.2;  ///< of transforms of kernels, most of whose lines are zero
+inline constexpr double spilled_share = 0.08;        ///< share of these lost per L2 size that a group needs above two
+inline constexpr double least_spilled_share = 0.75;  ///< share of these that always remains
+inline constexpr index_t register_points = 16;       ///< points of the longest line that fits into the registers
+inline constexpr double long_x_share = 0.85;         ///< share of these that longer lines along X reach
+inline constexpr double long_zy_share = 0.88;        ///< the same for longer lines along Z or Y
+inline constexpr double long_plane_share = 0.78;     ///< the same along Y of a tile of one plane
+inline constexpr double kernel_transform_share = 0.27;  ///< of transforms of kernels, most of whose lines are zero
 inline constexpr double kernel_operations_share = 0.4;  ///< of a full transform's operations that a kernel needs
-inline constexpr double kernel_seconds = 3e-6;          ///< seconds to set up the transform of one kernel
-inline constexpr double cropped_share = 0.75;           ///< of an inverse's operations if only the valid part is needed
-inline constexpr double tile_seconds = 1e-6;            ///< seconds to set up one tile of one channel block
+inline constexpr double kernel_seconds = 2e-6;          ///< seconds to set up the transform of one kernel
+inline constexpr double cropped_share = 0.85;           ///< of an inverse's operations if only the valid part is needed
+inline constexpr double tile_seconds = 7.5e-7;          ///< seconds to set up one tile of one channel block
 inline constexpr double plane_seconds = 1e-7;           ///< the same for a tile of one plane
-/// Seconds to transpose 64 bytes of channels of one voxel between a plain tensor and a tile; in a tile of one plane.
-inline constexpr double plain_seconds = 5e-9, plain_plane_seconds = 1e-8;
+/// Seconds to transpose 64 bytes of channels of one voxel between a plain tensor and a tile. Depthwise convolutions
+/// stage no rows of tiles.
+inline constexpr double plain_seconds = 1.8e-9, plain_depthwise_seconds = 4e-9;
 /// The same if x has so few channels that tiles fill the lanes. Command: bench_conv --speed-up --layout plain, with
 /// --choice, on the first layers of all lists.
 inline constexpr double plain_small_channels_seconds = 3e-9;
-inline constexpr double block_seconds = 1.5e-7;  ///< seconds of a call for one frequency block of a group
-inline constexpr double l2_free_share = 0.6;     ///< of the L2 whose bytes cost nothing to move
-inline constexpr double l3_kept_share = 0.15;    ///< of the L3 up to which a core finds a buffer there
-inline constexpr double l3_lost_share = 0.6;     ///< of the L3 from which on all of it comes from memory
-inline constexpr double waiting_share = 0.08;    ///< of all time: tasks begin and end at different times
-inline constexpr double idle_share = 0.3;        ///< of a worker's waiting that is lost; otherwise it finds other work
+inline constexpr double block_seconds = 4e-8;  ///< seconds of a call for one frequency block of a group
+inline constexpr double l2_free_share = 0.6;   ///< of the L2 whose bytes cost nothing to move
+/// Of a core's part of the L3: up to which it finds a buffer there, and from which on all of it comes from memory.
+inline constexpr double l3_kept_share = 0.3, l3_lost_share = 1.2;
+inline constexpr double waiting_share = 0.06;  ///< of all time: tasks begin and end at different times
+inline constexpr double idle_share = 0.2;      ///< of a worker's waiting that is lost; otherwise it finds other work
 /// Factor for the weight gradient if its tiles have spectra of their own: every stage then waits for memory in its
 /// prologue and its epilogue.
 inline constexpr double separate_sums_factor = 1.4;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <set>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -53,11 +55,11 @@ double transform_rate(const Extent3& tile, double held, const MachineModel& mach
   return efficiency * machine.gflops_per_core * 1e9;
 }
 
-/// Returns seconds per byte of a buffer of `bytes` bytes, if one of several cores reads it. The L3 also holds what
-/// other cores use, so more and more of a larger buffer comes from memory.
+/// Returns seconds to write and read a byte of a buffer of `bytes` bytes, if one of several cores does it. The L3 also
+/// holds what other cores use, so more and more of a larger buffer comes from memory.
 double seconds_per_byte(double bytes, const MachineModel& machine) {
   if (bytes <= l2_free_share * static_cast<double>(machine.l2_bytes)) return 0;
-  const double part = bytes / static_cast<double>(machine.l3_bytes);
+  const double part = bytes * machine.l3_cores / static_cast<double>(machine.l3_bytes);
   const double missed = std::clamp((part - l3_kept_share) / (l3_lost_share - l3_kept_share), 0.0, 1.0);
   return 1e-9 * 2 * ((1 - missed) / machine.l3_gb_per_s + missed / machine.dram_gb_per_s);
 }
@@ -255,7 +257,7 @@ class Model {
     const auto written = static_cast<double>(tiling.overlap_add || sums ? tiling.tile.volume() : tiling.valid.volume());
     const double blocks =
         p.tiles * ((plain_in_ ? read * channels_.in_blocks : 0) + (plain_out_ ? written * channels_.out_blocks : 0));
-    return blocks * (tiling.tile.z == 1 ? plain_plane_seconds : plain_seconds);
+    return blocks * (depthwise() ? plain_depthwise_seconds : plain_seconds);
   }
 
   /// Returns the cost of the weight gradient, which sums over tiles.
@@ -265,8 +267,7 @@ class Model {
     const double products = p.multiplications / product_share(channels_.terms);
     const auto l2 = static_cast<double>(machine_.l2_bytes);
     if (shared_) {
-      const double seconds =
-          spectra * seconds_per_byte(spectra, machine_) + p.w_bytes * seconds_per_byte(p.w_bytes, machine_);
+      const double seconds = spectra * written_or_read(spectra) + p.w_bytes * seconds_per_byte(p.w_bytes, machine_);
       return {.weights = {p.kernels, p.w_bytes}, .products = {overlapped(products, seconds), spectra + p.w_bytes}};
     }
     const double rate = transform_rate(tiling.tile, depthwise() ? own_bytes(p) : p.tile_bytes, machine_) * 4 / element_;
@@ -338,20 +339,23 @@ class Model {
     return 2 * p.tiles * p.pair_bytes * channels_.lanes * 1e-9 / (machine_.l2_gb_per_s / 2);
   }
 
+  /// Returns seconds per byte of a buffer of `bytes` bytes that is only written here, or only read.
+  double written_or_read(double bytes) const { return seconds_per_byte(bytes, machine_) / 2; }
+
   double kept_bytes(const Parts& p) const {
     return p.tiles * p.pair_bytes * static_cast<double>(channel_block(problem_.type)) * channels_.in_blocks;
   }
-  /// Returns the time to write the kept spectra to memory, and to read again the voxels of dx that tiles share.
+  /// Returns the time to write the kept spectra, and to read again the voxels of dx that tiles share.
   double shared_seconds(const Tiling& tiling, const Parts& p) const {
     const double block_bytes = element_ * static_cast<double>(channel_block(problem_.type));
     double bytes = kept_bytes(p);
     if (tiling.overlap_add)
       bytes += p.tiles * static_cast<double>(tiling.tile.volume()) * block_bytes * channels_.out_blocks;
-    return bytes * 1e-9 / (machine_.dram_gb_per_s / 2);
+    return bytes * written_or_read(bytes);
   }
 
-  /// The groups of tiles: tiles per group, number of groups, and the share of time that one of two workers waits
-  /// because the groups cannot be divided evenly or must follow each other.
+  /// The groups of tiles: tiles per group, number of groups, and the share of time that workers, one for each core of
+  /// the machine, wait because the groups cannot be divided evenly or must follow each other.
   struct Grouping {
     double tiles, rounds, idle;
   };
@@ -367,7 +371,7 @@ class Model {
           small_channels_ ? static_cast<double>(channel_block(problem_.type) * tiling.planes) : group;
       return {.tiles = group,
               .rounds = batch * std::ceil(tiles / group),
-              .idle = idle_share * (2 * busier_of_two(batch, tiles, together) / all - 1)};
+              .idle = idle_of(busiest(batch, tiles, together) / all)};
     }
     // Pieces are whole rows of a layer, or parts of a row.
     const OverlapOrder order(tiling.count, tiling.group);
@@ -377,20 +381,31 @@ class Model {
     // Layers advance from two sides. The classes of pieces in a layer follow each other.
     const index_t classes = (pieces.y > 1 ? 2 : 1) * (pieces.x > 1 ? 2 : 1);
     const double longest = all / rounds * static_cast<double>((pieces.z / 2 + 1) * classes);
-    const double busier = std::max(busier_of_two(runs, all / runs, piece), longest);
-    return {.tiles = all / rounds, .rounds = rounds, .idle = idle_share * (2 * busier / all - 1)};
+    const double most = std::max(busiest(runs, all / runs, piece), longest);
+    return {.tiles = all / rounds, .rounds = rounds, .idle = idle_of(most / all)};
+  }
+  /// `busiest` is the share of the busiest worker in all tiles. If more than half of the workers would wait all the
+  /// time, there is not enough other work for them.
+  double idle_of(double busiest) const {
+    const double waiting = machine_.cores * busiest - 1;
+    return std::max(idle_share * waiting, waiting - 1 + idle_share);
   }
 
-  /// Returns the tiles of the busier of two workers. The `tiles` tiles of each of `runs` runs are taken `together` at a
-  /// time; the rest is taken last.
-  static double busier_of_two(double runs, double tiles, double together) {
+  /// Returns the tiles of the busiest worker. The `tiles` tiles of each of `runs` runs are taken `together` at a time;
+  /// the rests are taken last, each by the worker that has the fewest tiles.
+  double busiest(double runs, double tiles, double together) const {
     const double whole = std::floor(tiles / together), rest = tiles - whole * together;
-    double busier = std::ceil(whole * runs / 2) * together, other = whole * runs * together - busier;
-    for (double run = 0; run < runs && rest > 0; ++run) {
-      other += rest;
-      if (other > busier) std::swap(busier, other);
+    const double workers = machine_.cores, least = std::floor(whole * runs / workers) * together;
+    const auto ahead = static_cast<std::ptrdiff_t>(std::fmod(whole * runs, workers));
+    if (rest == 0) return ahead > 0 ? least + together : least;
+    std::vector<double> loads(static_cast<std::size_t>(machine_.cores), least);  // a heap, the least first
+    std::for_each(loads.end() - ahead, loads.end(), [&](double& load) { load += together; });
+    for (double run = 0; run < runs; ++run) {
+      std::pop_heap(loads.begin(), loads.end(), std::greater<>());
+      loads.back() += rest;
+      std::push_heap(loads.begin(), loads.end(), std::greater<>());
     }
-    return busier;
+    return *std::max_element(loads.begin(), loads.end());
   }
 
   double peak() const { return machine_.gflops_per_core * 1e9 * 4 / element_; }

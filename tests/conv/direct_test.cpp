@@ -156,6 +156,20 @@ TEST_CASE("direct gives the same bits with non-temporal stores") {
   test::check_layouts<float>("g20ic20id32ih48iw48oc20kd3pd1", by_direct, true, true, Activation::Kind::none);
 }
 
+TEST_CASE("direct computes few results of one voxel's kernel from blocked tensors with the bits of plain ones") {
+  for (const char* text : {"ic64id3ih5iw17oc1kd1", "ic20id3ih4iw50oc2kd1", "mb2ic16id2ih3iw48oc3kd1",
+                           "ic33id2ih7iw9oc5kd1", "ic40id1ih1iw1oc6kd1", "ic40id5ih5iw5oc7kd1"}) {
+    for (const Activation::Kind kind : {Activation::Kind::none, Activation::Kind::relu}) {
+      test::check_layouts<float>(text, by_direct, true, false, kind);
+      test::check_layouts<double>(text, by_direct, true, false, kind);
+    }
+  }
+  ConvProblem up = parse_problem("ic3id4ih6iw19oc48kd1");
+  up.transposed = true;
+  test::check_layouts<float>(up, by_direct, false, true, Activation::Kind::none);
+  test::check_layouts<float>(up, by_direct, true, false, Activation::Kind::none);
+}
+
 TEST_CASE("direct leaves out what padding would be multiplied with") {
   // Rows of one to three pieces, and rows shorter than the kernel. Strides shift the padding at either end. Blocked
   // tensors are read in place if each tap meets padding at one end of a row only, and at one result.

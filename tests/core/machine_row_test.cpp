@@ -130,6 +130,33 @@ TEST_CASE("a model has the caches of the machine, and those of the row where the
   CHECK(model.l1_bytes == 32 << 10);
 }
 
+TEST_CASE("a model has the cores of the machine, which share the L3 and the memory; efficiency cores do not count") {
+  const MachineModel pair = model_of(row("zen5"), "AVX3", nullptr);
+  CHECK(pair.cores == 2);
+  CHECK(pair.l3_cores == 2);
+  const Topology large = synthetic_topology("node:2 l3:4(size=33554432) l2:8(size=1048576) core:1 pu:2");
+  const MachineModel many = model_of(row("zen5"), "AVX3", &large);
+  CHECK(many.cores == 64);
+  CHECK(many.l3_cores == 8);
+  CHECK(many.dram_gb_per_s == Approx(2 * 480.0 / 64));
+  CHECK(pair.dram_gb_per_s == Approx(42.04));
+  Topology hybrid = synthetic_topology("node:1 l3:1(size=33554432) l2:6(size=1048576) core:1 pu:1");
+  for (std::size_t i = 2; i < 6; ++i) hybrid.cores[i].efficiency = true;
+  CHECK(model_of(row("zen5"), "AVX3", &hybrid).cores == 2);
+  CHECK(model_of(row("zen5"), "AVX3", &hybrid).l3_cores == 2);
+}
+
+TEST_CASE("a row that was measured on an unidentified processor describes unidentified processors only") {
+  MachineRow unknown = row("neoverse_n1");
+  unknown.implementer = 0;
+  unknown.parts = {0};
+  const MachineRow again = parse_machine_row(to_text(unknown), "unknown.toml");
+  CHECK(again.describes(CpuIdentity{}));
+  CHECK_FALSE(again.describes({.implementer = 0x41, .part = 0xd0c}));
+  CHECK_FALSE(again.describes({.vendor = "AuthenticAMD"}));
+  CHECK_FALSE(row("neoverse_n1").describes(CpuIdentity{}));
+}
+
 TEST_CASE("a row survives writing and reading") {
   for (const MachineRow& candidate : built_in_rows()) {
     const MachineRow again = parse_machine_row(to_text(candidate), "again");

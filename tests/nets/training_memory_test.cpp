@@ -56,6 +56,14 @@ Dataset data_for(const NetSpec& spec) {
   return data;
 }
 
+std::vector<float> values_of(const Parameters& parameters) {
+  std::vector<float> values;
+  for (const Parameter& p : parameters.all()) {
+    values.insert(values.end(), p.value.data(), p.value.data() + p.value.elements());
+  }
+  return values;
+}
+
 TrainingMemory predicted(const NetSpec& spec, Engine engine, int threads) {
   SlabResource slabs;
   CountedMemory memory(&slabs);
@@ -101,6 +109,33 @@ TEST_CASE("the predicted peak of a training iteration is the measured one within
   }
 }
 
+TEST_CASE("64 threads train the bits of one thread, within the memory that is predicted for 64", "[serial]") {
+  for (const char* text : {width_depth, unet}) {
+    const NetSpec spec = parse_net(text, "net.toml");
+    const Dataset data = data_for(spec);
+    std::vector<float> expected;
+    for (const int threads : {1, 64}) {
+      CAPTURE(spec.name, threads);
+      const TrainingMemory peak = predicted(spec, Engine::automatic, threads);
+      SlabResource slabs;
+      CountedMemory memory(&slabs);
+      Scheduler scheduler(threads);
+      Trainer trainer(spec, data, 1, {}, scheduler, &memory);
+      for (int i = 0; i < 4; ++i) REQUIRE(trainer.step().has_value());
+      CHECK(memory.peak() <= peak.peak());
+      trainer.flush();
+      const std::vector<float> values = values_of(trainer.parameters());
+      if (expected.empty()) expected = values;
+      CHECK(values == expected);
+    }
+    // Scratch is all that threads add, and no thread holds that of more than one task.
+    const TrainingMemory one = predicted(spec, Engine::automatic, 1), many = predicted(spec, Engine::automatic, 64);
+    CHECK(many.peak() - many.scratch == one.peak() - one.scratch);
+    CHECK(many.scratch <= 64 * one.scratch);
+    CHECK(fastest_within(memory_plans(spec, {}, 64), many.peak()) != nullptr);
+  }
+}
+
 TEST_CASE("every memory plan has the predicted peak and trains the same bits", "[serial]") {
   for (const char* text : {width_depth, unet}) {
     const NetSpec spec = parse_net(text, "net.toml");
@@ -119,10 +154,7 @@ TEST_CASE("every memory plan has the predicted peak and trains the same bits", "
       REQUIRE(trainer.step().has_value());
       CHECK(memory.peak() == plan.memory.peak());
       trainer.flush();
-      std::vector<float> values;
-      for (const Parameter& p : trainer.parameters().all()) {
-        values.insert(values.end(), p.value.data(), p.value.data() + p.value.elements());
-      }
+      const std::vector<float> values = values_of(trainer.parameters());
       if (expected.empty()) expected = values;
       CHECK(values == expected);
     }

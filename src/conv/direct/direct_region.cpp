@@ -10,7 +10,7 @@
 
 #include "conv/caches/cache_lines.hpp"
 #include "conv/caches/scratch.hpp"
-#include "conv/direct/line_product.hpp"
+#include "conv/direct/line_region.hpp"
 #include "conv/tensor_io/block_box.hpp"
 #include "ops/activation.hpp"
 #include "plan/sides.hpp"
@@ -478,68 +478,15 @@ class RegionRun {
   const T* held_weights_ = nullptr;
 };
 
-/// Returns the number of channels that a region computes.
-template <class T>
-index_t results_of(const VoxelDirection<T>& d, const Region& region) {
-  return std::min(region.columns * d.weights.block, d.weights.lanes - region.first_column * d.weights.block);
-}
-
-/// Returns the bytes of the bias values of a region that is computed as lines.
-template <class T>
-std::size_t bias_bytes(const VoxelDirection<T>& d, const Region& region) {
-  return static_cast<std::size_t>(results_of(d, region)) * sizeof(T);
-}
-
-template <class T>
-bool runs_lines(const VoxelDirection<T>& d, const DirectionTensors<T>& tensors) {
-  return d.lines && tensors.gradient == nullptr;
-}
-
-/// Computes a region as products of lines. A line is a row, or all rows of a plane if they lie side by side in both
-/// tensors.
-template <class T>
-void run_lines(const VoxelDirection<T>& d, const Region& region, const DirectionTensors<T>& tensors, const T* weights,
-               std::pmr::memory_resource* memory) {
-  const index_t first = region.first_column * d.weights.block, results = results_of(d, region);
-  Scratch scratch(memory, bias_bytes(d, region));
-  T* bias = scratch.take<T>(bias_bytes(d, region));
-  for (index_t i = 0; i < results; ++i) bias[i] = tensors.bias ? tensors.bias(0, first + i, 0, 0, 0) : T{0};
-  const Extent3 extent = region.box.extent();
-  const bool joined = tensors.source.stride[3] == extent.x && tensors.target.stride[3] == extent.x;
-  const index_t lines = joined ? 1 : extent.y, voxels = joined ? extent.y * extent.x : extent.x;
-  const index_t planes = extent.z, all = region.samples * planes * lines;
-  const bool non_temporal = !tensors.add && tensors.activation.kind == Activation::Kind::none &&
-                            writes_non_temporal(tensors.target, d.non_temporal_from);
-  for (index_t i = 0; i < all; ++i) {
-    const index_t sample = region.sample + i / (planes * lines);
-    const index_t z = region.box.begin.z + i / lines % planes, y = region.box.begin.y + i % lines;
-    T* target = &tensors.target(sample, first, z, y, 0);
-    d.line_products.multiply(LineProduct<T>{.source = &tensors.source(sample, 0, z, y, 0),
-                                            .source_channel = tensors.source.stride[1],
-                                            .weights = weights + region.first_column * d.weights.column_step(),
-                                            .weights_column = d.weights.column_step(),
-                                            .target = target,
-                                            .target_channel = tensors.target.stride[1],
-                                            .bias = bias,
-                                            .voxels = voxels,
-                                            .terms = d.weights.terms,
-                                            .results = results,
-                                            .add = tensors.add,
-                                            .non_temporal = non_temporal});
-    for (index_t k = 0; k < results && tensors.activation.kind != Activation::Kind::none; ++k) {
-      T* channel = target + k * tensors.target.stride[1];
-      d.activations.forward(tensors.activation, channel, channel, voxels);
-    }
-  }
-}
-
 template <class T>
 bool are_lines(const VoxelDirection<T>& d, const ConvProblem& p) {
   const Box all{{0, 0, 0}, d.map.domain()};
   const Box window = d.map.window(all);
-  const bool plain = d.source_layout == Layout::plain && d.target_layout == Layout::plain;
-  return plain && d.weights.taps == 1 && p.input == p.output() && window.begin == all.begin && window.end == all.end &&
-         d.nest.sums_once;
+  // Blocked sources are transposed for this. For more results, that costs more than lanes without a channel.
+  constexpr index_t few_results = 6;
+  const bool lines = d.source_layout == Layout::plain || d.weights.lanes <= few_results;
+  return lines && d.target_layout == Layout::plain && d.weights.taps == 1 && p.input == p.output() &&
+         window.begin == all.begin && window.end == all.end && d.nest.sums_once;
 }
 
 /// Returns the packed weights of a problem that is not transposed.
@@ -581,7 +528,7 @@ template struct VoxelDirection<double>;
 template <class T>
 std::size_t region_scratch_bytes(const VoxelDirection<T>& direction, const Region& region,
                                  const DirectionTensors<T>& tensors) {
-  return runs_lines(direction, tensors) ? bias_bytes(direction, region)
+  return runs_lines(direction, tensors) ? line_scratch_bytes(direction, region)
                                         : RegionRun<T>::scratch_bytes(direction, region, tensors);
 }
 template std::size_t region_scratch_bytes(const VoxelDirection<float>&, const Region&, const DirectionTensors<float>&);

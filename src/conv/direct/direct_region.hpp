@@ -26,7 +26,8 @@ struct VoxelDirection {
   Layout source_layout, target_layout;
   /// Blocked sources are read in place even if windows reach into the padding, because products leave the padding out.
   bool leaves_out_padding = false;
-  bool lines = false;  ///< one tap, plain tensors, equal extents: computed by LineProduct, without copies
+  /// One tap, equal extents, a plain target, and a plain source or few results: computed by LineProduct.
+  bool lines = false;
   VoxelNest nest;
   std::vector<std::vector<StepPlace>> step_orders;  ///< of order_steps()
   /// Backward data: the packed weights are in forward order, so each region transposes terms and lanes of its own

@@ -1,5 +1,5 @@
-// The product for a kernel of one voxel on plain tensors: a matrix product whose lanes are voxels, so nothing is
-// transposed.
+// The product for a kernel of one voxel on channels whose voxels lie side by side: a matrix product whose lanes are
+// voxels.
 #pragma once
 
 #include "convolume/tensor.hpp"

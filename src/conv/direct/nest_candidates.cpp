@@ -15,7 +15,7 @@ using plan::LoopNest;
 
 constexpr index_t block_bytes = 64;
 constexpr index_t region_voxels = 128;  // the weights of a product are read once for at least so many voxels
-constexpr index_t tasks = 16;
+constexpr index_t tasks_per_core = 8;
 constexpr index_t piece_voxels = 512;       // more terms in one sum would increase the rounding error
 constexpr index_t part_voxels = 1024;       // for fewer voxels another set of sums costs more than it saves
 constexpr index_t part_bytes = 64ll << 20;  // of all sets of sums together
@@ -40,7 +40,7 @@ struct Variant {
 
 /// Returns tasks whose sources and results fit into `task_bytes`. They are so large that weights are read seldom, and
 /// there are enough of them for many threads. `source_blocks` channel blocks of the source are held at once.
-TaskTile choose_tasks(const DirectMap& map, index_t batch, index_t source_blocks, index_t result_blocks,
+TaskTile choose_tasks(const DirectMap& map, index_t batch, index_t source_blocks, index_t result_blocks, index_t tasks,
                       const Variant& variant) {
   const Extent3& n = map.domain();
   const auto bytes = [&](const Extent3& e) {
@@ -106,7 +106,8 @@ Extent3 taps_of_product(const Extent3& taps, index_t steps) {
   return box;
 }
 
-LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const DirectMap& map, const Variant& variant) {
+LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const DirectMap& map, index_t tasks,
+                    const Variant& variant) {
   Extent3 taps{1, 1, 1};
   for (const DirectPhase& phase : map.phases()) {
     for (int axis = 0; axis < 3; ++axis) taps[axis] = std::max(taps[axis], phase.count[axis]);
@@ -127,7 +128,7 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
   const index_t result_blocks = ceil_div(forward ? problem.out_channels : problem.in_channels, block);
   const index_t source_blocks = ceil_div(forward ? problem.in_channels : problem.out_channels, block);
   const index_t held = std::clamp<index_t>(variant.steps / problem.kernel.volume(), 1, source_blocks);
-  const TaskTile tile = choose_tasks(map, problem.batch, held, result_blocks, variant);
+  const TaskTile tile = choose_tasks(map, problem.batch, held, result_blocks, tasks, variant);
   NestBuilder nest(extent);
   nest.add(Dim::n, 1, true);
   nest.add(lanes, tile.columns * block, true);
@@ -162,7 +163,7 @@ index_t range_of_pieces(index_t n, index_t piece, index_t most) {
 
 /// Returns the nest of the weight gradient: parts with sums of their own, groups of channel blocks, and pieces of whole
 /// rows.
-LoopNest weight_nest(const ConvProblem& problem, index_t most_piece_voxels) {
+LoopNest weight_nest(const ConvProblem& problem, index_t tasks, index_t most_piece_voxels) {
   const plan::Sides sides(problem);
   const ConvProblem& p = sides.convolution();
   const Extent3 n = p.output(), &taps = p.kernel;
@@ -228,13 +229,15 @@ double tasks_of(const LoopNest& nest, const plan::NestSpace& space) {
 
 }  // namespace
 
-std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction direction) {
+std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction direction, int cores) {
+  const index_t tasks = tasks_per_core * cores;
   std::vector<LoopNest> nests;
   const auto add = [&](LoopNest nest) {
     if (std::find(nests.begin(), nests.end(), nest) == nests.end()) nests.push_back(std::move(nest));
   };
   if (direction == Direction::backward_weights) {
-    for (const index_t voxels : {piece_voxels, piece_voxels / 2, piece_voxels / 4}) add(weight_nest(problem, voxels));
+    for (const index_t voxels : {piece_voxels, piece_voxels / 2, piece_voxels / 4})
+      add(weight_nest(problem, tasks, voxels));
     return nests;
   }
   const plan::Sides sides(problem);
@@ -244,7 +247,7 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
       for (const index_t bytes : {384 << 10, 192 << 10, 96 << 10}) {
         for (const index_t steps : {product_steps, product_steps / 2}) {
           add(voxel_nest(
-              problem, direction, map,
+              problem, direction, map, tasks,
               {.task_bytes = bytes, .steps = steps, .all_columns = all_columns, .columns_inside = columns_inside}));
         }
       }
@@ -255,11 +258,11 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
 
 std::vector<RankedNest> rank_nests(const ConvProblem& problem, Direction direction, const MachineModel& machine) {
   std::vector<RankedNest> ranked;
-  std::vector<LoopNest> nests = candidate_nests(problem, direction);
+  std::vector<LoopNest> nests = candidate_nests(problem, direction, machine.cores);
   const std::vector<plan::NestSpace> spaces = plan::spaces(problem, direction);
   const auto tasks_in = [&](const LoopNest& nest) { return spaces.empty() ? 1 : tasks_of(nest, spaces.front()); };
   // The model knows one core. A nest with too few tasks would leave others idle.
-  const double needed = std::min<double>(tasks, tasks_in(nests.front()));
+  const double needed = std::min<double>(static_cast<double>(tasks_per_core * machine.cores), tasks_in(nests.front()));
   for (LoopNest& nest : nests) {
     if (tasks_in(nest) < needed) continue;
     const double seconds = plan::nest_cost(nest, problem, direction, machine).seconds();

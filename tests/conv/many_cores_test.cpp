@@ -1,0 +1,102 @@
+// Choices for machines with many cores. Their topologies are synthetic.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "testing/temporary_folder.hpp"
+#include <catch2/catch.hpp>
+
+#include "conv/direct/direct_nest.hpp"
+#include "convolume/nest.hpp"
+#include "core/machine_row.hpp"
+#include "core/processors.hpp"
+#include "plan/tiled_cost.hpp"
+
+using namespace convolume;
+
+namespace {
+
+const char* const server = "node:2 l3:4(size=33554432) l2:8(size=1048576) l1d:1(size=49152) core:1 pu:2";
+const char* const shared_l3 = "node:1 l3:1(size=33554432) l2:64(size=1048576) l1d:1(size=65536) core:1 pu:1";
+
+MachineModel model_on(const char* text) {
+  const Topology machine = synthetic_topology(text);
+  const auto& rows = built_in_rows();
+  const auto row = std::find_if(rows.begin(), rows.end(), [](const MachineRow& r) { return r.name == "zen5"; });
+  return model_of(*row, "AVX3", &machine);
+}
+
+ConvProblem blocked(const char* text) {
+  ConvProblem problem = parse_problem(text);
+  problem.x_layout = problem.y_layout = Layout::blocked;
+  return problem;
+}
+
+index_t tiles_of(const ConvProblem& problem, const plan::Tiling& tiling) {
+  return problem.batch * tiling.count.z * tiling.count.y * tiling.count.x;
+}
+
+/// Returns the number of tasks that a nest's parallel loops make.
+double tasks_of(const plan::LoopNest& nest, const plan::NestSpace& space) {
+  const std::vector<plan::BoundLoop> loops = plan::bind(nest, space);
+  double tasks = 1;
+  for (std::size_t i = 0; i < loops.size(); ++i) {
+    if (nest.loops[i].parallel || nest.loops[i].separate) tasks *= static_cast<double>(loops[i].trips());
+  }
+  return tasks;
+}
+
+}  // namespace
+
+TEST_CASE("64 cores get 64 threads, whatever their hyper-threads") {
+  const test::TemporaryFolder no_control_groups;
+  std::vector<int> processors(128);
+  std::iota(processors.begin(), processors.end(), 0);
+  CHECK(usable_cores(processors, synthetic_topology(server), no_control_groups.path()) == 64);
+}
+
+TEST_CASE("64 cores get enough groups of tiles, if there are so many tiles") {
+  for (const char* text : {"ic32oc32id96kd3", "ic32oc32id64kd5", "ic64oc64id48kd3pd1", "ic128oc128id24kd3pd1",
+                           "mb4ic32oc32id32kd3", "ic64oc64id1ih384iw384kd1kh5kw5"}) {
+    const ConvProblem problem = blocked(text);
+    for (const char* topology : {server, shared_l3}) {
+      const MachineModel many = model_on(topology);
+      for (const bool may_share : {false, true}) {
+        const plan::Wanted training{.forward = true, .data = may_share, .weights = may_share};
+        const plan::Tilings chosen = plan::choose_tilings(problem, may_share, training, many);
+        const index_t tiles = tiles_of(problem, chosen.forward);
+        CAPTURE(text, topology, may_share, to_string(chosen.forward.tile), chosen.forward.group, tiles);
+        // Half of the cores have work from this direction alone. In training, the others find it in another direction.
+        const index_t rounds = (tiles + chosen.forward.group - 1) / chosen.forward.group;
+        CHECK((rounds >= 32 || chosen.forward.group == 1));
+      }
+    }
+  }
+}
+
+TEST_CASE("groups of tiles hold less if more cores share the L3") {
+  const MachineModel many = model_on(shared_l3),
+                     pair = model_on("node:1 l3:1(size=33554432) l2:2(size=1048576) core:1 pu:1");
+  for (const char* text : {"ic256oc256id96kd3", "ic32oc32id96kd3", "ic32oc32id128kd5", "ic16oc16id160kd3", "ic16oc16id160kd7"}) {
+    const ConvProblem problem = blocked(text);
+    const auto held = [&](const MachineModel& machine) {
+      const plan::Tiling tiling = plan::choose_tilings(problem, false, {.forward = true}, machine).forward;
+      const Extent3& t = tiling.tile;
+      return 8.0 * static_cast<double>(tiling.group * t.z * t.y * (t.x / 2 + 1) *
+                                       (problem.in_channels + problem.out_channels));
+    };
+    CAPTURE(text, held(many), held(pair));
+    CHECK(held(many) <= 0.75 * held(pair));
+  }
+}
+
+TEST_CASE("direct makes enough tasks for 64 cores") {
+  for (const char* text : {"ic64oc64id48kd3pd1", "ic256oc256id16kd3pd1", "ic32oc32id64kd1"}) {
+    const ConvProblem problem = blocked(text);
+    for (const plan::Direction direction : plan::directions) {
+      const plan::LoopNest nest = conv::rank_nests(problem, direction, model_on(server)).front().nest;
+      CAPTURE(text, to_string(nest));
+      CHECK(tasks_of(nest, plan::spaces(problem, direction).front()) >= 64);
+    }
+  }
+}
