@@ -3,6 +3,9 @@
 // the FMA peak of one core (MachineModel::gflops_per_core), unless the comment names another whole.
 #pragma once
 
+#include <array>
+#include <utility>
+
 #include "convolume/tensor.hpp"
 
 namespace convolume::plan {
@@ -25,7 +28,12 @@ inline constexpr double depthwise_tap_seconds = 1.2e-8;     ///< seconds to reor
 // --problems bench/problems/headline.txt for all others.
 /// Factor to MachineModel::tile_product_share for few rows (tiles) that read a weight spectrum together.
 constexpr double few_rows_factor(double rows) noexcept {
-  return rows >= 6 ? 1 : rows >= 4 ? 0.967 : rows >= 3 ? 0.933 : rows >= 2 ? 0.833 : 0.556;
+  constexpr std::array<std::pair<double, double>, 6> factors{
+      {{12, 1}, {8, 0.98}, {6, 0.95}, {4, 0.88}, {3, 0.85}, {2, 0.8}}};
+  for (const auto& [from, factor] : factors) {
+    if (rows >= from) return factor;
+  }
+  return 0.5;
 }
 inline constexpr double spilled_share = 0.08;        ///< share of these lost per L2 size that a group needs above two
 inline constexpr double least_spilled_share = 0.75;  ///< share of these that always remains
@@ -45,7 +53,7 @@ inline constexpr double plain_seconds = 1.8e-9, plain_depthwise_seconds = 4e-9;
 /// The same if x has so few channels that tiles fill the lanes. Command: bench_conv --speed-up --layout plain, with
 /// --choice, on the first layers of all lists.
 inline constexpr double plain_small_channels_seconds = 3e-9;
-inline constexpr double block_seconds = 4e-8;  ///< seconds of a call for one frequency block of a group
+inline constexpr double block_seconds = 8e-8;  ///< seconds of a call for one frequency block of a group
 inline constexpr double l2_free_share = 0.6;   ///< of the L2 whose bytes cost nothing to move
 /// Of a core's part of the L3: up to which it finds a buffer there, and from which on all of it comes from memory.
 inline constexpr double l3_kept_share = 0.3, l3_lost_share = 1.2;
