@@ -153,21 +153,29 @@ TEST_CASE("direct gives the same bits with non-temporal stores") {
   test::check_layouts<float>("ic17id32ih48iw48oc20kd1", by_direct, true, true, Activation::Kind::none);
   test::check_layouts<float>("ic4id34ih50iw50oc17kd3", by_direct, true, true, Activation::Kind::none);
   test::check_layouts<double>("ic9id32ih32iw32oc17kd1", by_direct, true, true, Activation::Kind::none);
+  test::check_layouts<float>("ic16id72oc4kd1", by_direct, true, false, Activation::Kind::none);  // few results
   test::check_layouts<float>("g20ic20id32ih48iw48oc20kd3pd1", by_direct, true, true, Activation::Kind::none);
 }
 
 TEST_CASE("direct computes few results of one voxel's kernel from blocked tensors with the bits of plain ones") {
-  for (const char* text : {"ic64id3ih5iw17oc1kd1", "ic20id3ih4iw50oc2kd1", "mb2ic16id2ih3iw48oc3kd1",
-                           "ic33id2ih7iw9oc5kd1", "ic40id1ih1iw1oc6kd1", "ic40id5ih5iw5oc7kd1"}) {
-    for (const Activation::Kind kind : {Activation::Kind::none, Activation::Kind::relu}) {
-      test::check_layouts<float>(text, by_direct, true, false, kind);
-      test::check_layouts<double>(text, by_direct, true, false, kind);
+  const std::string before = simd_target();
+  for (const std::string& target : available_simd_targets()) {
+    set_simd_target(target);
+    CAPTURE(target);
+    for (const char* text : {"ic64id3ih5iw17oc1kd1", "ic20id3ih4iw50oc2kd1", "mb2ic16id2ih3iw48oc3kd1",
+                             "ic33id2ih7iw9oc5kd1", "ic40id1ih1iw1oc6kd1", "ic40id5ih5iw5oc7kd1"}) {
+      for (const Activation::Kind kind : {Activation::Kind::none, Activation::Kind::relu}) {
+        test::check_layouts<float>(text, by_direct, true, false, kind);
+        test::check_layouts<double>(text, by_direct, true, false, kind);
+      }
+      test::check_against_reference<float>(parse_problem(text), by_direct, 2e-6);
     }
+    ConvProblem up = parse_problem("ic3id4ih6iw19oc48kd1");
+    up.transposed = true;
+    test::check_layouts<float>(up, by_direct, false, true, Activation::Kind::none);
+    test::check_layouts<float>(up, by_direct, true, false, Activation::Kind::none);
   }
-  ConvProblem up = parse_problem("ic3id4ih6iw19oc48kd1");
-  up.transposed = true;
-  test::check_layouts<float>(up, by_direct, false, true, Activation::Kind::none);
-  test::check_layouts<float>(up, by_direct, true, false, Activation::Kind::none);
+  set_simd_target(before);
 }
 
 TEST_CASE("direct leaves out what padding would be multiplied with") {

@@ -412,7 +412,7 @@ TEST_CASE("direct takes other tiles on a machine with a small L2 and a slow L3")
   for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward_data}) {
     const auto usual = conv::rank_nests(problem, direction, machine_model());
     const auto smaller = conv::rank_nests(problem, direction, small);
-    CHECK(usual.front().nest == conv::candidate_nests(problem, direction, machine_model().cores).front());
+    CHECK(usual.front().nest == conv::candidate_nests(problem, direction, machine_model()).front());
     CHECK(smaller.front().nest != usual.front().nest);
     const auto bytes = [&](const plan::LoopNest& nest) { return nest_cost(nest, problem, direction, small).bytes[1]; };
     CHECK(bytes(smaller.front().nest) < bytes(usual.front().nest));

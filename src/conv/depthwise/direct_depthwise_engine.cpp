@@ -85,14 +85,16 @@ Ready DirectDepthwiseEngine<T>::append_prepare(TaskGraph& graph, const Ready& re
   ready.collect(0, 0, problem_.in_channels, after);
   const auto pack = [this, a] {
     T* packed = static_cast<T*>(a->prepared->packed.acquire(0));
-    std::fill_n(packed, blocks_ * taps() * lanes, T{0});
     const View<const T> w = a->w.template as<T>();
-    const Extent3& k = problem_.kernel;
-    for (index_t c = 0; c < problem_.in_channels; ++c) {
-      T* to = packed + c / lanes * taps() * lanes + c % lanes;
-      for (index_t tap = 0; tap < taps(); ++tap) {
-        to[tap * lanes] = w(c, 0, tap / (k.y * k.x), tap / k.x % k.y, tap % k.x);
-      }
+    for (index_t block = 0; block < blocks_; ++block, packed += taps() * lanes) {
+      const index_t first = block * lanes;
+      const BlockView<const T> kernels{.data = &w(first, 0, 0, 0, 0),
+                                       .extent = problem_.kernel,
+                                       .channels = end_channel(block) - first,
+                                       .channel_stride = w.stride[0],
+                                       .plane_stride = w.stride[2],
+                                       .row_stride = w.stride[3]};
+      to_low_res_.boxes.load({.block = kernels, .extent = problem_.kernel}, packed, nullptr);
     }
   };
   return Ready::all_of(

@@ -72,9 +72,10 @@ struct RankedNest {
 
 // The functions below are deterministic. `problem` must not have groups.
 
-/// Returns candidates, all different, with enough tasks for `cores` cores. The first one is fast on most machines: it
-/// fits an L2 of 1 MiB.
-std::vector<plan::LoopNest> candidate_nests(const ConvProblem& problem, plan::Direction direction, int cores);
+/// Returns candidates, all different, with enough tasks for the cores of the machine. The first one is fast on most
+/// machines: it fits an L2 of 1 MiB.
+std::vector<plan::LoopNest> candidate_nests(const ConvProblem& problem, plan::Direction direction,
+                                            const MachineModel& machine);
 /// Returns the candidates, the best by estimated seconds first. The first candidate stays first unless another one is
 /// faster by more than the error of the model.
 std::vector<RankedNest> rank_nests(const ConvProblem& problem, plan::Direction direction, const MachineModel& machine);

@@ -482,9 +482,7 @@ template <class T>
 bool are_lines(const VoxelDirection<T>& d, const ConvProblem& p) {
   const Box all{{0, 0, 0}, d.map.domain()};
   const Box window = d.map.window(all);
-  // Blocked sources are transposed for this. For more results, that costs more than lanes without a channel.
-  constexpr index_t few_results = 6;
-  const bool lines = d.source_layout == Layout::plain || d.weights.lanes <= few_results;
+  const bool lines = d.source_layout == Layout::plain || d.weights.lanes <= most_blocked_results;
   return lines && d.target_layout == Layout::plain && d.weights.taps == 1 && p.input == p.output() &&
          window.begin == all.begin && window.end == all.end && d.nest.sums_once;
 }

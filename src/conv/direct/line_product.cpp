@@ -8,6 +8,7 @@
 #include "hwy/cache_control.h"
 
 #include "core/simd/partial_vectors-inl.hpp"
+#include "core/simd/rows-inl.hpp"
 #include "core/simd/unroll-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -26,6 +27,28 @@ inline constexpr index_t vector_lanes = hn::MaxLanes(hn::ScalableTag<T>());
 /// The largest numbers of results, and of vectors of voxels, whose sums fit into the registers.
 constexpr int most_results = HWY_TARGET <= HWY_AVX3 ? 8 : 6;
 constexpr int most_vectors = HWY_TARGET <= HWY_AVX3 ? 3 : 2;
+
+/// Returns whether results are written with non-temporal stores. Those of narrower vectors would leave cache lines half
+/// written.
+template <class T>
+HWY_INLINE bool writes_lines(const LineProduct<T>& p) {
+  return p.non_temporal && vector_lanes<T> * sizeof(T) == 64;
+}
+
+/// Stores `count` results.
+template <class T, class V>
+HWY_INLINE void StoreSum(const LineProduct<T>& p, V sum, T bias, T* to, index_t count) {
+  const hn::ScalableTag<T> d;
+  const V start = p.add ? simd::HWY_NAMESPACE::load_lanes(d, to, count) : hn::Set(d, bias);
+  const V result = hn::Add(start, sum);
+  if (count == vector_lanes<T> && writes_lines(p)) {
+    hn::Stream(result, d, to);
+  } else if (count == vector_lanes<T>) {
+    hn::StoreU(result, d, to);
+  } else {
+    simd::HWY_NAMESPACE::store_first(result, d, to, count);
+  }
+}
 
 /// Computes R results at C vectors of voxels. The last vector has `last` voxels. Prefetches what lies `ahead` elements
 /// behind the source.
@@ -50,22 +73,11 @@ void SumLines(const LineProduct<T>& p, const T* source, const T* weights, T* tar
       Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE { sums[r * C + c] = hn::MulAdd(w, x[c], sums[r * C + c]); });
     });
   }
-  // Non-temporal stores of narrower vectors would leave cache lines half written.
-  const bool non_temporal = p.non_temporal && vector_lanes<T> * sizeof(T) == 64;
   Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
     Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE {
       T* to = target + r * p.target_channel + c * vector_lanes<T>;
-      if (!non_temporal) __builtin_prefetch(to + C * vector_lanes<T>, 1);
-      const index_t count = c + 1 < C ? vector_lanes<T> : last;
-      const V start = p.add ? simd::HWY_NAMESPACE::load_lanes(d, to, count) : hn::Set(d, bias[r]);
-      const V result = hn::Add(start, sums[r * C + c]);
-      if (count == vector_lanes<T> && non_temporal) {
-        hn::Stream(result, d, to);
-      } else if (count == vector_lanes<T>) {
-        hn::StoreU(result, d, to);
-      } else {
-        simd::HWY_NAMESPACE::store_first(result, d, to, count);
-      }
+      if (!writes_lines(p)) __builtin_prefetch(to + C * vector_lanes<T>, 1);
+      StoreSum(p, sums[r * C + c], bias[r], to, c + 1 < C ? vector_lanes<T> : last);
     });
   });
 }
@@ -106,10 +118,72 @@ void Multiply(const LineProduct<T>& product) {
   if (p.non_temporal) hwy::FlushStream();
 }
 
+/// Transposes as many vectors as there are lanes.
+template <class D, std::size_t N>
+HWY_INLINE void Transpose(D d, std::array<hn::Vec<D>, N>& v) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (simd::HWY_NAMESPACE::has_squares<D>) {
+    simd::HWY_NAMESPACE::TransposeSquare(d, v);
+  } else {
+    simd::HWY_NAMESPACE::TransposeBlocks(d, v);
+  }
+#endif
+  static_cast<void>(d);
+  static_cast<void>(v);
+}
+
+/// Computes R results at a vector of voxels of a blocked source, of which `count` exist.
+template <int R, class T>
+void SumBlocks(const LineProduct<T>& p, index_t first, index_t count) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr index_t lanes = vector_lanes<T>;
+  constexpr index_t ahead = 2 * lanes * block<T>;  // the time of memory, in voxels
+  std::array<V, R> sums;
+  Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE { sums[r] = hn::Zero(d); });
+  const T* weights = p.weights;
+  for (index_t k = 0; k < p.terms; k += lanes, weights += lanes * block<T>) {
+    const T* from = p.source + k / block<T> * p.source_channel + k % block<T> + first * block<T>;
+    std::array<V, static_cast<std::size_t>(lanes)> x;
+    Unroll<static_cast<int>(lanes)>([&](auto i) CONVOLUME_ALWAYS_INLINE {
+      const T* voxel = from + static_cast<index_t>(i) * block<T>;
+      __builtin_prefetch(voxel + ahead);
+      x[i] = static_cast<index_t>(i) < count ? hn::LoadU(d, voxel) : hn::Zero(d);
+    });
+    Transpose(d, x);
+    const index_t left = p.terms - k;
+    Unroll<static_cast<int>(lanes)>([&](auto i) CONVOLUME_ALWAYS_INLINE {
+      if (static_cast<index_t>(i) >= left) return;
+      const T* w = weights + static_cast<index_t>(i) * block<T>;
+      Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE { sums[r] = hn::MulAdd(hn::Set(d, w[r]), x[i], sums[r]); });
+    });
+  }
+  Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
+    StoreSum(p, sums[r], p.bias[r], p.target + static_cast<index_t>(r) * p.target_channel + first, count);
+  });
+}
+
+template <class T>
+using BlockKernel = void (*)(const LineProduct<T>&, index_t, index_t);
+
+template <class T, std::size_t... R>
+constexpr std::array<BlockKernel<T>, sizeof...(R)> BlockKernels(std::index_sequence<R...>) {
+  return {&SumBlocks<static_cast<int>(R) + 1, T>...};
+}
+
+template <class T>
+void MultiplyBlocked(const LineProduct<T>& product) {
+  static constexpr auto kernels = BlockKernels<T>(std::make_index_sequence<most_blocked_results>());
+  const LineProduct<T> p = product;
+  const BlockKernel<T> kernel = kernels[static_cast<std::size_t>(p.results - 1)];
+  for (index_t v = 0; v < p.voxels; v += vector_lanes<T>) kernel(p, v, std::min(vector_lanes<T>, p.voxels - v));
+  if (p.non_temporal) hwy::FlushStream();
+}
+
 }  // namespace
 
-LineProductKernels<float> LineProductKernelsF32() { return {Multiply<float>}; }
-LineProductKernels<double> LineProductKernelsF64() { return {Multiply<double>}; }
+LineProductKernels<float> LineProductKernelsF32() { return {Multiply<float>, MultiplyBlocked<float>}; }
+LineProductKernels<double> LineProductKernelsF64() { return {Multiply<double>, MultiplyBlocked<double>}; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace convolume::conv

@@ -14,7 +14,7 @@ namespace convolume::conv {
 template <class T>
 struct LineProduct {
   const T* source;
-  std::ptrdiff_t source_channel;  ///< between channels, in elements
+  std::ptrdiff_t source_channel;  ///< between channels, or between channel blocks of a blocked source, in elements
   const T* weights;
   std::ptrdiff_t weights_column;
   T* target;
@@ -30,7 +30,12 @@ struct LineProduct {
 template <class T>
 struct LineProductKernels {
   void (*multiply)(const LineProduct<T>& product);
+  /// The same for a blocked source, and for at most most_blocked_results results: voxels are transposed in registers.
+  void (*multiply_blocked)(const LineProduct<T>& product);
 };
+
+/// For more results, transposing costs more than lanes without a channel would.
+inline constexpr index_t most_blocked_results = 6;
 
 /// Returns the kernel of the current SIMD target. Plans call this when they are made.
 template <class T>

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include "conv/caches/cache_lines.hpp"
 #include "conv/caches/scratch.hpp"
 #include "conv/direct/line_product.hpp"
-#include "conv/tensor_io/block_box.hpp"
+#include "conv/tensor_io/block_view.hpp"
 
 namespace convolume::conv {
 namespace {
@@ -22,16 +21,6 @@ std::size_t bias_bytes(const VoxelDirection<T>& d, const Region& region) {
   return static_cast<std::size_t>(results_of(d, region)) * sizeof(T);
 }
 
-/// Voxels of a blocked source whose channels are transposed at a time. They stay in the L1.
-template <class T>
-inline constexpr index_t transposed_voxels = 3 * fft::tile_lanes<T>;
-
-/// Returns the bytes of the transposed voxels of a source.
-template <class T>
-std::size_t transposed_bytes(const VoxelDirection<T>& d) {
-  const index_t blocks = d.source_layout == Layout::blocked ? d.weights.term_blocks() : 0;
-  return static_cast<std::size_t>(blocks * d.weights.block * transposed_voxels<T>) * sizeof(T);
-}
 /// Computes a region as products of lines. A line is a row, or all rows of a plane if they lie side by side in
 /// both tensors.
 template <class T>
@@ -42,12 +31,11 @@ class LineRun {
       : d_(d),
         tensors_(tensors),
         region_(region),
-        scratch_(memory, line_scratch_bytes(d, region)),
-        bias_(scratch_.template take<T>(whole_lines(bias_bytes(d, region)))),
-        transposed_(scratch_.template take<T>(transposed_bytes(d))),
+        scratch_(memory, bias_bytes(d, region)),
+        bias_(scratch_.template take<T>(bias_bytes(d, region))),
         first_(region.first_column * d.weights.block),
         results_(results_of(d, region)),
-        non_temporal_(!transposes() && !tensors.add && tensors.activation.kind == Activation::Kind::none &&
+        non_temporal_(!tensors.add && tensors.activation.kind == Activation::Kind::none &&
                       writes_non_temporal(tensors.target, d.non_temporal_from)),
         weights_(weights + region.first_column * d.weights.column_step()) {
     for (index_t i = 0; i < results_; ++i) bias_[i] = tensors.bias ? tensors.bias(0, first_ + i, 0, 0, 0) : T{0};
@@ -55,15 +43,15 @@ class LineRun {
 
   void run() const {
     const Extent3 extent = region_.box.extent();
-    const index_t row = extent.x * (transposes() ? d_.weights.block : 1);
+    const index_t row = extent.x * (blocked() ? d_.weights.block : 1);
     const bool joined = tensors_.source.stride[3] == row && tensors_.target.stride[3] == extent.x;
     const index_t lines = joined ? 1 : extent.y, voxels = joined ? extent.y * extent.x : extent.x;
     for (index_t i = 0; i < region_.samples * extent.z * lines; ++i) {
       const index_t sample = region_.sample + i / (extent.z * lines);
       const index_t z = region_.box.begin.z + i / lines % extent.z, y = region_.box.begin.y + i % lines;
       T* target = &tensors_.target(sample, first_, z, y, 0);
-      transposes() ? multiply_blocked(sample, z, y, voxels, target)
-                   : multiply(&tensors_.source(sample, 0, z, y, 0), tensors_.source.stride[1], voxels, target);
+      const BlockView<const T> source = block_of(tensors_.source, d_.source_layout, sample, 0);
+      multiply(source.data + z * source.plane_stride + y * source.row_stride, voxels, target);
       for (index_t k = 0; k < results_ && tensors_.activation.kind != Activation::Kind::none; ++k) {
         T* channel = target + k * tensors_.target.stride[1];
         d_.activations.forward(tensors_.activation, channel, channel, voxels);
@@ -72,49 +60,29 @@ class LineRun {
   }
 
  private:
-  bool transposes() const { return d_.source_layout == Layout::blocked; }
+  bool blocked() const { return d_.source_layout == Layout::blocked; }
 
-  void multiply(const T* source, std::ptrdiff_t source_channel, index_t voxels, T* target) const {
-    d_.line_products.multiply(LineProduct<T>{.source = source,
-                                             .source_channel = source_channel,
-                                             .weights = weights_,
-                                             .weights_column = d_.weights.column_step(),
-                                             .target = target,
-                                             .target_channel = tensors_.target.stride[1],
-                                             .bias = bias_,
-                                             .voxels = voxels,
-                                             .terms = d_.weights.terms,
-                                             .results = results_,
-                                             .add = tensors_.add,
-                                             .non_temporal = non_temporal_});
-  }
-
-  /// Transposes some voxels at a time, so that each channel of them lies side by side.
-  void multiply_blocked(index_t sample, index_t z, index_t y, index_t voxels, T* target) const {
-    constexpr index_t most = transposed_voxels<T>;
-    const index_t block = d_.weights.block;
-    for (index_t v = 0; v < voxels; v += most) {
-      const index_t here = std::min(most, voxels - v);
-      for (index_t b = 0; b < d_.weights.term_blocks(); ++b) {
-        const auto from = block_of(tensors_.source, Layout::blocked, sample, b * block);
-        const BoxTarget<T> to{.block = {.data = transposed_ + b * block * most,
-                                        .extent = {1, 1, here},
-                                        .channels = block,
-                                        .channel_stride = most},
-                              .extent = {1, 1, here}};
-        // The kernel changes its source only if there is an activation, or if lanes have no channel.
-        T* const voxels_of_block = const_cast<T*>(from.data) + z * from.plane_stride + y * from.row_stride + v * block;
-        d_.boxes.store(voxels_of_block, to, nullptr);
-      }
-      multiply(transposed_, most, here, target + v);
-    }
+  void multiply(const T* source, index_t voxels, T* target) const {
+    const LineProduct<T> product{.source = source,
+                                 .source_channel = tensors_.source.stride[1],
+                                 .weights = weights_,
+                                 .weights_column = d_.weights.column_step(),
+                                 .target = target,
+                                 .target_channel = tensors_.target.stride[1],
+                                 .bias = bias_,
+                                 .voxels = voxels,
+                                 .terms = d_.weights.terms,
+                                 .results = results_,
+                                 .add = tensors_.add,
+                                 .non_temporal = non_temporal_};
+    blocked() ? d_.line_products.multiply_blocked(product) : d_.line_products.multiply(product);
   }
 
   const VoxelDirection<T>& d_;
   const DirectionTensors<T>& tensors_;
   const Region& region_;
   Scratch scratch_;
-  T *bias_, *transposed_;
+  T* bias_;
   index_t first_, results_;
   bool non_temporal_;
   const T* weights_;
@@ -124,7 +92,7 @@ class LineRun {
 
 template <class T>
 std::size_t line_scratch_bytes(const VoxelDirection<T>& d, const Region& region) {
-  return whole_lines(bias_bytes(d, region)) + transposed_bytes(d);
+  return bias_bytes(d, region);
 }
 template std::size_t line_scratch_bytes(const VoxelDirection<float>&, const Region&);
 template std::size_t line_scratch_bytes(const VoxelDirection<double>&, const Region&);

@@ -15,7 +15,8 @@ using plan::LoopNest;
 
 constexpr index_t block_bytes = 64;
 constexpr index_t region_voxels = 128;  // the weights of a product are read once for at least so many voxels
-constexpr index_t tasks_per_core = 8;
+constexpr index_t most_tasks_per_core = 8, least_tasks_per_core = 2;
+constexpr double task_seconds = 8e-6;       // at the peak; shorter tasks cost more than they help
 constexpr index_t piece_voxels = 512;       // more terms in one sum would increase the rounding error
 constexpr index_t part_voxels = 1024;       // for fewer voxels another set of sums costs more than it saves
 constexpr index_t part_bytes = 64ll << 20;  // of all sets of sums together
@@ -23,6 +24,16 @@ constexpr index_t most_parts = 32;
 constexpr index_t product_steps = 32;  // taps of a block in one product; a longer sum has more rounding error
 
 index_t ceil_div(index_t a, index_t b) { return (a + b - 1) / b; }
+
+/// Returns how many tasks there should be: enough for every core, but fewer if they would be short.
+index_t wanted_tasks(const ConvProblem& problem, Direction direction, const MachineModel& machine) {
+  const index_t block = channel_block(problem.type);
+  const index_t results = direction == Direction::backward_data ? problem.in_channels : problem.out_channels;
+  const double padded = static_cast<double>(ceil_div(results, block) * block) / static_cast<double>(results);
+  const double peak = 1e9 * machine.gflops_per_core * 4 / static_cast<double>(size_of(problem.type));
+  const auto tasks = static_cast<index_t>(problem.flops() * padded / peak / task_seconds);
+  return std::clamp<index_t>(tasks, least_tasks_per_core * machine.cores, most_tasks_per_core * machine.cores);
+}
 
 /// The results of a task: voxels and columns (blocks of result channels).
 struct TaskTile {
@@ -229,8 +240,8 @@ double tasks_of(const LoopNest& nest, const plan::NestSpace& space) {
 
 }  // namespace
 
-std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction direction, int cores) {
-  const index_t tasks = tasks_per_core * cores;
+std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction direction, const MachineModel& machine) {
+  const index_t tasks = wanted_tasks(problem, direction, machine);
   std::vector<LoopNest> nests;
   const auto add = [&](LoopNest nest) {
     if (std::find(nests.begin(), nests.end(), nest) == nests.end()) nests.push_back(std::move(nest));
@@ -258,11 +269,12 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
 
 std::vector<RankedNest> rank_nests(const ConvProblem& problem, Direction direction, const MachineModel& machine) {
   std::vector<RankedNest> ranked;
-  std::vector<LoopNest> nests = candidate_nests(problem, direction, machine.cores);
+  std::vector<LoopNest> nests = candidate_nests(problem, direction, machine);
   const std::vector<plan::NestSpace> spaces = plan::spaces(problem, direction);
   const auto tasks_in = [&](const LoopNest& nest) { return spaces.empty() ? 1 : tasks_of(nest, spaces.front()); };
   // The model knows one core. A nest with too few tasks would leave others idle.
-  const double needed = std::min<double>(static_cast<double>(tasks_per_core * machine.cores), tasks_in(nests.front()));
+  const double needed =
+      std::min(static_cast<double>(wanted_tasks(problem, direction, machine)), tasks_in(nests.front()));
   for (LoopNest& nest : nests) {
     if (tasks_in(nest) < needed) continue;
     const double seconds = plan::nest_cost(nest, problem, direction, machine).seconds();
