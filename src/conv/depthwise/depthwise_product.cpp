@@ -26,6 +26,24 @@ inline constexpr index_t vector_lanes = hn::MaxLanes(hn::ScalableTag<T>());
 constexpr int most_voxels = HWY_TARGET <= HWY_AVX3 ? 16 : 10;
 constexpr int most_sums = HWY_TARGET <= HWY_AVX3 ? 16 : 12;
 constexpr int most_taps = 8;
+/// Whether the registers hold the weights of a row of taps beside the sums.
+constexpr bool keeps_taps = HWY_TARGET <= HWY_AVX3;
+
+/// Adds K neighbouring taps to the sums of R neighbouring voxels. Each voxel of the source is loaded once and serves all
+/// taps. Every sum takes its taps in their order.
+template <int R, int K, class T, class Sums>
+HWY_INLINE void AddTaps(const T* source, const T* weights, std::ptrdiff_t weights_tap, Sums& sums) {
+  const hn::ScalableTag<T> d;
+  std::array<hn::Vec<decltype(d)>, K> w;
+  Unroll<K>([&](auto k) CONVOLUME_ALWAYS_INLINE { w[k] = hn::LoadU(d, weights + k * weights_tap); });
+  Unroll<R + K - 1>([&](auto i) CONVOLUME_ALWAYS_INLINE {
+    const auto x = hn::LoadU(d, source + i * block<T>);
+    Unroll<K>([&](auto k) CONVOLUME_ALWAYS_INLINE {
+      constexpr int r = static_cast<int>(i) - static_cast<int>(k);
+      if constexpr (r >= 0 && r < R) sums[r] = hn::MulAdd(x, w[k], sums[r]);
+    });
+  });
+}
 
 /// Computes the sums of R neighbouring voxels of one vector of lanes. If Dense, the source's voxels lie side by side.
 template <int R, bool Dense, class T>
@@ -40,6 +58,16 @@ void SumVoxels(const TapProduct<T>& p, const T* source, const T* weights, T* tar
   for (const DirectStep* step = p.steps; step != end; ++step) {
     const T* a = source + step->source;
     const T* b = weights + step->weights;
+    if constexpr (keeps_taps && Dense) {  // rows of three taps gain nothing
+      if (step->terms == 7 && source_tap == block<T>) {
+        AddTaps<R, 7>(a, b, weights_tap, sums);
+        continue;
+      }
+      if (step->terms == 5 && source_tap == block<T>) {
+        AddTaps<R, 5>(a, b, weights_tap, sums);
+        continue;
+      }
+    }
     for (index_t k = step->terms; k > 0; --k, a += source_tap, b += weights_tap) {
       const V w = hn::LoadU(d, b);
       Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE { sums[r] = hn::MulAdd(hn::LoadU(d, a + r * voxel), w, sums[r]); });
