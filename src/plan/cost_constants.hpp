@@ -26,14 +26,16 @@ inline constexpr double depthwise_tap_seconds = 1.2e-8;     ///< seconds to reor
 
 // --- Tiles (fft_tiled). Commands: bench_fft --tiles 5:64 for transforms; bench_conv --stages --layout blocked
 // --problems bench/problems/headline.txt for all others.
-/// Factor to MachineModel::tile_product_share for few rows (tiles) that read a weight spectrum together.
-constexpr double few_rows_factor(double rows) noexcept {
-  constexpr std::array<std::pair<double, double>, 6> factors{
-      {{12, 1}, {8, 0.98}, {6, 0.95}, {4, 0.88}, {3, 0.85}, {2, 0.8}}};
-  for (const auto& [from, factor] : factors) {
+/// Factor to MachineModel::tile_product_share for few rows (tiles) that read a weight spectrum together. With vectors
+/// of 512 bits (`wide`), registers hold more rows, so more rows are needed for the full rate.
+constexpr double few_rows_factor(double rows, bool wide) noexcept {
+  using Factors = std::array<std::pair<double, double>, 6>;
+  constexpr Factors wide_factors{{{12, 1}, {8, 0.98}, {6, 0.95}, {4, 0.88}, {3, 0.85}, {2, 0.8}}};
+  constexpr Factors narrow_factors{{{12, 1}, {8, 1}, {6, 1}, {4, 0.967}, {3, 0.933}, {2, 0.833}}};
+  for (const auto& [from, factor] : wide ? wide_factors : narrow_factors) {
     if (rows >= from) return factor;
   }
-  return 0.5;
+  return wide ? 0.5 : 0.556;
 }
 inline constexpr double spilled_share = 0.08;        ///< share of these lost per L2 size that a group needs above two
 inline constexpr double least_spilled_share = 0.75;  ///< share of these that always remains

@@ -409,8 +409,14 @@ class Model {
   }
 
   double peak() const { return machine_.gflops_per_core * 1e9 * 4 / element_; }
+  /// Returns whether vectors have 512 bits, which follows from the peak.
+  bool wide_vectors() const {
+    return machine_.gflops_per_core / (2 * machine_.ghz * machine_.issue.multiply_adds) > 12;
+  }
   /// Returns the share that products reach whose weight spectra are read by so many rows together.
-  double product_share(double rows) const { return machine_.tile_product_share * few_rows_factor(rows); }
+  double product_share(double rows) const {
+    return machine_.tile_product_share * few_rows_factor(rows, wide_vectors());
+  }
 
   plan::Polyphase polyphase_;
   const ConvProblem& problem_;  // the dense problem of the components

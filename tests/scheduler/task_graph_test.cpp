@@ -309,7 +309,9 @@ TEST_CASE("each worker begins with its own share of the most urgent tasks") {
   CHECK(first_tasks({64}) == std::pair(0, 32));
   CHECK(first_tasks({5}) == std::pair(0, 2));
   CHECK(first_tasks({32, 100}) == std::pair(0, 16));  // never a less urgent task
-  CHECK(first_tasks({1, 40}) == std::pair(0, 21));
+  // Either worker takes the only urgent task. The other one begins with its own share of the others.
+  const std::pair<int, int> first = first_tasks({1, 40});
+  CHECK((first == std::pair(0, 21) || first == std::pair(1, 0)));
 }
 
 TEST_CASE("a helper that stays after a run takes part in the next one") {
