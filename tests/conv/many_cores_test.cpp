@@ -1,13 +1,11 @@
 // Choices for machines with many cores. Their topologies are synthetic.
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "testing/temporary_folder.hpp"
 #include <catch2/catch.hpp>
 
 #include "conv/direct/direct_nest.hpp"
-#include "convolume/nest.hpp"
 #include "core/machine_row.hpp"
 #include "core/processors.hpp"
 #include "plan/tiled_cost.hpp"
@@ -32,20 +30,6 @@ ConvProblem blocked(const char* text) {
   return problem;
 }
 
-index_t tiles_of(const ConvProblem& problem, const plan::Tiling& tiling) {
-  return problem.batch * tiling.count.z * tiling.count.y * tiling.count.x;
-}
-
-/// Returns the number of tasks that a nest's parallel loops make.
-double tasks_of(const plan::LoopNest& nest, const plan::NestSpace& space) {
-  const std::vector<plan::BoundLoop> loops = plan::bind(nest, space);
-  double tasks = 1;
-  for (std::size_t i = 0; i < loops.size(); ++i) {
-    if (nest.loops[i].parallel || nest.loops[i].separate) tasks *= static_cast<double>(loops[i].trips());
-  }
-  return tasks;
-}
-
 }  // namespace
 
 TEST_CASE("64 cores get 64 threads, whatever their hyper-threads") {
@@ -64,7 +48,7 @@ TEST_CASE("64 cores get enough groups of tiles, if there are so many tiles") {
       for (const bool may_share : {false, true}) {
         const plan::Wanted training{.forward = true, .data = may_share, .weights = may_share};
         const plan::Tilings chosen = plan::choose_tilings(problem, may_share, training, many);
-        const index_t tiles = tiles_of(problem, chosen.forward);
+        const index_t tiles = problem.batch * chosen.forward.count.volume();
         CAPTURE(text, topology, may_share, to_string(chosen.forward.tile), chosen.forward.group, tiles);
         // Half of the cores have work from this direction alone. In training, the others find it in another direction.
         const index_t rounds = (tiles + chosen.forward.group - 1) / chosen.forward.group;
@@ -77,7 +61,8 @@ TEST_CASE("64 cores get enough groups of tiles, if there are so many tiles") {
 TEST_CASE("groups of tiles hold less if more cores share the L3") {
   const MachineModel many = model_on(shared_l3),
                      pair = model_on("node:1 l3:1(size=33554432) l2:2(size=1048576) core:1 pu:1");
-  for (const char* text : {"ic256oc256id96kd3", "ic32oc32id96kd3", "ic32oc32id128kd5", "ic16oc16id160kd3", "ic16oc16id160kd7"}) {
+  for (const char* text :
+       {"ic256oc256id96kd3", "ic32oc32id96kd3", "ic32oc32id128kd5", "ic16oc16id160kd3", "ic16oc16id160kd7"}) {
     const ConvProblem problem = blocked(text);
     const auto held = [&](const MachineModel& machine) {
       const plan::Tiling tiling = plan::choose_tilings(problem, false, {.forward = true}, machine).forward;
@@ -96,7 +81,7 @@ TEST_CASE("direct makes enough tasks for 64 cores") {
     for (const plan::Direction direction : plan::directions) {
       const plan::LoopNest nest = conv::rank_nests(problem, direction, model_on(server)).front().nest;
       CAPTURE(text, to_string(nest));
-      CHECK(tasks_of(nest, plan::spaces(problem, direction).front()) >= 64);
+      CHECK(conv::tasks_of(nest, plan::spaces(problem, direction).front()) >= 64);
     }
   }
 }

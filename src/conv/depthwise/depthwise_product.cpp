@@ -29,8 +29,8 @@ constexpr int most_taps = 8;
 /// Whether the registers hold the weights of a row of taps beside the sums.
 constexpr bool keeps_taps = HWY_TARGET <= HWY_AVX3;
 
-/// Adds K neighbouring taps to the sums of R neighbouring voxels. Each voxel of the source is loaded once and serves all
-/// taps. Every sum takes its taps in their order.
+/// Adds K neighbouring taps to the sums of R neighbouring voxels. Each voxel of the source is loaded once and serves
+/// all taps. Every sum takes its taps in their order.
 template <int R, int K, class T, class Sums>
 HWY_INLINE void AddTaps(const T* source, const T* weights, std::ptrdiff_t weights_tap, Sums& sums) {
   const hn::ScalableTag<T> d;

@@ -72,6 +72,8 @@ struct RankedNest {
 
 // The functions below are deterministic. `problem` must not have groups.
 
+/// Returns the number of tasks that the parallel loops of a nest make.
+double tasks_of(const plan::LoopNest& nest, const plan::NestSpace& space);
 /// Returns candidates, all different, with enough tasks for the cores of the machine. The first one is fast on most
 /// machines: it fits an L2 of 1 MiB.
 std::vector<plan::LoopNest> candidate_nests(const ConvProblem& problem, plan::Direction direction,

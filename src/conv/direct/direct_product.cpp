@@ -27,10 +27,10 @@ inline constexpr index_t vector_lanes = hn::MaxLanes(hn::ScalableTag<T>());
 /// The largest number of voxels whose sums fit into the registers, beside the registers for the factors. Each voxel has
 /// two vectors.
 constexpr int most_voxels = HWY_TARGET <= HWY_AVX3 ? 14 : 6;
-/// The same for one vector per voxel and voxels at any distance, whose addresses need registers too.
-constexpr int most_distant_voxels = HWY_TARGET <= HWY_AVX3 ? 24 : 6;
 /// The same for channels of x.
 constexpr int most_channels = HWY_TARGET <= HWY_AVX3 ? 8 : 6;
+/// The largest number of voxels of one vector each, at any distance. Their addresses need general registers.
+constexpr int most_distant_voxels = HWY_TARGET <= HWY_AVX3 ? 24 : 6;
 
 /// Returns the distance between two vectors that are computed together. They lie in one block of lanes, or in two
 /// neighbouring blocks.
@@ -63,7 +63,9 @@ constexpr bool one_channel(Source source) { return source == Source::row || sour
 /// The largest number of voxels whose sums of C vectors fit into the registers. Voxels at any distance need registers
 /// for their addresses.
 template <int C, Source S>
-inline constexpr int most_voxels_of = C > 1 ? most_voxels : side_by_side(S) ? 2 * most_voxels : most_distant_voxels;
+inline constexpr int most_voxels_of = C > 1             ? most_voxels
+                                      : side_by_side(S) ? 2 * most_voxels
+                                                        : most_distant_voxels;
 
 /// Reads a term of the R voxels of a piece, in each of `Rows` rows. Of voxels at any distance every third one has a
 /// pointer, because an address can add once and twice the distance.

@@ -15,12 +15,6 @@ index_t results_of(const VoxelDirection<T>& d, const Region& region) {
   return std::min(region.columns * d.weights.block, d.weights.lanes - region.first_column * d.weights.block);
 }
 
-/// Returns the bytes of the bias values of a region that is computed as lines.
-template <class T>
-std::size_t bias_bytes(const VoxelDirection<T>& d, const Region& region) {
-  return static_cast<std::size_t>(results_of(d, region)) * sizeof(T);
-}
-
 /// Computes a region as products of lines. A line is a row, or all rows of a plane if they lie side by side in
 /// both tensors.
 template <class T>
@@ -31,8 +25,8 @@ class LineRun {
       : d_(d),
         tensors_(tensors),
         region_(region),
-        scratch_(memory, bias_bytes(d, region)),
-        bias_(scratch_.template take<T>(bias_bytes(d, region))),
+        scratch_(memory, line_scratch_bytes(d, region)),
+        bias_(scratch_.template take<T>(line_scratch_bytes(d, region))),
         first_(region.first_column * d.weights.block),
         results_(results_of(d, region)),
         non_temporal_(!tensors.add && tensors.activation.kind == Activation::Kind::none &&
@@ -92,7 +86,7 @@ class LineRun {
 
 template <class T>
 std::size_t line_scratch_bytes(const VoxelDirection<T>& d, const Region& region) {
-  return bias_bytes(d, region);
+  return static_cast<std::size_t>(results_of(d, region)) * sizeof(T);
 }
 template std::size_t line_scratch_bytes(const VoxelDirection<float>&, const Region&);
 template std::size_t line_scratch_bytes(const VoxelDirection<double>&, const Region&);

@@ -228,7 +228,8 @@ LoopNest weight_nest(const ConvProblem& problem, index_t tasks, index_t most_pie
 /// differences are within the error of the model.
 constexpr double clearly_faster = 1.05;
 
-/// Returns the number of tasks of a nest.
+}  // namespace
+
 double tasks_of(const LoopNest& nest, const plan::NestSpace& space) {
   const std::vector<plan::BoundLoop> loops = plan::bind(nest, space);
   double tasks = 1;
@@ -237,8 +238,6 @@ double tasks_of(const LoopNest& nest, const plan::NestSpace& space) {
   }
   return tasks;
 }
-
-}  // namespace
 
 std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction direction, const MachineModel& machine) {
   const index_t tasks = wanted_tasks(problem, direction, machine);
