@@ -117,6 +117,7 @@ double measure_tile(double hertz, double budget) {
                                             .source_strides = {block, voxels * block, blocks},
                                             .steps = list.data(),
                                             .step_count = step_count,
+                                            .neighbours = 1,
                                             .weights = w,
                                             .weights_column = block * block,
                                             .weights_next = 0,

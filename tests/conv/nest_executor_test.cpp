@@ -286,6 +286,26 @@ TEST_CASE("direct computes rows of up to 28 voxels of one lane block, on every S
   set_simd_target(before);
 }
 
+TEST_CASE("direct sums rows of taps of one channel, and one tap of one channel block, on every SIMD target") {
+  const std::string before = simd_target();
+  for (const auto& target : available_simd_targets()) {
+    if (test::sanitized && target != before) continue;
+    set_simd_target(target);
+    for (const char* text :
+         {"ic1id3iw53oc16kd2ph1pw1", "ic1ih9iw52oc20kh3ph1pw1", "ic1ih9iw53oc40kh4kw4", "mb2ic1ih9iw61oc16kh5kw5ph2pw2",
+          "ic1ih9iw31oc8kh3kw6pw2", "ic1ih8iw60oc16kh7kw7ph3pw3", "ic1ih8iw40oc16kh3kw11pw5", "ic1ih8iw40oc16kh3dw1",
+          "ic1ih8iw41oc16kh3sw2", "ic16id3ih5iw7oc16kd1", "mb2ic16ih1iw61oc16kh1", "ic16id3ih5iw7oc16kd1sd2",
+          "ic16ih4iw4oc16kh1ph1pw1", "ic20ih4iw17oc16kh1"}) {
+      CAPTURE(target, text);
+      const ConvProblem p = parse_problem(text);
+      test::check_against_reference<float>(p, {.engine = Engine::direct}, 2e-6);
+      test::check_layouts<float>(p, {.engine = Engine::direct}, true, true, Activation::Kind::none);
+      test::check_against_reference<double>(p, {.engine = Engine::direct}, 1e-13);
+    }
+  }
+  set_simd_target(before);
+}
+
 TEST_CASE("a choice text of direct keeps its bits") {
   // The texts have all kinds of loops. A change of these numbers is a change of what users have stored.
   struct Recorded {
@@ -301,7 +321,14 @@ TEST_CASE("a choice text of direct keeps its bits") {
         Recorded{"ic16ih30iw30oc16kh4kw4sh2sw2ph1pw1",
                  "direct fwd=y*.y4.x.|.ky.kx.c16.x15.k16 bwd_d=y*.ky.y4.x.|.kx.k16.x9.c16 "
                  "bwd_w=y+*.ky.kx.y8.|.y2.x.c16.k16",
-                 0x70bc408cfbf8e525, 0x5d9a8815e4b9949f}}) {
+                 0x70bc408cfbf8e525, 0x5d9a8815e4b9949f},
+        Recorded{"ic1ih30iw61oc40kh4kw5ph2pw2",
+                 "direct fwd=y*.k.y4.x.|.ky.kx.x14.k32 bwd_d=y*.y4.x.|.k.ky.kx.k16.x28 "
+                 "bwd_w=y+*.k.ky.kx.y8.|.y2.x.k32",
+                 0x29985b6ed2bbba40, 0xce35c80930595be8},
+        Recorded{"ic16id3ih9iw31oc16kd1",
+                 "direct fwd=z*.y.x.|.c16.x28.k16 bwd_d=z*.y.x.|.k16.x28.c16 bwd_w=z+*.y.|.y2.x.c16.k16",
+                 0xf95c19cc3515e104, 0xff34495aa16499e8}}) {
     for (const auto& target : available_simd_targets()) {
       if (test::sanitized && target != before) continue;
       set_simd_target(target);

@@ -244,6 +244,23 @@ RegionGrid choose_boxes(const DirectMap& map, const ConvProblem& p) {
 }
 
 template <class T>
+BlockView<T> kernel_block(const View<T>& w, index_t first) {
+  const Extent3& k = w.shape.extent;
+  const bool dense = w.stride[4] == 1 && w.stride[3] == k.x && w.stride[2] == k.y * k.x;
+  const index_t channels = std::min<index_t>(fft::tile_lanes<std::remove_const_t<T>>, w.shape.n - first);
+  return {.data = &w(first, 0, 0, 0, 0),
+          .extent = dense ? Extent3{1, 1, k.volume()} : k,
+          .channels = channels,
+          .channel_stride = w.stride[0],
+          .plane_stride = w.stride[2],
+          .row_stride = w.stride[3]};
+}
+template BlockView<float> kernel_block(const View<float>&, index_t);
+template BlockView<double> kernel_block(const View<double>&, index_t);
+template BlockView<const float> kernel_block(const View<const float>&, index_t);
+template BlockView<const double> kernel_block(const View<const double>&, index_t);
+
+template <class T>
 DepthwiseDirection<T>::DepthwiseDirection(const ConvProblem& p, plan::Direction direction)
     : map(p, direction),
       taps(p.kernel.volume()),
@@ -431,15 +448,10 @@ void DepthwiseGradient<T>::finish(const BackwardArguments& a, index_t channels, 
     const T* other = total + part * blocks_ * block_elements();
     for (index_t i = 0; i < block_elements(); ++i) total[i] += other[i];
   }
-  const View<T> dw = a.dw.as<T>();
-  const Extent3& k = problem_.kernel;
-  const index_t first = channels * block;
-  for (index_t lane = 0; lane < std::min(block, problem_.in_channels - first); ++lane) {
-    for (index_t tap = 0; tap < k.volume(); ++tap) {
-      T& to = dw(first + lane, 0, tap / (k.y * k.x), tap / k.x % k.y, tap % k.x);
-      to = total[tap * block + lane] + (a.add_dw ? to : T{0});
-    }
-  }
+  const BlockView<T> kernels = kernel_block(a.dw.as<T>(), channels * block);
+  Scratch scratch(a.memory, finish_scratch_bytes());
+  forward_.boxes.store(total, {.block = kernels, .extent = kernels.extent, .add = a.add_dw},
+                       scratch.take<T>(finish_scratch_bytes()));
 }
 
 template class DepthwiseGradient<float>;

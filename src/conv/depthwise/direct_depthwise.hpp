@@ -53,6 +53,11 @@ struct DepthwiseDirection {
   BoxKernels<T> boxes = box_kernels<T>();
 };
 
+/// Returns the kernels of the channels [first, first + channel_block) as a block of voxels. Kernels without gaps are
+/// one row, because long rows are transposed faster.
+template <class T>
+BlockView<T> kernel_block(const View<T>& w, index_t first);
+
 /// Returns the bytes of scratch that run_depthwise() takes. They depend on the shapes and layouts of `tensors`, not on
 /// the addresses of the data.
 template <class T>
@@ -86,6 +91,8 @@ class DepthwiseGradient {
   std::size_t scratch_bytes(const GradientTensors<T>& tensors, index_t part) const;
   /// Adds the parts of one channel block and writes dw. Thread-safe for different blocks.
   void finish(const BackwardArguments& arguments, index_t block, T* sums) const;
+  /// Returns the bytes of scratch that finish() takes.
+  std::size_t finish_scratch_bytes() const noexcept { return static_cast<std::size_t>(block_elements()) * sizeof(T); }
 
  private:
   index_t block_elements() const noexcept { return problem_.kernel.volume() * fft::tile_lanes<T>; }

@@ -87,14 +87,8 @@ Ready DirectDepthwiseEngine<T>::append_prepare(TaskGraph& graph, const Ready& re
     T* packed = static_cast<T*>(a->prepared->packed.acquire(0));
     const View<const T> w = a->w.template as<T>();
     for (index_t block = 0; block < blocks_; ++block, packed += taps() * lanes) {
-      const index_t first = block * lanes;
-      const BlockView<const T> kernels{.data = &w(first, 0, 0, 0, 0),
-                                       .extent = problem_.kernel,
-                                       .channels = end_channel(block) - first,
-                                       .channel_stride = w.stride[0],
-                                       .plane_stride = w.stride[2],
-                                       .row_stride = w.stride[3]};
-      to_low_res_.boxes.load({.block = kernels, .extent = problem_.kernel}, packed, nullptr);
+      const BlockView<const T> kernels = kernel_block(w, block * lanes);
+      to_low_res_.boxes.load({.block = kernels, .extent = kernels.extent}, packed, nullptr);
     }
   };
   return Ready::all_of(
@@ -197,7 +191,9 @@ Ready DirectDepthwiseEngine<T>::append_weights(TaskGraph& graph, const ConvReady
   for (index_t block = 0; block < blocks_; ++block) {
     const auto sums = append_sums(graph, ready, a, own, memory, block);
     done.push_back(graph.add(
-        {.name = "weight gradient", .cost = static_cast<double>(gradient_.parts() * taps() * lanes)},
+        {.name = "weight gradient",
+         .cost = static_cast<double>(gradient_.parts() * taps() * lanes),
+         .scratch_bytes = gradient_.finish_scratch_bytes()},
         [this, a, own, block] { gradient_.finish(*a, block, static_cast<T*>(own->acquire(0))); }, sums));
   }
   buffers.end(graph, "free weight sums", done);

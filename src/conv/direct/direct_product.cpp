@@ -130,6 +130,28 @@ HWY_INLINE void AddStep(const VoxelProduct<T>& p, const DirectStep& step, const 
   } while (!one_channel(S) && b != last);
 }
 
+/// Adds `Taps` steps that read neighbouring voxels of the only channel. Each voxel is loaded once for all of them: with
+/// one vector of lanes, loads would otherwise take longer than multiply-adds.
+template <int R, int Taps, class T, class Sums>
+HWY_INLINE void AddNeighbours(const DirectStep* steps, const T* source, const T* weights, Sums& sums) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const T* a = source + steps->source;
+  std::array<V, Taps> w;
+  CONVOLUME_UNROLL
+  for (std::size_t tap = 0; tap < Taps; ++tap) w[tap] = hn::LoadU(d, weights + steps[tap].weights);
+  CONVOLUME_UNROLL
+  for (int i = 0; i < R + Taps - 1; ++i) {
+    const V x = hn::Set(d, a[i]);
+    CONVOLUME_UNROLL
+    for (int tap = 0; tap < Taps; ++tap) {
+      if (i < tap || i - tap >= R) continue;
+      V& sum = sums[static_cast<std::size_t>(i - tap)];
+      sum = hn::MulAdd(x, w[static_cast<std::size_t>(tap)], sum);
+    }
+  }
+}
+
 /// Prefetches what a step reads in the next row: processors do not recognise rows with gaps of cache lines. Each voxel
 /// is prefetched by one tap only, because prefetches of rows in the L2 take the places of loads.
 template <int R, class T>
@@ -174,28 +196,12 @@ HWY_INLINE void StoreSums(const VoxelProduct<T>& p, const RowPiece<T>& piece, co
   }
 }
 
-/// Computes R neighbouring voxels of C vectors of lanes, in one row or in two. `lanes` of all vectors belong to a
-/// channel.
-template <int R, int Rows, int C, Source S, class T>
-void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weights, const T* bias, index_t lanes) {
+/// Adds the sums of a piece to the target, or the bias to the sums, and stores them. `lanes` belong to a channel.
+template <int R, int Rows, int C, class T, class Sums>
+HWY_INLINE void FinishSums(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias, index_t lanes,
+                           const Sums& sums) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  constexpr bool leaves_out_padding = !one_channel(S) && R > 1;
-  std::array<V, Rows * R * C> sums;
-  CONVOLUME_UNROLL
-  for (V& sum : sums) sum = hn::Zero(d);
-  const DirectStep* const end = p.steps + p.step_count;
-  for (const DirectStep* step = p.steps; step != end; ++step) {
-    if (piece.prefetches) PrefetchWeights<C>(p, *step, weights);
-    if (!one_channel(S) && step->meets_first) PrefetchRow<R>(p, *step, piece.source);
-    if (leaves_out_padding && piece.ends.first && step->pads_first) {
-      AddStep<R, Rows, leaves_out_padding, R, C, S>(p, *step, piece.source, piece.next_source, weights, sums);
-    } else if (leaves_out_padding && piece.ends.last && step->pads_last) {
-      AddStep<R, Rows, 0, R - leaves_out_padding, C, S>(p, *step, piece.source, piece.next_source, weights, sums);
-    } else {
-      AddStep<R, Rows, 0, R, C, S>(p, *step, piece.source, piece.next_source, weights, sums);
-    }
-  }
   std::array<hn::Mask<decltype(d)>, C> used;
   for (std::size_t c = 0; c < C; ++c) {
     const index_t left = lanes - static_cast<index_t>(c) * vector_lanes<T>;
@@ -221,12 +227,56 @@ void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weig
   }
 }
 
+/// Computes R neighbouring voxels of C vectors of lanes, in one row or in two. `lanes` of all vectors belong to a
+/// channel.
+template <int R, int Rows, int C, Source S, class T>
+void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weights, const T* bias, index_t lanes) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr bool leaves_out_padding = !one_channel(S) && R > 1;
+  std::array<V, Rows * R * C> sums;
+  CONVOLUME_UNROLL
+  for (V& sum : sums) sum = hn::Zero(d);
+  const DirectStep* const end = p.steps + p.step_count;
+  for (const DirectStep* step = p.steps; step != end; ++step) {
+    if (piece.prefetches) PrefetchWeights<C>(p, *step, weights);
+    if (!one_channel(S) && step->meets_first) PrefetchRow<R>(p, *step, piece.source);
+    if (leaves_out_padding && piece.ends.first && step->pads_first) {
+      AddStep<R, Rows, leaves_out_padding, R, C, S>(p, *step, piece.source, piece.next_source, weights, sums);
+    } else if (leaves_out_padding && piece.ends.last && step->pads_last) {
+      AddStep<R, Rows, 0, R - leaves_out_padding, C, S>(p, *step, piece.source, piece.next_source, weights, sums);
+    } else {
+      AddStep<R, Rows, 0, R, C, S>(p, *step, piece.source, piece.next_source, weights, sums);
+    }
+  }
+  FinishSums<R, Rows, C>(p, piece, bias, lanes, sums);
+}
+
+/// Computes R neighbouring voxels of the only channel, for one vector of lanes, `Taps` steps at a time.
+template <int R, int Taps, class T>
+void SumNeighbours(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weights, const T* bias, index_t lanes) {
+  const hn::ScalableTag<T> d;
+  std::array<hn::Vec<decltype(d)>, R> sums;
+  CONVOLUME_UNROLL
+  for (auto& sum : sums) sum = hn::Zero(d);
+  const DirectStep* const end = p.steps + p.step_count;
+  for (const DirectStep* step = p.steps; step != end; step += Taps) {
+    AddNeighbours<R, Taps>(step, piece.source, weights, sums);
+  }
+  FinishSums<R, 1, 1>(p, piece, bias, lanes, sums);
+}
+
 template <class T>
 using VoxelKernel = void (*)(const VoxelProduct<T>&, const RowPiece<T>&, const T*, const T*, index_t);
 
 template <int Rows, int C, Source S, class T, std::size_t... R>
 constexpr std::array<VoxelKernel<T>, sizeof...(R)> VoxelKernels(std::index_sequence<R...>) {
   return {&SumVoxels<static_cast<int>(R) + 1, Rows, C, S, T>...};
+}
+
+template <int Taps, class T, std::size_t... R>
+constexpr std::array<VoxelKernel<T>, sizeof...(R)> NeighbourKernels(std::index_sequence<R...>) {
+  return {&SumNeighbours<static_cast<int>(R) + 1, Taps, T>...};
 }
 
 /// Returns row number i, counted through all planes.
@@ -241,29 +291,68 @@ HWY_INLINE RowPiece<T> RowOf(const VoxelProduct<T>& p, T* target, index_t i) {
           p.weights_next != 0 && i == 0};
 }
 
-/// Computes all voxels of C vectors of lanes. A row is divided into nearly equal pieces, so that no piece leaves many
-/// registers idle. If rows are so short that the registers hold two of them, two rows are computed together and read
-/// the weights once.
-template <int C, Source S, class T>
-void SumRows(const VoxelProduct<T>& p, const T* weights, T* target, const T* bias, index_t lanes) {
-  constexpr int most = most_voxels_of<C, S>, longest_pair = S == Source::blocks ? most / 2 : 0;
-  static constexpr auto kernels = VoxelKernels<1, C, S, T>(std::make_index_sequence<most>());
-  static constexpr auto pair_kernels = VoxelKernels<2, C, S, T>(std::make_index_sequence<longest_pair>());
-  const index_t pieces = (p.count.x + most - 1) / most;
-  const index_t least = p.count.x / pieces, longer = p.count.x % pieces;
-  const index_t rows = p.count.z * p.count.y;
-  index_t row = 0;
-  if constexpr (longest_pair > 0) {
-    for (; p.count.x <= longest_pair && row + 2 <= rows; row += 2) {
-      RowPiece<T> piece = RowOf(p, target, row);
-      const RowPiece<T> next = RowOf(p, target, row + 1);
-      piece.next_source = next.source - piece.source;
-      piece.next_target = next.target - piece.target;
-      piece.ends = {.first = true, .last = true};
-      pair_kernels[static_cast<std::size_t>(p.count.x - 1)](p, piece, weights, bias, lanes);
+/// The largest number of voxels that are summed together if the registers hold the weights too.
+constexpr int most_line_voxels = 12;
+
+/// Computes R neighbouring voxels of one vector of lanes from a block of terms, whose weights are in registers.
+template <int R, class T>
+HWY_INLINE void SumLineVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias, index_t lanes,
+                              const std::array<hn::Vec<hn::ScalableTag<T>>, block<T>>& w) {
+  const hn::ScalableTag<T> d;
+  std::array<hn::Vec<decltype(d)>, R> sums;
+  CONVOLUME_UNROLL
+  for (auto& sum : sums) sum = hn::Zero(d);
+  CONVOLUME_UNROLL
+  for (std::size_t term = 0; term < block<T>; ++term) {
+    CONVOLUME_UNROLL
+    for (std::size_t r = 0; r < R; ++r) {
+      sums[r] = hn::MulAdd(hn::Set(d, piece.source[r * block<T> + term]), w[term], sums[r]);
     }
   }
-  for (; row < rows; ++row) {
+  FinishSums<R, 1, 1>(p, piece, bias, lanes, sums);
+}
+
+/// Computes rows for one vector of lanes from one tap of a block of terms. The registers hold the weights, so there is
+/// one load per multiply-add, and no piece of a row waits for the one before it. Rows that lie side by side are one
+/// row.
+template <class T>
+void SumLines(const VoxelProduct<T>& p, const T* weights, T* target, const T* bias, index_t lanes) {
+  const hn::ScalableTag<T> d;
+  const DirectStep& step = *p.steps;
+  std::array<hn::Vec<decltype(d)>, block<T>> w;
+  CONVOLUME_UNROLL
+  for (std::size_t term = 0; term < block<T>; ++term) {
+    w[term] = hn::LoadU(d, weights + step.weights + static_cast<std::ptrdiff_t>(term) * block<T>);
+  }
+  if (p.weights_next != 0) PrefetchWeights<1>(p, step, weights);
+  const bool joined = p.source_strides.row == p.count.x * block<T> && p.target_strides.row == p.count.x * block<T> &&
+                      p.target_strides.voxel == block<T>;
+  const index_t lines = joined ? 1 : p.count.y, voxels = joined ? p.count.y * p.count.x : p.count.x;
+  for (index_t i = 0; i < p.count.z * lines; ++i) {
+    RowPiece<T> piece = RowOf(p, target, i / lines * p.count.y + i % lines);
+    piece.source += step.source;
+    index_t left = voxels;
+    const auto sum = [&](auto r) CONVOLUME_ALWAYS_INLINE {
+      SumLineVoxels<r>(p, piece, bias, lanes, w);
+      piece.source += r * block<T>;
+      piece.target += r * p.target_strides.voxel;
+      left -= r;
+    };
+    while (left >= most_line_voxels) sum(std::integral_constant<int, most_line_voxels>{});
+    while (left >= 4) sum(std::integral_constant<int, 4>{});
+    while (left > 0) sum(std::integral_constant<int, 1>{});
+  }
+}
+
+/// Computes the rows from number `row` on. A row is divided into nearly equal pieces, so that no piece leaves many
+/// registers idle. `kernels` has a kernel for each length of a piece.
+template <class T, std::size_t Most>
+void SumPieces(const std::array<VoxelKernel<T>, Most>& kernels, index_t row, const VoxelProduct<T>& p, const T* weights,
+               T* target, const T* bias, index_t lanes) {
+  constexpr auto most = static_cast<index_t>(Most);
+  const index_t pieces = (p.count.x + most - 1) / most;
+  const index_t least = p.count.x / pieces, longer = p.count.x % pieces;
+  for (; row < p.count.z * p.count.y; ++row) {
     RowPiece<T> piece = RowOf(p, target, row);
     for (index_t i = 0; i < pieces; ++i) {
       const index_t voxels = least + (i < longer ? 1 : 0);
@@ -274,6 +363,49 @@ void SumRows(const VoxelProduct<T>& p, const T* weights, T* target, const T* bia
       piece.prefetches = false;
     }
   }
+}
+
+/// Computes all voxels of the only channel for one vector of lanes, `Taps` steps at a time.
+template <int Taps, class T>
+void SumNeighbourRows(const VoxelProduct<T>& p, const T* weights, T* target, const T* bias, index_t lanes) {
+  // One register holds a voxel. With more sums than this the compiler spills some.
+  constexpr int most = std::min(25, 31 - Taps);
+  static constexpr auto kernels = NeighbourKernels<Taps, T>(std::make_index_sequence<most>());
+  SumPieces(kernels, 0, p, weights, target, bias, lanes);
+}
+
+/// Computes all voxels of C vectors of lanes. If rows are so short that the registers hold two of them, two rows are
+/// computed together and read the weights once.
+template <int C, Source S, class T>
+void SumRows(const VoxelProduct<T>& p, const T* weights, T* target, const T* bias, index_t lanes) {
+  if constexpr (C == 1 && S == Source::blocks) {
+    const DirectStep& step = *p.steps;
+    if (p.step_count == 1 && step.terms == block<T> && !step.pads_first && !step.pads_last) {
+      return SumLines(p, weights, target, bias, lanes);
+    }
+  }
+  if constexpr (C == 1 && S == Source::row) {
+    if (p.neighbours == 7) return SumNeighbourRows<7>(p, weights, target, bias, lanes);
+    if (p.neighbours == 5) return SumNeighbourRows<5>(p, weights, target, bias, lanes);
+    if (p.neighbours == 4) return SumNeighbourRows<4>(p, weights, target, bias, lanes);
+    if (p.neighbours == 3) return SumNeighbourRows<3>(p, weights, target, bias, lanes);
+    if (p.neighbours == 2) return SumNeighbourRows<2>(p, weights, target, bias, lanes);
+  }
+  constexpr int most = most_voxels_of<C, S>, longest_pair = S == Source::blocks ? most / 2 : 0;
+  static constexpr auto kernels = VoxelKernels<1, C, S, T>(std::make_index_sequence<most>());
+  static constexpr auto pair_kernels = VoxelKernels<2, C, S, T>(std::make_index_sequence<longest_pair>());
+  index_t row = 0;
+  if constexpr (longest_pair > 0) {
+    for (; p.count.x <= longest_pair && row + 2 <= p.count.z * p.count.y; row += 2) {
+      RowPiece<T> piece = RowOf(p, target, row);
+      const RowPiece<T> next = RowOf(p, target, row + 1);
+      piece.next_source = next.source - piece.source;
+      piece.next_target = next.target - piece.target;
+      piece.ends = {.first = true, .last = true};
+      pair_kernels[static_cast<std::size_t>(p.count.x - 1)](p, piece, weights, bias, lanes);
+    }
+  }
+  SumPieces(kernels, row, p, weights, target, bias, lanes);
 }
 
 template <int C, class T>
@@ -292,9 +424,14 @@ template <class T>
 void MultiplyVoxels(const VoxelProduct<T>& product) {
   const VoxelProduct<T> p = product;  // a copy, so that the compiler knows that no store changes it
   const index_t vectors = p.columns * (block<T> / vector_lanes<T>);
-  for (index_t v = 0; v + 2 <= vectors; v += 2) SumColumns<2>(p, v);
+  index_t v = 0;
   if constexpr (block<T> == vector_lanes<T>) {
-    if (vectors % 2 != 0) SumColumns<1>(p, vectors - 1);
+    // With neighbours, one vector at a time is as fast as two, and pieces are longer.
+    for (; v < vectors && p.neighbours > 1 && p.source_strides.voxel == 1; ++v) SumColumns<1>(p, v);
+  }
+  for (; v + 2 <= vectors; v += 2) SumColumns<2>(p, v);
+  if constexpr (block<T> == vector_lanes<T>) {
+    if (v < vectors) SumColumns<1>(p, v);
   }
   if (p.non_temporal) hwy::FlushStream();
 }

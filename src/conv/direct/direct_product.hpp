@@ -19,6 +19,8 @@ struct VoxelProduct {
   BoxStrides source_strides;
   const DirectStep* steps;
   index_t step_count;
+  /// If the source has one channel: how many steps in a row always read neighbouring voxels (2 to 5, or 7), or 1.
+  index_t neighbours;
   const T* weights;
   std::ptrdiff_t weights_column;  ///< between columns
   /// Distance from these weights to the weights of the next product, which are prefetched meanwhile.

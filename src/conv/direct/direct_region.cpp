@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -105,7 +106,7 @@ class RegionRun {
     std::ptrdiff_t source, target;  // offsets of the first result, from the beginnings of both boxes
     Extent3 count;
     const DirectStep* steps;
-    index_t step_count;
+    index_t step_count, neighbours;
   };
   /// The passes of one tile of results and taps. They serve all blocks of lanes, and all groups of `blocks` term blocks
   /// whose last block has `last_terms` channels.
@@ -368,7 +369,8 @@ class RegionRun {
               .target = target_.offset(begin - target_.origin),
               .count = count,
               .steps = step,
-              .step_count = 0};
+              .step_count = 0,
+              .neighbours = 1};
     for (const StepPlace& place : order) {
       const auto& [b, tap] = place;
       if (b >= list.blocks || !d_.map.meets(tap, base) || (count.x == 1 && is_padding(tap, base, 0))) continue;
@@ -380,7 +382,21 @@ class RegionRun {
                  .meets_first = tap.meets_first};
     }
     pass.step_count = step - pass.steps;
+    if (reads_rows(d_, tensors_)) pass.neighbours = neighbours_of({pass.steps, step});
     if (pass.step_count > 0 || is_first_tap_tile()) list.passes[list.count++] = pass;
+  }
+
+  /// Returns how many steps in a row always read neighbouring voxels of the only channel (see VoxelProduct).
+  static index_t neighbours_of(std::span<const DirectStep> steps) {
+    for (const index_t together : {7, 5, 4, 3, 2}) {
+      if (std::ssize(steps) % together != 0) continue;
+      bool all = true;
+      for (std::size_t i = 1; i < steps.size() && all; ++i) {
+        all = i % static_cast<std::size_t>(together) == 0 || steps[i].source == steps[i - 1].source + 1;
+      }
+      if (all) return together;
+    }
+    return 1;
   }
 
   /// Returns the weights of the blocks [first, first + blocks) for this region's columns.
@@ -427,6 +443,7 @@ class RegionRun {
                                        .source_strides = source_.strides * d_.map.source_step(),
                                        .steps = pass.steps,
                                        .step_count = pass.step_count,
+                                       .neighbours = pass.neighbours,
                                        .weights = weights,
                                        .weights_column = weights_column(),
                                        .weights_next = next_weights(weights),
