@@ -18,11 +18,21 @@ inline constexpr double volume_engine_share = 0.7;
 inline constexpr double volume_product_share = 0.5;  ///< share that pointwise products of spectra reach
 inline constexpr double call_seconds = 1e-6;  ///< seconds to set up the buffers, the task and the plan of one transform
 
-// --- Depthwise sums over taps (direct). Command: bench_conv --side-by-side --engine direct --layout blocked
-// --problems bench/problems/depthwise.txt.
-inline constexpr double depthwise_row = 16;                 ///< voxels of a row from which that share is reached
-inline constexpr double depthwise_voxel_operations = 1000;  ///< that take as long as a voxel's loads and stores
-inline constexpr double depthwise_tap_seconds = 1.2e-8;     ///< seconds to reorder a tap of a channel block
+// --- Depthwise sums over taps (direct). Command: bench_conv --speed-up --engine direct --problems
+// bench/problems/depthwise.txt bench/problems/planar.txt. MachineModel::depthwise_share is that of rows of 7 taps.
+inline constexpr double depthwise_layer_factor = 0.86;  ///< of that share for whole layers, whose windows are padded
+/// Voxels of a row from which that share is reached, and the factor if the voxels lie apart (strides). Both depend on
+/// whether vectors have 512 bits (`wide`).
+constexpr double depthwise_row(bool wide) noexcept { return wide ? 16 : 10; }
+constexpr double depthwise_strided_factor(bool wide) noexcept { return wide ? 0.47 : 0.7; }
+/// Factor to that share for rows of `taps`: each row of taps costs as much as some taps more. With vectors of 512 bits
+/// (`wide`), rows of 5 and 7 taps keep their weights in registers, and others take twice as long.
+constexpr double depthwise_taps_factor(double taps, bool wide) noexcept {
+  constexpr double row_taps = 2.3, full = 7 / (7 + row_taps);
+  return taps / (taps + row_taps) / full * (wide && taps != 5 && taps != 7 ? 0.55 : 1);
+}
+inline constexpr double depthwise_gradient_factor = 0.87;  ///< of the rate, for the weight gradient
+inline constexpr double depthwise_tap_seconds = 1.5e-10;   ///< seconds to transpose a tap of a channel
 
 // --- Tiles (fft_tiled). Commands: bench_fft --tiles 5:64 for transforms; bench_conv --stages --layout blocked
 // --problems bench/problems/headline.txt for all others.
@@ -55,6 +65,8 @@ inline constexpr double plain_seconds = 1.8e-9, plain_depthwise_seconds = 4e-9;
 /// The same if x has so few channels that tiles fill the lanes. Command: bench_conv --speed-up --layout plain, with
 /// --choice, on the first layers of all lists.
 inline constexpr double plain_small_channels_seconds = 3e-9;
+/// Of depthwise transforms if a stride makes phases of x, whose voxels lie apart.
+inline constexpr double depthwise_phases_factor = 2;
 inline constexpr double block_seconds = 8e-8;  ///< seconds of a call for one frequency block of a group
 inline constexpr double l2_free_share = 0.6;   ///< of the L2 whose bytes cost nothing to move
 /// Of a core's part of the L3: up to which it finds a buffer there, and from which on all of it comes from memory.

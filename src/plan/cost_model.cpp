@@ -27,6 +27,10 @@ double share_inside(const ConvProblem& p) {
 
 }  // namespace
 
+bool wide_vectors(const MachineModel& machine) {
+  return machine.gflops_per_core / (2 * machine.ghz * machine.issue.multiply_adds) > 12;
+}
+
 double seconds(const Work& work, const MachineModel& machine) {
   return std::max(work.flops / (machine.gflops_per_core * 1e9 * work.efficiency),
                   work.bytes / (machine.l3_gb_per_s * 1e9)) +
@@ -67,17 +71,19 @@ double fft_volume_seconds(const ConvProblem& p, const Extent3& transform, index_
 double direct_depthwise_seconds(const ConvProblem& p, const Wanted& wanted, const MachineModel& machine) {
   const index_t block = channel_block(p.type);
   const auto blocks = static_cast<double>((p.in_channels + block - 1) / block);
-  const double element = static_cast<double>(size_of(p.type));
   const double lanes = blocks * static_cast<double>(block) / static_cast<double>(p.in_channels);
-  const double flops = p.flops() * lanes * share_inside(p) * element / 4;
-  const double voxels =
-      blocks * static_cast<double>(p.batch) * static_cast<double>(p.input.volume() + p.output().volume()) / 2;
-  const double filled = std::min(1.0, static_cast<double>(p.output().x) / depthwise_row);
-  const double taps = static_cast<double>(p.in_channels * p.kernel.volume());
-  const double peak = machine.gflops_per_core * 1e9;
-  return wanted.count() * (flops / (peak * machine.depthwise_share * filled) +
-                           voxels * depthwise_voxel_operations / peak + call_seconds) +
-         2.0 / 3 * wanted.count() * taps * depthwise_tap_seconds;
+  const double flops = p.flops() * lanes * share_inside(p) * static_cast<double>(size_of(p.type)) / 4;
+  const bool wide = wide_vectors(machine);
+  const double filled = std::min(1.0, static_cast<double>(p.output().x) / depthwise_row(wide));
+  const double share = machine.depthwise_share * depthwise_layer_factor * filled *
+                       depthwise_taps_factor(static_cast<double>(p.kernel.x), wide) *
+                       (p.stride.x > 1 ? depthwise_strided_factor(wide) : 1);
+  const double one = flops / (machine.gflops_per_core * 1e9 * share);
+  const double directions =
+      one_if(wanted.forward) + one_if(wanted.data) + one_if(wanted.weights) / depthwise_gradient_factor;
+  const double transposes = one_if(wanted.forward || wanted.data) + one_if(wanted.weights);
+  const auto taps = static_cast<double>(p.in_channels * p.kernel.volume());
+  return directions * one + wanted.count() * call_seconds + transposes * taps * depthwise_tap_seconds;
 }
 
 double packed_weight_bytes(const ConvProblem& p) {

@@ -17,6 +17,9 @@ struct Wanted {
   double count() const noexcept { return one_if(forward) + one_if(data) + one_if(weights); }
 };
 
+/// Returns whether the vectors of a model have 512 bits, which follows from its peak.
+bool wide_vectors(const MachineModel& machine);
+
 /// The operations and bytes of a piece of work.
 struct Work {
   double flops = 0;       ///< floating-point operations

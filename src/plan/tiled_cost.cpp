@@ -230,6 +230,8 @@ class Model {
   double own_bytes(const Parts& p) const {
     return 2 * p.pair_bytes * static_cast<double>(channel_block(problem_.type));
   }
+  /// Returns the factor to the transforms of phases that are read voxel by voxel. Otherwise products take longest.
+  double apart_factor() const { return depthwise() && polyphase_.phases() > 1 ? depthwise_phases_factor : 1; }
   static double setting_up(const Tiling& tiling) { return tiling.tile.z == 1 ? plane_seconds : tile_seconds; }
 
   /// Returns the time of a product stage. Most of the shorter of compute and memory time is hidden behind the longer
@@ -274,7 +276,7 @@ class Model {
     const auto transforms_of = [&](double blocks) {
       return p.tiles * (blocks + channels_.out_blocks) * (p.transform / rate + setting_up(tiling));
     };
-    const double transforms = transforms_of(channels_.in_blocks) + plain_time(tiling, p);
+    const double transforms = apart_factor() * transforms_of(channels_.in_blocks) + plain_time(tiling, p);
     const double voxels = voxel_bytes(tiling, p);
     // The sums and the spectra of one channel block stay in the L2.
     if (depthwise()) return {.weights = {p.kernels, 0}, .transforms = {transforms, voxels}, .products = {products, 0}};
@@ -303,10 +305,10 @@ class Model {
     const double rate = transform_rate(tiling.tile, held / 2, machine_) * 4 / element_;
     const double out_share = tiling.overlap_add ? 1 : cropped_share;
     const double spilled = depthwise() || seconds_per_byte(held, machine_) == 0 ? 0 : 2 * p.tiles * p.tile_bytes;
-    StageCost transforms{
-        p.tiles * (in_blocks(tiling) + out_share * channels_.out_blocks) * (p.transform / rate + setting_up(tiling)) +
-            spilled * seconds_per_byte(held, machine_) + plain_time(tiling, p),
-        voxel_bytes(tiling, p) + spilled};
+    StageCost transforms{apart_factor() * p.tiles * (in_blocks(tiling) + out_share * channels_.out_blocks) *
+                                 (p.transform / rate + setting_up(tiling)) +
+                             spilled * seconds_per_byte(held, machine_) + plain_time(tiling, p),
+                         voxel_bytes(tiling, p) + spilled};
     if (shared_) transforms.seconds += shared_seconds(tiling, p);
     if (shared_) transforms.bytes += kept_bytes(p);
     const double w_held = depthwise() ? own_bytes(p) / 2 : p.w_bytes;
@@ -409,13 +411,9 @@ class Model {
   }
 
   double peak() const { return machine_.gflops_per_core * 1e9 * 4 / element_; }
-  /// Returns whether vectors have 512 bits, which follows from the peak.
-  bool wide_vectors() const {
-    return machine_.gflops_per_core / (2 * machine_.ghz * machine_.issue.multiply_adds) > 12;
-  }
   /// Returns the share that products reach whose weight spectra are read by so many rows together.
   double product_share(double rows) const {
-    return machine_.tile_product_share * few_rows_factor(rows, wide_vectors());
+    return machine_.tile_product_share * few_rows_factor(rows, wide_vectors(machine_));
   }
 
   plan::Polyphase polyphase_;

@@ -29,15 +29,23 @@ constexpr int most_taps = 8;
 /// Whether the registers hold the weights of a row of taps beside the sums.
 constexpr bool keeps_taps = HWY_TARGET <= HWY_AVX3;
 
+/// Where the next voxel of a row of the source lies.
+enum class Next { after, before, apart };
+/// Returns its distance in elements. `distance` is that of voxels that lie apart.
+template <Next N, class T>
+constexpr std::ptrdiff_t Distance(std::ptrdiff_t distance) {
+  return N == Next::after ? block<T> : N == Next::before ? -block<T> : distance;
+}
+
 /// Adds K neighbouring taps to the sums of R neighbouring voxels. Each voxel of the source is loaded once and serves
 /// all taps. Every sum takes its taps in their order.
-template <int R, int K, class T, class Sums>
+template <int R, int K, Next N, class T, class Sums>
 HWY_INLINE void AddTaps(const T* source, const T* weights, std::ptrdiff_t weights_tap, Sums& sums) {
   const hn::ScalableTag<T> d;
   std::array<hn::Vec<decltype(d)>, K> w;
   Unroll<K>([&](auto k) CONVOLUME_ALWAYS_INLINE { w[k] = hn::LoadU(d, weights + k * weights_tap); });
   Unroll<R + K - 1>([&](auto i) CONVOLUME_ALWAYS_INLINE {
-    const auto x = hn::LoadU(d, source + i * block<T>);
+    const auto x = hn::LoadU(d, source + i * Distance<N, T>(0));
     Unroll<K>([&](auto k) CONVOLUME_ALWAYS_INLINE {
       constexpr int r = static_cast<int>(i) - static_cast<int>(k);
       if constexpr (r >= 0 && r < R) sums[r] = hn::MulAdd(x, w[k], sums[r]);
@@ -45,12 +53,12 @@ HWY_INLINE void AddTaps(const T* source, const T* weights, std::ptrdiff_t weight
   });
 }
 
-/// Computes the sums of R neighbouring voxels of one vector of lanes. If Dense, the source's voxels lie side by side.
-template <int R, bool Dense, class T>
+/// Computes the sums of R neighbouring voxels of one vector of lanes.
+template <int R, Next N, class T>
 void SumVoxels(const TapProduct<T>& p, const T* source, const T* weights, T* target, const T* bias) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  const std::ptrdiff_t voxel = Dense ? block<T> : p.source_strides.voxel;
+  const std::ptrdiff_t voxel = Distance<N, T>(p.source_strides.voxel);
   const std::ptrdiff_t source_tap = p.source_tap, weights_tap = p.weights_tap;
   std::array<V, R> sums;
   Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE { sums[r] = hn::Zero(d); });
@@ -58,13 +66,13 @@ void SumVoxels(const TapProduct<T>& p, const T* source, const T* weights, T* tar
   for (const DirectStep* step = p.steps; step != end; ++step) {
     const T* a = source + step->source;
     const T* b = weights + step->weights;
-    if constexpr (keeps_taps && Dense) {  // rows of three taps gain nothing
-      if (step->terms == 7 && source_tap == block<T>) {
-        AddTaps<R, 7>(a, b, weights_tap, sums);
+    if constexpr (keeps_taps && N != Next::apart) {  // rows of three taps gain nothing
+      if (step->terms == 7 && source_tap == voxel) {
+        AddTaps<R, 7, N>(a, b, weights_tap, sums);
         continue;
       }
-      if (step->terms == 5 && source_tap == block<T>) {
-        AddTaps<R, 5>(a, b, weights_tap, sums);
+      if (step->terms == 5 && source_tap == voxel) {
+        AddTaps<R, 5, N>(a, b, weights_tap, sums);
         continue;
       }
     }
@@ -83,16 +91,16 @@ void SumVoxels(const TapProduct<T>& p, const T* source, const T* weights, T* tar
 template <class T>
 using VoxelKernel = void (*)(const TapProduct<T>&, const T*, const T*, T*, const T*);
 
-template <bool Dense, class T, std::size_t... R>
+template <Next N, class T, std::size_t... R>
 constexpr std::array<VoxelKernel<T>, sizeof...(R)> VoxelKernels(std::index_sequence<R...>) {
-  return {&SumVoxels<static_cast<int>(R) + 1, Dense, T>...};
+  return {&SumVoxels<static_cast<int>(R) + 1, N, T>...};
 }
 
 /// Computes all voxels of one vector of lanes. A row is divided into nearly equal pieces, so that no piece leaves many
 /// registers idle.
-template <bool Dense, class T>
+template <Next N, class T>
 void SumRows(const TapProduct<T>& p, index_t vector) {
-  static constexpr auto kernels = VoxelKernels<Dense, T>(std::make_index_sequence<most_voxels>());
+  static constexpr auto kernels = VoxelKernels<N, T>(std::make_index_sequence<most_voxels>());
   const index_t pieces = (p.count.x + most_voxels - 1) / most_voxels;
   const index_t least = p.count.x / pieces, longer = p.count.x % pieces;
   const T* bias = p.bias != nullptr ? p.bias + vector : nullptr;
@@ -112,10 +120,36 @@ void SumRows(const TapProduct<T>& p, index_t vector) {
 
 template <class T>
 void MultiplyVoxels(const TapProduct<T>& product) {
-  const TapProduct<T> p = product;  // a copy, so that the compiler knows that no store changes it
-  for (index_t vector = 0; vector < block<T>; vector += vector_lanes<T>) {
-    p.source_strides.voxel == block<T> ? SumRows<true>(p, vector) : SumRows<false>(p, vector);
+  TapProduct<T> p = product;  // a copy, so that the compiler knows that no store changes it
+  if (keeps_taps && p.source_strides.voxel == block<T> && p.source_tap == -block<T>) {
+    // Backward data: from the last voxel of a row to the first one, voxels and taps run in the same direction.
+    p.source += (p.count.x - 1) * p.source_strides.voxel;
+    p.target += (p.count.x - 1) * p.target_strides.voxel;
+    p.source_strides.voxel = -p.source_strides.voxel;
+    p.target_strides.voxel = -p.target_strides.voxel;
+    for (index_t vector = 0; vector < block<T>; vector += vector_lanes<T>) SumRows<Next::before>(p, vector);
+    return;
   }
+  for (index_t vector = 0; vector < block<T>; vector += vector_lanes<T>) {
+    p.source_strides.voxel == block<T> ? SumRows<Next::after>(p, vector) : SumRows<Next::apart>(p, vector);
+  }
+}
+
+/// How many voxels of dy the registers hold beside the sums of the taps.
+constexpr std::size_t held_voxels = 4;
+
+/// Adds neighbouring voxels of dy to the sums of K neighbouring taps. Each voxel of x is loaded once and serves all
+/// taps. Every sum takes its voxels in their order.
+template <int K, class T, class Vectors>
+HWY_INLINE void AddVoxels(const T* x, const Vectors& dy, hn::Vec<hn::ScalableTag<T>>* sums) {
+  const hn::ScalableTag<T> d;
+  Unroll<held_voxels + K - 1>([&](auto i) CONVOLUME_ALWAYS_INLINE {
+    const auto value = hn::LoadU(d, x + i * block<T>);
+    Unroll<held_voxels>([&](auto v) CONVOLUME_ALWAYS_INLINE {
+      constexpr int k = static_cast<int>(i) - static_cast<int>(v);
+      if constexpr (k >= 0 && k < K) sums[k] = hn::MulAdd(value, dy[v], sums[k]);
+    });
+  });
 }
 
 /// Sums R rows of K taps over all voxels. If Dense, the voxels that neighbouring taps read lie side by side.
@@ -133,7 +167,20 @@ void SumTaps(const TapSums<T>& p, index_t first_tap, index_t vector) {
         a[r] = p.x[r] + vector + first_tap * tap + z * p.x_strides.plane + y * p.x_strides.row;
       });
       const T* b = p.dy + vector + z * p.dy_strides.plane + y * p.dy_strides.row;
-      for (index_t x = p.count.x; x > 0; --x, b += dy_voxel) {
+      index_t left = p.count.x;
+      if constexpr (keeps_taps && Dense && K > 3) {  // without strides, voxels share what they read
+        constexpr auto held = static_cast<index_t>(held_voxels);
+        for (; x_voxel == block<T> && left >= held; left -= held) {
+          std::array<V, held_voxels> g;
+          Unroll<held_voxels>([&](auto v) CONVOLUME_ALWAYS_INLINE { g[v] = hn::LoadU(d, b + v * dy_voxel); });
+          Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
+            AddVoxels<K>(a[r], g, total.data() + r * K);
+            a[r] += held * block<T>;
+          });
+          b += held * dy_voxel;
+        }
+      }
+      for (; left > 0; --left, b += dy_voxel) {
         const V g = hn::LoadU(d, b);
         Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
           Unroll<K>([&](auto k) CONVOLUME_ALWAYS_INLINE {

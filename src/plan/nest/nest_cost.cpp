@@ -3,7 +3,7 @@
 #include <string>
 
 #include "convolume/blocking.hpp"
-#include "convolume/cpu.hpp"
+#include "plan/cost_model.hpp"
 #include "plan/nest/index_of.hpp"
 
 namespace convolume::plan {
@@ -197,8 +197,8 @@ class SpaceCost {
 
   double cycle_seconds() const { return 1e-9 / machine_.ghz; }
   double peak() const { return machine_.gflops_per_core * 1e9 * 4 / element_; }
-  static bool wide() { return simd_target() == "AVX3"; }
-  static double most_rows(double vectors) { return wide() ? 28 / vectors : 6; }
+  bool wide() const { return wide_vectors(machine_); }
+  double most_rows(double vectors) const { return wide() ? 28 / vectors : 6; }
 
   double tile_of(Dim dim) const {
     for (std::size_t i = nest_.microkernel; i < loops_.size(); ++i) {
@@ -267,6 +267,20 @@ bool equal_cost(const NestSpace& a, const NestSpace& b) {
          a.source_extent == b.source_extent;
 }
 
+/// Returns the seconds that it takes to write the voxels of dx that no tap reaches. They belong to no space.
+double bias_seconds(const ConvProblem& problem, Direction direction, const std::vector<NestSpace>& spaces,
+                    const MachineModel& machine) {
+  if (direction != Direction::backward_data || problem.transposed) return 0;
+  double voxels = static_cast<double>(problem.input.volume());
+  for (const NestSpace& space : spaces) {
+    voxels -= static_cast<double>(space.of(Dim::z)) * static_cast<double>(space.of(Dim::y)) *
+              static_cast<double>(space.of(Dim::x));
+  }
+  const double bytes = voxels * static_cast<double>(problem.batch) * static_cast<double>(size_of(problem.type)) *
+                       padded_channels(problem.in_channels / problem.groups, channel_block(problem.type));
+  return bytes / (machine.l3_gb_per_s * 1e9);
+}
+
 /// Rows of millions of voxels have millions of tiles, which would take seconds to count. Of a longer axis only so many
 /// results are counted.
 constexpr index_t most_results = 1 << 14;
@@ -316,7 +330,8 @@ double NestCost::seconds() const noexcept {
 
 NestCost nest_cost(const LoopNest& nest, const ConvProblem& problem, Direction direction, const MachineModel& machine) {
   NestCost cost;
-  std::vector<NestSpace> left = spaces(problem, direction);
+  const std::vector<NestSpace> all = spaces(problem, direction);
+  std::vector<NestSpace> left = all;
   while (!left.empty()) {
     NestSpace space = left.back();
     const auto equal =
@@ -325,6 +340,7 @@ NestCost nest_cost(const LoopNest& nest, const ConvProblem& problem, Direction d
     left.erase(equal, left.end());
     cost.add(SpaceCost(nest, space, problem, machine).cost(), times);
   }
+  cost.copy_seconds += bias_seconds(problem, direction, all, machine);
   // Weights are read once and written once in the order of the products, or the gradient's sums the other way.
   const double weights = padded_channels(problem.in_channels / problem.groups, channel_block(problem.type)) *
                          padded_channels(problem.out_channels / problem.groups, channel_block(problem.type)) *
