@@ -1,7 +1,9 @@
 #include "bench/conv/conv_speed_up.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <limits>
 #include <memory>
 
 #include <fmt/format.h>
@@ -32,17 +34,33 @@ struct SpeedUpRow {
   double speed_up = 0, low = 0, high = 0;  ///< median and quartiles over the rounds
   double model = 0;                        ///< the cost model's seconds on one thread; 0 for one gradient alone
   bool held_out = false;                   ///< belongs to the quarter of the problems that is held out from fitting
+  double make = 0;                         ///< least seconds of three calls of ConvPlan::make for all directions
   double allowed = 0;                      ///< floor on one thread divided by the floor on all threads
 
   double share() const { return speed_up / allowed; }
 };
 using SpeedUpRows = std::vector<SpeedUpRow>;
 
+double make_seconds(const ConvProblem& problem, const ConvOptions& options) {
+  using Clock = std::chrono::steady_clock;
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 3; ++i) {
+    const auto begin = Clock::now();
+    static_cast<void>(ConvPlan::make(problem, options));
+    least = std::min(least, std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return least;
+}
+
 /// One problem, on one thread and on all threads.
 class SpeedUpContest {
  public:
   SpeedUpContest(const ConvBenchOptions& options, const NamedProblem& named, Engine engine, Layout layout)
-      : o_(options), name_(named.name), problem_(with_layout(named.problem, layout)), data_(named.problem) {
+      : o_(options),
+        name_(named.name),
+        problem_(with_layout(named.problem, layout)),
+        data_(named.problem),
+        make_(make_seconds(problem_, options.conv(engine))) {
     data_.fill_normal();
     PlannedConvolution::Options planned{
         .conv = o_.conv(engine), .prepare_forward = !o_.cached_weights, .tune = o_.tune};
@@ -75,6 +93,7 @@ class SpeedUpContest {
             .high = quantile(ratios, 0.75),
             .model = is_modelled(direction) ? runs_[0]->plan(direction).seconds() : 0,
             .held_out = is_held_out(problem_),
+            .make = make_,
             .allowed = floor(1) / floor(o_.threads)};
   }
 
@@ -83,6 +102,7 @@ class SpeedUpContest {
   std::string name_;
   ConvProblem problem_;
   ConvData data_;
+  double make_;
   std::vector<std::unique_ptr<PlannedConvolution>> runs_;
 };
 
@@ -114,6 +134,14 @@ std::string model_summary(const SpeedUpRows& rows) {
   return all.empty() ? all : "cost model over one thread, mean distance (range)" + all + part("held out", false);
 }
 
+std::string make_summary(const SpeedUpRows& rows) {
+  std::vector<double> seconds;
+  for (const SpeedUpRow& row : rows) seconds.push_back(row.make);
+  if (seconds.empty()) return {};
+  return fmt::format("ConvPlan::make takes {} (median), {} (largest)", time_text(quantile(seconds, 0.5)),
+                     time_text(quantile(seconds, 1)));
+}
+
 Json to_json(const ConvBenchOptions& options, const SpeedUpRows& rows) {
   Json report{{"machine", describe_machine(options.types.front())}, {"speed_ups", Json::array()}};
   for (const SpeedUpRow& row : rows) {
@@ -127,6 +155,7 @@ Json to_json(const ConvBenchOptions& options, const SpeedUpRows& rows) {
                                    {"all_s", row.all},
                                    {"model_s", row.model},
                                    {"held_out", row.held_out},
+                                   {"make_s", row.make},
                                    {"speed_up", row.speed_up},
                                    {"speed_up_low", row.low},
                                    {"speed_up_high", row.high},
@@ -135,6 +164,7 @@ Json to_json(const ConvBenchOptions& options, const SpeedUpRows& rows) {
   }
   report["summary"] = summary(rows);
   report["model"] = model_summary(rows);
+  report["make"] = make_summary(rows);
   return report;
 }
 
@@ -168,6 +198,7 @@ class SpeedUps {
     bar_.clear();
     fmt::print("\n{}\n", summary(rows_));
     if (const std::string model = model_summary(rows_); !model.empty()) fmt::print("{}\n", model);
+    fmt::print("{}\n", make_summary(rows_));
     file_.write(to_json(o_, rows_));
     return stop_.pending() ? interrupted_status : failed_ ? 1 : 0;
   }
