@@ -35,7 +35,7 @@ struct NestCost {
 
 /// Returns the cost of the nest of a direction of `problem`, which may be transposed and must not have groups. Voxels
 /// and weights are counted as the blocked layout stores them, because `direct` copies others first. Deterministic:
-/// depends on the arguments and on the SIMD target. Throws InvalidArgument if the nest does not fit.
+/// depends on the arguments alone. Throws InvalidArgument if the nest does not fit.
 CONVOLUME_API NestCost nest_cost(const LoopNest& nest, const ConvProblem& problem, Direction direction,
                                  const MachineModel& machine);
 

@@ -283,6 +283,7 @@ class CONVOLUME_API ConvPlan {
   /// Returns everything that decides rounding, as text. Equal texts promise equal bits.
   std::string numerics() const;
   /// Returns a report: each engine with its estimate or the reason why it is unsupported, the choice, and the caches.
+  /// If `direct` is chosen, what takes longest in each direction, and the share of the machine's floor, on one core.
   std::string explain() const;
   /// Returns the caches of the chosen engine.
   std::vector<CacheCost> caches() const;

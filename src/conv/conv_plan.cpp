@@ -212,6 +212,7 @@ const conv::Implementation& ConvPlan::Impl::choose(Impl& impl, const ConvOptions
   const std::string wanted = fmt::format("y{}{}", options.want_dx ? ", dx" : "", options.want_dw ? ", dw" : "");
   const Engine requested = requested_engine(options);
   const conv::Implementation* best = nullptr;
+  std::string details;
   for (const conv::Implementation& implementation : conv::implementations()) {
     if (requested != implementation.engine) {
       if (implementation.engine == Engine::onednn) continue;
@@ -233,9 +234,12 @@ const conv::Implementation& ConvPlan::Impl::choose(Impl& impl, const ConvOptions
     impl.seconds = estimate.seconds;
     impl.chosen = implementation.engine;
     impl.choice = std::move(estimate.choice);
+    details = std::move(estimate.details);
   }
   if (best == nullptr) throw Unsupported("no engine serves this convolution:\n" + impl.report);
   impl.report += fmt::format("  chosen: {}\n", impl.choice);
+  if (!details.empty() && problem.groups > 1) impl.report += "  each group:\n";
+  impl.report += details;
   return *best;
 }
 

@@ -366,6 +366,19 @@ TEST_CASE("explain reports every implementation and automatic takes the cheaper 
   CHECK(large.numerics() == ConvPlan::make(parse_problem("ic32id48oc32kd5")).numerics());
 }
 
+TEST_CASE("the report about direct says what takes longest in each direction") {
+  const auto report = [](const char* problem, const ConvOptions& options) {
+    return ConvPlan::make(parse_problem(problem), options).explain();
+  };
+  const std::string all = report("ic32id12oc32kd1", {.engine = Engine::direct});
+  for (const char* result : {"    y: ", "    dx: ", "    dw: "}) CHECK_THAT(all, Catch::Contains(result));
+  CHECK_THAT(all, Catch::Contains("the floor of the machine is"));
+  CHECK_THAT(report("ic256id4oc256kd3pd1", {.engine = Engine::direct}), Catch::Contains("packing of weights take"));
+  const std::string forward =
+      report("g2ic32id12oc32kd3", {.engine = Engine::direct, .want_dx = false, .want_dw = false});
+  CHECK_THAT(forward, Catch::Contains("each group:") && !Catch::Contains("    dx: "));
+}
+
 TEST_CASE("engines are chosen for the gradients that are wanted, and compute the others all the same") {
   const auto p = parse_problem("ic3id14oc20kd5");
   const auto plan = [&](bool dx, bool dw) { return ConvPlan::make(p, {.want_dx = dx, .want_dw = dw}); };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -320,17 +321,43 @@ Nests nests_of(const ConvProblem& problem, const ConvOptions& options, const Mac
   return *choice->nests;
 }
 
+/// Returns the floor of a direction on one core: its multiply-adds at the peak, or the bytes of x, w and y from the L3
+/// or from memory.
+double floor_seconds(const ConvProblem& p, const MachineModel& machine) {
+  const auto element = static_cast<double>(size_of(p.type));
+  const double bytes =
+      element * static_cast<double>(p.x_shape().elements() + p.y_shape().elements() + p.w_shape().elements());
+  const double from = bytes < static_cast<double>(machine.l3_bytes) ? machine.l3_gb_per_s : machine.dram_gb_per_s;
+  return std::max(p.flops() * element / 4 / machine.gflops_per_core, bytes / from) * 1e-9;
+}
+
+/// Returns a line about a direction: its seconds, what takes longest, and its share of the floor.
+std::string describe(const char* result, const plan::NestCost& cost, double floor) {
+  static constexpr std::array levels{"loads from the L2", "loads from the L3", "loads from memory"};
+  const std::size_t slowest = cost.slowest_level();
+  const std::array parts{std::pair{cost.compute_seconds + cost.tile_seconds, "multiply-adds"},
+                         std::pair{cost.move_seconds[slowest], levels[slowest]}, std::pair{cost.copy_seconds, "copies"},
+                         std::pair{cost.pack_seconds, "packing of weights"}, std::pair{cost.task_seconds, "tasks"}};
+  const auto longest = *std::max_element(parts.begin(), parts.end());
+  return fmt::format("    {}: {:.3g} ms, of which {} take {:.0f} %; the floor of the machine is {:.0f} %\n", result,
+                     1e3 * cost.seconds(), longest.second, 100 * longest.first / cost.seconds(),
+                     100 * floor / cost.seconds());
+}
+
 Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
   const plan::Wanted wanted = wanted_of(options);
   const Nests nests = nests_of(problem, options, machine);
   Estimate estimate{.bytes = 2 * plan::packed_weight_bytes(problem),
                     .choice = to_string(Choice{.engine = Engine::direct, .nests = nests})};
-  for (const auto& [direction, is_wanted] :
-       {std::pair{Direction::forward, wanted.forward}, std::pair{Direction::backward_data, wanted.data},
-        std::pair{Direction::backward_weights, wanted.weights}}) {
+  const double floor = floor_seconds(problem, machine);
+  for (const auto& [direction, is_wanted, result] :
+       {std::tuple{Direction::forward, wanted.forward, "y"}, std::tuple{Direction::backward_data, wanted.data, "dx"},
+        std::tuple{Direction::backward_weights, wanted.weights, "dw"}}) {
     if (!is_wanted) continue;
-    const plan::LoopNest& nest = nests[static_cast<std::size_t>(direction)];
-    estimate.seconds += plan::nest_cost(nest, problem, direction, machine).seconds();
+    const plan::NestCost cost =
+        plan::nest_cost(nests[static_cast<std::size_t>(direction)], problem, direction, machine);
+    estimate.seconds += cost.seconds();
+    estimate.details += describe(result, cost, floor);
   }
   return estimate;
 }
