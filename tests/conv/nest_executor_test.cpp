@@ -286,16 +286,32 @@ TEST_CASE("direct computes rows of up to 28 voxels of one lane block, on every S
   set_simd_target(before);
 }
 
-TEST_CASE("direct sums rows of taps of one channel, and one tap of one channel block, on every SIMD target") {
+TEST_CASE("direct sums rows of taps, and one tap of one channel block, on every SIMD target") {
   const std::string before = simd_target();
   for (const auto& target : available_simd_targets()) {
     if (test::sanitized && target != before) continue;
     set_simd_target(target);
-    for (const char* text :
-         {"ic1id3iw53oc16kd2ph1pw1", "ic1ih9iw52oc20kh3ph1pw1", "ic1ih9iw53oc40kh4kw4", "mb2ic1ih9iw61oc16kh5kw5ph2pw2",
-          "ic1ih9iw31oc8kh3kw6pw2", "ic1ih8iw60oc16kh7kw7ph3pw3", "ic1ih8iw40oc16kh3kw11pw5", "ic1ih8iw40oc16kh3dw1",
-          "ic1ih8iw41oc16kh3sw2", "ic16id3ih5iw7oc16kd1", "mb2ic16ih1iw61oc16kh1", "ic16id3ih5iw7oc16kd1sd2",
-          "ic16ih4iw4oc16kh1ph1pw1", "ic20ih4iw17oc16kh1"}) {
+    for (const char* text : {"ic1id3iw53oc16kd2ph1pw1",
+                             "ic1ih9iw52oc20kh3ph1pw1",
+                             "ic1ih9iw53oc40kh4kw4",
+                             "mb2ic1ih9iw61oc16kh5kw5ph2pw2",
+                             "ic1ih9iw31oc8kh3kw6pw2",
+                             "ic1ih8iw60oc16kh7kw7ph3pw3",
+                             "ic1ih8iw40oc16kh3kw11pw5",
+                             "ic1ih8iw40oc16kh3dw1",
+                             "ic1ih8iw41oc16kh3sw2",
+                             "ic16id3ih5iw7oc16kd1",
+                             "mb2ic16ih1iw61oc16kh1",
+                             "ic16id3ih5iw7oc16kd1sd2",
+                             "ic16ih4iw4oc16kh1ph1pw1",
+                             "ic20ih4iw17oc16kh1",
+                             "ic20id5iw53oc16kd3pd1",
+                             "ic16ih9iw52oc16kh3kw5sw2ph1pw2",
+                             "ic17ih9iw33oc16kh3sh2sw2dh1dw1",
+                             "ic16ih9iw33oc16kh5sw2",
+                             "ic16ih9iw30oc12kh2",
+                             "ic16ih7iw1oc16kh3ph1pw1",
+                             "ic16ih9iw26oc16kh5ph2pw2"}) {
       CAPTURE(target, text);
       const ConvProblem p = parse_problem(text);
       test::check_against_reference<float>(p, {.engine = Engine::direct}, 2e-6);
@@ -326,6 +342,13 @@ TEST_CASE("a choice text of direct keeps its bits") {
                  "direct fwd=y*.k.y4.x.|.ky.kx.x14.k32 bwd_d=y*.y4.x.|.k.ky.kx.k16.x28 "
                  "bwd_w=y+*.k.ky.kx.y8.|.y2.x.k32",
                  0x29985b6ed2bbba40, 0xce35c80930595be8},
+        Recorded{"ic40id4ih9iw29oc16kd3pd1",
+                 "direct fwd=z*.c.y.x.|.c32.kz.ky.c16.kx.x28.k16 bwd_d=z*.c.y.x.|.kz.ky.kx.k16.kx2.x28.c16 "
+                 "bwd_w=z+*.c.kz.ky.kx.y.|.y2.x.c16.k16",
+                 0xa257e5a91787dd25, 0x37c53735c84f3fac},
+        Recorded{"ic16ih9iw61oc16kh3kw5sw2ph1pw2",
+                 "direct fwd=y*.x.|.ky.c16.kx.x24.k16 bwd_d=y*.x.|.ky.k16.kx.x24.c16 bwd_w=y+*.ky.kx.|.x.c16.k16",
+                 0x8f6e05966817187e, 0xa4294a6abe405eff},
         Recorded{"ic16id3ih9iw31oc16kd1",
                  "direct fwd=z*.y.x.|.c16.x28.k16 bwd_d=z*.y.x.|.k16.x28.c16 bwd_w=z+*.y.|.y2.x.c16.k16",
                  0xf95c19cc3515e104, 0xff34495aa16499e8}}) {

@@ -321,6 +321,23 @@ Nests nests_of(const ConvProblem& problem, const ConvOptions& options, const Mac
   return *choice->nests;
 }
 
+/// Returns the share of (tap, result) pairs that do not read padding.
+double share_inside(const ConvProblem& p) {
+  double share = 1;
+  const Extent3 output = p.output();
+  for (int axis = 0; axis < 3; ++axis) {
+    double inside = 0;
+    for (index_t i = 0; i < p.kernel[axis]; ++i) {
+      Extent3 tap{0, 0, 0};
+      tap[axis] = i;
+      const Box voxels = clipped_taps(p, {{0, 0, 0}, output}, tap);
+      inside += static_cast<double>(std::max<index_t>(0, voxels.end[axis] - voxels.begin[axis]));
+    }
+    share *= inside / static_cast<double>(p.kernel[axis] * output[axis]);
+  }
+  return share;
+}
+
 /// Returns the floor of a direction on one core: its multiply-adds at the peak, or the bytes of x, w and y from the L3
 /// or from memory.
 double floor_seconds(const ConvProblem& p, const MachineModel& machine) {
@@ -328,7 +345,8 @@ double floor_seconds(const ConvProblem& p, const MachineModel& machine) {
   const double bytes =
       element * static_cast<double>(p.x_shape().elements() + p.y_shape().elements() + p.w_shape().elements());
   const double from = bytes < static_cast<double>(machine.l3_bytes) ? machine.l3_gb_per_s : machine.dram_gb_per_s;
-  return std::max(p.flops() * element / 4 / machine.gflops_per_core, bytes / from) * 1e-9;
+  const double flops = p.flops() * share_inside(plan::Sides(p).convolution());
+  return std::max(flops * element / 4 / machine.gflops_per_core, bytes / from) * 1e-9;
 }
 
 /// Returns a line about a direction: its seconds, what takes longest, and its share of the floor.
@@ -339,8 +357,8 @@ std::string describe(const char* result, const plan::NestCost& cost, double floo
                          std::pair{cost.move_seconds[slowest], levels[slowest]}, std::pair{cost.copy_seconds, "copies"},
                          std::pair{cost.pack_seconds, "packing of weights"}, std::pair{cost.task_seconds, "tasks"}};
   const auto longest = *std::max_element(parts.begin(), parts.end());
-  return fmt::format("    {}: {:.3g} ms, of which {} take {:.0f} %; the floor of the machine is {:.0f} %\n", result,
-                     1e3 * cost.seconds(), longest.second, 100 * longest.first / cost.seconds(),
+  return fmt::format("    {}: {:.3g} ms, {:.0f} % of it {}; the floor of the machine is {:.0f} %\n", result,
+                     1e3 * cost.seconds(), 100 * longest.first / cost.seconds(), longest.second,
                      100 * floor / cost.seconds());
 }
 

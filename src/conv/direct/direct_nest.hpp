@@ -26,6 +26,7 @@ struct VoxelNest {
   std::vector<TaskLoop> sums{};  ///< the order of the steps of a product, the outermost loop first
   index_t held_blocks = 1;       ///< term blocks whose voxels a task holds at once
   index_t product_blocks = 1;    ///< the most term blocks of a product
+  index_t row_taps = 1;          ///< the most taps of a step
   bool sums_once = false;        ///< a product sums all taps and terms of its results
   /// Where the tiles of products begin, for z, y, x, kz, ky and kx, counted from the first result or tap of a task.
   std::array<std::vector<index_t>, 6> begins{};
@@ -33,10 +34,10 @@ struct VoxelNest {
   std::size_t tap_tiles() const noexcept { return begins[3].size() * begins[4].size() * begins[5].size(); }
 };
 
-/// A step of a sum: a tap of a block of terms.
+/// A step of a sum: a tap of a block of terms, or a row of taps, of which `tap` is the first. Taps are numbered as in
+/// DirectPhase::taps.
 struct StepPlace {
-  index_t block = 0;
-  DirectTap tap;
+  index_t block = 0, tap = 0, taps = 1;
 };
 /// Returns the order in which products sum: the steps of each phase, for each tile of taps. Index: tile * number of
 /// phases + phase. Products of fewer blocks leave out the steps of the others.

@@ -9,6 +9,7 @@
 // This header comes after hwy/highway.h because it needs the macros of that header.
 #include "hwy/cache_control.h"
 
+#include "conv/direct/direct_rows-inl.hpp"
 #include "core/simd/unroll-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -16,13 +17,7 @@ namespace convolume::conv {
 namespace HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
 using simd::HWY_NAMESPACE::Unroll;
-
-template <class T>
-inline constexpr index_t block = channel_block(data_type_of<T>());
-template <class T>
-inline constexpr index_t vector_lanes = hn::MaxLanes(hn::ScalableTag<T>());
 
 /// The largest number of voxels whose sums fit into the registers, beside the registers for the factors. Each voxel has
 /// two vectors.
@@ -31,24 +26,6 @@ constexpr int most_voxels = HWY_TARGET <= HWY_AVX3 ? 14 : 6;
 constexpr int most_channels = HWY_TARGET <= HWY_AVX3 ? 8 : 6;
 /// The largest number of voxels of one vector each, at any distance. Their addresses need general registers.
 constexpr int most_distant_voxels = HWY_TARGET <= HWY_AVX3 ? 24 : 6;
-
-/// Returns the distance between two vectors that are computed together. They lie in one block of lanes, or in two
-/// neighbouring blocks.
-template <class T>
-HWY_INLINE std::ptrdiff_t SecondVector(std::ptrdiff_t column) {
-  return vector_lanes<T> == block<T> ? column : vector_lanes<T>;
-}
-/// Returns the place of vector `v` among the vectors of all columns.
-template <class T>
-HWY_INLINE std::ptrdiff_t VectorOffset(index_t v, std::ptrdiff_t column) {
-  constexpr index_t per_block = block<T> / vector_lanes<T>;
-  return v / per_block * column + v % per_block * vector_lanes<T>;
-}
-
-/// Whether a piece of a row contains the first voxel of the row, and the last voxel.
-struct RowEnds {
-  bool first, last;
-};
 
 /// What a product reads. If the compiler knows the distance between voxels, addresses need no registers.
 enum class Source {
@@ -152,81 +129,6 @@ HWY_INLINE void AddNeighbours(const DirectStep* steps, const T* source, const T*
   }
 }
 
-/// Prefetches what a step reads in the next row: processors do not recognise rows with gaps of cache lines. Each voxel
-/// is prefetched by one tap only, because prefetches of rows in the L2 take the places of loads.
-template <int R, class T>
-HWY_INLINE void PrefetchRow(const VoxelProduct<T>& p, const DirectStep& step, const T* source) {
-  const T* a = source + step.source + p.source_strides.row;
-  for (int r = 0; r < R; ++r, a += p.source_strides.voxel) __builtin_prefetch(a);
-}
-
-/// Prefetches what the next product reads in the place of a step's weights.
-template <int C, class T>
-HWY_INLINE void PrefetchWeights(const VoxelProduct<T>& p, const DirectStep& step, const T* weights) {
-  const T* b = weights + step.weights + p.weights_next;
-  for (int term = 0; term < step.terms; ++term, b += block<T>) {
-    for (int c = 0; c < C; ++c) {
-      __builtin_prefetch(b + c * SecondVector<T>(p.weights_column), 0, simd::HWY_NAMESPACE::into_l2);
-    }
-  }
-}
-
-/// A piece of a row. If rows are short, two rows are summed together, and this also gives the steps to the second row,
-/// in elements.
-template <class T>
-struct RowPiece {
-  const T* source;
-  T* target;
-  std::ptrdiff_t next_source, next_target;
-  RowEnds ends;
-  bool prefetches;  ///< the weights of the next product are prefetched meanwhile
-};
-
-/// Calls store(sum, vector, place in the target) for all sums of a piece.
-template <int R, int Rows, int C, class T, class Sums, class Store>
-HWY_INLINE void StoreSums(const VoxelProduct<T>& p, const RowPiece<T>& piece, const Sums& sums, const Store& store) {
-  const std::ptrdiff_t second = SecondVector<T>(p.target_column), voxel = p.target_strides.voxel;
-  T* to = piece.target;
-  CONVOLUME_UNROLL
-  for (std::size_t i = 0; i < Rows * R; ++i, to += voxel) {
-    if (Rows == 2 && i == R) to = piece.target + piece.next_target;
-    __asm__("" : "+r"(to));  // otherwise the compiler would compute all places first, for which registers are missing
-    CONVOLUME_UNROLL
-    for (std::size_t c = 0; c < C; ++c) store(sums[i * C + c], c, to + static_cast<std::ptrdiff_t>(c) * second);
-  }
-}
-
-/// Adds the sums of a piece to the target, or the bias to the sums, and stores them. `lanes` belong to a channel.
-template <int R, int Rows, int C, class T, class Sums>
-HWY_INLINE void FinishSums(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias, index_t lanes,
-                           const Sums& sums) {
-  const hn::ScalableTag<T> d;
-  using V = hn::Vec<decltype(d)>;
-  std::array<hn::Mask<decltype(d)>, C> used;
-  for (std::size_t c = 0; c < C; ++c) {
-    const index_t left = lanes - static_cast<index_t>(c) * vector_lanes<T>;
-    used[c] = hn::FirstN(d, static_cast<std::size_t>(std::clamp<index_t>(left, 0, vector_lanes<T>)));
-  }
-  if (p.add) {
-    StoreSums<R, Rows, C>(p, piece, sums, [&](V sum, std::size_t c, T* to) CONVOLUME_ALWAYS_INLINE {
-      hn::StoreU(hn::IfThenElseZero(used[c], hn::Add(hn::LoadU(d, to), sum)), d, to);
-    });
-    return;
-  }
-  std::array<V, C> start;
-  for (std::size_t c = 0; c < C; ++c) start[c] = hn::LoadU(d, bias + c * vector_lanes<T>);
-  // Non-temporal stores of narrower vectors would leave cache lines half written.
-  if (p.non_temporal && vector_lanes<T> == block<T>) {
-    StoreSums<R, Rows, C>(p, piece, sums, [&](V sum, std::size_t c, T* to) CONVOLUME_ALWAYS_INLINE {
-      hn::Stream(hn::IfThenElseZero(used[c], hn::Add(start[c], sum)), d, to);
-    });
-  } else {
-    StoreSums<R, Rows, C>(p, piece, sums, [&](V sum, std::size_t c, T* to) CONVOLUME_ALWAYS_INLINE {
-      hn::StoreU(hn::IfThenElseZero(used[c], hn::Add(start[c], sum)), d, to);
-    });
-  }
-}
-
 /// Computes R neighbouring voxels of C vectors of lanes, in one row or in two. `lanes` of all vectors belong to a
 /// channel.
 template <int R, int Rows, int C, Source S, class T>
@@ -266,9 +168,6 @@ void SumNeighbours(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* 
   FinishSums<R, 1, 1>(p, piece, bias, lanes, sums);
 }
 
-template <class T>
-using VoxelKernel = void (*)(const VoxelProduct<T>&, const RowPiece<T>&, const T*, const T*, index_t);
-
 template <int Rows, int C, Source S, class T, std::size_t... R>
 constexpr std::array<VoxelKernel<T>, sizeof...(R)> VoxelKernels(std::index_sequence<R...>) {
   return {&SumVoxels<static_cast<int>(R) + 1, Rows, C, S, T>...};
@@ -277,18 +176,6 @@ constexpr std::array<VoxelKernel<T>, sizeof...(R)> VoxelKernels(std::index_seque
 template <int Taps, class T, std::size_t... R>
 constexpr std::array<VoxelKernel<T>, sizeof...(R)> NeighbourKernels(std::index_sequence<R...>) {
   return {&SumNeighbours<static_cast<int>(R) + 1, Taps, T>...};
-}
-
-/// Returns row number i, counted through all planes.
-template <class T>
-HWY_INLINE RowPiece<T> RowOf(const VoxelProduct<T>& p, T* target, index_t i) {
-  const index_t z = i / p.count.y, y = i % p.count.y;
-  return {p.source + z * p.source_strides.plane + y * p.source_strides.row,
-          target + z * p.target_strides.plane + y * p.target_strides.row,
-          0,
-          0,
-          {},
-          p.weights_next != 0 && i == 0};
 }
 
 /// The largest number of voxels that are summed together if the registers hold the weights too.
@@ -341,27 +228,6 @@ void SumLines(const VoxelProduct<T>& p, const T* weights, T* target, const T* bi
     while (left >= most_line_voxels) sum(std::integral_constant<int, most_line_voxels>{});
     while (left >= 4) sum(std::integral_constant<int, 4>{});
     while (left > 0) sum(std::integral_constant<int, 1>{});
-  }
-}
-
-/// Computes the rows from number `row` on. A row is divided into nearly equal pieces, so that no piece leaves many
-/// registers idle. `kernels` has a kernel for each length of a piece.
-template <class T, std::size_t Most>
-void SumPieces(const std::array<VoxelKernel<T>, Most>& kernels, index_t row, const VoxelProduct<T>& p, const T* weights,
-               T* target, const T* bias, index_t lanes) {
-  constexpr auto most = static_cast<index_t>(Most);
-  const index_t pieces = (p.count.x + most - 1) / most;
-  const index_t least = p.count.x / pieces, longer = p.count.x % pieces;
-  for (; row < p.count.z * p.count.y; ++row) {
-    RowPiece<T> piece = RowOf(p, target, row);
-    for (index_t i = 0; i < pieces; ++i) {
-      const index_t voxels = least + (i < longer ? 1 : 0);
-      piece.ends = {.first = i == 0, .last = i + 1 == pieces};
-      kernels[static_cast<std::size_t>(voxels - 1)](p, piece, weights, bias, lanes);
-      piece.source += voxels * p.source_strides.voxel;
-      piece.target += voxels * p.target_strides.voxel;
-      piece.prefetches = false;
-    }
   }
 }
 

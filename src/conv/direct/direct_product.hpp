@@ -21,6 +21,10 @@ struct VoxelProduct {
   index_t step_count;
   /// If the source has one channel: how many steps in a row always read neighbouring voxels (2 to 5, or 7), or 1.
   index_t neighbours;
+  /// Steps that are rows of taps: the taps of each row if all have the same number, else 0. 1 means single taps.
+  /// Between neighbouring taps of a row there are `source_tap` elements of the source and `weights_tap` weights.
+  index_t row_taps;
+  std::ptrdiff_t source_tap, weights_tap;
   const T* weights;
   std::ptrdiff_t weights_column;  ///< between columns
   /// Distance from these weights to the weights of the next product, which are prefetched meanwhile.
@@ -68,5 +72,12 @@ struct DirectKernels {
 /// Returns the kernels of the current SIMD target. Plans call this when they are made.
 template <class T>
 DirectKernels<T> direct_kernels() noexcept;
+
+/// Computes a product whose steps are rows of taps (`row_taps` is not 1) and which has one column.
+template <class T>
+using TapRowKernel = void (*)(const VoxelProduct<T>& product);
+/// Returns this kernel of the current SIMD target.
+template <class T>
+TapRowKernel<T> tap_row_kernel() noexcept;
 
 }  // namespace convolume::conv

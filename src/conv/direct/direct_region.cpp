@@ -106,7 +106,8 @@ class RegionRun {
     std::ptrdiff_t source, target;  // offsets of the first result, from the beginnings of both boxes
     Extent3 count;
     const DirectStep* steps;
-    index_t step_count, neighbours;
+    index_t step_count, neighbours, row_taps;
+    std::ptrdiff_t source_tap = 0, weights_tap = 0;
   };
   /// The passes of one tile of results and taps. They serve all blocks of lanes, and all groups of `blocks` term blocks
   /// whose last block has `last_terms` channels.
@@ -351,8 +352,9 @@ class RegionRun {
     const Box box = tile_box(d_, region_, {of(Dim::z), of(Dim::y), of(Dim::x)});
     const auto* order = d_.step_orders.data() + tap_tile_index() * d_.map.phases().size();
     for (const DirectPhase& phase : d_.map.phases()) {
-      d_.map.for_each_equal_run(
-          phase, box, [&](const Extent3& begin, const Extent3& count) { list_run(list, *order, begin, count, step); });
+      d_.map.for_each_equal_run(phase, box, [&](const Extent3& begin, const Extent3& count) {
+        list_run(list, phase, *order, begin, count, step);
+      });
       ++order;
     }
     if (!is_new) return;  // the first group of blocks has the most steps
@@ -362,28 +364,56 @@ class RegionRun {
 
   /// Adds the pass of results that the same taps reach. If no tap of the first tile reaches them, a pass without steps
   /// sets them to the bias.
-  void list_run(PassList& list, const std::vector<StepPlace>& order, const Extent3& begin, const Extent3& count,
-                DirectStep*& step) {
+  void list_run(PassList& list, const DirectPhase& phase, const std::vector<StepPlace>& order, const Extent3& begin,
+                const Extent3& count, DirectStep*& step) {
     const Extent3 base = d_.map.base(begin);
     Pass pass{.source = source_.offset(base - source_.origin),
               .target = target_.offset(begin - target_.origin),
               .count = count,
               .steps = step,
               .step_count = 0,
-              .neighbours = 1};
+              .neighbours = 1,
+              .row_taps = d_.nest.row_taps > 1 && !order.empty() ? order.front().taps : 1};
+    if (phase.count.x > 1 && !phase.taps.empty()) {
+      pass.source_tap = (phase.taps[1].offset.x - phase.taps[0].offset.x) * source_.strides.voxel;
+      pass.weights_tap = (phase.taps[1].tap - phase.taps[0].tap) * d_.weights.square;
+    }
     for (const StepPlace& place : order) {
-      const auto& [b, tap] = place;
-      if (b >= list.blocks || !d_.map.meets(tap, base) || (count.x == 1 && is_padding(tap, base, 0))) continue;
-      *step++ = {.source = b * source_.block + source_.offset(tap.offset),
-                 .weights = d_.weights.offset(0, b, tap.tap),
-                 .terms = static_cast<int>(b + 1 < list.blocks ? block : list.last_terms),
-                 .pads_first = is_padding(tap, base, 0),
-                 .pads_last = is_padding(tap, base, count.x - 1),
-                 .meets_first = tap.meets_first};
+      const DirectTap& tap = phase.taps[static_cast<std::size_t>(place.tap)];
+      if (place.block >= list.blocks || !d_.map.meets(tap, base)) continue;
+      const index_t terms = place.block + 1 < list.blocks ? block : list.last_terms;
+      const DirectStep made = make_step(phase, place, base, count.x, terms);
+      if (made.taps == 0) continue;
+      *step++ = made;
+      if (made.taps != pass.row_taps) pass.row_taps = 0;
     }
     pass.step_count = step - pass.steps;
     if (reads_rows(d_, tensors_)) pass.neighbours = neighbours_of({pass.steps, step});
     if (pass.step_count > 0 || is_first_tap_tile()) list.passes[list.count++] = pass;
+  }
+
+  /// Returns the step of a place. If a row of results has one voxel, taps that read padding are left out, so none may
+  /// remain.
+  DirectStep make_step(const DirectPhase& phase, const StepPlace& place, const Extent3& base, index_t count,
+                       index_t terms) const {
+    const DirectTap* first = phase.taps.data() + place.tap;
+    const DirectTap* last = first + place.taps;
+    while (count == 1 && first != last && is_padding(*first, base, 0)) ++first;
+    while (count == 1 && first != last && is_padding(last[-1], base, 0)) --last;
+    if (first == last) return {.taps = 0};
+    DirectStep step{.source = place.block * source_.block + source_.offset(first->offset),
+                    .weights = d_.weights.offset(0, place.block, first->tap),
+                    .terms = static_cast<int>(terms),
+                    .taps = static_cast<int>(last - first)};
+    unsigned bit = 1;
+    // Padding in scratch is zero. Rows of taps multiply it, because they then share their voxels.
+    const bool leaves_out = place.taps == 1 || source_in_place_;
+    for (const DirectTap* tap = first; tap != last; ++tap, bit <<= 1U) {
+      if (leaves_out && is_padding(*tap, base, 0)) step.pads_first |= bit;
+      if (leaves_out && is_padding(*tap, base, count - 1)) step.pads_last |= bit;
+      if (tap->meets_first) step.meets_first |= bit;
+    }
+    return step;
   }
 
   /// Returns how many steps in a row always read neighbouring voxels of the only channel (see VoxelProduct).
@@ -439,23 +469,27 @@ class RegionRun {
   void run_pass(const Pass& pass, index_t first, const T* weights, bool add) const {
     if (add && pass.step_count == 0) return;
     const Range& columns = of(Dim::k);
-    d_.products.voxels(VoxelProduct<T>{.source = source_.data + pass.source + first * source_.block,
-                                       .source_strides = source_.strides * d_.map.source_step(),
-                                       .steps = pass.steps,
-                                       .step_count = pass.step_count,
-                                       .neighbours = pass.neighbours,
-                                       .weights = weights,
-                                       .weights_column = weights_column(),
-                                       .weights_next = next_weights(weights),
-                                       .target = target_.data + pass.target + columns.begin * target_.block,
-                                       .target_strides = target_.strides * d_.map.target_step(),
-                                       .target_column = target_.block,
-                                       .bias = bias_ + columns.begin * block,
-                                       .count = pass.count,
-                                       .columns = columns.size(),
-                                       .lanes = d_.weights.lanes - (region_.first_column + columns.begin) * block,
-                                       .add = add,
-                                       .non_temporal = non_temporal_});
+    const auto multiply_voxels = pass.row_taps == 1 ? d_.products.voxels : d_.tap_rows;
+    multiply_voxels(VoxelProduct<T>{.source = source_.data + pass.source + first * source_.block,
+                                    .source_strides = source_.strides * d_.map.source_step(),
+                                    .steps = pass.steps,
+                                    .step_count = pass.step_count,
+                                    .neighbours = pass.neighbours,
+                                    .row_taps = pass.row_taps,
+                                    .source_tap = pass.source_tap,
+                                    .weights_tap = pass.weights_tap,
+                                    .weights = weights,
+                                    .weights_column = weights_column(),
+                                    .weights_next = next_weights(weights),
+                                    .target = target_.data + pass.target + columns.begin * target_.block,
+                                    .target_strides = target_.strides * d_.map.target_step(),
+                                    .target_column = target_.block,
+                                    .bias = bias_ + columns.begin * block,
+                                    .count = pass.count,
+                                    .columns = columns.size(),
+                                    .lanes = d_.weights.lanes - (region_.first_column + columns.begin) * block,
+                                    .add = add,
+                                    .non_temporal = non_temporal_});
   }
 
   void finish(index_t sample) {

@@ -1,8 +1,10 @@
 // The nests that the direct engine takes if none are given: candidates, of which the cost model selects one.
 #include <algorithm>
+#include <numeric>
 
 #include "conv/direct/direct_nest.hpp"
 #include "convolume/blocking.hpp"
+#include "plan/cost_model.hpp"
 #include "plan/sides.hpp"
 
 namespace convolume::conv {
@@ -46,6 +48,7 @@ struct Variant {
   index_t task_bytes = 384 << 10;  ///< of sources and results; the rest of the L2 is for weights
   index_t steps = product_steps;   ///< the most taps of a block in one product
   bool all_columns = false;        ///< a task computes all channels
+  bool tap_rows = false;           ///< the taps of a row are summed at each term, where one block has all results
   bool columns_inside = false;     ///< columns are the loop around a row, not around all voxels of a task
 };
 
@@ -117,6 +120,15 @@ Extent3 taps_of_product(const Extent3& taps, index_t steps) {
   return box;
 }
 
+/// Returns whether neighbouring results of a row read the same voxels with other taps, so that a row of `taps` loads
+/// each voxel once for all taps. There are kernels for voxels that lie as far apart as the taps, or twice as far.
+bool shares_voxels(const ConvProblem& problem, const DirectMap& map, index_t taps) {
+  const index_t stride = problem.stride.x, dilation = problem.dilation.x;
+  if (map.target_step().x > 1) return taps != 4 && taps <= most_row_taps && dilation == std::gcd(stride, dilation);
+  if (stride == 2 * dilation) return taps == 3 || taps == 5;
+  return stride == dilation && taps >= 2 && taps != 4 && taps <= most_row_taps;
+}
+
 LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const DirectMap& map, index_t tasks,
                     const Variant& variant) {
   Extent3 taps{1, 1, 1};
@@ -159,8 +171,11 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
   nest.add(terms, block);
   nest.add_rest(Dim::kz);
   nest.add_rest(Dim::ky);
-  nest.add_rest(Dim::kx);
+  const bool rows =
+      variant.tap_rows && result_blocks == 1 && product.x == taps.x && shares_voxels(problem, map, taps.x);
+  if (!rows) nest.add_rest(Dim::kx);
   nest.add_rest(terms);
+  if (rows) nest.add_rest(Dim::kx);
   nest.add_rest(Dim::x);
   nest.add_rest(lanes);
   return nest.take();
@@ -256,9 +271,12 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
     for (const bool all_columns : {false, true}) {
       for (const index_t bytes : {384 << 10, 192 << 10, 96 << 10}) {
         for (const index_t steps : {product_steps, product_steps / 2}) {
-          add(voxel_nest(
-              problem, direction, map, tasks,
-              {.task_bytes = bytes, .steps = steps, .all_columns = all_columns, .columns_inside = columns_inside}));
+          add(voxel_nest(problem, direction, map, tasks,
+                         {.task_bytes = bytes,
+                          .steps = steps,
+                          .all_columns = all_columns,
+                          .tap_rows = plan::wide_vectors(machine),
+                          .columns_inside = columns_inside}));
         }
       }
     }

@@ -73,11 +73,8 @@ class VoxelCompiler : NestCompiler {
       }
       const bool within_block = dim == Dim::c && loops_[i].extent <= block_;
       if (within_block) {
-        // The terms of a block are summed in their order, inside of everything else.
-        for (std::size_t inner = i + 1; inner < end; ++inner) {
-          if (!trivial(inner)) refuse(inner, "sums the terms of a block innermost; write the loop further out");
-        }
-        continue;
+        read_row(i + 1, end);
+        break;
       }
       if (dim == Dim::c && loops_[i].step % block_ != 0 && loops_[i].step != 1) check_blocks(i);
       const bool single = dim == Dim::c && loops_[i].step < block_;
@@ -91,6 +88,23 @@ class VoxelCompiler : NestCompiler {
       refuse(fmt::format("has no microkernel of {} summed channels; use a multiple of {}, or all", terms, block_));
     }
     result_.product_blocks = blocks(terms);
+  }
+
+  /// Reads the loops inside of the terms of a block: none, or one over a row of taps.
+  void read_row(std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      if (trivial(i)) continue;
+      const bool row = loops_[i].dim == Dim::kx && loops_[i].step == 1 && product_lanes_ == 1;
+      if (!row) {
+        refuse(i,
+               "sums the terms of a block innermost, but for a row of taps with one block of result channels; write "
+               "the loop further out");
+      }
+      if (loops_[i].extent > most_row_taps) {
+        refuse(i, fmt::format("sums at most {} taps of a row inside of the terms of a block", most_row_taps));
+      }
+      result_.row_taps = loops_[i].extent;
+    }
   }
 
   void read_walk() {
@@ -154,7 +168,7 @@ void append_steps(const std::vector<TaskLoop>& sums, std::size_t level, const Di
                   std::array<Range, 4>& range, std::vector<StepPlace>& steps) {
   if (level == sums.size()) {
     const index_t tap = (range[1].begin * phase.count.y + range[2].begin) * phase.count.x + range[3].begin;
-    steps.push_back({range[0].begin, phase.taps[static_cast<std::size_t>(tap)]});
+    steps.push_back({range[0].begin, tap, range[3].end - range[3].begin});
     return;
   }
   const TaskLoop& loop = sums[level];

@@ -7,14 +7,17 @@
 
 namespace convolume::conv {
 
-/// One tap of one block of source channels: the places of its first term. `source` counts from the voxel at which a
-/// result begins, `weights` from the first weight. Both are in elements.
+/// One tap of one block of source channels, or a row of taps that are summed together: the places of the first term of
+/// its first tap. `source` counts from the voxel at which a result begins, `weights` from the first weight. Both are in
+/// elements.
 struct DirectStep {
   std::ptrdiff_t source = 0, weights = 0;
   int terms = 0;  ///< channels of the block, 1 to channel_block; for depthwise products, taps of a row
-  /// Whether the first, or the last, voxel of each row reads only padding. Padding is zero and need not be multiplied.
-  bool pads_first = false, pads_last = false;
-  bool meets_first = false;  ///< see DirectTap
+  int taps = 1;   ///< of a row; at each term, all of them are added before those of the next term
+  /// Sets of taps (bits, the first tap is bit 0) for which the first, or the last, voxel of each row of results reads
+  /// only padding. Padding is zero and need not be multiplied.
+  unsigned pads_first = 0, pads_last = 0;
+  unsigned meets_first = 0;  ///< the set of taps of which DirectTap::meets_first holds
 };
 
 /// Distances between voxels, rows and planes of a box, in elements.

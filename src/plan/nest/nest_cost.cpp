@@ -187,12 +187,31 @@ class SpaceCost {
   }
 
   /// Returns the share of the peak that a tile of `rows` times `vectors` registers reaches. Each step loads `vectors`
-  /// vectors, and one value per row.
-  double issue_share(double rows, double vectors) const {
+  /// vectors, and one value per row. The `taps` of a row share the values of rows that are `distance` taps apart.
+  double issue_share(double rows, double vectors, double taps = 1, double distance = 1) const {
     const IssueTable& issue = machine_.issue;
-    const double products = rows * vectors / issue.multiply_adds;
-    const double loads = (vectors + rows) / issue.loads;
+    const double products = taps * rows * vectors / issue.multiply_adds;
+    const double loads = (taps * vectors + (rows - 1) * distance + taps) / issue.loads;
     return products / std::max({products, loads, issue.latency});
+  }
+
+  /// Returns how many taps of a row are summed at each term. A single channel has no loop over terms.
+  double taps_of_row() const {
+    const double distance = tap_distance();
+    if (!wide() || (distance != 1 && distance != 2)) return 1;
+    std::size_t i = nest_.microkernel;
+    for (std::size_t loop = i; loop < loops_.size(); ++loop) {
+      if (loops_[loop].dim == terms_) i = loop;
+    }
+    for (; i < loops_.size(); ++i) {
+      if (loops_[i].dim == Dim::kx && loops_[i].step == 1) return static_cast<double>(loops_[i].extent);
+    }
+    return 1;
+  }
+  /// Returns how many taps apart neighbouring results of a row read.
+  double tap_distance() const {
+    return static_cast<double>(space_.result_step.x) /
+           static_cast<double>(std::max<index_t>(1, std::abs(space_.tap_step.x)));
   }
 
   double cycle_seconds() const { return 1e-9 / machine_.ghz; }
@@ -215,7 +234,9 @@ class SpaceCost {
     const double pairs = pairs_inside(space_, 0) * pairs_inside(space_, 1);
     const double products = static_cast<double>(space_.of(Dim::n)) * pairs *
                             static_cast<double>(space_.of(Dim::x) * space_.of(Dim::kx) * space_.of(terms_)) * lanes;
-    cost.compute_seconds += 2 * products / (peak() * machine_.direct_share * issue_share(voxels, vectors));
+    const double share =
+        vectors == 1 ? issue_share(voxels, vectors, taps_of_row(), tap_distance()) : issue_share(voxels, vectors);
+    cost.compute_seconds += 2 * products / (peak() * machine_.direct_share * share);
     // Each register tile of each pass begins and ends a sum.
     const double results =
         static_cast<double>(space_.of(Dim::n) * space_.of(Dim::z) * space_.of(Dim::y) * space_.of(Dim::x));

@@ -1,0 +1,217 @@
+// Products whose steps are rows of taps: at each term, the taps of a row are added one after the other.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "conv/direct/tap_row_product.cpp"
+#include <algorithm>
+
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+
+#include "conv/direct/direct_product.hpp"
+// This header comes after hwy/highway.h because it needs the macros of that header.
+#include "hwy/cache_control.h"
+
+#include "conv/direct/direct_rows-inl.hpp"
+#include "core/simd/unroll-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace convolume::conv {
+namespace HWY_NAMESPACE {
+namespace {
+
+/// The largest number of voxels of one vector whose sums fit into the registers, beside the weights of a row of taps.
+constexpr int most_voxels = HWY_TARGET <= HWY_AVX3 ? 24 : 10;
+/// Whether the registers hold the weights of a row of taps.
+constexpr bool keeps_taps = HWY_TARGET <= HWY_AVX3;
+
+/// Returns whether rows are computed from their last voxel to the first one.
+template <class T>
+bool is_mirrored(const VoxelProduct<T>& p) {
+  return p.target_strides.voxel < 0;
+}
+
+constexpr bool contains(unsigned set, index_t tap) { return (set >> static_cast<unsigned>(tap) & 1U) != 0; }
+
+/// Prefetches what a row of taps reads in the next row of results, and what the next product reads in the place of its
+/// weights.
+template <int R, class T>
+HWY_INLINE void Prefetch(const VoxelProduct<T>& p, const RowPiece<T>& piece, const DirectStep& step, const T* weights) {
+  if (step.meets_first == 0 && !piece.prefetches) return;
+  DirectStep tap = step;
+  for (int i = 0; i < step.taps; ++i, tap.source += p.source_tap, tap.weights += p.weights_tap) {
+    if (contains(step.meets_first, i)) PrefetchRow<R>(p, tap, piece.source);
+    if (piece.prefetches) PrefetchWeights<1>(p, tap, weights);
+  }
+}
+
+/// Computes R neighbouring voxels of one vector of lanes.
+template <int R, class T>
+void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weights, const T* bias, index_t lanes) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  const bool mirrored = is_mirrored(p);
+  std::array<V, R> sums;
+  CONVOLUME_UNROLL
+  for (V& sum : sums) sum = hn::Zero(d);
+  for (const DirectStep* step = p.steps; step != p.steps + p.step_count; ++step) {
+    Prefetch<R>(p, piece, *step, weights);
+    for (int term = 0; term < step->terms; ++term) {
+      for (int tap = 0; tap < step->taps; ++tap) {
+        const V w = hn::LoadU(d, weights + step->weights + tap * p.weights_tap + term * block<T>);
+        const T* a = piece.source + step->source + tap * p.source_tap + term;
+        const bool first = piece.ends.first && contains(mirrored ? step->pads_last : step->pads_first, tap);
+        const bool last = piece.ends.last && contains(mirrored ? step->pads_first : step->pads_last, tap);
+        CONVOLUME_UNROLL
+        for (int r = 0; r < R; ++r) {
+          if ((r == 0 && first) || (r == R - 1 && last)) continue;
+          V& sum = sums[static_cast<std::size_t>(r)];
+          sum = hn::MulAdd(hn::Set(d, a[r * p.source_strides.voxel]), w, sum);
+        }
+      }
+    }
+  }
+  FinishSums<R, 1, 1>(p, piece, bias, lanes, sums);
+}
+
+/// The same for rows of K taps and results that are S taps apart. Registers hold the weights, and each voxel is loaded
+/// once for all taps. Only the first tap may read padding for the first result, and the last tap for the last one.
+template <int R, int K, int S, class T>
+void SumSharedVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weights, const T* bias,
+                     index_t lanes) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr int voxels = (R - 1) * S + K;
+  const bool mirrored = is_mirrored(p);
+  std::array<V, R> sums;
+  CONVOLUME_UNROLL
+  for (V& sum : sums) sum = hn::Zero(d);
+  for (const DirectStep* step = p.steps; step != p.steps + p.step_count; ++step) {
+    Prefetch<R>(p, piece, *step, weights);
+    const bool pads_first = piece.ends.first && (mirrored ? step->pads_last : step->pads_first) != 0;
+    const bool pads_last = piece.ends.last && (mirrored ? step->pads_first : step->pads_last) != 0;
+    const T* a = piece.source + step->source;
+    const T* b = weights + step->weights;
+    for (const T* const end = b + step->terms * block<T>; b != end; b += block<T>, ++a) {
+      std::array<V, K> w;
+      CONVOLUME_UNROLL
+      for (int tap = 0; tap < K; ++tap) w[static_cast<std::size_t>(tap)] = hn::LoadU(d, b + tap * p.weights_tap);
+      const T* at = a;
+      CONVOLUME_UNROLL
+      for (int i = 0; i < voxels; ++i) {
+        if ((i == 0 && pads_first) || (i == voxels - 1 && pads_last)) {
+          at += p.source_tap;
+          continue;
+        }
+        const V x = hn::Set(d, *at);
+        at += p.source_tap;
+        __asm__("" : "+r"(at));  // otherwise the compiler would compute all addresses first
+        CONVOLUME_UNROLL
+        for (int tap = 0; tap < K; ++tap) {
+          if (i < tap || (i - tap) % S != 0 || (i - tap) / S >= R) continue;
+          V& sum = sums[static_cast<std::size_t>((i - tap) / S)];
+          sum = hn::MulAdd(x, w[static_cast<std::size_t>(tap)], sum);
+        }
+      }
+    }
+  }
+  FinishSums<R, 1, 1>(p, piece, bias, lanes, sums);
+}
+
+template <class T, std::size_t... R>
+constexpr std::array<VoxelKernel<T>, sizeof...(R)> Kernels(std::index_sequence<R...>) {
+  return {&SumVoxels<static_cast<int>(R) + 1, T>...};
+}
+template <int K, int S, class T, std::size_t... R>
+constexpr std::array<VoxelKernel<T>, sizeof...(R)> SharedKernels(std::index_sequence<R...>) {
+  return {&SumSharedVoxels<static_cast<int>(R) + 1, K, S, T>...};
+}
+
+/// Whether K taps of each row read voxels of which S lie between neighbouring results, and padding as SumSharedVoxels
+/// expects it.
+template <class T>
+bool SharesVoxels(const VoxelProduct<T>& p, index_t k, index_t s) {
+  if (p.row_taps != k || p.source_strides.voxel != s * p.source_tap) return false;
+  const unsigned last_tap = 1U << static_cast<unsigned>(k - 1);
+  const bool mirrored = is_mirrored(p);
+  return std::all_of(p.steps, p.steps + p.step_count, [&](const DirectStep& step) {
+    const unsigned first = mirrored ? step.pads_last : step.pads_first;
+    const unsigned last = mirrored ? step.pads_first : step.pads_last;
+    return first <= 1U && (last == 0 || last == last_tap);
+  });
+}
+
+template <int K, int S, class T>
+void SumSharedRows(const VoxelProduct<T>& p, index_t lane) {
+  static constexpr auto kernels = SharedKernels<K, S, T>(std::make_index_sequence<most_voxels>());
+  SumPieces(kernels, 0, p, p.weights + lane, p.target + lane, p.bias + lane, p.lanes - lane);
+}
+
+template <class T>
+void MultiplyTapRows(const VoxelProduct<T>& p) {
+  static constexpr auto kernels = Kernels<T>(std::make_index_sequence<most_voxels>());
+  for (index_t lane = 0; lane < block<T>; lane += vector_lanes<T>) {
+    if constexpr (keeps_taps) {
+      if (SharesVoxels(p, 3, 1)) {
+        SumSharedRows<3, 1>(p, lane);
+        continue;
+      }
+      if (SharesVoxels(p, 3, 2)) {
+        SumSharedRows<3, 2>(p, lane);
+        continue;
+      }
+      if (SharesVoxels(p, 5, 1)) {
+        SumSharedRows<5, 1>(p, lane);
+        continue;
+      }
+      if (SharesVoxels(p, 5, 2)) {
+        SumSharedRows<5, 2>(p, lane);
+        continue;
+      }
+      if (SharesVoxels(p, 2, 1)) {
+        SumSharedRows<2, 1>(p, lane);
+        continue;
+      }
+    }
+    SumPieces(kernels, 0, p, p.weights + lane, p.target + lane, p.bias + lane, p.lanes - lane);
+  }
+  if (p.non_temporal) hwy::FlushStream();
+}
+
+/// Backward data: from the last voxel of a row to the first one, voxels and taps run in the same direction.
+template <class T>
+void Multiply(const VoxelProduct<T>& product) {
+  VoxelProduct<T> p = product;  // a copy, so that the compiler knows that no store changes it
+  if (keeps_taps && p.row_taps > 1 && p.source_strides.voxel == -p.source_tap) {
+    p.source += (p.count.x - 1) * p.source_strides.voxel;
+    p.target += (p.count.x - 1) * p.target_strides.voxel;
+    p.source_strides.voxel = -p.source_strides.voxel;
+    p.target_strides.voxel = -p.target_strides.voxel;
+  }
+  MultiplyTapRows(p);
+}
+
+}  // namespace
+
+TapRowKernel<float> TapRowKernelF32() { return Multiply<float>; }
+TapRowKernel<double> TapRowKernelF64() { return Multiply<double>; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace convolume::conv
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace convolume::conv {
+
+HWY_EXPORT(TapRowKernelF32);
+HWY_EXPORT(TapRowKernelF64);
+
+template <>
+TapRowKernel<float> tap_row_kernel() noexcept {
+  return HWY_DYNAMIC_DISPATCH(TapRowKernelF32)();
+}
+template <>
+TapRowKernel<double> tap_row_kernel() noexcept {
+  return HWY_DYNAMIC_DISPATCH(TapRowKernelF64)();
+}
+
+}  // namespace convolume::conv
+#endif  // HWY_ONCE
