@@ -68,7 +68,7 @@ def conv_list(name: str, minutes: float, quick_minutes: float = 0.0) -> Measurem
     """The measurement of a list of problems: forward and training beside oneDNN."""
     common = f"{BESIDE_ONEDNN} --problems bench/problems/{name}.txt"
     quick = f"{common} --dir fwd --rounds 3 --max-seconds 0.1" if quick_minutes > 0 else ""
-    return Measurement(f"conv_{name}", "conv", "bench_conv", f"{common} --dir fwd,training --max-seconds 0.3", minutes,
+    return Measurement(f"conv_{name}", "conv", "bench_conv", f"{common} --dir fwd,training --max-seconds 1", minutes,
                        quick, quick_minutes)
 
 
@@ -79,14 +79,14 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     Measurement("conv_headline_blocked", "conv peers onednn headline", "bench_conv",
                 f"{HEADLINE} --dir fwd,bwd_w,training --max-seconds 0.8", 5,
                 f"{HEADLINE} --dir fwd,training --rounds 3 --max-seconds 0.2", 2),
-    conv_list("anisotropic", 2),
-    conv_list("depthwise", 5),
+    conv_list("anisotropic", 3),
+    conv_list("depthwise", 6),
     conv_list("dilated_strided", 1),
     conv_list("grouped", 1),
     conv_list("kernels", 1, 0.5),
-    conv_list("paper_nets", 2),
+    conv_list("paper_nets", 3),
     conv_list("planar", 1, 0.5),
-    conv_list("unet3d", 3),
+    conv_list("unet3d", 4),
     Measurement("net_torch_unet_isotropic", "net peers torch", "bench_net", f"{TORCH} {ISOTROPIC} --rounds 3", 4),
     Measurement("net_torch_unet_anisotropic", "net peers torch", "bench_net", f"{TORCH} {ANISOTROPIC} --rounds 3", 4,
                 f"{TORCH} {ANISOTROPIC} {SHORT}", 1.5),
