@@ -388,7 +388,8 @@ class RegionRun {
       if (made.taps != pass.row_taps) pass.row_taps = 0;
     }
     pass.step_count = step - pass.steps;
-    if (reads_rows(d_, tensors_)) pass.neighbours = neighbours_of({pass.steps, step});
+    const bool side_by_side = reads_rows(d_, tensors_) && d_.map.source_step().x == 1;
+    if (side_by_side) pass.neighbours = neighbours_of({pass.steps, step});
     if (pass.step_count > 0 || is_first_tap_tile()) list.passes[list.count++] = pass;
   }
 
@@ -406,8 +407,9 @@ class RegionRun {
                     .terms = static_cast<int>(terms),
                     .taps = static_cast<int>(last - first)};
     unsigned bit = 1;
-    // Padding in scratch is zero. Rows of taps multiply it, because they then share their voxels.
-    const bool leaves_out = place.taps == 1 || source_in_place_;
+    // Padding in scratch is zero. Rows of taps multiply it, because they then share their voxels, and so do products of
+    // a single channel.
+    const bool leaves_out = (place.taps == 1 || source_in_place_) && !reads_rows(d_, tensors_);
     for (const DirectTap* tap = first; tap != last; ++tap, bit <<= 1U) {
       if (leaves_out && is_padding(*tap, base, 0)) step.pads_first |= bit;
       if (leaves_out && is_padding(*tap, base, count - 1)) step.pads_last |= bit;
