@@ -6,14 +6,11 @@
 #include "plan/cost_constants.hpp"
 
 namespace convolume::plan {
-namespace {
 
-/// Returns the share of (tap, output) pairs whose input voxel lies on a plane and a row of the input. The depthwise
-/// engine skips the other pairs.
-double share_inside(const ConvProblem& p) {
+double share_inside(const ConvProblem& p, int axes) {
   double share = 1;
   const Extent3 output = p.output();
-  for (int axis = 0; axis < 2; ++axis) {
+  for (int axis = 0; axis < axes; ++axis) {
     index_t inside = 0;
     for (index_t j = 0; j < p.kernel[axis]; ++j) {
       const index_t shift = p.pad_before[axis] - j * p.dilation[axis], s = p.stride[axis];
@@ -24,8 +21,6 @@ double share_inside(const ConvProblem& p) {
   }
   return share;
 }
-
-}  // namespace
 
 bool wide_vectors(const MachineModel& machine) {
   return machine.gflops_per_core / (2 * machine.ghz * machine.issue.multiply_adds) > 12;
@@ -72,7 +67,7 @@ double direct_depthwise_seconds(const ConvProblem& p, const Wanted& wanted, cons
   const index_t block = channel_block(p.type);
   const auto blocks = static_cast<double>((p.in_channels + block - 1) / block);
   const double lanes = blocks * static_cast<double>(block) / static_cast<double>(p.in_channels);
-  const double flops = p.flops() * lanes * share_inside(p) * static_cast<double>(size_of(p.type)) / 4;
+  const double flops = p.flops() * lanes * share_inside(p, 2) * static_cast<double>(size_of(p.type)) / 4;
   const bool wide = wide_vectors(machine);
   const double filled = std::min(1.0, static_cast<double>(p.output().x) / depthwise_row(wide));
   const double share = machine.depthwise_share * depthwise_layer_factor * filled *

@@ -17,6 +17,10 @@ struct Wanted {
   double count() const noexcept { return one_if(forward) + one_if(data) + one_if(weights); }
 };
 
+/// Returns the share of (tap, output) pairs that read no padding along the first `axes` axes. (Depthwise `direct`
+/// multiplies the padding along X.) `problem` is not transposed.
+double share_inside(const ConvProblem& problem, int axes);
+
 /// Returns whether the vectors of a model have 512 bits, which follows from its peak.
 bool wide_vectors(const MachineModel& machine);
 

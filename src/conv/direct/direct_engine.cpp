@@ -321,23 +321,6 @@ Nests nests_of(const ConvProblem& problem, const ConvOptions& options, const Mac
   return *choice->nests;
 }
 
-/// Returns the share of (tap, result) pairs that do not read padding.
-double share_inside(const ConvProblem& p) {
-  double share = 1;
-  const Extent3 output = p.output();
-  for (int axis = 0; axis < 3; ++axis) {
-    double inside = 0;
-    for (index_t i = 0; i < p.kernel[axis]; ++i) {
-      Extent3 tap{0, 0, 0};
-      tap[axis] = i;
-      const Box voxels = clipped_taps(p, {{0, 0, 0}, output}, tap);
-      inside += static_cast<double>(std::max<index_t>(0, voxels.end[axis] - voxels.begin[axis]));
-    }
-    share *= inside / static_cast<double>(p.kernel[axis] * output[axis]);
-  }
-  return share;
-}
-
 /// Returns the floor of a direction on one core: its multiply-adds at the peak, or the bytes of x, w and y from the L3
 /// or from memory.
 double floor_seconds(const ConvProblem& p, const MachineModel& machine) {
@@ -345,7 +328,7 @@ double floor_seconds(const ConvProblem& p, const MachineModel& machine) {
   const double bytes =
       element * static_cast<double>(p.x_shape().elements() + p.y_shape().elements() + p.w_shape().elements());
   const double from = bytes < static_cast<double>(machine.l3_bytes) ? machine.l3_gb_per_s : machine.dram_gb_per_s;
-  const double flops = p.flops() * share_inside(plan::Sides(p).convolution());
+  const double flops = p.flops() * plan::share_inside(plan::Sides(p).convolution(), 3);
   return std::max(flops * element / 4 / machine.gflops_per_core, bytes / from) * 1e-9;
 }
 

@@ -139,40 +139,31 @@ bool SharesVoxels(const VoxelProduct<T>& p, index_t k, index_t s) {
   });
 }
 
+template <class T, std::size_t Most>
+void SumRows(const std::array<VoxelKernel<T>, Most>& kernels, const VoxelProduct<T>& p) {
+  for (index_t lane = 0; lane < block<T>; lane += vector_lanes<T>) {
+    SumPieces(kernels, 0, p, p.weights + lane, p.target + lane, p.bias + lane, p.lanes - lane);
+  }
+}
+
+/// Computes a product with SumSharedVoxels if that is possible. Returns whether it is.
 template <int K, int S, class T>
-void SumSharedRows(const VoxelProduct<T>& p, index_t lane) {
+bool SumSharedRows(const VoxelProduct<T>& p) {
   static constexpr auto kernels = SharedKernels<K, S, T>(std::make_index_sequence<most_voxels>());
-  SumPieces(kernels, 0, p, p.weights + lane, p.target + lane, p.bias + lane, p.lanes - lane);
+  if (!SharesVoxels(p, K, S)) return false;
+  SumRows(kernels, p);
+  return true;
 }
 
 template <class T>
 void MultiplyTapRows(const VoxelProduct<T>& p) {
   static constexpr auto kernels = Kernels<T>(std::make_index_sequence<most_voxels>());
-  for (index_t lane = 0; lane < block<T>; lane += vector_lanes<T>) {
-    if constexpr (keeps_taps) {
-      if (SharesVoxels(p, 3, 1)) {
-        SumSharedRows<3, 1>(p, lane);
-        continue;
-      }
-      if (SharesVoxels(p, 3, 2)) {
-        SumSharedRows<3, 2>(p, lane);
-        continue;
-      }
-      if (SharesVoxels(p, 5, 1)) {
-        SumSharedRows<5, 1>(p, lane);
-        continue;
-      }
-      if (SharesVoxels(p, 5, 2)) {
-        SumSharedRows<5, 2>(p, lane);
-        continue;
-      }
-      if (SharesVoxels(p, 2, 1)) {
-        SumSharedRows<2, 1>(p, lane);
-        continue;
-      }
-    }
-    SumPieces(kernels, 0, p, p.weights + lane, p.target + lane, p.bias + lane, p.lanes - lane);
+  bool done = false;
+  if constexpr (keeps_taps) {
+    done = SumSharedRows<3, 1>(p) || SumSharedRows<3, 2>(p) || SumSharedRows<5, 1>(p) || SumSharedRows<5, 2>(p) ||
+           SumSharedRows<2, 1>(p);
   }
+  if (!done) SumRows(kernels, p);
   if (p.non_temporal) hwy::FlushStream();
 }
 
