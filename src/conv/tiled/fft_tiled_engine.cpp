@@ -31,6 +31,10 @@
 namespace convolume::conv {
 namespace {
 
+/// Elements of weights that a task copies at least: about 2 us. Smaller tasks would take less time than to hand them
+/// out.
+constexpr index_t least_packed_elements = 32768;
+
 using plan::Direction;
 
 template <class Arguments>
@@ -112,7 +116,7 @@ class FftTiledEngine final : public ConvEngine {
   View<const T> packed(const PreparedWeights::Impl& w) const {
     return {static_cast<const T*>(w.packed.get(0)), problem_.w_shape()};
   }
-  void pack(const View<const T>& w, PreparedWeights::Impl& prepared) const;
+  void pack(const View<const T>& w, index_t begin, index_t end, T* packed) const;
   /// Appends tasks that compute weight spectra for one run, after the tasks in `after`.
   template <class Arguments>
   std::vector<TaskId> append_own_spectra(TaskGraph& graph, const TiledVoxels<T>& direction,
@@ -158,14 +162,18 @@ void FftTiledEngine<T>::share_out(const ConvOptions& options) {
   }
 }
 
+/// Copies the kernels number [begin, end), counted through the pairs of output and input channels.
 template <class T>
-void FftTiledEngine<T>::pack(const View<const T>& w, PreparedWeights::Impl& prepared) const {
-  T* to = static_cast<T*>(prepared.packed.acquire(0));
+void FftTiledEngine<T>::pack(const View<const T>& w, index_t begin, index_t end, T* packed) const {
   const Extent3& k = problem_.kernel;
-  for (index_t o = 0; o < w.shape.n; ++o) {
-    for (index_t c = 0; c < w.shape.c; ++c) {
-      for (index_t z = 0; z < k.z; ++z) {
-        for (index_t y = 0; y < k.y; ++y) to = std::copy_n(&w(o, c, z, y, 0), k.x, to);
+  // Kernels whose rows follow each other are one row each.
+  const bool is_row = w.stride[4] == 1 && w.stride[3] == k.x && w.stride[2] == k.y * k.x;
+  const Extent3 rows = is_row ? Extent3{1, 1, k.volume()} : k;
+  T* to = packed + begin * k.volume();
+  for (index_t i = begin; i < end; ++i) {
+    for (index_t z = 0; z < rows.z; ++z) {
+      for (index_t y = 0; y < rows.y; ++y) {
+        to = std::copy_n(&w(i / w.shape.c, i % w.shape.c, z, y, 0), rows.x, to);
       }
     }
   }
@@ -176,12 +184,19 @@ Ready FftTiledEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
                                         std::shared_ptr<const PrepareArguments> a) const {
   std::vector<TaskId> after;
   ready.collect(0, 0, problem_.w_shape().n, after);
-  const TaskId packing = graph.add(
-      {.name = "pack weights"}, [this, a] { pack(a->w.as<T>(), *a->prepared); }, after);
-  if (!keep_weights_) return Ready::all_of({packing});
+  const Shape5 shape = problem_.w_shape();
+  const TaskId memory = graph.add(
+      {.name = "take packed weights"}, [a] { a->prepared->packed.acquire(0); }, after);
+  const std::vector<TaskId> packing = ops::append_ranges(
+      graph, "pack weights", shape.n * shape.c, static_cast<double>(problem_.kernel.volume()), {memory},
+      [this, a](index_t begin, index_t end) {
+        pack(a->w.as<T>(), begin, end, static_cast<T*>(a->prepared->packed.acquire(0)));
+      },
+      0, std::max<index_t>(1, least_packed_elements / problem_.kernel.volume()));
+  if (!keep_weights_) return Ready::all_of(packing);
   return Ready::all_of(forward_.append_weight_spectra(
       graph, [this, a] { return packed(*a->prepared); },
-      [a] { return static_cast<T*>(a->prepared->spectra.acquire(0)); }, a->prepared->memory, {packing}));
+      [a] { return static_cast<T*>(a->prepared->spectra.acquire(0)); }, a->prepared->memory, packing));
 }
 
 template <class T>
