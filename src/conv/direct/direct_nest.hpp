@@ -38,6 +38,7 @@ struct VoxelNest {
 /// DirectPhase::taps.
 struct StepPlace {
   index_t block = 0, tap = 0, taps = 1;
+  unsigned meets_first = 0;  ///< the set of its taps of which DirectTap::meets_first holds, as in DirectStep
 };
 /// Returns the order in which products sum: the steps of each phase, for each tile of taps. Index: tile * number of
 /// phases + phase. Products of fewer blocks leave out the steps of the others.

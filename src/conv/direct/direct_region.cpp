@@ -12,6 +12,7 @@
 #include "conv/caches/cache_lines.hpp"
 #include "conv/caches/scratch.hpp"
 #include "conv/direct/line_region.hpp"
+#include "conv/direct/patch_region.hpp"
 #include "conv/tensor_io/block_box.hpp"
 #include "ops/activation.hpp"
 #include "plan/sides.hpp"
@@ -38,37 +39,33 @@ class RegionRun {
         tensors_(tensors),
         weights_(weights),
         window_(d.map.window(region.box)),
+        reads_rows_(reads_rows(d, tensors)),
         source_in_place_(source_in_place(d, window_, tensors)),
         target_in_place_(target_in_place(d, tensors)),
         non_temporal_(target_in_place_ && written_once() && writes_non_temporal(tensors.target, d.non_temporal_from)),
-        scratch_(memory, scratch_bytes(d, region, tensors)) {
+        most_(count_lists(d, region)),
+        scratch_(memory, scratch_bytes(d, region, tensors, most_)) {
     if (!source_in_place_) staged_source_ = take(staged_blocks(d, window_, tensors));
     if (!target_in_place_) staged_target_ = take(region.samples * region.columns * volume(region.box));
     row_ = take(std::max(window_.extent().x, region.box.extent().x));
     bias_ = take(region.columns);
     if (d.transposes_weights) transposed_ = take(region.columns * transposed_column(d) / block);
-    const ListCount most = count_lists(d, region);
-    lists_ = scratch_.template take<PassList>(bytes_of<PassList>(most.lists));
-    std::fill_n(lists_, most.lists, PassList{});
-    passes_ = scratch_.template take<Pass>(bytes_of<Pass>(most.passes));
-    steps_ = scratch_.template take<DirectStep>(bytes_of<DirectStep>(most.steps));
+    lists_ = scratch_.template take<PassList>(bytes_of<PassList>(most_.lists));
+    std::fill_n(lists_, most_.lists, PassList{});
+    passes_ = scratch_.template take<Pass>(bytes_of<Pass>(most_.passes));
+    steps_ = scratch_.template take<DirectStep>(bytes_of<DirectStep>(most_.steps));
   }
 
   static std::size_t scratch_bytes(const VoxelDirection<T>& d, const Region& region,
                                    const DirectionTensors<T>& tensors) {
-    const Box window = d.map.window(region.box);
-    index_t blocks = std::max(window.extent().x, region.box.extent().x) + region.columns;
-    if (!source_in_place(d, window, tensors)) blocks += staged_blocks(d, window, tensors);
-    if (!target_in_place(d, tensors)) blocks += region.samples * region.columns * volume(region.box);
-    if (d.transposes_weights) blocks += region.columns * transposed_column(d) / block;
-    return static_cast<std::size_t>(blocks) * 64 + list_bytes(d, region);
+    return scratch_bytes(d, region, tensors, count_lists(d, region));
   }
 
   /// Throws Unsupported if the lists of a region would take more than most_list_bytes.
   static void check_lists(const VoxelDirection<T>& d, const Region& region) {
     double tiles = 1;
     for (const std::vector<index_t>& begins : d.nest.begins) tiles *= static_cast<double>(begins.size());
-    if (tiles * sizeof(PassList) <= most_list_bytes && list_bytes(d, region) <= most_list_bytes) return;
+    if (tiles * sizeof(PassList) <= most_list_bytes && list_bytes(count_lists(d, region)) <= most_list_bytes) return;
     throw Unsupported(fmt::format(
         "direct would keep lists of more than {} MiB for the {:.0f} tiles of a task; use larger tiles, or fewer loops "
         "before '|'",
@@ -142,9 +139,17 @@ class RegionRun {
     }
     return most;
   }
+  static std::size_t scratch_bytes(const VoxelDirection<T>& d, const Region& region, const DirectionTensors<T>& tensors,
+                                   const ListCount& most) {
+    const Box window = d.map.window(region.box);
+    index_t blocks = std::max(window.extent().x, region.box.extent().x) + region.columns;
+    if (!source_in_place(d, window, tensors)) blocks += staged_blocks(d, window, tensors);
+    if (!target_in_place(d, tensors)) blocks += region.samples * region.columns * volume(region.box);
+    if (d.transposes_weights) blocks += region.columns * transposed_column(d) / block;
+    return static_cast<std::size_t>(blocks) * 64 + list_bytes(most);
+  }
   /// Returns the bytes that the lists of a region take in the scratch.
-  static std::size_t list_bytes(const VoxelDirection<T>& d, const Region& region) {
-    const ListCount most = count_lists(d, region);
+  static std::size_t list_bytes(const ListCount& most) {
     return bytes_of<PassList>(most.lists) + bytes_of<Pass>(most.passes) + bytes_of<DirectStep>(most.steps);
   }
   /// Returns the tile number i of those that begin at `begins`. The last one goes to the end.
@@ -257,7 +262,7 @@ class RegionRun {
 
   /// Returns the channel blocks [first, first + blocks) of the source's window.
   BlockedBox<const T> source_box(index_t sample, index_t first, index_t blocks) const {
-    if (reads_rows(d_, tensors_)) return row_box(sample);
+    if (reads_rows_) return row_box(sample);
     if (source_in_place_) {
       const auto view = block_of(tensors_.source, Layout::blocked, sample, first * block);
       return {view.data, {0, 0, 0}, strides_of(tensors_.source), tensors_.source.stride[1]};
@@ -378,44 +383,56 @@ class RegionRun {
       pass.source_tap = (phase.taps[1].offset.x - phase.taps[0].offset.x) * source_.strides.voxel;
       pass.weights_tap = (phase.taps[1].tap - phase.taps[0].tap) * d_.weights.square;
     }
+    const bool pads = reads_padding(phase, base, count.x);
     for (const StepPlace& place : order) {
       const DirectTap& tap = phase.taps[static_cast<std::size_t>(place.tap)];
       if (place.block >= list.blocks || !d_.map.meets(tap, base)) continue;
       const index_t terms = place.block + 1 < list.blocks ? block : list.last_terms;
-      const DirectStep made = make_step(phase, place, base, count.x, terms);
-      if (made.taps == 0) continue;
-      *step++ = made;
+      if (!make_step(*step, phase, place, base, pads ? count.x : 0, terms)) continue;
+      const DirectStep& made = *step++;
       if (made.taps != pass.row_taps) pass.row_taps = 0;
     }
     pass.step_count = step - pass.steps;
-    const bool side_by_side = reads_rows(d_, tensors_) && d_.map.source_step().x == 1;
+    const bool side_by_side = reads_rows_ && d_.map.source_step().x == 1;
     if (side_by_side) pass.neighbours = neighbours_of({pass.steps, step});
     if (pass.step_count > 0 || is_first_tap_tile()) list.passes[list.count++] = pass;
   }
 
-  /// Returns the step of a place. If a row of results has one voxel, taps that read padding are left out, so none may
-  /// remain.
-  DirectStep make_step(const DirectPhase& phase, const StepPlace& place, const Extent3& base, index_t count,
-                       index_t terms) const {
+  /// Returns whether a tap of a phase reads padding in a row of `count` results. Taps are ordered along X.
+  bool reads_padding(const DirectPhase& phase, const Extent3& base, index_t count) const {
+    if (phase.taps.empty()) return false;
+    const DirectTap &first = phase.taps.front(), &last = phase.taps.back();
+    return is_padding(first, base, 0) || is_padding(first, base, count - 1) || is_padding(last, base, 0) ||
+           is_padding(last, base, count - 1);
+  }
+
+  /// Makes the step of a place. `count` is the length of the row of results, or 0 if no tap reads padding along X. If
+  /// it is 1, taps that read padding are left out; returns false if none remains. The members are written one by one: a
+  /// copy of a whole step would wait for these stores.
+  bool make_step(DirectStep& step, const DirectPhase& phase, const StepPlace& place, const Extent3& base, index_t count,
+                 index_t terms) const {
     const DirectTap* first = phase.taps.data() + place.tap;
     const DirectTap* last = first + place.taps;
     while (count == 1 && first != last && is_padding(*first, base, 0)) ++first;
     while (count == 1 && first != last && is_padding(last[-1], base, 0)) --last;
-    if (first == last) return {.taps = 0};
-    DirectStep step{.source = place.block * source_.block + source_.offset(first->offset),
-                    .weights = d_.weights.offset(0, place.block, first->tap),
-                    .terms = static_cast<int>(terms),
-                    .taps = static_cast<int>(last - first)};
-    unsigned bit = 1;
+    if (first == last) return false;
+    step.source = place.block * source_.block + source_.offset(first->offset);
+    step.weights = d_.weights.offset(0, place.block, first->tap);
+    step.terms = static_cast<int>(terms);
+    step.taps = static_cast<int>(last - first);
+    step.pads_first = step.pads_last = 0;
+    step.meets_first = place.meets_first >> static_cast<unsigned>(first - (phase.taps.data() + place.tap));
     // Padding in scratch is zero. Rows of taps multiply it, because they then share their voxels, and so do products of
     // a single channel.
-    const bool leaves_out = (place.taps == 1 || source_in_place_) && !reads_rows(d_, tensors_);
+    if (count == 0 || reads_rows_ || (place.taps > 1 && !source_in_place_)) return true;
+    unsigned pads_first = 0, pads_last = 0, bit = 1;
     for (const DirectTap* tap = first; tap != last; ++tap, bit <<= 1U) {
-      if (leaves_out && is_padding(*tap, base, 0)) step.pads_first |= bit;
-      if (leaves_out && is_padding(*tap, base, count - 1)) step.pads_last |= bit;
-      if (tap->meets_first) step.meets_first |= bit;
+      if (is_padding(*tap, base, 0)) pads_first |= bit;
+      if (is_padding(*tap, base, count - 1)) pads_last |= bit;
     }
-    return step;
+    step.pads_first = pads_first;
+    step.pads_last = pads_last;
+    return true;
   }
 
   /// Returns how many steps in a row always read neighbouring voxels of the only channel (see VoxelProduct).
@@ -516,7 +533,8 @@ class RegionRun {
   const DirectionTensors<T>& tensors_;
   const T* weights_;
   Box window_;
-  bool source_in_place_, target_in_place_, non_temporal_;
+  bool reads_rows_, source_in_place_, target_in_place_, non_temporal_;
+  ListCount most_;
   Scratch scratch_;
   T *staged_source_ = nullptr, *staged_target_ = nullptr, *row_ = nullptr, *bias_ = nullptr, *transposed_ = nullptr;
   PassList* lists_ = nullptr;
@@ -563,10 +581,11 @@ VoxelDirection<T>::VoxelDirection(const ConvProblem& problem, plan::Direction di
   nest = compile_voxel_nest(given, problem, direction, map);
   step_orders = order_steps(nest, map);
   lines = are_lines(*this, p);
+  patches = are_patches(*this);
   const index_t transposed_squares =
       nest.grid.columns * nest.held_blocks * weights.taps * weights.square * static_cast<index_t>(sizeof(T));
   const index_t regions = (p.batch + nest.samples - 1) / nest.samples * nest.grid.per_sample();
-  transposes_weights = !forward && regions == 1 && !lines && transposed_squares <= most_transposed_bytes;
+  transposes_weights = !forward && regions == 1 && !lines && !patches && transposed_squares <= most_transposed_bytes;
   if (!lines) {
     RegionRun<T>::check_lists(
         *this, {.samples = nest.samples, .box = nest.grid.box(0, map.domain()), .columns = nest.grid.columns});
@@ -579,8 +598,9 @@ template struct VoxelDirection<double>;
 template <class T>
 std::size_t region_scratch_bytes(const VoxelDirection<T>& direction, const Region& region,
                                  const DirectionTensors<T>& tensors) {
-  return runs_lines(direction, tensors) ? line_scratch_bytes(direction, region)
-                                        : RegionRun<T>::scratch_bytes(direction, region, tensors);
+  if (runs_lines(direction, tensors)) return line_scratch_bytes(direction, region);
+  if (runs_patches(direction, tensors)) return patch_scratch_bytes(direction, tensors);
+  return RegionRun<T>::scratch_bytes(direction, region, tensors);
 }
 template std::size_t region_scratch_bytes(const VoxelDirection<float>&, const Region&, const DirectionTensors<float>&);
 template std::size_t region_scratch_bytes(const VoxelDirection<double>&, const Region&,
@@ -591,6 +611,10 @@ void run_region(const VoxelDirection<T>& direction, const Region& region, const 
                 const T* weights, std::pmr::memory_resource* memory) {
   if (runs_lines(direction, tensors)) {
     run_lines(direction, region, tensors, weights, memory);
+    return;
+  }
+  if (runs_patches(direction, tensors)) {
+    run_patches(direction, region, tensors, weights, memory);
     return;
   }
   RegionRun<T>(direction, region, tensors, weights, memory).run();

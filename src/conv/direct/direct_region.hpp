@@ -28,10 +28,11 @@ struct VoxelDirection {
   bool leaves_out_padding = false;
   /// One tap, equal extents, a plain target, and a plain source or few results: computed by LineProduct.
   bool lines = false;
+  bool patches = false;  ///< each source voxel has a box of results of its own: computed by run_patches()
   VoxelNest nest;
   std::vector<std::vector<StepPlace>> step_orders;  ///< of order_steps()
   /// Backward data: the packed weights are in forward order, so each region transposes terms and lanes of its own
-  /// blocks. This is done only if no other region reads the same blocks.
+  /// blocks. This is done only if no other region reads the same blocks, and not for patches.
   bool transposes_weights = false;
   index_t non_temporal_from = conv::non_temporal_from();
   DirectKernels<T> products = direct_kernels<T>();

@@ -53,13 +53,13 @@ struct Variant {
 };
 
 /// Returns tasks whose sources and results fit into `task_bytes`. They are so large that weights are read seldom, and
-/// there are enough of them for many threads. `source_blocks` channel blocks of the source are held at once.
-TaskTile choose_tasks(const DirectMap& map, index_t batch, index_t source_blocks, index_t result_blocks, index_t tasks,
+/// there are enough of them for many threads. `source_bytes` of each source voxel are held at once.
+TaskTile choose_tasks(const DirectMap& map, index_t batch, index_t source_bytes, index_t result_blocks, index_t tasks,
                       const Variant& variant) {
   const Extent3& n = map.domain();
   const auto bytes = [&](const Extent3& e) {
     const Extent3 window = map.window({{0, 0, 0}, e}).extent();
-    return block_bytes * (source_blocks * window.z * window.y * window.x + result_blocks * e.z * e.y * e.x);
+    return source_bytes * window.z * window.y * window.x + block_bytes * result_blocks * e.z * e.y * e.x;
   };
   const index_t wanted = std::max(region_voxels, batch * n.z * n.y * n.x / (2 * tasks));
   const auto fits = [&](const Extent3& e) {
@@ -151,7 +151,10 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
   const index_t result_blocks = ceil_div(forward ? problem.out_channels : problem.in_channels, block);
   const index_t source_blocks = ceil_div(forward ? problem.in_channels : problem.out_channels, block);
   const index_t held = std::clamp<index_t>(variant.steps / problem.kernel.volume(), 1, source_blocks);
-  const TaskTile tile = choose_tasks(map, problem.batch, held, result_blocks, tasks, variant);
+  // The only channel of a plain tensor is read as rows.
+  const bool reads_rows = forward && problem.in_channels == 1 && problem.x_layout == Layout::plain;
+  const index_t source_bytes = reads_rows ? static_cast<index_t>(size_of(problem.type)) : held * block_bytes;
+  const TaskTile tile = choose_tasks(map, problem.batch, source_bytes, result_blocks, tasks, variant);
   NestBuilder nest(extent);
   nest.add(Dim::n, 1, true);
   nest.add(lanes, tile.columns * block, true);

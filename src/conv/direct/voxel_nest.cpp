@@ -182,6 +182,15 @@ void append_steps(const std::vector<TaskLoop>& sums, std::size_t level, const Di
   one = all;
 }
 
+unsigned meets_first(const DirectPhase& phase, const StepPlace& step) {
+  unsigned set = 0;
+  for (index_t i = 0; i < step.taps; ++i) {
+    const DirectTap& tap = phase.taps[static_cast<std::size_t>(step.tap + i)];
+    set |= static_cast<unsigned>(tap.meets_first) << static_cast<unsigned>(i);
+  }
+  return set;
+}
+
 }  // namespace
 
 std::vector<std::vector<StepPlace>> order_steps(const VoxelNest& nest, const DirectMap& map) {
@@ -199,6 +208,7 @@ std::vector<std::vector<StepPlace>> order_steps(const VoxelNest& nest, const Dir
           std::vector<StepPlace>& steps = orders.emplace_back();
           const bool empty = std::any_of(range.begin(), range.end(), [](const Range& r) { return r.end <= r.begin; });
           if (!empty) append_steps(nest.sums, 0, phase, range, steps);
+          for (StepPlace& step : steps) step.meets_first = meets_first(phase, step);
         }
       }
     }

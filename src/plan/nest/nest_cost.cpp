@@ -149,6 +149,22 @@ class SpaceCost {
     return std::max<index_t>(0, beyond + step - 1) / step;
   }
 
+  /// Returns whether each source voxel has a box of few results of its own. Then the lanes are the voxels of the boxes,
+  /// and the source is read in place.
+  bool has_patches() const {
+    const Operand target = space_.windowed == Operand::x ? Operand::y : Operand::x;
+    const bool high_res = space_.written != Operand::w && (target == Operand::x) != space_.transposed;
+    return high_res && problem_.kernel == problem_.stride && problem_.kernel.volume() > 1 &&
+           problem_.dilation == Extent3::all(1) && problem_.pad_before == Extent3::all(0) &&
+           layout_of(target) == Layout::plain && layout_of(space_.windowed) == Layout::blocked &&
+           space_.of(lanes_) <= 6;
+  }
+  /// Returns the lanes that products compute per result, those without a channel included.
+  double lanes_of_results() const {
+    return has_patches() ? static_cast<double>(space_.of(lanes_))
+                         : padded_channels(space_.of(lanes_), space_.channel_block);
+  }
+
   /// Adds what tasks copy: voxels of plain tensors, and windows that reach into the padding.
   void add_copies(NestCost& cost) const {
     const Operand target = space_.windowed == Operand::x ? Operand::y : Operand::x;
@@ -181,7 +197,7 @@ class SpaceCost {
                        space_.result_step == Extent3{1, 1, 1} && problem_.x_layout == Layout::plain &&
                        problem_.y_layout == Layout::plain;
     cost.task_seconds += tasks() * machine_.task_s;
-    if (lines) return;
+    if (lines || has_patches()) return;
     copied(space_.windowed, window, padded_results() > 1 && space_.written != Operand::w);
     copied(target, results, false);
   }
@@ -230,7 +246,7 @@ class SpaceCost {
     const double block = static_cast<double>(space_.channel_block);
     const double vectors = wide() ? std::min(2.0, std::ceil(tile_of(lanes_) / block)) : 2;
     const double row = tile_of(Dim::x), voxels = row / std::ceil(row / most_rows(vectors));
-    const double lanes = padded_channels(space_.of(lanes_), space_.channel_block);
+    const double lanes = lanes_of_results();
     const double pairs = pairs_inside(space_, 0) * pairs_inside(space_, 1);
     const double products = static_cast<double>(space_.of(Dim::n)) * pairs *
                             static_cast<double>(space_.of(Dim::x) * space_.of(Dim::kx) * space_.of(terms_)) * lanes;
@@ -240,7 +256,9 @@ class SpaceCost {
     // Each register tile of each pass begins and ends a sum.
     const double results =
         static_cast<double>(space_.of(Dim::n) * space_.of(Dim::z) * space_.of(Dim::y) * space_.of(Dim::x));
-    const double tiles = results / voxels * std::ceil(lanes / (vectors * block / (wide() ? 1 : 2))) * passes();
+    const double tiles = results / voxels *
+                         (has_patches() ? lanes / block : std::ceil(lanes / (vectors * block / (wide() ? 1 : 2)))) *
+                         passes();
     cost.tile_seconds += tiles * (machine_.issue.tile + voxels * vectors) * cycle_seconds();
   }
 
