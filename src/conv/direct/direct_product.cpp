@@ -22,8 +22,11 @@ using simd::HWY_NAMESPACE::Unroll;
 /// The largest number of voxels whose sums fit into the registers, beside the registers for the factors. Each voxel has
 /// two vectors.
 constexpr int most_voxels = HWY_TARGET <= HWY_AVX3 ? 14 : 6;
-/// The same for channels of x.
-constexpr int most_channels = HWY_TARGET <= HWY_AVX3 ? 8 : 6;
+/// The same for channels of x, for C vectors of lanes. With one vector, all channels of a block share its load.
+template <int C>
+constexpr int most_channels = HWY_TARGET > HWY_AVX3 ? 6
+                              : C == 1              ? 16
+                                                    : 8;
 /// The largest number of voxels of one vector each, at any distance. Their addresses need general registers.
 constexpr int most_distant_voxels = HWY_TARGET <= HWY_AVX3 ? 24 : 6;
 
@@ -302,23 +305,30 @@ void MultiplyVoxels(const VoxelProduct<T>& product) {
   if (p.non_temporal) hwy::FlushStream();
 }
 
-/// Sums R neighbouring channels of x, for C vectors of lanes, over all voxels.
+/// Sums R neighbouring channels of x, for C vectors of lanes, over all voxels. Meanwhile the box `next` of the next
+/// products is prefetched, or both boxes if there is no other piece of the channels.
 template <int R, int C, class T>
 void SumChannels(const ChannelProduct<T>& p, const T* x, const T* dy, T* sums, std::size_t next) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
+  constexpr std::size_t boxes = R > most_channels<2> ? 2 : 1;
   const std::ptrdiff_t second = SecondVector<T>(p.dy_column), x_voxel = p.x_strides.voxel;
-  const std::ptrdiff_t next_voxel = p.next_strides[next].voxel;
   std::array<V, R * C> total;
   Unroll<R * C>([&](auto i) CONVOLUME_ALWAYS_INLINE { total[i] = hn::Zero(d); });
   for (index_t z = 0; z < p.count.z; ++z) {
     for (index_t y = 0; y < p.count.y; ++y) {
       const T* a = x + z * p.x_strides.plane + y * p.x_strides.row;
       const T* b = dy + z * p.dy_strides.plane + y * p.dy_strides.row;
-      const T* ahead = p.next[next] + z * p.next_strides[next].plane + y * p.next_strides[next].row;
+      std::array<const T*, boxes> ahead;
+      for (std::size_t i = 0; i < boxes; ++i) {
+        ahead[i] = p.next[next + i] + z * p.next_strides[next + i].plane + y * p.next_strides[next + i].row;
+      }
       const T* const last = b + p.count.x * block<T>;
-      for (; b != last; a += x_voxel, b += block<T>, ahead += next_voxel) {
-        __builtin_prefetch(ahead, 0, simd::HWY_NAMESPACE::into_l2);
+      for (; b != last; a += x_voxel, b += block<T>) {
+        Unroll<static_cast<int>(boxes)>([&](auto i) CONVOLUME_ALWAYS_INLINE {
+          __builtin_prefetch(ahead[i], 0, simd::HWY_NAMESPACE::into_l2);
+          ahead[i] += p.next_strides[next + i].voxel;
+        });
         std::array<V, C> g;
         Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE { g[c] = hn::LoadU(d, b + c * second); });
         Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
@@ -349,10 +359,10 @@ constexpr std::array<ChannelKernel<T>, sizeof...(R)> ChannelKernels(std::index_s
 
 template <int C, class T>
 void SumAllChannels(const ChannelProduct<T>& p, index_t vector) {
-  static constexpr auto kernels = ChannelKernels<C, T>(std::make_index_sequence<most_channels>());
+  static constexpr auto kernels = ChannelKernels<C, T>(std::make_index_sequence<most_channels<C>>());
   const T* dy = p.dy + VectorOffset<T>(vector, p.dy_column);
   T* sums = p.sums + VectorOffset<T>(vector, p.sums_column);
-  const index_t pieces = (p.channels + most_channels - 1) / most_channels;
+  const index_t pieces = (p.channels + most_channels<C> - 1) / most_channels<C>;
   const index_t least = p.channels / pieces, longer = p.channels % pieces;
   for (index_t piece = 0, channel = 0; piece < pieces; ++piece) {
     const index_t channels = least + (piece < longer ? 1 : 0);

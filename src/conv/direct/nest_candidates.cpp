@@ -49,6 +49,7 @@ struct Variant {
   index_t steps = product_steps;   ///< the most taps of a block in one product
   bool all_columns = false;        ///< a task computes all channels
   bool tap_rows = false;           ///< the taps of a row are summed at each term, where one block has all results
+  bool few_tasks = false;          ///< half as many: neighbouring tasks stage voxels that both read
   bool columns_inside = false;     ///< columns are the loop around a row, not around all voxels of a task
 };
 
