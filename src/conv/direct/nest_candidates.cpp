@@ -17,7 +17,7 @@ using plan::LoopNest;
 
 constexpr index_t block_bytes = 64;
 constexpr index_t region_voxels = 128;  // the weights of a product are read once for at least so many voxels
-constexpr index_t most_tasks_per_core = 8, least_tasks_per_core = 2;
+constexpr index_t most_tasks_per_core = 8, few_tasks_per_core = 4, least_tasks_per_core = 2;
 constexpr double task_seconds = 8e-6;       // at the peak; shorter tasks cost more than they help
 constexpr index_t piece_voxels = 512;       // more terms in one sum would increase the rounding error
 constexpr index_t part_voxels = 1024;       // for fewer voxels another set of sums costs more than it saves
@@ -49,7 +49,6 @@ struct Variant {
   index_t steps = product_steps;   ///< the most taps of a block in one product
   bool all_columns = false;        ///< a task computes all channels
   bool tap_rows = false;           ///< the taps of a row are summed at each term, where one block has all results
-  bool few_tasks = false;          ///< half as many: neighbouring tasks stage voxels that both read
   bool columns_inside = false;     ///< columns are the loop around a row, not around all voxels of a task
 };
 
@@ -271,6 +270,7 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
   }
   const plan::Sides sides(problem);
   const DirectMap map(sides.convolution(), sides.direction(direction), Taps::counted);
+  const bool tap_rows = plan::wide_vectors(machine);
   for (const bool columns_inside : {false, true}) {
     for (const bool all_columns : {false, true}) {
       for (const index_t bytes : {384 << 10, 192 << 10, 96 << 10}) {
@@ -279,12 +279,15 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
                          {.task_bytes = bytes,
                           .steps = steps,
                           .all_columns = all_columns,
-                          .tap_rows = plan::wide_vectors(machine),
+                          .tap_rows = tap_rows,
                           .columns_inside = columns_inside}));
         }
       }
     }
   }
+  // Neighbouring tasks stage voxels that both read. Fewer tasks stage fewer voxels.
+  const index_t few = few_tasks_per_core * machine.cores / 2;
+  if (2 * few < tasks) add(voxel_nest(problem, direction, map, few, {.tap_rows = tap_rows}));
   return nests;
 }
 
@@ -294,8 +297,8 @@ std::vector<RankedNest> rank_nests(const ConvProblem& problem, Direction directi
   const std::vector<plan::NestSpace> spaces = plan::spaces(problem, direction);
   const auto tasks_in = [&](const LoopNest& nest) { return spaces.empty() ? 1 : tasks_of(nest, spaces.front()); };
   // The model knows one core. A nest with too few tasks would leave others idle.
-  const double needed =
-      std::min(static_cast<double>(wanted_tasks(problem, direction, machine)), tasks_in(nests.front()));
+  const index_t wanted = std::min(wanted_tasks(problem, direction, machine), few_tasks_per_core * machine.cores);
+  const double needed = std::min(static_cast<double>(wanted), tasks_in(nests.front()));
   for (LoopNest& nest : nests) {
     if (tasks_in(nest) < needed) continue;
     const double seconds = plan::nest_cost(nest, problem, direction, machine).seconds();
