@@ -162,6 +162,9 @@ void clear_pad_lanes(T* block, index_t channels, index_t voxels) noexcept {
   for (index_t v = 0; v < voxels; ++v) std::fill(block + v * lanes + channels, block + (v + 1) * lanes, T{0});
 }
 
+/// Returns how many of `count` numbers a task of append_ranges() takes.
+constexpr index_t numbers_per_task(index_t count, index_t least = 1) { return std::max(least, (count + 63) / 64); }
+
 /// Adds tasks body(begin, end) over at most 64 ranges of [0, count): enough for many workers, and few enough to be
 /// cheap. `cost` is the cost of one of `count`; each task holds `scratch_bytes`. All ranges but the last have at least
 /// `least` numbers.
@@ -169,7 +172,7 @@ template <class Body>
 std::vector<TaskId> append_ranges(TaskGraph& graph, const char* name, index_t count, double cost,
                                   const std::vector<TaskId>& after, const Body& body, std::size_t scratch_bytes = 0,
                                   index_t least = 1) {
-  const index_t per_task = std::max(least, (count + 63) / 64);
+  const index_t per_task = numbers_per_task(count, least);
   std::vector<TaskId> tasks;
   for (index_t begin = 0; begin < count; begin += per_task) {
     const index_t end = std::min(count, begin + per_task);

@@ -178,6 +178,44 @@ TEST_CASE("direct computes few results of one voxel's kernel from blocked tensor
   set_simd_target(before);
 }
 
+TEST_CASE("direct computes few results of strides as long as the kernel with the bits of plain tensors") {
+  // Lanes are the voxels of a patch, fewer than a block holds or more. Patches may end beyond the voxels of dx, and
+  // voxels of dx may lie beyond all patches. Rows of patches are computed in several products, and so are channels.
+  const std::string before = simd_target();
+  for (const std::string& target : available_simd_targets()) {
+    set_simd_target(target);
+    CAPTURE(target);
+    for (const char* text :
+         {"ic1id8oc32kd4sd4", "ic3id9ih7iw11oc20kd2sd2", "mb2ic2id7oc40od2kd3sd3", "ic1ih12iw15oc33kh3kw5sh3sw5",
+          "ic6ih4iw21oc16kh2kw7sh2sw7", "ic1id7oc17od2kd4sd4", "ic1id5oc16od1kd4sd4", "mb3ic5id4ih6iw8oc48kd2sd2",
+          "ic1id2ih160iw64oc16kd2sd2", "ic3ih64iw64oc70kh8kw8sh8sw8"}) {
+      CAPTURE(text);
+      test::check_layouts<float>(text, by_direct, false, true, Activation::Kind::none);
+      test::check_layouts<double>(text, by_direct, false, true, Activation::Kind::none);
+      test::check_layouts<float>(text, by_direct, false, true, Activation::Kind::relu);
+      ConvProblem up = parse_problem(text);
+      up.transposed = true;
+      std::swap(up.in_channels, up.out_channels);
+      if (up.pad_after != Extent3{0, 0, 0}) continue;
+      test::check_layouts<float>(up, by_direct, true, false, Activation::Kind::none);
+      test::check_layouts<float>(up, by_direct, true, false, Activation::Kind::relu);
+    }
+  }
+  set_simd_target(before);
+}
+
+TEST_CASE("direct reads rows of plain channels, in place or with padding, with the bits of blocked tensors") {
+  for (const char* text :
+       {"ic6ih14iw14oc16kh5kw5", "ic3id4ih9iw30oc16kd3pd1", "ic20id3ih5iw17oc12kd3pd1",
+        "mb2ic5ih9iw33oc16kh3kw3sh2sw2ph1pw1", "ic17id3ih4iw40oc9kd2", "ic33ih6iw1oc16kh3kw3ph1pw1"}) {
+    for (const Activation::Kind kind : {Activation::Kind::none, Activation::Kind::relu}) {
+      test::check_layouts<float>(text, by_direct, true, true, kind);
+      test::check_layouts<double>(text, by_direct, true, true, kind);
+    }
+    test::check_against_reference<float>(parse_problem(text), by_direct, 2e-6);
+  }
+}
+
 TEST_CASE("direct leaves out what padding would be multiplied with") {
   // Rows of one to three pieces, and rows shorter than the kernel. Strides shift the padding at either end. Blocked
   // tensors are read in place if each tap meets padding at one end of a row only, and at one result.

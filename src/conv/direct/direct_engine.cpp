@@ -104,11 +104,15 @@ Ready DirectEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
                                       std::shared_ptr<const PrepareArguments> a) const {
   std::vector<TaskId> after;
   ready.collect(0, 0, problem_.w_shape().n, after);
-  const TaskId memory = graph.add(
-      {.name = "take packed weights"}, [a] { a->prepared->packed.acquire(0); }, after);
   const WeightBlocks<T>& layout = to_low_res_.weights;
   const index_t pairs = layout.lane_blocks() * layout.term_blocks();
   const auto cost = static_cast<double>(layout.taps * layout.square);
+  const index_t least = std::max<index_t>(1, least_packed_elements / (layout.taps * layout.square));
+  // A single task takes the memory itself.
+  if (ops::numbers_per_task(pairs, least) < pairs) {
+    after = {graph.add(
+        {.name = "take packed weights"}, [a] { a->prepared->packed.acquire(0); }, after)};
+  }
   const auto body = [this, a](index_t begin, index_t end) {
     const WeightBlocks<T>& to = to_low_res_.weights;
     T* packed = static_cast<T*>(a->prepared->packed.acquire(0));
@@ -119,9 +123,8 @@ Ready DirectEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
       to_low_res_.squares.pack(a->w.as<T>(), to, o, c, non_temporal_, packed + to.offset(o, c, 0), temporary);
     }
   };
-  return Ready::all_of(ops::append_ranges(graph, "pack weights", pairs, cost, {memory}, body,
-                                          pack_scratch_bytes(layout),
-                                          std::max<index_t>(1, least_packed_elements / (layout.taps * layout.square))));
+  return Ready::all_of(
+      ops::append_ranges(graph, "pack weights", pairs, cost, after, body, pack_scratch_bytes(layout), least));
 }
 
 /// Appends a task body(region) for each region. `tensors()` returns the tensors that a region reads and writes.

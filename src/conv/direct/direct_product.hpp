@@ -9,7 +9,8 @@
 namespace convolume::conv {
 
 /// Computes, for `columns` blocks of lanes (64 bytes each) and `count` voxels:
-///   target[voxel](lane) = start + sum over steps and their terms k of source[voxel + step.source + k] * w[k](lane).
+///   target[voxel](lane) = start + sum over steps and their terms k of source[voxel + step.source + k * source_term] *
+///                         w[k](lane).
 /// `start` is the contents of target (if `add`), or bias(lane). w[k] is the vector at weights + step.weights +
 /// block * k. The terms are summed in their order, and then start is added. This order does not depend on which voxels
 /// are computed together, so the bits do not either. Lanes from `lanes` on become zero. target overlaps nothing.
@@ -25,6 +26,7 @@ struct VoxelProduct {
   /// Between neighbouring taps of a row there are `source_tap` elements of the source and `weights_tap` weights.
   index_t row_taps;
   std::ptrdiff_t source_tap, weights_tap;
+  std::ptrdiff_t source_term = 1;  ///< between terms in the source; 1 unless all steps are rows of taps
   const T* weights;
   std::ptrdiff_t weights_column;  ///< between columns
   /// Distance from these weights to the weights of the next product, which are prefetched meanwhile.

@@ -197,14 +197,15 @@ class RegionRun {
     }
     return blocked || reads_rows(d, tensors);
   }
-  /// Returns whether the source is read as rows of its only channel. In channel blocks the rows would take up to
-  /// sixteen times as much memory.
+  /// Returns whether the source is read as rows of its channels. If there is one channel, channel blocks would take up
+  /// to sixteen times as much memory.
   static bool reads_rows(const VoxelDirection<T>& d, const DirectionTensors<T>& tensors) {
-    return d.weights.terms == 1 && d.source_layout == Layout::plain && tensors.gradient == nullptr;
+    return (d.weights.terms == 1 || d.tap_rows_only) && d.source_layout == Layout::plain && tensors.gradient == nullptr;
   }
   /// Returns the size of the staged source in units of 64 bytes.
   static index_t staged_blocks(const VoxelDirection<T>& d, const Box& window, const DirectionTensors<T>& tensors) {
-    return reads_rows(d, tensors) ? (volume(window) + block - 1) / block : d.nest.held_blocks * volume(window);
+    if (!reads_rows(d, tensors)) return d.nest.held_blocks * volume(window);
+    return (std::min(d.weights.terms, d.nest.held_blocks * block) * volume(window) + block - 1) / block;
   }
   static bool target_in_place(const VoxelDirection<T>& d, const DirectionTensors<T>& tensors) {
     return d.target_layout == Layout::blocked && !tensors.add;
@@ -238,31 +239,41 @@ class RegionRun {
     return {view.data, {0, 0, 0}, strides_of(tensors_.target), tensors_.target.stride[1]};
   }
 
-  /// Returns the window of the only channel. Its voxels lie side by side; voxels outside of the tensor are zero.
-  BlockedBox<const T> row_box(index_t sample) const {
+  /// Returns the window of the channels in the blocks [first, first + blocks), each as rows whose voxels lie side by
+  /// side. Voxels outside of the tensor are zero.
+  BlockedBox<const T> row_box(index_t sample, index_t first, index_t blocks) {
     const View<const T>& from = tensors_.source;
     if (source_in_place_) {
-      return {&from(sample, 0, 0, 0, 0), {0, 0, 0}, {1, from.stride[3], from.stride[2]}, 0};
+      source_term_ = from.stride[1];
+      return {
+          &from(sample, first * block, 0, 0, 0), {0, 0, 0}, {1, from.stride[3], from.stride[2]}, block * source_term_};
     }
+    const index_t channels = std::min(blocks * block, d_.weights.terms - first * block);
+    const Extent3 e = window_.extent();
+    source_term_ = volume(window_);
+    for (index_t c = 0; c < channels; ++c) copy_rows(sample, first * block + c, staged_source_ + c * source_term_);
+    return {staged_source_, window_.begin, {1, e.x, e.y * e.x}, block * source_term_};
+  }
+  /// Copies the window of a channel.
+  void copy_rows(index_t sample, index_t channel, T* to) const {
+    const View<const T>& from = tensors_.source;
     const Extent3 e = window_.extent(), all = from.shape.extent;
     const index_t begin = std::clamp<index_t>(-window_.begin.x, 0, e.x);
     const index_t end = std::clamp<index_t>(all.x - window_.begin.x, begin, e.x);
-    T* to = staged_source_;
     for (index_t z = window_.begin.z; z < window_.end.z; ++z) {
       for (index_t y = window_.begin.y; y < window_.end.y; ++y, to += e.x) {
         const bool inside = z >= 0 && z < all.z && y >= 0 && y < all.y && begin < end;
         std::fill_n(to, inside ? begin : e.x, T{0});
         if (!inside) continue;
-        std::copy_n(&from(sample, 0, z, y, window_.begin.x + begin), end - begin, to + begin);
+        std::copy_n(&from(sample, channel, z, y, window_.begin.x + begin), end - begin, to + begin);
         std::fill_n(to + end, e.x - end, T{0});
       }
     }
-    return {staged_source_, window_.begin, {1, e.x, e.y * e.x}, 0};
   }
 
   /// Returns the channel blocks [first, first + blocks) of the source's window.
-  BlockedBox<const T> source_box(index_t sample, index_t first, index_t blocks) const {
-    if (reads_rows_) return row_box(sample);
+  BlockedBox<const T> source_box(index_t sample, index_t first, index_t blocks) {
+    if (reads_rows_) return row_box(sample, first, blocks);
     if (source_in_place_) {
       const auto view = block_of(tensors_.source, Layout::blocked, sample, first * block);
       return {view.data, {0, 0, 0}, strides_of(tensors_.source), tensors_.source.stride[1]};
@@ -393,7 +404,7 @@ class RegionRun {
       if (made.taps != pass.row_taps) pass.row_taps = 0;
     }
     pass.step_count = step - pass.steps;
-    const bool side_by_side = reads_rows_ && d_.map.source_step().x == 1;
+    const bool side_by_side = reads_rows_ && d_.weights.terms == 1 && d_.map.source_step().x == 1;
     if (side_by_side) pass.neighbours = neighbours_of({pass.steps, step});
     if (pass.step_count > 0 || is_first_tap_tile()) list.passes[list.count++] = pass;
   }
@@ -497,6 +508,7 @@ class RegionRun {
                                     .row_taps = pass.row_taps,
                                     .source_tap = pass.source_tap,
                                     .weights_tap = pass.weights_tap,
+                                    .source_term = source_term_,
                                     .weights = weights,
                                     .weights_column = weights_column(),
                                     .weights_next = next_weights(weights),
@@ -544,6 +556,7 @@ class RegionRun {
 
   std::array<Range, plan::all_dims.size()> ranges_{};  // of the current products
   index_t sample_ = -1, held_first_ = -1;
+  std::ptrdiff_t source_term_ = 1;
   BlockedBox<const T> source_{};
   BlockedBox<T> target_{};
   const T* held_weights_ = nullptr;
@@ -580,6 +593,9 @@ VoxelDirection<T>::VoxelDirection(const ConvProblem& problem, plan::Direction di
   leaves_out_padding = map.pads_one_result();
   nest = compile_voxel_nest(given, problem, direction, map);
   step_orders = order_steps(nest, map);
+  tap_rows_only = std::all_of(step_orders.begin(), step_orders.end(), [](const std::vector<StepPlace>& order) {
+    return order.empty() || order.front().taps > 1;
+  });
   lines = are_lines(*this, p);
   patches = are_patches(*this);
   const index_t transposed_squares =

@@ -143,8 +143,20 @@ void SumPieces(const std::array<VoxelKernel<T>, Most>& kernels, index_t row, con
   constexpr auto most = static_cast<index_t>(Most);
   const index_t pieces = (p.count.x + most - 1) / most;
   const index_t least = p.count.x / pieces, longer = p.count.x % pieces;
-  for (; row < p.count.z * p.count.y; ++row) {
-    RowPiece<T> piece = RowOf(p, target, row);
+  const index_t rows = p.count.z * p.count.y;
+  if (row >= rows) return;
+  RowPiece<T> next = RowOf(p, target, row);
+  for (index_t y = row % p.count.y; row < rows; ++row) {
+    RowPiece<T> piece = next;
+    // A division per row would take longer than a short piece.
+    next.source += p.source_strides.row;
+    next.target += p.target_strides.row;
+    next.prefetches = false;
+    if (++y == p.count.y) {
+      y = 0;
+      next.source += p.source_strides.plane - p.count.y * p.source_strides.row;
+      next.target += p.target_strides.plane - p.count.y * p.target_strides.row;
+    }
     for (index_t i = 0; i < pieces; ++i) {
       const index_t voxels = least + (i < longer ? 1 : 0);
       piece.ends = {.first = i == 0, .last = i + 1 == pieces};

@@ -35,10 +35,11 @@ constexpr bool contains(unsigned set, index_t tap) { return (set >> static_cast<
 /// weights.
 template <int R, class T>
 HWY_INLINE void Prefetch(const VoxelProduct<T>& p, const RowPiece<T>& piece, const DirectStep& step, const T* weights) {
-  if (step.meets_first == 0 && !piece.prefetches) return;
+  const bool next_row = step.meets_first != 0 && p.source_term == 1;  // processors recognise rows without gaps
+  if (!next_row && !piece.prefetches) return;
   DirectStep tap = step;
   for (int i = 0; i < step.taps; ++i, tap.source += p.source_tap, tap.weights += p.weights_tap) {
-    if (contains(step.meets_first, i)) PrefetchRow<R>(p, tap, piece.source);
+    if (next_row && contains(step.meets_first, i)) PrefetchRow<R>(p, tap, piece.source);
     if (piece.prefetches) PrefetchWeights<1>(p, tap, weights);
   }
 }
@@ -57,7 +58,7 @@ void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weig
     for (int term = 0; term < step->terms; ++term) {
       for (int tap = 0; tap < step->taps; ++tap) {
         const V w = hn::LoadU(d, weights + step->weights + tap * p.weights_tap + term * block<T>);
-        const T* a = piece.source + step->source + tap * p.source_tap + term;
+        const T* a = piece.source + step->source + tap * p.source_tap + term * p.source_term;
         const bool first = piece.ends.first && contains(mirrored ? step->pads_last : step->pads_first, tap);
         const bool last = piece.ends.last && contains(mirrored ? step->pads_first : step->pads_last, tap);
         CONVOLUME_UNROLL
@@ -90,7 +91,7 @@ void SumSharedVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T
     const bool pads_last = piece.ends.last && (mirrored ? step->pads_first : step->pads_last) != 0;
     const T* a = piece.source + step->source;
     const T* b = weights + step->weights;
-    for (const T* const end = b + step->terms * block<T>; b != end; b += block<T>, ++a) {
+    for (const T* const end = b + step->terms * block<T>; b != end; b += block<T>, a += p.source_term) {
       std::array<V, K> w;
       CONVOLUME_UNROLL
       for (int tap = 0; tap < K; ++tap) w[static_cast<std::size_t>(tap)] = hn::LoadU(d, b + tap * p.weights_tap);

@@ -185,14 +185,19 @@ Ready FftTiledEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
   std::vector<TaskId> after;
   ready.collect(0, 0, problem_.w_shape().n, after);
   const Shape5 shape = problem_.w_shape();
-  const TaskId memory = graph.add(
-      {.name = "take packed weights"}, [a] { a->prepared->packed.acquire(0); }, after);
+  const index_t pairs = shape.n * shape.c, taps = problem_.kernel.volume();
+  const index_t least = std::max<index_t>(1, least_packed_elements / taps);
+  // A single task takes the memory itself.
+  if (ops::numbers_per_task(pairs, least) < pairs) {
+    after = {graph.add(
+        {.name = "take packed weights"}, [a] { a->prepared->packed.acquire(0); }, after)};
+  }
   const std::vector<TaskId> packing = ops::append_ranges(
-      graph, "pack weights", shape.n * shape.c, static_cast<double>(problem_.kernel.volume()), {memory},
+      graph, "pack weights", pairs, static_cast<double>(taps), after,
       [this, a](index_t begin, index_t end) {
         pack(a->w.as<T>(), begin, end, static_cast<T*>(a->prepared->packed.acquire(0)));
       },
-      0, std::max<index_t>(1, least_packed_elements / problem_.kernel.volume()));
+      0, least);
   if (!keep_weights_) return Ready::all_of(packing);
   return Ready::all_of(forward_.append_weight_spectra(
       graph, [this, a] { return packed(*a->prepared); },

@@ -198,7 +198,10 @@ class SpaceCost {
                        problem_.y_layout == Layout::plain;
     cost.task_seconds += tasks() * machine_.task_s;
     if (lines || has_patches()) return;
-    copied(space_.windowed, window, padded_results() > 1 && space_.written != Operand::w);
+    // Products of rows of taps read channels of plain tensors as they are.
+    const bool in_place =
+        space_.written != Operand::w && layout_of(space_.windowed) == Layout::plain && taps_of_row() > 1;
+    if (!in_place) copied(space_.windowed, window, padded_results() > 1 && space_.written != Operand::w);
     copied(target, results, false);
   }
 
