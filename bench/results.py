@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the measurements that the documents quote, and renders the pages that quote them.
 
-    bench/results.py --run [--build build/release] [--quick] [--only fft,conv]
+    bench/results.py --run [--build build/release] [--quick] [--only fft,conv] [--processes 5]
     bench/results.py --render
     bench/results.py --check
     bench/results.py --list
@@ -33,7 +33,8 @@ INTERRUPTED = 130  # the status of a benchmark that Ctrl-C stopped
 class Measurement:
     """One command line. `groups` are words that --only knows, `quick` replaces the arguments with --quick.
 
-    Minutes are estimates for two cores. An empty `quick` means that --quick leaves the measurement out.
+    Minutes are estimates for two cores and one process. An empty `quick` means that --quick leaves the measurement
+    out.
     """
     name: str
     groups: str
@@ -48,7 +49,7 @@ class Measurement:
         return [f"{build}/bench/{self.program}", *shlex.split(self.quick if quick else self.arguments)]
 
     def cost(self, quick: bool) -> float:
-        """Minutes that the measurement takes."""
+        """Minutes that the measurement takes in one process."""
         return self.quick_minutes if quick else self.minutes
 
 
@@ -62,6 +63,7 @@ WIDTH_DEPTH = "--width 30 --depth 8 --kernel 5 --extent 48"
 GRAPHS = "--side-by-side --net nets/zoo/width_depth.toml nets/zoo/unet_isotropic.toml --threads 2"
 ALLOC = "--side-by-side --net nets/zoo/width_depth.toml"
 SHORT = "--rounds 2 --min-seconds 0 --work training"
+PUBLISHED = " ".join(f"bench/problems/published/{name}.txt" for name in results_pages.PUBLISHED)
 
 
 def conv_list(name: str, minutes: float, quick_minutes: float = 0.0) -> Measurement:
@@ -87,6 +89,9 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     conv_list("paper_nets", 3),
     conv_list("planar", 1, 0.5),
     conv_list("unet3d", 4),
+    Measurement("conv_published", "published", "bench_conv",
+                f"--side-by-side --layout blocked --threads 2 --peers onednn --dir fwd,training --max-seconds 0.3 "
+                f"--problems {PUBLISHED}", 25),
     Measurement("net_torch_unet_isotropic", "net peers torch", "bench_net", f"{TORCH} {ISOTROPIC} --rounds 3", 4),
     Measurement("net_torch_unet_anisotropic", "net peers torch", "bench_net", f"{TORCH} {ANISOTROPIC} --rounds 3", 4,
                 f"{TORCH} {ANISOTROPIC} {SHORT}", 1.5),
@@ -209,19 +214,49 @@ def measure(measurement: Measurement, build: str, quick: bool) -> dict[str, Any]
             "quick": quick, "command": shlex.join(command), "report": report}
 
 
-def run(build: str, quick: bool, only: str, data: pathlib.Path) -> int:
-    """Runs the chosen measurements one after the other; one that fails does not stop the others."""
+def combined(contents: list[dict[str, Any]]) -> dict[str, Any]:
+    """One content from those of several processes: of each row of convolutions the process with the median ratio that
+    counts (of an even number, the lower one). The rows of all processes stay beside it, with what decided. Of other
+    measurements the last process."""
+    if len(contents) == 1:
+        return contents[0]
+    if not contents[0]["name"].startswith("conv_"):
+        return contents[-1]
+
+    def ratio(row: dict[str, Any]) -> float:
+        return row.get("ratio_in_time" if row["threads"] > 1 else "ratio") or 0.0
+
+    rows = []
+    for same in zip(*(content["report"]["results"] for content in contents)):
+        if len({(row["name"], row["dir"], row["threads"]) for row in same}) > 1:
+            raise RunError(f"{contents[0]['name']}: the processes measured different rows")
+        rows.append(sorted(same, key=ratio)[(len(same) - 1) // 2])
+    kept = ("name", "dir", "threads", "engine", "rounds", "ours_s", "ours_low_s", "onednn_s", "onednn_low_s", "ratio",
+            "ratio_in_time")
+    processes = [{"date": content["date"], "load_average": content["machine"]["load_average"],
+                  "results": [{key: row.get(key) for key in kept} for row in content["report"]["results"]]}
+                 for content in contents]
+    return {**contents[0], "report": {**contents[0]["report"], "results": rows}, "processes": processes}
+
+
+def run(build: str, quick: bool, only: str, processes: int, data: pathlib.Path) -> int:
+    """Runs the chosen measurements one after the other, and all of them again for each further process. One that fails
+    does not stop the others. Each process completes a file."""
     measurements = chosen(only, quick)
     require_programs(measurements, build)
-    total = sum(m.cost(quick) for m in measurements)
-    print(f"{len(measurements)} measurements, about {minutes_text(total)}; nothing else should run on this machine "
+    turns = measurements * processes
+    total = sum(m.cost(quick) for m in turns)
+    print(f"{len(turns)} processes, about {minutes_text(total)}; nothing else should run on this machine "
           f"(load average {os.getloadavg()[0]:.1f})", flush=True)
     failures: list[str] = []
-    for number, measurement in enumerate(measurements, 1):
-        print(f"\n[{number}/{len(measurements)}] {measurement.name}, about {minutes_text(measurement.cost(quick))}: "
+    contents: dict[str, list[dict[str, Any]]] = {}
+    for number, measurement in enumerate(turns, 1):
+        print(f"\n[{number}/{len(turns)}] {measurement.name}, about {minutes_text(measurement.cost(quick))}: "
               f"{shlex.join(measurement.command(build, quick))}", flush=True)
+        so_far = contents.setdefault(measurement.name, [])
         try:
-            content = measure(measurement, build, quick)
+            so_far.append(measure(measurement, build, quick))
+            content = combined(so_far)
         except RunError as error:
             print(f"results.py: {error}", file=sys.stderr, flush=True)
             failures.append(measurement.name)
@@ -230,7 +265,7 @@ def run(build: str, quick: bool, only: str, data: pathlib.Path) -> int:
         write_atomically(file, json.dumps(content, indent=1) + "\n")
         print(f"wrote {file}", flush=True)
     if failures:
-        print(f"results.py: failed: {', '.join(failures)}", file=sys.stderr)
+        print(f"results.py: failed: {', '.join(dict.fromkeys(failures))}", file=sys.stderr)
     return 1 if failures else 0
 
 
@@ -281,13 +316,18 @@ def arguments(words: list[str]) -> argparse.Namespace:
     modes.add_argument("--check", action="store_true", help="compare the pages with the data; status 1 if they differ")
     modes.add_argument("--list", action="store_true", help="print the measurements with their commands")
     parser.add_argument("--build", default="build/release", help="folder of the build (build/release)")
-    parser.add_argument("--quick", action="store_true", help="fewer problems and rounds: at most 8 minutes, not 60")
+    parser.add_argument("--quick", action="store_true", help="fewer problems and rounds: at most 8 minutes, not 80")
+    parser.add_argument("--processes", type=int, default=1, metavar="N",
+                        help="with --run: measure convolutions in N processes; of each row the median one counts (1)")
     parser.add_argument("--only", default="", metavar="NAMES", help="measurements or groups, separated by commas")
     pages = SOURCE / "docs/performance"
     parser.add_argument("--data", type=pathlib.Path, default=pages / "data", help="folder of the JSON files")
     parser.add_argument("--out", type=pathlib.Path, default=pages, help="folder of the pages")
     parser.add_argument("--readme", type=pathlib.Path, default=SOURCE / "README.md", help="file with the short table")
-    return parser.parse_args(words)
+    options = parser.parse_args(words)
+    if options.processes < 1:
+        parser.error(f"--processes {options.processes}: at least one process has to measure")
+    return options
 
 
 def main(words: list[str]) -> int:
@@ -295,7 +335,7 @@ def main(words: list[str]) -> int:
     options = arguments(words)
     try:
         if options.run:
-            return run(options.build, options.quick, options.only, options.data)
+            return run(options.build, options.quick, options.only, options.processes, options.data)
         if options.list:
             return list_measurements(options.build, options.quick, options.only)
         return (render if options.render else check)(options.data, options.out, options.readme)

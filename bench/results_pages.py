@@ -53,6 +53,9 @@ UNKNOWN = "not explained yet"
 
 PASSES = {"fwd": "forward", "bwd_d": "backward data", "bwd_w": "weight gradient", "training": "training"}
 NOTICEABLE = 0.95  # ratios from here to 1 are within the noise of the machine
+# Lists in bench/problems/published.
+PUBLISHED = ("i3d", "mobilenet", "nnunet_brain_tumour", "nnunet_heart", "nnunet_hippocampus", "nnunet_prostate",
+             "nnunet_spleen", "resnet50", "resnet50_3d", "resnext101_3d", "vgg16")
 LISTS = ("anisotropic", "depthwise", "dilated_strided", "grouped", "kernels", "paper_nets", "planar", "unet3d")
 NETS = ("width_depth", "unet_isotropic", "unet_anisotropic")
 RUNNERS = {"flow_graph": "`tbb::flow::graph`", "task_group": "`tbb::task_group`"}
@@ -508,6 +511,24 @@ def results_page(all_data: dict[str, Json], folder: pathlib.Path) -> str:
     return "\n".join(parts)
 
 
+def published_shares(all_data: dict[str, Json], folder: pathlib.Path) -> str:
+    """The share of noticeable losses in each list of a published net, or nothing if none was measured."""
+    data = all_data.get("conv_published")
+    if not data:
+        return ""
+    problems = guarded(folder, "conv_published", lambda: compared(data))
+    lists: dict[str, list[float]] = {}
+    for problem in problems:
+        if problem.ratio:
+            lists.setdefault(problem.row["name"].split(":", 1)[0], []).append(problem.ratio)
+    cells = [[name, str(len(ratios)), digits(mean(ratios)), digits(min(ratios)),
+              f"{100 * sum(ratio < NOTICEABLE for ratio in ratios) / len(ratios):.0f} %"]
+             for name, ratios in lists.items()]
+    head = ["net", "rows", "geometric mean", "least", f"share of rows below {NOTICEABLE}"]
+    return ("\n## Published nets\n\nThe layers of these nets stand in `bench/problems/published/`: forward and "
+            "training on two threads,\nby lower quartiles. " + provenance(data) + "\n" + table(head, cells))
+
+
 def losses_page(all_data: dict[str, Json], folder: pathlib.Path) -> str:
     """The text of losses.md."""
     losses: list[Loss] = []
@@ -539,7 +560,7 @@ into the row.
     cells = [[loss.measurement, loss.what, loss.peer, loss.times, f"{digits(loss.ratio)} ({loss.quartiles})",
               loss.engine, loss.reason] for loss in sorted(losses)]
     head = ["measurement", "row", "peer", "our time, its time", "ratio", "engine", "reason"]
-    return text + f"\n{len(losses)} rows:\n\n" + table(head, cells)
+    return text + f"\n{len(losses)} rows:\n\n" + table(head, cells) + published_shares(all_data, folder)
 
 
 def readme_conv_rows(data: Json) -> list[list[str]]:
