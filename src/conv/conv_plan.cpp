@@ -8,6 +8,7 @@
 #include "conv/choice.hpp"
 #include "conv/implementations.hpp"
 #include "convolume/conv.hpp"
+#include "plan/cost_constants.hpp"
 
 namespace convolume {
 namespace {
@@ -205,7 +206,8 @@ ConvGradientReady ConvPlan::Impl::append(TaskGraph& graph, const ConvReady& read
   return done;
 }
 
-/// Asks every implementation for its estimate. Writes the fastest choice and the report into `impl`.
+/// Asks every implementation for its estimate. Writes the fastest choice, or direct's if it is nearly as fast, and the
+/// report into `impl`.
 const conv::Implementation& ConvPlan::Impl::choose(Impl& impl, const ConvOptions& options) {
   const ConvProblem& problem = impl.problem;
   impl.report = fmt::format("{}{}\n", to_string(problem), problem.transposed ? " transposed" : "");
@@ -229,7 +231,12 @@ const conv::Implementation& ConvPlan::Impl::choose(Impl& impl, const ConvOptions
     conv::Estimate& estimate = *assessment.estimate;
     impl.report += fmt::format("  {}: {:.3g} ms estimated for {}, {:.3g} MiB beside the tensors\n", implementation.name,
                                1e3 * estimate.seconds, wanted, estimate.bytes / (1 << 20));
-    if (best != nullptr && estimate.seconds >= impl.seconds) continue;
+    const double factor = implementation.engine == Engine::direct ? plan::near_estimates : 1;
+    if (best != nullptr && estimate.seconds >= factor * impl.seconds) continue;
+    if (best != nullptr && estimate.seconds >= impl.seconds) {
+      impl.report += fmt::format("  direct is preferred to estimates that are less than {:.0f} % shorter\n",
+                                 100 * (1 - 1 / plan::near_estimates));
+    }
     best = &implementation;
     impl.seconds = estimate.seconds;
     impl.chosen = implementation.engine;
