@@ -74,7 +74,8 @@ inline constexpr double l3_kept_share = 0.3, l3_lost_share = 1.2;
 inline constexpr double waiting_share = 0.06;  ///< of all time: tasks begin and end at different times
 inline constexpr double idle_share = 0.2;      ///< of a worker's waiting that is lost; otherwise it finds other work
 /// `direct` is chosen if its estimate is less than this factor times the least one. Such differences are within the
-/// errors of the models, and transforms lose more speed if other programs use the memory (docs/performance/log/model.md).
+/// errors of the models, and transforms lose more speed if other programs use the memory
+/// (docs/performance/log/model.md).
 inline constexpr double near_estimates = 1.1;
 /// Factor for the weight gradient if its tiles have spectra of their own: every stage then waits for memory in its
 /// prologue and its epilogue.
