@@ -556,7 +556,7 @@ into the row.
         if some:
             text += f"\n{what}: {', '.join(some)}.\n"
     if not losses:
-        return text + "\nNo peer is faster in any measured row.\n"
+        return text + "\nNo peer is faster in any measured row.\n" + published_shares(all_data, folder)
     cells = [[loss.measurement, loss.what, loss.peer, loss.times, f"{digits(loss.ratio)} ({loss.quartiles})",
               loss.engine, loss.reason] for loss in sorted(losses)]
     head = ["measurement", "row", "peer", "our time, its time", "ratio", "engine", "reason"]

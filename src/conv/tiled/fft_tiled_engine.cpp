@@ -31,7 +31,7 @@
 namespace convolume::conv {
 namespace {
 
-/// Elements of weights that a task copies at least: about 2 us. Smaller tasks would take less time than to hand them
+/// Elements of weights that a task copies at least: about 3 us. Smaller tasks would take less time than to hand them
 /// out.
 constexpr index_t least_packed_elements = 32768;
 
