@@ -6,6 +6,7 @@
 
 #include "testing/conv_case.hpp"
 #include "testing/random_problem.hpp"
+#include "testing/selected_row.hpp"
 #include "testing/temporary_folder.hpp"
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
@@ -295,6 +296,7 @@ TEST_CASE("a limit of memory is kept, and a smaller one than possible names the 
 }
 
 TEST_CASE("the number of buffers with the least estimated time is taken, and the report compares them", "[streamed]") {
+  const test::SelectedRow row("zen5");
   const auto plan = [](const char* text, const StreamOptions& options) {
     const ConvProblem p = parse_problem(text);
     const auto quarter = static_cast<std::size_t>(p.x_shape().elements() + p.y_shape().elements());

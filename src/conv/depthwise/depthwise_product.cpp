@@ -81,9 +81,11 @@ void SumVoxels(const TapProduct<T>& p, const T* source, const T* weights, T* tar
       Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE { sums[r] = hn::MulAdd(hn::LoadU(d, a + r * voxel), w, sums[r]); });
     }
   }
+  const std::ptrdiff_t target_voxel = p.target_strides.voxel;
+  const bool add = p.add;
   Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
-    T* to = target + r * p.target_strides.voxel;
-    const T* start = p.add ? to : bias;
+    T* to = target + r * target_voxel;
+    const T* start = add ? to : bias;
     hn::StoreU(start != nullptr ? hn::Add(hn::LoadU(d, start), sums[r]) : sums[r], d, to);
   });
 }
@@ -120,9 +122,9 @@ void SumRows(const TapProduct<T>& p, index_t vector) {
 
 template <class T>
 void MultiplyVoxels(const TapProduct<T>& product) {
-  TapProduct<T> p = product;  // a copy, so that the compiler knows that no store changes it
-  if (keeps_taps && p.source_strides.voxel == block<T> && p.source_tap == -block<T>) {
+  if (keeps_taps && product.source_strides.voxel == block<T> && product.source_tap == -block<T>) {
     // Backward data: from the last voxel of a row to the first one, voxels and taps run in the same direction.
+    TapProduct<T> p = product;
     p.source += (p.count.x - 1) * p.source_strides.voxel;
     p.target += (p.count.x - 1) * p.target_strides.voxel;
     p.source_strides.voxel = -p.source_strides.voxel;
@@ -131,7 +133,8 @@ void MultiplyVoxels(const TapProduct<T>& product) {
     return;
   }
   for (index_t vector = 0; vector < block<T>; vector += vector_lanes<T>) {
-    p.source_strides.voxel == block<T> ? SumRows<Next::after>(p, vector) : SumRows<Next::apart>(p, vector);
+    product.source_strides.voxel == block<T> ? SumRows<Next::after>(product, vector)
+                                             : SumRows<Next::apart>(product, vector);
   }
 }
 
@@ -230,8 +233,7 @@ void SumAllTaps(const TapSums<T>& p) {
 }
 
 template <class T>
-void MultiplyTaps(const TapSums<T>& product) {
-  const TapSums<T> p = product;
+void MultiplyTaps(const TapSums<T>& p) {
   p.x_tap == block<T> ? SumAllTaps<true>(p) : SumAllTaps<false>(p);
 }
 

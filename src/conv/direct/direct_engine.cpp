@@ -106,8 +106,8 @@ Ready DirectEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
   ready.collect(0, 0, problem_.w_shape().n, after);
   const WeightBlocks<T>& layout = to_low_res_.weights;
   const index_t pairs = layout.lane_blocks() * layout.term_blocks();
-  const auto cost = static_cast<double>(layout.taps * layout.square);
-  const index_t least = std::max<index_t>(1, least_packed_elements / (layout.taps * layout.square));
+  const auto cost = static_cast<double>(layout.taps * layout.square());
+  const index_t least = std::max<index_t>(1, least_packed_elements / (layout.taps * layout.square()));
   // A single task takes the memory itself.
   if (ops::numbers_per_task(pairs, least) < pairs) {
     after = {graph.add(
@@ -180,16 +180,17 @@ std::vector<TaskId> DirectEngine<T>::append_transposed_weights(TaskGraph& graph,
   const TaskId memory = graph.add(
       {.name = "take transposed weights"}, [own] { own->acquire(0); }, after);
   const WeightBlocks<T>& layout = to_high_res_.weights;
-  const auto cost = static_cast<double>(layout.taps * layout.square);
+  const auto cost = static_cast<double>(layout.taps * layout.square());
   return ops::append_ranges(graph, "transpose weights", layout.lane_blocks() * layout.term_blocks(), cost, {memory},
                             [this, a, own](index_t begin, index_t end) {
-                              const WeightBlocks<T>& result = to_high_res_.weights;
+                              const WeightBlocks<T>&from = to_low_res_.weights, &result = to_high_res_.weights;
                               const auto* packed = static_cast<const T*>(a->w->packed.get(0));
                               T* to = static_cast<T*>(own->acquire(0));
                               for (index_t i = begin; i < end; ++i) {
                                 const index_t c = i / result.term_blocks(), o = i % result.term_blocks();
-                                to_high_res_.squares.transpose(packed + to_low_res_.weights.offset(o, c, 0),
-                                                               result.taps, non_temporal_, to + result.offset(c, o, 0));
+                                to_high_res_.squares.transpose(packed + from.offset(o, c, 0), from.square_terms(),
+                                                               result.square_terms(), result.taps, non_temporal_,
+                                                               to + result.offset(c, o, 0));
                               }
                             });
 }
@@ -289,8 +290,8 @@ Ready DirectEngine<T>::append_weights(TaskGraph& graph, const ConvReady& ready,
     for (index_t i = begin; i < end; ++i) gradient_.finish(*a, i, static_cast<T*>(own->acquire(0)));
   };
   auto done = ops::append_ranges(graph, "weight gradient", gradient_.pairs(),
-                                 static_cast<double>(to_low_res_.weights.taps * to_low_res_.weights.square), sums, body,
-                                 gradient_.finish_scratch_bytes());
+                                 static_cast<double>(to_low_res_.weights.taps * to_low_res_.weights.square()), sums,
+                                 body, gradient_.finish_scratch_bytes());
   buffers.end(graph, "free weight sums", done);
   return Ready::all_of(std::move(done));
 }

@@ -68,6 +68,7 @@ class TermReader {
       return pointers_[static_cast<std::size_t>(r / 3)][r % 3 * distance_];
     }
   }
+  HWY_INLINE const T* first() const { return pointers_[0]; }
   HWY_INLINE void next_term() {
     CONVOLUME_UNROLL
     for (std::size_t i = 0; i < count; ++i) ++pointers_[i];
@@ -80,17 +81,23 @@ class TermReader {
   std::ptrdiff_t next_row_, distance_;
 };
 
+/// Returns the distance between the weights of two terms of a step.
+template <Source S, class T>
+HWY_INLINE std::ptrdiff_t WeightsStep(const VoxelProduct<T>& p) {
+  return one_channel(S) ? p.weights_tap : block<T>;
+}
+
 /// Adds the terms of a step to the sums of the voxels [Begin, End) of a piece of R voxels, in each of `Rows` rows.
 template <int R, int Rows, int Begin, int End, int C, Source S, class T, class Sums>
-HWY_INLINE void AddStep(const VoxelProduct<T>& p, const DirectStep& step, const T* source, std::ptrdiff_t next_row,
-                        const T* weights, Sums& sums) {
+HWY_INLINE void AddStep(const VoxelProduct<T>& p, const DirectStep& step, const RowPiece<T>& piece, Sums& sums) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   const std::ptrdiff_t second = SecondVector<T>(p.weights_column);
-  const T* a = source + step.source;
-  const T* b = weights + step.weights;
-  TermReader<R, Rows, S, T> terms(a, next_row, p.source_strides.voxel);
-  const T* const last = b + (one_channel(S) ? 1 : step.terms) * block<T>;
+  const T* a = piece.source + step.source;
+  const T* b = piece.weights + step.weights;
+  TermReader<R, Rows, S, T> terms(a, piece.next_source, p.source_strides.voxel);
+  const std::ptrdiff_t next_weights = WeightsStep<S>(p);
+  const T* const last = a + step.terms;
   do {
     std::array<V, C> w;
     CONVOLUME_UNROLL
@@ -106,20 +113,19 @@ HWY_INLINE void AddStep(const VoxelProduct<T>& p, const DirectStep& step, const 
       }
     }
     terms.next_term();
-    b += block<T>;
-  } while (!one_channel(S) && b != last);
+    b += next_weights;
+  } while (terms.first() != last);
 }
 
-/// Adds `Taps` steps that read neighbouring voxels of the only channel. Each voxel is loaded once for all of them: with
-/// one vector of lanes, loads would otherwise take longer than multiply-adds.
+/// Adds `Taps` terms of a step that read neighbouring voxels of the only channel, of which `a` is the first. Each voxel
+/// is loaded once for all of them: with one vector of lanes, loads would otherwise take longer than multiply-adds.
 template <int R, int Taps, class T, class Sums>
-HWY_INLINE void AddNeighbours(const DirectStep* steps, const T* source, const T* weights, Sums& sums) {
+HWY_INLINE void AddNeighbours(const T* a, const T* weights, std::ptrdiff_t next_weights, Sums& sums) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  const T* a = source + steps->source;
   std::array<V, Taps> w;
   CONVOLUME_UNROLL
-  for (std::size_t tap = 0; tap < Taps; ++tap) w[tap] = hn::LoadU(d, weights + steps[tap].weights);
+  for (int tap = 0; tap < Taps; ++tap) w[static_cast<std::size_t>(tap)] = hn::LoadU(d, weights + tap * next_weights);
   CONVOLUME_UNROLL
   for (int i = 0; i < R + Taps - 1; ++i) {
     const V x = hn::Set(d, a[i]);
@@ -135,38 +141,51 @@ HWY_INLINE void AddNeighbours(const DirectStep* steps, const T* source, const T*
 /// Computes R neighbouring voxels of C vectors of lanes, in one row or in two. `lanes` of all vectors belong to a
 /// channel.
 template <int R, int Rows, int C, Source S, class T>
-void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weights, const T* bias, index_t lanes) {
+void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias, index_t lanes) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   constexpr bool leaves_out_padding = !one_channel(S) && R > 1;
   std::array<V, Rows * R * C> sums;
   CONVOLUME_UNROLL
   for (V& sum : sums) sum = hn::Zero(d);
+  StepReader<T> reader(p, piece);
   const DirectStep* const end = p.steps + p.step_count;
   for (const DirectStep* step = p.steps; step != end; ++step) {
-    if (piece.prefetches) PrefetchWeights<C>(p, *step, weights);
-    if (!one_channel(S) && step->meets_first) PrefetchRow<R>(p, *step, piece.source);
-    if (leaves_out_padding && piece.ends.first && step->pads_first) {
-      AddStep<R, Rows, leaves_out_padding, R, C, S>(p, *step, piece.source, piece.next_source, weights, sums);
-    } else if (leaves_out_padding && piece.ends.last && step->pads_last) {
-      AddStep<R, Rows, 0, R - leaves_out_padding, C, S>(p, *step, piece.source, piece.next_source, weights, sums);
+    reader.begin_step();
+    const VoxelProduct<T>& q = reader.product();
+    const RowPiece<T>& part = reader.piece();
+    if (part.prefetches) PrefetchWeights<C>(q, *step, part.weights, WeightsStep<S>(q));
+    if (!one_channel(S) && step->meets_first) PrefetchRow<R>(q, *step, part.source);
+    if (leaves_out_padding && part.ends.first && step->pads_first) {
+      AddStep<R, Rows, leaves_out_padding, R, C, S>(q, *step, part, sums);
+    } else if (leaves_out_padding && part.ends.last && step->pads_last) {
+      AddStep<R, Rows, 0, R - leaves_out_padding, C, S>(q, *step, part, sums);
     } else {
-      AddStep<R, Rows, 0, R, C, S>(p, *step, piece.source, piece.next_source, weights, sums);
+      AddStep<R, Rows, 0, R, C, S>(q, *step, part, sums);
     }
   }
   FinishSums<R, Rows, C>(p, piece, bias, lanes, sums);
 }
 
-/// Computes R neighbouring voxels of the only channel, for one vector of lanes, `Taps` steps at a time.
+/// Computes R neighbouring voxels of the only channel, for one vector of lanes, `Taps` terms at a time.
 template <int R, int Taps, class T>
-void SumNeighbours(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weights, const T* bias, index_t lanes) {
+void SumNeighbours(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias, index_t lanes) {
   const hn::ScalableTag<T> d;
   std::array<hn::Vec<decltype(d)>, R> sums;
   CONVOLUME_UNROLL
   for (auto& sum : sums) sum = hn::Zero(d);
+  StepReader<T> reader(p, piece);
   const DirectStep* const end = p.steps + p.step_count;
-  for (const DirectStep* step = p.steps; step != end; step += Taps) {
-    AddNeighbours<R, Taps>(step, piece.source, weights, sums);
+  for (const DirectStep* step = p.steps; step != end; ++step) {
+    reader.begin_step();
+    const std::ptrdiff_t next_weights = reader.product().weights_tap;
+    const T* a = reader.piece().source + step->source;
+    const T* b = reader.piece().weights + step->weights;
+    for (int term = 0; term < step->terms; term += Taps, a += Taps, b += Taps * next_weights) {
+      // Otherwise the compiler would keep voxels for the next terms, for which registers are missing.
+      __asm__("" : "+r"(a));
+      AddNeighbours<R, Taps>(a, b, next_weights, sums);
+    }
   }
   FinishSums<R, 1, 1>(p, piece, bias, lanes, sums);
 }
@@ -214,12 +233,12 @@ void SumLines(const VoxelProduct<T>& p, const T* weights, T* target, const T* bi
   for (std::size_t term = 0; term < block<T>; ++term) {
     w[term] = hn::LoadU(d, weights + step.weights + static_cast<std::ptrdiff_t>(term) * block<T>);
   }
-  if (p.weights_next != 0) PrefetchWeights<1>(p, step, weights);
+  if (p.weights_next != 0) PrefetchWeights<1>(p, step, weights, block<T>);
   const bool joined = p.source_strides.row == p.count.x * block<T> && p.target_strides.row == p.count.x * block<T> &&
                       p.target_strides.voxel == block<T>;
   const index_t lines = joined ? 1 : p.count.y, voxels = joined ? p.count.y * p.count.x : p.count.x;
   for (index_t i = 0; i < p.count.z * lines; ++i) {
-    RowPiece<T> piece = RowOf(p, target, i / lines * p.count.y + i % lines);
+    RowPiece<T> piece = RowOf(p, weights, target, i / lines * p.count.y + i % lines);
     piece.source += step.source;
     index_t left = voxels;
     const auto sum = [&](auto r) CONVOLUME_ALWAYS_INLINE {
@@ -234,7 +253,7 @@ void SumLines(const VoxelProduct<T>& p, const T* weights, T* target, const T* bi
   }
 }
 
-/// Computes all voxels of the only channel for one vector of lanes, `Taps` steps at a time.
+/// Computes all voxels of the only channel for one vector of lanes, `Taps` terms at a time.
 template <int Taps, class T>
 void SumNeighbourRows(const VoxelProduct<T>& p, const T* weights, T* target, const T* bias, index_t lanes) {
   // One register holds a voxel. With more sums than this the compiler spills some.
@@ -266,12 +285,12 @@ void SumRows(const VoxelProduct<T>& p, const T* weights, T* target, const T* bia
   index_t row = 0;
   if constexpr (longest_pair > 0) {
     for (; p.count.x <= longest_pair && row + 2 <= p.count.z * p.count.y; row += 2) {
-      RowPiece<T> piece = RowOf(p, target, row);
-      const RowPiece<T> next = RowOf(p, target, row + 1);
+      RowPiece<T> piece = RowOf(p, weights, target, row);
+      const RowPiece<T> next = RowOf(p, weights, target, row + 1);
       piece.next_source = next.source - piece.source;
       piece.next_target = next.target - piece.target;
       piece.ends = {.first = true, .last = true};
-      pair_kernels[static_cast<std::size_t>(p.count.x - 1)](p, piece, weights, bias, lanes);
+      pair_kernels[static_cast<std::size_t>(p.count.x - 1)](p, piece, bias, lanes);
     }
   }
   SumPieces(kernels, row, p, weights, target, bias, lanes);
@@ -290,8 +309,7 @@ void SumColumns(const VoxelProduct<T>& p, index_t vector) {
 }
 
 template <class T>
-void MultiplyVoxels(const VoxelProduct<T>& product) {
-  const VoxelProduct<T> p = product;  // a copy, so that the compiler knows that no store changes it
+void MultiplyVoxels(const VoxelProduct<T>& p) {
   const index_t vectors = p.columns * (block<T> / vector_lanes<T>);
   index_t v = 0;
   if constexpr (block<T> == vector_lanes<T>) {
@@ -340,11 +358,12 @@ void SumChannels(const ChannelProduct<T>& p, const T* x, const T* dy, T* sums, s
     }
   }
   const std::ptrdiff_t second_sums = SecondVector<T>(p.sums_column);
+  const bool add = p.add;
   Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
     Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE {
       T* to = sums + r * block<T> + c * second_sums;
       const V sum = total[r * C + c];
-      hn::StoreU(p.add ? hn::Add(hn::LoadU(d, to), sum) : sum, d, to);
+      hn::StoreU(add ? hn::Add(hn::LoadU(d, to), sum) : sum, d, to);
     });
   });
 }
@@ -373,8 +392,7 @@ void SumAllChannels(const ChannelProduct<T>& p, index_t vector) {
 }
 
 template <class T>
-void MultiplyChannels(const ChannelProduct<T>& product) {
-  const ChannelProduct<T> p = product;
+void MultiplyChannels(const ChannelProduct<T>& p) {
   const index_t vectors = p.columns * (block<T> / vector_lanes<T>);
   for (index_t v = 0; v + 2 <= vectors; v += 2) SumAllChannels<2>(p, v);
   if constexpr (block<T> == vector_lanes<T>) {

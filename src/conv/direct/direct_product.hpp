@@ -12,15 +12,18 @@ namespace convolume::conv {
 ///   target[voxel](lane) = start + sum over steps and their terms k of source[voxel + step.source + k * source_term] *
 ///                         w[k](lane).
 /// `start` is the contents of target (if `add`), or bias(lane). w[k] is the vector at weights + step.weights +
-/// block * k. The terms are summed in their order, and then start is added. This order does not depend on which voxels
-/// are computed together, so the bits do not either. Lanes from `lanes` on become zero. target overlaps nothing.
+/// block * k. If voxels of the source lie less than a block apart, the source has one channel: the terms are then
+/// neighbouring voxels, and w[k] is the vector at weights + step.weights + weights_tap * k. The terms are summed in
+/// their order, and then start is added. This order does not depend on which voxels are computed together, so the bits
+/// do not either. Lanes from `lanes` on become zero. target overlaps nothing.
 template <class T>
 struct VoxelProduct {
   const T* source;
   BoxStrides source_strides;
   const DirectStep* steps;
   index_t step_count;
-  /// If the source has one channel: how many steps in a row always read neighbouring voxels (2 to 5, or 7), or 1.
+  /// If the source has one channel and its voxels lie side by side: a divisor of the terms of each step (2 to 5, or 7)
+  /// that are summed together, or 1.
   index_t neighbours;
   /// Steps that are rows of taps: the taps of each row if all have the same number, else 0. 1 means single taps.
   /// Between neighbouring taps of a row there are `source_tap` elements of the source and `weights_tap` weights.

@@ -175,7 +175,7 @@ class RegionRun {
 
   /// Returns the elements that are transposed at once for one column.
   static index_t transposed_column(const VoxelDirection<T>& d) {
-    return d.nest.held_blocks * d.weights.taps * d.weights.square;
+    return d.nest.held_blocks * d.weights.taps * d.weights.square();
   }
 
   static index_t volume(const Box& box) {
@@ -317,7 +317,7 @@ class RegionRun {
     if (list.blocks != blocks || list.last_terms != last_terms) make_list(list, blocks, last_terms);
     const index_t first = of(Dim::c).begin - held_first_;
     const T* weights =
-        held_weights_ + of(Dim::k).begin * weights_column() + first * d_.weights.taps * d_.weights.square;
+        held_weights_ + of(Dim::k).begin * weights_column() + first * d_.weights.taps * d_.weights.square();
     const bool starts = of(Dim::c).begin == 0 && is_first_tap_tile();
     for (index_t i = 0; i < list.count; ++i) run_pass(list.passes[i], first, weights, !starts);
   }
@@ -392,7 +392,7 @@ class RegionRun {
               .row_taps = d_.nest.row_taps > 1 && !order.empty() ? order.front().taps : 1};
     if (phase.count.x > 1 && !phase.taps.empty()) {
       pass.source_tap = (phase.taps[1].offset.x - phase.taps[0].offset.x) * source_.strides.voxel;
-      pass.weights_tap = (phase.taps[1].tap - phase.taps[0].tap) * d_.weights.square;
+      pass.weights_tap = (phase.taps[1].tap - phase.taps[0].tap) * d_.weights.square();
     }
     const bool pads = reads_padding(phase, base, count.x);
     for (const StepPlace& place : order) {
@@ -400,12 +400,15 @@ class RegionRun {
       if (place.block >= list.blocks || !d_.map.meets(tap, base)) continue;
       const index_t terms = place.block + 1 < list.blocks ? block : list.last_terms;
       if (!make_step(*step, phase, place, base, pads ? count.x : 0, terms)) continue;
+      if (step != pass.steps && reads_single_row() && continues_row(step[-1], *step, pass.weights_tap)) {
+        ++step[-1].terms;
+        continue;
+      }
       const DirectStep& made = *step++;
       if (made.taps != pass.row_taps) pass.row_taps = 0;
     }
     pass.step_count = step - pass.steps;
-    const bool side_by_side = reads_rows_ && d_.weights.terms == 1 && d_.map.source_step().x == 1;
-    if (side_by_side) pass.neighbours = neighbours_of({pass.steps, step});
+    if (reads_single_row() && d_.map.source_step().x == 1) pass.neighbours = neighbours_of({pass.steps, step});
     if (pass.step_count > 0 || is_first_tap_tile()) list.passes[list.count++] = pass;
   }
 
@@ -446,33 +449,42 @@ class RegionRun {
     return true;
   }
 
-  /// Returns how many steps in a row always read neighbouring voxels of the only channel (see VoxelProduct).
+  /// Returns whether steps read taps of rows of a single channel.
+  bool reads_single_row() const { return reads_rows_ && d_.weights.terms == 1; }
+  /// Returns whether the single term of `next` reads the voxel and the weights behind those of `step`.
+  static bool continues_row(const DirectStep& step, const DirectStep& next, std::ptrdiff_t weights_tap) {
+    return next.source == step.source + step.terms && next.weights == step.weights + step.terms * weights_tap;
+  }
+
+  /// Returns how many terms of all steps are summed together (see VoxelProduct).
   static index_t neighbours_of(std::span<const DirectStep> steps) {
-    for (const index_t together : {7, 5, 4, 3, 2}) {
-      if (std::ssize(steps) % together != 0) continue;
-      bool all = true;
-      for (std::size_t i = 1; i < steps.size() && all; ++i) {
-        all = i % static_cast<std::size_t>(together) == 0 || steps[i].source == steps[i - 1].source + 1;
+    for (const int together : {7, 5, 4, 3, 2}) {
+      if (std::all_of(steps.begin(), steps.end(), [=](const DirectStep& s) { return s.terms % together == 0; })) {
+        return together;
       }
-      if (all) return together;
     }
     return 1;
   }
 
   /// Returns the weights of the blocks [first, first + blocks) for this region's columns.
   const T* weights_of(index_t first, index_t blocks) const {
-    if (!d_.transposes_weights) return weights_ + d_.weights.offset(region_.first_column, first, 0);
+    const WeightBlocks<T>& result = d_.weights;
+    if (!d_.transposes_weights) return weights_ + result.offset(region_.first_column, first, 0);
     for (index_t i = 0; i < region_.columns; ++i) {
       T* to = transposed_ + i * transposed_column(d_);
-      for (index_t b = 0; b < blocks; ++b, to += d_.weights.taps * d_.weights.square) {
-        d_.squares.transpose(packed_weights(first + b, i), d_.weights.taps, false, to);
+      for (index_t b = 0; b < blocks; ++b, to += result.taps * result.square()) {
+        d_.squares.transpose(packed_weights(first + b, i), packed_layout().square_terms(), result.square_terms(),
+                             result.taps, false, to);
       }
     }
     return transposed_;
   }
+  /// Returns the layout of the packed weights if they have to be transposed.
+  WeightBlocks<T> packed_layout() const {
+    return {.terms = d_.weights.lanes, .lanes = d_.weights.terms, .taps = d_.weights.taps};
+  }
   const T* packed_weights(index_t term_block, index_t column) const {
-    const WeightBlocks<T> other{.terms = d_.weights.lanes, .lanes = d_.weights.terms, .taps = d_.weights.taps};
-    return weights_ + other.offset(term_block, region_.first_column + column, 0);
+    return weights_ + packed_layout().offset(term_block, region_.first_column + column, 0);
   }
 
   /// Returns the distance from the weights of the current products to the weights that are read next, for prefetching.
@@ -599,7 +611,7 @@ VoxelDirection<T>::VoxelDirection(const ConvProblem& problem, plan::Direction di
   lines = are_lines(*this, p);
   patches = are_patches(*this);
   const index_t transposed_squares =
-      nest.grid.columns * nest.held_blocks * weights.taps * weights.square * static_cast<index_t>(sizeof(T));
+      nest.grid.columns * nest.held_blocks * weights.taps * weights.square() * static_cast<index_t>(sizeof(T));
   const index_t regions = (p.batch + nest.samples - 1) / nest.samples * nest.grid.per_sample();
   transposes_weights = !forward && regions == 1 && !lines && !patches && transposed_squares <= most_transposed_bytes;
   if (!lines) {

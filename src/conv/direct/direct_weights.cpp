@@ -182,11 +182,11 @@ class PieceSum {
     const std::ptrdiff_t x = (in - group_.first_in) * sides_.x.step(), dy = (out - group_.first_out) * sides_.dy.step();
     for_each_tap(taps, [&](index_t i) {
       const PieceTap<T>& tap = sides_.taps()[i];
-      product.sums = sums + i * layout_.square;
+      product.sums = sums + i * layout_.square();
       product.count = tap.count;
       if (tap.count.z <= 0 || tap.count.y <= 0 || tap.count.x <= 0) {
         for (index_t c = 0; c < product.columns && !add; ++c) {
-          std::fill_n(product.sums + c * column, layout_.square, T{0});
+          std::fill_n(product.sums + c * column, layout_.square(), T{0});
         }
         return;
       }
@@ -383,7 +383,7 @@ void WeightGradient<T>::write(const BackwardArguments& arguments, const Gradient
   PieceSum<T> sum(problem_, layout_, g, staged, kernels_.products);
   staged.load(0, input_window(problem_, g.box), g.box);
   sum.start(g.box, g.box);
-  const index_t column = layout_.taps * layout_.square;
+  const index_t column = layout_.taps * layout_.square();
   for (index_t in = g.first_in; in < g.last_in; ++in) {
     for (index_t out = g.first_out; out < g.last_out; out += 2) {
       const index_t last_out = std::min(out + 2, g.last_out);
@@ -404,7 +404,7 @@ void WeightGradient<T>::finish(const BackwardArguments& a, index_t pair, T* sums
   for (index_t part = 1; part < nest_.parts(); ++part) {
     const T* other = total + part * layout_.elements();
     for (index_t tap = 0; tap < layout_.taps; ++tap) {
-      for (index_t i = tap * layout_.square; i < tap * layout_.square + count; ++i) total[i] += other[i];
+      for (index_t i = tap * layout_.square(); i < tap * layout_.square() + count; ++i) total[i] += other[i];
     }
   }
   Scratch scratch(a.memory, finish_scratch_bytes());

@@ -58,7 +58,7 @@ class WeightGradient {
 
  private:
   std::size_t pair_bytes() const noexcept {
-    return 2 * sizeof(T) * static_cast<std::size_t>(layout_.taps * layout_.square);
+    return 2 * sizeof(T) * static_cast<std::size_t>(layout_.taps * layout_.square());
   }
 
   ConvProblem problem_;  ///< not transposed

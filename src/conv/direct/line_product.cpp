@@ -109,8 +109,7 @@ void SumVoxels(const LineProduct<T>& p, index_t first, index_t last) {
 }
 
 template <class T>
-void Multiply(const LineProduct<T>& product) {
-  const LineProduct<T> p = product;  // a copy, so that the compiler knows that no store changes it
+void Multiply(const LineProduct<T>& p) {
   constexpr index_t lanes = vector_lanes<T>, tile = most_vectors * lanes;
   index_t v = 0;
   for (; v + tile <= p.voxels; v += tile) SumVoxels<most_vectors>(p, v, lanes);
@@ -172,9 +171,8 @@ constexpr std::array<BlockKernel<T>, sizeof...(R)> BlockKernels(std::index_seque
 }
 
 template <class T>
-void MultiplyBlocked(const LineProduct<T>& product) {
+void MultiplyBlocked(const LineProduct<T>& p) {
   static constexpr auto kernels = BlockKernels<T>(std::make_index_sequence<most_blocked_results>());
-  const LineProduct<T> p = product;
   const BlockKernel<T> kernel = kernels[static_cast<std::size_t>(p.results - 1)];
   for (index_t v = 0; v < p.voxels; v += vector_lanes<T>) kernel(p, v, std::min(vector_lanes<T>, p.voxels - v));
   if (p.non_temporal) hwy::FlushStream();

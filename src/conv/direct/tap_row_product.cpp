@@ -34,38 +34,52 @@ constexpr bool contains(unsigned set, index_t tap) { return (set >> static_cast<
 /// Prefetches what a row of taps reads in the next row of results, and what the next product reads in the place of its
 /// weights.
 template <int R, class T>
-HWY_INLINE void Prefetch(const VoxelProduct<T>& p, const RowPiece<T>& piece, const DirectStep& step, const T* weights) {
+HWY_INLINE void Prefetch(const VoxelProduct<T>& p, const RowPiece<T>& piece, const DirectStep& step) {
   const bool next_row = step.meets_first != 0 && p.source_term == 1;  // processors recognise rows without gaps
   if (!next_row && !piece.prefetches) return;
   DirectStep tap = step;
   for (int i = 0; i < step.taps; ++i, tap.source += p.source_tap, tap.weights += p.weights_tap) {
     if (next_row && contains(step.meets_first, i)) PrefetchRow<R>(p, tap, piece.source);
-    if (piece.prefetches) PrefetchWeights<1>(p, tap, weights);
+    if (piece.prefetches) PrefetchWeights<1>(p, tap, piece.weights, block<T>);
   }
 }
 
+/// The sets of taps that read padding for the first voxel of a piece, and for the last one.
+struct RowPads {
+  unsigned first, last;
+  template <class T>
+  HWY_INLINE RowPads(const VoxelProduct<T>& p, const RowPiece<T>& piece, const DirectStep& step)
+      : first(piece.ends.first ? (is_mirrored(p) ? step.pads_last : step.pads_first) : 0),
+        last(piece.ends.last ? (is_mirrored(p) ? step.pads_first : step.pads_last) : 0) {}
+};
+
 /// Computes R neighbouring voxels of one vector of lanes.
 template <int R, class T>
-void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weights, const T* bias, index_t lanes) {
+void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias, index_t lanes) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  const bool mirrored = is_mirrored(p);
   std::array<V, R> sums;
   CONVOLUME_UNROLL
   for (V& sum : sums) sum = hn::Zero(d);
-  for (const DirectStep* step = p.steps; step != p.steps + p.step_count; ++step) {
-    Prefetch<R>(p, piece, *step, weights);
+  StepReader<T> reader(p, piece);
+  const DirectStep* const end = p.steps + p.step_count;
+  for (const DirectStep* step = p.steps; step != end; ++step) {
+    reader.begin_step();
+    Prefetch<R>(reader.product(), reader.piece(), *step);
+    reader.begin_step();
+    const VoxelProduct<T>& q = reader.product();
+    const RowPiece<T>& part = reader.piece();
+    const RowPads pads(q, part, *step);
     for (int term = 0; term < step->terms; ++term) {
       for (int tap = 0; tap < step->taps; ++tap) {
-        const V w = hn::LoadU(d, weights + step->weights + tap * p.weights_tap + term * block<T>);
-        const T* a = piece.source + step->source + tap * p.source_tap + term * p.source_term;
-        const bool first = piece.ends.first && contains(mirrored ? step->pads_last : step->pads_first, tap);
-        const bool last = piece.ends.last && contains(mirrored ? step->pads_first : step->pads_last, tap);
+        const V w = hn::LoadU(d, part.weights + step->weights + tap * q.weights_tap + term * block<T>);
+        const T* a = part.source + step->source + tap * q.source_tap + term * q.source_term;
+        const bool first = contains(pads.first, tap), last = contains(pads.last, tap);
         CONVOLUME_UNROLL
         for (int r = 0; r < R; ++r) {
           if ((r == 0 && first) || (r == R - 1 && last)) continue;
           V& sum = sums[static_cast<std::size_t>(r)];
-          sum = hn::MulAdd(hn::Set(d, a[r * p.source_strides.voxel]), w, sum);
+          sum = hn::MulAdd(hn::Set(d, a[r * q.source_strides.voxel]), w, sum);
         }
       }
     }
@@ -76,34 +90,38 @@ void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weig
 /// The same for rows of K taps and results that are S taps apart. Registers hold the weights, and each voxel is loaded
 /// once for all taps. Only the first tap may read padding for the first result, and the last tap for the last one.
 template <int R, int K, int S, class T>
-void SumSharedVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* weights, const T* bias,
-                     index_t lanes) {
+void SumSharedVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias, index_t lanes) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   constexpr int voxels = (R - 1) * S + K;
-  const bool mirrored = is_mirrored(p);
   std::array<V, R> sums;
   CONVOLUME_UNROLL
   for (V& sum : sums) sum = hn::Zero(d);
-  for (const DirectStep* step = p.steps; step != p.steps + p.step_count; ++step) {
-    Prefetch<R>(p, piece, *step, weights);
-    const bool pads_first = piece.ends.first && (mirrored ? step->pads_last : step->pads_first) != 0;
-    const bool pads_last = piece.ends.last && (mirrored ? step->pads_first : step->pads_last) != 0;
-    const T* a = piece.source + step->source;
-    const T* b = weights + step->weights;
-    for (const T* const end = b + step->terms * block<T>; b != end; b += block<T>, a += p.source_term) {
+  StepReader<T> reader(p, piece);
+  const DirectStep* const end = p.steps + p.step_count;
+  for (const DirectStep* step = p.steps; step != end; ++step) {
+    reader.begin_step();
+    Prefetch<R>(reader.product(), reader.piece(), *step);
+    reader.begin_step();
+    const VoxelProduct<T>& q = reader.product();
+    const RowPiece<T>& part = reader.piece();
+    const RowPads pads(q, part, *step);
+    const std::ptrdiff_t source_tap = q.source_tap, weights_tap = q.weights_tap, source_term = q.source_term;
+    const T* a = part.source + step->source;
+    const T* b = part.weights + step->weights;
+    for (const T* const last = b + step->terms * block<T>; b != last; b += block<T>, a += source_term) {
       std::array<V, K> w;
       CONVOLUME_UNROLL
-      for (int tap = 0; tap < K; ++tap) w[static_cast<std::size_t>(tap)] = hn::LoadU(d, b + tap * p.weights_tap);
+      for (int tap = 0; tap < K; ++tap) w[static_cast<std::size_t>(tap)] = hn::LoadU(d, b + tap * weights_tap);
       const T* at = a;
       CONVOLUME_UNROLL
       for (int i = 0; i < voxels; ++i) {
-        if ((i == 0 && pads_first) || (i == voxels - 1 && pads_last)) {
-          at += p.source_tap;
+        if ((i == 0 && pads.first != 0) || (i == voxels - 1 && pads.last != 0)) {
+          at += source_tap;
           continue;
         }
         const V x = hn::Set(d, *at);
-        at += p.source_tap;
+        at += source_tap;
         __asm__("" : "+r"(at));  // otherwise the compiler would compute all addresses first
         CONVOLUME_UNROLL
         for (int tap = 0; tap < K; ++tap) {
@@ -171,13 +189,15 @@ void MultiplyTapRows(const VoxelProduct<T>& p) {
 /// Backward data: from the last voxel of a row to the first one, voxels and taps run in the same direction.
 template <class T>
 void Multiply(const VoxelProduct<T>& product) {
-  VoxelProduct<T> p = product;  // a copy, so that the compiler knows that no store changes it
-  if (keeps_taps && p.row_taps > 1 && p.source_strides.voxel == -p.source_tap) {
-    p.source += (p.count.x - 1) * p.source_strides.voxel;
-    p.target += (p.count.x - 1) * p.target_strides.voxel;
-    p.source_strides.voxel = -p.source_strides.voxel;
-    p.target_strides.voxel = -p.target_strides.voxel;
+  if (!keeps_taps || product.row_taps <= 1 || product.source_strides.voxel != -product.source_tap) {
+    MultiplyTapRows(product);
+    return;
   }
+  VoxelProduct<T> p = product;
+  p.source += (p.count.x - 1) * p.source_strides.voxel;
+  p.target += (p.count.x - 1) * p.target_strides.voxel;
+  p.source_strides.voxel = -p.source_strides.voxel;
+  p.target_strides.voxel = -p.target_strides.voxel;
   MultiplyTapRows(p);
 }
 

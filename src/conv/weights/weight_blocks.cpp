@@ -19,13 +19,12 @@ namespace rows = simd::HWY_NAMESPACE;
 template <class T>
 using RowPointers = std::array<T*, static_cast<std::size_t>(fft::tile_lanes<T>)>;
 
-/// Stores `count` taps of every lane, side by side, to `to[lane]`. In `from` the taps are one square apart.
+/// Stores `count` taps of every lane, side by side, to `to[lane]`. In `from` the taps are `square` elements apart.
 template <class T>
-void StoreTaps(const T* from, index_t count, const RowPointers<T>& to) {
+void StoreTaps(const T* from, index_t square, index_t count, const RowPointers<T>& to) {
   const hn::ScalableTag<T> d;
-  using Layout = WeightBlocks<T>;
-  for (index_t lane = 0; lane < Layout::block; lane += static_cast<index_t>(hn::Lanes(d))) {
-    rows::StoreRows(d, from + lane, Layout::square, to.data() + lane, 1, count);
+  for (index_t lane = 0; lane < WeightBlocks<T>::block; lane += static_cast<index_t>(hn::Lanes(d))) {
+    rows::StoreRows(d, from + lane, square, to.data() + lane, 1, count);
   }
 }
 
@@ -87,7 +86,7 @@ void Pack(const View<const T>& w, const WeightBlocks<T>& layout, index_t lane_bl
   T* const staged = scratch;
   StageKernels(w, layout, first_o, lanes, first_c, terms, staged + block * layout.taps * block, staged);
   for (index_t tap = 0; tap < layout.taps; ++tap) {
-    for (index_t c = 0; c < block; ++c, to += block) {
+    for (index_t c = 0; c < layout.square_terms(); ++c, to += block) {
       const T* line = c < terms ? staged + (c * layout.taps + tap) * block : nullptr;
       non_temporal ? CopyLine<true>(line, to) : CopyLine<false>(line, to);
     }
@@ -113,7 +112,7 @@ void UnpackPastCaches(const T* from, const WeightBlocks<T>& layout, index_t firs
   for (index_t c = 0; c < terms; ++c) {
     RowPointers<T> pointers;
     for (index_t o = 0; o < block; ++o) pointers[static_cast<std::size_t>(o)] = scratch + o * row + c * layout.taps;
-    StoreTaps(from + c * block, layout.taps, pointers);
+    StoreTaps(from + c * block, layout.square(), layout.taps, pointers);
   }
   for (index_t o = 0; o < lanes; ++o) {
     T* to = &w(first_o + o, first_c, 0, 0, 0);
@@ -125,7 +124,7 @@ void UnpackPastCaches(const T* from, const WeightBlocks<T>& layout, index_t firs
 template <class T>
 void Unpack(const T* from, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block, bool add,
             bool non_temporal, const View<T>& w, T* scratch) {
-  constexpr index_t block = WeightBlocks<T>::block, square = WeightBlocks<T>::square;
+  constexpr index_t block = WeightBlocks<T>::block;
   const index_t first_o = lane_block * block, lanes = std::min(block, layout.lanes - first_o);
   const index_t first_c = term_block * block, terms = std::min(block, layout.terms - first_c);
   if (non_temporal && !add && IsWholeLines(w, layout, terms)) {
@@ -139,7 +138,7 @@ void Unpack(const T* from, const WeightBlocks<T>& layout, index_t lane_block, in
         pointers[static_cast<std::size_t>(o)] =
             o < lanes && !add ? &w(first_o + o, first_c + c, z, y, 0) : scratch + o * layout.taps;
       }
-      StoreTaps(from + tap * square + c * block, count, pointers);
+      StoreTaps(from + tap * layout.square() + c * block, layout.square(), count, pointers);
       for (index_t o = 0; o < lanes && add; ++o) {
         T* row = &w(first_o + o, first_c + c, z, y, 0);
         for (index_t i = 0; i < count; ++i) row[i] += pointers[static_cast<std::size_t>(o)][i];
@@ -149,25 +148,30 @@ void Unpack(const T* from, const WeightBlocks<T>& layout, index_t lane_block, in
 }
 
 template <bool non_temporal, class T>
-void TransposeSquares(const T* from, index_t count, T* to) {
-  constexpr index_t block = WeightBlocks<T>::block, square = WeightBlocks<T>::square;
+void TransposeSquares(const T* from, index_t terms, index_t lanes, index_t count, T* to) {
+  constexpr index_t block = WeightBlocks<T>::block;
   const hn::ScalableTag<T> d;
-  HWY_ALIGN T staged[non_temporal ? square : 1];
-  for (index_t i = 0; i < count; ++i, from += square, to += square) {
+  HWY_ALIGN T staged[non_temporal ? block * block : 1];
+  const std::array<T, static_cast<std::size_t>(block)> zeros{};
+  for (index_t i = 0; i < count; ++i, from += terms * block, to += lanes * block) {
     RowPointers<T> pointers;
-    for (index_t r = 0; r < block; ++r) pointers[static_cast<std::size_t>(r)] = const_cast<T*>(from) + r * block;
+    for (index_t r = 0; r < block; ++r) {
+      pointers[static_cast<std::size_t>(r)] = const_cast<T*>(r < terms ? from + r * block : zeros.data());
+    }
     T* const transposed_squares = non_temporal ? staged : to;
     for (index_t lane = 0; lane < block; lane += static_cast<index_t>(hn::Lanes(d))) {
-      rows::LoadRows(d, pointers.data() + lane, 1, transposed_squares + lane, block, block);
+      rows::LoadRows(d, pointers.data() + lane, 1, transposed_squares + lane, block, lanes);
     }
-    for (index_t line = 0; non_temporal && line < square; line += block) CopyLine<true>(staged + line, to + line);
+    for (index_t line = 0; non_temporal && line < lanes * block; line += block)
+      CopyLine<true>(staged + line, to + line);
   }
   if (non_temporal) hwy::FlushStream();
 }
 
 template <class T>
-void Transpose(const T* from, index_t count, bool non_temporal, T* to) {
-  non_temporal ? TransposeSquares<true>(from, count, to) : TransposeSquares<false>(from, count, to);
+void Transpose(const T* from, index_t terms, index_t lanes, index_t count, bool non_temporal, T* to) {
+  non_temporal ? TransposeSquares<true>(from, terms, lanes, count, to)
+               : TransposeSquares<false>(from, terms, lanes, count, to);
 }
 
 }  // namespace

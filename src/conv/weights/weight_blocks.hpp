@@ -6,19 +6,23 @@
 namespace convolume::conv {
 
 /// The layout [lane block][term block][tap][term][lane]. Lanes are the channels of a product's result. Terms are the
-/// channels of its source (the reduction channels). A square has channel_block terms and channel_block lanes, with
-/// zeros where there is no channel. Taps are in the order of the kernel's voxels.
+/// channels of its source (the reduction channels). A square has channel_block lanes and as many terms, with zeros
+/// where there is no channel. If there are fewer terms altogether, it has only those: taps that lie close together do
+/// not displace each other in the L1. Taps are in the order of the kernel's voxels.
 template <class T>
 struct WeightBlocks {
-  static constexpr index_t block = fft::tile_lanes<T>, square = block * block;
+  static constexpr index_t block = fft::tile_lanes<T>;
   index_t terms = 1, lanes = 1, taps = 1;  ///< channels of both sides, and voxels of the kernel
+
+  index_t square_terms() const noexcept { return terms < block ? terms : block; }
+  index_t square() const noexcept { return square_terms() * block; }
 
   index_t term_blocks() const noexcept { return (terms + block - 1) / block; }
   index_t lane_blocks() const noexcept { return (lanes + block - 1) / block; }
-  index_t column_step() const noexcept { return term_blocks() * taps * square; }  ///< between lane blocks
+  index_t column_step() const noexcept { return term_blocks() * taps * square(); }  ///< between lane blocks
   index_t elements() const noexcept { return lane_blocks() * column_step(); }
   index_t offset(index_t lane_block, index_t term_block, index_t tap) const noexcept {
-    return lane_block * column_step() + (term_block * taps + tap) * square;
+    return lane_block * column_step() + (term_block * taps + tap) * square();
   }
 };
 
@@ -39,8 +43,9 @@ struct WeightKernels {
   /// for results that overwrite whole cache lines. `scratch` holds pack_scratch_bytes().
   void (*unpack)(const T* from, const WeightBlocks<T>& layout, index_t lane_block, index_t term_block, bool add,
                  bool non_temporal, const View<T>& w, T* scratch);
-  /// Copies `count` squares with terms and lanes transposed. `non_temporal` and the alignment of `to` are as in pack().
-  void (*transpose)(const T* from, index_t count, bool non_temporal, T* to);
+  /// Copies `count` squares of `terms` terms to squares of `lanes` terms, with terms and lanes transposed.
+  /// `non_temporal` and the alignment of `to` are as in pack().
+  void (*transpose)(const T* from, index_t terms, index_t lanes, index_t count, bool non_temporal, T* to);
 };
 
 /// Returns the kernels of the current SIMD target. Plans call this when they are made.
