@@ -23,7 +23,8 @@ constexpr index_t piece_voxels = 512;       // more terms in one sum would incre
 constexpr index_t part_voxels = 1024;       // for fewer voxels another set of sums costs more than it saves
 constexpr index_t part_bytes = 64ll << 20;  // of all sets of sums together
 constexpr index_t most_parts = 32;
-constexpr index_t product_steps = 32;  // taps of a block in one product; a longer sum has more rounding error
+// Taps of a whole block of terms in one product; a longer sum has more rounding error.
+constexpr index_t product_steps = 32;
 
 index_t ceil_div(index_t a, index_t b) { return (a + b - 1) / b; }
 
@@ -46,7 +47,7 @@ struct TaskTile {
 /// What distinguishes the candidates.
 struct Variant {
   index_t task_bytes = 384 << 10;  ///< of sources and results; the rest of the L2 is for weights
-  index_t steps = product_steps;   ///< the most taps of a block in one product
+  index_t steps = product_steps;   ///< the most taps of a whole block of terms in one product
   bool all_columns = false;        ///< a task computes all channels
   bool tap_rows = false;           ///< the taps of a row are summed at each term, where one block has all results
   bool columns_inside = false;     ///< columns are the loop around a row, not around all voxels of a task
@@ -161,7 +162,9 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
   nest.add(Dim::z, ceil_div(tile.extent.z, step.z), true);
   nest.add(Dim::y, ceil_div(tile.extent.y, step.y), true);
   nest.add(terms, held * block);
-  const Extent3 product = taps_of_product(taps, variant.steps);
+  // A product of few terms sums more taps.
+  const index_t block_terms = std::min(block, forward ? problem.in_channels : problem.out_channels);
+  const Extent3 product = taps_of_product(taps, variant.steps * block / block_terms);
   nest.add(Dim::kz, product.z);
   nest.add(Dim::ky, product.y);
   nest.add(Dim::kx, product.x);
