@@ -7,7 +7,7 @@
 
 namespace convolume::test {
 
-/// Selects a built-in row as long as it lives, and this machine afterwards.
+/// Selects a built-in row as long as it lives, and this machine afterwards, whatever CONVOLUME_MACHINE says.
 class SelectedRow {
  public:
   explicit SelectedRow(const std::string& name) { select_machine(name); }

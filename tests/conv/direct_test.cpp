@@ -28,6 +28,24 @@ TEST_CASE("direct agrees with the double reference over random problems, in doub
   }
 }
 
+TEST_CASE("direct reads the only channel of a plain tensor in rows, also with strides of a block and more") {
+  const std::string before = simd_target();
+  for (const auto& target : available_simd_targets()) {
+    if (test::sanitized && target != before) continue;
+    set_simd_target(target);
+    for (const char* text :
+         {"ic1id1ih3iw64oc20od1oh3ow4kd1kh1kw16sd1sh1sw16", "ic1id2ih4iw64oc20od1oh2ow4kd2kh2kw16sd2sh2sw16",
+          "ic1id1ih3iw80oc20od1oh3ow4kd1kh1kw20sd1sh1sw20", "ic1id1ih3iw64oc20od1oh3ow8kd1kh1kw8sd1sh1sw8",
+          "ic1id4ih5iw33oc33od2oh3ow15kd3kh3kw5sd1sh1sw2", "ic1id3ih4iw9oc17od1oh2ow1kd3kh3kw9",
+          "ic1id3ih4iw40oc17od1oh2ow30kd3kh3kw11", "mb2ic1id12oc18od3kd4sd4"}) {
+      CAPTURE(target, text);
+      test::check_against_reference<float>(parse_problem(text), by_direct, 2e-6);
+      test::check_against_reference<double>(parse_problem(text), by_direct, 1e-14);
+    }
+  }
+  set_simd_target(before);
+}
+
 TEST_CASE("direct is accurate to 2e-6 on layers of ordinary size, on every SIMD target") {
   const std::string before = simd_target();
   for (const auto& target : available_simd_targets()) {

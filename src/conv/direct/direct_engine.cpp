@@ -96,7 +96,7 @@ class DirectEngine final : public ConvEngine {
   VoxelDirection<T> to_low_res_, to_high_res_;
   WeightGradient<T> gradient_;
   BiasGradient<T> bias_{problem_};
-  bool non_temporal_;  ///< copies of the weights are so large that no cache would hold them, so stores are non-temporal
+  bool non_temporal_;  ///< packed weights are so large that no cache would hold them, so stores are non-temporal
 };
 
 template <class T>
@@ -184,12 +184,13 @@ std::vector<TaskId> DirectEngine<T>::append_transposed_weights(TaskGraph& graph,
   return ops::append_ranges(graph, "transpose weights", layout.lane_blocks() * layout.term_blocks(), cost, {memory},
                             [this, a, own](index_t begin, index_t end) {
                               const WeightBlocks<T>&from = to_low_res_.weights, &result = to_high_res_.weights;
+                              const bool non_temporal = writes_copies_non_temporal(result);
                               const auto* packed = static_cast<const T*>(a->w->packed.get(0));
                               T* to = static_cast<T*>(own->acquire(0));
                               for (index_t i = begin; i < end; ++i) {
                                 const index_t c = i / result.term_blocks(), o = i % result.term_blocks();
                                 to_high_res_.squares.transpose(packed + from.offset(o, c, 0), from.square_terms(),
-                                                               result.square_terms(), result.taps, non_temporal_,
+                                                               result.square_terms(), result.taps, non_temporal,
                                                                to + result.offset(c, o, 0));
                               }
                             });

@@ -221,7 +221,7 @@ HWY_INLINE void SumLineVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece
   FinishSums<R, 1, 1>(p, piece, bias, lanes, sums);
 }
 
-/// Computes rows for one vector of lanes from one tap of a block of terms. The registers hold the weights, so there is
+/// Computes rows for one vector of lanes from one step of a block of terms. The registers hold the weights, so there is
 /// one load per multiply-add, and no piece of a row waits for the one before it. Rows that lie side by side are one
 /// row.
 template <class T>

@@ -22,8 +22,8 @@ struct VoxelProduct {
   BoxStrides source_strides;
   const DirectStep* steps;
   index_t step_count;
-  /// If the source has one channel and its voxels lie side by side: a divisor of the terms of each step (2 to 5, or 7)
-  /// that are summed together, or 1.
+  /// If the source has one channel and its voxels lie side by side: so many terms are summed together, 2 to 5 or 7. The
+  /// number divides the terms of each step. 1 means single terms.
   index_t neighbours;
   /// Steps that are rows of taps: the taps of each row if all have the same number, else 0. 1 means single taps.
   /// Between neighbouring taps of a row there are `source_tap` elements of the source and `weights_tap` weights.

@@ -451,9 +451,11 @@ class RegionRun {
 
   /// Returns whether steps read taps of rows of a single channel.
   bool reads_single_row() const { return reads_rows_ && d_.weights.terms == 1; }
-  /// Returns whether the single term of `next` reads the voxel and the weights behind those of `step`.
+  /// Returns whether the single term of `next` reads the voxel and the weights behind those of `step`. If voxels lie at
+  /// least a block apart, kernels read the weights of the next term a block further; `weights_tap` is a block then.
   static bool continues_row(const DirectStep& step, const DirectStep& next, std::ptrdiff_t weights_tap) {
-    return next.source == step.source + step.terms && next.weights == step.weights + step.terms * weights_tap;
+    return step.taps == 1 && next.taps == 1 && next.source == step.source + step.terms &&
+           next.weights == step.weights + step.terms * weights_tap;
   }
 
   /// Returns how many terms of all steps are summed together (see VoxelProduct).
@@ -492,10 +494,11 @@ class RegionRun {
   std::ptrdiff_t next_weights(const T* weights) const {
     const Range& terms = of(Dim::c);
     const bool last = terms.end >= d_.weights.term_blocks();
-    // If several blocks are transposed at once, the order of the transposed weights differs from that of the packed
-    // weights.
+    // If several blocks are transposed at once, or if squares have other numbers of terms, the order of the transposed
+    // weights differs from that of the packed weights.
     if (d_.transposes_weights) {
-      return last || d_.nest.held_blocks > 1 ? 0 : distance(weights, packed_weights(terms.begin + 1, 0));
+      const bool other_order = d_.nest.held_blocks > 1 || packed_layout().square() != d_.weights.square();
+      return last || other_order ? 0 : distance(weights, packed_weights(terms.begin + 1, 0));
     }
     if (!last) return d_.weights.offset(0, terms.size(), 0);
     const bool end = region_.first_column + of(Dim::k).end >= d_.weights.lane_blocks();

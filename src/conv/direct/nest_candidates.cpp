@@ -150,7 +150,8 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
   const bool forward = direction == Direction::forward;
   const Dim lanes = forward ? Dim::k : Dim::c, terms = forward ? Dim::c : Dim::k;
   const index_t result_blocks = ceil_div(forward ? problem.out_channels : problem.in_channels, block);
-  const index_t source_blocks = ceil_div(forward ? problem.in_channels : problem.out_channels, block);
+  const index_t source_channels = forward ? problem.in_channels : problem.out_channels;
+  const index_t source_blocks = ceil_div(source_channels, block);
   const index_t held = std::clamp<index_t>(variant.steps / problem.kernel.volume(), 1, source_blocks);
   // The only channel of a plain tensor is read as rows.
   const bool reads_rows = forward && problem.in_channels == 1 && problem.x_layout == Layout::plain;
@@ -163,8 +164,7 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
   nest.add(Dim::y, ceil_div(tile.extent.y, step.y), true);
   nest.add(terms, held * block);
   // A product of few terms sums more taps.
-  const index_t block_terms = std::min(block, forward ? problem.in_channels : problem.out_channels);
-  const Extent3 product = taps_of_product(taps, variant.steps * block / block_terms);
+  const Extent3 product = taps_of_product(taps, variant.steps * block / std::min(block, source_channels));
   nest.add(Dim::kz, product.z);
   nest.add(Dim::ky, product.y);
   nest.add(Dim::kx, product.x);

@@ -12,8 +12,10 @@ namespace convolume::conv {
 /// elements.
 struct DirectStep {
   std::ptrdiff_t source = 0, weights = 0;
-  int terms = 0;  ///< channels of the block, 1 to channel_block; of a single channel, taps of a row
-  int taps = 1;   ///< of a row; at each term, all of them are added before those of the next term
+  /// Channels of the block, 1 to channel_block. Of depthwise products and of the only channel of a plain tensor: taps
+  /// whose voxels and weights follow each other.
+  int terms = 0;
+  int taps = 1;  ///< of a row; at each term, all of them are added before those of the next term
   /// Sets of taps (bits, the first tap is bit 0) for which the first, or the last, voxel of each row of results reads
   /// only padding. Padding is zero and need not be multiplied.
   unsigned pads_first = 0, pads_last = 0;

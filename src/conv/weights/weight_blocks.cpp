@@ -162,8 +162,9 @@ void TransposeSquares(const T* from, index_t terms, index_t lanes, index_t count
     for (index_t lane = 0; lane < block; lane += static_cast<index_t>(hn::Lanes(d))) {
       rows::LoadRows(d, pointers.data() + lane, 1, transposed_squares + lane, block, lanes);
     }
-    for (index_t line = 0; non_temporal && line < lanes * block; line += block)
+    for (index_t line = 0; non_temporal && line < lanes * block; line += block) {
       CopyLine<true>(staged + line, to + line);
+    }
   }
   if (non_temporal) hwy::FlushStream();
 }
