@@ -7,9 +7,8 @@ namespace convolume::conv {
 
 /// The layout [lane block][term block][tap][term][lane]. Lanes are the channels of a product's result. Terms are the
 /// channels of its source (the reduction channels). A square has channel_block lanes and as many terms, with zeros
-/// where there is no channel. If there are fewer terms altogether, it has only those, and is
-/// called a square even then: taps that lie close together do not displace each other in the L1. Taps are in the order
-/// of the kernel's voxels.
+/// where there is no channel. If there are fewer terms altogether, it has only those, and is called a square even then.
+/// Taps that lie close together do not displace each other in the L1. Taps are in the order of the kernel's voxels.
 template <class T>
 struct WeightBlocks {
   static constexpr index_t block = fft::tile_lanes<T>;
