@@ -3,6 +3,7 @@
 
 #include "testing/conv_case.hpp"
 #include "testing/engine_checks.hpp"
+#include "testing/selected_row.hpp"
 #include <catch2/catch.hpp>
 
 #include "convolume/convolume.h"
@@ -367,6 +368,7 @@ TEST_CASE("explain reports every implementation and automatic takes the cheaper 
 }
 
 TEST_CASE("the report about direct says what takes longest in each direction") {
+  const test::SelectedRow row("zen5");
   const auto report = [](const char* problem, const ConvOptions& options) {
     return ConvPlan::make(parse_problem(problem), options).explain();
   };

@@ -33,19 +33,24 @@ constexpr int most_distant_voxels = HWY_TARGET <= HWY_AVX3 ? 24 : 6;
 /// What a product reads. If the compiler knows the distance between voxels, addresses need no registers.
 enum class Source {
   blocks,       ///< blocks of channels, side by side
+  every_other,  ///< blocks of channels, two blocks apart
   apart,        ///< blocks of channels, at any distance
   row,          ///< a single channel, side by side
   strided_row,  ///< a single channel, at any distance
 };
-constexpr bool side_by_side(Source source) { return source == Source::blocks || source == Source::row; }
+/// Returns the distance between neighbouring voxels in elements of blocks of `channels`, or 0 if the compiler does not
+/// know it.
+constexpr int known_distance(Source source, int channels) {
+  return source == Source::blocks ? channels : source == Source::every_other ? 2 * channels : source == Source::row;
+}
 constexpr bool one_channel(Source source) { return source == Source::row || source == Source::strided_row; }
 
 /// The largest number of voxels whose sums of C vectors fit into the registers. Voxels at any distance need registers
 /// for their addresses.
 template <int C, Source S>
-inline constexpr int most_voxels_of = C > 1             ? most_voxels
-                                      : side_by_side(S) ? 2 * most_voxels
-                                                        : most_distant_voxels;
+inline constexpr int most_voxels_of = C > 1                       ? most_voxels
+                                      : known_distance(S, 1) != 0 ? 2 * most_voxels
+                                                                  : most_distant_voxels;
 
 /// Reads a term of the R voxels of a piece, in each of `Rows` rows. Of voxels at any distance every third one has a
 /// pointer, because an address can add once and twice the distance.
@@ -62,8 +67,8 @@ class TermReader {
     }
   }
   HWY_INLINE T get(int row, int r) const {
-    if constexpr (side_by_side(S)) {
-      return pointers_[0][row * next_row_ + r * (S == Source::row ? 1 : block<T>)];
+    if constexpr (voxel != 0) {
+      return pointers_[0][row * next_row_ + r * voxel];
     } else {
       return pointers_[static_cast<std::size_t>(r / 3)][r % 3 * distance_];
     }
@@ -75,8 +80,9 @@ class TermReader {
   }
 
  private:
-  static_assert(Rows == 1 || side_by_side(S));
-  static constexpr std::size_t count = side_by_side(S) ? 1 : (R + 2) / 3;
+  static constexpr int voxel = known_distance(S, block<T>);
+  static_assert(Rows == 1 || voxel != 0);
+  static constexpr std::size_t count = voxel != 0 ? 1 : (R + 2) / 3;
   std::array<const T*, count> pointers_;
   std::ptrdiff_t next_row_, distance_;
 };
@@ -303,6 +309,9 @@ void SumColumns(const VoxelProduct<T>& p, index_t vector) {
   const T* bias = p.bias + vector * vector_lanes<T>;
   const index_t voxel = p.source_strides.voxel, lanes = p.lanes - vector * vector_lanes<T>;
   if (voxel == block<T>) return SumRows<C, Source::blocks>(p, weights, target, bias, lanes);
+  if constexpr (C == 1) {
+    if (voxel == 2 * block<T>) return SumRows<C, Source::every_other>(p, weights, target, bias, lanes);
+  }
   if (voxel == 1) return SumRows<C, Source::row>(p, weights, target, bias, lanes);
   if (voxel < block<T>) return SumRows<C, Source::strided_row>(p, weights, target, bias, lanes);
   SumRows<C, Source::apart>(p, weights, target, bias, lanes);
