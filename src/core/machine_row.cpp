@@ -374,13 +374,11 @@ RowValues values_of(const MachineRow& row, const std::string& target) {
 MachineModel model_of(const MachineRow& row, const std::string& target, const Topology* machine) {
   const RowValues values = values_of(row, target);
   const auto value = [&](const std::string& name) { return values.at(name).value; };
-  // An L2 that several cores share counts in equal parts. An L3 counts as a whole. A row may give less than the
-  // processor has, because neighbours of a virtual machine use the same caches.
+  // An L2 that several cores share counts in equal parts. An L3 counts as a whole.
   const auto cache = [&](const Topology::Cache Topology::*level, double of_row) {
     const long long own = machine == nullptr ? 0 : (machine->*level).bytes;
     const int cores = machine != nullptr && level == &Topology::l2 ? machine->l2.cores : 1;
-    const auto most = static_cast<long long>(of_row);
-    return own > 0 ? std::min(own / cores, most) : most;
+    return own > 0 ? own / cores : static_cast<long long>(of_row);
   };
   const auto price = [&](const std::string& level) -> TransferPrice {
     return {1e-9 * value(level + "_start"), 1e-9 * value(level + "_jump"), 1e-9 * value(level + "_element")};

@@ -241,7 +241,9 @@ TEST_CASE("direct leaves out what padding would be multiplied with") {
        {"ic32id3ih4iw8oc32kd3pd1", "ic20id3ih4iw31oc32kd3pd1", "ic17id2ih3iw1oc40kd3pd1", "ic16id3ih3iw2oc32kd5pd2",
         "ic18id4ih4iw14oc33kd3sd2pd1", "ic16id3ih3iw9oc32kd3dd1pd2", "ic16id3ih3iw17oc16kd3pd1",
         "ic16id3ih3iw45oc16kd3pd1", "ic16id3ih4iw33oc16kd3sd2pd1", "ic16id3ih3iw1od2oh2ow2oc16kd3sd2pd2",
-        "ic16id3ih3iw3od2oh2ow2oc16kd3sd3pd2", "ic16id5ih5iw5oc16kd2sd4pd1"}) {
+        "ic16id3ih3iw3od2oh2ow2oc16kd3sd3pd2", "ic16id5ih5iw5oc16kd2sd4pd1",
+        // One vector of results at a stride of 2: 28 in one piece, 31 in two, and 27 with padding.
+        "ic16id2ih3iw56oc16kd2sd2", "ic16id2ih3iw62oc16kd2sd2", "ic16id9ih9iw53oc16kd3sd2dd2pd3"}) {
     test::check_against_reference<float>(parse_problem(text), by_direct, 2e-6);
     test::check_against_reference<double>(parse_problem(text), by_direct, 1e-14);
     test::check_layouts<float>(text, by_direct, true, true, Activation::Kind::none);

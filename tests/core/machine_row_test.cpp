@@ -130,11 +130,6 @@ TEST_CASE("a model has the caches of the machine, and those of the row where the
   CHECK(model.l3_bytes == 8 << 20);
   CHECK(model.l2_bytes == 512 << 10);
   CHECK(model.l1_bytes == 32 << 10);
-  // A row that counts on less than the processor has.
-  const Topology large = synthetic_topology("node:1 l3:1(size=314572800) l2:2(size=2097152) core:1 pu:1");
-  const MachineModel shared = model_of(row("emerald_rapids"), "AVX3", &large);
-  CHECK(shared.l3_bytes == 32 << 20);
-  CHECK(shared.l2_bytes == 1 << 20);
 }
 
 TEST_CASE("a model has the cores of the machine, which share the L3 and the memory; efficiency cores do not count") {

@@ -38,10 +38,21 @@ enum class Source {
   row,          ///< a single channel, side by side
   strided_row,  ///< a single channel, at any distance
 };
-/// Returns the distance between neighbouring voxels in elements of blocks of `channels`, or 0 if the compiler does not
-/// know it.
+/// Returns the distance between neighbouring voxels in elements, if a block has `channels` channels. Returns 0 if the
+/// compiler does not know the distance.
 constexpr int known_distance(Source source, int channels) {
-  return source == Source::blocks ? channels : source == Source::every_other ? 2 * channels : source == Source::row;
+  switch (source) {
+    case Source::blocks:
+      return channels;
+    case Source::every_other:
+      return 2 * channels;
+    case Source::row:
+      return 1;
+    case Source::apart:
+    case Source::strided_row:
+      break;
+  }
+  return 0;
 }
 constexpr bool one_channel(Source source) { return source == Source::row || source == Source::strided_row; }
 
@@ -309,6 +320,7 @@ void SumColumns(const VoxelProduct<T>& p, index_t vector) {
   const T* bias = p.bias + vector * vector_lanes<T>;
   const index_t voxel = p.source_strides.voxel, lanes = p.lanes - vector * vector_lanes<T>;
   if (voxel == block<T>) return SumRows<C, Source::blocks>(p, weights, target, bias, lanes);
+  // Two vectors share a broadcast, whose address may have an index at no cost.
   if constexpr (C == 1) {
     if (voxel == 2 * block<T>) return SumRows<C, Source::every_other>(p, weights, target, bias, lanes);
   }
