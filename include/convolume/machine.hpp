@@ -83,7 +83,7 @@ CONVOLUME_API std::vector<MachineValue> machine_values();
 CONVOLUME_API std::string machine_row_text();
 /// Returns 16 hexadecimal digits that change if a value of the row in use, a cache size or the number of cores changes.
 CONVOLUME_API std::string machine_digest();
-/// Returns why this row is used, e.g. "row of this processor" or "relative of GenuineIntel family 0x6 model 0xcf".
+/// Returns why this row is used, e.g. "row of this processor" or "relative of GenuineIntel family 0x6 model 0xad".
 CONVOLUME_API std::string machine_reason();
 
 struct MeasureOptions {

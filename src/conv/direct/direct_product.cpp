@@ -38,6 +38,7 @@ enum class Source {
   row,          ///< a single channel, side by side
   strided_row,  ///< a single channel, at any distance
 };
+
 /// Returns the distance between neighbouring voxels in elements, if a block has `channels` channels. Returns 0 if the
 /// compiler does not know the distance.
 constexpr int known_distance(Source source, int channels) {
