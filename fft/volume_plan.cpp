@@ -197,7 +197,7 @@ void VolumePlan<T>::init_stages() {
   // Longer rows are written without a buffer, which works for one vector at a time.
   y_batch_ = g.x_star < lanes_ ? y_.together() : 1;
   z_batch_ = z_.together();
-  const auto cached = static_cast<std::size_t>(machine_model().l3_bytes) / 4;
+  const auto cached = static_cast<std::size_t>(machine_model().usable_l3_bytes) / 4;
   streams_ = g.forward && outer() && g.spectrum_stride.z == 1 && g.spectrum_stride.x == g.z_padded &&
              g.spectrum_stride.y == g.x_star * g.z_padded && g.padding == (g.z_padded != n.z) && !problem.unaligned &&
              (problem.batch == 1 || g.spectrum_distance * g.complex_bytes % 64 == 0) && g.spectrum_bytes > cached;

@@ -207,6 +207,8 @@ const std::vector<RowField>& row_fields() {
       {"l2_kib", "KiB", false, true, 64, 1 << 20},
       {"l3_mib", "MiB", false, true, 0, 1 << 20},
       {"l3_cores", "cores", false, false, 1, 4096},
+      {"usable_l2_kib", "KiB", false, false, 64, 1 << 20},
+      {"usable_l3_mib", "MiB", false, false, 0, 1 << 20},
       {"memory_gb_per_s", "GB/s", false, true, 0.1, 1e5},
       {"memory_gb_per_s_of_all", "GB/s", false, true, 0.1, 1e6},
       {"fma_cycles", "cycles", false, false, 1, 100},
@@ -383,16 +385,24 @@ MachineModel model_of(const MachineRow& row, const std::string& target, const To
   const auto price = [&](const std::string& level) -> TransferPrice {
     return {1e-9 * value(level + "_start"), 1e-9 * value(level + "_jump"), 1e-9 * value(level + "_element")};
   };
+  const auto usable = [&](const char* name, double unit, long long size) {
+    return values.contains(name) ? std::min(size, static_cast<long long>(unit * value(name))) : size;
+  };
   const double ghz = value("ghz");
   const int cores = machine == nullptr ? fitted_cores : machine->fast_cores();
   const auto sharing =
       machine != nullptr && machine->l3.bytes > 0 ? machine->l3.cores : static_cast<int>(value("l3_cores"));
+  const long long l2 = cache(&Topology::l2, 1024 * value("l2_kib"));
+  const long long l3 = cache(&Topology::l3, 1024 * 1024 * value("l3_mib"));
+  const int l3_cores = std::min(cores, sharing);
   return {.row = fmt::format("{}/{}", row.name, target),
           .l1_bytes = cache(&Topology::l1, 1024 * value("l1_kib")),
-          .l2_bytes = cache(&Topology::l2, 1024 * value("l2_kib")),
-          .l3_bytes = cache(&Topology::l3, 1024 * 1024 * value("l3_mib")),
+          .l2_bytes = l2,
+          .l3_bytes = l3,
+          .usable_l2_bytes = usable("usable_l2_kib", 1024, l2),
+          .usable_l3_bytes = usable("usable_l3_mib", 1024.0 * 1024 * l3_cores, l3),
           .cores = cores,
-          .l3_cores = std::min(cores, sharing),
+          .l3_cores = l3_cores,
           .ghz = ghz,
           .gflops_per_core = ghz * value("fma_per_cycle") * 2 * bytes_of(target) / 4,
           .l1_gb_per_s = ghz * value("l1_load"),

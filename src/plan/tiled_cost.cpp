@@ -38,7 +38,7 @@ bool can_unroll_z(const ConvProblem& p, Direction direction) {
 /// Returns the rate (operations per second) of transforms of tiles whose group holds `held` bytes. Extents with a prime
 /// factor above 7 take longer.
 double transform_rate(const Extent3& tile, double held, const MachineModel& machine) {
-  const auto l2 = static_cast<double>(machine.l2_bytes);
+  const auto l2 = static_cast<double>(machine.usable_l2_bytes);
   const double spectrum = 128.0 * static_cast<double>(tile.z * tile.y * (tile.x / 2 + 1));
   // Rises from 0 to 1 for spectra from 0.28 to 0.53 of the L2. For planes, whose two passes exchange data through the
   // L1, it rises from one to three times the L1.
@@ -58,8 +58,8 @@ double transform_rate(const Extent3& tile, double held, const MachineModel& mach
 /// Returns seconds to write and read a byte of a buffer of `bytes` bytes, if one of several cores does it. The L3 also
 /// holds what other cores use, so more and more of a larger buffer comes from memory.
 double seconds_per_byte(double bytes, const MachineModel& machine) {
-  if (bytes <= l2_free_share * static_cast<double>(machine.l2_bytes)) return 0;
-  const double part = bytes * machine.l3_cores / static_cast<double>(machine.l3_bytes);
+  if (bytes <= l2_free_share * static_cast<double>(machine.usable_l2_bytes)) return 0;
+  const double part = bytes * machine.l3_cores / static_cast<double>(machine.usable_l3_bytes);
   const double missed = std::clamp((part - l3_kept_share) / (l3_lost_share - l3_kept_share), 0.0, 1.0);
   return 1e-9 * 2 * ((1 - missed) / machine.l3_gb_per_s + missed / machine.dram_gb_per_s);
 }
@@ -267,7 +267,7 @@ class Model {
     const Parts p = parts(tiling);
     const double spectra = p.tiles * p.tile_bytes;
     const double products = p.multiplications / product_share(channels_.terms);
-    const auto l2 = static_cast<double>(machine_.l2_bytes);
+    const auto l2 = static_cast<double>(machine_.usable_l2_bytes);
     if (shared_) {
       const double seconds = spectra * written_or_read(spectra) + p.w_bytes * seconds_per_byte(p.w_bytes, machine_);
       return {.weights = {p.kernels, p.w_bytes}, .products = {overlapped(products, seconds), spectra + p.w_bytes}};

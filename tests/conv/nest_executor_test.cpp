@@ -457,7 +457,7 @@ TEST_CASE("direct takes other tiles on a machine with a small L2 and a slow L3")
   ConvProblem problem = parse_problem("ic64oc64id40kd3pd1");
   problem.x_layout = problem.y_layout = Layout::blocked;
   MachineModel small = machine_model();
-  small.l2_bytes = 128 << 10;
+  small.usable_l2_bytes = 128 << 10;
   small.l3_gb_per_s /= 400;
   for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward_data}) {
     const auto usual = conv::rank_nests(problem, direction, machine_model());

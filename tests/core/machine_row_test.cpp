@@ -132,6 +132,24 @@ TEST_CASE("a model has the caches of the machine, and those of the row where the
   CHECK(model.l1_bytes == 32 << 10);
 }
 
+TEST_CASE("cost models count on the caches that a row states as usable, but never on more than the machine has") {
+  MachineRow stated = row("zen4");
+  const MachineModel whole = model_of(stated, "AVX3", nullptr);
+  CHECK(whole.usable_l2_bytes == whole.l2_bytes);
+  CHECK(whole.usable_l3_bytes == whole.l3_bytes);
+  stated.common["usable_l2_kib"] = {640, "estimated", "test"};
+  stated.common["usable_l3_mib"] = {5, "estimated", "test"};
+  const MachineModel part = model_of(stated, "AVX3", nullptr);
+  CHECK(part.l2_bytes == 1 << 20);
+  CHECK(part.l3_bytes == 32 << 20);
+  CHECK(part.usable_l2_bytes == 640 << 10);
+  CHECK(part.usable_l3_bytes == 2 * (5 << 20));  // of two cores
+  const Topology small = synthetic_topology("node:1 l3:1(size=8388608) l2:2(size=524288) core:1 pu:1");
+  const MachineModel capped = model_of(stated, "AVX3", &small);
+  CHECK(capped.usable_l2_bytes == 512 << 10);
+  CHECK(capped.usable_l3_bytes == 8 << 20);
+}
+
 TEST_CASE("a model has the cores of the machine, which share the L3 and the memory; efficiency cores do not count") {
   const MachineModel pair = model_of(row("zen5"), "AVX3", nullptr);
   CHECK(pair.cores == 2);
@@ -222,7 +240,12 @@ TEST_CASE("a machine is selected by the name of a row, or by a file for this pro
 
 TEST_CASE("every value of the row in use names its unit and its origin") {
   const auto values = machine_values();
-  CHECK(values.size() == row_fields().size());
+  for (const RowField& field : row_fields()) {
+    CAPTURE(field.name);
+    // A row states what it can use of a cache only if that is less than its size.
+    if (std::string_view(field.name).starts_with("usable")) continue;
+    CHECK(std::any_of(values.begin(), values.end(), [&](const MachineValue& v) { return v.name == field.name; }));
+  }
   for (const MachineValue& value : values) {
     CAPTURE(value.name);
     CHECK(!value.unit.empty());

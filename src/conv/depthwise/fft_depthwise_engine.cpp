@@ -37,7 +37,7 @@ struct DepthwiseTiling {
         in(grid.tiling.tile, grid.tiling.tile),
         valid(grid.tiling.tile, grid.tiling.valid),
         kernel(grid.tiling.tile, grid.polyphase.dense.kernel) {
-    const auto l2 = static_cast<index_t>(machine_model().l2_bytes);
+    const auto l2 = static_cast<index_t>(machine_model().usable_l2_bytes);
     const index_t spectra = (phases() == 1 ? 1 : 2) * elements() * static_cast<index_t>(sizeof(T));
     const index_t most = std::clamp<index_t>(l2 * 3 / 4 / spectra, 1, grid.tiling.count.x);
     const index_t rows = (grid.tiling.count.x + most - 1) / most;

@@ -25,7 +25,7 @@ template BlockView<const float> block_of(const View<const float>&, Layout, index
 template BlockView<double> block_of(const View<double>&, Layout, index_t, index_t);
 template BlockView<const double> block_of(const View<const double>&, Layout, index_t, index_t);
 
-index_t non_temporal_from() { return static_cast<index_t>(machine_model().l3_bytes / 8); }
+index_t non_temporal_from() { return static_cast<index_t>(machine_model().usable_l3_bytes / 8); }
 
 template <class T>
 bool writes_non_temporal(const View<T>& target, index_t from) {
