@@ -318,7 +318,7 @@ template <int C, class T>
 void SumColumns(const VoxelProduct<T>& p, index_t vector) {
   const T* weights = p.weights + VectorOffset<T>(vector, p.weights_column);
   T* target = p.target + VectorOffset<T>(vector, p.target_column);
-  const T* bias = p.bias + vector * vector_lanes<T>;
+  const T* bias = p.bias == nullptr ? nullptr : p.bias + vector * vector_lanes<T>;
   const index_t voxel = p.source_strides.voxel, lanes = p.lanes - vector * vector_lanes<T>;
   if (voxel == block<T>) return SumRows<C, Source::blocks>(p, weights, target, bias, lanes);
   // Two vectors share a broadcast, whose address may have an index at no cost.

@@ -11,11 +11,11 @@ namespace convolume::conv {
 /// Computes, for `columns` blocks of lanes (64 bytes each) and `count` voxels:
 ///   target[voxel](lane) = start + sum over steps and their terms k of source[voxel + step.source + k * source_term] *
 ///                         w[k](lane).
-/// `start` is the contents of target (if `add`), or bias(lane). w[k] is the vector at weights + step.weights +
-/// block * k. If voxels of the source lie less than a block apart, the source has one channel: the terms are then
-/// neighbouring voxels, and w[k] is the vector at weights + step.weights + weights_tap * k. The terms are summed in
-/// their order, and then start is added. This order does not depend on which voxels are computed together, so the bits
-/// do not either. Lanes from `lanes` on become zero. target overlaps nothing.
+/// `start` is the contents of target (if `add`), or bias(lane), if there is one. w[k] is the vector at weights +
+/// step.weights + block * k. If voxels of the source lie less than a block apart, the source has one channel: the terms
+/// are then neighbouring voxels, and w[k] is the vector at weights + step.weights + weights_tap * k. The terms are
+/// summed in their order, and then start is added. This order does not depend on which voxels are computed together, so
+/// the bits do not either. Lanes from `lanes` on become zero. target overlaps nothing.
 template <class T>
 struct VoxelProduct {
   const T* source;
@@ -37,7 +37,7 @@ struct VoxelProduct {
   T* target;
   BoxStrides target_strides;
   std::ptrdiff_t target_column;
-  const T* bias;  ///< columns * 64 bytes
+  const T* bias;  ///< columns * 64 bytes, or null, which means zeros
   Extent3 count;
   index_t columns;
   index_t lanes;  ///< of all columns that belong to a channel

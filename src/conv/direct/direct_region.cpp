@@ -530,7 +530,7 @@ class RegionRun {
                                     .target = target_.data + pass.target + columns.begin * target_.block,
                                     .target_strides = target_.strides * d_.map.target_step(),
                                     .target_column = target_.block,
-                                    .bias = bias_ + columns.begin * block,
+                                    .bias = tensors_.bias ? bias_ + columns.begin * block : nullptr,
                                     .count = pass.count,
                                     .columns = columns.size(),
                                     .lanes = d_.weights.lanes - (region_.first_column + columns.begin) * block,

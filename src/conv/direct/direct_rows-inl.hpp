@@ -106,6 +106,21 @@ HWY_INLINE void StoreSums(const VoxelProduct<T>& p, const RowPiece<T>& piece, co
   }
 }
 
+/// Stores value(sum, vector) for all sums of a piece.
+template <int R, int Rows, int C, class T, class Sums, class Value>
+HWY_INLINE void StoreValues(const VoxelProduct<T>& p, const RowPiece<T>& piece, const Sums& sums, const Value& value) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  // Non-temporal stores of narrower vectors would leave cache lines half written.
+  if (p.non_temporal && vector_lanes<T> == block<T>) {
+    StoreSums<R, Rows, C>(
+        p, piece, sums, [&](V sum, std::size_t c, T* to) CONVOLUME_ALWAYS_INLINE { hn::Stream(value(sum, c), d, to); });
+  } else {
+    StoreSums<R, Rows, C>(
+        p, piece, sums, [&](V sum, std::size_t c, T* to) CONVOLUME_ALWAYS_INLINE { hn::StoreU(value(sum, c), d, to); });
+  }
+}
+
 /// Adds the sums of a piece to the target, or the bias to the sums, and stores them. `lanes` belong to a channel.
 template <int R, int Rows, int C, class T, class Sums>
 HWY_INLINE void FinishSums(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias, index_t lanes,
@@ -123,18 +138,18 @@ HWY_INLINE void FinishSums(const VoxelProduct<T>& p, const RowPiece<T>& piece, c
     });
     return;
   }
-  std::array<V, C> start;
-  for (std::size_t c = 0; c < C; ++c) start[c] = hn::LoadU(d, bias + c * vector_lanes<T>);
-  // Non-temporal stores of narrower vectors would leave cache lines half written.
-  if (p.non_temporal && vector_lanes<T> == block<T>) {
-    StoreSums<R, Rows, C>(p, piece, sums, [&](V sum, std::size_t c, T* to) CONVOLUME_ALWAYS_INLINE {
-      hn::Stream(hn::IfThenElseZero(used[c], hn::Add(start[c], sum)), d, to);
-    });
-  } else {
-    StoreSums<R, Rows, C>(p, piece, sums, [&](V sum, std::size_t c, T* to) CONVOLUME_ALWAYS_INLINE {
-      hn::StoreU(hn::IfThenElseZero(used[c], hn::Add(start[c], sum)), d, to);
-    });
+  // An addition takes the place of a multiply-add, so sums without a bias are stored as they are.
+  if (bias == nullptr && lanes >= C * vector_lanes<T>) {
+    StoreValues<R, Rows, C>(p, piece, sums, [](V sum, std::size_t) CONVOLUME_ALWAYS_INLINE { return sum; });
+    return;
   }
+  std::array<V, C> start;
+  for (std::size_t c = 0; c < C; ++c) {
+    start[c] = bias == nullptr ? hn::Zero(d) : hn::LoadU(d, bias + c * vector_lanes<T>);
+  }
+  StoreValues<R, Rows, C>(p, piece, sums, [&](V sum, std::size_t c) CONVOLUME_ALWAYS_INLINE {
+    return hn::IfThenElseZero(used[c], hn::Add(start[c], sum));
+  });
 }
 
 template <class T>

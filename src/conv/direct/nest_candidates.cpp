@@ -17,8 +17,8 @@ using plan::LoopNest;
 
 constexpr index_t block_bytes = 64;
 constexpr index_t region_voxels = 128;  // the weights of a product are read once for at least so many voxels
-constexpr index_t most_tasks_per_core = 8, few_tasks_per_core = 4, least_tasks_per_core = 2;
-constexpr double task_seconds = 8e-6;       // at the peak; shorter tasks cost more than they help
+constexpr index_t most_tasks_per_core = 16, few_tasks_per_core = 4, least_tasks_per_core = 2;
+constexpr double task_seconds = 32e-6;      // at the peak; shorter tasks cost more than they help
 constexpr index_t piece_voxels = 512;       // more terms in one sum would increase the rounding error
 constexpr index_t part_voxels = 1024;       // for fewer voxels another set of sums costs more than it saves
 constexpr index_t part_bytes = 64ll << 20;  // of all sets of sums together
@@ -44,6 +44,9 @@ struct TaskTile {
   index_t columns = 1;
 };
 
+/// Divides an axis of `n` into parts of about `part`. Returns the length of a part.
+index_t even_near(index_t n, index_t part) { return ceil_div(n, std::max<index_t>(1, (n + part / 2) / part)); }
+
 /// What distinguishes the candidates.
 struct Variant {
   index_t task_bytes = 384 << 10;  ///< of sources and results; the rest of the L2 is for weights
@@ -62,7 +65,7 @@ TaskTile choose_tasks(const DirectMap& map, index_t batch, index_t source_bytes,
     const Extent3 window = map.window({{0, 0, 0}, e}).extent();
     return source_bytes * window.z * window.y * window.x + block_bytes * result_blocks * e.z * e.y * e.x;
   };
-  const index_t wanted = std::max(region_voxels, batch * n.z * n.y * n.x / (2 * tasks));
+  const index_t wanted = std::max(region_voxels, batch * n.z * n.y * n.x / tasks);
   const auto fits = [&](const Extent3& e) {
     const Extent3 shorter{e.z > 1 ? e.z - 1 : 1, e.z > 1 ? e.y : e.y - 1, e.x};
     return shorter.z * shorter.y * shorter.x < wanted && bytes(e) <= variant.task_bytes;
@@ -70,11 +73,14 @@ TaskTile choose_tasks(const DirectMap& map, index_t batch, index_t source_bytes,
   TaskTile tile{.extent = {1, 1, n.x}};
   while (tile.extent.y < n.y && fits(tile.extent + Extent3{0, 1, 0})) ++tile.extent.y;
   while (tile.extent.y == n.y && tile.extent.z < n.z && fits(tile.extent + Extent3{1, 0, 0})) ++tile.extent.z;
-  tile.extent = {even(n.z, tile.extent.z), even(n.y, tile.extent.y), n.x};
+  // Parts that are nearly as long as the axis become the axis. Otherwise tasks would be half as long as wanted.
+  const Extent3 nearest{even_near(n.z, tile.extent.z), even_near(n.y, tile.extent.y), n.x};
+  tile.extent =
+      bytes(nearest) <= variant.task_bytes ? nearest : Extent3{even(n.z, tile.extent.z), even(n.y, tile.extent.y), n.x};
   // Each group of columns stages the sources again, so there are no more groups than needed.
   const index_t regions = ceil_div(n.z, tile.extent.z) * ceil_div(n.y, tile.extent.y);
   const index_t pairs = ceil_div(result_blocks, 2);
-  const index_t groups = variant.all_columns ? 1 : std::min(pairs, ceil_div(tasks, batch * regions));
+  const index_t groups = variant.all_columns ? 1 : std::min(pairs, ceil_div(tasks, 2 * batch * regions));
   tile.columns = std::min(result_blocks, 2 * ceil_div(pairs, groups));
   return tile;
 }
@@ -268,7 +274,7 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
   };
   if (direction == Direction::backward_weights) {
     for (const index_t voxels : {piece_voxels, piece_voxels / 2, piece_voxels / 4})
-      add(weight_nest(problem, tasks, voxels));
+      add(weight_nest(problem, std::max(tasks / 2, least_tasks_per_core * machine.cores), voxels));
     return nests;
   }
   const plan::Sides sides(problem);
@@ -289,7 +295,7 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
     }
   }
   // Neighbouring tasks stage voxels that both read. Fewer tasks stage fewer voxels.
-  const index_t few = few_tasks_per_core * machine.cores / 2;
+  const index_t few = few_tasks_per_core * machine.cores;
   if (2 * few < tasks) add(voxel_nest(problem, direction, map, few, {.tap_rows = tap_rows}));
   return nests;
 }

@@ -132,7 +132,7 @@ class PatchRun {
            .target = held_,
            .target_strides = {block, source.x * block, 0},
            .target_column = held_column(),
-           .bias = bias_,
+           .bias = tensors_.bias ? bias_ : nullptr,
            .count = {1, count, source.x},
            .columns = lanes_.columns,
            .lanes = lanes_.count,

@@ -161,7 +161,8 @@ bool SharesVoxels(const VoxelProduct<T>& p, index_t k, index_t s) {
 template <class T, std::size_t Most>
 void SumRows(const std::array<VoxelKernel<T>, Most>& kernels, const VoxelProduct<T>& p) {
   for (index_t lane = 0; lane < block<T>; lane += vector_lanes<T>) {
-    SumPieces(kernels, 0, p, p.weights + lane, p.target + lane, p.bias + lane, p.lanes - lane);
+    const T* bias = p.bias == nullptr ? nullptr : p.bias + lane;
+    SumPieces(kernels, 0, p, p.weights + lane, p.target + lane, bias, p.lanes - lane);
   }
 }
 

@@ -95,8 +95,8 @@ class SpaceCost {
   /// Adds the traffic into each level: the loads of the outermost loops whose tiles fit into it. Loops further in are
   /// not counted, because they cut the space into many tiles.
   void add_moves(NestCost& cost) const {
-    const std::array capacity{static_cast<double>(machine_.l1_bytes), static_cast<double>(machine_.l2_bytes),
-                              static_cast<double>(machine_.l3_bytes)};
+    const std::array capacity{static_cast<double>(machine_.l1_bytes), static_cast<double>(machine_.usable_l2_bytes),
+                              static_cast<double>(machine_.usable_l3_bytes)};
     const std::array bandwidth{machine_.l2_gb_per_s, machine_.l3_gb_per_s, machine_.dram_gb_per_s};
     std::vector<Fetches> tiles{fetches(0)};
     for (std::size_t level = 0; level < NestCost::levels; ++level) {
@@ -253,8 +253,9 @@ class SpaceCost {
     const double pairs = pairs_inside(space_, 0) * pairs_inside(space_, 1);
     const double products = static_cast<double>(space_.of(Dim::n)) * pairs *
                             static_cast<double>(space_.of(Dim::x) * space_.of(Dim::kx) * space_.of(terms_)) * lanes;
-    const double share =
-        vectors == 1 ? issue_share(voxels, vectors, taps_of_row(), tap_distance()) : issue_share(voxels, vectors);
+    // A single tap loads one value per voxel, however far apart the voxels are.
+    const double taps = vectors == 1 ? taps_of_row() : 1;
+    const double share = issue_share(voxels, vectors, taps, taps == 1 ? 1 : tap_distance());
     cost.compute_seconds += 2 * products / (peak() * machine_.direct_share * share);
     // Each register tile of each pass begins and ends a sum.
     const double results =
@@ -387,7 +388,7 @@ NestCost nest_cost(const LoopNest& nest, const ConvProblem& problem, Direction d
   const double weights = padded_channels(problem.in_channels / problem.groups, channel_block(problem.type)) *
                          padded_channels(problem.out_channels / problem.groups, channel_block(problem.type)) *
                          static_cast<double>(problem.kernel.volume()) * static_cast<double>(size_of(problem.type));
-  const bool cached = weights < usable[2] * static_cast<double>(machine.l3_bytes);
+  const bool cached = weights < usable[2] * static_cast<double>(machine.usable_l3_bytes);
   cost.pack_seconds = 2 * weights / ((cached ? machine.l3_gb_per_s : machine.dram_gb_per_s) * 1e9);
   return cost;
 }
