@@ -104,6 +104,7 @@ class RegionRun {
     Extent3 count;
     const DirectStep* steps;
     index_t step_count, neighbours, row_taps;
+    bool fully_padded = false;
     std::ptrdiff_t source_tap = 0, weights_tap = 0;
   };
   /// The passes of one tile of results and taps. They serve all blocks of lanes, and all groups of `blocks` term blocks
@@ -395,6 +396,7 @@ class RegionRun {
       pass.weights_tap = (phase.taps[1].tap - phase.taps[0].tap) * d_.weights.square();
     }
     const bool pads = reads_padding(phase, base, count.x);
+    pass.fully_padded = pads && pass.row_taps > 1 && is_fully_padded(phase, base, count.x);
     for (const StepPlace& place : order) {
       const DirectTap& tap = phase.taps[static_cast<std::size_t>(place.tap)];
       if (place.block >= list.blocks || !d_.map.meets(tap, base)) continue;
@@ -418,6 +420,17 @@ class RegionRun {
     const DirectTap &first = phase.taps.front(), &last = phase.taps.back();
     return is_padding(first, base, 0) || is_padding(first, base, count - 1) || is_padding(last, base, 0) ||
            is_padding(last, base, count - 1);
+  }
+
+  /// Returns whether all taps of a row but one read padding for the first of `count` results and for the last one.
+  bool is_fully_padded(const DirectPhase& phase, const Extent3& base, index_t count) const {
+    const auto reads_one = [&](index_t result) {
+      const auto reads = [&](index_t i) { return !is_padding(phase.taps[static_cast<std::size_t>(i)], base, result); };
+      index_t inside = 0;
+      for (index_t i = 0; i < phase.count.x; ++i) inside += reads(i) ? 1 : 0;
+      return inside == 1;
+    };
+    return reads_one(0) && reads_one(count - 1);
   }
 
   /// Makes the step of a place. `count` is the length of the row of results, or 0 if no tap reads padding along X. If
@@ -523,6 +536,7 @@ class RegionRun {
                                     .row_taps = pass.row_taps,
                                     .source_tap = pass.source_tap,
                                     .weights_tap = pass.weights_tap,
+                                    .fully_padded = pass.fully_padded,
                                     .source_term = source_term_,
                                     .weights = weights,
                                     .weights_column = weights_column(),

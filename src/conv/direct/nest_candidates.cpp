@@ -44,8 +44,26 @@ struct TaskTile {
   index_t columns = 1;
 };
 
-/// Divides an axis of `n` into parts of about `part`. Returns the length of a part.
-index_t even_near(index_t n, index_t part) { return ceil_div(n, std::max<index_t>(1, (n + part / 2) / part)); }
+/// Divides an axis of `n` into parts of about `part`, from `least` to `most`, so that the busiest of `cores` cores has
+/// little more to do than the others. There are `others` times as many tasks as parts. Returns the length of a part.
+index_t balanced(index_t n, index_t part, index_t others, index_t cores, index_t least, index_t most) {
+  constexpr double least_gain = 1.05;
+  const auto load = [&](index_t length) {
+    return static_cast<double>(ceil_div(ceil_div(n, length) * others, cores) * length);
+  };
+  const index_t parts = std::max((n + part / 2) / part, ceil_div(n, most));
+  index_t best = ceil_div(n, parts);
+  for (index_t count = std::max<index_t>(1, parts - parts / 4); count <= parts + ceil_div(parts, 4); ++count) {
+    const index_t length = ceil_div(n, count);
+    if (length >= least && length <= most && least_gain * load(length) <= load(best)) best = length;
+  }
+  return best;
+}
+
+/// How many tasks there should be about, and how many cores the machine has.
+struct TaskCount {
+  index_t wanted, cores;
+};
 
 /// What distinguishes the candidates.
 struct Variant {
@@ -58,14 +76,14 @@ struct Variant {
 
 /// Returns tasks whose sources and results fit into `task_bytes`. They are so large that weights are read seldom, and
 /// there are enough of them for many threads. `source_bytes` of each source voxel are held at once.
-TaskTile choose_tasks(const DirectMap& map, index_t batch, index_t source_bytes, index_t result_blocks, index_t tasks,
+TaskTile choose_tasks(const DirectMap& map, index_t batch, index_t source_bytes, index_t result_blocks, TaskCount tasks,
                       const Variant& variant) {
   const Extent3& n = map.domain();
   const auto bytes = [&](const Extent3& e) {
     const Extent3 window = map.window({{0, 0, 0}, e}).extent();
     return source_bytes * window.z * window.y * window.x + block_bytes * result_blocks * e.z * e.y * e.x;
   };
-  const index_t wanted = std::max(region_voxels, batch * n.z * n.y * n.x / tasks);
+  const index_t wanted = std::max(region_voxels, batch * n.z * n.y * n.x / tasks.wanted);
   const auto fits = [&](const Extent3& e) {
     const Extent3 shorter{e.z > 1 ? e.z - 1 : 1, e.z > 1 ? e.y : e.y - 1, e.x};
     return shorter.z * shorter.y * shorter.x < wanted && bytes(e) <= variant.task_bytes;
@@ -73,14 +91,22 @@ TaskTile choose_tasks(const DirectMap& map, index_t batch, index_t source_bytes,
   TaskTile tile{.extent = {1, 1, n.x}};
   while (tile.extent.y < n.y && fits(tile.extent + Extent3{0, 1, 0})) ++tile.extent.y;
   while (tile.extent.y == n.y && tile.extent.z < n.z && fits(tile.extent + Extent3{1, 0, 0})) ++tile.extent.z;
-  // Parts that are nearly as long as the axis become the axis. Otherwise tasks would be half as long as wanted.
-  const Extent3 nearest{even_near(n.z, tile.extent.z), even_near(n.y, tile.extent.y), n.x};
-  tile.extent =
-      bytes(nearest) <= variant.task_bytes ? nearest : Extent3{even(n.z, tile.extent.z), even(n.y, tile.extent.y), n.x};
+  // One axis is divided so that all cores are busy.
+  const int axis = tile.extent.y == n.y ? 0 : 1;
+  const index_t layer = axis == 0 ? n.y * n.x : n.x;
+  const auto holds = [&](index_t length) {
+    Extent3 e = tile.extent;
+    e[axis] = length;
+    return bytes(e) <= variant.task_bytes;
+  };
+  index_t most = tile.extent[axis];
+  while (most < n[axis] && holds(most + 1)) ++most;
+  tile.extent[axis] = balanced(n[axis], tile.extent[axis], batch * (axis == 0 ? 1 : n.z), tasks.cores,
+                               ceil_div(region_voxels, layer), most);
   // Each group of columns stages the sources again, so there are no more groups than needed.
   const index_t regions = ceil_div(n.z, tile.extent.z) * ceil_div(n.y, tile.extent.y);
   const index_t pairs = ceil_div(result_blocks, 2);
-  const index_t groups = variant.all_columns ? 1 : std::min(pairs, ceil_div(tasks, 2 * batch * regions));
+  const index_t groups = variant.all_columns ? 1 : std::min(pairs, ceil_div(tasks.wanted, 2 * batch * regions));
   tile.columns = std::min(result_blocks, 2 * ceil_div(pairs, groups));
   return tile;
 }
@@ -136,7 +162,7 @@ bool shares_voxels(const ConvProblem& problem, const DirectMap& map, index_t tap
   return stride == dilation && taps >= 2 && taps != 4 && taps <= most_row_taps;
 }
 
-LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const DirectMap& map, index_t tasks,
+LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const DirectMap& map, TaskCount tasks,
                     const Variant& variant) {
   Extent3 taps{1, 1, 1};
   for (const DirectPhase& phase : map.phases()) {
@@ -284,7 +310,7 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
     for (const bool all_columns : {false, true}) {
       for (const index_t bytes : {384 << 10, 192 << 10, 96 << 10}) {
         for (const index_t steps : {product_steps, product_steps / 2}) {
-          add(voxel_nest(problem, direction, map, tasks,
+          add(voxel_nest(problem, direction, map, {tasks, machine.cores},
                          {.task_bytes = bytes,
                           .steps = steps,
                           .all_columns = all_columns,
@@ -296,7 +322,7 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
   }
   // Neighbouring tasks stage voxels that both read. Fewer tasks stage fewer voxels.
   const index_t few = few_tasks_per_core * machine.cores;
-  if (2 * few < tasks) add(voxel_nest(problem, direction, map, few, {.tap_rows = tap_rows}));
+  if (2 * few < tasks) add(voxel_nest(problem, direction, map, {few, machine.cores}, {.tap_rows = tap_rows}));
   return nests;
 }
 

@@ -87,13 +87,19 @@ void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias
   FinishSums<R, 1, 1>(p, piece, bias, lanes, sums);
 }
 
+/// Where a row of results reads padding.
+enum class Padding {
+  at_ends,  ///< at most the first tap for the first result, and the last tap for the last one
+  full,     ///< all but one tap for the first result and for the last one
+};
+
 /// The same for rows of K taps and results that are S taps apart. Registers hold the weights, and each voxel is loaded
-/// once for all taps. Only the first tap may read padding for the first result, and the last tap for the last one.
-template <int R, int K, int S, class T>
+/// once for all taps.
+template <int R, int K, int S, Padding P, class T>
 void SumSharedVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias, index_t lanes) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  constexpr int voxels = (R - 1) * S + K;
+  constexpr int voxels = (R - 1) * S + K, padding = P == Padding::full ? K - 1 : 0;
   std::array<V, R> sums;
   CONVOLUME_UNROLL
   for (V& sum : sums) sum = hn::Zero(d);
@@ -113,9 +119,9 @@ void SumSharedVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T
       std::array<V, K> w;
       CONVOLUME_UNROLL
       for (int tap = 0; tap < K; ++tap) w[static_cast<std::size_t>(tap)] = hn::LoadU(d, b + tap * weights_tap);
-      const T* at = a;
+      const T* at = a + padding * source_tap;
       CONVOLUME_UNROLL
-      for (int i = 0; i < voxels; ++i) {
+      for (int i = padding; i < voxels - padding; ++i) {
         if ((i == 0 && pads.first != 0) || (i == voxels - 1 && pads.last != 0)) {
           at += source_tap;
           continue;
@@ -139,9 +145,9 @@ template <class T, std::size_t... R>
 constexpr std::array<VoxelKernel<T>, sizeof...(R)> Kernels(std::index_sequence<R...>) {
   return {&SumVoxels<static_cast<int>(R) + 1, T>...};
 }
-template <int K, int S, class T, std::size_t... R>
+template <int K, int S, Padding P, class T, std::size_t... R>
 constexpr std::array<VoxelKernel<T>, sizeof...(R)> SharedKernels(std::index_sequence<R...>) {
-  return {&SumSharedVoxels<static_cast<int>(R) + 1, K, S, T>...};
+  return {&SumSharedVoxels<static_cast<int>(R) + 1, K, S, P, T>...};
 }
 
 /// Whether K taps of each row read voxels of which S lie between neighbouring results, and padding as SumSharedVoxels
@@ -169,8 +175,16 @@ void SumRows(const std::array<VoxelKernel<T>, Most>& kernels, const VoxelProduct
 /// Computes a product with SumSharedVoxels if that is possible. Returns whether it is.
 template <int K, int S, class T>
 bool SumSharedRows(const VoxelProduct<T>& p) {
-  static constexpr auto kernels = SharedKernels<K, S, T>(std::make_index_sequence<most_voxels>());
+  static constexpr auto kernels = SharedKernels<K, S, Padding::at_ends, T>(std::make_index_sequence<most_voxels>());
   if (!SharesVoxels(p, K, S)) return false;
+  if constexpr (S == 1 && K > 2) {
+    static constexpr auto padded_kernels =
+        SharedKernels<K, S, Padding::full, T>(std::make_index_sequence<most_voxels>());
+    if (p.fully_padded && p.count.x >= K && p.count.x <= most_voxels) {
+      SumRows(padded_kernels, p);
+      return true;
+    }
+  }
   SumRows(kernels, p);
   return true;
 }
