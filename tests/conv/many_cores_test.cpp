@@ -1,5 +1,6 @@
 // Choices for machines with many cores. Their topologies are synthetic.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "testing/temporary_folder.hpp"
@@ -83,5 +84,27 @@ TEST_CASE("direct makes enough tasks for 64 cores") {
       CAPTURE(text, to_string(nest));
       CHECK(conv::tasks_of(nest, plan::spaces(problem, direction).front()) >= 64);
     }
+  }
+}
+
+TEST_CASE("direct makes few tasks for small layers, and no core waits long for the other") {
+  const MachineModel pair = model_on("node:1 l3:1(size=33554432) l2:2(size=1048576) core:1 pu:1");
+  REQUIRE(pair.cores == 2);
+  for (const char* text :
+       {"ic64id1ih56iw56oc64kd1kh1kw1", "ic32id1ih64iw64oc32kd1kh3kw3ph1pw1", "ic16oc16id16kd3pd1"}) {
+    const ConvProblem problem = blocked(text);
+    const plan::NestSpace space = plan::spaces(problem, plan::Direction::forward).front();
+    const plan::LoopNest nest = conv::rank_nests(problem, plan::Direction::forward, pair).front().nest;
+    CAPTURE(text, to_string(nest));
+    const double tasks = conv::tasks_of(nest, space), at_peak = problem.flops() / (1e9 * pair.gflops_per_core);
+    CHECK(tasks >= 4);
+    CHECK((tasks <= 4 || at_peak / tasks > 16e-6));
+    double part = 1;  // of the whole layer, that a task computes
+    const auto loops = plan::bind(nest, space);
+    for (std::size_t i = 0; i < loops.size(); ++i) {
+      if (nest.loops[i].parallel)
+        part *= static_cast<double>(loops[i].step) / static_cast<double>(space.of(loops[i].dim));
+    }
+    CHECK(std::ceil(tasks / 2) * part <= 0.56);
   }
 }

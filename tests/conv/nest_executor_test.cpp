@@ -311,7 +311,13 @@ TEST_CASE("direct sums rows of taps, and one tap of one channel block, on every 
                              "ic16ih9iw33oc16kh5sw2",
                              "ic16ih9iw30oc12kh2",
                              "ic16ih7iw1oc16kh3ph1pw1",
-                             "ic16ih9iw26oc16kh5ph2pw2"}) {
+                             "ic16ih9iw26oc16kh5ph2pw2",
+                             "ic6ih14oc16kh5",
+                             "ic16ih9iw24oc16kh5",
+                             "ic16ih9iw25oc16kh5",
+                             "ic20ih5iw5oc16kh5",
+                             "ic16id3ih7iw6oc16kd3",
+                             "ic16ih6iw6oc16kh3ph2pw2"}) {
       CAPTURE(target, text);
       const ConvProblem p = parse_problem(text);
       test::check_against_reference<float>(p, {.engine = Engine::direct}, 2e-6);

@@ -280,6 +280,8 @@ LoopNest weight_nest(const ConvProblem& problem, index_t tasks, index_t most_pie
 /// Another candidate replaces the first one if the model says that it is faster by more than this factor. Smaller
 /// differences are within the error of the model.
 constexpr double clearly_faster = 1.05;
+/// The same for a nest that differs in nothing but longer tasks.
+constexpr double slightly_faster = 1.02;
 
 }  // namespace
 
@@ -320,9 +322,20 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
       }
     }
   }
-  // Neighbouring tasks stage voxels that both read. Fewer tasks stage fewer voxels.
+  // Neighbouring tasks stage voxels that both read. Fewer tasks stage fewer voxels. Nothing else differs, so that they
+  // come first even if they gain little.
   const index_t few = few_tasks_per_core * machine.cores;
-  if (2 * few < tasks) add(voxel_nest(problem, direction, map, {few, machine.cores}, {.tap_rows = tap_rows}));
+  if (few < tasks) {
+    LoopNest longer = voxel_nest(problem, direction, map, {few, machine.cores}, {.tap_rows = tap_rows});
+    const auto seconds = [&](const LoopNest& nest) {
+      return plan::nest_cost(nest, problem, direction, machine).seconds();
+    };
+    if (slightly_faster * seconds(longer) < seconds(nests.front())) {
+      nests.insert(nests.begin(), std::move(longer));
+    } else {
+      add(std::move(longer));
+    }
+  }
   return nests;
 }
 
