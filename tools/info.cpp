@@ -20,10 +20,11 @@ std::string machine_text() {
                       fmt::join(available_simd_targets(), ", "));
   text += fmt::format(
       "machine model   {} ({}): {} cores, {} of them share an L3; {:.4g} GFLOP/s per core; L1 {} KiB, L2 {} KiB, L3 {} "
-      "MiB; {:.4g} GB/s from L2, {:.4g} "
+      "MiB ({} KiB and {} MiB of them usable); {:.4g} GB/s from L2, {:.4g} "
       "from L3, {:.4g} from memory, {:.4g} by all cores together\n",
       m.row, machine_reason(), m.cores, m.l3_cores, m.gflops_per_core, m.l1_bytes >> 10, m.l2_bytes >> 10,
-      m.l3_bytes >> 20, m.l2_gb_per_s, m.l3_gb_per_s, m.dram_gb_per_s, m.dram_gb_per_s_of_all);
+      m.l3_bytes >> 20, m.usable_l2_bytes >> 10, m.usable_l3_bytes >> 20, m.l2_gb_per_s, m.l3_gb_per_s, m.dram_gb_per_s,
+      m.dram_gb_per_s_of_all);
   std::string libraries = nets::library_versions();
   for (std::size_t at = libraries.find('\n'); at != std::string::npos; at = libraries.find('\n', at)) {
     libraries.replace(at, 1, ", ");

@@ -43,6 +43,8 @@ std::string machine_json() {
                                    {"l1_bytes", model.l1_bytes},
                                    {"l2_bytes", model.l2_bytes},
                                    {"l3_bytes", model.l3_bytes},
+                                   {"usable_l2_bytes", model.usable_l2_bytes},
+                                   {"usable_l3_bytes", model.usable_l3_bytes},
                                    {"gflops_per_core", model.gflops_per_core},
                                    {"values", values},
                                    {"rows", machine_rows()}};

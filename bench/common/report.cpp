@@ -76,6 +76,8 @@ nlohmann::ordered_json describe_machine(DataType type) {
           {"l1_bytes", machine.l1_bytes},
           {"l2_bytes", machine.l2_bytes},
           {"l3_bytes", machine.l3_bytes},
+          {"usable_l2_bytes", machine.usable_l2_bytes},
+          {"usable_l3_bytes", machine.usable_l3_bytes},
           {"peak_gflops", 1e-9 * peak_flops(type)},
           {"l2_gb_per_s", machine.l2_gb_per_s},
           {"l3_gb_per_s", machine.l3_gb_per_s},

@@ -31,8 +31,9 @@ struct MachineModel {
   /// Bytes of the data caches that a core can use. The sizes are this machine's. If a size is unknown here, or if the
   /// row was selected by name, it is the row's.
   long long l1_bytes, l2_bytes, l3_bytes;
-  /// Bytes of the L2 and of the L3 that the cost models count on. A row states them if data is loaded more slowly long
-  /// before it fills a cache. Otherwise they are l2_bytes and l3_bytes.
+  /// Bytes of the L2 and of the L3 that the cost models and the limits of non-temporal stores count on. A row states
+  /// less than the sizes if the L2 is slow before it is full, or if other programs use the L3. Otherwise these are
+  /// l2_bytes and l3_bytes.
   long long usable_l2_bytes, usable_l3_bytes;
   /// Cores of the machine that are not efficiency cores, whether this process may use them or not. The models assume
   /// that all of them compute. If the row was selected by name, they are the two cores of the machines on which the

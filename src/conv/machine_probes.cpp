@@ -262,6 +262,11 @@ class Probes {
     put_size("l2_kib", static_cast<double>(machine.l2.bytes) / machine.l2.cores / 1024);
     put_size("l3_mib", static_cast<double>(machine.l3.bytes) / 1024 / 1024);
     put(values, "l3_cores", machine.l3.cores, "hwloc");
+    // No probe shows how much of a cache models should count on.
+    for (const char* name : {"usable_l2_kib", "usable_l3_mib"}) {
+      if (!own_.describes(cpu_identity()) || !own_.common.contains(name)) continue;
+      values[name] = {own_.common.at(name).value, "inherited", own_.name};
+    }
     const double l1 = 1024 * values["l1_kib"].value, l2 = 1024 * values["l2_kib"].value;
     const double l3 = 1024 * 1024 * values["l3_mib"].value;
     const double beyond = std::max({4 * l3, 16 * l2, 64.0 * (1 << 20)});

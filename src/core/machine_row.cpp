@@ -208,7 +208,7 @@ const std::vector<RowField>& row_fields() {
       {"l3_mib", "MiB", false, true, 0, 1 << 20},
       {"l3_cores", "cores", false, false, 1, 4096},
       {"usable_l2_kib", "KiB", false, false, 64, 1 << 20},
-      {"usable_l3_mib", "MiB", false, false, 0, 1 << 20},
+      {"usable_l3_mib", "MiB/core", false, false, 0, 1 << 20},
       {"memory_gb_per_s", "GB/s", false, true, 0.1, 1e5},
       {"memory_gb_per_s_of_all", "GB/s", false, true, 0.1, 1e6},
       {"fma_cycles", "cycles", false, false, 1, 100},
@@ -361,6 +361,7 @@ RowValues values_of(const MachineRow& row, const std::string& target) {
     for (const RowField& field : row_fields()) {
       const auto found = others.find(field.name);
       if (field.required || found == others.end() || values.contains(field.name)) continue;
+      if (std::string_view(field.name).starts_with("usable")) continue;  // says something about one row's caches
       values[field.name] = {found->second.value, "inherited", source};
     }
   };

@@ -328,6 +328,15 @@ TEST_CASE("direct sums rows of taps, and one tap of one channel block, on every 
   set_simd_target(before);
 }
 
+TEST_CASE("rows of taps may be split where results read mostly padding") {
+  for (const auto& [text, choice] :
+       {std::pair{"ic16id1ih1iw4oc16kd1kh1kw6pw1", "direct fwd=|.kx.c.k bwd_d=|.kx.k.kx3.x.c bwd_w=kx.|.c.k"},
+        std::pair{"ic16id1ih1iw1oc16kd1kh1kw5pw3", "direct fwd=|.kx.c.kx3.x.k bwd_d=|.k.kx.c bwd_w=kx.|.x.c.k"}}) {
+    CAPTURE(text);
+    test::check_against_reference<float>(parse_problem(text), {.choice = choice}, 2e-6);
+  }
+}
+
 TEST_CASE("a choice text of direct keeps its bits") {
   // The texts have all kinds of loops. A change of these numbers is a change of what users have stored.
   struct Recorded {

@@ -45,7 +45,7 @@ TEST_CASE("a smaller cache never loads less, and only its own traffic changes") 
   const char* nest = "k* z y c x | kz ky kx c16 x14 k32";
   MachineModel small = machine_model();
   const NestCost before = forward_cost(nest, problem, small);
-  for (small.l2_bytes /= 2; small.l2_bytes > 1024; small.l2_bytes /= 2) {
+  for (small.usable_l2_bytes /= 2; small.usable_l2_bytes > 1024; small.usable_l2_bytes /= 2) {
     const NestCost after = forward_cost(nest, problem, small);
     CHECK(after.bytes[1] >= before.bytes[1]);
     CHECK(after.bytes[0] == before.bytes[0]);

@@ -11,7 +11,7 @@ namespace convolume::conv {
 /// Computes, for `columns` blocks of lanes (64 bytes each) and `count` voxels:
 ///   target[voxel](lane) = start + sum over steps and their terms k of source[voxel + step.source + k * source_term] *
 ///                         w[k](lane).
-/// `start` is the contents of target (if `add`), or bias(lane), if there is one. w[k] is the vector at weights +
+/// `start` is the contents of target (if `add`), or bias(lane), or 0 without a bias. w[k] is the vector at weights +
 /// step.weights + block * k. If voxels of the source lie less than a block apart, the source has one channel: the terms
 /// are then neighbouring voxels, and w[k] is the vector at weights + step.weights + weights_tap * k. The terms are
 /// summed in their order, and then start is added. This order does not depend on which voxels are computed together, so

@@ -396,7 +396,9 @@ class RegionRun {
       pass.weights_tap = (phase.taps[1].tap - phase.taps[0].tap) * d_.weights.square();
     }
     const bool pads = reads_padding(phase, base, count.x);
-    pass.fully_padded = pads && pass.row_taps > 1 && is_fully_padded(phase, base, count.x);
+    // Steps may be parts of a row of taps.
+    const bool whole_rows = pass.row_taps > 1 && pass.row_taps == phase.count.x;
+    pass.fully_padded = pads && whole_rows && is_fully_padded(phase, base, count.x);
     for (const StepPlace& place : order) {
       const DirectTap& tap = phase.taps[static_cast<std::size_t>(place.tap)];
       if (place.block >= list.blocks || !d_.map.meets(tap, base)) continue;

@@ -138,18 +138,20 @@ HWY_INLINE void FinishSums(const VoxelProduct<T>& p, const RowPiece<T>& piece, c
     });
     return;
   }
+  const auto store = [&](const auto& value) CONVOLUME_ALWAYS_INLINE { StoreValues<R, Rows, C>(p, piece, sums, value); };
   // An addition takes the place of a multiply-add, so sums without a bias are stored as they are.
-  if (bias == nullptr && lanes >= C * vector_lanes<T>) {
-    StoreValues<R, Rows, C>(p, piece, sums, [](V sum, std::size_t) CONVOLUME_ALWAYS_INLINE { return sum; });
+  if (bias == nullptr) {
+    if (lanes >= C * vector_lanes<T>) {
+      store([](V sum, std::size_t) CONVOLUME_ALWAYS_INLINE { return sum; });
+    } else {
+      store([&](V sum, std::size_t c) CONVOLUME_ALWAYS_INLINE { return hn::IfThenElseZero(used[c], sum); });
+    }
     return;
   }
   std::array<V, C> start;
-  for (std::size_t c = 0; c < C; ++c) {
-    start[c] = bias == nullptr ? hn::Zero(d) : hn::LoadU(d, bias + c * vector_lanes<T>);
-  }
-  StoreValues<R, Rows, C>(p, piece, sums, [&](V sum, std::size_t c) CONVOLUME_ALWAYS_INLINE {
-    return hn::IfThenElseZero(used[c], hn::Add(start[c], sum));
-  });
+  for (std::size_t c = 0; c < C; ++c) start[c] = hn::LoadU(d, bias + c * vector_lanes<T>);
+  store([&](V sum, std::size_t c)
+            CONVOLUME_ALWAYS_INLINE { return hn::IfThenElseZero(used[c], hn::Add(start[c], sum)); });
 }
 
 template <class T>

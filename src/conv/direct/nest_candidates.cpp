@@ -60,7 +60,7 @@ index_t balanced(index_t n, index_t part, index_t others, index_t cores, index_t
   return best;
 }
 
-/// How many tasks there should be about, and how many cores the machine has.
+/// The number of tasks to aim for, and the cores of the machine.
 struct TaskCount {
   index_t wanted, cores;
 };
@@ -101,8 +101,12 @@ TaskTile choose_tasks(const DirectMap& map, index_t batch, index_t source_bytes,
   };
   index_t most = tile.extent[axis];
   while (most < n[axis] && holds(most + 1)) ++most;
-  tile.extent[axis] = balanced(n[axis], tile.extent[axis], batch * (axis == 0 ? 1 : n.z), tasks.cores,
-                               ceil_div(region_voxels, layer), most);
+  // Of phases of a stride, parts have whole steps.
+  const index_t step = map.target_step()[axis];
+  tile.extent[axis] = std::min(
+      n[axis],
+      step * balanced(ceil_div(n[axis], step), ceil_div(tile.extent[axis], step), batch * (axis == 0 ? 1 : n.z),
+                      tasks.cores, ceil_div(ceil_div(region_voxels, layer), step), std::max<index_t>(1, most / step)));
   // Each group of columns stages the sources again, so there are no more groups than needed.
   const index_t regions = ceil_div(n.z, tile.extent.z) * ceil_div(n.y, tile.extent.y);
   const index_t pairs = ceil_div(result_blocks, 2);
@@ -322,15 +326,19 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
       }
     }
   }
-  // Neighbouring tasks stage voxels that both read. Fewer tasks stage fewer voxels. Nothing else differs, so that they
-  // come first even if they gain little.
+  // Neighbouring tasks stage voxels that both read. Fewer tasks stage fewer voxels. Nothing else differs, so a nest of
+  // them comes first even if it gains little.
   const index_t few = few_tasks_per_core * machine.cores;
   if (few < tasks) {
     LoopNest longer = voxel_nest(problem, direction, map, {few, machine.cores}, {.tap_rows = tap_rows});
     const auto seconds = [&](const LoopNest& nest) {
       return plan::nest_cost(nest, problem, direction, machine).seconds();
     };
-    if (slightly_faster * seconds(longer) < seconds(nests.front())) {
+    const std::vector<plan::NestSpace> spaces = plan::spaces(problem, direction);
+    const auto tasks_in = [&](const LoopNest& nest) { return spaces.empty() ? 1 : tasks_of(nest, spaces.front()); };
+    const bool enough = tasks_in(longer) >= std::min(static_cast<double>(few), tasks_in(nests.front()));
+    if (enough && slightly_faster * seconds(longer) < seconds(nests.front())) {
+      nests.erase(std::remove(nests.begin(), nests.end(), longer), nests.end());
       nests.insert(nests.begin(), std::move(longer));
     } else {
       add(std::move(longer));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "conv/tensor_io/block_view.hpp"
+#include "convolume/machine.hpp"
 
 namespace convolume::conv {
 
@@ -52,10 +53,11 @@ struct WeightKernels {
 template <class T>
 WeightKernels<T> weight_kernels() noexcept;
 
-/// Returns whether a copy of the weights is so large that none of it would stay in the caches.
+/// Returns whether a copy of the weights is so large that none of it would stay in the caches. Copies are read again
+/// soon, unlike results, so this counts on the whole L3.
 template <class T>
 bool writes_copies_non_temporal(const WeightBlocks<T>& layout) {
-  return static_cast<index_t>(sizeof(T)) * layout.elements() > 4 * non_temporal_from();
+  return static_cast<index_t>(sizeof(T)) * layout.elements() > machine_model().l3_bytes / 2;
 }
 
 }  // namespace convolume::conv
