@@ -221,8 +221,8 @@ class RegionRun {
   }
 
   void fill_bias() {
+    if (!tensors_.bias) return;  // products then have none
     std::fill_n(bias_, region_.columns * block, T{0});
-    if (!tensors_.bias) return;
     const index_t first = region_.first_column * block;
     const index_t count = std::min(region_.columns * block, d_.weights.lanes - first);
     for (index_t i = 0; i < count; ++i) bias_[i] = tensors_.bias(0, first + i, 0, 0, 0);

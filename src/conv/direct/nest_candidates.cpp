@@ -281,6 +281,11 @@ LoopNest weight_nest(const ConvProblem& problem, index_t tasks, index_t most_pie
   return nest.take();
 }
 
+/// Returns the number of tasks in the first space, or 1 if there is nothing to compute.
+double tasks_in(const LoopNest& nest, const std::vector<plan::NestSpace>& spaces) {
+  return spaces.empty() ? 1 : tasks_of(nest, spaces.front());
+}
+
 /// Another candidate replaces the first one if the model says that it is faster by more than this factor. Smaller
 /// differences are within the error of the model.
 constexpr double clearly_faster = 1.05;
@@ -335,8 +340,7 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
       return plan::nest_cost(nest, problem, direction, machine).seconds();
     };
     const std::vector<plan::NestSpace> spaces = plan::spaces(problem, direction);
-    const auto tasks_in = [&](const LoopNest& nest) { return spaces.empty() ? 1 : tasks_of(nest, spaces.front()); };
-    const bool enough = tasks_in(longer) >= std::min(static_cast<double>(few), tasks_in(nests.front()));
+    const bool enough = tasks_in(longer, spaces) >= std::min(static_cast<double>(few), tasks_in(nests.front(), spaces));
     if (enough && slightly_faster * seconds(longer) < seconds(nests.front())) {
       nests.erase(std::remove(nests.begin(), nests.end(), longer), nests.end());
       nests.insert(nests.begin(), std::move(longer));
@@ -351,12 +355,11 @@ std::vector<RankedNest> rank_nests(const ConvProblem& problem, Direction directi
   std::vector<RankedNest> ranked;
   std::vector<LoopNest> nests = candidate_nests(problem, direction, machine);
   const std::vector<plan::NestSpace> spaces = plan::spaces(problem, direction);
-  const auto tasks_in = [&](const LoopNest& nest) { return spaces.empty() ? 1 : tasks_of(nest, spaces.front()); };
   // The model knows one core. A nest with too few tasks would leave others idle.
   const index_t wanted = std::min(wanted_tasks(problem, direction, machine), few_tasks_per_core * machine.cores);
-  const double needed = std::min(static_cast<double>(wanted), tasks_in(nests.front()));
+  const double needed = std::min(static_cast<double>(wanted), tasks_in(nests.front(), spaces));
   for (LoopNest& nest : nests) {
-    if (tasks_in(nest) < needed) continue;
+    if (tasks_in(nest, spaces) < needed) continue;
     const double seconds = plan::nest_cost(nest, problem, direction, machine).seconds();
     ranked.push_back({std::move(nest), seconds});
   }
