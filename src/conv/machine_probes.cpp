@@ -110,7 +110,7 @@ double measure_tile(double hertz, double budget) {
   constexpr index_t weights = columns * block * block, blocks = rows * voxels * block;
   const Buffer buffer(static_cast<std::size_t>(weights + blocks + columns * (blocks + block)) * sizeof(float));
   float *w = buffer.as<float>(), *x = w + weights, *y = x + blocks, *bias = y + columns * blocks;
-  const auto kernels = conv::direct_kernels<float>();
+  const auto multiply = conv::voxel_kernel<float>();
   const auto seconds_of = [&](index_t step_count, int step_terms) {
     const std::vector<conv::DirectStep> list(static_cast<std::size_t>(step_count), {.terms = step_terms});
     const conv::VoxelProduct<float> product{.source = x,
@@ -135,7 +135,7 @@ double measure_tile(double hertz, double budget) {
                                             .non_temporal = false};
     return least_seconds(budget / 2,
                          [&] {
-                           for (index_t i = 0; i < calls; ++i) kernels.voxels(product);
+                           for (index_t i = 0; i < calls; ++i) multiply(product);
                          }) /
            (calls * rows);
   };

@@ -328,6 +328,45 @@ TEST_CASE("direct sums rows of taps, and one tap of one channel block, on every 
   set_simd_target(before);
 }
 
+TEST_CASE("the weight gradient sums several taps together with the bits of single taps, on every SIMD target") {
+  const std::string before = simd_target();
+  // Taps outside of the loops over pieces of voxels are summed one by one.
+  const auto nest_of = [](const ConvProblem& p, bool together) {
+    const std::string blocks = fmt::format("{}{}", p.in_channels > 16 ? "c " : "", p.out_channels > 32 ? "k " : "");
+    const char *c = p.in_channels > 16 ? "c16" : "c", *k = p.out_channels > 32 ? "k32" : "k";
+    return plan::parse_nest(together ? fmt::format("z y {}kz ky kx | x {} {}", blocks, c, k)
+                                     : fmt::format("kz ky kx z y {}| x {} {}", blocks, c, k));
+  };
+  for (const auto& target : available_simd_targets()) {
+    if (test::sanitized && target != before) continue;
+    set_simd_target(target);
+    for (const char* text :
+         {"ic1ih9iw12oc16kh5", "ic1ih9iw12oc40kh4ph1pw1", "ic1id4ih7iw9oc20kd3pd1", "ic1ih9iw30oc16kh2kw9pw3",
+          "ic1ih9iw30oc16kh2kw12", "ic1ih9iw17oc16kh7ph3pw3", "ic1ih5iw21oc16kh3kw6", "ic1ih7iw12oc16kh3dw1dh1",
+          "ic1id8ih8iw8oc32kd4sd4", "ic1ih3iw3oc16kh5ph2pw2", "ic16id3ih5iw7oc16kd3pd1", "ic16ih6iw9oc16kh2",
+          "ic20ih6iw9oc48kh5sh2ph2pw2", "ic6ih14oc16kh5", "ic33ih5iw6oc17kh3dw1ph1pw2", "ic16ih2iw2oc16kh3ph1pw1"}) {
+      const ConvProblem p = parse_problem(text);
+      conv::Nests nests = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
+      test::check_against_reference<double>(p, {.engine = Engine::direct}, 1e-13);
+      std::optional<Tensor<float>> first;
+      for (const bool together : {true, false}) {
+        CAPTURE(target, text, together);
+        nests[2] = nest_of(p, together);
+        if (together) test::check_against_reference<float>(p, {.choice = choice_text(nests)}, 2e-6);
+        test::check_layouts<float>(p, {.choice = choice_text(nests)}, true, true, Activation::Kind::none);
+        ConvCase<float> other(p, {.choice = choice_text(nests)});
+        other.run();
+        if (together) {
+          first = std::move(other.dw);
+        } else {
+          CHECK(test::same_bits(*first, other.dw));
+        }
+      }
+    }
+  }
+  set_simd_target(before);
+}
+
 TEST_CASE("rows of taps may be split where results read mostly padding") {
   for (const auto& [text, choice] :
        {std::pair{"ic16id1ih1iw4oc16kd1kh1kw6pw1", "direct fwd=|.kx.c.k bwd_d=|.kx.k.kx3.x.c bwd_w=kx.|.c.k"},

@@ -17,16 +17,9 @@ namespace convolume::conv {
 namespace HWY_NAMESPACE {
 namespace {
 
-using simd::HWY_NAMESPACE::Unroll;
-
 /// The largest number of voxels whose sums fit into the registers, beside the registers for the factors. Each voxel has
 /// two vectors.
 constexpr int most_voxels = HWY_TARGET <= HWY_AVX3 ? 14 : 6;
-/// The same for channels of x, for C vectors of lanes. With one vector, all channels of a block share its load.
-template <int C>
-constexpr int most_channels = HWY_TARGET > HWY_AVX3 ? 6
-                              : C == 1              ? 16
-                                                    : 8;
 /// The largest number of voxels of one vector each, at any distance. Their addresses need general registers.
 constexpr int most_distant_voxels = HWY_TARGET <= HWY_AVX3 ? 24 : 6;
 
@@ -209,12 +202,12 @@ void SumNeighbours(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* 
 }
 
 template <int Rows, int C, Source S, class T, std::size_t... R>
-constexpr std::array<VoxelKernel<T>, sizeof...(R)> VoxelKernels(std::index_sequence<R...>) {
+constexpr std::array<PieceKernel<T>, sizeof...(R)> VoxelKernels(std::index_sequence<R...>) {
   return {&SumVoxels<static_cast<int>(R) + 1, Rows, C, S, T>...};
 }
 
 template <int Taps, class T, std::size_t... R>
-constexpr std::array<VoxelKernel<T>, sizeof...(R)> NeighbourKernels(std::index_sequence<R...>) {
+constexpr std::array<PieceKernel<T>, sizeof...(R)> NeighbourKernels(std::index_sequence<R...>) {
   return {&SumNeighbours<static_cast<int>(R) + 1, Taps, T>...};
 }
 
@@ -345,87 +338,10 @@ void MultiplyVoxels(const VoxelProduct<T>& p) {
   if (p.non_temporal) hwy::FlushStream();
 }
 
-/// Sums R neighbouring channels of x, for C vectors of lanes, over all voxels. Meanwhile the box `next` of the next
-/// products is prefetched, or both boxes if there is no other piece of the channels.
-template <int R, int C, class T>
-void SumChannels(const ChannelProduct<T>& p, const T* x, const T* dy, T* sums, std::size_t next) {
-  const hn::ScalableTag<T> d;
-  using V = hn::Vec<decltype(d)>;
-  constexpr std::size_t boxes = R > most_channels<2> ? 2 : 1;
-  const std::ptrdiff_t second = SecondVector<T>(p.dy_column), x_voxel = p.x_strides.voxel;
-  std::array<V, R * C> total;
-  Unroll<R * C>([&](auto i) CONVOLUME_ALWAYS_INLINE { total[i] = hn::Zero(d); });
-  for (index_t z = 0; z < p.count.z; ++z) {
-    for (index_t y = 0; y < p.count.y; ++y) {
-      const T* a = x + z * p.x_strides.plane + y * p.x_strides.row;
-      const T* b = dy + z * p.dy_strides.plane + y * p.dy_strides.row;
-      std::array<const T*, boxes> ahead;
-      for (std::size_t i = 0; i < boxes; ++i) {
-        ahead[i] = p.next[next + i] + z * p.next_strides[next + i].plane + y * p.next_strides[next + i].row;
-      }
-      const T* const last = b + p.count.x * block<T>;
-      for (; b != last; a += x_voxel, b += block<T>) {
-        Unroll<static_cast<int>(boxes)>([&](auto i) CONVOLUME_ALWAYS_INLINE {
-          __builtin_prefetch(ahead[i], 0, simd::HWY_NAMESPACE::into_l2);
-          ahead[i] += p.next_strides[next + i].voxel;
-        });
-        std::array<V, C> g;
-        Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE { g[c] = hn::LoadU(d, b + c * second); });
-        Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
-          const V value = hn::Set(d, a[r]);
-          Unroll<C>([&](auto c)
-                        CONVOLUME_ALWAYS_INLINE { total[r * C + c] = hn::MulAdd(value, g[c], total[r * C + c]); });
-        });
-      }
-    }
-  }
-  const std::ptrdiff_t second_sums = SecondVector<T>(p.sums_column);
-  const bool add = p.add;
-  Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
-    Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE {
-      T* to = sums + r * block<T> + c * second_sums;
-      const V sum = total[r * C + c];
-      hn::StoreU(add ? hn::Add(hn::LoadU(d, to), sum) : sum, d, to);
-    });
-  });
-}
-
-template <class T>
-using ChannelKernel = void (*)(const ChannelProduct<T>&, const T*, const T*, T*, std::size_t);
-
-template <int C, class T, std::size_t... R>
-constexpr std::array<ChannelKernel<T>, sizeof...(R)> ChannelKernels(std::index_sequence<R...>) {
-  return {&SumChannels<static_cast<int>(R) + 1, C, T>...};
-}
-
-template <int C, class T>
-void SumAllChannels(const ChannelProduct<T>& p, index_t vector) {
-  static constexpr auto kernels = ChannelKernels<C, T>(std::make_index_sequence<most_channels<C>>());
-  const T* dy = p.dy + VectorOffset<T>(vector, p.dy_column);
-  T* sums = p.sums + VectorOffset<T>(vector, p.sums_column);
-  const index_t pieces = (p.channels + most_channels<C> - 1) / most_channels<C>;
-  const index_t least = p.channels / pieces, longer = p.channels % pieces;
-  for (index_t piece = 0, channel = 0; piece < pieces; ++piece) {
-    const index_t channels = least + (piece < longer ? 1 : 0);
-    kernels[static_cast<std::size_t>(channels - 1)](p, p.x + channel, dy, sums + channel * block<T>,
-                                                    static_cast<std::size_t>(piece % 2));
-    channel += channels;
-  }
-}
-
-template <class T>
-void MultiplyChannels(const ChannelProduct<T>& p) {
-  const index_t vectors = p.columns * (block<T> / vector_lanes<T>);
-  for (index_t v = 0; v + 2 <= vectors; v += 2) SumAllChannels<2>(p, v);
-  if constexpr (block<T> == vector_lanes<T>) {
-    if (vectors % 2 != 0) SumAllChannels<1>(p, vectors - 1);
-  }
-}
-
 }  // namespace
 
-DirectKernels<float> DirectKernelsF32() { return {MultiplyVoxels<float>, MultiplyChannels<float>}; }
-DirectKernels<double> DirectKernelsF64() { return {MultiplyVoxels<double>, MultiplyChannels<double>}; }
+VoxelKernel<float> VoxelKernelF32() { return MultiplyVoxels<float>; }
+VoxelKernel<double> VoxelKernelF64() { return MultiplyVoxels<double>; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace convolume::conv
@@ -434,16 +350,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace convolume::conv {
 
-HWY_EXPORT(DirectKernelsF32);
-HWY_EXPORT(DirectKernelsF64);
+HWY_EXPORT(VoxelKernelF32);
+HWY_EXPORT(VoxelKernelF64);
 
 template <>
-DirectKernels<float> direct_kernels() noexcept {
-  return HWY_DYNAMIC_DISPATCH(DirectKernelsF32)();
+VoxelKernel<float> voxel_kernel() noexcept {
+  return HWY_DYNAMIC_DISPATCH(VoxelKernelF32)();
 }
 template <>
-DirectKernels<double> direct_kernels() noexcept {
-  return HWY_DYNAMIC_DISPATCH(DirectKernelsF64)();
+VoxelKernel<double> voxel_kernel() noexcept {
+  return HWY_DYNAMIC_DISPATCH(VoxelKernelF64)();
 }
 
 }  // namespace convolume::conv

@@ -1,8 +1,8 @@
-// The inner loops of direct convolutions: sums over channels and taps for rows of voxels, and sums over voxels for
-// pairs of channels. Registers hold the sums. Lanes are channels of the result.
+// The inner loop of direct convolutions that yield voxels: sums over channels and taps for rows of voxels. Registers
+// hold the sums. Lanes are channels of the result.
 #pragma once
 
-#include <array>
+#include <cstddef>
 
 #include "conv/taps/tap_steps.hpp"
 
@@ -50,42 +50,14 @@ struct VoxelProduct {
   bool non_temporal;
 };
 
-/// Computes sums[channel](lane) = start + sum over voxels i of x[i](channel) * dy[i](lane), for `columns` blocks of
-/// lanes. `start` is the contents of sums (if `add`), or 0. The products of the voxels are summed in their order before
-/// start is added. The sums of neighbouring channels lie 64 bytes apart.
+/// Computes a product. Thread-safe; allocates nothing. T is float or double.
 template <class T>
-struct ChannelProduct {
-  const T* x;
-  BoxStrides x_strides;
-  const T* dy;
-  BoxStrides dy_strides;
-  std::ptrdiff_t dy_column;
-  T* sums;
-  std::ptrdiff_t sums_column;
-  Extent3 count;
-  index_t channels, columns;
-  bool add;
-  /// Boxes of `count` voxels that the next products read. They are prefetched meanwhile.
-  std::array<const T*, 2> next;
-  std::array<BoxStrides, 2> next_strides;
-};
-
-/// The kernels of one SIMD target. All are thread-safe and allocate nothing. T is float or double.
+using VoxelKernel = void (*)(const VoxelProduct<T>& product);
+/// Returns the kernel for single taps, of the current SIMD target. Plans call this when they are made.
 template <class T>
-struct DirectKernels {
-  void (*voxels)(const VoxelProduct<T>& product);
-  void (*channels)(const ChannelProduct<T>& product);
-};
-
-/// Returns the kernels of the current SIMD target. Plans call this when they are made.
+VoxelKernel<T> voxel_kernel() noexcept;
+/// Returns the kernel for steps that are rows of taps (`row_taps` is not 1), and for one column.
 template <class T>
-DirectKernels<T> direct_kernels() noexcept;
-
-/// Computes a product whose steps are rows of taps (`row_taps` is not 1) and which has one column.
-template <class T>
-using TapRowKernel = void (*)(const VoxelProduct<T>& product);
-/// Returns this kernel of the current SIMD target.
-template <class T>
-TapRowKernel<T> tap_row_kernel() noexcept;
+VoxelKernel<T> tap_row_kernel() noexcept;
 
 }  // namespace convolume::conv

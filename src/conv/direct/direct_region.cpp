@@ -529,7 +529,7 @@ class RegionRun {
   void run_pass(const Pass& pass, index_t first, const T* weights, bool add) const {
     if (add && pass.step_count == 0) return;
     const Range& columns = of(Dim::k);
-    const auto multiply_voxels = pass.row_taps == 1 ? d_.products.voxels : d_.tap_rows;
+    const auto multiply_voxels = pass.row_taps == 1 ? d_.single_taps : d_.tap_rows;
     multiply_voxels(VoxelProduct<T>{.source = source_.data + pass.source + first * source_.block,
                                     .source_strides = source_.strides * d_.map.source_step(),
                                     .steps = pass.steps,

@@ -37,8 +37,8 @@ struct VoxelDirection {
   /// blocks. This is done only if no other region reads the same blocks, and not for patches.
   bool transposes_weights = false;
   index_t non_temporal_from = conv::non_temporal_from();
-  DirectKernels<T> products = direct_kernels<T>();
-  TapRowKernel<T> tap_rows = tap_row_kernel<T>();
+  VoxelKernel<T> single_taps = voxel_kernel<T>();
+  VoxelKernel<T> tap_rows = tap_row_kernel<T>();
   LineProductKernels<T> line_products = line_product_kernels<T>();
   BoxKernels<T> boxes = box_kernels<T>();
   WeightKernels<T> squares = weight_kernels<T>();

@@ -155,7 +155,7 @@ HWY_INLINE void FinishSums(const VoxelProduct<T>& p, const RowPiece<T>& piece, c
 }
 
 template <class T>
-using VoxelKernel = void (*)(const VoxelProduct<T>&, const RowPiece<T>&, const T*, index_t);
+using PieceKernel = void (*)(const VoxelProduct<T>&, const RowPiece<T>&, const T*, index_t);
 
 /// Returns row number i, counted through all planes.
 template <class T>
@@ -173,7 +173,7 @@ HWY_INLINE RowPiece<T> RowOf(const VoxelProduct<T>& p, const T* weights, T* targ
 /// Computes the rows from number `row` on. A row is divided into nearly equal pieces, so that no piece leaves many
 /// registers idle. `kernels` has a kernel for each length of a piece.
 template <class T, std::size_t Most>
-void SumPieces(const std::array<VoxelKernel<T>, Most>& kernels, index_t row, const VoxelProduct<T>& p, const T* weights,
+void SumPieces(const std::array<PieceKernel<T>, Most>& kernels, index_t row, const VoxelProduct<T>& p, const T* weights,
                T* target, const T* bias, index_t lanes) {
   constexpr auto most = static_cast<index_t>(Most);
   const index_t pieces = (p.count.x + most - 1) / most;

@@ -4,7 +4,7 @@
 
 #include "conv/caches/cache_lines.hpp"
 #include "conv/caches/scratch.hpp"
-#include "conv/direct/direct_product.hpp"
+#include "conv/direct/channel_product.hpp"
 #include "conv/tensor_io/block_box.hpp"
 #include "plan/sides.hpp"
 
@@ -12,25 +12,37 @@ namespace convolume::conv {
 namespace {
 
 /// One side of a piece: channel blocks [first, last) of a tensor's voxels. They are read in place if the tensor is
-/// blocked and needs no activation's gradient. Otherwise they are staged.
+/// blocked and needs no activation's gradient. Otherwise they are staged. The only channel of a plain tensor is read in
+/// place too if products read single values of it (`single_values`).
 template <class T>
 class PieceSide {
  public:
   static constexpr index_t block = fft::tile_lanes<T>;
 
-  PieceSide(const View<const T>& tensor, Layout layout, index_t first, index_t last)
-      : tensor_(tensor), layout_(layout), first_(first), last_(last) {}
+  PieceSide(const View<const T>& tensor, Layout layout, index_t first, index_t last, bool single_values)
+      : tensor_(tensor),
+        layout_(layout),
+        first_(first),
+        last_(last),
+        is_row_(single_values && layout == Layout::plain && tensor.shape.c == 1) {}
   /// Multiplies the voxels by the activation's gradient at y from now on.
   void set_gradient(const Activation& activation, const View<const T>& y) {
     activation_ = &activation;
     y_ = y;
   }
 
-  bool in_place() const { return layout_ == Layout::blocked && activation_ == nullptr; }
-  index_t blocks(index_t voxels) const { return in_place() ? 0 : (last_ - first_) * voxels; }
+  bool in_place() const { return (layout_ == Layout::blocked || is_row_) && activation_ == nullptr; }
+  index_t blocks() const { return last_ - first_; }
+  index_t staged_blocks(index_t voxels) const { return in_place() ? 0 : blocks() * voxels; }
 
   void load(const BoxKernels<T>& boxes, index_t n, const Box& box, T* staged, T* row) {
     const Extent3 e = box.extent();
+    if (in_place() && is_row_) {
+      data_ = &tensor_(n, 0, 0, 0, 0);
+      origin_ = {0, 0, 0};
+      strides_ = {1, tensor_.stride[3], tensor_.stride[2]};
+      return;
+    }
     if (in_place()) {
       data_ = block_of(tensor_, layout_, n, first_ * block).data;
       origin_ = {0, 0, 0};
@@ -52,8 +64,9 @@ class PieceSide {
     strides_ = {block, e.x * block, e.y * e.x * block};
   }
 
-  /// Return the place of a voxel in the first channel block. The other blocks are step() elements apart.
-  const T* at(const Extent3& i) const { return data_ + offset(i - origin_); }
+  /// The first channel block of the voxel at origin(). The other blocks are step() elements apart.
+  const T* data() const { return data_; }
+  const Extent3& origin() const { return origin_; }
   std::ptrdiff_t offset(const Extent3& i) const {
     return i.z * strides_.plane + i.y * strides_.row + i.x * strides_.voxel;
   }
@@ -64,6 +77,7 @@ class PieceSide {
   View<const T> tensor_, y_{};
   Layout layout_;
   index_t first_, last_;
+  bool is_row_;
   const Activation* activation_ = nullptr;
   const T* data_ = nullptr;
   Extent3 origin_{0, 0, 0};
@@ -77,31 +91,26 @@ index_t volume(const Extent3& e) { return e.z * e.y * e.x; }
 template <class T>
 struct GroupSides {
   GroupSides(const ConvProblem& p, const GradientTensors<T>& a, const PairGroup& g)
-      : x(a.high_res, p.x_layout, g.first_in, g.last_in), dy(a.low_res, p.y_layout, g.first_out, g.last_out) {
+      : x(a.high_res, p.x_layout, g.first_in, g.last_in, true),
+        dy(a.low_res, p.y_layout, g.first_out, g.last_out, false) {
     if (a.activation != nullptr) (a.y_is_high_res ? x : dy).set_gradient(*a.activation, a.y);
   }
   PieceSide<T> x, dy;
 };
 
-/// The voxels of a piece that a tap multiplies, on both sides, in the first channel blocks.
-template <class T>
-struct PieceTap {
-  const T *x, *dy;
-  Extent3 count;  // 0 or less along some axis if there are none
-};
-
-/// Bytes of scratch for the largest piece, for a row, and for the taps.
+/// Bytes of scratch for the largest piece, for a row, for the taps, and for the boxes that are prefetched.
 template <class T>
 struct StagedBytes {
   StagedBytes(const ConvProblem& p, const Extent3& piece, const GroupSides<T>& sides)
-      : taps(whole_lines(sizeof(PieceTap<T>) * static_cast<std::size_t>(p.kernel.volume()))) {
+      : taps(whole_lines(sizeof(ChannelTap) * static_cast<std::size_t>(p.kernel.volume()))),
+        fetched(whole_lines(sizeof(FetchedBox<T>) * static_cast<std::size_t>(sides.x.blocks() + sides.dy.blocks()))) {
     const Extent3 widest = p.span() + (piece - Extent3::all(1)) * p.stride;
-    x = 64 * static_cast<std::size_t>(sides.x.blocks(widest.z * widest.y * p.input.x));
-    dy = 64 * static_cast<std::size_t>(sides.dy.blocks(volume(piece)));
+    x = 64 * static_cast<std::size_t>(sides.x.staged_blocks(widest.z * widest.y * p.input.x));
+    dy = 64 * static_cast<std::size_t>(sides.dy.staged_blocks(volume(piece)));
     row = 64 * static_cast<std::size_t>(std::max(p.input.x, piece.x));
   }
-  std::size_t all() const { return x + dy + row + taps; }
-  std::size_t x, dy, row, taps;
+  std::size_t all() const { return x + dy + row + taps + fetched; }
+  std::size_t x, dy, row, taps, fetched;
 };
 
 /// Both sides, with the scratch that holds one of their pieces.
@@ -118,7 +127,8 @@ class StagedSides {
         staged_x_(scratch_.template take<T>(bytes_.x)),
         staged_dy_(scratch_.template take<T>(bytes_.dy)),
         row_(scratch_.template take<T>(bytes_.row)),
-        taps_(scratch_.template take<PieceTap<T>>(bytes_.taps)) {}
+        taps_(scratch_.template take<ChannelTap>(bytes_.taps)),
+        fetched_(scratch_.template take<FetchedBox<T>>(bytes_.fetched)) {}
 
   void load(index_t n, const Box& x_box, const Box& dy_box) {
     x.load(boxes_, n, x_box, staged_x_, row_);
@@ -126,7 +136,9 @@ class StagedSides {
   }
 
   /// Returns room for the taps of a piece, one for each tap of the kernel. The caller fills it.
-  PieceTap<T>* taps() const { return taps_; }
+  ChannelTap* taps() const { return taps_; }
+  /// Returns room for a box per channel block of both sides. The caller fills it.
+  FetchedBox<T>* fetched() const { return fetched_; }
 
   PieceSide<T> x, dy;
 
@@ -135,7 +147,8 @@ class StagedSides {
   StagedBytes<T> bytes_;
   Scratch scratch_;
   T *staged_x_, *staged_dy_, *row_;
-  PieceTap<T>* taps_;
+  ChannelTap* taps_;
+  FetchedBox<T>* fetched_;
 };
 
 /// Sums a piece for pairs of channel blocks. Two blocks of dy are computed together.
@@ -143,84 +156,69 @@ template <class T>
 class PieceSum {
  public:
   PieceSum(const ConvProblem& p, const WeightBlocks<T>& layout, const PairGroup& group, const StagedSides<T>& sides,
-           const DirectKernels<T>& products)
-      : p_(p), layout_(layout), group_(group), sides_(sides), products_(products) {}
+           ChannelKernel<T> multiply)
+      : p_(p), layout_(layout), group_(group), sides_(sides), multiply_(multiply) {}
 
-  /// Prepares the sums of the piece that the sides hold. The voxels of the piece `next`, of the same sample, are
-  /// prefetched meanwhile if they are read in place.
-  void start(const Box& box, const Box& next) {
-    const Extent3& k = p_.kernel;
-    for (index_t i = 0; i < layout_.taps; ++i) {
-      const Extent3 tap{i / (k.y * k.x), i / k.x % k.y, i % k.x};
-      const Box inside = clipped_taps(p_, box, tap);
-      const Extent3 from = inside.begin * p_.stride + tap * p_.dilation - p_.pad_before;
-      sides_.taps()[i] = {sides_.x.at(from), sides_.dy.at(inside.begin), inside.extent()};
+  /// Prepares the sums of the piece that the sides hold, for a box of taps. The voxels of the piece `next`, of the same
+  /// sample, are prefetched meanwhile if they are read in place.
+  void start(const Box& box, const Box& taps, const Box& next) {
+    box_ = box;
+    list_taps(taps);
+    next_ = sides_.fetched();
+    next_count_ = 0;
+    if (next.begin == box.begin) return;
+    if (sides_.x.in_place()) {
+      Extent3 first = next.begin * p_.stride - p_.pad_before;
+      for (int axis = 0; axis < 3; ++axis) first[axis] = std::max<index_t>(0, first[axis]);
+      add_fetched(sides_.x, first, sides_.x.strides() * p_.stride);
     }
-    const Extent3 ahead = next.begin - box.begin;
-    fetches_ = ahead != Extent3{0, 0, 0};
-    x_ahead_ = sides_.x.offset(ahead * p_.stride);
-    dy_ahead_ = sides_.dy.offset(ahead);
-    fetched_ = 0;
+    if (sides_.dy.in_place()) add_fetched(sides_.dy, next.begin, sides_.dy.strides());
   }
 
-  /// Sums one tap after the other, for the blocks `out` to before `last_out` of dy, which are one or two. The squares
-  /// of the second block lie `column` elements behind those of the first.
-  void sum_pair(index_t in, index_t out, index_t last_out, const Box& taps, bool add, T* sums, std::ptrdiff_t column) {
-    ChannelProduct<T> product{.x = nullptr,
-                              .x_strides = sides_.x.strides() * p_.stride,
-                              .dy = nullptr,
-                              .dy_strides = sides_.dy.strides(),
-                              .dy_column = sides_.dy.step(),
-                              .sums = sums,
-                              .sums_column = column,
-                              .count = {},
-                              .channels = std::min(layout_.block, p_.in_channels - in * layout_.block),
-                              .columns = last_out - out,
-                              .add = add,
-                              .next = {},
-                              .next_strides = {}};
-    const std::ptrdiff_t x = (in - group_.first_in) * sides_.x.step(), dy = (out - group_.first_out) * sides_.dy.step();
-    for_each_tap(taps, [&](index_t i) {
-      const PieceTap<T>& tap = sides_.taps()[i];
-      product.sums = sums + i * layout_.square();
-      product.count = tap.count;
-      if (tap.count.z <= 0 || tap.count.y <= 0 || tap.count.x <= 0) {
-        for (index_t c = 0; c < product.columns && !add; ++c) {
-          std::fill_n(product.sums + c * column, layout_.square(), T{0});
-        }
-        return;
-      }
-      product.x = tap.x + x;
-      product.dy = tap.dy + dy;
-      for (std::size_t n = 0; n < product.next.size(); ++n) fetch_next(product, n, tap);
-      products_.channels(product);
-    });
+  /// Sums for the blocks `out` to before `last_out` of dy, which are one or two. The squares of the second block lie
+  /// `column` elements behind those of the first.
+  void sum_pair(index_t in, index_t out, index_t last_out, bool add, T* sums, std::ptrdiff_t column) {
+    const index_t fetched = multiply_({.x = sides_.x.data() + (in - group_.first_in) * sides_.x.step(),
+                                       .x_strides = sides_.x.strides() * p_.stride,
+                                       .dy = sides_.dy.data() + sides_.dy.offset(box_.begin - sides_.dy.origin()) +
+                                             (out - group_.first_out) * sides_.dy.step(),
+                                       .dy_strides = sides_.dy.strides(),
+                                       .dy_column = sides_.dy.step(),
+                                       .sums = sums,
+                                       .sums_column = column,
+                                       .taps = sides_.taps(),
+                                       .tap_count = tap_count_,
+                                       .channels = std::min(layout_.block, p_.in_channels - in * layout_.block),
+                                       .columns = last_out - out,
+                                       .add = add,
+                                       .next = next_,
+                                       .next_count = next_count_});
+    next_ += fetched;
+    next_count_ -= fetched;
   }
 
  private:
-  /// Calls body(index of a tap in the kernel) for the taps of a box.
-  template <class Body>
-  void for_each_tap(const Box& taps, const Body& body) const {
+  void list_taps(const Box& taps) {
+    tap_count_ = 0;
     for (index_t z = taps.begin.z; z < taps.end.z; ++z) {
       for (index_t y = taps.begin.y; y < taps.end.y; ++y) {
-        for (index_t x = taps.begin.x; x < taps.end.x; ++x) body((z * p_.kernel.y + y) * p_.kernel.x + x);
+        for (index_t x = taps.begin.x; x < taps.end.x; ++x) sides_.taps()[tap_count_++] = tap_at({z, y, x});
       }
     }
   }
-
-  /// Selects the next channel block of x or dy that was not prefetched yet. At the end it selects data that is in the
-  /// caches already.
-  void fetch_next(ChannelProduct<T>& product, std::size_t i, const PieceTap<T>& tap) {
-    const index_t ins = group_.last_in - group_.first_in, outs = group_.last_out - group_.first_out;
-    product.next[i] = product.dy;
-    product.next_strides[i] = product.dy_strides;
-    if (!fetches_) return;
-    const index_t block = fetched_++;
-    if (block < ins && sides_.x.in_place()) {
-      product.next[i] = tap.x + block * sides_.x.step() + x_ahead_;
-      product.next_strides[i] = product.x_strides;
-    } else if (block >= ins && block < ins + outs && sides_.dy.in_place()) {
-      product.next[i] = tap.dy + (block - ins) * sides_.dy.step() + dy_ahead_;
+  ChannelTap tap_at(const Extent3& tap) const {
+    const Extent3& k = p_.kernel;
+    const Box inside = clipped_taps(p_, box_, tap);
+    const Extent3 from = box_.begin * p_.stride + tap * p_.dilation - p_.pad_before;
+    return {.x = sides_.x.offset(from - sides_.x.origin()),
+            .inside = {inside.begin - box_.begin, inside.end - box_.begin},
+            .sums = ((tap.z * k.y + tap.y) * k.x + tap.x) * layout_.square()};
+  }
+  /// Adds the boxes of a side that begin at the voxel `first`.
+  void add_fetched(const PieceSide<T>& side, const Extent3& first, const BoxStrides& strides) {
+    const T* data = side.data() + side.offset(first - side.origin());
+    for (index_t i = 0; i < side.blocks(); ++i, data += side.step()) {
+      sides_.fetched()[next_count_++] = {.data = data, .strides = strides};
     }
   }
 
@@ -228,10 +226,11 @@ class PieceSum {
   const WeightBlocks<T>& layout_;
   const PairGroup& group_;
   const StagedSides<T>& sides_;
-  const DirectKernels<T>& products_;
-  bool fetches_ = false;
-  std::ptrdiff_t x_ahead_ = 0, dy_ahead_ = 0;
-  index_t fetched_ = 0;  // channel blocks of the next piece that were prefetched
+  ChannelKernel<T> multiply_;
+  Box box_;
+  index_t tap_count_ = 0;
+  const FetchedBox<T>* next_ = nullptr;  // boxes that were not prefetched yet
+  index_t next_count_ = 0;
 };
 
 /// What a task multiplies at once: a piece of voxels, for some channel blocks and taps.
@@ -247,13 +246,13 @@ template <class T>
 class PartSum {
  public:
   PartSum(const ConvProblem& p, const WeightNest& nest, const WeightBlocks<T>& layout, const PairGroup& group,
-          StagedSides<T>& sides, const DirectKernels<T>& products, T* sums)
+          StagedSides<T>& sides, ChannelKernel<T> multiply, T* sums)
       : p_(p),
         nest_(nest),
         layout_(layout),
         group_(group),
         sides_(sides),
-        sum_(p, layout, group, sides, products),
+        sum_(p, layout, group, sides, multiply),
         sums_(sums) {
     range(Dim::n) = {group.first_sample, group.last_sample};
     range(Dim::k) = {group.first_out, group.last_out};
@@ -317,10 +316,10 @@ class PartSum {
       sides_.load(w.sample, input_window(p_, w.box), w.box);
       held_ = w;
     }
-    sum_.start(w.box, next.sample == w.sample ? next.box : w.box);
+    sum_.start(w.box, w.taps, next.sample == w.sample ? next.box : w.box);
     for (index_t in = w.first_in; in < w.last_in; ++in) {
       for (index_t out = w.first_out; out < w.last_out; out += 2) {
-        sum_.sum_pair(in, out, std::min(out + 2, w.last_out), w.taps, w.add, sums_ + layout_.offset(out, in, 0),
+        sum_.sum_pair(in, out, std::min(out + 2, w.last_out), w.add, sums_ + layout_.offset(out, in, 0),
                       layout_.column_step());
       }
     }
@@ -370,7 +369,7 @@ std::size_t WeightGradient<T>::scratch_bytes(const GradientTensors<T>& a, const 
 template <class T>
 void WeightGradient<T>::sum(const GradientTensors<T>& a, const PairGroup& g, T* sums) const {
   StagedSides<T> staged(problem_, nest_.piece, GroupSides<T>(problem_, a, g), kernels_.boxes, a.memory);
-  PartSum<T>(problem_, nest_, layout_, g, staged, kernels_.products, sums + g.part * layout_.elements()).run();
+  PartSum<T>(problem_, nest_, layout_, g, staged, kernels_.multiply, sums + g.part * layout_.elements()).run();
 }
 
 template <class T>
@@ -380,14 +379,14 @@ void WeightGradient<T>::write(const BackwardArguments& arguments, const Gradient
   Scratch scratch(a.memory, pair_bytes() + finish_scratch_bytes());
   T* sums = scratch.take<T>(pair_bytes());
   T* rows = scratch.take<T>(finish_scratch_bytes());
-  PieceSum<T> sum(problem_, layout_, g, staged, kernels_.products);
+  PieceSum<T> sum(problem_, layout_, g, staged, kernels_.multiply);
   staged.load(0, input_window(problem_, g.box), g.box);
-  sum.start(g.box, g.box);
+  sum.start(g.box, {{0, 0, 0}, problem_.kernel}, g.box);
   const index_t column = layout_.taps * layout_.square();
   for (index_t in = g.first_in; in < g.last_in; ++in) {
     for (index_t out = g.first_out; out < g.last_out; out += 2) {
       const index_t last_out = std::min(out + 2, g.last_out);
-      sum.sum_pair(in, out, last_out, {{0, 0, 0}, problem_.kernel}, false, sums, column);
+      sum.sum_pair(in, out, last_out, false, sums, column);
       for (index_t i = out; i < last_out; ++i) {
         kernels_.squares.unpack(sums + (i - out) * column, layout_, i, in, arguments.add_dw, non_temporal_,
                                 arguments.dw.as<T>(), rows);

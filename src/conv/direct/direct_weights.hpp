@@ -2,8 +2,8 @@
 // threads.
 #pragma once
 
+#include "conv/direct/channel_product.hpp"
 #include "conv/direct/direct_nest.hpp"
-#include "conv/direct/direct_product.hpp"
 #include "conv/engine.hpp"
 #include "conv/taps/tap_geometry.hpp"
 #include "conv/tensor_io/block_box.hpp"
@@ -23,7 +23,7 @@ struct PairGroup {
 /// The kernels of the weight gradient, for one SIMD target.
 template <class T>
 struct GradientKernels {
-  DirectKernels<T> products = direct_kernels<T>();
+  ChannelKernel<T> multiply = channel_kernel<T>();
   BoxKernels<T> boxes = box_kernels<T>();
   WeightKernels<T> squares = weight_kernels<T>();
 };

@@ -19,7 +19,7 @@ constexpr index_t block_bytes = 64;
 constexpr index_t region_voxels = 128;  // the weights of a product are read once for at least so many voxels
 constexpr index_t most_tasks_per_core = 16, few_tasks_per_core = 4, least_tasks_per_core = 2;
 constexpr double task_seconds = 32e-6;      // at the peak; shorter tasks cost more than they help
-constexpr index_t piece_voxels = 512;       // more terms in one sum would increase the rounding error
+constexpr index_t piece_voxels = 256;       // twice as many terms in one sum are the most, for the rounding error
 constexpr index_t part_voxels = 1024;       // for fewer voxels another set of sums costs more than it saves
 constexpr index_t part_bytes = 64ll << 20;  // of all sets of sums together
 constexpr index_t most_parts = 32;
@@ -310,8 +310,13 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
     if (std::find(nests.begin(), nests.end(), nest) == nests.end()) nests.push_back(std::move(nest));
   };
   if (direction == Direction::backward_weights) {
-    for (const index_t voxels : {piece_voxels, piece_voxels / 2, piece_voxels / 4})
-      add(weight_nest(problem, std::max(tasks / 2, least_tasks_per_core * machine.cores), voxels));
+    // Both sides of a piece should stay in the L1. The rows of a single channel take little of it.
+    const bool reads_rows = problem.in_channels == 1 && problem.x_layout == Layout::plain && !problem.transposed;
+    const index_t first = reads_rows ? 2 * piece_voxels : piece_voxels;
+    const index_t wanted = std::max(tasks / 2, least_tasks_per_core * machine.cores);
+    for (const index_t voxels : {first, 3 * piece_voxels - first, piece_voxels / 2}) {
+      add(weight_nest(problem, wanted, voxels));
+    }
     return nests;
   }
   const plan::Sides sides(problem);

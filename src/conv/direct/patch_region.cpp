@@ -117,27 +117,26 @@ class PatchRun {
     const Extent3& source = source_extent();
     const index_t together = d_.nest.product_blocks;
     for (index_t first = 0; first < d_.weights.term_blocks(); first += together) {
-      d_.products.voxels(
-          {.source = block_of(from, Layout::blocked, n, 0).data + z * from.stride[2] + y * from.stride[3],
-           .source_strides = {block, from.stride[3], from.stride[2]},
-           .steps = steps_ + first,
-           .step_count = std::min(together, d_.weights.term_blocks() - first),
-           .neighbours = 1,
-           .row_taps = 1,
-           .source_tap = 0,
-           .weights_tap = 0,
-           .weights = weights_,
-           .weights_column = weights_column(),
-           .weights_next = 0,
-           .target = held_,
-           .target_strides = {block, source.x * block, 0},
-           .target_column = held_column(),
-           .bias = tensors_.bias ? bias_ : nullptr,
-           .count = {1, count, source.x},
-           .columns = lanes_.columns,
-           .lanes = lanes_.count,
-           .add = first > 0,
-           .non_temporal = false});
+      d_.single_taps({.source = block_of(from, Layout::blocked, n, 0).data + z * from.stride[2] + y * from.stride[3],
+                      .source_strides = {block, from.stride[3], from.stride[2]},
+                      .steps = steps_ + first,
+                      .step_count = std::min(together, d_.weights.term_blocks() - first),
+                      .neighbours = 1,
+                      .row_taps = 1,
+                      .source_tap = 0,
+                      .weights_tap = 0,
+                      .weights = weights_,
+                      .weights_column = weights_column(),
+                      .weights_next = 0,
+                      .target = held_,
+                      .target_strides = {block, source.x * block, 0},
+                      .target_column = held_column(),
+                      .bias = tensors_.bias ? bias_ : nullptr,
+                      .count = {1, count, source.x},
+                      .columns = lanes_.columns,
+                      .lanes = lanes_.count,
+                      .add = first > 0,
+                      .non_temporal = false});
     }
   }
   index_t held_column() const { return rows_together(d_, source_extent()) * source_extent().x * block; }

@@ -142,11 +142,11 @@ void SumSharedVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T
 }
 
 template <class T, std::size_t... R>
-constexpr std::array<VoxelKernel<T>, sizeof...(R)> Kernels(std::index_sequence<R...>) {
+constexpr std::array<PieceKernel<T>, sizeof...(R)> Kernels(std::index_sequence<R...>) {
   return {&SumVoxels<static_cast<int>(R) + 1, T>...};
 }
 template <int K, int S, Padding P, class T, std::size_t... R>
-constexpr std::array<VoxelKernel<T>, sizeof...(R)> SharedKernels(std::index_sequence<R...>) {
+constexpr std::array<PieceKernel<T>, sizeof...(R)> SharedKernels(std::index_sequence<R...>) {
   return {&SumSharedVoxels<static_cast<int>(R) + 1, K, S, P, T>...};
 }
 
@@ -165,7 +165,7 @@ bool SharesVoxels(const VoxelProduct<T>& p, index_t k, index_t s) {
 }
 
 template <class T, std::size_t Most>
-void SumRows(const std::array<VoxelKernel<T>, Most>& kernels, const VoxelProduct<T>& p) {
+void SumRows(const std::array<PieceKernel<T>, Most>& kernels, const VoxelProduct<T>& p) {
   for (index_t lane = 0; lane < block<T>; lane += vector_lanes<T>) {
     const T* bias = p.bias == nullptr ? nullptr : p.bias + lane;
     SumPieces(kernels, 0, p, p.weights + lane, p.target + lane, bias, p.lanes - lane);
@@ -218,8 +218,8 @@ void Multiply(const VoxelProduct<T>& product) {
 
 }  // namespace
 
-TapRowKernel<float> TapRowKernelF32() { return Multiply<float>; }
-TapRowKernel<double> TapRowKernelF64() { return Multiply<double>; }
+VoxelKernel<float> TapRowKernelF32() { return Multiply<float>; }
+VoxelKernel<double> TapRowKernelF64() { return Multiply<double>; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace convolume::conv
@@ -232,11 +232,11 @@ HWY_EXPORT(TapRowKernelF32);
 HWY_EXPORT(TapRowKernelF64);
 
 template <>
-TapRowKernel<float> tap_row_kernel() noexcept {
+VoxelKernel<float> tap_row_kernel() noexcept {
   return HWY_DYNAMIC_DISPATCH(TapRowKernelF32)();
 }
 template <>
-TapRowKernel<double> tap_row_kernel() noexcept {
+VoxelKernel<double> tap_row_kernel() noexcept {
   return HWY_DYNAMIC_DISPATCH(TapRowKernelF64)();
 }
 

@@ -109,11 +109,24 @@ class SpaceCost {
         double words = tiles[depth][index_of(operand)].words;
         // What is written is read too, but for the first time.
         if (operand == space_.written) words = 2 * words - tiles[0][index_of(operand)].words;
+        if (operand != space_.written) words /= taps_of_pass(depth);
         bytes += words * word_bytes(operand);
       }
       cost.bytes[level] += bytes;
       cost.move_seconds[level] += bytes / (bandwidth[level] * 1e9);
     }
+  }
+
+  /// Returns how many taps outside of `depth` share a pass over the voxels: the weight gradient sums several together.
+  double taps_of_pass(std::size_t depth) const {
+    if (space_.written != Operand::w) return 1;
+    double outside = 1, passes = 0;
+    for (std::size_t i = 0; i < std::min(depth, nest_.microkernel); ++i) {
+      if (loops_[i].dim >= Dim::kz) outside *= static_cast<double>(loops_[i].trips());
+    }
+    for (const WeightTaps& some : weight_taps(weight_vectors())) passes += some.count / some.together;
+    const double taps = static_cast<double>(space_.of(Dim::kz) * space_.of(Dim::ky) * space_.of(Dim::kx));
+    return std::min(outside, taps / passes);
   }
 
   /// Returns the number of tasks.
@@ -266,24 +279,65 @@ class SpaceCost {
     cost.tile_seconds += tiles * (machine_.issue.tile + voxels * vectors) * cycle_seconds();
   }
 
-  void add_weight_products(NestCost& cost) const {
+  /// Taps that products of the weight gradient sum alike: how many there are, how many of them are summed together, and
+  /// the channels beside them.
+  struct WeightTaps {
+    double count, together, rows;
+  };
+  /// Returns the taps that are summed together, and the others. `vectors` are those of the lanes.
+  std::array<WeightTaps, 2> weight_taps(double vectors) const {
     const double block = static_cast<double>(space_.channel_block), terms = static_cast<double>(space_.of(terms_));
-    const double most = wide() ? 8 : 6, in_block = std::min(block, terms), pieces = std::ceil(in_block / most);
-    const double rows = in_block / pieces;
-    const double vectors = wide() ? std::min(2.0, std::ceil(tile_of(lanes_) / block)) : 2;
+    const double taps = static_cast<double>(space_.of(Dim::kz) * space_.of(Dim::ky) * space_.of(Dim::kx));
+    const auto row = static_cast<double>(space_.of(Dim::kx));
+    const auto rows_of = [&](double most) {
+      const double in_block = std::min(block, terms);
+      return in_block / std::ceil(in_block / most);
+    };
+    const WeightTaps single{taps, 1, rows_of(!wide() ? 6 : vectors == 1 ? 16 : 8)};
+    const bool innermost = nest_.microkernel > 0 && loops_[nest_.microkernel - 1].dim >= Dim::kz;
+    if (!wide() || !innermost) return {WeightTaps{0, 1, 1}, single};
+    if (has_row_of_taps()) {
+      const double together = std::min(taps, std::floor(25 / std::min(row, 7.0)) * std::min(row, 7.0));
+      return {WeightTaps{taps, together, 1}, {0, 1, 1}};
+    }
+    // Three taps that meet padding in the same rows.
+    const double of_row = std::floor(row / 3) * 3 / row, of_all = std::floor(taps / 3) * 3 / taps;
+    const double grouped = taps * (problem_.pad_before == Extent3::all(0) ? of_all : of_row);
+    return {WeightTaps{grouped, 3, rows_of(8 / vectors)}, {taps - grouped, 1, single.rows}};
+  }
+  /// Returns the vectors of lanes that products of the weight gradient compute together.
+  double weight_vectors() const {
+    const double block = static_cast<double>(space_.channel_block);
+    return wide() ? std::min(has_row_of_taps() ? 1.0 : 2.0, std::ceil(tile_of(lanes_) / block)) : 2;
+  }
+  /// Returns whether taps along X read neighbouring voxels of a single plain channel.
+  bool has_row_of_taps() const {
+    return space_.of(terms_) == 1 && layout_of(space_.windowed) == Layout::plain && space_.of(Dim::kx) >= 3 &&
+           std::abs(space_.tap_step.x) == 1;
+  }
+
+  void add_weight_products(NestCost& cost) const {
+    const double block = static_cast<double>(space_.channel_block);
+    const double vectors = weight_vectors();
     const double lanes = padded_channels(space_.of(lanes_), space_.channel_block);
     const double pairs = pairs_inside(space_, 0) * pairs_inside(space_, 1) * pairs_inside(space_, 2);
+    const double terms = static_cast<double>(space_.of(terms_)),
+                 columns = std::ceil(lanes / (vectors * block / (wide() ? 1 : 2)));
     const double products = static_cast<double>(space_.of(Dim::n)) * pairs * terms * lanes;
-    cost.compute_seconds += 2 * products / (peak() * machine_.direct_share * issue_share(rows, vectors));
-    const double squares = terms / rows * std::ceil(lanes / (vectors * block / (wide() ? 1 : 2))) *
-                           static_cast<double>(space_.of(Dim::kz) * space_.of(Dim::ky) * space_.of(Dim::kx));
+    const double taps = static_cast<double>(space_.of(Dim::kz) * space_.of(Dim::ky) * space_.of(Dim::kx));
     double voxel_pieces = 1;
     for (std::size_t i = 0; i < nest_.microkernel; ++i) {
       const Dim dim = loops_[i].dim;
       if (dim == Dim::n || dim == Dim::z || dim == Dim::y || dim == Dim::x)
         voxel_pieces *= static_cast<double>(loops_[i].trips());
     }
-    cost.tile_seconds += squares * voxel_pieces * (machine_.issue.tile + rows * vectors) * cycle_seconds();
+    for (const WeightTaps& some : weight_taps(vectors)) {
+      const double rows = some.together * some.rows;
+      cost.compute_seconds +=
+          2 * products * (some.count / taps) / (peak() * machine_.direct_share * issue_share(rows, vectors));
+      const double tiles = terms / some.rows * columns * some.count / some.together * voxel_pieces;
+      cost.tile_seconds += tiles * (machine_.issue.tile + rows * vectors) * cycle_seconds();
+    }
   }
 
   /// Returns how often a result is added to: the trips of loops outside of the microkernel that sum.
