@@ -1,12 +1,24 @@
 #include "core/fp_environment.hpp"
 
+#include "core/instruction_set.hpp"
+
 namespace convolume {
 
-DefaultFpEnvironment::DefaultFpEnvironment() noexcept {
+DefaultFpEnvironment::DefaultFpEnvironment() noexcept : is_changed_(!has_default_fp_environment()) {
+  if (!is_changed_) {
+    flags_ = fp_flags();
+    return;
+  }
   std::fegetenv(&saved_);
   std::fesetenv(FE_DFL_ENV);
 }
 
-DefaultFpEnvironment::~DefaultFpEnvironment() { std::fesetenv(&saved_); }
+DefaultFpEnvironment::~DefaultFpEnvironment() {
+  if (is_changed_) {
+    std::fesetenv(&saved_);
+  } else {
+    set_fp_flags(flags_);
+  }
+}
 
 }  // namespace convolume

@@ -47,6 +47,34 @@ std::string read_cpu_brand() {
 
 const char* missing_instruction_set() noexcept { return __builtin_cpu_supports("sse4.2") ? nullptr : "SSE4.2"; }
 
+namespace {
+
+constexpr std::uint32_t simd_flags = 0x3F;
+constexpr std::uint16_t x87_flags = 0x3F;
+
+std::uint16_t x87_status() {
+  std::uint16_t status = 0;
+  __asm__ volatile("fnstsw %0" : "=m"(status));
+  return status;
+}
+
+}  // namespace
+
+bool has_default_fp_environment() noexcept {
+  constexpr std::uint32_t simd_default = 0x1F80;
+  constexpr std::uint16_t x87_default = 0x037F;
+  std::uint16_t x87 = 0;
+  __asm__ volatile("fnstcw %0" : "=m"(x87));
+  return x87 == x87_default && (x87_status() & x87_flags) == 0 && (_mm_getcsr() & ~simd_flags) == simd_default;
+}
+
+std::uint32_t fp_flags() noexcept { return _mm_getcsr(); }
+
+void set_fp_flags(std::uint32_t flags) noexcept {
+  _mm_setcsr(flags);
+  if ((x87_status() & x87_flags) != 0) __asm__ volatile("fnclex");
+}
+
 void spin_pause() noexcept { _mm_pause(); }
 
 #else
@@ -78,6 +106,10 @@ const char* missing_instruction_set() noexcept { return nullptr; }
 
 #if defined(__aarch64__)
 // On most cores `yield` does nothing. `isb` takes about as long as the pause of x86; Rust's spin_loop() uses it too.
+bool has_default_fp_environment() noexcept { return false; }
+std::uint32_t fp_flags() noexcept { return 0; }
+void set_fp_flags(std::uint32_t /*flags*/) noexcept {}
+
 void spin_pause() noexcept { asm volatile("isb" : : : "memory"); }
 #else
 void spin_pause() noexcept { std::this_thread::yield(); }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cfenv>
 #include <chrono>
 #include <functional>
 #include <mutex>
@@ -318,4 +319,31 @@ TEST_CASE("a helper that stays after a run takes part in the next one") {
   Scheduler scheduler(2);
   for (int i = 0; i < 20; ++i) meet(scheduler, 2);
   CHECK(scheduler.distinct_workers() == 2);
+}
+
+TEST_CASE("tasks round to nearest, and a run leaves the caller's rounding and exception flags as they were") {
+  for (const int threads : {1, 2}) {
+    Scheduler scheduler(threads);
+    for (const int rounding : {FE_TONEAREST, FE_UPWARD}) {
+      CAPTURE(threads, rounding);
+      std::atomic<int> others{0};
+      TaskGraph graph;
+      for (int i = 0; i < 8; ++i) {
+        graph.add({.name = "round"}, [&] {
+          if (std::fegetround() != FE_TONEAREST) others.fetch_add(1);
+          std::feraiseexcept(FE_OVERFLOW);
+        });
+      }
+      std::fesetround(rounding);
+      std::feclearexcept(FE_ALL_EXCEPT);
+      std::feraiseexcept(FE_DIVBYZERO);
+      graph.run(scheduler);
+      const int after = std::fegetround(), flags = std::fetestexcept(FE_OVERFLOW | FE_DIVBYZERO);
+      std::fesetround(FE_TONEAREST);
+      std::feclearexcept(FE_ALL_EXCEPT);
+      CHECK(others.load() == 0);
+      CHECK(after == rounding);
+      CHECK(flags == FE_DIVBYZERO);
+    }
+  }
 }
