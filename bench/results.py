@@ -70,7 +70,7 @@ def conv_list(name: str, minutes: float, quick_minutes: float = 0.0) -> Measurem
     """The measurement of a list of problems: forward and training beside oneDNN."""
     common = f"{BESIDE_ONEDNN} --problems bench/problems/{name}.txt"
     quick = f"{common} --dir fwd --rounds 3 --max-seconds 0.1" if quick_minutes > 0 else ""
-    return Measurement(f"conv_{name}", "conv", "bench_conv", f"{common} --dir fwd,training --max-seconds 1", minutes,
+    return Measurement(f"conv_{name}", "conv", "bench_conv", f"{common} --dir fwd,training --max-seconds 0.2", minutes,
                        quick, quick_minutes)
 
 
@@ -79,16 +79,16 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     Measurement("fft_r2c", "fft", "bench_fft", f"{FFT} --sizes 8:256", 9,
                 f"{FFT} --sizes 8,12,16,17,20,24,30,31,32,40,48,61,64,80,96,97,128", 0.5),
     Measurement("conv_headline_blocked", "conv peers onednn headline", "bench_conv",
-                f"{HEADLINE} --dir fwd,bwd_w,training --max-seconds 0.8", 5,
+                f"{HEADLINE} --dir fwd,bwd_w,training --max-seconds 0.3", 2,
                 f"{HEADLINE} --dir fwd,training --rounds 3 --max-seconds 0.2", 2),
-    conv_list("anisotropic", 3),
-    conv_list("depthwise", 6),
+    conv_list("anisotropic", 1),
+    conv_list("depthwise", 2),
     conv_list("dilated_strided", 1),
     conv_list("grouped", 1),
     conv_list("kernels", 1, 0.5),
-    conv_list("paper_nets", 3),
+    conv_list("paper_nets", 2),
     conv_list("planar", 1, 0.5),
-    conv_list("unet3d", 4),
+    conv_list("unet3d", 2),
     Measurement("conv_published", "published", "bench_conv",
                 f"--side-by-side --layout blocked --threads 2 --peers onednn --dir fwd,training --max-seconds 0.3 "
                 f"--problems {PUBLISHED}", 25),
