@@ -6,7 +6,7 @@ namespace convolume {
 
 DefaultFpEnvironment::DefaultFpEnvironment() noexcept : is_changed_(!has_default_fp_environment()) {
   if (!is_changed_) {
-    flags_ = fp_flags();
+    flags_ = simd_fp_flags();
     return;
   }
   std::fegetenv(&saved_);
@@ -17,7 +17,7 @@ DefaultFpEnvironment::~DefaultFpEnvironment() {
   if (is_changed_) {
     std::fesetenv(&saved_);
   } else {
-    set_fp_flags(flags_);
+    restore_default_fp_environment(flags_);
   }
 }
 

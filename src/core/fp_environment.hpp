@@ -17,7 +17,7 @@ class DefaultFpEnvironment {
 
  private:
   bool is_changed_;
-  std::uint32_t flags_ = 0;  // the caller's flags of exceptions, if nothing is changed
+  std::uint32_t flags_ = 0;  // the caller's exception flags, if nothing is changed
   std::fenv_t saved_;
 };
 

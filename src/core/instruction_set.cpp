@@ -49,30 +49,32 @@ const char* missing_instruction_set() noexcept { return __builtin_cpu_supports("
 
 namespace {
 
-constexpr std::uint32_t simd_flags = 0x3F;
-constexpr std::uint16_t x87_flags = 0x3F;
+constexpr std::uint32_t simd_default = 0x1F80, simd_flags = 0x3F;
+constexpr std::uint16_t x87_default = 0x037F, x87_flags = 0x3F;
 
-std::uint16_t x87_status() {
+std::uint16_t x87_control() {
+  std::uint16_t control = 0;
+  __asm__ volatile("fnstcw %0" : "=m"(control));
+  return control;
+}
+bool has_x87_flags() {
   std::uint16_t status = 0;
   __asm__ volatile("fnstsw %0" : "=m"(status));
-  return status;
+  return (status & x87_flags) != 0;
 }
 
 }  // namespace
 
 bool has_default_fp_environment() noexcept {
-  constexpr std::uint32_t simd_default = 0x1F80;
-  constexpr std::uint16_t x87_default = 0x037F;
-  std::uint16_t x87 = 0;
-  __asm__ volatile("fnstcw %0" : "=m"(x87));
-  return x87 == x87_default && (x87_status() & x87_flags) == 0 && (_mm_getcsr() & ~simd_flags) == simd_default;
+  return x87_control() == x87_default && !has_x87_flags() && (_mm_getcsr() & ~simd_flags) == simd_default;
 }
 
-std::uint32_t fp_flags() noexcept { return _mm_getcsr(); }
+std::uint32_t simd_fp_flags() noexcept { return _mm_getcsr(); }
 
-void set_fp_flags(std::uint32_t flags) noexcept {
+void restore_default_fp_environment(std::uint32_t flags) noexcept {
   _mm_setcsr(flags);
-  if ((x87_status() & x87_flags) != 0) __asm__ volatile("fnclex");
+  if (has_x87_flags()) __asm__ volatile("fnclex");
+  if (x87_control() != x87_default) __asm__ volatile("fldcw %0" : : "m"(x87_default));
 }
 
 void spin_pause() noexcept { _mm_pause(); }
@@ -104,12 +106,12 @@ std::string read_cpu_brand() { return {}; }
 
 const char* missing_instruction_set() noexcept { return nullptr; }
 
+bool has_default_fp_environment() noexcept { return false; }
+std::uint32_t simd_fp_flags() noexcept { return 0; }
+void restore_default_fp_environment(std::uint32_t /*flags*/) noexcept {}
+
 #if defined(__aarch64__)
 // On most cores `yield` does nothing. `isb` takes about as long as the pause of x86; Rust's spin_loop() uses it too.
-bool has_default_fp_environment() noexcept { return false; }
-std::uint32_t fp_flags() noexcept { return 0; }
-void set_fp_flags(std::uint32_t /*flags*/) noexcept {}
-
 void spin_pause() noexcept { asm volatile("isb" : : : "memory"); }
 #else
 void spin_pause() noexcept { std::this_thread::yield(); }

@@ -18,13 +18,14 @@ std::string read_cpu_brand();
 /// Returns the name of an instruction set that all kernels need and this processor does not have, or null.
 const char* missing_instruction_set() noexcept;
 
-/// Returns whether this thread computes with the defaults of a new thread: round to nearest, denormals kept, exceptions
-/// masked. Takes some cycles, where std::fegetenv() takes hundreds. False means that it is not known, or that x87 has
-/// flags of exceptions.
+/// Returns whether this thread has the floating-point environment of a new thread: it rounds to nearest, keeps
+/// denormals and masks exceptions. Takes some cycles, where std::fegetenv() takes hundreds. Also returns false if x87
+/// has exception flags, and on processors other than x86.
 bool has_default_fp_environment() noexcept;
-/// Returns the flags of exceptions, and sets them again. Only for threads for which the above was true.
-std::uint32_t fp_flags() noexcept;
-void set_fp_flags(std::uint32_t flags) noexcept;
+/// Returns the exception flags of SIMD arithmetic. Call it only if has_default_fp_environment() is true.
+std::uint32_t simd_fp_flags() noexcept;
+/// Makes has_default_fp_environment() true again on a thread on which it was true, and restores these flags.
+void restore_default_fp_environment(std::uint32_t flags) noexcept;
 
 /// Tells the processor that the thread waits in a loop, and takes some tens of cycles.
 void spin_pause() noexcept;

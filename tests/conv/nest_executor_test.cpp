@@ -330,12 +330,17 @@ TEST_CASE("direct sums rows of taps, and one tap of one channel block, on every 
 
 TEST_CASE("the weight gradient sums several taps together with the bits of single taps, on every SIMD target") {
   const std::string before = simd_target();
-  // Taps outside of the loops over pieces of voxels are summed one by one.
+  // Taps outside of the loops over pieces of voxels are summed one by one. Pieces hold up to 2 planes of 3 rows.
   const auto nest_of = [](const ConvProblem& p, bool together) {
-    const std::string blocks = fmt::format("{}{}", p.in_channels > 16 ? "c " : "", p.out_channels > 32 ? "k " : "");
-    const char *c = p.in_channels > 16 ? "c16" : "c", *k = p.out_channels > 32 ? "k32" : "k";
-    return plan::parse_nest(together ? fmt::format("z y {}kz ky kx | x {} {}", blocks, c, k)
-                                     : fmt::format("kz ky kx z y {}| x {} {}", blocks, c, k));
+    const index_t block = channel_block(p.type), planes = p.output().z, rows = p.output().y;
+    const bool c = p.in_channels > block, k = p.out_channels > 2 * block;
+    const std::string pieces =
+        fmt::format("{}{}{}", p.batch > 1 ? "n " : "", planes > 2 ? "z " : "", rows > 3 ? "y " : "");
+    const std::string blocks = fmt::format("{}{}", c ? "c " : "", k ? "k " : "");
+    const std::string voxels = fmt::format("{}{}x", planes > 2 ? "z2 " : "z ", rows > 3 ? "y3 " : "y ");
+    return plan::parse_nest(fmt::format("{} | {} {} {}",
+                                        together ? pieces + blocks + "kz ky kx" : "kz ky kx " + pieces + blocks, voxels,
+                                        c ? fmt::format("c{}", block) : "c", k ? fmt::format("k{}", 2 * block) : "k"));
   };
   for (const auto& target : available_simd_targets()) {
     if (test::sanitized && target != before) continue;
@@ -344,23 +349,31 @@ TEST_CASE("the weight gradient sums several taps together with the bits of singl
          {"ic1ih9iw12oc16kh5", "ic1ih9iw12oc40kh4ph1pw1", "ic1id4ih7iw9oc20kd3pd1", "ic1ih9iw30oc16kh2kw9pw3",
           "ic1ih9iw30oc16kh2kw12", "ic1ih9iw17oc16kh7ph3pw3", "ic1ih5iw21oc16kh3kw6", "ic1ih7iw12oc16kh3dw1dh1",
           "ic1id8ih8iw8oc32kd4sd4", "ic1ih3iw3oc16kh5ph2pw2", "ic16id3ih5iw7oc16kd3pd1", "ic16ih6iw9oc16kh2",
-          "ic20ih6iw9oc48kh5sh2ph2pw2", "ic6ih14oc16kh5", "ic33ih5iw6oc17kh3dw1ph1pw2", "ic16ih2iw2oc16kh3ph1pw1"}) {
-      const ConvProblem p = parse_problem(text);
-      conv::Nests nests = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
-      test::check_against_reference<double>(p, {.engine = Engine::direct}, 1e-13);
-      std::optional<Tensor<float>> first;
-      for (const bool together : {true, false}) {
-        CAPTURE(target, text, together);
-        nests[2] = nest_of(p, together);
-        if (together) test::check_against_reference<float>(p, {.choice = choice_text(nests)}, 2e-6);
-        test::check_layouts<float>(p, {.choice = choice_text(nests)}, true, true, Activation::Kind::none);
-        ConvCase<float> other(p, {.choice = choice_text(nests)});
-        other.run();
-        if (together) {
-          first = std::move(other.dw);
-        } else {
-          CHECK(test::same_bits(*first, other.dw));
+          "mb2ic20ih6iw9oc48kh5sh2ph2pw2", "mb2ic1id5ih7iw9oc20kd3pd1", "ic6ih14oc16kh5", "ic33ih5iw6oc17kh3dw1ph1pw2",
+          "ic16ih2iw2oc16kh3ph1pw1"}) {
+      for (const DataType type : {DataType::f32, DataType::f64}) {
+        ConvProblem p = parse_problem(text);
+        p.type = type;
+        conv::Nests nests = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
+        const auto choice_of = [&](bool together) {
+          nests[2] = nest_of(p, together);
+          return choice_text(nests);
+        };
+        CAPTURE(target, text, choice_of(false), choice_of(true));
+        if (type == DataType::f64) {
+          test::check_against_reference<double>(p, {.choice = choice_of(true)}, 1e-13);
+          ConvCase<double> together(p, {.choice = choice_of(true)}), alone(p, {.choice = choice_of(false)});
+          together.run();
+          alone.run();
+          CHECK(test::same_bits(together.dw, alone.dw));
+          continue;
         }
+        test::check_against_reference<float>(p, {.choice = choice_of(true)}, 2e-6);
+        test::check_layouts<float>(p, {.choice = choice_of(true)}, true, true, Activation::Kind::none);
+        ConvCase<float> together(p, {.choice = choice_of(true)}), alone(p, {.choice = choice_of(false)});
+        together.run();
+        alone.run();
+        CHECK(test::same_bits(together.dw, alone.dw));
       }
     }
   }

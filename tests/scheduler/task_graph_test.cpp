@@ -321,6 +321,39 @@ TEST_CASE("a helper that stays after a run takes part in the next one") {
   CHECK(scheduler.distinct_workers() == 2);
 }
 
+TEST_CASE("a run restores the caller's rounding if a task changes it") {
+  Scheduler scheduler(1);
+  for (const int rounding : {FE_TONEAREST, FE_UPWARD}) {
+    TaskGraph graph;
+    graph.add({.name = "round down"}, [] { std::fesetround(FE_DOWNWARD); });
+    std::fesetround(rounding);
+    graph.run(scheduler);
+    const int after = std::fegetround();
+    volatile float one = 1.0f, small = 1e-9f;
+    const float sum = one + small;  // SIMD arithmetic has a rounding of its own
+    std::fesetround(FE_TONEAREST);
+    CHECK(after == rounding);
+    CHECK((sum > 1.0f) == (rounding == FE_UPWARD));
+  }
+}
+
+TEST_CASE("tasks keep denormals, whatever the caller does, and a run leaves the caller's setting as it was") {
+#if defined(__SSE2__)
+  constexpr unsigned flush_to_zero = 0x8000, denormals_are_zero = 0x0040;
+  volatile float tiny = 1e-40f, half = 0.5f, result = 0;
+  Scheduler scheduler(1);
+  TaskGraph graph;
+  graph.add({.name = "denormal"}, [&] { result = tiny * half; });
+  const unsigned before = __builtin_ia32_stmxcsr();
+  __builtin_ia32_ldmxcsr(before | flush_to_zero | denormals_are_zero);
+  graph.run(scheduler);
+  const unsigned after = __builtin_ia32_stmxcsr();
+  __builtin_ia32_ldmxcsr(before);
+  CHECK(result > 0.0f);
+  CHECK((after & (flush_to_zero | denormals_are_zero)) == (flush_to_zero | denormals_are_zero));
+#endif
+}
+
 TEST_CASE("tasks round to nearest, and a run leaves the caller's rounding and exception flags as they were") {
   for (const int threads : {1, 2}) {
     Scheduler scheduler(threads);

@@ -29,11 +29,11 @@ constexpr bool has_tap_groups = HWY_TARGET <= HWY_AVX3;
 constexpr int taps_together = 3;
 template <int C>
 constexpr int most_channels_of_taps = 8 / C;
-/// The same for taps of a single channel whose voxels lie side by side: the longest rows of taps, and the largest
-/// numbers of rows and of taps.
-constexpr int most_taps_of_row = 7, most_tap_rows = 5, most_row_taps_together = 25;
+/// The largest numbers of rows, and of all their taps, that are summed together if there is a single channel and the
+/// taps of a row read voxels that lie side by side.
+constexpr int most_tap_rows = 5, most_row_taps_together = 25;
 
-/// What lies behind the voxel of x at which a tap begins: channels, or the voxels of the next taps in a row.
+/// The values that follow the first one of a tap in x: its channels, or the voxels of the next taps of a row.
 enum class Values { channels, taps };
 
 bool contains(const Box& box, const Extent3& i) {
@@ -58,10 +58,11 @@ struct TapRanges {
   Box all, any;
 };
 
-/// One pass over the voxels: its taps, the first channel, and what it prefetches.
+/// One pass over the voxels: its taps, the first channel, and the box that it prefetches.
 template <class T>
 struct Pass {
   const ChannelTap* taps;
+  const TapRanges* ranges;
   index_t channel;
   const T* dy;
   T* sums;
@@ -78,7 +79,7 @@ class VoxelSums {
     Vectors total;
     CONVOLUME_UNROLL
     for (Vector& sum : total) sum = hn::Zero(d);
-    const TapRanges ranges(pass_.taps, tap_count);
+    const TapRanges& ranges = *pass_.ranges;
     for (index_t z = ranges.any.begin.z; z < ranges.any.end.z; ++z) {
       for (index_t y = ranges.any.begin.y; y < ranges.any.end.y; ++y) sum_row(ranges, z, y, total);
     }
@@ -254,50 +255,47 @@ class ProductPasses {
 
   template <int Taps>
   void sum_channels(index_t tap) {
+    const TapRanges ranges(p_.taps + tap, Taps);
     index_t v = 0;
-    for (; v + 2 <= vectors_; v += 2) sum_pieces<Taps, 2>(tap, v);
+    for (; v + 2 <= vectors_; v += 2) sum_pieces<Taps, 2>(tap, ranges, v);
     if constexpr (block<T> == vector_lanes<T>) {
-      if (v < vectors_) sum_pieces<Taps, 1>(tap, v);
+      if (v < vectors_) sum_pieces<Taps, 1>(tap, ranges, v);
     }
   }
   /// Divides the channels into nearly equal pieces.
   template <int Taps, int C>
-  void sum_pieces(index_t tap, index_t vector) {
+  void sum_pieces(index_t tap, const TapRanges& ranges, index_t vector) {
     constexpr int most = Taps == 1 ? most_channels<C> : most_channels_of_taps<C>;
     static constexpr auto kernels = ChannelKernels<Taps, C, T>(std::make_index_sequence<most>());
     const index_t pieces = (p_.channels + most - 1) / most;
     const index_t least = p_.channels / pieces, longer = p_.channels % pieces;
     for (index_t piece = 0, channel = 0; piece < pieces; ++piece) {
       const index_t channels = least + (piece < longer ? 1 : 0);
-      kernels[static_cast<std::size_t>(channels - 1)](p_, pass(tap, vector, channel));
+      kernels[static_cast<std::size_t>(channels - 1)](p_, pass(tap, ranges, vector, channel));
       channel += channels;
     }
   }
 
-  /// Returns how many taps from number `tap` on read neighbouring voxels of a single channel, as far as there are
-  /// kernels for rows of so many taps.
+  /// Returns how many taps from number `tap` on are summed as a row: they read neighbouring voxels of a single channel.
+  /// There are kernels for 3, 4, 5 and 7 taps. Longer rows are divided into equal parts if possible.
   index_t row_length(index_t tap) const {
     if (p_.channels != 1) return 1;
     index_t run = 1;
     while (tap + run < p_.tap_count && p_.taps[tap + run].x == p_.taps[tap].x + run) ++run;
-    if (run <= 2) return 1;
-    if (run == 6) return 3;
-    return run <= most_taps_of_row ? run : run == 9 ? 4 : 5;
+    if (run < 3) return 1;
+    for (const index_t length : {run, index_t{7}, index_t{5}, index_t{4}, index_t{3}}) {
+      if (length >= 3 && length <= 7 && length != 6 && run % length == 0) return length;
+    }
+    return run - 5 < 3 ? 4 : 5;
   }
   /// Sums as many rows of `length` taps as the registers hold. Returns the number of taps.
   index_t sum_rows(index_t tap, index_t length) {
     const index_t most = std::min<index_t>(most_tap_rows, most_row_taps_together / length);
     index_t rows = 1;
-    while (rows < most && is_row(tap + rows * length, length)) ++rows;
-    for (index_t v = 0; v < vectors_; ++v) row_kernel(length, rows)(p_, pass(tap, v, 0));
+    while (rows < most && tap + rows * length < p_.tap_count && row_length(tap + rows * length) == length) ++rows;
+    const TapRanges ranges(p_.taps + tap, static_cast<std::size_t>(rows * length));
+    for (index_t v = 0; v < vectors_; ++v) row_kernel(length, rows)(p_, pass(tap, ranges, v, 0));
     return rows * length;
-  }
-  bool is_row(index_t tap, index_t length) const {
-    if (tap + length > p_.tap_count) return false;
-    for (index_t i = 1; i < length; ++i) {
-      if (p_.taps[tap + i].x != p_.taps[tap].x + i) return false;
-    }
-    return true;
   }
   static PassKernel<T> row_kernel(index_t length, index_t rows) {
     static constexpr auto rows_of_3 = RowKernels<3, T>(std::make_index_sequence<5>()),
@@ -308,14 +306,18 @@ class ProductPasses {
     return length == 3 ? rows_of_3[i] : length == 4 ? rows_of_4[i] : length == 5 ? rows_of_5[i] : rows_of_7[i];
   }
 
-  /// Returns a pass, which prefetches the next box. After the last box it prefetches dy, which is in the caches.
-  Pass<T> pass(index_t tap, index_t vector, index_t channel) {
+  /// Returns a pass, which prefetches the next box. After the last box, and if no voxel has all taps, it prefetches dy,
+  /// which is in the caches.
+  Pass<T> pass(index_t tap, const TapRanges& ranges, index_t vector, index_t channel) {
     const T* dy = p_.dy + VectorOffset<T>(vector, p_.dy_column);
+    const Extent3 common = ranges.all.extent();
+    const bool fetches = common.z > 0 && common.y > 0 && common.x > 0 && fetched_ < p_.next_count;
     return {.taps = p_.taps + tap,
+            .ranges = &ranges,
             .channel = channel,
             .dy = dy,
             .sums = p_.sums + VectorOffset<T>(vector, p_.sums_column) + channel * block<T>,
-            .next = fetched_ < p_.next_count ? p_.next[fetched_++] : FetchedBox<T>{dy, p_.dy_strides}};
+            .next = fetches ? p_.next[fetched_++] : FetchedBox<T>{dy, p_.dy_strides}};
   }
 
   const ChannelProduct<T>& p_;

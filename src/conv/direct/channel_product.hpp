@@ -16,7 +16,7 @@ struct ChannelTap {
   std::ptrdiff_t sums = 0;
 };
 
-/// Voxels that products prefetch meanwhile, one cache line per voxel of dy.
+/// Voxels that a product prefetches while it runs: one cache line for each voxel of dy.
 template <class T>
 struct FetchedBox {
   const T* data = nullptr;
@@ -29,18 +29,18 @@ struct FetchedBox {
 /// summed together, so the bits do not either. The sums of neighbouring channels lie 64 bytes apart.
 template <class T>
 struct ChannelProduct {
-  const T* x;
+  const T* x;            ///< blocks of channels, or a single channel whose voxels may lie side by side
   BoxStrides x_strides;  ///< between the voxels of x that neighbouring voxels of dy meet
   const T* dy;
   BoxStrides dy_strides;
-  std::ptrdiff_t dy_column;
+  std::ptrdiff_t dy_column;  ///< between blocks of lanes
   T* sums;
-  std::ptrdiff_t sums_column;
+  std::ptrdiff_t sums_column;  ///< between blocks of lanes
   const ChannelTap* taps;
   index_t tap_count;
   index_t channels, columns;
   bool add;
-  const FetchedBox<T>* next;
+  const FetchedBox<T>* next;  ///< what may be prefetched, in this order
   index_t next_count;
 };
 

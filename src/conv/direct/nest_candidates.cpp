@@ -1,5 +1,6 @@
 // The nests that the direct engine takes if none are given: candidates, of which the cost model selects one.
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "conv/direct/direct_nest.hpp"
@@ -19,7 +20,6 @@ constexpr index_t block_bytes = 64;
 constexpr index_t region_voxels = 128;  // the weights of a product are read once for at least so many voxels
 constexpr index_t most_tasks_per_core = 16, few_tasks_per_core = 4, least_tasks_per_core = 2;
 constexpr double task_seconds = 32e-6;      // at the peak; shorter tasks cost more than they help
-constexpr index_t piece_voxels = 256;       // twice as many terms in one sum are the most, for the rounding error
 constexpr index_t part_voxels = 1024;       // for fewer voxels another set of sums costs more than it saves
 constexpr index_t part_bytes = 64ll << 20;  // of all sets of sums together
 constexpr index_t most_parts = 32;
@@ -229,6 +229,15 @@ index_t range_of_pieces(index_t n, index_t piece, index_t most) {
   return piece * ceil_div(pieces, std::min(pieces, std::max<index_t>(1, most)));
 }
 
+/// Returns the voxels of a piece of the weight gradient, of which the first ones are the usual choice: both sides of a
+/// piece should stay in the L1, and the rows of a single channel take little of it. Longer sums would have more
+/// rounding error.
+std::array<index_t, 3> piece_sizes(const ConvProblem& convolution) {
+  const bool reads_rows = convolution.in_channels == 1 && convolution.x_layout == Layout::plain;
+  if (reads_rows) return {512, 256, 128};
+  return {256, 512, 128};
+}
+
 /// Returns the nest of the weight gradient: parts with sums of their own, groups of channel blocks, and pieces of whole
 /// rows.
 LoopNest weight_nest(const ConvProblem& problem, index_t tasks, index_t most_piece_voxels) {
@@ -309,17 +318,12 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
   const auto add = [&](LoopNest nest) {
     if (std::find(nests.begin(), nests.end(), nest) == nests.end()) nests.push_back(std::move(nest));
   };
+  const plan::Sides sides(problem);
   if (direction == Direction::backward_weights) {
-    // Both sides of a piece should stay in the L1. The rows of a single channel take little of it.
-    const bool reads_rows = problem.in_channels == 1 && problem.x_layout == Layout::plain && !problem.transposed;
-    const index_t first = reads_rows ? 2 * piece_voxels : piece_voxels;
     const index_t wanted = std::max(tasks / 2, least_tasks_per_core * machine.cores);
-    for (const index_t voxels : {first, 3 * piece_voxels - first, piece_voxels / 2}) {
-      add(weight_nest(problem, wanted, voxels));
-    }
+    for (const index_t voxels : piece_sizes(sides.convolution())) add(weight_nest(problem, wanted, voxels));
     return nests;
   }
-  const plan::Sides sides(problem);
   const DirectMap map(sides.convolution(), sides.direction(direction), Taps::counted);
   const bool tap_rows = plan::wide_vectors(machine);
   for (const bool columns_inside : {false, true}) {

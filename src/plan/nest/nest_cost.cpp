@@ -109,7 +109,7 @@ class SpaceCost {
         double words = tiles[depth][index_of(operand)].words;
         // What is written is read too, but for the first time.
         if (operand == space_.written) words = 2 * words - tiles[0][index_of(operand)].words;
-        if (operand != space_.written) words /= taps_of_pass(depth);
+        if (operand != space_.written) words /= taps_of_pass(operand, depth);
         bytes += words * word_bytes(operand);
       }
       cost.bytes[level] += bytes;
@@ -117,16 +117,15 @@ class SpaceCost {
     }
   }
 
-  /// Returns how many taps outside of `depth` share a pass over the voxels: the weight gradient sums several together.
-  double taps_of_pass(std::size_t depth) const {
+  /// Returns how many of the taps for which fetch() counts an operand at `depth` share a pass over the voxels: the
+  /// weight gradient sums several together. A tap moves x. It moves dy only if a loop over voxels lies inside.
+  double taps_of_pass(Operand operand, std::size_t depth) const {
     if (space_.written != Operand::w) return 1;
-    double outside = 1, passes = 0;
-    for (std::size_t i = 0; i < std::min(depth, nest_.microkernel); ++i) {
-      if (loops_[i].dim >= Dim::kz) outside *= static_cast<double>(loops_[i].trips());
-    }
+    const bool counted = operand == space_.windowed ? depth >= nest_.microkernel : depth > nest_.microkernel;
+    if (!counted) return 1;
+    double passes = 0;
     for (const WeightTaps& some : weight_taps(weight_vectors())) passes += some.count / some.together;
-    const double taps = static_cast<double>(space_.of(Dim::kz) * space_.of(Dim::ky) * space_.of(Dim::kx));
-    return std::min(outside, taps / passes);
+    return static_cast<double>(space_.of(Dim::kz) * space_.of(Dim::ky) * space_.of(Dim::kx)) / passes;
   }
 
   /// Returns the number of tasks.
@@ -294,16 +293,30 @@ class SpaceCost {
       return in_block / std::ceil(in_block / most);
     };
     const WeightTaps single{taps, 1, rows_of(!wide() ? 6 : vectors == 1 ? 16 : 8)};
-    const bool innermost = nest_.microkernel > 0 && loops_[nest_.microkernel - 1].dim >= Dim::kz;
-    if (!wide() || !innermost) return {WeightTaps{0, 1, 1}, single};
+    if (!wide() || !has_taps_innermost()) return {WeightTaps{0, 1, 1}, single};
     if (has_row_of_taps()) {
-      const double together = std::min(taps, std::floor(25 / std::min(row, 7.0)) * std::min(row, 7.0));
+      // Longer rows are divided, mostly into parts of four or five taps.
+      const double part = row == 6 ? 3 : row <= 7 ? row : 4.5;
+      const double together = std::min(taps, std::min(5.0, std::floor(25 / part)) * part);
       return {WeightTaps{taps, together, 1}, {0, 1, 1}};
     }
     // Three taps that meet padding in the same rows.
     const double of_row = std::floor(row / 3) * 3 / row, of_all = std::floor(taps / 3) * 3 / taps;
-    const double grouped = taps * (problem_.pad_before == Extent3::all(0) ? of_all : of_row);
+    const double grouped = taps * (reads_padding(0) || reads_padding(1) ? of_row : of_all);
     return {WeightTaps{grouped, 3, rows_of(8 / vectors)}, {taps - grouped, 1, single.rows}};
+  }
+  /// Returns whether the innermost loop around the products of the weight gradient runs over taps.
+  bool has_taps_innermost() const {
+    std::size_t i = nest_.microkernel;
+    while (i > 0 && loops_[i - 1].trips() == 1) --i;
+    return i > 0 && loops_[i - 1].dim >= Dim::kz;
+  }
+  /// Returns whether a window reads padding along an axis.
+  bool reads_padding(int axis) const {
+    const auto i = static_cast<std::size_t>(axis);
+    const index_t taps = space_.extent[index_of(Dim::kz) + i], results = space_.extent[index_of(Dim::z) + i];
+    const index_t last = (results - 1) * space_.result_step[axis] + (taps - 1) * std::abs(space_.tap_step[axis]);
+    return space_.offset[axis] > 0 || last - space_.offset[axis] >= space_.source_extent[axis];
   }
   /// Returns the vectors of lanes that products of the weight gradient compute together.
   double weight_vectors() const {
