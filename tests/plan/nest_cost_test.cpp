@@ -1,4 +1,7 @@
 // The estimated seconds and the traffic of loop nests.
+#include <cmath>
+
+#include "testing/selected_row.hpp"
 #include <catch2/catch.hpp>
 
 #include "convolume/blocking.hpp"
@@ -82,6 +85,38 @@ TEST_CASE("the issue table decides what a register tile reaches") {
   machine.issue.latency = 1;
   machine.issue.loads = 0.5;
   CHECK(forward_cost(nest, problem, machine).compute_seconds > before);
+}
+
+TEST_CASE("taps of the weight gradient share passes over the voxels if they are the innermost loops") {
+  const test::SelectedRow row("zen5");
+  const MachineModel wide = machine_model();
+  MachineModel narrow = wide;  // vectors of half the size
+  narrow.gflops_per_core /= 2;
+  const auto cost = [](const char* nest, const ConvProblem& p, const MachineModel& machine) {
+    return nest_cost(parse_nest(nest), p, Direction::backward_weights, machine);
+  };
+  const ConvProblem problem = blocked("ic16oc16ih96kh3");
+  const char *together = "y ky kx | y4 x c k", *alone = "ky kx y | y4 x c k";
+  CHECK(cost(together, problem, wide).compute_seconds < cost(alone, problem, wide).compute_seconds);
+  CHECK(cost(together, problem, narrow).compute_seconds == cost(alone, problem, narrow).compute_seconds);
+  ConvProblem first = blocked("ic1oc16ih96kh3");
+  const double staged = cost(together, first, wide).compute_seconds;
+  first.x_layout = Layout::plain;
+  CHECK(cost(together, first, wide).compute_seconds < staged);
+  // Shared passes never read less than both tensors once.
+  for (const char* text :
+       {"ic1oc16ih96kh3", "ic1oc32ih64iw300kh7", "ic16oc16id20kd3pd1", "ic16oc32id24kd7", "ic32oc32ih40kh1"}) {
+    for (const MachineModel& machine : {wide, narrow}) {
+      CAPTURE(text, machine.gflops_per_core);
+      ConvProblem p = blocked(text);
+      if (p.in_channels == 1) p.x_layout = Layout::plain;
+      const NestCost one = cost(p.in_channels > 16 ? "y c kz ky kx | x c16 k" : "z y kz ky kx | x c k", p, machine);
+      for (const double bytes : one.bytes)
+        CHECK(bytes >= 4.0 * static_cast<double>(p.x_shape().elements() + p.y_shape().elements()));
+      CHECK(std::isfinite(one.seconds()));
+      CHECK(one.seconds() > 0);
+    }
+  }
 }
 
 TEST_CASE("twice the batch costs twice the work, but weights are packed once") {
