@@ -69,6 +69,7 @@ struct TaskCount {
 struct Variant {
   index_t task_bytes = 384 << 10;  ///< of sources and results; the rest of the L2 is for weights
   index_t steps = product_steps;   ///< the most taps of a whole block of terms in one product
+  bool single_planes = false;      ///< the taps of a product lie in one plane
   bool all_columns = false;        ///< a task computes all channels
   bool tap_rows = false;           ///< the taps of a row are summed at each term, where one block has all results
   bool columns_inside = false;     ///< columns are the loop around a row, not around all voxels of a task
@@ -81,7 +82,8 @@ TaskTile choose_tasks(const DirectMap& map, index_t batch, index_t source_bytes,
   const Extent3& n = map.domain();
   const auto bytes = [&](const Extent3& e) {
     const Extent3 window = map.window({{0, 0, 0}, e}).extent();
-    return source_bytes * window.z * window.y * window.x + block_bytes * result_blocks * e.z * e.y * e.x;
+    const index_t planes = variant.single_planes ? e.z : window.z;
+    return source_bytes * planes * window.y * window.x + block_bytes * result_blocks * e.z * e.y * e.x;
   };
   const index_t wanted = std::max(region_voxels, batch * n.z * n.y * n.x / tasks.wanted);
   const auto fits = [&](const Extent3& e) {
@@ -158,11 +160,11 @@ Extent3 taps_of_product(const Extent3& taps, index_t steps) {
 }
 
 /// Returns whether neighbouring results of a row read the same voxels with other taps, so that a row of `taps` loads
-/// each voxel once for all taps. There are kernels for voxels that lie as far apart as the taps, or twice as far.
+/// each voxel once for all taps. If voxels lie twice as far apart as the taps, few are shared, and single taps are
+/// faster.
 bool shares_voxels(const ConvProblem& problem, const DirectMap& map, index_t taps) {
   const index_t stride = problem.stride.x, dilation = problem.dilation.x;
   if (map.target_step().x > 1) return taps != 4 && taps <= most_row_taps && dilation == std::gcd(stride, dilation);
-  if (stride == 2 * dilation) return taps == 3 || taps == 5;
   return stride == dilation && taps >= 2 && taps != 4 && taps <= most_row_taps;
 }
 
@@ -192,6 +194,9 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
   // The only channel of a plain tensor is read as rows.
   const bool reads_rows = forward && problem.in_channels == 1 && problem.x_layout == Layout::plain;
   const index_t source_bytes = reads_rows ? static_cast<index_t>(size_of(problem.type)) : held * block_bytes;
+  // A product of few terms sums more taps.
+  const Extent3 product = taps_of_product(variant.single_planes ? Extent3{1, taps.y, taps.x} : taps,
+                                          variant.steps * block / std::min(block, source_channels));
   const TaskTile tile = choose_tasks(map, problem.batch, source_bytes, result_blocks, tasks, variant);
   NestBuilder nest(extent);
   nest.add(Dim::n, 1, true);
@@ -199,8 +204,6 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
   nest.add(Dim::z, ceil_div(tile.extent.z, step.z), true);
   nest.add(Dim::y, ceil_div(tile.extent.y, step.y), true);
   nest.add(terms, held * block);
-  // A product of few terms sums more taps.
-  const Extent3 product = taps_of_product(taps, variant.steps * block / std::min(block, source_channels));
   nest.add(Dim::kz, product.z);
   nest.add(Dim::ky, product.y);
   nest.add(Dim::kx, product.x);
@@ -326,16 +329,22 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
   }
   const DirectMap map(sides.convolution(), sides.direction(direction), Taps::counted);
   const bool tap_rows = plan::wide_vectors(machine);
+  // Neighbouring results of a stride along Z share few planes. Products of the taps of one plane then read fewer voxels
+  // again, and their weights stay in the L1. If there are few channels, such products would be short.
+  const bool forward = direction == Direction::forward;
+  const bool strided =
+      map.source_step().z > 1 && (forward ? problem.in_channels : problem.out_channels) >= channel_block(problem.type);
+  const Variant usual{.single_planes = strided, .tap_rows = tap_rows};
+  Variant other = usual;
+  strided ? other.single_planes = false : other.steps /= 2;
   for (const bool columns_inside : {false, true}) {
     for (const bool all_columns : {false, true}) {
       for (const index_t bytes : {384 << 10, 192 << 10, 96 << 10}) {
-        for (const index_t steps : {product_steps, product_steps / 2}) {
-          add(voxel_nest(problem, direction, map, {tasks, machine.cores},
-                         {.task_bytes = bytes,
-                          .steps = steps,
-                          .all_columns = all_columns,
-                          .tap_rows = tap_rows,
-                          .columns_inside = columns_inside}));
+        for (Variant variant : {usual, other}) {
+          variant.task_bytes = bytes;
+          variant.all_columns = all_columns;
+          variant.columns_inside = columns_inside;
+          add(voxel_nest(problem, direction, map, {tasks, machine.cores}, variant));
         }
       }
     }
@@ -344,7 +353,7 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
   // them comes first even if it gains little.
   const index_t few = few_tasks_per_core * machine.cores;
   if (few < tasks) {
-    LoopNest longer = voxel_nest(problem, direction, map, {few, machine.cores}, {.tap_rows = tap_rows});
+    LoopNest longer = voxel_nest(problem, direction, map, {few, machine.cores}, usual);
     const auto seconds = [&](const LoopNest& nest) {
       return plan::nest_cost(nest, problem, direction, machine).seconds();
     };
