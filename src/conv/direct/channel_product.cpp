@@ -277,11 +277,13 @@ class ProductPasses {
   }
 
   /// Returns how many taps from number `tap` on are summed as a row: they read neighbouring voxels of a single channel.
-  /// There are kernels for 3, 4, 5 and 7 taps. Longer rows are divided into equal parts if possible.
+  /// There are kernels for 3, 4, 5 and 7 taps. Longer rows are divided into equal parts if possible. Of very long rows
+  /// only the next taps are looked at.
   index_t row_length(index_t tap) const {
+    constexpr index_t most_looked_at = 15;
     if (p_.channels != 1) return 1;
     index_t run = 1;
-    while (tap + run < p_.tap_count && p_.taps[tap + run].x == p_.taps[tap].x + run) ++run;
+    while (run < most_looked_at && tap + run < p_.tap_count && p_.taps[tap + run].x == p_.taps[tap].x + run) ++run;
     if (run < 3) return 1;
     for (const index_t length : {run, index_t{7}, index_t{5}, index_t{4}, index_t{3}}) {
       if (length >= 3 && length <= 7 && length != 6 && run % length == 0) return length;
