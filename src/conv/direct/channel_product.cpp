@@ -300,12 +300,22 @@ class ProductPasses {
     return rows * length;
   }
   static PassKernel<T> row_kernel(index_t length, index_t rows) {
-    static constexpr auto rows_of_3 = RowKernels<3, T>(std::make_index_sequence<5>()),
-                          rows_of_4 = RowKernels<4, T>(std::make_index_sequence<5>()),
-                          rows_of_5 = RowKernels<5, T>(std::make_index_sequence<5>());
-    static constexpr auto rows_of_7 = RowKernels<7, T>(std::make_index_sequence<3>());
-    const auto i = static_cast<std::size_t>(rows - 1);
-    return length == 3 ? rows_of_3[i] : length == 4 ? rows_of_4[i] : length == 5 ? rows_of_5[i] : rows_of_7[i];
+    switch (length) {
+      case 3:
+        return row_kernel<3>(rows);
+      case 4:
+        return row_kernel<4>(rows);
+      case 5:
+        return row_kernel<5>(rows);
+      default:
+        return row_kernel<7>(rows);
+    }
+  }
+  template <int Taps>
+  static PassKernel<T> row_kernel(index_t rows) {
+    constexpr int most = std::min(most_tap_rows, most_row_taps_together / Taps);
+    static constexpr auto kernels = RowKernels<Taps, T>(std::make_index_sequence<most>());
+    return kernels[static_cast<std::size_t>(rows - 1)];
   }
 
   /// Returns a pass, which prefetches the next box. After the last box, and if no voxel has all taps, it prefetches dy,

@@ -108,8 +108,11 @@ class SpaceCost {
       for (const Operand operand : operands) {
         double words = tiles[depth][index_of(operand)].words;
         // What is written is read too, but for the first time.
-        if (operand == space_.written) words = 2 * words - tiles[0][index_of(operand)].words;
-        if (operand != space_.written) words /= taps_of_pass(operand, depth);
+        if (operand == space_.written) {
+          words = 2 * words - tiles[0][index_of(operand)].words;
+        } else {
+          words /= taps_of_pass(operand, depth);
+        }
         bytes += words * word_bytes(operand);
       }
       cost.bytes[level] += bytes;
@@ -125,9 +128,10 @@ class SpaceCost {
     if (!counted) return 1;
     double passes = 0;
     for (const WeightTaps& some : weight_taps(weight_vectors())) passes += some.count / some.together;
-    return static_cast<double>(space_.of(Dim::kz) * space_.of(Dim::ky) * space_.of(Dim::kx)) / passes;
+    return taps() / passes;
   }
 
+  double taps() const { return static_cast<double>(space_.of(Dim::kz) * space_.of(Dim::ky) * space_.of(Dim::kx)); }
   /// Returns the number of tasks.
   double tasks() const {
     double tasks = 1;
@@ -188,8 +192,7 @@ class SpaceCost {
       const index_t reach = (space_.of(tap_dim) - 1) * std::abs(space_.tap_step[axis]) + 1;
       window *= static_cast<double>((of_task(result_dim) - 1) * space_.result_step[axis] + reach);
       results *= static_cast<double>(of_task(result_dim));
-      const index_t last = (space_.of(result_dim) - 1) * space_.result_step[axis] - space_.offset[axis] + reach;
-      padded_window = padded_window || space_.offset[axis] > 0 || last > space_.source_extent[axis];
+      padded_window = padded_window || reads_padding(axis);
     }
     const double samples = tasks() * static_cast<double>(of_task(Dim::n));
     const auto blocks = [&](Operand operand) {
@@ -204,8 +207,7 @@ class SpaceCost {
       }
     };
     // One tap without strides: lines of plain tensors are multiplied in place.
-    const bool one_tap = space_.of(Dim::kz) * space_.of(Dim::ky) * space_.of(Dim::kx) == 1;
-    const bool lines = one_tap && !padded_window && space_.written != Operand::w &&
+    const bool lines = taps() == 1 && !padded_window && space_.written != Operand::w &&
                        space_.result_step == Extent3{1, 1, 1} && problem_.x_layout == Layout::plain &&
                        problem_.y_layout == Layout::plain;
     cost.task_seconds += tasks() * machine_.task_s;
@@ -250,6 +252,11 @@ class SpaceCost {
   bool wide() const { return wide_vectors(machine_); }
   double most_rows(double vectors) const { return wide() ? 28 / vectors : 6; }
 
+  /// Returns the products of `vectors` that compute so many lanes of a result.
+  double columns(double lanes, double vectors) const {
+    return std::ceil(lanes / (vectors * static_cast<double>(space_.channel_block) / (wide() ? 1 : 2)));
+  }
+
   double tile_of(Dim dim) const {
     for (std::size_t i = nest_.microkernel; i < loops_.size(); ++i) {
       if (loops_[i].dim == dim) return static_cast<double>(loops_[i].extent);
@@ -272,9 +279,7 @@ class SpaceCost {
     // Each register tile of each pass begins and ends a sum.
     const double results =
         static_cast<double>(space_.of(Dim::n) * space_.of(Dim::z) * space_.of(Dim::y) * space_.of(Dim::x));
-    const double tiles = results / voxels *
-                         (has_patches() ? lanes / block : std::ceil(lanes / (vectors * block / (wide() ? 1 : 2)))) *
-                         passes();
+    const double tiles = results / voxels * (has_patches() ? lanes / block : columns(lanes, vectors)) * passes();
     cost.tile_seconds += tiles * (machine_.issue.tile + voxels * vectors) * cycle_seconds();
   }
 
@@ -286,7 +291,7 @@ class SpaceCost {
   /// Returns the taps that are summed together, and the others. `vectors` are those of the lanes.
   std::array<WeightTaps, 2> weight_taps(double vectors) const {
     const double block = static_cast<double>(space_.channel_block), terms = static_cast<double>(space_.of(terms_));
-    const double taps = static_cast<double>(space_.of(Dim::kz) * space_.of(Dim::ky) * space_.of(Dim::kx));
+    const double taps = this->taps();
     const auto row = static_cast<double>(space_.of(Dim::kx));
     const auto rows_of = [&](double most) {
       const double in_block = std::min(block, terms);
@@ -330,14 +335,11 @@ class SpaceCost {
   }
 
   void add_weight_products(NestCost& cost) const {
-    const double block = static_cast<double>(space_.channel_block);
     const double vectors = weight_vectors();
     const double lanes = padded_channels(space_.of(lanes_), space_.channel_block);
     const double pairs = pairs_inside(space_, 0) * pairs_inside(space_, 1) * pairs_inside(space_, 2);
-    const double terms = static_cast<double>(space_.of(terms_)),
-                 columns = std::ceil(lanes / (vectors * block / (wide() ? 1 : 2)));
+    const auto terms = static_cast<double>(space_.of(terms_));
     const double products = static_cast<double>(space_.of(Dim::n)) * pairs * terms * lanes;
-    const double taps = static_cast<double>(space_.of(Dim::kz) * space_.of(Dim::ky) * space_.of(Dim::kx));
     double voxel_pieces = 1;
     for (std::size_t i = 0; i < nest_.microkernel; ++i) {
       const Dim dim = loops_[i].dim;
@@ -347,8 +349,8 @@ class SpaceCost {
     for (const WeightTaps& some : weight_taps(vectors)) {
       const double rows = some.together * some.rows;
       cost.compute_seconds +=
-          2 * products * (some.count / taps) / (peak() * machine_.direct_share * issue_share(rows, vectors));
-      const double tiles = terms / some.rows * columns * some.count / some.together * voxel_pieces;
+          2 * products * (some.count / taps()) / (peak() * machine_.direct_share * issue_share(rows, vectors));
+      const double tiles = terms / some.rows * columns(lanes, vectors) * some.count / some.together * voxel_pieces;
       cost.tile_seconds += tiles * (machine_.issue.tile + rows * vectors) * cycle_seconds();
     }
   }
