@@ -328,6 +328,49 @@ TEST_CASE("direct sums rows of taps, and one tap of one channel block, on every 
   set_simd_target(before);
 }
 
+TEST_CASE(
+    "rows of taps of two channel blocks have the bits of single blocks, on every SIMD target and in both layouts") {
+  const std::string before = simd_target();
+  for (const auto& target : available_simd_targets()) {
+    if (test::sanitized && target != before) continue;
+    set_simd_target(target);
+    // Rows of one piece and of several, with padding at one result and at more, of 2, 3, 4 and 5 taps; part of a block
+    // of terms or of lanes; taps that lie apart.
+    for (const char* text :
+         {"ic20id3ih4iw8oc32kd3pd1", "ic32ih5iw23oc40kh3ph1pw1", "ic33ih5iw14oc64kh3", "ic17ih4iw2oc48kh3ph1pw1",
+          "mb2ic18ih6iw21oc30kh5ph2pw2", "ic32ih7iw9oc32kh5", "ic32ih4iw30oc48kh2", "ic16ih5iw17oc32kh4pw1",
+          "ic32ih5iw19oc32kh3dw1dh1ph2pw2", "ic32ih9iw25oc32kh3sh2sw2ph1pw1", "ic16ih4iw1oc32kh3ph1pw1"}) {
+      for (const DataType type : {DataType::f32, DataType::f64}) {
+        ConvProblem p = parse_problem(text);
+        p.type = type;
+        const index_t block = channel_block(type);
+        conv::Nests nests = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
+        const auto choice_of = [&](index_t columns) {
+          const index_t width = columns * block, terms = std::min(block, p.in_channels);
+          const bool c = p.in_channels > terms, k = p.out_channels > width, x = p.output().x > 8;
+          const bool inner_c = terms > 1, y = p.output().y > 1, z = p.output().z > 1;
+          nests[0] = plan::parse_nest(fmt::format(
+              "{}{}{}{}{}{}| {}ky {}{}{} k{}", p.batch > 1 ? "n " : "", c ? "c " : "", k ? "k " : "", z ? "z " : "",
+              y ? "y " : "", x ? "x " : "", p.kernel.z > 1 ? "kz " : "", inner_c ? fmt::format("c{} ", terms) : "",
+              p.kernel.x > 1 ? "kx " : "", x ? "x8" : "x", k ? width : p.out_channels));
+          return choice_text(nests);
+        };
+        CAPTURE(target, text, choice_of(1), choice_of(2));
+        const auto check = [&]<class T>(T) {
+          test::check_against_reference<T>(p, {.choice = choice_of(2)}, sizeof(T) == 4 ? 2e-6 : 1e-13);
+          test::check_layouts<T>(p, {.choice = choice_of(2)}, true, true, Activation::Kind::none);
+          ConvCase<T> pair(p, {.choice = choice_of(2)}), alone(p, {.choice = choice_of(1)});
+          pair.run();
+          alone.run();
+          CHECK(test::same_bits(pair.y, alone.y));
+        };
+        type == DataType::f32 ? check(float()) : check(double());
+      }
+    }
+  }
+  set_simd_target(before);
+}
+
 TEST_CASE("the weight gradient sums several taps together with the bits of single taps, on every SIMD target") {
   const std::string before = simd_target();
   // Taps outside of the loops over pieces of voxels are summed one by one. Pieces hold up to 2 planes of 3 rows.
@@ -345,12 +388,27 @@ TEST_CASE("the weight gradient sums several taps together with the bits of singl
   for (const auto& target : available_simd_targets()) {
     if (test::sanitized && target != before) continue;
     set_simd_target(target);
-    for (const char* text :
-         {"ic1ih9iw12oc16kh5", "ic1ih9iw12oc40kh4ph1pw1", "ic1id4ih7iw9oc20kd3pd1", "ic1ih9iw30oc16kh2kw9pw3",
-          "ic1ih9iw30oc16kh2kw12", "ic1ih9iw17oc16kh7ph3pw3", "ic1ih5iw21oc16kh3kw6", "ic1ih7iw12oc16kh3dw1dh1",
-          "ic1id8ih8iw8oc32kd4sd4", "ic1ih3iw3oc16kh5ph2pw2", "ic16id3ih5iw7oc16kd3pd1", "ic16ih6iw9oc16kh2",
-          "mb2ic20ih6iw9oc48kh5sh2ph2pw2", "mb2ic1id5ih7iw9oc20kd3pd1", "ic6ih14oc16kh5", "ic33ih5iw6oc17kh3dw1ph1pw2",
-          "ic16ih2iw2oc16kh3ph1pw1"}) {
+    for (const char* text : {"ic16ih4iw8oc32kh3ph1pw1",
+                             "ic20ih5iw11oc48kh5ph2pw2",
+                             "ic16ih3iw9oc16kh3",
+                             "ic24id3ih3iw10oc32kh3pw1",
+                             "ic1ih9iw12oc16kh5",
+                             "ic1ih9iw12oc40kh4ph1pw1",
+                             "ic1id4ih7iw9oc20kd3pd1",
+                             "ic1ih9iw30oc16kh2kw9pw3",
+                             "ic1ih9iw30oc16kh2kw12",
+                             "ic1ih9iw17oc16kh7ph3pw3",
+                             "ic1ih5iw21oc16kh3kw6",
+                             "ic1ih7iw12oc16kh3dw1dh1",
+                             "ic1id8ih8iw8oc32kd4sd4",
+                             "ic1ih3iw3oc16kh5ph2pw2",
+                             "ic16id3ih5iw7oc16kd3pd1",
+                             "ic16ih6iw9oc16kh2",
+                             "mb2ic20ih6iw9oc48kh5sh2ph2pw2",
+                             "mb2ic1id5ih7iw9oc20kd3pd1",
+                             "ic6ih14oc16kh5",
+                             "ic33ih5iw6oc17kh3dw1ph1pw2",
+                             "ic16ih2iw2oc16kh3ph1pw1"}) {
       for (const DataType type : {DataType::f32, DataType::f64}) {
         ConvProblem p = parse_problem(text);
         p.type = type;

@@ -321,7 +321,23 @@ TEST_CASE("a helper that stays after a run takes part in the next one") {
   CHECK(scheduler.distinct_workers() == 2);
 }
 
+/// Returns 1 plus a small number, as SIMD arithmetic rounds it: it has a rounding of its own.
+float slightly_more_than_one() {
+  volatile float one = 1.0f, small = 1e-9f;
+  return one + small;
+}
+/// Valgrind rounds SIMD arithmetic to nearest and keeps no exception flags.
+bool has_rounding_and_flags() {
+  std::fesetround(FE_UPWARD);
+  std::feraiseexcept(FE_DIVBYZERO);
+  const bool has = slightly_more_than_one() > 1.0f && std::fetestexcept(FE_DIVBYZERO) != 0;
+  std::fesetround(FE_TONEAREST);
+  std::feclearexcept(FE_ALL_EXCEPT);
+  return has;
+}
+
 TEST_CASE("a run restores the caller's rounding if a task changes it") {
+  const bool checks_sums = has_rounding_and_flags();
   Scheduler scheduler(1);
   for (const int rounding : {FE_TONEAREST, FE_UPWARD}) {
     TaskGraph graph;
@@ -329,15 +345,15 @@ TEST_CASE("a run restores the caller's rounding if a task changes it") {
     std::fesetround(rounding);
     graph.run(scheduler);
     const int after = std::fegetround();
-    volatile float one = 1.0f, small = 1e-9f;
-    const float sum = one + small;  // SIMD arithmetic has a rounding of its own
+    const float sum = slightly_more_than_one();
     std::fesetround(FE_TONEAREST);
     CHECK(after == rounding);
-    CHECK((sum > 1.0f) == (rounding == FE_UPWARD));
+    if (checks_sums) CHECK((sum > 1.0f) == (rounding == FE_UPWARD));
   }
 }
 
 TEST_CASE("tasks round to nearest, and a run leaves the caller's rounding and exception flags as they were") {
+  const bool checks_flags = has_rounding_and_flags();
   for (const int threads : {1, 2}) {
     Scheduler scheduler(threads);
     for (const int rounding : {FE_TONEAREST, FE_UPWARD}) {
@@ -359,7 +375,7 @@ TEST_CASE("tasks round to nearest, and a run leaves the caller's rounding and ex
       std::feclearexcept(FE_ALL_EXCEPT);
       CHECK(others.load() == 0);
       CHECK(after == rounding);
-      CHECK(flags == FE_DIVBYZERO);
+      if (checks_flags) CHECK(flags == FE_DIVBYZERO);
     }
   }
 }

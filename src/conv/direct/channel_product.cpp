@@ -33,8 +33,12 @@ constexpr int most_channels_of_taps = 8 / C;
 /// taps of a row read voxels that lie side by side.
 constexpr int most_tap_rows = 5, most_row_taps_together = 25;
 
-/// The values that follow the first one of a tap in x: its channels, or the voxels of the next taps of a row.
-enum class Values { channels, taps };
+/// The values that follow the first one of a tap in x.
+enum class Values {
+  channels,         ///< channels of a voxel
+  shared_channels,  ///< the same, and neighbouring taps read neighbouring voxels
+  taps,             ///< the voxels of the next taps of a row, of a single channel
+};
 
 bool contains(const Box& box, const Extent3& i) {
   for (int axis = 0; axis < 3; ++axis) {
@@ -80,8 +84,15 @@ class VoxelSums {
     CONVOLUME_UNROLL
     for (Vector& sum : total) sum = hn::Zero(d);
     const TapRanges& ranges = *pass_.ranges;
+    [[maybe_unused]] const SharedRange shared(pass_.taps);
     for (index_t z = ranges.any.begin.z; z < ranges.any.end.z; ++z) {
-      for (index_t y = ranges.any.begin.y; y < ranges.any.end.y; ++y) sum_row(ranges, z, y, total);
+      for (index_t y = ranges.any.begin.y; y < ranges.any.end.y; ++y) {
+        if constexpr (V == Values::shared_channels) {
+          sum_shared_row(shared, z, y, total);
+        } else {
+          sum_row(ranges, z, y, total);
+        }
+      }
     }
     store(total);
   }
@@ -118,8 +129,7 @@ class VoxelSums {
 
   /// Adds the voxels [begin, end) of a row, which all taps read.
   HWY_INLINE void add_voxels(index_t begin, index_t end, const T* x, const T* dy, const T* next, Vectors& total) const {
-    const std::ptrdiff_t second = SecondVector<T>(p_.dy_column), x_voxel = p_.x_strides.voxel,
-                         next_voxel = pass_.next.strides.voxel;
+    const std::ptrdiff_t x_voxel = p_.x_strides.voxel, next_voxel = pass_.next.strides.voxel;
     std::array<const T*, Places> a;
     CONVOLUME_UNROLL
     for (int t = 0; t < Places; ++t) {
@@ -131,9 +141,7 @@ class VoxelSums {
     const T* b = dy + begin * block<T>;
     for (const T* const last = dy + end * block<T>; b != last; b += block<T>, next += next_voxel) {
       __builtin_prefetch(next, 0, simd::HWY_NAMESPACE::into_l2);
-      std::array<Vector, C> g;
-      CONVOLUME_UNROLL
-      for (std::size_t c = 0; c < C; ++c) g[c] = hn::LoadU(d, b + static_cast<std::ptrdiff_t>(c) * second);
+      const std::array<Vector, C> g = load(b);
       CONVOLUME_UNROLL
       for (int t = 0; t < Places; ++t) {
         add_values(a[static_cast<std::size_t>(t)], g, t, total);
@@ -142,37 +150,119 @@ class VoxelSums {
     }
   }
 
+  /// The voxels of a row of x that all taps read, and those that one of them reads. Tap t reads voxel j for voxel j - t
+  /// of dy.
+  struct SharedRange {
+    HWY_INLINE explicit SharedRange(const ChannelTap* taps)
+        : begin(taps->inside.begin.x), end(taps->inside.end.x), any_begin(begin), any_end(end) {
+      for (int t = 1; t < Places; ++t) {
+        const index_t first = taps[t].inside.begin.x + t, behind = taps[t].inside.end.x + t;
+        begin = std::max(begin, first);
+        end = std::min(end, behind);
+        any_begin = std::min(any_begin, first);
+        any_end = std::max(any_end, behind);
+      }
+    }
+    index_t begin, end, any_begin, any_end;
+  };
+
+  /// Adds a row. Each voxel of x is loaded once for all taps, which read the same rows. The order of a tap's sum is
+  /// that of sum_row().
+  HWY_INLINE void sum_shared_row(const SharedRange& range, index_t z, index_t y, Vectors& total) const {
+    const T* x = p_.x + pass_.taps->x + pass_.channel + z * p_.x_strides.plane + y * p_.x_strides.row;
+    const T* dy = pass_.dy + z * p_.dy_strides.plane + y * p_.dy_strides.row;
+    index_t j = range.any_begin;
+    for (const index_t head = std::min(range.begin, range.any_end); j < head; ++j) add_shared_voxel(j, x, dy, total);
+    if (j < range.end) {
+      const T* next = pass_.next.data + z * pass_.next.strides.plane + y * pass_.next.strides.row;
+      add_shared_voxels(range.begin, range.end, x, dy, next, total);
+      j = range.end;
+    }
+    for (; j < range.any_end; ++j) add_shared_voxel(j, x, dy, total);
+  }
+
+  /// Adds voxel j of x for the taps that read it.
+  HWY_INLINE void add_shared_voxel(index_t j, const T* x, const T* dy, Vectors& total) const {
+    CONVOLUME_UNROLL
+    for (int t = 0; t < Places; ++t) {
+      const index_t i = j - t;
+      if (i < pass_.taps[t].inside.begin.x || i >= pass_.taps[t].inside.end.x) continue;
+      add_values(x + j * p_.x_strides.voxel, load(dy + i * block<T>), t, total);
+    }
+  }
+
+  /// Adds the voxels [begin, end) of a row of x, which all taps read. Registers hold the last `Places` voxels of dy.
+  HWY_INLINE void add_shared_voxels(index_t begin, index_t end, const T* x, const T* dy, const T* next,
+                                    Vectors& total) const {
+    const std::ptrdiff_t x_voxel = p_.x_strides.voxel, next_voxel = pass_.next.strides.voxel;
+    const T* a = x + begin * x_voxel;
+    const T* b = dy + begin * block<T>;
+    next += begin * next_voxel;
+    std::array<std::array<Vector, C>, Places> g;
+    CONVOLUME_UNROLL
+    for (int t = 1; t < Places; ++t) g[static_cast<std::size_t>(Places - t)] = load(b - t * block<T>);
+    const auto add = [&](auto newest) CONVOLUME_ALWAYS_INLINE {
+      __builtin_prefetch(next, 0, simd::HWY_NAMESPACE::into_l2);
+      g[newest] = load(b);
+      CONVOLUME_UNROLL
+      for (int r = 0; r < R; ++r) {
+        __asm__("" : "+r"(a));  // otherwise the compiler would load channels first, for which registers are missing
+        const Vector value = hn::Set(d, a[r]);
+        CONVOLUME_UNROLL
+        for (std::size_t t = 0; t < Places; ++t) add_value(value, g[(newest + Places - t) % Places], t * R + r, total);
+      }
+      a += x_voxel;
+      b += block<T>;
+      next += next_voxel;
+    };
+    using std::integral_constant;
+    static_assert(Places <= 3);
+    index_t left = end - begin;
+    for (; left >= 3; left -= 3) {
+      add(integral_constant<std::size_t, 0>());
+      add(integral_constant<std::size_t, 1>());
+      add(integral_constant<std::size_t, 2>());
+    }
+    if (left > 0) add(integral_constant<std::size_t, 0>());
+    if (left > 1) add(integral_constant<std::size_t, 1>());
+  }
+
+  /// Returns a voxel of dy.
+  HWY_INLINE std::array<Vector, C> load(const T* from) const {
+    const std::ptrdiff_t second = SecondVector<T>(p_.dy_column);
+    std::array<Vector, C> g;
+    CONVOLUME_UNROLL
+    for (std::size_t c = 0; c < C; ++c) g[c] = hn::LoadU(d, from + static_cast<std::ptrdiff_t>(c) * second);
+    return g;
+  }
+
   HWY_INLINE void add_values(const T* x, const std::array<Vector, C>& g, int t, Vectors& total) const {
     CONVOLUME_UNROLL
-    for (int r = 0; r < R; ++r) add_value(x[r], g, t * R + r, total);
+    for (int r = 0; r < R; ++r) add_value(hn::Set(d, x[r]), g, static_cast<std::size_t>(t * R + r), total);
   }
-  HWY_INLINE void add_value(T x, const std::array<Vector, C>& g, int place, Vectors& total) const {
-    const Vector value = hn::Set(d, x);
+  HWY_INLINE void add_value(Vector value, const std::array<Vector, C>& g, std::size_t place, Vectors& total) const {
     CONVOLUME_UNROLL
     for (std::size_t c = 0; c < C; ++c) {
-      Vector& sum = total[static_cast<std::size_t>(place * C) + c];
+      Vector& sum = total[place * C + c];
       sum = hn::MulAdd(value, g[c], sum);
     }
   }
 
   /// Adds a voxel for the taps that do not read padding there.
   HWY_INLINE void add_voxel(const Extent3& i, const T* x, const T* dy, Vectors& total) const {
-    const std::ptrdiff_t second = SecondVector<T>(p_.dy_column);
-    std::array<Vector, C> g;
-    CONVOLUME_UNROLL
-    for (std::size_t c = 0; c < C; ++c) {
-      g[c] = hn::LoadU(d, dy + i.x * block<T> + static_cast<std::ptrdiff_t>(c) * second);
-    }
+    const std::array<Vector, C> g = load(dy + i.x * block<T>);
     CONVOLUME_UNROLL
     for (int t = 0; t < Places; ++t) {
-      if constexpr (V == Values::channels) {
+      if constexpr (V != Values::taps) {
         const ChannelTap& tap = pass_.taps[t];
         if (contains(tap.inside, i)) add_values(x + tap.x + i.x * p_.x_strides.voxel, g, t, total);
       } else {
         CONVOLUME_UNROLL
         for (int r = 0; r < R; ++r) {
           const ChannelTap& tap = pass_.taps[tap_of(t, r)];
-          if (contains(tap.inside, i)) add_value(x[tap.x + i.x * p_.x_strides.voxel], g, t * R + r, total);
+          if (!contains(tap.inside, i)) continue;
+          const Vector value = hn::Set(d, x[tap.x + i.x * p_.x_strides.voxel]);
+          add_value(value, g, static_cast<std::size_t>(t * R + r), total);
         }
       }
     }
@@ -185,7 +275,7 @@ class VoxelSums {
     for (int t = 0; t < Places; ++t) {
       CONVOLUME_UNROLL
       for (int r = 0; r < R; ++r) {
-        T* to = pass_.sums + pass_.taps[tap_of(t, r)].sums + (V == Values::channels ? r * block<T> : 0);
+        T* to = pass_.sums + pass_.taps[tap_of(t, r)].sums + (V == Values::taps ? 0 : r * block<T>);
         CONVOLUME_UNROLL
         for (std::size_t c = 0; c < C; ++c, to += second) {
           const Vector sum = total[static_cast<std::size_t>((t * R + r) * C) + c];
@@ -208,9 +298,9 @@ template <class T>
 using PassKernel = void (*)(const ChannelProduct<T>&, const Pass<T>&);
 
 /// Kernels for 1 to sizeof...(R) channels of `Taps` taps.
-template <int Taps, int C, class T, std::size_t... R>
+template <int Taps, int C, Values V, class T, std::size_t... R>
 constexpr std::array<PassKernel<T>, sizeof...(R)> ChannelKernels(std::index_sequence<R...>) {
-  return {&SumPass<static_cast<int>(R) + 1, Taps, C, Values::channels, T>...};
+  return {&SumPass<static_cast<int>(R) + 1, Taps, C, V, T>...};
 }
 /// Kernels for 1 to sizeof...(Rows) rows of `Taps` taps.
 template <int Taps, class T, std::size_t... Rows>
@@ -235,11 +325,12 @@ class ProductPasses {
     if constexpr (has_tap_groups) {
       if (const index_t row = row_length(tap); row > 1) return sum_rows(tap, row);
       if (are_together(tap)) {
-        sum_channels<taps_together>(tap);
+        share_voxels(tap) ? sum_channels<taps_together, Values::shared_channels>(tap)
+                          : sum_channels<taps_together, Values::channels>(tap);
         return taps_together;
       }
     }
-    sum_channels<1>(tap);
+    sum_channels<1, Values::channels>(tap);
     return 1;
   }
 
@@ -253,20 +344,28 @@ class ProductPasses {
     });
   }
 
-  template <int Taps>
+  /// Returns whether taps that are summed together read voxels of x that lie side by side.
+  bool share_voxels(index_t tap) const {
+    for (index_t t = 1; t < taps_together; ++t) {
+      if (p_.taps[tap + t].x != p_.taps[tap].x + t * p_.x_strides.voxel) return false;
+    }
+    return true;
+  }
+
+  template <int Taps, Values V>
   void sum_channels(index_t tap) {
     const TapRanges ranges(p_.taps + tap, Taps);
     index_t v = 0;
-    for (; v + 2 <= vectors_; v += 2) sum_pieces<Taps, 2>(tap, ranges, v);
+    for (; v + 2 <= vectors_; v += 2) sum_pieces<Taps, 2, V>(tap, ranges, v);
     if constexpr (block<T> == vector_lanes<T>) {
-      if (v < vectors_) sum_pieces<Taps, 1>(tap, ranges, v);
+      if (v < vectors_) sum_pieces<Taps, 1, V>(tap, ranges, v);
     }
   }
   /// Divides the channels into nearly equal pieces.
-  template <int Taps, int C>
+  template <int Taps, int C, Values V>
   void sum_pieces(index_t tap, const TapRanges& ranges, index_t vector) {
     constexpr int most = Taps == 1 ? most_channels<C> : most_channels_of_taps<C>;
-    static constexpr auto kernels = ChannelKernels<Taps, C, T>(std::make_index_sequence<most>());
+    static constexpr auto kernels = ChannelKernels<Taps, C, V, T>(std::make_index_sequence<most>());
     const index_t pieces = (p_.channels + most - 1) / most;
     const index_t least = p_.channels / pieces, longer = p_.channels % pieces;
     for (index_t piece = 0, channel = 0; piece < pieces; ++piece) {

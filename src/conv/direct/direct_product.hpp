@@ -56,7 +56,7 @@ using VoxelKernel = void (*)(const VoxelProduct<T>& product);
 /// Returns the kernel for single taps, of the current SIMD target. Plans call this when they are made.
 template <class T>
 VoxelKernel<T> voxel_kernel() noexcept;
-/// Returns the kernel for steps that are rows of taps (`row_taps` is not 1), and for one column.
+/// Returns the kernel for steps that are rows of taps (`row_taps` is not 1).
 template <class T>
 VoxelKernel<T> tap_row_kernel() noexcept;
 

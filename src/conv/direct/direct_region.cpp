@@ -624,9 +624,10 @@ VoxelDirection<T>::VoxelDirection(const ConvProblem& problem, plan::Direction di
   leaves_out_padding = map.pads_one_result();
   nest = compile_voxel_nest(given, problem, direction, map);
   step_orders = order_steps(nest, map);
-  tap_rows_only = std::all_of(step_orders.begin(), step_orders.end(), [](const std::vector<StepPlace>& order) {
-    return order.empty() || order.front().taps > 1;
-  });
+  tap_rows_only = weights.lane_blocks() == 1 &&
+                  std::all_of(step_orders.begin(), step_orders.end(), [](const std::vector<StepPlace>& order) {
+                    return order.empty() || order.front().taps > 1;
+                  });
   lines = are_lines(*this, p);
   patches = are_patches(*this);
   const index_t transposed_squares =

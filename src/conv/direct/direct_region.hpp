@@ -31,7 +31,8 @@ struct VoxelDirection {
   bool patches = false;  ///< each source voxel has a box of results of its own: computed by run_patches()
   VoxelNest nest;
   std::vector<std::vector<StepPlace>> step_orders;  ///< of order_steps()
-  /// All products sum rows of taps. They read channels of a plain source without transposing them.
+  /// All products sum rows of taps for the only block of results. They read channels of a plain source without
+  /// transposing them.
   bool tap_rows_only = false;
   /// Backward data: the packed weights are in forward order, so each region transposes terms and lanes of its own
   /// blocks. This is done only if no other region reads the same blocks, and not for patches.

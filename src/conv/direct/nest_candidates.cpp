@@ -71,7 +71,7 @@ struct Variant {
   index_t steps = product_steps;   ///< the most taps of a whole block of terms in one product
   bool single_planes = false;      ///< the taps of a product lie in one plane
   bool all_columns = false;        ///< a task computes all channels
-  bool tap_rows = false;           ///< the taps of a row are summed at each term, where one block has all results
+  bool tap_rows = false;           ///< the taps of a row are summed at each term
   bool columns_inside = false;     ///< columns are the loop around a row, not around all voxels of a task
 };
 
@@ -168,6 +168,14 @@ bool shares_voxels(const ConvProblem& problem, const DirectMap& map, index_t tap
   return stride == dilation && taps >= 2 && taps != 4 && taps <= most_row_taps;
 }
 
+/// Returns whether products of two columns sum rows of `taps`. They read voxels of blocks that lie side by side, and
+/// pieces of rows are so long that steps do not take much longer than their multiply-adds.
+bool sums_pairs_of_columns(const DirectMap& map, index_t taps) {
+  constexpr index_t least_voxels = 8;
+  const index_t row = ceil_div(map.domain().x, map.target_step().x);
+  return map.source_step().x == 1 && row / ceil_div(row, most_row_voxels(2, taps)) >= least_voxels;
+}
+
 LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const DirectMap& map, TaskCount tasks,
                     const Variant& variant) {
   Extent3 taps{1, 1, 1};
@@ -197,6 +205,8 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
   // A product of few terms sums more taps.
   const Extent3 product = taps_of_product(variant.single_planes ? Extent3{1, taps.y, taps.x} : taps,
                                           variant.steps * block / std::min(block, source_channels));
+  const bool rows = variant.tap_rows && product.x == taps.x && shares_voxels(problem, map, taps.x) &&
+                    (result_blocks == 1 || sums_pairs_of_columns(map, taps.x));
   const TaskTile tile = choose_tasks(map, problem.batch, source_bytes, result_blocks, tasks, variant);
   NestBuilder nest(extent);
   nest.add(Dim::n, 1, true);
@@ -211,13 +221,11 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
   nest.add(Dim::z, 1);
   nest.add(Dim::y, 1);
   nest.add(lanes, 2 * block);
-  nest.add(Dim::x, most_row_voxels(std::min<index_t>(2, result_blocks)));
+  nest.add(Dim::x, most_row_voxels(std::min<index_t>(2, result_blocks), rows ? taps.x : 1));
   nest.begin_microkernel();
   nest.add(terms, block);
   nest.add_rest(Dim::kz);
   nest.add_rest(Dim::ky);
-  const bool rows =
-      variant.tap_rows && result_blocks == 1 && product.x == taps.x && shares_voxels(problem, map, taps.x);
   if (!rows) nest.add_rest(Dim::kx);
   nest.add_rest(terms);
   if (rows) nest.add_rest(Dim::kx);
@@ -335,12 +343,13 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
   const bool strided =
       map.source_step().z > 1 && (forward ? problem.in_channels : problem.out_channels) >= channel_block(problem.type);
   const Variant usual{.single_planes = strided, .tap_rows = tap_rows};
-  Variant other = usual;
+  Variant other = usual, single_taps = usual;
   strided ? other.single_planes = false : other.steps /= 2;
+  single_taps.tap_rows = false;
   for (const bool columns_inside : {false, true}) {
     for (const bool all_columns : {false, true}) {
       for (const index_t bytes : {384 << 10, 192 << 10, 96 << 10}) {
-        for (Variant variant : {usual, other}) {
+        for (Variant variant : {usual, other, single_taps}) {
           variant.task_bytes = bytes;
           variant.all_columns = all_columns;
           variant.columns_inside = columns_inside;

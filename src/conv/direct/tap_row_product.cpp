@@ -11,6 +11,7 @@
 #include "hwy/cache_control.h"
 
 #include "conv/direct/direct_rows-inl.hpp"
+#include "conv/taps/tap_geometry.hpp"
 #include "core/simd/unroll-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -20,6 +21,9 @@ namespace {
 
 /// The largest number of voxels of one vector whose sums fit into the registers, beside the weights of a row of taps.
 constexpr int most_voxels = HWY_TARGET <= HWY_AVX3 ? 24 : 10;
+/// The same for two vectors and rows of K taps. One register holds a voxel.
+template <int K>
+inline constexpr int most_pair_voxels = static_cast<int>(most_row_voxels(2, K));
 /// Whether the registers hold the weights of a row of taps.
 constexpr bool keeps_taps = HWY_TARGET <= HWY_AVX3;
 
@@ -32,15 +36,15 @@ bool is_mirrored(const VoxelProduct<T>& p) {
 constexpr bool contains(unsigned set, index_t tap) { return (set >> static_cast<unsigned>(tap) & 1U) != 0; }
 
 /// Prefetches what a row of taps reads in the next row of results, and what the next product reads in the place of its
-/// weights.
-template <int R, class T>
+/// weights, for C vectors of lanes.
+template <int R, int C, class T>
 HWY_INLINE void Prefetch(const VoxelProduct<T>& p, const RowPiece<T>& piece, const DirectStep& step) {
   const bool next_row = step.meets_first != 0 && p.source_term == 1;  // processors recognise rows without gaps
   if (!next_row && !piece.prefetches) return;
   DirectStep tap = step;
   for (int i = 0; i < step.taps; ++i, tap.source += p.source_tap, tap.weights += p.weights_tap) {
     if (next_row && contains(step.meets_first, i)) PrefetchRow<R>(p, tap, piece.source);
-    if (piece.prefetches) PrefetchWeights<1>(p, tap, piece.weights, block<T>);
+    if (piece.prefetches) PrefetchWeights<C>(p, tap, piece.weights, block<T>);
   }
 }
 
@@ -65,7 +69,7 @@ void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias
   const DirectStep* const end = p.steps + p.step_count;
   for (const DirectStep* step = p.steps; step != end; ++step) {
     reader.begin_step();
-    Prefetch<R>(reader.product(), reader.piece(), *step);
+    Prefetch<R, 1>(reader.product(), reader.piece(), *step);
     reader.begin_step();
     const VoxelProduct<T>& q = reader.product();
     const RowPiece<T>& part = reader.piece();
@@ -107,7 +111,7 @@ void SumSharedVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T
   const DirectStep* const end = p.steps + p.step_count;
   for (const DirectStep* step = p.steps; step != end; ++step) {
     reader.begin_step();
-    Prefetch<R>(reader.product(), reader.piece(), *step);
+    Prefetch<R, 1>(reader.product(), reader.piece(), *step);
     reader.begin_step();
     const VoxelProduct<T>& q = reader.product();
     const RowPiece<T>& part = reader.piece();
@@ -141,9 +145,61 @@ void SumSharedVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T
   FinishSums<R, 1, 1>(p, piece, bias, lanes, sums);
 }
 
+/// The same for two vectors of lanes and for voxels that lie side by side, the first one in front or, if `Reversed`,
+/// behind. A term takes about 1.3 instructions per multiply-add. Single taps take 1.6 or more, for which there is no
+/// room if a hyperthread on the same core is busy.
+template <int R, int K, bool Reversed, class T>
+void SumPairs(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias, index_t lanes) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr std::ptrdiff_t next_voxel = Reversed ? -block<T> : block<T>;
+  std::array<V, 2 * R> sums;
+  CONVOLUME_UNROLL
+  for (V& sum : sums) sum = hn::Zero(d);
+  StepReader<T> reader(p, piece);
+  const DirectStep* const end = p.steps + p.step_count;
+  for (const DirectStep* step = p.steps; step != end; ++step) {
+    reader.begin_step();
+    Prefetch<R, 2>(reader.product(), reader.piece(), *step);
+    reader.begin_step();
+    const RowPiece<T>& part = reader.piece();
+    const RowPads pads(reader.product(), part, *step);
+    const std::ptrdiff_t weights_tap = reader.product().weights_tap, column = reader.product().weights_column;
+    const T* a = part.source + step->source;
+    const T* b = part.weights + step->weights;
+    for (const T* const last = b + step->terms * block<T>; b != last; b += block<T>, ++a) {
+      std::array<V, 2 * K> w;
+      CONVOLUME_UNROLL
+      for (std::size_t tap = 0; tap < K; ++tap) {
+        const T* of_tap = b + static_cast<std::ptrdiff_t>(tap) * weights_tap;
+        w[2 * tap] = hn::LoadU(d, of_tap);
+        w[2 * tap + 1] = hn::LoadU(d, of_tap + column);
+      }
+      CONVOLUME_UNROLL
+      for (int i = 0; i < R + K - 1; ++i) {
+        if ((i == 0 && pads.first != 0) || (i == R + K - 2 && pads.last != 0)) continue;
+        __asm__("" : "+r"(a));  // otherwise the compiler would load voxels first, for which registers are missing
+        const V x = hn::Set(d, a[i * next_voxel]);
+        CONVOLUME_UNROLL
+        for (int tap = 0; tap < K; ++tap) {
+          if (i < tap || i - tap >= R) continue;
+          V* const sum = &sums[static_cast<std::size_t>(2 * (i - tap))];
+          sum[0] = hn::MulAdd(x, w[static_cast<std::size_t>(2 * tap)], sum[0]);
+          sum[1] = hn::MulAdd(x, w[static_cast<std::size_t>(2 * tap + 1)], sum[1]);
+        }
+      }
+    }
+  }
+  FinishSums<R, 1, 2>(p, piece, bias, lanes, sums);
+}
+
 template <class T, std::size_t... R>
 constexpr std::array<PieceKernel<T>, sizeof...(R)> Kernels(std::index_sequence<R...>) {
   return {&SumVoxels<static_cast<int>(R) + 1, T>...};
+}
+template <int K, bool Reversed, class T, std::size_t... R>
+constexpr std::array<PieceKernel<T>, sizeof...(R)> PairKernels(std::index_sequence<R...>) {
+  return {&SumPairs<static_cast<int>(R) + 1, K, Reversed, T>...};
 }
 template <int K, int S, Padding P, class T, std::size_t... R>
 constexpr std::array<PieceKernel<T>, sizeof...(R)> SharedKernels(std::index_sequence<R...>) {
@@ -189,15 +245,50 @@ bool SumSharedRows(const VoxelProduct<T>& p) {
   return true;
 }
 
+/// Computes two columns with SumPairs if that is possible. Returns whether it is.
+template <int K, class T>
+bool SumPairRows(const VoxelProduct<T>& p) {
+  const bool reversed = p.source_tap == -block<T>;
+  if ((p.source_tap != block<T> && !reversed) || p.source_term != 1 || !SharesVoxels(p, K, 1)) return false;
+  using Indices = std::make_index_sequence<most_pair_voxels<K>>;
+  static constexpr auto kernels = PairKernels<K, false, T>(Indices()),
+                        reversed_kernels = PairKernels<K, true, T>(Indices());
+  SumPieces(reversed ? reversed_kernels : kernels, 0, p, p.weights, p.target, p.bias, p.lanes);
+  return true;
+}
+
+/// Computes one column.
+template <class T>
+void SumColumn(const VoxelProduct<T>& p) {
+  static constexpr auto kernels = Kernels<T>(std::make_index_sequence<most_voxels>());
+  if constexpr (keeps_taps) {
+    if (SumSharedRows<3, 1>(p) || SumSharedRows<5, 1>(p) || SumSharedRows<2, 1>(p)) return;
+  }
+  SumRows(kernels, p);
+}
+
+/// Returns the product of the columns from number `first` on.
+template <class T>
+VoxelProduct<T> ColumnsFrom(const VoxelProduct<T>& p, index_t first) {
+  VoxelProduct<T> columns = p;
+  columns.weights += first * p.weights_column;
+  columns.target += first * p.target_column;
+  if (p.bias != nullptr) columns.bias += first * block<T>;
+  columns.lanes -= first * block<T>;
+  return columns;
+}
+
 template <class T>
 void MultiplyTapRows(const VoxelProduct<T>& p) {
-  static constexpr auto kernels = Kernels<T>(std::make_index_sequence<most_voxels>());
-  bool done = false;
-  if constexpr (keeps_taps) {
-    done = SumSharedRows<3, 1>(p) || SumSharedRows<3, 2>(p) || SumSharedRows<5, 1>(p) || SumSharedRows<5, 2>(p) ||
-           SumSharedRows<2, 1>(p);
+  for (index_t column = 0; column < p.columns;) {
+    const VoxelProduct<T> columns = ColumnsFrom(p, column);
+    bool pair = false;
+    if constexpr (keeps_taps) {
+      pair = column + 2 <= p.columns && (SumPairRows<3>(columns) || SumPairRows<5>(columns) || SumPairRows<2>(columns));
+    }
+    if (!pair) SumColumn(columns);
+    column += pair ? 2 : 1;
   }
-  if (!done) SumRows(kernels, p);
   if (p.non_temporal) hwy::FlushStream();
 }
 

@@ -94,11 +94,8 @@ class VoxelCompiler : NestCompiler {
   void read_row(std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       if (trivial(i)) continue;
-      const bool row = loops_[i].dim == Dim::kx && loops_[i].step == 1 && product_lanes_ == 1;
-      if (!row) {
-        refuse(i,
-               "sums the terms of a block innermost, but for a row of taps with one block of result channels; write "
-               "the loop further out");
+      if (loops_[i].dim != Dim::kx || loops_[i].step != 1) {
+        refuse(i, "sums the terms of a block innermost, but for a row of taps; write the loop further out");
       }
       if (loops_[i].extent > most_row_taps) {
         refuse(i, fmt::format("sums at most {} taps of a row inside of the terms of a block", most_row_taps));
@@ -110,7 +107,7 @@ class VoxelCompiler : NestCompiler {
   void read_walk() {
     std::vector<std::size_t> loops = task_loops(first_);
     // One product computes rows, planes and all columns, if the innermost loops say so in this order.
-    const bool usual_row = product_voxels_ >= std::min(most_row_voxels(2), extent(Dim::x));
+    const bool usual_row = product_voxels_ >= std::min(most_row_voxels(2, result_.row_taps), extent(Dim::x));
     const bool usual_columns = product_lanes_ == std::min<index_t>(2, blocks(extent(Dim::k)));
     if (usual_row) fuse(loops, Dim::x);
     if (usual_row || (!loops.empty() && loops_[loops.back()].dim != Dim::x)) {

@@ -88,9 +88,12 @@ class DirectMap {
 };
 
 /// Returns the most voxels of a row that a product of one or two blocks of lanes computes at once, on any SIMD target.
-constexpr index_t most_row_voxels(index_t lane_blocks) { return lane_blocks == 1 ? 28 : 14; }
+/// Of two blocks, the `taps` of a row that are summed together at each term leave room for fewer.
+constexpr index_t most_row_voxels(index_t lane_blocks, index_t taps = 1) {
+  return lane_blocks == 1 ? 28 : taps == 1 ? 14 : (29 - 2 * taps) / 2;
+}
 
-/// The most taps of a row that a product of one block of lanes sums together at each term.
+/// The most taps of a row that a product sums together at each term.
 inline constexpr index_t most_row_taps = 5;
 
 /// Divides n into nearly equal pieces of at most `most`, as few as possible. Returns the length of the longest piece.

@@ -212,9 +212,9 @@ class SpaceCost {
                        problem_.y_layout == Layout::plain;
     cost.task_seconds += tasks() * machine_.task_s;
     if (lines || has_patches()) return;
-    // Products of rows of taps read channels of plain tensors as they are.
-    const bool in_place =
-        space_.written != Operand::w && layout_of(space_.windowed) == Layout::plain && taps_of_row() > 1;
+    // Products of rows of taps and one block of results read channels of plain tensors as they are.
+    const bool in_place = space_.written != Operand::w && layout_of(space_.windowed) == Layout::plain &&
+                          taps_of_row() > 1 && space_.of(lanes_) <= space_.channel_block;
     if (!in_place) copied(space_.windowed, window, padded_results() > 1 && space_.written != Operand::w);
     copied(target, results, false);
   }
@@ -225,7 +225,7 @@ class SpaceCost {
     const IssueTable& issue = machine_.issue;
     const double products = taps * rows * vectors / issue.multiply_adds;
     const double loads = (taps * vectors + (rows - 1) * distance + taps) / issue.loads;
-    return products / std::max({products, loads, issue.latency});
+    return products / std::max({products, loads, taps * issue.latency});
   }
 
   /// Returns how many taps of a row are summed at each term. A single channel has no loop over terms.
@@ -250,7 +250,11 @@ class SpaceCost {
   double cycle_seconds() const { return 1e-9 / machine_.ghz; }
   double peak() const { return machine_.gflops_per_core * 1e9 * 4 / element_; }
   bool wide() const { return wide_vectors(machine_); }
-  double most_rows(double vectors) const { return wide() ? 28 / vectors : 6; }
+  /// Returns the most results of a row that products compute together. Rows of taps keep their weights in registers.
+  double most_rows(double vectors, double taps) const {
+    if (!wide()) return 6;
+    return taps > 1 && vectors > 1 ? std::floor((29 - taps * vectors) / vectors) : 28 / vectors;
+  }
 
   /// Returns the products of `vectors` that compute so many lanes of a result.
   double columns(double lanes, double vectors) const {
@@ -267,13 +271,13 @@ class SpaceCost {
   void add_voxel_products(NestCost& cost) const {
     const double block = static_cast<double>(space_.channel_block);
     const double vectors = wide() ? std::min(2.0, std::ceil(tile_of(lanes_) / block)) : 2;
-    const double row = tile_of(Dim::x), voxels = row / std::ceil(row / most_rows(vectors));
+    const double taps = taps_of_row();
+    const double row = tile_of(Dim::x), voxels = row / std::ceil(row / most_rows(vectors, taps));
     const double lanes = lanes_of_results();
     const double pairs = pairs_inside(space_, 0) * pairs_inside(space_, 1);
     const double products = static_cast<double>(space_.of(Dim::n)) * pairs *
                             static_cast<double>(space_.of(Dim::x) * space_.of(Dim::kx) * space_.of(terms_)) * lanes;
     // A single tap loads one value per voxel, however far apart the voxels are.
-    const double taps = vectors == 1 ? taps_of_row() : 1;
     const double share = issue_share(voxels, vectors, taps, taps == 1 ? 1 : tap_distance());
     cost.compute_seconds += 2 * products / (peak() * machine_.direct_share * share);
     // Each register tile of each pass begins and ends a sum.
