@@ -171,7 +171,7 @@ bool shares_voxels(const ConvProblem& problem, const DirectMap& map, index_t tap
 /// Returns whether products of two columns sum rows of `taps`. They read voxels of blocks that lie side by side, and
 /// pieces of rows are so long that steps do not take much longer than their multiply-adds.
 bool sums_pairs_of_columns(const DirectMap& map, index_t taps) {
-  constexpr index_t least_voxels = 8;
+  constexpr index_t least_voxels = 7;
   const index_t row = ceil_div(map.domain().x, map.target_step().x);
   return map.source_step().x == 1 && row / ceil_div(row, most_row_voxels(2, taps)) >= least_voxels;
 }
@@ -206,7 +206,7 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
   const Extent3 product = taps_of_product(variant.single_planes ? Extent3{1, taps.y, taps.x} : taps,
                                           variant.steps * block / std::min(block, source_channels));
   const bool rows = variant.tap_rows && product.x == taps.x && shares_voxels(problem, map, taps.x) &&
-                    (result_blocks == 1 || sums_pairs_of_columns(map, taps.x));
+                    (result_blocks == 1 || (source_channels > 1 && sums_pairs_of_columns(map, taps.x)));
   const TaskTile tile = choose_tasks(map, problem.batch, source_bytes, result_blocks, tasks, variant);
   NestBuilder nest(extent);
   nest.add(Dim::n, 1, true);
