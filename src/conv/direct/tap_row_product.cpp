@@ -97,13 +97,46 @@ enum class Padding {
   full,     ///< all but one tap for the first result and for the last one
 };
 
-/// The same for rows of K taps and results that are S taps apart. Registers hold the weights, and each voxel is loaded
+/// Reads voxels that lie one distance apart. One pointer serves nine voxels: an address adds the distance, or 3, 5 or 7
+/// times the distance, once or two, four or eight times. So the registers hold all addresses, and few of them move from
+/// term to term.
+template <int Count, class T>
+class VoxelReader {
+ public:
+  HWY_INLINE VoxelReader(const T* first, std::ptrdiff_t distance)
+      : one_(distance * static_cast<std::ptrdiff_t>(sizeof(T))), three_(3 * one_), five_(5 * one_), seven_(7 * one_) {
+    CONVOLUME_UNROLL
+    for (std::size_t i = 0; i < pointers; ++i) {
+      pointers_[i] = reinterpret_cast<const char*>(first) + 9 * static_cast<std::ptrdiff_t>(i) * one_;
+    }
+  }
+  /// Returns voxel i. Voxels have to be read in their order.
+  HWY_INLINE T get(int i) {
+    const char*& pointer = pointers_[static_cast<std::size_t>(i / 9)];
+    __asm__("" : "+r"(pointer));  // otherwise the compiler would load voxels first, for which registers are missing
+    return *reinterpret_cast<const T*>(pointer + offset(i % 9));
+  }
+  HWY_INLINE void next_term(std::ptrdiff_t distance) {
+    CONVOLUME_UNROLL
+    for (const char*& pointer : pointers_) pointer += distance * static_cast<std::ptrdiff_t>(sizeof(T));
+  }
+
+ private:
+  HWY_INLINE std::ptrdiff_t offset(int i) const {
+    return i == 3 || i == 6 ? i / 3 * three_ : i == 5 ? five_ : i == 7 ? seven_ : i * one_;
+  }
+  static constexpr std::size_t pointers = (Count + 8) / 9;
+  std::array<const char*, pointers> pointers_;
+  std::ptrdiff_t one_, three_, five_, seven_;
+};
+
+/// The same for rows of K taps and results that are one tap apart. Registers hold the weights, and each voxel is loaded
 /// once for all taps.
-template <int R, int K, int S, Padding P, class T>
+template <int R, int K, Padding P, class T>
 void SumSharedVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias, index_t lanes) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  constexpr int voxels = (R - 1) * S + K, padding = P == Padding::full ? K - 1 : 0;
+  constexpr int padding = P == Padding::full ? K - 1 : 0, voxels = R + K - 1 - 2 * padding;
   std::array<V, R> sums;
   CONVOLUME_UNROLL
   for (V& sum : sums) sum = hn::Zero(d);
@@ -115,28 +148,24 @@ void SumSharedVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T
     reader.begin_step();
     const VoxelProduct<T>& q = reader.product();
     const RowPiece<T>& part = reader.piece();
-    const RowPads pads(q, part, *step);
-    const std::ptrdiff_t source_tap = q.source_tap, weights_tap = q.weights_tap, source_term = q.source_term;
-    const T* a = part.source + step->source;
+    RowPads pads(q, part, *step);
+    const std::ptrdiff_t weights_tap = q.weights_tap, source_term = q.source_term;
+    VoxelReader<voxels, T> source(part.source + step->source + padding * q.source_tap, q.source_tap);
     const T* b = part.weights + step->weights;
-    for (const T* const last = b + step->terms * block<T>; b != last; b += block<T>, a += source_term) {
+    for (const T* const last = b + step->terms * block<T>; b != last; b += block<T>, source.next_term(source_term)) {
       std::array<V, K> w;
       CONVOLUME_UNROLL
       for (int tap = 0; tap < K; ++tap) w[static_cast<std::size_t>(tap)] = hn::LoadU(d, b + tap * weights_tap);
-      const T* at = a + padding * source_tap;
+      __asm__("" : "+m"(pads));  // otherwise the compiler would keep them in vector registers
       CONVOLUME_UNROLL
-      for (int i = padding; i < voxels - padding; ++i) {
-        if ((i == 0 && pads.first != 0) || (i == voxels - 1 && pads.last != 0)) {
-          at += source_tap;
-          continue;
-        }
-        const V x = hn::Set(d, *at);
-        at += source_tap;
-        __asm__("" : "+r"(at));  // otherwise the compiler would compute all addresses first
+      for (int i = 0; i < voxels; ++i) {
+        if (P == Padding::at_ends && ((i == 0 && pads.first != 0) || (i == voxels - 1 && pads.last != 0))) continue;
+        const V x = hn::Set(d, source.get(i));
         CONVOLUME_UNROLL
         for (int tap = 0; tap < K; ++tap) {
-          if (i < tap || (i - tap) % S != 0 || (i - tap) / S >= R) continue;
-          V& sum = sums[static_cast<std::size_t>((i - tap) / S)];
+          const int r = i + padding - tap;
+          if (r < 0 || r >= R) continue;
+          V& sum = sums[static_cast<std::size_t>(r)];
           sum = hn::MulAdd(x, w[static_cast<std::size_t>(tap)], sum);
         }
       }
@@ -201,16 +230,16 @@ template <int K, bool Reversed, class T, std::size_t... R>
 constexpr std::array<PieceKernel<T>, sizeof...(R)> PairKernels(std::index_sequence<R...>) {
   return {&SumPairs<static_cast<int>(R) + 1, K, Reversed, T>...};
 }
-template <int K, int S, Padding P, class T, std::size_t... R>
+template <int K, Padding P, class T, std::size_t... R>
 constexpr std::array<PieceKernel<T>, sizeof...(R)> SharedKernels(std::index_sequence<R...>) {
-  return {&SumSharedVoxels<static_cast<int>(R) + 1, K, S, P, T>...};
+  return {&SumSharedVoxels<static_cast<int>(R) + 1, K, P, T>...};
 }
 
-/// Whether K taps of each row read voxels of which S lie between neighbouring results, and padding as SumSharedVoxels
+/// Whether each step is a row of `k` taps, results are one tap apart, and the row reads padding as SumSharedVoxels
 /// expects it.
 template <class T>
-bool SharesVoxels(const VoxelProduct<T>& p, index_t k, index_t s) {
-  if (p.row_taps != k || p.source_strides.voxel != s * p.source_tap) return false;
+bool SharesVoxels(const VoxelProduct<T>& p, index_t k) {
+  if (p.row_taps != k || p.source_strides.voxel != p.source_tap) return false;
   const unsigned last_tap = 1U << static_cast<unsigned>(k - 1);
   const bool mirrored = is_mirrored(p);
   return std::all_of(p.steps, p.steps + p.step_count, [&](const DirectStep& step) {
@@ -228,14 +257,13 @@ void SumRows(const std::array<PieceKernel<T>, Most>& kernels, const VoxelProduct
   }
 }
 
-/// Computes a product with SumSharedVoxels if that is possible. Returns whether it is.
-template <int K, int S, class T>
+/// Computes one column with SumSharedVoxels if that is possible. Returns whether it is.
+template <int K, class T>
 bool SumSharedRows(const VoxelProduct<T>& p) {
-  static constexpr auto kernels = SharedKernels<K, S, Padding::at_ends, T>(std::make_index_sequence<most_voxels>());
-  if (!SharesVoxels(p, K, S)) return false;
-  if constexpr (S == 1 && K > 2) {
-    static constexpr auto padded_kernels =
-        SharedKernels<K, S, Padding::full, T>(std::make_index_sequence<most_voxels>());
+  static constexpr auto kernels = SharedKernels<K, Padding::at_ends, T>(std::make_index_sequence<most_voxels>());
+  if (!SharesVoxels(p, K)) return false;
+  if constexpr (K > 2) {
+    static constexpr auto padded_kernels = SharedKernels<K, Padding::full, T>(std::make_index_sequence<most_voxels>());
     if (p.fully_padded && p.count.x >= K && p.count.x <= most_voxels) {
       SumRows(padded_kernels, p);
       return true;
@@ -249,7 +277,7 @@ bool SumSharedRows(const VoxelProduct<T>& p) {
 template <int K, class T>
 bool SumPairRows(const VoxelProduct<T>& p) {
   const bool reversed = p.source_tap == -block<T>;
-  if ((p.source_tap != block<T> && !reversed) || p.source_term != 1 || !SharesVoxels(p, K, 1)) return false;
+  if ((p.source_tap != block<T> && !reversed) || p.source_term != 1 || !SharesVoxels(p, K)) return false;
   using Indices = std::make_index_sequence<most_pair_voxels<K>>;
   static constexpr auto kernels = PairKernels<K, false, T>(Indices()),
                         reversed_kernels = PairKernels<K, true, T>(Indices());
@@ -262,7 +290,7 @@ template <class T>
 void SumColumn(const VoxelProduct<T>& p) {
   static constexpr auto kernels = Kernels<T>(std::make_index_sequence<most_voxels>());
   if constexpr (keeps_taps) {
-    if (SumSharedRows<3, 1>(p) || SumSharedRows<5, 1>(p) || SumSharedRows<2, 1>(p)) return;
+    if (SumSharedRows<3>(p) || SumSharedRows<5>(p) || SumSharedRows<2>(p)) return;
   }
   SumRows(kernels, p);
 }

@@ -220,7 +220,8 @@ class SpaceCost {
   }
 
   /// Returns the share of the peak that a tile of `rows` times `vectors` registers reaches. Each step loads `vectors`
-  /// vectors, and one value per row. The `taps` of a row share the values of rows that are `distance` taps apart.
+  /// vectors, and one value per row. The `taps` of a row share the values of rows that are `distance` taps apart, and
+  /// are added to a sum one after the other.
   double issue_share(double rows, double vectors, double taps = 1, double distance = 1) const {
     const IssueTable& issue = machine_.issue;
     const double products = taps * rows * vectors / issue.multiply_adds;
