@@ -216,7 +216,7 @@ class VoxelSums {
       next += next_voxel;
     };
     using std::integral_constant;
-    static_assert(Places <= 3);
+    static_assert(Places == 3);
     index_t left = end - begin;
     for (; left >= 3; left -= 3) {
       add(integral_constant<std::size_t, 0>());

@@ -107,7 +107,8 @@ class VoxelCompiler : NestCompiler {
   void read_walk() {
     std::vector<std::size_t> loops = task_loops(first_);
     // One product computes rows, planes and all columns, if the innermost loops say so in this order.
-    const bool usual_row = product_voxels_ >= std::min(most_row_voxels(2, result_.row_taps), extent(Dim::x));
+    const bool usual_row =
+        product_voxels_ >= std::min(most_row_voxels(2, product_lanes_ == 1 ? 1 : result_.row_taps), extent(Dim::x));
     const bool usual_columns = product_lanes_ == std::min<index_t>(2, blocks(extent(Dim::k)));
     if (usual_row) fuse(loops, Dim::x);
     if (usual_row || (!loops.empty() && loops_[loops.back()].dim != Dim::x)) {

@@ -212,9 +212,9 @@ class SpaceCost {
                        problem_.y_layout == Layout::plain;
     cost.task_seconds += tasks() * machine_.task_s;
     if (lines || has_patches()) return;
-    // Products of rows of taps and one block of results read channels of plain tensors as they are.
+    // Rows of taps of one channel, or for one block of results, read plain tensors as they are.
     const bool in_place = space_.written != Operand::w && layout_of(space_.windowed) == Layout::plain &&
-                          taps_of_row() > 1 && space_.of(lanes_) <= space_.channel_block;
+                          taps_of_row() > 1 && (space_.of(terms_) == 1 || space_.of(lanes_) <= space_.channel_block);
     if (!in_place) copied(space_.windowed, window, padded_results() > 1 && space_.written != Operand::w);
     copied(target, results, false);
   }
@@ -254,7 +254,7 @@ class SpaceCost {
   /// Returns the most results of a row that products compute together. Rows of taps keep their weights in registers.
   double most_rows(double vectors, double taps) const {
     if (!wide()) return 6;
-    return taps > 1 && vectors > 1 ? std::floor((29 - taps * vectors) / vectors) : 28 / vectors;
+    return taps > 1 && vectors > 1 ? std::max(1.0, std::floor((29 - taps * vectors) / vectors)) : 28 / vectors;
   }
 
   /// Returns the products of `vectors` that compute so many lanes of a result.
@@ -272,7 +272,8 @@ class SpaceCost {
   void add_voxel_products(NestCost& cost) const {
     const double block = static_cast<double>(space_.channel_block);
     const double vectors = wide() ? std::min(2.0, std::ceil(tile_of(lanes_) / block)) : 2;
-    const double taps = taps_of_row();
+    // Two vectors of a single channel have no kernels for rows of taps.
+    const double taps = vectors > 1 && space_.of(terms_) == 1 ? 1 : taps_of_row();
     const double row = tile_of(Dim::x), voxels = row / std::ceil(row / most_rows(vectors, taps));
     const double lanes = lanes_of_results();
     const double pairs = pairs_inside(space_, 0) * pairs_inside(space_, 1);
