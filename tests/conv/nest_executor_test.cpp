@@ -337,22 +337,23 @@ TEST_CASE(
     // Rows of one piece and of several, with padding at one result and at more, of 2, 3, 4 and 5 taps; part of a block
     // of terms or of lanes; taps that lie apart.
     for (const char* text :
-         {"ic20id3ih4iw8oc32kd3pd1", "ic32ih5iw23oc40kh3ph1pw1", "ic33ih5iw14oc64kh3", "ic17ih4iw2oc48kh3ph1pw1",
-          "mb2ic18ih6iw21oc30kh5ph2pw2", "ic32ih7iw9oc32kh5", "ic32ih4iw30oc48kh2", "ic16ih5iw17oc32kh4pw1",
-          "ic32ih5iw19oc32kh3dw1dh1ph2pw2", "ic32ih9iw25oc32kh3sh2sw2ph1pw1", "ic16ih4iw1oc32kh3ph1pw1"}) {
+         {"ic20id3ih4iw8oc32kd3pd1", "ic32ih4iw22oc32kh3ph1pw1", "ic32ih6iw9oc32kh5ph2pw2", "ic32ih4iw13oc32kh2",
+          "ic32ih5iw23oc40kh3ph1pw1", "ic33ih5iw14oc64kh3", "ic17ih4iw2oc48kh3ph1pw1", "mb2ic18ih6iw21oc30kh5ph2pw2",
+          "ic32ih7iw9oc32kh5", "ic32ih4iw30oc48kh2", "ic16ih5iw17oc32kh4pw1", "ic32ih5iw19oc32kh3dw1dh1ph2pw2",
+          "ic32ih9iw25oc32kh3sh2sw2ph1pw1", "ic16ih4iw1oc32kh3ph1pw1"}) {
       for (const DataType type : {DataType::f32, DataType::f64}) {
         ConvProblem p = parse_problem(text);
         p.type = type;
         const index_t block = channel_block(type);
         conv::Nests nests = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
         const auto choice_of = [&](index_t columns) {
-          const index_t width = columns * block, terms = std::min(block, p.in_channels);
-          const bool c = p.in_channels > terms, k = p.out_channels > width, x = p.output().x > 8;
+          const index_t most = 11, width = columns * block, terms = std::min(block, p.in_channels);
+          const bool c = p.in_channels > terms, k = p.out_channels > width, x = p.output().x > most;
           const bool inner_c = terms > 1, y = p.output().y > 1, z = p.output().z > 1;
           nests[0] = plan::parse_nest(fmt::format(
               "{}{}{}{}{}{}| {}ky {}{}{} k{}", p.batch > 1 ? "n " : "", c ? "c " : "", k ? "k " : "", z ? "z " : "",
               y ? "y " : "", x ? "x " : "", p.kernel.z > 1 ? "kz " : "", inner_c ? fmt::format("c{} ", terms) : "",
-              p.kernel.x > 1 ? "kx " : "", x ? "x8" : "x", k ? width : p.out_channels));
+              p.kernel.x > 1 ? "kx " : "", x ? "x11" : "x", k ? width : p.out_channels));
           return choice_text(nests);
         };
         CAPTURE(target, text, choice_of(1), choice_of(2));

@@ -152,6 +152,19 @@ TEST_CASE("the needed bandwidth is that at which traffic takes as long as the co
   }
 }
 
+TEST_CASE("more taps of a single channel cost more, however long their rows are") {
+  double before = 0;
+  for (int taps = 6; taps <= 20; ++taps) {
+    const std::string text = "ic1oc32ih60oh58iw60kh3kw" + std::to_string(taps) + "ow" + std::to_string(61 - taps);
+    const double seconds = forward_cost("y* x | ky kx x14 k", parse_problem(text)).compute_seconds;
+    CAPTURE(taps);
+    CHECK(std::isfinite(seconds));
+    // Rows of results become shorter by one, and may then fill registers less.
+    CHECK(seconds / (61 - taps) > 0.9 * before);
+    before = seconds / (61 - taps);
+  }
+}
+
 TEST_CASE("a nest of another problem has no cost") {
   CHECK_THROWS_AS(forward_cost("k64 c | k32", blocked("ic32oc32id20kd3")), InvalidArgument);
 }
