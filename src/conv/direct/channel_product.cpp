@@ -40,7 +40,7 @@ enum class Values {
   taps,             ///< the voxels of the next taps of a row, of a single channel
 };
 
-bool contains(const Box& box, const Extent3& i) {
+[[maybe_unused]] bool contains(const Box& box, const Extent3& i) {
   for (int axis = 0; axis < 3; ++axis) {
     if (i[axis] < box.begin[axis] || i[axis] >= box.end[axis]) return false;
   }

@@ -23,7 +23,7 @@ namespace {
 constexpr int most_voxels = HWY_TARGET <= HWY_AVX3 ? 24 : 10;
 /// The same for two vectors and rows of K taps. One register holds a voxel.
 template <int K>
-inline constexpr int most_pair_voxels = static_cast<int>(most_row_voxels(2, K));
+[[maybe_unused]] inline constexpr int most_pair_voxels = static_cast<int>(most_row_voxels(2, K));
 /// Whether the registers hold the weights of a row of taps.
 constexpr bool keeps_taps = HWY_TARGET <= HWY_AVX3;
 
