@@ -36,7 +36,7 @@ constexpr int most_tap_rows = 5, most_row_taps_together = 25;
 /// The values that follow the first one of a tap in x.
 enum class Values {
   channels,         ///< channels of a voxel
-  shared_channels,  ///< the same, and neighbouring taps read neighbouring voxels
+  shared_channels,  ///< the same, where each tap reads for a voxel of dy what the tap before reads for the next one
   taps,             ///< the voxels of the next taps of a row, of a single channel
 };
 
@@ -150,8 +150,8 @@ class VoxelSums {
     }
   }
 
-  /// The voxels of a row of x that all taps read, and those that one of them reads. Tap t reads voxel j for voxel j - t
-  /// of dy.
+  /// The voxels of a row of x that all taps read, and those that at least one tap reads. Tap t reads voxel j for voxel
+  /// j - t of dy.
   struct SharedRange {
     HWY_INLINE explicit SharedRange(const ChannelTap* taps)
         : begin(taps->inside.begin.x), end(taps->inside.end.x), any_begin(begin), any_end(end) {
@@ -344,7 +344,8 @@ class ProductPasses {
     });
   }
 
-  /// Returns whether taps that are summed together read voxels of x that lie side by side.
+  /// Returns whether each of the taps that are summed together reads for a voxel of dy what the tap before reads for
+  /// the next voxel of the row.
   bool share_voxels(index_t tap) const {
     for (index_t t = 1; t < taps_together; ++t) {
       if (p_.taps[tap + t].x != p_.taps[tap].x + t * p_.x_strides.voxel) return false;

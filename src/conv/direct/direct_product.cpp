@@ -153,52 +153,37 @@ HWY_INLINE void AddNeighbours(const T* a, const T* weights, std::ptrdiff_t next_
 /// channel.
 template <int R, int Rows, int C, Source S, class T>
 void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias, index_t lanes) {
-  const hn::ScalableTag<T> d;
-  using V = hn::Vec<decltype(d)>;
   constexpr bool leaves_out_padding = !one_channel(S) && R > 1;
-  std::array<V, Rows * R * C> sums;
-  CONVOLUME_UNROLL
-  for (V& sum : sums) sum = hn::Zero(d);
-  StepReader<T> reader(p, piece);
-  const DirectStep* const end = p.steps + p.step_count;
-  for (const DirectStep* step = p.steps; step != end; ++step) {
-    reader.begin_step();
+  const auto add_step = [](const auto& reader, const DirectStep& step, auto& sums) CONVOLUME_ALWAYS_INLINE {
     const VoxelProduct<T>& q = reader.product();
     const RowPiece<T>& part = reader.piece();
-    if (part.prefetches) PrefetchWeights<C>(q, *step, part.weights, WeightsStep<S>(q));
-    if (!one_channel(S) && step->meets_first) PrefetchRow<R>(q, *step, part.source);
-    if (leaves_out_padding && part.ends.first && step->pads_first) {
-      AddStep<R, Rows, leaves_out_padding, R, C, S>(q, *step, part, sums);
-    } else if (leaves_out_padding && part.ends.last && step->pads_last) {
-      AddStep<R, Rows, 0, R - leaves_out_padding, C, S>(q, *step, part, sums);
+    if (part.prefetches) PrefetchWeights<C>(q, step, part.weights, WeightsStep<S>(q));
+    if (!one_channel(S) && step.meets_first) PrefetchRow<R>(q, step, part.source);
+    if (leaves_out_padding && part.ends.first && step.pads_first) {
+      AddStep<R, Rows, leaves_out_padding, R, C, S>(q, step, part, sums);
+    } else if (leaves_out_padding && part.ends.last && step.pads_last) {
+      AddStep<R, Rows, 0, R - leaves_out_padding, C, S>(q, step, part, sums);
     } else {
-      AddStep<R, Rows, 0, R, C, S>(q, *step, part, sums);
+      AddStep<R, Rows, 0, R, C, S>(q, step, part, sums);
     }
-  }
-  FinishSums<R, Rows, C>(p, piece, bias, lanes, sums);
+  };
+  SumSteps<R, Rows, C>(p, piece, bias, lanes, add_step);
 }
 
 /// Computes R neighbouring voxels of the only channel, for one vector of lanes, `Taps` terms at a time.
 template <int R, int Taps, class T>
 void SumNeighbours(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias, index_t lanes) {
-  const hn::ScalableTag<T> d;
-  std::array<hn::Vec<decltype(d)>, R> sums;
-  CONVOLUME_UNROLL
-  for (auto& sum : sums) sum = hn::Zero(d);
-  StepReader<T> reader(p, piece);
-  const DirectStep* const end = p.steps + p.step_count;
-  for (const DirectStep* step = p.steps; step != end; ++step) {
-    reader.begin_step();
+  const auto add_step = [](const auto& reader, const DirectStep& step, auto& sums) CONVOLUME_ALWAYS_INLINE {
     const std::ptrdiff_t next_weights = reader.product().weights_tap;
-    const T* a = reader.piece().source + step->source;
-    const T* b = reader.piece().weights + step->weights;
-    for (int term = 0; term < step->terms; term += Taps, a += Taps, b += Taps * next_weights) {
+    const T* a = reader.piece().source + step.source;
+    const T* b = reader.piece().weights + step.weights;
+    for (int term = 0; term < step.terms; term += Taps, a += Taps, b += Taps * next_weights) {
       // Otherwise the compiler would keep voxels for the next terms, for which registers are missing.
       __asm__("" : "+r"(a));
       AddNeighbours<R, Taps>(a, b, next_weights, sums);
     }
-  }
-  FinishSums<R, 1, 1>(p, piece, bias, lanes, sums);
+  };
+  SumSteps<R, 1, 1>(p, piece, bias, lanes, add_step);
 }
 
 template <int Rows, int C, Source S, class T, std::size_t... R>

@@ -154,6 +154,23 @@ HWY_INLINE void FinishSums(const VoxelProduct<T>& p, const RowPiece<T>& piece, c
             CONVOLUME_ALWAYS_INLINE { return hn::IfThenElseZero(used[c], hn::Add(start[c], sum)); });
 }
 
+/// Sums the steps of a piece by add_step(reader, step, sums), and stores the sums.
+template <int R, int Rows, int C, class T, class AddStep>
+HWY_INLINE void SumSteps(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias, index_t lanes,
+                         const AddStep& add_step) {
+  const hn::ScalableTag<T> d;
+  std::array<hn::Vec<decltype(d)>, Rows * R * C> sums;
+  CONVOLUME_UNROLL
+  for (auto& sum : sums) sum = hn::Zero(d);
+  StepReader<T> reader(p, piece);
+  const DirectStep* const end = p.steps + p.step_count;
+  for (const DirectStep* step = p.steps; step != end; ++step) {
+    reader.begin_step();
+    add_step(reader, *step, sums);
+  }
+  FinishSums<R, Rows, C>(p, piece, bias, lanes, sums);
+}
+
 template <class T>
 using PieceKernel = void (*)(const VoxelProduct<T>&, const RowPiece<T>&, const T*, index_t);
 

@@ -55,29 +55,34 @@ struct RowPads {
   HWY_INLINE RowPads(const VoxelProduct<T>& p, const RowPiece<T>& piece, const DirectStep& step)
       : first(piece.ends.first ? (is_mirrored(p) ? step.pads_last : step.pads_first) : 0),
         last(piece.ends.last ? (is_mirrored(p) ? step.pads_first : step.pads_last) : 0) {}
+  /// Returns whether the row reads padding instead of voxel i of `voxels`, if only one tap does at either end.
+  HWY_INLINE bool replace(int i, int voxels) const { return (i == 0 && first != 0) || (i == voxels - 1 && last != 0); }
 };
+
+/// Sums the steps of a piece of R voxels and C vectors of lanes by add_row(product, piece, pads, step, sums).
+template <int R, int C, class T, class AddRow>
+HWY_INLINE void SumTapRows(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias, index_t lanes,
+                           const AddRow& add_row) {
+  const auto add_step = [&](auto& reader, const DirectStep& step, auto& sums) CONVOLUME_ALWAYS_INLINE {
+    Prefetch<R, C>(reader.product(), reader.piece(), step);
+    reader.begin_step();
+    const RowPads pads(reader.product(), reader.piece(), step);
+    add_row(reader.product(), reader.piece(), pads, step, sums);
+  };
+  SumSteps<R, 1, C>(p, piece, bias, lanes, add_step);
+}
 
 /// Computes R neighbouring voxels of one vector of lanes.
 template <int R, class T>
 void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias, index_t lanes) {
-  const hn::ScalableTag<T> d;
-  using V = hn::Vec<decltype(d)>;
-  std::array<V, R> sums;
-  CONVOLUME_UNROLL
-  for (V& sum : sums) sum = hn::Zero(d);
-  StepReader<T> reader(p, piece);
-  const DirectStep* const end = p.steps + p.step_count;
-  for (const DirectStep* step = p.steps; step != end; ++step) {
-    reader.begin_step();
-    Prefetch<R, 1>(reader.product(), reader.piece(), *step);
-    reader.begin_step();
-    const VoxelProduct<T>& q = reader.product();
-    const RowPiece<T>& part = reader.piece();
-    const RowPads pads(q, part, *step);
-    for (int term = 0; term < step->terms; ++term) {
-      for (int tap = 0; tap < step->taps; ++tap) {
-        const V w = hn::LoadU(d, part.weights + step->weights + tap * q.weights_tap + term * block<T>);
-        const T* a = part.source + step->source + tap * q.source_tap + term * q.source_term;
+  using V = hn::Vec<hn::ScalableTag<T>>;
+  const auto add_row = [](const VoxelProduct<T>& q, const RowPiece<T>& part, RowPads pads, const DirectStep& step,
+                          auto& sums) CONVOLUME_ALWAYS_INLINE {
+    const hn::ScalableTag<T> d;
+    for (int term = 0; term < step.terms; ++term) {
+      for (int tap = 0; tap < step.taps; ++tap) {
+        const V w = hn::LoadU(d, part.weights + step.weights + tap * q.weights_tap + term * block<T>);
+        const T* a = part.source + step.source + tap * q.source_tap + term * q.source_term;
         const bool first = contains(pads.first, tap), last = contains(pads.last, tap);
         CONVOLUME_UNROLL
         for (int r = 0; r < R; ++r) {
@@ -87,8 +92,8 @@ void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias
         }
       }
     }
-  }
-  FinishSums<R, 1, 1>(p, piece, bias, lanes, sums);
+  };
+  SumTapRows<R, 1>(p, piece, bias, lanes, add_row);
 }
 
 /// Where a row of results reads padding.
@@ -98,7 +103,7 @@ enum class Padding {
 };
 
 /// Reads voxels that lie one distance apart. One pointer serves nine voxels: an address adds the distance, or 3, 5 or 7
-/// times the distance, once or two, four or eight times. So the registers hold all addresses, and few of them move from
+/// times the distance, multiplied by 1, 2, 4 or 8. So the registers hold all addresses, and few of them change from
 /// term to term.
 template <int Count, class T>
 class VoxelReader {
@@ -130,36 +135,26 @@ class VoxelReader {
   std::ptrdiff_t one_, three_, five_, seven_;
 };
 
-/// The same for rows of K taps and results that are one tap apart. Registers hold the weights, and each voxel is loaded
-/// once for all taps.
+/// Computes R neighbouring voxels of one vector of lanes, for rows of K taps and results that are one tap apart.
+/// Registers hold the weights, and each voxel is loaded once for all taps.
 template <int R, int K, Padding P, class T>
 void SumSharedVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias, index_t lanes) {
-  const hn::ScalableTag<T> d;
-  using V = hn::Vec<decltype(d)>;
+  using V = hn::Vec<hn::ScalableTag<T>>;
   constexpr int padding = P == Padding::full ? K - 1 : 0, voxels = R + K - 1 - 2 * padding;
-  std::array<V, R> sums;
-  CONVOLUME_UNROLL
-  for (V& sum : sums) sum = hn::Zero(d);
-  StepReader<T> reader(p, piece);
-  const DirectStep* const end = p.steps + p.step_count;
-  for (const DirectStep* step = p.steps; step != end; ++step) {
-    reader.begin_step();
-    Prefetch<R, 1>(reader.product(), reader.piece(), *step);
-    reader.begin_step();
-    const VoxelProduct<T>& q = reader.product();
-    const RowPiece<T>& part = reader.piece();
-    RowPads pads(q, part, *step);
+  const auto add_row = [](const VoxelProduct<T>& q, const RowPiece<T>& part, RowPads pads, const DirectStep& step,
+                          auto& sums) CONVOLUME_ALWAYS_INLINE {
+    const hn::ScalableTag<T> d;
     const std::ptrdiff_t weights_tap = q.weights_tap, source_term = q.source_term;
-    VoxelReader<voxels, T> source(part.source + step->source + padding * q.source_tap, q.source_tap);
-    const T* b = part.weights + step->weights;
-    for (const T* const last = b + step->terms * block<T>; b != last; b += block<T>, source.next_term(source_term)) {
+    VoxelReader<voxels, T> source(part.source + step.source + padding * q.source_tap, q.source_tap);
+    const T* b = part.weights + step.weights;
+    for (const T* const last = b + step.terms * block<T>; b != last; b += block<T>, source.next_term(source_term)) {
       std::array<V, K> w;
       CONVOLUME_UNROLL
       for (int tap = 0; tap < K; ++tap) w[static_cast<std::size_t>(tap)] = hn::LoadU(d, b + tap * weights_tap);
       __asm__("" : "+m"(pads));  // otherwise the compiler would keep them in vector registers
       CONVOLUME_UNROLL
       for (int i = 0; i < voxels; ++i) {
-        if (P == Padding::at_ends && ((i == 0 && pads.first != 0) || (i == voxels - 1 && pads.last != 0))) continue;
+        if (P == Padding::at_ends && pads.replace(i, voxels)) continue;
         const V x = hn::Set(d, source.get(i));
         CONVOLUME_UNROLL
         for (int tap = 0; tap < K; ++tap) {
@@ -170,33 +165,25 @@ void SumSharedVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T
         }
       }
     }
-  }
-  FinishSums<R, 1, 1>(p, piece, bias, lanes, sums);
+  };
+  SumTapRows<R, 1>(p, piece, bias, lanes, add_row);
 }
 
-/// The same for two vectors of lanes and for voxels that lie side by side, the first one in front or, if `Reversed`,
-/// behind. A term takes about 1.3 instructions per multiply-add. Single taps take 1.6 or more, for which there is no
-/// room if a hyperthread on the same core is busy.
+/// The same for two vectors of lanes and voxels that are one block apart, in descending order if `Reversed`. A term of
+/// 11 results and three taps takes 1.45 instructions per multiply-add. Single taps take 1.7, which slows them more if a
+/// hyperthread on the same core is busy.
 template <int R, int K, bool Reversed, class T>
 void SumPairs(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias, index_t lanes) {
-  const hn::ScalableTag<T> d;
-  using V = hn::Vec<decltype(d)>;
+  using V = hn::Vec<hn::ScalableTag<T>>;
+  constexpr int voxels = R + K - 1;
   constexpr std::ptrdiff_t next_voxel = Reversed ? -block<T> : block<T>;
-  std::array<V, 2 * R> sums;
-  CONVOLUME_UNROLL
-  for (V& sum : sums) sum = hn::Zero(d);
-  StepReader<T> reader(p, piece);
-  const DirectStep* const end = p.steps + p.step_count;
-  for (const DirectStep* step = p.steps; step != end; ++step) {
-    reader.begin_step();
-    Prefetch<R, 2>(reader.product(), reader.piece(), *step);
-    reader.begin_step();
-    const RowPiece<T>& part = reader.piece();
-    const RowPads pads(reader.product(), part, *step);
-    const std::ptrdiff_t weights_tap = reader.product().weights_tap, column = reader.product().weights_column;
-    const T* a = part.source + step->source;
-    const T* b = part.weights + step->weights;
-    for (const T* const last = b + step->terms * block<T>; b != last; b += block<T>, ++a) {
+  const auto add_row = [](const VoxelProduct<T>& q, const RowPiece<T>& part, RowPads pads, const DirectStep& step,
+                          auto& sums) CONVOLUME_ALWAYS_INLINE {
+    const hn::ScalableTag<T> d;
+    const std::ptrdiff_t weights_tap = q.weights_tap, column = q.weights_column;
+    const T* a = part.source + step.source;
+    const T* b = part.weights + step.weights;
+    for (const T* const last = b + step.terms * block<T>; b != last; b += block<T>, ++a) {
       std::array<V, 2 * K> w;
       CONVOLUME_UNROLL
       for (std::size_t tap = 0; tap < K; ++tap) {
@@ -205,8 +192,8 @@ void SumPairs(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias,
         w[2 * tap + 1] = hn::LoadU(d, of_tap + column);
       }
       CONVOLUME_UNROLL
-      for (int i = 0; i < R + K - 1; ++i) {
-        if ((i == 0 && pads.first != 0) || (i == R + K - 2 && pads.last != 0)) continue;
+      for (int i = 0; i < voxels; ++i) {
+        if (pads.replace(i, voxels)) continue;
         __asm__("" : "+r"(a));  // otherwise the compiler would load voxels first, for which registers are missing
         const V x = hn::Set(d, a[i * next_voxel]);
         CONVOLUME_UNROLL
@@ -218,8 +205,8 @@ void SumPairs(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias,
         }
       }
     }
-  }
-  FinishSums<R, 1, 2>(p, piece, bias, lanes, sums);
+  };
+  SumTapRows<R, 2>(p, piece, bias, lanes, add_row);
 }
 
 template <class T, std::size_t... R>
@@ -235,8 +222,8 @@ constexpr std::array<PieceKernel<T>, sizeof...(R)> SharedKernels(std::index_sequ
   return {&SumSharedVoxels<static_cast<int>(R) + 1, K, P, T>...};
 }
 
-/// Whether each step is a row of `k` taps, results are one tap apart, and the row reads padding as SumSharedVoxels
-/// expects it.
+/// Returns whether each step is a row of `k` taps, results are one tap apart, and the row reads padding as
+/// SumSharedVoxels and SumPairs expect it.
 template <class T>
 bool SharesVoxels(const VoxelProduct<T>& p, index_t k) {
   if (p.row_taps != k || p.source_strides.voxel != p.source_tap) return false;
@@ -249,74 +236,58 @@ bool SharesVoxels(const VoxelProduct<T>& p, index_t k) {
   });
 }
 
+/// Computes the rows of a product from vector number `v` of its lanes on, as many vectors as `kernels` compute.
 template <class T, std::size_t Most>
-void SumRows(const std::array<PieceKernel<T>, Most>& kernels, const VoxelProduct<T>& p) {
-  for (index_t lane = 0; lane < block<T>; lane += vector_lanes<T>) {
-    const T* bias = p.bias == nullptr ? nullptr : p.bias + lane;
-    SumPieces(kernels, 0, p, p.weights + lane, p.target + lane, bias, p.lanes - lane);
-  }
+void SumRows(const std::array<PieceKernel<T>, Most>& kernels, const VoxelProduct<T>& p, index_t v) {
+  const index_t lane = v * vector_lanes<T>;
+  SumPieces(kernels, 0, p, p.weights + VectorOffset<T>(v, p.weights_column),
+            p.target + VectorOffset<T>(v, p.target_column), p.bias == nullptr ? nullptr : p.bias + lane,
+            p.lanes - lane);
 }
 
-/// Computes one column with SumSharedVoxels if that is possible. Returns whether it is.
+/// Computes all pairs of columns with SumPairs if that is possible. Returns the number of columns.
 template <int K, class T>
-bool SumSharedRows(const VoxelProduct<T>& p) {
-  static constexpr auto kernels = SharedKernels<K, Padding::at_ends, T>(std::make_index_sequence<most_voxels>());
-  if (!SharesVoxels(p, K)) return false;
-  if constexpr (K > 2) {
-    static constexpr auto padded_kernels = SharedKernels<K, Padding::full, T>(std::make_index_sequence<most_voxels>());
-    if (p.fully_padded && p.count.x >= K && p.count.x <= most_voxels) {
-      SumRows(padded_kernels, p);
-      return true;
-    }
-  }
-  SumRows(kernels, p);
-  return true;
-}
-
-/// Computes two columns with SumPairs if that is possible. Returns whether it is.
-template <int K, class T>
-bool SumPairRows(const VoxelProduct<T>& p) {
+index_t SumPairsOfColumns(const VoxelProduct<T>& p) {
   const bool reversed = p.source_tap == -block<T>;
-  if ((p.source_tap != block<T> && !reversed) || p.source_term != 1 || !SharesVoxels(p, K)) return false;
+  const bool neighbours = (reversed || p.source_tap == block<T>)&&p.source_term == 1;
+  if (p.columns < 2 || !neighbours || !SharesVoxels(p, K)) return 0;
   using Indices = std::make_index_sequence<most_pair_voxels<K>>;
   static constexpr auto kernels = PairKernels<K, false, T>(Indices()),
                         reversed_kernels = PairKernels<K, true, T>(Indices());
-  SumPieces(reversed ? reversed_kernels : kernels, 0, p, p.weights, p.target, p.bias, p.lanes);
+  index_t v = 0;
+  for (; v + 2 <= p.columns; v += 2) SumRows(reversed ? reversed_kernels : kernels, p, v);
+  return v;
+}
+
+/// Computes the columns from number `v` on with SumSharedVoxels if that is possible. Returns whether it is.
+template <int K, class T>
+bool SumSharedColumns(const VoxelProduct<T>& p, index_t v) {
+  static constexpr auto kernels = SharedKernels<K, Padding::at_ends, T>(std::make_index_sequence<most_voxels>());
+  // Of two taps, only one reads padding at either end.
+  constexpr Padding full = K == 2 ? Padding::at_ends : Padding::full;
+  static constexpr auto padded_kernels = SharedKernels<K, full, T>(std::make_index_sequence<most_voxels>());
+  if (!SharesVoxels(p, K)) return false;
+  const bool padded = p.fully_padded && p.count.x >= K && p.count.x <= most_voxels;
+  for (; v < p.columns; ++v) SumRows(padded ? padded_kernels : kernels, p, v);
   return true;
-}
-
-/// Computes one column.
-template <class T>
-void SumColumn(const VoxelProduct<T>& p) {
-  static constexpr auto kernels = Kernels<T>(std::make_index_sequence<most_voxels>());
-  if constexpr (keeps_taps) {
-    if (SumSharedRows<3>(p) || SumSharedRows<5>(p) || SumSharedRows<2>(p)) return;
-  }
-  SumRows(kernels, p);
-}
-
-/// Returns the product of the columns from number `first` on.
-template <class T>
-VoxelProduct<T> ColumnsFrom(const VoxelProduct<T>& p, index_t first) {
-  VoxelProduct<T> columns = p;
-  columns.weights += first * p.weights_column;
-  columns.target += first * p.target_column;
-  if (p.bias != nullptr) columns.bias += first * block<T>;
-  columns.lanes -= first * block<T>;
-  return columns;
 }
 
 template <class T>
 void MultiplyTapRows(const VoxelProduct<T>& p) {
-  for (index_t column = 0; column < p.columns;) {
-    const VoxelProduct<T> columns = ColumnsFrom(p, column);
-    bool pair = false;
-    if constexpr (keeps_taps) {
-      pair = column + 2 <= p.columns && (SumPairRows<3>(columns) || SumPairRows<5>(columns) || SumPairRows<2>(columns));
-    }
-    if (!pair) SumColumn(columns);
-    column += pair ? 2 : 1;
+  static constexpr auto kernels = Kernels<T>(std::make_index_sequence<most_voxels>());
+  const index_t vectors = p.columns * (block<T> / vector_lanes<T>);
+  index_t v = 0;
+  if constexpr (keeps_taps) {
+    static_assert(block<T> == vector_lanes<T>);
+    v = SumPairsOfColumns<3>(p);
+    if (v == 0) v = SumPairsOfColumns<5>(p);
+    if (v == 0) v = SumPairsOfColumns<2>(p);
+    const auto sum_rest = [&] {
+      return SumSharedColumns<3>(p, v) || SumSharedColumns<5>(p, v) || SumSharedColumns<2>(p, v);
+    };
+    if (v < vectors && sum_rest()) v = vectors;
   }
+  for (; v < vectors; ++v) SumRows(kernels, p, v);
   if (p.non_temporal) hwy::FlushStream();
 }
 
