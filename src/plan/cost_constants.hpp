@@ -76,7 +76,7 @@ inline constexpr double idle_share = 0.2;      ///< of a worker's waiting that i
 /// `direct` is chosen if its estimate is less than this factor times the least one. Such differences are within the
 /// errors of the models, and transforms lose more speed if other programs use the memory
 /// (docs/performance/log/model.md).
-inline constexpr double near_estimates = 1.1;
+inline constexpr double near_estimates = 1.15;
 /// Factor for the weight gradient if its tiles have spectra of their own: every stage then waits for memory in its
 /// prologue and its epilogue.
 inline constexpr double separate_sums_factor = 1.4;

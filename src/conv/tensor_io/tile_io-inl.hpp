@@ -84,14 +84,15 @@ class SourceLoad {
     const bool single = source_.window.z == 1;
     // A staged plane (tile_row-inl.hpp) has no next plane, and is in the caches.
     if (!source_.block.blocked || source_.block.plane_stride == 0 || (single && !source_.next)) return {};
-    const Extent3& origin = single ? *source_.next : source_.origin;
+    const BlockView<const T>& block = single ? source_.next->block : source_.block;
+    const Extent3& origin = single ? source_.next->origin : source_.origin;
     const index_t z = single ? 0 : WindowPlane(point + 1);
-    const fft::TileBox box = single ? WindowBox(origin, source_.window, source_.block.extent) : box_;
+    const fft::TileBox box = single ? WindowBox(origin, source_.window, block.extent) : box_;
     if (z < box.begin.z || z >= box.end.z) return {};
-    const T* first = Voxel(source_.block, origin, z, box.begin.y, box.begin.x) + lane;
-    const index_t half = (box.end.x - box.begin.x) / 2, step = source_.block.voxel_stride;
-    return {{first, source_.block.row_stride, step, half},
-            {first + half * step, step, source_.block.row_stride, box.end.y - box.begin.y}};
+    const T* first = Voxel(block, origin, z, box.begin.y, box.begin.x) + lane;
+    const index_t half = (box.end.x - box.begin.x) / 2, step = block.voxel_stride;
+    return {{first, block.row_stride, step, half},
+            {first + half * step, step, block.row_stride, box.end.y - box.begin.y}};
   }
 
   tile::TileRows<const T> Rows(index_t point, index_t lane, T* buffer) const {

@@ -13,14 +13,22 @@
 
 namespace convolume::conv {
 
+/// Where the window of the next tile begins, and the block that it lies in: a block of another polyphase component if
+/// components alternate.
+template <class T>
+struct NextTile {
+  BlockView<const T> block;
+  Extent3 origin{0, 0, 0};
+};
+
 /// Voxels [origin, origin + window) of a block. Voxels outside the tensor count as zero. Voxel i of the window is point
 /// (i - shift) mod T of the tile, where T is the extent of the tile. All other points are zero.
 template <class T>
 struct TileSource {
   BlockView<const T> block;
   Extent3 origin{0, 0, 0}, window{}, shift{0, 0, 0};
-  /// First voxel of the next tile's window. It is used only if tiles have one plane, to prefetch the next tile.
-  std::optional<Extent3> next{};
+  /// It is used only if tiles have one plane, to prefetch the next tile.
+  std::optional<NextTile<T>> next{};
   /// If not null, the voxels are multiplied by the gradient that the activation has at the same voxels of y.
   const Activation* activation = nullptr;
   BlockView<const T> y{};

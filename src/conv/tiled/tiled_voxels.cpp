@@ -132,16 +132,16 @@ void TiledVoxels<T>::transform_phase(index_t tile, const TileRow& row, index_t p
   const index_t n = grid_.sample(tile);
   const View<const T> from = source_component(tensors.source, tile, phase),
                       y = source_component(tensors.y, tile, phase);
+  // The next tile of another sample begins elsewhere, so it is not prefetched.
+  const bool followed = window_.z == 1 && (tile + 1) % grid_.per_sample() != 0;
+  const View<const T> next = followed ? source_component(tensors.source, tile + 1, phase) : from;
   for (index_t c = 0; c < terms_.channels; c += lanes) {
     TileSource<T> source{.block = block_of(from, source_layout_, n, c),
                          .origin = source_begin(tile, phase),
                          .window = window_,
                          .shift = shift_,
                          .activation = tensors.gradient};
-    // The next tile of another component or of another sample begins elsewhere, so it is not prefetched.
-    if (grid_.polyphase.residues() == 1 && (tile + 1) % grid_.per_sample() != 0) {
-      source.next = source_begin(tile + 1, phase);
-    }
+    if (followed) source.next = {block_of(next, source_layout_, n, c), source_begin(tile + 1, phase)};
     if (tensors.gradient != nullptr) source.y = block_of(y, source_layout_, n, c);
     tile_io_.transform_planes(in_, source, row, spectra + c, source_.strides(), scratch);
   }

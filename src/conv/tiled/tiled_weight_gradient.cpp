@@ -104,9 +104,10 @@ TileSource<T> TiledWeightGradient<T>::dy_source(const BackwardArguments& a, inde
   TileSource<T> source{.block = block_of(grid_.y_component(low_res(a), tile), problem_.y_layout, n, o),
                        .origin = grid_.begin(tile),
                        .window = grid_.tiling.valid};
-  // With several residues the next tile belongs to another component of y and begins elsewhere, so it is not
-  // prefetched.
-  if (next && grid_.polyphase.residues() == 1) source.next = grid_.begin(*next);
+  if (next) {
+    const View<const T> after = grid_.y_component(low_res(a), *next);
+    source.next = {block_of(after, problem_.y_layout, grid_.sample(*next), o), grid_.begin(*next)};
+  }
   if (!sides_.y_is_high_res() && activated()) {
     source.activation = &activation_;
     source.y = block_of(grid_.y_component(turned(a.y.as<T>()), tile), problem_.y_layout, n, o);
