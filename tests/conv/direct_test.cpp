@@ -37,7 +37,11 @@ TEST_CASE("direct reads the only channel of a plain tensor in rows, also with st
          {"ic1id1ih3iw64oc20od1oh3ow4kd1kh1kw16sd1sh1sw16", "ic1id2ih4iw64oc20od1oh2ow4kd2kh2kw16sd2sh2sw16",
           "ic1id1ih3iw80oc20od1oh3ow4kd1kh1kw20sd1sh1sw20", "ic1id1ih3iw64oc20od1oh3ow8kd1kh1kw8sd1sh1sw8",
           "ic1id4ih5iw33oc33od2oh3ow15kd3kh3kw5sd1sh1sw2", "ic1id3ih4iw9oc17od1oh2ow1kd3kh3kw9",
-          "ic1id3ih4iw40oc17od1oh2ow30kd3kh3kw11", "mb2ic1id12oc18od3kd4sd4"}) {
+          "ic1id3ih4iw40oc17od1oh2ow30kd3kh3kw11", "mb2ic1id12oc18od3kd4sd4",
+          // Rows of voxels that lie four apart, and rows of 1 to 13 taps, which are not all multiples of four.
+          "ic1id4ih8iw92oc48od1oh2ow23kd4kh4kw4sd4sh4sw4", "ic1id1ih9iw77oc32od1oh3ow19kd1kh1kw5sd1sh4sw4",
+          "ic1id2ih5iw61oc64od1oh2ow14kd2kh1kw9sd1sh4sw4", "ic1id1ih5iw56oc32od1oh3ow12kd1kh3kw11sd1sh1sw4",
+          "ic1id1ih4iw33oc40od1oh1ow8kd1kh4kw3sd1sh4sw4", "ic1id2ih2iw40oc33od2oh2ow28kd1kh1kw13"}) {
       CAPTURE(target, text);
       test::check_against_reference<float>(parse_problem(text), by_direct, 2e-6);
       test::check_against_reference<double>(parse_problem(text), by_direct, 1e-14);

@@ -23,12 +23,17 @@ constexpr int most_voxels = HWY_TARGET <= HWY_AVX3 ? 14 : 6;
 /// The largest number of voxels of one vector each, at any distance. Their addresses need general registers.
 constexpr int most_distant_voxels = HWY_TARGET <= HWY_AVX3 ? 24 : 6;
 
+/// The voxels of a row of a patch. Convolutions of patches of 4 x 4 x 4 voxels with a stride of 4 are the first layers
+/// of transformers.
+constexpr int patch_voxels = 4;
+
 /// What a product reads. If the compiler knows the distance between voxels, addresses need no registers.
 enum class Source {
   blocks,       ///< blocks of channels, side by side
   every_other,  ///< blocks of channels, two blocks apart
   apart,        ///< blocks of channels, at any distance
   row,          ///< a single channel, side by side
+  patches,      ///< a single channel, four voxels apart
   strided_row,  ///< a single channel, at any distance
 };
 
@@ -42,13 +47,17 @@ constexpr int known_distance(Source source, int channels) {
       return 2 * channels;
     case Source::row:
       return 1;
+    case Source::patches:
+      return patch_voxels;
     case Source::apart:
     case Source::strided_row:
       break;
   }
   return 0;
 }
-constexpr bool one_channel(Source source) { return source == Source::row || source == Source::strided_row; }
+constexpr bool one_channel(Source source) {
+  return source == Source::row || source == Source::patches || source == Source::strided_row;
+}
 
 /// The largest number of voxels whose sums of C vectors fit into the registers. Voxels at any distance need registers
 /// for their addresses.
@@ -71,17 +80,19 @@ class TermReader {
       if constexpr (count > 1) __asm__("" : "+r"(pointers_[i]));
     }
   }
-  HWY_INLINE T get(int row, int r) const {
+  HWY_INLINE T get(int row, int r, int term) const {
     if constexpr (voxel != 0) {
-      return pointers_[0][row * next_row_ + r * voxel];
+      return pointers_[0][row * next_row_ + r * voxel + term];
     } else {
-      return pointers_[static_cast<std::size_t>(r / 3)][r % 3 * distance_];
+      return pointers_[static_cast<std::size_t>(r / 3)][r % 3 * distance_ + term];
     }
   }
   HWY_INLINE const T* first() const { return pointers_[0]; }
-  HWY_INLINE void next_term() {
+  /// Keeps the compiler from loading the voxels of later terms before this point, for which registers are missing.
+  HWY_INLINE void hide() { __asm__("" : "+r"(pointers_[0])); }
+  HWY_INLINE void skip(int terms) {
     CONVOLUME_UNROLL
-    for (std::size_t i = 0; i < count; ++i) ++pointers_[i];
+    for (std::size_t i = 0; i < count; ++i) pointers_[i] += terms;
   }
 
  private:
@@ -108,8 +119,7 @@ HWY_INLINE void AddStep(const VoxelProduct<T>& p, const DirectStep& step, const 
   const T* b = piece.weights + step.weights;
   TermReader<R, Rows, S, T> terms(a, piece.next_source, p.source_strides.voxel);
   const std::ptrdiff_t next_weights = WeightsStep<S>(p);
-  const T* const last = a + step.terms;
-  do {
+  const auto add_term = [&](int term) CONVOLUME_ALWAYS_INLINE {
     std::array<V, C> w;
     CONVOLUME_UNROLL
     for (std::size_t c = 0; c < C; ++c) w[c] = hn::LoadU(d, b + static_cast<std::ptrdiff_t>(c) * second);
@@ -117,14 +127,29 @@ HWY_INLINE void AddStep(const VoxelProduct<T>& p, const DirectStep& step, const 
     for (int row = 0; row < Rows; ++row) {
       CONVOLUME_UNROLL
       for (int r = Begin; r < End; ++r) {
-        const V x = hn::Set(d, terms.get(row, r));
+        const V x = hn::Set(d, terms.get(row, r, term));
         V* const sum = &sums[static_cast<std::size_t>((row * R + r) * C)];
         CONVOLUME_UNROLL
         for (std::size_t c = 0; c < C; ++c) sum[c] = hn::MulAdd(x, w[c], sum[c]);
       }
     }
-    terms.next_term();
     b += next_weights;
+  };
+  const T* const last = a + step.terms;
+  if constexpr (S == Source::patches) {
+    for (; last - terms.first() >= patch_voxels; terms.skip(patch_voxels)) {
+      CONVOLUME_UNROLL
+      for (int term = 0; term < patch_voxels; ++term) {
+        terms.hide();
+        add_term(term);
+      }
+    }
+    if (terms.first() == last) return;
+  }
+  do {
+    if constexpr (S == Source::row) terms.hide();
+    add_term(0);
+    terms.skip(1);
   } while (terms.first() != last);
 }
 
@@ -312,6 +337,9 @@ void SumColumns(const VoxelProduct<T>& p, index_t vector) {
     if (voxel == 2 * block<T>) return SumRows<C, Source::every_other>(p, weights, target, bias, lanes);
   }
   if (voxel == 1) return SumRows<C, Source::row>(p, weights, target, bias, lanes);
+  if constexpr (C == 2) {
+    if (voxel == patch_voxels) return SumRows<C, Source::patches>(p, weights, target, bias, lanes);
+  }
   if (voxel < block<T>) return SumRows<C, Source::strided_row>(p, weights, target, bias, lanes);
   SumRows<C, Source::apart>(p, weights, target, bias, lanes);
 }
