@@ -74,7 +74,7 @@ class DirectEngine final : public ConvEngine {
 
   template <class Tensors, class Body>
   Ready append_regions(TaskGraph& graph, const VoxelDirection<T>& direction, const Ready& source, const Ready& target,
-                       const std::vector<TaskId>& weights, const Tensors& tensors, const Body& body) const;
+                       const Ready& weights, const Tensors& tensors, const Body& body) const;
   template <class Arguments>
   std::vector<TaskId> append_transposed_weights(TaskGraph& graph, const std::vector<TaskId>& after,
                                                 const std::shared_ptr<const Arguments>& a,
@@ -105,11 +105,13 @@ Ready DirectEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
   std::vector<TaskId> after;
   ready.collect(0, 0, problem_.w_shape().n, after);
   const WeightBlocks<T>& layout = to_low_res_.weights;
-  const index_t pairs = layout.lane_blocks() * layout.term_blocks();
+  const RegionGrid& grid = to_low_res_.nest.grid;
+  const index_t blocks = layout.lane_blocks(), terms = layout.term_blocks(), pairs = blocks * terms;
   const auto cost = static_cast<double>(layout.taps * layout.square());
   const index_t least = std::max<index_t>(1, least_packed_elements / (layout.taps * layout.square()));
   // A single task takes the memory itself.
-  if (ops::numbers_per_task(pairs, least) < pairs) {
+  const bool several = ops::numbers_per_task(pairs, least) < pairs;
+  if (several) {
     after = {graph.add(
         {.name = "take packed weights"}, [a] { a->prepared->packed.acquire(0); }, after)};
   }
@@ -123,15 +125,29 @@ Ready DirectEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
       to_low_res_.squares.pack(a->w.as<T>(), to, o, c, non_temporal_, packed + to.offset(o, c, 0), temporary);
     }
   };
-  return Ready::all_of(
-      ops::append_ranges(graph, "pack weights", pairs, cost, after, body, pack_scratch_bytes(layout), least));
+  if (!several || grid.column_groups == 1) {
+    return Ready::all_of(
+        ops::append_ranges(graph, "pack weights", pairs, cost, after, body, pack_scratch_bytes(layout), least));
+  }
+  // Regions wait for the weights of their own lanes only. Without a cost, packing is as urgent as the regions that wait
+  // for it, and comes after them. So a region runs as soon as its weights are packed, while they are in the L2.
+  const index_t together = std::max(ceil_div(blocks, 64), std::min(grid.columns, ceil_div(least, terms)));
+  std::vector<TaskId> done;
+  for (index_t o = 0; o < blocks; o += together) {
+    const index_t begin = o * terms, end = std::min(blocks, o + together) * terms;
+    done.push_back(graph.add(
+        {.name = "pack weights", .cost = 0, .scratch_bytes = pack_scratch_bytes(layout)},
+        [body, begin, end] { body(begin, end); }, after));
+  }
+  return Ready(std::move(done), ceil_div(blocks, together), 1, together * block, 1);
 }
 
-/// Appends a task body(region) for each region. `tensors()` returns the tensors that a region reads and writes.
+/// Appends a task body(region) for each region. `weights` has a part for each channel of the results. `tensors()`
+/// returns the tensors that a region reads and writes.
 template <class T>
 template <class Tensors, class Body>
 Ready DirectEngine<T>::append_regions(TaskGraph& graph, const VoxelDirection<T>& d, const Ready& source,
-                                      const Ready& target, const std::vector<TaskId>& weights, const Tensors& tensors,
+                                      const Ready& target, const Ready& weights, const Tensors& tensors,
                                       const Body& body) const {
   const RegionGrid& grid = d.nest.grid;
   const Extent3& domain = d.map.domain();
@@ -147,7 +163,8 @@ Ready DirectEngine<T>::append_regions(TaskGraph& graph, const VoxelDirection<T>&
         std::vector<TaskId> z_range;
         for (index_t y = 0; y < grid.count.y; ++y) {
           const Box box = grid.box(z * grid.count.y + y, domain), window = d.map.window(box);
-          std::vector<TaskId> after = weights;
+          std::vector<TaskId> after;
+          weights.collect(0, first * block, std::min((first + columns) * block, d.weights.lanes), after);
           for (index_t i = n; i < last; ++i) {
             source.collect(i, 0, d.weights.terms, std::max<index_t>(0, window.begin.z),
                            std::max<index_t>(1, window.end.z), after);
@@ -207,16 +224,18 @@ Ready DirectEngine<T>::append_voxels(TaskGraph& graph, bool high_res, const Read
   weights.collect(0, 0, problem_.w_shape().n, after);
   const VoxelDirection<T>& direction = high_res ? to_high_res_ : to_low_res_;
   if (!high_res || direction.transposes_weights) {
-    return append_regions(
-        graph, direction, source, target, after, tensors, [&direction, a, tensors](const Region& region) {
-          run_region(direction, region, tensors(), static_cast<const T*>(a->w->packed.get(0)), a->memory);
-        });
+    // Each channel of the high-resolution side needs the packed weights of all lanes.
+    return append_regions(graph, direction, source, target, high_res ? Ready::all_of(after) : weights, tensors,
+                          [&direction, a, tensors](const Region& region) {
+                            run_region(direction, region, tensors(), static_cast<const T*>(a->w->packed.get(0)),
+                                       a->memory);
+                          });
   }
   const auto own = make_store(a->memory, 1, bytes_of(to_high_res_.weights.elements()));
   const RunBuffers buffers(graph, a->workspace, own);
   after.insert(after.end(), buffers.ready().begin(), buffers.ready().end());
   after = append_transposed_weights(graph, after, a, own);
-  Ready done = append_regions(graph, direction, source, target, after, tensors,
+  Ready done = append_regions(graph, direction, source, target, Ready::all_of(after), tensors,
                               [&direction, a, own, tensors](const Region& region) {
                                 run_region(direction, region, tensors(), static_cast<const T*>(own->get(0)), a->memory);
                               });

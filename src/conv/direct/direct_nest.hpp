@@ -10,6 +10,8 @@
 
 namespace convolume::conv {
 
+inline constexpr index_t ceil_div(index_t a, index_t b) { return (a + b - 1) / b; }
+
 /// A loop of a task. Dimensions are those of the direction: `k` counts blocks of result channels (lanes), `c` blocks
 /// of source channels (terms), and z, y and x count results of a phase.
 struct TaskLoop {
@@ -26,6 +28,7 @@ struct VoxelNest {
   std::vector<TaskLoop> sums{};  ///< the order of the steps of a product, the outermost loop first
   index_t held_blocks = 1;       ///< term blocks whose voxels a task holds at once
   index_t product_blocks = 1;    ///< the most term blocks of a product
+  index_t product_columns = 1;   ///< lane blocks whose sums are in registers at the same time: 1, 2 or 4
   index_t row_taps = 1;          ///< the most taps of a step
   bool sums_once = false;        ///< a product sums all taps and terms of its results
   /// Where the tiles of products begin, for z, y, x, kz, ky and kx, counted from the first result or tap of a task.

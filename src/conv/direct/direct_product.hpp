@@ -43,7 +43,8 @@ struct VoxelProduct {
   const T* bias;  ///< columns * 64 bytes, or null, which means zeros
   Extent3 count;
   index_t columns;
-  index_t lanes;  ///< of all columns that belong to a channel
+  index_t together = 2;  ///< columns whose sums are computed together, at most; 1, 2 or 4
+  index_t lanes;         ///< of all columns that belong to a channel
   bool add;
   /// Uses non-temporal stores: target does not stay in the caches, and its cache lines are not read first. `add` must
   /// be false, and the vectors of target must be aligned to 64 bytes.

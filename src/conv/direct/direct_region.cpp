@@ -505,7 +505,7 @@ class RegionRun {
   }
 
   /// Returns the distance from the weights of the current products to the weights that are read next, for prefetching.
-  /// These are the weights of the next term blocks, or, after the last ones, of the next two columns. 0 means none.
+  /// These are the weights of the next term blocks, or, after the last ones, of the next columns. 0 means none.
   std::ptrdiff_t next_weights(const T* weights) const {
     const Range& terms = of(Dim::c);
     const bool last = terms.end >= d_.weights.term_blocks();
@@ -517,7 +517,8 @@ class RegionRun {
     }
     if (!last) return d_.weights.offset(0, terms.size(), 0);
     const bool end = region_.first_column + of(Dim::k).end >= d_.weights.lane_blocks();
-    return end ? 0 : 2 * d_.weights.column_step() - d_.weights.offset(0, terms.begin, 0);
+    const index_t columns = std::max<index_t>(2, d_.nest.product_columns);
+    return end ? 0 : columns * d_.weights.column_step() - d_.weights.offset(0, terms.begin, 0);
   }
   /// Returns the distance between elements of different arrays.
   static std::ptrdiff_t distance(const T* from, const T* to) {
@@ -549,6 +550,7 @@ class RegionRun {
                                     .bias = tensors_.bias ? bias_ + columns.begin * block : nullptr,
                                     .count = pass.count,
                                     .columns = columns.size(),
+                                    .together = d_.nest.product_columns,
                                     .lanes = d_.weights.lanes - (region_.first_column + columns.begin) * block,
                                     .add = add,
                                     .non_temporal = non_temporal_});

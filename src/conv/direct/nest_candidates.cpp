@@ -26,8 +26,6 @@ constexpr index_t most_parts = 32;
 // Taps of a whole block of terms in one product; a longer sum has more rounding error.
 constexpr index_t product_steps = 32;
 
-index_t ceil_div(index_t a, index_t b) { return (a + b - 1) / b; }
-
 /// Returns how many tasks there should be: enough for every core, but fewer if they would be short.
 index_t wanted_tasks(const ConvProblem& problem, Direction direction, const MachineModel& machine) {
   const index_t block = channel_block(problem.type);
@@ -73,17 +71,23 @@ struct Variant {
   bool all_columns = false;        ///< a task computes all channels
   bool tap_rows = false;           ///< the taps of a row are summed at each term
   bool columns_inside = false;     ///< columns are the loop around a row, not around all voxels of a task
+  bool four_columns = false;       ///< four blocks of results are computed together, if there are so many
+};
+
+/// The results of a problem: blocks of channels, of which `together` are computed at once.
+struct ResultBlocks {
+  index_t count, together;
 };
 
 /// Returns tasks whose sources and results fit into `task_bytes`. They are so large that weights are read seldom, and
 /// there are enough of them for many threads. `source_bytes` of each source voxel are held at once.
-TaskTile choose_tasks(const DirectMap& map, index_t batch, index_t source_bytes, index_t result_blocks, TaskCount tasks,
-                      const Variant& variant) {
+TaskTile choose_tasks(const DirectMap& map, index_t batch, index_t source_bytes, const ResultBlocks& blocks,
+                      TaskCount tasks, const Variant& variant) {
   const Extent3& n = map.domain();
   const auto bytes = [&](const Extent3& e) {
     const Extent3 window = map.window({{0, 0, 0}, e}).extent();
     const index_t planes = variant.single_planes ? e.z : window.z;
-    return source_bytes * planes * window.y * window.x + block_bytes * result_blocks * e.z * e.y * e.x;
+    return source_bytes * planes * window.y * window.x + block_bytes * blocks.count * e.z * e.y * e.x;
   };
   const index_t wanted = std::max(region_voxels, batch * n.z * n.y * n.x / tasks.wanted);
   const auto fits = [&](const Extent3& e) {
@@ -111,9 +115,9 @@ TaskTile choose_tasks(const DirectMap& map, index_t batch, index_t source_bytes,
                       tasks.cores, ceil_div(ceil_div(region_voxels, layer), step), std::max<index_t>(1, most / step)));
   // Each group of columns stages the sources again, so there are no more groups than needed.
   const index_t regions = ceil_div(n.z, tile.extent.z) * ceil_div(n.y, tile.extent.y);
-  const index_t pairs = ceil_div(result_blocks, 2);
-  const index_t groups = variant.all_columns ? 1 : std::min(pairs, ceil_div(tasks.wanted, 2 * batch * regions));
-  tile.columns = std::min(result_blocks, 2 * ceil_div(pairs, groups));
+  const index_t sets = ceil_div(blocks.count, blocks.together);
+  const index_t groups = variant.all_columns ? 1 : std::min(sets, ceil_div(tasks.wanted, 2 * batch * regions));
+  tile.columns = std::min(blocks.count, blocks.together * ceil_div(sets, groups));
   return tile;
 }
 
@@ -176,6 +180,14 @@ bool sums_pairs_of_columns(const DirectMap& map, index_t taps) {
   return map.source_step().x == 1 && row / ceil_div(row, most_row_voxels(2, taps)) >= least_voxels;
 }
 
+/// Returns whether products compute four blocks of results together, if they sum single taps. Pieces of rows are so
+/// long that the registers are well used, and the kernels know how far apart the voxels lie.
+bool suits_four_columns(const DirectMap& map, index_t result_blocks) {
+  constexpr index_t least_voxels = 5;
+  const index_t row = ceil_div(map.domain().x, map.target_step().x);
+  return result_blocks >= 4 && map.source_step().x <= 2 && row / ceil_div(row, most_row_voxels(4)) >= least_voxels;
+}
+
 LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const DirectMap& map, TaskCount tasks,
                     const Variant& variant) {
   Extent3 taps{1, 1, 1};
@@ -207,7 +219,9 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
                                           variant.steps * block / std::min(block, source_channels));
   const bool rows = variant.tap_rows && product.x == taps.x && shares_voxels(problem, map, taps.x) &&
                     (result_blocks == 1 || (source_channels > 1 && sums_pairs_of_columns(map, taps.x)));
-  const TaskTile tile = choose_tasks(map, problem.batch, source_bytes, result_blocks, tasks, variant);
+  const bool fours = variant.four_columns && !rows && source_channels > 1 && suits_four_columns(map, result_blocks);
+  const index_t together = fours ? 4 : 2;
+  const TaskTile tile = choose_tasks(map, problem.batch, source_bytes, {result_blocks, together}, tasks, variant);
   NestBuilder nest(extent);
   nest.add(Dim::n, 1, true);
   nest.add(lanes, tile.columns * block, true);
@@ -217,11 +231,11 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
   nest.add(Dim::kz, product.z);
   nest.add(Dim::ky, product.y);
   nest.add(Dim::kx, product.x);
-  if (!variant.columns_inside) nest.add(lanes, 2 * block);
+  if (!variant.columns_inside) nest.add(lanes, together * block);
   nest.add(Dim::z, 1);
   nest.add(Dim::y, 1);
-  nest.add(lanes, 2 * block);
-  nest.add(Dim::x, most_row_voxels(std::min<index_t>(2, result_blocks), rows ? taps.x : 1));
+  nest.add(lanes, together * block);
+  nest.add(Dim::x, most_row_voxels(std::min(together, result_blocks), rows ? taps.x : 1));
   nest.begin_microkernel();
   nest.add(terms, block);
   nest.add_rest(Dim::kz);
@@ -342,10 +356,10 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
   const bool forward = direction == Direction::forward;
   const bool strided =
       map.source_step().z > 1 && (forward ? problem.in_channels : problem.out_channels) >= channel_block(problem.type);
-  const Variant usual{.single_planes = strided, .tap_rows = tap_rows};
+  const Variant usual{.single_planes = strided, .tap_rows = tap_rows, .four_columns = tap_rows};
   Variant other = usual, single_taps = usual;
   strided ? other.single_planes = false : other.steps /= 2;
-  single_taps.tap_rows = false;
+  single_taps.tap_rows = single_taps.four_columns = false;
   for (const bool columns_inside : {false, true}) {
     for (const bool all_columns : {false, true}) {
       for (const index_t bytes : {384 << 10, 192 << 10, 96 << 10}) {

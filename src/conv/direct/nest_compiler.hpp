@@ -29,7 +29,6 @@ class NestCompiler {
   }
 
   static constexpr std::size_t index_of(Dim dim) { return static_cast<std::size_t>(dim); }
-  static index_t ceil_div(index_t a, index_t b) { return (a + b - 1) / b; }
 
   /// Binds the loops to space_. Phases that no tap reaches are results too, but have no part in the spaces of a
   /// direction. So the outermost loops cover all of space_, and dimensions without a loop get one.
@@ -86,12 +85,14 @@ class NestCompiler {
     return inside(dim, end);
   }
 
-  /// Checks that a product computes one or two blocks of lanes, or all of them. Returns the number of blocks.
-  index_t check_lanes(index_t lanes) const {
-    if (blocks(lanes) <= 2 && (lanes % block_ == 0 || lanes == extent(Dim::k))) return blocks(lanes);
+  /// Checks that a product computes one or two blocks of lanes, or four of them if `fours`. Returns the number of
+  /// blocks.
+  index_t check_lanes(index_t lanes, bool fours) const {
+    const bool known = blocks(lanes) <= 2 || (fours && blocks(lanes) == 4);
+    if (known && (lanes % block_ == 0 || lanes == extent(Dim::k))) return blocks(lanes);
     refuse(
-        fmt::format("has no microkernel of {} result channels; its microkernels end with loops over {} or {} of them",
-                    lanes, block_, 2 * block_));
+        fmt::format("has no microkernel of {} result channels; its microkernels end with loops over {} or {}{} of them",
+                    lanes, block_, 2 * block_, fours ? fmt::format(" or {}", 4 * block_) : ""));
   }
 
   /// Returns the loops of a task around the microkernel that have several iterations.

@@ -52,11 +52,12 @@ class VoxelCompiler : NestCompiler {
     result_.samples = inside(Dim::n, first_);
   }
 
-  /// Reads the loops behind the bar: sums in any order, then a block of terms, voxels of a row, and one or two blocks
-  /// of lanes.
+  /// Reads the loops behind the bar: sums in any order, then a block of terms, voxels of a row, and one, two or four
+  /// blocks of lanes.
   void read_microkernel() {
     std::size_t end = loops_.size();
-    product_lanes_ = check_lanes(read_last(Dim::k, end));
+    product_lanes_ = check_lanes(read_last(Dim::k, end), true);
+    result_.product_columns = product_lanes_;
     const index_t voxels = read_last(Dim::x, end);
     if (voxels > most_row_voxels(product_lanes_)) {
       refuse(fmt::format("has no microkernel of {} voxels of a row; its microkernels have at most {}", voxels,
@@ -97,6 +98,9 @@ class VoxelCompiler : NestCompiler {
       if (loops_[i].dim != Dim::kx || loops_[i].step != 1) {
         refuse(i, "sums the terms of a block innermost, but for a row of taps; write the loop further out");
       }
+      if (product_lanes_ > 2) {
+        refuse(i, fmt::format("sums rows of taps for at most {} result channels", 2 * block_));
+      }
       if (loops_[i].extent > most_row_taps) {
         refuse(i, fmt::format("sums at most {} taps of a row inside of the terms of a block", most_row_taps));
       }
@@ -107,9 +111,10 @@ class VoxelCompiler : NestCompiler {
   void read_walk() {
     std::vector<std::size_t> loops = task_loops(first_);
     // One product computes rows, planes and all columns, if the innermost loops say so in this order.
-    const bool usual_row =
-        product_voxels_ >= std::min(most_row_voxels(2, product_lanes_ == 1 ? 1 : result_.row_taps), extent(Dim::x));
-    const bool usual_columns = product_lanes_ == std::min<index_t>(2, blocks(extent(Dim::k)));
+    const index_t usual_voxels =
+        most_row_voxels(std::max<index_t>(2, product_lanes_), product_lanes_ == 1 ? 1 : result_.row_taps);
+    const bool usual_row = product_voxels_ >= std::min(usual_voxels, extent(Dim::x));
+    const bool usual_columns = product_lanes_ >= std::min<index_t>(2, blocks(extent(Dim::k)));
     if (usual_row) fuse(loops, Dim::x);
     if (usual_row || (!loops.empty() && loops_[loops.back()].dim != Dim::x)) {
       fuse(loops, Dim::y);

@@ -52,7 +52,7 @@ class WeightCompiler : NestCompiler {
   /// blocks of lanes.
   void read_microkernel() {
     std::size_t end = loops_.size();
-    product_lanes_ = check_lanes(read_last(Dim::k, end));
+    product_lanes_ = check_lanes(read_last(Dim::k, end), false);
     const index_t terms = read_last(Dim::c, end);
     if (terms > block_ || (terms < block_ && terms != extent(Dim::c))) {
       refuse(fmt::format("has no microkernel of {} channels of the high-resolution side; use {}", terms, block_));

@@ -253,7 +253,7 @@ class SpaceCost {
   bool wide() const { return wide_vectors(machine_); }
   /// Returns the most results of a row that products compute together. Rows of taps keep their weights in registers.
   double most_rows(double vectors, double taps) const {
-    if (!wide()) return 6;
+    if (!wide() || vectors > 2) return 6;
     return taps > 1 && vectors > 1 ? std::max(1.0, std::floor((29 - taps * vectors) / vectors)) : 28 / vectors;
   }
 
@@ -271,7 +271,7 @@ class SpaceCost {
 
   void add_voxel_products(NestCost& cost) const {
     const double block = static_cast<double>(space_.channel_block);
-    const double vectors = wide() ? std::min(2.0, std::ceil(tile_of(lanes_) / block)) : 2;
+    const double vectors = wide() ? std::min(4.0, std::ceil(tile_of(lanes_) / block)) : 2;
     // Two vectors of a single channel have no kernels for rows of taps.
     const double taps = vectors > 1 && space_.of(terms_) == 1 ? 1 : taps_of_row();
     const double row = tile_of(Dim::x), voxels = row / std::ceil(row / most_rows(vectors, taps));
