@@ -151,8 +151,8 @@ struct BackwardBindings {
   bool add_dx = false, add_dw = false;  ///< add to the contents of dx, or of dw and dbias, instead of overwriting them
 };
 
-/// The tasks that complete the tensors which a convolution reads. `dx` is used with add_dx: it names the tasks that
-/// write the earlier contributions to dx.
+/// The tasks that complete the tensors which a convolution reads. The channels of `w` are the rows of the weights, axis
+/// 0. `dx` is used with add_dx: it names the tasks that write the earlier contributions to dx.
 struct ConvReady {
   Ready x{}, w{}, dy{}, dx{};
 };
@@ -263,7 +263,8 @@ class CONVOLUME_API ConvPlan {
   void forward(const Execution& run, const ForwardBindings& bindings) const;
   void backward(const Execution& run, const BackwardBindings& bindings) const;
 
-  /// Appends tasks that convert `w` into `prepared`. Returns the tasks that complete `prepared`.
+  /// Appends tasks that convert `w` into `prepared`. Returns the tasks that complete `prepared`. The channels of the
+  /// result are the rows of the weights, axis 0: all of `prepared` is complete after all tasks().
   Ready append_prepare(TaskGraph& graph, const Ready& w_ready, const ConstTensorView& w,
                        PreparedWeights& prepared) const;
   /// Append the tasks of a forward or backward pass, and return the tasks that complete the results. Shapes and layouts

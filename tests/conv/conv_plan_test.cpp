@@ -1,11 +1,16 @@
 // Tests what plans promise besides the numbers: caches, reuse, threads, errors.
+#include <algorithm>
+#include <limits>
 #include <thread>
+#include <vector>
 
 #include "testing/conv_case.hpp"
 #include "testing/engine_checks.hpp"
 #include "testing/selected_row.hpp"
 #include <catch2/catch.hpp>
 
+#include "conv/choice.hpp"
+#include "convolume/blocking.hpp"
 #include "convolume/convolume.h"
 #include "convolume/cpu.hpp"
 
@@ -237,6 +242,52 @@ TEST_CASE("spectra and prepared weights may live in memory of the caller, which 
       CHECK(test::same_bits(dw, c.dw));
       for (std::size_t i = memory.size() - guard; i < memory.size(); ++i) REQUIRE(memory[i] == std::byte{0xFF});
       placed_w.release();  // placed memory is not freed
+    }
+  }
+}
+
+TEST_CASE("a task of direct waits for the packed weights of its own channels, and for all of them") {
+  // Packing is divided by blocks of input channels too, by blocks of results, and by two of them together.
+  struct Case {
+    const char *problem, *fwd;
+    index_t packing_tasks, before_a_region;  // of one group
+  };
+  for (const Case& one : {Case{"ic40id6oc80kd3pd1", "k* z* c y x | kz ky kx c16 x k16", 15, 3},
+                          Case{"ic40id6oc96kd3pd1", "k* z* c y x | kz ky kx c16 x k32", 18, 6},
+                          Case{"ic160ih6oc160kh1", "k* y x | c c16 x k32", 5, 1},
+                          Case{"g2ic80id6oc160kd3pd1", "k* z* c y x | kz ky kx c16 x k16", 30, 3}}) {
+    const ConvProblem p = parse_problem(one.problem);
+    conv::Nests nests = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
+    nests[0] = plan::parse_nest(one.fwd);
+    const std::string choice = to_string(conv::Choice{.engine = Engine::direct, .nests = nests});
+    CAPTURE(one.problem, choice);
+    ConvCase<float> c(p, {.choice = choice});
+    c.run();
+    auto w = c.plan.prepared_weights(&c.memory);
+    auto y = test::poisoned<float>(p.y_shape());
+    TaskGraph graph;
+    const Ready ready = c.plan.append_prepare(graph, {}, c.w, w);
+    c.plan.append_forward(graph, {.w = ready}, {.x = c.x, .w = w, .y = y}, &c.memory);
+    const auto tasks = graph.describe();
+    const auto all_of = [&](const std::string& name) {
+      std::vector<TaskId> found;
+      for (std::size_t i = 0; i < tasks.size(); ++i) {
+        if (tasks[i].options.name == name) found.push_back(static_cast<TaskId>(i));
+      }
+      return found;
+    };
+    const std::vector<TaskId> packing = all_of("pack weights");
+    CHECK(std::ssize(packing) == one.packing_tasks);
+    for (const TaskId region : all_of("direct region")) {
+      const auto before =
+          std::count_if(packing.begin(), packing.end(), [&](TaskId task) { return graph.ordered(task, region); });
+      CHECK(before == one.before_a_region);
+    }
+    for (const int threads : {1, 2, 8}) {
+      Scheduler scheduler(threads);
+      std::fill_n(y.data(), y.elements(), std::numeric_limits<float>::quiet_NaN());
+      graph.run(scheduler);
+      CHECK(test::same_bits(y, c.y));
     }
   }
 }

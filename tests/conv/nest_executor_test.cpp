@@ -1,7 +1,5 @@
 // The direct engine runs loop nests: any order of loops around its microkernels, in all directions, layouts and types.
 #include <algorithm>
-#include <array>
-#include <optional>
 
 #include "testing/engine_checks.hpp"
 #include "testing/random_problem.hpp"
@@ -81,8 +79,10 @@ class NestDraws {
     const Dim lanes = forward ? Dim::k : Dim::c, terms = forward ? Dim::c : Dim::k;
     const index_t block = channel_block(p_.type), all_lanes = extent(direction, lanes),
                   all_terms = extent(direction, terms);
-    const index_t lane_tile = std::min(all_lanes, block * (1 + below(2)));
-    const index_t row = std::min<index_t>(extent(direction, Dim::x), 1 + below(14));
+    // Microkernels compute one, two or four blocks of lanes.
+    const index_t most_blocks = (all_lanes + block - 1) / block >= 4 ? 3 : 2, lane_blocks = 1 << below(most_blocks);
+    const index_t lane_tile = std::min(all_lanes, block * lane_blocks);
+    const index_t row = std::min<index_t>(extent(direction, Dim::x), 1 + below(lane_blocks == 4 ? 6 : 14));
     const index_t held = std::min(all_terms, block * (1 + below(3)));
     std::vector<std::vector<Loop>> lists{
         outer(Dim::n, p_.batch, 1, 1), outer(lanes, all_lanes, lane_tile, block), outer(terms, all_terms, held, block),
@@ -257,188 +257,6 @@ TEST_CASE("random nests are accurate on every SIMD target") {
   set_simd_target(before);
 }
 
-TEST_CASE("direct computes rows of up to 28 voxels of one lane block, on every SIMD target and in both layouts") {
-  const std::string before = simd_target();
-  const auto row_of = [](const ConvProblem& p, index_t voxels) {
-    conv::Nests nests = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
-    nests[0] = plan::parse_nest(fmt::format("z* y* c k x | kz ky kx c16 x{} k16", voxels));
-    nests[1] = plan::parse_nest(fmt::format("z* y* k c x | kz ky kx k16 x{} c16", voxels));
-    return choice_text(nests);
-  };
-  for (const auto& target : available_simd_targets()) {
-    if (test::sanitized && target != before) continue;
-    set_simd_target(target);
-    // Kernel 3 pads one result at each end of a row, and kernel 5 pads two.
-    for (const char* text : {"ic20iw61oc16ih5kd3pd1", "ic32ih6iw59oc16kh5kw5ph2pw2", "ic17ih9iw61oc16kh1kw3pw1sw2"}) {
-      ConvProblem p = parse_problem(text);
-      std::optional<std::array<Tensor<float>, 2>> first;
-      for (const index_t voxels : {28, 27, 15, 9, 1}) {
-        CAPTURE(target, text, voxels);
-        if (voxels > 9) test::check_against_reference<float>(p, {.choice = row_of(p, voxels)}, 2e-6);
-        test::check_layouts<float>(p, {.choice = row_of(p, voxels)}, true, true, Activation::Kind::none);
-        ConvCase<float> other(p, {.choice = row_of(p, voxels)});
-        other.run();
-        if (!first) first = {std::move(other.y), std::move(other.dx)};
-        CHECK((voxels == 28 || (test::same_bits((*first)[0], other.y) && test::same_bits((*first)[1], other.dx))));
-      }
-    }
-  }
-  set_simd_target(before);
-}
-
-TEST_CASE("direct sums rows of taps, and one tap of one channel block, on every SIMD target") {
-  const std::string before = simd_target();
-  for (const auto& target : available_simd_targets()) {
-    if (test::sanitized && target != before) continue;
-    set_simd_target(target);
-    for (const char* text : {"ic1id3iw53oc16kd2ph1pw1",
-                             "ic1ih9iw52oc20kh3ph1pw1",
-                             "ic1ih9iw53oc40kh4kw4",
-                             "mb2ic1ih9iw61oc16kh5kw5ph2pw2",
-                             "ic1ih9iw31oc8kh3kw6pw2",
-                             "ic1ih8iw60oc16kh7kw7ph3pw3",
-                             "ic1ih8iw40oc16kh3kw11pw5",
-                             "ic1ih8iw40oc16kh3dw1",
-                             "ic1ih8iw41oc16kh3sw2",
-                             "ic16id3ih5iw7oc16kd1",
-                             "mb2ic16ih1iw61oc16kh1",
-                             "ic16id3ih5iw7oc16kd1sd2",
-                             "ic16ih4iw4oc16kh1ph1pw1",
-                             "ic20ih4iw17oc16kh1",
-                             "ic20id5iw53oc16kd3pd1",
-                             "ic16ih9iw52oc16kh3kw5sw2ph1pw2",
-                             "ic17ih9iw33oc16kh3sh2sw2dh1dw1",
-                             "ic16ih9iw33oc16kh5sw2",
-                             "ic16ih9iw30oc12kh2",
-                             "ic16ih7iw1oc16kh3ph1pw1",
-                             "ic16ih9iw26oc16kh5ph2pw2",
-                             "ic6ih14oc16kh5",
-                             "ic16ih9iw24oc16kh5",
-                             "ic16ih9iw25oc16kh5",
-                             "ic20ih5iw5oc16kh5",
-                             "ic16id3ih7iw6oc16kd3",
-                             "ic16ih6iw6oc16kh3ph2pw2"}) {
-      CAPTURE(target, text);
-      const ConvProblem p = parse_problem(text);
-      test::check_against_reference<float>(p, {.engine = Engine::direct}, 2e-6);
-      test::check_layouts<float>(p, {.engine = Engine::direct}, true, true, Activation::Kind::none);
-      test::check_against_reference<double>(p, {.engine = Engine::direct}, 1e-13);
-    }
-  }
-  set_simd_target(before);
-}
-
-TEST_CASE(
-    "rows of taps of two channel blocks have the bits of single blocks, on every SIMD target and in both layouts") {
-  const std::string before = simd_target();
-  for (const auto& target : available_simd_targets()) {
-    if (test::sanitized && target != before) continue;
-    set_simd_target(target);
-    // Rows of one piece and of several, with padding at one result and at more, of 2, 3, 4 and 5 taps; part of a block
-    // of terms or of lanes; taps that lie apart.
-    for (const char* text :
-         {"ic20id3ih4iw8oc32kd3pd1", "ic32ih4iw22oc32kh3ph1pw1", "ic32ih6iw9oc32kh5ph2pw2", "ic32ih4iw13oc32kh2",
-          "ic32ih5iw23oc40kh3ph1pw1", "ic33ih5iw14oc64kh3", "ic17ih4iw2oc48kh3ph1pw1", "mb2ic18ih6iw21oc30kh5ph2pw2",
-          "ic32ih7iw9oc32kh5", "ic32ih4iw30oc48kh2", "ic16ih5iw17oc32kh4pw1", "ic32ih5iw19oc32kh3dw1dh1ph2pw2",
-          "ic32ih9iw25oc32kh3sh2sw2ph1pw1", "ic16ih4iw1oc32kh3ph1pw1"}) {
-      for (const DataType type : {DataType::f32, DataType::f64}) {
-        ConvProblem p = parse_problem(text);
-        p.type = type;
-        const index_t block = channel_block(type);
-        conv::Nests nests = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
-        const auto choice_of = [&](index_t columns) {
-          const index_t most = 11, width = columns * block, terms = std::min(block, p.in_channels);
-          const bool c = p.in_channels > terms, k = p.out_channels > width, x = p.output().x > most;
-          const bool inner_c = terms > 1, y = p.output().y > 1, z = p.output().z > 1;
-          nests[0] = plan::parse_nest(fmt::format(
-              "{}{}{}{}{}{}| {}ky {}{}{} k{}", p.batch > 1 ? "n " : "", c ? "c " : "", k ? "k " : "", z ? "z " : "",
-              y ? "y " : "", x ? "x " : "", p.kernel.z > 1 ? "kz " : "", inner_c ? fmt::format("c{} ", terms) : "",
-              p.kernel.x > 1 ? "kx " : "", x ? "x11" : "x", k ? width : p.out_channels));
-          return choice_text(nests);
-        };
-        CAPTURE(target, text, choice_of(1), choice_of(2));
-        const auto check = [&]<class T>(T) {
-          test::check_against_reference<T>(p, {.choice = choice_of(2)}, sizeof(T) == 4 ? 2e-6 : 1e-13);
-          test::check_layouts<T>(p, {.choice = choice_of(2)}, true, true, Activation::Kind::none);
-          ConvCase<T> pair(p, {.choice = choice_of(2)}), alone(p, {.choice = choice_of(1)});
-          pair.run();
-          alone.run();
-          CHECK(test::same_bits(pair.y, alone.y));
-        };
-        type == DataType::f32 ? check(float()) : check(double());
-      }
-    }
-  }
-  set_simd_target(before);
-}
-
-TEST_CASE("the weight gradient sums several taps together with the bits of single taps, on every SIMD target") {
-  const std::string before = simd_target();
-  // Taps outside of the loops over pieces of voxels are summed one by one. Pieces hold up to 2 planes of 3 rows.
-  const auto nest_of = [](const ConvProblem& p, bool together) {
-    const index_t block = channel_block(p.type), planes = p.output().z, rows = p.output().y;
-    const bool c = p.in_channels > block, k = p.out_channels > 2 * block;
-    const std::string pieces =
-        fmt::format("{}{}{}", p.batch > 1 ? "n " : "", planes > 2 ? "z " : "", rows > 3 ? "y " : "");
-    const std::string blocks = fmt::format("{}{}", c ? "c " : "", k ? "k " : "");
-    const std::string voxels = fmt::format("{}{}x", planes > 2 ? "z2 " : "z ", rows > 3 ? "y3 " : "y ");
-    return plan::parse_nest(fmt::format("{} | {} {} {}",
-                                        together ? pieces + blocks + "kz ky kx" : "kz ky kx " + pieces + blocks, voxels,
-                                        c ? fmt::format("c{}", block) : "c", k ? fmt::format("k{}", 2 * block) : "k"));
-  };
-  for (const auto& target : available_simd_targets()) {
-    if (test::sanitized && target != before) continue;
-    set_simd_target(target);
-    for (const char* text : {"ic16ih4iw8oc32kh3ph1pw1",
-                             "ic20ih5iw11oc48kh5ph2pw2",
-                             "ic16ih3iw9oc16kh3",
-                             "ic24id3ih3iw10oc32kh3pw1",
-                             "ic1ih9iw12oc16kh5",
-                             "ic1ih9iw12oc40kh4ph1pw1",
-                             "ic1id4ih7iw9oc20kd3pd1",
-                             "ic1ih9iw30oc16kh2kw9pw3",
-                             "ic1ih9iw30oc16kh2kw12",
-                             "ic1ih9iw17oc16kh7ph3pw3",
-                             "ic1ih5iw21oc16kh3kw6",
-                             "ic1ih7iw12oc16kh3dw1dh1",
-                             "ic1id8ih8iw8oc32kd4sd4",
-                             "ic1ih3iw3oc16kh5ph2pw2",
-                             "ic16id3ih5iw7oc16kd3pd1",
-                             "ic16ih6iw9oc16kh2",
-                             "mb2ic20ih6iw9oc48kh5sh2ph2pw2",
-                             "mb2ic1id5ih7iw9oc20kd3pd1",
-                             "ic6ih14oc16kh5",
-                             "ic33ih5iw6oc17kh3dw1ph1pw2",
-                             "ic16ih2iw2oc16kh3ph1pw1"}) {
-      for (const DataType type : {DataType::f32, DataType::f64}) {
-        ConvProblem p = parse_problem(text);
-        p.type = type;
-        conv::Nests nests = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
-        const auto choice_of = [&](bool together) {
-          nests[2] = nest_of(p, together);
-          return choice_text(nests);
-        };
-        CAPTURE(target, text, choice_of(false), choice_of(true));
-        if (type == DataType::f64) {
-          test::check_against_reference<double>(p, {.choice = choice_of(true)}, 1e-13);
-          ConvCase<double> together(p, {.choice = choice_of(true)}), alone(p, {.choice = choice_of(false)});
-          together.run();
-          alone.run();
-          CHECK(test::same_bits(together.dw, alone.dw));
-          continue;
-        }
-        test::check_against_reference<float>(p, {.choice = choice_of(true)}, 2e-6);
-        test::check_layouts<float>(p, {.choice = choice_of(true)}, true, true, Activation::Kind::none);
-        ConvCase<float> together(p, {.choice = choice_of(true)}), alone(p, {.choice = choice_of(false)});
-        together.run();
-        alone.run();
-        CHECK(test::same_bits(together.dw, alone.dw));
-      }
-    }
-  }
-  set_simd_target(before);
-}
-
 TEST_CASE("rows of taps may be split where results read mostly padding") {
   for (const auto& [text, choice] :
        {std::pair{"ic16id1ih1iw4oc16kd1kh1kw6pw1", "direct fwd=|.kx.c.k bwd_d=|.kx.k.kx3.x.c bwd_w=kx.|.c.k"},
@@ -477,7 +295,11 @@ TEST_CASE("a choice text of direct keeps its bits") {
                  0x8f6e05966817187e, 0xa4294a6abe405eff},
         Recorded{"ic16id3ih9iw31oc16kd1",
                  "direct fwd=z*.y.x.|.c16.x28.k16 bwd_d=z*.y.x.|.k16.x28.c16 bwd_w=z+*.y.|.y2.x.c16.k16",
-                 0xf95c19cc3515e104, 0xff34495aa16499e8}}) {
+                 0xf95c19cc3515e104, 0xff34495aa16499e8},
+        Recorded{"ic70ih5iw13oc80kh3ph1pw1",
+                 "direct fwd=y*.k.x.|.c.ky.kx.c16.x6.k64 bwd_d=y*.c.x.|.k.ky.kx.k16.x6.c64 "
+                 "bwd_w=y+*.k.c.ky.kx.|.x.c16.k32",
+                 0x2c1d01b48a533900, 0x5a1e4a0d49b3ffbf}}) {
     for (const auto& target : available_simd_targets()) {
       if (test::sanitized && target != before) continue;
       set_simd_target(target);

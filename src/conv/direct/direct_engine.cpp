@@ -72,6 +72,9 @@ class DirectEngine final : public ConvEngine {
   }
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
 
+  template <class Body>
+  Ready append_packing_by_lanes(TaskGraph& graph, const std::vector<TaskId>& after, index_t least,
+                                const Body& body) const;
   template <class Tensors, class Body>
   Ready append_regions(TaskGraph& graph, const VoxelDirection<T>& direction, const Ready& source, const Ready& target,
                        const Ready& weights, const Tensors& tensors, const Body& body) const;
@@ -105,8 +108,7 @@ Ready DirectEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
   std::vector<TaskId> after;
   ready.collect(0, 0, problem_.w_shape().n, after);
   const WeightBlocks<T>& layout = to_low_res_.weights;
-  const RegionGrid& grid = to_low_res_.nest.grid;
-  const index_t blocks = layout.lane_blocks(), terms = layout.term_blocks(), pairs = blocks * terms;
+  const index_t pairs = layout.lane_blocks() * layout.term_blocks();
   const auto cost = static_cast<double>(layout.taps * layout.square());
   const index_t least = std::max<index_t>(1, least_packed_elements / (layout.taps * layout.square()));
   // A single task takes the memory itself.
@@ -125,25 +127,45 @@ Ready DirectEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
       to_low_res_.squares.pack(a->w.as<T>(), to, o, c, non_temporal_, packed + to.offset(o, c, 0), temporary);
     }
   };
-  if (!several || grid.column_groups == 1) {
-    return Ready::all_of(
-        ops::append_ranges(graph, "pack weights", pairs, cost, after, body, pack_scratch_bytes(layout), least));
+  if (several && to_low_res_.nest.grid.column_groups > 1 && !sides_.y_is_high_res()) {
+    return append_packing_by_lanes(graph, after, least, body);
   }
-  // Regions wait for the weights of their own lanes only. Without a cost, packing is as urgent as the regions that wait
-  // for it, and comes after them. So a region runs as soon as its weights are packed, while they are in the L2.
-  const index_t together = std::max(ceil_div(blocks, 64), std::min(grid.columns, ceil_div(least, terms)));
-  std::vector<TaskId> done;
-  for (index_t o = 0; o < blocks; o += together) {
-    const index_t begin = o * terms, end = std::min(blocks, o + together) * terms;
-    done.push_back(graph.add(
-        {.name = "pack weights", .cost = 0, .scratch_bytes = pack_scratch_bytes(layout)},
-        [body, begin, end] { body(begin, end); }, after));
-  }
-  return Ready(std::move(done), ceil_div(blocks, together), 1, together * block, 1);
+  return Ready::all_of(
+      ops::append_ranges(graph, "pack weights", pairs, cost, after, body, pack_scratch_bytes(layout), least));
 }
 
-/// Appends a task body(region) for each region. `weights` has a part for each channel of the results. `tensors()`
-/// returns the tensors that a region reads and writes.
+/// Appends about 64 tasks body(begin, end) over the pairs (lane block, term block), so that a region waits for the
+/// weights of its own lanes only. A task has at least `least` pairs if the lanes of a region have so many. With a cost
+/// of 0, packing is as urgent as the regions that wait for it, and regions that are ready run first. So a region often
+/// finds its weights in the L2, unless they are written with non-temporal stores.
+template <class T>
+template <class Body>
+Ready DirectEngine<T>::append_packing_by_lanes(TaskGraph& graph, const std::vector<TaskId>& after, index_t least,
+                                               const Body& body) const {
+  const WeightBlocks<T>& layout = to_low_res_.weights;
+  const index_t blocks = layout.lane_blocks(), terms = layout.term_blocks();
+  const index_t lanes = std::max(ceil_div(blocks, 64), std::min(to_low_res_.nest.grid.columns, ceil_div(least, terms)));
+  // Several lane blocks together have all their terms in one task.
+  const index_t part = lanes > 1 ? terms : std::max(ceil_div(blocks * terms, 64), least);
+  std::vector<std::vector<TaskId>> tasks(static_cast<std::size_t>(ceil_div(terms, part)));
+  for (index_t o = 0; o < blocks; o += lanes) {
+    const index_t last = std::min(blocks, o + lanes) * terms;
+    index_t begin = o * terms;
+    for (auto& some : tasks) {
+      const index_t end = std::min(last, begin + lanes * part);
+      some.push_back(graph.add(
+          {.name = "pack weights", .cost = 0, .scratch_bytes = pack_scratch_bytes(layout)},
+          [body, begin, end] { body(begin, end); }, after));
+      begin = end;
+    }
+  }
+  Ready done;
+  for (auto& some : tasks) done = done & Ready(std::move(some), ceil_div(blocks, lanes), 1, lanes * block, 1);
+  return done;
+}
+
+/// Appends a task body(region) for each region. `weights` says which tasks complete the weights of each channel of the
+/// results. `tensors()` returns the tensors that a region reads and writes.
 template <class T>
 template <class Tensors, class Body>
 Ready DirectEngine<T>::append_regions(TaskGraph& graph, const VoxelDirection<T>& d, const Ready& source,

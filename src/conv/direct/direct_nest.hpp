@@ -10,8 +10,6 @@
 
 namespace convolume::conv {
 
-inline constexpr index_t ceil_div(index_t a, index_t b) { return (a + b - 1) / b; }
-
 /// A loop of a task. Dimensions are those of the direction: `k` counts blocks of result channels (lanes), `c` blocks
 /// of source channels (terms), and z, y and x count results of a phase.
 struct TaskLoop {

@@ -26,18 +26,17 @@ constexpr int most_voxels_of_four = static_cast<int>(most_row_voxels(4));
 /// The largest number of voxels of one vector each, at any distance. Their addresses need general registers.
 constexpr int most_distant_voxels = HWY_TARGET <= HWY_AVX3 ? 24 : 6;
 
-/// The voxels of a row of a patch. Convolutions of patches of 4 x 4 x 4 voxels with a stride of 4 are the first layers
-/// of transformers.
-constexpr int patch_voxels = 4;
+/// A stride of 4. Convolutions of 4 x 4 x 4 voxels with this stride are the first layers of transformers.
+constexpr int fourth_voxel = 4;
 
 /// What a product reads. If the compiler knows the distance between voxels, addresses need no registers.
 enum class Source {
-  blocks,       ///< blocks of channels, side by side
-  every_other,  ///< blocks of channels, two blocks apart
-  apart,        ///< blocks of channels, at any distance
-  row,          ///< a single channel, side by side
-  patches,      ///< a single channel, four voxels apart
-  strided_row,  ///< a single channel, at any distance
+  blocks,        ///< blocks of channels, side by side
+  every_other,   ///< blocks of channels, two blocks apart
+  apart,         ///< blocks of channels, at any distance
+  row,           ///< a single channel, side by side
+  every_fourth,  ///< a single channel, four voxels apart
+  strided_row,   ///< a single channel, at any distance
 };
 
 /// Returns the distance between neighbouring voxels in elements, if a block has `channels` channels. Returns 0 if the
@@ -50,8 +49,8 @@ constexpr int known_distance(Source source, int channels) {
       return 2 * channels;
     case Source::row:
       return 1;
-    case Source::patches:
-      return patch_voxels;
+    case Source::every_fourth:
+      return fourth_voxel;
     case Source::apart:
     case Source::strided_row:
       break;
@@ -59,7 +58,7 @@ constexpr int known_distance(Source source, int channels) {
   return 0;
 }
 constexpr bool one_channel(Source source) {
-  return source == Source::row || source == Source::patches || source == Source::strided_row;
+  return source == Source::row || source == Source::every_fourth || source == Source::strided_row;
 }
 
 /// The largest number of voxels whose sums of C vectors fit into the registers. Voxels at any distance need registers
@@ -92,7 +91,7 @@ class TermReader {
     }
   }
   HWY_INLINE const T* first() const { return pointers_[0]; }
-  /// Keeps the compiler from loading the voxels of later terms before this point, for which registers are missing.
+  /// Otherwise the compiler would load voxels of later terms early and spill them.
   HWY_INLINE void hide() { __asm__("" : "+r"(pointers_[0])); }
   HWY_INLINE void skip(int terms) {
     CONVOLUME_UNROLL
@@ -141,7 +140,7 @@ HWY_INLINE void AddStep(const VoxelProduct<T>& p, const DirectStep& step, const 
   };
   const T* const last = a + step.terms;
   // Four terms at a time have a fourth of the loop's instructions.
-  if constexpr (S == Source::patches || C == 4) {
+  if constexpr (S == Source::every_fourth || C == 4) {
     constexpr int together = 4;
     for (; last - terms.first() >= together; terms.skip(together)) {
       CONVOLUME_UNROLL
@@ -181,7 +180,7 @@ HWY_INLINE void AddNeighbours(const T* a, const T* weights, std::ptrdiff_t next_
 }
 
 /// Computes R neighbouring voxels of C vectors of lanes, in one row or in two. `lanes` of all vectors belong to a
-/// channel. The loop is that of SumSteps: called from there, a kernel of 1 x 1 x 1 takes 3 % longer (GCC 12).
+/// channel. The loop is that of SumSteps, but a call of SumSteps would be slower (docs/performance/log/direct.md).
 template <int R, int Rows, int C, Source S, class T>
 void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias, index_t lanes) {
   const hn::ScalableTag<T> d;
@@ -345,7 +344,7 @@ void SumColumns(const VoxelProduct<T>& p, index_t vector) {
     if (voxel == 2 * block<T>) return SumRows<C, Source::every_other>(p, weights, target, bias, lanes);
   }
   if constexpr (C == 2) {
-    if (voxel == patch_voxels) return SumRows<C, Source::patches>(p, weights, target, bias, lanes);
+    if (voxel == fourth_voxel) return SumRows<C, Source::every_fourth>(p, weights, target, bias, lanes);
   }
   if constexpr (C != 4) {
     if (voxel == 1) return SumRows<C, Source::row>(p, weights, target, bias, lanes);
@@ -359,11 +358,9 @@ void MultiplyVoxels(const VoxelProduct<T>& p) {
   const index_t vectors = p.columns * (block<T> / vector_lanes<T>);
   index_t v = 0;
   if constexpr (block<T> == vector_lanes<T>) {
-    // With neighbours, one vector at a time is as fast as two, and pieces are longer.
-    for (; v < vectors && p.neighbours > 1 && p.source_strides.voxel == 1; ++v) SumColumns<1>(p, v);
-  }
-  if constexpr (block<T> == vector_lanes<T>) {
     const index_t voxel = p.source_strides.voxel;
+    // With neighbours, one vector at a time is as fast as two, and pieces are longer.
+    for (; v < vectors && p.neighbours > 1 && voxel == 1; ++v) SumColumns<1>(p, v);
     const bool fours = p.together == 4 && (voxel == block<T> || voxel == 2 * block<T>);
     for (; fours && v + 4 <= vectors; v += 4) SumColumns<4>(p, v);
   }

@@ -505,7 +505,8 @@ class RegionRun {
   }
 
   /// Returns the distance from the weights of the current products to the weights that are read next, for prefetching.
-  /// These are the weights of the next term blocks, or, after the last ones, of the next columns. 0 means none.
+  /// These are the weights of the next term blocks, or, after the last ones, of the region's next columns. 0 means
+  /// none.
   std::ptrdiff_t next_weights(const T* weights) const {
     const Range& terms = of(Dim::c);
     const bool last = terms.end >= d_.weights.term_blocks();
@@ -516,7 +517,7 @@ class RegionRun {
       return last || other_order ? 0 : distance(weights, packed_weights(terms.begin + 1, 0));
     }
     if (!last) return d_.weights.offset(0, terms.size(), 0);
-    const bool end = region_.first_column + of(Dim::k).end >= d_.weights.lane_blocks();
+    const bool end = of(Dim::k).end >= region_.columns;
     const index_t columns = std::max<index_t>(2, d_.nest.product_columns);
     return end ? 0 : columns * d_.weights.column_step() - d_.weights.offset(0, terms.begin, 0);
   }

@@ -90,9 +90,10 @@ class NestCompiler {
   index_t check_lanes(index_t lanes, bool fours) const {
     const bool known = blocks(lanes) <= 2 || (fours && blocks(lanes) == 4);
     if (known && (lanes % block_ == 0 || lanes == extent(Dim::k))) return blocks(lanes);
-    refuse(
-        fmt::format("has no microkernel of {} result channels; its microkernels end with loops over {} or {}{} of them",
-                    lanes, block_, 2 * block_, fours ? fmt::format(" or {}", 4 * block_) : ""));
+    refuse(fmt::format("has no microkernel of {} result channels; its microkernels end with loops over {} of them",
+                       lanes,
+                       fours ? fmt::format("{}, {} or {}", block_, 2 * block_, 4 * block_)
+                             : fmt::format("{} or {}", block_, 2 * block_)));
   }
 
   /// Returns the loops of a task around the microkernel that have several iterations.

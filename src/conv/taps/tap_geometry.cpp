@@ -8,7 +8,6 @@ namespace {
 using plan::Direction;
 
 index_t floor_div(index_t a, index_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
-index_t ceil_div(index_t a, index_t b) { return -floor_div(-a, b); }
 
 /// Returns box number `i` of the boxes of whole rows that divide a domain.
 Box box_of(index_t i, const Extent3& extent, const Extent3& count, const Extent3& domain) {

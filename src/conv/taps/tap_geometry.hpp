@@ -87,6 +87,9 @@ class DirectMap {
   std::vector<DirectPhase> phases_;
 };
 
+/// Returns a / b, rounded up. `a` may be negative.
+constexpr index_t ceil_div(index_t a, index_t b) noexcept { return a > 0 ? (a + b - 1) / b : -(-a / b); }
+
 /// Returns the most voxels of a row that a product of one, two or four blocks of lanes computes at once, on any SIMD
 /// target. Of two blocks, the `taps` of a row that are summed together at each term leave room for fewer. Of four
 /// blocks, only single taps are summed.

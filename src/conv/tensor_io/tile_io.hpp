@@ -27,7 +27,7 @@ template <class T>
 struct TileSource {
   BlockView<const T> block;
   Extent3 origin{0, 0, 0}, window{}, shift{0, 0, 0};
-  /// It is used only if tiles have one plane, to prefetch the next tile.
+  /// The next tile, which is prefetched. Used only if tiles have one plane.
   std::optional<NextTile<T>> next{};
   /// If not null, the voxels are multiplied by the gradient that the activation has at the same voxels of y.
   const Activation* activation = nullptr;
