@@ -313,7 +313,7 @@ void SumRows(const VoxelProduct<T>& p, const T* weights, T* target, const T* bia
     if (p.neighbours == 3) return SumNeighbourRows<3>(p, weights, target, bias, lanes);
     if (p.neighbours == 2) return SumNeighbourRows<2>(p, weights, target, bias, lanes);
   }
-  constexpr int most = most_voxels_of<C, S>, longest_pair = S == Source::blocks ? most / 2 : 0;
+  constexpr int most = most_voxels_of<C, S>, longest_pair = S == Source::blocks && C < 4 ? most / 2 : 0;
   static constexpr auto kernels = VoxelKernels<1, C, S, T>(std::make_index_sequence<most>());
   static constexpr auto pair_kernels = VoxelKernels<2, C, S, T>(std::make_index_sequence<longest_pair>());
   index_t row = 0;
