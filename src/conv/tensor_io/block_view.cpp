@@ -25,7 +25,11 @@ template BlockView<const float> block_of(const View<const float>&, Layout, index
 template BlockView<double> block_of(const View<double>&, Layout, index_t, index_t);
 template BlockView<const double> block_of(const View<const double>&, Layout, index_t, index_t);
 
-index_t non_temporal_from() { return static_cast<index_t>(machine_model().usable_l3_bytes / 8); }
+index_t non_temporal_from() {
+  const MachineModel& machine = machine_model();
+  // A large L2 holds results of nearly its size until they are read.
+  return static_cast<index_t>(std::max(machine.usable_l3_bytes / 8, machine.l2_bytes * 4 / 5));
+}
 
 template <class T>
 bool writes_non_temporal(const View<T>& target, index_t from) {
