@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "testing/conv_case.hpp"
+#include "testing/direct_nests.hpp"
 #include "testing/engine_checks.hpp"
 #include "testing/selected_row.hpp"
 #include <catch2/catch.hpp>
 
-#include "conv/choice.hpp"
 #include "convolume/blocking.hpp"
 #include "convolume/convolume.h"
 #include "convolume/cpu.hpp"
@@ -257,9 +257,9 @@ TEST_CASE("a task of direct waits for the packed weights of its own channels, an
                           Case{"ic160ih6oc160kh1", "k* y x | c c16 x k32", 5, 1},
                           Case{"g2ic80id6oc160kd3pd1", "k* z* c y x | kz ky kx c16 x k16", 30, 3}}) {
     const ConvProblem p = parse_problem(one.problem);
-    conv::Nests nests = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
+    conv::Nests nests = test::direct_nests(p);
     nests[0] = plan::parse_nest(one.fwd);
-    const std::string choice = to_string(conv::Choice{.engine = Engine::direct, .nests = nests});
+    const std::string choice = test::choice_text(nests);
     CAPTURE(one.problem, choice);
     ConvCase<float> c(p, {.choice = choice});
     c.run();

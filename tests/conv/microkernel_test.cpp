@@ -4,24 +4,58 @@
 #include <array>
 #include <optional>
 
+#include "testing/direct_nests.hpp"
 #include "testing/engine_checks.hpp"
 #include "testing/sanitizers.hpp"
 #include "testing/simd_targets.hpp"
 #include <fmt/format.h>
 
-#include "conv/choice.hpp"
 #include "conv/direct/direct_nest.hpp"
 #include "convolume/blocking.hpp"
 #include "convolume/cpu.hpp"
 
 using namespace convolume;
 using Catch::Contains;
+using plan::LoopNest;
 using test::ConvCase;
 
 namespace {
 
-std::string text_of(const conv::Nests& nests) {
-  return to_string(conv::Choice{.engine = Engine::direct, .nests = nests});
+/// Returns a nest of forward whose microkernel computes `columns` blocks of results and pieces of `most` voxels. With
+/// `tap_rows`, the taps of a row are summed at each term.
+LoopNest nest_of_columns(const ConvProblem& p, index_t columns, index_t most, bool tap_rows) {
+  const index_t block = channel_block(p.type), width = columns * block, terms = std::min(block, p.in_channels);
+  const bool c = p.in_channels > terms, k = p.out_channels > width, x = p.output().x > most;
+  const auto loop = [](const char* name, bool wanted) { return std::string(wanted ? name : ""); };
+  const std::string taps = loop("kx ", p.kernel.x > 1), channels = terms > 1 ? fmt::format("c{} ", terms) : "";
+  return plan::parse_nest(fmt::format(
+      "{}{}{}{}{}{}| {}{}{}{} k{}", loop("n ", p.batch > 1), loop("c ", c), loop("k ", k), loop("z ", p.output().z > 1),
+      loop("y ", p.output().y > 1), loop("x ", x), loop("kz ", p.kernel.z > 1), loop("ky ", p.kernel.y > 1),
+      tap_rows ? channels + taps : taps + channels, x ? fmt::format("x{}", most) : "x", k ? width : p.out_channels));
+}
+
+/// Checks that forward with `columns` blocks of results together is accurate, in float and double, and has the bits of
+/// both layouts and of single blocks.
+void check_columns_together(const char* text, index_t columns, index_t most, bool tap_rows) {
+  for (const DataType type : {DataType::f32, DataType::f64}) {
+    ConvProblem p = parse_problem(text);
+    p.type = type;
+    conv::Nests nests = test::direct_nests(p);
+    const auto choice_of = [&](index_t together) {
+      nests[0] = nest_of_columns(p, together, most, tap_rows);
+      return test::choice_text(nests);
+    };
+    CAPTURE(text, choice_of(1), choice_of(columns));
+    const auto check = [&]<class T>(T) {
+      test::check_against_reference<T>(p, {.choice = choice_of(columns)}, sizeof(T) == 4 ? 2e-6 : 1e-13);
+      test::check_layouts<T>(p, {.choice = choice_of(columns)}, true, true, Activation::Kind::none);
+      ConvCase<T> together(p, {.choice = choice_of(columns)}), alone(p, {.choice = choice_of(1)});
+      together.run();
+      alone.run();
+      CHECK(test::same_bits(together.y, alone.y));
+    };
+    type == DataType::f32 ? check(float()) : check(double());
+  }
 }
 
 }  // namespace
@@ -29,10 +63,10 @@ std::string text_of(const conv::Nests& nests) {
 TEST_CASE("direct computes rows of up to 28 voxels of one lane block, on every SIMD target and in both layouts") {
   const std::string before = simd_target();
   const auto row_of = [](const ConvProblem& p, index_t voxels) {
-    conv::Nests nests = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
+    conv::Nests nests = test::direct_nests(p);
     nests[0] = plan::parse_nest(fmt::format("z* y* c k x | kz ky kx c16 x{} k16", voxels));
     nests[1] = plan::parse_nest(fmt::format("z* y* k c x | kz ky kx k16 x{} c16", voxels));
-    return text_of(nests);
+    return test::choice_text(nests);
   };
   for (const auto& target : available_simd_targets()) {
     if (test::sanitized && target != before) continue;
@@ -107,33 +141,8 @@ TEST_CASE("four channel blocks together have the bits of single blocks, on every
     for (const char* text : {"ic20ih4iw13oc64kh1", "ic33ih5iw14oc80kh3ph1pw1", "ic17ih7iw23oc96kh3sh2sw2ph1pw1",
                              "mb2ic18id3ih4iw5oc70kd1kh1kw1", "ic16ih5iw12oc64kh2dh1dw1", "ic32ih9iw25oc64kh3sh3sw3",
                              "ic5ih6iw11oc64kh3", "ic32id4ih3iw6oc64kd3pd1", "ic16ih1iw1oc64kh1"}) {
-      for (const DataType type : {DataType::f32, DataType::f64}) {
-        ConvProblem p = parse_problem(text);
-        p.type = type;
-        const index_t block = channel_block(type);
-        conv::Nests nests = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
-        const auto choice_of = [&](index_t columns) {
-          const index_t most = 6, width = columns * block, terms = std::min(block, p.in_channels);
-          const bool c = p.in_channels > terms, k = p.out_channels > width, x = p.output().x > most;
-          const auto loop = [](const char* name, bool wanted) { return wanted ? name : ""; };
-          nests[0] = plan::parse_nest(
-              fmt::format("{}{}{}{}{}{}| {}{}{}{}{} k{}", loop("n ", p.batch > 1), loop("c ", c), loop("k ", k),
-                          loop("z ", p.output().z > 1), loop("y ", p.output().y > 1), loop("x ", x),
-                          loop("kz ", p.kernel.z > 1), loop("ky ", p.kernel.y > 1), loop("kx ", p.kernel.x > 1),
-                          terms > 1 ? fmt::format("c{} ", terms) : "", x ? "x6" : "x", k ? width : p.out_channels));
-          return text_of(nests);
-        };
-        CAPTURE(target, text, choice_of(1), choice_of(4));
-        const auto check = [&]<class T>(T) {
-          test::check_against_reference<T>(p, {.choice = choice_of(4)}, sizeof(T) == 4 ? 2e-6 : 1e-13);
-          test::check_layouts<T>(p, {.choice = choice_of(4)}, true, true, Activation::Kind::none);
-          ConvCase<T> four(p, {.choice = choice_of(4)}), alone(p, {.choice = choice_of(1)});
-          four.run();
-          alone.run();
-          CHECK(test::same_bits(four.y, alone.y));
-        };
-        type == DataType::f32 ? check(float()) : check(double());
-      }
+      CAPTURE(target);
+      check_columns_together(text, 4, 6, false);
     }
   }
   set_simd_target(before);
@@ -141,11 +150,11 @@ TEST_CASE("four channel blocks together have the bits of single blocks, on every
 
 TEST_CASE("backward data of four channel blocks together has the bits of single blocks") {
   const ConvProblem p = parse_problem("ic64ih6iw17oc40kh3ph1pw1");
-  conv::Nests nests = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
+  conv::Nests nests = test::direct_nests(p);
   const auto dx_of = [&](const char* text) {
     nests[1] = plan::parse_nest(text);
-    test::check_against_reference<float>(p, {.choice = text_of(nests)}, 2e-6);
-    ConvCase<float> one(p, {.choice = text_of(nests)});
+    test::check_against_reference<float>(p, {.choice = test::choice_text(nests)}, 2e-6);
+    ConvCase<float> one(p, {.choice = test::choice_text(nests)});
     one.run();
     return std::move(one.dx);
   };
@@ -156,9 +165,9 @@ TEST_CASE("backward data of four channel blocks together has the bits of single 
 TEST_CASE("nests of four channel blocks say what no microkernel does") {
   const auto refuses = [](const char* problem, const char* nest, const char* why) {
     const ConvProblem p = parse_problem(problem);
-    conv::Nests nests = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
+    conv::Nests nests = test::direct_nests(p);
     nests[0] = plan::parse_nest(nest);
-    CHECK_THROWS_WITH(ConvPlan::make(p, {.choice = text_of(nests)}), Contains(why));
+    CHECK_THROWS_WITH(ConvPlan::make(p, {.choice = test::choice_text(nests)}), Contains(why));
   };
   refuses("ic16ih4iw12oc64kh3", "y | ky kx c x10 k", "no microkernel of 10 voxels of a row");
   refuses("ic16ih4iw8oc64kh3", "y | ky c kx x6 k", "sums rows of taps for at most 32 result channels");
@@ -178,32 +187,8 @@ TEST_CASE(
           "ic32ih5iw23oc40kh3ph1pw1", "ic33ih5iw14oc64kh3", "ic17ih4iw2oc48kh3ph1pw1", "mb2ic18ih6iw21oc30kh5ph2pw2",
           "ic32ih7iw9oc32kh5", "ic32ih4iw30oc48kh2", "ic16ih5iw17oc32kh4pw1", "ic32ih5iw19oc32kh3dw1dh1ph2pw2",
           "ic32ih9iw25oc32kh3sh2sw2ph1pw1", "ic16ih4iw1oc32kh3ph1pw1"}) {
-      for (const DataType type : {DataType::f32, DataType::f64}) {
-        ConvProblem p = parse_problem(text);
-        p.type = type;
-        const index_t block = channel_block(type);
-        conv::Nests nests = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
-        const auto choice_of = [&](index_t columns) {
-          const index_t most = 11, width = columns * block, terms = std::min(block, p.in_channels);
-          const bool c = p.in_channels > terms, k = p.out_channels > width, x = p.output().x > most;
-          const bool inner_c = terms > 1, y = p.output().y > 1, z = p.output().z > 1;
-          nests[0] = plan::parse_nest(fmt::format(
-              "{}{}{}{}{}{}| {}ky {}{}{} k{}", p.batch > 1 ? "n " : "", c ? "c " : "", k ? "k " : "", z ? "z " : "",
-              y ? "y " : "", x ? "x " : "", p.kernel.z > 1 ? "kz " : "", inner_c ? fmt::format("c{} ", terms) : "",
-              p.kernel.x > 1 ? "kx " : "", x ? "x11" : "x", k ? width : p.out_channels));
-          return text_of(nests);
-        };
-        CAPTURE(target, text, choice_of(1), choice_of(2));
-        const auto check = [&]<class T>(T) {
-          test::check_against_reference<T>(p, {.choice = choice_of(2)}, sizeof(T) == 4 ? 2e-6 : 1e-13);
-          test::check_layouts<T>(p, {.choice = choice_of(2)}, true, true, Activation::Kind::none);
-          ConvCase<T> pair(p, {.choice = choice_of(2)}), alone(p, {.choice = choice_of(1)});
-          pair.run();
-          alone.run();
-          CHECK(test::same_bits(pair.y, alone.y));
-        };
-        type == DataType::f32 ? check(float()) : check(double());
-      }
+      CAPTURE(target);
+      check_columns_together(text, 2, 11, true);
     }
   }
   set_simd_target(before);
@@ -250,10 +235,10 @@ TEST_CASE("the weight gradient sums several taps together with the bits of singl
       for (const DataType type : {DataType::f32, DataType::f64}) {
         ConvProblem p = parse_problem(text);
         p.type = type;
-        conv::Nests nests = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
+        conv::Nests nests = test::direct_nests(p);
         const auto choice_of = [&](bool together) {
           nests[2] = nest_of(p, together);
-          return text_of(nests);
+          return test::choice_text(nests);
         };
         CAPTURE(target, text, choice_of(false), choice_of(true));
         if (type == DataType::f64) {

@@ -1,6 +1,7 @@
 // The direct engine runs loop nests: any order of loops around its microkernels, in all directions, layouts and types.
 #include <algorithm>
 
+#include "testing/direct_nests.hpp"
 #include "testing/engine_checks.hpp"
 #include "testing/random_problem.hpp"
 #include "testing/sanitizers.hpp"
@@ -145,10 +146,6 @@ class NestDraws {
   std::uint64_t next_ = 0;
 };
 
-std::string choice_text(const conv::Nests& nests) {
-  return to_string(conv::Choice{.engine = Engine::direct, .nests = nests});
-}
-
 /// A problem with nests for one of its groups.
 struct NestProblem {
   ConvProblem problem;
@@ -167,16 +164,16 @@ NestProblem draw(std::uint64_t seed, DataType type) {
                        plan::spaces(one, Direction::forward).empty();
     if (empty) continue;
     const conv::Nests nests = NestDraws(one, seed).nests();
-    return {p, nests, choice_text(nests)};
+    return {p, nests, test::choice_text(nests)};
   }
 }
 
 std::string refusal_of(const char* fwd) {
   const ConvProblem p = parse_problem("mb2ic40id6oc48kd3pd1");
-  conv::Nests nests = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
+  conv::Nests nests = test::direct_nests(p);
   try {
     nests[0] = plan::parse_nest(fwd);
-    ConvPlan::make(p, {.choice = choice_text(nests)});
+    ConvPlan::make(p, {.choice = test::choice_text(nests)});
   } catch (const Unsupported& error) {
     return std::string("unsupported: ") + error.what();
   } catch (const InvalidArgument& error) {
@@ -226,7 +223,7 @@ TEST_CASE("random nests give the same bits on 1, 2 and 8 threads and for any par
       auto kept = static_cast<std::ptrdiff_t>(seed % 3);
       for (Loop& loop : nest.loops) loop.parallel = loop.parallel && kept-- > 0;
     }
-    ConvCase<float> fewer(one.problem, {.choice = choice_text(nests)}, false, 2);
+    ConvCase<float> fewer(one.problem, {.choice = test::choice_text(nests)}, false, 2);
     fewer.run();
     test::check_same_bits(first, fewer);
   }
@@ -328,9 +325,10 @@ TEST_CASE("plans of very long rows and of very many phases are made at once") {
 
 TEST_CASE("a nest that would need a list for each of millions of tiles is refused") {
   const ConvProblem p = parse_problem("ic16oc16id128kd7pd3");
-  conv::Nests nests = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
+  conv::Nests nests = test::direct_nests(p);
   nests[0] = plan::parse_nest("n z y x k c kz ky kx | c16 k16");
-  CHECK_THROWS_WITH(ConvPlan::make(p, {.choice = choice_text(nests)}), Contains("lists") && Contains("larger tiles"));
+  CHECK_THROWS_WITH(ConvPlan::make(p, {.choice = test::choice_text(nests)}),
+                    Contains("lists") && Contains("larger tiles"));
 }
 
 TEST_CASE("nests are refused for depthwise problems") {
@@ -359,11 +357,11 @@ TEST_CASE("no candidate has fewer tasks than threads could use, if the first has
 
 TEST_CASE("the order of sums decides the bits of direct, and nothing else in a nest does") {
   ConvProblem p = parse_problem("ic40id6oc48kd3pd1");
-  const conv::Nests usual = *conv::parse_choice(ConvPlan::make(p, {.engine = Engine::direct}).choice()).nests;
+  const conv::Nests usual = test::direct_nests(p);
   const auto run = [&](const char* fwd) {
     conv::Nests nests = usual;
     nests[0] = plan::parse_nest(fwd);
-    ConvCase<float> one(p, {.choice = choice_text(nests)});
+    ConvCase<float> one(p, {.choice = test::choice_text(nests)});
     one.run();
     return std::move(one.y);
   };

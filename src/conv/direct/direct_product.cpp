@@ -91,7 +91,7 @@ class TermReader {
     }
   }
   HWY_INLINE const T* first() const { return pointers_[0]; }
-  /// Otherwise the compiler would load voxels of later terms early and spill them.
+  /// Hides from the compiler where the voxels lie. Otherwise it would load those of later terms early and spill them.
   HWY_INLINE void hide() { __asm__("" : "+r"(pointers_[0])); }
   HWY_INLINE void skip(int terms) {
     CONVOLUME_UNROLL

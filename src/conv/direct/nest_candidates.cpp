@@ -172,20 +172,24 @@ bool shares_voxels(const ConvProblem& problem, const DirectMap& map, index_t tap
   return stride == dilation && taps >= 2 && taps != 4 && taps <= most_row_taps;
 }
 
+/// Returns the voxels of the shortest piece if a row of results is divided into pieces of at most `most`.
+index_t shortest_piece(const DirectMap& map, index_t most) {
+  const index_t row = ceil_div(map.domain().x, map.target_step().x);
+  return row / ceil_div(row, most);
+}
+
 /// Returns whether products of two columns sum rows of `taps`. They read voxels of blocks that lie side by side, and
 /// pieces of rows are so long that steps do not take much longer than their multiply-adds.
 bool sums_pairs_of_columns(const DirectMap& map, index_t taps) {
   constexpr index_t least_voxels = 7;
-  const index_t row = ceil_div(map.domain().x, map.target_step().x);
-  return map.source_step().x == 1 && row / ceil_div(row, most_row_voxels(2, taps)) >= least_voxels;
+  return map.source_step().x == 1 && shortest_piece(map, most_row_voxels(2, taps)) >= least_voxels;
 }
 
 /// Returns whether products compute four blocks of results together, if they sum single taps. Pieces of rows are so
 /// long that the registers are well used, and the kernels know how far apart the voxels lie.
 bool suits_four_columns(const DirectMap& map, index_t result_blocks) {
   constexpr index_t least_voxels = 5;
-  const index_t row = ceil_div(map.domain().x, map.target_step().x);
-  return result_blocks >= 4 && map.source_step().x <= 2 && row / ceil_div(row, most_row_voxels(4)) >= least_voxels;
+  return result_blocks >= 4 && map.source_step().x <= 2 && shortest_piece(map, most_row_voxels(4)) >= least_voxels;
 }
 
 LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const DirectMap& map, TaskCount tasks,
