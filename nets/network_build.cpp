@@ -8,12 +8,6 @@
 namespace convolume::nets {
 namespace {
 
-/// Returns the layout of a tensor for which no operation requires a layout.
-Layout layout_for(index_t channels) {
-  constexpr index_t least_channels = 8;
-  return channels < least_channels ? Layout::plain : Layout::blocked;
-}
-
 /// Suffix of the key of a node's tuned choice in the numerics record.
 constexpr const char* tuned_key = ".tuned";
 /// Suffixes of the keys of every node's choice and layout.
@@ -206,7 +200,8 @@ bool Network::better_blocked(std::size_t i) const {
   const auto plan = [&](Layout x, Layout y) { return ConvPlan::make(problem_of(i, x, y), conv_options(i, 0)); };
   const ConvPlan plain = plan(Layout::plain, Layout::plain);
   try {
-    const ConvPlan blocked = plan(layout_for(plain.problem().in_channels), layout_for(plain.problem().out_channels));
+    const ConvPlan blocked =
+        plan(usual_layout(plain.problem().in_channels), usual_layout(plain.problem().out_channels));
     const bool reads_blocked =
         plain.engine() == Engine::fft_tiled || plain.engine() == Engine::direct || plain.engine() == Engine::onednn;
     if (reads_blocked) return true;
@@ -224,7 +219,7 @@ void Network::choose_layouts() {
   std::vector<bool> plain(count + 1, false);
   plain.front() = plain.back() = true;
   for (std::size_t i = 0; i < count; ++i) {
-    if (layout_for(shapes_.nodes[i].channels) == Layout::plain) plain[i + 1] = true;
+    if (usual_layout(shapes_.nodes[i].channels) == Layout::plain) plain[i + 1] = true;
     if (!std::holds_alternative<ConvNode>(spec_.nodes[i].kind)) continue;
     if (!better_blocked(i)) plain[i + 1] = plain[spec_.nodes[i].inputs[0]] = true;
   }

@@ -28,9 +28,8 @@ double forward_seconds(const PatchDemand& d, const Extent3& patch) {
     const NodeShape& out = shapes.nodes[i];
     if (const auto* conv = std::get_if<ConvNode>(&node.kind)) {
       ConvProblem problem = conv_problem(d.spec, node, *conv, d.batch, shapes.of(node.inputs[0]));
-      const auto layout = [&](index_t channels) { return channels >= 8 ? Layout::blocked : Layout::plain; };
-      problem.x_layout = layout(problem.in_channels);
-      problem.y_layout = layout(problem.out_channels);
+      problem.x_layout = usual_layout(problem.in_channels);
+      problem.y_layout = usual_layout(problem.out_channels);
       const Engine engine = engine_for(d.engine, problem);
       seconds += ConvPlan::make(problem, {.engine = engine, .want_dx = false, .want_dw = false}).seconds();
     } else {

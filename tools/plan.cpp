@@ -197,7 +197,10 @@ std::string count_nest(const CountOptions& options) {
 
 std::string explain_plan(const ExplainOptions& o) {
   ConvProblem problem = read_problem(o.problem, o.type);
-  problem.x_layout = problem.y_layout = o.layout == "blocked" ? Layout::blocked : Layout::plain;
+  if (o.layout == "blocked") {
+    problem.x_layout = usual_layout(problem.in_channels);
+    problem.y_layout = usual_layout(problem.out_channels);
+  }
   return ConvPlan::make(problem, {.engine = engine_of(o.engine), .choice = o.choice}).explain();
 }
 
@@ -214,6 +217,8 @@ void PlanCommand::add_to(CLI::App& app) {
       "explain",
       "Print why a problem goes to an engine: each engine's estimate or reason, the choice and its rounding");
   add_problem(*explain, explain_.problem, explain_.layout, explain_.type);
+  explain->get_option("--layout")
+      ->description("Layout of x and y. With blocked, a tensor with fewer than 8 channels stays plain");
   explain->add_option("--engine", explain_.engine, "Engine, or automatic")->capture_default_str();
   explain->add_option("--choice", explain_.choice, "Choice text instead of the cost model's, as a plan prints it");
 

@@ -142,7 +142,7 @@ double PassTimer::seconds(ConvCompetitor& competitor, Direction direction) {
 }
 
 ConvProblem with_layout(ConvProblem problem, Layout layout) {
-  const auto choose = [layout](index_t channels) { return blockable(channels) ? layout : Layout::plain; };
+  const auto choose = [layout](index_t channels) { return layout == Layout::plain ? layout : usual_layout(channels); };
   problem.x_layout = choose(problem.in_channels);
   problem.y_layout = choose(problem.out_channels);
   return problem;

@@ -24,8 +24,6 @@ index_t blocks_of(const Shape5& shape, DataType type) {
 
 }  // namespace
 
-bool blockable(index_t channels) { return channels >= 8; }
-
 ConvTensor::ConvTensor(DataType type, const Shape5& shape, Layout layout, std::pmr::memory_resource* memory)
     : type_(type),
       shape_(shape),

@@ -7,9 +7,6 @@
 
 namespace convolume::bench {
 
-/// Returns whether a tensor with so many channels may be blocked. Tensors with few channels stay plain.
-bool blockable(index_t channels);
-
 /// A tensor that owns its memory; the initial values are undefined. view() returns the view that plans take. A blocked
 /// view has the logical shape, and strides between samples, channel blocks, planes, rows and voxels.
 class ConvTensor {

@@ -26,6 +26,9 @@ CONVOLUME_API const char* name_of(Layout layout) noexcept;
 constexpr std::size_t size_of(DataType type) noexcept { return type == DataType::f32 ? 4 : 8; }
 /// Returns the number of channels in a block of the blocked layout: 64 bytes of one voxel.
 constexpr index_t channel_block(DataType type) noexcept { return type == DataType::f32 ? 16 : 8; }
+/// Returns the layout that nets and benchmarks give a tensor if no operation requires another one. Tensors with few
+/// channels stay plain, because much of a block would be padding.
+constexpr Layout usual_layout(index_t channels) noexcept { return channels < 8 ? Layout::plain : Layout::blocked; }
 
 /// An element-wise function that can be fused into a convolution. Its gradient follows from its output alone.
 struct Activation {

@@ -67,6 +67,9 @@ inline constexpr double plain_seconds = 1.8e-9, plain_depthwise_seconds = 4e-9;
 inline constexpr double plain_small_channels_seconds = 3e-9;
 /// Of depthwise transforms if a stride makes phases of x, whose voxels lie apart.
 inline constexpr double depthwise_phases_factor = 2;
+/// Seconds to load one value of x if tiles fill the lanes and a stride or dilation keeps its voxels apart. Command:
+/// bench_conv --stages --dir fwd on first layers with strides.
+inline constexpr double apart_value_seconds = 2e-9;
 inline constexpr double block_seconds = 8e-8;  ///< seconds of a call for one frequency block of a group
 inline constexpr double l2_free_share = 0.6;   ///< of the L2 whose bytes cost nothing to move
 /// Of a core's part of the L3: up to which it finds a buffer there, and from which on all of it comes from memory.

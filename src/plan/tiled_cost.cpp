@@ -194,12 +194,16 @@ class Model {
   double transforms_of_plane(index_t planes) const {
     return 1 + static_cast<double>(polyphase_.w_step.z - 1) / static_cast<double>(planes);
   }
-  /// Returns the number of 64-byte blocks of x to transform, per tile.
+  /// Returns the number of 64-byte blocks of x to load, per tile.
+  double loaded_blocks(const Tiling& tiling) const {
+    if (tiling.planes == 1) return channels_.in_blocks;
+    return channels_.in_blocks / static_cast<double>(polyphase_.w_step.z) * transforms_of_plane(tiling.planes);
+  }
+  /// Returns the number of 64-byte blocks of x to transform, per tile, those of empty lanes included.
   double in_blocks(const Tiling& tiling) const {
     if (tiling.planes == 1) return channels_.in_blocks;
     const double tiles = tiles_of_layer(tiling), lanes = static_cast<double>(channel_block(problem_.type));
-    const double filled = tiles / (std::ceil(tiles / lanes) * lanes);
-    return channels_.in_blocks / static_cast<double>(polyphase_.w_step.z) * transforms_of_plane(tiling.planes) / filled;
+    return loaded_blocks(tiling) * std::ceil(tiles / lanes) * lanes / tiles;
   }
 
   /// The quantities from which the cost of a tiling is computed.
@@ -230,8 +234,16 @@ class Model {
   double own_bytes(const Parts& p) const {
     return 2 * p.pair_bytes * static_cast<double>(channel_block(problem_.type));
   }
-  /// Returns the factor to the transforms of phases that are read voxel by voxel. Otherwise products take longest.
+  /// Returns the factor to depthwise transforms of phases, which are read voxel by voxel. If x has many channels,
+  /// products take longest.
   double apart_factor() const { return depthwise() && polyphase_.phases() > 1 ? depthwise_phases_factor : 1; }
+  /// Returns the time to load so many blocks per tile if x has few channels, and a stride or dilation along X keeps its
+  /// voxels apart. Each value is then loaded by itself. Otherwise loads take little of the transforms' time.
+  double apart_time(const Tiling& tiling, const Parts& p, double blocks) const {
+    if (!small_channels_ || polyphase_.x_step.x == 1) return 0;
+    const double values = blocks * static_cast<double>(channel_block(problem_.type) * tiling.tile.volume());
+    return p.tiles * values * apart_value_seconds;
+  }
   static double setting_up(const Tiling& tiling) { return tiling.tile.z == 1 ? plane_seconds : tile_seconds; }
 
   /// Returns the time of a product stage. Most of the shorter of compute and memory time is hidden behind the longer
@@ -276,7 +288,8 @@ class Model {
     const auto transforms_of = [&](double blocks) {
       return p.tiles * (blocks + channels_.out_blocks) * (p.transform / rate + setting_up(tiling));
     };
-    const double transforms = apart_factor() * transforms_of(channels_.in_blocks) + plain_time(tiling, p);
+    const double transforms = apart_factor() * transforms_of(channels_.in_blocks) +
+                              apart_time(tiling, p, channels_.in_blocks) + plain_time(tiling, p);
     const double voxels = voxel_bytes(tiling, p);
     // The sums and the spectra of one channel block stay in the L2.
     if (depthwise()) return {.weights = {p.kernels, 0}, .transforms = {transforms, voxels}, .products = {products, 0}};
@@ -285,7 +298,9 @@ class Model {
       const double spilled = spilled_sums(p);
       return {
           .weights = {p.kernels, p.w_bytes},
-          .transforms = {transforms_of(in_blocks(tiling)) + plain_time(tiling, p), voxels},
+          .transforms = {transforms_of(in_blocks(tiling)) + apart_time(tiling, p, loaded_blocks(tiling)) +
+                             plain_time(tiling, p),
+                         voxels},
           .products = {products + staged_seconds(tiling, p) + spilled * 1e-9 / (machine_.l3_gb_per_s / 2), spilled}};
     }
     // Both sides are transformed. Sums are read and written once per chunk; spectra go to memory and back.
@@ -307,7 +322,8 @@ class Model {
     const double spilled = depthwise() || seconds_per_byte(held, machine_) == 0 ? 0 : 2 * p.tiles * p.tile_bytes;
     StageCost transforms{apart_factor() * p.tiles * (in_blocks(tiling) + out_share * channels_.out_blocks) *
                                  (p.transform / rate + setting_up(tiling)) +
-                             spilled * seconds_per_byte(held, machine_) + plain_time(tiling, p),
+                             spilled * seconds_per_byte(held, machine_) + apart_time(tiling, p, loaded_blocks(tiling)) +
+                             plain_time(tiling, p),
                          voxel_bytes(tiling, p) + spilled};
     if (shared_) transforms.seconds += shared_seconds(tiling, p);
     if (shared_) transforms.bytes += kept_bytes(p);

@@ -9,6 +9,7 @@
 #include "conv/direct/direct_nest.hpp"
 #include "core/machine_row.hpp"
 #include "core/processors.hpp"
+#include "plan/cost_constants.hpp"
 #include "plan/tiled_cost.hpp"
 
 using namespace convolume;
@@ -17,11 +18,12 @@ namespace {
 
 const char* const server = "node:2 l3:4(size=33554432) l2:8(size=1048576) l1d:1(size=49152) core:1 pu:2";
 const char* const shared_l3 = "node:1 l3:1(size=33554432) l2:64(size=1048576) l1d:1(size=65536) core:1 pu:1";
+const char* const pair_of_cores = "node:1 l3:1(size=33554432) l2:2(size=1048576) core:1 pu:1";
 
-MachineModel model_on(const char* text) {
+MachineModel model_on(const char* text, const char* name = "zen5") {
   const Topology machine = synthetic_topology(text);
   const auto& rows = built_in_rows();
-  const auto row = std::find_if(rows.begin(), rows.end(), [](const MachineRow& r) { return r.name == "zen5"; });
+  const auto row = std::find_if(rows.begin(), rows.end(), [&](const MachineRow& r) { return r.name == name; });
   return model_of(*row, "AVX3", &machine);
 }
 
@@ -60,8 +62,7 @@ TEST_CASE("64 cores get enough groups of tiles, if there are so many tiles") {
 }
 
 TEST_CASE("groups of tiles hold less if more cores share the L3") {
-  const MachineModel many = model_on(shared_l3),
-                     pair = model_on("node:1 l3:1(size=33554432) l2:2(size=1048576) core:1 pu:1");
+  const MachineModel many = model_on(shared_l3), pair = model_on(pair_of_cores);
   for (const char* text :
        {"ic256oc256id96kd3", "ic32oc32id96kd3", "ic32oc32id128kd5", "ic16oc16id160kd3", "ic16oc16id160kd7"}) {
     const ConvProblem problem = blocked(text);
@@ -88,7 +89,7 @@ TEST_CASE("direct makes enough tasks for 64 cores") {
 }
 
 TEST_CASE("direct makes few tasks for small layers, and no core waits long for the other") {
-  const MachineModel pair = model_on("node:1 l3:1(size=33554432) l2:2(size=1048576) core:1 pu:1");
+  const MachineModel pair = model_on(pair_of_cores);
   REQUIRE(pair.cores == 2);
   for (const char* text :
        {"ic64id1ih56iw56oc64kd1kh1kw1", "ic32id1ih64iw64oc32kd1kh3kw3ph1pw1", "ic16oc16id16kd3pd1"}) {
@@ -107,4 +108,46 @@ TEST_CASE("direct makes few tasks for small layers, and no core waits long for t
     }
     CHECK(std::ceil(tasks / 2) * part <= 0.56);
   }
+}
+
+TEST_CASE("direct computes whole samples if weights exceed their share of the L3 and all cores have enough tasks") {
+  const MachineModel pair = model_on(pair_of_cores);
+  const auto parts_of_samples = [](const ConvProblem& problem, const MachineModel& machine,
+                                   plan::Direction direction = plan::Direction::forward) {
+    const plan::LoopNest nest = conv::rank_nests(problem, direction, machine).front().nest;
+    const plan::NestSpace space = plan::spaces(problem, direction).front();
+    const auto loops = plan::bind(nest, space);
+    double parts = 1;
+    for (std::size_t i = 0; i < loops.size(); ++i) {
+      const plan::Dim dim = loops[i].dim;
+      const bool voxels = dim == plan::Dim::z || dim == plan::Dim::y || dim == plan::Dim::x;
+      if (nest.loops[i].parallel && voxels) parts *= static_cast<double>(loops[i].trips());
+    }
+    CAPTURE(to_string(problem), to_string(nest));
+    CHECK(conv::tasks_of(nest, space) >= 4 * std::min(machine.cores, 16));
+    return parts;
+  };
+  const ConvProblem wide = blocked("ic256id8oc512od8kd3pd1");
+  CHECK(parts_of_samples(wide, pair) == 1);
+  CHECK(parts_of_samples(wide, pair, plan::Direction::backward_data) == 1);
+  CHECK(parts_of_samples(blocked("mb2ic512id6oc512od6kd3pd1"), pair) == 1);
+  // 64 cores need parts of samples too.
+  CHECK(parts_of_samples(wide, model_on(server)) > 1);
+  // 16 pairs of blocks are tasks for three cores, but no more than 16.
+  CHECK(parts_of_samples(wide, model_on("node:1 l3:1(size=33554432) l2:3(size=1048576) core:1 pu:1")) == 1);
+  // Weights that the L3 holds are read for each part.
+  CHECK(parts_of_samples(wide, model_on("node:1 l3:1(size=134217728) l2:2(size=1048576) core:1 pu:1")) > 1);
+}
+
+TEST_CASE("a first layer whose stride reads single values goes to direct, without the stride to tiles") {
+  const MachineModel machine = model_on(pair_of_cores, "emerald_rapids");
+  const auto direct_over_tiles = [&](const char* text) {
+    ConvProblem problem = parse_problem(text);
+    problem.y_layout = Layout::blocked;
+    const plan::Tilings tilings = plan::choose_tilings(problem, false, {.forward = true}, machine);
+    return conv::rank_nests(problem, plan::Direction::forward, machine).front().seconds /
+           tilings.forward.cost.seconds();
+  };
+  CHECK(direct_over_tiles("ic1id64oc48od32kd7sd2pd3") < plan::near_estimates);
+  CHECK(direct_over_tiles("ic1id38oc48od32kd7") > plan::near_estimates);
 }

@@ -42,6 +42,10 @@ class Plan(CliTest):
         forced = self.run_cli("plan", "explain", "--problem", PROBLEM, "--engine", "fft_tiled", "--type", "f64")
         self.assertIn("fft_tiled", forced)
         self.assertNotEqual(forced, text)
+        few = ("plan", "explain", "--problem", "ic3id16oc4kd3", "--layout")
+        self.assertEqual(self.run_cli(*few, "blocked"), self.run_cli(*few, "plain"))
+        more = ("plan", "explain", "--problem", "ic16id16oc16kd3", "--layout")
+        self.assertNotEqual(self.run_cli(*more, "blocked"), self.run_cli(*more, "plain"))
         for option, value in (("--engine", "cudnn"), ("--choice", "direct fwd=q")):
             self.fails("plan", "explain", "--problem", PROBLEM, option, value, says=[value])
 

@@ -17,7 +17,8 @@ using plan::Loop;
 using plan::LoopNest;
 
 constexpr index_t block_bytes = 64;
-constexpr index_t region_voxels = 128;  // the weights of a product are read once for at least so many voxels
+constexpr double weight_share_of_l3 = 0.25;  // as in nest_cost: a choice must not depend on the number of threads
+constexpr index_t region_voxels = 128;       // the weights of a product are read once for at least so many voxels
 constexpr index_t most_tasks_per_core = 16, few_tasks_per_core = 4, least_tasks_per_core = 2;
 constexpr double task_seconds = 32e-6;      // at the peak; shorter tasks cost more than they help
 constexpr index_t part_voxels = 1024;       // for fewer voxels another set of sums costs more than it saves
@@ -58,9 +59,10 @@ index_t balanced(index_t n, index_t part, index_t others, index_t cores, index_t
   return best;
 }
 
-/// The number of tasks to aim for, and the cores of the machine.
+/// The number of tasks to aim for, and the machine.
 struct TaskCount {
-  index_t wanted, cores;
+  index_t wanted;
+  const MachineModel& machine;
 };
 
 /// What distinguishes the candidates.
@@ -72,6 +74,7 @@ struct Variant {
   bool tap_rows = false;           ///< the taps of a row are summed at each term
   bool columns_inside = false;     ///< columns are the loop around a row, not around all voxels of a task
   bool four_columns = false;       ///< four blocks of results are computed together, if there are so many
+  bool whole_samples = false;      ///< a task computes all voxels of a sample if that reads fewer bytes
 };
 
 /// The results of a problem: blocks of channels, of which `together` are computed at once.
@@ -110,15 +113,48 @@ TaskTile choose_tasks(const DirectMap& map, index_t batch, index_t source_bytes,
   // Of phases of a stride, parts have whole steps.
   const index_t step = map.target_step()[axis];
   tile.extent[axis] = std::min(
-      n[axis],
-      step * balanced(ceil_div(n[axis], step), ceil_div(tile.extent[axis], step), batch * (axis == 0 ? 1 : n.z),
-                      tasks.cores, ceil_div(ceil_div(region_voxels, layer), step), std::max<index_t>(1, most / step)));
+      n[axis], step * balanced(ceil_div(n[axis], step), ceil_div(tile.extent[axis], step),
+                               batch * (axis == 0 ? 1 : n.z), tasks.machine.cores,
+                               ceil_div(ceil_div(region_voxels, layer), step), std::max<index_t>(1, most / step)));
   // Each group of columns stages the sources again, so there are no more groups than needed.
   const index_t regions = ceil_div(n.z, tile.extent.z) * ceil_div(n.y, tile.extent.y);
   const index_t sets = ceil_div(blocks.count, blocks.together);
   const index_t groups = variant.all_columns ? 1 : std::min(sets, ceil_div(tasks.wanted, 2 * batch * regions));
   tile.columns = std::min(blocks.count, blocks.together * ceil_div(sets, groups));
   return tile;
+}
+
+/// What the tasks of a problem read.
+struct TaskSources {
+  index_t batch;
+  index_t blocks, held;  ///< blocks of source channels; those of one step
+  index_t weight_bytes;  ///< of all channels
+};
+
+/// Returns the task that computes all voxels of a sample, or `split` if that one is better. Each part of a sample reads
+/// all weights, which takes long if they exceed their share of the L3. Each group of columns reads all sources. The
+/// data of a step have to fit into half of the L2, and there have to be enough tasks.
+TaskTile whole_sample(const DirectMap& map, const TaskSources& sources, const ResultBlocks& results, TaskCount tasks,
+                      const TaskTile& split) {
+  const Extent3 &n = map.domain(), step = map.target_step(), window = map.window({{0, 0, 0}, n}).extent();
+  const index_t window_bytes = block_bytes * window.z * window.y * window.x;  // of one block
+  const index_t few = few_tasks_per_core * tasks.machine.cores;
+  const index_t sets = ceil_div(results.count, results.together);
+  const index_t sets_of_task = std::max<index_t>(1, sets / ceil_div(few, sources.batch));
+  const TaskTile whole{n, std::min(results.count, results.together * sets_of_task)};
+  const index_t groups = ceil_div(sets, sets_of_task);
+
+  const index_t column_bytes =
+      block_bytes * n.z * n.y * n.x + sources.weight_bytes / results.count * sources.held / sources.blocks;
+  const bool fits = 2 * (window_bytes * sources.held + whole.columns * column_bytes) <= tasks.machine.usable_l2_bytes;
+  const bool exceeds_l3 = static_cast<double>(sources.weight_bytes) >
+                          weight_share_of_l3 * static_cast<double>(tasks.machine.usable_l3_bytes);
+  const auto parts_of = [&](int axis) {
+    return ceil_div(ceil_div(n[axis], step[axis]), ceil_div(split.extent[axis], step[axis]));
+  };
+  const bool reads_less =
+      window_bytes * sources.blocks * groups < sources.weight_bytes * (parts_of(0) * parts_of(1) - 1);
+  return sources.batch * groups >= few && fits && exceeds_l3 && reads_less ? whole : split;
 }
 
 /// Builds a nest loop by loop. Dimensions of one iteration have no loop.
@@ -225,7 +261,12 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
                     (result_blocks == 1 || (source_channels > 1 && sums_pairs_of_columns(map, taps.x)));
   const bool fours = variant.four_columns && !rows && source_channels > 1 && suits_four_columns(map, result_blocks);
   const index_t together = fours ? 4 : 2;
-  const TaskTile tile = choose_tasks(map, problem.batch, source_bytes, {result_blocks, together}, tasks, variant);
+  const ResultBlocks columns{result_blocks, together};
+  TaskTile tile = choose_tasks(map, problem.batch, source_bytes, columns, tasks, variant);
+  if (variant.whole_samples) {
+    const index_t weight_bytes = result_blocks * source_blocks * block * block_bytes * problem.kernel.volume();
+    tile = whole_sample(map, {problem.batch, source_blocks, held, weight_bytes}, columns, tasks, tile);
+  }
   NestBuilder nest(extent);
   nest.add(Dim::n, 1, true);
   nest.add(lanes, tile.columns * block, true);
@@ -361,9 +402,11 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
   const bool strided =
       map.source_step().z > 1 && (forward ? problem.in_channels : problem.out_channels) >= channel_block(problem.type);
   const Variant usual{.single_planes = strided, .tap_rows = tap_rows, .four_columns = tap_rows};
-  Variant other = usual, single_taps = usual;
+  Variant first = usual, other = usual, single_taps = usual;
+  first.whole_samples = true;
   strided ? other.single_planes = false : other.steps /= 2;
   single_taps.tap_rows = single_taps.four_columns = false;
+  add(voxel_nest(problem, direction, map, {tasks, machine}, first));
   for (const bool columns_inside : {false, true}) {
     for (const bool all_columns : {false, true}) {
       for (const index_t bytes : {384 << 10, 192 << 10, 96 << 10}) {
@@ -371,7 +414,7 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
           variant.task_bytes = bytes;
           variant.all_columns = all_columns;
           variant.columns_inside = columns_inside;
-          add(voxel_nest(problem, direction, map, {tasks, machine.cores}, variant));
+          add(voxel_nest(problem, direction, map, {tasks, machine}, variant));
         }
       }
     }
@@ -379,8 +422,9 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
   // Neighbouring tasks stage voxels that both read. Fewer tasks stage fewer voxels. Nothing else differs, so a nest of
   // them comes first even if it gains little.
   const index_t few = few_tasks_per_core * machine.cores;
-  if (few < tasks) {
-    LoopNest longer = voxel_nest(problem, direction, map, {few, machine.cores}, usual);
+  const bool split = nests.front() == voxel_nest(problem, direction, map, {tasks, machine}, usual);
+  if (split && few < tasks) {
+    LoopNest longer = voxel_nest(problem, direction, map, {few, machine}, usual);
     const auto seconds = [&](const LoopNest& nest) {
       return plan::nest_cost(nest, problem, direction, machine).seconds();
     };
