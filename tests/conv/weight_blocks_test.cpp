@@ -55,13 +55,13 @@ bool holds(const WeightBlocks<float>& layout, const float* packed, bool swapped)
   return all;
 }
 
-void check(index_t terms, index_t lanes, bool non_temporal) {
+void check(index_t terms, index_t lanes, const Extent3& kernel, bool non_temporal) {
   const auto kernels = conv::weight_kernels<float>();
-  const WeightBlocks<float> layout{.terms = terms, .lanes = lanes, .taps = 6};
-  const WeightBlocks<float> result{.terms = lanes, .lanes = terms, .taps = 6};
+  const WeightBlocks<float> layout{.terms = terms, .lanes = lanes, .taps = kernel.volume()};
+  const WeightBlocks<float> result{.terms = lanes, .lanes = terms, .taps = kernel.volume()};
   std::vector<float> w(static_cast<std::size_t>(lanes * terms * layout.taps)), back(w.size(), canary);
   for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(1 + i);
-  const Shape5 shape{lanes, terms, {1, 2, 3}};
+  const Shape5 shape{lanes, terms, kernel};
   const View<const float> from(w.data(), shape);
   const View<float> to(back.data(), shape);
   Guarded packed(layout.elements()), transposed(result.elements());
@@ -90,8 +90,10 @@ TEST_CASE("weights are packed, transposed and unpacked in squares of as many ter
     for (const index_t terms : {1, 3, 5, 15, 16, 17}) {
       for (const index_t lanes : {1, 3, 16, 17}) {
         for (const bool non_temporal : {false, true}) {
-          CAPTURE(target, terms, lanes, non_temporal);
-          check(terms, lanes, non_temporal);
+          for (const Extent3 kernel : {Extent3{1, 1, 1}, Extent3{1, 2, 3}, Extent3{3, 3, 3}}) {
+            CAPTURE(target, terms, lanes, to_string(kernel), non_temporal);
+            check(terms, lanes, kernel, non_temporal);
+          }
         }
       }
     }

@@ -342,7 +342,7 @@ template <class T>
 WeightGradient<T>::WeightGradient(const ConvProblem& problem, const plan::LoopNest& nest)
     : problem_(plan::Sides(problem).convolution()),
       layout_{.terms = problem_.in_channels, .lanes = problem_.out_channels, .taps = problem_.kernel.volume()},
-      non_temporal_(writes_copies_non_temporal(layout_)),
+      non_temporal_(writes_gradient_non_temporal(layout_)),
       nest_(compile_weight_nest(nest, problem)) {}
 
 template <class T>

@@ -51,6 +51,12 @@ HWY_INLINE void CopyLine(const T* from, T* to) {
   }
 }
 
+/// Returns whether neighbouring columns of w have their kernels side by side.
+template <class U, class T>
+bool IsSideBySide(const View<U>& w, const WeightBlocks<T>& layout) {
+  return w.dense_blocks() && w.stride[1] == layout.taps;
+}
+
 /// Copies the kernels of some rows of w and `terms` neighbouring columns to staged[term][tap][lane]. Lanes without a
 /// row get zeros, which are read from `zeros` (terms * taps elements). If the kernels lie side by side, the kernels of
 /// a row are copied at once.
@@ -69,7 +75,7 @@ void StageKernels(const View<const T>& w, const WeightBlocks<T>& layout, index_t
     }
   };
   std::fill_n(zeros, terms * layout.taps, T{0});
-  if (w.dense_blocks() && w.stride[1] == layout.taps) return load(0, 0, 0, terms * layout.taps, staged);
+  if (IsSideBySide(w, layout)) return load(0, 0, 0, terms * layout.taps, staged);
   for (index_t c = 0; c < terms; ++c) {
     ForEachStretch(w, [&](index_t z, index_t y, index_t tap, index_t count) {
       load(c, z, y, count, staged + (c * layout.taps + tap) * block);
@@ -98,8 +104,19 @@ void Pack(const View<const T>& w, const WeightBlocks<T>& layout, index_t lane_bl
 template <class T>
 bool IsWholeLines(const View<T>& w, const WeightBlocks<T>& layout, index_t terms) {
   const auto lines = [](index_t elements) { return elements % WeightBlocks<T>::block == 0; };
-  return w.dense_blocks() && w.stride[1] == layout.taps && lines(terms * layout.taps) && lines(w.stride[0]) &&
+  return IsSideBySide(w, layout) && lines(terms * layout.taps) && lines(w.stride[0]) &&
          lines(WeightBlocks<T>::block * layout.taps) && reinterpret_cast<std::uintptr_t>(w.data.get()) % 64 == 0;
+}
+
+/// Stores the kernels of some columns of a square to rows in which they lie side by side.
+template <class T>
+void StoreKernels(const T* from, const WeightBlocks<T>& layout, index_t terms, RowPointers<T> to) {
+  constexpr index_t block = WeightBlocks<T>::block;
+  if (layout.taps == 1) return StoreTaps(from, block, terms, to);
+  for (index_t c = 0; c < terms; ++c) {
+    StoreTaps(from + c * block, layout.square(), layout.taps, to);
+    for (T*& row : to) row += layout.taps;
+  }
 }
 
 /// Puts the kernels of each row of w side by side into scratch, and copies them to w with non-temporal stores, which do
@@ -109,11 +126,9 @@ void UnpackPastCaches(const T* from, const WeightBlocks<T>& layout, index_t firs
                       index_t terms, const View<T>& w, T* scratch) {
   constexpr index_t block = WeightBlocks<T>::block;
   const index_t row = terms * layout.taps;
-  for (index_t c = 0; c < terms; ++c) {
-    RowPointers<T> pointers;
-    for (index_t o = 0; o < block; ++o) pointers[static_cast<std::size_t>(o)] = scratch + o * row + c * layout.taps;
-    StoreTaps(from + c * block, layout.square(), layout.taps, pointers);
-  }
+  RowPointers<T> pointers;
+  for (index_t o = 0; o < block; ++o) pointers[static_cast<std::size_t>(o)] = scratch + o * row;
+  StoreKernels(from, layout, terms, pointers);
   for (index_t o = 0; o < lanes; ++o) {
     T* to = &w(first_o + o, first_c, 0, 0, 0);
     for (index_t i = 0; i < row; i += block) CopyLine<true>(scratch + o * row + i, to + i);
@@ -128,8 +143,15 @@ void Unpack(const T* from, const WeightBlocks<T>& layout, index_t lane_block, in
   const index_t first_o = lane_block * block, lanes = std::min(block, layout.lanes - first_o);
   const index_t first_c = term_block * block, terms = std::min(block, layout.terms - first_c);
   if (non_temporal && !add && IsWholeLines(w, layout, terms)) {
-    UnpackPastCaches(from, layout, first_o, lanes, first_c, terms, w, scratch);
-    return;
+    return UnpackPastCaches(from, layout, first_o, lanes, first_c, terms, w, scratch);
+  }
+  if (!add && IsSideBySide(w, layout)) {
+    RowPointers<T> pointers;
+    for (index_t o = 0; o < block; ++o) {
+      pointers[static_cast<std::size_t>(o)] =
+          o < lanes ? &w(first_o + o, first_c, 0, 0, 0) : scratch + o * terms * layout.taps;
+    }
+    return StoreKernels(from, layout, terms, pointers);
   }
   for (index_t c = 0; c < terms; ++c) {
     ForEachStretch(w, [&](index_t z, index_t y, index_t tap, index_t count) {

@@ -59,5 +59,11 @@ template <class T>
 bool writes_copies_non_temporal(const WeightBlocks<T>& layout) {
   return static_cast<index_t>(sizeof(T)) * layout.elements() > machine_model().l3_bytes / 2;
 }
+/// Returns whether the gradient of the weights is so large that little of it would stay in the part of the L3 that the
+/// cores count on.
+template <class T>
+bool writes_gradient_non_temporal(const WeightBlocks<T>& layout) {
+  return static_cast<index_t>(sizeof(T)) * layout.elements() > machine_model().usable_l3_bytes / 2;
+}
 
 }  // namespace convolume::conv
