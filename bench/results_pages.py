@@ -30,19 +30,25 @@ class Loss(NamedTuple):
 # Why a peer is faster, by engine (or runner or allocator) and kind of row; "*" stands for every kind. A row that finds
 # nothing here says that nobody knows yet. Sources: docs/performance/log.
 REASONS: dict[tuple[str, str], str] = {
-    ("direct", "microseconds"): "layers of microseconds: the fixed cost per task and the wake-up of the second thread",
+    ("direct", "microseconds"): "passes below half a millisecond: each task and each step of a kernel has a fixed "
+                                "cost, and a busy neighbour on the core slows direct more than oneDNN",
     ("direct", "small and deep"): "small deep layers: weights are packed inside our timing and rows of a few voxels "
                                   "read them often; oneDNN's weights are packed before",
-    ("direct", "strided"): "strided kernels: passes of about a millisecond, in which the second thread comes late "
-                           "after a rest",
-    ("direct", "kernel 1"): "kernels of one voxel: both sides are near the floor, and the second thread comes "
-                            "late after a rest",
+    ("direct", "strided"): "strided kernels: short rows of voxels that lie apart",
+    ("direct", "kernel 1"): "kernels of one voxel: both sides are near the floor",
     ("direct", "few channels"): "first layers: rows of a single channel need more addresses than registers hold",
+    ("direct", "dense"): "both sides are near the peak; direct takes more instructions per multiply-add, which counts "
+                         "if a neighbour uses the core too",
+    ("direct", "planar"): "as for dense kernels: more instructions per multiply-add",
+    ("direct", "dilated"): "as for dense kernels: more instructions per multiply-add",
+    ("direct", "grouped"): "groups of 16 channels compute one vector of results, with as many loads as multiply-adds",
     ("fft_tiled", "microseconds"): "layers of microseconds: the fixed cost per task",
     ("fft_tiled", "grouped"): "groups of few channels leave lanes idle on the side of the results",
     ("fft_tiled", "strided"): "strided kernels: each polyphase component is a kernel of 2 or 3 voxels, for which a "
                               "transform hardly pays",
     ("fft_tiled", "dilated"): "dilated kernels: dense problems of small volumes, for which a transform hardly pays",
+    ("fft_tiled", "dense"): "small volumes: the spectra of the weights take longer than the model says",
+    ("fft_tiled", "planar"): "small planes: the spectra of the weights take longer than the model says",
     ("onednn", "*"): "oneDNN computes this row on both sides; our timing includes the packing of weights",
     ("task_group", "*"): "the task group keeps no priorities and no order at all",
     ("larson", "*"): "small blocks, for which no allocator takes page faults that ours would save",
