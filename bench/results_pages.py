@@ -47,7 +47,6 @@ REASONS: dict[tuple[str, str], str] = {
     ("fft_tiled", "strided"): "strided kernels: each polyphase component is a kernel of 2 or 3 voxels, for which a "
                               "transform hardly pays",
     ("fft_tiled", "dilated"): "dilated kernels: dense problems of small volumes, for which a transform hardly pays",
-    ("fft_tiled", "dense"): "small volumes: the spectra of the weights take longer than the model says",
     ("fft_tiled", "planar"): "small planes: the spectra of the weights take longer than the model says",
     ("onednn", "*"): "oneDNN computes this row on both sides; our timing includes the packing of weights",
     ("task_group", "*"): "the task group keeps no priorities and no order at all",
