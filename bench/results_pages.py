@@ -41,7 +41,7 @@ REASONS: dict[tuple[str, str], str] = {
                          "if a neighbour uses the core too",
     ("direct", "planar"): "as for dense kernels: more instructions per multiply-add",
     ("direct", "dilated"): "as for dense kernels: more instructions per multiply-add",
-    ("direct", "grouped"): "groups of 16 channels compute one vector of results, with as many loads as multiply-adds",
+    ("direct", "grouped"): "groups of 16 channels compute one vector of results, with 1.6 instructions per multiply-add",
     ("fft_tiled", "microseconds"): "layers of microseconds: the fixed cost per task",
     ("fft_tiled", "grouped"): "groups of few channels leave lanes idle on the side of the results",
     ("fft_tiled", "strided"): "strided kernels: each polyphase component is a kernel of 2 or 3 voxels, for which a "

@@ -34,6 +34,11 @@ constexpr double depthwise_taps_factor(double taps, bool wide) noexcept {
 inline constexpr double depthwise_gradient_factor = 0.87;  ///< of the rate, for the weight gradient
 inline constexpr double depthwise_tap_seconds = 1.5e-10;   ///< seconds to transpose a tap of a channel
 
+// --- Loop nests (direct).
+/// Share of the L3 that a nest's data may fill. It is constant, because a choice must not depend on the number of
+/// threads.
+inline constexpr double usable_l3_share = 0.25;
+
 // --- Tiles (fft_tiled). Commands: bench_fft --tiles 5:64 for transforms; bench_conv --stages --layout blocked
 // --problems bench/problems/headline.txt for all others.
 /// Factor to MachineModel::tile_product_share for few rows (tiles) that read a weight spectrum together. With vectors

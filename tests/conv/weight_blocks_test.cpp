@@ -78,6 +78,12 @@ void check(index_t terms, index_t lanes, const Extent3& kernel, bool non_tempora
   CHECK(holds(layout, packed.data(), false));
   CHECK(holds(result, transposed.data(), true));
   CHECK(back == w);
+  for (index_t o = 0; o < layout.lane_blocks(); ++o) {
+    for (index_t c = 0; c < layout.term_blocks(); ++c) {
+      kernels.unpack(packed.data() + layout.offset(o, c, 0), layout, o, c, true, non_temporal, to, scratch.data());
+    }
+  }
+  CHECK(std::equal(back.begin(), back.end(), w.begin(), [](float sum, float one) { return sum == 2 * one; }));
   CHECK((packed.is_whole() && transposed.is_whole() && scratch.is_whole()));
 }
 

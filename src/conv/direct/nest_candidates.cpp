@@ -5,6 +5,7 @@
 
 #include "conv/direct/direct_nest.hpp"
 #include "convolume/blocking.hpp"
+#include "plan/cost_constants.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/sides.hpp"
 
@@ -17,8 +18,7 @@ using plan::Loop;
 using plan::LoopNest;
 
 constexpr index_t block_bytes = 64;
-constexpr double weight_share_of_l3 = 0.25;  // as in nest_cost: a choice must not depend on the number of threads
-constexpr index_t region_voxels = 128;       // the weights of a product are read once for at least so many voxels
+constexpr index_t region_voxels = 128;  // the weights of a product are read once for at least so many voxels
 constexpr index_t most_tasks_per_core = 16, few_tasks_per_core = 4, least_tasks_per_core = 2;
 constexpr double task_seconds = 32e-6;      // at the peak; shorter tasks cost more than they help
 constexpr index_t part_voxels = 1024;       // for fewer voxels another set of sums costs more than it saves
@@ -148,7 +148,7 @@ TaskTile whole_sample(const DirectMap& map, const TaskSources& sources, const Re
       block_bytes * n.z * n.y * n.x + sources.weight_bytes / results.count * sources.held / sources.blocks;
   const bool fits = 2 * (window_bytes * sources.held + whole.columns * column_bytes) <= tasks.machine.usable_l2_bytes;
   const bool exceeds_l3 = static_cast<double>(sources.weight_bytes) >
-                          weight_share_of_l3 * static_cast<double>(tasks.machine.usable_l3_bytes);
+                          plan::usable_l3_share * static_cast<double>(tasks.machine.usable_l3_bytes);
   const auto parts_of = [&](int axis) {
     return ceil_div(ceil_div(n[axis], step[axis]), ceil_div(split.extent[axis], step[axis]));
   };
@@ -264,7 +264,7 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
   const ResultBlocks columns{result_blocks, together};
   TaskTile tile = choose_tasks(map, problem.batch, source_bytes, columns, tasks, variant);
   if (variant.whole_samples) {
-    const index_t weight_bytes = result_blocks * source_blocks * block * block_bytes * problem.kernel.volume();
+    const auto weight_bytes = static_cast<index_t>(plan::packed_weight_bytes(problem));
     tile = whole_sample(map, {problem.batch, source_blocks, held, weight_bytes}, columns, tasks, tile);
   }
   NestBuilder nest(extent);

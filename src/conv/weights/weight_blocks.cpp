@@ -145,26 +145,28 @@ void Unpack(const T* from, const WeightBlocks<T>& layout, index_t lane_block, in
   if (non_temporal && !add && IsWholeLines(w, layout, terms)) {
     return UnpackPastCaches(from, layout, first_o, lanes, first_c, terms, w, scratch);
   }
-  if (!add && IsSideBySide(w, layout)) {
+  // Stores rows of `count` elements from w(o, c, z, y, 0) on, or adds them.
+  const auto unpack = [&](index_t c, index_t z, index_t y, index_t count, const auto& store) {
     RowPointers<T> pointers;
     for (index_t o = 0; o < block; ++o) {
       pointers[static_cast<std::size_t>(o)] =
-          o < lanes ? &w(first_o + o, first_c, 0, 0, 0) : scratch + o * terms * layout.taps;
+          o < lanes && !add ? &w(first_o + o, first_c + c, z, y, 0) : scratch + o * count;
     }
-    return StoreKernels(from, layout, terms, pointers);
+    store(pointers);
+    for (index_t o = 0; o < lanes && add; ++o) {
+      T* row = &w(first_o + o, first_c + c, z, y, 0);
+      for (index_t i = 0; i < count; ++i) row[i] += pointers[static_cast<std::size_t>(o)][i];
+    }
+  };
+  if (IsSideBySide(w, layout)) {
+    return unpack(0, 0, 0, terms * layout.taps,
+                  [&](const RowPointers<T>& to) { StoreKernels(from, layout, terms, to); });
   }
   for (index_t c = 0; c < terms; ++c) {
     ForEachStretch(w, [&](index_t z, index_t y, index_t tap, index_t count) {
-      RowPointers<T> pointers;
-      for (index_t o = 0; o < block; ++o) {
-        pointers[static_cast<std::size_t>(o)] =
-            o < lanes && !add ? &w(first_o + o, first_c + c, z, y, 0) : scratch + o * layout.taps;
-      }
-      StoreTaps(from + tap * layout.square() + c * block, layout.square(), count, pointers);
-      for (index_t o = 0; o < lanes && add; ++o) {
-        T* row = &w(first_o + o, first_c + c, z, y, 0);
-        for (index_t i = 0; i < count; ++i) row[i] += pointers[static_cast<std::size_t>(o)][i];
-      }
+      unpack(c, z, y, count, [&](const RowPointers<T>& to) {
+        StoreTaps(from + tap * layout.square() + c * block, layout.square(), count, to);
+      });
     });
   }
 }

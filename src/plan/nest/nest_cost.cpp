@@ -3,6 +3,7 @@
 #include <string>
 
 #include "convolume/blocking.hpp"
+#include "plan/cost_constants.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/nest/index_of.hpp"
 
@@ -10,8 +11,8 @@ namespace convolume::plan {
 namespace {
 
 /// Shares of the caches that a nest's tiles may fill. The rest is for what the caches hold besides, and for the limits
-/// of their replacement. The share of the L3 is constant, because a choice must not depend on the number of threads.
-constexpr std::array<double, NestCost::levels> usable{0.5, 0.75, 0.25};
+/// of their replacement.
+constexpr std::array<double, NestCost::levels> usable{0.5, 0.75, usable_l3_share};
 
 double padded_channels(index_t channels, index_t block) {
   return static_cast<double>((channels + block - 1) / block * block);
@@ -460,9 +461,7 @@ NestCost nest_cost(const LoopNest& nest, const ConvProblem& problem, Direction d
   }
   cost.copy_seconds += bias_seconds(problem, direction, all, machine);
   // Weights are read once and written once in the order of the products, or the gradient's sums the other way.
-  const double weights = padded_channels(problem.in_channels / problem.groups, channel_block(problem.type)) *
-                         padded_channels(problem.out_channels / problem.groups, channel_block(problem.type)) *
-                         static_cast<double>(problem.kernel.volume()) * static_cast<double>(size_of(problem.type));
+  const double weights = packed_weight_bytes(problem);
   const bool cached = weights < usable[2] * static_cast<double>(machine.usable_l3_bytes);
   cost.pack_seconds = 2 * weights / ((cached ? machine.l3_gb_per_s : machine.dram_gb_per_s) * 1e9);
   return cost;
