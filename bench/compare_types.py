@@ -74,7 +74,17 @@ def main() -> int:
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="lists of problems")
     options = parser.parse_args()
     files = options.files or sorted(ROOT.glob("bench/problems/*.txt"))
+    for file in files:
+        if not file.exists():
+            parser.error(f"{file} does not exist; give lists of problems such as bench/problems/kernels.txt")
+    if options.pairs < 1:
+        parser.error(f"--pairs is {options.pairs}; give at least 1")
+    if not (Path(options.build) / "bench_conv").exists():
+        parser.error(f"{options.build} has no bench_conv; build it with: ninja -C build/release bench/bench_conv")
     runs = compare(options.build, problems_of(files), options.pairs)
+    if not runs:
+        print("`direct` serves none of these problems in float")
+        return 0
     if options.json:
         Path(options.json).write_text(json.dumps(runs) + "\n")
     ratios = {f"{name}, {row}": [pair["double"][row]["seconds"] / pair["float"][row]["seconds"] for pair in pairs]
