@@ -347,9 +347,10 @@ Ready ConvPlan::append_prepare(TaskGraph& graph, const Ready& w_ready, const Con
   impl_->check_weights(prepared);
   Ready done = impl_->engine->append_prepare(graph, w_ready,
                                              std::make_shared<PrepareArguments>(PrepareArguments{w, prepared.impl()}));
-  graph.add(
+  const TaskId raised = graph.add(
       {.name = "weights are new"}, [to = prepared.impl()] { raise_version(*to); }, done.tasks());
-  return done;
+  // A single task that prepares is short. If both tasks after it were ready at once, a thread would be woken for one.
+  return done.tasks().size() == 1 ? Ready::all_of({raised}) : done;
 }
 
 Ready ConvPlan::append_forward(TaskGraph& graph, const ConvReady& ready, const ForwardBindings& bindings,

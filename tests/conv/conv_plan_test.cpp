@@ -292,6 +292,22 @@ TEST_CASE("a task of direct waits for the packed weights of its own channels, an
   }
 }
 
+TEST_CASE("preparing and forward of a small layer are a chain of tasks, so that no second thread is woken") {
+  const ConvProblem p = parse_problem("ic6ih14oc16oh10kh5");
+  conv::Nests nests = test::direct_nests(p);
+  nests[0] = plan::parse_nest("y | ky c kx x k");
+  ConvCase<float> c(p, {.choice = test::choice_text(nests)});
+  auto w = c.plan.prepared_weights(&c.memory);
+  TaskGraph graph;
+  const Ready ready = c.plan.append_prepare(graph, {}, c.w, w);
+  c.plan.append_forward(graph, {.w = ready}, {.x = c.x, .w = w, .y = c.y}, &c.memory);
+  const auto tasks = static_cast<TaskId>(graph.describe().size());
+  REQUIRE(tasks == 3);
+  for (TaskId a = 0; a < tasks; ++a) {
+    for (TaskId b = a + 1; b < tasks; ++b) CHECK((graph.ordered(a, b) || graph.ordered(b, a)));
+  }
+}
+
 TEST_CASE("a backward pass reads neither the forward part of the weights nor an x that x_hat replaces") {
   for (const char* text : {"ic2id8oc2kd3", "ic20id20oc18kd3", "g2ic4id9oc6kd3", "g2ic64id16oc64kd5"}) {
     for (const Engine engine : {Engine::fft_volume, Engine::fft_tiled, Engine::direct}) {
