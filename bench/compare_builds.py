@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = {
@@ -32,16 +33,22 @@ COMMANDS = {
 }
 
 
-def seconds_of(folder: str, words: list[str]) -> dict[str, float]:
-    """Runs a benchmark once and returns the seconds of each row of its report."""
+def report_of(folder: str, words: list[str]) -> dict[str, Any]:
+    """Runs a benchmark once and returns its report."""
     with tempfile.TemporaryDirectory() as temporary:
         report = Path(temporary) / "report.json"
         command = [os.path.join(folder, words[0]), *words[1:], "--json", str(report)]
         done = subprocess.run(command, capture_output=True, text=True)
         # A row that an engine does not support is reported, and the other rows are measured.
         if done.returncode != 0 and not ("unsupported" in done.stderr and report.exists()):
-            sys.exit(f"compare_builds.py: {' '.join(command)} ended with {done.returncode}:\n{done.stderr}{done.stdout}")
-        content = json.loads(report.read_text())
+            sys.exit(f"{Path(sys.argv[0]).name}: {' '.join(command)} ended with {done.returncode}:\n"
+                     f"{done.stderr}{done.stdout}")
+        return json.loads(report.read_text())
+
+
+def seconds_of(folder: str, words: list[str]) -> dict[str, float]:
+    """Runs a benchmark once and returns the seconds of each row of its report."""
+    content = report_of(folder, words)
     if words[0] == "bench_conv":
         return {f"{row['name']}, {row['dir']}, {row['layout']}, {threads}": row[key] for row in content["speed_ups"]
                 for threads, key in [("1 thread", "one_s"), ("2 threads", "all_s")]}

@@ -11,11 +11,11 @@ All runs are written to the file of --json; none is repeated. The exit status is
 import argparse
 import json
 import statistics
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
+
+import compare_builds
 
 ROOT = Path(__file__).resolve().parent.parent
 WORDS = ["--speed-up", "--layout", "blocked", "--threads", "2", "--dir", "fwd,training", "--rounds", "9",
@@ -25,14 +25,8 @@ TYPES = ("float", "double")
 
 def measured(build: str, problem: str, precision: str) -> dict[str, dict[str, Any]]:
     """Runs a problem in a process. Returns the choice and the seconds of each row, by direction and threads."""
-    with tempfile.TemporaryDirectory() as temporary:
-        report = Path(temporary) / "report.json"
-        command = [f"{build}/bench_conv", *WORDS, "--problem", problem, "--precision", precision, "--json", str(report)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        # A problem that no engine serves has no rows.
-        if done.returncode != 0 and not ("unsupported" in done.stderr and report.exists()):
-            sys.exit(f"compare_types.py: {' '.join(command)} ended with {done.returncode}:\n{done.stderr}{done.stdout}")
-        rows = json.loads(report.read_text())["speed_ups"]
+    words = ["bench_conv", *WORDS, "--problem", problem, "--precision", precision]
+    rows = compare_builds.report_of(build, words)["speed_ups"]  # none if no engine serves the problem
     return {f"{row['dir']}, {threads}": {"choice": row["choice"], "seconds": row[key]}
             for row in rows for threads, key in [("1 thread", "one_s"), ("2 threads", "all_s")]}
 
