@@ -195,7 +195,7 @@ void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias
     reader.begin_step();
     const VoxelProduct<T>& q = reader.product();
     const RowPiece<T>& part = reader.piece();
-    if (part.prefetches) PrefetchWeights<C>(q, *step, part.weights, WeightsStep<S>(q));
+    if (part.prefetches && step->reads_first) PrefetchWeights<C>(q, *step, part.weights, WeightsStep<S>(q));
     if (!one_channel(S) && step->meets_first) PrefetchRow<R>(q, *step, part.source);
     if (leaves_out_padding && part.ends.first && step->pads_first) {
       AddStep<R, Rows, leaves_out_padding, R, C, S>(q, *step, part, sums);

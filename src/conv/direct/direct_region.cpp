@@ -6,6 +6,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -54,6 +55,7 @@ class RegionRun {
     std::fill_n(lists_, most_.lists, PassList{});
     passes_ = scratch_.template take<Pass>(bytes_of<Pass>(most_.passes));
     steps_ = scratch_.template take<DirectStep>(bytes_of<DirectStep>(most_.steps));
+    read_ = scratch_.template take<bool>(bytes_of<bool>(taps_of_product(d)));
   }
 
   static std::size_t scratch_bytes(const VoxelDirection<T>& d, const Region& region,
@@ -147,7 +149,7 @@ class RegionRun {
     if (!source_in_place(d, window, tensors)) blocks += staged_blocks(d, window, tensors);
     if (!target_in_place(d, tensors)) blocks += region.samples * region.columns * volume(region.box);
     if (d.transposes_weights) blocks += region.columns * transposed_column(d) / block;
-    return static_cast<std::size_t>(blocks) * 64 + list_bytes(most);
+    return static_cast<std::size_t>(blocks) * 64 + list_bytes(most) + bytes_of<bool>(taps_of_product(d));
   }
   /// Returns the bytes that the lists of a region take in the scratch.
   static std::size_t list_bytes(const ListCount& most) {
@@ -173,6 +175,9 @@ class RegionRun {
   static std::size_t bytes_of(index_t count) {
     return whole_lines(static_cast<std::size_t>(count) * sizeof(Item));
   }
+
+  /// Returns the taps of all term blocks of a product.
+  static index_t taps_of_product(const VoxelDirection<T>& d) { return d.nest.product_blocks * d.weights.taps; }
 
   /// Returns the elements that are transposed at once for one column.
   static index_t transposed_column(const VoxelDirection<T>& d) {
@@ -362,6 +367,7 @@ class RegionRun {
       list.steps = steps_ + step_count_;
     }
     const bool is_new = list.blocks == 0;
+    std::fill_n(read_, taps_of_product(d_), false);
     list.count = 0;
     list.blocks = blocks;
     list.last_terms = last_terms;
@@ -447,6 +453,7 @@ class RegionRun {
     if (first == last) return false;
     step.source = place.block * source_.block + source_.offset(first->offset);
     step.weights = d_.weights.offset(0, place.block, first->tap);
+    step.reads_first = !std::exchange(read_[place.block * d_.weights.taps + first->tap], true);
     step.terms = static_cast<int>(terms);
     step.taps = static_cast<int>(last - first);
     step.pads_first = step.pads_last = 0;
@@ -586,6 +593,7 @@ class RegionRun {
   PassList* lists_ = nullptr;
   Pass* passes_ = nullptr;  // of all lists, as they are made
   DirectStep* steps_ = nullptr;
+  bool* read_ = nullptr;  // the taps that the current list reads so far
   index_t pass_count_ = 0, step_count_ = 0;
 
   std::array<Range, plan::all_dims.size()> ranges_{};  // of the current products

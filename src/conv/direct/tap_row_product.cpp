@@ -40,11 +40,12 @@ constexpr bool contains(unsigned set, index_t tap) { return (set >> static_cast<
 template <int R, int C, class T>
 HWY_INLINE void Prefetch(const VoxelProduct<T>& p, const RowPiece<T>& piece, const DirectStep& step) {
   const bool next_row = step.meets_first != 0 && p.source_term == 1;  // processors recognise rows without gaps
-  if (!next_row && !piece.prefetches) return;
+  const bool weights = piece.prefetches && step.reads_first;
+  if (!next_row && !weights) return;
   DirectStep tap = step;
   for (int i = 0; i < step.taps; ++i, tap.source += p.source_tap, tap.weights += p.weights_tap) {
     if (next_row && contains(step.meets_first, i)) PrefetchRow<R>(p, tap, piece.source);
-    if (piece.prefetches) PrefetchWeights<C>(p, tap, piece.weights, block<T>);
+    if (weights) PrefetchWeights<C>(p, tap, piece.weights, block<T>);
   }
 }
 
