@@ -20,7 +20,7 @@ void StreamCopy(const T* from, index_t count, T* to) {
 }
 
 /// Transforms lines along Z, one frequency block after the other. The lines stay in the L1 and are written with
-/// non-temporal stores.
+/// non-temporal stores. The spectrum of a single plane is complete already.
 template <class T>
 void StreamLines(const fft::TilePlan<T>& plan, const T* planes, T* spectrum, const fft::TileStrides& strides, T* lines,
                  T* scratch) {
@@ -29,9 +29,10 @@ void StreamLines(const fft::TilePlan<T>& plan, const T* planes, T* spectrum, con
   const fft::TileStrides from = plane_strides(plan);
   const fft::TileStrides there{
       .block = 0, .frequency = 2 * fft::tile_lanes<T>, .tile = 0, .channel_block = 0, .re_im = fft::tile_lanes<T>};
+  const bool planar = plan.extent().z == 1;
   for (index_t block = 0; block < plan.blocks(); ++block) {
-    plan.forward_lines({planes + block * from.block, lines, from, there}, 1, 0, 0, scratch);
-    const T* value = lines;
+    if (!planar) plan.forward_lines({planes + block * from.block, lines, from, there}, 1, 0, 0, scratch);
+    const T* value = planar ? planes + block * from.block : lines;
     T* const first = spectrum + block * strides.block;
     for (index_t z = 0; z < plan.extent().z; ++z) {
       for (index_t part = 0; part < 2; ++part) {
@@ -61,7 +62,7 @@ template <class T>
 void Transform(const fft::TilePlan<T>& plan, const TileSource<T>& source, const TileRow& row, T* spectrum,
                const fft::TileStrides& strides, T* scratch) {
   TransformPlanes(plan, source, row, spectrum, strides, scratch);
-  for (index_t i = 0; i < row.count; ++i) {
+  for (index_t i = 0; i < row.count && plan.extent().z > 1; ++i) {
     T* const one = spectrum + i * row.spectrum;
     plan.forward_lines({one, one, strides, strides}, plan.blocks(), strides.block, strides.block, scratch);
   }
@@ -93,7 +94,7 @@ void InvertPlanes(const fft::TilePlan<T>& plan, const T* spectrum, const fft::Ti
 template <class T>
 void Invert(const fft::TilePlan<T>& plan, T* spectrum, const fft::TileStrides& strides, const TileTarget<T>& target,
             const TileRow& row, T* scratch) {
-  for (index_t i = 0; i < row.count; ++i) {
+  for (index_t i = 0; i < row.count && plan.extent().z > 1; ++i) {
     T* const one = spectrum + i * row.spectrum;
     plan.inverse_lines({one, one, strides, strides}, plan.blocks(), strides.block, strides.block, scratch);
   }
