@@ -74,13 +74,26 @@ void StageKernels(const View<const T>& w, const WeightBlocks<T>& layout, index_t
       rows::LoadRows(d, pointers.data() + lane, 1, to + lane, block, count);
     }
   };
-  std::fill_n(zeros, terms * layout.taps, T{0});
+  if (lanes < block) std::fill_n(zeros, terms * layout.taps, T{0});
   if (IsSideBySide(w, layout)) return load(0, 0, 0, terms * layout.taps, staged);
   for (index_t c = 0; c < terms; ++c) {
     ForEachStretch(w, [&](index_t z, index_t y, index_t tap, index_t count) {
       load(c, z, y, count, staged + (c * layout.taps + tap) * block);
     });
   }
+}
+
+/// Copies staged[term][tap][lane] to `square_terms` lines of each tap. Lines without a term get zeros.
+template <bool non_temporal, class T>
+void CopySquares(const T* staged, index_t taps, index_t terms, index_t square_terms, T* to) {
+  constexpr index_t block = WeightBlocks<T>::block;
+  for (index_t tap = 0; tap < taps; ++tap) {
+    const T* line = staged + tap * block;
+    index_t c = 0;
+    for (; c < terms; ++c, line += taps * block, to += block) CopyLine<non_temporal>(line, to);
+    for (; c < square_terms; ++c, to += block) CopyLine<non_temporal, T>(nullptr, to);
+  }
+  if (non_temporal) hwy::FlushStream();
 }
 
 template <class T>
@@ -91,13 +104,8 @@ void Pack(const View<const T>& w, const WeightBlocks<T>& layout, index_t lane_bl
   const index_t first_c = term_block * block, terms = std::min(block, layout.terms - first_c);
   T* const staged = scratch;
   StageKernels(w, layout, first_o, lanes, first_c, terms, staged + block * layout.taps * block, staged);
-  for (index_t tap = 0; tap < layout.taps; ++tap) {
-    for (index_t c = 0; c < layout.square_terms(); ++c, to += block) {
-      const T* line = c < terms ? staged + (c * layout.taps + tap) * block : nullptr;
-      non_temporal ? CopyLine<true>(line, to) : CopyLine<false>(line, to);
-    }
-  }
-  if (non_temporal) hwy::FlushStream();
+  non_temporal ? CopySquares<true>(staged, layout.taps, terms, layout.square_terms(), to)
+               : CopySquares<false>(staged, layout.taps, terms, layout.square_terms(), to);
 }
 
 /// Returns whether the kernels of `terms` neighbouring columns of a row of w are whole cache lines.
