@@ -19,28 +19,37 @@ void StreamCopy(const T* from, index_t count, T* to) {
   for (index_t i = 0; i < count; i += step) hn::Stream(hn::Load(d, from + i), d, to + i);
 }
 
-/// Transforms lines along Z, one frequency block after the other. The lines stay in the L1 and are written with
-/// non-temporal stores. The spectrum of a single plane is complete already.
+/// Stores a line along Z with non-temporal stores.
+template <class T>
+HWY_INLINE void StreamLine(const T* value, index_t points, T* to, const fft::TileStrides& strides) {
+  const hn::ScalableTag<T> d;
+  const auto step = static_cast<index_t>(hn::Lanes(d));
+  for (index_t z = 0; z < points; ++z, to += strides.frequency) {
+    for (index_t part = 0; part < 2; ++part) {
+      T* const point = to + part * strides.re_im;
+      for (index_t lane = 0; lane < fft::tile_lanes<T>; lane += step, value += step) {
+        hn::Stream(hn::Load(d, value), d, point + lane);
+      }
+    }
+  }
+}
+
+/// Transforms lines along Z, some frequency blocks together. The lines stay in the L1 and are written with non-temporal
+/// stores. The spectrum of a single plane is complete already.
 template <class T>
 void StreamLines(const fft::TilePlan<T>& plan, const T* planes, T* spectrum, const fft::TileStrides& strides, T* lines,
                  T* scratch) {
-  const hn::ScalableTag<T> d;
-  const auto step = static_cast<index_t>(hn::Lanes(d));
   const fft::TileStrides from = plane_strides(plan);
   const fft::TileStrides there{
       .block = 0, .frequency = 2 * fft::tile_lanes<T>, .tile = 0, .channel_block = 0, .re_im = fft::tile_lanes<T>};
-  const bool planar = plan.extent().z == 1;
-  for (index_t block = 0; block < plan.blocks(); ++block) {
-    if (!planar) plan.forward_lines({planes + block * from.block, lines, from, there}, 1, 0, 0, scratch);
-    const T* value = planar ? planes + block * from.block : lines;
-    T* const first = spectrum + block * strides.block;
-    for (index_t z = 0; z < plan.extent().z; ++z) {
-      for (index_t part = 0; part < 2; ++part) {
-        T* to = first + z * strides.frequency + part * strides.re_im;
-        for (index_t lane = 0; lane < fft::tile_lanes<T>; lane += step, value += step) {
-          hn::Stream(hn::Load(d, value), d, to + lane);
-        }
-      }
+  const index_t points = plan.extent().z, together = streamed_lines(plan);
+  const bool planar = points == 1;
+  const std::ptrdiff_t line = planar ? from.block : points * there.frequency;
+  for (index_t block = 0; block < plan.blocks(); block += together, planes += together * from.block) {
+    const index_t count = std::min(together, plan.blocks() - block);
+    if (!planar) plan.forward_lines({planes, lines, from, there}, count, from.block, line, scratch);
+    for (index_t i = 0; i < count; ++i) {
+      StreamLine((planar ? planes : lines) + i * line, points, spectrum + (block + i) * strides.block, strides);
     }
   }
   hwy::FlushStream();

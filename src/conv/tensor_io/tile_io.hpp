@@ -88,10 +88,18 @@ template <class T>
 std::size_t planes_bytes(const fft::TilePlan<T>& plan) {
   return static_cast<std::size_t>(plan.blocks() * plane_strides(plan).block) * sizeof(T);
 }
-/// Returns the bytes of the plan's scratch, of the half-transformed planes and of one line along Z.
+/// Returns how many lines along Z are transformed together before they are written: 8 KiB, a part of the L1. A call
+/// costs more than the transform of a short line.
+template <class T>
+index_t streamed_lines(const fft::TilePlan<T>& plan) {
+  return std::max<index_t>(1, 64 / plan.extent().z);
+}
+/// Returns the bytes of the plan's scratch, of the half-transformed planes and of the lines along Z that are
+/// transformed together.
 template <class T>
 std::size_t stream_bytes(const fft::TilePlan<T>& plan) {
-  return plan.scratch_bytes() + planes_bytes(plan) + 128 * static_cast<std::size_t>(plan.extent().z);
+  const index_t points = streamed_lines(plan) * plan.extent().z;
+  return plan.scratch_bytes() + planes_bytes(plan) + 128 * static_cast<std::size_t>(points);
 }
 
 /// The kernels of one SIMD target. The support of the plan that is passed must include all points that the source fills
