@@ -19,8 +19,8 @@ void StreamCopy(const T* from, index_t count, T* to) {
   for (index_t i = 0; i < count; i += step) hn::Stream(hn::Load(d, from + i), d, to + i);
 }
 
-/// Stores a line along Z with non-temporal stores.
-template <class T>
+/// Stores a line along Z.
+template <bool non_temporal, class T>
 HWY_INLINE void StreamLine(const T* value, index_t points, T* to, const fft::TileStrides& strides) {
   const hn::ScalableTag<T> d;
   const auto step = static_cast<index_t>(hn::Lanes(d));
@@ -28,15 +28,16 @@ HWY_INLINE void StreamLine(const T* value, index_t points, T* to, const fft::Til
     for (index_t part = 0; part < 2; ++part) {
       T* const point = to + part * strides.re_im;
       for (index_t lane = 0; lane < fft::tile_lanes<T>; lane += step, value += step) {
-        hn::Stream(hn::Load(d, value), d, point + lane);
+        const auto values = hn::Load(d, value);
+        non_temporal ? hn::Stream(values, d, point + lane) : hn::Store(values, d, point + lane);
       }
     }
   }
 }
 
-/// Transforms lines along Z, some frequency blocks together. The lines stay in the L1 and are written with non-temporal
-/// stores. The spectrum of a single plane is complete already.
-template <class T>
+/// Transforms lines along Z, some frequency blocks together. The lines stay in the L1 until they are written. The
+/// spectrum of a single plane is complete already.
+template <bool non_temporal, class T>
 void StreamLines(const fft::TilePlan<T>& plan, const T* planes, T* spectrum, const fft::TileStrides& strides, T* lines,
                  T* scratch) {
   const fft::TileStrides from = plane_strides(plan);
@@ -49,10 +50,11 @@ void StreamLines(const fft::TilePlan<T>& plan, const T* planes, T* spectrum, con
     const index_t count = std::min(together, plan.blocks() - block);
     if (!planar) plan.forward_lines({planes, lines, from, there}, count, from.block, line, scratch);
     for (index_t i = 0; i < count; ++i) {
-      StreamLine((planar ? planes : lines) + i * line, points, spectrum + (block + i) * strides.block, strides);
+      StreamLine<non_temporal>((planar ? planes : lines) + i * line, points, spectrum + (block + i) * strides.block,
+                               strides);
     }
   }
-  hwy::FlushStream();
+  if (non_temporal) hwy::FlushStream();
 }
 
 /// Transforms planes. Tiles of a blocked tensor are transformed one after the other.
@@ -78,12 +80,13 @@ void Transform(const fft::TilePlan<T>& plan, const TileSource<T>& source, const 
 }
 
 template <class T>
-void Stream(const fft::TilePlan<T>& plan, const TileSource<T>& source, T* spectrum, const fft::TileStrides& strides,
-            T* scratch) {
+void Stream(const fft::TilePlan<T>& plan, const TileSource<T>& source, bool non_temporal, T* spectrum,
+            const fft::TileStrides& strides, T* scratch) {
   T* planes = scratch + plan.scratch_bytes() / sizeof(T);
   T* lines = planes + planes_bytes(plan) / sizeof(T);
   tile::ForwardPlanes(plan, SourceLoad<T>(plan, source), planes, plane_strides(plan), scratch);
-  StreamLines(plan, planes, spectrum, strides, lines, scratch);
+  non_temporal ? StreamLines<true>(plan, planes, spectrum, strides, lines, scratch)
+               : StreamLines<false>(plan, planes, spectrum, strides, lines, scratch);
 }
 
 /// Inverts planes. A single tile gains nothing from staging, because its rows would not become longer.

@@ -118,9 +118,11 @@ struct TileIoKernels {
                            const fft::TileStrides&, T* scratch);
   void (*invert_planes)(const Plan&, const T* spectrum, const fft::TileStrides&, const TileTarget<T>& target,
                         const TileRow&, T* scratch);
-  /// Transforms with non-temporal stores, for a spectrum that is read much later. The spectrum and its strides must be
-  /// aligned to 64 bytes. `scratch` holds stream_bytes().
-  void (*stream)(const Plan&, const TileSource<T>& source, T* spectrum, const fft::TileStrides&, T* scratch);
+  /// Transforms a tile and writes each cache line of its spectrum once. If `non_temporal`, non-temporal stores are
+  /// used, for spectra that are read much later. The spectrum and its strides must be aligned to 64 bytes. `scratch`
+  /// holds stream_bytes().
+  void (*stream)(const Plan&, const TileSource<T>& source, bool non_temporal, T* spectrum, const fft::TileStrides&,
+                 T* scratch);
   /// Copies `count` elements with non-temporal stores. Both addresses are aligned to 64 bytes, and so is the size. Call
   /// fence_streams() before other threads read the copy.
   void (*stream_copy)(const T* from, index_t count, T* to);

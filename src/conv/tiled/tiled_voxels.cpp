@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "conv/caches/scratch.hpp"
+#include "convolume/machine.hpp"
 #include "core/checked.hpp"
 #include "ops/append.hpp"
 
@@ -40,6 +41,7 @@ TiledVoxels<T>::TiledVoxels(const ConvProblem& p, Direction direction, const pla
   terms_ = conjugate_ ? x : y;
   results_ = conjugate_ ? y : x;
   weights_ = WeightSpectra<T>(tiling.tile, terms_.phases * terms_.channels, results_.all());
+  streams_weights_ = static_cast<index_t>(sizeof(T)) * weights_.elements() > machine_model().l2_bytes / 4;
   step_ = group_ = std::min(tiling.group, grid_.per_sample());
   // The step divides the number of lanes, so that no step takes tiles from two vectors.
   if (few) {
@@ -70,7 +72,7 @@ std::string TiledVoxels<T>::describe() const {
 }
 
 /// Computes the spectra of the weights that relate one source channel to one block of target channels. The last stage
-/// writes each spectrum to memory, once, with non-temporal stores.
+/// writes each spectrum once.
 template <class T>
 void TiledVoxels<T>::weight_spectra(const View<const T>& w, index_t term, index_t column,
                                     std::pmr::memory_resource* memory, T* spectra) const {
@@ -90,7 +92,8 @@ void TiledVoxels<T>::weight_spectra(const View<const T>& w, index_t term, index_
   Scratch scratch(memory, stream_bytes(kernel_));
   T* temporary = scratch.take<T>(stream_bytes(kernel_));
   meter_.measure(Counted::weights, [&] {
-    tile_io_.stream(kernel_, source, spectra + weights_.offset(term, column), weights_.strides(), temporary);
+    tile_io_.stream(kernel_, source, streams_weights_, spectra + weights_.offset(term, column), weights_.strides(),
+                    temporary);
   });
 }
 

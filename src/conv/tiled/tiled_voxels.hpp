@@ -122,6 +122,8 @@ class TiledVoxels {
   Layout source_layout_, target_layout_;
   fft::TilePlan<T> in_, kernel_, out_;
   WeightSpectra<T> weights_;
+  bool streams_weights_ =
+      true;        ///< weight spectra are larger than the L2, so they are written with non-temporal stores
   index_t group_;  ///< tiles that are transformed together
   index_t step_;   ///< tiles of a group that are multiplied and inverted together
   TileSpectra<T> source_, target_, kept_;
