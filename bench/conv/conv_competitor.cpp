@@ -95,17 +95,17 @@ ConvTensor& PlannedConvolution::tensor(Output output) {
 void PlannedConvolution::execute(Direction direction) { planned(direction).graph.run(scheduler_); }
 
 void PlannedConvolution::build(Direction direction, Planned& one) {
-  const bool prepares = direction == Direction::training ||
-                        (direction == Direction::forward && options_.prepare_forward) ||
-                        (direction == Direction::backward_data && options_.prepare_backward);
   auto& [plan, prepared, x_hat, dy_hat, graph] = one;
-  const Ready w = prepares ? plan.append_prepare(graph, {}, w_.view(), prepared) : Ready();
+  // A single pass prepares the weights for itself. The passes of training share them.
+  const PassWeights fresh = w_.view();
   switch (direction) {
     case Direction::forward:
-      plan.append_forward(graph, {.w = w}, {.x = x_.view(), .w = prepared, .y = y_.view()}, &memory_);
+      plan.append_forward(graph, {}, {.x = x_.view(), .w = options_.prepare_forward ? fresh : prepared, .y = y_.view()},
+                          &memory_);
       return;
     case Direction::backward_data:
-      plan.append_backward(graph, {.w = w}, {.dy = dy_.view(), .w = prepared, .dx = dx_.view()}, &memory_);
+      plan.append_backward(
+          graph, {}, {.dy = dy_.view(), .w = options_.prepare_backward ? fresh : prepared, .dx = dx_.view()}, &memory_);
       return;
     case Direction::backward_weights:
       plan.append_backward(graph, {}, {.x = x_.view(), .dy = dy_.view(), .w = prepared, .dw = dw_.view()}, &memory_);
@@ -113,6 +113,7 @@ void PlannedConvolution::build(Direction direction, Planned& one) {
     case Direction::training:
       break;
   }
+  const Ready w = plan.append_prepare(graph, {}, w_.view(), prepared);
   // dy follows from y in a net, so that no gradient starts before the whole of y is there.
   const Ready y =
       plan.append_forward(graph, {.w = w}, {.x = x_.view(), .w = prepared, .y = y_.view(), .x_hat = &x_hat}, &memory_);

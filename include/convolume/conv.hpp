@@ -2,6 +2,7 @@
 // tensors.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -128,11 +129,30 @@ class CONVOLUME_API Spectra {
   std::unique_ptr<Impl> impl_;
 };
 
+/// The weights that a pass reads: prepared weights, which serve many passes, or a tensor of shape problem.w_shape(),
+/// plain layout, in memory that outlives the pass. A pass prepares a tensor for itself and keeps nothing. If `direct`
+/// reads each weight once, it packs the tensor a few channels at a time, where they are multiplied. The bits are those
+/// of prepared weights.
+class PassWeights {
+ public:
+  PassWeights(const PreparedWeights& prepared) noexcept : prepared_(&prepared) {}  // NOLINT
+  template <std::convertible_to<ConstTensorView> Tensor>
+  PassWeights(const Tensor& tensor) noexcept : tensor_(tensor) {}  // NOLINT
+
+  /// Returns null if the weights are a tensor.
+  const PreparedWeights* prepared() const noexcept { return prepared_; }
+  const ConstTensorView& tensor() const noexcept { return tensor_; }
+
+ private:
+  const PreparedWeights* prepared_ = nullptr;
+  ConstTensorView tensor_{};
+};
+
 /// Tensors of a forward pass. `bias` has shape 1 x out_channels x 1 x 1 x 1 and contiguous values; it is read if the
 /// problem has a bias.
 struct ForwardBindings {
   ConstTensorView x{};
-  const PreparedWeights& w;
+  PassWeights w;
   ConstTensorView bias{};
   TensorView y{};
   Spectra* x_hat = nullptr;  ///< optional; filled if the engine caches spectra of x
@@ -144,7 +164,7 @@ struct BackwardBindings {
   ConstTensorView x{};
   ConstTensorView y{};
   ConstTensorView dy{};
-  const PreparedWeights& w;
+  PassWeights w;
   const Spectra* x_hat = nullptr;  ///< optional; must hold the spectra of this x
   Spectra* dy_hat = nullptr;       ///< optional; filled if the engine caches spectra of dy between calls
   TensorView dx{}, dw{}, dbias{};
@@ -268,7 +288,8 @@ class CONVOLUME_API ConvPlan {
   Ready append_prepare(TaskGraph& graph, const Ready& w_ready, const ConstTensorView& w,
                        PreparedWeights& prepared) const;
   /// Append the tasks of a forward or backward pass, and return the tasks that complete the results. Shapes and layouts
-  /// are checked now, caches when the tasks run.
+  /// are checked now, caches when the tasks run. If `w` is a tensor, `ready.w` names the tasks that complete it, and
+  /// the graph keeps the memory of its prepared form between runs.
   Ready append_forward(TaskGraph& graph, const ConvReady& ready, const ForwardBindings& bindings,
                        std::pmr::memory_resource* memory, Workspace* workspace = nullptr) const;
   ConvGradientReady append_backward(TaskGraph& graph, const ConvReady& ready, const BackwardBindings& bindings,

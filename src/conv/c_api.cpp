@@ -152,9 +152,8 @@ void forward(const convolume_conv& c, const void* x, const void* w, const void* 
                                             "convolume_conv_problem.bias");
   }
   const Execution run = c.run();
-  const PreparedWeights prepared = c.plan.prepare(run, input(w, p.w_shape(), p.type));
   c.plan.forward(run, {.x = input(x, p.x_shape(), p.type, p.x_layout),
-                       .w = prepared,
+                       .w = input(w, p.w_shape(), p.type),
                        .bias = input(bias, {1, p.out_channels, {1, 1, 1}}, p.type),
                        .y = output(y, p.y_shape(), p.type, p.y_layout)});
 }
@@ -164,11 +163,10 @@ void backward(const convolume_conv& c, const void* x, const void* y, const void*
   const ConvProblem& p = c.plan.problem();
   if (p.epilogue.activation.kind != Activation::Kind::none) need(y, "convolume_conv_backward", "y");
   const Execution run = c.run();
-  const PreparedWeights prepared = c.plan.prepare(run, input(w, p.w_shape(), p.type));
   c.plan.backward(run, {.x = input(x, p.x_shape(), p.type, p.x_layout),
                         .y = input(y, p.y_shape(), p.type, p.y_layout),
                         .dy = input(dy, p.y_shape(), p.type, p.y_layout),
-                        .w = prepared,
+                        .w = input(w, p.w_shape(), p.type),
                         .dx = output(dx, p.x_shape(), p.type, p.x_layout),
                         .dw = output(dw, p.w_shape(), p.type),
                         .dbias = output(dbias, {1, p.out_channels, {1, 1, 1}}, p.type)});

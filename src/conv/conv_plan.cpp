@@ -26,12 +26,19 @@ Engine requested_engine(const ConvOptions& options) {
       fmt::format("choice '{}' is not one of {}; leave the engine automatic", options.choice, name_of(options.engine)));
 }
 
+/// Weights that a pass prepares for itself.
+struct OwnWeights {
+  PreparedWeights prepared;
+  PrepareArguments arguments{};
+};
+
 /// The task graph of a blocking call and the bindings that its tasks read.
 template <class Arguments>
 struct Call {
   unsigned shape = 0;                           // which optional bindings the graph was built for
   std::pmr::memory_resource* memory = nullptr;  // source of the temporary memory of the graph's tasks
   std::shared_ptr<Arguments> arguments = std::make_shared<Arguments>();
+  std::shared_ptr<OwnWeights> weights;  // if the call prepares a tensor
   TaskGraph graph;
 };
 
@@ -92,6 +99,22 @@ void check_geometry(const char* name, std::string_view found, std::string_view e
   }
 }
 
+using Readers = PreparedWeights::Impl::Readers;
+
+bool reads_weights(const ForwardArguments&) { return true; }
+bool reads_weights(const BackwardArguments& a) { return static_cast<bool>(a.dx); }
+
+void set_readers(PreparedWeights::Impl& weights, Readers readers) {
+  weights.readers = readers;
+  for (const auto& group : weights.groups) set_readers(*group, readers);
+}
+
+/// Throws StaleCache if the weights are prepared ones that were never filled.
+void check_filled(const char* pass, const PassWeights& w) {
+  if (w.prepared() == nullptr || w.prepared()->version() != 0) return;
+  throw StaleCache(fmt::format("convolution {}: w was never prepared; call prepare first", pass));
+}
+
 /// Counts a new version of a cache. Called when prepared weights or spectra are complete.
 template <class Cache>
 void raise_version(Cache& cache) {
@@ -134,6 +157,21 @@ struct ConvPlan::Impl {
   /// Append the engine's tasks, and a task that gives a filled cache its next version.
   Ready append(TaskGraph& graph, const ConvReady& ready, std::shared_ptr<const ForwardArguments> a) const;
   ConvGradientReady append(TaskGraph& graph, const ConvReady& ready, std::shared_ptr<const BackwardArguments> a) const;
+  /// Does the same after tasks that prepare the weights in `own`, if it is not null.
+  template <class Arguments>
+  auto append(TaskGraph& graph, ConvReady ready, const std::shared_ptr<Arguments>& a,
+              const std::shared_ptr<OwnWeights>& own) const;
+  /// Returns the weights of a pass that prepares the tensor `w`. Returns null if `w` is prepared, or if nothing reads
+  /// it.
+  std::shared_ptr<OwnWeights> own_weights(const PassWeights& w, bool read, Readers readers,
+                                          std::pmr::memory_resource* memory) const;
+  /// Runs a call with these arguments.
+  template <class Arguments>
+  void run(CallPool<Arguments>& calls, const Execution& run, unsigned shape, const Arguments& arguments,
+           const PassWeights& w, Readers readers) const;
+  void check_weights(const PassWeights& w) const {
+    w.prepared() != nullptr ? check_weights(*w.prepared()) : check("w", w.tensor(), problem.w_shape(), problem.type);
+  }
   void check_weights(const PreparedWeights& w) const {
     check_geometry("w", w.impl() != nullptr ? std::string_view(w.impl()->geometry) : std::string_view(), w_geometry);
   }
@@ -149,7 +187,7 @@ ForwardArguments ConvPlan::Impl::arguments(const ForwardBindings& b, std::pmr::m
   return {.x = b.x,
           .bias = b.bias,
           .y = b.y,
-          .w = b.w.impl(),
+          .w = b.w.prepared() != nullptr ? b.w.prepared()->impl() : nullptr,
           .x_hat = b.x_hat != nullptr ? b.x_hat->impl() : nullptr,
           .memory = memory,
           .workspace = workspace};
@@ -172,7 +210,7 @@ BackwardArguments ConvPlan::Impl::arguments(const BackwardBindings& b, std::pmr:
   return {.x = b.x,
           .y = b.y,
           .dy = b.dy,
-          .w = b.w.impl(),
+          .w = b.w.prepared() != nullptr ? b.w.prepared()->impl() : nullptr,
           .x_hat = b.x_hat != nullptr ? b.x_hat->impl() : nullptr,
           .dy_hat = b.dy_hat != nullptr ? b.dy_hat->impl() : nullptr,
           .dx = b.dx,
@@ -204,6 +242,53 @@ ConvGradientReady ConvPlan::Impl::append(TaskGraph& graph, const ConvReady& read
         {.name = "gradient spectra are new"}, [a] { raise_version(*a->dy_hat); }, after);
   }
   return done;
+}
+
+std::shared_ptr<OwnWeights> ConvPlan::Impl::own_weights(const PassWeights& w, bool read, Readers readers,
+                                                        std::pmr::memory_resource* memory) const {
+  if (w.prepared() != nullptr || !read) return nullptr;
+  auto own = std::make_shared<OwnWeights>();
+  PreparedWeights::Impl& prepared = *own->prepared.impl();
+  prepared.memory = memory;
+  engine->init_weights(prepared);
+  set_readers(prepared, readers);
+  own->arguments = {.w = w.tensor(), .prepared = &prepared};
+  return own;
+}
+
+template <class Arguments>
+auto ConvPlan::Impl::append(TaskGraph& graph, ConvReady ready, const std::shared_ptr<Arguments>& a,
+                            const std::shared_ptr<OwnWeights>& own) const {
+  if (own != nullptr) {
+    a->w = own->arguments.prepared;
+    // The tasks that prepare the weights share the ownership of all of `own`.
+    ready.w = engine->append_prepare(graph, ready.w, std::shared_ptr<const PrepareArguments>(own, &own->arguments));
+  }
+  return append(graph, ready, std::shared_ptr<const Arguments>(a));
+}
+
+template <class Arguments>
+void ConvPlan::Impl::run(CallPool<Arguments>& calls, const Execution& run, unsigned shape, const Arguments& arguments,
+                         const PassWeights& w, Readers readers) const {
+  constexpr unsigned tensor_bit = 1U << 31U;
+  if (w.prepared() == nullptr) shape |= tensor_bit;
+  auto call = calls.take(shape, run.memory);
+  if (!call) {
+    call = std::make_unique<Call<Arguments>>();
+    call->shape = shape;
+    call->memory = run.memory;
+    call->weights = own_weights(w, reads_weights(arguments), readers, run.memory);
+    *call->arguments = arguments;
+    append(call->graph, {}, call->arguments, call->weights);
+  }
+  *call->arguments = arguments;
+  if (call->weights != nullptr) {
+    call->arguments->w = call->weights->arguments.prepared;
+    call->weights->arguments.w = w.tensor();
+  }
+  call->graph.run(run.scheduler);
+  if (call->weights != nullptr) call->weights->prepared.release();
+  calls.put(std::move(call));
 }
 
 /// Asks every implementation for its estimate. Writes the fastest choice, or direct's if it is nearly as fast, and the
@@ -305,40 +390,20 @@ Spectra ConvPlan::gradient_spectra(std::pmr::memory_resource* memory) const {
 
 void ConvPlan::forward(const Execution& run, const ForwardBindings& b) const {
   const auto arguments = impl_->arguments(b, run.memory);
-  if (b.w.version() == 0) throw StaleCache("convolution forward: w was never prepared; call prepare first");
+  check_filled("forward", b.w);
   const unsigned shape = b.x_hat != nullptr ? 1 : 0;
-  auto call = impl_->forward_calls.take(shape, run.memory);
-  if (!call) {
-    call = std::make_unique<Call<ForwardArguments>>();
-    call->shape = shape;
-    call->memory = run.memory;
-    *call->arguments = arguments;
-    impl_->append(call->graph, {}, call->arguments);
-  }
-  *call->arguments = arguments;
-  call->graph.run(run.scheduler);
-  impl_->forward_calls.put(std::move(call));
+  impl_->run(impl_->forward_calls, run, shape, arguments, b.w, Readers::forward);
 }
 
 void ConvPlan::backward(const Execution& run, const BackwardBindings& b) const {
   const auto arguments = impl_->arguments(b, run.memory);
-  if (b.w.version() == 0) throw StaleCache("convolution backward: w was never prepared; call prepare first");
+  check_filled("backward", b.w);
   if (b.x_hat != nullptr && b.x_hat->version() == 0) {
     throw StaleCache("convolution backward: x_hat was never filled; run forward with it first");
   }
   const unsigned shape = (b.dx ? 1u : 0u) | (b.dw ? 2u : 0u) | (b.dbias ? 4u : 0u) | (b.x_hat != nullptr ? 8u : 0u) |
                          (b.dy_hat != nullptr ? 16u : 0u);
-  auto call = impl_->backward_calls.take(shape, run.memory);
-  if (!call) {
-    call = std::make_unique<Call<BackwardArguments>>();
-    call->shape = shape;
-    call->memory = run.memory;
-    *call->arguments = arguments;
-    impl_->append(call->graph, {}, call->arguments);
-  }
-  *call->arguments = arguments;
-  call->graph.run(run.scheduler);
-  impl_->backward_calls.put(std::move(call));
+  impl_->run(impl_->backward_calls, run, shape, arguments, b.w, Readers::backward_data);
 }
 
 Ready ConvPlan::append_prepare(TaskGraph& graph, const Ready& w_ready, const ConstTensorView& w,
@@ -355,13 +420,16 @@ Ready ConvPlan::append_prepare(TaskGraph& graph, const Ready& w_ready, const Con
 
 Ready ConvPlan::append_forward(TaskGraph& graph, const ConvReady& ready, const ForwardBindings& bindings,
                                std::pmr::memory_resource* memory, Workspace* workspace) const {
-  return impl_->append(graph, ready, std::make_shared<ForwardArguments>(impl_->arguments(bindings, memory, workspace)));
+  const auto arguments = std::make_shared<ForwardArguments>(impl_->arguments(bindings, memory, workspace));
+  return impl_->append(graph, ready, arguments,
+                       impl_->own_weights(bindings.w, reads_weights(*arguments), Readers::forward, memory));
 }
 
 ConvGradientReady ConvPlan::append_backward(TaskGraph& graph, const ConvReady& ready, const BackwardBindings& bindings,
                                             std::pmr::memory_resource* memory, Workspace* workspace) const {
-  return impl_->append(graph, ready,
-                       std::make_shared<BackwardArguments>(impl_->arguments(bindings, memory, workspace)));
+  const auto arguments = std::make_shared<BackwardArguments>(impl_->arguments(bindings, memory, workspace));
+  return impl_->append(graph, ready, arguments,
+                       impl_->own_weights(bindings.w, reads_weights(*arguments), Readers::backward_data, memory));
 }
 
 const ConvProblem& ConvPlan::problem() const noexcept { return impl_->problem; }

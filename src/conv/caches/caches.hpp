@@ -70,6 +70,10 @@ struct PreparedWeights::Impl {
   bool forward_only_spectra = false;          ///< whether backward passes do not read `spectra`
   conv::BufferStore packed;                   ///< the weights as the engine packs them, in one buffer
   std::vector<std::unique_ptr<Impl>> groups;  ///< one per group, if the engine handles groups of channels one by one
+  /// Which passes read the weights. If it is one pass only, the tensor stays as it is until then, so the engine may
+  /// keep a view of it instead of a packed copy.
+  enum class Readers { all, forward, backward_data } readers = Readers::all;
+  ConstTensorView tensor{};  ///< that view
 
   std::atomic<std::uint64_t> version{0};
 

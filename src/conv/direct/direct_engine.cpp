@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -70,14 +71,30 @@ class DirectEngine final : public ConvEngine {
     const Direction direction = plan::Sides(p).direction(of_convolution);
     return VoxelDirection<T>(p, direction, nests[static_cast<std::size_t>(direction)]);
   }
+  /// Returns whether the regions of the only pass that reads these weights pack them.
+  bool regions_pack(const PreparedWeights::Impl& w) const {
+    if (w.readers == PreparedWeights::Impl::Readers::all) return false;
+    const bool high_res = (w.readers == PreparedWeights::Impl::Readers::forward) == sides_.y_is_high_res();
+    return (high_res ? to_high_res_ : to_low_res_).can_pack;
+  }
+  /// Returns the weights that regions read. The rows of a tensor are channels of the low-resolution side.
+  static RegionWeights<T> region_weights(const PreparedWeights::Impl& w, bool high_res, bool packs) {
+    if (!packs) return {.packed = static_cast<const T*>(w.packed.get(0))};
+    View<const T> tensor = w.tensor.as<T>();
+    if (high_res) {
+      std::swap(tensor.shape.n, tensor.shape.c);
+      std::swap(tensor.stride[0], tensor.stride[1]);
+    }
+    return {.tensor = tensor};
+  }
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
 
   template <class Body>
   Ready append_packing_by_lanes(TaskGraph& graph, const std::vector<TaskId>& after, index_t least,
                                 const Body& body) const;
   template <class Tensors, class Body>
-  Ready append_regions(TaskGraph& graph, const VoxelDirection<T>& direction, const Ready& source, const Ready& target,
-                       const Ready& weights, const Tensors& tensors, const Body& body) const;
+  Ready append_regions(TaskGraph& graph, const VoxelDirection<T>& direction, bool packs, const Ready& source,
+                       const Ready& target, const Ready& weights, const Tensors& tensors, const Body& body) const;
   template <class Arguments>
   std::vector<TaskId> append_transposed_weights(TaskGraph& graph, const std::vector<TaskId>& after,
                                                 const std::shared_ptr<const Arguments>& a,
@@ -107,6 +124,10 @@ Ready DirectEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
                                       std::shared_ptr<const PrepareArguments> a) const {
   std::vector<TaskId> after;
   ready.collect(0, 0, problem_.w_shape().n, after);
+  if (regions_pack(*a->prepared)) {
+    return Ready::all_of({graph.add(
+        {.name = "take weights"}, [a] { a->prepared->tensor = a->w; }, after)});
+  }
   const WeightBlocks<T>& layout = to_low_res_.weights;
   const index_t pairs = layout.lane_blocks() * layout.term_blocks();
   const auto cost = static_cast<double>(layout.taps * layout.square());
@@ -164,11 +185,11 @@ Ready DirectEngine<T>::append_packing_by_lanes(TaskGraph& graph, const std::vect
   return done;
 }
 
-/// Appends a task body(region) for each region. `weights` says which tasks complete the weights of each channel of the
-/// results. `tensors()` returns the tensors that a region reads and writes.
+/// Appends a task body(region) for each region, which may pack its weights. `weights` says which tasks complete the
+/// weights of each channel of the results. `tensors()` returns the tensors that a region reads and writes.
 template <class T>
 template <class Tensors, class Body>
-Ready DirectEngine<T>::append_regions(TaskGraph& graph, const VoxelDirection<T>& d, const Ready& source,
+Ready DirectEngine<T>::append_regions(TaskGraph& graph, const VoxelDirection<T>& d, bool packs, const Ready& source,
                                       const Ready& target, const Ready& weights, const Tensors& tensors,
                                       const Body& body) const {
   const RegionGrid& grid = d.nest.grid;
@@ -195,7 +216,9 @@ Ready DirectEngine<T>::append_regions(TaskGraph& graph, const VoxelDirection<T>&
           }
           const Region region{.sample = n, .samples = last - n, .box = box, .first_column = first, .columns = columns};
           z_range.push_back(graph.add(
-              {.name = "direct region", .cost = cost, .scratch_bytes = region_scratch_bytes(d, region, tensors())},
+              {.name = "direct region",
+               .cost = cost,
+               .scratch_bytes = region_scratch_bytes(d, region, tensors(), packs)},
               [body, region] { body(region); }, after));
         }
         done.push_back(z_range.size() == 1 ? z_range.front()
@@ -245,21 +268,22 @@ Ready DirectEngine<T>::append_voxels(TaskGraph& graph, bool high_res, const Read
   std::vector<TaskId> after;
   weights.collect(0, 0, problem_.w_shape().n, after);
   const VoxelDirection<T>& direction = high_res ? to_high_res_ : to_low_res_;
-  if (!high_res || direction.transposes_weights) {
-    // Each channel of the high-resolution side needs the packed weights of all lanes.
-    return append_regions(graph, direction, source, target, high_res ? Ready::all_of(after) : weights, tensors,
-                          [&direction, a, tensors](const Region& region) {
-                            run_region(direction, region, tensors(), static_cast<const T*>(a->w->packed.get(0)),
-                                       a->memory);
+  const bool packs = regions_pack(*a->w);
+  if (!high_res || packs || direction.transposes_weights) {
+    // Each channel of the high-resolution side needs the weights of all lanes.
+    return append_regions(graph, direction, packs, source, target, high_res ? Ready::all_of(after) : weights, tensors,
+                          [&direction, a, high_res, packs, tensors](const Region& region) {
+                            run_region(direction, region, tensors(), region_weights(*a->w, high_res, packs), a->memory);
                           });
   }
   const auto own = make_store(a->memory, 1, bytes_of(to_high_res_.weights.elements()));
   const RunBuffers buffers(graph, a->workspace, own);
   after.insert(after.end(), buffers.ready().begin(), buffers.ready().end());
   after = append_transposed_weights(graph, after, a, own);
-  Ready done = append_regions(graph, direction, source, target, Ready::all_of(after), tensors,
+  Ready done = append_regions(graph, direction, false, source, target, Ready::all_of(after), tensors,
                               [&direction, a, own, tensors](const Region& region) {
-                                run_region(direction, region, tensors(), static_cast<const T*>(own->get(0)), a->memory);
+                                run_region<T>(direction, region, tensors(),
+                                              {.packed = static_cast<const T*>(own->get(0))}, a->memory);
                               });
   buffers.end(graph, "free transposed weights", done.tasks());
   return done;

@@ -23,9 +23,9 @@ namespace {
 
 using plan::Dim;
 
-/// Limit for the weights that a region transposes at once. They must stay in the L2 beside the data that the region
-/// reads and writes.
-constexpr index_t most_transposed_bytes = 256 << 10;
+/// Limit for the weights that a region transposes or packs at once. They must stay in the L2 beside the data that the
+/// region reads and writes.
+constexpr index_t most_held_bytes = 256 << 10;
 
 /// Limit for the lists of a task. A nest with a list for each of millions of tiny tiles is refused.
 constexpr std::size_t most_list_bytes = 64 << 20;
@@ -33,24 +33,26 @@ constexpr std::size_t most_list_bytes = 64 << 20;
 template <class T>
 class RegionRun {
  public:
-  RegionRun(const VoxelDirection<T>& d, const Region& region, const DirectionTensors<T>& tensors, const T* weights,
-            std::pmr::memory_resource* memory)
+  RegionRun(const VoxelDirection<T>& d, const Region& region, const DirectionTensors<T>& tensors,
+            const RegionWeights<T>& weights, std::pmr::memory_resource* memory)
       : d_(d),
         region_(region),
         tensors_(tensors),
         weights_(weights),
+        packs_(weights.packed == nullptr),
         window_(d.map.window(region.box)),
         reads_rows_(reads_rows(d, tensors)),
         source_in_place_(source_in_place(d, window_, tensors)),
         target_in_place_(target_in_place(d, tensors)),
         non_temporal_(target_in_place_ && written_once() && writes_non_temporal(tensors.target, d.non_temporal_from)),
         most_(count_lists(d, region)),
-        scratch_(memory, scratch_bytes(d, region, tensors, most_)) {
+        scratch_(memory, scratch_bytes(d, region, tensors, packs_, most_)) {
     if (!source_in_place_) staged_source_ = take(staged_blocks(d, window_, tensors));
     if (!target_in_place_) staged_target_ = take(region.samples * region.columns * volume(region.box));
     row_ = take(std::max(window_.extent().x, region.box.extent().x));
     bias_ = take(region.columns);
-    if (d.transposes_weights) transposed_ = take(region.columns * transposed_column(d) / block);
+    if (holds_weights(d, packs_)) own_weights_ = take(region.columns * held_column(d) / block);
+    if (packs_) pack_scratch_ = scratch_.template take<T>(pack_scratch_bytes(d.weights));
     lists_ = scratch_.template take<PassList>(bytes_of<PassList>(most_.lists));
     std::fill_n(lists_, most_.lists, PassList{});
     passes_ = scratch_.template take<Pass>(bytes_of<Pass>(most_.passes));
@@ -58,9 +60,9 @@ class RegionRun {
     read_ = scratch_.template take<bool>(bytes_of<bool>(taps_of_product(d)));
   }
 
-  static std::size_t scratch_bytes(const VoxelDirection<T>& d, const Region& region,
-                                   const DirectionTensors<T>& tensors) {
-    return scratch_bytes(d, region, tensors, count_lists(d, region));
+  static std::size_t scratch_bytes(const VoxelDirection<T>& d, const Region& region, const DirectionTensors<T>& tensors,
+                                   bool packs) {
+    return scratch_bytes(d, region, tensors, packs, count_lists(d, region));
   }
 
   /// Throws Unsupported if the lists of a region would take more than most_list_bytes.
@@ -143,13 +145,14 @@ class RegionRun {
     return most;
   }
   static std::size_t scratch_bytes(const VoxelDirection<T>& d, const Region& region, const DirectionTensors<T>& tensors,
-                                   const ListCount& most) {
+                                   bool packs, const ListCount& most) {
     const Box window = d.map.window(region.box);
     index_t blocks = std::max(window.extent().x, region.box.extent().x) + region.columns;
     if (!source_in_place(d, window, tensors)) blocks += staged_blocks(d, window, tensors);
     if (!target_in_place(d, tensors)) blocks += region.samples * region.columns * volume(region.box);
-    if (d.transposes_weights) blocks += region.columns * transposed_column(d) / block;
-    return static_cast<std::size_t>(blocks) * 64 + list_bytes(most) + bytes_of<bool>(taps_of_product(d));
+    if (holds_weights(d, packs)) blocks += region.columns * held_column(d) / block;
+    const std::size_t pack_bytes = packs ? pack_scratch_bytes(d.weights) : 0;
+    return static_cast<std::size_t>(blocks) * 64 + pack_bytes + list_bytes(most) + bytes_of<bool>(taps_of_product(d));
   }
   /// Returns the bytes that the lists of a region take in the scratch.
   static std::size_t list_bytes(const ListCount& most) {
@@ -179,8 +182,10 @@ class RegionRun {
   /// Returns the taps of all term blocks of a product.
   static index_t taps_of_product(const VoxelDirection<T>& d) { return d.nest.product_blocks * d.weights.taps; }
 
-  /// Returns the elements that are transposed at once for one column.
-  static index_t transposed_column(const VoxelDirection<T>& d) {
+  /// Returns whether a region has its own copy of the weights of the term blocks that it holds.
+  static bool holds_weights(const VoxelDirection<T>& d, bool packs) { return packs || d.transposes_weights; }
+  /// Returns the elements of this copy for one column.
+  static index_t held_column(const VoxelDirection<T>& d) {
     return d.nest.held_blocks * d.weights.taps * d.weights.square();
   }
 
@@ -329,9 +334,7 @@ class RegionRun {
   }
 
   bool is_first_tap_tile() const { return of(Dim::kz).begin + of(Dim::ky).begin + of(Dim::kx).begin == 0; }
-  std::ptrdiff_t weights_column() const {
-    return d_.transposes_weights ? transposed_column(d_) : d_.weights.column_step();
-  }
+  std::ptrdiff_t weights_column() const { return own_weights_ != nullptr ? held_column(d_) : d_.weights.column_step(); }
 
   /// Makes the sample and the term blocks of the current ranges available.
   void hold() {
@@ -493,28 +496,33 @@ class RegionRun {
   /// Returns the weights of the blocks [first, first + blocks) for this region's columns.
   const T* weights_of(index_t first, index_t blocks) const {
     const WeightBlocks<T>& result = d_.weights;
-    if (!d_.transposes_weights) return weights_ + result.offset(region_.first_column, first, 0);
+    if (own_weights_ == nullptr) return weights_.packed + result.offset(region_.first_column, first, 0);
     for (index_t i = 0; i < region_.columns; ++i) {
-      T* to = transposed_ + i * transposed_column(d_);
+      T* to = own_weights_ + i * held_column(d_);
       for (index_t b = 0; b < blocks; ++b, to += result.taps * result.square()) {
-        d_.squares.transpose(packed_weights(first + b, i), packed_layout().square_terms(), result.square_terms(),
-                             result.taps, false, to);
+        if (packs_) {
+          d_.squares.pack(weights_.tensor, result, region_.first_column + i, first + b, false, to, pack_scratch_);
+        } else {
+          d_.squares.transpose(packed_weights(first + b, i), packed_layout().square_terms(), result.square_terms(),
+                               result.taps, false, to);
+        }
       }
     }
-    return transposed_;
+    return own_weights_;
   }
   /// Returns the layout of the packed weights if they have to be transposed.
   WeightBlocks<T> packed_layout() const {
     return {.terms = d_.weights.lanes, .lanes = d_.weights.terms, .taps = d_.weights.taps};
   }
   const T* packed_weights(index_t term_block, index_t column) const {
-    return weights_ + packed_layout().offset(term_block, region_.first_column + column, 0);
+    return weights_.packed + packed_layout().offset(term_block, region_.first_column + column, 0);
   }
 
   /// Returns the distance from the weights of the current products to the weights that are read next, for prefetching.
   /// These are the weights of the next term blocks, or, after the last ones, of the region's next columns. 0 means
   /// none.
   std::ptrdiff_t next_weights(const T* weights) const {
+    if (packs_) return 0;
     const Range& terms = of(Dim::c);
     const bool last = terms.end >= d_.weights.term_blocks();
     // If several blocks are transposed at once, or if squares have other numbers of terms, the order of the transposed
@@ -584,12 +592,14 @@ class RegionRun {
   const VoxelDirection<T>& d_;
   const Region& region_;
   const DirectionTensors<T>& tensors_;
-  const T* weights_;
+  const RegionWeights<T>& weights_;
+  bool packs_;
   Box window_;
   bool reads_rows_, source_in_place_, target_in_place_, non_temporal_;
   ListCount most_;
   Scratch scratch_;
-  T *staged_source_ = nullptr, *staged_target_ = nullptr, *row_ = nullptr, *bias_ = nullptr, *transposed_ = nullptr;
+  T *staged_source_ = nullptr, *staged_target_ = nullptr, *row_ = nullptr, *bias_ = nullptr;
+  T *own_weights_ = nullptr, *pack_scratch_ = nullptr;
   PassList* lists_ = nullptr;
   Pass* passes_ = nullptr;  // of all lists, as they are made
   DirectStep* steps_ = nullptr;
@@ -611,6 +621,13 @@ bool are_lines(const VoxelDirection<T>& d, const ConvProblem& p) {
   const bool lines = d.source_layout == Layout::plain || d.weights.lanes <= most_blocked_results;
   return lines && d.target_layout == Layout::plain && d.weights.taps == 1 && p.input == p.output() &&
          window.begin == all.begin && window.end == all.end && d.nest.sums_once;
+}
+
+/// Returns whether the outermost loop around products is the one over term blocks, if there is one.
+bool reads_terms_once(const VoxelNest& nest) {
+  const auto terms =
+      std::find_if(nest.walk.begin(), nest.walk.end(), [](const TaskLoop& l) { return l.dim == Dim::c; });
+  return terms == nest.walk.end() || terms == nest.walk.begin();
 }
 
 /// Returns the packed weights of a problem that is not transposed.
@@ -641,10 +658,12 @@ VoxelDirection<T>::VoxelDirection(const ConvProblem& problem, plan::Direction di
                   });
   lines = are_lines(*this, p);
   patches = are_patches(*this);
-  const index_t transposed_squares =
+  const index_t held_squares =
       nest.grid.columns * nest.held_blocks * weights.taps * weights.square() * static_cast<index_t>(sizeof(T));
   const index_t regions = (p.batch + nest.samples - 1) / nest.samples * nest.grid.per_sample();
-  transposes_weights = !forward && regions == 1 && !lines && !patches && transposed_squares <= most_transposed_bytes;
+  const bool can_hold = regions == 1 && !lines && !patches && held_squares <= most_held_bytes;
+  transposes_weights = !forward && can_hold;
+  can_pack = can_hold && weights.taps > 1 && reads_terms_once(nest);
   if (!lines) {
     RegionRun<T>::check_lists(
         *this, {.samples = nest.samples, .box = nest.grid.box(0, map.domain()), .columns = nest.grid.columns});
@@ -656,31 +675,32 @@ template struct VoxelDirection<double>;
 
 template <class T>
 std::size_t region_scratch_bytes(const VoxelDirection<T>& direction, const Region& region,
-                                 const DirectionTensors<T>& tensors) {
+                                 const DirectionTensors<T>& tensors, bool packs) {
   if (runs_lines(direction, tensors)) return line_scratch_bytes(direction, region);
   if (runs_patches(direction, tensors)) return patch_scratch_bytes(direction, tensors);
-  return RegionRun<T>::scratch_bytes(direction, region, tensors);
+  return RegionRun<T>::scratch_bytes(direction, region, tensors, packs);
 }
-template std::size_t region_scratch_bytes(const VoxelDirection<float>&, const Region&, const DirectionTensors<float>&);
-template std::size_t region_scratch_bytes(const VoxelDirection<double>&, const Region&,
-                                          const DirectionTensors<double>&);
+template std::size_t region_scratch_bytes(const VoxelDirection<float>&, const Region&, const DirectionTensors<float>&,
+                                          bool);
+template std::size_t region_scratch_bytes(const VoxelDirection<double>&, const Region&, const DirectionTensors<double>&,
+                                          bool);
 
 template <class T>
 void run_region(const VoxelDirection<T>& direction, const Region& region, const DirectionTensors<T>& tensors,
-                const T* weights, std::pmr::memory_resource* memory) {
+                const RegionWeights<T>& weights, std::pmr::memory_resource* memory) {
   if (runs_lines(direction, tensors)) {
-    run_lines(direction, region, tensors, weights, memory);
+    run_lines(direction, region, tensors, weights.packed, memory);
     return;
   }
   if (runs_patches(direction, tensors)) {
-    run_patches(direction, region, tensors, weights, memory);
+    run_patches(direction, region, tensors, weights.packed, memory);
     return;
   }
   RegionRun<T>(direction, region, tensors, weights, memory).run();
 }
-template void run_region(const VoxelDirection<float>&, const Region&, const DirectionTensors<float>&, const float*,
-                         std::pmr::memory_resource*);
-template void run_region(const VoxelDirection<double>&, const Region&, const DirectionTensors<double>&, const double*,
-                         std::pmr::memory_resource*);
+template void run_region(const VoxelDirection<float>&, const Region&, const DirectionTensors<float>&,
+                         const RegionWeights<float>&, std::pmr::memory_resource*);
+template void run_region(const VoxelDirection<double>&, const Region&, const DirectionTensors<double>&,
+                         const RegionWeights<double>&, std::pmr::memory_resource*);
 
 }  // namespace convolume::conv

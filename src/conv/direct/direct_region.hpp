@@ -37,6 +37,9 @@ struct VoxelDirection {
   /// Backward data: the packed weights are in forward order, so each region transposes terms and lanes of its own
   /// blocks. This is done only if no other region reads the same blocks, and not for patches.
   bool transposes_weights = false;
+  /// A region can pack the weights that it reads, a few term blocks at a time: no other region reads them, and it reads
+  /// each of them in one stretch. Kernels of one voxel are packed faster all at once.
+  bool can_pack = false;
   index_t non_temporal_from = conv::non_temporal_from();
   VoxelKernel<T> single_taps = voxel_kernel<T>();
   VoxelKernel<T> tap_rows = tap_row_kernel<T>();
@@ -46,16 +49,24 @@ struct VoxelDirection {
   ops::ActivationKernels<T> activations = ops::activation_kernels<T>();
 };
 
-/// Returns the bytes of scratch that run_region() takes. They depend on the shapes and layouts of `tensors`, not on the
-/// addresses of the data.
+/// The weights of all channels: packed, or as a tensor that regions pack themselves, if VoxelDirection::can_pack. The
+/// rows of the tensor are lanes and its columns are terms of the direction.
+template <class T>
+struct RegionWeights {
+  const T* packed = nullptr;
+  View<const T> tensor{};
+};
+
+/// Returns the bytes of scratch that run_region() takes if the weights are packed, or if the region `packs` them. They
+/// depend on the shapes and layouts of `tensors`, not on the addresses of the data.
 template <class T>
 std::size_t region_scratch_bytes(const VoxelDirection<T>& direction, const Region& region,
-                                 const DirectionTensors<T>& tensors);
+                                 const DirectionTensors<T>& tensors, bool packs);
 
-/// Computes a region. Takes scratch from `memory`. `weights` are the packed weights of all channels. The bits of a
-/// result depend neither on the region nor on the layouts. Thread-safe for regions that do not overlap.
+/// Computes a region. Takes scratch from `memory`. The bits of a result depend neither on the region nor on the
+/// layouts, nor on who packs the weights. Thread-safe for regions that do not overlap.
 template <class T>
 void run_region(const VoxelDirection<T>& direction, const Region& region, const DirectionTensors<T>& tensors,
-                const T* weights, std::pmr::memory_resource* memory);
+                const RegionWeights<T>& weights, std::pmr::memory_resource* memory);
 
 }  // namespace convolume::conv
