@@ -139,6 +139,32 @@ TEST_CASE("direct computes whole samples if weights exceed their share of the L3
   CHECK(parts_of_samples(wide, model_on("node:1 l3:1(size=134217728) l2:2(size=1048576) core:1 pu:1")) > 1);
 }
 
+TEST_CASE("a task of direct computes all samples if weights exceed the L2 and all cores have enough tasks") {
+  // Returns whether no samples are divided between tasks.
+  const auto computes_all = [](const ConvProblem& problem, const MachineModel& machine,
+                               plan::Direction direction = plan::Direction::forward) {
+    const plan::LoopNest nest = conv::rank_nests(problem, direction, machine).front().nest;
+    const auto loops = plan::bind(nest, plan::spaces(problem, direction).front());
+    CAPTURE(to_string(problem), to_string(nest));
+    for (std::size_t i = 0; i < loops.size(); ++i) {
+      if (nest.loops[i].parallel && loops[i].dim == plan::Dim::n && loops[i].trips() > 1) return false;
+    }
+    CHECK(conv::tasks_of(nest, plan::spaces(problem, direction).front()) >= 4 * machine.cores);
+    return true;
+  };
+  const MachineModel pair = model_on(pair_of_cores, "emerald_rapids");
+  const ConvProblem deep = blocked("mb2ic256id6oc256od6kd3pd1"), planar = blocked("mb4ic256ih14oc256oh14kh3ph1");
+  CHECK(computes_all(deep, pair));
+  CHECK(computes_all(deep, pair, plan::Direction::backward_data));
+  CHECK(computes_all(planar, pair));
+  // 64 cores need a task for each sample.
+  CHECK(!computes_all(deep, model_on(server, "emerald_rapids")));
+  // Weights that fit into the L2 are read by each sample.
+  CHECK(!computes_all(blocked("mb4ic128ih28oc128oh28kh3ph1"), pair));
+  // The results of so many samples leave the L2.
+  CHECK(!computes_all(blocked("mb64ic256ih14oc256oh14kh3ph1"), pair));
+}
+
 TEST_CASE("a first layer whose stride reads single values goes to direct, without the stride to tiles") {
   const MachineModel machine = model_on(pair_of_cores, "emerald_rapids");
   const auto direct_over_tiles = [&](const char* text) {

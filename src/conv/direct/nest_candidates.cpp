@@ -37,10 +37,11 @@ index_t wanted_tasks(const ConvProblem& problem, Direction direction, const Mach
   return std::clamp<index_t>(tasks, least_tasks_per_core * machine.cores, most_tasks_per_core * machine.cores);
 }
 
-/// The results of a task: voxels and columns (blocks of result channels).
+/// The results of a task: voxels and columns (blocks of result channels), of one sample or of all.
 struct TaskTile {
   Extent3 extent{};
   index_t columns = 1;
+  bool all_samples = false;
 };
 
 /// Divides an axis of `n` into parts of about `part`, from `least` to `most`, so that the busiest of `cores` cores has
@@ -74,7 +75,8 @@ struct Variant {
   bool tap_rows = false;           ///< the taps of a row are summed at each term
   bool columns_inside = false;     ///< columns are the loop around a row, not around all voxels of a task
   bool four_columns = false;       ///< four blocks of results are computed together, if there are so many
-  bool whole_samples = false;      ///< a task computes all voxels of a sample if that reads fewer bytes
+  /// A task computes all voxels of a sample, or of all samples, if that reads fewer bytes.
+  bool whole_samples = false;
 };
 
 /// The results of a problem: blocks of channels, of which `together` are computed at once.
@@ -130,6 +132,29 @@ struct TaskSources {
   index_t blocks, held;  ///< blocks of source channels; those of one step
   index_t weight_bytes;  ///< of all channels
 };
+
+/// Returns the task that computes all voxels of all samples, two columns at a time, or `tile` if that one is better.
+/// The tasks of each sample read all weights, which leave the L2 in between. A task that reads a weight once can also
+/// pack it. Otherwise the conditions are those of whole_sample().
+TaskTile all_samples(const DirectMap& map, const TaskSources& sources, index_t result_blocks, TaskCount tasks,
+                     const TaskTile& tile) {
+  const Extent3 &n = map.domain(), window = map.window({{0, 0, 0}, n}).extent();
+  const index_t window_bytes = block_bytes * window.z * window.y * window.x * sources.batch;  // of one block
+  const index_t few = few_tasks_per_core * tasks.machine.cores;
+  const index_t sets = ceil_div(result_blocks, 2), columns = 2 * std::max<index_t>(1, sets / few);
+  const index_t groups = ceil_div(result_blocks, columns);
+
+  const index_t column_bytes = block_bytes * n.z * n.y * n.x * sources.batch +
+                               sources.weight_bytes / result_blocks * sources.held / sources.blocks;
+  const bool fits = 2 * (window_bytes * sources.held + columns * column_bytes) <= tasks.machine.usable_l2_bytes;
+  const bool exceeds_l2 = sources.weight_bytes > tasks.machine.usable_l2_bytes;
+  const index_t parts = sources.batch * ceil_div(n.z, tile.extent.z) * ceil_div(n.y, tile.extent.y);
+  const index_t groups_of_tile = ceil_div(result_blocks, tile.columns);
+  const bool reads_less =
+      window_bytes * sources.blocks * (groups - groups_of_tile) < sources.weight_bytes * (parts - 1);
+  const bool whole = sources.batch > 1 && groups >= few && fits && exceeds_l2 && reads_less;
+  return whole ? TaskTile{n, columns, true} : tile;
+}
 
 /// Returns the task that computes all voxels of a sample, or `split` if that one is better. Each part of a sample reads
 /// all weights, which takes long if they exceed their share of the L3. Each group of columns reads all sources. The
@@ -260,19 +285,23 @@ LoopNest voxel_nest(const ConvProblem& problem, Direction direction, const Direc
   const bool rows = variant.tap_rows && product.x == taps.x && shares_voxels(problem, map, taps.x) &&
                     (result_blocks == 1 || (source_channels > 1 && sums_pairs_of_columns(map, taps.x)));
   const bool fours = variant.four_columns && !rows && source_channels > 1 && suits_four_columns(map, result_blocks);
-  const index_t together = fours ? 4 : 2;
+  index_t together = fours ? 4 : 2;
   const ResultBlocks columns{result_blocks, together};
   TaskTile tile = choose_tasks(map, problem.batch, source_bytes, columns, tasks, variant);
   if (variant.whole_samples) {
     const auto weight_bytes = static_cast<index_t>(plan::packed_weight_bytes(problem));
-    tile = whole_sample(map, {problem.batch, source_blocks, held, weight_bytes}, columns, tasks, tile);
+    const TaskSources sources{problem.batch, source_blocks, held, weight_bytes};
+    tile = whole_sample(map, sources, columns, tasks, tile);
+    tile = all_samples(map, sources, result_blocks, tasks, tile);
+    if (tile.all_samples) together = 2;
   }
   NestBuilder nest(extent);
-  nest.add(Dim::n, 1, true);
+  if (!tile.all_samples) nest.add(Dim::n, 1, true);
   nest.add(lanes, tile.columns * block, true);
   nest.add(Dim::z, ceil_div(tile.extent.z, step.z), true);
   nest.add(Dim::y, ceil_div(tile.extent.y, step.y), true);
   nest.add(terms, held * block);
+  nest.add(Dim::n, 1);
   nest.add(Dim::kz, product.z);
   nest.add(Dim::ky, product.y);
   nest.add(Dim::kx, product.x);
