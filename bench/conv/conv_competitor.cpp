@@ -47,11 +47,11 @@ void ConvData::fill_normal() {
   dy.fill_normal(3);
 }
 
-PlannedConvolution::Planned::Planned(ConvPlan made, const Execution& run, const ConvTensor& w)
+PlannedConvolution::Planned::Planned(ConvPlan made, std::pmr::memory_resource* memory)
     : plan(std::move(made)),
-      prepared(plan.prepare(run, w.view())),
-      x_hat(plan.input_spectra(run.memory)),
-      dy_hat(plan.gradient_spectra(run.memory)) {}
+      prepared(plan.prepared_weights(memory)),
+      x_hat(plan.input_spectra(memory)),
+      dy_hat(plan.gradient_spectra(memory)) {}
 
 PlannedConvolution::PlannedConvolution(const ConvProblem& problem, const ConvData& data, const Options& options)
     : problem_(problem),
@@ -75,7 +75,7 @@ PlannedConvolution::Planned& PlannedConvolution::planned(Direction direction) {
   conv.want_dw = direction == Direction::backward_weights || direction == Direction::training;
   if (options_.tune) conv.choice = ConvPlan::tune(problem_, conv, run_);
   if (options_.choose) conv.choice = options_.choose(direction);
-  one = std::make_unique<Planned>(ConvPlan::make(problem_, conv), run_, w_);
+  one = std::make_unique<Planned>(ConvPlan::make(problem_, conv), &memory_);
   build(direction, *one);
   return *one;
 }
@@ -96,19 +96,23 @@ void PlannedConvolution::execute(Direction direction) { planned(direction).graph
 
 void PlannedConvolution::build(Direction direction, Planned& one) {
   auto& [plan, prepared, x_hat, dy_hat, graph] = one;
-  // A single pass prepares the weights for itself. The passes of training share them.
+  // A single pass prepares the weights for itself, unless they are cached. The passes of training share them.
   const PassWeights fresh = w_.view();
+  const auto cached = [&]() -> PassWeights {
+    prepared = plan.prepare(run_, w_.view());
+    return prepared;
+  };
   switch (direction) {
     case Direction::forward:
-      plan.append_forward(graph, {}, {.x = x_.view(), .w = options_.prepare_forward ? fresh : prepared, .y = y_.view()},
+      plan.append_forward(graph, {}, {.x = x_.view(), .w = options_.prepare_forward ? fresh : cached(), .y = y_.view()},
                           &memory_);
       return;
     case Direction::backward_data:
       plan.append_backward(
-          graph, {}, {.dy = dy_.view(), .w = options_.prepare_backward ? fresh : prepared, .dx = dx_.view()}, &memory_);
+          graph, {}, {.dy = dy_.view(), .w = options_.prepare_backward ? fresh : cached(), .dx = dx_.view()}, &memory_);
       return;
     case Direction::backward_weights:
-      plan.append_backward(graph, {}, {.x = x_.view(), .dy = dy_.view(), .w = prepared, .dw = dw_.view()}, &memory_);
+      plan.append_backward(graph, {}, {.x = x_.view(), .dy = dy_.view(), .w = fresh, .dw = dw_.view()}, &memory_);
       return;
     case Direction::training:
       break;

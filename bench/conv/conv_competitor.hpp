@@ -67,7 +67,7 @@ class PlannedConvolution final : public ConvCompetitor {
 
  private:
   struct Planned {
-    Planned(ConvPlan made, const Execution& run, const ConvTensor& w);
+    Planned(ConvPlan made, std::pmr::memory_resource* memory);
     ConvPlan plan;
     PreparedWeights prepared;
     Spectra x_hat, dy_hat;

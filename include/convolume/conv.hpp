@@ -129,15 +129,16 @@ class CONVOLUME_API Spectra {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The weights that a pass reads: prepared weights, which serve many passes, or a tensor of shape problem.w_shape(),
-/// plain layout, in memory that outlives the pass. A pass prepares a tensor for itself and keeps nothing. If `direct`
-/// reads each weight once, it packs the tensor a few channels at a time, where they are multiplied. The bits are those
-/// of prepared weights.
+/// The weights that a pass reads: prepared weights or a tensor. Prepared weights serve many passes. A tensor has the
+/// shape problem.w_shape() and the plain layout. The pass prepares it for itself, with the bits of prepared weights.
+/// The tensor must not change until all results of the pass are complete. Refers to its argument, which must outlive
+/// the pass, and copies nothing.
 class PassWeights {
  public:
   PassWeights(const PreparedWeights& prepared) noexcept : prepared_(&prepared) {}  // NOLINT
-  template <std::convertible_to<ConstTensorView> Tensor>
-  PassWeights(const Tensor& tensor) noexcept : tensor_(tensor) {}  // NOLINT
+  template <class Source>
+  requires std::convertible_to<const Source&, ConstTensorView> PassWeights(const Source& tensor)
+  noexcept : tensor_(tensor) {}  // NOLINT
 
   /// Returns null if the weights are a tensor.
   const PreparedWeights* prepared() const noexcept { return prepared_; }
@@ -247,7 +248,8 @@ inline bool more_saved_per_byte(const CacheCost& a, const CacheCost& b) noexcept
 ///
 /// Memory: scratch of a running task comes from the memory resource (TaskOptions::scratch_bytes). Buffers that live
 /// between tasks come from the workspace. Without a workspace, tasks allocate them from the memory resource and free
-/// them.
+/// them. A tensor of weights is an exception: its prepared form comes from the memory resource. A blocking call frees
+/// it when it ends, and a graph keeps it between its runs.
 ///
 /// Layout: plain tensors have x stride 1. Blocked tensors (ConvProblem::x_layout, y_layout) are views of the logical
 /// shape. Their strides are the distances between samples, channel blocks, planes and rows. Neighbouring voxels of a
@@ -288,8 +290,7 @@ class CONVOLUME_API ConvPlan {
   Ready append_prepare(TaskGraph& graph, const Ready& w_ready, const ConstTensorView& w,
                        PreparedWeights& prepared) const;
   /// Append the tasks of a forward or backward pass, and return the tasks that complete the results. Shapes and layouts
-  /// are checked now, caches when the tasks run. If `w` is a tensor, `ready.w` names the tasks that complete it, and
-  /// the graph keeps the memory of its prepared form between runs.
+  /// are checked now, caches when the tasks run. If `w` is a tensor, `ready.w` names the tasks that complete it.
   Ready append_forward(TaskGraph& graph, const ConvReady& ready, const ForwardBindings& bindings,
                        std::pmr::memory_resource* memory, Workspace* workspace = nullptr) const;
   ConvGradientReady append_backward(TaskGraph& graph, const ConvReady& ready, const BackwardBindings& bindings,

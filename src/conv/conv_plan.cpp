@@ -1,4 +1,5 @@
 #include <mutex>
+#include <optional>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -101,8 +102,11 @@ void check_geometry(const char* name, std::string_view found, std::string_view e
 
 using Readers = PreparedWeights::Impl::Readers;
 
-bool reads_weights(const ForwardArguments&) { return true; }
-bool reads_weights(const BackwardArguments& a) { return static_cast<bool>(a.dx); }
+/// Returns which pass reads its weights, or nothing if it does not read any.
+std::optional<Readers> reader_of(const ForwardArguments&) { return Readers::forward; }
+std::optional<Readers> reader_of(const BackwardArguments& a) {
+  return a.dx ? std::optional(Readers::backward_data) : std::nullopt;
+}
 
 void set_readers(PreparedWeights::Impl& weights, Readers readers) {
   weights.readers = readers;
@@ -161,14 +165,14 @@ struct ConvPlan::Impl {
   template <class Arguments>
   auto append(TaskGraph& graph, ConvReady ready, const std::shared_ptr<Arguments>& a,
               const std::shared_ptr<OwnWeights>& own) const;
-  /// Returns the weights of a pass that prepares the tensor `w`. Returns null if `w` is prepared, or if nothing reads
-  /// it.
-  std::shared_ptr<OwnWeights> own_weights(const PassWeights& w, bool read, Readers readers,
+  /// Returns the weights of a pass that prepares the tensor `w`. Returns null if `w` is prepared, or if the pass has no
+  /// reader.
+  std::shared_ptr<OwnWeights> own_weights(const PassWeights& w, std::optional<Readers> reader,
                                           std::pmr::memory_resource* memory) const;
   /// Runs a call with these arguments.
   template <class Arguments>
   void run(CallPool<Arguments>& calls, const Execution& run, unsigned shape, const Arguments& arguments,
-           const PassWeights& w, Readers readers) const;
+           const PassWeights& w) const;
   void check_weights(const PassWeights& w) const {
     w.prepared() != nullptr ? check_weights(*w.prepared()) : check("w", w.tensor(), problem.w_shape(), problem.type);
   }
@@ -244,14 +248,14 @@ ConvGradientReady ConvPlan::Impl::append(TaskGraph& graph, const ConvReady& read
   return done;
 }
 
-std::shared_ptr<OwnWeights> ConvPlan::Impl::own_weights(const PassWeights& w, bool read, Readers readers,
+std::shared_ptr<OwnWeights> ConvPlan::Impl::own_weights(const PassWeights& w, std::optional<Readers> reader,
                                                         std::pmr::memory_resource* memory) const {
-  if (w.prepared() != nullptr || !read) return nullptr;
+  if (w.prepared() != nullptr || !reader) return nullptr;
   auto own = std::make_shared<OwnWeights>();
   PreparedWeights::Impl& prepared = *own->prepared.impl();
   prepared.memory = memory;
   engine->init_weights(prepared);
-  set_readers(prepared, readers);
+  set_readers(prepared, *reader);
   own->arguments = {.w = w.tensor(), .prepared = &prepared};
   return own;
 }
@@ -269,7 +273,7 @@ auto ConvPlan::Impl::append(TaskGraph& graph, ConvReady ready, const std::shared
 
 template <class Arguments>
 void ConvPlan::Impl::run(CallPool<Arguments>& calls, const Execution& run, unsigned shape, const Arguments& arguments,
-                         const PassWeights& w, Readers readers) const {
+                         const PassWeights& w) const {
   constexpr unsigned tensor_bit = 1U << 31U;
   if (w.prepared() == nullptr) shape |= tensor_bit;
   auto call = calls.take(shape, run.memory);
@@ -277,7 +281,7 @@ void ConvPlan::Impl::run(CallPool<Arguments>& calls, const Execution& run, unsig
     call = std::make_unique<Call<Arguments>>();
     call->shape = shape;
     call->memory = run.memory;
-    call->weights = own_weights(w, reads_weights(arguments), readers, run.memory);
+    call->weights = own_weights(w, reader_of(arguments), run.memory);
     *call->arguments = arguments;
     append(call->graph, {}, call->arguments, call->weights);
   }
@@ -392,7 +396,7 @@ void ConvPlan::forward(const Execution& run, const ForwardBindings& b) const {
   const auto arguments = impl_->arguments(b, run.memory);
   check_filled("forward", b.w);
   const unsigned shape = b.x_hat != nullptr ? 1 : 0;
-  impl_->run(impl_->forward_calls, run, shape, arguments, b.w, Readers::forward);
+  impl_->run(impl_->forward_calls, run, shape, arguments, b.w);
 }
 
 void ConvPlan::backward(const Execution& run, const BackwardBindings& b) const {
@@ -403,7 +407,7 @@ void ConvPlan::backward(const Execution& run, const BackwardBindings& b) const {
   }
   const unsigned shape = (b.dx ? 1u : 0u) | (b.dw ? 2u : 0u) | (b.dbias ? 4u : 0u) | (b.x_hat != nullptr ? 8u : 0u) |
                          (b.dy_hat != nullptr ? 16u : 0u);
-  impl_->run(impl_->backward_calls, run, shape, arguments, b.w, Readers::backward_data);
+  impl_->run(impl_->backward_calls, run, shape, arguments, b.w);
 }
 
 Ready ConvPlan::append_prepare(TaskGraph& graph, const Ready& w_ready, const ConstTensorView& w,
@@ -421,15 +425,13 @@ Ready ConvPlan::append_prepare(TaskGraph& graph, const Ready& w_ready, const Con
 Ready ConvPlan::append_forward(TaskGraph& graph, const ConvReady& ready, const ForwardBindings& bindings,
                                std::pmr::memory_resource* memory, Workspace* workspace) const {
   const auto arguments = std::make_shared<ForwardArguments>(impl_->arguments(bindings, memory, workspace));
-  return impl_->append(graph, ready, arguments,
-                       impl_->own_weights(bindings.w, reads_weights(*arguments), Readers::forward, memory));
+  return impl_->append(graph, ready, arguments, impl_->own_weights(bindings.w, reader_of(*arguments), memory));
 }
 
 ConvGradientReady ConvPlan::append_backward(TaskGraph& graph, const ConvReady& ready, const BackwardBindings& bindings,
                                             std::pmr::memory_resource* memory, Workspace* workspace) const {
   const auto arguments = std::make_shared<BackwardArguments>(impl_->arguments(bindings, memory, workspace));
-  return impl_->append(graph, ready, arguments,
-                       impl_->own_weights(bindings.w, reads_weights(*arguments), Readers::backward_data, memory));
+  return impl_->append(graph, ready, arguments, impl_->own_weights(bindings.w, reader_of(*arguments), memory));
 }
 
 const ConvProblem& ConvPlan::problem() const noexcept { return impl_->problem; }

@@ -160,7 +160,7 @@ TEST_CASE("a task of direct computes all samples if weights exceed the L2 and al
   // 64 cores need a task for each sample.
   CHECK(!computes_all(deep, model_on(server, "emerald_rapids")));
   // Weights that fit into the L2 are read by each sample.
-  CHECK(!computes_all(blocked("mb4ic128ih28oc128oh28kh3ph1"), pair));
+  CHECK(!computes_all(blocked("mb4ic64ih7oc256oh7kh3ph1"), pair));
   // The results of so many samples leave the L2.
   CHECK(!computes_all(blocked("mb64ic256ih14oc256oh14kh3ph1"), pair));
 }

@@ -133,19 +133,93 @@ TEST_CASE("direct packs a tensor of weights where it multiplies them, if it read
   set_simd_target(before);
 }
 
-TEST_CASE("a graph reads the tensor of weights anew in each run, after the tasks that complete it") {
-  for (const Engine engine : {Engine::fft_tiled, Engine::direct}) {
-    CAPTURE(name_of(engine));
-    ConvCase<float> c(parse_problem("ic20id5oc18kd3pd1"), {.engine = engine});
+TEST_CASE("calls of one plan may get prepared weights and tensors in turn, dense or not") {
+  const ConvProblem p = parse_problem("ic40id4oc72kd3pd1");
+  conv::Nests nests = test::direct_nests(p);
+  nests[0] = plan::parse_nest("k* c z y | kz ky kx c16 x k32");
+  nests[1] = plan::parse_nest("c* k z y | kz ky kx k16 x c32");
+  for (const ConvOptions& options :
+       {ConvOptions{.choice = test::choice_text(nests)}, ConvOptions{.engine = Engine::fft_tiled},
+        ConvOptions{.engine = Engine::fft_volume}}) {
+    ConvCase<float> c(p, options), other(p, options);
+    other.w = test::random_tensor<float>(p.w_shape(), 9);
+    CAPTURE(c.plan.choice());
+    c.run();
+    other.run();
+    const Execution run{c.scheduler, &c.memory};
+    const PreparedWeights prepared = c.plan.prepare(run, c.w);
+    // The kernels of w, each in the middle of a larger box.
+    Tensor<float> box({p.out_channels, p.in_channels, {5, 5, 5}});
+    box.fill(std::numeric_limits<float>::quiet_NaN());
+    View<float> inside = box.view();
+    inside.data = &box.view()(0, 0, 1, 1, 1);
+    inside.shape = p.w_shape();
+    for (index_t i = 0; i < c.w.elements(); ++i) {
+      const index_t x = i % 3, y = i / 3 % 3, z = i / 9 % 3, k = i / 27 % p.in_channels, o = i / 27 / p.in_channels;
+      inside(o, k, z, y, x) = c.w.data()[i];
+    }
+    const std::vector<std::pair<PassWeights, ConvCase<float>*>> calls{{prepared, &c}, {c.w, &c},    {other.w, &other},
+                                                                      {prepared, &c}, {inside, &c}, {other.w, &other}};
+    for (const auto& [w, expected] : calls) {
+      auto y = test::poisoned<float>(p.y_shape());
+      auto dx = test::poisoned<float>(p.x_shape());
+      c.plan.forward(run, {.x = c.x, .w = w, .y = y});
+      c.plan.backward(run, {.dy = c.dy, .w = w, .dx = dx});
+      CHECK(test::same_bits(y, expected->y));
+      CHECK(test::same_bits(dx, expected->dx));
+    }
+  }
+}
+
+TEST_CASE("a pass that computes dw alone does not read a tensor of weights") {
+  const std::pair<const char*, Engine> cases[]{
+      {"ic5id7oc9kd3", Engine::reference}, {"ic5id7oc9kd3", Engine::fft_volume}, {"ic5id7oc9kd3", Engine::fft_tiled},
+      {"ic5id7oc9kd3", Engine::direct},    {"g2ic6id7oc4kd3", Engine::direct},   {"g6ic6id9oc6kd3", Engine::fft_tiled},
+      {"g6ic6id9oc6kd3", Engine::direct}};
+  for (const auto& [text, engine] : cases) {
+    CAPTURE(text, name_of(engine));
+    ConvCase<float> c(parse_problem(text), {.engine = engine});
+    c.run();
+    auto dw = test::poisoned<float>(c.problem.w_shape());
+    const auto w = test::poisoned<float>(c.problem.w_shape());
+    c.plan.backward({c.scheduler, &c.memory}, {.x = c.x, .dy = c.dy, .w = w, .dw = dw});
+    CHECK(test::same_bits(dw, c.dw));
     TaskGraph graph;
-    const TaskId doubled = graph.add({.name = "double w"}, [&c] {
-      for (index_t i = 0; i < c.w.elements(); ++i) c.w.data()[i] *= 2;
-    });
-    c.plan.append_forward(graph, {.w = Ready::all_of({doubled})}, {.x = c.x, .w = c.w, .y = c.y}, &c.memory);
+    c.plan.append_backward(graph, {}, {.x = c.x, .dy = c.dy, .w = w, .dw = dw}, &c.memory);
+    dw.fill(std::numeric_limits<float>::quiet_NaN());
+    graph.run(c.scheduler);
+    CHECK(test::same_bits(dw, c.dw));
+  }
+}
+
+TEST_CASE("a graph reads the tensor of weights anew in each run, after the tasks that complete it") {
+  const ConvProblem p = parse_problem("ic40id4oc72kd3pd1");
+  conv::Nests nests = test::direct_nests(p);
+  nests[0] = plan::parse_nest("k* c z y | kz ky kx c16 x k32");
+  for (const ConvOptions& options :
+       {ConvOptions{.choice = test::choice_text(nests)}, ConvOptions{.engine = Engine::fft_tiled},
+        ConvOptions{.engine = Engine::fft_volume}}) {
+    ConvCase<float> c(p, options);
+    CAPTURE(c.plan.choice());
+    TaskGraph graph;
+    std::vector<TaskId> rows;  // complete the rows of w
+    for (index_t o = 0; o < p.out_channels; ++o) {
+      rows.push_back(graph.add({.name = "double a row of w"}, [&c, o, row = p.in_channels * p.kernel.volume()] {
+        for (index_t i = o * row; i < (o + 1) * row; ++i) c.w.data()[i] *= 2;
+      }));
+    }
+    const Ready ready(rows, p.out_channels, 1, 1, 1);
+    c.plan.append_forward(graph, {.w = ready}, {.x = c.x, .w = c.w, .y = c.y}, &c.memory);
+    const auto tasks = graph.describe();
+    for (const TaskId row : rows) {
+      index_t after = 0;
+      for (std::size_t i = rows.size(); i < tasks.size(); ++i) after += graph.ordered(row, static_cast<TaskId>(i));
+      CHECK(after > 0);
+    }
     c.run();
     for (const int threads : {1, 2, 8}) {
       Scheduler scheduler(threads);
-      auto expected = test::poisoned<float>(c.problem.y_shape());
+      auto expected = test::poisoned<float>(p.y_shape());
       for (index_t i = 0; i < expected.elements(); ++i) expected.data()[i] = 2 * c.y.data()[i];
       c.y.fill(std::numeric_limits<float>::quiet_NaN());
       graph.run(scheduler);

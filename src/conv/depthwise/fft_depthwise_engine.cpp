@@ -197,6 +197,10 @@ void FftDepthwiseEngine<T>::weight_spectra(const DepthwiseTiling<T>& d, const Vi
 template <class T>
 Ready FftDepthwiseEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
                                             std::shared_ptr<const PrepareArguments> a) const {
+  using Readers = PreparedWeights::Impl::Readers;
+  std::vector<const DepthwiseTiling<T>*> read;
+  if (a->prepared->readers != Readers::backward_data) read.push_back(&forward_);
+  if (a->prepared->readers != Readers::forward) read.push_back(&data_);
   std::vector<TaskId> tasks;
   for (index_t block = 0; block < blocks_; ++block) {
     std::vector<TaskId> after;
@@ -204,11 +208,11 @@ Ready FftDepthwiseEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready
     for (index_t channel = first; channel < last; ++channel) ready.collect(0, channel, channel + 1, after);
     tasks.push_back(graph.add(
         {.name = "weight spectra",
-         .cost = 2 * static_cast<double>(forward_.phases()) * forward_.kernel.flops(),
+         .cost = static_cast<double>(std::ssize(read) * forward_.phases()) * forward_.kernel.flops(),
          .scratch_bytes = std::max(forward_.scratch_bytes(), data_.scratch_bytes())},
-        [this, a, block] {
+        [this, a, block, read] {
           PreparedWeights::Impl& prepared = *a->prepared;
-          for (const auto* d : {&forward_, &data_}) {
+          for (const DepthwiseTiling<T>* d : read) {
             auto* spectra = static_cast<T*>(prepared.spectra.acquire(spectra_at(block, d == &forward_)));
             weight_spectra(*d, a->w.template as<T>(), block, spectra, prepared.memory);
           }

@@ -78,7 +78,8 @@ struct RankedNest {
 /// Returns the number of tasks that the parallel loops of a nest make.
 double tasks_of(const plan::LoopNest& nest, const plan::NestSpace& space);
 /// Returns candidates, all different, with enough tasks for the cores of the machine. The first one is fast on most
-/// machines: its tasks fit an L2 of 1 MiB, or they compute whole samples so that weights are read less often.
+/// machines: its tasks fit an L2 of 1 MiB, or they compute whole samples, or all samples, so that weights are
+/// read less often.
 std::vector<plan::LoopNest> candidate_nests(const ConvProblem& problem, plan::Direction direction,
                                             const MachineModel& machine);
 /// Returns the candidates, the best by estimated seconds first. The first candidate stays first unless another one is

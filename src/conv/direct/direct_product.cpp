@@ -267,7 +267,7 @@ void SumLines(const VoxelProduct<T>& p, const T* weights, T* target, const T* bi
   for (std::size_t term = 0; term < block<T>; ++term) {
     w[term] = hn::LoadU(d, weights + step.weights + static_cast<std::ptrdiff_t>(term) * block<T>);
   }
-  if (p.weights_next != 0) PrefetchWeights<1>(p, step, weights, block<T>);
+  if (p.weights_next != 0 && step.reads_first) PrefetchWeights<1>(p, step, weights, block<T>);
   const bool joined = p.source_strides.row == p.count.x * block<T> && p.target_strides.row == p.count.x * block<T> &&
                       p.target_strides.voxel == block<T>;
   const index_t lines = joined ? 1 : p.count.y, voxels = joined ? p.count.y * p.count.x : p.count.x;

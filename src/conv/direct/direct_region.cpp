@@ -179,7 +179,7 @@ class RegionRun {
     return whole_lines(static_cast<std::size_t>(count) * sizeof(Item));
   }
 
-  /// Returns the taps of all term blocks of a product.
+  /// Returns the number of taps of all term blocks of a product.
   static index_t taps_of_product(const VoxelDirection<T>& d) { return d.nest.product_blocks * d.weights.taps; }
 
   /// Returns whether a region has its own copy of the weights of the term blocks that it holds.
@@ -603,7 +603,7 @@ class RegionRun {
   PassList* lists_ = nullptr;
   Pass* passes_ = nullptr;  // of all lists, as they are made
   DirectStep* steps_ = nullptr;
-  bool* read_ = nullptr;  // the taps that the current list reads so far
+  bool* read_ = nullptr;  // [term block][tap]: whether a step of the current list reads these weights already
   index_t pass_count_ = 0, step_count_ = 0;
 
   std::array<Range, plan::all_dims.size()> ranges_{};  // of the current products
@@ -663,7 +663,7 @@ VoxelDirection<T>::VoxelDirection(const ConvProblem& problem, plan::Direction di
   const index_t regions = (p.batch + nest.samples - 1) / nest.samples * nest.grid.per_sample();
   const bool can_hold = regions == 1 && !lines && !patches && held_squares <= most_held_bytes;
   transposes_weights = !forward && can_hold;
-  can_pack = can_hold && weights.taps > 1 && reads_terms_once(nest);
+  can_pack = can_hold && nest.grid.column_groups > 1 && weights.taps > 1 && reads_terms_once(nest);
   if (!lines) {
     RegionRun<T>::check_lists(
         *this, {.samples = nest.samples, .box = nest.grid.box(0, map.domain()), .columns = nest.grid.columns});

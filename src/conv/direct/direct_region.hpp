@@ -37,8 +37,9 @@ struct VoxelDirection {
   /// Backward data: the packed weights are in forward order, so each region transposes terms and lanes of its own
   /// blocks. This is done only if no other region reads the same blocks, and not for patches.
   bool transposes_weights = false;
-  /// A region can pack the weights that it reads, a few term blocks at a time: no other region reads them, and it reads
-  /// each of them in one stretch. Kernels of one voxel are packed faster all at once.
+  /// A region can pack the weights that it reads, a few term blocks at a time: no other region reads them, and all its
+  /// reads of a weight follow each other. There are several regions, so that several threads can pack. Kernels of one
+  /// voxel are packed faster all at once.
   bool can_pack = false;
   index_t non_temporal_from = conv::non_temporal_from();
   VoxelKernel<T> single_taps = voxel_kernel<T>();
@@ -57,7 +58,7 @@ struct RegionWeights {
   View<const T> tensor{};
 };
 
-/// Returns the bytes of scratch that run_region() takes if the weights are packed, or if the region `packs` them. They
+/// Returns the bytes of scratch that run_region() takes. `packs` says whether the region packs its weights. The bytes
 /// depend on the shapes and layouts of `tensors`, not on the addresses of the data.
 template <class T>
 std::size_t region_scratch_bytes(const VoxelDirection<T>& direction, const Region& region,

@@ -133,9 +133,20 @@ struct TaskSources {
   index_t weight_bytes;  ///< of all channels
 };
 
+/// Returns the number of parts of a sample, each of which reads all weights.
+index_t parts_of_sample(const DirectMap& map, const TaskTile& tile) {
+  const Extent3 &n = map.domain(), step = map.target_step();
+  const auto parts = [&](int axis) {
+    return ceil_div(ceil_div(n[axis], step[axis]), ceil_div(tile.extent[axis], step[axis]));
+  };
+  return parts(0) * parts(1);
+}
+
 /// Returns the task that computes all voxels of all samples, two columns at a time, or `tile` if that one is better.
-/// The tasks of each sample read all weights, which leave the L2 in between. A task that reads a weight once can also
-/// pack it. Otherwise the conditions are those of whole_sample().
+/// The tasks of each sample read all weights, so this helps if weights leave the L2 in between. It reads fewer bytes if
+/// the weights outweigh the sources, which more groups of columns read more often. The data of a step have to fit into
+/// half of the L2, and there have to be enough tasks. A task that is the only one to read its weights can also pack
+/// them.
 TaskTile all_samples(const DirectMap& map, const TaskSources& sources, index_t result_blocks, TaskCount tasks,
                      const TaskTile& tile) {
   const Extent3 &n = map.domain(), window = map.window({{0, 0, 0}, n}).extent();
@@ -148,7 +159,7 @@ TaskTile all_samples(const DirectMap& map, const TaskSources& sources, index_t r
                                sources.weight_bytes / result_blocks * sources.held / sources.blocks;
   const bool fits = 2 * (window_bytes * sources.held + columns * column_bytes) <= tasks.machine.usable_l2_bytes;
   const bool exceeds_l2 = sources.weight_bytes > tasks.machine.usable_l2_bytes;
-  const index_t parts = sources.batch * ceil_div(n.z, tile.extent.z) * ceil_div(n.y, tile.extent.y);
+  const index_t parts = sources.batch * parts_of_sample(map, tile);
   const index_t groups_of_tile = ceil_div(result_blocks, tile.columns);
   const bool reads_less =
       window_bytes * sources.blocks * (groups - groups_of_tile) < sources.weight_bytes * (parts - 1);
@@ -161,7 +172,7 @@ TaskTile all_samples(const DirectMap& map, const TaskSources& sources, index_t r
 /// data of a step have to fit into half of the L2, and there have to be enough tasks.
 TaskTile whole_sample(const DirectMap& map, const TaskSources& sources, const ResultBlocks& results, TaskCount tasks,
                       const TaskTile& split) {
-  const Extent3 &n = map.domain(), step = map.target_step(), window = map.window({{0, 0, 0}, n}).extent();
+  const Extent3 &n = map.domain(), window = map.window({{0, 0, 0}, n}).extent();
   const index_t window_bytes = block_bytes * window.z * window.y * window.x;  // of one block
   const index_t few = few_tasks_per_core * tasks.machine.cores;
   const index_t sets = ceil_div(results.count, results.together);
@@ -174,11 +185,8 @@ TaskTile whole_sample(const DirectMap& map, const TaskSources& sources, const Re
   const bool fits = 2 * (window_bytes * sources.held + whole.columns * column_bytes) <= tasks.machine.usable_l2_bytes;
   const bool exceeds_l3 = static_cast<double>(sources.weight_bytes) >
                           plan::usable_l3_share * static_cast<double>(tasks.machine.usable_l3_bytes);
-  const auto parts_of = [&](int axis) {
-    return ceil_div(ceil_div(n[axis], step[axis]), ceil_div(split.extent[axis], step[axis]));
-  };
   const bool reads_less =
-      window_bytes * sources.blocks * groups < sources.weight_bytes * (parts_of(0) * parts_of(1) - 1);
+      window_bytes * sources.blocks * groups < sources.weight_bytes * (parts_of_sample(map, split) - 1);
   return sources.batch * groups >= few && fits && exceeds_l3 && reads_less ? whole : split;
 }
 

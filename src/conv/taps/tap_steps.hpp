@@ -20,7 +20,7 @@ struct DirectStep {
   /// only padding. Padding is zero and need not be multiplied.
   unsigned pads_first = 0, pads_last = 0;
   unsigned meets_first = 0;  ///< the set of taps of which DirectTap::meets_first holds
-  bool reads_first = true;   ///< of the products of one tile, this is the first to read these weights
+  bool reads_first = true;   ///< whether no step of a tile's products before it reads these weights
 };
 
 /// Distances between voxels, rows and planes of a box, in elements.

@@ -21,7 +21,7 @@ void StreamCopy(const T* from, index_t count, T* to) {
 
 /// Stores a line along Z.
 template <bool non_temporal, class T>
-HWY_INLINE void StreamLine(const T* value, index_t points, T* to, const fft::TileStrides& strides) {
+HWY_INLINE void WriteLine(const T* value, index_t points, T* to, const fft::TileStrides& strides) {
   const hn::ScalableTag<T> d;
   const auto step = static_cast<index_t>(hn::Lanes(d));
   for (index_t z = 0; z < points; ++z, to += strides.frequency) {
@@ -38,8 +38,8 @@ HWY_INLINE void StreamLine(const T* value, index_t points, T* to, const fft::Til
 /// Transforms lines along Z, some frequency blocks together. The lines stay in the L1 until they are written. The
 /// spectrum of a single plane is complete already.
 template <bool non_temporal, class T>
-void StreamLines(const fft::TilePlan<T>& plan, const T* planes, T* spectrum, const fft::TileStrides& strides, T* lines,
-                 T* scratch) {
+void WriteLines(const fft::TilePlan<T>& plan, const T* planes, T* spectrum, const fft::TileStrides& strides, T* lines,
+                T* scratch) {
   const fft::TileStrides from = plane_strides(plan);
   const fft::TileStrides there{
       .block = 0, .frequency = 2 * fft::tile_lanes<T>, .tile = 0, .channel_block = 0, .re_im = fft::tile_lanes<T>};
@@ -50,8 +50,8 @@ void StreamLines(const fft::TilePlan<T>& plan, const T* planes, T* spectrum, con
     const index_t count = std::min(together, plan.blocks() - block);
     if (!planar) plan.forward_lines({planes, lines, from, there}, count, from.block, line, scratch);
     for (index_t i = 0; i < count; ++i) {
-      StreamLine<non_temporal>((planar ? planes : lines) + i * line, points, spectrum + (block + i) * strides.block,
-                               strides);
+      WriteLine<non_temporal>((planar ? planes : lines) + i * line, points, spectrum + (block + i) * strides.block,
+                              strides);
     }
   }
   if (non_temporal) hwy::FlushStream();
@@ -73,7 +73,8 @@ template <class T>
 void Transform(const fft::TilePlan<T>& plan, const TileSource<T>& source, const TileRow& row, T* spectrum,
                const fft::TileStrides& strides, T* scratch) {
   TransformPlanes(plan, source, row, spectrum, strides, scratch);
-  for (index_t i = 0; i < row.count && plan.extent().z > 1; ++i) {
+  if (plan.extent().z == 1) return;
+  for (index_t i = 0; i < row.count; ++i) {
     T* const one = spectrum + i * row.spectrum;
     plan.forward_lines({one, one, strides, strides}, plan.blocks(), strides.block, strides.block, scratch);
   }
@@ -85,8 +86,8 @@ void Stream(const fft::TilePlan<T>& plan, const TileSource<T>& source, bool non_
   T* planes = scratch + plan.scratch_bytes() / sizeof(T);
   T* lines = planes + planes_bytes(plan) / sizeof(T);
   tile::ForwardPlanes(plan, SourceLoad<T>(plan, source), planes, plane_strides(plan), scratch);
-  non_temporal ? StreamLines<true>(plan, planes, spectrum, strides, lines, scratch)
-               : StreamLines<false>(plan, planes, spectrum, strides, lines, scratch);
+  non_temporal ? WriteLines<true>(plan, planes, spectrum, strides, lines, scratch)
+               : WriteLines<false>(plan, planes, spectrum, strides, lines, scratch);
 }
 
 /// Inverts planes. A single tile gains nothing from staging, because its rows would not become longer.
@@ -106,7 +107,7 @@ void InvertPlanes(const fft::TilePlan<T>& plan, const T* spectrum, const fft::Ti
 template <class T>
 void Invert(const fft::TilePlan<T>& plan, T* spectrum, const fft::TileStrides& strides, const TileTarget<T>& target,
             const TileRow& row, T* scratch) {
-  for (index_t i = 0; i < row.count && plan.extent().z > 1; ++i) {
+  for (index_t i = 0; plan.extent().z > 1 && i < row.count; ++i) {
     T* const one = spectrum + i * row.spectrum;
     plan.inverse_lines({one, one, strides, strides}, plan.blocks(), strides.block, strides.block, scratch);
   }

@@ -198,7 +198,9 @@ Ready FftTiledEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
         pack(a->w.as<T>(), begin, end, static_cast<T*>(a->prepared->packed.acquire(0)));
       },
       0, least);
-  if (!keep_weights_) return Ready::all_of(packing);
+  // Backward data reads the packed weights only.
+  const bool forward = a->prepared->readers != PreparedWeights::Impl::Readers::backward_data;
+  if (!keep_weights_ || !forward) return Ready::all_of(packing);
   return Ready::all_of(forward_.append_weight_spectra(
       graph, [this, a] { return packed(*a->prepared); },
       [a] { return static_cast<T*>(a->prepared->spectra.acquire(0)); }, a->prepared->memory, packing));

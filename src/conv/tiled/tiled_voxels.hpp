@@ -122,8 +122,9 @@ class TiledVoxels {
   Layout source_layout_, target_layout_;
   fft::TilePlan<T> in_, kernel_, out_;
   WeightSpectra<T> weights_;
-  bool streams_weights_ =
-      true;        ///< weight spectra are larger than the L2, so they are written with non-temporal stores
+  /// Whether weight spectra are written with non-temporal stores: those of more than a quarter of the L2. With ordinary
+  /// stores, larger ones gain on one thread only (docs/performance/log/tiled.md).
+  bool streams_weights_ = true;
   index_t group_;  ///< tiles that are transformed together
   index_t step_;   ///< tiles of a group that are multiplied and inverted together
   TileSpectra<T> source_, target_, kept_;

@@ -313,7 +313,7 @@ Ready FftVolumeEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
   const double cost = static_cast<double>(high_res_per_group()) * kernel_.flops();
   for (index_t o = 0; o < geometry_.low_res.channels; ++o) {
     std::vector<TaskId> after;
-    ready.collect(0, 0, 1, after);
+    ready.collect(0, o, o + 1, after);
     if (!tasks.empty() && !keep_weights_) after.push_back(tasks.back());  // the first task allocates the packed buffer
     tasks.push_back(graph.add(
         {.name = keep_weights_ ? "weight spectra" : "pack weights",
