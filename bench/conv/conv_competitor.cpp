@@ -99,8 +99,8 @@ void PlannedConvolution::build(Direction direction, Planned& one) {
   // A single pass prepares the weights for itself, unless they are cached. The passes of training share them.
   const PassWeights fresh = w_.view();
   const auto cached = [&]() -> PassWeights {
-    prepared = plan.prepare(run_, w_.view());
-    return prepared;
+    one.prepared = one.plan.prepare(run_, w_.view());
+    return one.prepared;
   };
   switch (direction) {
     case Direction::forward:
