@@ -108,6 +108,7 @@ std::size_t TilePlan<T>::scratch_bytes() const noexcept {
 template <class T>
 void TilePlan<T>::forward_lines(const TileLines<T>& lines, index_t count, index_t from_step, index_t to_step,
                                 T* scratch) const {
+  if (extent_.z == 1 && lines.from == lines.to) return;
   const TileStrides &from = lines.from_strides, &to = lines.to_strides;
   for (index_t lane = 0; lane < tile_lanes<T>; lane += lines_[0].lanes()) {
     lines_[0].complex_lines({lines.from + lane, from.frequency, from.re_im, lines.ahead},
@@ -119,6 +120,7 @@ void TilePlan<T>::forward_lines(const TileLines<T>& lines, index_t count, index_
 template <class T>
 void TilePlan<T>::inverse_lines(const TileLines<T>& lines, index_t count, index_t from_step, index_t to_step,
                                 T* scratch) const {
+  if (extent_.z == 1 && lines.from == lines.to) return;
   const TileStrides &from = lines.from_strides, &to = lines.to_strides;
   for (index_t lane = 0; lane < tile_lanes<T>; lane += lines_[0].lanes()) {
     // Real and imaginary parts are swapped, because these transforms are backward.

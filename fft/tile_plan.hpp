@@ -109,7 +109,7 @@ class TilePlan {
 
   /// Compute the last stage of forward() and the first stage of inverse(), for callers that run it separately.
   /// ForwardPlanes and InversePlanes of fft/tile-inl.hpp are the other stages. There are `count` lines, from_step and
-  /// to_step elements apart.
+  /// to_step elements apart. Lines of one point in place are left as they are.
   void forward_lines(const TileLines<T>& lines, index_t count, index_t from_step, index_t to_step, T* scratch) const;
   void inverse_lines(const TileLines<T>& lines, index_t count, index_t from_step, index_t to_step, T* scratch) const;
 

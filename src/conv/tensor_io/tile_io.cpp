@@ -73,7 +73,6 @@ template <class T>
 void Transform(const fft::TilePlan<T>& plan, const TileSource<T>& source, const TileRow& row, T* spectrum,
                const fft::TileStrides& strides, T* scratch) {
   TransformPlanes(plan, source, row, spectrum, strides, scratch);
-  if (plan.extent().z == 1) return;
   for (index_t i = 0; i < row.count; ++i) {
     T* const one = spectrum + i * row.spectrum;
     plan.forward_lines({one, one, strides, strides}, plan.blocks(), strides.block, strides.block, scratch);
@@ -107,7 +106,7 @@ void InvertPlanes(const fft::TilePlan<T>& plan, const T* spectrum, const fft::Ti
 template <class T>
 void Invert(const fft::TilePlan<T>& plan, T* spectrum, const fft::TileStrides& strides, const TileTarget<T>& target,
             const TileRow& row, T* scratch) {
-  for (index_t i = 0; plan.extent().z > 1 && i < row.count; ++i) {
+  for (index_t i = 0; i < row.count; ++i) {
     T* const one = spectrum + i * row.spectrum;
     plan.inverse_lines({one, one, strides, strides}, plan.blocks(), strides.block, strides.block, scratch);
   }
