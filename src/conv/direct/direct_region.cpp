@@ -3,16 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <limits>
-#include <optional>
-#include <span>
-#include <utility>
-
-#include <fmt/format.h>
 
 #include "conv/caches/cache_lines.hpp"
 #include "conv/caches/scratch.hpp"
 #include "conv/direct/line_region.hpp"
+#include "conv/direct/pass_lists.hpp"
 #include "conv/direct/patch_region.hpp"
 #include "conv/tensor_io/block_box.hpp"
 #include "ops/activation.hpp"
@@ -26,9 +21,6 @@ using plan::Dim;
 /// Limit for the weights that a region transposes or packs at once. They must stay in the L2 beside the data that the
 /// region reads and writes.
 constexpr index_t most_held_bytes = 256 << 10;
-
-/// Limit for the lists of a task. A nest with a list for each of millions of tiny tiles is refused.
-constexpr std::size_t most_list_bytes = 64 << 20;
 
 template <class T>
 class RegionRun {
@@ -45,46 +37,33 @@ class RegionRun {
         source_in_place_(source_in_place(d, window_, tensors)),
         target_in_place_(target_in_place(d, tensors)),
         non_temporal_(target_in_place_ && written_once() && writes_non_temporal(tensors.target, d.non_temporal_from)),
-        most_(count_lists(d, region)),
-        scratch_(memory, scratch_bytes(d, region, tensors, packs_, most_)) {
+        most_(PassLists<T>::count(d, region)),
+        scratch_(memory, scratch_bytes(d, region, tensors, packs_, most_)),
+        lists_(d, region, tensors.source.shape.extent, source_in_place_, reads_rows_, most_, scratch_) {
     if (!source_in_place_) staged_source_ = take(staged_blocks(d, window_, tensors));
     if (!target_in_place_) staged_target_ = take(region.samples * region.columns * volume(region.box));
     row_ = take(std::max(window_.extent().x, region.box.extent().x));
     bias_ = take(region.columns);
     if (holds_weights(d, packs_)) own_weights_ = take(region.columns * held_column(d) / block);
     if (packs_) pack_scratch_ = scratch_.template take<T>(pack_scratch_bytes(d.weights));
-    lists_ = scratch_.template take<PassList>(bytes_of<PassList>(most_.lists));
-    std::fill_n(lists_, most_.lists, PassList{});
-    passes_ = scratch_.template take<Pass>(bytes_of<Pass>(most_.passes));
-    steps_ = scratch_.template take<DirectStep>(bytes_of<DirectStep>(most_.steps));
-    read_ = scratch_.template take<bool>(bytes_of<bool>(taps_of_product(d)));
   }
 
   static std::size_t scratch_bytes(const VoxelDirection<T>& d, const Region& region, const DirectionTensors<T>& tensors,
                                    bool packs) {
-    return scratch_bytes(d, region, tensors, packs, count_lists(d, region));
-  }
-
-  /// Throws Unsupported if the lists of a region would take more than most_list_bytes.
-  static void check_lists(const VoxelDirection<T>& d, const Region& region) {
-    double tiles = 1;
-    for (const std::vector<index_t>& begins : d.nest.begins) tiles *= static_cast<double>(begins.size());
-    if (tiles * sizeof(PassList) <= most_list_bytes && list_bytes(count_lists(d, region)) <= most_list_bytes) return;
-    throw Unsupported(fmt::format(
-        "direct would keep lists of more than {} MiB for the {:.0f} tiles of a task; use larger tiles, or fewer loops "
-        "before '|'",
-        most_list_bytes >> 20, tiles));
+    return scratch_bytes(d, region, tensors, packs, PassLists<T>::count(d, region));
   }
 
   void run() {
     fill_bias();
-    ranges_[at(Dim::n)] = {region_.sample, region_.sample + region_.samples};
-    ranges_[at(Dim::k)] = {0, region_.columns};
-    ranges_[at(Dim::c)] = {0, d_.weights.term_blocks()};
+    ranges_[Dim::n] = {region_.sample, region_.sample + region_.samples};
+    ranges_[Dim::k] = {0, region_.columns};
+    ranges_[Dim::c] = {0, d_.weights.term_blocks()};
+    constexpr std::array voxels{Dim::z, Dim::y, Dim::x}, taps{Dim::kz, Dim::ky, Dim::kx};
     const Extent3 results = region_.box.extent(), step = d_.map.target_step();
     for (int axis = 0; axis < 3; ++axis) {
-      ranges_[at(Dim::z) + static_cast<std::size_t>(axis)] = {0, (results[axis] + step[axis] - 1) / step[axis]};
-      ranges_[at(Dim::kz) + static_cast<std::size_t>(axis)] = {0, d_.nest.taps[axis]};
+      const auto i = static_cast<std::size_t>(axis);
+      ranges_[voxels[i]] = {0, (results[axis] + step[axis] - 1) / step[axis]};
+      ranges_[taps[i]] = {0, d_.nest.taps[axis]};
     }
     walk(0);
     for (index_t i = 0; i < region_.samples; ++i) finish(region_.sample + i);
@@ -93,95 +72,16 @@ class RegionRun {
  private:
   static constexpr index_t block = fft::tile_lanes<T>;
 
-  /// Iterations from begin to before end.
-  struct Range {
-    index_t begin = 0, end = 0;
-    index_t size() const { return end - begin; }
-  };
-  static constexpr std::size_t at(Dim dim) { return static_cast<std::size_t>(dim); }
-  const Range& of(Dim dim) const { return ranges_[at(dim)]; }
-
-  /// Some taps of results that the same taps reach. Registers hold the sum over these taps before it is added to
-  /// memory.
-  struct Pass {
-    std::ptrdiff_t source, target;  // offsets of the first result, from the beginnings of both boxes
-    Extent3 count;
-    const DirectStep* steps;
-    index_t step_count, neighbours, row_taps;
-    bool fully_padded = false;
-    std::ptrdiff_t source_tap = 0, weights_tap = 0;
-  };
-  /// The passes of one tile of results and taps. They serve all blocks of lanes, and all groups of `blocks` term blocks
-  /// whose last block has `last_terms` channels.
-  struct PassList {
-    Pass* passes = nullptr;
-    DirectStep* steps = nullptr;
-    index_t count = 0, blocks = 0, last_terms = 0;
-  };
-  /// Upper limits for the lists of a region.
-  struct ListCount {
-    index_t lists = 1, passes = 0, steps = 0;
-  };
-  static ListCount count_lists(const VoxelDirection<T>& d, const Region& region) {
-    ListCount most;
-    const auto tap_tiles = static_cast<index_t>(d.nest.tap_tiles());
-    most.lists = tap_tiles;
-    for (std::size_t i = 0; i < 3; ++i) most.lists *= std::ssize(d.nest.begins[i]);
-    const auto& begins = d.nest.begins;
-    for (std::size_t z = 0; z < begins[0].size(); ++z) {
-      for (std::size_t y = 0; y < begins[1].size(); ++y) {
-        for (std::size_t x = 0; x < begins[2].size(); ++x) {
-          const Box box = tile_box(d, region, {tile(begins[0], z), tile(begins[1], y), tile(begins[2], x)});
-          for (const DirectPhase& phase : d.map.phases()) {
-            const index_t steps = d.nest.product_blocks * std::ssize(phase.taps);
-            d.map.for_each_equal_run(phase, box, [&](const Extent3&, const Extent3&) {
-              most.passes += tap_tiles;
-              most.steps += steps;
-            });
-          }
-        }
-      }
-    }
-    return most;
-  }
   static std::size_t scratch_bytes(const VoxelDirection<T>& d, const Region& region, const DirectionTensors<T>& tensors,
-                                   bool packs, const ListCount& most) {
+                                   bool packs, const typename PassLists<T>::Count& most) {
     const Box window = d.map.window(region.box);
     index_t blocks = std::max(window.extent().x, region.box.extent().x) + region.columns;
     if (!source_in_place(d, window, tensors)) blocks += staged_blocks(d, window, tensors);
     if (!target_in_place(d, tensors)) blocks += region.samples * region.columns * volume(region.box);
     if (holds_weights(d, packs)) blocks += region.columns * held_column(d) / block;
     const std::size_t pack_bytes = packs ? pack_scratch_bytes(d.weights) : 0;
-    return static_cast<std::size_t>(blocks) * 64 + pack_bytes + list_bytes(most) + bytes_of<bool>(taps_of_product(d));
+    return static_cast<std::size_t>(blocks) * 64 + pack_bytes + PassLists<T>::scratch_bytes(d, most);
   }
-  /// Returns the bytes that the lists of a region take in the scratch.
-  static std::size_t list_bytes(const ListCount& most) {
-    return bytes_of<PassList>(most.lists) + bytes_of<Pass>(most.passes) + bytes_of<DirectStep>(most.steps);
-  }
-  /// Returns the tile number i of those that begin at `begins`. The last one goes to the end.
-  static Range tile(const std::vector<index_t>& begins, std::size_t i) {
-    return {begins[i], i + 1 < begins.size() ? begins[i + 1] : std::numeric_limits<index_t>::max() / 2};
-  }
-  /// Returns the voxels of a tile of a region's results. The tile may extend beyond the region.
-  static Box tile_box(const VoxelDirection<T>& d, const Region& region, const std::array<Range, 3>& tile) {
-    Box box;
-    for (int axis = 0; axis < 3; ++axis) {
-      const Range& range = tile[static_cast<std::size_t>(axis)];
-      const index_t step = d.map.target_step()[axis], voxels = region.box.extent()[axis];
-      box.begin[axis] = region.box.begin[axis] + std::min(voxels, range.begin * step);
-      box.end[axis] = region.box.begin[axis] + (range.end > voxels / step ? voxels : range.end * step);
-    }
-    return box;
-  }
-  /// Returns the bytes that `count` items take in the scratch.
-  template <class Item>
-  static std::size_t bytes_of(index_t count) {
-    return whole_lines(static_cast<std::size_t>(count) * sizeof(Item));
-  }
-
-  /// Returns the number of taps of all term blocks of a product.
-  static index_t taps_of_product(const VoxelDirection<T>& d) { return d.nest.product_blocks * d.weights.taps; }
-
   /// Returns whether a region has its own copy of the weights of the term blocks that it holds.
   static bool holds_weights(const VoxelDirection<T>& d, bool packs) { return packs || d.transposes_weights; }
   /// Returns the elements of this copy for one column.
@@ -224,12 +124,6 @@ class RegionRun {
 
   /// Returns whether one pass sums all taps and channels, and nothing remains to be done to the result.
   bool written_once() const { return d_.nest.sums_once && tensors_.activation.kind == Activation::Kind::none; }
-  /// Returns whether a tap reads padding for this result of a row.
-  bool is_padding(const DirectTap& tap, const Extent3& base, index_t result) const {
-    const index_t x = base.x + tap.offset.x + result * d_.map.source_step().x;
-    return x < 0 || x >= tensors_.source.shape.extent.x;
-  }
-
   void fill_bias() {
     if (!tensors_.bias) return;  // products then have none
     std::fill_n(bias_, region_.columns * block, T{0});
@@ -310,8 +204,8 @@ class RegionRun {
       return;
     }
     const TaskLoop& loop = d_.nest.walk[level];
-    Range& range = ranges_[at(loop.dim)];
-    const Range all = range;
+    LoopRange& range = ranges_[loop.dim];
+    const LoopRange all = range;
     for (index_t i = all.begin; i < all.end; i += loop.step) {
       range = {i, std::min(all.end, i + loop.step)};
       walk(level + 1);
@@ -322,23 +216,20 @@ class RegionRun {
   /// Runs the products of the current ranges.
   void multiply() {
     hold();
-    PassList& list = lists_[list_index()];
-    const index_t blocks = of(Dim::c).size();
-    const index_t last_terms = std::min(block, d_.weights.terms - (of(Dim::c).end - 1) * block);
-    if (list.blocks != blocks || list.last_terms != last_terms) make_list(list, blocks, last_terms);
-    const index_t first = of(Dim::c).begin - held_first_;
+    const PassList& list = lists_.list(ranges_, source_, target_);
+    const index_t first = ranges_[Dim::c].begin - held_first_;
     const T* weights =
-        held_weights_ + of(Dim::k).begin * weights_column() + first * d_.weights.taps * d_.weights.square();
-    const bool starts = of(Dim::c).begin == 0 && is_first_tap_tile();
+        held_weights_ + ranges_[Dim::k].begin * weights_column() + first * d_.weights.taps * d_.weights.square();
+    const bool starts = ranges_[Dim::c].begin == 0 && ranges_.is_first_tap_tile();
     for (index_t i = 0; i < list.count; ++i) run_pass(list.passes[i], first, weights, !starts);
   }
 
-  bool is_first_tap_tile() const { return of(Dim::kz).begin + of(Dim::ky).begin + of(Dim::kx).begin == 0; }
   std::ptrdiff_t weights_column() const { return own_weights_ != nullptr ? held_column(d_) : d_.weights.column_step(); }
 
   /// Makes the sample and the term blocks of the current ranges available.
   void hold() {
-    const index_t sample = of(Dim::n).begin, first = of(Dim::c).begin / d_.nest.held_blocks * d_.nest.held_blocks;
+    const index_t sample = ranges_[Dim::n].begin,
+                  first = ranges_[Dim::c].begin / d_.nest.held_blocks * d_.nest.held_blocks;
     if (sample == sample_ && first == held_first_) return;
     const index_t blocks = std::min(d_.nest.held_blocks, d_.weights.term_blocks() - first);
     if (sample != sample_) target_ = target_box(sample);
@@ -346,151 +237,6 @@ class RegionRun {
     source_ = source_box(sample, first, blocks);
     sample_ = sample;
     held_first_ = first;
-  }
-
-  std::size_t list_index() const { return tile_index(0, 3) * d_.nest.tap_tiles() + tap_tile_index(); }
-  std::size_t tap_tile_index() const { return tile_index(3, 6); }
-  /// Returns the index of the current tile of the dimensions [first, last) of those that have tiles.
-  std::size_t tile_index(std::size_t first, std::size_t last) const {
-    constexpr std::array dims{Dim::z, Dim::y, Dim::x, Dim::kz, Dim::ky, Dim::kx};
-    std::size_t index = 0;
-    for (std::size_t i = first; i < last; ++i) {
-      const std::vector<index_t>& begins = d_.nest.begins[i];
-      if (begins.size() == 1) continue;
-      const auto tile = std::lower_bound(begins.begin(), begins.end(), of(dims[i]).begin) - begins.begin();
-      index = index * begins.size() + static_cast<std::size_t>(tile);
-    }
-    return index;
-  }
-
-  /// Lists the passes of the current tile of results and taps.
-  void make_list(PassList& list, index_t blocks, index_t last_terms) {
-    if (list.passes == nullptr) {
-      list.passes = passes_ + pass_count_;
-      list.steps = steps_ + step_count_;
-    }
-    const bool is_new = list.blocks == 0;
-    std::fill_n(read_, taps_of_product(d_), false);
-    list.count = 0;
-    list.blocks = blocks;
-    list.last_terms = last_terms;
-    DirectStep* step = list.steps;
-    const Box box = tile_box(d_, region_, {of(Dim::z), of(Dim::y), of(Dim::x)});
-    const auto* order = d_.step_orders.data() + tap_tile_index() * d_.map.phases().size();
-    for (const DirectPhase& phase : d_.map.phases()) {
-      d_.map.for_each_equal_run(phase, box, [&](const Extent3& begin, const Extent3& count) {
-        list_run(list, phase, *order, begin, count, step);
-      });
-      ++order;
-    }
-    if (!is_new) return;  // the first group of blocks has the most steps
-    pass_count_ += list.count;
-    step_count_ += step - list.steps;
-  }
-
-  /// Adds the pass of results that the same taps reach. If no tap of the first tile reaches them, a pass without steps
-  /// sets them to the bias.
-  void list_run(PassList& list, const DirectPhase& phase, const std::vector<StepPlace>& order, const Extent3& begin,
-                const Extent3& count, DirectStep*& step) {
-    const Extent3 base = d_.map.base(begin);
-    Pass pass{.source = source_.offset(base - source_.origin),
-              .target = target_.offset(begin - target_.origin),
-              .count = count,
-              .steps = step,
-              .step_count = 0,
-              .neighbours = 1,
-              .row_taps = d_.nest.row_taps > 1 && !order.empty() ? order.front().taps : 1};
-    if (phase.count.x > 1 && !phase.taps.empty()) {
-      pass.source_tap = (phase.taps[1].offset.x - phase.taps[0].offset.x) * source_.strides.voxel;
-      pass.weights_tap = (phase.taps[1].tap - phase.taps[0].tap) * d_.weights.square();
-    }
-    const bool pads = reads_padding(phase, base, count.x);
-    // Steps may be parts of a row of taps.
-    const bool whole_rows = pass.row_taps > 1 && pass.row_taps == phase.count.x;
-    pass.fully_padded = pads && whole_rows && is_fully_padded(phase, base, count.x);
-    for (const StepPlace& place : order) {
-      const DirectTap& tap = phase.taps[static_cast<std::size_t>(place.tap)];
-      if (place.block >= list.blocks || !d_.map.meets(tap, base)) continue;
-      const index_t terms = place.block + 1 < list.blocks ? block : list.last_terms;
-      if (!make_step(*step, phase, place, base, pads ? count.x : 0, terms)) continue;
-      if (step != pass.steps && reads_single_row() && continues_row(step[-1], *step, pass.weights_tap)) {
-        ++step[-1].terms;
-        continue;
-      }
-      const DirectStep& made = *step++;
-      if (made.taps != pass.row_taps) pass.row_taps = 0;
-    }
-    pass.step_count = step - pass.steps;
-    if (reads_single_row() && d_.map.source_step().x == 1) pass.neighbours = neighbours_of({pass.steps, step});
-    if (pass.step_count > 0 || is_first_tap_tile()) list.passes[list.count++] = pass;
-  }
-
-  /// Returns whether a tap of a phase reads padding in a row of `count` results. Taps are ordered along X.
-  bool reads_padding(const DirectPhase& phase, const Extent3& base, index_t count) const {
-    if (phase.taps.empty()) return false;
-    const DirectTap &first = phase.taps.front(), &last = phase.taps.back();
-    return is_padding(first, base, 0) || is_padding(first, base, count - 1) || is_padding(last, base, 0) ||
-           is_padding(last, base, count - 1);
-  }
-
-  /// Returns whether all taps of a row but one read padding for the first of `count` results and for the last one.
-  bool is_fully_padded(const DirectPhase& phase, const Extent3& base, index_t count) const {
-    const auto reads_one = [&](index_t result) {
-      const auto reads = [&](index_t i) { return !is_padding(phase.taps[static_cast<std::size_t>(i)], base, result); };
-      index_t inside = 0;
-      for (index_t i = 0; i < phase.count.x; ++i) inside += reads(i) ? 1 : 0;
-      return inside == 1;
-    };
-    return reads_one(0) && reads_one(count - 1);
-  }
-
-  /// Makes the step of a place. `count` is the length of the row of results, or 0 if no tap reads padding along X. If
-  /// it is 1, taps that read padding are left out; returns false if none remains. The members are written one by one: a
-  /// copy of a whole step would wait for these stores.
-  bool make_step(DirectStep& step, const DirectPhase& phase, const StepPlace& place, const Extent3& base, index_t count,
-                 index_t terms) const {
-    const DirectTap* first = phase.taps.data() + place.tap;
-    const DirectTap* last = first + place.taps;
-    while (count == 1 && first != last && is_padding(*first, base, 0)) ++first;
-    while (count == 1 && first != last && is_padding(last[-1], base, 0)) --last;
-    if (first == last) return false;
-    step.source = place.block * source_.block + source_.offset(first->offset);
-    step.weights = d_.weights.offset(0, place.block, first->tap);
-    step.reads_first = !std::exchange(read_[place.block * d_.weights.taps + first->tap], true);
-    step.terms = static_cast<int>(terms);
-    step.taps = static_cast<int>(last - first);
-    step.pads_first = step.pads_last = 0;
-    step.meets_first = place.meets_first >> static_cast<unsigned>(first - (phase.taps.data() + place.tap));
-    // Padding in scratch is zero. Rows of taps multiply it, because they then share their voxels, and so do products of
-    // a single channel.
-    if (count == 0 || reads_rows_ || (place.taps > 1 && !source_in_place_)) return true;
-    unsigned pads_first = 0, pads_last = 0, bit = 1;
-    for (const DirectTap* tap = first; tap != last; ++tap, bit <<= 1U) {
-      if (is_padding(*tap, base, 0)) pads_first |= bit;
-      if (is_padding(*tap, base, count - 1)) pads_last |= bit;
-    }
-    step.pads_first = pads_first;
-    step.pads_last = pads_last;
-    return true;
-  }
-
-  /// Returns whether steps read taps of rows of a single channel.
-  bool reads_single_row() const { return reads_rows_ && d_.weights.terms == 1; }
-  /// Returns whether the single term of `next` reads the voxel and the weights behind those of `step`. If voxels lie at
-  /// least a block apart, kernels read the weights of the next term a block further; `weights_tap` is a block then.
-  static bool continues_row(const DirectStep& step, const DirectStep& next, std::ptrdiff_t weights_tap) {
-    return step.taps == 1 && next.taps == 1 && next.source == step.source + step.terms &&
-           next.weights == step.weights + step.terms * weights_tap;
-  }
-
-  /// Returns how many terms of all steps are summed together (see VoxelProduct).
-  static index_t neighbours_of(std::span<const DirectStep> steps) {
-    for (const int together : {7, 5, 4, 3, 2}) {
-      if (std::all_of(steps.begin(), steps.end(), [=](const DirectStep& s) { return s.terms % together == 0; })) {
-        return together;
-      }
-    }
-    return 1;
   }
 
   /// Returns the weights of the blocks [first, first + blocks) for this region's columns.
@@ -523,7 +269,7 @@ class RegionRun {
   /// none.
   std::ptrdiff_t next_weights(const T* weights) const {
     if (packs_) return 0;
-    const Range& terms = of(Dim::c);
+    const LoopRange& terms = ranges_[Dim::c];
     const bool last = terms.end >= d_.weights.term_blocks();
     // If several blocks are transposed at once, or if squares have other numbers of terms, the order of the transposed
     // weights differs from that of the packed weights.
@@ -532,7 +278,7 @@ class RegionRun {
       return last || other_order ? 0 : distance(weights, packed_weights(terms.begin + 1, 0));
     }
     if (!last) return d_.weights.offset(0, terms.size(), 0);
-    const bool end = of(Dim::k).end >= region_.columns;
+    const bool end = ranges_[Dim::k].end >= region_.columns;
     const index_t columns = std::max<index_t>(2, d_.nest.product_columns);
     return end ? 0 : columns * d_.weights.column_step() - d_.weights.offset(0, terms.begin, 0);
   }
@@ -545,7 +291,7 @@ class RegionRun {
   /// `first` counts term blocks from the first one that is held.
   void run_pass(const Pass& pass, index_t first, const T* weights, bool add) const {
     if (add && pass.step_count == 0) return;
-    const Range& columns = of(Dim::k);
+    const LoopRange& columns = ranges_[Dim::k];
     const auto multiply_voxels = pass.row_taps == 1 ? d_.single_taps : d_.tap_rows;
     multiply_voxels(VoxelProduct<T>{.source = source_.data + pass.source + first * source_.block,
                                     .source_strides = source_.strides * d_.map.source_step(),
@@ -596,17 +342,12 @@ class RegionRun {
   bool packs_;
   Box window_;
   bool reads_rows_, source_in_place_, target_in_place_, non_temporal_;
-  ListCount most_;
+  typename PassLists<T>::Count most_;
   Scratch scratch_;
+  PassLists<T> lists_;
   T *staged_source_ = nullptr, *staged_target_ = nullptr, *row_ = nullptr, *bias_ = nullptr;
   T *own_weights_ = nullptr, *pack_scratch_ = nullptr;
-  PassList* lists_ = nullptr;
-  Pass* passes_ = nullptr;  // of all lists, as they are made
-  DirectStep* steps_ = nullptr;
-  bool* read_ = nullptr;  // [term block][tap]: whether a step of the current list reads these weights already
-  index_t pass_count_ = 0, step_count_ = 0;
-
-  std::array<Range, plan::all_dims.size()> ranges_{};  // of the current products
+  LoopRanges ranges_;  // of the current products
   index_t sample_ = -1, held_first_ = -1;
   std::ptrdiff_t source_term_ = 1;
   BlockedBox<const T> source_{};
@@ -665,8 +406,8 @@ VoxelDirection<T>::VoxelDirection(const ConvProblem& problem, plan::Direction di
   transposes_weights = !forward && can_hold;
   can_pack = can_hold && nest.grid.column_groups > 1 && weights.taps > 1 && reads_terms_once(nest);
   if (!lines) {
-    RegionRun<T>::check_lists(
-        *this, {.samples = nest.samples, .box = nest.grid.box(0, map.domain()), .columns = nest.grid.columns});
+    PassLists<T>::check(*this,
+                        {.samples = nest.samples, .box = nest.grid.box(0, map.domain()), .columns = nest.grid.columns});
   }
 }
 
