@@ -6,7 +6,7 @@
 #   tools/test.sh --long      also the tests labelled `long` (installs valgrind), those of kernels under TSan, and a minute
 #                             of each fuzz target
 #   tools/test.sh --arm64     only the build for ARM64 and its tests under QEMU (installs a cross compiler and QEMU)
-#   tools/test.sh --peers     also parity with PyTorch (installs python3-torch, and libdnnl-dev for bench_conv)
+#   tools/test.sh --peers     also parity with PyTorch, nibabel and zarr (makes build/peers, installs libdnnl-dev)
 # The last line counts: 'N passed, N failed, N skipped'. CONVOLUME_DATA_DIR names the folder with real volumes; tests
 # that need it are skipped, and counted, without.
 set -euo pipefail

@@ -48,12 +48,11 @@ void fill(const Buffer& buffer, DataType type) {
   }
 }
 
-/// Calls the competitor until caches, branch predictors and the CPU frequency have settled. Returns the calls per
-/// sample.
-int warm_up(Arena& arena, std::size_t competitor) {
+/// Makes single calls until caches, branch predictors and the CPU frequency have settled. Returns the calls per sample.
+int warm_up(const OtherCompetitor& competitor) {
   double total = 0, last = 0;
   do {
-    last = arena.time(competitor, 1);
+    last = competitor(1);
     total += std::max(last, 1e-8);
   } while (total < warm_up_seconds);
   const double calls = std::ceil(sample_seconds / std::max(last, 1e-8));
@@ -126,13 +125,19 @@ std::vector<std::vector<double>> take_turns(std::size_t competitors, const Proto
   return seconds;
 }
 
-std::vector<std::vector<double>> contest(Arena& arena, const Protocol& protocol) {
-  std::vector<int> repetitions(arena.size());
-  for (std::size_t i = 0; i < arena.size(); ++i) repetitions[i] = warm_up(arena, i);
-  return take_turns(arena.size(), protocol, [&](std::size_t i) {
-    arena.time(i, 1);
-    return arena.time(i, repetitions[i]);
-  });
+std::vector<std::vector<double>> contest(Arena& arena, const Protocol& protocol,
+                                         const std::vector<OtherCompetitor>& others) {
+  std::vector<OtherCompetitor> all;
+  for (std::size_t i = 0; i < arena.size(); ++i) {
+    all.push_back([&arena, i](int repetitions) {
+      arena.time(i, 1);
+      return arena.time(i, repetitions);
+    });
+  }
+  all.insert(all.end(), others.begin(), others.end());
+  std::vector<int> repetitions;
+  for (const OtherCompetitor& one : all) repetitions.push_back(warm_up(one));
+  return take_turns(all.size(), protocol, [&](std::size_t i) { return all[i](repetitions[i]); });
 }
 
 double quantile(std::vector<double> values, double q) {

@@ -71,7 +71,11 @@ std::vector<std::vector<double>> take_turns(std::size_t competitors, const Proto
 
 /// Returns the seconds of a call as [competitor][round]. In every round each competitor first makes one call that is
 /// not timed, which brings its data into the caches. Then it makes as many timed calls as take a millisecond.
-std::vector<std::vector<double>> contest(Arena& arena, const Protocol& protocol);
+/// `others` take part after those of the arena, e.g. competitors in other processes: each makes one untimed call, then
+/// so many timed calls, and returns the mean of their seconds.
+using OtherCompetitor = std::function<double(int repetitions)>;
+std::vector<std::vector<double>> contest(Arena& arena, const Protocol& protocol,
+                                         const std::vector<OtherCompetitor>& others = {});
 
 /// Returns the q-quantile of the values, interpolated; q = 0.5 is the median.
 double quantile(std::vector<double> values, double q);

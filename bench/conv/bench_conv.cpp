@@ -135,6 +135,7 @@ void add(const ConvBenchOptions& o, Last& last) {
 struct Flags {
   ConvBenchOptions options;
   std::vector<std::string> texts, files;
+  std::vector<index_t> batches;
   DataType type = DataType::f32;
   std::string layout = "both", weights = "fresh", passes;
   bool side_by_side = false, verify = false, choices = false, speed_up = false, stages = false, streamed = false;
@@ -194,6 +195,7 @@ void check_scopes(const CLI::App& app, const Flags& flags) {
   constexpr std::array scopes{
       Scope{"--weights", in_contest | in_passes},
       Scope{"--peers", in_side_by_side},
+      Scope{"--batch", in_side_by_side},
       Scope{"--recorded", in_choices},
       Scope{"--json", in_reports},
       Scope{"--rounds", in_reports | in_passes},
@@ -312,11 +314,16 @@ void add_contest_options(CLI::App& app, Flags& flags) {
       ->option_text("NAME [fresh]");
   app.add_option(
          "--peers", o.peers,
-         "Competitors: onednn, fft_volume, torch (PyTorch in a separate process, fwd and training), im2col:openblas "
-         "and im2col:atlas (windows copied to a matrix that a BLAS multiplies), separated by commas")
+         "Competitors: onednn, fft_volume, torch (PyTorch in a separate process, fwd and training, the fastest of its "
+         "memory formats), im2col:openblas and im2col:atlas (windows copied to a matrix that a BLAS multiplies), "
+         "separated by commas")
       ->delimiter(',')
       ->transform(CLI::CheckedTransformer(peer_names()))
       ->option_text("NAMES [onednn,fft_volume]");
+  app.add_option("--batch", flags.batches, "With --side-by-side: batches of every problem, separated by commas")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 65536))
+      ->option_text("NUMBERS [the problem's]");
   app.add_option("--rounds", o.rounds, "Least number of rounds; with --passes, the number of passes, which may be 0")
       ->check(CLI::Range(0, 1000000))
       ->option_text("NUMBER [9]");
@@ -350,6 +357,7 @@ int run_conv(int argc, char** argv) {
     std::vector<NamedProblem>& problems = flags.options.problems;
     problems = read_problems(flags.texts, flags.files);
     if (problems.empty()) problems = flags.verify ? problems_to_check() : problems_to_time();
+    if (!flags.batches.empty()) problems = with_batches(problems, flags.batches);
   };
   const auto add_benchmarks = [&] {
     read();

@@ -32,6 +32,10 @@ class ConvCompetitor {
   virtual ~ConvCompetitor() = default;
   /// Executes one pass. The first pass of a direction sets up what later passes use.
   virtual void execute(Direction direction) = 0;
+  /// Returns whether it computes this direction at all.
+  virtual bool has(Direction) const { return true; }
+  /// Returns the seconds of one pass, after 50 ms of rest and untimed passes for at least a millisecond.
+  virtual double sample(Direction direction);
   /// Copies the last result to a plain tensor.
   virtual void read(Output output, ConvTensor& plain) = 0;
 };

@@ -99,6 +99,18 @@ std::vector<NamedProblem> read_problems(const std::vector<std::string>& texts, c
   return problems;
 }
 
+std::vector<NamedProblem> with_batches(const std::vector<NamedProblem>& problems, const std::vector<index_t>& batches) {
+  std::vector<NamedProblem> all;
+  for (const index_t batch : batches) {
+    for (const NamedProblem& one : problems) {
+      all.push_back(one);
+      all.back().problem.batch = batch;
+      if (batch != one.problem.batch) all.back().name += fmt::format("-mb{}", batch);
+    }
+  }
+  return all;
+}
+
 std::vector<NamedProblem> problems_to_time() { return built_in(timed); }
 std::vector<NamedProblem> problems_to_check() { return built_in(checked); }
 

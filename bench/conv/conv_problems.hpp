@@ -17,6 +17,9 @@ struct NamedProblem {
 /// own text. Throws InvalidArgument that names file and line, IoError, or FormatError for a file without problems.
 std::vector<NamedProblem> read_problems(const std::vector<std::string>& texts, const std::vector<std::string>& files);
 
+/// Returns every problem with every batch. Names end with the batch, e.g. "-mb2", where it is not the problem's own.
+std::vector<NamedProblem> with_batches(const std::vector<NamedProblem>& problems, const std::vector<index_t>& batches);
+
 /// Return the built-in lists: a few problems to time, or many small ones of every kind to check.
 std::vector<NamedProblem> problems_to_time();
 std::vector<NamedProblem> problems_to_check();

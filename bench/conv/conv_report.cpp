@@ -140,6 +140,7 @@ Json to_json(const ConvBenchOptions& options, const ConvRow& row) {
   }
   add("fft_volume", "fft_volume_", row.fft_volume);
   if (options.has(Peer::torch)) add("torch", "torch_", row.torch);
+  if (row.torch) json["torch_format"] = row.torch_format;
   if (options.has(Peer::im2col_openblas)) add("im2col_openblas", "im2col_openblas_", row.im2col_openblas);
   if (options.has(Peer::im2col_atlas)) add("im2col_atlas", "im2col_atlas_", row.im2col_atlas);
   json["floor_fraction"] = row.floor_fraction;

@@ -32,7 +32,8 @@ struct ConvRow {
   double floor_fraction = 0;
   std::optional<Comparison> onednn{}, fft_volume{}, torch{}, im2col_openblas{}, im2col_atlas{};
   std::string onednn_implementation{};
-  int onednn_threads = 0;  ///< busy threads in a call
+  std::string torch_format{};  ///< the memory format that `torch` has
+  int onednn_threads = 0;      ///< busy threads in a call
 };
 
 void print_header(const ConvBenchOptions& options);

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <set>
-#include <thread>
 
 #include <fmt/format.h>
 
@@ -17,16 +17,13 @@
 #include "bench/conv/conv_report.hpp"
 #include "bench/peers/im2col_convolution.hpp"
 #include "bench/peers/onednn_convolution.hpp"
-#include "bench/peers/torch_peer.hpp"
+#include "bench/peers/torch_convolution.hpp"
 
 namespace convolume::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using Rows = std::vector<ConvRow>;
-
-/// Long enough for the threads of every runtime to stop polling and fall asleep.
-constexpr auto idle = std::chrono::milliseconds(50), waking = std::chrono::milliseconds(1);
 
 double seconds_of(ConvCompetitor& competitor, Direction direction) {
   const auto begin = Clock::now();
@@ -52,7 +49,7 @@ class Notes {
   std::set<std::string> said_;
 };
 
-enum class Who { ours, fft_volume, onednn, im2col_openblas, im2col_atlas };
+enum class Who { ours, fft_volume, onednn, torch, im2col_openblas, im2col_atlas };
 
 bool is_ours(Who who) { return who == Who::ours || who == Who::fft_volume; }
 
@@ -63,12 +60,14 @@ struct Competitor {
   ConvProblem problem{};  // with the layouts in use
   Engine asked = Engine::automatic;
   std::vector<double> seconds{};  // of the current direction
+  double first = 0;               // seconds of the first pass of the current direction, for PyTorch
 };
 
 /// One problem with all its competitors.
 class ConvContest {
  public:
-  ConvContest(const ConvBenchOptions& options, const NamedProblem& named, Notes& notes)
+  /// `torch` runs torch_conv.py, or is null if PyTorch does not take part.
+  ConvContest(const ConvBenchOptions& options, const NamedProblem& named, Notes& notes, PeerProcess* torch)
       : o_(options), name_(named.name), problem_(named.problem), notes_(notes), data_(problem_) {
     data_.fill_normal();
     for (const Engine engine : o_.engines) {
@@ -78,6 +77,12 @@ class ConvContest {
     if (o_.has(Peer::fft_volume)) add_fft_volume();
     if (o_.has(Peer::onednn)) {
       add_peer(Who::onednn, "oneDNN", [&] { return onednn_convolution(problem_, data_, o_.threads); });
+    }
+    if (torch != nullptr) {
+      for (const char* const format : torch_formats) {
+        add_peer(Who::torch, fmt::format("PyTorch ({})", format),
+                 [&] { return std::make_unique<TorchConvolution>(*torch, problem_, data_, format, o_.threads); });
+      }
     }
     const auto add_im2col = [&](Who who, const char* name, Blas blas) {
       add_peer(who, name, [&] { return im2col_convolution(problem_, data_, blas, o_.threads); });
@@ -94,15 +99,9 @@ class ConvContest {
       competitor.seconds.clear();
       if (warm_up(competitor, direction)) running.push_back(&competitor);
     }
+    drop_slow_formats(running);
     const Protocol protocol{.rounds = o_.rounds, .min_seconds = o_.min_seconds, .max_seconds = o_.max_seconds};
-    const auto sample = [&](std::size_t i) {
-      std::this_thread::sleep_for(idle);
-      // A thread that sleeps takes up to 0.4 ms to come, on either side.
-      const auto begin = std::chrono::steady_clock::now();
-      do running[i]->competitor->execute(direction);
-      while (std::chrono::steady_clock::now() - begin < waking);
-      return seconds_of(*running[i]->competitor, direction);
-    };
+    const auto sample = [&](std::size_t i) { return running[i]->competitor->sample(direction); };
     auto seconds = take_turns(running.size(), protocol, sample, go_on);
     for (std::size_t i = 0; i < running.size(); ++i) running[i]->seconds = std::move(seconds[i]);
     Rows rows;
@@ -110,28 +109,6 @@ class ConvContest {
       if (competitor.who == Who::ours) rows.push_back(row_of(competitor, direction));
     }
     return rows;
-  }
-
-  /// Measures PyTorch and adds its times. PyTorch runs separately and does not take turns; one run covers all
-  /// directions.
-  void add_torch(Rows& rows) {
-    try {
-      const TorchTimes times = time_torch(problem_, o_);
-      for (ConvRow& row : rows) {
-        const bool forward = row.direction == Direction::forward;
-        if (!forward && row.direction != Direction::training) continue;
-        const auto& t = forward ? times.forward : times.training;
-        row.torch = Comparison{.seconds = t.median,
-                               .seconds_low = t.low,
-                               .seconds_high = t.high,
-                               .ratio = t.median / row.ours,
-                               .low = t.low / row.ours,
-                               .high = t.high / row.ours,
-                               .in_time = t.low / row.ours_low};
-      }
-    } catch (const Unsupported& error) {
-      notes_.say_once(fmt::format("left out: {}", error.what()));
-    }
   }
 
  private:
@@ -195,7 +172,7 @@ class ConvContest {
   }
 
   template <class Make>
-  void add_peer(Who who, const char* name, const Make& make) {
+  void add_peer(Who who, const std::string& name, const Make& make) {
     try {
       competitors_.push_back({.who = who, .competitor = make(), .name = name, .problem = problem_});
     } catch (const Unsupported& error) {
@@ -206,9 +183,12 @@ class ConvContest {
   /// Executes a direction for the first time, and checks the result against the first competitor. Returns whether the
   /// competitor supports the direction.
   bool warm_up(Competitor& competitor, Direction direction) {
+    if (!competitor.competitor->has(direction)) return false;
     try {
       if (competitor.who == Who::onednn) {
         count_threads(competitor, direction);
+      } else if (competitor.who == Who::torch) {
+        competitor.first = competitor.competitor->sample(direction);
       } else {
         competitor.competitor->execute(direction);
       }
@@ -231,6 +211,18 @@ class ConvContest {
     return true;
   }
 
+  /// Removes PyTorch's memory formats whose first pass took more than twice as long as that of the fastest format. Some
+  /// take seconds for what another does in milliseconds.
+  static void drop_slow_formats(std::vector<Competitor*>& running) {
+    constexpr double too_slow = 2;
+    double fastest = std::numeric_limits<double>::infinity();
+    for (const Competitor* one : running) {
+      if (one->who == Who::torch) fastest = std::min(fastest, one->first);
+    }
+    std::erase_if(running,
+                  [&](const Competitor* one) { return one->who == Who::torch && one->first > too_slow * fastest; });
+  }
+
   /// Executes for the first time, and counts how many threads oneDNN keeps busy. A very short call may end before all
   /// threads have woken, so several calls are made.
   void count_threads(Competitor& competitor, Direction direction) {
@@ -248,10 +240,14 @@ class ConvContest {
                            o_.threads));
   }
 
+  /// Returns the fastest competitor of this kind, or null if none was measured.
   const Competitor* find(Who who) const {
-    const auto found =
-        std::find_if(competitors_.begin(), competitors_.end(), [&](const Competitor& e) { return e.who == who; });
-    return found == competitors_.end() || found->seconds.empty() ? nullptr : &*found;
+    const Competitor* fastest = nullptr;
+    for (const Competitor& one : competitors_) {
+      if (one.who != who || one.seconds.empty()) continue;
+      if (fastest == nullptr || quantile(one.seconds, 0.5) < quantile(fastest->seconds, 0.5)) fastest = &one;
+    }
+    return fastest;
   }
 
   /// Returns the competitor fft_volume in plain layout, which may be one of our engines.
@@ -293,6 +289,9 @@ class ConvContest {
     row.onednn = compare(onednn, competitor);
     row.im2col_openblas = compare(find(Who::im2col_openblas), competitor);
     row.im2col_atlas = compare(find(Who::im2col_atlas), competitor);
+    const Competitor* torch = find(Who::torch);
+    row.torch = compare(torch, competitor);
+    if (torch != nullptr) row.torch_format = static_cast<TorchConvolution&>(*torch->competitor).format();
     if (onednn != nullptr) {
       row.onednn_implementation = static_cast<OneDnnConvolution&>(*onednn->competitor).implementation(direction);
       row.onednn_threads = onednn_threads_;
@@ -312,6 +311,7 @@ class ConvContest {
 class SideBySide {
  public:
   explicit SideBySide(const ConvBenchOptions& options) : o_(options), runs_{o_}, file_(o_.json, to_json(o_, rows_)) {
+    if (o_.has(Peer::torch)) start_torch();
     if (!o_.one_thread_too || o_.threads == 1) return;
     runs_.push_back(o_);
     runs_.back().threads = 1;
@@ -329,7 +329,8 @@ class SideBySide {
     }
     bar_.clear();
     if (!rows_.empty()) print_summary(o_, rows_);
-    file_.write(to_json(o_, rows_));
+    if (torch_) fmt::print("PyTorch {}\n", to_string(torch_->facts()));
+    file_.write(report());
     return stop_.pending() ? interrupted_status : failed_ ? 1 : 0;
   }
 
@@ -346,12 +347,12 @@ class SideBySide {
       print(o_, row);
       rows_.push_back(std::move(row));
     }
-    if (file_.due()) file_.write(to_json(o_, rows_));
+    if (file_.due()) file_.write(report());
   }
 
   void measure(const NamedProblem& named, const ConvBenchOptions& run, Rows& rows) {
     show(named, 0, "plans");
-    ConvContest contest(run, named, notes_);
+    ConvContest contest(run, named, notes_, torch_.get());
     if (contest.empty()) return;
     Rows measured;
     for (std::size_t i = 0; i < o_.directions.size() && !stop_.pending(); ++i) {
@@ -362,8 +363,23 @@ class SideBySide {
       };
       for (ConvRow& row : contest.measure(direction, go_on)) measured.push_back(std::move(row));
     }
-    if (o_.has(Peer::torch) && !stop_.pending()) contest.add_torch(measured);
     std::move(measured.begin(), measured.end(), std::back_inserter(rows));
+  }
+
+  void start_torch() {
+    try {
+      torch_ = std::make_unique<PeerProcess>("torch_conv.py");
+    } catch (const Unsupported& error) {
+      torch_missing_ = error.what();
+      notes_.say(fmt::format("PyTorch left out: {}", error.what()));
+    }
+  }
+
+  nlohmann::ordered_json report() const {
+    auto report = to_json(o_, rows_);
+    if (torch_) bench::add_to(report["machine"]["torch"], torch_->facts());
+    if (!torch_missing_.empty()) report["left_out"].push_back({{"peer", "torch"}, {"reason", torch_missing_}});
+    return report;
   }
 
   void show(const NamedProblem& named, double share, const std::string& what) {
@@ -378,6 +394,8 @@ class SideBySide {
   ReportFile file_;
   ProgressBar bar_;
   Notes notes_{bar_};
+  std::unique_ptr<PeerProcess> torch_;
+  std::string torch_missing_;  // why PyTorch was left out
   std::size_t at_ = 0;
   bool failed_ = false;
 };

@@ -42,7 +42,9 @@ constexpr const char* description =
     "transform writes its lines side by side. FFTW always computes in natural order, with its own\n"
     "three-dimensional plan: fftw with FFTW_MEASURE, fftw-patient with FFTW_PATIENT. With --once, fftw uses\n"
     "FFTW_ESTIMATE. algorithm2 is this library's volume transform with FFTW's lines and planes, planned with\n"
-    "FFTW_ESTIMATE. GFLOP/s counts 2.5 n log2 n operations for a real and 5 n log2 n for a complex transform of n\n"
+    "FFTW_ESTIMATE. ducc0 is called from Python, in a process of its own; the report has the cost of a call. mkl is\n"
+    "MKL's DFTI. Both are those of build/peers (tools/install_packages.sh --peers). GFLOP/s counts 2.5 n log2 n "
+    "operations for a real and 5 n log2 n for a complex transform of n\n"
     "points, whatever the algorithm does; this is the convention of FFTW's benchmarks. The floor is the least\n"
     "time of this machine: these operations at the peak of a core, or one pass over input and output at the\n"
     "bandwidth of the smallest cache that holds both. The report gives the floor as a share of our time.\n\n"
@@ -110,6 +112,9 @@ constexpr std::array scopes{
 
 void check_scopes(const CLI::App& app, const Flags& flags) {
   const Modes mode = mode_of(flags);
+  if (mode != in_side_by_side && (flags.options.has(Implementation::ducc0) || flags.options.has(Implementation::mkl))) {
+    throw CLI::ValidationError("--impl", "ducc0 and mkl take part with --side-by-side only");
+  }
   for (const Scope& scope : scopes) {
     if ((scope.modes & mode) == 0 && app.count(scope.flag) > 0) {
       throw CLI::ValidationError(scope.flag, fmt::format("{} does not use it; leave it out", mode_name(mode)));
@@ -239,7 +244,8 @@ void add_options(CLI::App& app, Flags& flags, std::string& sizes, std::string& t
       ->delimiter(',')
       ->transform(CLI::CheckedTransformer(order_names()))
       ->option_text("NAMES [rotated; both with --verify]");
-  app.add_option("--impl", o.implementations, "native, fftw, fftw-patient, algorithm2, separated by commas")
+  app.add_option("--impl", o.implementations,
+                 "native, fftw, fftw-patient, algorithm2, and with --side-by-side ducc0 and mkl, separated by commas")
       ->delimiter(',')
       ->transform(CLI::CheckedTransformer(implementation_names()))
       ->option_text("NAMES [native,fftw; native with --once]");

@@ -77,7 +77,9 @@ const std::map<std::string, Implementation>& implementation_names() {
   static const std::map<std::string, Implementation> names{{"native", Implementation::native},
                                                            {"fftw", Implementation::fftw},
                                                            {"fftw-patient", Implementation::fftw_patient},
-                                                           {"algorithm2", Implementation::algorithm2}};
+                                                           {"algorithm2", Implementation::algorithm2},
+                                                           {"ducc0", Implementation::ducc0},
+                                                           {"mkl", Implementation::mkl}};
   return names;
 }
 

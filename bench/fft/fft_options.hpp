@@ -12,9 +12,10 @@
 
 namespace convolume::bench {
 
-/// The implementations: this library, FFTW's own three-dimensional plan at two rigors, and this library's volumes with
-/// FFTW's lines and planes. The last one, in rotated order, is Algorithm 2 of Feinberg 2015.
-enum class Implementation { native, fftw, fftw_patient, algorithm2 };
+/// The implementations: this library, FFTW's own three-dimensional plan at two rigors, this library's volumes with
+/// FFTW's lines and planes, ducc0 (called from Python) and MKL. algorithm2, in rotated order, is Algorithm 2 of
+/// Feinberg 2015.
+enum class Implementation { native, fftw, fftw_patient, algorithm2, ducc0, mkl };
 
 struct FftOptions {
   std::vector<index_t> sizes;

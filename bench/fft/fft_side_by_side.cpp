@@ -10,6 +10,7 @@
 #include "bench/common/contest.hpp"
 #include "bench/common/progress_bar.hpp"
 #include "bench/fft/fft_competitors.hpp"
+#include "bench/fft/fft_peers.hpp"
 #include "bench/fft/fft_report.hpp"
 #include "convolume/cpu.hpp"
 #include "convolume/error.hpp"
@@ -18,6 +19,14 @@ namespace convolume::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+/// The time of a library beside ours.
+struct PeerTime {
+  std::string name, title;  // in reports, and for people
+  double seconds = 0;
+  double ratio = 0, ratio_low = 0, ratio_high = 0;  // its time divided by ours; quartiles over the rounds
+  double call = 0;                                  // seconds of a call that computes nothing, which `seconds` contain
+};
 
 /// One size in one order. Times are in seconds.
 struct LengthRow {
@@ -28,12 +37,21 @@ struct LengthRow {
   std::optional<double> patient{};
   double ratio = 0, ratio_low = 0, ratio_high = 0;  // FFTW's time divided by ours; quartiles over the rounds
   double flops = 0, floor_fraction = 0;
+  std::vector<PeerTime> peers{};
 };
 
 using LengthRows = std::vector<LengthRow>;
 
-/// Measures all orders and FFTW in one contest.
-LengthRows measure(const FftOptions& options, FftwPlanner& planner, fft::Kind kind, index_t n) {
+PeerTime peer_time(std::string name, std::string title, const std::vector<double>& seconds,
+                   const std::vector<double>& ours, double call) {
+  const auto ratios = quotients(seconds, ours);
+  const double median = quantile(seconds, 0.5);
+  return {std::move(name),        std::move(title),       median, median / quantile(ours, 0.5),
+          quantile(ratios, 0.25), quantile(ratios, 0.75), call};
+}
+
+/// Measures all orders, FFTW and the peers in one contest.
+LengthRows measure(const FftOptions& options, FftwPlanner& planner, FftPeers& peers, fft::Kind kind, index_t n) {
   const DataType type = options.types.front();
   std::vector<std::unique_ptr<Competitor>> competitors;
   for (const fft::Order order : options.orders) {
@@ -43,11 +61,14 @@ LengthRows measure(const FftOptions& options, FftwPlanner& planner, fft::Kind ki
   const bool patient = options.has(Implementation::fftw_patient);
   competitors.push_back(planner.competitor(kind, n, Implementation::fftw));
   if (patient) competitors.push_back(planner.competitor(kind, n, Implementation::fftw_patient));
+  if (peers.has_mkl()) competitors.push_back(peers.mkl().competitor(type, kind, n));
+  std::vector<OtherCompetitor> others;
+  if (peers.has_ducc0()) others.push_back(peers.ducc0(kind, type, n));
   Arena arena(std::move(competitors), type, kind == fft::Kind::c2r);
-  const auto seconds = contest(arena, {.rounds = options.rounds, .min_seconds = options.min_seconds});
+  const auto seconds = contest(arena, {.rounds = options.rounds, .min_seconds = options.min_seconds}, others);
 
   LengthRows rows;
-  const std::size_t fftw = options.orders.size();
+  const std::size_t fftw = options.orders.size(), mkl = fftw + (patient ? 2 : 1), ducc0 = seconds.size() - 1;
   for (std::size_t i = 0; i < fftw; ++i) {
     LengthRow row{.n = n, .kind = kind, .order = options.orders[i]};
     row.native = quantile(seconds[i], 0.5);
@@ -59,6 +80,10 @@ LengthRows measure(const FftOptions& options, FftwPlanner& planner, fft::Kind ki
     row.ratio_high = quantile(ratios, 0.75);
     row.flops = nominal_flops(kind, std::pow(static_cast<double>(n), 3));
     row.floor_fraction = floor_seconds(kind, type, n) / row.native;
+    if (peers.has_mkl()) row.peers.push_back(peer_time("mkl", "MKL", seconds[mkl], seconds[i], 0));
+    if (peers.has_ducc0()) {
+      row.peers.push_back(peer_time("ducc0", "ducc0", seconds[ducc0], seconds[i], peers.ducc0_call()));
+    }
     rows.push_back(row);
   }
   return rows;
@@ -76,6 +101,11 @@ void print(const LengthRow& row) {
              row.patient ? fmt::format(" {:>11}", time_text(*row.patient)) : "", 1e-9 * row.flops / row.native,
              1e-9 * row.flops / row.fftw, row.ratio, fmt::format("{:.3f} .. {:.3f}", row.ratio_low, row.ratio_high),
              100 * row.floor_fraction);
+  for (const PeerTime& peer : row.peers) {
+    fmt::print("{:>19} {:>11} {:24} {:7.3f}  {:.3f} .. {:.3f}{}\n", peer.title, time_text(peer.seconds), "", peer.ratio,
+               peer.ratio_low, peer.ratio_high,
+               peer.call > 0 ? fmt::format(" (with {} for the call)", time_text(peer.call)) : "");
+  }
   fmt::print("{}", floor_warning(fmt::format("N = {}", row.n), row.floor_fraction));
   std::fflush(stdout);
 }
@@ -98,6 +128,19 @@ Means ratio_means(const LengthRows& rows) {
   Means means;
   for (const LengthRow& row : rows) means.add(row.n, row.ratio);
   return means;
+}
+
+/// Returns the means of the ratios of each peer, with its name for people.
+std::vector<std::pair<std::string, Means>> peer_means(const LengthRows& rows) {
+  std::vector<std::pair<std::string, Means>> all;
+  for (const LengthRow& row : rows) {
+    all.resize(std::max(all.size(), row.peers.size()));
+    for (std::size_t i = 0; i < row.peers.size(); ++i) {
+      all[i].first = row.peers[i].title;
+      all[i].second.add(row.n, row.peers[i].ratio);
+    }
+  }
+  return all;
 }
 
 LengthRows select(const LengthRows& rows, fft::Kind kind, fft::Order order) {
@@ -128,6 +171,9 @@ void print_summary(const FftOptions& options, const LengthRows& rows) {
       const LengthRows selected = select(rows, kind, order);
       if (selected.empty()) continue;
       fmt::print("{} {}: {}\n", name_of(kind), name_of(order), ratio_means(selected).text());
+      for (const auto& [title, means] : peer_means(selected)) {
+        fmt::print("  {}'s time over ours, {}\n", title, means.text());
+      }
       const auto worst = std::min_element(selected.begin(), selected.end(),
                                           [](const LengthRow& a, const LengthRow& b) { return a.ratio < b.ratio; });
       fmt::print("  worst: N = {} with {}\n", worst->n, ratio_text(*worst));
@@ -159,11 +205,19 @@ Json to_json(const FftOptions& options, const LengthRow& row) {
                    {"gflops", 1e-9 * row.flops / row.native},
                    {"fftw_gflops", 1e-9 * row.flops / row.fftw},
                    {"floor_fraction", row.floor_fraction}});
+  for (const PeerTime& peer : row.peers) {
+    json[peer.name + "_s"] = peer.seconds;
+    json[peer.name + "_ratio"] = peer.ratio;
+    json[peer.name + "_ratio_low"] = peer.ratio_low;
+    json[peer.name + "_ratio_high"] = peer.ratio_high;
+    if (peer.call > 0) json[peer.name + "_call_s"] = peer.call;
+  }
   return json;
 }
 
-Json to_json(const FftOptions& options, const LengthRows& rows) {
+Json to_json(const FftOptions& options, const LengthRows& rows, const FftPeers& peers) {
   Json report{{"machine", describe_fft_machine(options.types.front())}, {"results", Json::array()}};
+  peers.add_to(report);
   for (const LengthRow& row : rows) report["results"].push_back(to_json(options, row));
   report["geomean"] = ratio_means(rows).json();
   Json by = Json::object(), natural = Json::object();
@@ -194,7 +248,9 @@ int side_by_side(const FftOptions& options) {
     throw InvalidArgument("--side-by-side does not measure algorithm2; leave it out of --impl");
   LengthRows rows;
   const StopRequest stop;
-  ReportFile file(options.json, to_json(options, rows));
+  FftPeers peers(options);
+  for (const auto& [name, reason] : peers.left_out()) fmt::print(stderr, "bench_fft: {} left out: {}\n", name, reason);
+  ReportFile file(options.json, to_json(options, rows, peers));
   FftwPlanner planner(options.types.front(), options.fftw_wisdom);
   ProgressBar bar;
   double total = 0, done = 0;
@@ -206,7 +262,7 @@ int side_by_side(const FftOptions& options) {
       bar.show(done / total, fmt::format("{} N = {}", name_of(kind), n));
       done += work(options, n);
       try {
-        const LengthRows measured = measure(options, planner, kind, n);
+        const LengthRows measured = measure(options, planner, peers, kind, n);
         bar.clear();
         for (const LengthRow& row : measured) print(row);
         rows.insert(rows.end(), measured.begin(), measured.end());
@@ -214,12 +270,12 @@ int side_by_side(const FftOptions& options) {
         bar.clear();
         fmt::print(stderr, "bench_fft: N = {} left out: {}\n", n, error.what());
       }
-      if (file.due()) file.write(to_json(options, rows));
+      if (file.due()) file.write(to_json(options, rows, peers));
     }
   }
   bar.clear();
   if (!rows.empty()) print_summary(options, rows);
-  file.write(to_json(options, rows));
+  file.write(to_json(options, rows, peers));
   return stop.pending() ? interrupted_status : 0;
 }
 

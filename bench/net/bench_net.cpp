@@ -1,4 +1,4 @@
-// Benchmarks training iterations and inferences of whole nets, alone or side by side, also with PyTorch.
+// Benchmarks training iterations and inferences of whole nets, alone or side by side, also with other libraries.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -11,6 +11,7 @@
 #include "bench/common/support.hpp"
 #include "bench/net/measured_net.hpp"
 #include "bench/net/net_side_by_side.hpp"
+#include "bench/peers/peer_net.hpp"
 #include "convolume/cpu.hpp"
 #include "nets/net_json.hpp"
 
@@ -110,22 +111,24 @@ constexpr const char* description =
     "the two gradients. This gives the same bits, which is checked, from more transforms. With FFTW, kernels are\n"
     "transformed by FFTW's plans of whole volumes; natively, by the faster of two methods. An inference is a\n"
     "forward pass on the same patch and batch, with weights that are already prepared.\n\n"
-    "With --peers torch the same net runs in PyTorch too, in a separate process for each memory format\n"
-    "(contiguous, channels_last_3d). Ratios refer to the faster format. One competitor of ours takes part:\n"
-    "native, cached, engine automatic. Each timed call follows 50 ms of rest and one untimed call. If PyTorch is\n"
-    "missing, our nets run without it. PyTorch's threads spin while they wait; if the machine has other work, set\n"
-    "OMP_WAIT_POLICY=passive in the environment.\n\n"
+    "With --peers the same net runs in other libraries too, each setting in a separate process: PyTorch in two\n"
+    "memory formats (contiguous, channels_last_3d), and, for inference, onnxruntime and OpenVINO on the net that\n"
+    "PyTorch exported to ONNX (OpenVINO also in bfloat16, if the processor has it). Ratios refer to the faster\n"
+    "format. One competitor of ours takes part: native, cached, engine automatic. Each timed call follows 50 ms\n"
+    "of rest and one untimed call. Version, threads, BLAS and oneDNN of each library are printed. A library that\n"
+    "is missing is left out; tools/install_packages.sh --peers installs all. Threads of OpenMP spin while they\n"
+    "wait; if the machine has other work, set OMP_WAIT_POLICY=passive in the environment.\n\n"
     "Peak MiB is the largest number of bytes that one of our nets allocated at once, from its second call on;\n"
     "'convolume info' predicts it. Resident is the growth of the process's resident memory, from before the net\n"
-    "was built to its peak, for PyTorch's process as for ours.\n\n"
+    "was built to its peak, for the processes of other libraries as for ours.\n\n"
     "Phases are seconds of all threads together, medians: transform (forward FFTs), product (all other work of\n"
     "convolution tasks), inverse (inverse FFTs), ops (all other tasks: other layers, loss, optimizer, patches,\n"
     "checks), other (no task runs).";
 
 /// The options that only --side-by-side has. Each of them selects it.
-constexpr std::array contest_flags{"--backend", "--cache",       "--hardened", "--limit", "--width",
-                                   "--depth",   "--kernel",      "--extent",   "--rigor", "--peers",
-                                   "--work",    "--min-seconds", "--rounds",   "--json",  "--trace"};
+constexpr std::array contest_flags{"--backend", "--cache",  "--hardened", "--limit", "--width",   "--depth",
+                                   "--kernel",  "--extent", "--rigor",    "--peers", "--work",    "--min-seconds",
+                                   "--rounds",  "--json",   "--trace",    "--batch", "--any-blas"};
 
 void add_contest_options(CLI::App& app, NetContestOptions& o) {
   const std::map<std::string, bool> switches{{"on", true}, {"off", false}};
@@ -158,10 +161,17 @@ void add_contest_options(CLI::App& app, NetContestOptions& o) {
       ->delimiter(',')
       ->transform(CLI::CheckedTransformer(works))
       ->option_text("NAMES [training; training,inference with --peers]");
-  app.add_option_function<std::string>(
-         "--peers", [&o](const std::string& peer) { o.torch = peer == "torch"; }, "Other competitors: torch, none")
-      ->check(CLI::IsMember({"torch", "none"}))
-      ->option_text("NAME [none]");
+  app.add_option("--peers", o.peers, "Other libraries: torch, onnxruntime, openvino, separated by commas")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"torch", "onnxruntime", "openvino"}))
+      ->option_text("NAMES [none]");
+  app.add_flag(
+      "--any-blas", o.any_blas,
+      "Measure PyTorch with any BLAS. Otherwise PyTorch needs OpenBLAS, MKL or BLIS, because others hold it back");
+  app.add_option("--batch", o.batches, "Batches of all competitors, separated by commas")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 65536))
+      ->option_text("NUMBERS [the net's]");
   app.add_option("--width", o.widths, "Feature maps per layer, a net for each, separated by commas")
       ->delimiter(',')
       ->check(CLI::Range(1, 100000))
@@ -189,12 +199,21 @@ void add_contest_options(CLI::App& app, NetContestOptions& o) {
       ->option_text("FILE");
 }
 
-/// Sets the defaults of a comparison with PyTorch: the settings that users would run.
+/// Sets the defaults of a comparison with other libraries: the settings that users would run.
 void use_defaults_for_peers(const CLI::App& app, NetContestOptions& o) {
   o.engines = {Engine::automatic};
   if (app.count("--backend") == 0) o.backends = {fft::Backend::native};
   if (app.count("--cache") == 0) o.caches = {true};
   if (app.count("--work") == 0) o.works = {Work::training, Work::inference};
+}
+
+/// A library that only infers needs inference.
+void check_peers(const NetContestOptions& o) {
+  if (std::find(o.works.begin(), o.works.end(), Work::inference) != o.works.end()) return;
+  for (const std::string& name : o.peers) {
+    if (trains(name)) continue;
+    throw CLI::ValidationError("--peers", fmt::format("{} does not train; add inference to --work", name));
+  }
 }
 
 /// A number of MiB limits training in an arena only.
@@ -253,8 +272,8 @@ int run_net(int argc, char** argv) {
                  "MiB of scratch that our running tasks may hold together; 0 means no limit")
       ->check(CLI::Range(0.0, 1048576.0))
       ->option_text("NUMBER [0]");
-  app.add_flag("--side-by-side", side_by_side, "Compare backends, caching and PyTorch, in turn");
-  app.add_flag("--describe", describe, "Print the net of --net as JSON, with generators expanded, for torch_net.py");
+  app.add_flag("--side-by-side", side_by_side, "Compare backends, caching and other libraries, in turn");
+  app.add_flag("--describe", describe, "Print the net of --net as JSON, with generators expanded, for bench/peers");
   add_contest_options(app, options.contest);
   app.final_callback([&] {
     if (describe && options.nets.size() != 1) throw CLI::ValidationError("--describe", "name one net with --net");
@@ -272,10 +291,11 @@ int run_net(int argc, char** argv) {
     o.overrides = options.overrides;
     o.scheduling = scheduling(options);
     o.threads = options.threads > 0 ? options.threads : default_threads();
-    if (o.torch) use_defaults_for_peers(app, o);
+    if (!o.peers.empty()) use_defaults_for_peers(app, o);
     if (app.count("--engine") > 0) o.engines = options.engines;
     if (app.count("--memory-budget") > 0) o.memory_gib = options.memory_gib;
     check_limits(o);
+    check_peers(o);
   });
   return run(
       app, argc, argv, [&] { add(options, last); },

@@ -12,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 NET = ROOT / "nets/zoo/demo.toml"
+PEERS = ROOT / "build/peers/bin/python"
 
 
 def run(*command):
@@ -68,7 +69,11 @@ class Inference:
         description = self.folder / "net.description.json"
         description.write_text(run(self.bench_net, "--describe", "--net", NET))
         script = ROOT / "bench/peers/torch_window.py"
-        result = subprocess.run(["/usr/bin/python3", str(script), "--net", str(description), "--volume",
+        if not PEERS.exists():
+            print("PyTorch was not measured: build/peers is missing; tools/install_packages.sh --peers makes it",
+                  file=sys.stderr)
+            return None
+        result = subprocess.run([str(PEERS), str(script), "--net", str(description), "--volume",
                                  str(volume), "--threads", str(self.threads)], capture_output=True, text=True)
         if result.returncode != 0:
             print(f"PyTorch was not measured: {result.stderr.strip().splitlines()[-1:]}", file=sys.stderr)

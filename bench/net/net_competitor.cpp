@@ -14,7 +14,7 @@
 namespace convolume::bench {
 namespace {
 
-constexpr auto idle = std::chrono::milliseconds(50);  // equal to the rest in torch_net.py
+constexpr auto idle = std::chrono::milliseconds(50);  // equal to the rest in bench/peers/service.py
 
 /// Returns the options of training within so many MiB.
 nets::NetworkOptions within(const nets::NetSpec& spec, const nets::NetworkOptions& options, const std::string& limit,
@@ -83,8 +83,8 @@ std::string OurNet::label() const {
 
 std::string OurNet::name() const { return fmt::format("{}, {}", name_of(work()), label()); }
 
-double TorchCompetitor::sample() {
-  const TorchNet::Call call = net_->call(work());
+double PeerCompetitor::sample() {
+  const PeerNet::Call call = net_->call(work());
   // A process has one peak. The peak of an inference is measured before any training.
   if (work() == Work::training || !resident_bytes_) resident_bytes_ = call.peak_bytes;
   return call.seconds;

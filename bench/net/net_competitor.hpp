@@ -1,4 +1,4 @@
-// The competitors in a contest of nets: nets of this library, and of PyTorch.
+// The competitors in a contest of nets: nets of this library, and of others.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 #include "bench/net/measured_net.hpp"
 #include "bench/net/net_phases.hpp"
 #include "bench/net/net_side_by_side.hpp"
-#include "bench/peers/torch_net.hpp"
+#include "bench/peers/peer_net.hpp"
 
 namespace convolume::bench {
 
@@ -91,21 +91,22 @@ class OurNet : public NetCompetitor {
   std::vector<double> losses_;
 };
 
-/// PyTorch in one memory format. The two kinds of work of a format share a process.
-class TorchCompetitor : public NetCompetitor {
+/// Another library in one of its settings. The two kinds of work of a setting share a process.
+class PeerCompetitor : public NetCompetitor {
  public:
-  TorchCompetitor(Work work, std::string format, std::shared_ptr<TorchNet> net)
-      : NetCompetitor(work), format_(std::move(format)), net_(std::move(net)) {}
+  PeerCompetitor(Work work, NetPeer peer, std::shared_ptr<PeerNet> net)
+      : NetCompetitor(work), peer_(std::move(peer)), net_(std::move(net)) {}
 
   void prepare() override { sample(); }
   double sample() override;
-  std::string name() const override { return "PyTorch, " + format_; }
+  std::string name() const override { return peer_.title(); }
   std::size_t resident_bytes() const override { return resident_bytes_.value_or(0); }
-  const std::string& format() const { return format_; }
+  const NetPeer& peer() const { return peer_; }
+  const PeerFacts& facts() const { return net_->facts(); }
 
  private:
-  std::string format_;
-  std::shared_ptr<TorchNet> net_;
+  NetPeer peer_;
+  std::shared_ptr<PeerNet> net_;
   std::optional<std::size_t> resident_bytes_{};
 };
 

@@ -24,7 +24,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double mib = 1u << 20;
-constexpr std::array torch_formats{"contiguous", "channels_last_3d"};
 
 std::int64_t total(const TransformCounts& c) { return c.input + c.weights + c.gradient + c.inverse; }
 
@@ -32,18 +31,23 @@ std::int64_t total(const TransformCounts& c) { return c.input + c.weights + c.gr
 struct Ratio {
   std::string what;
   Work work;
+  const NetPeer* peer;  // null if both are ours
   double ratio, low, high;
 
-  Ratio(const std::string& name, const NetCompetitor& slow, const NetCompetitor& fast)
+  Ratio(const std::string& name, const NetCompetitor& slow, const NetCompetitor& fast, const NetPeer* other = nullptr)
       : what(fmt::format("{}, {}", name, name_of(fast.work()))),
         work(fast.work()),
+        peer(other),
         ratio(slow.median() / fast.median()) {
     const auto all = quotients(slow.seconds, fast.seconds);
     low = quantile(all, 0.25);
     high = quantile(all, 0.75);
   }
   Json json() const {
-    return {{"what", what}, {"work", name_of(work)}, {"ratio", ratio}, {"ratio_low", low}, {"ratio_high", high}};
+    Json row{{"what", what}, {"work", name_of(work)}};
+    if (peer != nullptr) row.update(Json{{"peer", peer->name}, {"setting", peer->setting}});
+    row.update(Json{{"ratio", ratio}, {"ratio_low", low}, {"ratio_high", high}});
+    return row;
   }
 };
 
@@ -52,8 +56,9 @@ class NetContest {
   /// `said` holds messages about earlier nets, which are not printed again.
   NetContest(const NetContestOptions& options, const nets::NetSpec& spec, std::set<std::string>& said)
       : o_(options), spec_(spec), said_(said), shapes_(nets::infer_shapes(spec, spec.patch)) {
-    // oneDNN's threads stay busy for a while behind each call, as PyTorch's do.
-    const bool rest = o_.torch || std::find(o_.engines.begin(), o_.engines.end(), Engine::onednn) != o_.engines.end();
+    // The threads of PyTorch, onnxruntime and oneDNN stay busy for a while behind each call.
+    const bool rest =
+        !o_.peers.empty() || std::find(o_.engines.begin(), o_.engines.end(), Engine::onednn) != o_.engines.end();
     for (const Work work : o_.works) {
       for (const Variant& variant : variants())
         ours_.push_back(std::make_unique<OurNet>(work, variant, rest, o_, spec_));
@@ -61,9 +66,9 @@ class NetContest {
   }
 
   void run(ProgressBar& bar, const StopRequest& stop) {
-    // PyTorch starts before our nets hold memory, because it is the first to run out of memory.
-    for (const char* format : torch_formats) {
-      if (o_.torch) add_torch(format, bar);
+    // Peers start before our nets hold memory, because PyTorch is the first to run out of memory.
+    for (const std::string& name : o_.peers) {
+      for (const NetPeer& peer : settings_of(name)) add_peer(peer, bar);
     }
     // The first iteration has no update, and it fills the allocator.
     for (const auto& one : ours_) {
@@ -72,7 +77,7 @@ class NetContest {
     }
     std::vector<NetCompetitor*> all;
     for (const auto& one : ours_) all.push_back(one.get());
-    for (const auto& one : torch_) all.push_back(one.get());
+    for (const auto& one : peers_) all.push_back(one.get());
     auto seconds = take_turns(
         all.size(), {.rounds = o_.rounds, .min_seconds = o_.min_seconds},
         [&](std::size_t i) { return all[i]->sample(); },
@@ -89,7 +94,6 @@ class NetContest {
     return fmt::format("{}, {} voxels in, {} out", spec_.name, to_string(spec_.patch),
                        to_string(shapes_.output().extent));
   }
-  const std::string& torch_version() const { return torch_version_; }
 
   void print() const {
     fmt::print("\n{}, batch {}, {} thread{}, {} rounds\n", title(), spec_.training.batch, o_.threads,
@@ -100,26 +104,28 @@ class NetContest {
       for (const auto& one : ours_) {
         if (one->work() == work) print_row(*one, one->label(), mebibytes(one->peak_bytes()));
       }
-      for (const auto& one : torch_) {
+      for (const auto& one : peers_) {
         if (one->work() == work) print_row(*one, one->name(), "");
       }
     }
     print_phases();
+    std::set<std::string> facts;
+    for (const auto& one : peers_) facts.insert(fmt::format("{}: {}\n", one->name(), to_string(one->facts())));
+    for (const std::string& line : facts) fmt::print("{}", line);
     for (const Ratio& r : ratios()) fmt::print("{}: {:.3f} ({:.3f} .. {:.3f})\n", r.what, r.ratio, r.low, r.high);
     std::fflush(stdout);
   }
 
   void add_to(Json& report) const {
     for (const auto& one : ours_) report["results"].push_back(row_of(*one));
-    for (const auto& one : torch_) {
+    for (const auto& one : peers_) {
       Json row = net_json();
-      row.update(Json{{"peer", "torch"},
-                      {"version", torch_version_},
-                      {"memory_format", one->format()},
-                      {"faster", one.get() == faster_torch(one->work())}});
+      row.update(Json{{"peer", one->peer().name}, {"setting", one->peer().setting}});
+      bench::add_to(row, one->facts());
       row.update(common_json(*one));
       report["peers"].push_back(row);
     }
+    for (const Json& one : left_out_) report["left_out"].push_back(one);
     for (const Ratio& r : ratios()) {
       Json row = net_json();
       row.update(r.json());
@@ -149,27 +155,30 @@ class NetContest {
     return all;
   }
 
-  void add_torch(const std::string& format, ProgressBar& bar) {
-    bar.show(0, fmt::format("{}: PyTorch, {}", title(), format));
-    std::string who = "PyTorch";
-    std::vector<std::unique_ptr<TorchCompetitor>> made;
+  /// Starts a peer with the net and calls it once for each kind of work. If that fails, the peer is left out, and the
+  /// report says why.
+  void add_peer(const NetPeer& peer, ProgressBar& bar) {
+    bar.show(0, fmt::format("{}: {}", title(), peer.title()));
+    std::vector<std::unique_ptr<PeerCompetitor>> made;
     try {
-      const auto net = std::make_shared<TorchNet>(spec_, format, o_.threads);
-      who = fmt::format("{}: PyTorch, {},", spec_.name, format);
+      const auto net = std::make_shared<PeerNet>(peer, spec_, o_.threads, o_.any_blas);
       // Inference comes first. Afterwards its peak of memory could not be distinguished from the peak of training.
       for (const Work work : {Work::inference, Work::training}) {
         if (std::find(o_.works.begin(), o_.works.end(), work) == o_.works.end()) continue;
-        made.push_back(std::make_unique<TorchCompetitor>(work, format, net));
+        if (work == Work::training && !trains(peer.name)) continue;
+        made.push_back(std::make_unique<PeerCompetitor>(work, peer, net));
         made.back()->prepare();
       }
-      torch_version_ = net->version();
     } catch (const Unsupported& error) {
-      const std::string note = fmt::format("{} left out: {}\n", who, error.what());
+      Json row = net_json();
+      row.update(Json{{"peer", peer.name}, {"setting", peer.setting}, {"reason", error.what()}});
+      left_out_.push_back(row);
+      const std::string note = fmt::format("{} left out: {}\n", peer.title(), error.what());
       bar.clear();
       if (said_.insert(note).second) fmt::print("{}", note);
       return;
     }
-    for (auto& one : made) torch_.push_back(std::move(one));
+    for (auto& one : made) peers_.push_back(std::move(one));
   }
 
   static std::string mebibytes(std::size_t bytes) { return fmt::format("{:.1f}", static_cast<double>(bytes) / mib); }
@@ -254,13 +263,22 @@ class NetContest {
     return found == ours_.end() ? nullptr : found->get();
   }
 
-  /// Returns PyTorch in the memory format that is faster for this net, or null if PyTorch does not take part.
-  const TorchCompetitor* faster_torch(Work work) const {
-    const TorchCompetitor* faster = nullptr;
-    for (const auto& one : torch_) {
-      if (one->work() == work && (faster == nullptr || one->median() < faster->median())) faster = one.get();
+  /// Returns the peers of one kind of work that count: of each library its fastest setting in our precision, and all
+  /// settings in another precision.
+  std::vector<const PeerCompetitor*> peers_to_compare(Work work) const {
+    std::vector<const PeerCompetitor*> all;
+    for (const auto& one : peers_) {
+      if (one->work() != work) continue;
+      const auto same = std::find_if(all.begin(), all.end(), [&](const PeerCompetitor* other) {
+        return other->peer().name == one->peer().name && other->peer().same_precision() == one->peer().same_precision();
+      });
+      if (same == all.end()) {
+        all.push_back(one.get());
+      } else if (one->median() < (*same)->median()) {
+        *same = one.get();
+      }
     }
-    return faster;
+    return all;
   }
 
   std::vector<Ratio> ratios() const {
@@ -315,9 +333,9 @@ class NetContest {
                 fmt::format("time of hardened over plain memory, {}, {}", name_of(variant.memory),
                             name_of(variant.backend)));
       }
-      if (const TorchCompetitor* torch = faster_torch(one->work())) {
-        all.emplace_back(fmt::format("PyTorch's time ({}) over ours ({})", torch->format(), one->label()), *torch,
-                         *one);
+      for (const PeerCompetitor* peer : peers_to_compare(one->work())) {
+        all.emplace_back(fmt::format("time of {} over ours ({})", peer->name(), one->label()), *peer, *one,
+                         &peer->peer());
       }
     }
     return all;
@@ -344,8 +362,8 @@ class NetContest {
   std::set<std::string>& said_;
   nets::NetShapes shapes_;
   std::vector<std::unique_ptr<OurNet>> ours_;
-  std::vector<std::unique_ptr<TorchCompetitor>> torch_;
-  std::string torch_version_{};
+  std::vector<std::unique_ptr<PeerCompetitor>> peers_;
+  std::vector<Json> left_out_;
 };
 
 /// Returns the load average of the last minute. It shows in the report whether other processes were running.
@@ -354,8 +372,8 @@ double load_average() {
   return getloadavg(&load, 1) == 1 ? load : 0;
 }
 
-/// Warns if other processes are running. PyTorch's OpenMP threads spin while they wait for each other. On two CPUs with
-/// other work this made a net take three times as long, which would be an unfair advantage for us.
+/// Warns if other processes are running. OpenMP threads, as PyTorch's, spin while they wait for each other. On two CPUs
+/// with other work this made a net take three times as long, which would be an unfair advantage for us.
 void warn_of_load(double load) {
   constexpr double quiet = 0.5;
   if (load < quiet || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
@@ -363,6 +381,18 @@ void warn_of_load(double load) {
       "The load average is {:.1f}. Other work on the machine slows PyTorch down most. Wait until the machine is idle, "
       "or set OMP_WAIT_POLICY=passive in the environment.\n",
       load);
+}
+
+/// Returns the nets with each of the options' batches, or with their own batch if there are none.
+std::vector<nets::NetSpec> nets_with_batches(const NetContestOptions& options) {
+  if (options.batches.empty()) return make_nets(options);
+  std::vector<nets::NetSpec> all;
+  for (const index_t batch : options.batches) {
+    NetContestOptions one = options;
+    one.overrides.push_back(fmt::format("training.batch={}", batch));
+    for (nets::NetSpec& spec : make_nets(one)) all.push_back(std::move(spec));
+  }
+  return all;
 }
 
 }  // namespace
@@ -380,15 +410,16 @@ const std::map<std::string, fft::Rigor>& rigor_names() {
 }
 
 int net_side_by_side(const NetContestOptions& options) {
-  const std::vector<nets::NetSpec> specs = make_nets(options);
+  const std::vector<nets::NetSpec> specs = nets_with_batches(options);
   Json report{{"machine", describe_fft_machine(DataType::f32)},
               {"engine", name_of(options.engines.front())},
               {"results", Json::array()},
               {"peers", Json::array()},
-              {"ratios", Json::array()}};
+              {"ratios", Json::array()},
+              {"left_out", Json::array()}};
   const double load = load_average();
   report["machine"]["load_average"] = load;
-  if (options.torch) warn_of_load(load);
+  if (!options.peers.empty()) warn_of_load(load);
   std::vector<TracedProcess> trace;
   std::set<std::string> said;
   if (!options.trace.empty())
@@ -402,7 +433,6 @@ int net_side_by_side(const NetContestOptions& options) {
     contest.run(bar, stop);
     contest.print();
     contest.add_to(report);
-    if (!contest.torch_version().empty()) report["machine"]["torch"] = contest.torch_version();
     file.write(report);
     if (options.trace.empty()) continue;
     contest.add_to(trace);

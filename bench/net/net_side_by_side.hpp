@@ -1,5 +1,5 @@
 // Times training iterations and inferences in turn: with both FFT backends, with and without cached spectra, and in
-// PyTorch.
+// other libraries.
 #pragma once
 
 #include <filesystem>
@@ -25,7 +25,9 @@ struct NetContestOptions {
   std::vector<std::optional<bool>> hardened{std::nullopt};  ///< see SlabOptions
   std::vector<std::string> limits{"usual"};                 ///< of the memory of training: usual, all, or MiB
   std::vector<Work> works{Work::training};
-  bool torch = false;
+  std::vector<std::string> peers{};        ///< other libraries: torch, onnxruntime, openvino
+  std::vector<index_t> batches{};          ///< batch of all competitors, one contest for each; empty: the net's own
+  bool any_blas = false;                   ///< PyTorch may use a BLAS that holds it back
   fft::Rigor rigor = fft::Rigor::measure;  ///< for FFTW's plans
   SchedulerOptions scheduling{};           ///< for our schedulers
   int threads = 1, rounds = 5;

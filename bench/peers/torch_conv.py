@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""Times PyTorch's 3-D convolution on problems in benchdnn's grammar: forward, and forward with both gradients.
+"""Times PyTorch's 3-D convolution: forward, and forward with both gradients. bench_conv --peers torch runs it.
 
-    /usr/bin/python3 bench/peers/torch_conv.py --problems bench/problems/headline.txt --threads 2 --json torch.json
+It is a service (service.py) whose commands are JSON:
+  {"make": FORMAT, "problem", "precision", "threads", "x", "w", "dy"}  makes a problem in benchdnn's grammar in a memory
+      format. x, w and dy name files with the plain tensors. Answers {"threads"}.
+  {"time": FORMAT, "direction"}  times one pass (fwd or training) after 50 ms of rest and untimed passes for at least a
+      millisecond. Answers {"seconds"}.
+  {"write": FORMAT, "output", "file"}  writes y, dx or dw of the last pass to a file, as a plain tensor. Answers {}.
 
-Prints medians and quartiles over the rounds. Before each timed call there are 50 ms of rest and one untimed call, as in
-bench_conv --side-by-side --peers torch, which runs this script. Needs python3-torch.
+Formats: contiguous; channels_last_3d; opaque, in which x is in oneDNN's own layout and the weights are packed for it,
+both before the time counts, as for oneDNN itself. PyTorch trains in the first two only.
 """
-import argparse
 import json
 import re
-import statistics
-import sys
-import time
+
+from environment import PeerError, check
+from service import serve, timed
 
 AXES = "dhw"
 TOKEN = re.compile(r"([a-z]+)(\d+)")
@@ -54,110 +58,104 @@ def parse_problem(text):
     return problem
 
 
-def read_problems(paths):
-    texts = []
-    for path in paths:
-        with open(path, encoding="utf-8") as lines:
-            texts += [line.split("#")[0].strip() for line in lines]
-    return [text for text in texts if text]
+def tensor(torch, numpy, file, shape, kind):
+    """Returns the plain tensor that a file holds."""
+    array = numpy.fromfile(file, {torch.float32: "f4", torch.float64: "f8"}[kind])
+    return torch.from_numpy(array.reshape(shape))
 
 
-def summary(name, seconds):
-    low, median, high = statistics.quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else seconds * 3
-    return {f"{name}_s": median, f"{name}_low_s": low, f"{name}_high_s": high}
+class Convolution:
+    """One problem in one memory format."""
+
+    def __init__(self, torch, numpy, request):
+        self.torch, self.p = torch, parse_problem(request["problem"])
+        p, kind = self.p, torch.float32 if request["precision"] == "float" else torch.float64
+        self.opaque = request["make"] == "opaque"
+        if self.opaque and kind != torch.float32:
+            raise PeerError("oneDNN has no convolutions in double")
+        layout = torch.channels_last_3d if request["make"] == "channels_last_3d" else torch.contiguous_format
+        self.same = p["before"] == p["after"]
+        self.pad = [n for sides in zip(reversed(p["before"]), reversed(p["after"])) for n in sides]
+        x_shape = (p["batch"], p["ic"], *p["input"])
+        w_shape = (p["oc"], p["ic"] // p["groups"], *p["kernel"])
+        self.x = tensor(torch, numpy, request["x"], x_shape, kind).contiguous(memory_format=layout)
+        self.w = tensor(torch, numpy, request["w"], w_shape, kind).contiguous(memory_format=layout)
+        self.result = {}
+        if self.opaque:
+            self.make_opaque()
+            return
+        self.x.requires_grad_(), self.w.requires_grad_()
+        shape = self.infer().shape
+        self.dy = tensor(torch, numpy, request["dy"], shape, kind).contiguous(memory_format=layout)
+
+    def make_opaque(self):
+        """Brings x and the weights into oneDNN's layouts, by PyTorch's converter of modules."""
+        from torch.utils.mkldnn import to_mkldnn
+
+        p = self.p
+        if not self.same:
+            raise PeerError("PyTorch pads no tensor in oneDNN's own layout on one side only")
+        module = self.torch.nn.Conv3d(p["ic"], p["oc"], p["kernel"], p["stride"], p["before"], p["dilation"],
+                                      p["groups"], bias=False)
+        module.weight = self.torch.nn.Parameter(self.w)
+        self.module, self.x = to_mkldnn(module.eval()), self.x.to_mkldnn()
+
+    def forward(self):
+        p = self.p
+        if self.opaque:
+            return self.module(self.x)
+        functional = self.torch.nn.functional
+        source = self.x if self.same else functional.pad(self.x, self.pad)
+        return functional.conv3d(source, self.w, stride=p["stride"], padding=p["before"] if self.same else 0,
+                                 dilation=p["dilation"], groups=p["groups"])
+
+    def infer(self):
+        with self.torch.no_grad():
+            return self.forward()
+
+    def train(self):
+        self.x.grad = self.w.grad = None
+        y = self.forward()
+        y.backward(self.dy)
+        return y
+
+    def time(self, direction):
+        if direction == "training" and self.opaque:
+            raise PeerError("PyTorch does not train tensors in oneDNN's own layout")
+        seconds, y = timed({"fwd": self.infer, "training": self.train}[direction], 1e-3)
+        self.result = {"y": y.detach()}
+        if direction == "training":
+            self.result.update(dx=self.x.grad, dw=self.w.grad)
+        return {"seconds": seconds}
+
+    def write(self, output, file):
+        result = self.result[output]
+        plain = result.to_dense() if self.opaque else result
+        plain.contiguous(memory_format=self.torch.contiguous_format).numpy().tofile(file)
+        return {}
 
 
-def rounds_of(call, options):
-    """Returns the seconds of the rounds of one call."""
-    call()
-    seconds, begin = [], time.perf_counter()
-    while len(seconds) < options.rounds:
-        if len(seconds) >= 3 and time.perf_counter() - begin > options.max_seconds:
-            break
-        time.sleep(0.05)
-        call()
-        start = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - start)
-    return seconds
+def start():
+    check("torch", "numpy")
+    import numpy
+    import torch
+    from libraries import torch_facts
+
+    made = {}
+
+    def answer(command):
+        request = json.loads(command)
+        if "make" in request:
+            torch.set_num_threads(request["threads"])
+            made.pop(request["make"], None)  # frees its memory first
+            made[request["make"]] = Convolution(torch, numpy, request)
+            return {"threads": torch.get_num_threads()}
+        if "time" in request:
+            return made[request["time"]].time(request["direction"])
+        return made[request["write"]].write(request["output"], request["file"])
+
+    return torch_facts(torch, any_blas=False), answer
 
 
-def measure(torch, text, options):
-    p = parse_problem(text)
-    kind = torch.float32 if options.precision == "float" else torch.float64
-    torch.manual_seed(1)
-    x = torch.randn(p["batch"], p["ic"], *p["input"], dtype=kind, requires_grad=True)
-    w = torch.randn(p["oc"], p["ic"] // p["groups"], *p["kernel"], dtype=kind, requires_grad=True)
-    same = p["before"] == p["after"]
-    pad = [n for before, after in zip(reversed(p["before"]), reversed(p["after"])) for n in (before, after)]
-
-    def forward():
-        source = x if same else torch.nn.functional.pad(x, pad)
-        return torch.nn.functional.conv3d(source, w, stride=p["stride"], padding=p["before"] if same else 0,
-                                          dilation=p["dilation"], groups=p["groups"])
-
-    def without_gradients():
-        with torch.no_grad():
-            return forward()
-
-    dy = torch.randn_like(without_gradients())
-
-    def training():
-        x.grad = w.grad = None
-        forward().backward(dy)
-
-    row = {"problem": text, "threads": torch.get_num_threads()}
-    row.update(summary("forward", rounds_of(without_gradients, options)))
-    row.update(summary("training", rounds_of(training, options)))
-    return row
-
-
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--problem", nargs="+", default=[], help="problems in benchdnn's grammar")
-    parser.add_argument("--problems", nargs="+", default=[], metavar="FILE", help="files of problems, one per line")
-    parser.add_argument("--threads", type=int, default=0, help="threads; 0 means PyTorch's default")
-    parser.add_argument("--rounds", type=int, default=9, help="timed calls of each kind")
-    parser.add_argument("--max-seconds", type=float, default=30,
-                        help="no call begins after this time, except the first three")
-    parser.add_argument("--precision", choices=["float", "double"], default="float")
-    parser.add_argument("--json", metavar="FILE", help="file for the results; - is standard output")
-    options = parser.parse_args()
-    if options.rounds < 1 or options.threads < 0:
-        parser.error("--rounds must be at least 1 and --threads at least 0")
-    if not options.problem and not options.problems:
-        parser.error("no problems: name some with --problem or --problems")
-    return options
-
-
-def main():
-    options = arguments()
-    try:
-        import torch
-    except ImportError:
-        print("PyTorch is missing: apt-get install python3-torch, and run this with /usr/bin/python3", file=sys.stderr)
-        return 3
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    rows = []
-    try:
-        for text in options.problem + read_problems(options.problems):
-            rows.append(measure(torch, text, options))
-            if options.json != "-":
-                print(f"{text}: forward {1e3 * rows[-1]['forward_s']:.3f} ms, with gradients "
-                      f"{1e3 * rows[-1]['training_s']:.3f} ms", flush=True)
-    except (OSError, RuntimeError, ValueError) as error:
-        print(f"torch_conv.py: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        pass  # the results so far are written
-    report = json.dumps({"machine": {"torch": torch.__version__}, "results": rows}, indent=1) + "\n"
-    if options.json == "-":
-        sys.stdout.write(report)
-    elif options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            file.write(report)
-    return 0
-
-
-sys.exit(main())
+if __name__ == "__main__":
+    serve(start)

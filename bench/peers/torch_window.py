@@ -8,11 +8,14 @@ import argparse
 import json
 import time
 
-import numpy
-import torch
-from PIL import Image, ImageSequence
+from environment import check
 
-import torch_model
+check("torch", "numpy", "tifffile")
+import numpy  # noqa: E402
+import tifffile  # noqa: E402
+import torch  # noqa: E402
+
+import torch_model  # noqa: E402
 
 
 def starts(extent, patch, overlap):
@@ -58,11 +61,11 @@ def main():
         torch.set_num_threads(options.threads)
     with open(options.net, encoding="utf-8") as file:
         description = json.load(file)
-    pages = [numpy.array(page, dtype=numpy.float32) for page in ImageSequence.Iterator(Image.open(options.volume))]
+    pages = tifffile.imread(options.volume).astype(numpy.float32)
     net = torch_model.Net(description, torch_model.initial_parameters(description), False)
     with torch.inference_mode():
         begin = time.perf_counter()
-        volume = torch.from_numpy(numpy.stack(pages))
+        volume = torch.from_numpy(pages)
         volume = (volume - volume.mean()) / volume.std()
         _, patches = window(net, volume, description["input"]["patch"], options.overlap, options.batch)
         seconds = time.perf_counter() - begin

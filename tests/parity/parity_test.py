@@ -6,7 +6,7 @@ parity_test.py PARITY_DUMP NET.toml DATA.toml
 Runs PARITY_DUMP, rebuilds the net in PyTorch from its description and the dumped weights, runs the same iterations on
 the same patches, in both memory formats, and compares logits, losses, gradients, the final weights and how far they moved: |a - b| / |b| in the
 Euclidean norm.
-Exits with 0 (all equal within the tolerances), 1 (differences, named), or 77 where PyTorch is not installed.
+Exits with 0 (all equal within the tolerances), 1 (differences, named), or 77 where build/peers is missing.
 """
 
 import json
@@ -15,14 +15,13 @@ import subprocess
 import sys
 import tempfile
 
-try:
-    import numpy
-    import torch
-except ImportError:
-    print("SKIPPED: python3-torch is not installed")
-    sys.exit(77)
-
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench", "peers"))
+import environment  # noqa: E402
+
+environment.enter()
+environment.check("torch", "numpy")
+import numpy  # noqa: E402
+import torch  # noqa: E402
 from torch_model import Net, Training, centre  # noqa: E402
 
 ITERATIONS = 10

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares `convolume convert` with nibabel and zarr-python: what they write is read, and what it writes they read.
 
-Usage: volumes_test.py CONVOLUME. The exit status is 77 if nibabel or zarr is not installed.
+Usage: volumes_test.py CONVOLUME. The exit status is 77 if build/peers is missing.
 """
 import itertools
 import subprocess
@@ -10,14 +10,15 @@ import tempfile
 import unittest
 from pathlib import Path
 
-try:
-    import nibabel
-    import numcodecs
-    import numpy as np
-    import zarr
-except ImportError as missing:
-    print(f"SKIPPED: {missing}")
-    sys.exit(77)
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench/peers"))
+import environment  # noqa: E402
+
+environment.enter()
+environment.check("nibabel", "zarr", "numpy")
+import nibabel  # noqa: E402
+import numcodecs  # noqa: E402
+import numpy as np  # noqa: E402
+import zarr  # noqa: E402
 
 CONVOLUME = sys.argv.pop(1)
 TYPES = ["u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8"]
