@@ -6,8 +6,8 @@
     bench/results.py --check
     bench/results.py --list
 
---run writes one JSON file per measurement to docs/performance/data: the report of the benchmark with the machine, the
-commit, the date and the command. --render writes docs/performance/results.md, losses.md, plots/*.svg and the
+--run writes one JSON file per measurement to docs/performance/data: the rows of the benchmark's report with the machine,
+the commit, the date and the command, in the form of bench/results_data.py. --render writes docs/performance/results.md, losses.md, plots/*.svg and the
 table of README.md from these files. --check compares what is committed with what --render would write and exits with
 status 1 if they differ. docs/performance/method.md says how the benchmarks measure. Needs Python 3 only.
 """
@@ -23,6 +23,7 @@ import sys
 import tempfile
 from typing import Any, Iterable, Optional
 
+import results_data
 import results_pages
 
 SOURCE = pathlib.Path(__file__).resolve().parent.parent
@@ -214,29 +215,37 @@ def measure(measurement: Measurement, build: str, quick: bool) -> dict[str, Any]
             "quick": quick, "command": shlex.join(command), "report": report}
 
 
+def ratio_that_counts(row: dict[str, Any]) -> Optional[float]:
+    """The ratio of a row of convolutions by which processes are compared, see docs/performance/method.md."""
+    return row.get("ratio_in_time" if row["threads"] > 1 else "ratio")
+
+
 def combined(contents: list[dict[str, Any]]) -> dict[str, Any]:
     """One content from those of several processes: of each row of convolutions the process with the median ratio that
-    counts (of an even number, the lower one). The rows of all processes stay beside it, with what decided. Of other
-    measurements the last process."""
+    counts (of an even number, the lower one), and the ratio of each process. Of other measurements the last process."""
     if len(contents) == 1:
         return contents[0]
     if not contents[0]["name"].startswith("conv_"):
         return contents[-1]
-
-    def ratio(row: dict[str, Any]) -> float:
-        return row.get("ratio_in_time" if row["threads"] > 1 else "ratio") or 0.0
-
     rows = []
     for same in zip(*(content["report"]["results"] for content in contents)):
         if len({(row["name"], row["dir"], row["threads"]) for row in same}) > 1:
             raise RunError(f"{contents[0]['name']}: the processes measured different rows")
-        rows.append(sorted(same, key=ratio)[(len(same) - 1) // 2])
-    kept = ("name", "dir", "threads", "engine", "rounds", "ours_s", "ours_low_s", "onednn_s", "onednn_low_s", "ratio",
-            "ratio_in_time")
-    processes = [{"date": content["date"], "load_average": content["machine"]["load_average"],
-                  "results": [{key: row.get(key) for key in kept} for row in content["report"]["results"]]}
-                 for content in contents]
-    return {**contents[0], "report": {**contents[0]["report"], "results": rows}, "processes": processes}
+        median = sorted(same, key=lambda row: ratio_that_counts(row) or 0.0)[(len(same) - 1) // 2]
+        rows.append({**median, "ratios": list(map(ratio_that_counts, same))})
+    processes = [{"date": content["date"], "load_average": content["machine"]["load_average"]} for content in contents]
+    return {**contents[0], "processes": processes, "report": {**contents[0]["report"], "results": rows}}
+
+
+def file_text(content: dict[str, Any]) -> str:
+    """The text of a data file. Raises RunError if a value does not fit into a line."""
+    report = results_data.compact(content["report"])
+    known = {"cpu", "cpus", "model", "simd", "load_average"}  # machine() has them
+    report["machine"] = {key: value for key, value in report.get("machine", {}).items() if key not in known}
+    try:
+        return results_data.text({**content, "command": shlex.split(content["command"]), "report": report})
+    except results_data.FormError as error:
+        raise RunError(f"{content['name']}: the report cannot be written: {error}") from error
 
 
 def run(build: str, quick: bool, only: str, processes: int, data: pathlib.Path) -> int:
@@ -256,13 +265,13 @@ def run(build: str, quick: bool, only: str, processes: int, data: pathlib.Path) 
         so_far = contents.setdefault(measurement.name, [])
         try:
             so_far.append(measure(measurement, build, quick))
-            content = combined(so_far)
+            text = file_text(combined(so_far))
         except RunError as error:
             print(f"results.py: {error}", file=sys.stderr, flush=True)
             failures.append(measurement.name)
             continue
         file = data / f"{measurement.name}.json"
-        write_atomically(file, json.dumps(content, indent=1) + "\n")
+        write_atomically(file, text)
         print(f"wrote {file}", flush=True)
     if failures:
         print(f"results.py: failed: {', '.join(dict.fromkeys(failures))}", file=sys.stderr)

@@ -4,8 +4,10 @@ import json
 import math
 import pathlib
 import re
+import shlex
 from typing import Any, Callable, Iterable, NamedTuple, Optional, Sequence
 
+import results_data
 import results_svg
 
 Json = dict[str, Any]
@@ -157,7 +159,8 @@ def reason(engine: str, kind: str) -> str:
 # --- data ---
 
 def load(folder: pathlib.Path) -> dict[str, Json]:
-    """{name of a measurement: content of its file}; raises DataError for a file that is none of ours."""
+    """{name of a measurement: content of its file, with lists of rows}; raises DataError for a file that is none of
+    ours."""
     found = {}
     for file in sorted(folder.glob("*.json")):
         try:
@@ -166,7 +169,14 @@ def load(folder: pathlib.Path) -> dict[str, Json]:
             raise DataError(f"{file}: cannot be read as JSON ({error}); run the measurement again") from error
         if not isinstance(data, dict) or data.get("name") != file.stem or not isinstance(data.get("report"), dict):
             raise DataError(f"{file}: not a file of bench/results.py --run with the name {file.stem}")
-        found[file.stem] = data
+        try:
+            if not isinstance(data["command"], list):
+                raise results_data.FormError("\"command\" is not a list of words")
+            found[file.stem] = {**data, "command": shlex.join(data["command"]),
+                                "report": results_data.expanded(data["report"])}
+        except (KeyError, TypeError, results_data.FormError) as error:
+            raise DataError(f"{file}: not in the form of bench/results_data.py ({error}); run the measurement again "
+                            "with bench/results.py --run") from error
     return found
 
 
@@ -269,7 +279,7 @@ class Compared(NamedTuple):
 
     def worse(self) -> Json:
         """The row that `ratio` comes from."""
-        return self.one_thread if self.one_thread and self.one_thread["ratio"] == self.ratio else self.row
+        return self.one_thread if self.one_thread and self.one_thread.get("ratio") == self.ratio else self.row
 
 
 def compared(data: Json) -> list[Compared]:

@@ -12,6 +12,9 @@ import xml.etree.ElementTree
 
 SOURCE = pathlib.Path(sys.argv.pop()).resolve()
 SCRIPT = SOURCE / "bench/results.py"
+sys.path.insert(0, str(SOURCE / "bench"))
+import results  # noqa: E402
+import results_data  # noqa: E402
 
 MACHINE = {"processor": "Fixture CPU", "family": "25", "model": "17", "threads": 2, "simd": "AVX3",
            "row": "fixture/AVX3", "load_average": 0.25}
@@ -67,7 +70,13 @@ def write_fixture(folder, names=tuple(REPORTS)):
     for name in names:
         content = {"name": name, "machine": MACHINE, "commit": "0123456789ab", "date": "2026-01-02 03:04 UTC",
                    "quick": False, "command": f"build/release/bench/of_{name} --fixture", "report": REPORTS[name]}
-        (folder / f"{name}.json").write_text(json.dumps(content))
+        (folder / f"{name}.json").write_text(results.file_text(content))
+
+
+def read(file):
+    """The content of a data file, with lists of rows."""
+    content = json.loads(file.read_text())
+    return {**content, "report": results_data.expanded(content["report"])}
 
 
 def call(*arguments):
@@ -129,7 +138,7 @@ class Pages(unittest.TestCase):
         self.assertNotIn("## Published nets", self.rendered("losses.md"))
         rows = [{**conv_row("", DENSE, direction, "direct", 1.0, in_time), "name": f"{net}:layer"}
                 for net, direction, in_time in (("vgg16", "fwd", 0.5), ("vgg16", "training", 2.0), ("i3d", "fwd", 4.0))]
-        (self.data / "conv_published.json").write_text(json.dumps(
+        (self.data / "conv_published.json").write_text(results.file_text(
             {"name": "conv_published", "machine": MACHINE, "commit": "0", "date": "-", "quick": False, "command": "-",
              "report": {"results": rows}}))
         page = self.rendered("losses.md")
@@ -189,25 +198,59 @@ class Pages(unittest.TestCase):
 
     def test_a_peer_that_is_missing_is_no_error(self):
         write_fixture(self.data)
-        data = json.loads((self.data / "conv_headline_blocked.json").read_text())
+        data = read(self.data / "conv_headline_blocked.json")
         for row in data["report"]["results"]:
             row.update(dict.fromkeys(("onednn_s", "ratio", "ratio_low", "ratio_high")))
-        (self.data / "conv_headline_blocked.json").write_text(json.dumps(data))
+        data["command"] = "-"
+        (self.data / "conv_headline_blocked.json").write_text(results.file_text(data))
         page = self.rendered("results.md")
         self.assertIn("oneDNN did not take part.", page)
         self.assertIn("| dense | `fft_tiled` | 2.00 ms | - | - | - | - | 40 % |", page)
 
     def test_a_broken_file_is_named(self):
         write_fixture(self.data)
-        report = json.loads((self.data / "scheduler.json").read_text())
-        del report["report"]["results"][0]["graph"]
-        for text in ('{"name": "scheduler", ', "[]", '{"name": "other", "report": {}}', json.dumps(report)):
+        good = json.loads((self.data / "scheduler.json").read_text())
+        table = good["report"]["results"]
+        short = {**table, "rows": [row[1:] for row in table["rows"]]}
+        no_graph = {**table, "same": {key: value for key, value in table["same"].items() if key != "graph"}}
+        reports = {"results": results_data.rows_of(table)}, {"results": short}, {"results": no_graph}
+        contents = [{**good, "report": report} for report in reports] + [{**good, "command": "a string"}]
+        for text in ('{"name": "scheduler", ', "[]", '{"name": "other", "report": {}}', *map(json.dumps, contents)):
             (self.data / "scheduler.json").write_text(text)
             for mode in ("--render", "--check"):
                 result = self.act(mode)
                 self.assertEqual(result.returncode, 1)
                 self.assertIn(str(self.data / "scheduler.json"), result.stderr)
                 self.assertNotIn("Traceback", result.stderr)
+        self.assertIn("run the measurement again with bench/results.py --run", result.stderr)
+
+
+class Form(unittest.TestCase):
+    def test_rows_come_back(self):
+        rows = [{"name": "a", "threads": 2, "ratio": 1.23456789, "extent": [8, 8], "what": "a ratio", "peer": None},
+                {"name": "b", "threads": 2, "ratio": 3.0, "extent": [8, 9], "late": True, "peer": None}]
+        report = results_data.compact({"results": rows, "worse": rows, "peers": [], "machine": {"simd": "AVX2"}})
+        self.assertEqual(report["results"], {"same": {"threads": 2}, "columns": ["name", "ratio", "extent", "late"],
+                                             "rows": [["a", 1.23456789, [8, 8], None], ["b", 3.0, [8, 9], True]]})
+        again = json.loads(results_data.text(report))
+        self.assertEqual(results_data.expanded(again), {
+            "results": [{"name": "a", "threads": 2, "ratio": 1.234568, "extent": [8, 8]},
+                        {"name": "b", "threads": 2, "ratio": 3, "extent": [8, 9], "late": True}],
+            "machine": {"simd": "AVX2"}})
+
+    def test_a_row_is_a_line(self):
+        rows = [{"name": f"{i}" * 100, "ratio": i, "ratios": [i]} for i in range(5)]
+        lines = results_data.text(results_data.compact({"results": rows})).splitlines()
+        self.assertEqual([line for line in lines if "00" in line], [f'["{"0" * 100}", 0, [0]],'])
+
+    def test_no_line_is_too_long(self):
+        rows = [{"name": f"{i}" * 300, "peer": f"{i}" * 200} for i in range(2)]
+        content = results_data.compact({"results": rows, "machine": {f"key {i}": i for i in range(100)}})
+        text = results_data.text(content)
+        self.assertLessEqual(max(map(len, text.splitlines())), results_data.LINE)
+        self.assertEqual(json.loads(text), content)
+        with self.assertRaisesRegex(results_data.FormError, "a line would have 5.. characters, more than 400"):
+            results_data.text({"name": "x" * 500})
 
 
 class Runs(unittest.TestCase):
@@ -237,7 +280,7 @@ class Runs(unittest.TestCase):
             self.assertIn("bench_alloc ended with status 3", result.stderr)
             self.assertIn("scheduler, about 1 minute: ", result.stdout)
             self.assertEqual([file.name for file in data.iterdir()], ["scheduler.json"])
-            content = json.loads((data / "scheduler.json").read_text())
+            content = read(data / "scheduler.json")
             self.assertEqual(set(content), {"name", "machine", "commit", "date", "quick", "command", "report"})
             self.assertEqual((content["name"], content["machine"]["simd"]), ("scheduler", "AVX2"))
             self.assertIn("--side-by-side", content["command"])
@@ -257,15 +300,14 @@ echo '{{"results": [{{"name": "planar:a", "dir": "fwd", "threads": 2, "ratio": 9
             program.chmod(0o755)
             result = call("--run", "--build", folder, "--only", "conv_planar", "--data", data, "--processes", 3)
             self.assertEqual(result.returncode, 0, result.stderr)
-            content = json.loads((data / "conv_planar.json").read_text())
-            self.assertEqual([row.get("ratio_in_time") for row in content["report"]["results"]], [2, None])
-            self.assertEqual([[row["ratio_in_time"] for row in process["results"]] for process in content["processes"]],
-                             [[3, None], [1, None], [2, None]])
+            content = read(data / "conv_planar.json")
+            rows = content["report"]["results"]
+            self.assertEqual([row.get("ratio_in_time") for row in rows], [2, None])
+            self.assertEqual([row["ratios"] for row in rows], [[3, 1, 2], [5, 5, 5]])
+            self.assertEqual([set(process) for process in content["processes"]], [{"date", "load_average"}] * 3)
         self.assertIn("--processes 0: at least one", call("--run", "--processes", 0).stderr)
 
     def test_all_problems_are_measured_in_time(self):
-        sys.path.insert(0, str(SOURCE / "bench"))
-        import results
         names = {measurement.name for measurement in results.MEASUREMENTS}
         lists = {file.stem for file in (SOURCE / "bench/problems").glob("*.txt")} - {"headline"}
         self.assertEqual({f"conv_{name}" for name in lists} - names, set())
@@ -277,6 +319,15 @@ class Tree(unittest.TestCase):
     def test_committed_pages_fit_the_data(self):
         result = call("--check")
         self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_committed_data_are_small(self):
+        """Larger files drown searches and diffs of the tree."""
+        files = sorted((SOURCE / "docs/performance/data").glob("*.json"))
+        lines = {file: file.read_text(encoding="utf-8").splitlines() for file in files}
+        too_long = [f"{file}:{number}" for file, texts in lines.items() for number, text in enumerate(texts, 1)
+                    if len(text) > results_data.LINE]
+        self.assertEqual(too_long, [])
+        self.assertLessEqual(sum(map(len, lines.values())), 3000)
 
 
 if __name__ == "__main__":
