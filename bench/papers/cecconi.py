@@ -3,18 +3,18 @@
 for CNNs) with `convolume plan transfer` and `convolume convolve`.
 
     bench/papers/cecconi.py --table 1 --out PREFIX [--convolume build/release/tools/convolume] [--into docs/papers.md]
+                            [--json FILE]
     bench/papers/cecconi.py --figure 4 --out PREFIX [--folder FOLDER]
     bench/papers/cecconi.py --figure 3 --out PREFIX [--folder FOLDER]
 
-Writes PREFIX.json, PREFIX.md and PREFIX.svg: the paper's value, ours, and the reason for a difference. --into puts the
-text also into a document, between the comments that name the table or figure. Table 1 is computed. Figure 4 measures
-for about a minute, and so does Figure 3; nothing else should run meanwhile. --folder is where files are written: one
-for the prices of files, and tensors of up to 50 MB for Figure 3.
+Writes PREFIX.md and PREFIX.svg: the paper's value, ours, and the reason for a difference. --into puts the text also
+into a document, between the comments that name the table or figure. Table 1 is computed. Figure 4 measures for about a
+minute, and so does Figure 3; nothing else should run meanwhile. PREFIX.json holds what they measure; --json FILE writes
+all numbers. --folder is where files are written: one for the prices of files, and tensors of up to 50 MB for Figure 3.
 Needs Python 3 only.
 """
 import argparse
 import array
-import datetime
 import json
 import math
 import os
@@ -32,7 +32,7 @@ sys.dont_write_bytecode = True
 BENCH = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(BENCH))
 import results_svg as svg  # noqa: E402
-from paper_page import Result, replace_block, table  # noqa: E402
+from paper_page import Result, add_output_options, table, write  # noqa: E402
 
 NAIVE = [86, 92, 96, 83, 91, 89, 88, 88, 80, 91]
 OPTIMAL = [88, 98, 98, 86, 85, 88, 76, 86, 90, 91]
@@ -175,6 +175,17 @@ def microseconds(price: dict[str, Any]) -> str:
     return ", ".join(f"{name} {1e6 * price[name]:.3g}" for name in ("start", "jump", "element")) + " µs"
 
 
+def named(machine: dict[str, Any]) -> dict[str, Any]:
+    """What data files say of the machine."""
+    return {key: machine[key] for key in ("processor", "row", "simd", "usable_processors")}
+
+
+def moves(prices: str, plans: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row for each tile whose transfers were measured, with its cost by the model."""
+    return [{"prices": prices, "layer": layer["name"], "pick": pick["pick"], "tile": tile_text(pick["tile"]),
+             "cost": pick["cost"]["total"], **pick["measured"]} for layer in plans["layers"] for pick in layer["picks"]]
+
+
 def figure_4(arguments: argparse.Namespace) -> Result:
     machine = convolume(arguments, "machine")
     fit = transfers(arguments, "--pick", "all", "--run")
@@ -221,10 +232,12 @@ def figure_4(arguments: argparse.Namespace) -> Result:
               Series("measured, tiles by the machine row", OURS, moved["row", "transfer_s"][0])]
     picture = grouped_bars("Paper 001, Figure 4: transfers of naive over optimal tiles", "ratio, logarithmic",
                            names(fit), series, logarithmic=True)
-    keys = {"processor", "usable_processors", "row", "simd"}
-    data = {"machine": {key: machine[key] for key in sorted(keys)}, "fitted_prices": fit, "machine_row": memory,
+    prices = [{"prices": name, "command": plans["command"], **plans["price"]}
+              for name, plans in (("fitted", fit), ("machine row", memory), ("file", file))]
+    data = {"machine": named(machine), "fitted_prices": fit, "machine_row": memory,
             "file": file, "measured_ratio": {f"{name}_{key}": value[1] for (name, key), value in moved.items()}}
-    return Result(data, text, picture)
+    return Result(data, text, picture, {"machine": named(machine), "prices": prices,
+                                        "moves": moves("fitted", fit) + moves("machine row", memory)})
 
 
 def write_noise(file: pathlib.Path, count: int) -> None:
@@ -307,10 +320,10 @@ def figure_3(arguments: argparse.Namespace) -> Result:
                                                               Series("best tile", OURS, gains["best"])],
                            logarithmic=True)
     keep = ("tile", "tiles", "bytes", "runs", "peak_bytes", "read_s", "write_s", "compute_s", "seconds", "overlap")
-    data = {"paper_seconds": FIGURE_3, "load_average": load, "capacity": MEMORY, "total": total,
-            "layers": {name: {"gains": each["gains"], **{way: {key: each[way][key] for key in keep} for way in ways}}
-                       for name, each in runs.items()}}
-    return Result(data, text, picture)
+    rows = [{"layer": name, "way": way, "gain": each["gains"].get(way), **{key: each[way][key] for key in keep}}
+            for name, each in runs.items() for way in ways]
+    measured = {"machine": named(machine), "load_average": load, "capacity": MEMORY, "runs": rows}
+    return Result({"paper_seconds": FIGURE_3, "total": total, **measured}, text, picture, measured)
 
 
 def main() -> None:
@@ -318,18 +331,13 @@ def main() -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--table", type=int, choices=[1])
     what.add_argument("--figure", type=int, choices=[3, 4])
-    parser.add_argument("--out", required=True, help="prefix of the files to write")
+    add_output_options(parser)
     parser.add_argument("--convolume", default=str(BENCH.parent / "build/release/tools/convolume"))
     parser.add_argument("--folder", default=".", help="where files are written")
-    parser.add_argument("--into", type=pathlib.Path, help="document to put the text into")
     arguments = parser.parse_args()
     name = "table 1" if arguments.table else f"figure {arguments.figure}"
     result = {"table 1": table_1, "figure 3": figure_3, "figure 4": figure_4}[name](arguments)
-    data = {"paper": "001", "item": name, "date": datetime.date.today().isoformat(), **result.data}
-    for suffix, text in (("json", json.dumps(data) + "\n"), ("md", result.text), ("svg", result.picture)):
-        pathlib.Path(f"{arguments.out}.{suffix}").write_text(text)
-    if arguments.into:
-        replace_block(arguments.into, "cecconi.py", name, result.text)
+    write(result, arguments, "001", name, "cecconi.py")
 
 
 if __name__ == "__main__":

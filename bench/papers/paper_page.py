@@ -1,14 +1,41 @@
 """What the scripts of all papers share: results, Markdown tables, and their places in a page."""
+import argparse
+import datetime
+import json
 import pathlib
 import sys
-from typing import Any, NamedTuple, Sequence
+from typing import Any, NamedTuple, Optional, Sequence
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import results_data  # noqa: E402
 
 
 class Result(NamedTuple):
-    """What is written: numbers, Markdown and a picture."""
+    """What is written: all numbers, Markdown, a picture, and those numbers that were measured."""
     data: dict[str, Any]
     text: str
     picture: str
+    measured: Optional[dict[str, Any]] = None
+
+
+def add_output_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", required=True, help="prefix of the files to write")
+    parser.add_argument("--into", type=pathlib.Path, help="document to put the text into")
+    parser.add_argument("--json", type=pathlib.Path, help="file for all numbers, also those that are only computed")
+
+
+def write(result: Result, arguments: argparse.Namespace, paper: str, item: str, script: str) -> None:
+    """Writes PREFIX.md and PREFIX.svg, and PREFIX.json if something was measured."""
+    head = {"paper": paper, "item": item, "date": datetime.date.today().isoformat()}
+    files = {"md": result.text, "svg": result.picture}
+    if result.measured is not None:
+        files["json"] = results_data.text({**head, **results_data.compact(result.measured)})
+    for suffix, text in files.items():
+        pathlib.Path(f"{arguments.out}.{suffix}").write_text(text)
+    if arguments.json:
+        arguments.json.write_text(json.dumps({**head, **result.data}, indent=1) + "\n")
+    if arguments.into:
+        replace_block(arguments.into, script, item, result.text)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -3,19 +3,19 @@
 Networks) with `convolume plan energy`.
 
     bench/papers/yang.py (--table 1|2|3|4 | --figure 3|4|5|6|7|8|9 | --search | --system | --volumes)
-                         --out PREFIX [--into docs/papers.md] [--convolume build/release/tools/convolume]
+                         --out PREFIX [--into docs/papers.md] [--json FILE]
+                         [--convolume build/release/tools/convolume]
 
-Writes PREFIX.json, PREFIX.md and PREFIX.svg: the paper's value, ours, and the reason for a difference. --into puts the
-text also into a document, between the comments that name the table or figure. --search compares the iterative with the
-exhaustive search, --system designs common memories for several layers, and --volumes blocks layers with three axes.
-Nothing is measured but the seconds of searches. The longest item takes about a minute, except Figures 3 and 4: they
-run bench_conv, which stands beside --convolume, under a cache simulator for a quarter of an hour. --counts takes the
-counts of an earlier run from its PREFIX.json instead. They need Valgrind, ATLAS and OpenBLAS (on Debian: apt-get
-install valgrind libatlas3-base libopenblas0-pthread). The others need Python 3 only.
+Writes PREFIX.md and PREFIX.svg: the paper's value, ours, and the reason for a difference. --into puts the text also
+into a document, between the comments that name the table or figure. PREFIX.json holds what was measured, where
+something was; --json FILE writes all numbers. --search compares the iterative with the exhaustive search, --system
+designs common memories for several layers, and --volumes blocks layers with three axes. Only the seconds of --search
+and --system are measured, and the cache accesses of Figures 3 and 4. The longest item takes about a minute, except
+these figures: they run bench_conv, which stands beside --convolume, under a cache simulator for a quarter of an hour.
+--counts takes the counts of an earlier run from its PREFIX.json instead. They need Valgrind, ATLAS and OpenBLAS (on
+Debian: apt-get install valgrind libatlas3-base libopenblas0-pthread). The others need Python 3 only.
 """
 import argparse
-import datetime
-import json
 import math
 import pathlib
 import sys
@@ -23,7 +23,7 @@ import tempfile
 from typing import Any, Callable, NamedTuple, Sequence
 
 sys.dont_write_bytecode = True
-from paper_page import Result, replace_block, table  # noqa: E402
+from paper_page import Result, add_output_options, table, write  # noqa: E402
 from yang_caches import cache_figure  # noqa: E402
 from yang_common import (DRAM, OPERANDS, OTHER, PAPER, W, X, Y, Command, CommandFailed, Stack, code, geometric_mean,
                          memory, operand, operand_stack, stacked_bars, wrapped)  # noqa: E402
@@ -444,7 +444,7 @@ Energy of all memories over that of one core; Conv1, the four best schedules.
 
 
 def search(command: Command) -> Result:
-    rows, data, stacks = [], {}, []
+    rows, data, stacks, searches = [], {}, [], []
     worst, slowest = 0.0, 0.0
     for name in CONVS:
         data[name] = {}
@@ -460,6 +460,8 @@ def search(command: Command) -> Result:
             keys = ("string", "memory_pj_per_mac", "strings_tried", "proven", "seconds")
             data[name][levels] = {"exhaustive": {key: exact[key] for key in keys},
                                   "iterative": {key: iterative[key] for key in keys}, "ratio": ratio}
+            searches += [{"layer": name, "levels": levels, "search": way, **data[name][levels][way]}
+                         for way in ("exhaustive", "iterative")]
             rows.append([name, str(levels), f"{memory(exact):.4f}", "yes" if exact["proven"] else "no",
                          f"{exact['seconds']:.2f}", f"{memory(iterative):.4f}", f"{iterative['seconds']:.2f}",
                          f"{iterative['strings_tried']:.0f}", f"{100 * (ratio - 1):.2f}"])
@@ -478,7 +480,7 @@ Memory energy. `{command_text}`, and `--search iterative`.
   operand that is being reused. It is tabulated, and branch and bound follows the table.
 """
     picture = stacked_bars("Paper 000, section 3.5: seconds of the iterative search", "s", stacks, [(X, "iterative")])
-    return Result({"layers": data}, text, picture)
+    return Result({"layers": data}, text, picture, {"searches": searches})
 
 
 def system(command: Command) -> Result:
@@ -504,7 +506,8 @@ prints no numbers for this.
 """
     picture = stacked_bars("Paper 000, section 3.6: common memories for five layers", "energy over that with memories "
                            "of its own", stacks, [(X, "common memories")])
-    return Result({"limits": data}, text, picture)
+    searches = [{key: found[key] for key in ("command", "strings_tried", "seconds")} for found in data.values()]
+    return Result({"limits": data}, text, picture, {"searches": searches})
 
 
 VOLUMES = ["ic32id64oc32kd3pd1", "ic64id32oc64kd3pd1", "ic256id8oc256kd3pd1", "ic32id32oc32kd5pd2",
@@ -542,10 +545,9 @@ def main() -> None:
     what.add_argument("--figure", type=int, choices=[3, 4, *FIGURES])
     for name in OTHERS:
         what.add_argument(f"--{name}", action="store_true")
-    parser.add_argument("--out", required=True, help="prefix of the files to write")
+    add_output_options(parser)
     parser.add_argument("--counts", type=pathlib.Path, help="with --figure 3 or 4: PREFIX.json of an earlier run")
     parser.add_argument("--convolume", default=str(BENCH.parent / "build/release/tools/convolume"))
-    parser.add_argument("--into", type=pathlib.Path, help="document to put the text into")
     arguments = parser.parse_args()
     if arguments.table:
         name, make = f"table {arguments.table}", TABLES[arguments.table]
@@ -560,12 +562,7 @@ def main() -> None:
         result = make(Command(arguments.convolume))
     except CommandFailed as failure:
         sys.exit(str(failure))
-    data = {"paper": "000", "item": name, "date": datetime.date.today().isoformat(), **result.data}
-    text = wrapped(result.text)
-    for suffix, content in (("json", json.dumps(data, indent=1) + "\n"), ("md", text), ("svg", result.picture)):
-        pathlib.Path(f"{arguments.out}.{suffix}").write_text(content)
-    if arguments.into:
-        replace_block(arguments.into, "yang.py", name, text)
+    write(result._replace(text=wrapped(result.text)), arguments, "000", name, "yang.py")
 
 
 if __name__ == "__main__":

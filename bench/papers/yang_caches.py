@@ -14,7 +14,8 @@ from paper_page import Result, table
 from yang_common import OTHER, PAPER, X, Command, CommandFailed, Stack, code, geometric_mean, stacked_bars
 
 BENCH = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(BENCH / "common"))
+sys.path[:0] = [str(BENCH), str(BENCH / "common")]
+import results_data  # noqa: E402
 from cachegrind import CachegrindError, count_events  # noqa: E402
 
 L1, L2, LINE, WAYS = 32 << 10, 256 << 10, 64, 8
@@ -172,11 +173,20 @@ Accesses to the {cache} in one forward pass of one core, in lines of {LINE} byte
                   picture)
 
 
+def counts_of(file: pathlib.Path) -> dict[str, Any]:
+    """The counts of an earlier run, by layer."""
+    rows = results_data.expanded(json.loads(file.read_text()))["layers"]
+    return {row.pop("layer"): row for row in rows}
+
+
 def cache_figure(number: int, command: Command, counts: pathlib.Path | None) -> Result:
     """Counts, which takes a quarter of an hour on two cores, or takes the counts of an earlier run."""
     if counts is not None:
-        return figure(number, json.loads(counts.read_text())["layers"])
+        return figure(number, counts_of(counts))
     try:
-        return figure(number, count_all(command))
+        layers = count_all(command)
     except CachegrindError as error:
         raise CommandFailed(str(error)) from error
+    rows = [{"layer": name, **{key: value for key, value in layer.items() if key != "choice"}}
+            for name, layer in layers.items()]
+    return figure(number, layers)._replace(measured={"layers": rows})

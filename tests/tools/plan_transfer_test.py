@@ -134,9 +134,10 @@ class PlanTransfer(CliTest):
         page = self.folder / "page.md"
         page.write_text("before\n<!-- cecconi.py table 1 -->\nold\n<!-- end -->\nbehind\n")
         command = [sys.executable, SOURCE / "bench/papers/cecconi.py", "--table", "1", "--out", self.folder / "table",
-                   "--convolume", CONVOLUME, "--into", page]
+                   "--convolume", CONVOLUME, "--into", page, "--json", self.folder / "numbers.json"]
         subprocess.run(command, check=True, timeout=120)
-        data = json.loads((self.folder / "table.json").read_text())
+        self.assertFalse((self.folder / "table.json").exists())  # nothing was measured
+        data = json.loads((self.folder / "numbers.json").read_text())
         self.assertLessEqual(data["mean_deviation"], 3)
         self.assertGreater(min(data["fullest_over_best"]), 1.5)
         text = (self.folder / "table.md").read_text()
