@@ -16,8 +16,8 @@
 
 namespace convolume::allocator {
 
-/// Maximum number of blocks of a class that a thread caches. They hold at most 64 KiB, or are two blocks. Half as many
-/// blocks, a batch, move at once between a thread and the free lists.
+/// Maximum number of blocks of a class that a thread caches: a full magazine. They hold at most 64 KiB, or are two
+/// blocks. Half as many blocks, a block batch, move at once between a thread and the free lists.
 constexpr std::size_t most_cached = 64;
 constexpr std::size_t cached_blocks(int size_class) {
   const std::size_t fit = (std::size_t{64} << 10) / block_bytes(size_class);

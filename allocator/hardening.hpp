@@ -8,8 +8,8 @@
 
 namespace convolume::allocator {
 
-/// Number of bytes behind the requested ones that must not change while a block is live: at least `canary`, and up to
-/// `most_canary` if the block is larger.
+/// The canary: bytes behind the requested ones that must not change while a block is live. Its length is at least
+/// `canary`, and up to `most_canary` if the block is larger.
 constexpr std::size_t canary = 8, most_canary = 64;
 
 /// Freed blocks are overwritten: all bytes, or the first and last `poisoned_ends` bytes of a larger block.

@@ -1,4 +1,9 @@
-// Runs of pages, cut from large chunks and joined again when they are free.
+// Runs of pages, cut from large chunks and joined again when they are free. Terms:
+//
+// - A memory chunk is memory that the page heap takes from upstream in one piece, in whole huge pages.
+// - A page run is consecutive pages of one chunk: a large block, a slab, or free memory. A span is its record.
+// - The frontier is the page of a chunk behind its last page run. All pages from there on are free.
+// - A zone is the use of a chunk: large blocks or slabs.
 #pragma once
 
 #include <array>

@@ -356,7 +356,7 @@ class FftwPlan final : public Plan::Impl {
     }
   }
 
-  index_t x_padded_ = 0;    // X* padded to the alignment: rows of the planes in scratch
+  index_t x_padded_ = 0;    // padded X: X* rounded up to the alignment, the rows of half-transformed planes in scratch
   bool staged_ = false;     // whether the space side is copied to or from a dense stage
   Extent3 inner_stride_{};  // of the space side, or of the stage
   std::size_t planes_bytes_ = 0, stage_bytes_ = 0;

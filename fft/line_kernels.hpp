@@ -1,6 +1,12 @@
 // The passes of which transforms of lines consist, compiled for every SIMD target: a table of functions that plans
-// keep. A kernel works on as many independent lines at once as a vector has lanes. A *point* of these lines is a
-// vector.
+// keep. A kernel works on as many independent lines at once as a vector has lanes. Terms:
+//
+// - A point is the values at one position of these lines, one line in each lane: a vector of real parts and a vector of
+//   imaginary parts.
+// - A transform pass is one radix of a line transform, applied to all points of a line. The passes of `fft::Plan` are
+//   sets of independent items.
+// - A lane run is neighbouring lanes whose values lie side by side in memory.
+// - A half-complex line is the half spectrum of a real line of n points, stored as n real numbers.
 #pragma once
 
 #include <array>
@@ -105,7 +111,7 @@ struct RowsArguments {
   std::ptrdiff_t ahead = 0;
 };
 
-/// A run: neighbouring lanes whose values lie side by side in memory. The values of lane `first` begin at `base`.
+/// A lane run. The values of lane `first` begin at `base`.
 template <class T>
 struct LaneRun {
   T* base;

@@ -10,10 +10,10 @@
 
 namespace convolume::fft {
 
-/// Computes the spectrum of a volume that is zero except for `support` voxels at multiples of `step`, and transforms a
-/// spectrum back to these voxels only. Each axis is transformed by its definition. With k voxels along the outermost
-/// axis in memory, this takes k complex multiply-adds per frequency. For k below about 20, this is less work than any
-/// full transform, and all of it runs along contiguous memory. Immutable and thread-safe.
+/// Computes a pruned transform: the spectrum of a volume that is zero except for `support` voxels at multiples of
+/// `step`. Also transforms a spectrum back to these voxels only. Each axis is transformed by its definition. With k
+/// voxels along the outermost axis in memory, this takes k complex multiply-adds per frequency. For k below about 20,
+/// this is less work than any full transform, and all of it runs along contiguous memory. Immutable and thread-safe.
 template <class T>
 class PrunedTransform {
  public:

@@ -30,7 +30,8 @@ class PredictionSink {
   virtual void finished(index_t end, Scheduler& scheduler) = 0;
 };
 
-/// A patch of a layer: its numbers along Y and X, and the axes along which it is mirrored (bit 0: Z, 1: Y, 2: X).
+/// A patch of a layer: its numbers along Y and X, and the axes along which it is mirrored (bit 0: Z, 1: Y, 2: X). A
+/// mirrored form of a patch is mirrored along some axes. The result of `--flip` is the mean over all forms.
 struct LayerPatch {
   index_t y = 0, x = 0;
   unsigned mirrored = 0;

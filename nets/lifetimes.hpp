@@ -34,7 +34,7 @@ struct Slack {
 ///
 /// Two buffers share bytes of the arena only if the graph orders them: some task follows every task of all steps that
 /// use the earlier buffer, and precedes the tasks of the later buffer's first step. The order does not depend on time,
-/// so the two are never live together on any number of threads. A `lasting` buffer is used between runs or by the next
+/// so the two are never live together on any number of threads. A lasting buffer is used between runs or by the next
 /// run, so it shares bytes with no other buffer. Buffers that convolution engines keep between the tasks of one step
 /// lie in the arena too; see workspace(). For such a buffer not all tasks of the step count: only the tasks that wait
 /// for Workspace::Buffer::ready and the last tasks that use the buffer.

@@ -16,6 +16,8 @@ class Run;
 /// A TBB arena whose helper threads stay for a while after a run. Waking a sleeping thread takes 40 to 100 us, which is
 /// longer than many convolutions. A program that calls one after the other finds its helpers awake.
 ///
+/// An invitation is the request of a run that a helper joins it.
+///
 /// Invariant, under `lock_`: there are at most as many invitations in `invitations_` as `waiting_` helpers, and each of
 /// these looks into `invitations_` before it leaves. So each invitation is read. A child of fork() has no helpers, but
 /// may believe that some stay; it must not run graphs.

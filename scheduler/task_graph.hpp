@@ -17,8 +17,8 @@ namespace convolume {
 namespace scheduler {
 class Run;
 
-/// A task as a run sees it. In a run, a task is identified by its rank. If two tasks are ready, the one of smaller rank
-/// runs first.
+/// A task as a run sees it. In a run, a task is identified by its rank, which is its position in the priority order. If
+/// two tasks are ready, the one of smaller rank runs first.
 struct Step {
   TaskId task;
   std::int32_t first_successor;  // in TaskGraph::Impl::successors; the list ends where that of the next step begins

@@ -87,8 +87,9 @@ struct EnergyOptions {
   double mac_pj = 1.0;                  ///< unpublished; an assumption
   std::optional<double> register_pj{};  ///< of memories up to most_register_bytes or the latches; else by access_pj()
   int word_bits = 0;                    ///< width of all memories; 0: 256 bits for x and y, 512 for w
-  bool free_latches = true;  ///< what the datapath holds for one step costs no access; else it is a buffer as others
-  double limit_bytes = 0;    ///< of all memories of a free hierarchy together; 0: none
+  /// A latch is what the datapath holds of an operand for one step. Free latches cost no access; others are buffers.
+  bool free_latches = true;
+  double limit_bytes = 0;  ///< of all memories of a free hierarchy together; 0: none
 };
 
 /// The accesses of a memory.

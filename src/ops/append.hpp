@@ -68,6 +68,7 @@ struct Cut {
   double plane_elements = 0;                 ///< elements of the larger tensor per plane of this one
 };
 
+/// A part of a tensor: what one task of an operation handles, a Z range of a channel block of a sample.
 struct Part {
   index_t n, block;
   index_t c0, c1;  ///< its channels

@@ -16,9 +16,9 @@ inline constexpr std::size_t page_bytes = 4096;
 struct StreamCut {
   ConvProblem problem;
   StreamTile tile;
-  /// Voxels of y that a tile of the engine computes, if the engine transforms whole tiles; otherwise 0. Such a tile
-  /// also reads voxels of x that none of its results needs: those behind the last result, and those that meet a missing
-  /// tap of the kernel's last phase. Their share of the results is zero but for rounding. So windows of x include them.
+  /// The whole tile: voxels of y that one tile of `fft_tiled` computes, also if fewer are wanted; otherwise 0. It also
+  /// reads voxels of x that none of its results needs: those behind the last result, and those that meet a missing tap
+  /// of the kernel's last phase. Their share of the results is zero but for rounding. So windows of x include them.
   Extent3 whole_tile{0, 0, 0};
   /// Output channels are the outermost loop. Otherwise they are the innermost, outside of the input channels only.
   bool channels_outermost = false;

@@ -15,8 +15,9 @@ bool tiles_in_lanes(index_t channels, Layout layout) {
   return channels < fft::tile_lanes<T> / 2 && layout == Layout::plain;
 }
 
-/// Tiles [first, first + count) of a sample, and the tiles at the same positions in the next `planes` - 1 layers. If
-/// tiles share lanes, `count` is at most the number of lanes.
+/// Tiles [first, first + count) of a sample, and the tiles at the same positions in the next `planes` - 1 layers. A
+/// column of tiles is all tiles with the same position along Y and X. If tiles share lanes, `count` is at most the
+/// number of lanes.
 struct TileColumn {
   index_t first, count, planes;
 };
