@@ -6,10 +6,11 @@
     bench/results.py --check
     bench/results.py --list
 
---run writes one JSON file per measurement to docs/performance/data: the rows of the benchmark's report with the machine,
-the commit, the date and the command, in the form of bench/results_data.py. --render writes docs/performance/results.md, losses.md, plots/*.svg and the
-table of README.md from these files. --check compares what is committed with what --render would write and exits with
-status 1 if they differ. docs/performance/method.md says how the benchmarks measure. Needs Python 3 only.
+--run writes one JSON file per measurement to docs/performance/data: the rows of the benchmark's report with the
+machine, the commit, the date and the command, in the form of bench/results_data.py. --render writes
+docs/performance/results.md, losses.md, plots/*.svg and the table of README.md from these files. --check compares what
+is committed with what --render would write and exits with status 1 if they differ. docs/performance/method.md says how
+the benchmarks measure. Needs Python 3 only.
 """
 import argparse
 import dataclasses
@@ -23,6 +24,7 @@ import sys
 import tempfile
 from typing import Any, Iterable, Optional
 
+import results_conv
 import results_data
 import results_pages
 
@@ -55,23 +57,25 @@ class Measurement:
 
 
 BESIDE_ONEDNN = "--side-by-side --layout blocked --threads 2 --one-thread-too --peers onednn"
-HEADLINE = f"{BESIDE_ONEDNN} --problems bench/problems/headline.txt"
+HEADLINE_LIST = "--problems bench/problems/headline.txt"
 FFT = "--side-by-side --kind r2c"
-TORCH = "--peers torch --threads 2"
-ONEDNN = "--side-by-side --engine automatic,onednn --backend native --cache on --threads 2 --work training,inference"
+WITH_TORCH = BESIDE_ONEDNN.replace("--peers onednn", "--peers onednn,torch --batch 1,2")
+PEERS = "--peers torch,onnxruntime,openvino --batch 1,2 --threads 2"
+ONEDNN = ("--side-by-side --engine automatic,onednn --backend native --cache on --threads 2 --batch 1,2 "
+          "--work training,inference")
 ISOTROPIC, ANISOTROPIC = "--net nets/zoo/unet_isotropic.toml", "--net nets/zoo/unet_anisotropic.toml"
 WIDTH_DEPTH = "--width 30 --depth 8 --kernel 5 --extent 48"
 GRAPHS = "--side-by-side --net nets/zoo/width_depth.toml nets/zoo/unet_isotropic.toml --threads 2"
 ALLOC = "--side-by-side --net nets/zoo/width_depth.toml"
-SHORT = "--rounds 2 --min-seconds 0 --work training"
 PUBLISHED = " ".join(f"bench/problems/published/{name}.txt" for name in results_pages.PUBLISHED)
 
 
-def conv_list(name: str, minutes: float, quick_minutes: float = 0.0) -> Measurement:
-    """The measurement of a list of problems: forward and training beside oneDNN."""
-    common = f"{BESIDE_ONEDNN} --problems bench/problems/{name}.txt"
-    quick = f"{common} --dir fwd --rounds 3 --max-seconds 0.1" if quick_minutes > 0 else ""
-    full = f"{common} --dir fwd,training --rounds 3 --max-seconds 0.2"
+def conv_list(name: str, minutes: float, quick_minutes: float = 0.0, with_torch: bool = False) -> Measurement:
+    """The measurement of a list of problems: forward and training beside oneDNN; with PyTorch, for batches of 1 and
+    2."""
+    problems = f"--problems bench/problems/{name}.txt"
+    quick = f"{BESIDE_ONEDNN} {problems} --dir fwd --rounds 3 --max-seconds 0.1" if quick_minutes > 0 else ""
+    full = f"{WITH_TORCH if with_torch else BESIDE_ONEDNN} {problems} --dir fwd,training --rounds 3 --max-seconds 0.2"
     return Measurement(f"conv_{name}", "conv", "bench_conv", full, minutes, quick, quick_minutes)
 
 
@@ -79,9 +83,12 @@ def conv_list(name: str, minutes: float, quick_minutes: float = 0.0) -> Measurem
 MEASUREMENTS: tuple[Measurement, ...] = (
     Measurement("fft_r2c", "fft", "bench_fft", f"{FFT} --sizes 8:256", 9,
                 f"{FFT} --sizes 8,12,16,17,20,24,30,31,32,40,48,61,64,80,96,97,128", 0.5),
+    Measurement("fft_peers", "fft peers", "bench_fft",
+                "--side-by-side --kind r2c,c2c --impl native,fftw,ducc0,mkl "
+                "--sizes 16,17,24,31,32,48,61,64,96,97,127,128,192,193,251,256", 3),
     Measurement("conv_headline_blocked", "conv peers onednn headline", "bench_conv",
-                f"{HEADLINE} --dir fwd,bwd_w,training --rounds 3 --max-seconds 0.3", 6,
-                f"{HEADLINE} --dir fwd,training --rounds 3 --max-seconds 0.2", 2),
+                f"{WITH_TORCH} {HEADLINE_LIST} --dir fwd,training --rounds 3 --max-seconds 0.3", 10,
+                f"{BESIDE_ONEDNN} {HEADLINE_LIST} --dir fwd,training --rounds 3 --max-seconds 0.2", 2),
     conv_list("anisotropic", 1),
     conv_list("depthwise", 6),
     conv_list("dilated_strided", 1),
@@ -89,15 +96,15 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     conv_list("kernels", 1, 0.5),
     conv_list("paper_nets", 3),
     conv_list("planar", 1, 0.5),
-    conv_list("unet3d", 4),
+    conv_list("unet3d", 12, with_torch=True),
     Measurement("conv_published", "published", "bench_conv",
                 f"--side-by-side --layout blocked --threads 2 --peers onednn --dir fwd,training --max-seconds 0.3 "
                 f"--problems {PUBLISHED}", 25),
-    Measurement("net_torch_unet_isotropic", "net peers torch", "bench_net", f"{TORCH} {ISOTROPIC} --rounds 3", 4),
-    Measurement("net_torch_unet_anisotropic", "net peers torch", "bench_net", f"{TORCH} {ANISOTROPIC} --rounds 3", 4,
-                f"{TORCH} {ANISOTROPIC} {SHORT}", 1.5),
-    Measurement("net_torch_width_depth", "net peers torch", "bench_net", f"{TORCH} {WIDTH_DEPTH} --rounds 7", 1,
-                f"{TORCH} {WIDTH_DEPTH} {SHORT}", 0.5),
+    Measurement("net_peers_unet_isotropic", "net peers torch", "bench_net", f"{PEERS} {ISOTROPIC} --rounds 5", 3),
+    Measurement("net_peers_unet_anisotropic", "net peers torch", "bench_net", f"{PEERS} {ANISOTROPIC} --rounds 9", 2,
+                f"{PEERS} {ANISOTROPIC} --rounds 2 --min-seconds 0", 1),
+    Measurement("net_peers_width_depth", "net peers torch", "bench_net", f"{PEERS} {WIDTH_DEPTH} --rounds 9", 1.5,
+                f"{PEERS} {WIDTH_DEPTH} --rounds 2 --min-seconds 0", 0.5),
     Measurement("net_onednn_unet_isotropic", "net peers onednn", "bench_net", f"{ONEDNN} {ISOTROPIC} --rounds 5", 1.5),
     Measurement("net_onednn_unet_anisotropic", "net peers onednn", "bench_net", f"{ONEDNN} {ANISOTROPIC} --rounds 7",
                 1),
@@ -215,11 +222,6 @@ def measure(measurement: Measurement, build: str, quick: bool) -> dict[str, Any]
             "quick": quick, "command": shlex.join(command), "report": report}
 
 
-def ratio_that_counts(row: dict[str, Any]) -> Optional[float]:
-    """The ratio of a row of convolutions by which processes are compared, see docs/performance/method.md."""
-    return row.get("ratio_in_time" if row["threads"] > 1 else "ratio")
-
-
 def combined(contents: list[dict[str, Any]]) -> dict[str, Any]:
     """One content from those of several processes: of each row of convolutions the process with the median ratio that
     counts (of an even number, the lower one), and the ratio of each process. Of other measurements the last process."""
@@ -231,8 +233,9 @@ def combined(contents: list[dict[str, Any]]) -> dict[str, Any]:
     for same in zip(*(content["report"]["results"] for content in contents)):
         if len({(row["name"], row["dir"], row["threads"]) for row in same}) > 1:
             raise RunError(f"{contents[0]['name']}: the processes measured different rows")
-        median = sorted(same, key=lambda row: ratio_that_counts(row) or 0.0)[(len(same) - 1) // 2]
-        rows.append({**median, "ratios": list(map(ratio_that_counts, same))})
+        ratios = [results_conv.ratio_that_counts(row) for row in same]
+        median = sorted(zip(ratios, same), key=lambda pair: pair[0] or 0.0)[(len(same) - 1) // 2][1]
+        rows.append({**median, "ratios": ratios})
     processes = [{"date": content["date"], "load_average": content["machine"]["load_average"]} for content in contents]
     return {**contents[0], "processes": processes, "report": {**contents[0]["report"], "results": rows}}
 
@@ -325,7 +328,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
     modes.add_argument("--check", action="store_true", help="compare the pages with the data; status 1 if they differ")
     modes.add_argument("--list", action="store_true", help="print the measurements with their commands")
     parser.add_argument("--build", default="build/release", help="folder of the build (build/release)")
-    parser.add_argument("--quick", action="store_true", help="fewer problems and rounds: at most 8 minutes, not 80")
+    parser.add_argument("--quick", action="store_true", help="fewer problems and rounds: at most 8 minutes, not 90")
     parser.add_argument("--processes", type=int, default=1, metavar="N",
                         help="with --run: measure convolutions in N processes; of each row the median one counts (1)")
     parser.add_argument("--only", default="", metavar="NAMES", help="measurements or groups, separated by commas")

@@ -27,19 +27,17 @@ constexpr double mib = 1u << 20;
 
 std::int64_t total(const TransformCounts& c) { return c.input + c.weights + c.gradient + c.inverse; }
 
-/// The ratio of the times of two competitors: the ratio of medians, and quartiles over the rounds.
+/// The ratio of the times of two competitors: median and quartiles of the ratios of single rounds.
 struct Ratio {
   std::string what;
   Work work;
   const NetPeer* peer;  // null if both are ours
-  double ratio, low, high;
+  double ratio = 0, low = 0, high = 0;
 
   Ratio(const std::string& name, const NetCompetitor& slow, const NetCompetitor& fast, const NetPeer* other = nullptr)
-      : what(fmt::format("{}, {}", name, name_of(fast.work()))),
-        work(fast.work()),
-        peer(other),
-        ratio(slow.median() / fast.median()) {
+      : what(fmt::format("{}, {}", name, name_of(fast.work()))), work(fast.work()), peer(other) {
     const auto all = quotients(slow.seconds, fast.seconds);
+    ratio = quantile(all, 0.5);
     low = quantile(all, 0.25);
     high = quantile(all, 0.75);
   }

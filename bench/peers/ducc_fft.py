@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Times ducc0's transforms of cubes, called from Python. bench_fft --impl ducc0 runs it.
 
-It is a service (service.py). The command "KIND PRECISION N" (KIND is r2c, c2r, c2c or c2c_backward) makes the arrays of a
-cube and answers {"call_s"}: the seconds of a call from Python for a cube of one voxel, which computes nothing. "REPEAT"
-makes one untimed call and REPEAT timed calls, on one thread, into an array that exists, and answers the mean as
-{"seconds"}.
+It is a service (service.py). The command "KIND PRECISION N" (KIND is r2c, c2r, c2c or c2c_backward) makes the arrays
+of a cube and answers {"call_s"}: the seconds of a call from Python for a cube of one voxel, which computes nothing.
+"REPEAT" makes one untimed call and REPEAT timed calls, on one thread, into an array that exists, and answers the mean
+as {"seconds"}.
 """
 import time
 

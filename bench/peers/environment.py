@@ -29,8 +29,8 @@ def check_version(name, installed, wanted):
         raise PeerError(f"{name} is missing in build/peers; run {REMEDY}")
     version, _, build = installed.partition("+")
     if build.startswith("cu"):
-        raise PeerError(f"{name} {installed} in build/peers is a build with CUDA, and the comparison is of CPUs; remove "
-                        f"build/peers and run {REMEDY}")
+        raise PeerError(f"{name} {installed} in build/peers is a build with CUDA, and the comparison is of CPUs; "
+                        f"remove build/peers and run {REMEDY}")
     if version != wanted:
         raise PeerError(f"{name} {version} is in build/peers, and bench/peers/requirements.txt pins {wanted}; run "
                         f"{REMEDY}")

@@ -45,8 +45,8 @@ def onednn_of(files, configuration):
 def require_fast_blas(kind, text):
     """Raises PeerError for a BLAS that would hold PyTorch back."""
     if kind not in ACCEPTED:
-        raise PeerError(f"PyTorch computes with {text}, which holds it back; use a PyTorch with {', '.join(ACCEPTED[:-1])} "
-                        f"or {ACCEPTED[-1]} ({REMEDY} installs one), or measure with this "
+        raise PeerError(f"PyTorch computes with {text}, which holds it back; use a PyTorch with "
+                        f"{', '.join(ACCEPTED[:-1])} or {ACCEPTED[-1]} ({REMEDY} installs one), or measure with this "
                         "one by --any-blas")
 
 

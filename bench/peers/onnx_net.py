@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times the inference of a net of this library in onnxruntime or OpenVINO. bench_net --peers onnxruntime,openvino runs it.
+"""Times the inference of a net of this library in onnxruntime or OpenVINO, for bench_net --peers.
 
 The net is a file from bench_net --describe. PyTorch builds it (torch_model.py) and exports it to ONNX. The result of
 the first call is compared with PyTorch's. Data and results stay in memory that the runtime uses directly.

@@ -1,5 +1,5 @@
-"""A peer as a process of its own. A benchmark writes one command per line to its standard input, and the process answers
-each with one line of JSON on its standard output.
+"""A peer as a process of its own. A benchmark writes one command per line to its standard input, and the process
+answers each with one line of JSON on its standard output.
 
 The first line, without a command, tells the facts about the peer. The end of the input ends the process. An error is
 answered as {"error"}. An error before the first command also ends the process.
