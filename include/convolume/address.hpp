@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 
 namespace convolume {
@@ -54,6 +55,15 @@ class Address {
   template <class U>
   bool same_place(const Address<U>& other) const noexcept {
     return pointer_ == other.pointer_ && slot_ == other.slot_ && bytes_ == other.bytes_;
+  }
+  /// Returns the bytes from `other` to this address if they are known: if both are pointers, or lie behind the same
+  /// slot. Never reads a slot.
+  template <class U>
+  std::optional<std::int64_t> bytes_from(const Address<U>& other) const noexcept {
+    if (slot_ != other.slot_) return std::nullopt;
+    if (slot_ != nullptr) return bytes_ - other.bytes_;
+    return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(pointer_) -
+                                     reinterpret_cast<std::uintptr_t>(other.pointer_));
   }
   /// Returns the same place as an address of elements of type U.
   template <class U>

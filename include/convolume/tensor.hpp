@@ -135,16 +135,27 @@ View(T*, Shape5, std::array<index_t, 5>) -> View<T>;
 template <class T>
 View(T*, Shape5, std::array<index_t, 5>, Layout) -> View<T>;
 
-/// A view whose element type is known at run time, as plans take it. It converts from View<float> and View<double>.
+/// A view whose element type is known at run time, as plans take it. It converts from View<float> and View<double>. Its
+/// addresses are untyped; its strides count elements, as those of View.
 template <bool Const>
 struct BasicTensorView {
-  Address<std::conditional_t<Const, const void, void>> data{};
+  template <class T>
+  using Element = std::conditional_t<Const, const T, T>;
+  using Pointer = Element<void>*;
+
+  Address<Element<void>> data{};
   DataType type = DataType::f32;
   Shape5 shape{.n = 0, .c = 0, .extent = {0, 0, 0}};
   std::array<index_t, 5> stride{};
   Layout layout = Layout::plain;
 
   BasicTensorView() = default;
+  BasicTensorView(Address<Element<void>> address, DataType t, Shape5 s, std::array<index_t, 5> strides,
+                  Layout l = Layout::plain)
+      : data(address), type(t), shape(s), stride(strides), layout(l) {}
+  /// Makes a dense view, whose strides follow from the shape.
+  BasicTensorView(Address<Element<void>> address, DataType t, Shape5 s, Layout l = Layout::plain)
+      : BasicTensorView(t == DataType::f32 ? dense<float>(address, s, l) : dense<double>(address, s, l)) {}
   template <class T>
   requires(Const || !std::is_const_v<T>)
       BasicTensorView(const View<T>& view)  // NOLINT(google-explicit-constructor): every view is a tensor view
@@ -160,12 +171,45 @@ struct BasicTensorView {
   explicit operator bool() const noexcept { return data.bound(); }
   /// Returns the typed view. Throws ShapeMismatch if T is not the element type.
   template <class T>
-  View<std::conditional_t<Const, const T, T>> as() const {
+  View<Element<T>> as() const {
     if (type != data_type_of<T>()) {
       throw ShapeMismatch(std::string("tensor view: holds ") + name_of(type) + ", asked for as " +
                           name_of(data_type_of<T>()));
     }
-    return {data.template as<std::conditional_t<Const, const T, T>>(), shape, stride, layout};
+    return {data.template as<Element<T>>(), shape, stride, layout};
+  }
+  /// Calls f with the typed view and returns its result, which has the same type for both element types.
+  template <class F>
+  decltype(auto) visit(const F& f) const {
+    return type == DataType::f32 ? f(as<float>()) : f(as<double>());
+  }
+
+  /// Returns the number of lanes of a blocked voxel.
+  index_t lanes() const noexcept { return channel_block(type); }
+  /// The same functions as in View. Those that return an address read `data`, so the memory must exist.
+  Pointer at(index_t n, index_t c, index_t z, index_t y, index_t x) const noexcept {
+    return visit([&](const auto& view) -> Pointer { return &view(n, c, z, y, x); });
+  }
+  Pointer channel(index_t n, index_t c) const noexcept {
+    return visit([&](const auto& view) -> Pointer { return view.channel(n, c); });
+  }
+  index_t block_channels() const noexcept {
+    return visit([](const auto& view) { return view.block_channels(); });
+  }
+  index_t blocks() const noexcept {
+    return visit([](const auto& view) { return view.blocks(); });
+  }
+  Pointer block(index_t n, index_t b) const noexcept {
+    return visit([&](const auto& view) -> Pointer { return view.block(n, b); });
+  }
+  bool dense_blocks() const noexcept {
+    return visit([](const auto& view) { return view.dense_blocks(); });
+  }
+
+ private:
+  template <class T>
+  static BasicTensorView dense(const Address<Element<void>>& address, const Shape5& s, Layout l) noexcept {
+    return View<Element<T>>(address.template as<Element<T>>(), s, l);
   }
 };
 using TensorView = BasicTensorView<false>;

@@ -87,6 +87,43 @@ TEST_CASE("an untyped view refuses the wrong element type") {
   CHECK(view.as<float>().data == tensor.data());
 }
 
+TEMPLATE_TEST_CASE("an untyped view addresses what the typed view addresses", "", float, double) {
+  using T = TestType;
+  for (const Layout layout : {Layout::plain, Layout::blocked}) {
+    CAPTURE(name_of(layout));
+    Tensor<T> tensor({.n = 2, .c = 19, .extent = {2, 3, 5}}, layout);
+    const View<T> typed = tensor;
+    const TensorView view(tensor.data(), data_type_of<T>(), tensor.shape(), layout);
+    const ConstTensorView read_only(tensor.data(), data_type_of<T>(), tensor.shape(), typed.stride, layout);
+    CHECK(view.stride == typed.stride);
+    CHECK(view.lanes() == View<T>::lanes);
+    CHECK(view.blocks() == typed.blocks());
+    CHECK(view.block_channels() == typed.block_channels());
+    CHECK(view.at(1, 18, 1, 2, 3) == &typed(1, 18, 1, 2, 3));
+    CHECK(read_only.channel(1, 17) == typed.channel(1, 17));
+    CHECK(read_only.block(1, 1) == typed.block(1, 1));
+    CHECK(read_only.dense_blocks());
+    CHECK(view.visit([](const auto& one) { return sizeof *one.channel(0, 0); }) == sizeof(T));
+    TensorView gaps = view;
+    gaps.stride[3] += gaps.stride[4];
+    CHECK_FALSE(gaps.dense_blocks());
+  }
+}
+
+TEST_CASE("distances between addresses are known within the same memory") {
+  float values[8]{};
+  void *slot = nullptr, *other = nullptr;
+  const Address<float> first(values);
+  const Address<const double> second(reinterpret_cast<const double*>(values + 2));
+  CHECK(second.bytes_from(first) == 8);
+  CHECK(first.bytes_from(second) == -8);
+  auto later = Address<float>::in(&slot);
+  later += 3;
+  CHECK(later.bytes_from(Address<void>::in(&slot)) == 12);
+  CHECK_FALSE(later.bytes_from(Address<void>::in(&other)));
+  CHECK_FALSE(later.bytes_from(first));
+}
+
 TEST_CASE("random numbers are a function of their key alone") {
   // Known answer of Philox4x32-10 from Random123's kat_vectors, where counter and key are all ones.
   const auto words = philox({.seed = 0xFFFFFFFFFFFFFFFFull, .a = 0xFFFFFFFFu, .b = 0xFFFFFFFFu}, 0xFFFFFFFFFFFFFFFFull);
