@@ -5,6 +5,7 @@
 #include "convolume/blocking.hpp"
 #include "convolume/conv.hpp"
 #include "convolume/conv_problem.hpp"
+#include "convolume/convert.hpp"
 #include "convolume/convolve.hpp"
 #include "convolume/cpu.hpp"
 #include "convolume/energy.hpp"

@@ -6,9 +6,9 @@
 
 namespace convolume::ops {
 
-/// Computes target = source in the calling thread; in graphs, append_copy does the same. Shapes are equal; layouts and
-/// strides are arbitrary, but the channels of a voxel are contiguous. Pad lanes of a blocked target become zero. No
-/// aliasing. Throws ShapeMismatch or InvalidArgument for unsuitable views.
+/// Computes target = source in the calling thread, for code inside of a task; in graphs, append_copy does the same.
+/// Shapes are equal; layouts and strides are arbitrary, but the channels of a voxel are contiguous. Pad lanes of a
+/// blocked target become zero. No aliasing. Throws ShapeMismatch or InvalidArgument for unsuitable views.
 template <class T>
 void convert(const ConstView<T>& source, const View<T>& target);
 
