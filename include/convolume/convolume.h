@@ -106,6 +106,21 @@ CONVOLUME_C_API int convolume_conv_forward(const convolume_conv* plan, const voi
 CONVOLUME_C_API int convolume_conv_backward(const convolume_conv* plan, const void* x, const void* y, const void* dy,
                                             const void* w, void* dx, void* dw, void* dbias);
 
+/* Writes the number of elements, or of bytes, that a dense tensor of this shape (batch, channels, Z, Y, X) stores in a
+ * layout. `data_type` is CONVOLUME_F32 or CONVOLUME_F64; `layout` is CONVOLUME_PLAIN or CONVOLUME_BLOCKED. A blocked
+ * tensor stores blocks of 16 channels (8 in double precision) at each voxel, the last one filled up with zeros. */
+CONVOLUME_C_API int convolume_tensor_elements(const int64_t shape[5], int64_t data_type, int64_t layout,
+                                              int64_t* elements);
+CONVOLUME_C_API int convolume_tensor_bytes(const int64_t shape[5], int64_t data_type, int64_t layout, int64_t* bytes);
+
+/* Converts a dense tensor of this shape to another layout, another element type, or both, on `threads` threads, the
+ * caller included. Blocked tensors are the fast way through a chain of convolutions: convert the first input and the
+ * last output. Values are rounded to the nearest float. Pad lanes of a blocked target become zero. The arrays must not
+ * overlap. Several threads may call this function at once. */
+CONVOLUME_C_API int convolume_convert(const int64_t shape[5], const void* source, int64_t source_type,
+                                      int64_t source_layout, void* target, int64_t target_type, int64_t target_layout,
+                                      int threads);
+
 #ifdef __cplusplus
 }
 #endif

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "convolume/conv.hpp"
+#include "convolume/convert.hpp"
 #include "convolume/convolume.h"
 #include "convolume/memory.hpp"
 
@@ -78,10 +79,12 @@ void need(const void* pointer, const char* function, const char* argument) {
   if (pointer == nullptr) throw InvalidArgument(fmt::format("{}: {} is NULL", function, argument));
 }
 
-/// Returns `value` if it is one of the allowed values 0 to `last` of a field. Throws InvalidArgument otherwise.
-std::int64_t choice(std::int64_t value, std::int64_t last, const char* field) {
+/// Returns `value` if it is one of the allowed values 0 to `last`. Throws InvalidArgument otherwise. `where` is the
+/// struct or the function to which it belongs.
+std::int64_t choice(std::int64_t value, std::int64_t last, const char* field,
+                    const char* where = "convolume_conv_problem") {
   if (value < 0 || value > last) {
-    throw InvalidArgument(fmt::format("convolume_conv_problem: {} is {}; use 0 to {}", field, value, last));
+    throw InvalidArgument(fmt::format("{}: {} is {}; use 0 to {}", where, field, value, last));
   }
   return value;
 }
@@ -131,17 +134,34 @@ void set_defaults(convolume_conv_problem& c) {
   c.activation_slope = problem.epilogue.activation.slope;
 }
 
-/// Returns a dense view of the caller's array, or an absent tensor for NULL.
+/// Return a dense view of the caller's array, or an absent tensor for NULL.
 ConstTensorView input(const void* data, const Shape5& shape, DataType type, Layout layout = Layout::plain) {
-  if (data == nullptr) return {};
-  if (type == DataType::f32) return View<const float>(static_cast<const float*>(data), shape, layout);
-  return View<const double>(static_cast<const double*>(data), shape, layout);
+  return data != nullptr ? ConstTensorView(data, type, shape, layout) : ConstTensorView();
 }
 
 TensorView output(void* data, const Shape5& shape, DataType type, Layout layout = Layout::plain) {
-  if (data == nullptr) return {};
-  if (type == DataType::f32) return View<float>(static_cast<float*>(data), shape, layout);
-  return View<double>(static_cast<double*>(data), shape, layout);
+  return data != nullptr ? TensorView(data, type, shape, layout) : TensorView();
+}
+
+/// A dense tensor of a C function, before anybody allocates its memory.
+struct Dense {
+  Shape5 shape;
+  DataType type;
+  Layout layout;
+};
+
+/// An argument of a C function and its name.
+struct Argument {
+  const char* name;
+  std::int64_t value;
+};
+
+/// Checks the description of a tensor.
+Dense dense_of(const char* function, const std::int64_t* shape, const Argument& type, const Argument& layout) {
+  need(shape, function, "shape");
+  return {{shape[0], shape[1], {shape[2], shape[3], shape[4]}},
+          types[choice(type.value, 1, type.name, function)],
+          layouts[choice(layout.value, 1, layout.name, function)]};
 }
 
 void forward(const convolume_conv& c, const void* x, const void* w, const void* bias, void* y) {
@@ -233,6 +253,41 @@ int convolume_conv_backward(const convolume_conv* plan, const void* x, const voi
     convolume::need(dy, here, "dy");
     convolume::need(w, here, "w");
     convolume::backward(*plan, x, y, dy, w, dx, dw, dbias);
+  });
+}
+
+int convolume_tensor_elements(const int64_t shape[5], int64_t data_type, int64_t layout, int64_t* elements) {
+  return convolume::guarded([&] {
+    const char* here = "convolume_tensor_elements";
+    convolume::need(elements, here, "elements");
+    const convolume::Dense dense = convolume::dense_of(here, shape, {"data_type", data_type}, {"layout", layout});
+    *elements = stored_elements(dense.shape, dense.layout, dense.type);
+  });
+}
+
+int convolume_tensor_bytes(const int64_t shape[5], int64_t data_type, int64_t layout, int64_t* bytes) {
+  return convolume::guarded([&] {
+    const char* here = "convolume_tensor_bytes";
+    convolume::need(bytes, here, "bytes");
+    const convolume::Dense dense = convolume::dense_of(here, shape, {"data_type", data_type}, {"layout", layout});
+    *bytes = stored_elements(dense.shape, dense.layout, dense.type) * static_cast<int64_t>(size_of(dense.type));
+  });
+}
+
+int convolume_convert(const int64_t shape[5], const void* source, int64_t source_type, int64_t source_layout,
+                      void* target, int64_t target_type, int64_t target_layout, int threads) {
+  return convolume::guarded([&] {
+    const char* here = "convolume_convert";
+    convolume::need(source, here, "source");
+    convolume::need(target, here, "target");
+    const convolume::Dense from =
+        convolume::dense_of(here, shape, {"source_type", source_type}, {"source_layout", source_layout});
+    const convolume::Dense to =
+        convolume::dense_of(here, shape, {"target_type", target_type}, {"target_layout", target_layout});
+    convolume::Scheduler scheduler(threads);
+    convolume::convert({scheduler, std::pmr::get_default_resource()},
+                       convolume::input(source, from.shape, from.type, from.layout),
+                       convolume::output(target, to.shape, to.type, to.layout));
   });
 }
 

@@ -94,6 +94,71 @@ static void blocked_tensors(void) {
   convolume_conv_destroy(plan);
 }
 
+/* Seventeen channels of two voxels: plain floats to blocked doubles, blocked floats, and back. */
+static void conversions(int threads) {
+  const int64_t shape[5] = {1, 17, 1, 1, 2};
+  int64_t elements = 0, bytes = 0;
+  CHECK(convolume_tensor_elements(shape, CONVOLUME_F32, CONVOLUME_PLAIN, &elements) == CONVOLUME_OK && elements == 34);
+  CHECK(convolume_tensor_elements(shape, CONVOLUME_F32, CONVOLUME_BLOCKED, &elements) == CONVOLUME_OK);
+  CHECK(elements == 2 * 32);
+  CHECK(convolume_tensor_elements(shape, CONVOLUME_F64, CONVOLUME_BLOCKED, &elements) == CONVOLUME_OK);
+  CHECK(elements == 2 * 24);
+  CHECK(convolume_tensor_bytes(shape, CONVOLUME_F64, CONVOLUME_BLOCKED, &bytes) == CONVOLUME_OK && bytes == 48 * 8);
+  CHECK(convolume_tensor_bytes(shape, CONVOLUME_F32, CONVOLUME_PLAIN, &bytes) == CONVOLUME_OK && bytes == 34 * 4);
+
+  float plain[34], single[64], back[34];
+  double blocked[48];
+  for (int i = 0; i < 34; ++i) plain[i] = (float)(i + 1) / 7;
+  memset(blocked, 0xff, sizeof blocked);
+  memset(single, 0xff, sizeof single);
+  memset(back, 0xff, sizeof back);
+  CHECK(convolume_convert(shape, plain, CONVOLUME_F32, CONVOLUME_PLAIN, blocked, CONVOLUME_F64, CONVOLUME_BLOCKED,
+                          threads) == CONVOLUME_OK);
+  for (int i = 0; i < 48; ++i) { /* the position is block, voxel, lane */
+    const int channel = i / 16 * 8 + i % 8, voxel = i / 8 % 2;
+    CHECK(blocked[i] == (channel < 17 ? (double)plain[2 * channel + voxel] : 0));
+  }
+  CHECK(convolume_convert(shape, blocked, CONVOLUME_F64, CONVOLUME_BLOCKED, single, CONVOLUME_F32, CONVOLUME_BLOCKED,
+                          threads) == CONVOLUME_OK);
+  CHECK(single[16] == plain[1] && single[32] == plain[32] && single[33] == 0);
+  CHECK(convolume_convert(shape, single, CONVOLUME_F32, CONVOLUME_BLOCKED, back, CONVOLUME_F32, CONVOLUME_PLAIN,
+                          threads) == CONVOLUME_OK);
+  CHECK(memcmp(plain, back, sizeof plain) == 0);
+}
+
+/* Checks that a conversion from plain floats to blocked floats is rejected with `status` and a message with `part`. */
+static void no_conversion(const int64_t* shape, const void* source, void* target, int64_t type, int status,
+                          const char* part, int line) {
+  check(convolume_convert(shape, source, CONVOLUME_F32, CONVOLUME_PLAIN, target, type, CONVOLUME_BLOCKED, 1) == status,
+        "status", line);
+  check(strstr(convolume_last_error(), part) != NULL, part, line);
+}
+
+static void bad_conversions(void) {
+  const int64_t shape[5] = {1, 2, 1, 1, 2}, empty[5] = {1, 2, 0, 1, 2};
+  const int64_t huge[5] = {INT64_MAX / 2, 2, 1, 1, INT64_MAX / 2};
+  float from[4] = {0}, to[32];
+  int64_t count = -1;
+  no_conversion(shape, NULL, to, CONVOLUME_F32, CONVOLUME_INVALID_ARGUMENT, "source is NULL", __LINE__);
+  no_conversion(shape, from, NULL, CONVOLUME_F32, CONVOLUME_INVALID_ARGUMENT, "target is NULL", __LINE__);
+  no_conversion(NULL, from, to, CONVOLUME_F32, CONVOLUME_INVALID_ARGUMENT, "shape is NULL", __LINE__);
+  no_conversion(shape, from, to, 2, CONVOLUME_INVALID_ARGUMENT, "convolume_convert: target_type is 2", __LINE__);
+  no_conversion(shape, to + 31, to, CONVOLUME_F32, CONVOLUME_INVALID_ARGUMENT, "overlap", __LINE__);
+  no_conversion(empty, from, to, CONVOLUME_F32, CONVOLUME_INVALID_ARGUMENT, "0 x 1 x 2", __LINE__);
+  no_conversion(huge, from, to, CONVOLUME_F32, CONVOLUME_OVERFLOW, "", __LINE__);
+  CHECK(convolume_convert(shape, from, CONVOLUME_F32, -1, to, CONVOLUME_F32, CONVOLUME_BLOCKED, 1) ==
+        CONVOLUME_INVALID_ARGUMENT);
+  CHECK(strstr(convolume_last_error(), "source_layout is -1") != NULL);
+  CHECK(convolume_convert(shape, from, CONVOLUME_F32, CONVOLUME_PLAIN, to, CONVOLUME_F32, CONVOLUME_BLOCKED, 0) ==
+        CONVOLUME_INVALID_ARGUMENT);
+  CHECK(convolume_tensor_elements(shape, CONVOLUME_F32, 2, &count) == CONVOLUME_INVALID_ARGUMENT);
+  CHECK(strstr(convolume_last_error(), "convolume_tensor_elements: layout is 2; use 0 to 1") != NULL);
+  CHECK(convolume_tensor_elements(shape, CONVOLUME_F32, CONVOLUME_PLAIN, NULL) == CONVOLUME_INVALID_ARGUMENT);
+  CHECK(convolume_tensor_bytes(NULL, CONVOLUME_F32, CONVOLUME_PLAIN, &count) == CONVOLUME_INVALID_ARGUMENT);
+  CHECK(convolume_tensor_bytes(huge, CONVOLUME_F32, CONVOLUME_PLAIN, &count) == CONVOLUME_OVERFLOW);
+  CHECK(count == -1);
+}
+
 /* Two channels in double precision, weights of -1, a leaky ReLU of slope 0.25: y = -0.25 * sum. */
 static void double_with_activation(void) {
   convolume_conv_problem problem = cube();
@@ -164,6 +229,9 @@ int main(void) {
   forward_and_backward(1);
   forward_and_backward(3);
   blocked_tensors();
+  conversions(1);
+  conversions(3);
+  bad_conversions();
   double_with_activation();
   bad_problems();
   CHECK(convolume_last_error()[0] != '\0');
