@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <memory_resource>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -241,6 +242,50 @@ inline bool more_saved_per_byte(const CacheCost& a, const CacheCost& b) noexcept
   return a.seconds_saved * static_cast<double>(b.bytes) > b.seconds_saved * static_cast<double>(a.bytes);
 }
 
+/// How a plan was chosen: what ConvPlan::explain() says, as data. Estimates are seconds on one core; they serve to
+/// compare plans and are not predictions of run times.
+struct Explanation {
+  /// An implementation that was asked: an engine, or the code of an engine for depthwise problems.
+  struct Candidate {
+    Engine engine = Engine::reference;
+    std::string name{};
+    /// Estimate for the forward pass and the wanted gradients. Empty if the implementation was not requested or does
+    /// not support the problem; `reason` then says why.
+    std::optional<double> seconds{};
+    double bytes = 0;  ///< beside the tensors while all directions run: caches, packed weights, sums
+    std::string reason{};
+    bool requested = true;   ///< false if the options request another engine
+    bool preferred = false;  ///< taken although the estimate of an earlier candidate is slightly less: direct only
+  };
+  /// What takes longest in one direction, and the floor of the machine.
+  struct Bound {
+    std::string result{};      ///< what the direction computes: y, dx or dw
+    double seconds = 0;        ///< estimate for the direction
+    std::string part{};        ///< what takes longest, for example "multiply-adds" or "loads from the L2"
+    double part_seconds = 0;   ///< the part of `seconds` that it takes
+    double floor_seconds = 0;  ///< the least time by the peak rate or the bandwidth, whichever takes longer
+  };
+
+  ConvProblem problem{};
+  bool want_dx = true, want_dw = true;  ///< as in ConvOptions
+  std::vector<Candidate> candidates{};  ///< in the order in which they were asked
+  Engine engine = Engine::reference;    ///< of the choice
+  std::string choice{};                 ///< ConvPlan::choice()
+  double seconds = 0;                   ///< ConvPlan::seconds()
+  std::vector<Bound> bounds{};          ///< of the wanted directions of one group, if `direct` is chosen; else empty
+  std::vector<CacheCost> caches{};      ///< ConvPlan::caches()
+};
+
+/// Returns the text of ConvPlan::explain().
+CONVOLUME_API std::string to_string(const Explanation& explanation);
+
+/// Layouts of x and y, and the engine that a plan for them chooses.
+struct LayoutEstimate {
+  Layout x_layout = Layout::plain, y_layout = Layout::plain;
+  Engine engine = Engine::reference;
+  double seconds = 0;  ///< ConvPlan::seconds() of that plan
+};
+
 /// An immutable way to compute one problem. Cheap to copy. All const members are thread-safe.
 ///
 /// Blocking calls build their task graph at the first use and keep it. append_*() add the same tasks to a caller's
@@ -270,6 +315,12 @@ class CONVOLUME_API ConvPlan {
   /// candidate if these take longer. Plans and tensors are made besides. Deterministic. Throws the exceptions of
   /// make().
   static double tuning_seconds(const ConvProblem& problem, const ConvOptions& options);
+
+  /// Returns the pairs of layouts of x and y that an engine serves, the one with the least estimate first. The layouts
+  /// of `problem` itself are ignored. The estimates do not count conversions (convert.hpp): a caller whose tensors have
+  /// other layouts adds a price for these. Builds no engine. Deterministic. Empty if no engine serves any pair. Throws
+  /// InvalidArgument for an invalid problem.
+  static std::vector<LayoutEstimate> best_layouts(const ConvProblem& problem, const ConvOptions& options = {});
 
   /// Converts weights of shape problem.w_shape(), plain layout, to the engine's form.
   PreparedWeights prepare(const Execution& run, const ConstTensorView& w) const;
@@ -308,6 +359,8 @@ class CONVOLUME_API ConvPlan {
   /// Returns a report: each engine with its estimate or the reason why it is unsupported, the choice, and the caches.
   /// If `direct` is chosen, what takes longest in each direction, and the share of the machine's floor, on one core.
   std::string explain() const;
+  /// Returns the same report as data, from which explain() makes its text.
+  const Explanation& explanation() const noexcept;
   /// Returns the caches of the chosen engine.
   std::vector<CacheCost> caches() const;
   /// Returns whether a backward pass does not read x if it gets an x_hat, because it computes dw from x_hat alone. The

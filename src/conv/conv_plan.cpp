@@ -6,10 +6,8 @@
 
 #include "conv/caches/caches.hpp"
 #include "conv/check_bias.hpp"
-#include "conv/choice.hpp"
-#include "conv/implementations.hpp"
+#include "conv/decision.hpp"
 #include "convolume/conv.hpp"
-#include "plan/cost_constants.hpp"
 
 namespace convolume {
 namespace {
@@ -17,15 +15,6 @@ namespace {
 using conv::BackwardArguments;
 using conv::ForwardArguments;
 using conv::PrepareArguments;
-
-/// Returns the engine that is requested by name or by a choice, or `automatic` if none is requested.
-Engine requested_engine(const ConvOptions& options) {
-  if (options.choice.empty()) return options.engine;
-  const Engine engine = conv::parse_choice(options.choice).engine;
-  if (options.engine == Engine::automatic || options.engine == engine) return engine;
-  throw InvalidArgument(
-      fmt::format("choice '{}' is not one of {}; leave the engine automatic", options.choice, name_of(options.engine)));
-}
 
 /// Weights that a pass prepares for itself.
 struct OwnWeights {
@@ -142,17 +131,13 @@ void conv::check_bias(const ConvProblem& problem, const ConstTensorView& bias) {
 
 struct ConvPlan::Impl {
   ConvProblem problem;
-  Engine chosen = Engine::reference;
-  std::string choice;
-  double seconds = 0;
+  Explanation explanation;
   std::unique_ptr<conv::ConvEngine> engine;
-  std::string report;
   // Geometries of this plan's caches, to recognise caches of other plans.
   std::string x_geometry, dy_geometry, w_geometry;
   mutable CallPool<ForwardArguments> forward_calls;
   mutable CallPool<BackwardArguments> backward_calls;
 
-  static const conv::Implementation& choose(Impl& impl, const ConvOptions& options);
   Shape5 bias_shape() const { return {1, problem.out_channels, {1, 1, 1}}; }
   ForwardArguments arguments(const ForwardBindings& b, std::pmr::memory_resource* memory,
                              Workspace* workspace = nullptr) const;
@@ -295,61 +280,17 @@ void ConvPlan::Impl::run(CallPool<Arguments>& calls, const Execution& run, unsig
   calls.put(std::move(call));
 }
 
-/// Asks every implementation for its estimate. Writes the fastest choice, or direct's if it is nearly as fast, and the
-/// report into `impl`.
-const conv::Implementation& ConvPlan::Impl::choose(Impl& impl, const ConvOptions& options) {
-  const ConvProblem& problem = impl.problem;
-  impl.report = fmt::format("{}{}\n", to_string(problem), problem.transposed ? " transposed" : "");
-  const std::string wanted = fmt::format("y{}{}", options.want_dx ? ", dx" : "", options.want_dw ? ", dw" : "");
-  const Engine requested = requested_engine(options);
-  const conv::Implementation* best = nullptr;
-  std::string details;
-  for (const conv::Implementation& implementation : conv::implementations()) {
-    if (requested != implementation.engine) {
-      if (implementation.engine == Engine::onednn) continue;
-      if (requested != Engine::automatic) {
-        impl.report += fmt::format("  {}: not requested\n", implementation.name);
-        continue;
-      }
-    }
-    conv::Assessment assessment = conv::assess(implementation, problem, options);
-    if (!assessment.estimate) {
-      impl.report += fmt::format("  {}: unsupported, {}\n", implementation.name, assessment.reason);
-      continue;
-    }
-    conv::Estimate& estimate = *assessment.estimate;
-    impl.report += fmt::format("  {}: {:.3g} ms estimated for {}, {:.3g} MiB beside the tensors\n", implementation.name,
-                               1e3 * estimate.seconds, wanted, estimate.bytes / (1 << 20));
-    const double factor = implementation.engine == Engine::direct ? plan::near_estimates : 1;
-    if (best != nullptr && estimate.seconds >= factor * impl.seconds) continue;
-    if (best != nullptr && estimate.seconds >= impl.seconds) {
-      impl.report += fmt::format("  direct is preferred to estimates that are less than {:.0f} % shorter\n",
-                                 100 * (1 - 1 / plan::near_estimates));
-    }
-    best = &implementation;
-    impl.seconds = estimate.seconds;
-    impl.chosen = implementation.engine;
-    impl.choice = std::move(estimate.choice);
-    details = std::move(estimate.details);
-  }
-  if (best == nullptr) throw Unsupported("no engine serves this convolution:\n" + impl.report);
-  impl.report += fmt::format("  chosen: {}\n", impl.choice);
-  if (!details.empty() && problem.groups > 1) impl.report += "  each group:\n";
-  impl.report += details;
-  return *best;
-}
-
 ConvPlan ConvPlan::make(const ConvProblem& problem, const ConvOptions& options) {
   problem.validate();
+  conv::Decision decision = conv::decide(problem, options);
+  if (decision.implementation == nullptr) {
+    throw Unsupported("no engine serves this convolution:\n" + to_string(decision.explanation));
+  }
   auto impl = std::make_shared<Impl>();
   impl->problem = problem;
-  const conv::Implementation& chosen = Impl::choose(*impl, options);
-  impl->engine = conv::create_engine(chosen, problem, options, impl->choice);
-  for (const CacheCost& cache : impl->engine->caches()) {
-    impl->report +=
-        fmt::format("  {}: {} {} bytes, {:.3g} ms saved per iteration\n", cache.name,
-                    cache.kept ? "kept," : "recomputed, would hold", cache.bytes, 1e3 * cache.seconds_saved);
-  }
+  impl->explanation = std::move(decision.explanation);
+  impl->engine = conv::create_engine(*decision.implementation, problem, options, impl->explanation.choice);
+  impl->explanation.caches = impl->engine->caches();
   Spectra x_hat, dy_hat;
   PreparedWeights w;
   for (auto* part : {&x_hat, &dy_hat}) part->impl()->memory = std::pmr::get_default_resource();
@@ -435,11 +376,12 @@ ConvGradientReady ConvPlan::append_backward(TaskGraph& graph, const ConvReady& r
 }
 
 const ConvProblem& ConvPlan::problem() const noexcept { return impl_->problem; }
-Engine ConvPlan::engine() const noexcept { return impl_->chosen; }
-double ConvPlan::seconds() const noexcept { return impl_->seconds; }
-const std::string& ConvPlan::choice() const noexcept { return impl_->choice; }
-std::string ConvPlan::numerics() const { return fmt::format("{}: {}", impl_->choice, impl_->engine->numerics()); }
-std::string ConvPlan::explain() const { return impl_->report; }
+Engine ConvPlan::engine() const noexcept { return impl_->explanation.engine; }
+double ConvPlan::seconds() const noexcept { return impl_->explanation.seconds; }
+const std::string& ConvPlan::choice() const noexcept { return impl_->explanation.choice; }
+std::string ConvPlan::numerics() const { return fmt::format("{}: {}", choice(), impl_->engine->numerics()); }
+std::string ConvPlan::explain() const { return to_string(impl_->explanation); }
+const Explanation& ConvPlan::explanation() const noexcept { return impl_->explanation; }
 std::vector<CacheCost> ConvPlan::caches() const { return impl_->engine->caches(); }
 bool ConvPlan::x_hat_replaces_x() const noexcept { return impl_->engine->x_hat_replaces_x(); }
 TransformCounts ConvPlan::transforms() const noexcept { return impl_->engine->transforms(); }

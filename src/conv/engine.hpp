@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "convolume/conv.hpp"
 #include "convolume/cpu.hpp"
@@ -92,10 +93,10 @@ inline constexpr const char* no_cropped_volumes =
 
 /// The estimated cost of an implementation for the directions that the options want.
 struct Estimate {
-  double seconds = 0;     ///< on one core
-  double bytes = 0;       ///< beside the tensors while all directions run: caches, packed weights, sums
-  std::string choice{};   ///< see ConvOptions::choice; empty if the engine is the only choice
-  std::string details{};  ///< lines for ConvPlan::explain(), if the engine is chosen; of one group
+  double seconds = 0;    ///< on one core
+  double bytes = 0;      ///< beside the tensors while all directions run: caches, packed weights, sums
+  std::string choice{};  ///< see ConvOptions::choice; empty if the engine is the only choice
+  std::vector<Explanation::Bound> bounds{};  ///< see Explanation::bounds
 };
 
 /// One algorithm and its code. Every function is deterministic and thread-safe.

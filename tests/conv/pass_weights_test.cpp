@@ -49,7 +49,7 @@ void check_same_bits(const ConvProblem& p, const ConvOptions& options) {
   CHECK(c.memory.statistics().live_bytes == before);
 }
 
-struct Case {
+struct WeightCase {
   const char *problem, *fwd, *bwd_d;  // nests for float, whose channel blocks have 16 channels
   bool forward, backward;             // whether regions pack
 };
@@ -68,7 +68,7 @@ plan::LoopNest nest_for(const char* text) {
 }
 
 template <class T>
-void check_packing(const Case& one) {
+void check_packing(const WeightCase& one) {
   ConvProblem p = parse_problem(one.problem);
   p.type = data_type_of<T>();
   p.epilogue.bias = true;
@@ -109,7 +109,7 @@ TEST_CASE("a pass that gets a tensor of weights computes the bits of prepared we
 }
 
 TEST_CASE("direct packs a tensor of weights where it multiplies them, if it reads each weight once") {
-  const Case cases[]{
+  const WeightCase cases[]{
       {"ic40id4oc72kd3pd1", "k* c z y | kz ky kx c16 x k32", "c* k z y | kz ky kx k16 x c32", true, true},
       {"ic40id4oc72kd3pd1", "k* z c y | kz ky kx c16 x k32", "c* z k y | kz ky kx k16 x c16", false, false},
       {"ic40id4oc72kd3pd1", "z* k c y | kz ky kx c16 x k32", "z* c k y | kz ky kx k16 x c16", false, false},
@@ -124,7 +124,7 @@ TEST_CASE("direct packs a tensor of weights where it multiplies them, if it read
   const std::string before = simd_target();
   for (const std::string& target : available_simd_targets()) {
     set_simd_target(target);
-    for (const Case& one : cases) {
+    for (const WeightCase& one : cases) {
       CAPTURE(one.problem, one.fwd, target);
       check_packing<float>(one);
       check_packing<double>(one);

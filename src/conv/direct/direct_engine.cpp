@@ -402,17 +402,19 @@ double floor_seconds(const ConvProblem& p, const MachineModel& machine) {
   return std::max(flops * element / 4 / machine.gflops_per_core, bytes / from) * 1e-9;
 }
 
-/// Returns a line about a direction: its seconds, what takes longest, and its share of the floor.
-std::string describe(const char* result, const plan::NestCost& cost, double floor) {
+/// Returns what takes longest in a direction.
+Explanation::Bound bound_of(const char* result, const plan::NestCost& cost, double floor) {
   static constexpr std::array levels{"loads from the L2", "loads from the L3", "loads from memory"};
   const std::size_t slowest = cost.slowest_level();
   const std::array parts{std::pair{cost.compute_seconds + cost.tile_seconds, "multiply-adds"},
                          std::pair{cost.move_seconds[slowest], levels[slowest]}, std::pair{cost.copy_seconds, "copies"},
                          std::pair{cost.pack_seconds, "packing of weights"}, std::pair{cost.task_seconds, "tasks"}};
   const auto longest = *std::max_element(parts.begin(), parts.end());
-  return fmt::format("    {}: {:.3g} ms, {:.0f} % of it {}; the floor of the machine is {:.0f} %\n", result,
-                     1e3 * cost.seconds(), 100 * longest.first / cost.seconds(), longest.second,
-                     100 * floor / cost.seconds());
+  return {.result = result,
+          .seconds = cost.seconds(),
+          .part = longest.second,
+          .part_seconds = longest.first,
+          .floor_seconds = floor};
 }
 
 Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
@@ -428,7 +430,7 @@ Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const 
     const plan::NestCost cost =
         plan::nest_cost(nests[static_cast<std::size_t>(direction)], problem, direction, machine);
     estimate.seconds += cost.seconds();
-    estimate.details += describe(result, cost, floor);
+    estimate.bounds.push_back(bound_of(result, cost, floor));
   }
   return estimate;
 }
