@@ -173,6 +173,39 @@ std::string table(const NestCounts& c) {
   return text;
 }
 
+Json to_json(const Explanation& e) {
+  Json engines = Json::array(), bounds = Json::array(), caches = Json::array();
+  for (const Explanation::Candidate& one : e.candidates) {
+    Json engine{{"engine", name_of(one.engine)}, {"name", one.name}};
+    if (one.seconds) {
+      engine.update({{"seconds", *one.seconds}, {"bytes", one.bytes}});
+    } else {
+      engine["reason"] = one.reason;
+    }
+    engines.push_back(std::move(engine));
+  }
+  for (const Explanation::Bound& one : e.bounds) {
+    bounds.push_back({{"result", one.result},
+                      {"seconds", one.seconds},
+                      {"part", one.part},
+                      {"part_seconds", one.part_seconds},
+                      {"floor_seconds", one.floor_seconds}});
+  }
+  for (const CacheCost& one : e.caches) {
+    caches.push_back(
+        {{"name", one.name}, {"bytes", one.bytes}, {"seconds_saved", one.seconds_saved}, {"kept", one.kept}});
+  }
+  return {{"problem", to_string(e.problem)},
+          {"x_layout", name_of(e.problem.x_layout)},
+          {"y_layout", name_of(e.problem.y_layout)},
+          {"engines", std::move(engines)},
+          {"engine", name_of(e.engine)},
+          {"choice", e.choice},
+          {"seconds", e.seconds},
+          {"bounds", std::move(bounds)},
+          {"caches", std::move(caches)}};
+}
+
 }  // namespace
 
 double run_bytes(const plan::Fetch& fetch, std::size_t element_bytes) {
@@ -201,7 +234,8 @@ std::string explain_plan(const ExplainOptions& o) {
     problem.x_layout = usual_layout(problem.in_channels);
     problem.y_layout = usual_layout(problem.out_channels);
   }
-  return ConvPlan::make(problem, {.engine = engine_of(o.engine), .choice = o.choice}).explain();
+  const ConvPlan plan = ConvPlan::make(problem, {.engine = engine_of(o.engine), .choice = o.choice});
+  return o.json ? to_json(plan.explanation()).dump(2) + "\n" : plan.explain();
 }
 
 void PlanCommand::add_to(CLI::App& app) {
@@ -221,6 +255,7 @@ void PlanCommand::add_to(CLI::App& app) {
       ->description("Layout of x and y. With blocked, a tensor with fewer than 8 channels stays plain");
   explain->add_option("--engine", explain_.engine, "Engine, or automatic")->capture_default_str();
   explain->add_option("--choice", explain_.choice, "Choice text instead of the cost model's, as a plan prints it");
+  explain->add_flag("--json", explain_.json, "Print one JSON object: what a program reads instead of the text");
 
   CLI::App* count = app.add_subcommand("count", "Count the elements that the loops of a nest touch and fetch");
   count_command_ = count;

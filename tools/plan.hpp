@@ -30,9 +30,11 @@ struct ExplainOptions {
   std::string problem;
   std::string layout = "plain", type = "f32", engine = "automatic";
   std::string choice;  ///< ConvOptions::choice
+  bool json = false;
 };
 
-/// Returns the report of the plan. Throws InvalidArgument for nonsense, Unsupported if the engine cannot serve it.
+/// Returns the report of the plan, as text or as one JSON object. Throws InvalidArgument for nonsense, Unsupported if
+/// the engine cannot serve it.
 std::string explain_plan(const ExplainOptions& options);
 
 class PlanCommand {

@@ -90,8 +90,8 @@ def best_nest(command: Command, layer: Layer) -> Nest:
 
 def choice(command: Command, problem: str, nest: str) -> str:
     """The choice text of `direct` with this forward nest. Nothing runs the nests of the other directions."""
-    plan = command.text("plan", "explain", "--problem", problem, "--layout", "blocked", "--engine", "direct")
-    others = plan.split("chosen: direct ", 1)[1].split()[1:3]
+    plan = command.run("plan", "explain", "--problem", problem, "--layout", "blocked", "--engine", "direct")
+    others = plan["choice"].split()[2:4]
     return " ".join(["direct", "fwd=" + nest.replace(" ", "."), *others])
 
 

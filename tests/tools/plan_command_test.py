@@ -49,6 +49,23 @@ class Plan(CliTest):
         for option, value in (("--engine", "cudnn"), ("--choice", "direct fwd=q")):
             self.fails("plan", "explain", "--problem", PROBLEM, option, value, says=[value])
 
+    def test_explain_prints_its_data_as_json(self):
+        command = ("plan", "explain", "--problem", "ic32id12oc32kd3pd1", "--layout", "blocked")
+        report, text = json.loads(self.run_cli(*command, "--json")), self.run_cli(*command)
+        self.assertEqual(set(report), {"problem", "x_layout", "y_layout", "engines", "engine", "choice", "seconds",
+                                       "bounds", "caches"})
+        self.assertEqual((report["x_layout"], report["y_layout"]), ("blocked", "blocked"))
+        self.assertIn(f"chosen: {report['choice']}\n", text)
+        self.assertEqual(report["choice"].split()[0], report["engine"])
+        for engine in report["engines"]:
+            self.assertEqual("seconds" in engine, "reason" not in engine)
+            self.assertIn(f"  {engine['name']}: ", text)
+        chosen = [engine for engine in report["engines"] if engine["engine"] == report["engine"] and "seconds" in engine]
+        self.assertEqual([engine["seconds"] for engine in chosen], [report["seconds"]])
+        direct = json.loads(self.run_cli(*command, "--engine", "direct", "--json"))
+        self.assertEqual([bound["result"] for bound in direct["bounds"]], ["y", "dx", "dw"])
+        self.assertEqual(set(direct["bounds"][0]), {"result", "seconds", "part", "part_seconds", "floor_seconds"})
+
     def test_a_blocking_string_of_the_paper_is_a_nest(self):
         arguments = ("--problem", "ic128ih56iw56oc256kh3ph1", "--nest")
         string = self.count(*arguments, "FwFhX0(8)Y0(8)C0(16)K0(16)C1K1X1Y1")
