@@ -161,9 +161,9 @@ class Network {
   ConvProblem problem_of(std::size_t index, Layout x, Layout y) const;
   ConvOptions conv_options(std::size_t index, std::size_t weight_budget) const;
   ConvPlan plan_of_node(std::size_t index, Layout x, Layout y, std::size_t weight_budget) const;
-  /// Returns whether a convolution should use blocked tensors. An engine for plain tensors must be so much faster that
-  /// the layout conversions of its neighbours pay off.
-  bool better_blocked(std::size_t index) const;
+  /// Returns whether a convolution should use blocked tensors. If another engine is faster on plain ones, it must be so
+  /// much faster that the layout conversions of its neighbours pay off (ADR 11).
+  bool uses_blocked(std::size_t index) const;
   void choose_layouts();
   void take_recorded_layouts();
   void tune();

@@ -14,6 +14,13 @@ constexpr const char* tuned_key = ".tuned";
 constexpr const char* choice_key = ".choice";
 constexpr const char* layout_key = ".layout";
 
+/// Returns the estimate for a pair of layouts, if an engine serves it.
+std::optional<LayoutEstimate> find_layouts(const std::vector<LayoutEstimate>& served, Layout x, Layout y) {
+  const auto found = std::find_if(served.begin(), served.end(),
+                                  [&](const LayoutEstimate& one) { return one.x_layout == x && one.y_layout == y; });
+  return found == served.end() ? std::nullopt : std::optional(*found);
+}
+
 /// Returns the values of the keys "node.NAME<suffix>", by name.
 std::map<std::string, std::string> values_of_nodes(const NumericsRecord& record, std::string_view suffix) {
   std::map<std::string, std::string> values;
@@ -192,23 +199,23 @@ ConvPlan Network::plan_of_node(std::size_t i, const Layout x, const Layout y, st
   return ConvPlan::make(problem_of(i, x, y), options);
 }
 
-bool Network::better_blocked(std::size_t i) const {
+bool Network::uses_blocked(std::size_t i) const {
   // Neighbours of a plain layer have to convert the layout of what they read and write.
-  constexpr double plain_advantage = 1.5;
+  constexpr double conversion_price = 1.5;
   // Only the cost model decides, because layouts are chosen before tuning and must be the same when a tuned run is
   // resumed.
-  const auto plan = [&](Layout x, Layout y) { return ConvPlan::make(problem_of(i, x, y), conv_options(i, 0)); };
-  const ConvPlan plain = plan(Layout::plain, Layout::plain);
-  try {
-    const ConvPlan blocked =
-        plan(usual_layout(plain.problem().in_channels), usual_layout(plain.problem().out_channels));
-    const bool reads_blocked =
-        plain.engine() == Engine::fft_tiled || plain.engine() == Engine::direct || plain.engine() == Engine::onednn;
-    if (reads_blocked) return true;
-    return options_.engine == Engine::automatic && blocked.seconds() <= plain_advantage * plain.seconds();
-  } catch (const Unsupported&) {  // groups that do not fill channel blocks, or an engine for plain tensors only
-    return false;
-  }
+  const ConvProblem problem = problem_of(i, Layout::plain, Layout::plain);
+  ConvOptions options = conv_options(i, 0);
+  const auto served = ConvPlan::best_layouts(problem, options);
+  const auto plain = find_layouts(served, Layout::plain, Layout::plain);
+  const Layout x = usual_layout(problem.in_channels), y = usual_layout(problem.out_channels);
+  const auto usual = find_layouts(served, x, y);
+  if (!plain || !usual) return false;  // groups that do not fill channel blocks, or an engine for plain tensors only
+  if (usual->engine == plain->engine) return true;
+  if (options_.engine == Engine::automatic && usual->seconds <= conversion_price * plain->seconds) return true;
+  // An engine that is best for plain tensors and reads blocked ones needs no conversion.
+  options.engine = plain->engine;
+  return find_layouts(ConvPlan::best_layouts(problem, options), x, y).has_value();
 }
 
 /// Chooses blocked layout for tensors of many channels, so that nothing is reordered between layers. Plain are: tensors
@@ -221,7 +228,7 @@ void Network::choose_layouts() {
   for (std::size_t i = 0; i < count; ++i) {
     if (usual_layout(shapes_.nodes[i].channels) == Layout::plain) plain[i + 1] = true;
     if (!std::holds_alternative<ConvNode>(spec_.nodes[i].kind)) continue;
-    if (!better_blocked(i)) plain[i + 1] = plain[spec_.nodes[i].inputs[0]] = true;
+    if (!uses_blocked(i)) plain[i + 1] = plain[spec_.nodes[i].inputs[0]] = true;
   }
   for (bool changed = true; changed;) {
     changed = false;
