@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The C++ example of the README is the program in examples/ that the tests compile and run."""
+"""The C++ examples of the README are the programs in examples/ that the tests compile and run."""
 
 import pathlib
 import re
@@ -7,6 +7,9 @@ import sys
 
 source = pathlib.Path(sys.argv[1])
 readme = re.findall(r"```cpp\n(.*?)```", (source / "README.md").read_text(), re.S)
-example = (source / "examples/convolve.cpp").read_text()
-if len(readme) != 1 or readme[0].strip() not in example:
-    sys.exit("README.md: the C++ example differs from examples/convolve.cpp; copy it again")
+examples = ["convolve.cpp", "chain.cpp"]
+if len(readme) != len(examples):
+    sys.exit(f"README.md: it has {len(readme)} C++ examples; name their programs in {__file__}")
+for text, name in zip(readme, examples):
+    if text.strip() not in (source / "examples" / name).read_text():
+        sys.exit(f"README.md: the C++ example differs from examples/{name}; copy it again")
