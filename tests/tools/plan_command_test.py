@@ -60,8 +60,8 @@ class Plan(CliTest):
         for engine in report["engines"]:
             self.assertEqual("seconds" in engine, "reason" not in engine)
             self.assertIn(f"  {engine['name']}: ", text)
-        chosen = [engine for engine in report["engines"] if engine["engine"] == report["engine"] and "seconds" in engine]
-        self.assertEqual([engine["seconds"] for engine in chosen], [report["seconds"]])
+        chosen = [engine.get("seconds") for engine in report["engines"] if engine["engine"] == report["engine"]]
+        self.assertIn(report["seconds"], chosen)
         direct = json.loads(self.run_cli(*command, "--engine", "direct", "--json"))
         self.assertEqual([bound["result"] for bound in direct["bounds"]], ["y", "dx", "dw"])
         self.assertEqual(set(direct["bounds"][0]), {"result", "seconds", "part", "part_seconds", "floor_seconds"})

@@ -1,4 +1,5 @@
-// A user's program: one convolution and one transform through the public headers, each checked against known numbers.
+// A user's program: a convolution, a transform and a conversion through the public headers, each checked against known
+// numbers.
 #include <cmath>
 #include <cstdio>
 
@@ -50,12 +51,28 @@ bool transform(std::pmr::memory_resource* memory) {
   return good;
 }
 
+/// Converts 3 channels of 2 voxels to blocked doubles: lanes 0 to 2 of each voxel hold them, the others zero.
+bool conversion(std::pmr::memory_resource* memory) {
+  using namespace convolume;
+  Scheduler scheduler(2);
+  Tensor<float> plain({1, 3, {1, 1, 2}}, memory);
+  Tensor<double> blocked(plain.shape(), Layout::blocked, memory);
+  for (int i = 0; i < 6; ++i) plain.data()[i] = static_cast<float>(i);
+  convert(Execution{scheduler, memory}, plain, blocked);
+  bool good = true;
+  for (int i = 0; i < 16; ++i) {
+    good = near(blocked.data()[i], i % 8 < 3 ? 2 * (i % 8) + i / 8 : 0, "conversion") && good;
+  }
+  return good;
+}
+
 }  // namespace
 
 int main() {
   convolume::SlabResource memory;
   bool good = convolution(&memory);
   good = transform(&memory) && good;
+  good = conversion(&memory) && good;
   std::printf("convolume %s: %s\n", convolume::version(), good ? "as expected" : "WRONG");
   return good ? 0 : 1;
 }
