@@ -245,7 +245,7 @@ inline bool more_saved_per_byte(const CacheCost& a, const CacheCost& b) noexcept
 /// How a plan was chosen: what ConvPlan::explain() says, as data. Estimates are seconds on one core; they serve to
 /// compare plans and are not predictions of run times.
 struct Explanation {
-  /// An implementation that was asked: an engine, or the code of an engine for depthwise problems.
+  /// An implementation in the list: an engine, or the code of an engine for depthwise problems.
   struct Candidate {
     Engine engine = Engine::reference;
     std::string name{};
@@ -268,7 +268,7 @@ struct Explanation {
 
   ConvProblem problem{};
   bool want_dx = true, want_dw = true;  ///< as in ConvOptions
-  std::vector<Candidate> candidates{};  ///< in the order in which they were asked
+  std::vector<Candidate> candidates{};  ///< in the order of the list of implementations
   Engine engine = Engine::reference;    ///< of the choice
   std::string choice{};                 ///< ConvPlan::choice()
   double seconds = 0;                   ///< ConvPlan::seconds()
@@ -298,7 +298,8 @@ struct LayoutEstimate {
 ///
 /// Layout: plain tensors have x stride 1. Blocked tensors (ConvProblem::x_layout, y_layout) are views of the logical
 /// shape. Their strides are the distances between samples, channel blocks, planes and rows. Neighbouring voxels of a
-/// row are channel_block() elements apart. Lanes without a channel hold zero. x, w, dy, y, dx and dw must not overlap.
+/// row are channel_block() elements apart. Lanes without a channel hold zero. convert() (convert.hpp) makes blocked
+/// tensors of plain ones. x, w, dy, y, dx and dw must not overlap.
 ///
 /// Errors: ShapeMismatch for tensors that do not match the problem, StaleCache, std::bad_alloc, MemoryBudgetExceeded.
 class CONVOLUME_API ConvPlan {

@@ -36,10 +36,10 @@ namespace convolume {
 CONVOLUME_API void convert(const Execution& run, const ConstTensorView& source, const TensorView& target);
 
 /// Appends the tasks of the same conversion to a graph, and returns the tasks that complete the target. `ready` names
-/// the tasks that complete the source, and those after which the target may be written; it counts the channels and
-/// planes of the source. The memory of both tensors must outlive the graph. Shapes, strides and overlap are checked
-/// now. If the addresses are known only when the tasks run, and lie behind different slots, the caller makes sure that
-/// the tensors do not overlap.
+/// the tasks that complete the source, and those after which the target may be written. It counts channels and planes
+/// as the source view does; if a view is a crop along Z, all planes are waited for. The memory of both tensors must
+/// outlive the graph. Shapes, strides and overlap are checked now. Two tensors whose addresses lie behind different
+/// slots (Address::in) are not checked for overlap; the caller makes sure that there is none.
 CONVOLUME_API Ready append_convert(TaskGraph& graph, const Ready& ready, const ConstTensorView& source,
                                    const TensorView& target);
 

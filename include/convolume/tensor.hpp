@@ -216,7 +216,7 @@ using TensorView = BasicTensorView<false>;
 using ConstTensorView = BasicTensorView<true>;
 
 /// An owning dense tensor, aligned to 64 bytes. Movable, not copyable. The initial values are undefined, also in pad
-/// lanes.
+/// lanes, until convert() (convert.hpp) or another operation writes them.
 template <class T>
 class Tensor {
  public:

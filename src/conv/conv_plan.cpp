@@ -70,9 +70,9 @@ void check(const char* name, const ConstTensorView& tensor, const Shape5& shape,
         fmt::format("convolution: {} has shape {}, expected {}", name, to_string(tensor.shape), to_string(shape)));
   }
   if (tensor.layout != layout) {
-    throw ShapeMismatch(
-        fmt::format("convolution: {} is {}, this plan needs it {}; convert it, or (x and y) plan for another layout",
-                    name, name_of(tensor.layout), name_of(layout)));
+    throw ShapeMismatch(fmt::format(
+        "convolution: {} is {}, this plan needs it {}; call convert(), or (x and y) plan for another layout", name,
+        name_of(tensor.layout), name_of(layout)));
   }
   const index_t voxel = layout == Layout::plain ? 1 : channel_block(type);
   if (tensor.stride[4] != voxel && shape.extent.x > 1) {
