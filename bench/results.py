@@ -62,7 +62,7 @@ FFT = "--side-by-side --kind r2c"
 WITH_TORCH = BESIDE_ONEDNN.replace("--peers onednn", "--peers onednn,torch --batch 1,2")
 PEERS = "--peers torch,onnxruntime,openvino --batch 1,2 --threads 2"
 ONEDNN = ("--side-by-side --engine automatic,onednn --backend native --cache on --threads 2 --batch 1,2 "
-          "--work training,inference")
+          "--work training,inference --memory-budget 16")
 ISOTROPIC, ANISOTROPIC = "--net nets/zoo/unet_isotropic.toml", "--net nets/zoo/unet_anisotropic.toml"
 WIDTH_DEPTH = "--width 30 --depth 8 --kernel 5 --extent 48"
 GRAPHS = "--side-by-side --net nets/zoo/width_depth.toml nets/zoo/unet_isotropic.toml --threads 2"
