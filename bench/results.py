@@ -87,7 +87,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
                 "--side-by-side --kind r2c,c2c --impl native,fftw,ducc0,mkl "
                 "--sizes 16,17,24,31,32,48,61,64,96,97,127,128,192,193,251,256", 3),
     Measurement("conv_headline_blocked", "conv peers onednn headline", "bench_conv",
-                f"{WITH_TORCH} {HEADLINE_LIST} --dir fwd,training --rounds 3 --max-seconds 0.3", 10,
+                f"{WITH_TORCH} {HEADLINE_LIST} --dir fwd,training --rounds 3 --max-seconds 0.3", 31,
                 f"{BESIDE_ONEDNN} {HEADLINE_LIST} --dir fwd,training --rounds 3 --max-seconds 0.2", 2),
     conv_list("anisotropic", 1),
     conv_list("depthwise", 6),
@@ -96,7 +96,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     conv_list("kernels", 1, 0.5),
     conv_list("paper_nets", 3),
     conv_list("planar", 1, 0.5),
-    conv_list("unet3d", 12, with_torch=True),
+    conv_list("unet3d", 45, with_torch=True),
     Measurement("conv_published", "published", "bench_conv",
                 f"--side-by-side --layout blocked --threads 2 --peers onednn --dir fwd,training --max-seconds 0.3 "
                 f"--problems {PUBLISHED}", 25),
@@ -328,7 +328,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
     modes.add_argument("--check", action="store_true", help="compare the pages with the data; status 1 if they differ")
     modes.add_argument("--list", action="store_true", help="print the measurements with their commands")
     parser.add_argument("--build", default="build/release", help="folder of the build (build/release)")
-    parser.add_argument("--quick", action="store_true", help="fewer problems and rounds: at most 8 minutes, not 90")
+    parser.add_argument("--quick", action="store_true", help="fewer problems and rounds: at most 8 minutes, not 145")
     parser.add_argument("--processes", type=int, default=1, metavar="N",
                         help="with --run: measure convolutions in N processes; of each row the median one counts (1)")
     parser.add_argument("--only", default="", metavar="NAMES", help="measurements or groups, separated by commas")

@@ -25,6 +25,9 @@ Times are medians over interleaved rounds.
 Brackets hold the quartiles of the ratios of single rounds. A ratio below 1 is bold.
 "In time" divides the lower quartiles of both sides on two threads, "one thread" the medians on one.
 The worse of these two is the ratio that counts ([method.md](method.md), rule 4).
+Lists of convolutions without a column of PyTorch have Debian's oneDNN 2.6 as their only peer. For
+depthwise kernels the oneDNN 3.12 in PyTorch is up to 50 times as fast as that one, so their ratios
+there overstate us.
 [method.md](method.md) says how we measure, [losses.md](losses.md) lists every row with a ratio
 below 1, and [log/zen4.md](log/zen4.md) has the tables of earlier runs.
 """
