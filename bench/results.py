@@ -230,7 +230,10 @@ def combined(contents: list[dict[str, Any]]) -> dict[str, Any]:
     if not contents[0]["name"].startswith("conv_"):
         return contents[-1]
     rows = []
-    for same in zip(*(content["report"]["results"] for content in contents)):
+    reports = [content["report"]["results"] for content in contents]
+    if len(set(map(len, reports))) > 1:
+        raise RunError(f"{contents[0]['name']}: the processes measured different numbers of rows")
+    for same in zip(*reports):
         if len({(row["name"], row["dir"], row["threads"]) for row in same}) > 1:
             raise RunError(f"{contents[0]['name']}: the processes measured different rows")
         ratios = [results_conv.ratio_that_counts(row) for row in same]

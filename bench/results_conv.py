@@ -123,8 +123,8 @@ def conv_row(problem: Compared, with_torch: bool) -> list[str]:
 def torch_text(data: Json) -> str:
     """The version of PyTorch in a measurement of convolutions, and its libraries."""
     facts = data["report"]["machine"]["torch"]
-    return (f"PyTorch {facts['version']} with {facts['onednn']}, {facts['peer_threads']} threads, the fastest of its "
-            f"memory formats.\nIts BLAS: {facts['blas']}.")
+    return (f"PyTorch {facts['version']} with {facts['onednn']}, as many threads as ours, the fastest of its memory "
+            f"formats.\nIts BLAS: {facts['blas']}.")
 
 
 def conv_tables(data: Json) -> str:
@@ -162,7 +162,7 @@ def conv_means(name: str, problems: Sequence[Compared]) -> list[list[str]]:
 
 
 def conv_plot(data: Json) -> Optional[str]:
-    """The plot of forward and training ratios, None without oneDNN."""
+    """The plot of forward and training ratios, None without a peer."""
     bars = []
     for row, _, ratio in compared(data):
         if ratio and row["dir"] in ("fwd", "training"):
@@ -170,11 +170,11 @@ def conv_plot(data: Json) -> Optional[str]:
             bars.append(results_svg.Bar(short_name(row), PASSES[row["dir"]], ratio_of(row), low, high))
     if not bars:
         return None
-    return results_svg.ratio_bars("Headline convolutions: oneDNN's time over ours", "ratio, logarithmic axis", bars)
+    return results_svg.ratio_bars("Headline convolutions: the peer's time over ours", "ratio, logarithmic axis", bars)
 
 
 def conv_losses(data: Json) -> list[Loss]:
-    """Problems and passes in which oneDNN is faster by the ratio that counts."""
+    """Problems and passes in which the peer is faster by the ratio that counts."""
     losses = []
     for problem in compared(data):
         row, worse, ratio = problem.row, problem.worse(), problem.ratio
@@ -191,7 +191,7 @@ def conv_losses(data: Json) -> list[Loss]:
 
 def process_range(row: Json) -> str:
     """The least and the largest ratio of the processes that measured a row; empty for a single process."""
-    ratios = row.get("ratios", [])
+    ratios = [ratio for ratio in row.get("ratios", []) if ratio]
     return f" ({digits(min(ratios))}-{digits(max(ratios))})" if len(ratios) > 1 else ""
 
 

@@ -8,7 +8,7 @@ folder=build/peers requirements=bench/peers/requirements.txt
 made=$folder/requirements.txt # a copy, written when everything is installed
 
 if [ -e "$made" ] && cmp -s "$requirements" "$made"; then exit 0; fi
-[ -x "$folder/bin/python" ] || /usr/bin/python3 -m venv "$folder"
+"$folder/bin/python" -m pip --version >/dev/null 2>&1 || /usr/bin/python3 -m venv --clear "$folder"
 pip=("$folder/bin/python" -m pip --disable-pip-version-check)
 
 # What pip would install: the packages of a build with CUDA need those of NVIDIA.

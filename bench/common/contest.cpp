@@ -48,7 +48,8 @@ void fill(const Buffer& buffer, DataType type) {
   }
 }
 
-/// Makes single calls until caches, branch predictors and the CPU frequency have settled. Returns the calls per sample.
+/// Takes samples of one call until caches, branch predictors and the CPU frequency have settled. Returns the calls per
+/// sample.
 int warm_up(const OtherCompetitor& competitor) {
   double total = 0, last = 0;
   do {

@@ -175,6 +175,8 @@ class ConvContest {
   void add_peer(Who who, const std::string& name, const Make& make) {
     try {
       competitors_.push_back({.who = who, .competitor = make(), .name = name, .problem = problem_});
+    } catch (const PeerEnded&) {
+      throw;  // rows without this peer would flatter us
     } catch (const Unsupported& error) {
       notes_.say_once(fmt::format("{} left out: {}", name, error.what()));
     }
@@ -192,6 +194,8 @@ class ConvContest {
       } else {
         competitor.competitor->execute(direction);
       }
+    } catch (const PeerEnded&) {
+      throw;
     } catch (const Unsupported& error) {
       notes_.say(fmt::format("{} {}: {}", name_, name_of(direction), error.what()));
       return false;

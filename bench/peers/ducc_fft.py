@@ -29,6 +29,16 @@ def transform(ducc0, numpy, kind, precision, n):
     return lambda: ducc0.fft.c2c(values, axes=axes, forward=forward, nthreads=1, out=out)
 
 
+def check_result(ducc0, numpy, kind, precision):
+    """Raises ValueError unless ducc0's transform of a small cube is NumPy's."""
+    n, random = 6, numpy.random.default_rng(1).standard_normal((6, 6, 6))
+    got = transform(ducc0, numpy, kind, precision, n)()
+    wanted = {"r2c": lambda: numpy.fft.rfftn(random), "c2r": lambda: random * n**3, "c2c": lambda: numpy.fft.fftn(random),
+              "c2c_backward": lambda: numpy.fft.ifftn(random) * n**3}[kind]()
+    if not numpy.linalg.norm(got - wanted) <= 1e-5 * numpy.linalg.norm(wanted):
+        raise ValueError(f"ducc0's {kind} differs from NumPy's")
+
+
 def mean_seconds(call, repeat):
     begin = time.perf_counter()
     for _ in range(repeat):
@@ -48,6 +58,7 @@ def start():
         words = command.split()
         if len(words) == 3:
             kind, precision, n = words
+            check_result(ducc0, numpy, kind, precision)
             call = transform(ducc0, numpy, kind, precision, int(n))
             one_voxel = transform(ducc0, numpy, kind, precision, 1)
             mean_seconds(one_voxel, 100)

@@ -54,7 +54,7 @@ Json PeerProcess::ask(const std::string& command) {
 Json PeerProcess::answer() {
   const auto line = process_.read_line();
   if (!line) {
-    throw Unsupported(fmt::format("{} ended without an answer; it may have run out of memory", script_));
+    throw PeerEnded(fmt::format("{} ended without an answer; it may have run out of memory", script_));
   }
   Json answer = Json::parse(*line, nullptr, false);
   if (!answer.is_object()) throw Unsupported(fmt::format("{} sent an unknown answer: '{}'", script_, *line));

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/common/child_process.hpp"
+#include "convolume/error.hpp"
 
 namespace convolume::bench {
 
@@ -22,6 +23,12 @@ std::string to_string(const PeerFacts& facts);
 /// Adds the facts to a row of a report.
 void add_to(nlohmann::ordered_json& row, const PeerFacts& facts);
 
+/// The process of a peer has ended, so that nothing more can be asked of it.
+class PeerEnded : public Unsupported {
+ public:
+  using Unsupported::Unsupported;
+};
+
 /// A service that runs in a process of its own; service.py describes what is sent. One thread at a time.
 class PeerProcess {
  public:
@@ -29,7 +36,7 @@ class PeerProcess {
   /// a package is missing or has another version than the pinned one, or if the peer cannot be used.
   explicit PeerProcess(const std::string& script, const std::vector<std::string>& arguments = {});
 
-  /// Sends a command and returns the answer. Throws Unsupported with the peer's reason.
+  /// Sends a command and returns the answer. Throws Unsupported with the peer's reason, or PeerEnded.
   nlohmann::ordered_json ask(const std::string& command);
 
   const PeerFacts& facts() const { return facts_; }

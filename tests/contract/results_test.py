@@ -171,7 +171,7 @@ class Pages(unittest.TestCase):
         data["command"] = "-"
         (self.data / "conv_headline_blocked.json").write_text(results.file_text(data))
         page = self.rendered("results.md")
-        self.assertIn("PyTorch 2.13.0 with oneDNN 3.12, 2 threads", page)
+        self.assertIn("PyTorch 2.13.0 with oneDNN 3.12, as many threads as ours", page)
         self.assertIn("| dense | `fft_tiled` | 2.00 ms | 7.00 ms | 5.83 ms | 2.92 (2.62-3.21) | 2.50 | 1.67 (2.00 ms) |", page)
         self.assertIn("| strided | `direct` | 2.00 ms | 10.0 ms | 10.4 ms | 5.00 (4.50-5.50) | **0.650** |", page)
         self.assertIn("| strided, forward | oneDNN |", self.rendered("losses.md"))
