@@ -205,8 +205,8 @@ def results_page(all_data: dict[str, Json], folder: pathlib.Path) -> str:
     headline = "conv_headline_blocked"
     parts = [INTRODUCTION, part("## FFT", "fft_r2c", fft_tables),
              part("### FFTW, MKL and ducc0", "fft_peers", fft_peers_table),
-             "## Convolutions\n\nThe peer is oneDNN, of Debian or of PyTorch. The floor is the least time that the machine could take;\n"
-             "[method.md](method.md#the-floor) defines it.\n\n" + conv_summary(all_data, folder),
+             "## Convolutions\n\nThe peer is oneDNN, of Debian or of PyTorch. The floor is the least time that the\n"
+             "machine could take; [method.md](method.md#the-floor) defines it.\n\n" + conv_summary(all_data, folder),
              part("### headline", headline, conv_tables)]
     if conv_plot_of(all_data, folder):
         parts.append(f"![Ratios of the headline list]({HEADLINE_PLOT})\n")

@@ -33,8 +33,8 @@ def check_result(ducc0, numpy, kind, precision):
     """Raises ValueError unless ducc0's transform of a small cube is NumPy's."""
     n, random = 6, numpy.random.default_rng(1).standard_normal((6, 6, 6))
     got = transform(ducc0, numpy, kind, precision, n)()
-    wanted = {"r2c": lambda: numpy.fft.rfftn(random), "c2r": lambda: random * n**3, "c2c": lambda: numpy.fft.fftn(random),
-              "c2c_backward": lambda: numpy.fft.ifftn(random) * n**3}[kind]()
+    wanted = {"r2c": lambda: numpy.fft.rfftn(random), "c2r": lambda: random * n**3,
+              "c2c": lambda: numpy.fft.fftn(random), "c2c_backward": lambda: numpy.fft.ifftn(random) * n**3}[kind]()
     if not numpy.linalg.norm(got - wanted) <= 1e-5 * numpy.linalg.norm(wanted):
         raise ValueError(f"ducc0's {kind} differs from NumPy's")
 
