@@ -284,6 +284,8 @@ int convolume_convert(const int64_t shape[5], const void* source, int64_t source
         convolume::dense_of(here, shape, {"source_type", source_type}, {"source_layout", source_layout});
     const convolume::Dense to =
         convolume::dense_of(here, shape, {"target_type", target_type}, {"target_layout", target_layout});
+    // Throws if a tensor does not fit the address space, before strides of its view are computed.
+    for (const convolume::Dense& one : {from, to}) stored_elements(one.shape, one.layout, one.type);
     convolume::Scheduler scheduler(threads);
     convolume::convert({scheduler, std::pmr::get_default_resource()},
                        convolume::input(source, from.shape, from.type, from.layout),
