@@ -56,10 +56,10 @@ class Measurement:
         return self.quick_minutes if quick else self.minutes
 
 
-BESIDE_ONEDNN = "--side-by-side --layout blocked --threads 2 --one-thread-too --peers onednn"
+BLOCKED = "--side-by-side --layout blocked --threads 2 --one-thread-too"
+BESIDE_ONEDNN, WITH_TORCH = f"{BLOCKED} --peers onednn", f"{BLOCKED} --peers onednn,torch --batch 1,2"
 HEADLINE_LIST = "--problems bench/problems/headline.txt"
 FFT = "--side-by-side --kind r2c"
-WITH_TORCH = BESIDE_ONEDNN.replace("--peers onednn", "--peers onednn,torch --batch 1,2")
 PEERS = "--peers torch,onnxruntime,openvino --batch 1,2 --threads 2"
 ONEDNN = ("--side-by-side --engine automatic,onednn --backend native --cache on --threads 2 --batch 1,2 "
           "--work training,inference --memory-budget 16")

@@ -146,7 +146,7 @@ def load(folder: pathlib.Path) -> dict[str, Json]:
 
 def require_facts_of_torch(file: pathlib.Path, report: Json) -> None:
     """Raises DataError if PyTorch took part and its version or its BLAS is missing: a slow BLAS would flatter us."""
-    said = [row for row in report.get("peers", []) if row.get("peer", "torch") == "torch"]
+    said = [row for row in report.get("peers", []) if row["peer"] == "torch"]
     if any("torch_s" in row for row in report.get("results", [])):
         said.append(report.get("machine", {}).get("torch") or {})
     if any(not facts.get("version") or not facts.get("blas") for facts in said):

@@ -43,9 +43,9 @@ constexpr const char* description =
     "three-dimensional plan: fftw with FFTW_MEASURE, fftw-patient with FFTW_PATIENT. With --once, fftw uses\n"
     "FFTW_ESTIMATE. algorithm2 is this library's volume transform with FFTW's lines and planes, planned with\n"
     "FFTW_ESTIMATE. ducc0 is called from Python, in a process of its own; the report has the cost of a call. mkl is\n"
-    "MKL's DFTI. Both are those of build/peers (tools/install_packages.sh --peers). GFLOP/s counts 2.5 n log2 n "
-    "operations for a real and 5 n log2 n for a complex transform of n\n"
-    "points, whatever the algorithm does; this is the convention of FFTW's benchmarks. The floor is the least\n"
+    "MKL's DFTI. Both are those of build/peers (tools/install_packages.sh --peers). GFLOP/s counts 2.5 n log2 n\n"
+    "operations for a real and 5 n log2 n for a complex transform of n points, whatever the algorithm does;\n"
+    "this is the convention of FFTW's benchmarks. The floor is the least\n"
     "time of this machine: these operations at the peak of a core, or one pass over input and output at the\n"
     "bandwidth of the smallest cache that holds both. The report gives the floor as a share of our time.\n\n"
     "FFTW's plans are stored on disk (--fftw-wisdom), so that only the first run waits for its planner.";

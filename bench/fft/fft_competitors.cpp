@@ -9,13 +9,12 @@
 #include <fftw3.h>
 #include <fmt/format.h>
 
+#include "bench/fft/fft_report.hpp"
 #include "convolume/error.hpp"
 #include "core/files.hpp"
 
 namespace convolume::bench {
 namespace {
-
-bool to_space(fft::Kind kind) { return kind == fft::Kind::c2r || kind == fft::Kind::c2c_backward; }
 
 class Ours final : public Competitor {
  public:
@@ -146,8 +145,8 @@ class Fftw final : public Competitor {
     if (plan_ != nullptr) Api<T>::destroy(plan_);
   }
 
-  std::size_t in_bytes() const override { return to_space(kind_) ? spectrum_bytes() : space_bytes(); }
-  std::size_t out_bytes() const override { return to_space(kind_) ? space_bytes() : spectrum_bytes(); }
+  std::size_t in_bytes() const override { return cube_bytes(kind_, data_type_of<T>(), n_).in; }
+  std::size_t out_bytes() const override { return cube_bytes(kind_, data_type_of<T>(), n_).out; }
 
   void bind(void* in, void* out) override {
     if (wisdom_ != nullptr) {
@@ -163,16 +162,6 @@ class Fftw final : public Competitor {
 
  private:
   using Complex = typename Api<T>::Complex;
-
-  bool real() const { return kind_ == fft::Kind::r2c || kind_ == fft::Kind::c2r; }
-  std::size_t space_bytes() const {
-    const auto n = static_cast<std::size_t>(n_);
-    return n * n * n * (real() ? sizeof(T) : sizeof(Complex));
-  }
-  std::size_t spectrum_bytes() const {
-    const auto n = static_cast<std::size_t>(n_);
-    return n * n * (real() ? n / 2 + 1 : n) * sizeof(Complex);
-  }
 
   typename Api<T>::Plan make(void* in, void* out, unsigned flags) const {
     switch (kind_) {

@@ -28,6 +28,16 @@ nlohmann::ordered_json describe_fft_machine(DataType type) {
 
 bool is_real(fft::Kind kind) { return kind == fft::Kind::r2c || kind == fft::Kind::c2r; }
 
+bool to_space(fft::Kind kind) { return kind == fft::Kind::c2r || kind == fft::Kind::c2c_backward; }
+
+CubeBytes cube_bytes(fft::Kind kind, DataType type, index_t n) {
+  const auto edge = static_cast<std::size_t>(n);
+  const std::size_t element = size_of(type);
+  const std::size_t space = edge * edge * edge * element * (is_real(kind) ? 1 : 2);
+  const std::size_t spectrum = edge * edge * (is_real(kind) ? edge / 2 + 1 : edge) * 2 * element;
+  return to_space(kind) ? CubeBytes{spectrum, space} : CubeBytes{space, spectrum};
+}
+
 double nominal_flops(fft::Kind kind, double points) { return (is_real(kind) ? 2.5 : 5.0) * points * std::log2(points); }
 
 double floor_seconds(fft::Kind kind, DataType type, index_t n) {

@@ -12,6 +12,15 @@ nlohmann::ordered_json describe_fft_machine(DataType type);
 
 /// Returns whether one side of a transform is real.
 bool is_real(fft::Kind kind);
+/// Returns whether a transform goes from the spectrum to the voxels.
+bool to_space(fft::Kind kind);
+
+/// Bytes of the input and of the output of a transform.
+struct CubeBytes {
+  std::size_t in, out;
+};
+/// Returns the bytes of a cube of edge n in natural order without gaps, as other libraries store it.
+CubeBytes cube_bytes(fft::Kind kind, DataType type, index_t n);
 
 /// Returns 2.5 n log2 n for real and 5 n log2 n for complex transforms of n points.
 double nominal_flops(fft::Kind kind, double points);

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include "bench/fft/fft_report.hpp"
 #include "bench/peers/peer_process.hpp"
 #include "convolume/error.hpp"
 
@@ -32,50 +33,42 @@ constexpr int conjugate_even_storage = 10, complex_complex = 39, placement = 11,
 constexpr int input_strides = 12, output_strides = 13;
 constexpr int sequential = 1;
 
-bool is_real(fft::Kind kind) { return kind == fft::Kind::r2c || kind == fft::Kind::c2r; }
-bool is_backward(fft::Kind kind) { return kind == fft::Kind::c2r || kind == fft::Kind::c2c_backward; }
-
 class MklCompetitor final : public Competitor {
  public:
   MklCompetitor(const MklFft::Functions& functions, DataType type, fft::Kind kind, index_t n)
-      : f_(functions), kind_(kind), n_(static_cast<long>(n)), element_(size_of(type)) {
+      : f_(functions), kind_(kind), bytes_(cube_bytes(kind, type, n)) {
     const int precision = type == DataType::f32 ? single_precision : double_precision;
-    const std::array<long, 3> lengths{n_, n_, n_};
+    const long edge = n;
+    const std::array<long, 3> lengths{edge, edge, edge};
     check(f_.create(&handle_, precision, is_real(kind) ? real_domain : complex_domain, 3L, lengths.data()));
     check(f_.set(handle_, placement, not_in_place));
     if (is_real(kind)) {
       check(f_.set(handle_, conjugate_even_storage, complex_complex));
-      const long half = n_ / 2 + 1;
-      const std::array<long, 4> space{0, n_ * n_, n_, 1}, spectrum{0, n_ * half, half, 1};
-      check(f_.set(handle_, input_strides, (is_backward(kind) ? spectrum : space).data()));
-      check(f_.set(handle_, output_strides, (is_backward(kind) ? space : spectrum).data()));
+      const long half = edge / 2 + 1;
+      const std::array<long, 4> space{0, edge * edge, edge, 1}, spectrum{0, edge * half, half, 1};
+      check(f_.set(handle_, input_strides, (to_space(kind) ? spectrum : space).data()));
+      check(f_.set(handle_, output_strides, (to_space(kind) ? space : spectrum).data()));
     }
     check(f_.commit(handle_));
   }
   ~MklCompetitor() override { f_.free(&handle_); }
 
-  std::size_t in_bytes() const override { return kind_ == fft::Kind::c2r ? spectrum_bytes() : space_bytes(); }
-  std::size_t out_bytes() const override { return kind_ == fft::Kind::c2r ? space_bytes() : spectrum_bytes(); }
+  std::size_t in_bytes() const override { return bytes_.in; }
+  std::size_t out_bytes() const override { return bytes_.out; }
   void bind(void* in, void* out) override {
     in_ = in;
     out_ = out;
   }
-  void execute() override { check((is_backward(kind_) ? f_.backward : f_.forward)(handle_, in_, out_)); }
+  void execute() override { check((to_space(kind_) ? f_.backward : f_.forward)(handle_, in_, out_)); }
 
  private:
-  std::size_t edge() const { return static_cast<std::size_t>(n_); }
-  std::size_t space_bytes() const { return edge() * edge() * edge() * element_ * (is_real(kind_) ? 1 : 2); }
-  std::size_t spectrum_bytes() const {
-    return edge() * edge() * (is_real(kind_) ? edge() / 2 + 1 : edge()) * 2 * element_;
-  }
   void check(long status) const {
     if (status != 0) throw Unsupported(fmt::format("MKL: {}", f_.message(status)));
   }
 
   const MklFft::Functions& f_;
   fft::Kind kind_;
-  long n_;
-  std::size_t element_;
+  CubeBytes bytes_;
   void *handle_ = nullptr, *in_ = nullptr, *out_ = nullptr;
 };
 

@@ -34,8 +34,8 @@ std::string to_string(const PeerFacts& facts) {
 }
 
 void add_to(Json& row, const PeerFacts& facts) {
-  row.update(Json{
-      {"version", facts.version}, {"peer_threads", facts.threads}, {"blas", facts.blas}, {"onednn", facts.onednn}});
+  row.update(Json{{"version", facts.version}, {"blas", facts.blas}, {"onednn", facts.onednn}});
+  if (facts.threads > 0) row["peer_threads"] = facts.threads;
 }
 
 PeerProcess::PeerProcess(const std::string& script, const std::vector<std::string>& arguments)

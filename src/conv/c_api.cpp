@@ -148,6 +148,7 @@ struct Dense {
   Shape5 shape;
   DataType type;
   Layout layout;
+  std::int64_t elements;  // that it stores
 };
 
 /// An argument of a C function and its name.
@@ -156,12 +157,16 @@ struct Argument {
   std::int64_t value;
 };
 
-/// Checks the description of a tensor.
+/// Checks the description of a tensor. Throws if it does not fit the address space, so that nobody computes strides of
+/// such a tensor.
 Dense dense_of(const char* function, const std::int64_t* shape, const Argument& type, const Argument& layout) {
   need(shape, function, "shape");
-  return {{shape[0], shape[1], {shape[2], shape[3], shape[4]}},
-          types[choice(type.value, 1, type.name, function)],
-          layouts[choice(layout.value, 1, layout.name, function)]};
+  Dense dense{.shape = {shape[0], shape[1], {shape[2], shape[3], shape[4]}},
+              .type = types[choice(type.value, 1, type.name, function)],
+              .layout = layouts[choice(layout.value, 1, layout.name, function)],
+              .elements = 0};
+  dense.elements = stored_elements(dense.shape, dense.layout, dense.type);
+  return dense;
 }
 
 void forward(const convolume_conv& c, const void* x, const void* w, const void* bias, void* y) {
@@ -260,8 +265,7 @@ int convolume_tensor_elements(const int64_t shape[5], int64_t data_type, int64_t
   return convolume::guarded([&] {
     const char* here = "convolume_tensor_elements";
     convolume::need(elements, here, "elements");
-    const convolume::Dense dense = convolume::dense_of(here, shape, {"data_type", data_type}, {"layout", layout});
-    *elements = stored_elements(dense.shape, dense.layout, dense.type);
+    *elements = convolume::dense_of(here, shape, {"data_type", data_type}, {"layout", layout}).elements;
   });
 }
 
@@ -270,7 +274,7 @@ int convolume_tensor_bytes(const int64_t shape[5], int64_t data_type, int64_t la
     const char* here = "convolume_tensor_bytes";
     convolume::need(bytes, here, "bytes");
     const convolume::Dense dense = convolume::dense_of(here, shape, {"data_type", data_type}, {"layout", layout});
-    *bytes = stored_elements(dense.shape, dense.layout, dense.type) * static_cast<int64_t>(size_of(dense.type));
+    *bytes = dense.elements * static_cast<int64_t>(size_of(dense.type));
   });
 }
 
@@ -284,8 +288,6 @@ int convolume_convert(const int64_t shape[5], const void* source, int64_t source
         convolume::dense_of(here, shape, {"source_type", source_type}, {"source_layout", source_layout});
     const convolume::Dense to =
         convolume::dense_of(here, shape, {"target_type", target_type}, {"target_layout", target_layout});
-    // Throws if a tensor does not fit the address space, before strides of its view are computed.
-    for (const convolume::Dense& one : {from, to}) stored_elements(one.shape, one.layout, one.type);
     convolume::Scheduler scheduler(threads);
     convolume::convert({scheduler, std::pmr::get_default_resource()},
                        convolume::input(source, from.shape, from.type, from.layout),
