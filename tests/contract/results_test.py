@@ -162,7 +162,7 @@ class Pages(unittest.TestCase):
         write_fixture(self.data)
         data = read(self.data / "conv_headline_blocked.json")
         for row in data["report"]["results"]:
-            faster = 1.2 if row["name"] == "headline:dense" and row["dir"] == "fwd" else 1 / 1.04
+            faster = 1.2 if row["name"] == "headline:dense" and row["dir"] == "fwd" else 1.04
             for key in ("s", "low_s"):
                 row[f"torch_{key}"] = row[f"onednn_{key}"] / faster
             for key in ("ratio", "ratio_low", "ratio_high", "ratio_in_time"):
@@ -173,7 +173,7 @@ class Pages(unittest.TestCase):
         page = self.rendered("results.md")
         self.assertIn("PyTorch 2.13.0 with oneDNN 3.12, as many threads as ours", page)
         self.assertIn("| dense | `fft_tiled` | 2.00 ms | 7.00 ms | 5.83 ms | 2.92 (2.62-3.21) | 2.50 | 1.67 (2.00 ms) |", page)
-        self.assertIn("| strided | `direct` | 2.00 ms | 10.0 ms | 10.4 ms | 5.00 (4.50-5.50) | **0.650** |", page)
+        self.assertIn("| strided | `direct` | 2.00 ms | 10.0 ms | 9.62 ms | 5.00 (4.50-5.50) | **0.650** |", page)
         self.assertIn("| strided, forward | oneDNN |", self.rendered("losses.md"))
 
     def test_pytorch_without_version_or_blas_is_refused(self):
