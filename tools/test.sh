@@ -44,7 +44,7 @@ run_suite() {
   built=$SECONDS
   ctest --test-dir "build/$preset" --output-on-failure "$@" 2>&1 | tee "$log" || status=$?
   local total bad
-  total=$(sed -n 's/.*tests passed, .* tests failed out of \([0-9]*\).*/\1/p' "$log" | tail -n 1)
+  total=$(sed -n 's/.*tests passed.* out of \([0-9]*\).*/\1/p' "$log" | tail -n 1)
   bad=$(sed -n 's/.*tests passed, \([0-9]*\) tests failed out of.*/\1/p' "$log" | tail -n 1)
   passed=$((passed + ${total:-0} - ${bad:-0}))
   failed=$((failed + ${bad:-0}))
