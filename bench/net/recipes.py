@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains the recipes of the zoo to their end and prints their scores, and measures what patches cost.
 
-  bench/net/recipes.py [--build build/release] [--only hippocampus,isbi2012,patches,streaming] [--seeds 1]
+  bench/net/recipes.py [--build build/native] [--only hippocampus,isbi2012,patches,streaming] [--seeds 1]
                        [--out FOLDER] [--json FILE]
 
 hippocampus, isbi2012: the scores of the best checkpoint, and the minutes, with 2 threads. --seeds 1,2,3 trains each three
@@ -157,7 +157,7 @@ def streaming(options, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=Path, default=ROOT / "build/release")
+    parser.add_argument("--build", type=Path, default=ROOT / "build/native")
     parser.add_argument("--only", default="hippocampus,isbi2012,patches,streaming")
     parser.add_argument("--seeds", default="1")
     parser.add_argument("--rounds", type=int, default=5)
