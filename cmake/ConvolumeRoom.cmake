@@ -25,25 +25,6 @@ if(CONVOLUME_SANITIZE)
   target_link_options(convolume_private INTERFACE -fsanitize=${CONVOLUME_SANITIZE})
 endif()
 
-# Highway targets of x86-64: SSE4, AVX2 and AVX3. Without a baseline of SSE4, Highway 1.0.3 would compile each kernel a
-# fourth time, with plain loops for processors from before 2008. ARM64 has one target, NEON, which all its processors
-# have. Kernels keep vectors in arrays, which the types of SVE do not allow. The second definition switches run-time
-# dispatch off. With dispatch, Highway 1.0.3 compiles the operations of NEON for `+crypto`, and GCC cannot inline them
-# into constructors of other types, which are compiled without.
-set(CONVOLUME_HWY_DEFINITIONS "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_AVX3_DL)")
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
-  set(CONVOLUME_HWY_DEFINITIONS "HWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)"
-      TOOLCHAIN_MISS_SYS_AUXV_H)
-endif()
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT CONVOLUME_AVX2_ONLY)
-  list(APPEND CONVOLUME_HWY_DEFINITIONS HWY_BASELINE_TARGETS=HWY_SSE4)
-endif()
-if(CONVOLUME_AVX2_ONLY)
-  set(CONVOLUME_HWY_DEFINITIONS "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4|HWY_AVX3|HWY_AVX3_DL)")
-  # With these, AVX2 is the baseline, and kernels are compiled once. It halves the build of kernels.
-  target_compile_options(convolume_private INTERFACE -mavx2 -mfma -mbmi -mbmi2 -mf16c -mlzcnt -maes -mpclmul)
-endif()
-
 # Half of the time of a small file goes into these headers. All rooms are compiled with the same options, so they share
 # one precompiled header. Kernels have options of their own. The dev preset goes without it and finds missing includes.
 file(WRITE ${PROJECT_BINARY_DIR}/precompiled.cpp "")

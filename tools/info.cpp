@@ -16,8 +16,8 @@ std::string machine_text() {
   const MachineModel& m = machine_model();
   std::string text = fmt::format("processor       {}, {} usable, {} threads by default\n", cpu_name(), available_cpus(),
                                  default_threads());
-  text += fmt::format("SIMD target     {} (available: {}; CONVOLUME_SIMD selects one)\n", simd_target(),
-                      fmt::join(available_simd_targets(), ", "));
+  text += fmt::format("SIMD target     {} (available: {}; CONVOLUME_SIMD selects one; built for {})\n", simd_target(),
+                      fmt::join(available_simd_targets(), ", "), fmt::join(compiled_simd_targets(), ", "));
   text += fmt::format(
       "machine model   {} ({}): {} cores, {} of them share an L3; {:.4g} GFLOP/s per core; L1 {} KiB, L2 {} KiB, L3 {} "
       "MiB ({} KiB and {} MiB of them usable); {:.4g} GB/s from L2, {:.4g} "

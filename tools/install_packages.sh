@@ -8,11 +8,11 @@ set -euo pipefail
 
 libraries=(libhwy-dev libhwloc-dev libfftw3-dev libtbb-dev libjemalloc-dev libtiff-dev libhdf5-dev zlib1g-dev libzstd-dev libblosc-dev
   libnifti2-dev libpng-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libcli11-dev libxxhash-dev libjs-chart.js catch2)
-packages=(g++ cmake ninja-build pkg-config "${libraries[@]}" libbenchmark-dev relacy-dev python3)
+packages=(g++ cmake ninja-build ccache pkg-config "${libraries[@]}" libbenchmark-dev relacy-dev python3)
 arm64=0 peers=0
 for option in "$@"; do
   case "$option" in
-    --long) packages+=(valgrind) ;;
+    --long) packages+=(valgrind qemu-user-static) ;;
     --peers) peers=1 packages+=(python3-venv libdnnl-dev libmimalloc-dev libisl-dev libopenblas0-pthread libatlas3-base) ;;
     --lint) packages+=(clang-format) ;;
     --clang) packages+=(clang libclang-rt-dev) ;;

@@ -36,6 +36,7 @@ std::string machine_json() {
                                    {"usable_processors", available_cpus()},
                                    {"default_threads", default_threads()},
                                    {"simd", simd_target()},
+                                   {"built_for", compiled_simd_targets()},
                                    {"row", model.row},
                                    {"reason", machine_reason()},
                                    {"cores", model.cores},

@@ -18,8 +18,11 @@ CONVOLUME_API int available_cpus();
 /// up; at least 1.
 CONVOLUME_API int default_threads();
 
-/// Returns the instruction sets that are compiled in and supported by this machine, best first: a subset of {"AVX3",
-/// "AVX2", "SSE4", "NEON", "EMU128", "SCALAR"}.
+/// Returns the instruction sets that the kernels of this library were compiled for, best first: a subset of {"AVX3",
+/// "AVX2", "SSE4", "NEON", "EMU128", "SCALAR"}. The CMake option CONVOLUME_SIMD_TARGETS selects them.
+CONVOLUME_API std::vector<std::string> compiled_simd_targets();
+/// Returns those of compiled_simd_targets() that this machine supports, best first. If there are none, every function
+/// that needs a kernel throws Unsupported, and says so.
 CONVOLUME_API std::vector<std::string> available_simd_targets();
 /// Returns the instruction set in use. The environment variable CONVOLUME_SIMD selects one at program start. If its
 /// value is unknown or not available here, this function throws Unsupported.

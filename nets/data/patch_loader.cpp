@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "convolume/cpu.hpp"
 #include "nets/data/mirror.hpp"
 
 namespace convolume::nets {
@@ -68,7 +69,9 @@ PatchLoader::PatchLoader(const Dataset& data, const Extent3& patch, const Extent
       masks_(masks),
       channels_(data.train.front().channels()),
       layers_(layers_of(data, masks)),
-      box_({1, 1, {1, 1, box_elements(layers_, largest_box(data, patch), patch)}}, memory) {}
+      box_({1, 1, {1, 1, box_elements(layers_, largest_box(data, patch), patch)}}, memory) {
+  static_cast<void>(simd_target());  // throws if the library has no kernels for this processor
+}
 
 std::size_t PatchLoader::bytes(const Dataset& data, const Extent3& patch, bool masks) {
   return static_cast<std::size_t>(box_elements(layers_of(data, masks), largest_box(data, patch), patch)) *

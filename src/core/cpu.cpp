@@ -1,5 +1,6 @@
 #include "convolume/cpu.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 
@@ -10,7 +11,6 @@
 #include <unistd.h>
 
 #include "convolume/error.hpp"
-#include "core/instruction_set.hpp"
 
 namespace convolume {
 namespace {
@@ -28,13 +28,43 @@ constexpr std::array targets{TargetName{"AVX3", HWY_AVX3},     TargetName{"AVX2"
 
 constexpr std::int64_t compiled_targets = HWY_TARGETS;
 
-std::int64_t machine_targets() {
+// On x86-64 a kernel names its instruction set, and all other code is compiled for plain x86-64. Elsewhere, the
+// compiler may use the instruction set of Highway's baseline anywhere, so every machine that runs the code has it.
+#if HWY_ARCH_X86
+constexpr std::int64_t targets_of_every_machine = 0;
+#else
+constexpr std::int64_t targets_of_every_machine = HWY_STATIC_TARGET;
+#endif
+
+/// Returns the targets that this machine has, whether or not kernels were compiled for them.
+std::int64_t targets_of_processor() {
   // Read the targets once, before a forced target can mask them.
   static const std::int64_t found = [] {
     hwy::SetSupportedTargetsForTest(0);
-    return (hwy::SupportedTargets() | HWY_STATIC_TARGET) & compiled_targets;
+    return hwy::SupportedTargets() | targets_of_every_machine;
   }();
   return found;
+}
+
+std::int64_t machine_targets() { return targets_of_processor() & compiled_targets; }
+
+std::vector<std::string> names_of(std::int64_t bits) {
+  std::vector<std::string> names;
+  for (const auto& target : targets) {
+    if (bits & target.bit) names.emplace_back(target.name);
+  }
+  return names;
+}
+
+/// Throws Unsupported if the library has no kernels for this processor.
+void require_kernels() {
+  if (machine_targets() != 0) return;
+  const std::vector<std::string> own = names_of(targets_of_processor() & ~(HWY_EMU128 | HWY_SCALAR));
+  if (own.empty()) throw Unsupported("this processor has no SSE4.2, which all kernels need");
+  throw Unsupported(fmt::format(
+      "the kernels of this library were compiled for {} only, and this processor has {}; build the library with "
+      "-DCONVOLUME_SIMD_TARGETS={} or with -DCONVOLUME_SIMD_TARGETS=all",
+      fmt::join(names_of(compiled_targets), ", "), fmt::join(own, ", "), own.front()));
 }
 
 const TargetName*& current_target() {
@@ -64,18 +94,12 @@ const std::string forcing_error = [] {
 
 }  // namespace
 
-std::vector<std::string> available_simd_targets() {
-  std::vector<std::string> names;
-  for (const auto& target : targets) {
-    if (machine_targets() & target.bit) names.emplace_back(target.name);
-  }
-  return names;
-}
+std::vector<std::string> compiled_simd_targets() { return names_of(compiled_targets); }
+
+std::vector<std::string> available_simd_targets() { return names_of(machine_targets()); }
 
 std::string simd_target() {
-  if (const char* missing = missing_instruction_set()) {
-    throw Unsupported(fmt::format("this processor has no {}, which all kernels need", missing));
-  }
+  require_kernels();
   const TargetName* target = current_target();
   if (target == nullptr && !forcing_error.empty()) throw Unsupported(forcing_error);
   return target != nullptr ? target->name : best_target()->name;
@@ -90,8 +114,19 @@ void set_simd_target(const std::string& name) {
       return;
     }
   }
-  throw Unsupported(fmt::format("SIMD target '{}' is not available here; available: {}", name,
-                                fmt::join(available_simd_targets(), ", ")));
+  require_kernels();
+  std::string remedy;
+  for (const auto& target : targets) {
+    if (name == target.name && (targets_of_processor() & target.bit)) {
+      remedy = fmt::format(
+          "; this processor has {0}, but its kernels were left out: build the library with "
+          "-DCONVOLUME_SIMD_TARGETS={0} "
+          "or with -DCONVOLUME_SIMD_TARGETS=all",
+          name);
+    }
+  }
+  throw Unsupported(fmt::format("SIMD target '{}' is not available here; available: {}{}", name,
+                                fmt::join(available_simd_targets(), ", "), remedy));
 }
 
 int available_cpus() {

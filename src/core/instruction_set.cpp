@@ -45,8 +45,6 @@ std::string read_cpu_brand() {
   return name;
 }
 
-const char* missing_instruction_set() noexcept { return __builtin_cpu_supports("sse4.2") ? nullptr : "SSE4.2"; }
-
 namespace {
 
 constexpr std::uint32_t simd_default = 0x1F80, simd_flags = 0x3F;
@@ -103,8 +101,6 @@ CpuIdentity read_cpu_identity() {
 }
 
 std::string read_cpu_brand() { return {}; }
-
-const char* missing_instruction_set() noexcept { return nullptr; }
 
 bool has_default_fp_environment() noexcept { return false; }
 std::uint32_t simd_fp_flags() noexcept { return 0; }

@@ -15,9 +15,6 @@ CpuIdentity read_cpu_identity();
 /// Reads the marketing name of this processor, or returns an empty text. cpu_name() remembers it.
 std::string read_cpu_brand();
 
-/// Returns the name of an instruction set that all kernels need and this processor does not have, or null.
-const char* missing_instruction_set() noexcept;
-
 /// Returns whether this thread has the floating-point environment of a new thread: it rounds to nearest, keeps
 /// denormals and masks exceptions. Takes some cycles, where std::fegetenv() takes hundreds. Also returns false if x87
 /// has exception flags, and on processors other than x86.

@@ -88,6 +88,7 @@ class Machine {
     return selected.from_file ? *selected.from_file : *selected.row;
   }
   static Selected here() {
+    static_cast<void>(simd_target());  // throws if the library has no kernels for this processor
     const RowChoice choice = choose_row(cpu_identity(), available_simd_targets().front());
     return {.row = choice.row, .reason = choice.reason, .own_caches = true};
   }

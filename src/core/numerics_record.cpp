@@ -1,5 +1,8 @@
 #include "core/numerics_record.hpp"
 
+#include <algorithm>
+#include <vector>
+
 #include <fmt/format.h>
 #include <gnu/libc-version.h>
 
@@ -36,6 +39,16 @@ std::string unescape(std::string_view text) {
     }
   }
   return out;
+}
+
+/// Returns how to compute with the kernels of a SIMD target.
+std::string how_to_use(const std::string& target) {
+  const auto has = [&](const std::vector<std::string>& names) {
+    return std::find(names.begin(), names.end(), target) != names.end();
+  };
+  if (has(available_simd_targets())) return fmt::format("set CONVOLUME_SIMD={}", target);
+  if (has(compiled_simd_targets())) return fmt::format("use a processor with {}", target);
+  return fmt::format("use a library built with -DCONVOLUME_SIMD_TARGETS={0} or =all, on a processor with {0}", target);
 }
 
 }  // namespace
@@ -92,7 +105,8 @@ std::optional<std::string> NumericsRecord::first_difference(const NumericsRecord
       if (value == nullptr) return std::string("nothing");
       return value->size() <= most ? escape(*value) : escape(value->substr(0, most)) + "...";
     };
-    return fmt::format("{}: '{}' here, '{}' there", key, shown(ours), shown(other));
+    const std::string remedy = key == "simd" && other != nullptr ? fmt::format(" ({})", how_to_use(*other)) : "";
+    return fmt::format("{}: '{}' here, '{}' there{}", key, shown(ours), shown(other), remedy);
   };
   const auto informs = [](const std::string& key) { return key.starts_with("info."); };
   for (const auto& [key, value] : entries_) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "convolume/convert.hpp"
+#include "convolume/cpu.hpp"
 #include "core/checked.hpp"
 #include "ops/copy.hpp"
 #include "ops/gather.hpp"
@@ -182,6 +183,7 @@ template void convert(const ConstView<double>&, const View<double>&);
 namespace convolume {
 
 Ready append_convert(TaskGraph& graph, const Ready& ready, const ConstTensorView& source, const TensorView& target) {
+  static_cast<void>(simd_target());  // throws if the library has no kernels for this processor
   ops::check_tensors(source, target);
   if (source.type == DataType::f32) return ops::append_from<float>(graph, ready, ops::typed<float>(source), target);
   return ops::append_from<double>(graph, ready, ops::typed<double>(source), target);

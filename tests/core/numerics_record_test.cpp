@@ -1,11 +1,14 @@
 #include "core/numerics_record.hpp"
 
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 
+#include "convolume/cpu.hpp"
 #include "convolume/error.hpp"
 
 using convolume::FormatError;
 using convolume::NumericsRecord;
+using convolume::simd_target;
 
 TEST_CASE("a numerics record survives text, newlines and backslashes included") {
   NumericsRecord record = NumericsRecord::of_this_build();
@@ -17,12 +20,22 @@ TEST_CASE("a numerics record survives text, newlines and backslashes included") 
 
 TEST_CASE("the first difference names the entry and both values") {
   NumericsRecord ours, theirs;
-  ours.set("simd", "AVX3");
-  theirs.set("simd", "AVX2");
-  CHECK(*ours.first_difference(theirs) == "simd: 'AVX3' here, 'AVX2' there");
-  theirs.set("simd", "AVX3");
+  ours.set("compiler", "gcc 12.2");
+  theirs.set("compiler", "clang 14.0");
+  CHECK(*ours.first_difference(theirs) == "compiler: 'gcc 12.2' here, 'clang 14.0' there");
+  theirs.set("compiler", "gcc 12.2");
   theirs.set("extra", "1");
   CHECK(*ours.first_difference(theirs) == "extra: 'nothing' here, '1' there");
+}
+
+TEST_CASE("a difference of the SIMD target says how to use theirs") {
+  NumericsRecord ours, theirs;
+  ours.set("simd", "other");
+  theirs.set("simd", simd_target());
+  CHECK(*ours.first_difference(theirs) ==
+        fmt::format("simd: 'other' here, '{0}' there (set CONVOLUME_SIMD={0})", simd_target()));
+  theirs.set("simd", "AVX9");  // no library has its kernels
+  CHECK_THAT(*ours.first_difference(theirs), Catch::Contains("-DCONVOLUME_SIMD_TARGETS=AVX9 or =all"));
 }
 
 TEST_CASE("a broken record names its line") {
