@@ -11,10 +11,10 @@ esac
 out=${1:-runs/demo}
 
 tools/install_packages.sh
-cmake --preset release >build-release.log 2>&1 || { cat build-release.log; exit 1; }
-rm -f build-release.log
-cmake --build --preset release --target convolume_cli
-convolume=build/release/tools/convolume
+cmake --preset native >build-native.log 2>&1 || { cat build-native.log; exit 1; }
+rm -f build-native.log
+cmake --build --preset native --target convolume_cli
+convolume=build/native/tools/convolume
 
 if [ -e "$out" ] && [ ! -d "$out/checkpoints" ]; then
   echo "demo.sh: '$out' exists and is no run of ours; name another folder" >&2

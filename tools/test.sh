@@ -1,28 +1,36 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds and tests.
-#   tools/test.sh             release build (GCC) and all short tests; ASan+UBSan and TSan builds (Clang) with the tests
-#                             that matter there
-#   tools/test.sh --quick     without the sanitizers
-#   tools/test.sh --long      also the tests labelled `long` (installs valgrind), those of kernels under TSan, and a minute
-#                             of each fuzz target
-#   tools/test.sh --arm64     only the build for ARM64 and its tests under QEMU (installs a cross compiler and QEMU)
-#   tools/test.sh --peers     also parity with PyTorch, nibabel and zarr (makes build/peers, installs libdnnl-dev)
-# The last line counts: 'N passed, N failed, N skipped'. CONVOLUME_DATA_DIR names the folder with real volumes; tests
-# that need it are skipped, and counted, without.
+#   tools/test.sh                release build (GCC) with kernels for this machine only, and all short tests
+#   tools/test.sh --all-targets  the same with kernels for all SIMD targets
+#   tools/test.sh --sanitizers   only ASan+UBSan and TSan builds (Clang), with the tests that matter there
+#   tools/test.sh --long         everything: all targets, the tests labelled `long` (installs valgrind and QEMU), both
+#                                sanitizers with the tests of kernels under TSan, and a minute of each fuzz target
+#   tools/test.sh --arm64        only the build for ARM64 and its tests under QEMU (installs a cross compiler and QEMU)
+#   tools/test.sh --peers        also parity with PyTorch, nibabel and zarr (makes build/peers, installs libdnnl-dev)
+# CI runs --all-targets and --sanitizers. The last line counts: 'N passed, N failed, N skipped'. CONVOLUME_DATA_DIR names
+# the folder with real volumes; tests that need it are skipped, and counted, without.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-sanitizers=1 long=0 peers=0 arm64=0
+preset=native sanitizers=0 long=0 peers=0 arm64=0
 for option in "$@"; do
   case "$option" in
-    --quick) sanitizers=0 ;;
-    --long) long=1 ;;
+    --all-targets) preset=release ;;
+    --sanitizers) sanitizers=1 ;;
+    --long) long=1 preset=release ;;
     --peers) peers=1 ;;
-    --arm64) arm64=1 sanitizers=0 ;;
-    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --arm64) arm64=1 ;;
+    -h | --help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "test.sh: unknown option '$option'; see --help" >&2; exit 2 ;;
   esac
 done
+if [ "$sanitizers" = 1 ] && [ "$preset" = release ] && [ "$long" = 0 ]; then
+  echo "test.sh: --sanitizers runs nothing else; run --all-targets in a command of its own" >&2
+  exit 2
+fi
+release=1
+[ "$sanitizers" = 1 ] && [ "$long" = 0 ] && release=0
+[ "$long" = 1 ] && sanitizers=1
 
 install=()
 [ "$long" = 1 ] && install+=(--long)
@@ -32,15 +40,19 @@ install=()
 tools/install_packages.sh "${install[@]}"
 
 passed=0 failed=0 skipped=0
-# run_suite PRESET CTEST-ARGUMENTS... builds, tests, and adds to the counts.
+# run_suite PRESET CTEST-ARGUMENTS... builds, tests, and adds to the counts. A build that fails counts as one failure.
 run_suite() {
   local preset=$1 log status=0
   shift
   log=$(mktemp)
   echo "== $preset"
   local begin=$SECONDS built
-  cmake --preset "$preset" "${configure[@]}" >"$log" 2>&1 || { cat "$log"; exit 1; }
-  cmake --build --preset "$preset" >"$log" 2>&1 || { tail -n 60 "$log"; exit 1; }
+  if ! cmake --preset "$preset" "${configure[@]}" >"$log" 2>&1 || ! cmake --build --preset "$preset" >>"$log" 2>&1; then
+    tail -n 60 "$log"
+    rm -f "$log"
+    failed=$((failed + 1))
+    return
+  fi
   built=$SECONDS
   ctest --test-dir "build/$preset" --output-on-failure "$@" 2>&1 | tee "$log" || status=$?
   local total bad
@@ -67,7 +79,7 @@ if [ "$arm64" = 1 ]; then
   [ "$failed" -eq 0 ]
   exit
 fi
-run_suite release -j 2 -LE "$labels_out"
+[ "$release" = 0 ] || run_suite "$preset" -j 2 -LE "$labels_out"
 if [ "$sanitizers" = 1 ]; then
   # With ASan's default, 256 MiB of freed memory wait before they are used again. Each allocation then gets new pages,
   # and this takes half of the time of a short process.
@@ -78,7 +90,7 @@ fi
 if [ "$long" = 1 ]; then
   if tools/fuzz.sh 60; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 fi
-[ "$peers" = 1 ] && run_suite release -L '^peers$'
+[ "$peers" = 1 ] && run_suite "$preset" -L '^peers$'
 
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

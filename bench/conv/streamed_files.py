@@ -2,7 +2,7 @@
 """Measures `convolume convolve` from file to file: cached raw files, HDF5 and Zarr.
 
     bench/conv/streamed_files.py [--problem ic16id128oc16kd3pd1] [--memory 64M] [--rounds 3] [--folder FOLDER]
-                                 [--convolume build/release/tools/convolume]
+                                 [--convolume build/native/tools/convolume]
 
 Prints a table with one row per format, with medians of all rounds in seconds. Transfers alone and computation alone are
 the busy times of a run with --unbuffered, which does one after the other. All files lie in the page cache when they are
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--memory", default="64M")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", default=None)
-    parser.add_argument("--convolume", default="build/release/tools/convolume")
+    parser.add_argument("--convolume", default="build/native/tools/convolume")
     arguments = parser.parse_args()
     size = {key: int(value) for key, value in re.findall(r"([a-z]+)(\d+)", arguments.problem)}
     extents = [size.get("id", 0)] + [size.get(key, size.get("id", 0)) for key in ("ih", "iw")]

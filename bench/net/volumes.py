@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures how volumes are read and segmented.
 
-  bench/net/volumes.py [--build build/release] [--only reading|inference] [--gib 1] [--large] [--json FILE]
+  bench/net/volumes.py [--build build/native] [--only reading|inference] [--gib 1] [--large] [--json FILE]
 
 Reading: seconds over those of cp, and bytes read for a box over those of its chunks. Inference: seconds over those of
 the net alone, PyTorch's sliding window, and, with --large, the memory for 2 Gvoxel (about ten minutes). Reading makes a volume of random bytes in each format in a temporary folder, so it needs about ten times as much disk space.
@@ -98,7 +98,7 @@ def reading(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=Path, default=Path("build/release"))
+    parser.add_argument("--build", type=Path, default=Path("build/native"))
     parser.add_argument("--only", choices=["reading", "inference"])
     parser.add_argument("--gib", type=float, default=1, help="size of the volume that is read")
     parser.add_argument("--rounds", type=int, default=5, help="of inferences")
