@@ -1,7 +1,7 @@
 # Decides for which SIMD targets kernels are compiled: CONVOLUME_SIMD_TARGETS. Sets CONVOLUME_HWY_DEFINITIONS, which
-# tells Highway, and CONVOLUME_COMPILED_SIMD_TARGETS, their names as text.
-set(CONVOLUME_SIMD_TARGETS all CACHE STRING
-    "SIMD targets of the kernels: all, native (the best of this machine), or a list of SSE4, AVX2, AVX3")
+# tells Highway, CONVOLUME_LINE_KERNEL_OPTIONS, and CONVOLUME_COMPILED_SIMD_TARGETS, the names as text.
+set(targets_help "SIMD targets of the kernels: all, native (the best of this machine), or a list of SSE4, AVX2, AVX3")
+set(CONVOLUME_SIMD_TARGETS all CACHE STRING "${targets_help}")
 option(CONVOLUME_AVX2_ONLY "The same as CONVOLUME_SIMD_TARGETS=AVX2" OFF)
 
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
@@ -9,35 +9,39 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
 elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
   set(known_targets NEON)
 else()
-  set(known_targets EMU128)  # Highway's portable emulation
+  set(known_targets portable)  # Highway's plain loops
 endif()
 
-if(CONVOLUME_AVX2_ONLY)
-  if(NOT CONVOLUME_SIMD_TARGETS MATCHES "^(all|AVX2)$")
-    message(FATAL_ERROR "CONVOLUME_AVX2_ONLY=ON contradicts CONVOLUME_SIMD_TARGETS=${CONVOLUME_SIMD_TARGETS}; "
-                        "set only one")
-  endif()
-  set(CONVOLUME_SIMD_TARGETS AVX2 CACHE STRING "" FORCE)
-endif()
-
-# Sets `result` to the targets of this machine, the best first. A program asks Highway, as the library does.
+# Sets `result` to the targets of this machine, the best first.
 function(convolume_machine_targets result)
-  foreach(variable status compiled)
+  if(CMAKE_CROSSCOMPILING)
+    message(FATAL_ERROR "CONVOLUME_SIMD_TARGETS=native does not say which machine a cross build is for; "
+                        "use all or a list of ${known_targets}")
+  endif()
+  foreach(variable convolume_probe_ran convolume_probe_compiled)
     unset(${variable} CACHE)  # try_run() would not run again
   endforeach()
-  try_run(status compiled ${PROJECT_BINARY_DIR}/simd_targets ${PROJECT_SOURCE_DIR}/cmake/simd_targets.cpp
-    LINK_LIBRARIES PkgConfig::HWY CXX_STANDARD 20 RUN_OUTPUT_VARIABLE found)
-  if(NOT compiled OR NOT status EQUAL 0)
+  try_run(convolume_probe_ran convolume_probe_compiled ${PROJECT_BINARY_DIR}/simd_targets
+    ${PROJECT_SOURCE_DIR}/cmake/simd_targets.cpp LINK_LIBRARIES PkgConfig::HWY
+    COMPILE_OUTPUT_VARIABLE output RUN_OUTPUT_VARIABLE found)
+  if(NOT convolume_probe_compiled OR NOT convolume_probe_ran EQUAL 0)
     message(FATAL_ERROR "Highway could not be asked for the SIMD targets of this machine; name one instead: "
-                        "-DCONVOLUME_SIMD_TARGETS=<list of ${known_targets}>")
+                        "-DCONVOLUME_SIMD_TARGETS=<list of ${known_targets}>\n${output}")
   endif()
-  string(REPLACE "\n" "" found "${found}")
+  string(STRIP "${found}" found)
   set(${result} ${found} PARENT_SCOPE)
 endfunction()
 
+set(requested "${CONVOLUME_SIMD_TARGETS}")
+if(CONVOLUME_AVX2_ONLY)
+  if(NOT requested MATCHES "^(all|AVX2)$")
+    message(FATAL_ERROR "CONVOLUME_AVX2_ONLY=ON contradicts CONVOLUME_SIMD_TARGETS=${requested}; set only one")
+  endif()
+  set(requested AVX2)
+endif()
 # The name of a target stands in the cache, not the word `native`. A build folder that moves to another machine keeps
 # its targets, and equal sources on equal machines give equal commands of the compiler.
-if(CONVOLUME_SIMD_TARGETS STREQUAL native)
+if(requested STREQUAL native)
   set(found ${known_targets})
   list(LENGTH known_targets count)
   if(count GREATER 1)
@@ -46,11 +50,11 @@ if(CONVOLUME_SIMD_TARGETS STREQUAL native)
   if(NOT found)
     message(FATAL_ERROR "this machine has none of the SIMD targets that kernels can be compiled for: ${known_targets}")
   endif()
-  list(GET found 0 best)
-  set(CONVOLUME_SIMD_TARGETS ${best} CACHE STRING "" FORCE)
+  list(GET found 0 requested)
+  set(CONVOLUME_SIMD_TARGETS ${requested} CACHE STRING "${targets_help}" FORCE)
 endif()
 
-string(REPLACE "," ";" requested "${CONVOLUME_SIMD_TARGETS}")
+string(REPLACE "," ";" requested "${requested}")
 if("${requested}" STREQUAL "")
   message(FATAL_ERROR "CONVOLUME_SIMD_TARGETS is empty; use all, native, or a list of ${known_targets}")
 endif()
@@ -63,6 +67,9 @@ foreach(target IN LISTS requested)
                         "use all, native, or a list of ${known_targets}")
   endif()
 endforeach()
+if("SSE4" IN_LIST requested AND "AVX3" IN_LIST requested)
+  list(APPEND requested AVX2)  # kernels for AVX3 use some for AVX2, which must not run on processors that use SSE4
+endif()
 string(REPLACE ";" "|" any_requested "${requested}")
 set(compiled_targets ${known_targets})
 list(FILTER compiled_targets INCLUDE REGEX "^(${any_requested})$")
@@ -91,9 +98,9 @@ set(CONVOLUME_LINE_KERNEL_OPTIONS "")
 if(known_targets MATCHES AVX2)
   convolume_hwy_definitions(CONVOLUME_HWY_DEFINITIONS ${compiled_targets})
   if("AVX3" IN_LIST compiled_targets AND NOT "AVX2" IN_LIST compiled_targets)
-    # With AVX3, short transforms use vectors of half the width, which are those of AVX2. Without them, their bits would
-    # be those of another order of axes.
-    convolume_hwy_definitions(definitions AVX2 ${compiled_targets})
+    # With AVX3, short transforms use AVX2's vectors, which have half the width. Without line kernels for AVX2, another
+    # plan would transform them in another order of axes, with other bits.
+    convolume_hwy_definitions(definitions AVX2 AVX3)
     list(TRANSFORM definitions PREPEND -D)
     set(CONVOLUME_LINE_KERNEL_OPTIONS -UHWY_BASELINE_TARGETS -UHWY_DISABLED_TARGETS ${definitions})
   endif()

@@ -415,8 +415,8 @@ namespace {
 constexpr bool several_targets = (HWY_TARGETS & (HWY_TARGETS - 1)) != 0;
 std::size_t index_of(const hwy::ChosenTarget& target) { return several_targets ? target.GetIndex() : 0; }
 
-/// Returns whether vectors half as wide as those of the target in use exist. Every build for AVX3 has line kernels for
-/// AVX2, and every processor with AVX-512 has AVX2.
+/// Returns whether line kernels with vectors of half the width exist. Every build for AVX3 has line kernels for AVX2,
+/// and every processor with AVX-512 has AVX2.
 bool has_half_vectors() { return (HWY_TARGETS & HWY_AVX2) != 0 && simd_target() == "AVX3"; }
 
 }  // namespace

@@ -58,7 +58,7 @@ void InferenceManifest::require_equal(const InferenceManifest& other, const std:
         folder.string(), text(facts), text(other.facts)));
   }
   const auto difference =
-      NumericsRecord::from_text(numerics).first_difference(NumericsRecord::from_text(other.numerics));
+      NumericsRecord::from_text(other.numerics).first_difference(NumericsRecord::from_text(numerics));
   if (!difference) return;
   throw InvalidArgument(
       fmt::format("{}: this program would round differently ({}); resume with the program that began it, or remove the "

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets with Clang, and runs each for some time. Crashes are kept in build/fuzz/crashes.
 #   tools/fuzz.sh [SECONDS] [TARGET...]   60 seconds each by default; targets: nifti zarr slices net data safetensors nest tiff hdf5
-# Seeds come from $CONVOLUME_DATA_DIR/formats, from nets/zoo, and from what convolume writes (build/release).
+# Seeds come from $CONVOLUME_DATA_DIR/formats, from nets/zoo, and from what convolume writes (build/native or build/release).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,7 +20,9 @@ cmake --build --preset fuzz --target "${targets[@]/#/fuzz_}" | tail -n 1
 seeds=build/fuzz/seeds crashes=build/fuzz/crashes
 mkdir -p "$crashes"
 for target in "${targets[@]}"; do mkdir -p "$seeds/$target" "build/fuzz/corpus/$target"; done
-python3 tests/fuzz/seeds.py "$seeds" "${CONVOLUME_DATA_DIR:-}" build/release/tools/convolume
+convolume=build/native/tools/convolume
+[ -x "$convolume" ] || convolume=build/release/tools/convolume
+python3 tests/fuzz/seeds.py "$seeds" "${CONVOLUME_DATA_DIR:-}" "$convolume"
 
 failed=0
 for target in "${targets[@]}"; do

@@ -5,8 +5,8 @@
 #   tools/test.sh --sanitizers   only ASan+UBSan and TSan builds (Clang), with the tests that matter there
 #   tools/test.sh --long         everything: all targets, the tests labelled `long` (installs valgrind and QEMU), both
 #                                sanitizers with the tests of kernels under TSan, and a minute of each fuzz target
-#   tools/test.sh --arm64        only the build for ARM64 and its tests under QEMU (installs a cross compiler and QEMU)
-#   tools/test.sh --peers        also parity with PyTorch, nibabel and zarr (makes build/peers, installs libdnnl-dev)
+#   tools/test.sh --arm64        only the build for ARM64 and its tests under QEMU (installs a cross compiler, QEMU)
+#   tools/test.sh --peers        also parity with PyTorch, nibabel and zarr (makes build/peers)
 # CI runs --all-targets and --sanitizers. The last line counts: 'N passed, N failed, N skipped'. CONVOLUME_DATA_DIR names
 # the folder with real volumes; tests that need it are skipped, and counted, without.
 set -euo pipefail
@@ -20,12 +20,12 @@ for option in "$@"; do
     --long) long=1 preset=release ;;
     --peers) peers=1 ;;
     --arm64) arm64=1 ;;
-    -h | --help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "test.sh: unknown option '$option'; see --help" >&2; exit 2 ;;
   esac
 done
-if [ "$sanitizers" = 1 ] && [ "$preset" = release ] && [ "$long" = 0 ]; then
-  echo "test.sh: --sanitizers runs nothing else; run --all-targets in a command of its own" >&2
+if [ $# -gt 1 ] && [ $((sanitizers + arm64)) -gt 0 ]; then
+  echo "test.sh: --sanitizers and --arm64 run nothing else; give each in a command of its own" >&2
   exit 2
 fi
 release=1

@@ -2,7 +2,7 @@
 """Reproduces a table and figures of paper 001 (Cecconi et al., Optimal Tiling Strategy for Memory Bandwidth Reduction
 for CNNs) with `convolume plan transfer` and `convolume convolve`.
 
-    bench/papers/cecconi.py --table 1 --out PREFIX [--convolume build/native/tools/convolume] [--into docs/papers.md]
+    bench/papers/cecconi.py --table 1 --out PREFIX [--convolume build/release/tools/convolume] [--into docs/papers.md]
                             [--json FILE]
     bench/papers/cecconi.py --figure 4 --out PREFIX [--folder FOLDER]
     bench/papers/cecconi.py --figure 3 --out PREFIX [--folder FOLDER]
@@ -332,7 +332,7 @@ def main() -> None:
     what.add_argument("--table", type=int, choices=[1])
     what.add_argument("--figure", type=int, choices=[3, 4])
     add_output_options(parser)
-    parser.add_argument("--convolume", default=str(BENCH.parent / "build/native/tools/convolume"))
+    parser.add_argument("--convolume", default=str(BENCH.parent / "build/release/tools/convolume"))
     parser.add_argument("--folder", default=".", help="where files are written")
     arguments = parser.parse_args()
     name = "table 1" if arguments.table else f"figure {arguments.figure}"

@@ -4,7 +4,7 @@ Networks) with `convolume plan energy`.
 
     bench/papers/yang.py (--table 1|2|3|4 | --figure 3|4|5|6|7|8|9 | --search | --system | --volumes)
                          --out PREFIX [--into docs/papers.md] [--json FILE]
-                         [--convolume build/native/tools/convolume]
+                         [--convolume build/release/tools/convolume]
 
 Writes PREFIX.md and PREFIX.svg: the paper's value, ours, and the reason for a difference. --into puts the text also
 into a document, between the comments that name the table or figure. PREFIX.json holds what was measured, where
@@ -547,7 +547,7 @@ def main() -> None:
         what.add_argument(f"--{name}", action="store_true")
     add_output_options(parser)
     parser.add_argument("--counts", type=pathlib.Path, help="with --figure 3 or 4: PREFIX.json of an earlier run")
-    parser.add_argument("--convolume", default=str(BENCH.parent / "build/native/tools/convolume"))
+    parser.add_argument("--convolume", default=str(BENCH.parent / "build/release/tools/convolume"))
     arguments = parser.parse_args()
     if arguments.table:
         name, make = f"table {arguments.table}", TABLES[arguments.table]

@@ -21,11 +21,12 @@ CONVOLUME_API int default_threads();
 /// Returns the instruction sets that the kernels of this library were compiled for, best first: a subset of {"AVX3",
 /// "AVX2", "SSE4", "NEON", "EMU128", "SCALAR"}. The CMake option CONVOLUME_SIMD_TARGETS selects them.
 CONVOLUME_API std::vector<std::string> compiled_simd_targets();
-/// Returns those of compiled_simd_targets() that this machine supports, best first. If there are none, every function
-/// that needs a kernel throws Unsupported, and says so.
+/// Returns the compiled instruction sets that this machine supports, best first. If there are none, every function that
+/// needs a kernel throws Unsupported.
 CONVOLUME_API std::vector<std::string> available_simd_targets();
-/// Returns the instruction set in use. The environment variable CONVOLUME_SIMD selects one at program start. If its
-/// value is unknown or not available here, this function throws Unsupported.
+/// Returns the instruction set in use. The environment variable CONVOLUME_SIMD selects one at program start. Throws
+/// Unsupported if its value is unknown or not available here, and if the library has no kernels for this processor. The
+/// message then names the instruction sets of both.
 CONVOLUME_API std::string simd_target();
 /// Selects an instruction set. Throws Unsupported that lists the available ones. Not thread-safe; call it while nothing
 /// runs.

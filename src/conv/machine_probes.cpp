@@ -14,6 +14,7 @@
 #include "convolume/machine.hpp"
 #include "convolume/memory.hpp"
 #include "convolume/scheduler.hpp"
+#include "core/instruction_set.hpp"
 #include "core/machine_row.hpp"
 #include "core/probes.hpp"
 #include "fft/tile_plan.hpp"
@@ -323,13 +324,16 @@ class Probes {
 
   const MeasureOptions& options_;
   MachineRow row_{};
-  const MachineRow& own_ = *choose_row(cpu_identity(), available_simd_targets().front()).row;
+  const MachineRow& own_ = *choose_row(cpu_identity(), widest_simd_target()).row;
   double ghz_ = 1;
   int done_ = 0;
 };
 
 }  // namespace
 
-std::string measure_machine(const MeasureOptions& options) { return to_text(Probes(options).measure()); }
+std::string measure_machine(const MeasureOptions& options) {
+  static_cast<void>(simd_target());  // throws if the library has no kernels for this processor
+  return to_text(Probes(options).measure());
+}
 
 }  // namespace convolume

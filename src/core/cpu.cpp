@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "convolume/error.hpp"
+#include "core/instruction_set.hpp"
 
 namespace convolume {
 namespace {
@@ -28,20 +29,19 @@ constexpr std::array targets{TargetName{"AVX3", HWY_AVX3},     TargetName{"AVX2"
 
 constexpr std::int64_t compiled_targets = HWY_TARGETS;
 
-// On x86-64 a kernel names its instruction set, and all other code is compiled for plain x86-64. Elsewhere, the
-// compiler may use the instruction set of Highway's baseline anywhere, so every machine that runs the code has it.
-#if HWY_ARCH_X86
-constexpr std::int64_t targets_of_every_machine = 0;
-#else
-constexpr std::int64_t targets_of_every_machine = HWY_STATIC_TARGET;
-#endif
-
 /// Returns the targets that this machine has, whether or not kernels were compiled for them.
 std::int64_t targets_of_processor() {
   // Read the targets once, before a forced target can mask them.
   static const std::int64_t found = [] {
     hwy::SetSupportedTargetsForTest(0);
-    return hwy::SupportedTargets() | targets_of_every_machine;
+    const std::int64_t dispatched = hwy::SupportedTargets();
+#if HWY_ARCH_X86
+    // A kernel names its instruction set, and all other code is compiled for plain x86-64.
+    return dispatched | (has_sse42() ? HWY_SSE4 : 0);
+#else
+    // The compiler may use the instructions of Highway's baseline anywhere, so every machine that runs this has them.
+    return dispatched | HWY_STATIC_TARGET;
+#endif
   }();
   return found;
 }
@@ -97,6 +97,11 @@ const std::string forcing_error = [] {
 std::vector<std::string> compiled_simd_targets() { return names_of(compiled_targets); }
 
 std::vector<std::string> available_simd_targets() { return names_of(machine_targets()); }
+
+std::string widest_simd_target() {
+  const std::vector<std::string> names = names_of(targets_of_processor());
+  return names.empty() ? std::string() : names.front();
+}
 
 std::string simd_target() {
   require_kernels();

@@ -45,6 +45,8 @@ std::string read_cpu_brand() {
   return name;
 }
 
+bool has_sse42() noexcept { return __builtin_cpu_supports("sse4.2") != 0; }
+
 namespace {
 
 constexpr std::uint32_t simd_default = 0x1F80, simd_flags = 0x3F;
@@ -101,6 +103,8 @@ CpuIdentity read_cpu_identity() {
 }
 
 std::string read_cpu_brand() { return {}; }
+
+bool has_sse42() noexcept { return false; }
 
 bool has_default_fp_environment() noexcept { return false; }
 std::uint32_t simd_fp_flags() noexcept { return 0; }

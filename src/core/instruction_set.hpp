@@ -15,6 +15,14 @@ CpuIdentity read_cpu_identity();
 /// Reads the marketing name of this processor, or returns an empty text. cpu_name() remembers it.
 std::string read_cpu_brand();
 
+/// Returns whether the processor has SSE4.2, with which kernels for the target SSE4 run. Highway's own answer for this
+/// target also wants AES, which they do not use.
+bool has_sse42() noexcept;
+
+/// Returns the widest SIMD target of this processor that kernels can be compiled for, whether or not this library has
+/// them; empty if there is none. Machine rows are chosen by it, so that all builds choose the same row.
+std::string widest_simd_target();
+
 /// Returns whether this thread has the floating-point environment of a new thread: it rounds to nearest, keeps
 /// denormals and masks exceptions. Takes some cycles, where std::fegetenv() takes hundreds. Also returns false if x87
 /// has exception flags, and on processors other than x86.

@@ -12,6 +12,7 @@
 #include "convolume/cpu.hpp"
 #include "convolume/error.hpp"
 #include "core/files.hpp"
+#include "core/instruction_set.hpp"
 #include "core/machine_row.hpp"
 
 namespace convolume {
@@ -88,8 +89,7 @@ class Machine {
     return selected.from_file ? *selected.from_file : *selected.row;
   }
   static Selected here() {
-    static_cast<void>(simd_target());  // throws if the library has no kernels for this processor
-    const RowChoice choice = choose_row(cpu_identity(), available_simd_targets().front());
+    const RowChoice choice = choose_row(cpu_identity(), widest_simd_target());
     return {.row = choice.row, .reason = choice.reason, .own_caches = true};
   }
   /// Applies CONVOLUME_MACHINE at the first use. The caller holds the lock.

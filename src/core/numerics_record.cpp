@@ -109,6 +109,11 @@ std::optional<std::string> NumericsRecord::first_difference(const NumericsRecord
     return fmt::format("{}: '{}' here, '{}' there{}", key, shown(ours), shown(other), remedy);
   };
   const auto informs = [](const std::string& key) { return key.starts_with("info."); };
+  // The texts of plans name the SIMD target too. This entry alone says how to use another one.
+  const auto simd = entries_.find("simd"), other_simd = theirs.entries_.find("simd");
+  if (simd != entries_.end() && other_simd != theirs.entries_.end() && simd->second != other_simd->second) {
+    return describe("simd", &simd->second, &other_simd->second);
+  }
   for (const auto& [key, value] : entries_) {
     if (informs(key)) continue;
     const auto found = theirs.entries_.find(key);

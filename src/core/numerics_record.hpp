@@ -27,7 +27,8 @@ class NumericsRecord {
   /// Returns one "key = value" line per entry, sorted by key. Newlines in values are escaped.
   std::string to_text() const;
   /// Returns the first entry in which the records differ and that decides rounding, as "key: 'ours' here, 'theirs'
-  /// there", or nothing if they are equal. For the SIMD target, the text says how to use theirs.
+  /// there", or nothing if they are equal. A difference of the SIMD target comes first, and its text says how to use
+  /// theirs.
   std::optional<std::string> first_difference(const NumericsRecord& theirs, Compare compare = Compare::all_keys) const;
 
  private:

@@ -1,8 +1,10 @@
-"""Builds the command and an example for one SIMD target each. Their bits have to be those of a build for all targets, and
-on a processor without the target they have to say so. QEMU plays these processors.
+"""Builds the command and an example for one SIMD target each. They have to compute the bits of a build for all targets.
+On a processor without the target they have to say so. QEMU plays these processors.
 
-    simd_targets_test.py SOURCE BUILD
+    simd_targets_test.py SOURCE BUILD CMAKE CXX
+BUILD has all targets and was compiled by CXX.
 """
+import os
 import pathlib
 import shutil
 import subprocess
@@ -10,13 +12,17 @@ import sys
 import tempfile
 import unittest
 
+CXX = sys.argv.pop()
+CMAKE = sys.argv.pop()
 BUILD = pathlib.Path(sys.argv.pop())
 SOURCE = pathlib.Path(sys.argv.pop())
 sys.path.insert(0, str(SOURCE / "tests/contract"))
 import record_test  # noqa: E402
 
+os.environ.pop("CONVOLUME_SIMD", None)
+
 TARGETS = ["SSE4", "AVX2", "AVX3"]
-# A processor that has all targets before this one, and not this one.
+# A processor without this target that has all narrower ones.
 TOO_OLD = {"AVX2": ("Nehalem", "SSE4"), "AVX3": ("Haswell", "AVX2, SSE4")}
 QEMU = shutil.which("qemu-x86_64-static")
 
@@ -40,15 +46,15 @@ validate_every = 1000
 
 
 def cmake(*words):
-    done = subprocess.run(["cmake", *map(str, words)], capture_output=True, text=True)
+    done = subprocess.run([CMAKE, *map(str, words)], capture_output=True, text=True)
     if done.returncode != 0:
         raise AssertionError(f"cmake {words}:\n{done.stdout[-5000:]}{done.stderr[-5000:]}")
     return done.stdout + done.stderr
 
 
 def configure(folder, *options):
-    return cmake("-S", SOURCE, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DCONVOLUME_BUILD_TESTS=OFF",
-                 "-DCONVOLUME_BUILD_BENCH=OFF", *options)
+    return cmake("-S", SOURCE, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
+                 f"-DCMAKE_CXX_COMPILER={CXX}", "-DCONVOLUME_BUILD_TESTS=OFF", "-DCONVOLUME_BUILD_BENCH=OFF", *options)
 
 
 def targets_of(command, word):
@@ -139,6 +145,25 @@ class SimdTargets(unittest.TestCase):
             with self.subTest(value=value), self.assertRaises(AssertionError) as caught:
                 configure(folder, f"-DCONVOLUME_SIMD_TARGETS={value}")
             self.assertIn(says, str(caught.exception).replace("\n  ", " "))
+
+    def test_the_alias_is_not_kept(self):
+        folder = BUILD / "simd_targets/alias"
+        self.assertIn("compiled for AVX2\n", configure(folder, "-DCONVOLUME_AVX2_ONLY=ON"))
+        self.assertIn("compiled for SSE4, AVX2, AVX3\n", configure(folder, "-DCONVOLUME_AVX2_ONLY=OFF"))
+        # Kernels for AVX3 use some for AVX2.
+        self.assertIn("compiled for SSE4, AVX2, AVX3\n", configure(folder, "-DCONVOLUME_SIMD_TARGETS=SSE4,AVX3"))
+
+    def test_a_cache_folder_that_cannot_be_written_is_left_out(self):
+        folder = BUILD / "simd_targets/no_cache"
+        shutil.rmtree(folder, ignore_errors=True)
+        os.environ["CCACHE_DIR"] = "/proc/no-such-folder"
+        try:
+            text = configure(folder, "-DCONVOLUME_SIMD_TARGETS=native")
+        finally:
+            del os.environ["CCACHE_DIR"]
+        if shutil.which("ccache"):
+            self.assertIn("ccache is not used: ", text)
+        self.assertNotIn("ccache", (folder / "build.ninja").read_text().replace("ConvolumeCcache", ""))
 
     def test_native_is_the_best_target_by_name(self):
         folder = BUILD / "simd_targets/native"

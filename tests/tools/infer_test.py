@@ -261,6 +261,10 @@ class Infer(unittest.TestCase):
                        ("--flip", "y"), ("--patch", "2,18,18")):
             self.fails("out.tif", "--uint8", "--resume", *option, says=["out.tif.part", option[0]])
         self.fails("out.tif", "--resume", says=["voxels 'uint8'", "voxels 'float32'"])
+        targets = self.run_cli("info").split("available: ")[1].split(";")[0].split(", ")
+        if len(targets) > 1:  # Builds for one target have one.
+            self.fails("out.tif", "--uint8", "--resume", says=["out.tif.part", f"set CONVOLUME_SIMD={targets[0]}"],
+                       preexec=lambda: os.environ.update(CONVOLUME_SIMD=targets[1]))
         self.fails("out.tif", "--uint8", "--resume", net=self.shared / "other/checkpoints/last.safetensors",
                    says=["out.tif.part", "net '"])
         os.rename(self.folder / "v.zarr", self.folder / "w.zarr")

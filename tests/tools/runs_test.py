@@ -80,7 +80,7 @@ class Runs(CliTest):
         self.fails(*resume, "--seed", 99, says=["--seed 1", "99"])
         self.fails(*resume, "--set", "optimizer.learning_rate=0.5", says=["optimizer", "0.01", "0.5", "--set"])
         targets = self.run_cli("info").split("available: ")[1].split(";")[0].split(", ")
-        if len(targets) > 1:  # Sanitizer builds have one.
+        if len(targets) > 1:  # Builds for one target have one.
             self.fails(*resume, says=["bit for bit", f"set CONVOLUME_SIMD={targets[0]}"],
                        env={"CONVOLUME_SIMD": targets[1]})
         (self.folder / "data.toml").write_text(DATA.replace("cell_diameter = 10", "cell_diameter = 11"))
