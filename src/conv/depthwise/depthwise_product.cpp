@@ -15,7 +15,6 @@ namespace HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
-using simd::HWY_NAMESPACE::Unroll;
 
 template <class T>
 inline constexpr index_t block = channel_block(data_type_of<T>());
@@ -43,14 +42,18 @@ template <int R, int K, Next N, class T, class Sums>
 HWY_INLINE void AddTaps(const T* source, const T* weights, std::ptrdiff_t weights_tap, Sums& sums) {
   const hn::ScalableTag<T> d;
   std::array<hn::Vec<decltype(d)>, K> w;
-  Unroll<K>([&](auto k) CONVOLUME_ALWAYS_INLINE { w[k] = hn::LoadU(d, weights + k * weights_tap); });
-  Unroll<R + K - 1>([&](auto i) CONVOLUME_ALWAYS_INLINE {
+  CONVOLUME_UNROLL
+  for (int k = 0; k < K; ++k) w[static_cast<std::size_t>(k)] = hn::LoadU(d, weights + k * weights_tap);
+  CONVOLUME_UNROLL
+  for (int i = 0; i < R + K - 1; ++i) {
     const auto x = hn::LoadU(d, source + i * Distance<N, T>(0));
-    Unroll<K>([&](auto k) CONVOLUME_ALWAYS_INLINE {
-      constexpr int r = static_cast<int>(i) - static_cast<int>(k);
-      if constexpr (r >= 0 && r < R) sums[r] = hn::MulAdd(x, w[k], sums[r]);
-    });
-  });
+    CONVOLUME_UNROLL
+    for (int k = 0; k < K; ++k) {
+      if (i < k || i - k >= R) continue;
+      auto& sum = sums[static_cast<std::size_t>(i - k)];
+      sum = hn::MulAdd(x, w[static_cast<std::size_t>(k)], sum);
+    }
+  }
 }
 
 /// Computes the sums of R neighbouring voxels of one vector of lanes.
@@ -61,7 +64,8 @@ void SumVoxels(const TapProduct<T>& p, const T* source, const T* weights, T* tar
   const std::ptrdiff_t voxel = Distance<N, T>(p.source_strides.voxel);
   const std::ptrdiff_t source_tap = p.source_tap, weights_tap = p.weights_tap;
   std::array<V, R> sums;
-  Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE { sums[r] = hn::Zero(d); });
+  CONVOLUME_UNROLL
+  for (V& sum : sums) sum = hn::Zero(d);
   const DirectStep* const end = p.steps + p.step_count;
   for (const DirectStep* step = p.steps; step != end; ++step) {
     const T* a = source + step->source;
@@ -78,16 +82,22 @@ void SumVoxels(const TapProduct<T>& p, const T* source, const T* weights, T* tar
     }
     for (index_t k = step->terms; k > 0; --k, a += source_tap, b += weights_tap) {
       const V w = hn::LoadU(d, b);
-      Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE { sums[r] = hn::MulAdd(hn::LoadU(d, a + r * voxel), w, sums[r]); });
+      CONVOLUME_UNROLL
+      for (int r = 0; r < R; ++r) {
+        V& sum = sums[static_cast<std::size_t>(r)];
+        sum = hn::MulAdd(hn::LoadU(d, a + r * voxel), w, sum);
+      }
     }
   }
   const std::ptrdiff_t target_voxel = p.target_strides.voxel;
   const bool add = p.add;
-  Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
+  CONVOLUME_UNROLL
+  for (int r = 0; r < R; ++r) {
     T* to = target + r * target_voxel;
     const T* start = add ? to : bias;
-    hn::StoreU(start != nullptr ? hn::Add(hn::LoadU(d, start), sums[r]) : sums[r], d, to);
-  });
+    const V sum = sums[static_cast<std::size_t>(r)];
+    hn::StoreU(start != nullptr ? hn::Add(hn::LoadU(d, start), sum) : sum, d, to);
+  }
 }
 
 template <class T>
@@ -139,20 +149,22 @@ void MultiplyVoxels(const TapProduct<T>& product) {
 }
 
 /// How many voxels of dy the registers hold beside the sums of the taps.
-constexpr std::size_t held_voxels = 4;
+constexpr int held_voxels = 4;
 
 /// Adds neighbouring voxels of dy to the sums of K neighbouring taps. Each voxel of x is loaded once and serves all
 /// taps. Every sum takes its voxels in their order.
 template <int K, class T, class Vectors>
 HWY_INLINE void AddVoxels(const T* x, const Vectors& dy, hn::Vec<hn::ScalableTag<T>>* sums) {
   const hn::ScalableTag<T> d;
-  Unroll<held_voxels + K - 1>([&](auto i) CONVOLUME_ALWAYS_INLINE {
+  CONVOLUME_UNROLL
+  for (int i = 0; i < held_voxels + K - 1; ++i) {
     const auto value = hn::LoadU(d, x + i * block<T>);
-    Unroll<held_voxels>([&](auto v) CONVOLUME_ALWAYS_INLINE {
-      constexpr int k = static_cast<int>(i) - static_cast<int>(v);
-      if constexpr (k >= 0 && k < K) sums[k] = hn::MulAdd(value, dy[v], sums[k]);
-    });
-  });
+    CONVOLUME_UNROLL
+    for (int v = 0; v < held_voxels; ++v) {
+      if (i < v || i - v >= K) continue;
+      sums[i - v] = hn::MulAdd(value, dy[static_cast<std::size_t>(v)], sums[i - v]);
+    }
+  }
 }
 
 /// Sums R rows of K taps over all voxels. If Dense, the voxels that neighbouring taps read lie side by side.
@@ -162,44 +174,52 @@ void SumTaps(const TapSums<T>& p, index_t first_tap, index_t vector) {
   using V = hn::Vec<decltype(d)>;
   const std::ptrdiff_t tap = Dense ? block<T> : p.x_tap, x_voxel = p.x_strides.voxel, dy_voxel = p.dy_strides.voxel;
   std::array<V, R * K> total;
-  Unroll<R * K>([&](auto i) CONVOLUME_ALWAYS_INLINE { total[i] = hn::Zero(d); });
+  CONVOLUME_UNROLL
+  for (V& sum : total) sum = hn::Zero(d);
   for (index_t z = 0; z < p.count.z; ++z) {
     for (index_t y = 0; y < p.count.y; ++y) {
       std::array<const T*, R> a;
-      Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
+      CONVOLUME_UNROLL
+      for (std::size_t r = 0; r < R; ++r) {
         a[r] = p.x[r] + vector + first_tap * tap + z * p.x_strides.plane + y * p.x_strides.row;
-      });
+      }
       const T* b = p.dy + vector + z * p.dy_strides.plane + y * p.dy_strides.row;
       index_t left = p.count.x;
       if constexpr (keeps_taps && Dense && K > 3) {  // without strides, voxels share what they read
-        constexpr auto held = static_cast<index_t>(held_voxels);
-        for (; x_voxel == block<T> && left >= held; left -= held) {
+        for (; x_voxel == block<T> && left >= held_voxels; left -= held_voxels) {
           std::array<V, held_voxels> g;
-          Unroll<held_voxels>([&](auto v) CONVOLUME_ALWAYS_INLINE { g[v] = hn::LoadU(d, b + v * dy_voxel); });
-          Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
+          CONVOLUME_UNROLL
+          for (int v = 0; v < held_voxels; ++v) g[static_cast<std::size_t>(v)] = hn::LoadU(d, b + v * dy_voxel);
+          CONVOLUME_UNROLL
+          for (std::size_t r = 0; r < R; ++r) {
             AddVoxels<K>(a[r], g, total.data() + r * K);
-            a[r] += held * block<T>;
-          });
-          b += held * dy_voxel;
+            a[r] += held_voxels * block<T>;
+          }
+          b += held_voxels * dy_voxel;
         }
       }
       for (; left > 0; --left, b += dy_voxel) {
         const V g = hn::LoadU(d, b);
-        Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
-          Unroll<K>([&](auto k) CONVOLUME_ALWAYS_INLINE {
-            total[r * K + k] = hn::MulAdd(hn::LoadU(d, a[r] + k * tap), g, total[r * K + k]);
-          });
+        CONVOLUME_UNROLL
+        for (std::size_t r = 0; r < R; ++r) {
+          CONVOLUME_UNROLL
+          for (std::size_t k = 0; k < K; ++k) {
+            V& sum = total[r * K + k];
+            sum = hn::MulAdd(hn::LoadU(d, a[r] + static_cast<std::ptrdiff_t>(k) * tap), g, sum);
+          }
           a[r] += x_voxel;
-        });
+        }
       }
     }
   }
-  Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
-    Unroll<K>([&](auto k) CONVOLUME_ALWAYS_INLINE {
-      T* to = p.sums[r] + (first_tap + k) * block<T> + vector;
+  CONVOLUME_UNROLL
+  for (std::size_t r = 0; r < R; ++r) {
+    CONVOLUME_UNROLL
+    for (std::size_t k = 0; k < K; ++k) {
+      T* to = p.sums[r] + (first_tap + static_cast<index_t>(k)) * block<T> + vector;
       hn::StoreU(hn::Add(hn::LoadU(d, to), total[r * K + k]), d, to);
-    });
-  });
+    }
+  }
 }
 
 template <class T>
