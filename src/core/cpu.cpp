@@ -56,15 +56,19 @@ std::vector<std::string> names_of(std::int64_t bits) {
   return names;
 }
 
+/// Returns how to get a library with the kernels of a SIMD target.
+std::string how_to_build(const std::string& target) {
+  return fmt::format("build the library with -DCONVOLUME_SIMD_TARGETS={} or with -DCONVOLUME_SIMD_TARGETS=all", target);
+}
+
 /// Throws Unsupported if the library has no kernels for this processor.
 void require_kernels() {
   if (machine_targets() != 0) return;
   const std::vector<std::string> own = names_of(targets_of_processor() & ~(HWY_EMU128 | HWY_SCALAR));
   if (own.empty()) throw Unsupported("this processor has no SSE4.2, which all kernels need");
-  throw Unsupported(fmt::format(
-      "the kernels of this library were compiled for {} only, and this processor has {}; build the library with "
-      "-DCONVOLUME_SIMD_TARGETS={} or with -DCONVOLUME_SIMD_TARGETS=all",
-      fmt::join(names_of(compiled_targets), ", "), fmt::join(own, ", "), own.front()));
+  throw Unsupported(fmt::format("the kernels of this library were compiled for {} only, and this processor has {}; {}",
+                                fmt::join(names_of(compiled_targets), ", "), fmt::join(own, ", "),
+                                how_to_build(own.front())));
 }
 
 const TargetName*& current_target() {
@@ -111,27 +115,20 @@ std::string simd_target() {
 }
 
 void set_simd_target(const std::string& name) {
-  for (const auto& target : targets) {
-    if (name == target.name && (machine_targets() & target.bit)) {
-      hwy::SetSupportedTargetsForTest(target.bit);
-      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-      current_target() = &target;
-      return;
-    }
+  const auto* const target =
+      std::find_if(targets.begin(), targets.end(), [&](const TargetName& known) { return name == known.name; });
+  const bool exists = target != targets.end();
+  if (exists && (machine_targets() & target->bit)) {
+    hwy::SetSupportedTargetsForTest(target->bit);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    current_target() = target;
+    return;
   }
   require_kernels();
-  std::string remedy;
-  for (const auto& target : targets) {
-    if (name == target.name && (targets_of_processor() & target.bit)) {
-      remedy = fmt::format(
-          "; this processor has {0}, but its kernels were left out: build the library with "
-          "-DCONVOLUME_SIMD_TARGETS={0} "
-          "or with -DCONVOLUME_SIMD_TARGETS=all",
-          name);
-    }
-  }
+  const bool left_out = exists && (targets_of_processor() & target->bit);
   throw Unsupported(fmt::format("SIMD target '{}' is not available here; available: {}{}", name,
-                                fmt::join(available_simd_targets(), ", "), remedy));
+                                fmt::join(available_simd_targets(), ", "),
+                                left_out ? "; its kernels were left out: " + how_to_build(name) : ""));
 }
 
 int available_cpus() {
