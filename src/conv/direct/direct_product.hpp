@@ -54,9 +54,13 @@ struct VoxelProduct {
 /// Computes a product. Thread-safe; allocates nothing. T is float or double.
 template <class T>
 using VoxelKernel = void (*)(const VoxelProduct<T>& product);
-/// Returns the kernel for single taps, of the current SIMD target. Plans call this when they are made.
+/// Returns the kernel for single taps of blocks of channels, of the current SIMD target. Plans call this when they are
+/// made.
 template <class T>
 VoxelKernel<T> voxel_kernel() noexcept;
+/// Returns the kernel for single taps of a source with one channel, whose voxels lie less than a block apart.
+template <class T>
+VoxelKernel<T> channel_voxel_kernel() noexcept;
 /// Returns the kernel for steps that are rows of taps (`row_taps` is not 1).
 template <class T>
 VoxelKernel<T> tap_row_kernel() noexcept;

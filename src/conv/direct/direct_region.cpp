@@ -292,9 +292,12 @@ class RegionRun {
   void run_pass(const Pass& pass, index_t first, const T* weights, bool add) const {
     if (add && pass.step_count == 0) return;
     const LoopRange& columns = ranges_[Dim::k];
-    const auto multiply_voxels = pass.row_taps == 1 ? d_.single_taps : d_.tap_rows;
+    const BoxStrides strides = source_.strides * d_.map.source_step();
+    const auto multiply_voxels = pass.row_taps != 1      ? d_.tap_rows
+                                 : strides.voxel < block ? d_.taps_of_channel
+                                                         : d_.single_taps;
     multiply_voxels(VoxelProduct<T>{.source = source_.data + pass.source + first * source_.block,
-                                    .source_strides = source_.strides * d_.map.source_step(),
+                                    .source_strides = strides,
                                     .steps = pass.steps,
                                     .step_count = pass.step_count,
                                     .neighbours = pass.neighbours,

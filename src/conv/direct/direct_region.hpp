@@ -43,6 +43,7 @@ struct VoxelDirection {
   bool can_pack = false;
   index_t non_temporal_from = conv::non_temporal_from();
   VoxelKernel<T> single_taps = voxel_kernel<T>();
+  VoxelKernel<T> taps_of_channel = channel_voxel_kernel<T>();
   VoxelKernel<T> tap_rows = tap_row_kernel<T>();
   LineProductKernels<T> line_products = line_product_kernels<T>();
   BoxKernels<T> boxes = box_kernels<T>();

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
+#include <utility>
 
 #include "hwy/highway.h"
 
@@ -92,9 +94,9 @@ class StepReader {
   const RowPiece<T>* piece_;
 };
 
-/// Calls store(sum, vector, place in the target) for all sums of a piece.
-template <int R, int Rows, int C, class T, class Sums, class Store>
-HWY_INLINE void StoreSums(const VoxelProduct<T>& p, const RowPiece<T>& piece, const Sums& sums, const Store& store) {
+/// Calls visit(sum, vector, place in the target) for all sums of a piece.
+template <int R, int Rows, int C, class T, class Sums, class Visit>
+HWY_INLINE void VisitSums(const VoxelProduct<T>& p, const RowPiece<T>& piece, Sums& sums, const Visit& visit) {
   const std::ptrdiff_t second = SecondVector<T>(p.target_column), voxel = p.target_strides.voxel;
   T* to = piece.target;
   CONVOLUME_UNROLL
@@ -102,56 +104,46 @@ HWY_INLINE void StoreSums(const VoxelProduct<T>& p, const RowPiece<T>& piece, co
     if (Rows == 2 && i == R) to = piece.target + piece.next_target;
     __asm__("" : "+r"(to));  // otherwise the compiler would compute all places first, for which registers are missing
     CONVOLUME_UNROLL
-    for (std::size_t c = 0; c < C; ++c) store(sums[i * C + c], c, to + static_cast<std::ptrdiff_t>(c) * second);
+    for (std::size_t c = 0; c < C; ++c) visit(sums[i * C + c], c, to + static_cast<std::ptrdiff_t>(c) * second);
   }
 }
 
-/// Stores value(sum, vector) for all sums of a piece.
-template <int R, int Rows, int C, class T, class Sums, class Value>
-HWY_INLINE void StoreValues(const VoxelProduct<T>& p, const RowPiece<T>& piece, const Sums& sums, const Value& value) {
-  const hn::ScalableTag<T> d;
-  using V = hn::Vec<decltype(d)>;
-  // Non-temporal stores of narrower vectors would leave cache lines half written.
-  if (p.non_temporal && vector_lanes<T> == block<T>) {
-    StoreSums<R, Rows, C>(
-        p, piece, sums, [&](V sum, std::size_t c, T* to) CONVOLUME_ALWAYS_INLINE { hn::Stream(value(sum, c), d, to); });
-  } else {
-    StoreSums<R, Rows, C>(
-        p, piece, sums, [&](V sum, std::size_t c, T* to) CONVOLUME_ALWAYS_INLINE { hn::StoreU(value(sum, c), d, to); });
-  }
-}
-
-/// Adds the sums of a piece to the target, or the bias to the sums, and stores them. `lanes` belong to a channel.
+/// Adds the target or the bias to the sums of a piece, sets the lanes that belong to no channel to zero, and stores the
+/// sums. `lanes` belong to a channel. Each of the four parts is a piece of code for all sums: code for each combination
+/// would be most of the kernels' code.
 template <int R, int Rows, int C, class T, class Sums>
 HWY_INLINE void FinishSums(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias, index_t lanes,
-                           const Sums& sums) {
+                           Sums& sums) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  std::array<hn::Mask<decltype(d)>, C> used;
-  for (std::size_t c = 0; c < C; ++c) {
-    const index_t left = lanes - static_cast<index_t>(c) * vector_lanes<T>;
-    used[c] = hn::FirstN(d, static_cast<std::size_t>(std::clamp<index_t>(left, 0, vector_lanes<T>)));
-  }
   if (p.add) {
-    StoreSums<R, Rows, C>(p, piece, sums, [&](V sum, std::size_t c, T* to) CONVOLUME_ALWAYS_INLINE {
-      hn::StoreU(hn::IfThenElseZero(used[c], hn::Add(hn::LoadU(d, to), sum)), d, to);
+    VisitSums<R, Rows, C>(p, piece, sums, [&](V& sum, std::size_t, const T* to) CONVOLUME_ALWAYS_INLINE {
+      sum = hn::Add(hn::LoadU(d, to), sum);
     });
-    return;
   }
-  const auto store = [&](const auto& value) CONVOLUME_ALWAYS_INLINE { StoreValues<R, Rows, C>(p, piece, sums, value); };
-  // An addition takes the place of a multiply-add, so sums without a bias are stored as they are.
-  if (bias == nullptr) {
-    if (lanes >= C * vector_lanes<T>) {
-      store([](V sum, std::size_t) CONVOLUME_ALWAYS_INLINE { return sum; });
-    } else {
-      store([&](V sum, std::size_t c) CONVOLUME_ALWAYS_INLINE { return hn::IfThenElseZero(used[c], sum); });
+  // An addition takes the place of a multiply-add, so whole sums without a bias are stored as they are.
+  if (bias != nullptr || lanes < C * vector_lanes<T>) {
+    std::array<V, C> start;
+    std::array<hn::Mask<decltype(d)>, C> used;
+    for (std::size_t c = 0; c < C; ++c) {
+      const index_t left = lanes - static_cast<index_t>(c) * vector_lanes<T>;
+      used[c] = hn::FirstN(d, static_cast<std::size_t>(std::clamp<index_t>(left, 0, vector_lanes<T>)));
+      // The addition of -0 changes no bit of a sum. With +0, a sum of -0 would change.
+      start[c] = bias == nullptr || p.add ? hn::Set(d, T(-0.0)) : hn::LoadU(d, bias + c * vector_lanes<T>);
     }
-    return;
+    CONVOLUME_UNROLL
+    for (std::size_t i = 0; i < Rows * R * C; ++i) {
+      sums[i] = hn::IfThenElseZero(used[i % C], hn::Add(start[i % C], sums[i]));
+    }
   }
-  std::array<V, C> start;
-  for (std::size_t c = 0; c < C; ++c) start[c] = hn::LoadU(d, bias + c * vector_lanes<T>);
-  store([&](V sum, std::size_t c)
-            CONVOLUME_ALWAYS_INLINE { return hn::IfThenElseZero(used[c], hn::Add(start[c], sum)); });
+  // Non-temporal stores of narrower vectors would leave cache lines half written.
+  if (p.non_temporal && vector_lanes<T> == block<T>) {
+    VisitSums<R, Rows, C>(p, piece, sums,
+                          [&](V sum, std::size_t, T* to) CONVOLUME_ALWAYS_INLINE { hn::Stream(sum, d, to); });
+  } else {
+    VisitSums<R, Rows, C>(p, piece, sums,
+                          [&](V sum, std::size_t, T* to) CONVOLUME_ALWAYS_INLINE { hn::StoreU(sum, d, to); });
+  }
 }
 
 /// Sums the steps of a piece by add_step(reader, step, sums), and stores the sums.
@@ -174,6 +166,49 @@ HWY_INLINE void SumSteps(const VoxelProduct<T>& p, const RowPiece<T>& piece, con
 template <class T>
 using PieceKernel = void (*)(const VoxelProduct<T>&, const RowPiece<T>&, const T*, index_t);
 
+/// The lengths of pieces that have kernels. Long pieces are most of the code, and gain little over two pieces of half
+/// their length if these still have sums enough to fill the multiply-adds' latency.
+enum class Lengths {
+  all,
+  halves,  ///< up to half of the largest length, and the largest one
+};
+/// Whether there are kernels of all kinds and lengths. Doubles do with fewer kernels, which compute the same sums.
+template <class T>
+inline constexpr bool all_kernels = std::is_same_v<T, float>;
+template <class T>
+inline constexpr Lengths lengths_of = all_kernels<T> ? Lengths::all : Lengths::halves;
+
+/// Returns the largest length up to which all lengths have kernels.
+constexpr int longest_of_all(Lengths lengths, int most) { return lengths == Lengths::all ? most : (most + 1) / 2; }
+
+/// Returns make(length) for each length that has a kernel, and null for the others. `make` takes the length as a
+/// constant.
+template <int Most, Lengths L, class T, class Make, std::size_t... R>
+constexpr std::array<PieceKernel<T>, Most> PieceKernels(const Make& make, std::index_sequence<R...>) {
+  const auto kernel = [&](auto length) -> PieceKernel<T> {
+    if constexpr (length <= longest_of_all(L, Most) || length == Most) {
+      return make(length);
+    } else {
+      return nullptr;
+    }
+  };
+  return {kernel(std::integral_constant<int, static_cast<int>(R) + 1>())...};
+}
+template <int Most, Lengths L, class T, class Make>
+constexpr std::array<PieceKernel<T>, Most> PieceKernels(const Make& make) {
+  return PieceKernels<Most, L, T>(make, std::make_index_sequence<Most>());
+}
+
+/// Returns the smallest number of nearly equal pieces of a row whose lengths have kernels.
+template <class T, std::size_t Most>
+index_t PiecesOf(const std::array<PieceKernel<T>, Most>& kernels, index_t voxels) {
+  constexpr auto most = static_cast<index_t>(Most);
+  const auto has_kernel = [&](index_t length) { return kernels[static_cast<std::size_t>(length - 1)] != nullptr; };
+  index_t pieces = (voxels + most - 1) / most;
+  while (!has_kernel(voxels / pieces) || !has_kernel((voxels + pieces - 1) / pieces)) ++pieces;
+  return pieces;
+}
+
 /// Returns row number i, counted through all planes.
 template <class T>
 HWY_INLINE RowPiece<T> RowOf(const VoxelProduct<T>& p, const T* weights, T* target, index_t i) {
@@ -188,12 +223,11 @@ HWY_INLINE RowPiece<T> RowOf(const VoxelProduct<T>& p, const T* weights, T* targ
 }
 
 /// Computes the rows from number `row` on. A row is divided into nearly equal pieces, so that no piece leaves many
-/// registers idle. `kernels` has a kernel for each length of a piece.
+/// registers idle. `kernels` has the kernels by the length of a piece.
 template <class T, std::size_t Most>
 void SumPieces(const std::array<PieceKernel<T>, Most>& kernels, index_t row, const VoxelProduct<T>& p, const T* weights,
                T* target, const T* bias, index_t lanes) {
-  constexpr auto most = static_cast<index_t>(Most);
-  const index_t pieces = (p.count.x + most - 1) / most;
+  const index_t pieces = PiecesOf(kernels, p.count.x);
   const index_t least = p.count.x / pieces, longer = p.count.x % pieces;
   const index_t rows = p.count.z * p.count.y;
   if (row >= rows) return;

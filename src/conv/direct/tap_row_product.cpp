@@ -210,19 +210,6 @@ void SumPairs(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias,
   SumTapRows<R, 2>(p, piece, bias, lanes, add_row);
 }
 
-template <class T, std::size_t... R>
-constexpr std::array<PieceKernel<T>, sizeof...(R)> Kernels(std::index_sequence<R...>) {
-  return {&SumVoxels<static_cast<int>(R) + 1, T>...};
-}
-template <int K, bool Reversed, class T, std::size_t... R>
-constexpr std::array<PieceKernel<T>, sizeof...(R)> PairKernels(std::index_sequence<R...>) {
-  return {&SumPairs<static_cast<int>(R) + 1, K, Reversed, T>...};
-}
-template <int K, Padding P, class T, std::size_t... R>
-constexpr std::array<PieceKernel<T>, sizeof...(R)> SharedKernels(std::index_sequence<R...>) {
-  return {&SumSharedVoxels<static_cast<int>(R) + 1, K, P, T>...};
-}
-
 /// Returns whether each step is a row of `k` taps, results are one tap apart, and the row reads padding as
 /// SumSharedVoxels and SumPairs expect it.
 template <class T>
@@ -252,9 +239,11 @@ index_t SumPairsOfColumns(const VoxelProduct<T>& p) {
   const bool reversed = p.source_tap == -block<T>;
   const bool neighbours = (reversed || p.source_tap == block<T>)&&p.source_term == 1;
   if (p.columns < 2 || !neighbours || !SharesVoxels(p, K)) return 0;
-  using Indices = std::make_index_sequence<most_pair_voxels<K>>;
-  static constexpr auto kernels = PairKernels<K, false, T>(Indices()),
-                        reversed_kernels = PairKernels<K, true, T>(Indices());
+  constexpr int most = most_pair_voxels<K>;
+  static constexpr auto kernels =
+      PieceKernels<most, lengths_of<T>, T>([](auto r) { return &SumPairs<r, K, false, T>; });
+  static constexpr auto reversed_kernels =
+      PieceKernels<most, lengths_of<T>, T>([](auto r) { return &SumPairs<r, K, true, T>; });
   index_t v = 0;
   for (; v + 2 <= p.columns; v += 2) SumRows(reversed ? reversed_kernels : kernels, p, v);
   return v;
@@ -263,26 +252,34 @@ index_t SumPairsOfColumns(const VoxelProduct<T>& p) {
 /// Computes the columns from number `v` on with SumSharedVoxels if that is possible. Returns whether it is.
 template <int K, class T>
 bool SumSharedColumns(const VoxelProduct<T>& p, index_t v) {
-  static constexpr auto kernels = SharedKernels<K, Padding::at_ends, T>(std::make_index_sequence<most_voxels>());
-  // Of two taps, only one reads padding at either end.
-  constexpr Padding full = K == 2 ? Padding::at_ends : Padding::full;
-  static constexpr auto padded_kernels = SharedKernels<K, full, T>(std::make_index_sequence<most_voxels>());
+  static constexpr auto kernels =
+      PieceKernels<most_voxels, Lengths::halves, T>([](auto r) { return &SumSharedVoxels<r, K, Padding::at_ends, T>; });
   if (!SharesVoxels(p, K)) return false;
-  const bool padded = p.fully_padded && p.count.x >= K && p.count.x <= most_voxels;
-  for (; v < p.columns; ++v) SumRows(padded ? padded_kernels : kernels, p, v);
+  if constexpr (K > 2) {  // of two taps, only one reads padding at either end
+    constexpr int most_padded = longest_of_all(lengths_of<T>, most_voxels);  // a row is one piece
+    static constexpr auto padded_kernels =
+        PieceKernels<most_padded, Lengths::all, T>([](auto r) { return &SumSharedVoxels<r, K, Padding::full, T>; });
+    if (p.fully_padded && p.count.x >= K && p.count.x <= most_padded) {
+      for (; v < p.columns; ++v) SumRows(padded_kernels, p, v);
+    }
+  }
+  for (; v < p.columns; ++v) SumRows(kernels, p, v);
   return true;
 }
 
 template <class T>
 void MultiplyTapRows(const VoxelProduct<T>& p) {
-  static constexpr auto kernels = Kernels<T>(std::make_index_sequence<most_voxels>());
+  static constexpr auto kernels =
+      PieceKernels<most_voxels, Lengths::halves, T>([](auto r) { return &SumVoxels<r, T>; });
   const index_t vectors = p.columns * (block<T> / vector_lanes<T>);
   index_t v = 0;
   if constexpr (keeps_taps) {
     static_assert(block<T> == vector_lanes<T>);
     v = SumPairsOfColumns<3>(p);
-    if (v == 0) v = SumPairsOfColumns<5>(p);
-    if (v == 0) v = SumPairsOfColumns<2>(p);
+    if constexpr (all_kernels<T>) {
+      if (v == 0) v = SumPairsOfColumns<5>(p);
+      if (v == 0) v = SumPairsOfColumns<2>(p);
+    }
     const auto sum_rest = [&] {
       return SumSharedColumns<3>(p, v) || SumSharedColumns<5>(p, v) || SumSharedColumns<2>(p, v);
     };
