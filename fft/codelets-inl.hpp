@@ -56,6 +56,17 @@ HWY_INLINE Complex<V> Multiply(const Complex<V>& a, const V re, const V im) {
   return {hn::NegMulAdd(a.im, im, hn::Mul(a.re, re)), hn::MulAdd(a.im, re, hn::Mul(a.re, im))};
 }
 
+/// The N-th roots of unity exp(-2 pi i k / N), rounded to T: re and im of root k.
+template <int N, class T>
+inline constexpr std::array<std::array<T, 2>, N> roots = [] {
+  std::array<std::array<T, 2>, N> all{};
+  for (int k = 0; k < N; ++k) {
+    const RootOfUnity w = root_of_unity(k, N);
+    all[static_cast<std::size_t>(k)] = {static_cast<T>(w.re), static_cast<T>(w.im)};
+  }
+  return all;
+}();
+
 /// Returns exp(-2 pi i K / N) * a. Multiplications by 1, -1, i and -i are left out.
 template <int K, int N, class D, class V>
 HWY_INLINE Complex<V> Rotate(D d, const Complex<V>& a) {
@@ -70,33 +81,31 @@ HWY_INLINE Complex<V> Rotate(D d, const Complex<V>& a) {
   } else if constexpr (4 * k == 3 * N) {
     return {hn::Neg(a.im), a.re};
   } else if constexpr (8 * k == N) {
-    const V c = hn::Set(d, static_cast<T>(root_of_unity(1, 8).re));
+    const V c = hn::Set(d, roots<8, T>[1][0]);
     return {hn::Mul(c, hn::Add(a.re, a.im)), hn::Mul(c, hn::Sub(a.im, a.re))};
   } else if constexpr (8 * k == 3 * N) {
-    const V c = hn::Set(d, static_cast<T>(root_of_unity(1, 8).re));
+    const V c = hn::Set(d, roots<8, T>[1][0]);
     return {hn::Mul(c, hn::Sub(a.im, a.re)), hn::Mul(hn::Neg(c), hn::Add(a.re, a.im))};
   } else {
-    constexpr RootOfUnity w = root_of_unity(k, N);
-    return Multiply(a, hn::Set(d, static_cast<T>(w.re)), hn::Set(d, static_cast<T>(w.im)));
+    constexpr std::array<T, 2> w = roots<N, T>[k];
+    return Multiply(a, hn::Set(d, w[0]), hn::Set(d, w[1]));
   }
 }
 
+// Points are arguments of the functions below, not of templates. They are constants in unrolled loops, and do not need
+// functions of their own, which would take longer to compile.
+
 /// A visit to one point of a line. `before` is the point that was visited before it; it is 0 for the first visit.
-template <int Point, int Before>
 struct Visit {
-  static constexpr int point = Point, before = Before;
+  int point, before;
 };
-/// Returns the point that is visited before visit `step` of round `round`. Round r visits the points r, r + rounds, r +
-/// 2 rounds, ...
-constexpr int BeforeInRounds(int rounds, int steps, int round, int step) {
-  if (step > 0) return round + rounds * (step - 1);
-  return round > 0 ? round - 1 + rounds * (steps - 1) : 0;
+/// Returns visit `step` of round `round`. Round r visits the points r, r + rounds, r + 2 rounds, ...
+constexpr Visit InRounds(int rounds, int steps, int round, int step) {
+  const int before = step > 0 ? round + rounds * (step - 1) : round > 0 ? round - 1 + rounds * (steps - 1) : 0;
+  return {round + rounds * step, before};
 }
-template <int Rounds, int Steps, int Round, int Step>
-inline constexpr Visit<Round + Rounds * Step, BeforeInRounds(Rounds, Steps, Round, Step)> in_rounds{};
-/// Visits point J if the points are visited in ascending order.
-template <int J>
-inline constexpr Visit<J, (J > 0 ? J - 1 : 0)> in_turn{};
+/// Returns the visit to point j if the points are visited in ascending order.
+constexpr Visit InOrder(int j) { return {j, j > 0 ? j - 1 : 0}; }
 
 /// Goes from point to point of a line in memory. A walk needs one or two registers. Without it, a compiler computes the
 /// addresses of all points of a butterfly at once. These addresses do not fit into the registers, and spilling them
@@ -105,8 +114,7 @@ template <class T>
 class Walk {
  public:
   HWY_INLINE Walk(T* first, std::ptrdiff_t step) : point_(first), step_(step) {}
-  template <class V>
-  HWY_INLINE T* To(V visit) {
+  HWY_INLINE T* To(Visit visit) {
     point_ += (visit.point - visit.before) * step_;
     asm("" : "+r"(point_));  // hides point_ from the optimiser, so that no address is computed early
     return point_;
@@ -127,24 +135,27 @@ struct Dft;
 template <int N, class D, class V>
 HWY_INLINE void TransformInPlace(D d, std::array<Complex<V>, N>& x) {
   Dft<N>::template Run<V>(
-      d, [&](auto visit) CONVOLUME_ALWAYS_INLINE { return x[visit.point]; },
-      [&](auto visit, const Complex<V>& value) CONVOLUME_ALWAYS_INLINE { x[visit.point] = value; });
+      d, [&](Visit visit) CONVOLUME_ALWAYS_INLINE { return x[static_cast<std::size_t>(visit.point)]; },
+      [&](Visit visit, const Complex<V>& value)
+          CONVOLUME_ALWAYS_INLINE { x[static_cast<std::size_t>(visit.point)] = value; });
 }
 
 /// Loads all N points in ascending order, calls `transform` on them in place, and stores them in ascending order.
 template <int N, class V, class Load, class Store, class F>
 HWY_INLINE void InTurn(const Load& load, const Store& store, const F& transform) {
   std::array<Complex<V>, N> x;
-  Unroll<N>([&](auto j) CONVOLUME_ALWAYS_INLINE { x[j] = load(in_turn<j>); });
+  CONVOLUME_UNROLL
+  for (int j = 0; j < N; ++j) x[static_cast<std::size_t>(j)] = load(InOrder(j));
   transform(x);
-  Unroll<N>([&](auto k) CONVOLUME_ALWAYS_INLINE { store(in_turn<k>, x[k]); });
+  CONVOLUME_UNROLL
+  for (int k = 0; k < N; ++k) store(InOrder(k), x[static_cast<std::size_t>(k)]);
 }
 
 template <>
 struct Dft<1> {
   template <class V, class D, class Load, class Store>
   static HWY_INLINE void Run(D, const Load& load, const Store& store) {
-    store(in_turn<0>, load(in_turn<0>));
+    store(InOrder(0), load(InOrder(0)));
   }
 };
 
@@ -152,9 +163,9 @@ template <>
 struct Dft<2> {
   template <class V, class D, class Load, class Store>
   static HWY_INLINE void Run(D, const Load& load, const Store& store) {
-    const Complex<V> a = load(in_turn<0>), b = load(in_turn<1>);
-    store(in_turn<0>, a + b);
-    store(in_turn<1>, a - b);
+    const Complex<V> a = load(InOrder(0)), b = load(InOrder(1));
+    store(InOrder(0), a + b);
+    store(InOrder(1), a - b);
   }
 };
 
@@ -183,32 +194,36 @@ struct OddPrimeDft {
  private:
   template <class D, class V>
   static HWY_INLINE void ByDefinition(D d, std::array<Complex<V>, N>& x) {
-    constexpr int h = (N - 1) / 2;
+    constexpr std::size_t h = (N - 1) / 2;
     using T = hn::TFromD<D>;
     std::array<Complex<V>, h> sum, difference;
     const Complex<V> first = x[0];
-    Unroll<h>([&](auto j) CONVOLUME_ALWAYS_INLINE {
+    CONVOLUME_UNROLL
+    for (std::size_t j = 0; j < h; ++j) {
       sum[j] = x[j + 1] + x[N - 1 - j];
       difference[j] = x[j + 1] - x[N - 1 - j];
-    });
+    }
     Complex<V> zero = first;
-    Unroll<h>([&](auto j) CONVOLUME_ALWAYS_INLINE { zero = zero + sum[j]; });
+    CONVOLUME_UNROLL
+    for (std::size_t j = 0; j < h; ++j) zero = zero + sum[j];
     x[0] = zero;
-    Unroll<h>([&](auto k) CONVOLUME_ALWAYS_INLINE {
+    CONVOLUME_UNROLL
+    for (std::size_t k = 0; k < h; ++k) {
       Complex<V> even = first, odd{};
-      Unroll<h>([&](auto j) CONVOLUME_ALWAYS_INLINE {
-        constexpr RootOfUnity w = root_of_unity((k + 1) * (j + 1) % N, N);
-        const V c = hn::Set(d, static_cast<T>(w.re)), s = hn::Set(d, static_cast<T>(-w.im));
+      CONVOLUME_UNROLL
+      for (std::size_t j = 0; j < h; ++j) {
+        const std::array<T, 2>& w = roots<N, T>[(k + 1) * (j + 1) % N];
+        const V c = hn::Set(d, w[0]), s = hn::Set(d, -w[1]);
         even = {hn::MulAdd(sum[j].re, c, even.re), hn::MulAdd(sum[j].im, c, even.im)};
-        if constexpr (j == 0) {
+        if (j == 0) {
           odd = {hn::Mul(difference[j].re, s), hn::Mul(difference[j].im, s)};
         } else {
           odd = {hn::MulAdd(difference[j].re, s, odd.re), hn::MulAdd(difference[j].im, s, odd.im)};
         }
-      });
+      }
       x[k + 1] = SubtractI(even, odd);
       x[N - 1 - k] = AddI(even, odd);
-    });
+    }
   }
 };
 /// Transforms length 3, which has one odd term. A multiply-add adds this term to each output with one rounding instead
@@ -245,15 +260,18 @@ struct CompositeDft {
     std::array<Complex<V>, A * B> y;
     Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE {
       std::array<Complex<V>, A> column;
-      Unroll<A>([&](auto a) CONVOLUME_ALWAYS_INLINE { column[a] = load(in_rounds<B, A, b, a>); });
+      CONVOLUME_UNROLL
+      for (int a = 0; a < A; ++a) column[static_cast<std::size_t>(a)] = load(InRounds(B, A, b, a));
       TransformInPlace<A>(d, column);
       Unroll<A>([&](auto k) CONVOLUME_ALWAYS_INLINE { y[B * k + b] = Rotate<b * k, A * B>(d, column[k]); });
     });
     Unroll<A>([&](auto k) CONVOLUME_ALWAYS_INLINE {
       std::array<Complex<V>, B> row;
-      Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { row[b] = y[B * k + b]; });
+      CONVOLUME_UNROLL
+      for (std::size_t b = 0; b < B; ++b) row[b] = y[B * k + b];
       TransformInPlace<B>(d, row);
-      Unroll<B>([&](auto m) CONVOLUME_ALWAYS_INLINE { store(in_rounds<A, B, k, m>, row[m]); });
+      CONVOLUME_UNROLL
+      for (int m = 0; m < B; ++m) store(InRounds(A, B, k, m), row[static_cast<std::size_t>(m)]);
     });
   }
 };
@@ -262,11 +280,11 @@ struct CompositeDft {
 /// multiplied by twiddle factors.
 template <int A, int B>
 struct PrimeFactorDft {
-  /// Returns the k below A * B that leaves remainder `a` modulo A and `b` modulo B.
-  static constexpr int Remainders(int a, int b) {
-    int k = a;
-    while (k % B != b) k += A;
-    return k;
+  /// Returns the points below A * B that leave remainder `a` modulo A, by their remainder modulo B.
+  static constexpr std::array<std::size_t, B> RowPlaces(int a) {
+    std::array<std::size_t, B> places{};
+    for (int k = a; k < A * B; k += A) places[static_cast<std::size_t>(k % B)] = static_cast<std::size_t>(k);
+    return places;
   }
   /// Returns the column b whose points (B a + A b) mod N leave `remainder` modulo B.
   static constexpr int ColumnWith(int remainder) {
@@ -274,28 +292,37 @@ struct PrimeFactorDft {
     while (A * b % B != remainder) ++b;
     return b;
   }
-  /// Returns the index a of point B * step + remainder in its column.
-  static constexpr int PlaceInColumn(int remainder, int step) {
-    int a = 0;
-    while ((B * a + A * ColumnWith(remainder)) % (A * B) != B * step + remainder) ++a;
-    return a;
+  /// Returns the index a of the points B * step + remainder in their column, by step.
+  static constexpr std::array<std::size_t, A> PlacesInColumn(int remainder) {
+    std::array<std::size_t, A> places{};
+    for (int a = 0; a < A; ++a) {
+      const int point = (B * a + A * ColumnWith(remainder)) % (A * B);
+      places[static_cast<std::size_t>(point / B)] = static_cast<std::size_t>(a);
+    }
+    return places;
   }
   template <class V, class D, class Load, class Store>
   static HWY_INLINE void Run(D d, const Load& load, const Store& store) {
     std::array<Complex<V>, A * B> y;
     Unroll<B>([&](auto remainder) CONVOLUME_ALWAYS_INLINE {
+      static constexpr auto places = PlacesInColumn(remainder);
       std::array<Complex<V>, A> column;
-      Unroll<A>([&](auto step) CONVOLUME_ALWAYS_INLINE {
-        column[PlaceInColumn(remainder, step)] = load(in_rounds<B, A, remainder, step>);
-      });
+      CONVOLUME_UNROLL
+      for (int step = 0; step < A; ++step) {
+        column[places[static_cast<std::size_t>(step)]] = load(InRounds(B, A, remainder, step));
+      }
       TransformInPlace<A>(d, column);
-      Unroll<A>([&](auto k) CONVOLUME_ALWAYS_INLINE { y[B * k + ColumnWith(remainder)] = column[k]; });
+      constexpr std::size_t b = ColumnWith(remainder);
+      CONVOLUME_UNROLL
+      for (std::size_t k = 0; k < A; ++k) y[B * k + b] = column[k];
     });
     Unroll<A>([&](auto k) CONVOLUME_ALWAYS_INLINE {
       std::array<Complex<V>, B> row;
-      Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { row[b] = y[B * k + b]; });
+      CONVOLUME_UNROLL
+      for (std::size_t b = 0; b < B; ++b) row[b] = y[B * k + b];
       TransformInPlace<B>(d, row);
-      Unroll<B>([&](auto m) CONVOLUME_ALWAYS_INLINE { store(in_rounds<A, B, k, m>, row[(k + A * m) % B]); });
+      CONVOLUME_UNROLL
+      for (int m = 0; m < B; ++m) store(InRounds(A, B, k, m), row[static_cast<std::size_t>((k + A * m) % B)]);
     });
   }
 };

@@ -18,16 +18,17 @@ namespace HWY_NAMESPACE {
 template <int R, int ToWrite, class T>
 HWY_INLINE void AskFor(const T* first, std::ptrdiff_t step, std::ptrdiff_t im) {
   Walk<const T> walk(first, step);
-  Unroll<R>([&](auto j) CONVOLUME_ALWAYS_INLINE {
-    const T* point = walk.To(in_turn<j>);
+  CONVOLUME_UNROLL
+  for (int j = 0; j < R; ++j) {
+    const T* point = walk.To(InOrder(j));
     __builtin_prefetch(point, ToWrite, into_l2);
     __builtin_prefetch(point + im, ToWrite, into_l2);
-  });
+  }
 }
 
 /// Computes the radix-R butterfly of one sub-sequence at one frequency (see PassArguments). `in` and `out` are its
 /// first points.
-template <int R, bool Pruned, bool Twiddled, class T>
+template <int R, bool PrunedIn, bool PrunedOut, bool Twiddled, class T>
 HWY_INLINE void Butterfly(const PassArguments<T>& a, const T* in, T* out, index_t first_in, index_t first_out,
                           const T* twiddles) {
   const hn::ScalableTag<T> d;
@@ -37,20 +38,17 @@ HWY_INLINE void Butterfly(const PassArguments<T>& a, const T* in, T* out, index_
   if (a.out_ahead != 0) AskFor<R, 1>(out + a.out_ahead, out_step, a.out_im);
   Walk<const T> from(in, in_step);
   Walk<T> to(out, out_step);
-  const auto load = [&](auto visit) CONVOLUME_ALWAYS_INLINE {
-    constexpr int j = visit.point;
+  const auto load = [&](Visit visit) CONVOLUME_ALWAYS_INLINE {
+    const int j = visit.point;
     const T* point = from.To(visit);
-    if (Pruned && first_in + j * a.after >= a.in_points) return Complex<V>{hn::Zero(d), hn::Zero(d)};
+    if (PrunedIn && first_in + j * a.after >= a.in_points) return Complex<V>{hn::Zero(d), hn::Zero(d)};
     const Complex<V> value{hn::LoadU(d, point), hn::LoadU(d, point + a.in_im)};
-    if constexpr (Twiddled && j > 0) {
-      return Multiply(value, hn::Set(d, twiddles[2 * (j - 1)]), hn::Set(d, twiddles[2 * (j - 1) + 1]));
-    } else {
-      return value;
-    }
+    if (!Twiddled || j == 0) return value;
+    return Multiply(value, hn::Set(d, twiddles[2 * (j - 1)]), hn::Set(d, twiddles[2 * (j - 1) + 1]));
   };
-  const auto store = [&](auto visit, const Complex<V>& value) CONVOLUME_ALWAYS_INLINE {
+  const auto store = [&](Visit visit, const Complex<V>& value) CONVOLUME_ALWAYS_INLINE {
     T* point = to.To(visit);
-    if (Pruned && first_out + visit.point * between >= a.out_points) return;
+    if (PrunedOut && first_out + visit.point * between >= a.out_points) return;
     hn::StoreU(value.re, d, point);
     hn::StoreU(value.im, d, point + a.out_im);
   };
@@ -67,14 +65,15 @@ void ComplexPass(const PassArguments<T>& arguments) {
       __builtin_prefetch(a.prefetch.data + line * a.prefetch.line + i * a.prefetch.step, 0, into_l2);
     }
     for (index_t q = 0; q < a.after; ++q) {
-      Butterfly<R, Pruned, false>(a, in + q * a.in_step, out + q * a.out_step, q, q, a.twiddles);
+      Butterfly<R, Pruned, Pruned, false>(a, in + q * a.in_step, out + q * a.out_step, q, q, a.twiddles);
     }
     const T* twiddles = a.twiddles;
+    // Only first passes have fewer points to read, and they have no frequency k > 0.
     for (index_t k = 1; k < a.before; ++k, twiddles += 2 * (R - 1)) {
       for (index_t q = 0; q < a.after; ++q) {
         const index_t first_in = k * R * a.after + q, first_out = k * a.after + q;
-        Butterfly<R, Pruned, true>(a, in + first_in * a.in_step, out + first_out * a.out_step, first_in, first_out,
-                                   twiddles);
+        Butterfly<R, false, Pruned, true>(a, in + first_in * a.in_step, out + first_out * a.out_step, first_in,
+                                          first_out, twiddles);
       }
     }
   }

@@ -24,32 +24,30 @@ struct RealDft;
 template <int N>
 struct HermitianDft;
 
-/// Returns frequency K of a Hermitian spectrum of N points, of which `half` is the first half.
-template <int K, int N, class V>
-HWY_INLINE Complex<V> Hermitian(const HalfSpectrum<V, N>& half) {
-  if constexpr (2 * K > N) {
-    return Conjugate(half[N - K]);
-  } else {
-    return half[K];
-  }
+/// Returns frequency k of a Hermitian spectrum of N points, of which `half` is the first half.
+template <int N, class V>
+HWY_INLINE Complex<V> Hermitian(std::size_t k, const HalfSpectrum<V, N>& half) {
+  return 2 * k > N ? Conjugate(half[N - k]) : half[k];
 }
 
-/// Stores value as half[K], or its conjugate as half[N - K] if K lies in the other half.
-template <int K, int N, class V>
-HWY_INLINE void StoreHermitian(const Complex<V>& value, HalfSpectrum<V, N>& half) {
-  if constexpr (2 * K > N) {
-    half[N - K] = Conjugate(value);
+/// Stores value as half[k], or its conjugate as half[N - k] if k lies in the other half.
+template <int N, class V>
+HWY_INLINE void StoreHermitian(std::size_t k, const Complex<V>& value, HalfSpectrum<V, N>& half) {
+  if (2 * k > N) {
+    half[N - k] = Conjugate(value);
   } else {
-    half[K] = value;
+    half[k] = value;
   }
 }
 
 /// Transforms backward, in place: x[j] becomes the sum over k of x[k] exp(+2 pi i j k / N).
 template <int N, class D, class V>
 HWY_INLINE void BackwardDft(D d, std::array<Complex<V>, N>& x) {
-  Unroll<N>([&](auto j) CONVOLUME_ALWAYS_INLINE { x[j] = {x[j].im, x[j].re}; });
+  CONVOLUME_UNROLL
+  for (Complex<V>& value : x) value = {value.im, value.re};
   TransformInPlace<N>(d, x);
-  Unroll<N>([&](auto j) CONVOLUME_ALWAYS_INLINE { x[j] = {x[j].im, x[j].re}; });
+  CONVOLUME_UNROLL
+  for (Complex<V>& value : x) value = {value.im, value.re};
 }
 
 template <>
@@ -112,50 +110,56 @@ template <int N>
 struct OddPrimeRealDft {
   template <class D, class V>
   static HWY_INLINE void Run(D d, const std::array<V, N>& x, HalfSpectrum<V, N>& out) {
-    constexpr int h = (N - 1) / 2;
+    constexpr std::size_t h = (N - 1) / 2;
     using T = hn::TFromD<D>;
     std::array<V, h> sum, difference;
     V zero = x[0];
-    Unroll<h>([&](auto j) CONVOLUME_ALWAYS_INLINE {
+    CONVOLUME_UNROLL
+    for (std::size_t j = 0; j < h; ++j) {
       sum[j] = hn::Add(x[j + 1], x[N - 1 - j]);
       difference[j] = hn::Sub(x[j + 1], x[N - 1 - j]);
       zero = hn::Add(zero, sum[j]);
-    });
+    }
     out[0] = {zero, hn::Zero(d)};
-    Unroll<h>([&](auto k) CONVOLUME_ALWAYS_INLINE {
+    CONVOLUME_UNROLL
+    for (std::size_t k = 0; k < h; ++k) {
       V even = x[0], odd = hn::Zero(d);
-      Unroll<h>([&](auto j) CONVOLUME_ALWAYS_INLINE {
-        constexpr RootOfUnity w = root_of_unity((k + 1) * (j + 1) % N, N);
-        even = hn::MulAdd(sum[j], hn::Set(d, static_cast<T>(w.re)), even);
-        odd = hn::MulAdd(difference[j], hn::Set(d, static_cast<T>(w.im)), odd);
-      });
+      CONVOLUME_UNROLL
+      for (std::size_t j = 0; j < h; ++j) {
+        const std::array<T, 2>& w = roots<N, T>[(k + 1) * (j + 1) % N];
+        even = hn::MulAdd(sum[j], hn::Set(d, w[0]), even);
+        odd = hn::MulAdd(difference[j], hn::Set(d, w[1]), odd);
+      }
       out[k + 1] = {even, odd};
-    });
+    }
   }
 };
 template <int N>
 struct OddPrimeHermitianDft {
   template <class D, class V>
   static HWY_INLINE void Run(D d, const HalfSpectrum<V, N>& in, std::array<V, N>& x) {
-    constexpr int h = (N - 1) / 2;
+    constexpr std::size_t h = (N - 1) / 2;
     using T = hn::TFromD<D>;
     std::array<Complex<V>, h> twice;
     V zero = in[0].re;
-    Unroll<h>([&](auto k) CONVOLUME_ALWAYS_INLINE {
+    CONVOLUME_UNROLL
+    for (std::size_t k = 0; k < h; ++k) {
       twice[k] = in[k + 1] + in[k + 1];
       zero = hn::Add(zero, twice[k].re);
-    });
+    }
     x[0] = zero;
-    Unroll<h>([&](auto j) CONVOLUME_ALWAYS_INLINE {
+    CONVOLUME_UNROLL
+    for (std::size_t j = 0; j < h; ++j) {
       V even = in[0].re, odd = hn::Zero(d);
-      Unroll<h>([&](auto k) CONVOLUME_ALWAYS_INLINE {
-        constexpr RootOfUnity w = root_of_unity((k + 1) * (j + 1) % N, N);
-        even = hn::MulAdd(twice[k].re, hn::Set(d, static_cast<T>(w.re)), even);
-        odd = hn::MulAdd(twice[k].im, hn::Set(d, static_cast<T>(w.im)), odd);
-      });
+      CONVOLUME_UNROLL
+      for (std::size_t k = 0; k < h; ++k) {
+        const std::array<T, 2>& w = roots<N, T>[(k + 1) * (j + 1) % N];
+        even = hn::MulAdd(twice[k].re, hn::Set(d, w[0]), even);
+        odd = hn::MulAdd(twice[k].im, hn::Set(d, w[1]), odd);
+      }
       x[j + 1] = hn::Add(even, odd);
       x[N - 1 - j] = hn::Sub(even, odd);
-    });
+    }
   }
 };
 
@@ -165,28 +169,32 @@ template <int A, int B>
 struct CompositeRealDft {
   template <class D, class V>
   static HWY_INLINE void Run(D d, const std::array<V, A * B>& x, HalfSpectrum<V, A * B>& out) {
-    constexpr int n = A * B;
+    constexpr std::size_t n = A * B;
     std::array<HalfSpectrum<V, A>, B> columns;
     Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE {
       std::array<V, A> column;
-      Unroll<A>([&](auto a) CONVOLUME_ALWAYS_INLINE { column[a] = x[B * a + b]; });
+      CONVOLUME_UNROLL
+      for (std::size_t a = 0; a < A; ++a) column[a] = x[B * a + b];
       RealDft<A>::Run(d, column, columns[b]);
     });
     Unroll<A / 2 + 1>([&](auto k) CONVOLUME_ALWAYS_INLINE {
       if constexpr (k == 0) {
         std::array<V, B> row;
         HalfSpectrum<V, B> half;
-        Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { row[b] = columns[b][0].re; });
+        CONVOLUME_UNROLL
+        for (std::size_t b = 0; b < B; ++b) row[b] = columns[b][0].re;
         RealDft<B>::Run(d, row, half);
-        Unroll<B / 2 + 1>([&](auto m) CONVOLUME_ALWAYS_INLINE { out[A * m] = half[m]; });
+        CONVOLUME_UNROLL
+        for (std::size_t m = 0; m < B / 2 + 1; ++m) out[A * m] = half[m];
       } else {
         std::array<Complex<V>, B> row;
         Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { row[b] = Rotate<b * k, n>(d, columns[b][k]); });
         TransformInPlace<B>(d, row);
-        Unroll<B>([&](auto m) CONVOLUME_ALWAYS_INLINE {
+        CONVOLUME_UNROLL
+        for (std::size_t m = 0; m < B; ++m) {
           // The middle row is its own mirror image.
-          if constexpr (2 * k < A || 2 * (k + A * m) <= n) StoreHermitian<k + A * m, n>(row[m], out);
-        });
+          if (2 * k < A || 2 * (k + A * m) <= n) StoreHermitian<n>(k + A * m, row[m], out);
+        }
       }
     });
   }
@@ -195,18 +203,21 @@ template <int A, int B>
 struct CompositeHermitianDft {
   template <class D, class V>
   static HWY_INLINE void Run(D d, const HalfSpectrum<V, A * B>& in, std::array<V, A * B>& x) {
-    constexpr int n = A * B;
+    constexpr std::size_t n = A * B;
     std::array<HalfSpectrum<V, A>, B> columns;
     Unroll<A / 2 + 1>([&](auto k) CONVOLUME_ALWAYS_INLINE {
       if constexpr (k == 0) {
         HalfSpectrum<V, B> half;
         std::array<V, B> row;
-        Unroll<B / 2 + 1>([&](auto m) CONVOLUME_ALWAYS_INLINE { half[m] = in[A * m]; });
+        CONVOLUME_UNROLL
+        for (std::size_t m = 0; m < B / 2 + 1; ++m) half[m] = in[A * m];
         HermitianDft<B>::Run(d, half, row);
-        Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { columns[b][0] = {row[b], hn::Zero(d)}; });
+        CONVOLUME_UNROLL
+        for (std::size_t b = 0; b < B; ++b) columns[b][0] = {row[b], hn::Zero(d)};
       } else {
         std::array<Complex<V>, B> row;
-        Unroll<B>([&](auto m) CONVOLUME_ALWAYS_INLINE { row[m] = Hermitian<k + A * m, n>(in); });
+        CONVOLUME_UNROLL
+        for (std::size_t m = 0; m < B; ++m) row[m] = Hermitian<n>(k + A * m, in);
         BackwardDft<B>(d, row);
         Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { columns[b][k] = Rotate<n - b * k % n, n>(d, row[b]); });
       }
@@ -214,7 +225,8 @@ struct CompositeHermitianDft {
     Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE {
       std::array<V, A> column;
       HermitianDft<A>::Run(d, columns[b], column);
-      Unroll<A>([&](auto a) CONVOLUME_ALWAYS_INLINE { x[B * a + b] = column[a]; });
+      CONVOLUME_UNROLL
+      for (std::size_t a = 0; a < A; ++a) x[B * a + b] = column[a];
     });
   }
 };
@@ -224,27 +236,32 @@ template <int A, int B>
 struct PrimeFactorRealDft {
   template <class D, class V>
   static HWY_INLINE void Run(D d, const std::array<V, A * B>& x, HalfSpectrum<V, A * B>& out) {
-    constexpr int n = A * B;
+    constexpr std::size_t n = A * B;
     using Order = PrimeFactorDft<A, B>;
     std::array<HalfSpectrum<V, A>, B> columns;
     Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE {
       std::array<V, A> column;
-      Unroll<A>([&](auto a) CONVOLUME_ALWAYS_INLINE { column[a] = x[(B * a + A * b) % n]; });
+      CONVOLUME_UNROLL
+      for (std::size_t a = 0; a < A; ++a) column[a] = x[(B * a + A * b) % n];
       RealDft<A>::Run(d, column, columns[b]);
     });
     Unroll<A / 2 + 1>([&](auto k) CONVOLUME_ALWAYS_INLINE {
+      static constexpr std::array<std::size_t, B> places = Order::RowPlaces(k);
       if constexpr (k == 0 || 2 * k == A) {
         std::array<V, B> row;
         HalfSpectrum<V, B> half;
-        Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { row[b] = columns[b][k].re; });
+        CONVOLUME_UNROLL
+        for (std::size_t b = 0; b < B; ++b) row[b] = columns[b][k].re;
         RealDft<B>::Run(d, row, half);
-        Unroll<B / 2 + 1>([&](auto m)
-                              CONVOLUME_ALWAYS_INLINE { StoreHermitian<Order::Remainders(k, m), n>(half[m], out); });
+        CONVOLUME_UNROLL
+        for (std::size_t m = 0; m < B / 2 + 1; ++m) StoreHermitian<n>(places[m], half[m], out);
       } else {
         std::array<Complex<V>, B> row;
-        Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { row[b] = columns[b][k]; });
+        CONVOLUME_UNROLL
+        for (std::size_t b = 0; b < B; ++b) row[b] = columns[b][k];
         TransformInPlace<B>(d, row);
-        Unroll<B>([&](auto m) CONVOLUME_ALWAYS_INLINE { StoreHermitian<Order::Remainders(k, m), n>(row[m], out); });
+        CONVOLUME_UNROLL
+        for (std::size_t m = 0; m < B; ++m) StoreHermitian<n>(places[m], row[m], out);
       }
     });
   }
@@ -253,27 +270,33 @@ template <int A, int B>
 struct PrimeFactorHermitianDft {
   template <class D, class V>
   static HWY_INLINE void Run(D d, const HalfSpectrum<V, A * B>& in, std::array<V, A * B>& x) {
-    constexpr int n = A * B;
+    constexpr std::size_t n = A * B;
     using Order = PrimeFactorDft<A, B>;
     std::array<HalfSpectrum<V, A>, B> columns;
     Unroll<A / 2 + 1>([&](auto k) CONVOLUME_ALWAYS_INLINE {
+      static constexpr std::array<std::size_t, B> places = Order::RowPlaces(k);
       if constexpr (k == 0 || 2 * k == A) {
         HalfSpectrum<V, B> half;
         std::array<V, B> row;
-        Unroll<B / 2 + 1>([&](auto m) CONVOLUME_ALWAYS_INLINE { half[m] = Hermitian<Order::Remainders(k, m), n>(in); });
+        CONVOLUME_UNROLL
+        for (std::size_t m = 0; m < B / 2 + 1; ++m) half[m] = Hermitian<n>(places[m], in);
         HermitianDft<B>::Run(d, half, row);
-        Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { columns[b][k] = {row[b], hn::Zero(d)}; });
+        CONVOLUME_UNROLL
+        for (std::size_t b = 0; b < B; ++b) columns[b][k] = {row[b], hn::Zero(d)};
       } else {
         std::array<Complex<V>, B> row;
-        Unroll<B>([&](auto m) CONVOLUME_ALWAYS_INLINE { row[m] = Hermitian<Order::Remainders(k, m), n>(in); });
+        CONVOLUME_UNROLL
+        for (std::size_t m = 0; m < B; ++m) row[m] = Hermitian<n>(places[m], in);
         BackwardDft<B>(d, row);
-        Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE { columns[b][k] = row[b]; });
+        CONVOLUME_UNROLL
+        for (std::size_t b = 0; b < B; ++b) columns[b][k] = row[b];
       }
     });
     Unroll<B>([&](auto b) CONVOLUME_ALWAYS_INLINE {
       std::array<V, A> column;
       HermitianDft<A>::Run(d, columns[b], column);
-      Unroll<A>([&](auto a) CONVOLUME_ALWAYS_INLINE { x[(B * a + A * b) % n] = column[a]; });
+      CONVOLUME_UNROLL
+      for (std::size_t a = 0; a < A; ++a) x[(B * a + A * b) % n] = column[a];
     });
   }
 };

@@ -23,17 +23,19 @@ HWY_INLINE void RealButterfly(const PassArguments<T>& a, const T* in, T* out, in
   std::array<V, R> x;
   HalfSpectrum<V, R> half;
   Walk<const T> from(in, a.after * a.in_step);
-  Unroll<R>([&](auto j) CONVOLUME_ALWAYS_INLINE {
-    const T* point = from.To(in_turn<j>);
-    x[j] = Pruned && first + j * a.after >= a.in_points ? hn::Zero(d) : hn::LoadU(d, point);
-  });
+  CONVOLUME_UNROLL
+  for (int j = 0; j < R; ++j) {
+    const T* point = from.To(InOrder(j));
+    x[static_cast<std::size_t>(j)] = Pruned && first + j * a.after >= a.in_points ? hn::Zero(d) : hn::LoadU(d, point);
+  }
   RealDft<R>::Run(d, x, half);
   Walk<T> to(out, a.before * a.after * a.out_step);
-  Unroll<R / 2 + 1>([&](auto c) CONVOLUME_ALWAYS_INLINE {
-    T* point = to.To(in_turn<c>);
-    hn::StoreU(half[c].re, d, point);
-    hn::StoreU(half[c].im, d, point + a.out_im);
-  });
+  CONVOLUME_UNROLL
+  for (int c = 0; c < R / 2 + 1; ++c) {
+    T* point = to.To(InOrder(c));
+    hn::StoreU(half[static_cast<std::size_t>(c)].re, d, point);
+    hn::StoreU(half[static_cast<std::size_t>(c)].im, d, point + a.out_im);
+  }
 }
 
 /// Walks over the frequencies k + before * c of a column. Frequencies above the middle are stored as their mirror
@@ -47,14 +49,7 @@ class HalfWalk {
         high_(column + (a.before * (R - first_mirrored) - k) * a.after * point_step, -a.before * a.after * point_step) {
   }
   static constexpr bool Mirrored(int c) { return c >= first_mirrored; }
-  template <int C>
-  HWY_INLINE T* To(std::integral_constant<int, C>) {
-    if constexpr (Mirrored(C)) {
-      return high_.To(in_turn<C - first_mirrored>);
-    } else {
-      return low_.To(in_turn<C>);
-    }
-  }
+  HWY_INLINE T* To(int c) { return Mirrored(c) ? high_.To(InOrder(c - first_mirrored)) : low_.To(InOrder(c)); }
 
  private:
   static constexpr int first_mirrored = (R + 1) / 2;
@@ -68,27 +63,24 @@ HWY_INLINE void ComplexButterfly(const PassArguments<T>& a, index_t k, const T* 
   using V = hn::Vec<decltype(d)>;
   std::array<Complex<V>, R> x;
   Walk<const T> from(in, a.after * a.in_step);
-  Unroll<R>([&](auto j) CONVOLUME_ALWAYS_INLINE {
-    const T* point = from.To(in_turn<j>);
-    x[j] = {hn::LoadU(d, point), hn::LoadU(d, point + a.in_im)};
-    if constexpr (j > 0) {
-      x[j] = Multiply(x[j], hn::Set(d, twiddles[2 * (j - 1)]), hn::Set(d, twiddles[2 * (j - 1) + 1]));
-    }
-  });
+  CONVOLUME_UNROLL
+  for (int j = 0; j < R; ++j) {
+    const T* point = from.To(InOrder(j));
+    Complex<V> value{hn::LoadU(d, point), hn::LoadU(d, point + a.in_im)};
+    if (j > 0) value = Multiply(value, hn::Set(d, twiddles[2 * (j - 1)]), hn::Set(d, twiddles[2 * (j - 1) + 1]));
+    x[static_cast<std::size_t>(j)] = value;
+  }
   TransformInPlace<R>(d, x);
   const bool middle = 2 * k == a.before;  // the column is its own mirror image: half of the outputs repeat the others
   HalfWalk<R, T> to(a, k, out, a.out_step);
-  Unroll<R>([&](auto c) CONVOLUME_ALWAYS_INLINE {
+  CONVOLUME_UNROLL
+  for (int c = 0; c < R; ++c) {
     T* point = to.To(c);
-    if constexpr (to.Mirrored(c)) {
-      if (middle) return;
-      hn::StoreU(x[c].re, d, point);
-      hn::StoreU(hn::Neg(x[c].im), d, point + a.out_im);
-    } else {
-      hn::StoreU(x[c].re, d, point);
-      hn::StoreU(x[c].im, d, point + a.out_im);
-    }
-  });
+    const Complex<V>& value = x[static_cast<std::size_t>(c)];
+    if (to.Mirrored(c) && middle) continue;
+    hn::StoreU(value.re, d, point);
+    hn::StoreU(to.Mirrored(c) ? hn::Neg(value.im) : value.im, d, point + a.out_im);
+  }
 }
 
 template <int R, bool Pruned, class T>
@@ -121,13 +113,15 @@ HWY_INLINE void HermitianButterfly(const PassArguments<T>& a, const T* in, T* ou
   std::array<V, R> x;
   HalfSpectrum<V, R> half;
   Walk<const T> from(in, a.before * a.after * a.in_step);
-  Unroll<R / 2 + 1>([&](auto c) CONVOLUME_ALWAYS_INLINE {
-    const T* point = from.To(in_turn<c>);
-    half[c] = {hn::LoadU(d, point), hn::LoadU(d, point + a.in_im)};
-  });
+  CONVOLUME_UNROLL
+  for (int c = 0; c < R / 2 + 1; ++c) {
+    const T* point = from.To(InOrder(c));
+    half[static_cast<std::size_t>(c)] = {hn::LoadU(d, point), hn::LoadU(d, point + a.in_im)};
+  }
   HermitianDft<R>::Run(d, half, x);
   Walk<T> to(out, a.after * a.out_step);
-  Unroll<R>([&](auto j) CONVOLUME_ALWAYS_INLINE { hn::StoreU(x[j], d, to.To(in_turn<j>)); });
+  CONVOLUME_UNROLL
+  for (int j = 0; j < R; ++j) hn::StoreU(x[static_cast<std::size_t>(j)], d, to.To(InOrder(j)));
 }
 
 template <int R, class T>
@@ -136,23 +130,24 @@ HWY_INLINE void BackwardButterfly(const PassArguments<T>& a, index_t k, const T*
   using V = hn::Vec<decltype(d)>;
   std::array<Complex<V>, R> x;
   HalfWalk<R, const T> from(a, k, in, a.in_step);
-  Unroll<R>([&](auto c) CONVOLUME_ALWAYS_INLINE {
+  CONVOLUME_UNROLL
+  for (int c = 0; c < R; ++c) {
     const T* point = from.To(c);
     const V im = hn::LoadU(d, point + a.in_im);
     // Real and imaginary parts are swapped, because the transform is backward.
-    x[c] = {from.Mirrored(c) ? hn::Neg(im) : im, hn::LoadU(d, point)};
-  });
+    x[static_cast<std::size_t>(c)] = {from.Mirrored(c) ? hn::Neg(im) : im, hn::LoadU(d, point)};
+  }
   TransformInPlace<R>(d, x);
   const bool middle = 2 * k == a.before;  // frequency before / 2 of each sub-sequence is real
   Walk<T> to(out, a.after * a.out_step);
-  Unroll<R>([&](auto j) CONVOLUME_ALWAYS_INLINE {
-    if constexpr (j > 0) {
-      x[j] = Multiply(x[j], hn::Set(d, twiddles[2 * (j - 1)]), hn::Set(d, twiddles[2 * (j - 1) + 1]));
-    }
-    T* point = to.To(in_turn<j>);
-    hn::StoreU(x[j].im, d, point);
-    hn::StoreU(middle ? hn::Zero(d) : x[j].re, d, point + a.out_im);
-  });
+  CONVOLUME_UNROLL
+  for (int j = 0; j < R; ++j) {
+    Complex<V> value = x[static_cast<std::size_t>(j)];
+    if (j > 0) value = Multiply(value, hn::Set(d, twiddles[2 * (j - 1)]), hn::Set(d, twiddles[2 * (j - 1) + 1]));
+    T* point = to.To(InOrder(j));
+    hn::StoreU(value.im, d, point);
+    hn::StoreU(middle ? hn::Zero(d) : value.re, d, point + a.out_im);
+  }
 }
 
 /// Inverts the real pass with the same `before`, `after` and twiddles: reads the frequencies of transforms of length
