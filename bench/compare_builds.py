@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Compares the speed of two builds of this project.
 
-    bench/compare_builds.py --old OLD/bench --new NEW/bench [--pairs 5] [--repetitions 3] [--json FILE]
-                            [--only conv,net,direct] [--limit 1.03] [--zoo OLD/nets/zoo]
+    bench/compare_builds.py --old OLD/bench --new NEW/bench [--pairs NUMBER] [--repetitions 3] [--json FILE]
+                            [--only conv,net,direct,lists] [--limit RATIO] [--zoo OLD/nets/zoo]
 
 The benchmarks of both folders run in turn, each in a process of its own. `conv` is the list of headline problems
 (forward and training), `net` are training iterations of three nets, and `direct` is the engine `direct` on all lists of
-problems, in both layouts (not part of a run without --only). A pair is one process of each build, and the build that runs first
-changes from pair to pair. A row fails if its median pair is slower by more than --limit in two of three repetitions. All runs
-are written to FILE; none is repeated selectively. The exit status is 1 if a row fails.
+problems, in both layouts. `lists` is `automatic` on all lists of problems, in training with blocked tensors. The
+last two are not part of a run without --only.
+
+A pair is one process of each build, and the build that runs first changes from pair to pair. There are 5 pairs, for
+`lists` 2. A row fails if its median pair is slower by more than --limit in two of three repetitions; the limit is 1.03,
+for `lists` 1.05. All runs are written to FILE; none is repeated selectively. The exit status is 1 if a row fails.
 """
 import argparse
 import json
@@ -30,7 +33,12 @@ COMMANDS = {
     "direct": [["bench_conv", "--speed-up", "--engine", "direct", "--problems", str(problems), "--layout", layout,
                 "--threads", "2", "--dir", "fwd,training", "--rounds", "5", "--min-seconds", "0", "--max-seconds", "0.1"]
                for problems in sorted(ROOT.glob("bench/problems/*.txt")) for layout in ("plain", "blocked")],
+    "lists": [["bench_conv", "--speed-up", "--problems", str(problems), "--layout", "blocked", "--threads", "2", "--dir",
+               "training", "--rounds", "5", "--min-seconds", "0", "--max-seconds", "0.1"]
+              for problems in sorted(ROOT.glob("bench/problems/**/*.txt"))],
 }
+PAIRS = {"lists": 2}
+LIMITS = {"lists": 1.05}
 
 
 def report_of(folder: str, words: list[str]) -> dict[str, Any]:
@@ -74,41 +82,53 @@ def median_ratios(runs: list[dict[str, dict[str, float]]]) -> dict[str, float]:
     return {row: statistics.median(run["new"][row] / run["old"][row] for run in runs) for row in runs[0]["new"]}
 
 
+def report(ratios: dict[str, list[float]], limit: float) -> int:
+    """Prints the ratios of all repetitions by row, and their geometric means. Returns the number of rows that fail."""
+    failures = 0
+    for row, all_ratios in ratios.items():
+        slow = sum(ratio > limit for ratio in all_ratios)
+        failed = slow * 3 >= 2 * len(all_ratios)
+        failures += failed
+        print(f"{row:60} {' '.join(f'{ratio:.3f}' for ratio in all_ratios)}{'  SLOWER' if failed else ''}")
+    for number, of_repetition in enumerate(zip(*ratios.values())):
+        print(f"repetition {number + 1}: geometric mean of new over old {statistics.geometric_mean(of_repetition):.4f}")
+    return failures
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--old", required=True, help="folder with the benchmarks of the old build")
     parser.add_argument("--new", required=True, help="folder with the benchmarks of the new build")
-    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--pairs", type=int, help="default: 5, lists 2")
     parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--only", default="conv,net", help="conv, net, direct or several, separated by commas")
-    parser.add_argument("--limit", type=float, default=1.03, help="most seconds of a row, over those of the old build")
+    parser.add_argument("--only", default="conv,net", help="conv, net, direct, lists or several, separated by commas")
+    parser.add_argument("--limit", type=float,
+                        help="most seconds of a row, over those of the old build; default: 1.03, lists 1.05")
     parser.add_argument("--zoo", default=str(ROOT / "nets/zoo"),
                         help="folder of the nets; an old build may not know keys of today's")
     parser.add_argument("--json", help="file for all runs")
     options = parser.parse_args()
+    unknown = [name for name in options.only.split(",") if name not in COMMANDS]
+    if unknown:
+        parser.error(f"--only {unknown[0]}: choose from {', '.join(COMMANDS)}")
     record: dict[str, list] = {}
-    ratios: dict[str, list[float]] = {}
+    failures = rows = 0
     for name in options.only.split(","):
+        ratios: dict[str, list[float]] = {}
         record[name] = []
         for number in range(options.repetitions):
             print(f"{name}, repetition {number + 1} of {options.repetitions}", file=sys.stderr)
             commands = [[word.replace("ZOO", options.zoo) for word in words] for words in COMMANDS[name]]
-            runs = repetition(options.old, options.new, commands, options.pairs)
+            runs = repetition(options.old, options.new, commands, options.pairs or PAIRS.get(name, 5))
             record[name].append(runs)
             for row, ratio in median_ratios(runs).items():
                 ratios.setdefault(row, []).append(ratio)
             if options.json:
                 Path(options.json).write_text(json.dumps(record) + "\n")
-    failures = 0
-    for row, all_ratios in ratios.items():
-        slow = sum(ratio > options.limit for ratio in all_ratios)
-        failed = slow * 3 >= 2 * len(all_ratios)
-        failures += failed
-        print(f"{row:60} {' '.join(f'{ratio:.3f}' for ratio in all_ratios)}{'  SLOWER' if failed else ''}")
-    for number in range(options.repetitions):
-        mean = statistics.geometric_mean(all_ratios[number] for all_ratios in ratios.values())
-        print(f"repetition {number + 1}: geometric mean of new over old {mean:.4f}")
-    print(f"{len(ratios) - failures} rows as fast as before, {failures} slower (new over old, median of pairs)")
+        limit = options.limit or LIMITS.get(name, 1.03)
+        failures += report(ratios, limit)
+        rows += len(ratios)
+    print(f"{rows - failures} rows as fast as before, {failures} slower (new over old, median of pairs)")
     return 1 if failures else 0
 
 
