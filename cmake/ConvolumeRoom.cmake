@@ -28,11 +28,14 @@ endif()
 # Half of the time of a small file goes into these headers. All rooms are compiled with the same options, so they share
 # one precompiled header. Kernels have options of their own. The dev preset goes without it and finds missing includes.
 file(WRITE ${PROJECT_BINARY_DIR}/precompiled.cpp "")
-add_library(convolume_precompiled OBJECT ${PROJECT_BINARY_DIR}/precompiled.cpp)
-target_compile_definitions(convolume_precompiled PRIVATE ${CONVOLUME_HWY_DEFINITIONS})
-target_link_libraries(convolume_precompiled PRIVATE convolume_private fmt::fmt)
-target_precompile_headers(convolume_precompiled PRIVATE <algorithm> <array> <functional> <map> <memory> <memory_resource>
-  <optional> <span> <string> <vector> <fmt/format.h>)
+function(convolume_precompiled name)
+  add_library(convolume_${name} OBJECT ${PROJECT_BINARY_DIR}/precompiled.cpp)
+  target_compile_definitions(convolume_${name} PRIVATE ${CONVOLUME_HWY_DEFINITIONS})
+  target_link_libraries(convolume_${name} PRIVATE convolume_private fmt::fmt)
+  target_precompile_headers(convolume_${name} PRIVATE <algorithm> <array> <functional> <map> <memory> <memory_resource>
+    <optional> <span> <string> <vector> <fmt/format.h> ${ARGN})
+endfunction()
+convolume_precompiled(precompiled)
 
 # convolume_unity(TARGET COUNT) compiles up to COUNT source files of a target as one. Headers are then read once, and
 # templates of JSON, TOML, the option parser and Catch2 are instantiated once. The dev preset compiles each file alone
@@ -41,10 +44,11 @@ function(convolume_unity target count)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${CONVOLUME_UNITY} UNITY_BUILD_BATCH_SIZE ${count})
 endfunction()
 
-# convolume_room(NAME [UNITY count] SOURCES ... ROOMS ... EXTERNAL ...)
-# UNITY says how many files are compiled as one, where that is not 12. Kernels are always compiled alone.
+# convolume_room(NAME [UNITY count] [PRECOMPILED name] SOURCES ... ROOMS ... EXTERNAL ...)
+# UNITY says how many files are compiled as one, where that is not 12. Kernels are always compiled alone. PRECOMPILED
+# names a precompiled header of the room's own.
 function(convolume_room name)
-  cmake_parse_arguments(ARG "" "UNITY" "SOURCES;ROOMS;EXTERNAL" ${ARGN})
+  cmake_parse_arguments(ARG "" "UNITY;PRECOMPILED" "SOURCES;ROOMS;EXTERNAL" ${ARGN})
   add_library(convolume_${name} STATIC ${ARG_SOURCES})
   target_include_directories(convolume_${name} PUBLIC
     ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR})
@@ -54,7 +58,10 @@ function(convolume_room name)
     target_link_libraries(convolume_${name} PUBLIC convolume_${room})
   endforeach()
   target_link_libraries(convolume_${name} PRIVATE fmt::fmt)
-  target_precompile_headers(convolume_${name} REUSE_FROM convolume_precompiled)
+  if(NOT ARG_PRECOMPILED)
+    set(ARG_PRECOMPILED precompiled)
+  endif()
+  target_precompile_headers(convolume_${name} REUSE_FROM convolume_${ARG_PRECOMPILED})
   if(NOT ARG_UNITY)
     set(ARG_UNITY 12)
   endif()

@@ -17,7 +17,6 @@ namespace HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
-using simd::HWY_NAMESPACE::Unroll;
 
 template <class T>
 inline constexpr index_t block = channel_block(data_type_of<T>());
@@ -58,28 +57,35 @@ void SumLines(const LineProduct<T>& p, const T* source, const T* weights, T* tar
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   std::array<V, R * C> sums;
-  Unroll<R * C>([&](auto i) CONVOLUME_ALWAYS_INLINE { sums[i] = hn::Zero(d); });
+  CONVOLUME_UNROLL
+  for (V& sum : sums) sum = hn::Zero(d);
   const bool whole = last == vector_lanes<T>;
   const std::ptrdiff_t step = p.source_channel;
   for (index_t k = 0; k < p.terms; ++k, source += step, weights += block<T>) {
     __builtin_prefetch(source + ahead);
     std::array<V, C> x;
-    Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE {
+    CONVOLUME_UNROLL
+    for (index_t c = 0; c < C; ++c) {
       const T* from = source + c * vector_lanes<T>;
-      x[c] = c + 1 < C || whole ? hn::LoadU(d, from) : simd::HWY_NAMESPACE::load_first(d, from, last);
-    });
-    Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
+      x[static_cast<std::size_t>(c)] =
+          c + 1 < C || whole ? hn::LoadU(d, from) : simd::HWY_NAMESPACE::load_first(d, from, last);
+    }
+    CONVOLUME_UNROLL
+    for (std::size_t r = 0; r < R; ++r) {
       const V w = hn::Set(d, weights[r]);
-      Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE { sums[r * C + c] = hn::MulAdd(w, x[c], sums[r * C + c]); });
-    });
+      CONVOLUME_UNROLL
+      for (std::size_t c = 0; c < C; ++c) sums[r * C + c] = hn::MulAdd(w, x[c], sums[r * C + c]);
+    }
   }
-  Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
-    Unroll<C>([&](auto c) CONVOLUME_ALWAYS_INLINE {
+  CONVOLUME_UNROLL
+  for (index_t r = 0; r < R; ++r) {
+    CONVOLUME_UNROLL
+    for (index_t c = 0; c < C; ++c) {
       T* to = target + r * p.target_channel + c * vector_lanes<T>;
       if (!writes_lines(p)) __builtin_prefetch(to + C * vector_lanes<T>, 1);
-      StoreSum(p, sums[r * C + c], bias[r], to, c + 1 < C ? vector_lanes<T> : last);
-    });
-  });
+      StoreSum(p, sums[static_cast<std::size_t>(r * C + c)], bias[r], to, c + 1 < C ? vector_lanes<T> : last);
+    }
+  }
 }
 
 template <class T>
@@ -139,27 +145,34 @@ void SumBlocks(const LineProduct<T>& p, index_t first, index_t count) {
   constexpr index_t lanes = vector_lanes<T>;
   constexpr index_t ahead = 2 * lanes * block<T>;  // the time of memory, in voxels
   std::array<V, R> sums;
-  Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE { sums[r] = hn::Zero(d); });
+  CONVOLUME_UNROLL
+  for (V& sum : sums) sum = hn::Zero(d);
   const T* weights = p.weights;
   for (index_t k = 0; k < p.terms; k += lanes, weights += lanes * block<T>) {
     const T* from = p.source + k / block<T> * p.source_channel + k % block<T> + first * block<T>;
     std::array<V, static_cast<std::size_t>(lanes)> x;
-    Unroll<static_cast<int>(lanes)>([&](auto i) CONVOLUME_ALWAYS_INLINE {
-      const T* voxel = from + static_cast<index_t>(i) * block<T>;
+    CONVOLUME_UNROLL
+    for (index_t i = 0; i < lanes; ++i) {
+      const T* voxel = from + i * block<T>;
       __builtin_prefetch(voxel + ahead);
-      x[i] = static_cast<index_t>(i) < count ? hn::LoadU(d, voxel) : hn::Zero(d);
-    });
+      x[static_cast<std::size_t>(i)] = i < count ? hn::LoadU(d, voxel) : hn::Zero(d);
+    }
     Transpose(d, x);
     const index_t left = p.terms - k;
-    Unroll<static_cast<int>(lanes)>([&](auto i) CONVOLUME_ALWAYS_INLINE {
-      if (static_cast<index_t>(i) >= left) return;
-      const T* w = weights + static_cast<index_t>(i) * block<T>;
-      Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE { sums[r] = hn::MulAdd(hn::Set(d, w[r]), x[i], sums[r]); });
-    });
+    CONVOLUME_UNROLL
+    for (index_t i = 0; i < lanes; ++i) {
+      if (i >= left) continue;
+      const T* w = weights + i * block<T>;
+      CONVOLUME_UNROLL
+      for (std::size_t r = 0; r < R; ++r) {
+        sums[r] = hn::MulAdd(hn::Set(d, w[r]), x[static_cast<std::size_t>(i)], sums[r]);
+      }
+    }
   }
-  Unroll<R>([&](auto r) CONVOLUME_ALWAYS_INLINE {
-    StoreSum(p, sums[r], p.bias[r], p.target + static_cast<index_t>(r) * p.target_channel + first, count);
-  });
+  CONVOLUME_UNROLL
+  for (index_t r = 0; r < R; ++r) {
+    StoreSum(p, sums[static_cast<std::size_t>(r)], p.bias[r], p.target + r * p.target_channel + first, count);
+  }
 }
 
 template <class T>
