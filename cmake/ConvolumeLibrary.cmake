@@ -16,17 +16,21 @@ target_include_directories(convolume PUBLIC
 target_compile_features(convolume PUBLIC cxx_std_20)
 target_link_libraries(convolume PRIVATE $<BUILD_INTERFACE:convolume_private> ${external} Threads::Threads)
 
-install(TARGETS convolume EXPORT convolume-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY include/convolume DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(EXPORT convolume-targets NAMESPACE convolume:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/convolume)
+install(TARGETS convolume EXPORT convolume-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  COMPONENT library NAMELINK_COMPONENT development)
+install(DIRECTORY include/convolume DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+install(EXPORT convolume-targets NAMESPACE convolume:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/convolume
+  COMPONENT development)
 include(CMakePackageConfigHelpers)
 configure_package_config_file(cmake/convolume-config.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/convolume-config.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/convolume)
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/convolume-config-version.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/convolume-config.cmake
-  ${CMAKE_CURRENT_BINARY_DIR}/convolume-config-version.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/convolume)
+  ${CMAKE_CURRENT_BINARY_DIR}/convolume-config-version.cmake DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/convolume
+  COMPONENT development)
 file(RELATIVE_PATH CONVOLUME_PKGCONFIG_TO_PREFIX "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 configure_file(cmake/convolume.pc.in ${CMAKE_CURRENT_BINARY_DIR}/convolume.pc @ONLY)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/convolume.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-install(DIRECTORY nets/zoo DESTINATION ${CMAKE_INSTALL_DATADIR}/convolume)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/convolume.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+  COMPONENT development)
+install(DIRECTORY nets/zoo DESTINATION ${CMAKE_INSTALL_DATADIR}/convolume COMPONENT command)
