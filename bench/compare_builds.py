@@ -58,8 +58,14 @@ def seconds_of(folder: str, words: list[str]) -> dict[str, float]:
     """Runs a benchmark once and returns the seconds of each row of its report."""
     content = report_of(folder, words)
     if words[0] == "bench_conv":
-        return {f"{row['name']}, {row['dir']}, {row['layout']}, {threads}": row[key] for row in content["speed_ups"]
-                for threads, key in [("1 thread", "one_s"), ("2 threads", "all_s")]}
+        problems = Path(words[words.index("--problems") + 1]).stem
+        rows: dict[str, float] = {}
+        for row in content["speed_ups"]:
+            for threads, key in [("1 thread", "one_s"), ("2 threads", "all_s")]:
+                # Lists have several problems of one name.
+                name = f"{problems}: {row['name']} {row['problem']}, {row['dir']}, {row['layout']}, {threads}"
+                rows[name] = row[key]
+        return rows
     return {f"{row['net']}, {row['work']}": row["seconds"] for row in content["results"]}
 
 

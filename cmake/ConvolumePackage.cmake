@@ -26,7 +26,7 @@ set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/cmake/package/triggers)
 set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "The library convolves volumes in the frequency domain or
-directly, whatever is faster, transforms them, and trains networks. It has
+directly, whichever is faster, transforms them, and trains networks. It has
 kernels for SSE4.2, AVX2 and AVX-512, and selects them when a program runs.
 This build does not use FFTW.")
 
@@ -43,7 +43,7 @@ file(ARCHIVE_CREATE OUTPUT ${log}.gz PATHS ${log} FORMAT raw COMPRESSION GZip CO
 foreach(component IN LISTS CPACK_COMPONENTS_ALL)
   string(TOUPPER ${component} upper)
   set(folder ${CMAKE_INSTALL_DATADIR}/doc/${CPACK_DEBIAN_${upper}_PACKAGE_NAME})
-  install(FILES cmake/package/copyright DESTINATION ${folder} COMPONENT ${component})
-  install(FILES ${log}.gz DESTINATION ${folder} COMPONENT ${component} RENAME changelog.gz)
+  install(FILES cmake/package/copyright DESTINATION ${folder} COMPONENT ${component} EXCLUDE_FROM_ALL)
+  install(FILES ${log}.gz DESTINATION ${folder} COMPONENT ${component} EXCLUDE_FROM_ALL RENAME changelog.gz)
 endforeach()
 include(CPack)

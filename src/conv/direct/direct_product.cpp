@@ -1,4 +1,4 @@
-// Products whose source has blocks of channels.
+// Products whose source has voxels that lie at least a block apart.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "conv/direct/direct_product.cpp"
 #include "conv/direct/direct_product.hpp"

@@ -122,14 +122,15 @@ HWY_INLINE void FinishSums(const VoxelProduct<T>& p, const RowPiece<T>& piece, c
     });
   }
   // An addition takes the place of a multiply-add, so whole sums without a bias are stored as they are.
-  if (bias != nullptr || lanes < C * vector_lanes<T>) {
+  const bool biased = bias != nullptr && !p.add;
+  if (biased || lanes < C * vector_lanes<T>) {
     std::array<V, C> start;
     std::array<hn::Mask<decltype(d)>, C> used;
     for (std::size_t c = 0; c < C; ++c) {
       const index_t left = lanes - static_cast<index_t>(c) * vector_lanes<T>;
       used[c] = hn::FirstN(d, static_cast<std::size_t>(std::clamp<index_t>(left, 0, vector_lanes<T>)));
       // The addition of -0 changes no bit of a sum. With +0, a sum of -0 would change.
-      start[c] = bias == nullptr || p.add ? hn::Set(d, T(-0.0)) : hn::LoadU(d, bias + c * vector_lanes<T>);
+      start[c] = biased ? hn::LoadU(d, bias + c * vector_lanes<T>) : hn::Set(d, T(-0.0));
     }
     CONVOLUME_UNROLL
     for (std::size_t i = 0; i < Rows * R * C; ++i) {
