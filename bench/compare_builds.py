@@ -24,18 +24,18 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
+QUICK = ["--threads", "2", "--rounds", "5", "--min-seconds", "0", "--max-seconds", "0.1"]
 COMMANDS = {
-    "conv": [["bench_conv", "--speed-up", "--problems", str(ROOT / "bench/problems/headline.txt"), "--layout", "blocked",
-             "--threads", "2", "--dir", "fwd,training", "--rounds", "5", "--min-seconds", "0", "--max-seconds", "0.1"]],
+    "conv": [["bench_conv", "--speed-up", "--problems", str(ROOT / "bench/problems/headline.txt"),
+              "--layout", "blocked", "--dir", "fwd,training", *QUICK]],
     "net": [["bench_net", "--side-by-side", "--net", "ZOO/width_depth.toml", "ZOO/unet_isotropic.toml",
-            "ZOO/unet_anisotropic.toml", "--engine", "automatic", "--backend", "native", "--cache", "on",
-            "--threads", "2", "--rounds", "3", "--min-seconds", "0.3"]],
+             "ZOO/unet_anisotropic.toml", "--engine", "automatic", "--backend", "native", "--cache", "on",
+             "--threads", "2", "--rounds", "3", "--min-seconds", "0.3"]],
     "direct": [["bench_conv", "--speed-up", "--engine", "direct", "--problems", str(problems), "--layout", layout,
-                "--threads", "2", "--dir", "fwd,training", "--rounds", "5", "--min-seconds", "0", "--max-seconds", "0.1"]
+                "--dir", "fwd,training", *QUICK]
                for problems in sorted(ROOT.glob("bench/problems/*.txt")) for layout in ("plain", "blocked")],
-    "lists": [["bench_conv", "--speed-up", "--problems", str(problems), "--layout", "blocked", "--threads", "2", "--dir",
-               "training", "--rounds", "5", "--min-seconds", "0", "--max-seconds", "0.1"]
-              for problems in sorted(ROOT.glob("bench/problems/**/*.txt"))],
+    "lists": [["bench_conv", "--speed-up", "--problems", str(problems), "--layout", "blocked", "--dir", "training",
+               *QUICK] for problems in sorted(ROOT.glob("bench/problems/**/*.txt"))],
 }
 PAIRS = {"lists": 2}
 LIMITS = {"lists": 1.05}
@@ -59,13 +59,9 @@ def seconds_of(folder: str, words: list[str]) -> dict[str, float]:
     content = report_of(folder, words)
     if words[0] == "bench_conv":
         problems = Path(words[words.index("--problems") + 1]).stem
-        rows: dict[str, float] = {}
-        for row in content["speed_ups"]:
-            for threads, key in [("1 thread", "one_s"), ("2 threads", "all_s")]:
-                # Lists have several problems of one name.
-                name = f"{problems}: {row['name']} {row['problem']}, {row['dir']}, {row['layout']}, {threads}"
-                rows[name] = row[key]
-        return rows
+        # The problem stands beside the name because lists have several problems of one name.
+        return {f"{problems}: {row['name']} {row['problem']}, {row['dir']}, {row['layout']}, {threads}": row[key]
+                for row in content["speed_ups"] for threads, key in [("1 thread", "one_s"), ("2 threads", "all_s")]}
     return {f"{row['net']}, {row['work']}": row["seconds"] for row in content["results"]}
 
 

@@ -46,26 +46,23 @@ HWY_INLINE void SumLineVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece
 template <class T>
 void SumLines(const VoxelProduct<T>& p, index_t v) {
   const hn::ScalableTag<T> d;
-  const T* weights = p.weights + VectorOffset<T>(v, p.weights_column);
-  T* target = p.target + VectorOffset<T>(v, p.target_column);
-  const T* bias = p.bias == nullptr ? nullptr : p.bias + v * vector_lanes<T>;
-  const index_t lanes = p.lanes - v * vector_lanes<T>;
+  const LanesFrom<T> lanes(p, v);
   const DirectStep& step = *p.steps;
   std::array<hn::Vec<decltype(d)>, block<T>> w;
   CONVOLUME_UNROLL
   for (std::size_t term = 0; term < block<T>; ++term) {
-    w[term] = hn::LoadU(d, weights + step.weights + static_cast<std::ptrdiff_t>(term) * block<T>);
+    w[term] = hn::LoadU(d, lanes.weights + step.weights + static_cast<std::ptrdiff_t>(term) * block<T>);
   }
-  if (p.weights_next != 0 && step.reads_first) PrefetchWeights<1>(p, step, weights, block<T>);
+  if (p.weights_next != 0 && step.reads_first) PrefetchWeights<1>(p, step, lanes.weights, block<T>);
   const bool joined = p.source_strides.row == p.count.x * block<T> && p.target_strides.row == p.count.x * block<T> &&
                       p.target_strides.voxel == block<T>;
   const index_t lines = joined ? 1 : p.count.y, voxels = joined ? p.count.y * p.count.x : p.count.x;
   for (index_t i = 0; i < p.count.z * lines; ++i) {
-    RowPiece<T> piece = RowOf(p, weights, target, i / lines * p.count.y + i % lines);
+    RowPiece<T> piece = RowOf(p, lanes, i / lines * p.count.y + i % lines);
     piece.source += step.source;
     index_t left = voxels;
     const auto sum = [&](auto r) CONVOLUME_ALWAYS_INLINE {
-      SumLineVoxels<r>(p, piece, bias, lanes, w);
+      SumLineVoxels<r>(p, piece, lanes.bias, lanes.count, w);
       piece.source += r * block<T>;
       piece.target += r * p.target_strides.voxel;
       left -= r;

@@ -210,13 +210,27 @@ index_t PiecesOf(const std::array<PieceKernel<T>, Most>& kernels, index_t voxels
   return pieces;
 }
 
+/// The weights, target and bias of a product from vector number `v` of its lanes on, and the lanes that are left.
+template <class T>
+struct LanesFrom {
+  HWY_INLINE LanesFrom(const VoxelProduct<T>& p, index_t v)
+      : weights(p.weights + VectorOffset<T>(v, p.weights_column)),
+        target(p.target + VectorOffset<T>(v, p.target_column)),
+        bias(p.bias == nullptr ? nullptr : p.bias + v * vector_lanes<T>),
+        count(p.lanes - v * vector_lanes<T>) {}
+  const T* weights;
+  T* target;
+  const T* bias;
+  index_t count;
+};
+
 /// Returns row number i, counted through all planes.
 template <class T>
-HWY_INLINE RowPiece<T> RowOf(const VoxelProduct<T>& p, const T* weights, T* target, index_t i) {
+HWY_INLINE RowPiece<T> RowOf(const VoxelProduct<T>& p, const LanesFrom<T>& lanes, index_t i) {
   const index_t z = i / p.count.y, y = i % p.count.y;
   return {p.source + z * p.source_strides.plane + y * p.source_strides.row,
-          weights,
-          target + z * p.target_strides.plane + y * p.target_strides.row,
+          lanes.weights,
+          lanes.target + z * p.target_strides.plane + y * p.target_strides.row,
           0,
           0,
           {},
@@ -226,15 +240,15 @@ HWY_INLINE RowPiece<T> RowOf(const VoxelProduct<T>& p, const T* weights, T* targ
 /// Computes the rows from number `row` on. A row is divided into nearly equal pieces, so that no piece leaves many
 /// registers idle. `kernels` has the kernels by the length of a piece.
 template <class T, std::size_t Most>
-void SumPieces(const std::array<PieceKernel<T>, Most>& kernels, index_t row, const VoxelProduct<T>& p, const T* weights,
-               T* target, const T* bias, index_t lanes) {
+void SumPieces(const std::array<PieceKernel<T>, Most>& kernels, index_t row, const VoxelProduct<T>& p,
+               const LanesFrom<T>& lanes) {
   const index_t pieces = PiecesOf(kernels, p.count.x);
   const index_t least = p.count.x / pieces, longer = p.count.x % pieces;
   const index_t rows = p.count.z * p.count.y;
   if (row >= rows) return;
   // Members are written one by one. A copy of a whole piece would wait until the stores of the piece before it, whose
   // sums are not complete, have left the store buffer.
-  RowPiece<T> piece = RowOf(p, weights, target, row);
+  RowPiece<T> piece = RowOf(p, lanes, row);
   const T* source = piece.source;
   T* to = piece.target;
   for (index_t y = row % p.count.y; row < rows; ++row) {
@@ -244,7 +258,7 @@ void SumPieces(const std::array<PieceKernel<T>, Most>& kernels, index_t row, con
       const index_t voxels = least + (i < longer ? 1 : 0);
       piece.ends.first = i == 0;
       piece.ends.last = i + 1 == pieces;
-      kernels[static_cast<std::size_t>(voxels - 1)](p, piece, bias, lanes);
+      kernels[static_cast<std::size_t>(voxels - 1)](p, piece, lanes.bias, lanes.count);
       piece.source += voxels * p.source_strides.voxel;
       piece.target += voxels * p.target_strides.voxel;
       piece.prefetches = false;

@@ -63,9 +63,7 @@ void SumNeighbourRows(const VoxelProduct<T>& p, index_t v) {
   constexpr int most = std::min(25, 31 - Taps);
   static constexpr auto kernels =
       PieceKernels<most, Lengths::halves, T>([](auto r) { return &SumNeighbours<r, Taps, T>; });
-  SumPieces(kernels, 0, p, p.weights + VectorOffset<T>(v, p.weights_column),
-            p.target + VectorOffset<T>(v, p.target_column), p.bias == nullptr ? nullptr : p.bias + v * vector_lanes<T>,
-            p.lanes - v * vector_lanes<T>);
+  SumPieces(kernels, 0, p, {p, v});
 }
 
 /// Computes all voxels for vector number `v` of the lanes, as many terms at a time as are neighbours.

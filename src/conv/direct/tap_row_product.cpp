@@ -224,15 +224,6 @@ bool SharesVoxels(const VoxelProduct<T>& p, index_t k) {
   });
 }
 
-/// Computes the rows of a product from vector number `v` of its lanes on, as many vectors as `kernels` compute.
-template <class T, std::size_t Most>
-void SumRows(const std::array<PieceKernel<T>, Most>& kernels, const VoxelProduct<T>& p, index_t v) {
-  const index_t lane = v * vector_lanes<T>;
-  SumPieces(kernels, 0, p, p.weights + VectorOffset<T>(v, p.weights_column),
-            p.target + VectorOffset<T>(v, p.target_column), p.bias == nullptr ? nullptr : p.bias + lane,
-            p.lanes - lane);
-}
-
 /// Computes all pairs of columns with SumPairs if that is possible. Returns the number of columns.
 template <int K, class T>
 index_t SumPairsOfColumns(const VoxelProduct<T>& p) {
@@ -245,7 +236,7 @@ index_t SumPairsOfColumns(const VoxelProduct<T>& p) {
   static constexpr auto reversed_kernels =
       PieceKernels<most, lengths_of<T>, T>([](auto r) { return &SumPairs<r, K, true, T>; });
   index_t v = 0;
-  for (; v + 2 <= p.columns; v += 2) SumRows(reversed ? reversed_kernels : kernels, p, v);
+  for (; v + 2 <= p.columns; v += 2) SumPieces(reversed ? reversed_kernels : kernels, 0, p, {p, v});
   return v;
 }
 
@@ -260,10 +251,10 @@ bool SumSharedColumns(const VoxelProduct<T>& p, index_t v) {
     static constexpr auto padded_kernels =
         PieceKernels<most_padded, Lengths::all, T>([](auto r) { return &SumSharedVoxels<r, K, Padding::full, T>; });
     if (p.fully_padded && p.count.x >= K && p.count.x <= most_padded) {
-      for (; v < p.columns; ++v) SumRows(padded_kernels, p, v);
+      for (; v < p.columns; ++v) SumPieces(padded_kernels, 0, p, {p, v});
     }
   }
-  for (; v < p.columns; ++v) SumRows(kernels, p, v);
+  for (; v < p.columns; ++v) SumPieces(kernels, 0, p, {p, v});
   return true;
 }
 
@@ -285,7 +276,7 @@ void MultiplyTapRows(const VoxelProduct<T>& p) {
     };
     if (v < vectors && sum_rest()) v = vectors;
   }
-  for (; v < vectors; ++v) SumRows(kernels, p, v);
+  for (; v < vectors; ++v) SumPieces(kernels, 0, p, {p, v});
   if (p.non_temporal) hwy::FlushStream();
 }
 

@@ -192,10 +192,7 @@ void SumVoxels(const VoxelProduct<T>& p, const RowPiece<T>& piece, const T* bias
 /// two of them, two rows are computed together and read the weights once.
 template <int C, Source S, class T>
 void SumRows(const VoxelProduct<T>& p, index_t v) {
-  const T* weights = p.weights + VectorOffset<T>(v, p.weights_column);
-  T* target = p.target + VectorOffset<T>(v, p.target_column);
-  const T* bias = p.bias == nullptr ? nullptr : p.bias + v * vector_lanes<T>;
-  const index_t lanes = p.lanes - v * vector_lanes<T>;
+  const LanesFrom<T> lanes(p, v);
   constexpr int most = most_voxels_of<C, S>, longest_pair = S == Source::blocks && C < 4 ? most / 2 : 0;
   constexpr Lengths lengths = C == 2 && S != Source::blocks ? Lengths::halves : lengths_of<T>;
   static constexpr auto kernels = PieceKernels<most, lengths, T>([](auto r) { return &SumVoxels<r, 1, C, S, T>; });
@@ -204,15 +201,15 @@ void SumRows(const VoxelProduct<T>& p, index_t v) {
     static constexpr auto pair_kernels =
         PieceKernels<longest_pair, Lengths::all, T>([](auto r) { return &SumVoxels<r, 2, C, S, T>; });
     for (; p.count.x <= longest_pair && row + 2 <= p.count.z * p.count.y; row += 2) {
-      RowPiece<T> piece = RowOf(p, weights, target, row);
-      const RowPiece<T> next = RowOf(p, weights, target, row + 1);
+      RowPiece<T> piece = RowOf(p, lanes, row);
+      const RowPiece<T> next = RowOf(p, lanes, row + 1);
       piece.next_source = next.source - piece.source;
       piece.next_target = next.target - piece.target;
       piece.ends = {.first = true, .last = true};
-      pair_kernels[static_cast<std::size_t>(p.count.x - 1)](p, piece, bias, lanes);
+      pair_kernels[static_cast<std::size_t>(p.count.x - 1)](p, piece, lanes.bias, lanes.count);
     }
   }
-  SumPieces(kernels, row, p, weights, target, bias, lanes);
+  SumPieces(kernels, row, p, lanes);
 }
 
 }  // namespace
