@@ -44,8 +44,8 @@ struct ConvProblem {
     return transposed ? Shape5{in_channels, out_channels / groups, kernel}
                       : Shape5{out_channels, in_channels / groups, kernel};
   }
-  /// Throws InvalidArgument that names the field, its value and the valid values, or OverflowError if a tensor is too
-  /// large.
+  /// Throws InvalidArgument that names the field, its value and the valid values, or OverflowError if a tensor has more
+  /// than 2^47 bytes. Padding of at most 2^20 voxels is possible.
   CONVOLUME_API void validate() const;
   /// Returns the multiplications and additions of one direction, computed directly (without FFTs).
   CONVOLUME_API double flops() const;

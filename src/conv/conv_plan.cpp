@@ -8,6 +8,7 @@
 #include "conv/check_bias.hpp"
 #include "conv/decision.hpp"
 #include "convolume/conv.hpp"
+#include "plan/polyphase.hpp"
 
 namespace convolume {
 namespace {
@@ -280,8 +281,9 @@ void ConvPlan::Impl::run(CallPool<Arguments>& calls, const Execution& run, unsig
   calls.put(std::move(call));
 }
 
-ConvPlan ConvPlan::make(const ConvProblem& problem, const ConvOptions& options) {
-  problem.validate();
+ConvPlan ConvPlan::make(const ConvProblem& wanted, const ConvOptions& options) {
+  wanted.validate();
+  const ConvProblem problem = plan::with_short_strides(wanted);
   conv::Decision decision = conv::decide(problem, options);
   if (decision.implementation == nullptr) {
     throw Unsupported("no engine serves this convolution:\n" + to_string(decision.explanation));

@@ -103,8 +103,9 @@ std::string to_string(const Explanation& e) {
   return text;
 }
 
-std::vector<LayoutEstimate> ConvPlan::best_layouts(const ConvProblem& problem, const ConvOptions& options) {
-  problem.validate();
+std::vector<LayoutEstimate> ConvPlan::best_layouts(const ConvProblem& wanted, const ConvOptions& options) {
+  wanted.validate();
+  const ConvProblem problem = plan::with_short_strides(wanted);
   std::vector<LayoutEstimate> served;
   for (const Layout x : {Layout::plain, Layout::blocked}) {
     for (const Layout y : {Layout::plain, Layout::blocked}) {

@@ -174,8 +174,9 @@ std::string tune(const ConvProblem& problem, const ConvOptions& options, const E
 
 }  // namespace
 
-std::string ConvPlan::tune(const ConvProblem& problem, const ConvOptions& options, const Execution& run) {
-  problem.validate();
+std::string ConvPlan::tune(const ConvProblem& wanted, const ConvOptions& options, const Execution& run) {
+  wanted.validate();
+  const ConvProblem problem = plan::with_short_strides(wanted);
   return problem.type == DataType::f32 ? convolume::tune<float>(problem, options, run)
                                        : convolume::tune<double>(problem, options, run);
 }

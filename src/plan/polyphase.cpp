@@ -17,6 +17,23 @@ Extent3 effective_dilation(const ConvProblem& problem) noexcept {
   return dilation;
 }
 
+ConvProblem with_short_strides(const ConvProblem& problem) {
+  // Shorter strides stay, so that the choices of ordinary problems do.
+  constexpr index_t usual_stride = 4096;
+  ConvProblem result = problem;
+  for (int axis = 0; axis < 3; ++axis) {
+    const index_t padding = problem.pad_before[axis] + problem.pad_after[axis];
+    // Of a transposed problem, y is stepped over. With one voxel of x it is as long as the kernel and its own padding.
+    if (problem.transposed && problem.input[axis] > 1) continue;
+    const index_t most =
+        problem.transposed ? problem.span()[axis] + problem.output_padding[axis] : problem.input[axis] + padding;
+    if (problem.stride[axis] > usual_stride) {
+      result.stride[axis] = std::min(problem.stride[axis], std::max(most, usual_stride));
+    }
+  }
+  return result;
+}
+
 Polyphase::Polyphase(const ConvProblem& p, bool unroll_z)
     : y_step(effective_dilation(p)),
       w_step(p.stride),

@@ -5,6 +5,11 @@
 
 namespace convolume::plan {
 
+/// Returns the problem with strides above 4096 that are no longer than the tensor that they step over. A longer stride
+/// takes no step, so the results are the same, while the phases of a decomposition would be as many as the stride is
+/// long.
+ConvProblem with_short_strides(const ConvProblem& problem);
+
 /// Polyphase decomposition. With stride s and dilation d that share no factor, along every axis:
 ///   y[r + d j] = sum over phases f < s and over m of w[f + s m] * x[s r + d f - pad + s d (j + m)].
 /// So each residue r of y modulo d is a separate dense convolution, which is treated as a further sample. Each phase f

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <map>
@@ -5,11 +6,13 @@
 #include <fmt/format.h>
 
 #include "convolume/conv_problem.hpp"
+#include "core/checked.hpp"
 
 namespace convolume {
 namespace {
 
 constexpr std::array axes{'d', 'h', 'w'};
+constexpr index_t most_number = index_t{1} << 47;
 
 using Tokens = std::map<std::string, index_t, std::less<>>;
 
@@ -39,6 +42,11 @@ Tokens tokenize(std::string_view text) {
           fmt::format("problem '{}': '{}' at position {} is not a token of the benchdnn grammar (mb g ic "
                       "oc, and i o k s p d each with d h w, each followed by a number)",
                       text, text.substr(at, 8), at));
+    }
+    // No tensor is so long. A longer stride takes no step, as one that is as long as the input.
+    if (name[0] == 's') value = std::min(value, most_number);
+    if (value > most_number || value < -most_number) {
+      throw InvalidArgument(fmt::format("problem '{}': '{}' is {}; use at most {}", text, name, value, most_number));
     }
     if (!tokens.emplace(name, value).second) {
       throw InvalidArgument(fmt::format("problem '{}': '{}' is given twice; give it once", text, name));
@@ -125,10 +133,12 @@ ConvProblem parse_problem(std::string_view text) {
   if (has_family(tokens, 'o')) {
     const Extent3 out = given_outputs(tokens);
     // The rest of the output's reach is padding after the input. It is negative if the last input voxels are not read.
-    const Extent3 span = p.span();
     for (int axis = 0; axis < 3; ++axis) {
       if (out[axis] == 0 && !tokens.contains(std::string{'o', axes[static_cast<std::size_t>(axis)]})) continue;
-      const index_t behind = (out[axis] - 1) * p.stride[axis] + span[axis] - p.input[axis] - p.pad_before[axis];
+      const std::string what = fmt::format("problem '{}': the reach of the output", text);
+      const index_t span = checked_add(checked_mul(p.kernel[axis] - 1, p.dilation[axis], what), 1, what);
+      const index_t last = checked_mul(out[axis] - 1, p.stride[axis], what);
+      const index_t behind = checked_add(last, span, what) - p.input[axis] - p.pad_before[axis];
       if (behind <= -p.stride[axis]) {
         throw InvalidArgument(
             fmt::format("problem '{}': output {} along axis {} is smaller than input, kernel and stride give", text,

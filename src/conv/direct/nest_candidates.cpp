@@ -53,9 +53,11 @@ index_t balanced(index_t n, index_t part, index_t others, index_t cores, index_t
   };
   const index_t parts = std::max((n + part / 2) / part, ceil_div(n, most));
   index_t best = ceil_div(n, parts);
-  for (index_t count = std::max<index_t>(1, parts - parts / 4); count <= parts + ceil_div(parts, 4); ++count) {
+  for (index_t count = std::max<index_t>(1, parts - parts / 4); count <= parts + ceil_div(parts, 4);) {
     const index_t length = ceil_div(n, count);
     if (length >= least && length <= most && least_gain * load(length) <= load(best)) best = length;
+    if (length == 1) break;
+    count = ceil_div(n, length - 1);  // the next one with shorter parts
   }
   return best;
 }

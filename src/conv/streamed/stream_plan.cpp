@@ -400,6 +400,11 @@ StreamTile rounded(const ConvProblem& problem, const StreamUnits& all, StreamTil
   round("y", tile.y.y, units.y.y, output.y);
   round("x", tile.y.x, units.y.x, output.x);
   for (int axis = 0; axis < 3; ++axis) {
+    if (const index_t tiles = parts_of(output[axis], tile.y[axis]); tiles > most_stream_tiles) {
+      throw InvalidArgument(
+          fmt::format("tile extent {} = {}: {} tiles along this axis; use larger ones, at most {} tiles", "zyx"[axis],
+                      tile.y[axis], tiles, most_stream_tiles));
+    }
     if (axis_tiles(problem, output, axis, all.whole_tile[axis], 1, tile.y[axis]).reads_x) continue;
     throw InvalidArgument(fmt::format("tile extent {} = {}: a tile would lie in the padding alone; use a longer one",
                                       "zyx"[axis], tile.y[axis]));
@@ -417,8 +422,11 @@ StreamCut cheapest_cut(const ConvProblem& p, const StreamUnits& all, const Strea
   const Extent3 output = p.output();
   std::array<std::vector<AxisTiles>, 3> axes;
   for (int axis = 0; axis < 3; ++axis) {
+    const auto& tried = axes[static_cast<std::size_t>(axis)];
     const index_t chunk = all.x_chunk.extent[axis], y_chunk = std::max<index_t>(1, chunk / p.stride[axis]);
     for (const index_t length : lengths(output[axis], units.y[axis], y_chunk)) {
+      // They come the longest first. So many tiles are refused below, and counting them would take as long as they are.
+      if (!tried.empty() && parts_of(output[axis], length) > most_stream_tiles) break;
       const AxisTiles tiles = axis_tiles(p, output, axis, all.whole_tile[axis], chunk, length);
       if (tiles.reads_x) axes[static_cast<std::size_t>(axis)].push_back(tiles);
     }
