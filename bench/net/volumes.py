@@ -2,16 +2,19 @@
 """Measures how volumes are read and segmented.
 
   bench/net/volumes.py [--build build/native] [--only reading|inference] [--gib 1] [--large] [--json FILE]
+  bench/net/volumes.py --only reading --old OTHER_BUILD
 
 Reading: seconds over those of cp, and bytes read for a box over those of its chunks. Inference: seconds over those of
 the net alone, PyTorch's sliding window, and, with --large, the memory for 2 Gvoxel (about ten minutes). Reading makes a volume of random bytes in each format in a temporary folder, so it needs about ten times as much disk space.
-All times are with a warm cache. The commands alternate, and the least of five times counts for both.
+All times are with a warm cache. The commands alternate, and the least of five times counts for both. With --old, the
+reading programs of both builds alternate nine times, and the ratio is that of the medians.
 """
 import argparse
 import json
 import math
 import os
 import shutil
+import statistics
 import subprocess
 import tempfile
 import time
@@ -45,6 +48,16 @@ def touched(extent, box, chunk):
         begin, end = first // size, -(-(first + box) // size)
         total *= sum(min(size, n - i * size) for i in range(begin, end))
     return total
+
+
+def in_turn(options, bench, path):
+    """The median seconds of nine reads by the other build, and of nine by this one."""
+    times = ([], [])
+    for turn in range(9):
+        for which in (0, 1) if turn % 2 == 0 else (1, 0):
+            program = options.old / "bench/bench_volumes" if which == 0 else bench
+            times[which].append(json.loads(run(program, path, "--rounds", 1))[0]["seconds"])
+    return statistics.median(times[0]), statistics.median(times[1])
 
 
 def reading(options):
@@ -81,9 +94,11 @@ def reading(options):
             for _ in range(5):
                 copies.append(seconds_of_copy(folder / file, folder / "copy"))
                 ours.append(json.loads(run(bench, folder / path, "--rounds", 1))[0]["seconds"])
+            old, new = in_turn(options, bench, folder / path) if options.old else (0, 0)
             box = json.loads(run(bench, folder / path, "--edge", 64, "--rounds", 1))[0]
             rows.append({"format": label, "seconds": min(ours), "cp_seconds": min(copies),
-                         "over_cp": min(ours) / min(copies), "box_bytes_read": box["bytes_read"],
+                         "over_cp": min(ours) / min(copies), "old_seconds": old, "new_seconds": new,
+                         "box_bytes_read": box["bytes_read"],
                          "touched_bytes": touched(extent, 64, chunk),
                          "over_touched": box["bytes_read"] / touched(extent, 64, chunk)})
             if label != "NIfTI":
@@ -93,6 +108,11 @@ def reading(options):
     for row in rows:
         print(f"| {row['format']} | {row['seconds']:.3f} s | {row['cp_seconds']:.3f} s | {row['over_cp']:.2f} | "
               f"{row['over_touched']:.2f} |")
+    if options.old:
+        print("\n| format | old | new | new over old |\n|---|---|---|---|")
+        for row in rows:
+            old, new = row["old_seconds"], row["new_seconds"]
+            print(f"| {row['format']} | {old:.3f} s | {new:.3f} s | {new / old:.3f} |")
     return {"extent": extent, "rows": rows}
 
 
@@ -100,6 +120,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, default=Path("build/native"))
     parser.add_argument("--only", choices=["reading", "inference"])
+    parser.add_argument("--old", type=Path, help="another build, whose reading is compared")
     parser.add_argument("--gib", type=float, default=1, help="size of the volume that is read")
     parser.add_argument("--rounds", type=int, default=5, help="of inferences")
     parser.add_argument("--threads", type=int, default=2, help="of inferences")
