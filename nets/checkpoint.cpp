@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "nets/io/orientation.hpp"
 #include "nets/io/safetensors.hpp"
 
 namespace convolume::nets {
@@ -65,6 +66,14 @@ CheckpointHeader header_of(const io::SafetensorsFile& file, const std::filesyste
     }
     header.cubic = true;
   }
+  if (file.metadata().contains("orientation")) {
+    header.orientation = field(file, path, "orientation");
+    try {
+      io::check_orientation(header.orientation);
+    } catch (const InvalidArgument& error) {
+      throw FormatError(fmt::format("{}: metadata field 'orientation': {}", path.string(), error.what()));
+    }
+  }
   if (const auto best = file.metadata().find("best"); best != file.metadata().end()) header.best = best->second;
   return header;
 }
@@ -106,6 +115,7 @@ void save_checkpoint(const std::filesystem::path& file, const CheckpointHeader& 
                                               {"normalisation", header.normalisation}};
   if (header.spacing) metadata.emplace("spacing", fmt::format("{}", fmt::join(*header.spacing, " ")));
   if (header.cubic) metadata.emplace("interpolation", "cubic");
+  if (!header.orientation.empty()) metadata.emplace("orientation", header.orientation);
   if (!header.best.empty()) metadata.emplace("best", header.best);
   io::write_safetensors(file, tensors, metadata);
 }

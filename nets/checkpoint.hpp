@@ -23,6 +23,7 @@ struct CheckpointHeader {
   std::string normalisation;              ///< intensity_text()
   std::optional<VoxelLengths> spacing{};  ///< of the voxels that the net gets; absent: those of each volume
   bool cubic = false;                     ///< images are brought to this spacing by cubic interpolation
+  std::string orientation{};              ///< to which volumes are turned; empty: they are not
   std::string best{};                     ///< BestValidation::to_text(); empty if the net names no score
 };
 

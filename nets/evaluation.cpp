@@ -1,4 +1,5 @@
 // Compares predictions with labels, and exports the volumes of a data set.
+#include <cmath>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -23,6 +24,7 @@ class Prediction {
 
   const Targets& targets() const { return targets_; }
   const io::VolumeInfo& info() const { return source_->info(); }
+  const io::VolumeSource& source() const { return *source_; }
 
   Tensor<float> read(const io::VoxelBox& box, std::pmr::memory_resource* memory) {
     auto values = StoredVolume::read(*source_, box, memory).floats(memory);
@@ -152,6 +154,28 @@ void check_geometry(const EvaluateOptions& o, const io::VolumeInfo& prediction, 
       o.prediction, distance, o.label));
 }
 
+/// Makes numbers of classes whole that are hardly off (LabelSpec), and refuses others by file, voxel and value.
+void require_classes(Tensor<float>& numbers, index_t classes, const io::VolumeSource& file, const Extent3& begin) {
+  constexpr float most = 0.01f;
+  const Extent3& e = numbers.shape().extent;
+  for (index_t i = 0; i < numbers.elements(); ++i) {
+    float& number = numbers.data()[i];
+    if (number == ignored_label) continue;
+    const float whole = std::round(number);
+    if (std::abs(number - whole) <= most && whole >= 0 && whole < static_cast<float>(classes)) {
+      number = whole;
+      continue;
+    }
+    const std::string scaling = io::scaling_text(file.info().scale, static_cast<double>(number));
+    throw FormatError(fmt::format(
+        "{}: voxel (z {}, y {}, x {}) is {}, but there are the classes 0 to {}; {}name other values with --ignore",
+        file.path().text(), begin.z + i / (e.y * e.x), begin.y + i / e.x % e.y, begin.x + i % e.x, number, classes - 1,
+        scaling.empty() ? ""
+                        : fmt::format("it is {}. Store whole numbers (convolume convert {} OUT --type {}), or ",
+                                      scaling, file.path().text(), io::name_of(file.info().scale->stored))));
+  }
+}
+
 /// Returns labels of a data set with regions as one channel of 0 and 1 per region. Ignored voxels become 0.
 Tensor<float> region_channels(const Tensor<float>& labels, index_t regions, std::pmr::memory_resource* memory) {
   Tensor<float> channels({1, regions, labels.shape().extent}, memory);
@@ -179,15 +203,24 @@ Scores evaluate_files(const EvaluateOptions& o) {
                     to_string(prediction.info().extent), o.label, to_string(box.extent)));
   }
   check_geometry(o, prediction.info(), label->info(), box);
+  for (const auto& [name, info] : {std::pair(&o.prediction, &prediction.info()), std::pair(&o.label, &label->info())}) {
+    for (const std::string& note : info->notes) {
+      if (o.on_note) o.on_note(*name + ": " + note);
+    }
+  }
   ScoreSums sums(prediction.targets(), o.threshold.value_or(0.5));
   constexpr index_t voxels = index_t{1} << 24;  // at a time
   const index_t planes = std::max<index_t>(1, voxels / (box.extent.y * box.extent.x));
   for (index_t z = 0; z < box.extent.z; z += planes) {
     const Extent3 part{std::min(planes, box.extent.z - z), box.extent.y, box.extent.x};
-    const auto predicted = prediction.read({{z, 0, 0}, part}, &memory);
-    const auto labels =
-        StoredVolume::read_labels(*label, {box.begin + Extent3{z, 0, 0}, part}, spec, &memory).floats(&memory);
-    sums.add(predicted.view(), labels.view(), {});
+    auto predicted = prediction.read({{z, 0, 0}, part}, &memory);
+    const Extent3 begin = box.begin + Extent3{z, 0, 0};
+    auto labels = StoredVolume::read_labels(*label, {begin, part}, spec, &memory).floats(&memory);
+    if (const index_t classes = prediction.targets().classes; classes > 0) {
+      require_classes(labels, classes, *label, begin);
+      if (prediction.info().channels == 1) require_classes(predicted, classes, prediction.source(), {z, 0, 0});
+    }
+    sums.add(std::as_const(predicted).view(), std::as_const(labels).view(), {});
   }
   Scores scores = sums.result();
   if (scores.note.empty()) scores.note = prediction.note();

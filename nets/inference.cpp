@@ -12,14 +12,18 @@
 #include "convolume/memory.hpp"
 #include "convolume/nets.hpp"
 #include "core/files.hpp"
+#include "core/ownership.hpp"
 #include "nets/checkpoint.hpp"
 #include "nets/data/dataset.hpp"
 #include "nets/data/intensity.hpp"
 #include "nets/data/resampling.hpp"
 #include "nets/data/summary_file.hpp"
 #include "nets/inference_manifest.hpp"
+#include "nets/inference_options.hpp"
 #include "nets/inference_windows.hpp"
 #include "nets/io/copy_volume.hpp"
+#include "nets/io/nan_source.hpp"
+#include "nets/io/orientation.hpp"
 #include "nets/io/stacked_source.hpp"
 #include "nets/memory_limit.hpp"
 #include "nets/part_sink.hpp"
@@ -34,49 +38,9 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t mebibyte = std::size_t{1} << 20;
 
-/// Checks the overlap against the longest axis of the patch. One number may stand for all axes, so a thin patch is no
-/// error as long as some axis can hold the overlap.
-void check_overlap(const std::optional<Extent3>& overlap, const Extent3& patch) {
-  const index_t most = std::max({patch.z, patch.y, patch.x}) - 1;
-  for (int axis = 0; axis < 3 && overlap; ++axis) {
-    if ((*overlap)[axis] >= 0 && (*overlap)[axis] <= most) continue;
-    throw InvalidArgument(fmt::format("--overlap {} along {} does not fit a patch of {}; use 0 to {}", (*overlap)[axis],
-                                      "zyx"[axis], to_string(patch), most));
-  }
-}
-
-/// Returns the region of the volume that is segmented.
-io::VoxelBox region_of(const InferOptions& o, const Extent3& extent) {
-  const Extent3 begin = o.begin.value_or(Extent3{0, 0, 0}), end = o.end.value_or(extent);
-  for (int axis = 0; axis < 3; ++axis) {
-    if (begin[axis] >= 0 && begin[axis] < end[axis] && end[axis] <= extent[axis]) continue;
-    throw InvalidArgument(fmt::format("--box {}:{} along {} is not within the {} voxels of {}", begin[axis], end[axis],
-                                      "zyx"[axis], extent[axis], o.volume));
-  }
-  return {begin, end - begin};
-}
-
-/// Returns the folder in which finished chunks are kept.
-fs::path part_of(const io::VolumePath& target) {
-  const bool pattern = target.file.filename().string().find('*') != std::string::npos;
-  fs::path whole = pattern ? target.file.parent_path() : target.file;
-  if (!whole.has_filename()) whole = whole.parent_path();  // "out.zarr/"
-  return whole.string() + ".part";
-}
-
-fs::path folder_of(const fs::path& file) { return file.has_parent_path() ? file.parent_path() : fs::path("."); }
-
-Stored stored_of(const InferOptions& o, const NetSpec& spec) {
-  if (o.labels && o.as_uint8) {
-    throw InvalidArgument("--labels and --uint8: labels are no probabilities; leave one of them out");
-  }
-  if (o.labels) return spec.softmax() ? Stored::classes : Stored::binary;
-  return o.as_uint8 ? Stored::bytes : Stored::probabilities;
-}
-
 class Inference {
  public:
-  explicit Inference(const InferOptions& o)
+  Inference(const InferOptions& o, bool writes)
       : o_(o),
         limit_(memory_limit(o.memory)),
         target_(io::split_volume_path(o.output.string())),
@@ -86,6 +50,8 @@ class Inference {
         header_(read_checkpoint_header(o.checkpoint)),
         stored_(stored_of(o, header_.net)) {
     check_options();
+    if (writes) take_output();
+    check_part();
     Parameters parameters(header_.net, false, 0, &memory_);
     load_checkpoint(o.checkpoint, parameters);
     parameters_ = std::make_unique<Parameters>(std::move(parameters));
@@ -216,6 +182,19 @@ class Inference {
       throw InvalidArgument("--patch auto chooses the overlap too; leave --overlap out, or give the patch");
     }
     if (o_.batch < 1) throw InvalidArgument(fmt::format("--batch is {}; at least 1 is needed", o_.batch));
+  }
+
+  /// Makes sure that no other process writes this output meanwhile.
+  void take_output() {
+    std::vector<fs::path> files{io::owner_file({target_.file, ""})};  // all arrays of a Zarr share a folder of parts
+    if (const fs::path array = io::owner_file(target_); array != files.front()) files.push_back(array);
+    for (const fs::path& file : files) {
+      owners_.push_back(std::make_unique<Ownership>(file, target_.text(), o_.take_over));
+      if (o_.on_note && !owners_.back()->taken_over().empty()) o_.on_note(owners_.back()->taken_over());
+    }
+  }
+
+  void check_part() const {
     std::error_code error;
     if (!o_.resume && fs::exists(part_, error)) {
       throw IoError(
@@ -246,8 +225,29 @@ class Inference {
     for (const std::string& name : names) {
       volumes.push_back(io::open_volume(io::split_volume_path(name), {.decode_in_memory = limit_ / (8 * names.size()),
                                                                       .temporary = folder_of(part_)}));
+      for (const std::string& note : volumes.back()->info().notes) {
+        if (o_.on_note) o_.on_note(name + ": " + note);
+      }
+      const auto nan = parse_intensity(header_.normalisation, o_.checkpoint.string()).first.nan;
+      if (nan) volumes.back() = io::replace_nan(std::move(volumes.back()), *nan);
+      if (volumes.size() == 1) file_ = volumes.back()->info();
+      turn(volumes.back(), volumes.size() == 1);
     }
     source_ = io::stack_channels(std::move(volumes));
+  }
+
+  /// Turns a volume to the orientation of the training.
+  void turn(std::unique_ptr<io::VolumeSource>& volume, bool first) {
+    orientation_ = o_.orientation.empty() ? header_.orientation : o_.orientation == "none" ? "" : o_.orientation;
+    if (orientation_.empty()) return;
+    io::check_orientation(orientation_);
+    try {
+      const io::AxisMap map = io::turn_to(orientation_, *volume);
+      if (first) map_ = map;
+      if (!map.identity()) volume = io::turned(std::move(volume), map);
+    } catch (const InvalidArgument& error) {
+      throw InvalidArgument(fmt::format("{}, by --orientation none", error.what()));
+    }
   }
 
   void check_channels() const {
@@ -263,11 +263,15 @@ class Inference {
   void choose_grid() {
     const io::VolumeInfo& info = source_->info();
     input_ = source_;
-    region_ = region_of(o_, info.extent);
-    output_ = stored_as(stored_, channels_, region_.extent);
-    output_.spacing = info.spacing;
-    output_.geometry = io::geometry_of_part(info.geometry, region_.begin);
-    sink_ = output_;
+    const io::VoxelBox of_file = region_of(o_, file_.extent);
+    const io::VoxelBox of_volume = map_.turned(of_file, file_.extent);
+    region_ = of_volume;
+    output_ = stored_as(stored_, channels_, of_file.extent);
+    output_.spacing = file_.spacing;
+    output_.geometry = io::geometry_of_part(file_.geometry, of_file.begin);
+    sink_ = stored_as(stored_, channels_, region_.extent);
+    sink_.spacing = info.spacing;
+    sink_.geometry = io::geometry_of_part(info.geometry, region_.begin);
     if (!header_.spacing) {
       if (!o_.spacing) return;
       throw InvalidArgument(
@@ -280,7 +284,7 @@ class Inference {
     }
     std::optional<Resampling> how;
     try {
-      how = resampling_of(info.extent, o_.spacing ? *o_.spacing : info.spacing->zyx, *header_.spacing);
+      how = resampling_of(info.extent, o_.spacing ? map_.turned(*o_.spacing) : info.spacing->zyx, *header_.spacing);
     } catch (const InvalidArgument& error) {
       throw InvalidArgument(fmt::format("{}: {}", o_.volume, error.what()));
     }
@@ -290,7 +294,7 @@ class Inference {
     Resampling back = how->inverse();
     back.nearest = o_.labels;
     region_ = back.needed(region_);
-    back_ = back.cut(region_of(o_, info.extent));
+    back_ = back.cut(of_volume);
     sink_ = stored_as(stored_, channels_, region_.extent);
     sink_.spacing = input_->info().spacing;
   }
@@ -447,14 +451,15 @@ class Inference {
     std::error_code error;
     const auto space = fs::space(folder_of(part_), error);
     if (error || disk_needed() <= space.available) return;
-    throw IoError(fmt::format("{}: up to {} MiB are written for {}{}, but {} MiB are free; free some space{}",
-                              folder_of(part_).string(), disk_needed() / mebibyte, part_.filename().string(),
-                              renames() ? "" : " and for the file itself", space.available / mebibyte,
-                              renames() || back_ ? "" : ", or write a .zarr, which needs half of that"));
+    throw IoError(
+        fmt::format("{}: up to {} KiB are written for {}{}, but {} KiB are free; free some space{}",
+                    folder_of(part_).string(), (disk_needed() + 1023) / 1024, part_.filename().string(),
+                    renames() ? "" : " and for the file itself", space.available / 1024,
+                    renames() || back_ || !map_.identity() ? "" : ", or write a .zarr, which needs half of that"));
   }
 
   /// Returns whether the array of finished chunks is the output.
-  bool renames() const { return target_.file.extension() == ".zarr" && !back_; }
+  bool renames() const { return target_.file.extension() == ".zarr" && !back_ && map_.identity(); }
 
   /// Makes the folder of finished chunks, or checks that the folder of an interrupted inference fits this one.
   void open_part() {
@@ -489,6 +494,7 @@ class Inference {
         {"voxels", kinds[static_cast<int>(stored_)]},
         {"normalisation", header_.normalisation}};
     if (back_) all.emplace_back("--spacing", fmt::format("{}", fmt::join(back_->zoom, " ")));
+    if (!orientation_.empty()) all.emplace_back("--orientation", orientation_);
     if (back_ && header_.cubic) all.emplace_back("interpolation", "cubic");
     return all;
   }
@@ -549,6 +555,7 @@ class Inference {
     options.memory = std::clamp(limit_ / 8, 4 * mebibyte, 64 * mebibyte);
     std::shared_ptr<const io::VolumeSource> from = io::open_volume(io::VolumePath{part_, ""});
     if (back_) from = resampled(from, *back_, false);
+    if (!map_.identity()) from = io::turned(from, map_.inverse());
     const auto to = io::create_volume(target_, options);
     const auto progress = [&](double share) {
       if (o_.stop.stop_requested()) throw StopRequested();
@@ -563,6 +570,7 @@ class Inference {
   const InferOptions& o_;
   std::size_t limit_;
   io::VolumePath target_;
+  std::vector<std::unique_ptr<Ownership>> owners_;  // none if nothing is written
   fs::path part_;
   SlabResource memory_;
   Trace trace_;
@@ -571,7 +579,10 @@ class Inference {
   Stored stored_;
   index_t channels_ = 1;
   std::unique_ptr<Parameters> parameters_;
-  std::shared_ptr<const io::VolumeSource> source_;  // the volume
+  io::VolumeInfo file_;                             // of the first volume, as it is stored
+  std::string orientation_;                         // to which it is turned; empty: it is not
+  io::AxisMap map_{};                               // how the first volume is turned
+  std::shared_ptr<const io::VolumeSource> source_;  // the volume, turned
   std::shared_ptr<const io::VolumeSource> input_;   // what the net reads: the volume, maybe with another spacing
   std::optional<Resampling> back_;                  // from the region that is predicted to the output
   io::VoxelBox region_{};                           // of the input
@@ -588,8 +599,8 @@ class Inference {
 
 }  // namespace
 
-bool infer(const InferOptions& options) { return Inference(options).run(); }
+bool infer(const InferOptions& options) { return Inference(options, true).run(); }
 
-InferencePlan plan_inference(const InferOptions& options) { return Inference(options).plan(); }
+InferencePlan plan_inference(const InferOptions& options) { return Inference(options, false).plan(); }
 
 }  // namespace convolume::nets

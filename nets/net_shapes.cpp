@@ -324,4 +324,31 @@ Extent3 NetShapes::alignment() const {
   return result;
 }
 
+void require_memory_of_nodes(const NetSpec& spec, std::size_t most) {
+  const NetShapes shapes = infer_shapes(spec, spec.patch);
+  const auto elements = [&](const NodeShape& shape) {
+    return static_cast<double>(spec.training.batch) * static_cast<double>(shape.channels) *
+           static_cast<double>(shape.extent.z) * static_cast<double>(shape.extent.y) *
+           static_cast<double>(shape.extent.x);
+  };
+  for (std::size_t i = 0; i < spec.nodes.size(); ++i) {
+    const NodeSpec& node = spec.nodes[i];
+    const NodeShape& input = shapes.of(node.inputs.front());
+    double bytes = sizeof(float) * (elements(input) + elements(shapes.nodes[i]));
+    if (const auto* const conv = std::get_if<ConvNode>(&node.kind)) {
+      // Values, their gradients, and what an optimiser keeps of them.
+      bytes += 4.0 * sizeof(float) * static_cast<double>(input.channels) * static_cast<double>(conv->out_channels) /
+               static_cast<double>(conv->groups) * static_cast<double>(conv->kernel.z) *
+               static_cast<double>(conv->kernel.y) * static_cast<double>(conv->kernel.x);
+    }
+    if (bytes <= static_cast<double>(most)) continue;
+    const std::string line = node.line > 0 ? fmt::format(":{}", node.line) : "";
+    throw ConfigError(
+        fmt::format("{}{}: node '{}': its tensors alone take {:.4g} GiB, and the system has {:.4g} GiB; use fewer "
+                    "channels, a smaller "
+                    "patch or a smaller batch",
+                    spec.origin, line, node.name, bytes / (1 << 30), static_cast<double>(most) / (1 << 30)));
+  }
+}
+
 }  // namespace convolume::nets

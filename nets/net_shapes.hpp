@@ -44,6 +44,10 @@ struct NetShapes {
 /// input's, or if the output is larger than the input.
 NetShapes infer_shapes(const NetSpec& spec, const Extent3& patch);
 
+/// Throws ConfigError that names the first node whose tensors alone, with those of a batch of the training patch, take
+/// more than `most` bytes. Planning such a net would take as long as the net is large.
+void require_memory_of_nodes(const NetSpec& spec, std::size_t most);
+
 /// Returns the engine of a layer if `requested` is requested for the whole net. oneDNN supports no transposed
 /// convolutions, so these layers are left to `automatic`.
 Engine engine_for(Engine requested, const ConvProblem& problem) noexcept;

@@ -69,6 +69,9 @@ void preview(const PreviewOptions& o) {
   const NetSpec spec = load_net(o.net, o.overrides);
   const NetShapes shapes = infer_shapes(spec, spec.patch);
   const Dataset data = load_dataset(o.data, {.memory = &memory});
+  for (const std::string& note : data.notes) {
+    if (o.on_note) o.on_note(note);
+  }
   check_patch(data, spec.patch);
   check_channels(data, spec.in_channels);
   const Extent3 begin = shapes.offset(), extent = shapes.output().extent;

@@ -6,6 +6,8 @@
 #include <fmt/ranges.h>
 #include <toml++/toml.h>
 
+#include "nets/io/volume_source.hpp"
+
 namespace convolume::nets {
 
 struct TomlTable::Impl {
@@ -43,7 +45,14 @@ int TomlTable::line(const std::string& key) const {
   return node != nullptr && line_of(*node) > 0 ? line_of(*node) : impl_->line;
 }
 
+std::string text_of(const ExactNumber& number) {
+  return std::visit([](auto value) { return fmt::format("{}", value); }, number);
+}
+
 TomlTable TomlTable::parse(const std::string& text, const std::string& origin) {
+  if (const std::string what = io::foreign_text(text); !what.empty()) {
+    throw ConfigError(fmt::format("{}: is {}", origin, what));
+  }
   auto impl = std::make_shared<Impl>();
   impl->origin = origin;
   try {

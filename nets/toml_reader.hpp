@@ -13,6 +13,7 @@ namespace convolume::nets {
 
 /// A number of a description: an integer, which is exact, or a float.
 using ExactNumber = std::variant<std::int64_t, double>;
+std::string text_of(const ExactNumber& number);
 
 class TomlTable {
  public:

@@ -46,9 +46,7 @@ const NetSpec& fitting(const NetSpec& spec, const Dataset& data) {
   const NetShapes shapes = infer_shapes(spec, spec.patch);
   check_channels(data, spec.in_channels);
   check_outputs(spec, data, shapes.output().channels);
-  if (data.regions > 0) {
-    check_regions(data);
-  } else if (spec.loss.kind != ops::LossKind::square) {
+  if (data.regions == 0 && spec.loss.kind != ops::LossKind::square) {
     check_labels(data, spec.softmax() ? shapes.output().channels : 0);
   }
   return spec;

@@ -20,6 +20,7 @@
 #include "nets/predictor.hpp"
 #include "nets/report/event_files.hpp"
 #include "nets/report/run_report.hpp"
+#include "nets/run_folder.hpp"
 #include "nets/run_log.hpp"
 #include "nets/scores.hpp"
 #include "nets/trainer.hpp"
@@ -35,32 +36,11 @@ constexpr std::size_t kept_checkpoints = 3;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// Knows the paths in a run's folder, and makes sure that no file of a run is overwritten by accident.
-struct RunFolder {
-  RunFolder(const fs::path& out, bool resume) : root(out) {
-    const bool exists = fs::exists(last());
-    if (resume && !exists) {
-      throw IoError(
-          fmt::format("{}: there is no checkpoint to resume from; train without --resume first", last().string()));
-    }
-    if (!resume && exists) {
-      throw IoError(
-          fmt::format("{}: already contains a run; continue it with --resume or choose another --out", out.string()));
-    }
-    std::error_code error;
-    fs::create_directories(out / "checkpoints", error);
-    if (!error) fs::create_directories(out / "report", error);
-    if (error) throw IoError(fmt::format("{}: creating the folder failed: {}", out.string(), error.message()));
-  }
-  fs::path checkpoint(std::int64_t iteration) const {
-    return root / "checkpoints" / fmt::format("iteration-{:08}.safetensors", iteration);
-  }
-  fs::path last() const { return root / "checkpoints" / "last.safetensors"; }
-  fs::path best() const { return root / "checkpoints" / "best.safetensors"; }
-  fs::path events() const { return root / "tensorboard"; }
-  fs::path report() const { return root / "report" / "report.html"; }
-  fs::path root;
-};
+/// Returns the net, if each of its nodes could fit into the memory of this system.
+NetSpec possible(NetSpec spec) {
+  require_memory_of_nodes(spec, memory_limit(0) / 3 * 4);
+  return spec;
+}
 
 /// Returns the first line in which two texts differ, as "'theirs' there, 'ours' here".
 std::optional<std::string> first_difference(const std::string& theirs, const std::string& ours) {
@@ -80,8 +60,8 @@ class TrainingRun {
  public:
   explicit TrainingRun(const TrainOptions& options)
       : o_(options),
-        spec_(load_net(options.net, options.overrides)),
-        folder_((static_cast<void>(infer_shapes(spec_, spec_.patch)), options.out), options.resume),
+        spec_(possible(load_net(options.net, options.overrides))),
+        folder_((static_cast<void>(infer_shapes(spec_, spec_.patch)), options)),
         memory_({.upstream = options.upstream}),
         scheduler_(options.threads > 0 ? options.threads : default_threads(),
                    {.scratch_budget = options.scratch_budget}),
@@ -97,6 +77,9 @@ class TrainingRun {
                                           .verify = options.verify_data,
                                           .stop = options.stop})),
         total_(options.iterations.value_or(spec_.training.iterations)) {
+    for (const std::string& note : data_.notes) {
+      if (o_.on_note) o_.on_note(note);
+    }
     if (total_ < 1) throw InvalidArgument(fmt::format("--iterations is {}; at least 1 is needed", total_));
     check_best();
     best_.score = spec_.training.best;
@@ -208,7 +191,9 @@ class TrainingRun {
       plan = fastest_within(plans, limit - std::min(limit, fixed));
     }
     if (plan == nullptr && o_.memory != 0) refuse_memory(fixed + plans.back().memory.peak());
-    // Without --memory, the system decides whether the smallest plan is too much.
+    // Without --memory, the system decides whether the smallest plan is too much, unless it could never hold it.
+    const std::size_t least = fixed + plans.back().memory.peak();
+    if (plan == nullptr && least / 4 * 3 > limit) refuse_memory(least);
     memory_plan_ = plan != nullptr ? *plan : plans.back();
     const std::size_t taken = fixed - least_volume_bytes + memory_plan_.memory.peak();
     return limit >= taken + least_volume_bytes ? limit - taken : least_volume_bytes;
@@ -216,9 +201,12 @@ class TrainingRun {
 
   [[noreturn]] void refuse_memory(std::size_t needed) const {
     constexpr std::size_t mebibyte = std::size_t{1} << 20;
-    throw InvalidArgument(fmt::format(
-        "--memory {}M: training this net{} needs at least {}M; see convolume info --memory-curve for what takes it",
-        o_.memory / mebibyte, o_.tune ? " with measured choices" : "", (needed + mebibyte - 1) / mebibyte));
+    const std::string limit = o_.memory != 0
+                                  ? fmt::format("--memory {}M", o_.memory / mebibyte)
+                                  : fmt::format("{}: the system allows {}M", spec_.origin, memory_limit(0) / mebibyte);
+    throw InvalidArgument(
+        fmt::format("{}: training this net{} needs at least {}M; see convolume info --memory-curve for what takes it",
+                    limit, o_.tune ? " with measured choices" : "", (needed + mebibyte - 1) / mebibyte));
   }
 
   /// Refuses measured choices for which the memory plan, which was made before, does not suffice.
@@ -432,6 +420,7 @@ class TrainingRun {
             .normalisation = intensity_text(data_.intensity, data_.scaling),
             .spacing = data_.target_spacing,
             .cubic = data_.cubic,
+            .orientation = data_.orientation,
             .best = spec_.training.best.empty() ? "" : best_.to_text()};
   }
 

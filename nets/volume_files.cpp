@@ -6,7 +6,10 @@
 
 #include "convolume/nets.hpp"
 #include "core/files.hpp"
+#include "core/ownership.hpp"
 #include "nets/io/copy_volume.hpp"
+#include "nets/io/nan_source.hpp"
+#include "nets/io/orientation.hpp"
 #include "nets/io/volume_sink.hpp"
 #include "nets/io/volume_source.hpp"
 
@@ -49,9 +52,20 @@ std::string bytes_text(std::uint64_t bytes) {
 }  // namespace
 
 void convert_volume(const ConvertOptions& o) {
-  const auto source = io::open_volume(o.input);
+  auto file = io::open_volume(o.input);
+  if (o.nan) file = io::replace_nan(std::move(file), *o.nan);
+  io::VoxelBox box = box_of(o, *file);
+  std::shared_ptr<const io::VolumeSource> source = std::move(file);
+  if (!o.orientation.empty()) {
+    io::check_orientation(o.orientation);
+    const io::AxisMap map = io::turn_to(o.orientation, *source);
+    box = map.turned(box, source->info().extent);
+    source = io::turned(source, map);
+  }
   const io::VolumeInfo& info = source->info();
-  const io::VoxelBox box = box_of(o, *source);
+  for (const std::string& note : info.notes) {
+    if (o.on_note) o.on_note(o.input + ": " + note);
+  }
   if (o.channel && (*o.channel < 0 || *o.channel >= info.channels)) {
     throw InvalidArgument(
         fmt::format("--channel {}: {} has {} channels, counted from 0", *o.channel, o.input, info.channels));
@@ -61,13 +75,17 @@ void convert_volume(const ConvertOptions& o) {
   if (std::filesystem::equivalent(target.file, source->path().file, error)) {
     throw InvalidArgument(fmt::format("{}: input and output are the same file; use another name", o.output));
   }
-  const auto sink = io::create_volume(target, {.channels = o.channel ? 1 : info.channels,
-                                               .extent = box.extent,
-                                               .type = o.type.empty() ? info.type : io::parse_voxel_type(o.type),
-                                               .spacing = info.spacing,
-                                               .geometry = io::geometry_of_part(info.geometry, box.begin),
-                                               .chunk = o.chunk.value_or(Extent3{0, 0, 0}),
-                                               .codec = codec_of(o.codec)});
+  const io::SinkOptions options{.channels = o.channel ? 1 : info.channels,
+                                .extent = box.extent,
+                                .type = o.type.empty() ? info.type : io::parse_voxel_type(o.type),
+                                .spacing = info.spacing,
+                                .geometry = io::geometry_of_part(info.geometry, box.begin),
+                                .chunk = o.chunk.value_or(Extent3{0, 0, 0}),
+                                .codec = codec_of(o.codec)};
+  io::check_writable(target, options);
+  const Ownership owner(io::owner_file(target), target.text(), o.take_over);
+  if (o.on_note && !owner.taken_over().empty()) o.on_note(owner.taken_over());
+  const auto sink = io::create_volume(target, options);
   io::copy_volume(*source, *sink, box.begin, o.channel.value_or(0), o.on_progress);
   sink->finish();
 }
@@ -87,6 +105,7 @@ std::string describe_volume(const std::string& volume) {
   text += line("chunks", fmt::format("{}{}", to_string(info.chunk),
                                      info.channels > 1 ? fmt::format(", {} channels", info.chunk_channels) : ""));
   if (!info.details.empty()) text += line("stored", info.details);
+  for (const std::string& note : info.notes) text += line("note", note);
   if (info.spacing) {
     const auto& [z, y, x] = info.spacing->zyx;
     text += line("spacing", fmt::format("{:g} x {:g} x {:g} {}", z, y, x, info.spacing->unit));
@@ -96,6 +115,8 @@ std::string describe_volume(const std::string& volume) {
     const char* const kind = info.geometry->sform_code > 0   ? "sform"
                              : info.geometry->qform_code > 0 ? "qform"
                                                              : "distances only";
+    const std::string orientation = io::orientation_of(*info.geometry);
+    text += line("orientation", orientation.empty() ? "unknown" : orientation + " (x, y, z)");
     for (std::size_t row = 0; row < 3; ++row) {
       text += line(row == 0 ? "geometry" : "",
                    fmt::format("{:10.4g} {:10.4g} {:10.4g} {:10.4g}{}", m[4 * row], m[4 * row + 1], m[4 * row + 2],
@@ -111,6 +132,7 @@ FileKind kind_of_file(const std::string& file) {
   const ReadableFile contents{std::filesystem::path(file)};
   std::array<char, 4096> head{};
   const std::size_t got = contents.read_at(0, std::as_writable_bytes(std::span(head)));
+  if (!io::foreign_text(std::string_view(head.data(), got)).empty()) return FileKind::volume;
   // A safetensors file begins with the length of a JSON object.
   if (got > 8 && head[8] == '{') return FileKind::checkpoint;
   const auto is_text = [](char c) {

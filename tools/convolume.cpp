@@ -64,6 +64,12 @@ class StopOnSignal {
   std::jthread watcher_;
 };
 
+constexpr const char* take_over_help =
+    "Write although a process of another host is named as the owner of the output. Use it only if that process is gone";
+
+/// Prints what a user should know to the standard error, so that results stay alone on the standard output.
+void print_note(const std::string& note) { fmt::print(stderr, "note: {}\n", note); }
+
 struct Common {
   int threads = 0;
   std::string engine = "automatic";
@@ -99,6 +105,7 @@ struct TrainCommand {
         ->check(CLI::Range(0.0, 1e6));
     seed_given = app.add_option("--seed", seed, "Seed of all random numbers (default 1)");
     app.add_flag("--resume", options.resume, "Continue from OUT/checkpoints/last.safetensors, with the same bits");
+    app.add_flag("--take-over", options.take_over, take_over_help);
     app.add_flag("--verify-data", options.verify_data,
                  "With --resume: read all volumes again, instead of comparing sizes and times of their files");
     app.add_option("--set", options.overrides, "Replace a value of the net: table.key=value, e.g. generator.width=30");
@@ -137,6 +144,7 @@ struct TrainCommand {
     options.scratch_budget = scratch_mib << 20;
     options.upstream = tools::slab_upstream();
     options.stop = stop.token();
+    options.on_note = print_note;
     options.on_progress = [&](const nets::TrainProgress& p) { display.show(p); };
     options.on_tune = [&](const std::string& layer, double seconds) { display.show_tuning(layer, seconds); };
     const auto result = nets::train(options);
@@ -235,6 +243,9 @@ struct InferCommand {
         ->delimiter(',')
         ->expected(3)
         ->check(CLI::PositiveNumber);
+    app.add_option("--orientation", options.orientation,
+                   "Turn the volume before the net reads it, e.g. to RAS, or none; default: as in the training. The "
+                   "output has the orientation of the volume");
     app.add_option("--blend", blend,
                    "Weights of overlapping patches: ramp (linear in the overlap), gaussian (around the centre of a "
                    "patch) or uniform")
@@ -250,6 +261,7 @@ struct InferCommand {
                    "Bytes that the process may hold, e.g. 512M or 2G; default: three quarters of the system's memory. "
                    "It does not change the result");
     app.add_flag("--resume", options.resume, "Continue an interrupted inference from OUT.part, with the same bits");
+    app.add_flag("--take-over", options.take_over, take_over_help);
     app.add_flag("--dry-run", dry_run, "Print what the inference would take, and write nothing");
     app.add_option("--trace", options.trace, "File for a trace of the tasks of three patches, for ui.perfetto.dev");
     common.add_to(app);
@@ -269,6 +281,7 @@ struct InferCommand {
     options.threads = common.threads;
     options.engine = engine_of(common.engine);
     options.upstream = tools::slab_upstream();
+    options.on_note = print_note;
   }
 
   int print_plan() const {
@@ -363,6 +376,7 @@ struct EvalCommand {
     read_box(box, options.begin, options.end);
     if (slices.size() == 2) options.slices = {slices[0], slices[1]};
     if (*regions_given) options.regions = tools::regions_of(regions);
+    options.on_note = print_note;
     const auto cases = tools::evaluate_cases(options);
     fmt::print("{}", json ? tools::scores_json(cases, metrics) : tools::scores_text(cases, metrics));
     return 0;
@@ -384,11 +398,16 @@ struct ConvertCommand {
     app.add_option("output", options.output, "Volume to write; its name decides the format")->required();
     add_box(app, box, "Part to copy: three ranges z,y,x, e.g. 0:64,0:512,0:512");
     channel_given = app.add_option("--channel", channel, "Channel to copy, counted from 0; default: all");
+    app.add_option("--orientation", options.orientation,
+                   "Turn the volume so that x, y and z point this way, e.g. RAS: axes are exchanged and mirrored, and "
+                   "nothing is interpolated");
+    app.add_option("--nan", options.nan, "Replace NaN by this number");
     app.add_option("--type", options.type,
                    "Type of the written voxels: uint8, int8, uint16, int16, uint32, int32, uint64, int64, float32 or "
                    "float64; default: that of the input");
     app.add_option("--chunk", chunk, "Extent of chunks of HDF5 and Zarr: z,y,x or one number")->delimiter(',');
     app.add_option("--codec", options.codec, "Compression: raw, deflate (TIFF, HDF5), zstd or blosc (Zarr)");
+    app.add_flag("--take-over", options.take_over, take_over_help);
     app.add_flag("--quiet", quiet, "Print results only");
   }
 
@@ -401,6 +420,7 @@ struct ConvertCommand {
       throw InvalidArgument(
           fmt::format("--chunk {}: a chunk has at least one voxel along each axis", to_string(*options.chunk)));
     }
+    options.on_note = print_note;
     options.on_progress = [&](double share) { display.show_share("converting", share); };
     nets::convert_volume(options);
     display.finish();
@@ -481,7 +501,8 @@ struct PreviewCommand {
     app.add_option("--set", options.overrides, "Replace a value of the net: table.key=value, e.g. input.patch=64");
   }
 
-  int run() const {
+  int run() {
+    options.on_note = print_note;
     nets::preview(options);
     fmt::print("preview       {} (middle slices of {} patches, labels outlined)\n", options.out.string(),
                options.count);

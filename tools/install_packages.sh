@@ -7,7 +7,7 @@
 set -euo pipefail
 
 libraries=(libhwy-dev libhwloc-dev libfftw3-dev libtbb-dev libjemalloc-dev libtiff-dev libhdf5-dev zlib1g-dev libzstd-dev libblosc-dev
-  libnifti2-dev libpng-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libcli11-dev libxxhash-dev libjs-chart.js catch2)
+  libnifti2-dev libpng-dev libpugixml-dev liblzf-dev libtomlplusplus-dev nlohmann-json3-dev libfmt-dev libcli11-dev libxxhash-dev libjs-chart.js catch2)
 packages=(g++ cmake ninja-build ccache pkg-config "${libraries[@]}" libbenchmark-dev relacy-dev python3)
 arm64=0 peers=0
 for option in "$@"; do

@@ -61,6 +61,8 @@ struct TrainOptions {
   int threads = 0;                         ///< 0 means default_threads()
   bool resume = false;                     ///< continue from out/checkpoints/last.safetensors with the same bits
   bool verify_data = false;                ///< if resumed, read all volumes again instead of comparing their times
+  /// Takes the folder over from a process of another host that was killed. While that process works, both would write.
+  bool take_over = false;
   /// Bytes that the process may hold; 0 means three quarters of what the system allows. What a training iteration takes
   /// comes off first: the fastest way that fits, of memory_curve(); without a limit, the default. With `tune`, the way
   /// is chosen before the measurement; train() throws InvalidArgument if the measured choices need more. Training
@@ -85,6 +87,8 @@ struct TrainOptions {
   std::function<void(const TrainProgress&)> on_progress;
   /// Called before the choice of a layer is measured, with its name and ConvPlan::tuning_seconds().
   std::function<void(const std::string& layer, double seconds)> on_tune;
+  /// Called with what a user should know, for example that a file's metadata contradicts itself.
+  std::function<void(const std::string& note)> on_note;
   std::stop_token stop;  ///< a stop request ends the run with a checkpoint
 };
 
@@ -114,7 +118,8 @@ struct TrainResult {
 /// best.safetensors if the net says what is better), metrics.jsonl, data.json, at every validation and at the end
 /// report/report.html, and at the end report/slice.png. The bits of a checkpoint depend only on net, data,
 /// seed and iteration, and on the choices if they were measured. They do not depend on threads, time or interruptions.
-/// Throws any Error. A failure does not damage files that were complete before.
+/// One process at a time works on `out`: the file out/owner names it while it does, and train() throws IoError that
+/// names the owner. Throws any Error. A failure does not damage files that were complete before.
 CONVOLUME_API TrainResult train(const TrainOptions& options);
 
 /// Input and output of a preview.
@@ -123,6 +128,7 @@ struct PreviewOptions {
   std::vector<std::string> overrides;  ///< "table.key=value", replaces values of the net's file
   std::int64_t count = 16;
   std::uint64_t seed = 1;
+  std::function<void(const std::string& note)> on_note;  ///< as in TrainOptions
 };
 
 /// Writes a PNG with the middle slices of the first patches that a training run with this seed gets. Labels are
@@ -156,6 +162,9 @@ struct InferOptions {
   /// Lengths of a voxel along Z, Y, X, in the unit of the training data, where the file has none or wrong ones. Only
   /// nets that were trained with a target spacing need it.
   std::optional<std::array<double, 3>> spacing;
+  /// To which the volume is turned before the net reads it, for example "RAS" (docs/formats.md#orientation), or "none".
+  /// If it is empty, that of the training. The output has the orientation of the volume.
+  std::string orientation{};
   Blend blend = Blend::ramp;
   std::array<bool, 3> flip{};  ///< along Z, Y, X: the result is the mean over all mirrored forms of a patch
   std::int64_t batch = 1;      ///< patches that are computed together
@@ -165,10 +174,12 @@ struct InferOptions {
   std::size_t memory = 0;  ///< bytes that the process may hold; 0 means three quarters of what the system allows
   int threads = 0;         ///< 0 means default_threads()
   bool resume = false;     ///< continue from the `.part` folder of an interrupted inference
+  bool take_over = false;  ///< takes the output over from a process of another host that was killed
   std::filesystem::path
       trace;  ///< file for a trace of the tasks of three patches, as JSON; if empty, nothing is traced
   std::pmr::memory_resource* upstream = mmap_resource();
   std::function<void(double share)> on_progress;
+  std::function<void(const std::string& note)> on_note;  ///< as in TrainOptions
   std::stop_token stop;
 };
 
@@ -178,7 +189,8 @@ struct InferOptions {
 /// Finished parts are kept in a folder beside the output, whose name is that of the output and ".part". At the end it
 /// becomes the output. So what had the output's name before is unchanged until the result is complete. After a kill, a
 /// full disk or a stop request the folder stays, and `resume` continues with the same bits. Returns false if a stop
-/// request came first. Throws any Error: IoError if a `.part` folder exists and `resume` is not set, or if the disk
+/// request came first. While it works, the file OUTPUT.owner names its process. Throws any Error: IoError if another
+/// process writes this output, if a `.part` folder exists and `resume` is not set, or if the disk
 /// cannot hold the result, and InvalidArgument if `memory` is too small or if a resumed inference differs in net,
 /// volume or options.
 CONVOLUME_API bool infer(const InferOptions& options);
@@ -230,6 +242,7 @@ struct EvaluateOptions {
   /// The label values of each region, for a prediction of regions that may overlap. It has one channel per region, with
   /// probabilities; if `classes` is 2, with 0 and 1 instead. Excludes `positive`. If it is empty, there are no regions.
   std::vector<std::vector<double>> regions{};
+  std::function<void(const std::string& note)> on_note;  ///< as in TrainOptions
 };
 
 /// Compares a prediction with labels, box by box. A prediction of several channels holds the probabilities of classes
@@ -249,14 +262,19 @@ struct ConvertOptions {
   std::string input, output;
   std::optional<Extent3> begin, end;  ///< the box [begin, end) along z, y, x; if absent, all voxels
   std::optional<index_t> channel;     ///< if absent, all channels
+  std::string orientation{};          ///< to which the volume is turned, for example "RAS"; if empty, it is not
+  std::optional<double> nan{};        ///< what replaces NaN; if absent, NaN stays
   std::string type;                   ///< "uint8", "float32", ...; if empty, that of the input
   std::optional<Extent3> chunk;       ///< extent of the chunks of HDF5 and Zarr
   std::string codec;                  ///< "raw", "deflate", "zstd" or "blosc"; if empty, the format's usual one
+  bool take_over = false;             ///< takes the output over from a process of another host that was killed
   std::function<void(double share)> on_progress;
+  std::function<void(const std::string& note)> on_note;  ///< as in TrainOptions
 };
 
 /// Copies a volume, or a part of it, to a file of another format, box by box. Throws InvalidArgument, also if a voxel
-/// does not fit the type (the voxel is named), IoError, FormatError. After a failure the output is as it was before.
+/// does not fit the type (the voxel is named), IoError (also if another process writes this output, which the file
+/// OUTPUT.owner names), FormatError. After a failure the output is as it was before.
 CONVOLUME_API void convert_volume(const ConvertOptions& options);
 
 /// Returns a text with format, channels, voxels, type, spacing, geometry and chunks of a volume.

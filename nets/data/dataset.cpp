@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <map>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -9,6 +11,8 @@
 #include <xxhash.h>
 
 #include "nets/data/summary_file.hpp"
+#include "nets/io/nan_source.hpp"
+#include "nets/io/orientation.hpp"
 #include "nets/io/stacked_source.hpp"
 
 namespace convolume::nets {
@@ -33,12 +37,8 @@ struct OpenCase {
   }
 };
 
-std::string text_of(const ExactNumber& number) {
-  return std::visit([](auto v) { return fmt::format("{}", v); }, number);
-}
-
 /// Returns everything that decides how stored labels become values.
-std::string text_of(const LabelSpec& label) {
+std::string label_settings(const LabelSpec& label) {
   std::string text;
   const auto add = [&](const std::vector<ExactNumber>& list) {
     text += '[';
@@ -63,9 +63,11 @@ class Loader {
     data_.intensity = spec_.intensity;
     data_.target_spacing = spec_.target_spacing;
     data_.cubic = spec_.cubic;
+    data_.orientation = spec_.orientation;
     data_.sampling = spec_.sampling;
     data_.augment = spec_.augment;
     data_.regions = regions();
+    data_.classes = static_cast<index_t>(spec_.label.classes.size());
     if (spec_.synthetic) {
       auto made = make_synthetic_volume(*spec_.synthetic, o_.memory);
       synthetic_image_ = StoredVolume(std::move(made.image));
@@ -73,9 +75,11 @@ class Loader {
     }
     for (const CaseSpec& one : spec_.train) cases_.push_back(open(one, true));
     for (const CaseSpec& one : spec_.validation) cases_.push_back(open(one, false));
+    remark_orientations();
     check_unchanged();
     choose_memory();
     for (OpenCase& one : cases_) summarise(one);
+    check_listed();
     if (spec_.intensity.normalise == Normalise::dataset) scale_by_dataset();
     summaries_.replace(kept_);
     for (std::size_t i = 0; i < cases_.size(); ++i) scale(cases_[i], found_[i]);
@@ -116,17 +120,25 @@ class Loader {
     }
     auto files = std::make_shared<VolumeFiles>();
     std::vector<std::unique_ptr<io::VolumeSource>> channels;
-    for (const std::string& path : one.image) channels.push_back(open_file(path, result));
+    io::AxisMap map;  // of the first image
+    for (const std::string& path : one.image) {
+      channels.push_back(open_file(path, result, channels.empty() ? &map : nullptr));
+      if (spec_.intensity.nan) channels.back() = io::replace_nan(std::move(channels.back()), *spec_.intensity.nan);
+    }
     files->image = io::stack_channels(std::move(channels));
     files->label = open_file(one.label, result);
     if (!one.mask.empty()) files->mask = open_file(one.mask, result);
     check_equal(one, *files->image, *files->label, "label");
     if (files->mask) check_equal(one, *files->image, *files->mask, "mask");
-    files->box = box_of(one, files->image->info().extent);
+    const Extent3 stored = map.inverse().turned(files->image->info().extent);
+    files->box = map.turned(box_of(one, stored), stored);
     files->label_spec = spec_.label;
+    result.volume.label_name = files->label->path().text();
+    result.volume.label_scale = files->label->info().scale;
+    result.volume.label_turned = files->label->info().turned;
     result.volume.begin = files->box.begin;
     const auto& spacing = files->image->info().spacing;
-    result.volume.spacing = one.spacing ? *one.spacing : spacing ? spacing->zyx : result.volume.spacing;
+    result.volume.spacing = one.spacing ? map.turned(*one.spacing) : spacing ? spacing->zyx : result.volume.spacing;
     set_resampling(one, result.volume, files->box.extent, one.spacing || spacing);
     result.files = std::move(files);
     return result;
@@ -147,10 +159,36 @@ class Loader {
     }
   }
 
-  std::unique_ptr<io::VolumeSource> open_file(const std::string& path, OpenCase& result) const {
+  /// Opens a file, and turns it if the data set has an orientation. `map` becomes how it is turned.
+  std::unique_ptr<io::VolumeSource> open_file(const std::string& path, OpenCase& result, io::AxisMap* map = nullptr) {
     auto source = io::open_volume(path);
     result.states.push_back(FileState::of(source->path()));
-    return source;
+    for (const std::string& note : source->info().notes) data_.notes.push_back(path + ": " + note);
+    if (source->info().geometry) orientations_.try_emplace(io::orientation_of(*source->info().geometry), path);
+    if (spec_.orientation.empty()) return source;
+    try {
+      const io::AxisMap own = io::turn_to(spec_.orientation, *source);
+      if (map != nullptr) *map = own;
+      return own.identity() ? std::move(source) : io::turned(std::move(source), own);
+    } catch (const InvalidArgument& error) {
+      fail(*result.spec, error.what());
+    }
+  }
+
+  /// Names the orientations of the files if they have several and are not turned.
+  void remark_orientations() {
+    if (!spec_.orientation.empty() || orientations_.size() < 2) return;
+    std::string list;
+    for (const auto& [orientation, path] : orientations_) {
+      list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", orientation.empty() ? "none" : orientation, path);
+    }
+    // Files without an orientation cannot be turned.
+    const std::string remedy =
+        orientations_.contains("")
+            ? ""
+            : fmt::format("; orientation = \"{}\" turns them all, without resampling", orientations_.rbegin()->first);
+    data_.notes.push_back(
+        fmt::format("data set '{}': its volumes have different orientations: {}{}", spec_.name, list, remedy));
   }
 
   void check_equal(const CaseSpec& one, const io::VolumeSource& image, const io::VolumeSource& other,
@@ -245,9 +283,13 @@ class Loader {
   std::string settings_of(const OpenCase& one) const {
     const IntensitySpec& i = spec_.intensity;
     const io::VoxelBox box = one.files ? one.files->box : io::VoxelBox{{0, 0, 0}, one.volume.extent()};
-    return fmt::format("{} + {}; {} {} {} {}; {}", to_string(box.begin), to_string(box.extent), name_of(i.normalise),
-                       i.needs_percentiles() ? fmt::format("{}", fmt::join(i.percentiles, " ")) : "-", i.clip,
-                       i.nonzero, text_of(spec_.label));
+    std::string text =
+        fmt::format("{} + {}; {} {} {} {}; {}", to_string(box.begin), to_string(box.extent), name_of(i.normalise),
+                    i.needs_percentiles() ? fmt::format("{}", fmt::join(i.percentiles, " ")) : "-", i.clip, i.nonzero,
+                    label_settings(spec_.label));
+    if (i.nan) text += fmt::format("; nan {}", *i.nan);
+    if (!spec_.orientation.empty()) text += "; orientation " + spec_.orientation;
+    return text;
   }
 
   void read(OpenCase& one) const {
@@ -286,6 +328,7 @@ class Loader {
     const auto channels = static_cast<std::size_t>(one.volume.channels());
     const std::size_t slices = summary.image.voxels.slices.size();
     return summary.image.voxels.channels.size() == channels &&
+           summary.label.listed.size() == one.files->label_spec.listed().size() &&
            (slices == 0 || slices == channels * static_cast<std::size_t>(one.volume.extent().z));
   }
 
@@ -295,29 +338,27 @@ class Loader {
     if (own.normalise == Normalise::dataset) own.clip = false;  // its percentiles need all volumes
     auto image = intensity_statistics(image_pieces(one), own, o_.scheduler, o_.stop);
     const io::VolumeSource* const label_file = one.files ? one.files->label.get() : nullptr;
-    auto label = summarise_labels(pieces(one, one.volume.label, label_file, &VolumeFiles::read_label), regions(),
+    auto label = summarise_labels(pieces(one, one.volume.label, label_file, &VolumeFiles::read_label), spec_.label,
                                   o_.scheduler, o_.stop);
     if (!image || !label) throw StopRequested();
     summary.image = std::move(*image);
     summary.label = std::move(*label);
     if (!one.volume.has_mask() && !(one.files && one.files->mask)) return summary;
-    const auto mask = summarise_labels(pieces(one, one.volume.mask, one.files->mask.get(), &VolumeFiles::read_mask), 0,
+    const auto mask = summarise_labels(pieces(one, one.volume.mask, one.files->mask.get(), &VolumeFiles::read_mask), {},
                                        o_.scheduler, o_.stop);
     if (!mask) throw StopRequested();
-    if (mask->not_unit)
-      fail_voxel(one, "the mask", *mask->not_unit, fmt::format("{}", mask->not_unit->value), "it must lie in [0, 1]");
+    if (mask->not_unit) fail_mask(one, *mask->not_unit);
     summary.mask_digest = mask->digest;
     return summary;
   }
 
-  [[noreturn]] void fail_voxel(const OpenCase& one, const char* what, const FoundVoxel& voxel, const std::string& value,
-                               const std::string& remedy) const {
-    const Extent3 e = one.volume.extent();
-    const Extent3 begin = one.files ? one.files->box.begin : Extent3{0, 0, 0};
+  [[noreturn]] void fail_mask(const OpenCase& one, const FoundVoxel& voxel) const {
+    const Extent3 e = one.volume.extent(), begin = one.volume.begin;
     const auto i = static_cast<index_t>(voxel.index);
-    throw ConfigError(fmt::format("data set '{}': {} of '{}' at voxel ({}, {}, {}) is {}; {}", spec_.name, what,
-                                  one.volume.name, begin.z + i / (e.y * e.x), begin.y + i / e.x % e.y,
-                                  begin.x + i % e.x, value, remedy));
+    throw ConfigError(fmt::format("data set '{}': {} at voxel ({}, {}, {}){} is {}; a mask must lie in [0, 1]",
+                                  spec_.name, one.files->mask->path().text(), begin.z + i / (e.y * e.x),
+                                  begin.y + i / e.x % e.y, begin.x + i % e.x,
+                                  one.files->mask->info().turned ? io::turned_text : "", voxel.value));
   }
 
   void check_label(const OpenCase& one, const LabelSummary& label) const {
@@ -331,7 +372,56 @@ class Loader {
       const io::VoxelBox voxel{{i / (e.y * e.x), i / e.x % e.y, i % e.x}, Extent3::all(1)};
       stored = one.volume.files->read_label(voxel, o_.memory).stored_text(0);
     }
-    fail_voxel(one, "the label", *label.not_listed, stored, "list it in [label] classes, or in ignore");
+    fail_label(spec_.name, one.volume, label.not_listed->index, stored, "list it in [label] classes, or in ignore");
+  }
+
+  /// Throws ConfigError if a value that [label] lists occurs in no training volume. Training on it would learn nothing.
+  void check_listed() {
+    const std::vector<ExactNumber> listed = spec_.label.listed();
+    for (std::size_t i = 0; i < listed.size(); ++i) {
+      const bool found = std::any_of(cases_.begin(), cases_.end(),
+                                     [&](const OpenCase& one) { return one.training && one.volume.labels->listed[i]; });
+      if (found) continue;
+      const std::string text = text_of(listed[i]);
+      if (i + spec_.label.ignore.size() >= listed.size()) {
+        data_.notes.push_back(
+            fmt::format("data set '{}': [label] ignore lists {}, which no training volume has", spec_.name, text));
+        continue;
+      }
+      throw ConfigError(fmt::format(
+          "data set '{}': [label] {}: the value {}{} occurs in no training volume, so it cannot be learned; "
+          "correct the value, add a volume that has it, or leave it out{}",
+          spec_.name, key_of_values(), text, place_of(i), scaled_label(listed[i])));
+    }
+  }
+
+  const char* key_of_values() const {
+    return !spec_.label.positive.empty() ? "positive" : !spec_.label.classes.empty() ? "classes" : "regions";
+  }
+
+  /// Returns " of class 2", or " of region 1", for an entry of LabelSpec::listed(); an empty text for positive values.
+  std::string place_of(std::size_t entry) const {
+    const bool classes = !spec_.label.classes.empty();
+    const auto& lists = classes ? spec_.label.classes : spec_.label.regions;
+    for (std::size_t i = 0; i < lists.size(); ++i) {
+      if (entry < lists[i].size()) return fmt::format(" of {} {}", classes ? "class" : "region", classes ? i : i + 1);
+      entry -= lists[i].size();
+    }
+    return "";
+  }
+
+  /// Returns a sentence on the first training label whose header scales its numbers, or an empty text.
+  std::string scaled_label(const ExactNumber& number) const {
+    const double value = std::visit([](auto v) { return static_cast<double>(v); }, number);
+    for (const OpenCase& one : cases_) {
+      const auto& scale = one.volume.label_scale;
+      if (!one.training || !scale) continue;
+      const double stored = std::round((value - scale->intercept) / scale->slope);
+      return fmt::format(". {} is {}. Store whole numbers: convolume convert {} OUT --type {}", one.volume.label_name,
+                         io::scaling_text(scale, stored * scale->slope + scale->intercept), one.volume.label_name,
+                         io::name_of(scale->stored));
+    }
+    return "";
   }
 
   /// Computes the scaling of all training volumes together.
@@ -400,7 +490,7 @@ class Loader {
   std::string digest(bool training) const {
     std::string text = spec_.settings();
     // Other regions are other data, even if no voxel tells them apart.
-    if (regions() > 0) text += fmt::format(" {}", text_of(spec_.label));
+    if (regions() > 0) text += fmt::format(" {}", label_settings(spec_.label));
     for (std::size_t i = 0; i < cases_.size(); ++i) {
       const OpenCase& one = cases_[i];
       if (one.training != training) continue;
@@ -414,6 +504,7 @@ class Loader {
   DatasetSpec spec_;
   SummaryFile summaries_;
   StoredVolume synthetic_image_, synthetic_label_;
+  std::map<std::string, std::string> orientations_;  // of the files, with the first file of each
   std::vector<OpenCase> cases_;
   std::vector<Found> found_;       // of each case
   std::vector<CaseSummary> kept_;  // of the cases with files
@@ -446,96 +537,6 @@ std::size_t Dataset::bytes() const {
 
 Dataset load_dataset(const std::filesystem::path& file, const DatasetOptions& options) {
   return Loader(file, options).load();
-}
-
-void check_labels(const Dataset& data, index_t classes) {
-  std::vector<std::uint64_t> voxels(static_cast<std::size_t>(std::max<index_t>(classes, 0)));
-  const auto check = [&](const LabelledVolume& volume, bool training) {
-    const auto summary =
-        volume.labels ? volume.labels
-                      : std::make_shared<const LabelSummary>(*summarise_labels(pieces_of(volume.label), 0, nullptr));
-    const auto fail = [&](const FoundVoxel& voxel, const std::string& remedy) {
-      const Extent3 e = volume.extent(), begin = volume.begin;
-      const auto i = static_cast<index_t>(voxel.index);
-      throw ConfigError(fmt::format("data set '{}': the label of '{}' at voxel ({}, {}, {}) is {}; {}", data.name,
-                                    volume.name, begin.z + i / (e.y * e.x), begin.y + i / e.x % e.y, begin.x + i % e.x,
-                                    voxel.value, remedy));
-    };
-    if (classes == 0) {
-      if (summary->not_unit) {
-        fail(*summary->not_unit,
-             "it must lie in [0, 1]. Name the stored values that are positive: [label] positive = [...]");
-      }
-      return;
-    }
-    const std::string remedy = fmt::format("it must be a class from 0 to {}", classes - 1);
-    if (summary->not_whole) fail(*summary->not_whole, remedy);
-    if (summary->largest && !(summary->largest->value < static_cast<float>(classes))) fail(*summary->largest, remedy);
-    if (summary->negative) fail(*summary->negative, remedy);
-    for (std::size_t c = 0; training && c < std::min(voxels.size(), summary->classes.size()); ++c) {
-      voxels[c] += summary->classes[c].count;
-    }
-  };
-  for (const LabelledVolume& volume : data.train) check(volume, true);
-  for (const LabelledVolume& volume : data.validation) check(volume, false);
-  for (std::size_t c = 0; c < voxels.size(); ++c) {
-    if (voxels[c] > 0) continue;
-    throw ConfigError(fmt::format(
-        "data set '{}': class {} occurs in no training volume, so it cannot be learned; add a volume that has it, or "
-        "remove it from [label] classes and from the net's outputs",
-        data.name, c));
-  }
-}
-
-void check_regions(const Dataset& data) {
-  for (index_t r = 1; r <= data.regions; ++r) {
-    const bool found = std::any_of(data.train.begin(), data.train.end(), [&](const LabelledVolume& volume) {
-      const auto of_region = static_cast<std::size_t>(r);
-      return volume.labels && of_region < volume.labels->classes.size() && volume.labels->classes[of_region].count > 0;
-    });
-    if (found) continue;
-    throw ConfigError(fmt::format(
-        "data set '{}': region {} of [label] regions occurs in no training volume, so it cannot be learned; correct "
-        "its stored values, add a volume that has it, or remove it there and from the net's outputs",
-        data.name, r));
-  }
-}
-
-void check_channels(const Dataset& data, index_t channels) {
-  for (const auto* list : {&data.train, &data.validation}) {
-    for (const LabelledVolume& volume : *list) {
-      if (volume.channels() == channels) continue;
-      throw ConfigError(
-          fmt::format("data set '{}': '{}' has {} channels, but the net reads {} channels; set input.channels",
-                      data.name, volume.name, volume.channels(), channels));
-    }
-  }
-}
-
-void check_patch(const Dataset& data, const Extent3& patch) {
-  bool foreground = false;
-  for (const LabelledVolume& volume : data.train) {
-    const Extent3 e = volume.grid();
-    if (data.sampling.pad == Pad::none && (patch.z > e.z || patch.y > e.y || patch.x > e.x)) {
-      throw ConfigError(
-          fmt::format("training volume '{}' has {} voxels, but the net's patch has {}; use a smaller input.patch, or "
-                      "set [sampling] pad = \"mirror\"",
-                      volume.name, to_string(e), to_string(patch)));
-    }
-    for (std::size_t c = 1; volume.labels && c < volume.labels->classes.size(); ++c) {
-      foreground = foreground || volume.labels->classes[c].count > 0;
-    }
-  }
-  if (data.sampling.foreground > 0 && !foreground) {
-    throw ConfigError(
-        fmt::format("data set '{}': [sampling] foreground = {}, but no training volume has a voxel of a {}; correct "
-                    "[label], or leave 'foreground' out",
-                    data.name, data.sampling.foreground, data.regions > 0 ? "region" : "class above 0"));
-  }
-  if (data.augment.rotate90 && patch.y != patch.x) {
-    throw ConfigError(fmt::format("data set '{}' rotates by 90 degrees, which needs square patches; the net's is {}",
-                                  data.name, to_string(patch)));
-  }
 }
 
 }  // namespace convolume::nets

@@ -35,8 +35,11 @@ struct VolumeFiles {
 struct LabelledVolume {
   StoredVolume image, label, mask;  ///< empty if the voxels stay in files
   std::string name;
-  double weight = 1;       ///< for VolumeChoice::weights
-  Extent3 begin{0, 0, 0};  ///< where the volume lies in its files, for messages
+  double weight = 1;         ///< for VolumeChoice::weights
+  Extent3 begin{0, 0, 0};    ///< where the volume lies in its files, which may be turned; for messages
+  std::string label_name{};  ///< the label's file, for messages; empty if there is none
+  std::optional<io::ValueScale> label_scale{};  ///< of the label's file
+  bool label_turned = false;                    ///< whether the label's file is read turned
   VoxelLengths spacing{1, 1, 1};
   /// How voxels are brought to the spacing that the net gets; absent: they have it.
   std::optional<Resampling> resampling{};
@@ -69,10 +72,14 @@ struct Dataset {
   IntensitySpec intensity{};
   VolumeScaling scaling{};  ///< of all training volumes together, if Normalise::dataset
   std::optional<VoxelLengths> target_spacing{};
-  bool cubic = false;  ///< images are interpolated cubically instead of linearly
+  bool cubic = false;         ///< images are interpolated cubically instead of linearly
+  std::string orientation{};  ///< to which volumes were turned; empty: they were not
   SamplingSpec sampling{};
   AugmentSpec augment{};
   index_t regions = 0;  ///< overlapping regions that the labels hold; see LabelSpec::regions. 0: none
+  index_t classes = 0;  ///< classes that [label] lists. 0: none
+  /// What a user should know of the files: metadata that is ignored or that contradicts itself.
+  std::vector<std::string> notes{};
   /// Returns the bytes of all volumes in memory.
   std::size_t bytes() const;
   /// Hash over all training voxels and the settings above. A checkpoint stores it to identify its training data.
@@ -104,12 +111,13 @@ struct StopRequested : std::exception {
 };
 
 /// Checks labels and masks. A label must be a whole number in [0, classes), or lie in [0, 1] if `classes` is 0, or be
-/// ignored; a mask must lie in [0, 1]. Each class must occur in a training volume. Throws ConfigError naming volume,
-/// voxel and value.
+/// ignored; a mask must lie in [0, 1]. Each class must occur in a training volume. `classes` must be the number of
+/// classes that the data set lists, if it lists any. Throws ConfigError naming volume, voxel and value.
 void check_labels(const Dataset& data, index_t classes);
 
-/// Throws ConfigError if a region of the data set occurs in no training volume.
-void check_regions(const Dataset& data);
+/// Throws ConfigError that names a voxel of a label by its number, its value, and what helps.
+[[noreturn]] void fail_label(const std::string& data, const LabelledVolume& volume, std::uint64_t index,
+                             const std::string& value, const std::string& remedy);
 
 /// Throws ConfigError if an image does not have so many channels.
 void check_channels(const Dataset& data, index_t channels);

@@ -1,5 +1,6 @@
 #include "nets/data/dataset_spec.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -7,6 +8,7 @@
 
 #include "core/files.hpp"
 #include "nets/data/case_paths.hpp"
+#include "nets/io/orientation.hpp"
 
 namespace convolume::nets {
 namespace {
@@ -55,6 +57,38 @@ void check_region_lists(const TomlTable& t, const LabelSpec& label) {
   }
 }
 
+bool equal(const ExactNumber& a, const ExactNumber& b) {
+  const auto* const i = std::get_if<std::int64_t>(&a);
+  const auto* const j = std::get_if<std::int64_t>(&b);
+  if (i != nullptr && j != nullptr) return *i == *j;
+  const auto number = [](auto value) { return static_cast<double>(value); };
+  return std::visit(number, a) == std::visit(number, b);
+}
+
+/// Refuses a value that two classes list, or that is ignored and listed as well: only one of them could count.
+void check_values_once(const TomlTable& t, const LabelSpec& label) {
+  const auto lists = [](const std::vector<ExactNumber>& list, const ExactNumber& number) {
+    return std::any_of(list.begin(), list.end(), [&](const ExactNumber& other) { return equal(other, number); });
+  };
+  for (std::size_t c = 0; c < label.classes.size(); ++c) {
+    for (std::size_t other = 0; other < c; ++other) {
+      for (const ExactNumber& number : label.classes[c]) {
+        if (!lists(label.classes[other], number)) continue;
+        t.fail(fmt::format("the value {} is listed for class {} and for class {}; keep one", text_of(number), other, c),
+               "classes");
+      }
+    }
+  }
+  const auto all = label.listed();
+  for (std::size_t i = 0; i + label.ignore.size() < all.size(); ++i) {
+    if (!lists(label.ignore, all[i])) continue;
+    const char* const key = t.has("positive") ? "positive" : t.has("classes") ? "classes" : "regions";
+    t.fail(fmt::format("the value {} is listed in '{}' too, and an ignored value does not count; keep one",
+                       text_of(all[i]), key),
+           "ignore");
+  }
+}
+
 LabelSpec read_label(TomlTable& t) {
   LabelSpec label;
   label.positive = t.exact_numbers("positive");
@@ -65,6 +99,7 @@ LabelSpec read_label(TomlTable& t) {
     t.fail("'positive' and 'classes' exclude each other; keep one", "positive");
   }
   check_region_lists(t, label);
+  check_values_once(t, label);
   t.finish();
   return label;
 }
@@ -113,7 +148,10 @@ AugmentSpec read_augment(TomlTable& t) {
   with_change(t, "elastic", [&](TomlTable& c) {
     a.elastic = {read_probability(c), c.extent("grid", 4), c.number("sigma", 0, 64)};
   });
-  with_change(t, "misalign", [&](TomlTable& c) { a.misalign = {read_probability(c), c.integer("pixels", 1)}; });
+  with_change(t, "misalign", [&](TomlTable& c) {
+    a.misalign = {read_probability(c), c.integer("pixels", 1)};
+    if (a.misalign.pixels > 65536) c.fail("at most 65536 are possible", "pixels");
+  });
   const auto change = [&](const char* name, const char* key, double least, double largest) {
     AugmentSpec::Intensity result;
     with_change(t, name, [&](TomlTable& c) { result = read_intensity_change(c, key, least, largest); });
@@ -137,6 +175,12 @@ AugmentSpec read_augment(TomlTable& t) {
 SyntheticOptions read_synthetic(TomlTable& t) {
   SyntheticOptions o;
   o.extent = t.extent("extent", 1, o.extent);
+  constexpr index_t most_voxels = index_t{1} << 32;
+  if (o.extent.z > most_voxels || o.extent.y > most_voxels / o.extent.z ||
+      o.extent.x > most_voxels / o.extent.z / o.extent.y) {
+    t.fail(fmt::format("{} are more than 2^32 voxels, which are made in memory; use fewer", to_string(o.extent)),
+           "extent");
+  }
   o.seed = static_cast<std::uint64_t>(t.integer("seed", 0, 1));
   o.cell_diameter = t.number("cell_diameter", 2, 1e6, o.cell_diameter);
   o.anisotropy = t.number("anisotropy", 0.01, 1e3, o.anisotropy);
@@ -211,6 +255,7 @@ IntensitySpec read_intensity(TomlTable& t) {
   }
   intensity.clip = t.boolean("clip", false);
   intensity.nonzero = t.boolean("nonzero", false);
+  if (t.has("nan")) intensity.nan = t.number("nan", -1e30, 1e30);
   if (t.has("percentiles")) {
     if (!intensity.needs_percentiles()) {
       t.fail("it is used with clip = true or normalise = \"percentiles\" only; set one, or leave it out",
@@ -227,6 +272,14 @@ DatasetSpec read_dataset_spec(const std::filesystem::path& file) {
   TomlTable root = TomlTable::parse(read_file(file, std::size_t{1} << 24), file.string());
   const std::filesystem::path directory = file.has_parent_path() ? file.parent_path() : ".";
   DatasetSpec spec{.file = file.string(), .name = root.text("name"), .train = {}, .validation = {}};
+  if (root.has("orientation")) {
+    spec.orientation = root.text("orientation");
+    try {
+      io::check_orientation(spec.orientation);
+    } catch (const InvalidArgument& error) {
+      root.fail(error.what(), "orientation");
+    }
+  }
   if (auto label = root.table("label")) spec.label = read_label(*label);
   if (auto intensity = root.table("intensity")) spec.intensity = read_intensity(*intensity);
   if (auto spacing = root.table("spacing")) {
@@ -272,6 +325,8 @@ std::string DatasetSpec::settings() const {
   if (a.low_resolution.probability > 0) {
     text += fmt::format(" low_resolution {} {}", a.low_resolution.probability, fmt::join(a.low_resolution.range, " "));
   }
+  if (intensity.nan) text += fmt::format(" nan {}", *intensity.nan);
+  if (!orientation.empty()) text += " orientation " + orientation;
   return text;
 }
 

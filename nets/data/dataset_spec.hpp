@@ -29,8 +29,9 @@ enum class Normalise {
 struct IntensitySpec {
   Normalise normalise = Normalise::volume;
   std::array<double, 2> percentiles{0.5, 99.5};
-  bool clip = false;     ///< voxels are clipped to the percentiles first
-  bool nonzero = false;  ///< statistics are those of voxels that are not 0
+  bool clip = false;            ///< voxels are clipped to the percentiles first
+  bool nonzero = false;         ///< statistics are those of voxels that are not 0
+  std::optional<double> nan{};  ///< what replaces NaN in images; absent: NaN is an error
   bool needs_percentiles() const { return clip || normalise == Normalise::percentiles; }
   friend bool operator==(const IntensitySpec&, const IntensitySpec&) = default;
 };
@@ -115,6 +116,7 @@ struct CaseSpec {
 
 struct DatasetSpec {
   std::string file, name;
+  std::string orientation{};  ///< to which volumes are turned (io::AxisMap), for example "RAS"; empty: they are not
   std::vector<CaseSpec> train, validation;
   LabelSpec label{};
   IntensitySpec intensity{};

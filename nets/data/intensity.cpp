@@ -95,6 +95,7 @@ std::string intensity_text(const IntensitySpec& spec, const VolumeScaling& of_da
                       {"percentiles", spec.percentiles},
                       {"clip", spec.clip},
                       {"nonzero", spec.nonzero}};
+  if (spec.nan) json["nan"] = *spec.nan;
   if (!of_dataset.list.empty()) json["scaling"] = to_json(of_dataset);
   return to_text(json);
 }
@@ -119,6 +120,7 @@ std::pair<IntensitySpec, VolumeScaling> parse_intensity(const std::string& text,
   spec.percentiles = json.at("percentiles").get<std::array<double, 2>>();
   spec.clip = json.at("clip");
   spec.nonzero = json.at("nonzero");
+  if (json.contains("nan")) spec.nan = json.at("nan").get<double>();
   VolumeScaling scaling;
   if (json.contains("scaling")) scaling = scaling_from_json(json.at("scaling"));
   if (spec.normalise == Normalise::dataset && scaling.list.empty()) {

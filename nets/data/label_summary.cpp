@@ -142,11 +142,14 @@ Found of_block(const StoredVolume& piece, const VoxelBox& piece_box, const Voxel
 
 }  // namespace
 
-std::optional<LabelSummary> summarise_labels(const VoxelPieces& labels, index_t regions, Scheduler* scheduler,
+std::optional<LabelSummary> summarise_labels(const VoxelPieces& labels, const LabelSpec& spec, Scheduler* scheduler,
                                              const std::stop_token& stop) {
+  const auto regions = static_cast<index_t>(spec.regions.size());
+  std::vector<bool> listed(spec.listed().size());
   Found total;
   std::vector<std::uint64_t> digests(blocks_of(labels.extent));
   const bool complete = labels.for_each([&](const StoredVolume& piece, const VoxelBox& box) {
+    piece.find_listed(spec, listed);
     std::mutex mutex;
     return for_each_block(labels.extent, box, scheduler, stop, [&](std::size_t block, const VoxelBox& part) {
       const Found found = of_block(piece, box, part, labels.extent, regions);
@@ -159,6 +162,7 @@ std::optional<LabelSummary> summarise_labels(const VoxelPieces& labels, index_t 
   for (std::size_t c = 1; c < total.positions.size(); ++c) {
     total.summary.classes[c].positions = total.positions[c].in_order();
   }
+  total.summary.listed = std::move(listed);
   total.summary.digest = XXH3_64bits(digests.data(), digests.size() * sizeof digests[0]);
   return total.summary;
 }

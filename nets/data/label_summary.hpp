@@ -34,16 +34,16 @@ struct LabelSummary {
   /// By class: a label of 0.5 to 1.5 counts as class 1. Of labels with regions: the voxels of no region, then those of
   /// each region.
   std::vector<ClassVoxels> classes;
-  std::uint64_t ignored = 0;  ///< voxels that do not count
+  std::uint64_t ignored = 0;   ///< voxels that do not count
+  std::vector<bool> listed{};  ///< which of LabelSpec::listed() occur
   /// The first voxels whose value is not listed (NaN), is not a whole number, lies outside of [0, 1], is the largest
   /// one, or is negative. Ignored voxels are left out.
   std::optional<FoundVoxel> not_listed{}, not_whole{}, not_unit{}, largest{}, negative{};
   friend bool operator==(const LabelSummary&, const LabelSummary&) = default;
 };
 
-/// Passes once over labels, of one channel and mapped. `regions` is the number of regions that they hold (see
-/// LabelSpec::regions), or 0. Returns nothing if a stop request came first.
-std::optional<LabelSummary> summarise_labels(const VoxelPieces& labels, index_t regions, Scheduler* scheduler,
+/// Passes once over labels, of one channel and mapped by `spec`. Returns nothing if a stop request came first.
+std::optional<LabelSummary> summarise_labels(const VoxelPieces& labels, const LabelSpec& spec, Scheduler* scheduler,
                                              const std::stop_token& stop = {});
 
 }  // namespace convolume::nets

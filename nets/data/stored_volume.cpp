@@ -27,7 +27,18 @@ T stored_number(std::uint64_t bits) {
   return number;
 }
 
-/// Returns whether a stored number, given by its bits, is the number of a description.
+double double_of(const ExactNumber& number) {
+  return std::visit([](auto value) { return static_cast<double>(value); }, number);
+}
+double double_of(std::uint64_t bits, VoxelType type) {
+  return io::with_type(type, [&]<class T>(T) { return static_cast<double>(stored_number<T>(bits)); });
+}
+float float_of(std::uint64_t bits, VoxelType type) {
+  return io::with_type(type, [&]<class T>(T) { return static_cast<float>(stored_number<T>(bits)); });
+}
+
+/// Returns whether a stored number, given by its bits, is the number of a description. A float is compared in its own
+/// type, so that a number can be listed as a message prints it.
 bool is_number(std::uint64_t bits, VoxelType type, const ExactNumber& number) {
   const auto* const integer = std::get_if<std::int64_t>(&number);
   return io::with_type(type, [&]<class T>(T) {
@@ -42,17 +53,41 @@ bool is_number(std::uint64_t bits, VoxelType type, const ExactNumber& number) {
       if (std::is_unsigned_v<T> && *integer == -1) return stored == std::numeric_limits<T>::max();
       return std::cmp_equal(stored, *integer);
     } else {
-      const double value = integer != nullptr ? static_cast<double>(*integer) : std::get<double>(number);
-      return static_cast<double>(stored) == value;
+      return stored == static_cast<T>(double_of(number));
     }
   });
 }
 
-float float_of(std::uint64_t bits, VoxelType type) {
-  return io::with_type(type, [&]<class T>(T) { return static_cast<float>(stored_number<T>(bits)); });
+/// Returns whether a stored float is nearly a whole number of a description.
+bool is_nearly(std::uint64_t bits, VoxelType type, const ExactNumber& number) {
+  constexpr double most = 0.01;
+  const double value = double_of(number);
+  return io::is_floating(type) && value == std::floor(value) && std::abs(double_of(bits, type) - value) <= most;
+}
+
+/// Finds which of these numbers a stored number counts as: those that it is, or else those that it nearly is.
+void match(std::uint64_t bits, VoxelType type, const std::vector<ExactNumber>& numbers, std::vector<bool>& result) {
+  result.resize(numbers.size());
+  bool exact = false;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    result[i] = is_number(bits, type, numbers[i]);
+    exact = exact || result[i];
+  }
+  for (std::size_t i = 0; !exact && io::is_floating(type) && i < numbers.size(); ++i) {
+    result[i] = is_nearly(bits, type, numbers[i]);
+  }
 }
 
 }  // namespace
+
+std::vector<ExactNumber> LabelSpec::listed() const {
+  std::vector<ExactNumber> all = positive;
+  for (const auto* lists : {&classes, &regions}) {
+    for (const auto& one : *lists) all.insert(all.end(), one.begin(), one.end());
+  }
+  all.insert(all.end(), ignore.begin(), ignore.end());
+  return all;
+}
 
 StoredVolume::StoredVolume(Tensor<float> voxels)
     : storage_(std::move(voxels)),
@@ -79,7 +114,7 @@ StoredVolume StoredVolume::read(const io::VolumeSource& source, io::ChannelRange
                                 std::pmr::memory_resource* memory) {
   StoredVolume volume(channels.count, box.extent, source.info().type, memory);
   source.read(channels, box, {volume.bytes_of_storage(), volume.bytes()});
-  volume.require_finite(source.path().text(), box.begin);
+  volume.require_finite(source, box.begin);
   return volume;
 }
 
@@ -101,7 +136,7 @@ void StoredVolume::become_labels(const LabelSpec& spec, std::pmr::memory_resourc
   map_labels(spec);
 }
 
-void StoredVolume::require_finite(const std::string& name, const Extent3& origin) const {
+void StoredVolume::require_finite(const io::VolumeSource& source, const Extent3& origin) const {
   if (!io::is_floating(type_)) return;
   const index_t row = extent_.x;
   std::vector<float> values(static_cast<std::size_t>(row));
@@ -111,9 +146,14 @@ void StoredVolume::require_finite(const std::string& name, const Extent3& origin
       const float value = values[static_cast<std::size_t>(x)];
       if (std::isfinite(value)) continue;
       const index_t plane = first / extent_.x;
-      throw FormatError(fmt::format(
-          "{}: voxel (z {}, y {}, x {}) is {} as float; only finite values can be used, so replace it", name,
-          origin.z + plane / extent_.y % extent_.z, origin.y + plane % extent_.y, origin.x + x, value));
+      throw FormatError(
+          fmt::format("{}: voxel (z {}, y {}, x {}){} is {} as float; only finite values can be used{}",
+                      source.path().text(), origin.z + plane / extent_.y % extent_.z, origin.y + plane % extent_.y,
+                      origin.x + x, source.info().turned ? io::turned_text : "", value,
+                      std::isnan(value)
+                          ? ": replace it by the key [intensity] nan = 0 of a data set (images only), or in a copy of "
+                            "the file: convolume convert --nan 0"
+                          : ", so replace it"));
     }
   }
 }
@@ -152,25 +192,30 @@ void StoredVolume::map_labels(const LabelSpec& spec) {
   const bool keeps = spec.positive.empty() && spec.classes.empty() && spec.regions.empty();
   table_.clear();
   if (keeps && spec.ignore.empty() && ids_.empty()) return;
-  // `is` tells whether a voxel is a number of the description; `kept` is its own value.
-  const auto target = [&](const auto& is, float kept) {
-    const auto any = [&](const std::vector<ExactNumber>& list) { return std::any_of(list.begin(), list.end(), is); };
-    if (any(spec.ignore)) return ignored_label;
-    if (!spec.positive.empty()) return any(spec.positive) ? 1.0f : 0.0f;
-    if (!spec.regions.empty()) {
-      std::uint32_t sum = 0;
-      for (std::size_t r = 0; r < spec.regions.size(); ++r) {
-        if (any(spec.regions[r])) sum |= std::uint32_t{1} << r;
-      }
-      return static_cast<float>(sum);
-    }
-    for (std::size_t c = 0; c < spec.classes.size(); ++c) {
-      if (any(spec.classes[c])) return static_cast<float>(c);
-    }
-    return keeps ? kept : std::numeric_limits<float>::quiet_NaN();
-  };
+  const std::vector<ExactNumber> listed = spec.listed();
+  std::vector<bool> found;
   const auto of_number = [&](std::uint64_t bits, VoxelType type) {
-    return target([&](const ExactNumber& number) { return is_number(bits, type, number); }, float_of(bits, type));
+    match(bits, type, listed, found);
+    auto at = found.begin();  // the entries stand in the order of listed()
+    const auto any = [&](const std::vector<ExactNumber>& list) {
+      const auto begin = at;
+      at += static_cast<std::ptrdiff_t>(list.size());
+      return std::find(begin, at, true) != at;
+    };
+    float target = keeps ? float_of(bits, type) : std::numeric_limits<float>::quiet_NaN();
+    if (!spec.positive.empty()) target = any(spec.positive) ? 1.0f : 0.0f;
+    bool listed_before = false;  // two large classes may be one float
+    for (std::size_t c = 0; c < spec.classes.size(); ++c) {
+      const bool is = any(spec.classes[c]);
+      if (is && !listed_before) target = static_cast<float>(c);
+      listed_before = listed_before || is;
+    }
+    std::uint32_t sum = 0;
+    for (std::size_t r = 0; r < spec.regions.size(); ++r) {
+      if (any(spec.regions[r])) sum |= std::uint32_t{1} << r;
+    }
+    if (!spec.regions.empty()) target = static_cast<float>(sum);
+    return any(spec.ignore) ? ignored_label : target;
   };
   if (!ids_.empty()) {
     for (const std::uint64_t id : ids_) table_.push_back(of_number(id, id_type_));
@@ -184,6 +229,25 @@ void StoredVolume::map_labels(const LabelSpec& spec) {
   // Floats, and signed integers of few bits.
   renumber(std::pmr::get_default_resource());
   map_labels(spec);
+}
+
+void StoredVolume::find_listed(const LabelSpec& spec, std::vector<bool>& found) const {
+  const std::vector<ExactNumber> listed = spec.listed();
+  std::vector<bool> own;
+  const auto mark = [&](std::uint64_t bits, VoxelType type) {
+    match(bits, type, listed, own);
+    for (std::size_t i = 0; i < own.size(); ++i) found[i] = found[i] || own[i];
+  };
+  for (const std::uint64_t id : ids_) mark(id, id_type_);
+  if (!ids_.empty() || listed.empty() || !is_code(type_) || io::size_of(type_) > 2) return;
+  std::vector<char> occurs(std::size_t{1} << (8 * io::size_of(type_)));
+  io::with_type(type_, [&]<class T>(T) {
+    const T* const voxels = reinterpret_cast<const T*>(voxels_);
+    for (index_t i = 0; i < elements(); ++i) occurs[static_cast<std::size_t>(voxels[i])] = 1;
+  });
+  for (std::size_t code = 0; code < occurs.size(); ++code) {
+    if (occurs[code] != 0) mark(code, type_);
+  }
 }
 
 void StoredVolume::gather(index_t first, index_t count, float* to) const {

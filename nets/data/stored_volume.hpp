@@ -20,7 +20,9 @@ inline constexpr float ignored_label = -std::numeric_limits<float>::infinity();
 /// Largest number of regions. A float holds each sum of 2^r over so many regions exactly.
 inline constexpr std::size_t most_regions = 24;
 
-/// Says how stored label values become targets. At most one of `positive`, `classes` and `regions` is set.
+/// Says how stored label values become targets. At most one of `positive`, `classes` and `regions` is set. A stored
+/// float that is none of the listed numbers counts as a listed whole number that is at most 0.01 away: labels that a
+/// program scaled or interpolated are hardly ever exact.
 struct LabelSpec {
   std::vector<ExactNumber> positive;              ///< values that become 1; all others become 0
   std::vector<std::vector<ExactNumber>> classes;  ///< values that become class 0, 1, ...; all others become NaN
@@ -28,6 +30,9 @@ struct LabelSpec {
   /// volume holds regions that overlap, and a value that no region lists becomes 0.
   std::vector<std::vector<ExactNumber>> regions;
   std::vector<ExactNumber> ignore;  ///< values that become `ignored_label`
+
+  /// Returns all values that have to occur: of `positive`, of the classes, of the regions, and then those of `ignore`.
+  std::vector<ExactNumber> listed() const;
 };
 
 /// Returns whether a label of a data set with regions lies in a region, counted from 0. The label must not be
@@ -121,6 +126,9 @@ class StoredVolume {
   void set_first_plane(index_t z) noexcept { first_plane_ = z; }
   /// Maps the voxels of a label volume as read_labels() does.
   void map_labels(const LabelSpec& spec);
+  /// Marks the numbers of spec.listed() that occur among the voxels. `found` has one entry for each. The volume was
+  /// mapped by the same `spec`.
+  void find_listed(const LabelSpec& spec, std::vector<bool>& found) const;
   /// Returns whether a voxel may be `ignored_label`.
   bool may_be_ignored() const noexcept { return may_be_ignored_; }
   /// Returns the address of a voxel as it is stored.
@@ -131,7 +139,7 @@ class StoredVolume {
  private:
   void gather_plane(index_t first, index_t count, const Scaling* scaling, float* to) const;
   std::byte* bytes_of_storage() noexcept { return reinterpret_cast<std::byte*>(storage_.data()); }
-  void require_finite(const std::string& name, const Extent3& origin) const;
+  void require_finite(const io::VolumeSource& source, const Extent3& origin) const;
   void renumber(std::pmr::memory_resource* memory);
 
   Tensor<float> storage_;              // memory for the voxels, whatever their type

@@ -15,7 +15,7 @@ namespace convolume::nets {
 namespace {
 
 using SortedJson = nlohmann::json;
-constexpr int summary_version = 2;
+constexpr int summary_version = 3;
 
 SortedJson to_json(const Moments& m) { return {m.count, m.mean, m.squares}; }
 Moments moments_from(const SortedJson& j) { return {j.at(0), j.at(1), j.at(2)}; }
@@ -52,6 +52,7 @@ IntensityStatistics image_from(const SortedJson& json) {
 SortedJson to_json(const LabelSummary& label) {
   SortedJson json{{"digest", label.digest},
                   {"ignored", label.ignored},
+                  {"listed", label.listed},
                   {"not_whole", to_json(label.not_whole)},
                   {"not_unit", to_json(label.not_unit)},
                   {"largest", to_json(label.largest)},
@@ -67,6 +68,7 @@ LabelSummary label_from(const SortedJson& json) {
   LabelSummary label;
   label.digest = json.at("digest");
   label.ignored = json.at("ignored");
+  label.listed = json.at("listed").get<std::vector<bool>>();
   label.not_whole = found_from(json.at("not_whole"));
   label.not_unit = found_from(json.at("not_unit"));
   label.largest = found_from(json.at("largest"));

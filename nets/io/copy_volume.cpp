@@ -39,7 +39,7 @@ class Conversion {
     const Extent3& e = box_.extent;
     const auto bytes =
         static_cast<index_t>(std::max(source_.info().bytes_per_voxel(), std::uint64_t{size_of(sink_.options().type)}));
-    const index_t chunk = sink_.options().chunk.z > 0 ? sink_.options().chunk.z : 64;
+    const index_t chunk = std::min(e.z, sink_.options().chunk.z > 0 ? sink_.options().chunk.z : 64);
     const index_t plane = e.y * e.x * bytes;
     if (chunk * plane <= target_) return {std::min(e.z, target_ / plane / chunk * chunk), e.y, e.x};
     // Rows of chunks, so that each chunk is written once.
@@ -59,10 +59,14 @@ class Conversion {
     if (wrong < count) {
       const auto i = static_cast<index_t>(wrong);
       const Extent3& e = part.extent;
+      const std::string text = text_of(read_.data() + wrong * size_of(from), from);
       throw InvalidArgument(
-          fmt::format("{}: voxel (z {}, y {}, x {}) is {}, which {} cannot hold; use a wider type (--type)",
-                      source_.path().text(), box.begin.z + i / (e.y * e.x), box.begin.y + i / e.x % e.y,
-                      box.begin.x + i % e.x, text_of(read_.data() + wrong * size_of(from), from), name_of(to)));
+          fmt::format("{}: voxel (z {}, y {}, x {}){} is {}, which {} cannot hold; {}", source_.path().text(),
+                      box.begin.z + i / (e.y * e.x), box.begin.y + i / e.x % e.y, box.begin.x + i % e.x,
+                      source_.info().turned ? turned_text : "", text, name_of(to),
+                      text.ends_with("nan") ? "only floats hold it (--type float32), or replace it, for example by 0 "
+                                              "(--nan 0)"
+                                            : "use a wider type (--type)"));
     }
     sink_.write({c, 1}, part, converted_);
   }

@@ -3,11 +3,15 @@
 // along Z, Y and X.
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <vector>
 
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
+#include "core/json.hpp"
 #include "nets/io/hdf5_library.hpp"
+#include "nets/io/hdf5_lzf.hpp"
 #include "nets/io/hdf5_volume.hpp"
 
 namespace convolume::nets::io::detail {
@@ -27,7 +31,12 @@ class DataSets {
   /// Returns whether the search has seen every object of the file.
   bool complete() const noexcept { return complete_; }
   std::string list() const {
-    return names_.empty() ? "it holds no 3-D dataset" : fmt::format("3-D datasets: {}", fmt::join(names_, ", "));
+    if (!names_.empty()) return fmt::format("3-D datasets: {}", fmt::join(names_, ", "));
+    std::string text = "it holds no 3-D dataset";
+    if (!others_.empty()) text += fmt::format(", but {}", fmt::join(others_, ", "));
+    if (!external_.empty())
+      text += fmt::format(", and links to other files, which can be named: {}", fmt::join(external_, ", "));
+    return text;
   }
 
  private:
@@ -55,6 +64,7 @@ class DataSets {
       const bool readable = H5Lget_info(group, name.c_str(), &link, H5P_DEFAULT) >= 0;
       if (readable && link.type != H5L_TYPE_HARD) {
         all_.push_back(full);  // soft and external links lead to objects that are listed elsewhere, or out of the file
+        if (link.type == H5L_TYPE_EXTERNAL) external_.push_back(full);
         continue;
       }
       const Hdf5Handle object(readable ? H5Oopen(group, name.c_str(), H5P_DEFAULT) : -1, H5Oclose);
@@ -69,6 +79,7 @@ class DataSets {
         const int rank = space ? H5Sget_simple_extent_ndims(space.get()) : -1;
         if (rank == 3) names_.push_back(full);
         if (rank == 4) with_channels_.push_back(full);
+        if (rank != 3 && rank != 4) others_.push_back(fmt::format("{} with {} axes", full, std::max(rank, 0)));
       }
     }
   }
@@ -76,7 +87,7 @@ class DataSets {
   static constexpr int most_objects = 4096, deepest_group = 8;
   int seen_ = 0;
   bool complete_ = true;
-  std::vector<std::string> names_, with_channels_, all_;
+  std::vector<std::string> names_, with_channels_, all_, others_, external_;
 };
 
 class Hdf5Source final : public VolumeSource {
@@ -97,6 +108,7 @@ class Hdf5Source final : public VolumeSource {
 
  private:
   void open() {
+    register_lzf();
     file_ = {H5Fopen(path().file.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose};
     if (!file_) {
       throw FormatError(
@@ -108,6 +120,11 @@ class Hdf5Source final : public VolumeSource {
     inspect();
     inspect_storage();
     read_spacing();
+    check_axes();
+    remark("resolution",
+           "is not read, because it says no unit; give the spacing in the data set, or as the attribute "
+           "element_size_um");
+    remark("offset", "is not read: voxels are counted from 0");
   }
   void close() {
     data_set_.close();
@@ -169,18 +186,25 @@ class Hdf5Source final : public VolumeSource {
     const Hdf5Handle type(H5Dget_type(data_set_.get()), H5Tclose);
     const auto kind = type ? H5Tget_class(type.get()) : H5T_NO_CLASS;
     const std::size_t bytes = type ? H5Tget_size(type.get()) : 0;
-    const bool integer = kind == H5T_INTEGER && (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8);
+    const bool integer =
+        (kind == H5T_INTEGER || kind == H5T_ENUM) && (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8);
     const bool floating = kind == H5T_FLOAT && (bytes == 2 || bytes == 4 || bytes == 8);
     if (!integer && !floating) {
       const char* const found = kind == H5T_COMPOUND ? "compound (complex numbers are stored like this)"
-                                : kind == H5T_ENUM   ? "an enumeration (booleans are stored like this)"
                                 : kind == H5T_STRING ? "text"
                                                      : "of another class or width";
       fail("element type", found, "store integers of 8 to 64 bits or floats of 16 to 64 bits");
     }
-    const bool is_signed = integer && H5Tget_sign(type.get()) == H5T_SGN_2;
+    // The values of an enumeration are integers. Booleans are one of FALSE and TRUE.
+    const Hdf5Handle base(kind == H5T_ENUM ? H5Tget_super(type.get()) : -1, H5Tclose);
+    const bool is_signed = integer && H5Tget_sign(base ? base.get() : type.get()) == H5T_SGN_2;
     info_.type = voxel_type(floating, is_signed, floating ? std::max<std::size_t>(bytes, 4) : bytes);
     info_.element_type = fmt::format("{}{}", floating ? "float" : is_signed ? "int" : "uint", 8 * bytes);
+    if (base && bytes == 1 && H5Tget_member_index(type.get(), "TRUE") >= 0 &&
+        H5Tget_member_index(type.get(), "FALSE") >= 0 && H5Tget_nmembers(type.get()) == 2) {
+      info_.type = VoxelType::uint8;
+      info_.element_type = "bool";
+    }
     element_bytes_ = bytes;
     check_extent(path().text(), info_);
   }
@@ -191,7 +215,11 @@ class Hdf5Source final : public VolumeSource {
     if (!creation) fail("header", "unreadable", "the file is damaged", Hdf5Session::complaint());
     const auto layout = H5Pget_layout(creation.get());
     if (layout == H5D_VIRTUAL || (layout == H5D_CONTIGUOUS && H5Pget_external_count(creation.get()) != 0)) {
-      fail("layout", "the data are in other files", "copy them into one file, e.g. with h5repack");
+      const bool other_datasets = layout == H5D_VIRTUAL;
+      fail("layout",
+           other_datasets ? "virtual: the data are in other datasets" : "external: the data are in other, raw files",
+           "check that these files are there, and copy the data into one file: h5repack -l CONTI (missing files would "
+           "become the fill value)");
     }
     const auto declared = static_cast<std::uint64_t>(info_.channels * info_.extent.volume()) * element_bytes_;
     info_.chunk = {1, 1, info_.extent.x};
@@ -224,8 +252,15 @@ class Hdf5Source final : public VolumeSource {
       std::array<char, 64> name{};
       unsigned flags = 0, config = 0;
       std::size_t values = 0;
-      H5Pget_filter2(creation, static_cast<unsigned>(i), &flags, &values, nullptr, name.size() - 1, name.data(),
-                     &config);
+      std::array<unsigned, 8> parameters{};
+      values = parameters.size();
+      const H5Z_filter_t filter = H5Pget_filter2(creation, static_cast<unsigned>(i), &flags, &values, parameters.data(),
+                                                 name.size() - 1, name.data(), &config);
+      // HDF5 trusts a filter to decode as many bytes as a chunk has.
+      if (filter == lzf_filter && (values < 3 || parameters[2] != bytes)) {
+        fail("filter lzf", fmt::format("it says chunks of {} bytes, but they have {}", parameters[2], bytes),
+             "the file is damaged");
+      }
       info_.details += fmt::format("{} {}", i == 0 ? " with" : ",", name.data());
     }
   }
@@ -241,6 +276,73 @@ class Hdf5Source final : public VolumeSource {
       fail("element_size_um", "not three positive numbers", "store the spacing along z, y and x, in micrometres");
     }
     info_.spacing = Spacing{zyx, "um"};
+  }
+
+  void remark(const char* attribute, const char* what) {
+    if (H5Aexists(data_set_.get(), attribute) > 0)
+      info_.notes.push_back(fmt::format("the attribute {} {}", attribute, what));
+  }
+
+  /// Checks what programs write about the order of the axes: HDF5's own labels, and ilastik's JSON.
+  void check_axes() {
+    std::string names;
+    for (const std::string& label : text_attributes("DIMENSION_LABELS")) {
+      if (label.size() == 1) names += static_cast<char>(std::tolower(static_cast<unsigned char>(label[0])));
+    }
+    require_order("dimension labels", names);
+    if (H5Aexists(data_set_.get(), "axistags") <= 0) return;
+    names.clear();
+    try {
+      const nlohmann::json tags = parse_json(text_attributes("axistags").at(0));
+      for (const nlohmann::json& axis : tags.at("axes")) {
+        names += axis.at("key").get<std::string>();
+      }
+    } catch (const std::exception&) {
+      return remark("axistags", "is not read: it is no JSON with axes");
+    }
+    require_order("axistags", names);
+  }
+
+  /// Refuses names of axes that are in another order. Names that are no letters of axes do not count.
+  void require_order(const char* field, const std::string& names) const {
+    constexpr std::string_view all = "nczyx";
+    const auto known = static_cast<std::size_t>(rank_);
+    if (names.size() != known || names == all.substr(all.size() - known)) return;
+    if (names.find_first_not_of("tczyx") != names.npos || (known == 5 && names == "tczyx")) return;
+    fail(field, "'" + names + "'",
+         fmt::format("the axes must be {}; transpose the dataset", all.substr(all.size() - known)));
+  }
+
+  /// Returns the texts of an attribute: at most as many as there are axes. Returns nothing if it has more, or no texts.
+  std::vector<std::string> text_attributes(const char* name) const {
+    if (H5Aexists(data_set_.get(), name) <= 0) return {};
+    const Hdf5Handle attribute(H5Aopen(data_set_.get(), name, H5P_DEFAULT), H5Aclose);
+    const Hdf5Handle type(attribute ? H5Aget_type(attribute.get()) : -1, H5Tclose);
+    const Hdf5Handle space(attribute ? H5Aget_space(attribute.get()) : -1, H5Sclose);
+    if (!type || !space || H5Tget_class(type.get()) != H5T_STRING) return {};
+    const hssize_t count = H5Sget_simple_extent_npoints(space.get());
+    if (count < 1 || count > most_axes) return {};
+    std::vector<std::string> texts;
+    if (H5Tis_variable_str(type.get()) > 0) {
+      std::array<char*, most_axes> read{};
+      if (H5Aread(attribute.get(), type.get(), read.data()) < 0) return {};
+      for (hssize_t i = 0; i < count; ++i) {
+        const char* const text = read[static_cast<std::size_t>(i)];
+        texts.emplace_back(text == nullptr ? "" : text);
+      }
+      H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, read.data());
+      return texts;
+    }
+    constexpr std::size_t most_length = std::size_t{1} << 20;
+    const std::size_t length = H5Tget_size(type.get());
+    if (length < 1 || length > most_length) return {};
+    std::string all(length * static_cast<std::size_t>(count), '\0');
+    if (H5Aread(attribute.get(), type.get(), all.data()) < 0) return {};
+    for (std::size_t at = 0; at < all.size(); at += length) {
+      const std::string text = all.substr(at, length);
+      texts.push_back(text.substr(0, text.find('\0')));
+    }
+    return texts;
   }
 
   hid_t memory_type() const {

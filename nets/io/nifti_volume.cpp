@@ -1,5 +1,6 @@
 // Reads and writes NIfTI-1 and NIfTI-2: .nii, .nii.gz, and pairs of .hdr and .img (reading only).
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -118,12 +119,18 @@ class NiftiSource final : public VolumeSource {
     if (header_.scaled()) {
       info_.type = size_of(header_.stored) <= 2 || header_.stored == VoxelType::float32 ? VoxelType::float32
                                                                                         : VoxelType::float64;
+      info_.scale = ValueScale{header_.stored, header_.slope, header_.intercept};
       info_.element_type += fmt::format(", scaled by {} and shifted by {}", header_.slope, header_.intercept);
     }
     info_.geometry = header_.geometry;
+    constexpr int time_units = 0x38;
+    if (info_.channels > 1 && (header_.geometry.xyzt_units & time_units) != 0) {
+      info_.notes.emplace_back("its fourth axis may be time (xyzt_units), and is read as channels");
+    }
     const Spacing spacing = spacing_of(header_.geometry);
     if (std::all_of(spacing.zyx.begin(), spacing.zyx.end(), [](double d) { return d > 0 && d < 1e30; })) {
       info_.spacing = spacing;
+      remark_steps();
     }
     info_.chunk = contents_->packed() ? info_.extent : Extent3{1, 1, info_.extent.x};
     info_.chunk_channels = contents_->packed() ? info_.channels : 1;
@@ -139,6 +146,21 @@ class NiftiSource final : public VolumeSource {
   std::uint64_t declared() const noexcept {
     return static_cast<std::uint64_t>(info_.channels * info_.extent.z * info_.extent.y * info_.extent.x) *
            voxel_bytes();
+  }
+
+  /// Says which of two sizes of a voxel counts, if the header has two.
+  void remark_steps() {
+    constexpr double most = 1e-3;  // of a step
+    const auto steps = header_.geometry.steps(), &zyx = info_.spacing->zyx;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      if (std::abs(steps[axis] - zyx[axis]) <= most * zyx[axis]) continue;
+      info_.notes.push_back(
+          fmt::format("pixdim gives voxels of {:g} x {:g} x {:g}, and the sform {:g} x {:g} x {:g} (z, y, x): the "
+                      "spacing is that of "
+                      "pixdim, and positions are those of the sform",
+                      zyx[0], zyx[1], zyx[2], steps[0], steps[1], steps[2]));
+      return;
+    }
   }
 
   void require_stored_data(const std::string& name) const {

@@ -81,15 +81,30 @@ class Reader {
   PngInfo header() {
     if (!read_header()) fail();
     const auto type = png_get_color_type(png_, info_);
+    const int stored = png_get_bit_depth(png_, info_);
     PngInfo found{static_cast<index_t>(png_get_image_height(png_, info_)),
-                  static_cast<index_t>(png_get_image_width(png_, info_)), type == PNG_COLOR_TYPE_GRAY ? 1 : 3,
-                  png_get_bit_depth(png_, info_)};
-    const std::string name = file_.path().string();
-    if (type != PNG_COLOR_TYPE_GRAY && type != PNG_COLOR_TYPE_RGB) {
-      fail_format(name, "colour type", type == PNG_COLOR_TYPE_PALETTE ? "a palette" : "with alpha",
-                  "store gray or RGB without alpha");
+                  static_cast<index_t>(png_get_image_width(png_, info_)),
+                  type == PNG_COLOR_TYPE_RGB ? 3 : 1,
+                  std::max(8, stored),
+                  stored,
+                  type == PNG_COLOR_TYPE_PALETTE,
+                  {}};
+    png_colorp colours = nullptr;
+    int count = 0;
+    if (found.palette && png_get_PLTE(png_, info_, &colours, &count) != 0) {
+      for (int i = 0; i < count; ++i) {
+        for (const png_byte part : {colours[i].red, colours[i].green, colours[i].blue}) {
+          found.colours += static_cast<char>(part);
+        }
+      }
     }
-    if (found.bits < 8) fail_format(name, "bit depth", std::to_string(found.bits), "store 8 or 16 bits");
+    const std::string name = file_.path().string();
+    if (type != PNG_COLOR_TYPE_GRAY && type != PNG_COLOR_TYPE_RGB && !found.palette) {
+      fail_format(name, "colour type", "with alpha", "store gray or RGB without alpha");
+    }
+    if (type == PNG_COLOR_TYPE_GRAY && (stored == 2 || stored == 4)) {
+      fail_format(name, "bit depth", std::to_string(stored), "store 1, 8 or 16 bits");
+    }
     if (png_get_interlace_type(png_, info_) != PNG_INTERLACE_NONE) {
       fail_format(name, "interlace method", "Adam7", "store it without interlacing");
     }
@@ -111,13 +126,14 @@ class Reader {
   void require_stored_data(const PngInfo& info) const {
     constexpr std::uint64_t deflate_ratio = 1032;  // 258 bytes from two bits
     std::uint64_t bytes = 0;
-    if (!__builtin_mul_overflow(std::uint64_t{row_bytes_of(info)}, static_cast<std::uint64_t>(info.height), &bytes) &&
+    const auto row = static_cast<std::uint64_t>((info.width * info.channels * info.stored_bits + 7) / 8);
+    if (!__builtin_mul_overflow(row, static_cast<std::uint64_t>(info.height), &bytes) &&
         bytes / deflate_ratio <= file_.size()) {
       return;
     }
     fail_format(file_.path().string(), "size",
                 fmt::format("{} x {}, {} channels of {} bits do not fit into a file of {} bytes", info.height,
-                            info.width, info.channels, info.bits, file_.size()),
+                            info.width, info.channels, info.stored_bits, file_.size()),
                 "the file is truncated or damaged; write or copy it again");
   }
   bool read_header() {
@@ -128,6 +144,7 @@ class Reader {
   bool read_rows(std::byte* pixels, std::size_t row_bytes, index_t begin, index_t count) {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     if (std::endian::native == std::endian::little && png_get_bit_depth(png_, info_) == 16) png_set_swap(png_);
+    if (png_get_bit_depth(png_, info_) < 8) png_set_packing(png_);  // one pixel per byte, with the value of the file
     png_read_update_info(png_, info_);
     if (png_get_rowbytes(png_, info_) != row_bytes) return false;
     for (index_t y = 0; y < begin; ++y) png_read_row(png_, nullptr, nullptr);

@@ -16,6 +16,7 @@
 #include "core/checked.hpp"
 #include "core/files.hpp"
 #include "core/json.hpp"
+#include "nets/io/volume_source.hpp"
 
 namespace convolume::nets::io {
 
@@ -187,6 +188,9 @@ class SafetensorsParser {
 
   void split() {
     const std::string_view all = *file_.contents_;
+    if (const std::string what = foreign_text(all.substr(0, 64)); !what.empty()) {
+      throw FormatError(fmt::format("{}: is {}", file_.path_.string(), what));
+    }
     if (all.size() < prefix_bytes) fail("header length", fmt::format("the file ends after {} bytes", all.size()));
     std::uint64_t length = 0;
     std::memcpy(&length, all.data(), prefix_bytes);

@@ -46,6 +46,25 @@ struct Slice {
   path file;
 };
 
+/// Returns a pattern that suits all names which a pattern matches, for a message: ", for example 'img_*.png'". Its star
+/// stands for the last number of the names. Returns an empty text if there is none.
+std::string better_pattern(const Pattern& pattern, std::string_view name, const std::vector<std::string>& names) {
+  constexpr std::string_view digits = "0123456789";
+  const std::size_t stem = name.size() - pattern.after.size();
+  const std::size_t last = name.substr(0, stem).find_last_of(digits);
+  if (last == name.npos) return "";
+  const std::size_t first = name.substr(0, last).find_last_not_of(digits);
+  if (first == name.npos) return "";  // the star stands for a number that is too long
+  const path better = pattern.folder / fmt::format("{}*{}", name.substr(0, first + 1), name.substr(last + 1));
+  const Pattern other(better);
+  const bool suits = std::all_of(names.begin(), names.end(), [&](const std::string& one) {
+    const auto star = other.star(one);
+    return !pattern.star(one) || one.front() == '.' ||
+           (star && !star->empty() && star->find_first_not_of(digits) == star->npos);
+  });
+  return suits ? fmt::format(", for example '{}'", better.string()) : "";
+}
+
 /// Returns the slices of a folder in the order of their numbers.
 std::vector<Slice> slices_of(const VolumePath& where) {
   const Pattern pattern(where.file);
@@ -54,14 +73,16 @@ std::vector<Slice> slices_of(const VolumePath& where) {
     throw IoError(fmt::format("{}: there is no folder {}; check the path", where.text(), pattern.folder.string()));
   }
   std::vector<Slice> slices;
-  for (const std::string& name : names_in(pattern.folder)) {
+  const std::vector<std::string> names = names_in(pattern.folder);
+  for (const std::string& name : names) {
     const auto star = pattern.star(name);
-    if (!star) continue;
+    if (!star || (name.front() == '.' && !pattern.before.starts_with('.'))) continue;  // hidden, as in the shell
     std::uint64_t number = 0;
     const auto [end, failed] = std::from_chars(star->data(), star->data() + star->size(), number);
     if (failed != std::errc() || end != star->data() + star->size()) {
-      fail_format(where.text(), "file name", "'" + name + "' has no number where the star is",
-                  "name the slices by numbers, or use a pattern that only they match");
+      fail_format(
+          where.text(), "file name", "'" + name + "' has no number where the star is",
+          "name the slices by numbers, or use a pattern that only they match" + better_pattern(pattern, name, names));
     }
     slices.push_back({number, pattern.folder / name});
   }
@@ -93,6 +114,13 @@ class PngSlices final : public VolumeSource {
                         info.width, info.channels, info.bits, png_.height, png_.width, png_.channels, png_.bits),
             "all slices must be equal");
       }
+      // Programs leave out colours at the end of a palette that a slice does not have.
+      const std::size_t common = std::min(info.colours.size(), png_.colours.size());
+      if (info.colours.compare(0, common, png_.colours, 0, common) != 0) {
+        fail_format(slice.file.string(), "palette", "other colours than those of the first slice",
+                    "the same number would mean other things; store numbers as gray");
+      }
+      if (info.colours.size() > png_.colours.size()) png_.colours = info.colours;
       std::error_code error;
       info_.stored_bytes += std::filesystem::file_size(slice.file, error);
     }
@@ -100,7 +128,8 @@ class PngSlices final : public VolumeSource {
     info_.channels = png_.channels;
     info_.extent = {static_cast<index_t>(slices_.size()), png_.height, png_.width};
     info_.type = png_.bits == 8 ? VoxelType::uint8 : VoxelType::uint16;
-    info_.element_type = io::name_of(info_.type);
+    info_.element_type = png_.stored_bits == 1 && !png_.palette ? "bool" : io::name_of(info_.type);
+    if (png_.palette) info_.notes.emplace_back("has a palette: the numbers of the colours are read, not the colours");
     info_.chunk_channels = png_.channels;
     info_.chunk = {1, png_.height, png_.width};
     check_extent(path.text(), info_);
@@ -134,7 +163,7 @@ class TiffSlices final : public VolumeSource {
  public:
   explicit TiffSlices(const VolumePath& path) : VolumeSource(path), slices_(slices_of(path)) {
     for (const Slice& slice : slices_) {
-      const VolumeInfo info = open_tiff({slice.file, ""})->info();
+      const VolumeInfo info = open_tiff({slice.file, ""}, false)->info();
       if (info.extent.z != 1) {
         fail_format(slice.file.string(), "pages", std::to_string(info.extent.z), "a slice has one page");
       }
@@ -156,7 +185,7 @@ class TiffSlices final : public VolumeSource {
   void do_read(ChannelRange channels, const VoxelBox& box, std::byte* voxels) const override {
     const auto plane = static_cast<std::size_t>(box.extent.y * box.extent.x) * size_of(info_.type);
     for (index_t z = 0; z < box.extent.z; ++z) {
-      const auto slice = open_tiff({slices_[static_cast<std::size_t>(box.begin.z + z)].file, ""});
+      const auto slice = open_tiff({slices_[static_cast<std::size_t>(box.begin.z + z)].file, ""}, false);
       if (slice->info().type != info_.type) {
         fail_format(slice->path().text(), "type", "changed since the folder was read", "do not write to it meanwhile");
       }
@@ -218,7 +247,8 @@ class SlicesSink final : public VolumeSink {
   std::vector<std::byte> encode(const std::filesystem::path& file, std::span<const std::byte> voxels) const {
     const auto bytes = size_of(options().type);
     const Extent3& e = options().extent;
-    const PngInfo info{e.y, e.x, static_cast<int>(options().channels), static_cast<int>(8 * bytes)};
+    const auto bits = static_cast<int>(8 * bytes);
+    const PngInfo info{e.y, e.x, static_cast<int>(options().channels), bits, bits, false, {}};
     if (info.channels == 1) return encode_png(file, info, voxels);
     std::vector<std::byte> pixels(voxels.size());
     const auto count = static_cast<std::size_t>(e.y * e.x), channels = static_cast<std::size_t>(info.channels);

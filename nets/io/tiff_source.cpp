@@ -1,17 +1,19 @@
-// Reads TIFF stacks: one page is one Z slice.
+// Reads TIFF stacks: one page is one Z slice, or a slice of a channel of an OME-TIFF.
 //
 // Supported are classic TIFF and BigTIFF, both byte orders, strips and tiles, and lossless compression (none, LZW,
-// PackBits, deflate, LZMA, Zstandard); unsigned and signed integers of 8, 16 and 32 bits, and floats of 32 and 64 bits.
-// MinIsWhite, colour and palette pages are rejected, because the user should choose how they become gray. The
-// orientation tag is ignored: rows are read in the order in which they are stored.
+// PackBits, deflate, LZMA, Zstandard); booleans of one bit, unsigned and signed integers of 8 to 64 bits, and floats of
+// 16 to 64 bits. MinIsWhite, colour and palette pages are rejected, because the user should choose how they become
+// gray. The orientation tag is ignored, with a note: rows are read in the order in which they are stored.
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "core/files.hpp"
+#include "nets/io/half.hpp"
+#include "nets/io/tiff_description.hpp"
 #include "nets/io/tiff_library.hpp"
 #include "nets/io/tiff_volume.hpp"
 
@@ -26,37 +28,26 @@ struct PageFormat {
   std::uint16_t bits = 0, sample_format = 0;
   friend bool operator==(const PageFormat&, const PageFormat&) = default;
 
-  std::size_t bytes_per_voxel() const { return bits / 8u; }
+  bool is_float() const { return sample_format == SAMPLEFORMAT_IEEEFP; }
+  bool is_half() const { return is_float() && bits == 16; }
+  /// Returns the bytes of a row of voxels in the file. Rows of booleans fill whole bytes.
+  std::size_t row_bytes(std::size_t voxels) const { return (voxels * bits + 7) / 8; }
+  /// Returns the type as which voxels are read: booleans become 0 and 1, and floats of 16 bits become wider.
   VoxelType type() const {
-    return voxel_type(sample_format == SAMPLEFORMAT_IEEEFP, sample_format == SAMPLEFORMAT_INT, bytes_per_voxel());
+    return voxel_type(is_float(), sample_format == SAMPLEFORMAT_INT, is_half() ? 4 : std::max(1, bits / 8));
   }
-};
-
-/// What a stack of ImageJ says of itself in the description of its first page.
-struct ImageJ {
-  long images = 0, channels = 1, frames = 1;
-  double spacing = 0;
-  std::string unit;
-
-  explicit ImageJ(const char* text) {
-    if (std::strncmp(text, "ImageJ=", 7) != 0) return;
-    const auto value = [&](const char* key) -> const char* {
-      const char* const at = std::strstr(text, key);
-      return at == nullptr ? nullptr : at + std::strlen(key);
-    };
-    const auto number = [&](const char* key, long otherwise) {
-      const char* const at = value(key);
-      return at == nullptr ? otherwise : std::strtol(at, nullptr, 10);
-    };
-    images = number("\nimages=", 0);
-    channels = number("\nchannels=", 1);
-    frames = number("\nframes=", 1);
-    if (const char* at = value("\nspacing=")) {
-      const char* const end = at + std::strcspn(at, "\n");  // from_chars does not read the locale
-      if (std::from_chars(at, end, spacing).ec != std::errc()) spacing = 0;
+  bool converts() const { return bits == 1 || is_half(); }
+  std::string element_type() const { return bits == 1 ? "bool" : is_half() ? "float16" : std::string(name_of(type())); }
+  /// Makes a row of stored voxels into voxels.
+  void convert(const std::byte* from, std::byte* to, std::size_t voxels) const {
+    for (std::size_t i = 0; i < voxels; ++i) {
+      if (bits == 1) {
+        to[i] = from[i / 8] >> (7 - i % 8) & std::byte{1};
+      } else {
+        const float value = half_at(from + 2 * i);
+        std::memcpy(to + 4 * i, &value, 4);
+      }
     }
-    if (const char* at = value("\nunit=")) unit.assign(at, std::strcspn(at, "\n"));
-    unit = unit_symbol(unit);
   }
 };
 
@@ -93,10 +84,25 @@ class TiffReader {
     index_t chunk_rows = 1, chunk_columns = 1;  // of the first page's strips or tiles
     std::uint16_t compression = COMPRESSION_NONE;
     std::optional<Spacing> spacing;
+    TiffDescription description;
+    /// Where the voxels of ImageJ's stacks beyond 4 GiB begin: they lie behind each other, with one directory. 0: each
+    /// page has a directory.
+    std::uint64_t behind = 0;
+    std::vector<std::string> notes;
+
+    index_t channels() const { return description.pages.empty() ? 1 : description.channels; }
+    index_t slices() const {
+      if (!description.pages.empty()) return description.slices;
+      return behind > 0 ? description.images : static_cast<index_t>(directories.size());
+    }
+    std::size_t page(index_t channel, index_t z) const {
+      const auto number = static_cast<std::size_t>(channel * slices() + z);
+      return description.pages.empty() ? number : description.pages[number];
+    }
   };
 
-  /// Reads the headers of all pages.
-  Pages inspect() {
+  /// Reads the headers of all pages. `alone` is that of open_tiff().
+  Pages inspect(bool alone) {
     Pages pages;
     format_ = read_format();
     require_stored_data();
@@ -110,31 +116,43 @@ class TiffReader {
       pages.chunk_rows = std::min(field<std::uint32_t>(TIFFTAG_ROWSPERSTRIP).value_or(format_.height), format_.height);
       pages.chunk_columns = format_.width;
     }
-    const ImageJ description(field<const char*>(TIFFTAG_IMAGEDESCRIPTION).value_or(""));
-    refuse_hyperstack(description);
-    pages.spacing = spacing(description);
+    const std::string description = field<const char*>(TIFFTAG_IMAGEDESCRIPTION).value_or("");
+    const double per_x = field<float>(TIFFTAG_XRESOLUTION).value_or(0);
+    const double per_y = field<float>(TIFFTAG_YRESOLUTION).value_or(0);
+    const auto orientation = field<std::uint16_t>(TIFFTAG_ORIENTATION).value_or(ORIENTATION_TOPLEFT);
+    if (orientation != ORIENTATION_TOPLEFT) {
+      pages.notes.push_back(
+          fmt::format("the orientation tag is {} and is ignored: rows are read in the order in which they are stored",
+                      orientation));
+    }
+    const std::uint64_t first_voxels = contiguous_voxels();
     while (!TIFFLastDirectory(tiff_.get())) {
       next_page();
       const PageFormat other = read_format();
       if (other != format_) {
         fail("size or type",
-             fmt::format("{} x {} {}, the first page has {} x {} {}", other.height, other.width, name_of(other.type()),
-                         format_.height, format_.width, name_of(format_.type())),
+             fmt::format("{} x {} {}, the first page has {} x {} {}", other.height, other.width, other.element_type(),
+                         format_.height, format_.width, format_.element_type()),
              "keep only full-size pages of one kind (no thumbnails or pyramid levels)");
       }
       require_stored_data();
       pages.directories.push_back(TIFFCurrentDirOffset(tiff_.get()));
     }
-    if (pages.directories.size() == 1) require_whole_stack(description);
+    if (alone || description.starts_with("ImageJ="))
+      pages.description = parse_tiff_description(file_.string(), description, pages.directories.size());
+    pages.notes.insert(pages.notes.end(), pages.description.notes.begin(), pages.description.notes.end());
+    pages.spacing = spacing(pages.description, per_y, per_x);
+    if (pages.directories.size() == 1 && pages.description.images > 1) find_pages_behind(pages, first_voxels);
     return pages;
   }
 
   /// Reads rows and columns of a page into [y][x] without gaps.
-  void read(index_t page, const Pages& pages, const VoxelBox& box, std::byte* voxels) {
+  void read(std::size_t page, const Pages& pages, const VoxelBox& box, std::byte* voxels) {
     complaint_.text.clear();
-    page_ = page;
+    page_ = static_cast<index_t>(page);
     format_ = pages.format;
-    if (!TIFFSetSubDirectory(tiff_.get(), pages.directories[static_cast<std::size_t>(page)])) {
+    if (pages.behind > 0) return read_behind(pages.behind, box, voxels);
+    if (!TIFFSetSubDirectory(tiff_.get(), pages.directories[page])) {
       fail("header", "unreadable the second time", "check the disk");
     }
     if (read_format() != format_) fail("size or type", "changed while reading", "do not write to the file meanwhile");
@@ -175,6 +193,12 @@ class TiffReader {
     if (format.width == 0 || format.height == 0) {
       fail("size", fmt::format("{} x {}", format.height, format.width), "a page needs at least one pixel");
     }
+    if (const auto kind =
+            field<std::uint32_t>(TIFFTAG_SUBFILETYPE).value_or(0) & (FILETYPE_REDUCEDIMAGE | FILETYPE_MASK);
+        kind != 0) {
+      fail("subfile type", (kind & FILETYPE_MASK) != 0 ? "a mask of another page" : "a smaller copy of another page",
+           "keep only full-size pages of one kind (no thumbnails or pyramid levels)");
+    }
     if (const auto depth = field<std::uint32_t>(TIFFTAG_IMAGEDEPTH).value_or(1); depth != 1) {
       fail("ImageDepth", std::to_string(depth), "store one slice per page");
     }
@@ -191,14 +215,14 @@ class TiffReader {
     format.sample_format = field<std::uint16_t>(TIFFTAG_SAMPLEFORMAT).value_or(SAMPLEFORMAT_UINT);
     const bool integer = format.sample_format == SAMPLEFORMAT_UINT || format.sample_format == SAMPLEFORMAT_INT;
     const bool floating = format.sample_format == SAMPLEFORMAT_IEEEFP;
-    constexpr std::string_view types = "store 8-, 16- or 32-bit integers or 32- or 64-bit floats";
+    constexpr std::string_view types = "store booleans, integers of 8 to 64 bits or floats of 16 to 64 bits";
     if (!integer && !floating) {
       const bool complex =
           format.sample_format == SAMPLEFORMAT_COMPLEXIEEEFP || format.sample_format == SAMPLEFORMAT_COMPLEXINT;
       fail("sample format", fmt::format("{}{}", format.sample_format, complex ? " (complex)" : ""), types);
     }
-    if (!(integer && (format.bits == 8 || format.bits == 16 || format.bits == 32)) &&
-        !(floating && (format.bits == 32 || format.bits == 64))) {
+    const bool whole = format.bits == 16 || format.bits == 32 || format.bits == 64;
+    if (!(integer && (whole || format.bits == 8 || format.bits == 1)) && !(floating && whole)) {
       fail("bits per sample", fmt::format("{} of {}", format.bits, floating ? "float" : "integer"), types);
     }
     return format;
@@ -235,45 +259,72 @@ class TiffReader {
            "store uncompressed or with LZW, PackBits, deflate, LZMA or Zstandard");
     }
     std::uint64_t page = 0;
-    if (__builtin_mul_overflow(std::uint64_t{format_.width} * format_.bytes_per_voxel(), std::uint64_t{format_.height},
-                               &page) ||
+    if (__builtin_mul_overflow(std::uint64_t{format_.row_bytes(format_.width)}, std::uint64_t{format_.height}, &page) ||
         __builtin_add_overflow(least_size_, page / ratio, &least_size_) || least_size_ > file_size_) {
       fail("size",
            fmt::format("{} x {} {} and the pages before it do not fit into a file of {} bytes", format_.height,
-                       format_.width, name_of(format_.type()), file_size_),
+                       format_.width, format_.element_type(), file_size_),
            "the file is truncated or damaged; write or copy it again");
     }
   }
 
-  void refuse_hyperstack(const ImageJ& description) const {
-    if (description.channels <= 1 && description.frames <= 1) return;
-    fail("description",
-         fmt::format("an ImageJ hyperstack of {} channels and {} frames", description.channels, description.frames),
-         "split it into stacks of one channel and one frame (Image > Color > Split Channels)");
+  /// Returns where the voxels of the page begin if they lie behind each other as they are in memory, or 0.
+  std::uint64_t contiguous_voxels() const {
+    if (field<std::uint16_t>(TIFFTAG_COMPRESSION).value_or(COMPRESSION_NONE) != COMPRESSION_NONE) return 0;
+    if (TIFFIsTiled(tiff_.get()) || format_.converts()) return 0;
+    const std::uint64_t* offsets = nullptr;
+    if (!TIFFGetField(tiff_.get(), TIFFTAG_STRIPOFFSETS, &offsets) || offsets == nullptr) return 0;
+    std::uint64_t at = offsets[0];
+    for (std::uint32_t strip = 0; strip < TIFFNumberOfStrips(tiff_.get()); ++strip) {
+      if (offsets[strip] != at) return 0;
+      at += TIFFRawStripSize64(tiff_.get(), strip);
+    }
+    return offsets[0];
   }
 
-  /// Rejects incomplete ImageJ stacks. ImageJ stores stacks beyond 4 GB as one page with a note; reading only that page
-  /// would be silently wrong.
-  void require_whole_stack(const ImageJ& description) const {
-    if (description.images <= 1) return;
-    fail("description", fmt::format("ImageJ stack of {} images behind a single page header", description.images),
-         "save it as BigTIFF or HDF5");
+  /// ImageJ stores stacks beyond 4 GB as one page, with a note: all voxels lie behind each other.
+  void find_pages_behind(Pages& pages, std::uint64_t first_voxels) const {
+    const auto images = static_cast<std::uint64_t>(pages.description.images);
+    const std::uint64_t page = format_.row_bytes(format_.width) * std::uint64_t{format_.height};
+    std::uint64_t bytes = 0;
+    const std::uint64_t directory = pages.directories.front();
+    const bool fits = first_voxels > 0 && !__builtin_mul_overflow(images, page, &bytes) && first_voxels <= file_size_ &&
+                      bytes <= file_size_ - first_voxels &&
+                      (directory < first_voxels || directory >= first_voxels + bytes);
+    if (!fits) {
+      fail("description",
+           fmt::format("ImageJ stack of {} images of {} bytes behind a single page header, in a file of {} bytes",
+                       images, page, file_size_),
+           first_voxels > 0 ? "the file is truncated; write or copy it again" : "save it as BigTIFF or HDF5");
+    }
+    pages.behind = first_voxels;
   }
 
-  /// Returns the spacing that ImageJ stored: pixels per unit along X and Y, and the distance of slices.
-  std::optional<Spacing> spacing(const ImageJ& description) const {
-    const double per_x = field<float>(TIFFTAG_XRESOLUTION).value_or(0);
-    const double per_y = field<float>(TIFFTAG_YRESOLUTION).value_or(0);
-    if (description.images == 0 && description.spacing <= 0) return std::nullopt;
-    if (!(description.spacing > 0) || !(per_x > 0) || !(per_y > 0)) return std::nullopt;
-    return Spacing{{description.spacing, 1 / per_y, 1 / per_x}, description.unit};
+  void read_behind(std::uint64_t first, const VoxelBox& box, std::byte* voxels) const {
+    const std::size_t bytes = size_of(format_.type()), row = static_cast<std::size_t>(box.extent.x) * bytes;
+    const ReadableFile stored(file_);
+    for (index_t y = 0; y < box.extent.y; ++y) {
+      const auto from =
+          static_cast<std::uint64_t>((page_ * format_.height + box.begin.y + y) * format_.width + box.begin.x);
+      std::byte* const to = voxels + static_cast<std::size_t>(y) * row;
+      if (stored.read_at(first + from * bytes, {to, row}) != row) fail("voxels", "too few", "the file is truncated");
+      if (TIFFIsByteSwapped(tiff_.get())) swap_bytes(to, format_.type(), static_cast<std::size_t>(box.extent.x));
+    }
+  }
+
+  /// Returns the spacing that an OME-TIFF or ImageJ stored. ImageJ has pixels per unit along X and Y, and the distance
+  /// of slices.
+  static std::optional<Spacing> spacing(const TiffDescription& description, double per_y, double per_x) {
+    if (!description.imagej) return description.spacing;
+    if (!(description.slice_distance > 0) || !(per_x > 0) || !(per_y > 0)) return std::nullopt;
+    return Spacing{{description.slice_distance, 1 / per_y, 1 / per_x}, description.unit};
   }
 
   void read_strips(const VoxelBox& box, std::byte* voxels) {
     const index_t rows_per_strip =
         std::min(field<std::uint32_t>(TIFFTAG_ROWSPERSTRIP).value_or(format_.height), format_.height);
     if (rows_per_strip == 0) fail("rows per strip", "0", "the file is damaged");
-    const std::size_t row_bytes = std::size_t{format_.width} * format_.bytes_per_voxel();
+    const std::size_t row_bytes = format_.row_bytes(format_.width);
     const index_t width = format_.width, height = format_.height;
     Buffer buffer;
     for (index_t row = box.begin.y / rows_per_strip * rows_per_strip; row < box.end().y; row += rows_per_strip) {
@@ -281,7 +332,7 @@ class TiffReader {
       const VoxelBox strip{{0, row, 0}, {1, rows, width}};
       const std::size_t bytes = row_bytes * static_cast<std::size_t>(rows);
       // A strip whose rows are all wanted, from end to end, is decoded where it belongs.
-      const bool direct = intersection(strip, box) == strip;
+      const bool direct = !format_.converts() && intersection(strip, box) == strip;
       // The buffer is no larger than the page, whose size was checked against the file.
       if (!direct && !buffer) buffer.reset(new std::byte[row_bytes * static_cast<std::size_t>(rows_per_strip)]);
       std::byte* const target =
@@ -293,7 +344,21 @@ class TiffReader {
              fmt::format("{} of {} bytes could be read", std::max<tmsize_t>(got, 0), bytes),
              "the file is truncated or damaged; write or copy it again");
       }
-      if (!direct) copy_overlap(buffer.get(), strip, voxels, box, format_.bytes_per_voxel());
+      if (!direct) copy_rows(buffer.get(), row_bytes, strip, voxels, box);
+    }
+  }
+
+  /// Copies what a strip or a tile and the box have in common.
+  void copy_rows(const std::byte* stored, std::size_t row_bytes, const VoxelBox& stored_box, std::byte* voxels,
+                 const VoxelBox& box) const {
+    const std::size_t bytes = size_of(format_.type());
+    if (!format_.converts()) return copy_overlap(stored, stored_box, voxels, box, bytes);
+    const auto width = static_cast<std::size_t>(stored_box.extent.x);
+    std::vector<std::byte> row(width * bytes);
+    const VoxelBox both = intersection(stored_box, box);
+    for (index_t y = both.begin.y; y < both.end().y; ++y) {
+      format_.convert(stored + static_cast<std::size_t>(y - stored_box.begin.y) * row_bytes, row.data(), width);
+      copy_overlap(row.data(), {{0, y, stored_box.begin.x}, {1, 1, stored_box.extent.x}}, voxels, box, bytes);
     }
   }
 
@@ -301,13 +366,12 @@ class TiffReader {
     const std::uint64_t tile_width = field<std::uint32_t>(TIFFTAG_TILEWIDTH).value_or(0);
     const std::uint64_t tile_height = field<std::uint32_t>(TIFFTAG_TILELENGTH).value_or(0);
     // Tiles may extend beyond the page, so their size is checked separately.
-    const std::uint64_t page_bytes =
-        std::uint64_t{format_.width} * format_.height * std::uint64_t{format_.bytes_per_voxel()};
+    const std::uint64_t page_bytes = format_.row_bytes(format_.width) * std::uint64_t{format_.height};
     const std::uint64_t limit = std::max<std::uint64_t>(4 * page_bytes, std::uint64_t{64} << 20);
     std::uint64_t bytes = 0;
     if (tile_width == 0 || tile_height == 0 || field<std::uint32_t>(TIFFTAG_TILEDEPTH).value_or(1) != 1 ||
-        __builtin_mul_overflow(tile_width * tile_height, std::uint64_t{format_.bytes_per_voxel()}, &bytes) ||
-        bytes > limit || bytes / expansion() > file_size_ || TIFFTileSize64(tiff_.get()) != bytes) {
+        __builtin_mul_overflow(std::uint64_t{format_.row_bytes(tile_width)}, tile_height, &bytes) || bytes > limit ||
+        bytes / expansion() > file_size_ || TIFFTileSize64(tiff_.get()) != bytes) {
       fail("tile size", fmt::format("{} x {}", tile_height, tile_width), "the file is damaged or truncated");
     }
     const auto high = static_cast<index_t>(tile_height), wide = static_cast<index_t>(tile_width);
@@ -322,7 +386,7 @@ class TiffReader {
                fmt::format("{} of {} bytes could be read", std::max<tmsize_t>(got, 0), bytes),
                "the file is truncated or damaged; write or copy it again");
         }
-        copy_overlap(buffer.get(), {{0, y, x}, {1, high, wide}}, voxels, box, format_.bytes_per_voxel());
+        copy_rows(buffer.get(), format_.row_bytes(tile_width), {{0, y, x}, {1, high, wide}}, voxels, box);
       }
     }
   }
@@ -355,13 +419,15 @@ std::string_view name_of_codec(std::uint16_t codec) {
 
 class TiffSource final : public VolumeSource {
  public:
-  explicit TiffSource(const VolumePath& path) : VolumeSource(path) {
+  TiffSource(const VolumePath& path, bool alone) : VolumeSource(path) {
     auto reader = std::make_unique<TiffReader>(path.file);
-    pages_ = reader->inspect();
+    pages_ = reader->inspect(alone);
     info_.format = "TIFF";
-    info_.extent = {static_cast<index_t>(pages_.directories.size()), pages_.format.height, pages_.format.width};
+    info_.channels = pages_.channels();
+    info_.extent = {pages_.slices(), pages_.format.height, pages_.format.width};
     info_.type = pages_.format.type();
-    info_.element_type = name_of(info_.type);
+    info_.element_type = pages_.format.element_type();
+    info_.notes = pages_.notes;
     info_.spacing = pages_.spacing;
     info_.chunk = {1, pages_.chunk_rows, pages_.chunk_columns};
     std::error_code error;
@@ -372,12 +438,14 @@ class TiffSource final : public VolumeSource {
   }
 
  private:
-  void do_read(ChannelRange, const VoxelBox& box, std::byte* voxels) const override {
+  void do_read(ChannelRange channels, const VoxelBox& box, std::byte* voxels) const override {
     // libtiff's handles serve one thread at a time.
     auto reader = take();
-    const auto plane = static_cast<std::size_t>(box.extent.y * box.extent.x) * pages_.format.bytes_per_voxel();
-    for (index_t z = 0; z < box.extent.z; ++z) {
-      reader->read(box.begin.z + z, pages_, box, voxels + static_cast<std::size_t>(z) * plane);
+    const auto plane = static_cast<std::size_t>(box.extent.y * box.extent.x) * size_of(info_.type);
+    for (index_t c = 0; c < channels.count; ++c) {
+      for (index_t z = 0; z < box.extent.z; ++z, voxels += plane) {
+        reader->read(pages_.page(channels.begin + c, box.begin.z + z), pages_, box, voxels);
+      }
     }
     const std::lock_guard lock(mutex_);
     idle_.push_back(std::move(reader));
@@ -402,6 +470,8 @@ class TiffSource final : public VolumeSource {
 
 }  // namespace
 
-std::unique_ptr<VolumeSource> open_tiff(const VolumePath& path) { return std::make_unique<TiffSource>(path); }
+std::unique_ptr<VolumeSource> open_tiff(const VolumePath& path, bool alone) {
+  return std::make_unique<TiffSource>(path, alone);
+}
 
 }  // namespace convolume::nets::io::detail

@@ -5,7 +5,9 @@
 
 namespace convolume::nets::io::detail {
 
-std::unique_ptr<VolumeSource> open_tiff(const VolumePath& path);
+/// Opens a stack. `alone` is false for a file of a folder of slices: the XML of an OME-TIFF, which describes all files
+/// of a set, does not count then.
+std::unique_ptr<VolumeSource> open_tiff(const VolumePath& path, bool alone = true);
 std::unique_ptr<VolumeSink> create_tiff(const VolumePath& path, const SinkOptions& options);
 /// Throws InvalidArgument if pages of TIFF cannot hold such voxels.
 void check_tiff_type(const VolumePath& path, VoxelType type);

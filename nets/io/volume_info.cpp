@@ -113,6 +113,11 @@ std::array<double, 12> Geometry::affine() const {
   return {pixdim[1], 0, 0, 0, 0, pixdim[2], 0, 0, 0, 0, pixdim[3], 0};
 }
 
+std::array<double, 3> Geometry::steps() const {
+  const auto m = affine();
+  return {step(m, 2), step(m, 1), step(m, 0)};
+}
+
 double distance_in_voxels(const Geometry& a, const Geometry& b, const Extent3& extent) {
   const auto m = a.affine(), n = b.affine();
   const double voxel = std::max({1e-12, std::min({step(m, 0), step(m, 1), step(m, 2)})});
@@ -130,6 +135,14 @@ double distance_in_voxels(const Geometry& a, const Geometry& b, const Extent3& e
     most = std::max(most, std::hypot(away[0], away[1], away[2]));
   }
   return most / voxel;
+}
+
+std::string scaling_text(const std::optional<ValueScale>& scale, double voxel) {
+  if (!scale) return "";
+  const double stored = (voxel - scale->intercept) / scale->slope;
+  return fmt::format("stored as {}, scaled by {:.4g}{} in its header: {:.7g} is {:.7g}", name_of(scale->stored),
+                     scale->slope, scale->intercept == 0 ? "" : fmt::format(" and shifted by {:.4g}", scale->intercept),
+                     is_floating(scale->stored) ? stored : std::round(stored), voxel);
 }
 
 VolumePath split_volume_path(std::string_view text) {

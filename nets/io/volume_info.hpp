@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "convolume/tensor.hpp"
 #include "nets/io/voxel_type.hpp"
@@ -43,6 +44,8 @@ struct Geometry {
   /// Returns the affine map from (i, j, k) to space, row by row: the sform if it has a code, else the qform if it has
   /// one, else the distances alone.
   std::array<double, 12> affine() const;
+  /// Returns the lengths of the steps of that map along k, j and i, which are our Z, Y and X.
+  std::array<double, 3> steps() const;
 };
 
 /// Returns by how many voxels two geometries place the corners of a volume differently.
@@ -60,6 +63,19 @@ struct ChannelRange {
   index_t begin = 0, count = 1;
 };
 
+/// How a header scales stored numbers: a voxel is stored * slope + intercept.
+struct ValueScale {
+  VoxelType stored = VoxelType::uint8;
+  double slope = 1, intercept = 0;
+};
+
+/// Returns where a scaled voxel comes from, for messages: "stored as uint8, scaled by 0.01569 in its header: 64 is
+/// 1.003922". Returns an empty text if voxels are not scaled.
+std::string scaling_text(const std::optional<ValueScale>& scale, double voxel);
+
+/// What a message says behind the place of a voxel of a turned volume.
+inline constexpr const char* turned_text = " (in the axes to which it was turned)";
+
 /// What is known of a volume without reading its voxels.
 struct VolumeInfo {
   std::string format;    ///< "TIFF", "HDF5", ...
@@ -70,6 +86,10 @@ struct VolumeInfo {
   std::string element_type;             ///< stored type: "uint8", "float16", "int16, scaled by 2 + 10", ...
   std::optional<Spacing> spacing{};
   std::optional<Geometry> geometry{};
+  std::optional<ValueScale> scale{};
+  /// What a user should know: metadata that is ignored on purpose, or that contradicts itself. One sentence each.
+  std::vector<std::string> notes{};
+  bool turned = false;  ///< axes are not those of the file (io::turned)
   /// What is read or decoded as a whole: a chunk, a page, a strip, a row.
   index_t chunk_channels = 1;
   Extent3 chunk{};

@@ -93,6 +93,20 @@ std::unique_ptr<VolumeSink> create_volume(const VolumePath& path, const SinkOpti
   return format_for(path, options).create(path, options);
 }
 
+std::filesystem::path owner_file(const VolumePath& path) {
+  const bool slices = path.file.filename().string().find('*') != std::string::npos;
+  std::filesystem::path whole = slices ? path.file.parent_path() : path.file;
+  if (!whole.has_filename()) whole = whole.parent_path();  // "a.zarr/"
+  std::string name = whole.string();
+  // The arrays of a Zarr are written by themselves, and an HDF5 file as a whole.
+  if (detail::extension_of(whole) == ".zarr") {
+    for (const std::filesystem::path& part : std::filesystem::path(path.inside)) {
+      if (part != "/" && !part.empty()) name += "." + part.string();
+    }
+  }
+  return name + ".owner";
+}
+
 void check_writable(const VolumePath& path, const SinkOptions& options) {
   check_volume(path, options);
   const detail::VolumeFormat& format = format_for(path, options);

@@ -73,6 +73,10 @@ class VolumeSink {
 /// that the format cannot hold), IoError (missing folder, no permission).
 std::unique_ptr<VolumeSink> create_volume(const VolumePath& path, const SinkOptions& options);
 
+/// Returns the file that names the process which writes a volume: "a.tif.owner", "a.zarr.s0.owner", and "slices.owner"
+/// for slices/*.png.
+std::filesystem::path owner_file(const VolumePath& path);
+
 /// Throws what create_volume() would throw, and writes nothing.
 void check_writable(const VolumePath& path, const SinkOptions& options);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstring>
 
 #include <fmt/format.h>
@@ -43,6 +44,9 @@ struct Look {
     }
     std::array<char, 4096> first{};
     head.assign(first.data(), file.read_at(0, std::as_writable_bytes(std::span(first))));
+    if (const std::string what = foreign_text(head); !what.empty()) {
+      throw FormatError(fmt::format("{}: is {}", path.file.string(), what));
+    }
     if (head.starts_with("\x1f\x8b")) unpacked = first_unpacked(head);
     candidate.head = std::string_view(head).substr(0, most_header);
     candidate.unpacked = unpacked;
@@ -89,6 +93,20 @@ std::unique_ptr<VolumeSource> open_volume(const VolumePath& path, const OpenOpti
 
 std::unique_ptr<VolumeSource> open_volume(std::string_view path, const OpenOptions& options) {
   return open_volume(split_volume_path(path), options);
+}
+
+std::string foreign_text(std::string_view head) {
+  if (head.starts_with("version https://git-lfs")) {
+    return "a pointer of Git LFS, which stands for the file; fetch the file itself with: git lfs pull";
+  }
+  const std::size_t begin = head.find_first_not_of(" \t\r\n");
+  std::string text(head.substr(begin == head.npos ? head.size() : begin, 15));
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (text.starts_with("<!doctype html") || text.starts_with("<html")) {
+    return "an HTML page, as servers send in the place of a file that needs a login or is gone; download the file "
+           "again";
+  }
+  return "";
 }
 
 VoxelBox intersection(const VoxelBox& a, const VoxelBox& b) noexcept {

@@ -51,6 +51,10 @@ struct OpenOptions {
 std::unique_ptr<VolumeSource> open_volume(const VolumePath& path, const OpenOptions& options = {});
 std::unique_ptr<VolumeSource> open_volume(std::string_view path, const OpenOptions& options = {});
 
+/// Returns what a file is that stands where another one should be: a pointer of Git LFS, or a page of a web server. An
+/// empty text means neither. `head` is its begin.
+std::string foreign_text(std::string_view head);
+
 /// Copies a box of voxels between two arrays [c][z][y][x] without gaps, where both overlap. `bytes` is the size of a
 /// voxel. `from_box` and `to_box` say where in the volume the arrays lie.
 void copy_overlap(const std::byte* from, const VoxelBox& from_box, std::byte* to, const VoxelBox& to_box,

@@ -76,8 +76,7 @@ std::string text_of(const std::byte* voxel, VoxelType type) {
   });
 }
 
-void swap_bytes(std::byte* voxels, VoxelType type, std::size_t count) {
-  const std::size_t bytes = size_of(type);
+void swap_bytes(std::byte* voxels, std::size_t bytes, std::size_t count) {
   if (bytes == 1) return;
   for (std::size_t i = 0; i < count; ++i) std::reverse(voxels + i * bytes, voxels + (i + 1) * bytes);
 }

@@ -82,6 +82,9 @@ std::size_t convert_voxels(const std::byte* from, VoxelType from_type, std::byte
 std::string text_of(const std::byte* voxel, VoxelType type);
 
 /// Reverses the bytes of each voxel in place.
-void swap_bytes(std::byte* voxels, VoxelType type, std::size_t count);
+void swap_bytes(std::byte* voxels, std::size_t bytes_per_voxel, std::size_t count);
+inline void swap_bytes(std::byte* voxels, VoxelType type, std::size_t count) {
+  swap_bytes(voxels, size_of(type), count);
+}
 
 }  // namespace convolume::nets::io

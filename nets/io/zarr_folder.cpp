@@ -44,7 +44,7 @@ void write_text(const fs::path& file, const std::string& text) { write_new(file,
 
 ZarrArray zarr_array(const SinkOptions& options) {
   ZarrArray array;
-  array.rank = options.channels > 1 ? 4 : 3;
+  array.axes = options.channels > 1 ? "czyx" : "zyx";
   array.channels = options.channels;
   array.extent = options.extent;
   constexpr index_t usual = 64;

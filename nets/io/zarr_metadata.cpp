@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "core/files.hpp"
@@ -43,10 +45,11 @@ void check_inside(const path& zarr, std::string_view field, const std::string& i
 
 class ArrayParser {
  public:
-  ArrayParser(const path& folder, const Json& attributes) : file_((folder / ".zarray").string()) {
+  ArrayParser(const path& folder, const Json& group, const Json& own)
+      : folder_(folder), file_((folder / ".zarray").string()) {
     json_ = read_json(folder / ".zarray");
     if (!json_.is_object()) fail_format(file_, "contents", "no object", "the file is damaged");
-    read_axes(attributes);
+    read_axes(group, own);
     read_type();
     read_layout();
     read_codec();
@@ -80,51 +83,70 @@ class ArrayParser {
     return all;
   }
 
-  void read_axes(const Json& attributes) {
+  void read_axes(const Json& group, const Json& own) {
     if (at("zarr_format") != 2) fail("zarr_format", to_text(at("zarr_format")), "only version 2 is read; convert it");
     const std::vector<index_t> shape = lengths("shape"), chunks = lengths("chunks");
-    array_.rank = static_cast<int>(shape.size());
-    if (array_.rank < 3 || array_.rank > 5 || chunks.size() != shape.size()) {
+    if (shape.size() < 3 || shape.size() > 5 || chunks.size() != shape.size()) {
       fail("shape", fmt::format("{} axes and chunks of {}", shape.size(), chunks.size()),
            "a volume has the axes [z][y][x], [c][z][y][x], or [t][c][z][y][x] with one t");
     }
-    check_names(attributes);
-    std::array<index_t, 5> size{1, 1, 1, 1, 1}, chunk{1, 1, 1, 1, 1};
-    std::copy(shape.begin(), shape.end(), size.end() - array_.rank);
-    std::copy(chunks.begin(), chunks.end(), chunk.end() - array_.rank);
-    if (size[0] != 1) fail("shape", fmt::format("{} times", size[0]), "only one time can be read; split the array");
-    if (chunk[0] != 1) fail("chunks", fmt::format("{} times", chunk[0]), "a chunk has one time; write the array again");
-    array_.channels = size[1];
-    array_.extent = {size[2], size[3], size[4]};
-    array_.chunk_channels = chunk[1];
-    array_.chunk = {chunk[2], chunk[3], chunk[4]};
+    array_.axes = std::string("tczyx").substr(5 - shape.size());
+    read_names(group, "axes", true);
+    if (!group.contains("axes")) read_names(own, "_ARRAY_DIMENSIONS", false);
+    const auto length = [&](const std::vector<index_t>& all, char axis) {
+      const std::size_t i = array_.axes.find(axis);
+      return i == array_.axes.npos ? 1 : all[i];
+    };
+    if (length(shape, 't') != 1) {
+      fail("shape", fmt::format("{} times", length(shape, 't')), "only one time can be read; split the array");
+    }
+    if (length(chunks, 't') != 1) {
+      fail("chunks", fmt::format("{} times", length(chunks, 't')), "a chunk has one time; write the array again");
+    }
+    array_.channels = length(shape, 'c');
+    array_.extent = {length(shape, 'z'), length(shape, 'y'), length(shape, 'x')};
+    array_.chunk_channels = length(chunks, 'c');
+    array_.chunk = {length(chunks, 'z'), length(chunks, 'y'), length(chunks, 'x')};
   }
 
-  /// Checks the names of the axes, if an OME-Zarr has them.
-  void check_names(const Json& attributes) const {
-    if (!attributes.contains("axes")) return;
-    std::string names;
-    for (const Json& axis : attributes["axes"]) {
-      if (axis.is_object() && axis.contains("name") && axis["name"].is_string())
-        names += axis["name"].get<std::string>();
-      if (axis.is_string()) names += axis.get<std::string>();
+  /// Reads the names of the axes. An OME-Zarr names them by letters (`strict`); other programs name them freely.
+  void read_names(const Json& attributes, const char* key, bool strict) {
+    if (!attributes.contains(key) || !attributes[key].is_array()) return;
+    std::string names, list;
+    for (const Json& axis : attributes[key]) {
+      const Json& name = axis.is_object() && axis.contains("name") ? axis["name"] : axis;
+      const std::string text = name.is_string() ? name.get<std::string>() : to_text(name);
+      list += (list.empty() ? "" : ", ") + text;
+      names += text.size() == 1 ? static_cast<char>(std::tolower(static_cast<unsigned char>(text[0]))) : '?';
     }
-    constexpr std::string_view all = "tczyx";
-    if (names == all.substr(all.size() - static_cast<std::size_t>(array_.rank))) return;
-    fail("axes", "'" + names + "'", "the axes must be zyx, czyx or tczyx; transpose the array");
+    const auto once = [&](char axis) { return std::count(names.begin(), names.end(), axis); };
+    const bool volume = names.size() == array_.axes.size() && once('z') == 1 && once('y') == 1 && once('x') == 1 &&
+                        once('c') <= 1 && once('t') <= 1 &&
+                        static_cast<std::size_t>(3 + once('c') + once('t')) == names.size();
+    if (volume) {
+      array_.axes = names;
+    } else if (strict) {
+      fail(key, "'" + list + "'", "the axes must be z, y and x, and may be c and t; write the array again");
+    } else {
+      array_.remarks.push_back(fmt::format("the axes are named '{}', and are taken as {}", list, array_.axes));
+    }
   }
 
   void read_type() {
     const Json& dtype = at("dtype");
-    constexpr std::string_view types = "store integers of 8 to 64 bits, or floats of 32 or 64 bits";
+    constexpr std::string_view types = "store booleans, integers of 8 to 64 bits, or floats of 16 to 64 bits";
     if (!dtype.is_string()) fail("dtype", to_text(dtype), types);
     const auto text = dtype.get<std::string>();
     const bool form = text.size() == 3 && (text[0] == '<' || text[0] == '>' || text[0] == '|') &&
-                      (text[1] == 'u' || text[1] == 'i' || text[1] == 'f');
+                      (text[1] == 'u' || text[1] == 'i' || text[1] == 'f' || text[1] == 'b');
     const int bytes = form ? text[2] - '0' : 0;
-    const bool known = bytes == 4 || bytes == 8 || (form && text[1] != 'f' && (bytes == 1 || bytes == 2));
+    const bool floating = form && text[1] == 'f';
+    array_.boolean = form && text[1] == 'b';
+    array_.half = floating && bytes == 2;
+    const bool known =
+        array_.boolean ? bytes == 1 : bytes == 2 || bytes == 4 || bytes == 8 || (bytes == 1 && !floating);
     if (!known) fail("dtype", "'" + text + "'", types);
-    array_.type = voxel_type(text[1] == 'f', text[1] == 'i', static_cast<std::size_t>(bytes));
+    array_.type = voxel_type(floating, text[1] == 'i', static_cast<std::size_t>(array_.half ? 4 : bytes));
     array_.big_endian = text[0] == '>';
   }
 
@@ -140,7 +162,8 @@ class ArrayParser {
       if (separator != "." && separator != "/") fail("dimension_separator", to_text(separator), "it is \".\" or \"/\"");
       array_.separator = separator.get<std::string>().front();
     }
-    std::uint64_t bytes = size_of(array_.type);
+    check_separator();
+    std::uint64_t bytes = array_.stored_voxel_bytes();
     bool fits = true;
     for (const index_t n : {array_.chunk_channels, array_.chunk.z, array_.chunk.y, array_.chunk.x}) {
       fits = fits && !__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(n), &bytes);
@@ -148,6 +171,28 @@ class ArrayParser {
     if (!fits || bytes > std::numeric_limits<std::uint32_t>::max()) {
       fail("chunks", to_text(at("chunks")), "a chunk has at most 4 GiB; write smaller ones");
     }
+  }
+
+  /// Looks for chunks under both kinds of names. Old versions of n5-zarr store nested chunks without saying so, and
+  /// then every chunk would seem to be absent.
+  void check_separator() {
+    bool flat = false, nested = false;
+    std::error_code error;
+    for (std::filesystem::directory_iterator at(folder_, error), end; !error && at != end && !flat;
+         at.increment(error)) {
+      const std::string name = at->path().filename().string();
+      if (name.find_first_not_of("0123456789.") != name.npos || name.empty()) continue;
+      const bool dots = name.find('.') != name.npos;
+      flat = flat || (dots && name.front() != '.');
+      nested = nested || (!dots && at->is_directory(error));
+    }
+    if (array_.separator == '.' ? flat || !nested : nested || !flat) return;
+    if (!json_.contains("dimension_separator")) {
+      array_.separator = '/';
+      return;
+    }
+    fail("dimension_separator", to_text(json_["dimension_separator"]),
+         fmt::format("the chunks have names like {}; correct the key", nested ? "0/0/0" : "0.0.0"));
   }
 
   void read_codec() {
@@ -200,9 +245,23 @@ class ArrayParser {
     if (fill == "NaN" && is_floating(array_.type)) return put(std::numeric_limits<double>::quiet_NaN());
     if (fill == "Infinity" && is_floating(array_.type)) return put(std::numeric_limits<double>::infinity());
     if (fill == "-Infinity" && is_floating(array_.type)) return put(-std::numeric_limits<double>::infinity());
+    if (fill.is_boolean() && array_.boolean) return put(std::uint64_t{fill.get<bool>()});
+    if (fill.is_string()) {  // Fiji's exporters write the number as a text
+      const auto text = fill.get<std::string>();
+      const char* const end = text.data() + text.size();
+      std::int64_t whole = 0;
+      if (const auto [at, error] = std::from_chars(text.data(), end, whole); error == std::errc() && at == end) {
+        return put(whole);
+      }
+      double number = 0;
+      if (const auto [at, error] = std::from_chars(text.data(), end, number); error == std::errc() && at == end) {
+        if (std::isfinite(number) || is_floating(array_.type)) return put(number);
+      }
+    }
     fail("fill_value", to_text(fill), "it must be a number, or null");
   }
 
+  path folder_;
   std::string file_;
   Json json_;
   ZarrArray array_;
@@ -225,15 +284,6 @@ Json multiscale_of(const Json& attributes) {
   return attributes["multiscales"][0];
 }
 
-/// Returns the unit of the last axis.
-std::string unit_of(const Json& multiscale) {
-  if (!multiscale.contains("axes") || !multiscale["axes"].is_array() || multiscale["axes"].empty()) return "";
-  const Json& axis = multiscale["axes"].back();
-  return axis.is_object() && axis.contains("unit") && axis["unit"].is_string()
-             ? unit_symbol(axis["unit"].get<std::string>())
-             : "";
-}
-
 /// Returns the last three numbers of a list of positive numbers.
 std::optional<std::array<double, 3>> last_three(const Json& list) {
   if (!list.is_array() || list.size() < 3) return std::nullopt;
@@ -246,17 +296,95 @@ std::optional<std::array<double, 3>> last_three(const Json& list) {
   return zyx;
 }
 
-/// Returns the spacing of a level of an OME-Zarr.
-std::optional<Spacing> spacing_of_level(const Json& multiscale, const Json& level) {
-  if (!level.contains("coordinateTransformations") || !level["coordinateTransformations"].is_array()) {
-    return std::nullopt;
+/// Finds the spacing of a level of an OME-Zarr: the scale of the level times that of the whole multiscale.
+class LevelSpacing {
+ public:
+  LevelSpacing(ZarrArray& array, const Json& multiscale) : array_(array), multiscale_(multiscale) {}
+
+  std::optional<Spacing> find(const Json& level) {
+    const bool own = multiply(level), common = multiply(multiscale_);
+    if (!own && !common) return std::nullopt;
+    const std::array<std::string, 3> units{unit_of('z'), unit_of('y'), unit_of('x')};
+    if (units[0] == units[1] && units[1] == units[2]) return Spacing{zyx_, units[2]};
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      const auto length = micrometres_per(units[axis]);
+      if (!length) {
+        array_.remarks.push_back(
+            fmt::format("z, y and x have the units '{}', '{}' and '{}', which cannot be compared; "
+                        "the spacing is not read",
+                        units[0], units[1], units[2]));
+        return std::nullopt;
+      }
+      zyx_[axis] *= *length;
+    }
+    return Spacing{zyx_, "um"};
   }
-  for (const Json& transformation : level["coordinateTransformations"]) {
-    if (!transformation.is_object() || !transformation.contains("scale")) continue;
-    if (const auto zyx = last_three(transformation["scale"])) return Spacing{*zyx, unit_of(multiscale)};
+
+ private:
+  /// Applies the scales of a list of transformations. Returns whether there is one.
+  bool multiply(const Json& owner) {
+    if (!owner.contains("coordinateTransformations") || !owner["coordinateTransformations"].is_array()) return false;
+    bool any = false;
+    for (const Json& transformation : owner["coordinateTransformations"]) {
+      if (!transformation.is_object()) continue;
+      if (transformation.contains("scale")) any = multiply_scale(transformation["scale"]) || any;
+      if (transformation.contains("path")) {
+        array_.remarks.emplace_back("a transformation that lies in another file (path) is not read");
+      }
+      if (transformation.contains("translation")) remark_origin(transformation["translation"]);
+    }
+    return any;
   }
-  return std::nullopt;
-}
+
+  /// A scale has one number per axis. Some writers give only those of z, y and x.
+  bool multiply_scale(const Json& scale) {
+    std::array<double, 3> own{};
+    const std::string axes = scale.is_array() && scale.size() == 3 ? space() : array_.axes;
+    bool good = scale.is_array() && scale.size() == axes.size();
+    for (std::size_t i = 0; good && i < axes.size(); ++i) {
+      const std::size_t axis = std::string_view("zyx").find(axes[i]);
+      if (axis == std::string_view::npos) continue;
+      good = scale[i].is_number() && scale[i].get<double>() > 0;
+      if (good) own[axis] = scale[i].get<double>();
+    }
+    if (!good) {
+      array_.remarks.push_back(
+          fmt::format("the scale {} is not read: it must have a positive number for each of the "
+                      "axes {}",
+                      to_text(scale), array_.axes));
+      return false;
+    }
+    for (std::size_t axis = 0; axis < 3; ++axis) zyx_[axis] *= own[axis];
+    return true;
+  }
+
+  void remark_origin(const Json& translation) {
+    const bool zero = translation.is_array() && std::all_of(translation.begin(), translation.end(),
+                                                            [](const Json& n) { return n.is_number() && n == 0; });
+    if (!zero) array_.remarks.push_back(fmt::format("the origin (translation {}) is not read", to_text(translation)));
+  }
+
+  /// Returns the axes of space, in the order of the array.
+  std::string space() const {
+    std::string axes = array_.axes;
+    std::erase_if(axes, [](char axis) { return axis == 't' || axis == 'c'; });
+    return axes;
+  }
+
+  std::string unit_of(char name) const {
+    if (!multiscale_.contains("axes") || !multiscale_["axes"].is_array()) return "";
+    const std::size_t i = array_.axes.find(name);
+    if (i >= multiscale_["axes"].size()) return "";
+    const Json& axis = multiscale_["axes"][i];
+    return axis.is_object() && axis.contains("unit") && axis["unit"].is_string()
+               ? unit_symbol(axis["unit"].get<std::string>())
+               : "";
+  }
+
+  ZarrArray& array_;
+  const Json& multiscale_;
+  std::array<double, 3> zyx_{1, 1, 1};
+};
 
 /// Returns the name of the only array directly below a group.
 std::string only_array(const path& folder) {
@@ -270,6 +398,22 @@ std::string only_array(const path& folder) {
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
   throw FormatError(fmt::format("{}: which array? it holds {}; name one as {}:/NAME", folder.string(),
                                 names.empty() ? "none directly below it" : list, folder.string()));
+}
+
+/// Returns the group of the only image in the layout of bioformats2raw, which numbers images below the root. Returns
+/// nothing for other layouts.
+std::vector<std::string> only_image(const path& folder) {
+  if (!attributes_of(folder).contains("bioformats2raw.layout")) return {};
+  std::vector<std::string> images;
+  for (const std::string& name : names_in(folder)) {
+    std::error_code error;
+    const bool number = name.find_first_not_of("0123456789") == name.npos;
+    if (number && std::filesystem::exists(folder / name / ".zattrs", error)) images.push_back(name);
+  }
+  if (images.size() == 1) return images;
+  throw FormatError(fmt::format("{}: which image? it holds {} (bioformats2raw.layout); name one as {}:/NUMBER/0",
+                                folder.string(), images.empty() ? "none" : fmt::format("{}", fmt::join(images, ", ")),
+                                folder.string()));
 }
 
 std::vector<std::string> split(const std::string& path_text) {
@@ -296,12 +440,31 @@ Json level_of(const Json& multiscale, std::span<const std::string> parts) {
 std::string ZarrArray::key(index_t c, const Extent3& index) const {
   std::string key;
   const auto add = [&](index_t n) { key += fmt::format("{}{}", key.empty() ? "" : std::string(1, separator), n); };
-  if (rank == 5) add(0);
-  if (rank >= 4) add(c);
-  add(index.z);
-  add(index.y);
-  add(index.x);
+  for (const char axis : axes) {
+    add(axis == 't' ? 0 : axis == 'c' ? c : axis == 'z' ? index.z : axis == 'y' ? index.y : index.x);
+  }
   return key;
+}
+
+std::array<index_t, 4> ZarrArray::strides() const {
+  std::array<index_t, 4> strides{};
+  index_t stride = 1;
+  std::string order = axes;  // the fastest axis last
+  if (column_major) std::reverse(order.begin(), order.end());
+  for (auto axis = order.rbegin(); axis != order.rend(); ++axis) {
+    const std::size_t i = std::string_view("czyx").find(*axis);
+    if (i == std::string_view::npos) continue;  // one time
+    strides[i] = stride;
+    stride *= i == 0 ? chunk_channels : chunk[static_cast<int>(i) - 1];
+  }
+  return strides;
+}
+
+bool ZarrArray::in_order() const {
+  const auto [of_c, of_z, of_y, of_x] = strides();
+  // The distance of neighbours along an axis with one voxel does not matter.
+  return (chunk.x == 1 || of_x == 1) && (chunk.y == 1 || of_y == chunk.x) &&
+         (chunk.z == 1 || of_z == chunk.y * chunk.x) && (chunk_channels == 1 || of_c == chunk.volume());
 }
 
 ZarrArray read_zarr(const VolumePath& where, path& folder) {
@@ -316,19 +479,22 @@ ZarrArray read_zarr(const VolumePath& where, path& folder) {
   };
   refuse_version_3();
   if (parts.empty() && !is_array()) {
-    const Json group = multiscale_of(attributes_of(folder));
+    parts = only_image(folder);
+    const path image = parts.empty() ? folder : folder / parts.front();
+    const Json group = multiscale_of(attributes_of(image));
     if (group.is_object() && group.contains("datasets") && group["datasets"].is_array() && !group["datasets"].empty() &&
         group["datasets"][0].is_object() && group["datasets"][0].contains("path") &&
         group["datasets"][0]["path"].is_string()) {
       const auto level = group["datasets"][0]["path"].get<std::string>();
       check_inside(where.file, "multiscales.datasets.path", level);
-      parts = split(level);
-      if (parts.empty()) {
-        fail_format((where.file / ".zattrs").string(), "multiscales.datasets.path", "'" + level + "'",
+      const std::vector<std::string> below = split(level);
+      parts.insert(parts.end(), below.begin(), below.end());
+      if (below.empty()) {
+        fail_format((image / ".zattrs").string(), "multiscales.datasets.path", "'" + level + "'",
                     "it must name an array below the group");
       }
     } else {
-      parts = {only_array(folder)};
+      parts.push_back(only_array(image));
     }
   }
   // The innermost group that lists the array as one of its levels.
@@ -347,18 +513,20 @@ ZarrArray read_zarr(const VolumePath& where, path& folder) {
                 "name an array of the Zarr as FILE.zarr:/NAME");
   }
   const Json own = attributes_of(folder);
-  ZarrArray array = ArrayParser(folder, group.is_object() ? group : own).take();
+  ZarrArray array = ArrayParser(folder, group.is_object() ? group : own, own).take();
   if (own.contains("element_size_um")) {
-    if (const auto zyx = last_three(own["element_size_um"])) array.spacing = Spacing{*zyx, "um"};
+    const auto zyx = last_three(own["element_size_um"]);
+    if (zyx) array.spacing = Spacing{*zyx, "um"};
+    if (!zyx) array.remarks.emplace_back("element_size_um is not read: it must be three positive numbers");
   }
-  if (!level.is_null() && !array.spacing) array.spacing = spacing_of_level(group, level);
+  if (!level.is_null() && !array.spacing) array.spacing = LevelSpacing(array, group).find(level);
   return array;
 }
 
 std::string zarray_text(const ZarrArray& array) {
   const Extent3 &e = array.extent, &c = array.chunk;
   Json shape{e.z, e.y, e.x}, chunks{c.z, c.y, c.x};
-  if (array.rank == 4) {
+  if (array.axes.size() == 4) {
     shape.insert(shape.begin(), array.channels);
     chunks.insert(chunks.begin(), array.chunk_channels);
   }
@@ -386,7 +554,7 @@ std::string zarray_text(const ZarrArray& array) {
 
 std::string zattrs_text(const ZarrArray& array) {
   Json names{"z", "y", "x"};
-  if (array.rank == 4) names.insert(names.begin(), "c");
+  if (array.axes.size() == 4) names.insert(names.begin(), "c");
   Json all{{"_ARRAY_DIMENSIONS", names}};
   // A spacing in pixels or in an unknown unit has no place here.
   if (const auto zyx = array.spacing ? spacing_in_micrometres(*array.spacing) : std::nullopt) {

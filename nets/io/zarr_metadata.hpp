@@ -1,6 +1,7 @@
 // The metadata of a Zarr v2 array. Private to this room.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -21,8 +22,10 @@ struct ZarrCodec {
 struct ZarrArray {
   index_t channels = 1, chunk_channels = 1;
   Extent3 extent{}, chunk{};
-  int rank = 3;  ///< 3: [z][y][x], 4: [c][z][y][x], 5: [t][c][z][y][x] with one t
+  std::string axes = "zyx";  ///< of the array, in the order of `shape`: z, y, x, maybe c, maybe one t
   VoxelType type = VoxelType::uint8;
+  bool half = false;     ///< stored as floats of 16 bits, and read as float32
+  bool boolean = false;  ///< stored as 0 and 1, and read as uint8
   bool big_endian = false, column_major = false;
   char separator = '.';
   ZarrCodec codec{};
@@ -30,9 +33,16 @@ struct ZarrArray {
   std::optional<Spacing> spacing{};
   std::vector<std::pair<std::string, std::string>> notes{};  ///< written only; see SinkOptions
 
+  std::vector<std::string> remarks{};  ///< what a user should know of the metadata
+
+  std::size_t stored_voxel_bytes() const noexcept { return half ? 2 : size_of(type); }
   std::size_t chunk_bytes() const noexcept {
-    return static_cast<std::size_t>(chunk_channels * chunk.z * chunk.y * chunk.x) * size_of(type);
+    return static_cast<std::size_t>(chunk_channels * chunk.z * chunk.y * chunk.x) * stored_voxel_bytes();
   }
+  /// Returns whether the voxels of a chunk are stored in the order [c][z][y][x].
+  bool in_order() const;
+  /// Returns by how many voxels neighbours along c, z, y and x lie apart in a stored chunk.
+  std::array<index_t, 4> strides() const;
   /// Returns the name of a chunk's file below the array: "0.1.2" or "0/1/2".
   std::string key(index_t c, const Extent3& index) const;
 };

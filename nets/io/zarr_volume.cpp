@@ -14,6 +14,7 @@
 
 #include "core/files.hpp"
 #include "nets/io/chunk_assembler.hpp"
+#include "nets/io/half.hpp"
 #include "nets/io/volume_formats.hpp"
 #include "nets/io/zarr_folder.hpp"
 
@@ -34,7 +35,8 @@ class ZarrSource final : public VolumeSource {
     info_.channels = array_.channels;
     info_.extent = array_.extent;
     info_.type = array_.type;
-    info_.element_type = io::name_of(array_.type);
+    info_.element_type = array_.boolean ? "bool" : array_.half ? "float16" : std::string(io::name_of(array_.type));
+    info_.notes = array_.remarks;
     info_.spacing = array_.spacing;
     info_.chunk_channels = array_.chunk_channels;
     info_.chunk = array_.chunk;
@@ -96,15 +98,17 @@ class ZarrSource final : public VolumeSource {
       }
       chunk.resize(array_.chunk_bytes());
       decode_chunk(array_.codec, file.string(), stored, chunk.bytes());
-      if (array_.big_endian) swap_bytes(chunk.data(), array_.type, chunk.bytes().size() / size_of(array_.type));
-      if (array_.column_major) turn(chunk, turned);
+      const std::size_t stored_bytes = array_.stored_voxel_bytes(), count = chunk.bytes().size() / stored_bytes;
+      if (array_.big_endian) swap_bytes(chunk.data(), stored_bytes, count);
+      if (array_.half) widen(chunk, turned, count);
+      if (!array_.in_order()) turn(chunk, turned);
       copy_channels(chunk, place, whole, channels, box, voxels);
     });
   }
 
   /// Returns whether files of chunks hold the voxels as they are in memory.
   bool stores_voxels() const {
-    return array_.codec.kind == ZarrCodec::Kind::raw && !array_.column_major && !array_.big_endian;
+    return array_.codec.kind == ZarrCodec::Kind::raw && array_.in_order() && !array_.big_endian && !array_.half;
   }
 
   /// Reads the planes of such a chunk that lie in a box: into their place if the box has the chunk's rows and columns.
@@ -158,18 +162,29 @@ class ZarrSource final : public VolumeSource {
     return true;
   }
 
-  /// Makes a chunk whose first axis is the fastest into one whose last axis is.
+  /// Makes floats of 16 bits into floats of 32 bits.
+  static void widen(ChunkBuffer& chunk, ChunkBuffer& wide, std::size_t count) {
+    wide.resize(4 * count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const float value = half_at(chunk.data() + 2 * i);
+      std::memcpy(wide.data() + 4 * i, &value, 4);
+    }
+    std::swap(chunk, wide);
+  }
+
+  /// Brings the voxels of a chunk into the order [c][z][y][x].
   void turn(ChunkBuffer& chunk, ChunkBuffer& turned) const {
     const Extent3& e = array_.chunk;
     const index_t channels = array_.chunk_channels;
     const auto bytes = size_of(array_.type);
     turned.resize(chunk.bytes().size());
+    const auto [of_c, of_z, of_y, of_x] = array_.strides();
     std::byte* to = turned.data();
     for (index_t c = 0; c < channels; ++c) {
       for (index_t z = 0; z < e.z; ++z) {
         for (index_t y = 0; y < e.y; ++y) {
           for (index_t x = 0; x < e.x; ++x, to += bytes) {
-            const index_t from = c + channels * (z + e.z * (y + e.y * x));
+            const index_t from = c * of_c + z * of_z + y * of_y + x * of_x;
             std::memcpy(to, chunk.data() + static_cast<std::size_t>(from) * bytes, bytes);
           }
         }

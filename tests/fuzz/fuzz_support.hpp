@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "convolume/error.hpp"
+#include "nets/io/orientation.hpp"
 #include "nets/io/volume_source.hpp"
 
 namespace convolume::fuzz {
@@ -52,10 +54,15 @@ inline std::vector<std::string_view> sections(std::string_view input) {
 inline void read_ends(const std::filesystem::path& file) {
   using namespace nets;
   try {
-    const auto source = io::open_volume(io::VolumePath{file, ""});
+    const std::shared_ptr<const io::VolumeSource> source = io::open_volume(io::VolumePath{file, ""});
     const io::VolumeInfo& info = source->info();
     static_cast<void>(source->stored_bytes());
-    if (info.geometry) static_cast<void>(info.geometry->affine());
+    if (info.geometry && !io::orientation_of(*info.geometry).empty()) {
+      const auto turned = io::turned(source, io::turn_to("PIL", *source));
+      const Extent3 one = Extent3::all(1);
+      std::vector<std::byte> voxel(info.bytes_per_voxel());
+      turned->read({0, 1}, {turned->info().extent - one, one}, voxel);
+    }
     Extent3 extent;
     for (int axis = 0; axis < 3; ++axis) extent[axis] = std::min<index_t>(info.extent[axis], 32);
     std::vector<std::byte> voxels(static_cast<std::size_t>(extent.volume()) * info.bytes_per_voxel());

@@ -18,8 +18,29 @@ def png(width, height, bits=8, color=0):
     def chunk(name, data):
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
     row = b"\0" + bytes(width * bits // 8 * (3 if color == 2 else 1))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, color, 0, 0, 0)) +
+    palette = chunk(b"PLTE", bytes(9)) if color == 3 else b""
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, bits, color, 0, 0, 0)) + palette +
             chunk(b"IDAT", zlib.compress(row * height)) + chunk(b"IEND", b""))
+
+
+def tiff(pages, bits, kind=1, description=b"", behind=0):
+    """Pages of 5 x 6 pixels. `behind` bytes follow the last page."""
+    out = bytearray(b"II*\0" + struct.pack("<I", 8))
+    for page in range(pages):
+        data = bytes((6 * bits + 7) // 8 * 5)
+        tags = [(256, 4, 1, 6), (257, 4, 1, 5), (258, 3, 1, bits), (262, 3, 1, 1), (273, 4, 1, 0), (278, 4, 1, 5),
+                (279, 4, 1, len(data)), (339, 3, 1, kind)]
+        text = description + b"\0" if description and page == 0 else b""
+        if text:
+            tags.append((270, 2, len(text), 0))
+        after = len(out) + 2 + 12 * len(tags) + 4
+        places = {270: after, 273: after + len(text)}
+        following = after + len(text) + len(data)
+        out += struct.pack("<H", len(tags))
+        for tag, type_, count, value in sorted(tags):
+            out += struct.pack("<HHII", tag, type_, count, places.get(tag, value))
+        out += struct.pack("<I", following if page + 1 < pages else 0) + text + data
+    return bytes(out + bytes(behind))
 
 
 def zarr(dtype="|u1", compressor=None, chunk=bytes(24), chunks=(2, 3, 4), attributes=None, **more):
@@ -43,6 +64,25 @@ def main():
     add("zarr", "zstd", zarr("<i8", {"id": "zstd", "level": 1}, b"\x28\xb5\x2f\xfd\x20\xc0\x55\x00\x00\x10\x00\x00\x01\x00\xbb\x2b\x80\x05"))
     add("zarr", "axes", zarr(attributes={"multiscales": [{"axes": [{"name": n, "type": "space"} for n in "zyx"], "datasets": [
         {"path": "s0", "coordinateTransformations": [{"type": "scale", "scale": [1, 2, 3]}]}]}]}))
+    add("zarr", "half", zarr("<f2", None, bytes(48)))
+    add("zarr", "bool", zarr("|b1", fill_value=True))
+    add("zarr", "text", zarr("<u2", None, bytes(48), fill_value="7"))
+    add("zarr", "turned", zarr(attributes={"multiscales": [{"axes": [{"name": n, "unit": u} for n, u in (
+        ("x", "nanometer"), ("y", "micrometer"), ("z", "section"))], "datasets": [
+        {"path": "s0", "coordinateTransformations": [{"scale": [1, 2, 3]}, {"translation": [1, 2, 3]}]}],
+        "coordinateTransformations": [{"scale": [2, 2, 2]}]}]}))
+    add("zarr", "named", zarr(attributes={"_ARRAY_DIMENSIONS": ["y", "x", "z"]}))
+    ome = (b'<OME><Image><Pixels DimensionOrder="XYCZT" SizeZ="1" SizeC="2" SizeT="1" PhysicalSizeX="1" PhysicalSizeY="1" '
+           b'PhysicalSizeZ="0.05" PhysicalSizeZUnit="mm"><TiffData IFD="1"/><TiffData FirstC="1" PlaneCount="1"/></Pixels>'
+           b'</Image></OME>')
+    add("tiff", "ome", tiff(2, 8, description=ome))
+    add("tiff", "imagej", tiff(1, 8, description=b"ImageJ=1.53\nimages=2\nslices=2\nspacing=2\nunit=um\n", behind=30))
+    add("tiff", "half", tiff(1, 16, kind=3))
+    add("tiff", "bool", tiff(1, 1))
+    add("data", "turned", b"name = 'a'\norientation = 'RAS'\n[intensity]\nnan = 0\n[label]\nclasses = [0, [1, 2.5]]\nignore = [-1]\n"
+        b"[[train]]\nimage = 'a.nii'\nlabel = 'b.nii'\nbox = [[0, 1], [0, 2], [0, 3]]\n")
+    add("slices", "palette", png(5, 4, 8, 3))
+    add("slices", "bool", png(8, 4, 1))
     add("slices", "gray", SEPARATOR.join([png(5, 4), png(5, 4)]))
     add("slices", "deep", SEPARATOR.join([png(5, 4, 16), png(5, 4, 16)]))
     add("slices", "rgb", png(5, 4, 8, 2))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compares `convolume convert` with nibabel and zarr-python: what they write is read, and what it writes they read.
+"""Compares `convolume convert` with nibabel, zarr-python, tifffile and h5py: what they write is read, and what it writes
+they read.
 
 Usage: volumes_test.py CONVOLUME. The exit status is 77 if build/peers is missing.
 """
@@ -14,10 +15,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench/peers"))
 import environment  # noqa: E402
 
 environment.enter()
-environment.check("nibabel", "zarr", "numpy")
+environment.check("nibabel", "zarr", "numpy", "tifffile", "h5py")
+import h5py  # noqa: E402
 import nibabel  # noqa: E402
 import numcodecs  # noqa: E402
 import numpy as np  # noqa: E402
+import tifffile  # noqa: E402
 import zarr  # noqa: E402
 
 CONVOLUME = sys.argv.pop(1)
@@ -118,6 +121,91 @@ class Volumes(unittest.TestCase):
                 back = zarr.open(str(self.folder / "b.zarr"), "r")["s0"]
                 self.assertEqual(back.dtype, array.dtype)
                 self.assertTrue((back[:] == array).all())
+
+    def test_volumes_are_turned_as_nibabel_turns_them(self):
+        array = volume("<i2")
+        tilt = np.array([[1, 0.1, -0.05], [-0.1, 1, 0.08], [0.06, -0.07, 1]])
+        for axes, signs in itertools.product(itertools.permutations(range(3)), itertools.product([1, -1], repeat=3)):
+            affine = np.eye(4)
+            affine[:3, :3] = tilt @ (np.eye(3)[:, axes] * signs) @ np.diag([1, 2, 3])
+            affine[:3, 3] = [5, -7, 9]
+            image = nibabel.Nifti1Image(to_nifti(array), affine)
+            nibabel.save(image, self.folder / "a.nii")
+            for target in ("RAS", "PIL"):
+                with self.subTest(axes=axes, signs=signs, target=target):
+                    self.convert("a.nii", "b.nii", "--orientation", target)
+                    transform = nibabel.orientations.ornt_transform(nibabel.io_orientation(affine),
+                                                                    nibabel.orientations.axcodes2ornt(target))
+                    expected, back = image.as_reoriented(transform), nibabel.load(self.folder / "b.nii")
+                    self.assertEqual("".join(nibabel.aff2axcodes(back.affine)), target)
+                    self.assertTrue((np.asarray(back.dataobj) == np.asarray(expected.dataobj)).all())
+                    self.assertTrue(np.allclose(back.affine, expected.affine, atol=1e-4))
+                    self.assertTrue(np.allclose(back.header.get_zooms(), expected.header.get_zooms(), atol=1e-5))
+
+    def test_tiff_of_tifffile_is_read(self):
+        for dtype in TYPES + ["?", "f2"]:
+            for order, more in itertools.product("<>", [{}, {"tile": (16, 16)}, {"compression": "zlib"}, {"bigtiff": True}]):
+                with self.subTest(dtype=dtype, order=order, more=more):
+                    array = volume("u1") > 100 if dtype == "?" else volume("<" + dtype)
+                    tifffile.imwrite(self.folder / "a.tif", array, byteorder=order, metadata=None, photometric="minisblack", **more)
+                    self.assertTrue((self.read("a.tif") == array).all())
+
+    def test_ome_tiff_of_tifffile_is_read(self):
+        sizes = {f"PhysicalSize{axis}": size for axis, size in zip("ZYX", (0.05, 0.004, 0.005))}
+        sizes |= {f"PhysicalSize{axis}Unit": "\u00b5m" for axis in "ZYX"}
+        for axes in ("ZYX", "ZCYX", "CZYX"):
+            with self.subTest(axes=axes):
+                array = volume("<u2", 3) if "C" in axes else volume("<u2")
+                stored = array.transpose(1, 0, 2, 3) if axes == "ZCYX" else array
+                tifffile.imwrite(self.folder / "a.ome.tif", stored, ome=True, photometric="minisblack",
+                                 metadata={"axes": axes, **sizes})
+                self.assertTrue((self.read("a.ome.tif") == array).all())
+                self.convert("a.ome.tif", "b.zarr")
+                spacing = zarr.open(str(self.folder / "b.zarr"), "r").attrs["element_size_um"]
+                self.assertTrue(np.allclose(spacing, [0.05, 0.004, 0.005]))
+
+    def test_imagej_stacks_of_tifffile_are_read_and_ours_are_read_by_it(self):
+        array = volume("<u2")
+        tifffile.imwrite(self.folder / "a.tif", array, imagej=True, metadata={"axes": "ZYX", "spacing": 2.5, "unit": "um"},
+                         resolution=(4.0, 4.0))
+        self.assertTrue((self.read("a.tif") == array).all())
+        self.convert("a.tif", "b.tif")
+        with tifffile.TiffFile(self.folder / "b.tif") as back:
+            self.assertTrue((back.asarray() == array).all())
+            self.assertEqual(back.imagej_metadata["spacing"], 2.5)
+
+    def test_hdf5_of_h5py_is_read_and_ours_is_read_by_it(self):
+        enumeration = h5py.enum_dtype({"background": 0, "cell": 1, "membrane": 2}, basetype="u1")
+        kinds = [(volume("u1") > 100, {}), (volume("u1") % 3, {"dtype": enumeration}), (volume("<f2"), {})]
+        kinds += [(volume("<" + dtype), {"chunks": (2, 3, 4), "compression": "lzf", "shuffle": shuffle})
+                  for dtype in TYPES for shuffle in (False, True)]
+        kinds += [(volume("<i4") % 1000, {"chunks": (2, 3, 4), "scaleoffset": 0})]
+        for array, more in kinds:
+            with self.subTest(dtype=array.dtype, more=more):
+                with h5py.File(self.folder / "a.h5", "w") as file:
+                    file.create_dataset("raw", data=array, **more)
+                self.assertTrue((self.read("a.h5") == array).all())
+                self.convert("a.h5", "b.h5")
+                with h5py.File(self.folder / "b.h5", "r") as file:
+                    self.assertTrue((file["volume"][:] == array).all())
+
+    def test_axes_booleans_and_short_floats_of_zarr_python_are_read(self):
+        for axes, order in itertools.product(["".join(p) for p in itertools.permutations("zyxc")] + ["xyz", "yzx", "tzyx"], "CF"):
+            with self.subTest(axes=axes, order=order):
+                array = volume("<u2", 3) if "c" in axes else volume("<u2")
+                own = "czyx" if "c" in axes else "zyx"
+                stored = array.transpose([own.index(a) for a in axes if a != "t"])
+                stored = stored[None] if "t" in axes else stored
+                group = zarr.open_group(str(self.folder / "a.zarr"), "w")
+                made = group.create_dataset("0", shape=stored.shape, chunks=tuple(min(n, 2 + i) for i, n in enumerate(stored.shape))
+                                            if "t" not in axes else (1, 2, 3, 4), dtype="<u2", order=order)
+                made[:] = stored
+                group.attrs["multiscales"] = [{"version": "0.4", "axes": [{"name": a} for a in axes], "datasets": [{"path": "0"}]}]
+                self.assertTrue((self.read("a.zarr") == array).all())
+        for array in (volume("u1") > 100, volume("<f2"), volume(">f2")):
+            with self.subTest(dtype=array.dtype):
+                zarr.save_array(str(self.folder / "b.zarr"), array, chunks=(2, 3, 4))
+                self.assertTrue((self.read("b.zarr") == array).all())
 
 
 if __name__ == "__main__":

@@ -308,7 +308,7 @@ class Cli(CliTest):
         # The validation scored the same checkpoint and the same volume.
         for key in ("pixel_error", "dice", "iou_2"):
             self.assertAlmostEqual(expected[key] or 0, line[key] or 0, delta=1e-6)
-        self.fails("eval", "p.nii", "classes.nii", says=["label", "255", "classes 0 to 2", "--ignore"])
+        self.fails("eval", "p.nii", "classes.nii", says=["classes.nii", "255", "classes 0 to 2", "--ignore"])
         self.fails("eval", "p.nii", "classes.nii", "--classes", 4, says="--classes 4")
         self.fails("eval", "p.nii", "classes.nii", "--positive", 1, says="--positive")
         # Numbers of classes instead of probabilities, compared with themselves.

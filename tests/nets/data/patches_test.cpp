@@ -143,7 +143,7 @@ TEST_CASE("the given share of patches has a voxel of a class that is drawn unifo
   label.view()(0, 0, 4, 20, 20) = 1;                                   // one voxel of class 1
   for (index_t x = 10; x < 30; ++x) label.view()(0, 0, 5, 12, x) = 2;  // more of class 2
   data.train[0].label = std::move(label);
-  data.train[0].labels = std::make_shared<LabelSummary>(*summarise_labels(pieces_of(data.train[0].label), 0, nullptr));
+  data.train[0].labels = std::make_shared<LabelSummary>(*summarise_labels(pieces_of(data.train[0].label), {}, nullptr));
   data.sampling.foreground = 0.4;
   int first = 0, second = 0;
   constexpr int draws = 3000;

@@ -211,7 +211,7 @@ TEST_CASE("labels are counted, and positions of classes are found whatever the p
   const Extent3 extent{65, 66, 90};
   const auto value = [](index_t i) { return i % 1000 == 5 ? 3 : i % 7 == 0 ? 2 : i == 77 ? 9 : i % 2; };
   const StoredVolume labels = made_of<std::uint8_t>(1, extent, io::VoxelType::uint8, value);
-  const auto whole = summarise_labels(pieces_of(labels), 0, nullptr);
+  const auto whole = summarise_labels(pieces_of(labels), {}, nullptr);
   REQUIRE(whole);
   REQUIRE(whole->classes.size() == 4);
   std::vector<std::uint64_t> counts(10);
@@ -242,7 +242,7 @@ TEST_CASE("labels are counted, and positions of classes are found whatever the p
   CHECK(whole->largest == FoundVoxel{5, 3});
   CHECK(whole->not_unit == FoundVoxel{0, 2});
   Scheduler scheduler(3);
-  CHECK(summarise_labels(in_pieces(labels, {1, 66, 90}), 0, &scheduler) == whole);
+  CHECK(summarise_labels(in_pieces(labels, {1, 66, 90}), {}, &scheduler) == whole);
 }
 
 }  // namespace convolume::nets

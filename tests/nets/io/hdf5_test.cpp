@@ -171,7 +171,7 @@ TEST_CASE("HDF5 datasets that are no volume are refused by name", "[io][hdf5]") 
     H5Pset_external(creation, "/etc/passwd", 0, 24);
     File(file).add("/raw", H5T_STD_U8LE, {2, 3, 4}, creation, false);
     H5Pclose(creation);
-    CHECK(contains(refusal(directory, file), "other files"));
+    CHECK(contains(refusal(directory, file), "external: the data are in other, raw files"));
   }
   SECTION("values that are not finite") {
     auto volume = ramp({1, 1, {2, 3, 4}});
@@ -306,4 +306,60 @@ TEST_CASE("an HDF5 file is replaced only if nothing else in it would be lost", "
   File(file).add("/raw", H5T_STD_U8LE, {2, 3, 4});
   write_volume(VolumePath{file, "raw"}, volume);
   CHECK(equal(read_volume(file), volume));
+}
+
+TEST_CASE("booleans and enumerations are read as their numbers", "[io][hdf5]") {
+  const Directory directory;
+  const auto file = directory / "a.h5";
+  for (const bool boolean : {true, false}) {
+    const hid_t type = H5Tenum_create(boolean ? H5T_STD_I8LE : H5T_STD_U8LE);
+    const char* const names[] = {boolean ? "FALSE" : "background", boolean ? "TRUE" : "cell", "membrane"};
+    for (unsigned char value = 0; value < (boolean ? 2 : 3); ++value) H5Tenum_insert(type, names[value], &value);
+    {
+      File writer(file);
+      const hsize_t size[] = {1, 2, 3};
+      const hid_t space = H5Screate_simple(3, size, nullptr);
+      const hid_t dataset = H5Dcreate2(writer.id(), "raw", type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+      const unsigned char values[] = {0, 1, 1, 0, 1, static_cast<unsigned char>(boolean ? 0 : 2)};
+      REQUIRE(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+      H5Dclose(dataset);
+      H5Sclose(space);
+    }
+    H5Tclose(type);
+    CHECK(inspect_volume(file).element_type == (boolean ? "bool" : "uint8"));
+    const auto volume = read_volume(file);
+    const std::vector<float> expected{0, 1, 1, 0, 1, boolean ? 0.0f : 2.0f};
+    for (std::size_t i = 0; i < 6; ++i) CHECK(volume.data()[i] == expected[i]);
+  }
+}
+
+TEST_CASE("chunks of the filter lzf are decoded, and damaged ones are refused", "[io][hdf5]") {
+  const Directory directory;
+  const auto file = directory / "a.h5";
+  // A run of literals: its length less one, and the bytes. A reference: 8 bytes from 1 byte back.
+  std::string chunk("\x03\x05\x06\x07\x08", 5);
+  chunk += std::string("\xc0\x00", 2);
+  const std::vector<float> expected{5, 6, 7, 8, 8, 8, 8, 8, 8, 8, 8, 8};
+  const auto write = [&](const std::string& bytes) {
+    const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+    const hsize_t chunk_size[] = {1, 3, 4}, begin[] = {0, 0, 0};
+    const unsigned values[] = {4, 0x106, 12};
+    H5Pset_chunk(creation, 3, chunk_size);
+    H5Zunregister(32000);  // our filter only decodes, so HDF5 makes a dataset with it only if it does not know it
+    H5Pset_filter(creation, 32000, H5Z_FLAG_OPTIONAL, 3, values);
+    File writer(file);
+    const hid_t space = H5Screate_simple(3, chunk_size, nullptr);
+    const hid_t dataset = H5Dcreate2(writer.id(), "raw", H5T_STD_U8LE, space, H5P_DEFAULT, creation, H5P_DEFAULT);
+    REQUIRE(H5Dwrite_chunk(dataset, H5P_DEFAULT, 0, begin, bytes.size(), bytes.data()) >= 0);
+    H5Dclose(dataset);
+    H5Sclose(space);
+    H5Pclose(creation);
+  };
+  write(chunk);
+  const auto volume = read_volume(file);
+  for (std::size_t i = 0; i < 12; ++i) CHECK(volume.data()[i] == expected[i]);
+  for (const std::string& damaged : {chunk.substr(0, 6), std::string("\x40\x30\x30", 3), std::string(1, '\0')}) {
+    write(damaged);
+    CHECK(contains(refusal(directory, file), "data: cannot be read"));
+  }
 }

@@ -177,3 +177,66 @@ TEST_CASE("a folder that cannot be listed is reported by name", "[io][slices]") 
     CHECK(contains(message_of<IoError>([&] { create_volume(path, options); }), "finding the folder"));
   }
 }
+
+TEST_CASE("booleans and the numbers of a palette are read from PNG of every depth", "[io][slices]") {
+  const Directory directory;
+  const auto chunk = [](const std::string& name, const std::string& data) {
+    const auto number = [](std::size_t value) {
+      std::string bytes;
+      for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift);
+      return bytes;
+    };
+    const std::string body = name + data;
+    return number(data.size()) + body +
+           number(crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size())));
+  };
+  for (const auto& [depth, colour] :
+       {std::pair(1, 0), std::pair(1, 3), std::pair(2, 3), std::pair(4, 3), std::pair(8, 3)}) {
+    CAPTURE(depth, colour);
+    // Pixel x of row y has the number (x + y) modulo the numbers of this depth, at most 16.
+    const int numbers = std::min(16, 1 << depth);
+    std::string rows;
+    for (int y = 0; y < 3; ++y) {
+      rows += '\0';
+      std::string row(static_cast<std::size_t>((5 * depth + 7) / 8), '\0');
+      for (int x = 0; x < 5; ++x) {
+        const int bit = x * depth, value = (x + y) % numbers;
+        row[static_cast<std::size_t>(bit / 8)] |= static_cast<char>(value << (8 - depth - bit % 8));
+      }
+      rows += row;
+    }
+    std::string packed(compressBound(rows.size()), '\0');
+    uLongf size = packed.size();
+    compress(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(rows.data()), rows.size());
+    std::string header("\0\0\0\5\0\0\0\3", 8);
+    header += static_cast<char>(depth);
+    header += static_cast<char>(colour);
+    header += std::string(3, '\0');
+    const std::string palette =
+        colour == 3 ? chunk("PLTE", std::string(static_cast<std::size_t>(3 * numbers), 'p')) : "";
+    const std::string file = "\x89PNG\r\n\x1a\n" + chunk("IHDR", header) + palette +
+                             chunk("IDAT", packed.substr(0, size)) + chunk("IEND", "");
+    std::filesystem::remove(directory / "1.png");
+    write_bytes(directory / "0.png", file);
+    write_bytes(directory / "._0.png", "hidden");
+    const auto source = open_volume({directory / "*.png", ""});
+    CHECK(source->info().element_type == (colour == 0 ? "bool" : "uint8"));
+    CHECK(source->info().notes.size() == (colour == 0 ? 0u : 1u));
+    std::vector<std::byte> voxels(2 * 3);
+    source->read({0, 1}, {{0, 1, 2}, {1, 2, 3}}, voxels);
+    for (int i = 0; i < 6; ++i) {
+      CHECK(static_cast<int>(voxels[static_cast<std::size_t>(i)]) == (i % 3 + 2 + i / 3 + 1) % numbers);
+    }
+    if (colour == 0) continue;
+    // The same number in two slices is the same colour. A palette may end earlier.
+    const auto with_palette = [&](const std::string& colours) {
+      std::string other = file;
+      const std::string own = chunk("PLTE", std::string(static_cast<std::size_t>(3 * numbers), 'p'));
+      write_bytes(directory / "1.png", other.replace(other.find(own), own.size(), chunk("PLTE", colours)));
+    };
+    with_palette(std::string(3 * 2, 'p'));
+    CHECK(open_volume({directory / "*.png", ""})->info().extent.z == 2);
+    with_palette("ppq" + std::string(3 * static_cast<std::size_t>(numbers - 1), 'p'));
+    CHECK(contains(message_of<FormatError>([&] { open_volume({directory / "*.png", ""}); }), "palette"));
+  }
+}

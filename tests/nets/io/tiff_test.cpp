@@ -80,6 +80,13 @@ void make_tiff(const std::filesystem::path& file, const Recipe& recipe) {
   TIFFClose(tiff);
 }
 
+/// The byte of a tile's row of booleans in which a column lies.
+std::uint8_t tile_byte(std::uint32_t z, std::uint32_t y, std::uint32_t x) {
+  // Tiles have 16 x 16 pixels in two bytes per row, and make_tiff() gives libtiff a tile's bytes one after the other.
+  const std::uint32_t byte = (y % 16) * 2 + x % 16 / 8;
+  return value_at<std::uint8_t>(z, y / 16 * 16 + byte / 16, x / 16 * 16 + byte % 16);
+}
+
 template <class T>
 void check_read(const std::filesystem::path& file, const char* type) {
   const auto info = inspect_volume(file);
@@ -179,20 +186,13 @@ TEST_CASE("TIFF pages that are no gray volume are refused by name", "[io][tiff]"
     recipe.photometric = PHOTOMETRIC_MASK;
     CHECK(contains(message_for(recipe), "photometric: 4"));
   }
-  SECTION("bilevel") {
-    recipe.bits = 1;
-    CHECK(contains(message_for(recipe), "bits per sample: 1"));
+  SECTION("four bits") {
+    recipe.bits = 4;
+    CHECK(contains(message_for(recipe), "bits per sample: 4"));
   }
-  SECTION("half floats") {
+  SECTION("floats of eight bits") {
     recipe.sample_format = SAMPLEFORMAT_IEEEFP;
-    recipe.bits = 16;
-    make_tiff<std::uint16_t>(file, recipe);
-    CHECK(contains(tiff_refusal(directory, file), "bits per sample: 16 of float"));
-  }
-  SECTION("64-bit integers") {
-    recipe.bits = 64;
-    make_tiff<std::uint64_t>(file, recipe);
-    CHECK(contains(tiff_refusal(directory, file), "bits per sample: 64"));
+    CHECK(contains(message_for(recipe), "bits per sample: 8 of float"));
   }
   SECTION("complex") {
     recipe.sample_format = SAMPLEFORMAT_COMPLEXIEEEFP;
@@ -340,7 +340,141 @@ TEST_CASE("a double beyond the range of float is refused", "[io][tiff]") {
   CHECK(contains(tiff_refusal(directory, file), "x 1) is inf as float"));
 }
 
-TEST_CASE("an ImageJ stack behind one page header is not read as one slice", "[io][tiff]") {
+TEST_CASE("booleans and floats of 16 bits are read, in strips and tiles of all forms", "[io][tiff]") {
+  const Directory directory;
+  const auto file = directory / "a.tif";
+  for (const char* mode : {"wl", "wb"}) {
+    for (const bool tiled : {false, true}) {
+      for (const int compression : {COMPRESSION_NONE, COMPRESSION_ADOBE_DEFLATE}) {
+        CAPTURE(mode, tiled, compression);
+        // 0x3c00 is 1, and the fraction counts in 1/1024. 7 i stays below 1024 for the first 146 voxels of each row.
+        Recipe half{mode, 16, SAMPLEFORMAT_IEEEFP, static_cast<std::uint16_t>(compression), tiled};
+        make_tiff<std::uint16_t>(file, half);
+        CHECK(inspect_volume(file).element_type == "float16");
+        CHECK(inspect_volume(file).type == VoxelType::float32);
+        const auto voxels = read_volume(file);
+        bool same = true;
+        for (index_t i = 0; i < voxels.elements(); ++i) {
+          const auto bits = static_cast<std::uint16_t>(7 * i);
+          const int exponent = bits >> 10 & 31;
+          const double fraction = bits & 1023;
+          const double value = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+          same = same && voxels.data()[i] == static_cast<float>((bits & 0x8000) != 0 ? -value : value);
+        }
+        CHECK(same);
+        // libtiff packs eight booleans into a byte, the first one highest.
+        Recipe boolean{mode, 1, SAMPLEFORMAT_UINT, static_cast<std::uint16_t>(compression), tiled};
+        make_tiff<std::uint8_t>(file, boolean);
+        CHECK(inspect_volume(file).element_type == "bool");
+        CHECK(inspect_volume(file).type == VoxelType::uint8);
+        const auto source = open_volume({file, ""});
+        std::vector<std::byte> box(2u * 5 * 9);
+        source->read({0, 1}, {{1, 13, 3}, {2, 5, 9}}, box);
+        for (std::uint32_t z = 0; z < 2; ++z) {
+          for (std::uint32_t y = 0; y < 5; ++y) {
+            for (std::uint32_t x = 0; x < 9; ++x) {
+              const std::uint32_t column = 3 + x, row = 13 + y;
+              // A tile's rows have two bytes, and a page's row as many as its pixels need.
+              const std::uint8_t byte =
+                  tiled ? tile_byte(1 + z, row, column) : value_at<std::uint8_t>(1 + z, row, column / 8);
+              CHECK(static_cast<int>(box[(z * 5 + y) * 9 + x]) == (byte >> (7 - column % 8) & 1));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("integers of 64 bits are read", "[io][tiff]") {
+  check_everywhere<std::uint64_t>("uint64", SAMPLEFORMAT_UINT);
+  check_everywhere<std::int64_t>("int64", SAMPLEFORMAT_INT);
+}
+
+TEST_CASE("an ImageJ stack behind one page header is read whole", "[io][tiff]") {
+  const Directory directory;
+  const auto file = directory / "imagej.tif";
+  const std::string text = "ImageJ=1.53t\nimages=3\nslices=3\n";
+  for (const bool big : {false, true}) {
+    const auto number = [&](std::uint32_t value, int bytes) {
+      std::string digits;
+      for (int i = 0; i < bytes; ++i) digits += static_cast<char>(value >> 8 * (big ? bytes - 1 - i : i) & 255);
+      return digits;
+    };
+    const auto tag = [&](std::uint32_t id, std::uint32_t type, std::uint32_t count, std::uint32_t value) {
+      return number(id, 2) + number(type, 2) + number(count, 4) +
+             (type == 3 ? number(value, 2) + std::string(2, '\0') : number(value, 4));
+    };
+    constexpr std::uint32_t text_at = 8 + 2 + 8 * 12 + 4;
+    const auto data_at = static_cast<std::uint32_t>(text_at + text.size() + 1);
+    std::string bytes = (big ? "MM" : "II") + number(42, 2) + number(8, 4) + number(8, 2) + tag(256, 4, 1, 2) +
+                        tag(257, 4, 1, 3) + tag(258, 3, 1, 16) +
+                        tag(270, 2, static_cast<std::uint32_t>(text.size() + 1), text_at) + tag(262, 3, 1, 1) +
+                        tag(273, 4, 1, data_at) + tag(278, 4, 1, 3) + tag(279, 4, 1, 12) + number(0, 4) + text + '\0';
+    for (std::uint32_t i = 0; i < 18; ++i) bytes += number(1000 + i, 2);
+    write_bytes(file, bytes);
+    const auto volume = read_volume(file);
+    REQUIRE(volume.shape() == Shape5{1, 1, {3, 3, 2}});
+    for (index_t i = 0; i < 18; ++i) CHECK(volume.data()[i] == static_cast<float>(1000 + i));
+    bytes.resize(bytes.size() - 2);
+    write_bytes(file, bytes);
+    CHECK(contains(tiff_refusal(directory, file), "the file is truncated"));
+  }
+}
+
+TEST_CASE("the planes of an OME-TIFF have the places that its XML says", "[io][tiff]") {
+  const Directory directory;
+  const auto file = directory / "a.ome.tif";
+  const auto write = [&](const std::string& order, const std::string& inside) {
+    TIFF* const tiff = TIFFOpen(file.c_str(), "w");
+    for (std::uint8_t page = 0; page < 6; ++page) {
+      TIFFSetField(tiff, TIFFTAG_IMAGEWIDTH, 2u);
+      TIFFSetField(tiff, TIFFTAG_IMAGELENGTH, 1u);
+      TIFFSetField(tiff, TIFFTAG_BITSPERSAMPLE, 8);
+      TIFFSetField(tiff, TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISBLACK);
+      const std::string xml = "<OME><Image><Pixels DimensionOrder=\"" + order +
+                              "\" SizeZ=\"3\" SizeC=\"2\" SizeT=\"1\">" + inside + "</Pixels></Image></OME>";
+      if (page == 0) TIFFSetField(tiff, TIFFTAG_IMAGEDESCRIPTION, xml.c_str());
+      std::array<std::uint8_t, 2> row{page, page};
+      TIFFWriteScanline(tiff, row.data(), 0, 0);
+      TIFFWriteDirectory(tiff);
+    }
+    TIFFClose(tiff);
+  };
+  const auto pages = [&] {
+    const auto source = open_volume({file, ""});
+    REQUIRE(source->info().channels == 2);
+    REQUIRE(source->info().extent == Extent3{3, 1, 2});
+    std::vector<std::byte> voxels(12);
+    source->read({0, 2}, {{0, 0, 0}, {3, 1, 2}}, voxels);
+    std::vector<int> result;
+    for (std::size_t i = 0; i < 12; i += 2) result.push_back(static_cast<int>(voxels[i]));
+    return result;
+  };
+  using V = std::vector<int>;
+  for (const char* order : {"XYZCT", "XYZTC", "XYTZC"}) {
+    write(order, "");
+    CHECK(pages() == V{0, 1, 2, 3, 4, 5});
+  }
+  for (const char* order : {"XYCZT", "XYTCZ", "XYCTZ"}) {
+    write(order, "");
+    CHECK(pages() == V{0, 2, 4, 1, 3, 5});
+  }
+  write("XYZCT",
+        "<TiffData IFD=\"0\" FirstC=\"1\" PlaneCount=\"3\"/><TiffData IFD=\"3\" FirstZ=\"2\"/>"
+        "<TiffData IFD=\"4\" PlaneCount=\"2\"/>");
+  CHECK(pages() == V{4, 5, 3, 0, 1, 2});
+  write("XYZCT", "<TiffData/>");
+  CHECK(pages() == V{0, 1, 2, 3, 4, 5});
+  write("XYZCT", "<TiffData IFD=\"0\" PlaneCount=\"5\"/>");
+  CHECK(contains(tiff_refusal(directory, file), "TiffData"));
+  write("XYZCT", "<TiffData IFD=\"4\" PlaneCount=\"3\"/>");
+  CHECK(contains(tiff_refusal(directory, file), "TiffData"));
+  write("ZCTXY", "");
+  CHECK(contains(tiff_refusal(directory, file), "DimensionOrder"));
+}
+
+TEST_CASE("an ImageJ stack whose pages are not there is refused", "[io][tiff]") {
   const Directory directory;
   const auto file = directory / "imagej.tif";
   TIFF* const tiff = TIFFOpen(file.c_str(), "w");

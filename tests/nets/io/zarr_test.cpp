@@ -1,5 +1,8 @@
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <tuple>
 #include <vector>
 
 #include "io_testing.hpp"
@@ -170,7 +173,7 @@ TEST_CASE("damaged Zarr metadata is refused by key, value and remedy", "[io][zar
         Change{"shape", "[9223372036854775807, 9223372036854775807, 2]", "2^63"},
         Change{"chunks", "[2, 4, 0]", "chunks"}, Change{"chunks", "[2, 4]", "chunks of 2"},
         Change{"chunks", "[70000, 70000, 3]", "4 GiB"}, Change{"dtype", "\"|O\"", "dtype"},
-        Change{"dtype", "\"<f2\"", "dtype"}, Change{"dtype", "[[\"a\", \"<i4\"]]", "dtype"},
+        Change{"dtype", "\"<f1\"", "dtype"}, Change{"dtype", "[[\"a\", \"<i4\"]]", "dtype"},
         Change{"compressor", "{\"id\": \"lzma\"}", "compressor: lzma"}, Change{"order", "\"A\"", "order"},
         Change{"filters", "[{\"id\": \"delta\"}]", "filters"}, Change{"fill_value", "70000", "fill_value"},
         Change{"fill_value", "\"x\"", "fill_value"}, Change{"fill_value", "0.5", "fill_value"}}) {
@@ -403,4 +406,123 @@ TEST_CASE("a Zarr with an axis that is as long as numbers go is read", "[io][zar
   const ChunkGrid grid(1, {1, 1, most}, 1, {1, 1, 1000});
   CHECK(grid.count() == most / 1000 + 1);
   CHECK(grid.place(0, {0, 0, grid.count() - 1}).box == VoxelBox{{0, 0, most / 1000 * 1000}, {1, 1, most % 1000}});
+}
+
+TEST_CASE("axes of an OME-Zarr are read in any order, with chunks in both orders", "[io][zarr]") {
+  // Lengths of c, z, y, x, and of their chunks.
+  const std::string names = "czyx";
+  const std::array<index_t, 4> length{2, 3, 4, 5}, chunk{2, 2, 4, 3};
+  std::string axes = "czyx";
+  std::sort(axes.begin(), axes.end());
+  do {
+    for (const bool column_major : {false, true}) {
+      CAPTURE(axes, column_major);
+      const Directory directory;
+      const auto folder = directory / "a.zarr", array = folder / "0";
+      std::filesystem::create_directories(array);
+      const auto list = [&](const std::array<index_t, 4>& all) {
+        std::string text;
+        for (const char axis : axes) text += (text.empty() ? "[" : ", ") + std::to_string(all[names.find(axis)]);
+        return text + "]";
+      };
+      std::string ome;
+      for (const char axis : axes) ome += std::string(ome.empty() ? "" : ", ") + R"({"name": ")" + axis + "\"}";
+      write_bytes(folder / ".zattrs", R"({"multiscales": [{"axes": [)" + ome + R"(], "datasets": [{"path": "0"}]}]})");
+      write_bytes(array / ".zarray",
+                  R"({"zarr_format": 2, "shape": )" + list(length) + R"(, "chunks": )" + list(chunk) +
+                      R"(, "dtype": "<u2", "compressor": null, "fill_value": 0, "filters": null, "order": ")" +
+                      (column_major ? "F" : "C") + "\"}");
+      std::array<index_t, 4> at{};  // the chunk, along c, z, y, x
+      for (at[1] = 0; at[1] < 2; ++at[1]) {
+        for (at[3] = 0; at[3] < 2; ++at[3]) {
+          std::string key, order = axes, bytes;
+          for (const char axis : axes) key += (key.empty() ? "" : ".") + std::to_string(at[names.find(axis)]);
+          if (column_major) std::reverse(order.begin(), order.end());
+          for (index_t i = 0; i < 2 * 2 * 4 * 3; ++i) {
+            index_t rest = i;
+            std::array<index_t, 4> place{};
+            for (auto axis = order.rbegin(); axis != order.rend(); ++axis) {
+              const std::size_t a = names.find(*axis);
+              place[a] = at[a] * chunk[a] + rest % chunk[a];
+              rest /= chunk[a];
+            }
+            const auto value = static_cast<std::uint16_t>(1000 * place[0] + 100 * place[1] + 10 * place[2] + place[3]);
+            bytes.append(reinterpret_cast<const char*>(&value), 2);
+          }
+          write_bytes(array / key, bytes);
+        }
+      }
+      const auto volume = read_volume(folder);
+      REQUIRE(volume.shape() == Shape5{1, 2, {3, 4, 5}});
+      bool same = true;
+      for (index_t i = 0; i < volume.elements(); ++i) {
+        const index_t value = 1000 * (i / 60) + 100 * (i / 20 % 3) + 10 * (i / 5 % 4) + i % 5;
+        same = same && volume.data()[i] == static_cast<float>(value);
+      }
+      CHECK(same);
+    }
+  } while (std::next_permutation(axes.begin(), axes.end()));
+}
+
+TEST_CASE("booleans and floats of 16 bits of a Zarr are read", "[io][zarr]") {
+  const Directory directory;
+  const auto folder = directory / "a.zarr";
+  std::filesystem::create_directory(folder);
+  const auto array = [&](const char* dtype, const char* fill) {
+    write_bytes(folder / ".zarray",
+                std::string(R"({"zarr_format": 2, "shape": [1, 1, 8], "chunks": [1, 1, 6], "dtype": ")") + dtype +
+                    R"(", "compressor": null, "fill_value": )" + fill + R"(, "filters": null, "order": "C"})");
+  };
+  array("<f2", "2.5");
+  // 1, -2, the largest number, the least positive one, infinity is left out, and 0.1 rounded.
+  const std::array<std::uint16_t, 6> half{0x3c00, 0xc000, 0x7bff, 0x0001, 0x2e66, 0x8000};
+  write_bytes(folder / "0.0.0", {reinterpret_cast<const char*>(half.data()), 12});
+  const std::vector<float> expected{1, -2, 65504, std::ldexp(1.0f, -24), 0.0999755859375f, 0, 2.5, 2.5};
+  const auto check = [&] {
+    const auto volume = read_volume(folder);
+    for (std::size_t i = 0; i < 8; ++i) CHECK(volume.data()[i] == expected[i]);
+  };
+  check();
+  CHECK(inspect_volume(folder).element_type == "float16");
+  array(">f2", "2.5");
+  std::string swapped(reinterpret_cast<const char*>(half.data()), 12);
+  for (std::size_t i = 0; i < 12; i += 2) std::swap(swapped[i], swapped[i + 1]);
+  write_bytes(folder / "0.0.0", swapped);
+  check();
+
+  array("|b1", "true");
+  write_bytes(folder / "0.0.0", std::string("\0\1\1\0\0\1", 6));
+  CHECK(inspect_volume(folder).element_type == "bool");
+  const auto source = open_volume(folder.string());
+  std::vector<std::byte> voxels(8);
+  source->read({0, 1}, {{0, 0, 0}, {1, 1, 8}}, voxels);
+  std::string bits;
+  for (const std::byte voxel : voxels) bits += voxel == std::byte{0} ? '0' : '1';
+  CHECK(bits == "01100111");
+}
+
+TEST_CASE("chunks are found under the names that they have, or their key is named", "[io][zarr]") {
+  Zarr zarr;
+  zarr.write(metadata(), '/', false, same);  // nested, without the key: as old versions of n5-zarr write
+  zarr.check();
+  for (const char* name : {"0", "1"}) std::filesystem::remove_all(zarr.folder / name);
+  zarr.write(metadata("dimension_separator", "\"/\""), '.', false, same);
+  CHECK(contains(zarr.refusal(), "dimension_separator"));
+  zarr.write(metadata("dimension_separator", "\".\""), '.', false, same);
+  zarr.check();
+  for (const char* name : {"0.0.0", "0.0.1", "1.0.0", "1.0.1"}) std::filesystem::remove(zarr.folder / name);
+  zarr.write(metadata("dimension_separator", "\".\""), '/', false, same);
+  CHECK(contains(zarr.refusal(), "the chunks have names like 0/0/0"));
+}
+
+TEST_CASE("a fill value may be a number in a text", "[io][zarr]") {
+  Zarr zarr;
+  for (const auto& [dtype, text, value] :
+       {std::tuple("\"<u2\"", "\"7\"", 7.0f), std::tuple("\"<f4\"", "\"-0.5\"", -0.5f),
+        std::tuple("\"<i2\"", "\"-3\"", -3.0f)}) {
+    std::string all = metadata("dtype", dtype);
+    all.replace(all.find("\"fill_value\": 7"), 15, std::string("\"fill_value\": ") + text);
+    write_bytes(zarr.folder / ".zarray", all);
+    CHECK(read_volume(zarr.folder).data()[0] == value);
+  }
 }
