@@ -69,7 +69,8 @@ Prepared prepare(const ConvolveOptions& o, int threads) {
   const std::filesystem::path target = io::split_volume_path(o.y).file;
   const TensorOptions how{.direct = o.direct,
                           .memory = limit / 2,
-                          .temporary = target.has_parent_path() ? target.parent_path() : std::filesystem::path(".")};
+                          .temporary = target.has_parent_path() ? target.parent_path() : std::filesystem::path("."),
+                          .on_note = o.on_note};
   auto x = open_tensor(o.x, o.problem.x_shape(), type, how);
   auto w = open_weights(o.w, o.problem.w_shape(), type, how);
   const StreamPrices prices{.x = o.price.value_or(x.price), .w = w.price, .y = o.price.value_or(price_of_writing(o.y))};

@@ -182,7 +182,11 @@ TensorFile<TensorSource> open_raw(const std::string& file, const Shape5& shape, 
 }
 
 std::unique_ptr<io::VolumeSource> open_volume(const std::string& file, const TensorOptions& options) {
-  return io::open_volume(file, {.decode_in_memory = 0, .temporary = options.temporary, .samples = true});
+  auto volume = io::open_volume(file, {.decode_in_memory = 0, .temporary = options.temporary, .samples = true});
+  for (const std::string& note : volume->info().notes) {
+    if (options.on_note) options.on_note(file + ": " + note);
+  }
+  return volume;
 }
 
 /// Safetensors are read as a whole, because their digest covers all of them.

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -23,6 +24,7 @@ struct TensorOptions {
   bool direct = false;                ///< reads raw files past the page cache
   std::size_t memory = 0;             ///< most bytes of a file that is read as a whole
   std::filesystem::path temporary{};  ///< folder for compressed files that cannot be read in part
+  std::function<void(const std::string& note)> on_note{};  ///< as in ConvolveOptions
 };
 
 /// Opens x: a raw file or a volume in any format. `shape` and `type` are those of the problem. Throws ShapeMismatch

@@ -121,6 +121,7 @@ bool ConvolveCommand::run(std::stop_token stop) {
   options_.upstream = slab_upstream();
   options_.stop = std::move(stop);
   ProgressDisplay display(quiet_ || json_ || dry_run_);
+  options_.on_note = [](const std::string& note) { fmt::print(stderr, "note: {}\n", note); };
   options_.on_progress = [&](index_t done, index_t tiles) {
     display.show_share("convolution", static_cast<double>(done) / static_cast<double>(tiles));
   };

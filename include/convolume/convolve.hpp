@@ -33,6 +33,8 @@ struct ConvolveOptions {
   bool direct = false;                   ///< reads raw files past the page cache
   std::pmr::memory_resource* upstream = mmap_resource();
   std::function<void(index_t done, index_t tiles)> on_progress;
+  /// Called with what a user should know of the files, for example metadata that is ignored.
+  std::function<void(const std::string& note)> on_note{};
   std::stop_token stop;
 };
 
