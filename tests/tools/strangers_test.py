@@ -213,6 +213,26 @@ class Strangers(CliTest):
         part, shape = self.voxels("box.nii")
         self.assertEqual(shape, [8, 6, 16])
         self.assertEqual(turned(part, shape, (0, 1, 2), (False, True, False))[0], self.voxels("same.nii")[0])
+        # Axes in a cycle, whose map is not its own inverse: z is the file's x, y its z, x its y.
+        cycle, shape = turned(self.image, SHAPE, (1, 2, 0), (False, False, False))
+        (self.folder / "c.nii").write_bytes(nifti(cycle, shape, rows=((0, 1, 0, 0), (0, 0, 1, 0), (1, 0, 0, 0))))
+        self.run_cli("infer", self.last("turned"), "c.nii", "--out", "c_out.nii", "--quiet")
+        back, shape = self.voxels("c_out.nii")
+        self.assertEqual(shape, [SHAPE[1], SHAPE[2], SHAPE[0]])
+        self.assertEqual(turned(back, shape, (2, 0, 1), (False, False, False))[0], outputs["a", "nii"])
+        # A box of a data set counts in the axes of the first image too.
+        straight_files = {name: (self.folder / name).read_bytes() for name in ("image.nii", "label.nii")}
+        digests = []
+        for box, files in (("[[0, 8], [2, 12], [0, 16]]", {"image.nii": nifti(self.image), "label.nii": nifti(self.label, code="B")}),
+                           ("[[0, 8], [0, 10], [0, 16]]", straight_files)):
+            for name, content in files.items():
+                (self.folder / name).write_bytes(content)
+            self.describe(top='orientation = "RAS"')
+            text = (self.folder / "data.toml").read_text()
+            (self.folder / "data.toml").write_text(text.rstrip() + f"\nbox = {box}\n")
+            self.train(f"box{len(digests)}")
+            digests.append(self.parts(f"box{len(digests)}")[1])
+        self.assertEqual(*digests)
         self.run_cli("infer", self.last("turned"), "b.nii", "--out", "none.nii", "--orientation", "none", "--quiet")
         self.assertNotEqual(self.voxels("none.nii"), self.voxels("b_out.nii"))
 
