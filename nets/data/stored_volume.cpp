@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -56,6 +57,15 @@ bool is_number(std::uint64_t bits, VoxelType type, const ExactNumber& number) {
       return stored == static_cast<T>(double_of(number));
     }
   });
+}
+
+/// Returns the code, of so many, that is a number of a description.
+std::optional<std::size_t> code_of(const ExactNumber& number, std::size_t codes) {
+  const auto* const integer = std::get_if<std::int64_t>(&number);
+  if (integer != nullptr && *integer == -1) return codes - 1;
+  const double value = double_of(number);
+  if (!(value >= 0) || !(value < static_cast<double>(codes)) || value != std::floor(value)) return std::nullopt;
+  return static_cast<std::size_t>(value);
 }
 
 /// Returns whether a stored float is nearly a whole number of a description.
@@ -222,8 +232,12 @@ void StoredVolume::map_labels(const LabelSpec& spec) {
     return;
   }
   if (is_code(type_)) {
-    const std::uint64_t codes = std::uint64_t{1} << (8 * io::size_of(type_));
-    for (std::uint64_t code = 0; code < codes; ++code) table_.push_back(of_number(code, type_));
+    const std::size_t codes = std::size_t{1} << (8 * io::size_of(type_));
+    table_.resize(codes, !spec.classes.empty() ? std::numeric_limits<float>::quiet_NaN() : 0.0f);
+    for (std::size_t code = 0; keeps && code < codes; ++code) table_[code] = static_cast<float>(code);
+    for (const ExactNumber& number : listed) {
+      if (const auto code = code_of(number, codes)) table_[*code] = of_number(*code, type_);
+    }
     return;
   }
   // Floats, and signed integers of few bits.
@@ -245,8 +259,9 @@ void StoredVolume::find_listed(const LabelSpec& spec, std::vector<bool>& found) 
     const T* const voxels = reinterpret_cast<const T*>(voxels_);
     for (index_t i = 0; i < elements(); ++i) occurs[static_cast<std::size_t>(voxels[i])] = 1;
   });
-  for (std::size_t code = 0; code < occurs.size(); ++code) {
-    if (occurs[code] != 0) mark(code, type_);
+  for (std::size_t i = 0; i < listed.size(); ++i) {
+    const auto code = code_of(listed[i], occurs.size());
+    found[i] = found[i] || (code && occurs[*code] != 0);
   }
 }
 
