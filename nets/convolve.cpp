@@ -81,7 +81,8 @@ Prepared prepare(const ConvolveOptions& o, int threads) {
                                                    .prices = prices,
                                                    .x_chunk = x.tensor->chunk(),
                                                    .buffers = o.buffers,
-                                                   .tile = o.tile});
+                                                   .tile = o.tile,
+                                                   .stop = o.stop});
   Prepared prepared{.x = std::move(x), .w = std::move(w), .conv = std::move(conv)};
   if (!o.bias.empty() && type == DataType::f32) prepared.bias_f32 = read_bias<float>(o.bias, problem.out_channels, how);
   if (!o.bias.empty() && type == DataType::f64)
@@ -98,7 +99,7 @@ ConvolveReport plan_convolution(const ConvolveOptions& o) {
   return {.costs = prepared.conv.costs(), .explanation = prepared.conv.explain(), .run = {}};
 }
 
-ConvolveReport convolve_files(const ConvolveOptions& o) {
+ConvolveReport convolve_files(const ConvolveOptions& o) try {
   Prepared prepared = prepare(o, threads_of(o));
   const StreamedConv& conv = prepared.conv;
   ConvolveReport report{.costs = conv.costs(), .explanation = conv.explain(), .run = {}};
@@ -109,6 +110,8 @@ ConvolveReport convolve_files(const ConvolveOptions& o) {
                         o.on_progress, o.stop);
   report.measured_peak_bytes = memory.statistics().peak_bytes;
   return report;
+} catch (const StopRequested&) {
+  return {};  // while tiles were planned
 }
 
 }  // namespace convolume::nets

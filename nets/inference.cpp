@@ -365,6 +365,7 @@ class Inference {
 
   /// Plans a net to learn its memory.
   std::size_t net_bytes(const PatchGrid& grid) {
+    if (o_.stop.stop_requested()) throw StopRequested();
     PredictorOptions options = predictor_options();
     options.patches = {.patch = grid.patch, .overlap = grid.overlap, .blend = o_.blend};
     return Predictor(header_.net, *parameters_, options, scheduler_, &memory_)
@@ -599,7 +600,13 @@ class Inference {
 
 }  // namespace
 
-bool infer(const InferOptions& options) { return Inference(options, true).run(); }
+bool infer(const InferOptions& options) {
+  try {
+    return Inference(options, true).run();
+  } catch (const StopRequested&) {
+    return false;  // while patches were chosen
+  }
+}
 
 InferencePlan plan_inference(const InferOptions& options) { return Inference(options, false).plan(); }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <tuple>
 
 #include "convolume/conv.hpp"
@@ -51,6 +52,7 @@ struct NetworkOptions {
   /// In every mode except `separate`, the passes are first appended to a draft; see append_planned().
   MemoryMode memory_mode = MemoryMode::arena;
   bool poison_freed = false;  ///< fill buffers that are freed within a run with NaN: a test of the memory plan
+  std::stop_token stop{};     ///< a stop request ends the planning of layers with StopRequested
 };
 
 /// Returns the tuned choices in a run's record, by node name. The result is empty if the run was not tuned.

@@ -191,6 +191,7 @@ ConvOptions Network::conv_options(std::size_t i, std::size_t weight_budget) cons
 }
 
 ConvPlan Network::plan_of_node(std::size_t i, const Layout x, const Layout y, std::size_t weight_budget) const {
+  if (options_.stop.stop_requested()) throw StopRequested();
   ConvOptions options = conv_options(i, weight_budget);
   for (const auto* choices : {&options_.recorded.choices, &options_.tuned}) {
     const auto found = choices->find(spec_.nodes[i].name);
@@ -204,6 +205,7 @@ bool Network::uses_blocked(std::size_t i) const {
   constexpr double conversion_price = 1.5;
   // Only the cost model decides, because layouts are chosen before tuning and must be the same when a tuned run is
   // resumed.
+  if (options_.stop.stop_requested()) throw StopRequested();
   const ConvProblem problem = problem_of(i, Layout::plain, Layout::plain);
   ConvOptions options = conv_options(i, 0);
   const auto served = ConvPlan::best_layouts(problem, options);

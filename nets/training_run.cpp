@@ -156,6 +156,7 @@ class TrainingRun {
   NetworkOptions network_options() const {
     NetworkOptions network{
         .engine = o_.engine, .memory_budget = o_.memory_budget, .fft = o_.fft, .cache_spectra = o_.cache_spectra};
+    network.stop = o_.stop;
     if (header_) {
       network.tuned = recorded_choices(*header_);
       network.recorded = recorded_plans(NumericsRecord::from_text(header_->numerics));

@@ -125,7 +125,12 @@ bool ConvolveCommand::run(std::stop_token stop) {
   options_.on_progress = [&](index_t done, index_t tiles) {
     display.show_share("convolution", static_cast<double>(done) / static_cast<double>(tiles));
   };
-  const nets::ConvolveReport report = dry_run_ ? nets::plan_convolution(options_) : nets::convolve_files(options_);
+  nets::ConvolveReport report;
+  try {
+    report = dry_run_ ? nets::plan_convolution(options_) : nets::convolve_files(options_);
+  } catch (const StopRequested&) {
+    return false;
+  }
   display.finish();
   if (!dry_run_ && !report.run) return false;
   fmt::print("{}", json_ ? to_json(options_.problem, report).dump(2) + "\n" : table(report));

@@ -71,6 +71,12 @@ class CONVOLUME_API StaleCache : public Error {
   using Error::Error;
 };
 
+/// What ends work that has no result yet when a stop request comes. It is no Error, because nothing is wrong.
+class CONVOLUME_API StopRequested : public std::exception {
+ public:
+  const char* what() const noexcept override { return "a stop was requested"; }
+};
+
 /// A request that the memory budget does not allow.
 class CONVOLUME_API MemoryBudgetExceeded : public Error {
  public:

@@ -142,6 +142,8 @@ struct StreamOptions {
   int buffers = 4;
   /// Tiles to use instead of the cheapest ones. They are rounded up to what the engine can cut (see StreamedConv).
   std::optional<StreamTile> tile{};
+  /// A stop request ends StreamedConv::make() with StopRequested.
+  std::stop_token stop{};
 };
 
 /// What a streamed convolution will do, by operand in the order x, w, y.

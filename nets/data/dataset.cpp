@@ -75,6 +75,7 @@ class Loader {
     }
     for (const CaseSpec& one : spec_.train) cases_.push_back(open(one, true));
     for (const CaseSpec& one : spec_.validation) cases_.push_back(open(one, false));
+    add_notes();
     remark_orientations();
     check_unchanged();
     choose_memory();
@@ -163,7 +164,9 @@ class Loader {
   std::unique_ptr<io::VolumeSource> open_file(const std::string& path, OpenCase& result, io::AxisMap* map = nullptr) {
     auto source = io::open_volume(path);
     result.states.push_back(FileState::of(source->path()));
-    for (const std::string& note : source->info().notes) data_.notes.push_back(path + ": " + note);
+    for (const std::string& note : source->info().notes) {
+      ++notes_.try_emplace(note, Noted{path, 0}).first->second.files;
+    }
     if (source->info().geometry) orientations_.try_emplace(io::orientation_of(*source->info().geometry), path);
     if (spec_.orientation.empty()) return source;
     try {
@@ -172,6 +175,14 @@ class Loader {
       return own.identity() ? std::move(source) : io::turned(std::move(source), own);
     } catch (const InvalidArgument& error) {
       fail(*result.spec, error.what());
+    }
+  }
+
+  /// A note of hundreds of files is one line.
+  void add_notes() {
+    for (const auto& [note, noted] : notes_) {
+      const std::string more = noted.files > 1 ? fmt::format(" (and {} other files)", noted.files - 1) : "";
+      data_.notes.push_back(fmt::format("{}{}: {}", noted.path, more, note));
     }
   }
 
@@ -504,6 +515,11 @@ class Loader {
   DatasetSpec spec_;
   SummaryFile summaries_;
   StoredVolume synthetic_image_, synthetic_label_;
+  struct Noted {
+    std::string path;  // of the first file
+    int files = 0;
+  };
+  std::map<std::string, Noted> notes_;               // of the files
   std::map<std::string, std::string> orientations_;  // of the files, with the first file of each
   std::vector<OpenCase> cases_;
   std::vector<Found> found_;       // of each case

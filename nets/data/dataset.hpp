@@ -105,11 +105,6 @@ struct DatasetOptions {
 /// Reads a data set. Throws ConfigError, IoError, FormatError. A stop request ends it with StopRequested.
 Dataset load_dataset(const std::filesystem::path& file, const DatasetOptions& options = {});
 
-/// What load_dataset() throws if a stop request came first.
-struct StopRequested : std::exception {
-  const char* what() const noexcept override { return "a stop was requested"; }
-};
-
 /// Checks labels and masks. A label must be a whole number in [0, classes), or lie in [0, 1] if `classes` is 0, or be
 /// ignored; a mask must lie in [0, 1]. Each class must occur in a training volume. `classes` must be the number of
 /// classes that the data set lists, if it lists any. Throws ConfigError naming volume, voxel and value.

@@ -601,3 +601,14 @@ TEST_CASE("where fft_volume would be chosen, the next engine is streamed, and th
   CHECK(conv.plan().engine() != Engine::fft_volume);
   CHECK_THAT(conv.explain(), Contains("the next engine is taken"));
 }
+
+TEST_CASE("a stop request ends the planning of tiles", "[streamed]") {
+  const ConvProblem p{.in_channels = 16, .out_channels = 16, .input = {40, 40, 40}, .kernel = {3, 3, 3}};
+  std::stop_source source;
+  StreamOptions options;
+  options.memory = std::size_t{4} << 20;
+  options.stop = source.get_token();
+  CHECK_NOTHROW(StreamedConv::make(p, options));
+  source.request_stop();
+  CHECK_THROWS_AS(StreamedConv::make(p, options), StopRequested);
+}

@@ -213,3 +213,13 @@ TEST_CASE("an arena takes less than separate buffers, and holds the largest toge
   CHECK(peak.critical_cost_apart > 0);
   CHECK(predicted(spec, Engine::automatic, 3).scratch > peak.scratch);
 }
+
+TEST_CASE("a stop request ends the planning of a net", "[serial]") {
+  const NetSpec spec = parse_net(unet, "net.toml");
+  std::stop_source source;
+  NetworkOptions options;
+  options.stop = source.get_token();
+  CHECK_NOTHROW(memory_plans(spec, options, 1));
+  source.request_stop();
+  CHECK_THROWS_AS(memory_plans(spec, options, 1), StopRequested);
+}

@@ -254,6 +254,18 @@ class Strangers(CliTest):
         for wrong in ("RAR", "RA", "ras"):
             self.fails("convert", "other.nii", "o2.nii", "--orientation", wrong, says=[f"'{wrong}'", "RAS"])
 
+    def test_a_note_of_many_files_is_one_line(self):
+        header = bytearray(nifti(self.image))
+        struct.pack_into("<f", header, 80, 1.5)  # pixdim along x, which the sform contradicts
+        more = ""
+        for i in range(4):
+            (self.folder / f"odd{i}.nii").write_bytes(header)
+            more += f'[[train]]\nimage = "odd{i}.nii"\nlabel = "label.nii"\n'
+        self.describe(more=more)
+        lines = [line for line in self.train().splitlines() if "pixdim" in line]
+        self.assertEqual(len(lines), 1)
+        self.assertIn("odd0.nii (and 3 other files): ", lines[0])
+
     def test_eval_refuses_files_that_lie_elsewhere(self):
         (self.folder / "p.nii").write_bytes(nifti([v / 2 for v in self.label], rows=((-1, 0, 0, 15), (0, 1, 0, 0), (0, 0, 1, 0))))
         self.fails("eval", "p.nii", "label.nii", says=["p.nii", "label.nii", "voxels away"])

@@ -200,6 +200,7 @@ class CutSearch {
     terms.buffers = buffers;
     std::optional<StreamTile> last;
     for (auto limit = static_cast<double>(memory_);; limit *= less_memory) {
+      if (o_.stop.stop_requested()) throw StopRequested();
       const conv::StreamCut cut =
           conv::cheapest_cut(impl_.plan.problem(), units_, terms, static_cast<std::size_t>(limit), may_split);
       if (last != cut.tile) {
