@@ -21,9 +21,9 @@ struct TensorFile {
 };
 
 struct TensorOptions {
-  bool direct = false;                ///< reads raw files past the page cache
-  std::size_t memory = 0;             ///< most bytes of a file that is read as a whole
-  std::filesystem::path temporary{};  ///< folder for compressed files that cannot be read in part
+  bool direct = false;                                     ///< reads raw files past the page cache
+  std::size_t memory = 0;                                  ///< most bytes of a file that is read as a whole
+  std::filesystem::path temporary{};                       ///< folder for compressed files that cannot be read in part
   std::function<void(const std::string& note)> on_note{};  ///< as in ConvolveOptions
 };
 
