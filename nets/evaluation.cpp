@@ -156,13 +156,13 @@ void check_geometry(const EvaluateOptions& o, const io::VolumeInfo& prediction, 
 
 /// Makes numbers of classes whole that are hardly off (LabelSpec), and refuses others by file, voxel and value.
 void require_classes(Tensor<float>& numbers, index_t classes, const io::VolumeSource& file, const Extent3& begin) {
-  constexpr float most = 0.01f;
   const Extent3& e = numbers.shape().extent;
   for (index_t i = 0; i < numbers.elements(); ++i) {
     float& number = numbers.data()[i];
     if (number == ignored_label) continue;
     const float whole = std::round(number);
-    if (std::abs(number - whole) <= most && whole >= 0 && whole < static_cast<float>(classes)) {
+    if (std::abs(number - whole) <= static_cast<float>(label_tolerance) && whole >= 0 &&
+        whole < static_cast<float>(classes)) {
       number = whole;
       continue;
     }
@@ -171,8 +171,8 @@ void require_classes(Tensor<float>& numbers, index_t classes, const io::VolumeSo
         "{}: voxel (z {}, y {}, x {}) is {}, but there are the classes 0 to {}; {}name other values with --ignore",
         file.path().text(), begin.z + i / (e.y * e.x), begin.y + i / e.x % e.y, begin.x + i % e.x, number, classes - 1,
         scaling.empty() ? ""
-                        : fmt::format("it is {}. Store whole numbers (convolume convert {} OUT --type {}), or ",
-                                      scaling, file.path().text(), io::name_of(file.info().scale->stored))));
+                        : fmt::format("it is {}. Store whole numbers ({}), or ", scaling,
+                                      io::whole_numbers_command(file.path().text(), *file.info().scale))));
   }
 }
 
@@ -203,11 +203,8 @@ Scores evaluate_files(const EvaluateOptions& o) {
                     to_string(prediction.info().extent), o.label, to_string(box.extent)));
   }
   check_geometry(o, prediction.info(), label->info(), box);
-  for (const auto& [name, info] : {std::pair(&o.prediction, &prediction.info()), std::pair(&o.label, &label->info())}) {
-    for (const std::string& note : info->notes) {
-      if (o.on_note) o.on_note(*name + ": " + note);
-    }
-  }
+  io::tell_notes(o.prediction, prediction.info(), o.on_note);
+  io::tell_notes(o.label, label->info(), o.on_note);
   ScoreSums sums(prediction.targets(), o.threshold.value_or(0.5));
   constexpr index_t voxels = index_t{1} << 24;  // at a time
   const index_t planes = std::max<index_t>(1, voxels / (box.extent.y * box.extent.x));

@@ -225,9 +225,7 @@ class Inference {
     for (const std::string& name : names) {
       volumes.push_back(io::open_volume(io::split_volume_path(name), {.decode_in_memory = limit_ / (8 * names.size()),
                                                                       .temporary = folder_of(part_)}));
-      for (const std::string& note : volumes.back()->info().notes) {
-        if (o_.on_note) o_.on_note(name + ": " + note);
-      }
+      io::tell_notes(name, volumes.back()->info(), o_.on_note);
       const auto nan = parse_intensity(header_.normalisation, o_.checkpoint.string()).first.nan;
       if (nan) volumes.back() = io::replace_nan(std::move(volumes.back()), *nan);
       if (volumes.size() == 1) file_ = volumes.back()->info();

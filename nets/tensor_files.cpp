@@ -183,9 +183,7 @@ TensorFile<TensorSource> open_raw(const std::string& file, const Shape5& shape, 
 
 std::unique_ptr<io::VolumeSource> open_volume(const std::string& file, const TensorOptions& options) {
   auto volume = io::open_volume(file, {.decode_in_memory = 0, .temporary = options.temporary, .samples = true});
-  for (const std::string& note : volume->info().notes) {
-    if (options.on_note) options.on_note(file + ": " + note);
-  }
+  io::tell_notes(file, volume->info(), options.on_note);
   return volume;
 }
 

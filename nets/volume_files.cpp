@@ -63,9 +63,7 @@ void convert_volume(const ConvertOptions& o) {
     source = io::turned(source, map);
   }
   const io::VolumeInfo& info = source->info();
-  for (const std::string& note : info.notes) {
-    if (o.on_note) o.on_note(o.input + ": " + note);
-  }
+  io::tell_notes(o.input, info, o.on_note);
   if (o.channel && (*o.channel < 0 || *o.channel >= info.channels)) {
     throw InvalidArgument(
         fmt::format("--channel {}: {} has {} channels, counted from 0", *o.channel, o.input, info.channels));

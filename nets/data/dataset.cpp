@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <numeric>
 
@@ -428,9 +427,9 @@ class Loader {
       const auto& scale = one.volume.label_scale;
       if (!one.training || !scale) continue;
       const double stored = std::round((value - scale->intercept) / scale->slope);
-      return fmt::format(". {} is {}. Store whole numbers: convolume convert {} OUT --type {}", one.volume.label_name,
-                         io::scaling_text(scale, stored * scale->slope + scale->intercept), one.volume.label_name,
-                         io::name_of(scale->stored));
+      return fmt::format(". {} is {}. Store whole numbers: {}", one.volume.label_name,
+                         io::scaling_text(scale, stored * scale->slope + scale->intercept),
+                         io::whole_numbers_command(one.volume.label_name, *scale));
     }
     return "";
   }

@@ -16,8 +16,8 @@ void fail_label(const std::string& data, const LabelledVolume& volume, std::uint
       volume.label_name.empty() ? fmt::format("the label of '{}'", volume.name) : volume.label_name;
   std::string scaling = io::scaling_text(volume.label_scale, std::strtod(value.c_str(), nullptr));
   if (!scaling.empty()) {
-    scaling = fmt::format("it is {}. Store whole numbers (convolume convert {} OUT --type {}). Or else ", scaling, name,
-                          io::name_of(volume.label_scale->stored));
+    scaling = fmt::format("it is {}. Store whole numbers ({}). Or else ", scaling,
+                          io::whole_numbers_command(name, *volume.label_scale));
   }
   throw ConfigError(fmt::format("data set '{}': {} at voxel ({}, {}, {}){} is {}; {}{}", data, name,
                                 begin.z + i / (e.y * e.x), begin.y + i / e.x % e.y, begin.x + i % e.x,

@@ -70,9 +70,9 @@ std::optional<std::size_t> code_of(const ExactNumber& number, std::size_t codes)
 
 /// Returns whether a stored float is nearly a whole number of a description.
 bool is_nearly(std::uint64_t bits, VoxelType type, const ExactNumber& number) {
-  constexpr double most = 0.01;
   const double value = double_of(number);
-  return io::is_floating(type) && value == std::floor(value) && std::abs(double_of(bits, type) - value) <= most;
+  return io::is_floating(type) && value == std::floor(value) &&
+         std::abs(double_of(bits, type) - value) <= label_tolerance;
 }
 
 /// Finds which of these numbers a stored number counts as: those that it is, or else those that it nearly is.

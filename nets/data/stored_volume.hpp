@@ -20,9 +20,12 @@ inline constexpr float ignored_label = -std::numeric_limits<float>::infinity();
 /// Largest number of regions. A float holds each sum of 2^r over so many regions exactly.
 inline constexpr std::size_t most_regions = 24;
 
+/// How far a stored float may be from a listed whole number to count as it.
+inline constexpr double label_tolerance = 0.01;
+
 /// Says how stored label values become targets. At most one of `positive`, `classes` and `regions` is set. A stored
-/// float that is none of the listed numbers counts as a listed whole number that is at most 0.01 away: labels that a
-/// program scaled or interpolated are hardly ever exact.
+/// float that is none of the listed numbers counts as a listed whole number that is at most label_tolerance away:
+/// labels that a program scaled or interpolated are hardly ever exact.
 struct LabelSpec {
   std::vector<ExactNumber> positive;              ///< values that become 1; all others become 0
   std::vector<std::vector<ExactNumber>> classes;  ///< values that become class 0, 1, ...; all others become NaN

@@ -145,6 +145,16 @@ std::string scaling_text(const std::optional<ValueScale>& scale, double voxel) {
                      is_floating(scale->stored) ? stored : std::round(stored), voxel);
 }
 
+std::string whole_numbers_command(const std::string& file, const ValueScale& scale) {
+  return fmt::format("convolume convert {} OUT --type {}", file, name_of(scale.stored));
+}
+
+void tell_notes(const std::string& name, const VolumeInfo& info, const std::function<void(const std::string&)>& tell) {
+  for (const std::string& note : info.notes) {
+    if (tell) tell(name + ": " + note);
+  }
+}
+
 VolumePath split_volume_path(std::string_view text) {
   for (std::size_t colon = text.find(':'); colon != text.npos; colon = text.find(':', colon + 1)) {
     const std::filesystem::path file(text.substr(0, colon));

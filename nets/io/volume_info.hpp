@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -73,6 +74,9 @@ struct ValueScale {
 /// 1.003922". Returns an empty text if voxels are not scaled.
 std::string scaling_text(const std::optional<ValueScale>& scale, double voxel);
 
+/// Returns the command that stores the voxels of such a file as whole numbers, for messages.
+std::string whole_numbers_command(const std::string& file, const ValueScale& scale);
+
 /// What a message says behind the place of a voxel of a turned volume.
 inline constexpr const char* turned_text = " (in the axes to which it was turned)";
 
@@ -100,6 +104,9 @@ struct VolumeInfo {
 
   std::uint64_t bytes_per_voxel() const noexcept { return size_of(type); }
 };
+
+/// Calls tell("NAME: NOTE") for each note, unless `tell` is empty.
+void tell_notes(const std::string& name, const VolumeInfo& info, const std::function<void(const std::string&)>& tell);
 
 /// Names a file, and a data set within it: "a.tif", "a.h5:/raw", "a.zarr:/s0", "slices/*.png".
 struct VolumePath {
