@@ -11,7 +11,7 @@
 
 #include "convolume/memory.hpp"
 #include "nets/io/synthetic.hpp"
-#include "nets/trainer.hpp"
+#include "nets/train/trainer.hpp"
 
 namespace convolume::test {
 

@@ -15,7 +15,7 @@
 #include "bench/common/progress_bar.hpp"
 #include "bench/common/report.hpp"
 #include "convolume/error.hpp"
-#include "nets/net_spec.hpp"
+#include "nets/spec/net_spec.hpp"
 
 namespace convolume::bench {
 namespace {

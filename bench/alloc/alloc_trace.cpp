@@ -11,7 +11,7 @@
 #include "convolume/error.hpp"
 #include "convolume/memory.hpp"
 #include "nets/io/synthetic.hpp"
-#include "nets/trainer.hpp"
+#include "nets/train/trainer.hpp"
 
 namespace convolume::bench {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "nets/memory_mode.hpp"
-#include "nets/net_spec.hpp"
+#include "nets/base/memory_mode.hpp"
+#include "nets/spec/net_spec.hpp"
 
 namespace convolume::bench {
 

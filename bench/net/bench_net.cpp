@@ -13,7 +13,7 @@
 #include "bench/net/net_side_by_side.hpp"
 #include "bench/peers/peer_net.hpp"
 #include "convolume/cpu.hpp"
-#include "nets/net_json.hpp"
+#include "nets/spec/net_json.hpp"
 
 namespace convolume::bench {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "convolume/memory.hpp"
-#include "nets/counted_memory.hpp"
-#include "nets/trainer.hpp"
+#include "nets/base/counted_memory.hpp"
+#include "nets/train/trainer.hpp"
 
 namespace convolume::bench {
 

@@ -6,7 +6,7 @@
 
 #include "bench/common/support.hpp"
 #include "convolume/error.hpp"
-#include "nets/net_shapes.hpp"
+#include "nets/spec/net_shapes.hpp"
 
 namespace convolume::bench {
 namespace {

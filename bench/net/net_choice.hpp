@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "bench/net/net_side_by_side.hpp"
-#include "nets/net_spec.hpp"
+#include "nets/spec/net_spec.hpp"
 
 namespace convolume::bench {
 

@@ -9,7 +9,7 @@
 #include "bench/common/contest.hpp"
 #include "bench/common/support.hpp"
 #include "bench/net/resident_peak.hpp"
-#include "nets/memory_plan.hpp"
+#include "nets/graph/memory_plan.hpp"
 
 namespace convolume::bench {
 namespace {

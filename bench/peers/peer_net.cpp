@@ -5,7 +5,7 @@
 #include "bench/common/temporary_file.hpp"
 #include "convolume/error.hpp"
 #include "core/files.hpp"
-#include "nets/net_json.hpp"
+#include "nets/spec/net_json.hpp"
 
 namespace convolume::bench {
 

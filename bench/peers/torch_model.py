@@ -1,6 +1,6 @@
 """Builds a net of this library in PyTorch from its description, with its loss and its optimizer.
 
-A description is the dictionary in the JSON of nets/net_json.hpp. The comparison of numbers (tests/parity) and the
+A description is the dictionary in the JSON of nets/spec/net_json.hpp. The comparison of numbers (tests/parity) and the
 timing (torch_net.py) both build the net here, so the nets that are timed are the nets that are compared.
 """
 import math

@@ -12,6 +12,7 @@
 #include "convolume/error.hpp"
 #include "convolume/fft.hpp"
 #include "convolume/machine.hpp"
+#include "convolume/measure_machine.hpp"
 #include "convolume/memory.hpp"
 #include "convolume/nest.hpp"
 #include "convolume/nets.hpp"

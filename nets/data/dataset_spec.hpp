@@ -11,7 +11,7 @@
 #include "nets/data/resampling.hpp"
 #include "nets/data/stored_volume.hpp"
 #include "nets/io/synthetic.hpp"
-#include "nets/toml_reader.hpp"
+#include "nets/base/toml_reader.hpp"
 
 namespace convolume::nets {
 

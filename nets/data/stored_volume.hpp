@@ -10,7 +10,7 @@
 
 #include "convolume/tensor.hpp"
 #include "nets/io/volume_source.hpp"
-#include "nets/toml_reader.hpp"
+#include "nets/base/toml_reader.hpp"
 
 namespace convolume::nets {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/checked.hpp"
-#include "nets/parallel.hpp"
+#include "nets/base/parallel.hpp"
 
 namespace convolume::nets {
 namespace {

@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include "nets/parallel.hpp"
+#include "nets/base/parallel.hpp"
 
 namespace convolume::nets {
 namespace {

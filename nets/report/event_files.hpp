@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "nets/run_log.hpp"
+#include "nets/report/run_log.hpp"
 
 namespace convolume::nets {
 

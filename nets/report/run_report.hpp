@@ -10,7 +10,7 @@
 #include "convolume/scheduler.hpp"
 #include "nets/data/dataset.hpp"
 #include "nets/report/volume_slices.hpp"
-#include "nets/run_log.hpp"
+#include "nets/report/run_log.hpp"
 
 namespace convolume::nets {
 

@@ -11,7 +11,7 @@
 #include "convolume/conv.hpp"
 #include "convolume/cpu.hpp"
 #include "convolume/fft.hpp"
-#include "convolume/machine.hpp"
+#include "convolume/measure_machine.hpp"
 #include "convolume/memory.hpp"
 #include "convolume/scheduler.hpp"
 #include "core/instruction_set.hpp"

@@ -1,5 +1,5 @@
 // Net descriptions, and the shapes that follow from them.
-#include "nets/net_shapes.hpp"
+#include "nets/spec/net_shapes.hpp"
 #include "tests/fuzz/fuzz_support.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,5 +1,5 @@
 // Checkpoints.
-#include "nets/checkpoint.hpp"
+#include "nets/spec/checkpoint.hpp"
 #include "nets/io/safetensors.hpp"
 #include "tests/fuzz/fuzz_support.hpp"
 

@@ -1,4 +1,4 @@
-#include "nets/checkpoint.hpp"
+#include "nets/spec/checkpoint.hpp"
 
 #include <fstream>
 

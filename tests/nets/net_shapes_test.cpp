@@ -1,4 +1,4 @@
-#include "nets/net_shapes.hpp"
+#include "nets/spec/net_shapes.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -7,7 +7,7 @@
 
 #include "convolume/error.hpp"
 #include "convolume/memory.hpp"
-#include "nets/network.hpp"
+#include "nets/graph/network.hpp"
 
 namespace convolume::nets {
 namespace {

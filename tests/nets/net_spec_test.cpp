@@ -1,4 +1,4 @@
-#include "nets/net_spec.hpp"
+#include "nets/spec/net_spec.hpp"
 
 #include <cstdlib>
 #include <initializer_list>
@@ -7,8 +7,8 @@
 
 #include "convolume/error.hpp"
 #include "nets/data/dataset.hpp"
-#include "nets/net_json.hpp"
-#include "nets/net_shapes.hpp"
+#include "nets/spec/net_json.hpp"
+#include "nets/spec/net_shapes.hpp"
 
 namespace convolume::nets {
 namespace {

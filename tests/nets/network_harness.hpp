@@ -8,7 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include "core/random.hpp"
-#include "nets/network.hpp"
+#include "nets/graph/network.hpp"
 
 namespace convolume::nets {
 

@@ -1,4 +1,4 @@
-#include "nets/network.hpp"
+#include "nets/graph/network.hpp"
 
 #include <atomic>
 #include <cmath>

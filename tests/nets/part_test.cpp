@@ -7,13 +7,13 @@
 #include <catch2/catch.hpp>
 
 #include "convolume/error.hpp"
-#include "nets/inference_manifest.hpp"
-#include "nets/inference_windows.hpp"
+#include "nets/infer/inference_manifest.hpp"
+#include "nets/infer/inference_windows.hpp"
 #include "nets/io/partial_zarr.hpp"
 #include "nets/io/volume_source.hpp"
-#include "nets/net_spec.hpp"
-#include "nets/part_sink.hpp"
-#include "nets/predictor.hpp"
+#include "nets/spec/net_spec.hpp"
+#include "nets/infer/part_sink.hpp"
+#include "nets/infer/predictor.hpp"
 
 namespace convolume::nets {
 namespace {

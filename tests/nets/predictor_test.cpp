@@ -1,4 +1,4 @@
-#include "nets/predictor.hpp"
+#include "nets/infer/predictor.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -16,7 +16,7 @@
 #include "convolume/nets.hpp"
 #include "nets/io/volume.hpp"
 #include "nets/report/volume_slices.hpp"
-#include "nets/scores.hpp"
+#include "nets/eval/scores.hpp"
 
 namespace convolume::nets {
 namespace {

@@ -1,4 +1,4 @@
-#include "nets/run_log.hpp"
+#include "nets/report/run_log.hpp"
 
 #include <cmath>
 
@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "core/files.hpp"
-#include "nets/best_validation.hpp"
+#include "nets/train/best_validation.hpp"
 
 using namespace convolume;
 using namespace convolume::nets;

@@ -10,7 +10,7 @@
 #include "convolume/conv.hpp"
 #include "convolume/memory.hpp"
 #include "nets/io/synthetic.hpp"
-#include "nets/trainer.hpp"
+#include "nets/train/trainer.hpp"
 
 using namespace convolume;
 

@@ -1,5 +1,5 @@
 // Tests what training promises: the same bits in every way to run it, and weights of a whole number of iterations.
-#include "nets/trainer.hpp"
+#include "nets/train/trainer.hpp"
 
 #include <chrono>
 #include <cmath>
@@ -10,7 +10,7 @@
 #include <catch2/catch.hpp>
 
 #include "convolume/memory.hpp"
-#include "nets/checkpoint.hpp"
+#include "nets/spec/checkpoint.hpp"
 
 using namespace convolume;
 using namespace convolume::nets;

@@ -1,5 +1,5 @@
 // Compares the memory that `convolume info` predicts with the memory that training takes.
-#include "nets/training_memory.hpp"
+#include "nets/graph/training_memory.hpp"
 
 #include "testing/sanitizers.hpp"
 #include "testing/selected_row.hpp"
@@ -8,8 +8,8 @@
 
 #include "convolume/memory.hpp"
 #include "nets/io/synthetic.hpp"
-#include "nets/memory_plan.hpp"
-#include "nets/trainer.hpp"
+#include "nets/graph/memory_plan.hpp"
+#include "nets/train/trainer.hpp"
 
 using namespace convolume;
 using namespace convolume::nets;

@@ -18,8 +18,8 @@
 #include "convolume/scheduler.hpp"
 #include "core/files.hpp"
 #include "nets/io/safetensors.hpp"
-#include "nets/net_json.hpp"
-#include "nets/trainer.hpp"
+#include "nets/spec/net_json.hpp"
+#include "nets/train/trainer.hpp"
 
 namespace convolume::nets {
 namespace {

@@ -1,0 +1,107 @@
+// Predicts volumes of any size with a trained net.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "convolume/conv.hpp"
+#include "convolume/memory.hpp"
+#include "convolume/tensor.hpp"
+
+namespace convolume::nets {
+
+/// How the outputs of overlapping patches become one: by weights that fall linearly in the overlap, that fall as a
+/// Gaussian from the centre of a patch, or that are all equal.
+enum class Blend { ramp, gaussian, uniform };
+
+/// Input, output and settings of an inference.
+struct InferOptions {
+  std::filesystem::path checkpoint;
+  std::string volume;  ///< in any format; "file.h5:/dataset" names a data set (docs/formats.md)
+  /// Volumes of the same extent whose channels follow those of `volume`, as in a data set with several images.
+  std::vector<std::string> channels;
+  std::filesystem::path output;  ///< in any format; its name decides which
+  bool as_uint8 = false;         ///< store probabilities as 0..255 instead of float values in 0..1
+  /// Store labels instead of probabilities: the most probable class (uint8 or uint16) for a softmax, else a channel of
+  /// 0 and 1 (uint8) per output channel.
+  bool labels = false;
+
+  /// These change the result. If absent, `patch` is the training patch and `overlap` follows from the net.
+  std::optional<Extent3> patch, overlap;
+  /// Takes patch and overlap that cost least by the cost models, for this machine, volume and `memory`. They are
+  /// written into the attributes of HDF5 and Zarr outputs. A resumed inference keeps them. Excludes `patch` and
+  /// `overlap`.
+  bool cheapest_patch = false;
+  /// The box [begin, end) of the volume that is segmented; if absent, all of it. Patches read beyond the box.
+  std::optional<Extent3> begin, end;
+  /// Lengths of a voxel along Z, Y, X, in the unit of the training data, where the file has none or wrong ones. Only
+  /// nets that were trained with a target spacing need it.
+  std::optional<std::array<double, 3>> spacing;
+  /// To which the volume is turned before the net reads it, for example "RAS" (docs/formats.md#orientation), or "none".
+  /// If it is empty, that of the training. The output has the orientation of the volume.
+  std::string orientation{};
+  Blend blend = Blend::ramp;
+  std::array<bool, 3> flip{};  ///< along Z, Y, X: the result is the mean over all mirrored forms of a patch
+  std::int64_t batch = 1;      ///< patches that are computed together
+  Engine engine = Engine::automatic;
+
+  /// These do not change the result.
+  std::size_t memory = 0;  ///< bytes that the process may hold; 0 means three quarters of what the system allows
+  int threads = 0;         ///< 0 means default_threads()
+  bool resume = false;     ///< continue from the `.part` folder of an interrupted inference
+  bool take_over = false;  ///< takes the output over from a process of another host that was killed
+  std::filesystem::path
+      trace;  ///< file for a trace of the tasks of three patches, as JSON; if empty, nothing is traced
+  std::pmr::memory_resource* upstream = mmap_resource();
+  std::function<void(double share)> on_progress;
+  std::function<void(const std::string& note)> on_note;  ///< as in TrainOptions
+  std::stop_token stop;
+};
+
+/// Predicts probabilities or classes for a volume of any size with the net of a checkpoint, in overlapping, blended
+/// patches.
+///
+/// Finished parts are kept in a folder beside the output, whose name is that of the output and ".part". At the end it
+/// becomes the output. So what had the output's name before is unchanged until the result is complete. After a kill, a
+/// full disk or a stop request the folder stays, and `resume` continues with the same bits. Returns false if a stop
+/// request came first. While it works, the file OUTPUT.owner names its process. Throws any Error: IoError if another
+/// process writes this output, if a `.part` folder exists and `resume` is not set, or if the disk
+/// cannot hold the result, and InvalidArgument if `memory` is too small or if a resumed inference differs in net,
+/// volume or options.
+CONVOLUME_API bool infer(const InferOptions& options);
+
+/// What an inference costs with some patch, by the cost models: the plans of the net, and prices of reading the file.
+struct PatchEstimate {
+  Extent3 patch, overlap;
+  std::int64_t windows = 0, computed = 0;  ///< as in InferencePlan
+  double halo = 0;  ///< share of the net's output voxels that are computed more than once, or not needed
+  double compute_seconds = 0, read_seconds = 0;  ///< they overlap
+};
+
+/// What an inference will take.
+struct InferencePlan {
+  Extent3 patch, overlap;
+  std::int64_t patches = 0;   ///< that cover the region
+  std::int64_t computed = 0;  ///< passes of the net: patches that lie in two windows count twice, flips count
+  std::int64_t windows = 0;   ///< columns of the output that are computed one after the other
+  std::size_t memory_bytes = 0, memory_limit = 0;
+  std::uint64_t disk_bytes = 0, disk_free = 0;  ///< free bytes that the inference needs, and that there are
+  double seconds = 0;                           ///< of the net alone, from one measured pass
+  PatchEstimate chosen, cheapest;               ///< the patch of this plan, and what InferOptions::cheapest_patch takes
+  /// Seconds to compute one layer of the whole region after the other, with every feature map in a file: of the net,
+  /// and of transfers to and from raw files. 0 if the net cannot read such an extent. Patches win unless disks are very
+  /// fast.
+  double layerwise_compute_seconds = 0, layerwise_transfer_seconds = 0;
+  std::string patch_note;  ///< why another patch was not searched for; mostly empty
+};
+
+/// Checks everything that infer() checks before it starts, measures one pass of the net, and writes nothing.
+CONVOLUME_API InferencePlan plan_inference(const InferOptions& options);
+
+}  // namespace convolume::nets

@@ -1,0 +1,19 @@
+// A trainable parameter of a net.
+#pragma once
+
+#include <string>
+
+#include "convolume/tensor.hpp"
+
+namespace convolume::nets {
+
+/// A parameter with its gradient and the optimiser's state.
+struct Parameter {
+  std::string name;  ///< "node.weight", "node.bias", "node.gamma", "node.beta"
+  Tensor<float> value;
+  // Tensors of the same shape; they are empty unless the parameters are for training. `moment2` is Adam's second
+  // moment.
+  Tensor<float> gradient, moment1, moment2;
+};
+
+}  // namespace convolume::nets

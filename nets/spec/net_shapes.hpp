@@ -1,0 +1,44 @@
+// Computes what follows from a net and its input extent: shapes, fields of view, and the alignment of nodes.
+#pragma once
+
+#include <vector>
+
+#include "convolume/conv.hpp"
+#include "nets/base/node_shape.hpp"
+#include "nets/spec/net_spec.hpp"
+
+namespace convolume::nets {
+
+struct NetShapes {
+  NodeShape input;
+  std::vector<NodeShape> nodes;
+
+  const NodeShape& output() const { return nodes.back(); }
+  const NodeShape& of(std::size_t reference) const { return reference == 0 ? input : nodes[reference - 1]; }
+  /// Returns the input voxel at the centre of the field of view of output voxel 0. It is moved as little as needed so
+  /// that the output, shifted by it, lies within the input.
+  Extent3 offset() const;
+  /// Return how many voxels before and behind the centre an output voxel depends on.
+  Extent3 reach_before() const, reach_behind() const;
+  Extent3 field_of_view() const { return reach_before() + reach_behind() + Extent3::all(1); }
+  /// Returns the period of the pooling grid: input positions that are multiples of it see the same grid.
+  Extent3 alignment() const;
+};
+
+/// Throws ConfigError naming line and node if shapes do not fit together, if the output's resolution differs from the
+/// input's, or if the output is larger than the input.
+NetShapes infer_shapes(const NetSpec& spec, const Extent3& patch);
+
+/// Throws ConfigError that names the first node whose tensors alone, with those of a batch of the training patch, take
+/// more than `most` bytes. Planning such a net would take as long as the net is large.
+void require_memory_of_nodes(const NetSpec& spec, std::size_t most);
+
+/// Returns the engine of a layer if `requested` is requested for the whole net. oneDNN supports no transposed
+/// convolutions, so these layers are left to `automatic`.
+Engine engine_for(Engine requested, const ConvProblem& problem) noexcept;
+
+/// Returns the problem of a convolution node whose input has the given shape. Throws ConfigError.
+ConvProblem conv_problem(const NetSpec& spec, const NodeSpec& node, const ConvNode& conv, index_t batch,
+                         const NodeShape& input);
+
+}  // namespace convolume::nets
