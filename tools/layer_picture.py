@@ -19,18 +19,28 @@ WORDS = {
     0: "foundations",
     1: "resources",
     2: "mathematics",
-    3.0: "engine interface",
+    2.1: "loop nests",
+    3.0: "interface, models",
     3.1: "shared by engines",
     3.2: "shared by engines",
     3.3: "shared by engines",
     3.4: "shared by engines",
     3.5: "engines",
     3.6: "plan",
-    4: "nets",
+    3.7: "streams",
+    4.0: "file formats",
+    4.1: "shared by nets",
+    4.2: "files, data, layers",
+    4.3: "nets as values",
+    4.4: "nets as graphs",
+    4.5: "scores",
+    4.6: "inference",
+    4.7: "reports",
+    4.8: "training",
     5: "users",
 }
 USERS = 5  # all layers from here on are drawn as one row
-FRAMED = 3  # the layer whose rooms lie in one folder, drawn with a frame
+FRAMED = {3: ("#fffaf0", "#d8b46a"), 4: ("#fdf3f3", "#d59a9a")}  # layers whose rooms lie in one folder; colours of the frame
 COLOURS = {0: "#e8e8ee", 1: "#e3eefc", 2: "#e2f4ea", 3: "#fdf1d8", 4: "#f9e4e4", 5: "#f0f0f0"}
 
 
@@ -75,7 +85,8 @@ class Picture:
         return self.layers.index(min(self.rooms[room][1], USERS))
 
     def title(self, room):
-        return room[len("conv_"):] if room.startswith("conv_") else room
+        """The name of a room without that of the folder that it lies in."""
+        return room.removeprefix("conv_").removeprefix("nets_").removeprefix("plan_")
 
     def add(self, row, room):
         width = 10
@@ -187,14 +198,17 @@ class Picture:
             '<path d="M0 0L8 4L0 8z" fill="#555"/></marker></defs>',
             f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
         ]
-        framed = [i for i, layer in enumerate(self.layers) if int(layer) == FRAMED]
-        if len(framed) > 1:
-            y = self.middle(framed[-1]) - BOX / 2 - 12
-            lines.append(f'<rect x="4" y="{y:.0f}" width="{WIDTH - 8}" rx="8" fill="#fffaf0" stroke="#d8b46a" '
-                         f'stroke-dasharray="5 4" height="{self.middle(framed[0]) + BOX / 2 + 12 - y:.0f}"/>')
+        framed = {layer: [i for i, inner in enumerate(self.layers) if int(inner) == layer] for layer in FRAMED}
+        for layer, rows in framed.items():
+            if len(rows) < 2:
+                continue
+            y = self.middle(rows[-1]) - BOX / 2 - 12
+            fill, stroke = FRAMED[layer]
+            lines.append(f'<rect x="4" y="{y:.0f}" width="{WIDTH - 8}" rx="8" fill="{fill}" stroke="{stroke}" '
+                         f'stroke-dasharray="5 4" height="{self.middle(rows[0]) + BOX / 2 + 12 - y:.0f}"/>')
         for i, layer in enumerate(self.layers):
             name = f"layers {USERS}, {USERS + 1}" if layer == USERS else f"layer {layer:g}"
-            if framed and len(framed) > 1 and i in framed:
+            if len(framed.get(int(layer), [])) > 1:
                 name = f"layer {layer:.1f}"
             y = self.middle(i)
             lines.append(f'<text x="14" y="{y - 2:.0f}" font-weight="bold">{name}</text>')

@@ -27,11 +27,11 @@ constexpr const char* network = "flownet_s";
 
 /// Prices, and where they come from.
 struct Price {
-  plan::TransferPrice price;
+  TransferPrice price;
   std::string unit, source;
 };
 
-plan::TransferPrice parse_price(const std::string& text) {
+TransferPrice parse_price(const std::string& text) {
   std::array<double, 3> values{};
   const char *at = text.data(), *end = text.data() + text.size();
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -49,7 +49,7 @@ plan::TransferPrice parse_price(const std::string& text) {
 }
 
 /// Measured prices are for elements of 4 bytes.
-plan::TransferPrice for_elements(plan::TransferPrice price, long long element_bytes) {
+TransferPrice for_elements(TransferPrice price, long long element_bytes) {
   price.element *= static_cast<double>(element_bytes) / 4;
   return price;
 }
@@ -58,11 +58,9 @@ Price price_of(const TransferOptions& o) {
   constexpr std::string_view file = "file:";
   if (o.cost == "memory") {
     const MachineModel& machine = machine_model();
-    const convolume::TransferPrice& row = machine.transfers.back();
-    return {
-        .price = for_elements({.start = row.start_s, .jump = row.jump_s, .element = row.element_s}, o.element_bytes),
-        .unit = "s",
-        .source = fmt::format("machine row {}, from memory", machine.row)};
+    return {.price = for_elements(machine.transfers.back(), o.element_bytes),
+            .unit = "s",
+            .source = fmt::format("machine row {}, from memory", machine.row)};
   }
   if (o.cost.starts_with(file)) {
     const std::string folder = o.cost.substr(file.size());
@@ -71,7 +69,7 @@ Price price_of(const TransferOptions& o) {
             .unit = "s",
             .source = fmt::format("measured, file in {}, {}", folder, measured.direct ? "O_DIRECT" : "page cache")};
   }
-  const plan::TransferPrice price = parse_price(o.cost);
+  const TransferPrice price = parse_price(o.cost);
   return {.price = price,
           .unit = "as given",
           .source = price == plan::paper_001_price ? "a fit to Table 1 of paper 001" : "--cost"};

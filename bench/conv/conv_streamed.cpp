@@ -38,7 +38,7 @@ class Device {
  public:
   static double seconds_of(const Shape5& whole, const TensorBox& box, const TransferPrice& price) {
     const double words = static_cast<double>(box.shape.elements());
-    return price.start_s + static_cast<double>(runs_of(whole, box.shape)) * price.jump_s + words * price.element_s;
+    return price.start + static_cast<double>(runs_of(whole, box.shape)) * price.jump + words * price.element;
   }
 
   void serve(const Shape5& whole, const TensorBox& box, const TransferPrice& price) {
@@ -149,7 +149,7 @@ class StreamedContest {
 
  private:
   static StreamPrices prices(double element_s) {
-    const TransferPrice price{.start_s = start_s, .jump_s = jump_s, .element_s = element_s};
+    const TransferPrice price{.start = start_s, .jump = jump_s, .element = element_s};
     return {.x = price, .w = price, .y = price};
   }
 

@@ -1,6 +1,7 @@
 // Descriptions of convolutions: values that say what to compute, and their text form.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 
@@ -62,4 +63,13 @@ CONVOLUME_API ConvProblem parse_problem(std::string_view text);
 /// parse_problem() refuses the text of a problem that leaves out voxels behind x, because benchdnn has none.
 CONVOLUME_API std::string to_string(const ConvProblem& problem);
 
+namespace plan {
+
+/// The direction decides which tensor a convolution writes: y, dx or dw.
+enum class Direction { forward, backward_data, backward_weights };
+inline constexpr std::array directions{Direction::forward, Direction::backward_data, Direction::backward_weights};
+/// Returns "fwd", "bwd_d" or "bwd_w".
+CONVOLUME_API const char* name_of(Direction direction) noexcept;
+
+}  // namespace plan
 }  // namespace convolume

@@ -8,7 +8,6 @@
 #include "convolume/convert.hpp"
 #include "convolume/convolve.hpp"
 #include "convolume/cpu.hpp"
-#include "convolume/energy.hpp"
 #include "convolume/error.hpp"
 #include "convolume/fft.hpp"
 #include "convolume/machine.hpp"
@@ -20,5 +19,4 @@
 #include "convolume/scheduler.hpp"
 #include "convolume/streamed.hpp"
 #include "convolume/tensor.hpp"
-#include "convolume/transfer.hpp"
 #include "convolume/version.hpp"

@@ -18,10 +18,20 @@ struct IssueTable {
   double tile;           ///< cycles to begin and end a register tile, beside the loads and stores of its sums
 };
 
-/// Seconds of one transfer from a level into the L1 (paper 001, eq. 1): start + jump * runs + element * elements. A run
-/// is a stretch of neighbouring addresses. An element has 4 bytes.
+/// The price of a transfer (paper 001, equation 1): start + jumps * jump + words * element. A jump leads to the next
+/// stretch of neighbouring addresses. The unit may be any one. Machine rows and streamed convolutions use seconds and
+/// words of 4 bytes.
 struct TransferPrice {
-  double start_s, jump_s, element_s;
+  double start = 0;    ///< C: per transfer
+  double jump = 0;     ///< p: per stretch
+  double element = 0;  ///< t: per word
+
+  double of(double calls, double jumps, double words) const noexcept {
+    return calls * start + jumps * jump + words * element;
+  }
+  /// Throws InvalidArgument that names the price if one is not positive and finite.
+  CONVOLUME_API void validate() const;
+  friend bool operator==(const TransferPrice&, const TransferPrice&) = default;
 };
 
 /// What the cost models know of a machine, for one SIMD target. It comes from a row of a table (see docs/machines.md),

@@ -16,12 +16,6 @@
 
 namespace convolume::plan {
 
-/// The direction decides which tensor a convolution writes: y, dx or dw.
-enum class Direction { forward, backward_data, backward_weights };
-inline constexpr std::array directions{Direction::forward, Direction::backward_data, Direction::backward_weights};
-/// Returns "fwd", "bwd_d" or "bwd_w".
-CONVOLUME_API const char* name_of(Direction direction) noexcept;
-
 /// A dimension of the iteration space. `k` counts channels of y and `c` channels of x, both within a group. `z`, `y`
 /// and `x` count the voxels that are multiplied once per tap (of y; of x for backward data). `kz`, `ky` and `kx` count
 /// taps of the kernel.

@@ -120,7 +120,7 @@ CONVOLUME_API std::string to_string(const StreamTile& tile);
 
 /// The prices of reading x and w and of writing y. The default fits files in the page cache and fast disks.
 struct StreamPrices {
-  static constexpr TransferPrice file{.start_s = 2e-5, .jump_s = 1e-6, .element_s = 4e-9};
+  static constexpr TransferPrice file{.start = 2e-5, .jump = 1e-6, .element = 4e-9};
   TransferPrice x = file, w = file, y = file;
 };
 

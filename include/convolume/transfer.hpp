@@ -8,25 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "convolume/machine.hpp"
 #include "convolume/nest.hpp"
 
 namespace convolume::plan {
-
-/// The price of a transfer (paper 001, equation 1): start + jumps * jump + words * element. A jump leads to the next
-/// stretch of neighbouring addresses. All three have the same unit, which may be any one; measured prices are seconds.
-/// (convolume::TransferPrice of machine.hpp is the same in seconds, for elements of 4 bytes.)
-struct TransferPrice {
-  double start = 0;    ///< C: per transfer
-  double jump = 0;     ///< p: per stretch
-  double element = 0;  ///< t: per word
-
-  double of(double calls, double jumps, double words) const noexcept {
-    return calls * start + jumps * jump + words * element;
-  }
-  /// Throws InvalidArgument that names the price if one is not positive and finite.
-  CONVOLUME_API void validate() const;
-  friend bool operator==(const TransferPrice&, const TransferPrice&) = default;
-};
 
 /// Prices for which the best tiles of FlowNet-S fill the memory about as Table 1 of paper 001 says. They are a fit: the
 /// paper does not print its prices. The unit is the price of an element.

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "nets/base/toml_reader.hpp"
 #include "nets/data/resampling.hpp"
 #include "nets/data/stored_volume.hpp"
 #include "nets/io/synthetic.hpp"
-#include "nets/base/toml_reader.hpp"
 
 namespace convolume::nets {
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "convolume/tensor.hpp"
-#include "nets/io/volume_source.hpp"
 #include "nets/base/toml_reader.hpp"
+#include "nets/io/volume_source.hpp"
 
 namespace convolume::nets {
 

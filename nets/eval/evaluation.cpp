@@ -1,15 +1,16 @@
 // Compares predictions with labels, and exports the volumes of a data set.
+#include "convolume/evaluation.hpp"
+
 #include <cmath>
 #include <tuple>
 
 #include <fmt/format.h>
 
 #include "convolume/memory.hpp"
-#include "convolume/evaluation.hpp"
 #include "nets/data/dataset.hpp"
+#include "nets/eval/scores.hpp"
 #include "nets/io/copy_volume.hpp"
 #include "nets/io/volume.hpp"
-#include "nets/eval/scores.hpp"
 
 namespace convolume::nets {
 namespace {

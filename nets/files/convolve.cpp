@@ -7,9 +7,9 @@
 
 #include "convolume/cpu.hpp"
 #include "convolume/error.hpp"
-#include "nets/io/volume_info.hpp"
 #include "nets/base/memory_limit.hpp"
 #include "nets/files/tensor_files.hpp"
+#include "nets/io/volume_info.hpp"
 
 namespace convolume::nets {
 namespace {

@@ -20,10 +20,10 @@ namespace {
 
 /// Chunks, pages and strips are decoded or encoded on the way, so an element costs about five times what it costs in a
 /// raw file.
-constexpr TransferPrice encoded_price{.start_s = 1e-4, .jump_s = 1e-6, .element_s = 2e-8};
+constexpr TransferPrice encoded_price{.start = 1e-4, .jump = 1e-6, .element = 2e-8};
 /// Past the page cache, each jump is a request to the device. Measured on a virtual disk: 0.06 to 0.13 ms.
-constexpr TransferPrice direct_price{.start_s = 1e-4, .jump_s = 1e-4, .element_s = 4e-9};
-constexpr TransferPrice memory_price{.start_s = 1e-6, .jump_s = 1e-8, .element_s = 4e-10};
+constexpr TransferPrice direct_price{.start = 1e-4, .jump = 1e-4, .element = 4e-9};
+constexpr TransferPrice memory_price{.start = 1e-6, .jump = 1e-8, .element = 4e-10};
 /// Bytes of unfinished chunks that a volume keeps in memory while it is written.
 constexpr std::size_t sink_bytes = std::size_t{8} << 20;
 /// Bytes of voxels that are converted at a time.

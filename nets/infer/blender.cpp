@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "nets/data/mirror.hpp"
 #include "nets/base/parallel.hpp"
+#include "nets/data/mirror.hpp"
 #include "ops/activation.hpp"
 
 namespace convolume::nets {

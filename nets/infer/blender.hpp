@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "nets/data/volume_window.hpp"
-#include "nets/spec/net_spec.hpp"
 #include "nets/infer/patch_grid.hpp"
+#include "nets/spec/net_spec.hpp"
 
 namespace convolume::nets {
 

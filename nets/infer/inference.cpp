@@ -1,4 +1,6 @@
 // Segments volumes of any size: checks, windows, an array that survives interruptions, and the final file.
+#include "convolume/inference.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <cinttypes>
@@ -10,26 +12,25 @@
 
 #include "convolume/cpu.hpp"
 #include "convolume/memory.hpp"
-#include "convolume/inference.hpp"
 #include "core/files.hpp"
 #include "core/ownership.hpp"
-#include "nets/spec/checkpoint.hpp"
+#include "nets/base/memory_limit.hpp"
 #include "nets/data/dataset.hpp"
 #include "nets/data/intensity.hpp"
 #include "nets/data/resampling.hpp"
 #include "nets/data/summary_file.hpp"
+#include "nets/files/tensor_files.hpp"
 #include "nets/infer/inference_manifest.hpp"
 #include "nets/infer/inference_options.hpp"
 #include "nets/infer/inference_windows.hpp"
+#include "nets/infer/part_sink.hpp"
+#include "nets/infer/patch_choice.hpp"
+#include "nets/infer/predictor.hpp"
 #include "nets/io/copy_volume.hpp"
 #include "nets/io/nan_source.hpp"
 #include "nets/io/orientation.hpp"
 #include "nets/io/stacked_source.hpp"
-#include "nets/base/memory_limit.hpp"
-#include "nets/infer/part_sink.hpp"
-#include "nets/infer/patch_choice.hpp"
-#include "nets/infer/predictor.hpp"
-#include "nets/files/tensor_files.hpp"
+#include "nets/spec/checkpoint.hpp"
 
 namespace convolume::nets {
 namespace {

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "convolume/inference.hpp"
+#include "nets/infer/part_sink.hpp"
 #include "nets/io/volume_info.hpp"
 #include "nets/spec/net_spec.hpp"
-#include "nets/infer/part_sink.hpp"
 
 namespace convolume::nets {
 

@@ -7,8 +7,8 @@
 #include <fmt/format.h>
 
 #include "convolume/error.hpp"
-#include "nets/io/volume_source.hpp"
 #include "nets/base/parallel.hpp"
+#include "nets/io/volume_source.hpp"
 
 namespace convolume::nets {
 namespace {

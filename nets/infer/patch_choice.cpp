@@ -95,7 +95,7 @@ PatchCost cost_of(const PatchDemand& d, const PatchGrid& grid, InferenceWindows 
     const auto rows = static_cast<double>(d.channels * box.extent.z * box.extent.y);
     const double elements = rows * static_cast<double>(box.extent.x) * static_cast<double>(d.bytes_per_voxel) / 4;
     const auto layers = static_cast<double>(grid.axis(0).count());
-    cost.transfer_seconds += layers * d.price.start_s + rows * d.price.jump_s + elements * d.price.element_s;
+    cost.transfer_seconds += d.price.of(layers, rows, elements);
   }
   const double computed = static_cast<double>(cost.windows.patches) * static_cast<double>(grid.axis(0).output) *
                           static_cast<double>(grid.axis(1).output * grid.axis(2).output);
@@ -121,7 +121,7 @@ std::optional<LayerwiseCost> layerwise_cost(const PatchDemand& d) {
     for (std::size_t i = 0; i < d.spec.nodes.size(); ++i) {
       if (!std::holds_alternative<ConvNode>(d.spec.nodes[i].kind)) continue;
       const double moved = elements(shapes.of(d.spec.nodes[i].inputs[0])) + elements(shapes.nodes[i]);
-      cost.transfer_seconds += moved * static_cast<double>(d.forms) * d.price.element_s;
+      cost.transfer_seconds += moved * static_cast<double>(d.forms) * d.price.element;
     }
     return cost;
   } catch (const ConfigError&) {

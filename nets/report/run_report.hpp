@@ -9,8 +9,8 @@
 
 #include "convolume/scheduler.hpp"
 #include "nets/data/dataset.hpp"
-#include "nets/report/volume_slices.hpp"
 #include "nets/report/run_log.hpp"
+#include "nets/report/volume_slices.hpp"
 
 namespace convolume::nets {
 

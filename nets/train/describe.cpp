@@ -5,11 +5,11 @@
 #include "convolume/memory.hpp"
 #include "convolume/training.hpp"
 #include "convolume/version.hpp"
-#include "nets/spec/checkpoint.hpp"
 #include "nets/data/intensity.hpp"
-#include "nets/io/volume.hpp"
 #include "nets/graph/memory_plan.hpp"
 #include "nets/graph/training_memory.hpp"
+#include "nets/io/volume.hpp"
+#include "nets/spec/checkpoint.hpp"
 
 namespace convolume::nets {
 namespace {

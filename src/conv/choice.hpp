@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "convolume/conv.hpp"
+#include "convolume/nest.hpp"
 #include "plan/tiled_cost.hpp"
 
 namespace convolume::conv {

@@ -291,9 +291,9 @@ class Probes {
     const auto put_ns = [&](const char* name, double seconds) {
       put(row_.common, (level + name).c_str(), 1e9 * seconds, "copies of 1 to 16 runs of 64 to 1024 bytes");
     };
-    put_ns("_start", price.start_s);
-    put_ns("_jump", price.jump_s);
-    put_ns("_element", price.element_s);
+    put_ns("_start", price.start);
+    put_ns("_jump", price.jump);
+    put_ns("_element", price.element);
   }
 
   void measure_target(RowValues& values) {

@@ -426,4 +426,15 @@ MachineModel model_of(const MachineRow& row, const std::string& target, const To
           .transpose_s = 1e-9 * value("transpose_ns")};
 }
 
+void TransferPrice::validate() const {
+  const auto check = [](const char* name, double value) {
+    if (!(value > 0) || !std::isfinite(value)) {
+      throw InvalidArgument(fmt::format("transfer price {} = {}: prices are positive numbers", name, value));
+    }
+  };
+  check("start (C)", start);
+  check("jump (p)", jump);
+  check("element (t)", element);
+}
+
 }  // namespace convolume

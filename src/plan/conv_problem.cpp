@@ -93,4 +93,12 @@ double ConvProblem::flops() const {
          static_cast<double>(groups) * static_cast<double>(kernel.volume()) * static_cast<double>(voxels.volume());
 }
 
+namespace plan {
+
+const char* name_of(Direction direction) noexcept {
+  constexpr std::array names{"fwd", "bwd_d", "bwd_w"};
+  return names[static_cast<std::size_t>(direction)];
+}
+
+}  // namespace plan
 }  // namespace convolume

@@ -6,7 +6,6 @@
 
 #include "convolume/conv_problem.hpp"
 #include "convolume/machine.hpp"
-#include "convolume/nest.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/polyphase.hpp"
 

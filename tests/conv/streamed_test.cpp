@@ -306,7 +306,7 @@ TEST_CASE("the number of buffers with the least estimated time is taken, and the
     return StreamedConv::make(p, limited);
   };
   const auto prices = [](double element_s) {
-    const TransferPrice price{.start_s = 2e-5, .jump_s = 1e-8, .element_s = element_s};
+    const TransferPrice price{.start = 2e-5, .jump = 1e-8, .element = element_s};
     return StreamPrices{.x = price, .w = price, .y = price};
   };
   // Weights are prepared again for each tile of voxels, and only few buffers leave room for large ones.
@@ -559,7 +559,7 @@ TEST_CASE("what cannot be streamed is refused with the reason", "[streamed]") {
   CHECK_THROWS_WITH(StreamedConv::make(p, {.buffers = 9}), Contains("buffers = 9"));
   CHECK_THROWS_WITH(StreamedConv::make(p, {.tile = StreamTile{.y = {0, 1, 1}}}), Contains("z = 0"));
   StreamOptions free;
-  free.prices.w.jump_s = 0;
+  free.prices.w.jump = 0;
   CHECK_THROWS_WITH(StreamedConv::make(p, free), Contains("w, jump = 0"));
   p.transposed = true;
   CHECK_THROWS_AS(StreamedConv::make(p), Unsupported);

@@ -1,6 +1,6 @@
 // Checkpoints.
-#include "nets/spec/checkpoint.hpp"
 #include "nets/io/safetensors.hpp"
+#include "nets/spec/checkpoint.hpp"
 #include "tests/fuzz/fuzz_support.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -9,11 +9,11 @@
 #include "convolume/error.hpp"
 #include "nets/infer/inference_manifest.hpp"
 #include "nets/infer/inference_windows.hpp"
+#include "nets/infer/part_sink.hpp"
+#include "nets/infer/predictor.hpp"
 #include "nets/io/partial_zarr.hpp"
 #include "nets/io/volume_source.hpp"
 #include "nets/spec/net_spec.hpp"
-#include "nets/infer/part_sink.hpp"
-#include "nets/infer/predictor.hpp"
 
 namespace convolume::nets {
 namespace {

@@ -14,9 +14,9 @@
 
 #include "convolume/error.hpp"
 #include "convolume/nets.hpp"
+#include "nets/eval/scores.hpp"
 #include "nets/io/volume.hpp"
 #include "nets/report/volume_slices.hpp"
-#include "nets/eval/scores.hpp"
 
 namespace convolume::nets {
 namespace {

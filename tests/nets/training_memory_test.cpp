@@ -7,8 +7,8 @@
 #include <catch2/catch.hpp>
 
 #include "convolume/memory.hpp"
-#include "nets/io/synthetic.hpp"
 #include "nets/graph/memory_plan.hpp"
+#include "nets/io/synthetic.hpp"
 #include "nets/train/trainer.hpp"
 
 using namespace convolume;

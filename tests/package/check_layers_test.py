@@ -27,14 +27,19 @@ GOOD = {
     "src/plan/model.hpp": '#include "fft/plan.hpp"\n',
     "fft/plan.hpp": '#include "convolume/fft.hpp"\n',
     "src/ops/pool.cpp": '#include "hwy/foreach_target.h"\n#include "hwy/highway.h"\n#include "fft/tile-inl.hpp"\n',
-    "src/conv/engine.hpp": '#include "plan/model.hpp"\n#include "convolume/conv.hpp"\n// #include "nets/net.hpp"\n',
+    "src/plan/nest/n.hpp": '#include "plan/model.hpp"\n',
+    "src/conv/engine.hpp": '#include "plan/model.hpp"\n#include "convolume/conv.hpp"\n// #include "nets/graph/net.hpp"\n',
     "src/conv/list.hpp": '#include "conv/direct/d.hpp"\n',
     "src/conv/direct/d.hpp": '#include "conv/engine.hpp"\n#include "conv/spectra/s.hpp"\n',
     "src/conv/spectra/s.hpp": '#include "conv/engine.hpp"\n',
     "src/conv/CMakeLists.txt": "convolume_room(conv\n  SOURCES a.cpp\n  ROOMS core fft  # below\n  EXTERNAL fmt::fmt)\n",
-    "nets/net.hpp": '#include "conv/engine.hpp"\n#include "nets/io/volume.hpp"\n',
+    "nets/graph/net.hpp": '#include "conv/engine.hpp"\n#include "nets/io/volume.hpp"\n',
     "nets/io/volume.hpp": '#include <hdf5.h>\n#include "core/checked.hpp"\n',
     "nets/io/CMakeLists.txt": "convolume_room(io ROOMS core)\n",
+    "nets/infer/infer.hpp": "namespace convolume {\nstruct Grid {\n  int count() const;\n};\nint windows(const Grid& grid);\n}\n",
+    "nets/infer/infer.cpp": '#include "nets/graph/net.hpp"\n#include "nets/infer/infer.hpp"\nnamespace convolume {\n'
+                            "int Grid::count() const { return 1; }\nint windows(const Grid&) { return 1; }\n}\n",
+    "src/models/energy.hpp": '#include "plan/model.hpp"\n',
     "tools/progress.hpp": "#pragma once\n",
     "tools/main.cpp": '#include "convolume/conv.hpp"\n#include "tools/progress.hpp"\n',
     "examples/one.cpp": "#include <convolume/conv.hpp>\n",
@@ -52,10 +57,10 @@ BAD = [
     ("neighbours of the middle", "src/ops/a.cpp", '#include "plan/model.hpp"\n', 1, "both on layer 2"),
     ("relative path upwards", "src/plan/a.cpp", '#include "../conv/engine.hpp"\n', 1, "above"),
     ("io knows a middle room", "nets/io/a.cpp", '#include "fft/plan.hpp"\n', 1, "core only"),
-    ("io knows nets", "nets/io/a.cpp", '#include "nets/net.hpp"\n', 1, "core only"),
+    ("io knows nets", "nets/io/a.cpp", '#include "nets/graph/net.hpp"\n', 1, "core only"),
     ("conv knows io", "src/conv/a.cpp", '#include "nets/io/volume.hpp"\n', 1, "nets only"),
     ("a tool looks inside", "tools/a.cpp", '#include "core/checked.hpp"\n', 1, "public headers"),
-    ("an example looks inside", "examples/a.cpp", '#include "nets/net.hpp"\n', 1, "public headers"),
+    ("an example looks inside", "examples/a.cpp", '#include "nets/graph/net.hpp"\n', 1, "public headers"),
     ("an engine knows another engine", "src/conv/tiled/a.cpp", '#include "conv/direct/d.hpp"\n', 1, "engines"),
     ("an engine knows the plan", "src/conv/tiled/a.cpp", '#include "conv/list.hpp"\n', 1, "above"),
     ("what engines share knows an engine", "src/conv/spectra/a.cpp", '#include "conv/direct/d.hpp"\n', 1, "above"),
@@ -67,14 +72,14 @@ BAD = [
     ("a source of no room", "src/misc/a.cpp", "\n", 1, "no room"),
     ("a header that is not there", "src/core/a.cpp", '#include "core/gone.hpp"\n', 1, "does not exist"),
     ("TBB outside", "src/conv/a.cpp", "/* two\nlines */\n#include <tbb/task_group.h>\n", 3, "TBB"),
-    ("oneAPI outside", "nets/a.cpp", "#include <oneapi/tbb.h>\n", 1, "TBB"),
-    ("oneDNN outside", "nets/a.cpp", "#include <oneapi/dnnl/dnnl.hpp>\n", 1, "oneDNN"),
+    ("oneAPI outside", "nets/graph/a.cpp", "#include <oneapi/tbb.h>\n", 1, "TBB"),
+    ("oneDNN outside", "nets/graph/a.cpp", "#include <oneapi/dnnl/dnnl.hpp>\n", 1, "oneDNN"),
     ("oneDNN in a public header", "include/convolume/conv.hpp", "#include <oneapi/dnnl/dnnl.hpp>\n", 1, "a public header"),
     ("TBB in a public header", "include/convolume/scheduler.hpp", "#include <tbb/info.h>\n", 1, "a public header"),
     ("FFTW outside", "src/conv/a.cpp", "#include <fftw3.h>\n", 1, "FFTW"),
-    ("a format outside", "nets/a.cpp", "#include <tiffio.h>\n", 1, "file format"),
+    ("a format outside", "nets/graph/a.cpp", "#include <tiffio.h>\n", 1, "file format"),
     ("PNG outside", "tools/a.cpp", "#  include <png.h>\n", 1, "file format"),
-    ("Highway in nets", "nets/a-inl.hpp", '#include "hwy/highway.h"\n', 1, "Highway"),
+    ("Highway in nets", "nets/graph/a-inl.hpp", '#include "hwy/highway.h"\n', 1, "Highway"),
     ("Highway in a plain source", "src/ops/a.cpp", '#include "hwy/highway.h"\n', 1, "Highway"),
     ("Highway in a public header", "include/convolume/cpu.hpp", "#include <hwy/base.h>\n", 1, "Highway"),
     ("kernels in a plain source", "src/ops/a.cpp", '#include "fft/tile-inl.hpp"\n', 1, "-inl.hpp"),
@@ -87,6 +92,15 @@ BAD = [
     ("links a neighbour", "src/ops/CMakeLists.txt", "convolume_room(ops ROOMS plan)\n", 1, "both on layer 2"),
     ("io links conv", "nets/io/CMakeLists.txt", "convolume_room(io ROOMS core conv)\n", 1, "core only"),
     ("links no room", "src/ops/CMakeLists.txt", "convolume_room(ops ROOMS cores)\n", 1, "no such room"),
+    ("nets upwards", "nets/graph/a.cpp", '#include "nets/infer/infer.hpp"\n', 1, "above"),
+    ("a file beside the rooms of nets", "nets/a.cpp", "\n", 1, "no room"),
+    ("a cost model knows a nest", "src/plan/a.cpp", '#include "plan/nest/n.hpp"\n', 1, "above"),
+    ("an engine knows a model of chips", "src/conv/direct/a.cpp", '#include "models/energy.hpp"\n', 1, "people who plan"),
+    ("a net knows a model of chips", "nets/graph/a.cpp", '#include "models/energy.hpp"\n', 1, "people who plan"),
+    ("a function that another room declares", "nets/train/a.cpp",
+     "namespace convolume {\nint windows(const Grid& grid) {\n  return grid.count();\n}\n}\n", 2, "nets_infer declares"),
+    ("a member of another room's class", "nets/graph/a.cpp", "namespace convolume {\n\nint Grid::count() const {\n}\n}\n",
+     3, "defines Grid::count()"),
     ("an unknown room", "src/x/CMakeLists.txt", "convolume_room(x ROOMS core)\n", 1, "no such room"),
     ("a room elsewhere", "src/x/CMakeLists.txt", "convolume_room(ops ROOMS core)\n", 1, "belongs to"),
 ]
@@ -132,7 +146,7 @@ class CheckLayers(unittest.TestCase):
         self.assertIn("fft/a.hpp -> fft/b.hpp -> fft/c.hpp -> fft/a.hpp", lines[0])
 
     def test_reports_every_violation(self):
-        status, lines = check({**GOOD, "nets/a.cpp": "#include <fftw3.h>\n#include <png.h>\n"})
+        status, lines = check({**GOOD, "nets/graph/a.cpp": "#include <fftw3.h>\n#include <png.h>\n"})
         self.assertEqual((status, len(lines)), (1, 2), lines)
 
     def test_refuses_an_empty_tree(self):
@@ -145,15 +159,15 @@ class Picture(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         shown = texts(done.stdout)
         for word in ["core", "src/core/", "fft", "scheduler", "ops", "interface", "direct", "src/conv/direct/", "conv",
-                     "nets", "io", "nets/io/", "tests", "bench", "tools", "examples", "layer 0", "layer 3.5",
+                     "graph", "nets/graph/", "io", "nets/io/", "models", "tests", "bench", "tools", "examples", "layer 0", "layer 3.5",
                      "layers 5, 6"]:
             self.assertIn(word, shown)
         self.assertNotIn("onednn", shown)  # this tree has no such room
 
     def test_leaves_out_edges_that_others_imply(self):
-        above = {**GOOD, "nets/a.hpp": '#include "conv/list.hpp"\n'}
+        above = {**GOOD, "nets/graph/a.hpp": '#include "conv/list.hpp"\n'}
         picture = run(above, "--svg", "-").stdout
-        implied = {**above, "nets/b.hpp": '#include "conv/direct/d.hpp"\n'}
+        implied = {**above, "nets/graph/b.hpp": '#include "conv/direct/d.hpp"\n'}
         self.assertEqual(picture, run(implied, "--svg", "-").stdout)
         self.assertNotEqual(picture, run(GOOD, "--svg", "-").stdout)
 
@@ -170,7 +184,7 @@ class Picture(unittest.TestCase):
             self.assertEqual(file.read_text(), run(GOOD, "--svg", "-").stdout)
 
     def test_draws_no_tree_with_violations(self):
-        done = run({**GOOD, "nets/a.cpp": "#include <fftw3.h>\n"}, "--svg", "-")
+        done = run({**GOOD, "nets/graph/a.cpp": "#include <fftw3.h>\n"}, "--svg", "-")
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn("FFTW", done.stderr)
 

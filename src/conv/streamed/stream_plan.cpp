@@ -212,7 +212,7 @@ std::array<int, 3> buffers_of(int buffers, double held_x, double held_w) {
 }
 
 double price_of(const TransferPrice& price, double loads, double runs, double bytes) {
-  return loads * price.start_s + runs * price.jump_s + bytes / 4 * price.element_s;
+  return price.of(loads, runs, bytes / 4);
 }
 
 StreamCosts costs_of(const ConvProblem& p, const std::array<AxisTiles, 3>& axes, const StreamTile& tile,

@@ -72,7 +72,7 @@ void check_options(const ConvProblem& problem, const StreamOptions& o) {
   for (const auto& [name, price] :
        {std::pair("x", o.prices.x), std::pair("w", o.prices.w), std::pair("y", o.prices.y)}) {
     for (const auto& [part, value] :
-         {std::pair("start", price.start_s), std::pair("jump", price.jump_s), std::pair("element", price.element_s)}) {
+         {std::pair("start", price.start), std::pair("jump", price.jump), std::pair("element", price.element)}) {
       if (!(value > 0) || value > 1e6) {
         throw InvalidArgument(fmt::format("the price of {}, {} = {}: use positive seconds", name, part, value));
       }

@@ -276,11 +276,6 @@ void for_each_tile(const LoopNest& nest, const NestSpace& space, std::size_t dep
   walk(bind(nest, space), 0, depth, begin, end, body);
 }
 
-const char* name_of(Direction direction) noexcept {
-  constexpr std::array names{"fwd", "bwd_d", "bwd_w"};
-  return names[static_cast<std::size_t>(direction)];
-}
-
 const char* name_of(Dim dim) noexcept { return dim_names[static_cast<std::size_t>(dim)]; }
 
 const char* name_of(Operand operand) noexcept {

@@ -1,4 +1,4 @@
-#include "plan/nest/search_states.hpp"
+#include "models/search_states.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "plan/nest/energy_counts.hpp"
+#include "models/energy_counts.hpp"
 
 namespace convolume::plan {
 

@@ -17,7 +17,7 @@ using namespace convolume::plan;
 
 namespace {
 
-constexpr plan::TransferPrice round_prices{.start = 100, .jump = 10, .element = 1};
+constexpr TransferPrice round_prices{.start = 100, .jump = 10, .element = 1};
 
 TransferProblem transfers(const char* text, index_t capacity_bytes = 4096, const char* order = "zyxck") {
   return {.problem = parse_problem(text), .price = round_prices, .capacity_bytes = capacity_bytes, .order = order};
@@ -197,11 +197,11 @@ TEST_CASE("equations and exact counts agree where neither halo, border, first re
 }
 
 TEST_CASE("the search finds what brute force finds") {
-  const std::array prices{round_prices, plan::TransferPrice{.start = 1, .jump = 1, .element = 1},
-                          plan::TransferPrice{.start = 1e-7, .jump = 2e-8, .element = 3e-10}};
+  const std::array prices{round_prices, TransferPrice{.start = 1, .jump = 1, .element = 1},
+                          TransferPrice{.start = 1e-7, .jump = 2e-8, .element = 3e-10}};
   for (const char* problem : {"ic6ih12iw16oc8kh3ph1", "ic4id6ih8iw12oc6kd3pd1", "g2ic8ih12oc12kh5sh2ph2"}) {
     for (const TransferFootprint footprint : {TransferFootprint::halo, TransferFootprint::paper}) {
-      for (const plan::TransferPrice& price : prices) {
+      for (const TransferPrice& price : prices) {
         TransferProblem p = transfers(problem, 8000);
         p.footprint = footprint;
         p.price = price;

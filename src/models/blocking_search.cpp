@@ -1,16 +1,16 @@
 // The iterative search of paper 000, section 3.5: few levels first, then one level more, from the best nests and from
 // perturbed ones.
-#include "plan/nest/blocking_search.hpp"
+#include "models/blocking_search.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
+#include "models/search_options.hpp"
 #include <fmt/format.h>
 
 #include "convolume/error.hpp"
 #include "core/random.hpp"
-#include "plan/nest/search_options.hpp"
 
 namespace convolume::plan {
 namespace {

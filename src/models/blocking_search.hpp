@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "plan/nest/energy_model.hpp"
+#include "models/energy_model.hpp"
 
 namespace convolume::plan {
 

@@ -1,4 +1,4 @@
-#include "plan/nest/energy_counts.hpp"
+#include "models/energy_counts.hpp"
 
 #include <algorithm>
 #include <limits>

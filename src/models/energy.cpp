@@ -4,12 +4,12 @@
 #include <cmath>
 #include <limits>
 
+#include "models/energy_model.hpp"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "convolume/error.hpp"
 #include "plan/groups.hpp"
-#include "plan/nest/energy_model.hpp"
 #include "plan/nest/index_of.hpp"
 
 namespace convolume::plan {

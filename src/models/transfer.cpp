@@ -1,5 +1,5 @@
 // Costs of tiles by the equations of paper 001, and by exact counts.
-#include "plan/nest/transfer.hpp"
+#include "models/transfer.hpp"
 
 #include <cmath>
 #include <string_view>
@@ -92,17 +92,6 @@ LoopNest nest_of(const TransferProblem& problem, const TransferTile& tile) {
 }
 
 }  // namespace
-
-void TransferPrice::validate() const {
-  const auto check = [](const char* name, double value) {
-    if (!(value > 0) || !std::isfinite(value)) {
-      throw InvalidArgument(fmt::format("transfer price {} = {}: prices are positive numbers", name, value));
-    }
-  };
-  check("start (C)", start);
-  check("jump (p)", jump);
-  check("element (t)", element);
-}
 
 const char* name_of(TransferFootprint footprint) noexcept {
   return footprint == TransferFootprint::halo ? "halo" : "paper";

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/nest/energy_model.hpp"
+#include "models/energy_model.hpp"
 
 namespace convolume::plan {
 

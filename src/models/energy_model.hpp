@@ -1,8 +1,8 @@
 // The energy of loops, as searches evaluate it.
 #pragma once
 
-#include "plan/nest/energy_counts.hpp"
-#include "plan/nest/hierarchy.hpp"
+#include "models/energy_counts.hpp"
+#include "models/hierarchy.hpp"
 
 namespace convolume::plan {
 

@@ -1,4 +1,4 @@
-#include "plan/nest/hierarchy.hpp"
+#include "models/hierarchy.hpp"
 
 #include <algorithm>
 #include <cmath>
