@@ -23,10 +23,10 @@ double estimated_bytes(const nets::NetSpec& spec, Engine engine, bool cache, Wor
     const nets::NodeShape& shape = shapes.nodes[i];
     // Outputs and their gradients.
     kept += (training ? 2 : 1) * sizeof(float) * batch * static_cast<double>(shape.channels * shape.extent.volume());
-    const auto* conv = std::get_if<nets::ConvNode>(&spec.nodes[i].kind);
-    if (conv == nullptr) continue;
-    const auto problem =
-        nets::conv_problem(spec, spec.nodes[i], *conv, spec.training.batch, shapes.of(spec.nodes[i].inputs[0]));
+    const auto planned =
+        nets::conv_problem(spec, spec.nodes[i], spec.training.batch, shapes.of(spec.nodes[i].inputs[0]));
+    if (!planned) continue;
+    const ConvProblem& problem = *planned;
     // Weights, with their gradients and the moments of the optimizer.
     kept += (training ? 4 : 1) * sizeof(float) * static_cast<double>(problem.w_shape().elements());
     // The layout of spectra does not depend on the FFT backend.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 
 #include <fmt/format.h>
 
@@ -71,10 +72,19 @@ void Lifetimes::free(Held& held) noexcept {
   held.address = nullptr;
 }
 
-void Lifetimes::keep_each_once(std::vector<Buffer>& buffers) {
-  std::sort(buffers.begin(), buffers.end());
-  buffers.erase(std::unique(buffers.begin(), buffers.end()), buffers.end());
-  if (!buffers.empty() && buffers.back() == no_buffer) buffers.pop_back();
+void Lifetimes::Step::use(Buffer buffer) {
+  if (gate_) throw std::logic_error("lifetimes: a buffer is registered after the gate of its step");
+  if (buffer != no_buffer) buffers_.push_back(buffer);
+}
+
+const Ready& Lifetimes::Step::gate() {
+  if (gate_) return *gate_;
+  // A layer may read one tensor twice.
+  std::sort(buffers_.begin(), buffers_.end());
+  buffers_.erase(std::unique(buffers_.begin(), buffers_.end()), buffers_.end());
+  begin_ = static_cast<TaskId>(graph_.size());
+  gate_ = all_.enter(graph_, buffers_, input_);
+  return *gate_;
 }
 
 std::vector<TaskId> Lifetimes::gate_of(const Held& held) const {

@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory_resource>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -28,9 +29,9 @@ struct Slack {
 };
 
 /// Assigns memory to the buffers of a task graph. The graph's steps (for example a layer's forward pass) are appended
-/// one after the other, each with the buffers that its tasks use. In a memory mode that frees buffers within a run, the
-/// graph is appended twice. The first graph is a draft: it never runs, and it shows the first and the last use of every
-/// buffer. The second graph is appended after plan(), and it runs.
+/// one after the other, and each says which buffers its tasks use. In a memory mode that frees buffers within a run,
+/// the graph is appended twice. The first graph is a draft: it never runs, and it shows the first and the last use of
+/// every buffer. The second graph is appended after plan(), and it runs.
 ///
 /// Two buffers share bytes of the arena only if the graph orders them: some task follows every task of all steps that
 /// use the earlier buffer, and precedes the tasks of the later buffer's first step. The order does not depend on time,
@@ -44,7 +45,7 @@ class Lifetimes {
  public:
   using Buffer = std::size_t;
   enum class Content { tensor, spectra, weights, working };     ///< `working`: an engine's buffer within one step
-  static constexpr Buffer no_buffer = static_cast<Buffer>(-1);  ///< allowed in a step's list of buffers; ignored
+  static constexpr Buffer no_buffer = static_cast<Buffer>(-1);  ///< allowed in Step::use(); ignored
 
   /// If `poison` is set, buffers that are freed within a run are filled with NaN. This is a test of the memory plan.
   Lifetimes(MemoryMode mode, const Slack& slack, std::pmr::memory_resource* memory, bool poison);
@@ -64,17 +65,36 @@ class Lifetimes {
   /// Returns the pointer for Address::in(). It points to null until a task has given memory to the buffer.
   void* const* slot(Buffer buffer) const { return &held_[buffer].address; }
 
-  /// Appends a step by calling append(gate), and returns its result. `gate` is the step's dependency on earlier users
-  /// of the memory: all tasks that write to a buffer in its first step must wait for it. `input` is what the step waits
-  /// for in any case.
+  /// A step that is being appended.
+  class Step {
+   public:
+    /// Registers a buffer that tasks of the step read or write. Throws std::logic_error after gate().
+    void use(Buffer buffer);
+    /// Returns the step's dependency on earlier users of the memory: all tasks that write to a buffer in its first step
+    /// must wait for it. No task may be appended before the first call.
+    const Ready& gate();
+    TaskGraph& graph() const { return graph_; }
+
+   private:
+    friend class Lifetimes;
+    Step(Lifetimes& all, TaskGraph& graph, const Ready& input) : all_(all), graph_(graph), input_(input) {}
+
+    Lifetimes& all_;
+    TaskGraph& graph_;
+    const Ready& input_;
+    std::vector<Buffer> buffers_{};
+    std::optional<Ready> gate_{};
+    TaskId begin_ = 0;
+  };
+
+  /// Appends a step by calling append(Step&), and returns its result. `input` is what the step waits for in any case.
   template <class Append>
-  auto step(TaskGraph& graph, std::vector<Buffer> buffers, const Ready& input, const Append& append) {
-    keep_each_once(buffers);
-    const Working::Step within(working_);
-    const auto begin = static_cast<TaskId>(graph.size());
-    const Ready gate = enter(graph, buffers, input);
-    auto done = append(gate);
-    leave(graph, buffers, begin);
+  auto step(TaskGraph& graph, const Ready& input, const Append& append) {
+    const Working::Within within(working_);
+    Step step(*this, graph, input);
+    auto done = append(step);
+    step.gate();
+    leave(graph, step.buffers_, step.begin_);
     return done;
   }
   /// Returns the workspace for the tasks of a step while the step is appended. Returns null if the tasks allocate and
@@ -113,11 +133,11 @@ class Lifetimes {
     void free(TaskGraph& graph, const Buffer& buffer, std::span<const TaskId> last) override;
 
     /// Marks the time from the begin of a step to its end.
-    struct Step {
-      explicit Step(Working& all) : working(all) { working.within_step = true; }
-      ~Step() { working.within_step = false; }
-      Step(const Step&) = delete;
-      Step& operator=(const Step&) = delete;
+    struct Within {
+      explicit Within(Working& all) : working(all) { working.within_step = true; }
+      ~Within() { working.within_step = false; }
+      Within(const Within&) = delete;
+      Within& operator=(const Within&) = delete;
       Working& working;
     };
 
@@ -127,8 +147,6 @@ class Lifetimes {
     bool within_step = false;
   };
 
-  /// Removes duplicates, because a layer may read one tensor twice, and removes `no_buffer`.
-  static void keep_each_once(std::vector<Buffer>& buffers);
   Ready enter(TaskGraph& graph, std::span<const Buffer> buffers, const Ready& input);
   void leave(TaskGraph& graph, std::span<const Buffer> buffers, TaskId begin);
   /// Records that the current step uses the buffer.

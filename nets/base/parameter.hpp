@@ -1,8 +1,10 @@
 // A trainable parameter of a net.
 #pragma once
 
+#include <map>
 #include <string>
 
+#include "convolume/ready.hpp"
 #include "convolume/tensor.hpp"
 
 namespace convolume::nets {
@@ -15,5 +17,9 @@ struct Parameter {
   // moment.
   Tensor<float> gradient, moment1, moment2;
 };
+
+/// Says when the parameters of a net, or their gradients, are up to date, by parameter name. Parameters that are not
+/// named are up to date from the start.
+using ParameterReady = std::map<std::string, Ready>;
 
 }  // namespace convolume::nets

@@ -11,8 +11,8 @@
 
 #include "convolume/conv.hpp"
 #include "core/numerics_record.hpp"
-#include "core/random.hpp"
 #include "nets/base/lifetimes.hpp"
+#include "nets/layers/layer_step.hpp"
 #include "nets/spec/net_shapes.hpp"
 #include "nets/spec/parameters.hpp"
 
@@ -57,10 +57,6 @@ struct NetworkOptions {
 
 /// Returns the tuned choices in a run's record, by node name. The result is empty if the run was not tuned.
 std::map<std::string, std::string> tuned_choices(const NumericsRecord& record);
-
-/// Says when the parameters of a net are up to date, by parameter name. Parameters that are not named are up to date
-/// from the start.
-using ParameterReady = std::map<std::string, Ready>;
 
 /// Inputs of the loss besides the logits, and the place of its result.
 struct Labels {
@@ -136,33 +132,20 @@ class Network {
 
  private:
   using Buffer = Lifetimes::Buffer;
-  static constexpr Buffer no_buffer = Lifetimes::no_buffer;
   struct Node {
-    View<float> y, dy;
-    Buffer y_buffer = no_buffer, dy_buffer = no_buffer;
-    // Convolution; `weight` and `bias` also serve group norm.
-    std::optional<ConvPlan> plan;
-    PreparedWeights weights;
-    Spectra x_hat;
-    Buffer forward_weights_buffer = no_buffer;  // the part of `weights` that only the forward pass reads
-    Buffer weights_buffer = no_buffer, x_hat_buffer = no_buffer;
-    Ready weights_ready;          // in the graph that is being built
-    Parameter* weight = nullptr;  // or gamma
-    Parameter* bias = nullptr;    // or beta
-    // Max-pooling: argmax indices, one byte per output.
-    Address<std::uint8_t> taps;
-    Buffer taps_buffer = no_buffer;
-    // Group norm.
-    std::vector<double> mean, rstd;
-    RandomKey dropout_key;
-    // Backward pass: when all contributions to dy so far are complete, and whether there is one.
-    Ready dy_ready;
-    bool dy_written = false;
+    NodeTensors tensors{};
+    std::vector<NodeTensors*> inputs{};
+    std::optional<ConvPlan> plan{};  ///< of Layer::convolution()
+    std::unique_ptr<LayerTasks> tasks{};
   };
 
-  ConvProblem problem_of(std::size_t index, Layout x, Layout y) const;
+  const Layer& layer(std::size_t index) const { return *spec_.nodes[index].layer; }
+  /// Returns the convolution of a node, for plain tensors, if there is one.
+  std::optional<ConvProblem> problem_of(std::size_t index) const;
+  /// Returns it for the layouts of the node's input and output.
+  std::optional<ConvProblem> laid_out_problem_of(std::size_t index) const;
   ConvOptions conv_options(std::size_t index, std::size_t weight_budget) const;
-  ConvPlan plan_of_node(std::size_t index, Layout x, Layout y, std::size_t weight_budget) const;
+  ConvPlan plan_of_node(std::size_t index, std::size_t weight_budget) const;
   /// Returns whether a convolution should use blocked tensors. If another engine is faster on plain ones, it must be so
   /// much faster that the layout conversions of its neighbours pay off (ADR 11).
   bool uses_blocked(std::size_t index) const;
@@ -172,36 +155,19 @@ class Network {
   void make_plans();
   void make_tensors(Parameters& parameters);
   void make_gradients();
-  /// Returns whether the backward pass of a node reads the node's output.
-  static bool reads_output_backward(const NodeSpec& node);
+  void make_tasks(std::size_t index, Parameters& parameters);
   /// Return whether a node computes its output in the memory of its input, and whether the gradient of a node's output
   /// lies in the memory of the gradient of the only node that reads it. The bits are the same.
   bool output_in_place(std::size_t index) const;
   bool gradient_in_place(std::size_t index) const;
-  /// Returns whether a node is an activation that the norm before it computes, in one sweep over the tensor. Then its
+  /// Returns whether a node is an activation that the node before it computes, in one sweep over the tensor. Then its
   /// own passes have no tasks.
-  bool fused_into_norm(std::size_t index) const;
-  /// Returns the options of a norm, with the activation that it computes.
-  ops::GroupNorm norm_of(std::size_t index) const;
-  /// Returns the only node that reads a node's output, or null if there are several nodes, or none.
-  const NodeSpec* only_reader(std::size_t index) const;
+  bool fused_into_input(std::size_t index) const;
+  /// Returns the number of the only node that reads a node's output, if there is exactly one.
+  std::optional<std::size_t> only_reader(std::size_t index) const;
   /// Returns a new buffer for the shape, and a view of it.
   std::pair<View<float>, Buffer> make_tensor(const Shape5& shape, Layout layout);
-  View<const float> output_of(std::size_t reference) const;
-  Buffer buffer_of(std::size_t reference) const { return reference == 0 ? no_buffer : nodes_[reference - 1].y_buffer; }
   bool keeps_x_hat() const { return options_.training && options_.cache_spectra; }
-  std::vector<Buffer> forward_buffers(std::size_t index) const;
-  std::vector<Buffer> backward_buffers(std::size_t index);
-  /// Returns the node whose dy is the gradient of an input, or null if that gradient is not needed (the net's input).
-  Node* gradient_target(std::size_t reference);
-  Ready forward_node(TaskGraph& graph, std::size_t index, const Ready& gate);
-  Ready forward_join(TaskGraph& graph, std::size_t index, const Ready& gate);
-  void backward_node(TaskGraph& graph, std::size_t index, const Ready& gate, ParameterReady& done);
-  void backward_conv(TaskGraph& graph, std::size_t index, ParameterReady& done);
-  void backward_join(TaskGraph& graph, std::size_t index, const Ready& gate);
-  /// Records that tasks have written or added to a node's gradient.
-  static void written(Node& target, Ready ready);
-  Ready ready_of(std::size_t reference) const { return reference == 0 ? input_ready_ : forward_ready_[reference - 1]; }
 
   NetSpec spec_;
   NetShapes shapes_;
@@ -210,10 +176,9 @@ class Network {
   std::vector<Layout> layouts_;                          // of the input, then of the nodes' outputs
   Tensor<float> input_, logits_, logits_gradient_;       // used between runs, so they lie outside the memory plan
   void *input_slot_ = nullptr, *logits_slot_ = nullptr;  // the graphs read and write here
+  NodeTensors source_;                                   // the net's input
   std::deque<Node> nodes_;
   std::unique_ptr<Lifetimes> lifetimes_;
-  Ready input_ready_;
-  std::vector<Ready> forward_ready_;
   ParameterReady parameter_ready_;
 };
 

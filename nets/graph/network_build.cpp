@@ -50,6 +50,9 @@ Network::Network(const NetSpec& spec, const Extent3& patch, Parameters& paramete
   make_tensors(parameters);
   if (options_.tune_on != nullptr) tune();
   make_plans();
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (nodes_[i].plan) make_tasks(i, parameters);
+  }
 }
 
 std::pair<View<float>, Lifetimes::Buffer> Network::make_tensor(const Shape5& shape, Layout layout) {
@@ -58,130 +61,126 @@ std::pair<View<float>, Lifetimes::Buffer> Network::make_tensor(const Shape5& sha
   return {View<float>(Address<float>::in(lifetimes_->slot(buffer)), shape, layout), buffer};
 }
 
+/// Makes the outputs, and the tasks of all layers that need no plan.
 void Network::make_tensors(Parameters& parameters) {
   input_ = Tensor<float>({options_.batch, spec_.in_channels, shapes_.input.extent}, memory_);
   input_slot_ = input_.data();
+  source_.y = View<float>(Address<float>::in(&input_slot_), input_.shape());
   for (std::size_t i = 0; i < spec_.nodes.size(); ++i) {
-    const NodeSpec& node_spec = spec_.nodes[i];
     const NodeShape& shape = shapes_.nodes[i];
     Node& node = nodes_.emplace_back();
+    for (const std::size_t input : spec_.nodes[i].inputs) {
+      node.inputs.push_back(input == 0 ? &source_ : &nodes_[input - 1].tensors);
+    }
+    NodeTensors& tensors = node.tensors;
     const Shape5 full{options_.batch, shape.channels, shape.extent};
     if (i + 1 == spec_.nodes.size()) {
       logits_ = Tensor<float>(full, layouts_[i + 1], memory_);
       logits_slot_ = logits_.data();
-      node.y = View<float>(Address<float>::in(&logits_slot_), full, layouts_[i + 1]);
+      tensors.y = View<float>(Address<float>::in(&logits_slot_), full, layouts_[i + 1]);
     } else if (output_in_place(i)) {
-      const Node& input = nodes_[node_spec.inputs[0] - 1];
-      node.y = input.y;
-      node.y_buffer = input.y_buffer;
+      tensors.y = node.inputs[0]->y;
+      tensors.y_buffer = node.inputs[0]->y_buffer;
     } else {
-      std::tie(node.y, node.y_buffer) = make_tensor(full, layouts_[i + 1]);
+      std::tie(tensors.y, tensors.y_buffer) = make_tensor(full, layouts_[i + 1]);
     }
-    if (std::holds_alternative<ConvNode>(node_spec.kind)) {
-      node.weight = parameters.find(node_spec.name + ".weight");
-      node.bias = parameters.find(node_spec.name + ".bias");
-    } else if (std::holds_alternative<GroupNormNode>(node_spec.kind)) {
-      node.weight = parameters.find(node_spec.name + ".gamma");
-      node.bias = parameters.find(node_spec.name + ".beta");
-      const auto statistics = static_cast<std::size_t>(options_.batch * norm_of(i).groups);
-      node.mean.resize(statistics);
-      node.rstd.resize(statistics);
-    } else if (std::holds_alternative<MaxPoolNode>(node_spec.kind)) {
-      node.taps_buffer =
-          lifetimes_->add(static_cast<std::size_t>(stored_elements(full, layouts_[i + 1], DataType::f32)));
-      node.taps = Address<std::uint8_t>::in(lifetimes_->slot(node.taps_buffer));
-    }
+    if (!problem_of(i)) make_tasks(i, parameters);
   }
   if (options_.training) make_gradients();
+}
+
+void Network::make_tasks(std::size_t i, Parameters& parameters) {
+  Node& node = nodes_[i];
+  if (fused_into_input(i)) {
+    node.tasks = no_tasks();
+    return;
+  }
+  LayerSetup setup{.batch = options_.batch,
+                   .training = options_.training,
+                   .keep_x_hat = keeps_x_hat(),
+                   .inputs = shapes_.inputs_of(spec_.nodes[i]),
+                   .output = &shapes_.nodes[i],
+                   .layout = layouts_[i + 1],
+                   .parameters = {},
+                   .plan = node.plan ? &*node.plan : nullptr,
+                   .lifetimes = lifetimes_.get(),
+                   .memory = memory_};
+  for (const ParameterSpec& one : layer(i).parameters(*setup.inputs[0], {})) {
+    setup.parameters.push_back(parameters.find(spec_.nodes[i].name + "." + one.name));
+  }
+  const auto reader = only_reader(i);
+  if (reader && fused_into_input(*reader)) setup.fused = *layer(*reader).activation();
+  node.tasks = layer(i).make_tasks(setup);
 }
 
 /// Makes the gradients, the last node's first, because a gradient may lie in the memory of a later node's gradient.
 void Network::make_gradients() {
   logits_gradient_ = Tensor<float>(logits_.shape(), layouts_.back(), memory_);
-  nodes_.back().dy = logits_gradient_;
+  nodes_.back().tensors.dy = logits_gradient_;
   for (std::size_t i = nodes_.size() - 1; i-- > 0;) {
-    Node& node = nodes_[i];
+    NodeTensors& tensors = nodes_[i].tensors;
     if (gradient_in_place(i)) {
-      const Node& reader = nodes_[static_cast<std::size_t>(only_reader(i) - spec_.nodes.data())];
-      node.dy = reader.dy;
-      node.dy_buffer = reader.dy_buffer;
+      const NodeTensors& reader = nodes_[*only_reader(i)].tensors;
+      tensors.dy = reader.dy;
+      tensors.dy_buffer = reader.dy_buffer;
     } else {
-      std::tie(node.dy, node.dy_buffer) = make_tensor(node.y.shape, layouts_[i + 1]);
+      std::tie(tensors.dy, tensors.dy_buffer) = make_tensor(tensors.y.shape, layouts_[i + 1]);
     }
   }
 }
 
-const NodeSpec* Network::only_reader(std::size_t index) const {
-  const NodeSpec* reader = nullptr;
-  for (const NodeSpec& node : spec_.nodes) {
-    for (const std::size_t input : node.inputs) {
+std::optional<std::size_t> Network::only_reader(std::size_t index) const {
+  std::optional<std::size_t> reader;
+  for (std::size_t i = 0; i < spec_.nodes.size(); ++i) {
+    for (const std::size_t input : spec_.nodes[i].inputs) {
       if (input != index + 1) continue;
-      if (reader != nullptr) return nullptr;
-      reader = &node;
+      if (reader) return std::nullopt;
+      reader = i;
     }
   }
   return reader;
 }
 
-bool Network::reads_output_backward(const NodeSpec& node) {
-  const auto* conv = std::get_if<ConvNode>(&node.kind);
-  return std::holds_alternative<ActivationNode>(node.kind) ||
-         (conv != nullptr && conv->activation.kind != Activation::Kind::none);
-}
-
 bool Network::output_in_place(std::size_t index) const {
-  const NodeSpec& node = spec_.nodes[index];
-  const bool activation = std::holds_alternative<ActivationNode>(node.kind);
-  const bool norm = std::holds_alternative<GroupNormNode>(node.kind);
-  const std::size_t input = node.inputs[0];
+  const std::size_t input = spec_.nodes[index].inputs[0];
   // The logits have memory of their own. In separate memory, every tensor can be looked at after a run.
-  if (index + 1 == spec_.nodes.size() || !lifetimes_->planned() || input == 0 || !(activation || norm)) return false;
-  if (only_reader(input - 1) == nullptr || layouts_[input] != layouts_[index + 1]) return false;
-  // The backward pass of a norm reads its input; the backward pass of an activation reads its output.
-  return !options_.training || (activation && !reads_output_backward(spec_.nodes[input - 1]));
+  if (index + 1 == spec_.nodes.size() || !lifetimes_->planned() || input == 0) return false;
+  if (!layer(index).computes_in_place() || !only_reader(input - 1) || layouts_[input] != layouts_[index + 1]) {
+    return false;
+  }
+  return !options_.training || (!layer(index).reads_x_backward() && !layer(input - 1).reads_y_backward());
 }
 
-bool Network::fused_into_norm(std::size_t index) const {
-  const std::size_t norm = spec_.nodes[index].inputs[0];
-  if (!std::holds_alternative<ActivationNode>(spec_.nodes[index].kind) || !output_in_place(index)) return false;
-  if (!std::holds_alternative<GroupNormNode>(spec_.nodes[norm - 1].kind)) return false;
+bool Network::fused_into_input(std::size_t index) const {
+  if (!layer(index).only_activates() || !output_in_place(index)) return false;
+  const std::size_t input = spec_.nodes[index].inputs[0] - 1;
+  if (!layer(input).fuses_activation()) return false;
   if (!options_.training) return true;
-  // The norm then replaces the gradient of its output by that of its input.
-  const std::size_t input = spec_.nodes[norm - 1].inputs[0];
-  return input != 0 && gradient_in_place(norm - 1) && gradient_in_place(input - 1);
-}
-
-ops::GroupNorm Network::norm_of(std::size_t index) const {
-  const auto& node = std::get<GroupNormNode>(spec_.nodes[index].kind);
-  const index_t channels = shapes_.nodes[index].channels;
-  ops::GroupNorm norm{.groups = node.groups == 0 ? channels : node.groups, .epsilon = node.epsilon};
-  const NodeSpec* reader = only_reader(index);
-  if (reader == nullptr || !fused_into_norm(static_cast<std::size_t>(reader - spec_.nodes.data()))) return norm;
-  norm.activation = std::get<ActivationNode>(reader->kind).activation;
-  return norm;
+  // The layer then replaces the gradient of its output by that of its input.
+  const std::size_t before = spec_.nodes[input].inputs[0];
+  return before != 0 && gradient_in_place(input) && gradient_in_place(before - 1);
 }
 
 bool Network::gradient_in_place(std::size_t index) const {
-  const NodeSpec* reader = only_reader(index);
-  if (!lifetimes_->planned() || reader == nullptr || reader == &spec_.nodes.back()) return false;
-  const auto position = static_cast<std::size_t>(reader - spec_.nodes.data());
-  const bool elementwise = std::holds_alternative<ActivationNode>(reader->kind) ||
-                           std::holds_alternative<GroupNormNode>(reader->kind) ||
-                           std::holds_alternative<DropoutNode>(reader->kind);
-  return elementwise && layouts_[index + 1] == layouts_[position + 1];
+  const auto reader = only_reader(index);
+  if (!lifetimes_->planned() || !reader || *reader + 1 == spec_.nodes.size()) return false;
+  return layer(*reader).backpropagates_in_place() && layouts_[index + 1] == layouts_[*reader + 1];
 }
 
-ConvProblem Network::problem_of(std::size_t i, const Layout x, const Layout y) const {
-  const NodeSpec& node = spec_.nodes[i];
-  ConvProblem problem =
-      conv_problem(spec_, node, std::get<ConvNode>(node.kind), options_.batch, shapes_.of(node.inputs[0]));
-  problem.x_layout = x;
-  problem.y_layout = y;
+std::optional<ConvProblem> Network::problem_of(std::size_t i) const {
+  return conv_problem(spec_, spec_.nodes[i], options_.batch, shapes_.of(spec_.nodes[i].inputs[0]));
+}
+
+std::optional<ConvProblem> Network::laid_out_problem_of(std::size_t i) const {
+  auto problem = problem_of(i);
+  if (!problem) return problem;
+  problem->x_layout = layouts_[spec_.nodes[i].inputs[0]];
+  problem->y_layout = layouts_[i + 1];
   return problem;
 }
 
 ConvOptions Network::conv_options(std::size_t i, std::size_t weight_budget) const {
-  return {.engine = engine_for(options_.engine, problem_of(i, Layout::plain, Layout::plain)),
+  return {.engine = engine_for(options_.engine, *problem_of(i)),
           .want_dx = options_.training && spec_.nodes[i].inputs[0] > 0,  // the gradient of the net's input is never
                                                                          // used
           .want_dw = options_.training,
@@ -190,14 +189,14 @@ ConvOptions Network::conv_options(std::size_t i, std::size_t weight_budget) cons
           .cache_spectra = options_.cache_spectra};
 }
 
-ConvPlan Network::plan_of_node(std::size_t i, const Layout x, const Layout y, std::size_t weight_budget) const {
+ConvPlan Network::plan_of_node(std::size_t i, std::size_t weight_budget) const {
   if (options_.stop.stop_requested()) throw StopRequested();
   ConvOptions options = conv_options(i, weight_budget);
   for (const auto* choices : {&options_.recorded.choices, &options_.tuned}) {
     const auto found = choices->find(spec_.nodes[i].name);
     if (found != choices->end()) options.choice = found->second;
   }
-  return ConvPlan::make(problem_of(i, x, y), options);
+  return ConvPlan::make(*laid_out_problem_of(i), options);
 }
 
 bool Network::uses_blocked(std::size_t i) const {
@@ -206,7 +205,7 @@ bool Network::uses_blocked(std::size_t i) const {
   // Only the cost model decides, because layouts are chosen before tuning and must be the same when a tuned run is
   // resumed.
   if (options_.stop.stop_requested()) throw StopRequested();
-  const ConvProblem problem = problem_of(i, Layout::plain, Layout::plain);
+  const ConvProblem problem = *problem_of(i);
   ConvOptions options = conv_options(i, 0);
   const auto served = ConvPlan::best_layouts(problem, options);
   const auto plain = find_layouts(served, Layout::plain, Layout::plain);
@@ -229,14 +228,13 @@ void Network::choose_layouts() {
   plain.front() = plain.back() = true;
   for (std::size_t i = 0; i < count; ++i) {
     if (usual_layout(shapes_.nodes[i].channels) == Layout::plain) plain[i + 1] = true;
-    if (!std::holds_alternative<ConvNode>(spec_.nodes[i].kind)) continue;
-    if (!uses_blocked(i)) plain[i + 1] = plain[spec_.nodes[i].inputs[0]] = true;
+    if (problem_of(i) && !uses_blocked(i)) plain[i + 1] = plain[spec_.nodes[i].inputs[0]] = true;
   }
   for (bool changed = true; changed;) {
     changed = false;
     for (std::size_t i = 0; i < count; ++i) {
       const NodeSpec& node = spec_.nodes[i];
-      if (std::holds_alternative<ConvNode>(node.kind) || std::holds_alternative<ConcatNode>(node.kind)) continue;
+      if (!node.layer->keeps_layout()) continue;
       for (const std::size_t input : node.inputs) {
         if (plain[input] == plain[i + 1]) continue;
         plain[input] = plain[i + 1] = changed = true;
@@ -270,8 +268,9 @@ void Network::tune() {
   std::vector<Tuned> known;
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const NodeSpec& node = spec_.nodes[i];
-    if (!std::holds_alternative<ConvNode>(node.kind) || options_.tuned.contains(node.name)) continue;
-    const ConvProblem problem = problem_of(i, layouts_[node.inputs[0]], layouts_[i + 1]);
+    const auto laid_out = laid_out_problem_of(i);
+    if (!laid_out || options_.tuned.contains(node.name)) continue;
+    const ConvProblem& problem = *laid_out;
     const ConvOptions conv = conv_options(i, 0);
     const auto same = [&](const Tuned& one) { return one.problem == problem && one.want_dx == conv.want_dx; };
     auto found = std::find_if(known.begin(), known.end(), same);
@@ -292,12 +291,9 @@ void Network::make_plans() {
     CacheCost cache;
   };
   std::vector<Candidate> candidates;
-  const auto plan = [&](std::size_t i, std::size_t budget) {
-    nodes_[i].plan = plan_of_node(i, layouts_[spec_.nodes[i].inputs[0]], layouts_[i + 1], budget);
-  };
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    if (!std::holds_alternative<ConvNode>(spec_.nodes[i].kind)) continue;
-    plan(i, 0);
+    if (!problem_of(i)) continue;
+    nodes_[i].plan = plan_of_node(i, 0);
     for (const CacheCost& cache : nodes_[i].plan->caches()) {
       const bool used = options_.training || cache.name == "w_hat";  // inference keeps no spectra of x
       if (used && cache.budgeted && cache.kept) candidates.push_back({i, cache});
@@ -319,19 +315,7 @@ void Network::make_plans() {
     }
   }
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
-    if (short_of[i]) plan(i, std::max<std::size_t>(share[i], 1));
-  }
-  for (Node& node : nodes_) {
-    if (!node.plan) continue;
-    node.weights = node.plan->prepared_weights(memory_);
-    if (options_.training) {
-      std::tie(node.forward_weights_buffer, node.weights_buffer) = lifetimes_->add_for_training(node.weights);
-    } else {
-      node.weights_buffer = lifetimes_->add(node.weights, true);
-    }
-    if (!keeps_x_hat()) continue;
-    node.x_hat = node.plan->input_spectra(memory_);
-    node.x_hat_buffer = lifetimes_->add(node.x_hat);
+    if (short_of[i]) nodes_[i].plan = plan_of_node(i, std::max<std::size_t>(share[i], 1));
   }
 }
 

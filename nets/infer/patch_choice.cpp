@@ -26,12 +26,11 @@ double forward_seconds(const PatchDemand& d, const Extent3& patch) {
   for (std::size_t i = 0; i < d.spec.nodes.size(); ++i) {
     const NodeSpec& node = d.spec.nodes[i];
     const NodeShape& out = shapes.nodes[i];
-    if (const auto* conv = std::get_if<ConvNode>(&node.kind)) {
-      ConvProblem problem = conv_problem(d.spec, node, *conv, d.batch, shapes.of(node.inputs[0]));
-      problem.x_layout = usual_layout(problem.in_channels);
-      problem.y_layout = usual_layout(problem.out_channels);
-      const Engine engine = engine_for(d.engine, problem);
-      seconds += ConvPlan::make(problem, {.engine = engine, .want_dx = false, .want_dw = false}).seconds();
+    if (auto problem = conv_problem(d.spec, node, d.batch, shapes.of(node.inputs[0]))) {
+      problem->x_layout = usual_layout(problem->in_channels);
+      problem->y_layout = usual_layout(problem->out_channels);
+      const Engine engine = engine_for(d.engine, *problem);
+      seconds += ConvPlan::make(*problem, {.engine = engine, .want_dx = false, .want_dw = false}).seconds();
     } else {
       const auto elements = static_cast<double>(d.batch * out.channels) * static_cast<double>(out.extent.volume());
       seconds += passes_of_node * sizeof(float) * elements / (1e9 * machine_model().dram_gb_per_s);
@@ -119,8 +118,9 @@ std::optional<LayerwiseCost> layerwise_cost(const PatchDemand& d) {
       return static_cast<double>(node.channels) * static_cast<double>(node.extent.volume());
     };
     for (std::size_t i = 0; i < d.spec.nodes.size(); ++i) {
-      if (!std::holds_alternative<ConvNode>(d.spec.nodes[i].kind)) continue;
-      const double moved = elements(shapes.of(d.spec.nodes[i].inputs[0])) + elements(shapes.nodes[i]);
+      const NodeShape& x = shapes.of(d.spec.nodes[i].inputs[0]);
+      if (!conv_problem(d.spec, d.spec.nodes[i], d.batch, x)) continue;
+      const double moved = elements(x) + elements(shapes.nodes[i]);
       cost.transfer_seconds += moved * static_cast<double>(d.forms) * d.price.element;
     }
     return cost;

@@ -10,73 +10,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json json_of(const Extent3& e) { return {e.z, e.y, e.x}; }
-
-void add_activation(Json& json, const Activation& activation) {
-  json["activation"] = name_of(activation.kind);
-  json["slope"] = activation.slope;
-}
-
-/// Adds the keys of one kind of node.
-struct NodeWriter {
-  const NetSpec& spec;
-  const NodeSpec& node;
-  const NodeShape& input;
-  const NodeShape& shape;
-  Json& json;
-
-  void operator()(const ConvNode& n) const {
-    const Shape5 w = conv_problem(spec, node, n, 1, input).w_shape();
-    json["type"] = n.transposed ? "transposed_conv" : "conv";
-    json["out_channels"] = n.out_channels;
-    json["groups"] = n.groups;
-    json["kernel"] = json_of(n.kernel);
-    json["stride"] = json_of(n.stride);
-    json["dilation"] = json_of(n.dilation);
-    json["padding"] = n.same ? Json("same") : json_of(n.padding);
-    if (n.transposed) json["output_padding"] = json_of(n.output_padding);
-    json["bias"] = n.bias;
-    add_activation(json, n.activation);
-    json["weight_shape"] = {w.n, w.c, w.extent.z, w.extent.y, w.extent.x};
-  }
-  void operator()(const ActivationNode& n) const {
-    json["type"] = "activation";
-    add_activation(json, n.activation);
-  }
-  void operator()(const MaxPoolNode& n) const {
-    json["type"] = "max_pool";
-    json["window"] = json_of(n.pool.window);
-    json["stride"] = json_of(n.pool.stride);
-    json["dilation"] = json_of(n.pool.dilation);
-  }
-  void operator()(const UpsampleNode& n) const {
-    json["type"] = "upsample";
-    json["factor"] = json_of(n.factor);
-  }
-  void operator()(const ConcatNode&) const { add_join("concat"); }
-  void operator()(const AddNode&) const { add_join("add"); }
-  void operator()(const CropNode& n) const {
-    json["type"] = "crop";
-    json["before"] = json_of(n.before);
-    json["after"] = json_of(n.after);
-  }
-  void operator()(const DropoutNode& n) const {
-    json["type"] = "dropout";
-    json["rate"] = n.rate;
-  }
-  void operator()(const GroupNormNode& n) const {
-    json["type"] = "group_norm";
-    json["groups"] = n.groups == 0 ? input.channels : n.groups;
-    json["epsilon"] = n.epsilon;
-    json["channels"] = input.channels;
-  }
-  void add_join(const char* type) const {
-    json["type"] = type;
-    json["crop"] = Json::array();
-    for (const Extent3& first : shape.crop) json["crop"].push_back(json_of(first));
-  }
-};
-
 Json json_of(const ops::LossOptions& loss) {
   return {{"kind", ops::name_of(loss.kind)},
           {"rebalance", loss.rebalance},
@@ -120,7 +53,7 @@ std::string to_json(const NetSpec& spec) {
     for (const std::size_t input : node.inputs) {
       entry["from"].push_back(input == 0 ? "input" : spec.nodes[input - 1].name);
     }
-    std::visit(NodeWriter{spec, node, shapes.of(node.inputs[0]), shapes.nodes[i], entry}, node.kind);
+    node.layer->add_keys(entry, shapes.of(node.inputs[0]), shapes.nodes[i]);
     entry["extent"] = json_of(shapes.nodes[i].extent);
     json["node"].push_back(std::move(entry));
   }

@@ -1,6 +1,7 @@
 // Computes what follows from a net and its input extent: shapes, fields of view, and the alignment of nodes.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "convolume/conv.hpp"
@@ -15,6 +16,7 @@ struct NetShapes {
 
   const NodeShape& output() const { return nodes.back(); }
   const NodeShape& of(std::size_t reference) const { return reference == 0 ? input : nodes[reference - 1]; }
+  InputShapes inputs_of(const NodeSpec& node) const;
   /// Returns the input voxel at the centre of the field of view of output voxel 0. It is moved as little as needed so
   /// that the output, shifted by it, lies within the input.
   Extent3 offset() const;
@@ -37,8 +39,9 @@ void require_memory_of_nodes(const NetSpec& spec, std::size_t most);
 /// convolutions, so these layers are left to `automatic`.
 Engine engine_for(Engine requested, const ConvProblem& problem) noexcept;
 
-/// Returns the problem of a convolution node whose input has the given shape. Throws ConfigError.
-ConvProblem conv_problem(const NetSpec& spec, const NodeSpec& node, const ConvNode& conv, index_t batch,
-                         const NodeShape& input);
+/// Returns the convolution of a node whose first input has the given shape, if its layer is one. Throws ConfigError
+/// that names the node.
+std::optional<ConvProblem> conv_problem(const NetSpec& spec, const NodeSpec& node, index_t batch,
+                                        const NodeShape& input);
 
 }  // namespace convolume::nets

@@ -9,72 +9,13 @@
 
 #include "core/files.hpp"
 #include "nets/base/toml_reader.hpp"
+#include "nets/layers/activation.hpp"
+#include "nets/layers/layer_kinds.hpp"
 
 namespace convolume::nets {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-const std::vector<std::string> activation_names{"none", "relu", "leaky_relu", "sigmoid", "tanh"};
-
-Activation read_activation(TomlTable& t, const char* key, const char* fallback) {
-  const std::string name = t.choice(key, activation_names, fallback);
-  Activation activation;
-  for (const auto kind : {Activation::Kind::none, Activation::Kind::relu, Activation::Kind::leaky_relu,
-                          Activation::Kind::sigmoid, Activation::Kind::tanh}) {
-    if (name == name_of(kind)) activation.kind = kind;
-  }
-  activation.slope = t.number("slope", 1e-6, 1, 0.01);
-  return activation;
-}
-
-ConvNode read_conv(TomlTable& t, bool transposed) {
-  ConvNode conv;
-  conv.transposed = transposed;
-  conv.out_channels = t.integer("out_channels", 1);
-  conv.groups = t.integer("groups", 1, 1);
-  conv.kernel = t.extent("kernel", 1);
-  conv.stride = t.extent("stride", 1, Extent3::all(1));
-  conv.dilation = t.extent("dilation", 1, Extent3::all(1));
-  conv.bias = t.boolean("bias", true);
-  conv.activation = read_activation(t, "activation", "none");
-  if (transposed) conv.output_padding = t.extent("output_padding", 0, Extent3::all(0));
-  if (!t.is_text("padding")) {
-    conv.padding = t.extent("padding", 0, Extent3::all(0));
-    return conv;
-  }
-  const std::string padding = t.text("padding");
-  conv.same = padding == "same" && conv.stride == Extent3::all(1) && !transposed;
-  if (!conv.same && padding != "valid") {
-    t.fail("'" + padding + "' cannot be used here; use \"valid\", \"same\" (stride 1, not transposed) or [z, y, x]",
-           "padding");
-  }
-  return conv;
-}
-
-ops::MaxPool read_pool(TomlTable& t) {
-  ops::MaxPool pool;
-  pool.window = t.extent("window", 1, Extent3::all(2));
-  pool.stride = t.extent("stride", 1, pool.window);
-  pool.dilation = t.extent("dilation", 1, Extent3::all(1));
-  return pool;
-}
-
-NodeKind read_kind(TomlTable& t) {
-  const std::string type = t.choice("type", {"conv", "transposed_conv", "activation", "max_pool", "upsample", "concat",
-                                             "add", "crop", "dropout", "group_norm", "instance_norm", "layer_norm"});
-  if (type == "conv" || type == "transposed_conv") return read_conv(t, type == "transposed_conv");
-  if (type == "activation") return ActivationNode{read_activation(t, "activation", "relu")};
-  if (type == "max_pool") return MaxPoolNode{read_pool(t)};
-  if (type == "upsample") return UpsampleNode{t.extent("factor", 1, Extent3::all(2))};
-  if (type == "concat") return ConcatNode{};
-  if (type == "add") return AddNode{};
-  if (type == "crop") return CropNode{t.extent("before", 0, Extent3::all(0)), t.extent("after", 0, Extent3::all(0))};
-  if (type == "dropout") return DropoutNode{t.number("rate", 0, 0.999, 0.5)};
-  const double epsilon = t.number("epsilon", 1e-12, 1, 1e-5);
-  if (type == "instance_norm") return GroupNormNode{0, epsilon};
-  if (type == "layer_norm") return GroupNormNode{1, epsilon};
-  return GroupNormNode{t.integer("groups", 1), epsilon};
-}
 
 std::vector<NodeSpec> read_nodes(TomlTable& root) {
   std::vector<NodeSpec> nodes;
@@ -95,9 +36,8 @@ std::vector<NodeSpec> read_nodes(TomlTable& root) {
       }
       node.inputs.push_back(found->second);
     }
-    node.kind = read_kind(t);
-    const bool joins = std::holds_alternative<ConcatNode>(node.kind) || std::holds_alternative<AddNode>(node.kind);
-    if (joins != (node.inputs.size() > 1)) {
+    node.layer = read_layer(t);
+    if (node.layer->joins() != (node.inputs.size() > 1)) {
       t.fail(fmt::format("node '{}' has {} inputs; concat and add take two or more, all others one", node.name,
                          node.inputs.size()));
     }
@@ -129,7 +69,7 @@ std::vector<NodeSpec> generate(TomlTable& t) {
     if (depth > most_layers) t.fail(fmt::format("too many; use at most {} layers", most_layers), "depth");
     const Extent3 kernel = t.extent("kernel", 1);
     const index_t out = t.integer("out_channels", 1, 1);
-    nodes = width_depth_nodes(width, depth, kernel, read_activation(t, "activation", "relu"), out);
+    nodes = width_depth_nodes(width, depth, kernel, read_activation(t, "relu"), out);
   } else {
     UnetOptions o;
     o.width = t.integer("width", 1);
@@ -146,7 +86,7 @@ std::vector<NodeSpec> generate(TomlTable& t) {
     o.transposed = t.choice("upsampling", {"transposed_conv", "nearest"}, "transposed_conv") == "transposed_conv";
     o.residual = t.boolean("residual", false);
     o.dropout = t.number("dropout", 0, 0.999, 0.0);
-    o.activation = read_activation(t, "activation", "relu");
+    o.activation = read_activation(t, "relu");
     nodes = unet_nodes(o);
   }
   t.finish();
@@ -301,40 +241,12 @@ NetSpec load_net(const std::filesystem::path& file, const std::vector<std::strin
   return parse_net(read_file(file, std::size_t{1} << 24), file.string(), overrides);
 }
 
-namespace {
-
-struct NodeText {
-  std::string operator()(const ConvNode& n) const {
-    return fmt::format("conv {} groups {} kernel {} stride {} dilation {} padding {} {} {} bias {} {} {}",
-                       n.out_channels, n.groups, to_string(n.kernel), to_string(n.stride), to_string(n.dilation),
-                       to_string(n.padding), n.same ? "same" : to_string(n.output_padding),
-                       n.transposed ? "transposed" : "plain", n.bias, name_of(n.activation.kind), n.activation.slope);
-  }
-  std::string operator()(const ActivationNode& n) const {
-    return fmt::format("{} {}", name_of(n.activation.kind), n.activation.slope);
-  }
-  std::string operator()(const MaxPoolNode& n) const {
-    return fmt::format("max_pool {} stride {} dilation {}", to_string(n.pool.window), to_string(n.pool.stride),
-                       to_string(n.pool.dilation));
-  }
-  std::string operator()(const UpsampleNode& n) const { return "upsample " + to_string(n.factor); }
-  std::string operator()(const ConcatNode&) const { return "concat"; }
-  std::string operator()(const AddNode&) const { return "add"; }
-  std::string operator()(const CropNode& n) const {
-    return fmt::format("crop {} and {}", to_string(n.before), to_string(n.after));
-  }
-  std::string operator()(const DropoutNode& n) const { return fmt::format("dropout {}", n.rate); }
-  std::string operator()(const GroupNormNode& n) const { return fmt::format("group_norm {} {}", n.groups, n.epsilon); }
-};
-
-}  // namespace
-
 std::string NetSpec::architecture() const {
   std::string text = fmt::format("input {} channels\n", in_channels);
   for (const NodeSpec& node : nodes) {
     text += node.name + " <-";
     for (const std::size_t input : node.inputs) text += " " + (input == 0 ? "input" : nodes[input - 1].name);
-    text += ": " + std::visit(NodeText{}, node.kind) + "\n";
+    text += ": " + node.layer->text() + "\n";
   }
   return text;
 }

@@ -2,55 +2,22 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "convolume/conv.hpp"
-#include "ops/group_norm.hpp"
+#include "nets/layers/layer.hpp"
 #include "ops/losses.hpp"
 #include "ops/optimizer.hpp"
-#include "ops/pooling.hpp"
 
 namespace convolume::nets {
-
-struct ConvNode {
-  index_t out_channels = 1, groups = 1;
-  Extent3 kernel{}, stride{1, 1, 1}, dilation{1, 1, 1}, padding{0, 0, 0}, output_padding{0, 0, 0};
-  bool same = false;  ///< the padding keeps the extent (stride 1 only)
-  bool transposed = false, bias = true;
-  Activation activation{};
-};
-struct ActivationNode {
-  Activation activation{};
-};
-struct MaxPoolNode {
-  ops::MaxPool pool{};
-};
-struct UpsampleNode {
-  Extent3 factor{};
-};
-struct ConcatNode {};  ///< inputs of different extent are cropped to the smallest, aligned by their fields of view
-struct AddNode {};     ///< crops its inputs as ConcatNode does
-struct CropNode {
-  Extent3 before{}, after{};
-};
-struct DropoutNode {
-  double rate = 0.5;
-};
-struct GroupNormNode {
-  index_t groups = 1;  ///< 0: as many groups as channels (instance norm)
-  double epsilon = 1e-5;
-};
-
-using NodeKind = std::variant<ConvNode, ActivationNode, MaxPoolNode, UpsampleNode, ConcatNode, AddNode, CropNode,
-                              DropoutNode, GroupNormNode>;
 
 struct NodeSpec {
   std::string name;
   std::vector<std::size_t> inputs;  ///< index of the node + 1; 0 is the net's input
-  NodeKind kind;
+  std::shared_ptr<const Layer> layer;
   int line = 0;  ///< line in the file; 0 for generated nodes
 };
 

@@ -14,24 +14,6 @@
 namespace convolume::nets {
 namespace {
 
-struct NodeType {
-  std::string operator()(const ConvNode& n) const {
-    std::string text = fmt::format("{} {}", n.transposed ? "transposed conv" : "conv", to_string(n.kernel));
-    if (n.activation.kind != Activation::Kind::none) text += fmt::format(" + {}", name_of(n.activation.kind));
-    return text;
-  }
-  std::string operator()(const ActivationNode& n) const { return name_of(n.activation.kind); }
-  std::string operator()(const MaxPoolNode& n) const { return "max pool " + to_string(n.pool.window); }
-  std::string operator()(const UpsampleNode& n) const { return "upsample " + to_string(n.factor); }
-  std::string operator()(const ConcatNode&) const { return "concat"; }
-  std::string operator()(const AddNode&) const { return "add"; }
-  std::string operator()(const CropNode&) const { return "crop"; }
-  std::string operator()(const DropoutNode& n) const { return fmt::format("dropout {}", n.rate); }
-  std::string operator()(const GroupNormNode& n) const {
-    return n.groups == 0 ? "instance norm" : fmt::format("group norm {}", n.groups);
-  }
-};
-
 std::string mebibytes(double bytes) { return fmt::format("{:.1f} MiB", bytes / 1048576.0); }
 
 std::string mebibytes(std::size_t bytes) { return mebibytes(static_cast<double>(bytes)); }
@@ -88,8 +70,8 @@ std::string describe_net(const std::filesystem::path& file, const std::vector<st
       }
     }
     const NodeShape& shape = shapes.nodes[i];
-    text += fmt::format("{:<20} {:<32} {:>8}  {:<16} {:>12} {:>10.3f}  {}\n", node.name,
-                        std::visit(NodeType{}, node.kind), shape.channels, to_string(shape.extent), count, work / 1e9,
+    text += fmt::format("{:<20} {:<32} {:>8}  {:<16} {:>12} {:>10.3f}  {}\n", node.name, node.layer->title(),
+                        shape.channels, to_string(shape.extent), count, work / 1e9,
                         plan != nullptr ? name_of(plan->engine()) : "");
   }
   text += fmt::format("\noutput          {} x {}\n", shapes.output().channels, to_string(shapes.output().extent));
