@@ -150,7 +150,7 @@ struct TrainCommand {
     const auto result = nets::train(options);
     display.finish();
     if (result.checkpoint.empty()) {
-      fmt::print("interrupted while the volumes were read; there is no checkpoint yet\n");
+      fmt::print("interrupted before the first iteration; there is no checkpoint yet\n");
       return interrupted;
     }
     fmt::print("{} iteration {}, loss {:.4f}\n",

@@ -34,6 +34,7 @@ class Trainer {
   std::int64_t updates() const { return updates_; }      ///< iterations whose update was applied to the weights
   std::uint64_t seed() const { return seed_; }
   Parameters& parameters() { return parameters_; }
+  const Parameters& parameters() const { return parameters_; }
   const Network& network() const { return network_; }
   NumericsRecord numerics() const;
   /// Continues after an iteration whose parameters were loaded. No update may be pending.
