@@ -3,19 +3,17 @@
 
 #include <string>
 
-#include "conv/choice.hpp"
-#include "convolume/conv.hpp"
+#include "conv/direct/nest_choice.hpp"
+#include "convolume/loop_nests.hpp"
 
 namespace convolume::test {
 
 /// Returns the nests that `direct` chooses for a problem.
-inline conv::Nests direct_nests(const ConvProblem& problem) {
-  return *conv::parse_choice(ConvPlan::make(problem, {.engine = Engine::direct}).choice()).nests;
-}
+inline conv::Nests direct_nests(const ConvProblem& problem) { return loop_nests(problem); }
 
 /// Returns the choice text of `direct` with these nests.
 inline std::string choice_text(const conv::Nests& nests) {
-  return to_string(conv::Choice{.engine = Engine::direct, .nests = nests});
+  return to_string(conv::Choice{Engine::direct, std::make_shared<conv::NestParts>(nests)});
 }
 
 }  // namespace convolume::test

@@ -15,6 +15,7 @@
 #include "bench/common/report.hpp"
 #include "bench/conv/conv_competitor.hpp"
 #include "bench/conv/conv_field.hpp"
+#include "conv/spectra/tiled_choice.hpp"
 #include "plan/autotune.hpp"
 
 namespace convolume::bench {
@@ -28,10 +29,11 @@ constexpr std::size_t most_bytes = std::size_t{6} << 30;  ///< of candidates tha
 
 /// Returns the part of a choice that matters in one direction. In training, all of it matters.
 std::string text_of(const Choice& choice, Direction direction) {
-  if (!choice.tiles || direction == Direction::training) return to_string(choice);
-  const auto& [tile, group] = (*choice.tiles)[static_cast<std::size_t>(direction)];
+  const auto* parts = choice.as<conv::TiledParts>();
+  if (parts == nullptr || direction == Direction::training) return to_string(choice);
+  const auto& [tile, group] = parts->tiles()[static_cast<std::size_t>(direction)];
   return fmt::format("{} {}x{}x{}*{}{}", convolume::name_of(choice.engine), tile.z, tile.y, tile.x, group,
-                     choice.shared ? " shared" : "");
+                     parts->shared() ? " shared" : "");
 }
 
 /// The result of one problem in one direction and layout.
@@ -172,15 +174,16 @@ class ChoiceContest {
     std::vector<std::size_t> tiled;
     std::vector<double> times;
     for (std::size_t i = 0; i < racing.size(); ++i) {
-      if (!candidates_[racing[i]].choice.has_separate_tiles()) continue;
+      const Choice& choice = candidates_[racing[i]].choice;
+      if (choice.as<conv::TiledParts>() == nullptr || !choice.has_separate_parts()) continue;
       tiled.push_back(racing[i]);
       times.push_back(seconds[i]);
     }
     if (tiled.empty()) return;
     const Choice& best = candidates_[tiled[plan::winner(times)]].choice;
     if (!best_of_directions_) best_of_directions_ = candidates_[tiled.front()].choice;
-    const auto d = static_cast<std::size_t>(direction);
-    (*best_of_directions_->tiles)[d] = (*best.tiles)[d];
+    best_of_directions_->parts =
+        best_of_directions_->parts->with(plan::directions[static_cast<std::size_t>(direction)], *best.parts);
   }
 
   const ConvBenchOptions& o_;

@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "conv/implementations.hpp"
+#include "conv/spectra/tiled_choice.hpp"
 #include "convolume/error.hpp"
 #include "convolume/machine.hpp"
 #include "plan/sides.hpp"
@@ -54,7 +55,7 @@ class Field {
       ConvOptions options = options_;
       options.engine = implementation.engine;
       const auto estimate = conv::assess(implementation, problem_, options).estimate;
-      if (estimate) add(conv::parse_choice(estimate->choice));
+      if (estimate) add({implementation.engine, estimate->parts});
     }
   }
 
@@ -66,9 +67,8 @@ class Field {
       for (const index_t group : {4, 16}) {
         const plan::TileChoice voxels{tile_of(p, edge, false), group}, sums{tile_of(p, edge, true), 1};
         for (const bool shared : {false, true}) {
-          add_if_supported({.engine = Engine::fft_tiled,
-                            .tiles = plan::TileChoices{voxels, voxels, shared ? voxels : sums},
-                            .shared = shared});
+          const plan::TileChoices tiles{voxels, voxels, shared ? voxels : sums};
+          add_if_supported({Engine::fft_tiled, std::make_shared<conv::TiledParts>(tiles, shared)});
         }
       }
     }

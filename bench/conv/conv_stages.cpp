@@ -11,7 +11,8 @@
 #include "bench/common/report.hpp"
 #include "bench/conv/conv_competitor.hpp"
 #include "bench/conv/conv_floor.hpp"
-#include "conv/choice.hpp"
+#include "conv/implementations.hpp"
+#include "conv/spectra/tiled_choice.hpp"
 
 namespace convolume::bench {
 namespace {
@@ -73,14 +74,14 @@ class StagesContest {
 
   StagesRow measure(Direction direction, const std::function<bool()>& go_on) {
     const std::string choice = run_->plan(direction).choice();
-    StagesRow row{
-        .name = name_,
-        .problem = problem_,
-        .direction = direction,
-        .choice = choice,
-        .model = model_of(conv::tilings_of(problem_, plan::Wanted{}, conv::parse_choice(choice), machine_model()),
-                          direction),
-        .floor = floor_seconds(problem_, direction, o_.threads, false)};
+    StagesRow row{.name = name_,
+                  .problem = problem_,
+                  .direction = direction,
+                  .choice = choice,
+                  .model = model_of(conv::tilings_of(problem_, plan::Wanted{}, conv::parse_choice(choice).parts.get(),
+                                                     machine_model()),
+                                    direction),
+                  .floor = floor_seconds(problem_, direction, o_.threads, false)};
     run_->execute(direction);
     std::array<std::vector<double>, stage_names.size()> rounds;
     std::vector<double> seconds;

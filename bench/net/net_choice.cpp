@@ -34,10 +34,11 @@ double estimated_bytes(const nets::NetSpec& spec, Engine engine, bool cache, Wor
     for (const CacheCost& one :
          ConvPlan::make(problem, {.engine = nets::engine_for(engine, problem), .cache_spectra = cache}).caches()) {
       const auto bytes = static_cast<double>(one.bytes);
-      if (one.name == "dy_hat" && !training) continue;
-      if (one.kept && (one.name == "w_hat" || (one.name == "x_hat" && training))) {
+      using Content = CacheCost::Content;
+      if (one.content == Content::gradient && !training) continue;
+      if (one.kept && (one.content == Content::weights || (one.content == Content::input && training))) {
         kept += bytes;
-      } else if (one.name != "w_hat") {
+      } else if (one.content != Content::weights) {
         layer += bytes;
       }
     }

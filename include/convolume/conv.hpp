@@ -35,6 +35,8 @@ CONVOLUME_API const char* name_of(Engine engine) noexcept;
 CONVOLUME_API std::span<const Engine> engines() noexcept;
 /// Returns the engine of a name. Throws InvalidArgument that lists the names.
 CONVOLUME_API Engine engine_of(const std::string& name);
+/// Returns whether an engine computes transposed convolutions. A peer may not.
+CONVOLUME_API bool transposes(Engine engine) noexcept;
 
 /// Options of a plan.
 struct ConvOptions {
@@ -230,11 +232,16 @@ struct TransformCounts {
 
 /// A cache that a plan can keep, with its cost and its benefit.
 struct CacheCost {
-  std::string name;
+  std::string name{};
   std::size_t bytes = 0;
   double seconds_saved = 0;  ///< per training iteration, estimated by the cost model
   bool kept = true;
   bool budgeted = true;  ///< whether ConvOptions::memory_budget limits this cache
+  /// What the cache holds: spectra of weights, of x, or of dy.
+  enum class Content { weights, input, gradient } content = Content::weights;
+  /// Whether a training iteration does without the cache in the same time, because it computes the content once in any
+  /// case.
+  bool free_to_drop = false;
 };
 
 /// Returns whether `a` saves more time per byte than `b`.

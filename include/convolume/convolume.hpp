@@ -10,6 +10,7 @@
 #include "convolume/cpu.hpp"
 #include "convolume/error.hpp"
 #include "convolume/fft.hpp"
+#include "convolume/loop_nests.hpp"
 #include "convolume/machine.hpp"
 #include "convolume/measure_machine.hpp"
 #include "convolume/memory.hpp"

@@ -1,6 +1,6 @@
 // Counts the memory traffic of a net's convolutions by the loop nests of the engine `direct`.
-#include "conv/choice.hpp"
 #include "convolume/error.hpp"
+#include "convolume/loop_nests.hpp"
 #include "convolume/memory.hpp"
 #include "convolume/net_costs.hpp"
 #include "nets/graph/network.hpp"
@@ -20,18 +20,16 @@ std::vector<LayerBlocking> count_blocking(const std::filesystem::path& file, con
     const ConvPlan* plan = network.plan_of(i);
     if (plan == nullptr || plan::is_depthwise(plan->problem())) continue;
     const ConvProblem& problem = plan->problem();
-    conv::Choice choice;
+    std::array<plan::LoopNest, plan::directions.size()> nests;
     try {
-      choice = conv::parse_choice(plan->engine() == Engine::direct
-                                      ? plan->choice()
-                                      : ConvPlan::make(problem, {.engine = Engine::direct}).choice());
+      nests = loop_nests(problem);
     } catch (const Unsupported& error) {
       layers.push_back({.layer = spec.nodes[i].name, .engine = plan->engine(), .unsupported = error.what()});
       continue;
     }
     const ConvProblem one = problem.groups > 1 ? plan::one_group(problem) : problem;
     for (const plan::Direction direction : plan::directions) {
-      const plan::LoopNest& nest = (*choice.nests)[static_cast<std::size_t>(direction)];
+      const plan::LoopNest& nest = nests[static_cast<std::size_t>(direction)];
       plan::NestCost cost;
       cost.add(plan::nest_cost(nest, one, direction, machine_model()), static_cast<double>(problem.groups));
       layers.push_back({spec.nodes[i].name, plan->engine(), {}, direction, nest, cost});

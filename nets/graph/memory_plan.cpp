@@ -24,8 +24,7 @@ std::size_t kept_bytes(const Network& network) {
   return bytes;
 }
 
-/// Returns the seconds on one core of all convolutions, and of the transforms that are repeated. In training, fft_tiled
-/// transforms the weights once per iteration in any case.
+/// Returns the seconds on one core of all convolutions, and of the transforms that are repeated.
 double convolution_seconds(const Network& network) {
   double seconds = 0;
   for (std::size_t i = 0; i < network.spec().nodes.size(); ++i) {
@@ -33,8 +32,7 @@ double convolution_seconds(const Network& network) {
     if (plan == nullptr) continue;
     seconds += plan->seconds();
     for (const CacheCost& cache : plan->caches()) {
-      const bool free = cache.kept || (plan->engine() == Engine::fft_tiled && cache.name == "w_hat");
-      if (!free) seconds += cache.seconds_saved;
+      if (!cache.kept && !cache.free_to_drop) seconds += cache.seconds_saved;
     }
   }
   return seconds;

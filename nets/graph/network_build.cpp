@@ -295,7 +295,8 @@ void Network::make_plans() {
     if (!problem_of(i)) continue;
     nodes_[i].plan = plan_of_node(i, 0);
     for (const CacheCost& cache : nodes_[i].plan->caches()) {
-      const bool used = options_.training || cache.name == "w_hat";  // inference keeps no spectra of x
+      const bool used =
+          options_.training || cache.content == CacheCost::Content::weights;  // inference keeps no spectra of x
       if (used && cache.budgeted && cache.kept) candidates.push_back({i, cache});
     }
   }

@@ -86,7 +86,7 @@ class ShapeInference {
 }  // namespace
 
 Engine engine_for(Engine requested, const ConvProblem& problem) noexcept {
-  return requested == Engine::onednn && problem.transposed ? Engine::automatic : requested;
+  return problem.transposed && !transposes(requested) ? Engine::automatic : requested;
 }
 
 std::optional<ConvProblem> conv_problem(const NetSpec& spec, const NodeSpec& node, index_t batch,

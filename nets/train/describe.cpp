@@ -66,7 +66,7 @@ std::string describe_net(const std::filesystem::path& file, const std::vector<st
     flops += work;
     if (plan != nullptr) {
       for (const CacheCost& cache : plan->caches()) {
-        if (cache.name == "w_hat" && cache.kept) spectra += static_cast<double>(cache.bytes);
+        if (cache.content == CacheCost::Content::weights && cache.kept) spectra += static_cast<double>(cache.bytes);
       }
     }
     const NodeShape& shape = shapes.nodes[i];

@@ -1,58 +1,54 @@
-// Everything that decides how a problem is convolved, also as text. Examples: "reference", "fft_tiled fwd=18x11x15*4
-// bwd_d=16x16x16*4 bwd_w=20x20x20*1", or "direct fwd=n*.y*.c.x.|.kz.ky.kx.c16.x14.k32 bwd_d=... bwd_w=...". The second
-// text gives the tile of each direction and the number of tiles in a group. It ends with "shared" if the directions
-// share tiles. The third text gives the loop nest of each direction, with points for spaces.
+// Everything that decides how a problem is convolved, also as text: an engine, and what the engine decides beyond
+// itself. The text is the engine's name, followed by the words of its parts, for example "reference",
+// "fft_tiled fwd=18x11x15*4 bwd_d=16x16x16*4 bwd_w=20x20x20*1", or "direct fwd=n*.y*.c.x.|.kz.ky.kx.c16.x14.k32
+// bwd_d=... bwd_w=...".
 #pragma once
 
-#include <array>
-#include <optional>
+#include <memory>
 #include <string>
-#include <vector>
 
 #include "convolume/conv.hpp"
-#include "convolume/nest.hpp"
-#include "plan/tiled_cost.hpp"
+#include "plan/cost_model.hpp"
 
 namespace convolume::conv {
 
-using plan::TileChoice;
+/// What an engine decides for a problem, for example tiles or loop nests. Immutable. It holds nothing that its text
+/// does not.
+class ChoiceParts {
+ public:
+  ChoiceParts() = default;
+  ChoiceParts(const ChoiceParts&) = delete;
+  ChoiceParts& operator=(const ChoiceParts&) = delete;
+  virtual ~ChoiceParts() = default;
 
-/// The loop nests of all directions of a problem, in the order of plan::directions.
-using Nests = std::array<plan::LoopNest, plan::directions.size()>;
+  /// Returns the words that follow the engine's name.
+  virtual std::string text() const = 0;
+  /// Returns whether the parts of the directions can be exchanged one by one.
+  virtual bool separate() const { return true; }
+  /// Returns these parts with that of one direction taken from `other`. Both are separate, and of one engine.
+  virtual std::shared_ptr<const ChoiceParts> with(plan::Direction direction, const ChoiceParts& other) const = 0;
+};
+using SharedParts = std::shared_ptr<const ChoiceParts>;
 
 struct Choice {
   Engine engine = Engine::reference;
-  /// The tiles of the directions of the problem itself, in the order of plan::directions; only for fft_tiled. If groups
-  /// of channels are computed one after the other, these are the tiles of one group. If the kernel is planar, Z and Y
-  /// of the weight gradient's tile are swapped (plan::swaps_zy).
-  std::optional<plan::TileChoices> tiles{};
-  bool shared = false;  ///< plan::Tilings::shared
-  /// Only for direct. If groups of channels are computed one after the other, these are the nests of one group.
-  std::optional<Nests> nests{};
-  friend bool operator==(const Choice&, const Choice&) = default;
+  SharedParts parts{};  ///< null: the engine takes what its cost model prefers, or has no parts
 
-  bool has_separate_tiles() const { return tiles && !shared; }
-  /// Returns whether the parts of the directions, tiles or nests, can be exchanged one by one.
-  bool has_separate_parts() const { return has_separate_tiles() || nests; }
+  bool has_separate_parts() const { return parts && parts->separate(); }
+  /// Returns the parts if they are of this class, else null.
+  template <class Parts>
+  const Parts* as() const {
+    return dynamic_cast<const Parts*>(parts.get());
+  }
 };
-
-/// Returns the choice with the given tilings. They belong to the directions of plan::Sides::convolution(). If groups of
-/// channels are computed one after the other, `problem` is one group, as in tilings_of().
-Choice choice_of(const ConvProblem& problem, const plan::Tilings& tilings);
 std::string to_string(const Choice& choice);
-/// Parses the text that to_string() returns. Throws InvalidArgument that names the invalid word.
-Choice parse_choice(const std::string& text);
+inline bool operator==(const Choice& a, const Choice& b) {
+  return a.engine == b.engine && (a.parts == b.parts || to_string(a) == to_string(b));
+}
 
 /// Return the directions that `options` want. If the problem is passed, the directions are mapped to
 /// plan::Sides::convolution().
 plan::Wanted wanted_of(const ConvOptions& options);
 plan::Wanted wanted_of(const ConvProblem& problem, const ConvOptions& options);
-
-/// Returns the tilings of `choice` for the directions of plan::Sides::convolution(). Without a choice, returns the best
-/// tilings for the wanted directions.
-plan::Tilings tilings_of(const ConvProblem& problem, const plan::Wanted& wanted, const std::optional<Choice>& choice,
-                         const MachineModel& machine);
-/// Returns the tilings of `options.choice`, or the best ones if it is empty.
-plan::Tilings tilings_of(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine);
 
 }  // namespace convolume::conv

@@ -291,7 +291,7 @@ ConvPlan ConvPlan::make(const ConvProblem& wanted, const ConvOptions& options) {
   auto impl = std::make_shared<Impl>();
   impl->problem = problem;
   impl->explanation = std::move(decision.explanation);
-  impl->engine = conv::create_engine(*decision.implementation, problem, options, impl->explanation.choice);
+  impl->engine = conv::create_engine(*decision.implementation, problem, options, decision.parts.get());
   impl->explanation.caches = impl->engine->caches();
   Spectra x_hat, dy_hat;
   PreparedWeights w;

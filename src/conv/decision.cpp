@@ -6,6 +6,7 @@
 
 #include "conv/choice.hpp"
 #include "plan/cost_constants.hpp"
+#include "plan/polyphase.hpp"
 
 namespace convolume {
 namespace conv {
@@ -13,20 +14,21 @@ namespace {
 
 constexpr const char* not_requested = "not requested";
 
-/// Returns the engine that is requested by name or by a choice, or `automatic` if none is requested.
-Engine requested_engine(const ConvOptions& options) {
-  if (options.choice.empty()) return options.engine;
-  const Engine engine = parse_choice(options.choice).engine;
-  if (options.engine == Engine::automatic || options.engine == engine) return engine;
+/// Returns the choice that is requested, or the engine that is requested by name, or `automatic`.
+Choice requested_choice(const ConvOptions& options) {
+  if (options.choice.empty()) return {.engine = options.engine};
+  Choice choice = parse_choice(options.choice);
+  if (options.engine == Engine::automatic || options.engine == choice.engine) return choice;
   throw InvalidArgument(
       fmt::format("choice '{}' is not one of {}; leave the engine automatic", options.choice, name_of(options.engine)));
 }
 
 /// Assesses one implementation, and makes it the decision if it is better than what was decided before.
-void consider(Decision& decision, const Implementation& implementation, const ConvOptions& options) {
+void consider(Decision& decision, const Implementation& implementation, const ConvOptions& options,
+              const ChoiceParts* parts) {
   Explanation& explanation = decision.explanation;
   Explanation::Candidate& candidate = explanation.candidates.back();
-  Assessment assessment = assess(implementation, explanation.problem, options);
+  Assessment assessment = assess(implementation, explanation.problem, options, parts);
   candidate.reason = std::move(assessment.reason);
   if (!assessment.estimate) return;
   Estimate& estimate = *assessment.estimate;
@@ -40,7 +42,7 @@ void consider(Decision& decision, const Implementation& implementation, const Co
   decision.implementation = &implementation;
   explanation.seconds = estimate.seconds;
   explanation.engine = implementation.engine;
-  explanation.choice = std::move(estimate.choice);
+  decision.parts = std::move(estimate.parts);
   explanation.bounds = std::move(estimate.bounds);
 }
 
@@ -75,17 +77,21 @@ Decision decide(const ConvProblem& problem, const ConvOptions& options) {
   explanation.problem = problem;
   explanation.want_dx = options.want_dx;
   explanation.want_dw = options.want_dw;
-  const Engine requested = requested_engine(options);
+  const Choice choice = requested_choice(options);
+  const Engine requested = choice.engine;
   for (const Implementation& implementation : implementations()) {
     const bool wanted = requested == Engine::automatic || requested == implementation.engine;
     if (implementation.engine == Engine::onednn && requested != Engine::onednn) continue;
     explanation.candidates.push_back({.engine = implementation.engine, .name = implementation.name});
     if (wanted) {
-      consider(decision, implementation, options);
+      consider(decision, implementation, options, choice.parts.get());
     } else {
       explanation.candidates.back().requested = false;
       explanation.candidates.back().reason = not_requested;
     }
+  }
+  if (decision.implementation != nullptr) {
+    explanation.choice = to_string(Choice{.engine = explanation.engine, .parts = decision.parts});
   }
   return decision;
 }

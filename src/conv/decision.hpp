@@ -8,6 +8,7 @@ namespace convolume::conv {
 /// The implementation that computes a problem, and how it was chosen.
 struct Decision {
   const Implementation* implementation = nullptr;  ///< null if no engine serves the problem
+  SharedParts parts{};                             ///< of the choice
   Explanation explanation;                         ///< without caches, which the engine knows when it is made
 };
 

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "conv/choice.hpp"
 #include "convolume/conv.hpp"
 #include "convolume/cpu.hpp"
 #include "convolume/machine.hpp"
@@ -93,9 +95,9 @@ inline constexpr const char* no_cropped_volumes =
 
 /// The estimated cost of an implementation for the directions that the options want.
 struct Estimate {
-  double seconds = 0;    ///< on one core
-  double bytes = 0;      ///< beside the tensors while all directions run: caches, packed weights, sums
-  std::string choice{};  ///< see ConvOptions::choice; empty if the engine is the only choice
+  double seconds = 0;   ///< on one core
+  double bytes = 0;     ///< beside the tensors while all directions run: caches, packed weights, sums
+  SharedParts parts{};  ///< what the engine decides; null if there is nothing to decide
   std::vector<Explanation::Bound> bounds{};  ///< see Explanation::bounds
 };
 
@@ -106,12 +108,22 @@ struct Implementation {
   /// Whether a problem with groups is computed group by group, because the code supports only one group. Depthwise
   /// problems are passed on unchanged.
   bool group_by_group;
+  // `parts` are those of a choice of this engine that was given, or null. No function reads ConvOptions::choice.
   /// Returns why the problem cannot be computed, or an empty string.
-  std::string (*unsupported_reason)(const ConvProblem& problem, const ConvOptions& options);
+  std::string (*unsupported_reason)(const ConvProblem& problem, const ConvOptions& options, const ChoiceParts* parts);
   /// Estimates a supported problem, without building anything.
-  Estimate (*estimate)(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine);
-  /// Creates the engine for a supported problem. `options.choice` is empty or the choice of estimate().
-  std::unique_ptr<ConvEngine> (*create)(const ConvProblem& problem, const ConvOptions& options);
+  Estimate (*estimate)(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine,
+                       const ChoiceParts* parts);
+  /// Creates the engine for a supported problem. `parts` are those of estimate().
+  std::unique_ptr<ConvEngine> (*create)(const ConvProblem& problem, const ConvOptions& options,
+                                        const ChoiceParts* parts);
+  /// Returns parts that are worth measuring, the best first; about `most` of them. Null if the engine has no parts.
+  std::vector<SharedParts> (*propose)(const ConvProblem& problem, const ConvOptions& options,
+                                      std::size_t most) = nullptr;
+  /// Reads the words that ChoiceParts::text() returns. Throws InvalidArgument that says what is wrong. Null if the
+  /// engine has no parts.
+  SharedParts (*parse)(std::span<const std::string> words) = nullptr;
+  const char* form = "";  ///< how messages show a choice with parts
 };
 
 /// Creates EngineOf<float> or EngineOf<double>, according to the problem's type.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -61,30 +63,68 @@ std::span<const Implementation> implementations() {
   return all;
 }
 
-Assessment assess(const Implementation& implementation, const ConvProblem& problem, const ConvOptions& options) {
+Assessment assess(const Implementation& implementation, const ConvProblem& problem, const ConvOptions& options,
+                  const ChoiceParts* parts) {
   const bool grouped = by_groups(implementation, problem);
   std::string reason = grouped ? reason_against_groups(problem) : std::string();
   const ConvProblem part = grouped ? one_group(problem) : problem;
   const ConvOptions part_options = grouped ? options_of_group(problem, options) : options;
-  if (reason.empty()) reason = implementation.unsupported_reason(part, part_options);
+  if (reason.empty()) reason = implementation.unsupported_reason(part, part_options, parts);
   if (!reason.empty()) return {.reason = std::move(reason)};
-  Estimate estimate = implementation.estimate(part, part_options, machine_model());
+  Estimate estimate = implementation.estimate(part, part_options, machine_model(), parts);
   if (grouped) {
     estimate.seconds *= static_cast<double>(problem.groups);
     estimate.bytes *= static_cast<double>(problem.groups);
   }
-  if (estimate.choice.empty()) estimate.choice = name_of(implementation.engine);
   reason = reason_against_memory(problem, estimate.bytes);
   if (!reason.empty()) return {.reason = std::move(reason)};
   return {.estimate = std::move(estimate)};
 }
 
+std::vector<Choice> propose(const Implementation& implementation, const ConvProblem& problem,
+                            const ConvOptions& options, std::size_t most) {
+  const bool grouped = by_groups(implementation, problem);
+  const ConvProblem part = grouped ? one_group(problem) : problem;
+  if (implementation.propose == nullptr || !implementation.unsupported_reason(part, options, nullptr).empty())
+    return {};
+  std::vector<Choice> choices;
+  for (SharedParts& parts : implementation.propose(part, options, most)) {
+    choices.push_back({.engine = implementation.engine, .parts = std::move(parts)});
+  }
+  return choices;
+}
+
+Choice parse_choice(const std::string& text) {
+  const auto refuse = [&](const std::string& why) {
+    std::string forms;
+    for (const Implementation& implementation : implementations()) {
+      if (*implementation.form != '\0') forms += fmt::format(", or {}", implementation.form);
+    }
+    throw InvalidArgument(fmt::format("choice '{}': {}; write the name of an engine{}", text, why, forms));
+  };
+  std::istringstream stream(text);
+  const std::vector<std::string> words{std::istream_iterator<std::string>(stream), {}};
+  if (words.empty()) refuse("it is empty");
+  Choice choice{.engine = engine_of(words[0])};
+  if (choice.engine == Engine::automatic) refuse("'automatic' is not one");
+  if (words.size() == 1) return choice;
+  const auto all = implementations();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Implementation& one) {
+    return one.engine == choice.engine && one.parse != nullptr;
+  });
+  if (found == all.end()) refuse(fmt::format("{} has no tiles", words[0]));
+  try {
+    choice.parts = found->parse(std::span(words).subspan(1));
+  } catch (const InvalidArgument& error) {
+    refuse(error.what());
+  }
+  return choice;
+}
+
 std::unique_ptr<ConvEngine> create_engine(const Implementation& implementation, const ConvProblem& problem,
-                                          const ConvOptions& options, const std::string& choice) {
-  ConvOptions chosen = options;
-  chosen.choice = choice;
-  if (!by_groups(implementation, problem)) return implementation.create(problem, chosen);
-  return make_grouped(problem, implementation.create(one_group(problem), options_of_group(problem, chosen)));
+                                          const ConvOptions& options, const ChoiceParts* parts) {
+  if (!by_groups(implementation, problem)) return implementation.create(problem, options, parts);
+  return make_grouped(problem, implementation.create(one_group(problem), options_of_group(problem, options), parts));
 }
 
 }  // namespace convolume::conv

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "conv/engine.hpp"
 
@@ -21,12 +22,21 @@ struct Assessment {
   std::string reason{};
 };
 
-/// Assesses a problem, including its groups and the memory it needs. The estimate's `choice` is never empty: it is at
-/// least the name of the engine.
-Assessment assess(const Implementation& implementation, const ConvProblem& problem, const ConvOptions& options);
+/// Assesses a problem, including its groups and the memory it needs. `parts` are those of a choice of this engine, or
+/// null.
+Assessment assess(const Implementation& implementation, const ConvProblem& problem, const ConvOptions& options,
+                  const ChoiceParts* parts = nullptr);
 
-/// Creates the engine for a problem for which assess() returned an estimate, with the choice of that estimate.
+/// Returns the choices that an implementation proposes to measure, the best first. Empty if it does not support the
+/// problem, or if there is nothing to choose.
+std::vector<Choice> propose(const Implementation& implementation, const ConvProblem& problem,
+                            const ConvOptions& options, std::size_t most);
+
+/// Parses the text that to_string() returns. Throws InvalidArgument that names the invalid word.
+Choice parse_choice(const std::string& text);
+
+/// Creates the engine for a problem for which assess() returned an estimate, with the parts of that estimate.
 std::unique_ptr<ConvEngine> create_engine(const Implementation& implementation, const ConvProblem& problem,
-                                          const ConvOptions& options, const std::string& choice);
+                                          const ConvOptions& options, const ChoiceParts* parts);
 
 }  // namespace convolume::conv

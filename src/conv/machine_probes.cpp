@@ -4,8 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "conv/choice.hpp"
 #include "conv/direct/direct_product.hpp"
+#include "conv/direct/nest_choice.hpp"
+#include "conv/implementations.hpp"
 #include "conv/spectra/complex_product.hpp"
 #include "conv/tensor_io/block_box.hpp"
 #include "convolume/conv.hpp"
@@ -88,9 +89,10 @@ MeasuredPass measure_direct(const std::string& text, double budget, const std::s
   problem.x_layout = problem.y_layout = Layout::blocked;
   ConvOptions options{.engine = Engine::direct, .want_dx = false, .want_dw = false};
   if (!nest.empty()) {
-    conv::Choice choice = conv::parse_choice(ConvPlan::make(problem, options).choice());
-    choice.nests->front() = plan::parse_nest(nest);
-    options.choice = to_string(choice);
+    const conv::Choice choice = conv::parse_choice(ConvPlan::make(problem, options).choice());
+    conv::Nests nests = choice.as<conv::NestParts>()->nests();
+    nests.front() = plan::parse_nest(nest);
+    options.choice = to_string(conv::Choice{Engine::direct, std::make_shared<conv::NestParts>(std::move(nests))});
   }
   const ConvPlan plan = ConvPlan::make(problem, options);
   SlabResource memory;

@@ -6,6 +6,7 @@
 
 #include "conv/candidates.hpp"
 #include "plan/autotune.hpp"
+#include "plan/polyphase.hpp"
 
 namespace convolume {
 namespace {
@@ -86,8 +87,8 @@ bool wants(const ConvOptions& options, std::size_t direction) {
 }
 double wanted_directions(const ConvOptions& options) { return 1 + options.want_dx + options.want_dw; }
 
-/// Divides choices into groups. The tiles, or nests, of a group's directions are exchanged for one another. A choice
-/// whose directions share tiles is a group of its own.
+/// Divides choices into groups. The parts of a group's directions are exchanged for one another. A choice whose parts
+/// cannot be exchanged is a group of its own.
 std::vector<std::vector<Choice>> by_engine(const std::vector<Choice>& choices) {
   std::vector<std::vector<Choice>> groups;
   for (const Choice& choice : choices) {
@@ -112,8 +113,8 @@ class Field {
   Field(const ConvProblem& problem, const ConvOptions& options, const Execution& run)
       : problem_(problem), options_(options), run_(run), tensors_(problem, run.memory) {}
 
-  /// Returns a choice of one engine with the fastest tile, or nest, of each direction. It can be the fastest in one
-  /// direction and not in another.
+  /// Returns a choice of one engine with the fastest part of each direction. It can be the fastest in one direction and
+  /// not in another.
   Choice best_parts(const std::vector<Choice>& choices, double seconds) {
     if (choices.size() == 1) return choices[0];
     auto measured = measure_all(choices);
@@ -123,8 +124,7 @@ class Field {
       // Directions 1 and 2 read the weights w. The run of direction 0 has prepared them for every candidate.
       for (auto& one : measured) one.build(d);
       const Choice& fastest_one = choices[fastest(measured, d, seconds / wanted_directions(options_))];
-      if (best.tiles) (*best.tiles)[d] = (*fastest_one.tiles)[d];
-      if (best.nests) (*best.nests)[d] = (*fastest_one.nests)[d];
+      best.parts = best.parts->with(plan::directions[d], *fastest_one.parts);
     }
     return best;
   }

@@ -3,11 +3,15 @@
 #include <catch2/catch.hpp>
 
 #include "conv/candidates.hpp"
-#include "conv/engine.hpp"
+#include "conv/direct/nest_choice.hpp"
+#include "conv/implementations.hpp"
+#include "conv/spectra/tiled_choice.hpp"
 
 using namespace convolume;
 using conv::Choice;
-using conv::TileChoice;
+using conv::NestParts;
+using conv::TiledParts;
+using plan::TileChoice;
 using test::ConvCase;
 
 namespace {
@@ -39,17 +43,18 @@ const char* const shared_text = "fft_tiled fwd=8x8x8*3 bwd_d=8x8x8*5 bwd_w=8x8x8
 }  // namespace
 
 TEST_CASE("a choice is read as it was written") {
-  const Choice tiled{.engine = Engine::fft_tiled,
-                     .tiles = {{TileChoice{{18, 11, 15}, 4}, TileChoice{{16, 1, 7}, 24}, TileChoice{{2, 3, 5}, 1}}}};
+  const plan::TileChoices tiles{TileChoice{{18, 11, 15}, 4}, TileChoice{{16, 1, 7}, 24}, TileChoice{{2, 3, 5}, 1}};
+  const Choice tiled{Engine::fft_tiled, std::make_shared<TiledParts>(tiles)};
   CHECK(to_string(tiled) == "fft_tiled fwd=18x11x15*4 bwd_d=16x1x7*24 bwd_w=2x3x5*1");
   CHECK(conv::parse_choice(to_string(tiled)) == tiled);
-  Choice shared = tiled;
-  shared.shared = true;
+  const Choice shared{Engine::fft_tiled, std::make_shared<TiledParts>(tiles, true)};
+  CHECK_FALSE(shared == tiled);
+  CHECK_FALSE(shared.has_separate_parts());
   CHECK(to_string(shared) == to_string(tiled) + " shared");
   CHECK(conv::parse_choice(to_string(shared)) == shared);
-  const Choice nests{.engine = Engine::direct,
-                     .nests = {{plan::parse_nest("n* y* c x | kx c16 x14 k"), plan::parse_nest("| x"),
-                                plan::parse_nest("z+* k* y | x c16 k32")}}};
+  const Choice nests{Engine::direct, std::make_shared<NestParts>(conv::Nests{
+                                         plan::parse_nest("n* y* c x | kx c16 x14 k"), plan::parse_nest("| x"),
+                                         plan::parse_nest("z+* k* y | x c16 k32")})};
   CHECK(to_string(nests) == "direct fwd=n*.y*.c.x.|.kx.c16.x14.k bwd_d=|.x bwd_w=z+*.k*.y.|.x.c16.k32");
   CHECK(conv::parse_choice(to_string(nests)) == nests);
   for (const Engine engine : {Engine::fft_tiled, Engine::fft_volume, Engine::direct, Engine::reference}) {
@@ -186,6 +191,7 @@ TEST_CASE("candidates are different choices, the cost model's first, and all of 
     for (std::size_t i = 0; i < choices.size(); ++i) {
       CAPTURE(to_string(p), p.transposed, to_string(choices[i]));
       CHECK(std::count(choices.begin(), choices.end(), choices[i]) == 1);
+      CHECK(conv::parse_choice(to_string(choices[i])) == choices[i]);
       ConvCase<float> c(p, {.choice = to_string(choices[i])});
       CHECK(c.plan.choice() == to_string(choices[i]));
       c.run();
@@ -200,8 +206,9 @@ TEST_CASE("candidates have separate tiles and, if directions can share them, sha
   const auto counted = [](const char* text) {
     const auto choices = conv::candidates(parse_problem(text), {.engine = Engine::fft_tiled}, 4);
     const auto separate =
-        std::count_if(choices.begin(), choices.end(), [](const Choice& c) { return c.has_separate_tiles(); });
-    const auto shared = std::count_if(choices.begin(), choices.end(), [](const Choice& c) { return c.shared; });
+        std::count_if(choices.begin(), choices.end(), [](const Choice& c) { return c.has_separate_parts(); });
+    const auto shared =
+        std::count_if(choices.begin(), choices.end(), [](const Choice& c) { return c.as<TiledParts>()->shared(); });
     CHECK(separate + shared == static_cast<std::ptrdiff_t>(choices.size()));
     return std::pair(separate, shared);
   };
@@ -218,7 +225,7 @@ TEST_CASE("candidates of direct are different nests, at most so many") {
   CHECK(choices.size() > 1);
   CHECK(choices.size() <= 5);
   for (std::size_t i = 0; i < choices.size(); ++i) {
-    CHECK(choices[i].nests);
+    CHECK(choices[i].as<NestParts>() != nullptr);
     CHECK(std::count(choices.begin(), choices.end(), choices[i]) == 1);
   }
 }
@@ -243,7 +250,7 @@ TEST_CASE("tuning returns a choice that serves the problem and keeps to the requ
     CHECK(ConvPlan::make(p, {.choice = tiled}).engine() == Engine::fft_tiled);
     const std::string nests = ConvPlan::tune(p, {.engine = Engine::direct}, run);
     CHECK(ConvPlan::make(p, {.choice = nests}).choice() == nests);
-    CHECK(conv::parse_choice(nests).nests);
+    CHECK(conv::parse_choice(nests).as<NestParts>() != nullptr);
     const std::string direct = ConvPlan::make(p, {.engine = Engine::direct}).choice();
     CHECK(ConvPlan::tune(p, {.choice = direct}, run) == direct);
     CHECK(memory.statistics().live_bytes == 0);

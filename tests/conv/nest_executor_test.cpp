@@ -431,8 +431,7 @@ TEST_CASE("nests are ranked by their seconds, and all of them run") {
         for (const conv::RankedNest& one : ranked) {
           conv::Nests tried = nests;
           tried[static_cast<std::size_t>(direction)] = one.nest;
-          CHECK_NOTHROW(ConvPlan::make(
-              problem, {.choice = to_string(conv::Choice{.engine = Engine::direct, .nests = std::move(tried)})}));
+          CHECK_NOTHROW(ConvPlan::make(problem, {.choice = test::choice_text(tried)}));
         }
       }
     }

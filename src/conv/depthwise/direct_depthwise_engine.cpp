@@ -208,22 +208,23 @@ ConvGradientReady DirectDepthwiseEngine<T>::append_backward(TaskGraph& graph, co
       [&] { return append_weights(graph, ready, a); });
 }
 
-std::string direct_unsupported_reason(const ConvProblem& problem, const ConvOptions& options) {
+std::string direct_unsupported_reason(const ConvProblem& problem, const ConvOptions&, const ChoiceParts* parts) {
   if (!is_depthwise(problem)) return depthwise_only;
   if (leaves_out_voxels(problem)) return no_cropped_volumes;
-  if (!options.choice.empty() && parse_choice(options.choice).nests) {
+  if (parts != nullptr) {
     return "depthwise convolutions sum over no channels and run no nests; leave the nests out";
   }
   return {};
 }
 
-Estimate direct_estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
+Estimate direct_estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine,
+                         const ChoiceParts*) {
   const double weights = static_cast<double>(problem.w_shape().elements()) * static_cast<double>(size_of(problem.type));
   const plan::Sides sides(problem);
   return {plan::direct_depthwise_seconds(sides.convolution(), sides.wanted(wanted_of(options)), machine), 2 * weights};
 }
 
-std::unique_ptr<ConvEngine> create_direct(const ConvProblem& problem, const ConvOptions&) {
+std::unique_ptr<ConvEngine> create_direct(const ConvProblem& problem, const ConvOptions&, const ChoiceParts*) {
   return create_for_type<DirectDepthwiseEngine>(problem);
 }
 

@@ -10,10 +10,10 @@
 #include "conv/caches/caches.hpp"
 #include "conv/caches/run_buffers.hpp"
 #include "conv/caches/scratch.hpp"
-#include "conv/choice.hpp"
 #include "conv/depthwise/depthwise_engines.hpp"
 #include "conv/spectra/tile_grid.hpp"
 #include "conv/spectra/tile_spectra.hpp"
+#include "conv/spectra/tiled_choice.hpp"
 #include "conv/spectra/transform_meter.hpp"
 #include "conv/tensor_io/bias_gradient.hpp"
 #include "conv/tensor_io/group_tensors.hpp"
@@ -103,8 +103,11 @@ class FftDepthwiseEngine final : public ConvEngine {
   std::vector<CacheCost> caches() const override {
     const MachineModel& machine = machine_model();
     const double rate = machine.spilled_tile_transform_share * 1e9 * machine.gflops_per_core;
-    return {{"w_hat", 2 * static_cast<std::size_t>(blocks_) * spectra_bytes(),
-             static_cast<double>(blocks_ * forward_.phases()) * forward_.kernel.flops() / rate, true, false}};
+    return {{.name = "w_hat",
+             .bytes = 2 * static_cast<std::size_t>(blocks_) * spectra_bytes(),
+             .seconds_saved = static_cast<double>(blocks_ * forward_.phases()) * forward_.kernel.flops() / rate,
+             .budgeted = false,
+             .free_to_drop = true}};
   }
   TransformCounts transforms() const noexcept override { return meter_.counts(); }
 
@@ -467,25 +470,27 @@ ConvGradientReady FftDepthwiseEngine<T>::append_backward(TaskGraph& graph, const
       [&] { return append_weights(graph, ready, a); });
 }
 
-std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
+std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&, const ChoiceParts*) {
   if (!is_depthwise(problem)) return depthwise_only;
   return plan::tiles_unsupported_reason(problem);
 }
 
-Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
-  const plan::Tilings tilings = tilings_of(problem, options, machine);
+Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine,
+                  const ChoiceParts* parts) {
+  const plan::Tilings tilings = tilings_of(problem, wanted_of(problem, options), parts, machine);
   return {tilings.seconds(), plan::tiled_bytes(plan::Sides(problem).convolution(), tilings),
-          to_string(choice_of(problem, tilings))};
+          parts_of(problem, tilings)};
 }
 
-std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions& options) {
-  return create_for_type<FftDepthwiseEngine>(problem, tilings_of(problem, options, machine_model()));
+std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions& options, const ChoiceParts* parts) {
+  return create_for_type<FftDepthwiseEngine>(problem,
+                                             tilings_of(problem, wanted_of(problem, options), parts, machine_model()));
 }
 
 }  // namespace
 
 Implementation fft_depthwise_implementation() {
-  return {Engine::fft_tiled, "fft_tiled depthwise", false, unsupported_reason, estimate, create};
+  return {Engine::fft_tiled, "fft_tiled depthwise", false, unsupported_reason, estimate, create, propose_tiles};
 }
 
 }  // namespace convolume::conv

@@ -14,10 +14,10 @@
 #include "conv/caches/caches.hpp"
 #include "conv/caches/run_buffers.hpp"
 #include "conv/caches/scratch.hpp"
-#include "conv/choice.hpp"
 #include "conv/direct/direct_nest.hpp"
 #include "conv/direct/direct_region.hpp"
 #include "conv/direct/direct_weights.hpp"
+#include "conv/direct/nest_choice.hpp"
 #include "conv/taps/tap_geometry.hpp"
 #include "conv/tensor_io/bias_gradient.hpp"
 #include "conv/tensor_io/direction_tensors.hpp"
@@ -370,7 +370,7 @@ ConvGradientReady DirectEngine<T>::append_backward(TaskGraph& graph, const ConvR
       [&] { return append_weights(graph, ready, a); });
 }
 
-std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
+std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&, const ChoiceParts*) {
   if (is_depthwise(problem)) return not_depthwise;
   if (leaves_out_voxels(problem)) return no_cropped_volumes;
   // The rows between the taps are staged as well, so the span of a dilated kernel is limited.
@@ -381,14 +381,14 @@ std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
   return {};
 }
 
-/// Returns the nests of `options.choice`, or those that the cost model chooses.
-Nests nests_of(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
-  const auto choice = options.choice.empty() ? std::nullopt : std::optional(parse_choice(options.choice));
-  if (!choice || !choice->nests) return choose_nests(problem, machine);
+/// Returns the nests of a choice, or those that the cost model chooses.
+Nests nests_of(const ConvProblem& problem, const ChoiceParts* parts, const MachineModel& machine) {
+  const auto* given = dynamic_cast<const NestParts*>(parts);
+  if (given == nullptr) return choose_nests(problem, machine);
   for (const Direction direction : plan::directions) {
-    plan::validate((*choice->nests)[static_cast<std::size_t>(direction)], plan::spaces(problem, direction));
+    plan::validate(given->nests()[static_cast<std::size_t>(direction)], plan::spaces(problem, direction));
   }
-  return *choice->nests;
+  return given->nests();
 }
 
 /// Returns the floor of a direction on one core: its multiply-adds at the peak, or the bytes of x, w and y from the L3
@@ -417,11 +417,11 @@ Explanation::Bound bound_of(const char* result, const plan::NestCost& cost, doub
           .floor_seconds = floor};
 }
 
-Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
+Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine,
+                  const ChoiceParts* parts) {
   const plan::Wanted wanted = wanted_of(options);
-  const Nests nests = nests_of(problem, options, machine);
-  Estimate estimate{.bytes = 2 * plan::packed_weight_bytes(problem),
-                    .choice = to_string(Choice{.engine = Engine::direct, .nests = nests})};
+  const Nests nests = nests_of(problem, parts, machine);
+  Estimate estimate{.bytes = 2 * plan::packed_weight_bytes(problem), .parts = std::make_shared<NestParts>(nests)};
   const double floor = floor_seconds(problem, machine);
   for (const auto& [direction, is_wanted, result] :
        {std::tuple{Direction::forward, wanted.forward, "y"}, std::tuple{Direction::backward_data, wanted.data, "dx"},
@@ -435,14 +435,15 @@ Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const 
   return estimate;
 }
 
-std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions& options) {
-  return create_for_type<DirectEngine>(problem, nests_of(problem, options, machine_model()));
+std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions&, const ChoiceParts* parts) {
+  return create_for_type<DirectEngine>(problem, nests_of(problem, parts, machine_model()));
 }
 
 }  // namespace
 
 Implementation direct_implementation() {
-  return {Engine::direct, "direct", true, unsupported_reason, estimate, create};
+  return {Engine::direct, "direct",         true,     unsupported_reason, estimate, create,
+          propose_nests,  parse_nest_parts, nest_form};
 }
 
 }  // namespace convolume::conv

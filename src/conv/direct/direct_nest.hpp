@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-#include "conv/choice.hpp"
+#include "conv/direct/nest_choice.hpp"
 #include "conv/taps/tap_geometry.hpp"
 #include "convolume/nest.hpp"
 

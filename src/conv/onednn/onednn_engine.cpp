@@ -322,7 +322,7 @@ class OneDnnEngine final : public ConvEngine {
   dnnl::convolution_backward_weights run_weights_;
 };
 
-std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
+std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&, const ChoiceParts*) {
   if (problem.type != DataType::f32) return "serves float only";
   if (problem.transposed) return "serves no transposed convolutions";
   if (leaves_out_voxels(problem)) return no_cropped_volumes;
@@ -335,12 +335,13 @@ std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
   }
 }
 
-Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
+Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine,
+                  const ChoiceParts*) {
   const plan::Work work{.flops = wanted_of(options).count() * problem.flops(), .efficiency = plan::onednn_share};
   return {plan::seconds(work, machine), 2 * plan::packed_weight_bytes(problem)};
 }
 
-std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions&) {
+std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions&, const ChoiceParts*) {
   return std::make_unique<OneDnnEngine>(problem);
 }
 

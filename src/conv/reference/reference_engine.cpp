@@ -256,16 +256,17 @@ class ReferenceEngine final : public ConvEngine {
   Extent3 output_;
 };
 
-std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
+std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&, const ChoiceParts*) {
   const bool plain = problem.x_layout == Layout::plain && problem.y_layout == Layout::plain;
   return plain ? "" : "needs plain layouts";
 }
 
-Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
+Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine,
+                  const ChoiceParts*) {
   return {plan::reference_seconds(problem, wanted_of(options), machine), 0};
 }
 
-std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions&) {
+std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions&, const ChoiceParts*) {
   return create_for_type<ReferenceEngine>(problem);
 }
 

@@ -10,7 +10,8 @@
 
 #include <fmt/format.h>
 
-#include "conv/choice.hpp"
+#include "conv/implementations.hpp"
+#include "conv/spectra/tiled_choice.hpp"
 #include "convolume/error.hpp"
 #include "convolume/machine.hpp"
 #include "core/checked.hpp"
@@ -372,9 +373,10 @@ StreamUnits units_of(const ConvPlan& plan) {
     units.tile.c = p.in_channels;
   }
   const Choice choice = parse_choice(plan.choice());
-  if (!choice.tiles) return units;
+  if (choice.as<TiledParts>() == nullptr) return units;
   const ConvProblem one = p.groups > 1 && !is_depthwise(p) ? one_group(p) : p;
-  const plan::Tiling tiling = tilings_of(one, plan::Wanted{.forward = true}, choice, machine_model()).forward;
+  const plan::Tiling tiling =
+      tilings_of(one, plan::Wanted{.forward = true}, choice.parts.get(), machine_model()).forward;
   const plan::Polyphase polyphase(one, tiling.z_unrolled);
   const Extent3 output = p.output();
   for (int axis = 0; axis < 3; ++axis) {

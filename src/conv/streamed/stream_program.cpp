@@ -2,8 +2,9 @@
 
 #include <algorithm>
 
-#include "conv/choice.hpp"
+#include "conv/direct/nest_choice.hpp"
 #include "conv/implementations.hpp"
+#include "conv/spectra/tiled_choice.hpp"
 #include "conv/streamed/stream_plan.hpp"
 #include "convolume/error.hpp"
 #include "convolume/nest.hpp"
@@ -82,7 +83,7 @@ Choice estimated_choice(const ConvProblem& problem, const ConvOptions& options) 
     const Assessment assessment = assess(implementation, problem, options);
     if (assessment.estimate && (!best || assessment.estimate->seconds < best->seconds)) best = assessment.estimate;
   }
-  return best ? parse_choice(best->choice) : Choice();
+  return best ? Choice{.engine = options.engine, .parts = best->parts} : Choice();
 }
 
 }  // namespace
@@ -94,14 +95,18 @@ ConvPlan plan_of_tile(const ConvPlan& whole, const ConvOptions& options, const C
   mine.choice.clear();
   mine.want_dx = mine.want_dw = false;
   // Tilings and nests of gradients may not fit the smaller tensors, and are not used: those of the tile's own plan are.
-  if (all.tiles || all.nests) {
+  if (all.parts) {
     Choice choice = estimated_choice(tile, mine);
-    if (all.tiles && choice.tiles) (*choice.tiles)[0] = (*all.tiles)[0];
-    if (all.nests && choice.nests) {
+    const auto *tiles = all.as<TiledParts>(), *own_tiles = choice.as<TiledParts>();
+    const auto *nests = all.as<NestParts>(), *own_nests = choice.as<NestParts>();
+    if (tiles != nullptr && own_tiles != nullptr) {
+      choice.parts = own_tiles->with(plan::Direction::forward, *tiles);
+    } else if (nests != nullptr && own_nests != nullptr) {
       const ConvProblem one = tile.groups > 1 ? plan::one_group(tile) : tile;
-      (*choice.nests)[0] = clipped((*all.nests)[0], plan::spaces(one, plan::Direction::forward).front());
+      Nests mixed = own_nests->nests();
+      mixed[0] = clipped(nests->nests()[0], plan::spaces(one, plan::Direction::forward).front());
+      choice.parts = std::make_shared<NestParts>(std::move(mixed));
     }
-    choice.shared = false;
     if (choice.engine == mine.engine) mine.choice = to_string(choice);  // otherwise make() says why not
   }
   return ConvPlan::make(tile, mine);

@@ -19,7 +19,7 @@
 #include "conv/caches/caches.hpp"
 #include "conv/caches/run_buffers.hpp"
 #include "conv/caches/source_hash.hpp"
-#include "conv/choice.hpp"
+#include "conv/spectra/tiled_choice.hpp"
 #include "conv/tensor_io/bias_gradient.hpp"
 #include "conv/tiled/tiled_voxels.hpp"
 #include "conv/tiled/tiled_weight_gradient.hpp"
@@ -146,9 +146,21 @@ void FftTiledEngine<T>::share_out(const ConvOptions& options) {
   const double rate = machine.spilled_tile_transform_share * 1e9 * machine.gflops_per_core;
   const double tiles = static_cast<double>(problem_.batch * tilings_.forward.count.volume());
   const double repeated = plan::repeated_transform_factor * tiles;
-  caches_ = {{"w_hat", bytes_of(forward_.weights().elements()), forward_.kernel_flops() / rate},
-             {"x_hat", bytes_of(forward_.kept().elements()), repeated * forward_.source_flops() / rate},
-             {"dy_hat", bytes_of(data_.kept().elements()), repeated * data_.source_flops() / rate, true, false}};
+  using Content = CacheCost::Content;
+  // A training iteration transforms the weights once in any case.
+  caches_ = {{.name = "w_hat",
+              .bytes = bytes_of(forward_.weights().elements()),
+              .seconds_saved = forward_.kernel_flops() / rate,
+              .free_to_drop = true},
+             {.name = "x_hat",
+              .bytes = bytes_of(forward_.kept().elements()),
+              .seconds_saved = repeated * forward_.source_flops() / rate,
+              .content = Content::input},
+             {.name = "dy_hat",
+              .bytes = bytes_of(data_.kept().elements()),
+              .seconds_saved = repeated * data_.source_flops() / rate,
+              .budgeted = false,
+              .content = Content::gradient}};
   if (!tilings_.shared) caches_.resize(1);
   std::stable_sort(caches_.begin(), caches_.end(), more_saved_per_byte);
   std::size_t held = 0;
@@ -156,9 +168,9 @@ void FftTiledEngine<T>::share_out(const ConvOptions& options) {
     const std::size_t bytes = cache.budgeted ? cache.bytes : 0;
     cache.kept = options.cache_spectra && (options.memory_budget == 0 || held + bytes <= options.memory_budget);
     if (cache.kept) held += bytes;
-    if (cache.name == "w_hat") keep_weights_ = cache.kept;
-    if (cache.name == "x_hat") keep_input_ = cache.kept;
-    if (cache.name == "dy_hat") share_gradient_ = cache.kept;
+    if (cache.content == Content::weights) keep_weights_ = cache.kept;
+    if (cache.content == Content::input) keep_input_ = cache.kept;
+    if (cache.content == Content::gradient) share_gradient_ = cache.kept;
   }
 }
 
@@ -305,26 +317,28 @@ ConvGradientReady FftTiledEngine<T>::append_backward(TaskGraph& graph, const Con
       graph, ready, bias_, a, [&] { return append_data(graph, ready, a, shared); }, append_weights);
 }
 
-std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
+std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&, const ChoiceParts*) {
   if (is_depthwise(problem)) return not_depthwise;
   return plan::tiles_unsupported_reason(problem);
 }
 
-Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
-  const plan::Tilings tilings = tilings_of(problem, options, machine);
+Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine,
+                  const ChoiceParts* parts) {
+  const plan::Tilings tilings = tilings_of(problem, wanted_of(problem, options), parts, machine);
   return {tilings.seconds(), plan::tiled_bytes(plan::Sides(problem).convolution(), tilings),
-          to_string(choice_of(problem, tilings))};
+          parts_of(problem, tilings)};
 }
 
-std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions& options) {
-  const plan::Tilings tilings = tilings_of(problem, options, machine_model());
+std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions& options, const ChoiceParts* parts) {
+  const plan::Tilings tilings = tilings_of(problem, wanted_of(problem, options), parts, machine_model());
   return create_for_type<FftTiledEngine>(problem, options, tilings);
 }
 
 }  // namespace
 
 Implementation fft_tiled_implementation() {
-  return {Engine::fft_tiled, "fft_tiled", true, unsupported_reason, estimate, create};
+  return {Engine::fft_tiled, "fft_tiled",       true,      unsupported_reason, estimate, create,
+          propose_tiles,     parse_tiled_parts, tiled_form};
 }
 
 }  // namespace convolume::conv

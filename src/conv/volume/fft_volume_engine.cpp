@@ -598,20 +598,30 @@ std::vector<CacheCost> FftVolumeEngine<T>::caches() const {
   const auto bytes = [&](index_t count, std::size_t each) { return static_cast<std::size_t>(count) * each; };
   // Without w_hat, both passes transform the weights again for each sample.
   const auto repeated = static_cast<double>(pairs_ * (2 * problem_.batch - 1));
-  return {{"x_hat", bytes(problem_.batch * problem_.in_channels, map_bytes_),
-           one * maps * static_cast<double>(problem_.in_channels), cache_, false},
-          {"dy_hat", bytes(problem_.batch * problem_.out_channels, map_bytes_),
-           one * maps * static_cast<double>(problem_.out_channels), cache_, false},
-          {"w_hat", bytes(pairs_, weight_bytes_), one * repeated, keep_weights_}};
+  return {
+      {.name = "x_hat",
+       .bytes = bytes(problem_.batch * problem_.in_channels, map_bytes_),
+       .seconds_saved = one * maps * static_cast<double>(problem_.in_channels),
+       .kept = cache_,
+       .budgeted = false,
+       .content = CacheCost::Content::input},
+      {.name = "dy_hat",
+       .bytes = bytes(problem_.batch * problem_.out_channels, map_bytes_),
+       .seconds_saved = one * maps * static_cast<double>(problem_.out_channels),
+       .kept = cache_,
+       .budgeted = false,
+       .content = CacheCost::Content::gradient},
+      {.name = "w_hat", .bytes = bytes(pairs_, weight_bytes_), .seconds_saved = one * repeated, .kept = keep_weights_}};
 }
 
-std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&) {
+std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&, const ChoiceParts*) {
   if (leaves_out_voxels(problem)) return no_cropped_volumes;
   if (problem.x_layout == Layout::plain && problem.y_layout == Layout::plain) return {};
   return "reads and writes whole feature maps and needs plain layouts";
 }
 
-Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine) {
+Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine,
+                  const ChoiceParts*) {
   const FftVolumeGeometry geometry(problem);
   const double seconds =
       plan::fft_volume_seconds(problem, geometry.transform, geometry.transforms, wanted_of(options), machine);
@@ -626,7 +636,7 @@ Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const 
   return {seconds, maps + (kept ? weights : 0)};
 }
 
-std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions& options) {
+std::unique_ptr<ConvEngine> create(const ConvProblem& problem, const ConvOptions& options, const ChoiceParts*) {
   return create_for_type<FftVolumeEngine>(problem, options);
 }
 
