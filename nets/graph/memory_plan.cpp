@@ -10,6 +10,7 @@
 #include "convolume/memory.hpp"
 #include "convolume/net_costs.hpp"
 #include "nets/base/memory_limit.hpp"
+#include "plan/cost_constants.hpp"
 
 namespace convolume::nets {
 namespace {
@@ -38,12 +39,10 @@ double convolution_seconds(const Network& network) {
   return seconds;
 }
 
-/// Returns the factor of time for memory that is reused sooner, which leaves workers fewer tasks to choose from. The
-/// factor was 1.00 to 1.20 per step on the nets of the zoo (docs/performance/log/memory.md).
+/// Returns the factor of time for memory that is reused sooner, which leaves workers fewer tasks to choose from.
 double waiting_factor(const Slack& slack) {
-  constexpr double per_step = 0.04;
   const Slack full;
-  return 1 + per_step * (full.tensors - slack.tensors + full.working - slack.working);
+  return 1 + plan::waiting_per_slack * (full.tensors - slack.tensors + full.working - slack.working);
 }
 
 /// Drafts training with other options. The parameters are made once for all drafts.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "nets/graph/network.hpp"
+#include "plan/cost_constants.hpp"
 
 namespace convolume::nets {
 namespace {
@@ -200,8 +201,6 @@ ConvPlan Network::plan_of_node(std::size_t i, std::size_t weight_budget) const {
 }
 
 bool Network::uses_blocked(std::size_t i) const {
-  // Neighbours of a plain layer have to convert the layout of what they read and write.
-  constexpr double conversion_price = 1.5;
   // Only the cost model decides, because layouts are chosen before tuning and must be the same when a tuned run is
   // resumed.
   if (options_.stop.stop_requested()) throw StopRequested();
@@ -213,7 +212,7 @@ bool Network::uses_blocked(std::size_t i) const {
   const auto usual = find_layouts(served, x, y);
   if (!plain || !usual) return false;  // groups that do not fill channel blocks, or an engine for plain tensors only
   if (usual->engine == plain->engine) return true;
-  if (options_.engine == Engine::automatic && usual->seconds <= conversion_price * plain->seconds) return true;
+  if (options_.engine == Engine::automatic && usual->seconds <= plan::conversion_factor * plain->seconds) return true;
   // An engine that is best for plain tensors and reads blocked ones needs no conversion.
   options.engine = plain->engine;
   return find_layouts(ConvPlan::best_layouts(problem, options), x, y).has_value();

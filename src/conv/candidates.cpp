@@ -3,16 +3,9 @@
 #include <algorithm>
 
 #include "conv/implementations.hpp"
+#include "plan/cost_constants.hpp"
 
 namespace convolume::conv {
-namespace {
-
-/// An engine is not measured if its estimate is longer than the best estimate by more than this factor. The cost model
-/// is not wrong by so much.
-constexpr double hopeless = 8;
-
-}  // namespace
-
 std::vector<Choice> candidates(const ConvProblem& problem, const ConvOptions& options, std::size_t most) {
   const ConvPlan pick = ConvPlan::make(problem, options);
   std::vector<Choice> choices{parse_choice(pick.choice())};
@@ -24,7 +17,8 @@ std::vector<Choice> candidates(const ConvProblem& problem, const ConvOptions& op
     ConvOptions other = options;
     other.engine = engine;
     const auto estimate = assess(implementation, problem, other).estimate;
-    if (estimate && estimate->seconds <= hopeless * pick.seconds()) choices.push_back({engine, estimate->parts});
+    if (estimate && estimate->seconds <= plan::hopeless_estimate * pick.seconds())
+      choices.push_back({engine, estimate->parts});
   }
   for (const Implementation& implementation : implementations()) {
     const auto has_parts = [&](const Choice& one) { return one.engine == implementation.engine && one.parts; };

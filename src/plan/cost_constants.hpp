@@ -1,5 +1,6 @@
-// The constants of the cost models, in one place. Each has its unit and the command that measures it. They were fitted
-// on a Zen 4 with AVX-512. What differs most between machines is in their rows (MachineModel). A share is a fraction of
+// The constants of the cost models and of the searches that they guide, in one place. Each has its unit and the command
+// that measures it. They were fitted on a Zen 4 with AVX-512. What differs most between machines is in their rows
+// (MachineModel). Prices of files stand where files are opened (nets/files/tensor_files.cpp). A share is a fraction of
 // the FMA peak of one core (MachineModel::gflops_per_core), unless the comment names another whole.
 #pragma once
 
@@ -38,6 +39,17 @@ inline constexpr double depthwise_tap_seconds = 1.5e-10;   ///< seconds to trans
 /// Share of the L3 that a nest's data may fill. It is constant, because a choice must not depend on the number of
 /// threads.
 inline constexpr double usable_l3_share = 0.25;
+// Which nests are proposed. Command: bench_conv --choices --engine direct --problems bench/problems/direct.txt.
+inline constexpr index_t nest_region_voxels = 128;  ///< the weights of a product are read once for at least so many
+inline constexpr index_t nest_most_tasks_per_core = 16, nest_few_tasks_per_core = 4, nest_least_tasks_per_core = 2;
+inline constexpr double nest_task_seconds = 32e-6;  ///< at the peak; shorter tasks cost more than they help
+inline constexpr index_t nest_part_voxels = 1024;   ///< for fewer voxels another set of sums costs more than it saves
+inline constexpr index_t nest_part_bytes = 64ll << 20;  ///< of all sets of sums together
+inline constexpr index_t nest_most_parts = 32;
+/// Another nest replaces the usual one if the model says that it is faster by more than this factor. Smaller
+/// differences are within the error of the model. The second factor is for nests that differ in nothing but longer
+/// tasks.
+inline constexpr double nest_clearly_faster = 1.05, nest_slightly_faster = 1.02;
 
 // --- Tiles (fft_tiled). Commands: bench_fft --tiles 5:64 for transforms; bench_conv --stages --layout blocked
 // --problems bench/problems/headline.txt for all others.
@@ -85,6 +97,17 @@ inline constexpr double idle_share = 0.2;      ///< of a worker's waiting that i
 /// errors of the models, and transforms lose more speed if other programs use the memory
 /// (docs/performance/log/model.md).
 inline constexpr double near_estimates = 1.15;
+/// An engine is not measured by an autotuning run if its estimate is longer than the best estimate by more than this
+/// factor. The cost model is not wrong by so much.
+inline constexpr double hopeless_estimate = 8;
+/// Seconds that each execution of a streamed tile takes beside its work: threads start together and end one by one.
+inline constexpr double execution_seconds = 2e-4;
+/// Neighbours of a plain layer have to convert the layout of what they read and write: a layer uses plain tensors only
+/// if blocked ones take longer than this factor. Command: bench_net on the nets of the zoo (ADR 11).
+inline constexpr double conversion_factor = 1.5;
+/// Factor of an iteration's time for each step of Slack that is given up, because workers have fewer tasks to choose
+/// from: 1.00 to 1.20 on the nets of the zoo (docs/performance/log/memory.md).
+inline constexpr double waiting_per_slack = 0.04;
 /// Factor for the weight gradient if its tiles have spectra of their own: every stage then waits for memory in its
 /// prologue and its epilogue.
 inline constexpr double separate_sums_factor = 1.4;

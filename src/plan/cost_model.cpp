@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "plan/cost_constants.hpp"
+#include "plan/sides.hpp"
 
 namespace convolume::plan {
 
@@ -92,6 +93,15 @@ double reference_seconds(const ConvProblem& p, const Wanted& wanted, const Machi
   // For a transposed convolution, every tap is tried at every output voxel.
   const double tried = p.transposed ? static_cast<double>(p.stride.volume()) : 1.0;
   return seconds({.flops = wanted.count() * tried * p.flops(), .efficiency = reference_share}, machine);
+}
+
+double direct_floor_seconds(const ConvProblem& p, const MachineModel& machine) {
+  const auto element = static_cast<double>(size_of(p.type));
+  const double bytes =
+      element * static_cast<double>(p.x_shape().elements() + p.y_shape().elements() + p.w_shape().elements());
+  const double from = bytes < static_cast<double>(machine.l3_bytes) ? machine.l3_gb_per_s : machine.dram_gb_per_s;
+  const double flops = p.flops() * share_inside(Sides(p).convolution(), 3);
+  return std::max(flops * element / 4 / machine.gflops_per_core, bytes / from) * 1e-9;
 }
 
 }  // namespace convolume::plan

@@ -52,4 +52,8 @@ double packed_weight_bytes(const ConvProblem& problem);
 /// Returns the estimated time of the reference loops.
 double reference_seconds(const ConvProblem& problem, const Wanted& wanted, const MachineModel& machine);
 
+/// Returns the floor of a direction of `direct` on one core: its multiply-adds at the peak, or the bytes of x, w and y
+/// from the L3 or from memory.
+double direct_floor_seconds(const ConvProblem& problem, const MachineModel& machine);
+
 }  // namespace convolume::plan

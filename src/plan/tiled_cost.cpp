@@ -26,8 +26,7 @@ struct Channels {
   double in_blocks, out_blocks;  // 64-byte blocks to transform and to invert, per tile
 };
 
-/// Returns whether x has so few channels that, if it is plain, tiles instead of channels fill the lanes.
-bool few_channels(const ConvProblem& p) { return p.groups == 1 && 2 * p.in_channels < channel_block(p.type); }
+bool few_channels(const ConvProblem& p) { return p.groups == 1 && tiles_fill_lanes(p.in_channels, p.type); }
 
 /// Returns whether Z can be unrolled into channels. Each tap along Z then transforms x again, which is cheap only if
 /// tiles share lanes.

@@ -11,6 +11,9 @@
 
 namespace convolume::plan {
 
+/// Returns whether a tensor has so few channels that, if it is plain, tiles instead of channels fill the lanes.
+inline bool tiles_fill_lanes(index_t channels, DataType type) noexcept { return 2 * channels < channel_block(type); }
+
 /// The cost of a stage on one core. `bytes` is the traffic beyond the L2.
 struct StageCost {
   double seconds = 0, bytes = 0;

@@ -391,17 +391,6 @@ Nests nests_of(const ConvProblem& problem, const ChoiceParts* parts, const Machi
   return given->nests();
 }
 
-/// Returns the floor of a direction on one core: its multiply-adds at the peak, or the bytes of x, w and y from the L3
-/// or from memory.
-double floor_seconds(const ConvProblem& p, const MachineModel& machine) {
-  const auto element = static_cast<double>(size_of(p.type));
-  const double bytes =
-      element * static_cast<double>(p.x_shape().elements() + p.y_shape().elements() + p.w_shape().elements());
-  const double from = bytes < static_cast<double>(machine.l3_bytes) ? machine.l3_gb_per_s : machine.dram_gb_per_s;
-  const double flops = p.flops() * plan::share_inside(plan::Sides(p).convolution(), 3);
-  return std::max(flops * element / 4 / machine.gflops_per_core, bytes / from) * 1e-9;
-}
-
 /// Returns what takes longest in a direction.
 Explanation::Bound bound_of(const char* result, const plan::NestCost& cost, double floor) {
   static constexpr std::array levels{"loads from the L2", "loads from the L3", "loads from memory"};
@@ -422,7 +411,7 @@ Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const 
   const plan::Wanted wanted = wanted_of(options);
   const Nests nests = nests_of(problem, parts, machine);
   Estimate estimate{.bytes = 2 * plan::packed_weight_bytes(problem), .parts = std::make_shared<NestParts>(nests)};
-  const double floor = floor_seconds(problem, machine);
+  const double floor = plan::direct_floor_seconds(problem, machine);
   for (const auto& [direction, is_wanted, result] :
        {std::tuple{Direction::forward, wanted.forward, "y"}, std::tuple{Direction::backward_data, wanted.data, "dx"},
         std::tuple{Direction::backward_weights, wanted.weights, "dw"}}) {

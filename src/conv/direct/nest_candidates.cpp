@@ -18,12 +18,6 @@ using plan::Loop;
 using plan::LoopNest;
 
 constexpr index_t block_bytes = 64;
-constexpr index_t region_voxels = 128;  // the weights of a product are read once for at least so many voxels
-constexpr index_t most_tasks_per_core = 16, few_tasks_per_core = 4, least_tasks_per_core = 2;
-constexpr double task_seconds = 32e-6;      // at the peak; shorter tasks cost more than they help
-constexpr index_t part_voxels = 1024;       // for fewer voxels another set of sums costs more than it saves
-constexpr index_t part_bytes = 64ll << 20;  // of all sets of sums together
-constexpr index_t most_parts = 32;
 // Taps of a whole block of terms in one product; a longer sum has more rounding error.
 constexpr index_t product_steps = 32;
 
@@ -33,8 +27,9 @@ index_t wanted_tasks(const ConvProblem& problem, Direction direction, const Mach
   const index_t results = direction == Direction::backward_data ? problem.in_channels : problem.out_channels;
   const double padded = static_cast<double>(ceil_div(results, block) * block) / static_cast<double>(results);
   const double peak = 1e9 * machine.gflops_per_core * 4 / static_cast<double>(size_of(problem.type));
-  const auto tasks = static_cast<index_t>(problem.flops() * padded / peak / task_seconds);
-  return std::clamp<index_t>(tasks, least_tasks_per_core * machine.cores, most_tasks_per_core * machine.cores);
+  const auto tasks = static_cast<index_t>(problem.flops() * padded / peak / plan::nest_task_seconds);
+  return std::clamp<index_t>(tasks, plan::nest_least_tasks_per_core * machine.cores,
+                             plan::nest_most_tasks_per_core * machine.cores);
 }
 
 /// The results of a task: voxels and columns (blocks of result channels), of one sample or of all.
@@ -96,7 +91,7 @@ TaskTile choose_tasks(const DirectMap& map, index_t batch, index_t source_bytes,
     const index_t planes = variant.single_planes ? e.z : window.z;
     return source_bytes * planes * window.y * window.x + block_bytes * blocks.count * e.z * e.y * e.x;
   };
-  const index_t wanted = std::max(region_voxels, batch * n.z * n.y * n.x / tasks.wanted);
+  const index_t wanted = std::max(plan::nest_region_voxels, batch * n.z * n.y * n.x / tasks.wanted);
   const auto fits = [&](const Extent3& e) {
     const Extent3 shorter{e.z > 1 ? e.z - 1 : 1, e.z > 1 ? e.y : e.y - 1, e.x};
     return shorter.z * shorter.y * shorter.x < wanted && bytes(e) <= variant.task_bytes;
@@ -116,10 +111,10 @@ TaskTile choose_tasks(const DirectMap& map, index_t batch, index_t source_bytes,
   while (most < n[axis] && holds(most + 1)) ++most;
   // Of phases of a stride, parts have whole steps.
   const index_t step = map.target_step()[axis];
-  tile.extent[axis] = std::min(
-      n[axis], step * balanced(ceil_div(n[axis], step), ceil_div(tile.extent[axis], step),
-                               batch * (axis == 0 ? 1 : n.z), tasks.machine.cores,
-                               ceil_div(ceil_div(region_voxels, layer), step), std::max<index_t>(1, most / step)));
+  tile.extent[axis] = std::min(n[axis], step * balanced(ceil_div(n[axis], step), ceil_div(tile.extent[axis], step),
+                                                        batch * (axis == 0 ? 1 : n.z), tasks.machine.cores,
+                                                        ceil_div(ceil_div(plan::nest_region_voxels, layer), step),
+                                                        std::max<index_t>(1, most / step)));
   // Each group of columns stages the sources again, so there are no more groups than needed.
   const index_t regions = ceil_div(n.z, tile.extent.z) * ceil_div(n.y, tile.extent.y);
   const index_t sets = ceil_div(blocks.count, blocks.together);
@@ -153,7 +148,7 @@ TaskTile all_samples(const DirectMap& map, const TaskSources& sources, index_t r
                      const TaskTile& tile) {
   const Extent3 &n = map.domain(), window = map.window({{0, 0, 0}, n}).extent();
   const index_t window_bytes = block_bytes * window.z * window.y * window.x * sources.batch;  // of one block
-  const index_t few = few_tasks_per_core * tasks.machine.cores;
+  const index_t few = plan::nest_few_tasks_per_core * tasks.machine.cores;
   const index_t sets = ceil_div(result_blocks, 2), columns = 2 * std::max<index_t>(1, sets / few);
   const index_t groups = ceil_div(result_blocks, columns);
 
@@ -176,7 +171,7 @@ TaskTile whole_sample(const DirectMap& map, const TaskSources& sources, const Re
                       const TaskTile& split) {
   const Extent3 &n = map.domain(), window = map.window({{0, 0, 0}, n}).extent();
   const index_t window_bytes = block_bytes * window.z * window.y * window.x;  // of one block
-  const index_t few = few_tasks_per_core * tasks.machine.cores;
+  const index_t few = plan::nest_few_tasks_per_core * tasks.machine.cores;
   const index_t sets = ceil_div(results.count, results.together);
   const index_t sets_of_task = std::max<index_t>(1, sets / ceil_div(few, sources.batch));
   const TaskTile whole{n, std::min(results.count, results.together * sets_of_task)};
@@ -358,7 +353,8 @@ LoopNest weight_nest(const ConvProblem& problem, index_t tasks, index_t most_pie
   Extent3 piece{1, even(n.y, most_piece_voxels / n.x), n.x};
   if (piece.y == n.y) piece.z = even(n.z, most_piece_voxels / (n.x * n.y));
   const index_t sums = in_blocks * out_blocks * block * block_bytes * p.kernel.volume();
-  index_t parts = std::min({most_parts, ceil_div(p.batch * n.z * n.y * n.x, part_voxels), part_bytes / sums});
+  index_t parts = std::min({plan::nest_most_parts, ceil_div(p.batch * n.z * n.y * n.x, plan::nest_part_voxels),
+                            plan::nest_part_bytes / sums});
   const index_t part_samples = ceil_div(p.batch, std::clamp<index_t>(parts, 1, p.batch));
   parts /= ceil_div(p.batch, part_samples);
   const index_t part_z = range_of_pieces(n.z, piece.z, parts);
@@ -404,12 +400,6 @@ double tasks_in(const LoopNest& nest, const std::vector<plan::NestSpace>& spaces
   return spaces.empty() ? 1 : tasks_of(nest, spaces.front());
 }
 
-/// Another candidate replaces the first one if the model says that it is faster by more than this factor. Smaller
-/// differences are within the error of the model.
-constexpr double clearly_faster = 1.05;
-/// The same for a nest that differs in nothing but longer tasks.
-constexpr double slightly_faster = 1.02;
-
 }  // namespace
 
 double tasks_of(const LoopNest& nest, const plan::NestSpace& space) {
@@ -429,7 +419,7 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
   };
   const plan::Sides sides(problem);
   if (direction == Direction::backward_weights) {
-    const index_t wanted = std::max(tasks / 2, least_tasks_per_core * machine.cores);
+    const index_t wanted = std::max(tasks / 2, plan::nest_least_tasks_per_core * machine.cores);
     for (const index_t voxels : piece_sizes(sides.convolution())) add(weight_nest(problem, wanted, voxels));
     return nests;
   }
@@ -460,7 +450,7 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
   }
   // Neighbouring tasks stage voxels that both read. Fewer tasks stage fewer voxels. Nothing else differs, so a nest of
   // them comes first even if it gains little.
-  const index_t few = few_tasks_per_core * machine.cores;
+  const index_t few = plan::nest_few_tasks_per_core * machine.cores;
   const bool split = nests.front() == voxel_nest(problem, direction, map, {tasks, machine}, usual);
   if (split && few < tasks) {
     LoopNest longer = voxel_nest(problem, direction, map, {few, machine}, usual);
@@ -469,7 +459,7 @@ std::vector<LoopNest> candidate_nests(const ConvProblem& problem, Direction dire
     };
     const std::vector<plan::NestSpace> spaces = plan::spaces(problem, direction);
     const bool enough = tasks_in(longer, spaces) >= std::min(static_cast<double>(few), tasks_in(nests.front(), spaces));
-    if (enough && slightly_faster * seconds(longer) < seconds(nests.front())) {
+    if (enough && plan::nest_slightly_faster * seconds(longer) < seconds(nests.front())) {
       nests.erase(std::remove(nests.begin(), nests.end(), longer), nests.end());
       nests.insert(nests.begin(), std::move(longer));
     } else {
@@ -484,7 +474,8 @@ std::vector<RankedNest> rank_nests(const ConvProblem& problem, Direction directi
   std::vector<LoopNest> nests = candidate_nests(problem, direction, machine);
   const std::vector<plan::NestSpace> spaces = plan::spaces(problem, direction);
   // The model knows one core. A nest with too few tasks would leave others idle.
-  const index_t wanted = std::min(wanted_tasks(problem, direction, machine), few_tasks_per_core * machine.cores);
+  const index_t wanted =
+      std::min(wanted_tasks(problem, direction, machine), plan::nest_few_tasks_per_core * machine.cores);
   const double needed = std::min(static_cast<double>(wanted), tasks_in(nests.front(), spaces));
   for (LoopNest& nest : nests) {
     if (tasks_in(nest, spaces) < needed) continue;
@@ -496,7 +487,7 @@ std::vector<RankedNest> rank_nests(const ConvProblem& problem, Direction directi
                    [](const RankedNest& a, const RankedNest& b) { return a.seconds < b.seconds; });
   const auto it =
       std::find_if(ranked.begin(), ranked.end(), [&](const RankedNest& nest) { return nest.seconds == first; });
-  if (first <= clearly_faster * ranked.front().seconds) std::rotate(ranked.begin(), it, it + 1);
+  if (first <= plan::nest_clearly_faster * ranked.front().seconds) std::rotate(ranked.begin(), it, it + 1);
   return ranked;
 }
 

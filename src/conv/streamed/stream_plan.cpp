@@ -15,6 +15,7 @@
 #include "convolume/error.hpp"
 #include "convolume/machine.hpp"
 #include "core/checked.hpp"
+#include "plan/cost_constants.hpp"
 #include "plan/groups.hpp"
 #include "plan/polyphase.hpp"
 
@@ -23,9 +24,6 @@ using plan::is_depthwise;
 using plan::one_group;
 
 namespace {
-
-/// Seconds that each execution of the engine takes beside its work: its threads start together and end one by one.
-constexpr double execution_s = 2e-4;
 
 /// Returns which share of the shorter one of transfers and computation steps wait for each other if both take equally
 /// long. Steps do not take equal times, and more buffers even this out. Chosen after the tables of
@@ -236,7 +234,7 @@ StreamCosts costs_of(const ConvProblem& p, const std::array<AxisTiles, 3>& axes,
   }
   const double preparations = counter.words_w() / static_cast<double>(p.w_shape().elements());
   costs.compute_seconds = terms.compute_seconds + (preparations - 1) * terms.prepare_seconds +
-                          static_cast<double>(costs.tiles) * execution_s;
+                          static_cast<double>(costs.tiles) * plan::execution_seconds;
   costs.seconds = terms.buffers == 1 ? transfers + costs.compute_seconds
                                      : overlapped(transfers, costs.compute_seconds, costs.buffers) + ends;
 

@@ -6,13 +6,14 @@
 #include "conv/spectra/tile_grid.hpp"
 #include "conv/spectra/tile_spectra.hpp"
 #include "conv/spectra/transform_meter.hpp"
+#include "plan/tiled_cost.hpp"
 
 namespace convolume::conv {
 
 /// Returns whether a tensor has so few channels that the lanes of a vector are tiles, not channels.
 template <class T>
 bool tiles_in_lanes(index_t channels, Layout layout) {
-  return channels < fft::tile_lanes<T> / 2 && layout == Layout::plain;
+  return layout == Layout::plain && plan::tiles_fill_lanes(channels, data_type_of<T>());
 }
 
 /// Tiles [first, first + count) of a sample, and the tiles at the same positions in the next `planes` - 1 layers. A
