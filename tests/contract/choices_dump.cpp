@@ -50,7 +50,7 @@ void print_choices(const std::string& place, const ConvProblem& problem, Mode mo
       try {
         const ConvPlan plan = ConvPlan::make(p, options);
         choice = plan.choice();
-        if (mode == Mode::numerics) numerics = " " + plan.numerics();
+        if (mode == Mode::numerics) numerics.append(" ").append(plan.numerics());
         if (mode == Mode::candidates) check_candidates(place, p, options);
       } catch (const Unsupported&) {
         choice = "none";
