@@ -82,7 +82,9 @@ const Ready& Lifetimes::Step::gate() {
   // A layer may read one tensor twice.
   std::sort(buffers_.begin(), buffers_.end());
   buffers_.erase(std::unique(buffers_.begin(), buffers_.end()), buffers_.end());
-  begin_ = static_cast<TaskId>(graph_.size());
+  if (static_cast<TaskId>(graph_.size()) != begin_) {
+    throw std::logic_error("lifetimes: a task is appended before the gate of its step");
+  }
   gate_ = all_.enter(graph_, buffers_, input_);
   return *gate_;
 }

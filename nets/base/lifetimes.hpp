@@ -68,23 +68,26 @@ class Lifetimes {
   /// A step that is being appended.
   class Step {
    public:
+    Step(const Step&) = delete;
+    Step& operator=(const Step&) = delete;
     /// Registers a buffer that tasks of the step read or write. Throws std::logic_error after gate().
     void use(Buffer buffer);
     /// Returns the step's dependency on earlier users of the memory: all tasks that write to a buffer in its first step
-    /// must wait for it. No task may be appended before the first call.
+    /// must wait for it. Throws std::logic_error if a task was appended before the first call.
     const Ready& gate();
     TaskGraph& graph() const { return graph_; }
 
    private:
     friend class Lifetimes;
-    Step(Lifetimes& all, TaskGraph& graph, const Ready& input) : all_(all), graph_(graph), input_(input) {}
+    Step(Lifetimes& all, TaskGraph& graph, const Ready& input)
+        : all_(all), graph_(graph), input_(input), begin_(static_cast<TaskId>(graph.size())) {}
 
     Lifetimes& all_;
     TaskGraph& graph_;
     const Ready& input_;
     std::vector<Buffer> buffers_{};
     std::optional<Ready> gate_{};
-    TaskId begin_ = 0;
+    TaskId begin_;
   };
 
   /// Appends a step by calling append(Step&), and returns its result. `input` is what the step waits for in any case.

@@ -37,18 +37,7 @@ class Inference {
         memory_({.upstream = o.upstream}),
         scheduler_(o.threads > 0 ? o.threads : default_threads()),
         header_(read_checkpoint_header(o.checkpoint)),
-        stored_(stored_of(o, header_.net)),
-        parameters_(header_.net, false, 0, &memory_) {}
-
-  /// Makes sure that no other process writes this output meanwhile.
-  void take_output() {
-    std::vector<fs::path> files{io::owner_file({target_.file, ""})};  // all arrays of a Zarr share a folder of parts
-    if (const fs::path array = io::owner_file(target_); array != files.front()) files.push_back(array);
-    for (const fs::path& file : files) {
-      owners_.push_back(std::make_unique<Ownership>(file, target_.text(), o_.take_over));
-      if (o_.on_note && !owners_.back()->taken_over().empty()) o_.on_note(owners_.back()->taken_over());
-    }
-  }
+        stored_(stored_of(o, header_.net)) {}
 
   /// Checks what needs no volume. After the inference these errors could come hours later.
   void check_options() {
@@ -63,10 +52,21 @@ class Inference {
     if (o_.batch < 1) throw InvalidArgument(fmt::format("--batch is {}; at least 1 is needed", o_.batch));
   }
 
+  /// Makes sure that no other process writes this output meanwhile.
+  void take_output() {
+    std::vector<fs::path> files{io::owner_file({target_.file, ""})};  // all arrays of a Zarr share a folder of parts
+    if (const fs::path array = io::owner_file(target_); array != files.front()) files.push_back(array);
+    for (const fs::path& file : files) {
+      owners_.push_back(std::make_unique<Ownership>(file, target_.text(), o_.take_over));
+      if (o_.on_note && !owners_.back()->taken_over().empty()) o_.on_note(owners_.back()->taken_over());
+    }
+  }
+
   /// Opens the volume and the folder of an interrupted inference, and plans.
   void prepare() {
     check_part();
-    load_checkpoint(o_.checkpoint, parameters_);
+    parameters_.emplace(header_.net, false, 0, &memory_);
+    load_checkpoint(o_.checkpoint, *parameters_);
     volume_ = std::make_unique<InferenceVolume>(o_, header_, limit_, folder_of(part_));
     volume_->choose_region(stored_, channels_);
     io::check_writable(target_, volume_->output());
@@ -75,8 +75,8 @@ class Inference {
       manifest_ = InferenceManifest::from_text(part_, zarr_->manifest());
     }
     const InferenceManifest* const continued = manifest_ ? &*manifest_ : nullptr;
-    planner_ = std::make_unique<InferencePlanner>(o_, header_.net, parameters_, *volume_, channels_, limit_, scheduler_,
-                                                  &memory_);
+    planner_ = std::make_unique<InferencePlanner>(o_, header_.net, *parameters_, *volume_, channels_, limit_,
+                                                  scheduler_, &memory_);
     planner_->choose_patches(continued, part_);
     if (manifest_) {
       // Numerics are compared when there are plans.
@@ -209,7 +209,7 @@ class Inference {
     constexpr const char* blends[] = {"ramp", "gaussian", "uniform"};
     constexpr const char* kinds[] = {"float32", "uint8", "labels", "labels"};
     std::vector<std::pair<std::string, std::string>> all{
-        {"net", digest_of(header_.net, parameters_)},
+        {"net", digest_of(header_.net, *parameters_)},
         {"volume", digest_of(volume_->source())},
         {"state of its files", volume_->states()},
         {"--patch", to_string(planner_->grid().patch)},
@@ -294,7 +294,7 @@ class Inference {
   CheckpointHeader header_;
   Stored stored_;
   index_t channels_ = 1;
-  Parameters parameters_;
+  std::optional<Parameters> parameters_;
   std::unique_ptr<InferenceVolume> volume_;
   std::unique_ptr<InferencePlanner> planner_;
   std::unique_ptr<io::PartialZarr> zarr_;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "nets/data/dataset.hpp"
 #include "nets/data/intensity.hpp"
 #include "nets/data/summary_file.hpp"
 #include "nets/infer/inference_options.hpp"

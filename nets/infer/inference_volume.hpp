@@ -25,11 +25,12 @@ namespace convolume::nets {
 class InferenceVolume {
  public:
   /// Opens the files. `limit` is the memory of the process. `folder` gets volumes that cannot be decoded in memory.
-  /// Throws any Error. What the constructor gets must outlive it.
+  /// Throws any Error. Options and header must outlive it.
   InferenceVolume(const InferOptions& options, const CheckpointHeader& header, std::size_t limit,
                   const std::filesystem::path& folder);
 
-  /// Decides which voxels the net reads, and what is kept and written. Throws InvalidArgument.
+  /// Decides which voxels the net reads, and what is kept and written. To be called before the functions below. Throws
+  /// InvalidArgument.
   void choose_region(Stored stored, index_t channels);
   /// Adds texts to the attributes of what is kept and written.
   void add_notes(const std::vector<std::pair<std::string, std::string>>& notes);

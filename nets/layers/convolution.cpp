@@ -106,7 +106,7 @@ class ConvolutionTasks final : public LayerTasks {
 
 }  // namespace
 
-ConvolutionKeys read_convolution(TomlTable& table, bool may_be_same) {
+ConvolutionKeys read_convolution(TomlTable& table, bool transposed) {
   ConvolutionKeys keys;
   keys.out_channels = table.integer("out_channels", 1);
   keys.groups = table.integer("groups", 1, 1);
@@ -115,12 +115,13 @@ ConvolutionKeys read_convolution(TomlTable& table, bool may_be_same) {
   keys.dilation = table.extent("dilation", 1, Extent3::all(1));
   keys.bias = table.boolean("bias", true);
   keys.activation = read_activation(table, "none");
+  if (transposed) keys.output_padding = table.extent("output_padding", 0, Extent3::all(0));
   if (!table.is_text("padding")) {
     keys.padding = table.extent("padding", 0, Extent3::all(0));
     return keys;
   }
   const std::string padding = table.text("padding");
-  keys.same = padding == "same" && may_be_same && keys.stride == Extent3::all(1);
+  keys.same = padding == "same" && !transposed && keys.stride == Extent3::all(1);
   if (!keys.same && padding != "valid") {
     table.fail("'" + padding + "' cannot be used here; use \"valid\", \"same\" (stride 1, not transposed) or [z, y, x]",
                "padding");
@@ -129,7 +130,7 @@ ConvolutionKeys read_convolution(TomlTable& table, bool may_be_same) {
 }
 
 std::shared_ptr<const Layer> ConvolutionLayer::read(TomlTable& table) {
-  return std::make_shared<ConvolutionLayer>(read_convolution(table, true));
+  return std::make_shared<ConvolutionLayer>(read_convolution(table, false));
 }
 
 std::string ConvolutionLayer::text() const {

@@ -48,7 +48,7 @@ class ConvolutionLayer : public Layer {
   ConvolutionKeys keys_;
 };
 
-/// Reads the keys that both kinds have. `may_be_same` says whether padding = "same" exists.
-ConvolutionKeys read_convolution(TomlTable& table, bool may_be_same);
+/// Reads the keys of one of both kinds.
+ConvolutionKeys read_convolution(TomlTable& table, bool transposed);
 
 }  // namespace convolume::nets

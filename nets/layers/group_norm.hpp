@@ -14,7 +14,6 @@ class GroupNormLayer final : public Layer {
   static std::shared_ptr<const Layer> read_instance(TomlTable& table);
   static std::shared_ptr<const Layer> read_layer(TomlTable& table);
   index_t groups() const { return groups_; }
-  double epsilon() const { return epsilon_; }
 
   std::string text() const override;
   std::string title() const override;

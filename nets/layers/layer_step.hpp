@@ -36,6 +36,8 @@ class LayerStep {
   LayerStep(Lifetimes::Step& step, NodeTensors& node, const std::vector<NodeTensors*>& inputs,
             const ParameterReady& parameters)
       : step_(step), node_(node), inputs_(inputs), parameters_(parameters) {}
+  LayerStep(const LayerStep&) = delete;
+  LayerStep& operator=(const LayerStep&) = delete;
 
   TaskGraph& graph() const { return step_.graph(); }
   std::size_t inputs() const { return inputs_.size(); }

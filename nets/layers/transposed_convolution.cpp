@@ -5,9 +5,7 @@
 namespace convolume::nets {
 
 std::shared_ptr<const Layer> TransposedConvolutionLayer::read(TomlTable& table) {
-  ConvolutionKeys keys = read_convolution(table, false);
-  keys.output_padding = table.extent("output_padding", 0, Extent3::all(0));
-  return std::make_shared<TransposedConvolutionLayer>(keys);
+  return std::make_shared<TransposedConvolutionLayer>(read_convolution(table, true));
 }
 
 void TransposedConvolutionLayer::view_axis(const ConvProblem& p, const NodeShape& x, int axis, NodeShape& y) const {

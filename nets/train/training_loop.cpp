@@ -9,6 +9,13 @@
 #include "nets/eval/scores.hpp"
 
 namespace convolume::nets {
+namespace {
+
+/// Returns whether validations after this iteration count for the best checkpoint. The validation at the end of a
+/// training may come at any iteration. It does not count, because a longer training would not have it.
+bool counts(const NetSpec& spec, std::int64_t iteration) { return iteration % spec.training.validate_every == 0; }
+
+}  // namespace
 
 Targets targets_of(const NetSpec& spec, const Dataset& data) {
   return {.classes = spec.softmax() ? infer_shapes(spec, spec.patch).output().channels : 0, .regions = data.regions};
@@ -28,6 +35,10 @@ void check_best(const NetSpec& spec, const Dataset& data, const std::string& dat
   }
 }
 
+bool lacks_validation(const NetSpec& spec, std::int64_t iteration, const BestValidation& best) {
+  return !spec.training.best.empty() && iteration > 0 && counts(spec, iteration) && best.validated < iteration;
+}
+
 TrainingLoop::TrainingLoop(const NetSpec& spec, const Dataset& data, Trainer& trainer, const Options& options,
                            Scheduler& scheduler, std::pmr::memory_resource* memory)
     : spec_(spec), data_(data), trainer_(trainer), options_(options), scheduler_(scheduler), memory_(memory) {
@@ -36,14 +47,9 @@ TrainingLoop::TrainingLoop(const NetSpec& spec, const Dataset& data, Trainer& tr
   for (const LabelledVolume& volume : data_.validation) predictor_->network(predictor_->grid(volume.grid()));
 }
 
-bool TrainingLoop::lacks_validation() const {
-  const std::int64_t i = trainer_.iteration();
-  return !spec_.training.best.empty() && i > 0 && counts(i) && options_.best.validated < i;
-}
-
 bool TrainingLoop::run(TrainingObserver& observer) {
   bool interrupted = false;
-  if (lacks_validation()) {
+  if (lacks_validation(spec_, trainer_.iteration(), options_.best)) {
     if (const auto scores = validate()) {
       observer.made_up(trainer_.iteration(), *scores);
       count_validation(*scores, observer);
@@ -80,7 +86,7 @@ void TrainingLoop::finish_iteration(double loss, bool interrupted, bool late, Tr
   const bool due = !interrupted && (last || i % spec_.training.validate_every == 0);
   std::optional<Scores> scores;
   if (due) scores = validate();
-  if (scores && counts(i)) count_validation(*scores, observer);
+  if (scores && counts(spec_, i)) count_validation(*scores, observer);
   observer.completed(i, loss, scores);
   if (!last && !interrupted && i % spec_.training.checkpoint_every == 0) {
     trainer_.flush();

@@ -23,6 +23,10 @@ Targets targets_of(const NetSpec& spec, const Dataset& data);
 /// name of the data set in messages.
 void check_best(const NetSpec& spec, const Dataset& data, const std::string& data_file);
 
+/// Returns whether a training was interrupted between an iteration and a validation that counts for the best
+/// checkpoint.
+bool lacks_validation(const NetSpec& spec, std::int64_t iteration, const BestValidation& best);
+
 /// What a training tells while it runs. Functions are called by the thread that called run(), between iterations.
 class TrainingObserver {
  public:
@@ -41,7 +45,7 @@ class TrainingObserver {
   virtual void progress(double loss, const std::optional<Scores>& scores) = 0;
 };
 
-/// Trains a net on data. Net, data, trainer, scheduler and memory must outlive it. Not thread-safe.
+/// Trains a net on data. Net, data, trainer, scheduler, memory and trace must outlive it. Not thread-safe.
 class TrainingLoop {
  public:
   using Clock = std::chrono::steady_clock;
@@ -63,9 +67,6 @@ class TrainingLoop {
 
   /// Returns whether validations that were not better have ended the training.
   bool ends_early() const { return spec_.training.early_stop > 0 && options_.best.worse >= spec_.training.early_stop; }
-  /// Returns whether the training was interrupted between an iteration and a validation that counts.
-  bool lacks_validation() const;
-
   std::int64_t total() const { return options_.total; }
   std::int64_t steps() const { return steps_; }  ///< iterations of this call
   double loss() const { return loss_; }          ///< of the last iteration
@@ -84,9 +85,6 @@ class TrainingLoop {
   void finish_iteration(double loss, bool interrupted, bool late, TrainingObserver& observer);
   std::optional<Scores> validate();
   void count_validation(const Scores& scores, TrainingObserver& observer);
-  /// Returns whether validations after this iteration count for the best checkpoint. The validation at the end of a
-  /// training may come at any iteration. It does not count, because a longer training would not have it.
-  bool counts(std::int64_t iteration) const { return iteration % spec_.training.validate_every == 0; }
   bool out_of_time() const { return options_.max_minutes > 0 && seconds() >= 60 * options_.max_minutes; }
 
   const NetSpec& spec_;

@@ -1,4 +1,6 @@
 // Performs a training run: from files on disk to a trained net, a log and pictures.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "convolume/cpu.hpp"
@@ -140,10 +142,10 @@ class TrainingRun {
                                    .resume = o_.resume,
                                    .verify = o_.verify_data,
                                    .stop = o_.stop});
+    start_ = TrainingLoop::Clock::now();
     for (const std::string& note : data_.notes) {
       if (o_.on_note) o_.on_note(note);
     }
-    start_ = TrainingLoop::Clock::now();
   }
 
   /// Compares a run that is continued with its checkpoint, and sets up the trainer at the iteration to begin with.
@@ -167,6 +169,10 @@ class TrainingRun {
     load_checkpoint(folder_.last(), trainer_->parameters());
     trainer_->set_iteration(resumed_->header().iteration);
     best_ = resumed_->best(spec_, best_);
+    if (trainer_->iteration() >= total_ && !lacks_validation(spec_, trainer_->iteration(), best_)) {
+      throw InvalidArgument(fmt::format("{}: the run is already at iteration {} of {}; raise --iterations to continue",
+                                        folder_.last().string(), trainer_->iteration(), total_));
+    }
   }
 
   TrainResult run() {
@@ -179,10 +185,6 @@ class TrainingRun {
                        .stop = o_.stop,
                        .trace = &trace_},
                       scheduler_, &memory_);
-    if (resumed_ && trainer_->iteration() >= total_ && !loop.lacks_validation()) {
-      throw InvalidArgument(fmt::format("{}: the run is already at iteration {} of {}; raise --iterations to continue",
-                                        folder_.last().string(), trainer_->iteration(), total_));
-    }
     write_trace();  // a path that cannot be written ends the run here
     RunKeeper keeper(o_, folder_, spec_, data_, *trainer_, scheduler_, trace_, loop);
     const bool interrupted = loop.run(keeper);

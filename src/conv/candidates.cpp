@@ -6,6 +6,7 @@
 #include "plan/cost_constants.hpp"
 
 namespace convolume::conv {
+
 std::vector<Choice> candidates(const ConvProblem& problem, const ConvOptions& options, std::size_t most) {
   const ConvPlan pick = ConvPlan::make(problem, options);
   std::vector<Choice> choices{parse_choice(pick.choice())};

@@ -25,7 +25,8 @@ class ChoiceParts {
   virtual std::string text() const = 0;
   /// Returns whether the parts of the directions can be exchanged one by one.
   virtual bool separate() const { return true; }
-  /// Returns these parts with that of one direction taken from `other`. Both are separate, and of one engine.
+  /// Returns these parts with that of one direction taken from `other`, which is of the same engine. The result is
+  /// separate.
   virtual std::shared_ptr<const ChoiceParts> with(plan::Direction direction, const ChoiceParts& other) const = 0;
 };
 using SharedParts = std::shared_ptr<const ChoiceParts>;

@@ -6,11 +6,11 @@
 #include <cmath>
 #include <set>
 
-#include "models/search_options.hpp"
 #include <fmt/format.h>
 
 #include "convolume/error.hpp"
 #include "core/random.hpp"
+#include "models/search_options.hpp"
 
 namespace convolume::plan {
 namespace {

@@ -1,10 +1,10 @@
 // Several cores: paper 000, sections 3.3 and 3.4.
 #include <algorithm>
 
-#include "models/energy_model.hpp"
 #include <fmt/format.h>
 
 #include "convolume/error.hpp"
+#include "models/energy_model.hpp"
 #include "plan/nest/index_of.hpp"
 
 namespace convolume::plan {

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <limits>
 
-#include "models/energy_model.hpp"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "convolume/error.hpp"
+#include "models/energy_model.hpp"
 #include "plan/groups.hpp"
 #include "plan/nest/index_of.hpp"
 

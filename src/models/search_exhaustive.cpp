@@ -7,12 +7,12 @@
 #include <set>
 #include <unordered_map>
 
-#include "models/blocking_search.hpp"
-#include "models/search_options.hpp"
-#include "models/search_states.hpp"
 #include <fmt/format.h>
 
 #include "convolume/error.hpp"
+#include "models/blocking_search.hpp"
+#include "models/search_options.hpp"
+#include "models/search_states.hpp"
 
 namespace convolume::plan {
 namespace {

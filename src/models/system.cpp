@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <limits>
 
-#include "models/blocking_search.hpp"
-#include "models/search_options.hpp"
 #include <fmt/format.h>
 
 #include "convolume/error.hpp"
+#include "models/blocking_search.hpp"
+#include "models/search_options.hpp"
 
 namespace convolume::plan {
 namespace {

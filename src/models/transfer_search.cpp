@@ -3,10 +3,10 @@
 #include <cmath>
 #include <tuple>
 
-#include "models/transfer.hpp"
 #include <fmt/format.h>
 
 #include "convolume/error.hpp"
+#include "models/transfer.hpp"
 
 namespace convolume::plan {
 namespace {

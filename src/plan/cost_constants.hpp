@@ -1,6 +1,6 @@
 // The constants of the cost models and of the searches that they guide, in one place. Each has its unit and the command
 // that measures it. They were fitted on a Zen 4 with AVX-512. What differs most between machines is in their rows
-// (MachineModel). Prices of files stand where files are opened (nets/files/tensor_files.cpp). A share is a fraction of
+// (MachineModel). Prices of files stand in nets/files/tensor_files.cpp and in StreamPrices. A share is a fraction of
 // the FMA peak of one core (MachineModel::gflops_per_core), unless the comment names another whole.
 #pragma once
 

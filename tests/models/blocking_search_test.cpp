@@ -4,11 +4,11 @@
 #include <functional>
 #include <limits>
 
-#include "models/energy_model.hpp"
 #include <catch2/catch.hpp>
 
 #include "convolume/energy.hpp"
 #include "convolume/error.hpp"
+#include "models/energy_model.hpp"
 
 using namespace convolume;
 using namespace convolume::plan;

@@ -4,12 +4,12 @@
 #include <cmath>
 #include <map>
 
-#include "models/energy_counts.hpp"
-#include "models/energy_model.hpp"
 #include <catch2/catch.hpp>
 
 #include "convolume/error.hpp"
 #include "core/random.hpp"
+#include "models/energy_counts.hpp"
+#include "models/energy_model.hpp"
 
 using namespace convolume;
 using namespace convolume::plan;

@@ -97,7 +97,7 @@ class SquareLayer final : public Layer {
 /// A layer whose tasks do what its declarations forbid.
 class WrongLayer final : public Layer {
  public:
-  enum class Fault { late, hidden };
+  enum class Fault { late, early, hidden };
   static inline Fault fault = Fault::late;
   static std::shared_ptr<const Layer> read(TomlTable&) { return std::make_shared<WrongLayer>(); }
 
@@ -114,6 +114,7 @@ class WrongLayer final : public Layer {
         step.gate();
         step.x();
       }
+      if (fault == Fault::early) step.graph().add({.name = "early"}, [] {});
       step.y();
       return {};
     }
@@ -185,6 +186,8 @@ TEST_CASE("kinds of layers have one name each", "[layer]") {
 TEST_CASE("a step refuses bindings that the memory plan could not know", "[layer]") {
   WrongLayer::fault = WrongLayer::Fault::late;
   CHECK_THROWS_WITH(Training(net_of("wrong"), {}), Catch::Matchers::Contains("after the gate"));
+  WrongLayer::fault = WrongLayer::Fault::early;
+  CHECK_THROWS_WITH(Training(net_of("wrong"), {}), Catch::Matchers::Contains("before the gate"));
   WrongLayer::fault = WrongLayer::Fault::hidden;
   CHECK_THROWS_WITH(Training(net_of("wrong"), {}), Catch::Matchers::Contains("reads_x_backward() is false"));
 }
