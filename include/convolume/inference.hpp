@@ -67,13 +67,13 @@ struct InferOptions {
 /// Predicts probabilities or classes for a volume of any size with the net of a checkpoint, in overlapping, blended
 /// patches.
 ///
-/// Finished parts are kept in a folder beside the output, whose name is that of the output and ".part". At the end it
-/// becomes the output. So what had the output's name before is unchanged until the result is complete. After a kill, a
-/// full disk or a stop request the folder stays, and `resume` continues with the same bits. Returns false if a stop
-/// request came first. While it works, the file OUTPUT.owner names its process. Throws any Error: IoError if another
-/// process writes this output, if a `.part` folder exists and `resume` is not set, or if the disk
-/// cannot hold the result, and InvalidArgument if `memory` is too small or if a resumed inference differs in net,
-/// volume or options.
+/// Finished parts are kept in the folder OUTPUT.part, which becomes the output at the end. A file or folder that has
+/// the output's name stays as it is until then. After a kill, a full disk or a stop request, OUTPUT.part is kept, and
+/// `resume` continues with the same bits. While the call works, the file OUTPUT.owner names its process.
+///
+/// Returns false if a stop request came before the end. Throws any Error: IoError if another process writes this
+/// output, if OUTPUT.part exists and `resume` is not set, or if the disk cannot hold the result; InvalidArgument if
+/// `memory` is too small, or if a resumed inference differs in net, volume or options.
 CONVOLUME_API bool infer(const InferOptions& options);
 
 /// What an inference costs with some patch, by the cost models: the plans of the net, and prices of reading the file.

@@ -38,11 +38,12 @@ struct TrainOptions {
   bool verify_data = false;                ///< if resumed, read all volumes again instead of comparing their times
   /// Takes the folder over from a process of another host that was killed. While that process works, both would write.
   bool take_over = false;
-  /// Bytes that the process may hold; 0 means three quarters of what the system allows. What a training iteration takes
-  /// comes off first: the fastest way that fits, of memory_curve(); without a limit, the default. With `tune`, the way
-  /// is chosen before the measurement; train() throws InvalidArgument if the measured choices need more. Training
-  /// volumes that do not fit into the rest are read chunk by chunk. It changes no bit. train() throws InvalidArgument
-  /// that names the least value if the net cannot be trained within it.
+  /// Bytes that the process may hold; 0 means three quarters of what the system allows. A training iteration gets its
+  /// part first: it uses the fastest point of memory_curve() that fits, or the default one if `memory` is 0. The rest
+  /// is for volumes. Training volumes that do not fit are read chunk by chunk. The limit changes no bit.
+  ///
+  /// train() throws InvalidArgument that names the least value if the net cannot be trained within the limit. With
+  /// `tune`, the point is chosen before choices are measured, and train() throws InvalidArgument if these need more.
   std::size_t memory = 0;
   Engine engine = Engine::automatic;
   /// Limit in bytes for cached spectra; 0 means no limit. If absent, spectra are kept that save much time for their

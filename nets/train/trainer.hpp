@@ -24,8 +24,9 @@ class Trainer {
   /// NumericalError, naming iteration and layer, if the loss or a gradient is not finite. Afterwards, and after any
   /// exception, the weights result from a whole number of iterations. A gradient that is not finite never changes them.
   std::optional<double> step(std::stop_token stop = {});
-  /// Does what step() does before it runs graph(): prepares the patches of this iteration, and takes those of the next
-  /// one. Returns false if a stop request came first.
+  /// Makes the inputs of graph() ready: the patches of this iteration are in memory, and the graph will prepare those
+  /// of the next iteration. step() calls it. Who runs graph() directly calls it before each run. Returns false if a
+  /// stop request came first.
   bool prepare(std::stop_token stop = {});
   /// Applies the pending update, if there is one. Call it before anything reads the parameters.
   void flush();

@@ -64,12 +64,13 @@ constexpr double few_rows_factor(double rows, bool wide) noexcept {
   }
   return wide ? 0.5 : 0.556;
 }
-inline constexpr double spilled_share = 0.08;        ///< share of these lost per L2 size that a group needs above two
-inline constexpr double least_spilled_share = 0.75;  ///< share of these that always remains
-inline constexpr index_t register_points = 16;       ///< points of the longest line that fits into the registers
-inline constexpr double long_x_share = 0.85;         ///< share of these that longer lines along X reach
-inline constexpr double long_zy_share = 0.88;        ///< the same for longer lines along Z or Y
-inline constexpr double long_plane_share = 0.78;     ///< the same along Y of a tile of one plane
+/// Groups of tiles whose spectra need more than two L2 caches: share of the rate of transforms that is lost for each
+/// further L2 size, and share that always remains.
+inline constexpr double spilled_share = 0.08, least_spilled_share = 0.75;
+inline constexpr index_t register_points = 16;  ///< points of the longest line that fits into the registers
+/// Share of the rate of transforms that is left if lines are longer than `register_points`: along X, along Z or Y, and
+/// along Y of a tile of one plane.
+inline constexpr double long_x_share = 0.85, long_zy_share = 0.88, long_plane_share = 0.78;
 inline constexpr double kernel_transform_share = 0.27;  ///< of transforms of kernels, most of whose lines are zero
 inline constexpr double kernel_operations_share = 0.4;  ///< of a full transform's operations that a kernel needs
 inline constexpr double kernel_seconds = 2e-6;          ///< seconds to set up the transform of one kernel
@@ -89,7 +90,8 @@ inline constexpr double depthwise_phases_factor = 2;
 inline constexpr double apart_value_seconds = 2e-9;
 inline constexpr double block_seconds = 8e-8;  ///< seconds of a call for one frequency block of a group
 inline constexpr double l2_free_share = 0.6;   ///< of the L2 whose bytes cost nothing to move
-/// Of a core's part of the L3: up to which it finds a buffer there, and from which on all of it comes from memory.
+/// A buffer that takes at most the first share of a core's part of the L3 is read from the L3. One that takes more than
+/// the second share is read from memory. Between them the price rises linearly.
 inline constexpr double l3_kept_share = 0.3, l3_lost_share = 1.2;
 inline constexpr double waiting_share = 0.06;  ///< of all time: tasks begin and end at different times
 inline constexpr double idle_share = 0.2;      ///< of a worker's waiting that is lost; otherwise it finds other work

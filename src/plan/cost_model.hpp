@@ -8,10 +8,9 @@ namespace convolume::plan {
 
 constexpr double one_if(bool counted) noexcept { return counted ? 1 : 0; }
 
-/// The directions that will be run. Estimates are sums over them. The tiled and the
-/// depthwise estimates take a problem that is not transposed, so for a transposed problem `forward` and `data` are
-/// swapped there. The other estimates use
-/// the directions of the problem itself.
+/// The directions that will be run. An estimate is the sum over them. Estimates of tiles and of depthwise sums are for
+/// problems that are not transposed. For a transposed problem they get the problem of the other direction, with
+/// `forward` and `data` swapped (plan::Sides::wanted()). All other estimates take the problem as it is.
 struct Wanted {
   bool forward = true, data = true, weights = true;
   double count() const noexcept { return one_if(forward) + one_if(data) + one_if(weights); }

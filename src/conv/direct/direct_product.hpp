@@ -29,8 +29,8 @@ struct VoxelProduct {
   /// Between neighbouring taps of a row there are `source_tap` elements of the source and `weights_tap` weights.
   index_t row_taps;
   std::ptrdiff_t source_tap, weights_tap;
-  /// Steps that are rows of taps: all taps but one read padding, which is zero, for the first result of each row and
-  /// for the last one. Kernels may leave it out.
+  /// For steps that are rows of taps. Whether, for the first and the last result of a row, all taps but one read the
+  /// padding. The padding is zero, so kernels may leave out these products.
   bool fully_padded = false;
   std::ptrdiff_t source_term = 1;  ///< between terms in the source; 1 unless all steps are rows of taps
   const T* weights;

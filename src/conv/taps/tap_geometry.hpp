@@ -11,8 +11,9 @@ namespace convolume::conv {
 /// A voxel of the kernel, and the distance of its source voxel from the voxel at which a phase begins.
 struct DirectTap {
   Extent3 offset{};
-  index_t tap = 0;           ///< index of the voxel in the kernel
-  bool meets_first = false;  ///< of the taps of a phase, it is the first to read a voxel, from row to row of results
+  index_t tap = 0;  ///< index of the voxel in the kernel
+  /// Whether this tap reads each voxel before the other taps of its phase do, if rows of results are computed in order.
+  bool meets_first = false;
 };
 
 /// Results that the same taps reach: all voxels of y, or every stride-th voxel of dx per axis.

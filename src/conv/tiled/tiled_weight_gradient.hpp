@@ -40,8 +40,9 @@ struct SharedSpectra {
 /// through all stages. Each part has its own sums, and these are added in order. So the spectra of dy never leave the
 /// L2.
 ///
-/// "x" and "dy" are here the tensors of the high-resolution and of the low-resolution side; see plan::Sides. The
-/// activation's gradient belongs to the side that y is on. Immutable and thread-safe.
+/// In this class, "x" is the tensor of the high-resolution side and "dy" that of the low-resolution side; see
+/// plan::Sides. For a transposed convolution these are the gradient of y, and x. The activation's gradient is applied
+/// on the side that y is on. Immutable and thread-safe.
 template <class T>
 class TiledWeightGradient {
  public:
