@@ -33,6 +33,7 @@ class TomlTable {
   /// Returns one of `choices`. Throws ConfigError for any other text.
   std::string choice(const std::string& key, const std::vector<std::string>& choices,
                      const std::optional<std::string>& fallback = std::nullopt);
+  /// Return a number; bounds are inclusive.
   index_t integer(const std::string& key, index_t least, const std::optional<index_t>& fallback = std::nullopt);
   double number(const std::string& key, double least, double most,
                 const std::optional<double>& fallback = std::nullopt);

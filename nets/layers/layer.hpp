@@ -61,14 +61,17 @@ class Layer {
   virtual bool only_activates() const { return false; }
   /// Returns whether the layer can apply the activation of the next node to its own output; see LayerSetup::fused.
   virtual bool fuses_activation() const { return false; }
-  /// Returns whether start values of the parameters before this layer are chosen for the activation that follows it.
+  /// Returns whether the layer stands between a convolution and its activation, as norms do, or is the activation. The
+  /// start values of the convolution are then chosen for the activation that follows. Otherwise they are chosen for
+  /// none.
   virtual bool keeps_scale() const { return false; }
 
   /// Returns whether the input and the output must have the same layout.
   virtual bool keeps_layout() const { return true; }
-  /// Returns whether y may be x.
+  /// Returns whether the tasks are right if y is x. The network makes it so only if no other node reads x, layouts are
+  /// equal, and no backward pass reads the old values (reads_x_backward() here, reads_y_backward() of the node before).
   virtual bool computes_in_place() const { return false; }
-  /// Returns whether dx may be dy.
+  /// Returns whether the tasks are right if dx is dy. The network makes it so only if no other node reads x.
   virtual bool backpropagates_in_place() const { return false; }
   /// Return whether tasks of the backward pass read x, and y. A step refuses to bind what its layer does not read.
   virtual bool reads_x_backward() const { return true; }
