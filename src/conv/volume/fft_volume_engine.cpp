@@ -164,6 +164,19 @@ class FftVolumeEngine final : public ConvEngine {
                                            const std::shared_ptr<Spectra::Impl>& own_x,
                                            const std::vector<TaskId>& before,
                                            const std::vector<TaskId>& gradient) const;
+  // Append the parts of append_backward(). `gradient` are the tasks that complete the spectra of dy.
+  Ready append_bias_gradient(TaskGraph& graph, const std::shared_ptr<const BackwardArguments>& a,
+                             const std::shared_ptr<std::vector<double>>& sums,
+                             const std::vector<TaskId>& gradient) const;
+  std::vector<TaskId> append_input_gradient(TaskGraph& graph, const ConvReady& ready,
+                                            const std::shared_ptr<const BackwardArguments>& a,
+                                            const std::shared_ptr<Spectra::Impl>& own_dy,
+                                            const std::vector<TaskId>& gradient) const;
+  std::vector<TaskId> append_weight_gradient(TaskGraph& graph, const std::shared_ptr<const BackwardArguments>& a,
+                                             const std::shared_ptr<Spectra::Impl>& own_x,
+                                             const std::shared_ptr<Spectra::Impl>& own_dy,
+                                             const std::vector<TaskId>& input,
+                                             const std::vector<TaskId>& gradient) const;
 
   ConvProblem problem_;
   FftVolumeGeometry geometry_;
@@ -481,6 +494,96 @@ std::vector<TaskId> FftVolumeEngine<T>::append_input_spectra(TaskGraph& graph, c
 }
 
 template <class T>
+Ready FftVolumeEngine<T>::append_bias_gradient(TaskGraph& graph, const std::shared_ptr<const BackwardArguments>& a,
+                                               const std::shared_ptr<std::vector<double>>& sums,
+                                               const std::vector<TaskId>& gradient) const {
+  const index_t out = problem_.out_channels;
+  const TaskId task = graph.add(
+      {.name = "bias gradient"},
+      [this, a, sums, out] {
+        const auto dbias = a->dbias.as<T>();
+        for (index_t o = 0; o < out; ++o) {
+          double sum = 0;
+          for (index_t n = 0; n < problem_.batch; ++n) sum += (*sums)[static_cast<std::size_t>(n * out + o)];
+          T& target = dbias(0, o, 0, 0, 0);
+          target = a->add_dw ? target + static_cast<T>(sum) : static_cast<T>(sum);
+        }
+      },
+      gradient);
+  return Ready::all_of({task});
+}
+
+/// Returns the tasks that compute dx, one per sample and channel.
+template <class T>
+std::vector<TaskId> FftVolumeEngine<T>::append_input_gradient(TaskGraph& graph, const ConvReady& ready,
+                                                              const std::shared_ptr<const BackwardArguments>& a,
+                                                              const std::shared_ptr<Spectra::Impl>& own_dy,
+                                                              const std::vector<TaskId>& gradient) const {
+  const index_t in = problem_.in_channels, out = problem_.out_channels;
+  const bool to_low_res = sides().y_is_high_res();
+  const index_t per_group = out / problem_.groups;
+  std::vector<TaskId> tasks;
+  for (index_t i = 0; i < problem_.batch * in; ++i) {
+    const index_t n = i / in, c = i % in, group = c / (in / problem_.groups);
+    std::vector<TaskId> after;
+    for (index_t o = group * per_group; o < (group + 1) * per_group; ++o) {
+      after.push_back(gradient[static_cast<std::size_t>(n * out + o)]);
+    }
+    collect_weights(ready.w, to_low_res, c, after);
+    ready.dx.collect(n, c, c + 1, after);
+    const auto part = [this, a, own_dy, n, c, to_low_res](Terms terms, T* sum) {
+      sum_over_channels(a->dy_hat != nullptr ? *a->dy_hat : *own_dy, *a->w, to_low_res, n, c, terms, a->memory, sum);
+    };
+    tasks.push_back(append_sum<T>(
+        graph,
+        {.name = "input gradient",
+         .cost = high_res_.inverse->flops() * static_cast<double>(geometry_.transforms),
+         .scratch_bytes = std::max(sum_scratch_bytes(per_group), map_scratch_bytes(x_transforms()))},
+        {.terms = per_group, .sums = problem_.batch * in, .bytes = map_bytes_}, a->memory, a->workspace, part,
+        [this, a, n, c](T* sum) {
+          const auto dx = a->dx.as<T>();
+          map_from_spectrum(geometry_.x_side(), x_transforms(), sum, {.add = a->add_dx}, a->memory, dx.channel(n, c),
+                            dx.stride);
+        },
+        after));
+  }
+  return tasks;
+}
+
+/// Returns the tasks that compute dw, one per pair of channels.
+template <class T>
+std::vector<TaskId> FftVolumeEngine<T>::append_weight_gradient(TaskGraph& graph,
+                                                               const std::shared_ptr<const BackwardArguments>& a,
+                                                               const std::shared_ptr<Spectra::Impl>& own_x,
+                                                               const std::shared_ptr<Spectra::Impl>& own_dy,
+                                                               const std::vector<TaskId>& input,
+                                                               const std::vector<TaskId>& gradient) const {
+  const index_t in = problem_.in_channels, out = problem_.out_channels;
+  std::vector<TaskId> tasks;
+  const double cost = kernel_.flops() + 8.0 * static_cast<double>(count_ * geometry_.transforms * problem_.batch);
+  for (index_t i = 0; i < pairs_; ++i) {
+    const index_t o = i / high_res_per_group();
+    const index_t c = o / low_res_per_group() * high_res_per_group() + i % high_res_per_group();
+    // A pair waits only for its own feature maps. If each pair waited for all maps, the dependencies would not fit
+    // into memory.
+    const index_t x_channel = sides().low_res(o, c), y_channel = sides().low_res(c, o);
+    std::vector<TaskId> after;
+    for (index_t n = 0; n < problem_.batch; ++n) {
+      if (!input.empty()) after.push_back(input[static_cast<std::size_t>(n * in + x_channel)]);
+      after.push_back(gradient[static_cast<std::size_t>(n * out + y_channel)]);
+    }
+    tasks.push_back(graph.add(
+        {.name = "weight gradient", .cost = cost, .scratch_bytes = gradient_scratch_bytes()},
+        [this, a, own_dy, own_x, o, c] {
+          weight_gradient(a->x_hat != nullptr ? *a->x_hat : *own_x, a->dy_hat != nullptr ? *a->dy_hat : *own_dy, o, c,
+                          *a);
+        },
+        after));
+  }
+  return tasks;
+}
+
+template <class T>
 ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const ConvReady& ready,
                                                       std::shared_ptr<const BackwardArguments> a) const {
   const index_t in = problem_.in_channels, out = problem_.out_channels;
@@ -499,7 +602,7 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
   }
   if (a->x_hat == nullptr && want_dw) init_input_spectra(*own_x);
   const RunBuffers dy_buffers(graph, a->workspace, maps_of(own_dy)), x_buffers(graph, a->workspace, maps_of(own_x));
-  // If `separate is false, the spectra for dw are those for dx.
+  // If `separate_dy` is false, the spectra for dw are those for dx.
   const RunBuffers dw_buffers = separate_dy ? RunBuffers(graph, a->workspace, maps_of(own_dy_for_dw)) : dy_buffers;
   std::shared_ptr<std::vector<double>> sums;
   if (a->dbias) sums = std::make_shared<std::vector<double>>(static_cast<std::size_t>(problem_.batch * out), 0.0);
@@ -509,79 +612,17 @@ ConvGradientReady FftVolumeEngine<T>::append_backward(TaskGraph& graph, const Co
       separate_dy ? append_gradient_spectra(graph, ready, a, own_dy_for_dw, dw_buffers.ready(), nullptr) : gradient;
   ConvGradientReady result;
   std::vector<TaskId> users;  // tasks that read the spectra of dy
-  if (a->dbias) {
-    const TaskId task = graph.add(
-        {.name = "bias gradient"},
-        [this, a, sums, out] {
-          const auto dbias = a->dbias.as<T>();
-          for (index_t o = 0; o < out; ++o) {
-            double sum = 0;
-            for (index_t n = 0; n < problem_.batch; ++n) sum += (*sums)[static_cast<std::size_t>(n * out + o)];
-            T& target = dbias(0, o, 0, 0, 0);
-            target = a->add_dw ? target + static_cast<T>(sum) : static_cast<T>(sum);
-          }
-        },
-        gradient);
-    result.dbias = Ready::all_of({task});
-  }
+  if (a->dbias) result.dbias = append_bias_gradient(graph, a, sums, gradient);
   if (want_dx) {
-    const bool to_low_res = sides().y_is_high_res();
-    const index_t per_group = out / problem_.groups;
-    std::vector<TaskId> tasks;
-    for (index_t i = 0; i < problem_.batch * in; ++i) {
-      const index_t n = i / in, c = i % in, group = c / (in / problem_.groups);
-      std::vector<TaskId> after;
-      for (index_t o = group * per_group; o < (group + 1) * per_group; ++o) {
-        after.push_back(gradient[static_cast<std::size_t>(n * out + o)]);
-      }
-      collect_weights(ready.w, to_low_res, c, after);
-      ready.dx.collect(n, c, c + 1, after);
-      const auto part = [this, a, own_dy, n, c, to_low_res](Terms terms, T* sum) {
-        sum_over_channels(a->dy_hat != nullptr ? *a->dy_hat : *own_dy, *a->w, to_low_res, n, c, terms, a->memory, sum);
-      };
-      tasks.push_back(append_sum<T>(
-          graph,
-          {.name = "input gradient",
-           .cost = high_res_.inverse->flops() * static_cast<double>(geometry_.transforms),
-           .scratch_bytes = std::max(sum_scratch_bytes(per_group), map_scratch_bytes(x_transforms()))},
-          {.terms = per_group, .sums = problem_.batch * in, .bytes = map_bytes_}, a->memory, a->workspace, part,
-          [this, a, n, c](T* sum) {
-            const auto dx = a->dx.as<T>();
-            map_from_spectrum(geometry_.x_side(), x_transforms(), sum, {.add = a->add_dx}, a->memory, dx.channel(n, c),
-                              dx.stride);
-          },
-          after));
-    }
-    users = tasks;
-    result.dx = Ready::per_channel(std::move(tasks), in);
+    users = append_input_gradient(graph, ready, a, own_dy, gradient);
+    result.dx = Ready::per_channel(users, in);
   }
   std::vector<TaskId> input_users;
   if (want_dw) {
     const auto input = append_input_spectra(graph, ready.x, a, own_x, x_buffers.ready(), gradient_for_dw);
-    std::vector<TaskId> tasks;
-    const double cost = kernel_.flops() + 8.0 * static_cast<double>(count_ * geometry_.transforms * problem_.batch);
-    for (index_t i = 0; i < pairs_; ++i) {
-      const index_t o = i / high_res_per_group();
-      const index_t c = o / low_res_per_group() * high_res_per_group() + i % high_res_per_group();
-      // A pair waits only for its own feature maps. If each pair waited for all maps, the dependencies would not fit
-      // into memory.
-      const index_t x_channel = sides().low_res(o, c), y_channel = sides().low_res(c, o);
-      std::vector<TaskId> after;
-      for (index_t n = 0; n < problem_.batch; ++n) {
-        if (!input.empty()) after.push_back(input[static_cast<std::size_t>(n * in + x_channel)]);
-        after.push_back(gradient_for_dw[static_cast<std::size_t>(n * out + y_channel)]);
-      }
-      tasks.push_back(graph.add(
-          {.name = "weight gradient", .cost = cost, .scratch_bytes = gradient_scratch_bytes()},
-          [this, a, own_dy_for_dw, own_x, o, c] {
-            weight_gradient(a->x_hat != nullptr ? *a->x_hat : *own_x,
-                            a->dy_hat != nullptr ? *a->dy_hat : *own_dy_for_dw, o, c, *a);
-          },
-          after));
-    }
-    input_users = tasks;
-    if (!separate_dy) users.insert(users.end(), tasks.begin(), tasks.end());
-    result.dw = Ready::all_of(std::move(tasks));
+    input_users = append_weight_gradient(graph, a, own_x, own_dy_for_dw, input, gradient_for_dw);
+    if (!separate_dy) users.insert(users.end(), input_users.begin(), input_users.end());
+    result.dw = Ready::all_of(input_users);
   }
   if (users.empty()) users = gradient;
   dy_buffers.end(graph, "free gradient spectra", users);
