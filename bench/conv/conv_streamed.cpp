@@ -38,7 +38,7 @@ class Device {
  public:
   static double seconds_of(const Shape5& whole, const TensorBox& box, const TransferPrice& price) {
     const double words = static_cast<double>(box.shape.elements());
-    return price.start + static_cast<double>(runs_of(whole, box.shape)) * price.jump + words * price.element;
+    return price.of(1, static_cast<double>(runs_of(whole, box.shape)), words);
   }
 
   void serve(const Shape5& whole, const TensorBox& box, const TransferPrice& price) {

@@ -21,8 +21,11 @@ class JoinTasks : public LayerTasks {
   }
 
  protected:
-  View<const float> part(const View<const float>& x, std::size_t input) const {
-    return ops::crop(x, crop_[input], extent_);
+  /// Binds the inputs, and returns the part of each that the output holds.
+  std::vector<View<const float>> bind_parts(ForwardStep& step) const {
+    std::vector<View<const float>> parts;
+    for (std::size_t k = 0; k < step.inputs(); ++k) parts.push_back(ops::crop(step.x(k), crop_[k], extent_));
+    return parts;
   }
   /// Appends the gradients of all inputs. `apart` says whether each input has channels of its own in dy.
   void append_gradients(BackwardStep& step, bool apart) const {
@@ -47,8 +50,7 @@ class ConcatTasks final : public JoinTasks {
   using JoinTasks::JoinTasks;
 
   Ready append_forward(ForwardStep& step) override {
-    std::vector<View<const float>> parts;
-    for (std::size_t k = 0; k < step.inputs(); ++k) parts.push_back(part(step.x(k), k));
+    const auto parts = bind_parts(step);
     const auto y = step.y();
     std::vector<Ready> ready;
     for (std::size_t k = 0; k < step.inputs(); ++k) ready.push_back(step.x_ready(k) & step.gate());
@@ -62,8 +64,7 @@ class AddTasks final : public JoinTasks {
   using JoinTasks::JoinTasks;
 
   Ready append_forward(ForwardStep& step) override {
-    std::vector<View<const float>> parts;
-    for (std::size_t k = 0; k < step.inputs(); ++k) parts.push_back(part(step.x(k), k));
+    const auto parts = bind_parts(step);
     const auto y = step.y();
     Ready ready =
         ops::append_add<float>(step.graph(), step.x_ready(0) & step.x_ready(1) & step.gate(), parts[0], parts[1], y);
