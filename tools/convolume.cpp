@@ -70,18 +70,22 @@ constexpr const char* take_over_help =
 /// Prints what a user should know to the standard error, so that results stay alone on the standard output.
 void print_note(const std::string& note) { fmt::print(stderr, "note: {}\n", note); }
 
+constexpr const char* low_error_help =
+    "Leave out engines with a larger error (toom_cook: about 1.3e-6 instead of 3e-7)";
+
 struct Common {
   int threads = 0;
   std::string engine = "automatic";
-  bool quiet = false;
+  bool low_error = false, quiet = false;
 
   void add_to(CLI::App& app) {
     app.add_option("--threads", threads,
                    "Threads; 0 means one per physical core, as far as affinity and control groups allow")
         ->check(CLI::Range(0, 1024));
     app.add_option("--engine", engine,
-                   "Convolution engine: automatic, fft_tiled, fft_volume, direct, reference or onednn")
+                   "Convolution engine: automatic, fft_tiled, fft_volume, toom_cook, direct, reference or onednn")
         ->capture_default_str();
+    app.add_flag("--low-error", low_error, low_error_help);
     app.add_flag("--quiet", quiet, "Print results only");
   }
 };
@@ -139,6 +143,7 @@ struct TrainCommand {
     if (*seed_given) options.seed = seed;
     options.threads = common.threads;
     options.engine = engine_of(common.engine);
+    options.low_error = common.low_error;
     if (!memory.empty()) options.memory = bytes_of(memory);
     if (*budget_given) options.memory_budget = budget_mib << 20;
     options.scratch_budget = scratch_mib << 20;
@@ -280,6 +285,7 @@ struct InferCommand {
     if (!memory.empty()) options.memory = bytes_of(memory);
     options.threads = common.threads;
     options.engine = engine_of(common.engine);
+    options.low_error = common.low_error;
     options.upstream = tools::slab_upstream();
     options.on_note = print_note;
   }

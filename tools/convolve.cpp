@@ -87,8 +87,10 @@ void ConvolveCommand::add_to(CLI::App& app) {
   app.add_option("--memory", memory_,
                  "Bytes for tiles, weights and the engine, e.g. 2G; default: half of the system's memory. The program "
                  "itself takes up to 64 MiB more");
-  app.add_option("--engine", engine_, "Convolution engine: automatic, fft_tiled, direct or reference")
+  app.add_option("--engine", engine_, "Convolution engine: automatic, fft_tiled, toom_cook, direct or reference")
       ->capture_default_str();
+  app.add_flag("--low-error", options_.conv.low_error,
+               "Leave out engines with a larger error (toom_cook: about 1.3e-6 instead of 3e-7)");
   app.add_option("--threads", options_.threads,
                  "Threads that compute; 0 means one per physical core. Two more threads read and write")
       ->check(CLI::Range(0, 1024));

@@ -234,7 +234,8 @@ std::string explain_plan(const ExplainOptions& o) {
     problem.x_layout = usual_layout(problem.in_channels);
     problem.y_layout = usual_layout(problem.out_channels);
   }
-  const ConvPlan plan = ConvPlan::make(problem, {.engine = engine_of(o.engine), .choice = o.choice});
+  const ConvPlan plan =
+      ConvPlan::make(problem, {.engine = engine_of(o.engine), .choice = o.choice, .low_error = o.low_error});
   return o.json ? to_json(plan.explanation()).dump(2) + "\n" : plan.explain();
 }
 
@@ -254,6 +255,7 @@ void PlanCommand::add_to(CLI::App& app) {
   explain->get_option("--layout")
       ->description("Layout of x and y. With blocked, a tensor with fewer than 8 channels stays plain");
   explain->add_option("--engine", explain_.engine, "Engine, or automatic")->capture_default_str();
+  explain->add_flag("--low-error", explain_.low_error, "Leave out engines with a larger error (toom_cook)");
   explain->add_option("--choice", explain_.choice, "Choice text instead of the cost model's, as a plan prints it");
   explain->add_flag("--json", explain_.json, "Print one JSON object: what a program reads instead of the text");
 

@@ -29,7 +29,8 @@ std::string count_nest(const CountOptions& options);
 struct ExplainOptions {
   std::string problem;
   std::string layout = "plain", type = "f32", engine = "automatic";
-  std::string choice;  ///< ConvOptions::choice
+  std::string choice;      ///< ConvOptions::choice
+  bool low_error = false;  ///< ConvOptions::low_error
   bool json = false;
 };
 

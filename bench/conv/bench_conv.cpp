@@ -63,8 +63,9 @@ constexpr const char* description =
     "fwd, and training with both gradients. GFLOP/s is effective: the multiplications and additions of a direct\n"
     "computation per second, whatever the engine does; training counts three times fwd. MiB is the largest memory\n"
     "so far, tensors included. The label shows the engine and the problem. The floor is the least time of this\n"
-    "machine: the operations of overlap-save FFTs or of the direct method at the peak of all cores, or the bytes\n"
-    "that either moves at the memory bandwidth. The report gives the floor as a share of our time. Blocked\n"
+    "machine: the operations of overlap-save FFTs, of Toom-Cook (kernel 3) or of the direct method at the peak of\n"
+    "all cores, or the bytes that these move at the memory bandwidth. The report gives the floor as a share of our "
+    "time. Blocked\n"
     "tensors hold 64 bytes of channels side by side; tensors with fewer than 8 channels stay plain.\n\n"
     "Problems use the grammar of oneDNN's benchdnn, one per line, # for comments:\n"
     "  mb batch, g groups, ic oc channels, i input, o output, k kernel, s stride, p padding, d dilation - 1,\n"
@@ -290,6 +291,7 @@ void add_options(CLI::App& app, Flags& flags) {
       ->delimiter(',')
       ->transform(CLI::CheckedTransformer(engine_names()))
       ->option_text("NAMES [automatic; all but reference with --verify]");
+  app.add_flag("--low-error", o.low_error, "Leave out engines with a larger error (toom_cook)");
   app.add_option("--choice", o.choice, "Choice text of our plans, as convolume plan explain prints it")
       ->option_text("TEXT [the cost model's]");
   app.add_option("--precision,--type", flags.type, "float or double (also f32 and f64)")

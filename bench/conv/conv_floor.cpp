@@ -100,6 +100,27 @@ double tiled_seconds(const ConvProblem& p, const std::array<Axis, 3>& axes, inde
   return slower_of(p.type, flops, bytes, threads);
 }
 
+/// Returns the seconds with windows of 6 x 6 x 6 voxels that give 4 x 4 x 4 results (Toom-Cook), if no row and no plane
+/// is transformed twice; infinity if the problem has no such windows.
+double window_seconds(const ConvProblem& p, const Passes& passes, int threads) {
+  const Extent3 one = Extent3::all(1);
+  if (p.kernel != Extent3::all(3) || p.stride != one || p.dilation != one) {
+    return std::numeric_limits<double>::infinity();
+  }
+  double windows = static_cast<double>(p.batch);
+  for (int axis = 0; axis < 3; ++axis) windows *= std::ceil(static_cast<double>(p.output()[axis]) / 4);
+  constexpr double frequencies = 216, operations_of_line = 24;
+  constexpr double lines = 36 + 6 * 4 + 4 * 4, lines_of_kernel = 36 + 6 * 3 + 3 * 3;  // along Z, Y and X
+  const double in = static_cast<double>(p.in_channels), out = static_cast<double>(p.out_channels);
+  const double pairs = in * out / static_cast<double>(p.groups);
+  const double transforms = lines * windows * (passes.transforms_x * in + passes.transforms_y * out) +
+                            lines_of_kernel * passes.transforms_w * pairs;
+  const double values = static_cast<double>(size_of(p.type)) * frequencies * pairs;
+  const bool fits = values <= static_cast<double>(machine_model().l3_bytes);
+  return slower_of(p.type, operations_of_line * transforms + 2 * frequencies * windows * pairs * passes.products,
+                   passes.tensors + (fits ? 0 : 2 * values * passes.products), threads);
+}
+
 }  // namespace
 
 double floor_seconds(const ConvProblem& p, Direction direction, int threads, bool cached_weights) {
@@ -109,7 +130,7 @@ double floor_seconds(const ConvProblem& p, Direction direction, int threads, boo
   for (index_t extent = 2; extent <= largest_tile; ++extent) {
     if (fft::good_size(extent) == extent) least = std::min(least, tiled_seconds(p, axes, extent, work, threads));
   }
-  return least;
+  return std::min(least, window_seconds(p, work, threads));
 }
 
 }  // namespace convolume::bench

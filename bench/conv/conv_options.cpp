@@ -19,7 +19,10 @@ const std::string& name_in(const std::map<std::string, Value>& names, Value valu
 bool ConvBenchOptions::has(Peer peer) const { return std::find(peers.begin(), peers.end(), peer) != peers.end(); }
 
 ConvOptions ConvBenchOptions::conv(Engine engine) const {
-  return {.engine = engine, .choice = choice, .memory_budget = static_cast<std::size_t>(memory_gib * (1u << 30))};
+  return {.engine = engine,
+          .choice = choice,
+          .low_error = low_error,
+          .memory_budget = static_cast<std::size_t>(memory_gib * (1u << 30))};
 }
 
 const std::map<std::string, Direction>& direction_names() {

@@ -30,6 +30,7 @@ struct ConvBenchOptions {
   std::vector<Peer> peers{Peer::onednn, Peer::fft_volume};
   std::optional<Peer> passes_of{};  ///< whose passes are executed; none: ours
   bool tune = false;                ///< choose by measurement
+  bool low_error = false;           ///< see ConvOptions
   bool cached_weights = false;      ///< forward passes use weights that are already prepared
   bool one_thread_too = false;      ///< side by side: measure one thread beside `threads`
   int threads = 1, rounds = 9;

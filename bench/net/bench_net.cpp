@@ -28,6 +28,7 @@ struct Options {
 
 nets::NetworkOptions network_options(const Options& o) {
   return {.engine = o.engines.front(),
+          .low_error = o.contest.low_error,
           .memory_budget = static_cast<std::size_t>(o.memory_gib * (1u << 30)),
           .memory_mode = o.contest.memory.front()};
 }
@@ -245,12 +246,13 @@ int run_net(int argc, char** argv) {
       ->option_text("KEY=VALUE ...");
   app.add_option(
          "--engine", options.engines,
-         "Engine of the convolutions: automatic, fft_tiled, fft_volume, direct, reference or onednn (if the "
+         "Engine of the convolutions: automatic, fft_tiled, fft_volume, toom_cook, direct, reference or onednn (if the "
          "library was built with it; transposed convolutions stay automatic). With --side-by-side also several, "
          "separated by commas")
       ->delimiter(',')
       ->transform(CLI::CheckedTransformer(engine_names()))
       ->option_text("NAMES [automatic; fft_volume with --side-by-side and no peers]");
+  app.add_flag("--low-error", options.contest.low_error, "Leave out engines with a larger error (toom_cook)");
   app.add_option("--threads", options.threads, "Threads; 0 means one per physical core")
       ->check(CLI::Range(0, 1024))
       ->option_text("NUMBER [0]");

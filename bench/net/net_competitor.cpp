@@ -42,6 +42,7 @@ std::string to_string(const Variant& variant) {
 void OurNet::prepare() {
   nets::NetworkOptions options{
       .engine = variant_.engine,
+      .low_error = o_.low_error,
       .fft = {.backend = variant_.backend,
               .rigor = variant_.backend == fft::Backend::native ? fft::Rigor::estimate : o_.rigor},
       .cache_spectra = variant_.cache,

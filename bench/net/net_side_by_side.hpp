@@ -19,6 +19,7 @@ struct NetContestOptions {
   index_t depth = 8, kernel = 5;
   std::optional<index_t> extent;  ///< of the input of W x D nets; if absent, the largest that memory allows, at most 48
   std::vector<Engine> engines{Engine::fft_volume};  ///< one competitor of ours for each
+  bool low_error = false;                           ///< see ConvOptions
   std::vector<fft::Backend> backends{fft::Backend::native, fft::Backend::fftw};
   std::vector<bool> caches{true, false};
   std::vector<nets::MemoryMode> memory{nets::MemoryMode::arena};

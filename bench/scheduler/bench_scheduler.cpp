@@ -100,11 +100,12 @@ void add(const SchedulerContestOptions& options) {
   }
 }
 
-OrderContestOptions orders_of(const SchedulerContestOptions& o, const std::string& engine,
+OrderContestOptions orders_of(const SchedulerContestOptions& o, const std::string& engine, bool low_error,
                               std::vector<double> scratch_mib) {
   return {.nets = o.nets,
           .overrides = o.overrides,
           .engine = engine,
+          .low_error = low_error,
           .threads = o.threads,
           .scratch_mib = std::move(scratch_mib),
           .rounds = o.rounds,
@@ -116,7 +117,7 @@ int run_scheduler(int argc, char** argv) {
   SchedulerContestOptions options;
   std::string engine = "automatic";
   std::vector<double> scratch_mib;
-  bool side_by_side = false, orders = false;
+  bool low_error = false, side_by_side = false, orders = false;
   CLI::App app(description, "bench_scheduler");
   app.add_option("--net", options.nets, "Net descriptions (TOML)")->check(CLI::ExistingFile)->option_text("FILE ...");
   app.add_option("--set", options.overrides, "table.key=value replaces a value of each description; may be repeated")
@@ -127,9 +128,10 @@ int run_scheduler(int argc, char** argv) {
       ->option_text("NUMBERS [1,2]");
   app.add_flag("--side-by-side", side_by_side, "Compare with oneTBB, in turn");
   app.add_flag("--orders", orders, "Compare orders in which the tasks of nets run, in turn");
-  app.add_option("--engine", engine, "With --orders: automatic, fft_tiled, fft_volume, direct or reference")
-      ->check(CLI::IsMember({"automatic", "fft_tiled", "fft_volume", "direct", "reference"}))
+  app.add_option("--engine", engine, "With --orders: automatic, fft_tiled, fft_volume, toom_cook, direct or reference")
+      ->check(CLI::IsMember({"automatic", "fft_tiled", "fft_volume", "toom_cook", "direct", "reference"}))
       ->option_text("NAME [automatic]");
+  app.add_flag("--low-error", low_error, "With --orders: leave out engines with a larger error (toom_cook)");
   app.add_option("--scratch-budget", scratch_mib, "With --orders: scratch budgets in MiB, separated by commas")
       ->delimiter(',')
       ->check(CLI::Range(0.001, 1048576.0))
@@ -146,7 +148,7 @@ int run_scheduler(int argc, char** argv) {
       side_by_side = side_by_side || app.count(flag) > 0;
     }
     if (orders && options.nets.empty()) throw CLI::ValidationError("--orders", "name nets with --net");
-    for (const char* flag : {"--engine", "--scratch-budget"}) {
+    for (const char* flag : {"--engine", "--low-error", "--scratch-budget"}) {
       if (!orders && app.count(flag) > 0)
         throw CLI::ValidationError(flag, "it needs --orders; add --orders or leave it out");
     }
@@ -161,7 +163,7 @@ int run_scheduler(int argc, char** argv) {
         add_second_worker();
       },
       [&]() -> Mode {
-        if (orders) return [&] { return order_contest(orders_of(options, engine, scratch_mib)); };
+        if (orders) return [&] { return order_contest(orders_of(options, engine, low_error, scratch_mib)); };
         if (!side_by_side) return {};
         return [&] { return scheduler_side_by_side(options); };
       });

@@ -191,8 +191,9 @@ class OrderContest {
 
  private:
   std::unique_ptr<MeasuredNet> make_net() const {
-    return MeasuredNet::make(Work::training, spec_,
-                             {.engine = engine_of(o_.engine), .memory_budget = std::size_t{4} << 30}, threads_);
+    return MeasuredNet::make(
+        Work::training, spec_,
+        {.engine = engine_of(o_.engine), .low_error = o_.low_error, .memory_budget = std::size_t{4} << 30}, threads_);
   }
 
   void add_ours(const std::string& name, const SchedulerOptions& options) {

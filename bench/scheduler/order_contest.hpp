@@ -10,6 +10,7 @@ namespace convolume::bench {
 struct OrderContestOptions {
   std::vector<std::string> nets, overrides;
   std::string engine = "automatic";
+  bool low_error = false;  ///< see ConvOptions
   std::vector<int> threads{2};
   std::vector<double> scratch_mib;  ///< scratch budgets for further runs of TaskGraph
   std::vector<int> cores{4, 8, 16, 64};

@@ -25,6 +25,7 @@ enum class Engine {
   automatic,
   fft_tiled,   ///< overlap-save: FFTs of small tiles; strides and dilations are split into dense phases
   fft_volume,  ///< FFTs of whole volumes (Zlateski, Lee, Seung, "ZNN", 2016); plain layouts only
+  toom_cook,   ///< real windows of 6 x 6 x 6 voxels ("Winograd"); dense kernels of 3 x 3 x 3 with stride 1
   direct,      ///< sums over kernel taps with SIMD over channels; suits small kernels and small deep layers
   reference,   ///< plain loops in double precision: slow, for checks; serves every problem in plain layouts
   onednn,      ///< oneDNN, float only, if the library was built with it; `automatic` never selects it
@@ -35,8 +36,12 @@ CONVOLUME_API const char* name_of(Engine engine) noexcept;
 CONVOLUME_API std::span<const Engine> engines() noexcept;
 /// Returns the engine of a name. Throws InvalidArgument that lists the names.
 CONVOLUME_API Engine engine_of(const std::string& name);
-/// Returns whether an engine computes transposed convolutions. A peer may not.
-CONVOLUME_API bool transposes(Engine engine) noexcept;
+/// Returns whether an engine that is requested for a whole net takes this layer. If not, `automatic` chooses for it:
+/// transposed convolutions that are requested from onednn, and everything that toom_cook does not serve.
+CONVOLUME_API bool takes_layer(Engine engine, const ConvProblem& problem);
+/// Returns whether the results of an engine have a larger error than those of the others (docs/testing.md#accuracy).
+/// This is toom_cook: about 1.3e-6 in float, relative to the results, instead of about 3e-7.
+CONVOLUME_API bool has_larger_error(Engine engine) noexcept;
 
 /// Options of a plan.
 struct ConvOptions {
@@ -50,6 +55,9 @@ struct ConvOptions {
   /// another plan's choice computes the same bits. If empty, the cost model chooses. `engine` must be automatic or the
   /// engine of the choice. make() throws Unsupported if direct has no microkernel for a nest.
   std::string choice{};
+  /// Leaves out engines with a larger error (has_larger_error()), in double as well. It decides choices only. make()
+  /// throws InvalidArgument if `engine` or `choice` names such an engine.
+  bool low_error = false;
   /// Limit in bytes for cached spectra of weights and, for fft_tiled with shared tiles, of x. Spectra beyond the limit
   /// are recomputed with the same bits. 0 means no limit. Depthwise convolutions ignore the limit, because their
   /// spectra take a few MB.
@@ -256,12 +264,13 @@ struct Explanation {
   struct Candidate {
     Engine engine = Engine::reference;
     std::string name{};
-    /// Estimate for the forward pass and the wanted gradients. Empty if the implementation was not requested or does
+    /// Estimate for the forward pass and the wanted gradients. Empty if the implementation was not considered or does
     /// not support the problem; `reason` then says why.
     std::optional<double> seconds{};
     double bytes = 0;  ///< beside the tensors while all directions run: caches, packed weights, sums
     std::string reason{};
-    bool requested = true;   ///< false if the options request another engine
+    bool requested = true;   ///< false if the implementation is not considered, for example if the options name another
+                             ///< engine
     bool preferred = false;  ///< taken although the estimate of an earlier candidate is slightly less: direct only
   };
   /// What takes longest in one direction, and the floor of the machine.

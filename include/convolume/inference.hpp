@@ -50,6 +50,7 @@ struct InferOptions {
   std::array<bool, 3> flip{};  ///< along Z, Y, X: the result is the mean over all mirrored forms of a patch
   std::int64_t batch = 1;      ///< patches that are computed together
   Engine engine = Engine::automatic;
+  bool low_error = false;  ///< see ConvOptions
 
   /// These do not change the result.
   std::size_t memory = 0;  ///< bytes that the process may hold; 0 means three quarters of what the system allows

@@ -46,6 +46,7 @@ struct TrainOptions {
   /// `tune`, the point is chosen before choices are measured, and train() throws InvalidArgument if these need more.
   std::size_t memory = 0;
   Engine engine = Engine::automatic;
+  bool low_error = false;  ///< see ConvOptions. A run is resumed only if none of its recorded choices contradicts this.
   /// Limit in bytes for cached spectra; 0 means no limit. If absent, spectra are kept that save much time for their
   /// memory, as far as `memory` allows.
   std::optional<std::size_t> memory_budget{};

@@ -34,6 +34,7 @@ struct NetworkOptions {
   index_t batch = 1;
   bool training = false;
   Engine engine = Engine::automatic;  ///< for every layer that it supports; see engine_for()
+  bool low_error = false;             ///< see ConvOptions
   /// Limit of the bytes of all kept spectra. It is distributed by seconds saved per byte; ties are broken by layer
   /// order. 0: no limit. Without a value, it is usual_memory_budget; a Trainer takes the default
   /// plan instead (nets/graph/memory_plan.hpp).

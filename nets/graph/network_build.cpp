@@ -185,6 +185,7 @@ ConvOptions Network::conv_options(std::size_t i, std::size_t weight_budget) cons
           .want_dx = options_.training && spec_.nodes[i].inputs[0] > 0,  // the gradient of the net's input is never
                                                                          // used
           .want_dw = options_.training,
+          .low_error = options_.low_error,
           .memory_budget = weight_budget,
           .fft = options_.fft,
           .cache_spectra = options_.cache_spectra};

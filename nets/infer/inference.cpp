@@ -221,6 +221,7 @@ class Inference {
         {"--engine", name_of(o_.engine)},
         {"voxels", kinds[static_cast<int>(stored_)]},
         {"normalisation", header_.normalisation}};
+    if (o_.low_error) all.emplace_back("--low-error", "yes");
     if (volume_->back()) all.emplace_back("--spacing", fmt::format("{}", fmt::join(volume_->back()->zoom, " ")));
     if (!volume_->orientation().empty()) all.emplace_back("--orientation", volume_->orientation());
     if (volume_->back() && header_.cubic) all.emplace_back("interpolation", "cubic");

@@ -119,6 +119,7 @@ PredictorOptions InferencePlanner::predictor_options() const {
           .mirror = o_.flip,
           .batch = o_.batch,
           .engine = o_.engine,
+          .low_error = o_.low_error,
           // Weights that are not kept as spectra are transformed again, with the same bits.
           .memory_budget = std::min(usual_memory_budget, limit_ / 2)};
 }
@@ -153,6 +154,7 @@ PatchDemand InferencePlanner::patch_demand() {
           .forms = forms_of(o_.flip),
           .threads = scheduler_.threads(),
           .engine = o_.engine,
+          .low_error = o_.low_error,
           .price = price_of_reading(info),
           .windows = [this](const PatchGrid& grid,
                             bool net_too) { return windows_for(grid, net_too ? net_bytes(grid) : 0); },

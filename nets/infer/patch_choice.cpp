@@ -30,7 +30,8 @@ double forward_seconds(const PatchDemand& d, const Extent3& patch) {
       problem->x_layout = usual_layout(problem->in_channels);
       problem->y_layout = usual_layout(problem->out_channels);
       const Engine engine = engine_for(d.engine, *problem);
-      seconds += ConvPlan::make(*problem, {.engine = engine, .want_dx = false, .want_dw = false}).seconds();
+      const ConvOptions options{.engine = engine, .want_dx = false, .want_dw = false, .low_error = d.low_error};
+      seconds += ConvPlan::make(*problem, options).seconds();
     } else {
       const auto elements = static_cast<double>(d.batch * out.channels) * static_cast<double>(out.extent.volume());
       seconds += passes_of_node * sizeof(float) * elements / (1e9 * machine_model().dram_gb_per_s);

@@ -20,6 +20,7 @@ struct PatchDemand {
   index_t batch = 1, forms = 1;
   int threads = 1;
   Engine engine = Engine::automatic;
+  bool low_error = false;
   TransferPrice price{};  ///< of reading from the volume's file
   /// Returns the windows for a grid. Throws InvalidArgument if none fit into the memory. If `net_too` is false, the
   /// memory of the net is left out, which is known only when the net has been planned.

@@ -74,6 +74,7 @@ PatchNetwork& Predictor::network(const PatchGrid& grid) {
   const NetworkOptions options{.batch = options_.batch,
                                .training = false,
                                .engine = options_.engine,
+                               .low_error = options_.low_error,
                                .memory_budget = options_.memory_budget,
                                .fft = options_.fft,
                                .recorded = options_.recorded,

@@ -18,6 +18,7 @@ struct PredictorOptions {
   std::array<bool, 3> mirror{};  ///< along Z, Y, X: predictions are means over all mirrored forms of a patch
   index_t batch = 1;             ///< patches that are computed together
   Engine engine = Engine::automatic;
+  bool low_error = false;                      ///< see ConvOptions
   std::optional<std::size_t> memory_budget{};  ///< see NetworkOptions
   fft::Options fft{};
   MemoryMode memory_mode = MemoryMode::arena;

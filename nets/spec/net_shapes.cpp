@@ -85,8 +85,8 @@ class ShapeInference {
 
 }  // namespace
 
-Engine engine_for(Engine requested, const ConvProblem& problem) noexcept {
-  return problem.transposed && !transposes(requested) ? Engine::automatic : requested;
+Engine engine_for(Engine requested, const ConvProblem& problem) {
+  return takes_layer(requested, problem) ? requested : Engine::automatic;
 }
 
 std::optional<ConvProblem> conv_problem(const NetSpec& spec, const NodeSpec& node, index_t batch,

@@ -35,9 +35,8 @@ NetShapes infer_shapes(const NetSpec& spec, const Extent3& patch);
 /// more than `most` bytes. Planning such a net would take as long as the net is large.
 void require_memory_of_nodes(const NetSpec& spec, std::size_t most);
 
-/// Returns the engine of a layer if `requested` is requested for the whole net. Transposed convolutions are left to
-/// `automatic` if the engine has none.
-Engine engine_for(Engine requested, const ConvProblem& problem) noexcept;
+/// Returns the engine of a layer if `requested` is requested for the whole net; see takes_layer().
+Engine engine_for(Engine requested, const ConvProblem& problem);
 
 /// Returns the convolution of a node whose first input has the given shape, if its layer is one. Throws ConfigError
 /// that names the node.

@@ -38,6 +38,16 @@ void ResumedRun::add_recorded(NetworkOptions& options, bool tune) const {
                     file_));
   }
   options.recorded = recorded_plans(record);
+  if (!options.low_error) return;
+  for (const auto* choices : {&options.recorded.choices, &options.tuned}) {
+    for (const auto& [layer, choice] : *choices) {
+      if (!has_larger_error(engine_of(choice.substr(0, choice.find(' '))))) continue;
+      throw FormatError(
+          fmt::format("{}: layer {} was trained with '{}', which has a larger error than --low-error allows; leave "
+                      "--low-error out or start a new run",
+                      file_, layer, choice));
+    }
+  }
 }
 
 void ResumedRun::require_same_run(const NetSpec& spec, const std::optional<std::uint64_t>& seed, const Dataset& data,

@@ -128,8 +128,11 @@ class TrainingRun {
   /// Reads the checkpoint that is continued, plans memory, and reads the data.
   void load() {
     if (o_.resume) resumed_.emplace(folder_.last());
-    network_ = {
-        .engine = o_.engine, .memory_budget = o_.memory_budget, .fft = o_.fft, .cache_spectra = o_.cache_spectra};
+    network_ = {.engine = o_.engine,
+                .low_error = o_.low_error,
+                .memory_budget = o_.memory_budget,
+                .fft = o_.fft,
+                .cache_spectra = o_.cache_spectra};
     network_.stop = o_.stop;
     if (resumed_) resumed_->add_recorded(network_, o_.tune);
     room_ = plan_training_room(spec_, network_, limit(), o_.resume);
@@ -181,7 +184,10 @@ class TrainingRun {
                        .total = total_,
                        .max_minutes = o_.max_minutes,
                        .best = best_,
-                       .predictor = {.engine = o_.engine, .memory_budget = o_.memory_budget, .fft = o_.fft},
+                       .predictor = {.engine = o_.engine,
+                                     .low_error = o_.low_error,
+                                     .memory_budget = o_.memory_budget,
+                                     .fft = o_.fft},
                        .stop = o_.stop,
                        .trace = &trace_},
                       scheduler_, &memory_);

@@ -15,6 +15,7 @@ std::vector<Choice> candidates(const ConvProblem& problem, const ConvOptions& op
     const Engine engine = implementation.engine;
     const bool other_engine = engine != pick.engine() && engine != Engine::onednn;
     if (options.engine != Engine::automatic || !other_engine) continue;
+    if (options.low_error && implementation.larger_error) continue;
     ConvOptions other = options;
     other.engine = engine;
     const auto estimate = assess(implementation, problem, other).estimate;

@@ -16,6 +16,8 @@ const char* name_of(Engine engine) noexcept {
       return "fft_tiled";
     case Engine::fft_volume:
       return "fft_volume";
+    case Engine::toom_cook:
+      return "toom_cook";
     case Engine::direct:
       return "direct";
     case Engine::reference:
@@ -27,12 +29,10 @@ const char* name_of(Engine engine) noexcept {
 }
 
 std::span<const Engine> engines() noexcept {
-  static constexpr std::array all{Engine::automatic, Engine::fft_tiled, Engine::fft_volume,
+  static constexpr std::array all{Engine::automatic, Engine::fft_tiled, Engine::fft_volume, Engine::toom_cook,
                                   Engine::direct,    Engine::reference, Engine::onednn};
   return all;
 }
-
-bool transposes(Engine engine) noexcept { return engine != Engine::onednn; }
 
 Engine engine_of(const std::string& name) {
   std::string names;

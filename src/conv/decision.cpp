@@ -23,14 +23,33 @@ Choice requested_choice(const ConvOptions& options) {
       fmt::format("choice '{}' is not one of {}; leave the engine automatic", options.choice, name_of(options.engine)));
 }
 
+/// Throws InvalidArgument if an engine was requested that low_error excludes.
+void require_low_error(const ConvOptions& options, Engine requested) {
+  if (!options.low_error || requested == Engine::automatic || !has_larger_error(requested)) return;
+  throw InvalidArgument(fmt::format(
+      "engine '{}' has a larger error, which low_error (--low-error) excludes; leave low_error out, or the {}",
+      name_of(requested), options.choice.empty() ? "engine automatic" : "choice '" + options.choice + "'"));
+}
+
+/// Returns why an implementation is not considered, or an empty string.
+std::string reason_against(const Implementation& implementation, const ConvOptions& options, Engine requested) {
+  if (requested != Engine::automatic) return requested == implementation.engine ? "" : not_requested;
+  return options.low_error && implementation.larger_error ? "has a larger error, which low_error excludes" : "";
+}
+
 /// Assesses one implementation, and makes it the decision if it is better than what was decided before.
 void consider(Decision& decision, const Implementation& implementation, const ConvOptions& options,
-              const ChoiceParts* parts) {
+              const Choice& choice) {
   Explanation& explanation = decision.explanation;
   Explanation::Candidate& candidate = explanation.candidates.back();
-  Assessment assessment = assess(implementation, explanation.problem, options, parts);
+  Assessment assessment = assess(implementation, explanation.problem, options, choice.parts.get());
   candidate.reason = std::move(assessment.reason);
   if (!assessment.estimate) return;
+  if (choice.engine == Engine::automatic && implementation.by_name_reason != nullptr) {
+    candidate.reason = implementation.by_name_reason();
+    candidate.requested = candidate.reason.empty();
+    if (!candidate.requested) return;
+  }
   Estimate& estimate = *assessment.estimate;
   candidate.seconds = estimate.seconds;
   candidate.bytes = estimate.bytes;
@@ -79,16 +98,14 @@ Decision decide(const ConvProblem& problem, const ConvOptions& options) {
   explanation.want_dw = options.want_dw;
   const Choice choice = requested_choice(options);
   const Engine requested = choice.engine;
+  require_low_error(options, requested);
   for (const Implementation& implementation : implementations()) {
-    const bool wanted = requested == Engine::automatic || requested == implementation.engine;
     if (implementation.engine == Engine::onednn && requested != Engine::onednn) continue;
     explanation.candidates.push_back({.engine = implementation.engine, .name = implementation.name});
-    if (wanted) {
-      consider(decision, implementation, options, choice.parts.get());
-    } else {
-      explanation.candidates.back().requested = false;
-      explanation.candidates.back().reason = not_requested;
-    }
+    Explanation::Candidate& candidate = explanation.candidates.back();
+    candidate.reason = reason_against(implementation, options, requested);
+    candidate.requested = candidate.reason.empty();
+    if (candidate.requested) consider(decision, implementation, options, choice);
   }
   if (decision.implementation != nullptr) {
     explanation.choice = to_string(Choice{.engine = explanation.engine, .parts = decision.parts});
@@ -103,6 +120,9 @@ std::string to_string(const Explanation& e) {
   std::string text = fmt::format("{}{}\n", to_string(e.problem), e.problem.transposed ? " transposed" : "");
   for (const auto& candidate : e.candidates) text += conv::text_of(candidate, wanted);
   if (!e.choice.empty()) text += fmt::format("  chosen: {}\n", e.choice);
+  if (!e.choice.empty() && has_larger_error(e.engine)) {
+    text += "  its error is about 1.3e-6 in float; low_error (--low-error) leaves this engine out\n";
+  }
   if (!e.bounds.empty() && e.problem.groups > 1) text += "  each group:\n";
   for (const auto& bound : e.bounds) text += conv::text_of(bound);
   for (const auto& cache : e.caches) text += conv::text_of(cache);

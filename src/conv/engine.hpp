@@ -91,7 +91,7 @@ inline bool leaves_out_voxels(const ConvProblem& problem) noexcept {
   return false;
 }
 inline constexpr const char* no_cropped_volumes =
-    "negative padding leaves out voxels, which only fft_tiled and reference do";
+    "negative padding leaves out voxels, which only fft_tiled, toom_cook and reference do";
 
 /// The estimated cost of an implementation for the directions that the options want.
 struct Estimate {
@@ -123,7 +123,11 @@ struct Implementation {
   /// Reads the words that ChoiceParts::text() returns. Throws InvalidArgument that says what is wrong. Null if the
   /// engine has no parts.
   SharedParts (*parse)(std::span<const std::string> words) = nullptr;
-  const char* form = "";  ///< how messages show a choice with parts
+  const char* form = "";          ///< how messages show a choice with parts
+  bool larger_error = false;      ///< see convolume::has_larger_error()
+  bool some_layers_only = false;  ///< no usual net consists of layers that it serves; see convolume::takes_layer()
+  /// Returns why `automatic` does not choose the engine on this machine, or an empty string. Null: it may always.
+  std::string (*by_name_reason)() = nullptr;
 };
 
 /// Creates EngineOf<float> or EngineOf<double>, according to the problem's type.

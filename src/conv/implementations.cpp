@@ -13,8 +13,27 @@
 #include "conv/onednn/onednn_engine.hpp"
 #include "conv/reference/reference_engine.hpp"
 #include "conv/tiled/fft_tiled_engine.hpp"
+#include "conv/toom_cook/toom_cook_engine.hpp"
 #include "conv/volume/fft_volume_engine.hpp"
 #include "plan/cost_constants.hpp"
+
+namespace convolume {
+
+bool has_larger_error(Engine engine) noexcept {
+  const auto all = conv::implementations();
+  return std::any_of(all.begin(), all.end(),
+                     [&](const conv::Implementation& one) { return one.engine == engine && one.larger_error; });
+}
+
+bool takes_layer(Engine engine, const ConvProblem& problem) {
+  if (engine == Engine::onednn) return !problem.transposed;
+  const auto all = conv::implementations();
+  return std::none_of(all.begin(), all.end(), [&](const conv::Implementation& one) {
+    return one.engine == engine && one.some_layers_only && !conv::assess(one, problem, {}, nullptr).reason.empty();
+  });
+}
+
+}  // namespace convolume
 
 namespace convolume::conv {
 namespace {
@@ -56,10 +75,10 @@ std::string reason_against_memory(const ConvProblem& problem, double bytes) {
 }  // namespace
 
 std::span<const Implementation> implementations() {
-  static const std::array all{
-      fft_tiled_implementation(), fft_depthwise_implementation(),    fft_volume_implementation(),
-      direct_implementation(),    direct_depthwise_implementation(), reference_implementation(),
-      onednn_implementation()};
+  static const std::array all{fft_tiled_implementation(),  fft_depthwise_implementation(),
+                              fft_volume_implementation(), toom_cook_implementation(),
+                              direct_implementation(),     direct_depthwise_implementation(),
+                              reference_implementation(),  onednn_implementation()};
   return all;
 }
 

@@ -128,6 +128,22 @@ inline constexpr index_t shared_chunk_bytes = 16 << 20;
 /// whether the sum is cut into parts, and into which steps, so this is a constant too.
 inline constexpr index_t sum_step_bytes = 1 << 20;
 
+// --- Windows (toom_cook). Command: bench_conv --stages --layout blocked --engine toom_cook --problems
+// bench/problems/headline.txt.
+inline constexpr double window_transform_factor = 0.72;  ///< of MachineModel::tile_transform_share
+inline constexpr double window_product_factor = 0.72;    ///< of MachineModel::tile_product_share
+/// Share of the L2 that half-transformed windows may take. The time of transforms grows linearly beyond it, by the
+/// second factor for each further L2.
+inline constexpr double window_free_share = 0.8, window_spilled_factor = 1.0;
+/// Seconds to begin a row of a plain tensor for a block of channels, beside plain_seconds for each voxel.
+inline constexpr double window_row_seconds = 3e-7;
+/// Reading weights and multiplying overlap. So much of the shorter one remains.
+inline constexpr double window_hidden_share = 0.3;
+inline constexpr double window_kernel_share = 0.2;  ///< share that transforms of weights reach
+inline constexpr double window_sum_factor = 0.72;   ///< of MachineModel::tile_product_share, for weight gradients
+/// Channel blocks of each side that a weight gradient sums at a time, at most: sums of 2 MB in float.
+inline constexpr index_t sum_blocks = 3;
+
 // --- Other implementations. Command: bench_conv --side-by-side --engine reference (or onednn).
 inline constexpr double reference_share = 0.004;  ///< plain loops in double, one voxel at a time, with a test per tap
 inline constexpr double onednn_share = 0.9;       ///< oneDNN's direct convolution

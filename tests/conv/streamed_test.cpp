@@ -68,6 +68,12 @@ void check_bits(ConvProblem p, const StreamOptions& given) {
   }
 }
 
+/// Returns whether toom_cook serves a problem.
+bool serves(const ConvProblem& p) {
+  return p.kernel == Extent3::all(3) && p.stride == Extent3::all(1) && p.dilation == Extent3::all(1) &&
+         p.in_channels / p.groups >= 16 && p.out_channels / p.groups >= 16;
+}
+
 const ConvProblem same3{.in_channels = 20,
                         .out_channels = 24,
                         .input = {20, 22, 26},
@@ -76,6 +82,30 @@ const ConvProblem same3{.in_channels = 20,
                         .pad_after = {1, 1, 1}};
 
 }  // namespace
+
+TEST_CASE("streamed convolutions by windows have the bits of those in memory, for random tiles", "[streamed]") {
+  for (std::uint64_t seed = 0; seed < (test::sanitized ? 6 : 24); ++seed) {
+    const RandomKey key{.seed = seed, .a = 6};
+    const auto draw = [&](std::uint64_t i, index_t least, index_t most) {
+      return least + static_cast<index_t>(uniform_below(key, i, static_cast<std::uint64_t>(most - least + 1)));
+    };
+    ConvProblem p{.batch = draw(0, 1, 2),
+                  .in_channels = draw(1, 16, 40),
+                  .out_channels = draw(2, 16, 50),
+                  .input = {draw(3, 3, 14), draw(4, 3, 14), draw(5, 3, 22)},
+                  .kernel = {3, 3, 3},
+                  .pad_before = {draw(6, 0, 2), draw(7, 0, 1), draw(8, 0, 2)},
+                  .pad_after = {draw(9, 0, 1), draw(10, 0, 2), draw(11, 0, 1)}};
+    const Extent3 out = p.output();
+    const StreamTile tile{.n = draw(12, 1, p.batch),
+                          .k = draw(13, 1, p.out_channels),
+                          .c = p.in_channels,
+                          .y = {draw(14, 1, out.z), draw(15, 1, out.y), draw(16, 1, out.x)}};
+    INFO("seed " << seed << " of " << to_string(p) << " tile " << to_string(tile));
+    check_bits<float>(p, {.conv = {.engine = Engine::toom_cook}, .tile = tile});
+    if (seed % 4 == 0) check_bits<double>(p, {.conv = {.engine = Engine::toom_cook}, .tile = tile});
+  }
+}
 
 TEST_CASE("streamed convolutions have the bits of those in memory", "[streamed]") {
   struct Case {
@@ -124,7 +154,7 @@ TEST_CASE("streamed convolutions have the bits of those in memory", "[streamed]"
                            .pad_before = {0, 1, 1},
                            .pad_after = {0, 1, 1}};
   const ConvProblem voxel{.in_channels = 16, .out_channels = 40, .input = {7, 9, 41}, .kernel = {1, 1, 1}};
-  const auto engine = GENERATE(Engine::fft_tiled, Engine::direct, Engine::reference);
+  const auto engine = GENERATE(Engine::fft_tiled, Engine::toom_cook, Engine::direct, Engine::reference);
   for (const Case& c :
        {Case{"equal padding", same3, small, true}, Case{"batch, bias and activation", ends, small, true},
         Case{"strides and uneven padding", strides, {.k = 8, .c = 16, .y = {3, 2, 5}}},
@@ -133,6 +163,7 @@ TEST_CASE("streamed convolutions have the bits of those in memory", "[streamed]"
         Case{"a planar kernel", planar, {.k = 16, .c = 16, .y = {2, 9, 13}}},
         Case{"a kernel of one voxel", voxel, {.k = 16, .c = 16, .y = {2, 5, 13}}}}) {
     if (engine == Engine::fft_tiled && c.problem.kernel.volume() == 1) continue;  // it does not serve this kernel
+    if (engine == Engine::toom_cook && !serves(c.problem)) continue;
     if (engine == Engine::reference && test::too_slow_here(c.problem)) continue;  // random problems are smaller
     INFO(c.name);
     const StreamOptions options{.conv = {.engine = engine}, .tile = c.tile};

@@ -66,6 +66,32 @@ class Runs(CliTest):
         self.fails("train", "net.toml", "--data", "data.toml", "--out", "untuned", "--resume", "--tune",
                    says=["without --tune"])
 
+    def test_low_error_leaves_toom_cook_out_and_a_run_keeps_its_choices(self):
+        layer = """[[node]]
+name = "conv{}"
+type = "conv"
+out_channels = 16
+kernel = [3, 3, 3]
+padding = "same"
+activation = "relu"
+"""
+        text = NET.replace("patch = [2, 16, 16]", "patch = [4, 16, 16]")
+        first = text.index("[[node]]"), text.index("[[node]]\nname = \"logits\"")
+        (self.folder / "net.toml").write_text(text[:first[0]] + layer.format(1) + layer.format(2) + text[first[1]:])
+        self.train("whole", "--low-error")
+        self.train("half", "--low-error", "--iterations", 2)
+        self.assertFalse(any("toom_cook" in line for line in self.choices("whole")))
+        # Without the flag, the cost model may choose toom_cook. A run keeps the choices that it began with.
+        self.train("half", "--resume")
+        self.assertEqual(self.choices("half"), self.choices("whole"))
+        self.assertEqual(self.digest("half"), self.digest("whole"))
+        self.train("windows", "--engine", "toom_cook", "--iterations", 2)
+        self.assertIn("node.conv2.choice = toom_cook 4x4x4", self.choices("windows"))
+        self.fails("train", "net.toml", "--data", "data.toml", "--out", "windows", "--engine", "toom_cook", "--resume",
+                   "--low-error", says=["last.safetensors", "conv2", "toom_cook 4x4x4", "--low-error"])
+        self.fails("train", "net.toml", "--data", "data.toml", "--out", "new", "--engine", "toom_cook", "--low-error",
+                   says=["engine 'toom_cook' has a larger error", "--low-error"])
+
     def test_a_run_is_never_overwritten_by_accident(self):
         self.train("run", "--iterations", 2)
         before = self.digest()

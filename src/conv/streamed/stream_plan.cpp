@@ -12,12 +12,14 @@
 
 #include "conv/implementations.hpp"
 #include "conv/spectra/tiled_choice.hpp"
+#include "conv/toom_cook/window_choice.hpp"
 #include "convolume/error.hpp"
 #include "convolume/machine.hpp"
 #include "core/checked.hpp"
 #include "plan/cost_constants.hpp"
 #include "plan/groups.hpp"
 #include "plan/polyphase.hpp"
+#include "plan/toom_cook_cost.hpp"
 
 namespace convolume::conv {
 using plan::is_depthwise;
@@ -361,6 +363,11 @@ std::vector<StreamStep> steps_of(const StreamCut& cut) {
   return steps;
 }
 
+bool cuts_channels_of_windows(const ConvProblem& problem) {
+  return problem.out_channels % plan::least_window_channels == 0 &&
+         problem.in_channels % plan::least_window_channels == 0;
+}
+
 StreamUnits units_of(const ConvPlan& plan) {
   const ConvProblem& p = plan.problem();
   const index_t block = channel_block(p.type), k_per_group = p.out_channels / p.groups;
@@ -371,12 +378,21 @@ StreamUnits units_of(const ConvPlan& plan) {
     units.tile.c = p.in_channels;
   }
   const Choice choice = parse_choice(plan.choice());
+  const Extent3 output = p.output();
+  if (const auto* windows = choice.as<WindowParts>()) {
+    // Tiles begin with whole windows. Each part of the channels has as many as the engine needs.
+    const bool cuts = p.groups == 1 && cuts_channels_of_windows(p);
+    if (p.groups == 1) units.tile.k = cuts ? plan::least_window_channels : p.out_channels;
+    units.tile.c = cuts ? plan::least_window_channels : p.in_channels;
+    units.whole_tile = windows->results();
+    for (int axis = 0; axis < 3; ++axis) units.tile.y[axis] = std::min(output[axis], units.whole_tile[axis]);
+    return units;
+  }
   if (choice.as<TiledParts>() == nullptr) return units;
   const ConvProblem one = p.groups > 1 && !is_depthwise(p) ? one_group(p) : p;
   const plan::Tiling tiling =
       tilings_of(one, plan::Wanted{.forward = true}, choice.parts.get(), machine_model()).forward;
   const plan::Polyphase polyphase(one, tiling.z_unrolled);
-  const Extent3 output = p.output();
   for (int axis = 0; axis < 3; ++axis) {
     units.whole_tile[axis] = tiling.valid[axis] * polyphase.y_step[axis];
     units.tile.y[axis] = tiling.count[axis] == 1 ? output[axis] : std::min(output[axis], units.whole_tile[axis]);

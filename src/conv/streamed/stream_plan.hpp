@@ -37,6 +37,10 @@ inline constexpr index_t most_stream_tiles = index_t{1} << 15;
 /// Returns the steps in their order. The boxes of neighbouring steps are equal where nothing has to be read or written.
 std::vector<StreamStep> steps_of(const StreamCut& cut);
 
+/// Returns whether toom_cook can be cut along the channels of a problem without groups: it needs 16 channels of x and
+/// of y, also in the last part.
+bool cuts_channels_of_windows(const ConvProblem& problem);
+
 /// Where the engine of a plan can cut its tensors without changing bits.
 struct StreamUnits {
   StreamTile tile;                  ///< extents of tiles are multiples of these, or cover the whole axis

@@ -30,10 +30,17 @@ ConvOptions forward_only(ConvOptions options) {
 
 /// Returns the fastest plan of an engine that can be streamed. `note` says why it is not the one for tensors in memory.
 ConvPlan streamable_plan(const ConvProblem& problem, const ConvOptions& options, std::string& note) {
-  const ConvPlan plan = ConvPlan::make(problem, options);
+  ConvPlan plan = ConvPlan::make(problem, options);
+  const bool chosen = options.engine == Engine::automatic && options.choice.empty();
+  if (chosen && plan.engine() == Engine::toom_cook && !conv::cuts_channels_of_windows(problem)) {
+    ConvOptions others = options;
+    others.low_error = true;
+    plan = ConvPlan::make(problem, others);
+    note = "  toom_cook is cut along channels only if they are multiples of 16: the next engine is taken\n";
+  }
   if (plan.engine() != Engine::fft_volume && plan.engine() != Engine::onednn) return plan;
-  if (options.engine != Engine::automatic || !options.choice.empty()) {
-    throw Unsupported(fmt::format("{}; leave the engine automatic, or use fft_tiled, direct or reference",
+  if (!chosen) {
+    throw Unsupported(fmt::format("{}; leave the engine automatic, or use fft_tiled, toom_cook, direct or reference",
                                   plan.engine() == Engine::onednn ? "onednn is not streamed" : volume_reason));
   }
   std::optional<ConvPlan> best;

@@ -9,7 +9,8 @@
 namespace convolume::conv {
 
 /// The tensors that one direction reads and writes, besides weights, with the prologue (`gradient`) and the epilogue
-/// (`bias`, `activation`, `add`). The engines fft_tiled and direct read their bindings through this struct.
+/// (`bias`, `activation`, `add`). The engines fft_tiled, toom_cook and direct read their bindings through
+/// this struct.
 template <class T>
 struct DirectionTensors {
   View<const T> source;

@@ -1,14 +1,14 @@
-// The tensors and caches of a group of tiles.
+// The tensors and caches of a group of tiles or windows.
 #pragma once
 
 #include "conv/tensor_io/direction_tensors.hpp"
 
 namespace convolume::conv {
 
-/// The tensors of a direction, and what a group of tiles needs besides them.
+/// The tensors of a direction, and what a group of tiles or windows needs besides them.
 template <class T>
 struct GroupTensors : DirectionTensors<T> {
-  const T* weights = nullptr;  ///< spectra in the layout TiledVoxels::weights()
+  const T* weights = nullptr;  ///< in the layout of TiledVoxels::weights() or WindowVoxels
   T* keep = nullptr;  ///< if not null, spectra of the source are stored here, in the layout TiledVoxels::kept()
   std::pmr::memory_resource* memory = nullptr;  ///< for the scratch of the group
 };

@@ -1,0 +1,71 @@
+// Computes the directions of toom_cook whose results are voxels: y from x, and dx from dy.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "conv/engine.hpp"
+#include "conv/tensor_io/group_tensors.hpp"
+#include "conv/toom_cook/window_product.hpp"
+#include "conv/toom_cook/window_transforms.hpp"
+#include "plan/toom_cook_cost.hpp"
+
+namespace convolume::conv {
+
+/// Divides the target into windows of 4 x 4 x 4 results, which begin at voxel 0 whatever the padding is. So a result
+/// depends only on the voxels of its window, on the order of channels and on the SIMD target.
+///
+/// A task computes a group of windows: it transforms the planes of the group, then, for each of 36 frequencies of a
+/// plane, the lines along Z, which it multiplies and inverts in place in the L1, and at last inverts the planes.
+/// Backward data is forward with mirrored, transposed weights. Immutable and thread-safe.
+template <class T>
+class WindowVoxels {
+ public:
+  /// `problem` is not transposed; `direction` is forward or backward_data.
+  WindowVoxels(const ConvProblem& problem, plan::Direction direction);
+
+  /// Returns the number of values of the weights: [frequency][block of target channels][source channel][lane].
+  index_t weight_elements() const { return window_frequencies * weight_step(); }
+  /// Appends tasks that compute the values of the weights. `packed()` returns the weights without gaps, `values()` the
+  /// memory for the result. Scratch comes from `memory`.
+  std::vector<TaskId> append_weights(TaskGraph& graph, std::function<const T*()> packed, std::function<T*()> values,
+                                     std::pmr::memory_resource* memory, const std::vector<TaskId>& after) const;
+  /// Appends tasks that compute the target, after the tasks in `weights`. `tensors()` returns what they read and write.
+  Ready append_groups(TaskGraph& graph, const Ready& source, const Ready& target, const std::vector<TaskId>& weights,
+                      std::function<GroupTensors<T>()> tensors) const;
+
+ private:
+  static constexpr index_t lanes = fft::tile_lanes<T>;
+  /// A group of windows: the first of them, and how many there are along each axis. A task computes the blocks
+  /// [block, block + blocks) of target channels.
+  struct Group {
+    Extent3 first{}, count{};
+    index_t block = 0, blocks = 0;
+  };
+
+  /// Returns the elements between two frequencies of the weights.
+  index_t weight_step() const { return target_blocks_ * source_channels_ * lanes; }
+  /// Returns the elements between two rows of windows along Y.
+  index_t row_elements() const { return plane_frequencies * strides_.frequency; }
+  std::size_t scratch_bytes() const;
+  void transform_weights(const T* packed, index_t column, index_t term, index_t terms, T* values, T* scratch) const;
+  void run_group(index_t n, const Group& group, const GroupTensors<T>& tensors) const;
+  void transform_group(index_t n, const Group& group, const GroupTensors<T>& tensors, T* planes, T* scratch) const;
+  void multiply_frequency(const Group& group, index_t frequency, const T* weights, T* planes, T* in, T* out) const;
+  void invert_group(index_t n, const Group& group, const GroupTensors<T>& tensors, const T* planes, T* scratch) const;
+  std::vector<Group> groups_of_layer(index_t z) const;
+  void collect_source(const Ready& source, index_t n, const Group& group, std::vector<TaskId>& after) const;
+
+  bool forward_;
+  index_t batch_, source_channels_, target_channels_, source_blocks_, target_blocks_;
+  Layout source_layout_, target_layout_;
+  Extent3 source_extent_, target_extent_, offset_, count_;
+  plan::WindowPlan plan_;
+  PlaneStrides strides_;
+  index_t non_temporal_from_;
+  bool streams_weights_;  ///< the values of the weights are so many that no cache would hold them
+  WindowTransforms<T> transforms_ = window_transforms<T>();
+  WindowMultiply<T> multiply_ = window_multiply<T>();
+};
+
+}  // namespace convolume::conv
