@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages for building and testing. It is quick if they are installed already.
-#   tools/install_packages.sh [--long] [--peers] [--lint] [--clang] [--arm64] [--package]
+#   tools/install_packages.sh [--long] [--peers] [--lint] [--clang] [--arm64] [--package] [--python]
 # --arm64 installs a cross compiler and QEMU, and unpacks the arm64 libraries below build/arm64.
 # --peers also makes build/peers, a virtual environment with the pinned versions of bench/peers/requirements.txt. PyTorch
 # has to be a build for CPUs.
@@ -16,9 +16,10 @@ for option in "$@"; do
     --peers) peers=1 packages+=(python3-venv libdnnl-dev libmimalloc-dev libisl-dev libopenblas0-pthread libatlas3-base) ;;
     --lint) packages+=(clang-format) ;;
     --clang) packages+=(clang libclang-rt-dev) ;;
+    --python) packages+=(python3-venv python3-dev) ;;
     --package) packages+=(dpkg-dev fakeroot file lintian) ;;
     --arm64) arm64=1 packages+=(g++-aarch64-linux-gnu qemu-user-static) ;;
-    *) echo "install_packages.sh: unknown option '$option'; use --long, --peers, --lint, --clang, --package or --arm64" >&2; exit 2 ;;
+    *) echo "install_packages.sh: unknown option '$option'; use --long, --peers, --lint, --clang, --package, --python or --arm64" >&2; exit 2 ;;
   esac
 done
 

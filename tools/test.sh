@@ -7,20 +7,22 @@
 #                                sanitizers with the tests of kernels under TSan, and a minute of each fuzz target
 #   tools/test.sh --arm64        only the build for ARM64 and its tests under QEMU (installs a cross compiler, QEMU)
 #   tools/test.sh --peers        also parity with PyTorch, nibabel and zarr (makes build/peers)
-# CI runs --all-targets and --sanitizers. The last line counts: 'N passed, N failed, N skipped'. CONVOLUME_DATA_DIR names
+#   tools/test.sh --python       also builds the Python package and tests it (makes build/python-env)
+# CI runs --all-targets --python and --sanitizers. The last line counts: 'N passed, N failed, N skipped'. CONVOLUME_DATA_DIR names
 # the folder with real volumes; tests that need it are skipped, and counted, without.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-preset=native sanitizers=0 long=0 peers=0 arm64=0
+preset=native sanitizers=0 long=0 peers=0 arm64=0 python=0
 for option in "$@"; do
   case "$option" in
     --all-targets) preset=release ;;
     --sanitizers) sanitizers=1 ;;
     --long) long=1 preset=release ;;
     --peers) peers=1 ;;
+    --python) python=1 ;;
     --arm64) arm64=1 ;;
-    -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "test.sh: unknown option '$option'; see --help" >&2; exit 2 ;;
   esac
 done
@@ -79,7 +81,20 @@ if [ "$arm64" = 1 ]; then
   [ "$failed" -eq 0 ]
   exit
 fi
+# In a build without the package there are no tests of Python. If its packages cannot be installed, they count as skipped.
+with_python=(-DCONVOLUME_PYTHON=OFF)
+if [ "$python" = 1 ]; then
+  if tools/make_python.sh; then
+    with_python=(-DCONVOLUME_PYTHON=ON "-DPython_EXECUTABLE=$PWD/build/python-env/bin/python")
+  else
+    echo "SKIPPED: python: the packages of python/requirements-test.txt cannot be installed"
+    skipped=$((skipped + 1))
+  fi
+fi
+all_builds=("${configure[@]}")
+configure+=("${with_python[@]}")
 [ "$release" = 0 ] || run_suite "$preset" -j 2 -LE "$labels_out"
+configure=("${all_builds[@]}")
 if [ "$sanitizers" = 1 ]; then
   # With ASan's default, 256 MiB of freed memory wait before they are used again. Each allocation then gets new pages,
   # and this takes half of the time of a short process.

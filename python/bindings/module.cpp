@@ -1,0 +1,47 @@
+// The extension module convolume._core. The package in python/convolume is what users import.
+#include "python/bindings/errors.hpp"
+#include "python/bindings/plan.hpp"
+#include "python/bindings/runtime.hpp"
+#include "python/bindings/transforms.hpp"
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "convolume/cpu.hpp"
+#include "convolume/machine.hpp"
+#include "convolume/version.hpp"
+
+namespace nb = nanobind;
+using convolume::python::Runtime;
+
+NB_MODULE(_core, m) {
+  convolume::python::add_errors(m);
+  convolume::python::add_plans(m);
+  convolume::python::add_transforms(m);
+  m.def("available_cpus", convolume::available_cpus);
+  m.def("version", [] { return std::string(convolume::version()); });
+  m.def("simd_target", convolume::simd_target);
+  m.def("available_simd_targets", convolume::available_simd_targets);
+  m.def("machine_row", [] { return convolume::machine_model().row; });
+  m.def("cpu_name", convolume::cpu_name);
+  m.def("tasking_version", convolume::tasking_version);
+  m.def("threads", [] { return Runtime::get().threads(); });
+  m.def(
+      "set_threads", [](int threads) { Runtime::get().set_threads(threads); }, nb::arg("threads"));
+  m.def("exchange_thread_local", Runtime::exchange_thread_local, nb::arg("threads"));
+  m.def(
+      "trim", [] { return Runtime::get().memory().trim(); }, nb::call_guard<nb::gil_scoped_release>());
+  m.def("statistics", [] {
+    const auto& counters = Runtime::get().counters();
+    const convolume::SlabStatistics memory = Runtime::get().memory().statistics();
+    nb::dict all;
+    all["calls"] = counters.calls.load();
+    all["plans"] = counters.plans.load();
+    all["copies"] = counters.copies.load();
+    all["copied_bytes"] = counters.copied_bytes.load();
+    all["live_bytes"] = memory.live_bytes;
+    all["peak_bytes"] = memory.peak_bytes;
+    all["held_bytes"] = memory.upstream_bytes;
+    return all;
+  });
+}

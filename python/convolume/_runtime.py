@@ -1,0 +1,43 @@
+"""Threads, memory and counters of the package."""
+import contextlib
+from collections.abc import Iterator
+
+from . import _convolution, _core
+
+
+def set_threads(number: int) -> None:
+    """Sets the threads of calls that name none. 0 means one per physical core, which is the default."""
+    _core.set_threads(number)
+
+
+@contextlib.contextmanager
+def threads(number: int) -> Iterator[None]:
+    """Sets the threads of calls that this thread of Python makes in a `with` block."""
+    before = _core.exchange_thread_local(number)
+    try:
+        yield
+    finally:
+        _core.exchange_thread_local(before)
+
+
+def statistics() -> dict[str, int]:
+    """Returns what the package has counted since it was imported.
+
+    `calls` of the library, `plans` that were made, `plans_kept` in the cache, `copies` of arrays whose rows were not
+    contiguous and their `copied_bytes`, and bytes of results and scratch: `live_bytes`, `peak_bytes` and `held_bytes`.
+    """
+    return {**_core.statistics(), "plans_kept": _convolution.plans_kept()}
+
+
+def trim() -> int:
+    """Gives free pages back to the system. Returns their bytes."""
+    return _core.trim()
+
+
+def show() -> None:
+    """Prints version, processor, SIMD target, machine row, threads and libraries, for reports of problems."""
+    print(f"convolume {_core.version()}")
+    print(f"processor    {_core.cpu_name()}")
+    print(f"SIMD target  {_core.simd_target()} of {', '.join(_core.available_simd_targets())}")
+    print(f"machine row  {_core.machine_row()}")
+    print(f"threads      {_core.threads()}, {_core.tasking_version()}")
