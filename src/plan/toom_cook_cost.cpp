@@ -14,12 +14,6 @@ namespace {
 
 index_t divided_up(index_t count, index_t by) { return (count + by - 1) / by; }
 
-Extent3 windows_of(const Extent3& results) {
-  Extent3 count;
-  for (int axis = 0; axis < 3; ++axis) count[axis] = divided_up(results[axis], window_results);
-  return count;
-}
-
 /// What the estimates of a direction have in common.
 struct Channels {
   double source, target;  ///< as vectors hold them: in whole blocks
@@ -115,6 +109,12 @@ double gradient_seconds(const ConvProblem& p, const MachineModel& machine) {
 }
 
 }  // namespace
+
+Extent3 windows_of(const Extent3& results) {
+  Extent3 count;
+  for (int axis = 0; axis < 3; ++axis) count[axis] = divided_up(results[axis], window_results);
+  return count;
+}
 
 std::string toom_cook_unsupported_reason(const ConvProblem& p) {
   if (p.kernel != Extent3::all(3)) {

@@ -23,6 +23,9 @@ inline constexpr index_t windows_in_register = 16, window_sums_in_turn = 16;
 /// The fewest channels of x and of y: vectors hold whole blocks of them.
 inline constexpr index_t least_window_channels = 16;
 
+/// Returns how many windows along each axis cover so many results.
+Extent3 windows_of(const Extent3& results);
+
 /// Returns why toom_cook does not serve a problem with one group, or an empty string.
 std::string toom_cook_unsupported_reason(const ConvProblem& problem);
 

@@ -21,6 +21,7 @@
 #include "conv/caches/source_hash.hpp"
 #include "conv/spectra/tiled_choice.hpp"
 #include "conv/tensor_io/bias_gradient.hpp"
+#include "conv/tensor_io/kernel_copy.hpp"
 #include "conv/tiled/tiled_voxels.hpp"
 #include "conv/tiled/tiled_weight_gradient.hpp"
 #include "convolume/machine.hpp"
@@ -116,7 +117,6 @@ class FftTiledEngine final : public ConvEngine {
   View<const T> packed(const PreparedWeights::Impl& w) const {
     return {static_cast<const T*>(w.packed.get(0)), problem_.w_shape()};
   }
-  void pack(const View<const T>& w, index_t begin, index_t end, T* packed) const;
   /// Appends tasks that compute weight spectra for one run, after the tasks in `after`.
   template <class Arguments>
   std::vector<TaskId> append_own_spectra(TaskGraph& graph, const TiledVoxels<T>& direction,
@@ -174,23 +174,6 @@ void FftTiledEngine<T>::share_out(const ConvOptions& options) {
   }
 }
 
-/// Copies the kernels number [begin, end), counted through the pairs of output and input channels.
-template <class T>
-void FftTiledEngine<T>::pack(const View<const T>& w, index_t begin, index_t end, T* packed) const {
-  const Extent3& k = problem_.kernel;
-  // Kernels whose rows follow each other are one row each.
-  const bool is_row = w.stride[4] == 1 && w.stride[3] == k.x && w.stride[2] == k.y * k.x;
-  const Extent3 rows = is_row ? Extent3{1, 1, k.volume()} : k;
-  T* to = packed + begin * k.volume();
-  for (index_t i = begin; i < end; ++i) {
-    for (index_t z = 0; z < rows.z; ++z) {
-      for (index_t y = 0; y < rows.y; ++y) {
-        to = std::copy_n(&w(i / w.shape.c, i % w.shape.c, z, y, 0), rows.x, to);
-      }
-    }
-  }
-}
-
 template <class T>
 Ready FftTiledEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
                                         std::shared_ptr<const PrepareArguments> a) const {
@@ -206,8 +189,8 @@ Ready FftTiledEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
   }
   const std::vector<TaskId> packing = ops::append_ranges(
       graph, "pack weights", pairs, static_cast<double>(taps), after,
-      [this, a](index_t begin, index_t end) {
-        pack(a->w.as<T>(), begin, end, static_cast<T*>(a->prepared->packed.acquire(0)));
+      [a](index_t begin, index_t end) {
+        copy_kernels(a->w.as<T>(), begin, end, static_cast<T*>(a->prepared->packed.acquire(0)));
       },
       0, least);
   // Backward data reads the packed weights only.

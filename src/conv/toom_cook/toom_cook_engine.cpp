@@ -6,14 +6,13 @@
 // for the forward pass. Backward data computes its own from the packed weights.
 #include "conv/toom_cook/toom_cook_engine.hpp"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "conv/caches/buffer_store.hpp"
 #include "conv/caches/caches.hpp"
 #include "conv/caches/run_buffers.hpp"
 #include "conv/tensor_io/bias_gradient.hpp"
+#include "conv/tensor_io/kernel_copy.hpp"
 #include "conv/toom_cook/window_choice.hpp"
 #include "conv/toom_cook/window_gradient.hpp"
 #include "conv/toom_cook/window_voxels.hpp"
@@ -39,7 +38,7 @@ class ToomCookEngine final : public ConvEngine {
         data_(sides_.convolution(), sides_.direction(Direction::backward_data)),
         gradient_(p) {
     // A training iteration transforms the weights once in any case.
-    const std::size_t bytes = bytes_of(forward_.weight_elements());
+    const std::size_t bytes = bytes_of<T>(forward_.weight_elements());
     const double pairs = static_cast<double>(p.in_channels * p.out_channels);
     weights_ = {.name = "w_hat",
                 .bytes = bytes,
@@ -59,7 +58,7 @@ class ToomCookEngine final : public ConvEngine {
     w.geometry = fmt::format("{} of {}{}, {}", key(), to_string(problem_.w_shape()),
                              sides_.y_is_high_res() ? " transposed" : "", weights_.kept ? "values" : "packed");
     w.spectra.init(w.memory, weights_.kept ? 1 : 0, weights_.bytes);
-    w.packed.init(w.memory, 1, bytes_of(problem_.w_shape().elements()));
+    w.packed.init(w.memory, 1, bytes_of<T>(problem_.w_shape().elements()));
     w.forward_only_spectra = true;  // backward data computes values of its own from the packed weights
   }
   void init_input_spectra(Spectra::Impl& s) const override { s.geometry = key() + " x: none kept"; }
@@ -75,13 +74,10 @@ class ToomCookEngine final : public ConvEngine {
   std::vector<CacheCost> caches() const override { return {weights_}; }
 
  private:
-  static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
   std::string key() const { return fmt::format("toom_cook {} {}", name_of(problem_.type), kernel_target()); }
   static const T* packed(const PreparedWeights::Impl& w) { return static_cast<const T*>(w.packed.get(0)); }
 
-  void pack(const View<const T>& w, index_t begin, index_t end, T* packed) const;
-  /// Appends tasks that compute one side from the other with values of the weights in `values`. `tensors()` returns
-  /// what they read and write.
+  /// Appends tasks that compute values of the weights for one run, in `own`, after the tasks in `after`.
   template <class Arguments>
   std::vector<TaskId> append_own_values(TaskGraph& graph, const WindowVoxels<T>& direction,
                                         const std::shared_ptr<const Arguments>& a,
@@ -96,22 +92,6 @@ class ToomCookEngine final : public ConvEngine {
   CacheCost weights_;
 };
 
-/// Copies the kernels number [begin, end), counted through the rows and columns of w.
-template <class T>
-void ToomCookEngine<T>::pack(const View<const T>& w, index_t begin, index_t end, T* packed) const {
-  const bool is_row = w.stride[4] == 1 && w.stride[3] == 3 && w.stride[2] == 9;
-  T* to = packed + begin * window_taps;
-  for (index_t i = begin; i < end; ++i) {
-    if (is_row) {
-      to = std::copy_n(&w(i / w.shape.c, i % w.shape.c, 0, 0, 0), window_taps, to);
-      continue;
-    }
-    for (index_t tap = 0; tap < window_taps; ++tap) {
-      *to++ = w(i / w.shape.c, i % w.shape.c, tap / 9, tap / 3 % 3, tap % 3);
-    }
-  }
-}
-
 template <class T>
 Ready ToomCookEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
                                         std::shared_ptr<const PrepareArguments> a) const {
@@ -122,8 +102,8 @@ Ready ToomCookEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
       {.name = "take packed weights"}, [a] { a->prepared->packed.acquire(0); }, after);
   const std::vector<TaskId> packing = ops::append_ranges(
       graph, "pack weights", shape.n * shape.c, static_cast<double>(window_taps), {memory},
-      [this, a](index_t begin, index_t end) {
-        pack(a->w.as<T>(), begin, end, static_cast<T*>(a->prepared->packed.acquire(0)));
+      [a](index_t begin, index_t end) {
+        copy_kernels(a->w.as<T>(), begin, end, static_cast<T*>(a->prepared->packed.acquire(0)));
       },
       0, least_kernels);
   // Backward data reads the packed weights only.
@@ -164,7 +144,7 @@ Ready ToomCookEngine<T>::append_forward(TaskGraph& graph, const ConvReady& ready
 template <class T>
 Ready ToomCookEngine<T>::append_data(TaskGraph& graph, const ConvReady& ready,
                                      const std::shared_ptr<const BackwardArguments>& a) const {
-  const auto own = make_store(a->memory, 1, bytes_of(data_.weight_elements()));
+  const auto own = make_store(a->memory, 1, bytes_of<T>(data_.weight_elements()));
   const RunBuffers buffers(graph, a->workspace, own);
   std::vector<TaskId> weights = buffers.ready();
   ready.w.collect(0, 0, problem_.w_shape().n, weights);

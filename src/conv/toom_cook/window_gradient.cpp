@@ -56,10 +56,11 @@ struct WindowGradient<T>::Buffers {
 
 template <class T>
 WindowGradient<T>::WindowGradient(const ConvProblem& problem)
-    : problem_(problem), sides_(problem), dense_(sides_.convolution()), sums_(plan::window_sums(dense_)) {
-  const Extent3 y = dense_.output();
-  for (int axis = 0; axis < 3; ++axis) windows_[axis] = (y[axis] + window_results - 1) / window_results;
-}
+    : problem_(problem),
+      sides_(problem),
+      dense_(sides_.convolution()),
+      windows_(plan::windows_of(dense_.output())),
+      sums_(plan::window_sums(dense_)) {}
 
 template <class T>
 auto WindowGradient<T>::ranges() const -> std::vector<Range> {

@@ -29,6 +29,7 @@ WindowVoxels<T>::WindowVoxels(const ConvProblem& p, plan::Direction direction)
       target_layout_(forward_ ? p.y_layout : p.x_layout),
       source_extent_(forward_ ? p.input : p.output()),
       target_extent_(forward_ ? p.output() : p.input),
+      count_(plan::windows_of(target_extent_)),
       plan_(plan::plan_windows(p, direction, machine_model())),
       strides_(plane_strides<T>(plan_.group.z * window_results + 2, plan_.group.x,
                                 std::max(source_blocks_, target_blocks_))),
@@ -37,7 +38,6 @@ WindowVoxels<T>::WindowVoxels(const ConvProblem& p, plan::Direction direction)
   for (int axis = 0; axis < 3; ++axis) {
     // Voxel i of y reads x from i - pad on. Voxel i of dx reads dy from i + pad - 2 on.
     offset_[axis] = forward_ ? -p.pad_before[axis] : p.pad_before[axis] - 2;
-    count_[axis] = (target_extent_[axis] + window_results - 1) / window_results;
   }
 }
 
