@@ -64,6 +64,7 @@ class Central {
     return classes_[static_cast<std::size_t>(size_class)].blocks.load(std::memory_order_relaxed);
   }
   const PageHeap& heap() const noexcept { return heap_; }
+  std::mutex& heap_lock() noexcept { return mutex_; }  ///< for fork()
 
  private:
   struct SmallBlock {

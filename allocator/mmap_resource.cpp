@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "convolume/memory.hpp"
+#include "core/lazy.hpp"
 
 namespace convolume {
 namespace {
@@ -12,8 +13,8 @@ namespace {
 constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 std::size_t page_size() {
-  static const auto size = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  return size;
+  static constinit Lazy<const std::size_t> size;
+  return size.get([] { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); });
 }
 
 std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
@@ -51,8 +52,8 @@ class MmapResource final : public std::pmr::memory_resource {
 }  // namespace
 
 std::pmr::memory_resource* mmap_resource() noexcept {
-  static MmapResource resource;
-  return &resource;
+  static constinit Lazy<MmapResource> resource;
+  return &resource.get([] { return MmapResource(); });
 }
 
 }  // namespace convolume

@@ -46,6 +46,8 @@ struct SlabResource::Impl final : CacheOwner {
   void give(Fit fit, std::byte* block) noexcept;
   void give_cached(int size_class, std::byte* block, ThreadCache& cache) noexcept;
   void count_bytes(ThreadCache& cache, std::int64_t bytes) noexcept;
+  void lock_heap() noexcept override { central.heap_lock().lock(); }
+  void unlock_heap() noexcept override { central.heap_lock().unlock(); }
   void retire(ThreadCache& cache) noexcept override;
   using CacheOwner::retire_own;
   Counts& counts_of(int size_class) { return counts[static_cast<std::size_t>(size_class)]; }

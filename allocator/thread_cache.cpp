@@ -3,17 +3,14 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <utility>
+
+#include "core/fork.hpp"
 
 namespace convolume::allocator {
-namespace {
-
-// Locked when a thread or a resource begins or ends, and for statistics. It needs no destructor, so it outlives all of
-// them.
-constinit std::mutex registry;
-
-}  // namespace
 
 constinit thread_local CacheOwner::Current CacheOwner::current_;
+constinit CacheOwner* CacheOwner::owners_ = nullptr;
 
 /// All caches of a thread.
 struct ThreadCaches {
@@ -54,13 +51,29 @@ std::uint64_t next_id() {
 
 }  // namespace
 
-CacheOwner::Lock::Lock() { registry.lock(); }
-CacheOwner::Lock::~Lock() { registry.unlock(); }
+CacheOwner::Lock::Lock() { fork_lock(ForkLock::memory).lock(); }
+CacheOwner::Lock::~Lock() { fork_lock(ForkLock::memory).unlock(); }
 
-CacheOwner::CacheOwner() : id_(next_id()) {}
+void CacheOwner::lock_heaps() noexcept {
+  for (CacheOwner* owner = owners_; owner != nullptr; owner = owner->next_) owner->lock_heap();
+}
+
+void CacheOwner::unlock_heaps() noexcept {
+  for (CacheOwner* owner = owners_; owner != nullptr; owner = owner->next_) owner->unlock_heap();
+}
+
+CacheOwner::CacheOwner() : id_(next_id()) {
+  static constexpr MemoryLocks locks{lock_heaps, unlock_heaps};
+  const Lock lock;
+  set_memory_locks(locks);
+  next_ = std::exchange(owners_, this);
+}
 
 void CacheOwner::forget_threads() noexcept {
   const Lock lock;
+  CacheOwner** link = &owners_;
+  while (*link != this) link = &(*link)->next_;
+  *link = next_;
   for (ThreadCache* cache : caches_) cache->owner = nullptr;
   caches_.clear();
 }

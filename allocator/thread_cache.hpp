@@ -32,7 +32,7 @@ struct Magazine {
 
 class CacheOwner;
 
-/// The magazines of one thread for one resource. Only this thread uses them. The registry's mutex guards `owner`.
+/// The magazines of one thread for one resource. Only this thread uses them. ForkLock::memory guards `owner`.
 struct ThreadCache {
   std::uint64_t owner_id = 0;
   CacheOwner* owner = nullptr;  ///< null after the end of the resource
@@ -43,7 +43,8 @@ struct ThreadCache {
 
 /// The owner of thread caches: a resource. A thread and a resource may end in either order. When the thread ends,
 /// retire() takes its blocks. When the resource ends, the caches of all threads are detached from it; their threads
-/// delete them later.
+/// delete them later. ForkLock::memory guards the lists of owners and of caches. It is held when a thread or a resource
+/// begins or ends, and for statistics. fork() then also takes the lock of each owner's heap.
 class CacheOwner {
  public:
   CacheOwner();
@@ -69,7 +70,10 @@ class CacheOwner {
   ~CacheOwner() = default;
   /// Must be called first in the destructor of the resource.
   void forget_threads() noexcept;
-  /// Takes over what a thread that ends holds. The registry is locked, so that nobody reads the caches meanwhile.
+  /// Take and release the lock of the resource's heap, for fork().
+  virtual void lock_heap() noexcept = 0;
+  virtual void unlock_heap() noexcept = 0;
+  /// Takes over what a thread that ends holds. ForkLock::memory is held, so that nobody reads the caches meanwhile.
   virtual void retire(ThreadCache& cache) noexcept = 0;
   /// Retires the cache of the calling thread, which continues to run.
   void retire_own(ThreadCache& cache) noexcept {
@@ -92,10 +96,14 @@ class CacheOwner {
   };
 
   ThreadCache* find_cache() noexcept;
+  static void lock_heaps() noexcept;
+  static void unlock_heaps() noexcept;
 
   static constinit thread_local Current current_;
+  static constinit CacheOwner* owners_;  // all of them, linked by next_
   const std::uint64_t id_;  // never used twice, so that a cache is never taken for the cache of another resource
   std::vector<ThreadCache*> caches_;
+  CacheOwner* next_ = nullptr;
 };
 
 }  // namespace convolume::allocator

@@ -9,6 +9,8 @@ file(WRITE ${OUTPUT} "// Made from src/core/machines/*.toml.
 
 #include <algorithm>
 
+#include \"core/lazy.hpp\"
+
 namespace convolume {
 namespace {
 
@@ -18,13 +20,13 @@ ${texts}};
 }  // namespace
 
 const std::vector<MachineRow>& built_in_rows() {
-  static const std::vector<MachineRow> rows = [] {
+  static constinit Lazy<const std::vector<MachineRow>> rows;
+  return rows.get([] {
     std::vector<MachineRow> all;
     for (const char* text : texts) all.push_back(parse_machine_row(text, \"built-in machine row\"));
     std::sort(all.begin(), all.end(), [](const MachineRow& a, const MachineRow& b) { return a.name < b.name; });
     return all;
-  }();
-  return rows;
+  });
 }
 
 }  // namespace convolume

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "core/checked.hpp"
+#include "core/fork.hpp"
 #include "fft/aligned_buffer.hpp"
 #include "fft/plan_impl.hpp"
 
@@ -57,10 +58,7 @@ struct Fftw<double> {
 };
 
 /// Returns the lock of FFTW's planner, which is one per process and not thread-safe.
-std::mutex& planner_mutex() {
-  static std::mutex mutex;
-  return mutex;
-}
+std::mutex& planner_mutex() { return fork_lock(ForkLock::fftw_planner); }
 
 /// Hides FFTW's wisdom from the planner for its lifetime. Otherwise an ESTIMATE plan that follows a MEASURE plan would
 /// be the measured one, and the rounding of a program would depend on what ran before it. The caller holds the planner

@@ -1,22 +1,24 @@
 #include <iterator>
 #include <list>
-#include <mutex>
 
+#include "core/fork.hpp"
+#include "core/lazy.hpp"
 #include "fft/plan_impl.hpp"
 
 namespace convolume::fft {
 namespace {
 
-/// A cache of plans that evicts the least recently used plan first. Its lock is never held during planning.
+/// A cache of plans that evicts the least recently used plan first. Its lock,
+/// ForkLock::fft_plans, is never held during planning.
 class PlanCache {
  public:
   static PlanCache& instance() {
-    static PlanCache cache;
-    return cache;
+    static constinit Lazy<PlanCache> cache;
+    return cache.get([] { return PlanCache(); });
   }
 
   std::shared_ptr<const Plan::Impl> find(const Problem& problem, const Options& options, const std::string& target) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(fork_lock(ForkLock::fft_plans));
     return find_locked(problem, options, target);
   }
 
@@ -25,7 +27,7 @@ class PlanCache {
     // Evicted plans are destroyed after the lock is released, because the destructor of an FFTW plan waits for another
     // lock.
     std::list<std::shared_ptr<const Plan::Impl>> evicted;
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(fork_lock(ForkLock::fft_plans));
     if (auto other = find_locked(plan->problem, plan->options, plan->target)) return other;
     if (capacity_ == 0) return plan;
     plans_.push_front(plan);
@@ -34,13 +36,13 @@ class PlanCache {
   }
 
   void set_capacity(std::size_t capacity) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(fork_lock(ForkLock::fft_plans));
     capacity_ = capacity;
     while (plans_.size() > capacity_) plans_.pop_back();
   }
 
   std::size_t size() {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(fork_lock(ForkLock::fft_plans));
     return plans_.size();
   }
 
@@ -56,7 +58,6 @@ class PlanCache {
     return nullptr;
   }
 
-  std::mutex mutex_;
   std::list<std::shared_ptr<const Plan::Impl>> plans_;
   std::size_t capacity_ = 256;
 };

@@ -11,9 +11,9 @@ namespace convolume::scheduler {
 
 HelperArena::HelperArena(int threads) : arena_(threads) { invitations_.reserve(static_cast<std::size_t>(threads)); }
 
-void HelperArena::invite(const std::shared_ptr<Run>& run, int patience) {
+void HelperArena::invite(const std::shared_ptr<Run>& run, int patience, bool keep_off) {
   if (invite_waiting(run)) return;
-  HelperThreads::instance().keep_off_caller(run.get());
+  if (keep_off) HelperThreads::instance().keep_off_caller(run.get());
   tsan_release(run.get());
   const TsanIgnore ignore;
   arena_.enqueue([this, run, patience] {

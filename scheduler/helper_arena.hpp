@@ -19,16 +19,17 @@ class Run;
 /// An invitation is the request of a run that a helper joins it.
 ///
 /// Invariant, under `lock_`: there are at most as many invitations in `invitations_` as `waiting_` helpers, and each of
-/// these looks into `invitations_` before it leaves. So each invitation is read. A child of fork() has no helpers, but
-/// may believe that some stay; it must not run graphs.
+/// these looks into `invitations_` before it leaves. So each invitation is read. A child of fork() has no helpers, and
+/// never uses an arena.
 class HelperArena {
  public:
   /// The arena has places for `threads` threads, callers included.
   explicit HelperArena(int threads);
 
   /// Invites a helper to a run: one that stays here, or else one of TBB's threads. A helper that stays looks for
-  /// invitations `patience` times. Throws if there is neither memory nor a thread.
-  void invite(const std::shared_ptr<Run>& run, int patience);
+  /// invitations `patience` times. If `keep_off`, no helper wakes on the processor of the calling thread. Throws if
+  /// there is neither memory nor a thread.
+  void invite(const std::shared_ptr<Run>& run, int patience, bool keep_off);
 
  private:
   bool invite_waiting(const std::shared_ptr<Run>& run) noexcept;

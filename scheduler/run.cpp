@@ -42,7 +42,7 @@ void Run::begin(std::stop_token stop) {
   trace_ = workers_.trace == nullptr ? nullptr : &workers_.trace->impl();
   if (trace_ != nullptr) {
     graph_.trace_labels();
-    const std::lock_guard lock(trace_->mutex);
+    const std::lock_guard lock(fork_lock(ForkLock::traces));
     traced_run_ = trace_->runs++;
   }
   stop_ = std::move(stop);
@@ -61,7 +61,7 @@ void Run::begin(std::stop_token stop) {
     first_ready_.store(ready_.first(), std::memory_order_relaxed);
     active_ = 1;  // the caller: it has no task yet, but takes one next
     over_ = false;
-    can_invite_ = true;
+    can_invite_ = workers_.arena != nullptr && !in_child_;
     call = call_workers(1);
   }
   make(call);
@@ -73,7 +73,7 @@ void Run::end() noexcept {
   for (int left; (left = present_.load(std::memory_order_acquire)) != 0;) {
     present_.wait(left, std::memory_order_acquire);
   }
-  if (workers_.arena != nullptr) HelperThreads::instance().let_go(this);
+  if (!in_child_ && workers_.changes_masks()) HelperThreads::instance().let_go(this);
   stop_ = {};
 }
 
@@ -352,7 +352,8 @@ void Run::make(Call call) noexcept {
 void Run::invite(int helpers) noexcept {
   int sent = 0;
   try {
-    for (; sent < helpers; ++sent) workers_.arena->invite(shared_from_this(), 2 * workers_.patience);
+    for (; sent < helpers; ++sent)
+      workers_.arena->invite(shared_from_this(), workers_.linger, workers_.changes_masks());
   } catch (...) {
     const std::lock_guard lock(lock_);
     can_invite_ = false;

@@ -9,6 +9,7 @@
 #include <stop_token>
 #include <vector>
 
+#include "core/fork.hpp"
 #include "scheduler/ready_tasks.hpp"
 #include "scheduler/spin_lock.hpp"
 #include "scheduler/task_graph.hpp"
@@ -36,7 +37,11 @@ class Run : public std::enable_shared_from_this<Run> {
   /// Allocates everything that runs need. The graph must be prepared.
   Run(TaskGraph::Impl& graph, Scheduler::Impl& workers);
 
-  bool is_for(const Scheduler::Impl& workers) const noexcept { return &workers_ == &workers; }
+  /// Returns whether this object can run the graph on a scheduler again. A child of fork() cannot use those from
+  /// before: a helper that read an old invitation may have held the lock.
+  bool is_for(const Scheduler::Impl& workers) const noexcept {
+    return &workers_ == &workers && in_child_ == is_forked_child();
+  }
   /// Runs the graph as TaskGraph::run() says.
   RunResult execute(std::stop_token stop);
   /// Works on the run until it is over. Does nothing if it is over, or has enough workers.
@@ -96,6 +101,7 @@ class Run : public std::enable_shared_from_this<Run> {
 
   TaskGraph::Impl& graph_;
   Scheduler::Impl& workers_;
+  const bool in_child_ = is_forked_child();
   Trace::Impl* trace_ = nullptr;
   int traced_run_ = 0;  // number of this run in the trace
   std::stop_token stop_;

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <mutex>
 #include <tuple>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "core/fork.hpp"
 
 namespace convolume {
 namespace scheduler {
@@ -15,7 +18,7 @@ TraceStretch::TraceStretch(Trace::Impl* trace, const SharedLabels& labels, int r
     : trace_(trace), run_(run) {
   if (trace_ == nullptr) return;
   labels_ = labels;
-  const std::lock_guard lock(trace_->mutex);
+  const std::lock_guard lock(fork_lock(ForkLock::traces));
   if (trace_->spare.empty()) return;
   records_ = std::move(trace_->spare.back());
   trace_->spare.pop_back();
@@ -31,7 +34,7 @@ void TraceStretch::add(TaskId task, std::int64_t begin, std::int64_t end) noexce
 
 TraceStretch::~TraceStretch() {
   if (trace_ == nullptr) return;
-  const std::lock_guard lock(trace_->mutex);
+  const std::lock_guard lock(fork_lock(ForkLock::traces));
   trace_->lost += lost_;
   const std::size_t count = records_.size();
   try {
@@ -55,7 +58,7 @@ Trace::Trace(Trace&&) noexcept = default;
 Trace& Trace::operator=(Trace&&) noexcept = default;
 
 std::vector<TraceEvent> Trace::events() const {
-  const std::lock_guard lock(impl_->mutex);
+  const std::lock_guard lock(fork_lock(ForkLock::traces));
   std::vector<TraceEvent> all;
   for (const Impl::Stretch& stretch : impl_->stretches) {
     for (const scheduler::TaskRecord& record : stretch.records) {
@@ -80,12 +83,12 @@ std::vector<TraceEvent> Trace::events() const {
 }
 
 std::size_t Trace::lost() const {
-  const std::lock_guard lock(impl_->mutex);
+  const std::lock_guard lock(fork_lock(ForkLock::traces));
   return impl_->lost;
 }
 
 void Trace::clear() {
-  const std::lock_guard lock(impl_->mutex);
+  const std::lock_guard lock(fork_lock(ForkLock::traces));
   for (Impl::Stretch& stretch : impl_->stretches) {
     stretch.records.clear();
     impl_->spare.push_back(std::move(stretch.records));

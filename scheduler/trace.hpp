@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -37,6 +36,7 @@ inline std::int64_t trace_clock() noexcept {
 
 namespace convolume {
 
+/// ForkLock::traces guards all members.
 struct Trace::Impl {
   /// The tasks that one thread ran between joining a run and leaving it.
   struct Stretch {
@@ -45,7 +45,6 @@ struct Trace::Impl {
     std::vector<scheduler::TaskRecord> records;
   };
 
-  mutable std::mutex mutex;  // guards all members below
   std::vector<Stretch> stretches;
   std::vector<std::vector<scheduler::TaskRecord>> spare;  // empty, with reserved memory
   std::map<std::thread::id, int> threads;

@@ -27,7 +27,7 @@ using MemoryFaultHandler = void (*)(const char* message) noexcept;
 /// Options of a slab resource.
 struct SlabOptions {
   /// Resource that provides the memory, in multiples of 2 MiB that are aligned to 2 MiB. Must outlive the slab
-  /// resource.
+  /// resource. Must not use another slab resource, because fork() takes the locks of all of them.
   std::pmr::memory_resource* upstream = mmap_resource();
   /// Limit in bytes for all live blocks together; 0 means no limit. Blocks count with their rounded size: up to 32 KiB
   /// the size of their class, above that whole pages of 4 KiB.
@@ -72,8 +72,8 @@ struct SlabStatistics {
 ///
 /// Thread-safe: any thread may free what another thread allocated, and threads may end before or after the resource.
 /// ASan reports the use of a freed block. Memory returns to upstream only at destruction; every block must be freed by
-/// then. If a process forks while other threads allocate, the child must not use the resource, because a lock may be
-/// held. The search for a large block is slow only if thousands of free page runs have about its size.
+/// then. A child of fork() may use the resource; blocks in the magazines of the parent's other threads are lost to it.
+/// The search for a large block is slow only if thousands of free page runs have about its size.
 ///
 /// Throws MemoryBudgetExceeded, std::bad_alloc, InvalidArgument for an alignment above 4096, and the exceptions of
 /// upstream. An exception leaves the resource unchanged.

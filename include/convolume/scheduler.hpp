@@ -25,6 +25,13 @@ struct SchedulerOptions {
   /// scratch may always run, so every run ends (the throttling scheduler of Feinberg 2015, "VTune Exploration"). The
   /// limit changes when tasks run, never what they compute.
   std::size_t scratch_budget = 0;
+  /// Whether a run may keep helper threads off the processor of its caller. It then changes the affinity masks of those
+  /// that sleep, until they wake or the run ends. The threads are TBB's, so a library inside of another program may
+  /// leave them alone. Short runs after a rest then take up to some milliseconds longer on some virtual machines.
+  bool change_affinity = true;
+  /// How long helper threads look for the next run before they sleep, in microseconds (roughly). 0 frees their
+  /// processors at once, and the next run has to wake them, which takes 40 to 100 us.
+  int linger_us = 100;
 };
 
 /// Threads that run task graphs. Movable. Several graphs may run on one scheduler at once, from any threads.
@@ -32,8 +39,9 @@ class CONVOLUME_API Scheduler {
  public:
   /// Creates a scheduler. At most `threads` threads work on a run, the caller included. With 1, the caller runs all
   /// tasks in priority order.
-  /// More threads than CPUs are allowed. Throws InvalidArgument if threads < 1 or above the maximum of 1024, and
-  /// Unsupported if the system cannot start the threads.
+  /// More threads than CPUs are allowed. In a child of fork(), the caller does all the work, also with schedulers from
+  /// before. Throws InvalidArgument if threads < 1 or above the maximum of 1024, or for wrong options, and Unsupported
+  /// if the system cannot start the threads.
   explicit Scheduler(int threads, const SchedulerOptions& options = {});
   /// Returns a scheduler that runs everything in the calling thread.
   static Scheduler serial() { return Scheduler(1); }

@@ -9,13 +9,12 @@
 #include <fmt/format.h>
 #include <hdf5.h>
 
+#include "core/fork.hpp"
+
 namespace convolume::nets::io::detail {
 
 // HDF5 is thread-safe only if it was built so.
-inline std::mutex& hdf5_lock() {
-  static std::mutex lock;
-  return lock;
-}
+inline std::mutex& hdf5_lock() { return fork_lock(ForkLock::hdf5); }
 
 /// Takes the lock and keeps HDF5 from printing. The destructor restores the caller's error handler.
 class Hdf5Session {

@@ -6,12 +6,15 @@
 #include <fmt/format.h>
 
 #include "core/checked.hpp"
+#include "core/lazy.hpp"
 
 namespace convolume::nets::io::detail {
 
 std::span<const VolumeFormat> volume_formats() {
-  static const std::array formats{slices_format(), zarr_format(), tiff_format(), nifti_format(), hdf5_format()};
-  return formats;
+  static constinit Lazy<const std::array<VolumeFormat, 5>> formats;
+  return formats.get([] {
+    return std::array{slices_format(), zarr_format(), tiff_format(), nifti_format(), hdf5_format()};
+  });
 }
 
 std::string extension_of(const std::filesystem::path& file) {

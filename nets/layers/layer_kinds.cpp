@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "convolume/error.hpp"
+#include "core/lazy.hpp"
 #include "nets/layers/activation.hpp"
 #include "nets/layers/convolution.hpp"
 #include "nets/layers/crop.hpp"
@@ -19,21 +20,23 @@ namespace convolume::nets {
 namespace {
 
 std::vector<LayerKind>& kinds() {
-  static std::vector<LayerKind> list{
-      {"conv", ConvolutionLayer::read},
-      {"transposed_conv", TransposedConvolutionLayer::read},
-      {"activation", ActivationLayer::read},
-      {"max_pool", MaxPoolLayer::read},
-      {"upsample", UpsampleLayer::read},
-      {"concat", ConcatLayer::read},
-      {"add", AddLayer::read},
-      {"crop", CropLayer::read},
-      {"dropout", DropoutLayer::read},
-      {"group_norm", GroupNormLayer::read_group},
-      {"instance_norm", GroupNormLayer::read_instance},
-      {"layer_norm", GroupNormLayer::read_layer},
-  };
-  return list;
+  static constinit Lazy<std::vector<LayerKind>> list;
+  return list.get([] {
+    return std::vector<LayerKind>{
+        {"conv", ConvolutionLayer::read},
+        {"transposed_conv", TransposedConvolutionLayer::read},
+        {"activation", ActivationLayer::read},
+        {"max_pool", MaxPoolLayer::read},
+        {"upsample", UpsampleLayer::read},
+        {"concat", ConcatLayer::read},
+        {"add", AddLayer::read},
+        {"crop", CropLayer::read},
+        {"dropout", DropoutLayer::read},
+        {"group_norm", GroupNormLayer::read_group},
+        {"instance_norm", GroupNormLayer::read_instance},
+        {"layer_norm", GroupNormLayer::read_layer},
+    };
+  });
 }
 
 }  // namespace

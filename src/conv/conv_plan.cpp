@@ -8,6 +8,7 @@
 #include "conv/check_bias.hpp"
 #include "conv/decision.hpp"
 #include "convolume/conv.hpp"
+#include "core/fork.hpp"
 #include "plan/polyphase.hpp"
 
 namespace convolume {
@@ -33,12 +34,13 @@ struct Call {
   TaskGraph graph;
 };
 
-/// Calls that are not running now. A new call is made only if no idle call fits.
+/// Calls that are not running now. A new call is made only if no idle call fits. The pools of all plans share a lock,
+/// ForkLock::calls, which is held for some comparisons of pointers.
 template <class Arguments>
 class CallPool {
  public:
   std::unique_ptr<Call<Arguments>> take(unsigned shape, std::pmr::memory_resource* memory) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(fork_lock(ForkLock::calls));
     for (auto& call : idle_) {
       if (call->shape == shape && call->memory == memory) {
         std::swap(call, idle_.back());
@@ -50,12 +52,11 @@ class CallPool {
     return nullptr;
   }
   void put(std::unique_ptr<Call<Arguments>> call) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(fork_lock(ForkLock::calls));
     idle_.push_back(std::move(call));
   }
 
  private:
-  std::mutex mutex_;
   std::vector<std::unique_ptr<Call<Arguments>>> idle_;
 };
 

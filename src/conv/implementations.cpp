@@ -15,6 +15,7 @@
 #include "conv/tiled/fft_tiled_engine.hpp"
 #include "conv/toom_cook/toom_cook_engine.hpp"
 #include "conv/volume/fft_volume_engine.hpp"
+#include "core/lazy.hpp"
 #include "plan/cost_constants.hpp"
 
 namespace convolume {
@@ -75,11 +76,12 @@ std::string reason_against_memory(const ConvProblem& problem, double bytes) {
 }  // namespace
 
 std::span<const Implementation> implementations() {
-  static const std::array all{fft_tiled_implementation(),  fft_depthwise_implementation(),
-                              fft_volume_implementation(), toom_cook_implementation(),
-                              direct_implementation(),     direct_depthwise_implementation(),
-                              reference_implementation(),  onednn_implementation()};
-  return all;
+  static constinit Lazy<const std::array<Implementation, 8>> all;
+  return all.get([] {
+    return std::array{fft_tiled_implementation(), fft_depthwise_implementation(), fft_volume_implementation(),
+                      toom_cook_implementation(), direct_implementation(),        direct_depthwise_implementation(),
+                      reference_implementation(), onednn_implementation()};
+  });
 }
 
 Assessment assess(const Implementation& implementation, const ConvProblem& problem, const ConvOptions& options,

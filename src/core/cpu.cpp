@@ -7,11 +7,10 @@
 #include "hwy/highway.h"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sched.h>
-#include <unistd.h>
 
 #include "convolume/error.hpp"
 #include "core/instruction_set.hpp"
+#include "core/lazy.hpp"
 
 namespace convolume {
 namespace {
@@ -29,10 +28,11 @@ constexpr std::array targets{TargetName{"AVX3", HWY_AVX3},     TargetName{"AVX2"
 
 constexpr std::int64_t compiled_targets = HWY_TARGETS;
 
-/// Returns the targets that this machine has, whether or not kernels were compiled for them.
+/// Returns the targets that this machine has, whether or not kernels were compiled for them. `forcing_error` calls this
+/// while the library is loaded: the targets must be read before a forced target can mask them.
 std::int64_t targets_of_processor() {
-  // Read the targets once, before a forced target can mask them.
-  static const std::int64_t found = [] {
+  static constinit Lazy<const std::int64_t> found;
+  return found.get([] {
     hwy::SetSupportedTargetsForTest(0);
     const std::int64_t dispatched = hwy::SupportedTargets();
 #if HWY_ARCH_X86
@@ -42,8 +42,7 @@ std::int64_t targets_of_processor() {
     // The compiler may use the instructions of Highway's baseline anywhere, so every machine that runs this has them.
     return dispatched | HWY_STATIC_TARGET;
 #endif
-  }();
-  return found;
+  });
 }
 
 std::int64_t machine_targets() { return targets_of_processor() & compiled_targets; }
@@ -71,10 +70,7 @@ void require_kernels() {
                                 how_to_build(own.front())));
 }
 
-const TargetName*& current_target() {
-  static const TargetName* current = nullptr;
-  return current;
-}
+constinit const TargetName* current_target = nullptr;  // null: the best one
 
 const TargetName* best_target() {
   for (const auto& target : targets) {
@@ -86,6 +82,7 @@ const TargetName* best_target() {
 /// Applies CONVOLUME_SIMD before any kernel runs. Holds the error message if its value is wrong. simd_target() throws
 /// it later, because a static initialiser must not end the process.
 const std::string forcing_error = [] {
+  targets_of_processor();
   const char* name = std::getenv("CONVOLUME_SIMD");
   if (name == nullptr || *name == '\0') return std::string();
   try {
@@ -109,7 +106,7 @@ std::string widest_simd_target() {
 
 std::string simd_target() {
   require_kernels();
-  const TargetName* target = current_target();
+  const TargetName* target = current_target;
   if (target == nullptr && !forcing_error.empty()) throw Unsupported(forcing_error);
   return target != nullptr ? target->name : best_target()->name;
 }
@@ -121,7 +118,7 @@ void set_simd_target(const std::string& name) {
   if (exists && (machine_targets() & target->bit)) {
     hwy::SetSupportedTargetsForTest(target->bit);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    current_target() = target;
+    current_target = target;
     return;
   }
   require_kernels();
@@ -129,13 +126,6 @@ void set_simd_target(const std::string& name) {
   throw Unsupported(fmt::format("SIMD target '{}' is not available here; available: {}{}", name,
                                 fmt::join(available_simd_targets(), ", "),
                                 left_out ? "; its kernels were left out: " + how_to_build(name) : ""));
-}
-
-int available_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
 }
 
 }  // namespace convolume

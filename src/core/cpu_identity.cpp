@@ -4,12 +4,13 @@
 
 #include "convolume/cpu.hpp"
 #include "core/instruction_set.hpp"
+#include "core/lazy.hpp"
 
 namespace convolume {
 
 const CpuIdentity& cpu_identity() {
-  static const CpuIdentity found = read_cpu_identity();
-  return found;
+  static constinit Lazy<const CpuIdentity> found;
+  return found.get(read_cpu_identity);
 }
 
 std::string to_string(const CpuIdentity& identity) {
@@ -22,11 +23,11 @@ std::string to_string(const CpuIdentity& identity) {
 }
 
 std::string cpu_name() {
-  static const std::string name = [] {
+  static constinit Lazy<const std::string> name;
+  return name.get([] {
     const std::string brand = read_cpu_brand();
     return brand.empty() ? to_string(cpu_identity()) : brand;
-  }();
-  return name;
+  });
 }
 
 }  // namespace convolume

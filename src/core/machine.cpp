@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <mutex>
 #include <optional>
 
 #include <fmt/format.h>
@@ -12,7 +11,9 @@
 #include "convolume/cpu.hpp"
 #include "convolume/error.hpp"
 #include "core/files.hpp"
+#include "core/fork.hpp"
 #include "core/instruction_set.hpp"
+#include "core/lazy.hpp"
 #include "core/machine_row.hpp"
 
 namespace convolume {
@@ -50,19 +51,19 @@ Selected named(const std::string& name_or_file) {
   return selected;
 }
 
-/// The machine in use, and the models that follow from it, by SIMD target.
+/// The machine in use, and the models that follow from it, by SIMD target. ForkLock::machine guards all members.
 class Machine {
  public:
   void select(const std::string& name_or_file) {
     Selected selected = name_or_file.empty() ? here() : named(name_or_file);
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(fork_lock(ForkLock::machine));
     selected_ = std::move(selected);
     ++selection_;
   }
 
   const MachineModel& model() {
     const std::string target = simd_target();
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(fork_lock(ForkLock::machine));
     const Selected& selected = current();
     const std::pair key(selection_, target);
     const auto found = models_.find(key);
@@ -72,15 +73,15 @@ class Machine {
   }
 
   RowValues values() {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(fork_lock(ForkLock::machine));
     return values_of(row(current()), simd_target());
   }
   MachineRow row_in_use() {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(fork_lock(ForkLock::machine));
     return row(current());
   }
   std::string reason() {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(fork_lock(ForkLock::machine));
     return current().reason;
   }
 
@@ -110,7 +111,6 @@ class Machine {
     return *selected_;
   }
 
-  std::mutex mutex_;
   std::optional<Selected> selected_;
   int selection_ = 0;  // counts selections
   // Models are never removed, because callers keep references to them.
@@ -118,8 +118,8 @@ class Machine {
 };
 
 Machine& machine() {
-  static Machine instance;
-  return instance;
+  static constinit Lazy<Machine> instance;
+  return instance.get([] { return Machine(); });
 }
 
 }  // namespace

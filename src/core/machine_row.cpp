@@ -9,6 +9,7 @@
 #include <toml++/toml.h>
 
 #include "convolume/error.hpp"
+#include "core/lazy.hpp"
 
 namespace convolume {
 namespace {
@@ -201,46 +202,48 @@ void add_transfer_prices(RowValues& values) {
 }  // namespace
 
 const std::vector<RowField>& row_fields() {
-  static const std::vector<RowField> fields{
-      {"ghz", "GHz", false, true, 0.1, 20},
-      {"l1_kib", "KiB", false, true, 4, 4096},
-      {"l2_kib", "KiB", false, true, 64, 1 << 20},
-      {"l3_mib", "MiB", false, true, 0, 1 << 20},
-      {"l3_cores", "cores", false, false, 1, 4096},
-      {"usable_l2_kib", "KiB", false, false, 64, 1 << 20},
-      {"usable_l3_mib", "MiB/core", false, false, 0, 1 << 20},
-      {"memory_gb_per_s", "GB/s", false, true, 0.1, 1e5},
-      {"memory_gb_per_s_of_all", "GB/s", false, true, 0.1, 1e6},
-      {"fma_cycles", "cycles", false, false, 1, 100},
-      {"l1_cycles", "cycles", false, false, 1, 100},
-      {"l2_cycles", "cycles", false, false, 1, 1000},
-      {"l3_cycles", "cycles", false, false, 1, 1000},
-      {"memory_ns", "ns", false, false, 1, 10000},
-      {"l2_start", "ns", false, false, 0, 1e4},
-      {"l2_jump", "ns", false, false, 0, 1e4},
-      {"l2_element", "ns", false, false, 1e-4, 100},
-      {"l3_start", "ns", false, false, 0, 1e4},
-      {"l3_jump", "ns", false, false, 0, 1e4},
-      {"l3_element", "ns", false, false, 1e-4, 100},
-      {"memory_start", "ns", false, false, 0, 1e5},
-      {"memory_jump", "ns", false, false, 0, 1e5},
-      {"memory_element", "ns", false, false, 1e-4, 100},
-      {"task_ns", "ns", false, false, 1, 1e6},
-      {"fma_per_cycle", "vectors/cycle", true, true, 0.1, 16},
-      {"l1_load", "bytes/cycle", true, true, 1, 4096},
-      {"l1_store", "bytes/cycle", true, true, 1, 4096},
-      {"l2_load", "bytes/cycle", true, true, 1, 4096},
-      {"l3_load", "bytes/cycle", true, true, 0.5, 4096},
-      {"tile_transform", "of the FMA peak", true, false, 0.005, 1},
-      {"spilled_tile_transform", "of the FMA peak", true, false, 0.005, 1},
-      {"tile_product", "of the FMA peak", true, false, 0.005, 1},
-      {"direct", "of the FMA peak", true, false, 0.005, 1},
-      {"depthwise", "of the FMA peak", true, false, 0.005, 1},
-      {"volume_transform", "of the FMA peak", true, false, 0.005, 1},
-      {"tile_cycles", "cycles", true, false, 0, 1000},
-      {"transpose_ns", "ns", true, false, 0.01, 1000},
-  };
-  return fields;
+  static constinit Lazy<const std::vector<RowField>> fields;
+  return fields.get([] {
+    return std::vector<RowField>{
+        {"ghz", "GHz", false, true, 0.1, 20},
+        {"l1_kib", "KiB", false, true, 4, 4096},
+        {"l2_kib", "KiB", false, true, 64, 1 << 20},
+        {"l3_mib", "MiB", false, true, 0, 1 << 20},
+        {"l3_cores", "cores", false, false, 1, 4096},
+        {"usable_l2_kib", "KiB", false, false, 64, 1 << 20},
+        {"usable_l3_mib", "MiB/core", false, false, 0, 1 << 20},
+        {"memory_gb_per_s", "GB/s", false, true, 0.1, 1e5},
+        {"memory_gb_per_s_of_all", "GB/s", false, true, 0.1, 1e6},
+        {"fma_cycles", "cycles", false, false, 1, 100},
+        {"l1_cycles", "cycles", false, false, 1, 100},
+        {"l2_cycles", "cycles", false, false, 1, 1000},
+        {"l3_cycles", "cycles", false, false, 1, 1000},
+        {"memory_ns", "ns", false, false, 1, 10000},
+        {"l2_start", "ns", false, false, 0, 1e4},
+        {"l2_jump", "ns", false, false, 0, 1e4},
+        {"l2_element", "ns", false, false, 1e-4, 100},
+        {"l3_start", "ns", false, false, 0, 1e4},
+        {"l3_jump", "ns", false, false, 0, 1e4},
+        {"l3_element", "ns", false, false, 1e-4, 100},
+        {"memory_start", "ns", false, false, 0, 1e5},
+        {"memory_jump", "ns", false, false, 0, 1e5},
+        {"memory_element", "ns", false, false, 1e-4, 100},
+        {"task_ns", "ns", false, false, 1, 1e6},
+        {"fma_per_cycle", "vectors/cycle", true, true, 0.1, 16},
+        {"l1_load", "bytes/cycle", true, true, 1, 4096},
+        {"l1_store", "bytes/cycle", true, true, 1, 4096},
+        {"l2_load", "bytes/cycle", true, true, 1, 4096},
+        {"l3_load", "bytes/cycle", true, true, 0.5, 4096},
+        {"tile_transform", "of the FMA peak", true, false, 0.005, 1},
+        {"spilled_tile_transform", "of the FMA peak", true, false, 0.005, 1},
+        {"tile_product", "of the FMA peak", true, false, 0.005, 1},
+        {"direct", "of the FMA peak", true, false, 0.005, 1},
+        {"depthwise", "of the FMA peak", true, false, 0.005, 1},
+        {"volume_transform", "of the FMA peak", true, false, 0.005, 1},
+        {"tile_cycles", "cycles", true, false, 0, 1000},
+        {"transpose_ns", "ns", true, false, 0.01, 1000},
+    };
+  });
 }
 
 bool MachineRow::describes(const CpuIdentity& identity) const noexcept {

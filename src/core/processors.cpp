@@ -2,16 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 
+#include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include "convolume/cpu.hpp"
+#include "core/lazy.hpp"
 
 namespace convolume {
 namespace {
@@ -32,6 +37,59 @@ std::optional<double> number_of(const std::optional<std::string>& text) {
   } catch (const std::exception&) {
     return std::nullopt;  // "max" is not a number; it means no limit
   }
+}
+
+/// Adds the processors that the threads of this process may use.
+void add_masks_of_threads(std::set<int>& processors) {
+  std::error_code error;
+  std::vector<pid_t> threads{0};  // the calling one, which there is without /proc as well
+  for (const auto& thread : fs::directory_iterator("/proc/self/task", error)) {
+    threads.push_back(static_cast<pid_t>(std::atoi(thread.path().filename().c_str())));
+  }
+  for (const pid_t thread : threads) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (::sched_getaffinity(thread, sizeof set, &set) != 0) continue;  // the thread has ended
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &set)) processors.insert(cpu);
+    }
+  }
+}
+
+/// Adds the processors of the places of a library of GNU OpenMP that is loaded.
+void add_places(const char* file, std::set<int>& processors) {
+  void* const library = ::dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) return;
+  const auto places = reinterpret_cast<int (*)()>(::dlsym(library, "omp_get_num_places"));
+  const auto count = reinterpret_cast<int (*)(int)>(::dlsym(library, "omp_get_place_num_procs"));
+  const auto list = reinterpret_cast<void (*)(int, int*)>(::dlsym(library, "omp_get_place_proc_ids"));
+  for (int place = 0; places && count && list && place < places(); ++place) {
+    std::vector<int> numbers(static_cast<std::size_t>(std::max(0, count(place))));
+    if (!numbers.empty()) list(place, numbers.data());
+    processors.insert(numbers.begin(), numbers.end());
+  }
+  ::dlclose(library);
+}
+
+/// Returns the files of GNU OpenMP that are loaded. Wheels bring their own, with a hash in the name.
+std::vector<std::string> loaded_openmp() {
+  std::vector<std::string> files;
+  const auto visit = [](dl_phdr_info* info, std::size_t, void* out) {
+    const std::string_view name = info->dlpi_name != nullptr ? info->dlpi_name : "";
+    const std::size_t slash = name.rfind('/');
+    const std::string_view base = slash == std::string_view::npos ? name : name.substr(slash + 1);
+    if (base.starts_with("libgomp")) static_cast<std::vector<std::string>*>(out)->emplace_back(name);
+    return 0;
+  };
+  ::dl_iterate_phdr(visit, &files);
+  return files;
+}
+
+std::vector<int> find_process_processors() {
+  std::set<int> processors;
+  add_masks_of_threads(processors);
+  for (const std::string& file : loaded_openmp()) add_places(file.c_str(), processors);
+  return {processors.begin(), processors.end()};
 }
 
 /// Returns the number of physical cores with one of the processors: faster cores, or efficiency cores if there are no
@@ -128,14 +186,19 @@ std::uint64_t usable_memory(const fs::path& root) {
   return least < 9e18 ? static_cast<std::uint64_t>(least) : 0;
 }
 
+std::vector<int> process_processors(bool keep) {
+  static constinit Lazy<const std::vector<int>> kept;
+  if (const auto* processors = kept.there()) return *processors;
+  return keep ? kept.get(find_process_processors) : find_process_processors();
+}
+
+int available_cpus() {
+  const auto processors = static_cast<int>(process_processors().size());
+  return std::max(1, processors > 0 ? processors : static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
 int default_threads() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> processors;
-  const bool known = ::sched_getaffinity(0, sizeof set, &set) == 0;
-  for (int cpu = 0; cpu < CPU_SETSIZE && known; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) processors.push_back(cpu);
-  }
+  const std::vector<int> processors = process_processors();
   return processors.empty() ? available_cpus() : usable_cores(processors, topology(), "/");
 }
 

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "convolume/error.hpp"
+#include "core/fork.hpp"
+#include "core/lazy.hpp"
 
 namespace convolume {
 namespace {
@@ -160,8 +162,10 @@ int Topology::fast_cores() const noexcept {
 }
 
 const Topology& topology() {
-  static const Topology found = find_topology();
-  return found;
+  static constinit Lazy<const Topology> found;
+  // hwloc has locks of its own, and changes the environment for a moment.
+  const std::lock_guard lock(fork_lock(ForkLock::topology));
+  return found.get(find_topology);
 }
 
 Topology find_topology() {

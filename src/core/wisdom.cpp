@@ -11,6 +11,7 @@
 
 #include "convolume/error.hpp"
 #include "core/files.hpp"
+#include "core/fork.hpp"
 #include "core/numerics_record.hpp"
 
 namespace convolume {
@@ -63,14 +64,14 @@ std::filesystem::path WisdomStore::default_path() {
 WisdomStore::WisdomStore(std::filesystem::path file) : file_(std::move(file)), entries_(load(file_)) {}
 
 std::optional<std::string> WisdomStore::find(const std::string& key) const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(fork_lock(ForkLock::wisdom));
   const auto found = entries_.find(key);
   if (found == entries_.end()) return std::nullopt;
   return found->second;
 }
 
 void WisdomStore::store(const std::string& key, const std::string& value) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(fork_lock(ForkLock::wisdom));
   std::error_code error;
   if (file_.has_parent_path()) std::filesystem::create_directories(file_.parent_path(), error);
   if (error) throw IoError(fmt::format("{}: creating its folder failed: {}", file_.string(), error.message()));

@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 
@@ -27,8 +26,7 @@ class WisdomStore {
 
  private:
   std::filesystem::path file_;
-  mutable std::mutex mutex_;
-  std::map<std::string, std::string> entries_;
+  std::map<std::string, std::string> entries_;  // guarded by ForkLock::wisdom
 };
 
 }  // namespace convolume

@@ -1,6 +1,8 @@
 #include "core/processors.hpp"
 
 #include <fstream>
+#include <semaphore>
+#include <thread>
 
 #include "testing/temporary_folder.hpp"
 #include <catch2/catch.hpp>
@@ -82,6 +84,23 @@ TEST_CASE("threads by default keep to the process's affinity") {
   REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
   CHECK(default_threads() == 1);
   REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
+}
+
+TEST_CASE("a thread that is bound to one processor does not hide those of other threads") {
+  cpu_set_t before, one;
+  CPU_ZERO(&before);
+  REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+  std::binary_semaphore end(0);
+  std::thread other([&] { end.acquire(); });
+  CPU_ZERO(&one);
+  int first = 0;
+  while (!CPU_ISSET(first, &before)) ++first;
+  CPU_SET(first, &one);
+  REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+  CHECK(available_cpus() == CPU_COUNT(&before));
+  REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
+  end.release();
+  other.join();
 }
 
 TEST_CASE("memory is that of the machine, unless a control group has less") {

@@ -1,7 +1,11 @@
 // White-box test of the affinity masks of helper threads: which processors a helper may use while it sleeps.
 #include "scheduler/helper_threads.hpp"
 
+#include <chrono>
+#include <filesystem>
 #include <semaphore>
+#include <set>
+#include <string>
 #include <thread>
 
 #include <catch2/catch.hpp>
@@ -9,8 +13,13 @@
 #include <unistd.h>
 
 #include "convolume/cpu.hpp"
+#include "convolume/error.hpp"
+#include "convolume/scheduler.hpp"
 
 using convolume::available_cpus;
+using convolume::InvalidArgument;
+using convolume::Scheduler;
+using convolume::TaskGraph;
 using convolume::scheduler::HelperThreads;
 
 namespace {
@@ -182,4 +191,31 @@ TEST_CASE("threads without room, and the caller itself, wake up anywhere") {
   threads.keep_off_caller(&threads);
   CHECK(same(processors_of(0), all));
   CHECK(same(processors_of(helper.number), all));
+}
+
+TEST_CASE("options of a scheduler are checked, and masks of helpers can be left alone") {
+  CHECK_THROWS_WITH(Scheduler(2, {.linger_us = -1}), Catch::Contains("linger_us: -1"));
+  CHECK_THROWS_AS(Scheduler(2, {.linger_us = 2'000'000}), InvalidArgument);
+  // Without a wait after a run, the helper sleeps before the next run wakes it.
+  Scheduler scheduler(2, {.change_affinity = false, .linger_us = 0});
+  const auto widths = [] {
+    std::multiset<int> all;
+    for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+      cpu_set_t set;
+      CPU_ZERO(&set);
+      if (::sched_getaffinity(std::stoi(thread.path().filename()), sizeof set, &set) == 0) all.insert(CPU_COUNT(&set));
+    }
+    return all;
+  };
+  std::multiset<int> inside;
+  TaskGraph graph;
+  graph.add({.name = "sleep"}, [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
+  graph.add({.name = "look"}, [&] { inside = widths(); });
+  graph.run(scheduler);
+  const auto before = widths();
+  for (int i = 0; i < 20; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    graph.run(scheduler);
+    CHECK(inside == before);
+  }
 }
