@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -13,6 +14,7 @@
 #include "convolume/conv.hpp"
 #include "convolume/memory.hpp"
 #include "convolume/tensor.hpp"
+#include "convolume/volumes.hpp"
 
 namespace convolume::nets {
 
@@ -55,6 +57,7 @@ struct InferOptions {
   /// These do not change the result.
   std::size_t memory = 0;  ///< bytes that the process may hold; 0 means three quarters of what the system allows
   int threads = 0;         ///< 0 means default_threads()
+  bool change_affinity = true;  ///< see SchedulerOptions
   bool resume = false;     ///< continue from the `.part` folder of an interrupted inference
   bool take_over = false;  ///< takes the output over from a process of another host that was killed
   std::filesystem::path
@@ -76,6 +79,34 @@ struct InferOptions {
 /// output, if OUTPUT.part exists and `resume` is not set, or if the disk cannot hold the result; InvalidArgument if
 /// `memory` is too small, or if a resumed inference differs in net, volume or options.
 CONVOLUME_API bool infer(const InferOptions& options);
+
+/// A net of a checkpoint that predicts volumes in memory, with the bits that infer() writes for a file with the same
+/// voxels, type and spacing. Plans, weights and memory are kept from call to call while the patch stays the same.
+/// Movable. One thread at a time may use it.
+class CONVOLUME_API VolumePredictor {
+ public:
+  /// Reads the checkpoint. Uses the options of infer(), but for `volume`, `channels`, `output`, `resume`, `take_over`
+  /// and `trace`. Throws any Error.
+  explicit VolumePredictor(const InferOptions& options);
+  ~VolumePredictor();
+  VolumePredictor(VolumePredictor&&) noexcept;
+  VolumePredictor& operator=(VolumePredictor&&) noexcept;
+
+  /// What predict() writes: [c][z][y][x] without gaps.
+  struct Output {
+    std::string type;  ///< "float32", "uint8" or "uint16", as the options say
+    index_t channels = 1;
+    Extent3 extent{};
+  };
+  Output output_for(const ArrayView& volume) const;
+  /// Predicts a volume with the net's input channels, in the units of the training data. Returns false if a stop
+  /// request came first; `prediction` is then incomplete. Throws any Error.
+  bool predict(const ArrayView& volume, void* prediction, const std::stop_token& stop = {});
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 /// What an inference costs with some patch, by the cost models: the plans of the net, and prices of reading the file.
 struct PatchEstimate {

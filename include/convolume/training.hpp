@@ -29,6 +29,9 @@ struct TrainProgress {
 /// Input files, output folder and settings of a training run.
 struct TrainOptions {
   std::filesystem::path net, data, out;
+  /// The description of the data; if it is empty, that in the file `data`. It may name arrays (ArrayVolume::path()).
+  /// Messages then call it by `data`, and relative paths are relative to that file's folder.
+  std::string data_text{};
   std::vector<std::string> overrides;      ///< "table.key=value", replaces values of the net's file
   std::optional<std::int64_t> iterations;  ///< total of the run, resumed or not; if absent, from the net
   double max_minutes = 0;                  ///< ends the run with a checkpoint; 0 means no limit
@@ -51,6 +54,7 @@ struct TrainOptions {
   /// memory, as far as `memory` allows.
   std::optional<std::size_t> memory_budget{};
   std::size_t scratch_budget = 0;  ///< see SchedulerOptions
+  bool change_affinity = true;     ///< see SchedulerOptions
   fft::Options fft{};              ///< FFT backend; part of the numerics record
   bool cache_spectra = true;       ///< see ConvOptions
   /// Measures the convolution choices (ConvPlan::tune) instead of using the cost model. The choices become part of the

@@ -1,6 +1,8 @@
 // Copies and describes volumes in files.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -33,6 +35,34 @@ CONVOLUME_API void convert_volume(const ConvertOptions& options);
 
 /// Returns a text with format, channels, voxels, type, spacing, geometry and chunks of a volume.
 CONVOLUME_API std::string describe_volume(const std::string& volume);
+
+/// Voxels in memory: [c][z][y][x].
+struct ArrayView {
+  const void* voxels = nullptr;
+  std::string type = "float32";  ///< as in ConvertOptions
+  index_t channels = 1;
+  Extent3 extent{};
+  /// Bytes between neighbours along C, Z, Y, X; may be negative or 0. If absent, there are no gaps.
+  std::optional<std::array<std::ptrdiff_t, 4>> stride{};
+  std::optional<std::array<double, 3>> spacing{};  ///< lengths of a voxel along Z, Y, X
+};
+
+/// Gives voxels in memory a path. Every function that reads volumes, data sets included, accepts it in the place of a
+/// file, and gives the same bits as for a file with the same voxels, type and spacing. The voxels are not copied: they
+/// must stay, and must not change, while this object lives. Movable. Thread-safe.
+class CONVOLUME_API ArrayVolume {
+ public:
+  /// Throws InvalidArgument for a null address, an unknown type, or an axis without voxels.
+  explicit ArrayVolume(const ArrayView& array);
+  ~ArrayVolume();
+  ArrayVolume(ArrayVolume&& other) noexcept;
+  ArrayVolume& operator=(ArrayVolume&& other) noexcept;
+
+  const std::string& path() const noexcept { return path_; }  ///< "array:1", ...
+
+ private:
+  std::string path_;  // empty if moved from
+};
 
 enum class FileKind { net, checkpoint, volume };
 /// Tells nets, checkpoints and volumes apart by their contents. What is neither of the first two is called a volume.

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "nets/io/array_source.hpp"
 #include "nets/io/volume_source.hpp"
 
 namespace convolume::nets {
@@ -15,6 +16,7 @@ namespace fs = std::filesystem;
 
 /// Replaces "${NAME}" by the environment variable. Relative paths are relative to the folder of the description.
 std::string expand(TomlTable& t, const std::string& key, const std::string& value, const fs::path& directory) {
+  if (io::is_array_path(value)) return value;
   std::string result;
   std::size_t at = 0;
   for (std::size_t begin = value.find("${"); begin != std::string::npos; begin = value.find("${", at)) {

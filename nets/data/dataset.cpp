@@ -55,7 +55,9 @@ std::string label_settings(const LabelSpec& label) {
 class Loader {
  public:
   Loader(const std::filesystem::path& file, const DatasetOptions& options)
-      : o_(options), spec_(read_dataset_spec(file)), summaries_(options.summaries) {}
+      : o_(options),
+        spec_(options.text.empty() ? read_dataset_spec(file) : parse_dataset_spec(options.text, file)),
+        summaries_(options.summaries) {}
 
   Dataset load() {
     data_.name = spec_.name;

@@ -88,6 +88,7 @@ struct Dataset {
 };
 
 struct DatasetOptions {
+  std::string text{};  ///< the description; empty: read it from the file
   std::pmr::memory_resource* memory = std::pmr::get_default_resource();
   Scheduler* scheduler = nullptr;  ///< computes statistics; null: the calling thread does
   /// Bytes that volumes may take. Training volumes that do not fit stay in their files. Changes no bit.

@@ -269,7 +269,11 @@ IntensitySpec read_intensity(TomlTable& t) {
 }
 
 DatasetSpec read_dataset_spec(const std::filesystem::path& file) {
-  TomlTable root = TomlTable::parse(read_file(file, std::size_t{1} << 24), file.string());
+  return parse_dataset_spec(read_file(file, std::size_t{1} << 24), file);
+}
+
+DatasetSpec parse_dataset_spec(const std::string& text, const std::filesystem::path& file) {
+  TomlTable root = TomlTable::parse(text, file.string());
   const std::filesystem::path directory = file.has_parent_path() ? file.parent_path() : ".";
   DatasetSpec spec{.file = file.string(), .name = root.text("name"), .train = {}, .validation = {}};
   if (root.has("orientation")) {

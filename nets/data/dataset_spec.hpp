@@ -132,6 +132,8 @@ struct DatasetSpec {
 /// Reads a description, and finds the files that a `*` stands for. "${NAME}" in a path is replaced by the environment
 /// variable NAME. Relative paths are relative to the file's folder. Throws ConfigError and IoError.
 DatasetSpec read_dataset_spec(const std::filesystem::path& file);
+/// The same for the text of a description. `file` is its name in messages, and says which folder it is in.
+DatasetSpec parse_dataset_spec(const std::string& text, const std::filesystem::path& file);
 
 /// Throws ConfigError at a line of a description.
 [[noreturn]] void fail_at(const std::string& file, int line, const std::string& message);

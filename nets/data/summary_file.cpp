@@ -6,10 +6,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
+#include <xxhash.h>
 
 #include "convolume/error.hpp"
 #include "core/files.hpp"
 #include "core/json.hpp"
+#include "nets/io/array_source.hpp"
 
 namespace convolume::nets {
 namespace {
@@ -111,9 +113,26 @@ void add_slices(const std::filesystem::path& pattern, FileState& state) {
   }
 }
 
+/// Returns the state of an array. Its path has a hash of its voxels, because another process gives other arrays the
+/// same paths.
+FileState state_of_array(const io::VolumeSource& array) {
+  const io::VolumeInfo& info = array.info();
+  std::vector<std::byte> plane(static_cast<std::size_t>(info.extent.y * info.extent.x) * info.bytes_per_voxel());
+  std::uint64_t hash = 0;
+  for (index_t c = 0; c < info.channels; ++c) {
+    for (index_t z = 0; z < info.extent.z; ++z) {
+      array.read({c, 1}, {{z, 0, 0}, {1, info.extent.y, info.extent.x}}, plane);
+      hash = XXH3_64bits_withSeed(plane.data(), plane.size(), hash);
+    }
+  }
+  return {.path = fmt::format("array {} {} {:016x}", info.element_type, to_string(info.extent), hash),
+          .bytes = info.stored_bytes};
+}
+
 }  // namespace
 
 FileState FileState::of(const io::VolumePath& volume) {
+  if (io::is_array_path(volume.text())) return state_of_array(*io::open_volume(volume));
   std::error_code error;
   const io::VolumePath whole{std::filesystem::absolute(volume.file, error).lexically_normal(), volume.inside};
   FileState state{.path = whole.text()};

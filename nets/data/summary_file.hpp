@@ -17,8 +17,9 @@ struct FileState {
   std::string path;
   std::uint64_t bytes = 0;
   std::int64_t modified = 0;  ///< in nanoseconds; of the newest file
-  /// Returns the state of a volume: of a file, of both files of a NIfTI pair, of all that a Zarr holds, or of the files
-  /// that the `*` of slices stands for. `path` has the name of the data set within the file, if there is one.
+  /// Returns the state of a volume: of an array (its voxels decide), of a file, of both files of a NIfTI pair, of all
+  /// that a Zarr holds, or of the files that the `*` of slices stands for. `path` has the name of the data set within
+  /// the file, if there is one.
   static FileState of(const io::VolumePath& volume);
   friend bool operator==(const FileState&, const FileState&) = default;
 };

@@ -7,6 +7,7 @@
 #include "convolume/volumes.hpp"
 #include "core/files.hpp"
 #include "core/ownership.hpp"
+#include "nets/files/array_voxels.hpp"
 #include "nets/io/copy_volume.hpp"
 #include "nets/io/nan_source.hpp"
 #include "nets/io/orientation.hpp"
@@ -50,6 +51,19 @@ std::string bytes_text(std::uint64_t bytes) {
 }
 
 }  // namespace
+
+ArrayVolume::ArrayVolume(const ArrayView& array) : path_(io::register_array(voxels_of(array))) {}
+
+ArrayVolume::~ArrayVolume() {
+  if (!path_.empty()) io::forget_array(path_);
+}
+
+ArrayVolume::ArrayVolume(ArrayVolume&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+
+ArrayVolume& ArrayVolume::operator=(ArrayVolume&& other) noexcept {
+  std::swap(path_, other.path_);
+  return *this;
+}
 
 void convert_volume(const ConvertOptions& o) {
   auto file = io::open_volume(o.input);

@@ -35,7 +35,7 @@ class Inference {
         target_(io::split_volume_path(o.output.string())),
         part_(part_of(target_)),
         memory_({.upstream = o.upstream}),
-        scheduler_(o.threads > 0 ? o.threads : default_threads()),
+        scheduler_(o.threads > 0 ? o.threads : default_threads(), {.change_affinity = o.change_affinity}),
         header_(read_checkpoint_header(o.checkpoint)),
         stored_(stored_of(o, header_.net)) {}
 
@@ -45,11 +45,7 @@ class Inference {
     const Extent3 patch = o_.patch.value_or(header_.net.patch);
     channels_ = infer_shapes(header_.net, patch).output().channels;
     io::check_writable(target_, stored_as(stored_, channels_, Extent3::all(1)));
-    check_overlap(o_.overlap, patch);
-    if (o_.cheapest_patch && (o_.patch || o_.overlap)) {
-      throw InvalidArgument("--patch auto chooses the overlap too; leave --overlap out, or give the patch");
-    }
-    if (o_.batch < 1) throw InvalidArgument(fmt::format("--batch is {}; at least 1 is needed", o_.batch));
+    check_patch_options(o_, header_.net);
   }
 
   /// Makes sure that no other process writes this output meanwhile.
@@ -263,7 +259,7 @@ class Inference {
 
   /// Makes the output from the finished chunks.
   void finish() {
-    planner_->end_predictor();
+    planner_->take_predictor().reset();  // its memory is not needed any more
     if (renames()) {
       zarr_->move_to(target_);
       zarr_.reset();

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 namespace convolume::nets {
+namespace {
 
 void check_overlap(const std::optional<Extent3>& overlap, const Extent3& patch) {
   const index_t most = std::max({patch.z, patch.y, patch.x}) - 1;
@@ -13,6 +14,16 @@ void check_overlap(const std::optional<Extent3>& overlap, const Extent3& patch) 
     throw InvalidArgument(fmt::format("--overlap {} along {} does not fit a patch of {}; use 0 to {}", (*overlap)[axis],
                                       "zyx"[axis], to_string(patch), most));
   }
+}
+
+}  // namespace
+
+void check_patch_options(const InferOptions& o, const NetSpec& spec) {
+  check_overlap(o.overlap, o.patch.value_or(spec.patch));
+  if (o.cheapest_patch && (o.patch || o.overlap)) {
+    throw InvalidArgument("--patch auto chooses the overlap too; leave --overlap out, or give the patch");
+  }
+  if (o.batch < 1) throw InvalidArgument(fmt::format("--batch is {}; at least 1 is needed", o.batch));
 }
 
 io::VoxelBox region_of(const InferOptions& o, const Extent3& extent) {

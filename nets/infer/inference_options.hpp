@@ -5,15 +5,16 @@
 #include <optional>
 
 #include "convolume/inference.hpp"
-#include "nets/infer/part_sink.hpp"
+#include "nets/infer/stored_voxels.hpp"
 #include "nets/io/volume_info.hpp"
 #include "nets/spec/net_spec.hpp"
 
 namespace convolume::nets {
 
-/// Checks the overlap against the longest axis of the patch. One number may stand for all axes, so a thin patch is no
-/// error as long as some axis can hold the overlap. Throws InvalidArgument.
-void check_overlap(const std::optional<Extent3>& overlap, const Extent3& patch);
+/// Checks what the options say about patches. The overlap is checked against the longest axis of the patch: one number
+/// may stand for all axes, so a thin patch is no error as long as some axis can hold the overlap. Throws
+/// InvalidArgument.
+void check_patch_options(const InferOptions& options, const NetSpec& spec);
 
 /// Returns the region of the volume that is segmented, in the axes of the file. Throws InvalidArgument.
 io::VoxelBox region_of(const InferOptions& options, const Extent3& extent);

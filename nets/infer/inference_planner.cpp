@@ -75,7 +75,7 @@ void InferencePlanner::choose_patches(const InferenceManifest* manifest, const s
 void InferencePlanner::make_plans(const InferenceManifest* manifest, const std::filesystem::path& part) {
   PredictorOptions options = predictor_options();
   if (manifest != nullptr) options.recorded = recorded_plans(NumericsRecord::from_text(manifest->numerics));
-  predictor_ = std::make_unique<Predictor>(net_, parameters_, options, scheduler_, memory_);
+  if (!predictor_) predictor_ = std::make_unique<Predictor>(net_, parameters_, options, scheduler_, memory_);
   try {
     predictor_->network(grid_);
   } catch (const Error& error) {

@@ -28,8 +28,10 @@ class InferencePlanner {
   const PatchGrid& grid() const { return grid_; }
   const InferenceWindows& windows() const { return windows_; }
   Predictor& predictor() { return *predictor_; }
-  /// Frees the memory of the predictor.
-  void end_predictor() { predictor_.reset(); }
+  /// Uses the predictor of another plan with the same options and the same patch. To be called before make_plans().
+  void use(std::unique_ptr<Predictor> predictor) { predictor_ = std::move(predictor); }
+  /// Gives the predictor away, with its plans and its memory.
+  std::unique_ptr<Predictor> take_predictor() { return std::move(predictor_); }
   /// Returns the costs that the cost models predict, and measures one pass of the net. Bytes on disk are 0.
   InferencePlan costs();
 

@@ -13,7 +13,7 @@
 #include "convolume/scheduler.hpp"
 #include "nets/data/resampling.hpp"
 #include "nets/data/stored_volume.hpp"
-#include "nets/infer/part_sink.hpp"
+#include "nets/infer/stored_voxels.hpp"
 #include "nets/io/orientation.hpp"
 #include "nets/io/volume_sink.hpp"
 #include "nets/io/volume_source.hpp"

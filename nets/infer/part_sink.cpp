@@ -1,42 +1,11 @@
 #include "nets/infer/part_sink.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 
-#include <fmt/format.h>
-
-#include "convolume/error.hpp"
 #include "nets/base/parallel.hpp"
 #include "nets/io/volume_source.hpp"
 
 namespace convolume::nets {
-namespace {
-
-constexpr index_t most_classes_of_a_byte = 256;
-
-std::uint16_t most_probable(const float* values, index_t stride, index_t channels) {
-  index_t best = 0;
-  for (index_t c = 1; c < channels; ++c) {
-    if (values[c * stride] > values[best * stride]) best = c;
-  }
-  return static_cast<std::uint16_t>(best);
-}
-
-std::uint16_t byte_of(float probability) {
-  return static_cast<std::uint16_t>(std::clamp(probability, 0.0f, 1.0f) * 255.0f + 0.5f);
-}
-
-}  // namespace
-
-io::SinkOptions stored_as(Stored stored, index_t channels, const Extent3& extent) {
-  io::SinkOptions options{.channels = stored == Stored::classes ? 1 : channels, .extent = extent};
-  if (stored == Stored::bytes || stored == Stored::binary) options.type = io::VoxelType::uint8;
-  if (stored == Stored::classes) {
-    options.type = channels <= most_classes_of_a_byte ? io::VoxelType::uint8 : io::VoxelType::uint16;
-  }
-  return options;
-}
 
 PartSink::PartSink(io::PartialZarr& part, Stored stored, index_t channels, std::string name)
     : part_(part),
@@ -67,24 +36,13 @@ index_t PartSink::layer_end(index_t z) const {
 void PartSink::put(index_t z, const float* values, index_t stride) {
   const index_t plane = column_.extent.y * column_.extent.x, planes = part_.chunk().z;
   const std::size_t voxel = io::size_of(voxels_.type);
+  const ProbabilityRow row{.values = values, .stride = stride, .channels = channels_, .count = plane};
   for (index_t c = 0; c < voxels_.channels; ++c) {
     std::byte* const to = layer_.data() + static_cast<std::size_t>((c * planes + z % planes) * plane) * voxel;
-    const float* const from = values + c * stride;
-    if (stored_ == Stored::probabilities) {
-      std::memcpy(to, from, static_cast<std::size_t>(plane) * voxel);
-      continue;
-    }
-    for (index_t v = 0; v < plane; ++v) {
-      if (std::isnan(from[v])) {
-        throw NumericalError(fmt::format(
-            "{}: voxel (z {}, y {}, x {}) is NaN, which {} cannot hold; check the checkpoint, or write float32", name_,
-            z, column_.begin.y + v / column_.extent.x, column_.begin.x + v % column_.extent.x,
-            io::name_of(voxels_.type)));
-      }
-      const std::uint16_t number = stored_ == Stored::bytes    ? byte_of(from[v])
-                                   : stored_ == Stored::binary ? static_cast<std::uint16_t>(from[v] >= 0.5f)
-                                                               : most_probable(from + v, stride, channels_);
-      std::memcpy(to + static_cast<std::size_t>(v) * voxel, &number, voxel);  // the low bytes come first
+    const index_t nan = store_row(row, c, stored_, voxels_.type, to);
+    if (nan < plane) {
+      fail_nan(name_, {z, column_.begin.y + nan / column_.extent.x, column_.begin.x + nan % column_.extent.x},
+               voxels_.type);
     }
   }
 }

@@ -5,20 +5,10 @@
 #include <vector>
 
 #include "nets/infer/blender.hpp"
+#include "nets/infer/stored_voxels.hpp"
 #include "nets/io/partial_zarr.hpp"
 
 namespace convolume::nets {
-
-/// What is stored of the probabilities of a voxel.
-enum class Stored {
-  probabilities,  ///< float32
-  bytes,          ///< probabilities as uint8, 0..255
-  classes,        ///< the number of the most probable class
-  binary          ///< uint8: for each channel, 1 from probability 0.5 on, else 0
-};
-
-/// Returns the channels and the type of the stored voxels of a net with so many output channels.
-io::SinkOptions stored_as(Stored stored, index_t channels, const Extent3& extent);
 
 /// Writes the chunks of a column as soon as all their planes are finished. Chunks that exist are not missing.
 class PartSink final : public PredictionSink {

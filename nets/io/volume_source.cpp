@@ -9,6 +9,7 @@
 #include <zlib.h>
 
 #include "core/files.hpp"
+#include "nets/io/array_source.hpp"
 #include "nets/io/volume_formats.hpp"
 
 namespace convolume::nets::io {
@@ -81,6 +82,7 @@ void VolumeSource::read(ChannelRange channels, const VoxelBox& box, std::span<st
 }
 
 std::unique_ptr<VolumeSource> open_volume(const VolumePath& path, const OpenOptions& options) {
+  if (is_array_path(path.text())) return array_source(array_at(path), path);
   const Look look(path);
   std::string reasons;
   for (const detail::VolumeFormat& format : detail::volume_formats()) {

@@ -73,9 +73,11 @@ void RunRecords::write_report(const std::string& state, const TrainingLoop& loop
   report.tables = {run, data_table(data), machine_table()};
   report.texts = {{"Net and recipe", spec.source}, {"Choices", trainer.numerics().to_text()}};
   std::error_code error;
-  if (std::filesystem::is_regular_file(options_.data, error)) {
-    report.texts.insert(report.texts.begin() + 1, {"Data", read_file(options_.data)});
+  std::string description = options_.data_text;
+  if (description.empty() && std::filesystem::is_regular_file(options_.data, error)) {
+    description = read_file(options_.data);
   }
+  if (!description.empty()) report.texts.insert(report.texts.begin() + 1, {"Data", description});
   nets::write_report(folder_.report(), report);
 }
 

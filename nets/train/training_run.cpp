@@ -122,7 +122,7 @@ class TrainingRun {
         folder_(options.out, {options.resume, options.take_over, options.on_note}),
         memory_({.upstream = options.upstream}),
         scheduler_(options.threads > 0 ? options.threads : default_threads(),
-                   {.scratch_budget = options.scratch_budget}),
+                   {.scratch_budget = options.scratch_budget, .change_affinity = options.change_affinity}),
         total_(options.iterations.value_or(spec_.training.iterations)) {}
 
   /// Reads the checkpoint that is continued, plans memory, and reads the data.
@@ -136,7 +136,8 @@ class TrainingRun {
     network_.stop = o_.stop;
     if (resumed_) resumed_->add_recorded(network_, o_.tune);
     room_ = plan_training_room(spec_, network_, limit(), o_.resume);
-    data_ = load_dataset(o_.data, {.memory = &memory_,
+    data_ = load_dataset(o_.data, {.text = o_.data_text,
+                                   .memory = &memory_,
                                    .scheduler = &scheduler_,
                                    .volume_bytes = room_.volume_bytes,
                                    .validation_bytes = validation_bytes(spec_),
