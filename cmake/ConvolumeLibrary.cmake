@@ -14,6 +14,8 @@ set_target_properties(convolume PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 
 target_include_directories(convolume PUBLIC
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_compile_features(convolume PUBLIC cxx_std_20)
+# It is never unloaded, because its handlers of fork() and its helper threads stay.
+target_link_options(convolume PRIVATE LINKER:-z,nodelete)
 target_link_libraries(convolume PRIVATE $<BUILD_INTERFACE:convolume_private> ${external} Threads::Threads)
 
 install(TARGETS convolume EXPORT convolume-targets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
