@@ -1,5 +1,6 @@
 // The extension module convolume._core. The package in python/convolume is what users import.
 #include "python/bindings/errors.hpp"
+#include "python/bindings/nets.hpp"
 #include "python/bindings/plan.hpp"
 #include "python/bindings/runtime.hpp"
 #include "python/bindings/transforms.hpp"
@@ -12,12 +13,16 @@
 #include "convolume/version.hpp"
 
 namespace nb = nanobind;
+using convolume::python::Computation;
 using convolume::python::Runtime;
 
 NB_MODULE(_core, m) {
   convolume::python::add_errors(m);
   convolume::python::add_plans(m);
   convolume::python::add_transforms(m);
+  convolume::python::add_nets(m);
+  Runtime::get();  // made here, because a child of fork() must not find it half made
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(Computation::refuse_and_wait));
   m.def("available_cpus", convolume::available_cpus);
   m.def("version", [] { return std::string(convolume::version()); });
   m.def("simd_target", convolume::simd_target);
@@ -29,8 +34,11 @@ NB_MODULE(_core, m) {
   m.def(
       "set_threads", [](int threads) { Runtime::get().set_threads(threads); }, nb::arg("threads"));
   m.def("exchange_thread_local", Runtime::exchange_thread_local, nb::arg("threads"));
-  m.def(
-      "trim", [] { return Runtime::get().memory().trim(); }, nb::call_guard<nb::gil_scoped_release>());
+  m.def("forget_computations", Computation::forget);
+  m.def("trim", [] {
+    const Computation computation;
+    return Runtime::get().memory().trim();
+  });
   m.def("statistics", [] {
     const auto& counters = Runtime::get().counters();
     const convolume::SlabStatistics memory = Runtime::get().memory().statistics();

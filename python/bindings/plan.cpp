@@ -110,7 +110,7 @@ class Weights {
 template <class Body>
 void compute(const Body& body) {
   Runtime::get().counters().calls.fetch_add(1, std::memory_order_relaxed);
-  const nb::gil_scoped_release release;
+  const Computation computation;
   body();
 }
 
@@ -238,7 +238,7 @@ void add_plans(nb::module_& m) {
                                        .choice = choice,
                                        .low_error = low_error,
                                        .memory_budget = memory_budget};
-             const nb::gil_scoped_release release;
+             const Computation computation;
              new (self) Plan(problem, options);
            })
       .def("forward", forward, nb::arg("x"), nb::arg("w"), nb::arg("bias").none(), nb::arg("out").none(),

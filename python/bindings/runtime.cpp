@@ -1,9 +1,10 @@
 #include "python/bindings/runtime.hpp"
 
-#include <map>
+#include <array>
 #include <memory>
-#include <mutex>
+#include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "convolume/cpu.hpp"
 #include "convolume/error.hpp"
@@ -11,20 +12,45 @@
 namespace convolume::python {
 namespace {
 
+constexpr int most_threads = 1024;
+
 thread_local int threads_here = 0;
 
 void require_threads(int threads) {
-  if (threads >= 0 && threads <= 1024) return;
-  throw InvalidArgument("threads: " + std::to_string(threads) +
-                        " is not from 1 to 1024; 0 means one per physical core");
+  if (threads >= 0 && threads <= most_threads) return;
+  throw InvalidArgument("threads: " + std::to_string(threads) + " is not from 1 to " + std::to_string(most_threads) +
+                        "; 0 means one per physical core");
 }
 
-struct Schedulers {
-  std::mutex mutex;
-  std::map<int, std::unique_ptr<Scheduler>> by_threads;
-};
+/// Schedulers by number of threads. They are made once, and live until the process ends. There is no lock, because a
+/// child of fork() may find any lock held.
+constinit std::array<std::atomic<Scheduler*>, most_threads + 1> schedulers{};
+
+std::atomic<int> running{0};
+std::atomic<bool> closed{false};
 
 }  // namespace
+
+Computation::Computation() {
+  if (closed.load()) throw std::runtime_error("convolume computes nothing any more: the interpreter is ending");
+  running.fetch_add(1);
+  released_.emplace();
+}
+
+Computation::~Computation() {
+  released_.reset();
+  if (running.fetch_sub(1) == 1) running.notify_all();
+}
+
+void Computation::forget() noexcept { running.store(0); }
+
+bool Computation::refused() noexcept { return closed.load(); }
+
+void Computation::refuse_and_wait() {
+  closed.store(true);
+  const nb::gil_scoped_release release;
+  for (int left; (left = running.load()) != 0;) running.wait(left);
+}
 
 Runtime& Runtime::get() {
   static Runtime* const runtime = new Runtime;
@@ -34,7 +60,10 @@ Runtime& Runtime::get() {
 int Runtime::threads() const {
   if (threads_here > 0) return threads_here;
   const int chosen = threads_.load(std::memory_order_relaxed);
-  return chosen > 0 ? chosen : default_threads();
+  if (chosen > 0) return chosen;
+  int usual = default_.load(std::memory_order_relaxed);
+  if (usual == 0) default_.store(usual = default_threads(), std::memory_order_relaxed);
+  return usual;
 }
 
 void Runtime::set_threads(int threads) {
@@ -48,13 +77,14 @@ int Runtime::exchange_thread_local(int threads) {
 }
 
 Scheduler& Runtime::scheduler(int threads) {
-  static auto* const schedulers = new Schedulers;
   require_threads(threads);
-  const int count = threads > 0 ? threads : this->threads();
-  const std::lock_guard lock(schedulers->mutex);
-  auto& one = schedulers->by_threads[count];
-  if (!one) one = std::make_unique<Scheduler>(count);
-  return *one;
+  auto& place = schedulers[static_cast<std::size_t>(threads > 0 ? threads : this->threads())];
+  Scheduler* there = place.load(std::memory_order_acquire);
+  if (there != nullptr) return *there;
+  auto made = std::make_unique<Scheduler>(static_cast<int>(&place - schedulers.data()),
+                                          SchedulerOptions{.change_affinity = false});
+  if (!place.compare_exchange_strong(there, made.get(), std::memory_order_acq_rel)) return *there;
+  return *made.release();
 }
 
 }  // namespace convolume::python

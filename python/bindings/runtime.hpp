@@ -3,11 +3,38 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
+
+#include <nanobind/nanobind.h>
 
 #include "convolume/memory.hpp"
 #include "convolume/scheduler.hpp"
 
 namespace convolume::python {
+
+namespace nb = nanobind;
+
+/// A computation without the GIL, for the lifetime of this object. It is made and destroyed by the thread that
+/// computes. When the interpreter ends, running computations are waited for and new ones are refused: a thread that
+/// asks for the GIL later would be ended in the middle of a destructor.
+class Computation {
+ public:
+  /// Throws std::runtime_error if the interpreter is ending.
+  Computation();
+  ~Computation();
+  Computation(const Computation&) = delete;
+  Computation& operator=(const Computation&) = delete;
+
+  /// Returns whether the interpreter is ending, so that long computations should stop.
+  static bool refused() noexcept;
+  /// Refuses computations from now on, and waits for the running ones. The caller has the GIL.
+  static void refuse_and_wait();
+  /// Forgets the computations of other threads, in a child of fork(), which does not have these threads.
+  static void forget() noexcept;
+
+ private:
+  std::optional<nb::gil_scoped_release> released_;
+};
 
 /// Lives until the process ends, because arrays may outlive everything else. Thread-safe.
 class Runtime {
@@ -15,7 +42,8 @@ class Runtime {
   static Runtime& get();
 
   SlabResource& memory() noexcept { return memory_; }
-  /// Returns the scheduler with so many threads; 0 means threads(). Schedulers are made once and kept.
+  /// Returns the scheduler with so many threads; 0 means threads(). Schedulers are made once and kept. They change no
+  /// affinity masks, because other packages, such as OpenCV, use the same threads of TBB.
   Scheduler& scheduler(int threads);
   Execution execution(int threads) { return {scheduler(threads), &memory_}; }
 
@@ -35,7 +63,8 @@ class Runtime {
   Runtime() = default;
 
   SlabResource memory_;
-  std::atomic<int> threads_{0};
+  std::atomic<int> threads_{0};  // 0: default_
+  mutable std::atomic<int> default_{0};  // default_threads(), once it is known
   Counters counters_;
 };
 

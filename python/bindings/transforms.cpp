@@ -92,7 +92,7 @@ void transform(nb::handle x, nb::handle y, int kind, const std::vector<int>& axe
   problem.unaligned = !in.aligned() || !out.aligned();
   Scheduler& scheduler = Runtime::get().scheduler(workers);
   Runtime::get().counters().calls.fetch_add(1, std::memory_order_relaxed);
-  const nb::gil_scoped_release release;
+  const Computation computation;
   const fft::Plan plan = fft::Plan::make(problem);
   const int count = scheduler.threads();
   const Scratch scratch(plan.scratch_bytes(count));

@@ -221,6 +221,12 @@ _plans: OrderedDict[tuple[Any, ...], _core.Plan] = OrderedDict()
 _lock = threading.Lock()
 
 
+def renew_lock() -> None:
+    """Replaces the lock of the plans, in a child of fork()."""
+    global _lock
+    _lock = threading.Lock()
+
+
 def plans_kept() -> int:
     """Returns the number of plans that conv3d() and conv_transpose3d() keep, at most 256."""
     return len(_plans)

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
@@ -56,3 +58,161 @@ def set_threads(threads: int) -> None: ...
 def exchange_thread_local(threads: int) -> int: ...
 def trim() -> int: ...
 def statistics() -> dict[str, int]: ...
+def forget_computations() -> None: ...
+
+class TrainProgress:
+    @property
+    def iteration(self) -> int: ...
+    @property
+    def total(self) -> int: ...
+    @property
+    def loss(self) -> float: ...
+    @property
+    def voxels_per_second(self) -> float: ...
+    @property
+    def seconds_left(self) -> float: ...
+    @property
+    def validation(self) -> Scores | None: ...
+
+class Scores:
+    @property
+    def values(self) -> dict[str, float]: ...
+    @property
+    def voxels(self) -> int: ...
+    @property
+    def positives(self) -> int: ...
+    @property
+    def note(self) -> str: ...
+    def __getitem__(self, name: str, /) -> float: ...
+
+class BestCheckpoint:
+    @property
+    def file(self) -> Path: ...
+    @property
+    def score(self) -> str: ...
+    @property
+    def value(self) -> float: ...
+    @property
+    def iteration(self) -> int: ...
+
+class TrainResult:
+    @property
+    def iteration(self) -> int: ...
+    @property
+    def loss(self) -> float: ...
+    @property
+    def ended_early(self) -> bool: ...
+    @property
+    def best(self) -> BestCheckpoint | None: ...
+    @property
+    def workers(self) -> int: ...
+    @property
+    def waited(self) -> float: ...
+    @property
+    def validation(self) -> Scores | None: ...
+    @property
+    def checkpoint(self) -> Path: ...
+    @property
+    def metrics(self) -> Path: ...
+    @property
+    def report(self) -> Path: ...
+    @property
+    def slice(self) -> Path: ...
+    @property
+    def tensorboard(self) -> Path: ...
+
+class TrainOptions:
+    net: Path
+    data: Path
+    data_text: str
+    out: Path
+    overrides: list[str]
+    iterations: int | None
+    max_minutes: float
+    seed: int | None
+    threads: int
+    resume: bool
+    verify_data: bool
+    take_over: bool
+    memory: int
+    engine: str
+    low_error: bool
+    memory_budget: int | None
+    scratch_budget: int
+    cache_spectra: bool
+    tune: bool
+    trace: Path
+    tensorboard: bool
+    def __init__(self) -> None: ...
+
+class InferOptions:
+    checkpoint: Path
+    volume: str
+    channels: list[str]
+    output: Path
+    as_uint8: bool
+    labels: bool
+    patch: tuple[int, int, int] | None
+    overlap: tuple[int, int, int] | None
+    cheapest_patch: bool
+    begin: tuple[int, int, int] | None
+    end: tuple[int, int, int] | None
+    spacing: tuple[float, float, float] | None
+    orientation: str
+    blend: int
+    flip: list[bool]
+    batch: int
+    engine: str
+    low_error: bool
+    memory: int
+    threads: int
+    resume: bool
+    take_over: bool
+    trace: Path
+    def __init__(self) -> None: ...
+
+class EvaluateOptions:
+    prediction: str
+    label: str
+    positive: list[float]
+    classes: int
+    ignore: list[float]
+    threshold: float | None
+    begin: tuple[int, int, int] | None
+    end: tuple[int, int, int] | None
+    regions: list[list[float]]
+    def __init__(self) -> None: ...
+
+class ConvertOptions:
+    input: str
+    output: str
+    begin: tuple[int, int, int] | None
+    end: tuple[int, int, int] | None
+    channel: int | None
+    orientation: str
+    nan: float | None
+    type: str
+    chunk: tuple[int, int, int] | None
+    codec: str
+    take_over: bool
+    def __init__(self) -> None: ...
+
+class NamedVolume:
+    def __init__(self, array: Any, type: str, spacing: tuple[float, float, float] | None) -> None: ...
+    @property
+    def path(self) -> str: ...
+
+class Predictor:
+    def __init__(self, options: InferOptions) -> None: ...
+    def output_for(self, array: Any, type: str, spacing: tuple[float, float, float] | None) -> tuple[str, list[int]]: ...
+    def predict(self, array: Any, type: str, spacing: tuple[float, float, float] | None, prediction: Any) -> None: ...
+
+def train(options: TrainOptions, on_progress: Callable[[TrainProgress], object] | None,
+          on_tune: Callable[[str, float], object] | None,
+          on_note: Callable[[str], object] | None) -> TrainResult: ...
+def infer(options: InferOptions, on_progress: Callable[[float], object] | None,
+          on_note: Callable[[str], object] | None) -> bool: ...
+def evaluate(options: EvaluateOptions, on_note: Callable[[str], object] | None) -> Scores: ...
+def convert(options: ConvertOptions, on_progress: Callable[[float], object] | None,
+            on_note: Callable[[str], object] | None) -> None: ...
+def describe(file: str, overrides: list[str], patch: tuple[int, int, int] | None, threads: int) -> str: ...

@@ -13,6 +13,7 @@ y = convolume.conv3d(x, w, bias, padding="same", activation="relu")
 plan = convolume.ConvPlan(x.shape, w.shape, padding="same", bias=True, activation="relu")
 y = plan.forward(x, w, bias)
 gradients = plan.backward(x, np.ones_like(y), w, y=y, want=("dx", "dw", "dbias"))
+assert gradients.dw is not None
 print(plan.engine, y.shape, gradients.dw.shape)
 
 spectrum = convolume.fft.rfftn(y, axes=(-3, -2, -1), workers=2)

@@ -1,0 +1,1 @@
+TBB_VERSION: str
