@@ -200,3 +200,23 @@ def test_an_older_tbb_that_is_loaded_already_is_named(tmp_path):
 
 def test_no_function_of_the_package_changes_the_simd_target():
     assert not any("set_simd" in name for module in (convolume, convolume._core) for name in dir(module))  # noqa: SLF001
+
+
+@pytest.mark.parametrize("engine", ["fft_tiled", "fft_volume"])
+def test_a_changed_x_is_found_between_the_passes_if_the_environment_asks_for_it(engine):
+    code = f"""
+import numpy as np, convolume
+x, w = np.ones((1, 8, 12, 12, 12), "float32"), np.ones((8, 8, 5, 5, 5), "float32")
+plan = convolume.ConvPlan(x.shape, w.shape, engine={engine!r})
+x_hat = plan.spectra()
+y = plan.forward(x, w, x_hat=x_hat)
+plan.backward(x, y, w, x_hat=x_hat)
+x[0, 3, 2, 1, 0] = 2
+try:
+    plan.backward(x, y, w, x_hat=x_hat)
+    print("unseen")
+except convolume.StaleCache:
+    print("found")
+"""
+    assert run(code).stdout == "unseen\n"
+    assert run(code, CONVOLUME_CHECK_WEIGHTS="1").stdout == "found\n"

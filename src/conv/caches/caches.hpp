@@ -55,7 +55,7 @@ struct Spectra::Impl {
   std::pmr::memory_resource* memory = nullptr;
   std::string geometry;  ///< text; plans with the same text can read this cache
   conv::BufferStore maps;
-  std::vector<std::uint64_t> source_hash;     ///< of x, taken when the cache was filled; used by debug builds
+  std::vector<std::uint64_t> source_hash;     ///< of x, taken when the cache was filled; see checks_sources()
   std::vector<std::unique_ptr<Impl>> groups;  ///< one per group, if the engine handles groups of channels one by one
   std::atomic<std::uint64_t> version{0};
 

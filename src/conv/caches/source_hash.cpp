@@ -1,8 +1,26 @@
 #include "conv/caches/source_hash.hpp"
 
+#include <cstdlib>
+#include <string_view>
+
 #include <xxhash.h>
 
 namespace convolume::conv {
+namespace {
+
+/// It is read while the library is loaded, because all graphs of a process must agree.
+const bool checked = [] {
+#ifdef NDEBUG
+  const char* value = std::getenv("CONVOLUME_CHECK_WEIGHTS");
+  return value != nullptr && std::string_view(value) == "1";
+#else
+  return true;
+#endif
+}();
+
+}  // namespace
+
+bool checks_sources() noexcept { return checked; }
 
 std::uint64_t hash_map(const ConstTensorView& tensor, index_t n, index_t c) {
   const auto size = size_of(tensor.type);

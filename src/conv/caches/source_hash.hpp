@@ -1,4 +1,4 @@
-// Computes hashes by which debug builds recognise spectra of another tensor.
+// Computes hashes by which spectra of another tensor are recognised.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,9 @@
 
 namespace convolume::conv {
 
-/// Whether this build checks from which tensor the spectra of a cache were computed. Debug builds do.
-#ifdef NDEBUG
-inline constexpr bool checks_sources = false;
-#else
-inline constexpr bool checks_sources = true;
-#endif
+/// Returns whether passes check from which voxels the spectra of a cache were computed. Debug builds do, and others
+/// with CONVOLUME_CHECK_WEIGHTS=1 in the environment.
+bool checks_sources() noexcept;
 
 /// Returns a hash of the voxels of one feature map. If the tensor is blocked, `c` counts channel blocks, and the hash
 /// covers one channel block.

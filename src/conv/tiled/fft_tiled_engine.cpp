@@ -40,14 +40,14 @@ using plan::Direction;
 
 template <class Arguments>
 std::vector<TaskId> hash_source(TaskGraph& graph, const Ready& x, const std::shared_ptr<const Arguments>& a) {
-  if (!checks_sources) return {};
+  if (!checks_sources()) return {};
   return {graph.add(
       {.name = "hash input"}, [a] { a->x_hat->source_hash[0] = hash_tensor(a->x); }, x.tasks())};
 }
 
 template <class Arguments>
 std::vector<TaskId> check_source(TaskGraph& graph, const Ready& x, const std::shared_ptr<const Arguments>& a) {
-  if (!checks_sources) return {};
+  if (!checks_sources()) return {};
   return {graph.add(
       {.name = "check input spectra"},
       [a] {
@@ -107,7 +107,7 @@ class FftTiledEngine final : public ConvEngine {
   }
   std::vector<CacheCost> caches() const override { return caches_; }
   TransformCounts transforms() const noexcept override { return meter_.counts(); }
-  bool x_hat_replaces_x() const noexcept override { return keep_input_ && !checks_sources; }
+  bool x_hat_replaces_x() const noexcept override { return keep_input_ && !checks_sources(); }
 
  private:
   void share_out(const ConvOptions& options);

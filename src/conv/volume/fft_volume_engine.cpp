@@ -30,7 +30,6 @@ std::shared_ptr<BufferStore> maps_of(const std::shared_ptr<Spectra::Impl>& spect
   return {spectra, &spectra->maps};
 }
 
-#ifndef NDEBUG
 /// Appends a task that compares a feature map of x with the one from which its spectrum was computed.
 template <class Arguments>
 TaskId append_source_check(TaskGraph& graph, const std::shared_ptr<const Arguments>& a, index_t n, index_t c,
@@ -47,7 +46,6 @@ TaskId append_source_check(TaskGraph& graph, const std::shared_ptr<const Argumen
       },
       after);
 }
-#endif
 
 template <class T>
 class FftVolumeEngine final : public ConvEngine {
@@ -91,7 +89,7 @@ class FftVolumeEngine final : public ConvEngine {
   }
   std::vector<CacheCost> caches() const override;
   TransformCounts transforms() const noexcept override { return meter_.counts(); }
-  bool x_hat_replaces_x() const noexcept override { return !checks_sources; }
+  bool x_hat_replaces_x() const noexcept override { return !checks_sources(); }
 
  private:
   static std::size_t bytes_of(index_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
@@ -382,9 +380,7 @@ Ready FftVolumeEngine<T>::append_forward(TaskGraph& graph, const ConvReady& read
           auto* spectrum = static_cast<T*>(s.maps.acquire(static_cast<std::size_t>(i)));
           map_spectrum(Counted::input, geometry_.x_side(), x_transforms(), x.channel(i / in, i % in), x.stride, {},
                        a->memory, spectrum);
-#ifndef NDEBUG
-          s.source_hash[static_cast<std::size_t>(i)] = hash_map(a->x, i / in, i % in);
-#endif
+          if (checks_sources()) s.source_hash[static_cast<std::size_t>(i)] = hash_map(a->x, i / in, i % in);
         },
         after));
   }
@@ -455,7 +451,7 @@ std::vector<TaskId> FftVolumeEngine<T>::append_gradient_spectra(
 }
 
 /// Returns the tasks that provide the spectra of x for the weight gradient. They compute the spectra. If the forward
-/// pass kept the spectra, they only check them, in debug builds.
+/// pass kept the spectra, they only check them, if checks_sources().
 template <class T>
 std::vector<TaskId> FftVolumeEngine<T>::append_input_spectra(TaskGraph& graph, const Ready& ready,
                                                              const std::shared_ptr<const BackwardArguments>& a,
@@ -484,11 +480,10 @@ std::vector<TaskId> FftVolumeEngine<T>::append_input_spectra(TaskGraph& graph, c
           after));
       continue;
     }
-#ifndef NDEBUG
+    if (!checks_sources()) continue;
     // The check comes after the gradient, and so after the forward pass that fills the cache.
     after.insert(after.end(), gradient.begin(), gradient.end());
     tasks.push_back(append_source_check(graph, a, i / in, i % in, after));
-#endif
   }
   return tasks;
 }
