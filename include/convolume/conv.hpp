@@ -25,7 +25,7 @@ enum class Engine {
   automatic,
   fft_tiled,   ///< overlap-save: FFTs of small tiles; strides and dilations are split into dense phases
   fft_volume,  ///< FFTs of whole volumes (Zlateski, Lee, Seung, "ZNN", 2016); plain layouts only
-  toom_cook,   ///< real windows of 6 x 6 x 6 voxels ("Winograd"); dense kernels of 3 x 3 x 3 with stride 1
+  toom_cook,   ///< real windows ("Winograd"); dense kernels of 3 x 3 x 3, 1 x 3 x 3 and 3 x 1 x 1 with stride 1
   direct,      ///< sums over kernel taps with SIMD over channels; suits small kernels and small deep layers
   reference,   ///< plain loops in double precision: slow, for checks; serves every problem in plain layouts
   onednn,      ///< oneDNN, float only, if the library was built with it; `automatic` never selects it

@@ -33,45 +33,74 @@ double peak(DataType type, const MachineModel& machine) {
 
 /// Operations of the transform of a line of six points.
 constexpr double line_flops = 24;
+/// A copy of a voxel takes as long as this share of a line.
+constexpr double copied_share = 0.125;
+
+/// Returns the rows and columns that are transformed for a plane of a window of voxels, of results, or of the other
+/// factor of a weight gradient, which is a window of results too. Where planes are not transformed, voxels are copied.
+double plane_lines(const WindowShape& shape, index_t rows) {
+  return shape.transforms_planes() ? static_cast<double>(rows + window_points) : copied_share;
+}
+/// Returns the lines along Z of a window.
+double window_lines(const WindowShape& shape) {
+  return shape.transforms_lines() ? static_cast<double>(shape.plane_frequencies()) : 0;
+}
 
 /// Returns the seconds to transpose so many rows of voxels between plain tensors and blocks of lanes.
 double staged_seconds(double rows, double width) { return rows * (window_row_seconds + width * plain_seconds); }
 
+/// Returns the seconds to transpose rows of plain tensors on their way to windows and back.
+double staged_seconds(const WindowShape& shape, const Channels& channels, const Extent3& count, const Extent3& groups,
+                      const WindowPlan& plan) {
+  const double lanes = 64 / channels.size;
+  const Extent3 results = shape.results(), voxels = shape.voxels(plan.group);
+  double seconds = 0;
+  if (channels.plain_source) {
+    const index_t planes = count.z * results.z + shape.overlap().z * groups.z;
+    const auto rows = static_cast<double>(groups.x * count.y * shape.points().y * planes);
+    seconds +=
+        staged_seconds(rows * channels.source / lanes * static_cast<double>(plan.parts), static_cast<double>(voxels.x));
+  }
+  if (channels.plain_target) {
+    const auto rows = static_cast<double>(groups.x * count.y * results.y * count.z * results.z);
+    seconds += staged_seconds(rows * channels.target / lanes, static_cast<double>(plan.group.x * results.x));
+  }
+  return seconds;
+}
+
+/// Returns the bytes that a group holds between its transforms.
+double held_bytes(const WindowShape& shape, const Channels& channels, const Extent3& group) {
+  const double planes = static_cast<double>(shape.voxels(group).z) / static_cast<double>(group.z);
+  double width = planes * std::max(channels.source, channels.target);
+  // Source and target lie apart if lines are not inverted in place.
+  if (!shape.transforms_lines()) width = channels.source + channels.target;
+  if (!shape.transforms_planes()) width += static_cast<double>(window_points) * (channels.source + channels.target);
+  return channels.size * static_cast<double>(shape.plane_frequencies() * group.volume()) * width;
+}
+
 /// Returns the estimated seconds of all windows of a sample on one core.
 double seconds_of(const ConvProblem& p, const Channels& channels, const Extent3& count, const WindowPlan& plan,
                   const MachineModel& machine) {
-  const Extent3& group = plan.group;
+  const WindowShape shape{p.kernel};
+  const Extent3 &group = plan.group, results = shape.results();
   const auto parts = static_cast<double>(plan.parts);
   const double rows = static_cast<double>(group.volume()), windows = static_cast<double>(count.volume());
   Extent3 groups;
   for (int axis = 0; axis < 3; ++axis) groups[axis] = divided_up(count[axis], group[axis]);
-  const auto planes = static_cast<double>((count.z * window_results + 2 * groups.z) * count.y * count.x);
-  // Rows and columns of each plane, and lines along Z.
-  const double in = (2 * window_points * planes + plane_frequencies * windows) * channels.source * parts;
-  const double out =
-      windows * (plane_frequencies + window_results * (window_points + window_results)) * channels.target;
-  const double width = std::max(channels.source, channels.target);
-  const double spectra =
-      channels.size * plane_frequencies * rows * width * (window_results + 2.0 / static_cast<double>(group.z));
-  const double weights = channels.size * window_frequencies * channels.source * channels.target;
+  const auto planes = static_cast<double>((count.z * results.z + shape.overlap().z * groups.z) * count.y * count.x);
+  const double in =
+      (plane_lines(shape, window_points) * planes + window_lines(shape) * windows) * channels.source * parts;
+  const double out = windows *
+                     (window_lines(shape) + static_cast<double>(results.z) * plane_lines(shape, window_results)) *
+                     channels.target;
+  const auto frequencies = static_cast<double>(shape.frequencies());
+  const double weights = channels.size * frequencies * channels.source * channels.target;
   const auto l2 = static_cast<double>(machine.usable_l2_bytes);
   const auto l3 = static_cast<double>(machine.usable_l3_bytes) / static_cast<double>(machine.l3_cores);
-  const double spilled = std::clamp(spectra / l2 - window_free_share, 0.0, 1.0);
+  const double spilled = std::clamp(held_bytes(shape, channels, group) / l2 - window_free_share, 0.0, 1.0);
   const double rate = peak(p.type, machine) * machine.tile_transform_share * window_transform_factor;
   const double transforms = line_flops * (in + out) / rate * (1 + window_spilled_factor * spilled);
-  const double lanes = 64 / channels.size;
-  double staged = 0;
-  if (channels.plain_source) {
-    const double rows_read = static_cast<double>(groups.x * count.y) * window_points * planes /
-                             static_cast<double>(count.y * count.x) * channels.source / lanes * parts;
-    staged += staged_seconds(rows_read, static_cast<double>(group.x * window_results + 2));
-  }
-  if (channels.plain_target) {
-    const double rows_written =
-        static_cast<double>(groups.x * count.y * count.z) * window_results * window_results * channels.target / lanes;
-    staged += staged_seconds(rows_written, static_cast<double>(group.x * window_results));
-  }
-  const double products = 2 * window_frequencies * windows * channels.source * channels.target /
+  const double products = 2 * frequencies * windows * channels.source * channels.target /
                           (peak(p.type, machine) * machine.tile_product_share * window_product_factor *
                            few_rows_factor(rows, wide_vectors(machine)));
   const double bandwidth = 1e9 * (weights < l2 / 2 ? machine.l2_gb_per_s
@@ -80,7 +109,8 @@ double seconds_of(const ConvProblem& p, const Channels& channels, const Extent3&
   const double reading = weights * static_cast<double>(groups.volume()) / bandwidth;
   const double tasks = static_cast<double>(p.batch * groups.volume()) * parts;
   const double idle = 1 + waiting_share + idle_share * std::max(0.0, static_cast<double>(machine.cores) - 1) / tasks;
-  return (transforms + staged + std::max(products, reading) + window_hidden_share * std::min(products, reading)) *
+  return (transforms + staged_seconds(shape, channels, count, groups, plan) + std::max(products, reading) +
+          window_hidden_share * std::min(products, reading)) *
              idle +
          machine.task_s * parts * static_cast<double>(groups.volume());
 }
@@ -88,13 +118,14 @@ double seconds_of(const ConvProblem& p, const Channels& channels, const Extent3&
 index_t balanced(index_t count, index_t most) { return divided_up(count, divided_up(count, most)); }
 
 double gradient_seconds(const ConvProblem& p, const MachineModel& machine) {
+  const WindowShape shape{p.kernel};
   const Channels channels = channels_of(p, p.in_channels, p.out_channels);
   const WindowSums sums = window_sums(p);
-  const Extent3 count = windows_of(p.output());
-  const auto windows = static_cast<double>(p.batch * count.volume());
-  const double x =
-      windows * (2 * window_points * (window_results + 2.0 / static_cast<double>(sums.chunk.z)) + plane_frequencies);
-  const double dy = windows * (window_results * (window_results + window_points) + plane_frequencies);
+  const auto windows = static_cast<double>(p.batch * shape.windows_of(p.output()).volume());
+  const double planes = static_cast<double>(shape.voxels(sums.chunk).z) / static_cast<double>(sums.chunk.z);
+  const double x = windows * (plane_lines(shape, window_points) * planes + window_lines(shape));
+  const double dy =
+      windows * (static_cast<double>(shape.results().z) * plane_lines(shape, window_results) + window_lines(shape));
   const auto in_block = static_cast<double>(sum_channels(p.type, p.in_channels)),
              out_block = static_cast<double>(sum_channels(p.type, p.out_channels));
   const double repeated_x = std::ceil(channels.target / out_block), repeated_dy = std::ceil(channels.source / in_block);
@@ -102,23 +133,40 @@ double gradient_seconds(const ConvProblem& p, const MachineModel& machine) {
                             (peak(p.type, machine) * machine.tile_transform_share * window_transform_factor);
   const double rows = static_cast<double>(sums.chunk.volume());
   const double products =
-      2 * window_frequencies * windows * channels.source * channels.target /
+      2 * static_cast<double>(shape.frequencies()) * windows * channels.source * channels.target /
       (peak(p.type, machine) * machine.tile_product_share * window_sum_factor * (rows / (rows + 2)));
   return (transforms + products) * (1 + waiting_share) +
-         window_weight_seconds(channels.source * channels.target, p.type, machine) / 2;
+         window_weight_seconds(shape, channels.source * channels.target, p.type, machine) / 2;
+}
+
+/// Returns the chunks of windows with so many windows along X at most.
+WindowSums window_sums_of(const ConvProblem& p, const Extent3& count, index_t most_x) {
+  WindowSums sums{.batch = p.batch};
+  sums.chunk.x = balanced(count.x, most_x);
+  sums.chunk.z = balanced(count.z, windows_in_register / sums.chunk.x);
+  sums.chunk.y = balanced(count.y, windows_in_register / (sums.chunk.x * sums.chunk.z));
+  for (int axis = 0; axis < 3; ++axis) sums.chunks[axis] = divided_up(count[axis], sums.chunk[axis]);
+  return sums;
 }
 
 }  // namespace
 
-Extent3 windows_of(const Extent3& results) {
+Extent3 WindowShape::results() const noexcept {
+  Extent3 results;
+  for (int axis = 0; axis < 3; ++axis) results[axis] = taps[axis] > 1 ? window_results : 1;
+  return results;
+}
+
+Extent3 WindowShape::windows_of(const Extent3& extent) const noexcept {
+  const Extent3 step = results();
   Extent3 count;
-  for (int axis = 0; axis < 3; ++axis) count[axis] = divided_up(results[axis], window_results);
+  for (int axis = 0; axis < 3; ++axis) count[axis] = divided_up(extent[axis], step[axis]);
   return count;
 }
 
 std::string toom_cook_unsupported_reason(const ConvProblem& p) {
-  if (p.kernel != Extent3::all(3)) {
-    return fmt::format("serves kernels of 3 x 3 x 3 voxels, not {}", to_string(p.kernel));
+  if (std::find(window_kernels.begin(), window_kernels.end(), p.kernel) == window_kernels.end()) {
+    return fmt::format("serves kernels of 3 x 3 x 3, 1 x 3 x 3 and 3 x 1 x 1 voxels, not {}", to_string(p.kernel));
   }
   if (p.stride != Extent3::all(1)) return fmt::format("serves stride 1, not {}", to_string(p.stride));
   if (p.dilation != Extent3::all(1)) return fmt::format("serves dilation 1, not {}", to_string(p.dilation));
@@ -136,14 +184,16 @@ WindowPlan plan_windows(const ConvProblem& p, Direction direction, const Machine
       forward ? channels_of(p, p.in_channels, p.out_channels) : channels_of(p, p.out_channels, p.in_channels);
   channels.plain_source = (forward ? p.x_layout : p.y_layout) == Layout::plain;
   channels.plain_target = (forward ? p.y_layout : p.x_layout) == Layout::plain;
-  // Long rows of plain tensors are transposed faster.
-  const index_t most_x = channels.plain_source || channels.plain_target ? 16 : 8;
-  const Extent3 count = windows_of(forward ? p.output() : p.input);
+  const WindowShape shape{p.kernel};
+  // Long rows of plain tensors are transposed faster. Single voxels are small windows.
+  const index_t step_x = shape.transforms_planes() ? 1 : 4;
+  const index_t most_x = step_x * (channels.plain_source || channels.plain_target ? 16 : 8);
+  const Extent3 count = shape.windows_of(forward ? p.output() : p.input);
   const index_t blocks = static_cast<index_t>(channels.target) / channel_block(p.type);
   WindowPlan best;
   for (index_t z = 1; z <= std::min<index_t>(6, count.z); ++z) {
     for (const index_t y : {1, 2, 3, 4}) {
-      for (index_t x = 1; x <= std::min(most_x, count.x) && y <= count.y; ++x) {
+      for (index_t x = step_x; x < std::min(most_x, count.x) + step_x && y <= count.y; x += step_x) {
         // Groups of equal size have equal work.
         WindowPlan plan{.group = {balanced(count.z, z), balanced(count.y, y), balanced(count.x, x)}};
         for (plan.parts = 1; plan.parts <= std::min<index_t>(blocks, 16); plan.parts *= 2) {
@@ -162,21 +212,27 @@ index_t sum_channels(DataType type, index_t channels) {
 }
 
 WindowSums window_sums(const ConvProblem& p) {
-  const Extent3 count = windows_of(p.output());
-  WindowSums sums{.batch = p.batch};
-  sums.chunk.x = balanced(count.x, 4);
-  sums.chunk.z = balanced(count.z, windows_in_register / sums.chunk.x);
-  sums.chunk.y = balanced(count.y, windows_in_register / (sums.chunk.x * sums.chunk.z));
-  for (int axis = 0; axis < 3; ++axis) sums.chunks[axis] = divided_up(count[axis], sums.chunk[axis]);
-  return sums;
+  const WindowShape shape{p.kernel};
+  const Extent3 count = shape.windows_of(p.output());
+  WindowSums best = window_sums_of(p, count, 4);
+  if (shape.transforms_planes()) return best;
+  // If each voxel is a window, long rows are read faster.
+  for (const index_t most_x : {8, 16}) {
+    const WindowSums sums = window_sums_of(p, count, most_x);
+    if (sums.per_sample() <= best.per_sample()) best = sums;
+  }
+  return best;
 }
 
 index_t WindowSums::parts() const { return divided_up(all(), window_sums_in_turn); }
 index_t WindowSums::first_of_part(index_t part) const { return all() * part / parts(); }
 
-double window_weight_seconds(double pairs, DataType type, const MachineModel& machine) {
-  // Lines of 9 rows, 18 columns, and 36 along Z, in double.
-  return pairs * (9 + 18 + 36) * line_flops / (peak(type, machine) * window_kernel_share);
+double window_weight_seconds(const WindowShape& shape, double pairs, DataType type, const MachineModel& machine) {
+  // Lines of rows, columns and along Z, in double: 9, 18 and 36 for 3 x 3 x 3 taps.
+  const auto taps_z = static_cast<double>(shape.taps.z);
+  const double lines =
+      (shape.transforms_planes() ? taps_z * static_cast<double>(window_taps + window_points) : 0) + window_lines(shape);
+  return pairs * lines * line_flops / (peak(type, machine) * window_kernel_share);
 }
 
 double toom_cook_seconds(const ConvProblem& p, const Wanted& wanted, const MachineModel& machine) {
@@ -185,19 +241,20 @@ double toom_cook_seconds(const ConvProblem& p, const Wanted& wanted, const Machi
   for (const Direction direction : {Direction::forward, Direction::backward_data}) {
     if (!(direction == Direction::forward ? wanted.forward : wanted.data)) continue;
     seconds += plan_windows(p, direction, machine).seconds +
-               window_weight_seconds(channels.source * channels.target, p.type, machine);
+               window_weight_seconds({p.kernel}, channels.source * channels.target, p.type, machine);
   }
   return seconds + (wanted.weights ? gradient_seconds(p, machine) : 0);
 }
 
 double toom_cook_bytes(const ConvProblem& p, const Wanted& wanted) {
   const Channels channels = channels_of(p, p.in_channels, p.out_channels);
-  const double values = channels.size * channels.source * channels.target * window_frequencies;
-  const double packed = values * 27 / window_frequencies;
-  const double sums = channels.size * window_frequencies *
+  const auto frequencies = static_cast<double>(WindowShape{p.kernel}.frequencies());
+  const double pairs = channels.size * channels.source * channels.target;
+  const double packed = pairs * static_cast<double>(p.kernel.volume());
+  const double sums = channels.size * frequencies *
                       static_cast<double>(sum_channels(p.type, p.in_channels) * sum_channels(p.type, p.out_channels)) *
                       (2 + std::log2(static_cast<double>(window_sums(p).parts())));
-  return values * (one_if(wanted.forward) + one_if(wanted.data)) + packed + sums * one_if(wanted.weights);
+  return pairs * frequencies * (one_if(wanted.forward) + one_if(wanted.data)) + packed + sums * one_if(wanted.weights);
 }
 
 }  // namespace convolume::plan

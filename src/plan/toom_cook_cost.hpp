@@ -1,6 +1,7 @@
 // The engine toom_cook: which problems it serves, how windows are grouped, and the estimated cost.
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "convolume/conv_problem.hpp"
@@ -9,10 +10,30 @@
 
 namespace convolume::plan {
 
-// F(4,3) along each axis: windows of 6 voxels give 4 results.
-inline constexpr index_t window_points = 6, window_results = 4;
-inline constexpr index_t plane_frequencies = window_points * window_points;
-inline constexpr index_t window_frequencies = plane_frequencies * window_points;
+// F(4,3) along an axis of 3 taps: windows of 6 voxels give 4 results.
+inline constexpr index_t window_taps = 3, window_points = 6, window_results = 4;
+
+/// The kernels that have windows.
+inline constexpr std::array window_kernels{Extent3{3, 3, 3}, Extent3{1, 3, 3}, Extent3{3, 1, 1}};
+
+/// The windows of one of these kernels. An axis of 3 taps is transformed. Along an axis of
+/// one tap nothing is transformed: each voxel is a window, which has one point and one result.
+struct WindowShape {
+  Extent3 taps = Extent3::all(window_taps);
+
+  bool transforms_planes() const noexcept { return taps.x > 1; }  ///< rows and columns: both or none
+  bool transforms_lines() const noexcept { return taps.z > 1; }   ///< lines along Z
+  /// Returns the voxels that neighbouring windows share along each axis.
+  Extent3 overlap() const noexcept { return taps - Extent3::all(1); }
+  Extent3 results() const noexcept;
+  Extent3 points() const noexcept { return results() + overlap(); }
+  /// Returns the voxels along each axis that so many neighbouring windows read.
+  Extent3 voxels(const Extent3& windows) const noexcept { return windows * results() + overlap(); }
+  /// Returns how many windows along each axis cover so many results.
+  Extent3 windows_of(const Extent3& extent) const noexcept;
+  index_t plane_frequencies() const noexcept { return points().y * points().x; }
+  index_t frequencies() const noexcept { return points().z * plane_frequencies(); }
+};
 
 // The order of sums over channels. These constants decide rounding. The first number of channels are summed in a
 // register, the second number of such sums are added one after the other, and the results are added pairwise.
@@ -22,9 +43,6 @@ inline constexpr index_t windows_in_register = 16, window_sums_in_turn = 16;
 
 /// The fewest channels of x and of y: vectors hold whole blocks of them.
 inline constexpr index_t least_window_channels = 16;
-
-/// Returns how many windows along each axis cover so many results.
-Extent3 windows_of(const Extent3& results);
 
 /// Returns why toom_cook does not serve a problem with one group, or an empty string.
 std::string toom_cook_unsupported_reason(const ConvProblem& problem);
@@ -66,7 +84,7 @@ index_t sum_channels(DataType type, index_t channels);
 /// Returns the estimated seconds of the wanted directions on one core. `problem` is not transposed.
 double toom_cook_seconds(const ConvProblem& problem, const Wanted& wanted, const MachineModel& machine);
 /// Returns the estimated seconds to transform the weights of so many pairs of channels on one core.
-double window_weight_seconds(double pairs, DataType type, const MachineModel& machine);
+double window_weight_seconds(const WindowShape& shape, double pairs, DataType type, const MachineModel& machine);
 /// Returns the estimated bytes beside the tensors while the wanted directions run.
 double toom_cook_bytes(const ConvProblem& problem, const Wanted& wanted);
 

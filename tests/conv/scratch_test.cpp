@@ -231,6 +231,9 @@ const Case cases[] = {{"mb2ic20id12oc17kd3pd1", Engine::fft_tiled, Layout::plain
                       // The last Z layer of tiles of dy covers only padding of x.
                       {"ic16id8ih12iw12oc16od14oh12ow12kd3pd0ph1pw1", Engine::fft_tiled, Layout::blocked, 0, false,
                        "fft_tiled fwd=14x12x12*2 bwd_d=14x12x12*2 bwd_w=14x12x12*1 shared"},
+                      {"mb2ic20id12oc17kd3pd1", Engine::toom_cook, Layout::plain},
+                      {"mb2ic20id6ih13iw12oc17kd1kh3kw3pd0ph1pw1", Engine::toom_cook, Layout::blocked},
+                      {"mb2ic40id13ih6iw7oc70kd3kh1kw1pd1ph0pw0", Engine::toom_cook, Layout::blocked},
                       {"ic5id12oc4kd3", Engine::fft_volume, Layout::plain},
                       {"ic40id8oc2kd3", Engine::fft_volume, Layout::plain},
                       {"ic5id12oc4kd3", Engine::fft_volume, Layout::plain, 1},

@@ -227,7 +227,9 @@ TEST_CASE("toom_cook says which problem it does not serve") {
     CAPTURE(text);
     CHECK_THROWS_WITH(ConvPlan::make(parse_problem(text), by_windows), Catch::Contains(reason));
   };
-  refuses("ic16id8oc16kd2", "serves kernels of 3 x 3 x 3 voxels, not 2 x 2 x 2");
+  refuses("ic16id8oc16kd2", "serves kernels of 3 x 3 x 3, 1 x 3 x 3 and 3 x 1 x 1 voxels, not 2 x 2 x 2");
+  refuses("ic16id8oc16kd3kh3kw1ph0pw0", "not 3 x 3 x 1");
+  refuses("ic16id8oc16kd1", "not 1 x 1 x 1");
   refuses("ic16id9oc16kd3sd2", "serves stride 1, not 2 x 2 x 2");
   refuses("ic16id9oc16kd3dd1", "serves dilation 1, not 2 x 2 x 2");
   refuses("ic15id9oc16kd3", "at least 16 input channels, there are 15");

@@ -1,6 +1,7 @@
 // Convolution with kernels of 3 x 3 x 3 voxels by the Toom-Cook algorithm F(4,3) along each axis, often called Winograd
 // (Lavin, Gray, "Fast algorithms for convolutional neural networks", 2016). Windows of 6 x 6 x 6 voxels give 4 x 4 x 4
-// results with 216 real multiplications per pair of channels, instead of 1728.
+// results with 216 real multiplications per pair of channels, instead of 1728. Planar kernels of 1 x 3 x 3 voxels need
+// 36 for 4 x 4 results instead of 144, and kernels of 3 x 1 x 1 voxels need 6 for 4 results instead of 12.
 //
 // Values of voxels are never kept, because computing them again is faster than moving them. Values of weights are kept
 // for the forward pass. Backward data computes its own from the packed weights.
@@ -42,7 +43,7 @@ class ToomCookEngine final : public ConvEngine {
     const double pairs = static_cast<double>(p.in_channels * p.out_channels);
     weights_ = {.name = "w_hat",
                 .bytes = bytes,
-                .seconds_saved = plan::window_weight_seconds(pairs, p.type, machine_model()),
+                .seconds_saved = plan::window_weight_seconds(forward_.shape(), pairs, p.type, machine_model()),
                 .kept = options.cache_spectra && (options.memory_budget == 0 || bytes <= options.memory_budget),
                 .free_to_drop = true};
   }
@@ -101,7 +102,7 @@ Ready ToomCookEngine<T>::append_prepare(TaskGraph& graph, const Ready& ready,
   const TaskId memory = graph.add(
       {.name = "take packed weights"}, [a] { a->prepared->packed.acquire(0); }, after);
   const std::vector<TaskId> packing = ops::append_ranges(
-      graph, "pack weights", shape.n * shape.c, static_cast<double>(window_taps), {memory},
+      graph, "pack weights", shape.n * shape.c, static_cast<double>(problem_.kernel.volume()), {memory},
       [a](index_t begin, index_t end) {
         copy_kernels(a->w.as<T>(), begin, end, static_cast<T*>(a->prepared->packed.acquire(0)));
       },
@@ -165,9 +166,13 @@ ConvGradientReady ToomCookEngine<T>::append_backward(TaskGraph& graph, const Con
       [&] { return gradient_.append(graph, ready, a); });
 }
 
-std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&, const ChoiceParts*) {
+std::string unsupported_reason(const ConvProblem& problem, const ConvOptions&, const ChoiceParts* parts) {
   if (is_depthwise(problem)) return not_depthwise;
-  return plan::toom_cook_unsupported_reason(plan::Sides(problem).convolution());
+  const plan::Sides sides(problem);
+  std::string reason = plan::toom_cook_unsupported_reason(sides.convolution());
+  const auto* windows = dynamic_cast<const WindowParts*>(parts);
+  if (reason.empty() && windows != nullptr) reason = reason_against_windows(problem, *windows);
+  return reason;
 }
 
 Estimate estimate(const ConvProblem& problem, const ConvOptions& options, const MachineModel& machine,

@@ -14,16 +14,23 @@ SharedParts WindowParts::with(plan::Direction, const ChoiceParts& other) const {
 }
 
 SharedParts parse_window_parts(std::span<const std::string> words) {
-  const auto parts = std::make_shared<WindowParts>(Extent3::all(plan::window_results));
   if (words.size() != 1) throw InvalidArgument("it has to say the results of a window, and nothing else");
-  if (words[0] != parts->text()) {
-    throw InvalidArgument(fmt::format("windows have {} results, not '{}'", parts->text(), words[0]));
+  for (const Extent3& kernel : plan::window_kernels) {
+    auto parts = std::make_shared<WindowParts>(plan::WindowShape{kernel}.results());
+    if (words[0] == parts->text()) return parts;
   }
-  return parts;
+  throw InvalidArgument(fmt::format("windows have 4x4x4, 1x4x4 or 4x1x1 results, not '{}'", words[0]));
 }
 
-std::vector<SharedParts> propose_windows(const ConvProblem&, const ConvOptions&, std::size_t) {
-  return {std::make_shared<WindowParts>(Extent3::all(plan::window_results))};
+std::string reason_against_windows(const ConvProblem& problem, const WindowParts& parts) {
+  const WindowParts fitting(plan::WindowShape{problem.kernel}.results());
+  if (parts.results() == fitting.results()) return {};
+  return fmt::format("windows of {} results do not fit kernel {}; use {}", parts.text(), to_string(problem.kernel),
+                     fitting.text());
+}
+
+std::vector<SharedParts> propose_windows(const ConvProblem& problem, const ConvOptions&, std::size_t) {
+  return {std::make_shared<WindowParts>(plan::WindowShape{problem.kernel}.results())};
 }
 
 }  // namespace convolume::conv

@@ -1,4 +1,4 @@
-// The parts of a choice that are windows: "4x4x4" gives the results of a window along each axis.
+// The parts of a choice that are windows: "1x4x4" gives the results of a window along each axis.
 #pragma once
 
 #include <span>
@@ -24,9 +24,11 @@ class WindowParts final : public ChoiceParts {
 };
 
 /// How messages show the text of these parts.
-inline constexpr const char* window_form = "\"toom_cook 4x4x4\"";
+inline constexpr const char* window_form = "\"toom_cook 4x4x4\", \"toom_cook 1x4x4\" or \"toom_cook 4x1x1\"";
 /// Reads the word that text() returns. Throws InvalidArgument that says what is wrong.
 SharedParts parse_window_parts(std::span<const std::string> words);
+/// Returns why a supported problem does not have these windows, or an empty string.
+std::string reason_against_windows(const ConvProblem& problem, const WindowParts& parts);
 /// Returns the only parts that a supported problem has. See Implementation::propose().
 std::vector<SharedParts> propose_windows(const ConvProblem& problem, const ConvOptions& options, std::size_t most);
 

@@ -19,27 +19,17 @@ struct WindowGradient<T>::Chunk {
 template <class T>
 struct WindowGradient<T>::Memory {
   PlaneStrides in_strides, out_strides;
-  index_t in_row, out_row;  ///< elements between neighbouring rows of windows along Y
+  std::size_t in_bytes, out_bytes;            ///< of planes
+  std::size_t in_line_bytes, out_line_bytes;  ///< none if lines are not transformed
   T *in_planes = nullptr, *out_planes = nullptr, *in = nullptr, *out = nullptr, *temporary = nullptr;
 
-  Memory(const plan::WindowSums& sums, const Range& range)
-      : in_strides(plane_strides<T>(sums.chunk.z * window_results + 2, sums.chunk.x, range.in_blocks())),
-        out_strides(plane_strides<T>(sums.chunk.z * window_results, sums.chunk.x, range.out_blocks())),
-        in_row(plane_frequencies * in_strides.frequency),
-        out_row(plane_frequencies * out_strides.frequency) {}
-
-  std::size_t bytes(const plan::WindowSums& sums, const Range& range) const {
-    const index_t rows = window_points * plan::windows_in_register * lanes;
-    return bytes_of<T>(sums.chunk.y * (in_row + out_row) + rows * (range.in_blocks() + range.out_blocks())) +
-           plane_scratch_bytes<T>(sums.chunk.x);
-  }
-  void take(Scratch& scratch, const plan::WindowSums& sums, const Range& range) {
-    const index_t rows = window_points * plan::windows_in_register * lanes;
-    in_planes = scratch.take<T>(bytes_of<T>(sums.chunk.y * in_row));
-    out_planes = scratch.take<T>(bytes_of<T>(sums.chunk.y * out_row));
-    in = scratch.take<T>(bytes_of<T>(rows * range.in_blocks()));
-    out = scratch.take<T>(bytes_of<T>(rows * range.out_blocks()));
-    temporary = scratch.take<T>(plane_scratch_bytes<T>(sums.chunk.x));
+  std::size_t bytes() const { return in_bytes + out_bytes + in_line_bytes + out_line_bytes; }
+  void take(Scratch& scratch, std::size_t temporary_bytes) {
+    in_planes = scratch.take<T>(in_bytes);
+    out_planes = scratch.take<T>(out_bytes);
+    in = scratch.take<T>(in_line_bytes);
+    out = scratch.take<T>(out_line_bytes);
+    temporary = scratch.take<T>(temporary_bytes);
   }
 };
 
@@ -59,7 +49,8 @@ WindowGradient<T>::WindowGradient(const ConvProblem& problem)
     : problem_(problem),
       sides_(problem),
       dense_(sides_.convolution()),
-      windows_(plan::windows_of(dense_.output())),
+      shape_{dense_.kernel},
+      windows_(shape_.windows_of(dense_.output())),
       sums_(plan::window_sums(dense_)) {}
 
 template <class T>
@@ -89,8 +80,22 @@ auto WindowGradient<T>::chunk(index_t number) const -> Chunk {
 }
 
 template <class T>
+auto WindowGradient<T>::memory_of(const Range& range, const Extent3& count) const -> Memory {
+  const index_t planes = shape_.plane_frequencies();
+  const index_t lines = shape_.transforms_lines() ? window_points * count.volume() * lanes : 0;
+  const PlaneStrides in = plane_strides<T>(shape_.voxels(count).z, count, range.in_blocks());
+  const PlaneStrides out = plane_strides<T>(count.z * shape_.results().z, count, range.out_blocks());
+  return {.in_strides = in,
+          .out_strides = out,
+          .in_bytes = bytes_of<T>(planes * in.frequency),
+          .out_bytes = bytes_of<T>(planes * out.frequency),
+          .in_line_bytes = bytes_of<T>(lines * range.in_blocks()),
+          .out_line_bytes = bytes_of<T>(lines * range.out_blocks())};
+}
+
+template <class T>
 std::size_t WindowGradient<T>::scratch_bytes(const Range& range) const {
-  return Memory(sums_, range).bytes(sums_, range);
+  return memory_of(range, sums_.chunk).bytes() + plane_scratch_bytes(shape_, sums_.chunk);
 }
 
 /// Returns the operations of a task that sums a part.
@@ -98,13 +103,13 @@ template <class T>
 double WindowGradient<T>::part_cost() const {
   const auto windows = static_cast<double>(dense_.batch * windows_.volume());
   const auto pairs = static_cast<double>(dense_.in_channels * dense_.out_channels);
-  return 2 * window_frequencies * windows * pairs / static_cast<double>(ranges().size()) /
+  return 2 * static_cast<double>(shape_.frequencies()) * windows * pairs / static_cast<double>(ranges().size()) /
          static_cast<double>(sums_.parts());
 }
 
 template <class T>
 std::size_t WindowGradient<T>::sums_bytes() const {
-  return bytes_of<T>(window_frequencies * ranges().front().step());
+  return bytes_of<T>(shape_.frequencies() * ranges().front().step());
 }
 
 /// Transforms the rows and columns of all windows of a chunk, on both sides.
@@ -114,73 +119,93 @@ void WindowGradient<T>::transform_chunk(const GradientTensors<T>& tensors, const
   const Activation* on_x = tensors.y_is_high_res ? tensors.activation : nullptr;
   const Activation* on_dy = tensors.y_is_high_res ? nullptr : tensors.activation;
   for (index_t y = 0; y < chunk.count.y; ++y) {
-    const Extent3 origin = (chunk.first + Extent3{0, y, 0}) * Extent3::all(window_results);
+    const Extent3 origin = (chunk.first + Extent3{0, y, 0}) * shape_.results();
     WindowSource<T> source{.block = {},
                            .origin = origin - dense_.pad_before,
-                           .planes = chunk.count.z * window_results + 2,
+                           .planes = shape_.voxels(chunk.count).z,
                            .windows = chunk.count.x,
                            .activation = on_x};
     for (index_t block = 0; block < range.in_blocks(); ++block) {
       const index_t channel = range.in + block * lanes;
       source.block = block_of(tensors.high_res, dense_.x_layout, chunk.sample, channel);
       if (on_x != nullptr) source.y = block_of(tensors.y, dense_.x_layout, chunk.sample, channel);
-      transforms_.planes(source, memory.in_planes + y * memory.in_row + block * lanes, memory.in_strides,
+      transforms_.planes(source, memory.in_planes + y * memory.in_strides.row + block * lanes, memory.in_strides,
                          memory.temporary);
     }
     source.origin = origin;
-    source.planes = chunk.count.z * window_results;
+    source.planes = chunk.count.z * shape_.results().z;
     source.activation = on_dy;
     for (index_t block = 0; block < range.out_blocks(); ++block) {
       const index_t channel = range.out + block * lanes;
       source.block = block_of(tensors.low_res, dense_.y_layout, chunk.sample, channel);
       if (on_dy != nullptr) source.y = block_of(tensors.y, dense_.y_layout, chunk.sample, channel);
-      transforms_.kernel_planes(source, memory.out_planes + y * memory.out_row + block * lanes, memory.out_strides,
-                                memory.temporary);
+      transforms_.kernel_planes(source, memory.out_planes + y * memory.out_strides.row + block * lanes,
+                                memory.out_strides, memory.temporary);
     }
   }
 }
 
-/// Completes the lines along Z of a chunk, one frequency of the planes after the other, and adds the products of its
-/// windows to the sums.
+/// Completes the lines along Z of a chunk for one frequency of the planes, on both sides.
+template <class T>
+void WindowGradient<T>::transform_lines(const Chunk& chunk, index_t frequency, const Memory& memory) const {
+  const index_t rows = chunk.count.volume(), layer = chunk.count.z * chunk.count.x;
+  const PlaneStrides &in = memory.in_strides, &out = memory.out_strides;
+  for (index_t y = 0; y < chunk.count.y; ++y) {
+    WindowLines<T> lines{.planes = memory.in_planes + y * in.row + frequency * in.frequency,
+                         .plane = in.plane,
+                         .window = in.window,
+                         .values = memory.in + y * layer * in.window,
+                         .frequency = rows * in.window,
+                         .row = in.window,
+                         .windows_x = chunk.count.x,
+                         .windows_z = chunk.count.z,
+                         .channels = in.window};
+    transforms_.lines(lines);
+    lines.planes = memory.out_planes + y * out.row + frequency * out.frequency;
+    lines.plane = out.plane;
+    lines.window = out.window;
+    lines.values = memory.out + y * layer * out.window;
+    lines.frequency = rows * out.window;
+    lines.row = lines.channels = out.window;
+    transforms_.kernel_lines(lines);
+  }
+}
+
+/// Adds the products of the windows of a chunk at one frequency to the sums.
+template <class T>
+void WindowGradient<T>::multiply(const Range& range, const Chunk& chunk, const T* in, const T* out, bool add,
+                                 T* sums) const {
+  multiply_({.a = in,
+             .a_row = 1,
+             .a_term = range.in_blocks() * lanes,
+             .b = out,
+             .b_term = range.out_blocks() * lanes,
+             .b_column = lanes,
+             .c = sums,
+             .c_row = lanes,
+             .c_column = range.in_count * lanes,
+             .rows = range.in_count,
+             .terms = chunk.count.volume(),
+             .columns = range.out_blocks(),
+             .add = add});
+}
+
+/// Adds the products of the windows of a chunk to the sums, one frequency of the planes after the other.
 template <class T>
 void WindowGradient<T>::multiply_chunk(const Range& range, const Chunk& chunk, const Memory& memory, bool add,
                                        T* sums) const {
-  const index_t rows = chunk.count.volume(), layer = chunk.count.z * chunk.count.x;
-  const index_t in_row = range.in_blocks() * lanes, out_row = range.out_blocks() * lanes;
-  for (index_t f = 0; f < plane_frequencies; ++f) {
-    for (index_t y = 0; y < chunk.count.y; ++y) {
-      WindowLines<T> lines{.planes = memory.in_planes + y * memory.in_row + f * memory.in_strides.frequency,
-                           .plane = memory.in_strides.plane,
-                           .window = memory.in_strides.window,
-                           .values = memory.in + y * layer * in_row,
-                           .frequency = rows * in_row,
-                           .row = in_row,
-                           .windows_x = chunk.count.x,
-                           .windows_z = chunk.count.z,
-                           .channels = in_row};
-      transforms_.lines(lines);
-      lines.planes = memory.out_planes + y * memory.out_row + f * memory.out_strides.frequency;
-      lines.plane = memory.out_strides.plane;
-      lines.window = memory.out_strides.window;
-      lines.values = memory.out + y * layer * out_row;
-      lines.frequency = rows * out_row;
-      lines.row = lines.channels = out_row;
-      transforms_.kernel_lines(lines);
+  const PlaneStrides &in = memory.in_strides, &out = memory.out_strides;
+  const index_t rows = chunk.count.volume();
+  for (index_t f = 0; f < shape_.plane_frequencies(); ++f) {
+    if (!shape_.transforms_lines()) {
+      multiply(range, chunk, memory.in_planes + f * in.frequency, memory.out_planes + f * out.frequency, add,
+               sums + f * range.step());
+      continue;
     }
+    transform_lines(chunk, f, memory);
     for (index_t h = 0; h < window_points; ++h) {
-      multiply_({.a = memory.in + h * rows * in_row,
-                 .a_row = 1,
-                 .a_term = in_row,
-                 .b = memory.out + h * rows * out_row,
-                 .b_term = out_row,
-                 .b_column = lanes,
-                 .c = sums + (f * window_points + h) * range.step(),
-                 .c_row = lanes,
-                 .c_column = range.in_count * lanes,
-                 .rows = range.in_count,
-                 .terms = rows,
-                 .columns = range.out_blocks(),
-                 .add = add});
+      multiply(range, chunk, memory.in + h * rows * in.window, memory.out + h * rows * out.window, add,
+               sums + (f * window_points + h) * range.step());
     }
   }
 }
@@ -189,11 +214,15 @@ void WindowGradient<T>::multiply_chunk(const Range& range, const Chunk& chunk, c
 template <class T>
 void WindowGradient<T>::sum_part(const GradientTensors<T>& tensors, const Range& range, index_t part, T* sums) const {
   Scratch scratch(tensors.memory, scratch_bytes(range));
-  Memory memory(sums_, range);
-  memory.take(scratch, sums_, range);
+  Memory memory = memory_of(range, sums_.chunk);
+  memory.take(scratch, plane_scratch_bytes(shape_, sums_.chunk));
   const index_t first = sums_.first_of_part(part);
   for (index_t number = first; number < sums_.first_of_part(part + 1); ++number) {
     const Chunk chunk = this->chunk(number);
+    // The windows of a smaller chunk lie side by side, too.
+    const Memory distances = memory_of(range, chunk.count);
+    memory.in_strides = distances.in_strides;
+    memory.out_strides = distances.out_strides;
     transform_chunk(tensors, range, chunk, memory);
     multiply_chunk(range, chunk, memory, number > first, sums);
   }
@@ -203,14 +232,16 @@ void WindowGradient<T>::sum_part(const GradientTensors<T>& tensors, const Range&
 template <class T>
 void WindowGradient<T>::write(const BackwardArguments& a, const Range& range, index_t begin, index_t end,
                               const T* sums) const {
-  alignas(64) T values[window_taps * lanes];
+  alignas(64) T values[window_taps * window_taps * window_taps * lanes];
+  const Extent3& taps = shape_.taps;
+  const index_t plane = taps.y * taps.x;
   const View<T> dw = a.dw.as<T>();
   for (index_t i = begin; i < end; ++i) {
     const index_t out = range.out + i / range.in_count * lanes, in = range.in + i % range.in_count;
-    transforms_.inverse_kernel(sums + i * lanes, range.step(), values);
+    transforms_.inverse_kernel(shape_, sums + i * lanes, range.step(), values);
     for (index_t lane = 0; lane < std::min(lanes, dense_.out_channels - out); ++lane) {
-      for (index_t tap = 0; tap < window_taps; ++tap) {
-        T& to = dw(out + lane, in, tap / 9, tap / 3 % 3, tap % 3);
+      for (index_t tap = 0; tap < taps.z * plane; ++tap) {
+        T& to = dw(out + lane, in, tap / plane, tap % plane / taps.x, tap % taps.x);
         to = values[tap * lanes + lane] + (a.add_dw ? to : T{0});
       }
     }
@@ -227,11 +258,11 @@ void WindowGradient<T>::collect(const ConvReady& ready, const Range& range, inde
   const index_t layer = sums_.chunks.y * sums_.chunks.x;
   for (index_t number = first; number < end; number = (number / layer + 1) * layer) {
     const Chunk chunk = this->chunk(number);
-    const index_t z = chunk.first.z * window_results, planes = chunk.count.z * window_results;
+    const index_t z = chunk.first.z * shape_.results().z, planes = chunk.count.z * shape_.results().z;
     const index_t depth = dense_.input.z, below = z - dense_.pad_before.z;
     const index_t from = std::clamp<index_t>(below, 0, depth - 1);
     x.collect(chunk.sample, range.in, range.in + range.in_count, from,
-              std::clamp<index_t>(below + planes + 2, from + 1, depth), after);
+              std::clamp<index_t>(below + planes + shape_.overlap().z, from + 1, depth), after);
     dy.collect(chunk.sample, range.out, range.out + range.out_count, z, std::min(z + planes, dense_.output().z), after);
   }
 }
@@ -287,7 +318,7 @@ std::vector<TaskId> WindowGradient<T>::append_range(TaskGraph& graph, const Conv
       first.after = {graph.add(
           {.name = "add window sums"},
           [this, at, range, to = first.buffer, from = second.buffer] {
-            transforms_.add(at(from), window_frequencies * range.step(), at(to));
+            transforms_.add(at(from), shape_.frequencies() * range.step(), at(to));
           },
           first.after)};
       buffers.free.push_back({second.buffer, first.after});
@@ -295,7 +326,7 @@ std::vector<TaskId> WindowGradient<T>::append_range(TaskGraph& graph, const Conv
   }
   const Sums& total = complete.front();
   std::vector<TaskId> done = ops::append_ranges(graph, "weight gradient", range.out_blocks() * range.in_count,
-                                                static_cast<double>(window_frequencies * lanes), total.after,
+                                                static_cast<double>(shape_.frequencies() * lanes), total.after,
                                                 [this, a, range, at, from = total.buffer](index_t begin, index_t end) {
                                                   write(*a, range, begin, end, at(from));
                                                 });

@@ -14,8 +14,8 @@
 
 namespace convolume::conv {
 
-/// F(3,4): windows of 6 x 6 x 6 voxels of x and 4 x 4 x 4 voxels of dy. Their values are multiplied, for each pair of
-/// channels, and summed over the windows in the order of plan::WindowSums. Then there is one inverse per pair.
+/// F(3,4) along each axis of 3 taps: windows of 6 voxels of x and 4 voxels of dy. Their values are multiplied, for each
+/// pair of channels, and summed over the windows in the order of plan::WindowSums. Then there is one inverse per pair.
 ///
 /// The channels of both sides are divided into ranges of a few blocks. A task sums a part of the windows for one range
 /// of each side, so its sums stay in the caches. If there is only one part, this task writes dw itself. Otherwise sums
@@ -49,11 +49,15 @@ class WindowGradient {
 
   std::vector<Range> ranges() const;
   Chunk chunk(index_t number) const;
+  /// Returns the memory of a chunk with so many windows. The pointers are null.
+  Memory memory_of(const Range& range, const Extent3& count) const;
   std::size_t scratch_bytes(const Range& range) const;
   std::size_t sums_bytes() const;
   double part_cost() const;
   void transform_chunk(const GradientTensors<T>& tensors, const Range& range, const Chunk& chunk,
                        const Memory& memory) const;
+  void transform_lines(const Chunk& chunk, index_t frequency, const Memory& memory) const;
+  void multiply(const Range& range, const Chunk& chunk, const T* in, const T* out, bool add, T* sums) const;
   void multiply_chunk(const Range& range, const Chunk& chunk, const Memory& memory, bool add, T* sums) const;
   void sum_part(const GradientTensors<T>& tensors, const Range& range, index_t part, T* sums) const;
   void write(const BackwardArguments& a, const Range& range, index_t begin, index_t end, const T* sums) const;
@@ -67,9 +71,10 @@ class WindowGradient {
   ConvProblem problem_;
   plan::Sides sides_;
   ConvProblem dense_;  ///< not transposed: sides_.convolution()
-  Extent3 windows_;    ///< of dy
+  WindowShape shape_;
+  Extent3 windows_;  ///< of dy
   plan::WindowSums sums_;
-  WindowTransforms<T> transforms_ = window_transforms<T>();
+  WindowTransforms<T> transforms_ = window_transforms<T>(shape_);
   WindowMultiply<T> multiply_ = window_multiply<T>();
 };
 

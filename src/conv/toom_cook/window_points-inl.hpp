@@ -77,7 +77,7 @@ HWY_INLINE void InvertLine(D d, WindowLine<V>& v) {
   v[0] = hn::Add(hn::Add(v[0], even_a), even_b);
   v[1] = hn::MulAdd(set(a), odd_a, hn::Mul(set(b), odd_b));
   const V squares = hn::Mul(set(b2), even_b);
-  if constexpr (Results == 3) {
+  if constexpr (Results == window_taps) {
     v[2] = hn::MulAdd(set(a2), even_a, hn::Add(squares, infinite));
   } else {
     v[2] = hn::MulAdd(set(a2), even_a, squares);

@@ -1,4 +1,4 @@
-// The points of Toom-Cook algorithms with six points along each axis: F(4,3) for voxels, F(3,4) for weight gradients
+// The points of Toom-Cook algorithms with six points along an axis: F(4,3) for voxels, F(3,4) for weight gradients
 // (Winograd, "Arithmetic complexity of computations", 1980; Barabasz et al., "Error analysis and improving the accuracy
 // of Winograd convolution", 2020). The points 0, a, -a, b, -b and infinity with a = 11/16 and b = 23/16 are exact in
 // float. They give a third of the error of 0, 1, -1, 2, -2 and infinity.
@@ -8,12 +8,14 @@
 
 namespace convolume::conv {
 
-inline constexpr index_t window_taps = 27;  ///< voxels of a kernel
-
-using plan::plane_frequencies;
-using plan::window_frequencies;
 using plan::window_points;
 using plan::window_results;
+using plan::window_taps;
+using plan::WindowShape;
+
+/// The frequencies of a plane, and of a window, whose axes are all transformed.
+inline constexpr index_t plane_frequencies = window_points * window_points;
+inline constexpr index_t window_frequencies = plane_frequencies * window_points;
 
 namespace toom_cook {
 inline constexpr double a = 11.0 / 16, b = 23.0 / 16;

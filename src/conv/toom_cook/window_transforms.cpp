@@ -18,15 +18,13 @@ namespace {
 template <class T>
 inline constexpr auto block_lanes = static_cast<std::ptrdiff_t>(64 / sizeof(T));
 
-/// Returns the voxels along an axis of `windows` neighbouring windows that have `points` voxels each.
-constexpr index_t width_of(index_t windows, index_t points) { return (windows - 1) * window_results + points; }
-
 /// Rows of voxels of a row of windows. Windows that lie inside of a blocked tensor are read in the tensor itself,
 /// unless their voxels are multiplied by a gradient. All others are staged, with zeros outside of the tensor.
 template <class T>
 class WindowRows {
  public:
-  /// Window i begins at voxels[4 i step] if it is one of [begin, end), otherwise at staged[4 i], in blocks of lanes.
+  /// Window i begins at its first voxel in voxels[], `step` elements per voxel, if it is one of [begin, end). Otherwise
+  /// it begins there in staged[], in blocks of lanes.
   struct Row {
     const T* voxels = nullptr;  ///< null: all voxels are zero
     const T* staged = nullptr;
@@ -35,15 +33,19 @@ class WindowRows {
     index_t begin = 0, end = 0;
   };
 
-  /// `memory` holds two rows of voxels.
-  WindowRows(const WindowSource<T>& source, index_t points, T* memory)
-      : source_(source), width_(width_of(source.windows, points)), memory_(memory) {
+  /// Windows of `points` voxels begin `results` voxels apart. `memory` holds two rows of voxels.
+  WindowRows(const WindowSource<T>& source, index_t points, index_t results, T* memory)
+      : source_(source),
+        results_(results),
+        overlap_(points - results),
+        width_(source.windows * results + overlap_),
+        memory_(memory) {
     const Extent3& extent = source.block.extent;
     begin_ = std::clamp<index_t>(-source.origin.x, 0, width_);
     end_ = std::clamp<index_t>(extent.x - source.origin.x, begin_, width_);
     if (!source.block.blocked || source.activation != nullptr) return;
-    first_in_place_ = (begin_ + window_results - 1) / window_results;
-    last_in_place_ = std::max(first_in_place_, (end_ - points + window_results) / window_results);
+    first_in_place_ = (begin_ + results - 1) / results;
+    last_in_place_ = std::max(first_in_place_, (end_ - overlap_) / results);
   }
 
   bool holds_plane(index_t z) const {
@@ -57,8 +59,8 @@ class WindowRows {
     const BlockView<const T>& block = source_.block;
     // Windows in front of the first one in place, and behind the last one.
     if (first_in_place_ < last_in_place_) {
-      if (first_in_place_ > 0) Stage(z, y, 0, width_of(first_in_place_, points()));
-      if (last_in_place_ < source_.windows) Stage(z, y, last_in_place_ * window_results, width_);
+      if (first_in_place_ > 0) Stage(z, y, 0, first_in_place_ * results_ + overlap_);
+      if (last_in_place_ < source_.windows) Stage(z, y, last_in_place_ * results_, width_);
     } else {
       Stage(z, y, 0, width_);
     }
@@ -66,7 +68,6 @@ class WindowRows {
   }
 
  private:
-  index_t points() const { return width_ - (source_.windows - 1) * window_results; }
   const T* voxel(const BlockView<const T>& block, index_t z, index_t y, index_t x) const {
     return block.data + (source_.origin.z + z) * block.plane_stride + (source_.origin.y + y) * block.row_stride +
            (source_.origin.x + x) * block.voxel_stride;
@@ -105,7 +106,7 @@ class WindowRows {
   }
 
   const WindowSource<T>& source_;
-  index_t width_, begin_, end_;  ///< voxels [begin_, end_) of a row lie inside of the tensor
+  index_t results_, overlap_, width_, begin_, end_;  ///< voxels [begin_, end_) of a row lie inside of the tensor
   index_t first_in_place_ = 0, last_in_place_ = 0;
   T* memory_;
 };
@@ -157,8 +158,8 @@ HWY_INLINE void TransformColumns(const T* half, index_t windows, T* plane, const
 }
 
 template <class T>
-void ClearPlane(index_t windows, T* plane, const PlaneStrides& strides) {
-  for (index_t f = 0; f < plane_frequencies; ++f) {
+void ClearPlane(index_t frequencies, index_t windows, T* plane, const PlaneStrides& strides) {
+  for (index_t f = 0; f < frequencies; ++f) {
     for (index_t t = 0; t < windows; ++t) {
       std::fill_n(plane + f * strides.frequency + t * strides.window, block_lanes<T>, T{0});
     }
@@ -168,10 +169,11 @@ void ClearPlane(index_t windows, T* plane, const PlaneStrides& strides) {
 template <int Points, class T>
 void TransformPlanes(const WindowSource<T>& source, T* planes, const PlaneStrides& strides, T* scratch) {
   T* half = scratch;
-  const WindowRows<T> rows(source, Points, scratch + source.windows * plane_frequencies * block_lanes<T>);
+  const WindowRows<T> rows(source, Points, window_results,
+                           scratch + source.windows * plane_frequencies * block_lanes<T>);
   for (index_t z = 0; z < source.planes; ++z, planes += strides.plane) {
     if (!rows.holds_plane(z)) {
-      ClearPlane(source.windows, planes, strides);
+      ClearPlane(plane_frequencies, source.windows, planes, strides);
       continue;
     }
     for (index_t y = 0; y < Points; ++y) {
@@ -186,6 +188,34 @@ void TransformPlanes(const WindowSource<T>& source, T* planes, const PlaneStride
       }
     }
     TransformColumns<Points>(half, source.windows, planes, strides);
+  }
+}
+
+/// Copies a row of voxels to a plane of windows that are single voxels.
+template <class T>
+HWY_INLINE void CopyRow(const typename WindowRows<T>::Row& row, index_t windows, T* plane, std::ptrdiff_t window) {
+  const hn::CappedTag<T, static_cast<std::size_t>(block_lanes<T>)> d;
+  const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d));
+  for (index_t t = 0; t < windows; ++t, plane += window) {
+    const bool in_place = t >= row.begin && t < row.end;
+    const T* from = in_place ? row.voxels + t * row.step : row.staged + t * block_lanes<T>;
+    if (in_place) __builtin_prefetch(from + row.ahead);
+    for (std::ptrdiff_t lane = 0; lane < block_lanes<T>; lane += lanes) {
+      hn::StoreU(hn::LoadU(d, from + lane), d, plane + lane);
+    }
+  }
+}
+
+template <class T>
+void CopyPlanes(const WindowSource<T>& source, T* planes, const PlaneStrides& strides, T* scratch) {
+  const WindowRows<T> rows(source, 1, 1, scratch);
+  for (index_t z = 0; z < source.planes; ++z, planes += strides.plane) {
+    const auto row = rows.holds_plane(z) ? rows(z, 0) : typename WindowRows<T>::Row{};
+    if (row.voxels == nullptr) {
+      ClearPlane(1, source.windows, planes, strides);
+    } else {
+      CopyRow<T>(row, source.windows, planes, strides.window);
+    }
   }
 }
 
@@ -233,9 +263,10 @@ void InverseLines(const WindowLines<T>& lines) {
 template <class T>
 class WindowStore {
  public:
-  WindowStore(const WindowTarget<T>& target, T* unused)
+  /// Each window has `results` voxels in a row.
+  WindowStore(const WindowTarget<T>& target, index_t results, T* unused)
       : target_(target),
-        count_(std::min(target.windows * window_results, target.block.extent.x - target.origin.x)),
+        count_(std::min(target.windows * results, target.block.extent.x - target.origin.x)),
         unused_(unused) {}
 
   /// Stores row (z, y) of the windows. `row` has a block of lanes for each voxel.
@@ -379,7 +410,7 @@ HWY_INLINE void InvertRow(const T* half, index_t windows, index_t y, T* row) {
 template <class T>
 void InversePlanes(const T* planes, const PlaneStrides& strides, const WindowTarget<T>& target, T* scratch) {
   T* row = scratch + target.windows * plane_frequencies * block_lanes<T>;
-  const WindowStore<T> store(target, row + target.windows * window_results * block_lanes<T>);
+  const WindowStore<T> store(target, window_results, row + target.windows * window_results * block_lanes<T>);
   const index_t rows = std::min(window_results, target.block.extent.y - target.origin.y);
   for (index_t z = 0; z < target.planes; ++z, planes += strides.plane) {
     InvertColumns(planes, strides, target.windows, scratch);
@@ -387,6 +418,16 @@ void InversePlanes(const T* planes, const PlaneStrides& strides, const WindowTar
       InvertRow(static_cast<const T*>(scratch), target.windows, y, row);
       store(z, y, row);
     }
+  }
+}
+
+template <class T>
+void StorePlanes(const T* planes, const PlaneStrides& strides, const WindowTarget<T>& target, T* scratch) {
+  const WindowStore<T> store(target, 1, scratch + target.windows * block_lanes<T>);
+  typename WindowRows<T>::Row row{.voxels = planes, .step = strides.window, .end = target.windows};
+  for (index_t z = 0; z < target.planes; ++z, row.voxels += strides.plane) {
+    CopyRow<T>(row, target.windows, scratch, block_lanes<T>);
+    store(z, 0, scratch);
   }
 }
 
@@ -407,29 +448,49 @@ HWY_INLINE void TransformTaps(const double* taps, std::ptrdiff_t step, double* v
   }
 }
 
+/// Returns the taps of the kernels of one term, in double: [tap][lane].
+template <class T>
+void LoadTaps(const WindowWeights<T>& weights, const T* w, double* taps) {
+  constexpr std::ptrdiff_t n = block_lanes<T>;
+  const index_t count = weights.shape.taps.volume();
+  if (weights.lanes < n) std::fill(taps, taps + count * n, 0.0);
+  for (index_t i = 0; i < weights.lanes; ++i, w += weights.lane_step) {
+    for (index_t tap = 0; tap < count; ++tap) {
+      taps[tap * n + i] = static_cast<double>(w[weights.mirrored ? count - 1 - tap : tap]);
+    }
+  }
+}
+
+/// Transforms the rows and columns of `count` planes of 3 x 3 taps.
+template <std::ptrdiff_t N>
+void TransformTapPlanes(const double* taps, index_t count, double* planes) {
+  HWY_ALIGN double rows[window_taps * window_points * N];
+  for (index_t z = 0; z < count; ++z, taps += window_taps * window_taps * N, planes += plane_frequencies * N) {
+    for (std::ptrdiff_t y = 0; y < window_taps; ++y) {
+      TransformTaps(taps + y * window_taps * N, N, rows + y * window_points * N, N, N);
+    }
+    for (std::ptrdiff_t x = 0; x < window_points; ++x) {
+      TransformTaps(rows + x * N, window_points * N, planes + x * N, window_points * N, N);
+    }
+  }
+}
+
 /// Transforms the kernels of one term. Value f is written to to + f * step.
 template <class T>
 void TransformTerm(const WindowWeights<T>& weights, const T* w, T* to, std::ptrdiff_t step) {
   constexpr std::ptrdiff_t n = block_lanes<T>;
-  HWY_ALIGN double taps[window_taps * n], rows[9 * window_points * n], planes[3 * plane_frequencies * n],
+  const WindowShape& shape = weights.shape;
+  HWY_ALIGN double taps[window_taps * window_taps * window_taps * n], planes[window_taps * plane_frequencies * n],
       line[window_points * n];
-  if (weights.lanes < n) std::fill(taps, taps + window_taps * n, 0.0);
-  for (index_t i = 0; i < weights.lanes; ++i, w += weights.lane_step) {
-    for (index_t tap = 0; tap < window_taps; ++tap) {
-      taps[tap * n + i] = static_cast<double>(w[weights.mirrored ? window_taps - 1 - tap : tap]);
-    }
-  }
-  for (std::ptrdiff_t zy = 0; zy < 9; ++zy) TransformTaps(taps + zy * 3 * n, n, rows + zy * window_points * n, n, n);
-  for (std::ptrdiff_t z = 0; z < 3; ++z) {
-    for (std::ptrdiff_t x = 0; x < window_points; ++x) {
-      TransformTaps(rows + (z * 3 * window_points + x) * n, window_points * n, planes + (z * plane_frequencies + x) * n,
-                    window_points * n, n);
-    }
-  }
-  for (std::ptrdiff_t f = 0; f < plane_frequencies; ++f) {
-    TransformTaps(planes + f * n, plane_frequencies * n, line, n, n);
-    for (std::ptrdiff_t z = 0; z < window_points; ++z, to += step) {
-      for (std::ptrdiff_t i = 0; i < n; ++i) to[i] = static_cast<T>(line[z * n + i]);
+  LoadTaps(weights, w, taps);
+  if (shape.transforms_planes()) TransformTapPlanes<n>(taps, shape.taps.z, planes);
+  const double* from = shape.transforms_planes() ? planes : taps;
+  const index_t frequencies = shape.plane_frequencies(), points = shape.points().z;
+  for (index_t f = 0; f < frequencies; ++f, from += n) {
+    if (shape.transforms_lines()) TransformTaps(from, frequencies * n, line, n, n);
+    const double* values = shape.transforms_lines() ? line : from;
+    for (index_t z = 0; z < points; ++z, to += step) {
+      for (std::ptrdiff_t i = 0; i < n; ++i) to[i] = static_cast<T>(values[z * n + i]);
     }
   }
 }
@@ -444,7 +505,8 @@ void TransformWeights(const WindowWeights<T>& weights, T* to, index_t frequency,
   for (index_t term = 0; term < weights.terms; ++term) {
     TransformTerm(weights, weights.w + term * weights.term_step, scratch + term * block_lanes<T>, stretch);
   }
-  for (index_t f = 0; f < window_frequencies; ++f, to += frequency, scratch += stretch) {
+  const index_t frequencies = weights.shape.frequencies();
+  for (index_t f = 0; f < frequencies; ++f, to += frequency, scratch += stretch) {
     if (weights.non_temporal) {
       for (index_t i = 0; i < stretch; i += lanes) hn::Stream(hn::Load(d, scratch + i), d, to + i);
     } else {
@@ -454,32 +516,50 @@ void TransformWeights(const WindowWeights<T>& weights, T* to, index_t frequency,
   if (weights.non_temporal) hwy::FlushStream();
 }
 
+/// Computes three taps of a line from its six values.
 template <class T>
-void InverseKernel(const T* from, index_t frequency, T* taps) {
+HWY_INLINE void InvertTaps(const T* values, std::ptrdiff_t step, T* taps, std::ptrdiff_t tap_step) {
   const hn::ScalableTag<T> d;
-  const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(d));
-  constexpr int most = static_cast<int>(hn::MaxLanes(hn::ScalableTag<T>()));
-  HWY_ALIGN T planes[3 * plane_frequencies * most], rows[9 * window_points * most];
-  const auto invert = [&](const T* values, std::ptrdiff_t step, T* to, std::ptrdiff_t to_step) HWY_ATTR {
-    WindowLine<hn::Vec<decltype(d)>> line;
-    CONVOLUME_UNROLL
-    for (int k = 0; k < window_points; ++k) line[k] = hn::LoadU(d, values + k * step);
-    InvertLine<3>(d, line);
-    CONVOLUME_UNROLL
-    for (int k = 0; k < 3; ++k) hn::StoreU(line[k], d, to + k * to_step);
-  };
-  for (std::ptrdiff_t lane = 0; lane < block_lanes<T>; lane += lanes) {
-    for (index_t f = 0; f < plane_frequencies; ++f) {
-      invert(from + f * window_points * frequency + lane, frequency, planes + f * lanes, plane_frequencies * lanes);
-    }
-    for (index_t z = 0; z < 3; ++z) {
-      for (index_t x = 0; x < window_points; ++x) {
-        invert(planes + (z * plane_frequencies + x) * lanes, window_points * lanes,
-               rows + (z * 3 * window_points + x) * lanes, window_points * lanes);
+  WindowLine<hn::Vec<decltype(d)>> line;
+  CONVOLUME_UNROLL
+  for (int k = 0; k < window_points; ++k) line[k] = hn::LoadU(d, values + k * step);
+  InvertLine<window_taps>(d, line);
+  CONVOLUME_UNROLL
+  for (int k = 0; k < window_taps; ++k) hn::StoreU(line[k], d, taps + k * tap_step);
+}
+
+/// Inverts a plane of 6 x 6 values, `step` elements apart, to 3 x 3 taps in blocks of lanes.
+template <class T>
+void InvertTapPlane(const T* values, std::ptrdiff_t step, T* taps) {
+  const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(hn::ScalableTag<T>()));
+  HWY_ALIGN T rows[window_taps * window_points * static_cast<int>(hn::MaxLanes(hn::ScalableTag<T>()))];
+  for (std::ptrdiff_t x = 0; x < window_points; ++x) {
+    InvertTaps(values + x * step, window_points * step, rows + x * lanes, window_points * lanes);
+  }
+  for (std::ptrdiff_t y = 0; y < window_taps; ++y) {
+    InvertTaps(static_cast<const T*>(rows) + y * window_points * lanes, lanes, taps + y * window_taps * block_lanes<T>,
+               block_lanes<T>);
+  }
+}
+
+template <class T>
+void InverseKernel(const WindowShape& shape, const T* from, index_t frequency, T* taps) {
+  const auto lanes = static_cast<std::ptrdiff_t>(hn::Lanes(hn::ScalableTag<T>()));
+  HWY_ALIGN T planes[window_taps * plane_frequencies * static_cast<int>(hn::MaxLanes(hn::ScalableTag<T>()))];
+  const index_t frequencies = shape.plane_frequencies();
+  for (std::ptrdiff_t lane = 0; lane < block_lanes<T>; lane += lanes, from += lanes, taps += lanes) {
+    if (!shape.transforms_lines()) {
+      InvertTapPlane(from, frequency, taps);
+    } else if (!shape.transforms_planes()) {
+      InvertTaps(from, frequency, taps, block_lanes<T>);
+    } else {
+      for (index_t f = 0; f < frequencies; ++f) {
+        InvertTaps(from + f * window_points * frequency, frequency, planes + f * lanes, frequencies * lanes);
       }
-    }
-    for (index_t zy = 0; zy < 9; ++zy) {
-      invert(rows + zy * window_points * lanes, lanes, taps + zy * 3 * block_lanes<T> + lane, block_lanes<T>);
+      for (std::ptrdiff_t z = 0; z < window_taps; ++z) {
+        InvertTapPlane(static_cast<const T*>(planes) + z * frequencies * lanes, lanes,
+                       taps + z * window_taps * window_taps * block_lanes<T>);
+      }
     }
   }
 }
@@ -492,22 +572,27 @@ void AddTo(const T* b, index_t count, T* a) {
 }
 
 template <class T>
-WindowTransforms<T> Kernels() {
-  return {.planes = TransformPlanes<window_points, T>,
-          .kernel_planes = TransformPlanes<window_results, T>,
-          .lines = TransformLines<window_points, T>,
-          .kernel_lines = TransformLines<window_results, T>,
-          .inverse_lines = InverseLines<T>,
-          .inverse_planes = InversePlanes<T>,
-          .weights = TransformWeights<T>,
-          .inverse_kernel = InverseKernel<T>,
-          .add = AddTo<T>};
+WindowTransforms<T> Kernels(const WindowShape& shape) {
+  WindowTransforms<T> kernels{.planes = TransformPlanes<window_points, T>,
+                              .kernel_planes = TransformPlanes<window_results, T>,
+                              .inverse_planes = InversePlanes<T>,
+                              .lines = TransformLines<window_points, T>,
+                              .kernel_lines = TransformLines<window_results, T>,
+                              .inverse_lines = InverseLines<T>,
+                              .weights = TransformWeights<T>,
+                              .inverse_kernel = InverseKernel<T>,
+                              .add = AddTo<T>};
+  if (!shape.transforms_planes()) {
+    kernels.planes = kernels.kernel_planes = CopyPlanes<T>;
+    kernels.inverse_planes = StorePlanes<T>;
+  }
+  return kernels;
 }
 
 }  // namespace
 
-WindowTransforms<float> WindowTransformsF32() { return Kernels<float>(); }
-WindowTransforms<double> WindowTransformsF64() { return Kernels<double>(); }
+WindowTransforms<float> WindowTransformsF32(const WindowShape& shape) { return Kernels<float>(shape); }
+WindowTransforms<double> WindowTransformsF64(const WindowShape& shape) { return Kernels<double>(shape); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace convolume::conv
@@ -520,12 +605,12 @@ HWY_EXPORT(WindowTransformsF32);
 HWY_EXPORT(WindowTransformsF64);
 
 template <>
-WindowTransforms<float> window_transforms() noexcept {
-  return HWY_DYNAMIC_DISPATCH(WindowTransformsF32)();
+WindowTransforms<float> window_transforms(const WindowShape& shape) noexcept {
+  return HWY_DYNAMIC_DISPATCH(WindowTransformsF32)(shape);
 }
 template <>
-WindowTransforms<double> window_transforms() noexcept {
-  return HWY_DYNAMIC_DISPATCH(WindowTransformsF64)();
+WindowTransforms<double> window_transforms(const WindowShape& shape) noexcept {
+  return HWY_DYNAMIC_DISPATCH(WindowTransformsF64)(shape);
 }
 
 }  // namespace convolume::conv

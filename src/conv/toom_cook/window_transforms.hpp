@@ -7,8 +7,7 @@
 
 namespace convolume::conv {
 
-/// A row of windows along X, through some planes. Neighbouring windows begin four voxels apart. Voxels outside of the
-/// tensor count as zero.
+/// A row of windows along X, through some planes. Voxels outside of the tensor count as zero.
 template <class T>
 struct WindowSource {
   BlockView<const T> block;
@@ -19,7 +18,7 @@ struct WindowSource {
   BlockView<const T> y{};
 };
 
-/// A row of windows along X, of 4 x 4 results in each of some planes. Results outside of the tensor are dropped.
+/// A row of windows along X, with their results in each of some planes. Results outside of the tensor are dropped.
 ///   target = activation(value + bias[lane]), or target += value.
 template <class T>
 struct WindowTarget {
@@ -40,23 +39,27 @@ constexpr std::size_t bytes_of(index_t elements) {
   return static_cast<std::size_t>(elements) * sizeof(T);
 }
 
-/// Planes of windows whose rows and columns are transformed: the distances in elements between the 36 frequencies of a
-/// plane (X fastest), between planes, and between windows. The channels of a window lie side by side.
+/// Planes of windows whose rows and columns are transformed: the distances in elements between the frequencies of a
+/// plane (X fastest), between rows of windows along Y, between planes, and between windows. The channels of a window
+/// lie side by side. So the windows of one frequency lie side by side, if planes are not transformed along Z.
 struct PlaneStrides {
-  index_t frequency = 0, plane = 0, window = 0;
+  index_t frequency = 0, row = 0, plane = 0, window = 0;
 };
 
-/// Returns the distances for so many planes, windows along X, and channel blocks.
+/// Returns the distances for so many planes, channel blocks, and windows along Y and X.
 template <class T>
-constexpr PlaneStrides plane_strides(index_t planes, index_t windows, index_t blocks) {
+PlaneStrides plane_strides(index_t planes, const Extent3& windows, index_t blocks) {
   // An odd number of cache lines between frequencies, so that they do not displace each other in the caches.
   constexpr index_t lanes = fft::tile_lanes<T>;
-  const index_t lines = (planes * windows * blocks) | 1;
-  return {.frequency = lines * lanes, .plane = windows * blocks * lanes, .window = blocks * lanes};
+  const index_t lines = planes * windows.x * blocks;
+  return {.frequency = ((windows.y * lines) | 1) * lanes,
+          .row = lines * lanes,
+          .plane = windows.x * blocks * lanes,
+          .window = blocks * lanes};
 }
 
-/// The lines along Z of one of the 36 frequencies: a row of windows along X, and windows along Z. Transformed lines lie
-/// at values + h * frequency + window * row, where h is one of six frequencies, and X is fastest among the windows.
+/// The lines along Z of one frequency of the planes: a row of windows along X, and windows along Z. Transformed lines
+/// lie at values + h * frequency + window * row, where h is one of six frequencies, and X is fastest among the windows.
 template <class T>
 struct WindowLines {
   T* planes = nullptr;
@@ -66,53 +69,55 @@ struct WindowLines {
   index_t windows_x = 1, windows_z = 1, channels = 0;  ///< channels are whole blocks
 };
 
-/// Kernels of 3 x 3 x 3 taps that relate some terms (source channels) to one block of lanes (target channels). Tap t of
-/// a kernel is w[term * term_step + lane * lane_step + t], or + 26 - t if `mirrored`. Lanes from `lanes` on are zero.
+/// Kernels that relate some terms (source channels) to one block of lanes (target channels). Tap t of a kernel of n
+/// taps is w[term * term_step + lane * lane_step + t], or + n - 1 - t if `mirrored`. Lanes from `lanes` on are zero.
 /// Value f of a term is the block of lanes at to + f * frequency + term * 64 bytes. Frequencies are numbered with Z
 /// fastest, then X, then Y.
 template <class T>
 struct WindowWeights {
+  WindowShape shape;
   const T* w = nullptr;
   index_t term_step = 0, lane_step = 0, terms = 0, lanes = 0;
   bool mirrored = false, non_temporal = false;
 };
 /// Returns the bytes of scratch that WindowTransforms::weights() needs for so many terms.
-constexpr std::size_t weight_scratch_bytes(index_t terms) {
-  return 64 * static_cast<std::size_t>(terms * window_frequencies);
+inline std::size_t weight_scratch_bytes(const WindowShape& shape, index_t terms) {
+  return 64 * static_cast<std::size_t>(terms * shape.frequencies());
 }
 
-/// Returns the bytes of scratch that the transforms of planes need for so many windows along X.
-template <class T>
-constexpr std::size_t plane_scratch_bytes(index_t windows) {
+/// Returns the bytes of scratch that the transforms of planes need for so many windows.
+inline std::size_t plane_scratch_bytes(const WindowShape& shape, const Extent3& windows) {
   // Half-transformed windows of a plane, a row of voxels, the same row of y, and a row for lanes without a channel.
-  return 64 * static_cast<std::size_t>(windows * plane_frequencies + 3 * (windows * window_results + 2));
+  return 64 * static_cast<std::size_t>(windows.x * shape.plane_frequencies() + 3 * shape.voxels(windows).x);
 }
 
-/// The kernels of one SIMD target. All are thread-safe and allocate nothing. Scratch is aligned to 64 bytes.
+/// The kernels of one SIMD target for one shape of windows. All are thread-safe and allocate nothing. Scratch is
+/// aligned to 64 bytes. Where an axis is not transformed, voxels and windows are the same.
 template <class T>
 struct WindowTransforms {
-  /// Transforms rows and columns of windows of 6 x 6 voxels.
+  /// Transforms rows and columns of windows of 6 x 6 voxels, or copies single voxels.
   void (*planes)(const WindowSource<T>& source, T* planes, const PlaneStrides&, T* scratch);
   /// The same for windows of 4 x 4 voxels, as kernels of F(3,4): the other factor of a weight gradient.
   void (*kernel_planes)(const WindowSource<T>& source, T* planes, const PlaneStrides&, T* scratch);
+  /// Computes 4 x 4 results of each window and plane, or copies single results, and stores them.
+  void (*inverse_planes)(const T* planes, const PlaneStrides&, const WindowTarget<T>& target, T* scratch);
+  // The next three serve only shapes that transform lines.
   /// Transform lines of 6 voxels, and lines of 4 voxels as kernels of F(3,4). The lines lie four planes apart.
   void (*lines)(const WindowLines<T>&);
   void (*kernel_lines)(const WindowLines<T>&);
   /// Computes four planes of each window from its six values along Z. The planes of a window begin four planes apart.
   void (*inverse_lines)(const WindowLines<T>&);
-  /// Computes 4 x 4 results of each window and plane, and stores them.
-  void (*inverse_planes)(const T* planes, const PlaneStrides&, const WindowTarget<T>& target, T* scratch);
-  /// Transforms kernels of 3 x 3 x 3 taps, in double, for one block of lanes and some terms.
+  /// Transforms kernels, in double, for one block of lanes and some terms.
   void (*weights)(const WindowWeights<T>& weights, T* to, index_t frequency, T* scratch);
-  /// Computes 27 taps of F(3,4) for one block of lanes: taps[t * 64 bytes], X fastest. `from` has the frequencies of
+  /// Computes the taps of F(3,4) for one block of lanes: taps[t * 64 bytes], X fastest. `from` has the frequencies of
   /// weights().
-  void (*inverse_kernel)(const T* from, index_t frequency, T* taps);
+  void (*inverse_kernel)(const WindowShape& shape, const T* from, index_t frequency, T* taps);
   /// Adds b[i] to a[i], i < count.
   void (*add)(const T* b, index_t count, T* a);
 };
 
 /// Returns the kernels of the current SIMD target. Plans call this when they are made.
 template <class T>
-WindowTransforms<T> window_transforms() noexcept;
+WindowTransforms<T> window_transforms(const WindowShape& shape) noexcept;
 
 }  // namespace convolume::conv

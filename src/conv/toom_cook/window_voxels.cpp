@@ -20,6 +20,7 @@ constexpr index_t terms_together = 8;
 template <class T>
 WindowVoxels<T>::WindowVoxels(const ConvProblem& p, plan::Direction direction)
     : forward_(direction == plan::Direction::forward),
+      shape_{p.kernel},
       batch_(p.batch),
       source_channels_(forward_ ? p.in_channels : p.out_channels),
       target_channels_(forward_ ? p.out_channels : p.in_channels),
@@ -29,24 +30,33 @@ WindowVoxels<T>::WindowVoxels(const ConvProblem& p, plan::Direction direction)
       target_layout_(forward_ ? p.y_layout : p.x_layout),
       source_extent_(forward_ ? p.input : p.output()),
       target_extent_(forward_ ? p.output() : p.input),
-      count_(plan::windows_of(target_extent_)),
+      count_(shape_.windows_of(target_extent_)),
       plan_(plan::plan_windows(p, direction, machine_model())),
-      strides_(plane_strides<T>(plan_.group.z * window_results + 2, plan_.group.x,
-                                std::max(source_blocks_, target_blocks_))),
       non_temporal_from_(non_temporal_from()),
       streams_weights_(static_cast<index_t>(sizeof(T)) * weight_elements() > machine_model().l3_bytes / 2) {
   for (int axis = 0; axis < 3; ++axis) {
-    // Voxel i of y reads x from i - pad on. Voxel i of dx reads dy from i + pad - 2 on.
-    offset_[axis] = forward_ ? -p.pad_before[axis] : p.pad_before[axis] - 2;
+    // Voxel i of y reads x from i - pad on. Voxel i of dx reads dy from i + pad - overlap on.
+    offset_[axis] = forward_ ? -p.pad_before[axis] : p.pad_before[axis] - shape_.overlap()[axis];
   }
 }
 
 template <class T>
+auto WindowVoxels<T>::memory_of(const Group& group) const -> GroupMemory {
+  const auto strides = [&](index_t blocks) {
+    return plane_strides<T>(shape_.voxels(group.count).z, group.count, blocks);
+  };
+  if (!shape_.transforms_lines()) return {strides(source_blocks_), strides(group.blocks)};
+  const PlaneStrides both = strides(std::max(source_blocks_, group.blocks));
+  return {both, both};
+}
+
+template <class T>
 std::size_t WindowVoxels<T>::scratch_bytes() const {
-  const index_t rows = plan_.group.volume();
-  return bytes_of<T>(plan_.group.y * row_elements()) +
-         bytes_of<T>(window_points * rows * lanes * (source_blocks_ + target_blocks_)) +
-         plane_scratch_bytes<T>(plan_.group.x);
+  const Group largest{.count = plan_.group, .blocks = (target_blocks_ + plan_.parts - 1) / plan_.parts};
+  const GroupMemory memory = memory_of(largest);
+  return plane_bytes(memory.source_strides) + (shape_.transforms_lines() ? 0 : plane_bytes(memory.target_strides)) +
+         line_bytes(largest, source_blocks_) + line_bytes(largest, largest.blocks) +
+         plane_scratch_bytes(shape_, plan_.group);
 }
 
 /// Computes the values that relate some source channels to one block of target channels.
@@ -55,11 +65,12 @@ void WindowVoxels<T>::transform_weights(const T* packed, index_t column, index_t
                                         T* scratch) const {
   const index_t first = column * lanes;
   // The rows of w are channels of y, its columns those of x.
-  const index_t row = (forward_ ? source_channels_ : target_channels_) * window_taps;
+  const index_t taps = shape_.taps.volume(), row = (forward_ ? source_channels_ : target_channels_) * taps;
   const WindowWeights<T> weights{
-      .w = forward_ ? packed + first * row + term * window_taps : packed + term * row + first * window_taps,
-      .term_step = forward_ ? window_taps : row,
-      .lane_step = forward_ ? row : window_taps,
+      .shape = shape_,
+      .w = forward_ ? packed + first * row + term * taps : packed + term * row + first * taps,
+      .term_step = forward_ ? taps : row,
+      .lane_step = forward_ ? row : taps,
       .terms = terms,
       .lanes = std::min(lanes, target_channels_ - first),
       .mirrored = !forward_,
@@ -74,9 +85,10 @@ std::vector<TaskId> WindowVoxels<T>::append_weights(TaskGraph& graph, std::funct
   const TaskId taken = graph.add(
       {.name = "take weight values"}, [values] { values(); }, after);
   const index_t pieces = (source_channels_ + terms_together - 1) / terms_together;
-  const auto body = [this, packed, values, memory, pieces](index_t begin, index_t end) {
-    Scratch scratch(memory, weight_scratch_bytes(terms_together));
-    T* const temporary = scratch.take<T>(weight_scratch_bytes(terms_together));
+  const std::size_t bytes = weight_scratch_bytes(shape_, terms_together);
+  const auto body = [this, packed, values, memory, pieces, bytes](index_t begin, index_t end) {
+    Scratch scratch(memory, bytes);
+    T* const temporary = scratch.take<T>(bytes);
     for (index_t i = begin; i < end; ++i) {
       const index_t term = i % pieces * terms_together;
       transform_weights(packed(), i / pieces, term, std::min(terms_together, source_channels_ - term), values(),
@@ -84,88 +96,98 @@ std::vector<TaskId> WindowVoxels<T>::append_weights(TaskGraph& graph, std::funct
     }
   };
   return ops::append_ranges(graph, "weight values", target_blocks_ * pieces,
-                            static_cast<double>(window_frequencies * lanes * terms_together), {taken}, body,
-                            weight_scratch_bytes(terms_together));
+                            static_cast<double>(shape_.frequencies() * lanes * terms_together), {taken}, body, bytes);
 }
 
 /// Transforms the rows and columns of all planes that a group reads.
 template <class T>
-void WindowVoxels<T>::transform_group(index_t n, const Group& group, const GroupTensors<T>& tensors, T* planes,
-                                      T* scratch) const {
+void WindowVoxels<T>::transform_group(index_t n, const Group& group, const GroupTensors<T>& tensors,
+                                      const GroupMemory& memory, T* scratch) const {
+  const PlaneStrides& strides = memory.source_strides;
   for (index_t y = 0; y < group.count.y; ++y) {
     const Extent3 first = group.first + Extent3{0, y, 0};
     for (index_t block = 0; block < source_blocks_; ++block) {
       WindowSource<T> source{.block = block_of(tensors.source, source_layout_, n, block * lanes),
-                             .origin = first * Extent3::all(window_results) + offset_,
-                             .planes = group.count.z * window_results + 2,
+                             .origin = first * shape_.results() + offset_,
+                             .planes = shape_.voxels(group.count).z,
                              .windows = group.count.x,
                              .activation = tensors.gradient};
       if (tensors.gradient != nullptr) source.y = block_of(tensors.y, source_layout_, n, block * lanes);
-      transforms_.planes(source, planes + y * row_elements() + block * lanes, strides_, scratch);
+      transforms_.planes(source, memory.source + y * strides.row + block * lanes, strides, scratch);
     }
   }
 }
 
+/// Multiplies all windows of a group at one frequency. The channels of neighbouring windows lie `in_row` and `out_row`
+/// elements apart.
+template <class T>
+void WindowVoxels<T>::multiply(const Group& group, index_t frequency, const T* weights, const T* in, index_t in_row,
+                               T* out, index_t out_row) const {
+  multiply_({.a = in,
+             .a_row = in_row,
+             .a_term = 1,
+             .b = weights + frequency * weight_step() + group.block * source_channels_ * lanes,
+             .b_term = lanes,
+             .b_column = source_channels_ * lanes,
+             .c = out,
+             .c_row = out_row,
+             .c_column = lanes,
+             .rows = group.count.volume(),
+             .terms = source_channels_,
+             .columns = group.blocks,
+             .ahead = static_cast<std::ptrdiff_t>(bytes_ahead / sizeof(T))});
+}
+
 /// Transforms, multiplies and inverts the lines along Z of one frequency of the planes, in place.
 template <class T>
-void WindowVoxels<T>::multiply_frequency(const Group& group, index_t frequency, const T* weights, T* planes, T* in,
-                                         T* out) const {
-  const PlaneStrides& strides = strides_;
+void WindowVoxels<T>::multiply_lines(const Group& group, index_t frequency, const T* weights,
+                                     const GroupMemory& memory) const {
+  const PlaneStrides& strides = memory.source_strides;
   const index_t rows = group.count.volume(), layer = group.count.z * group.count.x;
   const index_t in_row = source_blocks_ * lanes, out_row = group.blocks * lanes;
-  weights += group.block * source_channels_ * lanes;
-  planes += frequency * strides.frequency;
+  T* const planes = memory.source + frequency * strides.frequency;
   WindowLines<T> lines{
       .plane = strides.plane, .window = strides.window, .windows_x = group.count.x, .windows_z = group.count.z};
   lines.frequency = rows * in_row;
   lines.row = lines.channels = in_row;
   for (index_t y = 0; y < group.count.y; ++y) {
-    lines.planes = planes + y * row_elements();
-    lines.values = in + y * layer * in_row;
+    lines.planes = planes + y * strides.row;
+    lines.values = memory.in + y * layer * in_row;
     transforms_.lines(lines);
   }
   for (index_t h = 0; h < window_points; ++h) {
-    multiply_({.a = in + h * rows * in_row,
-               .a_row = in_row,
-               .a_term = 1,
-               .b = weights + (frequency * window_points + h) * weight_step(),
-               .b_term = lanes,
-               .b_column = source_channels_ * lanes,
-               .c = out + h * rows * out_row,
-               .c_row = out_row,
-               .c_column = lanes,
-               .rows = rows,
-               .terms = source_channels_,
-               .columns = group.blocks,
-               .ahead = static_cast<std::ptrdiff_t>(bytes_ahead / sizeof(T))});
+    multiply(group, frequency * window_points + h, weights, memory.in + h * rows * in_row, in_row,
+             memory.out + h * rows * out_row, out_row);
   }
   lines.frequency = rows * out_row;
   lines.row = lines.channels = out_row;
   for (index_t y = 0; y < group.count.y; ++y) {
-    lines.planes = planes + y * row_elements();
-    lines.values = out + y * layer * out_row;
+    lines.planes = planes + y * strides.row;
+    lines.values = memory.out + y * layer * out_row;
     transforms_.inverse_lines(lines);
   }
 }
 
 template <class T>
-void WindowVoxels<T>::invert_group(index_t n, const Group& group, const GroupTensors<T>& tensors, const T* planes,
-                                   T* scratch) const {
+void WindowVoxels<T>::invert_group(index_t n, const Group& group, const GroupTensors<T>& tensors,
+                                   const GroupMemory& memory, T* scratch) const {
+  const PlaneStrides& strides = memory.target_strides;
+  const Extent3 results = shape_.results();
   const bool non_temporal =
       !tensors.add && target_layout_ == Layout::blocked && writes_non_temporal(tensors.target, non_temporal_from_);
   for (index_t y = 0; y < group.count.y; ++y) {
-    const Extent3 origin = (group.first + Extent3{0, y, 0}) * Extent3::all(window_results);
+    const Extent3 origin = (group.first + Extent3{0, y, 0}) * results;
     for (index_t i = 0; i < group.blocks; ++i) {
       const index_t channel = (group.block + i) * lanes;
       const WindowTarget<T> target{.block = block_of(tensors.target, target_layout_, n, channel),
                                    .origin = origin,
-                                   .planes = std::min(group.count.z * window_results, target_extent_.z - origin.z),
+                                   .planes = std::min(group.count.z * results.z, target_extent_.z - origin.z),
                                    .windows = group.count.x,
                                    .bias = tensors.bias ? tensors.bias.data.get() + channel : nullptr,
                                    .activation = tensors.activation,
                                    .add = tensors.add,
                                    .non_temporal = non_temporal};
-      transforms_.inverse_planes(planes + y * row_elements() + i * lanes, strides_, target, scratch);
+      transforms_.inverse_planes(memory.target + y * strides.row + i * lanes, strides, target, scratch);
     }
   }
   if (non_temporal) fence_streams();
@@ -173,17 +195,24 @@ void WindowVoxels<T>::invert_group(index_t n, const Group& group, const GroupTen
 
 template <class T>
 void WindowVoxels<T>::run_group(index_t n, const Group& group, const GroupTensors<T>& tensors) const {
-  const index_t rows = plan_.group.volume() * window_points * lanes;
   Scratch scratch(tensors.memory, scratch_bytes());
-  T* planes = scratch.take<T>(bytes_of<T>(plan_.group.y * row_elements()));
-  T* in = scratch.take<T>(bytes_of<T>(rows * source_blocks_));
-  T* out = scratch.take<T>(bytes_of<T>(rows * target_blocks_));
-  T* temporary = scratch.take<T>(plane_scratch_bytes<T>(plan_.group.x));
-  transform_group(n, group, tensors, planes, temporary);
-  for (index_t frequency = 0; frequency < plane_frequencies; ++frequency) {
-    multiply_frequency(group, frequency, tensors.weights, planes, in, out);
+  GroupMemory memory = memory_of(group);
+  const PlaneStrides &source = memory.source_strides, &target = memory.target_strides;
+  memory.source = scratch.take<T>(plane_bytes(source));
+  memory.target = shape_.transforms_lines() ? memory.source : scratch.take<T>(plane_bytes(target));
+  memory.in = scratch.take<T>(line_bytes(group, source_blocks_));
+  memory.out = scratch.take<T>(line_bytes(group, group.blocks));
+  T* temporary = scratch.take<T>(plane_scratch_bytes(shape_, group.count));
+  transform_group(n, group, tensors, memory, temporary);
+  for (index_t f = 0; f < shape_.plane_frequencies(); ++f) {
+    if (shape_.transforms_lines()) {
+      multiply_lines(group, f, tensors.weights, memory);
+    } else {
+      multiply(group, f, tensors.weights, memory.source + f * source.frequency, source.window,
+               memory.target + f * target.frequency, target.window);
+    }
   }
-  invert_group(n, group, tensors, planes, temporary);
+  invert_group(n, group, tensors, memory, temporary);
 }
 
 /// Returns the groups that begin with windows number z along Z, in the order Y, X, part.
@@ -208,8 +237,8 @@ auto WindowVoxels<T>::groups_of_layer(index_t z) const -> std::vector<Group> {
 template <class T>
 void WindowVoxels<T>::collect_source(const Ready& source, index_t n, const Group& group,
                                      std::vector<TaskId>& after) const {
-  const index_t begin = group.first.z * window_results + offset_.z;
-  const index_t end = begin + group.count.z * window_results + 2;
+  const index_t begin = group.first.z * shape_.results().z + offset_.z;
+  const index_t end = begin + shape_.voxels(group.count).z;
   const index_t first = std::clamp<index_t>(begin, 0, source_extent_.z - 1);
   source.collect(n, 0, source_channels_, first, std::clamp<index_t>(end, first + 1, source_extent_.z), after);
 }
@@ -218,8 +247,8 @@ template <class T>
 Ready WindowVoxels<T>::append_groups(TaskGraph& graph, const Ready& source, const Ready& target,
                                      const std::vector<TaskId>& weights,
                                      std::function<GroupTensors<T>()> tensors) const {
-  const double window_cost = 2.0 * static_cast<double>(window_frequencies * source_channels_ * target_channels_);
-  const index_t planes = plan_.group.z * window_results;
+  const double window_cost = 2.0 * static_cast<double>(shape_.frequencies() * source_channels_ * target_channels_);
+  const index_t results = shape_.results().z, planes = plan_.group.z * results;
   std::vector<TaskId> done;
   for (index_t n = 0; n < batch_; ++n) {
     for (index_t z = 0; z < count_.z; z += plan_.group.z) {
@@ -227,7 +256,7 @@ Ready WindowVoxels<T>::append_groups(TaskGraph& graph, const Ready& source, cons
       for (const Group& group : groups_of_layer(z)) {
         std::vector<TaskId> after = weights;
         collect_source(source, n, group, after);
-        const index_t begin = z * window_results;
+        const index_t begin = z * results;
         target.collect(n, group.block * lanes, std::min((group.block + group.blocks) * lanes, target_channels_), begin,
                        std::min(begin + planes, target_extent_.z), after);
         layer.push_back(graph.add(
