@@ -63,7 +63,7 @@ constexpr const char* description =
     "fwd, and training with both gradients. GFLOP/s is effective: the multiplications and additions of a direct\n"
     "computation per second, whatever the engine does; training counts three times fwd. MiB is the largest memory\n"
     "so far, tensors included. The label shows the engine and the problem. The floor is the least time of this\n"
-    "machine: the operations of overlap-save FFTs, of Toom-Cook (kernel 3) or of the direct method at the peak of\n"
+    "machine: the operations of overlap-save FFTs, of Toom-Cook (kernels of 3 and 1) or of the direct method at the peak of\n"
     "all cores, or the bytes that these move at the memory bandwidth. The report gives the floor as a share of our "
     "time. Blocked\n"
     "tensors hold 64 bytes of channels side by side; tensors with fewer than 8 channels stay plain.\n\n"

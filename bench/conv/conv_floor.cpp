@@ -100,21 +100,51 @@ double tiled_seconds(const ConvProblem& p, const std::array<Axis, 3>& axes, inde
   return slower_of(p.type, flops, bytes, threads);
 }
 
-/// Returns the seconds with windows of 6 x 6 x 6 voxels that give 4 x 4 x 4 results (Toom-Cook), if no row and no plane
-/// is transformed twice; infinity if the problem has no such windows.
+/// The windows of Toom-Cook along one axis: 6 voxels give 4 results of 3 taps. Along an axis of one tap, each voxel is
+/// a window, which is not transformed.
+struct WindowAxis {
+  index_t taps, results, points, windows;
+
+  WindowAxis(const ConvProblem& p, int axis)
+      : taps(p.kernel[axis]),
+        results(taps == 3 ? 4 : 1),
+        points(results + taps - 1),
+        windows((p.output()[axis] + results - 1) / results) {}
+};
+
+/// Returns the lines that are transformed between the frequencies of a window and its voxels: its results, or the taps
+/// of a kernel. The order is Z, Y, X.
+double lines_of(const std::array<WindowAxis, 3>& axes, index_t WindowAxis::*voxels) {
+  double lines = 0;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    index_t count = axes[axis].points > 1 ? 1 : 0;
+    for (std::size_t other = 0; other < 3; ++other) {
+      if (other != axis) count *= other < axis ? axes[other].*voxels : axes[other].points;
+    }
+    lines += static_cast<double>(count);
+  }
+  return lines;
+}
+
+/// Returns the seconds with windows (Toom-Cook), if no row and no plane is transformed twice; infinity if the problem
+/// has no windows.
 double window_seconds(const ConvProblem& p, const Passes& passes, int threads) {
   const Extent3 one = Extent3::all(1);
-  if (p.kernel != Extent3::all(3) || p.stride != one || p.dilation != one) {
-    return std::numeric_limits<double>::infinity();
+  bool served = p.stride == one && p.dilation == one && p.kernel != one;
+  for (int axis = 0; axis < 3; ++axis) served = served && (p.kernel[axis] == 1 || p.kernel[axis] == 3);
+  if (!served) return std::numeric_limits<double>::infinity();
+  const std::array axes{WindowAxis(p, 0), WindowAxis(p, 1), WindowAxis(p, 2)};
+  double windows = static_cast<double>(p.batch), frequencies = 1;
+  for (const WindowAxis& axis : axes) {
+    windows *= static_cast<double>(axis.windows);
+    frequencies *= static_cast<double>(axis.points);
   }
-  double windows = static_cast<double>(p.batch);
-  for (int axis = 0; axis < 3; ++axis) windows *= std::ceil(static_cast<double>(p.output()[axis]) / 4);
-  constexpr double frequencies = 216, operations_of_line = 24;
-  constexpr double lines = 36 + 6 * 4 + 4 * 4, lines_of_kernel = 36 + 6 * 3 + 3 * 3;  // along Z, Y and X
+  constexpr double operations_of_line = 24;
   const double in = static_cast<double>(p.in_channels), out = static_cast<double>(p.out_channels);
   const double pairs = in * out / static_cast<double>(p.groups);
-  const double transforms = lines * windows * (passes.transforms_x * in + passes.transforms_y * out) +
-                            lines_of_kernel * passes.transforms_w * pairs;
+  const double transforms =
+      lines_of(axes, &WindowAxis::results) * windows * (passes.transforms_x * in + passes.transforms_y * out) +
+      lines_of(axes, &WindowAxis::taps) * passes.transforms_w * pairs;
   const double values = static_cast<double>(size_of(p.type)) * frequencies * pairs;
   const bool fits = values <= static_cast<double>(machine_model().l3_bytes);
   return slower_of(p.type, operations_of_line * transforms + 2 * frequencies * windows * pairs * passes.products,
