@@ -238,7 +238,7 @@ void WindowGradient<T>::write(const BackwardArguments& a, const Range& range, in
   const View<T> dw = a.dw.as<T>();
   for (index_t i = begin; i < end; ++i) {
     const index_t out = range.out + i / range.in_count * lanes, in = range.in + i % range.in_count;
-    transforms_.inverse_kernel(shape_, sums + i * lanes, range.step(), values);
+    weights_.inverse_kernel(shape_, sums + i * lanes, range.step(), values);
     for (index_t lane = 0; lane < std::min(lanes, dense_.out_channels - out); ++lane) {
       for (index_t tap = 0; tap < taps.z * plane; ++tap) {
         T& to = dw(out + lane, in, tap / plane, tap % plane / taps.x, tap % taps.x);

@@ -9,6 +9,7 @@
 #include "conv/tensor_io/direction_tensors.hpp"
 #include "conv/toom_cook/window_product.hpp"
 #include "conv/toom_cook/window_transforms.hpp"
+#include "conv/toom_cook/window_weights.hpp"
 #include "plan/sides.hpp"
 #include "plan/toom_cook_cost.hpp"
 
@@ -75,6 +76,7 @@ class WindowGradient {
   Extent3 windows_;  ///< of dy
   plan::WindowSums sums_;
   WindowTransforms<T> transforms_ = window_transforms<T>(shape_);
+  WeightTransforms<T> weights_ = weight_transforms<T>();
   WindowMultiply<T> multiply_ = window_multiply<T>();
 };
 

@@ -1,5 +1,5 @@
-// The transforms of toom_cook: windows of tensors, and weights, to the values at the points and back. Vectors hold
-// channels, so no transform needs a shuffle.
+// The transforms of toom_cook: windows of tensors to the values at the points and back. Vectors hold channels, so no
+// transform needs a shuffle.
 #pragma once
 
 #include "conv/tensor_io/block_view.hpp"
@@ -69,22 +69,6 @@ struct WindowLines {
   index_t windows_x = 1, windows_z = 1, channels = 0;  ///< channels are whole blocks
 };
 
-/// Kernels that relate some terms (source channels) to one block of lanes (target channels). Tap t of a kernel of n
-/// taps is w[term * term_step + lane * lane_step + t], or + n - 1 - t if `mirrored`. Lanes from `lanes` on are zero.
-/// Value f of a term is the block of lanes at to + f * frequency + term * 64 bytes. Frequencies are numbered with Z
-/// fastest, then X, then Y.
-template <class T>
-struct WindowWeights {
-  WindowShape shape;
-  const T* w = nullptr;
-  index_t term_step = 0, lane_step = 0, terms = 0, lanes = 0;
-  bool mirrored = false, non_temporal = false;
-};
-/// Returns the bytes of scratch that WindowTransforms::weights() needs for so many terms.
-inline std::size_t weight_scratch_bytes(const WindowShape& shape, index_t terms) {
-  return 64 * static_cast<std::size_t>(terms * shape.frequencies());
-}
-
 /// Returns the bytes of scratch that the transforms of planes need for so many windows.
 inline std::size_t plane_scratch_bytes(const WindowShape& shape, const Extent3& windows) {
   // Half-transformed windows of a plane, a row of voxels, the same row of y, and a row for lanes without a channel.
@@ -107,11 +91,6 @@ struct WindowTransforms {
   void (*kernel_lines)(const WindowLines<T>&);
   /// Computes four planes of each window from its six values along Z. The planes of a window begin four planes apart.
   void (*inverse_lines)(const WindowLines<T>&);
-  /// Transforms kernels, in double, for one block of lanes and some terms.
-  void (*weights)(const WindowWeights<T>& weights, T* to, index_t frequency, T* scratch);
-  /// Computes the taps of F(3,4) for one block of lanes: taps[t * 64 bytes], X fastest. `from` has the frequencies of
-  /// weights().
-  void (*inverse_kernel)(const WindowShape& shape, const T* from, index_t frequency, T* taps);
   /// Adds b[i] to a[i], i < count.
   void (*add)(const T* b, index_t count, T* a);
 };

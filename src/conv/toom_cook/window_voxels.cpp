@@ -75,7 +75,7 @@ void WindowVoxels<T>::transform_weights(const T* packed, index_t column, index_t
       .lanes = std::min(lanes, target_channels_ - first),
       .mirrored = !forward_,
       .non_temporal = streams_weights_};
-  transforms_.weights(weights, values + (column * source_channels_ + term) * lanes, weight_step(), scratch);
+  weights_.weights(weights, values + (column * source_channels_ + term) * lanes, weight_step(), scratch);
 }
 
 template <class T>

@@ -8,6 +8,7 @@
 #include "conv/tensor_io/group_tensors.hpp"
 #include "conv/toom_cook/window_product.hpp"
 #include "conv/toom_cook/window_transforms.hpp"
+#include "conv/toom_cook/window_weights.hpp"
 #include "plan/toom_cook_cost.hpp"
 
 namespace convolume::conv {
@@ -84,6 +85,7 @@ class WindowVoxels {
   index_t non_temporal_from_;
   bool streams_weights_;  ///< the values of the weights are so many that no cache would hold them
   WindowTransforms<T> transforms_ = window_transforms<T>(shape_);
+  WeightTransforms<T> weights_ = weight_transforms<T>();
   WindowMultiply<T> multiply_ = window_multiply<T>();
 };
 
