@@ -126,8 +126,8 @@ double gradient_seconds(const ConvProblem& p, const MachineModel& machine) {
   const double x = windows * (plane_lines(shape, window_points) * planes + window_lines(shape));
   const double dy =
       windows * (static_cast<double>(shape.results().z) * plane_lines(shape, window_results) + window_lines(shape));
-  const auto in_block = static_cast<double>(sum_channels(p.type, p.in_channels)),
-             out_block = static_cast<double>(sum_channels(p.type, p.out_channels));
+  const auto in_block = static_cast<double>(sum_channels(shape, p.type, p.in_channels)),
+             out_block = static_cast<double>(sum_channels(shape, p.type, p.out_channels));
   const double repeated_x = std::ceil(channels.target / out_block), repeated_dy = std::ceil(channels.source / in_block);
   const double transforms = line_flops * (x * channels.source * repeated_x + dy * channels.target * repeated_dy) /
                             (peak(p.type, machine) * machine.tile_transform_share * window_transform_factor);
@@ -206,9 +206,10 @@ WindowPlan plan_windows(const ConvProblem& p, Direction direction, const Machine
   return best;
 }
 
-index_t sum_channels(DataType type, index_t channels) {
+index_t sum_channels(const WindowShape& shape, DataType type, index_t channels) {
   const index_t block = channel_block(type);
-  return balanced(divided_up(channels, block), sum_blocks) * block;
+  const bool planar = !shape.transforms_lines() || !shape.transforms_planes();
+  return balanced(divided_up(channels, block), planar ? planar_sum_blocks : sum_blocks) * block;
 }
 
 WindowSums window_sums(const ConvProblem& p) {
@@ -248,12 +249,14 @@ double toom_cook_seconds(const ConvProblem& p, const Wanted& wanted, const Machi
 
 double toom_cook_bytes(const ConvProblem& p, const Wanted& wanted) {
   const Channels channels = channels_of(p, p.in_channels, p.out_channels);
-  const auto frequencies = static_cast<double>(WindowShape{p.kernel}.frequencies());
+  const WindowShape shape{p.kernel};
+  const auto frequencies = static_cast<double>(shape.frequencies());
   const double pairs = channels.size * channels.source * channels.target;
   const double packed = pairs * static_cast<double>(p.kernel.volume());
-  const double sums = channels.size * frequencies *
-                      static_cast<double>(sum_channels(p.type, p.in_channels) * sum_channels(p.type, p.out_channels)) *
-                      (2 + std::log2(static_cast<double>(window_sums(p).parts())));
+  const double sums =
+      channels.size * frequencies *
+      static_cast<double>(sum_channels(shape, p.type, p.in_channels) * sum_channels(shape, p.type, p.out_channels)) *
+      (2 + std::log2(static_cast<double>(window_sums(p).parts())));
   return pairs * frequencies * (one_if(wanted.forward) + one_if(wanted.data)) + packed + sums * one_if(wanted.weights);
 }
 

@@ -79,7 +79,7 @@ WindowSums window_sums(const ConvProblem& problem);
 
 /// Returns how many channels of a side are summed at a time: a few whole blocks, so that the sums stay in the caches.
 /// No result depends on it.
-index_t sum_channels(DataType type, index_t channels);
+index_t sum_channels(const WindowShape& shape, DataType type, index_t channels);
 
 /// Returns the estimated seconds of the wanted directions on one core. `problem` is not transposed.
 double toom_cook_seconds(const ConvProblem& problem, const Wanted& wanted, const MachineModel& machine);

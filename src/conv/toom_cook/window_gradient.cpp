@@ -55,8 +55,8 @@ WindowGradient<T>::WindowGradient(const ConvProblem& problem)
 
 template <class T>
 auto WindowGradient<T>::ranges() const -> std::vector<Range> {
-  const index_t in_step = plan::sum_channels(dense_.type, dense_.in_channels),
-                out_step = plan::sum_channels(dense_.type, dense_.out_channels);
+  const index_t in_step = plan::sum_channels(shape_, dense_.type, dense_.in_channels),
+                out_step = plan::sum_channels(shape_, dense_.type, dense_.out_channels);
   std::vector<Range> all;
   for (index_t out = 0; out < dense_.out_channels; out += out_step) {
     for (index_t in = 0; in < dense_.in_channels; in += in_step) {
