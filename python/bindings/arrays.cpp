@@ -1,10 +1,13 @@
 #include "python/bindings/arrays.hpp"
 
 #include <algorithm>
+#include <complex>
+#include <memory>
 #include <utility>
 
 #include "python/bindings/runtime.hpp"
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
 
 #include "convolume/error.hpp"
 
@@ -167,8 +170,8 @@ void require_disjoint(const Array& output, std::initializer_list<const Array*> i
   }
 }
 
-nb::object new_array(DataType type, const std::vector<std::size_t>& shape) {
-  std::size_t bytes = size_of(type);
+nb::object new_array(DataType type, const std::vector<std::size_t>& shape, bool complex_numbers) {
+  std::size_t bytes = size_of(type) * (complex_numbers ? 2 : 1);
   for (const std::size_t extent : shape) bytes *= extent;
   struct Block {
     void* data;
@@ -181,7 +184,10 @@ nb::object new_array(DataType type, const std::vector<std::size_t>& shape) {
     const std::unique_ptr<Block> freed(static_cast<Block*>(owned));
     Runtime::get().memory().deallocate(freed->data, std::max<std::size_t>(freed->bytes, 64), 64);
   });
-  const auto dtype = type == DataType::f32 ? nb::dtype<float>() : nb::dtype<double>();
+  auto dtype = type == DataType::f32 ? nb::dtype<float>() : nb::dtype<double>();
+  if (complex_numbers) {
+    dtype = type == DataType::f32 ? nb::dtype<std::complex<float>>() : nb::dtype<std::complex<double>>();
+  }
   return nb::cast(
       nb::ndarray<nb::numpy>(data, shape.size(), shape.data(), owner, nullptr, dtype, nb::device::cpu::value, 0));
 }

@@ -59,7 +59,7 @@ class Array {
 /// Throws InvalidArgument if an output overlaps one of the inputs.
 void require_disjoint(const Array& output, std::initializer_list<const Array*> inputs);
 
-/// Returns a new array on the memory of results. Its values are undefined.
-nb::object new_array(DataType type, const std::vector<std::size_t>& shape);
+/// Returns a new array of real or complex numbers on the memory of results. Its values are undefined.
+nb::object new_array(DataType type, const std::vector<std::size_t>& shape, bool complex_numbers = false);
 
 }  // namespace convolume::python

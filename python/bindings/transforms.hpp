@@ -5,7 +5,7 @@
 
 namespace convolume::python {
 
-/// Adds transform() and good_size() to the module.
+/// Adds transform(), TransformPlan, and what both need to the module.
 void add_transforms(nanobind::module_& module);
 
 }  // namespace convolume::python
