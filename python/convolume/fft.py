@@ -1,14 +1,15 @@
 """Fourier transforms with the names and the arguments of scipy.fft, and plans for them.
 
 `workers` are the threads of a call; None takes those of convolume.set_threads(). `plan` is always None, as in SciPy.
-float32 stays float32.
+float32 stays float32. `scipy.fft.set_backend(convolume.fft)` makes SciPy use them.
 """
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
-from . import _core
+from . import _core, _fft_backend
 from ._fft_plan import Plan
 from ._transforms import Array, Axes, c2c, c2r, r2c
 
@@ -98,3 +99,14 @@ def next_fast_len(target: int, real: bool = False) -> int:
     if number < 1:
         raise ValueError(f"target is {number}; it must be positive")
     return _core.good_size(number)
+
+
+_TRANSFORMS = {function.__name__: function for function in (fft, ifft, rfft, irfft, fft2, ifft2, rfft2, irfft2, fftn, ifftn,
+                                                            rfftn, irfftn)}
+
+__ua_domain__ = "numpy.scipy.fft"
+
+
+def __ua_function__(method: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Computes a call of scipy.fft for which this module is the backend, or returns NotImplemented."""
+    return _fft_backend.call(_TRANSFORMS, method, arguments, options)
