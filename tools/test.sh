@@ -3,8 +3,8 @@
 #   tools/test.sh                release build (GCC) with kernels for this machine only, and all short tests
 #   tools/test.sh --all-targets  the same with kernels for all SIMD targets
 #   tools/test.sh --sanitizers   only ASan+UBSan and TSan builds (Clang), with the tests that matter there
-#   tools/test.sh --long         everything: all targets, the tests labelled `long` (installs valgrind and QEMU), both
-#                                sanitizers with the tests of kernels under TSan, and a minute of each fuzz target
+#   tools/test.sh --long         everything: all targets, the tests labelled `long` (installs valgrind and QEMU), Python,
+#                                both sanitizers with the tests of kernels under TSan, and a minute of each fuzz target
 #   tools/test.sh --arm64        only the build for ARM64 and its tests under QEMU (installs a cross compiler, QEMU)
 #   tools/test.sh --peers        also parity with PyTorch, nibabel and zarr (makes build/peers)
 #   tools/test.sh --python       also builds the Python package and tests it (makes build/python-env)
@@ -18,7 +18,7 @@ for option in "$@"; do
   case "$option" in
     --all-targets) preset=release ;;
     --sanitizers) sanitizers=1 ;;
-    --long) long=1 preset=release ;;
+    --long) long=1 preset=release python=1 ;;
     --peers) peers=1 ;;
     --python) python=1 ;;
     --arm64) arm64=1 ;;
@@ -92,14 +92,19 @@ if [ "$python" = 1 ]; then
   fi
 fi
 all_builds=("${configure[@]}")
+# Of the sanitizers, ASan tests the package too, in a long run.
+asan_builds=("${configure[@]}" -DCONVOLUME_PYTHON=OFF)
+[ "$long" = 0 ] || asan_builds=("${configure[@]}" "${with_python[@]}")
 configure+=("${with_python[@]}")
 [ "$release" = 0 ] || run_suite "$preset" -j 2 -LE "$labels_out"
 configure=("${all_builds[@]}")
 if [ "$sanitizers" = 1 ]; then
+  configure=("${asan_builds[@]}")
   # With ASan's default, 256 MiB of freed memory wait before they are used again. Each allocation then gets new pages,
   # and this takes half of the time of a short process.
   ASAN_OPTIONS="quarantine_size_mb=16:malloc_context_size=8:${ASAN_OPTIONS:-}" \
     run_suite asan -j 2 -L '^sanitize$' -LE "$labels_out"
+  configure=("${all_builds[@]}")
   TSAN_OPTIONS="halt_on_error=1 ${TSAN_OPTIONS:-}" run_suite tsan -j 2 -L '^sanitize$' -LE "$labels_out"
 fi
 if [ "$long" = 1 ]; then

@@ -123,7 +123,7 @@ def threads_of(workers: int | None) -> int:
 
 def no_plan(plan: None) -> None:
     if plan is not None:
-        raise NotImplementedError("plan must be None; a convolume.fft.Plan is called itself: plan(x)")
+        raise NotImplementedError("a precomputed plan cannot be passed; call a convolume.fft.Plan itself, plan(x)")
 
 
 def c2c(x: Any, forward: bool, s: Axes, axes: Axes, norm: str | None, workers: int | None, plan: None) -> Array:
