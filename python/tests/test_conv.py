@@ -55,7 +55,7 @@ def test_random_small_problems_agree_with_loops(data):
     assert reference.relative_error(y, wanted) < tolerance(dtype)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=500, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_random_problems_and_gradients_agree_with_the_reference_engine(data):
     inputs, outputs = data.draw(st.integers(1, 36)), data.draw(st.integers(1, 36))
