@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import math
 import operator
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -81,6 +82,8 @@ def fitted(a: Array, extents: Sequence[int], axes: Sequence[int]) -> Array:
     for extent, axis in zip(extents, axes):
         crop[axis] = slice(0, extent)
         shape[axis] = extent
+    if list(a.shape) == shape:
+        return a
     part = a[tuple(crop)]
     if list(part.shape) == shape:
         return part
@@ -126,7 +129,55 @@ def no_plan(plan: None) -> None:
         raise NotImplementedError("a precomputed plan cannot be passed; call a convolume.fft.Plan itself, plan(x)")
 
 
+_MOST_PLANS = 256
+_plans: dict[tuple[Any, ...], _core.TransformPlan] = {}
+_lock = threading.Lock()
+
+
+def _tuple(value: Axes) -> tuple[int, ...] | None:
+    """Returns s or axes for the key of a plan. Raises TypeError if it is no number, tuple or list of integers."""
+    if value is None:
+        return None
+    if type(value) is int:
+        return (value,)
+    if type(value) is not tuple and type(value) is not list:
+        raise TypeError
+    return tuple(map(operator.index, value))
+
+
+def _key_of(kind: int, x: Any, s: Axes, axes: Axes, norm: str | None, workers: int | None,
+            plan: None) -> tuple[Any, ...] | None:
+    """Returns the key of a call in the cache of plans, or None if the call cannot have a plan."""
+    if type(x) is not np.ndarray or not x.flags.c_contiguous or plan is not None or (
+            workers is not None and (type(workers) is not int or workers < 1)):
+        return None
+    try:
+        key = (kind, x.shape, x.dtype, _tuple(s), _tuple(axes), norm, workers)
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _planned(key: tuple[Any, ...] | None, kind: int, a: Array, x: Any, shape: Sequence[int], axes: list[int],
+             factor: float, workers: int) -> _core.TransformPlan | None:
+    """Makes a plan for this call and later ones with the same key, if x is transformed as it is."""
+    if key is None or a is not x or len(axes) > MOST_AXES:
+        return None
+    made = _core.TransformPlan(kind, a.dtype in (np.float32, np.complex64), list(shape), axes, factor, workers)
+    with _lock:
+        _plans[key] = made
+        while len(_plans) > _MOST_PLANS:
+            del _plans[next(iter(_plans))]
+    return made
+
+
 def c2c(x: Any, forward: bool, s: Axes, axes: Axes, norm: str | None, workers: int | None, plan: None) -> Array:
+    kind = FORWARD if forward else BACKWARD
+    key = _key_of(kind, x, s, axes, norm, workers, plan)
+    ready = _plans.get(key) if key is not None else None
+    if ready is not None:
+        return ready(x)
     no_plan(plan)
     a = as_complex(floats(x, real=False))
     extents, chosen = shape_and_axes(a, s, axes)
@@ -134,10 +185,13 @@ def c2c(x: Any, forward: bool, s: Axes, axes: Axes, norm: str | None, workers: i
     if not chosen:
         return a
     a = readable(fitted(a, extents, chosen))
+    ready = _planned(key, kind, a, x, a.shape, chosen, scale, threads)
+    if ready is not None:
+        return ready(x)
     single = a.dtype == np.complex64
     for first in range(len(chosen), 0, -MOST_AXES):
         y = _core.empty(a.shape, single, True)
-        _core.transform(a, y, FORWARD if forward else BACKWARD, chosen[max(0, first - MOST_AXES):first], threads)
+        _core.transform(a, y, kind, chosen[max(0, first - MOST_AXES):first], threads)
         a = y
     if scale != 1:
         _core.scale(a, scale, threads)
@@ -145,6 +199,10 @@ def c2c(x: Any, forward: bool, s: Axes, axes: Axes, norm: str | None, workers: i
 
 
 def r2c(x: Any, s: Axes, axes: Axes, norm: str | None, workers: int | None, plan: None) -> Array:
+    key = _key_of(R2C, x, s, axes, norm, workers, plan)
+    ready = _plans.get(key) if key is not None else None
+    if ready is not None:
+        return ready(x)
     no_plan(plan)
     a = floats(x, real=True)
     extents, chosen = shape_and_axes(a, s, axes)
@@ -152,6 +210,9 @@ def r2c(x: Any, s: Axes, axes: Axes, norm: str | None, workers: int | None, plan
         raise ValueError("at least 1 axis must be transformed")
     scale, threads = factor_of(norm, True, math.prod(extents)), threads_of(workers)
     a = readable(fitted(a, extents, chosen))
+    ready = _planned(key, R2C, a, x, a.shape, chosen, scale, threads)
+    if ready is not None:
+        return ready(x)
     shape = list(a.shape)
     shape[chosen[-1]] = extents[-1] // 2 + 1
     single = a.dtype == np.float32
@@ -167,6 +228,10 @@ def r2c(x: Any, s: Axes, axes: Axes, norm: str | None, workers: int | None, plan
 
 
 def c2r(x: Any, s: Axes, axes: Axes, norm: str | None, workers: int | None, plan: None) -> Array:
+    key = _key_of(C2R, x, s, axes, norm, workers, plan)
+    ready = _plans.get(key) if key is not None else None
+    if ready is not None:
+        return ready(x)
     no_plan(plan)
     a = as_complex(floats(x, real=False))
     # Without s, the last axis has an even number of points.
@@ -180,13 +245,16 @@ def c2r(x: Any, s: Axes, axes: Axes, norm: str | None, workers: int | None, plan
     scale, threads = factor_of(norm, False, math.prod(extents)), threads_of(workers)
     half = [*extents[:-1], extents[-1] // 2 + 1]
     a = readable(fitted(a, half, chosen))
+    shape = list(a.shape)
+    shape[chosen[-1]] = extents[-1]
+    ready = _planned(key, C2R, a, x, shape, chosen, scale, threads)
+    if ready is not None:
+        return ready(x)
     single = a.dtype == np.complex64
     for last in range(0, len(chosen) - MOST_AXES, MOST_AXES):
         done = _core.empty(a.shape, single, True)
         _core.transform(a, done, BACKWARD, chosen[last:min(last + MOST_AXES, len(chosen) - MOST_AXES)], threads)
         a = done
-    shape = list(a.shape)
-    shape[chosen[-1]] = extents[-1]
     y = _core.empty(shape, single, False)
     _core.transform(a, y, C2R, chosen[-MOST_AXES:], threads)
     if scale != 1:

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import convolume
+from convolume import _transforms
 
 NAMES_N = ["fftn", "ifftn", "rfftn", "irfftn", "fft2", "ifft2", "rfft2", "irfft2"]
 NAMES_1 = ["fft", "ifft", "rfft", "irfft"]
@@ -82,6 +83,26 @@ def test_empty_batches_and_lists(rng):
     check("fft", np.zeros((0, 4)))
     check("rfft", [1.0, 2, 3])
     check("fftn", np.broadcast_to(rng.standard_normal(6), (4, 6)))
+
+
+def test_plans_of_functions_are_kept_up_to_256_and_errors_stay(rng):
+    for n in range(1, 301):
+        check("fft", rng.standard_normal(n) + 0j)
+    assert len(_transforms._plans) == 256
+    x = rng.standard_normal((4, 6)).astype("float32")
+    for _ in range(2):  # the second call has a plan
+        check("rfftn", x, 6, [1])
+        check("rfftn", x, (6,), (-1,), "ortho")
+        check("rfftn", x, (3,), (-1,))
+        for arguments, options in (((x, 6.0, [1]), {}), ((x, (6.0,), (-1,)), {}), ((x, 6, [1.0]), {}),
+                                   ((x, 6, [1]), {"norm": ["ortho"]}), ((x, 6, [1]), {"workers": 0}),
+                                   ((x, 6, [1]), {"workers": 1.0})):
+            with pytest.raises((TypeError, ValueError)):
+                convolume.fft.rfftn(*arguments, **options)
+        with pytest.raises(NotImplementedError):
+            convolume.fft.rfftn(x, 6, [1], plan=1)
+    with convolume.threads(2):
+        check("rfftn", x, 6, [1])
 
 
 def test_next_fast_len():

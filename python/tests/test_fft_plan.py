@@ -21,9 +21,13 @@ def input_of(plan, rng):
     return x.astype("float32" if single else "float64") if plan.kind == "rfftn" else x.astype("c8" if single else "c16")
 
 
+class Other(np.ndarray):
+    """Functions keep no plan for arrays of other classes."""
+
+
 def expected(plan, x):
     s = [plan.shape[axis] for axis in plan.axes]
-    return getattr(convolume.fft, plan.kind)(x, s=s, axes=plan.axes, norm=plan.norm)
+    return getattr(convolume.fft, plan.kind)(x.view(Other), s=s, axes=plan.axes, norm=plan.norm)
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
