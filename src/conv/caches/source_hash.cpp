@@ -23,16 +23,17 @@ const bool checked = [] {
 bool checks_sources() noexcept { return checked; }
 
 std::uint64_t hash_map(const ConstTensorView& tensor, index_t n, index_t c) {
-  const auto size = size_of(tensor.type);
-  const auto voxel = tensor.layout == Layout::blocked ? static_cast<std::size_t>(channel_block(tensor.type)) : 1;
-  const auto* base = tensor.data.template as<const std::byte>().get() +
-                     static_cast<std::size_t>(n * tensor.stride[0] + c * tensor.stride[1]) * size;
+  // Strides may be negative.
+  const auto size = static_cast<index_t>(size_of(tensor.type));
+  const index_t voxel = tensor.layout == Layout::blocked ? channel_block(tensor.type) : 1;
+  const auto* base =
+      tensor.data.template as<const std::byte>().get() + (n * tensor.stride[0] + c * tensor.stride[1]) * size;
   std::uint64_t hash = 0;
   const Extent3& e = tensor.shape.extent;
   for (index_t z = 0; z < e.z; ++z) {
     for (index_t y = 0; y < e.y; ++y) {
-      const auto offset = static_cast<std::size_t>(z * tensor.stride[2] + y * tensor.stride[3]) * size;
-      hash = XXH3_64bits_withSeed(base + offset, static_cast<std::size_t>(e.x) * voxel * size, hash);
+      const index_t offset = (z * tensor.stride[2] + y * tensor.stride[3]) * size;
+      hash = XXH3_64bits_withSeed(base + offset, static_cast<std::size_t>(e.x * voxel * size), hash);
     }
   }
   return hash;
