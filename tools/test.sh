@@ -3,8 +3,9 @@
 #   tools/test.sh                release build (GCC) with kernels for this machine only, and all short tests
 #   tools/test.sh --all-targets  the same with kernels for all SIMD targets
 #   tools/test.sh --sanitizers   only ASan+UBSan and TSan builds (Clang), with the tests that matter there
-#   tools/test.sh --long         everything: all targets, the tests labelled `long` (installs valgrind and QEMU), Python,
-#                                both sanitizers with the tests of kernels under TSan, and a minute of each fuzz target
+#   tools/test.sh --long         everything: all targets, the tests labelled `long` (installs valgrind and QEMU),
+#                                Python, both sanitizers with the tests of kernels under TSan, and a minute of each fuzz
+#                                target
 #   tools/test.sh --arm64        only the build for ARM64 and its tests under QEMU (installs a cross compiler, QEMU)
 #   tools/test.sh --peers        also parity with PyTorch, nibabel and zarr (makes build/peers)
 #   tools/test.sh --python       also builds the Python package and tests it (makes build/python-env)
@@ -22,7 +23,7 @@ for option in "$@"; do
     --peers) peers=1 ;;
     --python) python=1 ;;
     --arm64) arm64=1 ;;
-    -h | --help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "test.sh: unknown option '$option'; see --help" >&2; exit 2 ;;
   esac
 done

@@ -3,8 +3,8 @@
 
     tools/wheel_libraries.py SITE-PACKAGES TREE
 
-Each library finds the others by its own place ($ORIGIN), needs only what the wheel or glibc has, and holds no path of the
-tree that built it. The licences of the project and of all bundled libraries are there.
+Each library finds the others by its own place ($ORIGIN), needs only what the wheel or glibc has, and holds no path of
+the tree that built it. The licences of the project and of all bundled libraries are there.
 """
 import pathlib
 import re

@@ -32,7 +32,7 @@ def seconds_of(call, repeat):
 
 
 def take_turns(calls, rounds, least_seconds=2e-3):
-    """Returns {name: seconds in each round}. In each round every call runs once, or as often as fills `least_seconds`."""
+    """Returns {name: seconds in each round}. In a round every call runs once, or as often as fills `least_seconds`."""
     repeats = {}
     for name, call in calls.items():
         call()

@@ -35,13 +35,15 @@ def main():
     rng = np.random.default_rng(1)
     for number in threads:
         ratios = {"fftconvolve": [], "oaconvolve": []}
-        print(f"\n{number} thread(s): side, kernel, fftconvolve with scipy.fft over convolume.fft, oaconvolve over conv3d")
+        print(f"\n{number} thread(s): side, kernel, fftconvolve with scipy.fft over convolume.fft, oaconvolve over "
+              "conv3d")
         for side in sides:
             for kernel in kernels:
                 x = rng.standard_normal((side,) * 3, dtype="float32")
                 w = rng.standard_normal((kernel,) * 3, dtype="float32")
                 flipped = np.ascontiguousarray(w[::-1, ::-1, ::-1])  # SciPy convolves, conv3d correlates
-                calls = {"scipy": lambda: scipy.signal.fftconvolve(x, w, "valid"), "backend": lambda: with_backend(x, w),
+                calls = {"scipy": lambda: scipy.signal.fftconvolve(x, w, "valid"),
+                         "backend": lambda: with_backend(x, w),
                          "oaconvolve": lambda: scipy.signal.oaconvolve(x, w, "valid"),
                          "conv3d": lambda: convolume.conv3d(x[None], flipped[None, None], threads=number)[0]}
                 with scipy.fft.set_workers(number):

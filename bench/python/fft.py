@@ -4,9 +4,9 @@
     PYTHONPATH=build/native/python python bench/python/fft.py [--first 16] [--last 256] [--step 1] [--workers 1,2]
                                                               [--rounds 7] [--only primes]
 
-bench/python/requirements.txt has the versions. All write into arrays that exist, except SciPy, which cannot. pyFFTW plans
-with FFTW_MEASURE before the time starts. A ratio is the fastest peer's median over ours; above 1 ours is faster. mkl_fft
-is reported if it is installed, and does not count. MKL_NUM_THREADS sets its threads.
+bench/python/requirements.txt has the versions. All write into arrays that exist, except SciPy, which cannot. pyFFTW
+plans with FFTW_MEASURE before the time starts. A ratio is the fastest peer's median over ours; above 1 ours is faster.
+mkl_fft is reported if it is installed, and does not count. MKL_NUM_THREADS sets its threads.
 """
 import argparse
 import sys
@@ -70,7 +70,8 @@ def main():
             if not np.linalg.norm(out - wanted) <= 1e-6 * np.linalg.norm(wanted):
                 sys.exit(f"fft.py: side {side}: the result differs from SciPy's in double precision")
             ours = quartiles(times["convolume"])
-            counted = {name: quartiles(found) for name, found in times.items() if name not in ("convolume", "mkl_fft")}
+            counted = {name: quartiles(found) for name, found in times.items()
+                       if name not in ("convolume", "mkl_fft")}
             fastest = min(counted, key=lambda name: counted[name][1])
             ratios[side] = counted[fastest][1] / ours[1]
             paired = quartiles([theirs / mine for theirs, mine in zip(times[fastest], times["convolume"])])

@@ -4,8 +4,8 @@
     PYTHONPATH=build/native/python python bench/python/memory.py [--calls 10000] [--settle 1000] [--shapes 300]
                                                                  [--limit MIB]
 
-Prints the resident memory after the first calls (`--settle`), every tenth of the calls and at the end. With --limit, the
-status is 1 if it grew by more.
+Prints the resident memory after the first calls (`--settle`), every tenth of the calls and at the end. With --limit,
+the status is 1 if it grew by more.
 """
 import argparse
 import gc

@@ -32,8 +32,8 @@ def _axes_of(axes: Axes, shape: Sequence[int]) -> list[int]:
     if not chosen:
         raise _core.InvalidArgument("axes is empty; give at least one axis")
     if len(chosen) > MOST_AXES:
-        raise _core.Unsupported(f"axes has {len(chosen)} axes; a plan transforms at most {MOST_AXES}, so give `axes`, or "
-                                "call the function, which takes any number")
+        raise _core.Unsupported(f"axes has {len(chosen)} axes; a plan transforms at most {MOST_AXES}, so give "
+                                "`axes`, or call the function, which takes any number")
     return chosen
 
 
@@ -75,7 +75,8 @@ class Plan(_core.TransformPlan):
         chosen, name = _axes_of(axes, shape), _precision(kind, dtype)
         size = math.prod(max(1, extent) for extent in shape) * (16 if name == "float64" else 8)
         if size > _MOST_BYTES:
-            raise _core.OverflowError(f"s is {tuple(shape)}: {size} bytes of complex numbers; at most 2^47 are supported")
+            raise _core.OverflowError(f"s is {tuple(shape)}: {size} bytes of complex numbers; at most 2^47 "
+                                        "are supported")
         factor = factor_of(norm, kind in ("rfftn", "fftn"), math.prod(shape[axis] for axis in chosen))
         threads = threads_of(workers)
         super().__init__(_KINDS[kind], name == "float32", shape, chosen, factor, threads)

@@ -13,8 +13,8 @@ from . import _core, _fft_backend
 from ._fft_plan import Plan
 from ._transforms import Array, Axes, c2c, c2r, r2c
 
-__all__ = ["Plan", "fft", "fft2", "fftn", "ifft", "ifft2", "ifftn", "irfft", "irfft2", "irfftn", "next_fast_len", "rfft",
-           "rfft2", "rfftn"]
+__all__ = ["Plan", "fft", "fft2", "fftn", "ifft", "ifft2", "ifftn", "irfft", "irfft2", "irfftn", "next_fast_len",
+           "rfft", "rfft2", "rfftn"]
 
 
 def _one(n: int | None) -> list[int] | None:
@@ -101,8 +101,8 @@ def next_fast_len(target: int, real: bool = False) -> int:
     return _core.good_size(number)
 
 
-_TRANSFORMS = {function.__name__: function for function in (fft, ifft, rfft, irfft, fft2, ifft2, rfft2, irfft2, fftn, ifftn,
-                                                            rfftn, irfftn)}
+_TRANSFORMS = {function.__name__: function for function in (fft, ifft, rfft, irfft, fft2, ifft2, rfft2, irfft2,
+                                                            fftn, ifftn, rfftn, irfftn)}
 
 __ua_domain__ = "numpy.scipy.fft"
 

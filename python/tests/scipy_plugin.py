@@ -1,7 +1,7 @@
 """A plugin of pytest for scipy_suite.py: records failures, and makes convolume.fft the backend of scipy.fft.
 
-Two variables of the environment steer it. CONVOLUME_SCIPY_REPORT names the file to write. CONVOLUME_SCIPY_BACKEND is 1 if
-the backend is used.
+Two variables of the environment steer it. CONVOLUME_SCIPY_REPORT names the file to write.
+CONVOLUME_SCIPY_BACKEND is 1 if the backend is used.
 """
 import json
 import os

@@ -12,9 +12,10 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-SUITES = [["scipy.fft.tests"], ["scipy.signal.tests.test_signaltools", "-k", "FFTConvolve or fftconvolve or OAConvolve"]]
-# irfft runs in other processes, which know no backend, and must agree with the result here. Zeros are compared without a
-# tolerance, so any backend that rounds otherwise than SciPy fails.
+SUITES = [["scipy.fft.tests"], ["scipy.signal.tests.test_signaltools", "-k",
+                                  "FFTConvolve or fftconvolve or OAConvolve"]]
+# irfft runs in other processes, which know no backend, and must agree with the result here. Zeros are compared without
+# a tolerance, so any backend that rounds otherwise than SciPy fails.
 EXPECTED = {"test_basic.py::test_multiprocess[irfft]"}
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not FOLDER.exists(), reason="the benchmarks are 
 def test_a_benchmark_runs(arguments, says):
     script, *options = arguments.split()
     path = os.pathsep.join(one for one in sys.path if one)
-    found = subprocess.run([sys.executable, str(FOLDER / script), *options], capture_output=True, text=True, check=False,
-                           env={**os.environ, "PYTHONPATH": path})
+    found = subprocess.run([sys.executable, str(FOLDER / script), *options], capture_output=True, text=True,
+                           check=False, env={**os.environ, "PYTHONPATH": path})
     assert found.returncode == 0, found.stderr
     assert says in found.stdout and found.stdout.startswith("machine ")

@@ -35,8 +35,10 @@ def expected(plan, x):
 def test_a_plan_has_the_bits_of_the_function(data):
     shape = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=6))
     axes = data.draw(st.permutations(range(len(shape))))[:data.draw(st.integers(1, min(3, len(shape))))]
-    plan = Plan(data.draw(st.sampled_from(KINDS)), shape, axes, dtype=data.draw(st.sampled_from(["float32", "float64"])),
-                norm=data.draw(st.sampled_from([None, "ortho", "forward"])), workers=data.draw(st.sampled_from([None, 1, 2])))
+    plan = Plan(data.draw(st.sampled_from(KINDS)), shape, axes,
+                dtype=data.draw(st.sampled_from(["float32", "float64"])),
+                norm=data.draw(st.sampled_from([None, "ortho", "forward"])),
+                workers=data.draw(st.sampled_from([None, 1, 2])))
     x = input_of(plan, np.random.default_rng(data.draw(st.integers(0, 99))))
     wanted = expected(plan, x)
     y = plan(x)
