@@ -297,7 +297,7 @@ void add_nets(nb::module_& m) {
       .def_ro("voxels", &nets::Scores::voxels)
       .def_ro("positives", &nets::Scores::positives)
       .def_ro("note", &nets::Scores::note)
-      .def("__getitem__", score_of)
+      .def("__getitem__", score_of, "name"_a)
       .def("__repr__", [](const nets::Scores& scores) { return nb::repr(dict_of(scores)); });
   nb::class_<nets::BestCheckpoint>(m, "BestCheckpoint")
       .def_ro("file", &nets::BestCheckpoint::file)

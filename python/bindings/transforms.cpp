@@ -228,7 +228,7 @@ void transform(nb::handle x, nb::handle y, int kind, const std::vector<int>& axe
   const Buffer &space = is_forward(which) ? in : out, &spectrum = is_forward(which) ? out : in;
   Scheduler& scheduler = Runtime::get().scheduler(workers);
   Runtime::get().counters().calls.fetch_add(1, std::memory_order_relaxed);
-  const nb::gil_scoped_release release;
+  const Computation computation;
   Strided(which, in.type(), {space.shape(), space.strides()}, {spectrum.shape(), spectrum.strides()}, axes)
       .run(in.data(), out.data(), scheduler);
 }
@@ -237,7 +237,7 @@ void transform(nb::handle x, nb::handle y, int kind, const std::vector<int>& axe
 void scale(nb::handle y, double factor, int workers) {
   const Buffer out(y, true);
   Scheduler& scheduler = Runtime::get().scheduler(workers);
-  const nb::gil_scoped_release release;
+  const Computation computation;
   multiply(out.type(), out, factor, scheduler);
 }
 
@@ -303,7 +303,7 @@ class DensePlan {
     if (in->bytes() == 0 || target.bytes() == 0) return result;
     Scheduler& scheduler = Runtime::get().scheduler(workers_);
     counters.calls.fetch_add(1, std::memory_order_relaxed);
-    const nb::gil_scoped_release release;
+    const Computation computation;
     strided_->run(in->data(), target.data(), scheduler);
     multiply(type_, target, factor_, scheduler);
     return result;
@@ -375,7 +375,7 @@ void add_transforms(nb::module_& m) {
       .def("__init__",
            [](DensePlan* self, int kind, bool single, const std::vector<index_t>& shape, const std::vector<int>& axes,
               double factor, int workers) {
-             const nb::gil_scoped_release release;
+             const Computation computation;
              new (self) DensePlan(static_cast<fft::Kind>(kind), single ? DataType::f32 : DataType::f64, shape, axes,
                                   factor, workers);
            })

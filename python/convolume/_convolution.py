@@ -1,8 +1,6 @@
 """Convolutions of arrays, and plans for them."""
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core
+from ._kept import Kept
 
 Array = npt.NDArray[Any]
 Numbers = int | Sequence[int]
 Padding = int | str | Sequence[int] | Sequence[Sequence[int]]
 Slope = str | tuple[str, float] | None
 
-_MOST_PLANS = 256
 _FORMAT = 1  # of pickled plans
 _ACTIVATIONS = ("relu", "leaky_relu", "sigmoid", "tanh")
 _GRADIENTS = ("dx", "dw", "dbias")
@@ -217,14 +215,7 @@ def _restored(version: int, arguments: tuple[Any, ...]) -> ConvPlan:
     return plan
 
 
-_plans: OrderedDict[tuple[Any, ...], _core.Plan] = OrderedDict()
-_lock = threading.Lock()
-
-
-def renew_lock() -> None:
-    """Replaces the lock of the plans, in a child of fork()."""
-    global _lock
-    _lock = threading.Lock()
+_plans: Kept[_core.Plan] = Kept()
 
 
 def plans_kept() -> int:
@@ -247,9 +238,6 @@ def _plan_for(x: Array, w: Array, bias: Any, stride: Any, padding: Any, dilation
         key = tuple(_hashable(one) for one in key)
         found = _plans.get(key)
     if found is not None:
-        with _lock:
-            if key in _plans:
-                _plans.move_to_end(key)
         return found
     if x.ndim not in (4, 5):
         raise _core.InvalidArgument(f"x has {x.ndim} axes; it must have 5 (N, C, Z, Y, X), or 4 without N")
@@ -261,10 +249,7 @@ def _plan_for(x: Array, w: Array, bias: Any, stride: Any, padding: Any, dilation
     made = ConvPlan(shape, w.shape, dtype=x.dtype, stride=stride, padding=padding, dilation=dilation, groups=groups,
                     bias=bias is not None, activation=activation, transposed=transposed, output_padding=output_padding,
                     engine=engine, want=())._plan  # noqa: SLF001
-    with _lock:
-        _plans[key] = made
-        while len(_plans) > _MOST_PLANS:
-            _plans.popitem(last=False)
+    _plans.add(key, made)
     return made
 
 

@@ -1,4 +1,5 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
@@ -102,7 +103,7 @@ class Scores:
     def positives(self) -> int: ...
     @property
     def note(self) -> str: ...
-    def __getitem__(self, name: str, /) -> float: ...
+    def __getitem__(self, name: str) -> float: ...
 
 class BestCheckpoint:
     @property

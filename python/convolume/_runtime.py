@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from . import _convolution, _core
 
 
-# A child of fork() has no other threads, so nobody computes there, and nobody holds the lock of the plans.
+# A child of fork() has no other threads, so nobody computes there.
 os.register_at_fork(after_in_child=_core.forget_computations)
-os.register_at_fork(after_in_child=_convolution.renew_lock)
 
 
 def set_threads(number: int) -> None:

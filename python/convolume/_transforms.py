@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import math
 import operator
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core
+from ._kept import Kept
 
 Array = npt.NDArray[Any]
 Axes = int | Sequence[int] | None
@@ -129,9 +129,7 @@ def no_plan(plan: None) -> None:
         raise NotImplementedError("a precomputed plan cannot be passed; call a convolume.fft.Plan itself, plan(x)")
 
 
-_MOST_PLANS = 256
-_plans: dict[tuple[Any, ...], _core.TransformPlan] = {}
-_lock = threading.Lock()
+_plans: Kept[_core.TransformPlan] = Kept()
 
 
 def _tuple(value: Axes) -> tuple[int, ...] | None:
@@ -165,10 +163,7 @@ def _planned(key: tuple[Any, ...] | None, kind: int, a: Array, x: Any, shape: Se
     if key is None or a is not x or len(axes) > MOST_AXES:
         return None
     made = _core.TransformPlan(kind, a.dtype in (np.float32, np.complex64), list(shape), axes, factor, workers)
-    with _lock:
-        _plans[key] = made
-        while len(_plans) > _MOST_PLANS:
-            del _plans[next(iter(_plans))]
+    _plans.add(key, made)
     return made
 
 

@@ -44,5 +44,7 @@ def test_properties_are_those_of_the_extension():
     for name, node in DEFINITIONS.items():
         if isinstance(node, ast.ClassDef) and not issubclass(getattr(_core, name), Exception):
             listed = {one.name for one in node.body if isinstance(one, ast.FunctionDef)} - {"__init__"}
-            own = {one for one in vars(getattr(_core, name)) if not one.startswith("__") or one == "__call__"}
+            listed |= {one.target.id for one in node.body if isinstance(one, ast.AnnAssign)}
+            own = {one for one in vars(getattr(_core, name))
+                   if not one.startswith("__") or one in ("__call__", "__getitem__")}
             assert listed == own, name
