@@ -82,15 +82,15 @@ auto WindowGradient<T>::chunk(index_t number) const -> Chunk {
 template <class T>
 auto WindowGradient<T>::memory_of(const Range& range, const Extent3& count) const -> Memory {
   const index_t planes = shape_.plane_frequencies();
-  const index_t lines = shape_.transforms_lines() ? window_points * count.volume() * lanes : 0;
-  const PlaneStrides in = plane_strides<T>(shape_.voxels(count).z, count, range.in_blocks());
-  const PlaneStrides out = plane_strides<T>(count.z * shape_.results().z, count, range.out_blocks());
+  const index_t rows = count.volume(), points = shape_.transforms_lines() ? window_points : 0;
+  const PlaneStrides in = plane_strides<T>(shape_, shape_.voxels(count).z, count, range.in_blocks());
+  const PlaneStrides out = plane_strides<T>(shape_, count.z * shape_.results().z, count, range.out_blocks());
   return {.in_strides = in,
           .out_strides = out,
           .in_bytes = bytes_of<T>(planes * in.frequency),
           .out_bytes = bytes_of<T>(planes * out.frequency),
-          .in_line_bytes = bytes_of<T>(lines * range.in_blocks()),
-          .out_line_bytes = bytes_of<T>(lines * range.out_blocks())};
+          .in_line_bytes = bytes_of<T>(points * line_stride<T>(rows, range.in_blocks())),
+          .out_line_bytes = bytes_of<T>(points * line_stride<T>(rows, range.out_blocks()))};
 }
 
 template <class T>
@@ -155,7 +155,7 @@ void WindowGradient<T>::transform_lines(const Chunk& chunk, index_t frequency, c
                          .plane = in.plane,
                          .window = in.window,
                          .values = memory.in + y * layer * in.window,
-                         .frequency = rows * in.window,
+                         .frequency = line_stride<T>(rows, in.window / lanes),
                          .row = in.window,
                          .windows_x = chunk.count.x,
                          .windows_z = chunk.count.z,
@@ -165,7 +165,7 @@ void WindowGradient<T>::transform_lines(const Chunk& chunk, index_t frequency, c
     lines.plane = out.plane;
     lines.window = out.window;
     lines.values = memory.out + y * layer * out.window;
-    lines.frequency = rows * out.window;
+    lines.frequency = line_stride<T>(rows, out.window / lanes);
     lines.row = lines.channels = out.window;
     transforms_.kernel_lines(lines);
   }
@@ -195,7 +195,8 @@ template <class T>
 void WindowGradient<T>::multiply_chunk(const Range& range, const Chunk& chunk, const Memory& memory, bool add,
                                        T* sums) const {
   const PlaneStrides &in = memory.in_strides, &out = memory.out_strides;
-  const index_t rows = chunk.count.volume();
+  const index_t in_step = line_stride<T>(chunk.count.volume(), range.in_blocks());
+  const index_t out_step = line_stride<T>(chunk.count.volume(), range.out_blocks());
   for (index_t f = 0; f < shape_.plane_frequencies(); ++f) {
     if (!shape_.transforms_lines()) {
       multiply(range, chunk, memory.in_planes + f * in.frequency, memory.out_planes + f * out.frequency, add,
@@ -204,7 +205,7 @@ void WindowGradient<T>::multiply_chunk(const Range& range, const Chunk& chunk, c
     }
     transform_lines(chunk, f, memory);
     for (index_t h = 0; h < window_points; ++h) {
-      multiply(range, chunk, memory.in + h * rows * in.window, memory.out + h * rows * out.window, add,
+      multiply(range, chunk, memory.in + h * in_step, memory.out + h * out_step, add,
                sums + (f * window_points + h) * range.step());
     }
   }

@@ -46,16 +46,23 @@ struct PlaneStrides {
   index_t frequency = 0, row = 0, plane = 0, window = 0;
 };
 
-/// Returns the distances for so many planes, channel blocks, and windows along Y and X.
+/// Returns the distances for so many planes, channel blocks, and windows along Y and X. What is read or written
+/// together lies an odd number of cache lines apart, so that it does not displace itself in the caches.
 template <class T>
-PlaneStrides plane_strides(index_t planes, const Extent3& windows, index_t blocks) {
-  // An odd number of cache lines between frequencies, so that they do not displace each other in the caches.
+PlaneStrides plane_strides(const WindowShape& shape, index_t planes, const Extent3& windows, index_t blocks) {
   constexpr index_t lanes = fft::tile_lanes<T>;
-  const index_t lines = planes * windows.x * blocks;
-  return {.frequency = ((windows.y * lines) | 1) * lanes,
-          .row = lines * lanes,
-          .plane = windows.x * blocks * lanes,
+  const index_t plane = windows.x * blocks + (shape.transforms_lines() && windows.x * blocks % 2 == 0 ? 1 : 0);
+  const index_t row = planes * plane;
+  return {.frequency = ((windows.y * row) | 1) * lanes,
+          .row = row * lanes,
+          .plane = plane * lanes,
           .window = blocks * lanes};
+}
+
+/// Returns the distance between two of the six frequencies of complete lines, for so many windows.
+template <class T>
+constexpr index_t line_stride(index_t windows, index_t blocks) {
+  return ((windows * blocks) | 1) * fft::tile_lanes<T>;
 }
 
 /// The lines along Z of one frequency of the planes: a row of windows along X, and windows along Z. Transformed lines

@@ -43,7 +43,7 @@ WindowVoxels<T>::WindowVoxels(const ConvProblem& p, plan::Direction direction)
 template <class T>
 auto WindowVoxels<T>::memory_of(const Group& group) const -> GroupMemory {
   const auto strides = [&](index_t blocks) {
-    return plane_strides<T>(shape_.voxels(group.count).z, group.count, blocks);
+    return plane_strides<T>(shape_, shape_.voxels(group.count).z, group.count, blocks);
   };
   if (!shape_.transforms_lines()) return {strides(source_blocks_), strides(group.blocks)};
   const PlaneStrides both = strides(std::max(source_blocks_, group.blocks));
@@ -145,10 +145,11 @@ void WindowVoxels<T>::multiply_lines(const Group& group, index_t frequency, cons
   const PlaneStrides& strides = memory.source_strides;
   const index_t rows = group.count.volume(), layer = group.count.z * group.count.x;
   const index_t in_row = source_blocks_ * lanes, out_row = group.blocks * lanes;
+  const index_t in_step = line_stride<T>(rows, source_blocks_), out_step = line_stride<T>(rows, group.blocks);
   T* const planes = memory.source + frequency * strides.frequency;
   WindowLines<T> lines{
       .plane = strides.plane, .window = strides.window, .windows_x = group.count.x, .windows_z = group.count.z};
-  lines.frequency = rows * in_row;
+  lines.frequency = in_step;
   lines.row = lines.channels = in_row;
   for (index_t y = 0; y < group.count.y; ++y) {
     lines.planes = planes + y * strides.row;
@@ -156,10 +157,10 @@ void WindowVoxels<T>::multiply_lines(const Group& group, index_t frequency, cons
     transforms_.lines(lines);
   }
   for (index_t h = 0; h < window_points; ++h) {
-    multiply(group, frequency * window_points + h, weights, memory.in + h * rows * in_row, in_row,
-             memory.out + h * rows * out_row, out_row);
+    multiply(group, frequency * window_points + h, weights, memory.in + h * in_step, in_row, memory.out + h * out_step,
+             out_row);
   }
-  lines.frequency = rows * out_row;
+  lines.frequency = out_step;
   lines.row = lines.channels = out_row;
   for (index_t y = 0; y < group.count.y; ++y) {
     lines.planes = planes + y * strides.row;

@@ -61,7 +61,7 @@ class WindowVoxels {
   }
   /// Returns the bytes of one frequency of the lines of a group, with so many blocks of channels.
   std::size_t line_bytes(const Group& group, index_t blocks) const {
-    return shape_.transforms_lines() ? bytes_of<T>(window_points * group.count.volume() * lanes * blocks) : 0;
+    return shape_.transforms_lines() ? bytes_of<T>(window_points * line_stride<T>(group.count.volume(), blocks)) : 0;
   }
   std::size_t scratch_bytes() const;
   void transform_weights(const T* packed, index_t column, index_t term, index_t terms, T* values, T* scratch) const;
