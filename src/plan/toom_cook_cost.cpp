@@ -33,8 +33,8 @@ double peak(DataType type, const MachineModel& machine) {
 
 /// Operations of the transform of a line of six points.
 constexpr double line_flops = 24;
-/// A copy of a voxel takes as long as this share of a line.
-constexpr double copied_share = 0.125;
+/// A copy of a voxel takes as long as this share of a line. It is small because other engines wait for the same voxels.
+constexpr double copied_share = 0.05;
 
 /// Returns the rows and columns that are transformed for a plane of a window of voxels, of results, or of the other
 /// factor of a weight gradient, which is a window of results too. Where planes are not transformed, voxels are copied.
