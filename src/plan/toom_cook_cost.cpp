@@ -36,8 +36,8 @@ constexpr double line_flops = 24;
 /// A copy of a voxel takes as long as this share of a line. It is small because other engines wait for the same voxels.
 constexpr double copied_share = 0.05;
 
-/// Returns the rows and columns that are transformed for a plane of a window of voxels, of results, or of the other
-/// factor of a weight gradient, which is a window of results too. Where planes are not transformed, voxels are copied.
+/// Returns the lines that are transformed for one plane of a window: so many rows, and six columns. If planes are not
+/// transformed, their only voxel is copied.
 double plane_lines(const WindowShape& shape, index_t rows) {
   return shape.transforms_planes() ? static_cast<double>(rows + window_points) : copied_share;
 }
@@ -74,6 +74,7 @@ double held_bytes(const WindowShape& shape, const Channels& channels, const Exte
   double width = planes * std::max(channels.source, channels.target);
   // Source and target lie apart if lines are not inverted in place.
   if (!shape.transforms_lines()) width = channels.source + channels.target;
+  // Complete lines have memory of their own, which counts if planes have only one frequency.
   if (!shape.transforms_planes()) width += static_cast<double>(window_points) * (channels.source + channels.target);
   return channels.size * static_cast<double>(shape.plane_frequencies() * group.volume()) * width;
 }

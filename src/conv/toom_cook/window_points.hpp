@@ -13,9 +13,8 @@ using plan::window_results;
 using plan::window_taps;
 using plan::WindowShape;
 
-/// The frequencies of a plane, and of a window, whose axes are all transformed.
+/// The frequencies of a plane whose rows and columns are transformed.
 inline constexpr index_t plane_frequencies = window_points * window_points;
-inline constexpr index_t window_frequencies = plane_frequencies * window_points;
 
 namespace toom_cook {
 inline constexpr double a = 11.0 / 16, b = 23.0 / 16;
