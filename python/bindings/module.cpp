@@ -17,6 +17,8 @@ using convolume::python::Computation;
 using convolume::python::Runtime;
 
 NB_MODULE(_core, m) {
+  // Globals of scripts may live until the process ends, for example a graph of autograd that keeps spectra.
+  nb::set_leak_warnings(false);
   convolume::python::add_errors(m);
   convolume::python::add_plans(m);
   convolume::python::add_transforms(m);
