@@ -9,21 +9,23 @@
 #   tools/test.sh --arm64        only the build for ARM64 and its tests under QEMU (installs a cross compiler, QEMU)
 #   tools/test.sh --peers        also parity with PyTorch, nibabel and zarr (makes build/peers)
 #   tools/test.sh --python       also builds the Python package and tests it (makes build/python-env)
-# CI runs --all-targets --python and --sanitizers. The last line counts: 'N passed, N failed, N skipped'. CONVOLUME_DATA_DIR names
-# the folder with real volumes; tests that need it are skipped, and counted, without.
+#   tools/test.sh --torch        the same with PyTorch in that environment, and the tests of convolume.torch
+# CI runs --all-targets --torch and --sanitizers. The last line counts: 'N passed, N failed, N skipped'.
+# CONVOLUME_DATA_DIR names the folder with real volumes; tests that need it are skipped, and counted, without.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-preset=native sanitizers=0 long=0 peers=0 arm64=0 python=0
+preset=native sanitizers=0 long=0 peers=0 arm64=0 python=0 torch=()
 for option in "$@"; do
   case "$option" in
     --all-targets) preset=release ;;
     --sanitizers) sanitizers=1 ;;
-    --long) long=1 preset=release python=1 ;;
+    --long) long=1 preset=release python=1 torch=(--torch) ;;
     --peers) peers=1 ;;
     --python) python=1 ;;
+    --torch) python=1 torch=(--torch) ;;
     --arm64) arm64=1 ;;
-    -h | --help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "test.sh: unknown option '$option'; see --help" >&2; exit 2 ;;
   esac
 done
@@ -85,7 +87,7 @@ fi
 # In a build without the package there are no tests of Python. If its packages cannot be installed, they count as skipped.
 with_python=(-DCONVOLUME_PYTHON=OFF)
 if [ "$python" = 1 ]; then
-  if tools/make_python.sh; then
+  if tools/make_python.sh "${torch[@]}"; then
     with_python=(-DCONVOLUME_PYTHON=ON "-DPython_EXECUTABLE=$PWD/build/python-env/bin/python")
   else
     echo "SKIPPED: python: the packages of python/requirements-test.txt cannot be installed"

@@ -1,0 +1,256 @@
+# mypy: disable-error-code="import-not-found", disallow-subclassing-any=False, warn-unused-ignores=False
+"""conv3d() and conv_transpose3d() of tensors, as functions that autograd knows."""
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .. import _core
+from .._convolution import ConvPlan
+from .._kept import Kept
+
+Ints = int | Sequence[int]
+
+_CLASSES = (Tensor, torch.nn.Parameter)
+_TYPES = {torch.float32: "float32", torch.float64: "float64"}
+
+
+class Geometry(NamedTuple):
+    """What a convolution is besides its tensors. Three numbers are along Z, Y, X. Padding is before and behind."""
+
+    stride: tuple[int, int, int]
+    padding: tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
+    dilation: tuple[int, int, int]
+    groups: int
+    transposed: bool = False
+    output_padding: tuple[int, int, int] = (0, 0, 0)
+
+
+_plans: Kept[_core.Plan] = Kept()
+
+
+def _plan_for(x: Tensor, w: Tensor, bias: bool, geometry: Geometry, want: tuple[str, ...],
+              budget: int | None) -> _core.Plan:
+    key = (x.shape, w.shape, x.dtype, bias, geometry, want, budget)
+    found = _plans.get(key)
+    if found is None:
+        found = ConvPlan(tuple(x.shape), tuple(w.shape), dtype=_TYPES[x.dtype], stride=geometry.stride,
+                         padding=geometry.padding, dilation=geometry.dilation, groups=geometry.groups, bias=bias,
+                         transposed=geometry.transposed, output_padding=geometry.output_padding, want=want,
+                         memory_budget=budget or 0)._plan  # noqa: SLF001
+        _plans.add(key, found)
+    return found
+
+
+def _array(tensor: Tensor) -> Any:
+    return tensor.detach().numpy()
+
+
+def _y_like(plan: _core.Plan, x: Tensor) -> Tensor:
+    shape = plan.y_shape
+    return torch.empty(shape if x.dim() == 5 else shape[1:], dtype=x.dtype)
+
+
+def run_forward(plan: _core.Plan, x: Tensor, w: Any, bias: Tensor | None, x_hat: _core.Spectra | None = None) -> Tensor:
+    """Returns y. `w` is an array or prepared weights."""
+    y = _y_like(plan, x)
+    plan.forward(_array(x), w, None if bias is None else _array(bias), y.numpy(), x_hat, torch.get_num_threads())
+    return y
+
+
+class _Convolution(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, budget: int | None) -> Tensor:
+        want = tuple(name for name, wanted in zip(("dx", "dw"), ctx.needs_input_grad) if wanted)
+        plan = _plan_for(x, w, bias is not None, geometry, want, budget)
+        # The spectra of x serve the gradient of the weights.
+        ctx.x_hat = plan.spectra() if "dw" in want else None
+        ctx.x_at = (x.data_ptr(), x.stride())
+        y = run_forward(plan, x, _array(w), bias, ctx.x_hat)
+        ctx.plan, ctx.geometry, ctx.has_bias = plan, geometry, bias is not None
+        ctx.save_for_backward(x, w)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> Any:
+        x, w = ctx.saved_tensors
+        mask = (ctx.needs_input_grad[0], ctx.needs_input_grad[1], ctx.has_bias and ctx.needs_input_grad[2])
+        if torch.is_grad_enabled():  # second derivatives are wanted
+            return (*_differentiable_backward(dy, x, w, ctx.geometry, mask), None, None)
+        # torch.utils.checkpoint computes x again, and then the spectra belong to another tensor.
+        x_hat = ctx.x_hat if ctx.x_at == (x.data_ptr(), x.stride()) else None
+        dx, dw, dbias = ctx.plan.backward(_array(x), _array(dy), _array(w), None, x_hat, *mask, torch.get_num_threads())
+        return _tensor(dx), _tensor(dw), _tensor(dbias), None, None
+
+
+def _tensor(array: Any) -> Tensor | None:
+    return None if array is None else torch.from_numpy(array)
+
+
+def _differentiable_backward(dy: Tensor, x: Tensor, w: Tensor, g: Geometry,
+                             mask: tuple[bool, bool, bool]) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Returns the gradients by PyTorch's own operator, which has derivatives."""
+    batched = x.dim() == 5
+    if not batched:
+        x, dy = x.unsqueeze(0), dy.unsqueeze(0)
+    # That operator pads both sides alike. More padding is part of x.
+    before = [min(pair) for pair in g.padding]
+    extra = [(first - least, last - least) for (first, last), least in zip(g.padding, before)]
+    around = [one for pair in reversed(extra) for one in pair]
+    padded = F.pad(x, around) if any(around) else x
+    bias_size = [w.shape[1] * g.groups if g.transposed else w.shape[0]]
+    dx, dw, dbias = torch.ops.aten.convolution_backward(dy, padded, w, bias_size, g.stride, before, g.dilation,
+                                                        g.transposed, g.output_padding, g.groups, mask)
+    if dx is not None and any(around):
+        dx = F.pad(dx, [-one for one in around])
+    if dx is not None and not batched:
+        dx = dx.squeeze(0)
+    return dx, dw, dbias
+
+
+def _three(value: Ints) -> tuple[int, int, int] | None:
+    """Returns three numbers, or None if there are others."""
+    if isinstance(value, int):
+        return (value, value, value)
+    numbers = tuple(value)
+    if len(numbers) == 1:
+        numbers *= 3
+    return numbers if len(numbers) == 3 else None
+
+
+def _same(kernel: Sequence[int], dilation: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Returns the padding that keeps the extents. The larger half is behind, as in PyTorch."""
+    total = [d * (k - 1) for k, d in zip(kernel, dilation)]
+    return tuple((one // 2, one - one // 2) for one in total)
+
+
+def geometry_of(w: Tensor, stride: Ints, padding: Ints | str, dilation: Ints, groups: int, transposed: bool = False,
+                output_padding: Ints = 0) -> Geometry | None:
+    """Returns the geometry, or None if the arguments are not those of a convolution: PyTorch then says why."""
+    try:
+        return _geometry(w.shape, stride, padding, dilation, groups, transposed, output_padding)
+    except TypeError:  # lists are not hashable
+        return _geometry(w.shape, *map(_hashable, (stride, padding, dilation)), groups, transposed,
+                         _hashable(output_padding))
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+@functools.lru_cache(maxsize=1024)
+def _geometry(w: torch.Size, stride: Any, padding: Any, dilation: Any, groups: int, transposed: bool,
+              output_padding: Any) -> Geometry | None:
+    steps, gaps, more = _three(stride), _three(dilation), _three(output_padding)
+    if len(w) != 5 or steps is None or gaps is None or more is None or groups < 1:
+        return None
+    if isinstance(padding, str):
+        if padding not in ("same", "valid") or transposed or (padding == "same" and steps != (1, 1, 1)):
+            return None
+        pairs: Any = _same(w[2:], gaps) if padding == "same" else ((0, 0),) * 3
+    else:
+        three = _three(padding)
+        if three is None or min(three) < 0:
+            return None
+        pairs = tuple((one, one) for one in three)
+    return Geometry(steps, pairs, gaps, groups, transposed, more)
+
+
+def serves(x: Any, w: Any, bias: Any) -> bool:
+    """Returns whether these are tensors that the package computes with: dense floats of CPUs, of one type.
+
+    Tracers, graphs and other libraries use tensors of their own classes. PyTorch computes those.
+    """
+    if type(x) not in _CLASSES or type(w) not in _CLASSES:
+        return False
+    if x.dtype not in _TYPES or w.dtype != x.dtype or x.device.type != "cpu" or w.device.type != "cpu":
+        return False
+    if x.layout is not torch.strided or w.layout is not torch.strided or x.dim() not in (4, 5) or x.numel() == 0:
+        return False
+    if bias is not None and (type(bias) not in _CLASSES or bias.dtype != x.dtype or bias.dim() != 1
+                             or bias.device.type != "cpu"):
+        return False
+    tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    return not (tracing or torch.compiler.is_compiling() or x.is_neg() or w.is_neg())
+
+
+def convolve(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, budget: int | None = None) -> Tensor:
+    """Convolves tensors that serves() accepts. The result has the memory format that PyTorch's would have."""
+    channels_last = x.dim() == 5 and _is_channels_last(x, w)
+    if x.stride(-1) != 1 and x.shape[-1] > 1:
+        x = x.contiguous()  # once, and not in each pass
+    wanted = torch.is_grad_enabled() and (x.requires_grad or w.requires_grad or
+                                          (bias is not None and bias.requires_grad))
+    if wanted:
+        y: Tensor = _Convolution.apply(x, w, bias, geometry, budget)  # type: ignore[no-untyped-call]
+    else:
+        y = run_forward(_plan_for(x, w, bias is not None, geometry, (), budget), x, _array(w), bias)
+    return y.contiguous(memory_format=torch.channels_last_3d) if channels_last else y
+
+
+def _is_channels_last(x: Tensor, w: Tensor) -> bool:
+    """Returns whether PyTorch's result would be in channels_last_3d."""
+    return any(one.is_contiguous(memory_format=torch.channels_last_3d) and not one.is_contiguous() for one in (x, w))
+
+
+def _autocast(x: Any, w: Any, bias: Any) -> tuple[Any, Any, Any, torch.dtype | None]:
+    """Returns the tensors in float32, and the type of the result, if autocast is on."""
+    if not torch.is_autocast_enabled("cpu"):
+        return x, w, bias, None
+    tensors = [one for one in (x, w, bias) if one is not None]
+    if any(type(one) not in _CLASSES or not one.is_floating_point() or one.dtype == torch.float64
+           for one in tensors):
+        return x, w, bias, None
+    return x.float(), w.float(), None if bias is None else bias.float(), torch.get_autocast_dtype("cpu")
+
+
+def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Ints = 1, padding: Ints | str = 0,
+           dilation: Ints = 1, groups: int = 1) -> Tensor:
+    """As torch.nn.functional.conv3d. What the package does not serve is computed by PyTorch: other types and devices,
+    tensors of other classes, and everything under tracers.
+
+    Under autocast it is computed in float32, and returned in the type that autocast was given.
+    """
+    x, w, b, dtype = _autocast(input, weight, bias)
+    geometry = geometry_of(w, stride, padding, dilation, groups) if serves(x, w, b) else None
+    if geometry is None:
+        return F.conv3d(input, weight, bias, stride, padding, dilation, groups)  # type: ignore[arg-type]
+    return compute(x, w, b, geometry, dtype, None)
+
+
+def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Ints = 1, padding: Ints = 0,
+                     output_padding: Ints = 0, groups: int = 1, dilation: Ints = 1) -> Tensor:
+    """As torch.nn.functional.conv_transpose3d; see conv3d()."""
+    x, w, b, dtype = _autocast(input, weight, bias)
+    geometry = geometry_of(w, stride, padding, dilation, groups, True, output_padding) if serves(x, w, b) else None
+    if geometry is None:
+        return F.conv_transpose3d(input, weight, bias, stride, padding,  # type: ignore[arg-type]
+                                  output_padding, groups, dilation)  # type: ignore[arg-type]
+    return compute(x, w, b, geometry, dtype, None)
+
+
+def compute(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, dtype: torch.dtype | None,
+            budget: int | None) -> Tensor:
+    """Convolves, and returns a result of this type; None: that of x. PyTorch computes what no engine serves."""
+    try:
+        y = convolve(x, w, bias, geometry, budget)
+    except (_core.Unsupported, _core.InvalidArgument, _core.ShapeMismatch):
+        # PyTorch has its own message for what cannot be, and computes the rest.
+        return _by_pytorch(x, w, bias, geometry, dtype)
+    return y if dtype is None else y.to(dtype)
+
+
+def _by_pytorch(x: Tensor, w: Tensor, bias: Tensor | None, g: Geometry, dtype: torch.dtype | None) -> Tensor:
+    with torch.autocast("cpu", enabled=False):
+        if g.transposed:
+            y = F.conv_transpose3d(x, w, bias, g.stride, [one for one, _ in g.padding], g.output_padding, g.groups,
+                                   g.dilation)
+        else:
+            y = F.conv3d(F.pad(x, [one for pair in reversed(g.padding) for one in pair]), w, bias, g.stride, 0, g.dilation,
+                         g.groups)
+    return y if dtype is None else y.to(dtype)

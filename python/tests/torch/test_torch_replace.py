@@ -1,0 +1,258 @@
+"""replace_conv3d(), restore_conv3d() and freeze() on models: nothing but the class of a layer changes."""
+import copy
+import io
+import os
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+
+import convolume.torch as ours  # noqa: E402
+
+
+class OwnForward(nn.Conv3d):
+    def forward(self, input):
+        return super().forward(input) * 2
+
+
+class OwnName(nn.Conv3d):
+    pass
+
+
+class Twice(nn.Module):
+    """Reaches a convolution by two names, as nnU-Net does."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv3d(4, 4, 3, padding=1)
+        self.all_modules = nn.Sequential(self.conv, nn.ReLU())
+
+    def forward(self, x):
+        return self.all_modules(x)
+
+
+def model(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Conv3d(2, 4, 3, padding=1), nn.GroupNorm(2, 4), nn.ReLU(), nn.Conv3d(4, 8, 2, stride=2),
+                         nn.Conv3d(8, 8, 3, padding=1, groups=8), nn.ConvTranspose3d(8, 4, 2, stride=2),
+                         nn.Conv3d(4, 1, 1))
+
+
+X = torch.randn(2, 2, 8, 8, 8, generator=torch.Generator().manual_seed(3))
+
+
+def test_a_replaced_model_computes_the_same_and_is_restored_exactly():
+    plain, replaced = model(), model()
+    names, parameters = list(replaced.state_dict()), list(replaced.parameters())
+    report = ours.replace_conv3d(replaced)
+    assert [row.replaced for row in report.rows] == [True] * 5 and "Conv3d 2 to 4, 3x3x3" in str(report)
+    assert list(replaced.state_dict()) == names
+    assert all(one is other for one, other in zip(replaced.parameters(), parameters))
+    assert all(isinstance(layer, (nn.Conv3d, nn.ConvTranspose3d)) for layer in (replaced[0], replaced[5]))
+    torch.testing.assert_close(replaced(X), plain(X), rtol=1e-4, atol=1e-5)
+    again = ours.replace_conv3d(replaced)
+    assert len(again.rows) == 5 and type(replaced[0]).__mro__[2] is not type(replaced[0])
+    replaced.load_state_dict(model(1).state_dict())
+    torch.testing.assert_close(replaced(X), model(1)(X), rtol=1e-4, atol=1e-5)
+    ours.restore_conv3d(replaced)
+    assert [type(layer) for layer in replaced] == [type(layer) for layer in plain]
+
+
+def test_the_package_computes_and_pytorch_does_not(monkeypatch):
+    replaced = model()
+    ours.replace_conv3d(replaced)
+    monkeypatch.setattr(torch, "conv3d", None)
+    for name in ("conv3d", "conv_transpose3d"):
+        monkeypatch.setattr(nn.functional, name, None)
+    assert replaced(X).shape == (2, 1, 8, 8, 8)
+    ours.restore_conv3d(replaced)
+    with pytest.raises(TypeError):
+        replaced(X)
+
+
+def test_copies_pickles_and_hooks_survive():
+    replaced, seen = model(), []
+    replaced[0].register_forward_hook(lambda *_: seen.append(1))
+    ours.replace_conv3d(replaced)
+    wanted = replaced(X)
+    copied = copy.deepcopy(replaced)
+    file = io.BytesIO()
+    replaced[0]._forward_hooks.clear()  # noqa: SLF001  (a lambda cannot be pickled)
+    torch.save(replaced, file)
+    file.seek(0)
+    loaded = torch.load(file, weights_only=False)
+    for one in (copied, loaded):
+        assert torch.equal(one(X), wanted)
+        ours.restore_conv3d(one)
+        assert type(one[0]) is nn.Conv3d
+    assert len(seen) == 2
+
+
+def test_layers_that_are_reached_twice_and_subclasses():
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.twice, self.own, self.named = Twice(), OwnForward(4, 4, 1), OwnName(4, 2, 3)
+
+        def forward(self, x):
+            return self.named(self.own(self.twice(x)))
+
+    torch.manual_seed(1)
+    mixed = Mixed()
+    x = torch.randn(1, 4, 6, 6, 6)
+    wanted = mixed(x)
+    report = ours.replace_conv3d(mixed)
+    assert [(row.name, row.replaced) for row in report.rows] == [("twice.conv", True), ("own", False), ("named", True)]
+    assert "OwnForward has its own forward()" in report.rows[1].reason
+    assert mixed.twice.conv is mixed.twice.all_modules[0] and isinstance(mixed.named, OwnName)
+    torch.testing.assert_close(mixed(x), wanted, rtol=1e-4, atol=1e-5)
+    ours.restore_conv3d(mixed)
+    assert type(mixed.named) is OwnName
+
+
+def test_where_chooses_layers():
+    replaced = model()
+    report = ours.replace_conv3d(replaced, where=lambda name, layer: layer.groups == 1)
+    assert [row.reason for row in report.rows if not row.replaced] == ["where() left it out"]
+    assert type(replaced[4]) is nn.Conv3d
+
+
+@pytest.mark.parametrize("mode", ["zeros", "reflect", "replicate", "circular"])
+def test_all_padding_modes_work(mode):
+    torch.manual_seed(1)
+    layer = nn.Conv3d(4, 4, 3, padding=(1, 2, 1), padding_mode=mode)
+    x = torch.randn(1, 4, 6, 6, 6, requires_grad=True)
+    wanted = layer(x)
+    gradient = torch.autograd.grad(wanted.sum(), x)[0]
+    ours.replace_conv3d(layer)
+    torch.testing.assert_close(layer(x), wanted, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(torch.autograd.grad(layer(x).sum(), x)[0], gradient, rtol=1e-4, atol=1e-4)
+
+
+def test_output_size_of_transposed_convolutions():
+    layer = nn.ConvTranspose3d(4, 4, 3, stride=2, padding=1)
+    x = torch.randn(1, 4, 5, 5, 5)
+    wanted = layer(x, output_size=(10, 10, 9))
+    ours.replace_conv3d(layer)
+    torch.testing.assert_close(layer(x, output_size=(10, 10, 9)), wanted, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="output size"):
+        layer(x, output_size=(20, 20, 20))
+
+
+def test_weight_norm_and_parametrizations():
+    torch.manual_seed(1)
+    norm = nn.utils.parametrizations.weight_norm(nn.Conv3d(4, 4, 3))
+    x = torch.randn(1, 4, 6, 6, 6)
+    wanted = norm(x)
+    ours.replace_conv3d(norm)
+    torch.testing.assert_close(norm(x), wanted, rtol=1e-4, atol=1e-5)
+    norm(x).sum().backward()
+    assert norm.parametrizations.weight.original0.grad is not None
+    later = nn.Conv3d(4, 4, 3)
+    wanted = later(x)
+    ours.replace_conv3d(later)
+    nn.utils.parametrizations.weight_norm(later)
+    torch.testing.assert_close(later(x), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
+def test_twenty_steps_of_adam_are_those_of_pytorch(dtype, tolerance):
+    results = []
+    for replace in (False, True):
+        net = model().to(dtype)
+        if replace:
+            ours.replace_conv3d(net)
+        optimizer = torch.optim.Adam(net.parameters(), 1e-3)
+        x, target = X.to(dtype), X[:, :1].to(dtype) > 0
+        for _ in range(20):
+            optimizer.zero_grad()
+            nn.functional.binary_cross_entropy_with_logits(net(x), target.to(dtype)).backward()
+            optimizer.step()
+        results.append(torch.cat([one.detach().flatten() for one in net.parameters()]))
+    distance = (results[0] - results[1]).norm() / results[0].norm()
+    assert distance < tolerance, distance
+
+
+def test_a_memory_budget_leaves_out_spectra_and_changes_nothing_else():
+    torch.manual_seed(1)
+    layer = nn.Conv3d(16, 16, 5, padding=2)
+    x = torch.randn(1, 16, 16, 16, 16)
+    layer(x).square().sum().backward()
+    wanted = layer.weight.grad.clone()
+    ours.replace_conv3d(layer, memory_budget=1)
+    layer.weight.grad = None
+    layer(x).square().sum().backward()
+    torch.testing.assert_close(layer.weight.grad, wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_a_frozen_model_computes_the_same_until_it_is_trained():
+    net = model()
+    wanted = net(X)
+    ours.replace_conv3d(net)
+    ours.freeze(net)
+    with torch.no_grad():
+        first = net(X)
+        assert torch.equal(net(X), first)
+    torch.testing.assert_close(first, wanted, rtol=1e-4, atol=1e-5)
+    net(X).sum().backward()
+    assert net[0].weight.grad is not None
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.mul_(1.5)
+    ours.freeze(net)
+    fresh = model()
+    fresh.load_state_dict(net.state_dict())
+    with torch.no_grad():
+        torch.testing.assert_close(net(X), fresh(X), rtol=1e-4, atol=1e-5)
+
+
+def test_a_changed_weight_of_a_frozen_layer_is_found_if_the_environment_asks_for_it():
+    code = """
+import torch, convolume, convolume.torch as ours
+layer = torch.nn.Conv3d(4, 4, 3)
+ours.replace_conv3d(layer); ours.freeze(layer)
+x = torch.zeros(1, 4, 5, 5, 5)
+with torch.no_grad():
+    layer(x)
+    layer.weight.add_(1)
+    try:
+        layer(x); print("unseen")
+    except convolume.StaleCache:
+        print("found")
+"""
+    for value, text in (("0", "unseen\n"), ("1", "found\n")):
+        run = subprocess.run([sys.executable, "-c", code], env={**os.environ, "CONVOLUME_CHECK_WEIGHTS": value},
+                             capture_output=True, text=True, check=True)
+        assert run.stdout == text
+
+
+def test_graphs_that_are_traced_or_exported_are_ordinary_convolutions(tmp_path):
+    net = model().eval()
+    wanted = net(X)
+    ours.replace_conv3d(net)
+    traced = torch.jit.trace(net, X)
+    symbolic = torch.fx.symbolic_trace(net)
+    exported = torch.export.export(net, (X,))
+    assert "convolume" not in symbolic.code + str(exported.graph)
+    assert "conv3d" in symbolic.code and "conv3d" in str(exported.graph)
+    # A traced model runs in a process that does not have the package.
+    torch.jit.save(traced, tmp_path / "traced.pt")
+    code = f"import sys, torch; torch.jit.load({str(tmp_path / 'traced.pt')!r})(torch.zeros(1, 2, 8, 8, 8)); " \
+           "print('convolume' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": ""}, capture_output=True, text=True,
+                         check=True)
+    assert run.stdout == "False\n"
+    ours.restore_conv3d(net)
+    for graph in (traced, symbolic, exported.module()):
+        torch.testing.assert_close(graph(X), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_compiled_model_is_right():
+    net = model().eval()
+    wanted = net(X)
+    ours.replace_conv3d(net)
+    torch.testing.assert_close(torch.compile(net, backend="eager")(X), wanted, rtol=1e-4, atol=1e-5)
