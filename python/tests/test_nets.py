@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import convolume
+from convolume import InvalidArgument
 
 NET = """
 name = "tiny"
@@ -34,6 +35,7 @@ validate_every = 3
 RNG = np.random.default_rng(1)
 IMAGE = (255 * RNG.random((6, 20, 24))).astype("uint8")
 LABEL = (IMAGE > 127).astype("uint8")
+PAIR = [(IMAGE, LABEL)]
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +48,7 @@ def net(tmp_path_factory) -> pathlib.Path:
 @pytest.fixture(scope="module")
 def trained(net, tmp_path_factory) -> convolume.TrainResult:
     out = tmp_path_factory.mktemp("run") / "run"
-    return convolume.train(net, {"train": [(IMAGE, LABEL)], "validation": [(IMAGE, LABEL)], "augment": {"flip": ["y", "x"]}},
-                           out, threads=1)
+    return convolume.train(net, {"train": PAIR, "validation": PAIR, "augment": {"flip": ["y", "x"]}}, out, threads=1)
 
 
 def test_training_on_arrays_equals_training_on_files(net, trained, tmp_path):
@@ -74,8 +75,9 @@ spacing = [1.0, 1.0, 1.0]
 
 def test_progress_notes_and_results_reach_python(net, tmp_path):
     states = []
-    result = convolume.train(net, {"train": [{"image": IMAGE, "label": LABEL, "weight": 2}], "sampling": {"volumes": "weights"}},
-                             tmp_path / "run", spacing=(2, 1, 1), seed=7, iterations=2, on_progress=states.append)
+    case = {"image": IMAGE, "label": LABEL, "weight": 2}
+    result = convolume.train(net, {"train": [case], "sampling": {"volumes": "weights"}}, tmp_path / "run",
+                             spacing=(2, 1, 1), seed=7, iterations=2, on_progress=states.append)
     assert [state.iteration for state in states][-1] == 2 and states[-1].loss == result.loss
     assert "iteration" in convolume.describe(result.checkpoint)
     assert "patch" in convolume.describe(net) and "uint8" in describe_of(tmp_path)
@@ -98,6 +100,10 @@ def test_an_exception_of_a_callback_ends_the_run_with_a_checkpoint(net, tmp_path
     assert resumed.iteration == 10
 
 
+def chunks_of(folder) -> dict:
+    return {file.name: file.read_bytes() for file in folder.rglob("*") if "/." not in str(file) and file.is_file()}
+
+
 def test_a_predictor_equals_infer_and_is_used_again(trained, tmp_path):
     convolume.convert(IMAGE, tmp_path / "image.h5:/x")
     predictor = convolume.Predictor(trained.checkpoint, patch=(4, 8, 8), flip="y", threads=2)
@@ -107,8 +113,7 @@ def test_a_predictor_equals_infer_and_is_used_again(trained, tmp_path):
     assert np.array_equal(predictor(np.asfortranarray(IMAGE)), first)
     convolume.convert(first, tmp_path / "ours.zarr")
     convolume.infer(trained.checkpoint, f"{tmp_path}/image.h5:/x", tmp_path / "theirs.zarr", patch=(4, 8, 8), flip="y")
-    ours = {file.name: file.read_bytes() for file in (tmp_path / "ours.zarr").rglob("*") if "/." not in str(file) and file.is_file()}
-    theirs = {file.name: file.read_bytes() for file in (tmp_path / "theirs.zarr").rglob("*") if "/." not in str(file) and file.is_file()}
+    ours, theirs = chunks_of(tmp_path / "ours.zarr"), chunks_of(tmp_path / "theirs.zarr")
     assert ours and ours == theirs
     scores = convolume.evaluate(first, LABEL)
     assert scores.values["pixel_error"] == scores["pixel_error"] and np.isfinite(scores["roc_auc"])
@@ -120,7 +125,7 @@ def test_a_predictor_of_labels_gives_small_integers(trained):
     assert labels.dtype == np.uint8 and set(np.unique(labels)) <= {0, 1}
 
 
-def test_a_predictor_refuses_to_be_used_from_its_own_callback(net, trained, tmp_path):
+def test_a_predictor_may_be_used_in_a_callback_of_a_training(net, trained, tmp_path):
     predictor = convolume.Predictor(trained.checkpoint)
 
     def nested(state) -> None:
@@ -129,31 +134,38 @@ def test_a_predictor_refuses_to_be_used_from_its_own_callback(net, trained, tmp_
     convolume.train(net, {"train": [(IMAGE, LABEL)]}, tmp_path / "run", iterations=1, on_progress=nested)
 
 
+def train(net, out, cases, **options) -> convolume.TrainResult:
+    return convolume.train(net, {"train": cases}, out, **options)
+
+
+predictor = convolume.Predictor
+
+
 @pytest.mark.parametrize(("call", "error", "text"), [
-    (lambda net, ckpt, out: convolume.train(net, {"train": [(IMAGE, LABEL[:5])]}, out), convolume.ConfigError, "label"),
-    (lambda net, ckpt, out: convolume.train(net, {"train": []}, out), convolume.ConfigError, "train"),
-    (lambda net, ckpt, out: convolume.train(net, {"train": [IMAGE]}, out), TypeError, "image, label"),
-    (lambda net, ckpt, out: convolume.train(net, {"train": [(IMAGE[0], LABEL)]}, out), convolume.InvalidArgument, "2 axes"),
-    (lambda net, ckpt, out: convolume.train(net, {"train": [(IMAGE * 1j, LABEL)]}, out), TypeError, "complex"),
-    (lambda net, ckpt, out: convolume.train(net, {"train": [(None, LABEL)]}, out), convolume.InvalidArgument, "0 axes"),
-    (lambda net, ckpt, out: convolume.train(net, {"train": [(IMAGE, LABEL)], "cat": {1: 2}}, out), convolume.ConfigError, "cat"),
-    (lambda net, ckpt, out: convolume.train(net, {"train": [(IMAGE, LABEL)]}, out, seed="x"), TypeError, "seed"),
-    (lambda net, ckpt, out: convolume.train(net, {"train": [(IMAGE, LABEL)]}, out, spacing=(1, 0, 1)), convolume.InvalidArgument, "spacing"),
-    (lambda net, ckpt, out: convolume.train("missing.toml", {"train": [(IMAGE, LABEL)]}, out), convolume.IoError, "missing.toml"),
-    (lambda net, ckpt, out: convolume.train(net, {"train": [(IMAGE, LABEL)]}, out, engine="fast"), convolume.InvalidArgument, "fast"),
-    (lambda net, ckpt, out: convolume.Predictor("missing.safetensors"), convolume.IoError, "missing"),
-    (lambda net, ckpt, out: convolume.Predictor(None), TypeError, "checkpoint"),
-    (lambda net, ckpt, out: convolume.Predictor(ckpt)(np.zeros((2, 6, 20, 24), "uint8")), convolume.ShapeMismatch, "channels"),
-    (lambda net, ckpt, out: convolume.Predictor(ckpt)(np.zeros((0, 20, 24))), convolume.InvalidArgument, "shape"),
-    (lambda net, ckpt, out: convolume.Predictor(ckpt)(IMAGE, out=np.zeros((6, 20, 24), "float32")), convolume.InvalidArgument, "out"),
-    (lambda net, ckpt, out: convolume.Predictor(ckpt)(np.zeros((1,) * 7)), convolume.InvalidArgument, "7 axes"),
-    (lambda net, ckpt, out: convolume.Predictor(ckpt, blend="soft"), convolume.InvalidArgument, "soft"),
-    (lambda net, ckpt, out: convolume.Predictor(ckpt, flip="w"), convolume.InvalidArgument, "flip"),
-    (lambda net, ckpt, out: convolume.Predictor(ckpt, patch=(1, 2)), convolume.InvalidArgument, "patch"),
-    (lambda net, ckpt, out: convolume.infer(ckpt, IMAGE, out / "a.unknown"), convolume.InvalidArgument, "a.unknown"),
-    (lambda net, ckpt, out: convolume.evaluate(IMAGE, LABEL[:4]), ValueError, "voxels"),
-    (lambda net, ckpt, out: convolume.convert("missing.tif", out / "a.tif"), convolume.IoError, "missing.tif"),
-    (lambda net, ckpt, out: convolume.describe(net, patch=3, overrides=["x"]), convolume.ConfigError, "x"),
+    (lambda n, c, o: train(n, o, [(IMAGE, LABEL[:5])]), convolume.ConfigError, "label"),
+    (lambda n, c, o: train(n, o, []), convolume.ConfigError, "train"),
+    (lambda n, c, o: train(n, o, [IMAGE]), TypeError, "image, label"),
+    (lambda n, c, o: train(n, o, [(IMAGE[0], LABEL)]), InvalidArgument, "2 axes"),
+    (lambda n, c, o: train(n, o, [(IMAGE * 1j, LABEL)]), TypeError, "complex"),
+    (lambda n, c, o: train(n, o, [(None, LABEL)]), InvalidArgument, "0 axes"),
+    (lambda n, c, o: convolume.train(n, {"train": PAIR, "cat": {1: 2}}, o), convolume.ConfigError, "cat"),
+    (lambda n, c, o: train(n, o, PAIR, seed="x"), TypeError, "seed"),
+    (lambda n, c, o: train(n, o, PAIR, spacing=(1, 0, 1)), InvalidArgument, "spacing"),
+    (lambda n, c, o: train("missing.toml", o, PAIR), convolume.IoError, "missing.toml"),
+    (lambda n, c, o: train(n, o, PAIR, engine="fast"), InvalidArgument, "fast"),
+    (lambda n, c, o: predictor("missing.safetensors"), convolume.IoError, "missing"),
+    (lambda n, c, o: predictor(None), TypeError, "checkpoint"),
+    (lambda n, c, o: predictor(c)(np.zeros((2, 6, 20, 24), "uint8")), convolume.ShapeMismatch, "channels"),
+    (lambda n, c, o: predictor(c)(np.zeros((0, 20, 24))), InvalidArgument, "shape"),
+    (lambda n, c, o: predictor(c)(IMAGE, out=np.zeros((6, 20, 24), "float32")), InvalidArgument, "out"),
+    (lambda n, c, o: predictor(c)(np.zeros((1,) * 7)), InvalidArgument, "7 axes"),
+    (lambda n, c, o: predictor(c, blend="soft"), InvalidArgument, "soft"),
+    (lambda n, c, o: predictor(c, flip="w"), InvalidArgument, "flip"),
+    (lambda n, c, o: predictor(c, patch=(1, 2)), InvalidArgument, "patch"),
+    (lambda n, c, o: convolume.infer(c, IMAGE, o / "a.unknown"), InvalidArgument, "a.unknown"),
+    (lambda n, c, o: convolume.evaluate(IMAGE, LABEL[:4]), ValueError, "voxels"),
+    (lambda n, c, o: convolume.convert("missing.tif", o / "a.tif"), convolume.IoError, "missing.tif"),
+    (lambda n, c, o: convolume.describe(n, patch=3, overrides=["x"]), convolume.ConfigError, "x"),
 ])
 def test_bad_input_is_named(call, error, text, net, trained, tmp_path):
     with pytest.raises(error, match=text):
