@@ -81,7 +81,8 @@ class Installing(unittest.TestCase):
             root = pathlib.Path(name)
             for part in ("tools", "bench/peers", "wheels"):
                 (root / part).mkdir(parents=True)
-            shutil.copy(SOURCE / "tools/make_peers.sh", root / "tools")
+            for script in ("make_peers.sh", "install_with_torch.sh"):
+                shutil.copy(SOURCE / "tools" / script, root / "tools")
             (root / "bench/peers/requirements.txt").write_text("torch==2.13.0\n")
             write_wheel(root / "wheels", "torch", "2.13.0", ["nvidia-cublas"])
             write_wheel(root / "wheels", "nvidia_cublas", "13.0")
