@@ -36,6 +36,7 @@ struct SlabResource::Impl final : CacheOwner {
     if (o.hardened.value_or(hardened_by_environment())) {
       hardening.emplace(central, o.on_fault != nullptr ? o.on_fault : abort_on_memory_fault);
     }
+    remember();
   }
   ~Impl() { forget_threads(); }
 

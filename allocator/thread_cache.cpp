@@ -62,7 +62,9 @@ void CacheOwner::unlock_heaps() noexcept {
   for (CacheOwner* owner = owners_; owner != nullptr; owner = owner->next_) owner->unlock_heap();
 }
 
-CacheOwner::CacheOwner() : id_(next_id()) {
+CacheOwner::CacheOwner() : id_(next_id()) {}
+
+void CacheOwner::remember() noexcept {
   static constexpr MemoryLocks locks{lock_heaps, unlock_heaps};
   const Lock lock;
   set_memory_locks(locks);

@@ -68,6 +68,8 @@ class CacheOwner {
 
  protected:
   ~CacheOwner() = default;
+  /// Must be called last in the constructor of the resource: from then on fork() takes the lock of its heap.
+  void remember() noexcept;
   /// Must be called first in the destructor of the resource.
   void forget_threads() noexcept;
   /// Take and release the lock of the resource's heap, for fork().

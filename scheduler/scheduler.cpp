@@ -142,7 +142,9 @@ void try_threads(int count) {
 
 /// Returns how many turns of waiting take so many microseconds, on Zen 4, where a turn takes about 25 ns. If threads
 /// share CPUs, they do not wait, because waiting would keep others from working.
-int turns_of(int microseconds, int threads) { return threads <= available_cpus() ? 40 * microseconds : 0; }
+int turns_of(int microseconds, int threads) {
+  return threads > 1 && threads <= available_cpus() ? 40 * microseconds : 0;
+}
 
 /// How long an idle worker of a run waits, in microseconds. This is longer than TBB takes to wake one of its workers.
 constexpr int patience_us = 50;

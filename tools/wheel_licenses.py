@@ -16,6 +16,9 @@ import sys
 import tempfile
 
 COMMON = "/usr/share/common-licenses"
+# Debian packages that a wheel must not hold: their licence is that of the whole then.
+REFUSED = {"libjbig0", "libfftw3-double3", "libfftw3-single3"}
+OWN = {"libjbig.so.0"}  # built from tools/no_jbig.c
 # Debian packages of headers whose code the extension contains.
 HEADERS = ["libhwy-dev", "libfmt-dev", "libxxhash-dev", "libtomlplusplus-dev", "nlohmann-json3-dev"]
 
@@ -59,9 +62,13 @@ def main() -> None:
         owners: dict[str, list[str]] = {}
         known: set[str] = set()
         for library in bundled(root):
+            if library in OWN:
+                continue
             if library not in real:
                 raise SystemExit(f"wheel_licenses.py: the wheel holds {library}, which {extension.name} does not load")
             owners.setdefault(package_of(real[library]), []).append(library)
+        if REFUSED & set(owners):
+            raise SystemExit(f"wheel_licenses.py: the wheel holds {', '.join(REFUSED & set(owners))}, which is under the GPL")
         for package in [*owners, *HEADERS]:
             text = pathlib.Path(f"/usr/share/doc/{package}/copyright").read_text(errors="replace")
             if text in known:  # packages of one source have one text

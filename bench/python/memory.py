@@ -32,6 +32,8 @@ def main():
     options = parser.parse_args()
     print_machine("scipy", threads=[2])
     convolume.set_threads(2)
+    if not 0 < options.settle < options.calls:
+        raise SystemExit(f"memory.py: --settle is {options.settle}; it must be at least 1 and below --calls")
     rng = np.random.default_rng(1)
     shapes = [tuple(int(one) for one in rng.integers(3, 25, 3)) for _ in range(options.shapes)]
     begin = 0.0

@@ -10,8 +10,8 @@ namespace convolume {
 
 /// Returns the brand string of the CPU, e.g. "AMD EPYC", or what identifies it.
 CONVOLUME_API std::string cpu_name();
-/// Returns the number of CPUs that threads of the process may use, counted until the first scheduler exists; at
-/// least 1.
+/// Returns the number of CPUs that threads of the process may use; at least 1. It stays as it is once there is a
+/// scheduler with helper threads.
 CONVOLUME_API int available_cpus();
 /// Returns the number of threads for compute-bound work: one per physical core among available_cpus(), as a
 /// hyper-thread slows its core down more than it adds (Feinberg 2015). On a machine with two kinds of cores only the

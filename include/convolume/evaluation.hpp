@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -56,6 +57,7 @@ struct EvaluateOptions {
   /// probabilities; if `classes` is 2, with 0 and 1 instead. Excludes `positive`. If it is empty, there are no regions.
   std::vector<std::vector<double>> regions{};
   std::function<void(const std::string& note)> on_note;  ///< as in TrainOptions
+  std::stop_token stop{};  ///< a stop request ends the comparison with the scores of the planes so far
 };
 
 /// Compares a prediction with labels, box by box. A prediction of several channels holds the probabilities of classes

@@ -55,11 +55,11 @@ struct InferOptions {
   bool low_error = false;  ///< see ConvOptions
 
   /// These do not change the result.
-  std::size_t memory = 0;  ///< bytes that the process may hold; 0 means three quarters of what the system allows
-  int threads = 0;         ///< 0 means default_threads()
+  std::size_t memory = 0;       ///< bytes that the process may hold; 0 means three quarters of what the system allows
+  int threads = 0;              ///< 0 means default_threads()
   bool change_affinity = true;  ///< see SchedulerOptions
-  bool resume = false;     ///< continue from the `.part` folder of an interrupted inference
-  bool take_over = false;  ///< takes the output over from a process of another host that was killed
+  bool resume = false;          ///< continue from the `.part` folder of an interrupted inference
+  bool take_over = false;       ///< takes the output over from a process of another host that was killed
   std::filesystem::path
       trace;  ///< file for a trace of the tasks of three patches, as JSON; if empty, nothing is traced
   std::pmr::memory_resource* upstream = mmap_resource();
@@ -82,7 +82,9 @@ CONVOLUME_API bool infer(const InferOptions& options);
 
 /// A net of a checkpoint that predicts volumes in memory, with the bits that infer() writes for a file with the same
 /// voxels, type and spacing. Plans, weights and memory are kept from call to call while the patch stays the same.
-/// Movable. One thread at a time may use it.
+/// With `cheapest_patch` the patch depends on how the voxels are stored, and so do the bits. If the prediction is
+/// brought back to other voxels than the net's, a second one of the same size is in memory, beside what `memory`
+/// limits. Movable. One thread at a time may use it.
 class CONVOLUME_API VolumePredictor {
  public:
   /// Reads the checkpoint. Uses the options of infer(), but for `volume`, `channels`, `output`, `resume`, `take_over`

@@ -27,7 +27,8 @@ struct SchedulerOptions {
   std::size_t scratch_budget = 0;
   /// Whether a run may keep helper threads off the processor of its caller. It then changes the affinity masks of those
   /// that sleep, until they wake or the run ends. The threads are TBB's, so a library inside of another program may
-  /// leave them alone. Short runs after a rest then take up to some milliseconds longer on some virtual machines.
+  /// leave them alone. Short runs after a rest then take up to some milliseconds longer on some virtual machines. The
+  /// first scheduler with helper threads sets the masks of the calling and of the main thread for a moment in any case.
   bool change_affinity = true;
   /// How long helper threads look for the next run before they sleep, in microseconds (roughly). 0 frees their
   /// processors at once, and the next run has to wake them, which takes 40 to 100 us.

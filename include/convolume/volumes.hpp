@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "convolume/tensor.hpp"
@@ -26,12 +27,14 @@ struct ConvertOptions {
   bool take_over = false;             ///< takes the output over from a process of another host that was killed
   std::function<void(double share)> on_progress;
   std::function<void(const std::string& note)> on_note;  ///< as in TrainOptions
+  std::stop_token stop{};
 };
 
 /// Copies a volume, or a part of it, to a file of another format, box by box. Throws InvalidArgument, also if a voxel
 /// does not fit the type (the voxel is named), IoError (also if another process writes this output, which the file
-/// OUTPUT.owner names), FormatError. After a failure the output is as it was before.
-CONVOLUME_API void convert_volume(const ConvertOptions& options);
+/// OUTPUT.owner names), FormatError. After a failure, and after a stop request, the output is as it was before. Returns
+/// false if a stop request came before the end.
+CONVOLUME_API bool convert_volume(const ConvertOptions& options);
 
 /// Returns a text with format, channels, voxels, type, spacing, geometry and chunks of a volume.
 CONVOLUME_API std::string describe_volume(const std::string& volume);

@@ -209,7 +209,7 @@ Scores evaluate_files(const EvaluateOptions& o) {
   ScoreSums sums(prediction.targets(), o.threshold.value_or(0.5));
   constexpr index_t voxels = index_t{1} << 24;  // at a time
   const index_t planes = std::max<index_t>(1, voxels / (box.extent.y * box.extent.x));
-  for (index_t z = 0; z < box.extent.z; z += planes) {
+  for (index_t z = 0; z < box.extent.z && !o.stop.stop_requested(); z += planes) {
     const Extent3 part{std::min(planes, box.extent.z - z), box.extent.y, box.extent.x};
     auto predicted = prediction.read({{z, 0, 0}, part}, &memory);
     const Extent3 begin = box.begin + Extent3{z, 0, 0};

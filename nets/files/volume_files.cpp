@@ -65,7 +65,7 @@ ArrayVolume& ArrayVolume::operator=(ArrayVolume&& other) noexcept {
   return *this;
 }
 
-void convert_volume(const ConvertOptions& o) {
+bool convert_volume(const ConvertOptions& o) {
   auto file = io::open_volume(o.input);
   if (o.nan) file = io::replace_nan(std::move(file), *o.nan);
   io::VoxelBox box = box_of(o, *file);
@@ -98,8 +98,17 @@ void convert_volume(const ConvertOptions& o) {
   const Ownership owner(io::owner_file(target), target.text(), o.take_over);
   if (o.on_note && !owner.taken_over().empty()) o.on_note(owner.taken_over());
   const auto sink = io::create_volume(target, options);
-  io::copy_volume(*source, *sink, box.begin, o.channel.value_or(0), o.on_progress);
+  const auto progress = [&](double share) {
+    if (o.stop.stop_requested()) throw StopRequested();
+    if (o.on_progress) o.on_progress(share);
+  };
+  try {
+    io::copy_volume(*source, *sink, box.begin, o.channel.value_or(0), progress);
+  } catch (const StopRequested&) {
+    return false;
+  }
   sink->finish();
+  return true;
 }
 
 std::string describe_volume(const std::string& volume) {

@@ -6,6 +6,7 @@
 #include "nets/data/intensity.hpp"
 #include "nets/data/summary_file.hpp"
 #include "nets/infer/inference_options.hpp"
+#include "nets/io/array_source.hpp"
 #include "nets/io/copy_volume.hpp"
 #include "nets/io/nan_source.hpp"
 #include "nets/io/stacked_source.hpp"
@@ -118,7 +119,7 @@ std::string InferenceVolume::states() const {
   names.insert(names.end(), o_.channels.begin(), o_.channels.end());
   for (const std::string& name : names) {
     const FileState state = FileState::of(io::split_volume_path(name));
-    texts.push_back(fmt::format("{} bytes at {}", state.bytes, state.modified));
+    texts.push_back(io::is_array_path(name) ? state.path : fmt::format("{} bytes at {}", state.bytes, state.modified));
   }
   return fmt::format("{}", fmt::join(texts, ", "));
 }

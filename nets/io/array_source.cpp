@@ -89,7 +89,11 @@ void forget_array(const std::string& path) noexcept {
   arrays().by_path.erase(path);
 }
 
-bool is_array_path(std::string_view path) { return path.starts_with(prefix); }
+bool is_array_path(std::string_view path) {
+  if (!path.starts_with(prefix)) return false;
+  const std::lock_guard lock(fork_lock(ForkLock::arrays));
+  return arrays().by_path.contains(std::string(path));
+}
 
 ArrayVoxels array_at(const VolumePath& path) {
   const std::lock_guard lock(fork_lock(ForkLock::arrays));

@@ -30,7 +30,7 @@ std::unique_ptr<VolumeSource> array_source(const ArrayVoxels& voxels, VolumePath
 /// Returns the path of voxels from now on. Thread-safe, as are the functions below.
 std::string register_array(const ArrayVoxels& voxels);
 void forget_array(const std::string& path) noexcept;
-/// Returns whether a text has the form of such a path.
+/// Returns whether a text is the path of registered voxels.
 bool is_array_path(std::string_view path);
 /// Returns the registered voxels. Throws IoError if there are none.
 ArrayVoxels array_at(const VolumePath& path);

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,11 @@ class Volume {
     view_.voxels = buffer_.buf;
     view_.type = type;
     view_.spacing = spacing;
+    if (buffer_.ndim != 3 && buffer_.ndim != 4) {
+      const int axes = buffer_.ndim;
+      PyBuffer_Release(&buffer_);
+      throw InvalidArgument("a volume has " + std::to_string(axes) + " axes; it must have 3 or 4");
+    }
     const int first = 4 - buffer_.ndim;  // 1 if there is no axis of channels
     const auto extent = [&](int axis) { return axis < first ? index_t{1} : buffer_.shape[axis - first]; };
     view_.channels = extent(0);
@@ -94,9 +100,22 @@ std::function<void(double)> share_callback(Interruptible& computation, nb::handl
                           [](Interruptible& c, nb::handle f, double share) { c.call(f, share); });
 }
 
+/// A computation that no exception has stopped was stopped because the interpreter ends.
+void require_complete(bool complete) {
+  if (!complete) throw std::runtime_error("convolume was stopped: the interpreter is ending");
+}
+
+/// Returns the threads of a call: those that it names, or those of the package.
+int threads_of(int threads) {
+  if (threads < 0)
+    throw InvalidArgument("threads: " + std::to_string(threads) + " is negative; 0 means the usual ones");
+  return threads > 0 ? threads : Runtime::get().threads();
+}
+
 nets::TrainResult train(nets::TrainOptions options, nb::handle on_progress, nb::handle on_tune, nb::handle on_note) {
   Interruptible computation;
   options.change_affinity = false;
+  options.threads = threads_of(options.threads);
   options.stop = computation.stop();
   options.on_note = note_callback(computation, on_note);
   options.on_progress = callback<const nets::TrainProgress&>(
@@ -108,29 +127,29 @@ nets::TrainResult train(nets::TrainOptions options, nb::handle on_progress, nb::
   return computation.run([&] { return nets::train(options); });
 }
 
-bool infer(nets::InferOptions options, nb::handle on_progress, nb::handle on_note) {
+void infer(nets::InferOptions options, nb::handle on_progress, nb::handle on_note) {
   Interruptible computation;
   options.change_affinity = false;
+  options.threads = threads_of(options.threads);
   options.stop = computation.stop();
   options.on_progress = share_callback(computation, on_progress);
   options.on_note = note_callback(computation, on_note);
-  return computation.run([&] { return nets::infer(options); });
+  require_complete(computation.run([&] { return nets::infer(options); }));
 }
 
 nets::Scores evaluate(nets::EvaluateOptions options, nb::handle on_note) {
   Interruptible computation;
+  options.stop = computation.stop();
   options.on_note = note_callback(computation, on_note);
   return computation.run([&] { return nets::evaluate_files(options); });
 }
 
 void convert(nets::ConvertOptions options, nb::handle on_progress, nb::handle on_note) {
   Interruptible computation;
+  options.stop = computation.stop();
   options.on_progress = share_callback(computation, on_progress);
   options.on_note = note_callback(computation, on_note);
-  computation.run([&] {
-    nets::convert_volume(options);
-    return true;
-  });
+  require_complete(computation.run([&] { return nets::convert_volume(options); }));
 }
 
 /// A net that predicts arrays.
@@ -140,6 +159,7 @@ class Predictor {
     const Computation computation;
     nets::InferOptions own = options;
     own.change_affinity = false;
+    own.threads = threads_of(own.threads);
     predictor_.emplace(own);
   }
 
@@ -160,7 +180,8 @@ class Predictor {
     const Volume volume(array, type, spacing);
     const Volume target(prediction, type, {}, PyBUF_WRITABLE);
     Interruptible computation;
-    computation.run([&] { return predictor_->predict(volume.view(), target.memory(), computation.stop()); });
+    require_complete(
+        computation.run([&] { return predictor_->predict(volume.view(), target.memory(), computation.stop()); }));
   }
 
  private:
@@ -179,7 +200,7 @@ std::string describe(const std::string& file, const std::vector<std::string>& ov
                      const std::optional<Triple>& patch, int threads) {
   const Computation computation;
   const nets::FileKind kind = nets::kind_of_file(file);
-  if (kind == nets::FileKind::net) return nets::describe_net(file, overrides, extent_of(patch), threads);
+  if (kind == nets::FileKind::net) return nets::describe_net(file, overrides, extent_of(patch), threads_of(threads));
   if (!overrides.empty() || patch) {
     throw InvalidArgument(file + " is no net; overrides and patch are for nets only");
   }

@@ -18,7 +18,7 @@ class Kept(Generic[_T]):
 
     def __init__(self) -> None:
         self._values: dict[Hashable, _T] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a destructor or a signal handler may call the package meanwhile
         _all.add(self)
 
     def __len__(self) -> int:
@@ -40,7 +40,7 @@ class Kept(Generic[_T]):
                 del self._values[next(iter(self._values))]
 
     def renew_lock(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
 
 def _renew_locks() -> None:

@@ -143,18 +143,18 @@ def _tuple(value: Axes) -> tuple[int, ...] | None:
     return tuple(map(operator.index, value))
 
 
-def _key_of(kind: int, x: Any, s: Axes, axes: Axes, norm: str | None, workers: int | None,
-            plan: None) -> tuple[Any, ...] | None:
-    """Returns the key of a call in the cache of plans, or None if the call cannot have a plan."""
+def _kept(kind: int, x: Any, s: Axes, axes: Axes, norm: str | None, workers: int | None,
+          plan: None) -> tuple[tuple[Any, ...] | None, _core.TransformPlan | None]:
+    """Returns the key of a call in the cache of plans, or None if the call cannot have a plan; and its plan, if it is
+    there."""
     if type(x) is not np.ndarray or not x.flags.c_contiguous or plan is not None or (
             workers is not None and (type(workers) is not int or workers < 1)):
-        return None
+        return None, None
     try:
         key = (kind, x.shape, x.dtype, _tuple(s), _tuple(axes), norm, workers)
-        hash(key)
+        return key, _plans.get(key)
     except TypeError:
-        return None
-    return key
+        return None, None
 
 
 def _planned(key: tuple[Any, ...] | None, kind: int, a: Array, x: Any, shape: Sequence[int], axes: list[int],
@@ -169,8 +169,7 @@ def _planned(key: tuple[Any, ...] | None, kind: int, a: Array, x: Any, shape: Se
 
 def c2c(x: Any, forward: bool, s: Axes, axes: Axes, norm: str | None, workers: int | None, plan: None) -> Array:
     kind = FORWARD if forward else BACKWARD
-    key = _key_of(kind, x, s, axes, norm, workers, plan)
-    ready = _plans.get(key) if key is not None else None
+    key, ready = _kept(kind, x, s, axes, norm, workers, plan)
     if ready is not None:
         return ready(x)
     no_plan(plan)
@@ -194,8 +193,7 @@ def c2c(x: Any, forward: bool, s: Axes, axes: Axes, norm: str | None, workers: i
 
 
 def r2c(x: Any, s: Axes, axes: Axes, norm: str | None, workers: int | None, plan: None) -> Array:
-    key = _key_of(R2C, x, s, axes, norm, workers, plan)
-    ready = _plans.get(key) if key is not None else None
+    key, ready = _kept(R2C, x, s, axes, norm, workers, plan)
     if ready is not None:
         return ready(x)
     no_plan(plan)
@@ -223,8 +221,7 @@ def r2c(x: Any, s: Axes, axes: Axes, norm: str | None, workers: int | None, plan
 
 
 def c2r(x: Any, s: Axes, axes: Axes, norm: str | None, workers: int | None, plan: None) -> Array:
-    key = _key_of(C2R, x, s, axes, norm, workers, plan)
-    ready = _plans.get(key) if key is not None else None
+    key, ready = _kept(C2R, x, s, axes, norm, workers, plan)
     if ready is not None:
         return ready(x)
     no_plan(plan)

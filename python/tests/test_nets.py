@@ -7,31 +7,6 @@ import pytest
 import convolume
 from convolume import InvalidArgument
 
-NET = """
-name = "tiny"
-[input]
-patch = [4, 12, 12]
-[[node]]
-name = "a"
-type = "conv"
-out_channels = 3
-kernel = [1, 3, 3]
-padding = "same"
-activation = "relu"
-[[node]]
-name = "logits"
-type = "conv"
-out_channels = 1
-kernel = 3
-padding = "same"
-[optimizer]
-kind = "sgd"
-learning_rate = 0.01
-[training]
-batch = 1
-iterations = 3
-validate_every = 3
-"""
 RNG = np.random.default_rng(1)
 IMAGE = (255 * RNG.random((6, 20, 24))).astype("uint8")
 LABEL = (IMAGE > 127).astype("uint8")
@@ -39,10 +14,8 @@ PAIR = [(IMAGE, LABEL)]
 
 
 @pytest.fixture(scope="module")
-def net(tmp_path_factory) -> pathlib.Path:
-    file = tmp_path_factory.mktemp("net") / "net.toml"
-    file.write_text(NET)
-    return file
+def net(tiny_net) -> pathlib.Path:
+    return tiny_net
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +91,15 @@ def test_a_predictor_equals_infer_and_is_used_again(trained, tmp_path):
     scores = convolume.evaluate(first, LABEL)
     assert scores.values["pixel_error"] == scores["pixel_error"] and np.isfinite(scores["roc_auc"])
     assert predictor(IMAGE[:5]).shape == (1, 5, 20, 24)
+
+
+def test_nets_take_the_threads_of_the_package(net, tmp_path):
+    for threads, name in ((1, "one"), (2, "two")):
+        with convolume.threads(threads):
+            result = convolume.train(net, {"train": PAIR}, tmp_path / name, iterations=20)
+        assert result.workers <= threads
+    with pytest.raises(InvalidArgument, match="negative"):
+        convolume.train(net, {"train": PAIR}, tmp_path / "none", threads=-1)
 
 
 def test_a_predictor_of_labels_gives_small_integers(trained):

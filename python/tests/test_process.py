@@ -68,12 +68,12 @@ import multiprocessing, numpy as np, convolume
 x, w = np.ones((1, 16, 12, 12, 12), "float32"), np.ones((16, 16, 3, 3, 3), "float32")
 convolume.conv3d(x, w, threads=2)
 def child(n):
-    return float(convolume.conv3d(x * n, w, threads=2)[0, 0, 0, 0, 0])
+    return round(float(convolume.conv3d(x * n, w, threads=2)[0, 0, 0, 0, 0]))
 with multiprocessing.get_context("fork").Pool(2) as pool:
     print(pool.map(child, [1, 2]))
 """)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.split() == ["[432.0,", "864.0]"]
+    assert result.stdout.split() == ["[432,", "864]"]
 
 
 BOUND = """
@@ -131,34 +131,7 @@ time.sleep(0.2)
     assert result.returncode == 0 and "terminate" not in result.stderr, result.stderr
 
 
-NET = """
-name = "tiny"
-[input]
-patch = [4, 12, 12]
-[[node]]
-name = "a"
-type = "conv"
-out_channels = 3
-kernel = [1, 3, 3]
-padding = "same"
-activation = "relu"
-[[node]]
-name = "logits"
-type = "conv"
-out_channels = 1
-kernel = 3
-padding = "same"
-[optimizer]
-kind = "sgd"
-learning_rate = 0.01
-[training]
-batch = 1
-iterations = 1000000
-"""
-
-
-def test_ctrl_c_ends_a_training_with_a_checkpoint_that_can_be_continued(tmp_path):
-    (tmp_path / "net.toml").write_text(NET)
+def test_ctrl_c_ends_a_training_with_a_checkpoint_that_can_be_continued(tmp_path, tiny_net):
     code = f"""
 import numpy as np, convolume
 image = np.random.default_rng(1).random((6, 20, 24), dtype="float32")
@@ -167,10 +140,10 @@ def progress(state):
     if state.iteration == 3:
         print("running", flush=True)
 try:
-    convolume.train({str(tmp_path / "net.toml")!r}, data, {str(tmp_path / "run")!r}, on_progress=progress)
+    convolume.train({str(tiny_net)!r}, data, {str(tmp_path / "run")!r}, iterations=10**6, on_progress=progress)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
-    print(convolume.train({str(tmp_path / "net.toml")!r}, data, {str(tmp_path / "run")!r}, resume=True,
+    print(convolume.train({str(tiny_net)!r}, data, {str(tmp_path / "run")!r}, resume=True, iterations=10**6,
                           max_minutes=1e-3).iteration > 3)
 """
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "convolume/cpu.hpp"
+#include "core/fork.hpp"
 #include "core/lazy.hpp"
 
 namespace convolume {
@@ -86,6 +88,8 @@ std::vector<std::string> loaded_openmp() {
 }
 
 std::vector<int> find_process_processors() {
+  // The loader has locks of its own.
+  const std::lock_guard lock(fork_lock(ForkLock::topology));
   std::set<int> processors;
   add_masks_of_threads(processors);
   for (const std::string& file : loaded_openmp()) add_places(file.c_str(), processors);

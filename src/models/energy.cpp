@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "convolume/error.hpp"
+#include "core/lazy.hpp"
 #include "models/energy_model.hpp"
 #include "plan/groups.hpp"
 #include "plan/nest/index_of.hpp"
@@ -98,12 +99,12 @@ EnergyLayer energy_layer(ConvProblem problem, Datapath datapath, std::string nam
 }
 
 const std::vector<std::string>& table4_layers() {
-  static const std::vector<std::string> names = [] {
+  static constinit Lazy<const std::vector<std::string>> names;
+  return names.get([] {
     std::vector<std::string> all;
     for (const Row& row : table4) all.emplace_back(row.name);
     return all;
-  }();
-  return names;
+  });
 }
 
 EnergyLayer table4_layer(std::string_view name, std::optional<index_t> batch, Datapath datapath) {

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "convolume/error.hpp"
 #include "convolume/fft.hpp"
 
 using namespace convolume;
@@ -121,6 +122,23 @@ TEST_CASE("a child of a process whose threads convolve, transform and allocate d
   end = true;
   for (auto& thread : threads) thread.join();
   CHECK(!wrong);
+}
+
+TEST_CASE("a process forks after the constructor of a resource has failed, and while resources come and go") {
+  CHECK_THROWS_AS(SlabResource({.upstream = nullptr}), InvalidArgument);
+  std::atomic<bool> end{false};
+  std::thread other([&] {
+    while (!end) SlabResource memory;
+  });
+  for (int i = 0; i < 50; ++i) {
+    CHECK(status_of_child(true, [] {
+            SlabResource memory;
+            memory.deallocate(memory.allocate(64, 64), 64, 64);
+            return true;
+          }) == 0);
+  }
+  end = true;
+  other.join();
 }
 
 TEST_CASE("a child of a child computes as well") {

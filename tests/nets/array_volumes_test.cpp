@@ -1,6 +1,8 @@
 // Tests volumes in memory: training on them and predicting them gives the bits of files with the same voxels.
+#include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <stop_token>
 
 #include "testing/temporary_folder.hpp"
 #include <catch2/catch.hpp>
@@ -156,6 +158,59 @@ TEST_CASE("a predictor of arrays has the bits of an inference of files, for each
       CHECK(chunks > 0);
       std::filesystem::remove_all(at("ours.npy.zarr"));
       std::filesystem::remove_all(at("theirs.npy.zarr"));
+    }
+  }
+  options.labels = options.as_uint8 = false;
+  SECTION("a region is predicted as into a file") {
+    options.begin = Extent3{1, 4, 6};
+    options.end = Extent3{5, 18, 21};
+    options.patch = Extent3{2, 4, 4};
+    options.memory = 0;
+    VolumePredictor predictor(options);
+    const auto shape = predictor.output_for(Example::view(example.image));
+    REQUIRE(shape.extent == Extent3{4, 14, 15});
+    std::vector<float> part(static_cast<std::size_t>(shape.extent.volume()), -1);
+    REQUIRE(predictor.predict(Example::view(example.image), part.data()));
+    InferOptions to_file = options;
+    to_file.volume = at("image.nii").string();
+    to_file.output = at("part.h5");
+    REQUIRE(infer(to_file));
+    const ArrayVolume ours({.voxels = part.data(), .extent = shape.extent});
+    CHECK(evaluate_files({.prediction = ours.path(), .label = at("part.h5").string(), .threshold = 0.5})
+              .at("pixel_error") == 0);
+    CHECK(std::count(part.begin(), part.end(), -1.0F) == 0);
+  }
+  SECTION("a stop request ends a prediction") {
+    std::stop_source stop;
+    stop.request_stop();
+    VolumePredictor predictor(options);
+    std::vector<float> prediction(example.image.size());
+    CHECK(!predictor.predict(Example::view(example.image), prediction.data(), stop.get_token()));
+    CHECK(!convert_volume({.input = at("image.nii").string(),
+                           .output = at("stopped.tif").string(),
+                           .type = "",
+                           .stop = stop.get_token()}));
+    CHECK(!std::filesystem::exists(at("stopped.tif")));
+  }
+  SECTION("an interrupted inference of an array is not continued with other voxels") {
+    const ArrayVolume volume(Example::view(example.image));
+    std::stop_source stop;
+    InferOptions to_file = options;
+    to_file.volume = volume.path();
+    to_file.output = at("interrupted.h5");
+    to_file.patch = Extent3{2, 4, 4};
+    to_file.stop = stop.get_token();
+    to_file.on_progress = [&](double) { stop.request_stop(); };
+    REQUIRE(!infer(to_file));
+    if (std::filesystem::exists(at("interrupted.h5.part"))) {
+      std::vector<std::uint8_t> changed = example.image;
+      changed[changed.size() / 2] ^= 1;
+      const ArrayVolume other(Example::view(changed));
+      to_file.volume = other.path();
+      to_file.resume = true;
+      to_file.stop = {};
+      to_file.on_progress = {};
+      CHECK_THROWS_AS(infer(to_file), InvalidArgument);
     }
   }
   SECTION("a wrong number of channels is named") {

@@ -4,9 +4,15 @@
 // float. They give a third of the error of 0, 1, -1, 2, -2 and infinity.
 #pragma once
 
+#include <cstddef>
+
 #include "plan/toom_cook_cost.hpp"
 
 namespace convolume::conv {
+
+/// The channels of a block: 64 bytes.
+template <class T>
+inline constexpr auto block_lanes = static_cast<std::ptrdiff_t>(64 / sizeof(T));
 
 using plan::window_points;
 using plan::window_results;

@@ -13,9 +13,6 @@ namespace convolume::conv {
 namespace HWY_NAMESPACE {
 namespace {
 
-template <class T>
-inline constexpr auto block_lanes = static_cast<std::ptrdiff_t>(64 / sizeof(T));
-
 /// Rows of voxels of a row of windows. Windows that lie inside of a blocked tensor are read in the tensor itself,
 /// unless their voxels are multiplied by a gradient. All others are staged, with zeros outside of the tensor.
 template <class T>

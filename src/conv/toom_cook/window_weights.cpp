@@ -16,9 +16,6 @@ namespace convolume::conv {
 namespace HWY_NAMESPACE {
 namespace {
 
-template <class T>
-inline constexpr auto block_lanes = static_cast<std::ptrdiff_t>(64 / sizeof(T));
-
 /// Transforms lines of three taps, `step` blocks of lanes apart, to lines of six values.
 HWY_INLINE void TransformTaps(const double* taps, std::ptrdiff_t step, double* values, std::ptrdiff_t value_step,
                               std::ptrdiff_t lanes) {
