@@ -78,16 +78,25 @@ std::string description(const std::string& image, const std::string& label) {
   return text;
 }
 
+/// A folder with the files of an example, a net, and a run on them in "files".
+struct TrainedOnFiles {
+  TrainedOnFiles() {
+    const std::filesystem::path& at = folder.path();
+    example.save(at);
+    write(at / "net.toml", net);
+    write(at / "data.toml", description("image.nii", "label.nii"));
+    train({.net = at / "net.toml", .data = at / "data.toml", .out = at / "files", .threads = 1});
+  }
+  test::TemporaryFolder folder;
+  Example example;
+};
+
 }  // namespace
 
 TEST_CASE("training on arrays writes the checkpoint of training on files with the same voxels") {
-  const test::TemporaryFolder folder;
-  const auto at = [&](const char* name) { return folder.path() / name; };
-  const Example example;
-  example.save(folder.path());
-  write(at("net.toml"), net);
-  write(at("data.toml"), description("image.nii", "label.nii"));
-  train({.net = at("net.toml"), .data = at("data.toml"), .out = at("files"), .threads = 1});
+  const TrainedOnFiles files;
+  const Example& example = files.example;
+  const auto at = [&](const char* name) { return files.folder.path() / name; };
 
   const ArrayVolume image(Example::view(example.image)), label(Example::view(example.label));
   TrainOptions options{.net = at("net.toml"), .data = "arrays", .out = at("arrays"), .threads = 2};
@@ -112,15 +121,11 @@ TEST_CASE("training on arrays writes the checkpoint of training on files with th
 }
 
 TEST_CASE("a predictor of arrays has the bits of an inference of files, for each kind of voxels and with resampling") {
-  const test::TemporaryFolder folder;
-  const auto at = [&](const char* name) { return folder.path() / name; };
-  const Example example;
-  example.save(folder.path());
-  write(at("net.toml"), net);
-  write(at("data.toml"), description("image.nii", "label.nii"));
-  train({.net = at("net.toml"), .data = at("data.toml"), .out = at("run"), .threads = 1});
+  const TrainedOnFiles files;
+  const Example& example = files.example;
+  const auto at = [&](const char* name) { return files.folder.path() / name; };
 
-  InferOptions options{.checkpoint = at("run") / "checkpoints/last.safetensors"};
+  InferOptions options{.checkpoint = at("files") / "checkpoints/last.safetensors"};
   options.patch = Extent3{4, 8, 8};
   options.flip = {false, true, false};
   int number = 0;
@@ -133,7 +138,7 @@ TEST_CASE("a predictor of arrays has the bits of an inference of files, for each
       VolumePredictor predictor(options);
       InferOptions to_file = options;
       to_file.volume = at("image.nii").string();
-      to_file.output = folder.path() / fmt::format("out{}.h5", ++number);
+      to_file.output = at("") / fmt::format("out{}.h5", ++number);
       to_file.threads = 2;
       REQUIRE(infer(to_file));
 
