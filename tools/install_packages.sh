@@ -12,7 +12,7 @@ packages=(g++ cmake ninja-build ccache pkg-config "${libraries[@]}" libbenchmark
 arm64=0 peers=0
 for option in "$@"; do
   case "$option" in
-    --long) packages+=(valgrind qemu-user-static) ;;
+    --long) packages+=(valgrind qemu-user-static python3-numpy python3-scipy python3-pytest python3-hypothesis) ;;
     --peers) peers=1 packages+=(python3-venv libdnnl-dev libmimalloc-dev libisl-dev libopenblas0-pthread libatlas3-base) ;;
     --lint) packages+=(clang-format) ;;
     --clang) packages+=(clang libclang-rt-dev) ;;
