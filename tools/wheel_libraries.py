@@ -3,7 +3,7 @@
 
     tools/wheel_libraries.py SITE-PACKAGES TREE
 
-Each library finds the others by its own place ($ORIGIN), needs only what the wheel or glibc has, and holds no path of
+Each library finds the others by its own place ($ORIGIN), needs only what the wheel or every Linux has, and holds no path of
 the tree that built it. The licences of the project and of all bundled libraries are there.
 """
 import pathlib
@@ -11,8 +11,8 @@ import re
 import subprocess
 import sys
 
-# Libraries that every Linux of the wheel's platform has: glibc and the runtime of GCC.
-SYSTEM = re.compile(r"(libc|libm|libdl|librt|libpthread|ld-linux-x86-64|libgcc_s|libstdc\+\+)\.so\.\d+")
+# Libraries that every Linux of the wheel's platform has: glibc, the runtime of GCC, and zlib.
+SYSTEM = re.compile(r"(libc|libm|libdl|librt|libpthread|libresolv|libz|ld-linux-x86-64|libgcc_s|libstdc\+\+)\.so\.\d+")
 
 
 def main() -> int:

@@ -44,7 +44,7 @@ def needed(extension: pathlib.Path) -> dict[str, str]:
 
 def bundled(folder: pathlib.Path) -> list[str]:
     """Returns the names that the libraries in a wheel had before auditwheel added a hash: libtbb-1a2b.so.12.8."""
-    return sorted(re.sub(r"-[0-9a-f]{8}(?=\.so)", "", one.name) for one in folder.glob("*.libs/*.so*"))
+    return sorted(re.sub(r"-[0-9a-f]{8}(?=\.)", "", one.name, count=1) for one in folder.glob("*.libs/*.so*"))
 
 
 def main() -> None:
