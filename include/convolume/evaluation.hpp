@@ -42,21 +42,21 @@ struct EvaluateOptions {
   std::string prediction, label;  ///< volumes in any format
   /// Label values that are positive. If it is empty, values of 0.5 and above are positive, which suits labels stored as
   /// 0 and 255 or as 0 and 1. For binary predictions only.
-  std::vector<double> positive;
+  std::vector<double> positive{};
   /// Number of classes; 0 means as many as the prediction has channels, or a binary prediction if it has one. If the
   /// prediction has one channel, `classes` says that it holds the numbers of classes instead of probabilities.
   std::int64_t classes = 0;
-  std::vector<double> ignore;  ///< label values that do not count
+  std::vector<double> ignore{};  ///< label values that do not count
   /// Probability from which on a voxel is positive, for binary predictions and regions only; absent means 0.5. If it is
   /// given, a binary prediction may hold any floats but NaN, as nets with the loss "square" write them.
   std::optional<double> threshold{};
   /// The box [begin, end) of the label volume that was predicted, or its slices [first, end); if absent, all of it.
-  std::optional<Extent3> begin, end;
-  std::optional<std::pair<index_t, index_t>> slices;
+  std::optional<Extent3> begin{}, end{};
+  std::optional<std::pair<index_t, index_t>> slices{};
   /// The label values of each region, for a prediction of regions that may overlap. It has one channel per region, with
   /// probabilities; if `classes` is 2, with 0 and 1 instead. Excludes `positive`. If it is empty, there are no regions.
   std::vector<std::vector<double>> regions{};
-  std::function<void(const std::string& note)> on_note;  ///< as in TrainOptions
+  std::function<void(const std::string& note)> on_note{};  ///< as in TrainOptions
   std::stop_token stop{};  ///< a stop request ends the comparison with the scores of the planes so far
 };
 

@@ -25,26 +25,26 @@ enum class Blend { ramp, gaussian, uniform };
 /// Input, output and settings of an inference.
 struct InferOptions {
   std::filesystem::path checkpoint;
-  std::string volume;  ///< in any format; "file.h5:/dataset" names a data set (docs/formats.md)
+  std::string volume{};  ///< in any format; "file.h5:/dataset" names a data set (docs/formats.md)
   /// Volumes of the same extent whose channels follow those of `volume`, as in a data set with several images.
-  std::vector<std::string> channels;
-  std::filesystem::path output;  ///< in any format; its name decides which
-  bool as_uint8 = false;         ///< store probabilities as 0..255 instead of float values in 0..1
+  std::vector<std::string> channels{};
+  std::filesystem::path output{};  ///< in any format; its name decides which
+  bool as_uint8 = false;           ///< store probabilities as 0..255 instead of float values in 0..1
   /// Store labels instead of probabilities: the most probable class (uint8 or uint16) for a softmax, else a channel of
   /// 0 and 1 (uint8) per output channel.
   bool labels = false;
 
   /// These change the result. If absent, `patch` is the training patch and `overlap` follows from the net.
-  std::optional<Extent3> patch, overlap;
+  std::optional<Extent3> patch{}, overlap{};
   /// Takes patch and overlap that cost least by the cost models, for this machine, volume and `memory`. They are
   /// written into the attributes of HDF5 and Zarr outputs. A resumed inference keeps them. Excludes `patch` and
   /// `overlap`.
   bool cheapest_patch = false;
   /// The box [begin, end) of the volume that is segmented; if absent, all of it. Patches read beyond the box.
-  std::optional<Extent3> begin, end;
+  std::optional<Extent3> begin{}, end{};
   /// Lengths of a voxel along Z, Y, X, in the unit of the training data, where the file has none or wrong ones. Only
   /// nets that were trained with a target spacing need it.
-  std::optional<std::array<double, 3>> spacing;
+  std::optional<std::array<double, 3>> spacing{};
   /// To which the volume is turned before the net reads it, for example "RAS" (docs/formats.md#orientation), or "none".
   /// If it is empty, that of the training. The output has the orientation of the volume.
   std::string orientation{};
@@ -61,11 +61,11 @@ struct InferOptions {
   bool resume = false;          ///< continue from the `.part` folder of an interrupted inference
   bool take_over = false;       ///< takes the output over from a process of another host that was killed
   std::filesystem::path
-      trace;  ///< file for a trace of the tasks of three patches, as JSON; if empty, nothing is traced
+      trace{};  ///< file for a trace of the tasks of three patches, as JSON; if empty, nothing is traced
   std::pmr::memory_resource* upstream = mmap_resource();
-  std::function<void(double share)> on_progress;
-  std::function<void(const std::string& note)> on_note;  ///< as in TrainOptions
-  std::stop_token stop;
+  std::function<void(double share)> on_progress{};
+  std::function<void(const std::string& note)> on_note{};  ///< as in TrainOptions
+  std::stop_token stop{};
 };
 
 /// Predicts probabilities or classes for a volume of any size with the net of a checkpoint, in overlapping, blended

@@ -32,13 +32,13 @@ struct TrainOptions {
   /// The description of the data; if it is empty, that in the file `data`. It may name arrays (ArrayVolume::path()).
   /// Messages then call it by `data`, and relative paths are relative to that file's folder.
   std::string data_text{};
-  std::vector<std::string> overrides;      ///< "table.key=value", replaces values of the net's file
-  std::optional<std::int64_t> iterations;  ///< total of the run, resumed or not; if absent, from the net
-  double max_minutes = 0;                  ///< ends the run with a checkpoint; 0 means no limit
-  std::optional<std::uint64_t> seed;       ///< if absent: 1, or the checkpoint's seed if resumed
-  int threads = 0;                         ///< 0 means default_threads()
-  bool resume = false;                     ///< continue from out/checkpoints/last.safetensors with the same bits
-  bool verify_data = false;                ///< if resumed, read all volumes again instead of comparing their times
+  std::vector<std::string> overrides{};      ///< "table.key=value", replaces values of the net's file
+  std::optional<std::int64_t> iterations{};  ///< total of the run, resumed or not; if absent, from the net
+  double max_minutes = 0;                    ///< ends the run with a checkpoint; 0 means no limit
+  std::optional<std::uint64_t> seed{};       ///< if absent: 1, or the checkpoint's seed if resumed
+  int threads = 0;                           ///< 0 means default_threads()
+  bool resume = false;                       ///< continue from out/checkpoints/last.safetensors with the same bits
+  bool verify_data = false;                  ///< if resumed, read all volumes again instead of comparing their times
   /// Takes the folder over from a process of another host that was killed. While that process works, both would write.
   bool take_over = false;
   /// Bytes that the process may hold; 0 means three quarters of what the system allows. A training iteration gets its
@@ -62,15 +62,15 @@ struct TrainOptions {
   bool tune = false;
   /// File for a trace of the tasks of iterations 2 to 4 of this call, as JSON (chrome_trace()). If empty, nothing is
   /// traced.
-  std::filesystem::path trace;
+  std::filesystem::path trace{};
   bool tensorboard = false;  ///< also writes out/tensorboard/: event files with the loss and the scores by iteration
   std::pmr::memory_resource* upstream = mmap_resource();  ///< source of the memory
-  std::function<void(const TrainProgress&)> on_progress;
+  std::function<void(const TrainProgress&)> on_progress{};
   /// Called before the choice of a layer is measured, with its name and ConvPlan::tuning_seconds().
-  std::function<void(const std::string& layer, double seconds)> on_tune;
+  std::function<void(const std::string& layer, double seconds)> on_tune{};
   /// Called with what a user should know, for example that a file's metadata contradicts itself.
-  std::function<void(const std::string& note)> on_note;
-  std::stop_token stop;  ///< a stop request ends the run with a checkpoint
+  std::function<void(const std::string& note)> on_note{};
+  std::stop_token stop{};  ///< a stop request ends the run with a checkpoint
 };
 
 /// The best checkpoint of a run, by the score that the net's `[training] best` names.

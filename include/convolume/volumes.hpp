@@ -17,16 +17,16 @@ namespace convolume::nets {
 /// "slices/*.png"; docs/formats.md lists the formats.
 struct ConvertOptions {
   std::string input, output;
-  std::optional<Extent3> begin, end;  ///< the box [begin, end) along z, y, x; if absent, all voxels
-  std::optional<index_t> channel;     ///< if absent, all channels
-  std::string orientation{};          ///< to which the volume is turned, for example "RAS"; if empty, it is not
-  std::optional<double> nan{};        ///< what replaces NaN; if absent, NaN stays
-  std::string type;                   ///< "uint8", "float32", ...; if empty, that of the input
-  std::optional<Extent3> chunk;       ///< extent of the chunks of HDF5 and Zarr
-  std::string codec;                  ///< "raw", "deflate", "zstd" or "blosc"; if empty, the format's usual one
-  bool take_over = false;             ///< takes the output over from a process of another host that was killed
-  std::function<void(double share)> on_progress;
-  std::function<void(const std::string& note)> on_note;  ///< as in TrainOptions
+  std::optional<Extent3> begin{}, end{};  ///< the box [begin, end) along z, y, x; if absent, all voxels
+  std::optional<index_t> channel{};       ///< if absent, all channels
+  std::string orientation{};              ///< to which the volume is turned, for example "RAS"; if empty, it is not
+  std::optional<double> nan{};            ///< what replaces NaN; if absent, NaN stays
+  std::string type{};                     ///< "uint8", "float32", ...; if empty, that of the input
+  std::optional<Extent3> chunk{};         ///< extent of the chunks of HDF5 and Zarr
+  std::string codec{};                    ///< "raw", "deflate", "zstd" or "blosc"; if empty, the format's usual one
+  bool take_over = false;                 ///< takes the output over from a process of another host that was killed
+  std::function<void(double share)> on_progress{};
+  std::function<void(const std::string& note)> on_note{};  ///< as in TrainOptions
   std::stop_token stop{};
 };
 
