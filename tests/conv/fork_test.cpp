@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "testing/conv_case.hpp"
+#include <catch2/catch.hpp>
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
