@@ -82,6 +82,7 @@ class Arenas {
   /// TBB reads the affinity mask of the main thread when it is first used, and gives it to all threads that it starts.
   /// That thread may be bound to one processor.
   Arenas() {
+    note_helper_library();
     const OnAllProcessors everywhere;
     limit_ = tbb::info::default_concurrency();
   }

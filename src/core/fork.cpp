@@ -2,15 +2,19 @@
 
 #include <array>
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 
 #include <pthread.h>
+#include <unistd.h>
 
 namespace convolume {
 namespace {
 
 constinit std::array<std::mutex, static_cast<std::size_t>(ForkLock::memory) + 1> locks;
 constinit const MemoryLocks* memory_locks = nullptr;  // guarded by ForkLock::memory
-constinit std::atomic<bool> child{false};
+constinit std::atomic<bool> child{false}, helper_library{false};
+constinit int exit_status = 0;  // of a child that has called exit()
 
 void before_fork() noexcept {
   for (std::mutex& lock : locks) lock.lock();
@@ -24,7 +28,15 @@ void after_fork() noexcept {
 
 void after_fork_in_child() noexcept {
   child.store(true, std::memory_order_relaxed);  // relaxed: a child begins with one thread
+  ::on_exit([](int status, void*) { exit_status = status; }, nullptr);
   after_fork();
+}
+
+/// Destructors of a file run before those of the libraries that it uses, and after all handlers of exit().
+[[gnu::destructor]] void end_child() noexcept {
+  if (!child.load(std::memory_order_relaxed) || !helper_library.load(std::memory_order_relaxed)) return;
+  std::fflush(nullptr);
+  ::_exit(exit_status);
 }
 
 /// A system without memory for three pointers would refuse. Then a child must not compute, and nobody else notices.
@@ -35,6 +47,8 @@ void after_fork_in_child() noexcept {
 std::mutex& fork_lock(ForkLock lock) noexcept { return locks[static_cast<std::size_t>(lock)]; }
 
 void set_memory_locks(const MemoryLocks& locks_of_memory) noexcept { memory_locks = &locks_of_memory; }
+
+void note_helper_library() noexcept { helper_library.store(true, std::memory_order_relaxed); }
 
 bool is_forked_child() noexcept { return child.load(std::memory_order_relaxed); }
 

@@ -27,4 +27,9 @@ void set_memory_locks(const MemoryLocks& locks) noexcept;
 /// helper threads: each call computes everything in its own thread. The bits of results are the same.
 bool is_forked_child() noexcept;
 
+/// Says that this process has helper threads of another library, TBB. The destructor of that library takes locks that
+/// are not in the list. So a child that ends by exit() ends before that destructor runs, after everything that the
+/// program itself does at its end.
+void note_helper_library() noexcept;
+
 }  // namespace convolume

@@ -142,6 +142,32 @@ TEST_CASE("a process forks after the constructor of a resource has failed, and w
   other.join();
 }
 
+TEST_CASE("a child that ends by exit runs its handlers, flushes its output, and keeps its status") {
+  Work work(2);  // it uses helper threads
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::alarm(10);
+    ::dup2(ends[1], STDOUT_FILENO);
+    std::atexit([] { std::printf("handler"); });
+    std::printf("output ");
+    std::exit(7);
+  }
+  ::close(ends[1]);
+  std::string text(64, ' ');
+  std::size_t size = 0;
+  for (ssize_t got; (got = ::read(ends[0], text.data() + size, text.size() - size)) > 0;)
+    size += static_cast<std::size_t>(got);
+  ::close(ends[0]);
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(text.substr(0, size) == "output handler");
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 7));
+}
+
 TEST_CASE("a child of a child computes as well") {
   Work work(2);
   CHECK(status_of_child(true, [&] {
