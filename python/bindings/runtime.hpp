@@ -63,7 +63,7 @@ class Runtime {
   Runtime() = default;
 
   SlabResource memory_;
-  std::atomic<int> threads_{0};  // 0: default_
+  std::atomic<int> threads_{0};          // 0: default_
   mutable std::atomic<int> default_{0};  // default_threads(), once it is known
   Counters counters_;
 };

@@ -223,8 +223,8 @@ def plans_kept() -> int:
     return len(_plans)
 
 
-def _hashable(value: Any) -> Any:
-    return tuple(_hashable(one) for one in value) if isinstance(value, (list, tuple, np.ndarray)) else value
+def hashable(value: Any) -> Any:
+    return tuple(hashable(one) for one in value) if isinstance(value, (list, tuple, np.ndarray)) else value
 
 
 def _plan_for(x: Array, w: Array, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any, activation: Any,
@@ -235,7 +235,7 @@ def _plan_for(x: Array, w: Array, bias: Any, stride: Any, padding: Any, dilation
     try:
         found = _plans.get(key)
     except TypeError:  # lists are not hashable
-        key = tuple(_hashable(one) for one in key)
+        key = tuple(hashable(one) for one in key)
         found = _plans.get(key)
     if found is not None:
         return found

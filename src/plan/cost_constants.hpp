@@ -141,8 +141,8 @@ inline constexpr double window_row_seconds = 3e-7;
 inline constexpr double window_hidden_share = 0.3;
 inline constexpr double window_kernel_share = 0.2;  ///< share that transforms of weights reach
 inline constexpr double window_sum_factor = 0.72;   ///< of MachineModel::tile_product_share, for weight gradients
-/// Channel blocks of each side that a weight gradient sums at a time, at most: sums of 2 MB in float. Planar windows have
-/// a sixth of the frequencies or less, so their sums are smaller.
+/// Channel blocks of each side that a weight gradient sums at a time, at most: sums of 2 MB in float. Planar windows
+/// have a sixth of the frequencies or less, so their sums are smaller.
 inline constexpr index_t sum_blocks = 3, planar_sum_blocks = 6;
 
 // --- Other implementations. Command: bench_conv --side-by-side --engine reference (or onednn).

@@ -11,12 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .. import _core
-from .._convolution import ConvPlan
+from .._convolution import ConvPlan, hashable
 from .._kept import Kept
 
 Ints = int | Sequence[int]
 
 _CLASSES = (Tensor, torch.nn.Parameter)
+# What is left to PyTorch: no engine serves it, or it cannot be, which PyTorch says in its own words.
+REFUSALS = (_core.Unsupported, _core.InvalidArgument, _core.ShapeMismatch)
 _TYPES = {torch.float32: "float32", torch.float64: "float64"}
 
 
@@ -135,12 +137,8 @@ def geometry_of(w: Tensor, stride: Ints, padding: Ints | str, dilation: Ints, gr
     try:
         return _geometry(w.shape, stride, padding, dilation, groups, transposed, output_padding)
     except TypeError:  # lists are not hashable
-        return _geometry(w.shape, *map(_hashable, (stride, padding, dilation)), groups, transposed,
-                         _hashable(output_padding))
-
-
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+        return _geometry(w.shape, *map(hashable, (stride, padding, dilation)), groups, transposed,
+                         hashable(output_padding))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -239,7 +237,7 @@ def compute(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, dtype
     """Convolves, and returns a result of this type; None: that of x. PyTorch computes what no engine serves."""
     try:
         y = convolve(x, w, bias, geometry, budget)
-    except (_core.Unsupported, _core.InvalidArgument, _core.ShapeMismatch):
+    except REFUSALS:
         # PyTorch has its own message for what cannot be, and computes the rest.
         return _by_pytorch(x, w, bias, geometry, dtype)
     return y if dtype is None else y.to(dtype)

@@ -79,7 +79,7 @@ def _convolve(layer: nn.Module, x: Tensor, w: Tensor, bias: Tensor | None, geome
         return _convolution.compute(x, w, bias, geometry, dtype, _budgets.get(layer))
     try:
         return _by_prepared(layer, frozen, x, w, bias, geometry)
-    except (_core.Unsupported, _core.InvalidArgument, _core.ShapeMismatch):
+    except _convolution.REFUSALS:
         return _convolution.compute(x, w, bias, geometry, None, None)
 
 

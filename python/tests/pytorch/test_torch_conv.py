@@ -74,6 +74,16 @@ def test_first_and_second_derivatives_pass_gradcheck(x, w, arguments):
     assert torch.autograd.gradgradcheck(lambda *a: ours.conv3d(*a, **arguments), inputs)
 
 
+@pytest.mark.parametrize(("x", "w", "arguments"), FORWARD)
+def test_gradients_that_have_derivatives_are_those_of_pytorch(x, w, arguments):
+    inputs = tensors(x, w, groups=arguments.get("groups", 1))
+    mine, wanted = ours.conv3d(*inputs, **arguments), F.conv3d(*inputs, **arguments)
+    dy = torch.randn_like(wanted)
+    for one, other in zip(torch.autograd.grad(mine, inputs, dy, create_graph=True),
+                          torch.autograd.grad(wanted, inputs, dy)):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
 def test_derivatives_of_a_transposed_convolution_pass_gradcheck():
     inputs = tensors((1, 2, 2, 3, 2), (2, 2, 2, 2, 2), transposed=True)
     assert torch.autograd.gradcheck(lambda *a: ours.conv_transpose3d(*a, stride=2), inputs)
