@@ -33,18 +33,30 @@ class Geometry(NamedTuple):
     output_padding: tuple[int, int, int] = (0, 0, 0)
 
 
+class Options(NamedTuple):
+    """How convolutions are computed."""
+
+    policy: str = "always"  # which of them are ours: "always", all that are served
+    memory_budget: int | None = None  # bytes of spectra that may live from forward to backward; None: no limit
+
+
 _plans: Kept[_core.Plan] = Kept()
 
 
+def _plan_budget(options: Options) -> int:
+    """Returns the budget of a plan, in which 0 means no limit."""
+    return 0 if options.memory_budget is None else max(options.memory_budget, 1)
+
+
 def _plan_for(x: Tensor, w: Tensor, bias: bool, geometry: Geometry, want: tuple[str, ...],
-              budget: int | None) -> _core.Plan:
-    key = (x.shape, w.shape, x.dtype, bias, geometry, want, budget)
+              options: Options) -> _core.Plan:
+    key = (x.shape, w.shape, x.dtype, bias, geometry, want, options.memory_budget)
     found = _plans.get(key)
     if found is None:
         found = ConvPlan(tuple(x.shape), tuple(w.shape), dtype=_TYPES[x.dtype], stride=geometry.stride,
                          padding=geometry.padding, dilation=geometry.dilation, groups=geometry.groups, bias=bias,
                          transposed=geometry.transposed, output_padding=geometry.output_padding, want=want,
-                         memory_budget=budget or 0)._plan  # noqa: SLF001
+                         memory_budget=_plan_budget(options))._plan  # noqa: SLF001
         _plans.add(key, found)
     return found
 
@@ -67,9 +79,9 @@ def run_forward(plan: _core.Plan, x: Tensor, w: Any, bias: Tensor | None, x_hat:
 
 class _Convolution(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, budget: int | None) -> Tensor:
+    def forward(ctx: Any, x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, options: Options) -> Tensor:
         want = tuple(name for name, wanted in zip(("dx", "dw"), ctx.needs_input_grad) if wanted)
-        plan = _plan_for(x, w, bias is not None, geometry, want, budget)
+        plan = _plan_for(x, w, bias is not None, geometry, want, options)
         # The spectra of x serve the gradient of the weights.
         ctx.x_hat = plan.spectra() if "dw" in want else None
         ctx.x_at = (x.data_ptr(), x.stride())
@@ -177,7 +189,7 @@ def serves(x: Any, w: Any, bias: Any) -> bool:
     return not (tracing or torch.compiler.is_compiling() or x.is_neg() or w.is_neg())
 
 
-def convolve(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, budget: int | None = None) -> Tensor:
+def convolve(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, options: Options) -> Tensor:
     """Convolves tensors that serves() accepts. The result has the memory format that PyTorch's would have."""
     channels_last = x.dim() == 5 and _is_channels_last(x, w)
     if x.stride(-1) != 1 and x.shape[-1] > 1:
@@ -185,9 +197,9 @@ def convolve(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, budg
     wanted = torch.is_grad_enabled() and (x.requires_grad or w.requires_grad or
                                           (bias is not None and bias.requires_grad))
     if wanted:
-        y: Tensor = _Convolution.apply(x, w, bias, geometry, budget)  # type: ignore[no-untyped-call]
+        y: Tensor = _Convolution.apply(x, w, bias, geometry, options)  # type: ignore[no-untyped-call]
     else:
-        y = run_forward(_plan_for(x, w, bias is not None, geometry, (), budget), x, _array(w), bias)
+        y = run_forward(_plan_for(x, w, bias is not None, geometry, (), options), x, _array(w), bias)
     return y.contiguous(memory_format=torch.channels_last_3d) if channels_last else y
 
 
@@ -218,7 +230,7 @@ def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: In
     geometry = geometry_of(w, stride, padding, dilation, groups) if serves(x, w, b) else None
     if geometry is None:
         return F.conv3d(input, weight, bias, stride, padding, dilation, groups)  # type: ignore[arg-type]
-    return compute(x, w, b, geometry, dtype, None)
+    return compute(x, w, b, geometry, dtype, Options())
 
 
 def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Ints = 1, padding: Ints = 0,
@@ -229,14 +241,14 @@ def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
     if geometry is None:
         return F.conv_transpose3d(input, weight, bias, stride, padding,  # type: ignore[arg-type]
                                   output_padding, groups, dilation)  # type: ignore[arg-type]
-    return compute(x, w, b, geometry, dtype, None)
+    return compute(x, w, b, geometry, dtype, Options())
 
 
 def compute(x: Tensor, w: Tensor, bias: Tensor | None, geometry: Geometry, dtype: torch.dtype | None,
-            budget: int | None) -> Tensor:
+            options: Options) -> Tensor:
     """Convolves, and returns a result of this type; None: that of x. PyTorch computes what no engine serves."""
     try:
-        y = convolve(x, w, bias, geometry, budget)
+        y = convolve(x, w, bias, geometry, options)
     except REFUSALS:
         # PyTorch has its own message for what cannot be, and computes the rest.
         return _by_pytorch(x, w, bias, geometry, dtype)

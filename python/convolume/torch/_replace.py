@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from .. import _core
 from .._kept import Kept
 from . import _convolution
-from ._convolution import Geometry
+from ._convolution import Geometry, Options
 
 Where = Callable[[str, nn.Module], bool]
 
@@ -49,7 +49,7 @@ class _Frozen:
 
 # Not attributes of the layers, because a copy of a layer has other weights.
 _frozen: weakref.WeakKeyDictionary[nn.Module, _Frozen] = weakref.WeakKeyDictionary()
-_budgets: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
+_options: weakref.WeakKeyDictionary[nn.Module, Options] = weakref.WeakKeyDictionary()
 _checks_weights = os.environ.get("CONVOLUME_CHECK_WEIGHTS") == "1"
 
 
@@ -64,7 +64,7 @@ def _by_prepared(layer: nn.Module, frozen: _Frozen, x: Tensor, w: Tensor, bias: 
     key = (x.shape, x.dtype, geometry)
     found = frozen.plans.get(key)
     if found is None:
-        plan = _convolution._plan_for(x, w, bias is not None, geometry, (), None)  # noqa: SLF001
+        plan = _convolution._plan_for(x, w, bias is not None, geometry, (), Options())  # noqa: SLF001
         found = plan, plan.prepare(w.detach().numpy(), torch.get_num_threads())
         frozen.plans.add(key, found)
     return _convolution.run_forward(found[0], x, found[1], bias)
@@ -76,11 +76,11 @@ def _convolve(layer: nn.Module, x: Tensor, w: Tensor, bias: Tensor | None, geome
     wants = torch.is_grad_enabled() and (x.requires_grad or w.requires_grad)
     if frozen is None or wants or torch.is_autocast_enabled("cpu"):
         x, w, bias, dtype = _convolution._autocast(x, w, bias)  # noqa: SLF001
-        return _convolution.compute(x, w, bias, geometry, dtype, _budgets.get(layer))
+        return _convolution.compute(x, w, bias, geometry, dtype, _options.get(layer, Options()))
     try:
         return _by_prepared(layer, frozen, x, w, bias, geometry)
     except _convolution.REFUSALS:
-        return _convolution.compute(x, w, bias, geometry, None, None)
+        return _convolution.compute(x, w, bias, geometry, None, Options())
 
 
 class _Replaced:
@@ -184,8 +184,7 @@ def replace_conv3d(model: nn.Module, where: Where | None = None, *, memory_budge
             continue
         else:
             layer.__class__ = _class_for(type(layer))
-        if memory_budget is not None:
-            _budgets[layer] = memory_budget
+        _options[layer] = Options(memory_budget=memory_budget)
         rows.append(Row(name, _text(layer), True, reason))
     return Report(rows)
 
@@ -194,7 +193,7 @@ def restore_conv3d(model: nn.Module) -> None:
     """Undoes replace_conv3d() and freeze()."""
     for _, layer in _layers(model):
         _frozen.pop(layer, None)
-        _budgets.pop(layer, None)
+        _options.pop(layer, None)
         if type(layer) in _classes.values():
             layer.__class__ = type(layer).original  # type: ignore[attr-defined]
 
